@@ -1,0 +1,1 @@
+"""L5. The compiler: program -> passes -> fused groups -> kernels -> native code."""

@@ -1,0 +1,1 @@
+"""L5. The CPU backend: kernels -> LLVM text -> machine code, and the native host program."""

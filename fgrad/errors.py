@@ -1,0 +1,108 @@
+"""L0. The errors of fgrad: cards that say what, where, why and what to write instead.
+
+A card has a first sentence and rows of aligned text; it never prints the contents of an array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+Row = tuple[str, str]
+
+
+def card(headline: str, rows: Iterable[Row] = (), anchor: str = "") -> str:
+    """The text of an error card; consecutive rows with the same label show it once."""
+    lines = [headline, ""]
+    last = ""
+    for label, text in rows:
+        shown = "" if label == last else label
+        first, *rest = text.split("\n")
+        lines.append(f"  {shown:<8}{first}")
+        lines.extend(f"  {'':<8}{line}" for line in rest)
+        last = label
+    if anchor:
+        lines.append(f"  {'more':<8}docs/errors.md#{anchor}")
+    return "\n".join(lines)
+
+
+class FgradError(Exception):
+    """Base of all errors that fgrad raises on purpose."""
+
+    def __init__(self, headline: str, rows: Iterable[Row] = ()) -> None:
+        rows = tuple(rows)
+        name = type(self).__name__
+        super().__init__(card(headline, rows, name.lower() if rows else ""))
+        self.headline = headline
+        self.rows = rows
+
+
+class CheckError(FgradError):
+    """An internal invariant is broken: a defect of fgrad, not of the user's program."""
+
+
+class TracedBoolError(FgradError, TypeError):
+    """Python needed True or False from a value that is not known yet."""
+
+
+class TracedArrayError(FgradError, TypeError):
+    """Python or NumPy needed the numbers of a traced array."""
+
+
+class TracedIndexError(FgradError, TypeError, IndexError):
+    """Python needed an integer from a traced value, or an index has no static shape."""
+
+
+class LeakedTracerError(FgradError):
+    """A traced value was used after its trace had ended."""
+
+
+class UnsupportedNumpyError(FgradError, TypeError, NotImplementedError):
+    """A NumPy function or argument that fgrad does not trace."""
+
+
+class UnsupportedTypeError(FgradError, TypeError):
+    """An argument that is not an array of numbers."""
+
+
+class NonScalarGradError(FgradError, TypeError):
+    """`grad` of a function whose result is not a scalar."""
+
+
+class GradDtypeError(FgradError, TypeError):
+    """Differentiation with respect to, or of, a value that is not floating point."""
+
+
+class BatchSizeError(FgradError, ValueError):
+    """The mapped axes of `vmap` have different sizes, or an axis does not exist."""
+
+
+class InPlaceError(FgradError, TypeError):
+    """An assignment into a traced array that cannot be made right."""
+
+
+class MissingRuleError(FgradError, NotImplementedError):
+    """A primitive has no rule for the transform that was asked for."""
+
+
+class StaticArgumentError(FgradError, ValueError, TypeError):
+    """A static argument of `jit` cannot be hashed, or does not exist."""
+
+
+class ArgumentError(FgradError, TypeError, ValueError):
+    """An argument of a transform does not fit: positions, axes or tree structures."""
+
+
+class ShapeError(FgradError, ValueError):
+    """The shapes of operands do not fit together."""
+
+
+class DtypeError(FgradError, TypeError):
+    """The dtypes of operands do not fit the operation."""
+
+
+class RetraceWarning(UserWarning):
+    """A jitted function was traced again, more often than `max_traces` allows."""
+
+
+class DetachedWarning(UserWarning):
+    """A derivative is zero because Python's `float()` or the like dropped the dependence."""

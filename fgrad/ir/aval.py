@@ -1,0 +1,88 @@
+"""L1. Abstract values: what is known of an array without its numbers.
+
+    Aval((3, 4), float64)  prints as  f64[3,4];   a weak Python scalar prints as  f64[]~
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+DTYPE_NAMES = {
+    "bool": "bool",
+    "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
+    "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64",
+    "float16": "f16", "float32": "f32", "float64": "f64",
+    "complex64": "c64", "complex128": "c128",
+}  # fmt: skip
+DTYPES = {short: np.dtype(name) for name, short in DTYPE_NAMES.items()}
+
+BOOL = np.dtype(np.bool_)
+INT32 = np.dtype(np.int32)
+INT64 = np.dtype(np.int64)
+UINT32 = np.dtype(np.uint32)
+FLOAT32 = np.dtype(np.float32)
+FLOAT64 = np.dtype(np.float64)
+
+# Python scalars stand for these dtypes while they are weak (NEP 50).
+PYTHON_SCALARS: dict[type, np.dtype] = {
+    bool: BOOL,
+    int: INT64,
+    float: FLOAT64,
+    complex: np.dtype(np.complex128),
+}
+
+
+class Aval:
+    """Shape and dtype of an array; `weak` marks a Python scalar, which yields to other dtypes."""
+
+    __slots__ = ("shape", "dtype", "weak")
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, weak: bool = False) -> None:
+        self.shape = shape
+        self.dtype = dtype
+        self.weak = weak
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        n = 1
+        for d in self.shape:
+            n *= d
+        return n
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Aval)
+            and self.shape == other.shape
+            and self.dtype == other.dtype
+            and self.weak == other.weak
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self.dtype.char, self.weak))
+
+    def __repr__(self) -> str:
+        dims = ",".join(map(str, self.shape))
+        return f"{DTYPE_NAMES[self.dtype.name]}[{dims}]{'~' if self.weak else ''}"
+
+    def strong(self) -> Aval:
+        """The same shape and dtype without the weak flag."""
+        return Aval(self.shape, self.dtype) if self.weak else self
+
+
+def aval_of(x: Any) -> Aval:
+    """The aval of a value: a tracer's own, an array's, or a weak one for a Python scalar."""
+    aval = getattr(x, "aval", None)
+    if aval is not None:
+        return aval
+    weak = PYTHON_SCALARS.get(type(x))
+    if weak is not None:
+        return Aval((), weak, True)
+    return Aval(x.shape, x.dtype)

@@ -1,0 +1,122 @@
+"""L1. Primitives: the atoms of the IR, each with all of its mathematics in one object.
+
+A slot is a rule or an explicit `Refusal`; a slot is written once.  The rules re-enter `bind`, so every
+transform composes with every other.
+
+    type_rule(*avals, **params) -> Aval, or a tuple of them if `multiple`
+    evaluate(*arrays, **params) -> array(s): the reference semantics and the eager path, in NumPy
+    jvp(primals, tangents, outs, **params) -> tangent(s) of the outputs; a known-zero tangent is None,
+        both ways; `outs` are the outputs that were already computed
+    transpose(ct, wanted, *operands, **params) -> a cotangent, or None, for each operand: only for
+        primitives that are linear (`linear_in`).  It may read the shape and dtype of a wanted
+        operand, never its value.  `ct` is a tuple (with None for zero) if `multiple`
+    batch(size, operands, dims, **params) -> (out(s), dim(s)): dims[i] is the batched axis or None
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from fgrad.errors import CheckError
+
+Rule = Callable[..., Any]
+R = TypeVar("R", bound=Rule)
+
+
+class Refusal:
+    """An empty slot on purpose: `NotDifferentiable`, `NotLinear`; `why` completes a sentence."""
+
+    __slots__ = ("why",)
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+
+NOT_LINEAR = Refusal("is not linear in its operands, so it has no transpose")
+
+REGISTRY: dict[str, Primitive] = {}
+
+
+class Primitive:
+    """A named operation with write-once rules.
+
+    Arguments:
+        name: the word that the printed IR uses; unique.
+        params: the names of its static parameters, in printing order.
+        linear_in: "all" (linear in all operands jointly), "each" (bilinear: in each one alone), a
+            tuple of operand positions it is linear in jointly, or None.
+        multiple: whether it returns a tuple of outputs.
+        scalar: the row of the scalar table that computes one element, for elementwise ones.
+    """
+
+    SLOTS = ("type_rule", "evaluate", "jvp", "transpose", "batch")
+
+    def __init__(
+        self,
+        name: str,
+        params: tuple[str, ...] = (),
+        linear_in: str | tuple[int, ...] | None = None,
+        multiple: bool = False,
+        scalar: str | None = None,
+    ) -> None:
+        if name in REGISTRY:
+            raise CheckError(f"primitive {name!r} is defined twice")
+        self.name = name
+        self.params = params
+        self.linear_in = linear_in
+        self.multiple = multiple
+        self.scalar = scalar
+        self.rules: dict[str, Rule | Refusal] = {}
+        self.maps: tuple[Rule | None, ...] = ()  # elementwise derivative maps, one for each operand
+        # Read on every eager call, so plain attributes; filled by the setters below.
+        self.evaluate_rule: Rule = self._missing("evaluate")
+        self.type_of: Rule = self._missing("type_rule")
+        self.pullback: Rule | None = None  # derived by transforms/pullback.py at first use
+        self.pushforward: Rule | None = None
+        REGISTRY[name] = self
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def _missing(self, slot: str) -> Rule:
+        def missing(*_args: Any, **_params: Any) -> Any:
+            raise CheckError(f"primitive {self.name!r} has no {slot}")
+
+        return missing
+
+    def _set(self, slot: str, rule: R) -> R:
+        old = self.rules.get(slot)
+        if old is not None:
+            raise CheckError(f"slot {slot!r} of primitive {self.name!r} is written twice")
+        self.rules[slot] = rule
+        return rule
+
+    def type_rule(self, rule: R) -> R:
+        """Decorator: set the type rule, which is the checker's rule too."""
+        self.type_of = rule
+        return self._set("type_rule", rule)
+
+    def evaluate(self, rule: R) -> R:
+        """Decorator: set the NumPy evaluation."""
+        self.evaluate_rule = rule
+        return self._set("evaluate", rule)
+
+    def jvp(self, rule: R) -> R:
+        """Decorator: set the derivative."""
+        return self._set("jvp", rule)
+
+    def transpose(self, rule: R) -> R:
+        """Decorator: set the transpose of the linear part."""
+        return self._set("transpose", rule)
+
+    def batch(self, rule: R) -> R:
+        """Decorator: set the batching rule."""
+        return self._set("batch", rule)
+
+    def refuse(self, slot: str, why: str | Refusal) -> None:
+        """Leave a slot empty on purpose."""
+        refusal = why if isinstance(why, Refusal) else Refusal(why)
+        if slot in self.rules:
+            raise CheckError(f"slot {slot!r} of primitive {self.name!r} is written twice")
+        self.rules[slot] = refusal

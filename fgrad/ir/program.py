@@ -1,0 +1,96 @@
+"""L1. Programs: immutable, closed lists of equations in A-normal form.
+
+Every equation carries the user's location and the transforms that made it; neither changes meaning.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from fgrad.ir.aval import Aval
+from fgrad.ir.primitive import Primitive
+from fgrad.source import Loc
+
+
+class Var:
+    """A value of a program, bound once; compared by identity.  Names are the printer's business."""
+
+    __slots__ = ("aval",)
+
+    def __init__(self, aval: Aval) -> None:
+        self.aval = aval
+
+
+class Lit:
+    """A scalar constant written in place: a NumPy scalar of the operand's dtype, shape ()."""
+
+    __slots__ = ("value", "aval")
+
+    def __init__(self, value: np.generic) -> None:
+        self.value = value
+        self.aval = Aval((), value.dtype)
+
+
+Atom: TypeAlias = Var | Lit
+
+
+class Params(dict[str, Any]):
+    """The static parameters of an equation: hashable by content, in the primitive's order."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(tuple(self.items()))
+
+
+class Eqn(NamedTuple):
+    """`outputs = prim[params] inputs`, with where it came from."""
+
+    prim: Primitive
+    inputs: tuple[Atom, ...]
+    params: Params
+    outputs: tuple[Var, ...]
+    loc: Loc | None = None
+    via: tuple[str, ...] = ()
+
+
+class Program:
+    """A closed function of arrays.
+
+    `inputs` are bound at each call, `consts` are captured arrays (rank >= 1), `outputs` may be inputs,
+    constants, results or literals.  `made_by` says which step made it.
+    """
+
+    __slots__ = ("name", "inputs", "consts", "eqns", "outputs", "made_by", "cache", "__weakref__")
+
+    def __init__(
+        self,
+        name: str,
+        inputs: tuple[Var, ...],
+        consts: tuple[tuple[Var, np.ndarray], ...],
+        eqns: tuple[Eqn, ...],
+        outputs: tuple[Atom, ...],
+        made_by: str = "trace",
+    ) -> None:
+        self.name = name
+        self.inputs = inputs
+        self.consts = consts
+        self.eqns = eqns
+        self.outputs = outputs
+        self.made_by = made_by
+        self.cache: dict[Any, Any] = {}  # derived programs: derivative, batched, compiled
+
+    def replace(self, **changes: Any) -> Program:
+        """A copy with some fields changed and an empty cache."""
+        fields = {name: getattr(self, name) for name in self.__slots__[:6]}
+        return Program(**{**fields, **changes})
+
+    @property
+    def in_avals(self) -> tuple[Aval, ...]:
+        """The avals of the inputs."""
+        return tuple(v.aval for v in self.inputs)
+
+    @property
+    def out_avals(self) -> tuple[Aval, ...]:
+        """The avals of the outputs."""
+        return tuple(a.aval for a in self.outputs)

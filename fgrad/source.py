@@ -1,0 +1,75 @@
+"""L0. Where in the user's code we are: the innermost frame outside fgrad and NumPy.
+
+Recording happens on every equation, so a location is first a raw `(code, instruction)` pair, which
+costs a frame walk and nothing else; `resolve` turns it into file, line and function when printed.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+from types import CodeType, FrameType
+from typing import NamedTuple, TypeAlias
+
+import numpy
+
+RawLoc: TypeAlias = "tuple[CodeType, int]"
+
+_OWN = (
+    os.path.dirname(os.path.abspath(__file__)) + os.sep,
+    os.path.dirname(os.path.abspath(numpy.__file__)) + os.sep,
+    "<frozen ",
+)
+_is_internal: dict[CodeType, bool] = {}
+
+
+class Loc(NamedTuple):
+    """A line of the user's code."""
+
+    file: str
+    line: int
+    func: str
+
+    def __str__(self) -> str:
+        return f"{os.path.basename(self.file)}:{self.line} ({self.func})"
+
+    def text(self) -> str:
+        """The source line itself, stripped; empty when it cannot be read."""
+        return linecache.getline(self.file, self.line).strip()
+
+
+def here() -> RawLoc:
+    """The raw location of the innermost frame that belongs to the user."""
+    frame: FrameType | None = sys._getframe(1)
+    outer = frame
+    while frame is not None:
+        code = frame.f_code
+        internal = _is_internal.get(code)
+        if internal is None:
+            internal = _is_internal[code] = code.co_filename.startswith(_OWN)
+        if not internal:
+            return code, frame.f_lasti
+        outer = frame
+        frame = frame.f_back
+    assert outer is not None
+    return outer.f_code, outer.f_lasti
+
+
+_resolved: dict[RawLoc, Loc] = {}
+
+
+def resolve(raw: RawLoc | Loc) -> Loc:
+    """File, line and function of a raw location."""
+    if isinstance(raw, Loc):
+        return raw
+    loc = _resolved.get(raw)
+    if loc is None:
+        code, lasti = raw
+        line = code.co_firstlineno
+        for start, end, number in code.co_lines():
+            if start <= lasti < end and number is not None:
+                line = number
+                break
+        loc = _resolved[raw] = Loc(code.co_filename, line, code.co_name)
+    return loc
