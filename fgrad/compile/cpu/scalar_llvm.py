@@ -1,0 +1,375 @@
+"""L5. One row of LLVM instructions per scalar operation: SCALAR_LLVM[name](text, lanes, args, ...).
+
+A row appends instructions to a FunctionText and returns the operand that holds the result.  With one
+lane the operands are scalars, else vectors of `lanes` elements; bools are i1.  Semantics are those of
+kernel.scalar.SCALAR_OPS, which are NumPy's: nothing here is undefined for any operand.
+float16 is computed in float32 and rounded back after each operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from fgrad.compile.cpu.llvm_text import FunctionText, constant, lane_type
+from fgrad.compile.cpu.vector_lanes import Lanes
+from fgrad.compile.cpu.vector_math import VECTOR_MATH
+
+ScalarEmitter = Callable[[FunctionText, int, Sequence[str], np.dtype, np.dtype], str]
+
+_BOOL = np.dtype(np.bool_)
+_HALF = np.dtype(np.float16)
+_SINGLE = np.dtype(np.float32)
+_DOUBLE = np.dtype(np.float64)
+_I32 = np.dtype(np.int32)
+_I64 = np.dtype(np.int64)
+
+
+class _Words:
+    """Instructions on integers or bools of one dtype, for the rows below."""
+
+    def __init__(self, text: FunctionText, lanes: int, dtype: np.dtype) -> None:
+        self.text = text
+        self.lanes = lanes
+        self.dtype = dtype
+        self.type = lane_type(dtype, lanes)
+        self.bool = lane_type(_BOOL, lanes)
+
+    def operand(self, value: str | int) -> str:
+        return (
+            value if isinstance(value, str) else constant(value, self.dtype, self.lanes)
+        )
+
+    def op(self, opcode: str, a: str | int, b: str | int) -> str:
+        return self.text.emit(
+            f"{opcode} {self.type} {self.operand(a)}, {self.operand(b)}"
+        )
+
+    def compare(self, predicate: str, a: str | int, b: str | int) -> str:
+        return self.op(f"icmp {predicate}", a, b)
+
+    def select(self, condition: str, a: str | int, b: str | int) -> str:
+        return self.text.emit(
+            f"select {self.bool} {condition}, {self.type} {self.operand(a)}, "
+            f"{self.type} {self.operand(b)}"
+        )
+
+    def logical(self, opcode: str, a: str, b: str) -> str:
+        return self.text.emit(f"{opcode} {self.bool} {a}, {b}")
+
+    def call(self, name: str, *args: str, extra: str = "") -> str:
+        element = f"i{self.dtype.itemsize * 8}"
+        suffix = element if self.lanes == 1 else f"v{self.lanes}{element}"
+        symbol = f"@llvm.{name}.{suffix}"
+        flag_type = ", i1" if extra else ""
+        self.text.declare(
+            f"declare {self.type} {symbol}({', '.join([self.type] * len(args))}{flag_type})"
+        )
+        operands = ", ".join(f"{self.type} {arg}" for arg in args)
+        return self.text.emit(f"call {self.type} {symbol}({operands}{extra})")
+
+
+def _cast(
+    text: FunctionText, lanes: int, opcode: str, arg: str, a: np.dtype, b: np.dtype
+) -> str:
+    return text.emit(f"{opcode} {lane_type(a, lanes)} {arg} to {lane_type(b, lanes)}")
+
+
+# Functions on floats.
+
+
+def _with_floats(function: Callable[..., str]) -> ScalarEmitter:
+    """The row of a function on Lanes; float16 operands and result pass through float32."""
+
+    def row(
+        text: FunctionText,
+        lanes: int,
+        args: Sequence[str],
+        dtype: np.dtype,
+        result: np.dtype,
+    ) -> str:
+        if dtype != _HALF:
+            return function(Lanes(text, lanes, dtype), *args)
+        wide = [_cast(text, lanes, "fpext", arg, _HALF, _SINGLE) for arg in args]
+        value = function(Lanes(text, lanes, _SINGLE), *wide)
+        if result.kind == "b":
+            return value
+        return _cast(text, lanes, "fptrunc", value, _SINGLE, _HALF)
+
+    return row
+
+
+def _with_words(function: Callable[..., str]) -> ScalarEmitter:
+    """The row of a function on integer words."""
+
+    def row(
+        text: FunctionText,
+        lanes: int,
+        args: Sequence[str],
+        dtype: np.dtype,
+        result: np.dtype,
+    ) -> str:
+        return function(_Words(text, lanes, dtype), *args)
+
+    return row
+
+
+def _by_kind(
+    on_float: Callable[..., str] | None, on_word: Callable[..., str] | None
+) -> ScalarEmitter:
+    """One row for floats and one for integers and bools."""
+    float_row = _with_floats(on_float) if on_float else None
+    word_row = _with_words(on_word) if on_word else None
+
+    def row(
+        text: FunctionText,
+        lanes: int,
+        args: Sequence[str],
+        dtype: np.dtype,
+        result: np.dtype,
+    ) -> str:
+        chosen = float_row if dtype.kind == "f" else word_row
+        if chosen is None:
+            raise TypeError(f"a scalar operation has no row for {dtype}")
+        return chosen(text, lanes, args, dtype, result)
+
+    return row
+
+
+def _contracted(opcode: str) -> Callable[..., str]:
+    return lambda v, *args: v.text.emit(
+        f"{opcode} contract {v.float} {', '.join(args)}"
+    )
+
+
+def _intrinsic(name: str) -> Callable[..., str]:
+    return lambda v, *args: v.call(name, *args)
+
+
+def _float_extremum(predicate: str) -> Callable[..., str]:
+    """max and min: NaN if either operand is NaN."""
+
+    def extremum(v: Lanes, a: str, b: str) -> str:
+        # The first select is the target's max/min instruction: b if either operand is NaN.
+        chosen = v.select(v.compare(predicate, a, b), a, b)
+        return v.select(v.compare("uno", a, a), a, chosen)
+
+    return extremum
+
+
+def _float_sign(v: Lanes, x: str) -> str:
+    """-1, 0, 1, and NaN as it is"""
+    signed = v.select(
+        v.compare("olt", x, 0.0), -1.0, v.select(v.compare("ogt", x, 0.0), 1.0, 0.0)
+    )
+    return v.select(v.compare("uno", x, x), x, signed)
+
+
+def _float_signbit(v: Lanes, x: str) -> str:
+    return v.icompare("slt", v.to_bits(x), 0)
+
+
+# Functions on integers and bools.
+
+
+def _word_sign(w: _Words, x: str) -> str:
+    if w.dtype.kind == "u":
+        return w.select(w.compare("ne", x, 0), 1, 0)
+    return w.select(
+        w.compare("sgt", x, 0), 1, w.op("ashr", x, w.dtype.itemsize * 8 - 1)
+    )
+
+
+def _word_abs(w: _Words, x: str) -> str:
+    return w.call("abs", x, extra=", i1 false") if w.dtype.kind == "i" else x
+
+
+def _word_not(w: _Words, x: str) -> str:
+    return w.op("xor", x, True if w.dtype.kind == "b" else -1)
+
+
+def _word_extremum(name: str) -> Callable[..., str]:
+    def extremum(w: _Words, a: str, b: str) -> str:
+        if w.dtype.kind == "b":
+            return w.op("or" if name == "max" else "and", a, b)
+        return w.call(("s" if w.dtype.kind == "i" else "u") + name, a, b)
+
+    return extremum
+
+
+def _word_sum(w: _Words, a: str, b: str) -> str:
+    return w.op("or" if w.dtype.kind == "b" else "add", a, b)
+
+
+def _word_product(w: _Words, a: str, b: str) -> str:
+    return w.op("and" if w.dtype.kind == "b" else "mul", a, b)
+
+
+def _compare(float_predicate: str, word_predicate: str) -> ScalarEmitter:
+    def on_float(v: Lanes, a: str, b: str) -> str:
+        return v.compare(float_predicate, a, b)
+
+    def on_word(w: _Words, a: str, b: str) -> str:
+        if word_predicate in ("eq", "ne"):
+            return w.compare(word_predicate, a, b)
+        return w.compare(("s" if w.dtype.kind == "i" else "u") + word_predicate, a, b)
+
+    return _by_kind(on_float, on_word)
+
+
+def _select(
+    text: FunctionText,
+    lanes: int,
+    args: Sequence[str],
+    dtype: np.dtype,
+    result: np.dtype,
+) -> str:
+    """args[1] where args[0] holds, else args[2]"""
+    kind = lane_type(result, lanes)
+    condition = lane_type(_BOOL, lanes)
+    return text.emit(
+        f"select {condition} {args[0]}, {kind} {args[1]}, {kind} {args[2]}"
+    )
+
+
+# Conversions.
+
+
+def _float_to_word(
+    text: FunctionText, lanes: int, arg: str, source: np.dtype, target: np.dtype
+) -> str:
+    """Truncate; out of range and NaN give what x86 gives: 2^31 or 2^63 as bits, then cut."""
+    if source == _HALF:
+        arg, source = _cast(text, lanes, "fpext", arg, _HALF, _SINGLE), _SINGLE
+    v = Lanes(text, lanes, source)
+    if target.kind == "u" and target.itemsize == 8:
+        return _float_to_u64(v, arg)
+    wide = _I64 if target.itemsize == 8 or target == np.dtype(np.uint32) else _I32
+    value = _guarded_truncation(v, arg, wide)
+    if target.itemsize == wide.itemsize:
+        return value
+    return _cast(text, lanes, "trunc", value, wide, target)
+
+
+def _guarded_truncation(v: Lanes, x: str, target: np.dtype) -> str:
+    """fptosi with the smallest integer wherever it would be poison."""
+    bits = target.itemsize * 8
+    inside = v.compare("olt", v.abs(x), 2.0 ** (bits - 1))
+    safe = v.select(inside, x, 0.0)
+    kind = lane_type(target, v.lanes)
+    value = v.text.emit(f"fptosi {v.float} {safe} to {kind}")
+    smallest = constant(-(2 ** (bits - 1)), target, v.lanes)
+    return v.text.emit(f"select {v.bool} {inside}, {kind} {value}, {kind} {smallest}")
+
+
+def _float_to_u64(v: Lanes, x: str) -> str:
+    """Below 2^63 as for int64, else 2^63 + (x - 2^63)."""
+    large = v.compare("oge", x, 2.0**63)
+    value = _guarded_truncation(v, v.select(large, v.sub(x, 2.0**63), x), _I64)
+    top = constant(-(2**63), _I64, v.lanes)
+    zero = constant(0, _I64, v.lanes)
+    kind = lane_type(_I64, v.lanes)
+    flip = v.text.emit(f"select {v.bool} {large}, {kind} {top}, {kind} {zero}")
+    return v.text.emit(f"xor {kind} {value}, {flip}")
+
+
+def _double_to_half(text: FunctionText, lanes: int, arg: str) -> str:
+    """Round float64 to odd in float32 first, so that the second rounding is the only one."""
+    single = _cast(text, lanes, "fptrunc", arg, _DOUBLE, _SINGLE)
+    back = _cast(text, lanes, "fpext", single, _SINGLE, _DOUBLE)
+    v, w = Lanes(text, lanes, _SINGLE), Lanes(text, lanes, _DOUBLE)
+    bits = v.to_bits(single)
+    inexact = w.compare("one", back, arg)
+    too_large = w.compare("ogt", w.abs(back), w.abs(arg))
+    bits = v.iselect(too_large, v.iop("sub", bits, 1), bits)
+    odd = v.from_bits(v.iselect(inexact, v.iop("or", bits, 1), bits))
+    return _cast(text, lanes, "fptrunc", odd, _SINGLE, _HALF)
+
+
+def _convert(
+    text: FunctionText,
+    lanes: int,
+    args: Sequence[str],
+    source: np.dtype,
+    target: np.dtype,
+) -> str:
+    """ndarray.astype: truncation of floats, wrapping of integers, truth of a bool."""
+    arg = args[0]
+    if source == target:
+        return arg
+    if target.kind == "b":
+        compare = "fcmp une" if source.kind == "f" else "icmp ne"
+        zero = constant(0, source, lanes)
+        return text.emit(f"{compare} {lane_type(source, lanes)} {arg}, {zero}")
+    if source.kind == "f" and target.kind == "f":
+        if source == _DOUBLE and target == _HALF:
+            return _double_to_half(text, lanes, arg)
+        opcode = "fpext" if target.itemsize > source.itemsize else "fptrunc"
+        return _cast(text, lanes, opcode, arg, source, target)
+    if source.kind == "f":
+        return _float_to_word(text, lanes, arg, source, target)
+    if target.kind == "f":
+        opcode = "sitofp" if source.kind == "i" else "uitofp"
+        if target != _HALF:
+            return _cast(text, lanes, opcode, arg, source, target)
+        single = _cast(text, lanes, opcode, arg, source, _SINGLE)
+        return _cast(text, lanes, "fptrunc", single, _SINGLE, _HALF)
+    if source.kind != "b" and source.itemsize == target.itemsize:
+        return arg
+    if source.kind != "b" and source.itemsize > target.itemsize:
+        return _cast(text, lanes, "trunc", arg, source, target)
+    return _cast(
+        text, lanes, "sext" if source.kind == "i" else "zext", arg, source, target
+    )
+
+
+def _bitcast(
+    text: FunctionText,
+    lanes: int,
+    args: Sequence[str],
+    source: np.dtype,
+    target: np.dtype,
+) -> str:
+    """The same bits as another dtype of the same width."""
+    if lane_type(source, lanes) == lane_type(target, lanes):
+        return args[0]
+    return _cast(text, lanes, "bitcast", args[0], source, target)
+
+
+SCALAR_LLVM: dict[str, ScalarEmitter] = {
+    **{name: _with_floats(function) for name, function in VECTOR_MATH.items()},
+    **{
+        name: _with_floats(_intrinsic(name))
+        for name in ("floor", "ceil", "trunc", "copysign")
+    },
+    "rint": _with_floats(_intrinsic("rint")),
+    "neg": _by_kind(Lanes.neg, lambda w, x: w.op("sub", 0, x)),
+    "abs": _by_kind(Lanes.abs, _word_abs),
+    "sign": _by_kind(_float_sign, _word_sign),
+    "not": _by_kind(None, _word_not),
+    "isnan": _with_floats(lambda v, x: v.compare("uno", x, x)),
+    "isinf": _with_floats(lambda v, x: v.compare("oeq", v.abs(x), float("inf"))),
+    "isfinite": _with_floats(lambda v, x: v.compare("olt", v.abs(x), float("inf"))),
+    "signbit": _with_floats(_float_signbit),
+    "add": _by_kind(_contracted("fadd"), _word_sum),
+    "sub": _by_kind(_contracted("fsub"), lambda w, a, b: w.op("sub", a, b)),
+    "mul": _by_kind(_contracted("fmul"), _word_product),
+    "div": _with_floats(Lanes.div),
+    "max": _by_kind(_float_extremum("ogt"), _word_extremum("max")),
+    "min": _by_kind(_float_extremum("olt"), _word_extremum("min")),
+    **{
+        name: _by_kind(None, partial(lambda opcode, w, a, b: w.op(opcode, a, b), name))
+        for name in ("and", "or", "xor")
+    },
+    "eq": _compare("oeq", "eq"),
+    "ne": _compare("une", "ne"),
+    "lt": _compare("olt", "lt"),
+    "le": _compare("ole", "le"),
+    "gt": _compare("ogt", "gt"),
+    "ge": _compare("oge", "ge"),
+    "select": _select,
+    "convert": _convert,
+    "bitcast": _bitcast,
+}

@@ -1,0 +1,215 @@
+"""L5. A small vocabulary of float instructions on 1 or more lanes, in which the vector math is written.
+
+`Lanes(text, 16, float32)` appends to a FunctionText; its methods take SSA operands or Python numbers
+and return SSA operands, so that a formula reads as a formula: `v.fma(x, x, 1.0)`.
+`fma` is one rounding always (error-free transformations need it); `muladd` is fused where that is fast.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from fgrad.compile.cpu.llvm_text import FunctionText
+
+Operand = str | float
+
+NAN = float("nan")
+INF = float("inf")
+
+
+@lru_cache(maxsize=8192)
+def _constant_text(bits: bytes, element: str, lanes: int) -> str:
+    """The text of the float64 with these bits, rounded to the element type."""
+    value = struct.unpack("<d", bits)[0]
+    if element == "float":
+        with np.errstate(over="ignore"):
+            value = float(np.float32(value))
+    text = f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+    return text if lanes == 1 else f"splat ({element} {text})"
+
+
+class Lanes:
+    """Instructions on `lanes` elements of float32 or float64."""
+
+    __slots__ = (
+        "bias", "bits", "bool", "double", "element", "float", "int", "integer_element", "lanes",
+        "mantissa", "suffix", "text",
+    )  # fmt: skip
+
+    def __init__(self, text: FunctionText, lanes: int, dtype: np.dtype) -> None:
+        self.text = text
+        self.lanes = lanes
+        self.double = dtype.itemsize == 8
+        self.bits = 64 if self.double else 32
+        self.mantissa = 52 if self.double else 23
+        self.bias = 1023 if self.double else 127
+        self.element = "double" if self.double else "float"
+        self.integer_element = f"i{self.bits}"
+        self.float = self.vector(self.element)
+        self.int = self.vector(self.integer_element)
+        self.bool = self.vector("i1")
+        self.suffix = f"f{self.bits}" if lanes == 1 else f"v{lanes}f{self.bits}"
+
+    def vector(self, element: str) -> str:
+        """The type of `lanes` elements of an LLVM scalar type."""
+        return element if self.lanes == 1 else f"<{self.lanes} x {element}>"
+
+    def pick(self, single: float, double: float) -> float:
+        """The value for this precision."""
+        return double if self.double else single
+
+    # Constants.
+
+    def number(self, value: Operand) -> str:
+        """An operand: SSA text as it is, a Python float as a constant."""
+        if isinstance(value, str):
+            return value
+        return _constant_text(struct.pack("<d", value), self.element, self.lanes)
+
+    def integer(self, value: str | int) -> str:
+        """An integer operand of the float's width."""
+        if isinstance(value, str):
+            return value
+        return (
+            str(value) if self.lanes == 1 else f"splat ({self.integer_element} {value})"
+        )
+
+    # Float arithmetic.
+
+    def _binary(self, opcode: str, a: Operand, b: Operand) -> str:
+        return self.text.emit(
+            f"{opcode} {self.float} {self.number(a)}, {self.number(b)}"
+        )
+
+    def add(self, a: Operand, b: Operand) -> str:
+        """a + b"""
+        return self._binary("fadd", a, b)
+
+    def sub(self, a: Operand, b: Operand) -> str:
+        """a - b"""
+        return self._binary("fsub", a, b)
+
+    def mul(self, a: Operand, b: Operand) -> str:
+        """a b"""
+        return self._binary("fmul", a, b)
+
+    def div(self, a: Operand, b: Operand) -> str:
+        """a / b"""
+        return self._binary("fdiv", a, b)
+
+    def neg(self, a: Operand) -> str:
+        """-a, of zeros and NaN too"""
+        return self.text.emit(f"fneg {self.float} {self.number(a)}")
+
+    def call(self, name: str, *arguments: Operand) -> str:
+        """The target-independent intrinsic `llvm.<name>` on floats."""
+        symbol = f"@llvm.{name}.{self.suffix}"
+        self.text.declare(
+            f"declare {self.float} {symbol}({', '.join([self.float] * len(arguments))})"
+        )
+        operands = ", ".join(f"{self.float} {self.number(a)}" for a in arguments)
+        return self.text.emit(f"call {self.float} {symbol}({operands})")
+
+    def fma(self, a: Operand, b: Operand, c: Operand) -> str:
+        """a b + c, rounded once on every target"""
+        return self.call("fma", a, b, c)
+
+    def muladd(self, a: Operand, b: Operand, c: Operand) -> str:
+        """a b + c, fused where the target can"""
+        return self.call("fmuladd", a, b, c)
+
+    def abs(self, a: Operand) -> str:
+        """|a|"""
+        return self.call("fabs", a)
+
+    def sqrt(self, a: Operand) -> str:
+        """The square root, correctly rounded"""
+        return self.call("sqrt", a)
+
+    def copysign(self, a: Operand, b: Operand) -> str:
+        """|a| with the sign bit of b"""
+        return self.call("copysign", a, b)
+
+    def polynomial(self, coefficients: Sequence[float], x: str) -> str:
+        """sum_k c[k] x^k by Estrin's scheme (short dependency chains)"""
+        terms: list[Operand] = list(coefficients)
+        power = x
+        while len(terms) > 1:
+            paired: list[Operand] = [
+                self.muladd(high, power, low)
+                for low, high in zip(terms[::2], terms[1::2], strict=False)
+            ]
+            if len(terms) % 2:
+                paired.append(terms[-1])
+            terms = paired
+            if len(terms) > 1:
+                power = self.mul(power, power)
+        return self.number(terms[0])
+
+    # Comparison and choice.
+
+    def compare(self, predicate: str, a: Operand, b: Operand) -> str:
+        """fcmp; ordered predicates are false and unordered ones true on NaN"""
+        return self.text.emit(
+            f"fcmp {predicate} {self.float} {self.number(a)}, {self.number(b)}"
+        )
+
+    def select(self, condition: str, a: Operand, b: Operand) -> str:
+        """a where the condition holds, else b"""
+        return self.text.emit(
+            f"select {self.bool} {condition}, {self.float} {self.number(a)}, "
+            f"{self.float} {self.number(b)}"
+        )
+
+    def at_most(self, a: str, bound: float) -> str:
+        """min(a, bound); NaN stays"""
+        return self.select(self.compare("ogt", a, bound), bound, a)
+
+    def at_least(self, a: str, bound: float) -> str:
+        """max(a, bound); NaN stays"""
+        return self.select(self.compare("olt", a, bound), bound, a)
+
+    def logical(self, opcode: str, a: str, b: str) -> str:
+        """and, or, xor of conditions"""
+        return self.text.emit(f"{opcode} {self.bool} {a}, {b}")
+
+    # The bits of a float.
+
+    def to_bits(self, a: Operand) -> str:
+        """The float's bits as an integer"""
+        return self.text.emit(f"bitcast {self.float} {self.number(a)} to {self.int}")
+
+    def from_bits(self, a: str) -> str:
+        """The float that has these bits"""
+        return self.text.emit(f"bitcast {self.int} {a} to {self.float}")
+
+    def iop(self, opcode: str, a: str | int, b: str | int) -> str:
+        """An integer instruction of the float's width"""
+        return self.text.emit(
+            f"{opcode} {self.int} {self.integer(a)}, {self.integer(b)}"
+        )
+
+    def icompare(self, predicate: str, a: str | int, b: str | int) -> str:
+        """icmp on integers of the float's width"""
+        return self.text.emit(
+            f"icmp {predicate} {self.int} {self.integer(a)}, {self.integer(b)}"
+        )
+
+    def iselect(self, condition: str, a: str | int, b: str | int) -> str:
+        """a where the condition holds, else b, on integers"""
+        return self.text.emit(
+            f"select {self.bool} {condition}, {self.int} {self.integer(a)}, "
+            f"{self.int} {self.integer(b)}"
+        )
+
+    def from_int(self, a: str) -> str:
+        """The signed integer of the float's width as a float"""
+        return self.text.emit(f"sitofp {self.int} {a} to {self.float}")
+
+    def round_magic(self) -> float:
+        """1.5 * 2^mantissa: adding it rounds to an integer, which stands in the low bits"""
+        return 1.5 * 2.0**self.mantissa
