@@ -1,0 +1,1 @@
+"""L3. The primitives, one family of mathematics in each file."""

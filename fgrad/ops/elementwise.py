@@ -1,0 +1,506 @@
+"""L3. Elementwise primitives: one line of mathematics each.
+
+Where a local derivative can be infinite, its map is `masked_mul` or `masked_div`, whose product with a
+zero cotangent is zero: `where(x < 1, x, sqrt(x))` has derivative 1 at 0, not NaN.
+Conventions at kinks: abs'(0) = 0, max and min share ties equally, clip has slope 1 in the closed
+interval.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fgrad.errors import DtypeError, ShapeError
+from fgrad.ir.aval import BOOL, Aval
+from fgrad.ir.primitive import Primitive
+from fgrad.lazy import lazy_module
+from fgrad.ops.families import (
+    ADD,
+    ALL,
+    BITS,
+    FLOATS,
+    INTEGERS,
+    NUMBERS,
+    ORDERED,
+    REALS,
+    elementwise,
+    finish_elementwise,
+    is_literal,
+    same_dtype,
+    same_shape,
+)
+from fgrad.trace import Value, bind
+
+special = lazy_module("scipy.special")
+
+
+def lit(x: Value, value: float) -> np.generic:
+    """A constant of the dtype of `x`."""
+    return x.dtype.type(value)
+
+
+# --- arithmetic -----------------------------------------------------------------------------------
+
+neg_p = elementwise("neg", np.negative, lambda t, x, out: neg(t), accepts=NUMBERS)
+sub_p = elementwise(
+    "sub", np.subtract, lambda t, x, y, out: t, lambda t, x, y, out: neg(t), accepts=NUMBERS
+)
+mul_p = elementwise(
+    "mul",
+    np.multiply,
+    lambda t, x, y, out: mul(t, y),
+    lambda t, x, y, out: mul(t, x),
+    accepts=ALL,
+)
+div_p = elementwise(
+    "div",
+    np.true_divide,
+    lambda t, x, y, out: masked_div(t, y) if not is_literal(y) else div(t, y),
+    lambda t, x, y, out: neg(masked_mul(t, div(out, y))),
+)
+masked_mul_p = elementwise(
+    "masked_mul",
+    lambda t, d: np.where(np.equal(t, 0), t.dtype.type(0), np.multiply(t, d))[()],
+    lambda s, t, d, out: masked_mul(s, d),
+    lambda s, t, d, out: mul(t, s),
+)
+masked_div_p = elementwise(
+    "masked_div",
+    lambda t, d: np.where(np.equal(t, 0), t.dtype.type(0), np.true_divide(t, d))[()],
+    lambda s, t, d, out: masked_div(s, d),
+    lambda s, t, d, out: neg(masked_mul(s, masked_div(out, d))),
+)
+
+
+def add(x: Value, y: Value) -> Value:
+    """x + y; logical or for bool."""
+    return bind(ADD, x, y)
+
+
+def sub(x: Value, y: Value) -> Value:
+    """x - y."""
+    return bind(sub_p, x, y)
+
+
+def mul(x: Value, y: Value) -> Value:
+    """x * y; logical and for bool."""
+    return bind(mul_p, x, y)
+
+
+def div(x: Value, y: Value) -> Value:
+    """x / y, for floats."""
+    return bind(div_p, x, y)
+
+
+def neg(x: Value) -> Value:
+    """-x."""
+    return bind(neg_p, x)
+
+
+def masked_mul(t: Value, d: Value) -> Value:
+    """t * d, and 0 where t is 0, whatever d is."""
+    return bind(masked_mul_p, t, d)
+
+
+def masked_div(t: Value, d: Value) -> Value:
+    """t / d, and 0 where t is 0, whatever d is."""
+    return bind(masked_div_p, t, d)
+
+
+def square(x: Value) -> Value:
+    """x * x."""
+    return bind(mul_p, x, x)
+
+
+def reciprocal(x: Value) -> Value:
+    """1 / x."""
+    return bind(div_p, lit(x, 1), x)
+
+
+# --- discrete -------------------------------------------------------------------------------------
+
+
+def _discrete(name: str, evaluate: Any, accepts: str, result: np.dtype | None = None) -> Any:
+    prim = elementwise(name, evaluate, accepts=accepts, result=result)
+
+    def function(*xs: Value) -> Value:
+        return bind(prim, *xs)
+
+    function.__name__ = name
+    function.__doc__ = f"Elementwise `{name}`; its derivative is zero."
+    return function
+
+
+sign = _discrete("sign", np.sign, NUMBERS)
+floor = _discrete("floor", np.floor, FLOATS)
+ceil = _discrete("ceil", np.ceil, FLOATS)
+rint = _discrete("rint", np.rint, FLOATS)
+trunc = _discrete("trunc", np.trunc, FLOATS)
+isnan = _discrete("isnan", np.isnan, FLOATS, BOOL)
+isinf = _discrete("isinf", np.isinf, FLOATS, BOOL)
+isfinite = _discrete("isfinite", np.isfinite, FLOATS, BOOL)
+signbit = _discrete("signbit", np.signbit, "f", BOOL)
+eq = _discrete("eq", np.equal, ALL, BOOL)
+ne = _discrete("ne", np.not_equal, ALL, BOOL)
+lt = _discrete("lt", np.less, ORDERED, BOOL)
+le = _discrete("le", np.less_equal, ORDERED, BOOL)
+gt = _discrete("gt", np.greater, ORDERED, BOOL)
+ge = _discrete("ge", np.greater_equal, ORDERED, BOOL)
+not_ = _discrete("not", np.invert, BITS)
+and_ = _discrete("and", np.bitwise_and, BITS)
+or_ = _discrete("or", np.bitwise_or, BITS)
+xor = _discrete("xor", np.bitwise_xor, BITS)
+shift_left = _discrete("shift_left", np.left_shift, INTEGERS)
+shift_right = _discrete("shift_right", np.right_shift, INTEGERS)
+nextafter = _discrete("nextafter", np.nextafter, "f")
+floor_divide = _discrete("floor_divide", np.floor_divide, REALS)
+
+
+def _stop(x: Value) -> Value:
+    return x
+
+
+stop_gradient_p = elementwise("stop_gradient", _stop, None, accepts=ALL)
+
+
+def stop_gradient(x: Value) -> Value:
+    """`x`, regarded as a constant by every derivative."""
+    return bind(stop_gradient_p, x)
+
+
+# --- remainders: piecewise linear in x, with slope -(x - out) / y in y ------------------------------
+
+remainder_p = elementwise(
+    "remainder",
+    np.remainder,
+    lambda t, x, y, out: t,
+    lambda t, x, y, out: neg(mul(t, floor(div(x, y)))),
+    accepts=REALS,
+)
+fmod_p = elementwise(
+    "fmod",
+    np.fmod,
+    lambda t, x, y, out: t,
+    lambda t, x, y, out: neg(mul(t, trunc(div(x, y)))),
+    accepts=REALS,
+)
+
+
+def remainder(x: Value, y: Value) -> Value:
+    """x - floor(x / y) * y: the sign of the divisor."""
+    return bind(remainder_p, x, y)
+
+
+def fmod(x: Value, y: Value) -> Value:
+    """x - trunc(x / y) * y: the sign of the dividend."""
+    return bind(fmod_p, x, y)
+
+
+# --- absolute value, order --------------------------------------------------------------------------
+
+
+def _share(t: Value, wins: Value, ties: Value) -> Value:
+    """t where `wins`, t / 2 where `ties`, else 0."""
+    return select(wins, t, select(ties, mul(t, lit(t, 0.5)), lit(t, 0)))
+
+
+def _integer_or(evaluate: Any) -> Any:
+    """Absolute value of bool is the value itself."""
+    return lambda x: x if x.dtype.kind == "b" else evaluate(x)
+
+
+abs_p = elementwise(
+    "abs", _integer_or(np.absolute), lambda t, x, out: mul(t, sign(x)), accepts=ORDERED
+)
+max_p = elementwise(
+    "max",
+    np.maximum,
+    lambda t, x, y, out: _share(t, gt(x, y), eq(x, y)),
+    lambda t, x, y, out: _share(t, lt(x, y), eq(x, y)),
+    accepts=ORDERED,
+)
+min_p = elementwise(
+    "min",
+    np.minimum,
+    lambda t, x, y, out: _share(t, lt(x, y), eq(x, y)),
+    lambda t, x, y, out: _share(t, gt(x, y), eq(x, y)),
+    accepts=ORDERED,
+)
+copysign_p = elementwise(
+    "copysign",
+    np.copysign,
+    lambda t, x, y, out: mul(t, select(ne(signbit(x), signbit(y)), lit(x, -1), lit(x, 1))),
+    None,
+    accepts="f",
+)
+clip_p = elementwise(
+    "clip",
+    lambda x, lo, hi: np.minimum(np.maximum(x, lo), hi),
+    lambda t, x, lo, hi, out: select(and_(ge(x, lo), le(x, hi)), t, lit(t, 0)),
+    lambda t, x, lo, hi, out: select(and_(lt(x, lo), le(lo, hi)), t, lit(t, 0)),
+    lambda t, x, lo, hi, out: select(or_(gt(x, hi), gt(lo, hi)), t, lit(t, 0)),
+    accepts=ORDERED,
+)
+
+
+def abs_(x: Value) -> Value:
+    """|x|."""
+    return bind(abs_p, x)
+
+
+def max_(x: Value, y: Value) -> Value:
+    """The larger of x and y; NaN if either is."""
+    return bind(max_p, x, y)
+
+
+def min_(x: Value, y: Value) -> Value:
+    """The smaller of x and y; NaN if either is."""
+    return bind(min_p, x, y)
+
+
+def copysign(x: Value, y: Value) -> Value:
+    """|x| with the sign of y."""
+    return bind(copysign_p, x, y)
+
+
+def clip(x: Value, lo: Value, hi: Value) -> Value:
+    """min(max(x, lo), hi)."""
+    return bind(clip_p, x, lo, hi)
+
+
+# --- exp, log, powers ---------------------------------------------------------------------------------
+
+
+def _unary(name: str, evaluate: Any, derivative: Any) -> Any:
+    prim = elementwise(name, evaluate, derivative)
+
+    def function(x: Value) -> Value:
+        return bind(prim, x)
+
+    function.__name__ = name
+    function.__doc__ = f"Elementwise `{name}`."
+    return function
+
+
+exp = _unary("exp", np.exp, lambda t, x, out: mul(t, out))
+exp2 = _unary("exp2", np.exp2, lambda t, x, out: mul(t, mul(out, lit(x, math.log(2)))))
+expm1 = _unary("expm1", np.expm1, lambda t, x, out: mul(t, add(out, lit(x, 1))))
+log = _unary("log", np.log, lambda t, x, out: masked_div(t, x))
+log2 = _unary("log2", np.log2, lambda t, x, out: masked_div(t, mul(x, lit(x, math.log(2)))))
+log10 = _unary("log10", np.log10, lambda t, x, out: masked_div(t, mul(x, lit(x, math.log(10)))))
+log1p = _unary("log1p", np.log1p, lambda t, x, out: masked_div(t, add(x, lit(x, 1))))
+sqrt = _unary("sqrt", np.sqrt, lambda t, x, out: masked_div(t, mul(out, lit(x, 2))))
+cbrt = _unary(
+    "cbrt", np.cbrt, lambda t, x, out: masked_div(t, mul(mul(out, out), lit(x, 3)))
+)
+logistic = _unary(
+    "logistic",
+    lambda x: special.expit(x),
+    lambda t, x, out: mul(t, mul(out, sub(lit(x, 1), out))),
+)
+
+
+def _pow_base_map(t: Value, x: Value, n: Value, out: Value) -> Value | None:
+    """n x^(n-1), and 0 where n is 0."""
+    if x.dtype.kind not in FLOATS:
+        return None
+    if is_literal(n):
+        if n == 0:
+            return None
+        if n == 1:
+            return t
+        slope = mul(x if n == 2 else pow_(x, lit(x, n - 1)), lit(x, n))
+        return mul(t, slope) if n >= 1 else masked_mul(t, slope)
+    slope = mul(n, pow_(x, sub(n, lit(n, 1))))
+    return masked_mul(select(eq(n, lit(n, 0)), lit(t, 0), t), slope)
+
+
+def _pow_exponent_map(t: Value, x: Value, n: Value, out: Value) -> Value | None:
+    """x^n log x, and 0 where x is 0 and n is not negative."""
+    if n.dtype.kind not in FLOATS:
+        return None
+    safe = select(and_(eq(x, lit(x, 0)), ge(n, lit(n, 0))), lit(x, 1), x)
+    return masked_mul(t, mul(out, log(safe)))
+
+
+pow_p = elementwise("pow", np.power, _pow_base_map, _pow_exponent_map, accepts=NUMBERS)
+
+
+def pow_(x: Value, n: Value) -> Value:
+    """x ** n."""
+    return bind(pow_p, x, n)
+
+
+# --- trigonometric and hyperbolic -----------------------------------------------------------------------
+
+sin = _unary("sin", np.sin, lambda t, x, out: mul(t, cos(x)))
+cos = _unary("cos", np.cos, lambda t, x, out: neg(mul(t, sin(x))))
+tan = _unary("tan", np.tan, lambda t, x, out: mul(t, add(square(out), lit(x, 1))))
+asin = _unary(
+    "asin", np.arcsin, lambda t, x, out: masked_div(t, sqrt(sub(lit(x, 1), square(x))))
+)
+acos = _unary(
+    "acos", np.arccos, lambda t, x, out: neg(masked_div(t, sqrt(sub(lit(x, 1), square(x)))))
+)
+atan = _unary("atan", np.arctan, lambda t, x, out: div(t, add(square(x), lit(x, 1))))
+sinh = _unary("sinh", np.sinh, lambda t, x, out: mul(t, cosh(x)))
+cosh = _unary("cosh", np.cosh, lambda t, x, out: mul(t, sinh(x)))
+tanh = _unary("tanh", np.tanh, lambda t, x, out: mul(t, sub(lit(x, 1), square(out))))
+asinh = _unary(
+    "asinh", np.arcsinh, lambda t, x, out: div(t, sqrt(add(square(x), lit(x, 1))))
+)
+acosh = _unary(
+    "acosh",
+    np.arccosh,
+    lambda t, x, out: masked_div(t, mul(sqrt(sub(x, lit(x, 1))), sqrt(add(x, lit(x, 1))))),
+)
+atanh = _unary(
+    "atanh", np.arctanh, lambda t, x, out: masked_div(t, sub(lit(x, 1), square(x)))
+)
+
+
+def _norm2(x: Value, y: Value) -> Value:
+    return add(square(x), square(y))
+
+
+atan2_p = elementwise(
+    "atan2",
+    np.arctan2,
+    lambda t, y, x, out: masked_mul(t, div(x, _norm2(x, y))),
+    lambda t, y, x, out: neg(masked_mul(t, div(y, _norm2(x, y)))),
+    accepts="f",
+)
+
+
+def atan2(y: Value, x: Value) -> Value:
+    """The angle of the point (x, y)."""
+    return bind(atan2_p, y, x)
+
+
+# --- special functions ------------------------------------------------------------------------------------
+
+_TWO_OVER_SQRT_PI = 2 / math.sqrt(math.pi)
+
+
+def _gauss(x: Value) -> Value:
+    """exp(-x^2)."""
+    return exp(neg(square(x)))
+
+
+erf = _unary(
+    "erf",
+    lambda x: special.erf(x),
+    lambda t, x, out: mul(t, mul(_gauss(x), lit(x, _TWO_OVER_SQRT_PI))),
+)
+erfc = _unary(
+    "erfc",
+    lambda x: special.erfc(x),
+    lambda t, x, out: mul(t, mul(_gauss(x), lit(x, -_TWO_OVER_SQRT_PI))),
+)
+erfinv = _unary(
+    "erfinv",
+    lambda x: special.erfinv(x),
+    lambda t, x, out: masked_mul(t, mul(exp(square(out)), lit(x, 1 / _TWO_OVER_SQRT_PI))),
+)
+lgamma = _unary(
+    "lgamma", lambda x: special.gammaln(x), lambda t, x, out: masked_mul(t, digamma(x))
+)
+digamma = _unary(
+    "digamma", lambda x: special.digamma(x), lambda t, x, out: masked_mul(t, trigamma(x))
+)
+
+# B_2k of the asymptotic series psi1(x) ~ 1/x + 1/(2x^2) + sum B_2k / x^(2k+1); DLMF 5.15.8.
+_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
+_SHIFT = 8
+
+
+def trigamma(x: Value) -> Value:
+    """psi1(x) = d digamma / dx, by recurrence to x + 8 and the asymptotic series (DLMF 5.15.5, 5.15.8);
+    for negative x by reflection, psi1(1 - x) + psi1(x) = pi^2 / sin^2(pi x) (DLMF 5.15.6)."""
+    negative = lt(x, lit(x, 0))
+    z = select(negative, sub(lit(x, 1), x), x)
+    total = None
+    for k in range(_SHIFT):
+        term = reciprocal(square(add(z, lit(x, k))))
+        total = term if total is None else add(total, term)
+    inverse = reciprocal(add(z, lit(x, _SHIFT)))
+    inverse2 = square(inverse)
+    series = lit(x, _BERNOULLI[-1])
+    for b in reversed(_BERNOULLI[:-1]):
+        series = add(mul(series, inverse2), lit(x, b))
+    tail = add(lit(x, 1), mul(inverse, add(lit(x, 0.5), mul(series, inverse))))
+    positive = add(total, mul(inverse, tail))
+    sine = sin(mul(sub(x, rint(x)), lit(x, math.pi)))
+    reflected = sub(div(lit(x, math.pi**2), square(sine)), positive)
+    return select(negative, reflected, positive)
+
+
+# --- selection, conversion -------------------------------------------------------------------------------
+
+select_p = Primitive("select", scalar="select")
+convert_p = Primitive("convert", params=("dtype",), scalar="convert")
+bitcast_p = Primitive("bitcast", params=("dtype",), scalar="bitcast")
+
+
+@select_p.type_rule
+def _(cond: Aval, x: Aval, y: Aval) -> Aval:
+    if cond.dtype.kind != "b":
+        raise DtypeError(f"select: the condition is {cond.dtype}, not bool.")
+    return Aval(same_shape(select_p, (cond, x, y)), same_dtype(select_p, (x, y), ALL))
+
+
+select_p.evaluate(lambda cond, x, y: np.where(cond, x, y)[()])
+finish_elementwise(
+    select_p,
+    (
+        None,
+        lambda t, c, x, y, out: select(c, t, lit(t, 0)),
+        lambda t, c, x, y, out: select(c, lit(t, 0), t),
+    ),
+)
+
+
+@convert_p.type_rule
+def _(x: Aval, *, dtype: np.dtype) -> Aval:
+    return Aval(x.shape, dtype)
+
+
+def _convert_map(t: Value, x: Value, out: Value, *, dtype: np.dtype) -> Value | None:
+    """The tangent in the other precision; zero to or from integers."""
+    if x.dtype.kind not in FLOATS or dtype.kind not in FLOATS:
+        return None
+    return convert(t, dtype if t.dtype == x.dtype else x.dtype)
+
+
+convert_p.evaluate(lambda x, *, dtype: x.astype(dtype))
+finish_elementwise(convert_p, (_convert_map,))
+
+
+@bitcast_p.type_rule
+def _(x: Aval, *, dtype: np.dtype) -> Aval:
+    if dtype.itemsize != x.dtype.itemsize:
+        raise ShapeError(f"bitcast: {x.dtype} and {dtype} differ in size.")
+    return Aval(x.shape, dtype)
+
+
+bitcast_p.evaluate(lambda x, *, dtype: x.view(dtype))
+finish_elementwise(bitcast_p, (None,))
+
+
+def select(cond: Value, x: Value, y: Value) -> Value:
+    """x where cond, else y."""
+    return bind(select_p, cond, x, y)
+
+
+def convert(x: Value, dtype: np.dtype) -> Value:
+    """`x` with another dtype, as `astype`; `x` itself if it has it."""
+    return x if x.dtype == dtype else bind(convert_p, x, dtype=dtype)
+
+
+def bitcast(x: Value, dtype: np.dtype) -> Value:
+    """The bits of `x` read as another dtype of the same size."""
+    return bind(bitcast_p, x, dtype=dtype)
+

@@ -1,0 +1,198 @@
+"""L3. Families of primitives: what their members share is derived here once.
+
+`elementwise` gives type, batching and both derivatives from one linear map for each operand.  A map
+`(t, *xs, out) -> t'` multiplies by the local derivative, so it is diagonal and its own transpose:
+the pushforward and the pullback are the same formula.  A map that is None is a zero derivative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad.errors import DtypeError, ShapeError
+from fgrad.ir.aval import Aval
+from fgrad.ir.primitive import NOT_LINEAR, Primitive, Refusal
+from fgrad.trace import Tracer, Value, bind
+
+FLOATS = "fc"
+NUMBERS = "iufc"
+REALS = "iuf"
+INTEGERS = "iu"
+BITS = "biu"
+ALL = "biufc"
+ORDERED = "biuf"
+
+DISCRETE = Refusal("has discrete results, so its derivative is zero")
+
+DerivativeMap = Callable[..., Value]
+
+
+def same_shape(prim: Primitive, avals: Sequence[Aval]) -> tuple[int, ...]:
+    """The common shape of elementwise operands, of which rank-0 ones fit any shape."""
+    shape: tuple[int, ...] = ()
+    for aval in avals:
+        if aval.shape != shape and aval.shape:
+            if shape:
+                raise ShapeError(f"{prim.name}: operands have shapes {shape} and {aval.shape}.")
+            shape = aval.shape
+    return shape
+
+
+def same_dtype(prim: Primitive, avals: Sequence[Aval], accepts: str) -> np.dtype:
+    """The common dtype of operands, which must be of an accepted kind."""
+    dtype = avals[0].dtype
+    if dtype.kind not in accepts:
+        raise DtypeError(f"{prim.name} does not take {dtype} operands.")
+    for aval in avals[1:]:
+        if aval.dtype != dtype:
+            raise DtypeError(f"{prim.name}: operands have dtypes {dtype} and {aval.dtype}.")
+    return dtype
+
+
+def elementwise(
+    name: str,
+    evaluate: Callable[..., Any],
+    *maps: DerivativeMap | None,
+    accepts: str = FLOATS,
+    result: np.dtype | None = None,
+    scalar: str | None = None,
+) -> Primitive:
+    """Define a primitive that acts on each element, all operands having one dtype.
+
+    Arguments:
+        name: the name of the primitive and, unless `scalar` is given, of its scalar row.
+        evaluate: the NumPy function.
+        maps: the derivative map of each operand; none at all for discrete operations.
+        accepts: the dtype kinds of the operands.
+        result: the dtype of the result if it differs from the operands'.
+    """
+    prim = Primitive(name, scalar=scalar or name)
+    prim.evaluate(evaluate)
+
+    @prim.type_rule
+    def _(*avals: Aval) -> Aval:
+        dtype = same_dtype(prim, avals, accepts)
+        return Aval(same_shape(prim, avals), dtype if result is None else result)
+
+    finish_elementwise(prim, maps)
+    return prim
+
+
+def finish_elementwise(prim: Primitive, maps: tuple[DerivativeMap | None, ...]) -> None:
+    """Fill the derivative and batching slots of an elementwise primitive."""
+    prim.maps = maps
+    if any(m is not None for m in maps):
+        prim.jvp(jvp_from_maps(maps))
+    else:
+        prim.refuse("jvp", DISCRETE)
+    prim.refuse("transpose", NOT_LINEAR)
+
+    @prim.batch
+    def _(size: int, operands: Any, dims: Any, **params: Any) -> tuple[Value, int]:
+        operands, dim = align_batched(size, operands, dims)
+        return bind(prim, *operands, **params), dim
+
+
+def jvp_from_maps(maps: tuple[DerivativeMap | None, ...]) -> Callable[..., Value | None]:
+    """t_out = sum of map_i(t_i)."""
+
+    def jvp(primals: Any, tangents: Any, out: Any, **params: Any) -> Value | None:
+        total = None
+        for rule, t in zip(maps, tangents, strict=False):
+            if t is not None and rule is not None:
+                term = rule(t, *primals, out, **params)
+                if term is not None:
+                    total = term if total is None else bind(ADD, total, term)
+        return total
+
+    return jvp
+
+
+def linear(prim: Primitive) -> None:
+    """Derive the jvp of a primitive that is linear in all operands jointly, or in those listed."""
+    prim.jvp(linear_jvp(prim))
+
+
+def linear_jvp(prim: Primitive) -> Callable[..., Value | None]:
+    """f(x + t) - f(x) = f(t), with zeros for the operands whose tangent is zero."""
+
+    def jvp(primals: Any, tangents: Any, _out: Any, **params: Any) -> Any:
+        if all(t is None for t in tangents):
+            return None
+        which = prim.linear_in
+        operands = [
+            (t if t is not None else zeros_like(x))
+            if which == "all" or (isinstance(which, tuple) and i in which)
+            else x
+            for i, (x, t) in enumerate(zip(primals, tangents, strict=True))
+        ]
+        return bind(prim, *operands, **params)
+
+    return jvp
+
+
+def bilinear_jvp(prim: Primitive) -> Callable[..., Value | None]:
+    """f(x + s, y + t) = f(x, y) + f(s, y) + f(x, t) + o(|s| + |t|)."""
+
+    def jvp(primals: Any, tangents: Any, _out: Any, **params: Any) -> Value | None:
+        (x, y), (s, t) = primals, tangents
+        total = None if s is None else bind(prim, s, y, **params)
+        if t is not None:
+            term = bind(prim, x, t, **params)
+            total = term if total is None else bind(ADD, total, term)
+        return total
+
+    return jvp
+
+
+def zeros_like(x: Any) -> np.ndarray | np.generic:
+    """A known zero with the shape and dtype of `x`, at no cost in memory."""
+    return np.broadcast_to(x.dtype.type(0), x.shape) if x.shape else x.dtype.type(0)
+
+
+def is_literal(x: Any) -> bool:
+    """Whether an operand is a rank-0 constant, which fits any shape."""
+    return not isinstance(x, Tracer) and np.ndim(x) == 0
+
+
+def align_batched(
+    size: int, operands: Sequence[Value], dims: Sequence[int | None]
+) -> tuple[list[Value], int]:
+    """Bring the batched axes of elementwise operands to one place; repeat the unbatched ones."""
+    known = [d for d in dims if d is not None]
+    if all(d == known[0] if d is not None else is_literal(x) for x, d in zip(operands, dims, strict=True)):
+        return list(operands), known[0]
+    return [
+        x if d is None and is_literal(x) else batch_first(size, x, d)
+        for x, d in zip(operands, dims, strict=True)
+    ], 0
+
+
+def batch_first(size: int, x: Value, dim: int | None) -> Value:
+    """`x` with its batched axis first, repeated `size` times if it has none."""
+    if dim is None:
+        shape = (size, *np.shape(x))
+        return bind(BROADCAST, x, shape=shape, dims=tuple(range(1, len(shape))))
+    if dim == 0:
+        return x
+    axes = (dim, *[a for a in range(len(x.shape)) if a != dim])
+    return bind(PERMUTE, x, axes=axes)
+
+
+# The three primitives that the rules of all others lean on.
+ADD = Primitive("add", scalar="add")
+BROADCAST = Primitive("broadcast", params=("shape", "dims"), linear_in="all")
+PERMUTE = Primitive("permute", params=("axes",), linear_in="all")
+
+
+@ADD.type_rule
+def _(x: Aval, y: Aval) -> Aval:
+    return Aval(same_shape(ADD, (x, y)), same_dtype(ADD, (x, y), ALL))
+
+
+ADD.evaluate(np.add)
+finish_elementwise(ADD, (lambda t, x, y, out: t, lambda t, x, y, out: t))
+

@@ -1,0 +1,563 @@
+"""L2. Tracing: `bind` is the only door; a `Builder` records what goes through it.
+
+`bind(prim, *operands, **params)` evaluates with NumPy when no operand is a tracer.  Otherwise the
+innermost builder that owns an operand records an equation.  A tracer of an enclosing builder that is
+used inside becomes a captured input of the inner one: that alone makes nested transforms, closures and
+perturbation confusion come out right, and it is also all of partial evaluation: what a linear
+function captures while it is traced are its residuals.
+
+An eager builder (grad, vjp, jvp, linearize, vmap) carries values: each equation whose operands are
+known is evaluated in the enclosing context while it is recorded.  `jit` builders carry none.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from fgrad.errors import LeakedTracerError, TracedArrayError, TracedBoolError, TracedIndexError
+from fgrad.ir.aval import Aval, aval_of
+from fgrad.ir.primitive import Primitive
+from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
+from fgrad.source import Loc, RawLoc, here, resolve
+
+Value: TypeAlias = Any  # a NumPy array or scalar, or a tracer
+
+# Tables that higher layers fill: NumPy function or ufunc -> fgrad's; (ufunc method) -> handler.
+numpy_functions: dict[Any, Callable[..., Any]] = {}
+ufunc_methods: dict[str, Callable[..., Any]] = {}
+unsupported_hook: list[Callable[..., BaseException]] = []
+
+
+class _State(threading.local):
+    """What this thread is tracing: the innermost builder, and a location that rules replay."""
+
+    level: int = 0
+    builder: Builder | None = None
+    loc: RawLoc | Loc | None = None
+    via: tuple[str, ...] = ()
+
+
+STATE = _State()
+
+
+class Record(NamedTuple):
+    """One recorded equation; operands are tracers of the builder, or constants."""
+
+    prim: Primitive
+    operands: Sequence[Any]
+    params: dict[str, Any]
+    outs: tuple[Tracer, ...]
+    loc: RawLoc | Loc
+    via: tuple[str, ...]
+
+
+class Tracer:
+    """A stand-in for an array inside a trace.  `value` is what it is in the enclosing context
+    (an array or an outer tracer), or None where that is not known yet."""
+
+    __slots__ = ("builder", "index", "value", "_aval", "weak", "__weakref__")
+    __array_priority__ = 1000.0
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        builder: Builder,
+        index: int,
+        value: Value | None,
+        aval: Aval | None,
+        weak: bool = False,
+    ) -> None:
+        self.builder = builder
+        self.index = index
+        self.value = value
+        self._aval = aval
+        self.weak = weak
+
+    @property
+    def aval(self) -> Aval:
+        """The shape, dtype and weakness of the traced array."""
+        aval = self._aval
+        if aval is None or aval.weak != self.weak:
+            known = aval if aval is not None else aval_of(self.value)
+            aval = self._aval = Aval(known.shape, known.dtype, self.weak)
+        return aval
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The lengths of the axes."""
+        aval = self._aval
+        return self.value.shape if aval is None else aval.shape  # type: ignore[union-attr]
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The NumPy dtype."""
+        aval = self._aval
+        return self.value.dtype if aval is None else aval.dtype  # type: ignore[union-attr]
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self.aval.size
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.size * self.dtype.itemsize
+
+    def __repr__(self) -> str:
+        value = concrete(self)
+        known = "" if value is None else f" = {value!r}"
+        return f"Tracer({self.aval}{known})"
+
+    def __format__(self, spec: str) -> str:
+        return format(known_value(self, "formatted as text"), spec) if spec else repr(self)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a traced array of shape ()")
+        return self.shape[0]
+
+    def __iter__(self) -> Any:
+        if not self.shape:
+            raise TypeError("iteration over a traced array of shape ()")
+        return iter([self[i] for i in range(self.shape[0])])  # type: ignore[index]
+
+    def __bool__(self) -> bool:
+        value = concrete(self)
+        if value is None:
+            raise _needs_value(TracedBoolError, self, "Python needed True or False from", _IF_ROWS)
+        return bool(value)
+
+    def __float__(self) -> float:
+        return float(_python_number(self, "float"))
+
+    def __int__(self) -> int:
+        return int(_python_number(self, "int"))
+
+    def __complex__(self) -> complex:
+        return complex(_python_number(self, "complex"))
+
+    def __index__(self) -> int:
+        value = concrete(self)
+        if value is None:
+            raise _needs_value(
+                TracedIndexError, self, "Python needed an integer from", _INDEX_ROWS
+            )
+        return value.__index__()
+
+    def item(self, *args: int) -> Any:
+        """The value as a Python scalar, where it is known."""
+        value = known_value(self, "read by .item()")
+        self.builder.note_detached()
+        return value.item(*args)
+
+    def tolist(self) -> Any:
+        """The values as nested lists, where they are known."""
+        value = known_value(self, "read by .tolist()")
+        self.builder.note_detached()
+        return value.tolist()
+
+    def __array__(self, *_args: Any, **_kwargs: Any) -> np.ndarray:
+        raise _needs_value(
+            TracedArrayError, self, "NumPy needed a plain array from", _ARRAY_ROWS
+        )
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if method == "__call__":
+            function = numpy_functions.get(ufunc)
+            if function is not None:
+                return function(*inputs, **kwargs) if kwargs else function(*inputs)
+        else:
+            handler = ufunc_methods.get(method)
+            if handler is not None:
+                return handler(ufunc, *inputs, **kwargs)
+        raise unsupported_hook[0](ufunc, method)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        function = numpy_functions.get(func)
+        if function is None:
+            raise unsupported_hook[0](func, "__call__")
+        return function(*args, **kwargs)
+
+    def __copy__(self) -> Tracer:
+        return self
+
+    def __deepcopy__(self, _memo: Any) -> Tracer:
+        return self
+
+
+def install_methods(methods: dict[str, Any]) -> None:
+    """Give `Tracer` operators, methods and properties that are defined in higher layers."""
+    for name, method in methods.items():
+        setattr(Tracer, name, method)
+
+
+class Builder:
+    """Records equations while it is open; use it as a context manager.
+
+    Arguments:
+        what: the transform that traces, for messages: "grad", "jit", ...
+        name: the name of the user's function.
+        eager: whether equations with known operands are evaluated while they are recorded.
+    """
+
+    __slots__ = (
+        "what", "name", "eager", "level", "live", "records", "count",
+        "captures", "inputs", "detached", "thread", "_outer", "_loc", "_via",
+    )  # fmt: skip
+
+    def __init__(self, what: str, name: str, eager: bool) -> None:
+        self.what = what
+        self.name = name
+        self.eager = eager
+        self.level = 0
+        self.live = False
+        self.records: list[Record] = []
+        self.count = 0
+        self.captures: dict[int, tuple[Tracer, Tracer]] = {}
+        self.inputs: list[Tracer] = []
+        self.detached: RawLoc | None = None
+        self.thread = 0
+
+    def __enter__(self) -> Builder:
+        state = STATE
+        self._outer, self._loc, self._via = state.builder, state.loc, state.via
+        state.level += 1
+        self.level = state.level
+        self.thread = threading.get_ident()
+        state.builder, state.loc, state.via = self, None, ()
+        self.live = True
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.live = False
+        state = STATE
+        state.level -= 1
+        state.builder, state.loc, state.via = self._outer, self._loc, self._via
+        self._outer = None
+
+    def new(self, value: Value | None, aval: Aval | None, weak: bool = False) -> Tracer:
+        """A fresh tracer of this builder."""
+        tracer = Tracer(self, self.count, value, aval, weak)
+        self.count += 1
+        return tracer
+
+    def input(self, value: Value | None, aval: Aval | None = None, weak: bool = False) -> Tracer:
+        """A tracer for an argument: with its value (eager) or with an aval alone."""
+        tracer = self.new(value, aval, weak)
+        self.inputs.append(tracer)
+        return tracer
+
+    def capture(self, outer: Tracer) -> Tracer:
+        """The inner stand-in of a tracer of an enclosing builder."""
+        found = self.captures.get(id(outer))
+        if found is not None:
+            return found[1]
+        if not outer.builder.live or outer.builder.thread != self.thread:
+            raise leaked_error(outer)
+        inner = self.new(outer if self.eager else None, outer.aval, outer.weak)
+        self.captures[id(outer)] = (outer, inner)
+        return inner
+
+    def lift(self, value: Value) -> Value:
+        """A result as this builder sees it: its own tracer, a captured one, or a constant."""
+        if isinstance(value, Tracer) and value.builder is not self:
+            if value.builder.level > self.level or not value.builder.live:
+                raise leaked_error(value)
+            return self.capture(value)
+        return value
+
+    def record(self, prim: Primitive, operands: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Append an equation; evaluate it outside when its operands are known."""
+        if not self.live:
+            raise leaked_error(next(x for x in operands if isinstance(x, Tracer)))
+        ins: list[Any] = []
+        values: list[Any] = []
+        known, outer = self.eager, False
+        for x in operands:
+            if isinstance(x, Tracer):
+                if x.builder is not self:
+                    x = self.capture(x)
+                value = x.value
+                if value is None:
+                    known = False
+                elif isinstance(value, Tracer):
+                    outer = True
+                values.append(value)
+            else:
+                values.append(x)
+            ins.append(x)
+        state = STATE
+        loc = state.loc or here()
+        if not known:
+            avals = prim.type_of(*[aval_of(x) for x in ins], **params)
+            if prim.multiple:
+                outs = tuple([self.new(None, aval) for aval in avals])
+            else:
+                outs = (self.new(None, avals),)
+        else:
+            if outer:
+                saved, state.loc = state.loc, loc
+                try:
+                    result = bind(prim, *values, **params)
+                finally:
+                    state.loc = saved
+            else:
+                result = prim.evaluate_rule(*values, **params)
+            if prim.multiple:
+                outs = tuple([self.new(value, None) for value in result])
+            else:
+                outs = (Tracer(self, self.count, result, None),)
+                self.count += 1
+        # tuple.__new__ skips the named tuple's own constructor, which costs more than the record.
+        self.records.append(tuple.__new__(Record, (prim, ins, params, outs, loc, state.via)))
+        return outs if prim.multiple else outs[0]
+
+    def note_detached(self) -> None:
+        """Remember that Python read a number out of the trace, for `DetachedWarning`."""
+        if self.detached is None:
+            self.detached = here()
+
+    def close(self, outputs: Sequence[Value], copy_consts: bool = False) -> TracedProgram:
+        """The recorded equations as a program, whose first inputs are the captured values.
+
+        `copy_consts` keeps a snapshot of captured arrays, so that later changes are not seen.
+        """
+        atoms = _Atoms(self.count, copy_consts)
+        captured = list(self.captures.values())
+        inputs = tuple(
+            atoms.bind_var(t) for t in [inner for _, inner in captured] + self.inputs
+        )
+        eqns = tuple(atoms.eqn(record) for record in self.records)
+        outs = tuple(atoms.atom(x) for x in outputs)
+        program = Program(
+            self.name, inputs, tuple(atoms.consts.values()), eqns, outs, self.what
+        )
+        return TracedProgram(program, [outer for outer, _ in captured])
+
+    def release(self) -> None:
+        """Drop the records, so that no reference cycle keeps arrays alive."""
+        self.records = []
+        self.captures = {}
+        self.inputs = []
+
+
+class TracedProgram(NamedTuple):
+    """A program and the outer tracers that its first inputs stand for."""
+
+    program: Program
+    captured: list[Tracer]
+
+
+class _Atoms:
+    """Numbering of tracers and constants as variables and literals of a program."""
+
+    def __init__(self, count: int, copy_consts: bool) -> None:
+        self.vars: list[Var | None] = [None] * count
+        self.consts: dict[int, tuple[Var, np.ndarray]] = {}
+        self.keep: list[Any] = []
+        self.copy_consts = copy_consts
+
+    def bind_var(self, tracer: Tracer) -> Var:
+        var = self.vars[tracer.index] = Var(tracer.aval)
+        return var
+
+    def atom(self, x: Any) -> Atom:
+        if isinstance(x, Tracer):
+            var = self.vars[x.index]
+            return self.bind_var(x) if var is None else var
+        if not isinstance(x, np.ndarray):
+            return Lit(x if isinstance(x, np.generic) else np.asarray(x)[()])
+        if x.ndim == 0:
+            return Lit(x[()])
+        found = self.consts.get(id(x))
+        if found is None:
+            self.keep.append(x)
+            array = np.array(x, order="C") if self.copy_consts else x
+            found = self.consts[id(x)] = (Var(Aval(x.shape, x.dtype)), array)
+        return found[0]
+
+    def eqn(self, record: Record) -> Eqn:
+        prim, operands, params, outs, loc, via = record
+        inputs = tuple([self.atom(x) for x in operands])
+        outputs = tuple([self.bind_var(t) for t in outs])
+        return Eqn(prim, inputs, Params(params), outputs, resolve(loc), via)
+
+
+def bind(prim: Primitive, *operands: Any, **params: Any) -> Any:
+    """Apply a primitive to values or tracers: the only door into a trace.
+
+    Returns an array or tracer, or a tuple of them if the primitive has several outputs.
+    """
+    level, builder = -1, None
+    for x in operands:
+        if isinstance(x, Tracer) and x.builder.level > level:
+            builder = x.builder
+            level = builder.level
+    if builder is None:
+        if not operands:
+            builder = STATE.builder
+            if builder is not None and not builder.eager:
+                return builder.record(prim, operands, params)
+        return prim.evaluate_rule(*operands, **params)
+    return builder.record(prim, operands, params)
+
+
+def trace(
+    fun: Callable[..., Iterable[Value]],
+    avals: Sequence[Aval],
+    name: str = "program",
+    what: str = "trace",
+    copy_consts: bool = False,
+) -> TracedProgram:
+    """Trace `fun`, a function of flat tracers to a sequence of values, with nothing known."""
+    builder = Builder(what, name, eager=False)
+    try:
+        with builder:
+            inputs = [builder.input(None, aval, aval.weak) for aval in avals]
+            outputs = [builder.lift(out) for out in fun(*inputs)]
+            return builder.close(outputs, copy_consts)
+    finally:
+        builder.release()
+
+
+def run(program: Program, args: Sequence[Value]) -> list[Value]:
+    """Evaluate a program by binding its equations in the present context, locations replayed."""
+    env: dict[Var, Value] = dict(zip(program.inputs, args, strict=True))
+    env.update(program.consts)
+    state = STATE
+    saved = state.loc
+    try:
+        for prim, inputs, params, outputs, loc, _ in program.eqns:
+            state.loc = loc
+            ins = [x.value if type(x) is Lit else env[x] for x in inputs]  # type: ignore[index]
+            out = bind(prim, *ins, **params)
+            if prim.multiple:
+                env.update(zip(outputs, out, strict=True))
+            else:
+                env[outputs[0]] = out
+    finally:
+        state.loc = saved
+    return [x.value if type(x) is Lit else env[x] for x in program.outputs]  # type: ignore[index]
+
+
+class replaying:
+    """Context in which equations take the location and provenance of those they come from."""
+
+    __slots__ = ("via", "saved")
+
+    def __init__(self, via: str) -> None:
+        self.via = via
+
+    def __enter__(self) -> _State:
+        state = STATE
+        self.saved = state.loc, state.via
+        if not state.via or state.via[-1] != self.via:
+            state.via = (*state.via, self.via)
+        return state
+
+    def __exit__(self, *_exc: object) -> None:
+        STATE.loc, STATE.via = self.saved
+
+
+def concrete(x: Value) -> Any:
+    """The array or scalar behind a value through all enclosing traces; None if unknown."""
+    while isinstance(x, Tracer):
+        x = x.value
+    return x
+
+
+def is_traced(*values: Value) -> bool:
+    """Whether any of the values is a tracer."""
+    return any(isinstance(x, Tracer) for x in values)
+
+
+def known_value(x: Tracer, used: str) -> Any:
+    """The concrete value of a tracer; an error card that says how it was `used` if unknown."""
+    value = concrete(x)
+    if value is None:
+        raise _needs_value(TracedArrayError, x, f"A value is {used}, from", _ARRAY_ROWS)
+    return value
+
+
+def _python_number(x: Tracer, kind: str) -> Any:
+    value = concrete(x)
+    if value is None:
+        raise _needs_value(TracedArrayError, x, f"Python's {kind}() needed a number from", _FLOAT_ROWS)
+    x.builder.note_detached()
+    return value
+
+
+_IF_ROWS = (
+    ("write", "np.where(condition, a, b)           both sides are cheap arrays"),
+    ("write", "fgrad.jit(f, static_argnums=...)    the argument is really a constant"),
+    ("write", "grad(f) without jit                 values are then known, and `if` works"),
+)
+_FLOAT_ROWS = (
+    ("write", "keep the array: operators and np.* functions work on it"),
+    ("write", "fgrad.jit(f, static_argnums=...)    the argument is really a constant"),
+)
+_INDEX_ROWS = (
+    ("write", "x[i] with a traced integer i is fine; sizes and range() need known integers"),
+    ("write", "fgrad.jit(f, static_argnums=...)    the argument is really a constant"),
+)
+_ARRAY_ROWS = (
+    ("write", "np.stack([x, y])                    instead of np.array([x, y])"),
+    ("write", "import fgrad.numpy as np            whose array() and asarray() take traced values"),
+    ("write", "fgrad.stop_gradient(x)              if a constant is meant; then float(x) or x.item()"),
+)
+
+
+def made_at(x: Tracer) -> Loc | None:
+    """Where a tracer was made, or None for an argument."""
+    for record in reversed(x.builder.records):
+        if any(out is x for out in record.outs):
+            return resolve(record.loc)
+    return None
+
+
+def _needs_value(
+    error: type, x: Tracer, headline: str, advice: tuple[tuple[str, str], ...]
+) -> Exception:
+    unknown = x
+    while isinstance(unknown.value, Tracer):
+        unknown = unknown.value
+    made, used = made_at(x), resolve(here())
+    origin = f"made at {made}:  {made.text()}" if made else f"an argument of {x.builder.name}"
+    owner = f"{unknown.builder.what}({unknown.builder.name})"
+    batched = "each lane has another value" if unknown.builder.what == "vmap" else "it has no value yet"
+    if unknown is x and x.value is None or concrete(x) is None:
+        why = f"{owner} traces the function once, for all values; {batched}."
+    else:
+        why = "a traced array carries derivatives; a plain array would silently lose them."
+    rows = (("value", f"{x.aval} {origin}"), ("used", f"{used}:  {used.text()}"), ("why", why))
+    return error(f"{headline} a traced array.", rows + advice)
+
+
+def leaked_error(x: Tracer) -> LeakedTracerError:
+    """The card for a tracer that outlived its trace, or that came from another thread."""
+    used = resolve(here())
+    return LeakedTracerError(
+        "A traced value was used outside of the trace that made it.",
+        (
+            ("value", f"{x.aval} made while {x.builder.what}({x.builder.name}) was tracing"),
+            ("used", f"{used}:  {used.text()}"),
+            ("why", "the trace has ended (or belongs to another thread): the value stands for nothing."),
+            ("write", "return the value from the function, instead of storing it in a global,"),
+            ("write", "a list or an object; has_aux=True returns extra results."),
+        ),
+    )

@@ -1,0 +1,117 @@
+"""L0. Pytrees: nested containers of arrays, by `optree`; `None` is an empty tree, as in JAX.
+
+Register dataclasses with `fgrad.tree.dataclass` and other classes with `register_node`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import optree
+
+NAMESPACE = "fgrad"
+TreeDef = optree.PyTreeSpec
+
+_LEAF = optree.tree_structure(0, namespace=NAMESPACE)
+_ATOMS = frozenset({float, int, bool, complex})
+
+
+def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeDef]:
+    """The leaves of a tree and its structure.
+
+    Example:
+        >>> leaves, treedef = flatten({"b": 2.0, "a": (1.0, None)})
+        >>> leaves
+        [1.0, 2.0]
+        >>> unflatten(treedef, leaves)
+        {'b': 2.0, 'a': (1.0, None)}
+    """
+    leaves, treedef = optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
+    return leaves, treedef
+
+
+def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
+    """The tree with structure `treedef` and the given leaves."""
+    return optree.tree_unflatten(treedef, leaves)
+
+
+def leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
+    """The leaves of a tree, in order."""
+    return optree.tree_leaves(tree, is_leaf, namespace=NAMESPACE)
+
+
+def structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> TreeDef:
+    """The structure of a tree."""
+    return optree.tree_structure(tree, is_leaf, namespace=NAMESPACE)
+
+
+def map(  # noqa: A001 - the field's name for it
+    fun: Callable[..., Any],
+    tree: Any,
+    *rest: Any,
+    is_leaf: Callable[[Any], bool] | None = None,
+) -> Any:
+    """Apply `fun` to the corresponding leaves of trees of one structure.
+
+    Example:
+        >>> map(lambda p, g: p - g, {"w": 3.0}, {"w": 1.0})
+        {'w': 2.0}
+    """
+    return optree.tree_map(fun, tree, *rest, is_leaf=is_leaf, namespace=NAMESPACE)
+
+
+def paths(tree: Any) -> list[str]:
+    """A readable path for each leaf, such as `['w'][0]`."""
+    accessors = optree.tree_accessors(tree, namespace=NAMESPACE)
+    return [accessor.codify("") for accessor in accessors]
+
+
+def all(tree: Any) -> bool:  # noqa: A001
+    """Whether all leaves are true."""
+    return not any(not leaf for leaf in leaves(tree))
+
+
+def reduce(fun: Callable[[Any, Any], Any], tree: Any, initial: Any) -> Any:
+    """Fold the leaves from the left, starting with `initial`."""
+    total = initial
+    for leaf in leaves(tree):
+        total = fun(total, leaf)
+    return total
+
+
+def transpose(outer: TreeDef, inner: TreeDef, tree: Any) -> Any:
+    """Turn a tree of structure `outer` of `inner` trees inside out."""
+    return optree.tree_transpose(outer, inner, tree)
+
+
+def broadcast_prefix(prefix: Any, tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
+    """The leaves of `prefix`, each repeated for all leaves of `tree` below it; None counts as a leaf."""
+    return optree.broadcast_prefix(
+        prefix, tree, is_leaf, none_is_leaf=True, namespace=NAMESPACE
+    )
+
+
+def register_node(
+    cls: type,
+    flatten_func: Callable[[Any], tuple[Iterable[Any], Any]],
+    unflatten_func: Callable[[Any, Any], Any],
+) -> type:
+    """Make a class a container: `flatten_func(x) -> (children, static)` and its inverse
+    `unflatten_func(static, children)`, as in JAX."""
+    optree.register_pytree_node(cls, flatten_func, unflatten_func, namespace=NAMESPACE)
+    return cls
+
+
+def dataclass(cls: type) -> type:
+    """Class decorator: a dataclass whose fields are children of the tree.
+
+    Example:
+        >>> @dataclass
+        ... class Params:
+        ...     w: float
+        ...     b: float
+        >>> leaves(Params(1.0, 2.0))
+        [1.0, 2.0]
+    """
+    return optree.dataclasses.dataclass(cls, namespace=NAMESPACE)
