@@ -1,0 +1,464 @@
+"""L5. Scheduled kernels as LLVM text: `void @name(ptr bufs, i64 lo, i64 hi)`.
+
+`bufs` points to the addresses of the kernel's buffers (scratch excluded) in order.  Where the outermost
+loop is parallel, `[lo, hi)` is its range, so that threads can share it: `lo` is a multiple of
+`outer_range(kernel).grain`, and so is `hi` unless it is the extent.  Other kernels ignore the range.
+
+A loop of L lanes unrolled U times becomes a main loop of step L*U, and a remainder of step L whose last
+pass is masked.  The text needs no LLVM passes: invariant code is already outside of loops (see
+`frame`), values are in SSA form, and vectors are explicit.
+
+An `in` buffer may share memory with an `out` buffer only if each element is read by the same iteration
+that writes it, at the same index, unguarded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from fgrad.compile.kernel.ir import (
+    Affine,
+    Const,
+    Index,
+    Init,
+    Kernel,
+    Load,
+    Loop,
+    Op,
+    Read,
+    Statement,
+    Store,
+    Update,
+)
+from fgrad.compile.cpu.frame import BOOL, Axis, Emit, Frame, Value, memory_type
+from fgrad.compile.cpu.llvm_text import constant, element_type, lane_type, literal
+from fgrad.compile.cpu.memory import SPARE, emit_load, emit_store
+from fgrad.compile.cpu.reduction import Accumulator, emit_init, emit_read, emit_update, partial_shapes
+
+ATTRIBUTES = (
+    'attributes #0 = { nounwind "prefer-vector-width"="512" "min-legal-vector-width"="512" }'
+)
+STACK_LIMIT = 1 << 16  # bytes of scratch memory taken from the stack
+SMALL_BODY = 40  # statements up to which an unmasked main loop beside the remainder pays
+
+
+class Range(NamedTuple):
+    """The iterations of the outermost parallel loop, and the unit in which they may be split."""
+
+    extent: int
+    grain: int
+
+
+def outer_loop(kernel: Kernel) -> Loop | None:
+    """The loop that `[lo, hi)` applies to: the only loop at the top, if it is parallel."""
+    loops = [s for s in kernel.body if type(s) is Loop]
+    others = [s for s in kernel.body if type(s) not in (Loop, Const, Index, Load, Op)]
+    if len(loops) != 1 or others or loops[0].kind != "parallel" or loops[0].extent == 0:
+        return None
+    return loops[0]
+
+
+def outer_range(kernel: Kernel) -> Range:
+    """The range to pass for a whole run of a scheduled kernel, `[0, extent)`, and its grain."""
+    loop = outer_loop(kernel)
+    if loop is None:
+        return Range(1, 1)
+    return Range(loop.extent, max(loop.lanes, 1) * max(loop.unroll, 1))
+
+
+def emit_module(kernels: list[tuple[str, Kernel]], ops: dict[str, Emit]) -> str:
+    """The text of a module that defines one function for each (symbol, scheduled kernel)."""
+    functions, declarations = [], {}
+    for symbol, kernel in kernels:
+        text, declared = emit_function(symbol, kernel, ops)
+        functions.append(text)
+        declarations.update(dict.fromkeys(sorted(declared)))
+    return "\n".join([*declarations, *functions, ATTRIBUTES, ""])
+
+
+def emit_function(symbol: str, kernel: Kernel, ops: dict[str, Emit]) -> tuple[str, set[str]]:
+    """The text of one function and the declarations that it needs."""
+    emitter = KernelEmitter(kernel, ops)
+    lines = emitter.emit()
+    head = f"define void @{symbol}(ptr %bufs, i64 %lo, i64 %hi) #0 {{\nentry:\n"
+    return head + "\n".join(lines) + "\n}", emitter.frame.function.declarations
+
+
+class KernelEmitter:
+    """Walks one scheduled kernel and writes its function."""
+
+    def __init__(self, kernel: Kernel, ops: dict[str, Emit]) -> None:
+        self.kernel = kernel
+        self.frame = Frame(ops)
+        self.accumulators: dict[str, Accumulator] = {}
+        self.shapes = partial_shapes(kernel.body)
+        self.outer = outer_loop(kernel)
+        self.facts: dict[int, LoopFacts] = {}
+        self.copy = 0
+        self.epilogue: list[str] = []
+
+    def emit(self) -> list[str]:
+        """The lines of the function's body."""
+        self._buffers()
+        self.body(self.kernel.body)
+        frame = self.frame
+        function = frame.enter(frame.root)
+        for line in self.epilogue:
+            function.line(line)
+        function.line("ret void")
+        return frame.root.lines
+
+    def _buffers(self) -> None:
+        frame = self.frame
+        function = frame.function
+        function.lines.append(f"  {SPARE} = alloca [8 x i8], align 8")
+        frame.expanded = lane_copies(self.kernel)
+        slot = 0
+        for buffer in self.kernel.buffers:
+            frame.buffers[buffer.name] = buffer
+            if buffer.role == "scratch":
+                frame.bases[buffer.name] = self._scratch(
+                    buffer.size * frame.expanded.get(buffer.name, 1), buffer.dtype
+                )
+                continue
+            where = function.emit(f"getelementptr ptr, ptr %bufs, i64 {slot}")
+            frame.bases[buffer.name] = function.emit(f"load ptr, ptr {where}, align 8")
+            slot += 1
+
+    def _scratch(self, count: int, dtype: np.dtype) -> str:
+        function = self.frame.function
+        size = max(count, 1) * dtype.itemsize
+        if size <= STACK_LIMIT:
+            return function.emit(f"alloca [{max(count, 1)} x {memory_type(dtype)}], align 64")
+        function.declare("declare ptr @malloc(i64)")
+        function.declare("declare void @free(ptr)")
+        pointer = function.emit(f"call ptr @malloc(i64 {size})")
+        self.epilogue.append(f"call void @free(ptr {pointer})")
+        return pointer
+
+    # --- statements
+
+    def body(self, body: tuple[Statement, ...]) -> None:
+        """Emit statements in order; those already emitted and still valid are kept."""
+        values = self.frame.values
+        for s in body:
+            kind = type(s)
+            if kind is Load:
+                if s.id not in values:
+                    values[s.id] = emit_load(self.frame, s)
+            elif kind is Op:
+                if s.id not in values:
+                    args = [values[a] for a in s.args]
+                    scope = self.frame.deepest(*[a.scope for a in args])
+                    values[s.id] = self.frame.apply(s.op, args, s.dtype, scope)
+            else:
+                _EMIT[kind](self, s)
+
+    def const(self, s: Const) -> None:
+        """A literal; no instruction."""
+        root = self.frame.root
+        self.frame.values[s.id] = Value(literal(s.value, s.dtype), 1, s.dtype, root, True)
+
+    def index(self, s: Index) -> None:
+        """The integer value of an affine map."""
+        if s.id not in self.frame.values:
+            self.frame.values[s.id] = emit_index(self.frame, s.index, s.dtype)
+
+    def read(self, s: Read) -> None:
+        """The accumulator's value now."""
+        self.frame.values[s.id] = emit_read(self.frame, s, self.accumulators[s.acc])
+
+    def init(self, s: Init) -> None:
+        """A new accumulator."""
+        self.accumulators[s.acc] = emit_init(self.frame, s, self.shapes[s.acc])
+
+    def update(self, s: Update) -> None:
+        """One contribution to an accumulator."""
+        emit_update(self.frame, self.accumulators[s.acc], self.frame.values[s.value], self.copy)
+
+    def store(self, s: Store) -> None:
+        """Memory written."""
+        emit_store(self.frame, s)
+
+    # --- loops
+
+    def loop(self, loop: Loop) -> None:
+        """A whole loop: main part and remainder."""
+        if loop.extent == 0:
+            return
+        facts = self.facts.get(id(loop)) or self.facts.setdefault(id(loop), LoopFacts(loop))
+        lanes, unroll = max(loop.lanes, 1), max(loop.unroll, 1)
+        saved = self.frame.lanes, self.copy, self.frame.mask
+        if lanes > 1:
+            self.frame.lanes = lanes
+        if loop is self.outer:
+            self._outer(loop, facts, lanes, unroll)
+        else:
+            self._static(loop, facts, lanes, unroll)
+        self.frame.lanes, self.copy, self.frame.mask = saved
+        del self.frame.axes[loop.axis]
+
+    def _static(self, loop: Loop, facts: LoopFacts, lanes: int, unroll: int) -> None:
+        extent = loop.extent
+        if extent % lanes and facts.weight > SMALL_BODY and extent > lanes:
+            self._span(loop, facts, Span("0", str(extent), 0, extent, lanes, 1, True))
+            return
+        main = extent - extent % (lanes * unroll)
+        if main:
+            self._span(loop, facts, Span("0", str(main), 0, main, lanes, unroll, False))
+        if main < extent:
+            masked = (extent - main) % lanes > 0
+            rest = Span(str(main), str(extent), main, extent, lanes, 1, masked)
+            self._span(loop, facts, rest)
+
+    def _outer(self, loop: Loop, facts: LoopFacts, lanes: int, unroll: int) -> None:
+        """The loop over `[lo, hi)`: only the part of `hi == extent` has a remainder."""
+        extent = loop.extent
+        main = extent - extent % (lanes * unroll)
+        if main == extent:
+            self._span(loop, facts, Span("%lo", "%hi", None, None, lanes, unroll, False))
+            return
+        function = self.frame.enter(self.frame.root)
+        if main:
+            short = function.emit(f"icmp slt i64 %hi, {main}")
+            stop = function.emit(f"select i1 {short}, i64 %hi, i64 {main}")
+            self._span(loop, facts, Span("%lo", stop, None, None, lanes, unroll, False))
+        function = self.frame.enter(self.frame.root)
+        early = function.emit(f"icmp sgt i64 %lo, {main}")
+        start = function.emit(f"select i1 {early}, i64 %lo, i64 {main}")
+        masked = (extent - main) % lanes > 0
+        self._span(loop, facts, Span(start, "%hi", None, None, lanes, 1, masked))
+
+    def _span(self, loop: Loop, facts: LoopFacts, span: Span) -> None:
+        """The iterations of one span, as a loop or, if it is one pass, as straight code."""
+        step = span.lanes * span.unroll
+        if span.first is None or span.first + step < span.last:
+            self._looped(loop, facts, span, step)
+            return
+        frame, saved = self.frame, self.frame.mask
+        if span.masked:
+            live = span.last - span.first
+            frame.mask = Value(_leading(live, span.lanes), span.lanes, BOOL, frame.root)
+        self._copies(loop, facts, None, span.first, span)
+        frame.mask = saved
+
+    def _looped(self, loop: Loop, facts: LoopFacts, span: Span, step: int) -> None:
+        frame = self.frame
+        counter, head = frame.function.fresh("i"), frame.function.fresh("loop")[1:]
+        after, saved = frame.function.fresh("end")[1:], frame.mask
+        carried = self._open_phis(facts)
+        frame.open(head, facts.stored)
+        if span.masked:
+            frame.mask = self._live_lanes(counter, span)
+        self._copies(loop, facts, counter, 0, span)
+        frame.mask = saved
+        function = frame.enter(frame.inner)
+        following = function.emit(f"add nsw i64 {counter}, {step}")
+        again = function.emit(f"icmp slt i64 {following}, {span.stop}")
+        function.line(f"br i1 {again}, label %{head}, label %{after}")
+        lines, latch = frame.close()
+        parent = frame.function
+        before = parent.block
+        if span.first is None:
+            some = parent.emit(f"icmp slt i64 {span.start}, {span.stop}")
+            parent.line(f"br i1 {some}, label %{head}, label %{after}")
+        else:
+            parent.line(f"br label %{head}")
+        parent.label(head)
+        parent.line(f"{counter} = phi i64 [ {span.start}, %{before} ], [ {following}, %{latch} ]")
+        self._close_phis(carried, before, latch)
+        parent.lines += lines
+        parent.label(after)
+
+    def _open_phis(self, facts: LoopFacts) -> list[tuple[Accumulator, list[str], list[str]]]:
+        """Give the accumulators that a loop updates names for their values at its head."""
+        carried = []
+        for name in facts.updates:
+            accumulator = self.accumulators.get(name)
+            if accumulator is not None:
+                heads = [self.frame.function.fresh("acc") for _ in accumulator.parts]
+                carried.append((accumulator, list(accumulator.parts), heads))
+                accumulator.parts = list(heads)
+        return carried
+
+    def _close_phis(
+        self,
+        carried: list[tuple[Accumulator, list[str], list[str]]],
+        before: str,
+        latch: str,
+    ) -> None:
+        parent = self.frame.function
+        for accumulator, starts, heads in carried:
+            kind = lane_type(accumulator.dtype, accumulator.lanes)
+            for start, head, final in zip(starts, heads, accumulator.parts, strict=True):
+                parent.line(f"{head} = phi {kind} [ {start}, %{before} ], [ {final}, %{latch} ]")
+            accumulator.scope = self.frame.inner
+
+    def _copies(
+        self, loop: Loop, facts: LoopFacts, counter: str | None, first: int, span: Span
+    ) -> None:
+        """The body, once for each unrolled copy."""
+        frame, scope = self.frame, self.frame.inner if counter else self.frame.root
+        for copy in range(span.unroll):
+            for id in facts.varying:
+                frame.values.pop(id, None)
+            offset = first + copy * span.lanes
+            frame.axes[loop.axis] = Axis(counter, offset, span.lanes, scope)
+            self.copy = copy if loop.kind == "reduce" else 0
+            self.body(loop.body)
+
+    def _live_lanes(self, counter: str, span: Span) -> Value:
+        """The mask of lanes below `stop`."""
+        frame, lanes = self.frame, span.lanes
+        function = frame.enter(frame.inner)
+        left = function.emit(f"sub nsw i64 {span.stop}, {counter}")
+        short = function.emit(f"icmp slt i64 {left}, {lanes}")
+        live = function.emit(f"select i1 {short}, i64 {left}, i64 {lanes}")
+        narrow = function.emit(f"trunc i64 {live} to i32")
+        bound = frame.splat(narrow, np.dtype(np.int32), lanes, frame.inner)
+        numbers = ", ".join([f"i32 {k}" for k in range(lanes)])
+        mask = frame.enter(frame.inner).emit(f"icmp slt <{lanes} x i32> <{numbers}>, {bound}")
+        return Value(mask, lanes, BOOL, frame.inner)
+
+
+class Span(NamedTuple):
+    """A run of iterations: bounds as text, and as numbers unless they are run-time values."""
+
+    start: str
+    stop: str
+    first: int | None
+    last: int | None
+    lanes: int
+    unroll: int
+    masked: bool
+
+
+class LoopFacts:
+    """What the emitter must know about a loop before it walks it."""
+
+    __slots__ = ("stored", "updates", "varying", "weight")
+
+    def __init__(self, loop: Loop) -> None:
+        self.stored = frozenset(_stored(loop.body))
+        self.updates = list(dict.fromkeys(_updated(loop.body)))
+        self.varying: set[int] = set()  # ids whose value may differ between iterations
+        self.weight = _vary(loop.body, frozenset([loop.axis]), self.varying, self.stored)
+
+
+def _stored(body: tuple[Statement, ...]) -> set[str]:
+    names = {s.buffer for s in body if type(s) is Store}
+    return names.union(*[_stored(s.body) for s in body if type(s) is Loop])
+
+
+def _updated(body: tuple[Statement, ...]) -> list[str]:
+    names: list[str] = []
+    for s in body:
+        if type(s) is Update:
+            names.append(s.acc)
+        elif type(s) is Loop:
+            names += _updated(s.body)
+    return names
+
+
+def _vary(
+    body: tuple[Statement, ...], axes: frozenset[str], varying: set[int], stored: frozenset[str]
+) -> int:
+    """Collect the ids that vary with `axes`; returns the number of statements."""
+    count = 0
+    for s in body:
+        kind = type(s)
+        count += 1
+        if kind is Loop:
+            count += _vary(s.body, axes | {s.axis}, varying, stored)
+        elif kind is Op:
+            if not varying.isdisjoint(s.args):
+                varying.add(s.id)
+        elif kind is Load:
+            used = [v for v, _ in s.gather] + ([] if s.guard is None else [s.guard])
+            moves = any([a in axes for a, _ in s.index.terms])
+            if moves or s.buffer in stored or not varying.isdisjoint(used):
+                varying.add(s.id)
+        elif kind is Read or (kind is Index and any([a in axes for a, _ in s.index.terms])):
+            varying.add(s.id)
+    return count
+
+
+def lane_copies(kernel: Kernel) -> dict[str, int]:
+    """Scratch buffers that need a copy for each lane: used in a vector loop at stride 0 along it."""
+    scratch = {b.name for b in kernel.buffers if b.role == "scratch"}
+    found: dict[str, int] = {}
+
+    def walk(body: tuple[Statement, ...], vector: Loop | None) -> None:
+        for s in body:
+            if type(s) is Loop:
+                walk(s.body, s if s.lanes > 1 else vector)
+            elif type(s) in (Load, Store) and s.buffer in scratch and vector is not None:
+                if all([axis != vector.axis for axis, _ in s.index.terms]):
+                    found[s.buffer] = vector.lanes
+
+    if scratch:
+        walk(kernel.body, None)
+    return found
+
+
+def _leading(live: int, lanes: int) -> str:
+    """The constant mask whose first `live` lanes are true."""
+    return "<" + ", ".join([f"i1 {str(k < live).lower()}" for k in range(lanes)]) + ">"
+
+
+def emit_index(frame: Frame, index: Affine, dtype: np.dtype) -> Value:
+    """`const + sum(stride * axis)` as a value of `dtype`, a vector along the vector axis."""
+    const, stride, scope, text = index.const, 0, frame.root, None
+    for name, step in index.terms:
+        axis = frame.axes[name]
+        const += step * axis.offset
+        if axis.lanes > 1:
+            stride = step
+        if axis.text is not None:
+            scope = frame.deepest(scope, axis.scope)
+            function = frame.enter(scope)
+            term = axis.text if step == 1 else function.emit(f"mul nsw i64 {axis.text}, {step}")
+            text = term if text is None else function.emit(f"add nsw i64 {text}, {term}")
+    integer = dtype if dtype.kind in "iu" else np.dtype(np.int64)
+    if text is None and not stride:
+        return Value(literal(const, dtype), 1, dtype, frame.root, True)
+    function = frame.enter(scope)
+    if text is None:
+        text = literal(const, integer)
+    else:
+        if const:
+            text = function.emit(f"add nsw i64 {text}, {const}")
+        if integer.itemsize < 8:
+            text = function.emit(f"trunc i64 {text} to {element_type(integer)}")
+    lanes = frame.lanes if stride else 1
+    if stride:
+        text = _ramp(frame, text, stride, integer, lanes)
+    if dtype.kind == "f":
+        kinds = lane_type(integer, lanes), lane_type(dtype, lanes)
+        text = function.emit(f"sitofp {kinds[0]} {text} to {kinds[1]}")
+    return Value(text, lanes, dtype, scope)
+
+
+def _ramp(frame: Frame, base: str, stride: int, dtype: np.dtype, lanes: int) -> str:
+    """`base + stride * lane` in every lane."""
+    scope, kind = frame.scope, lane_type(dtype, lanes)
+    steps = ", ".join(
+        [f"{element_type(dtype)} {literal(stride * k, dtype)}" for k in range(lanes)]
+    )
+    first = frame.splat(base, dtype, lanes, scope)
+    return frame.enter(scope).emit(f"add {kind} {first}, <{steps}>")
+
+
+_EMIT: dict[type, Callable[[KernelEmitter, Statement], None]] = {
+    Const: KernelEmitter.const,
+    Index: KernelEmitter.index,
+    Read: KernelEmitter.read,
+    Init: KernelEmitter.init,
+    Update: KernelEmitter.update,
+    Store: KernelEmitter.store,
+    Loop: KernelEmitter.loop,
+}
+__all__ = ["Range", "constant", "emit_function", "emit_module", "outer_loop", "outer_range"]

@@ -1,0 +1,275 @@
+"""L5. Loads and stores of a kernel as LLVM text: scalar, contiguous, reversed, strided and indirect.
+
+Inside a vector loop an access is classified by its stride along the vector axis: 0 is one scalar
+load, 1 and -1 are vector accesses, anything else (and any indirect term) is a gather or scatter.
+A guard becomes a mask; a scalar guarded access is redirected to a spare stack slot instead of branching.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fgrad.compile.kernel.ir import Load, Store
+from fgrad.compile.cpu.frame import (
+    BOOL,
+    INT64,
+    Frame,
+    Scope,
+    Value,
+    intrinsic_suffix,
+    memory_lanes,
+    memory_type,
+)
+from fgrad.compile.cpu.llvm_text import constant, lane_type
+
+SPARE = "%spare"  # the address of 8 bytes that nobody reads
+
+
+def emit_load(frame: Frame, s: Load) -> Value:
+    """Emit a load in the outermost scope where it is the same."""
+    dtype = frame.buffers[s.buffer].dtype
+    address = frame.address(s.buffer, s.index)
+    guard = None if s.guard is None else frame.values[s.guard]
+    spread = frame.expanded.get(s.buffer, 1)
+    indirect = [(frame.values[v], stride * spread) for v, stride in s.gather]
+    scope = frame.deepest(
+        address.scope,
+        frame.after_stores(s.buffer),
+        *[v.scope for v, _ in indirect],
+        *([guard.scope] if guard else []),
+    )
+    vector = address.stride or any([v.lanes > 1 for v, _ in indirect]) or (guard and guard.lanes > 1)
+    if not vector:
+        text = _scalar_load(frame, scope, address.pointer, indirect, dtype, guard, s)
+        return Value(text, 1, dtype, scope)
+    scope = frame.deepest(scope, _vector_scope(frame))
+    mask = frame.masked(guard)
+    scope = frame.deepest(scope, mask.scope) if mask else scope
+    other = constant(s.other, dtype, frame.lanes) if guard else "zeroinitializer"
+    raw = _vector_load(frame, scope, address.pointer, address.stride, indirect, dtype, mask, other)
+    return Value(raw, frame.lanes, dtype, scope)
+
+
+def _vector_scope(frame: Frame) -> Scope:
+    """The scope in which the vector axis lives."""
+    return frame.deepest(frame.root, *[a.scope for a in frame.axes.values() if a.lanes > 1])
+
+
+def _offset_scalar(
+    frame: Frame, pointer: str, indirect: list[tuple[Value, int]], dtype: np.dtype
+) -> str:
+    function = frame.function
+    for value, stride in indirect:
+        step = function.emit(f"mul nsw i64 {value.text}, {stride}") if stride != 1 else value.text
+        pointer = function.emit(
+            f"getelementptr {memory_type(dtype)}, ptr {pointer}, i64 {step}"
+        )
+    return pointer
+
+
+def _scalar_load(
+    frame: Frame,
+    scope: Scope,
+    pointer: str,
+    indirect: list[tuple[Value, int]],
+    dtype: np.dtype,
+    guard: Value | None,
+    s: Load,
+) -> str:
+    function = frame.enter(scope)
+    pointer = _offset_scalar(frame, pointer, indirect, dtype)
+    if guard:
+        pointer = function.emit(f"select i1 {guard.text}, ptr {pointer}, ptr {SPARE}")
+    kind = memory_type(dtype)
+    raw = function.emit(f"load {kind}, ptr {pointer}, align {dtype.itemsize}")
+    text = _from_memory(frame, raw, dtype, 1)
+    if guard:
+        text = frame.choose(guard.text, 1, text, constant(s.other, dtype, 1), dtype)
+    return text
+
+
+def _from_memory(frame: Frame, raw: str, dtype: np.dtype, lanes: int) -> str:
+    if dtype.kind != "b":
+        return raw
+    return frame.function.emit(
+        f"icmp ne {memory_lanes(dtype, lanes)} {raw}, {'0' if lanes == 1 else 'zeroinitializer'}"
+    )
+
+
+def _to_memory(frame: Frame, text: str, dtype: np.dtype, lanes: int) -> str:
+    if dtype.kind != "b":
+        return text
+    return frame.function.emit(
+        f"zext {lane_type(BOOL, lanes)} {text} to {memory_lanes(dtype, lanes)}"
+    )
+
+
+def _vector_load(
+    frame: Frame,
+    scope: Scope,
+    pointer: str,
+    stride: int,
+    indirect: list[tuple[Value, int]],
+    dtype: np.dtype,
+    mask: Value | None,
+    other: str,
+) -> str:
+    """One load of all lanes; `other` where the mask is false."""
+    lanes = frame.lanes
+    mask_text = frame.spread(mask, lanes) if mask else None
+    if dtype.kind == "b" and other != "zeroinitializer":
+        other = "splat (i8 1)" if "true" in other else "zeroinitializer"
+    if indirect or stride not in (1, -1):
+        pointers = _lane_pointers(frame, scope, pointer, stride, indirect, dtype)
+        frame.enter(scope)
+        raw = _gather(frame, pointers, mask_text, dtype, other)
+        return _from_memory(frame, raw, dtype, lanes)
+    frame.enter(scope)
+    if stride == -1:
+        pointer, mask_text = _reversed(frame, pointer, mask_text, dtype)
+    raw = _contiguous(frame, pointer, mask_text, dtype, other)
+    if stride == -1:
+        raw = reverse(frame, raw, memory_lanes(dtype, lanes), lanes)
+    return _from_memory(frame, raw, dtype, lanes)
+
+
+def _contiguous(
+    frame: Frame, pointer: str, mask: str | None, dtype: np.dtype, other: str
+) -> str:
+    function, lanes = frame.function, frame.lanes
+    kind, size = memory_lanes(dtype, lanes), dtype.itemsize
+    if mask is None:
+        return function.emit(f"load {kind}, ptr {pointer}, align {size}")
+    name = f"@llvm.masked.load.{intrinsic_suffix(dtype, lanes)}.p0"
+    function.declare(f"declare {kind} {name}(ptr, i32, <{lanes} x i1>, {kind})")
+    return function.emit(
+        f"call {kind} {name}(ptr {pointer}, i32 {size}, <{lanes} x i1> {mask}, {kind} {other})"
+    )
+
+
+def _gather(frame: Frame, pointers: str, mask: str | None, dtype: np.dtype, other: str) -> str:
+    function, lanes = frame.function, frame.lanes
+    kind = memory_lanes(dtype, lanes)
+    name = f"@llvm.masked.gather.{intrinsic_suffix(dtype, lanes)}.v{lanes}p0"
+    function.declare(f"declare {kind} {name}(<{lanes} x ptr>, i32, <{lanes} x i1>, {kind})")
+    return function.emit(
+        f"call {kind} {name}(<{lanes} x ptr> {pointers}, i32 {dtype.itemsize}, "
+        f"<{lanes} x i1> {mask or 'splat (i1 true)'}, {kind} {other})"
+    )
+
+
+def _lane_pointers(
+    frame: Frame,
+    scope: Scope,
+    pointer: str,
+    stride: int,
+    indirect: list[tuple[Value, int]],
+    dtype: np.dtype,
+) -> str:
+    """A vector of addresses: `pointer + stride * lane + sum(value * stride)`."""
+    frame.enter(scope)
+    lanes = frame.lanes
+    pointer = _offset_scalar(frame, pointer, [p for p in indirect if p[0].lanes == 1], dtype)
+    function, vector = frame.function, f"<{lanes} x i64>"
+    offsets = "<" + ", ".join([f"i64 {stride * k}" for k in range(lanes)]) + ">"
+    for value, step in indirect:
+        if value.lanes > 1:
+            scaled = value.text
+            if step != 1:
+                scaled = function.emit(f"mul nsw {vector} {scaled}, splat (i64 {step})")
+            offsets = function.emit(f"add nsw {vector} {scaled}, {offsets}")
+    return function.emit(f"getelementptr {memory_type(dtype)}, ptr {pointer}, {vector} {offsets}")
+
+
+def reverse(frame: Frame, text: str, kind: str, lanes: int) -> str:
+    """The lanes of a vector in opposite order."""
+    order = ", ".join([f"i32 {k}" for k in range(lanes - 1, -1, -1)])
+    return frame.function.emit(
+        f"shufflevector {kind} {text}, {kind} poison, <{lanes} x i32> <{order}>"
+    )
+
+
+def _reversed(
+    frame: Frame, pointer: str, mask: str | None, dtype: np.dtype
+) -> tuple[str, str | None]:
+    """The lowest address of a reversed access, and the mask in memory order."""
+    lanes = frame.lanes
+    low = frame.function.emit(
+        f"getelementptr {memory_type(dtype)}, ptr {pointer}, i64 {1 - lanes}"
+    )
+    return low, mask and reverse(frame, mask, f"<{lanes} x i1>", lanes)
+
+
+def emit_store(frame: Frame, s: Store) -> None:
+    """Emit a store in the innermost scope."""
+    dtype = frame.buffers[s.buffer].dtype
+    value = frame.values[s.value]
+    address = frame.address(s.buffer, s.index)
+    guard = None if s.guard is None else frame.values[s.guard]
+    spread = frame.expanded.get(s.buffer, 1)
+    indirect = [(frame.values[v], stride * spread) for v, stride in s.scatter]
+    vector = address.stride or any([v.lanes > 1 for v, _ in indirect])
+    if not vector and frame.lanes > 1 and (value.lanes > 1 or (guard and guard.lanes > 1)):
+        vector = True
+    if vector:
+        mask = frame.masked(guard)
+        _vector_store(frame, address.pointer, address.stride, indirect, dtype, value, mask, s.mode)
+    else:
+        frame.enter(frame.inner)
+        pointer = _offset_scalar(frame, address.pointer, indirect, dtype)
+        _scalar_store(frame, pointer, dtype, value, guard, s.mode)
+
+
+def _scalar_store(
+    frame: Frame, pointer: str, dtype: np.dtype, value: Value, guard: Value | None, mode: str
+) -> None:
+    function, kind = frame.function, memory_type(dtype)
+    text = value.text
+    if guard:
+        pointer = function.emit(f"select i1 {guard.text}, ptr {pointer}, ptr {SPARE}")
+    if mode != "set":
+        raw = function.emit(f"load {kind}, ptr {pointer}, align {dtype.itemsize}")
+        text = frame.combine(mode, 1, _from_memory(frame, raw, dtype, 1), text, dtype)
+    text = _to_memory(frame, text, dtype, 1)
+    function.line(f"store {kind} {text}, ptr {pointer}, align {dtype.itemsize}")
+
+
+def _vector_store(
+    frame: Frame,
+    pointer: str,
+    stride: int,
+    indirect: list[tuple[Value, int]],
+    dtype: np.dtype,
+    value: Value,
+    mask: Value | None,
+    mode: str,
+) -> None:
+    lanes, scope = frame.lanes, frame.inner
+    mask_text = frame.spread(mask, lanes) if mask else None
+    text = frame.spread(value, lanes)
+    direct = not indirect and stride in (1, -1)
+    function = frame.enter(scope)
+    target = pointer if direct else _lane_pointers(frame, scope, pointer, stride, indirect, dtype)
+    if direct and stride == -1:
+        target, mask_text = _reversed(frame, pointer, mask_text, dtype)
+        text = reverse(frame, text, lane_type(dtype, lanes), lanes)
+    if mode != "set":
+        read = _contiguous if direct else _gather
+        raw = read(frame, target, mask_text, dtype, "zeroinitializer")
+        text = frame.combine(mode, lanes, _from_memory(frame, raw, dtype, lanes), text, dtype)
+    text = _to_memory(frame, text, dtype, lanes)
+    kind, size = memory_lanes(dtype, lanes), dtype.itemsize
+    if direct and mask_text is None:
+        function.line(f"store {kind} {text}, ptr {target}, align {size}")
+        return
+    kinds = "ptr" if direct else f"<{lanes} x ptr>"
+    suffix = f"{intrinsic_suffix(dtype, lanes)}." + ("p0" if direct else f"v{lanes}p0")
+    name = f"@llvm.masked.{'store' if direct else 'scatter'}.{suffix}"
+    function.declare(f"declare void {name}({kind}, {kinds}, i32, <{lanes} x i1>)")
+    function.line(
+        f"call void {name}({kind} {text}, {kinds} {target}, i32 {size}, "
+        f"<{lanes} x i1> {mask_text or 'splat (i1 true)'})"
+    )
+
+
+__all__ = ["INT64", "SPARE", "emit_load", "emit_store", "reverse"]

@@ -1,0 +1,237 @@
+"""L5. The invariants of kernels, numbered; `check_kernel` names the first one that is broken.
+
+K1  every name is defined once, before its use and in scope; vector loops do not nest
+K2  indices without indirect terms or guards stay inside their buffers
+K3  every operation is in SCALAR_OPS, with operands and result of the right dtypes
+K4  every out buffer that has elements is stored
+K5  iterations of a parallel loop do not write the same element
+K6  updates and reads name a live accumulator; parallel loops update none from outside
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from fgrad.compile.kernel.ir import (
+    Affine,
+    Buffer,
+    Const,
+    Index,
+    Init,
+    Kernel,
+    Load,
+    Loop,
+    Op,
+    Read,
+    Ref,
+    Statement,
+    Store,
+    Update,
+)
+from fgrad.compile.kernel.rewrite import walk
+from fgrad.compile.kernel.scalar import SCALAR_OPS
+from fgrad.compile.kernel.text import PRINTERS, print_kernel
+from fgrad.errors import CheckError
+
+_ACC_KINDS = {"add": "biuf", "mul": "biuf", "max": "biuf", "min": "biuf", "and": "biu", "or": "biu"}
+_ROLES = ("in", "out", "inout", "scratch")
+_BOOL = np.dtype(bool)
+_INT64 = np.dtype(np.int64)
+
+
+def check_kernel(kernel: Kernel) -> None:
+    """Check all invariants of a kernel, scheduled or not.
+
+    Raises:
+      CheckError: with the invariant's number, the statement and the kernel's text.
+    """
+    _Checker(kernel).run()
+
+
+class _Acc(NamedTuple):
+    """A live accumulator and the number of loops around it."""
+
+    init: Init
+    depth: int
+
+
+class _Checker:
+    """Walks a kernel with the definitions in scope."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.statement: Statement | None = None
+        self.buffers: dict[str, Buffer] = {}
+        self.loops: list[Loop] = []
+        self.dtypes: dict[int, np.dtype] = {}  # of the values in scope
+        self.accs: dict[str, _Acc] = {}
+        self.seen: set[int] = set()
+
+    def fail(self, rule: str, why: str) -> None:
+        where = "" if self.statement is None else PRINTERS[type(self.statement)](self.statement)
+        rows = [("kernel", print_kernel(self.kernel))]
+        if where:
+            rows.insert(0, ("at", where))
+        raise CheckError(f"{rule}: {why}", rows)
+
+    def need(self, condition: bool, rule: str, why: str) -> None:
+        if not condition:
+            self.fail(rule, why)
+
+    def run(self) -> None:
+        for buffer in self.kernel.buffers:
+            self.need(buffer.name not in self.buffers, "K1", f"buffer {buffer.name} twice")
+            self.need(buffer.role in _ROLES and buffer.size >= 0, "K1", f"bad buffer {buffer}")
+            self.buffers[buffer.name] = buffer
+        self.body(self.kernel.body)
+        self.statement = None
+        stored = {s.buffer for s in walk(self.kernel.body) if type(s) is Store}
+        for buffer in self.kernel.buffers:
+            live = buffer.role == "out" and buffer.size > 0
+            self.need(not live or buffer.name in stored, "K4", f"{buffer.name} is never stored")
+
+    def body(self, body: tuple[Statement, ...]) -> None:
+        dtypes, accs = dict(self.dtypes), dict(self.accs)
+        for s in body:
+            self.statement = s
+            _CHECKS[type(s)](self, s)
+        self.dtypes, self.accs = dtypes, accs
+
+    def define(self, id: int, dtype: np.dtype) -> None:
+        self.need(id not in self.seen, "K1", f"%{id} is defined twice")
+        self.seen.add(id)
+        self.dtypes[id] = dtype
+
+    def use(self, id: int) -> np.dtype:
+        self.need(id in self.dtypes, "K1", f"%{id} is not in scope")
+        return self.dtypes[id]
+
+    def buffer(self, name: str) -> Buffer:
+        self.need(name in self.buffers, "K1", f"no buffer {name}")
+        return self.buffers[name]
+
+    def index(self, index: Affine, buffer: Buffer | None, exact: bool) -> None:
+        """K1 for the axes, and K2 by interval arithmetic where the index is exact."""
+        extents = {loop.axis: loop.extent for loop in self.loops}
+        low = high = index.const
+        for axis, stride in index.terms:
+            self.need(axis in extents, "K1", f"axis {axis} is not in scope")
+            reach = stride * (extents[axis] - 1)
+            low, high = low + min(reach, 0), high + max(reach, 0)
+        if buffer is not None and exact and all([loop.extent for loop in self.loops]):
+            inside = low >= 0 and high < buffer.size
+            self.need(inside, "K2", f"index [{low}, {high}] leaves {buffer.name}[{buffer.size}]")
+
+    # --- statements
+
+    def const(self, s: Const) -> None:
+        self.define(s.id, s.dtype)
+
+    def index_value(self, s: Index) -> None:
+        self.index(s.index, None, False)
+        self.define(s.id, s.dtype)
+
+    def access(self, indirect: tuple[tuple[int, int], ...], guard: int | None) -> None:
+        for id, _ in indirect:
+            self.need(self.use(id) == _INT64, "K3", f"indirect index %{id} is not int64")
+        if guard is not None:
+            self.need(self.use(guard) == _BOOL, "K3", f"guard %{guard} is not bool")
+
+    def load(self, s: Load) -> None:
+        buffer = self.buffer(s.buffer)
+        self.access(s.gather, s.guard)
+        self.index(s.index, buffer, not s.gather and s.guard is None)
+        self.define(s.id, buffer.dtype)
+
+    def op(self, s: Op) -> None:
+        row = SCALAR_OPS.get(s.op)
+        self.need(row is not None, "K3", f"unknown operation {s.op}")
+        self.need(len(s.args) == row.arity, "K3", f"{s.op} takes {row.arity} operands")
+        dtypes = [self.use(a) for a in s.args]
+        if s.op == "select":
+            self.need(dtypes[0] == _BOOL, "K3", "select needs a bool first")
+            dtypes = dtypes[1:]
+        operand = dtypes[0]
+        self.need(all([d == operand for d in dtypes]), "K3", f"operands of {s.op} differ: {dtypes}")
+        self.need(operand.kind in row.kinds, "K3", f"{s.op} does not take {operand}")
+        expected = {"bool": _BOOL, "same": operand, "named": s.dtype}[row.result]
+        self.need(s.dtype == expected, "K3", f"{s.op} gives {expected}, not {s.dtype}")
+        if s.op == "bitcast":
+            self.need(s.dtype.itemsize == operand.itemsize, "K3", "bitcast changes the size")
+        self.define(s.id, s.dtype)
+
+    def init(self, s: Init) -> None:
+        kinds = _ACC_KINDS.get(s.op, "biuf" if s.op == "carry" else "")
+        self.need(s.dtype.kind in kinds, "K3", f"no accumulator {s.op} of {s.dtype}")
+        if isinstance(s.start, Ref):
+            self.need(self.use(s.start.id) == s.dtype, "K3", "start has another dtype")
+        self.need(s.acc not in self.accs, "K1", f"accumulator {s.acc} is live already")
+        self.accs[s.acc] = _Acc(s, len(self.loops))
+
+    def live(self, name: str) -> _Acc:
+        self.need(name in self.accs, "K6", f"accumulator {name} is not live")
+        return self.accs[name]
+
+    def read(self, s: Read) -> None:
+        self.define(s.id, self.live(s.acc).init.dtype)
+
+    def update(self, s: Update) -> None:
+        acc = self.live(s.acc)
+        self.need(self.use(s.value) == acc.init.dtype, "K3", f"update of {s.acc} by another dtype")
+        kinds = {loop.kind for loop in self.loops[acc.depth :]}
+        self.need("parallel" not in kinds, "K6", f"{s.acc} is updated from a parallel loop")
+        bad = acc.init.op == "carry" and "reduce" in kinds
+        self.need(not bad, "K6", f"carry {s.acc} is updated from a reduce loop")
+
+    def store(self, s: Store) -> None:
+        buffer = self.buffer(s.buffer)
+        self.need(buffer.role != "in", "K1", f"{s.buffer} is read only")
+        self.need(s.mode in ("set", "add", "mul", "min", "max"), "K3", f"no store mode {s.mode}")
+        self.need(self.use(s.value) == buffer.dtype, "K3", "stored value has another dtype")
+        self.access(s.scatter, s.guard)
+        self.index(s.index, buffer, not s.scatter and s.guard is None)
+        if buffer.role != "scratch":
+            self.disjoint(s)
+
+    def disjoint(self, s: Store) -> None:
+        """K5: the loops from the outermost parallel one inwards reach distinct elements."""
+        loops = [loop for loop in self.loops if loop.extent > 1]
+        first = [k for k, loop in enumerate(loops) if loop.kind == "parallel"][:1]
+        inside = loops[first[0] :] if first else []
+        strides = dict(s.index.terms)
+        for loop in inside:
+            free = loop.kind == "parallel" and loop.axis not in strides
+            self.need(not free, "K5", f"all iterations of {loop.axis} store the same element")
+        reach, parallel = 0, False
+        terms = [(abs(strides[loop.axis]), loop) for loop in inside if loop.axis in strides]
+        for stride, loop in sorted(terms, key=lambda term: term[0]):
+            parallel = parallel or loop.kind == "parallel"
+            overlaps = parallel and stride <= reach and not s.scatter
+            self.need(not overlaps, "K5", f"iterations of {loop.axis} overlap in {s.buffer}")
+            reach += stride * (loop.extent - 1)
+
+    def loop(self, s: Loop) -> None:
+        self.need(s.kind in ("parallel", "reduce", "serial"), "K1", f"no loop kind {s.kind}")
+        used = any([loop.axis == s.axis for loop in self.loops])
+        self.need(not used, "K1", f"axis {s.axis} is in use")
+        nested = s.lanes > 1 and any([loop.lanes > 1 for loop in self.loops])
+        self.need(not nested, "K1", "a vector loop inside a vector loop")
+        self.loops.append(s)
+        self.body(s.body)
+        self.loops.pop()
+
+
+_CHECKS: dict[type, Callable[[_Checker, Statement], None]] = {
+    Const: _Checker.const,
+    Index: _Checker.index_value,
+    Load: _Checker.load,
+    Op: _Checker.op,
+    Init: _Checker.init,
+    Read: _Checker.read,
+    Update: _Checker.update,
+    Store: _Checker.store,
+    Loop: _Checker.loop,
+}

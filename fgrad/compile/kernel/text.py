@@ -1,0 +1,294 @@
+"""L5. Kernels as text and back: `parse_kernel(print_kernel(k)) == k`; and names made canonical.
+
+The text is the kernel's identity: `canonical` renames axes, buffers, accumulators and values in order
+of appearance, so that two kernels of equal structure have equal text and share one compiled function.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from fgrad.compile.kernel.ir import (
+    Affine,
+    Buffer,
+    Const,
+    Index,
+    Init,
+    Kernel,
+    Load,
+    Loop,
+    Op,
+    Read,
+    Ref,
+    Scalar,
+    Statement,
+    Store,
+    Update,
+)
+
+_DTYPE_NAMES = {
+    "b1": "bool",
+    **{f"{kind}{size}": f"{kind}{8 * size}" for kind in "iuf" for size in (1, 2, 4, 8)},
+}
+_DTYPES = {name: np.dtype(code) for code, name in _DTYPE_NAMES.items() if code != "f1"}
+_NAME_OF = {dtype: name for name, dtype in _DTYPES.items()}
+
+
+def dtype_name(dtype: np.dtype) -> str:
+    """The short name of a dtype: `f32`, `i64`, `bool`."""
+    return _NAME_OF[dtype]
+
+
+def print_kernel(kernel: Kernel) -> str:
+    """The kernel as indented text, one statement per line."""
+    buffers = ", ".join(f"{b.name}: {b.role} {_NAME_OF[b.dtype]}[{b.size}]" for b in kernel.buffers)
+    lines = [f"kernel {kernel.name}({buffers})"]
+    _print_body(kernel.body, "  ", lines)
+    return "\n".join(lines) + "\n"
+
+
+def _print_body(body: tuple[Statement, ...], indent: str, lines: list[str]) -> None:
+    for statement in body:
+        lines.append(indent + PRINTERS[type(statement)](statement))
+        if type(statement) is Loop:
+            _print_body(statement.body, indent + "  ", lines)
+
+
+def _scalar(value: Scalar) -> str:
+    return repr(value if type(value) in (bool, int, float) else np.asarray(value).item())
+
+
+def _index(index: Affine, indirect: tuple[tuple[int, int], ...] = ()) -> str:
+    const, terms = index
+    parts = [str(const)] if const or not (terms or indirect) else []
+    parts += [axis if stride == 1 else f"{stride}*{axis}" for axis, stride in terms]
+    parts += [f"{stride}*%{value}" for value, stride in indirect]
+    return " + ".join(parts)
+
+
+def _print_load(s: Load) -> str:
+    guard = "" if s.guard is None else f" if %{s.guard} else {_scalar(s.other)}"
+    return f"%{s.id} = load {s.buffer}[{_index(s.index, s.gather)}]{guard}"
+
+
+def _print_store(s: Store) -> str:
+    mode = "" if s.mode == "set" else f" {s.mode}="
+    guard = "" if s.guard is None else f" if %{s.guard}"
+    return f"store {s.buffer}[{_index(s.index, s.scatter)}]{mode} %{s.value}{guard}"
+
+
+def _print_op(s: Op) -> str:
+    return f"%{s.id} = {s.op} {_NAME_OF[s.dtype]} {' '.join([f'%{a}' for a in s.args])}"
+
+
+def _print_init(s: Init) -> str:
+    start = f"%{s.start.id}" if isinstance(s.start, Ref) else _scalar(s.start)
+    return f"acc {s.acc} = {s.op} {_NAME_OF[s.dtype]} {start}"
+
+
+def _print_loop(s: Loop) -> str:
+    lanes = f" lanes {s.lanes}" if s.lanes else ""
+    unroll = f" unroll {s.unroll}" if s.unroll != 1 else ""
+    return f"{s.kind} {s.axis} in {s.extent}{lanes}{unroll}:"
+
+
+PRINTERS = {
+    Const: lambda s: f"%{s.id} = const {_NAME_OF[s.dtype]} {_scalar(s.value)}",
+    Index: lambda s: f"%{s.id} = index {_NAME_OF[s.dtype]} {_index(s.index)}",
+    Load: _print_load,
+    Op: _print_op,
+    Read: lambda s: f"%{s.id} = read {s.acc}",
+    Init: _print_init,
+    Update: lambda s: f"update {s.acc} %{s.value}",
+    Store: _print_store,
+    Loop: _print_loop,
+}
+
+
+def parse_kernel(text: str) -> Kernel:
+    """The kernel that `text` spells.
+
+    Raises:
+      ValueError: a line is not a statement.
+    """
+    lines = [line for line in text.splitlines() if line.strip()]
+    head = re.fullmatch(r"kernel (\w+)\((.*)\)", lines[0].strip())
+    if head is None:
+        raise ValueError(f"not a kernel header: {lines[0]!r}")
+    buffers = [_parse_buffer(part) for part in head[2].split(", ") if part]
+    rest = iter(lines[1:])
+    body, after = _parse_body(rest, next(rest, None), 2)
+    if after is not None:
+        raise ValueError(f"unexpected indentation: {after!r}")
+    return Kernel(head[1], tuple(buffers), body)
+
+
+def _parse_buffer(text: str) -> Buffer:
+    match = re.fullmatch(r"(\w+): (\w+) (\w+)\[(\d+)\]", text.strip())
+    if match is None:
+        raise ValueError(f"not a buffer: {text!r}")
+    return Buffer(match[1], _DTYPES[match[3]], int(match[4]), match[2])
+
+
+def _parse_body(
+    rest: Iterator[str], line: str | None, indent: int
+) -> tuple[tuple[Statement, ...], str | None]:
+    """Statements indented by `indent`, and the first line that is not theirs."""
+    body: list[Statement] = []
+    while line is not None and len(line) - len(line.lstrip()) == indent:
+        statement = _parse_statement(line.strip())
+        line = next(rest, None)
+        if type(statement) is Loop:
+            inner, line = _parse_body(rest, line, indent + 2)
+            statement = statement._replace(body=inner)
+        body.append(statement)
+    return tuple(body), line
+
+
+def _parse_statement(line: str) -> Statement:
+    for pattern, make in _PARSERS:
+        match = pattern.fullmatch(line)
+        if match:
+            return make(*match.groups())
+    raise ValueError(f"not a kernel statement: {line!r}")
+
+
+def _parse_scalar(text: str) -> Scalar:
+    if text in ("True", "False"):
+        return text == "True"
+    return int(text) if re.fullmatch(r"-?\d+", text) else float(text)
+
+
+def _parse_index(text: str) -> tuple[Affine, tuple[tuple[int, int], ...]]:
+    const, terms, indirect = 0, [], []
+    for part in re.split(r"\s*\+\s*", text.strip()):
+        stride, _, name = part.rpartition("*")
+        if name.startswith("%"):
+            indirect.append((int(name[1:]), int(stride or 1)))
+        elif re.fullmatch(r"-?\d+", name):
+            const += int(name)
+        else:
+            terms.append((name, int(stride or 1)))
+    return Affine(const, tuple(sorted(terms))), tuple(indirect)
+
+
+def _parse_load(id: str, buffer: str, index: str, guard: str | None, other: str | None) -> Load:
+    affine, gather = _parse_index(index)
+    if guard is None or other is None:
+        return Load(int(id), buffer, affine, gather)
+    return Load(int(id), buffer, affine, gather, int(guard), _parse_scalar(other))
+
+
+def _parse_store(
+    buffer: str, index: str, mode: str | None, value: str, guard: str | None
+) -> Store:
+    affine, scatter = _parse_index(index)
+    where = None if guard is None else int(guard)
+    return Store(buffer, affine, int(value), scatter, mode or "set", where)
+
+
+def _parse_init(acc: str, op: str, dtype: str, start: str) -> Init:
+    ref = Ref(int(start[1:])) if start.startswith("%") else _parse_scalar(start)
+    return Init(acc, op, _DTYPES[dtype], ref)
+
+
+def _parse_op(id: str, op: str, dtype: str, args: str) -> Op:
+    return Op(int(id), op, tuple(int(a[1:]) for a in args.split()), _DTYPES[dtype])
+
+
+def _parse_loop(kind: str, axis: str, extent: str, lanes: str | None, unroll: str | None) -> Loop:
+    return Loop(axis, int(extent), kind, (), int(lanes or 0), int(unroll or 1))
+
+
+_PARSERS = [
+    (
+        re.compile(r"%(\d+) = const (\w+) (\S+)"),
+        lambda id, dtype, value: Const(int(id), _parse_scalar(value), _DTYPES[dtype]),
+    ),
+    (
+        re.compile(r"%(\d+) = index (\w+) (.+)"),
+        lambda id, dtype, index: Index(int(id), _parse_index(index)[0], _DTYPES[dtype]),
+    ),
+    (re.compile(r"%(\d+) = load (\w+)\[(.*)\](?: if %(\d+) else (\S+))?"), _parse_load),
+    (re.compile(r"%(\d+) = read (\w+)"), lambda id, acc: Read(int(id), acc)),
+    (re.compile(r"%(\d+) = (\w+) (\w+)((?: %\d+)*)"), _parse_op),
+    (re.compile(r"acc (\w+) = (\w+) (\w+) (\S+)"), _parse_init),
+    (re.compile(r"update (\w+) %(\d+)"), lambda acc, value: Update(acc, int(value))),
+    (re.compile(r"store (\w+)\[(.*)\](?: (\w+)=)? %(\d+)(?: if %(\d+))?"), _parse_store),
+    (
+        re.compile(r"(parallel|reduce|serial) (\w+) in (\d+)(?: lanes (\d+))?(?: unroll (\d+))?:"),
+        _parse_loop,
+    ),
+]
+
+
+def canonical(kernel: Kernel) -> Kernel:
+    """The same kernel with all names replaced by running numbers: its content without its spelling."""
+    names = {b.name: f"b{k}" for k, b in enumerate(kernel.buffers)}
+    buffers = tuple([b._replace(name=names[b.name]) for b in kernel.buffers])
+    return Kernel("k", buffers, _Renamer(names).body(kernel.body))
+
+
+class _Renamer:
+    """Maps old names to new ones while it walks a kernel in order."""
+
+    def __init__(self, buffers: dict[str, str]) -> None:
+        self.buffers = buffers
+        self.axes: dict[str, str] = {}
+        self.accs: dict[str, str] = {}
+        self.ids: dict[int, int] = {}
+        self.counts = [0, 0]
+
+    def body(self, body: tuple[Statement, ...]) -> tuple[Statement, ...]:
+        return tuple([_RENAMERS[type(s)](self, s) for s in body])
+
+    def fresh(self, id: int) -> int:
+        new = self.ids[id] = len(self.ids)
+        return new
+
+    def affine(self, index: Affine) -> Affine:
+        return Affine(index.const, tuple(sorted([(self.axes[a], s) for a, s in index.terms])))
+
+    def indirect(self, terms: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+        return tuple([(self.ids[v], s) for v, s in terms])
+
+    def load(self, s: Load) -> Load:
+        guard = None if s.guard is None else self.ids[s.guard]
+        index, gather = self.affine(s.index), self.indirect(s.gather)
+        return Load(self.fresh(s.id), self.buffers[s.buffer], index, gather, guard, s.other)
+
+    def store(self, s: Store) -> Store:
+        guard = None if s.guard is None else self.ids[s.guard]
+        index, scatter = self.affine(s.index), self.indirect(s.scatter)
+        return Store(self.buffers[s.buffer], index, self.ids[s.value], scatter, s.mode, guard)
+
+    def op(self, s: Op) -> Op:
+        args = tuple([self.ids[a] for a in s.args])
+        return Op(self.fresh(s.id), s.op, args, s.dtype)
+
+    def init(self, s: Init) -> Init:
+        start = Ref(self.ids[s.start.id]) if isinstance(s.start, Ref) else s.start
+        self.accs[s.acc] = f"s{self.counts[0]}"
+        self.counts[0] += 1
+        return s._replace(acc=self.accs[s.acc], start=start)
+
+    def loop(self, s: Loop) -> Loop:
+        self.axes[s.axis] = f"a{self.counts[1]}"
+        self.counts[1] += 1
+        return s._replace(axis=self.axes[s.axis], body=self.body(s.body))
+
+
+_RENAMERS = {
+    Const: lambda r, s: s._replace(id=r.fresh(s.id)),
+    Index: lambda r, s: Index(r.fresh(s.id), r.affine(s.index), s.dtype),
+    Load: _Renamer.load,
+    Op: _Renamer.op,
+    Read: lambda r, s: Read(r.fresh(s.id), r.accs[s.acc]),
+    Init: _Renamer.init,
+    Update: lambda r, s: Update(r.accs[s.acc], r.ids[s.value]),
+    Store: _Renamer.store,
+    Loop: _Renamer.loop,
+}

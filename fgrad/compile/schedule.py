@@ -1,0 +1,282 @@
+"""L5. Kernel -> Kernel: the same meaning in an order that is fast on a CPU.
+
+The steps, in order: loops of extent 0 and 1 go away; perfect nests of parallel loops are sorted so that
+the fastest axis is innermost; nests that walk memory without a gap become one loop; the axis to
+vectorise is chosen by a cost model, for each outermost loop; small loops are unrolled.
+
+    parallel i in 4:                 parallel j in 400 lanes 16 unroll 4:
+      parallel j in 100:        ->     %0 = load x[j]
+        %0 = load x[100*i + j]         ...
+        ...
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fgrad.compile.kernel.ir import (
+    Affine,
+    Const,
+    Index,
+    Init,
+    Kernel,
+    Load,
+    Loop,
+    Op,
+    Statement,
+    Store,
+    Update,
+)
+from fgrad.compile.kernel.rewrite import Body, indices, map_indices, stride_of, substitute, walk
+
+VECTOR_BYTES = 64
+UNROLL_STATEMENTS = 96  # a loop whose unrolled body has at most this many statements loses its loop
+_HEAVY = dict.fromkeys(
+    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
+    "erf erfc erfinv lgamma digamma logistic pow atan2 cbrt".split(),
+    20,
+) | dict.fromkeys("div sqrt remainder floor_divide fmod".split(), 5)
+
+
+def schedule(kernel: Kernel) -> Kernel:
+    """The kernel with loops reordered and merged, and `lanes` and `unroll` set.
+
+    Requires: a checked kernel.  Ensures: the same stores, up to the order of associative reductions.
+    """
+    body = collapse(sort_nests(simplify_loops(kernel.body)))
+    scratch = frozenset([b.name for b in kernel.buffers if b.role == "scratch"])
+    dtypes = {b.name: b.dtype for b in kernel.buffers}
+    body = Vectoriser(scratch, dtypes, body).body(body)
+    return kernel._replace(body=unroll(body))
+
+
+# --- loops
+
+
+def simplify_loops(body: Body) -> Body:
+    """Drop loops of extent 0 and open loops of extent 1."""
+    out: list[Statement] = []
+    for s in body:
+        if type(s) is not Loop:
+            out.append(s)
+        elif s.extent == 1:
+            inner = map_indices(s.body, lambda index, axis=s.axis: substitute(index, axis, 0, ()))
+            out.extend(simplify_loops(inner))
+        elif s.extent > 1:
+            out.append(s._replace(body=simplify_loops(s.body)))
+    return tuple(out)
+
+
+def perfect_nest(loop: Loop) -> tuple[list[Loop], Body]:
+    """The chain of loops of one kind that contain nothing but the next, and the innermost body."""
+    loops = [loop]
+    body = loop.body
+    while len(body) == 1 and type(body[0]) is Loop and body[0].kind == loop.kind:
+        loops.append(body[0])
+        body = body[0].body
+    return loops, body
+
+
+def rebuild(loops: list[Loop], body: Body) -> Loop:
+    """The nest of `loops`, outermost first, around `body`."""
+    for loop in reversed(loops):
+        body = (loop._replace(body=body),)
+    return body[0]
+
+
+def sort_nests(body: Body) -> Body:
+    """Order perfect nests of parallel or reduce loops by falling stride, unit stride innermost."""
+    out: list[Statement] = []
+    for s in body:
+        if type(s) is Loop:
+            loops, inner = perfect_nest(s)
+            if s.kind != "serial" and len(loops) > 1:
+                maps = [i for i in indices(inner)]
+                loops = sorted(loops, key=lambda loop: _rank(loop, maps), reverse=True)
+            s = rebuild(loops, sort_nests(inner))
+        out.append(s)
+    return tuple(out)
+
+
+def _rank(loop: Loop, maps: list[Affine]) -> tuple[int, int]:
+    """Small for axes that should be innermost: many unit strides, then small strides."""
+    strides = [abs(stride_of(index, loop.axis)) for index in maps]
+    return (-strides.count(1), sum([min(s, 1 << 20) for s in strides]))
+
+
+def collapse(body: Body) -> Body:
+    """Merge each loop with the only loop inside it where their axes run over memory as one."""
+    out: list[Statement] = []
+    for s in body:
+        if type(s) is Loop:
+            s = s._replace(body=collapse(s.body))
+            inner = s.body[0] if len(s.body) == 1 else None
+            if type(inner) is Loop and inner.kind == s.kind and _runs_on(s, inner):
+                drop = _without(s.axis)
+                s = inner._replace(
+                    extent=s.extent * inner.extent, body=map_indices(inner.body, drop)
+                )
+        out.append(s)
+    return tuple(out)
+
+
+def _runs_on(outer: Loop, inner: Loop) -> bool:
+    return all(
+        stride_of(index, outer.axis) == inner.extent * stride_of(index, inner.axis)
+        for index in indices(inner.body)
+    )
+
+
+def _without(axis: str):  # noqa: ANN202
+    return lambda index: Affine(index.const, tuple([t for t in index.terms if t[0] != axis]))
+
+
+# --- vectors
+
+
+class Plan(NamedTuple):
+    """A loop with lanes chosen, and an estimate of its cycles."""
+
+    cost: float
+    loop: Loop
+
+
+class Vectoriser:
+    """Chooses, for each loop nest, which axis becomes the lanes of vectors."""
+
+    def __init__(self, scratch: frozenset[str], dtypes: dict, body: Body) -> None:
+        self.scratch = scratch
+        self.dtypes = dtypes
+        self.uses: dict[str, int] = {}
+        self.updating: dict[str, int] = {}
+        for s in walk(body):
+            if type(s) in (Load, Store):
+                self.uses[s.buffer] = self.uses.get(s.buffer, 0) + 1
+            elif type(s) is Update:
+                self.updating[s.acc] = self.updating.get(s.acc, 0) + 1
+
+    def body(self, body: Body) -> Body:
+        """The statements with the loops among them planned."""
+        return tuple([self.plan(s).loop if type(s) is Loop else s for s in body])
+
+    def plan(self, loop: Loop) -> Plan:
+        """The cheaper of vectorising this loop and vectorising inside of it."""
+        inner_loops = any([type(s) is Loop for s in loop.body])
+        best = self._inside(loop) if inner_loops else Plan(self._scalar(loop), loop)
+        if self._may_vectorise(loop):
+            lanes = self._lanes(loop)
+            trips = -(-loop.extent // lanes)
+            cost = trips * (self._vector(loop.body, loop.axis, lanes) + 1)
+            if not inner_loops and loop.kind == "reduce":
+                cost += 2 * lanes.bit_length()
+            if lanes > 1 and cost < best.cost:
+                best = Plan(cost, loop._replace(lanes=lanes))
+        return best
+
+    def _inside(self, loop: Loop) -> Plan:
+        cost, body = 0.0, []
+        for s in loop.body:
+            if type(s) is Loop:
+                plan = self.plan(s)
+                cost += plan.cost
+                s = plan.loop
+            else:
+                cost += _weight(s)
+            body.append(s)
+        return Plan((cost + 1) * loop.extent, loop._replace(body=tuple(body)))
+
+    def _scalar(self, loop: Loop) -> float:
+        return loop.extent * (sum([_weight(s) for s in loop.body]) + 1)
+
+    def _vector(self, body: Body, axis: str, lanes: int) -> float:
+        """The cycles of one pass over `body` with `axis` in the lanes."""
+        cost = 0.0
+        for s in body:
+            kind = type(s)
+            if kind is Loop:
+                cost += s.extent * (self._vector(s.body, axis, lanes) + 1)
+            elif kind in (Load, Store):
+                indirect = s.gather if kind is Load else s.scatter
+                stride = abs(stride_of(s.index, axis))
+                contiguous = stride <= 1 and not indirect
+                cost += (1 if stride else 0.5) if contiguous else 1.5 * lanes
+            else:
+                cost += _weight(s)
+        return cost
+
+    def _may_vectorise(self, loop: Loop) -> bool:
+        if loop.kind == "serial" or loop.extent < 2:
+            return False
+        strides: dict[str, list[int]] = {}
+        stored: set[str] = set()
+        for s in walk(loop.body):
+            if type(s) in (Load, Store) and s.buffer in self.scratch:
+                strides.setdefault(s.buffer, []).append(stride_of(s.index, loop.axis))
+                if type(s) is Store:
+                    stored.add(s.buffer)
+            elif type(s) is Init and s.op == "carry" and loop.kind == "reduce":
+                return False
+        for name, found in strides.items():
+            private = not any(found) and len(found) == self.uses[name]
+            if not (all(found) or private or (name not in stored and not any(found))):
+                return False
+        return True
+
+    def _lanes(self, loop: Loop) -> int:
+        """As many lanes as fill a vector with the loop's widest values, but no more than needed."""
+        width, shared = 1, False
+        for s in walk(loop.body):
+            kind = type(s)
+            if kind is Load:
+                width = max(width, self.dtypes[s.buffer].itemsize)
+            elif kind in (Op, Const, Index, Init):
+                width = max(width, s.dtype.itemsize)
+            elif kind is Update:
+                shared = shared or self.updating[s.acc] > 1
+        lanes = VECTOR_BYTES // width
+        while not shared and lanes >= 2 * loop.extent:
+            lanes //= 2
+        return lanes
+
+
+def _weight(s: Statement) -> float:
+    """Rough cycles of one statement."""
+    kind = type(s)
+    if kind is Op:
+        return _HEAVY.get(s.op, 1)
+    return 1 if kind in (Load, Store, Update) else 0
+
+
+# --- unrolling
+
+
+def unroll(body: Body) -> Body:
+    """Set `unroll`: enough copies to fill the machine, or all of them for a small loop."""
+    return tuple([_unrolled(s) if type(s) is Loop else s for s in body])
+
+
+def _unrolled(loop: Loop) -> Loop:
+    loop = loop._replace(body=unroll(loop.body))
+    lanes = max(loop.lanes, 1)
+    size = _size(loop.body)
+    if any([type(s) is Loop and s.unroll * max(s.lanes, 1) < s.extent for s in loop.body]):
+        return loop  # a real loop inside
+    trips = loop.extent // lanes
+    if trips * size <= UNROLL_STATEMENTS and loop.kind != "parallel" or trips <= 2:
+        return loop._replace(unroll=max(trips, 1))
+    if lanes == 1:
+        return loop
+    weight = sum([_weight(s) for s in loop.body])
+    copies = 4 if weight <= 12 else 2 if weight <= 40 else 1
+    return loop._replace(unroll=max(1, min(copies, trips)))
+
+
+def _size(body: Body) -> int:
+    """The number of statements once inner loops are unrolled."""
+    return sum(
+        [
+            _size(s.body) * s.unroll + 2 if type(s) is Loop else 1
+            for s in body
+            if type(s) is not Const
+        ]
+    )
