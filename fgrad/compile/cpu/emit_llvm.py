@@ -69,16 +69,6 @@ def outer_range(kernel: Kernel) -> Range:
     return Range(loop.extent, max(loop.lanes, 1) * max(loop.unroll, 1))
 
 
-def emit_module(kernels: list[tuple[str, Kernel]], ops: dict[str, Emit]) -> str:
-    """The text of a module that defines one function for each (symbol, scheduled kernel)."""
-    functions, declarations = [], {}
-    for symbol, kernel in kernels:
-        text, declared = emit_function(symbol, kernel, ops)
-        functions.append(text)
-        declarations.update(dict.fromkeys(sorted(declared)))
-    return "\n".join([*declarations, *functions, ATTRIBUTES, ""])
-
-
 def emit_function(symbol: str, kernel: Kernel, ops: dict[str, Emit]) -> tuple[str, set[str]]:
     """The text of one function and the declarations that it needs."""
     emitter = KernelEmitter(kernel, ops)
@@ -461,4 +451,4 @@ _EMIT: dict[type, Callable[[KernelEmitter, Statement], None]] = {
     Store: KernelEmitter.store,
     Loop: KernelEmitter.loop,
 }
-__all__ = ["Range", "constant", "emit_function", "emit_module", "outer_loop", "outer_range"]
+__all__ = ["Range", "constant", "emit_function", "outer_loop", "outer_range"]
