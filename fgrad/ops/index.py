@@ -1,0 +1,574 @@
+"""L3. Indexing by traced integers: gather, scatter, dynamic_slice, dynamic_update.
+
+    gather(x, (i, j), axes=(0, 2))[k, b] = x[i[k], b, j[k]]          x: (A, B, C); i, j: (K,)
+
+Gather is linear in `x` and its transpose is a scatter-add.  Scatter is linear in (x, updates) for
+"set" and "add"; "mul", "min" and "max" have derivatives made of these.  Indices are not negative;
+scatter drops updates that are out of bounds, gather clips ("clip") or yields zero ("fill").
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad.errors import DtypeError, ShapeError
+from fgrad.ir.aval import INT64, Aval
+from fgrad.ir.primitive import Primitive
+from fgrad.ops.elementwise import (
+    add,
+    and_,
+    clip,
+    convert,
+    eq,
+    ge,
+    lit,
+    lt,
+    masked_div,
+    mul,
+    ne,
+    select,
+)
+from fgrad.ops.families import INTEGERS, ORDERED, batch_first, linear, linear_jvp, zeros_like
+from fgrad.ops.shape import (
+    broadcast,
+    full,
+    inverse_permutation,
+    iota,
+    move_axis,
+    pad,
+    permute,
+    reshape,
+    slice_,
+)
+from fgrad.trace import Value, bind
+
+GATHER_MODES = ("clip", "fill")
+SCATTER_MODES = ("set", "add", "mul", "min", "max")
+
+gather_p = Primitive("gather", params=("axes", "mode"), linear_in=(0,))
+scatter_p = Primitive("scatter", params=("axes", "mode"), linear_in=(0, 1))
+dynamic_slice_p = Primitive("dynamic_slice", params=("sizes",), linear_in=(0,))
+dynamic_update_p = Primitive("dynamic_update", linear_in=(0, 1))
+
+# Declared here because the derivative of scatter-mul sorts; its rules stand in ops/sort.py.
+sort_p = Primitive("sort", params=("axis", "num_keys"), multiple=True)
+
+
+def gather(x: Value, indices: Sequence[Value], axes: tuple[int, ...], mode: str = "clip") -> Value:
+    """The elements of `x` at `indices`, one integer array for each of the sorted `axes`.
+
+    The result has the shape of the index arrays, followed by the remaining axes of `x`.
+    """
+    return bind(gather_p, x, *indices, axes=axes, mode=mode)
+
+
+def scatter(
+    x: Value, indices: Sequence[Value], updates: Value, axes: tuple[int, ...], mode: str = "set"
+) -> Value:
+    """`x` with `updates` set, added, ... at `indices`; "set" keeps the last of repeated ones."""
+    return bind(scatter_p, x, updates, *indices, axes=axes, mode=mode)
+
+
+def dynamic_slice(x: Value, starts: Sequence[Value], sizes: tuple[int, ...]) -> Value:
+    """The block of `x` with shape `sizes` at integer scalars `starts`, clamped to lie inside."""
+    return bind(dynamic_slice_p, x, *starts, sizes=sizes)
+
+
+def dynamic_update(x: Value, update: Value, starts: Sequence[Value]) -> Value:
+    """`x` with the block at `starts`, clamped to lie inside, replaced by `update`."""
+    return bind(dynamic_update_p, x, update, *starts)
+
+
+# --- types ---------------------------------------------------------------------------------------
+
+
+def _rest(ndim: int, axes: tuple[int, ...]) -> tuple[int, ...]:
+    """The axes that are not indexed."""
+    return tuple([a for a in range(ndim) if a not in axes])
+
+
+def _index_shape(
+    name: str, x: Aval, indices: tuple[Aval, ...], axes: tuple[int, ...]
+) -> tuple[int, ...]:
+    """The common shape of the index arrays, checked with the axes they index."""
+    if len(axes) != len(indices) or list(axes) != sorted(set(axes)) or not axes:
+        raise ShapeError(f"{name}: {len(indices)} index arrays for axes {axes}.")
+    if axes[0] < 0 or axes[-1] >= x.ndim:
+        raise ShapeError(f"{name}: axes {axes} of an array with {x.ndim} axes.")
+    for i in indices:
+        if i.dtype.kind not in INTEGERS:
+            raise DtypeError(f"{name}: indices are {i.dtype}, not integers.")
+        if i.shape != indices[0].shape:
+            raise ShapeError(f"{name}: indices have shapes {indices[0].shape} and {i.shape}.")
+    return indices[0].shape
+
+
+@gather_p.type_rule
+def _(x: Aval, *indices: Aval, axes: tuple[int, ...], mode: str) -> Aval:
+    shape = _index_shape("gather", x, indices, axes)
+    if mode not in GATHER_MODES:
+        raise ShapeError(f"gather: mode {mode!r} is none of {GATHER_MODES}.")
+    empty = [a for a in axes if x.shape[a] == 0]
+    if empty and mode == "clip" and math.prod(shape):
+        raise ShapeError(f"gather: axis {empty[0]} of {x.shape} is empty: no index is in bounds.")
+    return Aval(shape + tuple([x.shape[a] for a in _rest(x.ndim, axes)]), x.dtype)
+
+
+@scatter_p.type_rule
+def _(x: Aval, updates: Aval, *indices: Aval, axes: tuple[int, ...], mode: str) -> Aval:
+    shape = _index_shape("scatter", x, indices, axes)
+    if mode not in SCATTER_MODES:
+        raise ShapeError(f"scatter: mode {mode!r} is none of {SCATTER_MODES}.")
+    expected = shape + tuple([x.shape[a] for a in _rest(x.ndim, axes)])
+    if updates.shape != expected:
+        raise ShapeError(f"scatter: updates have shape {updates.shape}, expected {expected}.")
+    if updates.dtype != x.dtype:
+        raise DtypeError(f"scatter: {updates.dtype} updates of a {x.dtype} array.")
+    if mode in ("min", "max") and x.dtype.kind not in ORDERED:
+        raise DtypeError(f"scatter: {mode} does not take {x.dtype} operands.")
+    return x.strong()
+
+
+def _check_starts(name: str, x: Aval, starts: tuple[Aval, ...], sizes: tuple[int, ...]) -> None:
+    if not len(starts) == len(sizes) == x.ndim:
+        raise ShapeError(f"{name}: {len(starts)} starts, sizes {sizes}, for shape {x.shape}.")
+    for start in starts:
+        if start.shape or start.dtype.kind not in INTEGERS:
+            raise DtypeError(f"{name}: a start is {start}, not an integer scalar.")
+    if any(not 0 <= size <= n for size, n in zip(sizes, x.shape, strict=True)):
+        raise ShapeError(f"{name}: a block of shape {sizes} does not fit in shape {x.shape}.")
+
+
+@dynamic_slice_p.type_rule
+def _(x: Aval, *starts: Aval, sizes: tuple[int, ...]) -> Aval:
+    _check_starts("dynamic_slice", x, starts, sizes)
+    return Aval(sizes, x.dtype)
+
+
+@dynamic_update_p.type_rule
+def _(x: Aval, update: Aval, *starts: Aval) -> Aval:
+    _check_starts("dynamic_update", x, starts, update.shape)
+    if update.dtype != x.dtype:
+        raise DtypeError(f"dynamic_update: a {update.dtype} update of a {x.dtype} array.")
+    return x.strong()
+
+
+# --- evaluation ----------------------------------------------------------------------------------
+
+
+def _as_intp(index: Any, length: int) -> Any:
+    """An index array as intp; unsigned values beyond its range become `length`."""
+    if index.dtype == np.uint64:
+        index = np.minimum(index, np.uint64(length))
+    return index.astype(np.intp, copy=False) if isinstance(index, np.ndarray) else np.intp(index)
+
+
+def _in_bounds(indices: Sequence[Any], lengths: Sequence[int]) -> Any:
+    """Where all indices are in bounds."""
+    inside: Any = True
+    for i, n in zip(indices, lengths, strict=True):
+        inside = inside & (i >= 0) & (i < n)
+    return inside
+
+
+def _indexed_first(x: Any, axes: tuple[int, ...]) -> Any:
+    """A view of `x` with the indexed axes first."""
+    if axes[-1] == len(axes) - 1:
+        return x
+    return x.transpose(axes + _rest(x.ndim, axes))
+
+
+@gather_p.evaluate
+def _(x: Any, *indices: Any, axes: tuple[int, ...], mode: str) -> Any:
+    lengths = [x.shape[a] for a in axes]
+    where = [_as_intp(i, n) for i, n in zip(indices, lengths, strict=True)]
+    clipped = tuple(
+        [np.minimum(np.maximum(i, 0), max(n - 1, 0)) for i, n in zip(where, lengths, strict=True)]
+    )
+    moved = _indexed_first(x, axes)
+    if mode == "clip":
+        return moved[clipped]
+    inside = _in_bounds(where, lengths)
+    shape = np.shape(inside) + moved.shape[len(axes) :]
+    if 0 in lengths:
+        return np.zeros(shape, x.dtype)[()]
+    inside = np.reshape(inside, np.shape(inside) + (1,) * (len(shape) - np.ndim(inside)))
+    return np.where(inside, moved[clipped], x.dtype.type(0))[()]
+
+
+UPDATE_AT = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
+
+
+@scatter_p.evaluate
+def _(x: Any, updates: Any, *indices: Any, axes: tuple[int, ...], mode: str) -> Any:
+    out = np.array(_indexed_first(x, axes), order="C", copy=True)
+    _update_table(out, updates, indices, mode)
+    return out.transpose(inverse_permutation(axes + _rest(x.ndim, axes)))
+
+
+def _update_table(table: np.ndarray, updates: Any, indices: Sequence[Any], mode: str) -> None:
+    """Update a contiguous array in place; its first axes are the indexed ones."""
+    lengths = table.shape[: len(indices)]
+    where = [np.ravel(_as_intp(i, n)) for i, n in zip(indices, lengths, strict=True)]
+    width = math.prod(table.shape[len(indices) :])
+    rows = np.reshape(updates, (where[0].size, width))
+    inside = _in_bounds(where, lengths)
+    if not inside.all():
+        where = [i[inside] for i in where]
+        rows = rows[inside]
+    if not rows.size:
+        return
+    places = np.ravel_multi_index(where, lengths)
+    if mode == "set":
+        table.reshape(-1, width)[places] = rows
+    else:  # ufunc.at is fast on one axis only
+        elements = (places[:, None] * width + np.arange(width)).ravel()
+        UPDATE_AT[mode].at(table.reshape(-1), elements, rows.ravel())
+
+
+def _block(x: Any, starts: Sequence[Any], sizes: Sequence[int]) -> tuple[slice, ...]:
+    """The slices of a block, clamped to lie in `x`."""
+    clamped = [
+        min(max(int(s), 0), n - size) for s, n, size in zip(starts, x.shape, sizes, strict=True)
+    ]
+    return tuple([slice(s, s + size) for s, size in zip(clamped, sizes, strict=True)])
+
+
+@dynamic_slice_p.evaluate
+def _(x: Any, *starts: Any, sizes: tuple[int, ...]) -> Any:
+    return x[_block(x, starts, sizes)]
+
+
+@dynamic_update_p.evaluate
+def _(x: Any, update: Any, *starts: Any) -> Any:
+    out = np.array(x, copy=True)
+    out[_block(x, starts, np.shape(update))] = update
+    return out if out.ndim else out[()]
+
+
+# --- gather: derivative, transpose, batching -----------------------------------------------------
+
+linear(gather_p)
+
+
+def _clipped(indices: Sequence[Value], lengths: Sequence[int]) -> tuple[Value, ...]:
+    """The indices that gather's mode "clip" reads."""
+    wide = [convert(i, INT64) for i in indices]
+    return tuple(
+        [clip(i, np.int64(0), np.int64(n - 1)) for i, n in zip(wide, lengths, strict=True)]
+    )
+
+
+@gather_p.transpose
+def _(
+    ct: Value, wanted: Any, x: Any, *indices: Value, axes: tuple[int, ...], mode: str
+) -> tuple[Value | None, ...]:
+    if mode == "clip":
+        indices = _clipped(indices, [x.shape[a] for a in axes])
+    return scatter(zeros_like(x), indices, ct, axes, "add"), *[None] * len(indices)
+
+
+def _accumulate_gather(buffer: np.ndarray, ct: Any, values: Any, params: dict[str, Any]) -> None:
+    """Add the transpose of gather to `buffer` in place."""
+    _, *indices = values
+    axes, mode = params["axes"], params["mode"]
+    lengths = [buffer.shape[a] for a in axes]
+    if mode == "clip":
+        indices = _clipped(indices, lengths)
+    table = _indexed_first(buffer, axes)
+    if table.flags.c_contiguous:
+        _update_table(table, ct, indices, "add")
+    else:
+        buffer += bind(scatter_p, zeros_like(buffer), ct, *indices, axes=axes, mode="add")
+
+
+gather_p.accumulate = _accumulate_gather
+
+
+def _shifted(axes: tuple[int, ...], dim: int) -> tuple[int, ...]:
+    """The same axes after an axis is inserted at `dim`."""
+    return tuple([a + (a >= dim) for a in axes])
+
+
+def _batched_indices(
+    size: int, indices: Sequence[Value], dims: Sequence[int | None]
+) -> tuple[Value, ...]:
+    """The index arrays with their batch axis first, repeated where there is none."""
+    return tuple([batch_first(size, i, d) for i, d in zip(indices, dims, strict=True)])
+
+
+def _with_lane(indices: tuple[Value, ...]) -> tuple[Value, ...]:
+    """Index arrays (batch axis first) preceded by one that selects the lane."""
+    return iota(indices[0].shape, INT64, 0), *indices
+
+
+@gather_p.batch
+def _(
+    size: int, operands: Any, dims: Any, *, axes: tuple[int, ...], mode: str
+) -> tuple[Value, int]:
+    (x, *indices), (dim, *index_dims) = operands, dims
+    if all(d is None for d in index_dims):
+        before = sum([a < dim for a in _rest(x.ndim - 1, axes)])
+        out = gather(x, indices, _shifted(axes, dim), mode)
+        return out, len(np.shape(indices[0])) + before
+    batched = _batched_indices(size, indices, index_dims)
+    if dim is None:
+        return gather(x, batched, axes, mode), 0
+    x = batch_first(size, x, dim)
+    return gather(x, _with_lane(batched), (0, *_shifted(axes, 0)), mode), 0
+
+
+# --- scatter -------------------------------------------------------------------------------------
+
+
+def _places(x: Any, axes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple([x.shape[a] for a in axes])
+
+
+def _is_last(x: Any, indices: Sequence[Value], axes: tuple[int, ...]) -> Value:
+    """Where an update is the last one of its place: the one that "set" keeps."""
+    shape = np.shape(indices[0])
+    number = reshape(iota((math.prod(shape),), INT64, 0), shape)
+    every = tuple(range(len(axes)))
+    first = full(_places(x, axes), -1, INT64)
+    winner = scatter(first, indices, number, every, "max")
+    return eq(gather(winner, indices, every, "fill"), number)
+
+
+def _over_rows(flags: Value, like: Any) -> Value:
+    """Flags for index positions, repeated along the remaining axes of updates."""
+    rank = len(np.shape(flags))
+    return broadcast(flags, like.shape, tuple(range(rank)))
+
+
+@scatter_p.transpose
+def _(
+    ct: Value,
+    wanted: Any,
+    x: Any,
+    updates: Any,
+    *indices: Value,
+    axes: tuple[int, ...],
+    mode: str,
+) -> tuple[Value | None, ...]:
+    """out = D x + P u; D is 1 for "add", the unwritten places for "set", a product for "mul"."""
+    ct_x = ct_u = None
+    if wanted[0]:
+        if mode == "add":
+            ct_x = ct
+        else:
+            factors = zeros_like(updates) if mode == "set" else updates
+            ct_x = scatter(ct, indices, factors, axes, mode)
+    if wanted[1]:
+        ct_u = gather(ct, indices, axes, "fill")
+        if mode == "set":
+            last = _over_rows(_is_last(x, indices, axes), ct_u)
+            ct_u = select(last, ct_u, lit(ct_u, 0))
+    return ct_x, ct_u, *[None] * len(indices)
+
+
+_scatter_linear = linear_jvp(scatter_p)
+
+
+@scatter_p.jvp
+def _(primals: Any, tangents: Any, out: Value, *, axes: tuple[int, ...], mode: str) -> Value | None:
+    (x, updates, *indices), (t, s, *_) = primals, tangents
+    if t is None and s is None:
+        return None
+    if mode == "add" and s is None:
+        return t
+    if mode in ("set", "add"):
+        return _scatter_linear(primals, tangents, out, axes=axes, mode=mode)
+    if mode == "mul":
+        total = None if t is None else scatter(t, indices, updates, axes, "mul")
+        if s is not None:
+            term = mul(x, _product_tangent(x, indices, updates, s, axes))
+            total = term if total is None else add(total, term)
+        return total
+    return _extremum_tangent(primals, (t, s), out, axes)
+
+
+def _extremum_tangent(
+    primals: Any, tangents: tuple[Value | None, Value | None], out: Value, axes: tuple[int, ...]
+) -> Value:
+    """The mean of the tangents of all operands that attain the extremum."""
+    x, updates, *indices = primals
+    t, s = [zeros_like(p) if t is None else t for p, t in zip(primals[:2], tangents, strict=True)]
+    wins = eq(x, out), eq(updates, gather(out, indices, axes, "fill"))
+    zero = lit(x, 0)
+    total = scatter(select(wins[0], t, zero), indices, select(wins[1], s, zero), axes, "add")
+    count = [convert(w, x.dtype) for w in wins]
+    return masked_div(total, scatter(count[0], indices, count[1], axes, "add"))
+
+
+def _product_tangent(
+    x: Any, indices: Sequence[Value], updates: Value, s: Value, axes: tuple[int, ...]
+) -> Value:
+    """For each place, the tangent of the product of its updates.
+
+    Updates are sorted by place, then multiplied as dual numbers, (u, s)(u', s') = (uu', us' + su'),
+    in a segmented scan of doubling steps.  No division: zeros are right, in all orders.
+    """
+    places = _places(x, axes)
+    rest = _rest(x.ndim, axes)
+    count = math.prod(np.shape(indices[0]))
+    place, order = bind(
+        sort_p, _flat_places(indices, places), iota((count,), INT64, 0), axis=0, num_keys=1
+    )
+    rows = (count, *[x.shape[a] for a in rest])
+    u, s = [gather(reshape(v, rows), (order,), (0,)) for v in (updates, s)]
+    step = 1
+    while step < count:
+        joins = _over_rows(eq(place, _delayed(place, step, -1)), u)
+        u0 = select(joins, _delayed(u, step, 0), lit(u, 1))
+        s0 = select(joins, _delayed(s, step, 0), lit(s, 0))
+        u, s = mul(u0, u), add(mul(u0, s), mul(s0, u))
+        step *= 2
+    if count:
+        ends = ne(place, pad(slice_(place, (1,), (count,)), (0,), (1,), value=-1))
+        s = select(_over_rows(ends, s), s, lit(s, 0))
+    flat = scatter(full((math.prod(places), *rows[1:]), 0, x.dtype), (place,), s, (0,), "add")
+    return permute(reshape(flat, places + rows[1:]), inverse_permutation(axes + rest))
+
+
+def _delayed(x: Value, step: int, fill: int) -> Value:
+    """x[i - step], and `fill` for the first `step` rows."""
+    zero = (0,) * (len(x.shape) - 1)
+    head = slice_(x, (0, *zero), (x.shape[0] - step, *x.shape[1:]))
+    return pad(head, (step, *zero), (0, *zero), value=fill)
+
+
+def _flat_places(indices: Sequence[Value], places: tuple[int, ...]) -> Value:
+    """One flat index for those of all axes; out of bounds becomes the number of places."""
+    count = math.prod(np.shape(indices[0]))
+    flat, inside = None, None
+    for i, n in zip(indices, places, strict=True):
+        i = reshape(convert(i, INT64), (count,))
+        ok = and_(ge(i, np.int64(0)), lt(i, np.int64(n)))
+        inside = ok if inside is None else and_(inside, ok)
+        flat = i if flat is None else add(mul(flat, np.int64(n)), i)
+    return select(inside, flat, np.int64(math.prod(places)))
+
+
+@scatter_p.batch
+def _(
+    size: int, operands: Any, dims: Any, *, axes: tuple[int, ...], mode: str
+) -> tuple[Value, int]:
+    (x, updates, *indices), (dim, update_dim, *index_dims) = operands, dims
+    if any(d is not None for d in index_dims):
+        where = _with_lane(_batched_indices(size, indices, index_dims))
+        x = batch_first(size, x, dim)
+        updates = batch_first(size, updates, update_dim)
+        return scatter(x, where, updates, (0, *_shifted(axes, 0)), mode), 0
+    if dim is None:
+        x, dim = batch_first(size, x, None), 0
+    before = len(np.shape(indices[0])) + sum([a < dim for a in _rest(len(x.shape) - 1, axes)])
+    if update_dim is None:
+        updates, update_dim = batch_first(size, updates, None), 0
+    updates = move_axis(updates, update_dim, before)
+    return scatter(x, indices, updates, _shifted(axes, dim), mode), dim
+
+
+# --- blocks --------------------------------------------------------------------------------------
+
+linear(dynamic_slice_p)
+linear(dynamic_update_p)
+
+
+@dynamic_slice_p.transpose
+def _(
+    ct: Value, wanted: Any, x: Any, *starts: Value, sizes: tuple[int, ...]
+) -> tuple[Value | None, ...]:
+    return dynamic_update(zeros_like(x), ct, starts), *[None] * len(starts)
+
+
+@dynamic_update_p.transpose
+def _(ct: Value, wanted: Any, x: Any, update: Any, *starts: Value) -> tuple[Value | None, ...]:
+    ct_x = dynamic_update(ct, zeros_like(update), starts) if wanted[0] else None
+    ct_u = dynamic_slice(ct, starts, update.shape) if wanted[1] else None
+    return ct_x, ct_u, *[None] * len(starts)
+
+
+def _accumulate_block(buffer: np.ndarray, ct: Any, values: Any, params: dict[str, Any]) -> None:
+    buffer[_block(buffer, values[1:], params["sizes"])] += ct
+
+
+dynamic_slice_p.accumulate = _accumulate_block
+
+_ZERO = np.int64(0)
+
+
+def _ramp(size: int, start: Value, dim: int | None, length: int, block: int) -> Value:
+    """For each lane, the `block` consecutive indices from a clamped start: shape (size, block)."""
+    start = clip(convert(start, INT64), _ZERO, np.int64(length - block))
+    repeated = broadcast(start, (size, block), () if dim is None else (0,))
+    return add(repeated, iota((size, block), INT64, 1))
+
+
+def _block_indices(
+    size: int,
+    starts: Sequence[Value],
+    dims: Sequence[int | None],
+    lengths: Sequence[int],
+    sizes: Sequence[int],
+) -> tuple[tuple[int, ...], tuple[Value, ...]]:
+    """The axes on which blocks are proper parts, and index arrays (size, *their block) for them."""
+    axes = tuple([a for a, n in enumerate(lengths) if sizes[a] != n])
+    shape = (size, *[sizes[a] for a in axes])
+    return axes, tuple(
+        [
+            broadcast(_ramp(size, starts[a], dims[a], lengths[a], sizes[a]), shape, (0, k + 1))
+            for k, a in enumerate(axes)
+        ]
+    )
+
+
+@dynamic_slice_p.batch
+def _(size: int, operands: Any, dims: Any, *, sizes: tuple[int, ...]) -> tuple[Value, int | None]:
+    (x, *starts), (dim, *start_dims) = operands, dims
+    if all(d is None for d in start_dims):
+        starts.insert(dim, _ZERO)
+        return dynamic_slice(x, starts, (*sizes[:dim], size, *sizes[dim:])), dim
+    lengths = list(x.shape)
+    if dim is not None:
+        del lengths[dim]
+    axes, where = _block_indices(size, starts, start_dims, lengths, sizes)
+    if not axes:
+        return x, dim
+    if dim is None:
+        out = gather(x, where, axes)
+    else:
+        x = batch_first(size, x, dim)
+        lane = iota(where[0].shape, INT64, 0)
+        out = gather(x, (lane, *where), (0, *_shifted(axes, 0)))
+    return permute(
+        out, (0, *[a + 1 for a in inverse_permutation(axes + _rest(len(sizes), axes))])
+    ), 0
+
+
+@dynamic_update_p.batch
+def _(size: int, operands: Any, dims: Any) -> tuple[Value, int | None]:
+    (x, update, *starts), (dim, update_dim, *start_dims) = operands, dims
+    if all(d is None for d in start_dims):
+        if dim is None:
+            x, dim = batch_first(size, x, None), 0
+        if update_dim is None:
+            update, update_dim = batch_first(size, update, None), 0
+        starts.insert(dim, _ZERO)
+        return dynamic_update(x, move_axis(update, update_dim, dim), starts), dim
+    x = batch_first(size, x, dim)
+    sizes = list(update.shape)
+    if update_dim is not None:
+        del sizes[update_dim]
+    axes, where = _block_indices(size, starts, start_dims, x.shape[1:], sizes)
+    if not axes:
+        return update, update_dim
+    rows = permute(
+        batch_first(size, update, update_dim),
+        (0, *[a + 1 for a in axes + _rest(len(sizes), axes)]),
+    )
+    return scatter(x, _with_lane(where), rows, (0, *_shifted(axes, 0)), "set"), 0

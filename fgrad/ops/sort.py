@@ -1,0 +1,80 @@
+"""L3. Sorting: the first `num_keys` operands order all of them.
+
+    sort((k, v), axis=0)[1] == v[argsort(k)]           stable, ascending, NaN last
+
+The derivative gathers tangents by the permutation, which is an iota carried along; the permutation
+itself is constant between ties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad.errors import ShapeError
+from fgrad.ir.aval import INT64, Aval
+from fgrad.ir.primitive import NOT_LINEAR
+from fgrad.ops.families import batch_first
+from fgrad.ops.index import gather, sort_p
+from fgrad.ops.shape import iota
+from fgrad.trace import Value, bind
+
+
+def sort(operands: Sequence[Value], axis: int, num_keys: int = 1) -> tuple[Value, ...]:
+    """The operands reordered along an axis; the first `num_keys` ascend lexicographically."""
+    return bind(sort_p, *operands, axis=axis, num_keys=num_keys)
+
+
+@sort_p.type_rule
+def _(*operands: Aval, axis: int, num_keys: int) -> tuple[Aval, ...]:
+    if not 1 <= num_keys <= len(operands):
+        raise ShapeError(f"sort: {num_keys} keys for {len(operands)} operands.")
+    shape = operands[0].shape
+    if any(x.shape != shape for x in operands):
+        raise ShapeError(f"sort: operands have shapes {[x.shape for x in operands]}.")
+    if not 0 <= axis < len(shape):
+        raise ShapeError(f"sort: axis {axis} of shape {shape}.")
+    return tuple([x.strong() for x in operands])
+
+
+@sort_p.evaluate
+def _(*operands: Any, axis: int, num_keys: int) -> tuple[np.ndarray, ...]:
+    if len(operands) == 1:
+        return (np.sort(operands[0], axis=axis, kind="stable"),)
+    if num_keys == 1:
+        order = np.argsort(operands[0], axis=axis, kind="stable")
+    else:
+        order = np.lexsort(operands[num_keys - 1 :: -1], axis=axis)
+    return tuple([np.take_along_axis(x, order, axis) for x in operands])
+
+
+@sort_p.jvp
+def _(
+    primals: Any, tangents: Any, _outs: Any, *, axis: int, num_keys: int
+) -> tuple[Value | None, ...]:
+    """Tangents move with their elements."""
+    shape = tuple(primals[0].shape)
+    if all(t is None for t in tangents):
+        return tangents
+    number = iota(shape, INT64, axis)
+    order = bind(sort_p, *primals[:num_keys], number, axis=axis, num_keys=num_keys)[-1]
+    where = [order if a == axis else iota(shape, INT64, a) for a in range(len(shape))]
+    every = tuple(range(len(shape)))
+    return tuple([None if t is None else gather(t, where, every) for t in tangents])
+
+
+sort_p.refuse("transpose", NOT_LINEAR)
+
+
+@sort_p.batch
+def _(
+    size: int, operands: Any, dims: Any, *, axis: int, num_keys: int
+) -> tuple[tuple[Value, ...], list[int]]:
+    dim = dims[0]
+    if dim is None or any(d != dim for d in dims):
+        operands = [batch_first(size, x, d) for x, d in zip(operands, dims, strict=True)]
+        dim = 0
+    outs = bind(sort_p, *operands, axis=axis + (axis >= dim), num_keys=num_keys)
+    return outs, [dim] * len(outs)
