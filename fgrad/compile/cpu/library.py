@@ -1,0 +1,181 @@
+"""L5. Native library steps: matrix products through SciPy's BLAS, with the kernels' calling convention.
+
+Each set of parameters gets a small function `void f(ptr bufs, i64 lo, i64 hi)` that calls BLAS by the
+public function pointers of `scipy.linalg.cython_blas`; `[lo, hi)` is the range of the batch.  BLAS is
+column-major, so a row-major C = A @ B is computed as C' = B' @ A'.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad.compile.cpu.llvm_text import element_type, literal
+from fgrad.compile.cpu.runtime import Source, build
+from fgrad.lazy import lazy_module
+
+cython_blas: Any = lazy_module("scipy.linalg.cython_blas")
+_PREFIX = {"float": "s", "double": "d"}
+
+
+class Gemm(NamedTuple):
+    """The parameters of `gemm`."""
+
+    dtype: np.dtype
+    m: int
+    n: int
+    k: int
+    batch: int
+    lda: int
+    ldb: int
+    ldc: int
+    trans_a: bool
+    trans_b: bool
+    stride_a: int
+    stride_b: int
+    stride_c: int
+    alpha: float
+    beta: float
+
+
+def gemm(
+    dtype: np.dtype,
+    m: int,
+    n: int,
+    k: int,
+    batch: int = 1,
+    lda: int | None = None,
+    ldb: int | None = None,
+    ldc: int | None = None,
+    trans_a: bool = False,
+    trans_b: bool = False,
+    stride_a: int | None = None,
+    stride_b: int | None = None,
+    stride_c: int | None = None,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+) -> int:
+    """The address of `C[b] = alpha * op(A[b]) @ op(B[b]) + beta * C[b]` for row-major matrices.
+
+    op(A) is m x k and op(B) is k x n; a transposed operand is stored the other way round.  Leading
+    dimensions and strides between the matrices of a batch are in elements and default to contiguous
+    storage; a stride of 0 repeats one matrix.  Buffers: A, B, C; range: [0, batch).
+    """
+    spec = Gemm(
+        np.dtype(dtype),
+        m,
+        n,
+        k,
+        batch,
+        lda or max(1, m if trans_a else k),
+        ldb or max(1, k if trans_b else n),
+        ldc or max(1, n),
+        trans_a,
+        trans_b,
+        m * k if stride_a is None else stride_a,
+        k * n if stride_b is None else stride_b,
+        m * n if stride_c is None else stride_c,
+        alpha,
+        beta,
+    )
+    content = f"gemm {tuple(spec)}"
+    routine = _routine(spec)
+    imports = {f"fgrad_{routine}": blas_address(routine)}
+    return build([Source(content, lambda symbol: _emit_gemm(symbol, spec))], imports)[0]
+
+
+@lru_cache
+def blas_address(name: str) -> int:
+    """The address of a BLAS routine, from SciPy's table of function pointers."""
+    capsule = cython_blas.__pyx_capi__[name]
+    api = ctypes.pythonapi
+    get_name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", api))
+    get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+    return get(("PyCapsule_GetPointer", api))(capsule, get_name(capsule))
+
+
+def _routine(spec: Gemm) -> str:
+    prefix = _PREFIX[element_type(spec.dtype)]
+    return prefix + ("gemv" if 1 in (spec.m, spec.n) and spec.k > 0 else "gemm")
+
+
+def _emit_gemm(symbol: str, spec: Gemm) -> tuple[str, set[str]]:
+    """A loop over the batch around one BLAS call."""
+    kind = element_type(spec.dtype)
+    declarations: set[str] = set()
+    routine = _routine(spec)
+    arguments = _gemv_arguments(spec) if routine.endswith("v") else _gemm_arguments(spec)
+    cells, operands, types = [], [], []
+    for k, argument in enumerate(arguments):
+        types.append("ptr")
+        if argument in ("%a", "%b", "%c"):
+            operands.append(f"ptr {argument}")
+            continue
+        operands.append(f"ptr %cell{k}")
+        cell = "i8" if argument in "TN" else kind if isinstance(argument, _Scalar) else "i32"
+        text = str(ord(argument)) if argument in "TN" else str(argument)
+        cells += [f"  %cell{k} = alloca {cell}", f"  store {cell} {text}, ptr %cell{k}"]
+    declarations.add(f"declare void @fgrad_{routine}({', '.join(types)})")
+    empty = spec.m == 0 or spec.n == 0 or spec.batch == 0
+    call = "" if empty else f"  call void @fgrad_{routine}({', '.join(operands)})"
+    moves = "\n".join(
+        [
+            f"  %{name}_step = mul i64 %i, {stride}\n"
+            f"  %{name} = getelementptr {kind}, ptr %{name}_base, i64 %{name}_step"
+            for name, stride in (("a", spec.stride_a), ("b", spec.stride_b), ("c", spec.stride_c))
+        ]
+    )
+    text = _BATCH.format(symbol=symbol, cells="\n".join(cells), moves=moves, call=call)
+    return text, declarations
+
+
+class _Scalar(str):
+    """The literal of alpha or beta."""
+
+
+def _gemm_arguments(spec: Gemm) -> list[str]:
+    flags = ["T" if spec.trans_b else "N", "T" if spec.trans_a else "N"]
+    alpha, beta = (_Scalar(literal(x, spec.dtype)) for x in (spec.alpha, spec.beta))
+    sizes = [str(spec.n), str(spec.m), str(spec.k)]
+    return [*flags, *sizes, alpha, "%b", str(spec.ldb), "%a", str(spec.lda), beta, "%c", str(spec.ldc)]
+
+
+def _gemv_arguments(spec: Gemm) -> list[str]:
+    """A product with a vector: y = M x, where M is A (n = 1) or B' (m = 1)."""
+    alpha, beta = (_Scalar(literal(x, spec.dtype)) for x in (spec.alpha, spec.beta))
+    if spec.n == 1:
+        matrix, ld, stored_transposed, rows = "%a", spec.lda, spec.trans_a, spec.m
+        vector, step = "%b", 1 if spec.trans_b else spec.ldb
+        result_step = spec.ldc
+    else:
+        matrix, ld, stored_transposed, rows = "%b", spec.ldb, not spec.trans_b, spec.n
+        vector, step = "%a", spec.lda if spec.trans_a else 1
+        result_step = 1
+    flag, shape = ("N", (rows, spec.k)) if stored_transposed else ("T", (spec.k, rows))
+    sizes = [str(shape[0]), str(shape[1])]
+    return [flag, *sizes, alpha, matrix, str(ld), vector, str(step), beta, "%c", str(result_step)]
+
+
+_BATCH = """define void @{symbol}(ptr %bufs, i64 %lo, i64 %hi) #0 {{
+entry:
+{cells}
+  %a_base = load ptr, ptr %bufs, align 8
+  %b_at = getelementptr ptr, ptr %bufs, i64 1
+  %b_base = load ptr, ptr %b_at, align 8
+  %c_at = getelementptr ptr, ptr %bufs, i64 2
+  %c_base = load ptr, ptr %c_at, align 8
+  %some = icmp slt i64 %lo, %hi
+  br i1 %some, label %loop, label %end
+loop:
+  %i = phi i64 [ %lo, %entry ], [ %following, %loop ]
+{moves}
+{call}
+  %following = add i64 %i, 1
+  %again = icmp slt i64 %following, %hi
+  br i1 %again, label %loop, label %end
+end:
+  ret void
+}}"""
