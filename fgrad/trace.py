@@ -49,6 +49,7 @@ class Record(NamedTuple):
 
     prim: Primitive
     operands: Sequence[Any]
+    values: Sequence[Any]  # the operands in the enclosing context; a tracer itself if unknown
     params: dict[str, Any]
     outs: tuple[Tracer, ...]
     loc: RawLoc | Loc
@@ -213,17 +214,19 @@ class Builder:
         what: the transform that traces, for messages: "grad", "jit", ...
         name: the name of the user's function.
         eager: whether equations with known operands are evaluated while they are recorded.
+        saves: whether it is differentiated in reverse, so that primitives may keep residuals.
     """
 
     __slots__ = (
-        "what", "name", "eager", "level", "live", "records", "count",
+        "what", "name", "eager", "saves", "level", "live", "records", "count",
         "captures", "inputs", "detached", "thread", "_outer", "_loc", "_via",
     )  # fmt: skip
 
-    def __init__(self, what: str, name: str, eager: bool) -> None:
+    def __init__(self, what: str, name: str, eager: bool, saves: bool = False) -> None:
         self.what = what
         self.name = name
         self.eager = eager
+        self.saves = saves
         self.level = 0
         self.live = False
         self.records: list[Record] = []
@@ -295,6 +298,7 @@ class Builder:
                 value = x.value
                 if value is None:
                     known = False
+                    value = x
                 elif isinstance(value, Tracer):
                     outer = True
                 values.append(value)
@@ -310,7 +314,15 @@ class Builder:
             else:
                 outs = (self.new(None, avals),)
         else:
-            if outer:
+            if self.saves and prim.save is not None:
+                saved, state.loc = state.loc, loc
+                try:
+                    traced = [isinstance(x, Tracer) for x in ins]
+                    result, residuals = prim.save(values, traced, params)
+                finally:
+                    state.loc = saved
+                params = {**params, "saved": residuals}
+            elif outer:
                 saved, state.loc = state.loc, loc
                 try:
                     result = bind(prim, *values, **params)
@@ -324,7 +336,7 @@ class Builder:
                 outs = (Tracer(self, self.count, result, None),)
                 self.count += 1
         # tuple.__new__ skips the named tuple's own constructor, which costs more than the record.
-        self.records.append(tuple.__new__(Record, (prim, ins, params, outs, loc, state.via)))
+        self.records.append(tuple.__new__(Record, (prim, ins, values, params, outs, loc, state.via)))
         return outs if prim.multiple else outs[0]
 
     def note_detached(self) -> None:
@@ -392,7 +404,7 @@ class _Atoms:
         return found[0]
 
     def eqn(self, record: Record) -> Eqn:
-        prim, operands, params, outs, loc, via = record
+        prim, operands, _, params, outs, loc, via = record
         inputs = tuple([self.atom(x) for x in operands])
         outputs = tuple([self.bind_var(t) for t in outs])
         return Eqn(prim, inputs, Params(params), outputs, resolve(loc), via)

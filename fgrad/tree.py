@@ -13,9 +13,6 @@ import optree
 NAMESPACE = "fgrad"
 TreeDef = optree.PyTreeSpec
 
-_LEAF = optree.tree_structure(0, namespace=NAMESPACE)
-_ATOMS = frozenset({float, int, bool, complex})
-
 
 def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeDef]:
     """The leaves of a tree and its structure.
@@ -59,6 +56,11 @@ def map(  # noqa: A001 - the field's name for it
         {'w': 2.0}
     """
     return optree.tree_map(fun, tree, *rest, is_leaf=is_leaf, namespace=NAMESPACE)
+
+
+def tuple_of(*treedefs: TreeDef) -> TreeDef:
+    """The structure of a tuple whose items have the given structures."""
+    return optree.treespec_tuple(treedefs, namespace=NAMESPACE)
 
 
 def paths(tree: Any) -> list[str]:

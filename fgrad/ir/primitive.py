@@ -34,6 +34,7 @@ class Refusal:
 
 
 NOT_LINEAR = Refusal("is not linear in its operands, so it has no transpose")
+DISCRETE = Refusal("has discrete results, so its derivative is zero")
 
 REGISTRY: dict[str, Primitive] = {}
 
@@ -72,8 +73,15 @@ class Primitive:
         # Read on every eager call, so plain attributes; filled by the setters below.
         self.evaluate_rule: Rule = self._missing("evaluate")
         self.type_of: Rule = self._missing("type_rule")
-        self.pullback: Rule | None = None  # derived by transforms/pullback.py at first use
-        self.pushforward: Rule | None = None
+        self.discrete = False
+        # Optional, for primitives that hold a program, and for speed:
+        # save(values, traced, params) -> (outs, residuals): evaluation inside a differentiated trace;
+        #     the residuals become the parameter "saved" of the record
+        # pullback(cts, wanted, values, outs, params) -> cotangents: instead of jvp and transpose
+        # accumulate(buffer, ct, values, params): add the transpose of ct in place, in NumPy
+        self.save: Rule | None = None
+        self.pullback: Rule | None = None
+        self.accumulate: Rule | None = None
         REGISTRY[name] = self
 
     def __repr__(self) -> str:
@@ -120,3 +128,4 @@ class Primitive:
         if slot in self.rules:
             raise CheckError(f"slot {slot!r} of primitive {self.name!r} is written twice")
         self.rules[slot] = refusal
+        self.discrete = self.discrete or refusal is DISCRETE

@@ -14,7 +14,7 @@ import numpy as np
 
 from fgrad.errors import DtypeError, ShapeError
 from fgrad.ir.aval import Aval
-from fgrad.ir.primitive import NOT_LINEAR, Primitive, Refusal
+from fgrad.ir.primitive import DISCRETE, NOT_LINEAR, Primitive
 from fgrad.trace import Tracer, Value, bind
 
 FLOATS = "fc"
@@ -24,8 +24,6 @@ INTEGERS = "iu"
 BITS = "biu"
 ALL = "biufc"
 ORDERED = "biuf"
-
-DISCRETE = Refusal("has discrete results, so its derivative is zero")
 
 DerivativeMap = Callable[..., Value]
 

@@ -1,0 +1,82 @@
+"""fgrad: differentiate, vectorise and compile NumPy programs.
+
+    import numpy as np
+    import fgrad
+
+    def loss(w, x, y):
+        return np.mean((np.tanh(x @ w) - y) ** 2)
+
+    step = fgrad.jit(fgrad.value_and_grad(loss))
+
+What is not needed at once (the compiler, the user libraries) is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from fgrad import numpy, tree
+from fgrad.config import config
+from fgrad.ops.elementwise import stop_gradient as _stop_gradient
+from fgrad.transforms.grad import grad, value_and_grad
+from fgrad.transforms.jacobian import hessian, jacfwd, jacrev
+from fgrad.transforms.linearize import jvp, linearize, vjp
+from fgrad.transforms.vmap import vmap
+
+__version__ = "0.1.0"
+
+_LAZY = {
+    "jit": "fgrad.compile.jit",
+    "explain_retrace": "fgrad.compile.jit",
+    "inspect": "fgrad.compile.inspect",
+    "make_program": "fgrad.compile.inspect",
+}
+_MODULES = ("errors", "nn", "optim", "random", "testing")
+
+
+def stop_gradient(x: Any) -> Any:
+    """`x`, a tree of arrays, regarded as a constant by every derivative.
+
+    Example:
+        >>> import fgrad
+        >>> fgrad.grad(lambda x: x * fgrad.stop_gradient(x))(3.0)
+        np.float64(3.0)
+    """
+    return tree.map(_stop_gradient, x)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        value = getattr(importlib.import_module(_LAZY[name]), name)
+    elif name in _MODULES:
+        value = importlib.import_module(f"fgrad.{name}")
+    else:
+        raise AttributeError(f"module 'fgrad' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *globals()})
+
+
+__all__ = [
+    "config",
+    "explain_retrace",
+    "grad",
+    "hessian",
+    "inspect",
+    "jacfwd",
+    "jacrev",
+    "jit",
+    "jvp",
+    "linearize",
+    "make_program",
+    "numpy",
+    "stop_gradient",
+    "tree",
+    "value_and_grad",
+    "vjp",
+    "vmap",
+]

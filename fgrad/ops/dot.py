@@ -1,0 +1,126 @@
+"""L3. `dot_general`: every product of NumPy with contracted and batched axes.
+
+    result axes = batch axes, then the free axes of a, then the free axes of b
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad.errors import DtypeError, ShapeError
+from fgrad.ir.aval import Aval
+from fgrad.ir.primitive import Primitive
+from fgrad.ops.families import bilinear_jvp
+from fgrad.ops.shape import Ints, inverse_permutation, permute
+from fgrad.trace import Value, bind
+
+Pair = tuple[Ints, Ints]
+
+dot_general_p = Primitive("dot_general", params=("contract", "batch"), linear_in="each")
+dot_general_p.jvp(bilinear_jvp(dot_general_p))
+
+
+@dot_general_p.type_rule
+def _(a: Aval, b: Aval, *, contract: Pair, batch: Pair) -> Aval:
+    for left, right in (contract, batch):
+        la, lb = [a.shape[i] for i in left], [b.shape[i] for i in right]
+        if la != lb:
+            raise ShapeError(
+                f"dot_general: axes {left} of {a.shape} and {right} of {b.shape} differ in length."
+            )
+    if a.dtype != b.dtype:
+        raise DtypeError(f"dot_general: operands have dtypes {a.dtype} and {b.dtype}.")
+    plan = _plan(a.ndim, b.ndim, contract, batch)
+    shape = [a.shape[i] for i in batch[0]]
+    shape += [a.shape[i] for i in plan.a_free] + [b.shape[i] for i in plan.b_free]
+    return Aval(tuple(shape), a.dtype)
+
+
+class _Plan(NamedTuple):
+    """The free axes of both operands, and the orders (batch, free, contract) and (batch, contract, free)."""
+
+    a_free: Ints
+    b_free: Ints
+    a_order: Ints
+    b_order: Ints
+    matmul: bool
+
+
+@lru_cache(maxsize=4096)
+def _plan(a_ndim: int, b_ndim: int, contract: Pair, batch: Pair) -> _Plan:
+    a_free = tuple(i for i in range(a_ndim) if i not in contract[0] and i not in batch[0])
+    b_free = tuple(i for i in range(b_ndim) if i not in contract[1] and i not in batch[1])
+    a_order = (*batch[0], *a_free, *contract[0])
+    b_order = (*batch[1], *contract[1], *b_free)
+    matmul = len(contract[0]) == 1 and len(a_free) == 1 and len(b_free) == 1
+    return _Plan(a_free, b_free, a_order, b_order, matmul)
+
+
+@dot_general_p.evaluate
+def _(a: Any, b: Any, *, contract: Pair, batch: Pair) -> Any:
+    plan = _plan(a.ndim, b.ndim, contract, batch)
+    left, right = a.transpose(plan.a_order), b.transpose(plan.b_order)
+    if plan.matmul:
+        return np.matmul(left, right)
+    nb = len(batch[0])
+    lead = left.shape[:nb]
+    m, n = left.shape[nb : nb + len(plan.a_free)], right.shape[nb + len(contract[0]) :]
+    k = math.prod(left.shape[nb + len(plan.a_free) :])
+    left = left.reshape(*lead, math.prod(m), k)
+    right = right.reshape(*lead, k, math.prod(n))
+    return np.matmul(left, right).reshape(lead + m + n)[()]
+
+
+@dot_general_p.transpose
+def _(ct: Value, wanted: Any, a: Value, b: Value, *, contract: Pair, batch: Pair) -> Any:
+    """ct_a = ct . b over b's free axes; ct_b = a . ct over a's free axes."""
+    plan = _plan(len(a.shape), len(b.shape), contract, batch)
+    nb, na = len(batch[0]), len(plan.a_free)
+    ct_batch = tuple(range(nb))
+    ct_a = tuple(range(nb, nb + na))
+    ct_b = tuple(range(nb + na, nb + na + len(plan.b_free)))
+    left = right = None
+    if wanted[0]:
+        out = dot_general(ct, b, (ct_b, plan.b_free), (ct_batch, batch[1]))
+        axes = (*batch[0], *plan.a_free, *_paired(contract[1], contract[0]))
+        left = permute(out, inverse_permutation(axes))
+    if wanted[1]:
+        out = dot_general(a, ct, (plan.a_free, ct_a), (batch[0], ct_batch))
+        axes = (*batch[1], *_paired(contract[0], contract[1]), *plan.b_free)
+        right = permute(out, inverse_permutation(axes))
+    return left, right
+
+
+def _paired(order: Ints, partner: Ints) -> Ints:
+    """The partners of axes taken in ascending order."""
+    return tuple(partner[order.index(i)] for i in sorted(order))
+
+
+@dot_general_p.batch
+def _(size: int, operands: Any, dims: Any, *, contract: Pair, batch: Pair) -> tuple[Value, int]:
+    (a, b), (da, db) = operands, dims
+    (ca, cb), (ba, bb) = contract, batch
+    if da is not None:
+        ca, ba = _shifted(ca, da), _shifted(ba, da)
+    if db is not None:
+        cb, bb = _shifted(cb, db), _shifted(bb, db)
+    if da is not None and db is not None:
+        return dot_general(a, b, (ca, cb), ((da, *ba), (db, *bb))), 0
+    plan = _plan(len(a.shape), len(b.shape), (ca, cb), (ba, bb))
+    out = dot_general(a, b, (ca, cb), (ba, bb))
+    if da is not None:
+        return out, len(ba) + plan.a_free.index(da)
+    return out, len(ba) + len(plan.a_free) + plan.b_free.index(db)
+
+
+def _shifted(axes: Ints, d: int) -> Ints:
+    return tuple(i + (i >= d) for i in axes)
+
+
+def dot_general(a: Value, b: Value, contract: Pair, batch: Pair = ((), ())) -> Value:
+    """Sum products over `contract` axes, elementwise over `batch` axes, all pairs of the others."""
+    return bind(dot_general_p, a, b, contract=contract, batch=batch)

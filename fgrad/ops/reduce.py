@@ -1,0 +1,286 @@
+"""L3. Reductions and cumulative operations; the reduced axes disappear, the dtype stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fgrad.errors import DtypeError, ShapeError
+from fgrad.ir.aval import INT64, Aval
+from fgrad.ir.primitive import DISCRETE, NOT_LINEAR, Primitive
+from fgrad.ops.elementwise import convert, div, eq, lit, mul, select
+from fgrad.ops.families import ALL, ORDERED, batch_first, linear
+from fgrad.ops.index import gather
+from fgrad.ops.shape import (
+    REDUCE_SUM,
+    Ints,
+    add_n,
+    broadcast,
+    concatenate,
+    iota,
+    pad,
+    permute,
+    reshape,
+    slice_,
+)
+from fgrad.trace import Value, bind
+
+
+def kept_axes(ndim: int, axes: Ints) -> Ints:
+    """The axes that a reduction over `axes` keeps."""
+    return tuple(a for a in range(ndim) if a not in axes)
+
+
+def spread(y: Value, shape: Ints, axes: Ints) -> Value:
+    """A reduced value repeated along the axes it was reduced over."""
+    return broadcast(y, shape, kept_axes(len(shape), axes))
+
+
+def _reduction(prim: Primitive, ufunc: Any, accepts: str, empty: bool = True) -> None:
+    @prim.type_rule
+    def _(x: Aval, *, axes: Ints) -> Aval:
+        if any(not 0 <= a < x.ndim for a in axes) or list(axes) != sorted(set(axes)):
+            raise ShapeError(f"{prim.name}: axes {axes} are not those of shape {x.shape}.")
+        if x.dtype.kind not in accepts:
+            raise DtypeError(f"{prim.name} does not take {x.dtype}.")
+        if not empty and any(x.shape[a] == 0 for a in axes):
+            raise ShapeError(f"{prim.name}: an empty axis of shape {x.shape} has no such value.")
+        return Aval(tuple(x.shape[a] for a in kept_axes(x.ndim, axes)), x.dtype)
+
+    @prim.batch
+    def _(size: int, operands: Any, dims: Any, *, axes: Ints) -> tuple[Value, int]:
+        (x,), (d,) = operands, dims
+        moved = tuple(a + (a >= d) for a in axes)
+        return bind(prim, x, axes=moved), d - sum(a < d for a in moved)
+
+    reduce = ufunc.reduce
+    if ufunc in (np.add, np.multiply):
+        prim.evaluate(lambda x, *, axes: reduce(x, axis=axes, dtype=x.dtype))
+    else:
+        prim.evaluate(lambda x, *, axes: reduce(x, axis=axes))
+
+
+_reduction(REDUCE_SUM, np.add, ALL)
+linear(REDUCE_SUM)
+
+
+@REDUCE_SUM.transpose
+def _(ct: Value, wanted: Any, x: Value, *, axes: Ints) -> tuple[Value]:
+    return (spread(ct, x.shape, axes),)
+
+
+reduce_prod_p = Primitive("reduce_prod", params=("axes",))
+_reduction(reduce_prod_p, np.multiply, ALL)
+reduce_prod_p.refuse("transpose", NOT_LINEAR)
+
+
+@reduce_prod_p.jvp
+def _(primals: Any, tangents: Any, _out: Any, *, axes: Ints) -> Value:
+    """(x, t)(y, s) = (xy, ty + xs), over a balanced tree: right where factors are zero."""
+    (x,), (t,) = primals, tangents
+    kept = kept_axes(len(x.shape), axes)
+    order = (*kept, *axes)
+    shape = tuple(x.shape[a] for a in kept)
+    flat = (*shape, int(np.prod([x.shape[a] for a in axes], dtype=int)))
+    x, t = (reshape(permute(v, order), flat) for v in (x, t))
+    n = flat[-1]
+    if n == 0:
+        return broadcast(lit(t, 0), shape, ()) if shape else lit(t, 0)
+    while n > 1:
+        half = n // 2
+        left, right, rest = (_last(x, 0, half), _last(x, half, 2 * half), _last(x, 2 * half, n))
+        tl, tr, t_rest = (_last(t, 0, half), _last(t, half, 2 * half), _last(t, 2 * half, n))
+        x = mul(left, right)
+        t = add_n([mul(tl, right), mul(left, tr)])
+        if n % 2:
+            x, t = concatenate([x, rest], len(shape)), concatenate([t, t_rest], len(shape))
+        n = half + n % 2
+    return reshape(t, shape)
+
+
+def _last(x: Value, start: int, stop: int) -> Value:
+    return slice_(x, (*[0] * (len(x.shape) - 1), start), (*x.shape[:-1], stop))
+
+
+reduce_max_p = Primitive("reduce_max", params=("axes",))
+reduce_min_p = Primitive("reduce_min", params=("axes",))
+
+
+def _extremum_jvp(primals: Any, tangents: Any, out: Any, *, axes: Ints) -> Value:
+    """The mean of the tangents at the places where the extremum is attained."""
+    (x,), (t,) = primals, tangents
+    here = eq(x, spread(out, x.shape, axes))
+    total = bind(REDUCE_SUM, select(here, t, lit(t, 0)), axes=axes)
+    return div(total, bind(REDUCE_SUM, convert(here, t.dtype), axes=axes))
+
+
+for _prim, _ufunc in ((reduce_max_p, np.maximum), (reduce_min_p, np.minimum)):
+    _reduction(_prim, _ufunc, ORDERED, empty=False)
+    _prim.jvp(_extremum_jvp)
+    _prim.refuse("transpose", NOT_LINEAR)
+
+reduce_any_p = Primitive("reduce_any", params=("axes",))
+reduce_all_p = Primitive("reduce_all", params=("axes",))
+for _prim, _ufunc in ((reduce_any_p, np.logical_or), (reduce_all_p, np.logical_and)):
+    _reduction(_prim, _ufunc, "b")
+    _prim.refuse("jvp", DISCRETE)
+    _prim.refuse("transpose", NOT_LINEAR)
+
+
+def _reducer(prim: Primitive, what: str) -> Callable[[Value, Ints], Value]:
+    def reduce(x: Value, axes: Ints) -> Value:
+        return bind(prim, x, axes=axes) if axes else x
+
+    reduce.__name__ = prim.name
+    reduce.__doc__ = f"{what} over `axes`, a sorted tuple; they disappear from the shape."
+    return reduce
+
+
+reduce_sum = _reducer(REDUCE_SUM, "Sum")
+reduce_prod = _reducer(reduce_prod_p, "Product")
+reduce_max = _reducer(reduce_max_p, "Largest element (NaN if there is one)")
+reduce_min = _reducer(reduce_min_p, "Smallest element (NaN if there is one)")
+reduce_any = _reducer(reduce_any_p, "Logical or")
+reduce_all = _reducer(reduce_all_p, "Logical and")
+
+
+# --- argmax, argmin ---------------------------------------------------------------------------------------
+
+
+def _arg_extremum(name: str, evaluate: Any) -> Primitive:
+    prim = Primitive(name, params=("axis",))
+
+    @prim.type_rule
+    def _(x: Aval, *, axis: int) -> Aval:
+        if x.shape[axis] == 0:
+            raise ShapeError(f"attempt to get {name} of an empty sequence: axis {axis} of {x.shape}.")
+        return Aval(x.shape[:axis] + x.shape[axis + 1 :], INT64)
+
+    @prim.batch
+    def _(size: int, operands: Any, dims: Any, *, axis: int) -> tuple[Value, int]:
+        x = batch_first(size, operands[0], dims[0])
+        return bind(prim, x, axis=axis + 1), 0
+
+    prim.evaluate(lambda x, *, axis: evaluate(x, axis=axis))
+    prim.refuse("jvp", DISCRETE)
+    prim.refuse("transpose", NOT_LINEAR)
+    return prim
+
+
+argmax_p = _arg_extremum("argmax", np.argmax)
+argmin_p = _arg_extremum("argmin", np.argmin)
+
+
+def argmax(x: Value, axis: int) -> Value:
+    """The index of the first largest element along an axis; of the first NaN if there is one."""
+    return bind(argmax_p, x, axis=axis)
+
+
+def argmin(x: Value, axis: int) -> Value:
+    """The index of the first smallest element along an axis; of the first NaN if there is one."""
+    return bind(argmin_p, x, axis=axis)
+
+
+# --- cumulative -----------------------------------------------------------------------------------------------
+
+
+def _cumulative(name: str, ufunc: Any, accepts: str, is_linear: bool = False) -> Primitive:
+    prim = Primitive(name, params=("axis", "reverse"), linear_in="all" if is_linear else None)
+
+    @prim.type_rule
+    def _(x: Aval, *, axis: int, reverse: bool) -> Aval:
+        if x.dtype.kind not in accepts:
+            raise DtypeError(f"{name} does not take {x.dtype}.")
+        if not 0 <= axis < x.ndim:
+            raise ShapeError(f"{name}: axis {axis} is not one of shape {x.shape}.")
+        return Aval(x.shape, x.dtype)
+
+    @prim.evaluate
+    def _(x: Any, *, axis: int, reverse: bool) -> np.ndarray:
+        if reverse:
+            return np.flip(ufunc.accumulate(np.flip(x, axis), axis, dtype=x.dtype), axis)
+        return ufunc.accumulate(x, axis, dtype=x.dtype)
+
+    @prim.batch
+    def _(size: int, operands: Any, dims: Any, *, axis: int, reverse: bool) -> tuple[Value, int]:
+        x = batch_first(size, operands[0], dims[0])
+        return bind(prim, x, axis=axis + 1, reverse=reverse), 0
+
+    return prim
+
+
+cumsum_p = _cumulative("cumsum", np.add, ALL, is_linear=True)
+linear(cumsum_p)
+cumsum_p.transpose(
+    lambda ct, wanted, x, *, axis, reverse: (cumsum(ct, axis, not reverse),)
+)
+
+cumprod_p = _cumulative("cumprod", np.multiply, ALL)
+cumprod_p.refuse("transpose", NOT_LINEAR)
+
+
+@cumprod_p.jvp
+def _(primals: Any, tangents: Any, _out: Any, *, axis: int, reverse: bool) -> Value:
+    """Doubling steps on pairs (x, t): log2(n) of them, right where factors are zero."""
+    (x,), (t,) = primals, tangents
+    n, step = x.shape[axis], 1
+    while step < n:
+        x_before = _shift(x, axis, step, reverse, 1)
+        t_before = _shift(t, axis, step, reverse, 0)
+        t = add_n([mul(t, x_before), mul(x, t_before)])
+        x = mul(x, x_before)
+        step *= 2
+    return t
+
+
+def _shift(x: Value, axis: int, step: int, reverse: bool, fill: int) -> Value:
+    """x[i - step] along an axis (x[i + step] if reverse), `fill` where there is none."""
+    sign = -1 if reverse else 1
+    width = tuple(sign * step if a == axis else 0 for a in range(len(x.shape)))
+    return pad(x, width, tuple(-w for w in width), None, fill)
+
+
+cummax_p = _cumulative("cummax", np.maximum, ORDERED)
+cummin_p = _cumulative("cummin", np.minimum, ORDERED)
+
+
+def _cumulative_extremum_jvp(
+    primals: Any, tangents: Any, out: Any, *, axis: int, reverse: bool
+) -> Value:
+    """The tangent at the latest place where the running extremum was attained."""
+    (x,), (t,) = primals, tangents
+    place = iota(x.shape, INT64, axis)
+    if reverse:
+        unset = lit(place, x.shape[axis] - 1)
+        latest = bind(cummin_p, select(eq(x, out), place, unset), axis=axis, reverse=True)
+    else:
+        latest = bind(cummax_p, select(eq(x, out), place, lit(place, 0)), axis=axis, reverse=False)
+    where = [latest if a == axis else iota(x.shape, INT64, a) for a in range(len(x.shape))]
+    return gather(t, tuple(where), tuple(range(len(x.shape))))
+
+
+for _prim in (cummax_p, cummin_p):
+    _prim.jvp(_cumulative_extremum_jvp)
+    _prim.refuse("transpose", NOT_LINEAR)
+
+
+def cumsum(x: Value, axis: int, reverse: bool = False) -> Value:
+    """Running sum along an axis, from the end if `reverse`."""
+    return bind(cumsum_p, x, axis=axis, reverse=reverse)
+
+
+def cumprod(x: Value, axis: int, reverse: bool = False) -> Value:
+    """Running product along an axis, from the end if `reverse`."""
+    return bind(cumprod_p, x, axis=axis, reverse=reverse)
+
+
+def cummax(x: Value, axis: int, reverse: bool = False) -> Value:
+    """Running maximum along an axis, from the end if `reverse`."""
+    return bind(cummax_p, x, axis=axis, reverse=reverse)
+
+
+def cummin(x: Value, axis: int, reverse: bool = False) -> Value:
+    """Running minimum along an axis, from the end if `reverse`."""
+    return bind(cummin_p, x, axis=axis, reverse=reverse)

@@ -1,0 +1,1 @@
+"""L4. The transforms: differentiation, vectorisation and what is composed of them."""

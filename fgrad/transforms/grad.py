@@ -1,0 +1,206 @@
+"""L4. Gradients of scalar functions.
+
+    grad : (a -> R) -> a -> CT a
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.errors import DetachedWarning, GradDtypeError, NonScalarGradError
+from fgrad.ops.families import zeros_like
+from fgrad.source import here, resolve
+from fgrad.trace import Builder, Value
+from fgrad.transforms.tape import Tape, pull
+from fgrad.transforms.wrap import (
+    as_value,
+    check_callable,
+    flatten,
+    fresh,
+    function_name,
+    is_weak,
+    named_like,
+    normal_argnums,
+    outside,
+    outside_tree,
+    split_aux,
+)
+
+
+def value_and_grad(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Callable[..., tuple[Any, Any]]:
+    """A function that returns both `fun(*args)` and its gradient.
+
+    Arguments:
+        fun: a function whose result is a scalar (shape ()) of a floating dtype.
+        argnums: the position, or positions, of the arguments to differentiate: pytrees of
+            floating-point arrays.
+        has_aux: whether `fun` returns `(result, aux)`; `aux` is passed through.
+        holomorphic: refused until complex numbers are supported.
+
+    Returns:
+        A function with the arguments of `fun` that returns `(value, gradient)`, or
+        `((value, aux), gradient)`.  The gradient has the structure, shapes and dtypes of the
+        argument; it is a tuple if `argnums` is a sequence.
+
+    Raises:
+        NonScalarGradError: if the result is not a scalar.
+        GradDtypeError: if an argument or the result is not floating point.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> fgrad.value_and_grad(lambda x: np.sum(x**2))(np.array([1.0, 2.0]))
+        (np.float64(5.0), array([2., 4.]))
+    """
+    check_callable(fun, "value_and_grad")
+    if holomorphic:
+        raise GradDtypeError("grad: holomorphic derivatives are not supported.")
+
+    def value_and_grad_fun(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        positions = normal_argnums(argnums, len(args), "grad")
+        flat = [flatten(args[i]) for i in positions]
+        leaves = [leaf for part, _ in flat for leaf in part]
+        values = [_differentiable(x, fun) for x in leaves]
+        builder = Builder("grad", function_name(fun), eager=True, saves=True)
+        try:
+            with builder:
+                inputs = [
+                    builder.input(v, None, is_weak(x)) for v, x in zip(values, leaves, strict=True)
+                ]
+                call_args = _replace(args, positions, flat, inputs)
+                out, aux = fun(*call_args, **kwargs), None
+                if has_aux:
+                    out, aux = split_aux(out, "grad")
+                    aux = outside_tree(builder, aux)
+                out = builder.lift(_scalar_result(out, fun))
+                tape = Tape(builder, inputs, [out])
+                value = outside(builder, out)
+        finally:
+            builder.release()
+        gradient = _pull_scalar(tape, value, values, builder)
+        parts, at = [], 0
+        for leaves_of, treedef in flat:
+            parts.append(tree.unflatten(treedef, gradient[at : at + len(leaves_of)]))
+            at += len(leaves_of)
+        result = parts[0] if isinstance(argnums, int) else tuple(parts)
+        return ((value, aux) if has_aux else value), result
+
+    return named_like(value_and_grad_fun, fun, "value_and_grad")
+
+
+def grad(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Callable[..., Any]:
+    """A function that returns the gradient of `fun`.
+
+    Arguments and errors are those of `value_and_grad`; with `has_aux` it returns `(gradient, aux)`.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> fgrad.grad(lambda x: x**3)(2.0)
+        np.float64(12.0)
+    """
+    check_callable(fun, "grad")
+    both = value_and_grad(fun, argnums, has_aux, holomorphic)
+
+    def grad_fun(*args: Any, **kwargs: Any) -> Any:
+        value, gradient = both(*args, **kwargs)
+        return (gradient, value[1]) if has_aux else gradient
+
+    return named_like(grad_fun, fun, "grad")
+
+
+def _replace(
+    args: tuple[Any, ...], positions: tuple[int, ...], flat: Any, inputs: list[Any]
+) -> list[Any]:
+    """The arguments with the differentiated ones replaced by tracers."""
+    call_args = list(args)
+    at = 0
+    for i, (part, treedef) in zip(positions, flat, strict=True):
+        call_args[i] = tree.unflatten(treedef, inputs[at : at + len(part)])
+        at += len(part)
+    return call_args
+
+
+def _differentiable(x: Any, fun: Callable[..., Any]) -> Value:
+    value = as_value(x, f"an argument of {function_name(fun)}")
+    if value.dtype.kind != "f":
+        used = resolve(here())
+        raise GradDtypeError(
+            f"grad needs floating-point arguments, but an argument of {function_name(fun)} "
+            f"is {value.dtype}.",
+            (
+                ("used", f"{used}:  {used.text()}"),
+                ("why", "the derivative with respect to an integer does not exist."),
+                ("write", "x = np.asarray(x, dtype=np.float64)       convert the argument"),
+                ("write", "grad(f, argnums=...)                      differentiate another one"),
+            ),
+        )
+    return value
+
+
+def _scalar_result(out: Any, fun: Callable[..., Any]) -> Value:
+    leaves, _ = flatten(out)
+    name, used = function_name(fun), resolve(here())
+    rows = (("used", f"{used}:  {used.text()}"),)
+    if len(leaves) != 1 or leaves[0] is not out:
+        raise NonScalarGradError(
+            f"grad needs a scalar result, but {name} returned {_describe(out)}.",
+            (
+                *rows,
+                ("write", "grad(f, has_aux=True)      f returns (loss, extra results)"),
+                ("write", "fgrad.jacrev(f)            all derivatives of all results"),
+            ),
+        )
+    value = as_value(out, f"the result of {name}")
+    if value.shape != ():
+        raise NonScalarGradError(
+            f"grad needs a scalar result, but {name} returned an array of shape {value.shape}.",
+            (
+                *rows,
+                ("why", "a gradient is the derivative of one number."),
+                ("write", "np.sum(...) or np.mean(...)     to make one number of the result"),
+                ("write", "fgrad.jacrev(f)                 the derivative of every element"),
+                ("write", "fgrad.vjp(f, x)                 the pullback of a chosen cotangent"),
+            ),
+        )
+    if value.dtype.kind != "f":
+        raise GradDtypeError(
+            f"grad needs a floating-point result, but {name} returned {value.dtype}.",
+            (*rows, ("why", "a result with discrete values has no useful derivative.")),
+        )
+    return value
+
+
+def _describe(out: Any) -> str:
+    return "None" if out is None else f"a {type(out).__name__}"
+
+
+def _pull_scalar(tape: Tape, value: Value, values: list[Value], builder: Builder) -> list[Value]:
+    """The gradient for each differentiated leaf."""
+    with np.errstate(all="ignore"):
+        pulled = pull(tape, [value.dtype.type(1.0)], release=True)
+    if builder.detached is not None and all(ct is None for ct in pulled):
+        loc = resolve(builder.detached)
+        warnings.warn(
+            f"the gradient of {builder.name} is zero: its result does not depend on the argument, "
+            f"because a number was read out of the trace at {loc}:  {loc.text()}",
+            DetachedWarning,
+            stacklevel=3,
+        )
+    return [
+        fresh(zeros_like(x) if ct is None else ct) for ct, x in zip(pulled, values, strict=True)
+    ]
+

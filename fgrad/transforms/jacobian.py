@@ -1,0 +1,190 @@
+"""L4. Jacobians and Hessians: many directions at once, by `vmap` of the linear maps.
+
+    jacfwd, jacrev : (a -> b) -> a -> b x CT a
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.errors import GradDtypeError
+from fgrad.ops.shape import reshape, slice_
+from fgrad.trace import Value
+from fgrad.transforms.linearize import linearize, vjp
+from fgrad.transforms.vmap import vmap
+from fgrad.transforms.wrap import (
+    as_value,
+    check_callable,
+    flatten,
+    fresh,
+    function_name,
+    named_like,
+    normal_argnums,
+)
+
+
+def jacfwd(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+) -> Callable[..., Any]:
+    """The Jacobian of `fun` by forward mode: one pass for each element of the argument.
+
+    Cheaper than `jacrev` when the result has more elements than the argument.
+
+    Returns:
+        A function that returns, for each leaf y of the result and x of the argument, an array of
+        shape `y.shape + x.shape`; with `has_aux`, `(jacobian, aux)`.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> fgrad.jacfwd(lambda x: x**2)(np.array([1.0, 2.0]))
+        array([[2., 0.],
+               [0., 4.]])
+    """
+    check_callable(fun, "jacfwd")
+
+    def jacfwd_fun(*args: Any, **kwargs: Any) -> Any:
+        part, restricted = _restrict(fun, argnums, args, kwargs, "jacfwd")
+        out, fun_jvp, *aux = linearize(restricted, *part, has_aux=has_aux)
+        leaves, in_tree = tree.flatten(tuple(part))
+        values = [_floating(x, fun, "jacfwd") for x in leaves]
+
+        def push_flat(*tangents: Value) -> Any:
+            return fun_jvp(*tree.unflatten(in_tree, tangents))
+
+        pushed = vmap(push_flat, out_axes=-1)(*_basis(values))
+        columns, out_tree = tree.flatten(pushed)
+        rows = [
+            _split(column, len(column.shape) - 1, [v.shape for v in values]) for column in columns
+        ]
+        jacobian = tree.unflatten(
+            out_tree, [_argument_tree(in_tree, row, argnums) for row in rows]
+        )
+        return (jacobian, aux[0]) if has_aux else jacobian
+
+    return named_like(jacfwd_fun, fun, "jacfwd")
+
+
+def jacrev(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+) -> Callable[..., Any]:
+    """The Jacobian of `fun` by reverse mode: one pass for each element of the result.
+
+    Cheaper than `jacfwd` when the argument has more elements than the result.  Returns what
+    `jacfwd` returns.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> fgrad.jacrev(np.sum)(np.ones(3))
+        array([1., 1., 1.])
+    """
+    check_callable(fun, "jacrev")
+
+    def jacrev_fun(*args: Any, **kwargs: Any) -> Any:
+        part, restricted = _restrict(fun, argnums, args, kwargs, "jacrev")
+        for x in tree.leaves(tuple(part)):
+            _floating(x, fun, "jacrev")
+        out, fun_vjp, *aux = vjp(restricted, *part, has_aux=has_aux)
+        out_leaves, out_tree = flatten(out)
+        outs = [_floating(y, fun, "jacrev") for y in out_leaves]
+
+        def pull_flat(*cotangents: Value) -> Any:
+            return fun_vjp(tree.unflatten(out_tree, cotangents))
+
+        pulled = vmap(pull_flat)(*_basis(outs))
+        rows, in_tree = tree.flatten(pulled)
+        pieces = [_split(row, 0, [y.shape for y in outs]) for row in rows]
+        jacobian = tree.unflatten(
+            out_tree,
+            [
+                _argument_tree(in_tree, [piece[i] for piece in pieces], argnums)
+                for i in range(len(outs))
+            ],
+        )
+        return (jacobian, aux[0]) if has_aux else jacobian
+
+    return named_like(jacrev_fun, fun, "jacrev")
+
+
+def hessian(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+) -> Callable[..., Any]:
+    """The matrix of second derivatives of `fun`: forward mode over reverse mode.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> fgrad.hessian(lambda x: np.sum(x**3))(np.array([1.0, 2.0]))
+        array([[ 6.,  0.],
+               [ 0., 12.]])
+    """
+    return named_like(jacfwd(jacrev(fun, argnums, has_aux), argnums, has_aux), fun, "hessian")
+
+
+def _restrict(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    what: str,
+) -> tuple[list[Any], Callable[..., Any]]:
+    """The differentiated arguments, and `fun` as a function of them alone."""
+    positions = normal_argnums(argnums, len(args), what)
+
+    def restricted(*part: Any) -> Any:
+        whole = list(args)
+        for i, x in zip(positions, part, strict=True):
+            whole[i] = x
+        return fun(*whole, **kwargs)
+
+    restricted.__name__ = function_name(fun)
+    return [args[i] for i in positions], restricted
+
+
+def _argument_tree(in_tree: tree.TreeDef, leaves: list[Value], argnums: Any) -> Any:
+    parts = tree.unflatten(in_tree, [fresh(x) for x in leaves])
+    return parts[0] if isinstance(argnums, int) else tuple(parts)
+
+
+def _floating(x: Any, fun: Callable[..., Any], what: str) -> Value:
+    value = as_value(x)
+    if value.dtype.kind != "f":
+        raise GradDtypeError(
+            f"{what} needs floating-point arguments and results, but one of "
+            f"{function_name(fun)} is {value.dtype}."
+        )
+    return value
+
+
+def _basis(values: Sequence[Value]) -> list[np.ndarray]:
+    """For each value, its part of all standard basis vectors, stacked along axis 0."""
+    sizes = [int(np.prod(v.shape, dtype=int)) for v in values]
+    total, at, parts = sum(sizes), 0, []
+    for v, n in zip(values, sizes, strict=True):
+        eye = np.eye(total, n, -at, dtype=v.dtype)
+        parts.append(eye.reshape((total, *v.shape)))
+        at += n
+    return parts
+
+
+def _split(x: Value, axis: int, shapes: Sequence[tuple[int, ...]]) -> list[Value]:
+    """Cut an axis into pieces and give each piece a shape."""
+    pieces, at = [], 0
+    for shape in shapes:
+        n = int(np.prod(shape, dtype=int))
+        start = tuple(at if a == axis else 0 for a in range(len(x.shape)))
+        stop = tuple(at + n if a == axis else m for a, m in enumerate(x.shape))
+        piece = slice_(x, start, stop)
+        pieces.append(reshape(piece, (*x.shape[:axis], *shape, *x.shape[axis + 1 :])))
+        at += n
+    return pieces
+
+

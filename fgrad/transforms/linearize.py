@@ -1,0 +1,227 @@
+"""L4. Linearisation at a point: one trace of the user's function, and the linear maps along it.
+
+    jvp       : (a -> b) -> (a, T a) -> (b, T b)
+    linearize : (a -> b) -> a -> (b, T a -o T b)
+    vjp       : (a -> b) -> a -> (b, CT b -o CT a)
+
+The function runs once, eagerly, so its values are the residuals and Python control flow works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.errors import ArgumentError, GradDtypeError
+from fgrad.ops.families import zeros_like
+from fgrad.trace import Builder, Tracer, Value
+from fgrad.transforms.tape import Tape, pull, push
+from fgrad.transforms.wrap import (
+    as_value,
+    check_callable,
+    flatten,
+    fresh,
+    function_name,
+    is_weak,
+    named_like,
+    outside,
+    outside_tree,
+    split_aux,
+)
+
+
+class Linearized(NamedTuple):
+    """A function traced at a point: its result there and the tape of its derivative."""
+
+    outs: list[Value]
+    out_tree: tree.TreeDef
+    aux: Any
+    tape: Tape
+    in_tree: tree.TreeDef
+    primals: list[Value]
+
+
+def trace_linear(
+    what: str, fun: Callable[..., Any], primals: Sequence[Any], has_aux: bool, saves: bool
+) -> Linearized:
+    """Run `fun(*primals)` once, recording it for differentiation."""
+    leaves, in_tree = tree.flatten(tuple(primals)) if len(primals) != 1 else _single(primals)
+    values = [as_value(x, f"an argument of {function_name(fun)}") for x in leaves]
+    builder = Builder(what, function_name(fun), eager=True, saves=saves)
+    try:
+        with builder:
+            inputs = [
+                builder.input(v, None, is_weak(x)) for v, x in zip(values, leaves, strict=True)
+            ]
+            out = fun(*tree.unflatten(in_tree, inputs))
+            aux = None
+            if has_aux:
+                out, aux = split_aux(out, what)
+                aux = outside_tree(builder, aux)
+            out_leaves, out_tree = flatten(out)
+            outs = [
+                builder.lift(as_value(x, f"a result of {function_name(fun)}")) for x in out_leaves
+            ]
+            tape = Tape(builder, inputs, outs)
+            results = [outside(builder, x) for x in outs]
+    finally:
+        builder.release()
+    return Linearized(results, out_tree, aux, tape, in_tree, values)
+
+
+def _single(primals: Sequence[Any]) -> tuple[list[Any], tree.TreeDef]:
+    leaves, treedef = flatten(primals[0])
+    return leaves, tree.tuple_of(treedef)
+
+
+def is_inexact(x: Value) -> bool:
+    """Whether a value has a dtype with derivatives: floating or complex."""
+    return x.dtype.kind in "fc"
+
+
+def _check_linear(
+    values: Sequence[Any], like: Sequence[Value], what: str, of: str, whose: str
+) -> list[Value | None]:
+    """Tangents or cotangents as values of the right shape and dtype; None stands for zero."""
+    checked: list[Value | None] = []
+    for x, primal in zip(values, like, strict=True):
+        v = as_value(x, f"a {what}")
+        if not is_inexact(primal):
+            if np.dtype(v.dtype).kind != "V" and not isinstance(v, Tracer) and not np.any(v):
+                checked.append(None)
+                continue
+            raise GradDtypeError(
+                f"{of}: the {whose} has dtype {primal.dtype}, so its {what} must be zero.",
+                (("why", "only floating-point values have derivatives."),),
+            )
+        if tuple(np.shape(v)) != tuple(primal.shape):
+            raise ArgumentError(
+                f"{of}: a {what} has shape {np.shape(v)}, but its {whose} has shape "
+                f"{tuple(primal.shape)}."
+            )
+        if v.dtype != primal.dtype:
+            if not is_weak(x) and np.result_type(v.dtype, primal.dtype) != primal.dtype:
+                raise ArgumentError(
+                    f"{of}: a {what} has dtype {v.dtype}, but its {whose} has dtype "
+                    f"{primal.dtype}."
+                )
+            v = v.astype(primal.dtype)
+        checked.append(v)
+    return checked
+
+
+def jvp(
+    fun: Callable[..., Any],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    has_aux: bool = False,
+) -> tuple[Any, ...]:
+    """The value of `fun` at `primals` and its directional derivative along `tangents`.
+
+    Arguments:
+        fun: a function of pytrees of arrays.
+        primals: a tuple or list of its positional arguments.
+        tangents: a tuple or list of the same structure, shapes and dtypes.
+        has_aux: whether `fun` returns `(result, aux)`.
+
+    Returns:
+        `(result, tangent)`, or `(result, tangent, aux)`.
+
+    Raises:
+        ArgumentError: if the tangents do not match the primals.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> fgrad.jvp(np.sin, (0.0,), (2.0,))
+        (np.float64(0.0), np.float64(2.0))
+    """
+    check_callable(fun, "jvp")
+    if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
+        raise ArgumentError("jvp: primals and tangents must be tuples or lists of arguments.")
+    lin = trace_linear("jvp", fun, primals, has_aux, saves=False)
+    out_tangents = _apply_tangents(lin, tuple(tangents), "jvp")
+    result = tree.unflatten(lin.out_tree, lin.outs)
+    return (result, out_tangents, lin.aux) if has_aux else (result, out_tangents)
+
+
+def _apply_tangents(lin: Linearized, tangents: tuple[Any, ...], what: str) -> Any:
+    leaves, treedef = tree.flatten(tangents)
+    if treedef != lin.in_tree:
+        raise ArgumentError(
+            f"{what}: the tangents have structure {treedef}, the primals {lin.in_tree}."
+        )
+    checked = _check_linear(leaves, lin.primals, "tangent", what, "primal")
+    pushed = push(lin.tape, checked)
+    filled = [zeros_like(y) if t is None else t for t, y in zip(pushed, lin.outs, strict=True)]
+    return tree.unflatten(lin.out_tree, [fresh(t) for t in filled])
+
+
+def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
+    """The value of `fun` at `primals`, and its derivative there as a function of tangents.
+
+    Returns:
+        `(result, fun_jvp)`, or `(result, fun_jvp, aux)`; `fun_jvp(*tangents)` repeats no work of `fun`.
+
+    Example:
+        >>> import fgrad
+        >>> y, f_jvp = fgrad.linearize(lambda x: x**2, 3.0)
+        >>> float(f_jvp(1.0))
+        6.0
+    """
+    check_callable(fun, "linearize")
+    lin = trace_linear("linearize", fun, primals, has_aux, saves=False)
+
+    def fun_jvp(*tangents: Any) -> Any:
+        return _apply_tangents(lin, tangents, "linearize")
+
+    result = tree.unflatten(lin.out_tree, lin.outs)
+    return (result, fun_jvp, lin.aux) if has_aux else (result, fun_jvp)
+
+
+def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
+    """The value of `fun` at `primals`, and the transpose of its derivative there.
+
+    Arguments:
+        fun: a function of pytrees of arrays.
+        primals: its positional arguments.
+        has_aux: whether `fun` returns `(result, aux)`.
+
+    Returns:
+        `(result, fun_vjp)`, or `(result, fun_vjp, aux)`.  `fun_vjp(cotangent)` returns a tuple with
+        one cotangent for each primal; it may be called again, and from several threads.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> y, f_vjp = fgrad.vjp(np.sin, 0.0)
+        >>> f_vjp(3.0)
+        (np.float64(3.0),)
+    """
+    check_callable(fun, "vjp")
+    lin = trace_linear("vjp", fun, primals, has_aux, saves=True)
+
+    def fun_vjp(cotangent: Any) -> Any:
+        return _pull_tree(lin, cotangent)
+
+    named_like(fun_vjp, fun, "vjp")
+    result = tree.unflatten(lin.out_tree, lin.outs)
+    return (result, fun_vjp, lin.aux) if has_aux else (result, fun_vjp)
+
+
+def _pull_tree(lin: Linearized, cotangent: Any) -> Any:
+    leaves, treedef = flatten(cotangent)
+    if treedef != lin.out_tree:
+        raise ArgumentError(
+            f"vjp: the cotangent has structure {treedef}, the result {lin.out_tree}."
+        )
+    checked = _check_linear(leaves, lin.outs, "cotangent", "vjp", "result")
+    with np.errstate(all="ignore"):
+        pulled = pull(lin.tape, checked)
+    taken = {id(x) for x in leaves}
+    filled = [
+        zeros_like(x) if ct is None else (np.copy(ct) if id(ct) in taken and isinstance(ct, np.ndarray) else ct)
+        for ct, x in zip(pulled, lin.primals, strict=True)
+    ]
+    return tree.unflatten(lin.in_tree, [fresh(ct) for ct in filled])

@@ -1,0 +1,234 @@
+"""L4. Linear maps along recorded equations: pushing tangents forward, pulling cotangents back.
+
+A tape is what an eager builder recorded.  `push` applies each primitive's jvp in order; `pull` applies
+the transposed derivatives in reverse.  Both bind in the enclosing context, so they nest.  The
+derivative of a primitive is written once: elementwise maps are their own transposes, linear
+primitives have a transpose rule, and for all others the jvp is recorded as a small linear tape of its
+own and pulled back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad.errors import MissingRuleError
+from fgrad.ir.aval import aval_of
+from fgrad.ir.primitive import Primitive, Refusal
+from fgrad.ops.families import ADD
+from fgrad.source import resolve
+from fgrad.trace import STATE, Builder, Record, Tracer, Value, bind, replaying
+
+
+class Tape:
+    """Recorded equations with their active tracers: those that depend on the wanted inputs."""
+
+    __slots__ = ("records", "inputs", "outputs", "active")
+
+    def __init__(self, builder: Builder, inputs: Sequence[Tracer], outputs: Sequence[Any]) -> None:
+        self.records = builder.records
+        self.inputs = inputs
+        self.outputs = outputs
+        active = self.active = bytearray(builder.count)
+        for x in inputs:
+            active[x.index] = 1
+        for record in builder.records:
+            if not record[0].discrete:
+                for x in record[1]:
+                    if isinstance(x, Tracer) and active[x.index]:
+                        for out in record[4]:
+                            active[out.index] = 1
+                        break
+
+
+def push(tape: Tape, tangents: Sequence[Value | None]) -> list[Value | None]:
+    """The tangents of the outputs, for tangents of the inputs; None is zero."""
+    known: dict[int, Value] = {
+        x.index: t for x, t in zip(tape.inputs, tangents, strict=True) if t is not None
+    }
+    get = known.get
+    with replaying("jvp") as state:
+        for record in tape.records:
+            prim, operands, values, params, outs, loc, _ = record
+            if prim.discrete:
+                continue
+            ts = [get(x.index) if isinstance(x, Tracer) else None for x in operands]
+            if all(t is None for t in ts):
+                continue
+            state.loc = loc
+            if prim.multiple:
+                results = _jvp_rule(prim, record)(values, ts, _values(outs), **params)
+                known.update((o.index, t) for o, t in zip(outs, results, strict=True) if t is not None)
+            else:
+                out = outs[0]
+                value = out if out.value is None else out.value
+                t = _jvp_rule(prim, record)(values, ts, value, **params)
+                if t is not None:
+                    known[out.index] = t
+    return [get(x.index) if isinstance(x, Tracer) else None for x in tape.outputs]
+
+
+def _values(outs: Sequence[Tracer]) -> tuple[Value, ...]:
+    return tuple(x if x.value is None else x.value for x in outs)
+
+
+def _jvp_rule(prim: Primitive, record: Record) -> Any:
+    rule = prim.rules.get("jvp")
+    if rule is None or isinstance(rule, Refusal):
+        raise missing_rule(prim, "derivative", rule, record)
+    return rule
+
+
+def missing_rule(prim: Primitive, what: str, refusal: Any, record: Record) -> MissingRuleError:
+    """The card for a rule that does not exist, or that was refused."""
+    loc = resolve(record.loc)
+    why = refusal.why if isinstance(refusal, Refusal) else f"has no {what} rule"
+    return MissingRuleError(
+        f"There is no {what} of the primitive {prim.name!r}.",
+        (("where", f"{loc}:  {loc.text()}"), ("why", f"{prim.name} {why}.")),
+    )
+
+
+class _Cotangents:
+    """Sums of cotangents by tracer; buffers that this walk made are added to in place."""
+
+    __slots__ = ("sums", "owned")
+
+    def __init__(self, count: int) -> None:
+        self.sums: list[Value | None] = [None] * count
+        self.owned: set[int] = set()
+
+    def add(self, x: Tracer, ct: Value) -> None:
+        index = x.index
+        total = self.sums[index]
+        self.sums[index] = ct if total is None else bind(ADD, total, ct)
+        self.owned.discard(index)
+
+    def accumulate(self, record: Record, ct: Any) -> bool:
+        """Add the transpose of an indexing operation into a buffer; False where it cannot be."""
+        x, values = record.operands[0], record.values
+        index = x.index
+        total = self.sums[index]
+        if isinstance(ct, Tracer) or isinstance(total, Tracer):
+            return False
+        if any(isinstance(v, Tracer) for v in values[1:]):
+            return False
+        if total is None:
+            total = self.sums[index] = np.zeros(x.shape, ct.dtype)
+            self.owned.add(index)
+        elif index not in self.owned:
+            total = self.sums[index] = np.array(total)
+            self.owned.add(index)
+        record.prim.accumulate(total, ct, values, record.params)  # type: ignore[misc]
+        return True
+
+
+def pull(
+    tape: Tape, cotangents: Sequence[Value | None], release: bool = False
+) -> list[Value | None]:
+    """The cotangents of the inputs, for cotangents of the outputs; None is zero.
+
+    With `release`, records are dropped as soon as they have been used, to free their arrays.
+    """
+    active, records = tape.active, tape.records
+    store = _Cotangents(len(active))
+    sums = store.sums
+    for out, ct in zip(tape.outputs, cotangents, strict=True):
+        if ct is not None and isinstance(out, Tracer) and active[out.index]:
+            store.add(out, ct)
+    inputs = [x.index for x in tape.inputs]
+    keep = set(inputs)
+    position = len(records)
+    with replaying("vjp") as state:
+        while position:
+            position -= 1
+            record = records.pop() if release else records[position]
+            prim, operands, values, params, outs, loc, _ = record
+            if prim.multiple:
+                cts = [sums[o.index] for o in outs]
+                if all(ct is None for ct in cts):
+                    continue
+                state.loc = loc
+                _pull_general(record, cts, store, active)
+                continue
+            out = outs[0]
+            ct = sums[out.index]
+            if ct is None:
+                continue
+            if out.index not in keep:
+                sums[out.index] = None
+            state.loc = loc
+            maps = prim.maps
+            if maps:
+                value = out.value
+                if value is None:
+                    value = out
+                for x, rule in zip(operands, maps):  # noqa: B905 - hot; lengths agree by arity
+                    if rule is not None and isinstance(x, Tracer) and active[x.index]:
+                        part = rule(ct, *values, value, **params)
+                        if part is not None:
+                            index = x.index
+                            total = sums[index]
+                            if total is None:
+                                sums[index] = part
+                            else:
+                                store.add(x, part)
+            elif prim.accumulate is not None and store.accumulate(record, ct):
+                pass
+            else:
+                _pull_general(record, [ct], store, active)
+    return [sums[i] for i in inputs]
+
+
+def _pull_general(
+    record: Record, cts: list[Value | None], store: _Cotangents, active: bytearray
+) -> None:
+    """Pull cotangents through one equation by its pullback, its transpose, or its jvp transposed."""
+    prim, operands, values, params, outs, _, _ = record
+    wanted = tuple([isinstance(x, Tracer) and bool(active[x.index]) for x in operands])
+    if prim.pullback is not None:
+        parts = prim.pullback(cts, wanted, values, _values(outs), params)
+    elif _is_linear_in(prim, wanted):
+        transpose = prim.rules.get("transpose")
+        if transpose is None or isinstance(transpose, Refusal):
+            raise missing_rule(prim, "transpose", transpose, record)
+        parts = transpose(tuple(cts) if prim.multiple else cts[0], wanted, *values, **params)
+    else:
+        parts = _transposed_jvp(record, cts, wanted)
+    for x, want, part in zip(operands, wanted, parts, strict=True):
+        if want and part is not None:
+            store.add(x, part)
+
+
+def _is_linear_in(prim: Primitive, wanted: tuple[bool, ...]) -> bool:
+    """Whether the transpose rule serves all wanted operands."""
+    which = prim.linear_in
+    if isinstance(which, tuple):
+        return all(i in which for i, want in enumerate(wanted) if want)
+    return which is not None
+
+
+def _transposed_jvp(
+    record: Record, cts: list[Value | None], wanted: tuple[bool, ...]
+) -> list[Value | None]:
+    """Record the jvp as a function of the tangents alone, and pull back through that."""
+    prim, _, values, params, outs, _, _ = record
+    rule = _jvp_rule(prim, record)
+    state = STATE
+    loc, via = state.loc, state.via
+    with Builder("transpose", prim.name, eager=True) as builder:
+        state.loc, state.via = loc, via
+        tangents = [
+            builder.input(None, aval_of(x).strong()) if want else None
+            for x, want in zip(values, wanted, strict=True)
+        ]
+        primal_outs = _values(outs)
+        result = rule(values, tangents, primal_outs if prim.multiple else primal_outs[0], **params)
+        results = result if prim.multiple else (result,)
+        inputs = [t for t in tangents if t is not None]
+        tape = Tape(builder, inputs, [None if t is None else builder.lift(t) for t in results])
+        builder.release()
+    pulled = iter(pull(tape, [ct if t is not None else None for ct, t in zip(cts, tape.outputs, strict=True)]))
+    return [next(pulled) if want else None for want in wanted]

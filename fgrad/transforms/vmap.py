@@ -1,0 +1,229 @@
+"""L4. Vectorisation: a function of one example becomes a function of a batch.
+
+    vmap : (a -> b) -> [a] -> [b]
+
+The function is traced once, for one example; values that do not depend on a mapped argument are
+known.  Each recorded equation is then applied to the whole batch by its primitive's batching rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.errors import ArgumentError, BatchSizeError
+from fgrad.ir.aval import Aval, aval_of
+from fgrad.ir.primitive import Refusal
+from fgrad.ops.families import batch_first
+from fgrad.ops.shape import move_axis
+from fgrad.trace import Builder, Record, Tracer, Value, replaying
+from fgrad.transforms.tape import missing_rule
+from fgrad.transforms.wrap import (
+    as_value,
+    check_callable,
+    flatten,
+    fresh,
+    function_name,
+    is_weak,
+    named_like,
+)
+
+Batched = tuple[Value, "int | None"]
+
+
+def vmap(
+    fun: Callable[..., Any],
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    axis_size: int | None = None,
+) -> Callable[..., Any]:
+    """Map `fun` over axes of its arguments.
+
+    Arguments:
+        fun: a function of pytrees of arrays, written for one example.
+        in_axes: the mapped axis: an integer, None (not mapped), or a tuple with an entry for each
+            positional argument, each of which may be a pytree prefix of the argument.  Keyword
+            arguments are mapped over axis 0.
+        out_axes: where the mapped axis stands in the results: likewise; None only for results that
+            are the same for all examples.
+        axis_size: the number of examples, needed only if nothing is mapped.
+
+    Returns:
+        The batched function.
+
+    Raises:
+        BatchSizeError: if mapped axes differ in size, or do not exist.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> fgrad.vmap(np.dot)(np.ones((3, 2)), np.ones((3, 2)))
+        array([2., 2., 2.])
+    """
+    check_callable(fun, "vmap")
+
+    def vmap_fun(*args: Any, **kwargs: Any) -> Any:
+        leaves, in_tree = tree.flatten((args, kwargs))
+        axes = _in_axes(in_axes, args, kwargs)
+        values = [as_value(x, f"an argument of {function_name(fun)}") for x in leaves]
+        axes = [_normal_axis(a, v, i, (args, kwargs)) for i, (a, v) in enumerate(zip(axes, values, strict=True))]
+        size = _batch_size(axes, values, axis_size, (args, kwargs))
+        builder = Builder("vmap", function_name(fun), eager=True)
+        try:
+            with builder:
+                inputs = [_input(builder, x, v, a) for x, v, a in zip(leaves, values, axes, strict=True)]
+                call_args, call_kwargs = tree.unflatten(in_tree, inputs)
+                out = fun(*call_args, **call_kwargs)
+                out_leaves, out_tree = flatten(out)
+                outs = [builder.lift(as_value(x, f"a result of {function_name(fun)}")) for x in out_leaves]
+                records = builder.records
+        finally:
+            builder.release()
+        env = dict(zip((x.index for x in inputs), zip(values, axes, strict=True), strict=True))
+        batched = run_batched(records, env, outs, size)
+        places = _out_axes(out_axes, out)
+        results = [
+            _place(size, x, d, place, function_name(fun))
+            for (x, d), place in zip(batched, places, strict=True)
+        ]
+        return tree.unflatten(out_tree, results)
+
+    return named_like(vmap_fun, fun, "vmap")
+
+
+def run_batched(
+    records: Sequence[Record], env: dict[int, Batched], outs: Sequence[Value], size: int
+) -> list[Batched]:
+    """Apply recorded equations to batches; `env` holds the inputs by tracer index."""
+    with replaying("vmap") as state:
+        for record in records:
+            prim, operands, _, params, results, loc, _ = record
+            if results and results[0].value is not None:
+                continue
+            pairs = [_lookup(env, x) for x in operands]
+            rule = prim.rules.get("batch")
+            if rule is None or isinstance(rule, Refusal):
+                raise missing_rule(prim, "batching rule", rule, record)
+            state.loc = loc
+            out, dim = rule(size, [x for x, _ in pairs], [d for _, d in pairs], **params)
+            if prim.multiple:
+                for tracer, x, d in zip(results, out, dim, strict=True):
+                    env[tracer.index] = (x, d)
+            else:
+                env[results[0].index] = (out, dim)
+    return [_lookup(env, x) for x in outs]
+
+
+def _lookup(env: dict[int, Batched], x: Any) -> Batched:
+    if not isinstance(x, Tracer):
+        return x, None
+    return (x.value, None) if x.value is not None else env[x.index]
+
+
+def _input(builder: Builder, leaf: Any, value: Value, axis: int | None) -> Tracer:
+    if axis is None:
+        return builder.input(value, None, is_weak(leaf))
+    aval = aval_of(value)
+    shape = tuple(n for i, n in enumerate(aval.shape) if i != axis)
+    return builder.input(None, Aval(shape, aval.dtype))
+
+
+def _is_axis(x: Any) -> bool:
+    return x is None or isinstance(x, (int, np.integer))
+
+
+def _prefix(axes: Any, whole: Any, what: str) -> list[Any]:
+    """An axis for each leaf of `whole`, from a prefix tree."""
+    if _is_axis(axes):
+        return [axes] * len(tree.leaves(whole))
+    try:
+        found = tree.broadcast_prefix(axes, whole)
+    except (ValueError, TypeError) as error:
+        raise ArgumentError(
+            f"vmap: {what}={axes!r} is not a prefix of the structure {tree.structure(whole)}."
+        ) from error
+    if not all(_is_axis(a) for a in found):
+        raise ArgumentError(f"vmap: {what} must hold integers or None, not {axes!r}.")
+    return found
+
+
+def _in_axes(in_axes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    if isinstance(in_axes, list):
+        in_axes = tuple(in_axes)
+    if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+        raise ArgumentError(
+            f"vmap: in_axes={in_axes!r} has {len(in_axes)} entries, but there are "
+            f"{len(args)} positional arguments."
+        )
+    if _is_axis(in_axes):
+        axes = [in_axes] * len(tree.leaves(args))
+    else:
+        axes = [a for entry, arg in zip(in_axes, args, strict=True) for a in _prefix(entry, arg, "in_axes")]
+    return axes + [0] * len(tree.leaves(kwargs))
+
+
+def _out_axes(out_axes: Any, out: Any) -> list[Any]:
+    return _prefix(out_axes, out, "out_axes")
+
+
+def _normal_axis(axis: Any, x: Value, position: int, args: Any) -> int | None:
+    if axis is None:
+        return None
+    ndim = len(x.shape)
+    if not -ndim <= axis < ndim:
+        raise BatchSizeError(
+            f"vmap: there is no axis {axis} in the argument {_path(args, position)}, "
+            f"which has shape {tuple(x.shape)}."
+        )
+    return int(axis) % ndim
+
+
+def _path(args: Any, position: int) -> str:
+    """A readable name of a leaf of (args, kwargs): `args[0]['w']`."""
+    path = tree.paths(args)[position]
+    return ("args" if path.startswith("[0]") else "kwargs") + path[3:]
+
+
+def _batch_size(
+    axes: list[int | None], values: list[Value], axis_size: int | None, args: Any
+) -> int:
+    sizes = {i: v.shape[a] for i, (a, v) in enumerate(zip(axes, values, strict=True)) if a is not None}
+    found = set(sizes.values())
+    if axis_size is not None:
+        found.add(int(axis_size))
+    if not found:
+        raise BatchSizeError(
+            "vmap: no argument is mapped, so the number of examples is not known; "
+            "give axis_size=, or an in_axes entry that is not None."
+        )
+    if len(found) > 1:
+        rows = [
+            ("sizes", f"{n:>6}   {_path(args, i)}, axis {axes[i]} of shape {tuple(values[i].shape)}")
+            for i, n in sizes.items()
+        ]
+        if axis_size is not None:
+            rows.append(("sizes", f"{int(axis_size):>6}   axis_size"))
+        raise BatchSizeError(
+            "vmap: the mapped axes have different sizes.",
+            (*rows, ("write", "in_axes=None for arguments that all examples share.")),
+        )
+    return found.pop()
+
+
+def _place(size: int, x: Value, dim: int | None, place: Any, name: str) -> Value:
+    """A result with its batched axis where `out_axes` says."""
+    if place is None:
+        if dim is not None:
+            raise ArgumentError(
+                f"vmap: out_axes is None for a result of {name} that differs between examples."
+            )
+        return x
+    ndim = len(np.shape(x)) + (dim is None)
+    if not -ndim <= place < ndim:
+        raise BatchSizeError(f"vmap: out_axes={place} does not exist in a result of {ndim} axes.")
+    place = int(place) % ndim
+    if dim is None:
+        x, dim = batch_first(size, x, None), 0
+    return fresh(move_axis(x, dim, place)) if dim != place else fresh(x)

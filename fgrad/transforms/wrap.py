@@ -1,0 +1,141 @@
+"""L4. Between user functions of pytrees and flat lists of values: arguments in, results out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.errors import ArgumentError, UnsupportedTypeError
+from fgrad.ir.aval import PYTHON_SCALARS
+from fgrad.trace import Builder, Tracer, Value
+
+LEAF = tree.structure(0)
+PLAIN = frozenset({np.ndarray, Tracer, float, int, np.float64, np.float32, bool})
+
+
+def flatten(x: Any) -> tuple[list[Any], tree.TreeDef]:
+    """The leaves and structure of a tree; a plain array takes a short way."""
+    if type(x) in PLAIN:
+        return [x], LEAF
+    return tree.flatten(x)
+
+
+def as_value(x: Any, what: str = "an argument") -> Value:
+    """A leaf as an array, NumPy scalar or tracer of native byte order.
+
+    Raises:
+        UnsupportedTypeError: for objects, strings, dates and other non-numbers.
+    """
+    if isinstance(x, Tracer):
+        return x
+    weak = PYTHON_SCALARS.get(type(x))
+    if weak is not None:
+        try:
+            return weak.type(x)
+        except OverflowError:
+            raise UnsupportedTypeError(f"The Python integer {what} does not fit into 64 bits.") from None
+    if not isinstance(x, (np.ndarray, np.generic)):
+        if not hasattr(x, "__array__"):
+            raise unsupported_type(x, what)
+        x = np.asarray(x)
+    if x.dtype.kind not in "biufc" or x.dtype.itemsize > 16 or x.dtype.char in "gG":
+        raise unsupported_type(x, what)
+    if not x.dtype.isnative:
+        x = x.astype(x.dtype.newbyteorder("="))
+    if type(x) is not np.ndarray and isinstance(x, np.ndarray):
+        if isinstance(x, np.ma.MaskedArray):
+            raise unsupported_type(x, what)
+        x = np.asarray(x)
+    return x
+
+
+def unsupported_type(x: Any, what: str) -> UnsupportedTypeError:
+    """The card for a leaf that is not an array of numbers."""
+    kind = f"{type(x).__module__}.{type(x).__qualname__}".removeprefix("builtins.")
+    dtype = f" of dtype {x.dtype}" if isinstance(x, (np.ndarray, np.generic)) else ""
+    return UnsupportedTypeError(
+        f"fgrad traces arrays of numbers, but {what} is a {kind}{dtype}.",
+        (
+            ("why", "only bool, integer, float and complex arrays can be traced and compiled."),
+            ("write", "convert it first:      np.asarray(x, dtype=np.float64)"),
+            ("write", "mark it as constant:   jit(f, static_argnums=...), or close over it"),
+        ),
+    )
+
+
+def is_weak(x: Any) -> bool:
+    """Whether a leaf is a Python scalar, or a tracer that stands for one."""
+    return x.weak if isinstance(x, Tracer) else type(x) in PYTHON_SCALARS
+
+
+def function_name(fun: Callable[..., Any]) -> str:
+    """The user's name for a function."""
+    return getattr(fun, "__name__", None) or type(fun).__name__
+
+
+def named_like(wrapper: Callable[..., Any], fun: Callable[..., Any], prefix: str) -> Any:
+    """Give a wrapper the name and documentation of the function it transforms."""
+    wrapper.__name__ = f"{prefix}({function_name(fun)})"
+    wrapper.__doc__ = getattr(fun, "__doc__", None)
+    wrapper.__wrapped__ = fun  # type: ignore[attr-defined]
+    return wrapper
+
+
+def check_callable(fun: Any, transform: str) -> None:
+    """Refuse what cannot be called."""
+    if not callable(fun):
+        raise ArgumentError(f"{transform} takes a function, not {type(fun).__name__}.")
+
+
+def normal_argnums(argnums: int | Sequence[int], count: int, transform: str) -> tuple[int, ...]:
+    """Positions of arguments, counted from the front and checked."""
+    given = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    for i in given:
+        if not isinstance(i, (int, np.integer)):
+            raise ArgumentError(f"{transform}: argnums must be integers, not {i!r}.")
+        if not -count <= i < count:
+            raise ArgumentError(
+                f"{transform}: argnums={i}, but the function was called with {count} "
+                f"positional argument{'s' * (count != 1)}."
+            )
+    normal = tuple(int(i) % count for i in given)
+    if len(set(normal)) != len(normal):
+        raise ArgumentError(f"{transform}: argnums {given} name one argument twice.")
+    return normal
+
+
+def outside(builder: Builder, x: Any) -> Value:
+    """A result as the enclosing context sees it."""
+    if isinstance(x, Tracer):
+        x = builder.lift(x)
+        return x.value if isinstance(x, Tracer) and x.builder is builder else x
+    return x
+
+
+def outside_tree(builder: Builder, x: Any) -> Any:
+    """A tree of results as the enclosing context sees it."""
+    leaves, treedef = flatten(x)
+    return tree.unflatten(treedef, [outside(builder, leaf) for leaf in leaves])
+
+
+def fresh(x: Value) -> Value:
+    """A result that the caller may write into: a copy if it is a view, or read-only."""
+    if type(x) is np.ndarray:
+        if not x.shape:
+            return x[()]
+        if x.base is not None or not x.flags.writeable:
+            return x.copy()
+    return x
+
+
+def split_aux(out: Any, transform: str) -> tuple[Any, Any]:
+    """The result and the auxiliary data of a function with `has_aux=True`."""
+    if not isinstance(out, tuple) or len(out) != 2:
+        raise ArgumentError(
+            f"{transform}: with has_aux=True the function must return a pair (result, aux), "
+            f"not {type(out).__name__}."
+        )
+    return out
