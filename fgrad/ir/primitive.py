@@ -46,7 +46,8 @@ class Primitive:
         name: the word that the printed IR uses; unique.
         params: the names of its static parameters, in printing order.
         linear_in: "all" (linear in all operands jointly), "each" (bilinear: in each one alone), a
-            tuple of operand positions it is linear in jointly, or None.
+            tuple of operand positions it is linear in jointly, a function that says so for the
+            params, or None.
         multiple: whether it returns a tuple of outputs.
         scalar: the row of the scalar table that computes one element, for elementwise ones.
     """
@@ -57,7 +58,7 @@ class Primitive:
         self,
         name: str,
         params: tuple[str, ...] = (),
-        linear_in: str | tuple[int, ...] | None = None,
+        linear_in: str | tuple[int, ...] | Rule | None = None,
         multiple: bool = False,
         scalar: str | None = None,
     ) -> None:

@@ -32,7 +32,7 @@ from fgrad.ops.elementwise import (
     ne,
     select,
 )
-from fgrad.ops.families import INTEGERS, ORDERED, batch_first, linear, linear_jvp, zeros_like
+from fgrad.ops.families import INTEGERS, ORDERED, batch_first, linear, zeros_like
 from fgrad.ops.shape import (
     broadcast,
     full,
@@ -47,10 +47,15 @@ from fgrad.ops.shape import (
 from fgrad.trace import Value, bind
 
 GATHER_MODES = ("clip", "fill")
-SCATTER_MODES = ("set", "add", "mul", "min", "max")
+SCATTER_LINEAR_IN = {"set": (0, 1), "add": (0, 1), "mul": (0,), "min": (), "max": ()}
+SCATTER_MODES = tuple(SCATTER_LINEAR_IN)
 
 gather_p = Primitive("gather", params=("axes", "mode"), linear_in=(0,))
-scatter_p = Primitive("scatter", params=("axes", "mode"), linear_in=(0, 1))
+scatter_p = Primitive(
+    "scatter",
+    params=("axes", "mode"),
+    linear_in=lambda params: SCATTER_LINEAR_IN[params["mode"]],
+)
 dynamic_slice_p = Primitive("dynamic_slice", params=("sizes",), linear_in=(0,))
 dynamic_update_p = Primitive("dynamic_update", linear_in=(0, 1))
 
@@ -371,9 +376,6 @@ def _(
     return ct_x, ct_u, *[None] * len(indices)
 
 
-_scatter_linear = linear_jvp(scatter_p)
-
-
 @scatter_p.jvp
 def _(primals: Any, tangents: Any, out: Value, *, axes: tuple[int, ...], mode: str) -> Value | None:
     (x, updates, *indices), (t, s, *_) = primals, tangents
@@ -382,7 +384,8 @@ def _(primals: Any, tangents: Any, out: Value, *, axes: tuple[int, ...], mode: s
     if mode == "add" and s is None:
         return t
     if mode in ("set", "add"):
-        return _scatter_linear(primals, tangents, out, axes=axes, mode=mode)
+        t = zeros_like(x) if t is None else t
+        return scatter(t, indices, zeros_like(updates) if s is None else s, axes, mode)
     if mode == "mul":
         total = None if t is None else scatter(t, indices, updates, axes, "mul")
         if s is not None:

@@ -190,7 +190,7 @@ def _pull_general(
     wanted = tuple([isinstance(x, Tracer) and bool(active[x.index]) for x in operands])
     if prim.pullback is not None:
         parts = prim.pullback(cts, wanted, values, _values(outs), params)
-    elif _is_linear_in(prim, wanted):
+    elif _is_linear_in(prim, wanted, params):
         transpose = prim.rules.get("transpose")
         if transpose is None or isinstance(transpose, Refusal):
             raise missing_rule(prim, "transpose", transpose, record)
@@ -202,9 +202,11 @@ def _pull_general(
             store.add(x, part)
 
 
-def _is_linear_in(prim: Primitive, wanted: tuple[bool, ...]) -> bool:
+def _is_linear_in(prim: Primitive, wanted: tuple[bool, ...], params: dict[str, Any]) -> bool:
     """Whether the transpose rule serves all wanted operands."""
     which = prim.linear_in
+    if callable(which):
+        which = which(params)
     if isinstance(which, tuple):
         return all(i in which for i, want in enumerate(wanted) if want)
     return which is not None
