@@ -153,7 +153,7 @@ def zeros_like(x: Any) -> np.ndarray | np.generic:
 
 def is_literal(x: Any) -> bool:
     """Whether an operand is a rank-0 constant, which fits any shape."""
-    return not isinstance(x, Tracer) and np.ndim(x) == 0
+    return not isinstance(x, Tracer) and x.ndim == 0
 
 
 def align_batched(
@@ -172,7 +172,7 @@ def align_batched(
 def batch_first(size: int, x: Value, dim: int | None) -> Value:
     """`x` with its batched axis first, repeated `size` times if it has none."""
     if dim is None:
-        shape = (size, *np.shape(x))
+        shape = (size, *x.shape)
         return bind(BROADCAST, x, shape=shape, dims=tuple(range(1, len(shape))))
     if dim == 0:
         return x

@@ -49,10 +49,9 @@ def _(ct: Value, wanted: Any, x: Value, *, shape: Ints, dims: Ints) -> tuple[Val
 
 
 @BROADCAST.batch
-def _(size: int, operands: Any, dims: Any, **params: Any) -> tuple[Value, int]:
-    x = batch_first(size, operands[0], dims[0])
-    moved = (0, *[d + 1 for d in params["dims"]])
-    return bind(BROADCAST, x, shape=(size, *params["shape"]), dims=moved), 0
+def _(size: int, operands: Any, at: Any, *, shape: Ints, dims: Ints) -> tuple[Value, int]:
+    x = batch_first(size, operands[0], at[0])
+    return bind(BROADCAST, x, shape=(size, *shape), dims=(0, *[d + 1 for d in dims])), 0
 
 
 linear(BROADCAST)

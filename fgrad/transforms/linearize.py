@@ -16,6 +16,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.errors import ArgumentError, GradDtypeError
+from fgrad.ops.elementwise import convert
 from fgrad.ops.families import zeros_like
 from fgrad.trace import Builder, Tracer, Value
 from fgrad.transforms.tape import Tape, pull, push
@@ -97,10 +98,10 @@ def _check_linear(
                 f"{of}: the {whose} has dtype {primal.dtype}, so its {what} must be zero.",
                 (("why", "only floating-point values have derivatives."),),
             )
-        if tuple(np.shape(v)) != tuple(primal.shape):
+        if v.shape != primal.shape:
             raise ArgumentError(
-                f"{of}: a {what} has shape {np.shape(v)}, but its {whose} has shape "
-                f"{tuple(primal.shape)}."
+                f"{of}: a {what} has shape {v.shape}, but its {whose} has shape "
+                f"{primal.shape}."
             )
         if v.dtype != primal.dtype:
             if not is_weak(x) and np.result_type(v.dtype, primal.dtype) != primal.dtype:
@@ -108,7 +109,7 @@ def _check_linear(
                     f"{of}: a {what} has dtype {v.dtype}, but its {whose} has dtype "
                     f"{primal.dtype}."
                 )
-            v = v.astype(primal.dtype)
+            v = convert(v, primal.dtype)
         checked.append(v)
     return checked
 

@@ -220,7 +220,7 @@ def _place(size: int, x: Value, dim: int | None, place: Any, name: str) -> Value
                 f"vmap: out_axes is None for a result of {name} that differs between examples."
             )
         return x
-    ndim = len(np.shape(x)) + (dim is None)
+    ndim = len(x.shape) + (dim is None)
     if not -ndim <= place < ndim:
         raise BatchSizeError(f"vmap: out_axes={place} does not exist in a result of {ndim} axes.")
     place = int(place) % ndim
