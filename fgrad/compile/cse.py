@@ -1,0 +1,64 @@
+"""L5. Pass `cse`: two equations of one primitive, parameters and operands become one.
+
+Requires nothing.  Ensures that no two equations compute the same; operands of commutative primitives
+are compared without order (x + y and y + x are equal to the last bit).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fgrad.ir.program import Atom, Eqn, Program, Var
+from fgrad.ir.walk import resolve_atom, substitute
+
+COMMUTATIVE = frozenset({"add", "mul", "max", "min", "and", "or", "xor", "eq", "ne"})
+
+
+def cse(program: Program) -> Program:
+    """The program with repeated equations and constants computed once."""
+    env: dict[Var, Atom] = {}
+    consts, arrays = [], {}
+    for var, array in program.consts:
+        first = arrays.setdefault(id(array), var)
+        if first is var:
+            consts.append((var, array))
+        else:
+            env[var] = first
+    seen: dict[Any, Eqn] = {}
+    kept: list[Eqn] = []
+    for eqn in program.eqns:
+        eqn = substitute(eqn, env)
+        first_eqn = seen.setdefault(_key(eqn), eqn)
+        if first_eqn is eqn:
+            kept.append(eqn)
+        else:
+            env.update(zip(eqn.outputs, first_eqn.outputs, strict=True))
+    if not env:
+        return program
+    outputs = tuple([resolve_atom(a, env) for a in program.outputs])
+    return program.replace(consts=tuple(consts), eqns=tuple(kept), outputs=outputs, made_by="cse")
+
+
+def _key(eqn: Eqn) -> Any:
+    inputs = [atom_key(a) for a in eqn.inputs]
+    if eqn.prim.name in COMMUTATIVE:
+        inputs.sort(key=id_of_key)
+    params = tuple([(k, param_key(v)) for k, v in eqn.params.items()])
+    return eqn.prim, tuple(inputs), params
+
+
+def atom_key(atom: Atom) -> Any:
+    """Equal for equal atoms: a variable itself, a literal's dtype and bits."""
+    return atom if type(atom) is Var else (atom.value.dtype.char, atom.value.tobytes())  # type: ignore[union-attr]
+
+
+def id_of_key(key: Any) -> Any:
+    """An arbitrary but fixed order of atoms."""
+    return (0, id(key), b"") if type(key) is Var else (1, ord(key[0]), key[1])
+
+
+def param_key(value: Any) -> Any:
+    """A parameter with its type, so that 1, 1.0 and True stay apart, as do 0.0 and -0.0."""
+    if type(value) is tuple:
+        return tuple([param_key(v) for v in value])
+    return (type(value), repr(value)) if isinstance(value, float | int) else (type(value), value)

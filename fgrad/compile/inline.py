@@ -1,0 +1,58 @@
+"""L5. Pass `inline`: call[program=P] a -> the equations of P, at any depth.
+
+Requires nothing.  Ensures that no `call` equation is left, so that later passes see across calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fgrad.ir.program import Atom, Eqn, Program, Var
+from fgrad.ir.walk import resolve_atom, substitute
+
+INLINED = frozenset({"call"})
+
+
+def inline_calls(program: Program) -> Program:
+    """The program with every nested call replaced by the called equations."""
+    if not any(eqn.prim.name in INLINED for eqn in program.eqns):
+        return program
+    eqns: list[Eqn] = []
+    consts = list(program.consts)
+    env: dict[Var, Atom] = {}
+    pending: list[tuple[Iterator[Eqn], dict[Var, Atom], Eqn | None, Sequence[Atom], dict[Var, Atom]]]
+    pending = [(iter(program.eqns), env, None, (), env)]
+    while pending:
+        rest, env, call, results, outer = pending[-1]
+        eqn = next(rest, None)
+        if eqn is None:
+            pending.pop()
+            if call is not None:
+                outs = [resolve_atom(a, env) for a in results]
+                outer.update(zip(call.outputs, outs, strict=True))
+        elif eqn.prim.name in INLINED:
+            body: Program = eqn.params["program"]
+            actual = [resolve_atom(a, env) for a in eqn.inputs]
+            inner: dict[Var, Atom] = dict(zip(body.inputs, actual, strict=True))
+            for var, array in body.consts:
+                inner[var] = fresh = Var(var.aval)
+                consts.append((fresh, array))
+            pending.append((iter(body.eqns), inner, eqn, body.outputs, env))
+        else:
+            eqn = substitute(eqn, env)
+            if len(pending) > 1:
+                eqn = _renamed(eqn, env, pending[-1][2])
+            eqns.append(eqn)
+    top: dict[Var, Atom] = env
+    outputs = tuple([resolve_atom(a, top) for a in program.outputs])
+    return program.replace(
+        consts=tuple(consts), eqns=tuple(eqns), outputs=outputs, made_by="inline"
+    )
+
+
+def _renamed(eqn: Eqn, env: dict[Var, Atom], call: Eqn | None) -> Eqn:
+    """A copy that binds fresh variables, since a program may be called more than once."""
+    fresh = tuple([Var(v.aval) for v in eqn.outputs])
+    env.update(zip(eqn.outputs, fresh, strict=True))
+    loc = eqn.loc if eqn.loc is not None or call is None else call.loc
+    return eqn._replace(outputs=fresh, loc=loc)

@@ -1,0 +1,56 @@
+"""L5. Pass `lower`: groups of equations -> kernels and library steps.
+
+    loop group: exp, reduce_sum, broadcast, div over (rows, columns)
+      parallel i in rows:
+        acc s = add 0
+        reduce j in columns: %0 = load x[i, j]; %1 = exp %0; store scratch[j] %1; update s %1
+        %2 = read s
+        parallel j in columns: %3 = load scratch[j]; %4 = div %3 %2; store y[i, j] %4
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from fgrad.compile.lower_build import KernelBuilder
+from fgrad.compile.lower_index import row_major, total
+from fgrad.compile.lower_nest import NESTS
+from fgrad.compile.lower_rules import RULES
+from fgrad.compile.steps import AliasStep, Group, KernelStep, Step
+from fgrad.ir.program import Eqn, Var
+
+
+def lower(groups: Sequence[Group], defined: Mapping[Var, Eqn]) -> list[Step]:
+    """One step for each group.
+
+    Arguments:
+        groups: in an order in which each reads only what earlier ones wrote.
+        defined: the equations of variables that have no buffer: every reader computes them itself.
+    """
+    return [_lower_group(group, defined) for group in groups]
+
+
+def _lower_group(group: Group, defined: Mapping[Var, Eqn]) -> Step:
+    if group.kind == "alias":
+        (eqn,) = group.eqns
+        source = eqn.inputs[0]
+        assert isinstance(source, Var)
+        return AliasStep(source, eqn.outputs[0])
+    inside = {v: eqn for eqn in group.eqns for v in eqn.outputs}
+    b = KernelBuilder(inside, defined, RULES)
+    if group.kind == "nest":
+        (eqn,) = group.eqns
+        NESTS[eqn.prim.name](b, eqn)
+    else:
+        _lower_flat(b, group)
+    return KernelStep(b.kernel(), tuple(b.args))
+
+
+def _lower_flat(b: KernelBuilder, group: Group) -> None:
+    """parallel over the domain: store every output."""
+    places = b.open_all(group.domain, "parallel")
+    for out in group.outputs:
+        at = b.reshaped(places, group.domain, out.aval.shape)
+        id = b.value(out, at)
+        b.store(b.buffer(out, "out"), total(places, row_major(group.domain)), id)
+    b.close_to(0)

@@ -1,0 +1,185 @@
+"""L5. The compiler as a list of passes.
+
+    Program -> Program   inline dce cse fold simplify canonical_dot
+    Program -> steps     fuse lower schedule plan
+    steps -> native      build, and a host program that runs them over a table of buffers
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad.compile.canonical_dot import canonical_dot
+from fgrad.compile.cse import cse
+from fgrad.compile.dce import dce
+from fgrad.compile.executable import Executable
+from fgrad.compile.fold import fold
+from fgrad.compile.fuse import fuse
+from fgrad.compile.inline import inline_calls
+from fgrad.compile.kernel.check import check_kernel
+from fgrad.compile.kernel.ir import Kernel
+from fgrad.compile.kernel.text import print_kernel
+from fgrad.compile.lower import lower
+from fgrad.compile.plan import Plan, plan
+from fgrad.compile.schedule import schedule
+from fgrad.compile.simplify import simplify
+from fgrad.compile.steps import KernelStep, Step
+from fgrad.config import config
+from fgrad.errors import CheckError
+from fgrad.ir.check import check_program
+from fgrad.ir.program import Program
+from fgrad.ir.text import print_program
+from fgrad.trace import run
+
+
+class Stage(NamedTuple):
+    """One pass: its time, its size before and after (equations or steps) and its result."""
+
+    name: str
+    ms: float
+    before: int
+    after: int
+    result: Any
+
+
+class Compiled(NamedTuple):
+    """An executable and how it came about."""
+
+    executable: Executable
+    stages: list[Stage]
+
+
+def compile_program(program: Program, args: Sequence[Any] | None = None) -> Compiled:
+    """Compile a program for the CPU.
+
+    Arguments:
+        program: what to compile.
+        args: real arguments, on which FGRAD_CHECK=3 compares the program before and after each pass.
+    """
+    log = _Log(program, args)
+    # Calls first, so that every later pass sees the whole program.
+    program = log.checked("inline", inline_calls, program)
+    # What nobody reads costs nothing from here on.
+    program = log.checked("dce", dce, program)
+    # Equal equations become one before rules look for patterns in their uses.
+    program = log.checked("cse", cse, program)
+    # Numbers known now become literals, which the laws of `simplify` match.
+    program = log.checked("fold", fold, program)
+    program = log.checked("simplify", simplify, program)
+    # Transposes vanish into flags of products, after simplify has composed them.
+    program = log.checked("canonical_dot", canonical_dot, program)
+    # The three passes above leave dead and equal equations behind.
+    program = log.checked("cse again", cse, program)
+    program = log.checked("dce again", dce, program)
+    if config.check >= 1:
+        check_program(program, "dce again")
+    fusion = log.timed("fuse", fuse, program, size=lambda f: len(f.groups))
+    steps = log.timed("lower", lambda f: lower(f.groups, f.virtual), fusion, size=len)
+    steps = log.timed("schedule", _schedule_steps, steps, size=len)
+    planned = log.timed("plan", lambda s: plan(program, s), steps, size=lambda p: len(p.steps))
+    executable = log.timed("build", lambda p: Executable(program, p), planned, size=lambda e: 1)
+    return Compiled(executable, log.stages)
+
+
+def _schedule_steps(steps: Sequence[Step]) -> list[Step]:
+    """Each kernel in an order that is fast on this machine; equal kernels once."""
+    done: dict[Kernel, Kernel] = {}
+    out: list[Step] = []
+    for step in steps:
+        if isinstance(step, KernelStep):
+            kernel = done.get(step.kernel)
+            if kernel is None:
+                if config.check >= 2:
+                    check_kernel(step.kernel)
+                kernel = done[step.kernel] = schedule(step.kernel)
+                if config.check >= 1:
+                    check_kernel(kernel)
+            step = step._replace(kernel=kernel)
+        out.append(step)
+    return out
+
+
+class _Log:
+    """Runs passes: measures, prints, dumps and checks each."""
+
+    def __init__(self, program: Program, args: Sequence[Any] | None) -> None:
+        self.stages: list[Stage] = []
+        self.args = args
+        self.expected: list[Any] | None = None
+        if config.check >= 1:
+            check_program(program)
+        if config.check >= 3 and args is not None:
+            self.expected = run(program, args)
+        self.show("trace", program, "program")
+
+    def checked(self, name: str, rewrite: Callable[[Program], Program], program: Program) -> Program:
+        """Run a pass over programs, check its result, and compare results at FGRAD_CHECK=3."""
+        result = self.timed(name, rewrite, program, size=lambda p: len(p.eqns))
+        if config.check >= 2:
+            check_program(result, name)
+        if self.expected is not None:
+            self.compare(name, result)
+        return result
+
+    def timed(self, name: str, rewrite: Callable[[Any], Any], x: Any, size: Any) -> Any:
+        """Run a pass and record a stage."""
+        start = time.perf_counter()
+        result = rewrite(x)
+        ms = 1e3 * (time.perf_counter() - start)
+        before = self.stages[-1].after if self.stages else len(x.eqns)
+        self.stages.append(Stage(name, ms, before, size(result), result))
+        self.show(name, result, "passes")
+        return result
+
+    def compare(self, name: str, program: Program) -> None:
+        """Name the pass after which the program has other results."""
+        assert self.args is not None and self.expected is not None
+        for k, (a, b) in enumerate(zip(self.expected, run(program, self.args), strict=True)):
+            a, b = np.asarray(a), np.asarray(b)
+            good = a.shape == b.shape and a.dtype == b.dtype and _close(a, b)
+            if not good:
+                raise CheckError(
+                    f"pass {name!r} changed result {k} of program {program.name}.",
+                    (("write", "FGRAD_DUMP=dir shows the program before and after"),),
+                )
+
+    def show(self, name: str, result: Any, topic: str) -> None:
+        """Print or dump a stage, as FGRAD_SHOW and FGRAD_DUMP ask."""
+        wanted = topic in config.show or (topic == "passes" and name == "lower" and "kernel" in config.show)
+        if not wanted and not config.dump and "time" not in config.show:
+            return
+        text = stage_text(result)
+        if wanted and text:
+            print(f"--- {name}\n{text}", file=sys.stderr)
+        if "time" in config.show and self.stages:
+            stage = self.stages[-1]
+            print(f"{name:>14} {stage.ms:9.3f} ms {stage.before} -> {stage.after}", file=sys.stderr)
+        if config.dump and text:
+            os.makedirs(config.dump, exist_ok=True)
+            path = os.path.join(config.dump, f"{len(self.stages):02}_{name.replace(' ', '_')}.txt")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+
+
+def _close(a: np.ndarray, b: np.ndarray) -> bool:
+    if a.dtype.kind not in "fc":
+        return bool(np.array_equal(a, b))
+    tolerance = 1e3 * float(np.finfo(a.dtype).eps)
+    return bool(np.allclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=True))
+
+
+def stage_text(result: Any) -> str:
+    """The result of a pass as text."""
+    if isinstance(result, Program):
+        return print_program(result)
+    steps = result.steps if isinstance(result, Plan) else result
+    if not isinstance(steps, list):
+        return ""
+    kernels = dict.fromkeys(s.kernel for s in steps if isinstance(s, KernelStep))
+    return "\n".join(print_kernel(kernel) for kernel in kernels)

@@ -1,0 +1,54 @@
+"""L5. What a program becomes: groups of equations, and steps over buffers.
+
+    Program --fuse--> Groups --lower--> Steps --plan--> host program
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeAlias
+
+from fgrad.compile.kernel.ir import Kernel
+from fgrad.ir.program import Eqn, Var
+
+
+class Group(NamedTuple):
+    """Equations that become one step.
+
+    kind:
+      loop     one nest over `domain`, whose first `rows` axes are independent; reductions over the
+               rest, and all that stands between them, are phases inside
+      nest     one equation with loops of its own (scatter, cumsum, ...)
+      library  one equation for BLAS, LAPACK or the sorter
+      alias    a reshape of a buffer, which costs nothing
+    """
+
+    kind: str
+    eqns: tuple[Eqn, ...]
+    outputs: tuple[Var, ...]
+    domain: tuple[int, ...] = ()
+    rows: int = 0
+
+
+class KernelStep(NamedTuple):
+    """Run a kernel on the buffers of `args`."""
+
+    kernel: Kernel
+    args: tuple[Var, ...]
+
+
+class LibraryStep(NamedTuple):
+    """Call a library routine: `name` with static `params` on the buffers of `args`."""
+
+    name: str
+    params: dict[str, Any]
+    args: tuple[Var, ...]
+
+
+class AliasStep(NamedTuple):
+    """`output` is the buffer of `source`."""
+
+    source: Var
+    output: Var
+
+
+Step: TypeAlias = KernelStep | LibraryStep | AliasStep

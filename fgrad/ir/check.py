@@ -1,0 +1,115 @@
+"""L1. The checker of array programs: nine numbered invariants; a failure names the pass and the line.
+
+P1 each Var is bound once                 P2 a Var is bound before it is used
+P3 output avals are the type rule's       P4 params are hashable and hold no Var or tracer
+P5 programs in params are closed and good P6 elementwise operands have one shape (Lits fit any)
+P7 operand dtypes are promoted already    P8 all equations have a location, or none has (parsed text)
+P9 constants are arrays of rank >= 1 that match their aval
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fgrad.errors import CheckError, FgradError
+from fgrad.ir.aval import Aval
+from fgrad.ir.program import Eqn, Lit, Program, Var
+from fgrad.ir.text import print_eqn
+from fgrad.ir.walk import subprograms
+
+_CONTEXT = 5
+
+
+def check_program(program: Program, after: str = "trace") -> None:
+    """Raise unless the program and those in its parameters keep P1 to P9.
+
+    Raises:
+      CheckError: names the pass `after` which the defect was found, the program and the equation.
+    """
+    for each in subprograms(program):
+        _check_flat(each, after)
+
+
+def _check_flat(program: Program, after: str) -> None:
+    bound: set[Var] = set()
+    for var in program.inputs:
+        _require(var not in bound, "P1", "an input is bound twice", program, None, after)
+        bound.add(var)
+    for var, array in program.consts:
+        _require(var not in bound, "P1", "a constant is bound twice", program, None, after)
+        fits = isinstance(array, np.ndarray) and array.ndim >= 1
+        fits = fits and (array.shape, array.dtype) == (var.aval.shape, var.aval.dtype)
+        _require(fits, "P9", "a constant is not an array of its aval", program, None, after)
+        bound.add(var)
+    located = {eqn.loc is not None for eqn in program.eqns}
+    for k, eqn in enumerate(program.eqns):
+        problem = _problem(eqn, bound)
+        if problem is not None:
+            _require(False, *problem, program, k, after)
+        bound.update(eqn.outputs)
+    _require(len(located) < 2, "P8", "some equations have no location", program, None, after)
+    for atom in program.outputs:
+        known = type(atom) is Lit or atom in bound
+        _require(known, "P2", "an output is not bound", program, None, after)
+
+
+def _problem(eqn: Eqn, bound: set[Var]) -> tuple[str, str] | None:
+    """The number and text of the first invariant that an equation breaks."""
+    for atom in eqn.inputs:
+        if type(atom) is Var and atom not in bound:
+            return "P2", "an operand is not bound before"
+        if type(atom) is Lit and atom.value.ndim != 0:
+            return "P9", "a literal is not a scalar"
+    if len(set(eqn.outputs)) < len(eqn.outputs) or any(v in bound for v in eqn.outputs):
+        return "P1", "a result is bound twice"
+    try:
+        hash(eqn.params)
+    except TypeError:
+        return "P4", "a parameter is not hashable"
+    if not all(_closed(value) for value in eqn.params.values()):
+        return "P4", "a parameter holds a variable or a tracer"
+    if eqn.prim.scalar is not None:
+        shapes = {a.aval.shape for a in eqn.inputs if type(a) is Var}
+        if len(shapes) > 1:
+            return "P6", f"elementwise operands have shapes {sorted(shapes)}"
+    return _type_problem(eqn)
+
+
+def _type_problem(eqn: Eqn) -> tuple[str, str] | None:
+    try:
+        avals: Any = eqn.prim.type_of(*[a.aval for a in eqn.inputs], **eqn.params)
+    except FgradError as error:
+        return "P7", f"the type rule refuses: {error.headline}"
+    expected = tuple(avals) if eqn.prim.multiple else (avals,)
+    if [a.strong() for a in expected] != [v.aval.strong() for v in eqn.outputs]:
+        return "P3", f"the type rule gives {', '.join(map(str, expected))}"
+    return None
+
+
+def _closed(value: Any) -> bool:
+    if type(value) is tuple:
+        return all(_closed(item) for item in value)
+    return not isinstance(value, Var | Lit) and not isinstance(getattr(value, "aval", None), Aval)
+
+
+def _require(
+    good: bool, number: str, text: str, program: Program, eqn: int | None, after: str
+) -> None:
+    if good:
+        return
+    where = "" if eqn is None else f" eqn {eqn}"
+    rows = [("why", text)]
+    if eqn is not None:
+        low = max(0, eqn - _CONTEXT)
+        shown = program.eqns[low : eqn + _CONTEXT + 1]
+        rows += [("near", _line(e, low + k == eqn)) for k, e in enumerate(shown)]
+    rows.append(("write", "FGRAD_DUMP=dir writes the program after each pass"))
+    message = f"after pass {after!r} in program {program.name}: {number}{where} is broken."
+    raise CheckError(message, rows)
+
+
+def _line(eqn: Eqn, guilty: bool) -> str:
+    marker = "->" if guilty else "  "
+    return f"{marker} {print_eqn(eqn)}" + (f"    # {eqn.loc}" if eqn.loc else "")

@@ -1,0 +1,74 @@
+"""L1. Small questions about programs: who uses a variable, what is free, what if one is replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from fgrad.ir.program import Atom, Eqn, Program, Var
+
+
+def use_counts(program: Program) -> dict[Var, int]:
+    """How often each variable is read, by equations and as an output."""
+    counts: dict[Var, int] = {}
+    for eqn in program.eqns:
+        for atom in eqn.inputs:
+            if type(atom) is Var:
+                counts[atom] = counts.get(atom, 0) + 1
+    for atom in program.outputs:
+        if type(atom) is Var:
+            counts[atom] = counts.get(atom, 0) + 1
+    return counts
+
+
+def definitions(eqns: Iterable[Eqn]) -> dict[Var, Eqn]:
+    """The equation that binds each variable."""
+    return {var: eqn for eqn in eqns for var in eqn.outputs}
+
+
+def consumers(eqns: Iterable[Eqn]) -> dict[Var, list[Eqn]]:
+    """The equations that read each variable, each once, in order."""
+    users: dict[Var, list[Eqn]] = {}
+    for eqn in eqns:
+        for var in dict.fromkeys(a for a in eqn.inputs if type(a) is Var):
+            users.setdefault(var, []).append(eqn)
+    return users
+
+
+def substitute(eqn: Eqn, env: Mapping[Var, Atom]) -> Eqn:
+    """The equation with its operands replaced; itself when none is in `env`."""
+    for atom in eqn.inputs:
+        if atom in env:
+            return eqn._replace(inputs=tuple([env.get(a, a) for a in eqn.inputs]))  # type: ignore[call-overload]
+    return eqn
+
+
+def resolve_atom(atom: Atom, env: Mapping[Var, Atom]) -> Atom:
+    """What an atom stands for after substitution."""
+    return env.get(atom, atom)  # type: ignore[call-overload]
+
+
+def free_variables(eqns: Iterable[Eqn], bound: Iterable[Var] = ()) -> list[Var]:
+    """The variables that are read before anything binds them, in order of first use."""
+    known = set(bound)
+    free: dict[Var, None] = {}
+    for eqn in eqns:
+        for atom in eqn.inputs:
+            if type(atom) is Var and atom not in known:
+                free.setdefault(atom)
+        known.update(eqn.outputs)
+    return list(free)
+
+
+def subprograms(program: Program) -> list[Program]:
+    """The program and all programs in its parameters, at any depth, each once."""
+    found: dict[int, Program] = {id(program): program}
+    pending = [program]
+    while pending:
+        for eqn in pending.pop().eqns:
+            for value in eqn.params.values():
+                items = value if type(value) is tuple else (value,)
+                for item in items:
+                    if isinstance(item, Program) and id(item) not in found:
+                        found[id(item)] = item
+                        pending.append(item)
+    return list(found.values())
