@@ -1,0 +1,58 @@
+# make demo | test | lint | bench: each sets itself up in .venv; only Python 3.10+ and make are needed.
+
+PYTHON ?= python3
+VENV   ?= .venv
+PY     := $(VENV)/bin/python
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help demo notebook test lint types format bench clean
+
+help:
+	@echo "make demo      train on handwritten digits, per-sample gradients, a figure in examples/out"
+	@echo "make test      all tests, doctests and notebooks"
+	@echo "make lint      ruff (rules and format) and pyright"
+	@echo "make format    let ruff rewrite the sources"
+	@echo "make bench     fgrad against the peers that are installed (pip install -e .[bench])"
+	@echo "make notebook  execute the notebooks and store their results in the .ipynb"
+	@echo "make clean     remove .venv and build products"
+
+$(PY):
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 10) and \
+	    f"fgrad needs Python 3.10 or newer, and $(PYTHON) is {v[0]}.{v[1]}: make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet "pip>=22.3"
+
+# One stamp for each set of extras; it is renewed when pyproject.toml changes.
+$(VENV)/.extras-%: pyproject.toml | $(PY)
+	$(PY) -m pip install --quiet --editable ".[$*]"
+	@touch $@
+
+demo: $(VENV)/.extras-examples
+	$(PY) examples/digits.py
+
+test: $(VENV)/.extras-dev
+	$(PY) -m pytest
+
+lint: $(VENV)/.extras-dev
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m pyright
+
+types: $(VENV)/.extras-dev
+	$(PY) -m pyright
+
+format: $(VENV)/.extras-dev
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+bench: $(VENV)/.extras-examples
+	$(PY) benchmarks/eager.py
+	$(PY) benchmarks/cpu.py
+	$(PY) benchmarks/digits.py
+
+notebook: $(VENV)/.extras-dev
+	$(PY) -m jupytext --sync --execute notebooks/*.py
+
+clean:
+	rm -rf $(VENV) build dist examples/out .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,29 @@
+"""All tests run with full checks, a private kernel cache, and seeds made from their names."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zlib
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+# The settings are read when fgrad is imported, which happens after this file.
+_CACHE = tempfile.TemporaryDirectory(prefix="fgrad-test-cache-", ignore_cleanup_errors=True)
+os.environ["FGRAD_CACHE_DIR"] = _CACHE.name
+os.environ.setdefault("FGRAD_CHECK", "2")
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+
+@pytest.fixture(autouse=True)
+def seeded(request: pytest.FixtureRequest) -> None:
+    """NumPy's legacy generator, for code that uses it, starts from the test's name."""
+    np.random.seed(zlib.adler32(request.node.nodeid.encode()))
+
+
+@pytest.fixture
+def rng(request: pytest.FixtureRequest) -> Iterator[np.random.Generator]:
+    """A generator seeded from the test's name: the same numbers in every run and order."""
+    yield np.random.default_rng(zlib.adler32(request.node.nodeid.encode()))
