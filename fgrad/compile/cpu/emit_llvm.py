@@ -33,6 +33,7 @@ from fgrad.compile.kernel.ir import (
     Store,
     Update,
 )
+from fgrad.compile.kernel.rewrite import walk
 from fgrad.compile.cpu.frame import BOOL, Axis, Emit, Frame, Value, memory_type
 from fgrad.compile.cpu.llvm_text import constant, element_type, lane_type, literal
 from fgrad.compile.cpu.memory import SPARE, emit_load, emit_store
@@ -240,7 +241,9 @@ class KernelEmitter:
         counter, head = frame.function.fresh("i"), frame.function.fresh("loop")[1:]
         after, saved = frame.function.fresh("end")[1:], frame.mask
         carried = self._open_phis(facts)
-        frame.open(head, facts.stored)
+        scope = frame.open(head, facts.stored)
+        for accumulator, _, _ in carried:
+            accumulator.scope = scope
         if span.masked:
             frame.mask = self._live_lanes(counter, span)
         self._copies(loop, facts, counter, 0, span)
@@ -267,11 +270,10 @@ class KernelEmitter:
         """Give the accumulators that a loop updates names for their values at its head."""
         carried = []
         for name in facts.updates:
-            accumulator = self.accumulators.get(name)
-            if accumulator is not None:
-                heads = [self.frame.function.fresh("acc") for _ in accumulator.parts]
-                carried.append((accumulator, list(accumulator.parts), heads))
-                accumulator.parts = list(heads)
+            accumulator = self.accumulators[name]
+            heads = [self.frame.function.fresh("acc") for _ in accumulator.parts]
+            carried.append((accumulator, list(accumulator.parts), heads))
+            accumulator.parts = list(heads)
         return carried
 
     def _close_phis(
@@ -332,25 +334,12 @@ class LoopFacts:
     __slots__ = ("stored", "updates", "varying", "weight")
 
     def __init__(self, loop: Loop) -> None:
-        self.stored = frozenset(_stored(loop.body))
-        self.updates = list(dict.fromkeys(_updated(loop.body)))
+        self.stored = frozenset([s.buffer for s in walk(loop.body) if type(s) is Store])
+        own = {s.acc for s in walk(loop.body) if type(s) is Init}
+        updated = [s.acc for s in walk(loop.body) if type(s) is Update and s.acc not in own]
+        self.updates = list(dict.fromkeys(updated))
         self.varying: set[int] = set()  # ids whose value may differ between iterations
         self.weight = _vary(loop.body, frozenset([loop.axis]), self.varying, self.stored)
-
-
-def _stored(body: tuple[Statement, ...]) -> set[str]:
-    names = {s.buffer for s in body if type(s) is Store}
-    return names.union(*[_stored(s.body) for s in body if type(s) is Loop])
-
-
-def _updated(body: tuple[Statement, ...]) -> list[str]:
-    names: list[str] = []
-    for s in body:
-        if type(s) is Update:
-            names.append(s.acc)
-        elif type(s) is Loop:
-            names += _updated(s.body)
-    return names
 
 
 def _vary(

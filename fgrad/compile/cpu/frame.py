@@ -134,7 +134,7 @@ class Frame:
 
     def splat(self, text: str, dtype: np.dtype, lanes: int, scope: Scope) -> str:
         """The scalar `text`, which lives in `scope`, in every lane."""
-        key = (text, lanes)
+        key = (text, lanes, dtype)
         found = scope.cache.get(key)
         if found is None:
             before = self.scope

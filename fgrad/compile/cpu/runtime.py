@@ -155,6 +155,8 @@ def module_text(sources: Mapping[str, Source]) -> str:
 def compile_text(text: str, target: Target | None = None) -> bytes:
     """LLVM text -> a relocatable object, for this machine or another."""
     with llvm.parse_assembly(text) as module:
+        if config.check >= 2:
+            module.verify()  # a malformed module would end the process
         machine = _SESSION.machine if target is None else target_machine(target)
         return machine.emit_object(module)
 
