@@ -1,12 +1,12 @@
 """L0. Settings, read once from the environment; `override` changes them within a block.
 
-    FGRAD_CHECK=0..3        1: check programs after tracing and before emission (default)
-                            2: after every pass; 3: also run before and after each pass and compare
-    FGRAD_SHOW=a,b          print stages: program, passes, kernel, llvm, asm, cuda, time
-    FGRAD_DUMP=dir          write every stage into files
-    FGRAD_DISABLE_JIT=1     evaluate jitted functions with NumPy
-    FGRAD_CACHE_DIR=dir     the disk cache of compiled kernels;  FGRAD_CACHE=0 turns it off
-    FGRAD_NUM_THREADS=n     threads of compiled code
+FGRAD_CHECK=0..3        1: check programs after tracing and before emission (default)
+                        2: after every pass; 3: also run before and after each pass and compare
+FGRAD_SHOW=a,b          print stages: program, passes, kernel, llvm, asm, cuda, time
+FGRAD_DUMP=dir          write every stage into files
+FGRAD_DISABLE_JIT=1     evaluate jitted functions with NumPy
+FGRAD_CACHE_DIR=dir     the disk cache of compiled kernels;  FGRAD_CACHE=0 turns it off
+FGRAD_NUM_THREADS=n     threads of compiled code
 """
 
 from __future__ import annotations

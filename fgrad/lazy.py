@@ -1,7 +1,7 @@
 """L0. Modules that are loaded when they are first used, so that `import fgrad` stays light.
 
-    special = lazy_module("scipy.special")     # at the top of a file; nothing is loaded yet
-    special.erf(x)                             # loads SciPy's module, once
+special = lazy_module("scipy.special")     # at the top of a file; nothing is loaded yet
+special.erf(x)                             # loads SciPy's module, once
 """
 
 from __future__ import annotations

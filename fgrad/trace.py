@@ -56,6 +56,9 @@ class Record(NamedTuple):
     via: tuple[str, ...]
 
 
+_new = tuple.__new__  # skips the named tuple's own constructor, which costs more than the record
+
+
 class Tracer:
     """A stand-in for an array inside a trace.  `value` is what it is in the enclosing context
     (an array or an outer tracer), or None where that is not known yet."""
@@ -155,9 +158,7 @@ class Tracer:
     def __index__(self) -> int:
         value = concrete(self)
         if value is None:
-            raise _needs_value(
-                TracedIndexError, self, "Python needed an integer from", _INDEX_ROWS
-            )
+            raise _needs_value(TracedIndexError, self, "Python needed an integer from", _INDEX_ROWS)
         return value.__index__()
 
     def item(self, *args: int) -> Any:
@@ -173,9 +174,7 @@ class Tracer:
         return value.tolist()
 
     def __array__(self, *_args: Any, **_kwargs: Any) -> np.ndarray:
-        raise _needs_value(
-            TracedArrayError, self, "NumPy needed a plain array from", _ARRAY_ROWS
-        )
+        raise _needs_value(TracedArrayError, self, "NumPy needed a plain array from", _ARRAY_ROWS)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if method == "__call__":
@@ -335,8 +334,7 @@ class Builder:
             else:
                 outs = (Tracer(self, self.count, result, None),)
                 self.count += 1
-        # tuple.__new__ skips the named tuple's own constructor, which costs more than the record.
-        self.records.append(tuple.__new__(Record, (prim, ins, values, params, outs, loc, state.via)))
+        self.records.append(_new(Record, (prim, ins, values, params, outs, loc, state.via)))
         return outs if prim.multiple else outs[0]
 
     def note_detached(self) -> None:
@@ -351,14 +349,10 @@ class Builder:
         """
         atoms = _Atoms(self.count, copy_consts)
         captured = list(self.captures.values())
-        inputs = tuple(
-            atoms.bind_var(t) for t in [inner for _, inner in captured] + self.inputs
-        )
+        inputs = tuple(atoms.bind_var(t) for t in [inner for _, inner in captured] + self.inputs)
         eqns = tuple(atoms.eqn(record) for record in self.records)
         outs = tuple(atoms.atom(x) for x in outputs)
-        program = Program(
-            self.name, inputs, tuple(atoms.consts.values()), eqns, outs, self.what
-        )
+        program = Program(self.name, inputs, tuple(atoms.consts.values()), eqns, outs, self.what)
         return TracedProgram(program, [outer for outer, _ in captured])
 
     def release(self) -> None:
@@ -417,7 +411,7 @@ def bind(prim: Primitive, *operands: Any, **params: Any) -> Any:
     """
     level, builder = -1, None
     for x in operands:
-        if isinstance(x, Tracer) and x.builder.level > level:
+        if type(x) is Tracer and x.builder.level > level:
             builder = x.builder
             level = builder.level
     if builder is None:
@@ -427,6 +421,62 @@ def bind(prim: Primitive, *operands: Any, **params: Any) -> Any:
                 return builder.record(prim, operands, params)
         return prim.evaluate_rule(*operands, **params)
     return builder.record(prim, operands, params)
+
+
+def unary_door(prim: Primitive) -> Callable[[Value], Value]:
+    """`bind(prim, x)` for one operand and no parameters, with a short way for known values.
+
+    Eager differentiation makes these calls by the thousand; each Python frame shows.
+    """
+    evaluate = prim.evaluate_rule
+
+    def apply(x: Value) -> Value:
+        if type(x) is Tracer:
+            builder, value = x.builder, x.value
+            if value is None or type(value) is Tracer or not builder.live:
+                return bind(prim, x)
+            index = builder.count
+            builder.count = index + 1
+            out = Tracer(builder, index, evaluate(value), None)
+            state = STATE
+            builder.records.append(
+                _new(Record, (prim, (x,), (value,), {}, (out,), state.loc or here(), state.via))
+            )
+            return out
+        return evaluate(x)
+
+    return apply
+
+
+def binary_door(prim: Primitive) -> Callable[[Value, Value], Value]:
+    """`bind(prim, x, y)` for two operands and no parameters, with a short way for known values."""
+    evaluate = prim.evaluate_rule
+
+    def apply(x: Value, y: Value) -> Value:
+        if type(x) is Tracer:
+            builder, a = x.builder, x.value
+            if type(y) is Tracer:
+                b = y.value
+                if y.builder is not builder:
+                    return bind(prim, x, y)
+            else:
+                b = y
+        elif type(y) is Tracer:
+            builder, a, b = y.builder, x, y.value
+        else:
+            return evaluate(x, y)
+        if a is None or b is None or type(a) is Tracer or type(b) is Tracer or not builder.live:
+            return bind(prim, x, y)
+        index = builder.count
+        builder.count = index + 1
+        out = Tracer(builder, index, evaluate(a, b), None)
+        state = STATE
+        builder.records.append(
+            _new(Record, (prim, (x, y), (a, b), {}, (out,), state.loc or here(), state.via))
+        )
+        return out
+
+    return apply
 
 
 def trace(
@@ -509,7 +559,9 @@ def known_value(x: Tracer, used: str) -> Any:
 def _python_number(x: Tracer, kind: str) -> Any:
     value = concrete(x)
     if value is None:
-        raise _needs_value(TracedArrayError, x, f"Python's {kind}() needed a number from", _FLOAT_ROWS)
+        raise _needs_value(
+            TracedArrayError, x, f"Python's {kind}() needed a number from", _FLOAT_ROWS
+        )
     x.builder.note_detached()
     return value
 
@@ -530,7 +582,10 @@ _INDEX_ROWS = (
 _ARRAY_ROWS = (
     ("write", "np.stack([x, y])                    instead of np.array([x, y])"),
     ("write", "import fgrad.numpy as np            whose array() and asarray() take traced values"),
-    ("write", "fgrad.stop_gradient(x)              if a constant is meant; then float(x) or x.item()"),
+    (
+        "write",
+        "fgrad.stop_gradient(x)              if a constant is meant; then float(x) or x.item()",
+    ),
 )
 
 
@@ -551,7 +606,9 @@ def _needs_value(
     made, used = made_at(x), resolve(here())
     origin = f"made at {made}:  {made.text()}" if made else f"an argument of {x.builder.name}"
     owner = f"{unknown.builder.what}({unknown.builder.name})"
-    batched = "each lane has another value" if unknown.builder.what == "vmap" else "it has no value yet"
+    batched = (
+        "each lane has another value" if unknown.builder.what == "vmap" else "it has no value yet"
+    )
     if unknown is x and x.value is None or concrete(x) is None:
         why = f"{owner} traces the function once, for all values; {batched}."
     else:
@@ -568,7 +625,10 @@ def leaked_error(x: Tracer) -> LeakedTracerError:
         (
             ("value", f"{x.aval} made while {x.builder.what}({x.builder.name}) was tracing"),
             ("used", f"{used}:  {used.text()}"),
-            ("why", "the trace has ended (or belongs to another thread): the value stands for nothing."),
+            (
+                "why",
+                "the trace has ended (or belongs to another thread): the value stands for nothing.",
+            ),
             ("write", "return the value from the function, instead of storing it in a global,"),
             ("write", "a list or an object; has_aux=True returns extra results."),
         ),

@@ -87,11 +87,11 @@ def transpose(outer: TreeDef, inner: TreeDef, tree: Any) -> Any:
     return optree.tree_transpose(outer, inner, tree)
 
 
-def broadcast_prefix(prefix: Any, tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
+def broadcast_prefix(
+    prefix: Any, tree: Any, is_leaf: Callable[[Any], bool] | None = None
+) -> list[Any]:
     """The leaves of `prefix`, each repeated for all leaves of `tree` below it; None counts as a leaf."""
-    return optree.broadcast_prefix(
-        prefix, tree, is_leaf, none_is_leaf=True, namespace=NAMESPACE
-    )
+    return optree.broadcast_prefix(prefix, tree, is_leaf, none_is_leaf=True, namespace=NAMESPACE)
 
 
 def register_node(

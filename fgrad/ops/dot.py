@@ -1,6 +1,6 @@
 """L3. `dot_general`: every product of NumPy with contracted and batched axes.
 
-    result axes = batch axes, then the free axes of a, then the free axes of b
+result axes = batch axes, then the free axes of a, then the free axes of b
 """
 
 from __future__ import annotations

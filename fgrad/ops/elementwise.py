@@ -9,6 +9,7 @@ interval.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ from fgrad.ops.families import (
     same_dtype,
     same_shape,
 )
-from fgrad.trace import Value, bind
+from fgrad.trace import Value, bind, binary_door, unary_door
 
 special = lazy_module("scipy.special")
 
@@ -40,6 +41,18 @@ special = lazy_module("scipy.special")
 def lit(x: Value, value: float) -> np.generic:
     """A constant of the dtype of `x`."""
     return x.dtype.type(value)
+
+
+def _door(prim: Primitive, doc: str) -> Callable[[Value], Value]:
+    function = unary_door(prim)
+    function.__name__, function.__doc__ = prim.name, doc
+    return function
+
+
+def _binary(prim: Primitive, doc: str) -> Callable[[Value, Value], Value]:
+    function = binary_door(prim)
+    function.__name__, function.__doc__ = prim.name, doc
+    return function
 
 
 # --- arithmetic -----------------------------------------------------------------------------------
@@ -75,39 +88,19 @@ masked_div_p = elementwise(
 )
 
 
-def add(x: Value, y: Value) -> Value:
-    """x + y; logical or for bool."""
-    return bind(ADD, x, y)
+add = _binary(ADD, "x + y; logical or for bool.")
+sub = _binary(sub_p, "x - y.")
 
 
-def sub(x: Value, y: Value) -> Value:
-    """x - y."""
-    return bind(sub_p, x, y)
+mul = _binary(mul_p, "x * y; logical and for bool.")
+div = _binary(div_p, "x / y, for floats.")
 
 
-def mul(x: Value, y: Value) -> Value:
-    """x * y; logical and for bool."""
-    return bind(mul_p, x, y)
+neg = _door(neg_p, "-x.")
+masked_mul = _binary(masked_mul_p, "t * d, and 0 where t is 0, whatever d is.")
 
 
-def div(x: Value, y: Value) -> Value:
-    """x / y, for floats."""
-    return bind(div_p, x, y)
-
-
-def neg(x: Value) -> Value:
-    """-x."""
-    return bind(neg_p, x)
-
-
-def masked_mul(t: Value, d: Value) -> Value:
-    """t * d, and 0 where t is 0, whatever d is."""
-    return bind(masked_mul_p, t, d)
-
-
-def masked_div(t: Value, d: Value) -> Value:
-    """t / d, and 0 where t is 0, whatever d is."""
-    return bind(masked_div_p, t, d)
+masked_div = _binary(masked_div_p, "t / d, and 0 where t is 0, whatever d is.")
 
 
 def square(x: Value) -> Value:
@@ -125,13 +118,8 @@ def reciprocal(x: Value) -> Value:
 
 def _discrete(name: str, evaluate: Any, accepts: str, result: np.dtype | None = None) -> Any:
     prim = elementwise(name, evaluate, accepts=accepts, result=result)
-
-    def function(*xs: Value) -> Value:
-        return bind(prim, *xs)
-
-    function.__name__ = name
-    function.__doc__ = f"Elementwise `{name}`; its derivative is zero."
-    return function
+    door = _binary if isinstance(evaluate, np.ufunc) and evaluate.nin == 2 else _door
+    return door(prim, f"Elementwise `{name}`; its derivative is zero.")
 
 
 sign = _discrete("sign", np.sign, NUMBERS)
@@ -166,9 +154,7 @@ def _stop(x: Value) -> Value:
 stop_gradient_p = elementwise("stop_gradient", _stop, None, accepts=ALL)
 
 
-def stop_gradient(x: Value) -> Value:
-    """`x`, regarded as a constant by every derivative."""
-    return bind(stop_gradient_p, x)
+stop_gradient = _door(stop_gradient_p, "`x`, regarded as a constant by every derivative.")
 
 
 # --- remainders: piecewise linear in x, with slope -(x - out) / y in y ------------------------------
@@ -189,14 +175,8 @@ fmod_p = elementwise(
 )
 
 
-def remainder(x: Value, y: Value) -> Value:
-    """x - floor(x / y) * y: the sign of the divisor."""
-    return bind(remainder_p, x, y)
-
-
-def fmod(x: Value, y: Value) -> Value:
-    """x - trunc(x / y) * y: the sign of the dividend."""
-    return bind(fmod_p, x, y)
+remainder = _binary(remainder_p, "x - floor(x / y) * y: the sign of the divisor.")
+fmod = _binary(fmod_p, "x - trunc(x / y) * y: the sign of the dividend.")
 
 
 # --- absolute value, order --------------------------------------------------------------------------
@@ -246,24 +226,12 @@ clip_p = elementwise(
 )
 
 
-def abs_(x: Value) -> Value:
-    """|x|."""
-    return bind(abs_p, x)
+abs_ = _door(abs_p, "|x|.")
+max_ = _binary(max_p, "The larger of x and y; NaN if either is.")
 
 
-def max_(x: Value, y: Value) -> Value:
-    """The larger of x and y; NaN if either is."""
-    return bind(max_p, x, y)
-
-
-def min_(x: Value, y: Value) -> Value:
-    """The smaller of x and y; NaN if either is."""
-    return bind(min_p, x, y)
-
-
-def copysign(x: Value, y: Value) -> Value:
-    """|x| with the sign of y."""
-    return bind(copysign_p, x, y)
+min_ = _binary(min_p, "The smaller of x and y; NaN if either is.")
+copysign = _binary(copysign_p, "|x| with the sign of y.")
 
 
 def clip(x: Value, lo: Value, hi: Value) -> Value:
@@ -275,14 +243,7 @@ def clip(x: Value, lo: Value, hi: Value) -> Value:
 
 
 def _unary(name: str, evaluate: Any, derivative: Any) -> Any:
-    prim = elementwise(name, evaluate, derivative)
-
-    def function(x: Value) -> Value:
-        return bind(prim, x)
-
-    function.__name__ = name
-    function.__doc__ = f"Elementwise `{name}`."
-    return function
+    return _door(elementwise(name, evaluate, derivative), f"Elementwise `{name}`.")
 
 
 exp = _unary("exp", np.exp, lambda t, x, out: mul(t, out))
@@ -293,9 +254,7 @@ log2 = _unary("log2", np.log2, lambda t, x, out: masked_div(t, mul(x, lit(x, mat
 log10 = _unary("log10", np.log10, lambda t, x, out: masked_div(t, mul(x, lit(x, math.log(10)))))
 log1p = _unary("log1p", np.log1p, lambda t, x, out: masked_div(t, add(x, lit(x, 1))))
 sqrt = _unary("sqrt", np.sqrt, lambda t, x, out: masked_div(t, mul(out, lit(x, 2))))
-cbrt = _unary(
-    "cbrt", np.cbrt, lambda t, x, out: masked_div(t, mul(mul(out, out), lit(x, 3)))
-)
+cbrt = _unary("cbrt", np.cbrt, lambda t, x, out: masked_div(t, mul(mul(out, out), lit(x, 3))))
 logistic = _unary(
     "logistic",
     lambda x: special.expit(x),
@@ -329,9 +288,7 @@ def _pow_exponent_map(t: Value, x: Value, n: Value, out: Value) -> Value | None:
 pow_p = elementwise("pow", np.power, _pow_base_map, _pow_exponent_map, accepts=NUMBERS)
 
 
-def pow_(x: Value, n: Value) -> Value:
-    """x ** n."""
-    return bind(pow_p, x, n)
+pow_ = _binary(pow_p, "x ** n.")
 
 
 # --- trigonometric and hyperbolic -----------------------------------------------------------------------
@@ -339,9 +296,7 @@ def pow_(x: Value, n: Value) -> Value:
 sin = _unary("sin", np.sin, lambda t, x, out: mul(t, cos(x)))
 cos = _unary("cos", np.cos, lambda t, x, out: neg(mul(t, sin(x))))
 tan = _unary("tan", np.tan, lambda t, x, out: mul(t, add(square(out), lit(x, 1))))
-asin = _unary(
-    "asin", np.arcsin, lambda t, x, out: masked_div(t, sqrt(sub(lit(x, 1), square(x))))
-)
+asin = _unary("asin", np.arcsin, lambda t, x, out: masked_div(t, sqrt(sub(lit(x, 1), square(x)))))
 acos = _unary(
     "acos", np.arccos, lambda t, x, out: neg(masked_div(t, sqrt(sub(lit(x, 1), square(x)))))
 )
@@ -349,17 +304,13 @@ atan = _unary("atan", np.arctan, lambda t, x, out: div(t, add(square(x), lit(x, 
 sinh = _unary("sinh", np.sinh, lambda t, x, out: mul(t, cosh(x)))
 cosh = _unary("cosh", np.cosh, lambda t, x, out: mul(t, sinh(x)))
 tanh = _unary("tanh", np.tanh, lambda t, x, out: mul(t, sub(lit(x, 1), square(out))))
-asinh = _unary(
-    "asinh", np.arcsinh, lambda t, x, out: div(t, sqrt(add(square(x), lit(x, 1))))
-)
+asinh = _unary("asinh", np.arcsinh, lambda t, x, out: div(t, sqrt(add(square(x), lit(x, 1)))))
 acosh = _unary(
     "acosh",
     np.arccosh,
     lambda t, x, out: masked_div(t, mul(sqrt(sub(x, lit(x, 1))), sqrt(add(x, lit(x, 1))))),
 )
-atanh = _unary(
-    "atanh", np.arctanh, lambda t, x, out: masked_div(t, sub(lit(x, 1), square(x)))
-)
+atanh = _unary("atanh", np.arctanh, lambda t, x, out: masked_div(t, sub(lit(x, 1), square(x))))
 
 
 def _norm2(x: Value, y: Value) -> Value:
@@ -375,9 +326,7 @@ atan2_p = elementwise(
 )
 
 
-def atan2(y: Value, x: Value) -> Value:
-    """The angle of the point (x, y)."""
-    return bind(atan2_p, y, x)
+atan2 = _binary(atan2_p, "The angle of the point (x, y).")
 
 
 # --- special functions ------------------------------------------------------------------------------------
@@ -405,9 +354,7 @@ erfinv = _unary(
     lambda x: special.erfinv(x),
     lambda t, x, out: masked_mul(t, mul(exp(square(out)), lit(x, 1 / _TWO_OVER_SQRT_PI))),
 )
-lgamma = _unary(
-    "lgamma", lambda x: special.gammaln(x), lambda t, x, out: masked_mul(t, digamma(x))
-)
+lgamma = _unary("lgamma", lambda x: special.gammaln(x), lambda t, x, out: masked_mul(t, digamma(x)))
 digamma = _unary(
     "digamma", lambda x: special.digamma(x), lambda t, x, out: masked_mul(t, trigamma(x))
 )
@@ -503,4 +450,3 @@ def convert(x: Value, dtype: np.dtype) -> Value:
 def bitcast(x: Value, dtype: np.dtype) -> Value:
     """The bits of `x` read as another dtype of the same size."""
     return bind(bitcast_p, x, dtype=dtype)
-

@@ -161,7 +161,10 @@ def align_batched(
 ) -> tuple[list[Value], int]:
     """Bring the batched axes of elementwise operands to one place; repeat the unbatched ones."""
     known = [d for d in dims if d is not None]
-    if all(d == known[0] if d is not None else is_literal(x) for x, d in zip(operands, dims, strict=True)):
+    if all(
+        d == known[0] if d is not None else is_literal(x)
+        for x, d in zip(operands, dims, strict=True)
+    ):
         return list(operands), known[0]
     return [
         x if d is None and is_literal(x) else batch_first(size, x, d)
@@ -193,4 +196,3 @@ def _(x: Aval, y: Aval) -> Aval:
 
 ADD.evaluate(np.add)
 finish_elementwise(ADD, (lambda t, x, y, out: t, lambda t, x, y, out: t))
-

@@ -155,7 +155,9 @@ def _arg_extremum(name: str, evaluate: Any) -> Primitive:
     @prim.type_rule
     def _(x: Aval, *, axis: int) -> Aval:
         if x.shape[axis] == 0:
-            raise ShapeError(f"attempt to get {name} of an empty sequence: axis {axis} of {x.shape}.")
+            raise ShapeError(
+                f"attempt to get {name} of an empty sequence: axis {axis} of {x.shape}."
+            )
         return Aval(x.shape[:axis] + x.shape[axis + 1 :], INT64)
 
     @prim.batch
@@ -213,9 +215,7 @@ def _cumulative(name: str, ufunc: Any, accepts: str, is_linear: bool = False) ->
 
 cumsum_p = _cumulative("cumsum", np.add, ALL, is_linear=True)
 linear(cumsum_p)
-cumsum_p.transpose(
-    lambda ct, wanted, x, *, axis, reverse: (cumsum(ct, axis, not reverse),)
-)
+cumsum_p.transpose(lambda ct, wanted, x, *, axis, reverse: (cumsum(ct, axis, not reverse),))
 
 cumprod_p = _cumulative("cumprod", np.multiply, ALL)
 cumprod_p.refuse("transpose", NOT_LINEAR)

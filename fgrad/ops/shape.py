@@ -1,7 +1,7 @@
 """L3. Primitives that move elements: all linear, each transpose another of them.
 
-    broadcast <-> reduce_sum    reshape <-> reshape    permute <-> permute    slice <-> pad
-    reverse <-> reverse         concatenate <-> slices index <-> pad
+broadcast <-> reduce_sum    reshape <-> reshape    permute <-> permute    slice <-> pad
+reverse <-> reverse         concatenate <-> slices index <-> pad
 """
 
 from __future__ import annotations
@@ -244,7 +244,9 @@ def _(primals: Any, tangents: Any, _out: Any, **params: Any) -> Value:
 
 
 @pad_p.transpose
-def _(ct: Value, wanted: Any, x: Value, *, low: Ints, high: Ints, interior: Ints, value: Any) -> Any:
+def _(
+    ct: Value, wanted: Any, x: Value, *, low: Ints, high: Ints, interior: Ints, value: Any
+) -> Any:
     """Undo the outer widths, then read every (interior + 1)th element."""
     inner = pad(ct, tuple(-w for w in low), tuple(-w for w in high))
     step = tuple(gap + 1 for gap in interior)
@@ -252,7 +254,9 @@ def _(ct: Value, wanted: Any, x: Value, *, low: Ints, high: Ints, interior: Ints
 
 
 @pad_p.batch
-def _(size: int, operands: Any, dims: Any, *, low: Ints, high: Ints, interior: Ints, value: Any) -> Any:
+def _(
+    size: int, operands: Any, dims: Any, *, low: Ints, high: Ints, interior: Ints, value: Any
+) -> Any:
     x = batch_first(size, operands[0], dims[0])
     return pad(x, (0, *low), (0, *high), (0, *interior), value), 0
 

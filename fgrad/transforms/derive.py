@@ -138,9 +138,7 @@ def _vjp_programs(program: Program, wanted: Mask) -> VjpPrograms:
     return VjpPrograms(traced.program, backward[0], len(program.outputs), tuple(takes))
 
 
-def batched_program(
-    program: Program, size: int, dims: tuple[int | None, ...]
-) -> BatchedProgram:
+def batched_program(program: Program, size: int, dims: tuple[int | None, ...]) -> BatchedProgram:
     """The program on batches of `size`, with batched axes of the inputs at `dims`."""
     key = ("vmap", size, dims)
     found = program.cache.get(key)

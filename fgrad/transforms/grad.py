@@ -1,6 +1,6 @@
 """L4. Gradients of scalar functions.
 
-    grad : (a -> R) -> a -> CT a
+grad : (a -> R) -> a -> CT a
 """
 
 from __future__ import annotations
@@ -203,4 +203,3 @@ def _pull_scalar(tape: Tape, value: Value, values: list[Value], builder: Builder
     return [
         fresh(zeros_like(x) if ct is None else ct) for ct, x in zip(pulled, values, strict=True)
     ]
-

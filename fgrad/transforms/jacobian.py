@@ -1,6 +1,6 @@
 """L4. Jacobians and Hessians: many directions at once, by `vmap` of the linear maps.
 
-    jacfwd, jacrev : (a -> b) -> a -> b x CT a
+jacfwd, jacrev : (a -> b) -> a -> b x CT a
 """
 
 from __future__ import annotations
@@ -62,9 +62,7 @@ def jacfwd(
         rows = [
             _split(column, len(column.shape) - 1, [v.shape for v in values]) for column in columns
         ]
-        jacobian = tree.unflatten(
-            out_tree, [_argument_tree(in_tree, row, argnums) for row in rows]
-        )
+        jacobian = tree.unflatten(out_tree, [_argument_tree(in_tree, row, argnums) for row in rows])
         return (jacobian, aux[0]) if has_aux else jacobian
 
     return named_like(jacfwd_fun, fun, "jacfwd")
@@ -186,5 +184,3 @@ def _split(x: Value, axis: int, shapes: Sequence[tuple[int, ...]]) -> list[Value
         pieces.append(reshape(piece, (*x.shape[:axis], *shape, *x.shape[axis + 1 :])))
         at += n
     return pieces
-
-

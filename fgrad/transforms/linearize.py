@@ -100,14 +100,12 @@ def _check_linear(
             )
         if v.shape != primal.shape:
             raise ArgumentError(
-                f"{of}: a {what} has shape {v.shape}, but its {whose} has shape "
-                f"{primal.shape}."
+                f"{of}: a {what} has shape {v.shape}, but its {whose} has shape {primal.shape}."
             )
         if v.dtype != primal.dtype:
             if not is_weak(x) and np.result_type(v.dtype, primal.dtype) != primal.dtype:
                 raise ArgumentError(
-                    f"{of}: a {what} has dtype {v.dtype}, but its {whose} has dtype "
-                    f"{primal.dtype}."
+                    f"{of}: a {what} has dtype {v.dtype}, but its {whose} has dtype {primal.dtype}."
                 )
             v = convert(v, primal.dtype)
         checked.append(v)
@@ -222,7 +220,9 @@ def _pull_tree(lin: Linearized, cotangent: Any) -> Any:
         pulled = pull(lin.tape, checked)
     taken = {id(x) for x in leaves}
     filled = [
-        zeros_like(x) if ct is None else (np.copy(ct) if id(ct) in taken and isinstance(ct, np.ndarray) else ct)
+        zeros_like(x)
+        if ct is None
+        else (np.copy(ct) if id(ct) in taken and isinstance(ct, np.ndarray) else ct)
         for ct, x in zip(pulled, lin.primals, strict=True)
     ]
     return tree.unflatten(lin.in_tree, [fresh(ct) for ct in filled])

@@ -31,13 +31,17 @@ class Tape:
         self.records = builder.records
         self.inputs = inputs
         self.outputs = outputs
+        if not builder.captures and len(inputs) == len(builder.inputs):
+            # Nothing but the wanted inputs (and integers, which no cotangent reaches): all active.
+            self.active = bytearray(b"\1") * builder.count
+            return
         active = self.active = bytearray(builder.count)
         for x in inputs:
             active[x.index] = 1
         for record in builder.records:
             if not record[0].discrete:
                 for x in record[1]:
-                    if isinstance(x, Tracer) and active[x.index]:
+                    if type(x) is Tracer and active[x.index]:
                         for out in record[4]:
                             active[out.index] = 1
                         break
@@ -54,20 +58,22 @@ def push(tape: Tape, tangents: Sequence[Value | None]) -> list[Value | None]:
             prim, operands, values, params, outs, loc, _ = record
             if prim.discrete:
                 continue
-            ts = [get(x.index) if isinstance(x, Tracer) else None for x in operands]
+            ts = [get(x.index) if type(x) is Tracer else None for x in operands]
             if all(t is None for t in ts):
                 continue
             state.loc = loc
             if prim.multiple:
                 results = _jvp_rule(prim, record)(values, ts, _values(outs), **params)
-                known.update((o.index, t) for o, t in zip(outs, results, strict=True) if t is not None)
+                known.update(
+                    (o.index, t) for o, t in zip(outs, results, strict=True) if t is not None
+                )
             else:
                 out = outs[0]
                 value = out if out.value is None else out.value
                 t = _jvp_rule(prim, record)(values, ts, value, **params)
                 if t is not None:
                     known[out.index] = t
-    return [get(x.index) if isinstance(x, Tracer) else None for x in tape.outputs]
+    return [get(x.index) if type(x) is Tracer else None for x in tape.outputs]
 
 
 def _values(outs: Sequence[Tracer]) -> tuple[Value, ...]:
@@ -136,7 +142,7 @@ def pull(
     store = _Cotangents(len(active))
     sums = store.sums
     for out, ct in zip(tape.outputs, cotangents, strict=True):
-        if ct is not None and isinstance(out, Tracer) and active[out.index]:
+        if ct is not None and type(out) is Tracer and active[out.index]:
             store.add(out, ct)
     inputs = [x.index for x in tape.inputs]
     keep = set(inputs)
@@ -166,7 +172,7 @@ def pull(
                 if value is None:
                     value = out
                 for x, rule in zip(operands, maps):  # noqa: B905 - hot; lengths agree by arity
-                    if rule is not None and isinstance(x, Tracer) and active[x.index]:
+                    if rule is not None and type(x) is Tracer and active[x.index]:
                         part = rule(ct, *values, value, **params)
                         if part is not None:
                             index = x.index
@@ -187,7 +193,7 @@ def _pull_general(
 ) -> None:
     """Pull cotangents through one equation by its pullback, its transpose, or its jvp transposed."""
     prim, operands, values, params, outs, _, _ = record
-    wanted = tuple([isinstance(x, Tracer) and bool(active[x.index]) for x in operands])
+    wanted = tuple([type(x) is Tracer and bool(active[x.index]) for x in operands])
     if prim.pullback is not None:
         parts = prim.pullback(cts, wanted, values, _values(outs), params)
     elif _is_linear_in(prim, wanted, params):
@@ -232,5 +238,7 @@ def _transposed_jvp(
         inputs = [t for t in tangents if t is not None]
         tape = Tape(builder, inputs, [None if t is None else builder.lift(t) for t in results])
         builder.release()
-    pulled = iter(pull(tape, [ct if t is not None else None for ct, t in zip(cts, tape.outputs, strict=True)]))
+    pulled = iter(
+        pull(tape, [ct if t is not None else None for ct, t in zip(cts, tape.outputs, strict=True)])
+    )
     return [next(pulled) if want else None for want in wanted]

@@ -68,16 +68,24 @@ def vmap(
         leaves, in_tree = tree.flatten((args, kwargs))
         axes = _in_axes(in_axes, args, kwargs)
         values = [as_value(x, f"an argument of {function_name(fun)}") for x in leaves]
-        axes = [_normal_axis(a, v, i, (args, kwargs)) for i, (a, v) in enumerate(zip(axes, values, strict=True))]
+        axes = [
+            _normal_axis(a, v, i, (args, kwargs))
+            for i, (a, v) in enumerate(zip(axes, values, strict=True))
+        ]
         size = _batch_size(axes, values, axis_size, (args, kwargs))
         builder = Builder("vmap", function_name(fun), eager=True)
         try:
             with builder:
-                inputs = [_input(builder, x, v, a) for x, v, a in zip(leaves, values, axes, strict=True)]
+                inputs = [
+                    _input(builder, x, v, a) for x, v, a in zip(leaves, values, axes, strict=True)
+                ]
                 call_args, call_kwargs = tree.unflatten(in_tree, inputs)
                 out = fun(*call_args, **call_kwargs)
                 out_leaves, out_tree = flatten(out)
-                outs = [builder.lift(as_value(x, f"a result of {function_name(fun)}")) for x in out_leaves]
+                outs = [
+                    builder.lift(as_value(x, f"a result of {function_name(fun)}"))
+                    for x in out_leaves
+                ]
                 records = builder.records
         finally:
             builder.release()
@@ -160,7 +168,11 @@ def _in_axes(in_axes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> lis
     if _is_axis(in_axes):
         axes = [in_axes] * len(tree.leaves(args))
     else:
-        axes = [a for entry, arg in zip(in_axes, args, strict=True) for a in _prefix(entry, arg, "in_axes")]
+        axes = [
+            a
+            for entry, arg in zip(in_axes, args, strict=True)
+            for a in _prefix(entry, arg, "in_axes")
+        ]
     return axes + [0] * len(tree.leaves(kwargs))
 
 
@@ -189,7 +201,9 @@ def _path(args: Any, position: int) -> str:
 def _batch_size(
     axes: list[int | None], values: list[Value], axis_size: int | None, args: Any
 ) -> int:
-    sizes = {i: v.shape[a] for i, (a, v) in enumerate(zip(axes, values, strict=True)) if a is not None}
+    sizes = {
+        i: v.shape[a] for i, (a, v) in enumerate(zip(axes, values, strict=True)) if a is not None
+    }
     found = set(sizes.values())
     if axis_size is not None:
         found.add(int(axis_size))
@@ -200,7 +214,10 @@ def _batch_size(
         )
     if len(found) > 1:
         rows = [
-            ("sizes", f"{n:>6}   {_path(args, i)}, axis {axes[i]} of shape {tuple(values[i].shape)}")
+            (
+                "sizes",
+                f"{n:>6}   {_path(args, i)}, axis {axes[i]} of shape {tuple(values[i].shape)}",
+            )
             for i, n in sizes.items()
         ]
         if axis_size is not None:

@@ -36,7 +36,9 @@ def as_value(x: Any, what: str = "an argument") -> Value:
         try:
             return weak.type(x)
         except OverflowError:
-            raise UnsupportedTypeError(f"The Python integer {what} does not fit into 64 bits.") from None
+            raise UnsupportedTypeError(
+                f"The Python integer {what} does not fit into 64 bits."
+            ) from None
     if not isinstance(x, (np.ndarray, np.generic)):
         if not hasattr(x, "__array__"):
             raise unsupported_type(x, what)
