@@ -1,0 +1,123 @@
+"""Imports stand at the top of the file and point down the layers of docs/design.md."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sources import MODULES, ROOT, python_files, relative, syntax_tree
+
+LAYERS = {
+    "errors": 0, "config": 0, "tree": 0, "source": 0, "lazy": 0,
+    "ir": 1,
+    "trace": 2,
+    "ops": 3,
+    "numpy": 4, "transforms": 4,
+    "compile": 5,
+    "lower_cuda": 6,
+    "lax": 7, "random": 7, "nn": 7, "optim": 7, "scipy": 7, "testing": 7, "tools": 7, "debug": 7,
+}  # fmt: skip
+
+# Where the layers alone would allow it, but the design does not: package -> what it never imports.
+FORBIDDEN = {
+    "transforms": {"numpy", "compile", "lower_cuda"},
+    "compile": {"numpy", "lower_cuda"},
+    "lower_cuda": {"numpy", "transforms", "trace", "ops"},
+}
+
+# Packages that take long to load, and the only part of fgrad that may name each of them.
+OWNERS = {"llvmlite": "compile", "numba": "lower_cuda"}
+
+
+def part_of(module: str) -> str:
+    """The entry of LAYERS for a module: `ir` for fgrad.ir.aval."""
+    return module.split(".")[1] if "." in module else "__init__"
+
+
+def layer_of(module: str) -> int:
+    return 8 if module == "fgrad" else LAYERS[part_of(module)]
+
+
+def imports_of(tree: ast.Module) -> list[tuple[int, str]]:
+    """Line and full name of every import, `from a import b` as `a.b` where that is a module."""
+    found: list[tuple[int, str]] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found.extend((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            for alias in node.names:
+                name = f"{base}.{alias.name}"
+                found.append((node.lineno, name if name in MODULES else base))
+    return found
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_point_down(module: str) -> None:
+    wrong = []
+    part = part_of(module)
+    for line, target in imports_of(syntax_tree(MODULES[module])):
+        top = target.split(".")[0]
+        if top in OWNERS and part != OWNERS[top]:
+            wrong.append(f"line {line}: {target} may only be imported by fgrad/{OWNERS[top]}")
+        if top != "fgrad" or module == "fgrad":
+            continue
+        if layer_of(target) > layer_of(module):
+            wrong.append(f"line {line}: {target} is layer {layer_of(target)}")
+        elif part_of(target) in FORBIDDEN.get(part, ()):
+            wrong.append(f"line {line}: {part} never imports {target}")
+    assert not wrong, f"{module} (layer {layer_of(module)}): " + "; ".join(wrong)
+
+
+def test_imports_have_no_cycles() -> None:
+    graph = {
+        module: {t for _, t in imports_of(syntax_tree(path)) if t in MODULES and t != module}
+        for module, path in MODULES.items()
+    }
+    done: set[str] = set()
+    while True:
+        ready = {m for m, needs in graph.items() if m not in done and needs <= done | {"fgrad"}}
+        if not ready:
+            break
+        done |= ready
+    assert set(graph) == done, f"modules that import each other: {sorted(set(graph) - done)}"
+
+
+@pytest.mark.parametrize(
+    "path", python_files("fgrad", "tests", "benchmarks", "examples"), ids=relative
+)
+def test_no_import_inside_a_function(path: Path) -> None:
+    inner = [
+        node.lineno
+        for function in ast.walk(syntax_tree(path))
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for node in ast.walk(function)
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+    ]
+    assert not inner, f"{relative(path)}: imports in functions at lines {inner}"
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if m != "fgrad"])
+def test_module_docstring_names_its_layer(module: str) -> None:
+    text = ast.get_docstring(syntax_tree(MODULES[module])) or ""
+    start = f"L{layer_of(module)}. "
+    assert text.startswith(start), (
+        f"{module}: its docstring starts with {start!r}, not {text[:40]!r}"
+    )
+
+
+def test_import_is_light() -> None:
+    heavy = ["llvmlite", "numba", "scipy.linalg", "scipy.special", "jax", "torch", "matplotlib"]
+    code = f"import sys, fgrad; print([m for m in {heavy!r} if m in sys.modules])"
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert result.stdout.strip() == "[]"

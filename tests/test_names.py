@@ -1,0 +1,59 @@
+"""The public names: a name appears or goes only together with this list."""
+
+from __future__ import annotations
+
+import inspect
+import types
+
+import pytest
+
+import fgrad
+
+PUBLIC = [
+    "config",
+    "explain_retrace",
+    "grad",
+    "hessian",
+    "inspect",
+    "jacfwd",
+    "jacrev",
+    "jit",
+    "jvp",
+    "linearize",
+    "make_program",
+    "numpy",
+    "stop_gradient",
+    "tree",
+    "value_and_grad",
+    "vjp",
+    "vmap",
+]
+MODULES = ["errors", "nn", "optim", "random", "testing"]
+
+# A public function must not hide a module of the package.
+RESERVED = {"trace", "compile"}
+
+
+def test_public_names() -> None:
+    assert sorted(fgrad.__all__) == PUBLIC
+    assert not RESERVED & {name for name in fgrad.__all__ if callable(getattr(fgrad, name))}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_library_modules(name: str) -> None:
+    module = getattr(fgrad, name)
+    assert isinstance(module, types.ModuleType)
+    assert name in dir(fgrad)
+
+
+@pytest.mark.parametrize("name", [n for n in PUBLIC if n not in ("config", "numpy", "tree")])
+def test_public_functions_say_what_they_do(name: str) -> None:
+    text = inspect.getdoc(getattr(fgrad, name)) or ""
+    first = text.split("\n\n")[0]
+    assert first.endswith((".", ":")), f"fgrad.{name}: the docstring starts with a sentence"
+    assert ">>>" in text, f"fgrad.{name}: the docstring has an example"
+
+
+def test_unknown_name() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'gradient'"):
+        fgrad.gradient  # noqa: B018
