@@ -1,13 +1,13 @@
-"""Derive the polynomial coefficients of fgrad's vector math with mpmath (weighted Remez exchange).
+"""Derive the polynomial coefficients of fgrad's vector math by weighted Remez exchange in mpmath.
 
-Run `python benchmarks/derive_coefficients.py [name ...]`: each row prints the coefficients, constant
-term first, and the largest weighted error of the exact-arithmetic polynomial.  The library has the
-results hard-coded; this file is their source.
+Redirected to fgrad/compile/cpu/vector_coefficients.py this script's output is the module that the
+library reads (half a minute).  With names as arguments only those rows are printed.
 """
 
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -60,9 +60,7 @@ def remez(fit: Fit, rounds: int = 8) -> tuple[list[mp.mpf], mp.mpf]:
     """Minimax coefficients, constant term first, and the largest weighted error."""
     size = fit.terms + 1
     middle, radius = (fit.low + fit.high) / 2, (fit.high - fit.low) / 2
-    nodes = [
-        middle - radius * mp.cos(mp.pi * (2 * k + 1) / (2 * size)) for k in range(size)
-    ]
+    nodes = [middle - radius * mp.cos(mp.pi * (2 * k + 1) / (2 * size)) for k in range(size)]
     coefficients: list[mp.mpf] = []
     worst = mp.inf
     for _ in range(rounds):
@@ -83,56 +81,203 @@ def one(_: mp.mpf) -> mp.mpf:
     return mp.mpf(1)
 
 
-def ratio_minus(series: Function) -> Function:
+def guarded(series: Function) -> Function:
     """Evaluate with guard digits, for expressions that cancel near zero."""
 
-    def guarded(x: mp.mpf) -> mp.mpf:
+    def evaluate(x: mp.mpf) -> mp.mpf:
         with mp.workdps(140):
             return series(mp.mpf(x))
 
-    return guarded
+    return evaluate
 
 
-LN2_HALF = mp.log(2) / 2 * mp.mpf("1.0001")
+def odd_tail(function: Function) -> Function:
+    """(function(r)/r - 1) / r^2 as a function of z = r^2, for an odd function with slope 1."""
+    return guarded(lambda z: (function(mp.sqrt(z)) / mp.sqrt(z) - 1) / z)
+
+
+def square(x: mp.mpf) -> mp.mpf:
+    """Weight x^2, positive at zero."""
+    return x * x + TINY
+
+
+def linear(x: mp.mpf) -> mp.mpf:
+    """Weight |x|, positive at zero."""
+    return abs(x) + TINY
+
+
+def acosh_tail(t: mp.mpf) -> mp.mpf:
+    """(acosh(1 + t) / sqrt(2 t) - 1) / t"""
+    return (mp.acosh(1 + t) / mp.sqrt(2 * t) - 1) / t
+
+
+def scaled_erfcx(q: mp.mpf) -> mp.mpf:
+    """(x + 4) e^(x^2) erfc(x) where q = (x - 4) / (x + 4)."""
+    x = 4 * (1 + q) / (1 - q)
+    if x > 200:
+        series = mp.nsum(lambda k: (-1) ** k * mp.fac2(2 * k - 1) / (2 * x * x) ** k, [0, 12])
+        return (x + 4) / (x * mp.sqrt(mp.pi)) * series
+    return (x + 4) * mp.exp(x * x) * mp.erfc(x)
+
+
+def erfinv_central(w: mp.mpf) -> mp.mpf:
+    """erfinv(x) / x where w = -log(1 - x^2)."""
+    x = mp.sqrt(-mp.expm1(-w))
+    return mp.erfinv(x) / x
+
+
+def erfinv_tail(s: mp.mpf) -> mp.mpf:
+    """erfinv(x) / x where s = sqrt(-log(1 - x^2)) - 3."""
+    return erfinv_central((s + 3) ** 2)
+
+
+def erfinv_far(s: mp.mpf) -> mp.mpf:
+    """erfinv(x) / x where s = sqrt(-log(1 - x^2)) - 5."""
+    return erfinv_central((s + 5) ** 2)
+
+
+def digamma_ratio(t: mp.mpf) -> mp.mpf:
+    """digamma(x) / (x - root) where t = (x - sqrt 8) / (x + sqrt 8)."""
+    x = mp.sqrt(8) * (1 + t) / (1 - t)
+    return mp.digamma(x) / (x - DIGAMMA_ROOT)
+
+
+def lgamma_ratio(t: mp.mpf) -> mp.mpf:
+    """lgamma(x) / ((x - 1) (x - 2)) where t = (x - 2) / (x + 2)."""
+    x = 2 * (1 + t) / (1 - t)
+    return mp.loggamma(x) / ((x - 1) * (x - 2))
+
+
+def mobius(center: mp.mpf, x: mp.mpf) -> mp.mpf:
+    """(x - center) / (x + center)"""
+    return (x - center) / (x + center)
+
+
 TINY = mp.mpf("1e-25")
-EXP_TAIL = ratio_minus(lambda r: (mp.expm1(r) - r) / r**2)
-EXP2_TAIL = ratio_minus(lambda r: mp.expm1(r * mp.log(2)) / r)
-LOG_TAIL = ratio_minus(lambda f: (mp.log1p(f) - f + f * f / 2) / f**3)
-LOG_SERIES = ratio_minus(lambda z: (2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z) - 2) / z)
-SIN_TAIL = ratio_minus(lambda z: (mp.sin(mp.sqrt(z)) / mp.sqrt(z) - 1) / z)
-COS_TAIL = ratio_minus(lambda z: (mp.cos(mp.sqrt(z)) - 1 + z / 2) / z**2)
+HALF = mp.mpf(1) / 2
+LN2_HALF = mp.log(2) / 2 * mp.mpf("1.0001")
+EXP_TAIL = guarded(lambda r: (mp.expm1(r) - r) / r**2)
+EXP2_TAIL = guarded(lambda r: mp.expm1(r * mp.log(2)) / r)
+LOG_TAIL = guarded(lambda f: (mp.log1p(f) - f + f * f / 2) / f**3)
+LOG_SERIES = guarded(lambda z: (2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z) - 2) / z)
+COS_TAIL = guarded(lambda z: (mp.cos(mp.sqrt(z)) - 1 + z / 2) / z**2)
 QUARTER_PI = (mp.pi / 4 + mp.mpf("0.004")) ** 2
-SQRT_HALF = mp.sqrt(mp.mpf(1) / 2) - 1
+SQRT_HALF = mp.sqrt(HALF) - 1
 LOG_Z = ((mp.sqrt(2) - 1) / (mp.sqrt(2) + 1)) ** 2
+DIGAMMA_ROOT = mp.findroot(mp.digamma, mp.mpf("1.46163214496836"))
+ATAN_WEIGHT = guarded(lambda z: z * mp.sqrt(z) / mp.atan(mp.sqrt(z)))
+ERF_RATIO = guarded(lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1)
 
 
-def rows() -> dict[str, Fit]:
-    """Every fit of the library; the name ends in the precision."""
-    square, cube = (lambda x: x * x), (lambda x: abs(x) ** 3)
+def relative(function: Function) -> Function:
+    """The weight of a relative error."""
+    return lambda x: 1 / abs(function(x))
+
+
+def exponentials(terms: Callable[[int, int], int]) -> dict[str, Fit]:
+    """exp, exp2, expm1, log, sinh and the inverse hyperbolic functions."""
+    half = mp.mpf("0.5001")
+    asinh, atanh = odd_tail(mp.asinh), odd_tail(mp.atanh)
+    cube_root = guarded(lambda m: m ** (-mp.mpf(1) / 3))
     return {
-        "exp_32": Fit(EXP_TAIL, -LN2_HALF, LN2_HALF, 5, one),
-        "exp_64": Fit(EXP_TAIL, -LN2_HALF, LN2_HALF, 10, one),
-        "exp2_32": Fit(EXP2_TAIL, -mp.mpf("0.5001"), mp.mpf("0.5001"), 6, one),
-        "exp2_64": Fit(EXP2_TAIL, -mp.mpf("0.5001"), mp.mpf("0.5001"), 11, one),
-        "log_32": Fit(
-            LOG_TAIL, SQRT_HALF, mp.sqrt(2) - 1, 8, lambda f: square(f) + TINY
-        ),
-        "log_64": Fit(LOG_SERIES, TINY, LOG_Z, 7, lambda z: z + TINY),
-        "sin_32": Fit(SIN_TAIL, TINY, QUARTER_PI, 3, lambda z: z + TINY),
-        "sin_64": Fit(SIN_TAIL, TINY, QUARTER_PI, 6, lambda z: z + TINY),
-        "cos_32": Fit(COS_TAIL, TINY, QUARTER_PI, 3, lambda z: square(z) + TINY),
-        "cos_64": Fit(COS_TAIL, TINY, QUARTER_PI, 6, lambda z: square(z) + TINY),
+        "exp": Fit(EXP_TAIL, -LN2_HALF, LN2_HALF, terms(5, 10), linear),
+        "exp2": Fit(EXP2_TAIL, -half, half, terms(6, 11), one),
+        "sinh": Fit(odd_tail(mp.sinh), TINY, mp.mpf(1), terms(3, 7), linear),
+        "tanh": Fit(odd_tail(mp.tanh), TINY, mp.mpf("0.3"), terms(4, 10), linear),
+        "asinh": Fit(asinh, TINY, mp.mpf(1) / 4, terms(4, 11), linear),
+        "atanh": Fit(atanh, TINY, mp.mpf(1) / 16, terms(3, 8), linear),
+        "acosh": Fit(guarded(acosh_tail), TINY, HALF, terms(5, 11), linear),
+        "pow": Fit(guarded(pow_tail), TINY, LOG_Z, terms(3, 7), square),
+        "inverse_cbrt": Fit(cube_root, mp.mpf(1), mp.mpf(2), terms(5, 5), relative(cube_root)),
     }
 
 
+def circular(terms: Callable[[int, int], int]) -> dict[str, Fit]:
+    """sin, cos, tan, asin, atan."""
+    return {
+        "sin": Fit(odd_tail(mp.sin), TINY, QUARTER_PI, terms(3, 6), linear),
+        "cos": Fit(COS_TAIL, TINY, QUARTER_PI, terms(3, 6), square),
+        "tan": Fit(odd_tail(mp.tan), TINY, QUARTER_PI, terms(7, 14), linear),
+        "asin": Fit(odd_tail(mp.asin), TINY, mp.mpf(1) / 4, terms(5, 12), linear),
+        "atan": Fit(odd_tail(mp.atan), TINY, mp.mpf(1), terms(8, 20), ATAN_WEIGHT),
+    }
+
+
+def special(terms: Callable[[int, int], int]) -> dict[str, Fit]:
+    """erf, erfc, erfinv, digamma, lgamma."""
+    erfcx = guarded(scaled_erfcx)
+    central, tail, far = (
+        guarded(erfinv_central),
+        guarded(erfinv_tail),
+        guarded(erfinv_far),
+    )
+    psi, gamma = guarded(digamma_ratio), guarded(lgamma_ratio)
+    root = mp.sqrt(8)
+    low, high = mobius(root, mp.mpf(1)), mobius(root, mp.mpf(8))
+    bottom, top = mobius(mp.mpf(2), HALF), mobius(mp.mpf(2), mp.mpf(8))
+    erfcx_range = (
+        mobius(mp.mpf(4), mp.mpf("0.45")),
+        mobius(mp.mpf(4), mp.mpf(terms(11, 28))),
+    )
+    start, one_more = mp.sqrt(5), mp.mpf("1.001")
+    return {
+        "erf": Fit(ERF_RATIO, TINY, mp.mpf(1), terms(7, 12), one),
+        "erfcx": Fit(erfcx, *erfcx_range, terms(10, 21), relative(erfcx)),
+        "erfinv": Fit(central, TINY, mp.mpf(5), terms(11, 22), relative(central)),
+        "erfinv_tail": Fit(tail, start - 3, one_more, terms(10, 24), relative(tail)),
+        "erfinv_far": Fit(far, -one_more, mp.mpf("1.1"), terms(2, 19), relative(far)),
+        "digamma": Fit(psi, low, high, terms(14, 28), relative(psi)),
+        "lgamma": Fit(gamma, bottom, top, terms(15, 33), relative(gamma)),
+    }
+
+
+def pow_tail(z: mp.mpf) -> mp.mpf:
+    """(2 atanh(s) / s - 2 - 2 z / 3) / z^2 where z = s^2."""
+    return (2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z) - 2 - 2 * z / 3) / z**2
+
+
+def rows() -> dict[str, tuple[Fit, ...]]:
+    """Every fit of the library: name -> (float32, float64), or one fit that has one precision."""
+    families = (exponentials, circular, special)
+    single = {k: fit for family in families for k, fit in family(lambda a, _: a).items()}
+    double = {k: fit for family in families for k, fit in family(lambda _, b: b).items()}
+    return {
+        **{name: (single[name], double[name]) for name in single},
+        "log_short": (Fit(LOG_TAIL, SQRT_HALF, mp.sqrt(2) - 1, 8, square),),
+        "log_series": (Fit(LOG_SERIES, TINY, LOG_Z, 7, linear),),
+    }
+
+
+HEADER = '''"""L5. Polynomial coefficients of vector math, constant term first: (float32, float64).
+
+Written by benchmarks/derive_coefficients.py, which says of what function, on what interval and
+with what error weight; the largest weighted error stands over each tuple.
+"""
+
+from __future__ import annotations
+
+# fmt: off'''
+
+
+def tuple_text(coefficients: Sequence[mp.mpf]) -> str:
+    """A tuple of float literals over several lines."""
+    numbers = ", ".join(repr(float(c)) for c in coefficients)
+    return (
+        "(\n" + textwrap.fill(numbers, 96, initial_indent="    ", subsequent_indent="    ") + ",\n)"
+    )
+
+
 def main(names: Sequence[str]) -> None:
-    """Print the rows asked for (all when none is named)."""
-    for name, fit in rows().items():
+    """Print a module with the rows asked for (all when none is named)."""
+    print(HEADER)
+    for name, fits in rows().items():
         if names and name not in names:
             continue
-        coefficients, worst = remez(fit)
-        print(f"{name}: weighted error 2^{mp.nstr(mp.log(worst, 2), 5)}")
-        print("    " + ", ".join(repr(float(c)) for c in coefficients), flush=True)
+        solved = [remez(fit) for fit in fits]
+        errors = ", ".join(f"2^{mp.nstr(mp.log(worst, 2), 4)}" for _, worst in solved)
+        tuples = [tuple_text(found) for found, _ in solved]
+        value = tuples[0] if len(tuples) == 1 else f"({', '.join(tuples)})"
+        print(f"\n# {errors}\n{name.upper()} = {value}", flush=True)
 
 
 if __name__ == "__main__":

@@ -32,12 +32,8 @@ def loop_text(
     values = []
     for position, kind in enumerate(dtypes):
         memory = np.dtype(np.int8) if kind == BOOL else kind
-        pointer = text.emit(
-            f"getelementptr {element_type(memory)}, ptr %a{position}, i64 {index}"
-        )
-        value = text.emit(
-            f"load {lane_type(memory, lanes)}, ptr {pointer}, align {kind.itemsize}"
-        )
+        pointer = text.emit(f"getelementptr {element_type(memory)}, ptr %a{position}, i64 {index}")
+        value = text.emit(f"load {lane_type(memory, lanes)}, ptr {pointer}, align {kind.itemsize}")
         if kind == BOOL:
             value = text.emit(
                 f"trunc {lane_type(memory, lanes)} {value} to {lane_type(BOOL, lanes)}"
@@ -46,19 +42,13 @@ def loop_text(
     out = SCALAR_LLVM[name](text, lanes, values, dtype, result)
     memory = np.dtype(np.int8) if result == BOOL else result
     if result == BOOL:
-        out = text.emit(
-            f"zext {lane_type(BOOL, lanes)} {out} to {lane_type(memory, lanes)}"
-        )
+        out = text.emit(f"zext {lane_type(BOOL, lanes)} {out} to {lane_type(memory, lanes)}")
     pointer = text.emit(f"getelementptr {element_type(memory)}, ptr %out, i64 {index}")
-    text.line(
-        f"store {lane_type(memory, lanes)} {out}, ptr {pointer}, align {result.itemsize}"
-    )
+    text.line(f"store {lane_type(memory, lanes)} {out}, ptr {pointer}, align {result.itemsize}")
     following = text.emit(f"add i64 {index}, {lanes}")
     done = text.emit(f"icmp sge i64 {following}, %n")
     text.line(f"br i1 {done}, label %end, label %loop")
-    text.lines.insert(
-        start, f"  {index} = phi i64 [0, %entry], [{following}, %{text.block}]"
-    )
+    text.lines.insert(start, f"  {index} = phi i64 [0, %entry], [{following}, %{text.block}]")
     text.label("end")
     text.line("ret void")
     pointers = ", ".join(f"ptr %a{k}" for k in range(len(dtypes)))
@@ -86,17 +76,15 @@ def host_machine(features: str | None = None) -> llvm.TargetMachine:
 class Loop:
     """A compiled loop; call it with arrays whose length is a multiple of the lanes."""
 
-    def __init__(
-        self, text: str, result: np.dtype, count: int, features: str | None
-    ) -> None:
+    def __init__(self, text: str, result: np.dtype, count: int, features: str | None) -> None:
         module = llvm.parse_assembly(text)
         module.verify()
         self.engine = llvm.create_mcjit_compiler(module, host_machine(features))
         self.engine.finalize_object()
         address = self.engine.get_function_address("f")
-        self.call = ctypes.CFUNCTYPE(
-            None, *[ctypes.c_void_p] * (count + 1), ctypes.c_int64
-        )(address)
+        self.call = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (count + 1), ctypes.c_int64)(
+            address
+        )
         self.result = result
 
     def __call__(self, *arrays: np.ndarray) -> np.ndarray:

@@ -1,8 +1,8 @@
-"""L5. One row of LLVM instructions per scalar operation: SCALAR_LLVM[name](text, lanes, args, ...).
+"""L5. One row of LLVM instructions per scalar operation: SCALAR_LLVM[name](text, lanes, ...).
 
-A row appends instructions to a FunctionText and returns the operand that holds the result.  With one
-lane the operands are scalars, else vectors of `lanes` elements; bools are i1.  Semantics are those of
-kernel.scalar.SCALAR_OPS, which are NumPy's: nothing here is undefined for any operand.
+A row appends instructions to a FunctionText and returns the operand that holds the result.  With
+one lane the operands are scalars, else vectors of `lanes` elements; bools are i1.  Semantics are
+those of kernel.scalar.SCALAR_OPS, which are NumPy's: nothing here is undefined for any operand.
 float16 is computed in float32 and rounded back after each operation.
 """
 
@@ -13,9 +13,11 @@ from functools import partial
 
 import numpy as np
 
+from fgrad.compile.cpu import vector_words as words
 from fgrad.compile.cpu.llvm_text import FunctionText, constant, lane_type
 from fgrad.compile.cpu.vector_lanes import Lanes
 from fgrad.compile.cpu.vector_math import VECTOR_MATH
+from fgrad.compile.cpu.vector_words import Words
 
 ScalarEmitter = Callable[[FunctionText, int, Sequence[str], np.dtype, np.dtype], str]
 
@@ -27,53 +29,7 @@ _I32 = np.dtype(np.int32)
 _I64 = np.dtype(np.int64)
 
 
-class _Words:
-    """Instructions on integers or bools of one dtype, for the rows below."""
-
-    def __init__(self, text: FunctionText, lanes: int, dtype: np.dtype) -> None:
-        self.text = text
-        self.lanes = lanes
-        self.dtype = dtype
-        self.type = lane_type(dtype, lanes)
-        self.bool = lane_type(_BOOL, lanes)
-
-    def operand(self, value: str | int) -> str:
-        return (
-            value if isinstance(value, str) else constant(value, self.dtype, self.lanes)
-        )
-
-    def op(self, opcode: str, a: str | int, b: str | int) -> str:
-        return self.text.emit(
-            f"{opcode} {self.type} {self.operand(a)}, {self.operand(b)}"
-        )
-
-    def compare(self, predicate: str, a: str | int, b: str | int) -> str:
-        return self.op(f"icmp {predicate}", a, b)
-
-    def select(self, condition: str, a: str | int, b: str | int) -> str:
-        return self.text.emit(
-            f"select {self.bool} {condition}, {self.type} {self.operand(a)}, "
-            f"{self.type} {self.operand(b)}"
-        )
-
-    def logical(self, opcode: str, a: str, b: str) -> str:
-        return self.text.emit(f"{opcode} {self.bool} {a}, {b}")
-
-    def call(self, name: str, *args: str, extra: str = "") -> str:
-        element = f"i{self.dtype.itemsize * 8}"
-        suffix = element if self.lanes == 1 else f"v{self.lanes}{element}"
-        symbol = f"@llvm.{name}.{suffix}"
-        flag_type = ", i1" if extra else ""
-        self.text.declare(
-            f"declare {self.type} {symbol}({', '.join([self.type] * len(args))}{flag_type})"
-        )
-        operands = ", ".join(f"{self.type} {arg}" for arg in args)
-        return self.text.emit(f"call {self.type} {symbol}({operands}{extra})")
-
-
-def _cast(
-    text: FunctionText, lanes: int, opcode: str, arg: str, a: np.dtype, b: np.dtype
-) -> str:
+def _cast(text: FunctionText, lanes: int, opcode: str, arg: str, a: np.dtype, b: np.dtype) -> str:
     return text.emit(f"{opcode} {lane_type(a, lanes)} {arg} to {lane_type(b, lanes)}")
 
 
@@ -111,7 +67,7 @@ def _with_words(function: Callable[..., str]) -> ScalarEmitter:
         dtype: np.dtype,
         result: np.dtype,
     ) -> str:
-        return function(_Words(text, lanes, dtype), *args)
+        return function(Words(text, lanes, dtype), *args)
 
     return row
 
@@ -139,9 +95,7 @@ def _by_kind(
 
 
 def _contracted(opcode: str) -> Callable[..., str]:
-    return lambda v, *args: v.text.emit(
-        f"{opcode} contract {v.float} {', '.join(args)}"
-    )
+    return lambda v, *args: v.text.emit(f"{opcode} contract {v.float} {', '.join(args)}")
 
 
 def _intrinsic(name: str) -> Callable[..., str]:
@@ -161,9 +115,7 @@ def _float_extremum(predicate: str) -> Callable[..., str]:
 
 def _float_sign(v: Lanes, x: str) -> str:
     """-1, 0, 1, and NaN as it is"""
-    signed = v.select(
-        v.compare("olt", x, 0.0), -1.0, v.select(v.compare("ogt", x, 0.0), 1.0, 0.0)
-    )
+    signed = v.select(v.compare("olt", x, 0.0), -1.0, v.select(v.compare("ogt", x, 0.0), 1.0, 0.0))
     return v.select(v.compare("uno", x, x), x, signed)
 
 
@@ -171,50 +123,12 @@ def _float_signbit(v: Lanes, x: str) -> str:
     return v.icompare("slt", v.to_bits(x), 0)
 
 
-# Functions on integers and bools.
-
-
-def _word_sign(w: _Words, x: str) -> str:
-    if w.dtype.kind == "u":
-        return w.select(w.compare("ne", x, 0), 1, 0)
-    return w.select(
-        w.compare("sgt", x, 0), 1, w.op("ashr", x, w.dtype.itemsize * 8 - 1)
-    )
-
-
-def _word_abs(w: _Words, x: str) -> str:
-    return w.call("abs", x, extra=", i1 false") if w.dtype.kind == "i" else x
-
-
-def _word_not(w: _Words, x: str) -> str:
-    return w.op("xor", x, True if w.dtype.kind == "b" else -1)
-
-
-def _word_extremum(name: str) -> Callable[..., str]:
-    def extremum(w: _Words, a: str, b: str) -> str:
-        if w.dtype.kind == "b":
-            return w.op("or" if name == "max" else "and", a, b)
-        return w.call(("s" if w.dtype.kind == "i" else "u") + name, a, b)
-
-    return extremum
-
-
-def _word_sum(w: _Words, a: str, b: str) -> str:
-    return w.op("or" if w.dtype.kind == "b" else "add", a, b)
-
-
-def _word_product(w: _Words, a: str, b: str) -> str:
-    return w.op("and" if w.dtype.kind == "b" else "mul", a, b)
-
-
 def _compare(float_predicate: str, word_predicate: str) -> ScalarEmitter:
     def on_float(v: Lanes, a: str, b: str) -> str:
         return v.compare(float_predicate, a, b)
 
-    def on_word(w: _Words, a: str, b: str) -> str:
-        if word_predicate in ("eq", "ne"):
-            return w.compare(word_predicate, a, b)
-        return w.compare(("s" if w.dtype.kind == "i" else "u") + word_predicate, a, b)
+    def on_word(w: Words, a: str, b: str) -> str:
+        return w.compare(word_predicate, a, b)
 
     return _by_kind(on_float, on_word)
 
@@ -229,9 +143,7 @@ def _select(
     """args[1] where args[0] holds, else args[2]"""
     kind = lane_type(result, lanes)
     condition = lane_type(_BOOL, lanes)
-    return text.emit(
-        f"select {condition} {args[0]}, {kind} {args[1]}, {kind} {args[2]}"
-    )
+    return text.emit(f"select {condition} {args[0]}, {kind} {args[1]}, {kind} {args[2]}")
 
 
 # Conversions.
@@ -320,9 +232,7 @@ def _convert(
         return arg
     if source.kind != "b" and source.itemsize > target.itemsize:
         return _cast(text, lanes, "trunc", arg, source, target)
-    return _cast(
-        text, lanes, "sext" if source.kind == "i" else "zext", arg, source, target
-    )
+    return _cast(text, lanes, "sext" if source.kind == "i" else "zext", arg, source, target)
 
 
 def _bitcast(
@@ -340,29 +250,33 @@ def _bitcast(
 
 SCALAR_LLVM: dict[str, ScalarEmitter] = {
     **{name: _with_floats(function) for name, function in VECTOR_MATH.items()},
-    **{
-        name: _with_floats(_intrinsic(name))
-        for name in ("floor", "ceil", "trunc", "copysign")
-    },
+    **{name: _with_floats(_intrinsic(name)) for name in ("floor", "ceil", "trunc", "copysign")},
     "rint": _with_floats(_intrinsic("rint")),
-    "neg": _by_kind(Lanes.neg, lambda w, x: w.op("sub", 0, x)),
-    "abs": _by_kind(Lanes.abs, _word_abs),
-    "sign": _by_kind(_float_sign, _word_sign),
-    "not": _by_kind(None, _word_not),
+    "neg": _by_kind(Lanes.neg, words.negative),
+    "abs": _by_kind(Lanes.abs, words.absolute),
+    "sign": _by_kind(_float_sign, words.sign),
+    "not": _by_kind(None, words.invert),
     "isnan": _with_floats(lambda v, x: v.compare("uno", x, x)),
     "isinf": _with_floats(lambda v, x: v.compare("oeq", v.abs(x), float("inf"))),
     "isfinite": _with_floats(lambda v, x: v.compare("olt", v.abs(x), float("inf"))),
     "signbit": _with_floats(_float_signbit),
-    "add": _by_kind(_contracted("fadd"), _word_sum),
-    "sub": _by_kind(_contracted("fsub"), lambda w, a, b: w.op("sub", a, b)),
-    "mul": _by_kind(_contracted("fmul"), _word_product),
+    "add": _by_kind(_contracted("fadd"), words.add),
+    "sub": _by_kind(_contracted("fsub"), words.subtract),
+    "mul": _by_kind(_contracted("fmul"), words.multiply),
     "div": _with_floats(Lanes.div),
-    "max": _by_kind(_float_extremum("ogt"), _word_extremum("max")),
-    "min": _by_kind(_float_extremum("olt"), _word_extremum("min")),
+    "max": _by_kind(_float_extremum("ogt"), words.maximum),
+    "min": _by_kind(_float_extremum("olt"), words.minimum),
     **{
         name: _by_kind(None, partial(lambda opcode, w, a, b: w.op(opcode, a, b), name))
         for name in ("and", "or", "xor")
     },
+    "shift_left": _with_words(words.shift_left),
+    "shift_right": _with_words(words.shift_right),
+    "mulhi": _with_words(words.multiply_high),
+    "floor_divide": _by_kind(None, words.floor_divide),
+    "remainder": _by_kind(None, words.remainder),
+    "fmod": _by_kind(None, words.fmod),
+    "pow": _by_kind(None, words.power),
     "eq": _compare("oeq", "eq"),
     "ne": _compare("une", "ne"),
     "lt": _compare("olt", "lt"),

@@ -1,21 +1,23 @@
-"""L5. A small vocabulary of float instructions on 1 or more lanes, in which the vector math is written.
+"""L5. A small vocabulary of float instructions on 1 or more lanes, for writing vector math.
 
-`Lanes(text, 16, float32)` appends to a FunctionText; its methods take SSA operands or Python numbers
-and return SSA operands, so that a formula reads as a formula: `v.fma(x, x, 1.0)`.
-`fma` is one rounding always (error-free transformations need it); `muladd` is fused where that is fast.
+`Lanes(text, 16, float32)` appends to a FunctionText; its methods take SSA operands or Python
+numbers and return SSA operands, so that a formula reads as one: `v.fma(x, x, 1.0)`.  `fma` is one
+rounding always (error-free transformations need it); `muladd` is fused where that is fast.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import TypeVar, Union
 
 import numpy as np
 
 from fgrad.compile.cpu.llvm_text import FunctionText
 
-Operand = str | float
+_T = TypeVar("_T")
+Operand = Union[str, float]  # noqa: UP007
 
 NAN = float("nan")
 INF = float("inf")
@@ -58,7 +60,7 @@ class Lanes:
         """The type of `lanes` elements of an LLVM scalar type."""
         return element if self.lanes == 1 else f"<{self.lanes} x {element}>"
 
-    def pick(self, single: float, double: float) -> float:
+    def pick(self, single: _T, double: _T) -> _T:
         """The value for this precision."""
         return double if self.double else single
 
@@ -74,16 +76,12 @@ class Lanes:
         """An integer operand of the float's width."""
         if isinstance(value, str):
             return value
-        return (
-            str(value) if self.lanes == 1 else f"splat ({self.integer_element} {value})"
-        )
+        return str(value) if self.lanes == 1 else f"splat ({self.integer_element} {value})"
 
     # Float arithmetic.
 
     def _binary(self, opcode: str, a: Operand, b: Operand) -> str:
-        return self.text.emit(
-            f"{opcode} {self.float} {self.number(a)}, {self.number(b)}"
-        )
+        return self.text.emit(f"{opcode} {self.float} {self.number(a)}, {self.number(b)}")
 
     def add(self, a: Operand, b: Operand) -> str:
         """a + b"""
@@ -150,13 +148,15 @@ class Lanes:
                 power = self.mul(power, power)
         return self.number(terms[0])
 
+    def fit(self, coefficients: Sequence[Sequence[float]], x: str) -> str:
+        """The polynomial of this precision out of (float32, float64)."""
+        return self.polynomial(coefficients[self.double], x)
+
     # Comparison and choice.
 
     def compare(self, predicate: str, a: Operand, b: Operand) -> str:
         """fcmp; ordered predicates are false and unordered ones true on NaN"""
-        return self.text.emit(
-            f"fcmp {predicate} {self.float} {self.number(a)}, {self.number(b)}"
-        )
+        return self.text.emit(f"fcmp {predicate} {self.float} {self.number(a)}, {self.number(b)}")
 
     def select(self, condition: str, a: Operand, b: Operand) -> str:
         """a where the condition holds, else b"""
@@ -189,15 +189,11 @@ class Lanes:
 
     def iop(self, opcode: str, a: str | int, b: str | int) -> str:
         """An integer instruction of the float's width"""
-        return self.text.emit(
-            f"{opcode} {self.int} {self.integer(a)}, {self.integer(b)}"
-        )
+        return self.text.emit(f"{opcode} {self.int} {self.integer(a)}, {self.integer(b)}")
 
     def icompare(self, predicate: str, a: str | int, b: str | int) -> str:
         """icmp on integers of the float's width"""
-        return self.text.emit(
-            f"icmp {predicate} {self.int} {self.integer(a)}, {self.integer(b)}"
-        )
+        return self.text.emit(f"icmp {predicate} {self.int} {self.integer(a)}, {self.integer(b)}")
 
     def iselect(self, condition: str, a: str | int, b: str | int) -> str:
         """a where the condition holds, else b, on integers"""
@@ -213,3 +209,72 @@ class Lanes:
     def round_magic(self) -> float:
         """1.5 * 2^mantissa: adding it rounds to an integer, which stands in the low bits"""
         return 1.5 * 2.0**self.mantissa
+
+    # Rare cases.
+
+    def any_lane(self, mask: str) -> str:
+        """An i1: whether the condition holds in any lane."""
+        if self.lanes == 1:
+            return mask
+        symbol = f"@llvm.vector.reduce.or.v{self.lanes}i1"
+        self.text.declare(f"declare i1 {symbol}({self.bool})")
+        return self.text.emit(f"call i1 {symbol}({self.bool} {mask})")
+
+    def replace_rarely(
+        self, mask: str, usual: Sequence[tuple[str, str]], rare: Callable[[], Sequence[str]]
+    ) -> list[str]:
+        """The usual (value, type) pairs, replaced by those that `rare` emits if any lane needs it.
+
+        `rare` runs in a block of its own, which is entered only if the mask holds in some lane; it
+        returns values that are right in all lanes.
+        """
+        text = self.text
+        stem = text.fresh("rare")[1:]
+        before = text.block
+        text.line(f"br i1 {self.any_lane(mask)}, label %{stem}, label %{stem}_done")
+        text.label(stem)
+        replaced = rare()
+        last = text.block
+        text.line(f"br label %{stem}_done")
+        text.label(f"{stem}_done")
+        return [
+            text.emit(f"phi {kind} [ {value}, %{before} ], [ {other}, %{last} ]")
+            for (value, kind), other in zip(usual, replaced, strict=True)
+        ]
+
+    def each_lane(
+        self, kinds: Sequence[str], values: Sequence[str], results: Sequence[str],
+        function: Callable[..., Sequence[str]],
+    ) -> list[str]:  # fmt: skip
+        """A loop over the lanes: function(scalars) emits scalar code with these results."""
+        if self.lanes == 1:
+            return list(function(*values))
+        text = self.text
+        stem, before = text.fresh("lane")[1:], text.block
+        text.line(f"br label %{stem}")
+        text.label(stem)
+        index = text.fresh()
+        partial = [text.fresh() for _ in results]
+        start = len(text.lines)
+        scalars = [
+            text.emit(f"extractelement {self.vector(kind)} {value}, i32 {index}")
+            for kind, value in zip(kinds, values, strict=True)
+        ]
+        found = function(*scalars)
+        full = [
+            text.emit(f"insertelement {self.vector(kind)} {part}, {kind} {value}, i32 {index}")
+            for kind, part, value in zip(results, partial, found, strict=True)
+        ]
+        following = text.emit(f"add i32 {index}, 1")
+        done = text.emit(f"icmp eq i32 {following}, {self.lanes}")
+        last = text.block
+        text.line(f"br i1 {done}, label %{stem}_done, label %{stem}")
+        text.lines[start:start] = [
+            f"  {index} = phi i32 [ 0, %{before} ], [ {following}, %{last} ]",
+            *(
+                f"  {part} = phi {self.vector(kind)} [ poison, %{before} ], [ {value}, %{last} ]"
+                for part, kind, value in zip(partial, results, full, strict=True)
+            ),
+        ]
+        text.label(f"{stem}_done")
+        return full

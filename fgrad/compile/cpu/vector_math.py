@@ -1,18 +1,33 @@
-"""L5. The table of float functions: scalar operation name -> vector instructions on float32, float64."""
+"""L5. The table of float functions: scalar operation name -> instructions on float32, float64."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from fgrad.compile.cpu import vector_exp, vector_trig
+from fgrad.compile.cpu import vector_exp, vector_log, vector_trig
 from fgrad.compile.cpu.vector_lanes import Lanes
 
 VECTOR_MATH: dict[str, Callable[..., str]] = {
     "sqrt": Lanes.sqrt,
     "exp": vector_exp.exp,
-    "log": vector_exp.log,
-    "tanh": vector_exp.tanh,
+    "exp2": vector_exp.exp2,
+    "expm1": vector_exp.expm1,
     "logistic": vector_exp.logistic,
+    "tanh": vector_exp.tanh,
+    "sinh": vector_exp.sinh,
+    "cosh": vector_exp.cosh,
+    "log": vector_log.log,
+    "log2": vector_log.log2,
+    "log10": vector_log.log10,
+    "log1p": vector_log.log1p,
+    "asinh": vector_log.asinh,
+    "acosh": vector_log.acosh,
+    "atanh": vector_log.atanh,
     "sin": vector_trig.sin,
     "cos": vector_trig.cos,
+    "tan": vector_trig.tan,
+    "asin": vector_trig.asin,
+    "acos": vector_trig.acos,
+    "atan": vector_trig.atan,
+    "atan2": vector_trig.atan2,
 }

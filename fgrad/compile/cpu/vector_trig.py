@@ -1,50 +1,154 @@
 """L5. The circular functions and their inverses, as vector instructions.
 
-Coefficients: benchmarks/derive_coefficients.py.
+Reduction: x = n pi/2 + r.  Up to 2^16 (float32) or 2^30 (float64) pi/2 in three parts with fused
+products leaves r exact to an ulp; a vector with a larger argument takes a rare block, which
+multiplies by the bits of 2/pi that matter (Payne and Hanek) lane by lane.
 """
 
 from __future__ import annotations
 
-from fgrad.compile.cpu.vector_lanes import Lanes
+from fgrad.compile.cpu.llvm_text import FunctionText
+from fgrad.compile.cpu.vector_coefficients import ASIN, ATAN, COS, SIN, TAN
+from fgrad.compile.cpu.vector_exp import round_to_int
+from fgrad.compile.cpu.vector_lanes import INF, NAN, Lanes
 
-# (sin r / r - 1) / r^2 and (cos r - 1 + r^2/2) / r^4 in r^2, |r| <= pi/4 + 0.004: relative to r and to
-# 1 the errors are 2^-28.0 and 2^-33.2 (32), 2^-57.9 and 2^-64.1 (64).
-SIN_32 = (-0.1666665458711439, 0.00833215480472901, -0.00019514042868950046)
-COS_32 = (0.04166664626806624, -0.001388733702105716, 2.4434831236078088e-05)
-SIN_64 = (
-    -0.1666666666666663, 0.008333333333321858, -0.00019841269829342392, 2.755731352426392e-06,
-    -2.5050730983945487e-08, 1.5895176060202708e-10,
-)  # fmt: skip
-COS_64 = (
-    0.041666666666666595, -0.0013888888888873374, 2.4801587288992562e-05, -2.7557314205332246e-07,
-    2.087570259588456e-09, -1.1358543784468116e-11,
-)  # fmt: skip
+TWO_OVER_PI = 0.6366197723675814
+# pi/2 in three parts of working precision, all positive, so that -0 stays -0.
+REDUCTION_32 = (1.570796251296997, 7.549789415861596e-08, 5.390302529957765e-15)
+REDUCTION_64 = (1.5707963267948966, 6.123233995736765e-17, 1.0828566739219139e-32)
+# pi/2 in two parts, each rounded to nearest.
+HALF_PI_32 = (1.5707963705062866, -4.371138828673793e-08)
+HALF_PI_64 = (1.5707963267948966, 6.123233995736766e-17)
 
-# pi/2 in three parts of working precision.
-HALF_PI_32 = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
-HALF_PI_64 = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
+# 2/pi as words of 64 bits, after one word of zeros: enough for every finite float64.
+TWO_OVER_PI_WORDS = (
+    0x0000000000000000, 0xA2F9836E4E441529, 0xFC2757D1F534DDC0, 0xDB6295993C439041,
+    0xFE5163ABDEBBC561, 0xB7246E3A424DD2E0, 0x06492EEA09D1921C, 0xFE1DEB1CB129A73E,
+    0xE88235F52EBB4484, 0xE99C7026B45F7E41, 0x3991D639835339F4, 0x9C845F8BBDF9283B,
+    0x1FF897FFDE05980F, 0xEF2F118B5A0A6D1F, 0x6D367ECF27CB09B7, 0x4F463F669E5FEA2D,
+    0x7527BAC7EBE5F17B, 0x3D0739F78A5292EA, 0x6BFB5FB11F8D5D08, 0x56033046FC7B6BAB,
+    0xF0CFBC209AF4361D,
+)  # fmt: skip
+# reduce_large(x): x = n pi/2 + r for finite |x| >= 1.  With x = m 2^e, the product of m and the 192
+# bits of 2/pi from the one worth 2^(1 - e) on is n mod 4 (2 bits) and a fraction (126 bits).
+_REDUCE_TEXT = """\
+define internal { double, i64 } @fgrad.reduce_large(double %x) noinline cold nounwind {
+  %bits = bitcast double %x to i64
+  %biased = lshr i64 %bits, 52
+  %exponent = and i64 %biased, 2047
+  %fraction = and i64 %bits, 4503599627370495
+  %m64 = or i64 %fraction, 4503599627370496
+  %m = zext i64 %m64 to i128
+  %start = sub i64 %exponent, 1013
+  %word = lshr i64 %start, 6
+  %shift = and i64 %start, 63
+  %p0 = getelementptr inbounds i64, ptr @fgrad.two_over_pi, i64 %word
+  %p1 = getelementptr inbounds i64, ptr %p0, i64 1
+  %p2 = getelementptr inbounds i64, ptr %p0, i64 2
+  %p3 = getelementptr inbounds i64, ptr %p0, i64 3
+  %w0 = load i64, ptr %p0, align 8
+  %w1 = load i64, ptr %p1, align 8
+  %w2 = load i64, ptr %p2, align 8
+  %w3 = load i64, ptr %p3, align 8
+  %u0 = call i64 @llvm.fshl.i64(i64 %w0, i64 %w1, i64 %shift)
+  %u1 = call i64 @llvm.fshl.i64(i64 %w1, i64 %w2, i64 %shift)
+  %u2 = call i64 @llvm.fshl.i64(i64 %w2, i64 %w3, i64 %shift)
+  %z0 = zext i64 %u0 to i128
+  %z1 = zext i64 %u1 to i128
+  %z2 = zext i64 %u2 to i128
+  %s0 = shl i128 %z0, 64
+  %window = or i128 %s0, %z1
+  %high = mul i128 %window, %m
+  %low = mul i128 %z2, %m
+  %carry = lshr i128 %low, 64
+  %turns = add i128 %high, %carry
+  %rounded = add i128 %turns, 42535295865117307932921825928971026432
+  %n128 = lshr i128 %rounded, 126
+  %n = trunc i128 %n128 to i64
+  %f = shl i128 %turns, 2
+  %below = icmp slt i128 %f, 0
+  %negated = sub i128 0, %f
+  %size = select i1 %below, i128 %negated, i128 %f
+  %zeros = call i128 @llvm.ctlz.i128(i128 %size, i1 false)
+  %top = shl i128 %size, %zeros
+  %top_part = lshr i128 %top, 65
+  %top64 = trunc i128 %top_part to i64
+  %mantissa = sitofp i64 %top64 to double
+  %zeros64 = trunc i128 %zeros to i64
+  %scale = sub i64 960, %zeros64
+  %scale_bits = shl i64 %scale, 52
+  %power = bitcast i64 %scale_bits to double
+  %part = fmul double %mantissa, %power
+  %correction = fmul double %part, 0x3C91A62633145C07
+  %radians = call double @llvm.fma.f64(double %part, double 0x3FF921FB54442D18, double %correction)
+  %x_below = icmp slt i64 %bits, 0
+  %flip = xor i1 %x_below, %below
+  %negative = fneg double %radians
+  %r = select i1 %flip, double %negative, double %radians
+  %n_negated = sub i64 0, %n
+  %n_signed = select i1 %x_below, i64 %n_negated, i64 %n
+  %pair0 = insertvalue { double, i64 } poison, double %r, 0
+  %pair1 = insertvalue { double, i64 } %pair0, i64 %n_signed, 1
+  ret { double, i64 } %pair1
+}"""
+
+
+def _declare_reduce_large(text: FunctionText) -> None:
+    """Put reduce_large and its table into the module."""
+    words = ", ".join(f"i64 {word}" for word in TWO_OVER_PI_WORDS)
+    count = len(TWO_OVER_PI_WORDS)
+    text.declare(f"@fgrad.two_over_pi = internal constant [{count} x i64] [{words}]")
+    text.declare("declare i64 @llvm.fshl.i64(i64, i64, i64)")
+    text.declare("declare i128 @llvm.ctlz.i128(i128, i1)")
+    text.declare("declare double @llvm.fma.f64(double, double, double)")
+    text.declare(_REDUCE_TEXT)
+
+
+def _reduce_one(v: Lanes, x: str) -> list[str]:
+    """(n, r) of one large lane."""
+    text = v.text
+    wide = x if v.double else text.emit(f"fpext float {x} to double")
+    pair = text.emit(f"call {{ double, i64 }} @fgrad.reduce_large(double {wide})")
+    r = text.emit(f"extractvalue {{ double, i64 }} {pair}, 0")
+    n = text.emit(f"extractvalue {{ double, i64 }} {pair}, 1")
+    if v.double:
+        return [n, r]
+    narrow = text.emit(f"fptrunc double {r} to float")
+    return [text.emit(f"trunc i64 {n} to i32"), narrow]
 
 
 def _reduce(v: Lanes, x: str) -> tuple[str, str]:
-    """x = n pi/2 + r: (bits whose low end holds n, r)."""
-    shifted = v.fma(x, 0.6366197723675814, v.round_magic())
-    n = v.sub(shifted, v.round_magic())
+    """x = n pi/2 + r: (bits whose low end holds n, r); r is NaN for infinite x."""
+    n, rounded = round_to_int(v, x, TWO_OVER_PI)
     r = x
-    for part in HALF_PI_64 if v.double else HALF_PI_32:
-        r = v.fma(n, -part, r)
-    return v.to_bits(shifted), r
+    for part in v.pick(REDUCTION_32, REDUCTION_64):
+        r = v.fma(rounded, -part, r)
+    bound = v.pick(2.0**16, 2.0**30)
+    size = v.abs(x)
+
+    def rare() -> list[str]:
+        _declare_reduce_large(v.text)
+        large = v.logical("and", v.compare("ogt", size, bound), v.compare("olt", size, INF))
+        kinds = [v.integer_element, v.element]
+        far_n, far_r = v.each_lane(
+            [v.element],
+            [v.select(large, x, bound)],
+            kinds,
+            lambda lane: _reduce_one(v, lane),
+        )
+        return [v.iselect(large, far_n, n), v.select(large, far_r, r)]
+
+    usual = [(n, v.int), (r, v.float)]
+    n, r = v.replace_rarely(v.compare("ogt", size, bound), usual, rare)
+    return n, r
 
 
 def _sin_or_cos(v: Lanes, x: str, quarter: int) -> str:
     """sin(x + quarter pi/2)"""
     n, r = _reduce(v, x)
     z = v.mul(r, r)
-    sine = v.muladd(v.mul(z, r), v.polynomial(SIN_64 if v.double else SIN_32, z), r)
-    cosine = v.muladd(
-        v.mul(z, z),
-        v.polynomial(COS_64 if v.double else COS_32, z),
-        v.muladd(z, -0.5, 1.0),
-    )
+    sine = v.copysign(v.muladd(v.mul(z, r), v.fit(SIN, z), r), r)
+    cosine = v.muladd(v.mul(z, z), v.fit(COS, z), v.muladd(z, -0.5, 1.0))
     if quarter:
         n = v.iop("add", n, quarter)
     odd = v.icompare("ne", v.iop("and", n, 1), 0)
@@ -60,3 +164,73 @@ def sin(v: Lanes, x: str) -> str:
 def cos(v: Lanes, x: str) -> str:
     """cos x"""
     return _sin_or_cos(v, x, 1)
+
+
+def tan(v: Lanes, x: str) -> str:
+    """tan r, or -1 / tan r for odd n"""
+    n, r = _reduce(v, x)
+    z = v.mul(r, r)
+    tangent = v.copysign(v.muladd(v.mul(z, r), v.fit(TAN, z), r), r)
+    odd = v.icompare("ne", v.iop("and", n, 1), 0)
+    return v.div(v.select(odd, -1.0, tangent), v.select(odd, tangent, 1.0))
+
+
+def _asin_parts(v: Lanes, size: str, above: str) -> tuple[str, str]:
+    """asin(s) = s + p where s = size, or sqrt((1 - size) / 2) above 1/2: (s, p)."""
+    z = v.select(above, v.mul(v.sub(1.0, size), 0.5), v.mul(size, size))
+    s = v.select(above, v.sqrt(z), size)
+    return s, v.mul(v.mul(s, z), v.fit(ASIN, z))
+
+
+def asin(v: Lanes, x: str) -> str:
+    """asin x = pi/2 - 2 asin(sqrt((1 - x) / 2)) above 1/2"""
+    high, low = v.pick(HALF_PI_32, HALF_PI_64)
+    size = v.abs(x)
+    above = v.compare("ogt", size, 0.5)
+    s, p = _asin_parts(v, size, above)
+    far = v.sub(v.muladd(s, -2.0, high), v.muladd(p, 2.0, -low))
+    return v.copysign(v.select(above, far, v.add(s, p)), x)
+
+
+def acos(v: Lanes, x: str) -> str:
+    """acos x = 2 asin(sqrt((1 - x) / 2)) above 1/2, pi minus that of -x below -1/2"""
+    high, low = v.pick(HALF_PI_32, HALF_PI_64)
+    size = v.abs(x)
+    above = v.compare("ogt", size, 0.5)
+    s, p = _asin_parts(v, size, above)
+    negative = v.compare("olt", x, 0.0)
+    double = v.muladd(s, 2.0, v.add(p, p))
+    far = v.sub(2.0 * high, v.muladd(s, 2.0, v.muladd(p, 2.0, -2.0 * low)))
+    outer = v.select(negative, far, double)
+    middle = v.sub(high, v.sub(x, v.sub(low, v.copysign(p, x))))
+    return v.select(above, outer, middle)
+
+
+def _atan_unit(v: Lanes, q: str) -> tuple[str, str]:
+    """atan q = q + p for 0 <= q <= 1: (q, p)"""
+    z = v.mul(q, q)
+    return q, v.mul(v.mul(q, z), v.fit(ATAN, z))
+
+
+def atan(v: Lanes, x: str) -> str:
+    """atan x = pi/2 - atan(1 / x) above 1"""
+    high, low = v.pick(HALF_PI_32, HALF_PI_64)
+    size = v.abs(x)
+    above = v.compare("ogt", size, 1.0)
+    q, p = _atan_unit(v, v.div(v.select(above, 1.0, size), v.select(above, size, 1.0)))
+    far = v.sub(high, v.add(q, v.sub(p, low)))
+    return v.copysign(v.select(above, far, v.add(q, p)), x)
+
+
+def atan2(v: Lanes, y: str, x: str) -> str:
+    """The angle of the point (x, y) in (-pi, pi], with the sign of y"""
+    high, low = v.pick(HALF_PI_32, HALF_PI_64)
+    size_y, size_x = v.abs(y), v.abs(x)
+    steep = v.compare("ogt", size_y, size_x)
+    top, bottom = v.select(steep, size_x, size_y), v.select(steep, size_y, size_x)
+    quotient = v.select(v.compare("oeq", bottom, 0.0), 0.0, v.div(top, bottom))
+    q, p = _atan_unit(v, v.select(v.compare("oeq", top, INF), 1.0, quotient))
+    angle = v.select(steep, v.sub(high, v.add(q, v.sub(p, low))), v.add(q, p))
+    behind = v.icompare("slt", v.to_bits(x), 0)
+    angle = v.select(behind, v.sub(2.0 * high, v.sub(angle, 2.0 * low)), angle)
+    return v.copysign(v.select(v.compare("uno", x, y), NAN, angle), y)
