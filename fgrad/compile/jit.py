@@ -1,0 +1,382 @@
+"""L5. `jit`: trace a function once for each kind of arguments, compile it, and run native code.
+
+    jit : (a -> b) -> a -> b
+
+The kind of the arguments is their tree structure, the shapes and dtypes of the leaves (Python scalars
+count by type: they are weak), the static arguments, and the settings.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+import warnings
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.compile.call import call_p, contiguous, executable_of
+from fgrad.config import config
+from fgrad.errors import RetraceWarning, StaticArgumentError, UnsupportedTypeError
+from fgrad.ir.aval import DTYPE_NAMES, PYTHON_SCALARS, Aval, aval_of
+from fgrad.ir.program import Program
+from fgrad.trace import Tracer, bind, trace
+
+_INT_TYPES = (int, np.integer)
+
+
+class Entry(NamedTuple):
+    """What is kept for one kind of arguments."""
+
+    program: Program
+    out_tree: tree.TreeDef
+    single: bool  # the result is one array, not a container
+    description: tuple[str, ...]  # of the arguments, for explain_retrace
+
+
+class Signature(NamedTuple):
+    """Flat dynamic arguments, and the key of all else."""
+
+    leaves: list[Any]
+    treedef: tree.TreeDef
+    statics: tuple[tuple[Hashable, Any], ...]
+
+
+class Jitted:
+    """A function that is compiled at its first call for each kind of arguments."""
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        static_argnums: tuple[int, ...],
+        static_argnames: tuple[str, ...],
+        donate_argnums: tuple[int, ...],
+        max_traces: int | None,
+        device: str | None,
+    ) -> None:
+        functools.update_wrapper(self, fun)
+        self.fun = fun
+        self.static_argnums = static_argnums
+        self.static_argnames = static_argnames
+        self.donate_argnums = donate_argnums
+        self.max_traces = max_traces
+        self.device = device
+        self.entries: dict[Any, Entry] = {}
+        self.lock = threading.RLock()
+
+    def __repr__(self) -> str:
+        return f"<jit of {getattr(self.fun, '__name__', self.fun)!s}>"
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if config.disable_jit:
+            return self.fun(*args, **kwargs)
+        if kwargs or self.static_argnums:
+            return self._general(args, kwargs)
+        key: list[Any] = [config.epoch]
+        for x in args:
+            if type(x) is not np.ndarray:
+                return self._general(args, kwargs)
+            key.append(x.dtype)
+            key.append(x.shape)
+        entry = self.entries.get(tuple(key))
+        if entry is None:
+            return self._general(args, kwargs, tuple(key))
+        return self._run(entry, args)
+
+    def _run(self, entry: Entry, leaves: Sequence[Any]) -> Any:
+        program = entry.program
+        arrays = [contiguous(x, v.aval.dtype) for x, v in zip(leaves, program.inputs, strict=True)]
+        executable = program.cache.get("cpu") or executable_of(program, arrays)
+        outs = executable(arrays)
+        return outs[0] if entry.single else tree.unflatten(entry.out_tree, outs)
+
+    def _general(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], fast_key: Any = None
+    ) -> Any:
+        """Any call: containers, scalars, static arguments, tracers, and first calls."""
+        signature = self._signature(args, kwargs)
+        leaves = [self._leaf(x, k, signature) for k, x in enumerate(signature.leaves)]
+        avals = [aval_of(x) for x in leaves]
+        key = (config.epoch, signature.treedef, tuple(avals), signature.statics)
+        entry = self._entry(key)
+        captured: Sequence[Tracer] = ()
+        if entry is None:
+            with self.lock:
+                entry = self._entry(key)
+                if entry is None:
+                    entry, captured = self._trace(signature, avals)
+                    if not captured:
+                        self._keep(key, entry)
+                        if fast_key is not None:
+                            self.entries[fast_key] = entry
+        if captured or any(isinstance(x, Tracer) for x in leaves):
+            return self._nested(entry, [*captured, *leaves])
+        return self._run(entry, leaves)
+
+    def _entry(self, key: Any) -> Entry | None:
+        try:
+            return self.entries.get(key)
+        except TypeError:
+            raise self._unhashable(key[-1]) from None
+
+    def _nested(self, entry: Entry, operands: list[Any]) -> Any:
+        """The call as an equation of the enclosing trace."""
+        program = entry.program
+        values = [
+            x if isinstance(x, Tracer) else v.aval.dtype.type(x) if not v.aval.shape else x
+            for x, v in zip(operands, program.inputs, strict=True)
+        ]
+        outs = bind(call_p, *values, program=program, name=program.name)
+        for out, atom in zip(outs, program.outputs, strict=True):
+            if isinstance(out, Tracer):
+                out.weak = atom.aval.weak
+        return outs[0] if entry.single else tree.unflatten(entry.out_tree, outs)
+
+    # Arguments.
+
+    def _signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Signature:
+        statics: list[tuple[Hashable, Any]] = []
+        dynamic = list(args)
+        for k in self.static_argnums:
+            at = k if k >= 0 else k + len(args)
+            if 0 <= at < len(args):
+                statics.append((at, _typed(args[at])))
+                dynamic[at] = None
+        keywords = dict(kwargs)
+        for name in self.static_argnames:
+            if name in keywords:
+                statics.append((name, _typed(keywords.pop(name))))
+        leaves, treedef = tree.flatten((tuple(dynamic), keywords))
+        return Signature(leaves, treedef, tuple(statics))
+
+    def _leaf(self, x: Any, position: int, signature: Signature) -> Any:
+        """A leaf as an array, a NumPy scalar, a Python scalar or a tracer."""
+        if isinstance(x, Tracer) or type(x) in PYTHON_SCALARS:
+            return x
+        array = x if isinstance(x, np.ndarray | np.generic) else None
+        if array is None and hasattr(x, "__array__"):
+            array = np.asarray(x)
+        if array is not None:
+            if isinstance(array, np.ndarray) and not array.dtype.isnative:
+                array = array.astype(array.dtype.newbyteorder("="))
+            if array.dtype.name in DTYPE_NAMES:
+                return array
+        raise self._unsupported(x, position, signature)
+
+    def _path(self, position: int, signature: Signature) -> str:
+        """How a leaf is reached: `args[0]['w']` as the name of the parameter and the rest."""
+        skeleton = tree.unflatten(signature.treedef, signature.leaves)
+        path = tree.paths(skeleton)[position]
+        try:
+            parameters = list(inspect.signature(self.fun).parameters)
+        except (TypeError, ValueError):
+            return path
+        head, _, rest = path[1:].partition("]")
+        which, _, rest2 = rest[1:].partition("]")
+        if head == "0" and int(which) < len(parameters):
+            return parameters[int(which)] + rest2
+        return which.strip("'\"") + rest2
+
+    def _unsupported(self, x: Any, position: int, signature: Signature) -> UnsupportedTypeError:
+        name = self.fun.__name__
+        kind = type(x).__name__ + (f" of dtype {x.dtype}" if hasattr(x, "dtype") else "")
+        path = self._path(position, signature)
+        return UnsupportedTypeError(
+            f"An argument of jit({name}) is not an array of numbers.",
+            (
+                ("value", f"{path} is a {kind}"),
+                ("why", "compiled code knows bool, integer, float and complex arrays only."),
+                ("write", f"jit({name}, static_argnames={path.split('[')[0].split('.')[0]!r})"),
+                ("write", "    the argument is a constant: the function is traced for each value"),
+                ("write", "or close over the object instead of passing it."),
+            ),
+        )
+
+    def _unhashable(self, statics: Any) -> StaticArgumentError:
+        for where, (kind, value) in statics:
+            try:
+                hash(value)
+            except TypeError:
+                return StaticArgumentError(
+                    f"A static argument of jit({self.fun.__name__}) cannot be hashed.",
+                    (
+                        ("value", f"argument {where!r} is a {kind.__name__}"),
+                        ("why", "static arguments are part of the key under which code is kept."),
+                        ("write", "a tuple for a list, a frozen dataclass for a dict"),
+                        ("write", "or pass an array as an ordinary, traced argument."),
+                    ),
+                )
+        return StaticArgumentError(f"A static argument of jit({self.fun.__name__}) cannot be hashed.")
+
+    # Tracing.
+
+    def _trace(self, signature: Signature, avals: list[Aval]) -> tuple[Entry, Sequence[Tracer]]:
+        out_trees: list[tree.TreeDef] = []
+
+        def flat(*tracers: Tracer) -> list[Any]:
+            args, kwargs = tree.unflatten(signature.treedef, tracers)
+            args = list(args)
+            for where, (_, value) in signature.statics:
+                if isinstance(where, int):
+                    args[where] = value
+                else:
+                    kwargs[where] = value
+            outs, out_tree = tree.flatten(self.fun(*args, **kwargs))
+            out_trees.append(out_tree)
+            return [_result(x, self.fun) for x in outs]
+
+        name = getattr(self.fun, "__name__", "function")
+        traced = trace(flat, avals, _identifier(name), "jit", copy_consts=True)
+        out_tree = out_trees[-1]
+        single = out_tree.is_leaf()
+        description = tuple(_describe(signature, avals))
+        return Entry(traced.program, out_tree, single, description), traced.captured
+
+    def _keep(self, key: Any, entry: Entry) -> None:
+        self.entries[key] = entry
+        kinds = {id(e): e for e in self.entries.values()}
+        if self.max_traces is not None and len(kinds) > self.max_traces:
+            warnings.warn(explain_retrace(self), RetraceWarning, stacklevel=4)
+
+
+def _typed(x: Any) -> tuple[type, Any]:
+    """A static value with its type, so that 1, 1.0 and True stay apart."""
+    return type(x), x
+
+
+def _identifier(name: str) -> str:
+    return name.strip("<>") or "function"
+
+
+def _result(x: Any, fun: Callable[..., Any]) -> Any:
+    if isinstance(x, Tracer):
+        return x
+    array = np.asarray(x)
+    if array.dtype.name not in DTYPE_NAMES:
+        raise UnsupportedTypeError(
+            f"A result of jit({fun.__name__}) is not an array of numbers.",
+            (("value", f"it is a {type(x).__name__}"), ("write", "return arrays and containers of them")),
+        )
+    return array if array.ndim else array[()]
+
+
+def _describe(signature: Signature, avals: Sequence[Aval]) -> list[str]:
+    skeleton = tree.unflatten(signature.treedef, signature.leaves)
+    lines = [f"{path}: {aval}" for path, aval in zip(tree.paths(skeleton), avals, strict=True)]
+    return lines + [f"static {where!r}: {value[1]!r}" for where, value in signature.statics]
+
+
+def explain_retrace(fun: Jitted) -> str:
+    """Why a jitted function was traced as often as it was: what changed from trace to trace.
+
+    Arguments:
+        fun: what `jit` returned.
+
+    Example:
+        >>> f = jit(lambda x: x + 1)
+        >>> _ = f(np.zeros(2)), f(np.zeros(3))
+        >>> print(explain_retrace(f))
+        lambda was traced 2 times
+          trace 2: [0][0]: f64[2] -> f64[3]
+    """
+    entries = list({id(e): e for e in fun.entries.values()}.values())
+    name = _identifier(getattr(fun.fun, "__name__", "function"))
+    lines = [f"{name} was traced {len(entries)} time{'s' * (len(entries) != 1)}"]
+    for k in range(1, len(entries)):
+        before, after = entries[k - 1].description, entries[k].description
+        changed = [
+            f"{a} -> {b.partition(': ')[2]}"
+            for a, b in zip(before, after, strict=False)
+            if a != b and a.partition(": ")[0] == b.partition(": ")[0]
+        ]
+        what = ", ".join(changed) or "the structure of the arguments or the settings changed"
+        lines.append(f"  trace {k + 1}: {what}")
+    return "\n".join(lines)
+
+
+def jit(
+    fun: Callable[..., Any] | None = None,
+    *,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+    donate_argnums: int | Sequence[int] = (),
+    max_traces: int | None = None,
+    device: str | None = None,
+) -> Any:
+    """Compile a function of arrays to native code.
+
+    Arguments:
+        fun: a function of arrays, scalars and containers of them; it is traced, so its Python code
+            runs once for each kind of arguments.
+        static_argnums: positions of arguments that are constants of the compiled code.
+        static_argnames: the same by name.
+        donate_argnums: positions of arguments whose memory may be reused for results.
+        max_traces: warn with `RetraceWarning` when the function is traced more often.
+        device: "cpu" (default) or "cuda".
+
+    Returns:
+        A function with the same results; arrays are fresh `np.ndarray`s, scalars NumPy scalars.
+
+    Raises:
+        StaticArgumentError: a static argument is not hashable or does not exist.
+        UnsupportedTypeError: an argument is not an array of numbers.
+
+    Example:
+        >>> @jit
+        ... def f(x):
+        ...     return x * x + 1.0
+        >>> f(np.array([1.0, 2.0]))
+        array([2., 5.])
+    """
+    if fun is None:
+        return functools.partial(
+            jit,
+            static_argnums=static_argnums,
+            static_argnames=static_argnames,
+            donate_argnums=donate_argnums,
+            max_traces=max_traces,
+            device=device,
+        )
+    nums = _as_tuple(static_argnums, _INT_TYPES)
+    names = _as_tuple(static_argnames, str)
+    nums, names = _completed(fun, nums, names)
+    return Jitted(fun, nums, names, _as_tuple(donate_argnums, _INT_TYPES), max_traces, device)
+
+
+def _as_tuple(x: Any, kind: Any) -> tuple[Any, ...]:
+    return (x,) if isinstance(x, kind) else tuple(x)
+
+
+def _completed(
+    fun: Callable[..., Any], nums: tuple[int, ...], names: tuple[str, ...]
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Positions and names of the same static arguments, checked against the signature."""
+    if not nums and not names:
+        return nums, names
+    try:
+        parameters = inspect.signature(fun).parameters
+    except (TypeError, ValueError):
+        return nums, names
+    kinds = [p.kind for p in parameters.values()]
+    listed = list(parameters)
+    positional = [n for n, k in zip(listed, kinds, strict=True) if k in (0, 1)]
+    variadic = inspect.Parameter.VAR_POSITIONAL in kinds
+    for k in nums:
+        if not variadic and not -len(positional) <= k < len(positional):
+            raise StaticArgumentError(
+                f"static_argnums={k}, but {fun.__name__} has {len(positional)} positional arguments."
+            )
+    for name in names:
+        if name not in parameters and inspect.Parameter.VAR_KEYWORD not in kinds:
+            raise StaticArgumentError(
+                f"static_argnames={name!r}, but {fun.__name__} has arguments {', '.join(listed)}."
+            )
+    by_num = [positional[k] for k in nums if -len(positional) <= k < len(positional)]
+    by_name = [positional.index(n) for n in names if n in positional]
+    return tuple(dict.fromkeys([*nums, *by_name])), tuple(dict.fromkeys([*names, *by_num]))
