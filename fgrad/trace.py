@@ -1,10 +1,10 @@
 """L2. Tracing: `bind` is the only door; a `Builder` records what goes through it.
 
 `bind(prim, *operands, **params)` evaluates with NumPy when no operand is a tracer.  Otherwise the
-innermost builder that owns an operand records an equation.  A tracer of an enclosing builder that is
-used inside becomes a captured input of the inner one: that alone makes nested transforms, closures and
-perturbation confusion come out right, and it is also all of partial evaluation: what a linear
-function captures while it is traced are its residuals.
+innermost builder that owns an operand records an equation.  A tracer of an enclosing builder that
+is used inside becomes a captured input of the inner one: that alone makes nested transforms,
+closures and perturbation confusion come out right, and it is also all of partial evaluation: what
+a linear function captures while it is traced are its residuals.
 
 An eager builder (grad, vjp, jvp, linearize, vmap) carries values: each equation whose operands are
 known is evaluated in the enclosing context while it is recorded.  `jit` builders carry none.
@@ -18,11 +18,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from fgrad.errors import LeakedTracerError, TracedArrayError, TracedBoolError, TracedIndexError
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
 from fgrad.source import Loc, RawLoc, here, resolve
+from fgrad.trace_errors import leaked, needs_value
 
 Value: TypeAlias = Any  # a NumPy array or scalar, or a tracer
 
@@ -63,7 +63,7 @@ class Tracer:
     """A stand-in for an array inside a trace.  `value` is what it is in the enclosing context
     (an array or an outer tracer), or None where that is not known yet."""
 
-    __slots__ = ("builder", "index", "value", "_aval", "weak", "__weakref__")
+    __slots__ = ("__weakref__", "_aval", "builder", "index", "value", "weak")
     __array_priority__ = 1000.0
     __hash__ = None  # type: ignore[assignment]
 
@@ -128,7 +128,7 @@ class Tracer:
         return f"Tracer({self.aval}{known})"
 
     def __format__(self, spec: str) -> str:
-        return format(known_value(self, "formatted as text"), spec) if spec else repr(self)
+        return format(known_value(self), spec) if spec else repr(self)
 
     def __len__(self) -> int:
         if not self.shape:
@@ -143,38 +143,40 @@ class Tracer:
     def __bool__(self) -> bool:
         value = concrete(self)
         if value is None:
-            raise _needs_value(TracedBoolError, self, "Python needed True or False from", _IF_ROWS)
+            raise needs_value("bool", self)
         return bool(value)
 
+    def _read(self) -> Any:
+        """The value, given to Python: the trace does not see what becomes of it."""
+        value = known_value(self)
+        self.builder.note_detached()
+        return value
+
     def __float__(self) -> float:
-        return float(_python_number(self, "float"))
+        return float(self._read())
 
     def __int__(self) -> int:
-        return int(_python_number(self, "int"))
+        return int(self._read())
 
     def __complex__(self) -> complex:
-        return complex(_python_number(self, "complex"))
+        return complex(self._read())
 
     def __index__(self) -> int:
         value = concrete(self)
         if value is None:
-            raise _needs_value(TracedIndexError, self, "Python needed an integer from", _INDEX_ROWS)
+            raise needs_value("integer", self)
         return value.__index__()
 
     def item(self, *args: int) -> Any:
         """The value as a Python scalar, where it is known."""
-        value = known_value(self, "read by .item()")
-        self.builder.note_detached()
-        return value.item(*args)
+        return self._read().item(*args)
 
     def tolist(self) -> Any:
         """The values as nested lists, where they are known."""
-        value = known_value(self, "read by .tolist()")
-        self.builder.note_detached()
-        return value.tolist()
+        return self._read().tolist()
 
     def __array__(self, *_args: Any, **_kwargs: Any) -> np.ndarray:
-        raise _needs_value(TracedArrayError, self, "NumPy needed a plain array from", _ARRAY_ROWS)
+        raise needs_value("array", self)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if method == "__call__":
@@ -217,8 +219,21 @@ class Builder:
     """
 
     __slots__ = (
-        "what", "name", "eager", "saves", "level", "live", "records", "count",
-        "captures", "inputs", "detached", "thread", "_outer", "_loc", "_via",
+        "_loc",
+        "_outer",
+        "_via",
+        "captures",
+        "count",
+        "detached",
+        "eager",
+        "inputs",
+        "level",
+        "live",
+        "name",
+        "records",
+        "saves",
+        "thread",
+        "what",
     )  # fmt: skip
 
     def __init__(self, what: str, name: str, eager: bool, saves: bool = False) -> None:
@@ -270,7 +285,7 @@ class Builder:
         if found is not None:
             return found[1]
         if not outer.builder.live or outer.builder.thread != self.thread:
-            raise leaked_error(outer)
+            raise leaked(outer)
         inner = self.new(outer if self.eager else None, outer.aval, outer.weak)
         self.captures[id(outer)] = (outer, inner)
         return inner
@@ -279,14 +294,14 @@ class Builder:
         """A result as this builder sees it: its own tracer, a captured one, or a constant."""
         if isinstance(value, Tracer) and value.builder is not self:
             if value.builder.level > self.level or not value.builder.live:
-                raise leaked_error(value)
+                raise leaked(value)
             return self.capture(value)
         return value
 
     def record(self, prim: Primitive, operands: Sequence[Any], params: dict[str, Any]) -> Any:
         """Append an equation; evaluate it outside when its operands are known."""
         if not self.live:
-            raise leaked_error(next(x for x in operands if isinstance(x, Tracer)))
+            raise leaked(next(x for x in operands if isinstance(x, Tracer)))
         ins: list[Any] = []
         values: list[Any] = []
         known, outer = self.eager, False
@@ -520,7 +535,7 @@ def run(program: Program, args: Sequence[Value]) -> list[Value]:
 class replaying:
     """Context in which equations take the location and provenance of those they come from."""
 
-    __slots__ = ("via", "saved")
+    __slots__ = ("saved", "via")
 
     def __init__(self, via: str) -> None:
         self.via = via
@@ -548,88 +563,9 @@ def is_traced(*values: Value) -> bool:
     return any(isinstance(x, Tracer) for x in values)
 
 
-def known_value(x: Tracer, used: str) -> Any:
-    """The concrete value of a tracer; an error card that says how it was `used` if unknown."""
+def known_value(x: Tracer) -> Any:
+    """The concrete value of a tracer; an error card if it is unknown."""
     value = concrete(x)
     if value is None:
-        raise _needs_value(TracedArrayError, x, f"A value is {used}, from", _ARRAY_ROWS)
+        raise needs_value("number", x)
     return value
-
-
-def _python_number(x: Tracer, kind: str) -> Any:
-    value = concrete(x)
-    if value is None:
-        raise _needs_value(
-            TracedArrayError, x, f"Python's {kind}() needed a number from", _FLOAT_ROWS
-        )
-    x.builder.note_detached()
-    return value
-
-
-_IF_ROWS = (
-    ("write", "np.where(condition, a, b)           both sides are cheap arrays"),
-    ("write", "fgrad.jit(f, static_argnums=...)    the argument is really a constant"),
-    ("write", "grad(f) without jit                 values are then known, and `if` works"),
-)
-_FLOAT_ROWS = (
-    ("write", "keep the array: operators and np.* functions work on it"),
-    ("write", "fgrad.jit(f, static_argnums=...)    the argument is really a constant"),
-)
-_INDEX_ROWS = (
-    ("write", "x[i] with a traced integer i is fine; sizes and range() need known integers"),
-    ("write", "fgrad.jit(f, static_argnums=...)    the argument is really a constant"),
-)
-_ARRAY_ROWS = (
-    ("write", "np.stack([x, y])                    instead of np.array([x, y])"),
-    ("write", "import fgrad.numpy as np            whose array() and asarray() take traced values"),
-    (
-        "write",
-        "fgrad.stop_gradient(x)              if a constant is meant; then float(x) or x.item()",
-    ),
-)
-
-
-def made_at(x: Tracer) -> Loc | None:
-    """Where a tracer was made, or None for an argument."""
-    for record in reversed(x.builder.records):
-        if any(out is x for out in record.outs):
-            return resolve(record.loc)
-    return None
-
-
-def _needs_value(
-    error: type, x: Tracer, headline: str, advice: tuple[tuple[str, str], ...]
-) -> Exception:
-    unknown = x
-    while isinstance(unknown.value, Tracer):
-        unknown = unknown.value
-    made, used = made_at(x), resolve(here())
-    origin = f"made at {made}:  {made.text()}" if made else f"an argument of {x.builder.name}"
-    owner = f"{unknown.builder.what}({unknown.builder.name})"
-    batched = (
-        "each lane has another value" if unknown.builder.what == "vmap" else "it has no value yet"
-    )
-    if unknown is x and x.value is None or concrete(x) is None:
-        why = f"{owner} traces the function once, for all values; {batched}."
-    else:
-        why = "a traced array carries derivatives; a plain array would silently lose them."
-    rows = (("value", f"{x.aval} {origin}"), ("used", f"{used}:  {used.text()}"), ("why", why))
-    return error(f"{headline} a traced array.", rows + advice)
-
-
-def leaked_error(x: Tracer) -> LeakedTracerError:
-    """The card for a tracer that outlived its trace, or that came from another thread."""
-    used = resolve(here())
-    return LeakedTracerError(
-        "A traced value was used outside of the trace that made it.",
-        (
-            ("value", f"{x.aval} made while {x.builder.what}({x.builder.name}) was tracing"),
-            ("used", f"{used}:  {used.text()}"),
-            (
-                "why",
-                "the trace has ended (or belongs to another thread): the value stands for nothing.",
-            ),
-            ("write", "return the value from the function, instead of storing it in a global,"),
-            ("write", "a list or an object; has_aux=True returns extra results."),
-        ),
-    )

@@ -43,7 +43,7 @@ def structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> TreeDe
     return optree.tree_structure(tree, is_leaf, namespace=NAMESPACE)
 
 
-def map(  # noqa: A001 - the field's name for it
+def map(
     fun: Callable[..., Any],
     tree: Any,
     *rest: Any,
@@ -69,7 +69,7 @@ def paths(tree: Any) -> list[str]:
     return [accessor.codify("") for accessor in accessors]
 
 
-def all(tree: Any) -> bool:  # noqa: A001
+def all(tree: Any) -> bool:
     """Whether all leaves are true."""
     return not any(not leaf for leaf in leaves(tree))
 
@@ -90,7 +90,7 @@ def transpose(outer: TreeDef, inner: TreeDef, tree: Any) -> Any:
 def broadcast_prefix(
     prefix: Any, tree: Any, is_leaf: Callable[[Any], bool] | None = None
 ) -> list[Any]:
-    """The leaves of `prefix`, each repeated for all leaves of `tree` below it; None counts as a leaf."""
+    """The leaves of `prefix`, each repeated for all leaves of `tree` below it; None is a leaf."""
     return optree.broadcast_prefix(prefix, tree, is_leaf, none_is_leaf=True, namespace=NAMESPACE)
 
 

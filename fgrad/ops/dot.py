@@ -41,7 +41,7 @@ def _(a: Aval, b: Aval, *, contract: Pair, batch: Pair) -> Aval:
 
 
 class _Plan(NamedTuple):
-    """The free axes of both operands, and the orders (batch, free, contract) and (batch, contract, free)."""
+    """Free axes of both operands; the orders (batch, free, contract), (batch, contract, free)."""
 
     a_free: Ints
     b_free: Ints

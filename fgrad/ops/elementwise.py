@@ -1,7 +1,7 @@
 """L3. Elementwise primitives: one line of mathematics each.
 
-Where a local derivative can be infinite, its map is `masked_mul` or `masked_div`, whose product with a
-zero cotangent is zero: `where(x < 1, x, sqrt(x))` has derivative 1 at 0, not NaN.
+Where a local derivative can be infinite, its map is `masked_mul` or `masked_div`, whose product
+with a zero cotangent is zero: `where(x < 1, x, sqrt(x))` has derivative 1 at 0, not NaN.
 Conventions at kinks: abs'(0) = 0, max and min share ties equally, clip has slope 1 in the closed
 interval.
 """
@@ -33,7 +33,7 @@ from fgrad.ops.families import (
     same_dtype,
     same_shape,
 )
-from fgrad.trace import Value, bind, binary_door, unary_door
+from fgrad.trace import Value, binary_door, bind, unary_door
 
 special = lazy_module("scipy.special")
 
@@ -55,7 +55,7 @@ def _binary(prim: Primitive, doc: str) -> Callable[[Value, Value], Value]:
     return function
 
 
-# --- arithmetic -----------------------------------------------------------------------------------
+# --- arithmetic ---------------------------------------------------------------------------------
 
 neg_p = elementwise("neg", np.negative, lambda t, x, out: neg(t), accepts=NUMBERS)
 sub_p = elementwise(
@@ -113,7 +113,7 @@ def reciprocal(x: Value) -> Value:
     return bind(div_p, lit(x, 1), x)
 
 
-# --- discrete -------------------------------------------------------------------------------------
+# --- discrete -----------------------------------------------------------------------------------
 
 
 def _discrete(name: str, evaluate: Any, accepts: str, result: np.dtype | None = None) -> Any:
@@ -157,7 +157,7 @@ stop_gradient_p = elementwise("stop_gradient", _stop, None, accepts=ALL)
 stop_gradient = _door(stop_gradient_p, "`x`, regarded as a constant by every derivative.")
 
 
-# --- remainders: piecewise linear in x, with slope -(x - out) / y in y ------------------------------
+# --- remainders: piecewise linear in x, with slope -(x - out) / y in y --------------------------
 
 remainder_p = elementwise(
     "remainder",
@@ -179,7 +179,7 @@ remainder = _binary(remainder_p, "x - floor(x / y) * y: the sign of the divisor.
 fmod = _binary(fmod_p, "x - trunc(x / y) * y: the sign of the dividend.")
 
 
-# --- absolute value, order --------------------------------------------------------------------------
+# --- absolute value, order ----------------------------------------------------------------------
 
 
 def _share(t: Value, wins: Value, ties: Value) -> Value:
@@ -239,7 +239,7 @@ def clip(x: Value, lo: Value, hi: Value) -> Value:
     return bind(clip_p, x, lo, hi)
 
 
-# --- exp, log, powers ---------------------------------------------------------------------------------
+# --- exp, log, powers ---------------------------------------------------------------------------
 
 
 def _unary(name: str, evaluate: Any, derivative: Any) -> Any:
@@ -291,7 +291,7 @@ pow_p = elementwise("pow", np.power, _pow_base_map, _pow_exponent_map, accepts=N
 pow_ = _binary(pow_p, "x ** n.")
 
 
-# --- trigonometric and hyperbolic -----------------------------------------------------------------------
+# --- trigonometric and hyperbolic ---------------------------------------------------------------
 
 sin = _unary("sin", np.sin, lambda t, x, out: mul(t, cos(x)))
 cos = _unary("cos", np.cos, lambda t, x, out: neg(mul(t, sin(x))))
@@ -329,7 +329,7 @@ atan2_p = elementwise(
 atan2 = _binary(atan2_p, "The angle of the point (x, y).")
 
 
-# --- special functions ------------------------------------------------------------------------------------
+# --- special functions --------------------------------------------------------------------------
 
 _TWO_OVER_SQRT_PI = 2 / math.sqrt(math.pi)
 
@@ -365,8 +365,11 @@ _SHIFT = 8
 
 
 def trigamma(x: Value) -> Value:
-    """psi1(x) = d digamma / dx, by recurrence to x + 8 and the asymptotic series (DLMF 5.15.5, 5.15.8);
-    for negative x by reflection, psi1(1 - x) + psi1(x) = pi^2 / sin^2(pi x) (DLMF 5.15.6)."""
+    """psi1(x), the derivative of digamma.
+
+    By recurrence to x + 8 and the asymptotic series (DLMF 5.15.5, 5.15.8); for negative x by
+    reflection, psi1(1 - x) + psi1(x) = pi^2 / sin^2(pi x) (DLMF 5.15.6).
+    """
     negative = lt(x, lit(x, 0))
     z = select(negative, sub(lit(x, 1), x), x)
     total = None
@@ -385,7 +388,7 @@ def trigamma(x: Value) -> Value:
     return select(negative, reflected, positive)
 
 
-# --- selection, conversion -------------------------------------------------------------------------------
+# --- selection, conversion ----------------------------------------------------------------------
 
 select_p = Primitive("select", scalar="select")
 convert_p = Primitive("convert", params=("dtype",), scalar="convert")

@@ -146,7 +146,7 @@ reduce_any = _reducer(reduce_any_p, "Logical or")
 reduce_all = _reducer(reduce_all_p, "Logical and")
 
 
-# --- argmax, argmin ---------------------------------------------------------------------------------------
+# --- argmax, argmin -----------------------------------------------------------------------------
 
 
 def _arg_extremum(name: str, evaluate: Any) -> Primitive:
@@ -185,7 +185,7 @@ def argmin(x: Value, axis: int) -> Value:
     return bind(argmin_p, x, axis=axis)
 
 
-# --- cumulative -----------------------------------------------------------------------------------------------
+# --- cumulative ---------------------------------------------------------------------------------
 
 
 def _cumulative(name: str, ufunc: Any, accepts: str, is_linear: bool = False) -> Primitive:

@@ -21,7 +21,7 @@ from fgrad.trace import Value, bind
 Ints = tuple[int, ...]
 
 
-# --- broadcast ----------------------------------------------------------------------------------------
+# --- broadcast ----------------------------------------------------------------------------------
 
 
 @BROADCAST.type_rule
@@ -71,7 +71,7 @@ def full(shape: Ints, value: Any, dtype: np.dtype) -> Value:
 REDUCE_SUM = Primitive("reduce_sum", params=("axes",), linear_in="all")  # its rules: ops/reduce.py
 
 
-# --- permute -------------------------------------------------------------------------------------------
+# --- permute ------------------------------------------------------------------------------------
 
 
 @PERMUTE.type_rule
@@ -119,7 +119,7 @@ def move_axis(x: Value, source: int, to: int) -> Value:
     return permute(x, axes)
 
 
-# --- reshape --------------------------------------------------------------------------------------------
+# --- reshape ------------------------------------------------------------------------------------
 
 reshape_p = Primitive("reshape", params=("shape",), linear_in="all")
 
@@ -154,7 +154,7 @@ def reshape(x: Value, shape: Ints) -> Value:
     return x if x.shape == shape else bind(reshape_p, x, shape=shape)
 
 
-# --- slice and pad ----------------------------------------------------------------------------------------
+# --- slice and pad ------------------------------------------------------------------------------
 
 slice_p = Primitive("slice", params=("start", "stop", "step"), linear_in="all")
 pad_p = Primitive("pad", params=("low", "high", "interior", "value"), linear_in="all")
@@ -269,7 +269,7 @@ def pad(x: Value, low: Ints, high: Ints, interior: Ints | None = None, value: An
     return bind(pad_p, x, low=low, high=high, interior=interior, value=value)
 
 
-# --- index -------------------------------------------------------------------------------------------------
+# --- index --------------------------------------------------------------------------------------
 
 index_p = Primitive("index", params=("ints",), linear_in="all")
 
@@ -321,7 +321,7 @@ def index(x: Value, ints: Ints) -> Value:
     return bind(index_p, x, ints=ints)
 
 
-# --- reverse, concatenate -------------------------------------------------------------------------------------
+# --- reverse, concatenate -----------------------------------------------------------------------
 
 reverse_p = Primitive("reverse", params=("axes",), linear_in="all")
 
@@ -397,7 +397,7 @@ def concatenate(xs: Sequence[Value], axis: int) -> Value:
     return xs[0] if len(xs) == 1 else bind(concatenate_p, *xs, axis=axis)
 
 
-# --- iota -------------------------------------------------------------------------------------------------------
+# --- iota ---------------------------------------------------------------------------------------
 
 iota_p = Primitive("iota", params=("shape", "dtype", "axis"))
 

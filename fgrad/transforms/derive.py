@@ -1,7 +1,7 @@
 """L4. Derived programs: the derivative, the pullback and the batched form of a closed program.
 
-They serve primitives that hold a program (a nested `jit`, a loop body).  Each is traced once and kept
-in `program.cache`.
+They serve primitives that hold a program (a nested `jit`, a loop body).  Each is traced once and
+kept in `program.cache`.
 
     jvp_program       p(x) -> y   becomes   (x, t) -> (y, s)
     vjp_programs      p(x) -> y   becomes   x -> (y, residuals)   and   (residuals, ct) -> ct_x

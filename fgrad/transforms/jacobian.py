@@ -50,7 +50,7 @@ def jacfwd(
 
     def jacfwd_fun(*args: Any, **kwargs: Any) -> Any:
         part, restricted = _restrict(fun, argnums, args, kwargs, "jacfwd")
-        out, fun_jvp, *aux = linearize(restricted, *part, has_aux=has_aux)
+        _, fun_jvp, *aux = linearize(restricted, *part, has_aux=has_aux)
         leaves, in_tree = tree.flatten(tuple(part))
         values = [_floating(x, fun, "jacfwd") for x in leaves]
 

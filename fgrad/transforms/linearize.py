@@ -162,7 +162,8 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     """The value of `fun` at `primals`, and its derivative there as a function of tangents.
 
     Returns:
-        `(result, fun_jvp)`, or `(result, fun_jvp, aux)`; `fun_jvp(*tangents)` repeats no work of `fun`.
+        `(result, fun_jvp)`, or `(result, fun_jvp, aux)`; `fun_jvp(*tangents)` repeats no work
+        of `fun`.
 
     Example:
         >>> import fgrad

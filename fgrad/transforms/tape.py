@@ -1,10 +1,10 @@
 """L4. Linear maps along recorded equations: pushing tangents forward, pulling cotangents back.
 
-A tape is what an eager builder recorded.  `push` applies each primitive's jvp in order; `pull` applies
-the transposed derivatives in reverse.  Both bind in the enclosing context, so they nest.  The
-derivative of a primitive is written once: elementwise maps are their own transposes, linear
-primitives have a transpose rule, and for all others the jvp is recorded as a small linear tape of its
-own and pulled back.
+A tape is what an eager builder recorded.  `push` applies each primitive's jvp in order; `pull`
+applies the transposed derivatives in reverse.  Both bind in the enclosing context, so they nest.
+The derivative of a primitive is written once: elementwise maps are their own transposes, linear
+primitives have a transpose rule, and for all others the jvp is recorded as a small linear tape of
+its own and pulled back.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fgrad.trace import STATE, Builder, Record, Tracer, Value, bind, replaying
 class Tape:
     """Recorded equations with their active tracers: those that depend on the wanted inputs."""
 
-    __slots__ = ("records", "inputs", "outputs", "active")
+    __slots__ = ("active", "inputs", "outputs", "records")
 
     def __init__(self, builder: Builder, inputs: Sequence[Tracer], outputs: Sequence[Any]) -> None:
         self.records = builder.records
@@ -100,7 +100,7 @@ def missing_rule(prim: Primitive, what: str, refusal: Any, record: Record) -> Mi
 class _Cotangents:
     """Sums of cotangents by tracer; buffers that this walk made are added to in place."""
 
-    __slots__ = ("sums", "owned")
+    __slots__ = ("owned", "sums")
 
     def __init__(self, count: int) -> None:
         self.sums: list[Value | None] = [None] * count
@@ -191,7 +191,7 @@ def pull(
 def _pull_general(
     record: Record, cts: list[Value | None], store: _Cotangents, active: bytearray
 ) -> None:
-    """Pull cotangents through one equation by its pullback, its transpose, or its jvp transposed."""
+    """Pull back through one equation by its pullback, its transpose, or its jvp transposed."""
     prim, operands, values, params, outs, _, _ = record
     wanted = tuple([type(x) is Tracer and bool(active[x.index]) for x in operands])
     if prim.pullback is not None:

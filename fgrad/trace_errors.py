@@ -1,0 +1,111 @@
+"""L2. The error cards of tracing: a value that is not known, and a tracer that outlived its trace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fgrad.errors import (
+    FgradError,
+    LeakedTracerError,
+    Row,
+    TracedArrayError,
+    TracedBoolError,
+    TracedIndexError,
+)
+from fgrad.source import Loc, here, resolve
+
+if TYPE_CHECKING:
+    from fgrad.trace import Tracer
+
+
+class _Need(NamedTuple):
+    """What Python or NumPy wanted of a tracer, and what to write instead."""
+
+    error: type[FgradError]
+    headline: str
+    advice: tuple[Row, ...]
+
+
+_STATIC = ("write", "fgrad.jit(f, static_argnums=...)    the argument is really a constant")
+
+NEEDS = {
+    "bool": _Need(
+        TracedBoolError,
+        "Python needed True or False from a traced array.",
+        (
+            ("write", "np.where(condition, a, b)           both sides are cheap arrays"),
+            _STATIC,
+            ("write", "grad(f) without jit                 values are then known, and `if` works"),
+        ),
+    ),
+    "number": _Need(
+        TracedArrayError,
+        "Python needed a number from a traced array.",
+        (("write", "keep the array: operators and np.* functions work on it"), _STATIC),
+    ),
+    "integer": _Need(
+        TracedIndexError,
+        "Python needed an integer from a traced array.",
+        (
+            (
+                "write",
+                "x[i] with a traced integer i is fine; sizes and range() need known integers",
+            ),
+            _STATIC,
+        ),
+    ),
+    "array": _Need(
+        TracedArrayError,
+        "NumPy needed a plain array from a traced array.",
+        (
+            ("write", "np.stack([x, y])                    instead of np.array([x, y])"),
+            ("write", "import fgrad.numpy as np            whose array() takes traced values"),
+            ("write", "fgrad.stop_gradient(x)              if a constant is meant, then x.item()"),
+        ),
+    ),
+}
+
+
+def needs_value(need: str, x: Tracer) -> FgradError:
+    """The card for a use of a traced value that needs its numbers."""
+    error, headline, advice = NEEDS[need]
+    unknown: Any = x
+    while hasattr(unknown.value, "builder"):
+        unknown = unknown.value
+    made, used = made_at(x), resolve(here())
+    origin = f"made at {made}:  {made.text()}" if made else f"an argument of {x.builder.name}"
+    if unknown.value is None:
+        batched = unknown.builder.what == "vmap"
+        state = "each lane has another value" if batched else "it has no value yet"
+        owner = f"{unknown.builder.what}({unknown.builder.name})"
+        why = f"{owner} traces the function once, for all values; {state}."
+    else:
+        why = "a traced array carries derivatives; a plain array would silently lose them."
+    rows = (("value", f"{x.aval} {origin}"), ("used", f"{used}:  {used.text()}"), ("why", why))
+    return error(headline, rows + advice)
+
+
+def made_at(x: Tracer) -> Loc | None:
+    """Where a tracer was made, or None for an argument."""
+    for record in reversed(x.builder.records):
+        if any(out is x for out in record.outs):
+            return resolve(record.loc)
+    return None
+
+
+def leaked(x: Tracer) -> LeakedTracerError:
+    """The card for a tracer that outlived its trace, or that came from another thread."""
+    used = resolve(here())
+    return LeakedTracerError(
+        "A traced value was used outside of the trace that made it.",
+        (
+            ("value", f"{x.aval} made while {x.builder.what}({x.builder.name}) was tracing"),
+            ("used", f"{used}:  {used.text()}"),
+            (
+                "why",
+                "its trace has ended, or runs in another thread: the value stands for nothing.",
+            ),
+            ("write", "return the value from the function, instead of storing it in a global,"),
+            ("write", "a list or an object; has_aux=True returns extra results."),
+        ),
+    )
