@@ -1,4 +1,4 @@
-"""L2. The error cards of tracing: a value that is not known, and a tracer that outlived its trace."""
+"""L2. The cards of tracing: a value that is not known, a tracer that outlived its trace."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ NEEDS = {
         (
             (
                 "write",
-                "x[i] with a traced integer i is fine; sizes and range() need known integers",
+                "x[i] with a traced integer is fine; sizes and range() need known ones",
             ),
             _STATIC,
         ),
@@ -103,7 +103,7 @@ def leaked(x: Tracer) -> LeakedTracerError:
             ("used", f"{used}:  {used.text()}"),
             (
                 "why",
-                "its trace has ended, or runs in another thread: the value stands for nothing.",
+                "its trace has ended, or runs in another thread.",
             ),
             ("write", "return the value from the function, instead of storing it in a global,"),
             ("write", "a list or an object; has_aux=True returns extra results."),
