@@ -17,6 +17,11 @@ os.environ.setdefault("FGRAD_CHECK", "2")
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--update-golden` rewrites expected texts; the change is then reviewed as a diff."""
+    parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden")
+
+
 @pytest.fixture(autouse=True)
 def seeded(request: pytest.FixtureRequest) -> None:
     """NumPy's legacy generator, for code that uses it, starts from the test's name."""

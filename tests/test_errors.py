@@ -1,0 +1,184 @@
+"""Error cards, word for word: what happened, where, why, and what to write instead.
+
+`pytest tests/test_errors.py --update-golden` rewrites the expected texts in tests/golden/errors/.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fgrad
+from fgrad.errors import FgradError
+
+GOLDEN = pathlib.Path(__file__).parent / "golden" / "errors"
+X = np.array([1.0, 2.0, 3.0])
+leaks: list[Any] = []
+
+
+def grad_of_a_vector() -> Any:
+    def loss(x: Any) -> Any:
+        return np.sin(x)
+
+    return fgrad.grad(loss)(X)
+
+
+def grad_of_a_dict() -> Any:
+    return fgrad.grad(lambda x: {"loss": np.sum(x)})(X)
+
+
+def grad_of_an_integer() -> Any:
+    def loss(n: Any) -> Any:
+        return n * 2.0
+
+    return fgrad.grad(loss)(3)
+
+
+def grad_to_an_integer() -> Any:
+    return fgrad.grad(lambda x: np.argmax(x))(X)
+
+
+def grad_beyond_the_arguments() -> Any:
+    return fgrad.grad(lambda x: np.sum(x), argnums=1)(X)
+
+
+def if_under_jit() -> Any:
+    def f(x: Any) -> Any:
+        y = np.sum(x)
+        if y > 0:
+            return y
+        return -y
+
+    return fgrad.jit(f)(X)
+
+
+def if_in_vmap() -> Any:
+    def f(x: Any) -> Any:
+        return x if x > 0 else -x
+
+    return fgrad.vmap(f)(X)
+
+
+def float_under_jit() -> Any:
+    return fgrad.jit(lambda x: float(x[0]))(X)
+
+
+def range_under_jit() -> Any:
+    return fgrad.jit(lambda n: sum(range(n)))(3)
+
+
+def array_of_tracers() -> Any:
+    return fgrad.grad(lambda x: np.array([x, x * 2]).sum())(2.0)
+
+
+def store_into_numpy_array() -> Any:
+    def f(x: Any) -> Any:
+        y = np.zeros(3)
+        y[0] = x
+        return y.sum()
+
+    return fgrad.grad(f)(2.0)
+
+
+def assignment_to_a_tracer() -> Any:
+    def f(x: Any) -> Any:
+        x[0] = 1.0
+        return np.sum(x)
+
+    return fgrad.grad(f)(X)
+
+
+def leaked_tracer() -> Any:
+    def f(x: Any) -> Any:
+        leaks.append(np.sin(x))
+        return np.sum(x)
+
+    fgrad.grad(f)(X)
+    return leaks.pop() + 1.0
+
+
+def unequal_vmap_sizes() -> Any:
+    return fgrad.vmap(lambda p, x: p["w"] * x)({"w": np.ones(4)}, np.ones((5, 2)))
+
+
+def vmap_axis_that_is_missing() -> Any:
+    return fgrad.vmap(np.sin, in_axes=2)(X)
+
+
+def vmap_of_nothing() -> Any:
+    return fgrad.vmap(lambda x: x, in_axes=None)(X)
+
+
+def unhashable_static() -> Any:
+    return fgrad.jit(lambda x, n: x, static_argnums=1)(X, [1, 2])
+
+
+def unsupported_function() -> Any:
+    return fgrad.grad(lambda x: np.sum(np.packbits(x)))(X)
+
+
+def unsupported_out() -> Any:
+    return fgrad.grad(lambda x: np.sum(np.sin(x, out=np.zeros(3))))(X)
+
+
+def boolean_mask_under_jit() -> Any:
+    return fgrad.jit(lambda x: x[x > 0])(X)
+
+
+def index_out_of_bounds() -> Any:
+    return fgrad.grad(lambda x: x[7])(X)
+
+
+def shapes_do_not_broadcast() -> Any:
+    return fgrad.jit(lambda x: x + np.ones(4))(X)
+
+
+def object_argument() -> Any:
+    return fgrad.grad(lambda x: np.sum(x))(np.array([object()]))
+
+
+def string_argument_of_jit() -> Any:
+    return fgrad.jit(lambda x, how: x)(X, "sum")
+
+
+def tangents_of_another_shape() -> Any:
+    return fgrad.jvp(np.sin, (X,), (np.ones(2),))
+
+
+def cotangents_of_another_structure() -> Any:
+    return fgrad.vjp(np.sin, X)[1]((X, X))
+
+
+CASES = [
+    value
+    for name, value in list(globals().items())
+    if callable(value)
+    and getattr(value, "__module__", "") == __name__
+    and not name.startswith(("test", "_"))
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda f: f.__name__)
+def test_card(case: Callable[[], Any], request: pytest.FixtureRequest) -> None:
+    with pytest.raises((FgradError, IndexError, ValueError, TypeError)) as caught:
+        case()
+    text = f"{type(caught.value).__name__}: {caught.value}\n"
+    text = re.sub(r"test_errors\.py:\d+", "test_errors.py:N", text)
+    path = GOLDEN / f"{case.__name__}.txt"
+    if request.config.getoption("--update-golden"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert path.exists(), "no golden text yet: run with --update-golden and read what it wrote"
+    assert text == path.read_text()
+
+
+def test_cards_never_print_array_contents() -> None:
+    secret = np.array([1234.5, 6789.25])
+    with pytest.raises(FgradError) as caught:
+        fgrad.grad(lambda x: x * secret)(secret)
+    assert "1234" not in str(caught.value)
