@@ -165,24 +165,31 @@ def _strided_windows(
     return np.lib.stride_tricks.as_strided(x, shape, steps, writeable=False)
 
 
+# With fewer places than this in one sample, all samples share one matrix product.
+_MERGE_BELOW = 64
+
+
 @conv_p.evaluate
 def _(x: np.ndarray, w: np.ndarray, **params: Any) -> np.ndarray:
-    """One matrix product for each group, over copied windows."""
-    groups, batches = params["feature_groups"], params["batch_groups"]
-    x, rank = _padded(x, params["padding"], params["x_dilation"]), x.ndim - 2
+    """A matrix product for each group, over copied windows."""
+    batches, rank = params["batch_groups"], x.ndim - 2
+    groups = params["feature_groups"] * batches
+    x = _padded(x, params["padding"], params["x_dilation"])
     spatial = tuple(range(2, rank + 2))
     view = _strided_windows(x, spatial, w.shape[2:], params["strides"], params["w_dilation"])
-    places = view.shape[2 : 2 + rank]
-    n, c, o = x.shape[0] // batches, w.shape[1], w.shape[0] // (groups * batches)
-    view = view.reshape(batches, n, groups, c, *places, *w.shape[2:])
-    # (b, n, g, c, places, window) -> (b, g, n, places, c, window)
+    places, window = view.shape[2 : 2 + rank], w.shape[2:]
+    n, c, count = x.shape[0] // batches, w.shape[1], math.prod(places)
+    depth = c * math.prod(window)
+    filters = w.reshape(groups, w.shape[0] // groups, depth)
+    view = view.reshape(batches, n, groups // batches, c, *places, *window)
     at, to = tuple(range(4, 4 + rank)), tuple(range(4 + rank, 4 + 2 * rank))
-    view = view.transpose(0, 2, 1, *at, 3, *to)
-    count, depth = n * math.prod(places), c * math.prod(w.shape[2:])
-    rows = view.reshape(batches * groups, count, depth)
-    columns = w.reshape(batches * groups, o, depth).transpose(0, 2, 1)
-    out = np.matmul(rows, columns).reshape(batches, groups, n, *places, o)
-    out = out.transpose(2, 0, 1, 3 + rank, *range(3, 3 + rank))
+    if count < _MERGE_BELOW:  # (b, g, c, window, n, places)
+        columns = view.transpose(0, 2, 3, *to, 1, *at).reshape(groups, depth, n * count)
+        out = np.matmul(filters, columns).reshape(*filters.shape[:2], n, count)
+        out = out.transpose(2, 0, 1, 3)
+    else:  # (n, b, g, c, window, places)
+        columns = view.transpose(1, 0, 2, 3, *to, *at).reshape(n, groups, depth, count)
+        out = np.matmul(filters, columns)
     return out.reshape(n, w.shape[0], *places)
 
 
