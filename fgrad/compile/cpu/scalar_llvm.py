@@ -13,6 +13,7 @@ from functools import partial
 
 import numpy as np
 
+from fgrad.compile.cpu import vector_divide
 from fgrad.compile.cpu import vector_words as words
 from fgrad.compile.cpu.llvm_text import FunctionText, constant, lane_type
 from fgrad.compile.cpu.vector_lanes import Lanes
@@ -146,6 +147,22 @@ def _select(
     return text.emit(f"select {condition} {args[0]}, {kind} {args[1]}, {kind} {args[2]}")
 
 
+def _nextafter(
+    text: FunctionText, lanes: int, args: Sequence[str], dtype: np.dtype, result: np.dtype
+) -> str:
+    """The neighbour of args[0] toward args[1]; float16 steps on its own bits."""
+    if dtype != _HALF:
+        return vector_divide.nextafter(Lanes(text, lanes, dtype), *args)
+    v, w = Lanes(text, lanes, _SINGLE), Words(text, lanes, np.dtype(np.int16))
+    x, y = (_cast(text, lanes, "fpext", arg, _HALF, _SINGLE) for arg in args)
+    outward, zero, stays = vector_divide.step_toward(v, x, y)
+    bits, toward = (_cast(text, lanes, "bitcast", arg, _HALF, w.dtype) for arg in args)
+    smallest = w.op("or", w.op("and", toward, -(2**15)), 1)
+    moved = w.select(zero, smallest, w.op("add", bits, w.select(outward, 1, -1)))
+    same = w.select(v.compare("uno", y, y), toward, bits)
+    return _cast(text, lanes, "bitcast", w.select(stays, same, moved), w.dtype, _HALF)
+
+
 # Conversions.
 
 
@@ -273,10 +290,10 @@ SCALAR_LLVM: dict[str, ScalarEmitter] = {
     "shift_left": _with_words(words.shift_left),
     "shift_right": _with_words(words.shift_right),
     "mulhi": _with_words(words.multiply_high),
-    "floor_divide": _by_kind(None, words.floor_divide),
-    "remainder": _by_kind(None, words.remainder),
-    "fmod": _by_kind(None, words.fmod),
-    "pow": _by_kind(None, words.power),
+    "floor_divide": _by_kind(VECTOR_MATH["floor_divide"], words.floor_divide),
+    "remainder": _by_kind(VECTOR_MATH["remainder"], words.remainder),
+    "fmod": _by_kind(VECTOR_MATH["fmod"], words.fmod),
+    "pow": _by_kind(VECTOR_MATH["pow"], words.power),
     "eq": _compare("oeq", "eq"),
     "ne": _compare("une", "ne"),
     "lt": _compare("olt", "lt"),
@@ -284,6 +301,7 @@ SCALAR_LLVM: dict[str, ScalarEmitter] = {
     "gt": _compare("ogt", "gt"),
     "ge": _compare("oge", "ge"),
     "select": _select,
+    "nextafter": _nextafter,
     "convert": _convert,
     "bitcast": _bitcast,
 }

@@ -173,6 +173,11 @@ class Lanes:
         """max(a, bound); NaN stays"""
         return self.select(self.compare("olt", a, bound), bound, a)
 
+    def negate(self, condition: str) -> str:
+        """not condition"""
+        true = "true" if self.lanes == 1 else "splat (i1 true)"
+        return self.text.emit(f"xor {self.bool} {condition}, {true}")
+
     def logical(self, opcode: str, a: str, b: str) -> str:
         """and, or, xor of conditions"""
         return self.text.emit(f"{opcode} {self.bool} {a}, {b}")

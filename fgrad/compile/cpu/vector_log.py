@@ -66,7 +66,7 @@ def log(v: Lanes, x: str) -> str:
     return _log_specials(v, x, _log_sum(v, *split_power(v, x)))
 
 
-def _fast_two_sum(v: Lanes, a: str, b: str) -> tuple[str, str]:
+def fast_two_sum(v: Lanes, a: str, b: str) -> tuple[str, str]:
     """a + b = s + e exactly, for |a| >= |b| or a = 0."""
     total = v.add(a, b)
     return total, v.sub(b, v.sub(total, a))
@@ -79,10 +79,10 @@ def _parts(v: Lanes, f: str, start: str | None = None) -> tuple[str, str]:
     low = v.sub(_tail(v, f, half_square), below)
     total = f
     if start is not None:
-        total, error = _fast_two_sum(v, start, f)
+        total, error = fast_two_sum(v, start, f)
         low = v.add(low, error)
-    total, error = _fast_two_sum(v, total, v.neg(half_square))
-    return _fast_two_sum(v, total, v.add(low, error))
+    total, error = fast_two_sum(v, total, v.neg(half_square))
+    return fast_two_sum(v, total, v.add(low, error))
 
 
 def log_parts(v: Lanes, x: str) -> tuple[str, str]:
@@ -90,7 +90,7 @@ def log_parts(v: Lanes, x: str) -> tuple[str, str]:
     k, f = split_power(v, x)
     exact, rest = v.pick(LN2_EXACT_32, LN2_EXACT_64)
     high, low = _parts(v, f, v.mul(k, exact))
-    return _fast_two_sum(v, high, v.muladd(k, rest, low))
+    return fast_two_sum(v, high, v.muladd(k, rest, low))
 
 
 def _log_in_base(v: Lanes, x: str, unit: tuple[float, float], factor: tuple[float, float]) -> str:
@@ -100,7 +100,7 @@ def _log_in_base(v: Lanes, x: str, unit: tuple[float, float], factor: tuple[floa
     product = v.mul(high, factor[0])
     rest = v.fma(high, factor[0], v.neg(product))
     rest = v.muladd(low, factor[0], v.muladd(high, factor[1], rest))
-    total, error = _fast_two_sum(v, v.mul(k, unit[0]), product)
+    total, error = fast_two_sum(v, v.mul(k, unit[0]), product)
     if unit[1]:
         rest = v.muladd(k, unit[1], rest)
     return _log_specials(v, x, v.add(total, v.add(error, rest)))
@@ -144,7 +144,7 @@ def asinh(v: Lanes, x: str) -> str:
     square_error = v.fma(moderate, moderate, v.sub(1.0, square))
     root = v.sqrt(square)
     root_error = v.add(v.fma(v.neg(root), root, square), square_error)
-    total, error = _fast_two_sum(v, root, moderate)
+    total, error = fast_two_sum(v, root, moderate)
     c = v.muladd(root_error, v.div(0.5, root), error)
     u, c = v.select(large, size, total), v.select(large, 0.0, c)
     y = _log_of_sum(v, u, c, v.select(large, 1.0, 0.0))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fgrad.compile.cpu import vector_exp, vector_log, vector_trig
+from fgrad.compile.cpu import vector_divide, vector_exp, vector_log, vector_pow, vector_trig
 from fgrad.compile.cpu.vector_lanes import Lanes
 
 VECTOR_MATH: dict[str, Callable[..., str]] = {
     "sqrt": Lanes.sqrt,
+    "cbrt": vector_pow.cbrt,
+    "pow": vector_pow.power,
     "exp": vector_exp.exp,
     "exp2": vector_exp.exp2,
     "expm1": vector_exp.expm1,
@@ -30,4 +32,7 @@ VECTOR_MATH: dict[str, Callable[..., str]] = {
     "acos": vector_trig.acos,
     "atan": vector_trig.atan,
     "atan2": vector_trig.atan2,
+    "fmod": vector_divide.fmod,
+    "remainder": vector_divide.remainder,
+    "floor_divide": vector_divide.floor_divide,
 }

@@ -167,12 +167,16 @@ def cos(v: Lanes, x: str) -> str:
 
 
 def tan(v: Lanes, x: str) -> str:
-    """tan r, or -1 / tan r for odd n"""
+    """tan r, or -1 / tan r for odd n, with the rounding errors of tan r and of the quotient"""
     n, r = _reduce(v, x)
     z = v.mul(r, r)
-    tangent = v.copysign(v.muladd(v.mul(z, r), v.fit(TAN, z), r), r)
+    tail = v.mul(v.mul(z, r), v.fit(TAN, z))
+    tangent = v.copysign(v.add(r, tail), r)
+    low = v.add(v.sub(r, tangent), tail)
+    inverse = v.div(-1.0, tangent)
+    error = v.fma(inverse, low, v.fma(inverse, tangent, 1.0))
     odd = v.icompare("ne", v.iop("and", n, 1), 0)
-    return v.div(v.select(odd, -1.0, tangent), v.select(odd, tangent, 1.0))
+    return v.select(odd, v.muladd(inverse, error, inverse), tangent)
 
 
 def _asin_parts(v: Lanes, size: str, above: str) -> tuple[str, str]:

@@ -1,0 +1,125 @@
+"""L5. Powers and roots, as straight-line vector instructions.
+
+x^y = exp(y log|x|) with log|x| and the product carried as high + low (about 2^-65 for float64,
+2^-35 for float32, relative), because an error of log|x| is multiplied by up to 2^10.
+"""
+
+from __future__ import annotations
+
+from fgrad.compile.cpu.vector_coefficients import INVERSE_CBRT, POW
+from fgrad.compile.cpu.vector_exp import exp_tail, reduce_by_ln2, scale_by_power
+from fgrad.compile.cpu.vector_lanes import INF, NAN, Lanes
+from fgrad.compile.cpu.vector_log import LN2_EXACT_32, LN2_EXACT_64, fast_two_sum, split_power
+
+TWO_THIRDS_32 = (0.6666666865348816, -1.9868215517249155e-08)
+TWO_THIRDS_64 = (0.6666666666666666, 3.700743415417188e-17)
+
+Pair = tuple[str, str]
+
+
+def _product(v: Lanes, a: Pair, b: Pair) -> Pair:
+    """(a + a')(b + b') without a'b'."""
+    high = v.mul(a[0], b[0])
+    low = v.fma(a[0], b[0], v.neg(high))
+    return high, v.muladd(a[1], b[0], v.muladd(a[0], b[1], low))
+
+
+def _log(v: Lanes, x: str) -> Pair:
+    """log x of positive x: k ln2 + 2 atanh(s), s = f / (2 + f), with 2 s^3 / 3 as high + low."""
+    k, f = split_power(v, x)
+    denominator = v.add(f, 2.0)
+    inverse = v.div(1.0, denominator)
+    s = v.mul(f, inverse)
+    # f - s (2 + f) exactly up to one rounding: the sum 2 + f has an error of its own.
+    missing = v.sub(f, v.sub(denominator, 2.0))
+    rest = v.sub(v.fma(v.neg(s), denominator, f), v.mul(s, missing))
+    s_low = v.mul(rest, inverse)
+    z, z_low = _product(v, (s, s_low), (s, s_low))
+    first, first_low = v.pick(TWO_THIRDS_32, TWO_THIRDS_64)
+    series = v.mul(z, v.fit(POW, z))
+    factor, factor_low = fast_two_sum(v, v.number(first), series)
+    cube = _product(v, (z, z_low), (s, s_low))
+    tail, tail_low = _product(v, cube, (factor, v.add(factor_low, first_low)))
+    exact, ln2_rest = v.pick(LN2_EXACT_32, LN2_EXACT_64)
+    total, low = fast_two_sum(v, v.mul(k, exact), v.add(s, s))
+    total, error = fast_two_sum(v, total, tail)
+    low = v.add(v.add(low, error), v.muladd(s_low, 2.0, tail_low))
+    return fast_two_sum(v, total, v.muladd(k, ln2_rest, low))
+
+
+def _exp(v: Lanes, x: Pair) -> str:
+    """e^(high + low)"""
+    bound = v.pick(160.0, 1200.0)
+    inside = v.compare("ult", v.abs(x[0]), bound)
+    low = v.select(inside, x[1], 0.0)
+    limits = (v.pick(88.9, 709.9), v.pick(-104.5, -746.0))
+    high = v.at_least(v.at_most(x[0], limits[0]), limits[1])
+    bits, n, r = reduce_by_ln2(v, high)
+    y = v.add(exp_tail(v, v.add(r, low)), 1.0)
+    return scale_by_power(v, y, bits, n)
+
+
+def power(v: Lanes, x: str, y: str) -> str:
+    """x^y with C's and NumPy's special cases"""
+    size = v.abs(x)
+    log_high, log_low = _log(v, size)
+    product, low = _product(v, (log_high, log_low), (y, v.number(0.0)))
+    result = _exp(v, (product, low))
+    zero_or_inf = v.logical("or", v.compare("oeq", size, 0.0), v.compare("oeq", size, INF))
+    extreme = v.logical("or", zero_or_inf, v.compare("oeq", v.abs(y), INF))
+    shrinks = v.logical("xor", v.compare("olt", size, 1.0), v.compare("olt", y, 0.0))
+    result = v.select(extreme, v.select(shrinks, 0.0, INF), result)
+    result = v.select(v.compare("oeq", size, 1.0), 1.0, result)
+    result = _negative_base(v, x, y, zero_or_inf, result)
+    result = v.select(v.compare("uno", x, y), NAN, result)
+    is_one = v.logical("or", v.compare("oeq", y, 0.0), v.compare("oeq", x, 1.0))
+    return v.select(is_one, 1.0, result)
+
+
+def _negative_base(v: Lanes, x: str, y: str, zero_or_inf: str, result: str) -> str:
+    """The sign of an odd power; NaN for a power that is no integer of a finite negative base."""
+    integral = v.compare("oeq", v.call("trunc", y), y)
+    half = v.mul(y, 0.5)
+    odd = v.logical("and", integral, v.compare("une", v.call("trunc", half), half))
+    result = v.select(odd, v.copysign(result, x), result)
+    below = v.compare("olt", x, 0.0)
+    defined = v.logical("or", v.negate(below), v.logical("or", integral, zero_or_inf))
+    return v.select(defined, result, NAN)
+
+
+def cbrt(v: Lanes, x: str) -> str:
+    """The cube root: x = 2^(3 q) a with a in [1, 8), and two Newton steps for a^(-1/3)"""
+    size = v.abs(x)
+    third = 18 if v.double else 8
+    subnormal = v.compare("olt", size, 2.0 ** (1 - v.bias))
+    bits = v.to_bits(v.select(subnormal, v.mul(size, 2.0 ** (3 * third)), size))
+    offset = -v.bias % 3
+    exponent = v.iop("add", v.iop("lshr", bits, v.mantissa), offset)
+    q = v.iop("lshr", v.iop("mul", exponent, 21846), 16)
+    remainder = v.iop("sub", exponent, v.iop("mul", q, 3))
+    fraction = v.iop("and", bits, (1 << v.mantissa) - 1)
+    m = v.from_bits(v.iop("or", fraction, v.bias << v.mantissa))
+    raised = v.iop("shl", v.iop("add", remainder, v.bias), v.mantissa)
+    a = v.from_bits(v.iop("or", fraction, raised))
+    root = v.select(v.icompare("eq", remainder, 1), 0.7937005259840998, 0.6299605249474366)
+    root = v.select(v.icompare("eq", remainder, 0), 1.0, root)
+    inverse = v.mul(v.fit(INVERSE_CBRT, m), root)
+    for _ in range(2 if v.double else 1):
+        inverse = _inverse_cbrt_step(v, a, inverse)
+    square = v.mul(inverse, inverse)
+    y = v.mul(a, square)
+    y_square = v.mul(y, y)
+    y_square_low = v.fma(y, y, v.neg(y_square))
+    rest = v.fma(v.neg(y_square_low), y, v.fma(v.neg(y_square), y, a))
+    y = v.muladd(v.mul(rest, square), 1.0 / 3.0, y)
+    power = v.iop("add", q, v.bias - (v.bias + offset) // 3)
+    scaled = v.mul(y, v.from_bits(v.iop("shl", power, v.mantissa)))
+    scaled = v.mul(scaled, v.select(subnormal, 2.0**-third, 1.0))
+    ordinary = v.logical("and", v.compare("ogt", size, 0.0), v.compare("olt", size, INF))
+    return v.select(ordinary, v.copysign(scaled, x), x)
+
+
+def _inverse_cbrt_step(v: Lanes, a: str, r: str) -> str:
+    """r + r e (1/3 + 2 e / 9) with e = 1 - a r^3: the third power of the error"""
+    e = v.fma(v.neg(v.mul(a, r)), v.mul(r, r), 1.0)
+    return v.muladd(v.mul(r, e), v.muladd(e, 2.0 / 9.0, 1.0 / 3.0), r)
