@@ -319,7 +319,7 @@ def _(
     if all(d is None for d in index_dims):
         before = sum([a < dim for a in _rest(x.ndim - 1, axes)])
         out = gather(x, indices, _shifted(axes, dim), mode)
-        return out, len(np.shape(indices[0])) + before
+        return out, len(indices[0].shape) + before
     batched = _batched_indices(size, indices, index_dims)
     if dim is None:
         return gather(x, batched, axes, mode), 0
@@ -336,7 +336,7 @@ def _places(x: Any, axes: tuple[int, ...]) -> tuple[int, ...]:
 
 def _is_last(x: Any, indices: Sequence[Value], axes: tuple[int, ...]) -> Value:
     """Where an update is the last one of its place: the one that "set" keeps."""
-    shape = np.shape(indices[0])
+    shape = indices[0].shape
     number = reshape(iota((math.prod(shape),), INT64, 0), shape)
     every = tuple(range(len(axes)))
     first = full(_places(x, axes), -1, INT64)
@@ -346,7 +346,7 @@ def _is_last(x: Any, indices: Sequence[Value], axes: tuple[int, ...]) -> Value:
 
 def _over_rows(flags: Value, like: Any) -> Value:
     """Flags for index positions, repeated along the remaining axes of updates."""
-    rank = len(np.shape(flags))
+    rank = len(flags.shape)
     return broadcast(flags, like.shape, tuple(range(rank)))
 
 
@@ -418,7 +418,7 @@ def _product_tangent(
     """
     places = _places(x, axes)
     rest = _rest(x.ndim, axes)
-    count = math.prod(np.shape(indices[0]))
+    count = math.prod(indices[0].shape)
     place, order = bind(
         sort_p, _flat_places(indices, places), iota((count,), INT64, 0), axis=0, num_keys=1
     )
@@ -447,7 +447,7 @@ def _delayed(x: Value, step: int, fill: int) -> Value:
 
 def _flat_places(indices: Sequence[Value], places: tuple[int, ...]) -> Value:
     """One flat index for those of all axes; out of bounds becomes the number of places."""
-    count = math.prod(np.shape(indices[0]))
+    count = math.prod(indices[0].shape)
     flat, inside = None, None
     for i, n in zip(indices, places, strict=True):
         i = reshape(convert(i, INT64), (count,))
@@ -469,7 +469,7 @@ def _(
         return scatter(x, where, updates, (0, *_shifted(axes, 0)), mode), 0
     if dim is None:
         x, dim = batch_first(size, x, None), 0
-    before = len(np.shape(indices[0])) + sum([a < dim for a in _rest(len(x.shape) - 1, axes)])
+    before = len(indices[0].shape) + sum([a < dim for a in _rest(len(x.shape) - 1, axes)])
     if update_dim is None:
         updates, update_dim = batch_first(size, updates, None), 0
     updates = move_axis(updates, update_dim, before)

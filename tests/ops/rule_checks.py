@@ -43,7 +43,7 @@ def _dot(xs: Sequence[Any], ys: Sequence[Any]) -> float:
 def check_derivatives(
     f: Callable[..., Any], *args: np.ndarray, order: int = 2, seed: str = "", tol: float = 2e-5
 ) -> None:
-    """jvp against central differences; vjp against jvp; the same for the derivatives of f."""
+    """jvp against central differences; vjp against jvp, and traced; the same for the slope of f."""
     rng = rng_of(f"{seed}{order}")
     tangents = tuple([rng.standard_normal(x.shape) for x in args])
     out, out_t = fgrad.jvp(f, args, tangents)
@@ -63,12 +63,13 @@ def check_derivatives(
     back = as_tuple(pull(ct))
     scale = 1 + sum(float(np.abs(x * t).sum()) for x, t in zip(cts, outs_t, strict=True))
     assert abs(_dot(cts, outs_t) - _dot(back, tangents)) < 1e-10 * scale
+
+    def slope(*xs: Any) -> tuple[Any, ...]:
+        _, pull = fgrad.vjp(f, *xs)
+        return as_tuple(pull(ct))
+
+    check_types(slope, *args)
     if order > 1:
-
-        def slope(*xs: Any) -> tuple[Any, ...]:
-            _, pull = fgrad.vjp(f, *xs)
-            return as_tuple(pull(ct))
-
         check_derivatives(slope, *args, order=order - 1, seed=seed, tol=tol)
 
 
