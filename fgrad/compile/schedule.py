@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from fgrad.compile.kernel.ir import (
     Affine,
+    Buffer,
     Const,
     Index,
     Init,
@@ -27,7 +28,17 @@ from fgrad.compile.kernel.ir import (
     Store,
     Update,
 )
-from fgrad.compile.kernel.rewrite import Body, indices, map_indices, stride_of, substitute, walk
+from fgrad.compile.kernel.rewrite import (
+    Body,
+    Names,
+    indices,
+    map_indices,
+    stride_of,
+    substitute,
+    walk,
+)
+from fgrad.compile.schedule_columns import stream_columns
+from fgrad.compile.schedule_sums import block_sums
 
 VECTOR_BYTES = 64
 UNROLL_STATEMENTS = 96  # a loop whose unrolled body has at most this many statements loses its loop
@@ -43,11 +54,13 @@ def schedule(kernel: Kernel) -> Kernel:
 
     Requires: a checked kernel.  Ensures: the same stores, up to the order of associative reductions.
     """
+    names = Names(kernel)
+    buffers = {b.name: b for b in kernel.buffers}
     body = collapse(sort_nests(simplify_loops(kernel.body)))
-    scratch = frozenset([b.name for b in kernel.buffers if b.role == "scratch"])
-    dtypes = {b.name: b.dtype for b in kernel.buffers}
-    body = Vectoriser(scratch, dtypes, body).body(body)
-    return kernel._replace(body=unroll(body))
+    body = stream_columns(body, names, buffers)
+    body = block_sums(body, names)
+    body = Vectoriser(buffers, body).body(body)
+    return Kernel(kernel.name, tuple(buffers.values()), unroll(body))
 
 
 # --- loops
@@ -144,9 +157,8 @@ class Plan(NamedTuple):
 class Vectoriser:
     """Chooses, for each loop nest, which axis becomes the lanes of vectors."""
 
-    def __init__(self, scratch: frozenset[str], dtypes: dict, body: Body) -> None:
-        self.scratch = scratch
-        self.dtypes = dtypes
+    def __init__(self, buffers: dict[str, Buffer], body: Body) -> None:
+        self.buffers = buffers
         self.uses: dict[str, int] = {}
         self.updating: dict[str, int] = {}
         for s in walk(body):
@@ -210,7 +222,7 @@ class Vectoriser:
         strides: dict[str, list[int]] = {}
         stored: set[str] = set()
         for s in walk(loop.body):
-            if type(s) in (Load, Store) and s.buffer in self.scratch:
+            if type(s) in (Load, Store) and self.buffers[s.buffer].role == "scratch":
                 strides.setdefault(s.buffer, []).append(stride_of(s.index, loop.axis))
                 if type(s) is Store:
                     stored.add(s.buffer)
@@ -224,19 +236,25 @@ class Vectoriser:
 
     def _lanes(self, loop: Loop) -> int:
         """As many lanes as fill a vector with the loop's widest values, but no more than needed."""
-        width, shared = 1, False
-        for s in walk(loop.body):
-            kind = type(s)
-            if kind is Load:
-                width = max(width, self.dtypes[s.buffer].itemsize)
-            elif kind in (Op, Const, Index, Init):
-                width = max(width, s.dtype.itemsize)
-            elif kind is Update:
-                shared = shared or self.updating[s.acc] > 1
-        lanes = VECTOR_BYTES // width
+        lanes = VECTOR_BYTES // self._width(loop.body)
+        updated = [s.acc for s in walk(loop.body) if type(s) is Update]
+        shared = any([self.updating[acc] > 1 for acc in updated])
         while not shared and lanes >= 2 * loop.extent:
             lanes //= 2
         return lanes
+
+    def _width(self, body: Body) -> int:
+        """The widest itemsize among the values of the innermost loops, where the time goes."""
+        loops = [s for s in body if type(s) is Loop]
+        if loops:
+            return max([self._width(s.body) for s in loops])
+        width = 1
+        for s in body:
+            if type(s) is Load:
+                width = max(width, self.buffers[s.buffer].dtype.itemsize)
+            elif type(s) in (Op, Const, Index):
+                width = max(width, s.dtype.itemsize)
+        return width
 
 
 def _weight(s: Statement) -> float:

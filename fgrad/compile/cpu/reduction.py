@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fgrad.compile.kernel.ir import Init, Loop, Read, Ref, Scalar, Statement, Update
+from fgrad.compile.kernel.ir import Init, Loop, Read, Ref, Statement, Update
+from fgrad.compile.kernel.rewrite import identity
 from fgrad.compile.cpu.frame import Frame, Scope, Value
 from fgrad.compile.cpu.llvm_text import constant, element_type, lane_type
 
@@ -29,20 +30,6 @@ class Accumulator:
         self.folds = folds  # whether a read combines the lanes
         self.start: Value | None = None  # combined at the read
         self.scope = scope
-
-
-def identity(op: str, dtype: np.dtype) -> Scalar:
-    """The value that `op` leaves everything unchanged by."""
-    if op in ("max", "min") and dtype.kind == "f":
-        return -np.inf if op == "max" else np.inf
-    if op in ("max", "min", "and", "or") and dtype.kind == "b":
-        return op in ("min", "and")
-    if op in ("max", "min"):
-        info = np.iinfo(dtype)
-        return int(info.min if op == "max" else info.max)
-    if op == "and":
-        return -1 if dtype.kind == "i" else int(np.iinfo(dtype).max)
-    return {"add": 0, "mul": 1, "or": 0}[op]
 
 
 def partial_shapes(body: tuple[Statement, ...]) -> dict[str, tuple[int, int]]:

@@ -4,7 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from fgrad.compile.kernel.ir import Affine, Index, Load, Loop, Statement, Store
+import numpy as np
+
+from fgrad.compile.kernel.ir import (
+    Affine,
+    Const,
+    Index,
+    Init,
+    Kernel,
+    Load,
+    Loop,
+    Op,
+    Read,
+    Ref,
+    Scalar,
+    Statement,
+    Store,
+    Update,
+)
 
 Body = tuple[Statement, ...]
 
@@ -57,3 +74,139 @@ def substitute(index: Affine, axis: str, const: int, terms: tuple[tuple[str, int
         sums[name] = sums.get(name, 0) + step * stride
     kept = sorted([(name, step) for name, step in sums.items() if step])
     return Affine(index.const + const * stride, tuple(kept))
+
+
+def identity(op: str, dtype: np.dtype) -> Scalar:
+    """The value that the accumulator operation `op` leaves everything unchanged by."""
+    if op in ("max", "min") and dtype.kind == "f":
+        return -np.inf if op == "max" else np.inf
+    if op in ("max", "min", "and", "or") and dtype.kind == "b":
+        return op in ("min", "and")
+    if op in ("max", "min"):
+        info = np.iinfo(dtype)
+        return int(info.min if op == "max" else info.max)
+    if op == "and":
+        return -1 if dtype.kind == "i" else int(np.iinfo(dtype).max)
+    return {"add": 0, "mul": 1, "or": 0}[op]
+
+
+class Names:
+    """Ids, axes and accumulators that a kernel does not use yet."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.used = {b.name for b in kernel.buffers}
+        top = -1
+        for s in walk(kernel.body):
+            if type(s) in (Const, Index, Load, Op, Read):
+                top = max(top, s.id)
+            elif type(s) is Loop:
+                self.used.add(s.axis)
+            elif type(s) is Init:
+                self.used.add(s.acc)
+        self.next_id = top + 1
+
+    def id(self) -> int:
+        """A value id."""
+        self.next_id += 1
+        return self.next_id - 1
+
+    def name(self, stem: str) -> str:
+        """A name for an axis, an accumulator or a buffer."""
+        stem = stem.partition("_")[0]
+        number = 0
+        while f"{stem}_{number}" in self.used:
+            number += 1
+        self.used.add(f"{stem}_{number}")
+        return f"{stem}_{number}"
+
+    def copy(self, body: Body) -> Body:
+        """The body with everything that it defines renamed, to stand beside the original."""
+        return self.copier().body(body)
+
+    def copier(self) -> Renamer:
+        """A renamer that gives new names to definitions, and keeps the others."""
+        return Renamer(lambda _: self.id(), self.name, self.name, {})
+
+
+class Renamer:
+    """Copies statements in order; what they define is renamed by three functions of the old name."""
+
+    def __init__(
+        self,
+        new_id: Callable[[int], int],
+        new_acc: Callable[[str], str],
+        new_axis: Callable[[str], str],
+        buffers: dict[str, str],
+    ) -> None:
+        self.new_id, self.new_acc, self.new_axis = new_id, new_acc, new_axis
+        self.buffers = buffers
+        self.axes: dict[str, str] = {}
+        self.accs: dict[str, str] = {}
+        self.ids: dict[int, int] = {}
+
+    def body(self, body: Body) -> Body:
+        """The copies of some statements."""
+        return tuple([_RENAMERS[type(s)](self, s) for s in body])
+
+    def fresh(self, id: int) -> int:
+        """The new id of a value that is defined now."""
+        new = self.ids[id] = self.new_id(id)
+        return new
+
+    def affine(self, index: Affine) -> Affine:
+        """An index with the axes renamed."""
+        terms = sorted([(self.axes.get(a, a), s) for a, s in index.terms])
+        return Affine(index.const, tuple(terms))
+
+    def use(self, id: int) -> int:
+        """The id of a value that is used now."""
+        return self.ids.get(id, id)
+
+    def maybe(self, id: int | None) -> int | None:
+        """The same for a guard."""
+        return None if id is None else self.use(id)
+
+    def indirect(self, terms: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+        """Indirect index terms with the values renamed."""
+        return tuple([(self.use(v), s) for v, s in terms])
+
+    def load(self, s: Load) -> Load:
+        """A copy of a load."""
+        guard, buffer = self.maybe(s.guard), self.buffers.get(s.buffer, s.buffer)
+        index, gather = self.affine(s.index), self.indirect(s.gather)
+        return Load(self.fresh(s.id), buffer, index, gather, guard, s.other)
+
+    def store(self, s: Store) -> Store:
+        """A copy of a store."""
+        guard, buffer = self.maybe(s.guard), self.buffers.get(s.buffer, s.buffer)
+        index, scatter = self.affine(s.index), self.indirect(s.scatter)
+        return Store(buffer, index, self.use(s.value), scatter, s.mode, guard)
+
+    def op(self, s: Op) -> Op:
+        """A copy of an operation."""
+        args = tuple([self.use(a) for a in s.args])
+        return Op(self.fresh(s.id), s.op, args, s.dtype)
+
+    def init(self, s: Init) -> Init:
+        """A copy of an accumulator."""
+        start = Ref(self.use(s.start.id)) if isinstance(s.start, Ref) else s.start
+        acc = self.accs[s.acc] = self.new_acc(s.acc)
+        return s._replace(acc=acc, start=start)
+
+    def loop(self, s: Loop) -> Loop:
+        """A copy of a loop."""
+        axis = self.axes[s.axis] = self.new_axis(s.axis)
+        return s._replace(axis=axis, body=self.body(s.body))
+
+
+_RENAMERS: dict[type, Callable[[Renamer, Statement], Statement]] = {
+    Const: lambda r, s: s._replace(id=r.fresh(s.id)),
+    Index: lambda r, s: Index(r.fresh(s.id), r.affine(s.index), s.dtype),
+    Load: Renamer.load,
+    Op: Renamer.op,
+    Read: lambda r, s: Read(r.fresh(s.id), r.accs.get(s.acc, s.acc)),
+    Init: Renamer.init,
+    Update: lambda r, s: Update(r.accs.get(s.acc, s.acc), r.use(s.value)),
+    Store: Renamer.store,
+    Loop: Renamer.loop,
+}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import count
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from fgrad.compile.kernel.ir import (
     Store,
     Update,
 )
+from fgrad.compile.kernel.rewrite import Renamer
 
 _DTYPE_NAMES = {
     "b1": "bool",
@@ -229,66 +231,8 @@ def canonical(kernel: Kernel) -> Kernel:
     """The same kernel with all names replaced by running numbers: its content without its spelling."""
     names = {b.name: f"b{k}" for k, b in enumerate(kernel.buffers)}
     buffers = tuple([b._replace(name=names[b.name]) for b in kernel.buffers])
-    return Kernel("k", buffers, _Renamer(names).body(kernel.body))
-
-
-class _Renamer:
-    """Maps old names to new ones while it walks a kernel in order."""
-
-    def __init__(self, buffers: dict[str, str]) -> None:
-        self.buffers = buffers
-        self.axes: dict[str, str] = {}
-        self.accs: dict[str, str] = {}
-        self.ids: dict[int, int] = {}
-        self.counts = [0, 0]
-
-    def body(self, body: tuple[Statement, ...]) -> tuple[Statement, ...]:
-        return tuple([_RENAMERS[type(s)](self, s) for s in body])
-
-    def fresh(self, id: int) -> int:
-        new = self.ids[id] = len(self.ids)
-        return new
-
-    def affine(self, index: Affine) -> Affine:
-        return Affine(index.const, tuple(sorted([(self.axes[a], s) for a, s in index.terms])))
-
-    def indirect(self, terms: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
-        return tuple([(self.ids[v], s) for v, s in terms])
-
-    def load(self, s: Load) -> Load:
-        guard = None if s.guard is None else self.ids[s.guard]
-        index, gather = self.affine(s.index), self.indirect(s.gather)
-        return Load(self.fresh(s.id), self.buffers[s.buffer], index, gather, guard, s.other)
-
-    def store(self, s: Store) -> Store:
-        guard = None if s.guard is None else self.ids[s.guard]
-        index, scatter = self.affine(s.index), self.indirect(s.scatter)
-        return Store(self.buffers[s.buffer], index, self.ids[s.value], scatter, s.mode, guard)
-
-    def op(self, s: Op) -> Op:
-        args = tuple([self.ids[a] for a in s.args])
-        return Op(self.fresh(s.id), s.op, args, s.dtype)
-
-    def init(self, s: Init) -> Init:
-        start = Ref(self.ids[s.start.id]) if isinstance(s.start, Ref) else s.start
-        self.accs[s.acc] = f"s{self.counts[0]}"
-        self.counts[0] += 1
-        return s._replace(acc=self.accs[s.acc], start=start)
-
-    def loop(self, s: Loop) -> Loop:
-        self.axes[s.axis] = f"a{self.counts[1]}"
-        self.counts[1] += 1
-        return s._replace(axis=self.axes[s.axis], body=self.body(s.body))
-
-
-_RENAMERS = {
-    Const: lambda r, s: s._replace(id=r.fresh(s.id)),
-    Index: lambda r, s: Index(r.fresh(s.id), r.affine(s.index), s.dtype),
-    Load: _Renamer.load,
-    Op: _Renamer.op,
-    Read: lambda r, s: Read(r.fresh(s.id), r.accs[s.acc]),
-    Init: _Renamer.init,
-    Update: lambda r, s: Update(r.accs[s.acc], r.ids[s.value]),
-    Store: _Renamer.store,
-    Loop: _Renamer.loop,
-}
+    ids, accs, axes = count(), count(), count()
+    renamer = Renamer(
+        lambda _: next(ids), lambda _: f"s{next(accs)}", lambda _: f"a{next(axes)}", names
+    )
+    return Kernel("k", buffers, renamer.body(kernel.body))

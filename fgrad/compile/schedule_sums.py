@@ -1,0 +1,187 @@
+"""L5. Long floating-point sums in blocks, so that they are as accurate as NumPy's pairwise sums.
+
+A sum of more than BLOCK terms is taken block by block in its own dtype, which is fast, and the blocks
+are added in float64; float16 is summed in float32, as NumPy does.
+
+    acc s = add f32 0.0                       acc s = add f64 0.0
+    reduce i in 1000000:                      reduce o in 250:
+      %0 = load x[i]                            acc t = add f32 0.0
+      update s %0                    ->         reduce i in 4000:
+    %1 = read s                                   %0 = load x[4000*o + i]
+                                                  update t %0
+                                                update s (convert f64 (read t))
+                                              %1 = convert f32 (read s)
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fgrad.compile.kernel.ir import Init, Loop, Op, Read, Ref, Statement, Update
+from fgrad.compile.kernel.rewrite import Body, Names, map_indices, substitute, walk
+
+BLOCK = 4096
+_HALF, _SINGLE, _DOUBLE = (np.dtype(c) for c in ("f2", "f4", "f8"))
+
+
+def block_sums(body: Body, names: Names) -> Body:
+    """The body with long float sums blocked and half-precision sums widened."""
+    out: list[Statement] = []
+    wide: dict[str, Init] = {}  # accumulators that are kept in a wider dtype from here on
+    for k, s in enumerate(body):
+        kind = type(s)
+        if kind is Init and _is_sum(s) and _needs_width(s, body[k + 1 :]):
+            wide[s.acc] = s
+            out += _wide_init(s, names)
+        elif kind is Read and s.acc in wide:
+            out += _wide_read(s, wide[s.acc], names)
+        elif kind is Update and s.acc in wide:
+            out += _wide_update(s, wide[s.acc], names)
+        elif kind is Loop:
+            mine = {a: wide[a] for a in _updated(s) if a in wide}
+            s = s._replace(body=block_sums(s.body, names))
+            out += _Blocks(mine, names).loop(s) if mine else [s]
+        else:
+            out.append(s)
+    return tuple(out)
+
+
+def _is_sum(s: Init) -> bool:
+    return s.op == "add" and s.dtype.kind == "f"
+
+
+def _updated(loop: Loop) -> list[str]:
+    return list(dict.fromkeys([s.acc for s in walk(loop.body) if type(s) is Update]))
+
+
+def _wide_dtype(dtype: np.dtype) -> np.dtype:
+    return _SINGLE if dtype == _HALF else _DOUBLE
+
+
+def _needs_width(init: Init, rest: Body) -> bool:
+    """Whether the sum is long (or half precision), and only reduce loops stand around its updates."""
+    terms = 0
+    for s in rest:
+        if type(s) is Loop and init.acc in _updated(s):
+            reads = any([type(r) is Read and r.acc == init.acc for r in walk(s.body)])
+            loops = [s, *[r for r in walk(s.body) if type(r) is Loop]]
+            if reads or any([loop.kind != "reduce" for loop in loops]):
+                return False
+            terms += s.extent * _terms(s.body, {init.acc})
+    return terms > BLOCK or (init.dtype == _HALF and terms > 1)
+
+
+def _terms(body: Body, accs: set[str]) -> int:
+    """How many values one run of the body adds to any of `accs`, at most."""
+    total = 0
+    for s in body:
+        if type(s) is Update and s.acc in accs:
+            total += 1
+        elif type(s) is Loop:
+            total += s.extent * _terms(s.body, accs)
+    return total
+
+
+def _wide_init(s: Init, names: Names) -> list[Statement]:
+    dtype = _wide_dtype(s.dtype)
+    if isinstance(s.start, Ref):
+        start = Op(names.id(), "convert", (s.start.id,), dtype)
+        return [start, Init(s.acc, s.op, dtype, Ref(start.id))]
+    return [Init(s.acc, s.op, dtype, float(np.asarray(s.start).astype(s.dtype)))]
+
+
+def _wide_read(s: Read, init: Init, names: Names) -> list[Statement]:
+    if init.dtype == _DOUBLE:
+        return [s]
+    raw = Read(names.id(), s.acc)
+    return [raw, Op(s.id, "convert", (raw.id,), init.dtype)]
+
+
+def _wide_update(s: Update, init: Init, names: Names) -> list[Statement]:
+    if init.dtype == _DOUBLE:
+        return [s]
+    value = Op(names.id(), "convert", (s.value,), _wide_dtype(init.dtype))
+    return [value, Update(s.acc, value.id)]
+
+
+class _Blocks:
+    """Rewrites the loops that update some widened accumulators."""
+
+    def __init__(self, wide: dict[str, Init], names: Names) -> None:
+        self.wide = wide
+        self.names = names
+
+    def loop(self, loop: Loop) -> list[Statement]:
+        """The loop as blocks of at most BLOCK terms, each summed in the narrow dtype."""
+        inner = _terms(loop.body, set(self.wide))
+        if any([init.dtype == _HALF for init in self.wide.values()]):
+            return [loop._replace(body=self.direct(loop.body))]
+        if loop.extent * inner <= BLOCK:
+            return self.block(loop)
+        if inner > BLOCK // 2:
+            return [loop._replace(body=self.descend(loop.body))]
+        size = _block_size(loop.extent, BLOCK // inner)
+        count, rest = divmod(loop.extent, size)
+        outer = self.names.name(loop.axis)
+        body = self._moved(loop.body, loop.axis, 0, ((outer, size), (loop.axis, 1)))
+        out: list[Statement] = []
+        tail = self.names.copy((loop._replace(extent=rest),))[0] if rest else None
+        blocks = self.block(loop._replace(extent=size, body=body))
+        out.append(Loop(outer, count, "reduce", tuple(blocks)))
+        if tail is not None:
+            body = self._moved(tail.body, tail.axis, count * size, ((tail.axis, 1),))
+            out += self.block(tail._replace(body=body))
+        return out
+
+    @staticmethod
+    def _moved(body: Body, axis: str, const: int, terms: tuple[tuple[str, int], ...]) -> Body:
+        return map_indices(body, lambda index: substitute(index, axis, const, terms))
+
+    def direct(self, body: Body) -> Body:
+        """The body with every term converted before it is added."""
+        out: list[Statement] = []
+        for s in body:
+            if type(s) is Loop:
+                s = s._replace(body=self.direct(s.body))
+            if type(s) is Update and s.acc in self.wide:
+                out += _wide_update(s, self.wide[s.acc], self.names)
+            else:
+                out.append(s)
+        return tuple(out)
+
+    def descend(self, body: Body) -> Body:
+        """The body with the loops inside it made into blocks."""
+        out: list[Statement] = []
+        for s in body:
+            if type(s) is Loop and not set(_updated(s)).isdisjoint(self.wide):
+                out += self.loop(s)
+            elif type(s) is Update and s.acc in self.wide:
+                out += _wide_update(s, self.wide[s.acc], self.names)
+            else:
+                out.append(s)
+        return tuple(out)
+
+    def block(self, loop: Loop) -> list[Statement]:
+        """The loop with narrow accumulators of its own, which then join the wide ones."""
+        copier = self.names.copier()
+        copier.new_id = lambda id: id
+        copier.new_axis = lambda axis: axis
+        before: list[Statement] = []
+        after: list[Statement] = []
+        for acc in [a for a in _updated(loop) if a in self.wide]:
+            init = self.wide[acc]
+            narrow = copier.accs[acc] = self.names.name(acc)
+            before.append(Init(narrow, "add", init.dtype, 0.0))
+            read = Read(self.names.id(), narrow)
+            after += [read, *_wide_update(Update(acc, read.id), init, self.names)]
+        return [*before, *copier.body((loop,)), *after]
+
+
+def _block_size(extent: int, limit: int) -> int:
+    """A block size that divides the extent if one near the limit does, else the limit."""
+    for size in range(min(limit, extent), limit // 4, -1):
+        if extent % size == 0 and (size % 64 == 0 or size < 64 or math.gcd(extent, 64) < 64):
+            return size
+    return limit
