@@ -1,0 +1,41 @@
+"""Tables are complete: every primitive has a rule or a refusal in every slot, and a lowering."""
+
+from __future__ import annotations
+
+import pytest
+
+from fgrad.compile.cpu.scalar_llvm import SCALAR_LLVM
+from fgrad.compile.kernel.scalar import SCALAR_OPS
+from fgrad.compile.lower import LOWERING
+from fgrad.errors import CheckError
+from fgrad.ir.primitive import REGISTRY, Primitive, Refusal
+
+PRIMITIVES = sorted(REGISTRY.values(), key=lambda p: p.name)
+
+
+@pytest.mark.parametrize("prim", PRIMITIVES, ids=lambda p: p.name)
+def test_every_slot_is_filled_or_refused(prim: Primitive) -> None:
+    for slot in ("type_rule", "evaluate", "jvp", "batch"):
+        assert slot in prim.rules, f"{prim.name} has neither a rule nor a refusal for {slot}"
+    if prim.linear_in is not None and not prim.maps:
+        assert "transpose" in prim.rules
+    for rule in prim.rules.values():
+        if isinstance(rule, Refusal):
+            assert rule.why
+
+
+@pytest.mark.parametrize("prim", PRIMITIVES, ids=lambda p: p.name)
+def test_every_primitive_has_a_lowering(prim: Primitive) -> None:
+    assert prim.scalar in SCALAR_OPS or prim.name in LOWERING or prim.name == "call"
+
+
+def test_the_scalar_tables_agree() -> None:
+    assert set(SCALAR_LLVM) == set(SCALAR_OPS)
+
+
+def test_a_slot_is_written_once() -> None:
+    prim = REGISTRY["sin"]
+    with pytest.raises(CheckError, match="written twice"):
+        prim.evaluate(abs)
+    with pytest.raises(CheckError, match="defined twice"):
+        Primitive("sin")
