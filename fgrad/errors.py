@@ -52,6 +52,10 @@ class TracedIndexError(FgradError, TypeError, IndexError):
     """Python needed an integer from a traced value, or an index has no static shape."""
 
 
+class BoundsError(FgradError, IndexError):
+    """A known index lies outside of the array."""
+
+
 class LeakedTracerError(FgradError):
     """A traced value was used after its trace had ended."""
 

@@ -1,0 +1,60 @@
+"""L4. `import fgrad.numpy as np`: NumPy's names, for plain and for traced arrays.
+
+A function of arrays that are not traced is NumPy's own function, called as it is.  What has no traced
+form is NumPy's own too, and raises a card when it meets a traced array.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy
+
+from fgrad.numpy import (  # noqa: F401  (each fills the tables)
+    methods,
+    unsupported,
+)
+from fgrad.numpy.register import TRACED, has_tracer
+from fgrad.trace import Tracer
+
+
+def _public(target: Any, traced: Callable[..., Any]) -> Callable[..., Any]:
+    """NumPy's function, and the traced one if a tracer is among the arguments."""
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if args and type(args[0]) is Tracer:
+            return traced(*args, **kwargs)
+        if has_tracer(args) or (kwargs and has_tracer(kwargs.values())):
+            return traced(*args, **kwargs)
+        return target(*args, **kwargs)
+
+    return functools.update_wrapper(function, target, updated=())
+
+
+def _fill() -> None:
+    """Put every traced function into this namespace, and into its `linalg` and `fft`."""
+    groups: dict[str, dict[str, Any]] = {"linalg": {}, "fft": {}}
+    for name, (target, traced) in TRACED.items():
+        group, _, leaf = name.rpartition(".")
+        space = groups[group] if group else globals()
+        space[leaf] = _public(target, traced)
+    for group, names in groups.items():
+        plain = getattr(numpy, group)
+        present = {n: getattr(plain, n) for n in dir(plain) if not n.startswith("_")}
+        globals()[group] = SimpleNamespace(**(present | names))
+
+
+methods.install()
+_fill()
+
+
+def __getattr__(name: str) -> Any:
+    """Constants, dtypes and everything else that NumPy has."""
+    return getattr(numpy, name)
+
+
+def __dir__() -> list[str]:
+    return sorted(set(dir(numpy)) | set(globals()))

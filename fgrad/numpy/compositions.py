@@ -1,0 +1,197 @@
+"""L4. Elementwise functions composed of primitives, on operands that already agree.
+
+Each is written so that its derivatives of every order come out of the primitives' rules, also where
+the function is evaluated at ties, zeros and infinities: the branch that is not taken is given
+arguments at which nothing is infinite.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from fgrad.ir.aval import BOOL
+from fgrad.numpy.promote import traced_full
+from fgrad.ops import elementwise as ew
+from fgrad.trace import Value
+
+lit = ew.lit
+select = ew.select
+
+
+def to_bool(x: Value) -> Value:
+    """x != 0."""
+    return x if x.dtype.kind == "b" else ew.ne(x, lit(x, 0))
+
+
+def integer_or(function: Callable[[Value], Value]) -> Callable[[Value], Value]:
+    """Rounding: integers and bools are their own rounded values."""
+    return lambda x: function(x) if x.dtype.kind in "fc" else x
+
+
+def never_or(function: Callable[[Value], Value], answer: bool) -> Callable[[Value], Value]:
+    """A test for NaN or infinity, whose answer is fixed for integers."""
+    return lambda x: function(x) if x.dtype.kind in "fc" else traced_full(x, x.shape, answer, BOOL)
+
+
+def reciprocal(x: Value) -> Value:
+    """1 / x; for integers the C quotient, which is 0 unless |x| = 1."""
+    if x.dtype.kind in "fc":
+        return ew.reciprocal(x)
+    one = lit(x, 1)
+    if x.dtype.kind in "bu":
+        return select(ew.eq(x, one), one, lit(x, 0))
+    return select(ew.eq(x, one), one, select(ew.eq(x, lit(x, -1)), lit(x, -1), lit(x, 0)))
+
+
+def hypot(x: Value, y: Value) -> Value:
+    """sqrt(x^2 + y^2) without overflow; slope 0 at the origin."""
+    one = lit(x, 1)
+    largest = ew.stop_gradient(ew.max_(ew.abs_(x), ew.abs_(y)))
+    usable = ew.and_(ew.gt(largest, lit(x, 0)), ew.isfinite(largest))
+    scale = select(usable, largest, one)
+    a, b = ew.div(x, scale), ew.div(y, scale)
+    total = ew.add(ew.mul(a, a), ew.mul(b, b))
+    zero = ew.eq(total, lit(x, 0))
+    root = ew.mul(scale, ew.sqrt(select(zero, one, total)))
+    root = select(ew.or_(ew.isinf(x), ew.isinf(y)), lit(x, math.inf), root)
+    return select(zero, lit(x, 0), root)
+
+
+def logaddexp(x: Value, y: Value) -> Value:
+    """log(e^x + e^y): the larger plus log1p(e^-distance); equal infinities share the slope."""
+    return _log_add(x, y, ew.exp, 1.0)
+
+
+def logaddexp2(x: Value, y: Value) -> Value:
+    """log2(2^x + 2^y)."""
+    return _log_add(x, y, ew.exp2, math.log(2))
+
+
+def _log_add(x: Value, y: Value, exp: Callable[[Value], Value], log_base: float) -> Value:
+    x_larger = ew.gt(x, y)
+    large, small = select(x_larger, x, y), select(x_larger, y, x)
+    both = ew.and_(ew.eq(x, y), ew.isinf(x))
+    distance = select(both, lit(x, 0), ew.sub(small, large))
+    extra = ew.log1p(exp(distance))
+    if log_base != 1.0:
+        extra = ew.div(extra, lit(x, log_base))
+    half_sum = ew.mul(ew.add(x, y), lit(x, 0.5))
+    return select(both, half_sum, ew.add(large, extra))
+
+
+def heaviside(x: Value, at_zero: Value) -> Value:
+    """0 for x < 0, `at_zero` at 0, 1 for x > 0; NaN stays."""
+    step = select(ew.lt(x, lit(x, 0)), lit(x, 0), lit(x, 1))
+    return select(ew.isnan(x), x, select(ew.eq(x, lit(x, 0)), at_zero, step))
+
+
+_SINC_SERIES = (1.0, -1 / 6, 1 / 120, -1 / 5040, 1 / 362880, -1 / 39916800)  # (-1)^k / (2k+1)!
+
+
+def sinc(x: Value) -> Value:
+    """sin(pi x) / (pi x), by its Taylor series near 0, where it has all derivatives."""
+    y = ew.mul(x, lit(x, math.pi))
+    near = ew.lt(ew.abs_(y), lit(y, 0.1))
+    small = select(near, y, lit(y, 0))
+    y2 = ew.mul(small, small)
+    series = lit(y, _SINC_SERIES[-1])
+    for c in reversed(_SINC_SERIES[:-1]):
+        series = ew.add(ew.mul(series, y2), lit(y, c))
+    far = select(near, lit(y, 1), y)
+    return select(near, series, ew.div(ew.sin(far), far))
+
+
+def fmax(x: Value, y: Value) -> Value:
+    """The larger; NaN only if both are."""
+    return _ignoring_nan(x, y, ew.max_)
+
+
+def fmin(x: Value, y: Value) -> Value:
+    """The smaller; NaN only if both are."""
+    return _ignoring_nan(x, y, ew.min_)
+
+
+def _ignoring_nan(x: Value, y: Value, best: Callable[[Value, Value], Value]) -> Value:
+    if x.dtype.kind not in "fc":
+        return best(x, y)
+    return select(ew.isnan(x), y, select(ew.isnan(y), x, best(x, y)))
+
+
+def modf(x: Value) -> tuple[Value, Value]:
+    """Fractional and integral parts, both with the sign of x."""
+    whole = ew.trunc(x)
+    part = select(ew.isinf(x), lit(x, 0), ew.sub(x, whole))
+    return ew.copysign(part, x), whole
+
+
+def divmod_(x: Value, y: Value) -> tuple[Value, Value]:
+    """Quotient and remainder."""
+    return ew.floor_divide(x, y), ew.remainder(x, y)
+
+
+def spacing(x: Value) -> Value:
+    """The distance to the next number away from zero."""
+    size = ew.abs_(x)
+    return ew.copysign(ew.sub(ew.nextafter(size, lit(x, math.inf)), size), x)
+
+
+def ldexp(x: Value, n: Value) -> Value:
+    """x 2^n, in two halves so that neither factor overflows before the result does."""
+    half = ew.shift_right(n, lit(n, 1))
+    rest = ew.sub(n, half)
+    first = ew.exp2(ew.convert(half, x.dtype))
+    return ew.mul(ew.mul(x, first), ew.exp2(ew.convert(rest, x.dtype)))
+
+
+def scaled(factor: float) -> Callable[[Value], Value]:
+    """Multiplication by a constant."""
+    return lambda x: ew.mul(x, lit(x, factor))
+
+
+def identity(x: Value) -> Value:
+    """x."""
+    return x
+
+
+def real_conjugate(x: Value) -> Value:
+    """x, for real numbers."""
+    return x
+
+
+def logical(function: Callable[..., Value]) -> Callable[..., Value]:
+    """A function of truth values, for operands of any dtype."""
+    return lambda *xs: function(*[to_bool(x) for x in xs])
+
+
+_SIGNED_IS_LESS = {"lt": True, "le": True, "gt": False, "ge": False, "eq": False, "ne": True}
+_MIRROR = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
+_COMPARE = {name: getattr(ew, name) for name in _MIRROR}
+
+
+def comparison(name: str) -> Callable[[Value, Value], Value]:
+    """A comparison; int64 with uint64 is exact, as in NumPy."""
+    function = _COMPARE[name]
+
+    def compare(x: Value, y: Value) -> Value:
+        if x.dtype == y.dtype:
+            return function(x, y)
+        if x.dtype.kind == "u":
+            return comparison(_MIRROR[name])(y, x)
+        negative = ew.lt(x, lit(x, 0))
+        answer = function(ew.convert(x, y.dtype), y)
+        return select(negative, np.bool_(_SIGNED_IS_LESS[name]), answer)
+
+    return compare
+
+
+def power(x: Value, n: Value) -> Value:
+    """x ** n; squares are products."""
+    if isinstance(n, np.generic):
+        if n == 2:
+            return ew.mul(x, x)
+        if n.dtype.kind == "i" and n < 0:
+            raise ValueError("Integers to negative integer powers are not allowed.")
+    return ew.pow_(x, n)

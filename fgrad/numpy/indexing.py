@@ -1,0 +1,443 @@
+"""L4. `x[...]` for every index that NumPy knows, and `x.at[...]`.
+
+An index is parsed into one item for each axis; slices are applied first, then all integer arrays by one
+gather, then the axes are put where NumPy puts them: at the first integer array if these are adjacent,
+else in front.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad.errors import BoundsError, TracedIndexError
+from fgrad.ir.aval import INT64
+from fgrad.numpy.promote import (
+    Shape,
+    as_array,
+    as_value,
+    broadcast,
+    broadcast_shapes,
+    broadcast_to,
+    convert,
+    dtype_of,
+    reshape,
+    shape_of,
+    strong,
+    user_line,
+)
+from fgrad.numpy.register import has_tracer
+from fgrad.ops import elementwise as ew
+from fgrad.ops import index as ix
+from fgrad.ops import shape as sh
+from fgrad.trace import Tracer, Value, concrete
+
+
+class Slice(NamedTuple):
+    """A slice of an axis: `count` elements from `start`, `step` apart."""
+
+    start: int
+    count: int
+    step: int
+
+    def is_full(self, length: int) -> bool:
+        """Whether it is the axis as it stands."""
+        return self.start == 0 and self.step == 1 and self.count == length
+
+
+Item = Any  # a Slice, an int, an integer array or tracer, or None for a new axis
+
+
+class Index(NamedTuple):
+    """A parsed index: the item of each axis of the array, and the layout of the result."""
+
+    items: tuple[Item, ...]  # Slice, int or integer array, one for each axis
+    layout: tuple[Any, ...]  # axis number of a slice, None for a new axis, "i" for index axes
+    has_arrays: bool
+
+
+# --- parsing ----------------------------------------------------------------------------------------
+
+
+def parse(shape: Shape, index: Any) -> Index:
+    """The items of an index into an array of this shape; known integers are checked and wrapped."""
+    parts = [_known(part) for part in (index if isinstance(index, tuple) else (index,))]
+    expanded = _expand(parts, len(shape))
+    items: list[Item] = []
+    layout: list[Any] = []
+    advanced: list[int] = []  # places in `layout` of integers and integer arrays
+    for part in expanded:
+        if part is None:
+            layout.append(None)
+            continue
+        axis = len(items)
+        item = _item(part, axis, shape[axis])
+        items.append(item)
+        if isinstance(item, Slice):
+            layout.append(axis)
+        else:
+            advanced.append(len(layout))
+            layout.append("i")
+    has_arrays = any(not isinstance(item, (Slice, int)) for item in items)
+    return Index(tuple(items), _place(layout, advanced), has_arrays)
+
+
+def _place(layout: list[Any], advanced: list[int]) -> tuple[Any, ...]:
+    """One "i" for all index axes: where the first stands if they are adjacent, else in front."""
+    if not advanced:
+        return tuple(layout)
+    rest_before = [x for x in layout[: advanced[0]] if x != "i"]
+    rest_after = [x for x in layout[advanced[0] :] if x != "i"]
+    if advanced[-1] - advanced[0] + 1 == len(advanced):
+        return (*rest_before, "i", *rest_after)
+    return ("i", *rest_before, *rest_after)
+
+
+def _known(part: Any) -> Any:
+    """A part of an index, as a constant where its value is known."""
+    if part is None or part is Ellipsis or isinstance(part, slice) or type(part) is int:
+        return part
+    if isinstance(part, (list, tuple)) and not has_tracer(part):
+        part = np.asarray(part) if len(part) else np.zeros(0, INT64)
+    part = as_value(part)
+    if isinstance(part, Tracer):
+        value = concrete(part)
+        part = part if value is None else value
+    if dtype_of(part).kind not in "biu":
+        raise IndexError(
+            "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or "
+            "boolean arrays are valid indices"
+        )
+    if isinstance(part, Tracer) and part.dtype.kind == "b":
+        raise TracedIndexError(
+            "A boolean mask has no known values, so the shape of the result is not known.",
+            (
+                *user_line(),
+                ("write", "np.where(mask, x, 0)       then the reduction that follows"),
+                ("write", "np.sum(x, where=mask)      np.mean and others take where= too"),
+                ("write", "fgrad.jit(f, static_argnums=...)    the mask is really a constant"),
+            ),
+        )
+    return part
+
+
+def _expand(parts: list[Any], ndim: int) -> list[Any]:
+    """The parts with masks as integer arrays, the ellipsis as slices, and an item for every axis."""
+    out: list[Any] = []
+    ellipsis = -1
+    for part in parts:
+        if part is Ellipsis:
+            if ellipsis >= 0:
+                raise IndexError("an index can only have a single ellipsis ('...')")
+            ellipsis = len(out)
+        elif getattr(part, "dtype", None) == np.bool_ or type(part) is bool:
+            out.extend(_mask_indices(part))
+        else:
+            out.append(part)
+    used = sum(part is not None for part in out)
+    if used > ndim:
+        raise IndexError(
+            f"too many indices for array: array is {ndim}-dimensional, but {used} were indexed"
+        )
+    fill = [slice(None)] * (ndim - used)
+    if ellipsis < 0:
+        return out + fill
+    return out[:ellipsis] + fill + out[ellipsis:]
+
+
+def _mask_indices(mask: Any) -> list[Any]:
+    if np.ndim(mask) == 0:
+        raise TracedIndexError(
+            "An index True or False adds an axis, which traced arrays do not do.",
+            (*user_line(), ("write", "x[None] or x[:0]")),
+        )
+    return [_Mask(where, n) for where, n in zip(np.nonzero(mask), mask.shape, strict=True)]
+
+
+class _Mask(NamedTuple):
+    """The integers that a mask selects along one axis, which must have its length."""
+
+    where: np.ndarray
+    length: int
+
+
+def _item(part: Any, axis: int, length: int) -> Item:
+    if isinstance(part, slice):
+        start, stop, step = part.indices(length)
+        return Slice(start, len(range(start, stop, step)), step)
+    if isinstance(part, _Mask):
+        if part.length != length:
+            raise IndexError(
+                f"boolean index did not match indexed array along axis {axis}; size of axis is "
+                f"{length} but size of corresponding boolean axis is {part.length}"
+            )
+        return part.where
+    if isinstance(part, Tracer):
+        return wrap_negative(part, length)
+    if np.ndim(part) == 0:
+        i = int(part)
+        if not -length <= i < length:
+            raise bounds_error(i, axis, length)
+        return i + length if i < 0 else i
+    return checked(part, axis, length)
+
+
+def bounds_error(i: int, axis: int, length: int) -> BoundsError:
+    """The error of a known index outside of the array."""
+    return BoundsError(
+        f"index {i} is out of bounds for axis {axis} with size {length}", user_line()
+    )
+
+
+def checked(indices: np.ndarray, axis: int, length: int) -> np.ndarray:
+    """Known indices, wrapped if negative."""
+    if not indices.size:
+        return indices.astype(INT64)
+    low, high = int(indices.min()), int(indices.max())
+    if low < -length or high >= length:
+        raise bounds_error(low if low < -length else high, axis, length)
+    if low < 0:
+        return np.where(indices < 0, indices + indices.dtype.type(length), indices)
+    return indices
+
+
+def wrap_negative(i: Tracer, length: int) -> Value:
+    """A traced index, counted from the end where it is negative."""
+    i = strong(i)
+    if i.dtype.kind == "u":
+        return i
+    i = convert(i, INT64)
+    return ew.select(ew.lt(i, np.int64(0)), ew.add(i, np.int64(length)), i)
+
+
+# --- reading ----------------------------------------------------------------------------------------
+
+
+def getitem(x: Tracer, index: Any) -> Value:
+    """x[index]."""
+    if type(index) is int:
+        value = x.value
+        shape = x._aval.shape if value is None else value.shape
+        if shape and -shape[0] <= index < shape[0]:
+            if index < 0:
+                index += shape[0]
+            return x.builder.record(sh.index_p, (x,), {"ints": (index,)})
+    elif type(index) is tuple and _all_ints(index, x.shape):
+        return sh.index(x, tuple([i if i >= 0 else i + n for i, n in zip(index, x.shape)]))  # noqa: B905
+    return read(x, parse(x.shape, index))
+
+
+def _all_ints(index: tuple[Any, ...], shape: Shape) -> bool:
+    if not index or len(index) > len(shape):
+        return False
+    for i, n in zip(index, shape, strict=False):
+        if type(i) is not int or not -n <= i < n:
+            return False
+    return True
+
+
+def read(x: Value, index: Index) -> Value:
+    """The elements that a parsed index selects."""
+    sliced = apply_slices(x, index)
+    if not index.has_arrays:
+        shape = [index.items[p].count if p is not None else 1 for p in index.layout if p != "i"]
+        return reshape(sliced, tuple(shape))
+    axes, indices = index_arrays(index)
+    out = ix.gather(sliced, indices, axes)
+    rank = len(shape_of(indices[0]))
+    slices = [a for a in range(len(index.items)) if a not in axes]
+    source = {a: rank + k for k, a in enumerate(slices)}
+    order: list[int] = []
+    shape = []
+    for place in index.layout:
+        if place == "i":
+            order.extend(range(rank))
+            shape.extend(out.shape[:rank])
+        elif place is None:
+            shape.append(1)
+        else:
+            order.append(source[place])
+            shape.append(out.shape[source[place]])
+    if order != sorted(order):
+        out = sh.permute(out, tuple(order))
+    return reshape(out, tuple(shape))
+
+
+def apply_slices(x: Value, index: Index) -> Value:
+    """`x` with its slices taken, and with known integers as slices of length 1 if there is no array."""
+    shape = x.shape
+    bounds: list[tuple[int, int, int]] = []
+    backward: list[int] = []
+    for axis, (item, n) in enumerate(zip(index.items, shape, strict=True)):
+        if isinstance(item, Slice):
+            if item.step < 0:
+                backward.append(axis)
+            bounds.append(forward(item))
+        elif isinstance(item, int) and not index.has_arrays:
+            bounds.append((item, item + 1, 1))
+        else:
+            bounds.append((0, n, 1))
+    if any(b != (0, n, 1) for b, n in zip(bounds, shape, strict=True)):
+        start, stop, step = zip(*bounds, strict=True)
+        x = sh.slice_(x, start, stop, step)
+    return sh.reverse(x, tuple(backward)) if backward else x
+
+
+def forward(item: Slice) -> tuple[int, int, int]:
+    """(start, stop, step) with a positive step: the same elements, perhaps in reverse."""
+    if item.count == 0:
+        return 0, 0, 1
+    last = item.start + (item.count - 1) * item.step
+    low = min(item.start, last)
+    step = abs(item.step) if item.count > 1 else 1
+    return low, max(item.start, last) + 1, step
+
+
+def index_arrays(index: Index) -> tuple[tuple[int, ...], list[Value]]:
+    """The axes that integers index, and their indices with one common shape."""
+    axes = tuple([a for a, item in enumerate(index.items) if not isinstance(item, Slice)])
+    return axes, same_shapes([index.items[a] for a in axes])
+
+
+def same_shapes(indices: Sequence[Any]) -> list[Value]:
+    """Integer arrays broadcast together, all of them in full."""
+    arrays = [np.int64(i) if isinstance(i, int) else i for i in indices]
+    shape = broadcast_shapes(*[i.shape for i in arrays])
+    return [broadcast_to(i, shape) for i in arrays]
+
+
+# --- writing ----------------------------------------------------------------------------------------
+
+
+def update(x: Value, index: Any, values: Any, mode: str) -> Value:
+    """`x` with `values` set, added, ... at an index; a new array."""
+    x = as_array(x)
+    parsed = parse(x.shape, index)
+    values = convert(as_value(values), x.dtype)
+    if not parsed.has_arrays:
+        if mode != "set":
+            values = _COMBINE[mode](*broadcast((read(x, parsed), values)))
+        return write_basic(x, parsed, values)
+    return write_scatter(x, parsed, values, mode)
+
+
+_COMBINE: dict[str, Callable[[Value, Value], Value]] = {
+    "add": ew.add,
+    "mul": ew.mul,
+    "min": ew.min_,
+    "max": ew.max_,
+}
+
+
+def write_basic(x: Value, index: Index, values: Value) -> Value:
+    """Slices and known integers: a block is replaced."""
+    if any(isinstance(i, Slice) and i.step != 1 and i.count > 1 for i in index.items):
+        return write_scatter(x, index, values, "set")
+    block = tuple([i.count if isinstance(i, Slice) else 1 for i in index.items])
+    if math.prod(block) == 0:
+        return x
+    result = tuple([1 if p is None else block[p] for p in index.layout if p != "i"])
+    values = reshape(broadcast_to(values, result, x if isinstance(x, Tracer) else None), block)
+    if block == x.shape:
+        return values
+    starts = [np.int64(i.start if isinstance(i, Slice) else i) for i in index.items]
+    return ix.dynamic_update(x, values, starts)
+
+
+def write_scatter(x: Value, index: Index, values: Value, mode: str) -> Value:
+    """Integer arrays, and slices that are not whole axes as integer arrays too."""
+    arrays = {a: i for a, i in enumerate(index.items) if not isinstance(i, Slice)}
+    partial = [
+        a
+        for a, i in enumerate(index.items)
+        if isinstance(i, Slice) and not i.is_full(x.shape[a])
+    ]
+    full = [a for a in range(len(index.items)) if a not in arrays and a not in partial]
+    common = same_shapes(list(arrays.values()))
+    inner = shape_of(common[0]) if common else ()
+    indices: dict[int, Value] = {
+        a: reshape(i, inner + (1,) * len(partial)) for a, i in zip(arrays, common, strict=True)
+    }
+    for k, a in enumerate(partial):
+        item = index.items[a]
+        line = item.start + item.step * np.arange(item.count)
+        indices[a] = line.reshape((1,) * (len(inner) + k) + (-1,) + (1,) * (len(partial) - k - 1))
+    axes = tuple(sorted(indices))
+    values = _updates(x, index, values, inner, partial + full)
+    return ix.scatter(x, same_shapes([indices[a] for a in axes]), values, axes, mode)
+
+
+def _updates(x: Value, index: Index, values: Value, inner: Shape, slices: list[int]) -> Value:
+    """Values in the layout of the result, brought into index axes followed by slices."""
+    counts = {a: index.items[a].count for a in slices}
+    spread = [
+        n for p in index.layout for n in (inner if p == "i" else (1 if p is None else counts[p],))
+    ]
+    values = broadcast_to(values, tuple(spread), x if isinstance(x, Tracer) else None)
+    present = [p for p in index.layout if p is not None]
+    squeezed = tuple([n for p in present for n in (inner if p == "i" else (counts[p],))])
+    first: dict[Any, int] = {}
+    for p in present:
+        first[p] = sum([len(inner) if q == "i" else 1 for q in first])
+    head = range(first["i"], first["i"] + len(inner)) if "i" in first else ()
+    order = (*head, *[first[a] for a in slices])
+    values = reshape(values, squeezed)
+    return values if order == tuple(sorted(order)) else sh.permute(values, order)
+
+
+class At:
+    """`x.at[index]`: updates that return a new array."""
+
+    __slots__ = ("x",)
+
+    def __init__(self, x: Value) -> None:
+        self.x = x
+
+    def __getitem__(self, index: Any) -> Place:
+        return Place(self.x, index)
+
+
+class Place:
+    """Some elements of an array, to be read or replaced."""
+
+    __slots__ = ("x", "index")
+
+    def __init__(self, x: Value, index: Any) -> None:
+        self.x = x
+        self.index = index
+
+    def get(self) -> Value:
+        """x[index]."""
+        return self.x[self.index]
+
+    def set(self, values: Any) -> Value:
+        """`x` with the elements replaced."""
+        return update(self.x, self.index, values, "set")
+
+    def add(self, values: Any) -> Value:
+        """`x` with values added; repeated indices add up."""
+        return update(self.x, self.index, values, "add")
+
+    def subtract(self, values: Any) -> Value:
+        """`x` with values subtracted; repeated indices add up."""
+        return update(self.x, self.index, ew.neg(convert(as_value(values), self.x.dtype)), "add")
+
+    def multiply(self, values: Any) -> Value:
+        """`x` with elements multiplied; repeated indices multiply."""
+        return update(self.x, self.index, values, "mul")
+
+    def divide(self, values: Any) -> Value:
+        """`x` with elements divided."""
+        inverse = ew.reciprocal(convert(as_value(values), self.x.dtype))
+        return update(self.x, self.index, inverse, "mul")
+
+    def min(self, values: Any) -> Value:
+        """`x` with the smaller of elements and values."""
+        return update(self.x, self.index, values, "min")
+
+    def max(self, values: Any) -> Value:
+        """`x` with the larger of elements and values."""
+        return update(self.x, self.index, values, "max")

@@ -1,0 +1,258 @@
+"""L4. Products of vectors and matrices, all of them `dot_general`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fgrad.errors import ShapeError
+from fgrad.numpy.promote import (
+    as_array,
+    broadcast,
+    broadcast_shapes,
+    broadcast_to,
+    convert,
+    normalize_axis,
+    promote,
+    refuse_out,
+    reshape,
+    user_line,
+)
+from fgrad.numpy.register import implements
+from fgrad.numpy.shape import known_ints, moveaxis
+from fgrad.ops import dot as dt
+from fgrad.ops import elementwise as ew
+from fgrad.ops import shape as sh
+from fgrad.trace import Tracer, Value
+
+
+def _mismatch(name: str, a: Value, b: Value) -> ShapeError:
+    return ShapeError(
+        f"{name}: shapes {a.shape} and {b.shape} do not fit together: the summed axes differ.",
+        user_line(),
+    )
+
+
+def _pair(name: str, a: Any, b: Any) -> tuple[Value, Value]:
+    """Promoted operands of a product; those of rank 0 are refused."""
+    x, y = promote((a, b))
+    if not np.ndim(x) and not isinstance(x, Tracer) or not len(x.shape) or not len(y.shape):
+        raise ValueError(f"{name}: operands of rank 0 are not allowed; use * instead")
+    return x, y
+
+
+@implements("matmul", "linalg.matmul")
+def matmul(x1: Any, x2: Any, /, out: Any = None, **kwargs: Any) -> Value:
+    """The matrix product over the last axes; leading axes broadcast."""
+    refuse_out("matmul", out)
+    dtype = kwargs.get("dtype")
+    if type(x1) is Tracer and type(x2) is Tracer and x1.dtype is x2.dtype and dtype is None:
+        a, b = x1, x2
+    else:
+        a, b = _pair("matmul", x1, x2)
+        if dtype is not None:
+            a, b = convert(a, np.dtype(dtype)), convert(b, np.dtype(dtype))
+    m, n = len(a.shape), len(b.shape)
+    if not m or not n:
+        raise ValueError("matmul: operands of rank 0 are not allowed; use * instead")
+    if a.shape[-1] != b.shape[-2 if n > 1 else 0]:
+        raise _mismatch("matmul", a, b)
+    if n <= 2:
+        return dt.dot_general(a, b, ((m - 1,), (max(n - 2, 0),)))
+    return _batched_matmul(a, b)
+
+
+def _batched_matmul(a: Value, b: Value) -> Value:
+    """Products of stacks, whose leading axes broadcast."""
+    if len(a.shape) == 1:
+        # (k) @ (..., k, n) = (..., n)
+        return dt.dot_general(b, a, ((len(b.shape) - 2,), (0,)))
+    if len(a.shape) == 2:
+        # (m, k) @ (..., k, n): free axes come as (m, ..., n)
+        out = dt.dot_general(a, b, ((1,), (len(b.shape) - 2,)))
+        return sh.permute(out, (*range(1, len(out.shape) - 1), 0, len(out.shape) - 1))
+    lead = broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    a = broadcast_to(a, lead + a.shape[-2:])
+    b = broadcast_to(b, lead + b.shape[-2:])
+    k = len(lead)
+    both = tuple(range(k))
+    return dt.dot_general(a, b, ((k + 1,), (k,)), (both, both))
+
+
+@implements("dot")
+def dot(a: Any, b: Any, out: Any = None) -> Value:
+    """Sum over the last axis of `a` and the second to last of `b`; a product for rank 0."""
+    refuse_out("dot", out)
+    x, y = promote((as_array(a), as_array(b)))
+    m, n = len(x.shape), len(y.shape)
+    if not m or not n:
+        return ew.mul(*broadcast((x, y)))
+    if x.shape[-1] != y.shape[-2 if n > 1 else 0]:
+        raise _mismatch("dot", x, y)
+    return dt.dot_general(x, y, ((m - 1,), (max(n - 2, 0),)))
+
+
+@implements("vdot")
+def vdot(a: Any, b: Any, /) -> Value:
+    """The inner product of the flattened arrays, the first conjugated."""
+    x, y = promote((as_array(a), as_array(b)))
+    x, y = (reshape(v, (math.prod(v.shape),)) for v in (x, y))
+    if x.shape != y.shape:
+        raise _mismatch("vdot", x, y)
+    return dt.dot_general(np.conjugate(x), y, ((0,), (0,)))
+
+
+@implements("inner")
+def inner(a: Any, b: Any, /) -> Value:
+    """Sum over the last axes; a product for rank 0."""
+    x, y = promote((as_array(a), as_array(b)))
+    if not len(x.shape) or not len(y.shape):
+        return ew.mul(*broadcast((x, y)))
+    if x.shape[-1] != y.shape[-1]:
+        raise _mismatch("inner", x, y)
+    return dt.dot_general(x, y, ((len(x.shape) - 1,), (len(y.shape) - 1,)))
+
+
+@implements("outer", "linalg.outer")
+def outer(a: Any, b: Any, out: Any = None) -> Value:
+    """All products of the elements of two flattened arrays."""
+    refuse_out("outer", out)
+    x, y = promote((as_array(a), as_array(b)))
+    x, y = reshape(x, (math.prod(x.shape), 1)), reshape(y, (1, math.prod(y.shape)))
+    return ew.mul(*broadcast((x, y)))
+
+
+@implements("tensordot", "linalg.tensordot")
+def tensordot(a: Any, b: Any, axes: Any = 2) -> Value:
+    """Sum over pairs of axes, or over the last and first few."""
+    x, y = promote((as_array(a), as_array(b)))
+    m, n = len(x.shape), len(y.shape)
+    if isinstance(axes, (tuple, list)):
+        left, right = (tuple(known_ints(s)) for s in axes)
+    else:
+        left, right = tuple(range(m - axes, m)), tuple(range(axes))
+    left = tuple([normalize_axis(i, m) for i in left])
+    right = tuple([normalize_axis(i, n) for i in right])
+    if [x.shape[i] for i in left] != [y.shape[i] for i in right]:
+        raise ShapeError(f"tensordot: shapes {x.shape} and {y.shape} do not fit.", user_line())
+    if not m or not n:
+        return ew.mul(*broadcast((x, y)))
+    return dt.dot_general(x, y, (left, right))
+
+
+def _vector_product(x: Any, y: Any, axis: int, conjugate: bool = True) -> Value:
+    """Sum of products over one axis; the other axes broadcast."""
+    a, b = promote((as_array(x), as_array(y)))
+    a, b = moveaxis(a, axis, -1), moveaxis(b, axis, -1)
+    if a.shape[-1] != b.shape[-1]:
+        raise _mismatch("vecdot", a, b)
+    lead = broadcast_shapes(a.shape[:-1], b.shape[:-1])
+    a, b = broadcast_to(a, (*lead, a.shape[-1])), broadcast_to(b, (*lead, b.shape[-1]))
+    both, k = tuple(range(len(lead))), len(lead)
+    return dt.dot_general(np.conjugate(a) if conjugate else a, b, ((k,), (k,)), (both, both))
+
+
+@implements("vecdot")
+def vecdot(x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1) -> Value:
+    """Inner products along an axis, the first operand conjugated."""
+    refuse_out("vecdot", out)
+    return _vector_product(x1, x2, axis)
+
+
+@implements("linalg.vecdot")
+def linalg_vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Value:
+    """Inner products along an axis, the first operand conjugated."""
+    return _vector_product(x1, x2, axis)
+
+
+@implements("matvec")
+def matvec(x1: Any, x2: Any, /, out: Any = None) -> Value:
+    """Matrices times vectors; leading axes broadcast."""
+    refuse_out("matvec", out)
+    product = matmul(x1, as_array(x2)[..., None])
+    return reshape(product, product.shape[:-1])
+
+
+@implements("vecmat")
+def vecmat(x1: Any, x2: Any, /, out: Any = None) -> Value:
+    """Conjugated vectors times matrices; leading axes broadcast."""
+    refuse_out("vecmat", out)
+    product = matmul(np.conjugate(as_array(x1))[..., None, :], x2)
+    return reshape(product, product.shape[:-2] + product.shape[-1:])
+
+
+@implements("kron")
+def kron(a: Any, b: Any) -> Value:
+    """The block matrix of a[i, j] * b."""
+    x, y = promote((as_array(a), as_array(b)))
+    ndim = max(len(x.shape), len(y.shape))
+    xs = (1,) * (ndim - len(x.shape)) + x.shape
+    ys = (1,) * (ndim - len(y.shape)) + y.shape
+    x = reshape(x, tuple([k for n in xs for k in (n, 1)]))
+    y = reshape(y, tuple([k for n in ys for k in (1, n)]))
+    product = ew.mul(*broadcast((x, y)))
+    return reshape(product, tuple([m * n for m, n in zip(xs, ys, strict=True)]))
+
+
+@implements("cross", "linalg.cross")
+def cross(
+    a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
+) -> Value:
+    """The vector product in three dimensions."""
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    x, y = promote((as_array(a), as_array(b)))
+    x, y = moveaxis(x, axisa, -1), moveaxis(y, axisb, -1)
+    if x.shape[-1] != 3 or y.shape[-1] != 3:
+        raise ValueError(
+            f"Both input arrays must be (arrays of) 3-dimensional vectors, but they are "
+            f"{x.shape[-1]} and {y.shape[-1]} dimensional instead."
+        )
+    shape = broadcast_shapes(x.shape, y.shape)
+    x, y = broadcast_to(x, shape), broadcast_to(y, shape)
+    x0, x1, x2 = (x[..., i : i + 1] for i in range(3))
+    y0, y1, y2 = (y[..., i : i + 1] for i in range(3))
+    parts = [
+        ew.sub(ew.mul(x1, y2), ew.mul(x2, y1)),
+        ew.sub(ew.mul(x2, y0), ew.mul(x0, y2)),
+        ew.sub(ew.mul(x0, y1), ew.mul(x1, y0)),
+    ]
+    return moveaxis(sh.concatenate(parts, len(shape) - 1), -1, axisc)
+
+
+@implements("linalg.matrix_power")
+def matrix_power(a: Any, n: int) -> Value:
+    """A square matrix multiplied with itself, by repeated squaring."""
+    x = as_array(a)
+    if n < 0:
+        return matrix_power(np.linalg.inv(x), -n)
+    if n == 0:
+        eye = np.eye(x.shape[-1], dtype=x.dtype)
+        return broadcast_to(eye, x.shape)
+    result = None
+    while n:
+        if n & 1:
+            result = x if result is None else matmul(result, x)
+        n >>= 1
+        if n:
+            x = matmul(x, x)
+    return result
+
+
+@implements("linalg.multi_dot")
+def multi_dot(arrays: Any, *, out: Any = None) -> Value:
+    """The product of several matrices in the order of least cost."""
+    refuse_out("multi_dot", out)
+    xs = [as_array(a) for a in arrays]
+    letters = "abcdefghijklmnopqrstuvwxyz"[: len(xs) + 1]
+    terms = [letters[i : i + 2] for i in range(len(xs))]
+    if len(xs[0].shape) == 1:
+        terms[0] = terms[0][1:]
+    if len(xs[-1].shape) == 1:
+        terms[-1] = terms[-1][:1]
+    result = ("" if len(xs[0].shape) == 1 else letters[0]) + (
+        "" if len(xs[-1].shape) == 1 else letters[-1]
+    )
+    return np.einsum(",".join(terms) + "->" + result, *xs, optimize=True)

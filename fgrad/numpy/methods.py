@@ -1,0 +1,149 @@
+"""L4. The operators, methods and properties of `ndarray` that tracers have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fgrad.errors import InPlaceError
+from fgrad.numpy import linear, reductions, selection, shape
+from fgrad.numpy.indexing import At, getitem
+from fgrad.numpy.operators import OPERATORS
+from fgrad.numpy.promote import convert, refuse_argument, strong, user_line
+from fgrad.trace import Tracer, Value, install_methods, numpy_functions
+
+
+def astype(
+    self: Tracer,
+    dtype: Any,
+    order: Any = "K",
+    casting: Any = "unsafe",
+    subok: bool = True,
+    copy: bool = True,
+) -> Value:
+    """The values with another dtype."""
+    if not np.can_cast(self.dtype, np.dtype(dtype), casting):
+        raise TypeError(
+            f"Cannot cast array data from {self.dtype!r} to {np.dtype(dtype)!r} according to the "
+            f"rule {casting!r}"
+        )
+    return strong(convert(self, np.dtype(dtype)))
+
+
+def reshape(self: Tracer, *new_shape: Any, order: Any = "C", copy: Any = None) -> Value:
+    """x.reshape(2, 3) or x.reshape((2, 3))."""
+    given = new_shape[0] if len(new_shape) == 1 else new_shape
+    return shape.reshape_(self, given, order)
+
+
+def transpose(self: Tracer, *axes: Any) -> Value:
+    """x.transpose(), x.transpose(1, 0) or x.transpose((1, 0))."""
+    if not axes:
+        return shape.transpose(self)
+    return shape.transpose(self, axes[0] if len(axes) == 1 and np.ndim(axes[0] or ()) else axes)
+
+
+def setitem(self: Tracer, index: Any, value: Any) -> None:
+    """x[i] = v has no meaning for a value; the card says what has."""
+    raise InPlaceError(
+        "An assignment into a traced array.",
+        (
+            *user_line(),
+            ("why", "a traced array is a value: operations make new ones."),
+            ("write", "x = x.at[i].set(v)         also .add, .multiply, .min and .max"),
+            ("write", "x = np.where(mask, v, x)   for a mask"),
+        ),
+    )
+
+
+def _matmul(self: Tracer, other: Any) -> Any:
+    if not isinstance(other, (Tracer, np.ndarray, np.generic, list, tuple)):
+        return NotImplemented
+    return linear.matmul(self, other)
+
+
+def _rmatmul(self: Tracer, other: Any) -> Any:
+    return linear.matmul(other, self)
+
+
+def _later(name: str) -> Callable[..., Any]:
+    """A method that is a NumPy function of its object."""
+    function = numpy_functions[getattr(np, name)]
+
+    def method(self: Tracer, *args: Any, **kwargs: Any) -> Any:
+        return function(self, *args, **kwargs)
+
+    method.__name__ = name
+    method.__doc__ = function.__doc__
+    return method
+
+
+def _refused(name: str, advice: str) -> Callable[..., Any]:
+    def method(self: Tracer, *_args: Any, **_kwargs: Any) -> Any:
+        raise refuse_argument(f"ndarray.{name}", "self", advice)
+
+    method.__name__ = name
+    method.__doc__ = f"`ndarray.{name}` has no traced form."
+    return method
+
+
+_IN_PLACE = "x.at[i].set(v)         a new array"
+_MEMORY = "fgrad.stop_gradient(x)  then x.item() or known values; a traced array has no memory"
+REFUSED = {
+    "fill": _IN_PLACE, "put": _IN_PLACE, "setfield": _IN_PLACE, "resize": "np.resize(x, shape)",
+    "partition": "np.partition(x, k)", "byteswap": _MEMORY, "dump": _MEMORY, "dumps": _MEMORY,
+    "tofile": _MEMORY, "tobytes": _MEMORY, "getfield": _MEMORY, "setflags": _MEMORY,
+    "view": "x.astype(dtype), or fgrad.lax.bitcast(x, dtype)",
+}  # fmt: skip
+REFUSED_PROPERTIES = {
+    "flat": "np.ravel(x)", "data": _MEMORY, "ctypes": _MEMORY, "strides": _MEMORY,
+    "flags": _MEMORY, "base": _MEMORY,
+}  # fmt: skip
+SAME_FUNCTION = (
+    "argmax", "argmin", "argsort", "argpartition", "choose", "clip", "compress", "cumprod",
+    "cumsum", "diagonal", "nonzero", "repeat", "round", "searchsorted", "squeeze", "swapaxes",
+    "take", "trace", "conj", "conjugate",
+)  # fmt: skip
+
+METHODS: dict[str, Any] = {
+    **OPERATORS,
+    "__getitem__": getitem,
+    "__setitem__": setitem,
+    "__matmul__": _matmul,
+    "__rmatmul__": _rmatmul,
+    "__imatmul__": _matmul,
+    "sum": reductions.sum_,
+    "mean": reductions.mean,
+    "prod": reductions.prod,
+    "max": reductions.max_,
+    "min": reductions.min_,
+    "any": reductions.any_,
+    "all": reductions.all_,
+    "var": reductions.var,
+    "std": reductions.std,
+    "ptp": reductions.ptp,
+    "dot": linear.dot,
+    "astype": astype,
+    "reshape": reshape,
+    "transpose": transpose,
+    "ravel": shape.ravel,
+    "flatten": shape.ravel,
+    "copy": shape.copy,
+    "take": selection.take,
+    "T": property(shape.transpose),
+    "mT": property(shape.matrix_transpose),
+    "at": property(At),
+    "real": property(lambda x: numpy_functions[np.real](x)),
+    "imag": property(lambda x: numpy_functions[np.imag](x)),
+    "device": property(lambda x: "cpu"),
+    **{name: _refused(name, advice) for name, advice in REFUSED.items()},
+    **{name: property(_refused(name, advice)) for name, advice in REFUSED_PROPERTIES.items()},
+    **{name: _later(name) for name in SAME_FUNCTION if getattr(np, name) in numpy_functions},
+}
+
+
+def install() -> None:
+    """Give tracers their operators, methods and properties."""
+    install_methods(METHODS)

@@ -1,0 +1,238 @@
+"""L4. Python's operators on tracers: the ufuncs, except that two weak scalars act as Python numbers.
+
+`1 / 2`, `7 // 2` and `True + True` of weak tracers give what Python gives, and the result is weak.
+`x += y` binds the name to a new value; where x is an array it keeps x's dtype and shape as NumPy does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fgrad.errors import DtypeError, ShapeError
+from fgrad.ir.primitive import REGISTRY
+from fgrad.numpy.promote import PYTHON_KEYS, convert, dtype_of, shape_of, user_line
+from fgrad.numpy.ufuncs import GENERAL, fast_binary, fast_reflected
+from fgrad.ops import elementwise as ew
+from fgrad.trace import Tracer, Value, bind, concrete, numpy_functions
+
+Function = Callable[..., Any]
+
+# Python's name -> ufunc, primitive of its fast way.
+ARITHMETIC = {
+    "add": ("add", "add"),
+    "sub": ("subtract", "sub"),
+    "mul": ("multiply", "mul"),
+    "truediv": ("true_divide", "div"),
+    "floordiv": ("floor_divide", "floor_divide"),
+    "mod": ("remainder", "remainder"),
+}
+COMPARE = {
+    "eq": ("equal", "eq"), "ne": ("not_equal", "ne"), "lt": ("less", "lt"),
+    "le": ("less_equal", "le"), "gt": ("greater", "gt"), "ge": ("greater_equal", "ge"),
+}  # fmt: skip
+BITWISE = {
+    "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
+    "lshift": "left_shift", "rshift": "right_shift",
+}  # fmt: skip
+
+_OPERANDS = (Tracer, np.ndarray, np.generic, bool, int, float, complex, list, tuple)
+
+
+def is_weak(x: Any) -> bool:
+    """Whether an operand is a Python scalar or stands for one."""
+    return x.weak if isinstance(x, Tracer) else type(x) in PYTHON_KEYS
+
+
+def weakened(x: Any) -> Any:
+    """A fresh result, marked as a Python scalar."""
+    if isinstance(x, tuple):
+        return tuple([weakened(y) for y in x])
+    if isinstance(x, Tracer):
+        x.weak = True
+    return x
+
+
+def python_integer(x: Any) -> Any:
+    """A weak bool as the weak integer that Python calculates with."""
+    if isinstance(x, Tracer) and x.weak and x.dtype.kind == "b":
+        return weakened(bind(ew.convert_p, x, dtype=np.dtype(np.int64)))
+    return int(x) if isinstance(x, bool) else x
+
+
+def _operator(general: Function, counts: bool) -> Function:
+    """The general form of a binary operator; `counts` if Python takes bools as integers."""
+
+    def operator(x: Any, y: Any) -> Any:
+        if not isinstance(x, _OPERANDS) or not isinstance(y, _OPERANDS):
+            return NotImplemented
+        if is_weak(x) and is_weak(y):
+            if counts:
+                x, y = python_integer(x), python_integer(y)
+            return weakened(general(x, y))
+        return general(x, y)
+
+    return operator
+
+
+def _reflected(operator: Function) -> Function:
+    return lambda x, y: operator(y, x)
+
+
+# --- powers -----------------------------------------------------------------------------------------
+
+_MUL = REGISTRY["mul"]
+_POW = REGISTRY["pow"]
+_pow_general = _operator(GENERAL["power"], counts=True)
+
+
+def pow_operator(x: Tracer, n: Any, modulo: Any = None) -> Any:
+    """x ** n: exponents 2, 1, 0.5, -1 and 0 are what NumPy makes of them."""
+    if modulo is not None:
+        return NotImplemented
+    kind = type(n)
+    if (kind is int or kind is float) and x.dtype.kind == "f":
+        if n == 2:
+            out = x.builder.record(_MUL, (x, x), {})
+        else:
+            out = _scalar_power(x, n)
+        if x.weak:
+            out.weak = True
+        return out
+    if kind is int and n < 0 and x.weak:
+        x = weakened(ew.convert(python_integer(x), np.dtype(np.float64)))
+    elif kind is int and n == 2 and x.dtype.kind == "i":
+        return weakened(ew.square(x)) if x.weak else ew.square(x)
+    elif isinstance(n, Tracer) and n.weak and x.weak and n.dtype.kind == "i":
+        power = concrete(n)
+        if power is not None and power < 0:
+            x = weakened(ew.convert(python_integer(x), np.dtype(np.float64)))
+    return _pow_general(x, n)
+
+
+def _scalar_power(x: Tracer, n: float) -> Any:
+    if n == 0.5:
+        return ew.sqrt(x)
+    if n == -1:
+        return ew.reciprocal(x)
+    return bind(_POW, x, x.dtype.type(n))
+
+
+def rpow_operator(x: Tracer, base: Any) -> Any:
+    """base ** x."""
+    if type(base) is int and x.weak and x.dtype.kind == "i":
+        power = concrete(x)
+        if power is not None and power < 0:
+            base = float(base)
+    return _pow_general(base, x)
+
+
+# --- unary ------------------------------------------------------------------------------------------
+
+
+def _unary(ufunc: str, primitive: str | None) -> Function:
+    general = GENERAL[ufunc]
+    prim = REGISTRY.get(primitive or "")
+
+    def operator(x: Tracer) -> Any:
+        if prim is not None and x.dtype.kind == "f":
+            out = x.builder.record(prim, (x,), {})
+        else:
+            out = general(python_integer(x))
+        if x.weak:
+            out.weak = True
+        return out
+
+    return operator
+
+
+def positive(x: Tracer) -> Any:
+    """+x."""
+    return python_integer(x) if x.dtype.kind != "b" or x.weak else GENERAL["positive"](x)
+
+
+def _rounded(function: Function) -> Function:
+    """math.floor(x) and the like: a weak integer."""
+
+    def operator(x: Tracer) -> Any:
+        if x.shape:
+            raise TypeError("only arrays of rank 0 can be converted to Python integers")
+        rounded = function(x) if x.dtype.kind == "f" else x
+        return weakened(bind(ew.convert_p, rounded, dtype=np.dtype(np.int64)))
+
+    return operator
+
+
+def round_operator(x: Tracer, ndigits: int | None = None) -> Any:
+    """round(x): an integer for a scalar unless digits are asked for."""
+    if ndigits is None:
+        return _rounded(ew.rint)(x)
+    out = numpy_functions[np.round](x, ndigits)
+    return weakened(out) if x.weak and out is not x else out
+
+
+# --- in place ---------------------------------------------------------------------------------------
+
+
+def _in_place(operator: Function) -> Function:
+    """`x += y` for a name: a new value with the shape and dtype of the array x."""
+
+    def assign(x: Tracer, y: Any) -> Any:
+        out = operator(x, y)
+        if out is NotImplemented or (out.dtype is x.dtype and out.shape == x.shape):
+            return out
+        return keep_type(x, out) if x.shape else out
+
+    return assign
+
+
+def keep_type(x: Value, new: Value) -> Value:
+    """What NumPy stores when `new` is written over the array `x`."""
+    if shape_of(new) != x.shape:
+        raise ShapeError(
+            f"an array of shape {x.shape} cannot hold a result of shape {shape_of(new)}.",
+            (*user_line(), ("write", "x = x + y      instead of x += y")),
+        )
+    if not np.can_cast(dtype_of(new), x.dtype, "same_kind"):
+        raise DtypeError(
+            f"an array of {x.dtype} cannot hold results of {dtype_of(new)}.",
+            (*user_line(), ("write", "x = x + y      instead of x += y")),
+        )
+    return convert(new, x.dtype)
+
+
+def _table() -> dict[str, Function]:
+    table: dict[str, Function] = {}
+    for name, (ufunc, primitive) in (ARITHMETIC | COMPARE).items():
+        general = _operator(GENERAL[ufunc], counts=name in ARITHMETIC)
+        prim = REGISTRY[primitive]
+        operator = table[f"__{name}__"] = fast_binary(prim, general)
+        if name in ARITHMETIC:
+            table[f"__r{name}__"] = fast_reflected(prim, general)
+            table[f"__i{name}__"] = _in_place(operator)
+    for name, ufunc in BITWISE.items():
+        operator = table[f"__{name}__"] = _operator(GENERAL[ufunc], counts="shift" in name)
+        table[f"__r{name}__"] = _reflected(operator)
+        table[f"__i{name}__"] = _in_place(operator)
+    divide = _operator(GENERAL["divmod"], counts=True)
+    table |= {
+        "__pow__": pow_operator,
+        "__rpow__": rpow_operator,
+        "__ipow__": _in_place(pow_operator),
+        "__divmod__": divide,
+        "__rdivmod__": _reflected(divide),
+        "__neg__": _unary("negative", "neg"),
+        "__abs__": _unary("absolute", "abs"),
+        "__invert__": _unary("invert", None),
+        "__pos__": positive,
+        "__round__": round_operator,
+        "__floor__": _rounded(ew.floor),
+        "__ceil__": _rounded(ew.ceil),
+        "__trunc__": _rounded(ew.trunc),
+    }
+    return table
+
+
+OPERATORS = _table()

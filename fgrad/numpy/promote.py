@@ -1,0 +1,302 @@
+"""L4. Promotion and broadcasting, made explicit: after this file all operands agree.
+
+dtypes follow NumPy's own tables (`ufunc.resolve_dtypes`), where Python scalars, and tracers that stand
+for them, are weak as NEP 50 says.  A rank-0 constant becomes a literal of the result's dtype; every
+other operand is converted, reshaped and broadcast to the common shape by equations of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from fgrad.errors import ShapeError, UnsupportedNumpyError, UnsupportedTypeError
+from fgrad.ir.aval import BOOL
+from fgrad.numpy.register import has_tracer
+from fgrad.ops import elementwise as ew
+from fgrad.ops import shape as sh
+from fgrad.ops.families import BROADCAST
+from fgrad.source import here, resolve
+from fgrad.trace import Builder, Tracer, Value, bind
+
+Shape: TypeAlias = "tuple[int, ...]"
+Key: TypeAlias = Any  # a NumPy dtype, or the Python type int, float or complex if weak
+
+PYTHON_KEYS: dict[type, Key] = {bool: BOOL, int: int, float: float, complex: complex}
+WEAK_KEYS: dict[str, Key] = {"b": BOOL, "i": int, "u": int, "f": float, "c": complex}
+WEAK_DTYPES = {int: np.dtype(np.int64), float: np.dtype(np.float64), complex: np.dtype(complex)}
+_PLAIN = (Tracer, np.ndarray, bool, int, float, complex, np.generic)
+
+
+def user_line() -> tuple[tuple[str, str], ...]:
+    """The row of an error card that shows the user's line."""
+    loc = resolve(here())
+    return (("used", f"{loc}:  {loc.text()}"),)
+
+
+# --- operands -------------------------------------------------------------------------------------
+
+
+def as_value(x: Any) -> Value:
+    """An array, NumPy scalar, Python scalar or tracer; lists become arrays or stacked tracers."""
+    if isinstance(x, Tracer) or type(x) in PYTHON_KEYS:
+        return x
+    if isinstance(x, (list, tuple)) and has_tracer(x):
+        return stack_nested(x)
+    if not isinstance(x, _PLAIN):
+        x = np.asarray(x)
+    if x.dtype.kind not in "biufc":
+        raise UnsupportedTypeError(
+            f"An operand of dtype {x.dtype} is not an array of numbers.", user_line()
+        )
+    return x
+
+
+def as_array(x: Any) -> Value:
+    """Like `as_value`, with Python scalars as NumPy scalars and weak tracers made strong."""
+    x = as_value(x)
+    if isinstance(x, Tracer):
+        return strong(x)
+    return x if isinstance(x, (np.ndarray, np.generic)) else np.asarray(x)[()]
+
+
+def strong(x: Tracer) -> Tracer:
+    """The same value, no longer weak."""
+    return bind(ew.convert_p, x, dtype=x.dtype) if x.weak else x
+
+
+def stack_nested(xs: Any) -> Value:
+    """`np.array` of nested lists that hold tracers."""
+    if not isinstance(xs, (list, tuple)):
+        return as_value(xs)
+    parts = promote([stack_nested(x) for x in xs])
+    shapes = {np.shape(x) for x in parts}
+    if len(shapes) > 1:
+        raise ShapeError(f"Rows of unequal shapes {sorted(shapes)} make no array.", user_line())
+    shape = shapes.pop()
+    return sh.concatenate([reshape(x, (1, *shape)) for x in parts], 0)
+
+
+def key_of(x: Value) -> Key:
+    """What promotion sees of an operand: its dtype, or a Python type if it is weak."""
+    if isinstance(x, Tracer):
+        return WEAK_KEYS[x.dtype.kind] if x.weak else x.dtype
+    weak = PYTHON_KEYS.get(type(x))
+    return x.dtype if weak is None else weak
+
+
+def shape_of(x: Value) -> Shape:
+    """The shape of an operand; () for Python scalars."""
+    return () if type(x) in PYTHON_KEYS else x.shape
+
+
+def dtype_of(x: Value) -> np.dtype:
+    """The dtype of an operand; the default one for Python scalars."""
+    key = PYTHON_KEYS.get(type(x))
+    return x.dtype if key is None else WEAK_DTYPES.get(key, key)
+
+
+# --- dtypes ---------------------------------------------------------------------------------------
+
+_resolved: dict[Any, tuple[np.dtype, ...]] = {}
+
+
+def resolve_ufunc(ufunc: Any, keys: tuple[Key, ...], dtype: Any = None) -> tuple[np.dtype, ...]:
+    """The dtypes of the loop that NumPy would run: of the inputs, then of the outputs."""
+    cache_key = (ufunc, keys, dtype)
+    found = _resolved.get(cache_key)
+    if found is None:
+        asked = keys + (None,) * ufunc.nout
+        if dtype is None:
+            found = ufunc.resolve_dtypes(asked)
+        else:
+            signature = (None,) * ufunc.nin + (np.dtype(dtype),) * ufunc.nout
+            found = ufunc.resolve_dtypes(asked, signature=signature, casting="same_kind")
+        _resolved[cache_key] = found
+    return found
+
+
+def result_type(*xs: Any) -> np.dtype:
+    """`np.result_type` of values, where Python scalars and weak tracers yield to the others."""
+    keys = tuple([key_of(x) for x in xs])
+    first = keys[0]
+    if isinstance(first, np.dtype) and all(k is first for k in keys):
+        return first if first.isnative else first.newbyteorder("=")
+    found = _resolved.get(keys)
+    if found is None:
+        found = _resolved[keys] = (_result_type(keys),)
+    return found[0]
+
+
+_ONES = {int: 1, float: 1.0, complex: 1j}
+
+
+def _result_type(keys: tuple[Key, ...]) -> np.dtype:
+    strong_keys = [k for k in keys if isinstance(k, np.dtype)]
+    weak = [_ONES[k] for k in keys if not isinstance(k, np.dtype)]
+    if not strong_keys:
+        return np.result_type(*weak)
+    base = np.result_type(*strong_keys)
+    for one in weak:
+        base = _add_weak(base, type(one))
+    return base
+
+
+def _add_weak(dtype: np.dtype, kind: type) -> np.dtype:
+    """The promotion of a dtype with a Python scalar (NEP 50)."""
+    return np.add.resolve_dtypes((dtype, kind, None))[2]
+
+
+def convert(x: Value, dtype: np.dtype) -> Value:
+    """An operand with another dtype; a rank-0 constant becomes a NumPy scalar."""
+    if isinstance(x, Tracer):
+        return x if x.dtype == dtype else bind(ew.convert_p, x, dtype=dtype)
+    if type(x) in PYTHON_KEYS:
+        return dtype.type(x)
+    if x.dtype != dtype:
+        x = x.astype(dtype)
+    return x if x.ndim else x[()]
+
+
+def promote(xs: Sequence[Value]) -> list[Value]:
+    """Operands converted to their common dtype."""
+    xs = [as_value(x) for x in xs]
+    dtype = result_type(*xs)
+    return [convert(x, dtype) for x in xs]
+
+
+def inexact(x: Value) -> Value:
+    """A floating point operand: integers become float64, as `np.mean` takes them."""
+    x = as_array(x)
+    return x if x.dtype.kind in "fc" else convert(x, np.dtype(np.float64))
+
+
+# --- shapes ---------------------------------------------------------------------------------------
+
+
+def broadcast_shapes(*shapes: Shape) -> Shape:
+    """The common shape under NumPy's rule: trailing axes agree or are 1."""
+    result: Shape = ()
+    for shape in shapes:
+        if shape != result and shape:
+            result = _broadcast_pair(result, shape, shapes) if result else shape
+    return result
+
+
+def _broadcast_pair(a: Shape, b: Shape, shapes: Sequence[Shape]) -> Shape:
+    if len(a) < len(b):
+        a, b = b, a
+    out = list(a)
+    offset = len(a) - len(b)
+    for i, n in enumerate(b, offset):
+        if out[i] == 1:
+            out[i] = n
+        elif n not in (1, out[i]):
+            shown = " ".join(str(s).replace(" ", "") for s in shapes)
+            raise ShapeError(
+                f"operands could not be broadcast together with shapes {shown}", user_line()
+            )
+    return tuple(out)
+
+
+def broadcast_to(x: Value, shape: Shape, like: Tracer | None = None) -> Value:
+    """`x` repeated to a shape that it broadcasts to.
+
+    A constant is repeated by an equation in the trace that owns `like`, so that the compiled program
+    holds the small constant and not the large one.
+    """
+    own = np.shape(x) if not isinstance(x, Tracer) else x.shape
+    if own == shape:
+        return x
+    offset = len(shape) - len(own)
+    kept = [i for i, n in enumerate(own) if offset >= 0 and n == shape[offset + i]]
+    if offset < 0 or any(n != 1 for i, n in enumerate(own) if i not in kept):
+        raise ShapeError(f"shape {own} does not broadcast to {shape}.", user_line())
+    if len(kept) != len(own):
+        x = reshape(x, tuple([own[i] for i in kept]))
+    dims = tuple([offset + i for i in kept])
+    if len(dims) == len(shape):
+        return x
+    builder = None if isinstance(x, Tracer) else recording_builder(like)
+    if builder is None:
+        return bind(BROADCAST, x, shape=shape, dims=dims)
+    return builder.record(BROADCAST, (x,), {"shape": shape, "dims": dims})
+
+
+def recording_builder(like: Tracer | None) -> Builder | None:
+    """The innermost trace without values that a tracer belongs to, or None."""
+    x: Any = like
+    while isinstance(x, Tracer):
+        if not x.builder.eager:
+            return x.builder
+        x = x.value
+    return None
+
+
+def broadcast(xs: Sequence[Value], shape: Shape | None = None) -> list[Value]:
+    """Operands with one shape; rank-0 constants stay as they are."""
+    if shape is None:
+        shape = broadcast_shapes(*[shape_of(x) for x in xs])
+    like = next((x for x in xs if isinstance(x, Tracer)), None)
+    return [
+        x
+        if shape_of(x) == shape or (not isinstance(x, Tracer) and not shape_of(x))
+        else broadcast_to(x, shape, like)
+        for x in xs
+    ]
+
+
+def reshape(x: Value, shape: Shape) -> Value:
+    """`x` with another shape of as many elements; itself if it has it."""
+    if isinstance(x, Tracer):
+        return x if x.shape == shape else sh.reshape(x, shape)
+    return np.reshape(x, shape) if shape else np.asarray(x).reshape(())[()]
+
+
+def traced_full(like: Value, shape: Shape, value: Any, dtype: np.dtype) -> Value:
+    """An array of one value that belongs to the trace of `like`, if that is a tracer."""
+    scalar = dtype.type(value)
+    if not isinstance(like, Tracer):
+        return np.full(shape, scalar)[()]
+    if not shape:
+        return scalar
+    return like.builder.record(BROADCAST, (scalar,), {"shape": shape, "dims": ()})
+
+
+# --- arguments ------------------------------------------------------------------------------------
+
+
+def normalize_axis(axis: Any, ndim: int) -> int:
+    """A non-negative axis; NumPy's AxisError if it does not exist."""
+    axis = axis.__index__()
+    if not -ndim <= axis < ndim:
+        raise np.exceptions.AxisError(axis, ndim)
+    return axis + ndim if axis < 0 else axis
+
+
+def normalize_axes(axis: Any, ndim: int) -> tuple[int, ...]:
+    """Sorted non-negative axes; all of them for None."""
+    if axis is None:
+        return tuple(range(ndim))
+    if not isinstance(axis, (tuple, list)):
+        return (normalize_axis(axis, ndim),)
+    axes = tuple(sorted([normalize_axis(a, ndim) for a in axis]))
+    if len(set(axes)) != len(axes):
+        raise ValueError("duplicate value in 'axis'")
+    return axes
+
+
+def refuse_argument(function: str, argument: str, advice: str) -> UnsupportedNumpyError:
+    """The card for an argument that has no traced form."""
+    return UnsupportedNumpyError(
+        f"np.{function} of a traced array does not take {argument!r}.",
+        (*user_line(), ("write", advice)),
+    )
+
+
+def refuse_out(function: str, out: Any) -> None:
+    """Raise unless `out` is absent."""
+    if out is not None and out != (None,):
+        raise refuse_argument(function, "out", f"y = np.{function}(...)      a new array")

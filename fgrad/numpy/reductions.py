@@ -1,0 +1,511 @@
+"""L4. Reductions of NumPy: sums, extrema, moments, and those that skip NaN."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fgrad.ir.aval import BOOL, FLOAT32, FLOAT64, INT64
+from fgrad.numpy.compositions import to_bool
+from fgrad.numpy.promote import (
+    as_array,
+    broadcast,
+    broadcast_to,
+    convert,
+    dtype_of,
+    inexact,
+    normalize_axes,
+    normalize_axis,
+    refuse_out,
+    reshape,
+)
+from fgrad.numpy.register import add, implements
+from fgrad.ops import elementwise as ew
+from fgrad.ops import reduce as rd
+from fgrad.ops.shape import REDUCE_SUM
+from fgrad.trace import Tracer, Value, concrete
+
+Reducer = Callable[[Value, "tuple[int, ...]"], Value]
+NO_VALUE = np._NoValue
+_EVERY_AXIS = [tuple(range(n)) for n in range(65)]
+
+
+# --- the common form --------------------------------------------------------------------------------
+
+
+def keep_axes(y: Value, shape: tuple[int, ...], axes: tuple[int, ...]) -> Value:
+    """A reduced value with the reduced axes back, of length 1."""
+    return reshape(y, tuple([1 if i in axes else n for i, n in enumerate(shape)]))
+
+
+def reduce_with(reducer: Reducer, x: Value, axis: Any, keepdims: Any) -> Value:
+    """Reduce over `axis` (an integer, a tuple, or None for all axes)."""
+    axes = normalize_axes(axis, len(x.shape))
+    y = reducer(x, axes) if axes else x
+    return keep_axes(y, x.shape, axes) if keepdims is True and axes else y
+
+
+def masked(x: Value, where: Any, identity: Any) -> Value:
+    """`x` where the mask is true, else the identity of the reduction."""
+    if where is True or where is NO_VALUE:
+        return x
+    mask = convert(as_array(where), BOOL)
+    return ew.select(*broadcast((mask, x, dtype_of(x).type(identity))))
+
+
+def count_of(x: Value, axis: Any, where: Any = True, keepdims: bool = False) -> Value:
+    """How many elements a reduction takes: a known integer unless there is a mask."""
+    axes = normalize_axes(axis, len(x.shape))
+    if where is True or where is NO_VALUE:
+        return math.prod([x.shape[a] for a in axes])
+    mask = convert(as_array(where), BOOL)
+    mask = broadcast_to(mask, x.shape, x if isinstance(x, Tracer) else None)
+    return reduce_with(rd.reduce_sum, convert(mask, INT64), axes, keepdims)
+
+
+def sum_dtype(dtype: np.dtype) -> np.dtype:
+    """Sums and products of small integers and bools are made in 64 bits."""
+    if dtype.kind in "bi" and dtype.itemsize < 8:
+        return INT64
+    return np.dtype(np.uint64) if dtype.kind == "u" else dtype
+
+
+def _with_initial(y: Value, initial: Any, combine: Callable[[Value, Value], Value]) -> Value:
+    if initial is NO_VALUE or initial is None:
+        return y
+    return combine(*broadcast((y, convert(as_array(initial), dtype_of(y)))))
+
+
+# --- sums and products ------------------------------------------------------------------------------
+
+
+@implements("sum")
+def sum_(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = False,
+    initial: Any = NO_VALUE,
+    where: Any = True,
+) -> Value:
+    """Sum over axes; small integers are summed as 64-bit ones."""
+    if type(a) is Tracer and dtype is None and initial is NO_VALUE and where is True:
+        if axis is None and keepdims is not True and out is None:
+            value = a.value
+            known = a._aval if value is None else value
+            shape = known.shape
+            if shape and known.dtype.kind == "f":
+                return a.builder.record(REDUCE_SUM, (a,), {"axes": _EVERY_AXIS[len(shape)]})
+    refuse_out("sum", out)
+    x = as_array(a)
+    x = masked(convert(x, np.dtype(dtype) if dtype else sum_dtype(x.dtype)), where, 0)
+    return _with_initial(reduce_with(rd.reduce_sum, x, axis, keepdims), initial, ew.add)
+
+
+@implements("prod")
+def prod(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = False,
+    initial: Any = NO_VALUE,
+    where: Any = True,
+) -> Value:
+    """Product over axes."""
+    refuse_out("prod", out)
+    x = as_array(a)
+    x = masked(convert(x, np.dtype(dtype) if dtype else sum_dtype(x.dtype)), where, 1)
+    return _with_initial(reduce_with(rd.reduce_prod, x, axis, keepdims), initial, ew.mul)
+
+
+# --- extrema ----------------------------------------------------------------------------------------
+
+
+def _extremum(
+    name: str, reducer: Reducer, combine: Callable[[Value, Value], Value]
+) -> Callable[..., Value]:
+    def function(
+        a: Any,
+        axis: Any = None,
+        out: Any = None,
+        keepdims: Any = False,
+        initial: Any = NO_VALUE,
+        where: Any = True,
+    ) -> Value:
+        refuse_out(name, out)
+        x = as_array(a)
+        if where is not True and initial is NO_VALUE:
+            raise ValueError(
+                f"reduction operation '{name}' does not have an identity, so to use a where mask "
+                "one has to specify 'initial'"
+            )
+        axes = normalize_axes(axis, len(x.shape))
+        if any(x.shape[i] == 0 for i in axes):
+            return _empty_extremum(name, x, axes, keepdims, initial)
+        if where is not True:
+            x = masked(x, where, concrete(initial))
+        return _with_initial(reduce_with(reducer, x, axes, keepdims), initial, combine)
+
+    function.__name__ = name
+    function.__doc__ = f"The {name} over axes; NaN if there is one, ties share the derivative."
+    return function
+
+
+def _empty_extremum(name: str, x: Value, axes: Any, keepdims: Any, initial: Any) -> Value:
+    if initial is NO_VALUE:
+        raise ValueError(
+            f"zero-size array to reduction operation {name}imum which has no identity"
+        )
+    shape = tuple([n for i, n in enumerate(x.shape) if i not in axes])
+    y = broadcast_to(convert(as_array(initial), x.dtype), shape)
+    return keep_axes(y, x.shape, axes) if keepdims is True else y
+
+
+max_ = _extremum("max", rd.reduce_max, ew.max_)
+min_ = _extremum("min", rd.reduce_min, ew.min_)
+for _name, _function in (("max", max_), ("amax", max_), ("min", min_), ("amin", min_)):
+    add(_name, _function)
+
+
+@implements("ptp")
+def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Value:
+    """max - min."""
+    refuse_out("ptp", out)
+    return ew.sub(max_(a, axis, keepdims=keepdims), min_(a, axis, keepdims=keepdims))
+
+
+def _arg_extremum(name: str, function: Callable[[Value, int], Value]) -> Callable[..., Value]:
+    def arg(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Value:
+        refuse_out(name, out)
+        x = as_array(a)
+        shape, position = x.shape, axis
+        if axis is None or not shape:
+            x, position = reshape(x, (math.prod(shape),)), 0
+        position = normalize_axis(position, len(x.shape))
+        if x.shape[position] == 0:
+            raise ValueError(f"attempt to get {name} of an empty sequence")
+        y = function(x, position)
+        if keepdims is not True:
+            return y
+        axes = tuple(range(len(shape))) if axis is None else (position,)
+        return keep_axes(y, shape, axes)
+
+    arg.__name__ = name
+    arg.__doc__ = f"The index of the first {name[3:]}imum; NaN counts as it."
+    return arg
+
+
+argmax = _arg_extremum("argmax", rd.argmax)
+argmin = _arg_extremum("argmin", rd.argmin)
+add("argmax", argmax)
+add("argmin", argmin)
+
+
+# --- truth ------------------------------------------------------------------------------------------
+
+
+def _truth(name: str, reducer: Reducer, identity: bool) -> Callable[..., Value]:
+    def function(
+        a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True
+    ) -> Value:
+        refuse_out(name, out)
+        return reduce_with(reducer, masked(to_bool(as_array(a)), where, identity), axis, keepdims)
+
+    function.__name__ = name
+    function.__doc__ = f"Whether {name} of the elements along axes are true."
+    return function
+
+
+any_ = _truth("any", rd.reduce_any, False)
+all_ = _truth("all", rd.reduce_all, True)
+add("any", any_)
+add("all", all_)
+
+
+@implements("count_nonzero")
+def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Value:
+    """The number of elements that are not 0."""
+    return reduce_with(rd.reduce_sum, convert(to_bool(as_array(a)), INT64), axis, keepdims)
+
+
+# --- moments ----------------------------------------------------------------------------------------
+
+
+def _work_dtype(x: Value, dtype: Any) -> tuple[np.dtype, np.dtype]:
+    """The dtype that moments are computed in, and that of the result."""
+    if dtype is not None:
+        return np.dtype(dtype), np.dtype(dtype)
+    if x.dtype.kind not in "fc":
+        return FLOAT64, FLOAT64
+    return (FLOAT32 if x.dtype == np.float16 else x.dtype), x.dtype
+
+
+def divide_count(total: Value, count: Any) -> Value:
+    """total / count, for a known or a traced count."""
+    return ew.div(*broadcast((total, convert(count, total.dtype))))
+
+
+@implements("mean")
+def mean(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = False,
+    *,
+    where: Any = True,
+) -> Value:
+    """The arithmetic mean."""
+    refuse_out("mean", out)
+    x = as_array(a)
+    work, result = _work_dtype(x, dtype)
+    x = masked(convert(x, work), where, 0)
+    total = reduce_with(rd.reduce_sum, x, axis, keepdims)
+    return convert(divide_count(total, count_of(x, axis, where, keepdims is True)), result)
+
+
+@implements("var")
+def var(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: Any = False,
+    *,
+    where: Any = True,
+    mean: Any = NO_VALUE,
+    correction: Any = NO_VALUE,
+) -> Value:
+    """The variance, by the mean first and the squared distances from it second."""
+    refuse_out("var", out)
+    if correction is not NO_VALUE:
+        ddof = correction
+    x = as_array(a)
+    work, result = _work_dtype(x, dtype)
+    x = convert(x, work)
+    axes = normalize_axes(axis, len(x.shape))
+    if mean is NO_VALUE:
+        total = reduce_with(rd.reduce_sum, masked(x, where, 0), axes, True)
+        center = divide_count(total, count_of(x, axes, where, True))
+    else:
+        center = convert(as_array(mean), work)
+    distance = ew.sub(*broadcast((x, center)))
+    total = reduce_with(
+        rd.reduce_sum, masked(ew.mul(distance, distance), where, 0), axes, keepdims
+    )
+    count = count_of(x, axes, where, keepdims is True)
+    return convert(divide_count(total, _freedom(count, ddof, work)), result)
+
+
+def _freedom(count: Any, ddof: Any, dtype: np.dtype) -> Value:
+    """max(count - ddof, 0)."""
+    if isinstance(count, int):
+        return max(count - ddof, 0)
+    return ew.max_(ew.sub(convert(count, dtype), dtype.type(ddof)), dtype.type(0))
+
+
+def safe_sqrt(x: Value) -> Value:
+    """sqrt(x), with derivative 0 at 0: the root of a sum of squares."""
+    zero = ew.eq(x, ew.lit(x, 0))
+    return ew.select(zero, ew.lit(x, 0), ew.sqrt(ew.select(zero, ew.lit(x, 1), x)))
+
+
+@implements("std")
+def std(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, *args: Any, **kwargs: Any) -> Value:
+    """The standard deviation; its derivative is 0 where all elements are equal."""
+    refuse_out("std", out)
+    x = as_array(a)
+    result = np.dtype(dtype) if dtype else (x.dtype if x.dtype.kind in "fc" else FLOAT64)
+    work = FLOAT32 if result == np.float16 else result
+    return convert(safe_sqrt(var(convert(x, work), axis, None, None, *args, **kwargs)), result)
+
+
+@implements("average")
+def average(
+    a: Any,
+    axis: Any = None,
+    weights: Any = None,
+    returned: bool = False,
+    *,
+    keepdims: Any = False,
+) -> Any:
+    """The weighted mean; with `returned`, also the sum of the weights."""
+    x = as_array(a)
+    if weights is None:
+        result = mean(x, axis, keepdims=keepdims)
+        count = count_of(x, axis)
+        return (result, np.broadcast_to(result.dtype.type(count), result.shape)[()]) if returned else result
+    w = as_array(weights)
+    axes = normalize_axes(axis, len(x.shape))
+    if w.shape != x.shape:
+        expected = tuple([x.shape[i] for i in axes])
+        if axis is None or w.shape != expected:
+            raise TypeError("Axis must be specified when shapes of a and weights differ.")
+        w = reshape(w, tuple([n if i in axes else 1 for i, n in enumerate(x.shape)]))
+    dtype = np.result_type(x.dtype, w.dtype, *([FLOAT64] if x.dtype.kind in "biu" else []))
+    x, w = convert(x, dtype), convert(w, dtype)
+    x, w = broadcast((x, w), x.shape)
+    total_weight = reduce_with(rd.reduce_sum, w, axes, keepdims)
+    result = ew.div(reduce_with(rd.reduce_sum, ew.mul(x, w), axes, keepdims), total_weight)
+    return (result, total_weight) if returned else result
+
+
+# --- skipping NaN -----------------------------------------------------------------------------------
+
+
+def _numbers(a: Any, fill: float) -> tuple[Value, Any]:
+    """The array with NaN replaced, and the mask of numbers (True if there can be no NaN)."""
+    x = as_array(a)
+    if x.dtype.kind not in "fc":
+        return x, True
+    nan = ew.isnan(x)
+    return ew.select(nan, ew.lit(x, fill), x), ew.not_(nan)
+
+
+def _both(where: Any, present: Any) -> Any:
+    if where is True or where is NO_VALUE:
+        return present
+    if present is True:
+        return where
+    return ew.and_(*broadcast((convert(as_array(where), BOOL), present)))
+
+
+@implements("nansum")
+def nansum(a: Any, *args: Any, **kwargs: Any) -> Value:
+    """The sum of the elements that are not NaN."""
+    return sum_(_numbers(a, 0)[0], *args, **kwargs)
+
+
+@implements("nanprod")
+def nanprod(a: Any, *args: Any, **kwargs: Any) -> Value:
+    """The product of the elements that are not NaN."""
+    return prod(_numbers(a, 1)[0], *args, **kwargs)
+
+
+@implements("nanmean")
+def nanmean(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = False,
+    *,
+    where: Any = True,
+) -> Value:
+    """The mean of the elements that are not NaN."""
+    x, present = _numbers(a, 0)
+    return mean(x, axis, dtype, out, keepdims, where=_both(where, present))
+
+
+@implements("nanvar")
+def nanvar(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: Any = False,
+    *,
+    where: Any = True,
+    mean: Any = NO_VALUE,
+    correction: Any = NO_VALUE,
+) -> Value:
+    """The variance of the elements that are not NaN; NaN where too few are left."""
+    x, present = _numbers(a, 0)
+    ddof = ddof if correction is NO_VALUE else correction
+    mask = _both(where, present)
+    result = var(x, axis, dtype, out, ddof, keepdims, where=mask, mean=mean)
+    if mask is True:
+        return result
+    few = ew.le(*broadcast((count_of(x, axis, mask, keepdims is True), np.int64(ddof))))
+    return ew.select(few, ew.lit(result, math.nan), result)
+
+
+@implements("nanstd")
+def nanstd(a: Any, *args: Any, **kwargs: Any) -> Value:
+    """The standard deviation of the elements that are not NaN."""
+    return safe_sqrt(nanvar(inexact(a), *args, **kwargs))
+
+
+def _nan_extremum(name: str, extremum: Callable[..., Value], fill: float) -> Callable[..., Value]:
+    def function(
+        a: Any,
+        axis: Any = None,
+        out: Any = None,
+        keepdims: Any = False,
+        initial: Any = NO_VALUE,
+        where: Any = True,
+    ) -> Value:
+        refuse_out(name, out)
+        x, present = _numbers(a, fill)
+        result = extremum(x, axis, None, keepdims, initial, where)
+        if present is True:
+            return result
+        found = any_(_both(where, present), axis, keepdims=keepdims)
+        if initial is not NO_VALUE:
+            return result
+        return ew.select(found, result, ew.lit(result, math.nan))
+
+    function.__name__ = name
+    function.__doc__ = f"The {name[3:]} of the elements that are not NaN; NaN if all are."
+    return function
+
+
+nanmax = _nan_extremum("nanmax", max_, -math.inf)
+nanmin = _nan_extremum("nanmin", min_, math.inf)
+add("nanmax", nanmax)
+add("nanmin", nanmin)
+
+
+@implements("nanargmax")
+def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Value:
+    """The index of the largest element that is not NaN."""
+    return argmax(_numbers(a, -math.inf)[0], axis, out, keepdims=keepdims)
+
+
+@implements("nanargmin")
+def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Value:
+    """The index of the smallest element that is not NaN."""
+    return argmin(_numbers(a, math.inf)[0], axis, out, keepdims=keepdims)
+
+
+# --- cumulative -------------------------------------------------------------------------------------
+
+
+def _cumulative(name: str, function: Callable[[Value, int], Value]) -> Callable[..., Value]:
+    def cumulate(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Value:
+        refuse_out(name, out)
+        x = as_array(a)
+        x = convert(x, np.dtype(dtype) if dtype else sum_dtype(x.dtype))
+        if axis is None:
+            x, axis = reshape(x, (math.prod(x.shape),)), 0
+        return function(x, normalize_axis(axis, len(x.shape)))
+
+    cumulate.__name__ = name
+    cumulate.__doc__ = f"{name} along an axis, or of the flattened array."
+    return cumulate
+
+
+cumsum = _cumulative("cumsum", rd.cumsum)
+cumprod = _cumulative("cumprod", rd.cumprod)
+add("cumsum", cumsum)
+add("cumprod", cumprod)
+
+
+@implements("nancumsum")
+def nancumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Value:
+    """Cumulative sum in which NaN counts as 0."""
+    return cumsum(_numbers(a, 0)[0], axis, dtype, out)
+
+
+@implements("nancumprod")
+def nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Value:
+    """Cumulative product in which NaN counts as 1."""
+    return cumprod(_numbers(a, 1)[0], axis, dtype, out)
+

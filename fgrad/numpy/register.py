@@ -1,0 +1,56 @@
+"""L4. The tables of the NumPy surface: which traced function stands for which NumPy function.
+
+`@implements("sum")` puts a function into `trace.numpy_functions`, so that `np.sum(tracer)` reaches it,
+and into `TRACED`, from which `fgrad.numpy` makes its own names.  Names that the installed NumPy does
+not have are skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from fgrad.trace import Tracer, numpy_functions
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+TRACED: dict[str, tuple[Any, Callable[..., Any]]] = {}
+
+
+def lookup(name: str) -> Any:
+    """The NumPy function with a dotted name, or None if this NumPy has none."""
+    found: Any = np
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def implements(*names: str) -> Callable[[F], F]:
+    """Decorator: the function is what these NumPy functions do to tracers."""
+
+    def register(function: F) -> F:
+        for name in names:
+            add(name, function)
+        return function
+
+    return register
+
+
+def add(name: str, function: Callable[..., Any]) -> None:
+    """Register the traced form of one NumPy function."""
+    target = lookup(name)
+    if target is not None:
+        numpy_functions[target] = function
+        TRACED[name] = (target, function)
+
+
+def has_tracer(values: Any) -> bool:
+    """Whether a tracer is among the values, or in lists and tuples in them."""
+    for x in values:
+        if isinstance(x, Tracer):
+            return True
+        if type(x) in (list, tuple) and has_tracer(x):
+            return True
+    return False

@@ -1,0 +1,352 @@
+"""L4. Choosing elements: where, select, take, searchsorted, and what needs known values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fgrad.errors import TracedIndexError
+from fgrad.ir.aval import INT64
+from fgrad.numpy.compositions import to_bool
+from fgrad.numpy.indexing import bounds_error, checked, wrap_negative
+from fgrad.numpy.promote import (
+    as_array,
+    as_value,
+    broadcast,
+    broadcast_shapes,
+    broadcast_to,
+    convert,
+    normalize_axis,
+    promote,
+    refuse_argument,
+    refuse_out,
+    shape_of,
+    user_line,
+)
+from fgrad.numpy.register import implements
+from fgrad.numpy.shape import concatenate, moveaxis, ravel
+from fgrad.ops import elementwise as ew
+from fgrad.ops import index as ix
+from fgrad.ops import shape as sh
+from fgrad.trace import Tracer, Value, concrete
+
+
+@implements("where")
+def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
+    """x where the condition holds, else y; with one argument, the indices of true elements."""
+    if x is None and y is None:
+        return nonzero(condition)
+    if x is None or y is None:
+        raise ValueError("either both or neither of x and y should be given")
+    condition = to_bool(as_array(condition))
+    x, y = promote((x, y))
+    return ew.select(*broadcast((condition, x, y)))
+
+
+@implements("select")
+def select(condlist: Any, choicelist: Any, default: Any = 0) -> Value:
+    """For each element the choice of the first condition that holds."""
+    if len(condlist) != len(choicelist):
+        raise ValueError("list of cases must be same length as list of conditions")
+    if not len(condlist):
+        raise ValueError("select with an empty condition list is not possible")
+    conditions = [as_array(c) for c in condlist]
+    *choices, default = promote([*choicelist, default])
+    shape = broadcast_shapes(*[shape_of(v) for v in (*conditions, *choices, default)])
+    result = default
+    for condition, choice in zip(reversed(conditions), reversed(choices), strict=True):
+        if condition.dtype.kind != "b":
+            raise TypeError("invalid entry in condlist: should be boolean ndarray")
+        result = ew.select(*broadcast((condition, choice, result), shape))
+    return result
+
+
+@implements("choose")
+def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Value:
+    """For each element the choice whose number it is."""
+    refuse_out("choose", out)
+    options = promote(list(choices))
+    which = _moded(as_array(a), len(options), mode, 0)
+    shape = broadcast_shapes(shape_of(which), *[shape_of(v) for v in options])
+    result = options[-1]
+    for i in range(len(options) - 2, -1, -1):
+        here = ew.eq(which, ew.lit(which, i))
+        result = ew.select(*broadcast((here, options[i], result), shape))
+    return broadcast_to(result, shape)
+
+
+@implements("piecewise")
+def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Value:
+    """Functions chosen by conditions; each is applied to the whole array."""
+    x = as_array(x)
+    if not isinstance(condlist, (list, tuple)) or not shape_of(as_value(condlist[0])) and x.shape:
+        condlist = [condlist]
+    conditions = [to_bool(as_array(c)) for c in condlist]
+    functions = list(funclist)
+    if len(functions) not in (len(conditions), len(conditions) + 1):
+        raise ValueError(
+            f"with {len(conditions)} condition(s), either {len(conditions)} or "
+            f"{len(conditions) + 1} functions are expected"
+        )
+    values = [f(x, *args, **kw) if callable(f) else f for f in functions]
+    values = [convert(as_value(v), x.dtype) for v in values]
+    result = values[-1] if len(values) > len(conditions) else ew.lit(x, 0)
+    for condition, value in zip(conditions, values, strict=False):
+        # The last condition that holds wins, as NumPy assigns one after the other.
+        result = ew.select(*broadcast((condition, value, result), x.shape))
+    return result
+
+
+# --- taking by integers -----------------------------------------------------------------------------
+
+
+def _moded(indices: Value, length: int, mode: str, axis: int) -> Value:
+    """Indices in range, by NumPy's `mode`: "raise" checks known ones."""
+    if indices.dtype.kind not in "iub":
+        raise TypeError("Cannot cast index array data to integers according to the rule 'safe'")
+    known = concrete(indices)
+    if mode == "clip":
+        return ew.clip(convert(indices, INT64), np.int64(0), np.int64(length - 1))
+    if mode == "wrap":
+        return ew.remainder(convert(indices, INT64), np.int64(length))
+    if mode != "raise":
+        raise ValueError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got {mode!r})")
+    if known is None:
+        return wrap_negative(indices, length)
+    if known.ndim:
+        return checked(known.astype(INT64), axis, length)
+    i = int(known)
+    if not -length <= i < length:
+        raise bounds_error(i, axis, length)
+    return np.int64(i % length)
+
+
+@implements("take")
+def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Value:
+    """Elements by number along an axis, or of the flattened array."""
+    refuse_out("take", out)
+    x = as_array(a)
+    if axis is None:
+        x, axis = ravel(x), 0
+    axis = normalize_axis(axis, len(x.shape))
+    which = _moded(as_array(indices), x.shape[axis], mode, axis)
+    if not isinstance(x, Tracer) and not isinstance(which, Tracer):
+        return np.take(x, which, axis)
+    result = ix.gather(x, (which,), (axis,))
+    rank = len(which.shape)
+    if axis and rank:
+        order = (*range(rank, rank + axis), *range(rank), *range(rank + axis, len(result.shape)))
+        result = sh.permute(result, order)
+    return result
+
+
+@implements("take_along_axis")
+def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Value:
+    """Elements by number along an axis, with other numbers in each lane."""
+    x, which = as_array(arr), as_array(indices)
+    if axis is None:
+        x, axis = ravel(x), 0
+    axis = normalize_axis(axis, len(x.shape))
+    if len(which.shape) != len(x.shape):
+        raise ValueError("`indices` and `arr` must have the same number of dimensions")
+    which = _moded(which, x.shape[axis], "raise", axis)
+    return ix.gather(x, _along(x, which, axis), tuple(range(len(x.shape))))
+
+
+def _along(x: Value, which: Value, axis: int) -> list[Value]:
+    """The integer arrays that select `which` along `axis` and every place along the others."""
+    lengths = [
+        n if i != axis else 1 for i, n in enumerate(x.shape)
+    ]
+    shape = broadcast_shapes(which.shape, tuple(lengths))
+    return [
+        broadcast_to(which, shape) if i == axis else _place(shape, i, x.shape[i])
+        for i in range(len(shape))
+    ]
+
+
+def _place(shape: tuple[int, ...], axis: int, length: int) -> Value:
+    """The number of each element along an axis."""
+    if length == 1:
+        return np.broadcast_to(np.int64(0), shape)
+    return sh.iota(shape, INT64, axis)
+
+
+@implements("compress")
+def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Value:
+    """Elements along an axis where a known condition holds."""
+    refuse_out("compress", out)
+    return take(a, np.flatnonzero(_known(condition, "compress")), axis)
+
+
+@implements("extract")
+def extract(condition: Any, arr: Any) -> Value:
+    """Elements where a known condition holds."""
+    return take(arr, np.flatnonzero(_known(condition, "extract")))
+
+
+@implements("delete")
+def delete(arr: Any, obj: Any, axis: Any = None) -> Value:
+    """Without the elements at known places along an axis."""
+    x = as_array(arr)
+    if axis is None:
+        x, axis = ravel(x), 0
+    axis = normalize_axis(axis, len(x.shape))
+    obj = obj if isinstance(obj, slice) else _known(obj, "delete")
+    return take(x, np.delete(np.arange(x.shape[axis]), obj), axis)
+
+
+@implements("insert")
+def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Value:
+    """With values inserted before known places along an axis."""
+    x = as_array(arr)
+    if axis is None:
+        x, axis = ravel(x), 0
+    axis = normalize_axis(axis, len(x.shape))
+    obj = obj if isinstance(obj, slice) else _known(obj, "insert")
+    n = x.shape[axis]
+    scalar = not isinstance(obj, slice) and np.ndim(obj) == 0
+    marks = np.insert(np.arange(n), obj, -1)
+    new = convert(as_value(values), x.dtype)
+    count = len(marks) - n
+    if scalar and len(shape_of(new)):
+        new = moveaxis(new, 0, axis) if len(new.shape) == len(x.shape) else new
+        count = new.shape[axis] if len(new.shape) == len(x.shape) else 1
+        at = int(obj) + (n if int(obj) < 0 else 0)
+        marks = np.concatenate([np.arange(at), np.full(count, -1), np.arange(at, n)])
+    block = broadcast_to(new, x.shape[:axis] + (count,) + x.shape[axis + 1 :])
+    order = np.argsort(np.concatenate([np.flatnonzero(marks >= 0), np.flatnonzero(marks < 0)]))
+    return take(concatenate([x, block], axis), order, axis)
+
+
+# --- searching --------------------------------------------------------------------------------------
+
+
+@implements("searchsorted")
+def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Value:
+    """Where values would be inserted to keep order, by bisection of all of them at once."""
+    if side not in ("left", "right"):
+        raise ValueError(f"side must be 'left' or 'right' (got {side!r})")
+    x, values = promote((as_array(a), as_array(v)))
+    if sorter is not None:
+        x = take(x, sorter)
+    known = concrete(x), concrete(values)
+    if known[0] is not None and known[1] is not None:
+        return np.searchsorted(*known, side=side)
+    if not isinstance(x, Tracer):
+        x = np.ascontiguousarray(x)
+    return bisect(x, values, side)
+
+
+def bisect(x: Value, values: Value, side: str) -> Value:
+    """Bisection: `low` and `high` close in on the first element that is not before the value."""
+    n = x.shape[0]
+    shape = shape_of(values)
+    low = broadcast_to(np.int64(0), shape)
+    high = broadcast_to(np.int64(n), shape)
+    one = np.int64(1)
+    for _ in range(n.bit_length()):
+        active = ew.lt(low, high)
+        middle = ew.shift_right(ew.add(low, high), one)
+        at = ix.gather(x, (_full(ew.min_(middle, np.int64(max(n - 1, 0))), shape),), (0,))
+        before = _sorts_before(at, values, side)
+        low = ew.select(ew.and_(active, before), ew.add(middle, one), low)
+        high = ew.select(ew.and_(active, ew.not_(before)), middle, high)
+    return low
+
+
+def _full(x: Value, shape: tuple[int, ...]) -> Value:
+    return broadcast_to(x, shape) if shape_of(x) != shape else x
+
+
+def _sorts_before(at: Value, values: Value, side: str) -> Value:
+    """at < value (or <=), where NaN sorts last."""
+    first = ew.lt(at, values) if side == "left" else ew.le(at, values)
+    if at.dtype.kind not in "fc":
+        return first
+    last = ew.isnan(values)
+    return ew.or_(first, last if side == "right" else ew.and_(last, ew.not_(ew.isnan(at))))
+
+
+@implements("digitize")
+def digitize(x: Any, bins: Any, right: bool = False) -> Value:
+    """The number of the bin of each value; the bins are known or increasing."""
+    edges = as_array(bins)
+    known = concrete(edges)
+    if known is not None and known.size > 1 and known[0] > known[-1]:
+        found = searchsorted(edges[::-1], x, side="right" if right else "left")
+        return ew.sub(np.int64(known.size), found)
+    return searchsorted(edges, x, side="left" if right else "right")
+
+
+# --- what needs known values ------------------------------------------------------------------------
+
+
+def _known(x: Any, function: str) -> Any:
+    """The concrete value of an argument that decides about shapes."""
+    value = concrete(as_value(x) if not isinstance(x, Tracer) else x)
+    if value is None:
+        raise TracedIndexError(
+            f"np.{function} has a result whose shape depends on values that are not known.",
+            (
+                *user_line(),
+                ("write", "np.where(mask, x, 0)       keeps the shape"),
+                ("write", "fgrad.jit(f, static_argnums=...)    the argument is really a constant"),
+            ),
+        )
+    return np.asarray(value)
+
+
+def _values_only(name: str) -> Callable[..., Any]:
+    target = getattr(np, name)
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        plain = [_known(x, name) if isinstance(x, Tracer) else x for x in args]
+        named = {k: _known(x, name) if isinstance(x, Tracer) else x for k, x in kwargs.items()}
+        return target(*plain, **named)
+
+    function.__name__ = name
+    function.__doc__ = f"`np.{name}` of known values: integers and truths, which have no derivative."
+    return function
+
+
+nonzero = implements("nonzero")(_values_only("nonzero"))
+for _name in (
+    "argwhere", "flatnonzero", "array_equal", "array_equiv", "allclose", "bincount",
+    "histogram_bin_edges", "iscomplexobj", "isrealobj", "may_share_memory", "shares_memory",
+    "packbits", "unpackbits", "lexsort", "isin", "in1d", "ravel_multi_index", "unravel_index",
+):  # fmt: skip
+    if hasattr(np, _name):
+        implements(_name)(_values_only(_name))
+
+
+@implements("isclose")
+def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Value:
+    """|a - b| <= atol + rtol |b|; equal infinities are close."""
+    x, y = promote((as_array(a), as_array(b)))
+    if x.dtype.kind not in "fc":
+        x, y = convert(x, np.dtype(np.float64)), convert(y, np.dtype(np.float64))
+    x, y = broadcast((x, y))
+    limit = ew.add(
+        *broadcast((convert(as_value(atol), x.dtype), ew.mul(*broadcast((convert(as_value(rtol), x.dtype), ew.abs_(y))))))
+    )
+    near = ew.and_(ew.le(ew.abs_(ew.sub(x, y)), limit), ew.isfinite(y))
+    close = ew.or_(near, ew.eq(x, y))
+    return ew.or_(close, ew.and_(ew.isnan(x), ew.isnan(y))) if equal_nan else close
+
+
+@implements("diag_indices_from")
+def diag_indices_from(arr: Any) -> tuple[np.ndarray, ...]:
+    """The indices of the main diagonal."""
+    x = as_array(arr)
+    if len(x.shape) < 2 or len(set(x.shape)) > 1:
+        raise ValueError("All dimensions of input must be of equal length")
+    return np.diag_indices(x.shape[0], len(x.shape))
+
+
+@implements("put_along_axis", "put", "place", "putmask", "copyto", "fill_diagonal")
+def refuse_in_place(*_args: Any, **_kwargs: Any) -> Value:
+    """Functions that write into an array."""
+    raise refuse_argument("put", "a", "x.at[index].set(values)     a new array")

@@ -1,0 +1,485 @@
+"""L4. Rearranging arrays: reshape, transpose, join, split, repeat."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad.errors import ShapeError
+from fgrad.numpy.promote import (
+    as_array,
+    broadcast_shapes,
+    broadcast_to,
+    convert,
+    normalize_axes,
+    normalize_axis,
+    promote,
+    refuse_argument,
+    refuse_out,
+    reshape,
+    shape_of,
+    user_line,
+)
+from fgrad.numpy.register import implements
+from fgrad.ops import shape as sh
+from fgrad.trace import Tracer, Value, known_value
+
+NO_VALUE = np._NoValue
+
+
+# --- one array --------------------------------------------------------------------------------------
+
+
+def known_ints(shape: Any) -> tuple[int, ...]:
+    """A shape or axes argument as integers."""
+    if isinstance(shape, Tracer):
+        shape = known_value(shape, "needed for a shape")
+    if isinstance(shape, np.ndarray):
+        shape = shape.tolist()
+    if isinstance(shape, (tuple, list)):
+        return tuple([n.__index__() for n in shape])
+    return (shape.__index__(),)
+
+
+def _complete(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """The shape with its -1 filled in."""
+    if -1 in shape:
+        known = -math.prod(shape)
+        if shape.count(-1) > 1:
+            raise ValueError("can only specify one unknown dimension")
+        if known and size % known == 0:
+            shape = tuple([size // known if n == -1 else n for n in shape])
+    if math.prod(shape) != size or -1 in shape:
+        raise ShapeError(
+            f"cannot reshape array of size {size} into shape {shape}", user_line()
+        )
+    return shape
+
+
+def _row_major(order: Any, ndim: int) -> bool:
+    """Whether an order means C for a traced array, which has no memory layout."""
+    if order in ("C", "A", "K", None):
+        return True
+    if order == "F":
+        return ndim <= 1
+    raise ValueError(f"order must be one of 'C', 'F', 'A', or 'K' (got {order!r})")
+
+
+@implements("reshape")
+def reshape_(
+    a: Any, /, shape: Any = None, order: Any = "C", *, newshape: Any = None, copy: Any = None
+) -> Value:
+    """The elements in order, in another shape."""
+    x = as_array(a)
+    new = _complete(known_ints(shape if shape is not None else newshape), math.prod(x.shape))
+    if _row_major(order, max(len(x.shape), len(new))):
+        return reshape(x, new)
+    reversed_shape = reshape(transpose(x), new[::-1])
+    return transpose(reversed_shape)
+
+
+@implements("ravel")
+def ravel(a: Any, order: Any = "C") -> Value:
+    """One axis with all elements."""
+    x = as_array(a)
+    return reshape(x if _row_major(order, len(x.shape)) else transpose(x), (math.prod(x.shape),))
+
+
+@implements("transpose", "permute_dims")
+def transpose(a: Any, axes: Any = None) -> Value:
+    """The axes in another order; reversed by default."""
+    x = as_array(a)
+    ndim = len(x.shape)
+    if axes is None:
+        axes = tuple(range(ndim - 1, -1, -1))
+    else:
+        axes = tuple([normalize_axis(i, ndim) for i in axes])
+        if sorted(axes) != list(range(ndim)):
+            raise ValueError("axes don't match array")
+    return x if axes == tuple(range(ndim)) else sh.permute(x, axes)
+
+
+@implements("matrix_transpose", "linalg.matrix_transpose")
+def matrix_transpose(x: Any, /) -> Value:
+    """The last two axes swapped."""
+    return swapaxes(x, -1, -2)
+
+
+@implements("swapaxes")
+def swapaxes(a: Any, axis1: int, axis2: int) -> Value:
+    """Two axes interchanged."""
+    x = as_array(a)
+    order = list(range(len(x.shape)))
+    i, j = normalize_axis(axis1, len(order)), normalize_axis(axis2, len(order))
+    order[i], order[j] = j, i
+    return transpose(x, order)
+
+
+@implements("moveaxis")
+def moveaxis(a: Any, source: Any, destination: Any) -> Value:
+    """Some axes moved to new positions, the others in their old order."""
+    x = as_array(a)
+    ndim = len(x.shape)
+    moved = [normalize_axis(i, ndim) for i in known_ints(source)]
+    places = [normalize_axis(i, ndim) for i in known_ints(destination)]
+    if len(moved) != len(places):
+        raise ValueError("`source` and `destination` arguments must have the same number of elements")
+    order = [i for i in range(ndim) if i not in moved]
+    for place, axis in sorted(zip(places, moved, strict=True)):
+        order.insert(place, axis)
+    return transpose(x, order)
+
+
+@implements("rollaxis")
+def rollaxis(a: Any, axis: int, start: int = 0) -> Value:
+    """One axis moved before another."""
+    x = as_array(a)
+    ndim = len(x.shape)
+    axis = normalize_axis(axis, ndim)
+    start = start + ndim if start < 0 else start
+    return moveaxis(x, axis, start - 1 if axis < start else start)
+
+
+@implements("squeeze")
+def squeeze(a: Any, axis: Any = None) -> Value:
+    """Without axes of length 1."""
+    x = as_array(a)
+    axes = normalize_axes(axis, len(x.shape))
+    if axis is None:
+        axes = tuple([i for i in axes if x.shape[i] == 1])
+    elif any(x.shape[i] != 1 for i in axes):
+        raise ValueError("cannot select an axis to squeeze out which has size not equal to one")
+    return reshape(x, tuple([n for i, n in enumerate(x.shape) if i not in axes]))
+
+
+@implements("expand_dims")
+def expand_dims(a: Any, axis: Any) -> Value:
+    """With new axes of length 1 at the given places of the result."""
+    x = as_array(a)
+    new = axis if isinstance(axis, (tuple, list)) else (axis,)
+    axes = normalize_axes(tuple(new), len(x.shape) + len(new))
+    lengths = iter(x.shape)
+    return reshape(
+        x, tuple([1 if i in axes else next(lengths) for i in range(len(x.shape) + len(new))])
+    )
+
+
+@implements("flip")
+def flip(m: Any, axis: Any = None) -> Value:
+    """The elements along axes in reverse order."""
+    x = as_array(m)
+    axes = normalize_axes(axis, len(x.shape))
+    return sh.reverse(x, axes) if axes else x
+
+
+@implements("fliplr")
+def fliplr(m: Any) -> Value:
+    """The columns in reverse order."""
+    return flip(m, 1)
+
+
+@implements("flipud")
+def flipud(m: Any) -> Value:
+    """The rows in reverse order."""
+    return flip(m, 0)
+
+
+@implements("rot90")
+def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Value:
+    """Quarter turns in the plane of two axes."""
+    x = as_array(m)
+    i, j = [normalize_axis(a, len(x.shape)) for a in axes]
+    k %= 4
+    if k == 0:
+        return x
+    if k == 2:
+        return flip(x, (i, j))
+    return swapaxes(flip(x, j), i, j) if k == 1 else flip(swapaxes(x, i, j), j)
+
+
+@implements("roll")
+def roll(a: Any, shift: Any, axis: Any = None) -> Value:
+    """Elements moved along axes; what leaves at one end enters at the other."""
+    x = as_array(a)
+    if axis is None:
+        return reshape(roll(reshape(x, (math.prod(x.shape),)), shift, 0), x.shape)
+    for by, i in np.broadcast(shift, axis):
+        x = _roll_axis(x, int(by), normalize_axis(int(i), len(x.shape)))
+    return x
+
+
+def _roll_axis(x: Value, by: int, axis: int) -> Value:
+    n = x.shape[axis]
+    by = by % n if n else 0
+    if by == 0:
+        return x
+    return sh.concatenate([take_slice(x, axis, n - by, n), take_slice(x, axis, 0, n - by)], axis)
+
+
+def take_slice(x: Value, axis: int, start: int, stop: int, step: int = 1) -> Value:
+    """x[..., start:stop:step, ...] along one axis, for bounds inside it."""
+    shape = x.shape
+    if start == 0 and stop == shape[axis] and step == 1:
+        return x
+    starts, stops, steps = [0] * len(shape), list(shape), [1] * len(shape)
+    starts[axis], stops[axis], steps[axis] = start, stop, step
+    return sh.slice_(x, tuple(starts), tuple(stops), tuple(steps))
+
+
+@implements("copy")
+def copy(a: Any, order: Any = "K", subok: bool = False) -> Value:
+    """The array itself: traced arrays are values."""
+    return as_array(a)
+
+
+@implements("broadcast_to")
+def broadcast_to_(array: Any, shape: Any, subok: bool = False) -> Value:
+    """The array repeated to a shape."""
+    return broadcast_to(as_array(array), known_ints(shape))
+
+
+@implements("broadcast_arrays")
+def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Value, ...]:
+    """The arrays repeated to their common shape."""
+    xs = [as_array(a) for a in args]
+    shape = broadcast_shapes(*[x.shape for x in xs])
+    return tuple([broadcast_to(x, shape) for x in xs])
+
+
+@implements("atleast_1d")
+def atleast_1d(*arys: Any) -> Any:
+    """With at least one axis."""
+    out = tuple([x if len(x.shape) else reshape(x, (1,)) for x in map(as_array, arys)])
+    return out[0] if len(out) == 1 else out
+
+
+@implements("atleast_2d")
+def atleast_2d(*arys: Any) -> Any:
+    """With at least two axes; new ones in front."""
+    out = tuple([reshape(x, (1,) * (2 - len(x.shape)) + x.shape) for x in map(as_array, arys)])
+    return out[0] if len(out) == 1 else out
+
+
+@implements("atleast_3d")
+def atleast_3d(*arys: Any) -> Any:
+    """With at least three axes."""
+    out = tuple([_three_axes(as_array(a)) for a in arys])
+    return out[0] if len(out) == 1 else out
+
+
+def _three_axes(x: Value) -> Value:
+    ndim = len(x.shape)
+    if ndim == 1:
+        return reshape(x, (1, *x.shape, 1))
+    return reshape(x, x.shape + (1,) * (3 - ndim)) if ndim < 3 else x
+
+
+# --- joining ----------------------------------------------------------------------------------------
+
+
+@implements("concatenate", "concat")
+def concatenate(
+    arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: Any = None
+) -> Value:
+    """Arrays joined along an axis; None joins the flattened ones."""
+    refuse_out("concatenate", out)
+    if isinstance(arrays, Tracer):
+        arrays = list(arrays)
+    if not len(arrays):
+        raise ValueError("need at least one array to concatenate")
+    xs = promote([as_array(a) for a in arrays])
+    if dtype is not None:
+        xs = [convert(x, np.dtype(dtype)) for x in xs]
+    if axis is None:
+        xs, axis = [reshape(x, (math.prod(x.shape),)) for x in xs], 0
+    if any(not shape_of(x) for x in xs):
+        raise ValueError("zero-dimensional arrays cannot be concatenated")
+    axis = normalize_axis(axis, len(xs[0].shape))
+    rests = {x.shape[:axis] + x.shape[axis + 1 :] for x in xs}
+    if len(rests) > 1 or len({len(x.shape) for x in xs}) > 1:
+        raise ShapeError(
+            "all the input array dimensions except for the concatenation axis must match exactly: "
+            + ", ".join(str(x.shape) for x in xs),
+            user_line(),
+        )
+    return sh.concatenate(xs, axis)
+
+
+@implements("stack")
+def stack(
+    arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: Any = None
+) -> Value:
+    """Arrays of one shape joined along a new axis."""
+    xs = [as_array(a) for a in arrays]
+    if len({x.shape for x in xs}) != 1:
+        raise ValueError("all input arrays must have the same shape" if xs else "need at least one array to stack")
+    axis = normalize_axis(axis, len(xs[0].shape) + 1)
+    return concatenate([expand_dims(x, axis) for x in xs], axis, out, dtype=dtype)
+
+
+@implements("unstack")
+def unstack(x: Any, /, *, axis: int = 0) -> tuple[Value, ...]:
+    """The arrays that `stack` would join."""
+    x = as_array(x)
+    axis = normalize_axis(axis, len(x.shape))
+    return tuple([squeeze(take_slice(x, axis, i, i + 1), axis) for i in range(x.shape[axis])])
+
+
+@implements("vstack", "row_stack")
+def vstack(tup: Any, *, dtype: Any = None, casting: Any = None) -> Value:
+    """Rows on top of each other."""
+    return concatenate([atleast_2d(a) for a in tup], 0, dtype=dtype)
+
+
+@implements("hstack")
+def hstack(tup: Any, *, dtype: Any = None, casting: Any = None) -> Value:
+    """Columns side by side."""
+    xs = [atleast_1d(a) for a in tup]
+    return concatenate(xs, 0 if len(xs[0].shape) == 1 else 1, dtype=dtype)
+
+
+@implements("dstack")
+def dstack(tup: Any) -> Value:
+    """Arrays joined along the third axis."""
+    return concatenate([atleast_3d(a) for a in tup], 2)
+
+
+@implements("column_stack")
+def column_stack(tup: Any) -> Value:
+    """Vectors as the columns of a matrix."""
+    xs = [as_array(a) for a in tup]
+    return concatenate([x if len(x.shape) > 1 else reshape(x, (math.prod(x.shape), 1)) for x in xs], 1)
+
+
+@implements("block")
+def block(arrays: Any) -> Value:
+    """An array of nested lists of blocks."""
+    depth = _depth(arrays)
+    ndim = max(depth, _most_axes(arrays))
+    return _block(arrays, depth, ndim)
+
+
+def _depth(arrays: Any) -> int:
+    return 1 + max(_depth(a) for a in arrays) if isinstance(arrays, list) else 0
+
+
+def _most_axes(arrays: Any) -> int:
+    if isinstance(arrays, list):
+        return max(_most_axes(a) for a in arrays)
+    return len(as_array(arrays).shape)
+
+
+def _block(arrays: Any, depth: int, ndim: int) -> Value:
+    if not isinstance(arrays, list):
+        x = as_array(arrays)
+        return reshape(x, (1,) * (ndim - len(x.shape)) + x.shape)
+    return concatenate([_block(a, depth - 1, ndim) for a in arrays], -depth)
+
+
+@implements("append")
+def append(arr: Any, values: Any, axis: Any = None) -> Value:
+    """Values joined at the end."""
+    return concatenate([arr, values], axis)
+
+
+# --- splitting --------------------------------------------------------------------------------------
+
+
+@implements("array_split")
+def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Value]:
+    """Pieces along an axis, at places or of nearly equal length."""
+    x = as_array(ary)
+    axis = normalize_axis(axis, len(x.shape))
+    n = x.shape[axis]
+    if np.ndim(indices_or_sections) == 0:
+        sections = int(indices_or_sections)
+        if sections <= 0:
+            raise ValueError("number sections must be larger than 0.")
+        each, extra = divmod(n, sections)
+        cuts = np.cumsum([0] + extra * [each + 1] + (sections - extra) * [each]).tolist()
+    else:
+        cuts = [0, *known_ints(indices_or_sections), n]
+    pieces = []
+    for start, stop in zip(cuts[:-1], cuts[1:], strict=True):
+        low, high, _ = slice(start, stop).indices(n)
+        pieces.append(take_slice(x, axis, low, max(low, high)))
+    return pieces
+
+
+@implements("split")
+def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Value]:
+    """Pieces along an axis, at places or of equal length."""
+    x = as_array(ary)
+    if np.ndim(indices_or_sections) == 0 and x.shape[axis] % int(indices_or_sections):
+        raise ValueError("array split does not result in an equal division")
+    return array_split(x, indices_or_sections, axis)
+
+
+@implements("vsplit")
+def vsplit(ary: Any, indices_or_sections: Any) -> list[Value]:
+    """Pieces along the first axis."""
+    return split(ary, indices_or_sections, 0)
+
+
+@implements("hsplit")
+def hsplit(ary: Any, indices_or_sections: Any) -> list[Value]:
+    """Pieces along the second axis, or the only one."""
+    return split(ary, indices_or_sections, 1 if len(as_array(ary).shape) > 1 else 0)
+
+
+@implements("dsplit")
+def dsplit(ary: Any, indices_or_sections: Any) -> list[Value]:
+    """Pieces along the third axis."""
+    return split(ary, indices_or_sections, 2)
+
+
+# --- repeating --------------------------------------------------------------------------------------
+
+
+@implements("tile")
+def tile(A: Any, reps: Any) -> Value:
+    """The array repeated as a whole along each axis."""
+    x = as_array(A)
+    reps = known_ints(reps)
+    ndim = max(len(x.shape), len(reps))
+    shape = (1,) * (ndim - len(x.shape)) + x.shape
+    reps = (1,) * (ndim - len(reps)) + reps
+    pairs = [(r, n) for r, n in zip(reps, shape, strict=True)]
+    wide = tuple([k for pair in pairs for k in pair])
+    x = reshape(x, tuple([k for n in shape for k in (1, n)]))
+    return reshape(broadcast_to(x, wide), tuple([r * n for r, n in pairs]))
+
+
+@implements("repeat")
+def repeat(a: Any, repeats: Any, axis: Any = None) -> Value:
+    """Each element repeated, a known number of times."""
+    x = as_array(a)
+    if axis is None:
+        x, axis = reshape(x, (math.prod(x.shape),)), 0
+    axis = normalize_axis(axis, len(x.shape))
+    if isinstance(repeats, Tracer):
+        repeats = known_value(repeats, "needed for the number of repeats")
+    counts = np.asarray(repeats)
+    if counts.size != 1:
+        where = np.repeat(np.arange(x.shape[axis]), counts)
+        return x[(slice(None),) * axis + (where,)] if isinstance(x, Tracer) else np.repeat(x, counts, axis)
+    times = int(counts.reshape(()))
+    before, n, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
+    x = broadcast_to(reshape(x, (*before, n, 1, *after)), (*before, n, times, *after))
+    return reshape(x, (*before, n * times, *after))
+
+
+@implements("resize")
+def resize(a: Any, new_shape: Any) -> Value:
+    """The elements repeated as often as a new shape needs."""
+    x = ravel(a)
+    shape = known_ints(new_shape)
+    size = math.prod(shape)
+    if x.shape[0] == 0:
+        raise refuse_argument("resize", "a", "an array with elements")
+    times = -(-size // x.shape[0])
+    x = concatenate((x,) * times) if times > 1 else x
+    return reshape(take_slice(x, 0, 0, size), shape)

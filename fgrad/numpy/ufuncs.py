@@ -1,0 +1,330 @@
+"""L4. NumPy's ufuncs on tracers: promotion, broadcasting, then one primitive or a composition.
+
+Every ufunc has two ways in.  The fast one, for a floating point tracer with a like-shaped partner or a
+number, records its primitive at once: that is what eager gradients spend their time on.  The general
+one asks NumPy's own loop table for the dtypes.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fgrad.ir.aval import BOOL
+from fgrad.ir.primitive import REGISTRY, Primitive
+from fgrad.numpy import compositions as co
+from fgrad.numpy.promote import (
+    as_value,
+    broadcast,
+    broadcast_shapes,
+    convert,
+    dtype_of,
+    key_of,
+    promote,
+    refuse_argument,
+    refuse_out,
+    resolve_ufunc,
+    shape_of,
+    traced_full,
+)
+from fgrad.numpy.register import add
+from fgrad.ops import elementwise as ew
+from fgrad.trace import Tracer, Value, numpy_functions
+
+Function = Callable[..., Any]
+
+# Names of NumPy -> primitive, for ufuncs that are one primitive on floats.
+DIRECT_UNARY = {
+    "negative": "neg", "absolute": "abs", "fabs": "abs", "sign": "sign", "rint": "rint",
+    "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2", "log10": "log10",
+    "log1p": "log1p", "sqrt": "sqrt", "cbrt": "cbrt", "sin": "sin", "cos": "cos", "tan": "tan",
+    "arcsin": "asin", "arccos": "acos", "arctan": "atan", "sinh": "sinh", "cosh": "cosh",
+    "tanh": "tanh", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
+    "signbit": "signbit",
+}  # fmt: skip
+DIRECT_BINARY = {
+    "add": "add", "subtract": "sub", "multiply": "mul", "true_divide": "div",
+    "floor_divide": "floor_divide", "remainder": "remainder", "fmod": "fmod",
+    "maximum": "max", "minimum": "min", "arctan2": "atan2", "copysign": "copysign",
+    "nextafter": "nextafter",
+}  # fmt: skip
+COMPARISONS = {
+    "equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le",
+    "greater": "gt", "greater_equal": "ge",
+}  # fmt: skip
+INTEGER_BINARY = {
+    "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor",
+    "left_shift": "shift_left", "right_shift": "shift_right",
+}  # fmt: skip
+# Compositions, and primitives whose integer forms differ from the float ones.
+COMPOSED: dict[str, tuple[Function, str | None]] = {
+    "floor": (co.integer_or(ew.floor), "floor"),
+    "ceil": (co.integer_or(ew.ceil), "ceil"),
+    "trunc": (co.integer_or(ew.trunc), "trunc"),
+    "isnan": (co.never_or(ew.isnan, False), "isnan"),
+    "isinf": (co.never_or(ew.isinf, False), "isinf"),
+    "isfinite": (co.never_or(ew.isfinite, True), "isfinite"),
+    "invert": (ew.not_, None),
+    "logical_not": (co.logical(ew.not_), None),
+    "logical_and": (co.logical(ew.and_), None),
+    "logical_or": (co.logical(ew.or_), None),
+    "logical_xor": (co.logical(ew.xor), None),
+    "positive": (co.identity, None),
+    "conjugate": (co.real_conjugate, None),
+    "square": (ew.square, None),
+    "reciprocal": (co.reciprocal, None),
+    "deg2rad": (co.scaled(math.pi / 180), None),
+    "radians": (co.scaled(math.pi / 180), None),
+    "rad2deg": (co.scaled(180 / math.pi), None),
+    "degrees": (co.scaled(180 / math.pi), None),
+    "power": (co.power, None),
+    "float_power": (co.power, None),
+    "hypot": (co.hypot, None),
+    "logaddexp": (co.logaddexp, None),
+    "logaddexp2": (co.logaddexp2, None),
+    "heaviside": (co.heaviside, None),
+    "fmax": (co.fmax, None),
+    "fmin": (co.fmin, None),
+    "divmod": (co.divmod_, None),
+    "modf": (co.modf, None),
+    "spacing": (co.spacing, None),
+    "ldexp": (co.ldexp, None),
+}
+
+
+# --- the general way --------------------------------------------------------------------------------
+
+_IGNORED = {"casting", "order", "subok"}  # they concern memory, or only what raises
+
+
+def call_ufunc(
+    ufunc: Any,
+    function: Function,
+    inputs: tuple[Any, ...],
+    out: Any = None,
+    where: Any = True,
+    dtype: Any = None,
+    **rest: Any,
+) -> Any:
+    """Promote, broadcast and apply; `function` acts on operands of one shape."""
+    if len(inputs) > ufunc.nin:
+        out = inputs[ufunc.nin :]
+    refuse_out(ufunc.__name__, out)
+    for name in rest:
+        if name not in _IGNORED:
+            raise refuse_argument(ufunc.__name__, name, "y.astype(dtype)   for another dtype")
+    xs = [as_value(x) for x in inputs[: ufunc.nin]]
+    keys = tuple([key_of(x) for x in xs])
+    dtypes = resolve_ufunc(ufunc, keys, dtype)
+    xs = broadcast([convert(x, d) for x, d in zip(xs, dtypes, strict=False)])
+    result = function(*xs)
+    return result if where is True else _masked(result, where)
+
+
+def _masked(result: Any, where: Any) -> Any:
+    """Zero where the mask is false: NumPy leaves these elements undefined."""
+    if isinstance(result, tuple):
+        return tuple([_masked(r, where) for r in result])
+    mask = convert(as_value(where), np.dtype(bool))
+    zero = dtype_of(result).type(0)
+    return ew.select(*broadcast((mask, result, zero)))
+
+
+def _compare_any(ufunc: Any, function: Function) -> Function:
+    """A comparison, also with a Python integer that the other operand's dtype cannot hold."""
+
+    def general(x: Any, y: Any, **kwargs: Any) -> Value:
+        for value, other, flip in ((y, x, False), (x, y, True)):
+            if type(value) is int and getattr(other, "dtype", np.dtype(float)).kind in "iu":
+                limits = np.iinfo(other.dtype)
+                if not limits.min <= value <= limits.max:
+                    edge = other.dtype.type(limits.max if value > 0 else limits.min)
+                    pair = (value, int(edge)) if flip else (int(edge), value)
+                    answer = getattr(operator, COMPARISONS[ufunc.__name__])(*pair)
+                    return traced_full(other, other.shape, answer, BOOL)
+        return call_ufunc(ufunc, function, (x, y), **kwargs)
+
+    return general
+
+
+# --- the fast way -----------------------------------------------------------------------------------
+
+
+def fast_unary(prim: Primitive, general: Function) -> Function:
+    """Record the primitive at once for a floating point tracer."""
+
+    def function(x: Any, *args: Any, **kwargs: Any) -> Any:
+        if type(x) is Tracer and not args and not kwargs and x.dtype.kind == "f":
+            return x.builder.record(prim, (x,), {})
+        return general(x, *args, **kwargs)
+
+    return function
+
+
+def fast_binary(prim: Primitive, general: Function) -> Function:
+    """Record the primitive at once for a floating point tracer and a partner that agrees with it.
+
+    The result is weak if both operands are: this is Python's operator, not the ufunc.
+    """
+
+    def function(x: Tracer, y: Any) -> Any:
+        value = x.value
+        a = x._aval if value is None else value
+        dtype = a.dtype
+        if dtype.kind == "f":
+            kind = type(y)
+            if kind is Tracer:
+                if y.builder is x.builder:
+                    value = y.value
+                    b = y._aval if value is None else value
+                    if b.dtype is dtype and b.shape == a.shape:
+                        out = x.builder.record(prim, (x, y), {})
+                        if x.weak and y.weak:
+                            out.weak = True
+                        return out
+            elif kind is float or kind is int:
+                out = x.builder.record(prim, (x, dtype.type(y)), {})
+                if x.weak:
+                    out.weak = True
+                return out
+            elif kind is np.ndarray or kind is np.float64:
+                if y.dtype is dtype and y.ndim and y.shape == a.shape:
+                    return x.builder.record(prim, (x, y), {})
+        return general(x, y)
+
+    return function
+
+
+def fast_reflected(prim: Primitive, general: Function) -> Function:
+    """Like `fast_binary` for a number on the left: `2.0 - x`."""
+
+    def function(x: Tracer, y: Any) -> Any:
+        kind = type(y)
+        if kind is float or kind is int:
+            dtype = x.dtype
+            if dtype.kind == "f":
+                out = x.builder.record(prim, (dtype.type(y), x), {})
+                if x.weak:
+                    out.weak = True
+                return out
+        return general(y, x)
+
+    return function
+
+
+# --- the table --------------------------------------------------------------------------------------
+
+GENERAL: dict[str, Function] = {}  # ufunc name -> its general form
+IMPLEMENTATIONS: dict[Any, Function] = {}  # ufunc -> function of promoted, broadcast operands
+
+
+def _general(ufunc: Any, function: Function) -> Function:
+    if ufunc.__name__ in COMPARISONS:
+        return _compare_any(ufunc, function)
+
+    def general(*inputs: Any, **kwargs: Any) -> Any:
+        return call_ufunc(ufunc, function, inputs, **kwargs)
+
+    return general
+
+
+def _ufunc_form(prim: Primitive, general: Function) -> Function:
+    """`np.add(x, y)`: the operator's fast way, whose result is strong unless both are weak."""
+    fast = fast_binary(prim, general)
+
+    def function(x: Any, y: Any, *args: Any, **kwargs: Any) -> Any:
+        if type(x) is Tracer and not x.weak and not args and not kwargs:
+            return fast(x, y)
+        return general(x, y, *args, **kwargs)
+
+    return function
+
+
+def _define(name: str, function: Function, direct: str | None = None) -> None:
+    ufunc = getattr(np, name)
+    general = _general(ufunc, function)
+    GENERAL[name] = general
+    IMPLEMENTATIONS[ufunc] = function
+    public = general
+    if direct is not None:
+        prim = REGISTRY[direct]
+        public = fast_unary(prim, general) if ufunc.nin == 1 else _ufunc_form(prim, general)
+    add(name, public)
+
+
+def _bound(primitive: str) -> Function:
+    """The function of `fgrad.ops` that binds a primitive."""
+    names = {"abs": "abs_", "max": "max_", "min": "min_", "and": "and_", "or": "or_"}
+    return getattr(ew, names.get(primitive, primitive))
+
+
+for _name, _prim in (DIRECT_UNARY | DIRECT_BINARY).items():
+    _define(_name, _bound(_prim), _prim)
+for _name, _prim in COMPARISONS.items():
+    _define(_name, co.comparison(_prim), _prim)
+for _name, _prim in INTEGER_BINARY.items():
+    _define(_name, _bound(_prim))
+for _name, (_function, _direct) in COMPOSED.items():
+    _define(_name, _function, _direct)
+
+for _alias in (
+    "abs", "divide", "mod", "conj", "bitwise_not", "acos", "acosh", "asin", "asinh", "atan",
+    "atan2", "atanh", "bitwise_invert", "bitwise_left_shift", "bitwise_right_shift", "pow",
+):  # fmt: skip
+    if hasattr(np, _alias):
+        add(_alias, numpy_functions[getattr(np, _alias)])
+
+
+# --- functions that act like ufuncs ------------------------------------------------------------------
+
+
+def sinc(x: Any) -> Value:
+    """sin(pi x) / (pi x)."""
+    x = as_value(x)
+    dtype = dtype_of(x)
+    return co.sinc(convert(x, dtype if dtype.kind in "fc" else np.dtype(np.float64)))
+
+
+def clip(
+    a: Any,
+    a_min: Any = None,
+    a_max: Any = None,
+    out: Any = None,
+    *,
+    min: Any = None,
+    max: Any = None,
+    **kwargs: Any,
+) -> Value:
+    """`a` within limits, of which either may be None; slope 1 on the closed interval."""
+    refuse_out("clip", out)
+    for name in kwargs:
+        raise refuse_argument("clip", name, "np.clip(x, low, high)")
+    low = a_min if a_min is not None else min
+    high = a_max if a_max is not None else max
+    present = promote([a] + [x for x in (low, high) if x is not None])
+    if len(present) == 1:
+        return present[0]
+    dtype = present[0].dtype
+    rest = iter(present[1:])
+    lo = next(rest) if low is not None else _extreme(dtype, -1)
+    hi = next(rest) if high is not None else _extreme(dtype, 1)
+    shape = broadcast_shapes(*[shape_of(x) for x in (present[0], lo, hi)])
+    return ew.clip(*broadcast((present[0], lo, hi), shape))
+
+
+def _extreme(dtype: np.dtype, sign: int) -> np.generic:
+    """The largest (or least) value of a dtype."""
+    if dtype.kind == "f":
+        return dtype.type(sign * math.inf)
+    if dtype.kind == "b":
+        return dtype.type(sign > 0)
+    limits = np.iinfo(dtype)
+    return dtype.type(limits.max if sign > 0 else limits.min)
+
+
+add("sinc", sinc)
+add("clip", clip)
