@@ -39,6 +39,7 @@ from fgrad.compile.kernel.rewrite import (
 )
 from fgrad.compile.schedule_columns import stream_columns
 from fgrad.compile.schedule_sums import block_sums
+from fgrad.compile.schedule_tiles import tile_transposes
 
 VECTOR_BYTES = 64
 UNROLL_STATEMENTS = 96  # a loop whose unrolled body has at most this many statements loses its loop
@@ -59,6 +60,7 @@ def schedule(kernel: Kernel) -> Kernel:
     body = collapse(sort_nests(simplify_loops(kernel.body)))
     body = stream_columns(body, names, buffers)
     body = block_sums(body, names)
+    body = tile_transposes(body, names, buffers)
     body = Vectoriser(buffers, body).body(body)
     return Kernel(kernel.name, tuple(buffers.values()), unroll(body))
 
@@ -173,6 +175,8 @@ class Vectoriser:
 
     def plan(self, loop: Loop) -> Plan:
         """The cheaper of vectorising this loop and vectorising inside of it."""
+        if loop.lanes:
+            return Plan(self._vector(loop.body, loop.axis, loop.lanes), loop)  # a tile
         inner_loops = any([type(s) is Loop for s in loop.body])
         best = self._inside(loop) if inner_loops else Plan(self._scalar(loop), loop)
         if self._may_vectorise(loop):
@@ -274,6 +278,8 @@ def unroll(body: Body) -> Body:
 
 
 def _unrolled(loop: Loop) -> Loop:
+    if loop.lanes > 1 and type(loop.body[0]) is Loop and loop.body[0].lanes > 1:
+        return loop  # a tile
     loop = loop._replace(body=unroll(loop.body))
     lanes = max(loop.lanes, 1)
     size = _size(loop.body)

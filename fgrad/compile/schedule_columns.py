@@ -4,10 +4,10 @@ Each element of a row of results would walk down its own column, a cache line at
 strip of results is kept in a scratch row, and GROUP rows at a time are added to it:
 
     parallel j in C:                      parallel j in C:  store t[j] = 0
-      acc s = add f32 0.0                 serial g in R/8:
+      acc s = add f32 0.0                 serial g in R/4:
       reduce i in R:                        parallel j in C:
         update s (load x[C*i + j])   ->       acc s = add f32 0.0
-      store y[j] (read s)                     reduce r in 8: update s (load x[C*(8*g + r) + j])
+      store y[j] (read s)                     reduce r in 4: update s (load x[C*(4*g + r) + j])
                                               store t[j] = t[j] + read s
                                           parallel j in C:  store y[j] = t[j]
 
@@ -45,7 +45,7 @@ from fgrad.compile.kernel.rewrite import (
 )
 from fgrad.compile.schedule_sums import BLOCK
 
-GROUP = 8
+GROUP = 4
 STRIP = 2048  # results kept in the scratch row
 LEAST_BYTES = 1 << 16  # smaller matrices stay in a near cache either way
 

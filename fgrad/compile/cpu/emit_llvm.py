@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fgrad.compile.cpu.tile import Tile, is_tile
 from fgrad.compile.kernel.ir import (
     Affine,
     Const,
@@ -89,6 +90,7 @@ class KernelEmitter:
         self.outer = outer_loop(kernel)
         self.facts: dict[int, LoopFacts] = {}
         self.copy = 0
+        self.tile: Tile | None = None
         self.epilogue: list[str] = []
 
     def emit(self) -> list[str]:
@@ -185,11 +187,15 @@ class KernelEmitter:
         saved = self.frame.lanes, self.copy, self.frame.mask
         if lanes > 1:
             self.frame.lanes = lanes
+        if is_tile(loop):
+            self.tile = Tile(self.frame, loop, lambda s: self.body((s,)))
         if loop is self.outer:
             self._outer(loop, facts, lanes, unroll)
         else:
             self._static(loop, facts, lanes, unroll)
         self.frame.lanes, self.copy, self.frame.mask = saved
+        if is_tile(loop):
+            self.tile = None
         del self.frame.axes[loop.axis]
 
     def _static(self, loop: Loop, facts: LoopFacts, lanes: int, unroll: int) -> None:
@@ -298,9 +304,23 @@ class KernelEmitter:
             for id in facts.varying:
                 frame.values.pop(id, None)
             offset = first + copy * span.lanes
-            frame.axes[loop.axis] = Axis(counter, offset, span.lanes, scope)
+            axis = Axis(counter, offset, span.lanes, scope)
+            if self.tile is not None:
+                self._tile_step(loop, axis)
+                continue
+            frame.axes[loop.axis] = axis
             self.copy = copy if loop.kind == "reduce" else 0
             self.body(loop.body)
+
+    def _tile_step(self, loop: Loop, axis: Axis) -> None:
+        """One pass of a tile's outer loop goes on with the inner; one of the inner emits the tile."""
+        tile = self.tile
+        if loop is tile.rows:
+            self.frame.axes[loop.axis] = axis._replace(lanes=1)
+            self.loop(tile.columns)
+            return
+        rows = self.frame.axes[tile.rows.axis]
+        tile.emit(rows._replace(lanes=1), axis._replace(lanes=1))
 
     def _live_lanes(self, counter: str, span: Span) -> Value:
         """The mask of lanes below `stop`."""

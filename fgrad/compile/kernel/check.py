@@ -1,6 +1,6 @@
 """L5. The invariants of kernels, numbered; `check_kernel` names the first one that is broken.
 
-K1  every name is defined once, before its use and in scope; vector loops do not nest
+K1  every name is defined once, before its use and in scope; vector loops nest only as tiles
 K2  indices without indirect terms or guards stay inside their buffers
 K3  every operation is in SCALAR_OPS, with operands and result of the right dtypes
 K4  every out buffer that has elements is stored
@@ -217,8 +217,9 @@ class _Checker:
         self.need(s.kind in ("parallel", "reduce", "serial"), "K1", f"no loop kind {s.kind}")
         used = any([loop.axis == s.axis for loop in self.loops])
         self.need(not used, "K1", f"axis {s.axis} is in use")
-        nested = s.lanes > 1 and any([loop.lanes > 1 for loop in self.loops])
-        self.need(not nested, "K1", "a vector loop inside a vector loop")
+        vectors = [loop for loop in self.loops if loop.lanes > 1]
+        tile = vectors == self.loops[-1:] and vectors and vectors[0].body == (s,)
+        self.need(s.lanes < 2 or not vectors or tile, "K1", "a vector loop inside a vector loop")
         self.loops.append(s)
         self.body(s.body)
         self.loops.pop()

@@ -1,0 +1,126 @@
+"""L5. Tiles for kernels that read along one axis and write along another, such as transposes.
+
+Two nested parallel loops that both have `lanes` are a tile: the emitter takes `lanes` rows of `lanes`
+elements at a time and turns the accesses that run along the outer axis in registers.  What does not
+fill a tile is left to ordinary loops.
+
+    parallel j in 100:                       parallel j in 96 lanes 16:
+      parallel i in 100:                       parallel i in 96 lanes 16:
+        store y[100*j + i] (load x[100*i+j])     store y[100*j + i] (load x[100*i + j])
+                                           + the last 4 columns and rows
+"""
+
+from __future__ import annotations
+
+from fgrad.compile.kernel.ir import Buffer, Const, Index, Load, Loop, Op, Statement, Store
+from fgrad.compile.kernel.rewrite import Body, Names, map_indices, stride_of, substitute
+
+TILE_BYTES = 64
+BLOCK_TILES = 4  # tiles on each side of a block that is finished before the next
+
+
+def tile_transposes(body: Body, names: Names, buffers: dict[str, Buffer]) -> Body:
+    """The body with transposing nests of parallel loops tiled."""
+    out: list[Statement] = []
+    for s in body:
+        if type(s) is Loop:
+            tiled = _tiled(s, names, buffers)
+            if tiled is not None:
+                out += tiled
+                continue
+            s = s._replace(body=tile_transposes(s.body, names, buffers))
+        out.append(s)
+    return tuple(out)
+
+
+def _tiled(loop: Loop, names: Names, buffers: dict[str, Buffer]) -> list[Statement] | None:
+    """The nest that starts at `loop` with its two transposed axes tiled, if it has such."""
+    loops, body = [loop], loop.body
+    while len(body) == 1 and type(body[0]) is Loop:
+        loops.append(body[0])
+        body = body[0].body
+    plain = all([type(s) in (Const, Index, Load, Op, Store) for s in body])
+    if len(loops) < 2 or not plain or any([x.kind != "parallel" or x.lanes for x in loops]):
+        return None
+    found = _transposed(loops, body)
+    if found is None:
+        return None
+    rows, columns = found
+    width = max([buffers[s.buffer].dtype.itemsize for s in body if type(s) in (Load, Store)])
+    lanes = TILE_BYTES // width
+    while lanes > min(rows.extent, columns.extent):
+        lanes //= 2
+    if lanes < 4:
+        return None
+    inner = _split(rows, columns, body, lanes, names)
+    for outer in reversed([x for x in loops if x not in (rows, columns)]):
+        inner = [outer._replace(body=tuple(inner))]
+    return inner
+
+
+def _transposed(loops: list[Loop], body: Body) -> tuple[Loop, Loop] | None:
+    """Two loops (rows, columns): some accesses run along the one and some along the other."""
+    votes: dict[str, int] = {}
+    for s in body:
+        if type(s) in (Load, Store):
+            indirect = s.gather if type(s) is Load else s.scatter
+            units = [x for x in loops if stride_of(s.index, x.axis) == 1]
+            if units and not indirect and s.guard is None:
+                votes[units[-1].axis] = votes.get(units[-1].axis, 0) + 1
+    ranked = sorted([x for x in loops if x.axis in votes], key=lambda x: votes[x.axis])
+    if len(ranked) < 2 or any([not _fits(s, *ranked[-2:]) for s in body]):
+        return None
+    return ranked[-2], ranked[-1]
+
+
+def _fits(s: Statement, rows: Loop, columns: Loop) -> bool:
+    """Whether a tile can do this statement: a store has a stride along both axes."""
+    if type(s) is Store:
+        strides = [stride_of(s.index, x.axis) for x in (rows, columns)]
+        return 1 in strides and all(strides) and not s.scatter and s.mode == "set"
+    return True
+
+
+def _split(rows: Loop, columns: Loop, body: Body, lanes: int, names: Names) -> list[Statement]:
+    """Full tiles, the columns beside them, and the rows below."""
+    main = [x.extent - x.extent % lanes for x in (rows, columns)]
+    out: list[Statement] = []
+    tile_rows = rows._replace(extent=main[0], lanes=lanes)
+    tile = tile_rows._replace(body=(columns._replace(extent=main[1], lanes=lanes, body=body),))
+    out.append(_blocked(tile, lanes, names))
+    if main[1] < columns.extent:
+        beside = columns._replace(extent=columns.extent - main[1], body=body)
+        nest = names.copy((rows._replace(extent=main[0], body=(beside,)),))
+        out.append(_shifted(nest[0], nest[0].body[0], 0, main[1]))
+    if main[0] < rows.extent:
+        below = rows._replace(extent=rows.extent - main[0], body=(columns._replace(body=body),))
+        nest = names.copy((below,))
+        out.append(_shifted(nest[0], nest[0].body[0], main[0], 0))
+    return out
+
+
+def _shifted(outer: Loop, inner: Loop, first: int, second: int) -> Loop:
+    """The nest with its axes starting at `first` and `second`."""
+    body = inner.body
+    for axis, const in ((outer.axis, first), (inner.axis, second)):
+        terms = ((axis, 1),)
+        body = map_indices(
+            body, lambda i, axis=axis, const=const, terms=terms: substitute(i, axis, const, terms)
+        )
+    return outer._replace(body=(inner._replace(body=body),))
+
+
+def _blocked(tile: Loop, lanes: int, names: Names) -> Loop:
+    """The tiled nest inside loops over blocks of tiles that stay in the near cache."""
+    size = lanes * BLOCK_TILES
+    rows, columns = tile, tile.body[0]
+    if rows.extent % size or columns.extent % size or rows.extent * columns.extent < 4 * size**2:
+        return tile
+    outer = [names.name(rows.axis), names.name(columns.axis)]
+    body = columns.body
+    for axis, block in zip((rows.axis, columns.axis), outer, strict=True):
+        terms = ((block, size), (axis, 1))
+        body = map_indices(body, lambda i, axis=axis, terms=terms: substitute(i, axis, 0, terms))
+    inner = rows._replace(extent=size, body=(columns._replace(extent=size, body=body),))
+    over = Loop(outer[1], columns.extent // size, "parallel", (inner,))
+    return Loop(outer[0], rows.extent // size, "parallel", (over,))
