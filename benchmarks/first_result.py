@@ -1,0 +1,93 @@
+"""Time from a function to its first result, in a process of its own; used by benchmarks/cpu.py.
+
+    python benchmarks/first_result.py fgrad|jax  import|tiny|mlp|transformer|chain
+
+Prints seconds: of the import, or of tracing, compiling and running a function once.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+START = time.perf_counter()
+
+if sys.argv[1:2] == ["jax"]:
+    import jax  # noqa: F401
+else:
+    import fgrad  # noqa: F401
+
+IMPORTED = time.perf_counter()
+
+from harness import Library, fgrad_library, jax_library  # noqa: E402
+from workloads_arrays import Call, jitted, normal  # noqa: E402
+from workloads_models import (  # noqa: E402
+    F32,
+    block,
+    block_params,
+    mlp_data,
+    mlp_loss,
+    mlp_params,
+)
+
+
+def tiny(lib: Library) -> Call:
+    """One operation and a sum."""
+    return jitted(lib, lambda x: lib.np.sum(x * 2.0), normal(8))
+
+
+def mlp(lib: Library) -> Call:
+    """Loss and gradient of the network 784-256-128-10."""
+    return jitted(lib, lib.api.value_and_grad(mlp_loss(lib)), mlp_params(), *mlp_data())
+
+
+def transformer(lib: Library) -> Call:
+    """Loss and gradient of twelve blocks, unrolled by a Python loop."""
+
+    def loss(layers: Any, x: Any) -> Any:
+        for layer in layers:
+            x = block(lib, layer, x)
+        return lib.np.mean(x * x)
+
+    layers = [block_params(64) for _ in range(12)]
+    return jitted(lib, lib.api.value_and_grad(loss), layers, normal(2, 32, 64, dtype=F32))
+
+
+def chain(lib: Library) -> Call:
+    """A thousand elementwise operations."""
+
+    def f(x: Any) -> Any:
+        for _ in range(500):
+            x = lib.np.sin(x) * 1.01
+        return x
+
+    return jitted(lib, f, normal(1000))
+
+
+CASES: dict[str, Callable[[Library], Call]] = {
+    "tiny": tiny,
+    "mlp": mlp,
+    "transformer": transformer,
+    "chain": chain,
+}
+
+
+def main() -> None:
+    """Print one number."""
+    library, case = sys.argv[1:]
+    if case == "import":
+        print(IMPORTED - START)
+        return
+    lib = jax_library() if library == "jax" else fgrad_library()
+    if lib is None:
+        raise SystemExit("jax is not installed")
+    call = CASES[case](lib)
+    start = time.perf_counter()
+    lib.ready(call())
+    print(time.perf_counter() - start)
+
+
+if __name__ == "__main__":
+    main()
