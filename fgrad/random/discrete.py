@@ -1,0 +1,227 @@
+"""L7. Random choices: categories, permutations, samples with and without replacement."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fgrad.errors import ArgumentError, InPlaceError, ShapeError
+from fgrad.ir.aval import INT64
+from fgrad.numpy.promote import (
+    as_array,
+    broadcast_to,
+    inexact,
+    normalize_axis,
+    user_line,
+)
+from fgrad.ops.elementwise import add, and_, gt, le, lit, log, lt, mul, neg, select, sub
+from fgrad.ops.index import gather
+from fgrad.ops.reduce import argmax, cumsum
+from fgrad.ops.shape import index, iota, move_axis, reshape, slice_
+from fgrad.ops.sort import sort
+from fgrad.random.distributions import gumbel
+from fgrad.random.keys import Key, Shape, as_shape, check_key
+from fgrad.random.uniform import randint, unit, words
+from fgrad.trace import Tracer, Value
+
+
+def categorical(key: Key, logits: Any, axis: int = -1, shape: Shape | None = None) -> Value:
+    """Categories drawn with probabilities softmax(logits), by the largest of Gumbel numbers.
+
+    Arguments:
+        key: a key.
+        logits: log-probabilities, up to a constant; -inf excludes a category.
+        axis: the axis of the categories.
+        shape: the shape of the result, which must end in that of `logits` without `axis`.
+
+    Returns:
+        int64 indices.
+
+    Raises:
+        ShapeError: if `shape` does not fit.
+
+    Example:
+        >>> from fgrad import random
+        >>> random.categorical(random.key(0), np.log([0.5, 0.4, 0.1]), shape=4)
+        array([1, 1, 1, 1])
+    """
+    key, logits = check_key(key, "categorical"), inexact(logits)
+    logits = move_axis(logits, normalize_axis(axis, logits.ndim), logits.ndim - 1)
+    *lead, count = logits.shape
+    shape = tuple(lead) if shape is None else as_shape(shape, "categorical")
+    if shape[len(shape) - len(lead) :] != tuple(lead):
+        raise ShapeError(
+            f"random.categorical: shape {shape} does not end in {tuple(lead)}.", user_line()
+        )
+    noise = gumbel(key, (*shape, count), logits.dtype)
+    return argmax(add(noise, broadcast_to(logits, noise.shape)), len(shape))
+
+
+# --- permutations -------------------------------------------------------------------------------
+
+
+def permutation(key: Key, x: Any, axis: int = 0) -> Value:
+    """The integers below `x`, or the slices of an array along an axis, in random order.
+
+    Arguments:
+        key: a key.
+        x: an integer, or an array; differentiable.
+        axis: the axis whose slices are reordered, all alike.
+
+    Raises:
+        ArgumentError: if `x` is neither.
+
+    Example:
+        >>> from fgrad import random
+        >>> sorted(random.permutation(random.key(0), 5).tolist())
+        [0, 1, 2, 3, 4]
+    """
+    key = check_key(key, "permutation")
+    if isinstance(x, (int, np.integer)):
+        return _order(key, int(x))
+    x = as_array(x)
+    if not x.shape:
+        raise ArgumentError("random.permutation takes an integer or an array.", user_line())
+    axis = normalize_axis(axis, len(x.shape))
+    return take(x, _order(key, x.shape[axis]), axis)
+
+
+def _order(key: Key, count: int) -> Value:
+    """A random order of `count` indices: sorted by 64 random bits each."""
+    if count < 0:
+        raise ArgumentError("random.permutation: the integer is negative.", user_line())
+    return sort((*words(key, 2, (count,)), iota((count,), INT64)), 0, num_keys=2)[-1]
+
+
+def take(x: Value, indices: Value, axis: int) -> Value:
+    """The slices of `x` at `indices` along an axis."""
+    taken = gather(x, (indices,), (axis,))
+    rank = len(indices.shape)
+    for _ in range(rank):  # the index axes stand first: to their place
+        taken = move_axis(taken, 0, axis + rank - 1)
+    return taken
+
+
+def shuffle(key: Key, x: Any, axis: int = 0) -> None:
+    """Refused: fgrad's random functions return new arrays.
+
+    Raises:
+        InPlaceError: always.
+    """
+    raise InPlaceError(
+        "random.shuffle would change its argument.",
+        (*user_line(), ("write", "x = fgrad.random.permutation(key, x)")),
+    )
+
+
+# --- choice -------------------------------------------------------------------------------------
+
+
+def choice(
+    key: Key,
+    a: Any,
+    shape: Shape = (),
+    replace: bool = True,
+    p: Any = None,
+    axis: int = 0,
+) -> Value:
+    """Random items of an array.
+
+    Arguments:
+        key: a key.
+        a: an integer n, which stands for the array of 0 ... n - 1, or an array.
+        shape: the shape of the draw.
+        replace: whether an item can be drawn again.
+        p: probabilities of the items, which need not be normalised; uniform if None.
+        axis: the axis of `a` that holds the items.
+
+    Returns:
+        An array with `axis` of `a` replaced by the axes of `shape`.
+
+    Raises:
+        ArgumentError: if there are too few items, or known probabilities that are negative, not
+            finite or all zero.
+
+    Example:
+        >>> from fgrad import random
+        >>> random.choice(random.key(0), np.array([1.0, 2.0]), 5).shape
+        (5,)
+    """
+    key, shape = check_key(key, "choice"), as_shape(shape, "choice")
+    x = None if isinstance(a, (int, np.integer)) else as_array(a)
+    if x is not None and not x.shape:
+        raise ArgumentError("random.choice takes an integer or an array.", user_line())
+    axis = 0 if x is None else normalize_axis(axis, len(x.shape))
+    count = int(a) if x is None else x.shape[axis]
+    _check_count(count, math.prod(shape), replace)
+    weights = None if p is None else _weights(p, count, 1 if replace else math.prod(shape))
+    chosen = _indices(key, count, shape, replace, weights)
+    return chosen if x is None else take(x, chosen, axis)
+
+
+def _check_count(count: int, drawn: int, replace: bool) -> None:
+    if count < 1 and drawn:
+        raise ArgumentError("random.choice: there is no item to choose.", user_line())
+    if not replace and drawn > count:
+        raise ArgumentError(
+            f"random.choice: {drawn} different items cannot be drawn from {count}.", user_line()
+        )
+
+
+def _weights(p: Any, count: int, needed: int) -> Value:
+    """Checked probabilities."""
+    p = inexact(p)
+    if p.shape != (count,):
+        raise ShapeError(
+            f"random.choice: p has shape {p.shape}, but there are {count} items.", user_line()
+        )
+    if not isinstance(p, Tracer):
+        if not np.all(np.isfinite(p)) or np.any(p < 0):
+            raise ArgumentError(
+                "random.choice: p has negative or infinite elements, or NaN.", user_line()
+            )
+        if np.count_nonzero(p) < needed:
+            raise ArgumentError(
+                f"random.choice: p has fewer than {needed} items that are not zero.", user_line()
+            )
+    return p
+
+
+def _indices(
+    key: Key, count: int, shape: tuple[int, ...], replace: bool, weights: Value | None
+) -> Value:
+    if weights is None:
+        if replace:
+            return randint(key, shape, 0, max(count, 1))
+        return _first(_order(key, count), shape)
+    if replace:
+        return _invert(key, cumsum(weights, 0), shape)
+    # the largest of log p + Gumbel: the order of successive draws (Yellott 1977)
+    positive = gt(weights, lit(weights, 0))
+    safe = select(positive, weights, lit(weights, 1))
+    level = select(positive, log(safe), lit(weights, -math.inf))
+    rank = neg(add(level, gumbel(key, (count,), weights.dtype)))
+    return _first(sort((rank, iota((count,), INT64)), 0)[-1], shape)
+
+
+def _first(order: Value, shape: tuple[int, ...]) -> Value:
+    """The first items of an order, in a shape."""
+    return reshape(slice_(order, (0,), (math.prod(shape),)), shape)
+
+
+def _invert(key: Key, total: Value, shape: tuple[int, ...]) -> Value:
+    """How many cumulated weights are at most u, by bisection with gathers."""
+    count = total.shape[0]
+    u = unit(key, shape, total.dtype)
+    level = mul(u, broadcast_to(index(total, (count - 1,)), shape))
+    found = broadcast_to(np.zeros((1,) * len(shape), INT64), shape)
+    step = 1 << (max(count - 1, 1).bit_length() - 1)
+    while step:
+        probe = add(found, np.int64(step))
+        inside = lt(probe, np.int64(count))
+        value = gather(total, (sub(probe, np.int64(1)),), (0,))
+        found = select(and_(inside, le(value, level)), probe, found)
+        step //= 2
+    return found
