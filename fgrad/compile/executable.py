@@ -1,20 +1,23 @@
-"""L5. A compiled program: native steps over a table of buffers."""
+"""L5. A compiled program: a native host program over a table of buffers.
+
+The table's first slots are the inputs, the constants, the outputs and the arena; the rest are places in
+the arena and views, derived from those by the host program itself.
+"""
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from fgrad.compile.cpu.emit_llvm import outer_range
+from fgrad.compile.cpu.host import Call, Copy, HostProgram, Place, Step
+from fgrad.compile.cpu.library import gemm
 from fgrad.compile.cpu.runtime import build_kernels
-from fgrad.compile.plan import Plan
-from fgrad.compile.steps import KernelStep
+from fgrad.compile.plan import ALIGNMENT, Plan, Slot
+from fgrad.compile.steps import KernelStep, LibraryStep
 from fgrad.ir.program import Program
-
-_NATIVE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
 class Executable:
@@ -26,34 +29,86 @@ class Executable:
     """
 
     def __init__(self, program: Program, plan: Plan) -> None:
-        self.plan = plan
         self.in_avals = program.in_avals
         self.out_avals = program.out_avals
         self.consts = [np.ascontiguousarray(array) for _, array in program.consts]
-        kernels = list(dict.fromkeys(s.kernel for s in plan.steps if isinstance(s, KernelStep)))
-        addresses = dict(zip(kernels, build_kernels(kernels), strict=True))
-        self.steps: list[Any] = []
-        for step in plan.steps:
-            assert isinstance(step, KernelStep)
-            extent = outer_range(step.kernel).extent
-            slots = [plan.slots[v] for v in step.args]
-            self.steps.append((_NATIVE(addresses[step.kernel]), slots, extent))
-        self.copies: list[tuple[Any, int]] = [(plan.slots[v], k) for v, k in plan.copies]
+        self.literals = plan.literals
+        self.arena_bytes = plan.arena_bytes
+        table = _Table(len(program.inputs), len(self.consts), len(program.outputs))
+        body = _native_steps(plan, table)
+        body += [
+            Copy(table.number(Slot("output", k)), table.number(plan.slots[v]), _bytes(v))
+            for v, k in plan.copies
+        ]
+        self.const_pointers = [x.ctypes.data for x in self.consts]
+        self.host = HostProgram([*table.places, *body], table.given)
+        self.empty = not body
 
     def __call__(self, args: Sequence[np.ndarray]) -> list[Any]:
         """The results: fresh arrays; rank-0 ones as NumPy scalars."""
         outs = [np.empty(a.shape, a.dtype) for a in self.out_avals]
-        arena = np.empty(self.plan.arena_bytes + 64, np.uint8)
-        base = -(-arena.ctypes.data // 64) * 64
-        tables = {"input": args, "const": self.consts, "output": outs}
-        for function, slots, extent in self.steps:
-            pointers = [
-                base + s.index if s.kind == "arena" else tables[s.kind][s.index].ctypes.data
-                for s in slots
-            ]
-            function((ctypes.c_void_p * len(pointers))(*pointers), 0, extent)
-        for slot, k in self.copies:
-            outs[k][...] = tables[slot.kind][slot.index].reshape(outs[k].shape)
-        for k, literal in self.plan.literals:
+        if not self.empty:
+            arena = np.empty(self.arena_bytes + ALIGNMENT, np.uint8)
+            base = -(-arena.ctypes.data // ALIGNMENT) * ALIGNMENT
+            pointers = [x.ctypes.data for x in args]
+            pointers += self.const_pointers
+            pointers += [x.ctypes.data for x in outs]
+            pointers.append(base)
+            self.host.run(pointers)
+        for k, literal in self.literals:
             outs[k][...] = literal.value
         return [x if x.ndim else x[()] for x in outs]
+
+
+def _bytes(var: Any) -> int:
+    return var.aval.size * var.aval.dtype.itemsize
+
+
+class _Table:
+    """Numbers of slots; places in the arena get one each."""
+
+    def __init__(self, inputs: int, consts: int, outputs: int) -> None:
+        self.first = {"input": 0, "const": inputs, "output": inputs + consts}
+        self.arena = inputs + consts + outputs
+        self.given = self.arena + 1
+        self.places: list[Step] = []
+        self.derived: dict[tuple[int, int], int] = {}
+
+    def number(self, slot: Slot, offset: int = 0) -> int:
+        """The table's entry for a buffer, `offset` bytes in."""
+        if slot.kind == "arena":
+            return self._place(self.arena, slot.index + offset)
+        number = self.first[slot.kind] + slot.index
+        return self._place(number, offset) if offset else number
+
+    def _place(self, base: int, offset: int) -> int:
+        found = self.derived.get((base, offset))
+        if found is None:
+            found = self.derived[base, offset] = self.given + len(self.places)
+            self.places.append(Place(found, base, offset))
+        return found
+
+
+def _native_steps(plan: Plan, table: _Table) -> list[Step]:
+    kernels = list(dict.fromkeys([s.kernel for s in plan.steps if isinstance(s, KernelStep)]))
+    addresses = dict(zip(kernels, build_kernels(kernels), strict=True))
+    steps: list[Step] = []
+    for step in plan.steps:
+        if isinstance(step, KernelStep):
+            numbers = tuple([table.number(plan.slots[v]) for v in step.args])
+            extent = outer_range(step.kernel).extent
+            steps.append(Call(addresses[step.kernel], 0, extent, numbers))
+        else:
+            steps.append(_library_call(step, plan, table))
+    return steps
+
+
+def _library_call(step: LibraryStep, plan: Plan, table: _Table) -> Call:
+    numbers = tuple(
+        [table.number(plan.slots[v], o) for v, o in zip(step.args, step.offsets, strict=True)]
+    )
+    address = _LIBRARY[step.name](**step.params)
+    return Call(address, 0, step.params.get("batch", 1), numbers)
+
+
+_LIBRARY = {"gemm": gemm}

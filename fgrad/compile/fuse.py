@@ -1,17 +1,46 @@
-"""L5. Pass `fuse`: which equations share a kernel, and which results get a buffer."""
+"""L5. Pass `fuse`: which equations share a kernel, and which results get a buffer.
+
+Each equation gets a stage: that of its latest source if it can be computed in the same loop nest, else
+one more.  Equations of one stage that share a nest form a group, so groups cannot depend on each other
+in a circle, and one walk over the program suffices.  Moving equations (reshape, permute, slice, ...)
+and cheap small ones are virtual: every reader computes them itself.
+
+    x: (rows, columns)        stage 1: reduce_max, sub, exp, reduce_sum, div   one row kernel
+    softmax(x @ w) @ v        stage 1: gemm   2: the row kernel   3: gemm
+
+A source is read in one of three ways: at the same place ("same"), once for each row ("row", a broadcast
+along trailing axes), or elsewhere ("other").
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import heapq
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from fgrad.compile.lower_dot import blas_operands, wants_blas
 from fgrad.compile.lower_nest import NESTS
 from fgrad.compile.lower_rules import MOVES, REDUCTIONS
 from fgrad.compile.steps import Group
 from fgrad.ir.program import Eqn, Program, Var
-from fgrad.ir.walk import use_counts
+from fgrad.ir.walk import consumers
 
-_HEAVY = frozenset({"exp", "log", "sin", "cos", "tanh", "div", "sqrt", "pow", "erf", "logistic"})
+LIBRARY = frozenset({"sort"})
+CONTRACTIONS = frozenset({"dot_general", "conv"})
+HEAVY = frozenset(
+    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
+    "erf erfc erfinv lgamma digamma logistic pow atan2 cbrt div sqrt remainder floor_divide fmod "
+    "masked_div random_bits".split()
+)
+HEAVY_COST = 16
+CHEAP = 12  # scalar operations that may be computed again by every reader
+MAX_MEMBERS = 256  # equations of one kernel
+MAX_LEAVES = 12  # sources of one virtual value
+ROW_LIMIT = 1 << 15  # elements of a row that is walked more than once
+_SHRINKING = frozenset({"permute", "reshape", "slice", "reverse", "index", "pad", "dynamic_slice"})
+
+SAME, ROW, OTHER = "same", "row", "other"
 
 
 class Fusion(NamedTuple):
@@ -21,37 +50,462 @@ class Fusion(NamedTuple):
     virtual: Mapping[Var, Eqn]
 
 
+class Leaf(NamedTuple):
+    """A source with a buffer or a group, and how it is read."""
+
+    var: Var
+    how: str
+
+
 def fuse(program: Program) -> Fusion:
     """Partition the equations of a program."""
-    uses = use_counts(program)
-    outputs = {a for a in program.outputs if type(a) is Var}
-    buffers = set(program.inputs) | {v for v, _ in program.consts}
-    virtual: dict[Var, Eqn] = {}
-    cost: dict[Var, int] = {}
-    groups: list[Group] = []
-    for eqn in program.eqns:
+    return _Fuser(program).run()
+
+
+class _Nest:
+    """A group in the making; merged ones point to the survivor."""
+
+    __slots__ = ("stage", "kind", "domain", "rows", "members", "row_vars", "parent", "outputs")
+
+    def __init__(self, stage: int, kind: str, domain: tuple[int, ...]) -> None:
+        self.stage = stage
+        self.kind = kind
+        self.domain = domain
+        self.rows: int | None = None
+        self.members: list[int] = []
+        self.row_vars: set[Var] = set()
+        self.parent: _Nest | None = None
+        self.outputs: dict[Var, None] = {}
+
+
+def _stripped(shape: Iterable[int]) -> tuple[int, ...]:
+    return tuple([n for n in shape if n != 1])
+
+
+def common_domain(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The coarsest loops of which both shapes are merges; None if there are none.
+
+    >>> common_domain((6, 4), (2, 3, 4))
+    (2, 3, 4)
+    """
+    if a == b:
+        return a
+    if math.prod(a) != math.prod(b) or 0 in a:
+        return None
+    steps = sorted(_suffixes(a) | _suffixes(b))
+    if any(big % small for small, big in zip(steps, steps[1:], strict=False)):
+        return None
+    sizes = [big // small for small, big in zip(steps, steps[1:], strict=False)]
+    return tuple(reversed(sizes))
+
+
+def _suffixes(shape: Sequence[int]) -> set[int]:
+    products, step = {1}, 1
+    for n in reversed(shape):
+        step *= n
+        products.add(step)
+    return products
+
+
+def _rows_of(domain: tuple[int, ...], inner: int) -> int | None:
+    """How many leading axes leave `inner` elements; None if no axis ends there."""
+    step = 1
+    for k in range(len(domain), -1, -1):
+        if step == inner:
+            return k
+        if k:
+            step *= domain[k - 1]
+    return None
+
+
+class _Fuser:
+    """One walk over the equations; see the module's docstring."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.readers = consumers(program.eqns)
+        self.kept = {a for a in program.outputs if type(a) is Var}
+        self.leaves: dict[Var, tuple[Leaf, ...]] = {}
+        self.cost: dict[Var, int] = {}
+        self.virtual: dict[Var, Eqn] = {}
+        self.nest_of: dict[Var, _Nest] = {}
+        self.siblings: dict[tuple[int, tuple[int, ...], Var], _Nest] = {}
+        self.nests: list[_Nest] = []
+        for var in (*program.inputs, *[v for v, _ in program.consts]):
+            self.leaves[var] = (Leaf(var, SAME),)
+        self._keep_library_operands()
+
+    def run(self) -> Fusion:
+        for k, eqn in enumerate(self.program.eqns):
+            self._equation(k, eqn)
+        self._find_outputs()
+        return Fusion(self._ordered(), self.virtual)
+
+    def _keep_library_operands(self) -> None:
+        """BLAS and the sorter read buffers: the variables behind their operands must have one."""
+        eqns = self.program.eqns
+        views = {e.outputs[0]: e for e in eqns if e.prim.name in MOVES and e.outputs[0] not in self.kept}
+        self.blas: set[Var] = set()
+        for eqn in eqns:
+            if eqn.prim.name in LIBRARY:
+                self.kept.update([a for a in eqn.inputs if type(a) is Var])
+            elif eqn.prim.name == "dot_general" and wants_blas(eqn):
+                for atom, found in zip(eqn.inputs, blas_operands(eqn, views), strict=True):
+                    source = atom if found is None else found.source
+                    if type(source) is Var:
+                        self.kept.add(source)
+                        views.pop(source, None)
+                self.blas.add(eqn.outputs[0])
+
+    # One equation.
+
+    def _equation(self, k: int, eqn: Eqn) -> None:
         name = eqn.prim.name
-        out = eqn.outputs[0]
-        spent = sum([cost.get(a, 0) for a in eqn.inputs if type(a) is Var])
-        if name == "reshape" and eqn.inputs[0] in buffers:
-            groups.append(Group("alias", (eqn,), eqn.outputs))
-            buffers.add(out)
-            continue
-        if name == "concatenate" or (name in NESTS and name not in MOVES):
-            groups.append(Group("nest", (eqn,), eqn.outputs))
-            buffers.update(eqn.outputs)
-            continue
-        if name in ("sort",):
-            groups.append(Group("library", (eqn,), eqn.outputs))
-            buffers.update(eqn.outputs)
-            continue
-        spent += 8 if name in _HEAVY else 1 if name not in MOVES else 0
-        stays = name in REDUCTIONS or name in ("dot_general", "conv") or out in outputs
-        if stays or (uses.get(out, 0) > 1 and spent > 4) or spent > 400:
-            domain = out.aval.shape
-            groups.append(Group("loop", (eqn,), eqn.outputs, domain, len(domain)))
-            buffers.update(eqn.outputs)
+        if name in NESTS:
+            self._opaque(k, eqn, "nest")
+        elif name in LIBRARY or eqn.outputs[0] in self.blas:
+            self._opaque(k, eqn, "library")
+        elif name in MOVES:
+            self._move(k, eqn)
+        elif name in REDUCTIONS:
+            self._reduction(k, eqn)
+        elif name in CONTRACTIONS:
+            self._place(k, eqn, self._elsewhere(eqn), _stripped(eqn.outputs[0].aval.shape))
         else:
-            virtual[out] = eqn
-            cost[out] = spent
-    return Fusion(groups, virtual)
+            self._elementwise(k, eqn)
+
+    def _sources(self, eqn: Eqn) -> tuple[Leaf, ...]:
+        """The leaves of all operands, each once."""
+        found: dict[Leaf, None] = {}
+        for atom in eqn.inputs:
+            if type(atom) is Var:
+                found.update(dict.fromkeys(self.leaves[atom]))
+        return tuple(found)
+
+    def _elsewhere(self, eqn: Eqn) -> tuple[Leaf, ...]:
+        return tuple([Leaf(leaf.var, OTHER) for leaf in self._sources(eqn)])
+
+    def _opaque(self, k: int, eqn: Eqn, kind: str) -> None:
+        """A step of its own, after all its sources."""
+        nest = _Nest(self._after(self._sources(eqn)), kind, ())
+        self._register(nest, k, eqn)
+
+    def _register(self, nest: _Nest, k: int, eqn: Eqn) -> None:
+        if not nest.members:
+            self.nests.append(nest)
+        nest.members.append(k)
+        for var in eqn.outputs:
+            self.nest_of[var] = nest
+            self.leaves[var] = (Leaf(var, SAME),)
+
+    def _after(self, leaves: Sequence[Leaf]) -> int:
+        """The first stage in which all sources are in buffers."""
+        stages = [self._nest(leaf.var) for leaf in leaves]
+        return max([1, *[n.stage + 1 for n in stages if n is not None]])
+
+    def _nest(self, var: Var) -> _Nest | None:
+        nest = self.nest_of.get(var)
+        if nest is None:
+            return None
+        while nest.parent is not None:
+            nest = nest.parent
+        return nest
+
+    # Moving equations.
+
+    def _move(self, k: int, eqn: Eqn) -> None:
+        (out,) = eqn.outputs
+        leaves = _composed(eqn, self._sources(eqn))
+        spent = sum([self.cost.get(a, 0) for a in eqn.inputs if type(a) is Var])
+        if eqn.prim.name == "reshape" and out in self.kept and self._has_buffer(eqn):
+            nest = _Nest(self._after(self._sources(eqn)), "alias", ())
+            self._register(nest, k, eqn)
+        elif out in self.kept or len(leaves) > MAX_LEAVES or self._read_often(out, spent):
+            self._place(k, eqn, leaves, _stripped(out.aval.shape))
+        else:
+            self._make_virtual(eqn, leaves, spent)
+
+    def _has_buffer(self, eqn: Eqn) -> bool:
+        """Whether the operand of a reshape is or can be a buffer."""
+        source = eqn.inputs[0]
+        return type(source) is Var and source not in self.virtual
+
+    def _read_often(self, out: Var, spent: int) -> bool:
+        return spent > CHEAP and len(self.readers.get(out, ())) > 1
+
+    def _make_virtual(self, eqn: Eqn, leaves: tuple[Leaf, ...], spent: int) -> None:
+        (out,) = eqn.outputs
+        self.virtual[out] = eqn
+        self.leaves[out] = leaves
+        self.cost[out] = spent
+
+    # Elementwise equations and reductions.
+
+    def _elementwise(self, k: int, eqn: Eqn) -> None:
+        (out,) = eqn.outputs
+        leaves = self._sources(eqn)
+        spent = sum([self.cost.get(a, 0) for a in eqn.inputs if type(a) is Var])
+        spent += HEAVY_COST if eqn.prim.name in HEAVY else 1
+        if out not in self.kept and len(leaves) <= MAX_LEAVES:
+            small = 4 * sum([leaf.var.aval.size for leaf in leaves]) <= out.aval.size
+            scalar = out.aval.size == 1
+            if spent <= CHEAP and (small or scalar):
+                self._make_virtual(eqn, leaves, spent)
+                return
+            if self._read_once_elsewhere(out):
+                self._make_virtual(eqn, leaves, spent)
+                return
+        self._place(k, eqn, leaves, _stripped(out.aval.shape))
+
+    def _read_once_elsewhere(self, out: Var) -> bool:
+        """Whether each element has one reader at most, which reads it at another place."""
+        var, moved = out, False
+        while True:
+            readers = self.readers.get(var, ())
+            if len(readers) != 1:
+                return False
+            (reader,) = readers
+            name = reader.prim.name
+            if sum([a is var for a in reader.inputs]) != 1:
+                return False
+            if name in NESTS:
+                return name not in ("argmax", "argmin")
+            if name in REDUCTIONS:
+                return not _is_trailing(reader)
+            if name not in _SHRINKING or var in self.kept or reader.outputs[0] in self.kept:
+                return moved and name not in CONTRACTIONS and name not in MOVES and name not in LIBRARY
+            if name not in ("reshape",):
+                moved = True
+            var = reader.outputs[0]
+
+    def _reduction(self, k: int, eqn: Eqn) -> None:
+        x, (out,) = eqn.inputs[0], eqn.outputs
+        if not _is_trailing(eqn) or x.aval.size == 0:
+            self._place(k, eqn, self._elsewhere(eqn), _stripped(out.aval.shape))
+            return
+        inner = x.aval.size // max(out.aval.size, 1)
+        if inner == 1:
+            self._place(k, eqn, self._sources(eqn), _stripped(out.aval.shape))
+            return
+        self._place(k, eqn, self._sources(eqn), _stripped(x.aval.shape), inner)
+
+    # Finding a group.
+
+    def _place(
+        self, k: int, eqn: Eqn, leaves: tuple[Leaf, ...], shape: tuple[int, ...], inner: int = 0
+    ) -> None:
+        """Put an equation into the latest group of its sources that it fits, or into a new one.
+
+        `shape` is what it loops over; a trailing reduction of `inner` elements yields row values.
+        """
+        stage, size = 1, math.prod(shape)
+        joined: dict[int, tuple[_Nest, bool]] = {}
+        for leaf in leaves:
+            nest = self._nest(leaf.var)
+            if nest is None:
+                continue
+            level = self._level(nest, leaf, shape, size, inner)
+            stage = max(stage, nest.stage + (level is None))
+            if level is not None:
+                joined[id(nest)] = (nest, level == ROW)
+        fitting = [(nest, row) for nest, row in joined.values() if nest.stage == stage]
+        if fitting and not self._agree(fitting, shape, inner):
+            fitting, stage = [], stage + 1
+        if not fitting:
+            sibling = self._sibling(stage, leaves, shape, inner)
+            fitting = [] if sibling is None else [(sibling, False)]
+        if fitting:
+            nest, row = fitting[0][0], fitting[0][1]
+            for other, _ in fitting[1:]:
+                nest = self._merge(nest, other)
+            if not row:
+                nest.domain = common_domain(nest.domain, shape) or nest.domain
+        else:
+            nest, row = _Nest(stage, "loop", shape), False
+        if inner:
+            nest.rows = _rows_of(nest.domain, inner)
+        elif nest.rows is not None and not row:
+            nest.rows = self._rows_after(nest)
+        self._register(nest, k, eqn)
+        self._note_level(nest, eqn, row or bool(inner))
+        if not row:
+            for leaf in leaves:
+                if leaf.how == SAME:
+                    self.siblings.setdefault((stage, shape, leaf.var), nest)
+
+    def _note_level(self, nest: _Nest, eqn: Eqn, row: bool) -> None:
+        if row:
+            nest.row_vars.update(eqn.outputs)
+
+    def _rows_after(self, nest: _Nest) -> int | None:
+        """The row count of a nest, whose domain may have been refined."""
+        return _rows_of(nest.domain, self._inner(nest))
+
+    def _inner(self, nest: _Nest) -> int:
+        rows = next(iter(nest.row_vars)).aval.size
+        return math.prod(nest.domain) // max(rows, 1)
+
+    def _level(
+        self, nest: _Nest, leaf: Leaf, shape: tuple[int, ...], size: int, inner: int
+    ) -> str | None:
+        """At which level of a source's nest a reader can be computed: full, row, or not at all."""
+        if nest.kind != "loop" or leaf.how == OTHER or len(nest.members) >= MAX_MEMBERS:
+            return None
+        if inner and nest.rows is not None and self._inner(nest) != inner:
+            return None
+        if leaf.var in nest.row_vars:
+            if inner:
+                return None if leaf.how == SAME else self._row_reader(nest, leaf, size)
+            if leaf.how == SAME:
+                return ROW if size == leaf.var.aval.size else None
+            return self._row_reader(nest, leaf, size)
+        if leaf.how == ROW:
+            return None
+        domain = common_domain(nest.domain, shape)
+        if domain is None or (inner and _rows_of(domain, inner) is None):
+            return None
+        return SAME
+
+    def _row_reader(self, nest: _Nest, leaf: Leaf, size: int) -> str | None:
+        """A full-size reader of a row value: it walks the row again."""
+        fits = size == math.prod(nest.domain) and self._inner(nest) <= ROW_LIMIT
+        return SAME if fits else None
+
+    def _agree(
+        self, fitting: Sequence[tuple[_Nest, bool]], shape: tuple[int, ...], inner: int
+    ) -> bool:
+        """Whether several nests of one stage can become one, with the reader at one level."""
+        if len({row for _, row in fitting}) > 1:
+            return False
+        if len(fitting) == 1:
+            return True
+        if sum([len(nest.members) for nest, _ in fitting]) > MAX_MEMBERS:
+            return False
+        inners = {self._inner(nest) for nest, _ in fitting if nest.rows is not None}
+        inners |= {inner} if inner else set()
+        if len(inners) > 1:
+            return False
+        domain: tuple[int, ...] | None = fitting[0][0].domain
+        for nest, _ in fitting[1:]:
+            domain = None if domain is None else common_domain(domain, nest.domain)
+        if domain is not None and not fitting[0][1]:
+            domain = common_domain(domain, shape)
+        if domain is None:
+            return False
+        return not inners or _rows_of(domain, next(iter(inners))) is not None
+
+    def _sibling(
+        self, stage: int, leaves: Sequence[Leaf], shape: tuple[int, ...], inner: int
+    ) -> _Nest | None:
+        """A group of the same stage and loops that reads the same source."""
+        for leaf in leaves:
+            nest = self.siblings.get((stage, shape, leaf.var)) if leaf.how == SAME else None
+            while nest is not None and nest.parent is not None:
+                nest = nest.parent
+            if nest is None or nest.stage != stage or len(nest.members) >= MAX_MEMBERS:
+                continue
+            if inner and (_rows_of(nest.domain, inner) is None or nest.rows is not None):
+                fits = nest.rows is not None and self._inner(nest) == inner
+            else:
+                fits = True
+            if fits:
+                return nest
+        return None
+
+    def _merge(self, a: _Nest, b: _Nest) -> _Nest:
+        """One nest with the members of both."""
+        if a is b:
+            return a
+        if len(a.members) < len(b.members):
+            a, b = b, a
+        b.parent = a
+        a.members += b.members
+        a.row_vars |= b.row_vars
+        a.domain = common_domain(a.domain, b.domain) or a.domain
+        if a.row_vars:
+            a.rows = self._rows_after(a)
+        return a
+
+    # The result.
+
+    def _find_outputs(self) -> None:
+        """Which results of a group somebody outside reads."""
+        for eqn in self.program.eqns:
+            if eqn.outputs[0] in self.virtual:
+                continue
+            own = self._nest(eqn.outputs[0])
+            for leaf in self._sources(eqn):
+                nest = self._nest(leaf.var)
+                if nest is not None and nest is not own:
+                    nest.outputs.setdefault(leaf.var)
+            for var in eqn.outputs:
+                if own is not None and (var in self.kept or own.kind != "loop"):
+                    own.outputs.setdefault(var)
+
+    def _ordered(self) -> list[Group]:
+        """Groups with outputs, each after those it reads, else in program order."""
+        live = [n for n in self.nests if n.parent is None and n.outputs]
+        waiting: dict[int, int] = {}
+        readers: dict[int, list[_Nest]] = {}
+        for nest in live:
+            nest.members.sort()
+            sources = {
+                id(other)
+                for k in nest.members
+                for leaf in self._sources(self.program.eqns[k])
+                if (other := self._nest(leaf.var)) is not None and other is not nest
+            }
+            waiting[id(nest)] = len(sources)
+            for source in sources:
+                readers.setdefault(source, []).append(nest)
+        ready = [(n.members[-1], i, n) for i, n in enumerate(live) if not waiting[id(n)]]
+        heapq.heapify(ready)
+        count, groups = len(live), []
+        while ready:
+            _, _, nest = heapq.heappop(ready)
+            groups.append(self._group(nest))
+            for reader in readers.get(id(nest), ()):
+                waiting[id(reader)] -= 1
+                if not waiting[id(reader)]:
+                    count += 1
+                    heapq.heappush(ready, (reader.members[-1], count, reader))
+        return groups
+
+    def _group(self, nest: _Nest) -> Group:
+        eqns = tuple([self.program.eqns[k] for k in nest.members])
+        rows = len(nest.domain) if nest.rows is None else nest.rows
+        return Group(
+            nest.kind, eqns, tuple(nest.outputs), nest.domain, rows, frozenset(nest.row_vars)
+        )
+
+
+def _is_trailing(eqn: Eqn) -> bool:
+    """Whether the reduced axes come after the kept ones, not counting those of length 1."""
+    axes, shape = eqn.params["axes"], eqn.inputs[0].aval.shape
+    long = [k in axes for k, n in enumerate(shape) if n != 1]
+    return long == sorted(long)
+
+
+def _composed(eqn: Eqn, leaves: tuple[Leaf, ...]) -> tuple[Leaf, ...]:
+    """How the sources are read through a moving equation."""
+    how = _movement(eqn)
+    if how == SAME:
+        return leaves
+    if how == ROW:
+        found = [Leaf(v, OTHER if h == OTHER else ROW) for v, h in leaves]
+    else:
+        found = [Leaf(v, OTHER) for v, _ in leaves]
+    return tuple(dict.fromkeys(found))
+
+
+def _movement(eqn: Eqn) -> str:
+    name = eqn.prim.name
+    if name == "reshape":
+        return SAME
+    if name == "broadcast":
+        shape, dims = eqn.params["shape"], eqn.params["dims"]
+        used = [k in dims for k, n in enumerate(shape) if n != 1]
+        if all(used):
+            return SAME
+        return ROW if used == sorted(used, reverse=True) else OTHER
+    return OTHER

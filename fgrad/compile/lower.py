@@ -10,14 +10,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from fgrad.compile.lower_build import KernelBuilder
 from fgrad.compile.lower_index import row_major, total
 from fgrad.compile.lower_nest import NESTS
+from fgrad.compile.lower_dot import blas_step
+from fgrad.compile.lower_rows import lower_rows
 from fgrad.compile.lower_rules import RULES
-from fgrad.compile.steps import AliasStep, Group, KernelStep, Step
+from fgrad.compile.steps import AliasStep, Group, KernelStep, LibraryStep, Step
 from fgrad.ir.program import Eqn, Var
+
+LIBRARY_STEPS: dict[str, Callable[[Eqn, Mapping[Var, Eqn]], LibraryStep]] = {
+    "dot_general": blas_step,
+}
 
 
 def lower(groups: Sequence[Group], defined: Mapping[Var, Eqn]) -> list[Step]:
@@ -36,11 +42,16 @@ def _lower_group(group: Group, defined: Mapping[Var, Eqn]) -> Step:
         source = eqn.inputs[0]
         assert isinstance(source, Var)
         return AliasStep(source, eqn.outputs[0])
+    if group.kind == "library":
+        (eqn,) = group.eqns
+        return LIBRARY_STEPS[eqn.prim.name](eqn, defined)
     inside = {v: eqn for eqn in group.eqns for v in eqn.outputs}
     b = KernelBuilder(inside, defined, RULES)
     if group.kind == "nest":
         (eqn,) = group.eqns
         NESTS[eqn.prim.name](b, eqn)
+    elif group.row_vars:
+        lower_rows(b, group)
     else:
         _lower_flat(b, group)
     return KernelStep(b.kernel(), tuple(b.args))

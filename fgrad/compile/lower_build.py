@@ -93,6 +93,8 @@ class KernelBuilder:
         self.args: list[Var] = []
         self.name_of: dict[Var, str] = {}
         self.accs = 0
+        # Values kept in memory: the buffer, and the flat index its first element stands for.
+        self.saved: dict[Var, tuple[str, Place | None]] = {}
 
     # Buffers.
 
@@ -317,6 +319,10 @@ class KernelBuilder:
             id = frame.known.get(request)
             if id is not None:
                 return id
+        kept = self.saved.get(atom)
+        if kept is not None:
+            flat = total(places, row_major(atom.aval.shape))
+            return self.load(kept[0], flat if kept[1] is None else total((flat, kept[1]), (1, -1)))
         eqn = self.inside.get(atom) or self.virtual.get(atom)
         if eqn is None:
             flat = total(places, row_major(atom.aval.shape))

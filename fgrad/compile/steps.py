@@ -16,7 +16,8 @@ class Group(NamedTuple):
 
     kind:
       loop     one nest over `domain`, whose first `rows` axes are independent; reductions over the
-               rest, and all that stands between them, are phases inside
+               rest, and all that stands between them, are phases inside; `row_vars` are the
+               results with one value for each row
       nest     one equation with loops of its own (scatter, cumsum, ...)
       library  one equation for BLAS, LAPACK or the sorter
       alias    a reshape of a buffer, which costs nothing
@@ -27,6 +28,7 @@ class Group(NamedTuple):
     outputs: tuple[Var, ...]
     domain: tuple[int, ...] = ()
     rows: int = 0
+    row_vars: frozenset[Var] = frozenset()
 
 
 class KernelStep(NamedTuple):
@@ -37,11 +39,13 @@ class KernelStep(NamedTuple):
 
 
 class LibraryStep(NamedTuple):
-    """Call a library routine: `name` with static `params` on the buffers of `args`."""
+    """Call a library routine: `name` with static `params` on the buffers of `args`, each at an
+    offset in bytes."""
 
     name: str
     params: dict[str, Any]
     args: tuple[Var, ...]
+    offsets: tuple[int, ...]
 
 
 class AliasStep(NamedTuple):

@@ -1,0 +1,209 @@
+"""L5. Products for BLAS: a dot_general becomes one call when its operands are views of buffers.
+
+A view is a buffer with an offset and a stride for each axis; permute, broadcast, slice and index make
+new views of the same buffer, so transposed, sliced and repeated matrices cost nothing:
+
+    dot_general(permute(w), x)    trans_a           dot_general(broadcast(w), x)    stride_a = 0
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fgrad.compile.lower_index import axis_runs, row_major
+from fgrad.compile.steps import LibraryStep
+from fgrad.ir.program import Atom, Eqn, Var
+
+TINY = 4096  # multiplications of one matrix product up to which loops beat a call of BLAS
+
+
+class View(NamedTuple):
+    """Elements of a buffer: `offset + sum(stride * index)`."""
+
+    source: Var
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+def view_of(atom: Atom, virtual: Mapping[Var, Eqn]) -> View | None:
+    """The view that an atom is, or None if it must be computed."""
+    moves: list[Eqn] = []
+    while True:
+        if not isinstance(atom, Var):
+            return None
+        eqn = virtual.get(atom)
+        if eqn is None:
+            break
+        if eqn.prim.name not in _VIEWS:
+            return None
+        moves.append(eqn)
+        atom = eqn.inputs[0]
+    view: View | None = View(atom, 0, atom.aval.shape, row_major(atom.aval.shape))
+    for eqn in reversed(moves):
+        assert view is not None
+        view = _VIEWS[eqn.prim.name](view, eqn.params, eqn.outputs[0].aval.shape)
+        if view is None:
+            return None
+    return view
+
+
+def _permuted(view: View, params: Mapping[str, Any], shape: tuple[int, ...]) -> View:
+    return View(view.source, view.offset, shape, tuple([view.strides[a] for a in params["axes"]]))
+
+
+def _broadcast(view: View, params: Mapping[str, Any], shape: tuple[int, ...]) -> View:
+    strides = [0] * len(shape)
+    for stride, d in zip(view.strides, params["dims"], strict=True):
+        strides[d] = stride
+    return View(view.source, view.offset, shape, tuple(strides))
+
+
+def _sliced(view: View, params: Mapping[str, Any], shape: tuple[int, ...]) -> View:
+    start = sum(s * a for s, a in zip(view.strides, params["start"], strict=True))
+    strides = [s * k for s, k in zip(view.strides, params["step"], strict=True)]
+    return View(view.source, view.offset + start, shape, tuple(strides))
+
+
+def _indexed(view: View, params: Mapping[str, Any], shape: tuple[int, ...]) -> View:
+    ints = params["ints"]
+    start = sum(s * i for s, i in zip(view.strides, ints, strict=False))
+    return View(view.source, view.offset + start, shape, view.strides[len(ints) :])
+
+
+def _reshaped(view: View, params: Mapping[str, Any], shape: tuple[int, ...]) -> View | None:
+    """Possible where each run of merged axes has one stride."""
+    strides: list[int] = []
+    if math.prod(shape) == 0:
+        return None
+    for (a, b), (c, d) in axis_runs(view.shape, shape):
+        step = collapsed(view, range(a, b))
+        if step is None:
+            return None
+        strides += [step * s for s in row_major(shape[c:d])]
+    return View(view.source, view.offset, shape, tuple(strides))
+
+
+_VIEWS = {
+    "permute": _permuted,
+    "broadcast": _broadcast,
+    "slice": _sliced,
+    "index": _indexed,
+    "reshape": _reshaped,
+}
+
+
+def collapsed(view: View, axes: Sequence[int]) -> int | None:
+    """The stride of several axes taken as one; None where they have no common one."""
+    axes = [a for a in axes if view.shape[a] != 1]
+    for a, b in zip(axes, axes[1:], strict=False):
+        if view.strides[a] != view.strides[b] * view.shape[b]:
+            return None
+    return view.strides[axes[-1]] if axes else 0
+
+
+class Matrix(NamedTuple):
+    """An operand as BLAS takes it."""
+
+    source: Var
+    offset: int
+    trans: bool
+    leading: int
+    batch_stride: int
+
+
+def matrix(
+    view: View, batch: Sequence[int], rows: Sequence[int], columns: Sequence[int]
+) -> Matrix | None:
+    """The operand as a batch of `rows` x `columns` matrices with one unit stride, if it is one."""
+    steps = [collapsed(view, axes) for axes in (batch, rows, columns)]
+    if any(s is None for s in steps):
+        return None
+    per_batch, down, along = steps
+    assert per_batch is not None and down is not None and along is not None
+    m, n = (math.prod([view.shape[a] for a in axes]) for axes in (rows, columns))
+    if along == 1 or n == 1:
+        if m == 1 or down >= max(n, 1):
+            return Matrix(view.source, view.offset, False, down if m > 1 else max(n, 1), per_batch)
+    if down == 1 or m == 1:
+        if n == 1 or along >= max(m, 1):
+            return Matrix(view.source, view.offset, True, along if n > 1 else max(m, 1), per_batch)
+    return None
+
+
+class Product(NamedTuple):
+    """The sizes and the axes of a dot_general: c[batch, m, n] = sum over k."""
+
+    batch: int
+    m: int
+    n: int
+    k: int
+    a_free: tuple[int, ...]
+    b_free: tuple[int, ...]
+
+
+def product_of(eqn: Eqn) -> Product:
+    """The shape of a product."""
+    a, b = eqn.inputs
+    (ca, cb), (ba, bb) = eqn.params["contract"], eqn.params["batch"]
+    a_free = tuple([i for i in range(a.aval.ndim) if i not in ca and i not in ba])
+    b_free = tuple([i for i in range(b.aval.ndim) if i not in cb and i not in bb])
+    size = [math.prod([x.aval.shape[i] for i in axes]) for x, axes in
+            ((a, ba), (a, a_free), (b, b_free), (a, ca))]  # fmt: skip
+    return Product(*size, a_free, b_free)
+
+
+def wants_blas(eqn: Eqn) -> bool:
+    """Whether BLAS is the better place for a product: float, not tiny, with something to reuse."""
+    p = product_of(eqn)
+    work = p.m * p.n * p.k
+    if eqn.inputs[0].aval.dtype.name not in ("float32", "float64") or p.k <= 1:
+        return False
+    return work > TINY and (p.batch == 1 or min(p.m, p.n) > 1 or work > 8 * TINY)
+
+
+def blas_operands(eqn: Eqn, virtual: Mapping[Var, Eqn]) -> tuple[Matrix | None, Matrix | None]:
+    """Both operands as BLAS takes them; None for one that has to be copied first."""
+    p = product_of(eqn)
+    (ca, cb), (ba, bb) = eqn.params["contract"], eqn.params["batch"]
+    views = [view_of(x, virtual) for x in eqn.inputs]
+    best: tuple[Matrix | None, Matrix | None] = (None, None)
+    for order in _orders(views[0], views[1], ca, cb):
+        left = views[0] and matrix(views[0], ba, p.a_free, [ca[k] for k in order])
+        right = views[1] and matrix(views[1], bb, [cb[k] for k in order], p.b_free)
+        if left and right:
+            return left, right
+        if best == (None, None) and order == tuple(range(len(ca))):
+            best = (left, right)
+    return best
+
+
+def _orders(
+    left: View | None, right: View | None, ca: Sequence[int], cb: Sequence[int]
+) -> list[tuple[int, ...]]:
+    """Orders of the contracted axes worth trying: as given, and by the strides of each operand."""
+    given = tuple(range(len(ca)))
+    orders = [given]
+    for view, axes in ((left, ca), (right, cb)):
+        if view is not None:
+            orders.append(tuple(sorted(given, key=lambda k: -view.strides[axes[k]])))
+    return orders
+
+
+def blas_step(eqn: Eqn, virtual: Mapping[Var, Eqn]) -> LibraryStep:
+    """The call of `gemm` for a product whose operands are matrices of buffers."""
+    p = product_of(eqn)
+    left, right = blas_operands(eqn, virtual)
+    assert left is not None and right is not None
+    (out,) = eqn.outputs
+    size = out.aval.dtype.itemsize
+    params = {
+        "dtype": out.aval.dtype, "m": p.m, "n": p.n, "k": p.k, "batch": p.batch,
+        "lda": left.leading, "ldb": right.leading, "ldc": p.n,
+        "trans_a": left.trans, "trans_b": right.trans,
+        "stride_a": left.batch_stride, "stride_b": right.batch_stride, "stride_c": p.m * p.n,
+    }  # fmt: skip
+    offsets = (left.offset * size, right.offset * size, 0)
+    return LibraryStep("gemm", params, (left.source, right.source, out), offsets)
