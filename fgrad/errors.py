@@ -12,6 +12,9 @@ Row = tuple[str, str]
 
 def card(headline: str, rows: Iterable[Row] = (), anchor: str = "") -> str:
     """The text of an error card; consecutive rows with the same label show it once."""
+    rows = list(rows)
+    if not rows:
+        return headline
     lines = [headline, ""]
     last = ""
     for label, text in rows:
@@ -82,6 +85,13 @@ class BatchSizeError(FgradError, ValueError):
 
 class InPlaceError(FgradError, TypeError):
     """An assignment into a traced array that cannot be made right."""
+
+
+class LostDerivativeError(FgradError):
+    """A traced value was about to become a plain number where its derivative would be lost.
+
+    Not a TypeError: NumPy replaces those that it meets while it stores into an array.
+    """
 
 
 class MissingRuleError(FgradError, NotImplementedError):

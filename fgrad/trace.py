@@ -18,8 +18,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from fgrad.detached import check_read
 from fgrad.ir.aval import Aval, aval_of
-from fgrad.ir.primitive import Primitive
+from fgrad.ir.primitive import REGISTRY, Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
 from fgrad.source import Loc, RawLoc, here, resolve
 from fgrad.trace_errors import leaked, needs_value
@@ -153,7 +154,9 @@ class Tracer:
         return value
 
     def __float__(self) -> float:
-        return float(self._read())
+        value = self._read()
+        check_read(self)
+        return float(value)
 
     def __int__(self) -> int:
         return int(self._read())
@@ -365,8 +368,9 @@ class Builder:
         atoms = _Atoms(self.count, copy_consts)
         captured = list(self.captures.values())
         inputs = tuple(atoms.bind_var(t) for t in [inner for _, inner in captured] + self.inputs)
-        eqns = tuple(atoms.eqn(record) for record in self.records)
+        eqns = [atoms.eqn(record) for record in self.records]
         outs = tuple(atoms.atom(x) for x in outputs)
+        eqns = (*atoms.filled, *eqns)
         program = Program(self.name, inputs, tuple(atoms.consts.values()), eqns, outs, self.what)
         return TracedProgram(program, [outer for outer, _ in captured])
 
@@ -391,6 +395,8 @@ class _Atoms:
         self.vars: list[Var | None] = [None] * count
         self.consts: dict[int, tuple[Var, np.ndarray]] = {}
         self.keep: list[Any] = []
+        self.filled: list[Eqn] = []
+        self.loc: Loc | None = None
         self.copy_consts = copy_consts
 
     def bind_var(self, tracer: Tracer) -> Var:
@@ -405,6 +411,8 @@ class _Atoms:
             return Lit(x if isinstance(x, np.generic) else np.asarray(x)[()])
         if x.ndim == 0:
             return Lit(x[()])
+        if not any(x.strides) and x.size > 1:
+            return self.fill(x)
         found = self.consts.get(id(x))
         if found is None:
             self.keep.append(x)
@@ -412,11 +420,20 @@ class _Atoms:
             found = self.consts[id(x)] = (Var(Aval(x.shape, x.dtype)), array)
         return found[0]
 
+    def fill(self, x: np.ndarray) -> Var:
+        """One number repeated: an equation instead of a constant as large as its shape."""
+        params = Params({"shape": x.shape, "dims": ()})
+        var = Var(Aval(x.shape, x.dtype))
+        lit = Lit(x[(0,) * x.ndim])
+        self.filled.append(Eqn(REGISTRY["broadcast"], (lit,), params, (var,), self.loc))
+        return var
+
     def eqn(self, record: Record) -> Eqn:
         prim, operands, _, params, outs, loc, via = record
+        self.loc = resolve(loc)
         inputs = tuple([self.atom(x) for x in operands])
         outputs = tuple([self.bind_var(t) for t in outs])
-        return Eqn(prim, inputs, Params(params), outputs, resolve(loc), via)
+        return Eqn(prim, inputs, Params(params), outputs, self.loc, via)
 
 
 def bind(prim: Primitive, *operands: Any, **params: Any) -> Any:

@@ -1,0 +1,121 @@
+"""L2. Numbers that Python reads out of a differentiated trace.
+
+`float(x)` works where the value is known, and what is made of the number is a constant.  Some uses
+would lose a derivative without a word, and reach the tracer through `__float__` alone:
+
+    y[0] = x            into a plain NumPy array
+    math.sin(x)         and other continuous functions of C libraries; np.float32(x)
+
+They are told from an honest `float(x)` by the instruction that the calling frame executes, and raise.
+"""
+
+from __future__ import annotations
+
+import ast
+import dis
+import itertools
+import linecache
+import sys
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fgrad.errors import FgradError, LostDerivativeError
+from fgrad.source import Loc, here, resolve
+
+if TYPE_CHECKING:
+    from fgrad.trace import Tracer
+
+_STORE = dis.opmap["STORE_SUBSCR"]
+_LOSSY_MODULES = ("math", "cmath", "random", "statistics", "numpy.random")
+_DISCRETE = frozenset(
+    "isnan isinf isfinite isclose floor ceil trunc isqrt comb perm gcd lcm factorial".split()
+)
+
+
+def check_read(x: Tracer) -> None:
+    """Raise if the number about to be read stands where a derivative would be lost."""
+    frame: FrameType | None = sys._getframe(2)
+    if frame is None or x.builder.what == "vmap":
+        return
+    code, at = frame.f_code, frame.f_lasti
+    if at < 0:
+        return
+    if code.co_code[at] == _STORE:
+        raise _lost_in_array(x)
+    callee = _callee(frame, code, at)
+    name = getattr(callee, "__name__", "")
+    if callee is not None and _is_lossy(callee) and name not in _DISCRETE:
+        raise _lost_in_function(x, name)
+
+
+def _is_lossy(callee: Any) -> bool:
+    if isinstance(callee, type):
+        return issubclass(callee, np.generic)
+    owner = getattr(callee, "__self__", None)
+    module = getattr(callee, "__module__", None) or getattr(type(owner), "__module__", None) or ""
+    return module.startswith(_LOSSY_MODULES)
+
+
+def _callee(frame: FrameType, code: CodeType, at: int) -> Any:
+    """The function that the frame is calling, if the source shows it; else None."""
+    positions = getattr(code, "co_positions", None)
+    if positions is None:
+        return None
+    start, end, first, last = next(itertools.islice(positions(), at // 2, None), (None,) * 4)
+    if start is None or end != start or first is None:
+        return None
+    text = linecache.getline(code.co_filename, start).encode()[first:last].decode(errors="ignore")
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+    except SyntaxError:
+        return None
+    return _lookup(frame, node.func) if isinstance(node, ast.Call) else None
+
+
+def _lookup(frame: FrameType, node: ast.expr) -> Any:
+    if isinstance(node, ast.Name):
+        return frame.f_locals.get(node.id, frame.f_globals.get(node.id))
+    if isinstance(node, ast.Attribute):
+        return getattr(_lookup(frame, node.value), node.attr, None)
+    return None
+
+
+def _rows(x: Tracer, used: Loc) -> tuple[tuple[str, str], ...]:
+    return (
+        ("value", f"{x.aval} in {x.builder.what}({x.builder.name})"),
+        ("used", f"{used}:  {used.text()}"),
+    )
+
+
+def _lost_in_array(x: Tracer) -> FgradError:
+    return LostDerivativeError(
+        "A traced value was stored into a plain NumPy array.",
+        (
+            *_rows(x, resolve(here())),
+            ("why", "the array would hold a plain number, and the derivative would be lost."),
+            ("write", "np.stack([a, b])                     build the array from its parts"),
+            ("write", "fgrad.numpy.asarray(y).at[i].set(v)  a new array with one element replaced"),
+        ),
+    )
+
+
+def _lost_in_function(x: Tracer, name: str) -> FgradError:
+    return LostDerivativeError(
+        f"{name}() takes plain numbers, but got a traced value.",
+        (
+            *_rows(x, resolve(here())),
+            ("why", "its result would be a constant, and the derivative would be lost."),
+            ("write", f"{_traced_form(name)}   follows derivatives"),
+            ("write", f"{name}(float(x))   a constant is meant"),
+        ),
+    )
+
+
+def _traced_form(name: str) -> str:
+    return (
+        f"x.astype(np.{name})"
+        if hasattr(np, name) and isinstance(getattr(np, name), type)
+        else f"np.{name}(x)"
+    )
