@@ -1,7 +1,7 @@
 """L2. Numbers that Python reads out of a differentiated trace.
 
 `float(x)` works where the value is known, and what is made of the number is a constant.  Some uses
-would lose a derivative without a word, and reach the tracer through `__float__` alone:
+would lose a derivative silently, and reach the tracer through `__float__` alone:
 
     y[0] = x            into a plain NumPy array
     math.sin(x)         and other continuous functions of C libraries; np.float32(x)
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 
 _STORE = dis.opmap["STORE_SUBSCR"]
 _LOSSY_MODULES = ("math", "cmath", "random", "statistics", "numpy.random")
-_DISCRETE = frozenset(
-    "isnan isinf isfinite isclose floor ceil trunc isqrt comb perm gcd lcm factorial".split()
-)
+_DISCRETE = frozenset({"isnan", "isinf", "isfinite", "isclose", "floor", "ceil", "trunc"})
 
 
 def check_read(x: Tracer) -> None:

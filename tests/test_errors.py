@@ -167,7 +167,10 @@ CASES = [
 def test_card(case: Callable[[], Any], request: pytest.FixtureRequest) -> None:
     with pytest.raises((FgradError, IndexError, ValueError, TypeError)) as caught:
         case()
-    text = f"{type(caught.value).__name__}: {caught.value}\n"
+    error = caught.value
+    if isinstance(error.__cause__, FgradError):  # NumPy wraps what a conversion raises
+        error = error.__cause__
+    text = f"{type(error).__name__}: {error}\n"
     text = re.sub(r"test_errors\.py:\d+", "test_errors.py:N", text)
     path = GOLDEN / f"{case.__name__}.txt"
     if request.config.getoption("--update-golden"):
