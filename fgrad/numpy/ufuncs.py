@@ -18,9 +18,11 @@ from fgrad.ir.aval import BOOL
 from fgrad.ir.primitive import REGISTRY, Primitive
 from fgrad.numpy import compositions as co
 from fgrad.numpy.promote import (
+    Shape,
     as_value,
     broadcast,
     broadcast_shapes,
+    broadcast_to,
     convert,
     dtype_of,
     key_of,
@@ -33,7 +35,8 @@ from fgrad.numpy.promote import (
 )
 from fgrad.numpy.register import add
 from fgrad.ops import elementwise as ew
-from fgrad.trace import Tracer, Value, numpy_functions
+from fgrad.ops.families import BROADCAST
+from fgrad.trace import Tracer, Value, binary_door, numpy_functions, unary_door
 
 Function = Callable[..., Any]
 
@@ -157,9 +160,11 @@ def _compare_any(ufunc: Any, function: Function) -> Function:
 def fast_unary(prim: Primitive, general: Function) -> Function:
     """Record the primitive at once for a floating point tracer."""
 
+    apply = unary_door(prim)
+
     def function(x: Any, *args: Any, **kwargs: Any) -> Any:
         if type(x) is Tracer and not args and not kwargs and x.dtype.kind == "f":
-            return x.builder.record(prim, (x,), {})
+            return apply(x)
         return general(x, *args, **kwargs)
 
     return function
@@ -170,6 +175,7 @@ def fast_binary(prim: Primitive, general: Function) -> Function:
 
     The result is weak if both operands are: this is Python's operator, not the ufunc.
     """
+    apply = binary_door(prim)
 
     def function(x: Tracer, y: Any) -> Any:
         value = x.value
@@ -181,33 +187,49 @@ def fast_binary(prim: Primitive, general: Function) -> Function:
                 if y.builder is x.builder:
                     value = y.value
                     b = y._aval if value is None else value
-                    if b.dtype is dtype and b.shape == a.shape:
-                        out = x.builder.record(prim, (x, y), {})
+                    if b.dtype is dtype:
+                        if b.shape != a.shape:
+                            return _record_broadcast(prim, x, y, a.shape, b.shape)
+                        out = apply(x, y)
                         if x.weak and y.weak:
                             out.weak = True
                         return out
             elif kind is float or kind is int:
-                out = x.builder.record(prim, (x, dtype.type(y)), {})
+                out = apply(x, dtype.type(y))
                 if x.weak:
                     out.weak = True
                 return out
             elif kind is np.ndarray or kind is np.float64:
                 if y.dtype is dtype and y.ndim and y.shape == a.shape:
-                    return x.builder.record(prim, (x, y), {})
+                    return apply(x, y)
         return general(x, y)
 
     return function
 
 
+def _record_broadcast(prim: Primitive, x: Tracer, y: Tracer, a: Shape, b: Shape) -> Any:
+    """One equation for tracers of one dtype and different shapes."""
+    builder = x.builder
+    if not a:
+        x = builder.record(BROADCAST, (x,), {"shape": b, "dims": ()})
+    elif not b:
+        y = builder.record(BROADCAST, (y,), {"shape": a, "dims": ()})
+    else:
+        shape = broadcast_shapes(a, b)
+        x, y = broadcast_to(x, shape), broadcast_to(y, shape)
+    return builder.record(prim, (x, y), {})
+
+
 def fast_reflected(prim: Primitive, general: Function) -> Function:
     """Like `fast_binary` for a number on the left: `2.0 - x`."""
+    apply = binary_door(prim)
 
     def function(x: Tracer, y: Any) -> Any:
         kind = type(y)
         if kind is float or kind is int:
             dtype = x.dtype
             if dtype.kind == "f":
-                out = x.builder.record(prim, (dtype.type(y), x), {})
+                out = apply(dtype.type(y), x)
                 if x.weak:
                     out.weak = True
                 return out
