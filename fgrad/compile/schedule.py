@@ -44,10 +44,38 @@ from fgrad.compile.schedule_tiles import tile_transposes
 VECTOR_BYTES = 64
 UNROLL_STATEMENTS = 96  # a loop whose unrolled body has at most this many statements loses its loop
 _HEAVY = dict.fromkeys(
-    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
-    "erf erfc erfinv lgamma digamma logistic pow atan2 cbrt".split(),
+    [
+        "exp",
+        "exp2",
+        "expm1",
+        "log",
+        "log2",
+        "log10",
+        "log1p",
+        "sin",
+        "cos",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "asinh",
+        "acosh",
+        "atanh",
+        "erf",
+        "erfc",
+        "erfinv",
+        "lgamma",
+        "digamma",
+        "logistic",
+        "pow",
+        "atan2",
+        "cbrt",
+    ],
     20,
-) | dict.fromkeys("div sqrt remainder floor_divide fmod".split(), 5)
+) | dict.fromkeys(["div", "sqrt", "remainder", "floor_divide", "fmod"], 5)
 
 
 def schedule(kernel: Kernel) -> Kernel:
@@ -61,6 +89,7 @@ def schedule(kernel: Kernel) -> Kernel:
     body = stream_columns(body, names, buffers)
     body = block_sums(body, names)
     body = tile_transposes(body, names, buffers)
+    body = simplify_loops(body)
     body = Vectoriser(buffers, body).body(body)
     return Kernel(kernel.name, tuple(buffers.values()), unroll(body))
 
@@ -142,7 +171,7 @@ def _runs_on(outer: Loop, inner: Loop) -> bool:
     )
 
 
-def _without(axis: str):  # noqa: ANN202
+def _without(axis: str):
     return lambda index: Affine(index.const, tuple([t for t in index.terms if t[0] != axis]))
 
 
@@ -226,6 +255,8 @@ class Vectoriser:
         strides: dict[str, list[int]] = {}
         stored: set[str] = set()
         for s in walk(loop.body):
+            if type(s) is Loop and s.lanes:
+                return False  # a tile inside
             if type(s) in (Load, Store) and self.buffers[s.buffer].role == "scratch":
                 strides.setdefault(s.buffer, []).append(stride_of(s.index, loop.axis))
                 if type(s) is Store:
@@ -286,7 +317,7 @@ def _unrolled(loop: Loop) -> Loop:
     if any([type(s) is Loop and s.unroll * max(s.lanes, 1) < s.extent for s in loop.body]):
         return loop  # a real loop inside
     trips = loop.extent // lanes
-    if trips * size <= UNROLL_STATEMENTS and loop.kind != "parallel" or trips <= 2:
+    if (trips * size <= UNROLL_STATEMENTS and loop.kind != "parallel") or trips <= 2:
         return loop._replace(unroll=max(trips, 1))
     if lanes == 1:
         return loop

@@ -146,7 +146,7 @@ class _Streamer:
             out.append(self.columns(size, outer, first, self.add, scratch, groups * GROUP, rest))
         return [*out, self.columns(size, outer, first, self.end, scratch, 0, 0)]
 
-    def columns(self, size, outer, first, make, scratch, group, count) -> Loop:  # noqa: ANN001
+    def columns(self, size, outer, first, make, scratch, group, count) -> Loop:
         """A loop over the strip's columns whose body `make` writes, with names of its own."""
         parts = self.parts
         axis = self.names.name(parts.loop.axis)
@@ -159,7 +159,7 @@ class _Streamer:
         )
         return Loop(axis, size, "parallel", moved)
 
-    def begin(self, copier, axis, scratch, group, count) -> list[Statement]:  # noqa: ANN001
+    def begin(self, copier, axis, scratch, group, count) -> list[Statement]:
         """The starts of the accumulators."""
         out: list[Statement] = []
         for init in self.parts.inits:
@@ -172,7 +172,7 @@ class _Streamer:
             out.append(Store(scratch[init.acc], Affine(0, ((axis, 1),)), value))
         return out
 
-    def add(self, copier, axis, scratch, group, count) -> list[Statement]:  # noqa: ANN001
+    def add(self, copier, axis, scratch, group, count) -> list[Statement]:
         """`count` rows from number `group` (or `GROUP * group`, if that is an axis) on."""
         rows, inits = self.parts.rows, self.parts.inits
         neutral = [init._replace(start=identity(init.op, init.dtype)) for init in inits]
@@ -182,9 +182,7 @@ class _Streamer:
             const, terms = 0, ((group, GROUP), (copied.axis, 1))
         else:
             const, terms = group, ((copied.axis, 1),)
-        inner = map_indices(
-            copied.body, lambda index: substitute(index, copied.axis, const, terms)
-        )
+        inner = map_indices(copied.body, lambda index: substitute(index, copied.axis, const, terms))
         out.append(copied._replace(body=inner))
         for init in inits:
             name, place = scratch[init.acc], Affine(0, ((axis, 1),))
@@ -197,7 +195,7 @@ class _Streamer:
             out += [old, new, Store(name, place, new.id)]
         return out
 
-    def end(self, copier, axis, scratch, group, count) -> list[Statement]:  # noqa: ANN001
+    def end(self, copier, axis, scratch, group, count) -> list[Statement]:
         """What follows the reduction, with the scratch row in place of the accumulators."""
         dtypes = {init.acc: init.dtype for init in self.parts.inits}
         out: list[Statement] = []

@@ -206,7 +206,15 @@ def test_scan(seed: int) -> None:
     state, half = Read(m.id(), "c"), Const(m.id(), dtype.type(0.5).item(), dtype)
     new = Op(m.id(), "mul", (state.id, half.id), dtype)
     total = Op(m.id(), "add", (new.id, load.id), dtype)
-    step = [load, state, half, new, total, Update("c", total.id), m.store([*kept, time], total.id, dtype)]
+    step = [
+        load,
+        state,
+        half,
+        new,
+        total,
+        Update("c", total.id),
+        m.store([*kept, time], total.id, dtype),
+    ]
     start = Const(m.id(), dtype.type(1).item(), dtype)
     last = Read(m.id(), "c")
     body = [start, Init("c", "carry", dtype, Ref(start.id)), *nest([time], "serial", step)]
@@ -250,6 +258,9 @@ def test_passes_over_scratch(seed: int) -> None:
     total, again = Read(m.id(), "s"), Load(m.id(), "tmp", Affine(0, (("k", 1),)))
     shifted = Op(m.id(), "sub", (again.id, total.id), dtype)
     store = m.store([("i", rows), ("k", columns)], shifted.id, dtype)
-    body = [Init("s", "max", dtype, dtype.type(-3).item()), *nest([("j", columns)], "reduce", first)]
+    body = [
+        Init("s", "max", dtype, dtype.type(-3).item()),
+        *nest([("j", columns)], "reduce", first),
+    ]
     body += [total, *nest([("k", columns)], "parallel", [again, shifted, store])]
     check(m, m.finish(nest([("i", rows)], "parallel", body)))

@@ -19,6 +19,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fgrad.compile.cpu.frame import BOOL, Axis, Emit, Frame, Value, memory_type
+from fgrad.compile.cpu.llvm_text import constant, element_type, lane_type, literal
+from fgrad.compile.cpu.memory import SPARE, emit_load, emit_store
+from fgrad.compile.cpu.reduction import (
+    Accumulator,
+    emit_init,
+    emit_read,
+    emit_update,
+    partial_shapes,
+)
 from fgrad.compile.cpu.tile import Tile, is_tile
 from fgrad.compile.kernel.ir import (
     Affine,
@@ -35,10 +45,6 @@ from fgrad.compile.kernel.ir import (
     Update,
 )
 from fgrad.compile.kernel.rewrite import walk
-from fgrad.compile.cpu.frame import BOOL, Axis, Emit, Frame, Value, memory_type
-from fgrad.compile.cpu.llvm_text import constant, element_type, lane_type, literal
-from fgrad.compile.cpu.memory import SPARE, emit_load, emit_store
-from fgrad.compile.cpu.reduction import Accumulator, emit_init, emit_read, emit_update, partial_shapes
 
 ATTRIBUTES = (
     'attributes #0 = { nounwind "prefer-vector-width"="512" "min-legal-vector-width"="512" }'
@@ -333,7 +339,7 @@ class KernelEmitter:
         bound = frame.splat(narrow, np.dtype(np.int32), lanes, frame.inner)
         numbers = ", ".join([f"i32 {k}" for k in range(lanes)])
         mask = frame.enter(frame.inner).emit(f"icmp slt <{lanes} x i32> <{numbers}>, {bound}")
-        return Value(mask, lanes, BOOL, frame.inner)
+        return Value(mask, lanes, BOOL, frame.inner, is_tail=True)
 
 
 class Span(NamedTuple):
@@ -444,9 +450,7 @@ def emit_index(frame: Frame, index: Affine, dtype: np.dtype) -> Value:
 def _ramp(frame: Frame, base: str, stride: int, dtype: np.dtype, lanes: int) -> str:
     """`base + stride * lane` in every lane."""
     scope, kind = frame.scope, lane_type(dtype, lanes)
-    steps = ", ".join(
-        [f"{element_type(dtype)} {literal(stride * k, dtype)}" for k in range(lanes)]
-    )
+    steps = ", ".join([f"{element_type(dtype)} {literal(stride * k, dtype)}" for k in range(lanes)])
     first = frame.splat(base, dtype, lanes, scope)
     return frame.enter(scope).emit(f"add {kind} {first}, <{steps}>")
 

@@ -13,13 +13,12 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from fgrad.errors import CheckError
-from fgrad.compile.kernel.ir import Affine, Buffer
 from fgrad.compile.cpu.llvm_text import FunctionText, element_type, lane_type
+from fgrad.compile.kernel.ir import Affine, Buffer
+from fgrad.errors import CheckError
 
 Emit: TypeAlias = Callable[[FunctionText, int, Sequence[str], np.dtype, np.dtype], str]
 BOOL = np.dtype(bool)
-INT64 = np.dtype(np.int64)
 
 
 class Scope:
@@ -43,6 +42,7 @@ class Value(NamedTuple):
     dtype: np.dtype
     scope: Scope
     is_literal: bool = False
+    is_tail: bool = False  # the mask of live lanes in the last pass of a loop
 
 
 class Axis(NamedTuple):

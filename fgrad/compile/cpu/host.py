@@ -91,7 +91,9 @@ class Branch(NamedTuple):
 
 Step: TypeAlias = Call | Place | Advance | Swap | Copy | Fill | Repeat | While | Branch
 
-(_END, _CALL, _PLACE, _ADVANCE, _SWAP, _COPY, _FILL, _SET, _COUNT, _JUMP, _UNLESS, _SWITCH) = range(12)
+(_END, _CALL, _PLACE, _ADVANCE, _SWAP, _COPY, _FILL, _SET, _COUNT, _JUMP, _UNLESS, _SWITCH) = range(
+    12
+)
 _HEADER = 4  # slots, given slots, counters, longest buffer list
 
 
@@ -144,7 +146,7 @@ class Callback:
         def call(bufs: int, lo: int, hi: int) -> None:
             try:
                 function(*(ctypes.c_void_p * buffers).from_address(bufs))
-            except BaseException as error:  # noqa: BLE001 - it crosses native frames, see reraise
+            except BaseException as error:
                 self.error = self.error or error
 
         self._native = _StepFunction(call)

@@ -140,7 +140,18 @@ def _gemm_arguments(spec: Gemm) -> list[str]:
     flags = ["T" if spec.trans_b else "N", "T" if spec.trans_a else "N"]
     alpha, beta = (_Scalar(literal(x, spec.dtype)) for x in (spec.alpha, spec.beta))
     sizes = [str(spec.n), str(spec.m), str(spec.k)]
-    return [*flags, *sizes, alpha, "%b", str(spec.ldb), "%a", str(spec.lda), beta, "%c", str(spec.ldc)]
+    return [
+        *flags,
+        *sizes,
+        alpha,
+        "%b",
+        str(spec.ldb),
+        "%a",
+        str(spec.lda),
+        beta,
+        "%c",
+        str(spec.ldc),
+    ]
 
 
 def _gemv_arguments(spec: Gemm) -> list[str]:

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fgrad.compile.kernel.ir import Load, Store
 from fgrad.compile.cpu.frame import (
     BOOL,
-    INT64,
     Frame,
     Scope,
     Value,
@@ -21,6 +19,7 @@ from fgrad.compile.cpu.frame import (
     memory_type,
 )
 from fgrad.compile.cpu.llvm_text import constant, lane_type
+from fgrad.compile.kernel.ir import Load, Store
 
 SPARE = "%spare"  # the address of 8 bytes that nobody reads
 
@@ -38,7 +37,9 @@ def emit_load(frame: Frame, s: Load) -> Value:
         *[v.scope for v, _ in indirect],
         *([guard.scope] if guard else []),
     )
-    vector = address.stride or any([v.lanes > 1 for v, _ in indirect]) or (guard and guard.lanes > 1)
+    vector = (
+        address.stride or any([v.lanes > 1 for v, _ in indirect]) or (guard and guard.lanes > 1)
+    )
     if not vector:
         text = _scalar_load(frame, scope, address.pointer, indirect, dtype, guard, s)
         return Value(text, 1, dtype, scope)
@@ -61,9 +62,7 @@ def _offset_scalar(
     function = frame.function
     for value, stride in indirect:
         step = function.emit(f"mul nsw i64 {value.text}, {stride}") if stride != 1 else value.text
-        pointer = function.emit(
-            f"getelementptr {memory_type(dtype)}, ptr {pointer}, i64 {step}"
-        )
+        pointer = function.emit(f"getelementptr {memory_type(dtype)}, ptr {pointer}, i64 {step}")
     return pointer
 
 
@@ -133,9 +132,7 @@ def _vector_load(
     return _from_memory(frame, raw, dtype, lanes)
 
 
-def _contiguous(
-    frame: Frame, pointer: str, mask: str | None, dtype: np.dtype, other: str
-) -> str:
+def _contiguous(frame: Frame, pointer: str, mask: str | None, dtype: np.dtype, other: str) -> str:
     function, lanes = frame.function, frame.lanes
     kind, size = memory_lanes(dtype, lanes), dtype.itemsize
     if mask is None:
@@ -194,9 +191,7 @@ def _reversed(
 ) -> tuple[str, str | None]:
     """The lowest address of a reversed access, and the mask in memory order."""
     lanes = frame.lanes
-    low = frame.function.emit(
-        f"getelementptr {memory_type(dtype)}, ptr {pointer}, i64 {1 - lanes}"
-    )
+    low = frame.function.emit(f"getelementptr {memory_type(dtype)}, ptr {pointer}, i64 {1 - lanes}")
     return low, mask and reverse(frame, mask, f"<{lanes} x i1>", lanes)
 
 
@@ -247,8 +242,13 @@ def _vector_store(
     lanes, scope = frame.lanes, frame.inner
     mask_text = frame.spread(mask, lanes) if mask else None
     text = frame.spread(value, lanes)
-    direct = not indirect and stride in (1, -1)
+    direct = not indirect and stride in (1, -1) and not (mask and _may_truncate(dtype, mask))
     function = frame.enter(scope)
+    if mask_text and mask_text.startswith(_FIRST_LANE) and not indirect:
+        kind = lane_type(dtype, lanes)
+        first = function.emit(f"extractelement {kind} {text}, i64 0")
+        _scalar_store(frame, pointer, dtype, Value(first, 1, dtype, scope), None, mode)
+        return
     target = pointer if direct else _lane_pointers(frame, scope, pointer, stride, indirect, dtype)
     if direct and stride == -1:
         target, mask_text = _reversed(frame, pointer, mask_text, dtype)
@@ -272,4 +272,15 @@ def _vector_store(
     )
 
 
-__all__ = ["INT64", "SPARE", "emit_load", "emit_store", "reverse"]
+_FIRST_LANE = "<i1 true, i1 false"
+
+
+def _may_truncate(dtype: np.dtype, mask: Value) -> bool:
+    """Whether LLVM 22 could store too much.
+
+    It turns a masked store of truncated integers into a wide scalar store where it finds the mask to
+    be a constant with one lane.  Masks of loop tails are either spelt out or truly variable, but
+    the mask of a guard may fold to such a constant; a scatter is not affected.
+    """
+    spelt = mask.text.startswith("<")
+    return dtype.kind in "iub" and dtype.itemsize < 8 and not spelt and not mask.is_tail

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from fgrad.compile.kernel.ir import Init, Loop, Read, Ref, Statement, Update
-from fgrad.compile.kernel.rewrite import identity
 from fgrad.compile.cpu.frame import Frame, Scope, Value
 from fgrad.compile.cpu.llvm_text import constant, element_type, lane_type
+from fgrad.compile.kernel.ir import Init, Loop, Read, Ref, Statement, Update
+from fgrad.compile.kernel.rewrite import identity
 
 MAX_PARTS = 8
 

@@ -104,9 +104,7 @@ _SESSION = _Session()
 def kernel_source(kernel: Kernel) -> Source:
     """A scheduled kernel as a source: kernels of equal structure have equal content."""
     renamed = canonical(kernel)
-    return Source(
-        print_kernel(renamed), lambda symbol: emit_function(symbol, renamed, SCALAR_LLVM)
-    )
+    return Source(print_kernel(renamed), lambda symbol: emit_function(symbol, renamed, SCALAR_LLVM))
 
 
 def build_kernel(kernel: Kernel) -> int:

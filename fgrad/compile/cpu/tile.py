@@ -46,7 +46,9 @@ class Tile:
     def _runs_along_rows(self, s: Load | Store) -> bool:
         indirect = s.gather if type(s) is Load else s.scatter
         along = stride_of(s.index, self.rows.axis), stride_of(s.index, self.columns.axis)
-        return along[0] == 1 and along[1] != 1 and not indirect and s.guard is None and along[1] != 0
+        return (
+            along[0] == 1 and along[1] != 1 and not indirect and s.guard is None and along[1] != 0
+        )
 
     def _place(self, row: Axis, column: Axis) -> None:
         self.frame.axes[self.rows.axis] = row

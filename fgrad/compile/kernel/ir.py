@@ -36,7 +36,9 @@ class Affine(NamedTuple):
     """`const + sum(stride * axis)`, in elements of the buffer."""
 
     const: int
-    terms: tuple[tuple[str, int], ...] = ()  # (axis name, stride), sorted by axis name, no zero strides
+    terms: tuple[
+        tuple[str, int], ...
+    ] = ()  # (axis name, stride), sorted by axis name, no zero strides
 
 
 class Const(NamedTuple):

@@ -20,10 +20,39 @@ class ScalarRow(NamedTuple):
     result: str
 
 
-_FLOAT_UNARY = (
-    "floor ceil rint trunc sqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan "
-    "sinh cosh tanh asinh acosh atanh erf erfc erfinv lgamma digamma logistic"
-).split()
+_FLOAT_UNARY = [
+    "floor",
+    "ceil",
+    "rint",
+    "trunc",
+    "sqrt",
+    "cbrt",
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "erf",
+    "erfc",
+    "erfinv",
+    "lgamma",
+    "digamma",
+    "logistic",
+]
 
 SCALAR_OPS: dict[str, ScalarRow] = {
     **{name: ScalarRow(1, "f", "same") for name in _FLOAT_UNARY},

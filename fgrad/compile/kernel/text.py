@@ -184,9 +184,7 @@ def _parse_load(id: str, buffer: str, index: str, guard: str | None, other: str 
     return Load(int(id), buffer, affine, gather, int(guard), _parse_scalar(other))
 
 
-def _parse_store(
-    buffer: str, index: str, mode: str | None, value: str, guard: str | None
-) -> Store:
+def _parse_store(buffer: str, index: str, mode: str | None, value: str, guard: str | None) -> Store:
     affine, scatter = _parse_index(index)
     where = None if guard is None else int(guard)
     return Store(buffer, affine, int(value), scatter, mode or "set", where)
