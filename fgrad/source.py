@@ -21,7 +21,7 @@ _OWN = (
     os.path.dirname(os.path.abspath(numpy.__file__)) + os.sep,
     "<frozen ",
 )
-_is_internal: dict[CodeType, bool] = {}
+_is_internal: dict[str, bool] = {}
 
 
 class Loc(NamedTuple):
@@ -44,10 +44,12 @@ def here() -> RawLoc:
     frame: FrameType | None = sys._getframe(1)
     outer = frame
     while frame is not None:
+        # Keyed by file, not by code object: hashing a code object reads all of its instructions.
         code = frame.f_code
-        internal = _is_internal.get(code)
+        internal = _is_internal.get(code.co_filename)
         if internal is None:
-            internal = _is_internal[code] = code.co_filename.startswith(_OWN)
+            name = code.co_filename
+            internal = _is_internal[name] = name.startswith(_OWN)
         if not internal:
             return code, frame.f_lasti
         outer = frame
@@ -56,20 +58,21 @@ def here() -> RawLoc:
     return outer.f_code, outer.f_lasti
 
 
-_resolved: dict[RawLoc, Loc] = {}
+_resolved: dict[tuple[int, int], tuple[CodeType, Loc]] = {}
 
 
 def resolve(raw: RawLoc | Loc) -> Loc:
     """File, line and function of a raw location."""
     if isinstance(raw, Loc):
         return raw
-    loc = _resolved.get(raw)
-    if loc is None:
-        code, lasti = raw
+    code, lasti = raw
+    found = _resolved.get((id(code), lasti))
+    if found is None:
         line = code.co_firstlineno
         for start, end, number in code.co_lines():
             if start <= lasti < end and number is not None:
                 line = number
                 break
-        loc = _resolved[raw] = Loc(code.co_filename, line, code.co_name)
-    return loc
+        # The code object is kept, so that its id is not given to another one.
+        found = _resolved[id(code), lasti] = code, Loc(code.co_filename, line, code.co_name)
+    return found[1]
