@@ -27,13 +27,17 @@ LIBRARY_STEPS: dict[str, Callable[[Eqn, Mapping[Var, Eqn]], LibraryStep]] = {
 
 
 def lower(groups: Sequence[Group], defined: Mapping[Var, Eqn]) -> list[Step]:
-    """One step for each group.
+    """One step for each group that has something to compute.
 
     Arguments:
         groups: in an order in which each reads only what earlier ones wrote.
         defined: the equations of variables that have no buffer: every reader computes them itself.
     """
-    return [_lower_group(group, defined) for group in groups]
+    return [
+        _lower_group(group, defined)
+        for group in groups
+        if group.kind == "alias" or any([v.aval.size for v in group.outputs])
+    ]
 
 
 def _lower_group(group: Group, defined: Mapping[Var, Eqn]) -> Step:
