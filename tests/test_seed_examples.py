@@ -328,7 +328,7 @@ def test_number(example: Example, way: str) -> None:
     PASSED.add((example.name, way))
 
 
-def test_count(capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest) -> None:
+def test_count(capsys: pytest.CaptureFixture[str]) -> None:
     """Prints how many examples pass each way, when the whole file runs."""
     counts = {way: sum(w == way for _, w in PASSED) for way in WAYS}
     with capsys.disabled():
