@@ -1,0 +1,258 @@
+"""L7. Gradient transformations: pairs of functions that turn gradients into updates.
+
+    init(params) -> state            update(updates, state, params) -> (updates, state)
+
+States and parameters are pytrees of arrays, so a step goes through `jit` and `grad` as it is.
+Floating-point results keep the dtype of their parameter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.errors import ArgumentError
+from fgrad.numpy.promote import as_array, convert, dtype_of, shape_of
+from fgrad.ops.elementwise import div, le, lit, select
+from fgrad.optim.schedules import Schedule
+from fgrad.trace import Value
+
+Params: TypeAlias = Any
+Updates: TypeAlias = Any
+State: TypeAlias = Any
+ScalarOrSchedule: TypeAlias = "float | Value | Schedule"
+
+
+class GradientTransformation(NamedTuple):
+    """An optimiser, or a part of one: `init(params)` and `update(updates, state, params=None)`."""
+
+    init: Callable[[Params], State]
+    update: Callable[..., tuple[Updates, State]]
+
+
+class EmptyState(NamedTuple):
+    """The state of a transformation that keeps nothing."""
+
+
+class CountState(NamedTuple):
+    """The number of steps that were made, an int64 scalar."""
+
+    count: Value
+
+
+def first_count() -> np.int64:
+    """The step number before the first update."""
+    return np.int64(0)
+
+
+def scaled(x: Value, factor: Any) -> Value:
+    """`x` times a number, in the dtype of `x`."""
+    return x * convert(as_array(factor), x.dtype)
+
+
+def zeros_like(params: Params) -> Params:
+    """Zeros of the shapes and dtypes of the parameters."""
+    return tree.map(lambda p: np.zeros(shape_of(p), dtype_of(p))[()], params)
+
+
+def value_at(value: ScalarOrSchedule, count: Value) -> Any:
+    """A number, or the value of a schedule at a step."""
+    return value(count) if callable(value) else value
+
+
+def check_structure(updates: Updates, params: Params | None, name: str) -> None:
+    """Refuse updates that do not have the structure of the parameters."""
+    if params is None:
+        raise ArgumentError(
+            f"optim.{name} needs the parameters.",
+            (("write", "updates, state = optimizer.update(gradients, state, params)"),),
+        )
+    if tree.structure(updates) != tree.structure(params):
+        raise ArgumentError(
+            f"optim.{name}: the gradients have structure {tree.structure(updates)}, "
+            f"the parameters {tree.structure(params)}."
+        )
+
+
+def apply_updates(params: Params, updates: Updates) -> Params:
+    """The sum of parameters and updates, in the dtypes of the parameters.
+
+    Arguments:
+        params: a pytree of floating-point arrays.
+        updates: a pytree of the same structure and shapes.
+
+    Raises:
+        ArgumentError: if the structures differ.
+
+    Example:
+        >>> apply_updates({"w": np.ones(2)}, {"w": np.array([1.0, -1.0])})
+        {'w': array([2., 0.])}
+    """
+    check_structure(updates, params, "apply_updates")
+
+    def add(p: Any, u: Any) -> Value:
+        p = as_array(p)
+        return p + convert(as_array(u), p.dtype)
+
+    return tree.map(add, params, updates)
+
+
+def global_norm(updates: Updates) -> Value:
+    """The Euclidean norm of all elements of a tree; its derivative at 0 is 0.
+
+    Example:
+        >>> global_norm({"a": np.array([3.0]), "b": 4.0})
+        np.float64(5.0)
+    """
+    total: Any = np.float64(0.0)
+    leaves = [as_array(x) for x in tree.leaves(updates)]
+    if leaves:
+        dtype = np.result_type(*[x.dtype for x in leaves])
+        total = sum([np.sum(convert(x, dtype) ** 2) for x in leaves])
+    positive = total > 0
+    return select(positive, np.sqrt(select(positive, total, lit(total, 1))), lit(total, 0))
+
+
+def identity() -> GradientTransformation:
+    """The transformation that changes nothing.
+
+    Example:
+        >>> identity().update(2.0, identity().init(1.0))
+        (2.0, EmptyState())
+    """
+    return stateless(lambda updates, params: updates)
+
+
+def stateless(
+    function: Callable[[Updates, Params | None], Updates],
+) -> GradientTransformation:
+    """A transformation that is a function of updates and parameters alone.
+
+    Example:
+        >>> stateless(lambda updates, params: -updates).update(2.0, EmptyState())
+        (-2.0, EmptyState())
+    """
+
+    def update(updates: Updates, state: State, params: Params | None = None) -> Any:
+        return function(updates, params), state
+
+    return GradientTransformation(lambda params: EmptyState(), update)
+
+
+def chain(*transformations: GradientTransformation) -> GradientTransformation:
+    """Transformations applied one after the other; the state is the tuple of their states.
+
+    Example:
+        >>> optimizer = chain(clip_by_global_norm(1.0), scale(-0.1))
+        >>> updates, state = optimizer.update(np.array([3.0, 4.0]), optimizer.init(np.zeros(2)))
+        >>> updates
+        array([-0.06, -0.08])
+    """
+
+    def init(params: Params) -> State:
+        return tuple([t.init(params) for t in transformations])
+
+    def update(updates: Updates, state: State, params: Params | None = None) -> Any:
+        if len(state) != len(transformations):
+            raise ArgumentError(
+                f"optim.chain: a state of {len(state)} parts for {len(transformations)} "
+                "transformations."
+            )
+        states = []
+        for transformation, part in zip(transformations, state, strict=True):
+            updates, part = transformation.update(updates, part, params)
+            states.append(part)
+        return updates, tuple(states)
+
+    return GradientTransformation(init, update)
+
+
+def scale(factor: float) -> GradientTransformation:
+    """Multiply by a number.
+
+    Example:
+        >>> scale(2.0).update(np.array([1.0, 2.0]), EmptyState())
+        (array([2., 4.]), EmptyState())
+    """
+    return stateless(lambda updates, _: tree.map(lambda u: scaled(as_array(u), factor), updates))
+
+
+def scale_by_learning_rate(learning_rate: ScalarOrSchedule) -> GradientTransformation:
+    """Multiply by the negative of a number or of a schedule.
+
+    Example:
+        >>> t = scale_by_learning_rate(0.5)
+        >>> t.update(np.array([1.0, 2.0]), t.init(np.zeros(2)))[0]
+        array([-0.5, -1. ])
+    """
+
+    def update(updates: Updates, state: CountState, params: Params | None = None) -> Any:
+        rate = value_at(learning_rate, state.count)
+        new = tree.map(lambda u: scaled(as_array(u), -as_array(rate)), updates)
+        return new, CountState(state.count + 1)
+
+    return GradientTransformation(lambda params: CountState(first_count()), update)
+
+
+def clip_by_global_norm(max_norm: float) -> GradientTransformation:
+    """Shrink all updates by one factor so that their global norm is at most `max_norm`.
+
+    Example:
+        >>> clip_by_global_norm(1.0).update(np.array([3.0, 4.0]), EmptyState())[0]
+        array([0.6, 0.8])
+    """
+
+    def clip(updates: Updates, _: Params | None) -> Updates:
+        norm = global_norm(updates)
+        limit = lit(norm, max_norm)
+        inside = le(norm, limit)
+        factor = select(inside, lit(norm, 1), div(limit, select(inside, lit(norm, 1), norm)))
+        return tree.map(lambda u: scaled(as_array(u), factor), updates)
+
+    return stateless(clip)
+
+
+def clip_by_value(max_delta: float) -> GradientTransformation:
+    """Clip each element of the updates to [-max_delta, max_delta].
+
+    Example:
+        >>> clip_by_value(1.0).update(np.array([3.0, -0.5]), EmptyState())[0]
+        array([ 1. , -0.5])
+    """
+    return stateless(
+        lambda updates, _: tree.map(lambda u: np.clip(as_array(u), -max_delta, max_delta), updates)
+    )
+
+
+def add_decayed_weights(weight_decay: float, mask: Any = None) -> GradientTransformation:
+    """Add `weight_decay` times the parameters to the updates.
+
+    Arguments:
+        weight_decay: the factor.
+        mask: a pytree of bools with the structure of the parameters, or a function of the
+            parameters that returns one: where to decay; None for everywhere.
+
+    Raises:
+        ArgumentError: if `update` is called without parameters.
+
+    Example:
+        >>> add_decayed_weights(0.1).update(np.zeros(1), EmptyState(), np.array([2.0]))[0]
+        array([0.2])
+    """
+
+    def decay(updates: Updates, params: Params | None) -> Updates:
+        check_structure(updates, params, "add_decayed_weights")
+        chosen = mask(params) if callable(mask) else mask
+        if chosen is None:
+            chosen = tree.map(lambda p: True, params)
+
+        def add(u: Any, p: Any, wanted: bool) -> Value:
+            u = as_array(u)
+            return u + scaled(convert(as_array(p), u.dtype), weight_decay) if wanted else u
+
+        return tree.map(add, updates, params, chosen)
+
+    return stateless(decay)

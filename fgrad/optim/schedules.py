@@ -1,0 +1,171 @@
+"""L7. Learning-rate schedules: functions of the step number.
+
+A schedule takes an integer (or a traced integer scalar) and returns a float64 scalar; optimisers
+convert it to the dtype of each parameter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from fgrad.errors import ArgumentError
+from fgrad.ir.aval import FLOAT64
+from fgrad.numpy.promote import as_array
+from fgrad.ops.elementwise import convert, ge, lt, select
+from fgrad.trace import Value
+
+Schedule: TypeAlias = Callable[[Any], Value]
+
+
+def _count(step: Any) -> Value:
+    """The step number as float64."""
+    return convert(as_array(step), FLOAT64)
+
+
+def _check_steps(name: str, steps: int) -> float:
+    if steps <= 0:
+        raise ArgumentError(f"optim.{name}: the number of steps must be positive, not {steps}.")
+    return float(steps)
+
+
+def constant_schedule(value: float) -> Schedule:
+    """The same value at every step.
+
+    Example:
+        >>> constant_schedule(0.1)(7)
+        np.float64(0.1)
+    """
+    return lambda step: np.float64(value)
+
+
+def linear_schedule(init_value: float, end_value: float, transition_steps: int) -> Schedule:
+    """From `init_value` to `end_value` in equal steps; constant afterwards.
+
+    Example:
+        >>> linear_schedule(1.0, 0.0, 4)(1)
+        np.float64(0.75)
+    """
+    total = _check_steps("linear_schedule", transition_steps)
+
+    def schedule(step: Any) -> Value:
+        done = np.minimum(_count(step) / total, 1.0)
+        return init_value + (end_value - init_value) * done
+
+    return schedule
+
+
+def exponential_decay(
+    init_value: float, transition_steps: int, decay_rate: float, staircase: bool = False
+) -> Schedule:
+    """init_value * decay_rate ** (step / transition_steps).
+
+    Arguments:
+        init_value: the value at step 0.
+        transition_steps: in how many steps the value is multiplied by `decay_rate`.
+        decay_rate: a positive factor.
+        staircase: whether the exponent is rounded down to an integer.
+
+    Example:
+        >>> exponential_decay(1.0, 10, 0.5)(20)
+        np.float64(0.25)
+    """
+    total = _check_steps("exponential_decay", transition_steps)
+
+    def schedule(step: Any) -> Value:
+        exponent = _count(step) / total
+        exponent = np.floor(exponent) if staircase else exponent
+        return init_value * np.float64(decay_rate) ** exponent
+
+    return schedule
+
+
+def cosine_decay(init_value: float, decay_steps: int, alpha: float = 0.0) -> Schedule:
+    """Half a cosine from `init_value` to `alpha * init_value` (Loshchilov and Hutter 2017, eq. 5).
+
+    Example:
+        >>> cosine_decay(1.0, 10)(5)
+        np.float64(0.5)
+    """
+    total = _check_steps("cosine_decay", decay_steps)
+
+    def schedule(step: Any) -> Value:
+        done = np.minimum(_count(step) / total, 1.0)
+        return init_value * ((1 - alpha) * 0.5 * (1 + np.cos(math.pi * done)) + alpha)
+
+    return schedule
+
+
+def warmup_cosine_decay(
+    init_value: float,
+    peak_value: float,
+    warmup_steps: int,
+    decay_steps: int,
+    end_value: float = 0.0,
+) -> Schedule:
+    """A linear rise to `peak_value`, then half a cosine to `end_value`.
+
+    Arguments:
+        init_value: the value at step 0.
+        peak_value: the value at step `warmup_steps`.
+        warmup_steps: the length of the rise.
+        decay_steps: the length of the whole schedule, the rise included.
+        end_value: the value from step `decay_steps` on.
+
+    Example:
+        >>> schedule = warmup_cosine_decay(0.0, 1.0, 10, 30)
+        >>> schedule(5), schedule(10), schedule(30)
+        (np.float64(0.5), np.float64(1.0), np.float64(0.0))
+    """
+    if peak_value == 0:
+        raise ArgumentError("optim.warmup_cosine_decay: peak_value must not be 0.")
+    rise = linear_schedule(init_value, peak_value, warmup_steps)
+    fall = cosine_decay(peak_value, decay_steps - warmup_steps, end_value / peak_value)
+    return join_schedules([rise, fall], [warmup_steps])
+
+
+def join_schedules(schedules: list[Schedule], boundaries: list[int]) -> Schedule:
+    """One schedule after the other; each counts its steps from its boundary.
+
+    Example:
+        >>> schedule = join_schedules([constant_schedule(1.0), constant_schedule(2.0)], [5])
+        >>> schedule(4), schedule(5)
+        (np.float64(1.0), np.float64(2.0))
+    """
+    if len(boundaries) != len(schedules) - 1:
+        raise ArgumentError(
+            f"optim.join_schedules: {len(schedules)} schedules need {len(schedules) - 1} "
+            f"boundaries, not {len(boundaries)}."
+        )
+
+    def schedule(step: Any) -> Value:
+        count = _count(step)
+        value = as_array(schedules[0](count))
+        for boundary, later in zip(boundaries, schedules[1:], strict=True):
+            elapsed = np.maximum(count - boundary, 0.0)
+            value = select(lt(count, np.float64(boundary)), value, as_array(later(elapsed)))
+        return value
+
+    return schedule
+
+
+def piecewise_constant(init_value: float, boundaries_and_scales: Mapping[int, float]) -> Schedule:
+    """`init_value`, multiplied by a scale from each boundary on.
+
+    Example:
+        >>> schedule = piecewise_constant(1.0, {10: 0.1, 20: 0.5})
+        >>> schedule(9), schedule(10), schedule(25)
+        (np.float64(1.0), np.float64(0.1), np.float64(0.05))
+    """
+
+    def schedule(step: Any) -> Value:
+        count, value = _count(step), np.float64(init_value)
+        for boundary, scale in sorted(boundaries_and_scales.items()):
+            reached = ge(count, np.float64(boundary))
+            value = value * select(reached, np.float64(scale), np.float64(1.0))
+        return value
+
+    return schedule
