@@ -1,23 +1,31 @@
 """L5. `call`: a compiled function used inside a trace; its derived programs are compiled too.
 
-    y = call[program=P] x                 one native call when evaluated
-    jvp     call[program=P.jvp] x, t      P.jvp : (x, t) -> t_y, made once and kept in P.cache
-    batch   call[program=P.batched] x     one for each combination of batched operands
+    y = call[program=P] x                        one native call when evaluated
+    jvp       y, s = call[program=P.jvp] x, t
+    vjp       y, r = call[program=P.forward] x   while the trace is recorded, keeping residuals
+              ct_x = call[program=P.backward] r, ct
+    batch     [y] = call[program=P.batched] [x]
+
+The derived programs are made once and kept in P.cache, so `grad(jit(f))` and `vmap(jit(f))` run
+native code.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fgrad.compile.executable import Executable
 from fgrad.compile.pipeline import compile_program
 from fgrad.ir.aval import Aval
-from fgrad.ir.primitive import Primitive
+from fgrad.ir.primitive import NOT_LINEAR, Primitive
 from fgrad.ir.program import Program
+from fgrad.ops.families import zeros_like
+from fgrad.trace import Value, bind
+from fgrad.transforms.derive import VjpPrograms, batched_program, jvp_program, vjp_programs
 
 call_p = Primitive("call", params=("program", "name"), multiple=True)
 
@@ -51,3 +59,146 @@ def contiguous(x: Any, dtype: np.dtype) -> np.ndarray:
     if type(x) is np.ndarray and x.flags.c_contiguous and x.dtype is dtype:
         return x
     return np.array(x, dtype, order="C", copy=None)
+
+
+def _call(program: Program, *operands: Value) -> tuple[Value, ...]:
+    return bind(call_p, *operands, program=program, name=program.name)
+
+
+@call_p.jvp
+def _(primals: Any, tangents: Any, _outs: Any, *, program: Program, name: str) -> list[Value | None]:
+    derived = jvp_program(program, tuple(t is not None for t in tangents))
+    given = [t for t in tangents if t is not None]
+    results = _call(derived.program, *primals, *given)
+    tangents_out = iter(results[len(program.outputs) :])
+    return [next(tangents_out) if has else None for has in derived.has_tangent]
+
+
+call_p.refuse("transpose", NOT_LINEAR)
+
+
+@call_p.batch
+def _(size: int, operands: Any, dims: Any, *, program: Program, name: str) -> tuple[Any, Any]:
+    derived = batched_program(program, size, tuple(dims))
+    return _call(derived.program, *operands), derived.dims
+
+
+class _Saved(NamedTuple):
+    """What a differentiated trace keeps of a call: the pullback and its residuals."""
+
+    programs: VjpPrograms
+    wanted: tuple[bool, ...]
+    residuals: tuple[Value, ...]
+
+
+def _save(
+    values: Sequence[Value], traced: Sequence[bool], params: dict[str, Any]
+) -> tuple[tuple[Value, ...], _Saved]:
+    """The results of a call, and the residuals of its pullback to the traced float operands."""
+    wanted = tuple([t and x.dtype.kind in "fc" for x, t in zip(values, traced, strict=True)])
+    programs = vjp_programs(params["program"], wanted)
+    results = _call(programs.forward, *values)
+    return results[: programs.count], _Saved(programs, wanted, results[programs.count :])
+
+
+def _pullback(
+    cts: Sequence[Value | None], wanted: Any, values: Any, outs: Any, params: dict[str, Any]
+) -> list[Value | None]:
+    """Cotangents of the operands, by one call of the backward program."""
+    saved: _Saved = params["saved"]
+    given = [
+        zeros_like(out) if ct is None else ct
+        for ct, out, takes in zip(cts, outs, saved.programs.takes, strict=True)
+        if takes
+    ]
+    pulled = iter(_call(saved.programs.backward, *saved.residuals, *given))
+    return [next(pulled) if want else None for want in saved.wanted]
+
+
+call_p.save = _save
+call_p.pullback = _pullback
+
+
+def call(program: Program, operands: Sequence[Value]) -> tuple[Value, ...]:
+    """Apply a program: an equation of the present trace, or native code at once."""
+    return bind(call_p, *operands, program=program, name=program.name)
+
+
+# --- derivatives and batching
+
+
+@call_p.jvp
+def _(
+    primals: Sequence[Value], tangents: Sequence[Value | None], _outs: Any, *,
+    program: Program, name: str, saved: Any = None,
+) -> tuple[Value | None, ...]:  # fmt: skip
+    """The tangents of the results, by the derived program without its primal outputs."""
+    active = tuple([t is not None for t in tangents])
+    derived = jvp_program(program, active)
+    key = ("tangents", active)
+    tangent_program = program.cache.get(key)
+    if tangent_program is None:
+        outputs = derived.program.outputs[len(program.outputs) :]
+        tangent_program = program.cache[key] = derived.program.replace(outputs=outputs)
+    pushed = iter(call(tangent_program, [*primals, *[t for t in tangents if t is not None]]))
+    return tuple([next(pushed) if has else None for has in derived.has_tangent])
+
+
+class Saved(NamedTuple):
+    """What the forward program of a call left for its pullback."""
+
+    programs: VjpPrograms
+    mask: tuple[bool, ...]
+    residuals: tuple[Value, ...]
+
+
+def _forward(values: Sequence[Value], mask: Sequence[bool], program: Program) -> tuple[Any, Saved]:
+    inexact = [aval.dtype.kind in "fc" for aval in program.in_avals]
+    wanted = tuple([bool(m and f) for m, f in zip(mask, inexact, strict=True)])
+    programs = vjp_programs(program, wanted)
+    outs = call(programs.forward, values)
+    return outs[: programs.count], Saved(programs, wanted, outs[programs.count :])
+
+
+def _save(
+    values: Sequence[Value], traced: Sequence[bool], params: dict[str, Any]
+) -> tuple[tuple[Value, ...], Saved]:
+    return _forward(values, traced, params["program"])
+
+
+def _pullback(
+    cts: Sequence[Value | None],
+    wanted: Sequence[bool],
+    values: Sequence[Value | None],
+    _outs: Any,
+    params: dict[str, Any],
+) -> list[Value | None]:
+    """Cotangents by the backward program; an operand without a value enters linearly: zeros do."""
+    program: Program = params["program"]
+    saved: Saved | None = params.get("saved")
+    if saved is None or any(w and not m for w, m in zip(wanted, saved.mask, strict=True)):
+        avals = program.in_avals
+        known = [zeros_of(a) if v is None else v for v, a in zip(values, avals, strict=True)]
+        saved = _forward(known, wanted, program)[1]
+    takes, avals = saved.programs.takes, program.out_avals
+    given = [
+        zeros_of(aval) if ct is None else ct
+        for ct, aval, take in zip(cts, avals, takes, strict=True)
+        if take
+    ]
+    pulled = iter(call(saved.programs.backward, [*saved.residuals, *given]))
+    return [next(pulled) if m else None for m in saved.mask]
+
+
+call_p.save = _save
+call_p.pullback = _pullback
+call_p.refuse("transpose", "is transposed by its backward program")
+
+
+@call_p.batch
+def _(
+    size: int, operands: Sequence[Value], dims: Sequence[int | None], *,
+    program: Program, name: str, saved: Any = None,
+) -> tuple[tuple[Value, ...], tuple[int | None, ...]]:  # fmt: skip
+    derived = batched_program(program, size, tuple(dims))
+    return call(derived.program, operands), derived.dims
