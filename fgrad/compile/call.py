@@ -21,11 +21,16 @@ import numpy as np
 from fgrad.compile.executable import Executable
 from fgrad.compile.pipeline import compile_program
 from fgrad.ir.aval import Aval
-from fgrad.ir.primitive import NOT_LINEAR, Primitive
+from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program
-from fgrad.ops.families import zeros_like
 from fgrad.trace import Value, bind
-from fgrad.transforms.derive import VjpPrograms, batched_program, jvp_program, vjp_programs
+from fgrad.transforms.derive import (
+    VjpPrograms,
+    batched_program,
+    jvp_program,
+    vjp_programs,
+    zeros_of,
+)
 
 call_p = Primitive("call", params=("program", "name"), multiple=True)
 
@@ -59,64 +64,6 @@ def contiguous(x: Any, dtype: np.dtype) -> np.ndarray:
     if type(x) is np.ndarray and x.flags.c_contiguous and x.dtype is dtype:
         return x
     return np.array(x, dtype, order="C", copy=None)
-
-
-def _call(program: Program, *operands: Value) -> tuple[Value, ...]:
-    return bind(call_p, *operands, program=program, name=program.name)
-
-
-@call_p.jvp
-def _(primals: Any, tangents: Any, _outs: Any, *, program: Program, name: str) -> list[Value | None]:
-    derived = jvp_program(program, tuple(t is not None for t in tangents))
-    given = [t for t in tangents if t is not None]
-    results = _call(derived.program, *primals, *given)
-    tangents_out = iter(results[len(program.outputs) :])
-    return [next(tangents_out) if has else None for has in derived.has_tangent]
-
-
-call_p.refuse("transpose", NOT_LINEAR)
-
-
-@call_p.batch
-def _(size: int, operands: Any, dims: Any, *, program: Program, name: str) -> tuple[Any, Any]:
-    derived = batched_program(program, size, tuple(dims))
-    return _call(derived.program, *operands), derived.dims
-
-
-class _Saved(NamedTuple):
-    """What a differentiated trace keeps of a call: the pullback and its residuals."""
-
-    programs: VjpPrograms
-    wanted: tuple[bool, ...]
-    residuals: tuple[Value, ...]
-
-
-def _save(
-    values: Sequence[Value], traced: Sequence[bool], params: dict[str, Any]
-) -> tuple[tuple[Value, ...], _Saved]:
-    """The results of a call, and the residuals of its pullback to the traced float operands."""
-    wanted = tuple([t and x.dtype.kind in "fc" for x, t in zip(values, traced, strict=True)])
-    programs = vjp_programs(params["program"], wanted)
-    results = _call(programs.forward, *values)
-    return results[: programs.count], _Saved(programs, wanted, results[programs.count :])
-
-
-def _pullback(
-    cts: Sequence[Value | None], wanted: Any, values: Any, outs: Any, params: dict[str, Any]
-) -> list[Value | None]:
-    """Cotangents of the operands, by one call of the backward program."""
-    saved: _Saved = params["saved"]
-    given = [
-        zeros_like(out) if ct is None else ct
-        for ct, out, takes in zip(cts, outs, saved.programs.takes, strict=True)
-        if takes
-    ]
-    pulled = iter(_call(saved.programs.backward, *saved.residuals, *given))
-    return [next(pulled) if want else None for want in saved.wanted]
-
-
-call_p.save = _save
-call_p.pullback = _pullback
 
 
 def call(program: Program, operands: Sequence[Value]) -> tuple[Value, ...]:
