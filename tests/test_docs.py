@@ -1,0 +1,47 @@
+"""The examples in the documents run, links lead somewhere, and every error has its section."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+from sources import ROOT, relative
+
+from fgrad import errors
+
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
+BLOCK = re.compile(r"^```pycon\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=relative)
+def test_examples_run(path: Path) -> None:
+    text, blocks = path.read_text(encoding="utf-8"), []
+    for match in BLOCK.finditer(text):
+        before = text[: match.start(1)].count("\n")
+        blocks.append("\n" * (before - sum(b.count("\n") for b in blocks)) + match[1])
+    test = doctest.DocTestParser().get_doctest("".join(blocks), {}, relative(path), str(path), 0)
+    runner, output = doctest.DocTestRunner(optionflags=FLAGS), []
+    runner.run(test, out=output.append)
+    assert not output, "".join(output)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=relative)
+def test_links_lead_somewhere(path: Path) -> None:
+    targets = LINK.findall(path.read_text(encoding="utf-8"))
+    broken = [target for target in targets if not (path.parent / target).exists()]
+    assert not broken
+
+
+def test_every_error_has_a_section() -> None:
+    headings = re.findall(r"^## (\w+)$", (ROOT / "docs/errors.md").read_text(), re.MULTILINE)
+    classes = [
+        name
+        for name, value in vars(errors).items()
+        if inspect.isclass(value) and issubclass(value, errors.FgradError | Warning)
+    ]
+    assert sorted(headings) == sorted(set(classes) - {"FgradError"})
