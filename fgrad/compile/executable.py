@@ -15,6 +15,7 @@ from fgrad.compile.cpu.emit_llvm import outer_range
 from fgrad.compile.cpu.host import Call, Copy, HostProgram, Place, Step
 from fgrad.compile.cpu.library import gemm
 from fgrad.compile.cpu.runtime import build_kernels
+from fgrad.compile.cpu.sorting import sort_rows
 from fgrad.compile.plan import ALIGNMENT, Plan, Slot
 from fgrad.compile.steps import KernelStep, LibraryStep
 from fgrad.ir.program import Program
@@ -99,16 +100,19 @@ def _native_steps(plan: Plan, table: _Table) -> list[Step]:
             extent = outer_range(step.kernel).extent
             steps.append(Call(addresses[step.kernel], 0, extent, numbers))
         else:
-            steps.append(_library_call(step, plan, table))
+            steps += _library_calls(step, plan, table)
     return steps
 
 
-def _library_call(step: LibraryStep, plan: Plan, table: _Table) -> Call:
-    numbers = tuple(
-        [table.number(plan.slots[v], o) for v, o in zip(step.args, step.offsets, strict=True)]
-    )
+def _library_calls(step: LibraryStep, plan: Plan, table: _Table) -> list[Step]:
     address = _LIBRARY[step.name](**step.params)
-    return Call(address, 0, step.params.get("batch", 1), numbers)
+    extent = step.params[_EXTENT[step.name]]
+    slots = [plan.slots[v] for v in step.args]
+    return [
+        Call(address, 0, extent, tuple([table.number(s, o) for s, o in zip(slots, at, strict=True)]))
+        for at in step.offsets
+    ]
 
 
-_LIBRARY = {"gemm": gemm}
+_LIBRARY = {"gemm": gemm, "sort": sort_rows}
+_EXTENT = {"gemm": "batch", "sort": "rows"}  # the parameter that is the step's range

@@ -150,7 +150,8 @@ class _Fuser:
             if eqn.prim.name in LIBRARY:
                 self.kept.update([a for a in eqn.inputs if type(a) is Var])
             elif eqn.prim.name == "dot_general" and wants_blas(eqn):
-                for atom, found in zip(eqn.inputs, blas_operands(eqn, views), strict=True):
+                left, right, _ = blas_operands(eqn, views)
+                for atom, found in zip(eqn.inputs, (left, right), strict=True):
                     source = atom if found is None else found.source
                     if type(source) is Var:
                         self.kept.add(source)

@@ -1,21 +1,58 @@
 """L5. Pass `inline`: call[program=P] a -> the equations of P, at any depth.
 
 Requires nothing.  Ensures that no `call` equation is left, so that later passes see across calls.
+Primitives that are compositions of others (`EXPANSIONS`) are replaced by theirs in the same walk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 
+from fgrad.ir.aval import Aval
 from fgrad.ir.program import Atom, Eqn, Program, Var
 from fgrad.ir.walk import resolve_atom, substitute
+from fgrad.ops.random_bits import random_bits_elementwise
+from fgrad.ops.shape import move_axis
+from fgrad.ops.sort import sort
+from fgrad.trace import Value, trace
 
-INLINED = frozenset({"call"})
+
+@lru_cache(maxsize=256)
+def _random_bits(key: Aval, shape: tuple[int, ...]) -> Program:
+    return trace(lambda k: [random_bits_elementwise(k, shape)], [key], "random_bits").program
+
+
+@lru_cache(maxsize=256)
+def _sort(avals: tuple[Aval, ...], axis: int, num_keys: int) -> Program | None:
+    """Sorts of rows by one key: the axis last, and the keys stably from the last to the first."""
+    last = avals[0].ndim - 1
+    if axis == last and num_keys == 1:
+        return None
+
+    def rows(*operands: Value) -> list[Value]:
+        moved = [move_axis(x, axis, last) for x in operands]
+        for k in reversed(range(num_keys)):
+            others = [j for j in range(len(moved)) if j != k]
+            found = dict(zip([k, *others], sort([moved[j] for j in (k, *others)], last), strict=True))
+            moved = [found[j] for j in range(len(moved))]
+        return [move_axis(x, last, axis) for x in moved]
+
+    return trace(rows, avals, "sort").program
+
+
+EXPANSIONS: dict[str, Callable[[Eqn], Program | None]] = {
+    "call": lambda eqn: eqn.params["program"],
+    "random_bits": lambda eqn: _random_bits(eqn.inputs[0].aval, eqn.params["shape"]),
+    "sort": lambda eqn: _sort(
+        tuple([x.aval.strong() for x in eqn.inputs]), eqn.params["axis"], eqn.params["num_keys"]
+    ),
+}
 
 
 def inline_calls(program: Program) -> Program:
-    """The program with every nested call replaced by the called equations."""
-    if not any(eqn.prim.name in INLINED for eqn in program.eqns):
+    """The program with every nested call and composition replaced by its equations."""
+    if not any(eqn.prim.name in EXPANSIONS for eqn in program.eqns):
         return program
     eqns: list[Eqn] = []
     consts = list(program.consts)
@@ -30,8 +67,7 @@ def inline_calls(program: Program) -> Program:
             if call is not None:
                 outs = [resolve_atom(a, env) for a in results]
                 outer.update(zip(call.outputs, outs, strict=True))
-        elif eqn.prim.name in INLINED:
-            body: Program = eqn.params["program"]
+        elif (body := _expansion(eqn)) is not None:
             actual = [resolve_atom(a, env) for a in eqn.inputs]
             inner: dict[Var, Atom] = dict(zip(body.inputs, actual, strict=True))
             for var, array in body.consts:
@@ -48,6 +84,11 @@ def inline_calls(program: Program) -> Program:
     return program.replace(
         consts=tuple(consts), eqns=tuple(eqns), outputs=outputs, made_by="inline"
     )
+
+
+def _expansion(eqn: Eqn) -> Program | None:
+    expand = EXPANSIONS.get(eqn.prim.name)
+    return None if expand is None else expand(eqn)
 
 
 def _renamed(eqn: Eqn, env: dict[Var, Atom], call: Eqn | None) -> Eqn:

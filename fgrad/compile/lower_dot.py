@@ -8,6 +8,7 @@ new views of the same buffer, so transposed, sliced and repeated matrices cost n
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -164,19 +165,34 @@ def wants_blas(eqn: Eqn) -> bool:
     return work > TINY and (p.batch == 1 or min(p.m, p.n) > 1 or work > 8 * TINY)
 
 
-def blas_operands(eqn: Eqn, virtual: Mapping[Var, Eqn]) -> tuple[Matrix | None, Matrix | None]:
-    """Both operands as BLAS takes them; None for one that has to be copied first."""
+MAX_CALLS = 64  # calls of BLAS for one product, where its batch axes have no common stride
+
+
+class Operands(NamedTuple):
+    """Both operands as BLAS takes them (None for one that has to be copied first), for each index
+    of the first `outer` batch axes."""
+
+    left: Matrix | None
+    right: Matrix | None
+    outer: int
+
+
+def blas_operands(eqn: Eqn, virtual: Mapping[Var, Eqn]) -> Operands:
+    """How BLAS can read the operands of a product."""
     p = product_of(eqn)
     (ca, cb), (ba, bb) = eqn.params["contract"], eqn.params["batch"]
-    views = [view_of(x, virtual) for x in eqn.inputs]
-    best: tuple[Matrix | None, Matrix | None] = (None, None)
-    for order in _orders(views[0], views[1], ca, cb):
-        left = views[0] and matrix(views[0], ba, p.a_free, [ca[k] for k in order])
-        right = views[1] and matrix(views[1], bb, [cb[k] for k in order], p.b_free)
-        if left and right:
-            return left, right
-        if best == (None, None) and order == tuple(range(len(ca))):
-            best = (left, right)
+    a, b = [view_of(x, virtual) for x in eqn.inputs]
+    best = Operands(None, None, 0)
+    for outer in range(len(ba) + 1):
+        if math.prod([eqn.inputs[0].aval.shape[i] for i in ba[:outer]]) > MAX_CALLS:
+            break
+        for order in _orders(a, b, ca, cb):
+            left = a and matrix(a, ba[outer:], p.a_free, [ca[k] for k in order])
+            right = b and matrix(b, bb[outer:], [cb[k] for k in order], p.b_free)
+            if left and right:
+                return Operands(left, right, outer)
+            if outer == 0 and (left or right) and not (best.left or best.right):
+                best = Operands(left or None, right or None, 0)
     return best
 
 
@@ -193,17 +209,29 @@ def _orders(
 
 
 def blas_step(eqn: Eqn, virtual: Mapping[Var, Eqn]) -> LibraryStep:
-    """The call of `gemm` for a product whose operands are matrices of buffers."""
+    """The calls of `gemm` for a product whose operands are matrices of buffers."""
     p = product_of(eqn)
-    left, right = blas_operands(eqn, virtual)
+    left, right, outer = blas_operands(eqn, virtual)
     assert left is not None and right is not None
     (out,) = eqn.outputs
-    size = out.aval.dtype.itemsize
+    first = [eqn.inputs[0].aval.shape[i] for i in eqn.params["batch"][0][:outer]]
+    batch = p.batch // math.prod(first)
     params = {
-        "dtype": out.aval.dtype, "m": p.m, "n": p.n, "k": p.k, "batch": p.batch,
+        "dtype": out.aval.dtype, "m": p.m, "n": p.n, "k": p.k, "batch": batch,
         "lda": left.leading, "ldb": right.leading, "ldc": p.n,
         "trans_a": left.trans, "trans_b": right.trans,
         "stride_a": left.batch_stride, "stride_b": right.batch_stride, "stride_c": p.m * p.n,
     }  # fmt: skip
-    offsets = (left.offset * size, right.offset * size, 0)
-    return LibraryStep("gemm", params, (left.source, right.source, out), offsets)
+    steps = [
+        [view.strides[i] for i in axes[:outer]] if view is not None else []
+        for view, axes in zip(
+            [view_of(x, virtual) for x in eqn.inputs], eqn.params["batch"], strict=True
+        )
+    ]
+    calls = []
+    size = out.aval.dtype.itemsize
+    for number, at in enumerate(itertools.product(*[range(n) for n in first])):
+        moved = [sum([i * s for i, s in zip(at, step, strict=True)]) for step in steps]
+        offsets = (left.offset + moved[0], right.offset + moved[1], number * batch * p.m * p.n)
+        calls.append(tuple([size * offset for offset in offsets]))
+    return LibraryStep("gemm", params, (left.source, right.source, out), tuple(calls))

@@ -355,17 +355,16 @@ def _grouped(
 ) -> tuple[Place, Place]:  # fmt: skip
     """The channel and the image of x that output channel `o_at` reads."""
     features, batches = eqn.params["feature_groups"], eqn.params["batch_groups"]
-    groups = max(features, batches)
-    if groups == 1:
+    if features * batches == 1:
         return c_at, n_at
-    per_group = out_channels // groups
-    parts = divided(o_at, per_group, b.extents)
-    group = (parts if parts is not None else b.divide(o_at, per_group))[0]
-    if features > 1:
-        return total((group, c_at), (in_channels, 1)), n_at
-    images = eqn.inputs[0].aval.shape[0] // batches
-    return c_at, total((group, n_at), (images, 1))
 
+    def split(place: Place, by: int) -> tuple[Place, Place]:
+        return divided(place, by, b.extents) or b.divide(place, by)
+
+    group, _ = split(o_at, out_channels // (features * batches))
+    part, feature = split(group, features)
+    images = eqn.inputs[0].aval.shape[0] // batches
+    return total((feature, c_at), (in_channels, 1)), total((part, n_at), (images, 1))
 
 
 VALUE_RULES: dict[str, ValueRule] = {

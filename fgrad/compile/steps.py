@@ -39,13 +39,13 @@ class KernelStep(NamedTuple):
 
 
 class LibraryStep(NamedTuple):
-    """Call a library routine: `name` with static `params` on the buffers of `args`, each at an
-    offset in bytes."""
+    """Call a library routine: `name` with static `params` on the buffers of `args`, once for each
+    tuple of offsets in bytes."""
 
     name: str
     params: dict[str, Any]
     args: tuple[Var, ...]
-    offsets: tuple[int, ...]
+    offsets: tuple[tuple[int, ...], ...]
 
 
 class AliasStep(NamedTuple):
