@@ -116,7 +116,10 @@ def _vjp_programs(program: Program, wanted: Mask) -> VjpPrograms:
         builder, inputs, outs = _replay(program, "vjp", values, saves=True)
         targets = [x for x, want in zip(inputs, wanted, strict=True) if want]
         tape = Tape(builder, targets, outs)
-        takes.extend(isinstance(y, Tracer) and bool(tape.active[y.index]) for y in outs)
+        takes.extend(
+            isinstance(y, Tracer) and bool(tape.active[y.index]) and y.dtype.kind in "fc"
+            for y in outs
+        )
         results = [outside(builder, y) for y in outs]
         builder.release()
 

@@ -152,6 +152,8 @@ def pull(
             position -= 1
             record = records.pop() if release else records[position]
             prim, operands, values, params, outs, loc, _ = record
+            if prim.discrete:
+                continue
             if prim.multiple:
                 cts = [sums[o.index] for o in outs]
                 if all(ct is None for ct in cts):
