@@ -14,7 +14,14 @@ from typing import Any
 import numpy
 
 from fgrad.numpy import (  # noqa: F401  (each fills the tables)
+    calculus,
+    creation,
+    einsum,
     methods,
+    norms,
+    padding,
+    sorting,
+    ufunc_methods,
     unsupported,
 )
 from fgrad.numpy.register import TRACED, has_tracer

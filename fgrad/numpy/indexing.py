@@ -59,7 +59,7 @@ class Index(NamedTuple):
     has_arrays: bool
 
 
-# --- parsing ----------------------------------------------------------------------------------------
+# --- parsing --------------------------------------------------------------------------------------
 
 
 def parse(shape: Shape, index: Any) -> Index:
@@ -213,7 +213,7 @@ def wrap_negative(i: Tracer, length: int) -> Value:
     return ew.select(ew.lt(i, np.int64(0)), ew.add(i, np.int64(length)), i)
 
 
-# --- reading ----------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def getitem(x: Tracer, index: Any) -> Value:
@@ -309,7 +309,7 @@ def same_shapes(indices: Sequence[Any]) -> list[Value]:
     return [broadcast_to(i, shape) for i in arrays]
 
 
-# --- writing ----------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 def update(x: Value, index: Any, values: Any, mode: str) -> Value:
@@ -351,9 +351,7 @@ def write_scatter(x: Value, index: Index, values: Value, mode: str) -> Value:
     """Integer arrays, and slices that are not whole axes as integer arrays too."""
     arrays = {a: i for a, i in enumerate(index.items) if not isinstance(i, Slice)}
     partial = [
-        a
-        for a, i in enumerate(index.items)
-        if isinstance(i, Slice) and not i.is_full(x.shape[a])
+        a for a, i in enumerate(index.items) if isinstance(i, Slice) and not i.is_full(x.shape[a])
     ]
     full = [a for a in range(len(index.items)) if a not in arrays and a not in partial]
     common = same_shapes(list(arrays.values()))
@@ -403,7 +401,7 @@ class At:
 class Place:
     """Some elements of an array, to be read or replaced."""
 
-    __slots__ = ("x", "index")
+    __slots__ = ("index", "x")
 
     def __init__(self, x: Value, index: Any) -> None:
         self.x = x

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.errors import ShapeError
+from fgrad.numpy.arrange import known_ints, moveaxis
 from fgrad.numpy.promote import (
     as_array,
     broadcast,
@@ -21,7 +22,6 @@ from fgrad.numpy.promote import (
     user_line,
 )
 from fgrad.numpy.register import implements
-from fgrad.numpy.shape import known_ints, moveaxis
 from fgrad.ops import dot as dt
 from fgrad.ops import elementwise as ew
 from fgrad.ops import shape as sh
@@ -38,7 +38,7 @@ def _mismatch(name: str, a: Value, b: Value) -> ShapeError:
 def _pair(name: str, a: Any, b: Any) -> tuple[Value, Value]:
     """Promoted operands of a product; those of rank 0 are refused."""
     x, y = promote((a, b))
-    if not np.ndim(x) and not isinstance(x, Tracer) or not len(x.shape) or not len(y.shape):
+    if (not np.ndim(x) and not isinstance(x, Tracer)) or not len(x.shape) or not len(y.shape):
         raise ValueError(f"{name}: operands of rank 0 are not allowed; use * instead")
     return x, y
 

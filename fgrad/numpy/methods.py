@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.errors import InPlaceError
-from fgrad.numpy import linear, reductions, selection, shape
+from fgrad.numpy import arrange, linear, reductions, selection
 from fgrad.numpy.indexing import At, getitem
 from fgrad.numpy.operators import OPERATORS
 from fgrad.numpy.promote import convert, refuse_argument, strong, user_line
@@ -35,14 +35,14 @@ def astype(
 def reshape(self: Tracer, *new_shape: Any, order: Any = "C", copy: Any = None) -> Value:
     """x.reshape(2, 3) or x.reshape((2, 3))."""
     given = new_shape[0] if len(new_shape) == 1 else new_shape
-    return shape.reshape_(self, given, order)
+    return arrange.reshape_(self, given, order)
 
 
 def transpose(self: Tracer, *axes: Any) -> Value:
     """x.transpose(), x.transpose(1, 0) or x.transpose((1, 0))."""
     if not axes:
-        return shape.transpose(self)
-    return shape.transpose(self, axes[0] if len(axes) == 1 and np.ndim(axes[0] or ()) else axes)
+        return arrange.transpose(self)
+    return arrange.transpose(self, axes[0] if len(axes) == 1 and np.ndim(axes[0] or ()) else axes)
 
 
 def setitem(self: Tracer, index: Any, value: Any) -> None:
@@ -128,12 +128,12 @@ METHODS: dict[str, Any] = {
     "astype": astype,
     "reshape": reshape,
     "transpose": transpose,
-    "ravel": shape.ravel,
-    "flatten": shape.ravel,
-    "copy": shape.copy,
+    "ravel": arrange.ravel,
+    "flatten": arrange.ravel,
+    "copy": arrange.copy,
     "take": selection.take,
-    "T": property(shape.transpose),
-    "mT": property(shape.matrix_transpose),
+    "T": property(arrange.transpose),
+    "mT": property(arrange.matrix_transpose),
     "at": property(At),
     "real": property(lambda x: numpy_functions[np.real](x)),
     "imag": property(lambda x: numpy_functions[np.imag](x)),

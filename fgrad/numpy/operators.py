@@ -81,7 +81,7 @@ def _reflected(operator: Function) -> Function:
     return lambda x, y: operator(y, x)
 
 
-# --- powers -----------------------------------------------------------------------------------------
+# --- powers ---------------------------------------------------------------------------------------
 
 _MUL = REGISTRY["mul"]
 _POW = REGISTRY["pow"]
@@ -129,7 +129,7 @@ def rpow_operator(x: Tracer, base: Any) -> Any:
     return _pow_general(base, x)
 
 
-# --- unary ------------------------------------------------------------------------------------------
+# --- unary ----------------------------------------------------------------------------------------
 
 
 def _unary(ufunc: str, primitive: str | None) -> Function:
@@ -173,7 +173,7 @@ def round_operator(x: Tracer, ndigits: int | None = None) -> Any:
     return weakened(out) if x.weak and out is not x else out
 
 
-# --- in place ---------------------------------------------------------------------------------------
+# --- in place -------------------------------------------------------------------------------------
 
 
 def _in_place(operator: Function) -> Function:

@@ -25,6 +25,7 @@ from fgrad.numpy.promote import (
 from fgrad.numpy.register import add, implements
 from fgrad.ops import elementwise as ew
 from fgrad.ops import reduce as rd
+from fgrad.ops import shape as sh
 from fgrad.ops.shape import REDUCE_SUM
 from fgrad.trace import Tracer, Value, concrete
 
@@ -33,7 +34,7 @@ NO_VALUE = np._NoValue
 _EVERY_AXIS = [tuple(range(n)) for n in range(65)]
 
 
-# --- the common form --------------------------------------------------------------------------------
+# --- the common form ------------------------------------------------------------------------------
 
 
 def keep_axes(y: Value, shape: tuple[int, ...], axes: tuple[int, ...]) -> Value:
@@ -79,7 +80,7 @@ def _with_initial(y: Value, initial: Any, combine: Callable[[Value, Value], Valu
     return combine(*broadcast((y, convert(as_array(initial), dtype_of(y)))))
 
 
-# --- sums and products ------------------------------------------------------------------------------
+# --- sums and products ----------------------------------------------------------------------------
 
 
 @implements("sum")
@@ -123,7 +124,7 @@ def prod(
     return _with_initial(reduce_with(rd.reduce_prod, x, axis, keepdims), initial, ew.mul)
 
 
-# --- extrema ----------------------------------------------------------------------------------------
+# --- extrema --------------------------------------------------------------------------------------
 
 
 def _extremum(
@@ -158,9 +159,7 @@ def _extremum(
 
 def _empty_extremum(name: str, x: Value, axes: Any, keepdims: Any, initial: Any) -> Value:
     if initial is NO_VALUE:
-        raise ValueError(
-            f"zero-size array to reduction operation {name}imum which has no identity"
-        )
+        raise ValueError(f"zero-size array to reduction operation {name}imum which has no identity")
     shape = tuple([n for i, n in enumerate(x.shape) if i not in axes])
     y = broadcast_to(convert(as_array(initial), x.dtype), shape)
     return keep_axes(y, x.shape, axes) if keepdims is True else y
@@ -206,7 +205,7 @@ add("argmax", argmax)
 add("argmin", argmin)
 
 
-# --- truth ------------------------------------------------------------------------------------------
+# --- truth ----------------------------------------------------------------------------------------
 
 
 def _truth(name: str, reducer: Reducer, identity: bool) -> Callable[..., Value]:
@@ -233,7 +232,7 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Value:
     return reduce_with(rd.reduce_sum, convert(to_bool(as_array(a)), INT64), axis, keepdims)
 
 
-# --- moments ----------------------------------------------------------------------------------------
+# --- moments --------------------------------------------------------------------------------------
 
 
 def _work_dtype(x: Value, dtype: Any) -> tuple[np.dtype, np.dtype]:
@@ -296,9 +295,7 @@ def var(
     else:
         center = convert(as_array(mean), work)
     distance = ew.sub(*broadcast((x, center)))
-    total = reduce_with(
-        rd.reduce_sum, masked(ew.mul(distance, distance), where, 0), axes, keepdims
-    )
+    total = reduce_with(rd.reduce_sum, masked(ew.mul(distance, distance), where, 0), axes, keepdims)
     count = count_of(x, axes, where, keepdims is True)
     return convert(divide_count(total, _freedom(count, ddof, work)), result)
 
@@ -317,7 +314,9 @@ def safe_sqrt(x: Value) -> Value:
 
 
 @implements("std")
-def std(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, *args: Any, **kwargs: Any) -> Value:
+def std(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, *args: Any, **kwargs: Any
+) -> Value:
     """The standard deviation; its derivative is 0 where all elements are equal."""
     refuse_out("std", out)
     x = as_array(a)
@@ -340,7 +339,11 @@ def average(
     if weights is None:
         result = mean(x, axis, keepdims=keepdims)
         count = count_of(x, axis)
-        return (result, np.broadcast_to(result.dtype.type(count), result.shape)[()]) if returned else result
+        return (
+            (result, np.broadcast_to(result.dtype.type(count), result.shape)[()])
+            if returned
+            else result
+        )
     w = as_array(weights)
     axes = normalize_axes(axis, len(x.shape))
     if w.shape != x.shape:
@@ -356,7 +359,7 @@ def average(
     return (result, total_weight) if returned else result
 
 
-# --- skipping NaN -----------------------------------------------------------------------------------
+# --- skipping NaN ---------------------------------------------------------------------------------
 
 
 def _numbers(a: Any, fill: float) -> tuple[Value, Any]:
@@ -475,7 +478,7 @@ def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = Fals
     return argmin(_numbers(a, math.inf)[0], axis, out, keepdims=keepdims)
 
 
-# --- cumulative -------------------------------------------------------------------------------------
+# --- cumulative -----------------------------------------------------------------------------------
 
 
 def _cumulative(name: str, function: Callable[[Value, int], Value]) -> Callable[..., Value]:
@@ -498,6 +501,50 @@ add("cumsum", cumsum)
 add("cumprod", cumprod)
 
 
+def cummax(x: Value, axis: int) -> Value:
+    """The largest element so far."""
+    return rd.cummax(x, axis)
+
+
+def cummin(x: Value, axis: int) -> Value:
+    """The smallest element so far."""
+    return rd.cummin(x, axis)
+
+
+def _cumulative_array_api(name: str, function: Callable[..., Value], identity: int) -> None:
+    def cumulate(
+        x: Any,
+        /,
+        *,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        include_initial: bool = False,
+    ) -> Value:
+        x = as_array(x)
+        if axis is None:
+            if len(x.shape) > 1:
+                raise ValueError(
+                    "For arrays which have more than one dimension ``axis`` argument is required."
+                )
+            axis = 0
+        result = function(x, axis, dtype, out)
+        if not include_initial:
+            return result
+        axis = normalize_axis(axis, len(x.shape))
+        first = tuple([1 if i == axis else n for i, n in enumerate(result.shape)])
+        start = np.broadcast_to(result.dtype.type(identity), first)
+        return sh.concatenate([start, result], axis)
+
+    cumulate.__name__ = name
+    cumulate.__doc__ = f"{name} along an axis, after the identity if `include_initial`."
+    add(name, cumulate)
+
+
+_cumulative_array_api("cumulative_sum", cumsum, 0)
+_cumulative_array_api("cumulative_prod", cumprod, 1)
+
+
 @implements("nancumsum")
 def nancumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Value:
     """Cumulative sum in which NaN counts as 0."""
@@ -508,4 +555,3 @@ def nancumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> V
 def nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Value:
     """Cumulative product in which NaN counts as 1."""
     return cumprod(_numbers(a, 1)[0], axis, dtype, out)
-

@@ -9,6 +9,7 @@ import numpy as np
 
 from fgrad.errors import TracedIndexError
 from fgrad.ir.aval import INT64
+from fgrad.numpy.arrange import concatenate, moveaxis, ravel
 from fgrad.numpy.compositions import to_bool
 from fgrad.numpy.indexing import bounds_error, checked, wrap_negative
 from fgrad.numpy.promote import (
@@ -26,7 +27,6 @@ from fgrad.numpy.promote import (
     user_line,
 )
 from fgrad.numpy.register import implements
-from fgrad.numpy.shape import concatenate, moveaxis, ravel
 from fgrad.ops import elementwise as ew
 from fgrad.ops import index as ix
 from fgrad.ops import shape as sh
@@ -81,7 +81,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Value:
 def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Value:
     """Functions chosen by conditions; each is applied to the whole array."""
     x = as_array(x)
-    if not isinstance(condlist, (list, tuple)) or not shape_of(as_value(condlist[0])) and x.shape:
+    if not isinstance(condlist, (list, tuple)) or (not shape_of(as_value(condlist[0])) and x.shape):
         condlist = [condlist]
     conditions = [to_bool(as_array(c)) for c in condlist]
     functions = list(funclist)
@@ -99,7 +99,7 @@ def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Va
     return result
 
 
-# --- taking by integers -----------------------------------------------------------------------------
+# --- taking by integers ---------------------------------------------------------------------------
 
 
 def _moded(indices: Value, length: int, mode: str, axis: int) -> Value:
@@ -157,9 +157,7 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Value:
 
 def _along(x: Value, which: Value, axis: int) -> list[Value]:
     """The integer arrays that select `which` along `axis` and every place along the others."""
-    lengths = [
-        n if i != axis else 1 for i, n in enumerate(x.shape)
-    ]
+    lengths = [n if i != axis else 1 for i, n in enumerate(x.shape)]
     shape = broadcast_shapes(which.shape, tuple(lengths))
     return [
         broadcast_to(which, shape) if i == axis else _place(shape, i, x.shape[i])
@@ -221,7 +219,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Value:
     return take(concatenate([x, block], axis), order, axis)
 
 
-# --- searching --------------------------------------------------------------------------------------
+# --- searching ------------------------------------------------------------------------------------
 
 
 @implements("searchsorted")
@@ -281,7 +279,7 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Value:
     return searchsorted(edges, x, side="left" if right else "right")
 
 
-# --- what needs known values ------------------------------------------------------------------------
+# --- what needs known values ----------------------------------------------------------------------
 
 
 def _known(x: Any, function: str) -> Any:
@@ -308,7 +306,9 @@ def _values_only(name: str) -> Callable[..., Any]:
         return target(*plain, **named)
 
     function.__name__ = name
-    function.__doc__ = f"`np.{name}` of known values: integers and truths, which have no derivative."
+    function.__doc__ = (
+        f"`np.{name}` of known values: integers and truths, which have no derivative."
+    )
     return function
 
 
@@ -330,7 +330,12 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
         x, y = convert(x, np.dtype(np.float64)), convert(y, np.dtype(np.float64))
     x, y = broadcast((x, y))
     limit = ew.add(
-        *broadcast((convert(as_value(atol), x.dtype), ew.mul(*broadcast((convert(as_value(rtol), x.dtype), ew.abs_(y))))))
+        *broadcast(
+            (
+                convert(as_value(atol), x.dtype),
+                ew.mul(*broadcast((convert(as_value(rtol), x.dtype), ew.abs_(y)))),
+            )
+        )
     )
     near = ew.and_(ew.le(ew.abs_(ew.sub(x, y)), limit), ew.isfinite(y))
     close = ew.or_(near, ew.eq(x, y))

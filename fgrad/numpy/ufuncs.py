@@ -99,7 +99,7 @@ COMPOSED: dict[str, tuple[Function, str | None]] = {
 }
 
 
-# --- the general way --------------------------------------------------------------------------------
+# --- the general way ------------------------------------------------------------------------------
 
 _IGNORED = {"casting", "order", "subok"}  # they concern memory, or only what raises
 
@@ -154,7 +154,7 @@ def _compare_any(ufunc: Any, function: Function) -> Function:
     return general
 
 
-# --- the fast way -----------------------------------------------------------------------------------
+# --- the fast way ---------------------------------------------------------------------------------
 
 
 def fast_unary(prim: Primitive, general: Function) -> Function:
@@ -238,7 +238,7 @@ def fast_reflected(prim: Primitive, general: Function) -> Function:
     return function
 
 
-# --- the table --------------------------------------------------------------------------------------
+# --- the table ------------------------------------------------------------------------------------
 
 GENERAL: dict[str, Function] = {}  # ufunc name -> its general form
 IMPLEMENTATIONS: dict[Any, Function] = {}  # ufunc -> function of promoted, broadcast operands
@@ -301,7 +301,7 @@ for _alias in (
         add(_alias, numpy_functions[getattr(np, _alias)])
 
 
-# --- functions that act like ufuncs ------------------------------------------------------------------
+# --- functions that act like ufuncs ---------------------------------------------------------------
 
 
 def sinc(x: Any) -> Value:

@@ -30,7 +30,7 @@ from fgrad.trace import Tracer, Value, known_value
 NO_VALUE = np._NoValue
 
 
-# --- one array --------------------------------------------------------------------------------------
+# --- one array ------------------------------------------------------------------------------------
 
 
 def known_ints(shape: Any) -> tuple[int, ...]:
@@ -53,9 +53,7 @@ def _complete(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
         if known and size % known == 0:
             shape = tuple([size // known if n == -1 else n for n in shape])
     if math.prod(shape) != size or -1 in shape:
-        raise ShapeError(
-            f"cannot reshape array of size {size} into shape {shape}", user_line()
-        )
+        raise ShapeError(f"cannot reshape array of size {size} into shape {shape}", user_line())
     return shape
 
 
@@ -126,7 +124,9 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Value:
     moved = [normalize_axis(i, ndim) for i in known_ints(source)]
     places = [normalize_axis(i, ndim) for i in known_ints(destination)]
     if len(moved) != len(places):
-        raise ValueError("`source` and `destination` arguments must have the same number of elements")
+        raise ValueError(
+            "`source` and `destination` arguments must have the same number of elements"
+        )
     order = [i for i in range(ndim) if i not in moved]
     for place, axis in sorted(zip(places, moved, strict=True)):
         order.insert(place, axis)
@@ -277,7 +277,7 @@ def _three_axes(x: Value) -> Value:
     return reshape(x, x.shape + (1,) * (3 - ndim)) if ndim < 3 else x
 
 
-# --- joining ----------------------------------------------------------------------------------------
+# --- joining --------------------------------------------------------------------------------------
 
 
 @implements("concatenate", "concat")
@@ -315,7 +315,11 @@ def stack(
     """Arrays of one shape joined along a new axis."""
     xs = [as_array(a) for a in arrays]
     if len({x.shape for x in xs}) != 1:
-        raise ValueError("all input arrays must have the same shape" if xs else "need at least one array to stack")
+        raise ValueError(
+            "all input arrays must have the same shape"
+            if xs
+            else "need at least one array to stack"
+        )
     axis = normalize_axis(axis, len(xs[0].shape) + 1)
     return concatenate([expand_dims(x, axis) for x in xs], axis, out, dtype=dtype)
 
@@ -351,7 +355,9 @@ def dstack(tup: Any) -> Value:
 def column_stack(tup: Any) -> Value:
     """Vectors as the columns of a matrix."""
     xs = [as_array(a) for a in tup]
-    return concatenate([x if len(x.shape) > 1 else reshape(x, (math.prod(x.shape), 1)) for x in xs], 1)
+    return concatenate(
+        [x if len(x.shape) > 1 else reshape(x, (math.prod(x.shape), 1)) for x in xs], 1
+    )
 
 
 @implements("block")
@@ -385,7 +391,7 @@ def append(arr: Any, values: Any, axis: Any = None) -> Value:
     return concatenate([arr, values], axis)
 
 
-# --- splitting --------------------------------------------------------------------------------------
+# --- splitting ------------------------------------------------------------------------------------
 
 
 @implements("array_split")
@@ -436,7 +442,7 @@ def dsplit(ary: Any, indices_or_sections: Any) -> list[Value]:
     return split(ary, indices_or_sections, 2)
 
 
-# --- repeating --------------------------------------------------------------------------------------
+# --- repeating ------------------------------------------------------------------------------------
 
 
 @implements("tile")
@@ -465,7 +471,11 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Value:
     counts = np.asarray(repeats)
     if counts.size != 1:
         where = np.repeat(np.arange(x.shape[axis]), counts)
-        return x[(slice(None),) * axis + (where,)] if isinstance(x, Tracer) else np.repeat(x, counts, axis)
+        return (
+            x[(slice(None),) * axis + (where,)]
+            if isinstance(x, Tracer)
+            else np.repeat(x, counts, axis)
+        )
     times = int(counts.reshape(()))
     before, n, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
     x = broadcast_to(reshape(x, (*before, n, 1, *after)), (*before, n, times, *after))

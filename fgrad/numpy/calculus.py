@@ -1,0 +1,519 @@
+"""L4. Differences, integrals, interpolation, polynomials, convolution, covariance, rounding."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad.ir.aval import FLOAT64, INT64
+from fgrad.numpy import reductions as rs
+from fgrad.numpy.arrange import concatenate, ravel, take_slice
+from fgrad.numpy.promote import (
+    as_array,
+    as_value,
+    broadcast,
+    broadcast_to,
+    convert,
+    inexact,
+    normalize_axis,
+    promote,
+    refuse_argument,
+    refuse_out,
+    reshape,
+    shape_of,
+)
+from fgrad.numpy.register import implements
+from fgrad.numpy.selection import searchsorted, take
+from fgrad.numpy.sorting import argsort
+from fgrad.ops import dot as dt
+from fgrad.ops import elementwise as ew
+from fgrad.ops import index as ix
+from fgrad.ops import reduce as rd
+from fgrad.ops import shape as sh
+from fgrad.ops import window as wd
+from fgrad.trace import Tracer, Value, concrete, known_value
+
+NO_VALUE = np._NoValue
+
+
+# --- differences and integrals --------------------------------------------------------------------
+
+
+@implements("diff")
+def diff(
+    a: Any, n: int = 1, axis: int = -1, prepend: Any = NO_VALUE, append: Any = NO_VALUE
+) -> Value:
+    """The n-th discrete difference along an axis."""
+    if n < 0:
+        raise ValueError(f"order must be non-negative but got {n!r}")
+    x = as_array(a)
+    axis = normalize_axis(axis, len(x.shape))
+    if n == 0:
+        return x
+    ends = [None if e is NO_VALUE else _as_end(e, x, axis) for e in (prepend, append)]
+    parts = [p for p in (ends[0], x, ends[1]) if p is not None]
+    x = concatenate(parts, axis) if len(parts) > 1 else x
+    for _ in range(n):
+        m = x.shape[axis]
+        later, sooner = take_slice(x, axis, min(1, m), m), take_slice(x, axis, 0, max(m - 1, 0))
+        x = ew.ne(later, sooner) if x.dtype.kind == "b" else ew.sub(later, sooner)
+    return x
+
+
+def _as_end(end: Any, x: Value, axis: int) -> Value:
+    """A value to be joined to `x`; a scalar is one more element."""
+    y = as_array(end)
+    if len(y.shape):
+        return y
+    return broadcast_to(y, tuple([1 if i == axis else n for i, n in enumerate(x.shape)]))
+
+
+@implements("ediff1d")
+def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Value:
+    """Differences of the flattened array, between given ends."""
+    x = ravel(ary)
+    parts = [p for p in (to_begin, diff(x), to_end) if p is not None]
+    return concatenate([convert(ravel(p), x.dtype) for p in parts])
+
+
+@implements("trapezoid", "trapz")
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Value:
+    """The integral by the trapezoidal rule."""
+    y = as_array(y)
+    axis = normalize_axis(axis, len(y.shape))
+    n = y.shape[axis]
+    width: Any = dx
+    if x is not None:
+        points = as_array(x)
+        if len(points.shape) == 1:
+            line = tuple([-1 if i == axis else 1 for i in range(len(y.shape))])
+            steps = diff(points)
+            width = reshape(steps, tuple([steps.shape[0] if k == -1 else 1 for k in line]))
+        else:
+            width = diff(points, axis=axis)
+    pairs = np.add(take_slice(y, axis, 1, n), take_slice(y, axis, 0, n - 1))
+    return rs.sum_(np.multiply(np.multiply(width, pairs), 0.5), axis)
+
+
+@implements("gradient")
+def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
+    """Central differences inside, one-sided ones at the ends."""
+    x = inexact(f)
+    axes = tuple(range(len(x.shape))) if axis is None else axis
+    axes = axes if isinstance(axes, (tuple, list)) else (axes,)
+    axes = [normalize_axis(i, len(x.shape)) for i in axes]
+    spacings = list(varargs) or [1.0]
+    if len(spacings) == 1:
+        spacings *= len(axes)
+    if len(spacings) != len(axes):
+        raise TypeError("invalid number of arguments")
+    if edge_order > 2:
+        raise ValueError("'edge_order' greater than 2 not supported")
+    out = [_gradient_axis(x, h, i, edge_order) for h, i in zip(spacings, axes, strict=True)]
+    if len(out) == 1:
+        return out[0]
+    return tuple(out) if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else out
+
+
+def _gradient_axis(x: Value, spacing: Any, axis: int, edge_order: int) -> Value:
+    n = x.shape[axis]
+    if n < edge_order + 1:
+        raise ValueError(
+            "Shape of array too small to calculate a numerical gradient, at least (edge_order + 1) "
+            "elements are required."
+        )
+
+    def at(start: int, stop: int) -> Value:
+        return take_slice(x, axis, start, stop)
+
+    h = _steps(spacing, n, axis, len(x.shape))
+    if len(shape_of(h)):
+        first, second = take_slice(h, axis, 0, n - 2), take_slice(h, axis, 1, n - 1)
+    else:
+        first = second = h
+    inner = _three_point(at(0, n - 2), at(1, n - 1), at(2, n), first, second)
+    h_left, h_right = (
+        (take_slice(h, axis, 0, 1), take_slice(h, axis, n - 2, n - 1))
+        if len(shape_of(h))
+        else (h, h)
+    )
+    if edge_order == 1:
+        left = np.divide(np.subtract(at(1, 2), at(0, 1)), h_left)
+        right = np.divide(np.subtract(at(n - 1, n), at(n - 2, n - 1)), h_right)
+    else:
+        h_left2, h_right2 = (
+            (take_slice(h, axis, 1, 2), take_slice(h, axis, n - 3, n - 2))
+            if len(shape_of(h))
+            else (h, h)
+        )
+        left = _one_sided(at(0, 1), at(1, 2), at(2, 3), h_left, h_left2)
+        right = _one_sided(at(n - 1, n), at(n - 2, n - 1), at(n - 3, n - 2), h_right, h_right2)
+        right = np.negative(right)
+    return concatenate([left, inner, right], axis)
+
+
+def _steps(spacing: Any, n: int, axis: int, ndim: int) -> Value:
+    """The distance of neighbours: a scalar, or an array along the axis."""
+    h = as_value(spacing)
+    if not shape_of(h):
+        return h
+    if shape_of(h) != (n,):
+        raise ValueError("when 1d, distances must match the length of the corresponding dimension")
+    steps = diff(inexact(h))
+    return reshape(steps, tuple([n - 1 if i == axis else 1 for i in range(ndim)]))
+
+
+def _three_point(left: Any, mid: Any, right: Any, h: Any, k: Any) -> Any:
+    """The slope at `mid` of the parabola through three points, h before and k after it."""
+    if not len(shape_of(h)):
+        return np.divide(np.subtract(right, left), np.multiply(2.0, h))
+    total = np.add(h, k)
+    a = np.negative(np.divide(k, np.multiply(h, total)))
+    b = np.divide(np.subtract(k, h), np.multiply(h, k))
+    c = np.divide(h, np.multiply(k, total))
+    return np.add(np.add(np.multiply(a, left), np.multiply(b, mid)), np.multiply(c, right))
+
+
+def _one_sided(first: Any, second: Any, third: Any, h: Any, k: Any) -> Any:
+    """The slope at the first of three points, h and then k apart."""
+    total = np.add(h, k)
+    a = np.negative(np.divide(np.add(np.add(h, h), k), np.multiply(h, total)))
+    b = np.divide(total, np.multiply(h, k))
+    c = np.negative(np.divide(h, np.multiply(k, total)))
+    return np.add(np.add(np.multiply(a, first), np.multiply(b, second)), np.multiply(c, third))
+
+
+# --- interpolation --------------------------------------------------------------------------------
+
+
+@implements("interp")
+def interp(
+    x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
+) -> Value:
+    """Piecewise linear interpolation; slope 0 outside of the points."""
+    points, xs, ys = [
+        convert(v, FLOAT64) for v in promote((as_array(x), as_array(xp), as_array(fp)))
+    ]
+    if period is not None:
+        return _interp_periodic(points, xs, ys, convert(as_value(period), FLOAT64))
+    n = xs.shape[0]
+    at = ew.clip(searchsorted(xs, points, side="right"), np.int64(1), np.int64(max(n - 1, 1)))
+    at = broadcast_to(at, shape_of(points))
+    if n == 1:
+        inside = broadcast_to(take(ys, np.int64(0)), shape_of(points))
+    else:
+        before = ew.sub(at, np.int64(1))
+        x0, x1, y0, y1 = (take(v, i) for v in (xs, ys) for i in (before, at))
+        slope = ew.div(ew.sub(y1, y0), ew.sub(x1, x0))
+        inside = ew.add(*broadcast((ew.mul(slope, ew.sub(*broadcast((points, x0)))), y0)))
+    first, last = take(xs, np.int64(0)), take(xs, np.int64(n - 1))
+    low = take(ys, np.int64(0)) if left is None else convert(as_value(left), FLOAT64)
+    high = take(ys, np.int64(n - 1)) if right is None else convert(as_value(right), FLOAT64)
+    shape = shape_of(points)
+    below = ew.lt(*broadcast((points, first), shape))
+    above = ew.gt(*broadcast((points, last), shape))
+    inside = ew.select(*broadcast((below, low, inside), shape))
+    return ew.select(*broadcast((above, high, inside), shape))
+
+
+def _interp_periodic(x: Value, xp: Value, fp: Value, period: Value) -> Value:
+    period = np.abs(period)
+    x, xp = np.remainder(x, period), np.remainder(xp, period)
+    order = argsort(xp)
+    xp, fp = take(xp, order), take(fp, order)
+    n = xp.shape[0]
+    xp = concatenate([np.subtract(xp[n - 1 :], period), xp, np.add(xp[:1], period)])
+    fp = concatenate([fp[n - 1 :], fp, fp[:1]])
+    return interp(x, xp, fp)
+
+
+@implements("unwrap")
+def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * math.pi) -> Value:
+    """Angles without jumps of more than half a period."""
+    x = inexact(p)
+    axis = normalize_axis(axis, len(x.shape))
+    steps = diff(x, axis=axis)
+    discont = period / 2 if discont is None else discont
+    half = ew.lit(x, period / 2)
+    wrapped = ew.sub(ew.remainder(ew.add(steps, half), ew.lit(x, period)), half)
+    edge = ew.and_(ew.eq(wrapped, ew.lit(x, -period / 2)), ew.gt(steps, ew.lit(x, 0)))
+    wrapped = ew.select(edge, half, wrapped)
+    jump = ew.sub(wrapped, steps)
+    jump = ew.select(ew.lt(ew.abs_(steps), ew.lit(x, discont)), ew.lit(x, 0), jump)
+    n = x.shape[axis]
+    rest = ew.add(take_slice(x, axis, 1, n), rd.cumsum(jump, axis))
+    return sh.concatenate([take_slice(x, axis, 0, 1), rest], axis)
+
+
+# --- polynomials, convolution ---------------------------------------------------------------------
+
+
+def _lines(a: Any, v: Any) -> tuple[Value, Value]:
+    x, y = promote((as_array(a), as_array(v)))
+    x, y = (reshape(z, (1,)) if not len(z.shape) else z for z in (x, y))
+    if len(x.shape) != 1 or len(y.shape) != 1:
+        raise ValueError("object too deep for desired array")
+    if not x.shape[0] or not y.shape[0]:
+        raise ValueError("a cannot be empty")
+    return x, y
+
+
+@implements("convolve")
+def convolve(a: Any, v: Any, mode: str = "full") -> Value:
+    """sum_k a[k] v[n - k]."""
+    x, y = _lines(a, v)
+    if x.shape[0] < y.shape[0]:
+        x, y = y, x
+    return _slide(x, sh.reverse(y, (0,)), mode)
+
+
+@implements("correlate")
+def correlate(a: Any, v: Any, mode: str = "valid") -> Value:
+    """sum_k a[n + k] v[k]."""
+    x, y = _lines(a, v)
+    if x.shape[0] >= y.shape[0]:
+        return _slide(x, y, mode)
+    return sh.reverse(_slide(y, x, mode), (0,))
+
+
+_MODES = {"v": "valid", "s": "same", "f": "full", 0: "valid", 1: "same", 2: "full"}
+
+
+def _slide(x: Value, y: Value, mode: Any) -> Value:
+    """Inner products of `y` with windows of the longer `x`."""
+    mode = _MODES.get(mode if isinstance(mode, int) else mode[:1].lower(), mode)
+    m = y.shape[0]
+    if mode == "valid":
+        low = high = 0
+    elif mode == "same":
+        low, high = m // 2, m - 1 - m // 2
+    elif mode == "full":
+        low = high = m - 1
+    else:
+        raise ValueError(f"mode must be one of 'full', 'same', or 'valid' (got {mode!r})")
+    if low or high:
+        x = sh.pad(x, (low,), (high,))
+    return dt.dot_general(wd.windows(x, (0,), (m,), (1,), (1,)), y, ((1,), (0,)))
+
+
+@implements("polyval")
+def polyval(p: Any, x: Any) -> Value:
+    """A polynomial by Horner's rule, highest power first."""
+    coefficients = as_array(p)
+    x = as_value(x)
+    result: Any = np.zeros_like(x) if isinstance(x, Tracer) else np.zeros(np.shape(x))[()]
+    for i in range(coefficients.shape[0]):
+        result = np.add(np.multiply(result, x), coefficients[i])
+    return result
+
+
+@implements("polyadd")
+def polyadd(a1: Any, a2: Any) -> Value:
+    """The sum of two polynomials."""
+    return np.add(*_same_degree(a1, a2))
+
+
+@implements("polysub")
+def polysub(a1: Any, a2: Any) -> Value:
+    """The difference of two polynomials."""
+    return np.subtract(*_same_degree(a1, a2))
+
+
+def _same_degree(a1: Any, a2: Any) -> list[Value]:
+    x, y = as_array(a1), as_array(a2)
+    n = max(x.shape[0], y.shape[0])
+    return [sh.pad(v, (n - v.shape[0],), (0,)) for v in promote((x, y))]
+
+
+@implements("polymul")
+def polymul(a1: Any, a2: Any) -> Value:
+    """The product of two polynomials."""
+    return convolve(a1, a2)
+
+
+@implements("polyder")
+def polyder(p: Any, m: int = 1) -> Value:
+    """The derivative of a polynomial."""
+    x = as_array(p)
+    for _ in range(m):
+        n = x.shape[0]
+        x = np.multiply(x[: n - 1], np.arange(n - 1, 0, -1))
+    return x
+
+
+@implements("polyint")
+def polyint(p: Any, m: int = 1, k: Any = None) -> Value:
+    """The integral of a polynomial, with constants k."""
+    x = as_array(p)
+    constants = np.zeros(m) if k is None else np.broadcast_to(np.atleast_1d(k), (m,))
+    for i in range(m):
+        x = np.divide(x, np.arange(x.shape[0], 0, -1))
+        x = concatenate([x, reshape(as_array(constants[i]), (1,))])
+    return x
+
+
+# --- counting, covariance -------------------------------------------------------------------------
+
+
+@implements("bincount")
+def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Value:
+    """Sums of weights by number; the numbers, or `minlength` as the length, must be known."""
+    numbers = as_array(x)
+    known = concrete(numbers)
+    if weights is None:
+        return np.bincount(
+            known_value(numbers, "needed for a length") if isinstance(numbers, Tracer) else numbers,
+            None,
+            minlength,
+        )
+    w = convert(as_array(weights), FLOAT64)
+    if known is None:
+        raise refuse_argument("bincount", "x", "fgrad.segment_sum(weights, x, num_segments)")
+    n = max(int(known.max(initial=-1)) + 1, minlength)
+    return ix.scatter(np.zeros(n), (convert(known, INT64),), w, (0,), "add")
+
+
+@implements("cov")
+def cov(
+    m: Any,
+    y: Any = None,
+    rowvar: bool = True,
+    bias: bool = False,
+    ddof: int | None = None,
+    fweights: Any = None,
+    aweights: Any = None,
+    *,
+    dtype: Any = None,
+) -> Value:
+    """The covariance matrix of variables in rows."""
+    if fweights is not None or aweights is not None:
+        raise refuse_argument("cov", "fweights, aweights", "np.average and products")
+    x = _variables(m, rowvar)
+    if y is not None:
+        x = concatenate([x, _variables(y, rowvar)], 0)
+    if dtype is not None:
+        x = convert(x, np.dtype(dtype))
+    n = x.shape[1]
+    ddof = (0 if bias else 1) if ddof is None else ddof
+    centered = ew.sub(*broadcast((x, rs.mean(x, 1, keepdims=True))))
+    product = dt.dot_general(centered, centered, ((1,), (1,)))
+    result = ew.div(product, ew.lit(product, max(n - ddof, 0)))
+    return reshape(
+        result, tuple([k for k in result.shape if k != 1]) if 1 in result.shape else result.shape
+    )
+
+
+def _variables(m: Any, rowvar: bool) -> Value:
+    x = inexact(m)
+    if len(x.shape) < 2:
+        return reshape(x, (1, math.prod(x.shape)))
+    return x if rowvar or x.shape[0] == 1 else sh.permute(x, (1, 0))
+
+
+@implements("corrcoef")
+def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Value:
+    """The matrix of correlation coefficients."""
+    c = cov(x, y, rowvar, dtype=dtype)
+    if not len(c.shape):
+        return ew.div(c, c)
+    scale = ew.sqrt(np.diagonal(c))
+    n = scale.shape[0]
+    rows, columns = reshape(scale, (n, 1)), reshape(scale, (1, n))
+    c = ew.div(*broadcast((c, rows)))
+    c = ew.div(*broadcast((c, columns)))
+    return ew.clip(c, ew.lit(c, -1), ew.lit(c, 1))
+
+
+# --- rounding -------------------------------------------------------------------------------------
+
+
+@implements("round", "around", "round_")
+def round_(a: Any, decimals: int = 0, out: Any = None) -> Value:
+    """Rounded to decimals, halves to even."""
+    refuse_out("round", out)
+    x = as_array(a)
+    if x.dtype.kind in "iu":
+        return x if decimals >= 0 else _round_integer(x, 10**-decimals)
+    if x.dtype.kind == "b":
+        return ew.rint(convert(x, np.dtype(np.float16)))
+    if decimals == 0:
+        return ew.rint(x)
+    scale = ew.lit(x, 10.0 ** abs(decimals))
+    if decimals > 0:
+        return ew.div(ew.rint(ew.mul(x, scale)), scale)
+    return ew.mul(ew.rint(ew.div(x, scale)), scale)
+
+
+def _round_integer(x: Value, unit: int) -> Value:
+    scaled = ew.rint(ew.div(convert(x, FLOAT64), np.float64(unit)))
+    return convert(ew.mul(scaled, np.float64(unit)), x.dtype)
+
+
+@implements("fix")
+def fix(x: Any, out: Any = None) -> Value:
+    """Rounded towards zero."""
+    refuse_out("fix", out)
+    return np.trunc(as_array(x))
+
+
+@implements("nan_to_num")
+def nan_to_num(
+    x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
+) -> Value:
+    """NaN and infinities replaced by numbers."""
+    x = as_array(x)
+    if x.dtype.kind not in "f":
+        return x
+    limits = np.finfo(x.dtype)
+    high = limits.max if posinf is None else posinf
+    low = limits.min if neginf is None else neginf
+    fills: Sequence[tuple[Value, Any]] = (
+        (ew.isnan(x), nan),
+        (ew.eq(x, ew.lit(x, math.inf)), high),
+        (ew.eq(x, ew.lit(x, -math.inf)), low),
+    )
+    for mask, fill in fills:
+        value = convert(as_value(fill), x.dtype)
+        x = ew.select(*broadcast((mask, value, x), x.shape))
+    return x
+
+
+@implements("isposinf")
+def isposinf(x: Any, out: Any = None) -> Value:
+    """x == inf."""
+    refuse_out("isposinf", out)
+    return np.equal(as_array(x), math.inf)
+
+
+@implements("isneginf")
+def isneginf(x: Any, out: Any = None) -> Value:
+    """x == -inf."""
+    refuse_out("isneginf", out)
+    return np.equal(as_array(x), -math.inf)
+
+
+@implements("apply_over_axes")
+def apply_over_axes(func: Any, a: Any, axes: Any) -> Value:
+    """A reduction applied to one axis after the other."""
+    x = as_array(a)
+    for i in axes if isinstance(axes, (tuple, list)) else (axes,):
+        axis = normalize_axis(i, len(x.shape))
+        y = func(x, axis)
+        x = y if len(y.shape) == len(x.shape) else np.expand_dims(y, axis)
+    return x
+
+
+@implements("ix_")
+def ix_(*args: Any) -> tuple[Value, ...]:
+    """Index arrays for the product of lists of integers."""
+    n = len(args)
+    xs = [as_array(a) for a in args]
+    return tuple(
+        [
+            reshape(x, tuple([x.shape[0] if i == k else 1 for k in range(n)]))
+            for i, x in enumerate(xs)
+        ]
+    )

@@ -1,0 +1,372 @@
+"""L4. Arrays made of nothing but a shape, arrays like others, triangles and diagonals."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fgrad.errors import ShapeError
+from fgrad.ir.aval import BOOL, INT64
+from fgrad.numpy.arrange import known_ints, moveaxis
+from fgrad.numpy.promote import (
+    as_array,
+    as_value,
+    broadcast,
+    broadcast_to,
+    convert,
+    dtype_of,
+    normalize_axis,
+    promote,
+    reshape,
+    result_type,
+    shape_of,
+    stack_nested,
+    strong,
+    traced_full,
+    user_line,
+)
+from fgrad.numpy.register import implements
+from fgrad.ops import elementwise as ew
+from fgrad.ops import index as ix
+from fgrad.ops import reduce as rd
+from fgrad.ops import shape as sh
+from fgrad.trace import Tracer, Value, known_value
+
+
+@implements("array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "require")
+def array(a: Any, dtype: Any = None, **kwargs: Any) -> Value:
+    """A traced array of nested lists, or the array itself."""
+    x = strong(a) if isinstance(a, Tracer) else stack_nested(a)
+    x = x if dtype is None else convert(x, np.dtype(dtype))
+    missing = int(kwargs.get("ndmin") or 0) - len(shape_of(x))
+    return reshape(x, (1,) * missing + x.shape) if missing > 0 else x
+
+
+def _like(a: Any, dtype: Any, shape: Any) -> tuple[Value, np.dtype, tuple[int, ...]]:
+    x = as_value(a)
+    return (
+        x,
+        dtype_of(x) if dtype is None else np.dtype(dtype),
+        shape_of(x) if shape is None else known_ints(shape),
+    )
+
+
+@implements("zeros_like", "empty_like")
+def zeros_like(
+    a: Any, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None, **_: Any
+) -> Value:
+    """Zeros with the shape and dtype of an array."""
+    x, kind, lengths = _like(a, dtype, shape)
+    return traced_full(x, lengths, 0, kind)
+
+
+@implements("ones_like")
+def ones_like(
+    a: Any, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None, **_: Any
+) -> Value:
+    """Ones with the shape and dtype of an array."""
+    x, kind, lengths = _like(a, dtype, shape)
+    return traced_full(x, lengths, 1, kind)
+
+
+@implements("full_like")
+def full_like(
+    a: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    order: Any = "K",
+    subok: bool = True,
+    shape: Any = None,
+    **_: Any,
+) -> Value:
+    """One value, perhaps traced, with the shape and dtype of an array."""
+    x, kind, lengths = _like(a, dtype, shape)
+    return broadcast_to(
+        convert(as_value(fill_value), kind), lengths, x if isinstance(x, Tracer) else None
+    )
+
+
+@implements("full")
+def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", **_: Any) -> Value:
+    """One value, perhaps traced, in every place."""
+    x = as_array(fill_value)
+    return broadcast_to(x if dtype is None else convert(x, np.dtype(dtype)), known_ints(shape))
+
+
+@implements("linspace")
+def linspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
+    **_: Any,
+) -> Any:
+    """Evenly spaced numbers from start to stop, of which either may be traced."""
+    num = num.__index__()
+    first, last = promote((as_array(start), as_array(stop)))
+    kind = result_type(start, stop, float(num))
+    first, last = broadcast((convert(first, kind), convert(last, kind)))
+    spread = ew.sub(last, first)
+    intervals = num - 1 if endpoint else num
+    step = ew.div(spread, kind.type(intervals or math.nan))
+    lead = (num,) + (1,) * len(shape_of(spread))
+    where = np.arange(num, dtype=kind).reshape(lead)
+    shape = (num, *shape_of(spread))
+    steps = (
+        ew.mul(*broadcast((where, step), shape))
+        if intervals > 0
+        else ew.mul(*broadcast((where, spread), shape))
+    )
+    points = ew.add(*broadcast((steps, first), shape))
+    if endpoint and num > 1:
+        end = broadcast_to(reshape(last, (1, *shape_of(last))), (1, *shape[1:]))
+        points = sh.concatenate(
+            [sh.slice_(points, (0,) * len(shape), (num - 1, *shape[1:])), end], 0
+        )
+    if axis:
+        points = moveaxis(points, 0, axis)
+    if dtype is not None:
+        kind = np.dtype(dtype)
+        points = convert(ew.floor(points) if kind.kind in "iu" else points, kind)
+    return (points, step) if retstep else points
+
+
+@implements("logspace")
+def logspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    base: Any = 10.0,
+    dtype: Any = None,
+    axis: int = 0,
+) -> Value:
+    """Powers of a base with evenly spaced exponents."""
+    exponents = linspace(start, stop, num, endpoint, axis=axis)
+    points = np.power(base, exponents)
+    return points if dtype is None else convert(points, np.dtype(dtype))
+
+
+@implements("geomspace")
+def geomspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
+) -> Value:
+    """Numbers with a constant ratio."""
+    first, last = as_array(start), as_array(stop)
+    sign = np.sign(first)
+    exponents = linspace(np.log10(np.abs(first)), np.log10(np.abs(last)), num, endpoint, axis=axis)
+    points = np.power(10.0, exponents) * sign
+    return points if dtype is None else convert(points, np.dtype(dtype))
+
+
+@implements("arange")
+def arange(*args: Any, dtype: Any = None, **_: Any) -> Value:
+    """`np.arange` needs a known length: traced limits must have known values."""
+    limits = [known_value(a, "needed for a length") if isinstance(a, Tracer) else a for a in args]
+    return np.arange(*limits, dtype=dtype)
+
+
+# --- triangles and diagonals ----------------------------------------------------------------------
+
+
+def _triangle(m: Any, k: int, lower: bool) -> Value:
+    x = as_array(m)
+    if len(x.shape) == 1:
+        x = broadcast_to(x, (x.shape[0], x.shape[0]))
+    mask = np.tri(*x.shape[-2:], k if lower else k - 1, dtype=bool)
+    mask = mask if lower else ~mask
+    return ew.select(*broadcast((mask, x, ew.lit(x, 0))))
+
+
+@implements("tril")
+def tril(m: Any, k: int = 0) -> Value:
+    """The lower triangle; zeros above the diagonal k."""
+    return _triangle(m, k, True)
+
+
+@implements("triu")
+def triu(m: Any, k: int = 0) -> Value:
+    """The upper triangle; zeros below the diagonal k."""
+    return _triangle(m, k, False)
+
+
+@implements("diagonal", "linalg.diagonal")
+def diagonal(a: Any, offset: int = 0, axis1: int | None = None, axis2: int | None = None) -> Value:
+    """The elements with equal indices along two axes, along a new last axis."""
+    return _diagonal(
+        as_array(a), offset, 0 if axis1 is None else axis1, 1 if axis2 is None else axis2
+    )
+
+
+def _diagonal(x: Value, offset: int, axis1: int, axis2: int) -> Value:
+    i, j = normalize_axis(axis1, len(x.shape)), normalize_axis(axis2, len(x.shape))
+    if i == j:
+        raise ValueError("axis1 and axis2 cannot be the same")
+    rows, columns = x.shape[i], x.shape[j]
+    start_row, start_column = max(-offset, 0), max(offset, 0)
+    n = max(min(rows - start_row, columns - start_column), 0)
+    line = np.arange(n, dtype=INT64)
+    first, second = line + start_row, line + start_column
+    axes, indices = ((i, j), (first, second)) if i < j else ((j, i), (second, first))
+    if not isinstance(x, Tracer):
+        return np.diagonal(x, offset, axis1, axis2)
+    out = ix.gather(x, indices, axes)
+    return sh.permute(out, (*range(1, len(out.shape)), 0)) if len(out.shape) > 1 else out
+
+
+@implements("trace", "linalg.trace")
+def trace(
+    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
+) -> Value:
+    """The sum of the diagonal."""
+    line = diagonal(a, offset, axis1, axis2)
+    if dtype is not None:
+        line = convert(line, np.dtype(dtype))
+    elif line.dtype.kind in "biu" and line.dtype.itemsize < 8:
+        line = convert(line, np.dtype(np.uint64) if line.dtype.kind == "u" else INT64)
+    return rd.reduce_sum(line, (len(line.shape) - 1,))
+
+
+@implements("diag")
+def diag(v: Any, k: int = 0) -> Value:
+    """The diagonal of a matrix, or the matrix of a diagonal."""
+    x = as_array(v)
+    if len(x.shape) == 2:
+        return diagonal(x, k)
+    if len(x.shape) != 1:
+        raise ShapeError("Input must be 1- or 2-d.", user_line())
+    n = x.shape[0] + abs(k)
+    line = np.arange(x.shape[0])
+    rows, columns = line + max(-k, 0), line + max(k, 0)
+    wide = broadcast_to(reshape(_placed(x, columns, n), (1, n)), (n, n))
+    mask = np.zeros((n, n), BOOL)
+    mask[rows, columns] = True
+    return ew.select(mask, wide, ew.lit(x, 0))
+
+
+def _placed(x: Value, columns: np.ndarray, n: int) -> Value:
+    """A vector of length n with `x` at consecutive columns."""
+    start = int(columns[0]) if len(columns) else 0
+    return sh.pad(x, (start,), (n - start - x.shape[0],))
+
+
+@implements("diagflat")
+def diagflat(v: Any, k: int = 0) -> Value:
+    """The matrix with the flattened array as its diagonal."""
+    x = as_array(v)
+    return diag(reshape(x, (math.prod(x.shape),)), k)
+
+
+@implements("vander")
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Value:
+    """The powers of a vector as columns."""
+    x = as_array(x)
+    n = x.shape[0] if N is None else N
+    kind = x.dtype if x.dtype.kind in "fc" else np.promote_types(x.dtype, int)
+    ones = broadcast_to(kind.type(1), (x.shape[0],), x if isinstance(x, Tracer) else None)
+    columns = [ones]
+    for _ in range(n - 1):
+        columns.append(ew.mul(columns[-1], convert(x, kind)))
+    columns = columns[:n] if increasing else columns[:n][::-1]
+    return sh.concatenate([reshape(c, (x.shape[0], 1)) for c in columns], 1)
+
+
+@implements("meshgrid")
+def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
+    """Coordinate arrays of a grid."""
+    xs = [as_array(x) for x in xi]
+    n = len(xs)
+    places = list(range(n))
+    if indexing == "xy" and n > 1:
+        places[0], places[1] = 1, 0
+    elif indexing not in ("xy", "ij"):
+        raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
+    lengths = [0] * n
+    for place, x in zip(places, xs, strict=True):
+        lengths[place] = math.prod(x.shape)
+    out = []
+    for place, x in zip(places, xs, strict=True):
+        line = reshape(x, tuple([lengths[place] if i == place else 1 for i in range(n)]))
+        out.append(line if sparse else broadcast_to(line, tuple(lengths)))
+    return tuple(out) if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else out
+
+
+@implements("shape")
+def shape(a: Any) -> tuple[int, ...]:
+    """The lengths of the axes."""
+    return shape_of(as_value(a))
+
+
+@implements("ndim")
+def ndim(a: Any) -> int:
+    """The number of axes."""
+    return len(shape_of(as_value(a)))
+
+
+@implements("size")
+def size(a: Any, axis: Any = None) -> int:
+    """The number of elements, in all or along an axis."""
+    lengths = shape_of(as_value(a))
+    return math.prod(lengths) if axis is None else lengths[normalize_axis(axis, len(lengths))]
+
+
+@implements("result_type")
+def result_type_(*args: Any) -> np.dtype:
+    """The dtype that operands are promoted to."""
+    plain = [a if isinstance(a, (Tracer, np.ndarray, np.generic)) else None for a in args]
+    if all(p is not None for p in plain):
+        return result_type(*args)
+    return np.result_type(*[a.dtype if isinstance(a, Tracer) else a for a in args])
+
+
+@implements("can_cast")
+def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
+    """Whether a dtype can be cast to another."""
+    return np.can_cast(from_.dtype if isinstance(from_, Tracer) else from_, to, casting)
+
+
+@implements("real")
+def real(val: Any) -> Value:
+    """The real part: real arrays themselves."""
+    return _of_real(val)
+
+
+@implements("imag")
+def imag(val: Any) -> Value:
+    """The imaginary part: zeros of real arrays."""
+    return zeros_like(_of_real(val))
+
+
+def _of_real(val: Any) -> Value:
+    return as_array(val)
+
+
+@implements("iscomplex")
+def iscomplex(x: Any) -> Value:
+    """Whether elements have an imaginary part."""
+    x = as_array(x)
+    return traced_full(x, x.shape, False, BOOL)
+
+
+@implements("isreal")
+def isreal(x: Any) -> Value:
+    """Whether elements have no imaginary part."""
+    x = as_array(x)
+    return traced_full(x, x.shape, True, BOOL)
+
+
+@implements("real_if_close")
+def real_if_close(a: Any, tol: float = 100) -> Value:
+    """Real arrays themselves."""
+    return as_array(a)
+
+
+@implements("astype")
+def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Value:
+    """The values with another dtype."""
+    return convert(as_array(x), np.dtype(dtype))

@@ -1,0 +1,113 @@
+"""L4. Norms of vectors and matrices; every one has slope 0 where it is 0."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fgrad.numpy import reductions as rs
+from fgrad.numpy.arrange import moveaxis
+from fgrad.numpy.promote import (
+    convert,
+    inexact,
+    normalize_axes,
+    normalize_axis,
+    reshape,
+)
+from fgrad.numpy.register import implements
+from fgrad.ops import elementwise as ew
+from fgrad.ops import reduce as rd
+from fgrad.trace import Value
+
+
+@implements("linalg.norm")
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Value:
+    """The norm of a vector or matrix, over all elements or along axes."""
+    x = inexact(x)
+    ndim = len(x.shape)
+    if axis is None and (
+        ord is None or (ord in ("f", "fro") and ndim == 2) or (ord == 2 and ndim == 1)
+    ):
+        return _euclid(x, tuple(range(ndim)), keepdims)
+    axes = tuple(range(ndim)) if axis is None else _ordered_axes(axis, ndim)
+    if len(axes) == 1:
+        return _vector(x, 2 if ord is None else ord, axes, keepdims)
+    if len(axes) == 2:
+        return _matrix(x, ord, axes, keepdims)
+    raise ValueError("Improper number of dimensions to norm.")
+
+
+def _ordered_axes(axis: Any, ndim: int) -> tuple[int, ...]:
+    given = axis if isinstance(axis, (tuple, list)) else (axis,)
+    return tuple([normalize_axis(i, ndim) for i in given])
+
+
+def _euclid(x: Value, axes: tuple[int, ...], keepdims: bool) -> Value:
+    """sqrt(sum x^2)."""
+    return rs.safe_sqrt(rs.reduce_with(rd.reduce_sum, ew.mul(x, x), axes, keepdims))
+
+
+def _vector(x: Value, p: Any, axes: tuple[int, ...], keepdims: bool) -> Value:
+    """(sum |x|^p)^(1/p) and its limits."""
+    if isinstance(p, str):
+        raise ValueError(f"Invalid norm order '{p}' for vectors")
+    if p == math.inf:
+        return rs.max_(ew.abs_(x), axes, keepdims=keepdims)
+    if p == -math.inf:
+        return rs.min_(ew.abs_(x), axes, keepdims=keepdims)
+    if p == 0:
+        count = convert(ew.ne(x, ew.lit(x, 0)), x.dtype)
+        return rs.reduce_with(rd.reduce_sum, count, axes, keepdims)
+    if p == 1:
+        return rs.reduce_with(rd.reduce_sum, ew.abs_(x), axes, keepdims)
+    if p == 2:
+        return _euclid(x, axes, keepdims)
+    total = rs.reduce_with(rd.reduce_sum, ew.pow_(ew.abs_(x), ew.lit(x, p)), axes, keepdims)
+    if p < 0:
+        return ew.pow_(total, ew.lit(x, 1 / p))
+    zero = ew.eq(total, ew.lit(x, 0))
+    root = ew.pow_(ew.select(zero, ew.lit(x, 1), total), ew.lit(x, 1 / p))
+    return ew.select(zero, ew.lit(x, 0), root)
+
+
+def _matrix(x: Value, p: Any, axes: tuple[int, ...], keepdims: bool) -> Value:
+    row, column = axes
+    if row == column:
+        raise ValueError("Duplicate axes given.")
+    both = tuple(sorted(axes))
+    if p in (None, "fro", "f"):
+        return _euclid(x, both, keepdims)
+    if p in (1, -1, math.inf, -math.inf):
+        inner, outer = (row, column) if abs(p) == 1 else (column, row)
+        sums = rs.reduce_with(rd.reduce_sum, ew.abs_(x), inner, True)
+        extremum = rs.max_ if p > 0 else rs.min_
+        return _finish(extremum(sums, outer, keepdims=True), both, keepdims)
+    if p not in (2, -2, "nuc"):
+        raise ValueError("Invalid norm order for matrices.")
+    values = np.linalg.svd(moveaxis(x, axes, (-2, -1)), compute_uv=False)
+    choose = {2: rs.max_, -2: rs.min_, "nuc": rs.sum_}[p]
+    result = choose(values, -1)
+    shape = tuple([1 if i in both else n for i, n in enumerate(x.shape)])
+    return reshape(result, shape) if keepdims else result
+
+
+def _finish(y: Value, axes: tuple[int, ...], keepdims: bool) -> Value:
+    if keepdims:
+        return y
+    return reshape(y, tuple([n for i, n in enumerate(y.shape) if i not in axes]))
+
+
+@implements("linalg.vector_norm")
+def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Value:
+    """The norm of the elements along axes, taken as one vector."""
+    x = inexact(x)
+    return _vector(x, ord, normalize_axes(axis, len(x.shape)), keepdims)
+
+
+@implements("linalg.matrix_norm")
+def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Value:
+    """The norm of the matrices in the last two axes."""
+    x = inexact(x)
+    return _matrix(x, ord, (len(x.shape) - 2, len(x.shape) - 1), keepdims)

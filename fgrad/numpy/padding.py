@@ -1,0 +1,151 @@
+"""L4. `np.pad` in every mode: constants by the pad primitive, repeats by an index map."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fgrad.numpy import reductions as rs
+from fgrad.numpy.arrange import known_ints, take_slice
+from fgrad.numpy.creation import linspace
+from fgrad.numpy.promote import (
+    as_array,
+    as_value,
+    broadcast_to,
+    convert,
+    refuse_argument,
+    shape_of,
+)
+from fgrad.numpy.register import has_tracer, implements
+from fgrad.numpy.selection import take
+from fgrad.numpy.sorting import median
+from fgrad.ops import elementwise as ew
+from fgrad.ops import shape as sh
+from fgrad.trace import Tracer, Value
+
+_REPEATING = ("edge", "reflect", "symmetric", "wrap")
+_STATISTICS: dict[str, Callable[..., Value]] = {
+    "maximum": rs.max_,
+    "minimum": rs.min_,
+    "mean": rs.mean,
+    "median": median,
+}
+
+
+@implements("pad")
+def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Value:
+    """The array with elements added around it."""
+    x = as_array(array)
+    widths = _pairs(pad_width, len(x.shape), x.shape)
+    widths = [tuple(known_ints(w)) for w in widths]
+    if any(n < 0 for w in widths for n in w):
+        raise ValueError("index can't contain negative values")
+    if mode == "empty":
+        mode = "constant"
+    if mode == "constant":
+        return _constant(x, widths, kwargs.get("constant_values", 0))
+    for axis, width in enumerate(widths):
+        if width != (0, 0):
+            x = _pad_axis(x, axis, width, mode, kwargs)
+    return x
+
+
+def _pairs(value: Any, ndim: int, shape: tuple[int, ...]) -> list[Any]:
+    """One (before, after) for each axis, from a number, a pair, a list of pairs or a dict."""
+    if isinstance(value, dict):
+        table = {axis % ndim: v for axis, v in value.items()}
+        return [_pair_of(table.get(i, 0)) for i in range(ndim)]
+    if has_tracer((value,)):
+        rows = value if isinstance(value, (list, tuple)) else (value,)
+        return [_pair_of(rows[0] if len(rows) == 1 else rows)] * ndim
+    return [tuple(row) for row in np.broadcast_to(np.asarray(value), (ndim, 2)).tolist()]
+
+
+def _pair_of(value: Any) -> tuple[Any, Any]:
+    if isinstance(value, (list, tuple)):
+        return (value[0], value[-1])
+    return (value, value)
+
+
+def _constant(x: Value, widths: list[Any], values: Any) -> Value:
+    fills = _pairs(values, len(x.shape), x.shape)
+    flat = [f for pair in fills for f in pair]
+    if not has_tracer(flat) and len(set(flat)) <= 1:
+        low, high = zip(*widths, strict=True) if widths else ((), ())
+        return sh.pad(x, low, high, value=flat[0] if flat else 0)
+    for axis, ((before, after), (first, last)) in enumerate(zip(widths, fills, strict=True)):
+        x = _join(x, axis, _block(x, axis, before, first), _block(x, axis, after, last))
+    return x
+
+
+def _block(x: Value, axis: int, width: int, value: Any) -> Value | None:
+    """A constant block to be joined to `x` along an axis."""
+    if not width:
+        return None
+    shape = tuple([width if i == axis else n for i, n in enumerate(x.shape)])
+    return broadcast_to(
+        convert(as_value(value), x.dtype), shape, x if isinstance(x, Tracer) else None
+    )
+
+
+def _join(x: Value, axis: int, before: Value | None, after: Value | None) -> Value:
+    return sh.concatenate([p for p in (before, x, after) if p is not None], axis)
+
+
+def _pad_axis(
+    x: Value, axis: int, width: tuple[int, int], mode: Any, options: dict[str, Any]
+) -> Value:
+    n = x.shape[axis]
+    if mode in _REPEATING:
+        if options.get("reflect_type", "even") != "even":
+            return _odd(x, axis, width, mode)
+        return take(x, np.pad(np.arange(n), width, mode), axis)
+    if mode == "linear_ramp":
+        ends = _pairs(options.get("end_values", 0), len(x.shape), x.shape)[axis]
+        before = _ramp(x, axis, width[0], ends[0], 0)
+        after = _ramp(x, axis, width[1], ends[1], n - 1)
+        return _join(x, axis, before, None if after is None else sh.reverse(after, (axis,)))
+    if mode in _STATISTICS:
+        lengths = options.get("stat_length")
+        first, last = (n, n) if lengths is None else _pairs(lengths, len(x.shape), x.shape)[axis]
+        before = _statistic(x, axis, width[0], mode, 0, min(first, n))
+        after = _statistic(x, axis, width[1], mode, max(n - last, 0), n)
+        return _join(x, axis, before, after)
+    raise refuse_argument("pad", f"mode={mode!r}", "a mode by name, or np.concatenate")
+
+
+def _odd(x: Value, axis: int, width: tuple[int, int], mode: str) -> Value:
+    """2 edge - reflection, by the linear map that NumPy's own result is of the place."""
+    n = x.shape[axis]
+    eye = np.pad(np.eye(n), [width, (0, 0)], mode, reflect_type="odd")
+    return np.moveaxis(np.tensordot(convert_like(eye, x), x, ((1,), (axis,))), 0, axis)
+
+
+def convert_like(constant: np.ndarray, x: Value) -> np.ndarray:
+    """A constant in the dtype of `x`."""
+    return constant.astype(x.dtype)
+
+
+def _ramp(x: Value, axis: int, width: int, end: Any, edge: int) -> Value | None:
+    """Numbers from the end value up to the edge, the edge excluded."""
+    if not width:
+        return None
+    border = take_slice(x, axis, edge, edge + 1)
+    border = take(border, np.int64(0), axis)
+    points = linspace(end, border, width, endpoint=False, axis=0)
+    points = convert(ew.trunc(points) if x.dtype.kind in "iu" else points, x.dtype)
+    order = (*range(1, axis + 1), 0, *range(axis + 1, len(points.shape)))
+    return sh.permute(points, order) if axis else points
+
+
+def _statistic(x: Value, axis: int, width: int, mode: str, start: int, stop: int) -> Value | None:
+    if not width:
+        return None
+    value = _STATISTICS[mode](take_slice(x, axis, start, stop), axis, keepdims=True)
+    if x.dtype.kind in "iu" and shape_of(value) and value.dtype.kind == "f":
+        value = ew.rint(value)
+    value = convert(value, x.dtype)
+    shape = tuple([width if i == axis else n for i, n in enumerate(x.shape)])
+    return broadcast_to(value, shape)
