@@ -111,13 +111,15 @@ def acosh_tail(t: mp.mpf) -> mp.mpf:
     return (mp.acosh(1 + t) / mp.sqrt(2 * t) - 1) / t
 
 
+def erf_tail(x: mp.mpf) -> mp.mpf:
+    """-log2(1 - erf x)"""
+    return -mp.log(mp.erfc(x), 2)
+
+
 def scaled_erfcx(q: mp.mpf) -> mp.mpf:
-    """(x + 4) e^(x^2) erfc(x) where q = (x - 4) / (x + 4)."""
-    x = 4 * (1 + q) / (1 - q)
-    if x > 200:
-        series = mp.nsum(lambda k: (-1) ** k * mp.fac2(2 * k - 1) / (2 * x * x) ** k, [0, 12])
-        return (x + 4) / (x * mp.sqrt(mp.pi)) * series
-    return (x + 4) * mp.exp(x * x) * mp.erfc(x)
+    """(x + 3) e^(x^2) erfc(x) where q = (x - 3) / (x + 3)."""
+    x = 3 * (1 + q) / (1 - q)
+    return (x + 3) * mp.exp(x * x) * mp.erfc(x)
 
 
 def erfinv_central(w: mp.mpf) -> mp.mpf:
@@ -137,15 +139,28 @@ def erfinv_far(s: mp.mpf) -> mp.mpf:
 
 
 def digamma_ratio(t: mp.mpf) -> mp.mpf:
-    """digamma(x) / (x - root) where t = (x - sqrt 8) / (x + sqrt 8)."""
-    x = mp.sqrt(8) * (1 + t) / (1 - t)
+    """digamma(x) / (x - root) where t = (x - 2) / (x + 2)."""
+    x = 2 * (1 + t) / (1 - t)
     return mp.digamma(x) / (x - DIGAMMA_ROOT)
 
 
 def lgamma_ratio(t: mp.mpf) -> mp.mpf:
-    """lgamma(x) / ((x - 1) (x - 2)) where t = (x - 2) / (x + 2)."""
-    x = 2 * (1 + t) / (1 - t)
+    """lgamma(x) / ((x - 1) (x - 2)) where t = (x - sqrt 2) / (x + sqrt 2)."""
+    x = mp.sqrt(2) * (1 + t) / (1 - t)
     return mp.loggamma(x) / ((x - 1) * (x - 2))
+
+
+def digamma_tail(w: mp.mpf) -> mp.mpf:
+    """(log x - 1 / (2 x) - digamma(x)) x^2 where w = 1 / x^2"""
+    x = 1 / mp.sqrt(w)
+    return (mp.log(x) - 1 / (2 * x) - mp.digamma(x)) * x * x
+
+
+def lgamma_tail(w: mp.mpf) -> mp.mpf:
+    """(lgamma(x) - (x - 1/2) log x + x - log(2 pi) / 2) x where w = 1 / x^2"""
+    x = 1 / mp.sqrt(w)
+    stirling = (x - HALF) * mp.log(x) - x + mp.log(2 * mp.pi) / 2
+    return (mp.loggamma(x) - stirling) * x
 
 
 def mobius(center: mp.mpf, x: mp.mpf) -> mp.mpf:
@@ -206,28 +221,25 @@ def circular(terms: Callable[[int, int], int]) -> dict[str, Fit]:
 def special(terms: Callable[[int, int], int]) -> dict[str, Fit]:
     """erf, erfc, erfinv, digamma, lgamma."""
     erfcx = guarded(scaled_erfcx)
-    central, tail, far = (
-        guarded(erfinv_central),
-        guarded(erfinv_tail),
-        guarded(erfinv_far),
-    )
+    central, tail = guarded(erfinv_central), guarded(erfinv_tail)
     psi, gamma = guarded(digamma_ratio), guarded(lgamma_ratio)
-    root = mp.sqrt(8)
-    low, high = mobius(root, mp.mpf(1)), mobius(root, mp.mpf(8))
-    bottom, top = mobius(mp.mpf(2), HALF), mobius(mp.mpf(2), mp.mpf(8))
-    erfcx_range = (
-        mobius(mp.mpf(4), mp.mpf("0.45")),
-        mobius(mp.mpf(4), mp.mpf(terms(11, 28))),
-    )
+    low, high = mobius(mp.mpf(2), mp.mpf(1)), mobius(mp.mpf(2), mp.mpf(4))
+    bottom, top = mobius(mp.sqrt(2), HALF), mobius(mp.sqrt(2), mp.mpf(4))
+    erfcx_range = (mobius(mp.mpf(3), mp.mpf("0.8")), mobius(mp.mpf(3), mp.mpf(terms(11, 28))))
+
+    erf_end = mp.mpf(terms(41, 61)) / 10
+    far_end, tiny = mp.mpf(1) / 16, mp.mpf("1e-12")
     start, one_more = mp.sqrt(5), mp.mpf("1.001")
     return {
         "erf": Fit(ERF_RATIO, TINY, mp.mpf(1), terms(7, 12), one),
-        "erfcx": Fit(erfcx, *erfcx_range, terms(10, 21), relative(erfcx)),
+        "erf_tail": Fit(guarded(erf_tail), mp.mpf(1), erf_end, terms(6, 19), mp.erfc),
+        "erfcx": Fit(erfcx, *erfcx_range, terms(9, 20), relative(erfcx)),
         "erfinv": Fit(central, TINY, mp.mpf(5), terms(11, 22), relative(central)),
         "erfinv_tail": Fit(tail, start - 3, one_more, terms(10, 24), relative(tail)),
-        "erfinv_far": Fit(far, -one_more, mp.mpf("1.1"), terms(2, 19), relative(far)),
-        "digamma": Fit(psi, low, high, terms(14, 28), relative(psi)),
-        "lgamma": Fit(gamma, bottom, top, terms(15, 33), relative(gamma)),
+        "digamma": Fit(psi, low, high, terms(11, 23), relative(psi)),
+        "digamma_tail": Fit(guarded(digamma_tail), tiny, far_end, terms(3, 9), linear),
+        "lgamma_tail": Fit(guarded(lgamma_tail), tiny, far_end, terms(3, 10), one),
+        "lgamma": Fit(gamma, bottom, top, terms(12, 26), relative(gamma)),
     }
 
 
@@ -241,9 +253,11 @@ def rows() -> dict[str, tuple[Fit, ...]]:
     families = (exponentials, circular, special)
     single = {k: fit for family in families for k, fit in family(lambda a, _: a).items()}
     double = {k: fit for family in families for k, fit in family(lambda _, b: b).items()}
+    far = guarded(erfinv_far)
     return {
         **{name: (single[name], double[name]) for name in single},
         "log_short": (Fit(LOG_TAIL, SQRT_HALF, mp.sqrt(2) - 1, 8, square),),
+        "erfinv_far": (Fit(far, mp.mpf(-1), mp.mpf("1.1"), 19, relative(far)),),
         "log_series": (Fit(LOG_SERIES, TINY, LOG_Z, 7, linear),),
     }
 

@@ -152,6 +152,13 @@ class Lanes:
         """The polynomial of this precision out of (float32, float64)."""
         return self.polynomial(coefficients[self.double], x)
 
+    def fit_parts(self, coefficients: Sequence[Sequence[float]], x: str) -> tuple[str, str]:
+        """The same as high + low: only the errors of the terms after the first remain"""
+        first, *rest = coefficients[self.double]
+        tail = self.polynomial(rest, x)
+        high = self.fma(x, tail, first)
+        return high, self.fma(x, tail, self.sub(first, high))
+
     # Comparison and choice.
 
     def compare(self, predicate: str, a: Operand, b: Operand) -> str:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fgrad.compile.cpu import vector_divide, vector_exp, vector_log, vector_pow, vector_trig
+from fgrad.compile.cpu import (
+    vector_divide,
+    vector_exp,
+    vector_log,
+    vector_pow,
+    vector_special,
+    vector_trig,
+)
 from fgrad.compile.cpu.vector_lanes import Lanes
 
 VECTOR_MATH: dict[str, Callable[..., str]] = {
@@ -32,6 +39,11 @@ VECTOR_MATH: dict[str, Callable[..., str]] = {
     "acos": vector_trig.acos,
     "atan": vector_trig.atan,
     "atan2": vector_trig.atan2,
+    "erf": vector_special.erf,
+    "erfc": vector_special.erfc,
+    "erfinv": vector_special.erfinv,
+    "lgamma": vector_special.lgamma,
+    "digamma": vector_special.digamma,
     "fmod": vector_divide.fmod,
     "remainder": vector_divide.remainder,
     "floor_divide": vector_divide.floor_divide,
