@@ -1,0 +1,88 @@
+"""L7. Functions of neural networks: activations, probabilities and losses, layers, initial weights.
+
+All are pure functions of arrays, differentiable to any order; parameters are your own pytrees.
+
+    hidden = fgrad.nn.relu(x @ w1 + b1)
+    loss = np.mean(fgrad.nn.softmax_cross_entropy(hidden @ w2 + b2, labels))
+"""
+
+from __future__ import annotations
+
+from fgrad.nn.activations import (
+    celu,
+    elu,
+    gelu,
+    glu,
+    hard_sigmoid,
+    hard_tanh,
+    leaky_relu,
+    log_sigmoid,
+    mish,
+    relu,
+    relu6,
+    selu,
+    sigmoid,
+    silu,
+    soft_sign,
+    softplus,
+    swish,
+    tanh,
+)
+from fgrad.nn.initializers import (
+    glorot_normal,
+    glorot_uniform,
+    he_normal,
+    he_uniform,
+    lecun_normal,
+    lecun_uniform,
+)
+from fgrad.nn.layers import avg_pool, conv, dropout, layer_norm, max_pool, rms_norm
+from fgrad.nn.probability import (
+    log_softmax,
+    logsumexp,
+    one_hot,
+    sigmoid_cross_entropy,
+    softmax,
+    softmax_cross_entropy,
+    softmax_cross_entropy_with_probabilities,
+)
+
+__all__ = [
+    "avg_pool",
+    "celu",
+    "conv",
+    "dropout",
+    "elu",
+    "gelu",
+    "glorot_normal",
+    "glorot_uniform",
+    "glu",
+    "hard_sigmoid",
+    "hard_tanh",
+    "he_normal",
+    "he_uniform",
+    "layer_norm",
+    "leaky_relu",
+    "lecun_normal",
+    "lecun_uniform",
+    "log_sigmoid",
+    "log_softmax",
+    "logsumexp",
+    "max_pool",
+    "mish",
+    "one_hot",
+    "relu",
+    "relu6",
+    "rms_norm",
+    "selu",
+    "sigmoid",
+    "sigmoid_cross_entropy",
+    "silu",
+    "soft_sign",
+    "softmax",
+    "softmax_cross_entropy",
+    "softmax_cross_entropy_with_probabilities",
+    "softplus",
+    "swish",
+    "tanh",
+]

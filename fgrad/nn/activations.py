@@ -1,0 +1,261 @@
+"""L7. Elementwise activation functions, right in value and in every derivative, tails included.
+
+Functions that are x, 0 or a constant beyond some bound are so by selection: the middle formula is
+given 0 there, so that no infinity meets a zero.  NaN stays NaN.  Integers become float64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from fgrad.errors import ShapeError
+from fgrad.numpy.promote import inexact, normalize_axis, user_line
+from fgrad.ops import elementwise as ew
+from fgrad.ops.elementwise import lit, select
+from fgrad.ops.shape import slice_
+from fgrad.trace import Value
+
+
+def _between_tails(x: Value, bound: float, middle: Callable[[Value], Value]) -> Value:
+    """`middle(x)` for |x| <= bound; beyond, 0 on the left and x on the right."""
+    inside = ew.not_(ew.gt(ew.abs_(x), lit(x, bound)))  # NaN is inside
+    tails = select(ew.gt(x, lit(x, 0)), x, lit(x, 0))
+    return select(inside, middle(select(inside, x, lit(x, 0))), tails)
+
+
+# --- piecewise linear ---------------------------------------------------------------------------
+
+
+def relu(x: Any) -> Value:
+    """max(x, 0), with derivative 0 at 0.
+
+    Example:
+        >>> import fgrad, numpy as np
+        >>> relu(np.array([-1.0, 0.0, 2.0]))
+        array([0., 0., 2.])
+        >>> fgrad.grad(relu)(0.0)
+        np.float64(0.0)
+    """
+    x = inexact(x)
+    return select(ew.le(x, lit(x, 0)), lit(x, 0), x)
+
+
+def relu6(x: Any) -> Value:
+    """min(max(x, 0), 6), with derivative 0 at 0 and at 6.
+
+    Example:
+        >>> relu6(8.0)
+        np.float64(6.0)
+    """
+    x = relu(x)
+    return select(ew.ge(x, lit(x, 6)), lit(x, 6), x)
+
+
+def leaky_relu(x: Any, negative_slope: float = 0.01) -> Value:
+    """x for x > 0, else negative_slope * x.
+
+    Example:
+        >>> leaky_relu(-2.0)
+        np.float64(-0.02)
+    """
+    x = inexact(x)
+    return select(ew.gt(x, lit(x, 0)), x, ew.mul(x, lit(x, negative_slope)))
+
+
+def hard_tanh(x: Any) -> Value:
+    """min(max(x, -1), 1), with derivative 0 at the corners.
+
+    Example:
+        >>> hard_tanh(3.0)
+        np.float64(1.0)
+    """
+    x = inexact(x)
+    low = select(ew.le(x, lit(x, -1)), lit(x, -1), x)
+    return select(ew.ge(low, lit(x, 1)), lit(x, 1), low)
+
+
+def hard_sigmoid(x: Any) -> Value:
+    """relu6(x + 3) / 6.
+
+    Example:
+        >>> hard_sigmoid(0.0)
+        np.float64(0.5)
+    """
+    x = inexact(x)
+    return ew.div(relu6(ew.add(x, lit(x, 3))), lit(x, 6))
+
+
+# --- exponential --------------------------------------------------------------------------------
+
+
+def elu(x: Any, alpha: float = 1.0) -> Value:
+    """x for x > 0, else alpha (exp(x) - 1) (Clevert et al. 2016).
+
+    Example:
+        >>> elu(0.5)
+        np.float64(0.5)
+    """
+    x = inexact(x)
+    positive = ew.gt(x, lit(x, 0))
+    below = ew.expm1(select(positive, lit(x, 0), x))
+    return select(positive, x, ew.mul(below, lit(x, alpha)))
+
+
+_SELU_ALPHA = 1.6732632423543772848170429916717
+_SELU_SCALE = 1.0507009873554804934193349852946
+
+
+def selu(x: Any) -> Value:
+    """The self-normalising scale * elu(x, alpha) (Klambauer et al. 2017, eq. 2).
+
+    Example:
+        >>> selu(1.0)
+        np.float64(1.0507009873554805)
+    """
+    y = elu(x, _SELU_ALPHA)
+    return ew.mul(y, lit(y, _SELU_SCALE))
+
+
+def celu(x: Any, alpha: float = 1.0) -> Value:
+    """x for x > 0, else alpha (exp(x / alpha) - 1), continuously differentiable (Barron 2017).
+
+    Example:
+        >>> celu(-1e9, alpha=2.0)
+        np.float64(-2.0)
+    """
+    x = inexact(x)
+    positive = ew.gt(x, lit(x, 0))
+    below = ew.expm1(ew.div(select(positive, lit(x, 0), x), lit(x, alpha)))
+    return select(positive, x, ew.mul(below, lit(x, alpha)))
+
+
+def sigmoid(x: Any) -> Value:
+    """1 / (1 + exp(-x)).
+
+    Example:
+        >>> sigmoid(0.0)
+        np.float64(0.5)
+    """
+    return ew.logistic(inexact(x))
+
+
+def tanh(x: Any) -> Value:
+    """The hyperbolic tangent.
+
+    Example:
+        >>> tanh(0.0)
+        np.float64(0.0)
+    """
+    return ew.tanh(inexact(x))
+
+
+def soft_sign(x: Any) -> Value:
+    """x / (1 + |x|).
+
+    Example:
+        >>> soft_sign(1.0)
+        np.float64(0.5)
+    """
+    x = inexact(x)
+    infinite = ew.isinf(x)
+    y = select(infinite, lit(x, 0), x)
+    return select(infinite, ew.sign(x), ew.div(y, ew.add(ew.abs_(y), lit(x, 1))))
+
+
+def softplus(x: Any) -> Value:
+    """log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)), without overflow.
+
+    Example:
+        >>> softplus(1000.0), softplus(-1000.0)
+        (np.float64(1000.0), np.float64(0.0))
+    """
+    x = inexact(x)
+    positive = ew.gt(x, lit(x, 0))
+    distance = select(positive, ew.neg(x), x)
+    return ew.add(select(positive, x, lit(x, 0)), ew.log1p(ew.exp(distance)))
+
+
+def log_sigmoid(x: Any) -> Value:
+    """log(sigmoid(x)) = -softplus(-x).
+
+    Example:
+        >>> log_sigmoid(-1000.0)
+        np.float64(-1000.0)
+    """
+    return ew.neg(softplus(ew.neg(inexact(x))))
+
+
+def silu(x: Any) -> Value:
+    """x * sigmoid(x) (Elfwing et al. 2018), also called swish.
+
+    Example:
+        >>> silu(0.0), silu(float("-inf"))
+        (np.float64(0.0), np.float64(0.0))
+    """
+    x = inexact(x)
+    return _between_tails(x, 750.0, lambda y: ew.mul(y, ew.logistic(y)))
+
+
+swish = silu
+
+
+def mish(x: Any) -> Value:
+    """x * tanh(softplus(x)) (Misra 2019).
+
+    Example:
+        >>> mish(0.0)
+        np.float64(0.0)
+    """
+    x = inexact(x)
+    return _between_tails(x, 750.0, lambda y: ew.mul(y, ew.tanh(softplus(y))))
+
+
+def gelu(x: Any, approximate: bool = True) -> Value:
+    """x times the probability that a standard normal number is below x (Hendrycks and Gimpel 2016).
+
+    Arguments:
+        x: a floating-point array of any shape.
+        approximate: whether the probability is (1 + tanh(c (x + 0.044715 x^3))) / 2 with
+            c = sqrt(2 / pi), or erfc(-x / sqrt(2)) / 2.
+
+    Example:
+        >>> gelu(0.0), gelu(float("-inf"))
+        (np.float64(0.0), np.float64(0.0))
+    """
+    x = inexact(x)
+    if approximate:
+        return _between_tails(x, 25.0, _gelu_tanh)
+    return _between_tails(x, 40.0, _gelu_erf)
+
+
+def _gelu_tanh(x: Value) -> Value:
+    cubic = ew.add(x, ew.mul(ew.mul(x, ew.mul(x, x)), lit(x, 0.044715)))
+    return ew.mul(x, ew.logistic(ew.mul(cubic, lit(x, 2 * math.sqrt(2 / math.pi)))))
+
+
+def _gelu_erf(x: Value) -> Value:
+    tail = ew.erfc(ew.mul(x, lit(x, -math.sqrt(0.5))))
+    return ew.mul(ew.mul(x, lit(x, 0.5)), tail)
+
+
+def glu(x: Any, axis: int = -1) -> Value:
+    """The first half of an axis times the sigmoid of the second half (Dauphin et al. 2017).
+
+    Raises:
+        ShapeError: if the axis has odd length.
+
+    Example:
+        >>> glu([2.0, 0.0])
+        array([1.])
+    """
+    x = inexact(x)
+    axis = normalize_axis(axis, len(x.shape))
+    half, odd = divmod(x.shape[axis], 2)
+    if odd:
+        raise ShapeError(f"nn.glu: axis {axis} of shape {x.shape} has odd length.", user_line())
+    zero = (0,) * len(x.shape)
+    middle = tuple([half if a == axis else n for a, n in enumerate(x.shape)])
+    start = tuple([half if a == axis else 0 for a in range(len(x.shape))])
+    return ew.mul(slice_(x, zero, middle), ew.logistic(slice_(x, start, x.shape)))
