@@ -138,6 +138,12 @@ class Jitted:
                 out.weak = atom.aval.weak
         return outs[0] if entry.single else tree.unflatten(entry.out_tree, outs)
 
+    def program_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program:
+        """The traced program for some arguments, which it need not be kept for."""
+        signature = self._signature(args, kwargs)
+        leaves = [self._leaf(x, k, signature) for k, x in enumerate(signature.leaves)]
+        return self._trace(signature, [aval_of(x) for x in leaves])[0].program
+
     # Arguments.
 
     def _signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Signature:

@@ -48,6 +48,9 @@ def print_program(program: Program, locs: bool = True) -> str:
     return "\n".join(_print_one(p, labels, locs, k > 0) for k, p in enumerate(programs))
 
 
+Program.__str__ = print_program  # type: ignore[assignment,method-assign]
+
+
 def _print_one(program: Program, labels: dict[int, str], locs: bool, labelled: bool) -> str:
     name = _Names()
     inputs = ", ".join(f"{name[v]}: {v.aval}" for v in program.inputs)
