@@ -70,8 +70,8 @@ def parse(shape: Shape, index: Any) -> Index:
     layout: list[Any] = []
     advanced: list[int] = []  # places in `layout` of integers and integer arrays
     for part in expanded:
-        if part is None:
-            layout.append(None)
+        if part is None or part is _GAP:
+            layout.append(part)
             continue
         axis = len(items)
         item = _item(part, axis, shape[axis])
@@ -88,9 +88,9 @@ def parse(shape: Shape, index: Any) -> Index:
 def _place(layout: list[Any], advanced: list[int]) -> tuple[Any, ...]:
     """One "i" for all index axes: where the first stands if they are adjacent, else in front."""
     if not advanced:
-        return tuple(layout)
-    rest_before = [x for x in layout[: advanced[0]] if x != "i"]
-    rest_after = [x for x in layout[advanced[0] :] if x != "i"]
+        return tuple([x for x in layout if x is not _GAP])
+    rest_before = [x for x in layout[: advanced[0]] if x not in ("i", _GAP)]
+    rest_after = [x for x in layout[advanced[0] :] if x not in ("i", _GAP)]
     if advanced[-1] - advanced[0] + 1 == len(advanced):
         return (*rest_before, "i", *rest_after)
     return ("i", *rest_before, *rest_after)
@@ -137,7 +137,7 @@ def _expand(parts: list[Any], ndim: int) -> list[Any]:
             out.extend(_mask_indices(part))
         else:
             out.append(part)
-    used = sum(part is not None for part in out)
+    used = len([part for part in out if part is not None])
     if used > ndim:
         raise IndexError(
             f"too many indices for array: array is {ndim}-dimensional, but {used} were indexed"
@@ -145,7 +145,10 @@ def _expand(parts: list[Any], ndim: int) -> list[Any]:
     fill = [slice(None)] * (ndim - used)
     if ellipsis < 0:
         return out + fill
-    return out[:ellipsis] + fill + out[ellipsis:]
+    return out[:ellipsis] + (fill or [_GAP]) + out[ellipsis:]
+
+
+_GAP = object()  # an ellipsis that stands for no axis, but still parts integer arrays
 
 
 def _mask_indices(mask: Any) -> list[Any]:

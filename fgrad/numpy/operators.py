@@ -103,8 +103,8 @@ def pow_operator(x: Tracer, n: Any, modulo: Any = None) -> Any:
         return out
     if kind is int and n < 0 and x.weak:
         x = weakened(ew.convert(python_integer(x), np.dtype(np.float64)))
-    elif kind is int and n == 2 and x.dtype.kind == "i":
-        return weakened(ew.square(x)) if x.weak else ew.square(x)
+    elif kind is int and n == 2 and x.shape:
+        return GENERAL["square"](x)
     elif isinstance(n, Tracer) and n.weak and x.weak and n.dtype.kind == "i":
         power = concrete(n)
         if power is not None and power < 0:

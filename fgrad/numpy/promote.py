@@ -108,6 +108,8 @@ def resolve_ufunc(ufunc: Any, keys: tuple[Key, ...], dtype: Any = None) -> tuple
     cache_key = (ufunc, keys, dtype)
     found = _resolved.get(cache_key)
     if found is None:
+        if not any(isinstance(k, np.dtype) for k in keys):
+            keys = tuple([WEAK_DTYPES[k] for k in keys])
         asked = keys + (None,) * ufunc.nout
         if dtype is None:
             found = ufunc.resolve_dtypes(asked)
