@@ -203,7 +203,7 @@ def compare_with_loop(params: Any, x: np.ndarray, y: np.ndarray) -> float:
     differences = fgrad.tree.map(lambda a, b: np.max(np.abs(a - b)), together, stacked)
     worst = float(max(fgrad.tree.leaves(differences)))
     print(f"  vmap(grad(loss))        {fast:9.2f} ms for {len(x)} gradients")
-    print(f"  a loop over jit(grad)   {slow:9.2f} ms, {slow / fast:.0f} times as long")
+    print(f"  a loop over jit(grad)   {slow:9.2f} ms, {slow / fast:.1f} times as long")
     print(f"  largest difference      {worst:9.1e}")
     return worst
 
@@ -243,7 +243,7 @@ def main() -> int:
     print(f"  test accuracy {reached:.4f}\n")
 
     print("2  One gradient for each example: jit(vmap(grad(loss), in_axes=(None, 0, 0)))")
-    worst = compare_with_loop(params, data.x_test[:128], data.y_test[:128])
+    worst = compare_with_loop(params, data.x_train[:128], data.y_train[:128])
     norms = gradient_norms(params, data.x_test[:1000], data.y_test[:1000])
     print(f"  gradient norms: median {np.median(norms):.1e}, largest {norms.max():.1e}\n")
 
