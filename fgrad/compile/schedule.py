@@ -317,7 +317,8 @@ def _unrolled(loop: Loop) -> Loop:
     if any([type(s) is Loop and s.unroll * max(s.lanes, 1) < s.extent for s in loop.body]):
         return loop  # a real loop inside
     trips = loop.extent // lanes
-    if (trips * size <= UNROLL_STATEMENTS and loop.kind != "parallel") or trips <= 2:
+    few = lanes > 1 and trips <= 8 and trips * size <= UNROLL_STATEMENTS // 2
+    if (trips * size <= UNROLL_STATEMENTS and loop.kind != "parallel") or trips <= 2 or few:
         return loop._replace(unroll=max(trips, 1))
     if lanes == 1:
         return loop

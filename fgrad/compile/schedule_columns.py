@@ -1,22 +1,22 @@
 """L5. Reductions down the columns of a large matrix: rows are streamed instead of columns walked.
 
 Each element of a row of results would walk down its own column, a cache line at a time.  Instead a
-strip of results is kept in a scratch row, and GROUP rows at a time are added to it:
+strip of results is kept in a scratch row, and the matrix is added to it row by row:
 
     parallel j in C:                      parallel j in C:  store t[j] = 0
-      acc s = add f32 0.0                 serial g in R/4:
+      acc s = add f32 0.0                 serial i in R:
       reduce i in R:                        parallel j in C:
-        update s (load x[C*i + j])   ->       acc s = add f32 0.0
-      store y[j] (read s)                     reduce r in 4: update s (load x[C*(4*g + r) + j])
-                                              store t[j] = t[j] + read s
-                                          parallel j in C:  store y[j] = t[j]
+        update s (load x[C*i + j])   ->       store t[j] = t[j] + load x[C*i + j]
+      store y[j] (read s)                 parallel j in C:  store y[j] = t[j]
 
-Sums of very many rows keep the scratch row in float64.
+Sums of very many rows keep the scratch row in float64.  (Adding 2 to 8 rows at a time was slower
+beyond the cache and no faster within it.)
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -37,7 +37,7 @@ from fgrad.compile.kernel.ir import (
 from fgrad.compile.kernel.rewrite import (
     Body,
     Names,
-    identity,
+    Renamer,
     map_indices,
     stride_of,
     substitute,
@@ -45,9 +45,10 @@ from fgrad.compile.kernel.rewrite import (
 )
 from fgrad.compile.schedule_sums import BLOCK
 
-GROUP = 4
 STRIP = 2048  # results kept in the scratch row
+LEAST_ROWS = 16
 LEAST_BYTES = 1 << 16  # smaller matrices stay in a near cache either way
+_DOUBLE = np.dtype(np.float64)
 
 
 class _Columns(NamedTuple):
@@ -58,6 +59,18 @@ class _Columns(NamedTuple):
     inits: tuple[Init, ...]
     rows: Loop
     after: Body
+
+
+class _Strip(NamedTuple):
+    """The columns `first + outer + (0 .. size-1)`, and the scratch row of each accumulator."""
+
+    size: int
+    first: int
+    outer: tuple[tuple[str, int], ...]
+    scratch: dict[str, Buffer]
+
+
+_Make: TypeAlias = Callable[[Renamer, Affine, _Strip], list[Statement]]
 
 
 def stream_columns(body: Body, names: Names, buffers: dict[str, Buffer]) -> Body:
@@ -83,27 +96,32 @@ def _match(loop: Loop, buffers: dict[str, Buffer]) -> _Columns | None:
     at = loop.body.index(rows)
     before, after = loop.body[:at], loop.body[at + 1 :]
     inits = tuple([s for s in before if type(s) is Init])
-    if any([type(s) in (Store, Read, Update) for s in before]) or not inits:
+    odd = (
+        any([type(s) in (Store, Read, Update) for s in before])
+        or any([type(s) in (Loop, Store, Init, Read) for s in rows.body])
+        or any([type(s) in (Init, Update) for s in after])
+        or any([type(s) in (Load, Store) and _private(s, buffers) for s in walk(loop.body)])
+    )
+    if odd or not inits or not _pays(loop, rows, buffers):
         return None
-    if any([type(s) in (Loop, Store, Init, Read) for s in rows.body]):
-        return None
-    if any([type(s) in (Init, Update) for s in after]):
-        return None
+    return _Columns(loop, tuple([s for s in before if type(s) is not Init]), inits, rows, after)
+
+
+def _private(s: Load | Store, buffers: dict[str, Buffer]) -> bool:
+    return buffers[s.buffer].role == "scratch"
+
+
+def _pays(loop: Loop, rows: Loop, buffers: dict[str, Buffer]) -> bool:
+    """Whether most loads run along the columns' axis, and the matrix is large."""
     along, down, width = 0, 0, 1
-    for s in walk(loop.body):
-        if type(s) in (Load, Store) and buffers[s.buffer].role == "scratch":
-            return None
     for s in rows.body:
         if type(s) is Load:
-            column, row = stride_of(s.index, loop.axis), stride_of(s.index, rows.axis)
-            along += abs(column) == 1 and abs(row) != 1
-            down += (abs(row) == 1 and abs(column) > 1) + len(s.gather)
+            column, row = abs(stride_of(s.index, loop.axis)), abs(stride_of(s.index, rows.axis))
+            along += column == 1 and row != 1
+            down += (row == 1 and column > 1) + len(s.gather)
             width = max(width, buffers[s.buffer].dtype.itemsize)
     large = loop.extent * rows.extent * width >= LEAST_BYTES
-    if along <= down or rows.extent < 2 * GROUP or loop.extent * width < 128 or not large:
-        return None
-    kept = tuple([s for s in before if type(s) is not Init])
-    return _Columns(loop, kept, inits, rows, after)
+    return along > down and large and rows.extent >= LEAST_ROWS and loop.extent * width >= 128
 
 
 class _Streamer:
@@ -120,46 +138,41 @@ class _Streamer:
         size = min(extent, STRIP)
         count, rest = divmod(extent, size)
         if count == 1 and not rest:
-            return self.strip(size, None, 0)
+            return self.strip(size, 0, ())
         axis = self.names.name(self.parts.loop.axis)
-        out: list[Statement] = [
-            Loop(axis, count, "parallel", tuple(self.strip(size, (axis, size), 0)))
-        ]
-        return out + (self.strip(rest, None, count * size) if rest else [])
+        full = self.strip(size, 0, ((axis, size),))
+        out: list[Statement] = [Loop(axis, count, "parallel", tuple(full))]
+        return out + (self.strip(rest, count * size, ()) if rest else [])
 
-    def strip(self, size: int, outer: tuple[str, int] | None, first: int) -> list[Statement]:
-        """The results `first + outer + (0 .. size-1)`."""
-        rows = self.parts.rows.extent
-        scratch = {}
+    def strip(self, size: int, first: int, outer: tuple[tuple[str, int], ...]) -> list[Statement]:
+        """One strip: set the scratch row, add all rows to it, write the results."""
+        scratch: dict[str, Buffer] = {}
         for init in self.parts.inits:
-            long_sum = init.op == "add" and init.dtype.kind == "f" and rows > BLOCK
-            dtype = np.dtype(np.float64) if long_sum else init.dtype
+            long = self.parts.rows.extent > BLOCK
+            wide = long and init.op == "add" and init.dtype.kind == "f"
             name = self.names.name("row")
-            self.buffers[name] = Buffer(name, dtype, size, "scratch")
-            scratch[init.acc] = name
-        groups, rest = divmod(rows, GROUP)
-        begin = self.columns(size, outer, first, self.begin, scratch, 0, 0)
-        group = self.names.name("group")
-        add = self.columns(size, outer, first, self.add, scratch, group, GROUP)
-        out = [begin, Loop(group, groups, "serial", (add,))]
-        if rest:
-            out.append(self.columns(size, outer, first, self.add, scratch, groups * GROUP, rest))
-        return [*out, self.columns(size, outer, first, self.end, scratch, 0, 0)]
-
-    def columns(self, size, outer, first, make, scratch, group, count) -> Loop:
-        """A loop over the strip's columns whose body `make` writes, with names of its own."""
-        parts = self.parts
-        axis = self.names.name(parts.loop.axis)
-        copier = self.names.copier()
-        before = copier.body(parts.before)
-        body = [*before, *make(copier, axis, scratch, group, count)]
-        terms = ((axis, 1), outer) if outer else ((axis, 1),)
-        moved = map_indices(
-            tuple(body), lambda index: substitute(index, parts.loop.axis, first, terms)
+            scratch[init.acc] = Buffer(name, _DOUBLE if wide else init.dtype, size, "scratch")
+            self.buffers[name] = scratch[init.acc]
+        strip = _Strip(size, first, outer, scratch)
+        rows = self.names.name(self.parts.rows.axis)
+        body = map_indices(
+            (self.columns(strip, self.add),),
+            lambda index: substitute(index, self.parts.rows.axis, 0, ((rows, 1),)),
         )
-        return Loop(axis, size, "parallel", moved)
+        stream = Loop(rows, self.parts.rows.extent, "serial", body)
+        return [self.columns(strip, self.begin), stream, self.columns(strip, self.end)]
 
-    def begin(self, copier, axis, scratch, group, count) -> list[Statement]:
+    def columns(self, strip: _Strip, make: _Make) -> Loop:
+        """A loop over the strip's columns whose body `make` writes, with names of its own."""
+        old, axis = self.parts.loop.axis, self.names.name(self.parts.loop.axis)
+        copier = self.names.copier()
+        place = Affine(0, ((axis, 1),))
+        body = (*copier.body(self.parts.before), *make(copier, place, strip))
+        terms = ((axis, 1), *strip.outer)
+        moved = map_indices(body, lambda index: substitute(index, old, strip.first, terms))
+        return Loop(axis, strip.size, "parallel", moved)
+
+    def begin(self, copier: Renamer, place: Affine, strip: _Strip) -> list[Statement]:
         """The starts of the accumulators."""
         out: list[Statement] = []
         for init in self.parts.inits:
@@ -168,34 +181,26 @@ class _Streamer:
             else:
                 value = self.names.id()
                 out.append(Const(value, init.start, init.dtype))
-            value = self.converted(out, value, init.dtype, scratch[init.acc])
-            out.append(Store(scratch[init.acc], Affine(0, ((axis, 1),)), value))
+            row = strip.scratch[init.acc]
+            out.append(Store(row.name, place, self.converted(out, value, init.dtype, row.dtype)))
         return out
 
-    def add(self, copier, axis, scratch, group, count) -> list[Statement]:
-        """`count` rows from number `group` (or `GROUP * group`, if that is an axis) on."""
-        rows, inits = self.parts.rows, self.parts.inits
-        neutral = [init._replace(start=identity(init.op, init.dtype)) for init in inits]
-        out: list[Statement] = list(copier.body(tuple(neutral)))
-        copied = copier.body((rows._replace(extent=count),))[0]
-        if isinstance(group, str):
-            const, terms = 0, ((group, GROUP), (copied.axis, 1))
-        else:
-            const, terms = group, ((copied.axis, 1),)
-        inner = map_indices(copied.body, lambda index: substitute(index, copied.axis, const, terms))
-        out.append(copied._replace(body=inner))
-        for init in inits:
-            name, place = scratch[init.acc], Affine(0, ((axis, 1),))
-            dtype = self.buffers[name].dtype
-            read = Read(self.names.id(), copier.accs[init.acc])
-            out.append(read)
-            value = self.converted(out, read.id, init.dtype, name)
-            old = Load(self.names.id(), name, place)
-            new = Op(self.names.id(), init.op, (old.id, value), dtype)
-            out += [old, new, Store(name, place, new.id)]
+    def add(self, copier: Renamer, place: Affine, strip: _Strip) -> list[Statement]:
+        """One row of the matrix joins the scratch rows."""
+        inits = {init.acc: init for init in self.parts.inits}
+        out: list[Statement] = []
+        for s in self.parts.rows.body:
+            if type(s) is not Update:
+                out += copier.body((s,))
+                continue
+            init, row = inits[s.acc], strip.scratch[s.acc]
+            value = self.converted(out, copier.use(s.value), init.dtype, row.dtype)
+            old = Load(self.names.id(), row.name, place)
+            new = Op(self.names.id(), init.op, (old.id, value), row.dtype)
+            out += [old, new, Store(row.name, place, new.id)]
         return out
 
-    def end(self, copier, axis, scratch, group, count) -> list[Statement]:
+    def end(self, copier: Renamer, place: Affine, strip: _Strip) -> list[Statement]:
         """What follows the reduction, with the scratch row in place of the accumulators."""
         dtypes = {init.acc: init.dtype for init in self.parts.inits}
         out: list[Statement] = []
@@ -203,18 +208,14 @@ class _Streamer:
             if type(s) is not Read:
                 out += copier.body((s,))
                 continue
-            name = scratch[s.acc]
-            load = Load(self.names.id(), name, Affine(0, ((axis, 1),)))
+            row = strip.scratch[s.acc]
+            load = Load(self.names.id(), row.name, place)
             out.append(load)
-            copier.ids[s.id] = load.id
-            if self.buffers[name].dtype != dtypes[s.acc]:
-                copier.ids[s.id] = self.names.id()
-                out.append(Op(copier.ids[s.id], "convert", (load.id,), dtypes[s.acc]))
+            copier.ids[s.id] = self.converted(out, load.id, row.dtype, dtypes[s.acc])
         return out
 
-    def converted(self, out: list[Statement], value: int, dtype: np.dtype, name: str) -> int:
-        """The value in the scratch row's dtype."""
-        target = self.buffers[name].dtype
+    def converted(self, out: list[Statement], value: int, dtype: np.dtype, target: np.dtype) -> int:
+        """The value in another dtype."""
         if target == dtype:
             return value
         out.append(Op(self.names.id(), "convert", (value,), target))

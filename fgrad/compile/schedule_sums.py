@@ -1,7 +1,8 @@
 """L5. Long floating-point sums in blocks, so that they are as accurate as NumPy's pairwise sums.
 
 A sum of more than BLOCK terms is taken block by block in its own dtype, which is fast, and the blocks
-are added in float64; float16 is summed in float32, as NumPy does.
+are added in float64; blocks of a float64 sum are added with a correction term (Kahan), in serial
+loops.  float16 is summed in float32, as NumPy does.
 
     acc s = add f32 0.0                       acc s = add f64 0.0
     reduce i in 1000000:                      reduce o in 250:
@@ -19,30 +20,34 @@ import math
 
 import numpy as np
 
-from fgrad.compile.kernel.ir import Init, Loop, Op, Read, Ref, Statement, Update
+from fgrad.compile.kernel.ir import Const, Init, Loop, Op, Read, Ref, Statement, Update
 from fgrad.compile.kernel.rewrite import Body, Names, map_indices, substitute, walk
 
 BLOCK = 4096
-_HALF, _SINGLE, _DOUBLE = (np.dtype(c) for c in ("f2", "f4", "f8"))
+_BOOL, _HALF, _SINGLE, _DOUBLE = (np.dtype(c) for c in ("bool", "f2", "f4", "f8"))
 
 
 def block_sums(body: Body, names: Names) -> Body:
     """The body with long float sums blocked and half-precision sums widened."""
     out: list[Statement] = []
     wide: dict[str, Init] = {}  # accumulators that are kept in a wider dtype from here on
+    corrections: dict[str, str] = {}  # for each of them, the name of the correction term
     for k, s in enumerate(body):
         kind = type(s)
         if kind is Init and _is_sum(s) and _needs_width(s, body[k + 1 :]):
             wide[s.acc] = s
             out += _wide_init(s, names)
+            corrections[s.acc] = names.name(s.acc)
+            if s.dtype == _DOUBLE:
+                out.append(Init(corrections[s.acc], "carry", _DOUBLE, 0.0))
         elif kind is Read and s.acc in wide:
             out += _wide_read(s, wide[s.acc], names)
         elif kind is Update and s.acc in wide:
-            out += _wide_update(s, wide[s.acc], names)
+            out += _Blocks(wide, corrections, names).join(s)
         elif kind is Loop:
             mine = {a: wide[a] for a in _updated(s) if a in wide}
             s = s._replace(body=block_sums(s.body, names))
-            out += _Blocks(mine, names).loop(s) if mine else [s]
+            out += _Blocks(mine, corrections, names).loop(s) if mine else [s]
         else:
             out.append(s)
     return tuple(out)
@@ -86,6 +91,8 @@ def _terms(body: Body, accs: set[str]) -> int:
 
 def _wide_init(s: Init, names: Names) -> list[Statement]:
     dtype = _wide_dtype(s.dtype)
+    if s.dtype == _DOUBLE:
+        return [s._replace(op="carry")]
     if isinstance(s.start, Ref):
         start = Op(names.id(), "convert", (s.start.id,), dtype)
         return [start, Init(s.acc, s.op, dtype, Ref(start.id))]
@@ -99,18 +106,14 @@ def _wide_read(s: Read, init: Init, names: Names) -> list[Statement]:
     return [raw, Op(s.id, "convert", (raw.id,), init.dtype)]
 
 
-def _wide_update(s: Update, init: Init, names: Names) -> list[Statement]:
-    if init.dtype == _DOUBLE:
-        return [s]
-    value = Op(names.id(), "convert", (s.value,), _wide_dtype(init.dtype))
-    return [value, Update(s.acc, value.id)]
-
-
 class _Blocks:
     """Rewrites the loops that update some widened accumulators."""
 
-    def __init__(self, wide: dict[str, Init], names: Names) -> None:
+    def __init__(self, wide: dict[str, Init], corrections: dict[str, str], names: Names) -> None:
         self.wide = wide
+        self.corrections = corrections
+        doubles = any([init.dtype == _DOUBLE for init in wide.values()])
+        self.kind = "serial" if doubles else "reduce"  # of the loops around the blocks
         self.names = names
 
     def loop(self, loop: Loop) -> list[Statement]:
@@ -121,7 +124,7 @@ class _Blocks:
         if loop.extent * inner <= BLOCK:
             return self.block(loop)
         if inner > BLOCK // 2:
-            return [loop._replace(body=self.descend(loop.body))]
+            return [loop._replace(kind=self.kind, body=self.descend(loop.body))]
         size = _block_size(loop.extent, BLOCK // inner)
         count, rest = divmod(loop.extent, size)
         outer = self.names.name(loop.axis)
@@ -129,7 +132,7 @@ class _Blocks:
         out: list[Statement] = []
         tail = self.names.copy((loop._replace(extent=rest),))[0] if rest else None
         blocks = self.block(loop._replace(extent=size, body=body))
-        out.append(Loop(outer, count, "reduce", tuple(blocks)))
+        out.append(Loop(outer, count, self.kind, tuple(blocks)))
         if tail is not None:
             body = self._moved(tail.body, tail.axis, count * size, ((tail.axis, 1),))
             out += self.block(tail._replace(body=body))
@@ -146,7 +149,7 @@ class _Blocks:
             if type(s) is Loop:
                 s = s._replace(body=self.direct(s.body))
             if type(s) is Update and s.acc in self.wide:
-                out += _wide_update(s, self.wide[s.acc], self.names)
+                out += self.join(s)
             else:
                 out.append(s)
         return tuple(out)
@@ -158,7 +161,7 @@ class _Blocks:
             if type(s) is Loop and not set(_updated(s)).isdisjoint(self.wide):
                 out += self.loop(s)
             elif type(s) is Update and s.acc in self.wide:
-                out += _wide_update(s, self.wide[s.acc], self.names)
+                out += self.join(s)
             else:
                 out.append(s)
         return tuple(out)
@@ -175,8 +178,24 @@ class _Blocks:
             narrow = copier.accs[acc] = self.names.name(acc)
             before.append(Init(narrow, "add", init.dtype, 0.0))
             read = Read(self.names.id(), narrow)
-            after += [read, *_wide_update(Update(acc, read.id), init, self.names)]
+            after += [read, *self.join(Update(acc, read.id))]
         return [*before, *copier.body((loop,)), *after]
+
+    def join(self, s: Update) -> list[Statement]:
+        """Add a narrow value to the wide accumulator."""
+        init, fresh = self.wide[s.acc], self.names.id
+        if init.dtype != _DOUBLE:
+            value = Op(fresh(), "convert", (s.value,), _wide_dtype(init.dtype))
+            return [value, Update(s.acc, value.id)]
+        total, lost = Read(fresh(), s.acc), Read(fresh(), self.corrections[s.acc])
+        term = Op(fresh(), "sub", (s.value, lost.id), _DOUBLE)
+        new = Op(fresh(), "add", (total.id, term.id), _DOUBLE)
+        gained = Op(fresh(), "sub", (new.id, total.id), _DOUBLE)
+        error = Op(fresh(), "sub", (gained.id, term.id), _DOUBLE)
+        infinite, zero = Op(fresh(), "isnan", (error.id,), _BOOL), Const(fresh(), 0.0, _DOUBLE)
+        kept = Op(fresh(), "select", (infinite.id, zero.id, error.id), _DOUBLE)
+        updates = [Update(s.acc, new.id), Update(self.corrections[s.acc], kept.id)]
+        return [total, lost, term, new, gained, error, infinite, zero, kept, *updates]
 
 
 def _block_size(extent: int, limit: int) -> int:

@@ -16,7 +16,8 @@ from fgrad.compile.kernel.ir import Buffer, Const, Index, Load, Loop, Op, Statem
 from fgrad.compile.kernel.rewrite import Body, Names, map_indices, stride_of, substitute
 
 TILE_BYTES = 64
-BLOCK_TILES = 4  # tiles on each side of a block that is finished before the next
+LARGE = 1 << 18  # elements from which tiles of 16 lanes are worth twice the compile time of 8
+BLOCK_TILES = 4
 
 
 def tile_transposes(body: Body, names: Names, buffers: dict[str, Buffer]) -> Body:
@@ -47,7 +48,8 @@ def _tiled(loop: Loop, names: Names, buffers: dict[str, Buffer]) -> list[Stateme
         return None
     rows, columns = found
     width = max([buffers[s.buffer].dtype.itemsize for s in body if type(s) in (Load, Store)])
-    lanes = TILE_BYTES // width
+    large = rows.extent * columns.extent >= LARGE
+    lanes = min(TILE_BYTES // width, 16 if large else 8)
     while lanes > min(rows.extent, columns.extent):
         lanes //= 2
     if lanes < 4:

@@ -264,3 +264,37 @@ def test_passes_over_scratch(seed: int) -> None:
     ]
     body += [total, *nest([("k", columns)], "parallel", [again, shifted, store])]
     check(m, m.finish(nest([("i", rows)], "parallel", body)))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_small_state(seed: int) -> None:
+    """A serial loop over a few state variables in scratch memory, as small solvers make."""
+    m = Maker(seed)
+    size = m.rng.choice([1, 2, 3, 4, 5, 6, 9])
+    dtype = m.rng.choice([np.dtype("f4"), np.dtype("f8"), np.dtype("i4"), np.dtype("bool")])
+    source = m.buffer(dtype, size, "in")
+    m.buffers += [Buffer(n, dtype, size, "scratch") for n in ("old", "new")]
+
+    def copy(axis: str, target: str, origin: str) -> Loop:
+        index = Affine(0, ((axis, 1),))
+        load = Load(m.id(), origin, index)
+        return Loop(axis, size, "parallel", (load, Store(target, index, load.id)))
+
+    begin = copy("a", "old", source)
+    i, reverse = ("i", 1), ("i", -1)
+    loads = [
+        Load(m.id(), "old", Affine(0, (i,))),
+        Load(m.id(), "old", Affine(size - 1, (reverse,))),
+        Load(m.id(), "old", Affine(m.rng.randrange(size), ())),
+    ]
+    pool = {s.id: dtype for s in loads}
+    ops = m.ops(pool, 5)
+    value = m.rng.choice([v for v, d in pool.items() if d == dtype])
+    index = m.rng.choice([Affine(0, (i,)), Affine(size - 1, (reverse,))])
+    step = Loop("i", size, "parallel", (*loads, *ops, Store("new", index, value)))
+    back = copy("b", "old", "new")
+    out = m.buffer(dtype, size * 7, "out")
+    last = Load(m.id(), "new", Affine(0, (("c", 1),)))
+    keep = Store(out, Affine(0, (("c", 1), ("t", size))), last.id)
+    log = Loop("c", size, "parallel", (last, keep))
+    check(m, m.finish([begin, Loop("t", 7, "serial", (step, back, log))]))

@@ -49,6 +49,7 @@ from fgrad.compile.kernel.rewrite import walk
 ATTRIBUTES = (
     'attributes #0 = { nounwind "prefer-vector-width"="512" "min-legal-vector-width"="512" }'
 )
+VECTOR_BYTES = 64
 STACK_LIMIT = 1 << 16  # bytes of scratch memory taken from the stack
 SMALL_BODY = 40  # statements up to which an unmasked main loop beside the remainder pays
 
@@ -113,7 +114,7 @@ class KernelEmitter:
     def _buffers(self) -> None:
         frame = self.frame
         function = frame.function
-        function.lines.append(f"  {SPARE} = alloca [8 x i8], align 8")
+        function.lines.append(f"  {SPARE} = alloca i64, align 8")
         frame.expanded = lane_copies(self.kernel)
         slot = 0
         for buffer in self.kernel.buffers:
@@ -128,10 +129,12 @@ class KernelEmitter:
             slot += 1
 
     def _scratch(self, count: int, dtype: np.dtype) -> str:
+        """Memory for a scratch buffer, padded so that whole vectors can be read at its end."""
         function = self.frame.function
-        size = max(count, 1) * dtype.itemsize
+        size = (count + VECTOR_BYTES) * dtype.itemsize
         if size <= STACK_LIMIT:
-            return function.emit(f"alloca [{max(count, 1)} x {memory_type(dtype)}], align 64")
+            kind = f"[{count + VECTOR_BYTES} x {memory_type(dtype)}]"
+            return function.emit(f"alloca {kind}, align 64")
         function.declare("declare ptr @malloc(i64)")
         function.declare("declare void @free(ptr)")
         pointer = function.emit(f"call ptr @malloc(i64 {size})")

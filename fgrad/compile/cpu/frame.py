@@ -55,11 +55,15 @@ class Axis(NamedTuple):
 
 
 class Address(NamedTuple):
-    """A scalar pointer, its scope, and the stride along the vector axis in elements."""
+    """A scalar pointer, its scope, and the stride along the vector axis in elements.
+
+    `position` is the element's number if it is a constant.
+    """
 
     pointer: str
     scope: Scope
     stride: int
+    position: int | None
 
 
 class Frame:
@@ -188,7 +192,7 @@ class Frame:
             pointer = self._advance(pointer, text, step, buffer.dtype, scope)
         if const:
             pointer = self._advance(pointer, str(const), 1, buffer.dtype, scope)
-        return Address(pointer, scope, stride)
+        return Address(pointer, scope, stride, None if dynamic else const)
 
     def _advance(self, pointer: str, text: str, step: int, dtype: np.dtype, scope: Scope) -> str:
         key = (pointer, text, step)

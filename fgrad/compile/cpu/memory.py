@@ -11,6 +11,7 @@ import numpy as np
 
 from fgrad.compile.cpu.frame import (
     BOOL,
+    Address,
     Frame,
     Scope,
     Value,
@@ -44,11 +45,45 @@ def emit_load(frame: Frame, s: Load) -> Value:
         text = _scalar_load(frame, scope, address.pointer, indirect, dtype, guard, s)
         return Value(text, 1, dtype, scope)
     scope = frame.deepest(scope, _vector_scope(frame))
-    mask = frame.masked(guard)
+    if guard is None and not indirect and _is_pinned(frame, s.buffer, address):
+        return Value(_pinned_load(frame, scope, address, dtype), frame.lanes, dtype, scope)
+    padded = frame.buffers[s.buffer].role == "scratch" and address.stride == 1 and not indirect
+    mask = frame.masked(guard) if guard or not padded else None
     scope = frame.deepest(scope, mask.scope) if mask else scope
     other = constant(s.other, dtype, frame.lanes) if guard else "zeroinitializer"
     raw = _vector_load(frame, scope, address.pointer, address.stride, indirect, dtype, mask, other)
     return Value(raw, frame.lanes, dtype, scope)
+
+
+def _is_pinned(frame: Frame, name: str, address: Address) -> bool:
+    """Whether an access to scratch memory is strided and meets constant positions only.
+
+    Such lanes are loaded and stored one by one, so that the buffer can live in registers.
+    """
+    scratch = frame.buffers[name].role == "scratch" and name not in frame.expanded
+    return scratch and address.position is not None and address.stride != 1
+
+
+def _live_count(frame: Frame) -> int | None:
+    """How many leading lanes are alive, if that is a constant."""
+    if frame.mask is None:
+        return frame.lanes
+    return frame.mask.text.count("true") if frame.mask.text.startswith("<") else None
+
+
+def _pinned_load(frame: Frame, scope: Scope, address: Address, dtype: np.dtype) -> str:
+    function, kind = frame.enter(scope), lane_type(dtype, frame.lanes)
+    text = "zeroinitializer"
+    live = _live_count(frame)
+    for lane in range(frame.lanes if live is None else live):
+        at = function.emit(
+            f"getelementptr {memory_type(dtype)}, ptr {address.pointer}, i64 {lane * address.stride}"
+        )
+        raw = function.emit(f"load {memory_type(dtype)}, ptr {at}, align {dtype.itemsize}")
+        one = _from_memory(frame, raw, dtype, 1)
+        element = lane_type(dtype, 1)
+        text = function.emit(f"insertelement {kind} {text}, {element} {one}, i64 {lane}")
+    return text
 
 
 def _vector_scope(frame: Frame) -> Scope:
@@ -208,11 +243,23 @@ def emit_store(frame: Frame, s: Store) -> None:
         vector = True
     if vector:
         mask = frame.masked(guard)
+        if guard is None and not indirect and _ends_scratch(frame, s.buffer, address):
+            mask = None
         _vector_store(frame, address.pointer, address.stride, indirect, dtype, value, mask, s.mode)
     else:
         frame.enter(frame.inner)
         pointer = _offset_scalar(frame, address.pointer, indirect, dtype)
         _scalar_store(frame, pointer, dtype, value, guard, s.mode)
+
+
+def _ends_scratch(frame: Frame, name: str, address: Address) -> bool:
+    """Whether the dead lanes of a store fall into the padding behind a scratch buffer."""
+    buffer = frame.buffers[name]
+    if buffer.role != "scratch" or address.position is None or frame.mask is None:
+        return False
+    live = _live_count(frame)
+    inside = live is None or address.position + live != buffer.size
+    return address.stride == 1 and name not in frame.expanded and not inside
 
 
 def _scalar_store(

@@ -156,7 +156,24 @@ def compile_text(text: str, target: Target | None = None) -> bytes:
         if config.check >= 2:
             module.verify()  # a malformed module would end the process
         machine = _SESSION.machine if target is None else target_machine(target)
+        if "alloca [" in text:
+            promote_scratch(module, machine)
         return machine.emit_object(module)
+
+
+def promote_scratch(module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
+    """Move scratch buffers into registers where all their indices are constants.
+
+    The only LLVM pass that is run: it halves the time of small loops over a few state variables, and
+    costs less than it saves in code generation.
+    """
+    options = llvm.create_pipeline_tuning_options(speed_level=1)
+    builder = llvm.create_pass_builder(machine, options)
+    passes = llvm.create_new_function_pass_manager()
+    passes.add_sroa_pass()
+    for function in module.functions:
+        if not function.is_declaration:
+            passes.run(function, builder)
 
 
 def _to_disk(code: bytes, symbols: list[str]) -> None:
@@ -211,4 +228,5 @@ def asm_text(kernel: Kernel, target: Target | None = None) -> str:
     with llvm.parse_assembly(llvm_text(kernel)) as module:
         module.verify()
         machine = _SESSION.machine if target is None else target_machine(target)
+        promote_scratch(module, machine)
         return machine.emit_assembly(module)

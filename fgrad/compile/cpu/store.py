@@ -26,7 +26,7 @@ class DiskStore:
 
     def path(self, key: str) -> str:
         """The file of `key`."""
-        return os.path.join(self.directory, key[:2], key)
+        return os.path.join(self.directory, key[-2:], key)
 
     def get(self, key: str) -> bytes | None:
         """The payload of `key`, or None if it is absent or damaged."""

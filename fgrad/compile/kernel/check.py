@@ -193,7 +193,7 @@ class _Checker:
         self.need(self.use(s.value) == buffer.dtype, "K3", "stored value has another dtype")
         self.access(s.scatter, s.guard)
         self.index(s.index, buffer, not s.scatter and s.guard is None)
-        if buffer.role != "scratch":
+        if buffer.role != "scratch" and all([loop.extent for loop in self.loops]):
             self.disjoint(s)
 
     def disjoint(self, s: Store) -> None:

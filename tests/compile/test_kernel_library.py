@@ -1,0 +1,136 @@
+"""Library steps and host programs: products, sorts, callbacks, loops and branches over buffers."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+
+import numpy as np
+import pytest
+
+from fgrad.compile.cpu.host import (
+    Advance,
+    Branch,
+    Call,
+    Callback,
+    Copy,
+    Fill,
+    HostProgram,
+    Place,
+    Repeat,
+    Swap,
+    While,
+)
+from fgrad.compile.cpu.library import gemm
+from fgrad.compile.cpu.sorting import argsort_rows, sort_rows
+
+SHAPES = [(3, 4, 5), (1, 4, 3), (4, 1, 3), (1, 1, 7), (0, 3, 2), (2, 3, 0), (2, 1, 0), (17, 33, 65)]
+
+
+def run(address: int, batch: int, arrays: list[np.ndarray]) -> None:
+    """Run one step on arrays."""
+    program = HostProgram([Call(address, 0, batch, tuple(range(len(arrays))))], len(arrays))
+    program.run([a.ctypes.data for a in arrays])
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("code", "fd")
+def test_gemm(shape: tuple[int, int, int], code: str) -> None:
+    m, n, k = shape
+    rng = np.random.default_rng(m + 10 * n + 100 * k)
+    dtype = np.dtype(code)
+    for ta, tb, batch, beta in itertools.product([False, True], [False, True], [1, 3], [0.0, 0.5]):
+        a = rng.standard_normal((batch, k, m) if ta else (batch, m, k)).astype(dtype)
+        b = rng.standard_normal((batch, n, k) if tb else (batch, k, n)).astype(dtype)
+        c = rng.standard_normal((batch, m, n)).astype(dtype)
+        left, right = (a.swapaxes(1, 2) if ta else a), (b.swapaxes(1, 2) if tb else b)
+        expected = 2 * left @ right + beta * c
+        address = gemm(dtype, m, n, k, batch, trans_a=ta, trans_b=tb, alpha=2.0, beta=beta)
+        run(address, batch, [a, b, c])
+        np.testing.assert_allclose(c, expected, 1e-4, 1e-4)
+
+
+def test_gemm_strides_and_leading_dimensions() -> None:
+    """Blocks of larger matrices, and one matrix for a whole batch."""
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((5, 8, 9)), rng.standard_normal((6, 7))
+    c = np.zeros((5, 8, 7))
+    address = gemm(a.dtype, 3, 4, 6, 5, 9, 7, 7, stride_a=72, stride_b=0, stride_c=56)
+    run(address, 5, [a, b, c])
+    np.testing.assert_allclose(c[:, :3, :4], a[:, :3, :6] @ b[:, :4])
+    assert not c[:, 3:].any() and not c[:, :, 4:].any()
+
+
+@pytest.mark.parametrize("code", ["f4", "f8", "f2", "i1", "i8", "u4", "bool", "i2"])
+def test_sort(code: str) -> None:
+    """Rows in NumPy's order, equal keys and NaN in the order that they came."""
+    rng, dtype = np.random.default_rng(0), np.dtype(code)
+    for rows, columns in ((1, 1), (2, 3), (3, 16), (2, 17), (1, 33), (3, 100), (2, 0), (0, 5)):
+        keys = (rng.standard_normal((rows, columns)) * 5).astype(dtype)
+        if dtype.kind == "f" and columns > 2:
+            keys[:, ::5], keys[:, 1::4], keys[:, 2::4] = np.nan, 0, -0.0
+        doubles = rng.standard_normal(keys.shape)
+        bytes_ = rng.integers(0, 100, keys.shape).astype("u1")
+        places = np.empty(keys.shape, "i8")
+        run(argsort_rows(dtype, rows, columns), rows, [keys, places])
+        np.testing.assert_array_equal(places, np.argsort(keys, axis=-1, kind="stable"))
+        outs = [np.empty_like(x) for x in (keys, doubles, bytes_)]
+        address = sort_rows(dtype, rows, columns, (doubles.dtype, bytes_.dtype))
+        run(address, rows, [keys, doubles, bytes_, *outs])
+        np.testing.assert_array_equal(outs[0], np.sort(keys, axis=-1))
+        for out, payload in zip(outs[1:], (doubles, bytes_), strict=True):
+            np.testing.assert_array_equal(out, np.take_along_axis(payload, places, -1))
+
+
+def counter(cell: int) -> None:
+    """Add 1 to the double at an address."""
+    ctypes.c_double.from_address(cell).value += 1
+
+
+def test_nested_repeats_and_places() -> None:
+    cells = np.zeros(4)
+    step = Callback(counter, 1)
+    inner = Repeat(3, (Call(step.address, 0, 1, (1,)), Advance(1, 8)))
+    program = HostProgram([Repeat(2, (Place(1, 0, 8), inner)), Repeat(0, (inner,))], 1, [step])
+    program.run([cells.ctypes.data])
+    assert cells.tolist() == [0, 2, 2, 2]
+    program.run([cells.ctypes.data])
+    assert cells.tolist() == [0, 4, 4, 4]
+
+
+def test_while_swap_copy_fill() -> None:
+    a, b, flag = np.zeros(1), np.full(1, 10.0), np.zeros(1, np.uint8)
+    step = Callback(counter, 1)
+
+    def below(x: int, y: int, out: int) -> None:
+        smaller = ctypes.c_double.from_address(x).value < ctypes.c_double.from_address(y).value
+        ctypes.c_uint8.from_address(out).value = smaller
+
+    test = Callback(below, 3)
+    loop = While((Call(test.address, 0, 1, (0, 1, 2)),), 2, (Call(step.address, 0, 1, (0,)),))
+    steps = [loop, Swap(0, 1), Copy(0, 1, 8), Fill(1, 8)]
+    HostProgram(steps, 3, [step, test]).run([x.ctypes.data for x in (a, b, flag)])
+    assert (a[0], b[0]) == (0, 10)
+
+
+@pytest.mark.parametrize(("index", "expected"), [(-3, 1), (0, 1), (1, 2), (2, 0), (9, 0)])
+def test_branch(index: int, expected: int) -> None:
+    cell, choice = np.zeros(1), np.array([index])
+    step = Callback(counter, 1)
+    call = Call(step.address, 0, 1, (0,))
+    program = HostProgram([Branch(1, ((call,), (call, call), ()))], 2, [step])
+    program.run([cell.ctypes.data, choice.ctypes.data])
+    assert cell[0] == expected
+
+
+def test_callback_error_is_raised_after_the_run() -> None:
+    def fail(cell: int) -> None:
+        raise ValueError("no")
+
+    cells = np.zeros(1)
+    steps = [Callback(fail, 1), Callback(counter, 1)]
+    program = HostProgram([Call(s.address, 0, 1, (0,)) for s in steps], 1, steps)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no"):
+            program.run([cells.ctypes.data])
+    assert cells[0] == 2

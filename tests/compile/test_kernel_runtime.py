@@ -1,0 +1,193 @@
+"""The code cache, its files, other processors, accuracy of sums, and empty loops."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kernel_oracle import compare, run_native
+
+from fgrad.compile.cpu.runtime import (
+    Target,
+    asm_text,
+    build_kernels,
+    compile_text,
+    kernel_source,
+    llvm_text,
+    module_text,
+)
+from fgrad.compile.cpu.store import DiskStore
+from fgrad.compile.kernel.text import parse_kernel
+from fgrad.compile.schedule import schedule
+
+SOFTMAX = """kernel softmax(x: in f32[ALL], o: out f32[ALL])
+  parallel i in ROWS:
+    acc m = max f32 -inf
+    reduce j in COLUMNS:
+      %0 = load x[COLUMNS*i + j]
+      update m %0
+    %1 = read m
+    acc s = add f32 0.0
+    reduce j in COLUMNS:
+      %2 = load x[COLUMNS*i + j]
+      %3 = sub f32 %2 %1
+      %4 = exp f32 %3
+      store o[COLUMNS*i + j] %4
+      update s %4
+    %5 = read s
+    parallel k in COLUMNS:
+      %6 = load o[COLUMNS*i + k]
+      %7 = div f32 %6 %5
+      store o[COLUMNS*i + k] %7
+"""
+TARGETS = {
+    "avx512": Target("x86_64-unknown-linux-gnu", "x86-64-v4", ""),
+    "avx2": Target("x86_64-unknown-linux-gnu", "x86-64-v3", ""),
+    "sse4.2": Target("x86_64-unknown-linux-gnu", "x86-64-v2", ""),
+}
+
+
+def softmax(rows: int, columns: int):
+    text = SOFTMAX.replace("ALL", str(rows * columns)).replace("COLUMNS", str(columns))
+    return parse_kernel(text.replace("ROWS", str(rows)))
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (1, 1), (3, 17), (7, 1000), (50, 3)])
+def test_softmax(shape: tuple[int, int]) -> None:
+    x = np.random.default_rng(0).standard_normal(shape).astype("f4")
+    for pieces in (1, 3):
+        compare(softmax(*shape), [x, np.zeros_like(x)], pieces=pieces)
+
+
+def test_nan_reaches_maxima_and_sums() -> None:
+    x = np.zeros((3, 40), "f4")
+    x[1, 33] = np.nan
+    out = np.zeros_like(x)
+    run_native(schedule(softmax(3, 40)), [x, out])
+    assert np.isnan(out).all(axis=1).tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_other_processors(name: str) -> None:
+    """The same text compiles for every x86 level, with vectors as wide as it has."""
+    asm = asm_text(schedule(softmax(8, 256)), TARGETS[name])
+    assert ("zmm" in asm, "ymm" in asm) == {
+        "avx512": (True, True),
+        "avx2": (False, True),
+        "sse4.2": (False, False),
+    }[name]
+
+
+def test_multiply_and_add_fuse() -> None:
+    kernel = parse_kernel("""kernel k(x: in f64[64], y: in f64[64], z: out f64[64])
+  parallel i in 64:
+    %0 = load x[i]
+    %1 = load y[i]
+    %2 = mul f64 %0 %1
+    %3 = add f64 %2 %1
+    store z[i] %3
+""")
+    assert "vfmadd" in asm_text(schedule(kernel), TARGETS["avx512"])
+    assert "define void @k(ptr %bufs, i64 %lo, i64 %hi)" in llvm_text(schedule(kernel))
+
+
+@pytest.mark.parametrize("code", ["f4", "f8", "f2"])
+def test_long_sums_are_accurate(code: str) -> None:
+    """A sum of 3 million terms has the error of NumPy's pairwise sum, not of a plain loop."""
+    count = 3_000_017 if code != "f2" else 5000
+    x = np.random.default_rng(1).random(count).astype(code)
+    name = {"f4": "f32", "f8": "f64", "f2": "f16"}[code]
+    kernel = parse_kernel(f"""kernel k(x: in {name}[{count}], y: out {name}[1])
+  acc s = add {name} 0.0
+  reduce i in {count}:
+    %0 = load x[i]
+    update s %0
+  %1 = read s
+  store y[0] %1
+""")
+    out = np.zeros(1, code)
+    run_native(schedule(kernel), [x, out])
+    exact = math.fsum(x.tolist())
+    assert abs(out[0] - exact) <= 2 * np.finfo(code).eps * exact
+
+
+def test_equal_structure_is_compiled_once() -> None:
+    kernel = schedule(softmax(4, 5))
+    other = kernel._replace(name="another")
+    assert len(set(build_kernels([kernel, other, kernel]))) == 1
+
+
+def test_threads_build_the_same_code() -> None:
+    found: list[list[int]] = []
+    kernels = [schedule(softmax(2, n)) for n in range(2, 8)]
+    threads = [
+        threading.Thread(target=lambda: found.append(build_kernels(kernels))) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4 and all(addresses == found[0] for addresses in found)
+
+
+def test_objects_are_the_same_every_time() -> None:
+    source = kernel_source(schedule(softmax(3, 20)))
+    assert compile_text(module_text({"a": source})) == compile_text(module_text({"a": source}))
+
+
+CHILD = """
+import sys
+from kernel_oracle import compare
+from test_kernel_runtime import softmax
+import numpy as np
+import fgrad.compile.cpu.runtime as runtime
+compiled = []
+real = runtime.compile_text
+runtime.compile_text = lambda text: compiled.append(1) or real(text)
+for rows in (2, 3):
+    compare(softmax(rows, 5), [np.ones((rows, 5), "f4"), np.zeros((rows, 5), "f4")])
+from fgrad.compile.schedule import schedule
+runtime.build_kernels([schedule(softmax(rows, 6)) for rows in (2, 3, 4)])
+print(len(compiled))
+"""
+
+
+def test_disk_cache(tmp_path: Path) -> None:
+    """A second process compiles nothing; damaged files are ignored; FGRAD_CACHE=0 turns it off."""
+    tests = Path(__file__).parent
+    environment = {**os.environ, "FGRAD_CACHE_DIR": str(tmp_path), "FGRAD_CACHE": "1"}
+    environment["PYTHONPATH"] = os.pathsep.join([str(tests), str(tests.parent.parent)])
+
+    def child(**extra: str) -> int:
+        command = [sys.executable, "-c", CHILD]
+        done = subprocess.run(command, env={**environment, **extra}, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return int(done.stdout)
+
+    assert child() == 3
+    assert child() == 0
+    for path in tmp_path.rglob("k_*"):
+        path.write_bytes(path.read_bytes()[:-1])
+    assert child() == 3
+    assert child(FGRAD_CACHE="0") == 3
+    assert child() == 0
+
+
+def test_store_forgets_the_oldest(tmp_path: Path) -> None:
+    store = DiskStore(str(tmp_path), size_limit=10_000)
+    for k in range(20):
+        store.put(f"k{k:02}", bytes(1000))
+        path = store.path(f"k{k:02}")
+        if os.path.exists(path):
+            os.utime(path, (k, k))
+    store.trim()
+    kept = [k for k in range(20) if store.get(f"k{k:02}") is not None]
+    assert kept and kept == list(range(kept[0], 20)) and len(kept) <= 10
+    assert DiskStore("/dev/null/no").get("k") is None
+    DiskStore("/dev/null/no").put("k", b"x")
