@@ -13,6 +13,7 @@ import numpy as np
 
 from fgrad import random
 from fgrad.errors import ArgumentError, ShapeError
+from fgrad.ir.aval import aval_of
 from fgrad.numpy.promote import (
     as_array,
     broadcast,
@@ -204,8 +205,16 @@ def conv(
     strides = _ints(strides, rank, "strides")
     dilation = _ints(dilation, rank, "dilation")
     pairs = _padding(padding, x.shape[2:], w.shape[2:], strides, dilation)
-    y = window.conv(x, w, strides, pairs, (1,) * rank, dilation, groups)
+    options = (strides, pairs, (1,) * rank, dilation, groups)
+    _check_conv(x, w, options)
+    y = window.conv(x, w, *options)
     return permute(y, inverse_permutation(order))
+
+
+def _check_conv(x: Value, w: Value, options: tuple[Any, ...]) -> None:
+    """Raise what tracing would raise: plain arrays are evaluated unchecked."""
+    params = dict(zip(window.conv_p.params, (*options, 1), strict=True))
+    window.conv_p.type_of(aval_of(x), aval_of(w), **params)
 
 
 # --- pooling ------------------------------------------------------------------------------------

@@ -151,7 +151,13 @@ def _weighted(x: Value, b: Value) -> Value:
     """b exp(x), and 0 where b is 0, with the derivative exp(x) in b there."""
     overflow = ew.and_(ew.eq(b, lit(b, 0)), ew.gt(x, lit(x, math.log(np.finfo(x.dtype).max) - 1)))
     power = ew.exp(select(overflow, lit(x, 0), x))
-    return ew.masked_mul(b, select(overflow, lit(x, math.inf), power))
+    return _masked_mul(b, select(overflow, lit(x, math.inf), power))
+
+
+def _masked_mul(t: Value, d: Value) -> Value:
+    """t d, and 0 where t is 0, be d infinite."""
+    with np.errstate(invalid="ignore"):
+        return ew.masked_mul(t, d)
 
 
 def _log_abs(x: Value) -> Value:
@@ -299,4 +305,6 @@ def sigmoid_cross_entropy(logits: Any, labels: Any) -> Value:
     positive = ew.gt(x, lit(x, 0))
     distance = select(positive, ew.neg(x), x)
     other = select(positive, ew.sub(lit(y, 1), y), y)
-    return ew.sub(ew.log1p(ew.exp(distance)), ew.masked_mul(other, distance))
+    certain = ew.and_(ew.eq(other, lit(y, 0)), ew.isinf(distance))
+    linear = ew.mul(other, select(certain, lit(x, 0), distance))
+    return ew.sub(ew.log1p(ew.exp(distance)), linear)
