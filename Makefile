@@ -51,7 +51,8 @@ bench: $(VENV)/.extras-examples
 	$(PY) benchmarks/digits.py
 
 notebook: $(VENV)/.extras-dev
-	$(PY) -m jupytext --sync --execute notebooks/*.py
+	$(PY) -m jupytext --to ipynb --update notebooks/*.py
+	$(PY) -m pytest --nbmake --overwrite notebooks/*.ipynb
 
 clean:
 	rm -rf $(VENV) build dist examples/out .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,57 @@
+"""The examples run as users run them, and the notebook is what its script says."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import jupytext
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from sources import ROOT
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def run_digits(out: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run examples/digits.py, with its figure in `out`."""
+    command = [sys.executable, str(ROOT / "examples/digits.py"), "--out", str(out), *options]
+    environment = {**os.environ, "FGRAD_CHECK": "1", "PYTHONIOENCODING": "utf-8"}
+    return subprocess.run(
+        command, env=environment, capture_output=True, encoding="utf-8", timeout=300
+    )
+
+
+def test_digits(tmp_path: Path) -> None:
+    done = run_digits(tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = done.stdout
+    accuracy = re.search(r"test accuracy (\d\.\d+)\n", text)
+    difference = re.search(r"largest difference +(\S+)", text)
+    assert accuracy and float(accuracy[1]) >= 0.96
+    assert difference and float(difference[1]) <= 1e-5
+    assert (tmp_path / "digits.png").read_bytes()[:8] == PNG
+
+
+def test_digits_from_a_file(tmp_path: Path) -> None:
+    """A file in the layout of Keras' MNIST: images of bytes, labels of bytes."""
+    digits = load_digits()
+    x, y = (digits.images * 255 / 16).astype(np.uint8), digits.target.astype(np.uint8)
+    parts = {"x_train": x[:1400], "y_train": y[:1400], "x_test": x[1400:], "y_test": y[1400:]}
+    np.savez(tmp_path / "data.npz", **parts)
+    done = run_digits(tmp_path, "--data", str(tmp_path / "data.npz"), "--epochs", "3")
+    assert done.returncode == 1  # three epochs are not enough, and it says so
+    assert "is below 0.96" in done.stdout
+    assert (tmp_path / "digits.png").exists()
+
+
+@pytest.mark.parametrize("script", sorted((ROOT / "notebooks").glob("*.py")), ids=lambda p: p.stem)
+def test_notebook_is_paired(script: Path) -> None:
+    """`make notebook` was run after the last change of the script."""
+    sides = [jupytext.read(path) for path in (script, script.with_suffix(".ipynb"))]
+    cells = [[(cell.cell_type, cell.source) for cell in side.cells] for side in sides]
+    assert cells[0] == cells[1]
