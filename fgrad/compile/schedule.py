@@ -1,8 +1,8 @@
 """L5. Kernel -> Kernel: the same meaning in an order that is fast on a CPU.
 
-The steps, in order: loops of extent 0 and 1 go away; perfect nests of parallel loops are sorted so that
-the fastest axis is innermost; nests that walk memory without a gap become one loop; the axis to
-vectorise is chosen by a cost model, for each outermost loop; small loops are unrolled.
+The steps, in order: loops of extent 0 and 1 go away; perfect nests of parallel loops are sorted so
+that the fastest axis is innermost; nests that walk memory without a gap become one loop; the axis
+to vectorise is chosen by a cost model, for each outermost loop; small loops are unrolled.
 
     parallel i in 4:                 parallel j in 400 lanes 16 unroll 4:
       parallel j in 100:        ->     %0 = load x[j]
@@ -81,7 +81,8 @@ _HEAVY = dict.fromkeys(
 def schedule(kernel: Kernel) -> Kernel:
     """The kernel with loops reordered and merged, and `lanes` and `unroll` set.
 
-    Requires: a checked kernel.  Ensures: the same stores, up to the order of associative reductions.
+    Requires: a checked kernel.  Ensures: the same stores, up to the order of associative
+    reductions.
     """
     names = Names(kernel)
     buffers = {b.name: b for b in kernel.buffers}
@@ -303,24 +304,26 @@ def _weight(s: Statement) -> float:
 # --- unrolling
 
 
-def unroll(body: Body) -> Body:
+def unroll(body: Body, inside: bool = False) -> Body:
     """Set `unroll`: enough copies to fill the machine, or all of them for a small loop."""
-    return tuple([_unrolled(s) if type(s) is Loop else s for s in body])
+    return tuple([_unrolled(s, inside) if type(s) is Loop else s for s in body])
 
 
-def _unrolled(loop: Loop) -> Loop:
+def _unrolled(loop: Loop, inside: bool) -> Loop:
+    """One loop; `inside` says whether it stands inside another."""
     if loop.lanes > 1 and type(loop.body[0]) is Loop and loop.body[0].lanes > 1:
         return loop  # a tile
-    loop = loop._replace(body=unroll(loop.body))
+    loop = loop._replace(body=unroll(loop.body, True))
     lanes = max(loop.lanes, 1)
     size = _size(loop.body)
     if any([type(s) is Loop and s.unroll * max(s.lanes, 1) < s.extent for s in loop.body]):
         return loop  # a real loop inside
     trips = loop.extent // lanes
     few = lanes > 1 and trips <= 8 and trips * size <= UNROLL_STATEMENTS // 2
-    if (trips * size <= UNROLL_STATEMENTS and loop.kind != "parallel") or trips <= 2 or few:
+    small = trips * size <= UNROLL_STATEMENTS and (loop.kind != "parallel" or inside)
+    if (small and (lanes == 1 or loop.kind != "parallel")) or trips <= 2 or few:
         return loop._replace(unroll=max(trips, 1))
-    if lanes == 1:
+    if lanes == 1 and loop.kind != "reduce":
         return loop
     weight = sum([_weight(s) for s in loop.body])
     copies = 4 if weight <= 12 else 2 if weight <= 40 else 1

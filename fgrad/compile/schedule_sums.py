@@ -1,8 +1,8 @@
 """L5. Long floating-point sums in blocks, so that they are as accurate as NumPy's pairwise sums.
 
-A sum of more than BLOCK terms is taken block by block in its own dtype, which is fast, and the blocks
-are added in float64; blocks of a float64 sum are added with a correction term (Kahan), in serial
-loops.  float16 is summed in float32, as NumPy does.
+A sum of more than BLOCK terms is taken block by block in its own dtype, which is fast, and the
+blocks are added in float64; blocks of a float64 sum are added with a correction term (Kahan), in
+serial loops.  float16 is summed in float32, as NumPy does.
 
     acc s = add f32 0.0                       acc s = add f64 0.0
     reduce i in 1000000:                      reduce o in 250:
@@ -66,7 +66,8 @@ def _wide_dtype(dtype: np.dtype) -> np.dtype:
 
 
 def _needs_width(init: Init, rest: Body) -> bool:
-    """Whether the sum is long (or half precision), and only reduce loops stand around its updates."""
+    """Whether the sum is long (or half precision), and only reduce loops stand around its
+    updates."""
     terms = 0
     for s in rest:
         if type(s) is Loop and init.acc in _updated(s):

@@ -1,8 +1,8 @@
 """L5. Tiles for kernels that read along one axis and write along another, such as transposes.
 
-Two nested parallel loops that both have `lanes` are a tile: the emitter takes `lanes` rows of `lanes`
-elements at a time and turns the accesses that run along the outer axis in registers.  What does not
-fill a tile is left to ordinary loops.
+Two nested parallel loops that both have `lanes` are a tile: the emitter takes `lanes` rows of
+`lanes` elements at a time and turns the accesses that run along the outer axis in registers.  What
+does not fill a tile is left to ordinary loops.
 
     parallel j in 100:                       parallel j in 96 lanes 16:
       parallel i in 100:                       parallel i in 96 lanes 16:

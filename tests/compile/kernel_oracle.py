@@ -1,4 +1,5 @@
-"""The meaning of kernels, one element at a time with NumPy scalars; and helpers to run compiled ones."""
+"""The meaning of kernels, one element at a time with NumPy scalars; and helpers to run compiled
+ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Random kernels: what the scheduler and the emitter make of them equals the oracle, for all layouts."""
+"""Random kernels: what the scheduler and the emitter make of them equals the oracle, for all
+layouts."""
 
 from __future__ import annotations
 
@@ -256,13 +257,15 @@ def test_passes_over_scratch(seed: int) -> None:
     keep = Store("tmp", Affine(0, (("j", 1),)), source.id)
     first = [source, keep, Update("s", source.id)]
     total, again = Read(m.id(), "s"), Load(m.id(), "tmp", Affine(0, (("k", 1),)))
-    shifted = Op(m.id(), "sub", (again.id, total.id), dtype)
+    shared = Load(m.id(), "tmp", Affine(m.rng.randrange(columns)))
+    some = Op(m.id(), "add", (total.id, shared.id), dtype)
+    shifted = Op(m.id(), "sub", (again.id, some.id), dtype)
     store = m.store([("i", rows), ("k", columns)], shifted.id, dtype)
     body = [
         Init("s", "max", dtype, dtype.type(-3).item()),
         *nest([("j", columns)], "reduce", first),
     ]
-    body += [total, *nest([("k", columns)], "parallel", [again, shifted, store])]
+    body += [total, *nest([("k", columns)], "parallel", [again, shared, some, shifted, store])]
     check(m, m.finish(nest([("i", rows)], "parallel", body)))
 
 

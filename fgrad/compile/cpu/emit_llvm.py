@@ -1,15 +1,16 @@
 """L5. Scheduled kernels as LLVM text: `void @name(ptr bufs, i64 lo, i64 hi)`.
 
-`bufs` points to the addresses of the kernel's buffers (scratch excluded) in order.  Where the outermost
-loop is parallel, `[lo, hi)` is its range, so that threads can share it: `lo` is a multiple of
-`outer_range(kernel).grain`, and so is `hi` unless it is the extent.  Other kernels ignore the range.
+`bufs` points to the addresses of the kernel's buffers (scratch excluded) in order.  Where the
+outermost loop is parallel, `[lo, hi)` is its range, so that threads can share it: `lo` is a
+multiple of `outer_range(kernel).grain`, and so is `hi` unless it is the extent.  Other kernels
+ignore the range.
 
-A loop of L lanes unrolled U times becomes a main loop of step L*U, and a remainder of step L whose last
-pass is masked.  The text needs no LLVM passes: invariant code is already outside of loops (see
+A loop of L lanes unrolled U times becomes a main loop of step L*U, and a remainder of step L whose
+last pass is masked.  The text needs no LLVM passes: invariant code is already outside of loops (see
 `frame`), values are in SSA form, and vectors are explicit.
 
-An `in` buffer may share memory with an `out` buffer only if each element is read by the same iteration
-that writes it, at the same index, unguarded.
+An `in` buffer may share memory with an `out` buffer only if each element is read by the same
+iteration that writes it, at the same index, unguarded.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from fgrad.compile.kernel.ir import (
     Store,
     Update,
 )
-from fgrad.compile.kernel.rewrite import walk
+from fgrad.compile.kernel.rewrite import stride_of, walk
 
 ATTRIBUTES = (
     'attributes #0 = { nounwind "prefer-vector-width"="512" "min-legal-vector-width"="512" }'
@@ -322,7 +323,7 @@ class KernelEmitter:
             self.body(loop.body)
 
     def _tile_step(self, loop: Loop, axis: Axis) -> None:
-        """One pass of a tile's outer loop goes on with the inner; one of the inner emits the tile."""
+        """One pass of a tile's outer loop is the inner loop; one pass of that is the tile."""
         tile = self.tile
         if loop is tile.rows:
             self.frame.axes[loop.axis] = axis._replace(lanes=1)
@@ -395,20 +396,21 @@ def _vary(
 
 
 def lane_copies(kernel: Kernel) -> dict[str, int]:
-    """Scratch buffers that need a copy for each lane: used in a vector loop at stride 0 along it."""
+    """Scratch buffers that need a copy for each lane: those that a vector loop stores to at stride
+    0 along its axis."""
     scratch = {b.name for b in kernel.buffers if b.role == "scratch"}
     found: dict[str, int] = {}
 
-    def walk(body: tuple[Statement, ...], vector: Loop | None) -> None:
+    def visit(body: tuple[Statement, ...], vector: Loop | None) -> None:
         for s in body:
             if type(s) is Loop:
-                walk(s.body, s if s.lanes > 1 else vector)
-            elif type(s) in (Load, Store) and s.buffer in scratch and vector is not None:
-                if all([axis != vector.axis for axis, _ in s.index.terms]):
+                visit(s.body, s if s.lanes > 1 else vector)
+            elif type(s) is Store and vector is not None:
+                if s.buffer in scratch and not stride_of(s.index, vector.axis):
                     found[s.buffer] = vector.lanes
 
     if scratch:
-        walk(kernel.body, None)
+        visit(kernel.body, None)
     return found
 
 

@@ -1,9 +1,9 @@
 """L5. The state of one function being emitted: scopes, values, axes, addresses and masks.
 
 Every open loop is a scope with its own lines, so that an instruction can be placed in the outermost
-scope where its operands live: loop-invariant code leaves loops while it is written, and no LLVM pass
-has to move it.  Values are scalars (1 lane) until a vector axis touches them; scalars are splatted in
-their own scope when a vector instruction needs them.
+scope where its operands live: loop-invariant code leaves loops while it is written, and no LLVM
+pass has to move it.  Values are scalars (1 lane) until a vector axis touches them; scalars are
+splatted in their own scope when a vector instruction needs them.
 """
 
 from __future__ import annotations

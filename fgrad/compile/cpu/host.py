@@ -1,9 +1,9 @@
 """L5. The native host program: kernels called in order over a table of buffers, as data.
 
-A program is a tuple of steps over numbered slots, each slot an address.  The first slots are given by
-the caller (arguments, results, the arena, constants); `Place` steps derive others from them.  The steps
-are written into an int64 table that one small native function walks, so that a program with loops and
-branches needs no compilation and never returns to Python.
+A program is a tuple of steps over numbered slots, each slot an address.  The first slots are given
+by the caller (arguments, results, the arena, constants); `Place` steps derive others from them.
+The steps are written into an int64 table that one small native function walks, so that a program
+with loops and branches needs no compilation and never returns to Python.
 
     Place(3, base=2, offset=64)           slot 3 = slot 2 + 64 bytes
     Repeat(100, (Call(f, 0, 8, (0, 3)), Advance(0, 64)))

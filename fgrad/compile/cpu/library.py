@@ -1,8 +1,9 @@
-"""L5. Native library steps: matrix products through SciPy's BLAS, with the kernels' calling convention.
+"""L5. Native library steps: matrix products through SciPy's BLAS, with the kernels' calling
+convention.
 
-Each set of parameters gets a small function `void f(ptr bufs, i64 lo, i64 hi)` that calls BLAS by the
-public function pointers of `scipy.linalg.cython_blas`; `[lo, hi)` is the range of the batch.  BLAS is
-column-major, so a row-major C = A @ B is computed as C' = B' @ A'.
+Each set of parameters gets a small function `void f(ptr bufs, i64 lo, i64 hi)` that calls BLAS by
+the public function pointers of `scipy.linalg.cython_blas`; `[lo, hi)` is the range of the batch.
+BLAS is column-major, so a row-major C = A @ B is computed as C' = B' @ A'.
 """
 
 from __future__ import annotations

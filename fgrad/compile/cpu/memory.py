@@ -1,8 +1,10 @@
-"""L5. Loads and stores of a kernel as LLVM text: scalar, contiguous, reversed, strided and indirect.
+"""L5. Loads and stores of a kernel as LLVM text: scalar, contiguous, reversed, strided and
+indirect.
 
 Inside a vector loop an access is classified by its stride along the vector axis: 0 is one scalar
-load, 1 and -1 are vector accesses, anything else (and any indirect term) is a gather or scatter.
-A guard becomes a mask; a scalar guarded access is redirected to a spare stack slot instead of branching.
+load, 1 and -1 are vector accesses, anything else (and any indirect term) is a gather or scatter. A
+guard becomes a mask; a scalar guarded access is redirected to a spare stack slot instead of
+branching.
 """
 
 from __future__ import annotations
@@ -76,8 +78,9 @@ def _pinned_load(frame: Frame, scope: Scope, address: Address, dtype: np.dtype) 
     text = "zeroinitializer"
     live = _live_count(frame)
     for lane in range(frame.lanes if live is None else live):
+        offset = lane * address.stride
         at = function.emit(
-            f"getelementptr {memory_type(dtype)}, ptr {address.pointer}, i64 {lane * address.stride}"
+            f"getelementptr {memory_type(dtype)}, ptr {address.pointer}, i64 {offset}"
         )
         raw = function.emit(f"load {memory_type(dtype)}, ptr {at}, align {dtype.itemsize}")
         one = _from_memory(frame, raw, dtype, 1)
@@ -325,8 +328,8 @@ _FIRST_LANE = "<i1 true, i1 false"
 def _may_truncate(dtype: np.dtype, mask: Value) -> bool:
     """Whether LLVM 22 could store too much.
 
-    It turns a masked store of truncated integers into a wide scalar store where it finds the mask to
-    be a constant with one lane.  Masks of loop tails are either spelt out or truly variable, but
+    It turns a masked store of truncated integers into a wide scalar store where it finds the mask
+    to be a constant with one lane.  Masks of loop tails are either spelt out or truly variable, but
     the mask of a guard may fold to such a constant; a scatter is not affected.
     """
     spelt = mask.text.startswith("<")

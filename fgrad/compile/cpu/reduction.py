@@ -1,8 +1,8 @@
 """L5. Accumulators as LLVM text: several vector partials, combined by a shuffle tree when read.
 
-An accumulator that is updated inside a vector loop is kept as `parts` independent vectors of partial
-results (one for each unrolled copy, to hide the latency of the operation); inside a vector loop that
-encloses the accumulator itself every lane has its own, and nothing is combined.
+An accumulator that is updated inside a vector loop is kept as `parts` independent vectors of
+partial results (one for each unrolled copy, to hide the latency of the operation); inside a vector
+loop that encloses the accumulator itself every lane has its own, and nothing is combined.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """L5. LLVM text -> machine code in memory: the only module that loads llvmlite, and the code cache.
 
-Code is compiled once per machine: its content key, the CPU's features, the version of LLVM and the text
-of the emitter itself make a symbol name; that is looked up in memory, then on disk, and else compiled.
-All functions that are missing at one time are compiled in one module, which is cheaper than one module
-for each (0.75 ms of 2.4); on disk each then refers to the object that holds it.
+Code is compiled once per machine: its content key, the CPU's features, the version of LLVM and the
+text of the emitter itself make a symbol name; that is looked up in memory, then on disk, and else
+compiled. All functions that are missing at one time are compiled in one module, which is cheaper
+than one module for each (0.75 ms of 2.4); on disk each then refers to the object that holds it.
 """
 
 from __future__ import annotations
@@ -80,6 +80,9 @@ def host_target() -> Target:
 
 def target_machine(target: Target) -> llvm.TargetMachine:
     """The code generator for a target."""
+    if target.triple != llvm.get_process_triple():
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
     return llvm.Target.from_triple(target.triple).create_target_machine(
         cpu=target.cpu,
         features=target.features,
@@ -164,8 +167,8 @@ def compile_text(text: str, target: Target | None = None) -> bytes:
 def promote_scratch(module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
     """Move scratch buffers into registers where all their indices are constants.
 
-    The only LLVM pass that is run: it halves the time of small loops over a few state variables, and
-    costs less than it saves in code generation.
+    The only LLVM pass that is run: it halves the time of small loops over a few state variables,
+    and costs less than it saves in code generation.
     """
     options = llvm.create_pipeline_tuning_options(speed_level=1)
     builder = llvm.create_pass_builder(machine, options)

@@ -1,8 +1,9 @@
 """L5. Native library steps that sort rows: stable merge sort with NumPy's order, NaN last.
 
-A row's keys and positions are copied into work memory, sorted in runs by insertion, and the runs are
-merged pass by pass between two halves of it; then keys are copied out and payloads gathered by
-position.  All keys that compare equal keep their order, so that `argsort` is NumPy's `kind="stable"`.
+A row's keys and positions are copied into work memory, sorted in runs by insertion, and the runs
+are merged pass by pass between two halves of it; then keys are copied out and payloads gathered by
+position.  All keys that compare equal keep their order, so that `argsort` is NumPy's
+`kind="stable"`.
 """
 
 from __future__ import annotations
@@ -142,7 +143,8 @@ def _runs(spec: Sort) -> str:
 
 
 def _merge_passes(spec: Sort) -> str:
-    """Merge neighbouring runs, twice as long in each pass, between the halves of the work memory."""
+    """Merge neighbouring runs, twice as long in each pass, between the halves of the work
+    memory."""
     kind, count, size = memory_type(spec.dtype), spec.columns, spec.dtype.itemsize
     swapped = "".join(
         [
@@ -212,7 +214,7 @@ def _write(spec: Sort, inputs: int) -> str:
         text += (
             f"gather{k}:\n  br label %one{k}\none{k}:\n"
             f"  %g{k} = phi i64 [ 0, %gather{k} ], [ %g{k}.next, %one{k} ]\n"
-            + _load(f"%g{k}.place", f"%p0", f"%g{k}", "i64")
+            + _load(f"%g{k}.place", "%p0", f"%g{k}", "i64")
         )
         value = f"%g{k}.place"
         if dtype is not None:

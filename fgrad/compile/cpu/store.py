@@ -1,8 +1,8 @@
 """L5. The disk cache of compiled code: a directory of small files named by content keys.
 
-A file is the SHA-256 of its payload, then the payload; a file that does not match is ignored, and so is
-any failure of the file system: a cache may forget but must not break a program.  Files are written
-under another name and renamed, so that readers never see half of one.
+A file is the SHA-256 of its payload, then the payload; a file that does not match is ignored, and
+so is any failure of the file system: a cache may forget but must not break a program.  Files are
+written under another name and renamed, so that readers never see half of one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""L5. Tiles as LLVM text: two parallel vector loops, one inside the other, without loops in between.
+"""L5. Tiles as LLVM text: two parallel vector loops, one inside the other, without loops in
+between.
 
-A tile holds `lanes` rows of vectors along the inner axis.  Accesses that run along the inner axis are
-emitted once for each row; accesses that run along the outer axis are emitted with the roles of the axes
-exchanged, and a square of vectors is transposed in registers by log2(lanes) rounds of shuffles.
+A tile holds `lanes` rows of vectors along the inner axis.  Accesses that run along the inner axis
+are emitted once for each row; accesses that run along the outer axis are emitted with the roles of
+the axes exchanged, and a square of vectors is transposed in registers by log2(lanes) rounds of
+shuffles.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """L5. The loop kernel (level B): structured loops over flat buffers, with straight-line scalar SSA.
 
-A kernel is what one fused group of array equations becomes.  It knows no device: both backends read it.
-Arrays are flat buffers addressed by affine maps of the loop variables, so reshape, permute, slice,
-broadcast and reverse cost nothing; pad is a guarded load; gather and scatter add indirect terms.
+A kernel is what one fused group of array equations becomes.  It knows no device: both backends read
+it. Arrays are flat buffers addressed by affine maps of the loop variables, so reshape, permute,
+slice, broadcast and reverse cost nothing; pad is a guarded load; gather and scatter add indirect
+terms.
 
     kernel k(x: in f32[6], y: out f32[1])
       acc s = add f32 0.0
@@ -29,7 +30,7 @@ class Buffer(NamedTuple):
     name: str
     dtype: np.dtype
     size: int
-    role: str  # "in" | "out" | "inout" | "scratch" (private to one iteration of the loop it is used in)
+    role: str  # "in" | "out" | "inout" | "scratch" (private to an iteration of the loop it is in)
 
 
 class Affine(NamedTuple):

@@ -1,4 +1,5 @@
-"""L5. Small rewrites of kernel bodies that the passes share: walking, renaming and moving indices."""
+"""L5. Small rewrites of kernel bodies that the passes share: walking, renaming and moving
+indices."""
 
 from __future__ import annotations
 
@@ -129,7 +130,8 @@ class Names:
 
 
 class Renamer:
-    """Copies statements in order; what they define is renamed by three functions of the old name."""
+    """Copies statements in order; what they define is renamed by three functions of the old
+    name."""
 
     def __init__(
         self,

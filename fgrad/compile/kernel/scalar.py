@@ -1,10 +1,10 @@
 """L5. The closed vocabulary of scalar operations, shared by the kernels and both backends.
 
-A row says how many operands an operation takes, which dtype kinds ("b" bool, "i" signed, "u" unsigned,
-"f" float) it accepts, and whether its result is a bool ("bool"), of the operands' dtype ("same") or
-of a dtype that the instruction names ("named").  `select` takes (bool, x, x).
-Semantics are NumPy's: max/min propagate NaN, integer division by zero gives 0, `remainder` has the
-sign of the divisor, shifts by the width or more give 0 (or -1 for negative >>), int overflow wraps.
+A row says how many operands an operation takes, which dtype kinds ("b" bool, "i" signed, "u"
+unsigned, "f" float) it accepts, and whether its result is a bool ("bool"), of the operands' dtype
+("same") or of a dtype that the instruction names ("named").  `select` takes (bool, x, x). Semantics
+are NumPy's: max/min propagate NaN, integer division by zero gives 0, `remainder` has the sign of
+the divisor, shifts by the width or more give 0 (or -1 for negative >>), int overflow wraps.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """L5. Kernels as text and back: `parse_kernel(print_kernel(k)) == k`; and names made canonical.
 
-The text is the kernel's identity: `canonical` renames axes, buffers, accumulators and values in order
-of appearance, so that two kernels of equal structure have equal text and share one compiled function.
+The text is the kernel's identity: `canonical` renames axes, buffers, accumulators and values in
+order of appearance, so that two kernels of equal structure have equal text and share one compiled
+function.
 """
 
 from __future__ import annotations
@@ -226,7 +227,8 @@ _PARSERS = [
 
 
 def canonical(kernel: Kernel) -> Kernel:
-    """The same kernel with all names replaced by running numbers: its content without its spelling."""
+    """The same kernel with all names replaced by running numbers: its content without its
+    spelling."""
     names = {b.name: f"b{k}" for k, b in enumerate(kernel.buffers)}
     buffers = tuple([b._replace(name=names[b.name]) for b in kernel.buffers])
     ids, accs, axes = count(), count(), count()
