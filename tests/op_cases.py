@@ -41,7 +41,32 @@ class OpCase(NamedTuple):
 
 
 def _unary() -> list[OpCase]:
-    free = ["negative", "positive", "sin", "cos", "tan", "arctan", "sinh", "cosh", "tanh", "arcsinh", "exp", "exp2", "expm1", "cbrt", "square", "deg2rad", "rad2deg", "radians", "degrees", "sinc", "absolute", "fabs", "conjugate", "abs"]
+    free = [
+        "negative",
+        "positive",
+        "sin",
+        "cos",
+        "tan",
+        "arctan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "arcsinh",
+        "exp",
+        "exp2",
+        "expm1",
+        "cbrt",
+        "square",
+        "deg2rad",
+        "rad2deg",
+        "radians",
+        "degrees",
+        "sinc",
+        "absolute",
+        "fabs",
+        "conjugate",
+        "abs",
+    ]
     rows = [OpCase(n, getattr(np, n), spread((2, 3)), dtypes="df") for n in free]
     logs = ["log", "log2", "log10", "log1p", "sqrt", "reciprocal"]
     rows += [OpCase(n, getattr(np, n), positive((2, 3)), dtypes="df") for n in logs]
@@ -93,7 +118,16 @@ def _binary() -> list[OpCase]:
     rows += [OpCase(n, getattr(np, n), truth((4,), (4,)), False, 0) for n in logic]
     bits = ["bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"]
     rows += [OpCase(n, getattr(np, n), ints((4,), (4,), low=0, high=9), False, 0) for n in bits]
-    integer = ["add", "subtract", "multiply", "floor_divide", "remainder", "fmod", "power", "maximum"]
+    integer = [
+        "add",
+        "subtract",
+        "multiply",
+        "floor_divide",
+        "remainder",
+        "fmod",
+        "power",
+        "maximum",
+    ]
     rows += [
         OpCase(f"{n}.int", getattr(np, n), ints((4,), (4,), low=1, high=6), False, 0)
         for n in integer
@@ -137,7 +171,18 @@ def _reductions() -> list[OpCase]:
         ]
 
     rows: list[OpCase] = []
-    for name in ["sum", "mean", "prod", "var", "std", "nansum", "nanmean", "nanprod", "nanvar", "nanstd"]:
+    for name in [
+        "sum",
+        "mean",
+        "prod",
+        "var",
+        "std",
+        "nansum",
+        "nanmean",
+        "nanprod",
+        "nanvar",
+        "nanstd",
+    ]:
         rows += over(name, normal((3, 4)))
     for name in ["max", "min", "ptp", "nanmax", "nanmin", "median", "nanmedian"]:
         rows += over(name, distinct((3, 5)))
@@ -412,7 +457,79 @@ def _calculus() -> list[OpCase]:
     ]  # fmt: skip
 
 
+def _sets() -> list[OpCase]:
+    x = normal((4, 5))
+    return [
+        OpCase(
+            "array_equal",
+            lambda x, y: np.array_equal(x, y, equal_nan=True),
+            normal((3,), (3,)),
+            False,
+            0,
+        ),
+        OpCase("array_equiv", np.array_equiv, normal((2, 3), (3,)), False, 0),
+        OpCase("allclose", lambda x: np.allclose(x, x + 1e-12), x, False, 0),
+        OpCase("isin", lambda a: np.isin(a, [1, 3]), ints((2, 3), low=0, high=4), False, 0),
+        OpCase(
+            "isin.invert",
+            lambda a: np.isin(a, [1, 3], invert=True),
+            ints((2, 3), low=0, high=4),
+            False,
+            0,
+        ),
+        OpCase("unique", np.unique, lambda rng: (np.array([3.0, 1, 3, 2]),), known=True),
+        OpCase(
+            "unique.counts",
+            lambda x: np.unique(x, return_counts=True)[1],
+            lambda rng: (np.array([3.0, 1, 3, 2]),),
+            False,
+            0,
+            known=True,
+        ),
+        OpCase("union1d", lambda x: np.union1d(x, [0.5]), distinct((4,)), known=True),
+        OpCase(
+            "trim_zeros",
+            np.trim_zeros,
+            lambda rng: (np.array([0.0, 1, 0, 2, 0]),),
+            known=True,
+            differentiable=False,
+            order=0,
+        ),
+        OpCase("histogram", lambda x: np.histogram(x, bins=5), normal((30,)), False, 0),
+        OpCase(
+            "histogram.range",
+            lambda x: np.histogram(x, bins=4, range=(-1, 1)),
+            normal((30,)),
+            False,
+            0,
+        ),
+        OpCase(
+            "histogram.edges",
+            lambda x, w: np.histogram(x, [-1.0, 0, 0.5, 2], weights=w)[0],
+            normal((30,), (30,)),
+            False,
+            0,
+        ),
+        OpCase(
+            "histogram.density",
+            lambda x: np.histogram(x, 3, density=True)[0],
+            normal((30,)),
+            False,
+            0,
+        ),
+        OpCase("apply_along_axis", lambda x: np.apply_along_axis(lambda r: r * r.sum(), 0, x), x),
+        OpCase("apply_along_axis.scalar", lambda x: np.apply_along_axis(np.sum, 1, x), x),
+        OpCase("tril_indices_from", lambda x: x[np.tril_indices_from(x)], matrix(3)),
+        OpCase("fftshift", np.fft.fftshift, x),
+        OpCase("ifftshift", lambda x: np.fft.ifftshift(x, axes=1), x),
+        OpCase("angle", np.angle, normal((5,)), False, 0),
+        OpCase(
+            "lexsort", lambda x, y: np.lexsort((x, y)), ints((6,), (6,), low=0, high=3), False, 0
+        ),
+    ]
+
+
 OP_CASES: list[OpCase] = [
     *_unary(), *_binary(), *_operators(), *_reductions(), *_shapes(), *_indexing(), *_linear(),
-    *_calculus(),
+    *_calculus(), *_sets(),
 ]  # fmt: skip

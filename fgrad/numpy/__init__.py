@@ -20,6 +20,7 @@ from fgrad.numpy import (  # noqa: F401  (each fills the tables)
     methods,
     norms,
     padding,
+    sets,
     sorting,
     ufunc_methods,
     unsupported,

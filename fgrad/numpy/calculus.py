@@ -358,24 +358,6 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Value:
 # --- counting, covariance -------------------------------------------------------------------------
 
 
-@implements("bincount")
-def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Value:
-    """Sums of weights by number; the numbers, or `minlength` as the length, must be known."""
-    numbers = as_array(x)
-    known = concrete(numbers)
-    if weights is None:
-        return np.bincount(
-            known_value(numbers, "needed for a length") if isinstance(numbers, Tracer) else numbers,
-            None,
-            minlength,
-        )
-    w = convert(as_array(weights), FLOAT64)
-    if known is None:
-        raise refuse_argument("bincount", "x", "fgrad.segment_sum(weights, x, num_segments)")
-    n = max(int(known.max(initial=-1)) + 1, minlength)
-    return ix.scatter(np.zeros(n), (convert(known, INT64),), w, (0,), "add")
-
-
 @implements("cov")
 def cov(
     m: Any,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -93,7 +94,7 @@ _IN_PLACE = "x.at[i].set(v)         a new array"
 _MEMORY = "fgrad.stop_gradient(x)  then x.item() or known values; a traced array has no memory"
 REFUSED = {
     "fill": _IN_PLACE, "put": _IN_PLACE, "setfield": _IN_PLACE, "resize": "np.resize(x, shape)",
-    "partition": "np.partition(x, k)", "byteswap": _MEMORY, "dump": _MEMORY, "dumps": _MEMORY,
+    "partition": "np.partition(x, k)", "sort": "np.sort(x)", "byteswap": _MEMORY, "dump": _MEMORY, "dumps": _MEMORY,
     "tofile": _MEMORY, "tobytes": _MEMORY, "getfield": _MEMORY, "setflags": _MEMORY,
     "view": "x.astype(dtype), or fgrad.lax.bitcast(x, dtype)",
 }  # fmt: skip
@@ -138,6 +139,8 @@ METHODS: dict[str, Any] = {
     "real": property(lambda x: numpy_functions[np.real](x)),
     "imag": property(lambda x: numpy_functions[np.imag](x)),
     "device": property(lambda x: "cpu"),
+    "to_device": lambda x, device, stream=None: x,
+    "__array_namespace__": lambda x, api_version=None: sys.modules["fgrad.numpy"],
     **{name: _refused(name, advice) for name, advice in REFUSED.items()},
     **{name: property(_refused(name, advice)) for name, advice in REFUSED_PROPERTIES.items()},
     **{name: _later(name) for name in SAME_FUNCTION if getattr(np, name) in numpy_functions},

@@ -300,5 +300,6 @@ def refuse_argument(function: str, argument: str, advice: str) -> UnsupportedNum
 
 def refuse_out(function: str, out: Any) -> None:
     """Raise unless `out` is absent."""
-    if out is not None and out != (None,):
+    given = out if isinstance(out, tuple) else (out,)
+    if any(o is not None for o in given):
         raise refuse_argument(function, "out", f"y = np.{function}(...)      a new array")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.errors import TracedIndexError
+from fgrad.errors import TracedIndexError, UnsupportedNumpyError
 from fgrad.ir.aval import INT64
 from fgrad.numpy.arrange import concatenate, moveaxis, ravel
 from fgrad.numpy.compositions import to_bool
@@ -21,7 +21,6 @@ from fgrad.numpy.promote import (
     convert,
     normalize_axis,
     promote,
-    refuse_argument,
     refuse_out,
     shape_of,
     user_line,
@@ -106,18 +105,18 @@ def _moded(indices: Value, length: int, mode: str, axis: int) -> Value:
     """Indices in range, by NumPy's `mode`: "raise" checks known ones."""
     if indices.dtype.kind not in "iub":
         raise TypeError("Cannot cast index array data to integers according to the rule 'safe'")
-    known = concrete(indices)
+    value = concrete(indices)
     if mode == "clip":
         return ew.clip(convert(indices, INT64), np.int64(0), np.int64(length - 1))
     if mode == "wrap":
         return ew.remainder(convert(indices, INT64), np.int64(length))
     if mode != "raise":
         raise ValueError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got {mode!r})")
-    if known is None:
+    if value is None:
         return wrap_negative(indices, length)
-    if known.ndim:
-        return checked(known.astype(INT64), axis, length)
-    i = int(known)
+    if value.ndim:
+        return checked(value.astype(INT64), axis, length)
+    i = int(value)
     if not -length <= i < length:
         raise bounds_error(i, axis, length)
     return np.int64(i % length)
@@ -176,13 +175,13 @@ def _place(shape: tuple[int, ...], axis: int, length: int) -> Value:
 def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Value:
     """Elements along an axis where a known condition holds."""
     refuse_out("compress", out)
-    return take(a, np.flatnonzero(_known(condition, "compress")), axis)
+    return take(a, np.flatnonzero(known(condition, "compress")), axis)
 
 
 @implements("extract")
 def extract(condition: Any, arr: Any) -> Value:
     """Elements where a known condition holds."""
-    return take(arr, np.flatnonzero(_known(condition, "extract")))
+    return take(arr, np.flatnonzero(known(condition, "extract")))
 
 
 @implements("delete")
@@ -192,7 +191,7 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Value:
     if axis is None:
         x, axis = ravel(x), 0
     axis = normalize_axis(axis, len(x.shape))
-    obj = obj if isinstance(obj, slice) else _known(obj, "delete")
+    obj = obj if isinstance(obj, slice) else known(obj, "delete")
     return take(x, np.delete(np.arange(x.shape[axis]), obj), axis)
 
 
@@ -203,7 +202,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Value:
     if axis is None:
         x, axis = ravel(x), 0
     axis = normalize_axis(axis, len(x.shape))
-    obj = obj if isinstance(obj, slice) else _known(obj, "insert")
+    obj = obj if isinstance(obj, slice) else known(obj, "insert")
     n = x.shape[axis]
     scalar = not isinstance(obj, slice) and np.ndim(obj) == 0
     marks = np.insert(np.arange(n), obj, -1)
@@ -230,9 +229,9 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Valu
     x, values = promote((as_array(a), as_array(v)))
     if sorter is not None:
         x = take(x, sorter)
-    known = concrete(x), concrete(values)
-    if known[0] is not None and known[1] is not None:
-        return np.searchsorted(*known, side=side)
+    pair = concrete(x), concrete(values)
+    if pair[0] is not None and pair[1] is not None:
+        return np.searchsorted(*pair, side=side)
     if not isinstance(x, Tracer):
         x = np.ascontiguousarray(x)
     return bisect(x, values, side)
@@ -272,17 +271,17 @@ def _sorts_before(at: Value, values: Value, side: str) -> Value:
 def digitize(x: Any, bins: Any, right: bool = False) -> Value:
     """The number of the bin of each value; the bins are known or increasing."""
     edges = as_array(bins)
-    known = concrete(edges)
-    if known is not None and known.size > 1 and known[0] > known[-1]:
+    value = concrete(edges)
+    if value is not None and value.size > 1 and value[0] > value[-1]:
         found = searchsorted(edges[::-1], x, side="right" if right else "left")
-        return ew.sub(np.int64(known.size), found)
+        return ew.sub(np.int64(value.size), found)
     return searchsorted(edges, x, side="left" if right else "right")
 
 
 # --- what needs known values ----------------------------------------------------------------------
 
 
-def _known(x: Any, function: str) -> Any:
+def known(x: Any, function: str) -> Any:
     """The concrete value of an argument that decides about shapes."""
     value = concrete(as_value(x) if not isinstance(x, Tracer) else x)
     if value is None:
@@ -301,8 +300,8 @@ def _values_only(name: str) -> Callable[..., Any]:
     target = getattr(np, name)
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        plain = [_known(x, name) if isinstance(x, Tracer) else x for x in args]
-        named = {k: _known(x, name) if isinstance(x, Tracer) else x for k, x in kwargs.items()}
+        plain = [known(x, name) if isinstance(x, Tracer) else x for x in args]
+        named = {k: known(x, name) if isinstance(x, Tracer) else x for k, x in kwargs.items()}
         return target(*plain, **named)
 
     function.__name__ = name
@@ -314,9 +313,8 @@ def _values_only(name: str) -> Callable[..., Any]:
 
 nonzero = implements("nonzero")(_values_only("nonzero"))
 for _name in (
-    "argwhere", "flatnonzero", "array_equal", "array_equiv", "allclose", "bincount",
-    "histogram_bin_edges", "iscomplexobj", "isrealobj", "may_share_memory", "shares_memory",
-    "packbits", "unpackbits", "lexsort", "isin", "in1d", "ravel_multi_index", "unravel_index",
+    "argwhere", "flatnonzero", "histogram_bin_edges", "packbits", "unpackbits",
+    "ravel_multi_index", "unravel_index",
 ):  # fmt: skip
     if hasattr(np, _name):
         implements(_name)(_values_only(_name))
@@ -351,7 +349,27 @@ def diag_indices_from(arr: Any) -> tuple[np.ndarray, ...]:
     return np.diag_indices(x.shape[0], len(x.shape))
 
 
-@implements("put_along_axis", "put", "place", "putmask", "copyto", "fill_diagonal")
-def refuse_in_place(*_args: Any, **_kwargs: Any) -> Value:
-    """Functions that write into an array."""
-    raise refuse_argument("put", "a", "x.at[index].set(values)     a new array")
+IN_PLACE = {
+    "put_along_axis": "x.at[index].set(values)             a new array",
+    "put": "x.at[index].set(values)             a new array",
+    "place": "np.where(mask, values, x)           a new array",
+    "putmask": "np.where(mask, values, x)           a new array",
+    "fill_diagonal": "x.at[np.diag_indices(n)].set(v)     a new array",
+    "copyto": "x = y, or fgrad.numpy.full(shape, y) to fill an array with a traced value",
+}
+
+
+def _refused_in_place(name: str, advice: str) -> Callable[..., Value]:
+    def function(*_args: Any, **_kwargs: Any) -> Value:
+        raise UnsupportedNumpyError(
+            f"np.{name} writes into an array, which traced arrays do not allow.",
+            (*user_line(), ("write", advice)),
+        )
+
+    function.__name__ = name
+    function.__doc__ = f"`np.{name}` writes into its argument: refused."
+    return function
+
+
+for _name, _advice in IN_PLACE.items():
+    implements(_name)(_refused_in_place(_name, _advice))

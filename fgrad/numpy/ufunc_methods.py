@@ -14,7 +14,6 @@ from fgrad.numpy.promote import (
     convert,
     normalize_axes,
     normalize_axis,
-    refuse_argument,
     refuse_out,
     reshape,
 )
@@ -117,9 +116,4 @@ def outer(ufunc: Any, a: Any, b: Any, **kwargs: Any) -> Value:
     return numpy_functions[ufunc](x, y, **kwargs)
 
 
-def at(ufunc: Any, a: Any, indices: Any, b: Any = None) -> None:
-    """ufunc.at writes into its first argument."""
-    raise refuse_argument(f"{ufunc.__name__}.at", "a", "x = x.at[i].add(v)     a new array")
-
-
-ufunc_methods.update({"reduce": reduce, "accumulate": accumulate, "outer": outer, "at": at})
+ufunc_methods.update({"reduce": reduce, "accumulate": accumulate, "outer": outer})

@@ -14,16 +14,13 @@ from fgrad.trace import unsupported_hook
 
 _SHAPE = "the shape of the result depends on values"
 ADVICE: dict[str, tuple[str, str]] = {
-    "unique": (_SHAPE, "np.sort(x), or np.unique of a constant outside of the function"),
     "unique_values": (_SHAPE, "np.sort(x)"),
     "unique_counts": (_SHAPE, "np.sort(x)"),
     "unique_inverse": (_SHAPE, "np.sort(x)"),
     "unique_all": (_SHAPE, "np.sort(x)"),
-    "union1d": (_SHAPE, "np.concatenate([x, y])"),
     "intersect1d": (_SHAPE, "np.where(np.isin(x, y), x, 0)"),
     "setdiff1d": (_SHAPE, "np.where(np.isin(x, y), 0, x)"),
     "setxor1d": (_SHAPE, "np.where(mask, x, 0)"),
-    "trim_zeros": (_SHAPE, "x[a:b] with known bounds"),
     "histogram2d": (_SHAPE, "np.histogram2d of constants outside of the function"),
     "histogramdd": (_SHAPE, "np.histogramdd of constants outside of the function"),
     "save": ("a traced array has no numbers to write", "save the result of the function"),
@@ -33,14 +30,12 @@ ADVICE: dict[str, tuple[str, str]] = {
     "array_str": ("a traced array has no numbers to print", "print(x)"),
     "array_repr": ("a traced array has no numbers to print", "print(x)"),
     "vectorize": ("it calls Python once for each element", "fgrad.vmap(f)(x)"),
-    "apply_along_axis": ("it calls Python once for each lane", "fgrad.vmap(f, in_axes=...)(x)"),
     "frompyfunc": ("it calls Python once for each element", "fgrad.vmap(f)(x)"),
     "gcd": ("it is a loop over integers", "np.gcd of constants outside of the function"),
     "lcm": ("it is a loop over integers", "np.lcm of constants outside of the function"),
     "frexp": ("its exponent has no derivative", "np.floor(np.log2(np.abs(x))) + 1"),
     "roots": ("its result is complex", "np.linalg.eigvals of the companion matrix"),
     "polyfit": ("it reports ranks", "np.linalg.lstsq(np.vander(x, n), y)[0]"),
-    "angle": ("complex arrays are not supported here", "np.arctan2(imag, real)"),
     "poly": ("complex arrays are not supported here", "products with np.convolve"),
 }
 _METHODS = {
@@ -54,25 +49,26 @@ def unsupported(function: Any, method: str = "__call__") -> UnsupportedNumpyErro
     name = _name_of(function)
     if method != "__call__":
         write, why = _METHODS.get(method, ("the reduction or a loop", "it has no traced form"))
-        shown = f"np.{name}.{method}"
+        shown = f"{name}.{method}"
     else:
-        why, write = ADVICE.get(name, ("it has no traced form", _suggest(name)))
-        shown = f"np.{name}"
+        leaf = name.removeprefix("np.")
+        why, write = ADVICE.get(leaf, ("it has no traced form", _suggest(leaf)))
+        shown = name
     rows = (*user_line(), ("why", f"{why}."), ("write", write))
     return UnsupportedNumpyError(f"{shown} does not take traced arrays.", rows)
 
 
 def _name_of(function: Any) -> str:
-    """A function's dotted name below `numpy`."""
+    """How the user calls a function: `np.linalg.solve`, or its plain name if it is not NumPy's."""
     name = getattr(function, "__name__", str(function))
-    for group in ("linalg", "fft"):
-        if getattr(getattr(np, group), name, None) is function:
-            return f"{group}.{name}"
+    for group, prefix in ((np, "np"), (np.linalg, "np.linalg"), (np.fft, "np.fft")):
+        if getattr(group, name, None) is function:
+            return f"{prefix}.{name}"
     return name
 
 
 def _suggest(name: str) -> str:
-    near = difflib.get_close_matches(name, TRACED, 3, 0.75)
+    near = difflib.get_close_matches(name, TRACED, 3, 0.85)
     if near:
         return "perhaps " + ", ".join(f"np.{n}" for n in near)
     return "fgrad.stop_gradient(x) and plain NumPy, where x is known and a constant"

@@ -1,0 +1,309 @@
+"""L4. Comparison of whole arrays, counting and sets.
+
+Where the shape of a result depends on values (`np.unique`), these must be known: the function then picks
+elements by constant indices, and has derivatives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fgrad.ir.aval import FLOAT64, INT64
+from fgrad.numpy import reductions as rs
+from fgrad.numpy.arrange import concatenate, moveaxis, ravel, stack, take_slice
+from fgrad.numpy.creation import linspace
+from fgrad.numpy.promote import (
+    as_array,
+    broadcast,
+    broadcast_shapes,
+    broadcast_to,
+    convert,
+    normalize_axis,
+    promote,
+    refuse_argument,
+    reshape,
+    shape_of,
+)
+from fgrad.numpy.register import implements
+from fgrad.numpy.selection import isclose, known, searchsorted, take
+from fgrad.ops import elementwise as ew
+from fgrad.ops import index as ix
+from fgrad.ops import reduce as rd
+from fgrad.trace import Tracer, Value, concrete
+
+# --- whole arrays -----------------------------------------------------------------------------------
+
+
+@implements("array_equal")
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Value:
+    """Whether two arrays have one shape and equal elements."""
+    x, y = promote((as_array(a1), as_array(a2)))
+    if shape_of(x) != shape_of(y):
+        return np.bool_(False)
+    equal = ew.eq(x, y)
+    if equal_nan and x.dtype.kind == "f":
+        equal = ew.or_(equal, ew.and_(ew.isnan(x), ew.isnan(y)))
+    return rs.all_(equal)
+
+
+@implements("array_equiv")
+def array_equiv(a1: Any, a2: Any) -> Value:
+    """Whether two arrays are equal after broadcasting."""
+    x, y = promote((as_array(a1), as_array(a2)))
+    try:
+        broadcast_shapes(shape_of(x), shape_of(y))
+    except ValueError:
+        return np.bool_(False)
+    return rs.all_(ew.eq(*broadcast((x, y))))
+
+
+@implements("allclose")
+def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Value:
+    """Whether all elements are close."""
+    return rs.all_(isclose(a, b, rtol, atol, equal_nan))
+
+
+@implements("iscomplexobj")
+def iscomplexobj(x: Any) -> bool:
+    """Whether the dtype is complex."""
+    return as_array(x).dtype.kind == "c"
+
+
+@implements("isrealobj")
+def isrealobj(x: Any) -> bool:
+    """Whether the dtype is not complex."""
+    return not iscomplexobj(x)
+
+
+@implements("may_share_memory", "shares_memory")
+def shares_memory(a: Any, b: Any, max_work: Any = None) -> bool:
+    """Traced arrays are values: only a value is the same as itself."""
+    return a is b
+
+
+# --- membership -------------------------------------------------------------------------------------
+
+
+@implements("isin")
+def isin(
+    element: Any,
+    test_elements: Any,
+    assume_unique: bool = False,
+    invert: bool = False,
+    *,
+    kind: Any = None,
+) -> Value:
+    """For each element, whether it is among others."""
+    x, members = promote((as_array(element), ravel(test_elements)))
+    pairs = ew.eq(*broadcast((reshape(x, (*shape_of(x), 1)), members)))
+    found = rd.reduce_any(pairs, (len(pairs.shape) - 1,))
+    return ew.not_(found) if invert else found
+
+
+@implements("in1d")
+def in1d(
+    ar1: Any, ar2: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None
+) -> Value:
+    """`isin` of the flattened array."""
+    return isin(ravel(ar1), ar2, assume_unique, invert)
+
+
+@implements("unique")
+def unique(
+    ar: Any,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: Any = None,
+    *,
+    equal_nan: bool = True,
+    **_: Any,
+) -> Any:
+    """The distinct elements of known values, in order."""
+    x = as_array(ar)
+    values = known(x, "unique")
+    _, first, *more = np.unique(
+        values, True, return_inverse, return_counts, axis, equal_nan=equal_nan
+    )
+    picked = take(ravel(x) if axis is None else x, first, axis if axis is not None else 0)
+    rest = ([first] if return_index else []) + more
+    return (picked, *rest) if rest else picked
+
+
+@implements("union1d")
+def union1d(ar1: Any, ar2: Any) -> Value:
+    """The distinct elements of two arrays of known values."""
+    return unique(concatenate([ravel(ar1), ravel(ar2)]))
+
+
+@implements("trim_zeros")
+def trim_zeros(filt: Any, trim: str = "fb", **kwargs: Any) -> Value:
+    """Without leading and trailing zeros, of known values."""
+    if kwargs.get("axis") is not None:
+        raise refuse_argument("trim_zeros", "axis", "x[a:b] with known bounds")
+    x = as_array(filt)
+    places = np.flatnonzero(known(x, "trim_zeros"))
+    n = x.shape[0]
+    if not len(places):
+        return take_slice(x, 0, 0, 0)
+    start = int(places[0]) if "f" in trim.lower() else 0
+    stop = int(places[-1]) + 1 if "b" in trim.lower() else n
+    return take_slice(x, 0, start, stop)
+
+
+# --- counting ---------------------------------------------------------------------------------------
+
+
+@implements("bincount")
+def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Value:
+    """How often each number occurs, or the sums of its weights.
+
+    The largest number decides the length of the result, so the numbers must be known.
+    """
+    numbers = known(x, "bincount")
+    if weights is None:
+        return np.bincount(numbers, None, minlength)
+    length = max(int(numbers.max(initial=-1)) + 1, minlength)
+    w = convert(as_array(weights), FLOAT64)
+    return ix.scatter(np.zeros(length), (numbers.astype(INT64),), w, (0,), "add")
+
+
+def _edges(x: Value, bins: Any, range: Any) -> Value:
+    """The edges of bins: given, or evenly spaced over a range or over the values."""
+    if shape_of(as_array(bins)):
+        return as_array(bins)
+    count = known(bins, "histogram").item()
+    if range is not None:
+        low, high = as_array(range[0]), as_array(range[1])
+    else:
+        low, high = rs.min_(x), rs.max_(x)
+        widen = convert(ew.eq(low, high), FLOAT64)
+        half = ew.mul(widen, np.float64(0.5))
+        low = ew.sub(convert(low, FLOAT64), half)
+        high = ew.add(convert(high, FLOAT64), half)
+    kind = np.result_type(x.dtype, np.float32) if x.dtype.kind == "f" else FLOAT64
+    return linspace(low, high, count + 1, dtype=kind)
+
+
+@implements("histogram")
+def histogram(
+    a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+) -> tuple[Value, Value]:
+    """Counts, or sums of weights, of values in bins; the number of bins is known."""
+    x = ravel(a)
+    if isinstance(bins, str):
+        bins = np.histogram_bin_edges(known(x, "histogram"), bins, range)
+    edges = _edges(x, bins, range)
+    n = edges.shape[0] - 1
+    place = ew.sub(*broadcast((searchsorted(edges, x, side="right"), np.int64(1))))
+    first, last = (take(edges, np.int64(i)) for i in (0, n))
+    points, low, high = promote((x, first, last))
+    at_end = ew.eq(*broadcast((points, high)))
+    place = ew.select(*broadcast((at_end, np.int64(n - 1), place)))
+    inside = ew.and_(ew.ge(*broadcast((points, low))), ew.le(*broadcast((points, high))))
+    place = ew.select(*broadcast((inside, place, np.int64(n))))
+    if weights is None:
+        w: Value = np.ones(shape_of(x), INT64)
+    else:
+        w = ravel(weights)
+    total = np.zeros(n, w.dtype)
+    counts = ix.scatter(total, (broadcast_to(place, shape_of(x)),), w, (0,), "add")
+    if density:
+        widths = np.diff(edges)
+        counts = np.divide(counts, np.multiply(widths, rs.sum_(counts)))
+    return counts, edges
+
+
+# --- lanes ------------------------------------------------------------------------------------------
+
+
+@implements("apply_along_axis")
+def apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: Any) -> Value:
+    """A function applied to each lane, one after the other; `fgrad.vmap` does all at once."""
+    x = as_array(arr)
+    axis = normalize_axis(axis, len(x.shape))
+    lanes = moveaxis(x, axis, -1)
+    lead = lanes.shape[:-1]
+    results = [as_array(func1d(lanes[i], *args, **kwargs)) for i in np.ndindex(*lead)]
+    joined = stack(results)
+    joined = reshape(joined, (*lead, *joined.shape[1:]))
+    inner = len(joined.shape) - len(lead)
+    source = tuple(range(len(lead), len(joined.shape)))
+    return moveaxis(joined, source, tuple(range(axis, axis + inner)))
+
+
+@implements("tril_indices_from")
+def tril_indices_from(arr: Any, k: int = 0) -> tuple[np.ndarray, ...]:
+    """The indices of the lower triangle."""
+    rows, columns = _matrix_shape(arr)
+    return np.tril_indices(rows, k, columns)
+
+
+@implements("triu_indices_from")
+def triu_indices_from(arr: Any, k: int = 0) -> tuple[np.ndarray, ...]:
+    """The indices of the upper triangle."""
+    rows, columns = _matrix_shape(arr)
+    return np.triu_indices(rows, k, columns)
+
+
+def _matrix_shape(arr: Any) -> tuple[int, int]:
+    shape = shape_of(as_array(arr))
+    if len(shape) != 2:
+        raise ValueError("input array must be 2-d")
+    return shape
+
+
+def _shift(name: str, direction: Callable[[int], int]) -> None:
+    @implements(f"fft.{name}")
+    def function(x: Any, axes: Any = None) -> Value:
+        x = as_array(x)
+        axes = tuple(range(len(x.shape))) if axes is None else axes
+        axes = axes if isinstance(axes, (tuple, list)) else (axes,)
+        return np.roll(x, [direction(x.shape[i]) for i in axes], tuple(axes))
+
+    function.__doc__ = f"`np.fft.{name}`: half a length rolled along axes."
+
+
+_shift("fftshift", lambda n: n // 2)
+_shift("ifftshift", lambda n: -(n // 2))
+
+
+@implements("common_type")
+def common_type(*arrays: Any) -> type:
+    """The floating point type that holds all arrays."""
+    dtypes = [as_array(a).dtype for a in arrays]
+    return np.common_type(*[np.empty(0, d) for d in dtypes])
+
+
+@implements("min_scalar_type")
+def min_scalar_type(a: Any) -> np.dtype:
+    """The dtype of the array: its values are not looked at."""
+    return as_array(a).dtype
+
+
+@implements("asarray_chkfinite")
+def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Value:
+    """The array; an error if its values are known and not finite."""
+    x = as_array(a)
+    value = concrete(x)
+    if value is not None and value.dtype.kind == "f" and not np.isfinite(value).all():
+        raise ValueError("array must not contain infs or NaNs")
+    return x if dtype is None else convert(x, np.dtype(dtype))
+
+
+@implements("angle")
+def angle(z: Any, deg: bool = False) -> Value:
+    """The angle of real numbers: 0, or pi for negative ones."""
+    x = as_array(z)
+    x = x if x.dtype.kind == "f" else convert(x, FLOAT64)
+    result = ew.atan2(ew.lit(x, 0), x) if isinstance(x, Tracer) else np.angle(x)
+    return np.multiply(result, 180 / np.pi) if deg else result
+
+
+@implements("isscalar")
+def isscalar(element: Any) -> bool:
+    """Arrays are not scalars, traced ones included."""
+    return False

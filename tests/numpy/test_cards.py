@@ -1,0 +1,116 @@
+"""What is not supported says so, with the user's line and what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fgrad.numpy as fnp
+from fgrad.errors import FgradError, ShapeError, UnsupportedNumpyError
+from fgrad.ir.aval import Aval
+from fgrad.trace import Tracer, trace
+
+F64 = np.dtype(np.float64)
+
+
+def _trace(fun: Callable[..., Any], *shapes: tuple[int, ...]) -> Any:
+    return trace(lambda *xs: [fun(*xs)], [Aval(s, F64) for s in shapes])
+
+
+REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "function": (lambda x: np.histogram2d(x, x), "np.histogram2d does not take traced arrays"),
+    "linalg": (lambda x: np.linalg.eig(x), "np.linalg.eig does not take"),
+    "out": (lambda x: np.add(x, x, out=np.zeros(3)), "does not take 'out'"),
+    "sum.out": (lambda x: np.sum(x, out=np.zeros(())), "does not take 'out'"),
+    "at": (lambda x: np.add.at(x, [0], 1.0), r"x\.at\[i\]\.add"),
+    "reduceat": (lambda x: np.add.reduceat(x, [0]), r"add\.reduceat does not take"),
+    "in place": (lambda x: np.put(x, [0], 1.0), "writes into an array"),
+    "fill": (lambda x: x.fill(0), "ndarray.fill"),
+    "flat": (lambda x: x.flat, "ndarray.flat"),
+    "weights": (lambda x: np.quantile(x, 0.5, weights=x), "'weights'"),
+    "pad mode": (lambda x: np.pad(x, 1, lambda *_: None), "mode="),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals(name: str) -> None:
+    fun, message = REFUSED[name]
+    with pytest.raises(UnsupportedNumpyError, match=message) as error:
+        _trace(fun, (3, 3) if name == "linalg" else (3,))
+    assert "test_cards.py:" in str(error.value)
+    assert "  write  " in str(error.value)
+
+
+MISFITS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
+    "broadcast": (lambda x, y: x + y, ((3,), (4,))),
+    "matmul": (lambda x, y: x @ y, ((2, 3), (2, 3))),
+    "dot": (np.dot, ((2, 3), (2,))),
+    "reshape": (lambda x: x.reshape(4, 2), ((3, 2),)),
+    "concatenate": (lambda x, y: np.concatenate([x, y]), ((2, 3), (2, 4))),
+    "einsum": (lambda x, y: np.einsum("ij,jk", x, y), ((2, 3), (2, 3))),
+    "in place": (lambda x, y: x.__iadd__(y), ((3,), (2, 3))),
+}
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_shapes_that_do_not_fit(name: str) -> None:
+    fun, shapes = MISFITS[name]
+    with pytest.raises(ShapeError) as error:
+        _trace(fun, *shapes)
+    assert isinstance(error.value, ValueError)
+    assert "test_cards.py:" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("fun", "expected"),
+    [
+        (lambda x: np.sum(x, axis=3), np.exceptions.AxisError),
+        (lambda x: np.max(x[:0]), ValueError),
+        (lambda x: x.astype(int) ** -1, ValueError),
+        (lambda x: np.matmul(x, 2.0), ValueError),
+        (lambda x: np.transpose(x, (0, 1)), ValueError),
+        (lambda x: x @ None, TypeError),
+        (lambda x: x + "a", TypeError),
+        (lambda x: x + object(), TypeError),
+    ],
+)
+def test_errors_of_numpy(fun: Callable[[Any], Any], expected: type) -> None:
+    with pytest.raises(expected):
+        _trace(fun, (3,))
+
+
+def test_comparison_with_none_is_python_s() -> None:
+    program = _trace(lambda x: x * (2.0 if x is not None and x != None else 3.0), (3,))  # noqa: E711
+    assert program.program.eqns[0].inputs[1].value == 2.0
+
+
+def test_errors_are_fgrad_errors() -> None:
+    for fun, _ in REFUSED.values():
+        with pytest.raises(FgradError):
+            _trace(fun, (3, 3) if fun is REFUSED["linalg"][0] else (3,))
+
+
+def test_plain_arrays_go_to_numpy() -> None:
+    x = np.arange(3.0)
+    assert fnp.sum(x) == np.sum(x)
+    assert isinstance(fnp.zeros(3), np.ndarray)
+    assert fnp.float32 is np.float32
+    assert fnp.pi == np.pi
+    assert fnp.linalg.norm(x) == np.linalg.norm(x)
+    np.testing.assert_array_equal(fnp.unique([2, 1, 2]), [1, 2])
+    assert fnp.histogram2d(x, x)[0].shape == (10, 10)
+
+
+def test_namespace_takes_lists_of_traced_values() -> None:
+    program = _trace(lambda x: fnp.array([[x[0], 1], [2, x[1]]]) @ fnp.asarray(x[:2]), (3,)).program
+    assert program.outputs[0].aval == Aval((2,), F64)
+    _trace(lambda x: fnp.full((2, 2), x[0]), (3,))
+    _trace(lambda x: fnp.concatenate([[x[0]], x]), (3,))
+
+
+def test_methods_are_those_of_arrays() -> None:
+    public = {n for n in dir(np.ndarray) if not n.startswith("_")}
+    assert public <= set(dir(Tracer)), sorted(public - set(dir(Tracer)))
