@@ -156,8 +156,11 @@ class Lanes:
         """The same as high + low: only the errors of the terms after the first remain"""
         first, *rest = coefficients[self.double]
         tail = self.polynomial(rest, x)
-        high = self.fma(x, tail, first)
-        return high, self.fma(x, tail, self.sub(first, high))
+        product = self.mul(x, tail)
+        high = self.add(product, first)
+        back = self.sub(high, first)
+        error = self.add(self.sub(product, back), self.sub(first, self.sub(high, back)))
+        return high, self.add(error, self.fma(x, tail, self.neg(product)))
 
     # Comparison and choice.
 

@@ -17,13 +17,13 @@ from fgrad.compile.cpu.vector_coefficients import (
     ERFINV,
     ERFINV_FAR,
     ERFINV_TAIL,
+    EXP,
     EXP2,
     LGAMMA,
     LGAMMA_TAIL,
     SIN,
 )
 from fgrad.compile.cpu.vector_exp import (
-    exp_tail,
     normal_power,
     reduce_by_ln2,
     round_to_int,
@@ -38,7 +38,6 @@ PI_64 = (3.141592653589793, 1.2246467991473532e-16)
 DIGAMMA_ZERO_32 = (1.4616321325302124, 1.243815006546356e-08)
 DIGAMMA_ZERO_64 = (1.4616321449683622, 9.549995429965697e-17)
 HALF_LOG_TWO_PI = 0.9189385332046728
-SQRT_TWO = 1.4142135623730951
 
 
 def _erf_near(v: Lanes, x: str) -> str:
@@ -58,17 +57,20 @@ def erf(v: Lanes, x: str) -> str:
 
 
 def erfc(v: Lanes, x: str) -> str:
-    """e^(-x^2) P(q) / (|x| + 3), q = (|x| - 3) / (|x| + 3), with the rounding errors of factors"""
+    """e^(-x^2) P(q) / (|x| + 4), q = (|x| - 4) / (|x| + 4), with the rounding errors of factors"""
     size = v.at_most(v.abs(x), v.pick(10.5, 27.5))
     square = v.mul(size, size)
     square_low = v.fma(size, size, v.neg(square))
-    bits, n, r = reduce_by_ln2(v, v.neg(square))
-    y, y_low = fast_two_sum(v, v.number(1.0), exp_tail(v, v.sub(r, square_low)))
-    shifted = v.add(size, 3.0)
-    missing = v.sub(size, v.sub(shifted, 3.0))
+    bits, n, start = reduce_by_ln2(v, v.neg(square))
+    r, r_low = fast_two_sum(v, start, v.neg(square_low))
+    tail, tail_low = fast_two_sum(v, r, v.mul(v.mul(r, r), v.fit(EXP, r)))
+    y, y_low = fast_two_sum(v, v.number(1.0), tail)
+    y_low = v.add(y_low, v.add(tail_low, r_low))
+    shifted = v.add(size, 4.0)
+    missing = v.sub(size, v.sub(shifted, 4.0))
     inverse = v.div(1.0, shifted)
     rest = v.sub(v.fma(v.neg(inverse), shifted, 1.0), v.mul(inverse, missing))
-    q = v.mul(v.sub(size, 3.0), inverse)
+    q = v.mul(v.sub(size, 4.0), inverse)
     series, series_low = v.fit_parts(ERFCX, v.muladd(q, rest, q))
     factor = v.mul(series, inverse)
     error = v.muladd(series_low, inverse, v.fma(series, inverse, v.neg(factor)))
@@ -81,24 +83,27 @@ def erfc(v: Lanes, x: str) -> str:
 
 
 def erfinv(v: Lanes, x: str) -> str:
-    """x P(w) with w = -log(1 - x^2); beyond w = 5 polynomials in sqrt(w)"""
-    w = v.neg(log(v, v.fma(v.neg(x), x, 1.0)))
+    """x P(w) with w = -log(1 - x^2); beyond w = 5 polynomials in sqrt(w), whose slope is about 1"""
+    rest = v.fma(v.neg(x), x, 1.0)
+    w = v.neg(log(v, rest))
+    large = v.compare("ogt", w, 5.0)
     central = v.fit_parts(ERFINV, w)
 
     def rare() -> list[str]:
-        s = v.sqrt(w)
-        tail, tail_low = v.fit_parts(ERFINV_TAIL, v.sub(s, 3.0))
+        high, low = log_parts(v, rest)
+        root = v.sqrt(v.neg(high))
+        root_low = v.div(v.sub(v.fma(v.neg(root), root, v.neg(high)), low), v.add(root, root))
+        tail, tail_low = v.fit_parts(ERFINV_TAIL, v.sub(root, 3.0))
         if v.double:
-            far = v.polynomial(ERFINV_FAR, v.sub(s, 5.0))
-            beyond = v.compare("ogt", s, 4.0)
-            tail, tail_low = v.select(beyond, far, tail), v.select(beyond, 0.0, tail_low)
+            beyond = v.compare("ogt", root, 4.0)
+            far, far_low = v.fit_parts((ERFINV_FAR, ERFINV_FAR), v.sub(root, 5.0))
+            tail, tail_low = v.select(beyond, far, tail), v.select(beyond, far_low, tail_low)
         finite = v.compare("olt", w, INF)
-        large = v.compare("ogt", w, 5.0)
-        tail, tail_low = v.select(finite, tail, INF), v.select(finite, tail_low, 0.0)
+        tail_low = v.select(finite, v.add(tail_low, root_low), 0.0)
+        tail = v.select(finite, tail, INF)
         return [v.select(large, tail, central[0]), v.select(large, tail_low, central[1])]
 
-    usual = [(part, v.float) for part in central]
-    high, low = v.replace_rarely(v.compare("ogt", w, 5.0), usual, rare)
+    high, low = v.replace_rarely(large, [(part, v.float) for part in central], rare)
     return v.fma(x, high, v.mul(x, low))
 
 
@@ -117,7 +122,7 @@ def _sin_cos_pi(v: Lanes, x: str) -> tuple[str, str]:
 
 def _lgamma_positive(v: Lanes, x: str) -> str:
     """(x - 1) (x - 2) P on [1/2, 4], (x - 1/2) (log x - 1) + ... above"""
-    series, series_low = v.fit_parts(LGAMMA, v.div(v.sub(x, SQRT_TWO), v.add(x, SQRT_TWO)))
+    series, series_low = v.fit_parts(LGAMMA, v.div(v.sub(x, 1.5), v.add(x, 1.5)))
     above_one, above_two = v.sub(x, 1.0), v.sub(x, 2.0)
     zeros = v.mul(above_one, above_two)
     zeros_low = v.fma(above_one, above_two, v.neg(zeros))
