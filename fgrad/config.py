@@ -7,10 +7,13 @@ FGRAD_DUMP=dir          write every stage into files
 FGRAD_DISABLE_JIT=1     evaluate jitted functions with NumPy
 FGRAD_CACHE_DIR=dir     the disk cache of compiled kernels;  FGRAD_CACHE=0 turns it off
 FGRAD_NUM_THREADS=n     threads of compiled code
+FGRAD_NATIVE_CALLS=0    call jitted functions through Python only
+FGRAD_RECYCLE=1         jitted functions may return a small array again that nobody refers to
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,18 +23,48 @@ from typing import Any
 class Config:
     """The settings; one instance, `config`, is shared by all threads."""
 
+    check: int
+    show: frozenset[str]
+    dump: str
+    disable_jit: bool
+    cache: bool
+    cache_dir: str
+    num_threads: int
+    native_calls: bool
+    recycle: bool
+    epoch: int  # the number of the present combination of settings: part of every compilation key
+
     def __init__(self) -> None:
         env = os.environ.get
-        self.check: int = int(env("FGRAD_CHECK") or 1)
-        self.show: frozenset[str] = frozenset(filter(None, env("FGRAD_SHOW", "").split(",")))
-        self.dump: str = env("FGRAD_DUMP", "")
-        self.disable_jit: bool = env("FGRAD_DISABLE_JIT", "0") not in ("", "0")
-        self.cache: bool = env("FGRAD_CACHE", "1") != "0"
-        self.cache_dir: str = env("FGRAD_CACHE_DIR", "") or os.path.join(
-            env("XDG_CACHE_HOME", "") or os.path.expanduser("~/.cache"), "fgrad"
-        )
-        self.num_threads: int = int(env("FGRAD_NUM_THREADS") or os.cpu_count() or 1)
-        self.epoch: int = 0  # part of every compilation key: changes with each override
+        self._combinations: dict[tuple[Any, ...], int] = {}
+        self.epoch_cell = ctypes.c_int64(0)  # the epoch, for native code
+        settings = {
+            "check": int(env("FGRAD_CHECK") or 1),
+            "show": frozenset(filter(None, env("FGRAD_SHOW", "").split(","))),
+            "dump": env("FGRAD_DUMP", ""),
+            "disable_jit": env("FGRAD_DISABLE_JIT", "0") not in ("", "0"),
+            "cache": env("FGRAD_CACHE", "1") != "0",
+            "cache_dir": env("FGRAD_CACHE_DIR", "")
+            or os.path.join(env("XDG_CACHE_HOME", "") or os.path.expanduser("~/.cache"), "fgrad"),
+            "num_threads": int(env("FGRAD_NUM_THREADS") or os.cpu_count() or 1),
+            "native_calls": env("FGRAD_NATIVE_CALLS", "1") != "0",
+            "recycle": env("FGRAD_RECYCLE", "0") not in ("", "0"),
+        }
+        self._names = tuple(settings)
+        self._update(settings)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in vars(self).get("_names", ()):
+            self._update({name: value})
+        else:
+            object.__setattr__(self, name, value)
+
+    def _update(self, settings: dict[str, Any]) -> None:
+        """Change settings; what was compiled under the same ones before is valid again."""
+        vars(self).update(settings)
+        combination = tuple([vars(self)[name] for name in self._names])
+        self.epoch = self._combinations.setdefault(combination, len(self._combinations))
+        self.epoch_cell.value = self.epoch
 
     @contextmanager
     def override(self, **settings: Any) -> Iterator[None]:
@@ -43,17 +76,15 @@ class Config:
             ...     config.disable_jit
             True
         """
-        unknown = set(settings) - set(vars(self))
+        unknown = set(settings) - set(self._names)
         if unknown:
             raise TypeError(f"unknown settings: {', '.join(sorted(unknown))}")
         saved = {name: getattr(self, name) for name in settings}
-        vars(self).update(settings)
-        self.epoch += 1
+        self._update(settings)
         try:
             yield
         finally:
-            vars(self).update(saved)
-            self.epoch += 1
+            self._update(saved)
 
 
 config = Config()

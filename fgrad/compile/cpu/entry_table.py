@@ -1,0 +1,370 @@
+"""L5. A signature as a table of int64 words: what a call must look like, and what it returns.
+
+f(x, {"w": w}) -> (y, s)        x: f32[8], w: f32[3], y: f32[8], s: f64[]
+
+ARRAY 0 -> slot 0  f32[8]                LEAF 0
+DICT 1, 1 item -> register 2  "w"        LEAF 1
+ARRAY 2 -> slot 1  f32[3]                MAKE_TUPLE 2
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.compile.cpu.entry_abi import SCALAR_TYPES, WORD, descr_word, type_slot
+from fgrad.compile.cpu.entry_blocks import (
+    ARRAY,
+    BOOL,
+    CALL,
+    DICT,
+    END,
+    INT,
+    LEAF,
+    LIST,
+    MAKE_DICT,
+    MAKE_LIST,
+    MAKE_NAMED,
+    MAKE_TUPLE,
+    NODE,
+    PLACE,
+    PUSH,
+    RECORD,
+    RECORD_SIZE,
+    RESULT_ARRAY,
+    RESULT_BOOL,
+    RESULT_SCALAR,
+    RETURN,
+    SAME,
+    TUPLE,
+)
+from fgrad.ir.aval import Aval
+
+KEPT_BYTES = 1 << 16  # result arrays up to this size may be used again
+MAX_WORDS = 4096  # leaves and containers, which stand on the stack during a call
+_TP_ALLOC, _TP_NEW = 47, 65
+
+# Static arguments of these types are known again by identity: equal ones may be missed, never
+# mistaken.
+_STATIC_TYPES = (bool, int, float, str, bytes, type(None), type, type(len), type(lambda: 0))
+
+
+class NotNative(Exception):
+    """A call that only Python can make; never leaves this package."""
+
+
+class Work(NamedTuple):
+    """The native program of a signature.
+
+    Arguments:
+        run: address of `void run(ptr table, ptr slots)`.
+        table: what it is given.
+        slots: how many slots the caller fills.
+        inputs: the slot of each input.
+        outputs: the slot of each output.
+        arena: slot and size of the temporaries.
+        constants: (slot, address) of arrays that do not change.
+        fills: (slot of an output, address, bytes) of results known beforehand.
+        release: whether it runs long enough to let other threads go on.
+        after: called when it has run, to raise what went wrong; or None.
+        keep: what must live as long.
+    """
+
+    run: int
+    table: int
+    slots: int
+    inputs: Sequence[int]
+    outputs: Sequence[int]
+    arena: tuple[int, int]
+    constants: Sequence[tuple[int, int]]
+    fills: Sequence[tuple[int, int, int]]
+    release: bool
+    after: Any
+    keep: Any
+
+
+class Parameters(NamedTuple):
+    """The arguments of a call: leaves where they are traced, values where they are static."""
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    treedef: tree.TreeDef  # of (args, kwargs), static ones replaced by None
+    statics: Mapping[Any, Any]  # by position or name
+    avals: Sequence[Aval]
+
+
+class Results(NamedTuple):
+    """What a call returns."""
+
+    avals: Sequence[Aval]
+    treedef: tree.TreeDef
+    recycle: bool
+
+
+class Signature:
+    """A table for the native entry; it lives as long as a callee's chain holds it."""
+
+    def __init__(self, parameters: Parameters, results: Results, work: Work, epoch: int) -> None:
+        self.references: list[Any] = [work.keep, work.after]
+        reader = _Reader(parameters, work.inputs, self.references)
+        writer = _Writer(results, work.outputs, reader.cells, self.references)
+        names = list(parameters.kwargs)
+        self.references.append(names)
+        sections = {
+            "program": reader.words,
+            "names": [id(name) for name in names],
+            "records": writer.records,
+            "pairs": [x for pair in work.constants for x in pair],
+            "sources": [x for fill in work.fills for x in fill],
+            "build": writer.words,
+        }
+        fields = {
+            "epoch": epoch,
+            "nargs": len(parameters.args),
+            "keywords": len(names),
+            "registers": reader.registers + 1,
+            "slots": work.slots + 1,
+            "cells": writer.cells + 1,
+            "outputs": len(results.avals),
+            "constants": len(work.constants),
+            "fills": len(work.fills),
+            "arena_slot": work.arena[0],
+            "arena_bytes": work.arena[1],
+            "run": work.run,
+            "table": work.table,
+            "release": int(work.release),
+            "after": 0 if work.after is None else id(work.after),
+            "bools": int(writer.bools),
+            "depth": writer.depth + 1,
+        }
+        self.count = len(results.avals)
+        self.key = (tuple(reader.words), tuple(names), epoch)
+        self.words, self.records = _assemble(fields, sections, writer.dims)
+        self.address: int = self.words.buffer_info()[0]
+
+    def __del__(self, _release: Any = ctypes.pythonapi.Py_DecRef) -> None:
+        for k in range(self.count if hasattr(self, "records") else 0):
+            for name in ("first", "second"):
+                at = self.records + RECORD_SIZE * k + RECORD[name]
+                kept, self.words[at] = self.words[at], 0
+                if kept:
+                    _release(ctypes.c_void_p(kept))
+
+
+def _assemble(
+    fields: Mapping[str, int], sections: Mapping[str, Sequence[int]], dims: Sequence[Sequence[int]]
+) -> tuple[array[int], int]:
+    """All words in one block of memory, with addresses where fields refer to sections."""
+    starts, length = {}, len(NODE)
+    for name, words in sections.items():
+        starts[name] = length
+        length += len(words)
+    dims_at = length
+    block = array("q", bytes(WORD * (length + sum(len(d) for d in dims))))
+    base = block.buffer_info()[0]
+    for name, value in fields.items():
+        block[NODE[name]] = value
+    for name, words in sections.items():
+        start = starts[name]
+        block[start : start + len(words)] = array("q", words)
+        block[NODE[name]] = base + WORD * start if words else 0
+    for k, shape in enumerate(dims):
+        block[dims_at : dims_at + len(shape)] = array("q", shape)
+        block[starts["records"] + RECORD_SIZE * k + RECORD["dims"]] = base + WORD * dims_at
+        dims_at += len(shape)
+    return block, starts["records"]
+
+
+# --- arguments ------------------------------------------------------------------------------------
+
+
+def is_plain(treedef: tree.TreeDef) -> bool:
+    """Whether a tree consists of dicts, lists, tuples, named tuples and None only."""
+    if treedef.is_leaf():
+        return True
+    kind = treedef.type
+    if kind not in (dict, list, tuple, type(None)) and not _is_named_tuple(kind):
+        return False
+    return all([is_plain(child) for child in treedef.children()])
+
+
+def _is_named_tuple(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
+
+
+class _Reader:
+    """Writes the program that recognises a call.
+
+    Registers hold objects: first the arguments, then the items of containers as these are opened.
+    """
+
+    def __init__(self, parameters: Parameters, slots: Sequence[int], references: list[Any]) -> None:
+        if not is_plain(parameters.treedef):
+            raise NotNative
+        self.words: list[int] = []
+        self.cells = 0
+        self.slots = slots
+        self.avals = parameters.avals
+        self.references = references
+        numbers = tree.unflatten(parameters.treedef, range(len(parameters.avals)))
+        places = [*enumerate(parameters.args), *parameters.kwargs.items()]
+        self.registers = len(places)
+        for register, (where, value) in enumerate(places):
+            if where in parameters.statics:
+                self.static(register, parameters.statics[where])
+            else:
+                self.visit(register, value, numbers[isinstance(where, str)][where])
+        self.words += [END, 0, 0]
+
+    def static(self, register: int, value: Any) -> None:
+        kind = type(value)
+        by_identity = kind.__eq__ is object.__eq__ and kind.__hash__ is object.__hash__
+        if kind not in _STATIC_TYPES and not by_identity:
+            raise NotNative
+        self.same(register, value)
+
+    def same(self, register: int, value: Any) -> None:
+        self.references.append(value)
+        self.words += [SAME, register, id(value)]
+
+    def visit(self, register: int, value: Any, number: Any) -> None:
+        """Write the instructions for the object in a register; `number` has its leaves' numbers."""
+        kind = type(value)
+        if value is None:
+            self.same(register, value)
+        elif kind is dict:
+            first = self.open(len(value))
+            self.references.extend(value)
+            self.words += [DICT, register, len(value), first, *map(id, value)]
+            for k, key in enumerate(value):
+                self.visit(first + k, value[key], number[key])
+        elif kind is list or kind is tuple or _is_named_tuple(kind):
+            first = self.open(len(value))
+            self.references.append(kind)
+            head = LIST if kind is list else TUPLE
+            self.words += [head, register, len(value), first, *([id(kind)] * (kind is not list))]
+            for k, item in enumerate(value):
+                self.visit(first + k, item, number[k])
+        else:
+            self.leaf(register, value, kind, number)
+
+    def open(self, count: int) -> int:
+        """The first of `count` new registers."""
+        first = self.registers
+        self.registers += count
+        if self.registers > MAX_WORDS:
+            raise NotNative
+        return first
+
+    def leaf(self, register: int, value: Any, kind: type, number: int) -> None:
+        aval, slot = self.avals[number], self.slots[number]
+        if kind is np.ndarray:
+            if value.dtype != aval.dtype or not value.dtype.isnative or value.shape != aval.shape:
+                raise NotNative
+            shape = value.shape
+            self.words += [ARRAY, register, slot, descr_word(value.dtype), len(shape), *shape]
+        elif kind is float or kind is complex or kind in SCALAR_TYPES:
+            if np.dtype(kind) != aval.dtype or aval.shape:
+                raise NotNative
+            self.words += [PLACE, register, slot, id(kind)]
+        elif kind is int and aval.dtype == np.int64:
+            self.words += [INT, register, slot, self.cells]
+            self.cells += 1
+        elif kind is bool and aval.dtype == np.bool_:
+            self.words += [BOOL, register, slot]
+        else:
+            raise NotNative
+
+
+# --- results --------------------------------------------------------------------------------------
+
+
+class _Writer:
+    """Writes the records of the results and the program that puts them together."""
+
+    def __init__(
+        self, results: Results, slots: Sequence[int], cells: int, references: list[Any]
+    ) -> None:
+        self.records: list[int] = []
+        self.dims: list[Sequence[int]] = []
+        self.words: list[int] = []
+        self.cells = cells
+        self.bools = False
+        self.references = references
+        self.height = self.depth = 0
+        if len(results.avals) > MAX_WORDS:
+            raise NotNative
+        for aval, slot in zip(results.avals, slots, strict=True):
+            self.record(aval, slot, results.recycle)
+        treedef = results.treedef
+        if treedef.is_leaf():
+            return
+        if is_plain(treedef):
+            self.visit(tree.unflatten(treedef, range(len(results.avals))))
+        else:
+            unflatten = functools.partial(tree.unflatten, treedef)
+            self.references.append(unflatten)
+            self.items(range(len(results.avals)), CALL, id(unflatten))
+        self.words += [RETURN, 0]
+
+    def record(self, aval: Aval, slot: int, recycle: bool) -> None:
+        dtype = np.dtype(aval.dtype)
+        self.references.append(dtype)
+        fields = {"slot": slot, "rank": aval.ndim, "descr": id(dtype), "type": id(np.ndarray)}
+        if aval.ndim:
+            fields["kind"] = RESULT_ARRAY
+            if recycle and aval.size * dtype.itemsize <= KEPT_BYTES:
+                fields["recycle"] = 1
+                fields["flags"] = np.empty(aval.shape, dtype).flags.num
+        elif dtype.kind == "b":
+            fields["kind"], fields["cell"] = RESULT_BOOL, self.cells
+            self.cells += 1
+            self.bools = True
+        else:
+            fields["kind"], fields["type"] = RESULT_SCALAR, id(dtype.type)
+            fields["alloc"] = type_slot(dtype.type, _TP_ALLOC)
+        self.records += [fields.get(name, 0) for name in RECORD]
+        self.dims.append(aval.shape)
+
+    def push(self, *words: int) -> None:
+        self.words += words
+        self.height += 1
+        self.depth = max(self.depth, self.height)
+
+    def items(self, values: Iterable[Any], head: int, *rest: int) -> None:
+        """The items, and then what makes a container of them."""
+        before = self.height
+        for value in values:
+            self.visit(value)
+        count, self.height = self.height - before, before
+        self.push(head, count, *rest)
+
+    def visit(self, value: Any) -> None:
+        """Write the instructions that make a tree whose leaves are their numbers."""
+        kind = type(value)
+        if kind is int:
+            self.push(LEAF, value)
+        elif value is None:
+            self.push(PUSH, id(None))
+        elif kind is dict:
+            self.references.extend(value)
+            self.items(value.values(), MAKE_DICT, *map(id, value))
+        elif kind is list or kind is tuple:
+            self.items(value, MAKE_LIST if kind is list else MAKE_TUPLE)
+        elif kind.__bases__ == (tuple,):
+            self.references.append(kind)
+            self.items(value, MAKE_NAMED, id(kind), type_slot(tuple, _TP_NEW))
+        else:
+            unflatten = functools.partial(_make_named_tuple, kind)
+            self.references.append(unflatten)
+            self.items(value, CALL, id(unflatten))
+
+
+def _make_named_tuple(kind: Any, items: tuple[Any, ...]) -> Any:
+    return kind(*items)
