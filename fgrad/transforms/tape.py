@@ -115,6 +115,8 @@ class _Cotangents:
     def accumulate(self, record: Record, ct: Any) -> bool:
         """Add the transpose of an indexing operation into a buffer; False where it cannot be."""
         x, values = record.operands[0], record.values
+        if type(x) is not Tracer:
+            return False
         index = x.index
         total = self.sums[index]
         if isinstance(ct, Tracer) or isinstance(total, Tracer):
@@ -195,7 +197,11 @@ def _pull_general(
 ) -> None:
     """Pull back through one equation by its pullback, its transpose, or its jvp transposed."""
     prim, operands, values, params, outs, _, _ = record
-    wanted = tuple([type(x) is Tracer and bool(active[x.index]) for x in operands])
+    wanted = tuple(
+        [type(x) is Tracer and bool(active[x.index]) and x.dtype.kind in "fc" for x in operands]
+    )
+    if not any(wanted):
+        return
     if prim.pullback is not None:
         parts = prim.pullback(cts, wanted, values, _values(outs), params)
     elif _is_linear_in(prim, wanted, params):
