@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from fgrad.compile.kernel.cost import vector_cost, weight
 from fgrad.compile.kernel.ir import (
     Affine,
     Buffer,
@@ -43,39 +44,6 @@ from fgrad.compile.schedule_tiles import tile_transposes
 
 VECTOR_BYTES = 64
 UNROLL_STATEMENTS = 96  # a loop whose unrolled body has at most this many statements loses its loop
-_HEAVY = dict.fromkeys(
-    [
-        "exp",
-        "exp2",
-        "expm1",
-        "log",
-        "log2",
-        "log10",
-        "log1p",
-        "sin",
-        "cos",
-        "tan",
-        "asin",
-        "acos",
-        "atan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "asinh",
-        "acosh",
-        "atanh",
-        "erf",
-        "erfc",
-        "erfinv",
-        "lgamma",
-        "digamma",
-        "logistic",
-        "pow",
-        "atan2",
-        "cbrt",
-    ],
-    20,
-) | dict.fromkeys(["div", "sqrt", "remainder", "floor_divide", "fmod"], 5)
 
 
 def schedule(kernel: Kernel) -> Kernel:
@@ -206,13 +174,13 @@ class Vectoriser:
     def plan(self, loop: Loop) -> Plan:
         """The cheaper of vectorising this loop and vectorising inside of it."""
         if loop.lanes:
-            return Plan(self._vector(loop.body, loop.axis, loop.lanes), loop)  # a tile
+            return Plan(vector_cost(loop.body, loop.axis, loop.lanes), loop)  # a tile
         inner_loops = any([type(s) is Loop for s in loop.body])
         best = self._inside(loop) if inner_loops else Plan(self._scalar(loop), loop)
         if self._may_vectorise(loop):
             lanes = self._lanes(loop)
             trips = -(-loop.extent // lanes)
-            cost = trips * (self._vector(loop.body, loop.axis, lanes) + 1)
+            cost = trips * (vector_cost(loop.body, loop.axis, lanes) + 1)
             if not inner_loops and loop.kind == "reduce":
                 cost += 2 * lanes.bit_length()
             if lanes > 1 and cost < best.cost:
@@ -227,28 +195,12 @@ class Vectoriser:
                 cost += plan.cost
                 s = plan.loop
             else:
-                cost += _weight(s)
+                cost += weight(s)
             body.append(s)
         return Plan((cost + 1) * loop.extent, loop._replace(body=tuple(body)))
 
     def _scalar(self, loop: Loop) -> float:
-        return loop.extent * (sum([_weight(s) for s in loop.body]) + 1)
-
-    def _vector(self, body: Body, axis: str, lanes: int) -> float:
-        """The cycles of one pass over `body` with `axis` in the lanes."""
-        cost = 0.0
-        for s in body:
-            kind = type(s)
-            if kind is Loop:
-                cost += s.extent * (self._vector(s.body, axis, lanes) + 1)
-            elif kind in (Load, Store):
-                indirect = s.gather if kind is Load else s.scatter
-                stride = abs(stride_of(s.index, axis))
-                contiguous = stride <= 1 and not indirect
-                cost += (1 if stride else 0.5) if contiguous else 1.5 * lanes
-            else:
-                cost += _weight(s)
-        return cost
+        return loop.extent * (sum([weight(s) for s in loop.body]) + 1)
 
     def _may_vectorise(self, loop: Loop) -> bool:
         if loop.kind == "serial" or loop.extent < 2:
@@ -293,14 +245,6 @@ class Vectoriser:
         return width
 
 
-def _weight(s: Statement) -> float:
-    """Rough cycles of one statement."""
-    kind = type(s)
-    if kind is Op:
-        return _HEAVY.get(s.op, 1)
-    return 1 if kind in (Load, Store, Update) else 0
-
-
 # --- unrolling
 
 
@@ -325,8 +269,8 @@ def _unrolled(loop: Loop, inside: bool) -> Loop:
         return loop._replace(unroll=max(trips, 1))
     if lanes == 1 and loop.kind != "reduce":
         return loop
-    weight = sum([_weight(s) for s in loop.body])
-    copies = 4 if weight <= 12 else 2 if weight <= 40 else 1
+    cycles = sum([weight(s) for s in loop.body])
+    copies = 4 if cycles <= 12 else 2 if cycles <= 40 else 1
     return loop._replace(unroll=max(1, min(copies, trips)))
 
 

@@ -51,7 +51,7 @@ ATTRIBUTES = (
     'attributes #0 = { nounwind "prefer-vector-width"="512" "min-legal-vector-width"="512" }'
 )
 VECTOR_BYTES = 64
-STACK_LIMIT = 1 << 16  # bytes of scratch memory taken from the stack
+STACK_LIMIT = 1 << 17  # bytes of scratch memory that a kernel may take from the stack
 SMALL_BODY = 40  # statements up to which an unmasked main loop beside the remainder pays
 
 
@@ -100,6 +100,7 @@ class KernelEmitter:
         self.copy = 0
         self.tile: Tile | None = None
         self.epilogue: list[str] = []
+        self.stack = 0  # bytes of scratch memory
 
     def emit(self) -> list[str]:
         """The lines of the function's body."""
@@ -133,7 +134,8 @@ class KernelEmitter:
         """Memory for a scratch buffer, padded so that whole vectors can be read at its end."""
         function = self.frame.function
         size = (count + VECTOR_BYTES) * dtype.itemsize
-        if size <= STACK_LIMIT:
+        self.stack += size
+        if self.stack <= STACK_LIMIT:
             kind = f"[{count + VECTOR_BYTES} x {memory_type(dtype)}]"
             return function.emit(f"alloca {kind}, align 64")
         function.declare("declare ptr @malloc(i64)")
@@ -405,13 +407,12 @@ def lane_copies(kernel: Kernel) -> dict[str, int]:
         for s in body:
             if type(s) is Loop:
                 visit(s.body, s if s.lanes > 1 else vector)
-            elif type(s) is Store and vector is not None:
-                if s.buffer in scratch and not stride_of(s.index, vector.axis):
-                    found[s.buffer] = vector.lanes
+            elif type(s) is Store and vector is not None and not stride_of(s.index, vector.axis):
+                found[s.buffer] = vector.lanes
 
     if scratch:
         visit(kernel.body, None)
-    return found
+    return {name: lanes for name, lanes in found.items() if name in scratch}
 
 
 def _leading(live: int, lanes: int) -> str:

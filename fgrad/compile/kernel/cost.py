@@ -1,0 +1,57 @@
+"""L5. Rough costs of kernels in cycles: to choose between schedules, and for threads."""
+
+from __future__ import annotations
+
+from fgrad.compile.kernel.ir import Kernel, Load, Loop, Op, Statement, Store, Update
+from fgrad.compile.kernel.rewrite import Body, stride_of
+from fgrad.compile.kernel.scalar import SCALAR_OPS
+
+_ROUNDING = {"floor", "ceil", "rint", "trunc", "copysign", "nextafter"}
+_SLOW = {"div", "sqrt", "remainder", "floor_divide", "fmod"}
+_CYCLES = {name: 5.0 if name in _SLOW else 1.0 for name in SCALAR_OPS} | {
+    name: 20.0
+    for name, row in SCALAR_OPS.items()
+    if row.kinds == "f" and row.result == "same" and name not in _SLOW | _ROUNDING
+}
+
+
+def weight(s: Statement) -> float:
+    """The cycles of one statement, scalar or vector, without the effects of memory."""
+    kind = type(s)
+    if kind is Op:
+        return _CYCLES[s.op]
+    return 1.0 if kind in (Load, Store, Update) else 0.0
+
+
+def vector_cost(body: Body, axis: str, lanes: int) -> float:
+    """The cycles of one pass over `body` with `axis` in the lanes."""
+    cost = 0.0
+    for s in body:
+        kind = type(s)
+        if kind is Loop:
+            cost += s.extent * (vector_cost(s.body, axis, lanes) + 1)
+        elif kind in (Load, Store):
+            indirect = s.gather if kind is Load else s.scatter
+            stride = abs(stride_of(s.index, axis))
+            contiguous = stride <= 1 and not indirect
+            cost += (1 if stride else 0.5) if contiguous else 1.5 * lanes
+        else:
+            cost += weight(s)
+    return cost
+
+
+def kernel_cost(kernel: Kernel) -> float:
+    """The cycles of one run of a scheduled kernel whose data are near."""
+    return _cost(kernel.body)
+
+
+def _cost(body: Body) -> float:
+    cost = 0.0
+    for s in body:
+        if type(s) is not Loop:
+            cost += weight(s)
+        elif s.lanes > 1:
+            cost += -(-s.extent // s.lanes) * (vector_cost(s.body, s.axis, s.lanes) + 1)
+        else:
+            cost += s.extent * (_cost(s.body) + 1)
+    return cost
