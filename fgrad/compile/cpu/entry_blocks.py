@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 # Words of a signature's table.
-NODE = {
-    name: k
-    for k, name in enumerate(
-        "next epoch nargs keywords names registers slots cells program outputs records constants "
-        "pairs fills sources arena_slot arena_bytes run table release after bools build depth "
-        "hot".split()
-    )
-}
+NODE_FIELDS = (
+    "next", "epoch", "nargs", "keywords", "names", "registers", "slots", "cells", "program",
+    "outputs", "records", "constants", "pairs", "fills", "sources", "arena_slot", "arena_bytes",
+    "run", "table", "direct", "extent", "release", "after", "bools", "build", "depth", "recycle",
+    "calls",
+)  # fmt: skip
+NODE = {name: k for k, name in enumerate(NODE_FIELDS)}
 
 # Words of the record of one result; `first` and `second` hold arrays that may be used again.
-RECORD_FIELDS = "kind slot type descr rank dims flags alloc cell recycle first second".split()
+RECORD_FIELDS = (
+    "kind", "slot", "type", "descr", "rank", "dims", "flags", "alloc", "cell", "recycle",
+    "first", "second",
+)  # fmt: skip
 RECORD = {name: k for k, name in enumerate(RECORD_FIELDS)}
 RECORD_SIZE = len(RECORD_FIELDS)
 

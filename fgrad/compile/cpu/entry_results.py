@@ -24,7 +24,6 @@ from fgrad.compile.cpu.entry_blocks import (
     RECORD_SIZE,
     RESULT_ARRAY,
     RESULT_SCALAR,
-    RETURN,
     each_loop,
     member,
     put,
@@ -126,22 +125,21 @@ look:
 
 
 def _acquire(at: Layout) -> str:
-    """A new reference to an array for a result.
+    """A new reference to an array for a result, of a signature that is called often.
 
-    Two arrays are remembered, as the result of the last call is still alive in `x = f(x)`.  An array
-    that leaves its place goes to `drop`, to be given up after the compiled code has run: the end of an
-    object can run Python code.
+    Two arrays are remembered, as the result of the last call is still alive in `x = f(x)`.  An
+    array that leaves its place goes to `drop`, to be given up after the compiled code has run: the
+    end of an object can run Python code.
     """
     return (
-        """define internal ptr @fgrad_acquire(ptr %record, i1 %hot, ptr %drop) #0 {
+        """define internal ptr @fgrad_acquire(ptr %record, ptr %drop) #0 {
 entry:
 """
         + word("recycle", "record", RECORD["recycle"])
         + word("first", "record", RECORD["first"], "ptr")
         + word("second", "record", RECORD["second"], "ptr")
         + """  %wanted = icmp ne i64 %recycle, 0
-  %keep = and i1 %hot, %wanted
-  br i1 %keep, label %look, label %fresh
+  br i1 %wanted, label %look, label %fresh
 look:
   %no_first = icmp eq ptr %first, null
   br i1 %no_first, label %fresh, label %try_first
@@ -167,63 +165,80 @@ fresh:
   %place = phi ptr [ null, %entry ], [ %first_at, %look ], [ %second_at, %look_second ], \
 [ %second_at, %replace ]
 """
-        + word("descr", "record", RECORD["descr"], "ptr")
-        + word("type", "record", RECORD["type"], "ptr")
-        + word("rank", "record", RECORD["rank"])
-        + word("dims", "record", RECORD["dims"], "ptr")
-        + """  %rank_narrow = trunc i64 %rank to i32
-  call void @Py_IncRef(ptr %descr)
-  %array = call ptr @PyArray_NewFromDescr(ptr %type, ptr %descr, i32 %rank_narrow, ptr %dims, \
-ptr null, ptr null, i32 0, ptr null)
-  %failed = icmp eq ptr %array, null
+        + _new_array()
+        + """  %failed = icmp eq ptr %new_array, null
   %unkept = icmp eq ptr %place, null
   %only = or i1 %failed, %unkept
   br i1 %only, label %give, label %remember
 remember:
-  call void @Py_IncRef(ptr %array)
-  store ptr %array, ptr %place, align 8
+  call void @Py_IncRef(ptr %new_array)
+  store ptr %new_array, ptr %place, align 8
   br label %give
 give:
-  ret ptr %array
+  ret ptr %new_array
 }
 """
     )
 
 
-def _prepare(at: Layout) -> str:
-    """Make result number `k` and note where its data go; false with an error set."""
+def _new_array() -> str:
+    """The text that makes `%new_array` for a record."""
     return (
-        """define internal i1 @fgrad_prepare(ptr %record, i1 %hot, ptr %out, ptr %drop, ptr %slots, \
-ptr %cells) #0 {
+        word("descr", "record", RECORD["descr"], "ptr")
+        + word("type", "record", RECORD["type"], "ptr")
+        + word("rank", "record", RECORD["rank"])
+        + word("dims", "record", RECORD["dims"], "ptr")
+        + """  %rank_narrow = trunc i64 %rank to i32
+  call void @Py_IncRef(ptr %descr)
+  %new_array = call ptr @PyArray_NewFromDescr(ptr %type, ptr %descr, i32 %rank_narrow, ptr %dims, \
+ptr null, ptr null, i32 0, ptr null)
+"""
+    )
+
+
+def _prepare(at: Layout) -> str:
+    """Make one result and note where its data go; false with an error set."""
+    return (
+        """define internal i1 @fgrad_prepare(ptr %record, i1 %hot, ptr %out, ptr %drop, \
+ptr %slots, ptr %cells) #0 {
 entry:
-  store ptr null, ptr %out, align 8
   store ptr null, ptr %drop, align 8
 """
         + word("kind", "record", RECORD["kind"])
         + word("slot", "record", RECORD["slot"])
         + f"  switch i64 %kind, label %bool [\n    i64 {RESULT_ARRAY}, label %array\n"
         + f"    i64 {RESULT_SCALAR}, label %scalar\n  ]\narray:\n"
-        + """  %new_array = call ptr @fgrad_acquire(ptr %record, i1 %hot, ptr %drop)
-  %no_array = icmp eq ptr %new_array, null
+        + "  br i1 %hot, label %again, label %fresh\nagain:\n"
+        + """  %old_array = call ptr @fgrad_acquire(ptr %record, ptr %drop)
+  br label %array_made
+fresh:
+"""
+        + _new_array()
+        + """  br label %array_made
+array_made:
+  %an_array = phi ptr [ %old_array, %again ], [ %new_array, %fresh ]
+  %no_array = icmp eq ptr %an_array, null
   br i1 %no_array, label %fail, label %array_data
 array_data:
 """
-        + member("data", "new_array", at.data)
-        + "  store ptr %new_array, ptr %out, align 8\n  br label %done\nscalar:\n"
+        + member("data", "an_array", at.data)
+        + "  br label %done\nscalar:\n"
         + word("alloc", "record", RECORD["alloc"], "ptr")
-        + word("type", "record", RECORD["type"], "ptr")
-        + """  %new_scalar = call ptr %alloc(ptr %type, i64 0)
+        + word("class", "record", RECORD["type"], "ptr")
+        + """  %new_scalar = call ptr %alloc(ptr %class, i64 0)
   %no_scalar = icmp eq ptr %new_scalar, null
   br i1 %no_scalar, label %fail, label %scalar_data
 scalar_data:
 """
         + f"  %value = getelementptr i8, ptr %new_scalar, i64 {at.header}\n"
-        + "  store ptr %new_scalar, ptr %out, align 8\n  br label %done\nbool:\n"
+        + "  br label %done\nbool:\n"
         + word("cell", "record", RECORD["cell"])
         + """  %place = getelementptr i64, ptr %cells, i64 %cell
   br label %done
 done:
+  %made = phi ptr [ %an_array, %array_data ], [ %new_scalar, %scalar_data ], [ null, %bool ]
   %target = phi ptr [ %data, %array_data ], [ %value, %scalar_data ], [ %place, %bool ]
+  store ptr %made, ptr %out, align 8
 """
         + put("target", "slots", "%slot", "%target")
         + "  ret i1 true\nfail:\n  ret i1 false\n}\n"
@@ -459,6 +474,7 @@ def _run(at: Layout) -> str:
         "  %drop = getelementptr ptr, ptr %drops, i64 %record_i\n"
         "  %made = call i1 @fgrad_prepare(ptr %this_record, i1 %hot, ptr %out, ptr %drop, ptr %slots, "
         "ptr %cells)\n"
+        "  %record_tried = add i64 %record_i, 1\n"
         "  br i1 %made, label %record_next, label %fail_records\nrecord_never:\n"
     )
     pair = (
@@ -483,15 +499,23 @@ def _run(at: Layout) -> str:
         + word("records", "node", NODE["records"], "ptr")
         + word("register_count", "node", NODE["registers"])
         + word("release", "node", NODE["release"])
-        + word("heat", "node", NODE["hot"])
+        + word("recycling", "node", NODE["recycle"])
         + f"""  %outs = alloca ptr, i64 %count, align 8
   %drops = alloca ptr, i64 %count, align 8
   %own_arena = alloca ptr, align 8
   store ptr null, ptr %own_arena, align 8
-  %hot = icmp sge i64 %heat, {HOT}
-  %warmer = add i64 %heat, 1
-  %heat_now = select i1 %hot, i64 %heat, i64 %warmer
-  store i64 %heat_now, ptr %heat_at, align 8
+  %cold = icmp eq i64 %recycling, 0
+  br i1 %cold, label %start, label %warm
+warm:
+"""
+        + word("calls", "node", NODE["calls"])
+        + f"""  %enough_calls = icmp sge i64 %calls, {HOT}
+  %more_calls = add i64 %calls, 1
+  %calls_now = select i1 %enough_calls, i64 %calls, i64 %more_calls
+  store i64 %calls_now, ptr %calls_at, align 8
+  br label %start
+start:
+  %hot = phi i1 [ false, %entry ], [ %enough_calls, %warm ]
   %releasing = icmp ne i64 %release, 0
   %copying = icmp ne i64 %copies, 0
   %holding = or i1 %releasing, %copying
@@ -540,13 +564,28 @@ place_arena:
         + "work:\n"
         + word("function", "node", NODE["run"], "ptr")
         + word("table", "node", NODE["table"], "ptr")
-        + """  br i1 %releasing, label %work_free, label %work_held
+        + word("direct", "node", NODE["direct"])
+        + word("extent", "node", NODE["extent"])
+        + """  %is_direct = icmp ne i64 %direct, 0
+  br i1 %releasing, label %work_free, label %work_held
 work_held:
+  br i1 %is_direct, label %kernel_held, label %steps_held
+kernel_held:
+  call void %function(ptr %slots, i64 0, i64 %extent)
+  br label %worked
+steps_held:
   call void %function(ptr %table, ptr %slots)
   br label %worked
 work_free:
   %thread = call ptr @PyEval_SaveThread()
+  br i1 %is_direct, label %kernel_free, label %steps_free
+kernel_free:
+  call void %function(ptr %slots, i64 0, i64 %extent)
+  br label %resume
+steps_free:
   call void %function(ptr %table, ptr %slots)
+  br label %resume
+resume:
   call void @PyEval_RestoreThread(ptr %thread)
   br label %worked
 worked:
@@ -557,8 +596,12 @@ give_arena:
   call void @fgrad_arena_give(ptr %given_arena)
   br label %let_go
 let_go:
+  br i1 %holding, label %let_go_held, label %let_go_more
+let_go_held:
   call void @fgrad_drop(ptr %late, i64 %copies)
   call void @fgrad_drop(ptr %regs, i64 %held_count)
+  br label %let_go_more
+let_go_more:
   br i1 %hot, label %let_go_old, label %check
 let_go_old:
   call void @fgrad_drop(ptr %drops, i64 %count)
@@ -599,8 +642,9 @@ fail_arena:
   br label %fail_records
 fail_records:
   %made_count = phi i64 [ %count, %fail_arena ], [ %record_i, %record_one ]
+  %left_count = phi i64 [ %count, %fail_arena ], [ %record_tried, %record_one ]
   call void @fgrad_drop(ptr %outs, i64 %made_count)
-  call void @fgrad_drop(ptr %drops, i64 %made_count)
+  call void @fgrad_drop(ptr %drops, i64 %left_count)
   call void @fgrad_drop(ptr %late, i64 %copies)
   br label %fail_regs
 fail_regs:

@@ -63,8 +63,9 @@ class Work(NamedTuple):
     """The native program of a signature.
 
     Arguments:
-        run: address of `void run(ptr table, ptr slots)`.
-        table: what it is given.
+        run: address of `void run(ptr table, ptr slots)`, or of a kernel `void run(ptr slots, 0, extent)`.
+        table: what it is given; 0 for a kernel.
+        extent: of the kernel's range.
         slots: how many slots the caller fills.
         inputs: the slot of each input.
         outputs: the slot of each output.
@@ -78,6 +79,7 @@ class Work(NamedTuple):
 
     run: int
     table: int
+    extent: int
     slots: int
     inputs: Sequence[int]
     outputs: Sequence[int]
@@ -138,9 +140,12 @@ class Signature:
             "arena_bytes": work.arena[1],
             "run": work.run,
             "table": work.table,
+            "direct": int(work.table == 0),
+            "extent": work.extent,
             "release": int(work.release),
             "after": 0 if work.after is None else id(work.after),
             "bools": int(writer.bools),
+            "recycle": int(writer.recycles),
             "depth": writer.depth + 1,
         }
         self.count = len(results.avals)
@@ -295,7 +300,7 @@ class _Writer:
         self.dims: list[Sequence[int]] = []
         self.words: list[int] = []
         self.cells = cells
-        self.bools = False
+        self.bools = self.recycles = False
         self.references = references
         self.height = self.depth = 0
         if len(results.avals) > MAX_WORDS:
@@ -321,6 +326,7 @@ class _Writer:
             fields["kind"] = RESULT_ARRAY
             if recycle and aval.size * dtype.itemsize <= KEPT_BYTES:
                 fields["recycle"] = 1
+                self.recycles = True
                 fields["flags"] = np.empty(aval.shape, dtype).flags.num
         elif dtype.kind == "b":
             fields["kind"], fields["cell"] = RESULT_BOOL, self.cells
