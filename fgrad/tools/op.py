@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import fgrad
 from fgrad import compile as compiler
 from fgrad import ops, transforms
 from fgrad.compile.kernel.scalar import SCALAR_OPS
@@ -31,7 +30,7 @@ SCALAR_TABLES = (
     ("CUDA row", "fgrad.lower_cuda.scalar_cuda", "SCALAR_CUDA"),
 )
 LOWERINGS = (("value rule", RULES), ("loop nest", NESTS), ("library step", LIBRARY_STEPS))
-_TESTS = Path(fgrad.__file__).parent.parent / "tests"
+_TESTS = Path(ops.__path__[0]).parent.parent / "tests"
 _OPTIONAL = ("save", "pullback", "accumulate")
 _INDENT = "    "
 _LONGEST = 40

@@ -13,9 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import fgrad
-
-_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(fgrad.__file__)))
+_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 class Source(NamedTuple):
