@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import mpmath as mp
+import numpy as np
 
 Function = Callable[[mp.mpf], mp.mpf]
 
@@ -265,12 +266,24 @@ def rows() -> dict[str, tuple[Fit, ...]]:
 HEADER = '''"""L5. Polynomial coefficients of vector math, constant term first: (float32, float64).
 
 Written by benchmarks/derive_coefficients.py, which says of what function, on what interval and
-with what error weight; the largest weighted error stands over each tuple.
+with what error weight; the largest weighted error stands over each tuple.  Tuples read by
+Lanes.fit_parts have the constant term as high + low.
 """
 
 from __future__ import annotations
 
 # fmt: off'''
+
+
+# Read by Lanes.fit_parts, which takes the first coefficient as high + low.
+SPLIT = ("erfcx", "erfinv", "erfinv_tail", "erfinv_far", "digamma", "lgamma")
+
+
+def split_first(coefficients: Sequence[mp.mpf], kind: type[np.floating]) -> list[mp.mpf]:
+    """The first coefficient rounded to the precision, its rest, and the others."""
+    first, *others = coefficients
+    high = mp.mpf(float(kind(float(first))))
+    return [high, first - high, *others]
 
 
 def tuple_text(coefficients: Sequence[mp.mpf]) -> str:
@@ -288,6 +301,12 @@ def main(names: Sequence[str]) -> None:
         if names and name not in names:
             continue
         solved = [remez(fit) for fit in fits]
+        if name in SPLIT:
+            kinds = (np.float32, np.float64) if len(fits) == 2 else (np.float64,)
+            solved = [
+                (split_first(found, kind), worst)
+                for (found, worst), kind in zip(solved, kinds, strict=True)
+            ]
         errors = ", ".join(f"2^{mp.nstr(mp.log(worst, 2), 4)}" for _, worst in solved)
         tuples = [tuple_text(found) for found, _ in solved]
         value = tuples[0] if len(tuples) == 1 else f"({', '.join(tuples)})"

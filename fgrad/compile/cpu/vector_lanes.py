@@ -153,14 +153,15 @@ class Lanes:
         return self.polynomial(coefficients[self.double], x)
 
     def fit_parts(self, coefficients: Sequence[Sequence[float]], x: str) -> tuple[str, str]:
-        """The same as high + low: only the errors of the terms after the first remain"""
-        first, *rest = coefficients[self.double]
-        tail = self.polynomial(rest, x)
+        """A polynomial as high + low, its constant term too: only errors of later terms remain"""
+        first, first_low, second, third, *rest = coefficients[self.double]
+        tail = self.muladd(x, self.muladd(x, self.polynomial(rest, x), third), second)
         product = self.mul(x, tail)
         high = self.add(product, first)
         back = self.sub(high, first)
         error = self.add(self.sub(product, back), self.sub(first, self.sub(high, back)))
-        return high, self.add(error, self.fma(x, tail, self.neg(product)))
+        below = self.fma(x, tail, self.neg(product))
+        return high, self.add(error, self.add(below, first_low))
 
     # Comparison and choice.
 

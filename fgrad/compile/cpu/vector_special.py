@@ -160,11 +160,11 @@ def lgamma(v: Lanes, x: str) -> str:
     return v.replace_rarely(below, [(positive, v.float)], rare)[0]
 
 
-def _digamma_positive(v: Lanes, x: str) -> str:
-    """(x - zero) P on [1, 4], log x - 1 / (2 x) - ... above"""
+def _digamma_positive(v: Lanes, x: str, x_low: str) -> str:
+    """(x - zero) P on [1, 4], log x - 1 / (2 x) - ... above; x_low is a rounding error of x"""
     series, series_low = v.fit_parts(DIGAMMA, v.div(v.sub(x, 2.0), v.add(x, 2.0)))
     high, low = v.pick(DIGAMMA_ZERO_32, DIGAMMA_ZERO_64)
-    distance = v.sub(v.sub(x, high), low)
+    distance = v.add(v.sub(x, high), v.sub(x_low, low))
     near = v.fma(distance, series, v.mul(distance, series_low))
     inverse = v.div(1.0, x)
     w = v.mul(inverse, inverse)
@@ -176,7 +176,10 @@ def digamma(v: Lanes, x: str) -> str:
     """The derivative of lgamma; digamma(1 + x) - 1 / x below 1, a reflection below 0"""
     below = v.compare("olt", x, 1.0)
     negative = v.compare("olt", x, 0.0)
-    positive = _digamma_positive(v, v.select(below, v.add(v.abs(x), 1.0), x))
+    size = v.abs(x)
+    shifted = v.add(size, 1.0)
+    error = v.select(below, v.sub(size, v.sub(shifted, 1.0)), 0.0)
+    positive = _digamma_positive(v, v.select(below, shifted, x), error)
 
     def rare() -> list[str]:
         sine, cosine = _sin_cos_pi(v, x)
