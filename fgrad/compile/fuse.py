@@ -20,22 +20,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from fgrad.compile.lower_dot import blas_operands, wants_blas
+from fgrad.compile.lower_linalg import HOST
 from fgrad.compile.lower_nest import NESTS
 from fgrad.compile.lower_rules import MOVES, REDUCTIONS
 from fgrad.compile.steps import Group
 from fgrad.ir.program import Eqn, Program, Var
 from fgrad.ir.walk import consumers
 
-LIBRARY = frozenset({"sort"})
+LIBRARY = frozenset({"sort"}) | HOST
 CONTRACTIONS = frozenset({"dot_general", "conv"})
-HEAVY = frozenset(
-    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
-    "erf erfc erfinv lgamma digamma logistic pow atan2 cbrt div sqrt remainder floor_divide fmod "
-    "masked_div random_bits".split()
-)
-HEAVY_COST = 16
+COST = {  # of one scalar operation; 1 for the others
+    **dict.fromkeys("div sqrt masked_div remainder floor_divide fmod".split(), 4),
+    **dict.fromkeys(
+        "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh "
+        "atanh erf erfc erfinv lgamma digamma logistic atan2 cbrt pow".split(),
+        16,
+    ),
+}
 CHEAP = 12  # scalar operations that may be computed again by every reader
-MAX_MEMBERS = 256  # equations of one kernel
+MAX_COST = 640  # of one element in one kernel: compile time grows with it, and gains nothing
 MAX_LEAVES = 12  # sources of one virtual value
 ROW_LIMIT = 1 << 15  # elements of a row that is walked more than once
 _SHRINKING = frozenset({"permute", "reshape", "slice", "reverse", "index", "pad", "dynamic_slice"})
@@ -65,7 +68,9 @@ def fuse(program: Program) -> Fusion:
 class _Nest:
     """A group in the making; merged ones point to the survivor."""
 
-    __slots__ = ("stage", "kind", "domain", "rows", "members", "row_vars", "parent", "outputs")
+    __slots__ = (
+        "stage", "kind", "domain", "rows", "members", "row_vars", "parent", "outputs", "cost",
+    )  # fmt: skip
 
     def __init__(self, stage: int, kind: str, domain: tuple[int, ...]) -> None:
         self.stage = stage
@@ -76,6 +81,12 @@ class _Nest:
         self.row_vars: set[Var] = set()
         self.parent: _Nest | None = None
         self.outputs: dict[Var, None] = {}
+        self.cost = 0
+
+
+def cost_of(eqn: Eqn) -> int:
+    """The cost of one element of an equation."""
+    return 0 if eqn.prim.name in MOVES else COST.get(eqn.prim.name, 1)
 
 
 def _stripped(shape: Iterable[int]) -> tuple[int, ...]:
@@ -139,6 +150,10 @@ class _Fuser:
         for k, eqn in enumerate(self.program.eqns):
             self._equation(k, eqn)
         self._find_outputs()
+        for nest in self.nests:
+            if nest.parent is None and nest.kind == "loop":
+                self._drop_cheap_outputs(nest)
+        self._absorb()
         return Fusion(self._ordered(), self.virtual)
 
     def _keep_library_operands(self) -> None:
@@ -195,6 +210,7 @@ class _Fuser:
         if not nest.members:
             self.nests.append(nest)
         nest.members.append(k)
+        nest.cost += cost_of(eqn)
         for var in eqn.outputs:
             self.nest_of[var] = nest
             self.leaves[var] = (Leaf(var, SAME),)
@@ -219,6 +235,7 @@ class _Fuser:
         leaves = _composed(eqn, self._sources(eqn))
         spent = sum([self.cost.get(a, 0) for a in eqn.inputs if type(a) is Var])
         if eqn.prim.name == "reshape" and out in self.kept and self._has_buffer(eqn):
+            self.kept.update([a for a in eqn.inputs if type(a) is Var])
             nest = _Nest(self._after(self._sources(eqn)), "alias", ())
             self._register(nest, k, eqn)
         elif out in self.kept or len(leaves) > MAX_LEAVES or self._read_often(out, spent):
@@ -246,7 +263,7 @@ class _Fuser:
         (out,) = eqn.outputs
         leaves = self._sources(eqn)
         spent = sum([self.cost.get(a, 0) for a in eqn.inputs if type(a) is Var])
-        spent += HEAVY_COST if eqn.prim.name in HEAVY else 1
+        spent += cost_of(eqn)
         if out not in self.kept and len(leaves) <= MAX_LEAVES:
             small = 4 * sum([leaf.var.aval.size for leaf in leaves]) <= out.aval.size
             scalar = out.aval.size == 1
@@ -350,7 +367,7 @@ class _Fuser:
         self, nest: _Nest, leaf: Leaf, shape: tuple[int, ...], size: int, inner: int
     ) -> str | None:
         """At which level of a source's nest a reader can be computed: full, row, or not at all."""
-        if nest.kind != "loop" or leaf.how == OTHER or len(nest.members) >= MAX_MEMBERS:
+        if nest.kind != "loop" or leaf.how == OTHER or nest.cost >= MAX_COST:
             return None
         if inner and nest.rows is not None and self._inner(nest) != inner:
             return None
@@ -380,7 +397,7 @@ class _Fuser:
             return False
         if len(fitting) == 1:
             return True
-        if sum([len(nest.members) for nest, _ in fitting]) > MAX_MEMBERS:
+        if sum([nest.cost for nest, _ in fitting]) > MAX_COST:
             return False
         inners = {self._inner(nest) for nest, _ in fitting if nest.rows is not None}
         inners |= {inner} if inner else set()
@@ -403,7 +420,7 @@ class _Fuser:
             nest = self.siblings.get((stage, shape, leaf.var)) if leaf.how == SAME else None
             while nest is not None and nest.parent is not None:
                 nest = nest.parent
-            if nest is None or nest.stage != stage or len(nest.members) >= MAX_MEMBERS:
+            if nest is None or nest.stage != stage or nest.cost >= MAX_COST:
                 continue
             if inner and (_rows_of(nest.domain, inner) is None or nest.rows is not None):
                 fits = nest.rows is not None and self._inner(nest) == inner
@@ -421,6 +438,7 @@ class _Fuser:
             a, b = b, a
         b.parent = a
         a.members += b.members
+        a.cost += b.cost
         a.row_vars |= b.row_vars
         a.domain = common_domain(a.domain, b.domain) or a.domain
         if a.row_vars:
@@ -430,7 +448,8 @@ class _Fuser:
     # The result.
 
     def _find_outputs(self) -> None:
-        """Which results of a group somebody outside reads."""
+        """Which results of a group somebody outside reads, and which of them not element by element."""
+        self.spread: set[Var] = set()
         for eqn in self.program.eqns:
             if eqn.outputs[0] in self.virtual:
                 continue
@@ -439,9 +458,100 @@ class _Fuser:
                 nest = self._nest(leaf.var)
                 if nest is not None and nest is not own:
                     nest.outputs.setdefault(leaf.var)
+                    if leaf.how != SAME or eqn.prim.name in CONTRACTIONS:
+                        self.spread.add(leaf.var)
             for var in eqn.outputs:
                 if own is not None and (var in self.kept or own.kind != "loop"):
                     own.outputs.setdefault(var)
+
+    def _drop_cheap_outputs(self, nest: _Nest) -> None:
+        """A result that is cheap to compute from what has a buffer anyway is not stored."""
+        hard = {v for v in nest.outputs if v in self.kept or v in self.spread}
+        eqns = {v: e for k in sorted(nest.members) for e in (self.program.eqns[k],) for v in e.outputs}
+        for var in sorted(nest.outputs, key=list(eqns).index) if len(nest.outputs) > 1 else ():
+            if var in hard or var in nest.row_vars:
+                continue
+            found = self._recomputed(var, eqns, hard, nest)
+            if found is None:
+                hard.add(var)
+                continue
+            inside, rows = found
+            del nest.outputs[var]
+            for v in inside:
+                self.virtual[v] = eqns[v]
+            nest.outputs.update(dict.fromkeys(rows))
+
+    def _recomputed(
+        self, var: Var, eqns: Mapping[Var, Eqn], hard: set[Var], nest: _Nest
+    ) -> tuple[list[Var], list[Var]] | None:
+        """The results to compute again for `var` and the row values that they read; None if dear."""
+        inside: dict[Var, None] = {}
+        leaves: dict[Var, None] = {}
+        rows: list[Var] = []
+        pending, spent = [var], 0
+        while pending:
+            v = pending.pop()
+            if v in inside or v in leaves:
+                continue
+            if v in eqns and v in nest.row_vars:
+                rows.append(v)
+                leaves[v] = None
+            elif v in eqns and (v not in hard or v is var):
+                if eqns[v].prim.name in REDUCTIONS or eqns[v].prim.name in CONTRACTIONS:
+                    return None
+                inside[v] = None
+                spent += cost_of(eqns[v])
+                for atom in eqns[v].inputs:
+                    if type(atom) is Var:
+                        spent += self.cost.get(atom, 0)
+                        pending += [leaf.var for leaf in self.leaves[atom]]
+            else:
+                leaves[v] = None
+            if spent > CHEAP or len(leaves) > MAX_LEAVES:
+                return None
+        if sum([v.aval.size for v in leaves]) > 1.1 * var.aval.size + 64:
+            return None
+        return list(inside), rows
+
+    def _absorb(self) -> None:
+        """A group whose results one other group alone reads, element by element, moves into it."""
+        readers: dict[int, dict[int, _Nest]] = {}
+        for eqn in self.program.eqns:
+            own = self._nest(eqn.outputs[0])
+            if own is None:
+                continue
+            for leaf in self._sources(eqn):
+                nest = self._nest(leaf.var)
+                if nest is not None and nest is not own:
+                    readers.setdefault(id(nest), {})[id(own)] = own
+        for nest in reversed(self.nests):
+            found = list(readers.get(id(nest), {}).values())
+            plain = nest.parent is None and nest.kind == "loop" and not nest.row_vars
+            if not plain or len(found) != 1 or not nest.outputs:
+                continue
+            reader = found[0]
+            while reader.parent is not None:
+                reader = reader.parent
+            if self._can_absorb(nest, reader):
+                reader.domain = common_domain(nest.domain, reader.domain) or reader.domain
+                reader.members += nest.members
+                reader.cost += nest.cost
+                if reader.row_vars:
+                    reader.rows = self._rows_after(reader)
+                nest.parent = reader
+                nest.outputs = {}
+
+    def _can_absorb(self, nest: _Nest, reader: _Nest) -> bool:
+        if reader.kind != "loop" or nest.cost + reader.cost > MAX_COST:
+            return False
+        if any(v in self.kept or v in self.spread for v in nest.outputs):
+            return False
+        if math.prod(nest.domain) != math.prod(reader.domain):
+            return False
+        domain = common_domain(nest.domain, reader.domain)
+        if domain is None:
+            return False
+        return not reader.row_vars or _rows_of(domain, self._inner(reader)) is not None
 
     def _ordered(self) -> list[Group]:
         """Groups with outputs, each after those it reads, else in program order."""

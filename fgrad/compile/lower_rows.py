@@ -9,14 +9,14 @@ read back from its result) when it is dearer to compute than to load.
 
 from __future__ import annotations
 
-from fgrad.compile.fuse import HEAVY, HEAVY_COST
+from fgrad.compile.fuse import cost_of
 from fgrad.compile.lower_build import KernelBuilder, Request
 from fgrad.compile.lower_index import Place, Places, row_major, total
-from fgrad.compile.lower_rules import MOVES, REDUCTIONS, accumulate_op, identity
+from fgrad.compile.lower_rules import REDUCTIONS, accumulate_op, identity
 from fgrad.compile.steps import Group
 from fgrad.ir.program import Atom, Eqn, Var
 
-WORTH_KEEPING = 6  # scalar operations above which a value is kept for later phases
+WORTH_KEEPING = 8  # scalar operations above which a value is kept for later phases
 
 
 def lower_rows(b: KernelBuilder, group: Group) -> None:
@@ -85,8 +85,7 @@ class _RowLowering:
         cost: dict[Var, int] = {}
         for eqn in self.group.eqns:
             (out,) = eqn.outputs
-            own = HEAVY_COST if eqn.prim.name in HEAVY else int(eqn.prim.name not in MOVES)
-            cost[out] = own + sum([cost[v] for v in self._reads(eqn) if v in self.phase])
+            cost[out] = cost_of(eqn) + sum([cost[v] for v in self._reads(eqn) if v in self.phase])
         self.kept: dict[Var, int] = {}  # value -> the loop that computes it
         for eqn in reversed(self.group.eqns):
             (out,) = eqn.outputs

@@ -396,6 +396,24 @@ def small_power(r: Rewriter, e: Eqn) -> Atom | None:
     return r.make("mul", square, x) if c == 3 else square
 
 
+def half_power(r: Rewriter, e: Eqn) -> Atom | None:
+    """x ** -0.5 -> sqrt(1 / (x + 0)) and x ** -1.5 -> t sqrt(t) with t = 1 / (x + 0);
+    x ** 0.5 -> sqrt(x + 0) and x ** 1.5 -> x sqrt(x), but inf at -inf"""
+    x, y = e.inputs
+    c, dtype = _number(y), x.aval.dtype
+    if isinstance(x, Lit) or dtype.kind != "f" or c not in (0.5, 1.5, -0.5, -1.5):
+        return None
+    base = r.make("add", x, _lit(0.0, dtype))
+    if c < 0:
+        base = r.make("div", _lit(1, dtype), base)
+    root = r.make("sqrt", base)
+    out = r.make("mul", base, root) if abs(c) == 1.5 else root
+    if c < 0:
+        return out
+    infinite = r.make("eq", x, _lit(-math.inf, dtype))
+    return r.make("select", infinite, _lit(math.inf, dtype), out)
+
+
 def masked_by_number(r: Rewriter, e: Eqn) -> Atom | None:
     """masked_mul(t, c) -> t * c and masked_div(t, c) -> t / c, for a finite c (not 0 in a quotient)"""
     c = _number(e.inputs[1])
@@ -529,11 +547,6 @@ def undo_exp(r: Rewriter, e: Eqn) -> Atom | None:
     return None if inner is None else inner.inputs[0]
 
 
-def power_half(r: Rewriter, e: Eqn) -> Atom | None:
-    """x ** 0.5 -> sqrt(x)"""
-    return r.make("sqrt", e.inputs[0]) if _number(e.inputs[1]) == 0.5 else None
-
-
 def negate_difference(r: Rewriter, e: Eqn) -> Atom | None:
     """-(x - y) -> y - x"""
     inner = r.source(e.inputs[0], "sub")
@@ -570,6 +583,7 @@ EXACT: tuple[Law, ...] = (
     Law(negate_product, "neg"),
     Law(divide_power_of_two, "div"),
     Law(small_power, "pow"),
+    Law(half_power, "pow"),
     Law(masked_by_number, "masked_mul masked_div"),
     Law(select_known, "select"),
     Law(select_not, "select"),
@@ -587,7 +601,6 @@ FASTMATH: tuple[Law, ...] = (
     Law(merge_factors, "mul"),
     Law(divide_number, "div"),
     Law(undo_exp, "log exp"),
-    Law(power_half, "pow"),
     Law(negate_difference, "neg"),
 )
 
