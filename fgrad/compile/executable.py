@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.compile.cpu.callback import evaluation
 from fgrad.compile.cpu.emit_llvm import outer_range
-from fgrad.compile.cpu.host import Call, Copy, HostProgram, Place, Step
+from fgrad.compile.cpu.host import Call, Callback, Copy, HostProgram, Place, Step
 from fgrad.compile.cpu.library import gemm
 from fgrad.compile.cpu.runtime import build_kernels
 from fgrad.compile.cpu.sorting import sort_rows
@@ -36,13 +37,14 @@ class Executable:
         self.literals = plan.literals
         self.arena_bytes = plan.arena_bytes
         table = _Table(len(program.inputs), len(self.consts), len(program.outputs))
-        body = _native_steps(plan, table)
+        keep: list[Callback] = []
+        body = _native_steps(plan, table, keep)
         body += [
             Copy(table.number(Slot("output", k)), table.number(plan.slots[v]), _bytes(v))
             for v, k in plan.copies
         ]
         self.const_pointers = [x.ctypes.data for x in self.consts]
-        self.host = HostProgram([*table.places, *body], table.given)
+        self.host = HostProgram([*table.places, *body], table.given, keep)
         self.empty = not body
 
     def __call__(self, args: Sequence[np.ndarray]) -> list[Any]:
@@ -90,7 +92,7 @@ class _Table:
         return found
 
 
-def _native_steps(plan: Plan, table: _Table) -> list[Step]:
+def _native_steps(plan: Plan, table: _Table, keep: list[Callback]) -> list[Step]:
     kernels = list(dict.fromkeys([s.kernel for s in plan.steps if isinstance(s, KernelStep)]))
     addresses = dict(zip(kernels, build_kernels(kernels), strict=True))
     steps: list[Step] = []
@@ -100,13 +102,20 @@ def _native_steps(plan: Plan, table: _Table) -> list[Step]:
             extent = outer_range(step.kernel).extent
             steps.append(Call(addresses[step.kernel], 0, extent, numbers))
         else:
-            steps += _library_calls(step, plan, table)
+            steps += _library_calls(step, plan, table, keep)
     return steps
 
 
-def _library_calls(step: LibraryStep, plan: Plan, table: _Table) -> list[Step]:
-    address = _LIBRARY[step.name](**step.params)
-    extent = step.params[_EXTENT[step.name]]
+def _library_calls(
+    step: LibraryStep, plan: Plan, table: _Table, keep: list[Callback]
+) -> list[Step]:
+    if step.name == "host":
+        callback = evaluation(step.params["eqn"])
+        keep.append(callback)
+        address, extent = callback.address, 1
+    else:
+        address = _LIBRARY[step.name](**step.params)
+        extent = step.params[_EXTENT[step.name]]
     slots = [plan.slots[v] for v in step.args]
     return [
         Call(address, 0, extent, tuple([table.number(s, o) for s, o in zip(slots, at, strict=True)]))

@@ -12,12 +12,14 @@ with loops and branches needs no compilation and never returns to Python.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from fgrad.compile.cpu.runtime import Source, build
+from fgrad.compile.cpu.threads import pool_address, share_address
 
 
 class Call(NamedTuple):
@@ -26,6 +28,16 @@ class Call(NamedTuple):
     address: int
     lo: int
     hi: int
+    slots: tuple[int, ...]
+
+
+class Share(NamedTuple):
+    """The same with the range shared among threads, in pieces of `chunk` iterations."""
+
+    address: int
+    lo: int
+    hi: int
+    chunk: int
     slots: tuple[int, ...]
 
 
@@ -89,11 +101,10 @@ class Branch(NamedTuple):
     branches: tuple[tuple[Step, ...], ...]
 
 
-Step: TypeAlias = Call | Place | Advance | Swap | Copy | Fill | Repeat | While | Branch
+Step: TypeAlias = Call | Share | Place | Advance | Swap | Copy | Fill | Repeat | While | Branch
 
-(_END, _CALL, _PLACE, _ADVANCE, _SWAP, _COPY, _FILL, _SET, _COUNT, _JUMP, _UNLESS, _SWITCH) = range(
-    12
-)
+(_END, _CALL, _SHARE, _PLACE, _ADVANCE, _SWAP, _COPY) = range(7)
+(_FILL, _SET, _COUNT, _JUMP, _UNLESS, _SWITCH) = range(7, 13)
 _HEADER = 4  # slots, given slots, counters, longest buffer list
 
 
@@ -110,6 +121,8 @@ class HostProgram:
         self.steps = tuple(steps)
         self.given = given
         self.keep = tuple(keep)
+        self._callbacks = [x for x in self.keep if isinstance(x, Callback)]
+        self.after = self._reraise if self._callbacks else None
         assembler = _Assembler(given)
         assembler.steps(self.steps)
         self.table = assembler.finish()
@@ -125,9 +138,15 @@ class HostProgram:
           whatever a Python callback among the steps raised, after all steps have run.
         """
         self._run(self.address, self._pointers(*pointers))
-        for kept in self.keep:
-            if isinstance(kept, Callback):
-                kept.reraise()
+        if self.after is not None:
+            self.after()
+
+    def _reraise(self) -> None:
+        """Raise the first exception of the callbacks in this thread's last run."""
+        errors = [callback.take() for callback in self._callbacks]
+        for error in errors:
+            if error is not None:
+                raise error
 
 
 class Callback:
@@ -137,26 +156,27 @@ class Callback:
       function: takes the addresses of the step's buffers.
       buffers: how many buffers the step has.
 
-    An exception ends the callback, not the program; `reraise` raises it afterwards.
+    An exception ends the callback, not the program; `take` gives it afterwards, in the same thread.
     """
 
-    def __init__(self, function: object, buffers: int) -> None:
-        self.error: BaseException | None = None
+    def __init__(self, function: Callable[..., None], buffers: int) -> None:
+        self._state = threading.local()
 
         def call(bufs: int, lo: int, hi: int) -> None:
             try:
                 function(*(ctypes.c_void_p * buffers).from_address(bufs))
             except BaseException as error:
-                self.error = self.error or error
+                if getattr(self._state, "error", None) is None:
+                    self._state.error = error
 
         self._native = _StepFunction(call)
         self.address: int = ctypes.cast(self._native, ctypes.c_void_p).value or 0
 
-    def reraise(self) -> None:
-        """Raise the exception of the last run, if there was one."""
-        error, self.error = self.error, None
-        if error is not None:
-            raise error
+    def take(self) -> BaseException | None:
+        """The first exception of this thread since the last `take`, or None."""
+        error = getattr(self._state, "error", None)
+        self._state.error = None
+        return error
 
 
 _StepFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
@@ -189,6 +209,12 @@ class _Assembler:
         self.touch(*s.slots)
         self.words[3] = max(self.words[3], len(s.slots))
         self.emit(_CALL, s.address, s.lo, s.hi, len(s.slots), *s.slots)
+
+    def share(self, s: Share) -> None:
+        self.touch(*s.slots)
+        self.words[3] = max(self.words[3], len(s.slots))
+        shared = (pool_address(), share_address(), s.chunk)
+        self.emit(_SHARE, s.address, s.lo, s.hi, len(s.slots), *shared, *s.slots)
 
     def simple(self, s: Step) -> None:
         opcode, addressed = _SIMPLE[type(s)]
@@ -236,6 +262,7 @@ _SIMPLE = {
 }
 _ASSEMBLE = {
     Call: _Assembler.call,
+    Share: _Assembler.share,
     Repeat: _Assembler.repeat,
     While: _Assembler.loop,
     Branch: _Assembler.branch,
@@ -310,13 +337,17 @@ step:
     + f"    i64 {_COPY}, label %copy\n    i64 {_FILL}, label %fill\n"
     + f"    i64 {_SET}, label %set\n    i64 {_COUNT}, label %count\n"
     + f"    i64 {_JUMP}, label %jump\n    i64 {_UNLESS}, label %unless\n"
-    + f"    i64 {_SWITCH}, label %switch\n  ]\nend:\n  ret void\ncall:\n"
+    + f"    i64 {_SWITCH}, label %switch\n"
+    + f"    i64 {_SHARE}, label %call\n  ]\nend:\n  ret void\ncall:\n"
     + _word("c_function", 1)
     + _word("c_lo", 2)
     + _word("c_hi", 3)
     + _word("c_count", 4)
     + """  %c_address = inttoptr i64 %c_function to ptr
-  %c_numbers = getelementptr i64, ptr %op, i64 5
+"""
+    + f"  %c_shared = icmp eq i64 %opcode, {_SHARE}\n"
+    + """  %c_head = select i1 %c_shared, i64 8, i64 5
+  %c_numbers = getelementptr i64, ptr %op, i64 %c_head
   br label %fetch
 fetch:
   %k = phi i64 [ 0, %call ], [ %k_next, %fetch_one ]
@@ -332,8 +363,21 @@ fetch_one:
   %k_next = add i64 %k, 1
   br label %fetch
 fetched:
+  %c_size = add i64 %c_count, %c_head
+  br i1 %c_shared, label %share, label %direct
+direct:
   call void %c_address(ptr %bufs, i64 %c_lo, i64 %c_hi)
-  %c_size = add i64 %c_count, 5
+  br label %called
+share:
+"""
+    + _word("h_pool", 5)
+    + _word("h_function", 6)
+    + _word("h_chunk", 7)
+    + """  %h_address = inttoptr i64 %h_function to ptr
+  %h_where = inttoptr i64 %h_pool to ptr
+  call void %h_address(ptr %h_where, ptr %c_address, ptr %bufs, i64 %c_lo, i64 %c_hi, i64 %h_chunk)
+  br label %called
+called:
 """
     + _next("call", "%c_size")
     + "place:\n"

@@ -1,0 +1,424 @@
+"""L3. Linear systems: triangular and LU factors, solutions, determinants.
+
+Matrices stand in the last two axes.  Derivatives are those of the function that NumPy computes: where
+LAPACK reads one triangle of a matrix, the derivative with respect to the other one is zero.
+
+[G] Giles, Collected matrix derivative results for forward and reverse mode differentiation, 2008.
+[M] Murray, Differentiation of the Cholesky decomposition, 2016.
+[H] de Hoog, Anderssen, Lukas, Differentiation of matrix functionals using triangular
+    factorization, 2011.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fgrad.ir.aval import INT32, INT64, Aval
+from fgrad.ir.primitive import NOT_LINEAR, Primitive
+from fgrad.lazy import lazy_module
+from fgrad.ops.complex import complex_, imag, is_complex, real, real_dtype
+from fgrad.ops.elementwise import add, div, ge, lit, mul, neg, select, stop_gradient, sub
+from fgrad.ops.index import gather
+from fgrad.ops.matrices import (
+    adjoint,
+    batch_leading,
+    batch_solution,
+    block,
+    check_equal,
+    check_matrix,
+    diagonal,
+    diagonal_matrix,
+    each_matrix,
+    hermitian,
+    identity_like,
+    lower,
+    matmul,
+    transposed,
+    upper,
+)
+from fgrad.ops.reduce import reduce_sum
+from fgrad.ops.shape import broadcast, iota, pad
+from fgrad.trace import Value, bind
+
+lapack = lazy_module("scipy.linalg.lapack")
+
+
+def lapack_routine(name: str, dtype: np.dtype) -> Any:
+    """SciPy's wrapper of a LAPACK routine for a dtype: `potrf` is `dpotrf` for float64."""
+    return getattr(lapack, {"f": "s", "d": "d", "F": "c", "D": "z"}[dtype.char] + name)
+
+
+# --- cholesky: a = l l^H
+
+cholesky_p = Primitive("cholesky")
+
+
+@cholesky_p.type_rule
+def _(a: Aval) -> Aval:
+    check_matrix(cholesky_p, a, square=True)
+    return a.strong()
+
+
+cholesky_p.evaluate(np.linalg.cholesky)
+
+
+@cholesky_p.jvp
+def _(primals: Any, tangents: Any, out: Value) -> Value:
+    """dl = l phi(l^-1 da l^-H), phi: the lower triangle with half the diagonal [M, eq. 8]."""
+    da = hermitian(tangents[0])
+    half = solve_lower(out, da)
+    w = lower(solve_lower(out, adjoint(half)))
+    return matmul(out, sub(w, mul(diagonal_matrix(diagonal(w)), lit(w, 0.5))))
+
+
+cholesky_p.refuse("transpose", NOT_LINEAR)
+batch_leading(cholesky_p)
+
+
+def cholesky(a: Value) -> Value:
+    """The lower Cholesky factor of Hermitian matrices, whose lower triangles are read."""
+    return bind(cholesky_p, a)
+
+
+# --- triangular_solve: op(a) x = b, one triangle of a being read
+
+triangular_solve_p = Primitive(
+    "triangular_solve", params=("lower", "trans", "unit"), linear_in=(1,)
+)
+
+
+@triangular_solve_p.type_rule
+def _(a: Aval, b: Aval, *, lower: bool, trans: bool, unit: bool) -> Aval:
+    return _solution_type(triangular_solve_p, a, b)
+
+
+def _solution_type(prim: Primitive, a: Aval, b: Aval) -> Aval:
+    check_matrix(prim, a, square=True)
+    check_matrix(prim, b)
+    check_equal(prim, (*a.shape[:-1],), (*b.shape[:-1],))
+    check_equal(prim, a.dtype, b.dtype)
+    return b.strong()
+
+
+@triangular_solve_p.evaluate
+def _(a: Any, b: Any, *, lower: bool, trans: bool, unit: bool) -> np.ndarray:
+    trtrs = lapack_routine("trtrs", a.dtype)
+
+    def one(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray]:
+        if a.flags.c_contiguous:  # LAPACK reads columns: the transpose, without a copy
+            x, info = trtrs(a.T, b, not lower, not trans, unit)
+        else:
+            x, info = trtrs(a, b, lower, trans, unit)
+        _check_singular(info)
+        return (x,)
+
+    return each_matrix(one, [(b.shape[-2:], b.dtype)], a, b)[0]
+
+
+def _check_singular(info: int) -> None:
+    if info > 0:
+        raise np.linalg.LinAlgError("Singular matrix")
+
+
+@triangular_solve_p.jvp
+def _(
+    primals: Any, tangents: Any, x: Value, *, lower: bool, trans: bool, unit: bool
+) -> Value | None:
+    """dx = op(a)^-1 (db - op(da) x), da on its triangle [G, 2.3.1]."""
+    (a, _), (da, db) = primals, tangents
+    if da is not None:
+        part = _triangle(da, lower, unit)
+        moved = neg(matmul(transposed(part) if trans else part, x))
+        db = moved if db is None else add(db, moved)
+    return None if db is None else triangular_solve(a, db, lower, trans, unit)
+
+
+def _triangle(a: Value, low: bool, unit: bool) -> Value:
+    return lower(a, -1 if unit else 0) if low else upper(a, 1 if unit else 0)
+
+
+@triangular_solve_p.transpose
+def _(
+    ct: Value, wanted: Any, a: Value, b: Value, *, lower: bool, trans: bool, unit: bool
+) -> tuple[None, Value]:
+    return None, triangular_solve(a, ct, lower, not trans, unit)
+
+
+batch_solution(triangular_solve_p)
+
+
+def triangular_solve(
+    a: Value, b: Value, lower: bool = True, trans: bool = False, unit: bool = False
+) -> Value:
+    """x with op(a) x = b for triangular a: op is the plain transpose if `trans`; with `unit` the
+    diagonal counts as ones.  The other triangle of `a` is not read."""
+    return bind(triangular_solve_p, a, b, lower=lower, trans=trans, unit=unit)
+
+
+def solve_lower(a: Value, b: Value) -> Value:
+    """a^-1 b for lower triangular a."""
+    return triangular_solve(a, b, True)
+
+
+def solve_upper(a: Value, b: Value) -> Value:
+    """a^-1 b for upper triangular a."""
+    return triangular_solve(a, b, False)
+
+
+def divide_upper(b: Value, a: Value) -> Value:
+    """b a^-1 for upper triangular a."""
+    return transposed(triangular_solve(a, transposed(b), False, trans=True))
+
+
+# --- lu: p a = l u, packed as in LAPACK
+
+lu_p = Primitive("lu", multiple=True)
+
+
+@lu_p.type_rule
+def _(a: Aval) -> tuple[Aval, Aval, Aval]:
+    check_matrix(lu_p, a)
+    *lead, m, n = a.shape
+    return a.strong(), Aval((*lead, min(m, n)), INT32), Aval((*lead, m), INT64)
+
+
+@lu_p.evaluate
+def _(a: Any) -> tuple[np.ndarray, ...]:
+    getrf = lapack_routine("getrf", a.dtype)
+    m, n = a.shape[-2:]
+
+    def one(a: np.ndarray) -> tuple[np.ndarray, ...]:
+        packed, pivots, _ = getrf(a)
+        return packed, pivots, permutation_of(pivots, m)
+
+    shapes = [((m, n), a.dtype), ((min(m, n),), INT32), ((m,), INT64)]
+    packed, pivots, order = each_matrix(one, shapes, a)
+    if not a.size:
+        order[...] = np.arange(m)
+    return packed, pivots.astype(INT32, copy=False), order
+
+
+def permutation_of(pivots: np.ndarray, m: int) -> np.ndarray:
+    """The order of the rows after LAPACK's exchanges of row i with row pivots[i]."""
+    order = np.arange(m, dtype=INT64)
+    for i, p in enumerate(pivots.tolist()):
+        if i != p:
+            order[i], order[p] = order[p], order[i]
+    return order
+
+
+@lu_p.jvp
+def _(primals: Any, tangents: Any, outs: Any) -> tuple[Value, None, None]:
+    """dl = l tril(f, -1), du = triu(f) u with f = l^-1 (p da) u^-1; l and u are made square by
+    identities where a is not [H, section 3]."""
+    packed, _, order = outs
+    low, up = lu_factors(packed)
+    f = divide_upper(triangular_solve(low, permute_rows(tangents[0], order), unit=True), up)
+    return add(matmul(low, lower(f, -1)), matmul(upper(f), up)), None, None
+
+
+def lu_factors(packed: Value) -> tuple[Value, Value]:
+    """Square l and u of a packed (m, n) factorisation: p a = l [i] u with [i] of shape (m, n)."""
+    m, n = packed.shape[-2:]
+    k = min(m, n)
+    lead = len(packed.shape) - 2
+    low = lower(block(packed, 0, m, 0, k), -1)
+    low = pad(low, (0,) * (lead + 2), (*[0] * (lead + 1), m - k))
+    up = upper(block(packed, 0, k, 0, n))
+    up = pad(up, (0,) * (lead + 2), (*[0] * lead, n - k, 0))
+    if n > k:
+        rest = diagonal(identity_like(up))
+        tail = ge(iota(rest.shape, INT64, lead), np.int64(k))
+        up = add(up, diagonal_matrix(select(tail, rest, lit(rest, 0))))
+    return add(low, identity_like(low)), up
+
+
+def permute_rows(a: Value, order: Value) -> Value:
+    """Row i of the result is row order[i] of `a`."""
+    lead = order.shape[:-1]
+    where = [iota(order.shape, INT64, i) for i in range(len(lead))]
+    return gather(a, (*where, order), tuple(range(len(lead) + 1)))
+
+
+lu_p.refuse("transpose", NOT_LINEAR)
+batch_leading(lu_p)
+
+
+def lu(a: Value) -> tuple[Value, Value, Value]:
+    """The packed factors, the exchanges of rows (from 0) and the resulting order of the rows."""
+    return bind(lu_p, a)
+
+
+# --- lu_solve: op(a) x = b, with the factors of a
+
+lu_solve_p = Primitive("lu_solve", params=("trans",), linear_in=(3,))
+
+
+@lu_solve_p.type_rule
+def _(a: Aval, packed: Aval, pivots: Aval, b: Aval, *, trans: bool) -> Aval:
+    check_equal(lu_solve_p, a.shape, packed.shape)
+    return _solution_type(lu_solve_p, a, b)
+
+
+@lu_solve_p.evaluate
+def _(a: Any, packed: Any, pivots: Any, b: Any, *, trans: bool) -> np.ndarray:
+    getrs = lapack_routine("getrs", b.dtype)
+
+    def one(packed: np.ndarray, pivots: np.ndarray, b: np.ndarray) -> tuple[np.ndarray]:
+        _check_singular(not packed.diagonal().all())
+        return (getrs(packed, pivots, b, trans)[0],)
+
+    return each_matrix(one, [(b.shape[-2:], b.dtype)], packed, pivots, b)[0]
+
+
+@lu_solve_p.jvp
+def _(primals: Any, tangents: Any, x: Value, *, trans: bool) -> Value | None:
+    """dx = op(a)^-1 (db - op(da) x); the factors are a function of a [G, 2.3.1]."""
+    (a, packed, pivots, _), (da, _, _, db) = primals, tangents
+    if da is not None:
+        moved = neg(matmul(transposed(da) if trans else da, x))
+        db = moved if db is None else add(db, moved)
+    return None if db is None else lu_solve(a, packed, pivots, db, trans)
+
+
+@lu_solve_p.transpose
+def _(
+    ct: Value, wanted: Any, a: Value, packed: Value, pivots: Value, b: Value, *, trans: bool
+) -> tuple[None, None, None, Value]:
+    return None, None, None, lu_solve(a, packed, pivots, ct, not trans)
+
+
+batch_solution(lu_solve_p)
+
+
+def lu_solve(a: Value, packed: Value, pivots: Value, b: Value, trans: bool = False) -> Value:
+    """x with op(a) x = b, by the factors of a, through which no derivative passes."""
+    return bind(lu_solve_p, a, packed, pivots, b, trans=trans)
+
+
+def solve(a: Value, b: Value) -> Value:
+    """x with a x = b, for matrices a and b; derivatives use the same factors."""
+    packed, pivots, _ = lu(stop_gradient(a))
+    return lu_solve(a, packed, pivots, b)
+
+
+def inv(a: Value) -> Value:
+    """The inverse."""
+    return solve(a, identity_like(a))
+
+
+# --- slogdet: sign and log |det a|, by the factors of a
+
+slogdet_p = Primitive("slogdet", multiple=True)
+
+
+@slogdet_p.type_rule
+def _(a: Aval, packed: Aval, pivots: Aval) -> tuple[Aval, Aval]:
+    check_matrix(slogdet_p, a, square=True)
+    check_equal(slogdet_p, a.shape, packed.shape)
+    return Aval(a.shape[:-2], a.dtype), Aval(a.shape[:-2], real_dtype(a.dtype))
+
+
+@slogdet_p.evaluate
+def _(a: Any, packed: Any, pivots: Any) -> tuple[Any, Any]:
+    """The product of the signs, and the sum of the logarithms, of the diagonal of u."""
+    line = np.diagonal(packed, axis1=-2, axis2=-1)
+    size = np.abs(line)
+    exchanges = np.sum(pivots != np.arange(pivots.shape[-1]), axis=-1) % 2
+    sign = np.prod(np.sign(line), axis=-1) * (1 - 2 * exchanges).astype(size.dtype)
+    with np.errstate(divide="ignore"):
+        logs = np.sum(np.log(size), axis=-1)
+    return sign.astype(a.dtype, copy=False)[()], logs[()]
+
+
+@slogdet_p.jvp
+def _(primals: Any, tangents: Any, outs: Any) -> tuple[Value | None, Value]:
+    """d log |det a| + i d(phase) = tr(a^-1 da) [G, 2.2.4]."""
+    (a, packed, pivots), (da, _, _) = primals, tangents
+    slope = reduce_sum(diagonal(lu_solve(a, packed, pivots, da)), (len(a.shape) - 2,))
+    if not is_complex(a):
+        return None, slope
+    turn = imag(slope)
+    return mul(outs[0], complex_(lit(turn, 0), turn)), real(slope)
+
+
+slogdet_p.refuse("transpose", NOT_LINEAR)
+batch_leading(slogdet_p)
+
+
+def slogdet(a: Value) -> tuple[Value, Value]:
+    """The sign (or phase) of the determinant, and the logarithm of its size."""
+    packed, pivots, _ = lu(stop_gradient(a))
+    return bind(slogdet_p, a, packed, pivots)
+
+
+# --- det, whose gradient exists at singular matrices too
+
+det_p = Primitive("det")
+cofactor_p = Primitive("cofactor")
+
+
+@det_p.type_rule
+def _(a: Aval) -> Aval:
+    check_matrix(det_p, a, square=True)
+    return Aval(a.shape[:-2], a.dtype)
+
+
+det_p.evaluate(np.linalg.det)
+
+
+@det_p.jvp
+def _(primals: Any, tangents: Any, out: Value) -> Value:
+    """d det a = sum(cofactor(a) da): Jacobi's formula."""
+    return _pairing(cofactor(primals[0]), tangents[0])
+
+
+def _pairing(a: Value, b: Value) -> Value:
+    n = len(a.shape)
+    return reduce_sum(mul(a, b), (n - 2, n - 1))
+
+
+@cofactor_p.type_rule
+def _(a: Aval) -> Aval:
+    check_matrix(cofactor_p, a, square=True)
+    return a.strong()
+
+
+@cofactor_p.evaluate
+def _(a: Any) -> np.ndarray:
+    """conj(u) diag(products of all other singular values) v^T det(u v^H), from a = u s v^H."""
+    u, s, vh = np.linalg.svd(a)
+    one = np.ones_like(s[..., :1])
+    before = np.cumprod(np.concatenate([one, s[..., :-1]], -1), -1)
+    after = np.cumprod(np.concatenate([one, s[..., :0:-1]], -1), -1)[..., ::-1]
+    phase = np.linalg.det(u) * np.linalg.det(vh)
+    others = (before * after * phase[..., None])[..., None, :]
+    return np.matmul(np.conjugate(u) * others, np.conjugate(vh)).astype(a.dtype, copy=False)
+
+
+@cofactor_p.jvp
+def _(primals: Any, tangents: Any, c: Value) -> Value:
+    """dc = (c <c, da> - c da^T c) / det a, which is NaN at singular matrices."""
+    (a,), (da,) = primals, tangents
+    n = a.shape[-1]
+    det = mul(_pairing(c, a), lit(a, 1 / n))
+    slope = broadcast(_pairing(c, da), c.shape, tuple(range(len(c.shape) - 2)))
+    change = sub(mul(c, slope), matmul(matmul(c, transposed(da)), c))
+    return div(change, broadcast(det, c.shape, tuple(range(len(c.shape) - 2))))
+
+
+for _prim in (det_p, cofactor_p):
+    _prim.refuse("transpose", NOT_LINEAR)
+    batch_leading(_prim)
+
+
+def det(a: Value) -> Value:
+    """The determinant."""
+    return bind(det_p, a)
+
+
+def cofactor(a: Value) -> Value:
+    """The gradient of the determinant: det(a) a^-T, also where that is 0 times infinity."""
+    return bind(cofactor_p, a)

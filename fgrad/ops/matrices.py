@@ -1,0 +1,219 @@
+"""L3. Functions of matrices in the last two axes, from which the rules of linear algebra are made.
+
+All leading axes are a batch; nothing broadcasts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fgrad.errors import DtypeError, ShapeError
+from fgrad.ir.aval import INT64, Aval
+from fgrad.ir.primitive import Primitive
+from fgrad.ops.complex import conj, is_complex, real
+from fgrad.ops.dot import dot_general
+from fgrad.ops.elementwise import add, convert, eq, ge, lit, mul, select, sub
+from fgrad.ops.families import batch_first
+from fgrad.ops.reduce import reduce_sum
+from fgrad.ops.shape import broadcast, concatenate, iota, move_axis, permute, reshape, slice_
+from fgrad.trace import Value, bind
+
+LAPACK_DTYPES = "fdFD"
+
+
+# --- products and transposes
+
+
+def transposed(a: Value) -> Value:
+    """The transpose, without conjugation."""
+    n = len(a.shape)
+    return permute(a, (*range(n - 2), n - 1, n - 2))
+
+
+def adjoint(a: Value) -> Value:
+    """The conjugate transpose."""
+    return conj(transposed(a))
+
+
+def matmul(a: Value, b: Value) -> Value:
+    """The matrix product."""
+    n = len(a.shape)
+    lead = tuple(range(n - 2))
+    return dot_general(a, b, ((n - 1,), (n - 2,)), (lead, lead))
+
+
+def per_column(x: Value, m: int) -> Value:
+    """The (..., m, n) matrix all of whose rows are `x`."""
+    n = len(x.shape)
+    shape = (*x.shape[:-1], m, x.shape[-1])
+    return broadcast(x, shape, (*range(n - 1), n))
+
+
+def per_row(x: Value, n: int) -> Value:
+    """The (..., m, n) matrix all of whose columns are `x`."""
+    return broadcast(x, (*x.shape, n), tuple(range(len(x.shape))))
+
+
+def scale_columns(a: Value, x: Value) -> Value:
+    """a diag(x)."""
+    return mul(a, per_column(x, a.shape[-2]))
+
+
+def scale_rows(x: Value, a: Value) -> Value:
+    """diag(x) a."""
+    return mul(per_row(x, a.shape[-1]), a)
+
+
+# --- triangles and diagonals
+
+
+def _stacked(mask: Value, shape: tuple[int, ...]) -> Value:
+    k = len(shape) - 2
+    return broadcast(mask, shape, (k, k + 1)) if k else mask
+
+
+def _on_diagonal(shape: tuple[int, ...]) -> Value:
+    plane = shape[-2:]
+    return _stacked(eq(iota(plane, INT64, 0), iota(plane, INT64, 1)), shape)
+
+
+def lower(a: Value, k: int = 0) -> Value:
+    """The lower triangle, up to diagonal k."""
+    plane = a.shape[-2:]
+    rows = add(iota(plane, INT64, 0), np.int64(k))
+    mask = _stacked(ge(rows, iota(plane, INT64, 1)), a.shape)
+    return select(mask, a, lit(a, 0))
+
+
+def upper(a: Value, k: int = 0) -> Value:
+    """The upper triangle, from diagonal k."""
+    plane = a.shape[-2:]
+    columns = sub(iota(plane, INT64, 1), np.int64(k))
+    mask = _stacked(ge(columns, iota(plane, INT64, 0)), a.shape)
+    return select(mask, a, lit(a, 0))
+
+
+def diagonal(a: Value) -> Value:
+    """The main diagonal as a vector of min(m, n) elements."""
+    n = len(a.shape)
+    k = min(a.shape[-2:])
+    square = block(a, 0, k, 0, k)
+    return reduce_sum(select(_on_diagonal(square.shape), square, lit(a, 0)), (n - 1,))
+
+
+def diagonal_matrix(x: Value) -> Value:
+    """The square matrix with a diagonal."""
+    whole = per_column(x, x.shape[-1])
+    return select(_on_diagonal(whole.shape), whole, lit(x, 0))
+
+
+def without_diagonal(a: Value) -> Value:
+    """`a` with zeros on the diagonal."""
+    return select(_on_diagonal(a.shape), lit(a, 0), a)
+
+
+def identity_like(a: Value) -> Value:
+    """Identity matrices of the shape and dtype of a square `a`."""
+    plane = a.shape[-2:]
+    one = convert(eq(iota(plane, INT64, 0), iota(plane, INT64, 1)), a.dtype)
+    return _stacked(one, a.shape)
+
+
+def hermitian(a: Value, low: bool = True) -> Value:
+    """The Hermitian matrix that has one triangle of `a`: what LAPACK reads."""
+    strict = lower(a, -1) if low else upper(a, 1)
+    return add(add(strict, adjoint(strict)), diagonal_matrix(real_part(diagonal(a))))
+
+
+def real_part(x: Value) -> Value:
+    """The real part, in the dtype of `x`."""
+    return convert(real(x), x.dtype) if is_complex(x) else x
+
+
+# --- blocks
+
+
+def block(a: Value, top: int, bottom: int, left: int, right: int) -> Value:
+    """a[..., top:bottom, left:right]."""
+    lead = a.shape[:-2]
+    return slice_(a, (*[0] * len(lead), top, left), (*lead, bottom, right))
+
+
+def beside(*parts: Value) -> Value:
+    """Matrices joined into wider ones; those without columns are left out."""
+    kept = [p for p in parts if p.shape[-1]] or list(parts[:1])
+    return concatenate(kept, len(parts[0].shape) - 1)
+
+
+def above(*parts: Value) -> Value:
+    """Matrices joined into higher ones; those without rows are left out."""
+    kept = [p for p in parts if p.shape[-2]] or list(parts[:1])
+    return concatenate(kept, len(parts[0].shape) - 2)
+
+
+# --- rules
+
+
+def check_matrix(prim: Primitive, a: Aval, square: bool = False) -> None:
+    """Raise unless an operand is a stack of matrices of a dtype that LAPACK knows."""
+    if a.dtype.char not in LAPACK_DTYPES:
+        raise DtypeError(f"{prim.name} does not take {a.dtype} operands.")
+    if a.ndim < 2 or (square and a.shape[-1] != a.shape[-2]):
+        kind = "a square matrix" if square else "a matrix"
+        raise ShapeError(f"{prim.name}: shape {a.shape} is not that of {kind}.")
+
+
+def check_equal(prim: Primitive, *parts: Any) -> None:
+    """Raise unless shapes, or dtypes, agree."""
+    if any(p != parts[0] for p in parts):
+        raise ShapeError(f"{prim.name}: {' and '.join(map(str, parts))} do not fit together.")
+
+
+def batch_leading(prim: Primitive) -> Callable[..., Any]:
+    """Set the batching rule of a primitive all of whose operands have the same leading axes."""
+
+    def batch(size: int, operands: Any, dims: Any, **params: Any) -> tuple[Any, Any]:
+        moved = [batch_first(size, x, d) for x, d in zip(operands, dims, strict=True)]
+        out = bind(prim, *moved, **params)
+        return out, [0] * len(out) if prim.multiple else 0
+
+    return prim.batch(batch)
+
+
+def batch_solution(prim: Primitive) -> Callable[..., Any]:
+    """Set the batching rule of a primitive whose last operand is a right-hand side: where no other
+    operand is batched, the examples become further columns of it."""
+
+    def batch(size: int, operands: Any, dims: Any, **params: Any) -> tuple[Value, int]:
+        *shared, b = operands
+        if any(d is not None for d in dims[:-1]):
+            moved = [batch_first(size, x, d) for x, d in zip(operands, dims, strict=True)]
+            return bind(prim, *moved, **params), 0
+        n = len(b.shape)
+        b = move_axis(b, dims[-1], n - 2)
+        wide = reshape(b, (*b.shape[:-2], size * b.shape[-1]))
+        return reshape(bind(prim, *shared, wide, **params), b.shape), n - 2
+
+    return prim.batch(batch)
+
+
+def each_matrix(function: Callable[..., Any], shapes: Any, *stacks: np.ndarray) -> tuple[Any, ...]:
+    """Apply a function of matrices to each lane of stacks.
+
+    Arguments:
+        function: takes one lane of each stack and returns a tuple of arrays.
+        shapes: (shape, dtype) of each result of one lane.
+    """
+    lead = stacks[0].shape[:-2]
+    if not lead and all(x.size for x in stacks):
+        return function(*stacks)
+    outs = tuple([np.zeros((*lead, *shape), dtype) for shape, dtype in shapes])
+    if all(x.size for x in stacks):
+        for lane in np.ndindex(*lead):
+            results = function(*[x[(*lane, ...)] for x in stacks])
+            for out, result in zip(outs, results, strict=True):
+                out[lane] = result
+    return outs
