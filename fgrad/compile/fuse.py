@@ -21,14 +21,13 @@ from typing import NamedTuple
 
 from fgrad.compile.lower_dot import blas_operands, wants_blas
 from fgrad.compile.lower_linalg import HOST
-from fgrad.compile.lower_linalg import HOST
 from fgrad.compile.lower_nest import NESTS
 from fgrad.compile.lower_rules import MOVES, REDUCTIONS
 from fgrad.compile.steps import Group
 from fgrad.ir.program import Eqn, Program, Var
 from fgrad.ir.walk import consumers
 
-LIBRARY = frozenset({"sort"}) | HOST | HOST
+LIBRARY = frozenset({"sort"}) | HOST
 CONTRACTIONS = frozenset({"dot_general", "conv"})
 COST = {  # of one scalar operation; 1 for the others
     **dict.fromkeys("div sqrt masked_div remainder floor_divide fmod".split(), 4),
