@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.compile.cpu.callback import evaluation
-from fgrad.compile.cpu.emit_llvm import outer_range
-from fgrad.compile.cpu.host import Call, Callback, Copy, HostProgram, Place, Step
+from fgrad.compile.cpu.host import Call, Callback, Copy, HostProgram, Place, Step, kernel_call
 from fgrad.compile.cpu.library import gemm
 from fgrad.compile.cpu.runtime import build_kernels
 from fgrad.compile.cpu.sorting import sort_rows
@@ -99,8 +98,7 @@ def _native_steps(plan: Plan, table: _Table, keep: list[Callback]) -> list[Step]
     for step in plan.steps:
         if isinstance(step, KernelStep):
             numbers = tuple([table.number(plan.slots[v]) for v in step.args])
-            extent = outer_range(step.kernel).extent
-            steps.append(Call(addresses[step.kernel], 0, extent, numbers))
+            steps.append(kernel_call(step.kernel, addresses[step.kernel], numbers))
         else:
             steps += _library_calls(step, plan, table, keep)
     return steps
@@ -118,7 +116,9 @@ def _library_calls(
         extent = step.params[_EXTENT[step.name]]
     slots = [plan.slots[v] for v in step.args]
     return [
-        Call(address, 0, extent, tuple([table.number(s, o) for s, o in zip(slots, at, strict=True)]))
+        Call(
+            address, 0, extent, tuple([table.number(s, o) for s, o in zip(slots, at, strict=True)])
+        )
         for at in step.offsets
     ]
 

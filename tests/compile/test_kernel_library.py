@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import threading
 
 import numpy as np
 import pytest
@@ -18,11 +19,17 @@ from fgrad.compile.cpu.host import (
     HostProgram,
     Place,
     Repeat,
+    Share,
     Swap,
     While,
+    kernel_call,
 )
 from fgrad.compile.cpu.library import gemm
+from fgrad.compile.cpu.runtime import build_kernel
 from fgrad.compile.cpu.sorting import argsort_rows, sort_rows
+from fgrad.compile.kernel.text import parse_kernel
+from fgrad.compile.schedule import schedule
+from fgrad.config import config
 
 SHAPES = [(3, 4, 5), (1, 4, 3), (4, 1, 3), (1, 1, 7), (0, 3, 2), (2, 3, 0), (2, 1, 0), (17, 33, 65)]
 
@@ -134,3 +141,39 @@ def test_callback_error_is_raised_after_the_run() -> None:
         with pytest.raises(ValueError, match="no"):
             program.run([cells.ctypes.data])
     assert cells[0] == 2
+
+
+def test_long_kernels_are_shared_among_threads() -> None:
+    """Any split of the range gives the same result, also from several threads at once."""
+    count = 1 << 20
+    text = f"""kernel k(x: in f32[{count}], y: out f32[{count}])
+  parallel i in {count}:
+    %0 = load x[i]
+    %1 = exp f32 %0
+    store y[i] %1
+"""
+    kernel = schedule(parse_kernel(text))
+    with config.override(num_threads=3):
+        step = kernel_call(kernel, build_kernel(kernel), (0, 1))
+        assert isinstance(step, Share) and step.chunk % 16 == 0
+        program = HostProgram([step], 2)
+    single = HostProgram([Call(step.address, 0, count, (0, 1))], 2)
+    x = np.linspace(-5, 5, count, dtype="f4")
+    expected = np.zeros_like(x)
+    single.run([x.ctypes.data, expected.ctypes.data])
+
+    def check() -> None:
+        for _ in range(5):
+            y = np.zeros_like(x)
+            program.run([x.ctypes.data, y.ctypes.data])
+            equal.append(bool(np.array_equal(y, expected)))
+
+    equal: list[bool] = []
+    threads = [threading.Thread(target=check) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert equal == [True] * 15
+    short = kernel._replace(body=kernel.body[:-1])
+    assert isinstance(kernel_call(short, 0, (0, 1)), Call)

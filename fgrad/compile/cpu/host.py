@@ -18,8 +18,12 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from fgrad.compile.cpu.emit_llvm import outer_range
 from fgrad.compile.cpu.runtime import Source, build
 from fgrad.compile.cpu.threads import pool_address, share_address
+from fgrad.compile.kernel.cost import kernel_cost
+from fgrad.compile.kernel.ir import Kernel
+from fgrad.config import config
 
 
 class Call(NamedTuple):
@@ -105,7 +109,20 @@ Step: TypeAlias = Call | Share | Place | Advance | Swap | Copy | Fill | Repeat |
 
 (_END, _CALL, _SHARE, _PLACE, _ADVANCE, _SWAP, _COPY) = range(7)
 (_FILL, _SET, _COUNT, _JUMP, _UNLESS, _SWITCH) = range(7, 13)
+CHUNK_CYCLES = 50_000  # the least piece of a kernel worth a thread's while
+SHARED_CYCLES = 250_000  # kernels shorter than this run in the calling thread: waking takes 25 us
 _HEADER = 4  # slots, given slots, counters, longest buffer list
+
+
+def kernel_call(kernel: Kernel, address: int, slots: tuple[int, ...]) -> Call | Share:
+    """The step that runs all of a scheduled kernel, by several threads if it is long enough."""
+    extent, grain = outer_range(kernel)
+    cost = kernel_cost(kernel)
+    pieces = min(4 * config.num_threads, int(cost / CHUNK_CYCLES), extent // grain)
+    if config.num_threads < 2 or pieces < 2 or cost < SHARED_CYCLES:
+        return Call(address, 0, extent, slots)
+    chunk = -(-extent // (pieces * grain)) * grain
+    return Share(address, 0, extent, chunk, slots)
 
 
 class HostProgram:
@@ -121,8 +138,6 @@ class HostProgram:
         self.steps = tuple(steps)
         self.given = given
         self.keep = tuple(keep)
-        self._callbacks = [x for x in self.keep if isinstance(x, Callback)]
-        self.after = self._reraise if self._callbacks else None
         assembler = _Assembler(given)
         assembler.steps(self.steps)
         self.table = assembler.finish()
@@ -138,15 +153,9 @@ class HostProgram:
           whatever a Python callback among the steps raised, after all steps have run.
         """
         self._run(self.address, self._pointers(*pointers))
-        if self.after is not None:
-            self.after()
-
-    def _reraise(self) -> None:
-        """Raise the first exception of the callbacks in this thread's last run."""
-        errors = [callback.take() for callback in self._callbacks]
-        for error in errors:
-            if error is not None:
-                raise error
+        for kept in self.keep:
+            if isinstance(kept, Callback):
+                kept.reraise()
 
 
 class Callback:
@@ -156,29 +165,33 @@ class Callback:
       function: takes the addresses of the step's buffers.
       buffers: how many buffers the step has.
 
-    An exception ends the callback, not the program; `take` gives it afterwards, in the same thread.
+    An exception ends the callback, not the program; `reraise` raises the thread's first one afterwards.
     """
 
     def __init__(self, function: Callable[..., None], buffers: int) -> None:
-        self._state = threading.local()
-
         def call(bufs: int, lo: int, hi: int) -> None:
             try:
                 function(*(ctypes.c_void_p * buffers).from_address(bufs))
             except BaseException as error:
-                if getattr(self._state, "error", None) is None:
-                    self._state.error = error
+                _RAISED.error = _RAISED.error or error
 
         self._native = _StepFunction(call)
         self.address: int = ctypes.cast(self._native, ctypes.c_void_p).value or 0
 
-    def take(self) -> BaseException | None:
-        """The first exception of this thread since the last `take`, or None."""
-        error = getattr(self._state, "error", None)
-        self._state.error = None
-        return error
+    def reraise(self) -> None:
+        """Raise the first exception of a callback in this thread since the last time, if any."""
+        error, _RAISED.error = _RAISED.error, None
+        if error is not None:
+            raise error
 
 
+class _Raised(threading.local):
+    """What a callback raised in this thread."""
+
+    error: BaseException | None = None
+
+
+_RAISED = _Raised()
 _StepFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _Interpreter = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 

@@ -6,12 +6,12 @@ from fgrad.compile.kernel.ir import Kernel, Load, Loop, Op, Statement, Store, Up
 from fgrad.compile.kernel.rewrite import Body, stride_of
 from fgrad.compile.kernel.scalar import SCALAR_OPS
 
-_ROUNDING = {"floor", "ceil", "rint", "trunc", "copysign", "nextafter"}
 _SLOW = {"div", "sqrt", "remainder", "floor_divide", "fmod"}
+_CHEAP = _SLOW | {"floor", "ceil", "rint", "trunc", "copysign", "nextafter"}
 _CYCLES = {name: 5.0 if name in _SLOW else 1.0 for name in SCALAR_OPS} | {
     name: 20.0
     for name, row in SCALAR_OPS.items()
-    if row.kinds == "f" and row.result == "same" and name not in _SLOW | _ROUNDING
+    if name == "pow" or (row.kinds == "f" and row.result == "same" and name not in _CHEAP)
 }
 
 
