@@ -5,7 +5,7 @@ VENV   ?= .venv
 PY     := $(VENV)/bin/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo notebook test lint types format bench clean
+.PHONY: help demo test lint types format bench notebook docs clean
 
 help:
 	@echo "make demo      train on handwritten digits, per-sample gradients, a figure in examples/out"
@@ -14,6 +14,7 @@ help:
 	@echo "make format    let ruff rewrite the sources"
 	@echo "make bench     fgrad against the peers that are installed (pip install -e .[bench])"
 	@echo "make notebook  execute the notebooks and store their results in the .ipynb"
+	@echo "make docs      write docs/numpy_support.md from the tables"
 	@echo "make clean     remove .venv and build products"
 
 $(PY):
@@ -53,6 +54,9 @@ bench: $(VENV)/.extras-examples
 notebook: $(VENV)/.extras-dev
 	$(PY) -m jupytext --to ipynb --update notebooks/*.py
 	$(PY) -m pytest --nbmake --overwrite notebooks/*.ipynb
+
+docs: $(VENV)/.extras-dev
+	$(PY) docs/numpy_support.py
 
 clean:
 	rm -rf $(VENV) build dist examples/out .pytest_cache .ruff_cache .hypothesis

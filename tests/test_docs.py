@@ -11,6 +11,7 @@ import pytest
 from sources import ROOT, relative
 
 from fgrad import errors
+from fgrad.numpy.register import TRACED
 
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
@@ -45,3 +46,9 @@ def test_every_error_has_a_section() -> None:
         if inspect.isclass(value) and issubclass(value, errors.FgradError | Warning)
     ]
     assert sorted(headings) == sorted(set(classes) - {"FgradError"})
+
+
+def test_supported_numpy_functions_are_listed() -> None:
+    """`make docs` was run after the last change of the tables."""
+    listed = set(re.findall(r"`([\w.]+)`", (ROOT / "docs/numpy_support.md").read_text()))
+    assert set(TRACED) <= listed
