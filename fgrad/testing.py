@@ -11,7 +11,7 @@ direction in all arguments at once finds errors in any of them, at the cost of t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,9 +25,17 @@ from fgrad.transforms.vmap import vmap
 
 Function = Callable[..., Any]
 
-# Relative tolerances by precision: of derivatives by differences, and of values.
-_DIFFERENCE_TOLERANCE = {"float16": 0.3, "float32": 2e-2, "float64": 1e-5}
-_VALUE_TOLERANCE = {"float16": 5e-3, "float32": 1e-5, "float64": 1e-12}
+
+class Tolerance(NamedTuple):
+    """How far results may be apart: atol + rtol |expected|."""
+
+    atol: float
+    rtol: float
+
+
+# Tolerances by the precision of real parts: of derivatives by differences, and of values.
+_DIFFERENCE_TOLERANCE = {2: 0.3, 4: 2e-2, 8: 1e-5}
+_VALUE_TOLERANCE = {2: 5e-3, 4: 1e-5, 8: 1e-12}
 
 
 def check_grads(
@@ -44,7 +52,8 @@ def check_grads(
 
     Arguments:
         f: a function of pytrees of arrays.
-        args: its positional arguments; integer and bool leaves are kept constant.
+        args: its positional arguments; integer and bool leaves are kept constant, complex ones
+            are moved in both parts.
         order: the highest derivative that is checked.
         modes: "fwd" compares `jvp` with central differences, "rev" `vjp` with `jvp`; of order 2 and
             more, the derivatives by each mode are themselves checked in all modes.
@@ -65,16 +74,16 @@ def check_grads(
     rng = np.random.default_rng(seed)
     name = getattr(f, "__name__", "function")
     leaves, treedef = tree.flatten(tuple(args))
-    free = [i for i, x in enumerate(leaves) if as_array(x).dtype.kind == "f"]
+    free = [i for i, x in enumerate(leaves) if as_array(x).dtype.kind in "fc"]
     if not free:
-        raise ArgumentError("check_grads: no argument is a floating-point array.")
+        raise ArgumentError("check_grads: no argument has a floating-point or complex array.")
 
     def flat(*xs: Any) -> list[Any]:
         whole = list(leaves)
         for i, x in zip(free, xs, strict=True):
             whole[i] = x
         outs = tree.leaves(f(*tree.unflatten(treedef, whole)))
-        return [y for y in outs if as_array(y).dtype.kind == "f"]
+        return [y for y in outs if as_array(y).dtype.kind in "fc"]
 
     flat.__name__ = name
     values = [np.asarray(leaves[i]) for i in free]
@@ -82,9 +91,16 @@ def check_grads(
     _check_order(flat, values, order, tuple(modes), eps, tolerance, rng, name)
 
 
-def _tolerances(values: Sequence[Any], atol: float | None, rtol: float | None) -> dict[str, float]:
-    coarse = max([_DIFFERENCE_TOLERANCE[v.dtype.name] for v in values])
-    return {"atol": coarse if atol is None else atol, "rtol": coarse if rtol is None else rtol}
+def _precision(dtype: np.dtype) -> int:
+    """Bytes of a real number of a dtype; integers are exact, and count as float64."""
+    if dtype.kind not in "fc":
+        return 8
+    return dtype.itemsize // (2 if dtype.kind == "c" else 1)
+
+
+def _tolerances(values: Sequence[Any], atol: float | None, rtol: float | None) -> Tolerance:
+    coarse = max([_DIFFERENCE_TOLERANCE[_precision(v.dtype)] for v in values])
+    return Tolerance(coarse if atol is None else atol, coarse if rtol is None else rtol)
 
 
 def _check_order(
@@ -93,7 +109,7 @@ def _check_order(
     order: int,
     modes: tuple[str, ...],
     eps: float | None,
-    tolerance: dict[str, float],
+    tolerance: Tolerance,
     rng: np.random.Generator,
     name: str,
 ) -> None:
@@ -122,11 +138,15 @@ def _check_order(
 
 def _direction(like: Sequence[Any], rng: np.random.Generator) -> list[Any]:
     """Random numbers of order one, of the shapes and dtypes of values."""
-    return [
-        rng.uniform(0.5, 1.5, np.shape(x)).astype(x.dtype)
-        * rng.choice([-1, 1], np.shape(x)).astype(x.dtype)
-        for x in map(as_array, like)
-    ]
+
+    def real(shape: tuple[int, ...]) -> Any:
+        return rng.uniform(0.5, 1.5, shape) * rng.choice([-1, 1], shape)
+
+    out = []
+    for x in map(as_array, like):
+        t = real(x.shape) + 1j * real(x.shape) if x.dtype.kind == "c" else real(x.shape)
+        out.append(np.asarray(t).astype(x.dtype))
+    return out
 
 
 def _step(values: Sequence[Any], eps: float | None) -> float:
@@ -143,13 +163,10 @@ def _moved(values: Sequence[Any], direction: Sequence[Any], step: float) -> list
 def _difference(
     f: Function, values: Sequence[Any], direction: Sequence[Any], eps: float | None
 ) -> list[Any]:
-    """(f(x + h t) - f(x - h t)) / 2h, in float64."""
+    """(f(x + h t) - f(x - h t)) / 2h, in double precision."""
     step = _step(values, eps)
     above, below = (f(*_moved(values, direction, h)) for h in (step, -step))
-    return [
-        (np.asarray(a, np.float64) - np.asarray(b, np.float64)) / (2 * step)
-        for a, b in zip(above, below, strict=True)
-    ]
+    return [(_double(a) - _double(b)) / (2 * step) for a, b in zip(above, below, strict=True)]
 
 
 def _compare_jvp(
@@ -157,7 +174,7 @@ def _compare_jvp(
     values: Sequence[Any],
     direction: Sequence[Any],
     eps: float | None,
-    tolerance: dict[str, float],
+    tolerance: Tolerance,
     what: str,
 ) -> None:
     outs, tangents = jvp(f, tuple(values), tuple(direction))
@@ -170,7 +187,7 @@ def _compare_vjp(
     f: Function,
     values: Sequence[Any],
     eps: float | None,
-    tolerance: dict[str, float],
+    tolerance: Tolerance,
     rng: np.random.Generator,
     what: str,
 ) -> None:
@@ -187,17 +204,20 @@ def _compare_vjp(
     _assert_close([right], [left], tolerance, f"{what}, against finite differences")
 
 
+def _double(x: Any) -> np.ndarray:
+    """A value in double precision."""
+    x = np.asarray(x)
+    return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
+
+
 def _inner(xs: Sequence[Any], ys: Sequence[Any]) -> np.float64:
-    """The inner product, in float64."""
-    pairs = [
-        np.sum(np.asarray(x, np.float64) * np.asarray(y, np.float64))
-        for x, y in zip(xs, ys, strict=True)
-    ]
-    return np.float64(np.sum(pairs))
+    """The real part of sum(x y), in double precision: the pairing that transposes keep."""
+    pairs = [np.sum(_double(x) * _double(y)) for x, y in zip(xs, ys, strict=True)]
+    return np.float64(np.real(np.sum(pairs)))
 
 
 def _assert_close(
-    actual: Any, expected: Any, tolerance: dict[str, float], what: str, equal_dtypes: bool = False
+    actual: Any, expected: Any, tolerance: Tolerance, what: str, equal_dtypes: bool = False
 ) -> None:
     """Compare two trees leaf by leaf."""
     got, structure = tree.flatten(actual)
@@ -210,10 +230,11 @@ def _assert_close(
             raise AssertionError(
                 f"{what}: result {i} is {x.dtype}{x.shape}, expected {y.dtype}{y.shape}"
             )
-        if x.dtype.kind == "f":
-            np.testing.assert_allclose(x, y, err_msg=f"{what}: result {i}", **tolerance)
+        name = f"{what}: result {i}"
+        if x.dtype.kind in "fc":
+            np.testing.assert_allclose(x, y, tolerance.rtol, tolerance.atol, err_msg=name)
         else:
-            np.testing.assert_array_equal(x, y, err_msg=f"{what}: result {i}")
+            np.testing.assert_array_equal(x, y, err_msg=name)
 
 
 # --- single checks ------------------------------------------------------------------------------
@@ -243,7 +264,7 @@ def check_transpose(f: Function, args: Sequence[Any], rtol: float | None = None)
     Unlike `check_vjp` it uses no finite differences, so it is exact to rounding.
 
     Arguments:
-        f: a function of floating-point arrays.
+        f: a function of floating-point or complex arrays.
         args: its positional arguments.
         rtol: the tolerance, relative to |y| |A x|.
 
@@ -262,13 +283,18 @@ def check_transpose(f: Function, args: Sequence[Any], rtol: float | None = None)
     pushed = tree.leaves(push(*tangents))
     pulled = vjp(f, *values)[1](tree.unflatten(out_tree, cotangents))
     left, right = _inner(cotangents, pushed), _inner(list(pulled), tangents)
-    scale = np.sqrt(_inner(cotangents, cotangents) * _inner(pushed, pushed))
-    bound = max([_VALUE_TOLERANCE[v.dtype.name] for v in values]) if rtol is None else rtol
+    scale = _norm(cotangents) * _norm(pushed)
+    bound = _value_rtol(values) if rtol is None else rtol
     if not abs(left - right) <= bound * max(scale, abs(left), 1e-300):
         raise AssertionError(
             f"the transpose of {getattr(f, '__name__', 'function')} is wrong: "
             f"<y, A x> = {left!r}, <A^T y, x> = {right!r}"
         )
+
+
+def _norm(xs: Sequence[Any]) -> np.float64:
+    """The Euclidean norm, in double precision."""
+    return np.sqrt(np.float64(sum([np.sum(np.abs(_double(x)) ** 2) for x in xs])))
 
 
 def check_vmap(
@@ -300,13 +326,13 @@ def check_vmap(
         lane = [v if a is None else np.take(v, i, a) for v, a in zip(values, axes, strict=True)]
         rows.append(f(*lane))
     looped = tree.map(lambda *xs: np.stack(xs), *rows)
-    tolerance = {"rtol": _value_rtol(values) if rtol is None else rtol, "atol": atol}
+    tolerance = Tolerance(atol, _value_rtol(values) if rtol is None else rtol)
     name = f"vmap of {getattr(f, '__name__', 'function')}"
     _assert_close(vmap(f, in_axes)(*values), looped, tolerance, name, equal_dtypes=True)
 
 
 def _value_rtol(values: Sequence[Any]) -> float:
-    return max([_VALUE_TOLERANCE.get(v.dtype.name, 1e-12) for v in values], default=1e-12)
+    return max([_VALUE_TOLERANCE[_precision(v.dtype)] for v in values])
 
 
 def check_jit(
@@ -327,7 +353,7 @@ def check_jit(
     """
     expected, compiled = f(*args), jit(f)
     leaves = [as_array(x) for x in tree.leaves((tuple(args), expected))]
-    tolerance = {"rtol": _value_rtol(leaves) if rtol is None else rtol, "atol": atol}
+    tolerance = Tolerance(atol, _value_rtol(leaves) if rtol is None else rtol)
     name = f"jit of {getattr(f, '__name__', 'function')}"
     for _ in range(2):
         _assert_close(compiled(*args), expected, tolerance, name, equal_dtypes=True)

@@ -8,6 +8,7 @@ import pytest
 import fgrad
 from fgrad import testing
 from fgrad.errors import ArgumentError
+from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew
 from fgrad.ops.reduce import cumsum_p
 
@@ -28,9 +29,16 @@ def test_right_derivatives():
     testing.check_transpose(lambda x: np.sin(x) * np.sum(x), (X,))
 
 
+def test_complex_arguments():
+    z = X + 1j * X[::-1]
+    testing.check_grads(lambda z: z * z, (z,))
+    testing.check_grads(lambda z, x: cx.real(cx.conj(z) * z * x), (z, X))
+    testing.check_transpose(lambda z: cx.conj(z) * 2j, (z,))
+
+
 def test_integers_are_constants():
     testing.check_grads(lambda n, x: x**n, (np.array([1, 2, 3]), X))
-    with pytest.raises(ArgumentError, match="no argument"):
+    with pytest.raises(ArgumentError, match="no argument has"):
         testing.check_grads(lambda n: n, (3,))
 
 
