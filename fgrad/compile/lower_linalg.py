@@ -11,9 +11,12 @@ from fgrad.compile.steps import LibraryStep
 from fgrad.ir.program import Eqn, Var
 
 HOST = frozenset(
-    "cholesky triangular_solve lu lu_solve slogdet det cofactor qr svd svdvals eigh eig pinv "
-    "expm expm_frechet sqrtm solve_sylvester fft".split()
-)
+    {
+        "cholesky", "triangular_solve", "lu", "lu_solve", "slogdet", "det", "cofactor",
+        "qr", "svd", "svdvals", "eigh", "eigvalsh", "eig", "eigvals", "pinv",
+        "expm", "expm_frechet", "sqrtm", "solve_sylvester", "fft",
+    }
+)  # fmt: skip
 
 
 def host_step(eqn: Eqn, _virtual: Mapping[Var, Eqn]) -> LibraryStep:

@@ -1,7 +1,7 @@
 """L4. `import fgrad.numpy as np`: NumPy's names, for plain and for traced arrays.
 
-A function of arrays that are not traced is NumPy's own function, called as it is.  What has no traced
-form is NumPy's own too, and raises a card when it meets a traced array.
+A function of arrays that are not traced is NumPy's own function, called as it is.  What has no
+traced form is NumPy's own too, and raises a card when it meets a traced array.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from fgrad.numpy import (  # noqa: F401  (each fills the tables)
     calculus,
     creation,
     einsum,
+    linalg,
     methods,
     norms,
     padding,

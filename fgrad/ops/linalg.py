@@ -1,7 +1,7 @@
 """L3. Linear systems: triangular and LU factors, solutions, determinants.
 
-Matrices stand in the last two axes.  Derivatives are those of the function that NumPy computes: where
-LAPACK reads one triangle of a matrix, the derivative with respect to the other one is zero.
+Matrices stand in the last two axes.  Derivatives are those of the function that NumPy computes:
+where LAPACK reads one triangle of a matrix, the derivative with respect to the other one is zero.
 
 [G] Giles, Collected matrix derivative results for forward and reverse mode differentiation, 2008.
 [M] Murray, Differentiation of the Cholesky decomposition, 2016.

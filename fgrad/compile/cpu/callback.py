@@ -1,14 +1,15 @@
-"""L5. Steps that run Python: an equation evaluated by NumPy on views of the compiled program's buffers.
+"""L5. Steps that run Python: an equation evaluated by NumPy on views of a program's buffers.
 
     buffers (addresses) -> views -> prim.evaluate -> copied into the output's buffer
 
-The callback takes the GIL.  What it raises reaches the caller after the program has run; until then its
-results are NaN, or zeros where there is no NaN.
+The callback takes the GIL.  What it raises reaches the caller after the program has run; until then
+its results are NaN, or zeros where there is no NaN.
 """
 
 from __future__ import annotations
 
 import ctypes
+
 import numpy as np
 
 from fgrad.compile.cpu.host import Callback
