@@ -52,10 +52,8 @@ def programs(draw: Draw, max_equations: int = 12) -> tuple[Program, list[Any]]:
 def argument(aval: Aval, seed: int) -> Any:
     """An array or NumPy scalar of an aval."""
     rng = np.random.default_rng(seed)
-    if aval.dtype.kind == "f":
-        x = rng.normal(size=aval.shape)
-    else:
-        x = rng.integers(-4, 5, aval.shape)
+    real = aval.dtype.kind == "f"
+    x = rng.normal(size=aval.shape) if real else rng.integers(-4, 5, aval.shape)
     return np.asarray(x).astype(aval.dtype)[()]
 
 

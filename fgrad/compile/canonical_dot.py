@@ -1,7 +1,7 @@
 """L5. Pass `canonical_dot`: products in the form that BLAS, or a fused loop, does best.
 
-    nothing to sum               dot(a, b)                 -> broadcast(a) * broadcast(b), which fuses
-    transposed result            permute(dot(a, b))        -> dot(b, a)
+    nothing to sum               dot(a, b)                 -> broadcast(a) * broadcast(b), which
+    fuses transposed result            permute(dot(a, b))        -> dot(b, a)
     one operand repeated         dot(a, broadcast(b))      -> dot(a, b), batch axes of a become rows
     no matrix in memory          dot(a, b)                 -> dot(permute(a), b), copied once
 

@@ -1,7 +1,7 @@
 """L5. Pass `cse`: two equations of one primitive, parameters and operands become one.
 
-Requires nothing.  Ensures that no two equations compute the same; operands of commutative primitives
-are compared without order (x + y and y + x are equal to the last bit).
+Requires nothing.  Ensures that no two equations compute the same; operands of commutative
+primitives are compared without order (x + y and y + x are equal to the last bit).
 """
 
 from __future__ import annotations

@@ -1,20 +1,21 @@
 """L5. Pass `fuse`: which equations share a kernel, and which results get a buffer.
 
-Each equation gets a stage: that of its latest source if it can be computed in the same loop nest, else
-one more.  Equations of one stage that share a nest form a group, so groups cannot depend on each other
-in a circle, and one walk over the program suffices.  Moving equations (reshape, permute, slice, ...)
-and cheap small ones are virtual: every reader computes them itself.
+Each equation gets a stage: that of its latest source if it can be computed in the same loop nest,
+else one more.  Equations of one stage that share a nest form a group, so groups cannot depend on
+each other in a circle, and one walk over the program suffices.  Moving equations (reshape, permute,
+slice, ...) and cheap small ones are virtual: every reader computes them itself.
 
     x: (rows, columns)        stage 1: reduce_max, sub, exp, reduce_sum, div   one row kernel
     softmax(x @ w) @ v        stage 1: gemm   2: the row kernel   3: gemm
 
-A source is read in one of three ways: at the same place ("same"), once for each row ("row", a broadcast
-along trailing axes), or elsewhere ("other").
+A source is read in one of three ways: at the same place ("same"), once for each row ("row", a
+broadcast along trailing axes), or elsewhere ("other").
 """
 
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -30,10 +31,38 @@ from fgrad.ir.walk import consumers
 LIBRARY = frozenset({"sort"}) | HOST
 CONTRACTIONS = frozenset({"dot_general", "conv"})
 COST = {  # of one scalar operation; 1 for the others
-    **dict.fromkeys("div sqrt masked_div remainder floor_divide fmod".split(), 4),
+    **dict.fromkeys(["div", "sqrt", "masked_div", "remainder", "floor_divide", "fmod"], 4),
     **dict.fromkeys(
-        "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh "
-        "atanh erf erfc erfinv lgamma digamma logistic atan2 cbrt pow".split(),
+        [
+            "exp",
+            "exp2",
+            "expm1",
+            "log",
+            "log2",
+            "log10",
+            "log1p",
+            "sin",
+            "cos",
+            "tan",
+            "asin",
+            "acos",
+            "atan",
+            "sinh",
+            "cosh",
+            "tanh",
+            "asinh",
+            "acosh",
+            "atanh",
+            "erf",
+            "erfc",
+            "erfinv",
+            "lgamma",
+            "digamma",
+            "logistic",
+            "atan2",
+            "cbrt",
+            "pow",
+        ],
         16,
     ),
 }
@@ -69,7 +98,15 @@ class _Nest:
     """A group in the making; merged ones point to the survivor."""
 
     __slots__ = (
-        "stage", "kind", "domain", "rows", "members", "row_vars", "parent", "outputs", "cost",
+        "cost",
+        "domain",
+        "kind",
+        "members",
+        "outputs",
+        "parent",
+        "row_vars",
+        "rows",
+        "stage",
     )  # fmt: skip
 
     def __init__(self, stage: int, kind: str, domain: tuple[int, ...]) -> None:
@@ -104,9 +141,9 @@ def common_domain(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] | N
     if math.prod(a) != math.prod(b) or 0 in a:
         return None
     steps = sorted(_suffixes(a) | _suffixes(b))
-    if any(big % small for small, big in zip(steps, steps[1:], strict=False)):
+    if any(big % small for small, big in itertools.pairwise(steps)):
         return None
-    sizes = [big // small for small, big in zip(steps, steps[1:], strict=False)]
+    sizes = [big // small for small, big in itertools.pairwise(steps)]
     return tuple(reversed(sizes))
 
 
@@ -159,7 +196,9 @@ class _Fuser:
     def _keep_library_operands(self) -> None:
         """BLAS and the sorter read buffers: the variables behind their operands must have one."""
         eqns = self.program.eqns
-        views = {e.outputs[0]: e for e in eqns if e.prim.name in MOVES and e.outputs[0] not in self.kept}
+        views = {
+            e.outputs[0]: e for e in eqns if e.prim.name in MOVES and e.outputs[0] not in self.kept
+        }
         self.blas: set[Var] = set()
         for eqn in eqns:
             if eqn.prim.name in LIBRARY:
@@ -291,7 +330,9 @@ class _Fuser:
             if name in REDUCTIONS:
                 return not _is_trailing(reader)
             if name not in _SHRINKING or var in self.kept or reader.outputs[0] in self.kept:
-                return moved and name not in CONTRACTIONS and name not in MOVES and name not in LIBRARY
+                return (
+                    moved and name not in CONTRACTIONS and name not in MOVES and name not in LIBRARY
+                )
             if name not in ("reshape",):
                 moved = True
             var = reader.outputs[0]
@@ -448,7 +489,7 @@ class _Fuser:
     # The result.
 
     def _find_outputs(self) -> None:
-        """Which results of a group somebody outside reads, and which of them not element by element."""
+        """Which results others read, and which of these not element by element."""
         self.spread: set[Var] = set()
         for eqn in self.program.eqns:
             if eqn.outputs[0] in self.virtual:
@@ -467,7 +508,9 @@ class _Fuser:
     def _drop_cheap_outputs(self, nest: _Nest) -> None:
         """A result that is cheap to compute from what has a buffer anyway is not stored."""
         hard = {v for v in nest.outputs if v in self.kept or v in self.spread}
-        eqns = {v: e for k in sorted(nest.members) for e in (self.program.eqns[k],) for v in e.outputs}
+        eqns = {
+            v: e for k in sorted(nest.members) for e in (self.program.eqns[k],) for v in e.outputs
+        }
         for var in sorted(nest.outputs, key=list(eqns).index) if len(nest.outputs) > 1 else ():
             if var in hard or var in nest.row_vars:
                 continue
@@ -484,7 +527,7 @@ class _Fuser:
     def _recomputed(
         self, var: Var, eqns: Mapping[Var, Eqn], hard: set[Var], nest: _Nest
     ) -> tuple[list[Var], list[Var]] | None:
-        """The results to compute again for `var` and the row values that they read; None if dear."""
+        """What to compute again for `var`, and the row values it reads; None if dear."""
         inside: dict[Var, None] = {}
         leaves: dict[Var, None] = {}
         rows: list[Var] = []

@@ -34,7 +34,9 @@ def _sort(avals: tuple[Aval, ...], axis: int, num_keys: int) -> Program | None:
         moved = [move_axis(x, axis, last) for x in operands]
         for k in reversed(range(num_keys)):
             others = [j for j in range(len(moved)) if j != k]
-            found = dict(zip([k, *others], sort([moved[j] for j in (k, *others)], last), strict=True))
+            found = dict(
+                zip([k, *others], sort([moved[j] for j in (k, *others)], last), strict=True)
+            )
             moved = [found[j] for j in range(len(moved))]
         return [move_axis(x, last, axis) for x in moved]
 
@@ -57,7 +59,9 @@ def inline_calls(program: Program) -> Program:
     eqns: list[Eqn] = []
     consts = list(program.consts)
     env: dict[Var, Atom] = {}
-    pending: list[tuple[Iterator[Eqn], dict[Var, Atom], Eqn | None, Sequence[Atom], dict[Var, Atom]]]
+    pending: list[
+        tuple[Iterator[Eqn], dict[Var, Atom], Eqn | None, Sequence[Atom], dict[Var, Atom]]
+    ]
     pending = [(iter(program.eqns), env, None, (), env)]
     while pending:
         rest, env, call, results, outer = pending[-1]

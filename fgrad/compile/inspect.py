@@ -1,7 +1,7 @@
 """L5. Looking inside: what a function becomes, stage by stage.
 
-    make_program(f)(*args)      the traced program, which prints as text
-    inspect(f)(*args)           all stages of its compilation, with times and sizes
+make_program(f)(*args)      the traced program, which prints as text
+inspect(f)(*args)           all stages of its compilation, with times and sizes
 """
 
 from __future__ import annotations

@@ -2,15 +2,17 @@
 
     jit : (a -> b) -> a -> b
 
-The kind of the arguments is their tree structure, the shapes and dtypes of the leaves (Python scalars
-count by type: they are weak), the static arguments, and the settings.
+The kind of the arguments is their tree structure, the shapes and dtypes of the leaves (Python
+scalars count by type: they are weak), the static arguments, and the settings.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import threading
+import types
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
@@ -19,6 +21,9 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.compile.call import call_p, contiguous, executable_of
+from fgrad.compile.cpu.entry import NativeCallable, NativeCalls, native_class
+from fgrad.compile.cpu.entry_table import Parameters
+from fgrad.compile.native import learn
 from fgrad.config import config
 from fgrad.errors import RetraceWarning, StaticArgumentError, UnsupportedTypeError
 from fgrad.ir.aval import DTYPE_NAMES, PYTHON_SCALARS, Aval, aval_of
@@ -45,8 +50,14 @@ class Signature(NamedTuple):
     statics: tuple[tuple[Hashable, Any], ...]
 
 
-class Jitted:
-    """A function that is compiled at its first call for each kind of arguments."""
+@native_class
+class Jitted(NativeCallable):
+    """A function that is compiled at its first call for each kind of arguments.
+
+    Calls like earlier ones are made natively, without `__call__`.
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "native")
 
     def __init__(
         self,
@@ -66,12 +77,23 @@ class Jitted:
         self.device = device
         self.entries: dict[Any, Entry] = {}
         self.lock = threading.RLock()
+        self.native = NativeCalls()
 
     def __repr__(self) -> str:
         return f"<jit of {getattr(self.fun, '__name__', self.fun)!s}>"
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """By name, if the name leads here; else as the function and how it was jitted."""
+        found: Any = sys.modules.get(self.fun.__module__)
+        for name in self.fun.__qualname__.split("."):
+            found = getattr(found, name, None)
+        if found is self:
+            return self.fun.__qualname__
+        settings = (self.static_argnums, self.static_argnames, self.donate_argnums)
+        return Jitted, (self.fun, *settings, self.max_traces, self.device)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if config.disable_jit:
@@ -87,6 +109,8 @@ class Jitted:
         entry = self.entries.get(tuple(key))
         if entry is None:
             return self._general(args, kwargs, tuple(key))
+        if self.native.wants(entry.program):
+            self._learn(args, kwargs, entry)
         return self._run(entry, args)
 
     def _run(self, entry: Entry, leaves: Sequence[Any]) -> Any:
@@ -96,9 +120,7 @@ class Jitted:
         outs = executable(arrays)
         return outs[0] if entry.single else tree.unflatten(entry.out_tree, outs)
 
-    def _general(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], fast_key: Any = None
-    ) -> Any:
+    def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any], fast_key: Any = None) -> Any:
         """Any call: containers, scalars, static arguments, tracers, and first calls."""
         signature = self._signature(args, kwargs)
         leaves = [self._leaf(x, k, signature) for k, x in enumerate(signature.leaves)]
@@ -117,7 +139,16 @@ class Jitted:
                             self.entries[fast_key] = entry
         if captured or any(isinstance(x, Tracer) for x in leaves):
             return self._nested(entry, [*captured, *leaves])
+        if self.native.wants(entry.program):
+            self._learn(args, kwargs, entry)
         return self._run(entry, leaves)
+
+    def _learn(self, args: tuple[Any, ...], kwargs: dict[str, Any], entry: Entry) -> None:
+        """Have calls like this one made natively from now on, if possible."""
+        signature, program = self._signature(args, kwargs), entry.program
+        statics = {where: value for where, (_, value) in signature.statics}
+        parameters = Parameters(args, kwargs, signature.treedef, statics, program.in_avals)
+        learn(self.native, self, parameters, program, executable_of(program), entry.out_tree)
 
     def _entry(self, key: Any) -> Entry | None:
         try:
@@ -218,7 +249,9 @@ class Jitted:
                         ("write", "or pass an array as an ordinary, traced argument."),
                     ),
                 )
-        return StaticArgumentError(f"A static argument of jit({self.fun.__name__}) cannot be hashed.")
+        return StaticArgumentError(
+            f"A static argument of jit({self.fun.__name__}) cannot be hashed."
+        )
 
     # Tracing.
 
@@ -267,7 +300,10 @@ def _result(x: Any, fun: Callable[..., Any]) -> Any:
     if array.dtype.name not in DTYPE_NAMES:
         raise UnsupportedTypeError(
             f"A result of jit({fun.__name__}) is not an array of numbers.",
-            (("value", f"it is a {type(x).__name__}"), ("write", "return arrays and containers of them")),
+            (
+                ("value", f"it is a {type(x).__name__}"),
+                ("write", "return arrays and containers of them"),
+            ),
         )
     return array if array.ndim else array[()]
 
@@ -376,7 +412,7 @@ def _completed(
     for k in nums:
         if not variadic and not -len(positional) <= k < len(positional):
             raise StaticArgumentError(
-                f"static_argnums={k}, but {fun.__name__} has {len(positional)} positional arguments."
+                f"static_argnums={k}, but {fun.__name__} takes {len(positional)} positional ones."
             )
     for name in names:
         if name not in parameters and inspect.Parameter.VAR_KEYWORD not in kinds:

@@ -1,11 +1,11 @@
 """L5. Pass `lower`: groups of equations -> kernels and library steps.
 
-    loop group: exp, reduce_sum, broadcast, div over (rows, columns)
-      parallel i in rows:
-        acc s = add 0
-        reduce j in columns: %0 = load x[i, j]; %1 = exp %0; store scratch[j] %1; update s %1
-        %2 = read s
-        parallel j in columns: %3 = load scratch[j]; %4 = div %3 %2; store y[i, j] %4
+loop group: exp, reduce_sum, broadcast, div over (rows, columns)
+  parallel i in rows:
+    acc s = add 0
+    reduce j in columns: %0 = load x[i, j]; %1 = exp %0; store scratch[j] %1; update s %1
+    %2 = read s
+    parallel j in columns: %3 = load scratch[j]; %4 = div %3 %2; store y[i, j] %4
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from fgrad.compile.lower_build import KernelBuilder
+from fgrad.compile.lower_dot import blas_step
 from fgrad.compile.lower_index import row_major, total
 from fgrad.compile.lower_linalg import HOST, host_step
 from fgrad.compile.lower_nest import NESTS
-from fgrad.compile.lower_dot import blas_step
 from fgrad.compile.lower_rows import lower_rows
 from fgrad.compile.lower_rules import RULES
 from fgrad.compile.lower_sort import sort_step

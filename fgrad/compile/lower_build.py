@@ -2,8 +2,8 @@
 
 A value is requested as `(atom, places, guard)`.  Rules (compile/lower_rules.py) are generators that
 yield such requests and return a value id, so that chains of any length need no recursion.  Each
-statement goes into the outermost open loop in which its operands exist: loop-invariant code is hoisted
-by construction.  Equal statements of one scope are written once.
+statement goes into the outermost open loop in which its operands exist: loop-invariant code is
+hoisted by construction.  Equal statements of one scope are written once.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ ValueRule: TypeAlias = "Callable[[KernelBuilder, Eqn, int, Request], Rule]"
 class Frame:
     """An open loop: its statements so far, and the values known in it."""
 
-    __slots__ = ("loop", "body", "known")
+    __slots__ = ("body", "known", "loop")
 
     def __init__(self, loop: Loop | None) -> None:
         self.loop = loop

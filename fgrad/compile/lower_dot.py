@@ -1,7 +1,7 @@
 """L5. Products for BLAS: a dot_general becomes one call when its operands are views of buffers.
 
-A view is a buffer with an offset and a stride for each axis; permute, broadcast, slice and index make
-new views of the same buffer, so transposed, sliced and repeated matrices cost nothing:
+A view is a buffer with an offset and a stride for each axis; permute, broadcast, slice and index
+make new views of the same buffer, so transposed, sliced and repeated matrices cost nothing:
 
     dot_general(permute(w), x)    trans_a           dot_general(broadcast(w), x)    stride_a = 0
 """
@@ -99,7 +99,7 @@ _VIEWS = {
 def collapsed(view: View, axes: Sequence[int]) -> int | None:
     """The stride of several axes taken as one; None where they have no common one."""
     axes = [a for a in axes if view.shape[a] != 1]
-    for a, b in zip(axes, axes[1:], strict=False):
+    for a, b in itertools.pairwise(axes):
         if view.strides[a] != view.strides[b] * view.shape[b]:
             return None
     return view.strides[axes[-1]] if axes else 0
@@ -125,12 +125,10 @@ def matrix(
     per_batch, down, along = steps
     assert per_batch is not None and down is not None and along is not None
     m, n = (math.prod([view.shape[a] for a in axes]) for axes in (rows, columns))
-    if along == 1 or n == 1:
-        if m == 1 or down >= max(n, 1):
-            return Matrix(view.source, view.offset, False, down if m > 1 else max(n, 1), per_batch)
-    if down == 1 or m == 1:
-        if n == 1 or along >= max(m, 1):
-            return Matrix(view.source, view.offset, True, along if n > 1 else max(m, 1), per_batch)
+    if (along == 1 or n == 1) and (m == 1 or down >= max(n, 1)):
+        return Matrix(view.source, view.offset, False, down if m > 1 else max(n, 1), per_batch)
+    if (down == 1 or m == 1) and (n == 1 or along >= max(m, 1)):
+        return Matrix(view.source, view.offset, True, along if n > 1 else max(m, 1), per_batch)
     return None
 
 

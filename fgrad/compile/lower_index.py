@@ -113,8 +113,8 @@ def reshaped(
 ) -> Places:
     """The index of the same element under the shape `to`.
 
-    Axes are matched in the smallest runs of equal products.  `divide` computes quotient and remainder
-    in the kernel where no affine form exists.
+    Axes are matched in the smallest runs of equal products.  `divide` computes quotient and
+    remainder in the kernel where no affine form exists.
     """
     if math.prod(shape) == 0:
         return (ZERO,) * len(to)

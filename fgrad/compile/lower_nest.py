@@ -1,11 +1,11 @@
 """L5. Equations that need loops of their own: one kernel each, producers computed inside.
 
-    cumsum           parallel over the other axes, serial along the axis
-    argmax           the same, carrying the best value and its place
-    scatter          copy, then serial over the updates
-    dynamic_update   copy, then store the update at the computed place
-    concatenate      one nest for each operand, storing into its region
-    fold             zeros, then serial over windows and offsets
+cumsum           parallel over the other axes, serial along the axis
+argmax           the same, carrying the best value and its place
+scatter          copy, then serial over the updates
+dynamic_update   copy, then store the update at the computed place
+concatenate      one nest for each operand, storing into its region
+fold             zeros, then serial over windows and offsets
 """
 
 from __future__ import annotations

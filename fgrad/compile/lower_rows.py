@@ -1,10 +1,12 @@
-"""L5. Row kernels: reductions over the last axes, and all that stands before, between and after them.
+"""L5. Row kernels: reductions over the last axes, and all that stands before, between and after
+them.
 
-One loop over rows; inside it one loop for each phase, where a phase is what can be computed once the
-reductions of earlier phases are known.  A value that several phases need is kept in a scratch row (or
-read back from its result) when it is dearer to compute than to load.
+One loop over rows; inside it one loop for each phase, where a phase is what can be computed once
+the reductions of earlier phases are known.  A value that several phases need is kept in a scratch
+row (or read back from its result) when it is dearer to compute than to load.
 
-    softmax     phase 0: max x      phase 1: e = exp(x - max), scratch[j] = e, sum e      phase 2: e / sum
+    softmax     phase 0: max x      phase 1: e = exp(x - max), scratch[j] = e, sum e      phase 2: e
+    / sum
 """
 
 from __future__ import annotations
@@ -173,4 +175,3 @@ class _RowLowering:
     def _accumulator(self, var: Var) -> str:
         op = accumulate_op(self.own[var].prim.name, var.aval.dtype)
         return self.b.accumulator(op, var.aval.dtype, identity(op, var.aval.dtype))
-

@@ -105,9 +105,7 @@ def _index(b: KernelBuilder, eqn: Eqn, r: Request) -> tuple[Place, ...]:
 
 def _reverse(b: KernelBuilder, eqn: Eqn, r: Request) -> tuple[Place, ...]:
     shape, axes = eqn.outputs[0].aval.shape, eqn.params["axes"]
-    return tuple(
-        [shifted(p, -1, shape[k] - 1) if k in axes else p for k, p in enumerate(r.places)]
-    )
+    return tuple([shifted(p, -1, shape[k] - 1) if k in axes else p for k, p in enumerate(r.places)])
 
 
 def _windows(b: KernelBuilder, eqn: Eqn, r: Request) -> tuple[Place, ...]:

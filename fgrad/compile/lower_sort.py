@@ -11,7 +11,7 @@ from fgrad.ir.program import Eqn, Var
 def sort_step(eqn: Eqn, _virtual: Mapping[Var, Eqn]) -> LibraryStep:
     """The call of the sorter; pass `inline` has brought the axis last and left one key."""
     keys = eqn.inputs[0]
-    *lead, columns = keys.aval.shape
+    columns = keys.aval.shape[-1]
     rows = keys.aval.size // max(columns, 1)
     args = (*eqn.inputs, *eqn.outputs)
     params = {

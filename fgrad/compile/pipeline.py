@@ -1,8 +1,8 @@
 """L5. The compiler as a list of passes.
 
-    Program -> Program   inline dce cse fold simplify canonical_dot
-    Program -> steps     fuse lower schedule plan
-    steps -> native      build, and a host program that runs them over a table of buffers
+Program -> Program   inline dce cse fold simplify canonical_dot
+Program -> steps     fuse lower schedule plan
+steps -> native      build, and a host program that runs them over a table of buffers
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def compile_program(program: Program, args: Sequence[Any] | None = None) -> Comp
 
     Arguments:
         program: what to compile.
-        args: real arguments, on which FGRAD_CHECK=3 compares the program before and after each pass.
+        args: real arguments, on which FGRAD_CHECK=3 compares the program before and after each
+        pass.
     """
     log = _Log(program, args)
     # Calls first, so that every later pass sees the whole program.
@@ -118,7 +119,9 @@ class _Log:
             self.expected = run(program, args)
         self.show("trace", program, "program")
 
-    def checked(self, name: str, rewrite: Callable[[Program], Program], program: Program) -> Program:
+    def checked(
+        self, name: str, rewrite: Callable[[Program], Program], program: Program
+    ) -> Program:
         """Run a pass over programs, check its result, and compare results at FGRAD_CHECK=3."""
         result = self.timed(name, rewrite, program, size=lambda p: len(p.eqns))
         if config.check >= 2:
@@ -151,7 +154,9 @@ class _Log:
 
     def show(self, name: str, result: Any, topic: str) -> None:
         """Print or dump a stage, as FGRAD_SHOW and FGRAD_DUMP ask."""
-        wanted = topic in config.show or (topic == "passes" and name == "lower" and "kernel" in config.show)
+        wanted = topic in config.show or (
+            topic == "passes" and name == "lower" and "kernel" in config.show
+        )
         if not wanted and not config.dump and "time" not in config.show:
             return
         text = stage_text(result)

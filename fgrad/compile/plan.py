@@ -21,7 +21,7 @@ ALIGNMENT = 64
 
 
 class Slot(NamedTuple):
-    """Where a buffer lives: argument, constant or result number `index`, or an offset in the arena."""
+    """A buffer's home: argument, constant or result number `index`, or an offset in the arena."""
 
     kind: str  # "input" | "const" | "output" | "arena"
     index: int

@@ -24,7 +24,7 @@ APPLIED: Counter[str] = Counter()
 
 
 class Law(NamedTuple):
-    """A law and the primitives that it rewrites, by name; "elementwise" is all with a scalar row."""
+    """A law and the primitives it rewrites, by name; "elementwise": all with a scalar row."""
 
     apply: Callable[[Rewriter, Eqn], Atom | None]
     prims: str
@@ -203,15 +203,15 @@ def compose_slices(r: Rewriter, e: Eqn) -> Atom | None:
         return None
     start, stop, step = [], [], []
     outer = zip(e.params["start"], e.outputs[0].aval.shape, e.params["step"], strict=True)
-    bounds = zip(inner.params["start"], inner.params["step"], inner.inputs[0].aval.shape, strict=True)
+    bounds = zip(
+        inner.params["start"], inner.params["step"], inner.inputs[0].aval.shape, strict=True
+    )
     for (a, n, s), (b, t, length) in zip(outer, bounds, strict=True):
         first = min(b + a * t, length)
         start.append(first)
         step.append(s * t)
         stop.append(first + (n - 1) * s * t + 1 if n else first)
-    return r.make(
-        "slice", inner.inputs[0], start=tuple(start), stop=tuple(stop), step=tuple(step)
-    )
+    return r.make("slice", inner.inputs[0], start=tuple(start), stop=tuple(stop), step=tuple(step))
 
 
 def undo_reverse(r: Rewriter, e: Eqn) -> Atom | None:
@@ -276,7 +276,9 @@ def hoist_broadcast(r: Rewriter, e: Eqn) -> Atom | None:
         if b.params["dims"] != first.params["dims"]:
             return None
     inner = iter([b.inputs[0] for b in found if b is not None])
-    x = r.make(e.prim.name, *[a if isinstance(a, Lit) else next(inner) for a in e.inputs], **e.params)
+    x = r.make(
+        e.prim.name, *[a if isinstance(a, Lit) else next(inner) for a in e.inputs], **e.params
+    )
     return r.make("broadcast", x, shape=e.outputs[0].aval.shape, dims=first.params["dims"])
 
 
@@ -415,7 +417,7 @@ def half_power(r: Rewriter, e: Eqn) -> Atom | None:
 
 
 def masked_by_number(r: Rewriter, e: Eqn) -> Atom | None:
-    """masked_mul(t, c) -> t * c and masked_div(t, c) -> t / c, for a finite c (not 0 in a quotient)"""
+    """masked_mul(t, c) -> t * c, masked_div(t, c) -> t / c, for a finite c that is not 0 below"""
     c = _number(e.inputs[1])
     if c is None or isinstance(c, complex) or not math.isfinite(c):
         return None

@@ -1,6 +1,6 @@
 """L5. What a program becomes: groups of equations, and steps over buffers.
 
-    Program --fuse--> Groups --lower--> Steps --plan--> host program
+Program --fuse--> Groups --lower--> Steps --plan--> host program
 """
 
 from __future__ import annotations

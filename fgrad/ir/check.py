@@ -1,10 +1,11 @@
-"""L1. The checker of array programs: nine numbered invariants; a failure names the pass and the line.
+"""L1. The checker of array programs: nine numbered invariants; a failure names the pass and the
+line.
 
 P1 each Var is bound once                 P2 a Var is bound before it is used
 P3 output avals are the type rule's       P4 params are hashable and hold no Var or tracer
 P5 programs in params are closed and good P6 elementwise operands have one shape (Lits fit any)
-P7 operand dtypes are promoted already    P8 all equations have a location, or none has (parsed text)
-P9 constants are arrays of rank >= 1 that match their aval
+P7 operand dtypes are promoted already    P8 all equations have a location, or none has (parsed
+text) P9 constants are arrays of rank >= 1 that match their aval
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def check_program(program: Program, after: str = "trace") -> None:
     Raises:
       CheckError: names the pass `after` which the defect was found, the program and the equation.
     """
-    for each in subprograms(program):
+    for each in reversed(subprograms(program)):
         _check_flat(each, after)
 
 
@@ -82,6 +83,8 @@ def _type_problem(eqn: Eqn) -> tuple[str, str] | None:
         avals: Any = eqn.prim.type_of(*[a.aval for a in eqn.inputs], **eqn.params)
     except FgradError as error:
         return "P7", f"the type rule refuses: {error.headline}"
+    except TypeError as error:
+        return "P3", f"operands or parameters do not fit the primitive: {error}"
     expected = tuple(avals) if eqn.prim.multiple else (avals,)
     if [a.strong() for a in expected] != [v.aval.strong() for v in eqn.outputs]:
         return "P3", f"the type rule gives {', '.join(map(str, expected))}"

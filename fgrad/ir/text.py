@@ -7,8 +7,8 @@
       e: f64[] = reduce_sum[axes=(0,)] d             # model.py:79 (loss)
       return e
 
-A literal has the dtype f64, i64 or bool by its spelling, else it says so: `2.0:f32`.  Programs among
-the parameters follow the main one, labelled: `call[program=@1] a` and `program @1 body(...)`.
+A literal has the dtype f64, i64 or bool by its spelling, else it says so: `2.0:f32`.  Programs
+among the parameters follow the main one, labelled: `call[program=@1] a` and `program @1 body(...)`.
 """
 
 from __future__ import annotations
@@ -381,9 +381,15 @@ def _equal_flat(a: Program, b: Program, pending: list[tuple[Program, Program]]) 
         if not bound((v,), (w,)) or x.dtype != y.dtype or const_digest(x) != const_digest(y):
             return False
     for e, f in zip(a.eqns, b.eqns, strict=True):
-        if e.prim is not f.prim or len(e.inputs) != len(f.inputs) or len(e.outputs) != len(f.outputs):
+        if (
+            e.prim is not f.prim
+            or len(e.inputs) != len(f.inputs)
+            or len(e.outputs) != len(f.outputs)
+        ):
             return False
-        if not all(map(equal, e.inputs, f.inputs)) or not _equal_params(e.params, f.params, pending):
+        if not all(map(equal, e.inputs, f.inputs)) or not _equal_params(
+            e.params, f.params, pending
+        ):
             return False
         if not bound(e.outputs, f.outputs):
             return False

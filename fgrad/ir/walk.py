@@ -1,4 +1,4 @@
-"""L1. Small questions about programs: who uses a variable, what is free, what if one is replaced."""
+"""L1. Small questions about programs: who uses a variable, what is free, what stands for what."""
 
 from __future__ import annotations
 

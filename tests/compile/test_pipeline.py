@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 from hypothesis import HealthCheck, given, settings
+from programs import programs
 
 from fgrad.compile.pipeline import compile_program
 from fgrad.config import config
 from fgrad.ir.program import Program
 from fgrad.trace import run
-from programs import programs
 
 SLOW = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
 

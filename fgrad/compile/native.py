@@ -1,0 +1,121 @@
+"""L5. From a jitted call to a native signature: what the native entry needs of a program."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.compile.cpu.entry import NativeCalls
+from fgrad.compile.cpu.entry_table import Parameters, Results, Work
+from fgrad.compile.cpu.host import Call, Callback
+from fgrad.compile.executable import Executable
+from fgrad.config import config
+from fgrad.ir.program import Eqn, Program
+
+RELEASE_CYCLES = 30_000  # about 10 us: from here on other threads may run meanwhile
+_FLOPS_PER_CYCLE = 16
+_CYCLES_PER_ELEMENT = 0.5  # of what is fused into vector loops
+_CYCLES_SLOW = 20.0  # of a routine of which nothing is known
+
+
+def learn(
+    calls: NativeCalls,
+    callee: Any,
+    parameters: Parameters,
+    program: Program,
+    executable: Executable,
+    out_tree: tree.TreeDef,
+) -> bool:
+    """Make calls like this one native from now on.
+
+    Arguments:
+        calls: the callee's signatures.
+        callee: the jitted function.
+        parameters: the call's arguments.
+        program: what computes the results' leaves from the arguments' leaves.
+        executable: its compiled form.
+        out_tree: the structure of the result.
+    """
+    results = Results(executable.out_avals, out_tree, config.recycle)
+    return calls.learn(callee, parameters, results, work_of(program, executable))
+
+
+def work_of(program: Program, executable: Executable) -> Work:
+    """The native form of a compiled program.
+
+    The slots of a host program are inputs, constants, outputs, arena.  A program that is one kernel
+    on some of these needs no host program: the slots are given in the kernel's order.
+    """
+    host = executable.host
+    inputs, outputs = len(executable.in_avals), len(executable.out_avals)
+    place = list(range(host.given))
+    run, table, extent = host.interpreter, host.address, 0
+    if len(host.steps) == 1 and _is_whole(host.steps[0], host.given):
+        step = host.steps[0]
+        run, table, extent = step.address, 0, step.hi
+        order = [*step.slots, *(k for k in range(host.given) if k not in step.slots)]
+        for position, slot in enumerate(order):
+            place[slot] = position
+    first_out = inputs + len(executable.consts)
+    known = [(k, np.array(literal.value)) for k, literal in executable.literals]
+    callbacks = [kept for kept in host.keep if isinstance(kept, Callback)]
+    return Work(
+        run=run,
+        table=table,
+        extent=extent,
+        slots=host.given,
+        inputs=place[:inputs],
+        outputs=place[first_out : first_out + outputs],
+        arena=(place[-1], executable.arena_bytes),
+        constants=list(zip(place[inputs:first_out], executable.const_pointers, strict=True)),
+        fills=[(place[first_out + k], x.ctypes.data, x.nbytes) for k, x in known],
+        release=runs_long(program),
+        after=(lambda: _reraise(callbacks)) if callbacks else None,
+        keep=(executable, known),
+    )
+
+
+def _is_whole(step: Any, given: int) -> bool:
+    """Whether a step is a kernel on different given slots, from the beginning of its range."""
+    return (
+        type(step) is Call
+        and step.lo == 0
+        and len(set(step.slots)) == len(step.slots)
+        and all([slot < given for slot in step.slots])
+    )
+
+
+def _reraise(callbacks: Sequence[Callback]) -> None:
+    for callback in callbacks:
+        callback.reraise()
+
+
+def runs_long(program: Program) -> bool:
+    """Whether a program is likely to run longer than it takes to let another thread go on."""
+    cycles = 0.0
+    for eqn in program.eqns:
+        cycles += _cycles(eqn)
+        if cycles > RELEASE_CYCLES:
+            return True
+    return False
+
+
+def _cycles(eqn: Eqn) -> float:
+    """A rough guess, which knows the size of arrays and little else."""
+    name = eqn.prim.name
+    if any([isinstance(value, Program) for value in eqn.params.values()]):
+        return RELEASE_CYCLES + 1 if name != "call" or runs_long(eqn.params["program"]) else 0.0
+    sizes = [atom.aval.size for atom in (*eqn.inputs, *eqn.outputs)]
+    largest = max(sizes, default=1)
+    if name == "dot_general":
+        a, b, out = sizes
+        return 2.0 * math.sqrt(float(a) * b * out) / _FLOPS_PER_CYCLE
+    if name == "conv":
+        return 2.0 * sizes[-1] * sizes[1] / _FLOPS_PER_CYCLE
+    return largest * (
+        _CYCLES_PER_ELEMENT if eqn.prim.scalar or eqn.prim.linear_in else _CYCLES_SLOW
+    )
