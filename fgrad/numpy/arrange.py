@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -409,7 +410,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Value
     else:
         cuts = [0, *known_ints(indices_or_sections), n]
     pieces = []
-    for start, stop in zip(cuts[:-1], cuts[1:], strict=True):
+    for start, stop in pairwise(cuts):
         low, high, _ = slice(start, stop).indices(n)
         pieces.append(take_slice(x, axis, low, max(low, high)))
     return pieces

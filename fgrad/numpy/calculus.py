@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.ir.aval import FLOAT64, INT64
+from fgrad.ir.aval import FLOAT64
 from fgrad.numpy import reductions as rs
 from fgrad.numpy.arrange import concatenate, ravel, take_slice
 from fgrad.numpy.promote import (
@@ -30,11 +30,10 @@ from fgrad.numpy.selection import searchsorted, take
 from fgrad.numpy.sorting import argsort
 from fgrad.ops import dot as dt
 from fgrad.ops import elementwise as ew
-from fgrad.ops import index as ix
 from fgrad.ops import reduce as rd
 from fgrad.ops import shape as sh
 from fgrad.ops import window as wd
-from fgrad.trace import Tracer, Value, concrete, known_value
+from fgrad.trace import Tracer, Value
 
 NO_VALUE = np._NoValue
 

@@ -70,7 +70,7 @@ def einsum(
 
 
 def _parse(operands: Sequence[Any]) -> tuple[list[Term], tuple[str, ...]]:
-    """The operands with their labels, and the labels of the result; "..." becomes labels "0", "1"."""
+    """The operands with their labels, and the result's; "..." becomes labels "0", "1", ..."""
     if isinstance(operands[0], str):
         text, arrays = operands[0].replace(" ", ""), [as_array(x) for x in operands[1:]]
         left, arrow, right = text.partition("->")

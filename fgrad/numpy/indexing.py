@@ -1,8 +1,8 @@
 """L4. `x[...]` for every index that NumPy knows, and `x.at[...]`.
 
-An index is parsed into one item for each axis; slices are applied first, then all integer arrays by one
-gather, then the axes are put where NumPy puts them: at the first integer array if these are adjacent,
-else in front.
+An index is parsed into one item for each axis; slices are applied first, then all integer arrays by
+one gather, then the axes are put where NumPy puts them: at the first integer array if these are
+adjacent, else in front.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _known(part: Any) -> Any:
 
 
 def _expand(parts: list[Any], ndim: int) -> list[Any]:
-    """The parts with masks as integer arrays, the ellipsis as slices, and an item for every axis."""
+    """The parts with masks as integers, the ellipsis as slices, and an item for every axis."""
     out: list[Any] = []
     ellipsis = -1
     for part in parts:
@@ -229,7 +229,9 @@ def getitem(x: Tracer, index: Any) -> Value:
                 index += shape[0]
             return x.builder.record(sh.index_p, (x,), {"ints": (index,)})
     elif type(index) is tuple and _all_ints(index, x.shape):
-        return sh.index(x, tuple([i if i >= 0 else i + n for i, n in zip(index, x.shape)]))  # noqa: B905
+        lengths = x.shape[: len(index)]
+        wrapped = [i if i >= 0 else i + n for i, n in zip(index, lengths, strict=True)]
+        return sh.index(x, tuple(wrapped))
     return read(x, parse(x.shape, index))
 
 
@@ -270,7 +272,7 @@ def read(x: Value, index: Index) -> Value:
 
 
 def apply_slices(x: Value, index: Index) -> Value:
-    """`x` with its slices taken, and with known integers as slices of length 1 if there is no array."""
+    """`x` with its slices taken; where there is no array, integers are slices of length 1."""
     shape = x.shape
     bounds: list[tuple[int, int, int]] = []
     backward: list[int] = []

@@ -94,7 +94,8 @@ _IN_PLACE = "x.at[i].set(v)         a new array"
 _MEMORY = "fgrad.stop_gradient(x)  then x.item() or known values; a traced array has no memory"
 REFUSED = {
     "fill": _IN_PLACE, "put": _IN_PLACE, "setfield": _IN_PLACE, "resize": "np.resize(x, shape)",
-    "partition": "np.partition(x, k)", "sort": "np.sort(x)", "byteswap": _MEMORY, "dump": _MEMORY, "dumps": _MEMORY,
+    "partition": "np.partition(x, k)", "sort": "np.sort(x)", "byteswap": _MEMORY,
+    "dump": _MEMORY, "dumps": _MEMORY,
     "tofile": _MEMORY, "tobytes": _MEMORY, "getfield": _MEMORY, "setflags": _MEMORY,
     "view": "x.astype(dtype), or fgrad.lax.bitcast(x, dtype)",
 }  # fmt: skip

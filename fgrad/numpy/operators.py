@@ -1,7 +1,7 @@
-"""L4. Python's operators on tracers: the ufuncs, except that two weak scalars act as Python numbers.
+"""L4. Python's operators on tracers: ufuncs, but two weak scalars act as Python numbers.
 
 `1 / 2`, `7 // 2` and `True + True` of weak tracers give what Python gives, and the result is weak.
-`x += y` binds the name to a new value; where x is an array it keeps x's dtype and shape as NumPy does.
+`x += y` binds the name to a new value; where x is an array it keeps the dtype and shape of x.
 """
 
 from __future__ import annotations
@@ -94,10 +94,7 @@ def pow_operator(x: Tracer, n: Any, modulo: Any = None) -> Any:
         return NotImplemented
     kind = type(n)
     if (kind is int or kind is float) and x.dtype.kind == "f":
-        if n == 2:
-            out = x.builder.record(_MUL, (x, x), {})
-        else:
-            out = _scalar_power(x, n)
+        out = x.builder.record(_MUL, (x, x), {}) if n == 2 else _scalar_power(x, n)
         if x.weak:
             out.weak = True
         return out

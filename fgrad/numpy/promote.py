@@ -1,8 +1,8 @@
 """L4. Promotion and broadcasting, made explicit: after this file all operands agree.
 
-dtypes follow NumPy's own tables (`ufunc.resolve_dtypes`), where Python scalars, and tracers that stand
-for them, are weak as NEP 50 says.  A rank-0 constant becomes a literal of the result's dtype; every
-other operand is converted, reshaped and broadcast to the common shape by equations of its own.
+dtypes follow NumPy's own tables (`ufunc.resolve_dtypes`), where Python scalars, and tracers that
+stand for them, are weak as NEP 50 says.  A rank-0 constant becomes a literal of the result's dtype;
+every other operand is converted, reshaped and broadcast by equations of its own.
 """
 
 from __future__ import annotations
@@ -206,8 +206,8 @@ def _broadcast_pair(a: Shape, b: Shape, shapes: Sequence[Shape]) -> Shape:
 def broadcast_to(x: Value, shape: Shape, like: Tracer | None = None) -> Value:
     """`x` repeated to a shape that it broadcasts to.
 
-    A constant is repeated by an equation in the trace that owns `like`, so that the compiled program
-    holds the small constant and not the large one.
+    A constant is repeated by an equation in the trace that owns `like`, so that the compiled
+    program holds the small constant and not the large one.
     """
     own = np.shape(x) if not isinstance(x, Tracer) else x.shape
     if own == shape:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.ir.aval import BOOL, FLOAT32, FLOAT64, INT64
+from fgrad.ir.primitive import Primitive
 from fgrad.numpy.compositions import to_bool
 from fgrad.numpy.promote import (
     as_array,
@@ -21,6 +22,7 @@ from fgrad.numpy.promote import (
     normalize_axis,
     refuse_out,
     reshape,
+    strong,
 )
 from fgrad.numpy.register import add, implements
 from fgrad.ops import elementwise as ew
@@ -47,6 +49,16 @@ def reduce_with(reducer: Reducer, x: Value, axis: Any, keepdims: Any) -> Value:
     axes = normalize_axes(axis, len(x.shape))
     y = reducer(x, axes) if axes else x
     return keep_axes(y, x.shape, axes) if keepdims is True and axes else y
+
+
+def reduce_fast(prim: Primitive, x: Tracer, axis: Any, keepdims: Any) -> Value:
+    """Record a reduction of a tracer that has axes."""
+    shape = x.shape
+    axes = _EVERY_AXIS[len(shape)] if axis is None else normalize_axes(axis, len(shape))
+    if not axes:
+        return x
+    y = x.builder.record(prim, (x,), {"axes": axes})
+    return keep_axes(y, shape, axes) if keepdims is True else y
 
 
 def masked(x: Value, where: Any, identity: Any) -> Value:
@@ -94,13 +106,9 @@ def sum_(
     where: Any = True,
 ) -> Value:
     """Sum over axes; small integers are summed as 64-bit ones."""
-    if type(a) is Tracer and dtype is None and initial is NO_VALUE and where is True:
-        if axis is None and keepdims is not True and out is None:
-            value = a.value
-            known = a._aval if value is None else value
-            shape = known.shape
-            if shape and known.dtype.kind == "f":
-                return a.builder.record(REDUCE_SUM, (a,), {"axes": _EVERY_AXIS[len(shape)]})
+    plain = dtype is None and out is None and initial is NO_VALUE and where is True
+    if type(a) is Tracer and plain and a.dtype.kind == "f" and a.shape:
+        return reduce_fast(REDUCE_SUM, a, axis, keepdims)
     refuse_out("sum", out)
     x = as_array(a)
     x = masked(convert(x, np.dtype(dtype) if dtype else sum_dtype(x.dtype)), where, 0)
@@ -128,7 +136,7 @@ def prod(
 
 
 def _extremum(
-    name: str, reducer: Reducer, combine: Callable[[Value, Value], Value]
+    name: str, prim: Primitive, reducer: Reducer, combine: Callable[[Value, Value], Value]
 ) -> Callable[..., Value]:
     def function(
         a: Any,
@@ -139,6 +147,8 @@ def _extremum(
         where: Any = True,
     ) -> Value:
         refuse_out(name, out)
+        if type(a) is Tracer and initial is NO_VALUE and where is True and 0 not in a.shape:
+            return reduce_fast(prim, a, axis, keepdims) if a.shape else strong(a)
         x = as_array(a)
         if where is not True and initial is NO_VALUE:
             raise ValueError(
@@ -165,8 +175,8 @@ def _empty_extremum(name: str, x: Value, axes: Any, keepdims: Any, initial: Any)
     return keep_axes(y, x.shape, axes) if keepdims is True else y
 
 
-max_ = _extremum("max", rd.reduce_max, ew.max_)
-min_ = _extremum("min", rd.reduce_min, ew.min_)
+max_ = _extremum("max", rd.reduce_max_p, rd.reduce_max, ew.max_)
+min_ = _extremum("min", rd.reduce_min_p, rd.reduce_min, ew.min_)
 for _name, _function in (("max", max_), ("amax", max_), ("min", min_), ("amin", min_)):
     add(_name, _function)
 
@@ -261,6 +271,9 @@ def mean(
 ) -> Value:
     """The arithmetic mean."""
     refuse_out("mean", out)
+    if type(a) is Tracer and a.dtype.char in "df" and dtype is None and where is True and a.shape:
+        total = reduce_fast(REDUCE_SUM, a, axis, keepdims)
+        return ew.div(total, a.dtype.type(count_of(a, axis)))
     x = as_array(a)
     work, result = _work_dtype(x, dtype)
     x = masked(convert(x, work), where, 0)

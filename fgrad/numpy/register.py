@@ -1,8 +1,8 @@
 """L4. The tables of the NumPy surface: which traced function stands for which NumPy function.
 
-`@implements("sum")` puts a function into `trace.numpy_functions`, so that `np.sum(tracer)` reaches it,
-and into `TRACED`, from which `fgrad.numpy` makes its own names.  Names that the installed NumPy does
-not have are skipped.
+`@implements("sum")` puts a function into `trace.numpy_functions`, so that `np.sum(tracer)` reaches
+it, and into `TRACED`, from which `fgrad.numpy` makes its own names.  Names that the installed NumPy
+does not have are skipped.
 """
 
 from __future__ import annotations

@@ -213,7 +213,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Value:
         count = new.shape[axis] if len(new.shape) == len(x.shape) else 1
         at = int(obj) + (n if int(obj) < 0 else 0)
         marks = np.concatenate([np.arange(at), np.full(count, -1), np.arange(at, n)])
-    block = broadcast_to(new, x.shape[:axis] + (count,) + x.shape[axis + 1 :])
+    block = broadcast_to(new, (*x.shape[:axis], count, *x.shape[axis + 1 :]))
     order = np.argsort(np.concatenate([np.flatnonzero(marks >= 0), np.flatnonzero(marks < 0)]))
     return take(concatenate([x, block], axis), order, axis)
 

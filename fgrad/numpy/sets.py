@@ -1,7 +1,7 @@
 """L4. Comparison of whole arrays, counting and sets.
 
-Where the shape of a result depends on values (`np.unique`), these must be known: the function then picks
-elements by constant indices, and has derivatives.
+Where the shape of a result depends on values (`np.unique`), these must be known: the function then
+picks elements by constant indices, and has derivatives.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from fgrad.ops import index as ix
 from fgrad.ops import reduce as rd
 from fgrad.trace import Tracer, Value, concrete
 
-# --- whole arrays -----------------------------------------------------------------------------------
+# --- whole arrays ---------------------------------------------------------------------------------
 
 
 @implements("array_equal")
@@ -84,7 +84,7 @@ def shares_memory(a: Any, b: Any, max_work: Any = None) -> bool:
     return a is b
 
 
-# --- membership -------------------------------------------------------------------------------------
+# --- membership -----------------------------------------------------------------------------------
 
 
 @implements("isin")
@@ -154,7 +154,7 @@ def trim_zeros(filt: Any, trim: str = "fb", **kwargs: Any) -> Value:
     return take_slice(x, 0, start, stop)
 
 
-# --- counting ---------------------------------------------------------------------------------------
+# --- counting -------------------------------------------------------------------------------------
 
 
 @implements("bincount")
@@ -217,7 +217,7 @@ def histogram(
     return counts, edges
 
 
-# --- lanes ------------------------------------------------------------------------------------------
+# --- lanes ----------------------------------------------------------------------------------------
 
 
 @implements("apply_along_axis")

@@ -1,4 +1,4 @@
-"""L4. Methods of ufuncs on tracers: `np.add.reduce`, `np.multiply.accumulate`, `np.subtract.outer`."""
+"""L4. Methods of ufuncs on tracers: `reduce`, `accumulate`, `outer`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """L4. NumPy's ufuncs on tracers: promotion, broadcasting, then one primitive or a composition.
 
-Every ufunc has two ways in.  The fast one, for a floating point tracer with a like-shaped partner or a
-number, records its primitive at once: that is what eager gradients spend their time on.  The general
-one asks NumPy's own loop table for the dtypes.
+Every ufunc has two ways in.  The fast one, for a floating point tracer with a partner of its dtype
+or a number, records its primitive at once: that is what eager gradients spend their time on.  The
+general one asks NumPy's own loop table for the dtypes.
 """
 
 from __future__ import annotations
@@ -199,9 +199,8 @@ def fast_binary(prim: Primitive, general: Function) -> Function:
                 if x.weak:
                     out.weak = True
                 return out
-            elif kind is np.ndarray or kind is np.float64:
-                if y.dtype is dtype and y.ndim and y.shape == a.shape:
-                    return apply(x, y)
+            elif kind is np.ndarray and y.dtype is dtype and y.ndim and y.shape == a.shape:
+                return apply(x, y)
         return general(x, y)
 
     return function

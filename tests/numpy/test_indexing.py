@@ -125,9 +125,9 @@ def test_bad_indices_are_index_errors(index: Any) -> None:
 
 
 def test_masks_need_values() -> None:
-    with pytest.raises(TracedIndexError, match="np.where"):
+    with pytest.raises(TracedIndexError, match=r"np\.where"):
         _traced(lambda x: x[x > 0], X)
-    with pytest.raises(TracedIndexError, match="np.nonzero"):
+    with pytest.raises(TracedIndexError, match=r"np\.nonzero"):
         _traced(lambda x: np.nonzero(x)[0], X)
 
 

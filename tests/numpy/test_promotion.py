@@ -18,12 +18,11 @@ from fgrad.trace import run, trace
 
 DTYPES = "?bhilBHILefd"
 UFUNCS = sorted(IMPLEMENTATIONS, key=lambda u: u.__name__)
-OPERATORS: dict[str, Callable[..., Any]] = {
-    name: getattr(operator, name)
-    for name in (
-        "add sub mul truediv floordiv mod pow eq ne lt le gt ge and_ or_ xor lshift rshift"
-    ).split()
-}
+NAMES = (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "eq", "ne", "lt", "le", "gt", "ge",
+    "and_", "or_", "xor", "lshift", "rshift",
+)  # fmt: skip
+OPERATORS: dict[str, Callable[..., Any]] = {name: getattr(operator, name) for name in NAMES}
 
 
 def _sample(char: str) -> Any:
