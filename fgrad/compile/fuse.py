@@ -25,6 +25,7 @@ from fgrad.compile.lower_linalg import HOST
 from fgrad.compile.lower_nest import NESTS
 from fgrad.compile.lower_rules import MOVES, REDUCTIONS
 from fgrad.compile.steps import Group
+from fgrad.errors import CheckError
 from fgrad.ir.program import Eqn, Program, Var
 from fgrad.ir.walk import consumers
 
@@ -603,12 +604,7 @@ class _Fuser:
         readers: dict[int, list[_Nest]] = {}
         for nest in live:
             nest.members.sort()
-            sources = {
-                id(other)
-                for k in nest.members
-                for leaf in self._sources(self.program.eqns[k])
-                if (other := self._nest(leaf.var)) is not None and other is not nest
-            }
+            sources = self._read_by(nest)
             waiting[id(nest)] = len(sources)
             for source in sources:
                 readers.setdefault(source, []).append(nest)
@@ -623,7 +619,26 @@ class _Fuser:
                 if not waiting[id(reader)]:
                     count += 1
                     heapq.heappush(ready, (reader.members[-1], count, reader))
+        if len(groups) != len(live):
+            raise CheckError("after pass 'fuse': groups read each other in a circle.")
         return groups
+
+    def _read_by(self, nest: _Nest) -> set[int]:
+        """The groups whose buffers a group reads, also through results that it computes again."""
+        found: set[int] = set()
+        seen: set[Var] = set()
+        pending = [v for k in nest.members for v, _ in self._sources(self.program.eqns[k])]
+        while pending:
+            var = pending.pop()
+            other = self._nest(var)
+            if other is None or other is nest or var in seen:
+                continue
+            seen.add(var)
+            if var in self.virtual:
+                pending += [v for v, _ in self._sources(self.virtual[var])]
+            else:
+                found.add(id(other))
+        return found
 
     def _group(self, nest: _Nest) -> Group:
         eqns = tuple([self.program.eqns[k] for k in nest.members])
