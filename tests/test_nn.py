@@ -329,6 +329,45 @@ def test_norms():
         nn.layer_norm(LOGITS, np.ones(3))
 
 
+def test_attention_against_torch():
+    torch, functional = torch_functional()
+    q, k, v = (
+        RNG.normal(size=(2, 3, 4, 6)),
+        RNG.normal(size=(2, 3, 5, 6)),
+        RNG.normal(size=(2, 3, 5, 2)),
+    )
+    mask = RNG.random((4, 5)) < 0.6
+    mask[:, 0] = True
+    bias = RNG.normal(size=(4, 5))
+    tensors = [torch.tensor(x) for x in (q, k, v)]
+    attention = functional.scaled_dot_product_attention
+    for ours, theirs in (
+        ({}, {}),
+        ({"mask": mask}, {"attn_mask": torch.tensor(mask)}),
+        ({"bias": bias, "scale": 0.3}, {"attn_mask": torch.tensor(bias), "scale": 0.3}),
+        ({"is_causal": True}, {"is_causal": True}),
+    ):
+        expected = attention(*tensors, **theirs).numpy()
+        np.testing.assert_allclose(
+            nn.dot_product_attention(q, k, v, **ours), expected, rtol=1e-11, atol=1e-14
+        )
+
+
+def test_attention_derivatives():
+    q, k, v = RNG.normal(size=(3, 2)), RNG.normal(size=(4, 2)), RNG.normal(size=(4, 2))
+    mask = np.array([[True] * 4, [False, True, False, True], [False] * 4])
+
+    def masked(q, k, v):
+        return nn.dot_product_attention(q, k, v, mask=mask)
+
+    np.testing.assert_array_equal(masked(q, k, v)[2], 0)
+    testing.check_grads(masked, (q, k, v), order=2)
+    testing.check_vmap(masked, (np.stack([q, 2 * q]), k, v), in_axes=(0, None, None), rtol=1e-11)
+    testing.check_jit(masked, (q, k, v), rtol=1e-12)
+    with pytest.raises(ShapeError, match="do not fit"):
+        nn.dot_product_attention(q, q, v)
+
+
 def test_dropout():
     key, x = random.key(3), np.ones((100, 100))
     y = nn.dropout(key, x, 0.3)

@@ -28,6 +28,7 @@ from fgrad.nn.activations import (
     swish,
     tanh,
 )
+from fgrad.nn.attention import dot_product_attention
 from fgrad.nn.initializers import (
     glorot_normal,
     glorot_uniform,
@@ -51,6 +52,7 @@ __all__ = [
     "avg_pool",
     "celu",
     "conv",
+    "dot_product_attention",
     "dropout",
     "elu",
     "gelu",
