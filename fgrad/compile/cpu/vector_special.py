@@ -104,7 +104,7 @@ def erfinv(v: Lanes, x: str) -> str:
         return [v.select(large, tail, central[0]), v.select(large, tail_low, central[1])]
 
     high, low = v.replace_rarely(large, [(part, v.float) for part in central], rare)
-    return v.fma(x, high, v.mul(x, low))
+    return v.copysign(v.fma(x, high, v.mul(x, low)), x)
 
 
 def _sin_cos_pi(v: Lanes, x: str) -> tuple[str, str]:
