@@ -31,6 +31,7 @@ from fgrad.compile.cpu.reduction import (
     partial_shapes,
 )
 from fgrad.compile.cpu.tile import Tile, is_tile
+from fgrad.compile.kernel.cost import weight
 from fgrad.compile.kernel.ir import (
     Affine,
     Const,
@@ -52,7 +53,7 @@ ATTRIBUTES = (
 )
 VECTOR_BYTES = 64
 STACK_LIMIT = 1 << 17  # bytes of scratch memory that a kernel may take from the stack
-SMALL_BODY = 40  # statements up to which an unmasked main loop beside the remainder pays
+SMALL_BODY = 40  # cost up to which a body is written twice, with and without a mask
 
 
 class Range(NamedTuple):
@@ -227,8 +228,10 @@ class KernelEmitter:
         """The loop over `[lo, hi)`: only the part of `hi == extent` has a remainder."""
         extent = loop.extent
         main = extent - extent % (lanes * unroll)
-        if main == extent:
-            self._span(loop, facts, Span("%lo", "%hi", None, None, lanes, unroll, False))
+        masked = extent % lanes > 0 and facts.weight > SMALL_BODY
+        if main == extent or masked:
+            copies = 1 if masked else unroll
+            self._span(loop, facts, Span("%lo", "%hi", None, None, lanes, copies, masked))
             return
         function = self.frame.enter(self.frame.root)
         if main:
@@ -376,14 +379,14 @@ class LoopFacts:
 
 def _vary(
     body: tuple[Statement, ...], axes: frozenset[str], varying: set[int], stored: frozenset[str]
-) -> int:
-    """Collect the ids that vary with `axes`; returns the number of statements."""
-    count = 0
+) -> float:
+    """Collect the ids that vary with `axes`; returns the cost of the statements."""
+    cost = 0.0
     for s in body:
         kind = type(s)
-        count += 1
+        cost += weight(s)
         if kind is Loop:
-            count += _vary(s.body, axes | {s.axis}, varying, stored)
+            cost += _vary(s.body, axes | {s.axis}, varying, stored)
         elif kind is Op:
             if not varying.isdisjoint(s.args):
                 varying.add(s.id)
@@ -394,7 +397,7 @@ def _vary(
                 varying.add(s.id)
         elif kind is Read or (kind is Index and any([a in axes for a, _ in s.index.terms])):
             varying.add(s.id)
-    return count
+    return cost
 
 
 def lane_copies(kernel: Kernel) -> dict[str, int]:

@@ -12,7 +12,7 @@ import contextlib
 import ctypes
 import hashlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,7 +56,6 @@ class _Session:
     def __init__(self) -> None:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
-        llvm.set_option("fgrad", "-disable-lsr")
         self.lock = threading.RLock()
         self.target = host_target()
         self.machine = target_machine(self.target)
@@ -161,7 +160,20 @@ def compile_text(text: str, target: Target | None = None) -> bytes:
         machine = _SESSION.machine if target is None else target_machine(target)
         if "alloca [" in text:
             promote_scratch(module, machine)
-        return machine.emit_object(module)
+        with _no_strength_reduction():
+            return machine.emit_object(module)
+
+
+@contextlib.contextmanager
+def _no_strength_reduction() -> Iterator[None]:
+    """Turn off LLVM's loop strength reduction, which takes a third of code generation and gains
+    nothing on these loops; other users of LLVM in the process keep it."""
+    with _SESSION.lock:
+        llvm.set_option("fgrad", "-disable-lsr")
+        try:
+            yield
+        finally:
+            llvm.set_option("fgrad", "-disable-lsr=false")
 
 
 def promote_scratch(module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
@@ -232,4 +244,5 @@ def asm_text(kernel: Kernel, target: Target | None = None) -> str:
         module.verify()
         machine = _SESSION.machine if target is None else target_machine(target)
         promote_scratch(module, machine)
-        return machine.emit_assembly(module)
+        with _no_strength_reduction():
+            return machine.emit_assembly(module)
