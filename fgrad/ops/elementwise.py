@@ -76,13 +76,13 @@ div_p = elementwise(
 )
 masked_mul_p = elementwise(
     "masked_mul",
-    lambda t, d: np.where(np.equal(t, 0), t.dtype.type(0), np.multiply(t, d))[()],
+    lambda t, d: np.multiply(t, np.where(np.equal(t, 0), d.dtype.type(1), d)),
     lambda s, t, d, out: masked_mul(s, d),
     lambda s, t, d, out: mul(t, s),
 )
 masked_div_p = elementwise(
     "masked_div",
-    lambda t, d: np.where(np.equal(t, 0), t.dtype.type(0), np.true_divide(t, d))[()],
+    lambda t, d: np.true_divide(t, np.where(np.equal(t, 0), d.dtype.type(1), d)),
     lambda s, t, d, out: masked_div(s, d),
     lambda s, t, d, out: neg(masked_mul(s, masked_div(out, d))),
 )
