@@ -529,6 +529,44 @@ def _sets() -> list[OpCase]:
     ]
 
 
+def _complex() -> list[OpCase]:
+    """Functions of two real arrays that are the parts of a complex one."""
+    two = normal((3,), (3,))
+
+    def of(name: str, fun: Callable[[Any], Any], smooth: bool = True) -> OpCase:
+        return OpCase(
+            f"complex.{name}", lambda x, y: fun(x + 1j * y), two, smooth, 2 if smooth else 0
+        )
+
+    holomorphic = "exp log sqrt sin cos tanh square reciprocal expm1 arctan arcsinh".split()
+    return [
+        *[of(n, lambda z, n=n: np.abs(getattr(np, n)(z)) ** 2) for n in holomorphic],
+        of("real", lambda z: np.real(z * z)),
+        of("imag", lambda z: (z * z).imag),
+        of("conj", lambda z: (z * np.conj(z)).real),
+        of("abs", np.abs),
+        of("angle", np.angle),
+        of("sign", lambda z: np.sign(z).imag),
+        of("power", lambda z: np.abs(z**3)),
+        of("mean", lambda z: np.mean(z).imag),
+        of("var", np.var),
+        of("std", np.std),
+        of("norm", np.linalg.norm),
+        of("norm.3", lambda z: np.linalg.norm(z, 3)),
+        of("prod", lambda z: np.prod(z).real),
+        of("vdot", lambda z: np.vdot(z, z * z).imag),
+        of("matmul", lambda z: np.real(z @ (z * 2j))),
+        of("correlate", lambda z: np.abs(np.correlate(z, z * z, "full"))),
+        of("cov", lambda z: np.real(np.cov(z, z * z))),
+        of("interp", lambda z: np.imag(np.interp([0.5, 1.2], [0.0, 1, 2], z))),
+        of("where", lambda z: np.real(np.where(np.array([True, False, True]), z, z * z))),
+        of("isclose", lambda z: np.isclose(z, z + 1e-12), False),
+        of("isreal", np.isreal, False),
+        of("isfinite", np.isfinite, False),
+    ]
+
+
+COMPLEX_CASES: list[OpCase] = _complex()
 OP_CASES: list[OpCase] = [
     *_unary(), *_binary(), *_operators(), *_reductions(), *_shapes(), *_indexing(), *_linear(),
     *_calculus(), *_sets(),

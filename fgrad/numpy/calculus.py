@@ -28,6 +28,7 @@ from fgrad.numpy.promote import (
 from fgrad.numpy.register import implements
 from fgrad.numpy.selection import searchsorted, take
 from fgrad.numpy.sorting import argsort
+from fgrad.ops import complex as cx
 from fgrad.ops import dot as dt
 from fgrad.ops import elementwise as ew
 from fgrad.ops import reduce as rd
@@ -193,6 +194,9 @@ def interp(
     x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
 ) -> Value:
     """Piecewise linear interpolation; slope 0 outside of the points."""
+    if as_array(fp).dtype.kind == "c":
+        parts = [np.real(as_array(fp)), np.imag(as_array(fp))]
+        return cx.complex_(*[interp(x, xp, part, left, right, period) for part in parts])
     points, xs, ys = [
         convert(v, FLOAT64) for v in promote((as_array(x), as_array(xp), as_array(fp)))
     ]
@@ -273,6 +277,7 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Value:
 def correlate(a: Any, v: Any, mode: str = "valid") -> Value:
     """sum_k a[n + k] v[k]."""
     x, y = _lines(a, v)
+    y = cx.conj(y)
     if x.shape[0] >= y.shape[0]:
         return _slide(x, y, mode)
     return sh.reverse(_slide(y, x, mode), (0,))
@@ -380,7 +385,7 @@ def cov(
     n = x.shape[1]
     ddof = (0 if bias else 1) if ddof is None else ddof
     centered = ew.sub(*broadcast((x, rs.mean(x, 1, keepdims=True))))
-    product = dt.dot_general(centered, centered, ((1,), (1,)))
+    product = dt.dot_general(centered, cx.conj(centered), ((1,), (1,)))
     result = ew.div(product, ew.lit(product, max(n - ddof, 0)))
     return reshape(
         result, tuple([k for k in result.shape if k != 1]) if 1 in result.shape else result.shape
@@ -400,11 +405,13 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -
     c = cov(x, y, rowvar, dtype=dtype)
     if not len(c.shape):
         return ew.div(c, c)
-    scale = ew.sqrt(np.diagonal(c))
+    scale = convert(ew.sqrt(np.real(np.diagonal(c))), c.dtype)
     n = scale.shape[0]
     rows, columns = reshape(scale, (n, 1)), reshape(scale, (1, n))
     c = ew.div(*broadcast((c, rows)))
     c = ew.div(*broadcast((c, columns)))
+    if cx.is_complex(c):
+        return cx.complex_(*[np.clip(part, -1, 1) for part in (cx.real(c), cx.imag(c))])
     return ew.clip(c, ew.lit(c, -1), ew.lit(c, 1))
 
 
@@ -446,7 +453,10 @@ def nan_to_num(
 ) -> Value:
     """NaN and infinities replaced by numbers."""
     x = as_array(x)
-    if x.dtype.kind not in "f":
+    if x.dtype.kind == "c":
+        parts = [nan_to_num(part, copy, nan, posinf, neginf) for part in (cx.real(x), cx.imag(x))]
+        return cx.complex_(*parts)
+    if x.dtype.kind != "f":
         return x
     limits = np.finfo(x.dtype)
     high = limits.max if posinf is None else posinf

@@ -14,6 +14,7 @@ import numpy as np
 
 from fgrad.ir.aval import BOOL
 from fgrad.numpy.promote import traced_full
+from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew
 from fgrad.trace import Value
 
@@ -156,9 +157,19 @@ def identity(x: Value) -> Value:
     return x
 
 
-def real_conjugate(x: Value) -> Value:
-    """x, for real numbers."""
-    return x
+def absolute(x: Value) -> Value:
+    """|x|; for complex numbers the length, with slope 0 at 0."""
+    return hypot(cx.real(x), cx.imag(x)) if cx.is_complex(x) else ew.abs_(x)
+
+
+def sign(x: Value) -> Value:
+    """-1, 0 or 1; x / |x| for complex numbers."""
+    if not cx.is_complex(x):
+        return ew.sign(x)
+    size = absolute(x)
+    zero = ew.eq(size, lit(size, 0))
+    usable = ew.convert(select(zero, lit(size, 1), size), x.dtype)
+    return select(zero, lit(x, 0), ew.div(x, usable))
 
 
 def logical(function: Callable[..., Value]) -> Callable[..., Value]:

@@ -19,6 +19,7 @@ from fgrad.numpy.promote import (
     dtype_of,
     normalize_axis,
     promote,
+    refuse_argument,
     reshape,
     result_type,
     shape_of,
@@ -28,6 +29,7 @@ from fgrad.numpy.promote import (
     user_line,
 )
 from fgrad.numpy.register import implements
+from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew
 from fgrad.ops import index as ix
 from fgrad.ops import reduce as rd
@@ -333,40 +335,45 @@ def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
 @implements("real")
 def real(val: Any) -> Value:
     """The real part: real arrays themselves."""
-    return _of_real(val)
+    return cx.real(as_array(val))
 
 
 @implements("imag")
 def imag(val: Any) -> Value:
     """The imaginary part: zeros of real arrays."""
-    return zeros_like(_of_real(val))
-
-
-def _of_real(val: Any) -> Value:
-    return as_array(val)
+    x = as_array(val)
+    return cx.imag(x) if cx.is_complex(x) else zeros_like(x)
 
 
 @implements("iscomplex")
 def iscomplex(x: Any) -> Value:
     """Whether elements have an imaginary part."""
     x = as_array(x)
+    if cx.is_complex(x):
+        part = cx.imag(x)
+        return ew.ne(part, ew.lit(part, 0))
     return traced_full(x, x.shape, False, BOOL)
 
 
 @implements("isreal")
 def isreal(x: Any) -> Value:
     """Whether elements have no imaginary part."""
-    x = as_array(x)
-    return traced_full(x, x.shape, True, BOOL)
+    return ew.not_(iscomplex(x))
 
 
 @implements("real_if_close")
 def real_if_close(a: Any, tol: float = 100) -> Value:
     """Real arrays themselves."""
-    return as_array(a)
+    x = as_array(a)
+    if cx.is_complex(x):
+        raise refuse_argument(
+            "real_if_close", "a", "x.real       the dtype must not depend on values"
+        )
+    return x
 
 
 @implements("astype")
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Value:
-    """The values with another dtype."""
-    return convert(as_array(x), np.dtype(dtype))
+    """The values with another dtype; complex numbers lose their imaginary part to a real one."""
+    x, dtype = as_array(x), np.dtype(dtype)
+    return convert(cx.real(x) if dtype.kind not in "cb" else x, dtype)

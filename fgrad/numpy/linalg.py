@@ -9,25 +9,30 @@ from typing import Any
 import numpy as np
 
 from fgrad.errors import ShapeError
-from fgrad.ir.aval import FLOAT32, FLOAT64
-from fgrad.numpy.creation import diagonal as diagonal_of
+from fgrad.ir.aval import FLOAT64
 from fgrad.numpy.creation import trace as trace_of
 from fgrad.numpy.promote import (
     as_array,
+    broadcast,
     broadcast_shapes,
     broadcast_to,
     convert,
-    normalize_axis,
     promote,
+    refuse_argument,
     reshape,
-    result_type,
     user_line,
 )
+from fgrad.numpy.reductions import any_
 from fgrad.numpy.register import implements
+from fgrad.ops import decompositions as dc
+from fgrad.ops import elementwise as ew
 from fgrad.ops import linalg as la
+from fgrad.ops import reduce as rd
+from fgrad.ops.complex import conj, real
 from fgrad.ops.matrices import adjoint
+from fgrad.ops.matrices import hermitian as symmetric
 from fgrad.ops.shape import permute
-from fgrad.trace import Value
+from fgrad.trace import Value, concrete
 
 INEXACT = "fdFD"
 
@@ -112,6 +117,228 @@ def cholesky(a: Any, /, *, upper: bool = False) -> Value:
     """The triangular factor of Hermitian matrices, of which one triangle is read."""
     x = matrices("cholesky", a, square=True)
     return adjoint(la.cholesky(adjoint(x))) if upper else la.cholesky(x)
+
+
+# --- factorisations
+
+
+@implements("linalg.qr")
+def qr(a: Any, mode: str = "reduced") -> Any:
+    """q and r with a = q r; only r for mode "r"."""
+    x = matrices("qr", a)
+    if mode == "r":
+        return dc.qr(x)[1]
+    if mode not in ("reduced", "complete"):
+        raise refuse_argument(
+            "linalg.qr", f"mode={mode!r}", 'np.linalg.qr(a)     or mode="complete"'
+        )
+    complete = mode == "complete" and x.shape[-2] > x.shape[-1]
+    return _named("qr", dc.qr(x, complete))
+
+
+@implements("linalg.svd")
+def svd(
+    a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False
+) -> Any:
+    """The singular value decomposition, or the singular values alone."""
+    x = matrices("svd", a)
+    if hermitian:
+        x = symmetric(matrices("svd", x, square=True))
+    if not compute_uv:
+        return dc.svdvals(x)
+    return _named("svd", dc.svd(x, full_matrices and x.shape[-1] != x.shape[-2]))
+
+
+@implements("linalg.svdvals")
+def svdvals(x: Any, /) -> Value:
+    """The singular values, in descending order."""
+    return dc.svdvals(matrices("svdvals", x))
+
+
+def _lower(uplo: str) -> bool:
+    if uplo.upper() not in ("L", "U"):
+        raise ValueError("UPLO argument must be 'L' or 'U'")
+    return uplo.upper() == "L"
+
+
+@implements("linalg.eigh")
+def eigh(a: Any, UPLO: str = "L") -> Any:
+    """Eigenvalues and eigenvectors of Hermitian matrices, of which one triangle is read."""
+    return _named("eigh", dc.eigh(matrices("eigh", a, square=True), _lower(UPLO)))
+
+
+@implements("linalg.eigvalsh")
+def eigvalsh(a: Any, UPLO: str = "L") -> Value:
+    """The eigenvalues of Hermitian matrices, of which one triangle is read."""
+    return dc.eigvalsh(matrices("eigvalsh", a, square=True), _lower(UPLO))
+
+
+@implements("linalg.eig")
+def eig(a: Any) -> Any:
+    """Eigenvalues and eigenvectors; complex, also where NumPy finds that all are real."""
+    return _named("eig", dc.eig(matrices("eig", a, square=True)))
+
+
+@implements("linalg.eigvals")
+def eigvals(a: Any) -> Value:
+    """The eigenvalues; complex, also where NumPy finds that all are real."""
+    return dc.eigvals(matrices("eigvals", a, square=True))
+
+
+# --- least squares and rank
+
+
+def _tolerance(name: str, given: Any, default: float) -> float:
+    """A relative tolerance: a number known while tracing."""
+    if given is None or given is np._NoValue:
+        return default
+    value = concrete(given)
+    if value is None or np.ndim(value):
+        raise refuse_argument(
+            f"linalg.{name}", "tolerance", "a number that is known, such as 1e-10"
+        )
+    return float(value)
+
+
+def _machine(x: Value) -> float:
+    """The rounding error of the singular values of a matrix, relative to the largest."""
+    return max(x.shape[-2:]) * float(np.finfo(x.dtype).eps)
+
+
+@implements("linalg.pinv")
+def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = np._NoValue) -> Value:
+    """The pseudo-inverse; its derivative is that at constant rank."""
+    x = matrices("pinv", a)
+    if hermitian:
+        x = symmetric(matrices("pinv", x, square=True))
+    default = 1e-15 if rtol is np._NoValue else _machine(x)
+    return dc.pinv(x, _tolerance("pinv", rtol if rcond is None else rcond, default))
+
+
+@implements("linalg.lstsq")
+def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Value, Value, Value, Value]:
+    """The least-squares solution of least norm, sums of squared residuals, rank, singular values.
+
+    Residuals are there if `a` has more rows than columns, as for full rank in NumPy.
+    """
+    x, y = linear_operands("lstsq", a, b)
+    vector = len(y.shape) == 1
+    y = reshape(y, (*y.shape, 1)) if vector else y
+    if len(x.shape) != 2 or len(y.shape) != 2:
+        raise np.linalg.LinAlgError("lstsq takes two-dimensional arrays")
+    m, n = x.shape
+    if y.shape[0] != m:
+        raise np.linalg.LinAlgError("Incompatible dimensions")
+    eps = float(np.finfo(x.dtype).eps)
+    tolerance = eps if rcond == -1 else _tolerance("lstsq", rcond, _machine(x))
+    solution = matmul(dc.pinv(x, tolerance), y)
+    error = ew.sub(y, matmul(x, solution))
+    squares = real(ew.mul(conj(error), error))
+    residuals = rd.reduce_sum(squares, (0,)) if m > n else np.zeros(0, squares.dtype)
+    values = dc.svdvals(x)
+    rank = _count_above(values, tolerance)
+    if vector:
+        solution = reshape(solution, (n,))
+    return solution, residuals, rank, values
+
+
+def _count_above(values: Value, tolerance: float) -> Value:
+    """How many of the last axis are larger than `tolerance` times the largest."""
+    if not values.shape[-1]:
+        return np.zeros(values.shape[:-1], np.int64)[()]
+    last = len(values.shape) - 1
+    largest = rd.reduce_max(values, (last,))
+    limit = ew.mul(largest, ew.lit(values, tolerance))
+    limit = broadcast_to(reshape(limit, (*limit.shape, 1)), values.shape)
+    return rd.reduce_sum(convert(ew.gt(values, limit), INT64), (last,))
+
+
+@implements("linalg.matrix_rank")
+def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Value:
+    """The number of singular values above a tolerance: absolute `tol` or relative `rtol`."""
+    (x,) = linear_operands("matrix_rank", A)
+    if len(x.shape) < 2:
+        return convert(any_(ew.ne(x, ew.lit(x, 0))), INT64)
+    if hermitian:
+        x = symmetric(matrices("matrix_rank", x, square=True))
+    values = dc.svdvals(x)
+    if tol is None:
+        return _count_above(values, _tolerance("matrix_rank", rtol, _machine(x)))
+    limit = convert(as_array(tol), values.dtype)
+    limit = reshape(limit, (*limit.shape, 1)) if len(limit.shape) else limit
+    above = ew.gt(*broadcast((values, limit)))
+    return rd.reduce_sum(convert(above, INT64), (len(above.shape) - 1,))
+
+
+@implements("linalg.cond")
+def cond(x: Any, p: Any = None) -> Value:
+    """The condition number: the ratio of singular values, or norm(x) norm(inv(x))."""
+    a = matrices("cond", x)
+    if p in (None, 2, -2):
+        values = dc.svdvals(a)
+        first, last = values[..., 0], values[..., -1]
+        return ew.div(last, first) if p == -2 else ew.div(first, last)
+    a = matrices("cond", a, square=True)
+    axes = (-2, -1)
+    return ew.mul(norm(a, p, axes), norm(la.inv(a), p, axes))
+
+
+# --- tensors, and what differs from the functions of the same name outside of linalg
+
+
+@implements("linalg.tensorsolve")
+def tensorsolve(a: Any, b: Any, axes: Any = None) -> Value:
+    """x with tensordot(a, x, x.ndim) = b."""
+    x, y = linear_operands("tensorsolve", a, b)
+    if axes is not None:
+        kept = [i for i in range(len(x.shape)) if i not in axes]
+        x = permute(x, (*kept, *axes))
+    shape = x.shape[len(y.shape) :]
+    size = math.prod(shape)
+    if size != math.prod(y.shape):
+        raise np.linalg.LinAlgError(
+            "Input arrays must satisfy the requirement "
+            "prod(a.shape[b.ndim:]) == prod(a.shape[:b.ndim])"
+        )
+    flat = solve(reshape(x, (size, size)), reshape(y, (size,)))
+    return reshape(flat, shape)
+
+
+@implements("linalg.tensorinv")
+def tensorinv(a: Any, ind: int = 2) -> Value:
+    """The inverse of a tensor whose first `ind` axes are the rows of a square matrix."""
+    (x,) = linear_operands("tensorinv", a)
+    if ind <= 0:
+        raise ValueError("Invalid ind argument.")
+    rows, columns = x.shape[:ind], x.shape[ind:]
+    square = reshape(x, (math.prod(rows), math.prod(columns)))
+    return reshape(inv(square), (*columns, *rows))
+
+
+@implements("linalg.diagonal")
+def diagonal(x: Any, /, *, offset: int = 0) -> Value:
+    """The diagonals of matrices."""
+    return np.diagonal(x, offset, -2, -1)
+
+
+@implements("linalg.trace")
+def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Value:
+    """The sums of the diagonals of matrices."""
+    return trace_of(x, offset, -2, -1, dtype)
+
+
+@implements("linalg.outer")
+def outer(x1: Any, x2: Any, /) -> Value:
+    """All products of the elements of two vectors."""
+    if len(as_array(x1).shape) != 1 or len(as_array(x2).shape) != 1:
+        raise ValueError("Input arrays must be one-dimensional.")
+    return outer_of(x1, x2)
+
+
+@implements("linalg.cross")
+def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Value:
+    """The vector product in three dimensions."""
+    return cross_of(x1, x2, axis=axis)
 
 
 @lru_cache

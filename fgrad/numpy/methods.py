@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from fgrad.errors import InPlaceError
-from fgrad.numpy import arrange, linear, reductions, selection
+from fgrad.numpy import arrange, creation, linear, reductions, selection
 from fgrad.numpy.indexing import At, getitem
 from fgrad.numpy.operators import OPERATORS
-from fgrad.numpy.promote import convert, refuse_argument, strong, user_line
+from fgrad.numpy.promote import refuse_argument, user_line
 from fgrad.trace import Tracer, Value, install_methods, numpy_functions
 
 
@@ -30,7 +30,7 @@ def astype(
             f"Cannot cast array data from {self.dtype!r} to {np.dtype(dtype)!r} according to the "
             f"rule {casting!r}"
         )
-    return strong(convert(self, np.dtype(dtype)))
+    return creation.astype(self, dtype)
 
 
 def reshape(self: Tracer, *new_shape: Any, order: Any = "C", copy: Any = None) -> Value:

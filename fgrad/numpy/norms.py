@@ -9,6 +9,7 @@ import numpy as np
 
 from fgrad.numpy import reductions as rs
 from fgrad.numpy.arrange import moveaxis
+from fgrad.numpy.compositions import absolute
 from fgrad.numpy.promote import (
     convert,
     inexact,
@@ -17,6 +18,7 @@ from fgrad.numpy.promote import (
     reshape,
 )
 from fgrad.numpy.register import implements
+from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew
 from fgrad.ops import reduce as rd
 from fgrad.trace import Value
@@ -46,7 +48,7 @@ def _ordered_axes(axis: Any, ndim: int) -> tuple[int, ...]:
 
 def _euclid(x: Value, axes: tuple[int, ...], keepdims: bool) -> Value:
     """sqrt(sum x^2)."""
-    return rs.safe_sqrt(rs.reduce_with(rd.reduce_sum, ew.mul(x, x), axes, keepdims))
+    return rs.safe_sqrt(rs.reduce_with(rd.reduce_sum, rs.squared(x), axes, keepdims))
 
 
 def _vector(x: Value, p: Any, axes: tuple[int, ...], keepdims: bool) -> Value:
@@ -54,17 +56,18 @@ def _vector(x: Value, p: Any, axes: tuple[int, ...], keepdims: bool) -> Value:
     if isinstance(p, str):
         raise ValueError(f"Invalid norm order '{p}' for vectors")
     if p == math.inf:
-        return rs.max_(ew.abs_(x), axes, keepdims=keepdims)
+        return rs.max_(absolute(x), axes, keepdims=keepdims)
     if p == -math.inf:
-        return rs.min_(ew.abs_(x), axes, keepdims=keepdims)
+        return rs.min_(absolute(x), axes, keepdims=keepdims)
     if p == 0:
-        count = convert(ew.ne(x, ew.lit(x, 0)), x.dtype)
+        count = convert(ew.ne(x, ew.lit(x, 0)), cx.real_dtype(x.dtype))
         return rs.reduce_with(rd.reduce_sum, count, axes, keepdims)
     if p == 1:
-        return rs.reduce_with(rd.reduce_sum, ew.abs_(x), axes, keepdims)
+        return rs.reduce_with(rd.reduce_sum, absolute(x), axes, keepdims)
     if p == 2:
         return _euclid(x, axes, keepdims)
-    total = rs.reduce_with(rd.reduce_sum, ew.pow_(ew.abs_(x), ew.lit(x, p)), axes, keepdims)
+    x = absolute(x)
+    total = rs.reduce_with(rd.reduce_sum, ew.pow_(x, ew.lit(x, p)), axes, keepdims)
     if p < 0:
         return ew.pow_(total, ew.lit(x, 1 / p))
     zero = ew.eq(total, ew.lit(x, 0))
@@ -81,7 +84,7 @@ def _matrix(x: Value, p: Any, axes: tuple[int, ...], keepdims: bool) -> Value:
         return _euclid(x, both, keepdims)
     if p in (1, -1, math.inf, -math.inf):
         inner, outer = (row, column) if abs(p) == 1 else (column, row)
-        sums = rs.reduce_with(rd.reduce_sum, ew.abs_(x), inner, True)
+        sums = rs.reduce_with(rd.reduce_sum, absolute(x), inner, True)
         extremum = rs.max_ if p > 0 else rs.min_
         return _finish(extremum(sums, outer, keepdims=True), both, keepdims)
     if p not in (2, -2, "nuc"):

@@ -25,6 +25,7 @@ from fgrad.numpy.promote import (
     strong,
 )
 from fgrad.numpy.register import add, implements
+from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew
 from fgrad.ops import reduce as rd
 from fgrad.ops import shape as sh
@@ -308,9 +309,19 @@ def var(
     else:
         center = convert(as_array(mean), work)
     distance = ew.sub(*broadcast((x, center)))
-    total = reduce_with(rd.reduce_sum, masked(ew.mul(distance, distance), where, 0), axes, keepdims)
+    squares = masked(squared(distance), where, 0)
+    total = reduce_with(rd.reduce_sum, squares, axes, keepdims)
     count = count_of(x, axes, where, keepdims is True)
+    work, result = cx.real_dtype(work), cx.real_dtype(result)
     return convert(divide_count(total, _freedom(count, ddof, work)), result)
+
+
+def squared(x: Value) -> Value:
+    """|x|^2."""
+    if not cx.is_complex(x):
+        return ew.mul(x, x)
+    a, b = cx.real(x), cx.imag(x)
+    return ew.add(ew.mul(a, a), ew.mul(b, b))
 
 
 def _freedom(count: Any, ddof: Any, dtype: np.dtype) -> Value:
@@ -335,7 +346,8 @@ def std(
     x = as_array(a)
     result = np.dtype(dtype) if dtype else (x.dtype if x.dtype.kind in "fc" else FLOAT64)
     work = FLOAT32 if result == np.float16 else result
-    return convert(safe_sqrt(var(convert(x, work), axis, None, None, *args, **kwargs)), result)
+    variance = var(convert(x, work), axis, None, None, *args, **kwargs)
+    return convert(safe_sqrt(variance), cx.real_dtype(result))
 
 
 @implements("average")

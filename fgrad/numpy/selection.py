@@ -10,7 +10,7 @@ import numpy as np
 from fgrad.errors import TracedIndexError, UnsupportedNumpyError
 from fgrad.ir.aval import INT64
 from fgrad.numpy.arrange import concatenate, moveaxis, ravel
-from fgrad.numpy.compositions import to_bool
+from fgrad.numpy.compositions import absolute, to_bool
 from fgrad.numpy.indexing import bounds_error, checked, wrap_negative
 from fgrad.numpy.promote import (
     as_array,
@@ -327,15 +327,10 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
     if x.dtype.kind not in "fc":
         x, y = convert(x, np.dtype(np.float64)), convert(y, np.dtype(np.float64))
     x, y = broadcast((x, y))
-    limit = ew.add(
-        *broadcast(
-            (
-                convert(as_value(atol), x.dtype),
-                ew.mul(*broadcast((convert(as_value(rtol), x.dtype), ew.abs_(y)))),
-            )
-        )
-    )
-    near = ew.and_(ew.le(ew.abs_(ew.sub(x, y)), limit), ew.isfinite(y))
+    size, distance = absolute(y), absolute(ew.sub(x, y))
+    relative, fixed = convert(as_value(rtol), size.dtype), convert(as_value(atol), size.dtype)
+    limit = ew.add(*broadcast((fixed, ew.mul(*broadcast((relative, size))))))
+    near = ew.and_(ew.le(*broadcast((distance, limit))), ew.isfinite(y))
     close = ew.or_(near, ew.eq(x, y))
     return ew.or_(close, ew.and_(ew.isnan(x), ew.isnan(y))) if equal_nan else close
 

@@ -29,6 +29,7 @@ from fgrad.numpy.promote import (
 )
 from fgrad.numpy.register import implements
 from fgrad.numpy.selection import isclose, known, searchsorted, take
+from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew
 from fgrad.ops import index as ix
 from fgrad.ops import reduce as rd
@@ -296,8 +297,11 @@ def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Value:
 
 @implements("angle")
 def angle(z: Any, deg: bool = False) -> Value:
-    """The angle of real numbers: 0, or pi for negative ones."""
+    """The angle in the complex plane: 0, or pi for negative real numbers."""
     x = as_array(z)
+    if cx.is_complex(x):
+        result = ew.atan2(cx.imag(x), cx.real(x))
+        return ew.mul(result, ew.lit(result, 180 / np.pi)) if deg else result
     x = x if x.dtype.kind == "f" else convert(x, FLOAT64)
     result = ew.atan2(ew.lit(x, 0), x) if isinstance(x, Tracer) else np.angle(x)
     return np.multiply(result, 180 / np.pi) if deg else result

@@ -34,6 +34,7 @@ from fgrad.numpy.promote import (
     traced_full,
 )
 from fgrad.numpy.register import add
+from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew
 from fgrad.ops.families import BROADCAST
 from fgrad.trace import Tracer, Value, binary_door, numpy_functions, unary_door
@@ -42,7 +43,7 @@ Function = Callable[..., Any]
 
 # Names of NumPy -> primitive, for ufuncs that are one primitive on floats.
 DIRECT_UNARY = {
-    "negative": "neg", "absolute": "abs", "fabs": "abs", "sign": "sign", "rint": "rint",
+    "negative": "neg", "fabs": "abs", "rint": "rint",
     "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2", "log10": "log10",
     "log1p": "log1p", "sqrt": "sqrt", "cbrt": "cbrt", "sin": "sin", "cos": "cos", "tan": "tan",
     "arcsin": "asin", "arccos": "acos", "arctan": "atan", "sinh": "sinh", "cosh": "cosh",
@@ -77,7 +78,9 @@ COMPOSED: dict[str, tuple[Function, str | None]] = {
     "logical_or": (co.logical(ew.or_), None),
     "logical_xor": (co.logical(ew.xor), None),
     "positive": (co.identity, None),
-    "conjugate": (co.real_conjugate, None),
+    "conjugate": (cx.conj, None),
+    "absolute": (co.absolute, "abs"),
+    "sign": (co.sign, "sign"),
     "square": (ew.square, None),
     "reciprocal": (co.reciprocal, None),
     "deg2rad": (co.scaled(math.pi / 180), None),

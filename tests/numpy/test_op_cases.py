@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from op_cases import OP_CASES, OpCase
+from op_cases import COMPLEX_CASES, OP_CASES, OpCase
 
 import fgrad.numpy  # noqa: F401  (installs the NumPy surface)
 from fgrad.ir.aval import aval_of
 from fgrad.trace import Builder, concrete, run, trace
 
-TOLERANCE = {"d": 1e-13, "f": 1e-5, "e": 1e-2}
+TOLERANCE = {"d": 1e-13, "D": 1e-13, "f": 1e-5, "e": 1e-2}
 
 
 def _rng(name: str) -> np.random.Generator:
@@ -41,7 +41,7 @@ def _arguments(case: OpCase, dtype: str) -> list[Any]:
     ]
 
 
-PAIRS = [(case, dtype) for case in OP_CASES for dtype in case.dtypes]
+PAIRS = [(case, dtype) for case in OP_CASES + COMPLEX_CASES for dtype in case.dtypes]
 
 
 @pytest.mark.parametrize(("case", "dtype"), PAIRS, ids=[f"{c.name}-{d}" for c, d in PAIRS])
@@ -68,5 +68,5 @@ def test_traced_with_values(case: OpCase, dtype: str) -> None:
 
 
 def test_names_are_unique() -> None:
-    names = [case.name for case in OP_CASES]
+    names = [case.name for case in OP_CASES + COMPLEX_CASES]
     assert len(set(names)) == len(names)
