@@ -180,6 +180,7 @@ class _Fuser:
         self.nest_of: dict[Var, _Nest] = {}
         self.siblings: dict[tuple[int, tuple[int, ...], Var], _Nest] = {}
         self.nests: list[_Nest] = []
+        self.dropped: dict[Var, tuple[Leaf, ...]] = {}  # results of groups that became virtual
         for var in (*program.inputs, *[v for v, _ in program.consts]):
             self.leaves[var] = (Leaf(var, SAME),)
         self._keep_library_operands()
@@ -236,6 +237,16 @@ class _Fuser:
         for atom in eqn.inputs:
             if type(atom) is Var:
                 found.update(dict.fromkeys(self.leaves[atom]))
+        if not self.dropped:
+            return tuple(found)
+        pending, found = list(found), {}
+        while pending:
+            leaf = pending.pop()
+            below = self.dropped.get(leaf.var)
+            if below is None:
+                found[leaf] = None
+            else:
+                pending += [inner if leaf.how == SAME else Leaf(inner.var, OTHER) for inner in below]
         return tuple(found)
 
     def _elsewhere(self, eqn: Eqn) -> tuple[Leaf, ...]:
@@ -496,7 +507,7 @@ class _Fuser:
             if eqn.outputs[0] in self.virtual:
                 continue
             own = self._nest(eqn.outputs[0])
-            for leaf in self._sources(eqn):
+            for leaf in _composed(eqn, self._sources(eqn)):
                 nest = self._nest(leaf.var)
                 if nest is not None and nest is not own:
                     nest.outputs.setdefault(leaf.var)
@@ -522,7 +533,10 @@ class _Fuser:
             inside, rows = found
             del nest.outputs[var]
             for v in inside:
-                self.virtual[v] = eqns[v]
+                if v not in self.dropped:
+                    self.virtual[v] = eqns[v]
+                    self.dropped[v] = self._sources(eqns[v])
+                    self.cost[v] = CHEAP // 2
             nest.outputs.update(dict.fromkeys(rows))
 
     def _recomputed(
@@ -549,6 +563,9 @@ class _Fuser:
                     if type(atom) is Var:
                         spent += self.cost.get(atom, 0)
                         pending += [leaf.var for leaf in self.leaves[atom]]
+            elif v in self.dropped and v not in eqns:
+                spent += self.cost[v]
+                pending += [leaf.var for leaf in self.dropped[v]]
             else:
                 leaves[v] = None
             if spent > CHEAP or len(leaves) > MAX_LEAVES:
@@ -669,6 +686,8 @@ def _composed(eqn: Eqn, leaves: tuple[Leaf, ...]) -> tuple[Leaf, ...]:
 
 def _movement(eqn: Eqn) -> str:
     name = eqn.prim.name
+    if name not in MOVES:
+        return SAME
     if name == "reshape":
         return SAME
     if name == "broadcast":

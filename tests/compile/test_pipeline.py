@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, note, settings
 from programs import programs
 
 from fgrad.compile.pipeline import compile_program
 from fgrad.config import config
 from fgrad.ir.program import Program
+from fgrad.ir.text import print_program
 from fgrad.trace import run
 
 SLOW = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
@@ -32,6 +33,7 @@ def assert_same(actual: list[Any], expected: list[Any], tolerance: float = 1e-5)
 def test_compiled_equals_interpreted(case: tuple[Program, list[Any]]) -> None:
     program, args = case
     arrays = [np.ascontiguousarray(x) if np.ndim(x) else np.asarray(x) for x in args]
+    note(print_program(program))
     with np.errstate(all="ignore"), config.override(check=2):
         compiled = compile_program(program)
         assert_same(compiled.executable(arrays), run(program, args))
