@@ -9,8 +9,12 @@ from typing import Any
 import numpy as np
 
 from fgrad.errors import ShapeError
-from fgrad.ir.aval import FLOAT64
+from fgrad.ir.aval import FLOAT64, INT64
 from fgrad.numpy.creation import trace as trace_of
+from fgrad.numpy.linear import cross as cross_of
+from fgrad.numpy.linear import matmul
+from fgrad.numpy.linear import outer as outer_of
+from fgrad.numpy.norms import norm
 from fgrad.numpy.promote import (
     as_array,
     broadcast,
@@ -37,7 +41,7 @@ from fgrad.trace import Value, concrete
 INEXACT = "fdFD"
 
 
-def linear_operands(name: str, *xs: Any) -> list[Value]:
+def linear_operands(*xs: Any) -> list[Value]:
     """Operands of one dtype that LAPACK knows: integers become float64."""
     values = promote([as_array(x) for x in xs])
     dtype = np.dtype(values[0].dtype)
@@ -48,9 +52,9 @@ def linear_operands(name: str, *xs: Any) -> list[Value]:
     raise TypeError(f"array type {dtype} is unsupported in linalg")
 
 
-def matrices(name: str, a: Any, square: bool = False) -> Value:
+def matrices(a: Any, square: bool = False) -> Value:
     """An operand that is a stack of matrices; NumPy's errors if it is not."""
-    (x,) = linear_operands(name, a)
+    (x,) = linear_operands(a)
     if len(x.shape) < 2:
         raise np.linalg.LinAlgError(
             f"{len(x.shape)}-dimensional array given. Array must be at least two-dimensional"
@@ -66,8 +70,8 @@ def matrices(name: str, a: Any, square: bool = False) -> Value:
 @implements("linalg.solve")
 def solve(a: Any, b: Any) -> Value:
     """x with a x = b; b is one vector if it has one axis, else matrices."""
-    x, y = linear_operands("solve", a, b)
-    matrices("solve", x, square=True)
+    x, y = linear_operands(a, b)
+    matrices(x, square=True)
     if len(y.shape) == 1:
         column = reshape(y, (*y.shape, 1))
         out = _solve(x, column)
@@ -97,25 +101,25 @@ def _solve_columns(a: Value, b: Value) -> Value:
 @implements("linalg.inv")
 def inv(a: Any) -> Value:
     """The inverse."""
-    return la.inv(matrices("inv", a, square=True))
+    return la.inv(matrices(a, square=True))
 
 
 @implements("linalg.det")
 def det(a: Any) -> Value:
     """The determinant; its gradient exists at singular matrices too."""
-    return la.det(matrices("det", a, square=True))
+    return la.det(matrices(a, square=True))
 
 
 @implements("linalg.slogdet")
 def slogdet(a: Any) -> Any:
     """The sign and the logarithm of the size of the determinant."""
-    return _named("slogdet", la.slogdet(matrices("slogdet", a, square=True)))
+    return _named("slogdet", la.slogdet(matrices(a, square=True)))
 
 
 @implements("linalg.cholesky")
 def cholesky(a: Any, /, *, upper: bool = False) -> Value:
     """The triangular factor of Hermitian matrices, of which one triangle is read."""
-    x = matrices("cholesky", a, square=True)
+    x = matrices(a, square=True)
     return adjoint(la.cholesky(adjoint(x))) if upper else la.cholesky(x)
 
 
@@ -125,7 +129,7 @@ def cholesky(a: Any, /, *, upper: bool = False) -> Value:
 @implements("linalg.qr")
 def qr(a: Any, mode: str = "reduced") -> Any:
     """q and r with a = q r; only r for mode "r"."""
-    x = matrices("qr", a)
+    x = matrices(a)
     if mode == "r":
         return dc.qr(x)[1]
     if mode not in ("reduced", "complete"):
@@ -141,9 +145,9 @@ def svd(
     a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False
 ) -> Any:
     """The singular value decomposition, or the singular values alone."""
-    x = matrices("svd", a)
+    x = matrices(a)
     if hermitian:
-        x = symmetric(matrices("svd", x, square=True))
+        x = symmetric(matrices(x, square=True))
     if not compute_uv:
         return dc.svdvals(x)
     return _named("svd", dc.svd(x, full_matrices and x.shape[-1] != x.shape[-2]))
@@ -152,7 +156,7 @@ def svd(
 @implements("linalg.svdvals")
 def svdvals(x: Any, /) -> Value:
     """The singular values, in descending order."""
-    return dc.svdvals(matrices("svdvals", x))
+    return dc.svdvals(matrices(x))
 
 
 def _lower(uplo: str) -> bool:
@@ -164,25 +168,25 @@ def _lower(uplo: str) -> bool:
 @implements("linalg.eigh")
 def eigh(a: Any, UPLO: str = "L") -> Any:
     """Eigenvalues and eigenvectors of Hermitian matrices, of which one triangle is read."""
-    return _named("eigh", dc.eigh(matrices("eigh", a, square=True), _lower(UPLO)))
+    return _named("eigh", dc.eigh(matrices(a, square=True), _lower(UPLO)))
 
 
 @implements("linalg.eigvalsh")
 def eigvalsh(a: Any, UPLO: str = "L") -> Value:
     """The eigenvalues of Hermitian matrices, of which one triangle is read."""
-    return dc.eigvalsh(matrices("eigvalsh", a, square=True), _lower(UPLO))
+    return dc.eigvalsh(matrices(a, square=True), _lower(UPLO))
 
 
 @implements("linalg.eig")
 def eig(a: Any) -> Any:
     """Eigenvalues and eigenvectors; complex, also where NumPy finds that all are real."""
-    return _named("eig", dc.eig(matrices("eig", a, square=True)))
+    return _named("eig", dc.eig(matrices(a, square=True)))
 
 
 @implements("linalg.eigvals")
 def eigvals(a: Any) -> Value:
     """The eigenvalues; complex, also where NumPy finds that all are real."""
-    return dc.eigvals(matrices("eigvals", a, square=True))
+    return dc.eigvals(matrices(a, square=True))
 
 
 # --- least squares and rank
@@ -208,9 +212,9 @@ def _machine(x: Value) -> float:
 @implements("linalg.pinv")
 def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = np._NoValue) -> Value:
     """The pseudo-inverse; its derivative is that at constant rank."""
-    x = matrices("pinv", a)
+    x = matrices(a)
     if hermitian:
-        x = symmetric(matrices("pinv", x, square=True))
+        x = symmetric(matrices(x, square=True))
     default = 1e-15 if rtol is np._NoValue else _machine(x)
     return dc.pinv(x, _tolerance("pinv", rtol if rcond is None else rcond, default))
 
@@ -221,7 +225,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Value, Value, Value, Value
 
     Residuals are there if `a` has more rows than columns, as for full rank in NumPy.
     """
-    x, y = linear_operands("lstsq", a, b)
+    x, y = linear_operands(a, b)
     vector = len(y.shape) == 1
     y = reshape(y, (*y.shape, 1)) if vector else y
     if len(x.shape) != 2 or len(y.shape) != 2:
@@ -256,11 +260,11 @@ def _count_above(values: Value, tolerance: float) -> Value:
 @implements("linalg.matrix_rank")
 def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Value:
     """The number of singular values above a tolerance: absolute `tol` or relative `rtol`."""
-    (x,) = linear_operands("matrix_rank", A)
+    (x,) = linear_operands(A)
     if len(x.shape) < 2:
         return convert(any_(ew.ne(x, ew.lit(x, 0))), INT64)
     if hermitian:
-        x = symmetric(matrices("matrix_rank", x, square=True))
+        x = symmetric(matrices(x, square=True))
     values = dc.svdvals(x)
     if tol is None:
         return _count_above(values, _tolerance("matrix_rank", rtol, _machine(x)))
@@ -273,12 +277,12 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
 @implements("linalg.cond")
 def cond(x: Any, p: Any = None) -> Value:
     """The condition number: the ratio of singular values, or norm(x) norm(inv(x))."""
-    a = matrices("cond", x)
+    a = matrices(x)
     if p in (None, 2, -2):
         values = dc.svdvals(a)
         first, last = values[..., 0], values[..., -1]
         return ew.div(last, first) if p == -2 else ew.div(first, last)
-    a = matrices("cond", a, square=True)
+    a = matrices(a, square=True)
     axes = (-2, -1)
     return ew.mul(norm(a, p, axes), norm(la.inv(a), p, axes))
 
@@ -289,7 +293,7 @@ def cond(x: Any, p: Any = None) -> Value:
 @implements("linalg.tensorsolve")
 def tensorsolve(a: Any, b: Any, axes: Any = None) -> Value:
     """x with tensordot(a, x, x.ndim) = b."""
-    x, y = linear_operands("tensorsolve", a, b)
+    x, y = linear_operands(a, b)
     if axes is not None:
         kept = [i for i in range(len(x.shape)) if i not in axes]
         x = permute(x, (*kept, *axes))
@@ -307,7 +311,7 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Value:
 @implements("linalg.tensorinv")
 def tensorinv(a: Any, ind: int = 2) -> Value:
     """The inverse of a tensor whose first `ind` axes are the rows of a square matrix."""
-    (x,) = linear_operands("tensorinv", a)
+    (x,) = linear_operands(a)
     if ind <= 0:
         raise ValueError("Invalid ind argument.")
     rows, columns = x.shape[:ind], x.shape[ind:]

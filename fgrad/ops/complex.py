@@ -104,3 +104,8 @@ def imag(x: Value) -> Value:
 def complex_(x: Value, y: Value) -> Value:
     """x + iy."""
     return bind(complex_p, x, y)
+
+
+def to_complex(x: Value) -> Value:
+    """x + 0i; a complex value itself."""
+    return x if is_complex(x) else bind(complex_p, x, lit(x, 0))

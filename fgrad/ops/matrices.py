@@ -13,7 +13,7 @@ import numpy as np
 from fgrad.errors import DtypeError, ShapeError
 from fgrad.ir.aval import INT64, Aval
 from fgrad.ir.primitive import Primitive
-from fgrad.ops.complex import conj, is_complex, real
+from fgrad.ops.complex import conj, is_complex, real, to_complex
 from fgrad.ops.dot import dot_general
 from fgrad.ops.elementwise import add, convert, eq, ge, lit, mul, select, sub
 from fgrad.ops.families import batch_first
@@ -110,11 +110,6 @@ def diagonal_matrix(x: Value) -> Value:
     return select(_on_diagonal(whole.shape), whole, lit(x, 0))
 
 
-def without_diagonal(a: Value) -> Value:
-    """`a` with zeros on the diagonal."""
-    return select(_on_diagonal(a.shape), lit(a, 0), a)
-
-
 def identity_like(a: Value) -> Value:
     """Identity matrices of the shape and dtype of a square `a`."""
     plane = a.shape[-2:]
@@ -130,7 +125,7 @@ def hermitian(a: Value, low: bool = True) -> Value:
 
 def real_part(x: Value) -> Value:
     """The real part, in the dtype of `x`."""
-    return convert(real(x), x.dtype) if is_complex(x) else x
+    return to_complex(real(x)) if is_complex(x) else x
 
 
 # --- blocks

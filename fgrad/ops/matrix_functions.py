@@ -1,0 +1,193 @@
+"""L3. Functions of matrices: the exponential, the square root, Sylvester's equation.
+
+[N] Najfeld, Havel, Derivatives of the matrix exponential and their computation, 1995.
+[B] Higham, Functions of matrices, 2008.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fgrad.ir.aval import Aval
+from fgrad.ir.primitive import NOT_LINEAR, Primitive
+from fgrad.lazy import lazy_module
+from fgrad.ops.elementwise import add, neg
+from fgrad.ops.families import zeros_like
+from fgrad.ops.matrices import (
+    above,
+    batch_leading,
+    beside,
+    block,
+    check_equal,
+    check_matrix,
+    each_matrix,
+    matmul,
+    transposed,
+)
+from fgrad.trace import Value, bind
+
+scipy_linalg = lazy_module("scipy.linalg")
+
+
+# --- expm
+
+expm_p = Primitive("expm")
+expm_frechet_p = Primitive("expm_frechet", linear_in=(1,))
+
+
+@expm_p.type_rule
+def _(a: Aval) -> Aval:
+    check_matrix(expm_p, a, square=True)
+    return a.strong()
+
+
+@expm_p.evaluate
+def _(a: Any) -> np.ndarray:
+    return each_matrix(lambda x: (scipy_linalg.expm(x),), [(a.shape[-2:], a.dtype)], a)[0]
+
+
+@expm_p.jvp
+def _(primals: Any, tangents: Any, out: Value) -> Value:
+    return expm_frechet(primals[0], tangents[0])
+
+
+@expm_frechet_p.type_rule
+def _(a: Aval, e: Aval) -> Aval:
+    check_matrix(expm_frechet_p, a, square=True)
+    check_equal(expm_frechet_p, a.shape, e.shape)
+    return a.strong()
+
+
+def _corner(a: np.ndarray, e: np.ndarray) -> tuple[np.ndarray]:
+    n = a.shape[-1]
+    return (scipy_linalg.expm(np.block([[a, e], [np.zeros_like(a), a]]))[:n, n:],)
+
+
+@expm_frechet_p.evaluate
+def _(a: Any, e: Any) -> np.ndarray:
+    """The upper right block of exp([[a, e], [0, a]]) [N, section 2; B, 3.16]."""
+    return each_matrix(_corner, [(a.shape[-2:], a.dtype)], a, e)[0]
+
+
+@expm_frechet_p.jvp
+def _(primals: Any, tangents: Any, out: Value) -> Value:
+    """Linear in e; in a, the same block trick once more: the upper right block of
+    l([[a, da], [0, a]], [[e, 0], [0, e]])."""
+    (a, e), (da, de) = primals, tangents
+    total = None if de is None else expm_frechet(a, de)
+    if da is not None:
+        n, zero = a.shape[-1], zeros_like(a)
+        whole = expm_frechet(_blocks(a, da, zero, a), _blocks(e, zero, zero, e))
+        part = block(whole, 0, n, n, 2 * n)
+        total = part if total is None else add(total, part)
+    return total
+
+
+def _blocks(a: Value, b: Value, c: Value, d: Value) -> Value:
+    return above(beside(a, b), beside(c, d))
+
+
+@expm_frechet_p.transpose
+def _(ct: Value, wanted: Any, a: Value, e: Value) -> tuple[None, Value]:
+    """The transpose of l(a, .) is l(a^T, .)."""
+    return None, expm_frechet(transposed(a), ct)
+
+
+expm_p.refuse("transpose", NOT_LINEAR)
+batch_leading(expm_p)
+batch_leading(expm_frechet_p)
+
+
+def expm(a: Value) -> Value:
+    """The exponential of square matrices."""
+    return bind(expm_p, a)
+
+
+def expm_frechet(a: Value, e: Value) -> Value:
+    """The derivative of the exponential at a, in the direction e."""
+    return bind(expm_frechet_p, a, e)
+
+
+# --- solve_sylvester: a x + x b = c
+
+solve_sylvester_p = Primitive("solve_sylvester", linear_in=(2,))
+
+
+@solve_sylvester_p.type_rule
+def _(a: Aval, b: Aval, c: Aval) -> Aval:
+    check_matrix(solve_sylvester_p, a, square=True)
+    check_matrix(solve_sylvester_p, b, square=True)
+    check_equal(solve_sylvester_p, (*a.shape[:-1], b.shape[-1]), c.shape)
+    return c.strong()
+
+
+@solve_sylvester_p.evaluate
+def _(a: Any, b: Any, c: Any) -> np.ndarray:
+    def one(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray]:
+        return (scipy_linalg.solve_sylvester(a, b, c),)
+
+    return each_matrix(one, [(c.shape[-2:], c.dtype)], a, b, c)[0]
+
+
+@solve_sylvester_p.jvp
+def _(primals: Any, tangents: Any, x: Value) -> Value | None:
+    """a dx + dx b = dc - da x - x db."""
+    (a, b, _), (da, db, dc) = primals, tangents
+    for part in (None if da is None else matmul(da, x), None if db is None else matmul(x, db)):
+        if part is not None:
+            dc = neg(part) if dc is None else add(dc, neg(part))
+    return None if dc is None else solve_sylvester(a, b, dc)
+
+
+@solve_sylvester_p.transpose
+def _(ct: Value, wanted: Any, a: Value, b: Value, c: Value) -> tuple[None, None, Value]:
+    return None, None, solve_sylvester(transposed(a), transposed(b), ct)
+
+
+batch_leading(solve_sylvester_p)
+
+
+def solve_sylvester(a: Value, b: Value, c: Value) -> Value:
+    """x with a x + x b = c."""
+    return bind(solve_sylvester_p, a, b, c)
+
+
+# --- sqrtm
+
+sqrtm_p = Primitive("sqrtm")
+
+
+@sqrtm_p.type_rule
+def _(a: Aval) -> Aval:
+    check_matrix(sqrtm_p, a, square=True)
+    return a.strong()
+
+
+@sqrtm_p.evaluate
+def _(a: Any) -> np.ndarray:
+    """In the dtype of `a`: NaN where the root of a real matrix is not real."""
+
+    def one(x: np.ndarray) -> tuple[np.ndarray]:
+        root = scipy_linalg.sqrtm(x)
+        if root.dtype.kind == "c" and a.dtype.kind == "f":
+            root = root.real if not root.imag.any() else np.full_like(x, np.nan)
+        return (root.astype(a.dtype, copy=False),)
+
+    return each_matrix(one, [(a.shape[-2:], a.dtype)], a)[0]
+
+
+@sqrtm_p.jvp
+def _(primals: Any, tangents: Any, x: Value) -> Value:
+    """x dx + dx x = da [B, 6.5]."""
+    return solve_sylvester(x, x, tangents[0])
+
+
+sqrtm_p.refuse("transpose", NOT_LINEAR)
+batch_leading(sqrtm_p)
+
+
+def sqrtm(a: Value) -> Value:
+    """The principal square root of matrices, in their own dtype."""
+    return bind(sqrtm_p, a)
