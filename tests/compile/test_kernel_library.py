@@ -32,6 +32,7 @@ from fgrad.compile.schedule import schedule
 from fgrad.config import config
 
 SHAPES = [(3, 4, 5), (1, 4, 3), (4, 1, 3), (1, 1, 7), (0, 3, 2), (2, 3, 0), (2, 1, 0), (17, 33, 65)]
+SHAPES += [(6, 6, 6), (3, 20, 2), (2, 2, 16)]
 
 
 def run(address: int, batch: int, arrays: list[np.ndarray]) -> None:

@@ -9,16 +9,33 @@ BLAS is column-major, so a row-major C = A @ B is computed as C' = B' @ A'.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fgrad.compile.cpu.llvm_text import element_type, literal
-from fgrad.compile.cpu.runtime import Source, build
+from fgrad.compile.cpu.runtime import Source, build, build_kernel
+from fgrad.compile.kernel.ir import (
+    Affine,
+    Buffer,
+    Const,
+    Init,
+    Kernel,
+    Load,
+    Loop,
+    Op,
+    Read,
+    Statement,
+    Store,
+    Update,
+)
 from fgrad.lazy import lazy_module
 
 cython_blas: Any = lazy_module("scipy.linalg.cython_blas")
+VECTOR_BYTES = 64
+TINY = 64  # multiply-adds of vectors up to which a product is emitted instead of called
 _PREFIX = {"float": "s", "double": "d"}
 
 
@@ -82,10 +99,73 @@ def gemm(
         alpha,
         beta,
     )
+    if is_tiny(spec):
+        return build_kernel(tiny_gemm(spec))
     content = f"gemm {tuple(spec)}"
     routine = _routine(spec)
     imports = {f"fgrad_{routine}": blas_address(routine)}
     return build([Source(content, lambda symbol: _emit_gemm(symbol, spec))], imports)[0]
+
+
+def is_tiny(spec: Gemm) -> bool:
+    """Whether a product is a few vectors of arithmetic, less than the overhead of a BLAS call."""
+    columns = -(-spec.n // _lanes(spec))
+    gathers = spec.trans_b and spec.n > 1 and spec.k > 1
+    limit = TINY // 4 if gathers else TINY
+    return 0 < spec.m * columns * spec.k <= limit and spec.batch > 0
+
+
+def _lanes(spec: Gemm) -> int:
+    lanes = VECTOR_BYTES // spec.dtype.itemsize
+    while lanes >= 2 * spec.n and lanes > 1:
+        lanes //= 2
+    return lanes
+
+
+def tiny_gemm(spec: Gemm) -> Kernel:
+    """The product as a scheduled kernel: all rows unrolled, vectors along the columns."""
+    a = (("b", spec.stride_a), ("i", 1 if spec.trans_a else spec.lda))
+    a += (("k", spec.lda if spec.trans_a else 1),)
+    b = (("b", spec.stride_b), ("j", spec.ldb if spec.trans_b else 1))
+    b += (("k", 1 if spec.trans_b else spec.ldb),)
+    c = Affine(0, _terms((("b", spec.stride_c), ("i", spec.ldc), ("j", 1))))
+    product = (
+        Load(0, "a", Affine(0, _terms(a))),
+        Load(1, "b", Affine(0, _terms(b))),
+        Op(2, "mul", (0, 1), spec.dtype),
+        Update("s", 2),
+    )
+    scaled: tuple[Statement, ...] = (Const(4, spec.alpha, spec.dtype),)
+    scaled += (Op(5, "mul", (3, 4), spec.dtype),)
+    if spec.beta:
+        scaled += (Load(6, "c", c), Const(7, spec.beta, spec.dtype))
+        scaled += (Op(8, "mul", (6, 7), spec.dtype), Op(9, "add", (5, 8), spec.dtype))
+    if spec.alpha == 1.0 and not spec.beta:
+        scaled = ()
+    result = Store("c", c, 9 if spec.beta else 5 if scaled else 3)
+    body = (
+        Init("s", "add", spec.dtype, 0.0),
+        Loop("k", spec.k, "reduce", product, 0, spec.k),
+        Read(3, "s"),
+        *scaled,
+        result,
+    )
+    lanes = _lanes(spec)
+    columns = Loop("j", spec.n, "parallel", body, lanes, max(1, spec.n // lanes))
+    rows = Loop("i", spec.m, "parallel", (columns,), 0, spec.m)
+    span = {"b": spec.batch - 1, "i": spec.m - 1, "j": spec.n - 1, "k": spec.k - 1}
+    roles = (("a", a, "in"), ("b", b, "in"), ("c", c.terms, "inout"))
+    buffers = tuple(
+        [
+            Buffer(name, spec.dtype, 1 + sum([step * span[axis] for axis, step in terms]), role)
+            for name, terms, role in roles
+        ]
+    )
+    return Kernel("gemm", buffers, (Loop("b", spec.batch, "parallel", (rows,)),))
+
+
+def _terms(terms: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted([term for term in terms if term[1]]))
 
 
 @lru_cache
