@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from fgrad.compile.lower_dot import blas_operands, wants_blas
-from fgrad.compile.lower_linalg import HOST
+from fgrad.compile.lower_linalg import on_host
 from fgrad.compile.lower_nest import NESTS
 from fgrad.compile.lower_rules import MOVES, REDUCTIONS
 from fgrad.compile.steps import Group
@@ -29,7 +29,7 @@ from fgrad.errors import CheckError
 from fgrad.ir.program import Eqn, Program, Var
 from fgrad.ir.walk import consumers
 
-LIBRARY = frozenset({"sort"}) | HOST
+LIBRARY = frozenset({"sort"})
 CONTRACTIONS = frozenset({"dot_general", "conv"})
 COST = {  # of one scalar operation; 1 for the others
     **dict.fromkeys(["div", "sqrt", "masked_div", "remainder", "floor_divide", "fmod"], 4),
@@ -122,6 +122,10 @@ class _Nest:
         self.cost = 0
 
 
+def _is_library(eqn: Eqn) -> bool:
+    return eqn.prim.name in LIBRARY or on_host(eqn)
+
+
 def cost_of(eqn: Eqn) -> int:
     """The cost of one element of an equation."""
     return 0 if eqn.prim.name in MOVES else COST.get(eqn.prim.name, 1)
@@ -203,7 +207,7 @@ class _Fuser:
         }
         self.blas: set[Var] = set()
         for eqn in eqns:
-            if eqn.prim.name in LIBRARY:
+            if _is_library(eqn):
                 self.kept.update([a for a in eqn.inputs if type(a) is Var])
             elif eqn.prim.name == "dot_general" and wants_blas(eqn):
                 left, right, _ = blas_operands(eqn, views)
@@ -218,9 +222,11 @@ class _Fuser:
 
     def _equation(self, k: int, eqn: Eqn) -> None:
         name = eqn.prim.name
-        if name in NESTS:
+        if _is_library(eqn):
+            self._opaque(k, eqn, "library")
+        elif name in NESTS:
             self._opaque(k, eqn, "nest")
-        elif name in LIBRARY or eqn.outputs[0] in self.blas:
+        elif eqn.outputs[0] in self.blas:
             self._opaque(k, eqn, "library")
         elif name in MOVES:
             self._move(k, eqn)
@@ -246,7 +252,9 @@ class _Fuser:
             if below is None:
                 found[leaf] = None
             else:
-                pending += [inner if leaf.how == SAME else Leaf(inner.var, OTHER) for inner in below]
+                pending += [
+                    inner if leaf.how == SAME else Leaf(inner.var, OTHER) for inner in below
+                ]
         return tuple(found)
 
     def _elsewhere(self, eqn: Eqn) -> tuple[Leaf, ...]:
@@ -343,7 +351,10 @@ class _Fuser:
                 return not _is_trailing(reader)
             if name not in _SHRINKING or var in self.kept or reader.outputs[0] in self.kept:
                 return (
-                    moved and name not in CONTRACTIONS and name not in MOVES and name not in LIBRARY
+                    moved
+                    and name not in CONTRACTIONS
+                    and name not in MOVES
+                    and not _is_library(reader)
                 )
             if name not in ("reshape",):
                 moved = True

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fgrad.compile.lower_build import KernelBuilder
 from fgrad.compile.lower_dot import blas_step
 from fgrad.compile.lower_index import row_major, total
-from fgrad.compile.lower_linalg import HOST, host_step
+from fgrad.compile.lower_linalg import host_step, on_host
 from fgrad.compile.lower_nest import NESTS
 from fgrad.compile.lower_rows import lower_rows
 from fgrad.compile.lower_rules import RULES
@@ -26,7 +26,6 @@ from fgrad.ir.program import Eqn, Var
 LIBRARY_STEPS: dict[str, Callable[[Eqn, Mapping[Var, Eqn]], LibraryStep]] = {
     "dot_general": blas_step,
     "sort": sort_step,
-    **dict.fromkeys(HOST, host_step),
 }
 
 
@@ -52,7 +51,8 @@ def _lower_group(group: Group, defined: Mapping[Var, Eqn]) -> Step:
         return AliasStep(source, eqn.outputs[0])
     if group.kind == "library":
         (eqn,) = group.eqns
-        return LIBRARY_STEPS[eqn.prim.name](eqn, defined)
+        step = host_step if on_host(eqn) else LIBRARY_STEPS[eqn.prim.name]
+        return step(eqn, defined)
     inside = {v: eqn for eqn in group.eqns for v in eqn.outputs}
     b = KernelBuilder(inside, defined, RULES)
     if group.kind == "nest":

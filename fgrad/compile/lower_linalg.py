@@ -1,6 +1,7 @@
-"""L5. Linear algebra and transforms: one library step for each equation.
+"""L5. Equations that run outside of kernels: linear algebra, Fourier transforms, complex numbers.
 
-A step named `host` runs the primitive's NumPy evaluation on views of the buffers.
+A step named `host` runs the primitive's NumPy evaluation on views of the buffers.  Kernels have no
+complex scalars, so every equation on complex arrays is such a step.
 """
 
 from __future__ import annotations
@@ -17,6 +18,13 @@ HOST = frozenset(
         "expm", "expm_frechet", "sqrtm", "solve_sylvester", "fft",
     }
 )  # fmt: skip
+
+
+def on_host(eqn: Eqn) -> bool:
+    """Whether NumPy evaluates an equation in compiled programs."""
+    if eqn.prim.name in HOST:
+        return True
+    return any([a.aval.dtype.kind == "c" for a in (*eqn.inputs, *eqn.outputs)])
 
 
 def host_step(eqn: Eqn, _virtual: Mapping[Var, Eqn]) -> LibraryStep:
