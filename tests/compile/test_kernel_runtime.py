@@ -23,6 +23,7 @@ from fgrad.compile.cpu.runtime import (
     module_text,
 )
 from fgrad.compile.cpu.store import DiskStore
+from fgrad.compile.kernel.check import check_kernel
 from fgrad.compile.kernel.text import parse_kernel
 from fgrad.compile.schedule import schedule
 
@@ -193,3 +194,72 @@ def test_store_forgets_the_oldest(tmp_path: Path) -> None:
     assert kept and kept == list(range(kept[0], 20)) and len(kept) <= 10
     assert DiskStore("/dev/null/no").get("k") is None
     DiskStore("/dev/null/no").put("k", b"x")
+
+
+COLUMNS = """kernel k(x: in DT[ALL], w: in DT[ROWS], b: in DT[COLS], y: out DT[COLS], z: out DT[COLS])
+  parallel j in COLS:
+    %0 = load b[j]
+    acc s = add DT %0
+    acc m = max DT -3
+    reduce i in ROWS:
+      %1 = load x[COLS*i + j]
+      %2 = load w[i]
+      %3 = mul DT %1 %2
+      update s %3
+      update m %1
+    %4 = read s
+    %5 = read m
+    %6 = mul DT %4 %0
+    store y[j] %6
+    store z[j] %5
+"""
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "code"),
+    [(17, 2100, "f4"), (300, 70, "f8"), (16, 4096, "i4"), (5000, 16, "f4"), (40, 900, "f2")],
+)
+def test_reductions_down_columns(rows: int, columns: int, code: str) -> None:
+    """Long and short columns, several strips, two accumulators, a start and an end."""
+    rng, name = np.random.default_rng(0), {"f4": "f32", "f8": "f64", "i4": "i32", "f2": "f16"}[code]
+    text = COLUMNS.replace("DT", name).replace("ALL", str(rows * columns))
+    kernel = parse_kernel(text.replace("ROWS", str(rows)).replace("COLS", str(columns)))
+    check_kernel(kernel)
+    scheduled = schedule(kernel)
+    check_kernel(scheduled)
+    x, w, b = ((rng.standard_normal(n) * 3).astype(code) for n in ((rows, columns), rows, columns))
+    y, z = np.zeros(columns, code), np.zeros(columns, code)
+    run_native(scheduled, [x, w, b, y, z], pieces=2)
+    wide = "f8" if code != "i4" else code
+    sums = (x.astype(wide) * w.astype(wide)[:, None]).sum(axis=0) + b.astype(wide)
+    error = 1e-2 if code == "f2" else 1e-5
+    scale = np.abs(x.astype("f8") * w.astype("f8")[:, None]).sum(axis=0).max()
+    np.testing.assert_allclose(y, sums * b.astype(wide), error, error * scale)
+    np.testing.assert_array_equal(z, np.maximum(x.max(axis=0), -3))
+
+
+@pytest.mark.parametrize("code", ["f4", "f8", "i2", "u1", "bool"])
+@pytest.mark.parametrize("shape", [(64, 64), (70, 33), (8, 200), (128, 320), (5, 6)])
+def test_transposes(shape: tuple[int, int], code: str) -> None:
+    rows, columns = shape
+    name = {"f4": "f32", "f8": "f64", "i2": "i16", "u1": "u8", "bool": "bool"}[code]
+    size = rows * columns
+    kernel = parse_kernel(
+        f"""kernel k(x: in {name}[{size}], w: in {name}[{rows}], y: out {name}[{size}])
+  parallel j in {columns}:
+    parallel i in {rows}:
+      %0 = load x[{columns}*i + j]
+      %1 = load w[i]
+      %2 = or {"bool" if code == "bool" else name} %0 %1
+      store y[{rows}*j + i] %2
+""".replace("or f", "max f")
+    )
+    check_kernel(kernel)
+    x = (np.random.default_rng(0).random(shape) * 100).astype(code)
+    w = (np.random.default_rng(1).random(rows) * 100).astype(code)
+    y = np.zeros((columns, rows), code)
+    for pieces in (1, 3):
+        run_native(schedule(kernel), [x, w, y], pieces)
+        op = np.maximum if code[0] == "f" else np.bitwise_or
+        np.testing.assert_array_equal(y, op(x, w[:, None]).T)
+        y[:] = 0
