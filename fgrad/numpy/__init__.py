@@ -17,6 +17,7 @@ from fgrad.numpy import (  # noqa: F401  (each fills the tables)
     calculus,
     creation,
     einsum,
+    fft,
     linalg,
     methods,
     norms,

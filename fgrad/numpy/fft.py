@@ -1,0 +1,228 @@
+"""L4. `np.fft` of traced arrays: every transform, length, axis and norm."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad.ir.aval import FLOAT32, FLOAT64
+from fgrad.numpy.arrange import known_ints, roll
+from fgrad.numpy.promote import as_array, convert, normalize_axis, refuse_out
+from fgrad.numpy.register import add, implements
+from fgrad.ops import fft as ft
+from fgrad.ops.complex import conj, is_complex, to_complex
+from fgrad.ops.shape import pad, slice_
+from fgrad.trace import Value
+
+_NORMS = ("backward", "ortho", "forward")
+
+
+def _factor(norm: str | None, size: int, inverse: bool) -> float:
+    """What the unnormalised forward, or 1/n normalised inverse, transform is multiplied with."""
+    norm = norm or "backward"
+    if norm not in _NORMS:
+        raise ValueError(f'Invalid norm value {norm}; should be "backward","ortho" or "forward".')
+    powers = {"backward": 0.0, "ortho": 0.5, "forward": 1.0}
+    exponent = powers[norm]
+    if norm == "backward" or not size:
+        return 1.0
+    return size**exponent if inverse else size**-exponent
+
+
+def _operand(a: Any, real_input: bool = False) -> Value:
+    """A complex operand in its precision; a real one if asked for."""
+    x = as_array(a)
+    if x.dtype.kind in "biu":
+        x = convert(x, FLOAT64)
+    elif x.dtype == np.float16:
+        x = convert(x, FLOAT32)
+    if real_input:
+        if is_complex(x):
+            raise TypeError(f"rfft of a complex array ({x.dtype}): it takes real numbers")
+        return x
+    return to_complex(x)
+
+
+def resized(x: Value, axis: int, n: int) -> Value:
+    """`x` cut, or padded with zeros, to length n along an axis."""
+    if n < 1:
+        raise ValueError(f"Invalid number of FFT data points ({n}) specified.")
+    have = x.shape[axis]
+    if n == have:
+        return x
+    if n < have:
+        stop = tuple([n if i == axis else m for i, m in enumerate(x.shape)])
+        return slice_(x, (0,) * len(stop), stop)
+    high = tuple([n - have if i == axis else 0 for i in range(len(x.shape))])
+    return pad(x, (0,) * len(high), high)
+
+
+def _lengths(x: Value, s: Any, axes: Any) -> tuple[list[int], list[int]]:
+    """Lengths and axes of a transform over several; -1 keeps a length."""
+    ndim = len(x.shape)
+    if axes is None:
+        count = ndim if s is None else len(s)
+        axes = range(ndim - count, ndim)
+    where = [normalize_axis(a, ndim) for a in axes]
+    sizes = [None] * len(where) if s is None else list(s)
+    if len(sizes) != len(where):
+        raise ValueError("Shape and axes have different lengths.")
+    return [
+        x.shape[a] if n is None or n == -1 else n.__index__()
+        for n, a in zip(sizes, where, strict=True)
+    ], where
+
+
+# --- one axis
+
+
+@implements("fft.fft")
+def fft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Value:
+    """The transform along an axis, cut or padded to length n."""
+    return fftn(a, None if n is None else (n,), (axis,), norm, out)
+
+
+@implements("fft.ifft")
+def ifft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Value:
+    """The inverse transform along an axis, cut or padded to length n."""
+    return ifftn(a, None if n is None else (n,), (axis,), norm, out)
+
+
+@implements("fft.rfft")
+def rfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Value:
+    """The first half of the transform of real numbers."""
+    return rfftn(a, None if n is None else (n,), (axis,), norm, out)
+
+
+@implements("fft.irfft")
+def irfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Value:
+    """The n real numbers with the given half of a transform; n is even unless given."""
+    return irfftn(a, None if n is None else (n,), (axis,), norm, out)
+
+
+@implements("fft.hfft")
+def hfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Value:
+    """The real transform of a signal of which half is given, the rest being its conjugate."""
+    return irfft(conj(_operand(a)), n, axis, _opposite(norm), out)
+
+
+@implements("fft.ihfft")
+def ihfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Value:
+    """The inverse of `hfft`."""
+    return conj(rfft(a, n, axis, _opposite(norm), out))
+
+
+def _opposite(norm: str | None) -> str:
+    names = {None: "forward", "backward": "forward", "ortho": "ortho", "forward": "backward"}
+    if norm not in names:
+        _factor(norm, 1, False)
+    return names[norm]
+
+
+# --- several axes
+
+
+def _complex_transform(
+    name: str, transform: Callable[[Value, tuple[int, ...]], Value], inverse: bool
+) -> Callable[..., Value]:
+    def function(
+        a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None
+    ) -> Value:
+        refuse_out(f"fft.{name}", out)
+        x = _operand(a)
+        sizes, where = _lengths(x, s, axes)
+        for n, axis in zip(sizes, where, strict=True):
+            x = resized(x, axis, n)
+        # An axis that is listed twice is transformed twice, as NumPy does.
+        for group in _distinct(where):
+            x = transform(x, group)
+        return ft.scale(x, _factor(norm, math.prod(sizes), inverse))
+
+    function.__name__ = name
+    function.__doc__ = f"`np.fft.{name}` over several axes, the last ones if none are given."
+    add(f"fft.{name}", function)
+    return function
+
+
+def _distinct(axes: Sequence[int]) -> list[tuple[int, ...]]:
+    """Axes in groups without repetitions."""
+    groups: list[list[int]] = [[]]
+    for a in axes:
+        if a in groups[-1]:
+            groups.append([])
+        groups[-1].append(a)
+    return [tuple(g) for g in groups]
+
+
+fftn = _complex_transform("fftn", ft.fft, False)
+ifftn = _complex_transform("ifftn", ft.ifft, True)
+
+
+@implements("fft.rfftn")
+def rfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Value:
+    """The transform of real numbers over several axes; of the last one, the first half."""
+    refuse_out("fft.rfftn", out)
+    x = _operand(a, real_input=True)
+    sizes, where = _lengths(x, s, axes)
+    for n, axis in zip(sizes, where, strict=True):
+        x = resized(x, axis, n)
+    y = ft.fft(ft.rfft(x, where[-1]), tuple(where[:-1]))
+    return ft.scale(y, _factor(norm, math.prod(sizes), False))
+
+
+@implements("fft.irfftn")
+def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Value:
+    """The inverse of `rfftn`; the last length is even unless given."""
+    refuse_out("fft.irfftn", out)
+    x = _operand(a)
+    sizes, where = _lengths(x, s, axes)
+    if s is None or s[-1] in (None, -1):
+        sizes[-1] = 2 * (x.shape[where[-1]] - 1)
+    if sizes[-1] < 1:
+        raise ValueError(f"Invalid number of FFT data points ({sizes[-1]}) specified.")
+    for n, axis in zip(sizes[:-1], where[:-1], strict=True):
+        x = resized(x, axis, n)
+    x = resized(x, where[-1], sizes[-1] // 2 + 1)
+    y = ft.irfft(ft.ifft(x, tuple(where[:-1])), sizes[-1], where[-1])
+    return ft.scale(y, _factor(norm, math.prod(sizes), True))
+
+
+def _plane(name: str, whole: Callable[..., Value]) -> None:
+    def function(
+        a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None
+    ) -> Value:
+        return whole(a, s, axes, norm, out)
+
+    function.__name__ = name
+    function.__doc__ = f"`np.fft.{name}`: over the last two axes unless others are given."
+    add(f"fft.{name}", function)
+
+
+_plane("fft2", fftn)
+_plane("ifft2", ifftn)
+_plane("rfft2", rfftn)
+_plane("irfft2", irfftn)
+
+
+# --- order of the frequencies
+
+
+def _shift(x: Any, axes: Any, amount: Callable[[int], int]) -> Value:
+    x = as_array(x)
+    where = range(len(x.shape)) if axes is None else known_ints(axes)
+    return roll(x, tuple([amount(x.shape[a]) for a in where]), tuple(where))
+
+
+@implements("fft.fftshift")
+def fftshift(x: Any, axes: Any = None) -> Value:
+    """Zero frequency moved to the middle."""
+    return _shift(x, axes, lambda n: n // 2)
+
+
+@implements("fft.ifftshift")
+def ifftshift(x: Any, axes: Any = None) -> Value:
+    """The inverse of `fftshift`."""
+    return _shift(x, axes, lambda n: -(n // 2))
