@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fgrad.compile.lower_build import KernelBuilder
 from fgrad.compile.lower_dot import blas_step
 from fgrad.compile.lower_index import row_major, total
-from fgrad.compile.lower_linalg import host_step, on_host
+from fgrad.compile.lower_linalg import HOST, host_step, on_host
 from fgrad.compile.lower_nest import NESTS
 from fgrad.compile.lower_rows import lower_rows
 from fgrad.compile.lower_rules import RULES
@@ -26,6 +26,7 @@ from fgrad.ir.program import Eqn, Var
 LIBRARY_STEPS: dict[str, Callable[[Eqn, Mapping[Var, Eqn]], LibraryStep]] = {
     "dot_general": blas_step,
     "sort": sort_step,
+    **dict.fromkeys(HOST, host_step),
 }
 
 

@@ -16,6 +16,7 @@ HOST = frozenset(
         "cholesky", "triangular_solve", "lu", "lu_solve", "slogdet", "det", "cofactor",
         "qr", "svd", "svdvals", "eigh", "eigvalsh", "eig", "eigvals", "pinv",
         "expm", "expm_frechet", "sqrtm", "solve_sylvester", "fft",
+        "real", "imag", "complex", "conj",
     }
 )  # fmt: skip
 
