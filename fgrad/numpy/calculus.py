@@ -23,6 +23,7 @@ from fgrad.numpy.promote import (
     refuse_argument,
     refuse_out,
     reshape,
+    result_type,
     shape_of,
 )
 from fgrad.numpy.register import implements
@@ -141,8 +142,8 @@ def _gradient_axis(x: Value, spacing: Any, axis: int, edge_order: int) -> Value:
         else (h, h)
     )
     if edge_order == 1:
-        left = np.divide(np.subtract(at(1, 2), at(0, 1)), h_left)
-        right = np.divide(np.subtract(at(n - 1, n), at(n - 2, n - 1)), h_right)
+        left = (at(1, 2) - at(0, 1)) / h_left
+        right = (at(n - 1, n) - at(n - 2, n - 1)) / h_right
     else:
         h_left2, h_right2 = (
             (take_slice(h, axis, 1, 2), take_slice(h, axis, n - 3, n - 2))
@@ -150,8 +151,7 @@ def _gradient_axis(x: Value, spacing: Any, axis: int, edge_order: int) -> Value:
             else (h, h)
         )
         left = _one_sided(at(0, 1), at(1, 2), at(2, 3), h_left, h_left2)
-        right = _one_sided(at(n - 1, n), at(n - 2, n - 1), at(n - 3, n - 2), h_right, h_right2)
-        right = np.negative(right)
+        right = -_one_sided(at(n - 1, n), at(n - 2, n - 1), at(n - 3, n - 2), h_right, h_right2)
     return concatenate([left, inner, right], axis)
 
 
@@ -169,21 +169,15 @@ def _steps(spacing: Any, n: int, axis: int, ndim: int) -> Value:
 def _three_point(left: Any, mid: Any, right: Any, h: Any, k: Any) -> Any:
     """The slope at `mid` of the parabola through three points, h before and k after it."""
     if not len(shape_of(h)):
-        return np.divide(np.subtract(right, left), np.multiply(2.0, h))
-    total = np.add(h, k)
-    a = np.negative(np.divide(k, np.multiply(h, total)))
-    b = np.divide(np.subtract(k, h), np.multiply(h, k))
-    c = np.divide(h, np.multiply(k, total))
-    return np.add(np.add(np.multiply(a, left), np.multiply(b, mid)), np.multiply(c, right))
+        return (right - left) / (2.0 * h)
+    total = h + k
+    return -(k / (h * total)) * left + (k - h) / (h * k) * mid + h / (k * total) * right
 
 
 def _one_sided(first: Any, second: Any, third: Any, h: Any, k: Any) -> Any:
     """The slope at the first of three points, h and then k apart."""
-    total = np.add(h, k)
-    a = np.negative(np.divide(np.add(np.add(h, h), k), np.multiply(h, total)))
-    b = np.divide(total, np.multiply(h, k))
-    c = np.negative(np.divide(h, np.multiply(k, total)))
-    return np.add(np.add(np.multiply(a, first), np.multiply(b, second)), np.multiply(c, third))
+    total = h + k
+    return -(h + h + k) / (h * total) * first + total / (h * k) * second - h / (k * total) * third
 
 
 # --- interpolation --------------------------------------------------------------------------------
@@ -236,18 +230,20 @@ def _interp_periodic(x: Value, xp: Value, fp: Value, period: Value) -> Value:
 @implements("unwrap")
 def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * math.pi) -> Value:
     """Angles without jumps of more than half a period."""
-    x = inexact(p)
+    x = as_array(p)
     axis = normalize_axis(axis, len(x.shape))
-    steps = diff(x, axis=axis)
-    discont = period / 2 if discont is None else discont
-    half = ew.lit(x, period / 2)
-    wrapped = ew.sub(ew.remainder(ew.add(steps, half), ew.lit(x, period)), half)
-    edge = ew.and_(ew.eq(wrapped, ew.lit(x, -period / 2)), ew.gt(steps, ew.lit(x, 0)))
-    wrapped = ew.select(edge, half, wrapped)
-    jump = ew.sub(wrapped, steps)
-    jump = ew.select(ew.lt(ew.abs_(steps), ew.lit(x, discont)), ew.lit(x, 0), jump)
-    n = x.shape[axis]
-    rest = ew.add(take_slice(x, axis, 1, n), rd.cumsum(jump, axis))
+    kind = result_type(x, period)
+    steps = convert(diff(x, axis=axis), kind)
+    x = convert(x, kind)
+    half, odd = divmod(period, 2) if kind.kind in "iu" else (period / 2, 0)
+    low = ew.lit(x, -half)
+    wrapped = ew.add(ew.remainder(ew.sub(steps, low), ew.lit(x, period)), low)
+    if not odd:
+        edge = ew.and_(ew.eq(wrapped, low), ew.gt(steps, ew.lit(x, 0)))
+        wrapped = ew.select(edge, ew.lit(x, half), wrapped)
+    limit = period / 2 if discont is None else discont
+    jump = ew.select(np.less(np.abs(steps), limit), ew.lit(x, 0), ew.sub(wrapped, steps))
+    rest = ew.add(take_slice(x, axis, 1, x.shape[axis]), rd.cumsum(jump, axis))
     return sh.concatenate([take_slice(x, axis, 0, 1), rest], axis)
 
 
@@ -380,8 +376,7 @@ def cov(
     x = _variables(m, rowvar)
     if y is not None:
         x = concatenate([x, _variables(y, rowvar)], 0)
-    if dtype is not None:
-        x = convert(x, np.dtype(dtype))
+    x = convert(x, np.result_type(x.dtype, FLOAT64) if dtype is None else np.dtype(dtype))
     n = x.shape[1]
     ddof = (0 if bias else 1) if ddof is None else ddof
     centered = ew.sub(*broadcast((x, rs.mean(x, 1, keepdims=True))))

@@ -269,7 +269,7 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Value:
     """The powers of a vector as columns."""
     x = as_array(x)
     n = x.shape[0] if N is None else N
-    kind = x.dtype if x.dtype.kind in "fc" else np.promote_types(x.dtype, int)
+    kind = np.promote_types(x.dtype, int)
     ones = broadcast_to(kind.type(1), (x.shape[0],), x if isinstance(x, Tracer) else None)
     columns = [ones]
     for _ in range(n - 1):

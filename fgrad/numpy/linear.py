@@ -22,6 +22,7 @@ from fgrad.numpy.promote import (
     user_line,
 )
 from fgrad.numpy.register import implements
+from fgrad.ops import complex as cx
 from fgrad.ops import dot as dt
 from fgrad.ops import elementwise as ew
 from fgrad.ops import shape as sh
@@ -101,7 +102,7 @@ def vdot(a: Any, b: Any, /) -> Value:
     x, y = (reshape(v, (math.prod(v.shape),)) for v in (x, y))
     if x.shape != y.shape:
         raise _mismatch("vdot", x, y)
-    return dt.dot_general(np.conjugate(x), y, ((0,), (0,)))
+    return dt.dot_general(cx.conj(x), y, ((0,), (0,)))
 
 
 @implements("inner")
@@ -151,7 +152,7 @@ def _vector_product(x: Any, y: Any, axis: int, conjugate: bool = True) -> Value:
     lead = broadcast_shapes(a.shape[:-1], b.shape[:-1])
     a, b = broadcast_to(a, (*lead, a.shape[-1])), broadcast_to(b, (*lead, b.shape[-1]))
     both, k = tuple(range(len(lead))), len(lead)
-    return dt.dot_general(np.conjugate(a) if conjugate else a, b, ((k,), (k,)), (both, both))
+    return dt.dot_general(cx.conj(a) if conjugate else a, b, ((k,), (k,)), (both, both))
 
 
 @implements("vecdot")
@@ -179,7 +180,7 @@ def matvec(x1: Any, x2: Any, /, out: Any = None) -> Value:
 def vecmat(x1: Any, x2: Any, /, out: Any = None) -> Value:
     """Conjugated vectors times matrices; leading axes broadcast."""
     refuse_out("vecmat", out)
-    product = matmul(np.conjugate(as_array(x1))[..., None, :], x2)
+    product = matmul(cx.conj(as_array(x1))[..., None, :], x2)
     return reshape(product, product.shape[:-2] + product.shape[-1:])
 
 

@@ -299,7 +299,14 @@ def refuse_argument(function: str, argument: str, advice: str) -> UnsupportedNum
 
 
 def refuse_out(function: str, out: Any) -> None:
-    """Raise unless `out` is absent."""
+    """Raise unless `out` is absent: traced values cannot be written into an array."""
     given = out if isinstance(out, tuple) else (out,)
     if any(o is not None for o in given):
-        raise refuse_argument(function, "out", f"y = np.{function}(...)      a new array")
+        raise UnsupportedNumpyError(
+            f"np.{function} of a traced array does not take 'out'.",
+            (
+                *user_line(),
+                ("write", f"y = np.{function}(...)      a new array"),
+                ("write", "a = a + x            instead of a += x, if a is a NumPy array"),
+            ),
+        )

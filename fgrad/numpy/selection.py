@@ -22,6 +22,7 @@ from fgrad.numpy.promote import (
     normalize_axis,
     promote,
     refuse_out,
+    reshape,
     shape_of,
     user_line,
 )
@@ -204,15 +205,14 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Value:
     axis = normalize_axis(axis, len(x.shape))
     obj = obj if isinstance(obj, slice) else known(obj, "insert")
     n = x.shape[axis]
-    scalar = not isinstance(obj, slice) and np.ndim(obj) == 0
-    marks = np.insert(np.arange(n), obj, -1)
     new = convert(as_value(values), x.dtype)
+    if not isinstance(obj, slice) and obj.size == 1:
+        # One place takes as many elements as the values have.
+        new = reshape(new, (1,) * (len(x.shape) - len(shape_of(new))) + shape_of(new))
+        new = moveaxis(new, 0, axis) if obj.ndim == 0 else new
+        obj = np.full(new.shape[axis], obj.item())
+    marks = np.insert(np.arange(n), obj, -1)
     count = len(marks) - n
-    if scalar and len(shape_of(new)):
-        new = moveaxis(new, 0, axis) if len(new.shape) == len(x.shape) else new
-        count = new.shape[axis] if len(new.shape) == len(x.shape) else 1
-        at = int(obj) + (n if int(obj) < 0 else 0)
-        marks = np.concatenate([np.arange(at), np.full(count, -1), np.arange(at, n)])
     block = broadcast_to(new, (*x.shape[:axis], count, *x.shape[axis + 1 :]))
     order = np.argsort(np.concatenate([np.flatnonzero(marks >= 0), np.flatnonzero(marks < 0)]))
     return take(concatenate([x, block], axis), order, axis)
@@ -273,7 +273,7 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Value:
     edges = as_array(bins)
     value = concrete(edges)
     if value is not None and value.size > 1 and value[0] > value[-1]:
-        found = searchsorted(edges[::-1], x, side="right" if right else "left")
+        found = searchsorted(edges[::-1], x, side="left" if right else "right")
         return ew.sub(np.int64(value.size), found)
     return searchsorted(edges, x, side="left" if right else "right")
 

@@ -33,7 +33,7 @@ from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew
 from fgrad.ops import index as ix
 from fgrad.ops import reduce as rd
-from fgrad.trace import Tracer, Value, concrete
+from fgrad.trace import Value, concrete
 
 # --- whole arrays ---------------------------------------------------------------------------------
 
@@ -302,8 +302,7 @@ def angle(z: Any, deg: bool = False) -> Value:
     if cx.is_complex(x):
         result = ew.atan2(cx.imag(x), cx.real(x))
         return ew.mul(result, ew.lit(result, 180 / np.pi)) if deg else result
-    x = x if x.dtype.kind == "f" else convert(x, FLOAT64)
-    result = ew.atan2(ew.lit(x, 0), x) if isinstance(x, Tracer) else np.angle(x)
+    result = np.arctan2(0, x)
     return np.multiply(result, 180 / np.pi) if deg else result
 
 
