@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fgrad.compile.cpu.scalar_llvm import SCALAR_LLVM
-from fgrad.compile.kernel.scalar import SCALAR_OPS
 from fgrad.compile.inline import EXPANSIONS
+from fgrad.compile.kernel.scalar import SCALAR_OPS
 from fgrad.compile.lower import LIBRARY_STEPS
 from fgrad.compile.lower_nest import NESTS
 from fgrad.compile.lower_rules import COMPOSED, VALUE_RULES
