@@ -349,15 +349,11 @@ class _Fuser:
                 return name not in ("argmax", "argmin")
             if name in REDUCTIONS:
                 return not _is_trailing(reader)
-            if name not in _SHRINKING or var in self.kept or reader.outputs[0] in self.kept:
-                return (
-                    moved
-                    and name not in CONTRACTIONS
-                    and name not in MOVES
-                    and not _is_library(reader)
-                )
-            if name not in ("reshape",):
-                moved = True
+            if name not in _SHRINKING:
+                return moved and name not in CONTRACTIONS | MOVES and not _is_library(reader)
+            moved = moved or name != "reshape"
+            if reader.outputs[0] in self.kept:
+                return moved
             var = reader.outputs[0]
 
     def _reduction(self, k: int, eqn: Eqn) -> None:

@@ -1,0 +1,66 @@
+"""Buffers: temporaries do not overlap while both live, and memory is used again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from pass_cases import body
+from programs import programs
+
+from fgrad.compile.fuse import fuse
+from fgrad.compile.lower import lower
+from fgrad.compile.plan import ALIGNMENT, Plan, plan
+from fgrad.ir.program import Program
+from fgrad.ir.text import parse_program
+
+
+def planned(program: Program) -> Plan:
+    """The plan of a program without rewriting it."""
+    fusion = fuse(program)
+    return plan(program, lower(fusion.groups, fusion.virtual))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(programs(max_equations=30))
+def test_live_temporaries_do_not_overlap(case: tuple[Program, list[Any]]) -> None:
+    result = planned(case[0])
+    lives: dict[int, list[Any]] = {}
+    for k, step in enumerate(result.steps):
+        for var in step.args:
+            slot = result.slots[var]
+            if slot.kind == "arena":
+                size = var.aval.size * var.aval.dtype.itemsize
+                life = lives.setdefault(id(var), [slot.index, slot.index + size, k, k])
+                life[3] = k
+                assert slot.index % ALIGNMENT == 0
+                assert slot.index + size <= result.arena_bytes
+    spans = list(lives.values())
+    for i, (low, high, first, last) in enumerate(spans):
+        for other_low, other_high, other_first, other_last in spans[:i]:
+            apart = high <= other_low or other_high <= low
+            assert apart or last < other_first or other_last < first or low == other_low
+
+
+def test_a_chain_of_temporaries_takes_two_places() -> None:
+    lines, last = [], "a"
+    for k in range(10):
+        lines.append(f"b{chr(97 + k)}: f64[100] = cumsum[axis=0 reverse=False] {last}")
+        last = f"b{chr(97 + k)}"
+    program = parse_program(body("a: f64[100]", "f64[100]", *lines, last))
+    size = -(-800 // ALIGNMENT) * ALIGNMENT
+    assert planned(program).arena_bytes == 2 * size
+
+
+def test_results_that_are_arguments_are_copied() -> None:
+    program = parse_program(
+        body("a: f64[2]", "f64[2], f64[2], f64[]", "b: f64[2] = sin a", "a b 1.0")
+    )
+    result = planned(program)
+    assert [k for _, k in result.copies] == [0]
+    assert [k for k, _ in result.literals] == [2]
+
+
+def test_a_result_returned_twice_is_copied_once() -> None:
+    program = parse_program(body("a: f64[2]", "f64[2], f64[2]", "b: f64[2] = sin a", "b b"))
+    assert [k for _, k in planned(program).copies] == [1]
