@@ -1,4 +1,4 @@
-"""Compiled loops that apply one row of SCALAR_LLVM to arrays, for the tests of that table."""
+"""Compiled loops that apply one row of the scalar table to arrays, for the tests of that table."""
 
 from __future__ import annotations
 
@@ -10,17 +10,23 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from fgrad.compile.cpu.llvm_text import FunctionText, element_type, lane_type
-from fgrad.compile.cpu.scalar_llvm import SCALAR_LLVM
+from fgrad.compile.cpu.scalar_llvm import scalar_table
 from fgrad.compile.kernel.scalar import SCALAR_OPS
 
 llvm.initialize_native_target()
 llvm.initialize_native_asmprinter()
 
+HOST_FEATURES = llvm.get_host_cpu_features().flatten()
 BOOL = np.dtype(np.bool_)
 
 
 def loop_text(
-    name: str, dtypes: Sequence[np.dtype], result: np.dtype, lanes: int, dtype: np.dtype
+    name: str,
+    dtypes: Sequence[np.dtype],
+    result: np.dtype,
+    lanes: int,
+    dtype: np.dtype,
+    features: str = "",
 ) -> str:
     """A module with one loop over whole vectors that applies a row; bools are bytes in memory."""
     text = FunctionText()
@@ -31,7 +37,7 @@ def loop_text(
     values = [
         _load(text, f"%a{position}", index, kind, lanes) for position, kind in enumerate(dtypes)
     ]
-    out = SCALAR_LLVM[name](text, lanes, values, dtype, result)
+    out = scalar_table(features)[name](text, lanes, values, dtype, result)
     memory = np.dtype(np.int8) if result == BOOL else result
     if result == BOOL:
         out = text.emit(f"zext {lane_type(BOOL, lanes)} {out} to {lane_type(memory, lanes)}")
@@ -63,14 +69,20 @@ def _load(text: FunctionText, base: str, index: str, kind: np.dtype, lanes: int)
     return text.emit(f"trunc {lane_type(memory, lanes)} {value} to {lane_type(BOOL, lanes)}")
 
 
-@cache
 def host_machine(features: str | None) -> llvm.TargetMachine:
-    """Code generation at the level the library uses, for the host or for a set of its features."""
+    """Code generation as in the library, for the host or for a set of its features.
+
+    An engine owns its machine, so that each has one of its own.
+    """
     target = llvm.Target.from_triple(llvm.get_process_triple())
-    host = llvm.get_host_cpu_features().flatten() if features is None else features
     cpu = llvm.get_host_cpu_name() if features is None else "x86-64"
     return target.create_target_machine(
-        cpu=cpu, features=host, opt=1, jit=True, reloc="default", codemodel="jitdefault"
+        cpu=cpu,
+        features=features or HOST_FEATURES,
+        opt=1,
+        jit=True,
+        reloc="default",
+        codemodel="jitdefault",
     )
 
 
@@ -106,5 +118,5 @@ def compiled(
     if result is None:
         result = BOOL if row.result == "bool" else dtype
     dtypes = [BOOL, dtype, dtype] if name == "select" else [dtype] * row.arity
-    text = loop_text(name, dtypes, result, lanes, dtype)
+    text = loop_text(name, dtypes, result, lanes, dtype, features or HOST_FEATURES)
     return Loop(text, result, len(dtypes), features)

@@ -37,7 +37,7 @@ def _cast(text: FunctionText, lanes: int, opcode: str, arg: str, a: np.dtype, b:
 # Functions on floats.
 
 
-def _with_floats(function: Callable[..., str]) -> ScalarEmitter:
+def _with_floats(function: Callable[..., str], avx512: bool = False) -> ScalarEmitter:
     """The row of a function on Lanes; float16 operands and result pass through float32."""
 
     def row(
@@ -48,9 +48,9 @@ def _with_floats(function: Callable[..., str]) -> ScalarEmitter:
         result: np.dtype,
     ) -> str:
         if dtype != _HALF:
-            return function(Lanes(text, lanes, dtype), *args)
+            return function(Lanes(text, lanes, dtype, avx512), *args)
         wide = [_cast(text, lanes, "fpext", arg, _HALF, _SINGLE) for arg in args]
-        value = function(Lanes(text, lanes, _SINGLE), *wide)
+        value = function(Lanes(text, lanes, _SINGLE, avx512), *wide)
         if result.kind == "b":
             return value
         return _cast(text, lanes, "fptrunc", value, _SINGLE, _HALF)
@@ -74,10 +74,12 @@ def _with_words(function: Callable[..., str]) -> ScalarEmitter:
 
 
 def _by_kind(
-    on_float: Callable[..., str] | None, on_word: Callable[..., str] | None
+    on_float: Callable[..., str] | None,
+    on_word: Callable[..., str] | None,
+    avx512: bool = False,
 ) -> ScalarEmitter:
     """One row for floats and one for integers and bools."""
-    float_row = _with_floats(on_float) if on_float else None
+    float_row = _with_floats(on_float, avx512) if on_float else None
     word_row = _with_words(on_word) if on_word else None
 
     def row(
@@ -265,6 +267,13 @@ def _bitcast(
     return _cast(text, lanes, "bitcast", args[0], source, target)
 
 
+_MATH_ON_WORDS = {
+    "floor_divide": words.floor_divide,
+    "remainder": words.remainder,
+    "fmod": words.fmod,
+    "pow": words.power,
+}
+
 SCALAR_LLVM: dict[str, ScalarEmitter] = {
     **{name: _with_floats(function) for name, function in VECTOR_MATH.items()},
     **{name: _with_floats(_intrinsic(name)) for name in ("floor", "ceil", "trunc", "copysign")},
@@ -290,10 +299,7 @@ SCALAR_LLVM: dict[str, ScalarEmitter] = {
     "shift_left": _with_words(words.shift_left),
     "shift_right": _with_words(words.shift_right),
     "mulhi": _with_words(words.multiply_high),
-    "floor_divide": _by_kind(VECTOR_MATH["floor_divide"], words.floor_divide),
-    "remainder": _by_kind(VECTOR_MATH["remainder"], words.remainder),
-    "fmod": _by_kind(VECTOR_MATH["fmod"], words.fmod),
-    "pow": _by_kind(VECTOR_MATH["pow"], words.power),
+    **{name: _by_kind(VECTOR_MATH[name], function) for name, function in _MATH_ON_WORDS.items()},
     "eq": _compare("oeq", "eq"),
     "ne": _compare("une", "ne"),
     "lt": _compare("olt", "lt"),
@@ -305,3 +311,18 @@ SCALAR_LLVM: dict[str, ScalarEmitter] = {
     "convert": _convert,
     "bitcast": _bitcast,
 }
+
+# The rows that have instructions of their own on processors with AVX-512.
+AVX512_LLVM: dict[str, ScalarEmitter] = {
+    **SCALAR_LLVM,
+    **{name: _with_floats(function, True) for name, function in VECTOR_MATH.items()},
+    **{
+        name: _by_kind(VECTOR_MATH[name], function, True)
+        for name, function in _MATH_ON_WORDS.items()
+    },
+}
+
+
+def scalar_table(features: str) -> dict[str, ScalarEmitter]:
+    """The rows for a processor with these LLVM features, such as "+avx512f,-sse4a"."""
+    return AVX512_LLVM if "+avx512f" in features.split(",") else SCALAR_LLVM

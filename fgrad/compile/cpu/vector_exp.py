@@ -9,8 +9,8 @@ from fgrad.compile.cpu.vector_coefficients import EXP, EXP2, SINH, TANH
 from fgrad.compile.cpu.vector_lanes import Lanes
 
 LOG2_E = 1.4426950408889634
-# ln 2 = high + low, each of working precision.
-LN2_32 = (0.6931471824645996, -1.9046542121259336e-09)
+# ln 2 = high + low of working precision, both positive, so that infinite multiples have no NaN.
+LN2_32 = (0.6931471228599548, 5.769998878690785e-08)
 LN2_64 = (0.6931471805599453, 2.3190468138462996e-17)
 
 
@@ -29,6 +29,8 @@ def reduce_by_ln2(v: Lanes, x: str) -> tuple[str, str, str]:
 
 def scale_by_power(v: Lanes, y: str, bits: str, n: str) -> str:
     """y 2^n with gradual underflow; the low bits of `bits` hold n in [-1.2 bias, bias + 1]."""
+    if v.avx512:
+        return v.scale_by_exponent(y, n)
     step = v.bias // 2
     negative = v.compare("olt", n, 0.0)
     base = v.iselect(negative, (v.bias + step) << v.mantissa, (v.bias - step) << v.mantissa)
@@ -93,8 +95,10 @@ def tanh(v: Lanes, x: str) -> str:
 
 def _half_exp(v: Lanes, size: str) -> str:
     """e^size / 2 for size >= 0, which overflows only where cosh does"""
-    bits, _, r = reduce_by_ln2(v, v.at_most(size, v.pick(89.5, 710.5)))
+    bits, n, r = reduce_by_ln2(v, v.at_most(size, v.pick(89.5, 710.5)))
     e = v.add(exp_tail(v, r), 1.0)
+    if v.avx512:
+        return v.scale_by_exponent(e, v.sub(n, 1.0))
     low = v.bias // 2
     power = v.from_bits(
         v.iop("add", v.iop("shl", bits, v.mantissa), (v.bias - 1 - low) << v.mantissa)

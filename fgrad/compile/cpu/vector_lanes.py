@@ -38,17 +38,21 @@ class Lanes:
     """Instructions on `lanes` elements of float32 or float64."""
 
     __slots__ = (
+        "avx512",
         "bias", "bits", "bool", "double", "element", "float", "int", "integer_element", "lanes",
         "mantissa", "suffix", "text",
     )  # fmt: skip
 
-    def __init__(self, text: FunctionText, lanes: int, dtype: np.dtype) -> None:
+    def __init__(
+        self, text: FunctionText, lanes: int, dtype: np.dtype, avx512: bool = False
+    ) -> None:
         self.text = text
         self.lanes = lanes
         self.double = dtype.itemsize == 8
         self.bits = 64 if self.double else 32
         self.mantissa = 52 if self.double else 23
         self.bias = 1023 if self.double else 127
+        self.avx512 = avx512 and lanes * self.bits % 512 == 0
         self.element = "double" if self.double else "float"
         self.integer_element = f"i{self.bits}"
         self.float = self.vector(self.element)
@@ -225,6 +229,52 @@ class Lanes:
     def round_magic(self) -> float:
         """1.5 * 2^mantissa: adding it rounds to an integer, which stands in the low bits"""
         return 1.5 * 2.0**self.mantissa
+
+    # Instructions that only AVX-512 has, for whole registers of it.
+
+    def scale_by_exponent(self, a: str, n: str) -> str:
+        """a 2^n for integral n, rounded once; infinite n too"""
+        return self._avx512("scalef", (a, n), "", "i32 4")
+
+    def exponent(self, a: str) -> str:
+        """floor(log2|a|), of subnormals too; -inf for 0, inf for inf"""
+        return self._avx512("getexp", (a,), "", "i32 4")
+
+    def significand(self, a: str) -> str:
+        """a 2^-exponent in [1, 2); 1 for inf, NaN for negative a"""
+        return self._avx512("getmant", (a,), "i32 8", "i32 4")
+
+    def _avx512(self, name: str, operands: Sequence[str], immediate: str, rounding: str) -> str:
+        width = 512 // self.bits
+        kind = f"<{width} x {self.element}>"
+        symbol = f"@llvm.x86.avx512.mask.{name}.{'pd' if self.double else 'ps'}.512"
+        kinds = [kind] * len(operands) + ["i32"] * bool(immediate) + [kind, f"i{width}", "i32"]
+        self.text.declare(f"declare {kind} {symbol}({', '.join(kinds)})")
+        parts = []
+        for start in range(0, self.lanes, width):
+            values = [f"{kind} {self._piece(a, start, width)}" for a in operands]
+            values += [immediate] * bool(immediate)
+            values += [f"{kind} zeroinitializer", f"i{width} -1", rounding]
+            parts.append(self.text.emit(f"call {kind} {symbol}({', '.join(values)})"))
+        while len(parts) > 1:
+            count = self.lanes // len(parts)
+            order = ", ".join(f"i32 {k}" for k in range(2 * count))
+            half = f"<{count} x {self.element}>"
+            parts = [
+                self.text.emit(
+                    f"shufflevector {half} {a}, {half} {b}, <{2 * count} x i32> <{order}>"
+                )
+                for a, b in zip(parts[::2], parts[1::2], strict=True)
+            ]
+        return parts[0]
+
+    def _piece(self, a: str, start: int, width: int) -> str:
+        if width == self.lanes:
+            return a
+        order = ", ".join(f"i32 {start + k}" for k in range(width))
+        return self.text.emit(
+            f"shufflevector {self.float} {a}, {self.float} poison, <{width} x i32> <{order}>"
+        )
 
     # Rare cases.
 

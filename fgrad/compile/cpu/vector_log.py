@@ -17,6 +17,7 @@ LOG10_2_64 = (0.30102999566395283, 2.8363394551044964e-14)
 LOG2_E_32 = (1.4426950216293335, 1.925963033500011e-08)
 LOG2_E_64 = (1.4426950408889634, 2.0355273740931033e-17)
 LOG10_E_32 = (0.4342944920063019, -1.0103049952192578e-08)
+SQRT_TWO = 1.4142135623730951
 LOG10_E_64 = (0.4342944819032518, 1.098319650216765e-17)
 
 
@@ -29,8 +30,19 @@ def _split(v: Lanes, x: str) -> tuple[str, str]:
     return k, m
 
 
+def _split_avx512(v: Lanes, x: str) -> tuple[str, str]:
+    """x = 2^k m for every x: (k as a float, m), k = -inf, inf for 0, inf; m = NaN below 0."""
+    m = v.significand(x)
+    above = v.compare("ogt", m, SQRT_TWO)
+    k = v.exponent(x)
+    return v.select(above, v.add(k, 1.0), k), v.select(above, v.mul(m, 0.5), m)
+
+
 def split_power(v: Lanes, x: str) -> tuple[str, str]:
     """x = 2^k (1 + f) for positive x, subnormal too: (k as a float, f)."""
+    if v.avx512:
+        k, m = _split_avx512(v, x)
+        return k, v.sub(m, 1.0)
     subnormal = v.compare("olt", x, 2.0 ** (1 - v.bias))
     k, m = _split(v, v.select(subnormal, v.mul(x, 2.0 ** (v.mantissa + 1)), x))
     shift = v.select(subnormal, float(v.mantissa + 1), 0.0)
@@ -39,6 +51,8 @@ def split_power(v: Lanes, x: str) -> tuple[str, str]:
 
 def _log_specials(v: Lanes, x: str, y: str) -> str:
     """inf, 0, negative and NaN arguments of a logarithm."""
+    if v.avx512:
+        return y
     y = v.select(v.compare("oeq", x, INF), INF, y)
     y = v.select(v.compare("ult", x, 0.0), NAN, y)
     return v.select(v.compare("oeq", x, 0.0), -INF, y)
@@ -94,16 +108,19 @@ def log_parts(v: Lanes, x: str) -> tuple[str, str]:
 
 
 def _log_in_base(v: Lanes, x: str, unit: tuple[float, float], factor: tuple[float, float]) -> str:
-    """k unit + factor log(1 + f), so precise that powers of the base come out exactly"""
+    """k unit + factor f + factor (log(1 + f) - f), so precise that powers of the base are exact"""
     k, f = split_power(v, x)
-    high, low = _parts(v, f)
-    product = v.mul(high, factor[0])
-    rest = v.fma(high, factor[0], v.neg(product))
-    rest = v.muladd(low, factor[0], v.muladd(high, factor[1], rest))
-    total, error = fast_two_sum(v, v.mul(k, unit[0]), product)
-    if unit[1]:
-        rest = v.muladd(k, unit[1], rest)
-    return _log_specials(v, x, v.add(total, v.add(error, rest)))
+    half_square = v.mul(v.mul(f, f), 0.5)
+    bend = v.sub(_tail(v, f, half_square), half_square)
+    product = v.mul(f, factor[0])
+    rest = v.fma(f, factor[0], v.neg(product))
+    rest = v.muladd(bend, factor[0], v.muladd(f, factor[1], rest))
+    whole = v.mul(k, unit[0]) if unit[1] else k
+    total, error = fast_two_sum(v, whole, product)
+    rest = v.add(error, v.muladd(k, unit[1], rest) if unit[1] else rest)
+    if v.avx512:  # The error of an infinite sum is NaN.
+        rest = v.select(v.compare("olt", v.abs(k), INF), rest, 0.0)
+    return _log_specials(v, x, v.add(total, rest))
 
 
 def log2(v: Lanes, x: str) -> str:
@@ -118,11 +135,16 @@ def log10(v: Lanes, x: str) -> str:
 
 def _log_of_sum(v: Lanes, u: str, c: str, doublings: str | None = None) -> str:
     """log((u + c) 2^doublings) for normal u and |c| of the order of an ulp of u"""
-    k, m = _split(v, u)
-    inverse = v.from_bits(v.iop("sub", v.bias << v.mantissa, v.iop("shl", k, v.mantissa)))
-    moderate = v.compare("olt", u, 2.0 ** (v.mantissa + 3))
-    f = v.muladd(c, v.select(moderate, inverse, 0.0), v.sub(m, 1.0))
-    power = v.from_int(k)
+    if v.avx512:
+        power, m = _split_avx512(v, u)
+        correction = v.scale_by_exponent(c, v.neg(v.at_least(power, -3.0 * v.bias)))
+    else:
+        k, m = _split(v, u)
+        inverse = v.from_bits(v.iop("sub", v.bias << v.mantissa, v.iop("shl", k, v.mantissa)))
+        moderate = v.compare("olt", u, 2.0 ** (v.mantissa + 3))
+        correction = v.mul(c, v.select(moderate, inverse, 0.0))
+        power = v.from_int(k)
+    f = v.add(correction, v.sub(m, 1.0))
     return _log_specials(v, u, _log_sum(v, v.add(power, doublings) if doublings else power, f))
 
 
@@ -176,6 +198,7 @@ def atanh(v: Lanes, x: str) -> str:
     quotient = v.mul(top, inverse)
     rest = v.add(v.fma(v.neg(quotient), bottom, top), top_error)
     c = v.mul(v.fma(v.neg(quotient), bottom_error, rest), inverse)
+    c = v.select(v.compare("olt", quotient, INF), c, 0.0)
     y = v.mul(_log_of_sum(v, quotient, c), 0.5)
     z = v.mul(size, size)
     small = v.muladd(v.mul(z, size), v.fit(ATANH, z), size)

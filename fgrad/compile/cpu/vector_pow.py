@@ -60,31 +60,40 @@ def _exp(v: Lanes, x: Pair) -> str:
 
 
 def power(v: Lanes, x: str, y: str) -> str:
-    """x^y with C's and NumPy's special cases"""
+    """x^y; a rare block has C's and NumPy's special cases: x <= 0, inf, NaN, infinite y"""
     size = v.abs(x)
-    log_high, log_low = _log(v, size)
-    product, low = _product(v, (log_high, log_low), (y, v.number(0.0)))
-    result = _exp(v, (product, low))
-    zero_or_inf = v.logical("or", v.compare("oeq", size, 0.0), v.compare("oeq", size, INF))
+    high, low = _log(v, size)
+    product = v.mul(high, y)
+    error = v.fma(high, y, v.neg(product))
+    usual = _exp(v, (product, v.muladd(low, y, error)))
+    positive = v.logical("and", v.compare("ogt", x, 0.0), v.compare("olt", x, INF))
+    ordinary = v.logical("and", positive, v.compare("olt", v.abs(y), INF))
+
+    def rare() -> list[str]:
+        return [_power_specials(v, x, y, usual)]
+
+    return v.replace_rarely(v.negate(ordinary), [(usual, v.float)], rare)[0]
+
+
+def _power_specials(v: Lanes, x: str, y: str, result: str) -> str:
+    """The power, given |x|^y for ordinary arguments."""
+    size = v.abs(x)
+    bounds = v.compare("oeq", size, 0.0), v.compare("oeq", size, INF)
+    zero_or_inf = v.logical("or", *bounds)
     extreme = v.logical("or", zero_or_inf, v.compare("oeq", v.abs(y), INF))
     shrinks = v.logical("xor", v.compare("olt", size, 1.0), v.compare("olt", y, 0.0))
     result = v.select(extreme, v.select(shrinks, 0.0, INF), result)
     result = v.select(v.compare("oeq", size, 1.0), 1.0, result)
-    result = _negative_base(v, x, y, zero_or_inf, result)
-    result = v.select(v.compare("uno", x, y), NAN, result)
-    is_one = v.logical("or", v.compare("oeq", y, 0.0), v.compare("oeq", x, 1.0))
-    return v.select(is_one, 1.0, result)
-
-
-def _negative_base(v: Lanes, x: str, y: str, zero_or_inf: str, result: str) -> str:
-    """The sign of an odd power; NaN for a power that is no integer of a finite negative base."""
     integral = v.compare("oeq", v.call("trunc", y), y)
     half = v.mul(y, 0.5)
     odd = v.logical("and", integral, v.compare("une", v.call("trunc", half), half))
     result = v.select(odd, v.copysign(result, x), result)
     below = v.compare("olt", x, 0.0)
     defined = v.logical("or", v.negate(below), v.logical("or", integral, zero_or_inf))
-    return v.select(defined, result, NAN)
+    result = v.select(defined, result, NAN)
+    result = v.select(v.compare("uno", x, y), NAN, result)
+    is_one = v.logical("or", v.compare("oeq", y, 0.0), v.compare("oeq", x, 1.0))
+    return v.select(is_one, 1.0, result)
 
 
 def cbrt(v: Lanes, x: str) -> str:

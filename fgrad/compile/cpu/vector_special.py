@@ -128,7 +128,7 @@ def _lgamma_positive(v: Lanes, x: str) -> str:
     zeros_low = v.fma(above_one, above_two, v.neg(zeros))
     rest = v.muladd(zeros, series_low, v.mul(zeros_low, series))
     near = v.add(v.fma(zeros, series, rest), 0.0)
-    high, low = log_parts(v, x)
+    high, low = log_parts(v, v.at_most(x, v.pick(3.4e38, 1.7e308)))
     factor, error = fast_two_sum(v, high, v.number(-1.0))
     start = v.sub(x, 0.5)
     product = v.mul(start, factor)
