@@ -1,10 +1,10 @@
-"""L5. Native calls of jitted functions: a call that was made before does not run any Python code.
+"""L5. Native calls of jitted functions: a call that was made before runs no Python code.
 
-`NativeCallable` is the base class of jitted functions.  Its instances hold the address of the entry, a
-function in the vectorcall convention that is compiled once per machine, and of a chain of signatures.
-A call that fits one of them is made natively; any other one goes to the method `__call__`, which may
-then `learn` it.  Where the interpreter is not as expected, `NativeCallable` is an ordinary class and
-all calls go to `__call__`.
+`NativeCallable` is the base class of jitted functions.  Its instances hold the address of the
+entry, a function in the vectorcall convention that is compiled once per machine, and of a chain of
+signatures.  A call that fits one of them is made natively; any other one goes to the method
+`__call__`, which may then `learn` it.  Where the interpreter is not as expected, `NativeCallable`
+is an ordinary class and all calls go to `__call__`.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ else:
 def native_class(cls: Any) -> Any:
     """Class decorator: let instances of a subclass of `NativeCallable` be called natively.
 
-    A class with a method `__call__` does not inherit this.  As methods they are bound without making
-    a method object, as functions are.
+    A class with a method `__call__` does not inherit this.  As methods they are bound without
+    making a method object, as functions are.
     """
     if LAYOUT is not None:
         place = ctypes.c_uint64.from_address(id(cls) + LAYOUT.type_flags)
@@ -141,8 +141,8 @@ _ENTRY = _Entry()
 class NativeCalls:
     """The signatures of one callee.
 
-    A call that comes for the second time to Python is learnt, so that a function that is called once
-    pays nothing.
+    A call that comes to Python for the second time is learnt, so that a function that is called
+    once pays nothing.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
 """L5. Where CPython and NumPy keep what the native entry reads, verified on probe objects.
 
 Nothing here is assumed: each offset is compared with what Python says of a few arrays, scalars and
-containers, and `LAYOUT` is None (calls then go through Python) if one of them is not as expected, if
-the interpreter has no GIL, or if it is not CPython on a 64-bit little-endian machine.
+containers, and `LAYOUT` is None (calls then go through Python) if one of them is not as expected,
+if the interpreter has no GIL, or if it is not CPython on a 64-bit little-endian machine.
 """
 
 from __future__ import annotations

@@ -63,7 +63,8 @@ class Work(NamedTuple):
     """The native program of a signature.
 
     Arguments:
-        run: address of `void run(ptr table, ptr slots)`, or of a kernel `void run(ptr slots, 0, extent)`.
+        run: address of `void run(ptr table, ptr slots)`, or of a kernel, `void run(ptr slots, 0,
+            extent)`.
         table: what it is given; 0 for a kernel.
         extent: of the kernel's range.
         slots: how many slots the caller fills.

@@ -1,17 +1,19 @@
-"""L5. The native entry of jitted functions as LLVM text, part one: matching a call to a signature.
+"""L5. The native entry of jitted functions as LLVM text: matching a call to a signature.
 
-One function for all jitted functions and signatures, driven by tables of int64 words (`entry_table`):
+One function serves all jitted functions and signatures; tables of int64 words drive it
+(`entry_table`):
 
     entry    walks the chain of signatures of the callee; none fits: the method `__call__`
     attempt  matches one signature, brings it to the front of the chain, and runs it
     match    compares the arguments with the signature's program, and collects addresses
 
-No Python code can run while borrowed references are held: what may release the GIL or free an object
-comes after the arguments are held, or after the compiled code has run.
+No Python code can run while borrowed references are held: what may release the GIL or free an
+object comes after the arguments are held, or after the compiled code has run.
 """
 
 from __future__ import annotations
 
+from fgrad.compile.cpu import entry_build, entry_results, entry_run
 from fgrad.compile.cpu.entry_abi import DESCR_MASK, USABLE, WORD, Layout
 from fgrad.compile.cpu.entry_blocks import (
     ARRAY,
@@ -30,7 +32,9 @@ from fgrad.compile.cpu.entry_blocks import (
     put,
     word,
 )
+from fgrad.compile.cpu.entry_build import build_text
 from fgrad.compile.cpu.entry_results import results_text
+from fgrad.compile.cpu.entry_run import run_text
 
 DECLARATIONS = {
     "@fgrad_ndarray = external global i8",
@@ -52,9 +56,10 @@ DECLARATIONS = {
 
 def emit_entry(symbol: str, at: Layout) -> tuple[str, set[str]]:
     """The text of the entry, under `symbol`, and the declarations that it needs."""
-    results, declarations = results_text(at)
-    parts = [_match(at), _slow(at), results, _attempt(at), _entry(symbol, at)]
-    return "\n".join(parts), declarations | DECLARATIONS
+    others = [results_text(at), build_text(), run_text(at)]
+    parts = [*others, _match(at), _slow(at), _attempt(at), _entry(symbol, at)]
+    declarations = (DECLARATIONS, entry_results.DECLARATIONS, entry_build.DECLARATIONS)
+    return "\n".join(parts), set().union(*declarations, entry_run.DECLARATIONS)
 
 
 def emit_link(symbol: str, at: Layout) -> tuple[str, set[str]]:
@@ -79,7 +84,8 @@ def _match(at: Layout) -> str:
     not contiguous or not aligned; `late` then holds their instructions.
     """
     return (
-        """define internal i64 @fgrad_match(ptr %program, ptr %regs, ptr %slots, ptr %cells, ptr %late) #0 {
+        """define internal i64 @fgrad_match(ptr %program, ptr %regs, ptr %slots, \
+ptr %cells, ptr %late) #0 {
 entry:
   %position = alloca i64, align 8
   %key_cell = alloca ptr, align 8
@@ -245,8 +251,8 @@ def _match_sequences(at: Layout) -> str:
 def _match_dict(at: Layout) -> str:
     """[DICT, source, count, first register, keys...]
 
-    Keys that are other objects than those of the signature are compared by value if both are strings
-    or both are integers, whose comparison runs no Python code.
+    Keys that are other objects than those of the signature are compared by value if both are
+    strings or both are integers, whose comparison runs no Python code.
     """
     body = (
         "  %d_got = call i32 @PyDict_Next(ptr %object, ptr %position, ptr %key_cell, "
@@ -391,7 +397,8 @@ forward:
   store ptr %node, ptr %head_at, align 8
   br label %run
 run:
-  %result = call ptr @fgrad_run(ptr %node, ptr %regs, ptr %slots, ptr %cells, ptr %late, i64 %copies)
+  %result = call ptr @fgrad_run(ptr %node, ptr %regs, ptr %slots, ptr %cells, ptr %late, \
+i64 %copies)
   ret ptr %result
 no:
   ret ptr inttoptr (i64 1 to ptr)
