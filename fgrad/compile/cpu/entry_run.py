@@ -72,7 +72,8 @@ start:
   %releasing = icmp ne i64 %release, 0
   %copying = icmp ne i64 %copies, 0
   %holding = or i1 %releasing, %copying
-  %held_count = select i1 %holding, i64 %register_count, i64 0
+  %filled_registers = sub i64 %register_count, 1
+  %held_count = select i1 %holding, i64 %filled_registers, i64 0
   br i1 %holding, label %hold, label %record
 """
     )
