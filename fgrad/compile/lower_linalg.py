@@ -13,7 +13,8 @@ from fgrad.ir.program import Eqn, Var
 
 HOST = frozenset(
     {
-        "cholesky", "triangular_solve", "lu", "lu_solve", "slogdet", "det", "cofactor",
+        "cholesky", "triangular_solve", "lu", "pivots_order", "lu_solve",
+        "slogdet", "det", "cofactor",
         "qr", "svd", "svdvals", "eigh", "eigvalsh", "eig", "eigvals", "pinv",
         "expm", "expm_frechet", "sqrtm", "solve_sylvester", "fft",
         "real", "imag", "complex", "conj",

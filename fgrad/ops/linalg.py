@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.ir.aval import INT32, INT64, Aval
-from fgrad.ir.primitive import NOT_LINEAR, Primitive
+from fgrad.ir.primitive import DISCRETE, NOT_LINEAR, Primitive
 from fgrad.lazy import lazy_module
 from fgrad.ops.complex import complex_, imag, is_complex, real, real_dtype
 from fgrad.ops.elementwise import add, div, ge, lit, mul, neg, select, stop_gradient, sub
@@ -249,6 +249,31 @@ batch_leading(lu_p)
 def lu(a: Value) -> tuple[Value, Value, Value]:
     """The packed factors, the exchanges of rows (from 0) and the resulting order of the rows."""
     return bind(lu_p, a)
+
+
+pivots_order_p = Primitive("pivots_order")
+
+
+@pivots_order_p.type_rule
+def _(pivots: Aval) -> Aval:
+    return Aval(pivots.shape, INT64)
+
+
+@pivots_order_p.evaluate
+def _(pivots: Any) -> np.ndarray:
+    order = np.empty(pivots.shape, INT64)
+    for lane in np.ndindex(*pivots.shape[:-1]):
+        order[lane] = permutation_of(pivots[lane], pivots.shape[-1])
+    return order
+
+
+pivots_order_p.refuse("jvp", DISCRETE)
+batch_leading(pivots_order_p)
+
+
+def pivots_order(pivots: Value) -> Value:
+    """The order of the rows of square matrices after their exchanges."""
+    return bind(pivots_order_p, pivots)
 
 
 # --- lu_solve: op(a) x = b, with the factors of a

@@ -73,13 +73,13 @@ def _(a: Any, e: Any) -> np.ndarray:
 
 @expm_frechet_p.jvp
 def _(primals: Any, tangents: Any, out: Value) -> Value:
-    """Linear in e; in a, the same block trick once more: the upper right block of
-    l([[a, da], [0, a]], [[e, 0], [0, e]])."""
+    """Linear in e; in a, the derivative of exp([[a, e], [0, a]]), which is linear in da: the upper
+    right block of l([[a, e], [0, a]], [[da, 0], [0, da]])."""
     (a, e), (da, de) = primals, tangents
     total = None if de is None else expm_frechet(a, de)
     if da is not None:
         n, zero = a.shape[-1], zeros_like(a)
-        whole = expm_frechet(_blocks(a, da, zero, a), _blocks(e, zero, zero, e))
+        whole = expm_frechet(_blocks(a, e, zero, a), _blocks(da, zero, zero, da))
         part = block(whole, 0, n, n, 2 * n)
         total = part if total is None else add(total, part)
     return total

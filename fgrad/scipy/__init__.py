@@ -1,0 +1,1 @@
+"""L7. SciPy's functions with derivatives, vectorisation and compilation: `linalg`, `special`."""

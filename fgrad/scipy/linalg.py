@@ -1,0 +1,348 @@
+"""L7. `scipy.linalg` with derivatives: SciPy's own functions, and what they are to tracers.
+
+    import fgrad.scipy.linalg as sla
+    fgrad.grad(lambda a: sla.expm(a).sum())(np.eye(2))
+
+Matrices may be stacked in leading axes.  Every other name of `scipy.linalg` is there too, and
+raises a card when it meets a traced array.  `overwrite_*` and `check_finite` mean nothing there.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+import fgrad.numpy as fnp
+from fgrad.errors import UnsupportedNumpyError
+from fgrad.lazy import lazy_module
+from fgrad.numpy.linalg import linear_operands, matrices
+from fgrad.numpy.promote import user_line
+from fgrad.numpy.register import has_tracer
+from fgrad.ops import decompositions as dc
+from fgrad.ops import linalg as la
+from fgrad.ops import matrices as mx
+from fgrad.ops import matrix_functions as mf
+from fgrad.ops.complex import conj
+from fgrad.trace import Value
+
+plain = lazy_module("scipy.linalg")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _either(traced: F) -> F:
+    """SciPy's function of the same name, unless a tracer is among the arguments."""
+    name = traced.__name__
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if has_tracer(args) or has_tracer(kwargs.values()):
+            return traced(*args, **kwargs)
+        return getattr(plain, name)(*args, **kwargs)
+
+    return functools.update_wrapper(function, traced)  # type: ignore[return-value]
+
+
+def _refusal(name: str, why: str, write: str) -> UnsupportedNumpyError:
+    return UnsupportedNumpyError(
+        f"scipy.linalg.{name} does not take traced arrays.",
+        (*user_line(), ("why", why), ("write", write)),
+    )
+
+
+ADVICE = {
+    "schur": ("its factors have no derivative rule.", "np.linalg.eigh(a) if a is Hermitian"),
+    "logm": ("it has no derivative rule.", "np.linalg.eigh(a) if a is Hermitian"),
+    "null_space": ("its shape depends on values.", "np.linalg.svd(a)"),
+    "orth": ("its shape depends on values.", "np.linalg.qr(a)[0]"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """The names of SciPy that have no traced form: functions of plain arrays."""
+    target = getattr(plain, name)
+    if not callable(target) or isinstance(target, type):
+        return target
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if has_tracer(args) or has_tracer(kwargs.values()):
+            why, write = ADVICE.get(
+                name, ("it has no traced form.", f"{name} of plain arrays, outside of the function")
+            )
+            raise _refusal(name, why, write)
+        return target(*args, **kwargs)
+
+    return functools.update_wrapper(function, target)
+
+
+def _columns(b: Value, ndim: int) -> tuple[Value, bool]:
+    """A right-hand side as matrices, and whether it was one vector."""
+    vector = len(b.shape) == 1 and ndim >= 2
+    return (b[:, None] if vector else b), vector
+
+
+def _stacked(*xs: Value) -> list[Value]:
+    """Matrices with common leading axes."""
+    lead = np.broadcast_shapes(*[x.shape[:-2] for x in xs])
+    return [x if x.shape[:-2] == lead else np.broadcast_to(x, lead + x.shape[-2:]) for x in xs]
+
+
+def _trans(trans: Any) -> int:
+    return {"N": 0, "T": 1, "C": 2}.get(trans, trans)
+
+
+# --- triangular factors
+
+
+@_either
+def solve_triangular(
+    a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, **_: Any
+) -> Value:
+    """x with op(a) x = b, where op is the transpose (1, "T") or its conjugate (2, "C").
+
+    Example:
+        >>> import numpy as np
+        >>> solve_triangular(np.array([[2.0, 0.0], [1.0, 1.0]]), np.array([2.0, 3.0]), lower=True)
+        array([1., 2.])
+    """
+    x, y = linear_operands(a, b)
+    y, vector = _columns(y, len(matrices(x, square=True).shape))
+    x, y = _stacked(x, y)
+    how = _trans(trans)
+    x = conj(x) if how == 2 else x
+    out = la.triangular_solve(x, y, bool(lower), how > 0, bool(unit_diagonal))
+    return out[:, 0] if vector else out
+
+
+@_either
+def cholesky(a: Any, lower: bool = False, **_: Any) -> Value:
+    """The triangular factor of Hermitian matrices, of which one triangle is read."""
+    x = matrices(a, square=True)
+    return la.cholesky(x) if lower else mx.adjoint(la.cholesky(mx.adjoint(x)))
+
+
+@_either
+def cho_factor(a: Any, lower: bool = False, **_: Any) -> tuple[Value, bool]:
+    """The factor for `cho_solve`, and which triangle it is; zeros in the other."""
+    return cholesky(a, lower=lower), lower
+
+
+@_either
+def cho_solve(c_and_lower: Any, b: Any, **_: Any) -> Value:
+    """x with a x = b, by the Cholesky factor of a."""
+    factor, low = c_and_lower
+    first, second = (0, "C") if low else ("C", 0)
+    y = solve_triangular(factor, b, trans=first, lower=low)
+    return solve_triangular(factor, y, trans=second, lower=low)
+
+
+# --- lu
+
+
+@_either
+def lu_factor(a: Any, **_: Any) -> tuple[Value, Value]:
+    """The packed factors and the exchanges of rows, for `lu_solve`."""
+    packed, pivots, _order = la.lu(matrices(a))
+    return packed, pivots
+
+
+@_either
+def lu_solve(lu_and_piv: Any, b: Any, trans: Any = 0, **_: Any) -> Value:
+    """x with op(a) x = b, by the packed factors of a."""
+    packed, y = linear_operands(lu_and_piv[0], b)
+    y, vector = _columns(y, len(packed.shape))
+    order = la.pivots_order(lu_and_piv[1])
+    how = _trans(trans)
+    packed, y = _stacked(packed, y)
+    order = np.broadcast_to(order, packed.shape[:-1])
+    packed = conj(packed) if how == 2 else packed
+    if how:
+        y = la.triangular_solve(packed, y, False, True)
+        y = la.triangular_solve(packed, y, True, True, unit=True)
+        out = la.permute_rows(y, np.argsort(order, axis=-1))
+    else:
+        y = la.triangular_solve(packed, la.permute_rows(y, order), True, unit=True)
+        out = la.triangular_solve(packed, y, False)
+    return out[:, 0] if vector else out
+
+
+@_either
+def lu(a: Any, permute_l: bool = False, p_indices: bool = False, **_: Any) -> tuple[Value, ...]:
+    """p, l, u with a = p l u; p l and u if `permute_l`; p as indices of rows if `p_indices`."""
+    packed, _pivots, order = la.lu(matrices(a))
+    m, n = packed.shape[-2:]
+    k = min(m, n)
+    low = np.tril(packed[..., :, :k], -1) + np.eye(m, k, dtype=packed.dtype)
+    up = np.triu(packed[..., :k, :])
+    back = np.argsort(order, axis=-1)
+    if permute_l:
+        return la.permute_rows(low, back), up
+    if p_indices:
+        return back.astype(np.int32), low, up
+    eye = np.broadcast_to(np.eye(m, dtype=packed.real.dtype), (*packed.shape[:-2], m, m))
+    return la.permute_rows(eye, back), low, up
+
+
+# --- as in numpy.linalg
+
+
+@_either
+def solve(
+    a: Any, b: Any, lower: bool = False, *_: Any, assume_a: Any = None, transposed: bool = False,
+    **__: Any,
+) -> Value:  # fmt: skip
+    """x with a x = b; `assume_a` of "sym", "her" and "pos" means that one triangle is read."""
+    x, y = linear_operands(a, b)
+    if assume_a in ("pos", "positive definite", "her", "hermitian"):
+        x = mx.hermitian(x, lower)
+    elif assume_a in ("sym", "symmetric"):
+        part = np.tril(x, -1) if lower else np.triu(x, 1)
+        x = part + mx.transposed(part) + mx.diagonal_matrix(mx.diagonal(x))
+    y, vector = _columns(y, len(x.shape))
+    x, y = _stacked(mx.transposed(x) if transposed else x, y)
+    out = la.solve(x, y)
+    return out[:, 0] if vector else out
+
+
+@_either
+def inv(a: Any, **_: Any) -> Value:
+    """The inverse."""
+    return la.inv(matrices(a, square=True))
+
+
+@_either
+def det(a: Any, **_: Any) -> Value:
+    """The determinant."""
+    return la.det(matrices(a, square=True))
+
+
+@_either
+def norm(
+    a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, check_finite: bool = True
+) -> Value:
+    """The norm of a vector or matrix."""
+    return np.linalg.norm(a, ord, axis, keepdims)
+
+
+@_either
+def qr(a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full", **_: Any) -> Any:
+    """q and r; `mode` is "full", "economic" or "r", all without pivoting."""
+    if _.get("pivoting"):
+        raise _refusal("qr", "pivoting depends on values.", "qr(a)")
+    x = matrices(a)
+    q, r = dc.qr(x, mode in ("full", "r") and x.shape[-2] > x.shape[-1])
+    return (r,) if mode == "r" else (q, r)
+
+
+@_either
+def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, **_: Any) -> Any:
+    """The singular value decomposition, or the singular values alone."""
+    found = np.linalg.svd(a, full_matrices, compute_uv)
+    return tuple(found) if compute_uv else found
+
+
+@_either
+def svdvals(a: Any, **_: Any) -> Value:
+    """The singular values."""
+    return np.linalg.svd(a, compute_uv=False)
+
+
+@_either
+def eigh(a: Any, b: Any = None, *, lower: bool = True, eigvals_only: bool = False, **_: Any) -> Any:
+    """Eigenvalues and eigenvectors of a Hermitian matrix; of the pencil a v = w b v with `b`."""
+    if _.get("subset_by_index") is not None or _.get("subset_by_value") is not None:
+        raise _refusal("eigh", "it gives all eigenvalues.", "eigh(a)[0][:k]")
+    x = matrices(a, square=True)
+    if b is None:
+        return dc.eigvalsh(x, lower) if eigvals_only else dc.eigh(x, lower)
+    if _.get("type", 1) != 1:
+        raise _refusal("eigh", "it solves a v = w b v only.", "type=1")
+    x, y = linear_operands(x, b)
+    factor = la.cholesky(mx.hermitian(y, lower))
+    half = la.solve_lower(factor, mx.hermitian(x, lower))
+    w, v = dc.eigh(la.solve_lower(factor, mx.adjoint(half)))
+    return w if eigvals_only else (w, la.triangular_solve(conj(factor), v, True, True))
+
+
+@_either
+def eigvalsh(a: Any, b: Any = None, **options: Any) -> Value:
+    """The eigenvalues of a Hermitian matrix, or pencil."""
+    return eigh(a, b, eigvals_only=True, **options)
+
+
+@_either
+def eigvals(a: Any, **_: Any) -> Value:
+    """The eigenvalues, complex."""
+    return np.linalg.eigvals(a)
+
+
+@_either
+def pinv(a: Any, *, rtol: Any = None, **_: Any) -> Value:
+    """The pseudo-inverse."""
+    return np.linalg.pinv(a, rtol=rtol)
+
+
+# --- functions of matrices
+
+
+@_either
+def expm(A: Any) -> Value:
+    """The matrix exponential."""
+    return mf.expm(matrices(A, square=True))
+
+
+@_either
+def expm_frechet(A: Any, E: Any, method: Any = None, compute_expm: bool = True, **_: Any) -> Any:
+    """The exponential of A, and its derivative in the direction E."""
+    a, e = linear_operands(A, E)
+    slope = mf.expm_frechet(a, e)
+    return (mf.expm(a), slope) if compute_expm else slope
+
+
+@_either
+def sqrtm(A: Any, *_: Any, **__: Any) -> Value:
+    """The principal square root, in the dtype of A: NaN for real A whose root is complex."""
+    return mf.sqrtm(matrices(A, square=True))
+
+
+@_either
+def solve_sylvester(a: Any, b: Any, q: Any) -> Value:
+    """x with a x + x b = q."""
+    return mf.solve_sylvester(*_stacked(*linear_operands(a, b, q)))
+
+
+# --- special matrices
+
+
+@_either
+def block_diag(*arrs: Any) -> Value:
+    """The matrix with given blocks on the diagonal, and zeros elsewhere.
+
+    Example:
+        >>> import numpy as np
+        >>> block_diag(np.eye(1), 2 * np.eye(1))
+        array([[1., 0.],
+               [0., 2.]])
+    """
+    blocks = [np.atleast_2d(a) for a in arrs]
+    if any(len(b.shape) != 2 for b in blocks):
+        raise ValueError("arguments in the following positions have dimension greater than 2")
+    width = sum([b.shape[1] for b in blocks])
+    rows, left = [], 0
+    for b in blocks:
+        right = width - left - b.shape[1]
+        rows.append(np.pad(b, ((0, 0), (left, right))))
+        left += b.shape[1]
+    return np.concatenate(rows, 0)
+
+
+@_either
+def toeplitz(c: Any, r: Any = None) -> Value:
+    """The matrix with constant diagonals, of a first column and a first row."""
+    column = fnp.ravel(c)
+    row = conj(column) if r is None else fnp.ravel(r)
+    values = fnp.concatenate([column[::-1], row[1:]])
+    m, n = column.shape[0], row.shape[0]
+    return values[np.arange(m)[::-1, None] + np.arange(n)]
