@@ -20,7 +20,7 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from fgrad.compile.cpu.emit_llvm import ATTRIBUTES, emit_function
-from fgrad.compile.cpu.scalar_llvm import SCALAR_LLVM
+from fgrad.compile.cpu.scalar_llvm import scalar_table
 from fgrad.compile.cpu.store import DiskStore
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.text import canonical, print_kernel
@@ -106,7 +106,8 @@ _SESSION = _Session()
 def kernel_source(kernel: Kernel) -> Source:
     """A scheduled kernel as a source: kernels of equal structure have equal content."""
     renamed = canonical(kernel)
-    return Source(print_kernel(renamed), lambda symbol: emit_function(symbol, renamed, SCALAR_LLVM))
+    table = scalar_table(_SESSION.target.features)
+    return Source(print_kernel(renamed), lambda symbol: emit_function(symbol, renamed, table))
 
 
 def build_kernel(kernel: Kernel) -> int:
@@ -232,15 +233,16 @@ def _load(code: bytes, name: str, symbols: list[str], imports: Mapping[str, int]
     _SESSION.addresses.update({symbol: tracker[symbol] for symbol in symbols})
 
 
-def llvm_text(kernel: Kernel) -> str:
-    """The LLVM text of a scheduled kernel."""
-    source = Source("", lambda symbol: emit_function(symbol, kernel, SCALAR_LLVM))
+def llvm_text(kernel: Kernel, target: Target | None = None) -> str:
+    """The LLVM text of a scheduled kernel, for this machine or another."""
+    table = scalar_table((target or _SESSION.target).features)
+    source = Source("", lambda symbol: emit_function(symbol, kernel, table))
     return module_text({kernel.name: source})
 
 
 def asm_text(kernel: Kernel, target: Target | None = None) -> str:
     """The assembly of a scheduled kernel, for this machine or another."""
-    with llvm.parse_assembly(llvm_text(kernel)) as module:
+    with llvm.parse_assembly(llvm_text(kernel, target)) as module:
         module.verify()
         machine = _SESSION.machine if target is None else target_machine(target)
         promote_scratch(module, machine)
