@@ -68,7 +68,7 @@ COST = {  # of one scalar operation; 1 for the others
     ),
 }
 CHEAP = 12  # scalar operations that may be computed again by every reader
-MAX_COST = 640  # of one element in one kernel: compile time grows with it, and gains nothing
+MAX_COST = 384  # of one element in one kernel: compile time grows with it, and gains nothing
 MAX_LEAVES = 12  # sources of one virtual value
 ROW_LIMIT = 1 << 15  # elements of a row that is walked more than once
 _SHRINKING = frozenset({"permute", "reshape", "slice", "reverse", "index", "pad", "dynamic_slice"})

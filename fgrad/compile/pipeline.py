@@ -28,6 +28,7 @@ from fgrad.compile.kernel.text import print_kernel
 from fgrad.compile.lower import lower
 from fgrad.compile.plan import Plan, plan
 from fgrad.compile.schedule import schedule
+from fgrad.compile.share import share
 from fgrad.compile.simplify import simplify
 from fgrad.compile.steps import KernelStep, Step
 from fgrad.config import config
@@ -82,6 +83,10 @@ def compile_program(program: Program, args: Sequence[Any] | None = None) -> Comp
         check_program(program, "dce again")
     fusion = log.timed("fuse", fuse, program, size=lambda f: len(f.groups))
     steps = log.timed("lower", lambda f: lower(f.groups, f.virtual), fusion, size=len)
+    # Steps of an unrolled loop that differ in numbers alone compile once.
+    program, steps = log.timed(
+        "share", lambda s: share(program, s), steps, size=lambda shared: len(shared[1])
+    )
     steps = log.timed("schedule", _schedule_steps, steps, size=len)
     planned = log.timed("plan", lambda s: plan(program, s), steps, size=lambda p: len(p.steps))
     executable = log.timed("build", lambda p: Executable(program, p), planned, size=lambda e: 1)
