@@ -82,11 +82,13 @@ def logistic(v: Lanes, x: str) -> str:
 
 
 def tanh(v: Lanes, x: str) -> str:
-    """1 - 2 / (e^2|x| + 1), and an odd polynomial below 0.54"""
+    """1 - 2 / (2^t + 1) with t = 2 |x| log2 e, and an odd polynomial below 0.54"""
     size = v.abs(x)
-    bits, _, r = reduce_by_ln2(v, v.at_most(v.add(size, size), v.pick(20.0, 42.0)))
+    limited = v.at_most(size, v.pick(10.0, 21.0))
+    bits, n = round_to_int(v, limited, 2.0 * LOG2_E)
+    r = v.fma(limited, 2.0 * LOG2_E, v.neg(n))
     power = normal_power(v, bits)
-    denominator = v.muladd(power, v.add(exp_tail(v, r), 1.0), 1.0)
+    denominator = v.muladd(power, v.muladd(r, v.fit(EXP2, r), 1.0), 1.0)
     large = v.sub(1.0, v.div(2.0, denominator))
     z = v.mul(size, size)
     small = v.muladd(v.mul(z, size), v.fit(TANH, z), size)

@@ -137,20 +137,19 @@ class Lanes:
         return self.call("copysign", a, b)
 
     def polynomial(self, coefficients: Sequence[float], x: str) -> str:
-        """sum_k c[k] x^k by Estrin's scheme (short dependency chains)"""
-        terms: list[Operand] = list(coefficients)
-        power = x
-        while len(terms) > 1:
-            paired: list[Operand] = [
-                self.muladd(high, power, low)
-                for low, high in zip(terms[::2], terms[1::2], strict=False)
-            ]
-            if len(terms) % 2:
-                paired.append(terms[-1])
-            terms = paired
-            if len(terms) > 1:
-                power = self.mul(power, power)
-        return self.number(terms[0])
+        """sum_k c[k] x^k as even(x^2) + x odd(x^2): half of Horner's latency, one product more"""
+        if len(coefficients) < 4:
+            return self._horner(coefficients, x)
+        square = self.mul(x, x)
+        odd = self._horner(coefficients[1::2], square)
+        return self.muladd(odd, x, self._horner(coefficients[::2], square))
+
+    def _horner(self, coefficients: Sequence[float], x: str) -> str:
+        *lower, last = coefficients
+        total = self.number(last)
+        for coefficient in reversed(lower):
+            total = self.muladd(total, x, coefficient)
+        return total
 
     def fit(self, coefficients: Sequence[Sequence[float]], x: str) -> str:
         """The polynomial of this precision out of (float32, float64)."""

@@ -211,9 +211,11 @@ def acos(v: Lanes, x: str) -> str:
 
 
 def _atan_unit(v: Lanes, q: str) -> tuple[str, str]:
-    """atan q = q + p for 0 <= q <= 1: (q, p)"""
+    """atan q = q + p for 0 <= q <= 1: (q, p); near 1 the later terms cancel, so the first is last"""
     z = v.mul(q, q)
-    return q, v.mul(v.mul(q, z), v.fit(ATAN, z))
+    first, *rest = ATAN[v.double]
+    series = v.muladd(z, v.polynomial(rest, z), first)
+    return q, v.mul(v.mul(q, z), series)
 
 
 def atan(v: Lanes, x: str) -> str:
