@@ -34,6 +34,7 @@ from fgrad.compile.kernel.rewrite import (
     Names,
     indices,
     map_indices,
+    only_loop,
     stride_of,
     substitute,
     walk,
@@ -70,7 +71,7 @@ def simplify_loops(body: Body) -> Body:
     """Drop loops of extent 0 and open loops of extent 1."""
     out: list[Statement] = []
     for s in body:
-        if type(s) is not Loop:
+        if not isinstance(s, Loop):
             out.append(s)
         elif s.extent == 1:
             inner = map_indices(s.body, lambda index, axis=s.axis: substitute(index, axis, 0, ()))
@@ -94,14 +95,14 @@ def rebuild(loops: list[Loop], body: Body) -> Loop:
     """The nest of `loops`, outermost first, around `body`."""
     for loop in reversed(loops):
         body = (loop._replace(body=body),)
-    return body[0]
+    return only_loop(body)
 
 
 def sort_nests(body: Body) -> Body:
     """Order perfect nests of parallel or reduce loops by falling stride, unit stride innermost."""
     out: list[Statement] = []
     for s in body:
-        if type(s) is Loop:
+        if isinstance(s, Loop):
             loops, inner = perfect_nest(s)
             if s.kind != "serial" and len(loops) > 1:
                 maps = [i for i in indices(inner)]
@@ -121,10 +122,10 @@ def collapse(body: Body) -> Body:
     """Merge each loop with the only loop inside it where their axes run over memory as one."""
     out: list[Statement] = []
     for s in body:
-        if type(s) is Loop:
+        if isinstance(s, Loop):
             s = s._replace(body=collapse(s.body))
             inner = s.body[0] if len(s.body) == 1 else None
-            if type(inner) is Loop and inner.kind == s.kind and _runs_on(s, inner):
+            if isinstance(inner, Loop) and inner.kind == s.kind and _runs_on(s, inner):
                 drop = _without(s.axis)
                 s = inner._replace(
                     extent=s.extent * inner.extent, body=map_indices(inner.body, drop)
@@ -162,20 +163,20 @@ class Vectoriser:
         self.uses: dict[str, int] = {}
         self.updating: dict[str, int] = {}
         for s in walk(body):
-            if type(s) in (Load, Store):
+            if isinstance(s, (Load, Store)):
                 self.uses[s.buffer] = self.uses.get(s.buffer, 0) + 1
-            elif type(s) is Update:
+            elif isinstance(s, Update):
                 self.updating[s.acc] = self.updating.get(s.acc, 0) + 1
 
     def body(self, body: Body) -> Body:
         """The statements with the loops among them planned."""
-        return tuple([self.plan(s).loop if type(s) is Loop else s for s in body])
+        return tuple([self.plan(s).loop if isinstance(s, Loop) else s for s in body])
 
     def plan(self, loop: Loop) -> Plan:
         """The cheaper of vectorising this loop and vectorising inside of it."""
         if loop.lanes:
             return Plan(vector_cost(loop.body, loop.axis, loop.lanes), loop)  # a tile
-        inner_loops = any([type(s) is Loop for s in loop.body])
+        inner_loops = any([isinstance(s, Loop) for s in loop.body])
         best = self._inside(loop) if inner_loops else Plan(self._scalar(loop), loop)
         if self._may_vectorise(loop):
             lanes = self._lanes(loop)
@@ -190,7 +191,7 @@ class Vectoriser:
     def _inside(self, loop: Loop) -> Plan:
         cost, body = 0.0, []
         for s in loop.body:
-            if type(s) is Loop:
+            if isinstance(s, Loop):
                 plan = self.plan(s)
                 cost += plan.cost
                 s = plan.loop
@@ -208,13 +209,13 @@ class Vectoriser:
         strides: dict[str, list[int]] = {}
         stored: set[str] = set()
         for s in walk(loop.body):
-            if type(s) is Loop and s.lanes:
+            if isinstance(s, Loop) and s.lanes:
                 return False  # a tile inside
-            if type(s) in (Load, Store) and self.buffers[s.buffer].role == "scratch":
+            if isinstance(s, (Load, Store)) and self.buffers[s.buffer].role == "scratch":
                 strides.setdefault(s.buffer, []).append(stride_of(s.index, loop.axis))
-                if type(s) is Store:
+                if isinstance(s, Store):
                     stored.add(s.buffer)
-            elif type(s) is Init and s.op == "carry" and loop.kind == "reduce":
+            elif isinstance(s, Init) and s.op == "carry" and loop.kind == "reduce":
                 return False
         for name, found in strides.items():
             private = not any(found) and len(found) == self.uses[name]
@@ -225,7 +226,7 @@ class Vectoriser:
     def _lanes(self, loop: Loop) -> int:
         """As many lanes as fill a vector with the loop's widest values, but no more than needed."""
         lanes = VECTOR_BYTES // self._width(loop.body)
-        updated = [s.acc for s in walk(loop.body) if type(s) is Update]
+        updated = [s.acc for s in walk(loop.body) if isinstance(s, Update)]
         shared = any([self.updating[acc] > 1 for acc in updated])
         while not shared and lanes >= 2 * loop.extent:
             lanes //= 2
@@ -233,14 +234,14 @@ class Vectoriser:
 
     def _width(self, body: Body) -> int:
         """The widest itemsize among the values of the innermost loops, where the time goes."""
-        loops = [s for s in body if type(s) is Loop]
+        loops = [s for s in body if isinstance(s, Loop)]
         if loops:
             return max([self._width(s.body) for s in loops])
         width = 1
         for s in body:
-            if type(s) is Load:
+            if isinstance(s, Load):
                 width = max(width, self.buffers[s.buffer].dtype.itemsize)
-            elif type(s) in (Op, Const, Index):
+            elif isinstance(s, (Op, Const, Index)):
                 width = max(width, s.dtype.itemsize)
         return width
 
@@ -250,7 +251,7 @@ class Vectoriser:
 
 def unroll(body: Body, inside: bool = False) -> Body:
     """Set `unroll`: enough copies to fill the machine, or all of them for a small loop."""
-    return tuple([_unrolled(s, inside) if type(s) is Loop else s for s in body])
+    return tuple([_unrolled(s, inside) if isinstance(s, Loop) else s for s in body])
 
 
 def _unrolled(loop: Loop, inside: bool) -> Loop:
@@ -260,7 +261,7 @@ def _unrolled(loop: Loop, inside: bool) -> Loop:
     loop = loop._replace(body=unroll(loop.body, True))
     lanes = max(loop.lanes, 1)
     size = _size(loop.body)
-    if any([type(s) is Loop and s.unroll * max(s.lanes, 1) < s.extent for s in loop.body]):
+    if any([isinstance(s, Loop) and s.unroll * max(s.lanes, 1) < s.extent for s in loop.body]):
         return loop  # a real loop inside
     trips = loop.extent // lanes
     few = lanes > 1 and trips <= 8 and trips * size <= UNROLL_STATEMENTS // 2
@@ -278,8 +279,8 @@ def _size(body: Body) -> int:
     """The number of statements once inner loops are unrolled."""
     return sum(
         [
-            _size(s.body) * s.unroll + 2 if type(s) is Loop else 1
+            _size(s.body) * s.unroll + 2 if isinstance(s, Loop) else 1
             for s in body
-            if type(s) is not Const
+            if not isinstance(s, Const)
         ]
     )

@@ -77,7 +77,7 @@ def stream_columns(body: Body, names: Names, buffers: dict[str, Buffer]) -> Body
     """The body with column reductions streamed; scratch rows are added to `buffers`."""
     out: list[Statement] = []
     for s in body:
-        if type(s) is Loop:
+        if isinstance(s, Loop):
             found = _match(s, buffers)
             if found is not None:
                 out += _Streamer(found, names, buffers).strips()
@@ -89,22 +89,22 @@ def stream_columns(body: Body, names: Names, buffers: dict[str, Buffer]) -> Body
 
 def _match(loop: Loop, buffers: dict[str, Buffer]) -> _Columns | None:
     """The parts of a loop over columns that is worth streaming."""
-    loops = [s for s in loop.body if type(s) is Loop]
+    loops = [s for s in loop.body if isinstance(s, Loop)]
     if loop.kind != "parallel" or len(loops) != 1 or loops[0].kind != "reduce":
         return None
     rows = loops[0]
     at = loop.body.index(rows)
     before, after = loop.body[:at], loop.body[at + 1 :]
-    inits = tuple([s for s in before if type(s) is Init])
+    inits = tuple([s for s in before if isinstance(s, Init)])
     odd = (
-        any([type(s) in (Store, Read, Update) for s in before])
-        or any([type(s) in (Loop, Store, Init, Read) for s in rows.body])
-        or any([type(s) in (Init, Update) for s in after])
-        or any([type(s) in (Load, Store) and _private(s, buffers) for s in walk(loop.body)])
+        any([isinstance(s, (Store, Read, Update)) for s in before])
+        or any([isinstance(s, (Loop, Store, Init, Read)) for s in rows.body])
+        or any([isinstance(s, (Init, Update)) for s in after])
+        or any([isinstance(s, (Load, Store)) and _private(s, buffers) for s in walk(loop.body)])
     )
     if odd or not inits or not _pays(loop, rows, buffers):
         return None
-    return _Columns(loop, tuple([s for s in before if type(s) is not Init]), inits, rows, after)
+    return _Columns(loop, tuple([s for s in before if not isinstance(s, Init)]), inits, rows, after)
 
 
 def _private(s: Load | Store, buffers: dict[str, Buffer]) -> bool:
@@ -115,7 +115,7 @@ def _pays(loop: Loop, rows: Loop, buffers: dict[str, Buffer]) -> bool:
     """Whether most loads run along the columns' axis, and the matrix is large."""
     along, down, width = 0, 0, 1
     for s in rows.body:
-        if type(s) is Load:
+        if isinstance(s, Load):
             column, row = abs(stride_of(s.index, loop.axis)), abs(stride_of(s.index, rows.axis))
             along += column == 1 and row != 1
             down += (row == 1 and column > 1) + len(s.gather)
@@ -190,7 +190,7 @@ class _Streamer:
         inits = {init.acc: init for init in self.parts.inits}
         out: list[Statement] = []
         for s in self.parts.rows.body:
-            if type(s) is not Update:
+            if not isinstance(s, Update):
                 out += copier.body((s,))
                 continue
             init, row = inits[s.acc], strip.scratch[s.acc]
@@ -205,7 +205,7 @@ class _Streamer:
         dtypes = {init.acc: init.dtype for init in self.parts.inits}
         out: list[Statement] = []
         for s in self.parts.after:
-            if type(s) is not Read:
+            if not isinstance(s, Read):
                 out += copier.body((s,))
                 continue
             row = strip.scratch[s.acc]
@@ -218,5 +218,6 @@ class _Streamer:
         """The value in another dtype."""
         if target == dtype:
             return value
-        out.append(Op(self.names.id(), "convert", (value,), target))
-        return out[-1].id
+        new = Op(self.names.id(), "convert", (value,), target)
+        out.append(new)
+        return new.id

@@ -21,7 +21,7 @@ import math
 import numpy as np
 
 from fgrad.compile.kernel.ir import Const, Init, Loop, Op, Read, Ref, Statement, Update
-from fgrad.compile.kernel.rewrite import Body, Names, map_indices, substitute, walk
+from fgrad.compile.kernel.rewrite import Body, Names, map_indices, only_loop, substitute, walk
 
 BLOCK = 4096
 _BOOL, _HALF, _SINGLE, _DOUBLE = (np.dtype(c) for c in ("bool", "f2", "f4", "f8"))
@@ -33,18 +33,17 @@ def block_sums(body: Body, names: Names) -> Body:
     wide: dict[str, Init] = {}  # accumulators that are kept in a wider dtype from here on
     corrections: dict[str, str] = {}  # for each of them, the name of the correction term
     for k, s in enumerate(body):
-        kind = type(s)
-        if kind is Init and _is_sum(s) and _needs_width(s, body[k + 1 :]):
+        if isinstance(s, Init) and _is_sum(s) and _needs_width(s, body[k + 1 :]):
             wide[s.acc] = s
             out += _wide_init(s, names)
             corrections[s.acc] = names.name(s.acc)
             if s.dtype == _DOUBLE:
                 out.append(Init(corrections[s.acc], "carry", _DOUBLE, 0.0))
-        elif kind is Read and s.acc in wide:
+        elif isinstance(s, Read) and s.acc in wide:
             out += _wide_read(s, wide[s.acc], names)
-        elif kind is Update and s.acc in wide:
+        elif isinstance(s, Update) and s.acc in wide:
             out += _Blocks(wide, corrections, names).join(s)
-        elif kind is Loop:
+        elif isinstance(s, Loop):
             mine = {a: wide[a] for a in _updated(s) if a in wide}
             s = s._replace(body=block_sums(s.body, names))
             out += _Blocks(mine, corrections, names).loop(s) if mine else [s]
@@ -58,7 +57,7 @@ def _is_sum(s: Init) -> bool:
 
 
 def _updated(loop: Loop) -> list[str]:
-    return list(dict.fromkeys([s.acc for s in walk(loop.body) if type(s) is Update]))
+    return list(dict.fromkeys([s.acc for s in walk(loop.body) if isinstance(s, Update)]))
 
 
 def _wide_dtype(dtype: np.dtype) -> np.dtype:
@@ -70,9 +69,9 @@ def _needs_width(init: Init, rest: Body) -> bool:
     updates."""
     terms = 0
     for s in rest:
-        if type(s) is Loop and init.acc in _updated(s):
-            reads = any([type(r) is Read and r.acc == init.acc for r in walk(s.body)])
-            loops = [s, *[r for r in walk(s.body) if type(r) is Loop]]
+        if isinstance(s, Loop) and init.acc in _updated(s):
+            reads = any([isinstance(r, Read) and r.acc == init.acc for r in walk(s.body)])
+            loops = [s, *[r for r in walk(s.body) if isinstance(r, Loop)]]
             if reads or any([loop.kind != "reduce" for loop in loops]):
                 return False
             terms += s.extent * _terms(s.body, {init.acc})
@@ -83,9 +82,9 @@ def _terms(body: Body, accs: set[str]) -> int:
     """How many values one run of the body adds to any of `accs`, at most."""
     total = 0
     for s in body:
-        if type(s) is Update and s.acc in accs:
+        if isinstance(s, Update) and s.acc in accs:
             total += 1
-        elif type(s) is Loop:
+        elif isinstance(s, Loop):
             total += s.extent * _terms(s.body, accs)
     return total
 
@@ -131,7 +130,7 @@ class _Blocks:
         outer = self.names.name(loop.axis)
         body = self._moved(loop.body, loop.axis, 0, ((outer, size), (loop.axis, 1)))
         out: list[Statement] = []
-        tail = self.names.copy((loop._replace(extent=rest),))[0] if rest else None
+        tail = only_loop(self.names.copy((loop._replace(extent=rest),))) if rest else None
         blocks = self.block(loop._replace(extent=size, body=body))
         out.append(Loop(outer, count, self.kind, tuple(blocks)))
         if tail is not None:
@@ -147,9 +146,9 @@ class _Blocks:
         """The body with every term converted before it is added."""
         out: list[Statement] = []
         for s in body:
-            if type(s) is Loop:
+            if isinstance(s, Loop):
                 s = s._replace(body=self.direct(s.body))
-            if type(s) is Update and s.acc in self.wide:
+            if isinstance(s, Update) and s.acc in self.wide:
                 out += self.join(s)
             else:
                 out.append(s)
@@ -159,9 +158,9 @@ class _Blocks:
         """The body with the loops inside it made into blocks."""
         out: list[Statement] = []
         for s in body:
-            if type(s) is Loop and not set(_updated(s)).isdisjoint(self.wide):
+            if isinstance(s, Loop) and not set(_updated(s)).isdisjoint(self.wide):
                 out += self.loop(s)
-            elif type(s) is Update and s.acc in self.wide:
+            elif isinstance(s, Update) and s.acc in self.wide:
                 out += self.join(s)
             else:
                 out.append(s)

@@ -13,7 +13,7 @@ does not fill a tile is left to ordinary loops.
 from __future__ import annotations
 
 from fgrad.compile.kernel.ir import Buffer, Const, Index, Load, Loop, Op, Statement, Store
-from fgrad.compile.kernel.rewrite import Body, Names, map_indices, stride_of, substitute
+from fgrad.compile.kernel.rewrite import Body, Names, map_indices, only_loop, stride_of, substitute
 
 TILE_BYTES = 64
 LARGE = 1 << 18  # elements from which tiles of 16 lanes are worth twice the compile time of 8
@@ -24,7 +24,7 @@ def tile_transposes(body: Body, names: Names, buffers: dict[str, Buffer]) -> Bod
     """The body with transposing nests of parallel loops tiled."""
     out: list[Statement] = []
     for s in body:
-        if type(s) is Loop:
+        if isinstance(s, Loop):
             tiled = _tiled(s, names, buffers)
             if tiled is not None:
                 out += tiled
@@ -40,21 +40,21 @@ def _tiled(loop: Loop, names: Names, buffers: dict[str, Buffer]) -> list[Stateme
     while len(body) == 1 and type(body[0]) is Loop:
         loops.append(body[0])
         body = body[0].body
-    plain = all([type(s) in (Const, Index, Load, Op, Store) for s in body])
+    plain = all([isinstance(s, (Const, Index, Load, Op, Store)) for s in body])
     if len(loops) < 2 or not plain or any([x.kind != "parallel" or x.lanes for x in loops]):
         return None
     found = _transposed(loops, body)
     if found is None:
         return None
     rows, columns = found
-    width = max([buffers[s.buffer].dtype.itemsize for s in body if type(s) in (Load, Store)])
+    width = max([buffers[s.buffer].dtype.itemsize for s in body if isinstance(s, (Load, Store))])
     large = rows.extent * columns.extent >= LARGE
     lanes = min(TILE_BYTES // width, 16 if large else 8)
     while lanes > min(rows.extent, columns.extent):
         lanes //= 2
     if lanes < 4:
         return None
-    inner = _split(rows, columns, body, lanes, names)
+    inner: list[Statement] = _split(rows, columns, body, lanes, names)
     for outer in reversed([x for x in loops if x not in (rows, columns)]):
         inner = [outer._replace(body=tuple(inner))]
     return inner
@@ -64,8 +64,8 @@ def _transposed(loops: list[Loop], body: Body) -> tuple[Loop, Loop] | None:
     """Two loops (rows, columns): some accesses run along the one and some along the other."""
     votes: dict[str, int] = {}
     for s in body:
-        if type(s) in (Load, Store):
-            indirect = s.gather if type(s) is Load else s.scatter
+        if isinstance(s, (Load, Store)):
+            indirect = s.gather if isinstance(s, Load) else s.scatter
             units = [x for x in loops if stride_of(s.index, x.axis) == 1]
             if units and not indirect and s.guard is None:
                 votes[units[-1].axis] = votes.get(units[-1].axis, 0) + 1
@@ -77,7 +77,7 @@ def _transposed(loops: list[Loop], body: Body) -> tuple[Loop, Loop] | None:
 
 def _fits(s: Statement, rows: Loop, columns: Loop) -> bool:
     """Whether a tile can do this statement: a store has a stride along both axes."""
-    if type(s) is Store:
+    if isinstance(s, Store):
         strides = [stride_of(s.index, x.axis) for x in (rows, columns)]
         return 1 in strides and all(strides) and not s.scatter and s.mode == "set"
     return True
@@ -92,12 +92,12 @@ def _split(rows: Loop, columns: Loop, body: Body, lanes: int, names: Names) -> l
     out.append(_blocked(tile, lanes, names))
     if main[1] < columns.extent:
         beside = columns._replace(extent=columns.extent - main[1], body=body)
-        nest = names.copy((rows._replace(extent=main[0], body=(beside,)),))
-        out.append(_shifted(nest[0], nest[0].body[0], 0, main[1]))
+        nest = only_loop(names.copy((rows._replace(extent=main[0], body=(beside,)),)))
+        out.append(_shifted(nest, only_loop(nest.body), 0, main[1]))
     if main[0] < rows.extent:
         below = rows._replace(extent=rows.extent - main[0], body=(columns._replace(body=body),))
-        nest = names.copy((below,))
-        out.append(_shifted(nest[0], nest[0].body[0], main[0], 0))
+        nest = only_loop(names.copy((below,)))
+        out.append(_shifted(nest, only_loop(nest.body), main[0], 0))
     return out
 
 
@@ -115,7 +115,7 @@ def _shifted(outer: Loop, inner: Loop, first: int, second: int) -> Loop:
 def _blocked(tile: Loop, lanes: int, names: Names) -> Loop:
     """The tiled nest inside loops over blocks of tiles that stay in the near cache."""
     size = lanes * BLOCK_TILES
-    rows, columns = tile, tile.body[0]
+    rows, columns = tile, only_loop(tile.body)
     if rows.extent % size or columns.extent % size or rows.extent * columns.extent < 4 * size**2:
         return tile
     outer = [names.name(rows.axis), names.name(columns.axis)]

@@ -196,7 +196,8 @@ def test_store_forgets_the_oldest(tmp_path: Path) -> None:
     DiskStore("/dev/null/no").put("k", b"x")
 
 
-COLUMNS = """kernel k(x: in DT[ALL], w: in DT[ROWS], b: in DT[COLS], y: out DT[COLS], z: out DT[COLS])
+COLUMNS = """
+kernel k(x: in DT[ALL], w: in DT[ROWS], b: in DT[COLS], y: out DT[COLS], z: out DT[COLS])
   parallel j in COLS:
     %0 = load b[j]
     acc s = add DT %0

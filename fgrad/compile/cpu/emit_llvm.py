@@ -16,7 +16,7 @@ iteration that writes it, at the same index, unguarded.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -65,8 +65,8 @@ class Range(NamedTuple):
 
 def outer_loop(kernel: Kernel) -> Loop | None:
     """The loop that `[lo, hi)` applies to: the only loop at the top, if it is parallel."""
-    loops = [s for s in kernel.body if type(s) is Loop]
-    others = [s for s in kernel.body if type(s) not in (Loop, Const, Index, Load, Op)]
+    loops = [s for s in kernel.body if isinstance(s, Loop)]
+    others = [s for s in kernel.body if not isinstance(s, (Loop, Const, Index, Load, Op))]
     if len(loops) != 1 or others or loops[0].kind != "parallel" or loops[0].extent == 0:
         return None
     return loops[0]
@@ -152,10 +152,10 @@ class KernelEmitter:
         values = self.frame.values
         for s in body:
             kind = type(s)
-            if kind is Load:
+            if isinstance(s, Load):
                 if s.id not in values:
                     values[s.id] = emit_load(self.frame, s)
-            elif kind is Op:
+            elif isinstance(s, Op):
                 if s.id not in values:
                     args = [values[a] for a in s.args]
                     scope = self.frame.deepest(*[a.scope for a in args])
@@ -247,7 +247,7 @@ class KernelEmitter:
     def _span(self, loop: Loop, facts: LoopFacts, span: Span) -> None:
         """The iterations of one span, as a loop or, if it is one pass, as straight code."""
         step = span.lanes * span.unroll
-        if span.first is None or span.first + step < span.last:
+        if span.first is None or span.last is None or span.first + step < span.last:
             self._looped(loop, facts, span, step)
             return
         frame, saved = self.frame, self.frame.mask
@@ -321,15 +321,14 @@ class KernelEmitter:
             offset = first + copy * span.lanes
             axis = Axis(counter, offset, span.lanes, scope)
             if self.tile is not None:
-                self._tile_step(loop, axis)
+                self._tile_step(self.tile, loop, axis)
                 continue
             frame.axes[loop.axis] = axis
             self.copy = copy if loop.kind == "reduce" else 0
             self.body(loop.body)
 
-    def _tile_step(self, loop: Loop, axis: Axis) -> None:
+    def _tile_step(self, tile: Tile, loop: Loop, axis: Axis) -> None:
         """One pass of a tile's outer loop is the inner loop; one pass of that is the tile."""
-        tile = self.tile
         if loop is tile.rows:
             self.frame.axes[loop.axis] = axis._replace(lanes=1)
             self.loop(tile.columns)
@@ -369,9 +368,9 @@ class LoopFacts:
     __slots__ = ("stored", "updates", "varying", "weight")
 
     def __init__(self, loop: Loop) -> None:
-        self.stored = frozenset([s.buffer for s in walk(loop.body) if type(s) is Store])
-        own = {s.acc for s in walk(loop.body) if type(s) is Init}
-        updated = [s.acc for s in walk(loop.body) if type(s) is Update and s.acc not in own]
+        self.stored = frozenset([s.buffer for s in walk(loop.body) if isinstance(s, Store)])
+        own = {s.acc for s in walk(loop.body) if isinstance(s, Init)}
+        updated = [s.acc for s in walk(loop.body) if isinstance(s, Update) and s.acc not in own]
         self.updates = list(dict.fromkeys(updated))
         self.varying: set[int] = set()  # ids whose value may differ between iterations
         self.weight = _vary(loop.body, frozenset([loop.axis]), self.varying, self.stored)
@@ -383,19 +382,20 @@ def _vary(
     """Collect the ids that vary with `axes`; returns the cost of the statements."""
     cost = 0.0
     for s in body:
-        kind = type(s)
         cost += weight(s)
-        if kind is Loop:
+        if isinstance(s, Loop):
             cost += _vary(s.body, axes | {s.axis}, varying, stored)
-        elif kind is Op:
+        elif isinstance(s, Op):
             if not varying.isdisjoint(s.args):
                 varying.add(s.id)
-        elif kind is Load:
+        elif isinstance(s, Load):
             used = [v for v, _ in s.gather] + ([] if s.guard is None else [s.guard])
             moves = any([a in axes for a, _ in s.index.terms])
             if moves or s.buffer in stored or not varying.isdisjoint(used):
                 varying.add(s.id)
-        elif kind is Read or (kind is Index and any([a in axes for a, _ in s.index.terms])):
+        elif isinstance(s, Read) or (
+            isinstance(s, Index) and any([a in axes for a, _ in s.index.terms])
+        ):
             varying.add(s.id)
     return cost
 
@@ -408,9 +408,11 @@ def lane_copies(kernel: Kernel) -> dict[str, int]:
 
     def visit(body: tuple[Statement, ...], vector: Loop | None) -> None:
         for s in body:
-            if type(s) is Loop:
+            if isinstance(s, Loop):
                 visit(s.body, s if s.lanes > 1 else vector)
-            elif type(s) is Store and vector is not None and not stride_of(s.index, vector.axis):
+            elif (
+                isinstance(s, Store) and vector is not None and not stride_of(s.index, vector.axis)
+            ):
                 found[s.buffer] = vector.lanes
 
     if scratch:
@@ -464,7 +466,7 @@ def _ramp(frame: Frame, base: str, stride: int, dtype: np.dtype, lanes: int) -> 
     return frame.enter(scope).emit(f"add {kind} {first}, <{steps}>")
 
 
-_EMIT: dict[type, Callable[[KernelEmitter, Statement], None]] = {
+_EMIT: dict[type, Callable[[KernelEmitter, Any], None]] = {
     Const: KernelEmitter.const,
     Index: KernelEmitter.index,
     Read: KernelEmitter.read,

@@ -165,7 +165,8 @@ class Callback:
       function: takes the addresses of the step's buffers.
       buffers: how many buffers the step has.
 
-    An exception ends the callback, not the program; `reraise` raises the thread's first one afterwards.
+    An exception ends the callback, not the program; `reraise` raises the thread's first one
+    afterwards.
     """
 
     def __init__(self, function: Callable[..., None], buffers: int) -> None:
@@ -229,7 +230,7 @@ class _Assembler:
         shared = (pool_address(), share_address(), s.chunk)
         self.emit(_SHARE, s.address, s.lo, s.hi, len(s.slots), *shared, *s.slots)
 
-    def simple(self, s: Step) -> None:
+    def simple(self, s: Place | Advance | Swap | Copy | Fill) -> None:
         opcode, addressed = _SIMPLE[type(s)]
         self.touch(*s[:addressed])
         self.emit(opcode, *s)

@@ -39,16 +39,16 @@ def partial_shapes(body: tuple[Statement, ...]) -> dict[str, tuple[int, int]]:
 
     def walk(body: tuple[Statement, ...], loops: list[Loop]) -> None:
         for s in body:
-            if type(s) is Init:
+            if isinstance(s, Init):
                 depth_of[s.acc] = len(loops)
                 shapes[s.acc] = (1, 1)
-            elif type(s) is Update:
+            elif isinstance(s, Update):
                 around = loops[depth_of[s.acc] :]
                 lanes, parts = shapes[s.acc]
                 lanes = max([lanes, *[loop.lanes for loop in around]])
                 unrolled = [loop.unroll for loop in around if loop.kind == "reduce"]
                 shapes[s.acc] = (lanes, min(MAX_PARTS, max([parts, *unrolled])))
-            elif type(s) is Loop:
+            elif isinstance(s, Loop):
                 walk(s.body, [*loops, s])
 
     walk(body, [])
@@ -59,20 +59,18 @@ def emit_init(frame: Frame, s: Init, shape: tuple[int, int]) -> Accumulator:
     """Begin an accumulator; `shape` is its row of `partial_shapes`."""
     scope, own = frame.inner, frame.lanes
     lanes, parts = (own, shape[1]) if own > 1 else shape
-    start = frame.values[s.start.id] if isinstance(s.start, Ref) else None
-    if s.op == "carry":
-        value = start or Value(constant(s.start, s.dtype, 1), 1, s.dtype, frame.root, True)
-        return Accumulator(s, lanes, [frame.spread(value, lanes)], False, scope)
-    neutral = identity(s.op, s.dtype)
-    single = lanes * parts == 1 or (own > 1 and parts == 1)
-    if start is None and (single or s.start == neutral):
-        neutral = s.start
-    elif start is None:
+    if isinstance(s.start, Ref):
+        start = frame.values[s.start.id]
+    else:
         start = Value(constant(s.start, s.dtype, 1), 1, s.dtype, frame.root, True)
-    if start is not None and single:
+    if s.op == "carry" or lanes * parts == 1 or (own > 1 and parts == 1):
         return Accumulator(s, lanes, [frame.spread(start, lanes)], False, scope)
+    neutral = identity(s.op, s.dtype)
+    folds = own == 1 and lanes > 1
+    if not isinstance(s.start, Ref) and s.start == neutral:
+        return Accumulator(s, lanes, [frame.spread(start, lanes)] * parts, folds, scope)
     texts = [constant(neutral, s.dtype, lanes)] * parts
-    accumulator = Accumulator(s, lanes, texts, own == 1 and lanes > 1, scope)
+    accumulator = Accumulator(s, lanes, texts, folds, scope)
     accumulator.start = start
     return accumulator
 

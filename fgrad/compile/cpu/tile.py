@@ -14,14 +14,14 @@ from collections.abc import Callable
 from fgrad.compile.cpu.frame import Axis, Frame, Value
 from fgrad.compile.cpu.llvm_text import lane_type
 from fgrad.compile.cpu.memory import emit_load, emit_store
-from fgrad.compile.kernel.ir import Load, Loop, Statement, Store
-from fgrad.compile.kernel.rewrite import stride_of
+from fgrad.compile.kernel.ir import Const, Index, Load, Loop, Op, Statement, Store
+from fgrad.compile.kernel.rewrite import only_loop, stride_of
 
 
 def is_tile(loop: Loop) -> bool:
     """Whether a loop and the only loop in it are a tile."""
     inner = loop.body[0] if len(loop.body) == 1 else None
-    return loop.lanes > 1 and type(inner) is Loop and inner.lanes > 1
+    return loop.lanes > 1 and isinstance(inner, Loop) and inner.lanes > 1
 
 
 class Tile:
@@ -29,7 +29,7 @@ class Tile:
 
     def __init__(self, frame: Frame, rows: Loop, plain: Callable[[Statement], None]) -> None:
         self.frame = frame
-        self.rows, self.columns = rows, rows.body[0]
+        self.rows, self.columns = rows, only_loop(rows.body)
         self.lanes = rows.lanes
         self.plain = plain
         self.values: dict[int, list[Value]] = {}
@@ -37,16 +37,15 @@ class Tile:
     def emit(self, row: Axis, column: Axis) -> None:
         """Emit the body; `row` and `column` are the axes at the tile's corner, without lanes."""
         for s in self.columns.body:
-            turned = type(s) in (Load, Store) and self._runs_along_rows(s)
-            if turned and type(s) is Load:
+            if isinstance(s, Load) and self._runs_along_rows(s):
                 self.values[s.id] = self._turned_load(s, row, column)
-            elif turned:
+            elif isinstance(s, Store) and self._runs_along_rows(s):
                 self._turned_store(s, row, column)
             else:
                 self._rows(s, row, column)
 
     def _runs_along_rows(self, s: Load | Store) -> bool:
-        indirect = s.gather if type(s) is Load else s.scatter
+        indirect = s.gather if isinstance(s, Load) else s.scatter
         along = stride_of(s.index, self.rows.axis), stride_of(s.index, self.columns.axis)
         return (
             along[0] == 1 and along[1] != 1 and not indirect and s.guard is None and along[1] != 0
@@ -59,18 +58,19 @@ class Tile:
     def _rows(self, s: Statement, row: Axis, column: Axis) -> None:
         """A statement once for each row of the tile, each a vector along the columns."""
         values = self.frame.values
+        result = s.id if isinstance(s, (Const, Index, Load, Op)) else None
         made: list[Value] = []
         for k in range(self.lanes):
             for id, rows in self.values.items():
                 values[id] = rows[k]
             self._place(row._replace(offset=row.offset + k), column._replace(lanes=self.lanes))
-            if not isinstance(s, Store):
-                values.pop(s.id, None)
+            if result is not None:
+                values.pop(result, None)
             self.plain(s)
-            if not isinstance(s, Store):
-                made.append(values[s.id])
-        if made:
-            self.values[s.id] = made
+            if result is not None:
+                made.append(values[result])
+        if result is not None:
+            self.values[result] = made
 
     def _turned_load(self, s: Load, row: Axis, column: Axis) -> list[Value]:
         columns = []

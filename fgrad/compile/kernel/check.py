@@ -11,7 +11,7 @@ K6  updates and reads name a live accumulator; parallel loops update none from o
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -70,7 +70,7 @@ class _Checker:
         self.accs: dict[str, _Acc] = {}
         self.seen: set[int] = set()
 
-    def fail(self, rule: str, why: str) -> None:
+    def fail(self, rule: str, why: str) -> NoReturn:
         where = "" if self.statement is None else PRINTERS[type(self.statement)](self.statement)
         rows = [("kernel", print_kernel(self.kernel))]
         if where:
@@ -88,7 +88,7 @@ class _Checker:
             self.buffers[buffer.name] = buffer
         self.body(self.kernel.body)
         self.statement = None
-        stored = {s.buffer for s in walk(self.kernel.body) if type(s) is Store}
+        stored = {s.buffer for s in walk(self.kernel.body) if isinstance(s, Store)}
         for buffer in self.kernel.buffers:
             live = buffer.role == "out" and buffer.size > 0
             self.need(not live or buffer.name in stored, "K4", f"{buffer.name} is never stored")
@@ -148,7 +148,8 @@ class _Checker:
 
     def op(self, s: Op) -> None:
         row = SCALAR_OPS.get(s.op)
-        self.need(row is not None, "K3", f"unknown operation {s.op}")
+        if row is None:
+            self.fail("K3", f"unknown operation {s.op}")
         self.need(len(s.args) == row.arity, "K3", f"{s.op} takes {row.arity} operands")
         dtypes = [self.use(a) for a in s.args]
         if s.op == "select":
@@ -218,14 +219,14 @@ class _Checker:
         used = any([loop.axis == s.axis for loop in self.loops])
         self.need(not used, "K1", f"axis {s.axis} is in use")
         vectors = [loop for loop in self.loops if loop.lanes > 1]
-        tile = vectors == self.loops[-1:] and vectors and vectors[0].body == (s,)
+        tile = vectors == self.loops[-1:] and all([loop.body == (s,) for loop in vectors])
         self.need(s.lanes < 2 or not vectors or tile, "K1", "a vector loop inside a vector loop")
         self.loops.append(s)
         self.body(s.body)
         self.loops.pop()
 
 
-_CHECKS: dict[type, Callable[[_Checker, Statement], None]] = {
+_CHECKS: dict[type, Callable[[_Checker, Any], None]] = {
     Const: _Checker.const,
     Index: _Checker.index_value,
     Load: _Checker.load,

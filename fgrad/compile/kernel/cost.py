@@ -17,21 +17,19 @@ _CYCLES = {name: 5.0 if name in _SLOW else 1.0 for name in SCALAR_OPS} | {
 
 def weight(s: Statement) -> float:
     """The cycles of one statement, scalar or vector, without the effects of memory."""
-    kind = type(s)
-    if kind is Op:
+    if isinstance(s, Op):
         return _CYCLES[s.op]
-    return 1.0 if kind in (Load, Store, Update) else 0.0
+    return 1.0 if isinstance(s, (Load, Store, Update)) else 0.0
 
 
 def vector_cost(body: Body, axis: str, lanes: int) -> float:
     """The cycles of one pass over `body` with `axis` in the lanes."""
     cost = 0.0
     for s in body:
-        kind = type(s)
-        if kind is Loop:
+        if isinstance(s, Loop):
             cost += s.extent * (vector_cost(s.body, axis, lanes) + 1)
-        elif kind in (Load, Store):
-            indirect = s.gather if kind is Load else s.scatter
+        elif isinstance(s, (Load, Store)):
+            indirect = s.gather if isinstance(s, Load) else s.scatter
             stride = abs(stride_of(s.index, axis))
             contiguous = stride <= 1 and not indirect
             cost += (1 if stride else 0.5) if contiguous else 1.5 * lanes
@@ -48,7 +46,7 @@ def kernel_cost(kernel: Kernel) -> float:
 def _cost(body: Body) -> float:
     cost = 0.0
     for s in body:
-        if type(s) is not Loop:
+        if not isinstance(s, Loop):
             cost += weight(s)
         elif s.lanes > 1:
             cost += -(-s.extent // s.lanes) * (vector_cost(s.body, s.axis, s.lanes) + 1)

@@ -4,6 +4,7 @@ indices."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -31,18 +32,24 @@ def walk(body: Body) -> Iterator[Statement]:
     """All statements, outer before inner, in order."""
     for s in body:
         yield s
-        if type(s) is Loop:
+        if isinstance(s, Loop):
             yield from walk(s.body)
+
+
+def only_loop(body: Body) -> Loop:
+    """The loop that is all of `body`."""
+    (loop,) = body
+    assert isinstance(loop, Loop)
+    return loop
 
 
 def map_indices(body: Body, change: Callable[[Affine], Affine]) -> Body:
     """The body with `change` applied to every affine map."""
     out: list[Statement] = []
     for s in body:
-        kind = type(s)
-        if kind is Loop:
+        if isinstance(s, Loop):
             s = s._replace(body=map_indices(s.body, change))
-        elif kind in (Load, Store, Index):
+        elif isinstance(s, (Load, Store, Index)):
             index = change(s.index)
             if index is not s.index:
                 s = s._replace(index=index)
@@ -53,7 +60,7 @@ def map_indices(body: Body, change: Callable[[Affine], Affine]) -> Body:
 def indices(body: Body) -> Iterator[Affine]:
     """Every affine map in the body."""
     for s in walk(body):
-        if type(s) in (Load, Store, Index):
+        if isinstance(s, (Load, Store, Index)):
             yield s.index
 
 
@@ -98,11 +105,11 @@ class Names:
         self.used = {b.name for b in kernel.buffers}
         top = -1
         for s in walk(kernel.body):
-            if type(s) in (Const, Index, Load, Op, Read):
+            if isinstance(s, (Const, Index, Load, Op, Read)):
                 top = max(top, s.id)
-            elif type(s) is Loop:
+            elif isinstance(s, Loop):
                 self.used.add(s.axis)
-            elif type(s) is Init:
+            elif isinstance(s, Init):
                 self.used.add(s.acc)
         self.next_id = top + 1
 
@@ -195,20 +202,28 @@ class Renamer:
         acc = self.accs[s.acc] = self.new_acc(s.acc)
         return s._replace(acc=acc, start=start)
 
+    def read(self, s: Read) -> Read:
+        """A copy of a read."""
+        return Read(self.fresh(s.id), self.accs.get(s.acc, s.acc))
+
+    def update(self, s: Update) -> Update:
+        """A copy of an update."""
+        return Update(self.accs.get(s.acc, s.acc), self.use(s.value))
+
     def loop(self, s: Loop) -> Loop:
         """A copy of a loop."""
         axis = self.axes[s.axis] = self.new_axis(s.axis)
         return s._replace(axis=axis, body=self.body(s.body))
 
 
-_RENAMERS: dict[type, Callable[[Renamer, Statement], Statement]] = {
+_RENAMERS: dict[type, Callable[[Renamer, Any], Statement]] = {
     Const: lambda r, s: s._replace(id=r.fresh(s.id)),
     Index: lambda r, s: Index(r.fresh(s.id), r.affine(s.index), s.dtype),
     Load: Renamer.load,
     Op: Renamer.op,
-    Read: lambda r, s: Read(r.fresh(s.id), r.accs.get(s.acc, s.acc)),
+    Read: Renamer.read,
     Init: Renamer.init,
-    Update: lambda r, s: Update(r.accs.get(s.acc, s.acc), r.use(s.value)),
+    Update: Renamer.update,
     Store: Renamer.store,
     Loop: Renamer.loop,
 }

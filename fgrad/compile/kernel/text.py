@@ -56,12 +56,12 @@ def print_kernel(kernel: Kernel) -> str:
 def _print_body(body: tuple[Statement, ...], indent: str, lines: list[str]) -> None:
     for statement in body:
         lines.append(indent + PRINTERS[type(statement)](statement))
-        if type(statement) is Loop:
+        if isinstance(statement, Loop):
             _print_body(statement.body, indent + "  ", lines)
 
 
 def _scalar(value: Scalar) -> str:
-    return repr(value if type(value) in (bool, int, float) else np.asarray(value).item())
+    return repr(value if isinstance(value, (bool, int, float)) else np.asarray(value).item())
 
 
 def _index(index: Affine, indirect: tuple[tuple[int, int], ...] = ()) -> str:
@@ -144,7 +144,7 @@ def _parse_body(
     while line is not None and len(line) - len(line.lstrip()) == indent:
         statement = _parse_statement(line.strip())
         line = next(rest, None)
-        if type(statement) is Loop:
+        if isinstance(statement, Loop):
             inner, line = _parse_body(rest, line, indent + 2)
             statement = statement._replace(body=inner)
         body.append(statement)
