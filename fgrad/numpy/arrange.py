@@ -322,7 +322,9 @@ def stack(
             else "need at least one array to stack"
         )
     axis = normalize_axis(axis, len(xs[0].shape) + 1)
-    return concatenate([expand_dims(x, axis) for x in xs], axis, out, dtype=dtype)
+    shape = xs[0].shape
+    shape = (*shape[:axis], 1, *shape[axis:])
+    return concatenate([reshape(x, shape) for x in xs], axis, out, dtype=dtype)
 
 
 @implements("unstack")

@@ -243,6 +243,8 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * mat
         wrapped = ew.select(edge, ew.lit(x, half), wrapped)
     limit = period / 2 if discont is None else discont
     jump = ew.select(np.less(np.abs(steps), limit), ew.lit(x, 0), ew.sub(wrapped, steps))
+    if x.shape[axis] < 2:
+        return x
     rest = ew.add(take_slice(x, axis, 1, x.shape[axis]), rd.cumsum(jump, axis))
     return sh.concatenate([take_slice(x, axis, 0, 1), rest], axis)
 

@@ -275,6 +275,8 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Value:
     for _ in range(n - 1):
         columns.append(ew.mul(columns[-1], convert(x, kind)))
     columns = columns[:n] if increasing else columns[:n][::-1]
+    if not columns:
+        return np.empty((x.shape[0], 0), kind)
     return sh.concatenate([reshape(c, (x.shape[0], 1)) for c in columns], 1)
 
 

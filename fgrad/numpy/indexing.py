@@ -228,10 +228,16 @@ def getitem(x: Tracer, index: Any) -> Value:
             if index < 0:
                 index += shape[0]
             return x.builder.record(sh.index_p, (x,), {"ints": (index,)})
-    elif type(index) is tuple and _all_ints(index, x.shape):
-        lengths = x.shape[: len(index)]
-        wrapped = [i if i >= 0 else i + n for i, n in zip(index, lengths, strict=True)]
-        return sh.index(x, tuple(wrapped))
+    elif type(index) is tuple:
+        if _all_ints(index, x.shape):
+            lengths = x.shape[: len(index)]
+            wrapped = [i if i >= 0 else i + n for i, n in zip(index, lengths, strict=True)]
+            return sh.index(x, tuple(wrapped))
+        found = read_basic(x, index)
+        return read(x, parse(x.shape, index)) if found is None else found
+    elif type(index) is slice and x.shape:
+        found = read_basic(x, (index,))
+        return read(x, parse(x.shape, index)) if found is None else found
     return read(x, parse(x.shape, index))
 
 
@@ -242,6 +248,48 @@ def _all_ints(index: tuple[Any, ...], shape: Shape) -> bool:
         if type(i) is not int or not -n <= i < n:
             return False
     return True
+
+
+def read_basic(x: Tracer, index: tuple[Any, ...]) -> Value | None:
+    """x[index] for slices forward, integers, new axes and an ellipsis; None for anything else.
+
+    What it does is what `parse` and `read` do; it exists because gradients read rows and columns in
+    Python loops.
+    """
+    shape = x.shape
+    missing = len(shape) - sum([p is not None and p is not Ellipsis for p in index])
+    start, stop, step, result = [0] * len(shape), list(shape), [1] * len(shape), []
+    axis = 0
+    for part in index:
+        kind = type(part)
+        if kind is slice and axis < len(shape):
+            low, high, stride = part.indices(shape[axis])
+            if stride < 1:
+                return None
+            count = max(0, (high - low + stride - 1) // stride)
+            if count:
+                start[axis], step[axis] = low, stride if count > 1 else 1
+                stop[axis] = low + (count - 1) * stride + 1
+            else:
+                stop[axis] = 0
+            result.append(count)
+            axis += 1
+        elif kind is int and axis < len(shape) and -shape[axis] <= part < shape[axis]:
+            start[axis] = part % shape[axis]
+            stop[axis] = start[axis] + 1
+            axis += 1
+        elif part is None:
+            result.append(1)
+        elif part is Ellipsis and 0 <= missing:
+            result.extend(shape[axis : axis + missing])
+            axis += missing
+            missing = -1  # a second ellipsis is an error
+        else:
+            return None
+    result.extend(shape[axis:])
+    if stop != list(shape) or any(start) or max(step) > 1:
+        x = sh.slice_(x, tuple(start), tuple(stop), tuple(step))
+    return reshape(x, tuple(result))
 
 
 def read(x: Value, index: Index) -> Value:

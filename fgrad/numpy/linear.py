@@ -44,12 +44,16 @@ def _pair(name: str, a: Any, b: Any) -> tuple[Value, Value]:
     return x, y
 
 
+_ARRAYS = (Tracer, np.ndarray)
+
+
 @implements("matmul", "linalg.matmul")
 def matmul(x1: Any, x2: Any, /, out: Any = None, **kwargs: Any) -> Value:
     """The matrix product over the last axes; leading axes broadcast."""
     refuse_out("matmul", out)
     dtype = kwargs.get("dtype")
-    if type(x1) is Tracer and type(x2) is Tracer and x1.dtype is x2.dtype and dtype is None:
+    plain = type(x1) in _ARRAYS and type(x2) in _ARRAYS and dtype is None
+    if plain and x1.dtype is x2.dtype and x1.dtype.kind == "f":
         a, b = x1, x2
     else:
         a, b = _pair("matmul", x1, x2)
@@ -121,8 +125,9 @@ def outer(a: Any, b: Any, out: Any = None) -> Value:
     """All products of the elements of two flattened arrays."""
     refuse_out("outer", out)
     x, y = promote((as_array(a), as_array(b)))
-    x, y = reshape(x, (math.prod(x.shape), 1)), reshape(y, (1, math.prod(y.shape)))
-    return ew.mul(*broadcast((x, y)))
+    m, n = math.prod(x.shape), math.prod(y.shape)
+    x, y = reshape(x, (m,)), reshape(y, (n,))
+    return ew.mul(sh.broadcast(x, (m, n), (0,)), sh.broadcast(y, (m, n), (1,)))
 
 
 @implements("tensordot", "linalg.tensordot")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ from fgrad.numpy import arrange, creation, linear, reductions, selection
 from fgrad.numpy.indexing import At, getitem
 from fgrad.numpy.operators import OPERATORS
 from fgrad.numpy.promote import refuse_argument, user_line
+from fgrad.ops import shape as sh
 from fgrad.trace import Tracer, Value, install_methods, numpy_functions
 
 
@@ -36,6 +38,10 @@ def astype(
 def reshape(self: Tracer, *new_shape: Any, order: Any = "C", copy: Any = None) -> Value:
     """x.reshape(2, 3) or x.reshape((2, 3))."""
     given = new_shape[0] if len(new_shape) == 1 else new_shape
+    if order == "C" and type(given) is tuple and not self.weak:
+        size = math.prod(given)
+        if size == self.size and size > 0 and -1 not in given:
+            return sh.reshape(self, given)
     return arrange.reshape_(self, given, order)
 
 

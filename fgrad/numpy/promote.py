@@ -217,7 +217,7 @@ def broadcast_to(x: Value, shape: Shape, like: Tracer | None = None) -> Value:
     if offset < 0 or any(n != 1 for i, n in enumerate(own) if i not in kept):
         raise ShapeError(f"shape {own} does not broadcast to {shape}.", user_line())
     if len(kept) != len(own):
-        x = reshape(x, tuple([own[i] for i in kept]))
+        x = _without_ones(x, tuple([own[i] for i in kept]))
     dims = tuple([offset + i for i in kept])
     if len(dims) == len(shape):
         return x
@@ -225,6 +225,26 @@ def broadcast_to(x: Value, shape: Shape, like: Tracer | None = None) -> Value:
     if builder is None:
         return bind(BROADCAST, x, shape=shape, dims=dims)
     return builder.record(BROADCAST, (x,), {"shape": shape, "dims": dims})
+
+
+def repeat_leading(x: Value, own: Shape, shape: Shape, like: Any) -> Value:
+    """`broadcast_to` of a tracer of shape `own`, quick where only leading axes are new."""
+    new = len(shape) - len(own)
+    if type(x) is Tracer and shape[new:] == own:
+        dims = tuple(range(new, len(shape)))
+        return x.builder.record(BROADCAST, (x,), {"shape": shape, "dims": dims})
+    return broadcast_to(x, shape, like if isinstance(like, Tracer) else None)
+
+
+def _without_ones(x: Value, shape: Shape) -> Value:
+    """`x` without axes of length 1; what was just reshaped to have them is taken as it was."""
+    if type(x) is Tracer and x.builder.records:
+        last = x.builder.records[-1]
+        if last.prim is sh.reshape_p and last.outs[0] is x:
+            before = last.operands[0]
+            if before.shape == shape:
+                return before
+    return reshape(x, shape)
 
 
 def recording_builder(like: Tracer | None) -> Builder | None:

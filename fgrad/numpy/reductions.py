@@ -304,8 +304,9 @@ def var(
     x = convert(x, work)
     axes = normalize_axes(axis, len(x.shape))
     if mean is NO_VALUE:
-        total = reduce_with(rd.reduce_sum, masked(x, where, 0), axes, True)
-        center = divide_count(total, count_of(x, axes, where, True))
+        total = rd.reduce_sum(masked(x, where, 0), axes)
+        center = divide_count(total, count_of(x, axes, where))
+        center = rd.spread(center, x.shape, axes) if axes else center
     else:
         center = convert(as_array(mean), work)
     distance = ew.sub(*broadcast((x, center)))
@@ -333,6 +334,9 @@ def _freedom(count: Any, ddof: Any, dtype: np.dtype) -> Value:
 
 def safe_sqrt(x: Value) -> Value:
     """sqrt(x), with derivative 0 at 0: the root of a sum of squares."""
+    value = concrete(x)
+    if value is not None and np.all(value != 0):
+        return ew.sqrt(x)
     zero = ew.eq(x, ew.lit(x, 0))
     return ew.select(zero, ew.lit(x, 0), ew.sqrt(ew.select(zero, ew.lit(x, 1), x)))
 

@@ -41,6 +41,9 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
     if x is None or y is None:
         raise ValueError("either both or neither of x and y should be given")
     condition = to_bool(as_array(condition))
+    if type(x) is Tracer and type(y) is float and x.dtype.kind == "f" and not x.weak:
+        if condition.shape == x.shape:
+            return ew.select(condition, x, x.dtype.type(y))
     x, y = promote((x, y))
     return ew.select(*broadcast((condition, x, y)))
 
@@ -227,6 +230,8 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Valu
     if side not in ("left", "right"):
         raise ValueError(f"side must be 'left' or 'right' (got {side!r})")
     x, values = promote((as_array(a), as_array(v)))
+    if len(shape_of(x)) != 1:
+        raise ValueError("object too deep for desired array")
     if sorter is not None:
         x = take(x, sorter)
     pair = concrete(x), concrete(values)

@@ -179,6 +179,8 @@ def _edges(x: Value, bins: Any, range: Any) -> Value:
     count = known(bins, "histogram").item()
     if range is not None:
         low, high = as_array(range[0]), as_array(range[1])
+    elif not x.shape[0]:
+        low, high = np.float64(0), np.float64(1)
     else:
         low, high = rs.min_(x), rs.max_(x)
         widen = convert(ew.eq(low, high), FLOAT64)

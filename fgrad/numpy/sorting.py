@@ -23,6 +23,7 @@ from fgrad.numpy.promote import (
     reshape,
     result_type,
     shape_of,
+    traced_full,
 )
 from fgrad.numpy.reductions import keep_axes
 from fgrad.numpy.register import implements
@@ -55,7 +56,7 @@ def argsort(
     a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
 ) -> Value:
     """The indices that sort, equal elements in their old order."""
-    x, axis = _on_axis(a, axis)
+    x, axis = _on_axis(a, axis if shape_of(as_value(a)) else None)
     return so.sort((x, sh.iota(x.shape, INT64, axis)), axis)[1]
 
 
@@ -115,7 +116,8 @@ def median(
     lanes, axes = _lanes(x, axis)
     n, last = lanes.shape[-1], len(lanes.shape) - 1
     if n == 0:
-        return ew.lit(lanes, math.nan)
+        empty = traced_full(lanes, lanes.shape[:-1], math.nan, lanes.dtype)
+        return keep_axes(empty, x.shape, axes) if keepdims else empty
     (ordered,) = so.sort((lanes,), last)
     low = take_slice(ordered, last, (n - 1) // 2, (n - 1) // 2 + 1)
     if n % 2 == 0:

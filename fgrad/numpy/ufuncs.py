@@ -22,13 +22,13 @@ from fgrad.numpy.promote import (
     as_value,
     broadcast,
     broadcast_shapes,
-    broadcast_to,
     convert,
     dtype_of,
     key_of,
     promote,
     refuse_argument,
     refuse_out,
+    repeat_leading,
     resolve_ufunc,
     shape_of,
     traced_full,
@@ -36,7 +36,6 @@ from fgrad.numpy.promote import (
 from fgrad.numpy.register import add
 from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew
-from fgrad.ops.families import BROADCAST
 from fgrad.trace import Tracer, Value, binary_door, numpy_functions, unary_door
 
 Function = Callable[..., Any]
@@ -81,7 +80,7 @@ COMPOSED: dict[str, tuple[Function, str | None]] = {
     "conjugate": (cx.conj, None),
     "absolute": (co.absolute, "abs"),
     "sign": (co.sign, "sign"),
-    "square": (ew.square, None),
+    "square": (ew.square, "square"),
     "reciprocal": (co.reciprocal, None),
     "deg2rad": (co.scaled(math.pi / 180), None),
     "radians": (co.scaled(math.pi / 180), None),
@@ -160,10 +159,8 @@ def _compare_any(ufunc: Any, function: Function) -> Function:
 # --- the fast way ---------------------------------------------------------------------------------
 
 
-def fast_unary(prim: Primitive, general: Function) -> Function:
-    """Record the primitive at once for a floating point tracer."""
-
-    apply = unary_door(prim)
+def fast_unary(apply: Function, general: Function) -> Function:
+    """Record a primitive at once for a floating point tracer."""
 
     def function(x: Any, *args: Any, **kwargs: Any) -> Any:
         if type(x) is Tracer and not args and not kwargs and x.dtype.kind == "f":
@@ -192,7 +189,7 @@ def fast_binary(prim: Primitive, general: Function) -> Function:
                     b = y._aval if value is None else value
                     if b.dtype is dtype:
                         if b.shape != a.shape:
-                            return _record_broadcast(prim, x, y, a.shape, b.shape)
+                            return _spread_apply(apply, x, y, a.shape, b.shape)
                         out = apply(x, y)
                         if x.weak and y.weak:
                             out.weak = True
@@ -202,24 +199,23 @@ def fast_binary(prim: Primitive, general: Function) -> Function:
                 if x.weak:
                     out.weak = True
                 return out
-            elif kind is np.ndarray and y.dtype is dtype and y.ndim and y.shape == a.shape:
-                return apply(x, y)
+            elif kind is np.ndarray and y.dtype is dtype and y.ndim:
+                if y.shape == a.shape:
+                    return apply(x, y)
+                return _spread_apply(apply, x, y, a.shape, y.shape)
         return general(x, y)
 
     return function
 
 
-def _record_broadcast(prim: Primitive, x: Tracer, y: Tracer, a: Shape, b: Shape) -> Any:
-    """One equation for tracers of one dtype and different shapes."""
-    builder = x.builder
-    if not a:
-        x = builder.record(BROADCAST, (x,), {"shape": b, "dims": ()})
-    elif not b:
-        y = builder.record(BROADCAST, (y,), {"shape": a, "dims": ()})
-    else:
-        shape = broadcast_shapes(a, b)
-        x, y = broadcast_to(x, shape), broadcast_to(y, shape)
-    return builder.record(prim, (x, y), {})
+def _spread_apply(apply: Function, x: Value, y: Value, a: Shape, b: Shape) -> Value:
+    """A function of operands of one dtype and different shapes, of which one is a tracer."""
+    shape = b if not a else a if not b else broadcast_shapes(a, b)
+    if a != shape:
+        x = repeat_leading(x, a, shape, y)
+    if b != shape:
+        y = repeat_leading(y, b, shape, x)
+    return apply(x, y)
 
 
 def fast_reflected(prim: Primitive, general: Function) -> Function:
@@ -259,11 +255,20 @@ def _general(ufunc: Any, function: Function) -> Function:
 def _ufunc_form(prim: Primitive, general: Function) -> Function:
     """`np.add(x, y)`: the operator's fast way, whose result is strong unless both are weak."""
     fast = fast_binary(prim, general)
+    apply = binary_door(prim)
 
     def function(x: Any, y: Any, *args: Any, **kwargs: Any) -> Any:
-        if type(x) is Tracer and not x.weak and not args and not kwargs:
-            return fast(x, y)
-        return general(x, y, *args, **kwargs)
+        if args or kwargs:
+            return general(x, y, *args, **kwargs)
+        if type(x) is Tracer:
+            return general(x, y) if x.weak else fast(x, y)
+        if type(x) is np.ndarray and type(y) is Tracer and x.dtype is y.dtype and x.ndim:
+            if x.dtype.kind == "f":
+                shape = y.shape
+                if x.shape == shape:
+                    return apply(x, y)
+                return _spread_apply(apply, x, y, x.shape, shape)
+        return general(x, y)
 
     return function
 
@@ -274,9 +279,13 @@ def _define(name: str, function: Function, direct: str | None = None) -> None:
     GENERAL[name] = general
     IMPLEMENTATIONS[ufunc] = function
     public = general
-    if direct is not None:
+    if direct == "square":
+        public = fast_unary(ew.square, general)
+    elif direct is not None:
         prim = REGISTRY[direct]
-        public = fast_unary(prim, general) if ufunc.nin == 1 else _ufunc_form(prim, general)
+        public = (
+            fast_unary(unary_door(prim), general) if ufunc.nin == 1 else _ufunc_form(prim, general)
+        )
     add(name, public)
 
 
@@ -329,6 +338,10 @@ def clip(
         raise refuse_argument("clip", name, "np.clip(x, low, high)")
     low = a_min if a_min is not None else min
     high = a_max if a_max is not None else max
+    if type(a) is Tracer and type(low) in (int, float) and type(high) in (int, float):
+        dtype = a.dtype
+        if dtype.kind == "f":
+            return ew.clip(a, dtype.type(low), dtype.type(high))
     present = promote([a] + [x for x in (low, high) if x is not None])
     if len(present) == 1:
         return present[0]
