@@ -235,6 +235,10 @@ def getitem(x: Tracer, index: Any) -> Value:
             return sh.index(x, tuple(wrapped))
         found = read_basic(x, index)
         return read(x, parse(x.shape, index)) if found is None else found
+    elif type(index) is Tracer and not index.shape and index.dtype.kind in "iu":
+        known = concrete(index)
+        if known is not None:
+            return getitem(x, int(known))
     elif type(index) is slice and x.shape:
         found = read_basic(x, (index,))
         return read(x, parse(x.shape, index)) if found is None else found
@@ -280,7 +284,7 @@ def read_basic(x: Tracer, index: tuple[Any, ...]) -> Value | None:
             axis += 1
         elif part is None:
             result.append(1)
-        elif part is Ellipsis and 0 <= missing:
+        elif part is Ellipsis and missing >= 0:
             result.extend(shape[axis : axis + missing])
             axis += missing
             missing = -1  # a second ellipsis is an error

@@ -41,9 +41,10 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
     if x is None or y is None:
         raise ValueError("either both or neither of x and y should be given")
     condition = to_bool(as_array(condition))
-    if type(x) is Tracer and type(y) is float and x.dtype.kind == "f" and not x.weak:
-        if condition.shape == x.shape:
-            return ew.select(condition, x, x.dtype.type(y))
+    if type(x) is Tracer and type(y) is float and x.shape and condition.shape == x.shape:
+        dtype = x.dtype
+        if dtype.kind == "f":
+            return ew.select(condition, x, dtype.type(y))
     x, y = promote((x, y))
     return ew.select(*broadcast((condition, x, y)))
 

@@ -262,13 +262,12 @@ def _ufunc_form(prim: Primitive, general: Function) -> Function:
             return general(x, y, *args, **kwargs)
         if type(x) is Tracer:
             return general(x, y) if x.weak else fast(x, y)
-        if type(x) is np.ndarray and type(y) is Tracer and x.dtype is y.dtype and x.ndim:
-            if x.dtype.kind == "f":
-                shape = y.shape
-                if x.shape == shape:
-                    return apply(x, y)
-                return _spread_apply(apply, x, y, x.shape, shape)
-        return general(x, y)
+        if type(x) is not np.ndarray or type(y) is not Tracer or x.dtype is not y.dtype:
+            return general(x, y)
+        if not x.ndim or x.dtype.kind != "f":
+            return general(x, y)
+        shape = y.shape
+        return apply(x, y) if x.shape == shape else _spread_apply(apply, x, y, x.shape, shape)
 
     return function
 
