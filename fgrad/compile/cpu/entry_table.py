@@ -110,6 +110,9 @@ class Results(NamedTuple):
     recycle: bool
 
 
+_release = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(("Py_DecRef", ctypes.pythonapi))
+
+
 class Signature:
     """A table for the native entry; it lives as long as a callee's chain holds it."""
 
@@ -149,18 +152,20 @@ class Signature:
             "recycle": int(writer.recycles),
             "depth": writer.depth + 1,
         }
-        self.count = len(results.avals)
         self.key = (tuple(reader.words), tuple(names), epoch)
-        self.words, self.records = _assemble(fields, sections, writer.dims)
+        self.words, start = _assemble(fields, sections, writer.dims)
         self.address: int = self.words.buffer_info()[0]
+        self.kept = [
+            start + RECORD_SIZE * k + RECORD[name]
+            for k in range(len(results.avals))
+            for name in ("first", "second")
+        ]
 
-    def __del__(self, _release: Any = ctypes.pythonapi.Py_DecRef) -> None:
-        for k in range(self.count if hasattr(self, "records") else 0):
-            for name in ("first", "second"):
-                at = self.records + RECORD_SIZE * k + RECORD[name]
-                kept, self.words[at] = self.words[at], 0
-                if kept:
-                    _release(ctypes.c_void_p(kept))
+    def __del__(self, _release: Any = _release) -> None:
+        for at in getattr(self, "kept", ()):
+            array, self.words[at] = self.words[at], 0
+            if array:
+                _release(array)
 
 
 def _assemble(

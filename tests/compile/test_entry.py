@@ -1,0 +1,725 @@
+"""Native calls: the same results as calls through Python, for ordinary and for strange arguments."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import gc
+import inspect
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import tracemalloc
+import weakref
+from collections import OrderedDict, defaultdict, namedtuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import fgrad
+from fgrad import jit, tree
+from fgrad.compile.cpu.entry import NativeCallable, NativeCalls, is_native, native_class
+from fgrad.compile.cpu.entry_abi import LAYOUT
+from fgrad.compile.cpu.entry_table import Parameters, Results, Work
+from fgrad.compile.cpu.host import Call, Callback, HostProgram
+from fgrad.config import config
+from fgrad.ir.aval import aval_of
+
+pytestmark = pytest.mark.skipif(LAYOUT is None, reason="calls are not native on this interpreter")
+
+X = np.linspace(-1.0, 2.0, 8, dtype=np.float32)
+Pair = namedtuple("Pair", "left right")
+
+
+class Named(NamedTuple):
+    w: Any
+    b: Any
+
+
+class Derived(Pair):
+    __slots__ = ()
+
+
+@tree.dataclass
+class Params:
+    w: Any
+    b: Any
+
+
+def learnt(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The jitted function, after calls like this have become native."""
+    jitted = fun if isinstance(fun, NativeCallable) else jit(fun)
+    before = len(jitted.native.signatures)
+    for _ in range(2):
+        jitted(*args, **kwargs)
+    assert len(jitted.native.signatures) == before + 1
+    return jitted
+
+
+def counted(jitted: Any, *args: Any, **kwargs: Any) -> tuple[Any, int]:
+    """The result of a call, and how often it went to Python."""
+    calls = 0
+
+    def watch(frame: Any, event: str, _arg: Any) -> None:
+        nonlocal calls
+        calls += event == "call" and frame.f_code is type(jitted).__call__.__code__
+
+    sys.setprofile(watch)
+    try:
+        result = jitted(*args, **kwargs)
+    finally:
+        sys.setprofile(None)
+    return result, calls
+
+
+def assert_same(a: Any, b: Any) -> None:
+    """Equal structure, types, dtypes and numbers."""
+    assert tree.structure(a) == tree.structure(b)
+    for x, y in zip(tree.leaves(a), tree.leaves(b), strict=True):
+        assert type(x) is type(y)
+        assert np.shape(x) == np.shape(y)
+        assert np.asarray(x).dtype == np.asarray(y).dtype
+        np.testing.assert_array_equal(x, y)
+
+
+def outcome(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A result, or the type of the error."""
+    try:
+        return fun(*args, **kwargs)
+    except (TypeError, ValueError, OverflowError) as error:
+        return type(error)
+
+
+# --- signatures -----------------------------------------------------------------------------------
+
+ARGUMENTS = {
+    "one array": (X,),
+    "three arrays": (X, X * 2, X.astype("f8")),
+    "no leaves": ((), {}, None),
+    "rank 3": (np.arange(24.0).reshape(2, 3, 4),),
+    "empty": (np.zeros((0, 3)),),
+    "rank 0 array": (np.array(2.5),),
+    "python scalars": (1.5, 7, True, 2 - 3j),
+    "numpy scalars": (np.float32(1.5), np.int8(-3), np.uint64(2**63), np.bool_(True)),
+    "half and complex": (np.float16(1.5), X.astype("f2"), np.complex64(1 + 2j)),
+    "bools": (X > 0, False),
+    "dict": ({"b": X, "a": X * 2},),
+    "integer keys": ({2: X, 1: X * 2},),
+    "nested": ([{"w": X, "b": (X, [X])}, None, (X,)],),
+    "named tuples": (Pair(X, 1.0), Named(w=X, b={"k": Pair(X, X)})),
+    "max int": (2**63 - 1, -(2**63)),
+}
+
+
+def double(*args: Any, **kwargs: Any) -> Any:
+    return tree.map(lambda x: x + x, (args, kwargs))
+
+
+@pytest.mark.parametrize("args", ARGUMENTS.values(), ids=ARGUMENTS)
+def test_same_as_python(args: Any) -> None:
+    f = learnt(double, *args)
+    native, calls = counted(f, *args)
+    assert calls == 0
+    with config.override(native_calls=False):
+        through_python, calls = counted(jit(double), *args)
+    assert calls == 1
+    assert_same(native, through_python)
+
+
+@pytest.mark.parametrize("args", ARGUMENTS.values(), ids=ARGUMENTS)
+def test_keywords(args: Any) -> None:
+    keywords = {f"k{i}": x for i, x in enumerate(args)}
+    f = learnt(double, **keywords)
+    result, calls = counted(f, **keywords)
+    assert calls == 0
+    with config.override(native_calls=False):
+        assert_same(result, jit(double)(**keywords))
+
+
+def test_keyword_order_and_names() -> None:
+    f = learnt(lambda a, b, c=1.0: a - b * c, X, b=X * 2)
+    assert counted(f, X, b=X * 2)[1] == 0
+    assert counted(f, X, X * 2)[1] == 1
+    assert counted(f, a=X, b=X * 2)[1] == 1
+    result, _ = counted(f, b=X * 2, a=X)
+    np.testing.assert_array_equal(result, -X)
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        f(X, d=X)
+    with pytest.raises(TypeError, match="missing"):
+        f(X)
+    np.testing.assert_array_equal(f(X, **{"".join(["b"]): X * 2}), -X)
+
+
+OTHERS = {
+    "integer": (1,),
+    "nothing": (),
+    "too many": (X, X),
+    "none": (None,),
+    "string": ("x",),
+    "list": (list(X),),
+    "object array": (X.astype(object),),
+    "unicode array": (np.array(["a"]),),
+    "other shape": (X[:4],),
+    "other rank": (X.reshape(2, 4),),
+    "other dtype": (X.astype("f8"),),
+    "int of equal size": (X.view("i4"),),
+    "byte-swapped": (X.astype(">f4"),),
+    "strided": (np.repeat(X, 2)[::2],),
+    "reversed": (X[::-1][::-1],),
+    "backwards": (X[::-1],),
+    "read-only": (np.frombuffer(X.tobytes(), "f4"),),
+    "misaligned": (np.frombuffer(b"." + X.tobytes(), "f4", offset=1),),
+    "broadcast": (np.broadcast_to(np.float32(2), 8),),
+    "many axes": (X.reshape((1,) * 31 + (8,)),),
+    "subclass": (X.view(type("Sub", (np.ndarray,), {})),),
+    "matrix": (X.reshape(1, 8).view(np.matrix),),
+    "record": (np.zeros(8, [("a", "f4")]),),
+    "dates": (np.zeros(8, "M8[s]"),),
+    "memory map": (np.frombuffer(memoryview(X), "f4"),),
+    "float": (2.0,),
+    "huge int": (2**80,),
+    "nan": (float("nan"),),
+}
+
+
+@pytest.mark.parametrize("args", OTHERS.values(), ids=OTHERS)
+def test_other_arguments(args: Any) -> None:
+    """Calls that do not fit end as if there were no native calls, again and again."""
+
+    def fun(x: Any) -> Any:
+        return x * 2
+
+    with config.override(native_calls=False):
+        expected = outcome(jit(fun), args, {})
+    f = learnt(fun, X)
+    for _ in range(12):
+        found = outcome(f, args, {})
+        if isinstance(expected, type):
+            assert found is expected
+        else:
+            assert_same(found, expected)
+        np.testing.assert_array_equal(f(X), X * 2)
+
+
+def test_strided_arrays_stay_native() -> None:
+    f = learnt(lambda x, y: x @ y, X.reshape(2, 4), X.reshape(4, 2))
+    y = np.asfortranarray(X.reshape(4, 2))
+    result, calls = counted(f, X.reshape(4, 2).T, y)
+    assert calls == 0
+    np.testing.assert_allclose(result, X.reshape(4, 2).T @ y, rtol=1e-6)
+    misaligned = np.frombuffer(b"." + X.tobytes(), "f4", offset=1).reshape(2, 4)
+    result, calls = counted(f, misaligned, y)
+    assert calls == 0
+    np.testing.assert_allclose(result, misaligned @ y, rtol=1e-6)
+
+
+def test_unpickled_dtype() -> None:
+    f = learnt(lambda x: x + 1, X)
+    assert counted(f, pickle.loads(pickle.dumps(X)))[1] == 0
+
+
+def test_dict_keys() -> None:
+    f = learnt(lambda d: d["alpha"] - d["beta"], {"alpha": X, "beta": 2 * X})
+    foreign = {"".join(["al", "pha"]): X, "".join(["be", "ta"]): 2 * X}
+    result, calls = counted(f, foreign)
+    assert calls == 0
+    np.testing.assert_array_equal(result, -X)
+    swapped = {"beta": 2 * X, "alpha": X}
+    np.testing.assert_array_equal(f(swapped), -X)
+    for other in ({"alpha": X, "gamma": X}, {"alpha": X}, {}, OrderedDict(alpha=X)):
+        with pytest.raises((KeyError, TypeError)):
+            f(other)
+    np.testing.assert_array_equal(f(defaultdict(list, alpha=X, beta=2 * X)), -X)
+
+
+def test_keys_with_code_of_their_own() -> None:
+    class Key(str):
+        def __eq__(self, other: object) -> bool:
+            raise RuntimeError("compared")
+
+        __hash__ = str.__hash__
+
+    f = learnt(lambda d: d["a"] * 2, {"a": X})
+    with pytest.raises(RuntimeError, match="compared"):
+        f({Key("a"): X})
+    np.testing.assert_array_equal(f({"a": X}), X * 2)
+
+
+def test_polymorphic() -> None:
+    f = jit(lambda x: x + 1)
+    arrays = [np.arange(n, dtype=float) for n in range(1, 100)]
+    for _ in range(3):
+        for x in arrays:
+            np.testing.assert_array_equal(f(x), x + 1)
+    assert 1 < len(f.native.signatures) <= 64
+    assert counted(f, arrays[3])[1] == 0
+    assert counted(f, arrays[0])[1] == 0
+
+
+# --- results --------------------------------------------------------------------------------------
+
+RESULTS: dict[str, Callable[[Any], Any]] = {
+    "array": lambda x: x * 2,
+    "scalar": lambda x: x.sum(),
+    "bool": lambda x: (x > 0).any(),
+    "scalars": lambda x: (x.sum(), x.max() > 9, x.astype("i4").sum(), (x + 1j).sum()),
+    "tuple": lambda x: (x, x * 2, x.sum()),
+    "single": lambda x: (x * 2,),
+    "list": lambda x: [x, [x, []], ()],
+    "dict": lambda x: {"z": x, "a": {"m": x.sum(), "k": None}},
+    "named": lambda x: Named(w=Pair(x, x + 1), b=x.sum()),
+    "derived": lambda x: Derived(x, [x]),
+    "none": lambda x: None,
+    "literal": lambda x: 2.5,
+    "literals": lambda x: (1.0, True, x, 3),
+    "constant": lambda x: np.arange(5.0),
+    "argument": lambda x: x,
+    "ordered": lambda x: OrderedDict(b=x, a=x.sum()),
+    "dataclass": lambda x: Params(w=x * 2, b=[x]),
+    "empty": lambda x: x[:0],
+}
+
+
+@pytest.mark.parametrize("fun", RESULTS.values(), ids=RESULTS)
+def test_results(fun: Callable[[Any], Any]) -> None:
+    f = learnt(fun, X)
+    (native, calls) = counted(f, X)
+    assert calls == 0
+    with config.override(native_calls=False):
+        expected = jit(fun)(X)
+    assert_same(native, expected)
+    assert type(native) is type(expected)
+    if isinstance(native, dict):
+        assert list(native) == list(expected)
+    for leaf in tree.leaves(native):
+        if isinstance(leaf, np.ndarray):
+            assert leaf.flags.owndata and leaf.flags.writeable and leaf.base is None
+            assert leaf is not X
+    again = f(X)
+    for a, b in zip(tree.leaves(native), tree.leaves(again), strict=True):
+        assert a is not b or not isinstance(a, np.ndarray)
+
+
+def test_bools_are_the_constants() -> None:
+    f = learnt(lambda x: (x > 0).all(), X)
+    assert f(X) is np.False_
+    assert f(np.abs(X) + 1) is np.True_
+
+
+def test_failing_container() -> None:
+    class Picky(dict):
+        pass
+
+    made = []
+
+    def unflatten(_static: Any, children: Any) -> Any:
+        if len(made) >= 3:
+            raise LookupError("no more")
+        made.append(1)
+        return Picky(x=tuple(children)[0])
+
+    tree.register_node(Picky, lambda d: ((d["x"],), None), unflatten)
+    f = jit(lambda x: (x, Picky(x=x + 1)))
+    for _ in range(3):
+        assert f(X)[1]["x"][0] == 0.0
+    for _ in range(5):
+        with pytest.raises(LookupError, match="no more"):
+            f(X)
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+def grown_references(call: Callable[[], Any], objects: list[Any]) -> list[int]:
+    """By how much 500 calls change the reference counts of objects."""
+    for _ in range(40):
+        call()
+    before = [sys.getrefcount(x) for x in objects]
+    for _ in range(500):
+        call()
+    return [sys.getrefcount(x) - b for x, b in zip(objects, before, strict=True)]
+
+
+@pytest.mark.parametrize("recycle", [False, True])
+def test_references(recycle: bool) -> None:
+    key, big = "".join(["k", "ey"]), np.ones((600, 600), np.float32)
+    argument = {key: X, "pair": Pair(X, [3, 2.0, True, None])}
+
+    def fun(d: Any, m: Any) -> Any:
+        x = d["key"]
+        return {"s": x.sum(), "n": Named(x, m + x[0]), "l": [x > 0, (x > 0).any(), 1.0]}
+
+    with config.override(recycle=recycle):
+        f = learnt(fun, argument, big)
+        objects = [X, key, argument, argument["pair"], big, X.dtype, np.float32, Pair, Named]
+        objects += [f, np.ndarray, np.dtype("?"), type(None), tuple]
+        for value in (big, big.T, big[::-1]):
+            assert max(np.abs(grown_references(lambda v=value: f(argument, v), objects))) <= 1
+
+
+def test_references_of_failing_calls() -> None:
+    f = learnt(lambda x, y: x + y, X, X)
+    key = "odd"
+
+    def wrong() -> None:
+        with pytest.raises(TypeError):
+            f(X, y=X, **{key: X})
+
+    assert max(grown_references(wrong, [X, f, key])) <= 1
+
+
+@pytest.mark.parametrize("recycle", [False, True])
+def test_no_leak(recycle: bool) -> None:
+    with config.override(recycle=recycle):
+        f = learnt(lambda d: {"y": d["x"] * 2, "s": (d["x"].sum(), None)}, {"x": X})
+        d = {"x": X}
+        strided = {"x": np.repeat(X, 2)[::2]}
+        for _ in range(100):
+            f(d), f(strided)
+        gc.collect()
+        tracemalloc.start()
+        for _ in range(20_000):
+            f(d), f(strided)
+        grown, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert grown < 20_000
+
+
+def test_callee_is_freed() -> None:
+    fun = jit(lambda x: x + 1)
+    learnt(fun, X)
+    signatures = [weakref.ref(s) for s in fun.native.signatures.values()]
+    seen = weakref.ref(fun)
+    del fun
+    gc.collect()
+    assert seen() is None
+    assert all(s() is None for s in signatures)
+
+
+def test_recycled_results() -> None:
+    with config.override(recycle=True):
+        f = jit(lambda x: x + 1)
+        kept = [f(X * k) for k in range(40)]
+        for k, y in enumerate(kept):
+            np.testing.assert_array_equal(y, X * k + 1)
+        y = f(X)
+        view, alias = y[2:4], f(X)
+        for _ in range(5):
+            f(X * 9)
+        np.testing.assert_array_equal(view, (X + 1)[2:4])
+        np.testing.assert_array_equal(alias, X + 1)
+        x = X
+        for _ in range(100):
+            x = f(x)
+        np.testing.assert_allclose(x, X + 100, rtol=1e-5)
+        addresses = {f(X).ctypes.data for _ in range(10)}
+        assert len(addresses) <= 2
+
+
+def test_changed_results_are_not_recycled() -> None:
+    with config.override(recycle=True):
+        f = jit(lambda x: x + 1)
+        for _ in range(40):
+            f(X)
+        changes: list[Callable[[Any], Any]] = [
+            lambda y: y.setflags(write=False),
+            lambda y: setattr(y, "shape", (2, 4)),
+            lambda y: y.resize(4, refcheck=False),
+            lambda y: y.resize((2, 8), refcheck=False),
+        ]
+        if np.lib.NumpyVersion(np.__version__) < "2.5.0":
+            changes.append(lambda y: setattr(y, "shape", (8, 1)))
+        for change in changes * 3:
+            y = f(X)
+            change(y)
+            del y
+            z = f(X)
+            assert z.shape == X.shape and z.flags.writeable
+            np.testing.assert_array_equal(z, X + 1)
+        y = f(X)
+        seen = weakref.ref(y)
+        address = id(y)
+        del y
+        assert id(f(X)) != address or seen() is None
+        y = f(X)
+        memory = memoryview(y)
+        del y
+        f(X * 5), f(X * 6)
+        np.testing.assert_array_equal(np.frombuffer(memory, "f4"), X + 1)
+
+
+# --- reentrancy, threads and errors ---------------------------------------------------------------
+
+
+@native_class
+class Native(NativeCallable):
+    """A callee whose program is a Python function of addresses."""
+
+    __slots__ = ("__dict__", "native")
+
+    def __init__(self, step: Callable[..., None], arena: int = 0, release: bool = True) -> None:
+        self.native = NativeCalls()
+        self.slow = 0
+        callback = Callback(step, 3)
+        host = HostProgram([Call(callback.address, 0, 1, (0, 1, 2))], 3, [callback])
+        work = Work(
+            run=host.interpreter,
+            table=host.address,
+            extent=0,
+            slots=3,
+            inputs=[0],
+            outputs=[1],
+            arena=(2, arena),
+            constants=[],
+            fills=[],
+            release=release,
+            after=callback.reraise,
+            keep=host,
+        )
+        args = (X,)
+        parameters = Parameters(args, {}, tree.structure((args, {})), {}, [aval_of(X)])
+        results = Results([aval_of(X)], tree.structure(0), False)
+        assert self.native.learn(self, parameters, results, work)
+
+    def __call__(self, *_args: Any, **_kwargs: Any) -> Any:
+        self.slow += 1
+        return self.slow
+
+
+def as_floats(address: int) -> np.ndarray:
+    return np.frombuffer((ctypes.c_char * 32).from_address(address), np.float32)
+
+
+@pytest.mark.parametrize("arena", [64, 1 << 20])
+@pytest.mark.parametrize("release", [False, True])
+def test_reentrant(arena: int, release: bool) -> None:
+    depth = 0
+
+    def step(source: int, target: int, temporary: int) -> None:
+        nonlocal depth
+        x = as_floats(source)
+        as_floats(temporary)[:] = x
+        if depth < 4:
+            depth += 1
+            inner = f(x + 1)
+            np.testing.assert_array_equal(as_floats(temporary), x)
+            as_floats(target)[:] = inner * 2
+        else:
+            as_floats(target)[:] = as_floats(temporary)
+
+    f = Native(step, arena, release)
+    for _ in range(3):
+        depth = 0
+        np.testing.assert_array_equal(f(X), (X + 4) * 16)
+    assert f.slow == 0
+
+
+def test_error_in_the_work() -> None:
+    def step(_source: int, _target: int, _temporary: int) -> None:
+        raise ZeroDivisionError("inside")
+
+    f = Native(step)
+
+    def call() -> None:
+        with pytest.raises(ZeroDivisionError, match="inside"):
+            f(X)
+
+    assert max(grown_references(call, [X, f, X.dtype])) <= 1
+
+
+def test_argument_vanishes_during_the_work() -> None:
+    """What another thread drops while the GIL is released stays alive until the work is done."""
+    box: list[Any] = []
+
+    def step(source: int, target: int, _temporary: int) -> None:
+        box.clear()
+        gc.collect()
+        as_floats(target)[:] = as_floats(source)
+
+    f = Native(step)
+    for k in range(20):
+        box.append(np.full(8, k, np.float32))
+        y = f(box[0])
+        np.testing.assert_array_equal(y, np.full(8, k, np.float32))
+
+
+def test_threads() -> None:
+    big = np.ones((300, 300), np.float32)
+
+    def fun(d: Any) -> Any:
+        y = d["a"] @ d["b"]
+        return {"y": (y @ y).sum(), "z": d["a"] * 2}
+
+    f, errors = jit(fun), []
+    expected = np.float32(300.0**5)
+
+    def work(k: int) -> None:
+        n = 300 if k % 2 else 200
+        for _ in range(30):
+            d = {"a": big[:n, :n].copy() if n == 300 else big[:n, :n], "b": big[:n, :n]}
+            out = f(d)
+            if not np.isclose(out["y"], expected * (n / 300) ** 5) or out["z"].shape != (n, n):
+                errors.append((k, out["y"]))
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not errors
+
+
+def test_mutation_by_another_thread() -> None:
+    f = learnt(lambda d: d["a"].sum() + d["b"].sum(), {"a": X, "b": X})
+    d = {"a": X, "b": X}
+    stop = threading.Event()
+
+    def disturb() -> None:
+        while not stop.is_set():
+            d["a"] = np.array(X)
+            d["c"] = X
+            del d["c"]
+
+    thread = threading.Thread(target=disturb)
+    thread.start()
+    try:
+        for _ in range(2000):
+            with_error = outcome(f, (d,), {})
+            assert with_error is RuntimeError or np.isclose(with_error, X.sum() * 2)
+    finally:
+        stop.set()
+        thread.join()
+
+
+# --- a function like others -----------------------------------------------------------------------
+
+
+@jit
+def scaled(x: Any, factor: Any = 2.0) -> Any:
+    """Multiply."""
+    return x * factor
+
+
+class Model:
+    """Methods of all kinds."""
+
+    k = 3.0
+
+    @fgrad.jit(static_argnums=0)
+    def apply(self, x: Any) -> Any:
+        return x * self.k
+
+    @staticmethod
+    @jit
+    def twice(x: Any) -> Any:
+        return x * 2
+
+
+def test_attributes() -> None:
+    assert scaled.__name__ == "scaled" and scaled.__doc__ == "Multiply."
+    assert scaled.__wrapped__(X) is not None
+    assert list(inspect.signature(scaled).parameters) == ["x", "factor"]
+    assert callable(scaled)
+    assert weakref.ref(scaled)() is scaled
+
+
+def test_copies() -> None:
+    learnt(scaled, X)
+    assert pickle.loads(pickle.dumps(scaled)) is scaled
+    assert copy.copy(scaled) is scaled and copy.deepcopy(scaled) is scaled
+    other = jit(np_mean, max_traces=5)
+    for made in (pickle.loads(pickle.dumps(other)), copy.copy(other), copy.deepcopy(other)):
+        assert made is not other and made.max_traces == 5
+        np.testing.assert_array_equal(made(X), other(X))
+        assert not is_native(made)
+
+
+def np_mean(x: Any) -> Any:
+    return np.mean(x)
+
+
+def test_methods() -> None:
+    model = Model()
+    for _ in range(4):
+        np.testing.assert_array_equal(model.apply(X), X * 3)
+        np.testing.assert_array_equal(Model.apply(model, X), X * 3)
+        np.testing.assert_array_equal(model.twice(X), X * 2)
+    bound = model.apply
+    assert bound.__self__ is model
+    assert counted(Model.__dict__["apply"], model, X)[1] == 0
+    np.testing.assert_array_equal(bound(X), X * 3)
+    other = Model()
+    other.k = 5.0
+    np.testing.assert_array_equal(other.apply(X), X * 5)
+    np.testing.assert_array_equal(model.apply(X), X * 3)
+
+
+def test_static_arguments() -> None:
+    f = fgrad.jit(lambda x, mode, n=1: x * n if mode == "up" else -x * n, static_argnums=(1, 2))
+    for _ in range(3):
+        np.testing.assert_array_equal(f(X, "up"), X)
+        np.testing.assert_array_equal(f(X, "down", n=2), -2 * X)
+        np.testing.assert_array_equal(f(X, "".join(["u", "p"]), 3), X * 3)
+        np.testing.assert_array_equal(f(X, "up", True), X)
+    assert counted(f, X, "up")[1] == 0
+
+
+def test_tracers_go_to_python() -> None:
+    f = learnt(lambda x: (x * x).sum(), X)
+    np.testing.assert_allclose(fgrad.grad(f)(X), 2 * X)
+    np.testing.assert_allclose(fgrad.vmap(f)(np.stack([X, X])), [f(X)] * 2)
+    np.testing.assert_allclose(jit(lambda x: f(x) + 1)(X), f(X) + 1)
+
+
+def test_settings_change() -> None:
+    runs = []
+
+    def fun(x: Any) -> Any:
+        runs.append(1)
+        return x + 1
+
+    f = learnt(fun, X)
+    traced = len(runs)
+    with config.override(disable_jit=True):
+        f(X)
+        assert len(runs) == traced + 1
+    assert counted(f, X)[1] == 0
+    assert len(runs) == traced + 1
+    with config.override(native_calls=False):
+        assert counted(f, X)[1] == 1
+    assert counted(f, X)[1] == 0
+
+
+def test_scalar_kinds_are_kept_apart() -> None:
+    f = jit(lambda x, s: x * s)
+    x = np.arange(4, dtype=np.int8)
+    for _ in range(3):
+        for s in (2, 2.0, True, np.int64(2), np.float32(2), np.array(2.0), np.array([2])):
+            assert_same(f(x, s), x * s)
+
+
+def test_huge_integers() -> None:
+    f = learnt(lambda x, n: x + n, X.astype("i8"), 5)
+    for _ in range(3):
+        for n in (2**63, -(2**63) - 1, 10**40):
+            with pytest.raises(OverflowError):
+                f(X.astype("i8"), n)
+        assert f(np.zeros(1, "i8"), 2**63 - 1)[0] == 2**63 - 1
+
+
+def test_python_path_in_a_fresh_process() -> None:
+    """Without native calls everything works, and `__call__` sees every call."""
+    code = (
+        "import numpy as np, fgrad, pickle\n"
+        "from fgrad.compile.cpu.entry import is_native\n"
+        "f = fgrad.jit(lambda d, s: {'y': d['x'] * s})\n"
+        "x = np.arange(3.0)\n"
+        "for _ in range(5): y = f({'x': x}, 2)['y']\n"
+        "assert (y == x * 2).all() and not is_native(f)\n"
+    )
+    environment = {**os.environ, "FGRAD_NATIVE_CALLS": "0"}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=60)
