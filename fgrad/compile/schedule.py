@@ -268,10 +268,8 @@ def _unrolled(loop: Loop, inside: bool) -> Loop:
     small = trips * size <= UNROLL_STATEMENTS and (loop.kind != "parallel" or inside)
     if (small and (lanes == 1 or loop.kind != "parallel")) or trips <= 2 or few:
         return loop._replace(unroll=max(trips, 1))
-    if lanes == 1 and loop.kind != "reduce":
-        return loop
-    cycles = sum([weight(s) for s in loop.body])
-    copies = 4 if cycles <= 12 else 2 if cycles <= 40 else 1
+    cycles = sum([weight(x) for x in loop.body])
+    copies = 4 if loop.kind == "reduce" and cycles <= 12 else 1  # to hide the latency of updates
     return loop._replace(unroll=max(1, min(copies, trips)))
 
 
