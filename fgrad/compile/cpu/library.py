@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad.compile.cpu.blas_threads import runs_alone, thread_control
 from fgrad.compile.cpu.llvm_text import element_type, literal
 from fgrad.compile.cpu.runtime import Source, build, build_kernel
 from fgrad.compile.kernel.ir import (
@@ -101,10 +102,14 @@ def gemm(
     )
     if is_tiny(spec):
         return build_kernel(tiny_gemm(spec))
-    content = f"gemm {tuple(spec)}"
+    alone = runs_alone(m * n * k)
+    content = f"gemm {tuple(spec)} {alone}"
     routine = _routine(spec)
     imports = {f"fgrad_{routine}": blas_address(routine)}
-    return build([Source(content, lambda symbol: _emit_gemm(symbol, spec))], imports)[0]
+    control = thread_control()
+    if control is not None:
+        imports |= {"fgrad_get_threads": control.get, "fgrad_set_threads": control.set}
+    return build([Source(content, lambda symbol: _emit_gemm(symbol, spec, alone))], imports)[0]
 
 
 def is_tiny(spec: Gemm) -> bool:
@@ -183,8 +188,8 @@ def _routine(spec: Gemm) -> str:
     return prefix + ("gemv" if 1 in (spec.m, spec.n) and spec.k > 0 else "gemm")
 
 
-def _emit_gemm(symbol: str, spec: Gemm) -> tuple[str, set[str]]:
-    """A loop over the batch around one BLAS call."""
+def _emit_gemm(symbol: str, spec: Gemm, alone: bool) -> tuple[str, set[str]]:
+    """A loop over the batch around one BLAS call, which runs on one thread if it is `alone`."""
     kind = element_type(spec.dtype)
     declarations: set[str] = set()
     routine = _routine(spec)
@@ -209,7 +214,14 @@ def _emit_gemm(symbol: str, spec: Gemm) -> tuple[str, set[str]]:
             for name, stride in (("a", spec.stride_a), ("b", spec.stride_b), ("c", spec.stride_c))
         ]
     )
-    text = _BATCH.format(symbol=symbol, cells="\n".join(cells), moves=moves, call=call)
+    first, last = "", ""
+    if alone and call:
+        declarations |= {"declare i32 @fgrad_get_threads()", "declare void @fgrad_set_threads(i32)"}
+        first = "  %threads = call i32 @fgrad_get_threads()\n  call void @fgrad_set_threads(i32 1)"
+        last = "  call void @fgrad_set_threads(i32 %threads)"
+    text = _BATCH.format(
+        symbol=symbol, cells="\n".join(cells), moves=moves, call=call, first=first, last=last
+    )
     return text, declarations
 
 
@@ -260,14 +272,20 @@ entry:
   %c_at = getelementptr ptr, ptr %bufs, i64 2
   %c_base = load ptr, ptr %c_at, align 8
   %some = icmp slt i64 %lo, %hi
-  br i1 %some, label %loop, label %end
+  br i1 %some, label %first, label %end
+first:
+{first}
+  br label %loop
 loop:
-  %i = phi i64 [ %lo, %entry ], [ %following, %loop ]
+  %i = phi i64 [ %lo, %first ], [ %following, %loop ]
 {moves}
 {call}
   %following = add i64 %i, 1
   %again = icmp slt i64 %following, %hi
-  br i1 %again, label %loop, label %end
+  br i1 %again, label %loop, label %last
+last:
+{last}
+  br label %end
 end:
   ret void
 }}"""
