@@ -16,7 +16,7 @@ import numpy as np
 from fgrad.errors import DtypeError
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
-from fgrad.ops.elementwise import convert, lit, neg
+from fgrad.ops.elementwise import lit, neg
 from fgrad.ops.families import elementwise, finish_elementwise, same_dtype, same_shape
 from fgrad.trace import Value, bind
 
@@ -56,7 +56,7 @@ real_p.type_rule(_part_type)
 imag_p.type_rule(_part_type)
 real_p.evaluate(np.real)
 imag_p.evaluate(np.imag)
-finish_elementwise(real_p, (lambda t, z, out: real(t) if is_complex(t) else convert(t, z.dtype),))
+finish_elementwise(real_p, (lambda t, z, out: real(t) if is_complex(t) else to_complex(t),))
 finish_elementwise(
     imag_p, (lambda t, z, out: imag(t) if is_complex(t) else complex_(lit(t, 0), neg(t)),)
 )
