@@ -1,7 +1,8 @@
 """L5. Pass `plan`: where every buffer lives.
 
 Inputs and constants are the caller's; an output has its own fresh array; all else shares one arena,
-in which a buffer's place is used again after its last reader.  Places are multiples of 64 bytes.
+in which a buffer's place is used again after its last reader, and by a kernel that reads it for the
+last time element by element as it writes.  Places are multiples of 64 bytes.
 
     step 0 writes t0 (640 bytes)   arena [0, 640)
     step 1 reads t0, writes t1     arena [640, 1280)
@@ -12,8 +13,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
+from fgrad.compile.kernel.ir import Kernel, Load, Loop, Statement, Store
+from fgrad.compile.kernel.rewrite import walk
 from fgrad.compile.steps import AliasStep, KernelStep, LibraryStep, Step
 from fgrad.ir.program import Lit, Program, Var
 
@@ -85,13 +89,72 @@ def _place_temporaries(
             last[root.get(var, var)] = k
     for k, step in enumerate(steps):
         args = list(dict.fromkeys([root.get(v, v) for v in step.args]))
+        dying = [v for v in args if v in slots and slots[v].kind == "arena" and last[v] == k]
+        taken: set[Var] = set()
         for var in args:
             if var not in slots:
-                size = var.aval.size * var.aval.dtype.itemsize
-                slots[var] = Slot("arena", arena.take(size))
+                source = _reusable(step, var, dying, taken, root)
+                if source is not None:
+                    taken.add(source)
+                    slots[var] = slots[source]
+                else:
+                    size = var.aval.size * var.aval.dtype.itemsize
+                    slots[var] = Slot("arena", arena.take(size))
         for var in args:
-            if last[var] == k and slots[var].kind == "arena":
+            if last[var] == k and slots[var].kind == "arena" and var not in taken:
                 arena.give(slots[var].index)
+
+
+def _reusable(
+    step: KernelStep | LibraryStep,
+    out: Var,
+    dying: Sequence[Var],
+    taken: set[Var],
+    root: dict[Var, Var],
+) -> Var | None:
+    """A buffer in whose place a kernel may write `out`, or None."""
+    if not isinstance(step, KernelStep):
+        return None
+    names = {root.get(v, v): b.name for v, b in zip(step.args, step.kernel.buffers, strict=False)}
+    width = out.aval.dtype.itemsize
+    for var in dying:
+        fits = var.aval.size == out.aval.size and var.aval.dtype.itemsize == width
+        once = sum([root.get(v, v) is var for v in step.args]) == 1
+        if fits and once and var not in taken and in_place(step.kernel, names[var], names[out]):
+            return var
+    return None
+
+
+@lru_cache(maxsize=4096)
+def in_place(kernel: Kernel, source: str, target: str) -> bool:
+    """Whether each element of `source` is read only by the iteration that writes it in `target`."""
+    loads = [s for s in walk(kernel.body) if type(s) is Load and s.buffer == source]
+    if any(s.gather or s.guard is not None for s in loads):
+        return False
+    found = []
+    for body in _bodies(kernel.body):
+        read = {s.index for s in body if type(s) is Load and s.buffer == source}
+        wrote = [s for s in body if type(s) is Store and s.buffer == target]
+        if not read and not wrote:
+            continue
+        plain = all(s.mode == "set" and not s.scatter and s.guard is None for s in wrote)
+        if len(read) != 1 or len(wrote) != 1 or not plain or wrote[0].index not in read:
+            return False
+        after = body[body.index(wrote[0]) :]
+        if any(type(s) is Load and s.buffer == source for s in after):
+            return False
+        found.append(body)
+    return len(found) == 1
+
+
+def _bodies(body: tuple[Statement, ...]) -> list[tuple[Statement, ...]]:
+    """The bodies of all loops of a kernel, and its own."""
+    found, pending = [], [body]
+    while pending:
+        body = pending.pop()
+        found.append(body)
+        pending += [s.body for s in body if type(s) is Loop]
+    return found
 
 
 class _Arena:

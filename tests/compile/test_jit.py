@@ -151,7 +151,7 @@ def test_methods_and_names() -> None:
         scale = 3.0
 
         @jit
-        def double(x: Any) -> Any:  # noqa: N805
+        def double(x: Any) -> Any:
             """Twice."""
             return x * 2
 
