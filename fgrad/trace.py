@@ -20,9 +20,10 @@ import numpy as np
 
 from fgrad.detached import check_read
 from fgrad.ir.aval import Aval, aval_of
-from fgrad.ir.primitive import REGISTRY, Primitive
-from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
-from fgrad.source import Loc, RawLoc, here, resolve
+from fgrad.ir.primitive import Primitive
+from fgrad.ir.program import Lit, Program, Var
+from fgrad.record import Atoms, Numbered, Record
+from fgrad.source import Loc, RawLoc, here
 from fgrad.trace_errors import leaked, needs_value
 
 Value: TypeAlias = Any  # a NumPy array or scalar, or a tracer
@@ -43,18 +44,6 @@ class _State(threading.local):
 
 
 STATE = _State()
-
-
-class Record(NamedTuple):
-    """One recorded equation; operands are tracers of the builder, or constants."""
-
-    prim: Primitive
-    operands: Sequence[Any]
-    values: Sequence[Any]  # the operands in the enclosing context; a tracer itself if unknown
-    params: dict[str, Any]
-    outs: tuple[Tracer, ...]
-    loc: RawLoc | Loc
-    via: tuple[str, ...]
 
 
 _new = tuple.__new__  # skips the named tuple's own constructor, which costs more than the record
@@ -304,56 +293,58 @@ class Builder:
     def record(self, prim: Primitive, operands: Sequence[Any], params: dict[str, Any]) -> Any:
         """Append an equation; evaluate it outside when its operands are known."""
         if not self.live:
-            raise leaked(next(x for x in operands if isinstance(x, Tracer)))
+            raise leaked(next(x for x in operands if type(x) is Tracer))
         ins: list[Any] = []
         values: list[Any] = []
         known, outer = self.eager, False
         for x in operands:
-            if isinstance(x, Tracer):
+            if type(x) is Tracer:
                 if x.builder is not self:
                     x = self.capture(x)
                 value = x.value
                 if value is None:
-                    known = False
-                    value = x
-                elif isinstance(value, Tracer):
+                    known, value = False, x.aval
+                elif type(value) is Tracer:
                     outer = True
+                ins.append(x.index)
                 values.append(value)
             else:
+                x = np.int64(x) if type(x) is int else x
+                ins.append(x)
                 values.append(x)
-            ins.append(x)
         state = STATE
         loc = state.loc or here()
         if not known:
-            avals = prim.type_of(*[aval_of(x) for x in ins], **params)
-            if prim.multiple:
-                outs = tuple([self.new(None, aval) for aval in avals])
-            else:
-                outs = (self.new(None, avals),)
+            result = prim.type_of(*[aval_of(x) for x in values], **params)
+        elif self.saves and prim.save is not None:
+            result, params = self._save(prim, ins, values, params, loc)
+        elif outer:
+            result = _bind_at(loc, prim, values, params)
         else:
-            if self.saves and prim.save is not None:
-                saved, state.loc = state.loc, loc
-                try:
-                    traced = [isinstance(x, Tracer) for x in ins]
-                    result, residuals = prim.save(values, traced, params)
-                finally:
-                    state.loc = saved
-                params = {**params, "saved": residuals}
-            elif outer:
-                saved, state.loc = state.loc, loc
-                try:
-                    result = bind(prim, *values, **params)
-                finally:
-                    state.loc = saved
-            else:
-                result = prim.evaluate_rule(*values, **params)
-            if prim.multiple:
-                outs = tuple([self.new(value, None) for value in result])
-            else:
-                outs = (Tracer(self, self.count, result, None),)
-                self.count += 1
-        self.records.append(_new(Record, (prim, ins, values, params, outs, loc, state.via)))
-        return outs if prim.multiple else outs[0]
+            result = prim.evaluate_rule(*values, **params)
+        results = tuple(result) if prim.multiple else (result,)
+        start = self.count
+        self.count = start + len(results)
+        outs = tuple(range(start, self.count))
+        record = (prim, ins, values, params, outs, results, loc, state.via)
+        self.records.append(_new(Record, record))
+        tracers = [
+            Tracer(self, k, x, None) if known else Tracer(self, k, None, x)
+            for k, x in zip(outs, results, strict=True)
+        ]
+        return tuple(tracers) if prim.multiple else tracers[0]
+
+    def _save(
+        self, prim: Primitive, ins: Sequence[Any], values: Any, params: dict[str, Any], loc: Any
+    ) -> tuple[Any, dict[str, Any]]:
+        """Evaluate a primitive that keeps residuals of its own for the pullback."""
+        saved, STATE.loc = STATE.loc, loc
+        try:
+            traced = [type(x) is int for x in ins]
+            result, residuals = prim.save(values, traced, params)  # type: ignore[misc]
+        finally:
+            STATE.loc = saved
+        return result, {**params, "saved": residuals}
 
     def note_detached(self) -> None:
         """Remember that Python read a number out of the trace, for `DetachedWarning`."""
@@ -365,13 +356,11 @@ class Builder:
 
         `copy_consts` keeps a snapshot of captured arrays, so that later changes are not seen.
         """
-        atoms = _Atoms(self.count, copy_consts)
         captured = list(self.captures.values())
-        inputs = tuple(atoms.bind_var(t) for t in [inner for _, inner in captured] + self.inputs)
-        eqns = [atoms.eqn(record) for record in self.records]
-        outs = tuple(atoms.atom(x) for x in outputs)
-        eqns = (*atoms.filled, *eqns)
-        program = Program(self.name, inputs, tuple(atoms.consts.values()), eqns, outs, self.what)
+        inputs = [Numbered(x.index, x.aval) for x in [inner for _, inner in captured] + self.inputs]
+        outs = [Numbered(x.index, x.aval) if type(x) is Tracer else x for x in outputs]
+        atoms = Atoms(self.count, copy_consts)
+        program = atoms.program(self.name, inputs, self.records, outs, self.what)
         return TracedProgram(program, [outer for outer, _ in captured])
 
     def release(self) -> None:
@@ -386,54 +375,6 @@ class TracedProgram(NamedTuple):
 
     program: Program
     captured: list[Tracer]
-
-
-class _Atoms:
-    """Numbering of tracers and constants as variables and literals of a program."""
-
-    def __init__(self, count: int, copy_consts: bool) -> None:
-        self.vars: list[Var | None] = [None] * count
-        self.consts: dict[int, tuple[Var, np.ndarray]] = {}
-        self.keep: list[Any] = []
-        self.filled: list[Eqn] = []
-        self.loc: Loc | None = None
-        self.copy_consts = copy_consts
-
-    def bind_var(self, tracer: Tracer) -> Var:
-        var = self.vars[tracer.index] = Var(tracer.aval)
-        return var
-
-    def atom(self, x: Any) -> Atom:
-        if isinstance(x, Tracer):
-            var = self.vars[x.index]
-            return self.bind_var(x) if var is None else var
-        if not isinstance(x, np.ndarray):
-            return Lit(x if isinstance(x, np.generic) else np.asarray(x)[()])
-        if x.ndim == 0:
-            return Lit(x[()])
-        if not any(x.strides) and x.size > 1:
-            return self.fill(x)
-        found = self.consts.get(id(x))
-        if found is None:
-            self.keep.append(x)
-            array = np.array(x, order="C") if self.copy_consts else x
-            found = self.consts[id(x)] = (Var(Aval(x.shape, x.dtype)), array)
-        return found[0]
-
-    def fill(self, x: np.ndarray) -> Var:
-        """One number repeated: an equation instead of a constant as large as its shape."""
-        params = Params({"shape": x.shape, "dims": ()})
-        var = Var(Aval(x.shape, x.dtype))
-        lit = Lit(x[(0,) * x.ndim])
-        self.filled.append(Eqn(REGISTRY["broadcast"], (lit,), params, (var,), self.loc))
-        return var
-
-    def eqn(self, record: Record) -> Eqn:
-        prim, operands, _, params, outs, loc, via = record
-        self.loc = resolve(loc)
-        inputs = tuple([self.atom(x) for x in operands])
-        outputs = tuple([self.bind_var(t) for t in outs])
-        return Eqn(prim, inputs, Params(params), outputs, self.loc, via)
 
 
 def bind(prim: Primitive, *operands: Any, **params: Any) -> Any:
@@ -469,12 +410,12 @@ def unary_door(prim: Primitive) -> Callable[[Value], Value]:
                 return bind(prim, x)
             index = builder.count
             builder.count = index + 1
-            out = Tracer(builder, index, evaluate(value), None)
+            result = evaluate(value)
             state = STATE
-            builder.records.append(
-                _new(Record, (prim, (x,), (value,), {}, (out,), state.loc or here(), state.via))
-            )
-            return out
+            loc = state.loc or here()
+            record = (prim, (x.index,), (value,), {}, (index,), (result,), loc, state.via)
+            builder.records.append(_new(Record, record))
+            return Tracer(builder, index, result, None)
         return evaluate(x)
 
     return apply
@@ -486,29 +427,39 @@ def binary_door(prim: Primitive) -> Callable[[Value, Value], Value]:
 
     def apply(x: Value, y: Value) -> Value:
         if type(x) is Tracer:
-            builder, a = x.builder, x.value
+            builder, i, a = x.builder, x.index, x.value
             if type(y) is Tracer:
-                b = y.value
+                j, b = y.index, y.value
                 if y.builder is not builder:
                     return bind(prim, x, y)
             else:
-                b = y
+                j = b = y
         elif type(y) is Tracer:
-            builder, a, b = y.builder, x, y.value
+            builder, j, b = y.builder, y.index, y.value
+            i = a = x
         else:
             return evaluate(x, y)
         if a is None or b is None or type(a) is Tracer or type(b) is Tracer or not builder.live:
             return bind(prim, x, y)
         index = builder.count
         builder.count = index + 1
-        out = Tracer(builder, index, evaluate(a, b), None)
+        result = evaluate(a, b)
         state = STATE
-        builder.records.append(
-            _new(Record, (prim, (x, y), (a, b), {}, (out,), state.loc or here(), state.via))
-        )
-        return out
+        loc = state.loc or here()
+        record = (prim, (i, j), (a, b), {}, (index,), (result,), loc, state.via)
+        builder.records.append(_new(Record, record))
+        return Tracer(builder, index, result, None)
 
     return apply
+
+
+def _bind_at(loc: Any, prim: Primitive, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    """Bind in the enclosing context, at the location of the inner equation."""
+    saved, STATE.loc = STATE.loc, loc
+    try:
+        return bind(prim, *values, **params)
+    finally:
+        STATE.loc = saved
 
 
 def trace(

@@ -88,7 +88,7 @@ def needs_value(need: str, x: Tracer) -> FgradError:
 def made_at(x: Tracer) -> Loc | None:
     """Where a tracer was made, or None for an argument."""
     for record in reversed(x.builder.records):
-        if any(out is x for out in record.outs):
+        if x.index in record.outs:
             return resolve(record.loc)
     return None
 

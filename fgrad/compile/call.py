@@ -125,7 +125,7 @@ def _pullback(
     saved: Saved | None = params.get("saved")
     if saved is None or any(w and not m for w, m in zip(wanted, saved.mask, strict=True)):
         avals = program.in_avals
-        known = [zeros_of(a) if v is None else v for v, a in zip(values, avals, strict=True)]
+        known = [zeros_of(a) if isinstance(v, Aval) else v for v, a in zip(values, avals, strict=True)]
         saved = _forward(known, wanted, program)[1]
     takes, avals = saved.programs.takes, program.out_avals
     given = [

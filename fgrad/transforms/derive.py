@@ -166,7 +166,7 @@ def _batched_program(program: Program, size: int, dims: tuple[int | None, ...]) 
             ]
             outs = [builder.lift(y) for y in run(program, inputs)]
         env: dict[int, Any] = {
-            x.index: (v, d) for x, v, d in zip(inputs, values, dims, strict=True)
+            x.index: (v, d) for x, v, d in zip(inputs, values, dims, strict=True) if d is not None
         }
         pairs = run_batched(builder.records, env, outs, size)
         builder.release()

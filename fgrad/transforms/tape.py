@@ -18,8 +18,9 @@ from fgrad.errors import MissingRuleError
 from fgrad.ir.aval import aval_of
 from fgrad.ir.primitive import Primitive, Refusal
 from fgrad.ops.families import ADD
+from fgrad.record import Record
 from fgrad.source import resolve
-from fgrad.trace import STATE, Builder, Record, Tracer, Value, bind, replaying
+from fgrad.trace import STATE, Builder, Tracer, Value, bind, replaying
 
 
 class Tape:
@@ -29,55 +30,45 @@ class Tape:
 
     def __init__(self, builder: Builder, inputs: Sequence[Tracer], outputs: Sequence[Any]) -> None:
         self.records = builder.records
-        self.inputs = inputs
-        self.outputs = outputs
+        self.inputs = [x.index for x in inputs]
+        self.outputs = [x.index if type(x) is Tracer else None for x in outputs]
         if not builder.captures and len(inputs) == len(builder.inputs):
             # Nothing but the wanted inputs (and integers, which no cotangent reaches): all active.
             self.active = bytearray(b"\1") * builder.count
             return
         active = self.active = bytearray(builder.count)
-        for x in inputs:
-            active[x.index] = 1
+        for k in self.inputs:
+            active[k] = 1
         for record in builder.records:
-            if not record[0].discrete:
-                for x in record[1]:
-                    if type(x) is Tracer and active[x.index]:
-                        for out in record[4]:
-                            active[out.index] = 1
-                        break
+            if not record[0].discrete and any([type(x) is int and active[x] for x in record[1]]):
+                for k in record[4]:
+                    active[k] = 1
 
 
 def push(tape: Tape, tangents: Sequence[Value | None]) -> list[Value | None]:
     """The tangents of the outputs, for tangents of the inputs; None is zero."""
     known: dict[int, Value] = {
-        x.index: t for x, t in zip(tape.inputs, tangents, strict=True) if t is not None
+        k: t for k, t in zip(tape.inputs, tangents, strict=True) if t is not None
     }
     get = known.get
     with replaying("jvp") as state:
         for record in tape.records:
-            prim, operands, values, params, outs, loc, _ = record
+            prim, operands, values, params, outs, results, loc, _ = record
             if prim.discrete:
                 continue
-            ts = [get(x.index) if type(x) is Tracer else None for x in operands]
+            ts = [get(x) if type(x) is int else None for x in operands]
             if all(t is None for t in ts):
                 continue
             state.loc = loc
+            rule = _jvp_rule(prim, record)
             if prim.multiple:
-                results = _jvp_rule(prim, record)(values, ts, _values(outs), **params)
-                known.update(
-                    (o.index, t) for o, t in zip(outs, results, strict=True) if t is not None
-                )
+                pushed = rule(values, ts, results, **params)
+                known.update((k, t) for k, t in zip(outs, pushed, strict=True) if t is not None)
             else:
-                out = outs[0]
-                value = out if out.value is None else out.value
-                t = _jvp_rule(prim, record)(values, ts, value, **params)
+                t = rule(values, ts, results[0], **params)
                 if t is not None:
-                    known[out.index] = t
-    return [get(x.index) if type(x) is Tracer else None for x in tape.outputs]
-
-
-def _values(outs: Sequence[Tracer]) -> tuple[Value, ...]:
-    return tuple(x if x.value is None else x.value for x in outs)
+                    known[outs[0]] = t
+    return [None if k is None else get(k) for k in tape.outputs]
 
 
 def _jvp_rule(prim: Primitive, record: Record) -> Any:
@@ -98,7 +89,7 @@ def missing_rule(prim: Primitive, what: str, refusal: Any, record: Record) -> Mi
 
 
 class _Cotangents:
-    """Sums of cotangents by tracer; buffers that this walk made are added to in place."""
+    """Sums of cotangents by number; buffers that this walk made are added to in place."""
 
     __slots__ = ("owned", "sums")
 
@@ -106,29 +97,25 @@ class _Cotangents:
         self.sums: list[Value | None] = [None] * count
         self.owned: set[int] = set()
 
-    def add(self, x: Tracer, ct: Value) -> None:
-        index = x.index
-        total = self.sums[index]
-        self.sums[index] = ct if total is None else bind(ADD, total, ct)
-        self.owned.discard(index)
+    def add(self, k: int, ct: Value) -> None:
+        total = self.sums[k]
+        self.sums[k] = ct if total is None else bind(ADD, total, ct)
+        self.owned.discard(k)
 
     def accumulate(self, record: Record, ct: Any) -> bool:
         """Add the transpose of an indexing operation into a buffer; False where it cannot be."""
-        x, values = record.operands[0], record.values
-        if type(x) is not Tracer:
+        k, values = record.operands[0], record.values
+        if type(k) is not int or type(ct) is Tracer:
             return False
-        index = x.index
-        total = self.sums[index]
-        if isinstance(ct, Tracer) or isinstance(total, Tracer):
-            return False
-        if any(isinstance(v, Tracer) for v in values[1:]):
+        total = self.sums[k]
+        if type(total) is Tracer or any([type(v) is Tracer for v in values[1:]]):
             return False
         if total is None:
-            total = self.sums[index] = np.zeros(x.shape, ct.dtype)
-            self.owned.add(index)
-        elif index not in self.owned:
-            total = self.sums[index] = np.array(total)
-            self.owned.add(index)
+            total = self.sums[k] = np.zeros(values[0].shape, ct.dtype)
+            self.owned.add(k)
+        elif k not in self.owned:
+            total = self.sums[k] = np.array(total)
+            self.owned.add(k)
         record.prim.accumulate(total, ct, values, record.params)  # type: ignore[misc]
         return True
 
@@ -144,66 +131,62 @@ def pull(
     store = _Cotangents(len(active))
     sums = store.sums
     for out, ct in zip(tape.outputs, cotangents, strict=True):
-        if ct is not None and type(out) is Tracer and active[out.index]:
+        if ct is not None and out is not None and active[out]:
             store.add(out, ct)
-    inputs = [x.index for x in tape.inputs]
-    keep = set(inputs)
+    keep = set(tape.inputs)
     position = len(records)
     with replaying("vjp") as state:
         while position:
             position -= 1
             record = records.pop() if release else records[position]
-            prim, operands, values, params, outs, loc, _ = record
+            prim, operands, values, params, outs, results, loc, _ = record
             if prim.discrete:
                 continue
             if prim.multiple:
-                cts = [sums[o.index] for o in outs]
-                if all(ct is None for ct in cts):
-                    continue
-                state.loc = loc
-                _pull_general(record, cts, store, active)
+                cts = [sums[k] for k in outs]
+                if any([ct is not None for ct in cts]):
+                    state.loc = loc
+                    _pull_general(record, cts, store, active)
                 continue
             out = outs[0]
-            ct = sums[out.index]
+            ct = sums[out]
             if ct is None:
                 continue
-            if out.index not in keep:
-                sums[out.index] = None
+            if out not in keep:
+                sums[out] = None
             state.loc = loc
             maps = prim.maps
             if maps:
-                value = out.value
-                if value is None:
-                    value = out
-                for x, rule in zip(operands, maps):  # noqa: B905 - hot; lengths agree by arity
-                    if rule is not None and type(x) is Tracer and active[x.index]:
-                        part = rule(ct, *values, value, **params)
+                for k, rule in zip(operands, maps):  # noqa: B905 - hot; lengths agree by arity
+                    if rule is not None and type(k) is int and active[k]:
+                        part = rule(ct, *values, results[0], **params)
                         if part is not None:
-                            index = x.index
-                            total = sums[index]
-                            if total is None:
-                                sums[index] = part
+                            if sums[k] is None:
+                                sums[k] = part
                             else:
-                                store.add(x, part)
+                                store.add(k, part)
             elif prim.accumulate is not None and store.accumulate(record, ct):
                 pass
             else:
                 _pull_general(record, [ct], store, active)
-    return [sums[i] for i in inputs]
+    return [sums[k] for k in tape.inputs]
 
 
 def _pull_general(
     record: Record, cts: list[Value | None], store: _Cotangents, active: bytearray
 ) -> None:
     """Pull back through one equation by its pullback, its transpose, or its jvp transposed."""
-    prim, operands, values, params, outs, _, _ = record
+    prim, operands, values, params, _, results, _, _ = record
     wanted = tuple(
-        [type(x) is Tracer and bool(active[x.index]) and x.dtype.kind in "fc" for x in operands]
+        [
+            type(k) is int and bool(active[k]) and x.dtype.kind in "fc"
+            for k, x in zip(operands, values, strict=True)
+        ]
     )
     if not any(wanted):
         return
     if prim.pullback is not None:
-        parts = prim.pullback(cts, wanted, values, _values(outs), params)
+        parts = prim.pullback(cts, wanted, values, results, params)
     elif _is_linear_in(prim, wanted, params):
         transpose = prim.rules.get("transpose")
         if transpose is None or isinstance(transpose, Refusal):
@@ -211,9 +194,9 @@ def _pull_general(
         parts = transpose(tuple(cts) if prim.multiple else cts[0], wanted, *values, **params)
     else:
         parts = _transposed_jvp(record, cts, wanted)
-    for x, want, part in zip(operands, wanted, parts, strict=True):
+    for k, want, part in zip(operands, wanted, parts, strict=True):
         if want and part is not None:
-            store.add(x, part)
+            store.add(k, part)
 
 
 def _is_linear_in(prim: Primitive, wanted: tuple[bool, ...], params: dict[str, Any]) -> bool:
@@ -230,7 +213,7 @@ def _transposed_jvp(
     record: Record, cts: list[Value | None], wanted: tuple[bool, ...]
 ) -> list[Value | None]:
     """Record the jvp as a function of the tangents alone, and pull back through that."""
-    prim, _, values, params, outs, _, _ = record
+    prim, _, values, params, _, outs, _, _ = record
     rule = _jvp_rule(prim, record)
     state = STATE
     loc, via = state.loc, state.via
@@ -240,8 +223,7 @@ def _transposed_jvp(
             builder.input(None, aval_of(x).strong()) if want else None
             for x, want in zip(values, wanted, strict=True)
         ]
-        primal_outs = _values(outs)
-        result = rule(values, tangents, primal_outs if prim.multiple else primal_outs[0], **params)
+        result = rule(values, tangents, outs if prim.multiple else outs[0], **params)
         results = result if prim.multiple else (result,)
         inputs = [t for t in tangents if t is not None]
         tape = Tape(builder, inputs, [None if t is None else builder.lift(t) for t in results])

@@ -19,7 +19,8 @@ from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Refusal
 from fgrad.ops.families import batch_first
 from fgrad.ops.shape import move_axis
-from fgrad.trace import Builder, Record, Tracer, Value, replaying
+from fgrad.record import Record
+from fgrad.trace import Builder, Tracer, Value, replaying
 from fgrad.transforms.tape import missing_rule
 from fgrad.transforms.wrap import (
     as_value,
@@ -89,7 +90,7 @@ def vmap(
                 records = builder.records
         finally:
             builder.release()
-        env = dict(zip((x.index for x in inputs), zip(values, axes, strict=True), strict=True))
+        env = _mapped(inputs, values, axes)
         batched = run_batched(records, env, outs, size)
         places = _out_axes(out_axes, out)
         results = [
@@ -101,33 +102,36 @@ def vmap(
     return named_like(vmap_fun, fun, "vmap")
 
 
+def _mapped(inputs: Sequence[Tracer], values: Any, axes: Any) -> dict[int, Batched]:
+    """The batched inputs by number."""
+    triples = zip(inputs, values, axes, strict=True)
+    return {x.index: (v, a) for x, v, a in triples if a is not None}
+
+
 def run_batched(
-    records: Sequence[Record], env: dict[int, Batched], outs: Sequence[Value], size: int
+    records: Sequence[Record], env: dict[int, Batched], results: Sequence[Value], size: int
 ) -> list[Batched]:
-    """Apply recorded equations to batches; `env` holds the inputs by tracer index."""
+    """Apply recorded equations to batches; `env` holds the mapped inputs by number."""
     with replaying("vmap") as state:
         for record in records:
-            prim, operands, _, params, results, loc, _ = record
-            if results and results[0].value is not None:
-                continue
-            pairs = [_lookup(env, x) for x in operands]
+            prim, operands, values, params, outs, _, loc, _ = record
+            if not any([type(k) is int and k in env for k in operands]):
+                continue  # the same for all examples: its value is known
+            pairs = [_pair(env, k, x) for k, x in zip(operands, values, strict=True)]
             rule = prim.rules.get("batch")
             if rule is None or isinstance(rule, Refusal):
                 raise missing_rule(prim, "batching rule", rule, record)
             state.loc = loc
             out, dim = rule(size, [x for x, _ in pairs], [d for _, d in pairs], **params)
             if prim.multiple:
-                for tracer, x, d in zip(results, out, dim, strict=True):
-                    env[tracer.index] = (x, d)
+                env.update(zip(outs, zip(out, dim, strict=True), strict=True))
             else:
-                env[results[0].index] = (out, dim)
-    return [_lookup(env, x) for x in outs]
+                env[outs[0]] = (out, dim)
+    return [_pair(env, x.index, x.value) if type(x) is Tracer else (x, None) for x in results]
 
 
-def _lookup(env: dict[int, Batched], x: Any) -> Batched:
-    if not isinstance(x, Tracer):
-        return x, None
-    return (x.value, None) if x.value is not None else env[x.index]
+def _pair(env: dict[int, Batched], k: Any, value: Value) -> Batched:
+    return env.get(k, (value, None)) if type(k) is int else (value, None)
 
 
 def _input(builder: Builder, leaf: Any, value: Value, axis: int | None) -> Tracer:

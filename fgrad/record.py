@@ -1,0 +1,112 @@
+"""L2. Recorded equations, and the program that they make when a trace is closed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad.ir.aval import Aval, aval_of
+from fgrad.ir.primitive import REGISTRY, Primitive
+from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
+from fgrad.source import Loc, RawLoc, resolve
+
+
+class Record(NamedTuple):
+    """One recorded equation.
+
+    It names values by number, not by tracer: a tracer is a handle that an assignment may point to
+    another value, and records must not keep handles alive.
+    """
+
+    prim: Primitive
+    operands: Sequence[Any]  # a Python int is the number of a value; anything else is a constant
+    values: Sequence[Any]  # the operands in the enclosing context; an Aval if unknown
+    params: dict[str, Any]
+    outs: Sequence[int]
+    results: Sequence[Any]  # the outputs in the enclosing context; Avals if unknown
+    loc: RawLoc | Loc
+    via: tuple[str, ...]
+
+
+class Numbered(NamedTuple):
+    """A value of the trace, as an input or output of the program."""
+
+    number: int
+    aval: Aval
+
+
+class Atoms:
+    """Numbering of tracers and constants as variables and literals of a program."""
+
+    def __init__(self, count: int, copy_consts: bool) -> None:
+        self.vars: list[Var | None] = [None] * count
+        self.consts: dict[int, tuple[Var, np.ndarray]] = {}
+        self.keep: list[Any] = []
+        self.filled: list[Eqn] = []
+        self.loc: Loc | None = None
+        self.copy_consts = copy_consts
+
+    def program(
+        self,
+        name: str,
+        inputs: Sequence[Numbered],
+        records: Sequence[Record],
+        outputs: Sequence[Any],
+        made_by: str,
+    ) -> Program:
+        """The closed program of some records; an output is `Numbered` or a constant."""
+        ins = tuple([self.bind_var(x.number, x.aval) for x in inputs])
+        eqns = [self.eqn(record) for record in records]
+        outs = tuple([self.output(x) for x in outputs])
+        consts = tuple(self.consts.values())
+        return Program(name, ins, consts, (*self.filled, *eqns), outs, made_by)
+
+    def bind_var(self, number: int, aval: Aval) -> Var:
+        var = self.vars[number] = Var(aval)
+        return var
+
+    def output(self, x: Any) -> Atom:
+        """A result; a tracer may have become weak after it was recorded."""
+        if not isinstance(x, Numbered):
+            return self.atom(x)
+        var = self.atom(x.number)
+        if x.aval.weak and not var.aval.weak:
+            var.aval = x.aval
+        return var
+
+    def atom(self, x: Any) -> Atom:
+        if type(x) is int:
+            var = self.vars[x]
+            assert var is not None
+            return var
+        if not isinstance(x, np.ndarray):
+            return Lit(x if isinstance(x, np.generic) else np.asarray(x)[()])
+        if x.ndim == 0:
+            return Lit(x[()])
+        if not any(x.strides) and x.size > 1:
+            return self.fill(x)
+        found = self.consts.get(id(x))
+        if found is None:
+            self.keep.append(x)
+            array = np.array(x, order="C") if self.copy_consts else x
+            found = self.consts[id(x)] = (Var(Aval(x.shape, x.dtype)), array)
+        return found[0]
+
+    def fill(self, x: np.ndarray) -> Var:
+        """One number repeated: an equation instead of a constant as large as its shape."""
+        params = Params({"shape": x.shape, "dims": ()})
+        var = Var(Aval(x.shape, x.dtype))
+        lit = Lit(x[(0,) * x.ndim])
+        self.filled.append(Eqn(REGISTRY["broadcast"], (lit,), params, (var,), self.loc))
+        return var
+
+    def eqn(self, record: Record) -> Eqn:
+        prim, operands, _, params, outs, results, loc, via = record
+        self.loc = resolve(loc)
+        inputs = tuple([self.atom(x) for x in operands])
+        outputs = tuple(
+            [self.bind_var(k, aval_of(x).strong()) for k, x in zip(outs, results, strict=True)]
+        )
+        return Eqn(prim, inputs, Params(params), outputs, self.loc, via)
