@@ -1,72 +1,12 @@
 """L5. Remainders, floor division and neighbours of floats, with NumPy's signs and special cases.
 
 x - trunc(x/y) y is exact in one fused product while the quotient has fewer bits than the mantissa;
-a vector with a larger quotient takes a rare block of long division in integers, lane by lane.
+a vector with a larger quotient takes a rare block, which calls the C library for those lanes.
 """
 
 from __future__ import annotations
 
-from fgrad.compile.cpu.vector_lanes import INF, Lanes
-
-# fmod_large(x, y) = |x| mod |y| for finite |x| >= |y| > 0: with x = m 2^e and y = n 2^f, 11 bits of
-# m 2^(e - f) at a time.
-_FMOD_TEXT = """\
-define internal double @fgrad.fmod_large(double %x, double %y) noinline cold nounwind {
-entry:
-  %x_bits = bitcast double %x to i64
-  %y_bits = bitcast double %y to i64
-  %x_fraction = and i64 %x_bits, 4503599627370495
-  %y_fraction = and i64 %y_bits, 4503599627370495
-  %x_shifted = lshr i64 %x_bits, 52
-  %y_shifted = lshr i64 %y_bits, 52
-  %x_biased = and i64 %x_shifted, 2047
-  %y_biased = and i64 %y_shifted, 2047
-  %x_normal = icmp ne i64 %x_biased, 0
-  %y_normal = icmp ne i64 %y_biased, 0
-  %x_leading = select i1 %x_normal, i64 4503599627370496, i64 0
-  %y_leading = select i1 %y_normal, i64 4503599627370496, i64 0
-  %m = or i64 %x_fraction, %x_leading
-  %n = or i64 %y_fraction, %y_leading
-  %e = call i64 @llvm.umax.i64(i64 %x_biased, i64 1)
-  %f = call i64 @llvm.umax.i64(i64 %y_biased, i64 1)
-  %start = sub i64 %e, %f
-  br label %loop
-loop:
-  %rest = phi i64 [ %m, %entry ], [ %raised, %body ]
-  %left = phi i64 [ %start, %entry ], [ %remaining, %body ]
-  %reduced = urem i64 %rest, %n
-  %done = icmp eq i64 %left, 0
-  br i1 %done, label %end, label %body
-body:
-  %step = call i64 @llvm.umin.i64(i64 %left, i64 11)
-  %raised = shl i64 %reduced, %step
-  %remaining = sub i64 %left, %step
-  br label %loop
-end:
-  %integer = sitofp i64 %reduced to double
-  %power = sub i64 %f, 1075
-  %half = ashr i64 %power, 1
-  %other = sub i64 %power, %half
-  %half_biased = add i64 %half, 1023
-  %other_biased = add i64 %other, 1023
-  %half_bits = shl i64 %half_biased, 52
-  %other_bits = shl i64 %other_biased, 52
-  %half_power = bitcast i64 %half_bits to double
-  %other_power = bitcast i64 %other_bits to double
-  %scaled = fmul double %integer, %half_power
-  %result = fmul double %scaled, %other_power
-  ret double %result
-}"""
-
-
-def _fmod_one(v: Lanes, x: str, y: str) -> list[str]:
-    """fmod_large of one lane."""
-    text = v.text
-    if v.double:
-        return [text.emit(f"call double @fgrad.fmod_large(double {x}, double {y})")]
-    wide = [text.emit(f"fpext float {value} to double") for value in (x, y)]
-    rest = text.emit(f"call double @fgrad.fmod_large(double {wide[0]}, double {wide[1]})")
-    return [text.emit(f"fptrunc double {rest} to float")]
+from fgrad.compile.cpu.vector_lanes import Lanes
 
 
 def fmod(v: Lanes, x: str, y: str) -> str:
@@ -78,18 +18,13 @@ def fmod(v: Lanes, x: str, y: str) -> str:
     bound = 2.0 ** (v.mantissa - 1)
     usual = v.select(v.compare("olt", size, divisor), size, rest)
 
-    def rare() -> list[str]:
-        v.text.declare("declare i64 @llvm.umin.i64(i64, i64)")
-        v.text.declare("declare i64 @llvm.umax.i64(i64, i64)")
-        v.text.declare(_FMOD_TEXT)
-        finite = v.logical("and", v.compare("olt", size, INF), v.compare("ogt", divisor, 0.0))
-        large = v.logical("and", finite, v.compare("ogt", quotient, bound))
-        operands = [v.select(large, size, 1.0), v.select(large, divisor, 1.0)]
-        far = v.each_lane([v.element] * 2, operands, [v.element], lambda a, b: _fmod_one(v, a, b))
-        return [v.select(large, far[0], usual)]
+    far = v.compare("ogt", quotient, bound)
 
-    needed = v.compare("ogt", quotient, bound)
-    result = v.replace_rarely(needed, [(usual, v.float)], rare)
+    def rare() -> list[str]:
+        operands = [v.select(far, size, 1.0), v.select(far, divisor, 1.0)]
+        return [v.select(far, v.libm("fmod", operands), usual)]
+
+    result = v.replace_rarely(far, [(usual, v.float)], rare)
     return v.copysign(result[0], x)
 
 

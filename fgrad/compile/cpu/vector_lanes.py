@@ -343,3 +343,17 @@ class Lanes:
         ]
         text.label(f"{stem}_done")
         return full
+
+    def libm(self, name: str, values: Sequence[str]) -> str:
+        """The C library's function of float64, lane by lane: slow, and right everywhere"""
+
+        def call(*scalars: str) -> list[str]:
+            text = self.text
+            text.declare(f"declare double @{name}({', '.join(['double'] * len(values))})")
+            if not self.double:
+                scalars = tuple(text.emit(f"fpext float {value} to double") for value in scalars)
+            operands = ", ".join(f"double {value}" for value in scalars)
+            result = text.emit(f"call double @{name}({operands}) cold nounwind")
+            return [result if self.double else text.emit(f"fptrunc double {result} to float")]
+
+        return self.each_lane([self.element] * len(values), values, [self.element], call)[0]

@@ -2,12 +2,12 @@
 
 Reduction: x = n pi/2 + r.  Up to 2^16 (float32) or 2^30 (float64) pi/2 in three parts with fused
 products leaves r exact to an ulp; a vector with a larger argument takes a rare block, which
-multiplies by the bits of 2/pi that matter (Payne and Hanek) lane by lane.
+multiplies by the bits of 2/pi that matter (Payne and Hanek) lane by lane; the C library's own
+reduction is some 10 ulp off next to multiples of pi/2.
 """
 
 from __future__ import annotations
 
-from fgrad.compile.cpu.llvm_text import FunctionText
 from fgrad.compile.cpu.vector_coefficients import ASIN, ATAN, COS, SIN, TAN
 from fgrad.compile.cpu.vector_exp import round_to_int
 from fgrad.compile.cpu.vector_lanes import INF, NAN, Lanes
@@ -19,7 +19,6 @@ REDUCTION_64 = (1.5707963267948966, 6.123233995736765e-17, 1.0828566739219139e-3
 # pi/2 in two parts, each rounded to nearest.
 HALF_PI_32 = (1.5707963705062866, -4.371138828673793e-08)
 HALF_PI_64 = (1.5707963267948966, 6.123233995736766e-17)
-
 # 2/pi as words of 64 bits, after one word of zeros: enough for every finite float64.
 TWO_OVER_PI_WORDS = (
     0x0000000000000000, 0xA2F9836E4E441529, 0xFC2757D1F534DDC0, 0xDB6295993C439041,
@@ -29,19 +28,17 @@ TWO_OVER_PI_WORDS = (
     0x7527BAC7EBE5F17B, 0x3D0739F78A5292EA, 0x6BFB5FB11F8D5D08, 0x56033046FC7B6BAB,
     0xF0CFBC209AF4361D,
 )  # fmt: skip
-# reduce_large(x): x = n pi/2 + r for finite |x| >= 1.  With x = m 2^e, the product of m and the 192
-# bits of 2/pi from the one worth 2^(1 - e) on is n mod 4 (2 bits) and a fraction (126 bits).
+# reduce_large(x): |x| = n pi/2 + r for finite |x| >= 1.  With |x| = m 2^e, the product of m and 192
+# bits of 2/pi, from the one worth 2^(1 - e) on, is n mod 4 (2 bits) and a fraction (126 bits).
 _REDUCE_TEXT = """\
 define internal { double, i64 } @fgrad.reduce_large(double %x) noinline cold nounwind {
   %bits = bitcast double %x to i64
   %biased = lshr i64 %bits, 52
   %exponent = and i64 %biased, 2047
   %fraction = and i64 %bits, 4503599627370495
-  %m64 = or i64 %fraction, 4503599627370496
-  %m = zext i64 %m64 to i128
+  %m = or i64 %fraction, 4503599627370496
   %start = sub i64 %exponent, 1013
   %word = lshr i64 %start, 6
-  %shift = and i64 %start, 63
   %p0 = getelementptr inbounds i64, ptr @fgrad.two_over_pi, i64 %word
   %p1 = getelementptr inbounds i64, ptr %p0, i64 1
   %p2 = getelementptr inbounds i64, ptr %p0, i64 2
@@ -50,62 +47,48 @@ define internal { double, i64 } @fgrad.reduce_large(double %x) noinline cold nou
   %w1 = load i64, ptr %p1, align 8
   %w2 = load i64, ptr %p2, align 8
   %w3 = load i64, ptr %p3, align 8
-  %u0 = call i64 @llvm.fshl.i64(i64 %w0, i64 %w1, i64 %shift)
-  %u1 = call i64 @llvm.fshl.i64(i64 %w1, i64 %w2, i64 %shift)
-  %u2 = call i64 @llvm.fshl.i64(i64 %w2, i64 %w3, i64 %shift)
-  %z0 = zext i64 %u0 to i128
-  %z1 = zext i64 %u1 to i128
-  %z2 = zext i64 %u2 to i128
-  %s0 = shl i128 %z0, 64
-  %window = or i128 %s0, %z1
-  %high = mul i128 %window, %m
-  %low = mul i128 %z2, %m
-  %carry = lshr i128 %low, 64
-  %turns = add i128 %high, %carry
-  %rounded = add i128 %turns, 42535295865117307932921825928971026432
-  %n128 = lshr i128 %rounded, 126
-  %n = trunc i128 %n128 to i64
-  %f = shl i128 %turns, 2
-  %below = icmp slt i128 %f, 0
-  %negated = sub i128 0, %f
-  %size = select i1 %below, i128 %negated, i128 %f
-  %zeros = call i128 @llvm.ctlz.i128(i128 %size, i1 false)
-  %top = shl i128 %size, %zeros
-  %top_part = lshr i128 %top, 65
-  %top64 = trunc i128 %top_part to i64
-  %mantissa = sitofp i64 %top64 to double
-  %zeros64 = trunc i128 %zeros to i64
-  %scale = sub i64 960, %zeros64
-  %scale_bits = shl i64 %scale, 52
-  %power = bitcast i64 %scale_bits to double
-  %part = fmul double %mantissa, %power
+  %u0 = call i64 @llvm.fshl.i64(i64 %w0, i64 %w1, i64 %start)
+  %u1 = call i64 @llvm.fshl.i64(i64 %w1, i64 %w2, i64 %start)
+  %u2 = call i64 @llvm.fshl.i64(i64 %w2, i64 %w3, i64 %start)
+  %m_wide = zext i64 %m to i128
+  %u1_wide = zext i64 %u1 to i128
+  %u2_wide = zext i64 %u2 to i128
+  %t0 = mul i64 %u0, %m
+  %t1 = mul i128 %u1_wide, %m_wide
+  %t2 = mul i128 %u2_wide, %m_wide
+  %t0_wide = zext i64 %t0 to i128
+  %t0_high = shl i128 %t0_wide, 64
+  %t2_high = lshr i128 %t2, 64
+  %sum = add i128 %t0_high, %t1
+  %turns = add i128 %sum, %t2_high
+  %turns_shifted = lshr i128 %turns, 64
+  %high_bits = trunc i128 %turns_shifted to i64
+  %low = trunc i128 %turns to i64
+  %rounded = add i64 %high_bits, 2305843009213693952
+  %n = lshr i64 %rounded, 62
+  %high = call i64 @llvm.fshl.i64(i64 %high_bits, i64 %low, i64 2)
+  %upper = ashr i64 %high, 32
+  %lower = and i64 %high, 4294967295
+  %rest = shl i64 %low, 2
+  %rest_half = lshr i64 %rest, 1
+  %upper_float = sitofp i64 %upper to double
+  %lower_float = sitofp i64 %lower to double
+  %rest_float = sitofp i64 %rest_half to double
+  %upper_part = fmul double %upper_float, 0x3DF0000000000000
+  %lower_part = fmul double %lower_float, 0x3BF0000000000000
+  %rest_part = fmul double %rest_float, 0x3800000000000000
+  %tail = fadd double %lower_part, %rest_part
+  %part = fadd double %upper_part, %tail
   %correction = fmul double %part, 0x3C91A62633145C07
-  %radians = call double @llvm.fma.f64(double %part, double 0x3FF921FB54442D18, double %correction)
-  %x_below = icmp slt i64 %bits, 0
-  %flip = xor i1 %x_below, %below
-  %negative = fneg double %radians
-  %r = select i1 %flip, double %negative, double %radians
-  %n_negated = sub i64 0, %n
-  %n_signed = select i1 %x_below, i64 %n_negated, i64 %n
+  %r = call double @llvm.fma.f64(double %part, double 0x3FF921FB54442D18, double %correction)
   %pair0 = insertvalue { double, i64 } poison, double %r, 0
-  %pair1 = insertvalue { double, i64 } %pair0, i64 %n_signed, 1
-  ret { double, i64 } %pair1
+  %pair = insertvalue { double, i64 } %pair0, i64 %n, 1
+  ret { double, i64 } %pair
 }"""
 
 
-def _declare_reduce_large(text: FunctionText) -> None:
-    """Put reduce_large and its table into the module."""
-    words = ", ".join(f"i64 {word}" for word in TWO_OVER_PI_WORDS)
-    count = len(TWO_OVER_PI_WORDS)
-    text.declare(f"@fgrad.two_over_pi = internal constant [{count} x i64] [{words}]")
-    text.declare("declare i64 @llvm.fshl.i64(i64, i64, i64)")
-    text.declare("declare i128 @llvm.ctlz.i128(i128, i1)")
-    text.declare("declare double @llvm.fma.f64(double, double, double)")
-    text.declare(_REDUCE_TEXT)
-
-
 def _reduce_one(v: Lanes, x: str) -> list[str]:
-    """(n, r) of one large lane."""
+    """(n, r) of the size of one large lane."""
     text = v.text
     wide = x if v.double else text.emit(f"fpext float {x} to double")
     pair = text.emit(f"call {{ double, i64 }} @fgrad.reduce_large(double {wide})")
@@ -117,6 +100,20 @@ def _reduce_one(v: Lanes, x: str) -> list[str]:
     return [text.emit(f"trunc i64 {n} to i32"), narrow]
 
 
+def _reduce_large(v: Lanes, x: str) -> tuple[str, str]:
+    """x = n pi/2 + r for finite |x| >= 1, lane by lane: (n, r)."""
+    words = ", ".join(f"i64 {word}" for word in TWO_OVER_PI_WORDS)
+    count = len(TWO_OVER_PI_WORDS)
+    v.text.declare(f"@fgrad.two_over_pi = internal constant [{count} x i64] [{words}]")
+    v.text.declare("declare i64 @llvm.fshl.i64(i64, i64, i64)")
+    v.text.declare("declare double @llvm.fma.f64(double, double, double)")
+    v.text.declare(_REDUCE_TEXT)
+    kinds = [v.integer_element, v.element]
+    n, r = v.each_lane([v.element], [x], kinds, lambda lane: _reduce_one(v, lane))
+    negative = v.compare("olt", x, 0.0)
+    return v.iselect(negative, v.iop("sub", 0, n), n), v.select(negative, v.neg(r), r)
+
+
 def _reduce(v: Lanes, x: str) -> tuple[str, str]:
     """x = n pi/2 + r: (bits whose low end holds n, r); r is NaN for infinite x."""
     n, rounded = round_to_int(v, x, TWO_OVER_PI)
@@ -125,21 +122,14 @@ def _reduce(v: Lanes, x: str) -> tuple[str, str]:
         r = v.fma(rounded, -part, r)
     bound = v.pick(2.0**16, 2.0**30)
     size = v.abs(x)
+    far = v.compare("ogt", size, bound)
 
     def rare() -> list[str]:
-        _declare_reduce_large(v.text)
-        large = v.logical("and", v.compare("ogt", size, bound), v.compare("olt", size, INF))
-        kinds = [v.integer_element, v.element]
-        far_n, far_r = v.each_lane(
-            [v.element],
-            [v.select(large, x, bound)],
-            kinds,
-            lambda lane: _reduce_one(v, lane),
-        )
+        large = v.logical("and", far, v.compare("olt", size, INF))
+        far_n, far_r = _reduce_large(v, v.select(large, x, bound))
         return [v.iselect(large, far_n, n), v.select(large, far_r, r)]
 
-    usual = [(n, v.int), (r, v.float)]
-    n, r = v.replace_rarely(v.compare("ogt", size, bound), usual, rare)
+    n, r = v.replace_rarely(far, [(n, v.int), (r, v.float)], rare)
     return n, r
 
 
@@ -211,7 +201,7 @@ def acos(v: Lanes, x: str) -> str:
 
 
 def _atan_unit(v: Lanes, q: str) -> tuple[str, str]:
-    """atan q = q + p for 0 <= q <= 1: (q, p); near 1 the later terms cancel, so the first is last"""
+    """atan q = q + p for 0 <= q <= 1: (q, p); later terms cancel near 1, so the first is last"""
     z = v.mul(q, q)
     first, *rest = ATAN[v.double]
     series = v.muladd(z, v.polynomial(rest, z), first)
