@@ -50,7 +50,8 @@ def _fill() -> None:
     for name, (target, traced) in TRACED.items():
         group, _, leaf = name.rpartition(".")
         space = groups[group] if group else globals()
-        space[leaf] = _public(target, traced)
+        # A ufunc finds its traced form by itself, and keeps its methods: np.add.reduce.
+        space[leaf] = target if isinstance(target, numpy.ufunc) else _public(target, traced)
     for group, names in groups.items():
         plain = getattr(numpy, group)
         present = {n: getattr(plain, n) for n in dir(plain) if not n.startswith("_")}

@@ -20,7 +20,6 @@ from fgrad.numpy.promote import (
     inexact,
     normalize_axis,
     promote,
-    refuse_argument,
     refuse_out,
     reshape,
     result_type,
@@ -373,20 +372,38 @@ def cov(
     dtype: Any = None,
 ) -> Value:
     """The covariance matrix of variables in rows."""
-    if fweights is not None or aweights is not None:
-        raise refuse_argument("cov", "fweights, aweights", "np.average and products")
     x = _variables(m, rowvar)
     if y is not None:
         x = concatenate([x, _variables(y, rowvar)], 0)
     x = convert(x, np.result_type(x.dtype, FLOAT64) if dtype is None else np.dtype(dtype))
-    n = x.shape[1]
     ddof = (0 if bias else 1) if ddof is None else ddof
-    centered = ew.sub(*broadcast((x, rs.mean(x, 1, keepdims=True))))
-    product = dt.dot_general(centered, cx.conj(centered), ((1,), (1,)))
-    result = ew.div(product, ew.lit(product, max(n - ddof, 0)))
+    if fweights is None and aweights is None:
+        centered = ew.sub(*broadcast((x, rs.mean(x, 1, keepdims=True))))
+        product = dt.dot_general(centered, cx.conj(centered), ((1,), (1,)))
+        result = ew.div(product, ew.lit(product, max(x.shape[1] - ddof, 0)))
+    else:
+        result = _weighted_cov(x, fweights, aweights, ddof)
     return reshape(
         result, tuple([k for k in result.shape if k != 1]) if 1 in result.shape else result.shape
     )
+
+
+def _weighted_cov(x: Value, fweights: Any, aweights: Any, ddof: int) -> Value:
+    """Counts `fweights` and relative weights `aweights` of the observations."""
+    counts = None if fweights is None else as_array(fweights)
+    relative = None if aweights is None else as_array(aweights)
+    weights = counts if relative is None else relative
+    if counts is not None and relative is not None:
+        weights = np.multiply(counts, relative)
+    total = rs.sum_(weights)
+    factor: Any = total
+    if ddof and relative is None:
+        factor = np.subtract(total, ddof)
+    elif ddof:
+        factor = np.subtract(total, rs.sum_(np.multiply(weights, relative)) * ddof / total)
+    centered = np.subtract(x, rs.average(x, 1, weights, keepdims=True))
+    scaled = cx.conj(np.multiply(centered, weights))
+    return np.divide(dt.dot_general(*promote((centered, scaled)), ((1,), (1,))), factor)
 
 
 def _variables(m: Any, rowvar: bool) -> Value:

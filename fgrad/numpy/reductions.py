@@ -299,6 +299,9 @@ def var(
     refuse_out("var", out)
     if correction is not NO_VALUE:
         ddof = correction
+    plain = dtype is None and where is True and mean is NO_VALUE
+    if type(a) is Tracer and plain and a.dtype.char in "df" and a.shape:
+        return _plain_var(a, normalize_axes(axis, len(a.shape)), ddof, keepdims)
     x = as_array(a)
     work, result = _work_dtype(x, dtype)
     x = convert(x, work)
@@ -315,6 +318,17 @@ def var(
     count = count_of(x, axes, where, keepdims is True)
     work, result = cx.real_dtype(work), cx.real_dtype(result)
     return convert(divide_count(total, _freedom(count, ddof, work)), result)
+
+
+def _plain_var(x: Tracer, axes: tuple[int, ...], ddof: Any, keepdims: Any) -> Value:
+    """The variance of a floating point tracer over known axes."""
+    if not axes:
+        return var(as_array(x), axes, x.dtype, None, ddof)
+    scale, count = x.dtype.type, count_of(x, axes)
+    center = ew.div(rd.reduce_sum(x, axes), scale(count))
+    distance = ew.sub(x, rd.spread(center, x.shape, axes))
+    total = reduce_fast(REDUCE_SUM, ew.mul(distance, distance), axes, keepdims)
+    return ew.div(total, scale(max(count - ddof, 0)))
 
 
 def squared(x: Value) -> Value:
