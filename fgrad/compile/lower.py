@@ -10,8 +10,10 @@ loop group: exp, reduce_sum, broadcast, div over (rows, columns)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
+from fgrad.compile.alike import content
+from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.lower_build import KernelBuilder
 from fgrad.compile.lower_dot import blas_step
 from fgrad.compile.lower_index import row_major, total
@@ -37,23 +39,37 @@ def lower(groups: Sequence[Group], defined: Mapping[Var, Eqn]) -> list[Step]:
         groups: in an order in which each reads only what earlier ones wrote.
         defined: the equations of variables that have no buffer: every reader computes them itself.
     """
-    return [
-        _lower_group(group, defined)
-        for group in groups
-        if group.kind == "alias" or any([v.aval.size for v in group.outputs])
-    ]
+    steps: list[Step] = []
+    known: dict[Hashable, tuple[Kernel, list[int]]] = {}
+    for group in groups:
+        if group.kind in ("alias", "library"):
+            if group.kind == "alias" or any([v.aval.size for v in group.outputs]):
+                steps.append(_lower_single(group, defined))
+        elif any([v.aval.size for v in group.outputs]):
+            key, variables = content(group, defined)
+            found = known.get(key)
+            if found is None:
+                step = _lower_kernel(group, defined)
+                number = {v: k for k, v in enumerate(variables)}
+                found = known[key] = step.kernel, [number[v] for v in step.args]
+            kernel, args = found
+            steps.append(KernelStep(kernel, tuple([variables[k] for k in args])))
+    return steps
 
 
-def _lower_group(group: Group, defined: Mapping[Var, Eqn]) -> Step:
+def _lower_single(group: Group, defined: Mapping[Var, Eqn]) -> Step:
+    """A step without a kernel."""
     if group.kind == "alias":
         (eqn,) = group.eqns
         source = eqn.inputs[0]
         assert isinstance(source, Var)
         return AliasStep(source, eqn.outputs[0])
-    if group.kind == "library":
-        (eqn,) = group.eqns
-        step = host_step if on_host(eqn) else LIBRARY_STEPS[eqn.prim.name]
-        return step(eqn, defined)
+    (eqn,) = group.eqns
+    step = host_step if on_host(eqn) else LIBRARY_STEPS[eqn.prim.name]
+    return step(eqn, defined)
+
+
+def _lower_kernel(group: Group, defined: Mapping[Var, Eqn]) -> KernelStep:
     inside = {v: eqn for eqn in group.eqns for v in eqn.outputs}
     b = KernelBuilder(inside, defined, RULES)
     if group.kind == "nest":
