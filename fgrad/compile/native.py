@@ -55,7 +55,7 @@ def work_of(program: Program, executable: Executable) -> Work:
     place = list(range(host.given))
     run, table, extent = host.interpreter, host.address, 0
     if len(host.steps) == 1 and _is_whole(host.steps[0], host.given):
-        step = host.steps[0]
+        step: Any = host.steps[0]
         run, table, extent = step.address, 0, step.hi
         order = [*step.slots, *(k for k in range(host.given) if k not in step.slots)]
         for position, slot in enumerate(order):
@@ -73,7 +73,7 @@ def work_of(program: Program, executable: Executable) -> Work:
         arena=(place[-1], executable.arena_bytes),
         constants=list(zip(place[inputs:first_out], executable.const_pointers, strict=True)),
         fills=[(place[first_out + k], x.ctypes.data, x.nbytes) for k, x in known],
-        release=runs_long(program),
+        release=bool(callbacks) or runs_long(program),  # arguments are then held
         after=(lambda: _reraise(callbacks)) if callbacks else None,
         keep=(executable, known),
     )
