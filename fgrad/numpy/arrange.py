@@ -15,6 +15,7 @@ from fgrad.numpy.promote import (
     broadcast_shapes,
     broadcast_to,
     convert,
+    fresh,
     normalize_axes,
     normalize_axis,
     promote,
@@ -37,7 +38,7 @@ NO_VALUE = np._NoValue
 def known_ints(shape: Any) -> tuple[int, ...]:
     """A shape or axes argument as integers."""
     if isinstance(shape, Tracer):
-        shape = known_value(shape, "needed for a shape")
+        shape = known_value(shape)
     if isinstance(shape, np.ndarray):
         shape = shape.tolist()
     if isinstance(shape, (tuple, list)):
@@ -216,7 +217,7 @@ def _roll_axis(x: Value, by: int, axis: int) -> Value:
     n = x.shape[axis]
     by = by % n if n else 0
     if by == 0:
-        return x
+        return fresh(x)
     return sh.concatenate([take_slice(x, axis, n - by, n), take_slice(x, axis, 0, n - by)], axis)
 
 
@@ -232,8 +233,14 @@ def take_slice(x: Value, axis: int, start: int, stop: int, step: int = 1) -> Val
 
 @implements("copy")
 def copy(a: Any, order: Any = "K", subok: bool = False) -> Value:
-    """The array itself: traced arrays are values."""
-    return as_array(a)
+    """The same values, which later assignments do not change."""
+    return fresh(as_array(a))
+
+
+def flatten(a: Value, order: Any = "C") -> Value:
+    """A copy with one axis."""
+    x = ravel(a, order)
+    return fresh(x) if x is a else x
 
 
 @implements("broadcast_to")
@@ -306,7 +313,7 @@ def concatenate(
             + ", ".join(str(x.shape) for x in xs),
             user_line(),
         )
-    return sh.concatenate(xs, axis)
+    return sh.concatenate(xs, axis) if len(xs) > 1 else fresh(xs[0])
 
 
 @implements("stack")
@@ -470,7 +477,7 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Value:
         x, axis = reshape(x, (math.prod(x.shape),)), 0
     axis = normalize_axis(axis, len(x.shape))
     if isinstance(repeats, Tracer):
-        repeats = known_value(repeats, "needed for the number of repeats")
+        repeats = known_value(repeats)
     counts = np.asarray(repeats)
     if counts.size != 1:
         where = np.repeat(np.arange(x.shape[axis]), counts)

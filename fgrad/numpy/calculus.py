@@ -17,6 +17,7 @@ from fgrad.numpy.promote import (
     broadcast,
     broadcast_to,
     convert,
+    fresh,
     inexact,
     normalize_axis,
     promote,
@@ -52,7 +53,7 @@ def diff(
     x = as_array(a)
     axis = normalize_axis(axis, len(x.shape))
     if n == 0:
-        return x
+        return fresh(x)
     ends = [None if e is NO_VALUE else _as_end(e, x, axis) for e in (prepend, append)]
     parts = [p for p in (ends[0], x, ends[1]) if p is not None]
     x = concatenate(parts, axis) if len(parts) > 1 else x
@@ -390,8 +391,8 @@ def cov(
 
 def _weighted_cov(x: Value, fweights: Any, aweights: Any, ddof: int) -> Value:
     """Counts `fweights` and relative weights `aweights` of the observations."""
-    counts = None if fweights is None else as_array(fweights)
-    relative = None if aweights is None else as_array(aweights)
+    counts: Any = None if fweights is None else as_array(fweights)
+    relative: Any = None if aweights is None else as_array(aweights)
     weights = counts if relative is None else relative
     if counts is not None and relative is not None:
         weights = np.multiply(counts, relative)
@@ -403,7 +404,8 @@ def _weighted_cov(x: Value, fweights: Any, aweights: Any, ddof: int) -> Value:
         factor = np.subtract(total, rs.sum_(np.multiply(weights, relative)) * ddof / total)
     centered = np.subtract(x, rs.average(x, 1, weights, keepdims=True))
     scaled = cx.conj(np.multiply(centered, weights))
-    return np.divide(dt.dot_general(*promote((centered, scaled)), ((1,), (1,))), factor)
+    centered, scaled = promote((centered, scaled))
+    return np.divide(dt.dot_general(centered, scaled, ((1,), (1,))), factor)
 
 
 def _variables(m: Any, rowvar: bool) -> Value:
@@ -438,7 +440,7 @@ def round_(a: Any, decimals: int = 0, out: Any = None) -> Value:
     refuse_out("round", out)
     x = as_array(a)
     if x.dtype.kind in "iu":
-        return x if decimals >= 0 else _round_integer(x, 10**-decimals)
+        return fresh(x) if decimals >= 0 else _round_integer(x, 10**-decimals)
     if x.dtype.kind == "b":
         return ew.rint(convert(x, np.dtype(np.float16)))
     if decimals == 0:
@@ -471,7 +473,7 @@ def nan_to_num(
         parts = [nan_to_num(part, copy, nan, posinf, neginf) for part in (cx.real(x), cx.imag(x))]
         return cx.complex_(*parts)
     if x.dtype.kind != "f":
-        return x
+        return fresh(x)
     limits = np.finfo(x.dtype)
     high = limits.max if posinf is None else posinf
     low = limits.min if neginf is None else neginf

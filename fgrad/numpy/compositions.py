@@ -203,6 +203,6 @@ def power(x: Value, n: Value) -> Value:
     if isinstance(n, np.generic):
         if n == 2:
             return ew.mul(x, x)
-        if n.dtype.kind == "i" and n < 0:
+        if n.dtype.kind == "i" and int(n) < 0:
             raise ValueError("Integers to negative integer powers are not allowed.")
     return ew.pow_(x, n)

@@ -17,6 +17,7 @@ from fgrad.numpy.promote import (
     broadcast_to,
     convert,
     dtype_of,
+    fresh,
     normalize_axis,
     promote,
     refuse_argument,
@@ -37,13 +38,21 @@ from fgrad.ops import shape as sh
 from fgrad.trace import Tracer, Value, known_value
 
 
-@implements("array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "require")
+@implements("array")
 def array(a: Any, dtype: Any = None, **kwargs: Any) -> Value:
     """A traced array of nested lists, or the array itself."""
     x = strong(a) if isinstance(a, Tracer) else stack_nested(a)
     x = x if dtype is None else convert(x, np.dtype(dtype))
+    x = fresh(x) if x is a else x
     missing = int(kwargs.get("ndmin") or 0) - len(shape_of(x))
     return reshape(x, (1,) * missing + x.shape) if missing > 0 else x
+
+
+@implements("asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "require")
+def asarray(a: Any, dtype: Any = None, *_args: Any, **_kwargs: Any) -> Value:
+    """The array itself, or a traced array of nested lists."""
+    x = as_array(a)
+    return x if dtype is None else convert(x, np.dtype(dtype))
 
 
 def _like(a: Any, dtype: Any, shape: Any) -> tuple[Value, np.dtype, tuple[int, ...]]:
@@ -169,7 +178,7 @@ def geomspace(
 @implements("arange")
 def arange(*args: Any, dtype: Any = None, **_: Any) -> Value:
     """`np.arange` needs a known length: traced limits must have known values."""
-    limits = [known_value(a, "needed for a length") if isinstance(a, Tracer) else a for a in args]
+    limits = [known_value(a) if isinstance(a, Tracer) else a for a in args]
     return np.arange(*limits, dtype=dtype)
 
 
@@ -180,7 +189,8 @@ def _triangle(m: Any, k: int, lower: bool) -> Value:
     x = as_array(m)
     if len(x.shape) == 1:
         x = broadcast_to(x, (x.shape[0], x.shape[0]))
-    mask = np.tri(*x.shape[-2:], k if lower else k - 1, dtype=bool)
+    rows, columns = x.shape[-2:]
+    mask = np.tri(rows, columns, k if lower else k - 1, dtype=bool)
     mask = mask if lower else ~mask
     return ew.select(*broadcast((mask, x, ew.lit(x, 0))))
 
@@ -377,5 +387,6 @@ def real_if_close(a: Any, tol: float = 100) -> Value:
 @implements("astype")
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Value:
     """The values with another dtype; complex numbers lose their imaginary part to a real one."""
-    x, dtype = as_array(x), np.dtype(dtype)
-    return convert(cx.real(x) if dtype.kind not in "cb" else x, dtype)
+    a, dtype = as_array(x), np.dtype(dtype)
+    out = convert(cx.real(a) if dtype.kind not in "cb" else a, dtype)
+    return fresh(out) if out is a and copy else out

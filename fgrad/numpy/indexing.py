@@ -24,6 +24,7 @@ from fgrad.numpy.promote import (
     broadcast_to,
     convert,
     dtype_of,
+    fresh,
     reshape,
     shape_of,
     strong,
@@ -223,7 +224,7 @@ def getitem(x: Tracer, index: Any) -> Value:
     """x[index]."""
     if type(index) is int:
         value = x.value
-        shape = x._aval.shape if value is None else value.shape
+        shape = x.aval.shape if value is None else value.shape
         if shape and -shape[0] <= index < shape[0]:
             if index < 0:
                 index += shape[0]
@@ -399,7 +400,7 @@ def write_basic(x: Value, index: Index, values: Value) -> Value:
     result = tuple([1 if p is None else block[p] for p in index.layout if p != "i"])
     values = reshape(broadcast_to(values, result, x if isinstance(x, Tracer) else None), block)
     if block == x.shape:
-        return values
+        return fresh(values)
     starts = [np.int64(i.start if isinstance(i, Slice) else i) for i in index.items]
     return ix.dynamic_update(x, values, starts)
 

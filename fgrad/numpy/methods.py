@@ -137,7 +137,7 @@ METHODS: dict[str, Any] = {
     "reshape": reshape,
     "transpose": transpose,
     "ravel": arrange.ravel,
-    "flatten": arrange.ravel,
+    "flatten": arrange.flatten,
     "copy": arrange.copy,
     "take": selection.take,
     "T": property(arrange.transpose),

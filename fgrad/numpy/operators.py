@@ -147,7 +147,7 @@ def _unary(ufunc: str, primitive: str | None) -> Function:
 
 def positive(x: Tracer) -> Any:
     """+x."""
-    return python_integer(x) if x.dtype.kind != "b" or x.weak else GENERAL["positive"](x)
+    return python_integer(x) if x.weak else GENERAL["positive"](x)
 
 
 def _rounded(function: Function) -> Function:

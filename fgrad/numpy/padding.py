@@ -38,8 +38,8 @@ _STATISTICS: dict[str, Callable[..., Value]] = {
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Value:
     """The array with elements added around it."""
     x = as_array(array)
-    widths = _pairs(pad_width, len(x.shape), x.shape)
-    widths = [tuple(known_ints(w)) for w in widths]
+    pairs = [known_ints(w) for w in _pairs(pad_width, len(x.shape), x.shape)]
+    widths = [(low, high) for low, high in pairs]
     if any(n < 0 for w in widths for n in w):
         raise ValueError("index can't contain negative values")
     if mode == "empty":
@@ -116,7 +116,7 @@ def _pad_axis(
     raise refuse_argument("pad", f"mode={mode!r}", "a mode by name, or np.concatenate")
 
 
-def _odd(x: Value, axis: int, width: tuple[int, int], mode: str) -> Value:
+def _odd(x: Value, axis: int, width: tuple[int, int], mode: Any) -> Value:
     """2 edge - reflection, by the linear map that NumPy's own result is of the place."""
     n = x.shape[axis]
     eye = np.pad(np.eye(n), [width, (0, 0)], mode, reflect_type="odd")

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fgrad.errors import ShapeError, UnsupportedNumpyError, UnsupportedTypeError
-from fgrad.ir.aval import BOOL
+from fgrad.ir.aval import BOOL, Aval
 from fgrad.numpy.register import has_tracer
 from fgrad.ops import elementwise as ew
 from fgrad.ops import shape as sh
@@ -65,6 +65,13 @@ def as_array(x: Any) -> Value:
 def strong(x: Tracer) -> Tracer:
     """The same value, no longer weak."""
     return bind(ew.convert_p, x, dtype=x.dtype) if x.weak else x
+
+
+def fresh(x: Value) -> Value:
+    """A handle of its own for the same value: a copy, as far as assignments are concerned."""
+    if type(x) is Tracer:
+        return Tracer(x.builder, x.index, x.value, x._aval, x.weak)
+    return x.copy()
 
 
 def stack_nested(xs: Any) -> Value:
@@ -240,10 +247,11 @@ def _without_ones(x: Value, shape: Shape) -> Value:
     """`x` without axes of length 1; what was just reshaped to have them is taken as it was."""
     if type(x) is Tracer and x.builder.records:
         last = x.builder.records[-1]
-        if last.prim is sh.reshape_p and last.outs[0] is x:
-            before = last.operands[0]
-            if before.shape == shape:
-                return before
+        if last.prim is sh.reshape_p and last.outs[0] == x.index and last.values[0].shape == shape:
+            known, number = last.values[0], last.operands[0]
+            if type(known) is Aval:
+                return Tracer(x.builder, number, None, known)
+            return Tracer(x.builder, number, known, None)
     return reshape(x, shape)
 
 

@@ -17,6 +17,7 @@ from fgrad.numpy.promote import (
     broadcast_to,
     convert,
     dtype_of,
+    fresh,
     inexact,
     normalize_axes,
     normalize_axis,
@@ -48,7 +49,7 @@ def keep_axes(y: Value, shape: tuple[int, ...], axes: tuple[int, ...]) -> Value:
 def reduce_with(reducer: Reducer, x: Value, axis: Any, keepdims: Any) -> Value:
     """Reduce over `axis` (an integer, a tuple, or None for all axes)."""
     axes = normalize_axes(axis, len(x.shape))
-    y = reducer(x, axes) if axes else x
+    y = reducer(x, axes) if axes else fresh(x)
     return keep_axes(y, x.shape, axes) if keepdims is True and axes else y
 
 
@@ -57,7 +58,7 @@ def reduce_fast(prim: Primitive, x: Tracer, axis: Any, keepdims: Any) -> Value:
     shape = x.shape
     axes = _EVERY_AXIS[len(shape)] if axis is None else normalize_axes(axis, len(shape))
     if not axes:
-        return x
+        return fresh(x)
     y = x.builder.record(prim, (x,), {"axes": axes})
     return keep_axes(y, shape, axes) if keepdims is True else y
 

@@ -24,6 +24,7 @@ from fgrad.numpy.promote import (
     broadcast_shapes,
     convert,
     dtype_of,
+    fresh,
     key_of,
     promote,
     refuse_argument,
@@ -127,6 +128,8 @@ def call_ufunc(
     dtypes = resolve_ufunc(ufunc, keys, dtype)
     xs = broadcast([convert(x, d) for x, d in zip(xs, dtypes, strict=False)])
     result = function(*xs)
+    if result is xs[0]:
+        result = fresh(result)
     return result if where is True else _masked(result, where)
 
 
@@ -179,14 +182,14 @@ def fast_binary(prim: Primitive, general: Function) -> Function:
 
     def function(x: Tracer, y: Any) -> Any:
         value = x.value
-        a = x._aval if value is None else value
+        a: Any = x._aval if value is None else value
         dtype = a.dtype
         if dtype.kind == "f":
             kind = type(y)
             if kind is Tracer:
                 if y.builder is x.builder:
                     value = y.value
-                    b = y._aval if value is None else value
+                    b: Any = y._aval if value is None else value
                     if b.dtype is dtype:
                         if b.shape != a.shape:
                             return _spread_apply(apply, x, y, a.shape, b.shape)
@@ -343,7 +346,7 @@ def clip(
             return ew.clip(a, dtype.type(low), dtype.type(high))
     present = promote([a] + [x for x in (low, high) if x is not None])
     if len(present) == 1:
-        return present[0]
+        return fresh(present[0])
     dtype = present[0].dtype
     rest = iter(present[1:])
     lo = next(rest) if low is not None else _extreme(dtype, -1)

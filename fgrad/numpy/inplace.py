@@ -1,0 +1,313 @@
+"""L4. In-place code on traced arrays, functionalised: assignments, `out=`, views that write through.
+
+    x[1:3] += v      x is pointed to a new value; every view of x sees it
+    np.add.at(x, i, v), np.copyto(x, v), np.sin(x, out=y), x.sort(), x.fill(0)
+
+Views are what they are in NumPy: basic indexing, reshape, ravel, transposition, squeezing, splitting,
+flipping.  A scalar (rank 0) is a value, as in NumPy: `s += 1` binds the name to a new one.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fgrad.assign import View, link, refresh
+from fgrad.errors import InPlaceError
+from fgrad.numpy.indexing import Place, getitem, update
+from fgrad.numpy.operators import keep_type
+from fgrad.numpy.promote import as_array, broadcast_to, convert, user_line
+from fgrad.numpy.register import TRACED, add
+from fgrad.ops import shape as sh
+from fgrad.trace import (
+    Tracer,
+    Value,
+    alias_functions,
+    assign_to,
+    numpy_functions,
+    own_handle,
+    store_hook,
+    ufunc_methods,
+)
+
+Function = Callable[..., Any]
+
+VIEWS = (
+    "reshape", "ravel", "transpose", "swapaxes", "moveaxis", "rollaxis", "expand_dims", "squeeze",
+    "atleast_1d", "atleast_2d", "atleast_3d", "flip", "fliplr", "flipud", "rot90", "split",
+    "array_split", "vsplit", "hsplit", "dsplit", "unstack", "permute_dims", "matrix_transpose",
+    "linalg.matrix_transpose", "real",
+)  # fmt: skip
+ALIASES = ("asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "require")
+READ_ONLY_VIEWS = ("broadcast_to", "diagonal", "broadcast_arrays")
+
+
+# --- writing ------------------------------------------------------------------------------------------
+
+
+def setitem(x: Tracer, index: Any, value: Any) -> None:
+    """x[index] = value."""
+    if isinstance(value, Tracer):
+        view = value.view
+        if isinstance(view, View) and view.base is x and _same_index(view.key, index):
+            refresh(value)  # the second half of x[i] += v: the view has written already
+            return
+    assign_to(x, _traced(x, update(x, index, value, "set")))
+
+
+def _same_index(key: Any, index: Any) -> bool:
+    return type(key) is type(index) and isinstance(key, (int, slice, tuple)) and key == index
+
+
+def _traced(x: Tracer, new: Value) -> Tracer:
+    """A new value of `x` as a tracer of its trace: a constant is recorded there."""
+    if isinstance(new, Tracer) and new.builder is x.builder:
+        return new
+    return x.builder.record(_SELECT, (np.True_, new, x), {})
+
+
+def store(out: Any, result: Value, function: Any) -> Value:
+    """`out=`: write a result over an array."""
+    name = getattr(function, "__name__", "function")
+    if not isinstance(out, Tracer):
+        raise InPlaceError(
+            f"np.{name} would write a traced value into a plain NumPy array.",
+            (
+                *user_line(),
+                ("why", "a plain array holds numbers, and the trace would lose what they depend on."),
+                ("write", f"y = np.{name}(...)             a new array instead of out="),
+                ("write", "y = y + x                    instead of y += x"),
+                ("write", "import fgrad.numpy as np     whose zeros() can be assigned into"),
+            ),
+        )
+    write_all(out, keep_type(out, _spread(result, out)))
+    return out
+
+
+def _spread(value: Value, x: Tracer) -> Value:
+    value = as_array(value)
+    return value if value.shape == x.shape else broadcast_to(value, x.shape, x)
+
+
+def write_all(x: Tracer, value: Value) -> None:
+    """Let `x` hold another value of its shape and dtype."""
+    assign_to(x, _traced(x, value))
+
+
+def in_place(operator: Function) -> Function:
+    """`x += y`: an array keeps its shape and dtype and is written; a scalar is a new value."""
+
+    def assign_operator(x: Tracer, y: Any) -> Any:
+        new = operator(x, y)
+        if new is NotImplemented or not x.shape:
+            return new
+        write_all(x, keep_type(x, new))
+        return x
+
+    return assign_operator
+
+
+def ufunc_at(ufunc: Any, x: Any, indices: Any, values: Any = None) -> None:
+    """np.add.at(x, i, v) and its relatives: repeated indices count each time."""
+    if not isinstance(x, Tracer):
+        store(x, x, ufunc)
+    place = Place(x, indices)
+    combine = {
+        "add": place.add,
+        "subtract": place.subtract,
+        "multiply": place.multiply,
+        "divide": place.divide,
+        "maximum": place.max,
+        "minimum": place.min,
+    }.get(ufunc.__name__)
+    if combine is not None:
+        new = combine(values)
+    else:
+        old = x[indices]
+        new = place.set(ufunc(old) if values is None else ufunc(old, values))
+    write_all(x, keep_type(x, new))
+
+
+def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
+    """np.copyto: write `src` over `dst` where a mask holds."""
+    if not isinstance(dst, Tracer):
+        store(dst, src, np.copyto)
+    value = keep_type(dst, _spread(src, dst))
+    if where is not True:
+        value = convert(numpy_functions[np.where](where, value, dst), dst.dtype)
+    write_all(dst, value)
+
+
+def fill(x: Tracer, value: Any) -> None:
+    """x.fill(value)."""
+    copyto(x, value, casting="unsafe")
+
+
+def put(a: Tracer, ind: Any, v: Any, mode: str = "raise") -> None:
+    """np.put: write values at flat indices; they repeat if there are fewer."""
+    places = np.asarray(ind) if not isinstance(ind, Tracer) else ind
+    values = as_array(v)
+    if values.shape and values.size < places.size:
+        values = numpy_functions[np.resize](values, (places.size,)) if isinstance(
+            values, Tracer
+        ) else np.resize(values, places.size)
+    flat = sh.reshape(a, (a.size,))
+    new = update(flat, places.reshape(-1), sh.reshape(values, (-1,) if False else (values.size,)) if values.shape else values, "set")
+    write_all(a, sh.reshape(new, a.shape))
+
+
+def put_along_axis(arr: Tracer, indices: Any, values: Any, axis: Any) -> None:
+    """np.put_along_axis: the writing partner of take_along_axis."""
+    if axis is None:
+        return put(arr, indices.reshape(-1), as_array(values))
+    axis = axis % arr.ndim
+    grid = np.ix_(*[np.arange(n) for n in indices.shape])
+    where = tuple([indices if a == axis else g for a, g in enumerate(grid)])
+    return setitem(arr, where, values)
+
+
+def putmask(a: Tracer, mask: Any, values: Any) -> None:
+    """np.putmask: values by position where a mask holds; they repeat if there are fewer."""
+    values = as_array(values)
+    if values.shape and values.shape != a.shape:
+        places = np.resize(np.arange(values.size), a.shape)
+        values = values[places]
+    copyto(a, values, casting="unsafe", where=mask)
+
+
+def fill_diagonal(a: Tracer, val: Any, wrap: bool = False) -> None:
+    """np.fill_diagonal of a matrix, or of a cube of equal sides."""
+    places = np.zeros(a.shape, bool)
+    np.fill_diagonal(places, True, wrap)
+    flat = np.flatnonzero(places)
+    put(a, flat, val)
+
+
+def sort_in_place(x: Tracer, axis: int = -1, kind: Any = None, order: Any = None) -> None:
+    """x.sort()."""
+    write_all(x, numpy_functions[np.sort](x, axis=axis))
+
+
+# --- views ----------------------------------------------------------------------------------------------
+
+
+def get_view(x: Tracer, index: Any) -> Value:
+    """x[index]; a basic index gives a view."""
+    out = getitem(x, index)
+    if type(out) is Tracer and out.shape and _is_basic(index):
+        if out is x:
+            out = x.twin()
+        link(x, out, lambda base: getitem(base, index), lambda base, v: Place(base, index).set(v), index)
+    return out
+
+
+def _is_basic(index: Any) -> bool:
+    """Whether NumPy would give a view."""
+    parts = index if type(index) is tuple else (index,)
+    return all(
+        i is None or i is Ellipsis or type(i) in (int, slice) or isinstance(i, np.integer)
+        for i in parts
+    )
+
+
+def viewing(function: Function) -> Function:
+    """A function whose results are views of its first argument."""
+
+    @functools.wraps(function)
+    def viewed(x: Any, *args: Any, **kwargs: Any) -> Any:
+        out = function(x, *args, **kwargs)
+        if type(x) is Tracer:
+            if type(out) is Tracer:
+                link_view(x, out, lambda base: function(base, *args, **kwargs))
+            elif isinstance(out, (list, tuple)):
+                for k, part in enumerate(out):
+                    link_view(x, part, lambda base, k=k: function(base, *args, **kwargs)[k])
+        return out
+
+    return viewed
+
+
+def link_view(base: Tracer, out: Any, read: Function) -> None:
+    """Make a rearrangement of elements a view; writing finds its places by rearranging numbers."""
+    if type(out) is Tracer and out is not base:
+        link(base, out, read, lambda whole, v: _write_back(whole, v, read))
+
+
+def _write_back(base: Tracer, value: Value, read: Function) -> Value:
+    """`base` with the elements of its view `read(base)` replaced."""
+    places = np.asarray(read(np.arange(base.size).reshape(base.shape)))
+    flat = sh.reshape(value, (value.size,))
+    if places.size == base.size:
+        order = places.ravel()
+        if not np.array_equal(order, np.arange(base.size)):
+            axes = _axes_of(places, base.shape)
+            if axes is not None:
+                return sh.permute(value, axes)
+            flat = flat[np.argsort(order)]
+        return sh.reshape(flat, base.shape)
+    whole = update(sh.reshape(base, (base.size,)), places.ravel(), flat, "set")
+    return sh.reshape(whole, base.shape)
+
+
+def _axes_of(places: np.ndarray, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The transposition that brings numbered elements back into order, if there is one."""
+    if places.ndim != len(shape) or places.ndim > 4:
+        return None
+    steps = [int(np.take(places, 1, a).flat[0]) - int(places.flat[0]) if n > 1 else 0
+             for a, n in enumerate(places.shape)]  # fmt: skip
+    axes = tuple(sorted(range(places.ndim), key=lambda a: (-steps[a], a)))
+    back = np.transpose(places, axes)
+    return axes if back.shape == shape and np.array_equal(back.ravel(), np.arange(places.size)) else None
+
+
+def _copying(function: Function, target: Any) -> Function:
+    """A method that gives a new array in NumPy, never its object."""
+
+    @functools.wraps(function)
+    def method(x: Tracer, *args: Any, **kwargs: Any) -> Any:
+        return own_handle(function(x, *args, **kwargs), target, (x,))
+
+    return method
+
+
+COPYING_METHODS = ("astype", "copy", "flatten", "round", "clip", "sum", "prod", "max", "min", "mean",
+                   "conj", "conjugate", "repeat", "take", "cumsum", "cumprod", "choose")  # fmt: skip
+VIEWING_METHODS = ("reshape", "transpose", "ravel", "squeeze", "swapaxes")
+_SELECT = sh.REGISTRY["select"] if hasattr(sh, "REGISTRY") else None
+
+
+def install(methods: dict[str, Any]) -> dict[str, Any]:
+    """The methods of a mutable array, made of those of a value; fills the tables of views."""
+    for name in VIEWS:
+        if name in TRACED:
+            target, function = TRACED[name]
+            add(name, viewing(function))
+            alias_functions.add(target)
+    alias_functions.update(TRACED[n][0] for n in (*ALIASES, *READ_ONLY_VIEWS) if n in TRACED)
+    for function in (copyto, put, put_along_axis, putmask, fill_diagonal):
+        add(function.__name__, function)
+    add("place", lambda arr, mask, vals: putmask(arr, mask, vals))
+    ufunc_methods["at"] = ufunc_at
+    store_hook[:] = [store]
+    table = dict(methods)
+    for name in COPYING_METHODS:
+        table[name] = _copying(table[name], name)
+    for name in VIEWING_METHODS:
+        table[name] = viewing(table[name])
+    for name in ("T", "mT", "real"):
+        table[name] = property(viewing(table[name].fget))
+    for name, method in methods.items():
+        base = methods.get(f"__{name[3:]}")
+        if name.startswith("__i") and name.endswith("__") and name != "__invert__" and base:
+            table[name] = in_place(base)
+    table |= {
+        "__getitem__": get_view,
+        "__setitem__": setitem,
+        "fill": fill,
+        "put": put,
+        "sort": sort_in_place,
+    }
+    return table
