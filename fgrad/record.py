@@ -82,9 +82,9 @@ class Atoms:
             assert var is not None
             return var
         if not isinstance(x, np.ndarray):
-            return Lit(x if isinstance(x, np.generic) else np.asarray(x)[()])
+            return Lit(x if isinstance(x, np.generic) else as_scalar(x))
         if x.ndim == 0:
-            return Lit(x[()])
+            return Lit(as_scalar(x))
         if not any(x.strides) and x.size > 1:
             return self.fill(x)
         found = self.consts.get(id(x))
@@ -110,3 +110,8 @@ class Atoms:
             [self.bind_var(k, aval_of(x).strong()) for k, x in zip(outs, results, strict=True)]
         )
         return Eqn(prim, inputs, Params(params), outputs, self.loc, via)
+
+
+def as_scalar(x: Any) -> Any:
+    """A Python number or a rank-0 array as a NumPy scalar."""
+    return np.asarray(x)[()]

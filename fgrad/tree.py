@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import optree
+import optree.dataclasses
 
 NAMESPACE = "fgrad"
 TreeDef = optree.PyTreeSpec

@@ -31,7 +31,7 @@ def fold(program: Program) -> Program:
             continue
         for var, value in zip(eqn.outputs, _evaluate(eqn, arrays), strict=True):
             if value.ndim == 0:
-                env[var] = Lit(value[()])
+                env[var] = Lit(value.dtype.type(value))
             else:
                 constant = np.ascontiguousarray(value)
                 arrays[var] = constant

@@ -149,9 +149,11 @@ def product_of(eqn: Eqn) -> Product:
     (ca, cb), (ba, bb) = eqn.params["contract"], eqn.params["batch"]
     a_free = tuple([i for i in range(a.aval.ndim) if i not in ca and i not in ba])
     b_free = tuple([i for i in range(b.aval.ndim) if i not in cb and i not in bb])
-    size = [math.prod([x.aval.shape[i] for i in axes]) for x, axes in
-            ((a, ba), (a, a_free), (b, b_free), (a, ca))]  # fmt: skip
-    return Product(*size, a_free, b_free)
+    batch, m, n, k = [
+        math.prod([x.aval.shape[i] for i in axes])
+        for x, axes in ((a, ba), (a, a_free), (b, b_free), (a, ca))
+    ]
+    return Product(batch, m, n, k, a_free, b_free)
 
 
 def wants_blas(eqn: Eqn) -> bool:
@@ -202,7 +204,8 @@ def _orders(
     orders = [given]
     for view, axes in ((left, ca), (right, cb)):
         if view is not None:
-            orders.append(tuple(sorted(given, key=lambda k: -view.strides[axes[k]])))
+            steps = [-view.strides[axis] for axis in axes]
+            orders.append(tuple(sorted(given, key=steps.__getitem__)))
     return orders
 
 

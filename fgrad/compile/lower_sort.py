@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from fgrad.compile.steps import LibraryStep
 from fgrad.ir.program import Eqn, Var
@@ -13,7 +14,7 @@ def sort_step(eqn: Eqn, _virtual: Mapping[Var, Eqn]) -> LibraryStep:
     keys = eqn.inputs[0]
     columns = keys.aval.shape[-1]
     rows = keys.aval.size // max(columns, 1)
-    args = (*eqn.inputs, *eqn.outputs)
+    args: Any = (*eqn.inputs, *eqn.outputs)
     params = {
         "dtype": keys.aval.dtype,
         "rows": rows,

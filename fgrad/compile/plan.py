@@ -61,7 +61,7 @@ def plan(program: Program, steps: Sequence[Step]) -> Plan:
             copies.append((source, k))
         else:
             slots[source] = Slot("output", k)
-    work = [s for s in steps if type(s) is not AliasStep]
+    work = [s for s in steps if not isinstance(s, AliasStep)]
     arena = _Arena()
     _place_temporaries(work, root, slots, arena)
     slots.update({v: slots[source] for v, source in root.items() if source in slots})

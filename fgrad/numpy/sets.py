@@ -126,9 +126,7 @@ def unique(
     """The distinct elements of known values, in order."""
     x = as_array(ar)
     values = known(x, "unique")
-    found: Any = np.unique(
-        values, True, return_inverse, return_counts, axis, equal_nan=equal_nan
-    )
+    found: Any = np.unique(values, True, return_inverse, return_counts, axis, equal_nan=equal_nan)
     _, first, *more = found
     picked = take(ravel(x) if axis is None else x, first, axis if axis is not None else 0)
     rest = ([first] if return_index else []) + more

@@ -76,7 +76,8 @@ def _(a: Aval, *, complete: bool) -> tuple[Aval, Aval]:
 
 @qr_p.evaluate
 def _(a: Any, *, complete: bool) -> tuple[np.ndarray, np.ndarray]:
-    return tuple(np.linalg.qr(a, "complete" if complete else "reduced"))
+    q, r = np.linalg.qr(a, "complete" if complete else "reduced")
+    return q, r
 
 
 @qr_p.jvp
@@ -223,7 +224,8 @@ def _(a: Aval, *, lower: bool) -> tuple[Aval, Aval]:
 
 @eigh_p.evaluate
 def _(a: Any, *, lower: bool) -> tuple[np.ndarray, np.ndarray]:
-    return tuple(np.linalg.eigh(a, "L" if lower else "U"))
+    values, vectors = np.linalg.eigh(a, "L" if lower else "U")
+    return values, vectors
 
 
 @eigh_p.jvp

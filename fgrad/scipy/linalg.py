@@ -90,7 +90,7 @@ def _stacked(*xs: Value) -> list[Value]:
 
 
 def _trans(trans: Any) -> int:
-    return {"N": 0, "T": 1, "C": 2}.get(trans, trans)
+    return {"N": 0, "T": 1, "C": 2}[trans] if isinstance(trans, str) else trans
 
 
 # --- triangular factors

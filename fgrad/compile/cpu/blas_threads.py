@@ -33,11 +33,12 @@ def thread_control() -> ThreadControl | None:
         library = ctypes.CDLL(str(path))
         for prefix in ("scipy_openblas", "openblas"):
             names = (f"{prefix}_get_num_threads", f"{prefix}_set_num_threads")
-            found = [getattr(library, name, None) for name in names]
-            if None not in found:
-                get, put = (ctypes.cast(f, ctypes.c_void_p).value for f in found)
-                if get and put:
-                    return ThreadControl(get, put)
+            if all([hasattr(library, name) for name in names]):
+                get, put = [
+                    ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
+                    for name in names
+                ]
+                return ThreadControl(get, put)
     return None
 
 

@@ -9,6 +9,7 @@ its results are NaN, or zeros where there is no NaN.
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
 import numpy as np
 
@@ -47,5 +48,5 @@ def view(address: int | None, aval: Aval) -> np.ndarray:
     size = aval.size * aval.dtype.itemsize
     if not size:
         return np.empty(aval.shape, aval.dtype)
-    memory = (ctypes.c_char * size).from_address(address or 0)
+    memory: Any = (ctypes.c_char * size).from_address(address or 0)
     return np.frombuffer(memory, aval.dtype).reshape(aval.shape)
