@@ -118,9 +118,9 @@ def erf_tail(x: mp.mpf) -> mp.mpf:
 
 
 def scaled_erfcx(q: mp.mpf) -> mp.mpf:
-    """(x + 4) e^(x^2) erfc(x) where q = (x - 4) / (x + 4)."""
-    x = 4 * (1 + q) / (1 - q)
-    return (x + 4) * mp.exp(x * x) * mp.erfc(x)
+    """(x + 2) e^(x^2) erfc(x) where q = (x - 2) / (x + 2)."""
+    x = 2 * (1 + q) / (1 - q)
+    return (x + 2) * mp.exp(x * x) * mp.erfc(x)
 
 
 def erfinv_central(w: mp.mpf) -> mp.mpf:
@@ -226,7 +226,7 @@ def special(terms: Callable[[int, int], int]) -> dict[str, Fit]:
     psi, gamma = guarded(digamma_ratio), guarded(lgamma_ratio)
     low, high = mobius(mp.mpf(2), mp.mpf(1)), mobius(mp.mpf(2), mp.mpf(4))
     bottom, top = mobius(3 * HALF, HALF), mobius(3 * HALF, mp.mpf(4))
-    erfcx_range = (mobius(mp.mpf(4), mp.mpf("0.8")), mobius(mp.mpf(4), mp.mpf(terms(11, 28))))
+    erfcx_range = (mobius(mp.mpf(2), mp.mpf("0.8")), mobius(mp.mpf(2), mp.mpf(terms(11, 28))))
 
     erf_end = mp.mpf(terms(41, 61)) / 10
     far_end, tiny = mp.mpf(1) / 16, mp.mpf("1e-12")
@@ -234,7 +234,7 @@ def special(terms: Callable[[int, int], int]) -> dict[str, Fit]:
     return {
         "erf": Fit(ERF_RATIO, TINY, mp.mpf(1), terms(7, 12), one),
         "erf_tail": Fit(guarded(erf_tail), mp.mpf(1), erf_end, terms(6, 19), mp.erfc),
-        "erfcx": Fit(erfcx, *erfcx_range, terms(10, 21), relative(erfcx)),
+        "erfcx": Fit(erfcx, *erfcx_range, terms(9, 22), relative(erfcx)),
         "erfinv": Fit(central, TINY, mp.mpf(5), terms(11, 22), relative(central)),
         "erfinv_tail": Fit(tail, start - 3, one_more, terms(10, 24), relative(tail)),
         "digamma": Fit(psi, low, high, terms(11, 23), relative(psi)),

@@ -10,14 +10,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TypeVar, Union
+from typing import TypeVar
 
 import numpy as np
 
 from fgrad.compile.cpu.llvm_text import FunctionText
 
 _T = TypeVar("_T")
-Operand = Union[str, float]  # noqa: UP007
+Operand = str | float
 
 NAN = float("nan")
 INF = float("inf")

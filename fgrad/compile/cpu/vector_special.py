@@ -57,7 +57,7 @@ def erf(v: Lanes, x: str) -> str:
 
 
 def erfc(v: Lanes, x: str) -> str:
-    """e^(-x^2) P(q) / (|x| + 4), q = (|x| - 4) / (|x| + 4), with the rounding errors of factors"""
+    """e^(-x^2) P(q) / (|x| + 2), q = (|x| - 2) / (|x| + 2), with the rounding errors of factors"""
     size = v.at_most(v.abs(x), v.pick(10.5, 27.5))
     square = v.mul(size, size)
     square_low = v.fma(size, size, v.neg(square))
@@ -66,11 +66,11 @@ def erfc(v: Lanes, x: str) -> str:
     tail, tail_low = fast_two_sum(v, r, v.mul(v.mul(r, r), v.fit(EXP, r)))
     y, y_low = fast_two_sum(v, v.number(1.0), tail)
     y_low = v.add(y_low, v.add(tail_low, r_low))
-    shifted = v.add(size, 4.0)
-    missing = v.sub(size, v.sub(shifted, 4.0))
+    shifted = v.add(size, 2.0)
+    missing = v.sub(size, v.sub(shifted, 2.0))
     inverse = v.div(1.0, shifted)
     rest = v.sub(v.fma(v.neg(inverse), shifted, 1.0), v.mul(inverse, missing))
-    q = v.mul(v.sub(size, 4.0), inverse)
+    q = v.mul(v.sub(size, 2.0), inverse)
     series, series_low = v.fit_parts(ERFCX, v.muladd(q, rest, q))
     factor = v.mul(series, inverse)
     error = v.muladd(series_low, inverse, v.fma(series, inverse, v.neg(factor)))
