@@ -13,7 +13,7 @@ from fgrad.ir.program import Eqn, Var
 
 HOST = frozenset(
     {
-        "cholesky", "triangular_solve", "lu", "pivots_order", "lu_solve",
+        "cholesky", "triangular_solve", "lu", "pivots_order", "factor", "lu_solve",
         "slogdet", "det", "cofactor",
         "qr", "svd", "svdvals", "eigh", "eigvalsh", "eig", "eigvals", "pinv",
         "expm", "expm_frechet", "sqrtm", "solve_sylvester", "fft",

@@ -276,6 +276,38 @@ def pivots_order(pivots: Value) -> Value:
     return bind(pivots_order_p, pivots)
 
 
+# --- factor: a^T = p l u, the transpose of what LAPACK packs: in row-major order, its own memory
+
+factor_p = Primitive("factor", multiple=True)
+
+
+@factor_p.type_rule
+def _(a: Aval) -> tuple[Aval, Aval]:
+    check_matrix(factor_p, a, square=True)
+    return a.strong(), Aval(a.shape[:-1], INT32)
+
+
+@factor_p.evaluate
+def _(a: Any) -> tuple[np.ndarray, ...]:
+    getrf = lapack_routine("getrf", a.dtype)
+
+    def one(a: np.ndarray) -> tuple[np.ndarray, ...]:
+        packed, pivots, _ = getrf(a.T)
+        return packed.T, pivots.astype(INT32, copy=False)
+
+    return each_matrix(one, [(a.shape[-2:], a.dtype), (a.shape[-1:], INT32)], a)
+
+
+factor_p.refuse("jvp", "is applied to matrices without a derivative: see `lu_solve`")
+factor_p.refuse("transpose", NOT_LINEAR)
+batch_leading(factor_p)
+
+
+def factor(a: Value) -> tuple[Value, Value]:
+    """Packed factors and exchanges for `lu_solve`, `slogdet` and `det`; no derivative passes."""
+    return bind(factor_p, stop_gradient(a))
+
+
 # --- lu_solve: op(a) x = b, with the factors of a
 
 lu_solve_p = Primitive("lu_solve", params=("trans",), linear_in=(3,))
@@ -293,7 +325,7 @@ def _(a: Any, packed: Any, pivots: Any, b: Any, *, trans: bool) -> np.ndarray:
 
     def one(packed: np.ndarray, pivots: np.ndarray, b: np.ndarray) -> tuple[np.ndarray]:
         _check_singular(not packed.diagonal().all())
-        return (getrs(packed, pivots, b, trans)[0],)
+        return (getrs(packed.T, pivots, b, not trans)[0],)
 
     return each_matrix(one, [(b.shape[-2:], b.dtype)], packed, pivots, b)[0]
 
@@ -325,8 +357,7 @@ def lu_solve(a: Value, packed: Value, pivots: Value, b: Value, trans: bool = Fal
 
 def solve(a: Value, b: Value) -> Value:
     """x with a x = b, for matrices a and b; derivatives use the same factors."""
-    packed, pivots, _ = lu(stop_gradient(a))
-    return lu_solve(a, packed, pivots, b)
+    return lu_solve(a, *factor(a), b)
 
 
 def inv(a: Value) -> Value:
@@ -375,8 +406,7 @@ batch_leading(slogdet_p)
 
 def slogdet(a: Value) -> tuple[Value, Value]:
     """The sign (or phase) of the determinant, and the logarithm of its size."""
-    packed, pivots, _ = lu(stop_gradient(a))
-    return bind(slogdet_p, a, packed, pivots)
+    return bind(slogdet_p, a, *factor(a))
 
 
 # --- det, whose gradient exists at singular matrices too
@@ -428,7 +458,7 @@ def _(primals: Any, tangents: Any, c: Value) -> Value:
     """dc = (c <c, da> - c da^T c) / det a, which is NaN at singular matrices."""
     (a,), (da,) = primals, tangents
     n = a.shape[-1]
-    det = mul(_pairing(c, a), lit(a, 1 / n))
+    det = mul(_pairing(c, a), lit(a, 1 / max(n, 1)))
     slope = broadcast(_pairing(c, da), c.shape, tuple(range(len(c.shape) - 2)))
     change = sub(mul(c, slope), matmul(matmul(c, transposed(da)), c))
     return div(change, broadcast(det, c.shape, tuple(range(len(c.shape) - 2))))

@@ -351,7 +351,7 @@ def test_solve_keeps_its_factors() -> None:
         np.eye(3), np.ones((3, 1))
     )
     names = [eqn.prim.name for eqn in program.eqns]
-    assert names.count("lu") == 1 and names.count("lu_solve") == 2
+    assert names.count("factor") == 1 and names.count("lu_solve") == 2
 
 
 def test_type_errors() -> None:
