@@ -214,7 +214,7 @@ def atan(v: Lanes, x: str) -> str:
     size = v.abs(x)
     above = v.compare("ogt", size, 1.0)
     q, p = _atan_unit(v, v.div(v.select(above, 1.0, size), v.select(above, size, 1.0)))
-    far = v.sub(high, v.add(q, v.sub(p, low)))
+    far = v.sub(v.sub(high, q), v.sub(p, low))
     return v.copysign(v.select(above, far, v.add(q, p)), x)
 
 
@@ -226,7 +226,7 @@ def atan2(v: Lanes, y: str, x: str) -> str:
     top, bottom = v.select(steep, size_x, size_y), v.select(steep, size_y, size_x)
     quotient = v.select(v.compare("oeq", bottom, 0.0), 0.0, v.div(top, bottom))
     q, p = _atan_unit(v, v.select(v.compare("oeq", top, INF), 1.0, quotient))
-    angle = v.select(steep, v.sub(high, v.add(q, v.sub(p, low))), v.add(q, p))
+    angle = v.select(steep, v.sub(v.sub(high, q), v.sub(p, low)), v.add(q, p))
     behind = v.icompare("slt", v.to_bits(x), 0)
     angle = v.select(behind, v.sub(2.0 * high, v.sub(angle, 2.0 * low)), angle)
     return v.copysign(v.select(v.compare("uno", x, y), NAN, angle), y)
