@@ -13,6 +13,7 @@ import numpy as np
 
 from fgrad.compile.cpu.callback import evaluation
 from fgrad.compile.cpu.host import Call, Callback, Copy, HostProgram, Place, Step, kernel_call
+from fgrad.compile.cpu.lapack import LAPACK
 from fgrad.compile.cpu.library import gemm
 from fgrad.compile.cpu.runtime import build_kernels
 from fgrad.compile.cpu.sorting import sort_rows
@@ -111,6 +112,10 @@ def _library_calls(
         callback = evaluation(step.params["eqn"])
         keep.append(callback)
         address, extent = callback.address, 1
+    elif step.name in LAPACK:
+        native = LAPACK[step.name](**step.params)
+        keep.append(native.failure)
+        address, extent = native.address, step.params["batch"]
     else:
         address = _LIBRARY[step.name](**step.params)
         extent = step.params[_EXTENT[step.name]]

@@ -176,7 +176,12 @@ def _terms(terms: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
 @lru_cache
 def blas_address(name: str) -> int:
     """The address of a BLAS routine, from SciPy's table of function pointers."""
-    capsule = cython_blas.__pyx_capi__[name]
+    return capsule_address(cython_blas, name)
+
+
+def capsule_address(module: Any, name: str) -> int:
+    """The address of a function that a Cython module exports."""
+    capsule = module.__pyx_capi__[name]
     api = ctypes.pythonapi
     get_name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", api))
     get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)

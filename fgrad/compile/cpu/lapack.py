@@ -1,0 +1,332 @@
+"""L5. Native linear algebra: SciPy's BLAS and LAPACK with the kernels' calling convention.
+
+Each step is a small function `void f(ptr bufs, i64 lo, i64 hi)` over a batch of row-major matrices,
+which the column-major library sees transposed; every routine is chosen so that nothing is moved:
+
+    cholesky          a = l l^T            potrf("U"): the library's upper triangle is our lower one
+    triangular_solve  op(a) x = b          trsm from the right on b^T, trsv for one column
+    factor            a^T = p l u          getrf in place
+    lu_solve          op(a) x = b          exchanges of rows of b, and two triangular solves
+
+A singular matrix calls back into Python, which notes a LinAlgError for the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from fgrad.compile.cpu.host import Callback
+from fgrad.compile.cpu.library import blas_address, capsule_address
+from fgrad.compile.cpu.llvm_text import element_type
+from fgrad.compile.cpu.runtime import Source, build
+from fgrad.lazy import lazy_module
+
+cython_lapack: Any = lazy_module("scipy.linalg.cython_lapack")
+_PREFIX = {"float": "s", "double": "d"}
+_LAPACK = frozenset({"potrf", "getrf"})
+
+
+class Native(NamedTuple):
+    """A built step: its address, and the callback that notes its failures."""
+
+    address: int
+    failure: Callback
+
+
+@lru_cache
+def failure(message: str) -> Callback:
+    """A callback without buffers that raises LinAlgError."""
+
+    def fail() -> NoReturn:
+        raise np.linalg.LinAlgError(message)
+
+    return Callback(fail, 0)
+
+
+class _Body:
+    """The text of what is done for one matrix of the batch.
+
+    Buffers are `%p0`, `%p1`, ... already advanced; scalars are passed by cells, as Fortran wants.
+    """
+
+    def __init__(self, dtype: np.dtype) -> None:
+        self.kind = element_type(dtype)
+        self.size = dtype.itemsize
+        self.cells: list[str] = []
+        self.lines: list[str] = []
+        self.declarations: set[str] = set()
+        self.routines: set[str] = set()
+        self.count = 0
+
+    def name(self, stem: str) -> str:
+        self.count += 1
+        return f"{stem}{self.count}"
+
+    def emit(self, text: str) -> str:
+        """`%new = text`; returns the name."""
+        name = "%" + self.name("v")
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def line(self, text: str) -> None:
+        self.lines.append("  " + text)
+
+    def label(self, name: str) -> None:
+        self.lines.append(f"{name}:")
+
+    def cell(self, kind: str, value: str) -> str:
+        """The address of a constant."""
+        name = "%" + self.name("c")
+        self.cells += [f"  {name} = alloca {kind}", f"  store {kind} {value}, ptr {name}"]
+        return name
+
+    def call(self, routine: str, *arguments: str | int | float) -> None:
+        """Call a routine: letters, integers and floats by cells, %names as they are."""
+        cells = []
+        for x in arguments:
+            if isinstance(x, str):
+                cells.append(x if x.startswith("%") else self.cell("i8", str(ord(x))))
+            elif isinstance(x, int):
+                cells.append(self.cell("i32", str(x)))
+            else:
+                cells.append(self.cell(self.kind, f"{x:e}"))
+        full = _PREFIX[self.kind] + routine
+        self.routines.add(full)
+        types = ", ".join(["ptr"] * len(cells))
+        self.declarations.add(f"declare void @fgrad_{full}({types})")
+        self.line(f"call void @fgrad_{full}({', '.join(['ptr ' + c for c in cells])})")
+
+    def copy(self, target: str, source: str, elements: int) -> None:
+        self.declarations.add("declare ptr @memcpy(ptr, ptr, i64)")
+        self.emit(f"call ptr @memcpy(ptr {target}, ptr {source}, i64 {elements * self.size})")
+
+    def at(self, base: str, index: str, kind: str | None = None) -> str:
+        """The address of an element."""
+        return self.emit(f"getelementptr {kind or self.kind}, ptr {base}, i64 {index}")
+
+    def load(self, base: str, index: str, kind: str | None = None) -> str:
+        kind = kind or self.kind
+        return self.emit(f"load {kind}, ptr {self.at(base, index, kind)}")
+
+    def begin(self, count: int, down: bool = False) -> tuple[str, str, str]:
+        """Open a loop over 0 .. count - 1, at least once; returns its state and index."""
+        state = "%" + self.name("n")
+        self.cells.append(f"  {state} = alloca i64")
+        self.line(f"store i64 {count - 1 if down else 0}, ptr {state}")
+        head = self.name("loop")
+        self.line(f"br label %{head}")
+        self.label(head)
+        return head, state, self.emit(f"load i64, ptr {state}")
+
+    def end(self, loop: tuple[str, str, str], count: int, down: bool = False) -> None:
+        """Close a loop."""
+        head, state, index = loop
+        following = self.emit(f"add i64 {index}, {-1 if down else 1}")
+        self.line(f"store i64 {following}, ptr {state}")
+        again = self.emit(f"icmp s{'ge' if down else 'lt'} i64 {following}, {0 if down else count}")
+        after = self.name("after")
+        self.line(f"br i1 {again}, label %{head}, label %{after}")
+        self.label(after)
+
+    def fail_if(self, condition: str, skip: str | None = None) -> None:
+        """Note a failure where a condition holds, and go on, or to the end of the matrix."""
+        bad, good = self.name("bad"), self.name("good")
+        self.line(f"br i1 {condition}, label %{bad}, label %{good}")
+        self.label(bad)
+        self.line("call void @fgrad_failure(ptr %bufs, i64 0, i64 0)")
+        self.line(f"br label %{skip or good}")
+        self.label(good)
+
+
+def _build(name: str, spec: Any, body: _Body, strides: list[int], message: str) -> Native:
+    """A loop over the batch around a body; `strides` are those of the buffers, in bytes."""
+    content = f"lapack {name} {spec}"
+    note = failure(message)
+    imports = {f"fgrad_{r}": routine_address(r) for r in body.routines}
+    imports["fgrad_failure"] = note.address
+    declarations = body.declarations | {"declare void @fgrad_failure(ptr, i64, i64)"}
+    bases = "".join(
+        [
+            f"  %at{k} = getelementptr ptr, ptr %bufs, i64 {k}\n"
+            f"  %base{k} = load ptr, ptr %at{k}, align 8\n"
+            for k in range(len(strides))
+        ]
+    )
+    moves = "".join(
+        [
+            f"  %step{k} = mul i64 %i, {stride}\n"
+            f"  %p{k} = getelementptr i8, ptr %base{k}, i64 %step{k}\n"
+            for k, stride in enumerate(strides)
+        ]
+    )
+
+    def emit(symbol: str) -> tuple[str, set[str]]:
+        text = _BATCH.format(
+            symbol=symbol,
+            cells="\n".join(body.cells),
+            bases=bases,
+            moves=moves,
+            body="\n".join(body.lines),
+        )
+        return text, declarations
+
+    return Native(build([Source(content, emit)], imports)[0], note)
+
+
+@lru_cache
+def routine_address(name: str) -> int:
+    """The address of a BLAS or LAPACK routine, by its name with the prefix of the dtype."""
+    if name[1:] in _LAPACK:
+        return capsule_address(cython_lapack, name)
+    return blas_address(name)
+
+
+SINGULAR = "Singular matrix"
+
+
+def cholesky(dtype: np.dtype, n: int, batch: int) -> Native:
+    """l with l l^T = a, of which the lower triangle is read.  Buffers: a, l; range: [0, batch)."""
+    b = _Body(dtype)
+    info = b.cell("i32", "0")
+    b.copy("%p1", "%p0", n * n)
+    b.call("potrf", "U", n, "%p1", n, info)
+    status = b.emit(f"load i32, ptr {info}")
+    b.fail_if(b.emit(f"icmp sgt i32 {status}, 0"))
+    if n > 1:  # zeros right of the diagonal
+        b.declarations.add("declare ptr @memset(ptr, i32, i64)")
+        loop = b.begin(n - 1)
+        place = b.emit(f"mul i64 {loop[2]}, {n + 1}")
+        start = b.at("%p1", b.emit(f"add i64 {place}, 1"))
+        rest = b.emit(f"sub i64 {n - 1}, {loop[2]}")
+        b.emit(f"call ptr @memset(ptr {start}, i32 0, i64 {b.emit(f'mul i64 {rest}, {b.size}')})")
+        b.end(loop, n - 1)
+    strides = [n * n * b.size] * 2
+    message = "Matrix is not positive definite"
+    return _build("cholesky", (dtype.char, n), b, strides, message)
+
+
+def triangular_solve(
+    dtype: np.dtype, n: int, k: int, batch: int, lower: bool, trans: bool, unit: bool
+) -> Native:
+    """x with op(a) x = b.  Buffers: a, b, x; range: [0, batch)."""
+    b = _Body(dtype)
+    b.copy("%p2", "%p1", n * k)
+    if not unit:
+        _check_diagonal(b, n)
+    _solve_triangle(b, "%p0", "%p2", n, k, lower, trans, unit)
+    _finish(b)
+    strides = [n * n * b.size, n * k * b.size, n * k * b.size]
+    spec = (dtype.char, n, k, lower, trans, unit)
+    return _build("triangular_solve", spec, b, strides, SINGULAR)
+
+
+def _check_diagonal(b: _Body, n: int) -> None:
+    """Fail, and leave the matrix at that, where a diagonal element of %p0 is 0."""
+    loop = b.begin(n)
+    pivot = b.load("%p0", b.emit(f"mul i64 {loop[2]}, {n + 1}"))
+    b.fail_if(b.emit(f"fcmp oeq {b.kind} {pivot}, 0.0"), skip="done")
+    b.end(loop, n)
+
+
+def _finish(b: _Body) -> None:
+    """The place where a failed matrix is left."""
+    b.line("br label %done")
+    b.label("done")
+
+
+def _solve_triangle(
+    b: _Body, a: str, x: str, n: int, k: int, lower: bool, trans: bool, unit: bool
+) -> None:
+    """x := op(a)^-1 x for row-major a, the library's a^T: x^T := x^T op(a)^-T."""
+    uplo, diagonal = "U" if lower else "L", "U" if unit else "N"
+    if k == 1:
+        b.call("trsv", uplo, "N" if trans else "T", diagonal, n, a, n, x, 1)
+    else:
+        b.call("trsm", "R", uplo, "T" if trans else "N", diagonal, k, n, 1.0, a, n, x, k)
+
+
+def factor(dtype: np.dtype, n: int, batch: int) -> Native:
+    """Packed factors of a^T, exchanges from 0.  Buffers: a, packed, pivots; range: [0, batch)."""
+    b = _Body(dtype)
+    info = b.cell("i32", "0")
+    b.copy("%p1", "%p0", n * n)
+    b.call("getrf", n, n, "%p1", n, "%p2", info)
+    loop = b.begin(n)
+    place = b.at("%p2", loop[2], "i32")
+    pivot = b.emit(f"load i32, ptr {place}")
+    b.line(f"store i32 {b.emit(f'sub i32 {pivot}, 1')}, ptr {place}")
+    b.end(loop, n)
+    return _build("factor", (dtype.char, n), b, [n * n * b.size, n * n * b.size, 4 * n], SINGULAR)
+
+
+def lu_solve(dtype: np.dtype, n: int, k: int, batch: int, trans: bool) -> Native:
+    """x with op(a) x = b, by the factors of a^T.  Buffers: packed, pivots, b, x; range: [0, batch).
+
+    a = u^T l^T p^T:  x = p l^-T u^-T b;   a^T = p l u:  x = u^-1 l^-1 p^T b
+    """
+    b = _Body(dtype)
+    b.copy("%p3", "%p2", n * k)
+    _check_diagonal(b, n)
+    # To us the memory holds l^T above a diagonal of ones, and u^T below.
+    lower_first = [(True, False), (False, True)]  # (lower, unit)
+    if trans:
+        _exchange(b, n, k, down=False)
+        for low, unit in reversed(lower_first):
+            _solve_triangle(b, "%p0", "%p3", n, k, low, True, unit)
+    else:
+        for low, unit in lower_first:
+            _solve_triangle(b, "%p0", "%p3", n, k, low, False, unit)
+        _exchange(b, n, k, down=True)
+    _finish(b)
+    strides = [n * n * b.size, 4 * n, n * k * b.size, n * k * b.size]
+    return _build("lu_solve", (dtype.char, n, k, trans), b, strides, SINGULAR)
+
+
+def _exchange(b: _Body, n: int, k: int, down: bool) -> None:
+    """Exchange row i of %p3 with row pivots[i], for all i in ascending or descending order."""
+    loop = b.begin(n, down)
+    index = loop[2]
+    pivot = b.emit(f"sext i32 {b.load('%p1', index, 'i32')} to i64")
+    swap, kept = b.name("swap"), b.name("kept")
+    differs = b.emit(f"icmp ne i64 {pivot}, {index}")
+    b.line(f"br i1 {differs}, label %{swap}, label %{kept}")
+    b.label(swap)
+    here, there = (b.at("%p3", b.emit(f"mul i64 {x}, {k}")) for x in (index, pivot))
+    if k == 1:
+        left, right = (b.emit(f"load {b.kind}, ptr {x}") for x in (here, there))
+        b.line(f"store {b.kind} {right}, ptr {here}")
+        b.line(f"store {b.kind} {left}, ptr {there}")
+    else:
+        b.call("swap", k, here, 1, there, 1)
+    b.line(f"br label %{kept}")
+    b.label(kept)
+    b.end(loop, n, down)
+
+
+_BATCH = """define void @{symbol}(ptr %bufs, i64 %lo, i64 %hi) #0 {{
+entry:
+{cells}
+{bases}  %some = icmp slt i64 %lo, %hi
+  br i1 %some, label %matrix, label %end
+matrix:
+  %i = phi i64 [ %lo, %entry ], [ %following, %next ]
+{moves}{body}
+  br label %next
+next:
+  %following = add i64 %i, 1
+  %again = icmp slt i64 %following, %hi
+  br i1 %again, label %matrix, label %end
+end:
+  ret void
+}}"""
+
+LAPACK: dict[str, Callable[..., Native]] = {
+    "cholesky": cholesky,
+    "triangular_solve": triangular_solve,
+    "factor": factor,
+    "lu_solve": lu_solve,
+}
