@@ -11,7 +11,7 @@ row (or read back from its result) when it is dearer to compute than to load.
 
 from __future__ import annotations
 
-from fgrad.compile.fuse import cost_of
+from fgrad.compile.fuse_parts import cost_of
 from fgrad.compile.lower_build import KernelBuilder, Request
 from fgrad.compile.lower_index import Place, Places, row_major, total
 from fgrad.compile.lower_rules import REDUCTIONS, accumulate_op, identity

@@ -1,0 +1,235 @@
+"""L5. The parts of fusion: sources, nests, loops that shapes share, a partition in the making.
+
+A source is read in one of three ways: at the same place ("same"), once for each row ("row", a
+broadcast along trailing axes), or elsewhere ("other").
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from fgrad.compile.lower_linalg import on_host
+from fgrad.compile.lower_rules import MOVES
+from fgrad.ir.program import Eqn, Program, Var
+from fgrad.ir.walk import consumers
+
+LIBRARY = frozenset({"sort"})
+CONTRACTIONS = frozenset({"dot_general", "conv"})
+COST = {  # of one scalar operation; 1 for the others
+    **dict.fromkeys(["div", "sqrt", "masked_div", "remainder", "floor_divide", "fmod"], 4),
+    **dict.fromkeys(
+        [
+            "exp",
+            "exp2",
+            "expm1",
+            "log",
+            "log2",
+            "log10",
+            "log1p",
+            "sin",
+            "cos",
+            "tan",
+            "asin",
+            "acos",
+            "atan",
+            "sinh",
+            "cosh",
+            "tanh",
+            "asinh",
+            "acosh",
+            "atanh",
+            "erf",
+            "erfc",
+            "erfinv",
+            "lgamma",
+            "digamma",
+            "logistic",
+            "atan2",
+            "cbrt",
+            "pow",
+        ],
+        16,
+    ),
+}
+CHEAP = 12  # scalar operations that may be computed again by every reader
+MAX_COST = 384  # of one element in one kernel: compile time grows with it, and gains nothing
+MAX_LEAVES = 12  # sources of one virtual value
+ROW_LIMIT = 1 << 15  # elements of a row that is walked more than once
+SHRINKING = frozenset({"permute", "reshape", "slice", "reverse", "index", "pad", "dynamic_slice"})
+
+SAME, ROW, OTHER = "same", "row", "other"
+
+
+class Leaf(NamedTuple):
+    """A source with a buffer or a group, and how it is read."""
+
+    var: Var
+    how: str
+
+
+class Nest:
+    """A group in the making; merged ones point to the survivor."""
+
+    __slots__ = (
+        "cost",
+        "domain",
+        "kind",
+        "members",
+        "outputs",
+        "parent",
+        "row_vars",
+        "rows",
+        "stage",
+    )  # fmt: skip
+
+    def __init__(self, stage: int, kind: str, domain: tuple[int, ...]) -> None:
+        self.stage = stage
+        self.kind = kind
+        self.domain = domain
+        self.rows: int | None = None
+        self.members: list[int] = []
+        self.row_vars: set[Var] = set()
+        self.parent: Nest | None = None
+        self.outputs: dict[Var, None] = {}
+        self.cost = 0
+
+    def rows_after(self) -> int | None:
+        """The row count of a nest, whose domain may have been refined."""
+        return rows_of(self.domain, self.inner())
+
+    def inner(self) -> int:
+        rows = next(iter(self.row_vars)).aval.size
+        return math.prod(self.domain) // max(rows, 1)
+
+
+def is_library(eqn: Eqn) -> bool:
+    return eqn.prim.name in LIBRARY or on_host(eqn)
+
+
+def cost_of(eqn: Eqn) -> int:
+    """The cost of one element of an equation."""
+    return 0 if eqn.prim.name in MOVES else COST.get(eqn.prim.name, 1)
+
+
+def stripped(shape: Iterable[int]) -> tuple[int, ...]:
+    return tuple([n for n in shape if n != 1])
+
+
+def common_domain(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The coarsest loops of which both shapes are merges; None if there are none.
+
+    >>> common_domain((6, 4), (2, 3, 4))
+    (2, 3, 4)
+    """
+    if a == b:
+        return a
+    if math.prod(a) != math.prod(b) or 0 in a:
+        return None
+    steps = sorted(_suffixes(a) | _suffixes(b))
+    if any(big % small for small, big in itertools.pairwise(steps)):
+        return None
+    sizes = [big // small for small, big in itertools.pairwise(steps)]
+    return tuple(reversed(sizes))
+
+
+def _suffixes(shape: Sequence[int]) -> set[int]:
+    products, step = {1}, 1
+    for n in reversed(shape):
+        step *= n
+        products.add(step)
+    return products
+
+
+def rows_of(domain: tuple[int, ...], inner: int) -> int | None:
+    """How many leading axes leave `inner` elements; None if no axis ends there."""
+    step = 1
+    for k in range(len(domain), -1, -1):
+        if step == inner:
+            return k
+        if k:
+            step *= domain[k - 1]
+    return None
+
+
+def is_trailing(eqn: Eqn) -> bool:
+    """Whether the reduced axes come after the kept ones, not counting those of length 1."""
+    axes, shape = eqn.params["axes"], eqn.inputs[0].aval.shape
+    long = [k in axes for k, n in enumerate(shape) if n != 1]
+    return long == sorted(long)
+
+
+def composed(eqn: Eqn, leaves: tuple[Leaf, ...]) -> tuple[Leaf, ...]:
+    """How the sources are read through a moving equation."""
+    how = _movement(eqn)
+    if how == SAME:
+        return leaves
+    if how == ROW:
+        found = [Leaf(v, OTHER if h == OTHER else ROW) for v, h in leaves]
+    else:
+        found = [Leaf(v, OTHER) for v, _ in leaves]
+    return tuple(dict.fromkeys(found))
+
+
+def _movement(eqn: Eqn) -> str:
+    name = eqn.prim.name
+    if name not in MOVES:
+        return SAME
+    if name == "reshape":
+        return SAME
+    if name == "broadcast":
+        shape, dims = eqn.params["shape"], eqn.params["dims"]
+        used = [k in dims for k, n in enumerate(shape) if n != 1]
+        if all(used):
+            return SAME
+        return ROW if used == sorted(used, reverse=True) else OTHER
+    return OTHER
+
+
+class Partition:
+    """What is known of a program while it is partitioned."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.readers = consumers(program.eqns)
+        self.kept = {a for a in program.outputs if type(a) is Var}
+        self.leaves: dict[Var, tuple[Leaf, ...]] = {}
+        self.cost: dict[Var, int] = {}
+        self.virtual: dict[Var, Eqn] = {}
+        self.nest_of: dict[Var, Nest] = {}
+        self.nests: list[Nest] = []
+        self.dropped: dict[Var, tuple[Leaf, ...]] = {}  # results of groups that became virtual
+        for var in (*program.inputs, *[v for v, _ in program.consts]):
+            self.leaves[var] = (Leaf(var, SAME),)
+        self.spread: set[Var] = set()
+
+    def sources(self, eqn: Eqn) -> tuple[Leaf, ...]:
+        """The leaves of all operands, each once."""
+        found: dict[Leaf, None] = {}
+        for atom in eqn.inputs:
+            if type(atom) is Var:
+                found.update(dict.fromkeys(self.leaves[atom]))
+        if not self.dropped:
+            return tuple(found)
+        pending, found = list(found), {}
+        while pending:
+            leaf = pending.pop()
+            below = self.dropped.get(leaf.var)
+            if below is None:
+                found[leaf] = None
+            else:
+                pending += [
+                    inner if leaf.how == SAME else Leaf(inner.var, OTHER) for inner in below
+                ]
+        return tuple(found)
+
+    def nest(self, var: Var) -> Nest | None:
+        """The group of a variable; None for inputs and constants."""
+        nest = self.nest_of.get(var)
+        if nest is None:
+            return None
+        while nest.parent is not None:
+            nest = nest.parent
+        return nest
