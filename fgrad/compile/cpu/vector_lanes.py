@@ -137,16 +137,19 @@ class Lanes:
         return self.call("copysign", a, b)
 
     def polynomial(self, coefficients: Sequence[float], x: str) -> str:
-        """sum_k c[k] x^k as even(x^2) + x odd(x^2): half of Horner's latency, one product more"""
+        """sum_k c[k] x^k by Horner's rule in x^2 on pairs c[k] + c[k + 1] x: half the latency"""
         if len(coefficients) < 4:
-            return self._horner(coefficients, x)
-        square = self.mul(x, x)
-        odd = self._horner(coefficients[1::2], square)
-        return self.muladd(odd, x, self._horner(coefficients[::2], square))
+            return self._horner([self.number(c) for c in coefficients], x)
+        pairs = [
+            self.muladd(high, x, low)
+            for low, high in zip(coefficients[::2], coefficients[1::2], strict=False)
+        ]
+        if len(coefficients) % 2:
+            pairs.append(self.number(coefficients[-1]))
+        return self._horner(pairs, self.mul(x, x))
 
-    def _horner(self, coefficients: Sequence[float], x: str) -> str:
-        *lower, last = coefficients
-        total = self.number(last)
+    def _horner(self, coefficients: Sequence[str], x: str) -> str:
+        *lower, total = coefficients
         for coefficient in reversed(lower):
             total = self.muladd(total, x, coefficient)
         return total

@@ -201,11 +201,9 @@ def acos(v: Lanes, x: str) -> str:
 
 
 def _atan_unit(v: Lanes, q: str) -> tuple[str, str]:
-    """atan q = q + p for 0 <= q <= 1: (q, p); later terms cancel near 1, so the first is last"""
+    """atan q = q + p for 0 <= q <= 1: (q, p)"""
     z = v.mul(q, q)
-    first, *rest = ATAN[v.double]
-    series = v.muladd(z, v.polynomial(rest, z), first)
-    return q, v.mul(v.mul(q, z), series)
+    return q, v.mul(v.mul(q, z), v.fit(ATAN, z))
 
 
 def atan(v: Lanes, x: str) -> str:
