@@ -19,7 +19,24 @@ from fgrad.ir.aval import INT32, INT64, Aval
 from fgrad.ir.primitive import DISCRETE, NOT_LINEAR, Primitive
 from fgrad.lazy import lazy_module
 from fgrad.ops.complex import complex_, imag, is_complex, real, real_dtype
-from fgrad.ops.elementwise import add, div, ge, lit, mul, neg, select, stop_gradient, sub
+from fgrad.ops.elementwise import (
+    abs_,
+    add,
+    convert,
+    div,
+    exp,
+    ge,
+    lit,
+    log,
+    mul,
+    ne,
+    neg,
+    remainder,
+    select,
+    sign,
+    stop_gradient,
+    sub,
+)
 from fgrad.ops.index import gather
 from fgrad.ops.matrices import (
     adjoint,
@@ -38,7 +55,7 @@ from fgrad.ops.matrices import (
     transposed,
     upper,
 )
-from fgrad.ops.reduce import reduce_sum
+from fgrad.ops.reduce import reduce_prod, reduce_sum
 from fgrad.ops.shape import broadcast, iota, pad
 from fgrad.trace import Value, bind
 
@@ -383,10 +400,20 @@ def _(a: Any, packed: Any, pivots: Any) -> tuple[Any, Any]:
     line = np.diagonal(packed, axis1=-2, axis2=-1)
     size = np.abs(line)
     exchanges = np.sum(pivots != np.arange(pivots.shape[-1]), axis=-1) % 2
-    sign = np.prod(np.sign(line), axis=-1) * (1 - 2 * exchanges).astype(size.dtype)
+    signs = np.prod(np.sign(line), axis=-1) * (1 - 2 * exchanges).astype(size.dtype)
     with np.errstate(divide="ignore"):
         logs = np.sum(np.log(size), axis=-1)
-    return sign.astype(a.dtype, copy=False)[()], logs[()]
+    return signs.astype(a.dtype, copy=False)[()], logs[()]
+
+
+def slogdet_by_factors(packed: Value, pivots: Value) -> tuple[Value, Value]:
+    """`slogdet` of real matrices as a composition."""
+    line = diagonal(packed)
+    last = (len(line.shape) - 1,)
+    moved = convert(ne(pivots, iota(tuple(pivots.shape), INT32, last[0])), INT32)
+    odd = remainder(reduce_sum(moved, last), INT32.type(2))
+    parity = sub(lit(line, 1), mul(convert(odd, line.dtype), lit(line, 2)))
+    return mul(reduce_prod(sign(line), last), parity), reduce_sum(log(abs_(line)), last)
 
 
 @slogdet_p.jvp
@@ -467,6 +494,12 @@ def _(primals: Any, tangents: Any, c: Value) -> Value:
 for _prim in (det_p, cofactor_p):
     _prim.refuse("transpose", NOT_LINEAR)
     batch_leading(_prim)
+
+
+def det_by_factors(a: Value) -> Value:
+    """`det` of real matrices as a composition."""
+    signs, logs = slogdet_by_factors(*factor(a))
+    return mul(signs, exp(logs))
 
 
 def det(a: Value) -> Value:

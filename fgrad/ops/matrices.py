@@ -17,8 +17,7 @@ from fgrad.ops.complex import conj, is_complex, real, to_complex
 from fgrad.ops.dot import dot_general
 from fgrad.ops.elementwise import add, convert, eq, ge, lit, mul, select, sub
 from fgrad.ops.families import batch_first
-from fgrad.ops.reduce import reduce_sum
-from fgrad.ops.shape import broadcast, concatenate, iota, move_axis, permute, reshape, slice_
+from fgrad.ops.shape import broadcast, concatenate, iota, move_axis, pad, permute, reshape, slice_
 from fgrad.trace import Value, bind
 
 LAPACK_DTYPES = "fdFD"
@@ -75,11 +74,6 @@ def _stacked(mask: Value, shape: tuple[int, ...]) -> Value:
     return broadcast(mask, shape, (k, k + 1)) if k else mask
 
 
-def _on_diagonal(shape: tuple[int, ...]) -> Value:
-    plane = shape[-2:]
-    return _stacked(eq(iota(plane, INT64, 0), iota(plane, INT64, 1)), shape)
-
-
 def lower(a: Value, k: int = 0) -> Value:
     """The lower triangle, up to diagonal k."""
     plane = a.shape[-2:]
@@ -97,17 +91,19 @@ def upper(a: Value, k: int = 0) -> Value:
 
 
 def diagonal(a: Value) -> Value:
-    """The main diagonal as a vector of min(m, n) elements."""
-    n = len(a.shape)
-    k = min(a.shape[-2:])
-    square = block(a, 0, k, 0, k)
-    return reduce_sum(select(_on_diagonal(square.shape), square, lit(a, 0)), (n - 1,))
+    """The main diagonal as a vector of min(m, n) elements: every (n + 1)th of the flat matrix."""
+    *lead, m, n = a.shape
+    k = min(m, n)
+    flat = reshape(a, (*lead, m * n))
+    start = (0,) * len(flat.shape)
+    return slice_(flat, start, (*lead, k * (n + 1) - n if k else 0), (*[1] * len(lead), n + 1))
 
 
 def diagonal_matrix(x: Value) -> Value:
     """The square matrix with a diagonal."""
-    whole = per_column(x, x.shape[-1])
-    return select(_on_diagonal(whole.shape), whole, lit(x, 0))
+    *lead, n = x.shape
+    none = (0,) * len(x.shape)
+    return reshape(pad(x, none, none, (*[0] * len(lead), n)), (*lead, n, n))
 
 
 def identity_like(a: Value) -> Value:
