@@ -44,7 +44,7 @@ VECTOR_MATH: dict[str, Callable[..., str]] = {
     "acos": vector_trig.acos,  # 1.2, 1.2
     "atan": vector_trig.atan,  # 1.6, 1.6
     "atan2": vector_trig.atan2,  # 1.7, 1.6
-    "erf": vector_special.erf,  # 1.3, 1.2
+    "erf": vector_special.erf,  # 1.4, 1.2
     "erfc": vector_special.erfc,  # 1.9, 2.2
     "erfinv": vector_special.erfinv,  # 1.3, 1.4
     "lgamma": vector_special.lgamma,  # 2.2, 2.0, for x > 0
