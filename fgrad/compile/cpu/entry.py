@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from fgrad.compile.cpu.entry_abi import LAYOUT, WORD, Layout, function_address, imports, word_at
+from fgrad.compile.cpu.entry_pool import Pool
 from fgrad.compile.cpu.entry_table import NotNative, Parameters, Results, Signature, Work
-from fgrad.compile.cpu.entry_text import emit_entry, emit_link
+from fgrad.compile.cpu.entry_text import EXPORTS, emit_entry
 from fgrad.compile.cpu.runtime import Source, build
 from fgrad.config import config
 
@@ -102,6 +103,7 @@ class _Entry:
         self.lock = threading.Lock()
         self.address = 0
         self.link: Any = None
+        self.pool: Any = None
 
     def load(self, at: Layout) -> None:
         """Compile the entry or fetch it from the cache."""
@@ -111,16 +113,15 @@ class _Entry:
             names = imports()
             names.update({name: id(obj) for name, obj in _OBJECTS.items()})
             names["fgrad_epoch"] = ctypes.addressof(config.epoch_cell)
-            text, _ = emit_entry("entry", at)
-            link, _ = emit_link("link", at)
-            sources = [
-                Source(text, lambda symbol: emit_entry(symbol, at)),
-                Source(link, lambda symbol: emit_link(symbol, at)),
-            ]
-            address, link_address = build(sources, names)
-            kind = ctypes.PYFUNCTYPE(None, ctypes.py_object, ctypes.c_void_p)
-            self.link = kind(link_address)
-            self.address = address
+            text, declared = emit_entry("entry", at)
+            content = "\n".join([*sorted(declared), text])
+            address = build([Source(content, lambda symbol: emit_entry(symbol, at))], names)[0]
+            table = (ctypes.c_void_p * len(EXPORTS))()
+            ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)(ctypes.addressof(table))
+            entry, link, *memory = [function or 0 for function in table]
+            self.link = ctypes.PYFUNCTYPE(None, ctypes.py_object, ctypes.c_void_p)(link)
+            self.pool = Pool(memory)
+            self.address = entry
 
 
 _OBJECTS = {
@@ -160,11 +161,11 @@ class NativeCalls:
     def learn(self, callee: Any, parameters: Parameters, results: Results, work: Work) -> bool:
         """Make calls like this one native from now on; False if that is not possible."""
         assert LAYOUT is not None
+        _ENTRY.load(LAYOUT)
         try:
-            signature = Signature(parameters, results, work, config.epoch)
+            signature = Signature(parameters, results, work, config.epoch, _ENTRY.pool.capsule)
         except NotNative:
             return False
-        _ENTRY.load(LAYOUT)
         with self.lock:
             if signature.key in self.signatures:
                 return False

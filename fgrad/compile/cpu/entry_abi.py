@@ -31,8 +31,6 @@ _FUNCTIONS = (
     "PyList_New",
     "PyList_SetItem",
     "PyLong_AsLongLongAndOverflow",
-    "PyMem_RawFree",
-    "PyMem_RawMalloc",
     "PyObject_CallFunctionObjArgs",
     "PyObject_RichCompareBool",
     "PyObject_VectorcallMethod",
@@ -41,7 +39,11 @@ _FUNCTIONS = (
     "Py_DecRef",
     "Py_IncRef",
 )
-_NUMPY_FUNCTIONS = {"PyArray_NewFromDescr": 94, "PyArray_NewCopy": 85}
+_NUMPY_FUNCTIONS = {
+    "PyArray_NewFromDescr": 94,
+    "PyArray_NewCopy": 85,
+    "PyDataMem_SetHandler": 304,
+}
 _SCALARS = "bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64"
 SCALAR_TYPES = tuple([getattr(np, name) for name in [*_SCALARS.split(), "complex64", "complex128"]])
 

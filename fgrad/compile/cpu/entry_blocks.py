@@ -14,7 +14,7 @@ NODE = {name: k for k, name in enumerate(NODE_FIELDS)}
 # Words of the record of one result; `first` and `second` hold arrays that may be used again.
 RECORD_FIELDS = (
     "kind", "slot", "type", "descr", "rank", "dims", "flags", "alloc", "cell", "recycle",
-    "first", "second",
+    "pool", "first", "second",
 )  # fmt: skip
 RECORD = {name: k for k, name in enumerate(RECORD_FIELDS)}
 RECORD_SIZE = len(RECORD_FIELDS)
@@ -22,7 +22,7 @@ RECORD_SIZE = len(RECORD_FIELDS)
 # Instructions of a signature's program, and of the one that puts the results together.
 ARRAY, PLACE, INT, BOOL, SAME, LIST, TUPLE, DICT, END = range(9)
 LEAF, PUSH, MAKE_TUPLE, MAKE_LIST, MAKE_DICT, MAKE_NAMED, CALL, RETURN = range(8)
-RESULT_ARRAY, RESULT_SCALAR, RESULT_BOOL = range(3)
+RESULT_ARRAY, RESULT_SCALAR, RESULT_BOOL, RESULT_LARGE = range(4)
 
 
 def word(name: str, base: str, index: int | str, kind: str = "i64") -> str:

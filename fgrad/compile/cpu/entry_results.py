@@ -1,8 +1,8 @@
-"""L5. The native entry as LLVM text: memory for results and temporaries.
+"""L5. The native entry as LLVM text: memory for results.
 
-    prepare     makes one result: an array, a NumPy scalar, or a byte that becomes a bool
-    acquire     an array that nobody else refers to any more, or a fresh one
-    arena_take  memory for temporaries
+    prepare  makes one result: an array, a NumPy scalar, or a byte that becomes a bool
+    acquire  a small array that nobody else refers to any more, or a fresh one
+    large    an array whose memory comes from the pool
 
 Whatever is owned stands in an array of pointers until it is given away, so that every failure ends
 in dropping those arrays.
@@ -14,6 +14,7 @@ from fgrad.compile.cpu.entry_abi import Layout
 from fgrad.compile.cpu.entry_blocks import (
     RECORD,
     RESULT_ARRAY,
+    RESULT_LARGE,
     RESULT_SCALAR,
     each_loop,
     member,
@@ -21,15 +22,9 @@ from fgrad.compile.cpu.entry_blocks import (
     word,
 )
 
-SHARED_ARENA = 1 << 30  # bytes up to which the arena of the process is kept
-
 DECLARATIONS = {
-    "@fgrad_arena = internal global ptr null",
-    "@fgrad_arena_size = internal global i64 0",
-    "@fgrad_arena_busy = internal global i64 0",
     "declare ptr @PyArray_NewFromDescr(ptr, ptr, i32, ptr, ptr, ptr, i32, ptr)",
-    "declare void @PyMem_RawFree(ptr)",
-    "declare ptr @PyMem_RawMalloc(i64)",
+    "declare ptr @PyDataMem_SetHandler(ptr)",
     "declare void @Py_DecRef(ptr)",
     "declare void @Py_IncRef(ptr)",
 }
@@ -37,7 +32,7 @@ DECLARATIONS = {
 
 def results_text(at: Layout) -> str:
     """The functions of this part."""
-    return "\n".join([_drop(), _usable(at), _acquire(at), _prepare(at), _arena()])
+    return "\n".join([_drop(), _usable(at), _acquire(), _large(), _prepare(at)])
 
 
 def _drop() -> str:
@@ -96,7 +91,7 @@ look:
     )
 
 
-def _acquire(at: Layout) -> str:
+def _acquire() -> str:
     """A new reference to an array for a result, of a signature that is called often.
 
     Two arrays are remembered, as the result of the last call is still alive in `x = f(x)`.  An
@@ -168,6 +163,34 @@ ptr null, ptr null, i32 0, ptr null)
     )
 
 
+def _large() -> str:
+    """A new array whose memory comes from the pool, by way of NumPy's handler of this context."""
+    return (
+        "define internal ptr @fgrad_large(ptr %record) #0 {\nentry:\n"
+        + word("pool", "record", RECORD["pool"], "ptr")
+        + """  %others = call ptr @PyDataMem_SetHandler(ptr %pool)
+  %unset = icmp eq ptr %others, null
+  br i1 %unset, label %fail, label %make
+make:
+"""
+        + _new_array()
+        + """  %ours = call ptr @PyDataMem_SetHandler(ptr %others)
+  %unrestored = icmp eq ptr %ours, null
+  call void @Py_DecRef(ptr %ours)
+  call void @Py_DecRef(ptr %others)
+  br i1 %unrestored, label %undo, label %done
+done:
+  ret ptr %new_array
+undo:
+  call void @Py_DecRef(ptr %new_array)
+  ret ptr null
+fail:
+  ret ptr null
+}
+"""
+    )
+
+
 def _prepare(at: Layout) -> str:
     """Make one result and note where its data go; false with an error set."""
     return (
@@ -179,7 +202,9 @@ entry:
         + word("kind", "record", RECORD["kind"])
         + word("slot", "record", RECORD["slot"])
         + f"  switch i64 %kind, label %bool [\n    i64 {RESULT_ARRAY}, label %array\n"
-        + f"    i64 {RESULT_SCALAR}, label %scalar\n  ]\narray:\n"
+        + f"    i64 {RESULT_SCALAR}, label %scalar\n"
+        + f"    i64 {RESULT_LARGE}, label %large\n  ]\nlarge:\n"
+        + "  %large_array = call ptr @fgrad_large(ptr %record)\n  br label %array_made\narray:\n"
         + "  br i1 %hot, label %again, label %fresh\nagain:\n"
         + """  %old_array = call ptr @fgrad_acquire(ptr %record, ptr %drop)
   br label %array_made
@@ -188,7 +213,7 @@ fresh:
         + _new_array()
         + """  br label %array_made
 array_made:
-  %an_array = phi ptr [ %old_array, %again ], [ %new_array, %fresh ]
+  %an_array = phi ptr [ %old_array, %again ], [ %new_array, %fresh ], [ %large_array, %large ]
   %no_array = icmp eq ptr %an_array, null
   br i1 %no_array, label %fail, label %array_data
 array_data:
@@ -215,53 +240,3 @@ done:
         + put("target", "slots", "%slot", "%target")
         + "  ret i1 true\nfail:\n  ret i1 false\n}\n"
     )
-
-
-# --- temporaries ----------------------------------------------------------------------------------
-
-
-def _arena() -> str:
-    """Memory for temporaries: the arena of the process, or one's own while that is in use."""
-    return f"""define internal ptr @fgrad_arena_take(i64 %bytes) #0 {{
-entry:
-  %busy = load i64, ptr @fgrad_arena_busy, align 8
-  %free = icmp eq i64 %busy, 0
-  %modest = icmp sle i64 %bytes, {SHARED_ARENA}
-  %sharing = and i1 %free, %modest
-  br i1 %sharing, label %shared, label %own
-own:
-  %mine = call ptr @PyMem_RawMalloc(i64 %bytes)
-  ret ptr %mine
-shared:
-  %size = load i64, ptr @fgrad_arena_size, align 8
-  %old = load ptr, ptr @fgrad_arena, align 8
-  %enough = icmp sge i64 %size, %bytes
-  br i1 %enough, label %take, label %grow
-grow:
-  call void @PyMem_RawFree(ptr %old)
-  %new = call ptr @PyMem_RawMalloc(i64 %bytes)
-  store ptr %new, ptr @fgrad_arena, align 8
-  %failed = icmp eq ptr %new, null
-  %new_size = select i1 %failed, i64 0, i64 %bytes
-  store i64 %new_size, ptr @fgrad_arena_size, align 8
-  br i1 %failed, label %none, label %take
-take:
-  %given = phi ptr [ %old, %shared ], [ %new, %grow ]
-  store i64 1, ptr @fgrad_arena_busy, align 8
-  ret ptr %given
-none:
-  ret ptr null
-}}
-define internal void @fgrad_arena_give(ptr %given) #0 {{
-entry:
-  %shared = load ptr, ptr @fgrad_arena, align 8
-  %same = icmp eq ptr %given, %shared
-  br i1 %same, label %idle, label %own
-idle:
-  store i64 0, ptr @fgrad_arena_busy, align 8
-  ret void
-own:
-  call void @PyMem_RawFree(ptr %given)
-  ret void
-}}
-"""

@@ -25,7 +25,6 @@ DECLARATIONS = {
     "declare ptr @PyErr_NoMemory()",
     "declare void @PyEval_RestoreThread(ptr)",
     "declare ptr @PyEval_SaveThread()",
-    "declare ptr @memcpy(ptr, ptr, i64)",
 }
 
 
@@ -132,19 +131,14 @@ stack_arena:
   %on_stack = alloca i8, i64 %arena_bytes, align 64
   br label %place_arena
 big_arena:
-  %padded = add i64 %arena_bytes, 64
-  %raw = call ptr @fgrad_arena_take(i64 %padded)
-  %no_raw = icmp eq ptr %raw, null
-  br i1 %no_raw, label %fail_arena, label %align_arena
-align_arena:
-  store ptr %raw, ptr %own_arena, align 8
-  %raw_number = ptrtoint ptr %raw to i64
-  %raw_up = add i64 %raw_number, 63
-  %aligned = and i64 %raw_up, -64
-  %on_heap = inttoptr i64 %aligned to ptr
+  %pooled = call ptr @fgrad_malloc(ptr null, i64 %arena_bytes)
+  %no_memory_left = icmp eq ptr %pooled, null
+  br i1 %no_memory_left, label %fail_arena, label %keep_arena
+keep_arena:
+  store ptr %pooled, ptr %own_arena, align 8
   br label %place_arena
 place_arena:
-  %place = phi ptr [ %on_stack, %stack_arena ], [ %on_heap, %align_arena ]
+  %place = phi ptr [ %on_stack, %stack_arena ], [ %pooled, %keep_arena ]
 """
         + put("place", "slots", "%arena_slot", "%place")
         + "  br label %constants\n"
@@ -220,7 +214,7 @@ def _let_go() -> str:
   %had_none = icmp eq ptr %given_arena, null
   br i1 %had_none, label %let_go, label %give_arena
 give_arena:
-  call void @fgrad_arena_give(ptr %given_arena)
+  call void @fgrad_free(ptr null, ptr %given_arena, i64 %arena_bytes)
   br label %let_go
 let_go:
   br i1 %holding, label %let_go_held, label %let_go_more

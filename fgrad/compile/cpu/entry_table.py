@@ -39,11 +39,13 @@ from fgrad.compile.cpu.entry_blocks import (
     RECORD_SIZE,
     RESULT_ARRAY,
     RESULT_BOOL,
+    RESULT_LARGE,
     RESULT_SCALAR,
     RETURN,
     SAME,
     TUPLE,
 )
+from fgrad.compile.cpu.entry_pool import POOLED_BYTES
 from fgrad.ir.aval import Aval
 
 KEPT_BYTES = 1 << 16  # result arrays up to this size may be used again
@@ -116,10 +118,12 @@ _release = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(("Py_DecRef", ctypes.pythona
 class Signature:
     """A table for the native entry; it lives as long as a callee's chain holds it."""
 
-    def __init__(self, parameters: Parameters, results: Results, work: Work, epoch: int) -> None:
-        self.references: list[Any] = [work.keep, work.after]
+    def __init__(
+        self, parameters: Parameters, results: Results, work: Work, epoch: int, pool: Any
+    ) -> None:
+        self.references: list[Any] = [work.keep, work.after, pool]
         reader = _Reader(parameters, work.inputs, self.references)
-        writer = _Writer(results, work.outputs, reader.cells, self.references)
+        writer = _Writer(results, work.outputs, reader.cells, self.references, id(pool))
         names = list(parameters.kwargs)
         self.references.append(names)
         sections = {
@@ -300,8 +304,14 @@ class _Writer:
     """Writes the records of the results and the program that puts them together."""
 
     def __init__(
-        self, results: Results, slots: Sequence[int], cells: int, references: list[Any]
+        self,
+        results: Results,
+        slots: Sequence[int],
+        cells: int,
+        references: list[Any],
+        pool: int,
     ) -> None:
+        self.pool = pool
         self.records: list[int] = []
         self.dims: list[Sequence[int]] = []
         self.words: list[int] = []
@@ -329,8 +339,10 @@ class _Writer:
         self.references.append(dtype)
         fields = {"slot": slot, "rank": aval.ndim, "descr": id(dtype), "type": id(np.ndarray)}
         if aval.ndim:
-            fields["kind"] = RESULT_ARRAY
-            if recycle and aval.size * dtype.itemsize <= KEPT_BYTES:
+            size = aval.size * dtype.itemsize
+            fields["kind"] = RESULT_LARGE if size >= POOLED_BYTES else RESULT_ARRAY
+            fields["pool"] = self.pool
+            if recycle and size <= KEPT_BYTES:
                 fields["recycle"] = 1
                 self.recycles = True
                 fields["flags"] = np.empty(aval.shape, dtype).flags.num

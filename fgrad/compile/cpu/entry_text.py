@@ -13,7 +13,7 @@ object comes after the arguments are held, or after the compiled code has run.
 
 from __future__ import annotations
 
-from fgrad.compile.cpu import entry_build, entry_results, entry_run
+from fgrad.compile.cpu import entry_build, entry_pool, entry_results, entry_run
 from fgrad.compile.cpu.entry_abi import DESCR_MASK, USABLE, WORD, Layout
 from fgrad.compile.cpu.entry_blocks import (
     ARRAY,
@@ -33,8 +33,11 @@ from fgrad.compile.cpu.entry_blocks import (
     word,
 )
 from fgrad.compile.cpu.entry_build import build_text
+from fgrad.compile.cpu.entry_pool import pool_text
 from fgrad.compile.cpu.entry_results import results_text
 from fgrad.compile.cpu.entry_run import run_text
+
+EXPORTS = ("entry", "link", *entry_pool.NAMES)
 
 DECLARATIONS = {
     "@fgrad_ndarray = external global i8",
@@ -55,23 +58,33 @@ DECLARATIONS = {
 
 
 def emit_entry(symbol: str, at: Layout) -> tuple[str, set[str]]:
-    """The text of the entry, under `symbol`, and the declarations that it needs."""
-    others = [results_text(at), build_text(), run_text(at)]
-    parts = [*others, _match(at), _slow(at), _attempt(at), _entry(symbol, at)]
-    declarations = (DECLARATIONS, entry_results.DECLARATIONS, entry_build.DECLARATIONS)
-    return "\n".join(parts), set().union(*declarations, entry_run.DECLARATIONS)
-
-
-def emit_link(symbol: str, at: Layout) -> tuple[str, set[str]]:
-    """`void link(ptr callee, ptr node)`: put a signature in front of the chain."""
-    head = at.header + WORD
-    text = (
-        f"define void @{symbol}(ptr %callee, ptr %node) #0 {{\nentry:\n"
-        + member("head", "callee", head)
-        + "  store ptr %head, ptr %node, align 8\n"
-        + "  store ptr %node, ptr %head_at, align 8\n  ret void\n}"
+    """The text of `void symbol(ptr table)`, which writes the addresses of `EXPORTS` into a table,
+    and of all that they need; and the declarations."""
+    others = [pool_text(), results_text(at), build_text(), run_text(at)]
+    parts = [*others, _match(at), _slow(at), _attempt(at), _entry(at), _link(at), _exports(symbol)]
+    declarations = (DECLARATIONS, entry_pool.DECLARATIONS, entry_results.DECLARATIONS)
+    return "\n".join(parts), set().union(
+        *declarations, entry_build.DECLARATIONS, entry_run.DECLARATIONS
     )
-    return text, set()
+
+
+def _exports(symbol: str) -> str:
+    stores = [
+        f"  %at{k} = getelementptr ptr, ptr %table, i64 {k}\n"
+        f"  store ptr @fgrad_{name}, ptr %at{k}, align 8\n"
+        for k, name in enumerate(EXPORTS)
+    ]
+    return f"define void @{symbol}(ptr %table) #0 {{\nentry:\n{''.join(stores)}  ret void\n}}"
+
+
+def _link(at: Layout) -> str:
+    """`void link(ptr callee, ptr node)`: put a signature in front of the chain."""
+    return (
+        "define internal void @fgrad_link(ptr %callee, ptr %node) #0 {\nentry:\n"
+        + member("head", "callee", at.header + WORD)
+        + "  store ptr %head, ptr %node, align 8\n"
+        + "  store ptr %node, ptr %head_at, align 8\n  ret void\n}\n"
+    )
 
 
 # --- matching -------------------------------------------------------------------------------------
@@ -407,10 +420,11 @@ no:
     )
 
 
-def _entry(symbol: str, at: Layout) -> str:
+def _entry(at: Layout) -> str:
     """The vectorcall function of all jitted functions."""
     return (
-        f"""define ptr @{symbol}(ptr %callee, ptr %args, i64 %flagged, ptr %kwnames) #0 {{
+        """define internal ptr @fgrad_entry(ptr %callee, ptr %args, i64 %flagged, \
+ptr %kwnames) #0 {
 entry:
   %nargs = and i64 %flagged, 9223372036854775807
 """

@@ -101,6 +101,8 @@ def emitter_digest() -> str:
 
 
 _SESSION = _Session()
+# Code may run until the very end of the process, when modules are torn down: never free it.
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(_SESSION))
 
 
 def kernel_source(kernel: Kernel) -> Source:
