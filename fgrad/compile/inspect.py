@@ -10,12 +10,10 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from fgrad.compile.cpu.runtime import kernel_source
 from fgrad.compile.jit import Jitted, jit
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.text import print_kernel
-from fgrad.compile.pipeline import Stage, compile_program
-from fgrad.compile.steps import KernelStep
+from fgrad.compile.pipeline import Stage, compile_program, distinct_kernels, llvm_text
 from fgrad.ir.program import Program
 
 
@@ -33,14 +31,12 @@ class Stages(NamedTuple):
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         """The distinct kernels, scheduled, in order of first use."""
-        steps = self.passes["schedule"]
-        return tuple(dict.fromkeys([s.kernel for s in steps if isinstance(s, KernelStep)]))
+        return tuple(distinct_kernels(self.passes["schedule"]))
 
     @property
     def llvm(self) -> str:
         """The LLVM text of the kernels."""
-        texts = [kernel_source(k).emit(f"kernel_{n}")[0] for n, k in enumerate(self.kernels)]
-        return "\n".join(texts)
+        return llvm_text(self.kernels)
 
     def report(self) -> str:
         """A table of passes: milliseconds, and equations or steps before and after."""

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.compile.canonical_dot import canonical_dot
+from fgrad.compile.cpu.runtime import asm_text, kernel_source
 from fgrad.compile.cse import cse
 from fgrad.compile.dce import dce
 from fgrad.compile.executable import Executable
@@ -159,22 +160,34 @@ class _Log:
 
     def show(self, name: str, result: Any, topic: str) -> None:
         """Print or dump a stage, as FGRAD_SHOW and FGRAD_DUMP ask."""
-        wanted = topic in config.show or (
-            topic == "passes" and name == "lower" and "kernel" in config.show
-        )
-        if not wanted and not config.dump and "time" not in config.show:
+        if not config.show and not config.dump:
             return
-        text = stage_text(result)
-        if wanted and text:
-            print(f"--- {name}\n{text}", file=sys.stderr)
+        parts = {topic: stage_text(result)}
+        if name == "schedule":
+            kernels = distinct_kernels(result)
+            parts["kernel"] = parts[topic]
+            if "llvm" in config.show or config.dump:
+                parts["llvm"] = llvm_text(kernels)
+            if "asm" in config.show:
+                parts["asm"] = "\n".join(map(asm_text, kernels))
+        for part, text in parts.items():
+            if part in config.show and text and (part != "kernel" or "passes" not in config.show):
+                print(f"--- {name}\n{text}", file=sys.stderr)
         if "time" in config.show and self.stages:
             stage = self.stages[-1]
             print(f"{name:>14} {stage.ms:9.3f} ms {stage.before} -> {stage.after}", file=sys.stderr)
-        if config.dump and text:
-            os.makedirs(config.dump, exist_ok=True)
-            path = os.path.join(config.dump, f"{len(self.stages):02}_{name.replace(' ', '_')}.txt")
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(text)
+        if config.dump:
+            self.dump(name, parts)
+
+    def dump(self, name: str, parts: dict[str, str]) -> None:
+        """Write a stage into FGRAD_DUMP: `03_cse.txt`, `12_schedule.ll`."""
+        os.makedirs(config.dump, exist_ok=True)
+        for part, text in parts.items():
+            ending = {"llvm": "ll", "asm": "s"}.get(part, "txt")
+            file = f"{len(self.stages):02}_{name.replace(' ', '_')}.{ending}"
+            if text:
+                with open(os.path.join(config.dump, file), "w", encoding="utf-8") as out:
+                    out.write(text)
 
 
 def _close(a: np.ndarray, b: np.ndarray) -> bool:
@@ -188,8 +201,17 @@ def stage_text(result: Any) -> str:
     """The result of a pass as text."""
     if isinstance(result, Program):
         return print_program(result)
+    return "\n".join(print_kernel(kernel) for kernel in distinct_kernels(result))
+
+
+def distinct_kernels(result: Any) -> list[Kernel]:
+    """The kernels among steps, each once, in order."""
     steps = result.steps if isinstance(result, Plan) else result
     if not isinstance(steps, list):
-        return ""
-    kernels = dict.fromkeys(s.kernel for s in steps if isinstance(s, KernelStep))
-    return "\n".join(print_kernel(kernel) for kernel in kernels)
+        return []
+    return list(dict.fromkeys(s.kernel for s in steps if isinstance(s, KernelStep)))
+
+
+def llvm_text(kernels: Sequence[Kernel]) -> str:
+    """The LLVM functions of kernels."""
+    return "\n".join(kernel_source(k).emit(f"kernel_{n}")[0] for n, k in enumerate(kernels))
