@@ -224,9 +224,11 @@ class Lanes:
             f"{self.int} {self.integer(b)}"
         )
 
-    def from_int(self, a: str) -> str:
-        """The signed integer of the float's width as a float"""
-        return self.text.emit(f"sitofp {self.int} {a} to {self.float}")
+    def exponent_field(self, bits: str) -> str:
+        """The upper bits, above the mantissa, as a float: no target lacks these instructions"""
+        field = self.iop("lshr", bits, self.mantissa)
+        scale = (self.bias + self.mantissa) << self.mantissa
+        return self.sub(self.from_bits(self.iop("or", field, scale)), 2.0**self.mantissa)
 
     def round_magic(self) -> float:
         """1.5 * 2^mantissa: adding it rounds to an integer, which stands in the low bits"""

@@ -22,12 +22,11 @@ LOG10_E_64 = (0.4342944819032518, 1.098319650216765e-17)
 
 
 def _split(v: Lanes, x: str) -> tuple[str, str]:
-    """x = 2^k m for positive normal x: (k as an integer, m)."""
+    """x = 2^k m for positive normal x: (bits whose exponent field is k + bias, m)."""
     offset = 0x3FE6A09E667F3BCD if v.double else 0x3F3504F3
-    bits = v.iop("sub", v.to_bits(x), offset)
-    k = v.iop("ashr", bits, v.mantissa)
+    bits = v.iop("add", v.to_bits(x), (v.bias << v.mantissa) - offset)
     m = v.from_bits(v.iop("add", v.iop("and", bits, (1 << v.mantissa) - 1), offset))
-    return k, m
+    return bits, m
 
 
 def _split_avx512(v: Lanes, x: str) -> tuple[str, str]:
@@ -44,9 +43,9 @@ def split_power(v: Lanes, x: str) -> tuple[str, str]:
         k, m = _split_avx512(v, x)
         return k, v.sub(m, 1.0)
     subnormal = v.compare("olt", x, 2.0 ** (1 - v.bias))
-    k, m = _split(v, v.select(subnormal, v.mul(x, 2.0 ** (v.mantissa + 1)), x))
-    shift = v.select(subnormal, float(v.mantissa + 1), 0.0)
-    return v.sub(v.from_int(k), shift), v.sub(m, 1.0)
+    bits, m = _split(v, v.select(subnormal, v.mul(x, 2.0 ** (v.mantissa + 1)), x))
+    bias = v.select(subnormal, float(v.bias + v.mantissa + 1), float(v.bias))
+    return v.sub(v.exponent_field(bits), bias), v.sub(m, 1.0)
 
 
 def _log_specials(v: Lanes, x: str, y: str) -> str:
@@ -139,11 +138,12 @@ def _log_of_sum(v: Lanes, u: str, c: str, doublings: str | None = None) -> str:
         power, m = _split_avx512(v, u)
         correction = v.scale_by_exponent(c, v.neg(v.at_least(power, -3.0 * v.bias)))
     else:
-        k, m = _split(v, u)
-        inverse = v.from_bits(v.iop("sub", v.bias << v.mantissa, v.iop("shl", k, v.mantissa)))
+        bits, m = _split(v, u)
+        field = v.iop("and", bits, (2 * v.bias + 1) << v.mantissa)
+        inverse = v.from_bits(v.iop("sub", 2 * v.bias << v.mantissa, field))
         moderate = v.compare("olt", u, 2.0 ** (v.mantissa + 3))
         correction = v.mul(c, v.select(moderate, inverse, 0.0))
-        power = v.from_int(k)
+        power = v.sub(v.exponent_field(bits), float(v.bias))
     f = v.add(correction, v.sub(m, 1.0))
     return _log_specials(v, u, _log_sum(v, v.add(power, doublings) if doublings else power, f))
 

@@ -7,7 +7,12 @@ x^y = exp(y log|x|) with log|x| and the product carried as high + low (about 2^-
 from __future__ import annotations
 
 from fgrad.compile.cpu.vector_coefficients import INVERSE_CBRT, POW
-from fgrad.compile.cpu.vector_exp import exp_tail, reduce_by_ln2, scale_by_power
+from fgrad.compile.cpu.vector_exp import (
+    exp_tail,
+    normal_power,
+    reduce_by_ln2,
+    scale_by_power,
+)
 from fgrad.compile.cpu.vector_lanes import INF, NAN, Lanes
 from fgrad.compile.cpu.vector_log import LN2_EXACT_32, LN2_EXACT_64, fast_two_sum, split_power
 
@@ -97,22 +102,33 @@ def _power_specials(v: Lanes, x: str, y: str, result: str) -> str:
 
 
 def cbrt(v: Lanes, x: str) -> str:
-    """The cube root: x = 2^(3 q) a with a in [1, 8), and two Newton steps for a^(-1/3)"""
+    """The cube root: |x| = 2^(3 q) a with a in [1, 8), and Newton steps for a^(-1/3)"""
     size = v.abs(x)
-    third = 18 if v.double else 8
-    subnormal = v.compare("olt", size, 2.0 ** (1 - v.bias))
-    bits = v.to_bits(v.select(subnormal, v.mul(size, 2.0 ** (3 * third)), size))
-    offset = -v.bias % 3
-    exponent = v.iop("add", v.iop("lshr", bits, v.mantissa), offset)
-    q = v.iop("lshr", v.iop("mul", exponent, 21846), 16)
-    remainder = v.iop("sub", exponent, v.iop("mul", q, 3))
-    fraction = v.iop("and", bits, (1 << v.mantissa) - 1)
-    m = v.from_bits(v.iop("or", fraction, v.bias << v.mantissa))
-    raised = v.iop("shl", v.iop("add", remainder, v.bias), v.mantissa)
-    a = v.from_bits(v.iop("or", fraction, raised))
-    root = v.select(v.icompare("eq", remainder, 1), 0.7937005259840998, 0.6299605249474366)
-    root = v.select(v.icompare("eq", remainder, 0), 1.0, root)
-    inverse = v.mul(v.fit(INVERSE_CBRT, m), root)
+    if v.avx512:
+        k, m = v.exponent(size), v.significand(size)
+    else:
+        subnormal = v.compare("olt", size, 2.0 ** (1 - v.bias))
+        bits = v.to_bits(v.select(subnormal, v.mul(size, 2.0 ** (v.mantissa + 1)), size))
+        bias = v.select(subnormal, float(v.bias + v.mantissa + 1), float(v.bias))
+        k = v.sub(v.exponent_field(bits), bias)
+        fraction = v.iop("and", bits, (1 << v.mantissa) - 1)
+        m = v.from_bits(v.iop("or", fraction, v.bias << v.mantissa))
+    q = v.call("floor", v.muladd(k, 1.0 / 3.0, 1.0 / 6.0))
+    rest = v.fma(q, -3.0, k)
+    first, second = v.compare("oeq", rest, 1.0), v.compare("oeq", rest, 2.0)
+    a = v.mul(m, v.select(second, 4.0, v.select(first, 2.0, 1.0)))
+    start = v.select(second, 0.6299605249474366, v.select(first, 0.7937005259840998, 1.0))
+    y = _cbrt_of_reduced(v, a, v.mul(v.fit(INVERSE_CBRT, m), start))
+    if v.avx512:
+        scaled = v.scale_by_exponent(y, q)
+    else:
+        scaled = v.mul(y, normal_power(v, v.to_bits(v.add(q, v.round_magic()))))
+    ordinary = v.logical("and", v.compare("ogt", size, 0.0), v.compare("olt", size, INF))
+    return v.select(ordinary, v.copysign(scaled, x), x)
+
+
+def _cbrt_of_reduced(v: Lanes, a: str, inverse: str) -> str:
+    """a^(1/3) from an approximation of a^(-1/3) with some 14 bits, almost correctly rounded"""
     for _ in range(2 if v.double else 1):
         inverse = _inverse_cbrt_step(v, a, inverse)
     square = v.mul(inverse, inverse)
@@ -120,12 +136,7 @@ def cbrt(v: Lanes, x: str) -> str:
     y_square = v.mul(y, y)
     y_square_low = v.fma(y, y, v.neg(y_square))
     rest = v.fma(v.neg(y_square_low), y, v.fma(v.neg(y_square), y, a))
-    y = v.muladd(v.mul(rest, square), 1.0 / 3.0, y)
-    power = v.iop("add", q, v.bias - (v.bias + offset) // 3)
-    scaled = v.mul(y, v.from_bits(v.iop("shl", power, v.mantissa)))
-    scaled = v.mul(scaled, v.select(subnormal, 2.0**-third, 1.0))
-    ordinary = v.logical("and", v.compare("ogt", size, 0.0), v.compare("olt", size, INF))
-    return v.select(ordinary, v.copysign(scaled, x), x)
+    return v.muladd(v.mul(rest, square), 1.0 / 3.0, y)
 
 
 def _inverse_cbrt_step(v: Lanes, a: str, r: str) -> str:
