@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.compile.executable import Executable
 from fgrad.compile.pipeline import compile_program
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
@@ -42,14 +41,15 @@ def _(*_avals: Aval, program: Program, name: str) -> tuple[Aval, ...]:
     return tuple([aval.strong() for aval in program.out_avals])
 
 
-def executable_of(program: Program, args: Sequence[Any] | None = None) -> Executable:
-    """The compiled form of a program, made once."""
-    found = program.cache.get("cpu")
+def executable_of(program: Program, args: Sequence[Any] | None = None, device: str = "cpu") -> Any:
+    """The compiled form of a program for a device, made once."""
+    found = program.cache.get(device)
     if found is None:
         with _LOCK:
-            found = program.cache.get("cpu")
+            found = program.cache.get(device)
             if found is None:
-                found = program.cache["cpu"] = compile_program(program, args).executable
+                compiled = compile_program(program, args, device)
+                found = program.cache[device] = compiled.executable
     return found
 
 
@@ -125,7 +125,9 @@ def _pullback(
     saved: Saved | None = params.get("saved")
     if saved is None or any(w and not m for w, m in zip(wanted, saved.mask, strict=True)):
         avals = program.in_avals
-        known = [zeros_of(a) if isinstance(v, Aval) else v for v, a in zip(values, avals, strict=True)]
+        known = [
+            zeros_of(a) if isinstance(v, Aval) else v for v, a in zip(values, avals, strict=True)
+        ]
         saved = _forward(known, wanted, program)[1]
     takes, avals = saved.programs.takes, program.out_avals
     given = [

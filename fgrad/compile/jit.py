@@ -20,12 +20,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import tree
+from fgrad.compile.backend import BACKENDS
 from fgrad.compile.call import call_p, contiguous, executable_of
 from fgrad.compile.cpu.entry import NativeCallable, NativeCalls, native_class
 from fgrad.compile.cpu.entry_table import Parameters
 from fgrad.compile.native import learn
 from fgrad.config import config
-from fgrad.errors import RetraceWarning, StaticArgumentError, UnsupportedTypeError
+from fgrad.errors import ArgumentError, RetraceWarning, StaticArgumentError, UnsupportedTypeError
 from fgrad.ir.aval import DTYPE_NAMES, PYTHON_SCALARS, Aval, aval_of
 from fgrad.ir.program import Program
 from fgrad.trace import Tracer, bind, trace
@@ -74,7 +75,7 @@ class Jitted(NativeCallable):
         self.static_argnames = static_argnames
         self.donate_argnums = donate_argnums
         self.max_traces = max_traces
-        self.device = device
+        self.device = device or "cpu"
         self.entries: dict[Any, Entry] = {}
         self.lock = threading.RLock()
         self.native = NativeCalls()
@@ -109,14 +110,14 @@ class Jitted(NativeCallable):
         entry = self.entries.get(tuple(key))
         if entry is None:
             return self._general(args, kwargs, tuple(key))
-        if self.native.wants(entry.program):
+        if self.device == "cpu" and self.native.wants(entry.program):
             self._learn(args, kwargs, entry)
         return self._run(entry, args)
 
     def _run(self, entry: Entry, leaves: Sequence[Any]) -> Any:
         program = entry.program
         arrays = [contiguous(x, v.aval.dtype) for x, v in zip(leaves, program.inputs, strict=True)]
-        executable = program.cache.get("cpu") or executable_of(program, arrays)
+        executable = program.cache.get(self.device) or executable_of(program, arrays, self.device)
         outs = executable(arrays)
         return outs[0] if entry.single else tree.unflatten(entry.out_tree, outs)
 
@@ -139,7 +140,7 @@ class Jitted(NativeCallable):
                             self.entries[fast_key] = entry
         if captured or any(isinstance(x, Tracer) for x in leaves):
             return self._nested(entry, [*captured, *leaves])
-        if self.native.wants(entry.program):
+        if self.device == "cpu" and self.native.wants(entry.program):
             self._learn(args, kwargs, entry)
         return self._run(entry, leaves)
 
@@ -388,6 +389,11 @@ def jit(
     nums = _as_tuple(static_argnums, _INT_TYPES)
     names = _as_tuple(static_argnames, str)
     nums, names = _completed(fun, nums, names)
+    if device is not None and device not in BACKENDS:
+        raise ArgumentError(
+            f"jit({fun.__name__}): there is no device {device!r}.",
+            (("write", f"device={' or '.join(map(repr, BACKENDS))}"),),
+        )
     return Jitted(fun, nums, names, _as_tuple(donate_argnums, _INT_TYPES), max_traces, device)
 
 

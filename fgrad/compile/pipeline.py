@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad.compile.backend import BACKENDS, Backend
 from fgrad.compile.canonical_dot import canonical_dot
 from fgrad.compile.cpu.runtime import asm_text, kernel_source
 from fgrad.compile.cse import cse
 from fgrad.compile.dce import dce
-from fgrad.compile.executable import Executable
 from fgrad.compile.fold import fold
 from fgrad.compile.fuse import fuse
 from fgrad.compile.inline import inline_calls
@@ -28,7 +28,6 @@ from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.text import print_kernel
 from fgrad.compile.lower import lower
 from fgrad.compile.plan import Plan, plan
-from fgrad.compile.schedule import schedule
 from fgrad.compile.share import share
 from fgrad.compile.simplify import simplify
 from fgrad.compile.steps import KernelStep, Step
@@ -53,18 +52,21 @@ class Stage(NamedTuple):
 class Compiled(NamedTuple):
     """An executable and how it came about."""
 
-    executable: Executable
+    executable: Any  # what the backend builds: a function of arrays
     stages: list[Stage]
 
 
-def compile_program(program: Program, args: Sequence[Any] | None = None) -> Compiled:
-    """Compile a program for the CPU.
+def compile_program(
+    program: Program, args: Sequence[Any] | None = None, device: str = "cpu"
+) -> Compiled:
+    """Compile a program for a device.
 
     Arguments:
         program: what to compile.
-        args: real arguments, on which FGRAD_CHECK=3 compares the program before and after each
-        pass.
+        args: real arguments, on which FGRAD_CHECK=3 compares before and after each pass.
+        device: a key of `BACKENDS`.
     """
+    backend = BACKENDS[device]
     log = _Log(program, args)
     # Calls first, so that every later pass sees the whole program.
     program = log.checked("inline", inline_calls, program)
@@ -88,14 +90,14 @@ def compile_program(program: Program, args: Sequence[Any] | None = None) -> Comp
     program, steps = log.timed(
         "share", lambda s: share(program, s), steps, size=lambda shared: len(shared[1])
     )
-    steps = log.timed("schedule", _schedule_steps, steps, size=len)
+    steps = log.timed("schedule", lambda s: _schedule_steps(s, backend), steps, size=len)
     planned = log.timed("plan", lambda s: plan(program, s), steps, size=lambda p: len(p.steps))
-    executable = log.timed("build", lambda p: Executable(program, p), planned, size=lambda e: 1)
+    executable = log.timed("build", lambda p: backend.build(program, p), planned, size=lambda e: 1)
     return Compiled(executable, log.stages)
 
 
-def _schedule_steps(steps: Sequence[Step]) -> list[Step]:
-    """Each kernel in an order that is fast on this machine; equal kernels once."""
+def _schedule_steps(steps: Sequence[Step], backend: Backend) -> list[Step]:
+    """Each kernel in an order that is fast on the device; equal kernels once."""
     done: dict[Kernel, Kernel] = {}
     out: list[Step] = []
     for step in steps:
@@ -104,7 +106,7 @@ def _schedule_steps(steps: Sequence[Step]) -> list[Step]:
             if kernel is None:
                 if config.check >= 2:
                     check_kernel(step.kernel)
-                kernel = done[step.kernel] = schedule(step.kernel)
+                kernel = done[step.kernel] = backend.schedule(step.kernel)
                 if config.check >= 1:
                     check_kernel(kernel)
             step = step._replace(kernel=kernel)

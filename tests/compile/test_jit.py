@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import fgrad
+from fgrad.compile.backend import BACKENDS
 from fgrad.compile.jit import explain_retrace, jit
 from fgrad.config import config
-from fgrad.errors import RetraceWarning, StaticArgumentError, UnsupportedTypeError
+from fgrad.errors import ArgumentError, RetraceWarning, StaticArgumentError, UnsupportedTypeError
 
 X = np.linspace(0.0, 1.0, 12).reshape(3, 4)
 
@@ -234,3 +235,22 @@ def test_constants_are_those_of_the_first_call() -> None:
 def test_the_passes_can_be_checked_one_by_one() -> None:
     with config.override(check=3), warnings.catch_warnings():
         np.testing.assert_allclose(jit(fgrad.grad(loss))(W, X), fgrad.grad(loss)(W, X))
+
+
+def test_an_unknown_device_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="there is no device 'toaster'"):
+        jit(lambda x: x, device="toaster")
+
+
+def test_other_layers_add_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[int] = []
+
+    def build(program: Any, plan: Any) -> Any:
+        built.append(len(plan.steps))
+        return BACKENDS["cpu"].build(program, plan)
+
+    monkeypatch.setitem(BACKENDS, "other", BACKENDS["cpu"]._replace(build=build))
+    f = jit(lambda x: np.sin(x), device="other")
+    for _ in range(3):
+        np.testing.assert_allclose(f(X), np.sin(X))
+    assert built == [1]

@@ -1,0 +1,29 @@
+"""L5. The table of devices: what is left to do for a program of kernels on each.
+
+A backend reads scheduled kernels and never an array program.  Higher layers add theirs:
+
+    BACKENDS["cuda"] = Backend(schedule_for_cuda, CudaExecutable)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from fgrad.compile.executable import Executable
+from fgrad.compile.kernel.ir import Kernel
+from fgrad.compile.plan import Plan
+from fgrad.compile.schedule import schedule
+from fgrad.ir.program import Program
+
+Runnable: TypeAlias = Callable[[Sequence[Any]], "list[Any]"]
+
+
+class Backend(NamedTuple):
+    """`schedule` orders the loops of a kernel; `build` makes a planned program callable."""
+
+    schedule: Callable[[Kernel], Kernel]
+    build: Callable[[Program, Plan], Runnable]
+
+
+BACKENDS: dict[str, Backend] = {"cpu": Backend(schedule, Executable)}
