@@ -293,3 +293,70 @@ def test_mutation_by_another_thread() -> None:
     finally:
         stop.set()
         thread.join()
+
+
+# --- large results --------------------------------------------------------------------------------
+
+
+def test_large_results_are_ordinary_arrays() -> None:
+    x = np.ones(200_000)
+    f = learnt(lambda x: (x + 1, x * 2), x)
+    for _ in range(5):
+        y, z = f(x)
+        plain = np.empty(3)
+        ours, usual = sys.getrefcount(y), sys.getrefcount(plain)
+        assert y.flags.owndata and y.base is None and ours == usual
+        assert y.ctypes.data % 64 == 0
+        np.testing.assert_array_equal(y, 2.0)
+        np.testing.assert_array_equal(z, 2.0)
+        y[:] = 7.0
+        y.resize(10, refcheck=False)
+        np.testing.assert_array_equal(y, [7.0] * 10)
+        y.resize(300_000, refcheck=False)
+        np.testing.assert_array_equal(y[:10], 7.0)
+        np.testing.assert_array_equal(y[10:], 0.0)
+        np.testing.assert_array_equal(z, 2.0)
+
+
+def test_memory_of_large_results_is_used_again() -> None:
+    x = np.ones(200_000)
+    f = learnt(lambda x: x + 1, x)
+    y = f(x)
+    seen = {y.ctypes.data}
+    for _ in range(20):
+        y = f(x)
+        seen.add(y.ctypes.data)
+    assert len(seen) <= 3
+
+
+def test_many_sizes_of_large_results() -> None:
+    """More blocks than the pool keeps, given back in any order and by other threads."""
+    f = jit(lambda x: x + 1)
+    sizes = [40_000 + 5_000 * k for k in range(12)]
+
+    def work(seed: int) -> None:
+        rng, kept = np.random.default_rng(seed), []
+        for step in range(150):
+            n = sizes[rng.integers(len(sizes))]
+            kept.append(f(np.full(n, float(step))))
+            if len(kept) > 20:
+                rng.shuffle(kept)
+                y = kept.pop()
+                wrong.append(y[0] != y[-1] or y.min() != y.max())
+
+    wrong: list[bool] = []
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(3)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert wrong and not any(wrong)
+
+
+def test_pool_is_no_part_of_other_arrays() -> None:
+    f = learnt(lambda x: x + 1, np.ones(200_000))
+    f(np.ones(200_000))
+    handler = np._core.multiarray.get_handler_name
+    assert handler(f(np.ones(200_000))) == "fgrad"
+    assert handler(np.empty(200_000)) != "fgrad"
+    assert handler(f(np.ones(200_000)) + 1) != "fgrad"
