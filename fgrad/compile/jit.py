@@ -203,7 +203,7 @@ class Jitted(NativeCallable):
         if array is not None:
             if isinstance(array, np.ndarray) and not array.dtype.isnative:
                 array = array.astype(array.dtype.newbyteorder("="))
-            if array.dtype.name in DTYPE_NAMES:
+            if array.dtype.name in DTYPE_NAMES and not isinstance(array, np.ma.MaskedArray):
                 return array
         raise self._unsupported(x, position, signature)
 

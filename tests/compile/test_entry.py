@@ -22,6 +22,7 @@ from fgrad import jit, tree
 from fgrad.compile.cpu.entry import is_native
 from fgrad.compile.cpu.entry_abi import LAYOUT
 from fgrad.config import config
+from fgrad.errors import UnsupportedTypeError
 
 pytestmark = pytest.mark.skipif(LAYOUT is None, reason="calls are not native on this interpreter")
 
@@ -152,6 +153,13 @@ def test_other_arguments(args: Any) -> None:
         else:
             assert_same(found, expected)
         np.testing.assert_array_equal(f(X), X * 2)
+
+
+def test_masked_arrays_are_refused() -> None:
+    f = learnt(lambda x: x.sum(), X)
+    for _ in range(3):
+        with pytest.raises(UnsupportedTypeError, match="array of numbers"):
+            f(np.ma.masked_array(X, X > 0))
 
 
 def test_strided_arrays_stay_native() -> None:
