@@ -18,7 +18,7 @@ import numpy as np
 from fgrad.ir.aval import INT32, INT64, Aval
 from fgrad.ir.primitive import DISCRETE, NOT_LINEAR, Primitive
 from fgrad.lazy import lazy_module
-from fgrad.ops.complex import complex_, imag, is_complex, real, real_dtype
+from fgrad.ops.complex import complex_, conj, imag, is_complex, real, real_dtype, to_complex
 from fgrad.ops.elementwise import (
     abs_,
     add,
@@ -52,19 +52,24 @@ from fgrad.ops.matrices import (
     identity_like,
     lower,
     matmul,
+    real_part,
+    spread,
     transposed,
     upper,
 )
 from fgrad.ops.reduce import reduce_prod, reduce_sum
-from fgrad.ops.shape import broadcast, iota, pad
+from fgrad.ops.shape import iota, pad
 from fgrad.trace import Value, bind
 
+blas = lazy_module("scipy.linalg.blas")
 lapack = lazy_module("scipy.linalg.lapack")
 
+_PREFIXES = {"f": "s", "d": "d", "F": "c", "D": "z"}
 
-def lapack_routine(name: str, dtype: np.dtype) -> Any:
-    """SciPy's wrapper of a LAPACK routine for a dtype: `potrf` is `dpotrf` for float64."""
-    return getattr(lapack, {"f": "s", "d": "d", "F": "c", "D": "z"}[dtype.char] + name)
+
+def library_routine(module: Any, name: str, dtype: np.dtype) -> Any:
+    """SciPy's wrapper of a BLAS or LAPACK routine for a dtype: `potrf` is `dpotrf` for float64."""
+    return getattr(module, _PREFIXES[dtype.char] + name)
 
 
 # --- cholesky: a = l l^H
@@ -90,6 +95,17 @@ def _(primals: Any, tangents: Any, out: Value) -> Value:
     return matmul(out, sub(w, mul(diagonal_matrix(diagonal(w)), lit(w, 0.5))))
 
 
+def _pull_cholesky(cts: Any, _wanted: Any, _values: Any, outs: Any, _params: Any) -> list[Value]:
+    """ct_a = the lower triangle of g + g^H, g = l^-T phi(l^T ct) conj(l)^-1 [M, eq. 10]."""
+    (ct,), (factor,) = cts, outs
+    w = lower(matmul(transposed(factor), ct))
+    w = sub(w, mul(diagonal_matrix(diagonal(w)), lit(w, 0.5)))
+    half = transposed(triangular_solve(factor, w, True, trans=True))
+    g = transposed(triangular_solve(conj(factor), half, True, trans=True))
+    return [add(lower(add(g, adjoint(g)), -1), diagonal_matrix(real_part(diagonal(g))))]
+
+
+cholesky_p.pullback = _pull_cholesky
 cholesky_p.refuse("transpose", NOT_LINEAR)
 batch_leading(cholesky_p)
 
@@ -121,21 +137,23 @@ def _solution_type(prim: Primitive, a: Aval, b: Aval) -> Aval:
 
 @triangular_solve_p.evaluate
 def _(a: Any, b: Any, *, lower: bool, trans: bool, unit: bool) -> np.ndarray:
-    trtrs = lapack_routine("trtrs", a.dtype)
+    """By trsm: LAPACK's trtrs starts threads for the smallest matrices."""
+    trsm = library_routine(blas, "trsm", a.dtype)
 
     def one(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray]:
-        if a.flags.c_contiguous:  # LAPACK reads columns: the transpose, without a copy
-            x, info = trtrs(a.T, b, not lower, not trans, unit)
-        else:
-            x, info = trtrs(a, b, lower, trans, unit)
-        _check_singular(info)
-        return (x,)
+        low, flip = lower, trans
+        if not unit:
+            _check_singular(a)
+        if not a.flags.c_contiguous:
+            a, low, flip = a.T, not low, not flip
+        # Read by columns, row-major matrices are transposed: x^T = b^T op(a)^-T.
+        return (trsm(1.0, a.T, b.T, True, not low, flip, unit).T,)
 
     return each_matrix(one, [(b.shape[-2:], b.dtype)], a, b)[0]
 
 
-def _check_singular(info: int) -> None:
-    if info > 0:
+def _check_singular(triangular: np.ndarray) -> None:
+    if not triangular.diagonal().all():
         raise np.linalg.LinAlgError("Singular matrix")
 
 
@@ -163,6 +181,23 @@ def _(
     return None, triangular_solve(a, ct, lower, not trans, unit)
 
 
+def _pull_triangular(
+    cts: Any, wanted: Any, values: Any, outs: Any, params: Any
+) -> list[Value | None]:
+    ct_b = triangular_solve(values[0], cts[0], **{**params, "trans": not params["trans"]})
+    if not wanted[0]:
+        return [None, ct_b]
+    ct_a = _pull_matrix(ct_b, outs[0], params["trans"])
+    return [_triangle(ct_a, params["lower"], params["unit"]), ct_b if wanted[1] else None]
+
+
+def _pull_matrix(ct_b: Value, x: Value, trans: bool) -> Value:
+    """The cotangent of a where op(a) x = b: -ct_b x^T, or its transpose [G, 2.3.1]."""
+    left, right = (x, ct_b) if trans else (ct_b, x)
+    return neg(matmul(left, transposed(right)))
+
+
+triangular_solve_p.pullback = _pull_triangular
 batch_solution(triangular_solve_p)
 
 
@@ -203,7 +238,7 @@ def _(a: Aval) -> tuple[Aval, Aval, Aval]:
 
 @lu_p.evaluate
 def _(a: Any) -> tuple[np.ndarray, ...]:
-    getrf = lapack_routine("getrf", a.dtype)
+    getrf = library_routine(lapack, "getrf", a.dtype)
     m, n = a.shape[-2:]
 
     def one(a: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -306,7 +341,7 @@ def _(a: Aval) -> tuple[Aval, Aval]:
 
 @factor_p.evaluate
 def _(a: Any) -> tuple[np.ndarray, ...]:
-    getrf = lapack_routine("getrf", a.dtype)
+    getrf = library_routine(lapack, "getrf", a.dtype)
 
     def one(a: np.ndarray) -> tuple[np.ndarray, ...]:
         packed, pivots, _ = getrf(a.T)
@@ -338,11 +373,20 @@ def _(a: Aval, packed: Aval, pivots: Aval, b: Aval, *, trans: bool) -> Aval:
 
 @lu_solve_p.evaluate
 def _(a: Any, packed: Any, pivots: Any, b: Any, *, trans: bool) -> np.ndarray:
-    getrs = lapack_routine("getrs", b.dtype)
+    """x = p l^-T u^-T b, or u^-1 l^-1 p^T b; the memory holds u^T below l^T."""
+    trsm = library_routine(blas, "trsm", b.dtype)
 
     def one(packed: np.ndarray, pivots: np.ndarray, b: np.ndarray) -> tuple[np.ndarray]:
-        _check_singular(not packed.diagonal().all())
-        return (getrs(packed.T, pivots, b, not trans)[0],)
+        _check_singular(packed)
+        order = permutation_of(pivots, len(pivots))
+        if trans:
+            half = trsm(1.0, packed.T, b[order].T, True, True, True, True)
+            return (trsm(1.0, packed.T, half, True, False, True, False, overwrite_b=True).T,)
+        half = trsm(1.0, packed.T, b.T, True, False, False, False)
+        half = trsm(1.0, packed.T, half, True, True, False, True, overwrite_b=True).T
+        x = np.empty_like(half)
+        x[order] = half
+        return (x,)
 
     return each_matrix(one, [(b.shape[-2:], b.dtype)], packed, pivots, b)[0]
 
@@ -364,6 +408,15 @@ def _(
     return None, None, None, lu_solve(a, packed, pivots, ct, not trans)
 
 
+def _pull_lu_solve(
+    cts: Any, wanted: Any, values: Any, outs: Any, params: Any
+) -> list[Value | None]:
+    ct_b = lu_solve(*values[:3], cts[0], not params["trans"])
+    ct_a = _pull_matrix(ct_b, outs[0], params["trans"]) if wanted[0] else None
+    return [ct_a, None, None, ct_b if wanted[3] else None]
+
+
+lu_solve_p.pullback = _pull_lu_solve
 batch_solution(lu_solve_p)
 
 
@@ -427,6 +480,22 @@ def _(primals: Any, tangents: Any, outs: Any) -> tuple[Value | None, Value]:
     return mul(outs[0], complex_(lit(turn, 0), turn)), real(slope)
 
 
+def _pull_slogdet(
+    cts: Any, _wanted: Any, values: Any, outs: Any, _params: Any
+) -> list[Value | None]:
+    """ct_a = w a^-T with w = ct_log, for complex a ct_log + i im(sign ct_sign)."""
+    a, (ct_sign, ct_log) = values[0], cts
+    if is_complex(a):
+        turn = None if ct_sign is None else imag(mul(outs[0], ct_sign))
+        ct_log = lit(outs[1], 0) if ct_log is None else ct_log
+        ct_log = to_complex(ct_log) if turn is None else complex_(ct_log, turn)
+    if ct_log is None:
+        return [None, None, None]
+    inverse = lu_solve(*values, identity_like(a), True)
+    return [mul(inverse, spread(ct_log, a.shape)), None, None]
+
+
+slogdet_p.pullback = _pull_slogdet
 slogdet_p.refuse("transpose", NOT_LINEAR)
 batch_leading(slogdet_p)
 
@@ -455,6 +524,14 @@ det_p.evaluate(np.linalg.det)
 def _(primals: Any, tangents: Any, out: Value) -> Value:
     """d det a = sum(cofactor(a) da): Jacobi's formula."""
     return _pairing(cofactor(primals[0]), tangents[0])
+
+
+def _pull_det(cts: Any, _wanted: Any, values: Any, _outs: Any, _params: Any) -> list[Value]:
+    c = cofactor(values[0])
+    return [mul(c, spread(cts[0], c.shape))]
+
+
+det_p.pullback = _pull_det
 
 
 def _pairing(a: Value, b: Value) -> Value:
@@ -486,9 +563,9 @@ def _(primals: Any, tangents: Any, c: Value) -> Value:
     (a,), (da,) = primals, tangents
     n = a.shape[-1]
     det = mul(_pairing(c, a), lit(a, 1 / max(n, 1)))
-    slope = broadcast(_pairing(c, da), c.shape, tuple(range(len(c.shape) - 2)))
+    slope = spread(_pairing(c, da), c.shape)
     change = sub(mul(c, slope), matmul(matmul(c, transposed(da)), c))
-    return div(change, broadcast(det, c.shape, tuple(range(len(c.shape) - 2))))
+    return div(change, spread(det, c.shape))
 
 
 for _prim in (det_p, cofactor_p):

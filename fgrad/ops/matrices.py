@@ -56,6 +56,11 @@ def per_row(x: Value, n: int) -> Value:
     return broadcast(x, (*x.shape, n), tuple(range(len(x.shape))))
 
 
+def spread(x: Value, shape: tuple[int, ...]) -> Value:
+    """One number for each matrix, repeated over it."""
+    return broadcast(x, tuple(shape), tuple(range(len(shape) - 2)))
+
+
 def scale_columns(a: Value, x: Value) -> Value:
     """a diag(x)."""
     return mul(a, per_column(x, a.shape[-2]))
