@@ -203,7 +203,7 @@ class Jitted(NativeCallable):
         if array is not None:
             if isinstance(array, np.ndarray) and not array.dtype.isnative:
                 array = array.astype(array.dtype.newbyteorder("="))
-            if array.dtype.name in DTYPE_NAMES and not isinstance(array, np.ma.MaskedArray):
+            if array.dtype.name in DTYPE_NAMES and not _is_masked(array):
                 return array
         raise self._unsupported(x, position, signature)
 
@@ -283,6 +283,12 @@ class Jitted(NativeCallable):
         kinds = {id(e): e for e in self.entries.values()}
         if self.max_traces is not None and len(kinds) > self.max_traces:
             warnings.warn(explain_retrace(self), RetraceWarning, stacklevel=4)
+
+
+def _is_masked(x: Any) -> bool:
+    """Whether an array has a mask; `numpy.ma` is loaded only for subclasses of arrays."""
+    plain = type(x) is np.ndarray or isinstance(x, np.generic)
+    return not plain and isinstance(x, np.ma.MaskedArray)
 
 
 def _typed(x: Any) -> tuple[type, Any]:
