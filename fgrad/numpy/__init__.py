@@ -20,6 +20,7 @@ from fgrad.numpy import (  # noqa: F401  (each fills the tables)
     fft,
     linalg,
     methods,
+    nan_reductions,
     norms,
     padding,
     sets,

@@ -18,7 +18,6 @@ from fgrad.numpy.promote import (
     convert,
     dtype_of,
     fresh,
-    inexact,
     normalize_axes,
     normalize_axis,
     refuse_out,
@@ -403,125 +402,6 @@ def average(
     return (result, total_weight) if returned else result
 
 
-# --- skipping NaN ---------------------------------------------------------------------------------
-
-
-def _numbers(a: Any, fill: float) -> tuple[Value, Any]:
-    """The array with NaN replaced, and the mask of numbers (True if there can be no NaN)."""
-    x = as_array(a)
-    if x.dtype.kind not in "fc":
-        return x, True
-    nan = ew.isnan(x)
-    return ew.select(nan, ew.lit(x, fill), x), ew.not_(nan)
-
-
-def _both(where: Any, present: Any) -> Any:
-    if where is True or where is NO_VALUE:
-        return present
-    if present is True:
-        return where
-    return ew.and_(*broadcast((convert(as_array(where), BOOL), present)))
-
-
-@implements("nansum")
-def nansum(a: Any, *args: Any, **kwargs: Any) -> Value:
-    """The sum of the elements that are not NaN."""
-    return sum_(_numbers(a, 0)[0], *args, **kwargs)
-
-
-@implements("nanprod")
-def nanprod(a: Any, *args: Any, **kwargs: Any) -> Value:
-    """The product of the elements that are not NaN."""
-    return prod(_numbers(a, 1)[0], *args, **kwargs)
-
-
-@implements("nanmean")
-def nanmean(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    keepdims: Any = False,
-    *,
-    where: Any = True,
-) -> Value:
-    """The mean of the elements that are not NaN."""
-    x, present = _numbers(a, 0)
-    return mean(x, axis, dtype, out, keepdims, where=_both(where, present))
-
-
-@implements("nanvar")
-def nanvar(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    ddof: Any = 0,
-    keepdims: Any = False,
-    *,
-    where: Any = True,
-    mean: Any = NO_VALUE,
-    correction: Any = NO_VALUE,
-) -> Value:
-    """The variance of the elements that are not NaN; NaN where too few are left."""
-    x, present = _numbers(a, 0)
-    ddof = ddof if correction is NO_VALUE else correction
-    mask = _both(where, present)
-    result = var(x, axis, dtype, out, ddof, keepdims, where=mask, mean=mean)
-    if mask is True:
-        return result
-    few = ew.le(*broadcast((count_of(x, axis, mask, keepdims is True), np.int64(ddof))))
-    return ew.select(few, ew.lit(result, math.nan), result)
-
-
-@implements("nanstd")
-def nanstd(a: Any, *args: Any, **kwargs: Any) -> Value:
-    """The standard deviation of the elements that are not NaN."""
-    return safe_sqrt(nanvar(inexact(a), *args, **kwargs))
-
-
-def _nan_extremum(name: str, extremum: Callable[..., Value], fill: float) -> Callable[..., Value]:
-    def function(
-        a: Any,
-        axis: Any = None,
-        out: Any = None,
-        keepdims: Any = False,
-        initial: Any = NO_VALUE,
-        where: Any = True,
-    ) -> Value:
-        refuse_out(name, out)
-        x, present = _numbers(a, fill)
-        result = extremum(x, axis, None, keepdims, initial, where)
-        if present is True:
-            return result
-        found = any_(_both(where, present), axis, keepdims=keepdims)
-        if initial is not NO_VALUE:
-            return result
-        return ew.select(found, result, ew.lit(result, math.nan))
-
-    function.__name__ = name
-    function.__doc__ = f"The {name[3:]} of the elements that are not NaN; NaN if all are."
-    return function
-
-
-nanmax = _nan_extremum("nanmax", max_, -math.inf)
-nanmin = _nan_extremum("nanmin", min_, math.inf)
-add("nanmax", nanmax)
-add("nanmin", nanmin)
-
-
-@implements("nanargmax")
-def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Value:
-    """The index of the largest element that is not NaN."""
-    return argmax(_numbers(a, -math.inf)[0], axis, out, keepdims=keepdims)
-
-
-@implements("nanargmin")
-def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Value:
-    """The index of the smallest element that is not NaN."""
-    return argmin(_numbers(a, math.inf)[0], axis, out, keepdims=keepdims)
-
-
 # --- cumulative -----------------------------------------------------------------------------------
 
 
@@ -587,15 +467,3 @@ def _cumulative_array_api(name: str, function: Callable[..., Value], identity: i
 
 _cumulative_array_api("cumulative_sum", cumsum, 0)
 _cumulative_array_api("cumulative_prod", cumprod, 1)
-
-
-@implements("nancumsum")
-def nancumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Value:
-    """Cumulative sum in which NaN counts as 0."""
-    return cumsum(_numbers(a, 0)[0], axis, dtype, out)
-
-
-@implements("nancumprod")
-def nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Value:
-    """Cumulative product in which NaN counts as 1."""
-    return cumprod(_numbers(a, 1)[0], axis, dtype, out)

@@ -6,7 +6,6 @@ picks elements by constant indices, and has derivatives.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -256,21 +255,6 @@ def _matrix_shape(arr: Any) -> tuple[int, int]:
     if len(shape) != 2:
         raise ValueError("input array must be 2-d")
     return shape
-
-
-def _shift(name: str, direction: Callable[[int], int]) -> None:
-    @implements(f"fft.{name}")
-    def function(x: Any, axes: Any = None) -> Value:
-        x = as_array(x)
-        axes = tuple(range(len(x.shape))) if axes is None else axes
-        axes = axes if isinstance(axes, (tuple, list)) else (axes,)
-        return np.roll(x, [direction(x.shape[i]) for i in axes], tuple(axes))
-
-    function.__doc__ = f"`np.fft.{name}`: half a length rolled along axes."
-
-
-_shift("fftshift", lambda n: n // 2)
-_shift("ifftshift", lambda n: -(n // 2))
 
 
 @implements("common_type")

@@ -22,13 +22,7 @@ def _trace(fun: Callable[..., Any], *shapes: tuple[int, ...]) -> Any:
 
 REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "function": (lambda x: np.histogram2d(x, x), "np.histogram2d does not take traced arrays"),
-    "other at": (lambda x: np.spacing.at(x, [0]), r"spacing\.at"),
-    "out": (lambda x: np.add(x, x, out=np.zeros(3)), "does not take 'out'"),
-    "sum.out": (lambda x: np.sum(x, out=np.zeros(())), "does not take 'out'"),
-    "at": (lambda x: np.add.at(x, [0], 1.0), r"x\.at\[i\]\.add"),
     "reduceat": (lambda x: np.add.reduceat(x, [0]), r"add\.reduceat does not take"),
-    "in place": (lambda x: np.put(x, [0], 1.0), "writes into an array"),
-    "fill": (lambda x: x.fill(0), "ndarray.fill"),
     "flat": (lambda x: x.flat, "ndarray.flat"),
     "weights": (lambda x: np.quantile(x, 0.5, weights=x), "'weights'"),
     "pad mode": (lambda x: np.pad(x, 1, lambda *_: None), "mode="),

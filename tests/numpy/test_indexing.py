@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fgrad.numpy  # noqa: F401  (installs the NumPy surface)
-from fgrad.errors import BoundsError, InPlaceError, TracedIndexError
+from fgrad.errors import BoundsError, TracedIndexError
 from fgrad.ir.aval import aval_of
 from fgrad.trace import Builder, concrete, run, trace
 
@@ -129,12 +129,3 @@ def test_masks_need_values() -> None:
         _traced(lambda x: x[x > 0], X)
     with pytest.raises(TracedIndexError, match=r"np\.nonzero"):
         _traced(lambda x: np.nonzero(x)[0], X)
-
-
-def test_assignment_shows_what_to_write() -> None:
-    def assign(x: Any) -> Any:
-        x[0] = 1.0
-        return x
-
-    with pytest.raises(InPlaceError, match=r"x\.at\[i\]\.set"):
-        _traced(assign, X)
