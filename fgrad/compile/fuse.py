@@ -288,7 +288,7 @@ class _Fuser:
     def _row_reader(self, nest: Nest, leaf: Leaf, size: int) -> str | None:
         """A full-size reader of a row value: it walks the row again."""
         fits = size == math.prod(nest.domain) and nest.inner() <= ROW_LIMIT
-        return SAME if fits else None
+        return SAME if fits and not self.p.sums_elsewhere(nest) else None
 
     def _agree(
         self, fitting: Sequence[tuple[Nest, bool]], shape: tuple[int, ...], inner: int
@@ -299,6 +299,9 @@ class _Fuser:
         if len(fitting) == 1:
             return True
         if sum([nest.cost for nest, _ in fitting]) > MAX_COST:
+            return False
+        walked = any([nest.row_vars for nest, _ in fitting])
+        if walked and any([self.p.sums_elsewhere(nest) for nest, _ in fitting]):
             return False
         inners = {nest.inner() for nest, _ in fitting if nest.rows is not None}
         inners |= {inner} if inner else set()

@@ -143,7 +143,9 @@ def _can_absorb(p: Partition, nest: Nest, reader: Nest) -> bool:
     domain = common_domain(nest.domain, reader.domain)
     if domain is None:
         return False
-    return not reader.row_vars or rows_of(domain, reader.inner()) is not None
+    if not reader.row_vars:
+        return True
+    return rows_of(domain, reader.inner()) is not None and not p.sums_elsewhere(nest)
 
 
 def ordered(p: Partition) -> list[Group]:

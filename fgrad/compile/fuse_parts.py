@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from fgrad.compile.lower_linalg import on_host
-from fgrad.compile.lower_rules import MOVES
+from fgrad.compile.lower_rules import MOVES, REDUCTIONS
 from fgrad.ir.program import Eqn, Program, Var
 from fgrad.ir.walk import consumers
 
@@ -224,6 +224,21 @@ class Partition:
                     inner if leaf.how == SAME else Leaf(inner.var, OTHER) for inner in below
                 ]
         return tuple(found)
+
+    def sums_elsewhere(self, nest: Nest) -> bool:
+        """Whether elements of a nest are sums of their own, as those of a product of matrices.
+
+        Such a nest is not walked twice: the order of a sum is that of its loops, and two walks in
+        different orders would make two different values of one, so that `x == max(x)` fails.
+        """
+        eqns = [self.program.eqns[k] for k in nest.members]
+        return any(
+            [
+                e.prim.name in CONTRACTIONS
+                or (e.prim.name in REDUCTIONS and e.outputs[0] not in nest.row_vars)
+                for e in eqns
+            ]
+        )
 
     def nest(self, var: Var) -> Nest | None:
         """The group of a variable; None for inputs and constants."""

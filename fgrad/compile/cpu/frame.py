@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from fgrad.compile.cpu.llvm_text import FunctionText, element_type, lane_type
+from fgrad.compile.cpu.scalar_llvm import ACCUMULATE
 from fgrad.compile.kernel.ir import Affine, Buffer
 from fgrad.errors import CheckError
 
@@ -161,8 +162,9 @@ class Frame:
         return Value(text, lanes, dtype, scope)
 
     def combine(self, op: str, lanes: int, a: str, b: str, dtype: np.dtype) -> str:
-        """`op(a, b)` on operand texts, where text is being written now."""
-        return self.ops[op](self.function, lanes, [a, b], dtype, dtype)
+        """A step of an accumulator: `op(a, b)` on texts, where text is being written now."""
+        row = ACCUMULATE.get(op, self.ops[op])
+        return row(self.function, lanes, [a, b], dtype, dtype)
 
     def choose(self, mask: str, lanes: int, yes: str, no: str, dtype: np.dtype) -> str:
         """`select mask, yes, no` on operand texts, where text is being written now."""

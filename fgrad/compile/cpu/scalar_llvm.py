@@ -97,8 +97,8 @@ def _by_kind(
     return row
 
 
-def _contracted(opcode: str) -> Callable[..., str]:
-    return lambda v, *args: v.text.emit(f"{opcode} contract {v.float} {', '.join(args)}")
+def _arithmetic(opcode: str) -> Callable[..., str]:
+    return lambda v, *args: v.text.emit(f"{opcode} {v.float} {', '.join(args)}")
 
 
 def _intrinsic(name: str) -> Callable[..., str]:
@@ -274,6 +274,12 @@ _MATH_ON_WORDS = {
     "pow": words.power,
 }
 
+# Steps of an accumulator.  A product that is summed may become a fused multiply-add here, and only
+# here: an element that two loops compute must have the same bits in both, or `x == max(x)` fails.
+ACCUMULATE: dict[str, ScalarEmitter] = {
+    "add": _by_kind(_arithmetic("fadd contract"), words.add),
+}
+
 SCALAR_LLVM: dict[str, ScalarEmitter] = {
     **{name: _with_floats(function) for name, function in VECTOR_MATH.items()},
     **{name: _with_floats(_intrinsic(name)) for name in ("floor", "ceil", "trunc", "copysign")},
@@ -286,9 +292,9 @@ SCALAR_LLVM: dict[str, ScalarEmitter] = {
     "isinf": _with_floats(lambda v, x: v.compare("oeq", v.abs(x), float("inf"))),
     "isfinite": _with_floats(lambda v, x: v.compare("olt", v.abs(x), float("inf"))),
     "signbit": _with_floats(_float_signbit),
-    "add": _by_kind(_contracted("fadd"), words.add),
-    "sub": _by_kind(_contracted("fsub"), words.subtract),
-    "mul": _by_kind(_contracted("fmul"), words.multiply),
+    "add": _by_kind(_arithmetic("fadd"), words.add),
+    "sub": _by_kind(_arithmetic("fsub"), words.subtract),
+    "mul": _by_kind(_arithmetic("fmul contract"), words.multiply),
     "div": _with_floats(Lanes.div),
     "max": _by_kind(_float_extremum("ogt"), words.maximum),
     "min": _by_kind(_float_extremum("olt"), words.minimum),
