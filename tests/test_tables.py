@@ -44,3 +44,12 @@ def test_a_slot_is_written_once() -> None:
         prim.evaluate(abs)
     with pytest.raises(CheckError, match="defined twice"):
         Primitive("sin")
+
+
+def test_a_refused_second_rule_changes_nothing() -> None:
+    prim = REGISTRY["sin"]
+    before = prim.evaluate_rule, prim.type_of
+    for slot in (prim.evaluate, prim.type_rule):
+        with pytest.raises(CheckError, match="written twice"):
+            slot(abs)
+    assert (prim.evaluate_rule, prim.type_of) == before

@@ -103,13 +103,15 @@ class Primitive:
 
     def type_rule(self, rule: R) -> R:
         """Decorator: set the type rule, which is the checker's rule too."""
+        self._set("type_rule", rule)
         self.type_of = rule
-        return self._set("type_rule", rule)
+        return rule
 
     def evaluate(self, rule: R) -> R:
         """Decorator: set the NumPy evaluation."""
+        self._set("evaluate", rule)
         self.evaluate_rule = rule
-        return self._set("evaluate", rule)
+        return rule
 
     def jvp(self, rule: R) -> R:
         """Decorator: set the derivative."""
