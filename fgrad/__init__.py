@@ -19,6 +19,7 @@ from typing import Any
 from fgrad import numpy, tree
 from fgrad.config import config
 from fgrad.ops.elementwise import stop_gradient as _stop_gradient
+from fgrad.transforms.functionalize import functionalize
 from fgrad.transforms.grad import grad, value_and_grad
 from fgrad.transforms.jacobian import hessian, jacfwd, jacrev
 from fgrad.transforms.linearize import jvp, linearize, vjp
@@ -64,6 +65,7 @@ def __dir__() -> list[str]:
 __all__ = [
     "config",
     "explain_retrace",
+    "functionalize",
     "grad",
     "hessian",
     "inspect",

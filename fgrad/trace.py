@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from fgrad.assign import assign, refresh
 from fgrad.detached import check_read
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Primitive
@@ -32,6 +33,8 @@ Value: TypeAlias = Any  # a NumPy array or scalar, or a tracer
 numpy_functions: dict[Any, Callable[..., Any]] = {}
 ufunc_methods: dict[str, Callable[..., Any]] = {}
 unsupported_hook: list[Callable[..., BaseException]] = []
+store_hook: list[Callable[[Any, Value, Any], Value]] = []  # (out, result, function) -> out
+alias_functions: set[Any] = set()  # what may return its argument itself, or a view of it
 
 
 class _State(threading.local):
@@ -53,7 +56,7 @@ class Tracer:
     """A stand-in for an array inside a trace.  `value` is what it is in the enclosing context
     (an array or an outer tracer), or None where that is not known yet."""
 
-    __slots__ = ("__weakref__", "_aval", "builder", "index", "value", "weak")
+    __slots__ = ("__weakref__", "_aval", "builder", "index", "_view", "value", "weak")
     __array_priority__ = 1000.0
     __hash__ = None  # type: ignore[assignment]
 
@@ -70,6 +73,12 @@ class Tracer:
         self.value = value
         self._aval = aval
         self.weak = weak
+        self._view: Any = None  # see assign.py
+
+    def twin(self) -> Tracer:
+        """Another handle of the present value, which later assignments do not reach."""
+        refresh(self)
+        return Tracer(self.builder, self.index, self.value, self._aval, self.weak)
 
     @property
     def aval(self) -> Aval:
@@ -171,6 +180,9 @@ class Tracer:
         raise needs_value("array", self)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if "out" in kwargs:
+            out = kwargs.pop("out")[0]
+            return store_hook[0](out, getattr(ufunc, method)(*inputs, **kwargs), ufunc)
         if method == "__call__":
             function = numpy_functions.get(ufunc)
             if function is not None:
@@ -185,13 +197,23 @@ class Tracer:
         function = numpy_functions.get(func)
         if function is None:
             raise unsupported_hook[0](func, "__call__")
-        return function(*args, **kwargs)
+        if kwargs.get("out") is not None:
+            out = kwargs.pop("out")
+            return store_hook[0](out, func(*args, **kwargs), func)
+        return own_handle(function(*args, **kwargs), func, args)
 
     def __copy__(self) -> Tracer:
-        return self
+        return self.twin()
 
     def __deepcopy__(self, _memo: Any) -> Tracer:
-        return self
+        return self.twin()
+
+
+def own_handle(out: Any, func: Any, args: Sequence[Any]) -> Any:
+    """A handle of its own for the result of a function that copies in NumPy, not here."""
+    if type(out) is Tracer and func not in alias_functions and any([out is a for a in args]):
+        return out.twin()
+    return out
 
 
 def install_methods(methods: dict[str, Any]) -> None:
@@ -222,6 +244,7 @@ class Builder:
         "level",
         "live",
         "name",
+        "plain",
         "records",
         "saves",
         "thread",
@@ -235,6 +258,7 @@ class Builder:
         self.saves = saves
         self.level = 0
         self.live = False
+        self.plain = False  # open, and nothing was assigned: the short doors may be taken
         self.records: list[Record] = []
         self.count = 0
         self.captures: dict[int, tuple[Tracer, Tracer]] = {}
@@ -249,11 +273,11 @@ class Builder:
         self.level = state.level
         self.thread = threading.get_ident()
         state.builder, state.loc, state.via = self, None, ()
-        self.live = True
+        self.live = self.plain = True
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        self.live = False
+        self.live = self.plain = False
         state = STATE
         state.level -= 1
         state.builder, state.loc, state.via = self._outer, self._loc, self._via
@@ -267,8 +291,10 @@ class Builder:
 
     def input(self, value: Value | None, aval: Aval | None = None, weak: bool = False) -> Tracer:
         """A tracer for an argument: with its value (eager) or with an aval alone."""
+        if type(value) is Tracer:
+            value = value.twin()  # later assignments to it must not reach what is recorded
         tracer = self.new(value, aval, weak)
-        self.inputs.append(tracer)
+        self.inputs.append(tracer.twin())  # the function may assign to its arguments
         return tracer
 
     def capture(self, outer: Tracer) -> Tracer:
@@ -278,7 +304,7 @@ class Builder:
             return found[1]
         if not outer.builder.live or outer.builder.thread != self.thread:
             raise leaked(outer)
-        inner = self.new(outer if self.eager else None, outer.aval, outer.weak)
+        inner = self.new(outer.twin() if self.eager else None, outer.aval, outer.weak)
         self.captures[id(outer)] = (outer, inner)
         return inner
 
@@ -288,6 +314,8 @@ class Builder:
             if value.builder.level > self.level or not value.builder.live:
                 raise leaked(value)
             return self.capture(value)
+        if type(value) is Tracer:
+            refresh(value)
         return value
 
     def record(self, prim: Primitive, operands: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -301,6 +329,8 @@ class Builder:
             if type(x) is Tracer:
                 if x.builder is not self:
                     x = self.capture(x)
+                elif x._view is not None:
+                    refresh(x)
                 value = x.value
                 if value is None:
                     known, value = False, x.aval
@@ -406,7 +436,7 @@ def unary_door(prim: Primitive) -> Callable[[Value], Value]:
     def apply(x: Value) -> Value:
         if type(x) is Tracer:
             builder, value = x.builder, x.value
-            if value is None or type(value) is Tracer or not builder.live:
+            if value is None or type(value) is Tracer or not builder.plain:
                 return bind(prim, x)
             index = builder.count
             builder.count = index + 1
@@ -439,7 +469,7 @@ def binary_door(prim: Primitive) -> Callable[[Value, Value], Value]:
             i = a = x
         else:
             return evaluate(x, y)
-        if a is None or b is None or type(a) is Tracer or type(b) is Tracer or not builder.live:
+        if a is None or b is None or type(a) is Tracer or type(b) is Tracer or not builder.plain:
             return bind(prim, x, y)
         index = builder.count
         builder.count = index + 1
@@ -522,8 +552,17 @@ class replaying:
 def concrete(x: Value) -> Any:
     """The array or scalar behind a value through all enclosing traces; None if unknown."""
     while isinstance(x, Tracer):
+        if x._view is not None:
+            refresh(x)
         x = x.value
     return x
+
+
+def assign_to(x: Tracer, new: Value) -> None:
+    """Write `new`, of the shape and dtype of `x`, into the array that `x` stands for."""
+    if not x.builder.live:
+        raise leaked(x)
+    assign(x, new, STATE.builder)
 
 
 def is_traced(*values: Value) -> bool:

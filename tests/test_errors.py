@@ -85,10 +85,13 @@ def store_into_numpy_array() -> Any:
     return fgrad.grad(f)(2.0)
 
 
-def assignment_to_a_tracer() -> Any:
+def assignment_to_an_outer_tracer() -> Any:
     def f(x: Any) -> Any:
-        x[0] = 1.0
-        return np.sum(x)
+        def inner(y: Any) -> Any:
+            x[0] = 1.0
+            return y
+
+        return np.sum(fgrad.vmap(inner)(x))
 
     return fgrad.grad(f)(X)
 

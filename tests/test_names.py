@@ -12,6 +12,7 @@ import fgrad
 PUBLIC = [
     "config",
     "explain_retrace",
+    "functionalize",
     "grad",
     "hessian",
     "inspect",

@@ -18,6 +18,7 @@ from fgrad.numpy import (  # noqa: F401  (each fills the tables)
     creation,
     einsum,
     fft,
+    inplace,
     linalg,
     methods,
     nan_reductions,
@@ -29,7 +30,7 @@ from fgrad.numpy import (  # noqa: F401  (each fills the tables)
     unsupported,
 )
 from fgrad.numpy.register import TRACED, has_tracer
-from fgrad.trace import Tracer
+from fgrad.trace import STATE, Tracer
 
 
 def _public(target: Any, traced: Callable[..., Any]) -> Callable[..., Any]:
@@ -43,6 +44,20 @@ def _public(target: Any, traced: Callable[..., Any]) -> Callable[..., Any]:
         return target(*args, **kwargs)
 
     return functools.update_wrapper(function, target, updated=())
+
+
+def _created(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A new array belongs to the trace that is open, so that traced values can be assigned to it."""
+
+    @functools.wraps(function)
+    def create(*args: Any, **kwargs: Any) -> Any:
+        out = function(*args, **kwargs)
+        builder = STATE.builder
+        if builder is not None and isinstance(out, numpy.ndarray) and out.shape:
+            return inplace.adopt(builder, out)
+        return out
+
+    return create
 
 
 def _fill() -> None:
@@ -61,6 +76,8 @@ def _fill() -> None:
 
 methods.install()
 _fill()
+for _name in ("zeros", "ones", "empty", "full", "eye", "identity", "array"):
+    globals()[_name] = _created(globals().get(_name) or getattr(numpy, _name))
 
 
 def __getattr__(name: str) -> Any:

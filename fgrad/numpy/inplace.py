@@ -1,10 +1,10 @@
-"""L4. In-place code on traced arrays, functionalised: assignments, `out=`, views that write through.
+"""L4. In-place code on traced arrays, functionalised: assignments, `out=`, writing through views.
 
     x[1:3] += v      x is pointed to a new value; every view of x sees it
     np.add.at(x, i, v), np.copyto(x, v), np.sin(x, out=y), x.sort(), x.fill(0)
 
-Views are what they are in NumPy: basic indexing, reshape, ravel, transposition, squeezing, splitting,
-flipping.  A scalar (rank 0) is a value, as in NumPy: `s += 1` binds the name to a new one.
+Views are what they are in NumPy: basic indexing, reshape, ravel, transposition, squeezing,
+splitting, flipping.  A scalar (rank 0) is a value, as in NumPy: `s += 1` binds the name anew.
 """
 
 from __future__ import annotations
@@ -18,15 +18,20 @@ import numpy as np
 from fgrad.assign import View, link, refresh
 from fgrad.errors import InPlaceError
 from fgrad.numpy.indexing import Place, getitem, update
+from fgrad.numpy.masked import Masked, is_unknown_mask, write_masked
 from fgrad.numpy.operators import keep_type
 from fgrad.numpy.promote import as_array, broadcast_to, convert, user_line
 from fgrad.numpy.register import TRACED, add
 from fgrad.ops import shape as sh
+from fgrad.ops.elementwise import convert_p
+from fgrad.ops.families import BROADCAST
 from fgrad.trace import (
+    Builder,
     Tracer,
     Value,
     alias_functions,
     assign_to,
+    concrete,
     numpy_functions,
     own_handle,
     store_hook,
@@ -45,17 +50,20 @@ ALIASES = ("asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "requ
 READ_ONLY_VIEWS = ("broadcast_to", "diagonal", "broadcast_arrays")
 
 
-# --- writing ------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 def setitem(x: Tracer, index: Any, value: Any) -> None:
     """x[index] = value."""
     if isinstance(value, Tracer):
-        view = value.view
+        view = value._view
         if isinstance(view, View) and view.base is x and _same_index(view.key, index):
             refresh(value)  # the second half of x[i] += v: the view has written already
             return
-    assign_to(x, _traced(x, update(x, index, value, "set")))
+    if is_unknown_mask(index):
+        assign_to(x, _traced(x, write_masked(x, index, value)))
+    else:
+        assign_to(x, _traced(x, update(x, index, value, "set")))
 
 
 def _same_index(key: Any, index: Any) -> bool:
@@ -66,7 +74,15 @@ def _traced(x: Tracer, new: Value) -> Tracer:
     """A new value of `x` as a tracer of its trace: a constant is recorded there."""
     if isinstance(new, Tracer) and new.builder is x.builder:
         return new
-    return x.builder.record(_SELECT, (np.True_, new, x), {})
+    return x.builder.record(convert_p, (new,), {"dtype": x.dtype})
+
+
+def adopt(builder: Builder, array: np.ndarray) -> Tracer:
+    """A plain array as a value of a trace; one number repeated stays small."""
+    if array.size and not np.any(array != array.flat[0]):
+        params = {"shape": array.shape, "dims": ()}
+        return builder.record(BROADCAST, (array.dtype.type(array.flat[0]),), params)
+    return builder.record(convert_p, (array,), {"dtype": array.dtype})
 
 
 def store(out: Any, result: Value, function: Any) -> Value:
@@ -77,7 +93,10 @@ def store(out: Any, result: Value, function: Any) -> Value:
             f"np.{name} would write a traced value into a plain NumPy array.",
             (
                 *user_line(),
-                ("why", "a plain array holds numbers, and the trace would lose what they depend on."),
+                (
+                    "why",
+                    "a plain array holds numbers, and the trace would lose what they depend on.",
+                ),
                 ("write", f"y = np.{name}(...)             a new array instead of out="),
                 ("write", "y = y + x                    instead of y += x"),
                 ("write", "import fgrad.numpy as np     whose zeros() can be assigned into"),
@@ -151,11 +170,9 @@ def put(a: Tracer, ind: Any, v: Any, mode: str = "raise") -> None:
     places = np.asarray(ind) if not isinstance(ind, Tracer) else ind
     values = as_array(v)
     if values.shape and values.size < places.size:
-        values = numpy_functions[np.resize](values, (places.size,)) if isinstance(
-            values, Tracer
-        ) else np.resize(values, places.size)
-    flat = sh.reshape(a, (a.size,))
-    new = update(flat, places.reshape(-1), sh.reshape(values, (-1,) if False else (values.size,)) if values.shape else values, "set")
+        values = sh.reshape(values, (values.size,))[np.arange(places.size) % values.size]
+    values = sh.reshape(values, (values.size,)) if values.shape else values
+    new = update(sh.reshape(a, (a.size,)), places.reshape(-1), values, "set")
     write_all(a, sh.reshape(new, a.shape))
 
 
@@ -178,6 +195,16 @@ def putmask(a: Tracer, mask: Any, values: Any) -> None:
     copyto(a, values, casting="unsafe", where=mask)
 
 
+def place(arr: Tracer, mask: Any, vals: Any) -> None:
+    """np.place: the first values go to the first true elements; they repeat if there are fewer."""
+    values = as_array(vals)
+    if values.size > 1:
+        rank = numpy_functions[np.cumsum](mask) if isinstance(mask, Tracer) else np.cumsum(mask)
+        values = sh.reshape(values, (values.size,))[(rank - 1) % values.size]
+        values = sh.reshape(values, arr.shape)
+    copyto(arr, values, casting="unsafe", where=mask)
+
+
 def fill_diagonal(a: Tracer, val: Any, wrap: bool = False) -> None:
     """np.fill_diagonal of a matrix, or of a cube of equal sides."""
     places = np.zeros(a.shape, bool)
@@ -191,16 +218,24 @@ def sort_in_place(x: Tracer, axis: int = -1, kind: Any = None, order: Any = None
     write_all(x, numpy_functions[np.sort](x, axis=axis))
 
 
-# --- views ----------------------------------------------------------------------------------------------
+# --- views ----------------------------------------------------------------------------------------
 
 
 def get_view(x: Tracer, index: Any) -> Value:
     """x[index]; a basic index gives a view."""
+    if is_unknown_mask(index):
+        return Masked(x.twin(), index)
     out = getitem(x, index)
     if type(out) is Tracer and out.shape and _is_basic(index):
         if out is x:
             out = x.twin()
-        link(x, out, lambda base: getitem(base, index), lambda base, v: Place(base, index).set(v), index)
+        link(
+            x,
+            out,
+            lambda base: getitem(base, index),
+            lambda base, v: Place(base, index).set(v),
+            index,
+        )
     return out
 
 
@@ -238,7 +273,8 @@ def link_view(base: Tracer, out: Any, read: Function) -> None:
 
 def _write_back(base: Tracer, value: Value, read: Function) -> Value:
     """`base` with the elements of its view `read(base)` replaced."""
-    places = np.asarray(read(np.arange(base.size).reshape(base.shape)))
+    with Builder("view", "places", eager=True) as builder:
+        places = concrete(read(builder.input(np.arange(base.size).reshape(base.shape))))
     flat = sh.reshape(value, (value.size,))
     if places.size == base.size:
         order = places.ravel()
@@ -260,7 +296,11 @@ def _axes_of(places: np.ndarray, shape: tuple[int, ...]) -> tuple[int, ...] | No
              for a, n in enumerate(places.shape)]  # fmt: skip
     axes = tuple(sorted(range(places.ndim), key=lambda a: (-steps[a], a)))
     back = np.transpose(places, axes)
-    return axes if back.shape == shape and np.array_equal(back.ravel(), np.arange(places.size)) else None
+    return (
+        axes
+        if back.shape == shape and np.array_equal(back.ravel(), np.arange(places.size))
+        else None
+    )
 
 
 def _copying(function: Function, target: Any) -> Function:
@@ -273,10 +313,11 @@ def _copying(function: Function, target: Any) -> Function:
     return method
 
 
-COPYING_METHODS = ("astype", "copy", "flatten", "round", "clip", "sum", "prod", "max", "min", "mean",
-                   "conj", "conjugate", "repeat", "take", "cumsum", "cumprod", "choose")  # fmt: skip
+COPYING_METHODS = (
+    "astype", "copy", "flatten", "round", "clip", "sum", "prod", "max", "min", "mean", "conj",
+    "conjugate", "repeat", "take", "cumsum", "cumprod", "choose",
+)  # fmt: skip
 VIEWING_METHODS = ("reshape", "transpose", "ravel", "squeeze", "swapaxes")
-_SELECT = sh.REGISTRY["select"] if hasattr(sh, "REGISTRY") else None
 
 
 def install(methods: dict[str, Any]) -> dict[str, Any]:
@@ -287,9 +328,8 @@ def install(methods: dict[str, Any]) -> dict[str, Any]:
             add(name, viewing(function))
             alias_functions.add(target)
     alias_functions.update(TRACED[n][0] for n in (*ALIASES, *READ_ONLY_VIEWS) if n in TRACED)
-    for function in (copyto, put, put_along_axis, putmask, fill_diagonal):
+    for function in (copyto, put, put_along_axis, putmask, place, fill_diagonal):
         add(function.__name__, function)
-    add("place", lambda arr, mask, vals: putmask(arr, mask, vals))
     ufunc_methods["at"] = ufunc_at
     store_hook[:] = [store]
     table = dict(methods)
@@ -299,7 +339,7 @@ def install(methods: dict[str, Any]) -> dict[str, Any]:
         table[name] = viewing(table[name])
     for name in ("T", "mT", "real"):
         table[name] = property(viewing(table[name].fget))
-    for name, method in methods.items():
+    for name in methods:
         base = methods.get(f"__{name[3:]}")
         if name.startswith("__i") and name.endswith("__") and name != "__invert__" and base:
             table[name] = in_place(base)

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.errors import InPlaceError
-from fgrad.numpy import arrange, creation, linear, reductions, selection
+from fgrad.numpy import arrange, creation, inplace, linear, reductions, selection
 from fgrad.numpy.indexing import At, getitem
 from fgrad.numpy.operators import OPERATORS
-from fgrad.numpy.promote import refuse_argument, user_line
+from fgrad.numpy.promote import refuse_argument
 from fgrad.ops import shape as sh
 from fgrad.trace import Tracer, Value, install_methods, numpy_functions
 
@@ -52,19 +51,6 @@ def transpose(self: Tracer, *axes: Any) -> Value:
     return arrange.transpose(self, axes[0] if len(axes) == 1 and np.ndim(axes[0] or ()) else axes)
 
 
-def setitem(self: Tracer, index: Any, value: Any) -> None:
-    """x[i] = v has no meaning for a value; the card says what has."""
-    raise InPlaceError(
-        "An assignment into a traced array.",
-        (
-            *user_line(),
-            ("why", "a traced array is a value: operations make new ones."),
-            ("write", "x = x.at[i].set(v)         also .add, .multiply, .min and .max"),
-            ("write", "x = np.where(mask, v, x)   for a mask"),
-        ),
-    )
-
-
 def _matmul(self: Tracer, other: Any) -> Any:
     if not isinstance(other, (Tracer, np.ndarray, np.generic, list, tuple)):
         return NotImplemented
@@ -96,11 +82,10 @@ def _refused(name: str, advice: str) -> Callable[..., Any]:
     return method
 
 
-_IN_PLACE = "x.at[i].set(v)         a new array"
 _MEMORY = "fgrad.stop_gradient(x)  then x.item() or known values; a traced array has no memory"
 REFUSED = {
-    "fill": _IN_PLACE, "put": _IN_PLACE, "setfield": _IN_PLACE, "resize": "np.resize(x, shape)",
-    "partition": "np.partition(x, k)", "sort": "np.sort(x)", "byteswap": _MEMORY,
+    "setfield": _MEMORY, "resize": "np.resize(x, shape)", "partition": "np.partition(x, k)",
+    "byteswap": _MEMORY,
     "dump": _MEMORY, "dumps": _MEMORY,
     "tofile": _MEMORY, "tobytes": _MEMORY, "getfield": _MEMORY, "setflags": _MEMORY,
     "view": "x.astype(dtype), or fgrad.lax.bitcast(x, dtype)",
@@ -118,7 +103,6 @@ SAME_FUNCTION = (
 METHODS: dict[str, Any] = {
     **OPERATORS,
     "__getitem__": getitem,
-    "__setitem__": setitem,
     "__matmul__": _matmul,
     "__rmatmul__": _rmatmul,
     "__imatmul__": _matmul,
@@ -156,4 +140,4 @@ METHODS: dict[str, Any] = {
 
 def install() -> None:
     """Give tracers their operators, methods and properties."""
-    install_methods(METHODS)
+    install_methods(inplace.install(METHODS))

@@ -82,7 +82,7 @@ def value_and_grad(
                     out, aux = split_aux(out, "grad")
                     aux = outside_tree(builder, aux)
                 out = builder.lift(_scalar_result(out, fun))
-                tape = Tape(builder, inputs, [out])
+                tape = Tape(builder, builder.inputs, [out])
                 value = outside(builder, out)
         finally:
             builder.release()

@@ -51,6 +51,8 @@ def trace_linear(
     """Run `fun(*primals)` once, recording it for differentiation."""
     leaves, in_tree = tree.flatten(tuple(primals)) if len(primals) != 1 else _single(primals)
     values = [as_value(x, f"an argument of {function_name(fun)}") for x in leaves]
+    if what != "jvp":
+        values = [_snapshot(x) for x in values]
     builder = Builder(what, function_name(fun), eager=True, saves=saves)
     try:
         with builder:
@@ -66,11 +68,18 @@ def trace_linear(
             outs = [
                 builder.lift(as_value(x, f"a result of {function_name(fun)}")) for x in out_leaves
             ]
-            tape = Tape(builder, inputs, outs)
+            tape = Tape(builder, builder.inputs, outs)
             results = [outside(builder, x) for x in outs]
+            if what != "jvp":
+                results = [_snapshot(x) for x in results]
     finally:
         builder.release()
     return Linearized(results, out_tree, aux, tape, in_tree, values)
+
+
+def _snapshot(x: Value) -> Value:
+    """An array of its own: the tape is used later, when the caller may have written into his."""
+    return x.copy() if isinstance(x, np.ndarray) else x
 
 
 def _single(primals: Sequence[Any]) -> tuple[list[Any], tree.TreeDef]:

@@ -87,10 +87,10 @@ def vmap(
                     builder.lift(as_value(x, f"a result of {function_name(fun)}"))
                     for x in out_leaves
                 ]
-                records = builder.records
+                records, mapped = builder.records, builder.inputs
         finally:
             builder.release()
-        env = _mapped(inputs, values, axes)
+        env = _mapped(mapped, values, axes)
         batched = run_batched(records, env, outs, size)
         places = _out_axes(out_axes, out)
         results = [

@@ -112,8 +112,9 @@ def normal_argnums(argnums: int | Sequence[int], count: int, transform: str) -> 
 def outside(builder: Builder, x: Any) -> Value:
     """A result as the enclosing context sees it."""
     if isinstance(x, Tracer):
-        x = builder.lift(x)
-        return x.value if isinstance(x, Tracer) and x.builder is builder else x
+        value = builder.lift(x).value
+        # A handle of its own: later assignments to the result must not reach what is recorded.
+        return value.twin() if isinstance(value, Tracer) else value
     return x
 
 

@@ -1,0 +1,64 @@
+"""L4. In-place functions as functions of values.
+
+functionalize : (a -> b, writing into a) -> a -> (b, a)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fgrad import tree
+from fgrad.trace import Builder, Tracer
+from fgrad.transforms.wrap import (
+    as_value,
+    check_callable,
+    fresh,
+    function_name,
+    is_weak,
+    named_like,
+    outside,
+    outside_tree,
+)
+
+
+def functionalize(fun: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
+    """A function that returns what `fun` returns, and its arguments as `fun` leaves them.
+
+    Arguments:
+        fun: a function of pytrees of arrays that may assign to its arguments.
+
+    Returns:
+        A function with the arguments of `fun` that returns `(result, args)`, where `args` is the
+        tuple of updated positional arguments; the caller's own arrays stay as they are.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> def f(x):
+        ...     x[0] *= 10
+        ...     return x.sum()
+        >>> fgrad.functionalize(f)(np.array([1.0, 2.0]))
+        (np.float64(12.0), (array([10.,  2.]),))
+    """
+    check_callable(fun, "functionalize")
+
+    def functionalized(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        leaves, in_tree = tree.flatten(args)
+        values = [as_value(x, f"an argument of {function_name(fun)}") for x in leaves]
+        builder = Builder("functionalize", function_name(fun), eager=True)
+        try:
+            with builder:
+                pairs = zip(values, leaves, strict=True)
+                handles = [builder.input(v, None, is_weak(x)) for v, x in pairs]
+                out = outside_tree(builder, fun(*tree.unflatten(in_tree, handles), **kwargs))
+                updated = [_own(outside(builder, x)) for x in handles]
+        finally:
+            builder.release()
+        return out, tree.unflatten(in_tree, updated)
+
+    return named_like(functionalized, fun, "functionalize")
+
+
+def _own(x: Any) -> Any:
+    """An argument that was not written is copied: the results are the caller's to write into."""
+    return x if isinstance(x, Tracer) or not hasattr(x, "copy") else fresh(x.copy())

@@ -1,0 +1,274 @@
+"""In-place code on traced arrays: the same results as NumPy, the caller's arrays untouched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fgrad
+import fgrad.numpy as fnp
+from fgrad.errors import FgradError, InPlaceError
+
+X = np.array([0.1, 0.5, -0.3, 0.7])
+M = np.arange(12.0).reshape(3, 4) / 10 + 0.01
+
+
+def slice_in_place(x: Any) -> Any:
+    y = 2 * x
+    y[0:2] *= 3
+    return y
+
+
+def argument_element(x: Any) -> Any:
+    x[1] = x[0] * x[2]
+    return x
+
+
+def mask_unknown(x: Any) -> Any:
+    x += 1
+    x[x > 1] = 0.5
+    return x * x
+
+
+def row_view(m: Any) -> Any:
+    r = m[1]
+    r += m[0]
+    m[:, 2] = r[2]
+    return m * r
+
+
+def transpose_and_flat_views(m: Any) -> Any:
+    t = m.T
+    t[0] = t[1] * t[2]
+    v = m.reshape(-1)
+    v[3] *= 2
+    return m + 0
+
+
+def copies_are_not_views(m: Any) -> Any:
+    c = m.copy()
+    c[0] = 0
+    return m * c
+
+
+def iteration_over_rows(m: Any) -> Any:
+    for row in m:
+        row -= row.mean()
+    return m
+
+
+def add_at(m: Any) -> Any:
+    np.add.at(m, (np.array([0, 0, 2]), np.array([1, 1, 3])), m[1, :3])
+    return m
+
+
+def diagonal(m: Any) -> Any:
+    np.fill_diagonal(m[:, :3], m[0, 3])
+    return m
+
+
+def out_and_copyto(m: Any) -> Any:
+    np.sin(m, out=m)
+    np.copyto(m[0], m[2])
+    return m
+
+
+def sort_in_place(x: Any) -> Any:
+    x.sort()
+    x[::-1][0] = 5 * x[0]
+    return x
+
+
+def split_views(m: Any) -> Any:
+    a, b = np.split(m, 2, axis=1)
+    a *= b
+    return m
+
+
+def two_names_one_array(x: Any) -> Any:
+    y = x
+    y += 1
+    return x * y
+
+
+def scalars_are_values(x: Any) -> Any:
+    s = x[0]
+    s += 1
+    return x * s
+
+
+def integer_index(m: Any) -> Any:
+    m[np.array([0, 2])] *= m[1]
+    return m
+
+
+def view_of_view(m: Any) -> Any:
+    m[1:][:, ::2][0] = m[0, :2] * 3
+    return m
+
+
+def flipped_view(m: Any) -> Any:
+    f = np.flip(m, 1)
+    f[0] = m[1] * 2
+    return m * f
+
+
+def zeros_like(m: Any) -> Any:
+    z = np.zeros_like(m)
+    z[1:] = m[:-1]
+    z[0] = m[2]
+    return z * m
+
+
+def put_and_put_along_axis(m: Any) -> Any:
+    np.put(m, [1, 5, 11], m[0, :3])
+    np.put_along_axis(m, np.argmax(m, 1)[:, None], m[:, :1] * 2, 1)
+    return m
+
+
+def views_of_views(x: Any) -> Any:
+    y = x.reshape(2, 2)
+    z = y.T
+    z[0, 1] = x[0] * x[1]
+    x[3] = 9 * x[2]
+    return z.ravel() * x
+
+
+def mask_to_itself(m: Any) -> Any:
+    m[m > 0.5] += m[m > 0.5]
+    return m
+
+
+def ellipsis_and_newaxis(m: Any) -> Any:
+    m[..., 1] = m[..., 0]
+    m[None, 0, :] = m[1] * 2
+    return m
+
+
+CASES = [
+    (slice_in_place, X),
+    (argument_element, X),
+    (mask_unknown, X),
+    (two_names_one_array, X),
+    (scalars_are_values, X),
+    (views_of_views, X),
+    (sort_in_place, X),
+    (row_view, M),
+    (transpose_and_flat_views, M),
+    (copies_are_not_views, M),
+    (iteration_over_rows, M),
+    (add_at, M),
+    (diagonal, M),
+    (out_and_copyto, M),
+    (split_views, M),
+    (integer_index, M),
+    (view_of_view, M),
+    (flipped_view, M),
+    (zeros_like, M),
+    (put_and_put_along_axis, M),
+    (ellipsis_and_newaxis, M),
+    (mask_to_itself, M),
+]
+
+
+@pytest.mark.parametrize(("fun", "x"), CASES, ids=lambda c: getattr(c, "__name__", ""))
+def test_in_place_code(fun: Callable[[Any], Any], x: np.ndarray) -> None:
+    expected, before = fun(x.copy()), x.copy()
+    for found in (
+        fgrad.jit(fun)(x),
+        fgrad.vjp(fun, x)[0],
+        fgrad.functionalize(fun)(x)[0],
+        fgrad.vmap(fun)(np.stack([x, x]))[1],
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+    np.testing.assert_array_equal(x, before)
+
+
+@pytest.mark.parametrize(("fun", "x"), CASES, ids=lambda c: getattr(c, "__name__", ""))
+def test_gradients_of_in_place_code(fun: Callable[[Any], Any], x: np.ndarray) -> None:
+    def loss(y: Any) -> Any:
+        return np.sum(np.sin(fun(y)))
+
+    numeric = np.zeros_like(x)
+    for i in np.ndindex(x.shape):
+        h = np.zeros_like(x)
+        h[i] = 1e-6
+        numeric[i] = (loss(x + h) - loss(x - h)) / 2e-6
+    for gradient in (fgrad.grad(loss), fgrad.jit(fgrad.grad(loss)), fgrad.grad(fgrad.jit(loss))):
+        np.testing.assert_allclose(gradient(x), numeric, atol=1e-7)
+
+
+def test_arguments_as_they_are_left() -> None:
+    def swap(x: Any) -> Any:
+        x[0], x[1] = x[1], x[0]
+        return x.sum()
+
+    x = np.array([1.0, 2.0])
+    for fun in (swap, fgrad.jit(fgrad.functionalize(swap))):
+        out = fgrad.functionalize(fun)(x) if fun is swap else fun(x)
+        assert out[0] == 3.0
+        np.testing.assert_array_equal(out[1][0], [2.0, 1.0])
+    np.testing.assert_array_equal(x, [1.0, 2.0])
+
+
+def test_new_arrays_of_a_trace_take_traced_values() -> None:
+    def f(x: Any) -> Any:
+        y = fnp.zeros(3)
+        z = fnp.array([1.0, 2.0, 3.0])
+        y[1] = x[0] * 2
+        z[:2] += x[:2]
+        return np.sum(y * z)
+
+    expected = 4.0  # d/dx0 of 2 x0 (2 + x1)
+    x = np.array([0.0, 0.0, 0.0])
+    np.testing.assert_allclose(fgrad.grad(f)(x)[0], expected)
+    np.testing.assert_allclose(fgrad.jit(fgrad.grad(f))(x)[0], expected)
+    assert isinstance(fnp.zeros(3), np.ndarray)
+
+
+def test_writes_into_plain_arrays_are_refused() -> None:
+    def f(x: Any) -> Any:
+        y = np.zeros(3)
+        y += x
+        return y.sum()
+
+    with pytest.raises(InPlaceError, match="plain NumPy array"):
+        fgrad.grad(f)(np.ones(3))
+
+
+def test_writes_into_an_outer_array_are_refused() -> None:
+    def f(x: Any) -> Any:
+        def inner(y: Any) -> Any:
+            x[0] = 5.0
+            return y
+
+        return np.sum(fgrad.vmap(inner)(x)) + x[0]
+
+    with pytest.raises(InPlaceError, match="outer function"):
+        fgrad.grad(f)(np.ones(3))
+
+
+def test_a_mask_of_unknown_size_is_refused_by_name() -> None:
+    with pytest.raises(FgradError, match="boolean mask"):
+        fgrad.jit(lambda x: np.sum(x[x > 0]))(X)
+
+
+def test_results_of_vjp_may_be_written_into() -> None:
+    x = np.array([0.5, 1.0])
+    y, pullback = fgrad.vjp(np.exp, x)
+    y[:] = 0
+    x[:] = 0
+    np.testing.assert_allclose(pullback(np.ones(2))[0], np.exp([0.5, 1.0]))
+
+
+def test_a_residual_is_not_reached_by_later_writes() -> None:
+    def f(x: Any) -> Any:
+        y, pullback = fgrad.vjp(lambda z: z * z, x)
+        x[0] = 100.0
+        return np.sum(pullback(np.ones(2))[0]) + y[0] * 0
+
+    np.testing.assert_allclose(fgrad.jit(f)(np.array([1.0, 2.0])), 6.0)
+    np.testing.assert_allclose(fgrad.grad(f)(np.array([1.0, 2.0])), [2.0, 2.0])
