@@ -16,6 +16,7 @@ from fgrad.ir.aval import Aval, aval_of
 from fgrad.numpy.ufuncs import IMPLEMENTATIONS
 from fgrad.trace import run, trace
 
+OLD_NUMPY = np.lib.NumpyVersion(np.__version__) < "2.3.0"
 DTYPES = "?bhilBHILefd"
 COMPLEX = "FD"
 UNORDERED = (  # NumPy orders complex numbers lexicographically
@@ -70,6 +71,8 @@ def test_ufunc_dtypes(ufunc: Any) -> None:
 @pytest.mark.parametrize("name", OPERATORS)
 def test_operators_with_scalars(name: str, scalar: Any) -> None:
     fun = OPERATORS[name]
+    if OLD_NUMPY and name == "pow" and isinstance(scalar, np.integer):
+        pytest.skip("NumPy below 2.3 squares arrays without regard to the dtype of the exponent")
     for char in DTYPES:
         x = _sample(char)
         _both(lambda a: fun(a, scalar), [x])
