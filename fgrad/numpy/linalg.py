@@ -43,8 +43,11 @@ INEXACT = "fdFD"
 
 def linear_operands(*xs: Any) -> list[Value]:
     """Operands of one dtype that LAPACK knows: integers become float64."""
-    values = promote([as_array(x) for x in xs])
-    dtype = np.dtype(values[0].dtype)
+    values = [as_array(x) for x in xs]
+    dtype = values[0].dtype
+    if any(x.dtype != dtype for x in values):
+        values = promote(values)
+        dtype = values[0].dtype
     if dtype.char in INEXACT:
         return values
     if dtype.kind in "biu":
