@@ -237,14 +237,14 @@ class Jitted(NativeCallable):
         )
 
     def _unhashable(self, statics: Any) -> StaticArgumentError:
-        for where, (kind, value) in statics:
+        for where, (_, value) in statics:
             try:
                 hash(value)
             except TypeError:
                 return StaticArgumentError(
                     f"A static argument of jit({self.fun.__name__}) cannot be hashed.",
                     (
-                        ("value", f"argument {where!r} is a {kind.__name__}"),
+                        ("value", f"argument {where!r} is a {type(value).__name__}"),
                         ("why", "static arguments are part of the key under which code is kept."),
                         ("write", "a tuple for a list, a frozen dataclass for a dict"),
                         ("write", "or pass an array as an ordinary, traced argument."),
@@ -291,9 +291,18 @@ def _is_masked(x: Any) -> bool:
     return not plain and isinstance(x, np.ma.MaskedArray)
 
 
-def _typed(x: Any) -> tuple[type, Any]:
+def _typed(x: Any) -> tuple[Any, Any]:
     """A static value with its type, so that 1, 1.0 and True stay apart."""
-    return type(x), x
+    return _kind(x), x
+
+
+def _kind(x: Any) -> Any:
+    """What tells apart values that Python calls equal: types, also inside tuples, and -0.0."""
+    if type(x) is float:
+        return float, x.hex()
+    if isinstance(x, tuple):
+        return type(x), *[_kind(part) for part in x]
+    return type(x)
 
 
 def _identifier(name: str) -> str:

@@ -140,11 +140,14 @@ def spacing(x: Value) -> Value:
 
 
 def ldexp(x: Value, n: Value) -> Value:
-    """x 2^n, in two halves so that neither factor overflows before the result does."""
-    half = ew.shift_right(n, lit(n, 1))
-    rest = ew.sub(n, half)
-    first = ew.exp2(ew.convert(half, x.dtype))
-    return ew.mul(ew.mul(x, first), ew.exp2(ew.convert(rest, x.dtype)))
+    """x 2^n, in three factors, none of which overflows before the result does."""
+    limits = np.finfo(x.dtype)
+    most = limits.maxexp - limits.minexp + limits.nmant + 2  # beyond it, all is 0 or infinite
+    power = ew.clip(ew.convert(n, x.dtype), lit(x, -most), lit(x, most))
+    third = ew.rint(ew.mul(power, lit(x, 1 / 3)))
+    factor = ew.exp2(third)
+    rest = ew.exp2(ew.sub(power, ew.add(third, third)))
+    return ew.mul(ew.mul(ew.mul(x, factor), factor), rest)
 
 
 def scaled(factor: float) -> Callable[[Value], Value]:

@@ -7,6 +7,7 @@ every other operand is converted, reshaped and broadcast by equations of its own
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -300,7 +301,7 @@ def traced_full(like: Value, shape: Shape, value: Any, dtype: np.dtype) -> Value
 
 def normalize_axis(axis: Any, ndim: int) -> int:
     """A non-negative axis; NumPy's AxisError if it does not exist."""
-    axis = axis.__index__()
+    axis = operator.index(axis)
     if not -ndim <= axis < ndim:
         raise np.exceptions.AxisError(axis, ndim)
     return axis + ndim if axis < 0 else axis
