@@ -11,7 +11,7 @@ matrices of buffers, through views, once what has to be computed or copied has a
 
 from __future__ import annotations
 
-from fgrad.compile.lower_dot import blas_operands, product_of, wants_blas
+from fgrad.compile.lower_dot import blas_operands, product_of, reads_windows, wants_blas
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var
 from fgrad.ir.walk import definitions, use_counts
@@ -44,7 +44,7 @@ class _Rewriter:
         for eqn in self.program.eqns:
             if eqn.prim is PERMUTE:
                 eqn = self.swapped(eqn) or eqn
-            if eqn.prim is dot_general_p:
+            if eqn.prim is dot_general_p and not reads_windows(eqn, self.defined):
                 self.product(eqn)
             else:
                 self.emit(eqn)

@@ -40,11 +40,11 @@ from fgrad.compile.fuse_parts import (
     rows_of,
     stripped,
 )
-from fgrad.compile.lower_dot import blas_operands, wants_blas
+from fgrad.compile.lower_dot import blas_operands, reads_windows, view_of, wants_blas
 from fgrad.compile.lower_nest import NESTS
 from fgrad.compile.lower_rules import MOVES, REDUCTIONS
 from fgrad.compile.steps import Group
-from fgrad.ir.program import Eqn, Program, Var
+from fgrad.ir.program import Atom, Eqn, Program, Var
 
 
 class Fusion(NamedTuple):
@@ -89,6 +89,8 @@ class _Fuser:
         for eqn in eqns:
             if is_library(eqn):
                 self.p.kept.update([a for a in eqn.inputs if type(a) is Var])
+            elif eqn.prim.name == "conv" or reads_windows(eqn, views):
+                self._keep_window_operands(eqn, views)
             elif eqn.prim.name == "dot_general" and wants_blas(eqn):
                 left, right, _ = blas_operands(eqn, views)
                 for atom, found in zip(eqn.inputs, (left, right), strict=True):
@@ -97,6 +99,19 @@ class _Fuser:
                         self.p.kept.add(source)
                         views.pop(source, None)
                 self.blas.add(eqn.outputs[0])
+
+    def _keep_window_operands(self, eqn: Eqn, views: dict[Var, Eqn]) -> None:
+        """What a product reads again and again is in memory: x under its windows, and w."""
+        for atom in eqn.inputs:
+            source: Atom = atom
+            if type(atom) is Var and atom in views and views[atom].prim.name == "windows":
+                source = views[atom].inputs[0]
+            found = view_of(source, views)
+            if eqn.prim.name == "conv" or source is not atom:
+                source = source if found is None else found.source
+            if type(source) is Var:
+                self.p.kept.add(source)
+                views.pop(source, None)
 
     # One equation.
 

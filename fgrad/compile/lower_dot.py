@@ -165,6 +165,14 @@ def wants_blas(eqn: Eqn) -> bool:
     return work > TINY and (p.batch == 1 or min(p.m, p.n) > 1 or work > 8 * TINY)
 
 
+def reads_windows(eqn: Eqn, defined: Mapping[Var, Eqn]) -> bool:
+    """Whether an operand is all windows of an array, which no BLAS can read in place."""
+    if eqn.prim.name != "dot_general":
+        return False
+    found = [defined.get(x) for x in eqn.inputs if isinstance(x, Var)]
+    return any([e is not None and e.prim.name == "windows" for e in found])
+
+
 MAX_CALLS = 64  # calls of BLAS for one product, where its batch axes have no common stride
 
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.compile.backend import BACKENDS, Backend
+from fgrad.compile.canonical_conv import canonical_conv
 from fgrad.compile.canonical_dot import canonical_dot
 from fgrad.compile.cpu.runtime import asm_text, kernel_source
 from fgrad.compile.cse import cse
@@ -77,6 +78,8 @@ def compile_program(
     # Numbers known now become literals, which the laws of `simplify` match.
     program = log.checked("fold", fold, program)
     program = log.checked("simplify", simplify, program)
+    # Convolutions become products of windows, which are scheduled like any other product.
+    program = log.checked("canonical_conv", canonical_conv, program)
     # Transposes vanish into flags of products, after simplify has composed them.
     program = log.checked("canonical_dot", canonical_dot, program)
     # The three passes above leave dead and equal equations behind.

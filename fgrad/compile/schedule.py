@@ -40,6 +40,7 @@ from fgrad.compile.kernel.rewrite import (
     walk,
 )
 from fgrad.compile.schedule_columns import stream_columns
+from fgrad.compile.schedule_registers import tile_registers
 from fgrad.compile.schedule_sums import block_sums
 from fgrad.compile.schedule_tiles import tile_transposes
 
@@ -56,6 +57,7 @@ def schedule(kernel: Kernel) -> Kernel:
     names = Names(kernel)
     buffers = {b.name: b for b in kernel.buffers}
     body = collapse(sort_nests(simplify_loops(kernel.body)))
+    body = tile_registers(body, names, buffers)
     body = stream_columns(body, names, buffers)
     body = block_sums(body, names)
     body = tile_transposes(body, names, buffers)

@@ -1,0 +1,102 @@
+"""Convolutions and products, compiled: equal to the interpreter on random shapes, odd ones too."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fgrad
+from fgrad.compile.inspect import make_program
+from fgrad.compile.jit import jit
+from fgrad.ops.dot import dot_general
+from fgrad.ops.window import conv
+from fgrad.trace import run
+
+SEEDS = range(40)
+TOLERANCE = {"float32": 2e-5, "float64": 1e-12}
+
+
+def agree(fun, *args):
+    """The compiled function and the interpreted program give the same numbers."""
+    program = make_program(fun)(*args)
+    leaves = fgrad.tree.leaves(args)
+    expected = run(program, leaves)
+    found = fgrad.tree.leaves(jit(fun)(*args))
+    for a, b in zip(found, expected, strict=True):
+        a, b = np.asarray(a), np.asarray(b)
+        assert a.shape == b.shape and a.dtype == b.dtype
+        scale = float(np.max(np.abs(b), initial=1e-30)) if b.dtype.kind == "f" else 1.0
+        np.testing.assert_allclose(a, b, rtol=0, atol=TOLERANCE.get(str(b.dtype), 0) * scale)
+
+
+def random_conv(rng):
+    """Operands and parameters of a convolution that has a result."""
+    rank = int(rng.integers(1, 4)) if rng.random() < 0.3 else 2
+    dtype = rng.choice([np.float32, np.float64])
+    groups, batches = ((1, 1), (3, 1), (1, 2), (4, 1), (2, 2))[rng.integers(5)]
+    c, o, n = rng.integers(1, 5), rng.integers(1, 12), rng.integers(1, 5)
+    window = [int(rng.integers(1, 5)) for _ in range(rank)]
+    wide = [int(rng.integers(1, 3)) for _ in range(rank)]
+    spread = [int(rng.choice([1, 1, 1, 2])) for _ in range(rank)]
+    strides = [int(rng.choice([1, 1, 2, 3])) for _ in range(rank)]
+    lengths = [(k - 1) * d + int(rng.integers(1, 21 if rank < 3 else 6))
+               for k, d in zip(window, wide, strict=True)]  # fmt: skip
+    padding = [tuple(map(int, rng.integers(-1, 4, 2))) for _ in range(rank)]
+    if rng.random() < 0.4:
+        padding = [(0, 0)] * rank
+    x = rng.standard_normal((n * batches, groups * c, *lengths)).astype(dtype)
+    w = rng.standard_normal((groups * batches * o, c, *window)).astype(dtype)
+    return x, w, tuple(strides), tuple(padding), tuple(spread), tuple(wide), groups, batches
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_convolutions(seed):
+    x, w, *params = random_conv(np.random.default_rng(seed))
+    agree(lambda x, w: conv(x, w, *params), x, w)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_gradients_of_convolutions(seed):
+    x, w, *params = random_conv(np.random.default_rng(seed))
+    agree(fgrad.grad(lambda x, w: (conv(x, w, *params) ** 2).sum(), argnums=(0, 1)), x, w)
+
+
+@pytest.mark.parametrize("seed", SEEDS[:12])
+def test_gradients_of_each_sample(seed):
+    rng = np.random.default_rng(seed)
+    n, c, o, h, k = 5, rng.integers(1, 4), rng.integers(1, 19), rng.integers(7, 20), 3
+    x = rng.standard_normal((n, c, h, h)).astype(np.float32)
+    w = rng.standard_normal((o, c, k, k)).astype(np.float32)
+
+    def loss(w, x):
+        return np.tanh(conv(x[None], w, (1, 1), ((0, 0), (0, 0)), (1, 1), (1, 1))).sum()
+
+    agree(fgrad.vmap(fgrad.grad(loss), in_axes=(None, 0)), w, x)
+
+
+def test_a_convolution_between_elementwise_functions():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((4, 3, 17, 19)).astype(np.float32)
+    w = rng.standard_normal((9, 3, 3, 4)).astype(np.float32)
+
+    def f(x, w):
+        y = conv(np.exp(-x), w * 2, (1, 1), ((1, 1), (0, 2)), (1, 1), (1, 1))
+        return np.maximum(y, 0).reshape(4, 9, -1).max(2), y > 0
+
+    agree(f, x, w)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_products_of_computed_operands(seed):
+    """Products in kernels: operands are broadcast and shifted sums, as no BLAS reads them."""
+    rng = np.random.default_rng(seed)
+    dtype = rng.choice([np.float32, np.float64])
+    m, n, k, batch = (int(rng.integers(1, high)) for high in (40, 70, 30, 4))
+    a = rng.standard_normal((batch, m, k)).astype(dtype)
+    b = rng.standard_normal((k, n)).astype(dtype)
+
+    def f(a, b):
+        p = dot_general(a, b, ((2,), (0,)), ((), ()))
+        return p, p * 2 + 1, dot_general(b, a, ((0,), (2,)), ((), ()))
+
+    agree(f, a, b)
