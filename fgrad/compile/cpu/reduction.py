@@ -76,13 +76,16 @@ def emit_init(frame: Frame, s: Init, shape: tuple[int, int]) -> Accumulator:
 
 
 def emit_update(frame: Frame, accumulator: Accumulator, value: Value, copy: int) -> None:
-    """`acc = op(acc, value)` in the partial of the unrolled copy, only in live lanes."""
+    """`acc = op(acc, value)` in the partial of the unrolled copy.
+
+    Where lanes are combined in the end, only live ones count; else nobody reads the others.
+    """
     a, lanes = accumulator, accumulator.lanes
     part = copy % len(a.parts)
     old = a.parts[part]
     inserts = a.folds and frame.lanes == 1
     new = "" if inserts else frame.spread(value, lanes)
-    mask = None if frame.mask is None or lanes == 1 else frame.spread(frame.mask, lanes)
+    mask = frame.spread(frame.mask, lanes) if frame.mask is not None and a.folds else None
     function = frame.enter(frame.inner)
     if inserts:
         kind, element = lane_type(a.dtype, lanes), element_type(a.dtype)
