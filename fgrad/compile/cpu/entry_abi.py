@@ -21,6 +21,7 @@ DESCR_MASK = 0xFFFFFFFF00FFFFFF  # kind, type, byte order, (flags), type number
 USABLE = 0x101  # C-contiguous and aligned
 
 _FUNCTIONS = (
+    "PyErr_Clear",
     "PyErr_NoMemory",
     "PyDict_New",
     "PyDict_Next",
@@ -32,6 +33,7 @@ _FUNCTIONS = (
     "PyList_SetItem",
     "PyLong_AsLongLongAndOverflow",
     "PyObject_CallFunctionObjArgs",
+    "PyObject_GetAttr",
     "PyObject_RichCompareBool",
     "PyObject_VectorcallMethod",
     "PyTuple_New",

@@ -7,7 +7,7 @@ NODE_FIELDS = (
     "next", "epoch", "nargs", "keywords", "names", "registers", "slots", "cells", "program",
     "outputs", "records", "constants", "pairs", "fills", "sources", "arena_slot", "arena_bytes",
     "run", "table", "direct", "extent", "release", "after", "bools", "build", "depth", "recycle",
-    "calls",
+    "calls", "owns",
 )  # fmt: skip
 NODE = {name: k for k, name in enumerate(NODE_FIELDS)}
 
@@ -20,7 +20,7 @@ RECORD = {name: k for k, name in enumerate(RECORD_FIELDS)}
 RECORD_SIZE = len(RECORD_FIELDS)
 
 # Instructions of a signature's program, and of the one that puts the results together.
-ARRAY, PLACE, INT, BOOL, SAME, LIST, TUPLE, DICT, END = range(9)
+ARRAY, PLACE, INT, BOOL, SAME, LIST, TUPLE, DICT, FIELDS, END = range(10)
 LEAF, PUSH, MAKE_TUPLE, MAKE_LIST, MAKE_DICT, MAKE_NAMED, CALL, RETURN = range(8)
 RESULT_ARRAY, RESULT_SCALAR, RESULT_BOOL, RESULT_LARGE = range(4)
 

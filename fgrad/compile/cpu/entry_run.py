@@ -70,9 +70,16 @@ start:
   %hot = phi i1 [ false, %entry ], [ %enough_calls, %warm ]
   %releasing = icmp ne i64 %release, 0
   %copying = icmp ne i64 %copies, 0
-  %holding = or i1 %releasing, %copying
-  %filled_registers = sub i64 %register_count, 1
-  %held_count = select i1 %holding, i64 %filled_registers, i64 0
+"""
+        + word("owns", "node", NODE["owns"])
+        + word("nargs", "node", NODE["nargs"])
+        + word("keywords", "node", NODE["keywords"])
+        + """  %owning = icmp ne i64 %owns, 0
+  %arguments = add i64 %nargs, %keywords
+  %borrowed = select i1 %owning, i64 %arguments, i64 %register_count
+  %delayed = or i1 %releasing, %copying
+  %holding = or i1 %delayed, %owning
+  %held_count = select i1 %holding, i64 %register_count, i64 0
   br i1 %holding, label %hold, label %record
 """
     )
@@ -96,7 +103,7 @@ copy_data:
         + put("copied_data", "slots", "%slot", "%copied_data")
     )
     return (
-        each_loop("hold", "%held_count", hold, "copy")
+        each_loop("hold", "%borrowed", hold, "copy")
         + each_loop("copy", "%copies", body, "prepared")
         + "copy_fail:\n  call void @fgrad_drop(ptr %late, i64 %copy_i)\n  br label %fail_regs\n"
         + "prepared:\n  br label %record\n"

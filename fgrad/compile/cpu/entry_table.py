@@ -10,7 +10,10 @@ ARRAY 2 -> slot 1  f32[3]                MAKE_TUPLE 2
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import functools
+import inspect
+import types
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -25,6 +28,7 @@ from fgrad.compile.cpu.entry_blocks import (
     CALL,
     DICT,
     END,
+    FIELDS,
     INT,
     LEAF,
     LIST,
@@ -138,7 +142,7 @@ class Signature:
             "epoch": epoch,
             "nargs": len(parameters.args),
             "keywords": len(names),
-            "registers": reader.registers + 1,
+            "registers": reader.registers,
             "slots": work.slots + 1,
             "cells": writer.cells + 1,
             "outputs": len(results.avals),
@@ -154,6 +158,7 @@ class Signature:
             "after": 0 if work.after is None else id(work.after),
             "bools": int(writer.bools),
             "recycle": int(writer.recycles),
+            "owns": int(reader.owns),
             "depth": writer.depth + 1,
         }
         self.key = (tuple(reader.words), tuple(names), epoch)
@@ -200,13 +205,37 @@ def _assemble(
 
 
 def is_plain(treedef: tree.TreeDef) -> bool:
-    """Whether a tree consists of dicts, lists, tuples, named tuples and None only."""
+    """Whether a tree consists of dicts, lists, tuples, named tuples, dataclasses and None only."""
     if treedef.is_leaf():
         return True
     kind = treedef.type
-    if kind not in (dict, list, tuple, type(None)) and not _is_named_tuple(kind):
+    usual = kind in (dict, list, tuple, type(None)) or _is_named_tuple(kind)
+    if not usual and field_names(kind) != tuple(treedef.entries()):
         return False
     return all([is_plain(child) for child in treedef.children()])
+
+
+def field_names(kind: Any) -> tuple[str, ...] | None:
+    """The fields of a dataclass that consists of them and is made of them in this order; or None.
+
+    Its attributes can be read without running Python code.
+    """
+    if not isinstance(kind, type) or not dataclasses.is_dataclass(kind):
+        return None
+    fields = dataclasses.fields(kind)
+    own_code = ("__post_init__", "__getattr__")
+    if (
+        not kind.__dataclass_params__.init
+        or kind.__getattribute__ is not object.__getattribute__
+        or any([hasattr(kind, name) for name in own_code])
+        or not all([f.init and not f.kw_only for f in fields])
+    ):
+        return None
+    for f in fields:
+        stored = inspect.getattr_static(kind, f.name, None)
+        if hasattr(type(stored), "__get__") and type(stored) is not types.MemberDescriptorType:
+            return None
+    return tuple([f.name for f in fields])
 
 
 def _is_named_tuple(kind: Any) -> bool:
@@ -224,6 +253,7 @@ class _Reader:
             raise NotNative
         self.words: list[int] = []
         self.cells = 0
+        self.owns = False  # whether the registers own the objects in them
         self.slots = slots
         self.avals = parameters.avals
         self.references = references
@@ -266,6 +296,13 @@ class _Reader:
             self.words += [head, register, len(value), first, *([id(kind)] * (kind is not list))]
             for k, item in enumerate(value):
                 self.visit(first + k, item, number[k])
+        elif names := field_names(kind):
+            first = self.open(len(names))
+            self.references += [kind, names]
+            self.owns = True
+            self.words += [FIELDS, register, len(names), first, id(kind), *map(id, names)]
+            for k, name in enumerate(names):
+                self.visit(first + k, getattr(value, name), getattr(number, name))
         else:
             self.leaf(register, value, kind, number)
 
@@ -385,10 +422,11 @@ class _Writer:
             self.references.append(kind)
             self.items(value, MAKE_NAMED, id(kind), type_slot(tuple, _TP_NEW))
         else:
-            unflatten = functools.partial(_make_named_tuple, kind)
-            self.references.append(unflatten)
-            self.items(value, CALL, id(unflatten))
+            names = field_names(kind)
+            make = functools.partial(_make, kind)
+            self.references.append(make)
+            self.items([getattr(value, n) for n in names] if names else value, CALL, id(make))
 
 
-def _make_named_tuple(kind: Any, items: tuple[Any, ...]) -> Any:
+def _make(kind: Any, items: tuple[Any, ...]) -> Any:
     return kind(*items)

@@ -20,6 +20,7 @@ from fgrad.compile.cpu.entry_blocks import (
     BOOL,
     DICT,
     END,
+    FIELDS,
     INT,
     LIST,
     NODE,
@@ -49,6 +50,8 @@ DECLARATIONS = {
     "@fgrad_true = external global i8",
     "@fgrad_call_name = external global i8",
     "@fgrad_epoch = external global i64",
+    "declare void @PyErr_Clear()",
+    "declare ptr @PyObject_GetAttr(ptr, ptr)",
     "declare i32 @PyDict_Next(ptr, ptr, ptr, ptr)",
     "declare i64 @PyDict_Size(ptr)",
     "declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)",
@@ -98,8 +101,11 @@ def _match(at: Layout) -> str:
     """
     return (
         """define internal i64 @fgrad_match(ptr %program, ptr %regs, ptr %slots, \
-ptr %cells, ptr %late) #0 {
+ptr %cells, ptr %late, i64 %own_from) #0 {
 entry:
+  %owning = icmp sge i64 %own_from, 0
+  %filled = alloca i64, align 8
+  store i64 %own_from, ptr %filled, align 8
   %position = alloca i64, align 8
   %key_cell = alloca ptr, align 8
   %value_cell = alloca ptr, align 8
@@ -120,23 +126,34 @@ step:
         + f"    i64 {ARRAY}, label %array\n    i64 {PLACE}, label %place\n"
         + f"    i64 {INT}, label %int\n    i64 {BOOL}, label %bool\n"
         + f"    i64 {SAME}, label %same\n    i64 {LIST}, label %list\n"
-        + f"    i64 {TUPLE}, label %tuple\n    i64 {DICT}, label %dict\n  ]\n"
+        + f"    i64 {TUPLE}, label %tuple\n    i64 {DICT}, label %dict\n"
+        + f"    i64 {FIELDS}, label %fields\n  ]\n"
         + _match_array(at)
         + _match_scalars(at)
         + _match_sequences(at)
         + _match_dict(at)
+        + _match_fields()
+        + _own_items()
         + """advance:
   %size = phi i64 [ %a_size, %array_done ], [ %a_size, %array_late ], [ 4, %place_done ], \
-[ 4, %int_done ], [ 3, %bool_done ], [ 3, %same ], [ 4, %list_spread_test ], \
-[ 5, %tuple_spread_test ], [ %d_size, %dict_items_test ]
+[ 4, %int_done ], [ 3, %bool_done ], [ 3, %same ], [ %c_size, %contained ], \
+[ %c_size, %owned ], [ %f_size, %field_test ]
   %copies_now = phi i64 [ %copies, %array_done ], [ %copies_more, %array_late ], \
 [ %copies, %place_done ], [ %copies, %int_done ], [ %copies, %bool_done ], [ %copies, %same ], \
-[ %copies, %list_spread_test ], [ %copies, %tuple_spread_test ], [ %copies, %dict_items_test ]
+[ %copies, %contained ], [ %copies, %owned ], [ %copies, %field_test ]
   %following = getelementptr i64, ptr %pc, i64 %size
   br label %step
 yes:
   ret i64 %copies
 no:
+  br i1 %owning, label %disown, label %differ
+disown:
+  %own_to = load i64, ptr %filled, align 8
+  %own_count = sub i64 %own_to, %own_from
+  %own_first = getelementptr ptr, ptr %regs, i64 %own_from
+  call void @fgrad_drop(ptr %own_first, i64 %own_count)
+  br label %differ
+differ:
   ret i64 -1
 }
 """
@@ -245,7 +262,7 @@ def _match_sequences(at: Layout) -> str:
         + word("l_first", "pc", 3)
         + "  %l_target = getelementptr ptr, ptr %regs, i64 %l_first\n"
         + "  br label %list_spread\n"
-        + copy_loop("list_spread", "%l_target", "%l_items", "%slot", "advance")
+        + copy_loop("list_spread", "%l_target", "%l_items", "%slot", "contained")
         + "tuple:\n"
         + word("t_type", "pc", 4, "ptr")
         + "  %t_is = icmp eq ptr %type, %t_type\n"
@@ -257,7 +274,7 @@ def _match_sequences(at: Layout) -> str:
         + word("t_first", "pc", 3)
         + "  %t_target = getelementptr ptr, ptr %regs, i64 %t_first\n"
         + "  br label %tuple_spread\n"
-        + copy_loop("tuple_spread", "%t_target", "%t_items", "%slot", "advance")
+        + copy_loop("tuple_spread", "%t_target", "%t_items", "%slot", "contained")
     )
 
 
@@ -304,7 +321,61 @@ dict_value:
         + "  %d_target = getelementptr ptr, ptr %regs, i64 %d_first\n"
         + "  %d_keys = getelementptr i64, ptr %pc, i64 4\n"
         + "  %d_size = add i64 %slot, 4\n  br label %dict_items\n"
-        + each_loop("dict_items", "%slot", body, "advance")
+        + each_loop("dict_items", "%slot", body, "contained")
+    )
+
+
+def _match_fields() -> str:
+    """[FIELDS, source, count, first register, class, names...]
+
+    The attributes of a dataclass.  A class that was changed meanwhile may run Python code here, so
+    that programs with this instruction own what stands in their registers.
+    """
+    body = (
+        word("f_name", "f_names", "%field_i", "ptr")
+        + """  %f_value = call ptr @PyObject_GetAttr(ptr %object, ptr %f_name)
+  %f_none = icmp eq ptr %f_value, null
+  br i1 %f_none, label %field_none, label %field_some
+field_none:
+  call void @PyErr_Clear()
+  br label %no
+field_some:
+"""
+        + put("f_value", "f_target", "%field_i", "%f_value")
+        + "  %f_reached = add i64 %f_first, %field_i\n  %f_filled = add i64 %f_reached, 1\n"
+        + "  store i64 %f_filled, ptr %filled, align 8\n"
+    )
+    return (
+        "fields:\n"
+        + word("f_type", "pc", 4, "ptr")
+        + "  %f_is = icmp eq ptr %type, %f_type\n"
+        + "  br i1 %f_is, label %fields_begin, label %no\nfields_begin:\n"
+        + word("f_first", "pc", 3)
+        + "  %f_target = getelementptr ptr, ptr %regs, i64 %f_first\n"
+        + "  %f_names = getelementptr i64, ptr %pc, i64 5\n"
+        + "  %f_size = add i64 %slot, 5\n  br label %field\n"
+        + each_loop("field", "%slot", body, "advance")
+    )
+
+
+def _own_items() -> str:
+    """Blocks that hold the items of a container, in programs that own their registers."""
+    body = word("c_item", "c_items", "%own_i", "ptr") + "  call void @Py_IncRef(ptr %c_item)\n"
+    return (
+        """contained:
+  %c_size = phi i64 [ 4, %list_spread_test ], [ 5, %tuple_spread_test ], \
+[ %d_size, %dict_items_test ]
+  %c_first = phi i64 [ %l_first, %list_spread_test ], [ %t_first, %tuple_spread_test ], \
+[ %d_first, %dict_items_test ]
+  %c_items = getelementptr ptr, ptr %regs, i64 %c_first
+  br i1 %owning, label %own, label %advance
+"""
+        + each_loop("own", "%slot", body, "owned")
+        + """owned:
+  %c_filled = add i64 %c_first, %slot
+  store i64 %c_filled, ptr %filled, align 8
+  br label %advance
+"""
     )
 
 
@@ -391,17 +462,26 @@ count_names:
   %cells = alloca i64, i64 %cell_count, align 8
   %late = alloca ptr, i64 %slot_count, align 8
   %total = add i64 %nargs, %keywords
+"""
+        + word("owns", "node", NODE["owns"])
+        + """  %borrowing = icmp eq i64 %owns, 0
+  %own_from = select i1 %borrowing, i64 -1, i64 %total
   br label %spread
 """
         + copy_loop("spread", "%regs", "%args", "%total", "compare")
         + """compare:
-  %copies = call i64 @fgrad_match(ptr %program, ptr %regs, ptr %slots, ptr %cells, ptr %late)
+  %copies = call i64 @fgrad_match(ptr %program, ptr %regs, ptr %slots, ptr %cells, ptr %late, \
+i64 %own_from)
   %fits = icmp sge i64 %copies, 0
   br i1 %fits, label %matched, label %no
 matched:
   %is_first = icmp eq ptr %before, null
   br i1 %is_first, label %run, label %forward
 forward:
+  %still_next = load ptr, ptr %before, align 8
+  %unchanged = icmp eq ptr %still_next, %node
+  br i1 %unchanged, label %move, label %run
+move:
 """
         + member("head", "callee", at.header + WORD)
         + """  %after_node = load ptr, ptr %node, align 8
