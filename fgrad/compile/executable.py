@@ -13,7 +13,7 @@ import numpy as np
 
 from fgrad.compile.cpu.callback import evaluation
 from fgrad.compile.cpu.host import Call, Callback, Copy, HostProgram, Place, Step, kernel_call
-from fgrad.compile.cpu.lapack import LAPACK
+from fgrad.compile.cpu.lapack_factors import LAPACK
 from fgrad.compile.cpu.library import gemm
 from fgrad.compile.cpu.runtime import build_kernels
 from fgrad.compile.cpu.sorting import sort_rows

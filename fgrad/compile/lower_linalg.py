@@ -24,6 +24,8 @@ HOST = frozenset(
     }
 )  # fmt: skip
 
+UNDIVIDED = 24  # rows and columns up to which eigenvectors are found in one piece
+
 
 def on_host(eqn: Eqn) -> bool:
     """Whether an equation is a step of this file."""
@@ -35,26 +37,50 @@ def on_host(eqn: Eqn) -> bool:
 def host_step(eqn: Eqn, _virtual: Mapping[Var, Eqn]) -> LibraryStep:
     """A native step of LAPACK where there is one, else a call of the primitive's evaluation."""
     native = NATIVE.get(eqn.prim.name)
-    if native is not None and eqn.outputs[0].aval.dtype.char in "fd":
+    if native is not None and _suits_native(eqn):
         return native(eqn)
     args = (*[a for a in eqn.inputs if isinstance(a, Var)], *eqn.outputs)
     return LibraryStep("host", {"eqn": eqn}, args, ((0,) * len(args),))
 
 
-def _native(eqn: Eqn, args: Sequence[Atom], **params: Any) -> LibraryStep:
-    out = eqn.outputs[0].aval
-    params.update(dtype=out.dtype, n=out.shape[-2], batch=math.prod(out.shape[:-2]))
+def _suits_native(eqn: Eqn) -> bool:
+    """Real matrices; where LAPACK divides and conquers, the signs of vectors are rounding's choice,
+    and NumPy's own library makes the same one inside and outside of compiled programs."""
+    a = eqn.inputs[0].aval
+    if a.dtype.char not in "fd" or not a.size:
+        return False
+    return eqn.prim.name not in ("eigh", "svd") or max(a.shape[-2:]) <= UNDIVIDED
+
+
+def _native(eqn: Eqn, args: Sequence[Atom], **sizes: int) -> LibraryStep:
+    first = eqn.inputs[0].aval
+    params = {**eqn.params, **sizes, "dtype": first.dtype, "batch": math.prod(first.shape[:-2])}
     buffers: Any = (*args, *eqn.outputs)
     return LibraryStep(eqn.prim.name, params, buffers, ((0,) * len(buffers),))
 
 
+def _square(eqn: Eqn) -> LibraryStep:
+    return _native(eqn, eqn.inputs, n=eqn.inputs[0].aval.shape[-1])
+
+
+def _rectangular(eqn: Eqn) -> LibraryStep:
+    m, n = eqn.inputs[0].aval.shape[-2:]
+    return _native(eqn, eqn.inputs, m=m, n=n)
+
+
+def _system(eqn: Eqn) -> LibraryStep:
+    n, k = eqn.outputs[0].aval.shape[-2:]
+    return _native(eqn, eqn.inputs[eqn.prim.name == "lu_solve" :], n=n, k=k)
+
+
 NATIVE: dict[str, Callable[[Eqn], LibraryStep]] = {
-    "cholesky": lambda eqn: _native(eqn, eqn.inputs),
-    "factor": lambda eqn: _native(eqn, eqn.inputs),
-    "triangular_solve": lambda eqn: _native(
-        eqn, eqn.inputs, k=eqn.outputs[0].aval.shape[-1], **eqn.params
-    ),
-    "lu_solve": lambda eqn: _native(
-        eqn, eqn.inputs[1:], k=eqn.outputs[0].aval.shape[-1], **eqn.params
-    ),
+    "cholesky": _square,
+    "factor": _square,
+    "eigh": _square,
+    "eigvalsh": _square,
+    "qr": _rectangular,
+    "svd": _rectangular,
+    "svdvals": _rectangular,
+    "triangular_solve": _system,
+    "lu_solve": _system,
 }

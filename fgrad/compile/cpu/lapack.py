@@ -13,7 +13,6 @@ A singular matrix calls back into Python, which notes a LinAlgError for the call
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn
 
@@ -27,7 +26,7 @@ from fgrad.lazy import lazy_module
 
 cython_lapack: Any = lazy_module("scipy.linalg.cython_lapack")
 _PREFIX = {"float": "s", "double": "d"}
-_LAPACK = frozenset({"potrf", "getrf"})
+_LAPACK = frozenset({"potrf", "getrf", "syevd", "gesdd", "geqrf", "orgqr"})
 
 
 class Native(NamedTuple):
@@ -47,16 +46,18 @@ def failure(message: str) -> Callback:
     return Callback(fail, 0)
 
 
-class _Body:
+class Body:
     """The text of what is done for one matrix of the batch.
 
     Buffers are `%p0`, `%p1`, ... already advanced; scalars are passed by cells, as Fortran wants.
+    `before` and `after` are done once, around the batch.
     """
 
     def __init__(self, dtype: np.dtype) -> None:
         self.kind = element_type(dtype)
         self.size = dtype.itemsize
-        self.cells: list[str] = []
+        self.before: list[str] = []
+        self.after: list[str] = []
         self.lines: list[str] = []
         self.declarations: set[str] = set()
         self.routines: set[str] = set()
@@ -81,7 +82,7 @@ class _Body:
     def cell(self, kind: str, value: str) -> str:
         """The address of a constant."""
         name = "%" + self.name("c")
-        self.cells += [f"  {name} = alloca {kind}", f"  store {kind} {value}, ptr {name}"]
+        self.before += [f"  {name} = alloca {kind}", f"  store {kind} {value}, ptr {name}"]
         return name
 
     def call(self, routine: str, *arguments: str | int | float) -> None:
@@ -100,6 +101,31 @@ class _Body:
         self.declarations.add(f"declare void @fgrad_{full}({types})")
         self.line(f"call void @fgrad_{full}({', '.join(['ptr ' + c for c in cells])})")
 
+    def memory(self, elements: int, size: int | None = None) -> str:
+        """Work memory for the whole batch."""
+        name = "%" + self.name("m")
+        self.declarations |= {"declare ptr @malloc(i64)", "declare void @free(ptr)"}
+        total = max(elements, 1) * (size or self.size)
+        self.before.append(f"  {name} = call ptr @malloc(i64 {total})")
+        self.after.append(f"  call void @free(ptr {name})")
+        return name
+
+    def transpose(self, target: str, source: str, m: int, n: int) -> None:
+        """Copy an m x n row-major matrix into the row-major n x m one."""
+        rows = self.begin(m)
+        columns = self.begin(n)
+        i, j = rows[2], columns[2]
+        value = self.load(source, self.emit(f"add i64 {self.emit(f'mul i64 {i}, {n}')}, {j}"))
+        place = self.emit(f"add i64 {self.emit(f'mul i64 {j}, {m}')}, {i}")
+        self.line(f"store {self.kind} {value}, ptr {self.at(target, place)}")
+        self.end(columns, n)
+        self.end(rows, m)
+
+    def check(self, info: str) -> None:
+        """Fail where a routine reports that it did not succeed."""
+        status = self.emit(f"load i32, ptr {info}")
+        self.fail_if(self.emit(f"icmp sgt i32 {status}, 0"))
+
     def copy(self, target: str, source: str, elements: int) -> None:
         self.declarations.add("declare ptr @memcpy(ptr, ptr, i64)")
         self.emit(f"call ptr @memcpy(ptr {target}, ptr {source}, i64 {elements * self.size})")
@@ -115,7 +141,7 @@ class _Body:
     def begin(self, count: int, down: bool = False) -> tuple[str, str, str]:
         """Open a loop over 0 .. count - 1, at least once; returns its state and index."""
         state = "%" + self.name("n")
-        self.cells.append(f"  {state} = alloca i64")
+        self.before.append(f"  {state} = alloca i64")
         self.line(f"store i64 {count - 1 if down else 0}, ptr {state}")
         head = self.name("loop")
         self.line(f"br label %{head}")
@@ -142,7 +168,7 @@ class _Body:
         self.label(good)
 
 
-def _build(name: str, spec: Any, body: _Body, strides: list[int], message: str) -> Native:
+def build_step(name: str, spec: Any, body: Body, strides: list[int], message: str) -> Native:
     """A loop over the batch around a body; `strides` are those of the buffers, in bytes."""
     content = f"lapack {name} {spec}"
     note = failure(message)
@@ -167,10 +193,11 @@ def _build(name: str, spec: Any, body: _Body, strides: list[int], message: str) 
     def emit(symbol: str) -> tuple[str, set[str]]:
         text = _BATCH.format(
             symbol=symbol,
-            cells="\n".join(body.cells),
+            cells="\n".join(body.before),
             bases=bases,
             moves=moves,
             body="\n".join(body.lines),
+            after="\n".join(body.after),
         )
         return text, declarations
 
@@ -190,12 +217,11 @@ SINGULAR = "Singular matrix"
 
 def cholesky(dtype: np.dtype, n: int, batch: int) -> Native:
     """l with l l^T = a, of which the lower triangle is read.  Buffers: a, l; range: [0, batch)."""
-    b = _Body(dtype)
+    b = Body(dtype)
     info = b.cell("i32", "0")
     b.copy("%p1", "%p0", n * n)
     b.call("potrf", "U", n, "%p1", n, info)
-    status = b.emit(f"load i32, ptr {info}")
-    b.fail_if(b.emit(f"icmp sgt i32 {status}, 0"))
+    b.check(info)
     if n > 1:  # zeros right of the diagonal
         b.declarations.add("declare ptr @memset(ptr, i32, i64)")
         loop = b.begin(n - 1)
@@ -206,14 +232,14 @@ def cholesky(dtype: np.dtype, n: int, batch: int) -> Native:
         b.end(loop, n - 1)
     strides = [n * n * b.size] * 2
     message = "Matrix is not positive definite"
-    return _build("cholesky", (dtype.char, n), b, strides, message)
+    return build_step("cholesky", (dtype.char, n), b, strides, message)
 
 
 def triangular_solve(
     dtype: np.dtype, n: int, k: int, batch: int, lower: bool, trans: bool, unit: bool
 ) -> Native:
     """x with op(a) x = b.  Buffers: a, b, x; range: [0, batch)."""
-    b = _Body(dtype)
+    b = Body(dtype)
     b.copy("%p2", "%p1", n * k)
     if not unit:
         _check_diagonal(b, n)
@@ -221,10 +247,10 @@ def triangular_solve(
     _finish(b)
     strides = [n * n * b.size, n * k * b.size, n * k * b.size]
     spec = (dtype.char, n, k, lower, trans, unit)
-    return _build("triangular_solve", spec, b, strides, SINGULAR)
+    return build_step("triangular_solve", spec, b, strides, SINGULAR)
 
 
-def _check_diagonal(b: _Body, n: int) -> None:
+def _check_diagonal(b: Body, n: int) -> None:
     """Fail, and leave the matrix at that, where a diagonal element of %p0 is 0."""
     loop = b.begin(n)
     pivot = b.load("%p0", b.emit(f"mul i64 {loop[2]}, {n + 1}"))
@@ -232,14 +258,14 @@ def _check_diagonal(b: _Body, n: int) -> None:
     b.end(loop, n)
 
 
-def _finish(b: _Body) -> None:
+def _finish(b: Body) -> None:
     """The place where a failed matrix is left."""
     b.line("br label %done")
     b.label("done")
 
 
 def _solve_triangle(
-    b: _Body, a: str, x: str, n: int, k: int, lower: bool, trans: bool, unit: bool
+    b: Body, a: str, x: str, n: int, k: int, lower: bool, trans: bool, unit: bool
 ) -> None:
     """x := op(a)^-1 x for row-major a, the library's a^T: x^T := x^T op(a)^-T."""
     uplo, diagonal = "U" if lower else "L", "U" if unit else "N"
@@ -251,7 +277,7 @@ def _solve_triangle(
 
 def factor(dtype: np.dtype, n: int, batch: int) -> Native:
     """Packed factors of a^T, exchanges from 0.  Buffers: a, packed, pivots; range: [0, batch)."""
-    b = _Body(dtype)
+    b = Body(dtype)
     info = b.cell("i32", "0")
     b.copy("%p1", "%p0", n * n)
     b.call("getrf", n, n, "%p1", n, "%p2", info)
@@ -260,7 +286,9 @@ def factor(dtype: np.dtype, n: int, batch: int) -> Native:
     pivot = b.emit(f"load i32, ptr {place}")
     b.line(f"store i32 {b.emit(f'sub i32 {pivot}, 1')}, ptr {place}")
     b.end(loop, n)
-    return _build("factor", (dtype.char, n), b, [n * n * b.size, n * n * b.size, 4 * n], SINGULAR)
+    return build_step(
+        "factor", (dtype.char, n), b, [n * n * b.size, n * n * b.size, 4 * n], SINGULAR
+    )
 
 
 def lu_solve(dtype: np.dtype, n: int, k: int, batch: int, trans: bool) -> Native:
@@ -268,7 +296,7 @@ def lu_solve(dtype: np.dtype, n: int, k: int, batch: int, trans: bool) -> Native
 
     a = u^T l^T p^T:  x = p l^-T u^-T b;   a^T = p l u:  x = u^-1 l^-1 p^T b
     """
-    b = _Body(dtype)
+    b = Body(dtype)
     b.copy("%p3", "%p2", n * k)
     _check_diagonal(b, n)
     # To us the memory holds l^T above a diagonal of ones, and u^T below.
@@ -283,10 +311,10 @@ def lu_solve(dtype: np.dtype, n: int, k: int, batch: int, trans: bool) -> Native
         _exchange(b, n, k, down=True)
     _finish(b)
     strides = [n * n * b.size, 4 * n, n * k * b.size, n * k * b.size]
-    return _build("lu_solve", (dtype.char, n, k, trans), b, strides, SINGULAR)
+    return build_step("lu_solve", (dtype.char, n, k, trans), b, strides, SINGULAR)
 
 
-def _exchange(b: _Body, n: int, k: int, down: bool) -> None:
+def _exchange(b: Body, n: int, k: int, down: bool) -> None:
     """Exchange row i of %p3 with row pivots[i], for all i in ascending or descending order."""
     loop = b.begin(n, down)
     index = loop[2]
@@ -321,12 +349,6 @@ next:
   %again = icmp slt i64 %following, %hi
   br i1 %again, label %matrix, label %end
 end:
+{after}
   ret void
 }}"""
-
-LAPACK: dict[str, Callable[..., Native]] = {
-    "cholesky": cholesky,
-    "triangular_solve": triangular_solve,
-    "factor": factor,
-    "lu_solve": lu_solve,
-}
