@@ -44,12 +44,14 @@ def host_step(eqn: Eqn, _virtual: Mapping[Var, Eqn]) -> LibraryStep:
 
 
 def _suits_native(eqn: Eqn) -> bool:
-    """Real matrices; where LAPACK divides and conquers, the signs of vectors are rounding's choice,
-    and NumPy's own library makes the same one inside and outside of compiled programs."""
+    """Real matrices.  The signs of vectors are rounding's choice where LAPACK divides and conquers, and
+    in float32, which NumPy computes in float64: there NumPy makes it, as outside of compiled code."""
     a = eqn.inputs[0].aval
     if a.dtype.char not in "fd" or not a.size:
         return False
-    return eqn.prim.name not in ("eigh", "svd") or max(a.shape[-2:]) <= UNDIVIDED
+    if eqn.prim.name in ("eigh", "svd"):
+        return a.dtype.char == "d" and max(a.shape[-2:]) <= UNDIVIDED
+    return True
 
 
 def _native(eqn: Eqn, args: Sequence[Atom], **sizes: int) -> LibraryStep:
