@@ -22,9 +22,9 @@ from fgrad.compile.cpu.host import Callback
 from fgrad.compile.cpu.library import blas_address, capsule_address
 from fgrad.compile.cpu.llvm_text import element_type
 from fgrad.compile.cpu.runtime import Source, build
-from fgrad.lazy import lazy_module
+from fgrad.lazy import lazy_extension
 
-cython_lapack: Any = lazy_module("scipy.linalg.cython_lapack")
+cython_lapack: Any = lazy_extension("scipy.linalg.cython_lapack")
 _PREFIX = {"float": "s", "double": "d"}
 _LAPACK = frozenset({"potrf", "getrf", "syevd", "gesdd", "geqrf", "orgqr"})
 

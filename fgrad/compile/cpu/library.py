@@ -32,9 +32,9 @@ from fgrad.compile.kernel.ir import (
     Store,
     Update,
 )
-from fgrad.lazy import lazy_module
+from fgrad.lazy import lazy_extension
 
-cython_blas: Any = lazy_module("scipy.linalg.cython_blas")
+cython_blas: Any = lazy_extension("scipy.linalg.cython_blas")
 VECTOR_BYTES = 64
 TINY = 64  # multiply-adds of vectors up to which a product is emitted instead of called
 _PREFIX = {"float": "s", "double": "d"}
