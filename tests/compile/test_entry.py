@@ -404,15 +404,42 @@ def test_huge_integers() -> None:
         assert f(np.zeros(1, "i8"), 2**63 - 1)[0] == 2**63 - 1
 
 
-def test_python_path_in_a_fresh_process() -> None:
-    """Without native calls everything works, and `__call__` sees every call."""
-    code = (
-        "import numpy as np, fgrad, pickle\n"
-        "from fgrad.compile.cpu.entry import is_native\n"
-        "f = fgrad.jit(lambda d, s: {'y': d['x'] * s})\n"
-        "x = np.arange(3.0)\n"
-        "for _ in range(5): y = f({'x': x}, 2)['y']\n"
-        "assert (y == x * 2).all() and not is_native(f)\n"
-    )
-    environment = {**os.environ, "FGRAD_NATIVE_CALLS": "0"}
+FRESH = """
+import copy, pickle
+import numpy as np
+import fgrad
+from fgrad.compile.cpu.entry import is_native
+
+class Model:
+    @fgrad.jit(static_argnums=0)
+    def apply(self, x):
+        return x * 2
+
+f = fgrad.jit(lambda d, s: {"y": d["x"] * s})
+x = np.arange(3.0)
+for _ in range(20):
+    assert (f({"x": x}, 2)["y"] == x * 2).all()
+    assert (f({"x": x}, s=2)["y"] == x * 2).all()
+    assert (Model().apply(x) == x * 2).all()
+assert not is_native(f) and not f.native.signatures
+assert copy.copy(f)({"x": x}, 3)["y"][1] == 3.0
+"""
+
+
+@pytest.mark.parametrize("how", ["setting", "other interpreter"])
+def test_through_python(how: str) -> None:
+    """Without native calls all works as before."""
+    environment = dict(os.environ)
+    code = FRESH
+    if how == "setting":
+        environment["FGRAD_NATIVE_CALLS"] = "0"
+    else:
+        code = "from fgrad.compile.cpu import entry_abi\nentry_abi.LAYOUT = None\n" + FRESH
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=60)
+
+
+def test_layout_is_found_when_memory_is_filled() -> None:
+    """The probes do not look at objects that are gone."""
+    code = "from fgrad.compile.cpu.entry_abi import LAYOUT\nassert LAYOUT is not None"
+    environment = {**os.environ, "PYTHONMALLOC": "debug"}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=60)

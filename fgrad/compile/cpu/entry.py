@@ -74,6 +74,8 @@ def _make_type(at: Layout) -> tuple[type, Any]:
 class _PythonCallable:
     """The base class where native calls are not possible."""
 
+    __slots__ = ()
+
 
 NativeCallable: Any
 if LAYOUT is None:

@@ -11,6 +11,7 @@ import ctypes
 import platform
 import sys
 import sysconfig
+import weakref
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -115,7 +116,8 @@ def _array_checks(at: Layout) -> Iterator[bool]:
         yield word_at(p + at.base) == id(a.base)
         yield word_at(p + at.descr) == id(a.dtype)
         yield _int_at(p + at.flags) == a.flags.num
-        yield _int_at(id(np.ones((2, 3), name)) + at.flags) & USABLE == USABLE
+        whole = np.ones((2, 3), name)
+        yield _int_at(id(whole) + at.flags) & USABLE == USABLE
         d = id(a.dtype)
         text = ctypes.string_at(d + at.descr_word, 3).decode("latin1")
         yield text == a.dtype.kind + a.dtype.char + a.dtype.byteorder
@@ -147,8 +149,11 @@ def _container_checks(at: Layout) -> Iterator[bool]:
 
 
 def _weakref_checks(at: Layout) -> Iterator[bool]:
+    a = np.zeros(2)
     yield at.weakrefs > at.flags
-    yield word_at(id(np.zeros(2)) + at.weakrefs) == 0
+    yield word_at(id(a) + at.weakrefs) == 0
+    seen = weakref.ref(a)
+    yield word_at(id(a) + at.weakrefs) == id(seen)
 
 
 def _reference_checks() -> Iterator[bool]:
