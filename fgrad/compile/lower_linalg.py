@@ -44,8 +44,11 @@ def host_step(eqn: Eqn, _virtual: Mapping[Var, Eqn]) -> LibraryStep:
 
 
 def _suits_native(eqn: Eqn) -> bool:
-    """Real matrices.  The signs of vectors are rounding's choice where LAPACK divides and conquers, and
-    in float32, which NumPy computes in float64: there NumPy makes it, as outside of compiled code."""
+    """Whether the operand is real, and the result's signs are those that NumPy gives.
+
+    Rounding chooses the signs of vectors where LAPACK divides and conquers, and in float32, which
+    NumPy computes in float64; NumPy evaluates those.
+    """
     a = eqn.inputs[0].aval
     if a.dtype.char not in "fd" or not a.size:
         return False
