@@ -1,1 +1,24 @@
-"""L7. SciPy's functions with derivatives, vectorisation and compilation: `linalg`, `special`."""
+"""L7. SciPy's functions with derivatives, vectorisation and compilation, module by module.
+
+fgrad.scipy.linalg.expm(a)     the modules are loaded when they are first used
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from typing import Any
+
+
+def _modules() -> list[str]:
+    return [m.name for m in pkgutil.iter_modules(__path__)]
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("_") or name not in _modules():
+        raise AttributeError(f"module 'fgrad.scipy' has no attribute {name!r}")
+    return importlib.import_module(f"fgrad.scipy.{name}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_modules()})
