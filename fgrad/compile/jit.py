@@ -88,11 +88,12 @@ class Jitted(NativeCallable):
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         """By name, if the name leads here; else as the function and how it was jitted."""
-        found: Any = sys.modules.get(self.fun.__module__)
-        for name in self.fun.__qualname__.split("."):
+        path = getattr(self.fun, "__qualname__", "")
+        found: Any = sys.modules.get(getattr(self.fun, "__module__", ""))
+        for name in path.split("."):
             found = getattr(found, name, None)
         if found is self:
-            return self.fun.__qualname__
+            return path
         settings = (self.static_argnums, self.static_argnames, self.donate_argnums)
         return Jitted, (self.fun, *settings, self.max_traces, self.device)
 

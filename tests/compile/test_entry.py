@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import os
 import pickle
@@ -329,6 +330,13 @@ def test_copies() -> None:
         assert made is not other and made.max_traces == 5
         np.testing.assert_array_equal(made(X), other(X))
         assert not is_native(made)
+
+
+def test_copies_of_other_callables() -> None:
+    f = jit(functools.partial(np_mean))
+    for made in (pickle.loads(pickle.dumps(f)), copy.deepcopy(f), jit(f), jit(jit(f))):
+        for _ in range(3):
+            assert made(X) == f(X)
 
 
 def np_mean(x: Any) -> Any:
