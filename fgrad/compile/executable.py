@@ -1,7 +1,7 @@
 """L5. A compiled program: a native host program over a table of buffers.
 
-The table's first slots are the inputs, the constants, the outputs and the arena; the rest are places in
-the arena and views, derived from those by the host program itself.
+The table's first slots are the inputs, the constants, the outputs and the arena; the rest are
+places in the arena and views, derived from those by the host program itself.
 """
 
 from __future__ import annotations
@@ -12,9 +12,17 @@ from typing import Any
 import numpy as np
 
 from fgrad.compile.cpu.callback import evaluation
-from fgrad.compile.cpu.host import Call, Callback, Copy, HostProgram, Place, Step, kernel_call
+from fgrad.compile.cpu.host import (
+    Callback,
+    Copy,
+    HostProgram,
+    Place,
+    Step,
+    kernel_call,
+    shared_call,
+)
 from fgrad.compile.cpu.lapack_factors import LAPACK
-from fgrad.compile.cpu.library import gemm
+from fgrad.compile.cpu.library import gemm, gemm_spec, pieces
 from fgrad.compile.cpu.runtime import build_kernels
 from fgrad.compile.cpu.sorting import sort_rows
 from fgrad.compile.plan import ALIGNMENT, Plan, Slot
@@ -108,10 +116,15 @@ def _native_steps(plan: Plan, table: _Table, keep: list[Callback]) -> list[Step]
 def _library_calls(
     step: LibraryStep, plan: Plan, table: _Table, keep: list[Callback]
 ) -> list[Step]:
+    cost, each = 0.0, 4
     if step.name == "host":
         callback = evaluation(step.params["eqn"])
         keep.append(callback)
         address, extent = callback.address, 1
+    elif step.name == "gemm":
+        cut = pieces(gemm_spec(**step.params))
+        address, extent, cost = gemm(**step.params), cut.count, cut.count * cut.cycles
+        each = 4 if cut.axis == "batch" else 2  # each call of BLAS packs the other operand anew
     elif step.name in LAPACK:
         native = LAPACK[step.name](**step.params)
         keep.append(native.failure)
@@ -121,12 +134,17 @@ def _library_calls(
         extent = step.params[_EXTENT[step.name]]
     slots = [plan.slots[v] for v in step.args]
     return [
-        Call(
-            address, 0, extent, tuple([table.number(s, o) for s, o in zip(slots, at, strict=True)])
+        shared_call(
+            address,
+            extent,
+            1,
+            cost,
+            tuple([table.number(s, o) for s, o in zip(slots, at, strict=True)]),
+            each,
         )
         for at in step.offsets
     ]
 
 
-_LIBRARY = {"gemm": gemm, "sort": sort_rows}
-_EXTENT = {"gemm": "batch", "sort": "rows"}  # the parameter that is the step's range
+_LIBRARY = {"sort": sort_rows}
+_EXTENT = {"sort": "rows"}  # the parameter that is the step's range

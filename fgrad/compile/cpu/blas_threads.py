@@ -1,8 +1,11 @@
-"""L5. How many threads OpenBLAS may use in one product: one, where a second would not pay.
+"""L5. OpenBLAS on one thread: our own pool shares out large products, by rows or columns.
 
-OpenBLAS shares a product of half a million multiply-adds among all cores, and ends it with a
-barrier that yields whole time slices: with another process on a core, 256^3 takes 47 ms, not 0.44.
-Small products therefore run between `set_threads(1)` and `set_threads(what it was)`.
+OpenBLAS ends a product with a barrier that yields whole time slices: with another process on a
+core, 256^3 takes 47 ms, not 0.44.  The pool's threads take pieces from a counter instead, so that
+a late one delays nobody, and results do not depend on how many there are.
+
+While any of our products runs, OpenBLAS is told to use one thread; the last one to end restores
+what the user had set.  A product that begins just before that keeps the setting that was saved.
 """
 
 from __future__ import annotations
@@ -12,9 +15,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import scipy
 
-SERIAL = 1 << 24  # multiply-adds of a product up to which one thread is enough: about 0.5 ms
+RUNNING = np.zeros(3, np.int64)  # products that run now; the setting to restore; whether it is due
 
 
 class ThreadControl(NamedTuple):
@@ -42,6 +46,50 @@ def thread_control() -> ThreadControl | None:
     return None
 
 
-def runs_alone(multiply_adds: int) -> bool:
-    """Whether a product of this size is to run on one thread, and can be told to."""
-    return multiply_adds <= SERIAL and thread_control() is not None
+# Around a product: the first one in tells OpenBLAS to use one thread, the last one out restores.
+ENTER = """  %running = atomicrmw add ptr @fgrad_running, i64 1 seq_cst
+  %is_first = icmp eq i64 %running, 0
+  br i1 %is_first, label %enter, label %entered
+enter:
+  %saved_at = getelementptr i64, ptr @fgrad_running, i64 1
+  %due_at = getelementptr i64, ptr @fgrad_running, i64 2
+  %due = load atomic i64, ptr %due_at seq_cst, align 8
+  %is_due = icmp ne i64 %due, 0
+  %threads = call i32 @fgrad_get_threads()
+  %threads64 = sext i32 %threads to i64
+  %saved = load atomic i64, ptr %saved_at seq_cst, align 8
+  %keep = select i1 %is_due, i64 %saved, i64 %threads64
+  store atomic i64 %keep, ptr %saved_at seq_cst, align 8
+  store atomic i64 1, ptr %due_at seq_cst, align 8
+  call void @fgrad_set_threads(i32 1)
+  br label %entered
+entered:"""
+LEAVE = """  %were_running = atomicrmw sub ptr @fgrad_running, i64 1 seq_cst
+  %is_last = icmp eq i64 %were_running, 1
+  br i1 %is_last, label %leave, label %left
+leave:
+  %restore_at = getelementptr i64, ptr @fgrad_running, i64 1
+  %restored_at = getelementptr i64, ptr @fgrad_running, i64 2
+  %restore64 = load atomic i64, ptr %restore_at seq_cst, align 8
+  %restore = trunc i64 %restore64 to i32
+  call void @fgrad_set_threads(i32 %restore)
+  store atomic i64 0, ptr %restored_at seq_cst, align 8
+  br label %left
+left:"""
+DECLARATIONS = {
+    "@fgrad_running = external global i64",
+    "declare i32 @fgrad_get_threads()",
+    "declare void @fgrad_set_threads(i32)",
+}
+
+
+def imports() -> dict[str, int]:
+    """The addresses that `ENTER` and `LEAVE` need; none if SciPy uses another BLAS."""
+    control = thread_control()
+    if control is None:
+        return {}
+    return {
+        "fgrad_get_threads": control.get,
+        "fgrad_set_threads": control.set,
+        "fgrad_running": RUNNING.ctypes.data,
+    }

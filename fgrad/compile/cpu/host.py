@@ -117,8 +117,17 @@ _HEADER = 4  # slots, given slots, counters, longest buffer list
 def kernel_call(kernel: Kernel, address: int, slots: tuple[int, ...]) -> Call | Share:
     """The step that runs all of a scheduled kernel, by several threads if it is long enough."""
     extent, grain = outer_range(kernel)
-    cost = kernel_cost(kernel)
-    pieces = min(4 * config.num_threads, int(cost / CHUNK_CYCLES), extent // grain)
+    return shared_call(address, extent, grain, kernel_cost(kernel), slots)
+
+
+def shared_call(
+    address: int, extent: int, grain: int, cost: float, slots: tuple[int, ...], each: int = 4
+) -> Call | Share:
+    """A function's whole range as one step, by several threads if it costs enough cycles.
+
+    `each` is the number of pieces for each thread: few where a piece repeats some work.
+    """
+    pieces = min(each * config.num_threads, int(cost / CHUNK_CYCLES), extent // grain)
     if config.num_threads < 2 or pieces < 2 or cost < SHARED_CYCLES:
         return Call(address, 0, extent, slots)
     chunk = -(-extent // (pieces * grain)) * grain

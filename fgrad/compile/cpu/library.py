@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.compile.cpu.blas_threads import runs_alone, thread_control
+from fgrad.compile.cpu import blas_threads
 from fgrad.compile.cpu.llvm_text import element_type, literal
 from fgrad.compile.cpu.runtime import Source, build, build_kernel
 from fgrad.compile.kernel.ir import (
@@ -36,6 +36,7 @@ from fgrad.lazy import lazy_extension
 
 cython_blas: Any = lazy_extension("scipy.linalg.cython_blas")
 VECTOR_BYTES = 64
+BLOCK = 48  # rows or columns of a piece: a multiple of the register tiles of all BLAS kernels
 TINY = 64  # multiply-adds of vectors up to which a product is emitted instead of called
 _PREFIX = {"float": "s", "double": "d"}
 
@@ -60,7 +61,7 @@ class Gemm(NamedTuple):
     beta: float
 
 
-def gemm(
+def gemm_spec(
     dtype: np.dtype,
     m: int,
     n: int,
@@ -76,14 +77,14 @@ def gemm(
     stride_c: int | None = None,
     alpha: float = 1.0,
     beta: float = 0.0,
-) -> int:
-    """The address of `C[b] = alpha * op(A[b]) @ op(B[b]) + beta * C[b]` for row-major matrices.
+) -> Gemm:
+    """`C[b] = alpha * op(A[b]) @ op(B[b]) + beta * C[b]` for row-major matrices.
 
     op(A) is m x k and op(B) is k x n; a transposed operand is stored the other way round.  Leading
     dimensions and strides between the matrices of a batch are in elements and default to contiguous
-    storage; a stride of 0 repeats one matrix.  Buffers: A, B, C; range: [0, batch).
+    storage; a stride of 0 repeats one matrix.
     """
-    spec = Gemm(
+    return Gemm(
         np.dtype(dtype),
         m,
         n,
@@ -100,16 +101,42 @@ def gemm(
         alpha,
         beta,
     )
+
+
+def gemm(*args: Any, **params: Any) -> int:
+    """The address of the product `gemm_spec(*args, **params)`.
+
+    Buffers: A, B, C; range: [0, pieces(spec).count).
+    """
+    spec = gemm_spec(*args, **params)
     if is_tiny(spec):
         return build_kernel(tiny_gemm(spec))
-    alone = runs_alone(m * n * k)
-    content = f"gemm {tuple(spec)} {alone}"
+    guards = blas_threads.imports()
+    content = f"gemm {tuple(spec)} {pieces(spec)} {bool(guards)}"
     routine = _routine(spec)
-    imports = {f"fgrad_{routine}": blas_address(routine)}
-    control = thread_control()
-    if control is not None:
-        imports |= {"fgrad_get_threads": control.get, "fgrad_set_threads": control.set}
-    return build([Source(content, lambda symbol: _emit_gemm(symbol, spec, alone))], imports)[0]
+    imports = {f"fgrad_{routine}": blas_address(routine), **guards}
+    source = Source(content, lambda symbol: _emit_gemm(symbol, spec, bool(guards)))
+    return build([source], imports)[0]
+
+
+class Pieces(NamedTuple):
+    """How a product is cut for threads: the axis of the range, the rows or columns of one piece,
+    the number of pieces, and the cycles that each takes."""
+
+    axis: str  # "batch", "m" or "n"
+    size: int
+    count: int
+    cycles: float
+
+
+def pieces(spec: Gemm) -> Pieces:
+    """The range of a product: the matrices of a batch, or blocks of rows or columns of one."""
+    work = spec.m * spec.n * spec.k / (VECTOR_BYTES / spec.dtype.itemsize)
+    if spec.batch != 1 or 1 in (spec.m, spec.n) or is_tiny(spec):
+        return Pieces("batch", 1, spec.batch, work)
+    axis, length = ("m", spec.m) if spec.m >= spec.n else ("n", spec.n)
+    count = max(1, -(-length // BLOCK))
+    return Pieces(axis, BLOCK, count, work / count)
 
 
 def is_tiny(spec: Gemm) -> bool:
@@ -193,12 +220,13 @@ def _routine(spec: Gemm) -> str:
     return prefix + ("gemv" if 1 in (spec.m, spec.n) and spec.k > 0 else "gemm")
 
 
-def _emit_gemm(symbol: str, spec: Gemm, alone: bool) -> tuple[str, set[str]]:
-    """A loop over the batch around one BLAS call, which runs on one thread if it is `alone`."""
+def _emit_gemm(symbol: str, spec: Gemm, guarded: bool) -> tuple[str, set[str]]:
+    """BLAS calls for a range of pieces: a loop over a batch, or one call for several blocks."""
     kind = element_type(spec.dtype)
-    declarations: set[str] = set()
+    cut = pieces(spec)
     routine = _routine(spec)
     arguments = _gemv_arguments(spec) if routine.endswith("v") else _gemm_arguments(spec)
+    length = {"m": spec.m, "n": spec.n}.get(cut.axis)
     cells, operands, types = [], [], []
     for k, argument in enumerate(arguments):
         types.append("ptr")
@@ -208,26 +236,45 @@ def _emit_gemm(symbol: str, spec: Gemm, alone: bool) -> tuple[str, set[str]]:
         operands.append(f"ptr %cell{k}")
         cell = "i8" if argument in "TN" else kind if isinstance(argument, _Scalar) else "i32"
         text = str(ord(argument)) if argument in "TN" else str(argument)
+        if length is not None and k == {"n": 2, "m": 3}[cut.axis]:
+            text = "%part32"
         cells += [f"  %cell{k} = alloca {cell}", f"  store {cell} {text}, ptr %cell{k}"]
-    declarations.add(f"declare void @fgrad_{routine}({', '.join(types)})")
+    declarations = {f"declare void @fgrad_{routine}({', '.join(types)})"}
     empty = spec.m == 0 or spec.n == 0 or spec.batch == 0
     call = "" if empty else f"  call void @fgrad_{routine}({', '.join(operands)})"
+    first, last = "", ""
+    if guarded and call:
+        declarations |= blas_threads.DECLARATIONS
+        first, last = blas_threads.ENTER, blas_threads.LEAVE
+    steps = _piece_steps(spec, cut)
     moves = "\n".join(
         [
-            f"  %{name}_step = mul i64 %i, {stride}\n"
+            f"  %{name}_step = mul i64 %i, {step}\n"
             f"  %{name} = getelementptr {kind}, ptr %{name}_base, i64 %{name}_step"
-            for name, stride in (("a", spec.stride_a), ("b", spec.stride_b), ("c", spec.stride_c))
+            for name, step in zip("abc", steps, strict=True)
         ]
     )
-    first, last = "", ""
-    if alone and call:
-        declarations |= {"declare i32 @fgrad_get_threads()", "declare void @fgrad_set_threads(i32)"}
-        first = "  %threads = call i32 @fgrad_get_threads()\n  call void @fgrad_set_threads(i32 1)"
-        last = "  call void @fgrad_set_threads(i32 %threads)"
-    text = _BATCH.format(
-        symbol=symbol, cells="\n".join(cells), moves=moves, call=call, first=first, last=last
+    form = _BATCH if length is None else _BLOCKS
+    text = form.format(
+        symbol=symbol,
+        cells="\n".join(cells),
+        moves=moves,
+        call=call,
+        first=first or "  br label %entered\nentered:",
+        last=last or "  br label %left\nleft:",
+        size=cut.size,
+        length=length,
     )
     return text, declarations
+
+
+def _piece_steps(spec: Gemm, cut: Pieces) -> tuple[int, int, int]:
+    """Elements from one piece to the next, in A, B and C."""
+    if cut.axis == "m":
+        return cut.size * (1 if spec.trans_a else spec.lda), 0, cut.size * spec.ldc
+    if cut.axis == "n":
+        return 0, cut.size * (spec.ldb if spec.trans_b else 1), cut.size
+    return spec.stride_a, spec.stride_b, spec.stride_c
 
 
 class _Scalar(str):
@@ -268,21 +315,24 @@ def _gemv_arguments(spec: Gemm) -> list[str]:
     return [flag, *sizes, alpha, matrix, str(ld), vector, str(step), beta, "%c", str(result_step)]
 
 
-_BATCH = """define void @{symbol}(ptr %bufs, i64 %lo, i64 %hi) #0 {{
+_HEAD = """define void @{symbol}(ptr %bufs, i64 %lo, i64 %hi) #0 {{
 entry:
-{cells}
   %a_base = load ptr, ptr %bufs, align 8
   %b_at = getelementptr ptr, ptr %bufs, i64 1
   %b_base = load ptr, ptr %b_at, align 8
   %c_at = getelementptr ptr, ptr %bufs, i64 2
   %c_base = load ptr, ptr %c_at, align 8
+"""
+_BATCH = (
+    _HEAD
+    + """{cells}
   %some = icmp slt i64 %lo, %hi
   br i1 %some, label %first, label %end
 first:
 {first}
   br label %loop
 loop:
-  %i = phi i64 [ %lo, %first ], [ %following, %loop ]
+  %i = phi i64 [ %lo, %entered ], [ %following, %loop ]
 {moves}
 {call}
   %following = add i64 %i, 1
@@ -294,3 +344,27 @@ last:
 end:
   ret void
 }}"""
+)
+# One call for the blocks [lo, hi) of rows or columns; the last block may be short.
+_BLOCKS = (
+    _HEAD
+    + """  %i = add i64 %lo, 0
+  %begin = mul i64 %lo, {size}
+  %whole_end = mul i64 %hi, {size}
+  %short = icmp slt i64 %whole_end, {length}
+  %end_at = select i1 %short, i64 %whole_end, i64 {length}
+  %part = sub i64 %end_at, %begin
+  %part32 = trunc i64 %part to i32
+{cells}
+  %some = icmp sgt i64 %part, 0
+  br i1 %some, label %first, label %end
+first:
+{first}
+{moves}
+{call}
+{last}
+  br label %end
+end:
+  ret void
+}}"""
+)
