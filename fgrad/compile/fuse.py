@@ -85,20 +85,26 @@ class _Fuser:
             for e in eqns
             if e.prim.name in MOVES and e.outputs[0] not in self.p.kept
         }
-        self.blas: set[Var] = set()
+        products = []
         for eqn in eqns:
             if is_library(eqn):
                 self.p.kept.update([a for a in eqn.inputs if type(a) is Var])
             elif eqn.prim.name == "conv" or reads_windows(eqn, views):
                 self._keep_window_operands(eqn, views)
             elif eqn.prim.name == "dot_general" and wants_blas(eqn):
-                left, right, _ = blas_operands(eqn, views)
-                for atom, found in zip(eqn.inputs, (left, right), strict=True):
-                    source = atom if found is None else found.source
-                    if type(source) is Var:
-                        self.p.kept.add(source)
-                        views.pop(source, None)
-                self.blas.add(eqn.outputs[0])
+                self._keep_matrices(eqn, views)
+                products.append(eqn)
+        # A result that is wanted in another layout is a buffer that BLAS may not be able to read.
+        self.blas = {e.outputs[0] for e in products if None not in blas_operands(e, views)}
+
+    def _keep_matrices(self, eqn: Eqn, views: dict[Var, Eqn]) -> None:
+        """What BLAS reads for a product is in memory."""
+        left, right, _ = blas_operands(eqn, views)
+        for atom, found in zip(eqn.inputs, (left, right), strict=True):
+            source = atom if found is None else found.source
+            if type(source) is Var:
+                self.p.kept.add(source)
+                views.pop(source, None)
 
     def _keep_window_operands(self, eqn: Eqn, views: dict[Var, Eqn]) -> None:
         """What a product reads again and again is in memory: x under its windows, and w."""

@@ -258,6 +258,8 @@ def unroll(body: Body, inside: bool = False) -> Body:
 
 def _unrolled(loop: Loop, inside: bool) -> Loop:
     """One loop; `inside` says whether it stands inside another."""
+    if not loop.body:
+        return loop
     if loop.lanes > 1 and type(loop.body[0]) is Loop and loop.body[0].lanes > 1:
         return loop  # a tile
     loop = loop._replace(body=unroll(loop.body, True))

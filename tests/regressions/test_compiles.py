@@ -1,0 +1,32 @@
+"""Programs that once could not be compiled."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import fgrad
+
+RNG = np.random.default_rng(0)
+
+
+def test_product_with_a_result_in_another_layout() -> None:
+    """The transposed operand is kept for the derivative, as a buffer that is no matrix."""
+    x, w = RNG.normal(size=(8, 16, 17)), RNG.normal(size=(16, 17))
+
+    def product(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        moved = np.swapaxes(np.cumprod(x, axis=0), -1, -2)
+        return w @ moved, moved
+
+    for result, expected in zip(fgrad.jit(product)(x), product(x), strict=True):
+        np.testing.assert_allclose(result, expected, rtol=1e-12)
+    loss = lambda x: np.sum(np.sin(product(x)[0]))  # noqa: E731
+    np.testing.assert_allclose(fgrad.grad(fgrad.jit(loss))(x), fgrad.grad(loss)(x), atol=1e-9)
+
+
+def test_empty_loops_inside_of_others() -> None:
+    x = np.ones((17, 5, 0), np.float32)
+
+    def loss(x: np.ndarray) -> np.ndarray:
+        return np.sum(x[:, np.array([-3, -3, 0, -2]), :]) + np.sum(np.minimum(2, x))
+
+    assert fgrad.jit(fgrad.grad(loss))(x).shape == x.shape
