@@ -2,7 +2,7 @@
 
 A backend reads scheduled kernels and never an array program.  Higher layers add theirs:
 
-    BACKENDS["cuda"] = Backend(schedule_for_cuda, CudaExecutable)
+    BACKENDS["cuda"] = Backend(schedule_for_cuda, link_for_cuda)
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from fgrad.compile.executable import Executable
+from fgrad.compile.executable import link
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.plan import Plan
 from fgrad.compile.schedule import schedule
@@ -26,4 +26,4 @@ class Backend(NamedTuple):
     build: Callable[[Program, Plan], Runnable]
 
 
-BACKENDS: dict[str, Backend] = {"cpu": Backend(schedule, Executable)}
+BACKENDS: dict[str, Backend] = {"cpu": Backend(schedule, link)}

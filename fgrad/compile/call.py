@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.compile.pipeline import compile_program
+from fgrad.compile.remember import keep, program_key, recall
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program
@@ -48,9 +49,21 @@ def executable_of(program: Program, args: Sequence[Any] | None = None, device: s
         with _LOCK:
             found = program.cache.get(device)
             if found is None:
-                compiled = compile_program(program, args, device)
-                found = program.cache[device] = compiled.executable
+                found = program.cache[device] = _compiled(program, args, device)
     return found
+
+
+def _compiled(program: Program, args: Sequence[Any] | None, device: str) -> Any:
+    """From disk, or by the compiler."""
+    key = program_key(program) if device == "cpu" else None
+    if key is not None:
+        found = recall(key, program)
+        if found is not None:
+            return found
+    executable = compile_program(program, args, device).executable
+    if key is not None:
+        keep(key, program, executable)
+    return executable
 
 
 @call_p.evaluate

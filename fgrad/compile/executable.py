@@ -7,7 +7,7 @@ places in the arena and views, derived from those by the host program itself.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,37 +23,75 @@ from fgrad.compile.cpu.host import (
 )
 from fgrad.compile.cpu.lapack_factors import LAPACK
 from fgrad.compile.cpu.library import gemm, gemm_spec, pieces
-from fgrad.compile.cpu.runtime import build_kernels
+from fgrad.compile.cpu.runtime import build_kernels, symbol_at
 from fgrad.compile.cpu.sorting import sort_rows
 from fgrad.compile.plan import ALIGNMENT, Plan, Slot
 from fgrad.compile.steps import KernelStep, LibraryStep
-from fgrad.ir.program import Program
+from fgrad.ir.aval import Aval
+from fgrad.ir.program import Lit, Program
+
+
+class Routine(NamedTuple):
+    """A library step's name and static parameters, which determine its code."""
+
+    name: str
+    params: dict[str, Any]
+
+
+class Image(NamedTuple):
+    """What an executable is made of.
+
+    `origins` says of each address among the steps which kernel (by its symbol) or routine it is.
+    """
+
+    in_avals: tuple[Aval, ...]
+    out_avals: tuple[Aval, ...]
+    consts: list[np.ndarray]
+    literals: list[tuple[int, Lit]]
+    arena_bytes: int
+    given: int
+    steps: tuple[Step, ...]
+    origins: dict[int, str | Routine]
+    callbacks: tuple[Callback, ...]
+
+
+def link(program: Program, plan: Plan) -> Executable:
+    """The native form of a planned program."""
+    consts = [np.ascontiguousarray(array) for _, array in program.consts]
+    table = _Table(len(program.inputs), len(consts), len(program.outputs))
+    body = _native_steps(plan, table)
+    body += [
+        Copy(table.number(Slot("output", k)), table.number(plan.slots[v]), _bytes(v))
+        for v, k in plan.copies
+    ]
+    return Executable(
+        Image(
+            program.in_avals,
+            program.out_avals,
+            consts,
+            plan.literals,
+            plan.arena_bytes,
+            table.given,
+            (*table.places, *body),
+            table.origins,
+            tuple(table.callbacks),
+        )
+    )
 
 
 class Executable:
-    """Runs a planned program on C-contiguous native arrays.
+    """Runs a planned program on C-contiguous native arrays."""
 
-    Arguments:
-        program: for the avals of inputs and outputs.
-        plan: its steps and the places of their buffers.
-    """
-
-    def __init__(self, program: Program, plan: Plan) -> None:
-        self.in_avals = program.in_avals
-        self.out_avals = program.out_avals
-        self.consts = [np.ascontiguousarray(array) for _, array in program.consts]
-        self.literals = plan.literals
-        self.arena_bytes = plan.arena_bytes
-        table = _Table(len(program.inputs), len(self.consts), len(program.outputs))
-        keep: list[Callback] = []
-        body = _native_steps(plan, table, keep)
-        body += [
-            Copy(table.number(Slot("output", k)), table.number(plan.slots[v]), _bytes(v))
-            for v, k in plan.copies
-        ]
-        self.const_pointers = [x.ctypes.data for x in self.consts]
-        self.host = HostProgram([*table.places, *body], table.given, keep)
-        self.empty = not body
+    def __init__(self, image: Image) -> None:
+        self.image = image
+        self.in_avals = image.in_avals
+        self.out_avals = image.out_avals
+        self.consts = image.consts
+        self.literals = image.literals
+        self.arena_bytes = image.arena_bytes
+        self.const_pointers = [x.ctypes.data for x in image.consts]
+        self.host = HostProgram(image.steps, image.given, image.callbacks)
+        self.empty = not image.steps
 
     def __call__(self, args: Sequence[np.ndarray]) -> list[Any]:
         """The results: fresh arrays; rank-0 ones as NumPy scalars."""
@@ -83,6 +121,8 @@ class _Table:
         self.arena = inputs + consts + outputs
         self.given = self.arena + 1
         self.places: list[Step] = []
+        self.origins: dict[int, str | Routine] = {}
+        self.callbacks: list[Callback] = []
         self.derived: dict[tuple[int, int], int] = {}
 
     def number(self, slot: Slot, offset: int = 0) -> int:
@@ -100,50 +140,56 @@ class _Table:
         return found
 
 
-def _native_steps(plan: Plan, table: _Table, keep: list[Callback]) -> list[Step]:
+def _native_steps(plan: Plan, table: _Table) -> list[Step]:
     kernels = list(dict.fromkeys([s.kernel for s in plan.steps if isinstance(s, KernelStep)]))
     addresses = dict(zip(kernels, build_kernels(kernels), strict=True))
+    table.origins.update({address: symbol_at(address) for address in addresses.values()})
     steps: list[Step] = []
     for step in plan.steps:
         if isinstance(step, KernelStep):
             numbers = tuple([table.number(plan.slots[v]) for v in step.args])
             steps.append(kernel_call(step.kernel, addresses[step.kernel], numbers))
         else:
-            steps += _library_calls(step, plan, table, keep)
+            steps += _library_calls(step, plan, table)
     return steps
 
 
-def _library_calls(
-    step: LibraryStep, plan: Plan, table: _Table, keep: list[Callback]
-) -> list[Step]:
-    cost, each = 0.0, 4
-    if step.name == "host":
-        callback = evaluation(step.params["eqn"])
-        keep.append(callback)
-        address, extent = callback.address, 1
-    elif step.name == "gemm":
-        cut = pieces(gemm_spec(**step.params))
-        address, extent, cost = gemm(**step.params), cut.count, cut.count * cut.cycles
-        each = 4 if cut.axis == "batch" else 2  # each call of BLAS packs the other operand anew
-    elif step.name in LAPACK:
-        native = LAPACK[step.name](**step.params)
-        keep.append(native.failure)
-        address, extent = native.address, step.params["batch"]
-    else:
-        address = _LIBRARY[step.name](**step.params)
-        extent = step.params[_EXTENT[step.name]]
+class NativeRoutine(NamedTuple):
+    """A routine in memory: its address, its range, the cycles of all of it if it may be shared
+    among threads, and what notes its failures."""
+
+    address: int
+    extent: int
+    cost: float
+    callback: Callback | None
+
+
+def native_routine(routine: Routine) -> NativeRoutine:
+    """The code of a library step."""
+    name, params = routine
+    if name == "host":
+        callback = evaluation(params["eqn"])
+        return NativeRoutine(callback.address, 1, 0.0, callback)
+    if name == "gemm":
+        cut = pieces(gemm_spec(**params))
+        return NativeRoutine(gemm(**params), cut.count, cut.count * cut.cycles, None)
+    if name in LAPACK:
+        native = LAPACK[name](**params)
+        return NativeRoutine(native.address, params["batch"], 0.0, native.failure)
+    return NativeRoutine(_LIBRARY[name](**params), params[_EXTENT[name]], 0.0, None)
+
+
+def _library_calls(step: LibraryStep, plan: Plan, table: _Table) -> list[Step]:
+    routine = Routine(step.name, step.params)
+    address, extent, cost, callback = native_routine(routine)
+    table.origins[address] = routine
+    table.callbacks += [callback] if callback is not None else []
     slots = [plan.slots[v] for v in step.args]
-    return [
-        shared_call(
-            address,
-            extent,
-            1,
-            cost,
-            tuple([table.number(s, o) for s, o in zip(slots, at, strict=True)]),
-            each,
-        )
-        for at in step.offsets
-    ]
+    steps: list[Step] = []
+    for offsets in step.offsets:
+        numbers = [table.number(s, at) for s, at in zip(slots, offsets, strict=True)]
+        steps.append(shared_call(address, extent, 1, cost, tuple(numbers)))
+    return steps
 
 
 _LIBRARY = {"sort": sort_rows}

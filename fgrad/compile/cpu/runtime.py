@@ -62,6 +62,7 @@ class _Session:
         self.jit = llvm.create_lljit_compiler(target_machine(self.target))
         self.loaded: dict[str, llvm.ResourceTracker] = {}  # object name -> keeps its memory
         self.addresses: dict[str, int] = {}  # symbol -> address
+        self.symbols: dict[int, str] = {}
         self.store = DiskStore(config.cache_dir)
         self.identity = "\n".join([*self.target, llvmlite.__version__, emitter_digest()])
 
@@ -142,6 +143,32 @@ def build(sources: Sequence[Source], imports: Mapping[str, int] | None = None) -
             if config.cache:
                 _to_disk(code, list(missing))
         return [session.addresses[symbol] for symbol in symbols]
+
+
+def symbol_at(address: int) -> str:
+    """The symbol of code that was built."""
+    return _SESSION.symbols[address]
+
+
+def address_of(symbol: str) -> int:
+    """The address of a symbol that is loaded."""
+    return _SESSION.addresses[symbol]
+
+
+def load_symbols(symbols: Sequence[str]) -> bool:
+    """Load kernels by their symbols from the disk cache; False if one is not there."""
+    with _SESSION.lock:
+        return all([s in _SESSION.addresses or _from_disk(s, {}) for s in symbols])
+
+
+def store() -> DiskStore:
+    """The disk cache of the process."""
+    return _SESSION.store
+
+
+def identity() -> str:
+    """What machine code depends on beside its content: the machine, LLVM and the emitter."""
+    return _SESSION.identity
 
 
 def module_text(sources: Mapping[str, Source]) -> str:
@@ -232,7 +259,9 @@ def _load(code: bytes, name: str, symbols: list[str], imports: Mapping[str, int]
         builder.export_symbol(symbol)
     tracker = builder.link(_SESSION.jit, name)
     _SESSION.loaded[name] = tracker
-    _SESSION.addresses.update({symbol: tracker[symbol] for symbol in symbols})
+    for symbol in symbols:
+        address = _SESSION.addresses[symbol] = tracker[symbol]
+        _SESSION.symbols[address] = symbol
 
 
 def llvm_text(kernel: Kernel, target: Target | None = None) -> str:
