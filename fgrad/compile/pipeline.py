@@ -18,6 +18,7 @@ import numpy as np
 from fgrad.compile.backend import BACKENDS, Backend
 from fgrad.compile.canonical_conv import canonical_conv
 from fgrad.compile.canonical_dot import canonical_dot
+from fgrad.compile.contract import contract
 from fgrad.compile.cpu.runtime import asm_text, kernel_source
 from fgrad.compile.cse import cse
 from fgrad.compile.dce import dce
@@ -78,6 +79,8 @@ def compile_program(
     # Numbers known now become literals, which the laws of `simplify` match.
     program = log.checked("fold", fold, program)
     program = log.checked("simplify", simplify, program)
+    # Sums of products of small arrays become products of sums, before anything is formed.
+    program = log.checked("contract", contract, program)
     # Convolutions become products of windows, which are scheduled like any other product.
     program = log.checked("canonical_conv", canonical_conv, program)
     # Transposes vanish into flags of products, after simplify has composed them.

@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 import fgrad
+from fgrad.compile.contract import contract
+from fgrad.compile.dce import dce
 from fgrad.compile.inspect import make_program
 from fgrad.compile.jit import jit
+from fgrad.compile.simplify import simplify
 from fgrad.ops.dot import dot_general
 from fgrad.ops.window import conv
 from fgrad.trace import run
@@ -100,3 +103,82 @@ def test_products_of_computed_operands(seed):
         return p, p * 2 + 1, dot_general(b, a, ((0,), (2,)), ((), ()))
 
     agree(f, a, b)
+
+
+def names(fun, *args):
+    """The primitives of the program after the pass `contract`."""
+    program = contract(simplify(make_program(fun)(*args)))
+    return [eqn.prim.name for eqn in dce(program).eqns]
+
+
+def test_norms_of_outer_products_are_products_of_norms():
+    """sum_ij (x_bi d_bj)^2 = (sum_i x_bi^2) (sum_j d_bj^2)"""
+    x, d = np.ones((5, 40), np.float32), np.ones((5, 30), np.float32)
+
+    def f(x, d):
+        return np.sum((x[:, :, None] * d[:, None, :]) ** 2, axis=(1, 2))
+
+    found = names(f, x, d)
+    assert found.count("reduce_sum") == 2
+    agree(f, np.random.default_rng(0).standard_normal(x.shape).astype(np.float32), d)
+
+
+def test_the_norm_of_an_outer_product_overflows_no_earlier():
+    x, d = np.full((2, 30), 1e25, np.float32), np.full((2, 40), 1e-25, np.float32)
+    f = jit(lambda x, d: np.sum((x[:, :, None] * d[:, None, :]) ** 2, axis=(1, 2)))
+    np.testing.assert_allclose(f(x, d), 1200.0, rtol=1e-5)
+
+
+def test_a_weighted_sum_of_outer_products_is_a_matrix_product():
+    """sum_b c_b x_bi d_bj = x' diag(c) d"""
+    rng = np.random.default_rng(0)
+    x, d, c = rng.standard_normal((6, 20)), rng.standard_normal((6, 30)), rng.standard_normal(6)
+
+    def f(x, d, c):
+        return np.sum(-x[:, :, None] * d[:, None, :] * c[:, None, None], axis=0)
+
+    assert "dot_general" in names(f, x, d, c)
+    agree(f, x, d, c)
+
+
+def test_a_jacobian_is_not_multiplied_by_the_identity():
+    rng = np.random.default_rng(0)
+    x, v, w = rng.standard_normal(9), rng.standard_normal((9, 8)), rng.standard_normal((8, 7))
+
+    def f(x, v, w):
+        return np.tanh(np.tanh(x @ v) @ w)
+
+    for jacobian in (fgrad.jacrev(f), fgrad.jacfwd(f), fgrad.hessian(f)):
+        agree(jacobian, x, v, w)
+    assert names(fgrad.jacrev(f), x, v, w).count("dot_general") == 3
+    assert names(fgrad.jacfwd(f), x, v, w).count("dot_general") == 3
+
+
+EINSUMS = (
+    "bi,bj->b", "bi,bj,b->ij", "bi,bi,bj->", "ij,jk->ik", "a,b,c->abc", "a,b,c->", "ab,bc,cd->ad",
+    "bi,bj,bk->b", "bij,bj,b->i", "abc,cd,a->bd", "ab,c->a", "ab,ab,b->a",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("formula", EINSUMS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sums_of_products_of_broadcasts(formula, dtype):
+    """Any product of broadcasts, summed over any axes."""
+    rng = np.random.default_rng(len(formula))
+    inputs, output = formula.split("->")
+    letters = sorted(set(formula) - set(",->"))
+    sizes = dict(zip(letters, rng.permutation([1, 9, 11, 16, 17, 8][: max(len(letters), 3)]),
+                     strict=False))  # fmt: skip
+    terms = inputs.split(",")
+    args = [rng.standard_normal([sizes[k] for k in t]).astype(dtype) for t in terms]
+
+    def f(*args):
+        product = 1.0
+        for term, x in zip(terms, args, strict=True):
+            order = sorted(range(len(term)), key=term.__getitem__)
+            x = np.transpose(x, order)
+            product = product * x[tuple(slice(None) if k in term else None for k in letters)]
+        axes = tuple(k for k, letter in enumerate(letters) if letter not in output)
+        return np.sum(product, axis=axes) if axes else product
+
+    agree(f, *args)
