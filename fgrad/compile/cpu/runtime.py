@@ -63,8 +63,15 @@ class _Session:
         self.loaded: dict[str, llvm.ResourceTracker] = {}  # object name -> keeps its memory
         self.addresses: dict[str, int] = {}  # symbol -> address
         self.symbols: dict[int, str] = {}
-        self.store = DiskStore(config.cache_dir)
+        self._store = DiskStore(config.cache_dir)
         self.identity = "\n".join([*self.target, llvmlite.__version__, emitter_digest()])
+
+    @property
+    def store(self) -> DiskStore:
+        """The disk cache in the directory of the present settings."""
+        if self._store.directory != config.cache_dir:
+            self._store = DiskStore(config.cache_dir)
+        return self._store
 
     def symbol(self, content: str) -> str:
         """The name of the code with this content."""

@@ -3,6 +3,9 @@
 A file is the SHA-256 of its payload, then the payload; a file that does not match is ignored, and
 so is any failure of the file system: a cache may forget but must not break a program.  Files are
 written under another name and renamed, so that readers never see half of one.
+
+What is read here is executed, so the directory must be the user's own and writable by nobody else;
+otherwise it is left alone, with one warning.
 """
 
 from __future__ import annotations
@@ -10,19 +13,26 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import stat
 import tempfile
+import time
+import warnings
 
 SIZE_LIMIT = 256 << 20
 _DIGEST = 32
+_LOOK_AGAIN = 3600.0  # seconds between two looks at the size of the directory, by any process
+_STAMP = "last-look"
 
 
 class DiskStore:
-    """Payloads by key in `directory`; the oldest go when it outgrows `size_limit` bytes."""
+    """Payloads by key in `directory`; what was not used for longest goes when it outgrows
+    `size_limit` bytes."""
 
     def __init__(self, directory: str, size_limit: int = SIZE_LIMIT) -> None:
         self.directory = directory
         self.size_limit = size_limit
-        self._written = size_limit  # bytes since the last look at the directory
+        self._written = 0  # bytes since the last look at the directory
+        self._usable: bool | None = None  # None: not looked at yet
 
     def path(self, key: str) -> str:
         """The file of `key`."""
@@ -30,30 +40,66 @@ class DiskStore:
 
     def get(self, key: str) -> bytes | None:
         """The payload of `key`, or None if it is absent or damaged."""
+        if not self.usable():
+            return None
+        path = self.path(key)
         try:
-            with open(self.path(key), "rb") as file:
+            with open(path, "rb") as file:
                 data = file.read()
         except OSError:
             return None
         payload = data[_DIGEST:]
-        return payload if hashlib.sha256(payload).digest() == data[:_DIGEST] else None
+        if hashlib.sha256(payload).digest() != data[:_DIGEST]:
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(path)  # used now: see `trim`
+        return payload
 
     def put(self, key: str, payload: bytes) -> None:
         """Keep `payload`, if the file system lets us."""
-        path = self.path(key)
         with contextlib.suppress(OSError):
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path))
-            with os.fdopen(handle, "wb") as file:
-                file.write(hashlib.sha256(payload).digest() + payload)
-            os.replace(temporary, path)
-        self._written += len(payload)
-        if self._written > self.size_limit // 8:
-            self._written = 0
-            self.trim()
+            os.makedirs(self.directory, mode=0o700, exist_ok=True)
+            if not self.usable(missing=False):
+                return
+            path = self.path(key)
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            _write(path, hashlib.sha256(payload).digest() + payload)
+            self._written += len(payload)
+            if self._written > self.size_limit // 8 or self._look_is_old():
+                self._written = 0
+                self.trim()
+
+    def usable(self, missing: bool = True) -> bool:
+        """Whether the directory is ours alone; one that is `missing` can do no harm."""
+        if self._usable is None:
+            try:
+                state = os.stat(self.directory)
+            except OSError:
+                return missing
+            self._usable = _is_own(state)
+            if not self._usable:
+                warnings.warn(
+                    f"the cache directory {self.directory} belongs to another user or can be "
+                    "written by others; compiled code is neither read from it nor kept there. "
+                    f"Run `chmod 700 {self.directory}`, or set FGRAD_CACHE_DIR.",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+        return self._usable
+
+    def _look_is_old(self) -> bool:
+        """Whether no process has looked at the directory's size for an hour; ours will now."""
+        stamp = os.path.join(self.directory, _STAMP)
+        with contextlib.suppress(FileNotFoundError):
+            if abs(time.time() - os.stat(stamp).st_mtime) < _LOOK_AGAIN:
+                return False
+        with open(stamp, "wb"):
+            os.utime(stamp)
+        return True
 
     def trim(self) -> None:
-        """Delete the oldest files until three quarters of the limit are left."""
+        """Delete the files that were not used for longest until three quarters of the limit are
+        left."""
         files = []
         for folder, _, names in os.walk(self.directory):
             for name in names:
@@ -70,3 +116,22 @@ class DiskStore:
             with contextlib.suppress(OSError):
                 os.remove(path)
                 total -= size
+
+
+def _is_own(state: os.stat_result) -> bool:
+    if not hasattr(os, "getuid"):
+        return True
+    return state.st_uid == os.getuid() and not state.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _write(path: str, data: bytes) -> None:
+    """Write a file that appears at once and whole; nothing is left behind if that fails."""
+    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path))
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.remove(temporary)
+        raise
