@@ -6,15 +6,14 @@ would lose a derivative silently, and reach the tracer through `__float__` alone
     y[0] = x            into a plain NumPy array
     math.sin(x)         and other continuous functions of C libraries; np.float32(x)
 
-They are told from an honest `float(x)` by the instruction that the calling frame executes, and raise.
+They are told from an honest `float(x)` by the instruction that the calling frame executes, and
+raise.
 """
 
 from __future__ import annotations
 
-import ast
-import dis
 import itertools
-import linecache
+import opcode
 import sys
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
@@ -22,12 +21,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fgrad.errors import FgradError, LostDerivativeError
+from fgrad.lazy import lazy_module
 from fgrad.source import Loc, here, resolve
 
 if TYPE_CHECKING:
     from fgrad.trace import Tracer
 
-_STORE = dis.opmap["STORE_SUBSCR"]
+ast = lazy_module("ast")
+linecache = lazy_module("linecache")
+
+_STORE = opcode.opmap["STORE_SUBSCR"]
 _LOSSY_MODULES = ("math", "cmath", "random", "statistics", "numpy.random")
 _DISCRETE = frozenset({"isnan", "isinf", "isfinite", "isclose", "floor", "ceil", "trunc"})
 
@@ -72,7 +75,7 @@ def _callee(frame: FrameType, code: CodeType, at: int) -> Any:
     return _lookup(frame, node.func) if isinstance(node, ast.Call) else None
 
 
-def _lookup(frame: FrameType, node: ast.expr) -> Any:
+def _lookup(frame: FrameType, node: Any) -> Any:
     if isinstance(node, ast.Name):
         return frame.f_locals.get(node.id, frame.f_globals.get(node.id))
     if isinstance(node, ast.Attribute):

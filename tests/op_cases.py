@@ -538,7 +538,8 @@ def _complex() -> list[OpCase]:
             f"complex.{name}", lambda x, y: fun(x + 1j * y), two, smooth, 2 if smooth else 0
         )
 
-    holomorphic = "exp log sqrt sin cos tanh square reciprocal expm1 arctan arcsinh".split()
+    holomorphic = ("exp", "log", "sqrt", "sin", "cos", "tanh", "square", "reciprocal", "expm1",
+                   "arctan", "arcsinh")  # fmt: skip
     return [
         *[of(n, lambda z, n=n: np.abs(getattr(np, n)(z)) ** 2) for n in holomorphic],
         of("real", lambda z: np.real(z * z)),

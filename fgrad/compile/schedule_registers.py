@@ -273,7 +273,7 @@ class _Tiler:
     def run(self) -> list[Statement]:
         """Full tiles and those for what is left, inside the other loops."""
         outer = [x for x in self.nest.loops if x.axis not in self.tiled]
-        body = self.others(list(self.tile.others), {}, {})
+        body: list[Statement] = self.others(list(self.tile.others), {}, {})
         for loop in reversed(outer):
             body = [loop._replace(body=tuple(body))]
         return body

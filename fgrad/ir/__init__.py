@@ -1,1 +1,1 @@
-"""L1. The array program (level A): abstract values, primitives, programs, their text and checker."""
+"""L1. The array program (level A): abstract values, primitives, programs, text and checker."""

@@ -1,6 +1,6 @@
 """L1. Abstract values: what is known of an array without its numbers.
 
-    Aval((3, 4), float64)  prints as  f64[3,4];   a weak Python scalar prints as  f64[]~
+Aval((3, 4), float64)  prints as  f64[3,4];   a weak Python scalar prints as  f64[]~
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """L1. Primitives: the atoms of the IR, each with all of its mathematics in one object.
 
-A slot is a rule or an explicit `Refusal`; a slot is written once.  The rules re-enter `bind`, so every
-transform composes with every other.
+A slot is a rule or an explicit `Refusal`; a slot is written once.  The rules re-enter `bind`, so
+every transform composes with every other.
 
     type_rule(*avals, **params) -> Aval, or a tuple of them if `multiple`
     evaluate(*arrays, **params) -> array(s): the reference semantics and the eager path, in NumPy
-    jvp(primals, tangents, outs, **params) -> tangent(s) of the outputs; a known-zero tangent is None,
-        both ways; `outs` are the outputs that were already computed
+    jvp(primals, tangents, outs, **params) -> tangent(s) of the outputs; a known-zero tangent is
+        None, both ways; `outs` are the outputs that were already computed
     transpose(ct, wanted, *operands, **params) -> a cotangent, or None, for each operand: only for
         primitives that are linear (`linear_in`).  It may read the shape and dtype of a wanted
         operand, never its value.  `ct` is a tuple (with None for zero) if `multiple`
@@ -76,7 +76,7 @@ class Primitive:
         self.type_of: Rule = self._missing("type_rule")
         self.discrete = False
         # Optional, for primitives that hold a program, and for speed:
-        # save(values, traced, params) -> (outs, residuals): evaluation inside a differentiated trace;
+        # save(values, traced, params) -> (outs, residuals): evaluation in a differentiated trace;
         #     the residuals become the parameter "saved" of the record
         # pullback(cts, wanted, values, outs, params) -> cotangents: instead of jvp and transpose
         # accumulate(buffer, ct, values, params): add the transpose of ct in place, in NumPy

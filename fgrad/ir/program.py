@@ -57,8 +57,8 @@ class Eqn(NamedTuple):
 class Program:
     """A closed function of arrays.
 
-    `inputs` are bound at each call, `consts` are captured arrays (rank >= 1), `outputs` may be inputs,
-    constants, results or literals.  `made_by` says which step made it.
+    `inputs` are bound at each call, `consts` are captured arrays (rank >= 1), `outputs` may be
+    inputs, constants, results or literals.  `made_by` says which step made it.
     """
 
     __slots__ = ("name", "inputs", "consts", "eqns", "outputs", "made_by", "cache", "__weakref__")

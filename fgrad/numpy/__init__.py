@@ -7,6 +7,7 @@ traced form is NumPy's own too, and raises a card when it meets a traced array.
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -14,23 +15,14 @@ from typing import Any
 import numpy
 
 from fgrad.numpy import (  # noqa: F401  (each fills the tables)
-    calculus,
     creation,
-    einsum,
-    fft,
     inplace,
-    linalg,
     methods,
-    nan_reductions,
-    norms,
-    padding,
-    sets,
-    sorting,
     ufunc_methods,
     unsupported,
 )
 from fgrad.numpy.register import TRACED, has_tracer
-from fgrad.trace import STATE, Tracer
+from fgrad.trace import STATE, Tracer, deferred
 
 
 def _public(target: Any, traced: Callable[..., Any]) -> Callable[..., Any]:
@@ -47,7 +39,7 @@ def _public(target: Any, traced: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _created(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A new array belongs to the trace that is open, so that traced values can be assigned to it."""
+    """A new array belongs to the open trace, so that traced values can be assigned to it."""
 
     @functools.wraps(function)
     def create(*args: Any, **kwargs: Any) -> Any:
@@ -60,7 +52,7 @@ def _created(function: Callable[..., Any]) -> Callable[..., Any]:
     return create
 
 
-def _fill() -> None:
+def _fill_functions() -> None:
     """Put every traced function into this namespace, and into its `linalg` and `fft`."""
     groups: dict[str, dict[str, Any]] = {"linalg": {}, "fft": {}}
     for name, (target, traced) in TRACED.items():
@@ -68,20 +60,38 @@ def _fill() -> None:
         space = groups[group] if group else globals()
         # A ufunc finds its traced form by itself, and keeps its methods: np.add.reduce.
         space[leaf] = target if isinstance(target, numpy.ufunc) else _public(target, traced)
-    for group, names in groups.items():
+    for group, names in groups.items() if load_all not in deferred else ():
         plain = getattr(numpy, group)
         present = {n: getattr(plain, n) for n in dir(plain) if not n.startswith("_")}
         globals()[group] = SimpleNamespace(**(present | names))
 
 
+def load_all() -> None:
+    """Load the functions that `import fgrad` leaves for later: linalg, fft, sorting, ..."""
+    if load_all in deferred:
+        deferred.remove(load_all)
+        importlib.import_module("fgrad.numpy.more")
+        inplace.mark_views()
+        _fill()
+
+
+def _fill() -> None:
+    _fill_functions()
+    for name in ("zeros", "ones", "empty", "full", "eye", "identity", "array"):
+        globals()[name] = _created(globals().get(name) or getattr(numpy, name))
+
+
 methods.install()
 _fill()
-for _name in ("zeros", "ones", "empty", "full", "eye", "identity", "array"):
-    globals()[_name] = _created(globals().get(_name) or getattr(numpy, _name))
+deferred.append(load_all)
 
 
 def __getattr__(name: str) -> Any:
-    """Constants, dtypes and everything else that NumPy has."""
+    """Functions that are loaded when first used; constants, dtypes and all else that NumPy has."""
+    if not name.startswith("_") and load_all in deferred:
+        load_all()
+        if name in globals():
+            return globals()[name]
     return getattr(numpy, name)
 
 

@@ -481,11 +481,7 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Value:
     counts = np.asarray(repeats)
     if counts.size != 1:
         where = np.repeat(np.arange(x.shape[axis]), counts)
-        return (
-            x[(slice(None),) * axis + (where,)]
-            if isinstance(x, Tracer)
-            else np.repeat(x, counts, axis)
-        )
+        return np.take(x, where, axis)
     times = int(counts.reshape(()))
     before, n, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
     x = broadcast_to(reshape(x, (*before, n, 1, *after)), (*before, n, times, *after))

@@ -393,15 +393,16 @@ def _weighted_cov(x: Value, fweights: Any, aweights: Any, ddof: int) -> Value:
     """Counts `fweights` and relative weights `aweights` of the observations."""
     counts: Any = None if fweights is None else as_array(fweights)
     relative: Any = None if aweights is None else as_array(aweights)
-    weights = counts if relative is None else relative
+    weights: Any = counts if relative is None else relative
     if counts is not None and relative is not None:
         weights = np.multiply(counts, relative)
     total = rs.sum_(weights)
     factor: Any = total
-    if ddof and relative is None:
-        factor = np.subtract(total, ddof)
+    if ddof and relative is not None:
+        squares: Any = rs.sum_(np.multiply(weights, relative))
+        factor = np.subtract(total, squares * ddof / total)
     elif ddof:
-        factor = np.subtract(total, rs.sum_(np.multiply(weights, relative)) * ddof / total)
+        factor = np.subtract(total, ddof)
     centered = np.subtract(x, rs.average(x, 1, weights, keepdims=True))
     scaled = cx.conj(np.multiply(centered, weights))
     centered, scaled = promote((centered, scaled))

@@ -145,7 +145,7 @@ def ufunc_at(ufunc: Any, x: Any, indices: Any, values: Any = None) -> None:
     if combine is not None:
         new = combine(values)
     else:
-        old = x[indices]
+        old = getitem(x, indices)
         new = place.set(ufunc(old) if values is None else ufunc(old, values))
     write_all(x, keep_type(x, new))
 
@@ -167,7 +167,7 @@ def fill(x: Tracer, value: Any) -> None:
 
 def put(a: Tracer, ind: Any, v: Any, mode: str = "raise") -> None:
     """np.put: write values at flat indices; they repeat if there are fewer."""
-    places = np.asarray(ind) if not isinstance(ind, Tracer) else ind
+    places: Any = np.asarray(ind) if not isinstance(ind, Tracer) else ind
     values = as_array(v)
     if values.shape and values.size < places.size:
         values = sh.reshape(values, (values.size,))[np.arange(places.size) % values.size]
@@ -320,14 +320,19 @@ COPYING_METHODS = (
 VIEWING_METHODS = ("reshape", "transpose", "ravel", "squeeze", "swapaxes")
 
 
-def install(methods: dict[str, Any]) -> dict[str, Any]:
-    """The methods of a mutable array, made of those of a value; fills the tables of views."""
+def mark_views() -> None:
+    """Let the functions that give views in NumPy, as far as they are loaded, give views."""
     for name in VIEWS:
-        if name in TRACED:
-            target, function = TRACED[name]
-            add(name, viewing(function))
+        target, function = TRACED.get(name, (None, None))
+        if target is not None and target not in alias_functions:
+            add(name, viewing(function))  # type: ignore[arg-type]
             alias_functions.add(target)
     alias_functions.update(TRACED[n][0] for n in (*ALIASES, *READ_ONLY_VIEWS) if n in TRACED)
+
+
+def install(methods: dict[str, Any]) -> dict[str, Any]:
+    """The methods of a mutable array, made of those of a value; fills the tables of views."""
+    mark_views()
     for function in (copyto, put, put_along_axis, putmask, place, fill_diagonal):
         add(function.__name__, function)
     ufunc_methods["at"] = ufunc_at

@@ -46,13 +46,12 @@ def as_value(x: Any) -> Value:
         return x
     if isinstance(x, (list, tuple)) and has_tracer(x):
         return stack_nested(x)
-    if not isinstance(x, _PLAIN):
-        x = np.asarray(x)
-    if x.dtype.kind not in "biufc":
+    array: Any = x if isinstance(x, _PLAIN) else np.asarray(x)
+    if array.dtype.kind not in "biufc":
         raise UnsupportedTypeError(
-            f"An operand of dtype {x.dtype} is not an array of numbers.", user_line()
+            f"An operand of dtype {array.dtype} is not an array of numbers.", user_line()
         )
-    return x
+    return array
 
 
 def as_array(x: Any) -> Value:

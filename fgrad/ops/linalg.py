@@ -411,7 +411,8 @@ def _(
 def _pull_lu_solve(
     cts: Any, wanted: Any, values: Any, outs: Any, params: Any
 ) -> list[Value | None]:
-    ct_b = lu_solve(*values[:3], cts[0], not params["trans"])
+    a, packed, pivots = values[:3]
+    ct_b = lu_solve(a, packed, pivots, cts[0], not params["trans"])
     ct_a = _pull_matrix(ct_b, outs[0], params["trans"]) if wanted[0] else None
     return [ct_a, None, None, ct_b if wanted[3] else None]
 
@@ -491,7 +492,8 @@ def _pull_slogdet(
         ct_log = to_complex(ct_log) if turn is None else complex_(ct_log, turn)
     if ct_log is None:
         return [None, None, None]
-    inverse = lu_solve(*values, identity_like(a), True)
+    _, packed, pivots = values
+    inverse = lu_solve(a, packed, pivots, identity_like(a), True)
     return [mul(inverse, spread(ct_log, a.shape)), None, None]
 
 

@@ -1,8 +1,8 @@
 """Every property of every row of the table: derivatives, batches, compiled code.
 
 `tests/numpy/test_op_cases.py` compares eager values with NumPy; here the rest follows from them:
-jvp against finite differences, vjp against jvp, both orders, vmap against a loop, jit against eager,
-and compiled derivatives against eager ones.
+jvp against finite differences, vjp against jvp, both orders, vmap against a loop, jit against
+eager, and compiled derivatives against eager ones.
 """
 
 from __future__ import annotations

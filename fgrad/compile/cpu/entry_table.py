@@ -224,8 +224,9 @@ def field_names(kind: Any) -> tuple[str, ...] | None:
         return None
     fields = dataclasses.fields(kind)
     own_code = ("__post_init__", "__getattr__")
+    made: Any = getattr(kind, "__dataclass_params__", None)
     if (
-        not kind.__dataclass_params__.init
+        not made.init
         or kind.__getattribute__ is not object.__getattribute__
         or any([hasattr(kind, name) for name in own_code])
         or not all([f.init and not f.kw_only for f in fields])

@@ -1,7 +1,7 @@
-"""L5. Textual LLVM IR, one function at a time: fresh names, declarations, types for 1 or more lanes.
+"""L5. Textual LLVM IR, one function at a time: fresh names, declarations, types of lanes.
 
-Text is built with f-strings because that is ten times cheaper than building IR objects.  With one lane
-values have scalar types, else `<lanes x type>`; a bool is i1 in registers and i8 in memory.
+Text is built with f-strings because that is ten times cheaper than building IR objects.  With one
+lane values have scalar types, else `<lanes x type>`; a bool is i1 in registers and i8 in memory.
 """
 
 from __future__ import annotations
