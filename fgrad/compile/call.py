@@ -18,6 +18,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad import tree
+from fgrad.compile.cpu.entry import NativeCallable, NativeCalls, native_class
+from fgrad.compile.cpu.entry_table import Parameters
+from fgrad.compile.native import learn
 from fgrad.compile.pipeline import compile_program
 from fgrad.compile.remember import keep, program_key, recall
 from fgrad.ir.aval import Aval
@@ -66,10 +70,35 @@ def _compiled(program: Program, args: Sequence[Any] | None, device: str) -> Any:
     return executable
 
 
+@native_class
+class FlatCall(NativeCallable):
+    """A compiled program as a function of arrays and scalars that returns a tuple."""
+
+    __slots__ = ("executable", "native", "program")
+
+    def __init__(self, program: Program, executable: Any) -> None:
+        self.program = program
+        self.executable = executable
+        self.native = NativeCalls()
+
+    def __call__(self, *operands: Any) -> tuple[Any, ...]:
+        avals = self.program.in_avals
+        if self.native.wants(self.executable):
+            treedef = tree.structure((operands, {}))
+            results = tree.structure(tuple(self.program.outputs))
+            parameters = Parameters(operands, {}, treedef, {}, avals)
+            learn(self.native, self, parameters, self.program, self.executable, results)
+        arrays = [contiguous(x, aval.dtype) for x, aval in zip(operands, avals, strict=True)]
+        return tuple(self.executable(arrays))
+
+
 @call_p.evaluate
 def _(*operands: Any, program: Program, name: str) -> tuple[Any, ...]:
-    arrays = [contiguous(x, aval.dtype) for x, aval in zip(operands, program.in_avals, strict=True)]
-    return tuple(executable_of(program, arrays)(arrays))
+    flat = program.cache.get("flat")
+    if flat is None:
+        arrays = [contiguous(x, v.dtype) for x, v in zip(operands, program.in_avals, strict=True)]
+        flat = program.cache["flat"] = FlatCall(program, executable_of(program, arrays))
+    return flat(*operands)
 
 
 def contiguous(x: Any, dtype: np.dtype) -> np.ndarray:

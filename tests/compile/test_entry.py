@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import gc
 import inspect
 import os
 import pickle
@@ -20,6 +21,7 @@ from native_calls import X, assert_same, counted, learnt, outcome
 
 import fgrad
 from fgrad import jit, tree
+from fgrad.compile.call import FlatCall
 from fgrad.compile.cpu.entry import is_native
 from fgrad.compile.cpu.entry_abi import LAYOUT
 from fgrad.config import config
@@ -416,6 +418,7 @@ FRESH = """
 import copy, pickle
 import numpy as np
 import fgrad
+from fgrad.compile.call import FlatCall
 from fgrad.compile.cpu.entry import is_native
 
 class Model:
@@ -451,3 +454,16 @@ def test_layout_is_found_when_memory_is_filled() -> None:
     code = "from fgrad.compile.cpu.entry_abi import LAYOUT\nassert LAYOUT is not None"
     environment = {**os.environ, "PYTHONMALLOC": "debug"}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=60)
+
+
+def test_nested_calls_are_native() -> None:
+    """What an eager transform calls of a jitted function runs natively too."""
+    f = jit(lambda x: (np.tanh(x) * x).sum())
+    gradient = fgrad.grad(f)
+    expected = fgrad.grad(f.__wrapped__)(X)
+    for _ in range(4):
+        np.testing.assert_allclose(gradient(X), expected, rtol=1e-5)
+        np.testing.assert_allclose(gradient(X[::-1]), expected[::-1], rtol=1e-5)
+        np.testing.assert_allclose(fgrad.vmap(f)(np.stack([X, X * 2])), [f(X), f(X * 2)], rtol=1e-5)
+    flats = [x for x in gc.get_objects() if type(x) is FlatCall and is_native(x)]
+    assert len(flats) >= 2
