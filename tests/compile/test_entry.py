@@ -467,3 +467,14 @@ def test_nested_calls_are_native() -> None:
         np.testing.assert_allclose(fgrad.vmap(f)(np.stack([X, X * 2])), [f(X), f(X * 2)], rtol=1e-5)
     flats = [x for x in gc.get_objects() if type(x) is FlatCall and is_native(x)]
     assert len(flats) >= 2
+
+
+@pytest.mark.parametrize(("leaves", "native"), [(1000, True), (3000, False)])
+def test_many_leaves(leaves: int, native: bool) -> None:
+    f = jit(lambda d: (d["k0"] + 1, {k: d[k] for k in list(d)[:20]}))
+    d = {f"k{i}": X[: 1 + i % 2] * i for i in range(leaves)}
+    for _ in range(3):
+        result, calls = counted(f, d)
+        np.testing.assert_array_equal(result[0], 1.0)
+        np.testing.assert_array_equal(result[1]["k19"], X[:2] * 19)
+    assert (calls == 0) == native

@@ -53,7 +53,7 @@ from fgrad.compile.cpu.entry_pool import POOLED_BYTES
 from fgrad.ir.aval import Aval
 
 KEPT_BYTES = 1 << 16  # result arrays up to this size may be used again
-MAX_WORDS = 4096  # leaves and containers, which stand on the stack during a call
+MAX_WORDS = 2048  # objects of one call, some 100 KB on the stack
 _TP_ALLOC, _TP_NEW = 47, 65
 
 # Static arguments of these types are known again by identity: equal ones may be missed, never
