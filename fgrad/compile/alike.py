@@ -38,7 +38,8 @@ def content(group: Group, virtual: Mapping[Var, Eqn]) -> tuple[Hashable, list[Va
                 if behind is not None:
                     pending.append(behind)
     words += [number[v] for v in group.outputs]
-    words.append(tuple(sorted([number[v] for v in group.row_vars])))
+    words += [tuple(sorted([number[v] for v in vs])) for vs in (group.row_vars, group.columns)]
+    words.append(group.splits)
     return tuple(words), list(number)
 
 

@@ -18,6 +18,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from fgrad.compile.fuse_columns import join_columns
 from fgrad.compile.fuse_outputs import absorb, drop_cheap_outputs, find_outputs, ordered
 from fgrad.compile.fuse_parts import (
     CHEAP,
@@ -70,6 +71,7 @@ class _Fuser:
     def run(self) -> Fusion:
         for k, eqn in enumerate(self.p.program.eqns):
             self._equation(k, eqn)
+        join_columns(self.p)
         find_outputs(self.p)
         for nest in self.p.nests:
             if nest.parent is None and nest.kind == "loop":

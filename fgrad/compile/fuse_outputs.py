@@ -118,6 +118,7 @@ def absorb(p: Partition) -> None:
     for nest in reversed(p.nests):
         found = list(readers.get(id(nest), {}).values())
         plain = nest.parent is None and nest.kind == "loop" and not nest.row_vars
+        plain = plain and not nest.columns
         if not plain or len(found) != 1 or not nest.outputs:
             continue
         reader = found[0]
@@ -141,7 +142,7 @@ def _can_absorb(p: Partition, nest: Nest, reader: Nest) -> bool:
     if math.prod(nest.domain) != math.prod(reader.domain):
         return False
     domain = common_domain(nest.domain, reader.domain)
-    if domain is None:
+    if domain is None or (reader.columns and domain != reader.domain):
         return False
     if not reader.row_vars:
         return True
@@ -196,4 +197,6 @@ def _read_by(p: Partition, nest: Nest) -> set[int]:
 def _group(p: Partition, nest: Nest) -> Group:
     eqns = tuple([p.program.eqns[k] for k in nest.members])
     rows = len(nest.domain) if nest.rows is None else nest.rows
-    return Group(nest.kind, eqns, tuple(nest.outputs), nest.domain, rows, frozenset(nest.row_vars))
+    row_vars, columns = frozenset(nest.row_vars), frozenset(nest.columns)
+    outputs = tuple(nest.outputs)
+    return Group(nest.kind, eqns, outputs, nest.domain, rows, row_vars, columns, nest.splits)

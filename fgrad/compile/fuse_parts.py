@@ -74,6 +74,7 @@ class Nest:
     """A group in the making; merged ones point to the survivor."""
 
     __slots__ = (
+        "columns",
         "cost",
         "domain",
         "kind",
@@ -82,7 +83,9 @@ class Nest:
         "parent",
         "row_vars",
         "rows",
+        "splits",
         "stage",
+        "width",
     )  # fmt: skip
 
     def __init__(self, stage: int, kind: str, domain: tuple[int, ...]) -> None:
@@ -95,12 +98,17 @@ class Nest:
         self.parent: Nest | None = None
         self.outputs: dict[Var, None] = {}
         self.cost = 0
+        self.columns: list[Var] = []  # sums of blocks of rows, `width` of them for each block
+        self.splits: tuple[int, ...] = ()  # how the axes of rows are cut into blocks
+        self.width = 0
 
     def rows_after(self) -> int | None:
         """The row count of a nest, whose domain may have been refined."""
         return rows_of(self.domain, self.inner())
 
     def inner(self) -> int:
+        if self.width:
+            return self.width
         rows = next(iter(self.row_vars)).aval.size
         return math.prod(self.domain) // max(rows, 1)
 
@@ -237,6 +245,7 @@ class Partition:
                 e.prim.name in CONTRACTIONS
                 or (e.prim.name in REDUCTIONS and e.outputs[0] not in nest.row_vars)
                 for e in eqns
+                if e.outputs[0] not in nest.columns
             ]
         )
 

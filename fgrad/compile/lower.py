@@ -75,7 +75,7 @@ def _lower_kernel(group: Group, defined: Mapping[Var, Eqn]) -> KernelStep:
     if group.kind == "nest":
         (eqn,) = group.eqns
         NESTS[eqn.prim.name](b, eqn)
-    elif group.row_vars:
+    elif group.row_vars or group.columns:
         lower_rows(b, group)
     else:
         _lower_flat(b, group)

@@ -7,9 +7,15 @@ row (or read back from its result) when it is dearer to compute than to load.
 
     softmax     phase 0: max x      phase 1: e = exp(x - max), scratch[j] = e, sum e      phase 2: e
     / sum
+
+Sums over the rows (`Group.columns`) are kept in a scratch row for each block of rows:
+
+    parallel block: t[j] = 0;  serial row of block: phases, t[j] += x;  part[block, j] = t[j]
 """
 
 from __future__ import annotations
+
+import math
 
 from fgrad.compile.fuse_parts import cost_of
 from fgrad.compile.lower_build import KernelBuilder, Request
@@ -36,6 +42,7 @@ class _RowLowering:
         self.phase: dict[Var, int] = {}  # the first loop that can compute a full value
         self.ready: dict[Var, int] = {}  # the first loop that can read a row value
         self.reductions: dict[Var, int] = {}  # the loop that each accumulates in
+        self.columns: dict[Var, int] = {}  # the loop that adds to sums over rows
         self.reached: dict[Var, frozenset[Var]] = {}
         self._assign_phases()
         self.needed = self._loops_that_need()
@@ -71,7 +78,9 @@ class _RowLowering:
             (out,) = eqn.outputs
             reads = self._reads(eqn)
             after = max([self.ready[v] if v in rows else self.phase[v] for v in reads], default=0)
-            if out not in rows:
+            if out in self.group.columns:
+                self.columns[out] = after
+            elif out not in rows:
                 self.phase[out] = after
             elif eqn.prim.name in REDUCTIONS and not any(
                 v in rows and v.aval.size == eqn.inputs[0].aval.size for v in reads
@@ -91,7 +100,8 @@ class _RowLowering:
         self.kept: dict[Var, int] = {}  # value -> the loop that computes it
         for eqn in reversed(self.group.eqns):
             (out,) = eqn.outputs
-            loops = {self.reductions[out]} if out in self.reductions else set()
+            at = self.reductions.get(out, self.columns.get(out))
+            loops = set() if at is None else {at}
             if out in self.phase:
                 loops = needed[out]
                 if out in self.group.outputs:
@@ -108,9 +118,11 @@ class _RowLowering:
 
     def run(self) -> None:
         b, group = self.b, self.group
-        self.row_places = b.open_all(group.domain[: group.rows], "parallel")
+        blocks = self._open_blocks() if group.columns else ()
+        rows_at = b.depth
+        self._open_rows(blocks)
         depth = b.depth
-        loops = {*self.reductions.values(), *self.kept.values()}
+        loops = {*self.reductions.values(), *self.kept.values(), *self.columns.values()}
         loops |= {self.phase[v] for v in group.outputs if v in self.phase}
         for loop in sorted(loops):
             self._emit_loop(loop)
@@ -120,7 +132,51 @@ class _RowLowering:
                 at = total(places, row_major(out.aval.shape))
                 b.store(b.buffer(out, "out"), at, b.value(out, places))
         assert b.depth == depth
+        b.close_to(rows_at)
+        self._store_columns(blocks)
         b.close_to(0)
+
+    def _open_rows(self, blocks: Places) -> None:
+        """The loops over rows, or over those of a block."""
+        b, group = self.b, self.group
+        extents = group.domain[: group.rows]
+        if not blocks:
+            self.row_places = b.open_all(extents, "parallel")
+            return
+        counts = [n // d for n, d in zip(extents, group.splits, strict=True)]
+        inside = b.open_all(counts, "serial")
+        steps = zip(blocks, inside, counts, strict=True)
+        self.row_places = tuple([total((block, row), (n, 1)) for block, row, n in steps])
+
+    def _open_blocks(self) -> Places:
+        """The loops over blocks of rows, with a scratch row for each sum over rows."""
+        b, group = self.b, self.group
+        blocks = b.open_all(group.splits, "parallel")
+        self.scratch_of: dict[Var, str] = {}
+        for v in self.columns:
+            dtype = v.aval.dtype
+            name = self.scratch_of[v] = b.scratch(dtype, v.aval.size // math.prod(group.splits))
+            depth = b.depth
+            inner = b.open_all(group.domain[group.rows :], "parallel")
+            at = total(inner, row_major(group.domain[group.rows :]))
+            b.store(name, at, b.const(identity(self._operation(v), dtype), dtype))
+            b.close_to(depth)
+        return blocks
+
+    def _store_columns(self, blocks: Places) -> None:
+        """part[block, j] = scratch[j]."""
+        b, group = self.b, self.group
+        depth = b.depth
+        for v in self.columns:
+            inner = b.open_all(group.domain[group.rows :], "parallel")
+            extents = (*group.splits, *group.domain[group.rows :])
+            at = total(inner, row_major(group.domain[group.rows :]))
+            x = b.load(self.scratch_of[v], at, mutable=True)
+            b.store(b.buffer(v, "out"), total((*blocks, *inner), row_major(extents)), x)
+            b.close_to(depth)
+
+    def _operation(self, var: Var) -> str:
+        return accumulate_op(self.own[var].prim.name, var.aval.dtype)
 
     def _row_index(self, var: Var) -> Places:
         group = self.group
@@ -146,6 +202,11 @@ class _RowLowering:
         for v in group.outputs:
             if self.phase.get(v) == loop:
                 b.store(b.buffer(v, "out"), at, b.value(v, self._index(v, domain_places)))
+        for v, k in self.columns.items():
+            if k == loop:
+                x = self.own[v].inputs[0]
+                id = b.value(x, self._index(x, domain_places))
+                b.store(self.scratch_of[v], in_row, id, self._operation(v))
         for v, acc in accs.items():
             x = self.own[v].inputs[0]
             b.update(acc, b.value(x, self._index(x, domain_places)))
@@ -173,5 +234,5 @@ class _RowLowering:
         return self.b.reshaped(places, self.group.domain, atom.aval.shape)
 
     def _accumulator(self, var: Var) -> str:
-        op = accumulate_op(self.own[var].prim.name, var.aval.dtype)
+        op = self._operation(var)
         return self.b.accumulator(op, var.aval.dtype, identity(op, var.aval.dtype))

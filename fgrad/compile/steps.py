@@ -17,7 +17,8 @@ class Group(NamedTuple):
     kind:
       loop     one nest over `domain`, whose first `rows` axes are independent; reductions over the
                rest, and all that stands between them, are phases inside; `row_vars` are the
-               results with one value for each row
+               results with one value for each row, `columns` those with one for each column and
+               block of rows, where axis k of the rows is cut into `splits[k]` parts
       nest     one equation with loops of its own (scatter, cumsum, ...)
       library  one equation for BLAS, LAPACK or the sorter
       alias    a reshape of a buffer, which costs nothing
@@ -29,6 +30,8 @@ class Group(NamedTuple):
     domain: tuple[int, ...] = ()
     rows: int = 0
     row_vars: frozenset[Var] = frozenset()
+    columns: frozenset[Var] = frozenset()
+    splits: tuple[int, ...] = ()
 
 
 class KernelStep(NamedTuple):
