@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 
+from fgrad.compile.lower_linalg import vectors_are_native
 from fgrad.ir.aval import Aval
-from fgrad.ir.program import Atom, Eqn, Program, Var
+from fgrad.ir.program import Atom, Eqn, Params, Program, Var
 from fgrad.ir.walk import resolve_atom, substitute
-from fgrad.ops.linalg import det_by_factors, slogdet_by_factors
+from fgrad.ops.linalg_compositions import COMPOSITIONS
 from fgrad.ops.random_bits import random_bits_elementwise
 from fgrad.ops.shape import move_axis
 from fgrad.ops.sort import sort
@@ -44,32 +45,26 @@ def _sort(avals: tuple[Aval, ...], axis: int, num_keys: int) -> Program | None:
     return trace(rows, avals, "sort").program
 
 
-def _slogdet(_a: Value, packed: Value, pivots: Value) -> Sequence[Value]:
-    return slogdet_by_factors(packed, pivots)
-
-
-def _det(a: Value) -> Sequence[Value]:
-    return [det_by_factors(a)]
-
-
-def _real(function: Callable[..., Sequence[Value]], eqn: Eqn) -> Program | None:
-    """A composition that serves real operands."""
-    if eqn.inputs[0].aval.dtype.kind != "f":
+def _by_factors(eqn: Eqn) -> Program | None:
+    """A composition of linear algebra, where its parts are native steps."""
+    a = eqn.inputs[0].aval
+    suits = a.dtype.kind == "f" if eqn.prim.name in ("det", "slogdet") else vectors_are_native(a)
+    if not suits or not a.size:
         return None
-    return _composition(function, eqn.prim.name, tuple([x.aval.strong() for x in eqn.inputs]))
+    avals = tuple([x.aval.strong() for x in eqn.inputs])
+    return _composition(COMPOSITIONS[eqn.prim.name], eqn.prim.name, avals, eqn.params)
 
 
 @lru_cache(maxsize=256)
 def _composition(
-    function: Callable[..., Sequence[Value]], name: str, avals: tuple[Aval, ...]
+    function: Callable[..., Sequence[Value]], name: str, avals: tuple[Aval, ...], params: Params
 ) -> Program:
-    return trace(function, avals, name).program
+    return trace(lambda *xs: function(*xs, **params), avals, name).program
 
 
 EXPANSIONS: dict[str, Callable[[Eqn], Program | None]] = {
     "call": lambda eqn: eqn.params["program"],
-    "slogdet": lambda eqn: _real(_slogdet, eqn),
-    "det": lambda eqn: _real(_det, eqn),
+    **dict.fromkeys(COMPOSITIONS, _by_factors),
     "random_bits": lambda eqn: _random_bits(eqn.inputs[0].aval, eqn.params["shape"]),
     "sort": lambda eqn: _sort(
         tuple([x.aval.strong() for x in eqn.inputs]), eqn.params["axis"], eqn.params["num_keys"]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fgrad.compile.steps import LibraryStep
+from fgrad.ir.aval import Aval
 from fgrad.ir.program import Atom, Eqn, Var
 
 HOST = frozenset(
@@ -43,18 +44,20 @@ def host_step(eqn: Eqn, _virtual: Mapping[Var, Eqn]) -> LibraryStep:
     return LibraryStep("host", {"eqn": eqn}, args, ((0,) * len(args),))
 
 
-def _suits_native(eqn: Eqn) -> bool:
-    """Whether the operand is real, and the result's signs are those that NumPy gives.
+def vectors_are_native(a: Aval) -> bool:
+    """Whether singular vectors and eigenvectors of a matrix come from a native step.
 
-    Rounding chooses the signs of vectors where LAPACK divides and conquers, and in float32, which
-    NumPy computes in float64; NumPy evaluates those.
+    Their signs are rounding's choice where LAPACK divides and conquers, and in float32, which NumPy
+    computes in float64: there NumPy makes it, as outside of compiled code.
     """
+    return a.dtype.char == "d" and max(a.shape[-2:]) <= UNDIVIDED
+
+
+def _suits_native(eqn: Eqn) -> bool:
     a = eqn.inputs[0].aval
     if a.dtype.char not in "fd" or not a.size:
         return False
-    if eqn.prim.name in ("eigh", "svd"):
-        return a.dtype.char == "d" and max(a.shape[-2:]) <= UNDIVIDED
-    return True
+    return eqn.prim.name not in ("eigh", "svd") or vectors_are_native(a)
 
 
 def _native(eqn: Eqn, args: Sequence[Atom], **sizes: int) -> LibraryStep:

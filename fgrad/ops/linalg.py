@@ -20,20 +20,13 @@ from fgrad.ir.primitive import DISCRETE, NOT_LINEAR, Primitive
 from fgrad.lazy import lazy_module
 from fgrad.ops.complex import complex_, conj, imag, is_complex, real, real_dtype, to_complex
 from fgrad.ops.elementwise import (
-    abs_,
     add,
-    convert,
     div,
-    exp,
     ge,
     lit,
-    log,
     mul,
-    ne,
     neg,
-    remainder,
     select,
-    sign,
     stop_gradient,
     sub,
 )
@@ -57,7 +50,7 @@ from fgrad.ops.matrices import (
     transposed,
     upper,
 )
-from fgrad.ops.reduce import reduce_prod, reduce_sum
+from fgrad.ops.reduce import reduce_sum
 from fgrad.ops.shape import iota, pad
 from fgrad.trace import Value, bind
 
@@ -460,16 +453,6 @@ def _(a: Any, packed: Any, pivots: Any) -> tuple[Any, Any]:
     return signs.astype(a.dtype, copy=False)[()], logs[()]
 
 
-def slogdet_by_factors(packed: Value, pivots: Value) -> tuple[Value, Value]:
-    """`slogdet` of real matrices as a composition."""
-    line = diagonal(packed)
-    last = (len(line.shape) - 1,)
-    moved = convert(ne(pivots, iota(tuple(pivots.shape), INT32, last[0])), INT32)
-    odd = remainder(reduce_sum(moved, last), INT32.type(2))
-    parity = sub(lit(line, 1), mul(convert(odd, line.dtype), lit(line, 2)))
-    return mul(reduce_prod(sign(line), last), parity), reduce_sum(log(abs_(line)), last)
-
-
 @slogdet_p.jvp
 def _(primals: Any, tangents: Any, outs: Any) -> tuple[Value | None, Value]:
     """d log |det a| + i d(phase) = tr(a^-1 da) [G, 2.2.4]."""
@@ -573,12 +556,6 @@ def _(primals: Any, tangents: Any, c: Value) -> Value:
 for _prim in (det_p, cofactor_p):
     _prim.refuse("transpose", NOT_LINEAR)
     batch_leading(_prim)
-
-
-def det_by_factors(a: Value) -> Value:
-    """`det` of real matrices as a composition."""
-    signs, logs = slogdet_by_factors(*factor(a))
-    return mul(signs, exp(logs))
 
 
 def det(a: Value) -> Value:
