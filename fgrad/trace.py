@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from fgrad.assign import assign, refresh
+from fgrad.collector import collector_paused
 from fgrad.detached import check_read
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Primitive
@@ -29,8 +30,29 @@ from fgrad.trace_errors import leaked, needs_value
 
 Value: TypeAlias = Any  # a NumPy array or scalar, or a tracer
 
-# Tables that higher layers fill: NumPy function or ufunc -> fgrad's; (ufunc method) -> handler.
-numpy_functions: dict[Any, Callable[..., Any]] = {}
+deferred: list[Callable[[], None]] = []  # loads the functions that are not in the table yet
+
+
+class FunctionTable(dict[Any, Callable[..., Any]]):
+    """NumPy function or ufunc -> fgrad's; the rarer ones are loaded when one is first missing."""
+
+    def __missing__(self, key: Any) -> Callable[..., Any]:
+        if not deferred:
+            raise KeyError(key)
+        deferred[0]()
+        return self[key]
+
+    def find(self, key: Any) -> Callable[..., Any] | None:
+        """The traced form of a function, or None if it has none."""
+        found = self.get(key)
+        if found is None and deferred:
+            deferred[0]()
+            found = self.get(key)
+        return found
+
+
+# Tables that higher layers fill: functions, and (ufunc method) -> handler.
+numpy_functions = FunctionTable()
 ufunc_methods: dict[str, Callable[..., Any]] = {}
 unsupported_hook: list[Callable[..., BaseException]] = []
 store_hook: list[Callable[[Any, Value, Any], Value]] = []  # (out, result, function) -> out
@@ -48,6 +70,8 @@ class _State(threading.local):
 
 STATE = _State()
 
+
+SMALL = 4096  # bytes of a constant up to which copying it is cheaper than anything else
 
 _new = tuple.__new__  # skips the named tuple's own constructor, which costs more than the record
 
@@ -194,7 +218,7 @@ class Tracer:
         raise unsupported_hook[0](ufunc, method)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        function = numpy_functions.get(func)
+        function = numpy_functions.find(func)
         if function is None:
             raise unsupported_hook[0](func, "__call__")
         if kwargs.get("out") is not None:
@@ -240,10 +264,12 @@ class Builder:
         "count",
         "detached",
         "eager",
+        "frozen",
         "inputs",
         "level",
         "live",
         "name",
+        "outlives",
         "plain",
         "records",
         "saves",
@@ -259,6 +285,8 @@ class Builder:
         self.level = 0
         self.live = False
         self.plain = False  # open, and nothing was assigned: the short doors may be taken
+        self.outlives = what in ("vjp", "linearize")  # the records are used after the trace
+        self.frozen: list[np.ndarray] = []
         self.records: list[Record] = []
         self.count = 0
         self.captures: dict[int, tuple[Tracer, Tracer]] = {}
@@ -278,6 +306,8 @@ class Builder:
 
     def __exit__(self, *_exc: object) -> None:
         self.live = self.plain = False
+        while self.frozen:
+            self.frozen.pop().flags.writeable = True
         state = STATE
         state.level -= 1
         state.builder, state.loc, state.via = self._outer, self._loc, self._via
@@ -339,7 +369,10 @@ class Builder:
                 ins.append(x.index)
                 values.append(value)
             else:
-                x = np.int64(x) if type(x) is int else x
+                if type(x) is np.ndarray:
+                    x = self.snapshot(x)
+                elif type(x) is int:
+                    x = np.int64(x)
                 ins.append(x)
                 values.append(x)
         state = STATE
@@ -376,6 +409,20 @@ class Builder:
             STATE.loc = saved
         return result, {**params, "saved": residuals}
 
+    def snapshot(self, x: np.ndarray) -> np.ndarray:
+        """A constant as it is now: later writes of the user's must not reach what is recorded.
+
+        Small arrays are copied, and all are where the records outlive the call; a large one is
+        made read-only until the trace ends, so that a write raises.
+        """
+        if not x.flags.writeable:
+            return x
+        if x.nbytes <= SMALL or self.outlives:
+            return x.copy()
+        x.flags.writeable = False
+        self.frozen.append(x)
+        return x
+
     def note_detached(self) -> None:
         """Remember that Python read a number out of the trace, for `DetachedWarning`."""
         if self.detached is None:
@@ -390,7 +437,8 @@ class Builder:
         inputs = [Numbered(x.index, x.aval) for x in [inner for _, inner in captured] + self.inputs]
         outs = [Numbered(x.index, x.aval) if type(x) is Tracer else x for x in outputs]
         atoms = Atoms(self.count, copy_consts)
-        program = atoms.program(self.name, inputs, self.records, outs, self.what)
+        with collector_paused():
+            program = atoms.program(self.name, inputs, self.records, outs, self.what)
         return TracedProgram(program, [outer for outer, _ in captured])
 
     def release(self) -> None:
@@ -463,10 +511,10 @@ def binary_door(prim: Primitive) -> Callable[[Value, Value], Value]:
                 if y.builder is not builder:
                     return bind(prim, x, y)
             else:
-                j = b = y
+                j = b = builder.snapshot(y) if type(y) is np.ndarray else y
         elif type(y) is Tracer:
             builder, j, b = y.builder, y.index, y.value
-            i = a = x
+            i = a = builder.snapshot(x) if type(x) is np.ndarray else x
         else:
             return evaluate(x, y)
         if a is None or b is None or type(a) is Tracer or type(b) is Tracer or not builder.plain:

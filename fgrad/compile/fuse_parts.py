@@ -215,13 +215,18 @@ class Partition:
 
     def sources(self, eqn: Eqn) -> tuple[Leaf, ...]:
         """The leaves of all operands, each once."""
-        found: dict[Leaf, None] = {}
+        leaves: tuple[Leaf, ...] = ()
         for atom in eqn.inputs:
             if type(atom) is Var:
-                found.update(dict.fromkeys(self.leaves[atom]))
+                own = self.leaves[atom]
+                if not leaves:
+                    leaves = own
+                elif own is not leaves:
+                    leaves = tuple(dict.fromkeys((*leaves, *own)))
         if not self.dropped:
-            return tuple(found)
-        pending, found = list(found), {}
+            return leaves
+        found: dict[Leaf, None] = {}
+        pending = list(leaves)
         while pending:
             leaf = pending.pop()
             below = self.dropped.get(leaf.var)

@@ -14,6 +14,8 @@ from fgrad.ir.program import Atom, Eqn, Lit
 
 def broadcast_literal(r: Rewriter, e: Eqn) -> Atom | None:
     """f(x, broadcast(c)) -> f(x, c), for a literal c"""
+    if not r.reads(e, "broadcast"):
+        return None
     found = [r.source(a, "broadcast") for a in e.inputs]
     literal = [
         b.inputs[0] if b is not None and isinstance(b.inputs[0], Lit) else a
@@ -28,6 +30,8 @@ def broadcast_literal(r: Rewriter, e: Eqn) -> Atom | None:
 
 def hoist_broadcast(r: Rewriter, e: Eqn) -> Atom | None:
     """f(broadcast(x), broadcast(y)) -> broadcast(f(x, y)), of equal shapes and axes"""
+    if not r.reads(e, "broadcast"):
+        return None
     found = [r.source(a, "broadcast") for a in e.inputs if not isinstance(a, Lit)]
     if not found or any(b is None for b in found):
         return None
@@ -46,8 +50,9 @@ def hoist_broadcast(r: Rewriter, e: Eqn) -> Atom | None:
 
 def fold_literals(r: Rewriter, e: Eqn) -> Atom | None:
     """f(c) -> the number"""
-    if not all(isinstance(a, Lit) for a in e.inputs):
-        return None
+    for a in e.inputs:
+        if type(a) is not Lit:
+            return None
     with np.errstate(all="ignore"):
         value = e.prim.evaluate_rule(*[a.value for a in e.inputs], **e.params)  # type: ignore[union-attr]
     return lit(value, e.outputs[0].aval.dtype)

@@ -26,13 +26,14 @@ HOST = frozenset(
 )  # fmt: skip
 
 UNDIVIDED = 24  # rows and columns up to which eigenvectors are found in one piece
+_COMPLEX = frozenset("FD")
 
 
 def on_host(eqn: Eqn) -> bool:
     """Whether an equation is a step of this file."""
     if eqn.prim.name in HOST:
         return True
-    return any([a.aval.dtype.kind == "c" for a in (*eqn.inputs, *eqn.outputs)])
+    return not _COMPLEX.isdisjoint([a.aval.dtype.char for a in (*eqn.inputs, *eqn.outputs)])
 
 
 def host_step(eqn: Eqn, _virtual: Mapping[Var, Eqn]) -> LibraryStep:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad.collector import collector_paused
 from fgrad.compile.backend import BACKENDS, Backend
 from fgrad.compile.canonical_conv import canonical_conv
 from fgrad.compile.canonical_dot import canonical_dot
@@ -68,7 +69,11 @@ def compile_program(
         args: real arguments, on which FGRAD_CHECK=3 compares before and after each pass.
         device: a key of `BACKENDS`.
     """
-    backend = BACKENDS[device]
+    with collector_paused():
+        return _compile(program, args, BACKENDS[device])
+
+
+def _compile(program: Program, args: Sequence[Any] | None, backend: Backend) -> Compiled:
     log = _Log(program, args)
     # Calls first, so that every later pass sees the whole program.
     program = log.checked("inline", inline_calls, program)

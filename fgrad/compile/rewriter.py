@@ -53,6 +53,14 @@ class Rewriter:
         outputs = tuple([resolve_atom(a, self.env) for a in program.outputs])
         return program.replace(eqns=tuple(self.eqns), outputs=outputs, made_by="simplify")
 
+    def reads(self, eqn: Eqn, name: str) -> bool:
+        """Whether an operand comes from an equation of the primitive `name`."""
+        for atom in eqn.inputs:
+            source = self.defined.get(atom)  # type: ignore[call-overload]
+            if source is not None and source.prim.name == name:
+                return True
+        return False
+
     def append(self, eqn: Eqn) -> None:
         self.eqns.append(eqn)
         if not eqn.prim.multiple:
@@ -60,7 +68,7 @@ class Rewriter:
 
     def rewritten(self, eqn: Eqn) -> Atom | None:
         for law in self.laws.get(eqn.prim.name, ()):
-            new = law.apply(self, eqn)
+            new = law[0](self, eqn)
             if new is not None and new.aval.shape == eqn.outputs[0].aval.shape:
                 APPLIED[law.name] += 1
                 return new
@@ -81,7 +89,7 @@ class Rewriter:
 
     def source(self, atom: Atom, *names: str) -> Eqn | None:
         """The equation of an atom, if its primitive is one of `names`."""
-        eqn = self.defined.get(atom) if isinstance(atom, Var) else None
+        eqn = self.defined.get(atom)  # type: ignore[call-overload]
         return eqn if eqn is not None and eqn.prim.name in names else None
 
     def full(self, number: Atom, shape: tuple[int, ...]) -> Atom:
@@ -91,7 +99,7 @@ class Rewriter:
 
 def number(atom: Atom) -> Any:
     """The Python number of a literal, or None."""
-    return atom.value.item() if isinstance(atom, Lit) else None
+    return atom.value.item() if type(atom) is Lit else None
 
 
 def lit(value: Any, dtype: np.dtype) -> Lit:

@@ -21,6 +21,7 @@ from fgrad.ir.text import print_eqn
 from fgrad.ir.walk import subprograms
 
 _CONTEXT = 5
+_PLAIN = frozenset({int, float, bool, str, type(None)})
 
 
 def check_program(program: Program, after: str = "trace") -> None:
@@ -58,23 +59,31 @@ def _check_flat(program: Program, after: str) -> None:
 
 def _problem(eqn: Eqn, bound: set[Var]) -> tuple[str, str] | None:
     """The number and text of the first invariant that an equation breaks."""
-    for atom in eqn.inputs:
-        if type(atom) is Var and atom not in bound:
-            return "P2", "an operand is not bound before"
-        if type(atom) is Lit and atom.value.ndim != 0:
+    prim, inputs, params, outputs, _, _ = eqn
+    shape: tuple[int, ...] | None = None
+    same_shape = True
+    for atom in inputs:
+        if type(atom) is Var:
+            if atom not in bound:
+                return "P2", "an operand is not bound before"
+            own = atom.aval.shape
+            same_shape = same_shape and (shape is None or own == shape)
+            shape = own
+        elif atom.aval.shape or atom.value.ndim:  # type: ignore[union-attr]
             return "P9", "a literal is not a scalar"
-    if len(set(eqn.outputs)) < len(eqn.outputs) or any(v in bound for v in eqn.outputs):
+    if not bound.isdisjoint(outputs) or (len(outputs) > 1 and len(set(outputs)) < len(outputs)):
         return "P1", "a result is bound twice"
-    try:
-        hash(eqn.params)
-    except TypeError:
-        return "P4", "a parameter is not hashable"
-    if not all(_closed(value) for value in eqn.params.values()):
-        return "P4", "a parameter holds a variable or a tracer"
-    if eqn.prim.scalar is not None:
-        shapes = {a.aval.shape for a in eqn.inputs if type(a) is Var}
-        if len(shapes) > 1:
-            return "P6", f"elementwise operands have shapes {sorted(shapes)}"
+    if params:
+        try:
+            hash(params)
+        except TypeError:
+            return "P4", "a parameter is not hashable"
+        for value in params.values():
+            if type(value) not in _PLAIN and not _closed(value):
+                return "P4", "a parameter holds a variable or a tracer"
+    if prim.scalar is not None and not same_shape:
+        shapes = {a.aval.shape for a in inputs if type(a) is Var}
+        return "P6", f"elementwise operands have shapes {sorted(shapes)}"
     return _type_problem(eqn)
 
 
@@ -86,6 +95,10 @@ def _type_problem(eqn: Eqn) -> tuple[str, str] | None:
     except TypeError as error:
         return "P3", f"operands or parameters do not fit the primitive: {error}"
     expected = tuple(avals) if eqn.prim.multiple else (avals,)
+    if not eqn.prim.multiple and len(eqn.outputs) == 1:
+        found = eqn.outputs[0].aval
+        if found.shape == avals.shape and found.dtype is avals.dtype:
+            return None
     if [a.strong() for a in expected] != [v.aval.strong() for v in eqn.outputs]:
         return "P3", f"the type rule gives {', '.join(map(str, expected))}"
     return None
@@ -93,7 +106,10 @@ def _type_problem(eqn: Eqn) -> tuple[str, str] | None:
 
 def _closed(value: Any) -> bool:
     if type(value) is tuple:
-        return all(_closed(item) for item in value)
+        for item in value:
+            if type(item) not in _PLAIN and not _closed(item):
+                return False
+        return True
     return not isinstance(value, Var | Lit) and not isinstance(getattr(value, "aval", None), Aval)
 
 
