@@ -9,7 +9,10 @@ from pathlib import Path
 import numpy as np
 
 import fgrad.numpy
+from fgrad.numpy import load_all
 from fgrad.numpy.register import TRACED
+
+load_all()
 from fgrad.numpy.unsupported import ADVICE
 
 HEAD = """\

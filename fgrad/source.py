@@ -6,13 +6,16 @@ costs a frame walk and nothing else; `resolve` turns it into file, line and func
 
 from __future__ import annotations
 
-import linecache
 import os
 import sys
 from types import CodeType, FrameType
 from typing import NamedTuple, TypeAlias
 
 import numpy
+
+from fgrad.lazy import lazy_module
+
+linecache = lazy_module("linecache")
 
 RawLoc: TypeAlias = "tuple[CodeType, int]"
 

@@ -6,13 +6,16 @@ Register dataclasses with `fgrad.tree.dataclass` and other classes with `registe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeAlias
 
-import optree
-import optree.dataclasses
+from fgrad.lazy import lazy_module
+
+optree = lazy_module("optree")
+optree_dataclasses = lazy_module("optree.dataclasses")
 
 NAMESPACE = "fgrad"
-TreeDef = optree.PyTreeSpec
+TreeDef: TypeAlias = Any  # optree.PyTreeSpec
 
 
 def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeDef]:
@@ -37,6 +40,12 @@ def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
 def leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
     """The leaves of a tree, in order."""
     return optree.tree_leaves(tree, is_leaf, namespace=NAMESPACE)
+
+
+@lru_cache(maxsize=1)
+def leaf() -> TreeDef:
+    """The structure of a tree that is one leaf."""
+    return structure(0)
 
 
 def structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> TreeDef:
@@ -117,4 +126,4 @@ def dataclass(cls: type) -> type:
         >>> leaves(Params(1.0, 2.0))
         [1.0, 2.0]
     """
-    return optree.dataclasses.dataclass(cls, namespace=NAMESPACE)
+    return optree_dataclasses.dataclass(cls, namespace=NAMESPACE)

@@ -287,9 +287,9 @@ class Jitted(NativeCallable):
 
 
 def _is_masked(x: Any) -> bool:
-    """Whether an array has a mask; `numpy.ma` is loaded only for subclasses of arrays."""
+    """Whether an array has a mask, or is a matrix, which multiplies in its own way."""
     plain = type(x) is np.ndarray or isinstance(x, np.generic)
-    return not plain and isinstance(x, np.ma.MaskedArray)
+    return not plain and isinstance(x, (np.ma.MaskedArray, np.matrix))
 
 
 def _typed(x: Any) -> tuple[Any, Any]:

@@ -63,13 +63,13 @@ def _rmatmul(self: Tracer, other: Any) -> Any:
 
 def _later(name: str) -> Callable[..., Any]:
     """A method that is a NumPy function of its object."""
-    function = numpy_functions[getattr(np, name)]
+    target = getattr(np, name)
 
     def method(self: Tracer, *args: Any, **kwargs: Any) -> Any:
-        return function(self, *args, **kwargs)
+        return numpy_functions[target](self, *args, **kwargs)
 
     method.__name__ = name
-    method.__doc__ = function.__doc__
+    method.__doc__ = f"`np.{name}` of this array."
     return method
 
 
@@ -134,7 +134,7 @@ METHODS: dict[str, Any] = {
     "__array_namespace__": lambda x, api_version=None: sys.modules["fgrad.numpy"],
     **{name: _refused(name, advice) for name, advice in REFUSED.items()},
     **{name: property(_refused(name, advice)) for name, advice in REFUSED_PROPERTIES.items()},
-    **{name: _later(name) for name in SAME_FUNCTION if getattr(np, name) in numpy_functions},
+    **{name: _later(name) for name in SAME_FUNCTION},
 }
 
 

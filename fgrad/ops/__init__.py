@@ -1,12 +1,10 @@
-"""L3. The primitives, one family of mathematics in each file; importing any loads all rules."""
+"""L3. The primitives, one family in each file; importing any loads the common rules."""
 
 from fgrad.ops import (  # noqa: F401
     dot,
     elementwise,
     index,
-    random_bits,
     reduce,
     shape,
     sort,
-    window,
 )

@@ -23,6 +23,7 @@ from fgrad.transforms.wrap import (
     flatten,
     fresh,
     function_name,
+    ids_of,
     is_weak,
     named_like,
     normal_argnums,
@@ -80,7 +81,7 @@ def value_and_grad(
                 out, aux = fun(*call_args, **kwargs), None
                 if has_aux:
                     out, aux = split_aux(out, "grad")
-                    aux = outside_tree(builder, aux)
+                    aux = outside_tree(builder, aux, ids_of(values))
                 out = builder.lift(_scalar_result(out, fun))
                 tape = Tape(builder, builder.inputs, [out])
                 value = outside(builder, out)

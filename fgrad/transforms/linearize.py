@@ -24,12 +24,13 @@ from fgrad.transforms.wrap import (
     as_value,
     check_callable,
     flatten,
-    fresh,
     function_name,
+    ids_of,
     is_weak,
     named_like,
     outside,
     outside_tree,
+    own,
     split_aux,
 )
 
@@ -63,7 +64,7 @@ def trace_linear(
             aux = None
             if has_aux:
                 out, aux = split_aux(out, what)
-                aux = outside_tree(builder, aux)
+                aux = outside_tree(builder, aux, ids_of(values))
             out_leaves, out_tree = flatten(out)
             outs = [
                 builder.lift(as_value(x, f"a result of {function_name(fun)}")) for x in out_leaves
@@ -164,7 +165,8 @@ def _apply_tangents(lin: Linearized, tangents: tuple[Any, ...], what: str) -> An
     checked = _check_linear(leaves, lin.primals, "tangent", what, "primal")
     pushed = push(lin.tape, checked)
     filled = [zeros_like(y) if t is None else t for t, y in zip(pushed, lin.outs, strict=True)]
-    return tree.unflatten(lin.out_tree, [fresh(t) for t in filled])
+    given = ids_of(leaves)
+    return tree.unflatten(lin.out_tree, [own(t, given) for t in filled])
 
 
 def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
@@ -228,11 +230,8 @@ def _pull_tree(lin: Linearized, cotangent: Any) -> Any:
     checked = _check_linear(leaves, lin.outs, "cotangent", "vjp", "result")
     with np.errstate(all="ignore"):
         pulled = pull(lin.tape, checked)
-    taken = {id(x) for x in leaves}
+    given = ids_of(leaves)
     filled = [
-        zeros_like(x)
-        if ct is None
-        else (np.copy(ct) if id(ct) in taken and isinstance(ct, np.ndarray) else ct)
-        for ct, x in zip(pulled, lin.primals, strict=True)
+        zeros_like(x) if ct is None else ct for ct, x in zip(pulled, lin.primals, strict=True)
     ]
-    return tree.unflatten(lin.in_tree, [fresh(ct) for ct in filled])
+    return tree.unflatten(lin.in_tree, [own(ct, given) for ct in filled])

@@ -26,10 +26,11 @@ from fgrad.transforms.wrap import (
     as_value,
     check_callable,
     flatten,
-    fresh,
     function_name,
+    ids_of,
     is_weak,
     named_like,
+    own,
 )
 
 Batched = tuple[Value, "int | None"]
@@ -93,8 +94,9 @@ def vmap(
         env = _mapped(mapped, values, axes)
         batched = run_batched(records, env, outs, size)
         places = _out_axes(out_axes, out)
+        given = ids_of([*values, *[x for x in outs if not isinstance(x, Tracer)]])
         results = [
-            _place(size, x, d, place, function_name(fun))
+            own(_place(size, x, d, place, function_name(fun)), given)
             for (x, d), place in zip(batched, places, strict=True)
         ]
         return tree.unflatten(out_tree, results)
@@ -247,4 +249,4 @@ def _place(size: int, x: Value, dim: int | None, place: Any, name: str) -> Value
     place = int(place) % ndim
     if dim is None:
         x, dim = batch_first(size, x, None), 0
-    return fresh(move_axis(x, dim, place)) if dim != place else fresh(x)
+    return move_axis(x, dim, place)

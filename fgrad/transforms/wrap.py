@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,14 +12,13 @@ from fgrad.errors import ArgumentError, UnsupportedTypeError
 from fgrad.ir.aval import PYTHON_SCALARS
 from fgrad.trace import Builder, Tracer, Value
 
-LEAF = tree.structure(0)
 PLAIN = frozenset({np.ndarray, Tracer, float, int, np.float64, np.float32, bool})
 
 
 def flatten(x: Any) -> tuple[list[Any], tree.TreeDef]:
     """The leaves and structure of a tree; a plain array takes a short way."""
     if type(x) in PLAIN:
-        return [x], LEAF
+        return [x], tree.leaf()
     return tree.flatten(x)
 
 
@@ -48,7 +47,7 @@ def as_value(x: Any, what: str = "an argument") -> Value:
     if not x.dtype.isnative:
         x = x.astype(x.dtype.newbyteorder("="))
     if type(x) is not np.ndarray and isinstance(x, np.ndarray):
-        if isinstance(x, np.ma.MaskedArray):
+        if isinstance(x, (np.ma.MaskedArray, np.matrix)):
             raise unsupported_type(x, what)
         x = np.asarray(x)
     return x
@@ -118,10 +117,10 @@ def outside(builder: Builder, x: Any) -> Value:
     return x
 
 
-def outside_tree(builder: Builder, x: Any) -> Any:
-    """A tree of results as the enclosing context sees it."""
+def outside_tree(builder: Builder, x: Any, given: Collection[int] = ()) -> Any:
+    """A tree of results as the enclosing context sees it, apart from the arrays `given`."""
     leaves, treedef = flatten(x)
-    return tree.unflatten(treedef, [outside(builder, leaf) for leaf in leaves])
+    return tree.unflatten(treedef, [own(outside(builder, leaf), given) for leaf in leaves])
 
 
 def fresh(x: Value) -> Value:
@@ -132,6 +131,17 @@ def fresh(x: Value) -> Value:
         if x.base is not None or not x.flags.writeable:
             return x.copy()
     return x
+
+
+def own(x: Value, given: Collection[int]) -> Value:
+    """A result that shares no memory with the arrays whose ids are `given`: the caller's own."""
+    x = fresh(x)
+    return x.copy() if id(x) in given and isinstance(x, np.ndarray) else x
+
+
+def ids_of(values: Iterable[Any]) -> set[int]:
+    """The identities of arrays."""
+    return {id(x) for x in values if isinstance(x, np.ndarray)}
 
 
 def split_aux(out: Any, transform: str) -> tuple[Any, Any]:

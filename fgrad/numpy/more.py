@@ -1,0 +1,16 @@
+"""L4. The functions of NumPy that are loaded when one of them is first used.
+
+Not `from fgrad.numpy import linalg`: the package answers to NumPy's names before its own files.
+"""
+
+# ruff: noqa: F401
+
+import fgrad.numpy.calculus
+import fgrad.numpy.einsum
+import fgrad.numpy.fft
+import fgrad.numpy.linalg
+import fgrad.numpy.nan_reductions
+import fgrad.numpy.norms
+import fgrad.numpy.padding
+import fgrad.numpy.sets
+import fgrad.numpy.sorting
