@@ -20,7 +20,7 @@ HOST = frozenset(
         "cholesky", "triangular_solve", "lu", "pivots_order", "factor", "lu_solve",
         "slogdet", "det", "cofactor",
         "qr", "svd", "svdvals", "eigh", "eigvalsh", "eig", "eigvals", "pinv",
-        "expm", "expm_frechet", "sqrtm", "solve_sylvester", "fft",
+        "matrix_function", "frechet", "sqrtm", "solve_sylvester", "fft",
         "real", "imag", "complex", "conj",
     }
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""L3. Functions of matrices: the exponential, the square root, Sylvester's equation.
+"""L3. Functions of matrices: the exponential and its kin, the square root, Sylvester's equation.
 
 [N] Najfeld, Havel, Derivatives of the matrix exponential and their computation, 1995.
 [B] Higham, Functions of matrices, 2008.
@@ -31,55 +31,68 @@ from fgrad.trace import Value, bind
 scipy_linalg = lazy_module("scipy.linalg")
 
 
-# --- expm
+# --- the functions of SciPy that are given by power series, and their derivatives
 
-expm_p = Primitive("expm")
-expm_frechet_p = Primitive("expm_frechet", linear_in=(1,))
+FUNCTIONS = frozenset({"expm", "logm", "cosm", "sinm", "tanm", "coshm", "sinhm", "tanhm"})
+
+matrix_function_p = Primitive("matrix_function", params=("name",))
+frechet_p = Primitive("frechet", params=("name",), linear_in=(1,))
 
 
-@expm_p.type_rule
-def _(a: Aval) -> Aval:
-    check_matrix(expm_p, a, square=True)
+@matrix_function_p.type_rule
+def _(a: Aval, *, name: str) -> Aval:
+    check_matrix(matrix_function_p, a, square=True)
     return a.strong()
 
 
-@expm_p.evaluate
-def _(a: Any) -> np.ndarray:
-    return each_matrix(lambda x: (scipy_linalg.expm(x),), [(a.shape[-2:], a.dtype)], a)[0]
+def _evaluate(name: str, a: np.ndarray) -> np.ndarray:
+    """A function of SciPy in double precision, in the dtype of the operand in the end: NaN where
+    the operand is real, but not the result."""
+    x = getattr(scipy_linalg, name)(a.astype(np.result_type(a.dtype, np.float64)))
+    if x.dtype.kind == "c" and a.dtype.kind == "f":
+        small = 100 * float(np.finfo(x.dtype).eps) * np.abs(x).max(initial=0)
+        x = x.real if np.abs(x.imag).max(initial=0) <= small else np.full_like(a, np.nan)
+    return x.astype(a.dtype, copy=False)
 
 
-@expm_p.jvp
-def _(primals: Any, tangents: Any, out: Value) -> Value:
-    return expm_frechet(primals[0], tangents[0])
+@matrix_function_p.evaluate
+def _(a: Any, *, name: str) -> np.ndarray:
+    return each_matrix(lambda x: (_evaluate(name, x),), [(a.shape[-2:], a.dtype)], a)[0]
 
 
-@expm_frechet_p.type_rule
-def _(a: Aval, e: Aval) -> Aval:
-    check_matrix(expm_frechet_p, a, square=True)
-    check_equal(expm_frechet_p, a.shape, e.shape)
+@matrix_function_p.jvp
+def _(primals: Any, tangents: Any, out: Value, *, name: str) -> Value:
+    return frechet(name, primals[0], tangents[0])
+
+
+@frechet_p.type_rule
+def _(a: Aval, e: Aval, *, name: str) -> Aval:
+    check_matrix(frechet_p, a, square=True)
+    check_equal(frechet_p, a.shape, e.shape)
     return a.strong()
 
 
-def _corner(a: np.ndarray, e: np.ndarray) -> tuple[np.ndarray]:
+@frechet_p.evaluate
+def _(a: Any, e: Any, *, name: str) -> np.ndarray:
+    """The upper right block of f([[a, e], [0, a]]) [N, section 2; B, 3.16]."""
     n = a.shape[-1]
-    return (scipy_linalg.expm(np.block([[a, e], [np.zeros_like(a), a]]))[:n, n:],)
+
+    def one(a: np.ndarray, e: np.ndarray) -> tuple[np.ndarray]:
+        whole = np.block([[a, e], [np.zeros_like(a), a]])
+        return (_evaluate(name, whole)[:n, n:],)
+
+    return each_matrix(one, [(a.shape[-2:], a.dtype)], a, e)[0]
 
 
-@expm_frechet_p.evaluate
-def _(a: Any, e: Any) -> np.ndarray:
-    """The upper right block of exp([[a, e], [0, a]]) [N, section 2; B, 3.16]."""
-    return each_matrix(_corner, [(a.shape[-2:], a.dtype)], a, e)[0]
-
-
-@expm_frechet_p.jvp
-def _(primals: Any, tangents: Any, out: Value) -> Value:
-    """Linear in e; in a, the derivative of exp([[a, e], [0, a]]), which is linear in da: the upper
+@frechet_p.jvp
+def _(primals: Any, tangents: Any, out: Value, *, name: str) -> Value:
+    """Linear in e; in a, the derivative of f([[a, e], [0, a]]), which is linear in da: the upper
     right block of l([[a, e], [0, a]], [[da, 0], [0, da]])."""
     (a, e), (da, de) = primals, tangents
-    total = None if de is None else expm_frechet(a, de)
+    total = None if de is None else frechet(name, a, de)
     if da is not None:
         n, zero = a.shape[-1], zeros_like(a)
-        whole = expm_frechet(_blocks(a, e, zero, a), _blocks(da, zero, zero, da))
+        whole = frechet(name, _blocks(a, e, zero, a), _blocks(da, zero, zero, da))
         part = block(whole, 0, n, n, 2 * n)
         total = part if total is None else add(total, part)
     return total
@@ -89,25 +102,25 @@ def _blocks(a: Value, b: Value, c: Value, d: Value) -> Value:
     return above(beside(a, b), beside(c, d))
 
 
-@expm_frechet_p.transpose
-def _(ct: Value, wanted: Any, a: Value, e: Value) -> tuple[None, Value]:
+@frechet_p.transpose
+def _(ct: Value, wanted: Any, a: Value, e: Value, *, name: str) -> tuple[None, Value]:
     """The transpose of l(a, .) is l(a^T, .)."""
-    return None, expm_frechet(transposed(a), ct)
+    return None, frechet(name, transposed(a), ct)
 
 
-expm_p.refuse("transpose", NOT_LINEAR)
-batch_leading(expm_p)
-batch_leading(expm_frechet_p)
+matrix_function_p.refuse("transpose", NOT_LINEAR)
+batch_leading(matrix_function_p)
+batch_leading(frechet_p)
 
 
-def expm(a: Value) -> Value:
-    """The exponential of square matrices."""
-    return bind(expm_p, a)
+def matrix_function(name: str, a: Value) -> Value:
+    """One of `FUNCTIONS` of square matrices, in their own dtype."""
+    return bind(matrix_function_p, a, name=name)
 
 
-def expm_frechet(a: Value, e: Value) -> Value:
-    """The derivative of the exponential at a, in the direction e."""
-    return bind(expm_frechet_p, a, e)
+def frechet(name: str, a: Value, e: Value) -> Value:
+    """The derivative of one of `FUNCTIONS` at a, in the direction e."""
+    return bind(frechet_p, a, e, name=name)
 
 
 # --- solve_sylvester: a x + x b = c
@@ -167,15 +180,7 @@ def _(a: Aval) -> Aval:
 
 @sqrtm_p.evaluate
 def _(a: Any) -> np.ndarray:
-    """In the dtype of `a`: NaN where the root of a real matrix is not real."""
-
-    def one(x: np.ndarray) -> tuple[np.ndarray]:
-        root = scipy_linalg.sqrtm(x)
-        if root.dtype.kind == "c" and a.dtype.kind == "f":
-            root = root.real if not root.imag.any() else np.full_like(x, np.nan)
-        return (root.astype(a.dtype, copy=False),)
-
-    return each_matrix(one, [(a.shape[-2:], a.dtype)], a)[0]
+    return each_matrix(lambda x: (_evaluate("sqrtm", x),), [(a.shape[-2:], a.dtype)], a)[0]
 
 
 @sqrtm_p.jvp

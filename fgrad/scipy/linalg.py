@@ -54,7 +54,6 @@ def _refusal(name: str, why: str, write: str) -> UnsupportedNumpyError:
 
 ADVICE = {
     "schur": ("its factors have no derivative rule.", "np.linalg.eigh(a) if a is Hermitian"),
-    "logm": ("it has no derivative rule.", "np.linalg.eigh(a) if a is Hermitian"),
     "null_space": ("its shape depends on values.", "np.linalg.svd(a)"),
     "orth": ("its shape depends on values.", "np.linalg.qr(a)[0]"),
 }
@@ -287,18 +286,31 @@ def pinv(a: Any, *, rtol: Any = None, **_: Any) -> Value:
 # --- functions of matrices
 
 
-@_either
-def expm(A: Any) -> Value:
-    """The matrix exponential."""
-    return mf.expm(matrices(A, square=True))
+def _function(name: str) -> Callable[[Any], Value]:
+    def function(A: Any) -> Value:
+        return mf.matrix_function(name, matrices(A, square=True))
+
+    function.__name__ = name
+    function.__doc__ = f"`scipy.linalg.{name}` of square matrices, in their own dtype."
+    return _either(function)
+
+
+expm = _function("expm")
+logm = _function("logm")
+cosm = _function("cosm")
+sinm = _function("sinm")
+tanm = _function("tanm")
+coshm = _function("coshm")
+sinhm = _function("sinhm")
+tanhm = _function("tanhm")
 
 
 @_either
 def expm_frechet(A: Any, E: Any, method: Any = None, compute_expm: bool = True, **_: Any) -> Any:
     """The exponential of A, and its derivative in the direction E."""
     a, e = linear_operands(A, E)
-    slope = mf.expm_frechet(a, e)
-    return (mf.expm(a), slope) if compute_expm else slope
+    slope = mf.frechet("expm", a, e)
+    return (mf.matrix_function("expm", a), slope) if compute_expm else slope
 
 
 @_either
@@ -311,6 +323,37 @@ def sqrtm(A: Any, *_: Any, **__: Any) -> Value:
 def solve_sylvester(a: Any, b: Any, q: Any) -> Value:
     """x with a x + x b = q."""
     return mf.solve_sylvester(*_stacked(*linear_operands(a, b, q)))
+
+
+@_either
+def solve_continuous_lyapunov(a: Any, q: Any) -> Value:
+    """x with a x + x a^H = q."""
+    x, y = _stacked(*linear_operands(a, q))
+    return mf.solve_sylvester(x, mx.adjoint(x), y)
+
+
+@_either
+def solve_discrete_lyapunov(a: Any, q: Any, method: Any = None) -> Value:
+    """x with a x a^H - x + q = 0, as a linear system for the elements of x."""
+    x, y = linear_operands(a, q)
+    n = matrices(x, square=True).shape[-1]
+    system = np.eye(n * n) - np.kron(x, conj(x))
+    return np.reshape(la.solve(system, np.reshape(y, (n * n, 1))), (n, n))
+
+
+@_either
+def polar(a: Any, side: str = "right") -> tuple[Value, Value]:
+    """u and p with a = u p (or p u): u has orthonormal columns or rows, p is Hermitian."""
+    u, s, vh = dc.svd(matrices(a))
+    if side == "right":
+        return mx.matmul(u, vh), mx.matmul(mx.scale_columns(mx.adjoint(vh), s), vh)
+    return mx.matmul(u, vh), mx.matmul(mx.scale_columns(u, s), mx.adjoint(u))
+
+
+@_either
+def lstsq(a: Any, b: Any, cond: Any = None, *_: Any, **__: Any) -> tuple[Value, ...]:
+    """The least-squares solution, residuals, rank and singular values."""
+    return np.linalg.lstsq(a, b, np.finfo(np.float64).eps if cond is None else cond)
 
 
 # --- special matrices
@@ -346,3 +389,34 @@ def toeplitz(c: Any, r: Any = None) -> Value:
     values = fnp.concatenate([column[::-1], row[1:]])
     m, n = column.shape[0], row.shape[0]
     return values[np.arange(m)[::-1, None] + np.arange(n)]
+
+
+@_either
+def hankel(c: Any, r: Any = None) -> Value:
+    """The matrix with constant antidiagonals, of a first column and a last row."""
+    column = fnp.ravel(c)
+    row = column * 0 if r is None else fnp.ravel(r)
+    values = fnp.concatenate([column, row[1:]])
+    return values[np.arange(column.shape[0])[:, None] + np.arange(row.shape[0])]
+
+
+@_either
+def circulant(c: Any) -> Value:
+    """The matrix whose columns are rotations of the first."""
+    column = fnp.ravel(c)
+    n = column.shape[0]
+    return column[(np.arange(n)[:, None] - np.arange(n)) % n]
+
+
+@_either
+def companion(a: Any) -> Value:
+    """The companion matrix of a polynomial, given by its coefficients."""
+    first = -a[1:] / a[0]
+    return np.concatenate([first[None], np.eye(first.shape[0])[:-1]], 0)
+
+
+@_either
+def solve_toeplitz(c_or_cr: Any, b: Any, check_finite: bool = True) -> Value:
+    """x with toeplitz(c, r) x = b, as a general system."""
+    pair = c_or_cr if isinstance(c_or_cr, tuple) else (c_or_cr,)
+    return np.linalg.solve(toeplitz(*pair), b)

@@ -26,6 +26,7 @@ V = RNG.standard_normal(4)
 P = A @ A.T + np.eye(4)
 TALL = RNG.standard_normal((5, 3))
 WIDE = TALL.T.copy()
+FIRST = np.array([9.0, 0.0, 0.0, 0.0])
 STACK = RNG.standard_normal((2, 3, 4, 4))
 
 Case = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -110,9 +111,30 @@ SCIPY: dict[str, Case] = {
     "eigvalsh": (sla.eigvalsh, (P,)),
     "pinv": (sla.pinv, (TALL,)),
     "expm": (sla.expm, (A,)),
+    "logm": (sla.logm, (P,)),
+    "cosm": (sla.cosm, (A,)),
+    "sinm": (sla.sinm, (A,)),
+    "tanm": (sla.tanm, (A / 4,)),
+    "coshm": (sla.coshm, (A,)),
+    "sinhm": (sla.sinhm, (A,)),
+    "tanhm": (sla.tanhm, (A / 4,)),
     "expm_frechet": (sla.expm_frechet, (A, P)),
     "sqrtm": (sla.sqrtm, (P,)),
     "solve_sylvester": (sla.solve_sylvester, (P, P, A)),
+    "lyapunov": (sla.solve_continuous_lyapunov, (P, A)),
+    "lyapunov.discrete": (sla.solve_discrete_lyapunov, (A / 8, A)),
+    "polar": (sla.polar, (TALL,)),
+    "polar.left": (lambda a: sla.polar(a, "left"), (WIDE,)),
+    "lstsq": (lambda a, b: sla.lstsq(a, b)[0], (TALL, RNG.standard_normal(5))),
+    "hankel": (sla.hankel, (V,)),
+    "hankel.row": (sla.hankel, (V, V[:3] * 2)),
+    "circulant": (sla.circulant, (V,)),
+    "companion": (sla.companion, (V,)),
+    "solve_toeplitz": (lambda c, b: sla.solve_toeplitz(c, b), (V + FIRST, V)),
+    "solve_toeplitz.row": (
+        lambda c, r, b: sla.solve_toeplitz((c, r), b),
+        (V + FIRST, V, B),
+    ),
     "block_diag": (lambda a, b: sla.block_diag(a, b, 2.0), (A, V)),
     "toeplitz": (sla.toeplitz, (V,)),
     "toeplitz.row": (lambda c, r: sla.toeplitz(c, r), (V, V[:3])),
@@ -211,7 +233,7 @@ def test_errors_are_those_of_numpy() -> None:
         fgrad.jit(L.solve)(A, V[:3])
 
 
-@pytest.mark.parametrize("name", ["schur", "logm", "null_space", "hessenberg"])
+@pytest.mark.parametrize("name", ["schur", "signm", "null_space", "hessenberg"])
 def test_what_has_no_traced_form_says_so(name: str) -> None:
     fun = getattr(sla, name)
     with warnings.catch_warnings():

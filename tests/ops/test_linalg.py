@@ -67,6 +67,11 @@ class Case:
 SQUARE, TALL, WIDE = (_general, N, N), (_general, 5, 3), (_general, 3, 5)
 POSITIVE, RIGHT = (_definite, N, N), (_general, N, 2)
 
+
+def _function(name: str) -> Callable[..., Any]:
+    return lambda a: mf.matrix_function(name, a)
+
+
 CASES: dict[str, Case] = {
     "cholesky": Case(la.cholesky, np.linalg.cholesky, POSITIVE),
     "solve": Case(la.solve, np.linalg.solve, SQUARE, RIGHT),
@@ -105,8 +110,10 @@ CASES: dict[str, Case] = {
     "eigvals": Case(lambda a: real(dc.eigvals(a)), None, (_far_apart, N, N)),
     "pinv": Case(lambda a: dc.pinv(a, 1e-15), np.linalg.pinv, TALL),
     "pinv.wide": Case(lambda a: dc.pinv(a, 1e-15), np.linalg.pinv, WIDE),
-    "expm": Case(mf.expm, scipy.linalg.expm, SQUARE),
-    "expm_frechet": Case(mf.expm_frechet, None, SQUARE, SQUARE),
+    "expm": Case(_function("expm"), scipy.linalg.expm, SQUARE),
+    "logm": Case(_function("logm"), None, POSITIVE),
+    "sinm": Case(_function("sinm"), None, SQUARE),
+    "frechet": Case(lambda a, e: mf.frechet("expm", a, e), None, SQUARE, SQUARE),
     "sqrtm": Case(mf.sqrtm, None, POSITIVE),
     "solve_sylvester": Case(mf.solve_sylvester, None, POSITIVE, (_definite, 2, 2), RIGHT),
 }
@@ -222,7 +229,7 @@ COMPLEX: dict[str, tuple[Callable[..., Any], Any]] = {
     "eigh": (lambda a: _powers(*dc.eigh(a)), (_complex_definite, N, N)),
     "eigvals": (dc.eigvals, (_complex, 3, 3)),
     "pinv": (lambda a: dc.pinv(a, 1e-15), (_complex, 3, 5)),
-    "expm": (mf.expm, (_complex, 3, 3)),
+    "expm": (_function("expm"), (_complex, 3, 3)),
 }
 
 
