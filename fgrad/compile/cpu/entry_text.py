@@ -474,7 +474,14 @@ count_names:
   br label %spread
 """
         + copy_loop("spread", "%regs", "%args", "%total", "compare")
-        + """compare:
+        + _matched(at)
+    )
+
+
+def _matched(at: Layout) -> str:
+    """Blocks that match, bring the signature to the front, and run it."""
+    return (
+        """compare:
   %copies = call i64 @fgrad_match(ptr %program, ptr %regs, ptr %slots, ptr %cells, ptr %late, \
 i64 %own_from)
   %fits = icmp sge i64 %copies, 0
