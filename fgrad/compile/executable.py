@@ -24,7 +24,8 @@ from fgrad.compile.cpu.host import (
 from fgrad.compile.cpu.lapack_factors import LAPACK
 from fgrad.compile.cpu.library import gemm, gemm_spec, pieces
 from fgrad.compile.cpu.runtime import build_kernels, symbol_at
-from fgrad.compile.cpu.sorting import sort_rows
+from fgrad.compile.cpu.sort_keys import RowSort
+from fgrad.compile.cpu.sorting import sort_cycles, sort_rows
 from fgrad.compile.plan import ALIGNMENT, Plan, Slot
 from fgrad.compile.steps import KernelStep, LibraryStep
 from fgrad.ir.aval import Aval
@@ -176,7 +177,8 @@ def native_routine(routine: Routine) -> NativeRoutine:
     if name in LAPACK:
         native = LAPACK[name](**params)
         return NativeRoutine(native.address, params["batch"], 0.0, native.failure)
-    return NativeRoutine(_LIBRARY[name](**params), params[_EXTENT[name]], 0.0, None)
+    spec = RowSort(**params)
+    return NativeRoutine(sort_rows(spec), spec.pieces, sort_cycles(spec), None)
 
 
 def _library_calls(step: LibraryStep, plan: Plan, table: _Table) -> list[Step]:
@@ -190,7 +192,3 @@ def _library_calls(step: LibraryStep, plan: Plan, table: _Table) -> list[Step]:
         numbers = [table.number(s, at) for s, at in zip(slots, offsets, strict=True)]
         steps.append(shared_call(address, extent, 1, cost, tuple(numbers)))
     return steps
-
-
-_LIBRARY = {"sort": sort_rows}
-_EXTENT = {"sort": "rows"}  # the parameter that is the step's range

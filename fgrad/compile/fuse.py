@@ -44,6 +44,7 @@ from fgrad.compile.fuse_parts import (
 from fgrad.compile.lower_dot import blas_operands, reads_windows, view_of, wants_blas
 from fgrad.compile.lower_nest import NESTS
 from fgrad.compile.lower_rules import MOVES, REDUCTIONS
+from fgrad.compile.lower_sort import is_position
 from fgrad.compile.steps import Group
 from fgrad.ir.program import Atom, Eqn, Program, Var
 
@@ -90,7 +91,10 @@ class _Fuser:
         products = []
         for eqn in eqns:
             if is_library(eqn):
-                self.p.kept.update([a for a in eqn.inputs if type(a) is Var])
+                given = [a for a in eqn.inputs if type(a) is Var]
+                if eqn.prim.name == "sort":
+                    given = [a for a in given if not is_position(a, views)]
+                self.p.kept.update(given)
             elif eqn.prim.name == "conv" or reads_windows(eqn, views):
                 self._keep_window_operands(eqn, views)
             elif eqn.prim.name == "dot_general" and wants_blas(eqn):

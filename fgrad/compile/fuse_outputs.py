@@ -42,7 +42,9 @@ def find_outputs(p: Partition) -> None:
                 if leaf.how != SAME or eqn.prim.name in CONTRACTIONS:
                     p.spread.add(leaf.var)
         for var in eqn.outputs:
-            if own is not None and (var in p.kept or own.kind != "loop"):
+            opaque = own is not None and own.kind != "loop"
+            read = eqn.prim.name != "sort" or var in p.readers
+            if own is not None and (var in p.kept or (opaque and read)):
                 own.outputs.setdefault(var)
 
 

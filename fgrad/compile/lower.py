@@ -27,7 +27,6 @@ from fgrad.ir.program import Eqn, Var
 
 LIBRARY_STEPS: dict[str, Callable[[Eqn, Mapping[Var, Eqn]], LibraryStep]] = {
     "dot_general": blas_step,
-    "sort": sort_step,
     **dict.fromkeys(HOST, host_step),
 }
 
@@ -65,6 +64,8 @@ def _lower_single(group: Group, defined: Mapping[Var, Eqn]) -> Step:
         assert isinstance(source, Var)
         return AliasStep(source, eqn.outputs[0])
     (eqn,) = group.eqns
+    if eqn.prim.name == "sort":
+        return sort_step(eqn, defined, group.outputs)
     step = host_step if on_host(eqn) else LIBRARY_STEPS[eqn.prim.name]
     return step(eqn, defined)
 

@@ -1,24 +1,52 @@
-"""L5. Sorting: rows by the native sorter, other operands carried along as payloads."""
+"""L5. Sorting: rows by the native sorter, other operands carried along as payloads.
+
+    _, order = sort[axis=1] x, iota        only order is read:  sort x -> positions
+
+Positions are not read from memory, and results that nobody reads are not written.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from fgrad.compile.cpu.sorting import row_sort, sort_work
 from fgrad.compile.steps import LibraryStep
-from fgrad.ir.program import Eqn, Var
+from fgrad.ir.aval import INT64, Aval
+from fgrad.ir.program import Atom, Eqn, Var
 
 
-def sort_step(eqn: Eqn, _virtual: Mapping[Var, Eqn]) -> LibraryStep:
+def sort_step(eqn: Eqn, virtual: Mapping[Var, Eqn], outputs: Sequence[Var]) -> LibraryStep:
     """The call of the sorter; pass `inline` has brought the axis last and left one key."""
-    keys = eqn.inputs[0]
+    keys, *payloads = eqn.inputs
+    sorted_keys, *sorted_payloads = eqn.outputs
     columns = keys.aval.shape[-1]
+    reads: list[Atom] = [keys]
+    writes = [sorted_keys] if sorted_keys in outputs else []
+    carried: list[np.dtype | None] = []
+    for atom, out in zip(payloads, sorted_payloads, strict=True):
+        if out not in outputs:
+            continue
+        is_read = not is_position(atom, virtual)
+        carried.append(atom.aval.dtype if is_read else None)
+        reads += [atom] if is_read else []
+        writes.append(out)
     rows = keys.aval.size // max(columns, 1)
-    args: Any = (*eqn.inputs, *eqn.outputs)
-    params = {
-        "dtype": keys.aval.dtype,
-        "rows": rows,
-        "columns": columns,
-        "payloads": tuple([x.aval.dtype for x in eqn.inputs[1:]]),
-    }
-    return LibraryStep("sort", params, args, ((0,) * len(args),))
+    spec = row_sort(keys.aval.dtype, rows, columns, carried, sorted_keys in outputs)
+    size = sort_work(spec)
+    work = [Var(Aval((size,), np.dtype(np.uint8)))] if size else []
+    args: Any = (*reads, *writes, *work)
+    return LibraryStep("sort", spec._asdict(), args, ((0,) * len(args),))
+
+
+def is_position(atom: Atom, definitions: Mapping[Var, Eqn]) -> bool:
+    """Whether an operand of a sort along the last axis is the number of the element in its row."""
+    if type(atom) is not Var or atom.aval.dtype != INT64:
+        return False
+    axis, eqn = atom.aval.ndim - 1, definitions.get(atom)
+    while eqn is not None and eqn.prim.name == "permute" and type(eqn.inputs[0]) is Var:
+        axis = eqn.params["axes"][axis]
+        eqn = definitions.get(eqn.inputs[0])
+    return eqn is not None and eqn.prim.name == "iota" and eqn.params["axis"] == axis

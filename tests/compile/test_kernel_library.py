@@ -1,4 +1,4 @@
-"""Library steps and host programs: products, sorts, callbacks, loops and branches over buffers."""
+"""Library steps and host programs: products, callbacks, loops and branches over buffers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from fgrad.compile.cpu.host import (
 )
 from fgrad.compile.cpu.library import gemm
 from fgrad.compile.cpu.runtime import build_kernel
-from fgrad.compile.cpu.sorting import argsort_rows, sort_rows
 from fgrad.compile.kernel.text import parse_kernel
 from fgrad.compile.schedule import schedule
 from fgrad.config import config
@@ -67,27 +66,6 @@ def test_gemm_strides_and_leading_dimensions() -> None:
     run(address, 5, [a, b, c])
     np.testing.assert_allclose(c[:, :3, :4], a[:, :3, :6] @ b[:, :4])
     assert not c[:, 3:].any() and not c[:, :, 4:].any()
-
-
-@pytest.mark.parametrize("code", ["f4", "f8", "f2", "i1", "i8", "u4", "bool", "i2"])
-def test_sort(code: str) -> None:
-    """Rows in NumPy's order, equal keys and NaN in the order that they came."""
-    rng, dtype = np.random.default_rng(0), np.dtype(code)
-    for rows, columns in ((1, 1), (2, 3), (3, 16), (2, 17), (1, 33), (3, 100), (2, 0), (0, 5)):
-        keys = (rng.standard_normal((rows, columns)) * 5).astype(dtype)
-        if dtype.kind == "f" and columns > 2:
-            keys[:, ::5], keys[:, 1::4], keys[:, 2::4] = np.nan, 0, -0.0
-        doubles = rng.standard_normal(keys.shape)
-        bytes_ = rng.integers(0, 100, keys.shape).astype("u1")
-        places = np.empty(keys.shape, "i8")
-        run(argsort_rows(dtype, rows, columns), rows, [keys, places])
-        np.testing.assert_array_equal(places, np.argsort(keys, axis=-1, kind="stable"))
-        outs = [np.empty_like(x) for x in (keys, doubles, bytes_)]
-        address = sort_rows(dtype, rows, columns, (doubles.dtype, bytes_.dtype))
-        run(address, rows, [keys, doubles, bytes_, *outs])
-        np.testing.assert_array_equal(outs[0], np.sort(keys, axis=-1))
-        for out, payload in zip(outs[1:], (doubles, bytes_), strict=True):
-            np.testing.assert_array_equal(out, np.take_along_axis(payload, places, -1))
 
 
 def counter(cell: int) -> None:
