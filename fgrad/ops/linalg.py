@@ -366,11 +366,17 @@ def _(a: Aval, packed: Aval, pivots: Aval, b: Aval, *, trans: bool) -> Aval:
 
 @lu_solve_p.evaluate
 def _(a: Any, packed: Any, pivots: Any, b: Any, *, trans: bool) -> np.ndarray:
-    """x = p l^-T u^-T b, or u^-1 l^-1 p^T b; the memory holds u^T below l^T."""
+    """x = p l^-T u^-T b, or u^-1 l^-1 p^T b; the memory holds u^T below l^T.
+
+    By getrs for one column; for more, it starts threads for the smallest matrices.
+    """
     trsm = library_routine(blas, "trsm", b.dtype)
+    getrs = library_routine(lapack, "getrs", b.dtype)
 
     def one(packed: np.ndarray, pivots: np.ndarray, b: np.ndarray) -> tuple[np.ndarray]:
         _check_singular(packed)
+        if b.shape[1] == 1:
+            return (getrs(packed.T, pivots, b, not trans)[0],)
         order = permutation_of(pivots, len(pivots))
         if trans:
             half = trsm(1.0, packed.T, b[order].T, True, True, True, True)
