@@ -154,9 +154,26 @@ def _compare_any(ufunc: Any, function: Function) -> Function:
                     pair = (value, int(edge)) if flip else (int(edge), value)
                     answer = getattr(operator, COMPARISONS[ufunc.__name__])(*pair)
                     return traced_full(other, other.shape, answer, BOOL)
+            elif _is_weak_integer(value) and key_of(other) in _SMALLER_INTEGERS:
+                wide = convert(other, np.dtype(np.int64))
+                pair = (value, wide) if flip else (wide, value)
+                return call_ufunc(ufunc, function, pair, **kwargs)
+            elif _is_weak_integer(value) and key_of(other) == np.uint64:
+                pair = (-1, 0) if flip else (0, -1)  # stands for any negative against any unsigned
+                answer = getattr(operator, COMPARISONS[ufunc.__name__])(*pair)
+                same = call_ufunc(ufunc, function, (x, y), **kwargs)
+                return numpy_functions[np.where](value < 0, answer, same)
         return call_ufunc(ufunc, function, (x, y), **kwargs)
 
     return general
+
+
+_SMALLER_INTEGERS = {np.dtype(t) for t in "bhiBHI"}
+
+
+def _is_weak_integer(x: Any) -> bool:
+    """Whether an operand is a traced Python integer, whose size is not known."""
+    return type(x) is Tracer and x.weak and x.dtype.kind == "i"
 
 
 # --- the fast way ---------------------------------------------------------------------------------

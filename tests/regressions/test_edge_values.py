@@ -37,3 +37,15 @@ def test_ldexp_of_extreme_exponents(dtype: Any) -> None:
 def test_an_axis_is_an_integer(axis: Any) -> None:
     with pytest.raises(TypeError, match="integer"):
         fgrad.jit(lambda x: np.sum(x, axis=axis))(np.ones(3))
+
+
+@pytest.mark.parametrize("dtype", ("u1", "i4", "i8", "u8"))
+@pytest.mark.parametrize("number", (-1, 0, 5, 300, 2**40))
+def test_traced_python_integers_compare_exactly(dtype: str, number: int) -> None:
+    a = np.array([5, 255, 0], np.uint8).astype(dtype)
+
+    def compare(x: Any, n: Any) -> Any:
+        return x == n, x < n, n >= x, x != n
+
+    for found, expected in zip(fgrad.jit(compare)(a, number), compare(a, number), strict=True):
+        np.testing.assert_array_equal(found, expected)
