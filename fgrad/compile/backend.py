@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from fgrad.compile.cpu.runtime import vector_registers
 from fgrad.compile.executable import link
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.plan import Plan
@@ -20,10 +21,15 @@ Runnable: TypeAlias = Callable[[Sequence[Any]], "list[Any]"]
 
 
 class Backend(NamedTuple):
-    """`schedule` orders the loops of a kernel; `build` makes a planned program callable."""
+    """`schedule` orders the loops of a kernel; `build` makes a planned program callable; `tiles`
+    says whether kernels are good at matrix products that stay in the near cache."""
 
     schedule: Callable[[Kernel], Kernel]
     build: Callable[[Program, Plan], Runnable]
+    tiles: bool = False
 
 
-BACKENDS: dict[str, Backend] = {"cpu": Backend(schedule, link)}
+REGISTERS = vector_registers()
+BACKENDS: dict[str, Backend] = {
+    "cpu": Backend(lambda kernel: schedule(kernel, REGISTERS), link, REGISTERS >= 32)
+}

@@ -41,12 +41,14 @@ from fgrad.compile.fuse_parts import (
     rows_of,
     stripped,
 )
-from fgrad.compile.lower_dot import blas_operands, reads_windows, view_of, wants_blas
+from fgrad.compile.lower_dot import blas_operands, reads_windows, view_of, wants_blas, wants_tiles
 from fgrad.compile.lower_nest import NESTS
 from fgrad.compile.lower_rules import MOVES, REDUCTIONS
 from fgrad.compile.lower_sort import is_position
 from fgrad.compile.steps import Group
 from fgrad.ir.program import Atom, Eqn, Program, Var
+
+PRODUCT_COST = 8  # of what is computed with each element of a product: it is written out often
 
 
 class Fusion(NamedTuple):
@@ -56,18 +58,19 @@ class Fusion(NamedTuple):
     virtual: Mapping[Var, Eqn]
 
 
-def fuse(program: Program) -> Fusion:
-    """Partition the equations of a program."""
-    return _Fuser(program).run()
+def fuse(program: Program, tiles: bool = False) -> Fusion:
+    """Partition the equations of a program; with `tiles`, kernels are good at matrix products."""
+    return _Fuser(program, tiles).run()
 
 
 class _Fuser:
     """One walk over the equations; see the module's docstring."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, tiles: bool) -> None:
         self.p = Partition(program)
         self.siblings: dict[tuple[int, tuple[int, ...], Var], Nest] = {}
-        self._keep_library_operands()
+        self.products: set[Var] = set()  # what gets a nest for itself and a few cheap readers
+        self._keep_library_operands(tiles)
 
     def run(self) -> Fusion:
         for k, eqn in enumerate(self.p.program.eqns):
@@ -75,12 +78,12 @@ class _Fuser:
         join_columns(self.p)
         find_outputs(self.p)
         for nest in self.p.nests:
-            if nest.parent is None and nest.kind == "loop":
+            if nest.parent is None and nest.kind in ("loop", "product"):
                 drop_cheap_outputs(self.p, nest)
         absorb(self.p)
         return Fusion(ordered(self.p), self.p.virtual)
 
-    def _keep_library_operands(self) -> None:
+    def _keep_library_operands(self, tiles: bool) -> None:
         """BLAS and the sorter read buffers: the variables behind their operands must have one."""
         eqns = self.p.program.eqns
         views = {
@@ -97,11 +100,17 @@ class _Fuser:
                 self.p.kept.update(given)
             elif eqn.prim.name == "conv" or reads_windows(eqn, views):
                 self._keep_window_operands(eqn, views)
+                self.products.add(eqn.outputs[0])
             elif eqn.prim.name == "dot_general" and wants_blas(eqn):
                 self._keep_matrices(eqn, views)
                 products.append(eqn)
         # A result that is wanted in another layout is a buffer that BLAS may not be able to read.
-        self.blas = {e.outputs[0] for e in products if None not in blas_operands(e, views)}
+        self.blas: set[Var] = set()
+        for eqn in products:
+            left, right, _ = blas_operands(eqn, views)
+            if left is not None and right is not None:
+                kernel = tiles and wants_tiles(eqn, right)
+                (self.products if kernel else self.blas).add(eqn.outputs[0])
 
     def _keep_matrices(self, eqn: Eqn, views: dict[Var, Eqn]) -> None:
         """What BLAS reads for a product is in memory."""
@@ -135,6 +144,8 @@ class _Fuser:
             self._opaque(k, eqn, "nest")
         elif eqn.outputs[0] in self.blas:
             self._opaque(k, eqn, "library")
+        elif eqn.outputs[0] in self.products:
+            self._opaque(k, eqn, "product", stripped(eqn.outputs[0].aval.shape))
         elif name in MOVES:
             self._move(k, eqn)
         elif name in REDUCTIONS:
@@ -147,9 +158,9 @@ class _Fuser:
     def _elsewhere(self, eqn: Eqn) -> tuple[Leaf, ...]:
         return tuple([Leaf(leaf.var, OTHER) for leaf in self.p.sources(eqn)])
 
-    def _opaque(self, k: int, eqn: Eqn, kind: str) -> None:
+    def _opaque(self, k: int, eqn: Eqn, kind: str, domain: tuple[int, ...] = ()) -> None:
         """A step of its own, after all its sources."""
-        nest = Nest(self._after(self.p.sources(eqn)), kind, ())
+        nest = Nest(self._after(self.p.sources(eqn)), kind, domain)
         self._register(nest, k, eqn)
 
     def _register(self, nest: Nest, k: int, eqn: Eqn) -> None:
@@ -262,6 +273,9 @@ class _Fuser:
             if nest is None:
                 continue
             level = self._level(nest, leaf, shape, size, inner)
+            if nest.kind == "product":
+                cheap = nest.cost + cost_of(eqn) <= PRODUCT_COST and not inner
+                level = SAME if cheap and leaf.how == SAME and nest.domain == shape else None
             stage = max(stage, nest.stage + (level is None))
             if level is not None:
                 joined[id(nest)] = (nest, level == ROW)
@@ -286,7 +300,7 @@ class _Fuser:
         self._register(nest, k, eqn)
         if row or bool(inner):
             nest.row_vars.update(eqn.outputs)
-        if not row:
+        if not row and nest.kind == "loop":
             for leaf in leaves:
                 if leaf.how == SAME:
                     self.siblings.setdefault((stage, shape, leaf.var), nest)
@@ -325,6 +339,8 @@ class _Fuser:
             return False
         if len(fitting) == 1:
             return True
+        if any([nest.kind == "product" for nest, _ in fitting]):
+            return False
         if sum([nest.cost for nest, _ in fitting]) > MAX_COST:
             return False
         walked = any([nest.row_vars for nest, _ in fitting])

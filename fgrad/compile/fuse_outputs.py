@@ -42,7 +42,7 @@ def find_outputs(p: Partition) -> None:
                 if leaf.how != SAME or eqn.prim.name in CONTRACTIONS:
                     p.spread.add(leaf.var)
         for var in eqn.outputs:
-            opaque = own is not None and own.kind != "loop"
+            opaque = own is not None and own.kind not in ("loop", "product")
             read = eqn.prim.name != "sort" or var in p.readers
             if own is not None and (var in p.kept or (opaque and read)):
                 own.outputs.setdefault(var)

@@ -48,8 +48,12 @@ VECTOR_BYTES = 64
 UNROLL_STATEMENTS = 96  # a loop whose unrolled body has at most this many statements loses its loop
 
 
-def schedule(kernel: Kernel) -> Kernel:
+def schedule(kernel: Kernel, registers: int = 32) -> Kernel:
     """The kernel with loops reordered and merged, and `lanes` and `unroll` set.
+
+    Arguments:
+        kernel: what to order.
+        registers: how many vectors of 64 bytes the machine holds.
 
     Requires: a checked kernel.  Ensures: the same stores, up to the order of associative
     reductions.
@@ -57,7 +61,7 @@ def schedule(kernel: Kernel) -> Kernel:
     names = Names(kernel)
     buffers = {b.name: b for b in kernel.buffers}
     body = collapse(sort_nests(simplify_loops(kernel.body)))
-    body = tile_registers(body, names, buffers)
+    body = tile_registers(body, names, buffers, registers)
     body = stream_columns(body, names, buffers)
     body = block_sums(body, names)
     body = tile_transposes(body, names, buffers)

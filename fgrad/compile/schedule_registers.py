@@ -41,13 +41,14 @@ from fgrad.compile.kernel.ir import (
 from fgrad.compile.kernel.rewrite import Body, Names, stride_of, substitute, walk
 
 VECTOR_BYTES = 64
-ACCUMULATORS = 25  # vectors of results in a tile: the machine has 32 registers
-REGISTERS = 30
 LEAST_WORK = 1 << 12  # products from which a tile is worth its compile time
 LEAST_TERMS = 4
 BLOCK = 4096  # terms added one by one at most; longer sums are sums of such sums
 _FACTORS = (1, 2, 3, 4, 5, 6, 7, 8, 12)
 _LATENCY = 4.0
+SHARED = 250_000  # cycles from which threads share a kernel, if one loop is outermost
+UNSHARED = 1.4  # what is lost if they cannot
+VARIANT = 0.02  # what each further piece of code must gain
 
 
 class Tile(NamedTuple):
@@ -59,24 +60,30 @@ class Tile(NamedTuple):
     others: tuple[tuple[str, int], ...]
 
 
-def tile_registers(body: Body, names: Names, buffers: dict[str, Buffer]) -> Body:
-    """The body with sums of products in parallel loops tiled.
+def tile_registers(
+    body: Body, names: Names, buffers: dict[str, Buffer], registers: int = 32
+) -> Body:
+    """The body with sums of products in parallel loops tiled, for a machine with that many vectors.
 
     Requires nests sorted and merged.  Ensures the same stores, up to the order of additions.
     """
     out: list[Statement] = []
     for s in body:
-        found = _tiled(s, names, buffers) if isinstance(s, Loop) and s.kind == "parallel" else None
+        found = None
+        if isinstance(s, Loop) and s.kind == "parallel":
+            found = _tiled(s, names, buffers, registers)
         out += [s] if found is None else found
     return tuple(out)
 
 
-def _tiled(loop: Loop, names: Names, buffers: dict[str, Buffer]) -> list[Statement] | None:
+def _tiled(
+    loop: Loop, names: Names, buffers: dict[str, Buffer], registers: int
+) -> list[Statement] | None:
     loops, body = _parallel_nest(loop)
     nest = _Nest.of(loops, body, buffers)
     if nest is None:
         return None
-    tile = nest.best()
+    tile = nest.best(registers)
     if tile is None:
         return None
     return _Tiler(nest, tile, names).run()
@@ -131,17 +138,17 @@ class _Nest(NamedTuple):
             return None
         return cls(loops, body, leaf, chain, depends, dtype.itemsize)
 
-    def best(self) -> Tile | None:
+    def best(self, registers: int) -> Tile | None:
         """The tile with the least estimated time."""
         found: tuple[float, Tile] | None = None
-        for tile in self.tiles():
-            cost = self.cost(tile)
+        for tile in self.tiles(registers * 25 // 32):
+            cost = self.cost(tile, registers - 2)
             if found is None or cost < found[0]:
                 found = cost, tile
         return None if found is None else found[1]
 
-    def tiles(self) -> Iterator[Tile]:
-        """The tiles that fit into the registers."""
+    def tiles(self, accumulators: int) -> Iterator[Tile]:
+        """The tiles with few enough vectors of results."""
         used = frozenset().union(*[self.depends[s.id] for s in self.leaf if isinstance(s, Load)])
         updates = sum([isinstance(s, Update) for s in self.leaf])
         extents = {x.axis: x.extent for x in self.loops if x.axis in used and x.extent > 1}
@@ -157,7 +164,7 @@ class _Nest(NamedTuple):
             for vectors, pair in itertools.product(range(1, min(6, most) + 1), pairs):
                 choices = [[f for f in _FACTORS if f <= extents[a]] for a in pair]
                 for factors in itertools.product(*choices):
-                    if updates * vectors * math.prod(factors) <= ACCUMULATORS:
+                    if updates * vectors * math.prod(factors) <= accumulators:
                         yield Tile(axis, lanes, vectors, tuple(zip(pair, factors, strict=True)))
 
     def unit(self, axis: str) -> bool:
@@ -166,11 +173,10 @@ class _Nest(NamedTuple):
         plain = all([s.guard is None and not s.gather for s in loads])
         return plain and all([stride_of(s.index, axis) == 1 for s in loads]) and bool(loads)
 
-    def cost(self, tile: Tile) -> float:
+    def cost(self, tile: Tile, registers: int) -> float:
         """Cycles: what the sum costs, and a little for each tile."""
         factors = {tile.axis: tile.vectors, **dict(tile.others)}
         terms = math.prod([x.extent for x in self.chain])
-        total = 1.0
         extents = {x.axis: x.extent for x in self.loops}
         spread = math.prod([n for a, n in extents.items() if a not in factors])
         spans = [_spans(extents[tile.axis], tile.lanes * tile.vectors, tile.lanes)]
@@ -181,11 +187,20 @@ class _Nest(NamedTuple):
             sizes = dict(zip(factors, [n for _, n in parts], strict=True))
             sizes[tile.axis] = -(-sizes[tile.axis] // tile.lanes)
             cycles, held = self.step(sizes)
-            if held > REGISTERS:
+            if held > registers:
                 cycles *= 2
             results = math.prod(sizes.values())
-            total += count * (terms * cycles + 10 + 3 * results)
-        return total * spread
+            total += count * (terms * cycles + 10 + self.ending(tile) * results)
+        variants = math.prod([len(parts) for parts in spans])
+        total *= spread * (1 + VARIANT * variants)
+        split = spread == 1 and tile.others and len(spans[1]) > 1
+        return total * UNSHARED if split and total > SHARED else total
+
+    def ending(self, tile: Tile) -> float:
+        """Cycles of what follows the sum, for one vector."""
+        strides = [stride_of(s.index, tile.axis) for s in self.body if isinstance(s, Store)]
+        scattered = sum([s not in (0, 1) for s in strides])
+        return 3.0 + 1.5 * tile.lanes * scattered
 
     def step(self, sizes: dict[str, int]) -> tuple[float, int]:
         """Cycles of one term of a tile, and the registers that it holds."""

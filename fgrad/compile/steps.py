@@ -19,6 +19,7 @@ class Group(NamedTuple):
                rest, and all that stands between them, are phases inside; `row_vars` are the
                results with one value for each row, `columns` those with one for each column and
                block of rows, where axis k of the rows is cut into `splits[k]` parts
+      product  a sum of products over `domain`, and elementwise equations on its result
       nest     one equation with loops of its own (scatter, cumsum, ...)
       library  one equation for BLAS, LAPACK or the sorter
       alias    a reshape of a buffer, which costs nothing

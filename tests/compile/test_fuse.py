@@ -10,6 +10,7 @@ import pytest
 from pass_cases import body
 
 import fgrad
+from fgrad.compile.backend import BACKENDS
 from fgrad.compile.fuse import fuse
 from fgrad.compile.fuse_parts import common_domain
 from fgrad.compile.pipeline import compile_program
@@ -56,7 +57,9 @@ def test_one_kernel(fun: Callable[..., Any]) -> None:
 
 def test_products_take_views_and_fuse_with_their_epilogue() -> None:
     w = np.ones((32, 64))
-    assert groups(lambda x, w: np.tanh(x @ w + 1), X, w) == [["dot_general"], ["add", "tanh"]]
+    tiled = [["dot_general", "add"], ["tanh"]]  # where the product is a kernel of ours
+    expected = tiled if BACKENDS["cpu"].tiles else [["dot_general"], ["add", "tanh"]]
+    assert groups(lambda x, w: np.tanh(x @ w + 1), X, w) == expected
     assert groups(lambda x, w: x @ w.T, X, w.T) == [["dot_general"]]
     assert groups(lambda x, w: (x @ w).T, X, w) == [["dot_general"]]
     assert groups(lambda x, w: x[:, :16] @ w[:16], X, w) == [["dot_general"]]

@@ -100,6 +100,11 @@ def target_machine(target: Target) -> llvm.TargetMachine:
     )
 
 
+def vector_registers() -> int:
+    """How many vectors of 64 bytes the machine holds in registers."""
+    return 32 if "+avx512f" in _SESSION.target.features.split(",") else 8
+
+
 def emitter_digest() -> str:
     """A hash of the modules that write code, so that a changed emitter finds no old code."""
     digest = hashlib.sha256()
