@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from fgrad.compile.cpu import blas_threads
 from fgrad.compile.cpu.host import Callback
 from fgrad.compile.cpu.library import blas_address, capsule_address
 from fgrad.compile.cpu.llvm_text import element_type
@@ -168,13 +169,25 @@ class Body:
         self.label(good)
 
 
-def build_step(name: str, spec: Any, body: Body, strides: list[int], message: str) -> Native:
-    """A loop over the batch around a body; `strides` are those of the buffers, in bytes."""
-    content = f"lapack {name} {spec}"
+def build_step(
+    name: str, spec: Any, body: Body, strides: list[int], message: str, size: int
+) -> Native:
+    """A loop over the batch around a body.
+
+    Arguments:
+        name: of the step; with `spec` it determines the code.
+        strides: of the buffers, in bytes.
+        message: of the LinAlgError that a failure is.
+        size: the larger side of a matrix; OpenBLAS is kept to one thread for small ones.
+    """
+    guards = blas_threads.imports() if size <= ONE_THREAD else {}
+    content = f"lapack {name} {spec} {bool(guards)}"
     note = failure(message)
     imports = {f"fgrad_{r}": routine_address(r) for r in body.routines}
-    imports["fgrad_failure"] = note.address
+    imports |= {"fgrad_failure": note.address, **guards}
     declarations = body.declarations | {"declare void @fgrad_failure(ptr, i64, i64)"}
+    if guards:
+        declarations |= blas_threads.DECLARATIONS
     bases = "".join(
         [
             f"  %at{k} = getelementptr ptr, ptr %bufs, i64 {k}\n"
@@ -195,6 +208,8 @@ def build_step(name: str, spec: Any, body: Body, strides: list[int], message: st
             symbol=symbol,
             cells="\n".join(body.before),
             bases=bases,
+            enter=blas_threads.ENTER if guards else "",
+            leave=blas_threads.LEAVE if guards else "",
             moves=moves,
             body="\n".join(body.lines),
             after="\n".join(body.after),
@@ -213,6 +228,7 @@ def routine_address(name: str) -> int:
 
 
 SINGULAR = "Singular matrix"
+ONE_THREAD = 256  # rows and columns up to which the barriers of threads cost more than they gain
 
 
 def cholesky(dtype: np.dtype, n: int, batch: int) -> Native:
@@ -232,7 +248,7 @@ def cholesky(dtype: np.dtype, n: int, batch: int) -> Native:
         b.end(loop, n - 1)
     strides = [n * n * b.size] * 2
     message = "Matrix is not positive definite"
-    return build_step("cholesky", (dtype.char, n), b, strides, message)
+    return build_step("cholesky", (dtype.char, n), b, strides, message, n)
 
 
 def triangular_solve(
@@ -247,7 +263,7 @@ def triangular_solve(
     _finish(b)
     strides = [n * n * b.size, n * k * b.size, n * k * b.size]
     spec = (dtype.char, n, k, lower, trans, unit)
-    return build_step("triangular_solve", spec, b, strides, SINGULAR)
+    return build_step("triangular_solve", spec, b, strides, SINGULAR, n)
 
 
 def _check_diagonal(b: Body, n: int) -> None:
@@ -286,9 +302,8 @@ def factor(dtype: np.dtype, n: int, batch: int) -> Native:
     pivot = b.emit(f"load i32, ptr {place}")
     b.line(f"store i32 {b.emit(f'sub i32 {pivot}, 1')}, ptr {place}")
     b.end(loop, n)
-    return build_step(
-        "factor", (dtype.char, n), b, [n * n * b.size, n * n * b.size, 4 * n], SINGULAR
-    )
+    strides = [n * n * b.size, n * n * b.size, 4 * n]
+    return build_step("factor", (dtype.char, n), b, strides, SINGULAR, n)
 
 
 def lu_solve(dtype: np.dtype, n: int, k: int, batch: int, trans: bool) -> Native:
@@ -311,7 +326,7 @@ def lu_solve(dtype: np.dtype, n: int, k: int, batch: int, trans: bool) -> Native
         _exchange(b, n, k, down=True)
     _finish(b)
     strides = [n * n * b.size, 4 * n, n * k * b.size, n * k * b.size]
-    return build_step("lu_solve", (dtype.char, n, k, trans), b, strides, SINGULAR)
+    return build_step("lu_solve", (dtype.char, n, k, trans), b, strides, SINGULAR, n)
 
 
 def _exchange(b: Body, n: int, k: int, down: bool) -> None:
@@ -338,10 +353,13 @@ def _exchange(b: Body, n: int, k: int, down: bool) -> None:
 _BATCH = """define void @{symbol}(ptr %bufs, i64 %lo, i64 %hi) #0 {{
 entry:
 {cells}
-{bases}  %some = icmp slt i64 %lo, %hi
+{bases}{enter}
+  br label %begin
+begin:
+  %some = icmp slt i64 %lo, %hi
   br i1 %some, label %matrix, label %end
 matrix:
-  %i = phi i64 [ %lo, %entry ], [ %following, %next ]
+  %i = phi i64 [ %lo, %begin ], [ %following, %next ]
 {moves}{body}
   br label %next
 next:
@@ -349,6 +367,7 @@ next:
   %again = icmp slt i64 %following, %hi
   br i1 %again, label %matrix, label %end
 end:
+{leave}
 {after}
   ret void
 }}"""

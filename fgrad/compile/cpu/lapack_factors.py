@@ -6,9 +6,9 @@ vectors are the same in compiled programs and in NumPy.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -19,36 +19,49 @@ from fgrad.compile.cpu.lapack import (
     cholesky,
     factor,
     lu_solve,
+    routine_address,
     triangular_solve,
 )
-from fgrad.lazy import lazy_module
 
-lapack: Any = lazy_module("scipy.linalg.lapack")
+WORK, INTEGERS = "work", "integers"  # where a routine says how much memory it wants
 
 
 @lru_cache
-def _work(dtype: str, routine: str, *arguments: int) -> tuple[int, ...]:
-    """The lengths of work memory that a routine asks for."""
-    query = getattr(lapack, {"f": "s", "d": "d"}[dtype] + routine + "_lwork")
-    *lengths, _info = query(*arguments)
-    return tuple([int(x) for x in lengths])
+def _lengths(routine: str, char: str, *arguments: str | int | None) -> tuple[int, int]:
+    """The lengths of both kinds of work memory that a routine asks for; None is an array."""
+    work, integers = np.zeros(1, char), np.zeros(1, np.int32)
+    cells = []
+    for x in arguments:
+        if x in (WORK, None):
+            cells.append(work)
+        elif x == INTEGERS:
+            cells.append(integers)
+        else:
+            cells.append(
+                np.array([ord(x)], np.uint8) if isinstance(x, str) else np.array([x], np.int32)
+            )
+    address = routine_address({"f": "s", "d": "d"}[char] + routine)
+    function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(cells))(address)
+    function(*[x.ctypes.data for x in cells])
+    return max(int(work[0]), 1), max(int(integers[0]), 1)
 
 
 def eigh(dtype: np.dtype, n: int, batch: int, lower: bool, vectors: bool = True) -> Native:
     """Eigenvalues and eigenvectors.  Buffers: a, w, v (or a, w); range: [0, batch)."""
     b = Body(dtype)
-    work, whole = _work(dtype.char, "syevd", n, vectors, lower)
+    job, triangle = "V" if vectors else "N", "L" if lower else "U"
+    ask = (job, triangle, n, None, n, None, WORK, -1, INTEGERS, -1, 0)
+    work, whole = _lengths("syevd", dtype.char, *ask)
     space, integers = b.memory(work), b.memory(whole, 4)
     matrix, info = b.memory(n * n), b.cell("i32", "0")
     b.transpose(matrix, "%p0", n, n)
-    job, triangle = "V" if vectors else "N", "L" if lower else "U"
     b.call("syevd", job, triangle, n, matrix, n, "%p1", space, work, integers, whole, info)
     b.check(info)
     if vectors:
         b.transpose("%p2", matrix, n, n)
     strides = [n * n * b.size, n * b.size, n * n * b.size][: 2 + vectors]
     spec = (dtype.char, n, lower, vectors, work, whole)
-    return build_step("eigh", spec, b, strides, "Eigenvalues did not converge")
+    return build_step("eigh", spec, b, strides, "Eigenvalues did not converge", n)
 
 
 def eigvalsh(dtype: np.dtype, n: int, batch: int, lower: bool) -> Native:
@@ -61,12 +74,13 @@ def svd(dtype: np.dtype, m: int, n: int, batch: int, full: bool, vectors: bool =
     b = Body(dtype)
     k = min(m, n)
     columns, rows = (m, n) if full else (k, k)
-    (work,) = _work(dtype.char, "gesdd", m, n, vectors, full)
+    job = ("A" if full else "S") if vectors else "N"
+    ask = (job, m, n, None, m, None, None, m, None, max(rows, 1), WORK, -1, None, 0)
+    work, _ = _lengths("gesdd", dtype.char, *ask)
     space, integers = b.memory(work), b.memory(8 * k, 4)
     matrix, info = b.memory(m * n), b.cell("i32", "0")
     left, right = (b.memory(m * columns), b.memory(rows * n)) if vectors else (matrix, matrix)
     values = "%p2" if vectors else "%p1"
-    job = ("A" if full else "S") if vectors else "N"
     b.transpose(matrix, "%p0", m, n)
     b.call(
         "gesdd", job, m, n, matrix, m, values, left, m, right, rows, space, work, integers, info
@@ -78,7 +92,7 @@ def svd(dtype: np.dtype, m: int, n: int, batch: int, full: bool, vectors: bool =
     sizes = [m * n, m * columns, k, rows * n] if vectors else [m * n, k]
     spec = (dtype.char, m, n, full, vectors, work)
     message = "SVD did not converge"
-    return build_step("svd", spec, b, [size * b.size for size in sizes], message)
+    return build_step("svd", spec, b, [size * b.size for size in sizes], message, max(m, n))
 
 
 def svdvals(dtype: np.dtype, m: int, n: int, batch: int) -> Native:
@@ -91,7 +105,9 @@ def qr(dtype: np.dtype, m: int, n: int, batch: int, complete: bool) -> Native:
     b = Body(dtype)
     k = min(m, n)
     columns = m if complete else k
-    work = max(*_work(dtype.char, "geqrf", m, n), 64 * columns)
+    factors, _ = _lengths("geqrf", dtype.char, m, n, None, m, None, WORK, -1, 0)
+    vectors, _ = _lengths("orgqr", dtype.char, m, columns, k, None, m, None, WORK, -1, 0)
+    work = max(factors, vectors)
     space, tau = b.memory(work), b.memory(k)
     matrix, info = b.memory(m * max(n, columns)), b.cell("i32", "0")
     b.transpose(matrix, "%p0", m, n)
@@ -100,7 +116,8 @@ def qr(dtype: np.dtype, m: int, n: int, batch: int, complete: bool) -> Native:
     b.call("orgqr", m, columns, k, matrix, m, tau, space, work, info)
     b.transpose("%p1", matrix, columns, m)
     strides = [size * b.size for size in (m * n, m * columns, columns * n)]
-    return build_step("qr", (dtype.char, m, n, complete, work), b, strides, "QR did not succeed")
+    spec = (dtype.char, m, n, complete, work)
+    return build_step("qr", spec, b, strides, "QR did not succeed", max(m, n))
 
 
 def _upper(b: Body, target: str, source: str, m: int, n: int, rows: int) -> None:
