@@ -33,7 +33,7 @@ def check_types(f: Callable[..., Any], *args: Any) -> None:
     for aval, value in zip(program.out_avals, expected, strict=True):
         assert (aval.shape, aval.dtype) == (value.shape, value.dtype)
     for got, value in zip(run(program, args), expected, strict=True):
-        np.testing.assert_array_equal(got, value)
+        np.testing.assert_allclose(got, value, rtol=1e-13, atol=1e-13)
 
 
 def _dot(xs: Sequence[Any], ys: Sequence[Any]) -> float:
