@@ -46,9 +46,10 @@ LEAST_TERMS = 4
 BLOCK = 4096  # terms added one by one at most; longer sums are sums of such sums
 _FACTORS = (1, 2, 3, 4, 5, 6, 7, 8, 12)
 _LATENCY = 4.0
+LARGE = 0.6  # tiles of this share of the largest one are compared
 SHARED = 250_000  # cycles from which threads share a kernel, if one loop is outermost
 UNSHARED = 1.4  # what is lost if they cannot
-VARIANT = 0.02  # what each further piece of code must gain
+VARIANT = 0.06  # what each further piece of code must gain
 
 
 class Tile(NamedTuple):
@@ -58,6 +59,11 @@ class Tile(NamedTuple):
     lanes: int
     vectors: int
     others: tuple[tuple[str, int], ...]
+
+    @property
+    def results(self) -> int:
+        """The vectors of results."""
+        return self.vectors * math.prod([n for _, n in self.others])
 
 
 def tile_registers(
@@ -139,13 +145,11 @@ class _Nest(NamedTuple):
         return cls(loops, body, leaf, chain, depends, dtype.itemsize)
 
     def best(self, registers: int) -> Tile | None:
-        """The tile with the least estimated time."""
-        found: tuple[float, Tile] | None = None
-        for tile in self.tiles(registers * 25 // 32):
-            cost = self.cost(tile, registers - 2)
-            if found is None or cost < found[0]:
-                found = cost, tile
-        return None if found is None else found[1]
+        """The tile with the least estimated time among the large ones."""
+        tiles = list(self.tiles(registers * 25 // 32))
+        least = LARGE * max([t.results for t in tiles], default=0)
+        large = [tile for tile in tiles if tile.results >= least]
+        return min(large, key=lambda tile: self.cost(tile, registers - 2), default=None)
 
     def tiles(self, accumulators: int) -> Iterator[Tile]:
         """The tiles with few enough vectors of results."""
