@@ -33,6 +33,7 @@ from fgrad.compile.lower import lower
 from fgrad.compile.plan import Plan, plan
 from fgrad.compile.share import share
 from fgrad.compile.simplify import simplify
+from fgrad.compile.split import split
 from fgrad.compile.steps import KernelStep, Step
 from fgrad.config import config
 from fgrad.errors import CheckError
@@ -103,6 +104,9 @@ def _compile(program: Program, args: Sequence[Any] | None, backend: Backend) -> 
     program, steps = log.timed(
         "share", lambda s: share(program, s), steps, size=lambda shared: len(shared[1])
     )
+    if backend.splits:
+        # After `share`, which knows kernels by their numbers, and before loops change their kinds.
+        steps = log.timed("split", split, steps, size=len)
     steps = log.timed("schedule", lambda s: _schedule_steps(s, backend), steps, size=len)
     planned = log.timed("plan", lambda s: plan(program, s), steps, size=lambda p: len(p.steps))
     executable = log.timed("build", lambda p: backend.build(program, p), planned, size=lambda e: 1)

@@ -1,0 +1,85 @@
+"""Long reductions in two kernels: the numbers stay, whatever the number of threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fgrad
+from fgrad.compile.pipeline import compile_program
+from fgrad.compile.steps import KernelStep
+from fgrad.config import config
+from fgrad.ir.aval import aval_of
+from fgrad.trace import run, trace
+
+RNG = np.random.default_rng(0)
+LONG = RNG.normal(size=1_200_007)
+
+
+def kernels(fun: Any, *args: Any) -> int:
+    """How many kernels a function needs, after comparing it with the interpreter."""
+    program = trace(lambda *xs: fgrad.tree.leaves(fun(*xs)), [aval_of(x) for x in args]).program
+    compiled = compile_program(program)
+    with np.errstate(all="ignore"):
+        expected = run(program, args)
+    for a, e in zip(compiled.executable(args), expected, strict=True):
+        assert (np.shape(a), np.asarray(a).dtype) == (np.shape(e), np.asarray(e).dtype)
+        np.testing.assert_allclose(a, e, 1e-5 if np.asarray(e).dtype == np.float32 else 1e-11)
+    steps = next(s.result for s in compiled.stages if s.name == "schedule")
+    return sum([isinstance(step, KernelStep) for step in steps])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
+@pytest.mark.parametrize("name", ["sum", "max", "min", "any"])
+def test_whole_arrays(dtype: Any, name: str) -> None:
+    x = (10 * LONG).astype(dtype)
+    assert kernels(lambda x: getattr(np, name)(x), x) == 2
+
+
+def test_short_ones_stay() -> None:
+    assert kernels(lambda x: np.sum(x), LONG[:100_000].copy()) == 1
+
+
+def test_several_axes() -> None:
+    x = LONG[:1_200_000].reshape(3, 400_000)
+    assert kernels(lambda x: np.sum(np.exp(x)), x) == 2
+    assert kernels(lambda x: np.sum(x.T * 2), LONG[:1_200_000].reshape(1200, 1000)) == 2
+
+
+def test_a_value_and_its_gradient() -> None:
+    def loss(x: Any, y: Any) -> Any:
+        return np.mean(np.log1p(np.exp(-x * y)))
+
+    y = np.sign(LONG)
+    assert kernels(fgrad.value_and_grad(loss), LONG, y) == 2
+
+
+def test_several_sums_and_what_follows() -> None:
+    def f(x: Any) -> Any:
+        return np.sum(x) / np.sqrt(np.sum(x * x)) + np.max(x), np.sin(x)
+
+    kernels(f, LONG.astype(np.float32))
+
+
+@pytest.mark.parametrize("place", [0, 599_999, 1_200_006])
+def test_not_a_number_and_infinity(place: int) -> None:
+    for value in (np.nan, np.inf, -np.inf):
+        x = LONG.copy()
+        x[place] = value
+        kernels(lambda x: (np.max(x), np.min(x), np.sum(x)), x)
+
+
+def test_sums_are_as_accurate_as_before() -> None:
+    x = np.random.default_rng(1).uniform(size=10_000_019).astype(np.float32)
+    exact = np.sum(x, dtype=np.float64)
+    assert abs(float(fgrad.jit(np.sum)(x)) - exact) <= np.spacing(np.float32(exact))
+
+
+def test_results_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for threads in (1, 2, 3):
+        monkeypatch.setattr(config, "num_threads", threads)
+        found.append(fgrad.jit(lambda x: np.sum(np.sin(x)))(LONG))
+    assert found[0] == found[1] == found[2]
