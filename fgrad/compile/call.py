@@ -46,25 +46,33 @@ def _(*_avals: Aval, program: Program, name: str) -> tuple[Aval, ...]:
     return tuple([aval.strong() for aval in program.out_avals])
 
 
-def executable_of(program: Program, args: Sequence[Any] | None = None, device: str = "cpu") -> Any:
-    """The compiled form of a program for a device, made once."""
-    found = program.cache.get(device)
+def executable_of(
+    program: Program,
+    args: Sequence[Any] | None = None,
+    device: str = "cpu",
+    donated: tuple[int, ...] = (),
+) -> Any:
+    """The compiled form of a program for a device, made once; see `compile_program`."""
+    key = (device, donated) if donated else device
+    found = program.cache.get(key)
     if found is None:
         with _LOCK:
-            found = program.cache.get(device)
+            found = program.cache.get(key)
             if found is None:
-                found = program.cache[device] = _compiled(program, args, device)
+                found = program.cache[key] = _compiled(program, args, device, donated)
     return found
 
 
-def _compiled(program: Program, args: Sequence[Any] | None, device: str) -> Any:
+def _compiled(
+    program: Program, args: Sequence[Any] | None, device: str, donated: tuple[int, ...]
+) -> Any:
     """From disk, or by the compiler."""
-    key = program_key(program) if device == "cpu" else None
+    key = program_key(program, donated) if device == "cpu" else None
     if key is not None:
         found = recall(key, program)
         if found is not None:
             return found
-    executable = compile_program(program, args, device).executable
+    executable = compile_program(program, args, device, donated).executable
     if key is not None:
         keep(key, program, executable)
     return executable

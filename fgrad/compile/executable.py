@@ -6,6 +6,7 @@ places in the arena and views, derived from those by the host program itself.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -31,6 +32,8 @@ from fgrad.compile.steps import KernelStep, LibraryStep
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Lit, Program
 
+KEPT_BYTES = 64 << 20  # the largest arena that a thread keeps between calls
+
 
 class Routine(NamedTuple):
     """A library step's name and static parameters, which determine its code."""
@@ -54,6 +57,7 @@ class Image(NamedTuple):
     steps: tuple[Step, ...]
     origins: dict[int, str | Routine]
     callbacks: tuple[Callback, ...]
+    reuse: tuple[tuple[int, int], ...] = ()  # outputs that may take the memory of donated inputs
 
 
 def link(program: Program, plan: Plan) -> Executable:
@@ -76,6 +80,7 @@ def link(program: Program, plan: Plan) -> Executable:
             (*table.places, *body),
             table.origins,
             tuple(table.callbacks),
+            plan.reuse,
         )
     )
 
@@ -96,18 +101,58 @@ class Executable:
 
     def __call__(self, args: Sequence[np.ndarray]) -> list[Any]:
         """The results: fresh arrays; rank-0 ones as NumPy scalars."""
-        outs = [np.empty(a.shape, a.dtype) for a in self.out_avals]
+        lent = self._lent(args) if self.image.reuse else {}
+        outs = [
+            np.empty(a.shape, a.dtype) if k not in lent else lent[k]
+            for k, a in enumerate(self.out_avals)
+        ]
         if not self.empty:
-            arena = np.empty(self.arena_bytes + ALIGNMENT, np.uint8)
+            arena = _ARENAS.take(self.arena_bytes + ALIGNMENT)
             base = -(-arena.ctypes.data // ALIGNMENT) * ALIGNMENT
             pointers = [x.ctypes.data for x in args]
             pointers += self.const_pointers
             pointers += [x.ctypes.data for x in outs]
             pointers.append(base)
             self.host.run(pointers)
+            _ARENAS.give(arena)
         for k, literal in self.literals:
             outs[k][...] = literal.value
         return [x if x.ndim else x[()] for x in outs]
+
+    def _lent(self, args: Sequence[np.ndarray]) -> dict[int, np.ndarray]:
+        """The outputs that take the memory of an argument: one that owns it alone."""
+        starts = [x.ctypes.data for x in args]
+        shared: set[int] = set()
+        reach, holder = -1, -1
+        for i in sorted(range(len(args)), key=starts.__getitem__):
+            if starts[i] < reach:
+                shared |= {i, holder}
+            if starts[i] + args[i].nbytes > reach:
+                reach, holder = starts[i] + args[i].nbytes, i
+        return {
+            k: args[i]
+            for k, i in self.image.reuse
+            if i not in shared and args[i].base is None and args[i].flags.writeable
+        }
+
+
+class _Arenas(threading.local):
+    """The arena of this thread's last call, for its next one."""
+
+    kept: np.ndarray | None = None
+
+    def take(self, size: int) -> np.ndarray:
+        """At least `size` bytes that nobody else uses until they are given back."""
+        kept, self.kept = self.kept, None
+        return kept if kept is not None and kept.size >= size else np.empty(size, np.uint8)
+
+    def give(self, arena: np.ndarray) -> None:
+        """Keep an arena, unless it is too large to hold on to."""
+        if arena.size <= KEPT_BYTES:
+            self.kept = arena
+
+
+_ARENAS = _Arenas()
 
 
 def _bytes(var: Any) -> int:

@@ -14,7 +14,23 @@ from fgrad.compile.jit import Jitted, jit
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.text import print_kernel
 from fgrad.compile.pipeline import Stage, compile_program, distinct_kernels, llvm_text
+from fgrad.ir.aval import Aval
 from fgrad.ir.program import Program
+
+
+class Memory(NamedTuple):
+    """Bytes that a call needs: of its arguments, the constants of the code, its results (less what
+    is written into donated arguments), and temporaries, which are one block."""
+
+    arguments: int
+    constants: int
+    results: int
+    temporaries: int
+
+    @property
+    def peak(self) -> int:
+        """All of it."""
+        return sum(self)
 
 
 class Stages(NamedTuple):
@@ -38,16 +54,43 @@ class Stages(NamedTuple):
         """The LLVM text of the kernels."""
         return llvm_text(self.kernels)
 
+    @property
+    def memory(self) -> Memory:
+        """What a call needs.
+
+        Example:
+            >>> import numpy as np
+            >>> inspect(lambda x: x @ x + 1)(np.ones((64, 64))).memory
+            Memory(arguments=32768, constants=0, results=32768, temporaries=0)
+        """
+        plan, program = self.passes["plan"], self.program
+        final = self.passes["share"][0]
+        written = {k for k, _ in plan.reuse}
+        return Memory(
+            sum([_bytes(a) for a in program.in_avals]),
+            sum([array.nbytes for _, array in final.consts]),
+            sum([_bytes(a) for k, a in enumerate(program.out_avals) if k not in written]),
+            plan.arena_bytes,
+        )
+
     def report(self) -> str:
-        """A table of passes: milliseconds, and equations or steps before and after."""
+        """A table of passes (milliseconds, equations or steps before and after) and of memory."""
         lines = [f"{'pass':<14}{'ms':>9}  size"]
         for stage in self.list:
             lines.append(f"{stage.name:<14}{stage.ms:>9.3f}  {stage.before} -> {stage.after}")
         lines.append(f"{'total':<14}{sum([stage.ms for stage in self.list]):>9.3f}")
+        memory = self.memory
+        lines.append(f"{'memory':<15}bytes")
+        for name, size in (*zip(memory._fields, memory, strict=True), ("peak", memory.peak)):
+            lines.append(f"{name:<15}{size:,}")
         return "\n".join(lines)
 
     def __str__(self) -> str:
         return self.report() + "\n\n" + "\n".join(map(print_kernel, self.kernels))
+
+
+def _bytes(aval: Aval) -> int:
+    return aval.size * aval.dtype.itemsize
 
 
 def _jitted(fun: Callable[..., Any]) -> Jitted:
@@ -91,8 +134,9 @@ def inspect(fun: Callable[..., Any]) -> Callable[..., Stages]:
 
     @functools.wraps(fun)
     def compiled(*args: Any, **kwargs: Any) -> Stages:
-        program = _jitted(fun).program_of(args, kwargs)
-        stages = compile_program(program).stages
+        entry = _jitted(fun).entry_of(args, kwargs)
+        program = entry.program
+        stages = compile_program(program, donated=entry.donated).stages
         first = Stage("trace", 0.0, len(program.eqns), len(program.eqns), program)
         return Stages(program, [first, *stages])
 

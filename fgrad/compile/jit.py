@@ -32,6 +32,7 @@ from fgrad.ir.program import Program
 from fgrad.trace import Tracer, bind, trace
 
 _INT_TYPES = (int, np.integer)
+DONATED_BYTES = 1 << 16  # less memory is not worth the way through Python
 
 
 class Entry(NamedTuple):
@@ -41,6 +42,7 @@ class Entry(NamedTuple):
     out_tree: tree.TreeDef
     single: bool  # the result is one array, not a container
     description: tuple[str, ...]  # of the arguments, for explain_retrace
+    donated: tuple[int, ...]  # inputs whose memory may be given to results
 
 
 class Signature(NamedTuple):
@@ -111,15 +113,19 @@ class Jitted(NativeCallable):
         entry = self.entries.get(tuple(key))
         if entry is None:
             return self._general(args, kwargs, tuple(key))
-        if self.device == "cpu" and self.native.wants(entry.program):
+        if self._wants_native(entry):
             self._learn(args, kwargs, entry)
         return self._run(entry, args)
+
+    def _wants_native(self, entry: Entry) -> bool:
+        """Whether calls of this kind should be made natively, where donation is not known."""
+        native = self.device == "cpu" and not entry.donated
+        return native and self.native.wants(entry.program)
 
     def _run(self, entry: Entry, leaves: Sequence[Any]) -> Any:
         program = entry.program
         arrays = [contiguous(x, v.aval.dtype) for x, v in zip(leaves, program.inputs, strict=True)]
-        executable = program.cache.get(self.device) or executable_of(program, arrays, self.device)
-        outs = executable(arrays)
+        outs = executable_of(program, arrays, self.device, entry.donated)(arrays)
         return outs[0] if entry.single else tree.unflatten(entry.out_tree, outs)
 
     def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any], fast_key: Any = None) -> Any:
@@ -141,7 +147,7 @@ class Jitted(NativeCallable):
                             self.entries[fast_key] = entry
         if captured or any(isinstance(x, Tracer) for x in leaves):
             return self._nested(entry, [*captured, *leaves])
-        if self.device == "cpu" and self.native.wants(entry.program):
+        if self._wants_native(entry):
             self._learn(args, kwargs, entry)
         return self._run(entry, leaves)
 
@@ -173,9 +179,13 @@ class Jitted(NativeCallable):
 
     def program_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program:
         """The traced program for some arguments, which it need not be kept for."""
+        return self.entry_of(args, kwargs).program
+
+    def entry_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry:
+        """What would be kept for some arguments."""
         signature = self._signature(args, kwargs)
         leaves = [self._leaf(x, k, signature) for k, x in enumerate(signature.leaves)]
-        return self._trace(signature, [aval_of(x) for x in leaves])[0].program
+        return self._trace(signature, [aval_of(x) for x in leaves])[0]
 
     # Arguments.
 
@@ -277,7 +287,17 @@ class Jitted(NativeCallable):
         out_tree = out_trees[-1]
         single = out_tree.is_leaf()
         description = tuple(_describe(signature, avals))
-        return Entry(traced.program, out_tree, single, description), traced.captured
+        donated = self._donated(signature, avals)
+        return Entry(traced.program, out_tree, single, description, donated), traced.captured
+
+    def _donated(self, signature: Signature, avals: Sequence[Aval]) -> tuple[int, ...]:
+        """The leaves of donated arguments, if they are large enough to be worth it."""
+        if not self.donate_argnums:
+            return ()
+        args, _ = tree.unflatten(signature.treedef, range(len(avals)))
+        found = {leaf for k in self.donate_argnums for leaf in tree.leaves(args[k : k + 1 or None])}
+        size = sum([avals[leaf].size * avals[leaf].dtype.itemsize for leaf in found])
+        return tuple(sorted(found)) if size >= DONATED_BYTES else ()
 
     def _keep(self, key: Any, entry: Entry) -> None:
         self.entries[key] = entry
@@ -375,7 +395,8 @@ def jit(
             runs once for each kind of arguments.
         static_argnums: positions of arguments that are constants of the compiled code.
         static_argnames: the same by name.
-        donate_argnums: positions of arguments whose memory may be reused for results.
+        donate_argnums: positions of arguments whose memory may be reused for results: the arrays
+            must not be read after the call, which may have written a result into them.
         max_traces: warn with `RetraceWarning` when the function is traced more often.
         device: "cpu" (default) or "cuda".
 

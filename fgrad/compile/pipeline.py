@@ -61,7 +61,10 @@ class Compiled(NamedTuple):
 
 
 def compile_program(
-    program: Program, args: Sequence[Any] | None = None, device: str = "cpu"
+    program: Program,
+    args: Sequence[Any] | None = None,
+    device: str = "cpu",
+    donated: Sequence[int] = (),
 ) -> Compiled:
     """Compile a program for a device.
 
@@ -69,12 +72,15 @@ def compile_program(
         program: what to compile.
         args: real arguments, on which FGRAD_CHECK=3 compares before and after each pass.
         device: a key of `BACKENDS`.
+        donated: inputs whose memory may be given to results.
     """
     with collector_paused():
-        return _compile(program, args, BACKENDS[device])
+        return _compile(program, args, BACKENDS[device], donated)
 
 
-def _compile(program: Program, args: Sequence[Any] | None, backend: Backend) -> Compiled:
+def _compile(
+    program: Program, args: Sequence[Any] | None, backend: Backend, donated: Sequence[int]
+) -> Compiled:
     log = _Log(program, args)
     # Calls first, so that every later pass sees the whole program.
     program = log.checked("inline", inline_calls, program)
@@ -108,7 +114,9 @@ def _compile(program: Program, args: Sequence[Any] | None, backend: Backend) -> 
         # After `share`, which knows kernels by their numbers, and before loops change their kinds.
         steps = log.timed("split", split, steps, size=len)
     steps = log.timed("schedule", lambda s: _schedule_steps(s, backend), steps, size=len)
-    planned = log.timed("plan", lambda s: plan(program, s), steps, size=lambda p: len(p.steps))
+    planned = log.timed(
+        "plan", lambda s: plan(program, s, donated), steps, size=lambda p: len(p.steps)
+    )
     executable = log.timed("build", lambda p: backend.build(program, p), planned, size=lambda e: 1)
     return Compiled(executable, log.stages)
 

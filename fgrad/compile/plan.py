@@ -19,6 +19,7 @@ from typing import NamedTuple
 from fgrad.compile.kernel.ir import Kernel, Load, Loop, Statement, Store
 from fgrad.compile.kernel.rewrite import walk
 from fgrad.compile.steps import AliasStep, KernelStep, LibraryStep, Step
+from fgrad.ir.aval import Aval
 from fgrad.ir.program import Lit, Program, Var
 
 ALIGNMENT = 64
@@ -36,6 +37,7 @@ class Plan(NamedTuple):
 
     `slots` gives the home of each variable that has a buffer; `copies` are (source, output number)
     for results that are arguments, constants or other results; literals are `(output number, Lit)`.
+    `reuse` are (output, input) numbers that may be one piece of memory, if the caller likes.
     """
 
     steps: list[KernelStep | LibraryStep]
@@ -43,10 +45,11 @@ class Plan(NamedTuple):
     arena_bytes: int
     copies: list[tuple[Var, int]]
     literals: list[tuple[int, Lit]]
+    reuse: tuple[tuple[int, int], ...] = ()
 
 
-def plan(program: Program, steps: Sequence[Step]) -> Plan:
-    """Give every variable of the steps a place."""
+def plan(program: Program, steps: Sequence[Step], donated: Sequence[int] = ()) -> Plan:
+    """Give every variable of the steps a place; `donated` inputs may give theirs to results."""
     root = _roots(steps)
     slots: dict[Var, Slot] = {v: Slot("input", k) for k, v in enumerate(program.inputs)}
     slots.update({v: Slot("const", k) for k, (v, _) in enumerate(program.consts)})
@@ -62,10 +65,88 @@ def plan(program: Program, steps: Sequence[Step]) -> Plan:
         else:
             slots[source] = Slot("output", k)
     work = [s for s in steps if not isinstance(s, AliasStep)]
+    lives = _lives(work, root)
+    reuse = _reuse(program, work, root, slots, lives, donated) if donated else ()
+    _place_in_outputs(work, root, slots, lives, {k for k, _ in reuse})
     arena = _Arena()
-    _place_temporaries(work, root, slots, arena)
+    _place_temporaries(work, root, slots, lives.last, arena)
     slots.update({v: slots[source] for v, source in root.items() if source in slots})
-    return Plan(work, slots, arena.high, copies, literals)  # type: ignore[arg-type]
+    return Plan(work, slots, arena.high, copies, literals, reuse)  # type: ignore[arg-type]
+
+
+class _Lives(NamedTuple):
+    """The first and the last step that names each variable."""
+
+    first: dict[Var, int]
+    last: dict[Var, int]
+
+
+def _lives(steps: Sequence[KernelStep | LibraryStep], root: dict[Var, Var]) -> _Lives:
+    lives = _Lives({}, {})
+    for k, step in enumerate(steps):
+        for var in step.args:
+            var = root.get(var, var)
+            lives.first.setdefault(var, k)
+            lives.last[var] = k
+    return lives
+
+
+def _place_in_outputs(
+    steps: Sequence[KernelStep | LibraryStep],
+    root: dict[Var, Var],
+    slots: dict[Var, Slot],
+    lives: _Lives,
+    taken: set[int],
+) -> None:
+    """A temporary that dies where a result is written element by element is in the result's memory,
+    unless that is an argument's."""
+    outputs = [v for v, slot in slots.items() if slot.kind == "output" and slot.index not in taken]
+    for var in outputs:
+        out: Var | None = var
+        while out is not None and out in lives.first:
+            k, slot = lives.first[out], slots[out]
+            args = dict.fromkeys([root.get(v, v) for v in steps[k].args])
+            dying = [v for v in args if v not in slots and lives.last[v] == k > lives.first[v]]
+            out = _reusable(steps[k], out, dying, set(), root) if dying else None
+            if out is not None:
+                slots[out] = slot
+
+
+def _reuse(
+    program: Program,
+    steps: Sequence[KernelStep | LibraryStep],
+    root: dict[Var, Var],
+    slots: dict[Var, Slot],
+    lives: _Lives,
+    donated: Sequence[int],
+) -> tuple[tuple[int, int], ...]:
+    """Outputs that can be written where a donated input of their shape is not read any more."""
+    returned = {root.get(a, a) for a in program.outputs if type(a) is Var}
+    free: dict[Aval, dict[int, Var]] = {}
+    for i in donated:
+        var = program.inputs[i]
+        free.setdefault(var.aval.strong(), {})[i] = var
+    pairs: list[tuple[int, int]] = []
+    for k, atom in enumerate(program.outputs):
+        candidates = free.get(atom.aval.strong())
+        if not candidates or type(atom) is Lit:
+            continue
+        out = root.get(atom, atom)  # type: ignore[arg-type]
+        for i, var in candidates.items():
+            if var is out:
+                fits = True  # the argument itself is the result
+            elif var in returned or slots[out] != Slot("output", k):
+                fits = False
+            else:
+                made, read = lives.first.get(out, -1), lives.last.get(var, -1)
+                fits = read < made
+                if read == made >= 0:
+                    fits = _reusable(steps[made], out, [var], set(), root) is not None
+            if fits:
+                pairs.append((k, i))
+                del candidates[i]
+                break
+    return tuple(pairs)
 
 
 def _roots(steps: Sequence[Step]) -> dict[Var, Var]:
@@ -81,12 +162,9 @@ def _place_temporaries(
     steps: Sequence[KernelStep | LibraryStep],
     root: dict[Var, Var],
     slots: dict[Var, Slot],
+    last: dict[Var, int],
     arena: _Arena,
 ) -> None:
-    last: dict[Var, int] = {}
-    for k, step in enumerate(steps):
-        for var in step.args:
-            last[root.get(var, var)] = k
     for k, step in enumerate(steps):
         args = list(dict.fromkeys([root.get(v, v) for v in step.args]))
         dying = [v for v in args if v in slots and slots[v].kind == "arena" and last[v] == k]

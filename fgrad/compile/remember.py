@@ -5,7 +5,7 @@ replaced by the name of a kernel or by the parameters of a library routine.  Mac
 the cache of kernels, to which an entry refers; if a kernel is gone, the program is compiled anew.
 
     key      the identity of the traced program, the settings, and what the compiler itself is
-    entry    (arena bytes, constants, literals, given slots, routines, steps)
+    entry    (arena bytes, constants, literals, given slots, reuse, routines, steps)
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import marshal
 import sys
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -32,14 +33,14 @@ _STEPS = (host.Call, host.Share, host.Place, host.Advance, host.Swap, host.Copy,
 _ADDRESSED = (host.Call, host.Share)
 
 
-def program_key(program: Program) -> str | None:
+def program_key(program: Program, donated: Sequence[int] = ()) -> str | None:
     """The name of a program's entry; None if it has none, or if its passes are to be seen."""
     if not config.cache or config.check >= 2 or config.show or config.dump:
         return None
     name = identity(program)
     if name is None:
         return None
-    words = (name, compiler_digest(), runtime.identity(), config.num_threads)
+    words = (name, compiler_digest(), runtime.identity(), config.num_threads, tuple(donated))
     return "p_" + hashlib.sha256(repr(words).encode()).hexdigest()[:40]
 
 
@@ -67,7 +68,7 @@ def recall(key: str, program: Program) -> Executable | None:
     payload = runtime.store().get(key)
     if payload is None:
         return None
-    arena, consts, literals, given, routines, steps = marshal.loads(payload)
+    arena, consts, literals, given, reuse, routines, steps = marshal.loads(payload)
     names = [routine for routine in routines if isinstance(routine, str)]
     if not runtime.load_symbols(names):
         return None
@@ -95,6 +96,7 @@ def recall(key: str, program: Program) -> Executable | None:
         tuple([_step(words, numbered) for words in steps]),
         origins,
         tuple(callbacks),
+        reuse,
     )
     return Executable(image)
 
@@ -122,7 +124,8 @@ def _entry(program: Program, image: Image) -> Any:
         routines.append((origin.name, tuple(params)))
     literals = tuple([(k, _plain(np.asarray(lit.value).reshape(1))) for k, lit in image.literals])
     steps = tuple([_words(s, number) for s in image.steps])
-    return image.arena_bytes, tuple(consts), literals, image.given, tuple(routines), steps
+    sizes = (image.arena_bytes, tuple(consts), literals, image.given, image.reuse)
+    return (*sizes, tuple(routines), steps)
 
 
 def _given_arrays(program: Program) -> dict[int, tuple[int, int]]:

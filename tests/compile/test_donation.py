@@ -1,0 +1,156 @@
+"""Donated arguments: their memory holds results, and nothing else is ever written."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fgrad
+from fgrad.compile.call import executable_of
+from fgrad.config import config
+
+N = 1 << 16
+
+
+def large(k: int = 0) -> np.ndarray:
+    """An array that is worth donating."""
+    return np.arange(k, k + N, dtype=np.float64)
+
+
+def test_result_is_written_into_a_donated_argument() -> None:
+    step = fgrad.jit(lambda w, g: w - 0.5 * g, donate_argnums=0)
+    w, g = large(), large(1)
+    expected = w - 0.5 * g
+    out = step(w, g)
+    assert out is w
+    np.testing.assert_array_equal(out, expected)
+    np.testing.assert_array_equal(g, large(1))
+
+
+def test_trees_of_parameters_stay_in_place() -> None:
+    @fgrad.jit
+    def loss(params: Any, x: Any) -> Any:
+        return np.sum(np.tanh(x @ params["w"] + params["b"]) ** 2)
+
+    def update(params: Any, x: Any) -> Any:
+        grads = fgrad.grad(loss)(params, x)
+        return fgrad.tree.map(lambda p, g: p - 0.01 * g, params, grads)
+
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(32, 256))
+    params = {"w": rng.normal(size=(256, 256)), "b": rng.normal(size=256)}
+    expected = fgrad.jit(update)(params, x)
+    new = fgrad.jit(update, donate_argnums=0)(params, x)
+    assert new["w"] is params["w"]
+    np.testing.assert_array_equal(new["w"], expected["w"])
+    np.testing.assert_array_equal(new["b"], expected["b"])
+
+
+@pytest.mark.parametrize("share", ["same", "view", "base", "readonly"])
+def test_memory_that_others_use_is_not_written(share: str) -> None:
+    step = fgrad.jit(lambda w, g: (w - 0.5 * g, w[0] + g[1]), donate_argnums=0)
+    base = large()
+    w = {"same": base, "view": base, "base": base[:], "readonly": base}[share]
+    g = {"same": base, "view": base[::-1], "base": large(3), "readonly": large(3)}[share]
+    w.flags.writeable = share != "readonly"
+    expected = w - 0.5 * g, w[0] + g[1]
+    out = step(w, g)
+    assert out[0] is not w
+    np.testing.assert_array_equal(out[0], expected[0])
+    np.testing.assert_array_equal(base, large())
+    assert out[1] == expected[1]
+
+
+def test_an_argument_that_is_read_later_is_not_overwritten() -> None:
+    functions = [
+        lambda w: (np.sin(w), np.cumsum(w)[::-1] * w),
+        lambda w: (w * 2, w),
+        lambda w: (w, w),
+        lambda w: (np.sort(w)[::-1] + w, w + np.sum(w)),
+        lambda w: (w[::-1] * 1.0, w * 3),
+        lambda w: (np.roll(w, 1), w.reshape(256, -1).T.ravel() + 1),
+    ]
+    for function in functions:
+        expected = function(large())
+        out = fgrad.jit(function, donate_argnums=0)(large())
+        for a, b in zip(out, expected, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+def test_without_donation_nothing_is_written() -> None:
+    w = large()
+    fgrad.jit(lambda w: w * 2)(w)
+    np.testing.assert_array_equal(w, large())
+
+
+def test_reported_memory_is_what_is_allocated() -> None:
+    rng = np.random.default_rng(0)
+    params = [rng.normal(size=(64, 64)) for _ in range(6)]
+
+    def loss(params: Any, x: Any) -> Any:
+        for w in params:
+            x = np.tanh(x @ w)
+        return np.sum(x * x)
+
+    x = rng.normal(size=(512, 64))
+    step = fgrad.grad(loss)
+    memory = fgrad.inspect(step)(params, x).memory
+    program = fgrad.make_program(step)(params, x)
+    arrays = [*params, x]
+    executable = executable_of(program)
+    executable(arrays)
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    outs = executable(arrays)
+    peak = tracemalloc.get_traced_memory()[1] - before
+    tracemalloc.stop()
+    assert len(outs) == 6
+    assert memory.results == sum([w.nbytes for w in params])
+    # The arena of the thread's last call was used again.
+    assert memory.results <= peak <= memory.results + memory.temporaries + 20_000
+    assert memory.temporaries < 10 * x.nbytes
+    assert memory.peak == sum(memory)
+
+
+def test_elementwise_chains_need_no_temporaries() -> None:
+    memory = fgrad.inspect(lambda x: np.exp(np.sin(x) * 2) / (1 + x * x))(large()).memory
+    assert memory.temporaries == 0
+
+
+def test_a_product_that_is_only_shifted_needs_no_temporaries() -> None:
+    x = large().reshape(256, 256) / N
+
+    def f(x: Any) -> Any:
+        return np.tanh(np.exp(x @ x) @ x + 1)
+
+    memory = fgrad.inspect(f)(x).memory
+    assert memory.temporaries == x.nbytes  # of the first product; the second is in the result
+    np.testing.assert_allclose(fgrad.jit(f)(x), f(x), rtol=1e-10)
+
+
+def test_donated_memory_is_not_counted_twice() -> None:
+    step = fgrad.jit(lambda w, g: w - 0.5 * g, donate_argnums=0)
+    memory = fgrad.inspect(step)(large(), large()).memory
+    assert memory.results == 0 and memory.arguments == 2 * N * 8
+
+
+def test_results_do_not_depend_on_the_number_of_threads() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(600, 800)).astype(np.float32)
+
+    def f(x: Any) -> Any:
+        y = np.tanh(x @ x.T)
+        return np.sum(y), np.sum(y, axis=0), np.exp(x) / np.sum(np.exp(x), axis=1, keepdims=True)
+
+    jitted = fgrad.jit(f)
+    results = []
+    for n in (1, 2, 3, 2):
+        with config.override(num_threads=n):
+            results.append(jitted(x))
+    for other in results[1:]:
+        for a, b in zip(results[0], other, strict=True):
+            np.testing.assert_array_equal(a, b)
+    assert fgrad.explain_retrace(jitted).startswith("f was traced 3 times")
