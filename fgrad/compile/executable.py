@@ -24,6 +24,7 @@ from fgrad.compile.cpu.host import (
 )
 from fgrad.compile.cpu.lapack_factors import LAPACK
 from fgrad.compile.cpu.library import gemm, gemm_spec, pieces
+from fgrad.compile.cpu.row_walks import RowWalk, row_walk
 from fgrad.compile.cpu.runtime import build_kernels, symbol_at
 from fgrad.compile.cpu.sort_keys import RowSort
 from fgrad.compile.cpu.sorting import sort_cycles, sort_rows
@@ -222,6 +223,9 @@ def native_routine(routine: Routine) -> NativeRoutine:
     if name in LAPACK:
         native = LAPACK[name](**params)
         return NativeRoutine(native.address, params["batch"], 0.0, native.failure)
+    if name == "walk":
+        walk = RowWalk(**params)
+        return NativeRoutine(row_walk(walk), walk.pieces, walk.cycles, None)
     spec = RowSort(**params)
     return NativeRoutine(sort_rows(spec), spec.pieces, sort_cycles(spec), None)
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from fgrad.compile.lower_linalg import on_host
 from fgrad.compile.lower_rules import MOVES, REDUCTIONS
+from fgrad.compile.lower_walks import is_row_walk
 from fgrad.ir.program import Eqn, Program, Var
 from fgrad.ir.walk import consumers
 
@@ -114,7 +115,7 @@ class Nest:
 
 
 def is_library(eqn: Eqn) -> bool:
-    return eqn.prim.name in LIBRARY or on_host(eqn)
+    return eqn.prim.name in LIBRARY or on_host(eqn) or is_row_walk(eqn)
 
 
 def cost_of(eqn: Eqn) -> int:

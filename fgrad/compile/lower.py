@@ -22,6 +22,7 @@ from fgrad.compile.lower_nest import NESTS
 from fgrad.compile.lower_rows import lower_rows
 from fgrad.compile.lower_rules import RULES
 from fgrad.compile.lower_sort import sort_step
+from fgrad.compile.lower_walks import is_row_walk, walk_step
 from fgrad.compile.steps import AliasStep, Group, KernelStep, LibraryStep, Step
 from fgrad.ir.program import Eqn, Var
 
@@ -66,6 +67,8 @@ def _lower_single(group: Group, defined: Mapping[Var, Eqn]) -> Step:
     (eqn,) = group.eqns
     if eqn.prim.name == "sort":
         return sort_step(eqn, defined, group.outputs)
+    if is_row_walk(eqn):
+        return walk_step(eqn)
     step = host_step if on_host(eqn) else LIBRARY_STEPS[eqn.prim.name]
     return step(eqn, defined)
 

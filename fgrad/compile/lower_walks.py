@@ -1,0 +1,45 @@
+"""L5. Walks along contiguous rows: which equations are such, and their library steps.
+
+cumsum[axis=1] x: (rows, columns)     each row is contiguous          a native walk by vectors
+cumsum[axis=0] x                      neighbours are in other lanes   a nest (lower_nest)
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from fgrad.compile.cpu.row_walks import RowWalk
+from fgrad.compile.steps import LibraryStep
+from fgrad.ir.program import Eqn
+
+_OPS = {
+    "cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min",
+    "argmax": "argmax", "argmin": "argmin",
+}  # fmt: skip
+
+
+def is_row_walk(eqn: Eqn) -> bool:
+    """Whether an equation goes along contiguous rows of numbers that vectors can hold."""
+    op = _OPS.get(eqn.prim.name)
+    if op is None:
+        return False
+    shape, dtype = eqn.inputs[0].aval.shape, eqn.inputs[0].aval.dtype
+    axis = eqn.params["axis"]
+    fits = dtype.kind in "iuf" and (dtype.kind != "f" or dtype.itemsize > 2)
+    return fits and shape[axis] > 1 and math.prod(shape[axis + 1 :]) == 1
+
+
+def walk_step(eqn: Eqn) -> LibraryStep:
+    """The call of a walk."""
+    aval = eqn.inputs[0].aval
+    columns = aval.shape[eqn.params["axis"]]
+    spec = RowWalk(
+        _OPS[eqn.prim.name],
+        aval.dtype,
+        aval.size // columns,
+        columns,
+        eqn.params.get("reverse", False),
+    )
+    args: Any = (*eqn.inputs, *eqn.outputs)
+    return LibraryStep("walk", spec._asdict(), args, ((0, 0),))
