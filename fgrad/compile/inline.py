@@ -45,10 +45,13 @@ def _sort(avals: tuple[Aval, ...], axis: int, num_keys: int) -> Program | None:
     return trace(rows, avals, "sort").program
 
 
+_FACTORED = frozenset({"det", "slogdet", "solve"})
+
+
 def _by_factors(eqn: Eqn) -> Program | None:
     """A composition of linear algebra, where its parts are native steps."""
     a = eqn.inputs[0].aval
-    suits = a.dtype.kind == "f" if eqn.prim.name in ("det", "slogdet") else vectors_are_native(a)
+    suits = a.dtype.kind == "f" if eqn.prim.name in _FACTORED else vectors_are_native(a)
     if not suits or not a.size:
         return None
     avals = tuple([x.aval.strong() for x in eqn.inputs])

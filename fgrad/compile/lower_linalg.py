@@ -17,7 +17,7 @@ from fgrad.ir.program import Atom, Eqn, Var
 
 HOST = frozenset(
     {
-        "cholesky", "triangular_solve", "lu", "pivots_order", "factor", "lu_solve",
+        "cholesky", "triangular_solve", "lu", "pivots_order", "factor", "lu_solve", "solve",
         "slogdet", "det", "cofactor",
         "qr", "svd", "svdvals", "eigh", "eigvalsh", "eig", "eigvals", "pinv",
         "matrix_function", "frechet", "sqrtm", "solve_sylvester", "fft",

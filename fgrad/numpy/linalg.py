@@ -29,6 +29,7 @@ from fgrad.numpy.promote import (
 from fgrad.numpy.reductions import any_
 from fgrad.numpy.register import implements
 from fgrad.ops import decompositions as dc
+from fgrad.ops import determinants as dt
 from fgrad.ops import elementwise as ew
 from fgrad.ops import linalg as la
 from fgrad.ops import reduce as rd
@@ -110,13 +111,13 @@ def inv(a: Any) -> Value:
 @implements("linalg.det")
 def det(a: Any) -> Value:
     """The determinant; its gradient exists at singular matrices too."""
-    return la.det(matrices(a, square=True))
+    return dt.det(matrices(a, square=True))
 
 
 @implements("linalg.slogdet")
 def slogdet(a: Any) -> Any:
     """The sign and the logarithm of the size of the determinant."""
-    return _named("slogdet", la.slogdet(matrices(a, square=True)))
+    return _named("slogdet", dt.slogdet(matrices(a, square=True)))
 
 
 @implements("linalg.cholesky")

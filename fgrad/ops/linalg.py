@@ -18,10 +18,9 @@ import numpy as np
 from fgrad.ir.aval import INT32, INT64, Aval
 from fgrad.ir.primitive import DISCRETE, NOT_LINEAR, Primitive
 from fgrad.lazy import lazy_module
-from fgrad.ops.complex import complex_, conj, imag, is_complex, real, real_dtype, to_complex
+from fgrad.ops.complex import conj
 from fgrad.ops.elementwise import (
     add,
-    div,
     ge,
     lit,
     mul,
@@ -46,17 +45,16 @@ from fgrad.ops.matrices import (
     lower,
     matmul,
     real_part,
-    spread,
     transposed,
     upper,
 )
-from fgrad.ops.reduce import reduce_sum
 from fgrad.ops.shape import iota, pad
-from fgrad.trace import Value, bind
+from fgrad.trace import Tracer, Value, bind
 
 blas = lazy_module("scipy.linalg.blas")
 lapack = lazy_module("scipy.linalg.lapack")
 
+STACKED = 64  # rows up to which stacks of matrices are solved natively rather than one by one
 _PREFIXES = {"f": "s", "d": "d", "F": "c", "D": "z"}
 
 
@@ -130,7 +128,11 @@ def _solution_type(prim: Primitive, a: Aval, b: Aval) -> Aval:
 
 @triangular_solve_p.evaluate
 def _(a: Any, b: Any, *, lower: bool, trans: bool, unit: bool) -> np.ndarray:
-    """By trsm: LAPACK's trtrs starts threads for the smallest matrices."""
+    """By trsm, since trtrs starts threads for the smallest matrices; stacks of small matrices by
+    NumPy's general solver, which loops over them natively."""
+    if a.ndim > 2 and a.shape[-1] <= STACKED:
+        part = _evaluated_triangle(a, lower, unit)
+        return np.linalg.solve(np.swapaxes(part, -1, -2) if trans else part, b)
     trsm = library_routine(blas, "trsm", a.dtype)
 
     def one(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray]:
@@ -143,6 +145,13 @@ def _(a: Any, b: Any, *, lower: bool, trans: bool, unit: bool) -> np.ndarray:
         return (trsm(1.0, a.T, b.T, True, not low, flip, unit).T,)
 
     return each_matrix(one, [(b.shape[-2:], b.dtype)], a, b)[0]
+
+
+def _evaluated_triangle(a: np.ndarray, lower: bool, unit: bool) -> np.ndarray:
+    n, cut = a.shape[-1], np.tril if lower else np.triu
+    if not unit:
+        return cut(a)
+    return cut(a, -1 if lower else 1) + np.eye(n, dtype=a.dtype)
 
 
 def _check_singular(triangular: np.ndarray) -> None:
@@ -425,150 +434,63 @@ def lu_solve(a: Value, packed: Value, pivots: Value, b: Value, trans: bool = Fal
     return bind(lu_solve_p, a, packed, pivots, b, trans=trans)
 
 
-def solve(a: Value, b: Value) -> Value:
-    """x with a x = b, for matrices a and b; derivatives use the same factors."""
-    return lu_solve(a, *factor(a), b)
+# --- solve: the same without factors, for stacks of matrices in NumPy
+
+solve_p = Primitive("solve", params=("trans",), linear_in=(1,))
+
+
+@solve_p.type_rule
+def _(a: Aval, b: Aval, *, trans: bool) -> Aval:
+    return _solution_type(solve_p, a, b)
+
+
+@solve_p.evaluate
+def _(a: Any, b: Any, *, trans: bool) -> np.ndarray:
+    return np.linalg.solve(np.swapaxes(a, -1, -2) if trans else a, b)
+
+
+@solve_p.jvp
+def _(primals: Any, tangents: Any, x: Value, *, trans: bool) -> Value | None:
+    """dx = op(a)^-1 (db - op(da) x) [G, 2.3.1]."""
+    a, (da, db) = primals[0], tangents
+    if da is not None:
+        moved = neg(matmul(transposed(da) if trans else da, x))
+        db = moved if db is None else add(db, moved)
+    return None if db is None else bind(solve_p, a, db, trans=trans)
+
+
+@solve_p.transpose
+def _(ct: Value, wanted: Any, a: Value, b: Value, *, trans: bool) -> tuple[None, Value]:
+    return None, bind(solve_p, a, ct, trans=not trans)
+
+
+def _pull_solve(cts: Any, wanted: Any, values: Any, outs: Any, params: Any) -> list[Value | None]:
+    ct_b = bind(solve_p, values[0], cts[0], trans=not params["trans"])
+    ct_a = _pull_matrix(ct_b, outs[0], params["trans"]) if wanted[0] else None
+    return [ct_a, ct_b if wanted[1] else None]
+
+
+solve_p.pullback = _pull_solve
+batch_solution(solve_p)
+
+
+def _keeps_factors(a: Value) -> bool:
+    """Whether factors of a matrix are worth keeping: in programs that will be compiled, and of one
+    known matrix; but not for stacks in NumPy, whose factors Python would make one by one."""
+    while isinstance(a, Tracer):
+        if not a.builder.eager:
+            return True
+        a = a.value
+    return a is not None and a.ndim == 2
+
+
+def solve(a: Value, b: Value, trans: bool = False) -> Value:
+    """x with op(a) x = b, for matrices a and b; derivatives use the same factors if there are."""
+    if _keeps_factors(a):
+        return lu_solve(a, *factor(a), b, trans)
+    return bind(solve_p, a, b, trans=trans)
 
 
 def inv(a: Value) -> Value:
     """The inverse."""
     return solve(a, identity_like(a))
-
-
-# --- slogdet: sign and log |det a|, by the factors of a
-
-slogdet_p = Primitive("slogdet", multiple=True)
-
-
-@slogdet_p.type_rule
-def _(a: Aval, packed: Aval, pivots: Aval) -> tuple[Aval, Aval]:
-    check_matrix(slogdet_p, a, square=True)
-    check_equal(slogdet_p, a.shape, packed.shape)
-    return Aval(a.shape[:-2], a.dtype), Aval(a.shape[:-2], real_dtype(a.dtype))
-
-
-@slogdet_p.evaluate
-def _(a: Any, packed: Any, pivots: Any) -> tuple[Any, Any]:
-    """The product of the signs, and the sum of the logarithms, of the diagonal of u."""
-    line = np.diagonal(packed, axis1=-2, axis2=-1)
-    size = np.abs(line)
-    exchanges = np.sum(pivots != np.arange(pivots.shape[-1]), axis=-1) % 2
-    signs = np.prod(np.sign(line), axis=-1) * (1 - 2 * exchanges).astype(size.dtype)
-    with np.errstate(divide="ignore"):
-        logs = np.sum(np.log(size), axis=-1)
-    return signs.astype(a.dtype, copy=False)[()], logs[()]
-
-
-@slogdet_p.jvp
-def _(primals: Any, tangents: Any, outs: Any) -> tuple[Value | None, Value]:
-    """d log |det a| + i d(phase) = tr(a^-1 da) [G, 2.2.4]."""
-    (a, packed, pivots), (da, _, _) = primals, tangents
-    slope = reduce_sum(diagonal(lu_solve(a, packed, pivots, da)), (len(a.shape) - 2,))
-    if not is_complex(a):
-        return None, slope
-    turn = imag(slope)
-    return mul(outs[0], complex_(lit(turn, 0), turn)), real(slope)
-
-
-def _pull_slogdet(
-    cts: Any, _wanted: Any, values: Any, outs: Any, _params: Any
-) -> list[Value | None]:
-    """ct_a = w a^-T with w = ct_log, for complex a ct_log + i im(sign ct_sign)."""
-    a, (ct_sign, ct_log) = values[0], cts
-    if is_complex(a):
-        turn = None if ct_sign is None else imag(mul(outs[0], ct_sign))
-        ct_log = lit(outs[1], 0) if ct_log is None else ct_log
-        ct_log = to_complex(ct_log) if turn is None else complex_(ct_log, turn)
-    if ct_log is None:
-        return [None, None, None]
-    _, packed, pivots = values
-    inverse = lu_solve(a, packed, pivots, identity_like(a), True)
-    return [mul(inverse, spread(ct_log, a.shape)), None, None]
-
-
-slogdet_p.pullback = _pull_slogdet
-slogdet_p.refuse("transpose", NOT_LINEAR)
-batch_leading(slogdet_p)
-
-
-def slogdet(a: Value) -> tuple[Value, Value]:
-    """The sign (or phase) of the determinant, and the logarithm of its size."""
-    return bind(slogdet_p, a, *factor(a))
-
-
-# --- det, whose gradient exists at singular matrices too
-
-det_p = Primitive("det")
-cofactor_p = Primitive("cofactor")
-
-
-@det_p.type_rule
-def _(a: Aval) -> Aval:
-    check_matrix(det_p, a, square=True)
-    return Aval(a.shape[:-2], a.dtype)
-
-
-det_p.evaluate(np.linalg.det)
-
-
-@det_p.jvp
-def _(primals: Any, tangents: Any, out: Value) -> Value:
-    """d det a = sum(cofactor(a) da): Jacobi's formula."""
-    return _pairing(cofactor(primals[0]), tangents[0])
-
-
-def _pull_det(cts: Any, _wanted: Any, values: Any, _outs: Any, _params: Any) -> list[Value]:
-    c = cofactor(values[0])
-    return [mul(c, spread(cts[0], c.shape))]
-
-
-det_p.pullback = _pull_det
-
-
-def _pairing(a: Value, b: Value) -> Value:
-    n = len(a.shape)
-    return reduce_sum(mul(a, b), (n - 2, n - 1))
-
-
-@cofactor_p.type_rule
-def _(a: Aval) -> Aval:
-    check_matrix(cofactor_p, a, square=True)
-    return a.strong()
-
-
-@cofactor_p.evaluate
-def _(a: Any) -> np.ndarray:
-    """conj(u) diag(products of all other singular values) v^T det(u v^H), from a = u s v^H."""
-    u, s, vh = np.linalg.svd(a)
-    one = np.ones_like(s[..., :1])
-    before = np.cumprod(np.concatenate([one, s[..., :-1]], -1), -1)
-    after = np.cumprod(np.concatenate([one, s[..., :0:-1]], -1), -1)[..., ::-1]
-    phase = np.linalg.det(u) * np.linalg.det(vh)
-    others = (before * after * phase[..., None])[..., None, :]
-    return np.matmul(np.conjugate(u) * others, np.conjugate(vh)).astype(a.dtype, copy=False)
-
-
-@cofactor_p.jvp
-def _(primals: Any, tangents: Any, c: Value) -> Value:
-    """dc = (c <c, da> - c da^T c) / det a, which is NaN at singular matrices."""
-    (a,), (da,) = primals, tangents
-    n = a.shape[-1]
-    det = mul(_pairing(c, a), lit(a, 1 / max(n, 1)))
-    slope = spread(_pairing(c, da), c.shape)
-    change = sub(mul(c, slope), matmul(matmul(c, transposed(da)), c))
-    return div(change, spread(det, c.shape))
-
-
-for _prim in (det_p, cofactor_p):
-    _prim.refuse("transpose", NOT_LINEAR)
-    batch_leading(_prim)
-
-
-def det(a: Value) -> Value:
-    """The determinant."""
-    return bind(det_p, a)
-
-
-def cofactor(a: Value) -> Value:
-    """The gradient of the determinant: det(a) a^-T, also where that is 0 times infinity."""
-    return bind(cofactor_p, a)

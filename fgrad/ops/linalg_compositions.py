@@ -24,15 +24,21 @@ from fgrad.ops.elementwise import (
     sign,
     sub,
 )
-from fgrad.ops.linalg import factor
+from fgrad.ops.linalg import factor, lu_solve
 from fgrad.ops.matrices import diagonal, matmul, scale_columns, transposed
 from fgrad.ops.reduce import cumprod, reduce_max, reduce_prod, reduce_sum
 from fgrad.ops.shape import broadcast, concatenate, full, iota, slice_
 from fgrad.trace import Value
 
 
-def slogdet_by_factors(_a: Value, packed: Value, pivots: Value) -> Sequence[Value]:
+def solve_by_factors(a: Value, b: Value, trans: bool) -> Sequence[Value]:
+    """Equal matrices have one `factor` equation after pass `cse`."""
+    return [lu_solve(a, *factor(a), b, trans)]
+
+
+def slogdet_by_factors(a: Value) -> Sequence[Value]:
     """The product of the signs, and the sum of the logarithms, of the diagonal of u."""
+    packed, pivots = factor(a)
     line = diagonal(packed)
     last = (len(line.shape) - 1,)
     moved = convert(ne(pivots, iota(tuple(pivots.shape), INT32, last[0])), INT32)
@@ -43,7 +49,7 @@ def slogdet_by_factors(_a: Value, packed: Value, pivots: Value) -> Sequence[Valu
 
 def det_by_factors(a: Value) -> Sequence[Value]:
     """sign * exp(log |det a|), as in NumPy."""
-    signs, logs = slogdet_by_factors(a, *factor(a))
+    signs, logs = slogdet_by_factors(a)
     return [mul(signs, exp(logs))]
 
 
@@ -72,6 +78,7 @@ def pinv_by_svd(a: Value, rcond: float) -> Sequence[Value]:
 
 
 COMPOSITIONS: dict[str, Callable[..., Sequence[Value]]] = {
+    "solve": solve_by_factors,
     "slogdet": slogdet_by_factors,
     "det": det_by_factors,
     "cofactor": cofactor_by_svd,

@@ -22,6 +22,7 @@ from fgrad.numpy.linalg import linear_operands, matrices
 from fgrad.numpy.promote import user_line
 from fgrad.numpy.register import has_tracer
 from fgrad.ops import decompositions as dc
+from fgrad.ops import determinants as dt
 from fgrad.ops import linalg as la
 from fgrad.ops import matrices as mx
 from fgrad.ops import matrix_functions as mf
@@ -214,7 +215,7 @@ def inv(a: Any, **_: Any) -> Value:
 @_either
 def det(a: Any, **_: Any) -> Value:
     """The determinant."""
-    return la.det(matrices(a, square=True))
+    return dt.det(matrices(a, square=True))
 
 
 @_either

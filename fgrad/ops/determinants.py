@@ -1,0 +1,155 @@
+"""L3. Determinants, their logarithms and their gradients; matrices in the last two axes.
+
+[G] Giles, Collected matrix derivative results for forward and reverse mode differentiation, 2008.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fgrad.ir.aval import Aval
+from fgrad.ir.primitive import NOT_LINEAR, Primitive
+from fgrad.ops.complex import complex_, imag, is_complex, real, real_dtype, to_complex
+from fgrad.ops.elementwise import div, lit, mul, sub
+from fgrad.ops.linalg import solve
+from fgrad.ops.matrices import (
+    batch_leading,
+    check_matrix,
+    diagonal,
+    identity_like,
+    matmul,
+    spread,
+    transposed,
+)
+from fgrad.ops.reduce import reduce_sum
+from fgrad.trace import Value, bind
+
+# --- slogdet: sign and log |det a|
+
+slogdet_p = Primitive("slogdet", multiple=True)
+
+
+@slogdet_p.type_rule
+def _(a: Aval) -> tuple[Aval, Aval]:
+    check_matrix(slogdet_p, a, square=True)
+    return Aval(a.shape[:-2], a.dtype), Aval(a.shape[:-2], real_dtype(a.dtype))
+
+
+@slogdet_p.evaluate
+def _(a: Any) -> tuple[Any, Any]:
+    return tuple(np.linalg.slogdet(a))
+
+
+@slogdet_p.jvp
+def _(primals: Any, tangents: Any, outs: Any) -> tuple[Value | None, Value]:
+    """d log |det a| + i d(phase) = tr(a^-1 da) [G, 2.2.4]."""
+    (a,), (da,) = primals, tangents
+    slope = reduce_sum(diagonal(solve(a, da)), (len(a.shape) - 2,))
+    if not is_complex(a):
+        return None, slope
+    turn = imag(slope)
+    return mul(outs[0], complex_(lit(turn, 0), turn)), real(slope)
+
+
+def _pull_slogdet(
+    cts: Any, _wanted: Any, values: Any, outs: Any, _params: Any
+) -> list[Value | None]:
+    """ct_a = w a^-T with w = ct_log, for complex a ct_log + i im(sign ct_sign)."""
+    (a,), (ct_sign, ct_log) = values, cts
+    if is_complex(a):
+        turn = None if ct_sign is None else imag(mul(outs[0], ct_sign))
+        ct_log = lit(outs[1], 0) if ct_log is None else ct_log
+        ct_log = to_complex(ct_log) if turn is None else complex_(ct_log, turn)
+    if ct_log is None:
+        return [None]
+    return [mul(solve(a, identity_like(a), True), spread(ct_log, a.shape))]
+
+
+slogdet_p.pullback = _pull_slogdet
+slogdet_p.refuse("transpose", NOT_LINEAR)
+batch_leading(slogdet_p)
+
+
+def slogdet(a: Value) -> tuple[Value, Value]:
+    """The sign (or phase) of the determinant, and the logarithm of its size."""
+    return bind(slogdet_p, a)
+
+
+# --- det, whose gradient exists at singular matrices too
+
+det_p = Primitive("det")
+cofactor_p = Primitive("cofactor")
+
+
+@det_p.type_rule
+def _(a: Aval) -> Aval:
+    check_matrix(det_p, a, square=True)
+    return Aval(a.shape[:-2], a.dtype)
+
+
+det_p.evaluate(np.linalg.det)
+
+
+@det_p.jvp
+def _(primals: Any, tangents: Any, out: Value) -> Value:
+    """d det a = sum(cofactor(a) da): Jacobi's formula."""
+    return _pairing(cofactor(primals[0]), tangents[0])
+
+
+def _pull_det(cts: Any, _wanted: Any, values: Any, _outs: Any, _params: Any) -> list[Value]:
+    c = cofactor(values[0])
+    return [mul(c, spread(cts[0], c.shape))]
+
+
+det_p.pullback = _pull_det
+
+
+def _pairing(a: Value, b: Value) -> Value:
+    n = len(a.shape)
+    return reduce_sum(mul(a, b), (n - 2, n - 1))
+
+
+@cofactor_p.type_rule
+def _(a: Aval) -> Aval:
+    check_matrix(cofactor_p, a, square=True)
+    return a.strong()
+
+
+@cofactor_p.evaluate
+def _(a: Any) -> np.ndarray:
+    """conj(u) diag(products of all other singular values) v^T det(u v^H), from a = u s v^H."""
+    u, s, vh = np.linalg.svd(a)
+    one = np.ones_like(s[..., :1])
+    before = np.cumprod(np.concatenate([one, s[..., :-1]], -1), -1)
+    after = np.cumprod(np.concatenate([one, s[..., :0:-1]], -1), -1)[..., ::-1]
+    phase = np.linalg.det(u) * np.linalg.det(vh)
+    others = (before * after * phase[..., None])[..., None, :]
+    return np.matmul(np.conjugate(u) * others, np.conjugate(vh)).astype(a.dtype, copy=False)
+
+
+@cofactor_p.jvp
+def _(primals: Any, tangents: Any, c: Value) -> Value:
+    """dc = (c <c, da> - c da^T c) / det a, which is NaN at singular matrices."""
+    (a,), (da,) = primals, tangents
+    n = a.shape[-1]
+    det = mul(_pairing(c, a), lit(a, 1 / max(n, 1)))
+    slope = spread(_pairing(c, da), c.shape)
+    change = sub(mul(c, slope), matmul(matmul(c, transposed(da)), c))
+    return div(change, spread(det, c.shape))
+
+
+for _prim in (det_p, cofactor_p):
+    _prim.refuse("transpose", NOT_LINEAR)
+    batch_leading(_prim)
+
+
+def det(a: Value) -> Value:
+    """The determinant."""
+    return bind(det_p, a)
+
+
+def cofactor(a: Value) -> Value:
+    """The gradient of the determinant: det(a) a^-T, also where that is 0 times infinity."""
+    return bind(cofactor_p, a)
