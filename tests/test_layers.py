@@ -15,6 +15,7 @@ LAYERS = {
     "collector": 0,
     "ir": 1,
     "assign": 2,
+    "doors": 2,
     "record": 2,
     "trace": 2,
     "detached": 2,

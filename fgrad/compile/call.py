@@ -113,7 +113,7 @@ def contiguous(x: Any, dtype: np.dtype) -> np.ndarray:
     """`x` as the C-contiguous native array that compiled code reads."""
     if type(x) is np.ndarray and x.flags.c_contiguous and x.dtype is dtype:
         return x
-    return np.array(x, dtype, order="C", copy=None)
+    return np.asarray(x, dtype, order="C")
 
 
 def call(program: Program, operands: Sequence[Value]) -> tuple[Value, ...]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.doors import binary_door, unary_door
 from fgrad.ir.aval import BOOL
 from fgrad.ir.primitive import REGISTRY, Primitive
 from fgrad.numpy import compositions as co
@@ -37,7 +38,7 @@ from fgrad.numpy.promote import (
 from fgrad.numpy.register import add
 from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew
-from fgrad.trace import Tracer, Value, binary_door, numpy_functions, unary_door
+from fgrad.trace import Tracer, Value, numpy_functions
 
 Function = Callable[..., Any]
 

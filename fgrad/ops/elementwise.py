@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.doors import binary_door, unary_door
 from fgrad.errors import DtypeError, ShapeError
 from fgrad.ir.aval import BOOL, Aval
 from fgrad.ir.primitive import Primitive
@@ -33,7 +34,7 @@ from fgrad.ops.families import (
     same_dtype,
     same_shape,
 )
-from fgrad.trace import Value, binary_door, bind, unary_door
+from fgrad.trace import Value, bind
 
 special = lazy_module("scipy.special")
 
