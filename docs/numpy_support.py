@@ -11,9 +11,9 @@ import numpy as np
 import fgrad.numpy
 from fgrad.numpy import load_all
 from fgrad.numpy.register import TRACED
+from fgrad.numpy.unsupported import ADVICE
 
 load_all()
-from fgrad.numpy.unsupported import ADVICE
 
 HEAD = """\
 # NumPy functions on traced arrays

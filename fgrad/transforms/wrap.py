@@ -57,10 +57,15 @@ def unsupported_type(x: Any, what: str) -> UnsupportedTypeError:
     """The card for a leaf that is not an array of numbers."""
     kind = f"{type(x).__module__}.{type(x).__qualname__}".removeprefix("builtins.")
     dtype = f" of dtype {x.dtype}" if isinstance(x, (np.ndarray, np.generic)) else ""
+    fields: tuple[tuple[str, str], ...] = ()
+    if hasattr(type(x), "__dataclass_fields__"):
+        name = type(x).__name__
+        fields = (("write", f"@fgrad.tree.dataclass above class {name}: its fields are traced"),)
     return UnsupportedTypeError(
         f"fgrad traces arrays of numbers, but {what} is a {kind}{dtype}.",
         (
             ("why", "only bool, integer, float and complex arrays can be traced and compiled."),
+            *fields,
             ("write", "convert it first:      np.asarray(x, dtype=np.float64)"),
             ("write", "mark it as constant:   jit(f, static_argnums=...), or close over it"),
         ),
