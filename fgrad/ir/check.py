@@ -106,10 +106,7 @@ def _type_problem(eqn: Eqn) -> tuple[str, str] | None:
 
 def _closed(value: Any) -> bool:
     if type(value) is tuple:
-        for item in value:
-            if type(item) not in _PLAIN and not _closed(item):
-                return False
-        return True
+        return all([type(item) in _PLAIN or _closed(item) for item in value])
     return not isinstance(value, Var | Lit) and not isinstance(getattr(value, "aval", None), Aval)
 
 

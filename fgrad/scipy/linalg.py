@@ -354,7 +354,7 @@ def polar(a: Any, side: str = "right") -> tuple[Value, Value]:
 @_either
 def lstsq(a: Any, b: Any, cond: Any = None, *_: Any, **__: Any) -> tuple[Value, ...]:
     """The least-squares solution, residuals, rank and singular values."""
-    return np.linalg.lstsq(a, b, np.finfo(np.float64).eps if cond is None else cond)
+    return np.linalg.lstsq(a, b, float(np.finfo(np.float64).eps) if cond is None else cond)
 
 
 # --- special matrices
