@@ -26,6 +26,8 @@ from fgrad.compile.fuse_parts import (
     MAX_COST,
     MAX_LEAVES,
     OTHER,
+    PRODUCT_COST,
+    PRODUCT_STREAMS,
     ROW,
     ROW_LIMIT,
     SAME,
@@ -47,8 +49,6 @@ from fgrad.compile.lower_rules import MOVES, REDUCTIONS
 from fgrad.compile.lower_sort import is_position
 from fgrad.compile.steps import Group
 from fgrad.ir.program import Atom, Eqn, Program, Var
-
-PRODUCT_COST = 8  # of what is computed with each element of a product: it is written out often
 
 
 class Fusion(NamedTuple):
@@ -274,8 +274,7 @@ class _Fuser:
                 continue
             level = self._level(nest, leaf, shape, size, inner)
             if nest.kind == "product":
-                cheap = nest.cost + cost_of(eqn) <= PRODUCT_COST and not inner
-                level = SAME if cheap and leaf.how == SAME and nest.domain == shape else None
+                level = SAME if leaf.how == SAME and self._joins(nest, eqn, leaves, shape) else None
             stage = max(stage, nest.stage + (level is None))
             if level is not None:
                 joined[id(nest)] = (nest, level == ROW)
@@ -297,6 +296,8 @@ class _Fuser:
             nest.rows = rows_of(nest.domain, inner)
         elif nest.rows is not None and not row:
             nest.rows = nest.rows_after()
+        if nest.kind == "product":
+            nest.streams |= nest.reads([x for x in leaves if self.p.nest(x.var) is not nest])
         self._register(nest, k, eqn)
         if row or bool(inner):
             nest.row_vars.update(eqn.outputs)
@@ -304,6 +305,13 @@ class _Fuser:
             for leaf in leaves:
                 if leaf.how == SAME:
                     self.siblings.setdefault((stage, shape, leaf.var), nest)
+
+    def _joins(self, nest: Nest, eqn: Eqn, leaves: Sequence[Leaf], shape: tuple[int, ...]) -> bool:
+        """Whether a reader is cheap enough to be computed in the tiles of a product."""
+        others = [leaf for leaf in leaves if self.p.nest(leaf.var) is not nest]
+        streams = nest.streams | nest.reads(others)
+        cheap = nest.cost + cost_of(eqn) <= PRODUCT_COST and eqn.prim.name not in REDUCTIONS
+        return cheap and nest.domain == shape and len(streams) <= PRODUCT_STREAMS
 
     def _level(
         self, nest: Nest, leaf: Leaf, shape: tuple[int, ...], size: int, inner: int

@@ -15,6 +15,7 @@ from fgrad.compile.fuse_parts import (
     CONTRACTIONS,
     MAX_COST,
     MAX_LEAVES,
+    PRODUCT_COST,
     SAME,
     Nest,
     Partition,
@@ -137,10 +138,15 @@ def absorb(p: Partition) -> None:
 
 
 def _can_absorb(p: Partition, nest: Nest, reader: Nest) -> bool:
-    if reader.kind != "loop" or nest.cost + reader.cost > MAX_COST:
+    most = {"loop": MAX_COST, "product": PRODUCT_COST if nest.domain == reader.domain else 0}
+    if nest.cost + reader.cost > most.get(reader.kind, -1):
         return False
     if any(v in p.kept or v in p.spread for v in nest.outputs):
         return False
+    if reader.kind == "product":
+        leaves = [leaf for k in nest.members for leaf in p.sources(p.program.eqns[k])]
+        if len(nest.reads([leaf for leaf in leaves if p.nest(leaf.var) is not nest])) > 1:
+            return False
     if math.prod(nest.domain) != math.prod(reader.domain):
         return False
     domain = common_domain(nest.domain, reader.domain)

@@ -58,6 +58,8 @@ COST = {  # of one scalar operation; 1 for the others
 CHEAP = 12  # scalar operations that may be computed again by every reader
 MAX_COST = 384  # of one element in one kernel: compile time grows with it, and gains nothing
 MAX_LEAVES = 12  # sources of one virtual value
+PRODUCT_COST = 8  # of what is computed with each element of a product: it is written out often
+PRODUCT_STREAMS = 1  # large arrays that are read with it: tiles are no good order for more
 ROW_LIMIT = 1 << 15  # elements of a row that is walked more than once
 SHRINKING = frozenset({"permute", "reshape", "slice", "reverse", "index", "pad", "dynamic_slice"})
 
@@ -86,6 +88,7 @@ class Nest:
         "rows",
         "splits",
         "stage",
+        "streams",
         "width",
     )  # fmt: skip
 
@@ -98,10 +101,16 @@ class Nest:
         self.row_vars: set[Var] = set()
         self.parent: Nest | None = None
         self.outputs: dict[Var, None] = {}
+        self.streams: set[Var] = set()  # large arrays that a product reads beside its operands
         self.cost = 0
         self.columns: list[Var] = []  # sums of blocks of rows, `width` of them for each block
         self.splits: tuple[int, ...] = ()  # how the axes of rows are cut into blocks
         self.width = 0
+
+    def reads(self, leaves: Iterable[Leaf]) -> set[Var]:
+        """The large arrays among some sources."""
+        size = math.prod(self.domain)
+        return {leaf.var for leaf in leaves if 4 * leaf.var.aval.size > size}
 
     def rows_after(self) -> int | None:
         """The row count of a nest, whose domain may have been refined."""
