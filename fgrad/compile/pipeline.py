@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.collector import collector_paused
+from fgrad.compile.apart import apart
 from fgrad.compile.backend import BACKENDS, Backend
 from fgrad.compile.canonical_conv import canonical_conv
 from fgrad.compile.canonical_dot import canonical_dot
@@ -114,6 +115,9 @@ def _compile(
         # After `share`, which knows kernels by their numbers, and before loops change their kinds.
         steps = log.timed("split", split, steps, size=len)
     steps = log.timed("schedule", lambda s: _schedule_steps(s, backend), steps, size=len)
+    if backend.splits:
+        # After `schedule`, which makes a loop for each kind of edge.
+        steps = log.timed("apart", apart, steps, size=len)
     planned = log.timed(
         "plan", lambda s: plan(program, s, donated), steps, size=lambda p: len(p.steps)
     )

@@ -60,7 +60,7 @@ def schedule(kernel: Kernel, registers: int = 32) -> Kernel:
     """
     names = Names(kernel)
     buffers = {b.name: b for b in kernel.buffers}
-    body = collapse(sort_nests(simplify_loops(kernel.body)))
+    body = collapse(sort_nests(sink(simplify_loops(kernel.body))))
     body = tile_registers(body, names, buffers, registers)
     body = stream_columns(body, names, buffers)
     body = block_sums(body, names)
@@ -85,6 +85,27 @@ def simplify_loops(body: Body) -> Body:
         elif s.extent > 1:
             out.append(s._replace(body=simplify_loops(s.body)))
     return tuple(out)
+
+
+def sink(body: Body) -> Body:
+    """Move cheap statements between parallel loops inwards, where that makes a perfect nest.
+
+    The nest can then be sorted, merged and tiled; code that stays invariant is hoisted on emission.
+    """
+    return tuple([_sunk(s) if isinstance(s, Loop) else s for s in body])
+
+
+def _sunk(loop: Loop) -> Loop:
+    *head, last = loop.body
+    if not isinstance(last, Loop) or loop.kind != "parallel":
+        return loop._replace(body=sink(loop.body))
+    inner = _sunk(last)
+    loops, body = perfect_nest(inner)
+    cheap = all([isinstance(s, (Const, Index, Load, Op)) and weight(s) <= 1 for s in head])
+    flat = all([isinstance(s, (Const, Index, Load, Op, Store)) for s in body])
+    if cheap and flat and inner.kind == "parallel":
+        return rebuild([loop, *loops], (*head, *body))
+    return loop._replace(body=(*sink(tuple(head)), inner))
 
 
 def perfect_nest(loop: Loop) -> tuple[list[Loop], Body]:

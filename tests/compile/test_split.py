@@ -27,7 +27,7 @@ def kernels(fun: Any, *args: Any) -> int:
     for a, e in zip(compiled.executable(args), expected, strict=True):
         assert (np.shape(a), np.asarray(a).dtype) == (np.shape(e), np.asarray(e).dtype)
         np.testing.assert_allclose(a, e, 1e-5 if np.asarray(e).dtype == np.float32 else 1e-11)
-    steps = next(s.result for s in compiled.stages if s.name == "schedule")
+    steps = next(s.result for s in compiled.stages if s.name == "apart")
     return sum([isinstance(step, KernelStep) for step in steps])
 
 
@@ -83,3 +83,25 @@ def test_results_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(config, "num_threads", threads)
         found.append(fgrad.jit(lambda x: np.sum(np.sin(x)))(LONG))
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("shape", [(300, 3001), (1031, 770), (1024, 1030)], ids=str)
+def test_ragged_transposes_are_shared_by_parts(shape: tuple[int, int]) -> None:
+    x = LONG[: shape[0] * shape[1]].reshape(shape).copy()
+    x[-1, -1], x[0, -1], x[-1, 0] = np.nan, np.inf, -0.0
+    y = RNG.normal(size=shape[0])
+    assert kernels(lambda x, y: x.T * (y * 2) - 1, x, y) > 1
+
+
+def test_large_concatenations() -> None:
+    x = LONG[:900_000].reshape(900, 1000)
+    assert kernels(lambda x: np.concatenate([x * 2, x[:333], -x], axis=0), x) > 1
+    assert kernels(lambda x: np.concatenate([x, x[:, :77]], axis=1), x) > 1
+
+
+@pytest.mark.parametrize("shape", [(50, 50), (17, 33), (9, 130)], ids=str)
+def test_numbers_between_the_loops_of_a_transpose(shape: tuple[int, int]) -> None:
+    x, rows, columns = (RNG.normal(size=s) for s in (shape, shape[0], shape[1]))
+    x[0, 0] = np.nan
+    assert kernels(lambda x, r, c: c[:, None] * x.T * r, x, rows, columns) == 1
+    assert kernels(lambda x, r, c: np.exp(c)[:, None] * x.T + (r + 1), x, rows, columns) <= 3

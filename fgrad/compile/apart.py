@@ -1,0 +1,66 @@
+"""L5. Pass `apart`: a long kernel of several loops becomes a kernel for each, so that threads share
+every one of them.
+
+    parallel i in 96 tiles: ...            kernel: parallel i in 96 tiles: ...
+    parallel i in 3: ...             ->    kernel: parallel i in 3: ...
+
+Ragged transposes and concatenations are such kernels.  What stands between the loops may only
+compute numbers; each kernel computes those that it needs.  Requires scheduled kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fgrad.compile.kernel.cost import kernel_cost
+from fgrad.compile.kernel.ir import Const, Index, Kernel, Load, Loop, Op, Statement, Store
+from fgrad.compile.kernel.rewrite import walk
+from fgrad.compile.steps import KernelStep, Step
+
+LEAST_CYCLES = 250_000  # of a kernel that threads share
+
+
+def apart(steps: Sequence[Step]) -> list[Step]:
+    """The steps with long kernels of several loops taken apart."""
+    done: dict[Kernel, list[Kernel]] = {}
+    out: list[Step] = []
+    for step in steps:
+        if not isinstance(step, KernelStep):
+            out.append(step)
+            continue
+        if step.kernel not in done:
+            done[step.kernel] = _parts(step.kernel)
+        own = {b.name: v for b, v in zip(step.kernel.buffers, step.args, strict=False)}
+        for kernel in done[step.kernel]:
+            args = tuple([own[b.name] for b in kernel.buffers if b.role != "scratch"])
+            out.append(KernelStep(kernel, args))
+    return out
+
+
+def _parts(kernel: Kernel) -> list[Kernel]:
+    """A kernel for each loop at the top; the kernel itself if that is impossible or no use."""
+    loops = [s for s in kernel.body if isinstance(s, Loop)]
+    others = [s for s in kernel.body if not isinstance(s, Loop)]
+    plain = all([isinstance(s, (Const, Index, Load, Op)) for s in others])
+    parallel = [s.kind == "parallel" for s in loops]
+    if len(loops) < 2 or not plain or not any(parallel) or kernel_cost(kernel) < LEAST_CYCLES:
+        return [kernel]
+    written = {s.buffer for s in walk(kernel.body) if isinstance(s, Store)}
+    kept = {b.name for b in kernel.buffers if b.role == "scratch"}
+    users = [{s.buffer for s in walk((loop,)) if isinstance(s, (Load, Store))} for loop in loops]
+    shared = any([sum([name in used for used in users]) > 1 for name in kept])
+    if shared or any([isinstance(s, Load) and s.buffer in written for s in others]):
+        return [kernel]
+    return [_alone(kernel, others, loop) for loop in loops]
+
+
+def _alone(kernel: Kernel, others: Sequence[Statement], loop: Loop) -> Kernel:
+    """The kernel of one loop and the numbers that it needs."""
+    body = (*others, loop)
+    used = {s.buffer for s in walk(body) if isinstance(s, (Load, Store))}
+    stored = {s.buffer for s in walk(body) if isinstance(s, Store)}
+    buffers = [b for b in kernel.buffers if b.name in used]
+    read = [
+        b._replace(role="in") if b.role == "out" and b.name not in stored else b for b in buffers
+    ]
+    return Kernel(kernel.name, tuple(read), body)
