@@ -143,7 +143,7 @@ def _plain(array: np.ndarray) -> tuple[str, tuple[int, ...], bytes]:
 
 def _array(words: tuple[Any, ...], program: Program) -> np.ndarray:
     if len(words) == 2:
-        return subprograms(program)[words[0]].consts[words[1]][1]
+        return np.ascontiguousarray(subprograms(program)[words[0]].consts[words[1]][1])
     dtype, shape, data = words
     return np.frombuffer(bytearray(data), dtype).reshape(shape)
 

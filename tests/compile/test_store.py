@@ -119,6 +119,17 @@ def test_recalled_programs_compute_the_same(tmp_path: Path, k: int) -> None:
             np.testing.assert_array_equal(a, b)
 
 
+def test_recalled_constants_are_contiguous(tmp_path: Path) -> None:
+    """Equal constants have equal names, whatever their strides."""
+    program = fgrad.make_program(lambda x: x + np.tile(np.arange(6.0), (4, 1)))(X)
+    views = tuple([(v, np.broadcast_to(a[0], a.shape)) for v, a in program.consts])
+    with config.override(cache=True, check=1, cache_dir=str(tmp_path / "cache")):
+        (expected,) = executable_of(program)([X])
+        recalled = recall(str(program_key(program)), program.replace(consts=views))
+        assert views and recalled is not None
+        np.testing.assert_array_equal(recalled([X])[0], expected)
+
+
 def test_identity_tells_programs_apart() -> None:
     def of(fun, *args):
         return identity(fgrad.make_program(fun)(*args))
