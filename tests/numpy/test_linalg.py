@@ -243,3 +243,37 @@ def test_what_has_no_traced_form_says_so(name: str) -> None:
         np.testing.assert_array_equal(x, y)
     with pytest.raises(UnsupportedNumpyError, match=name):
         fgrad.jit(fun)(P)
+
+
+COMPOSED: dict[str, Callable[[Any, Any], Any]] = {
+    "solve": lambda a, b: L.solve(a, b).sum() ** 2,
+    "cholesky": lambda a, b: (L.cholesky(a) @ b).sum() ** 3,
+    "eigh": lambda a, b: (L.eigh(a).eigenvectors ** 4 @ b).sum(),
+    "qr": lambda a, b: (L.qr(a).Q @ b).sum(),
+    "slogdet": lambda a, b: L.slogdet(a).logabsdet * b.sum(),
+    "expm": lambda a, b: (sla.expm(a / 5) @ b).sum(),
+}
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_transforms_compose(name: str) -> None:
+    """Whatever the order of grad, vmap and jit, the gradients of a stack are the same."""
+    f = COMPOSED[name]
+    a = STACK[0] @ STACK[0].transpose(0, 2, 1) + np.eye(4)
+    b = STACK[0, :, 0]
+    expected = np.stack([fgrad.grad(f)(x, y) for x, y in zip(a, b, strict=True)])
+    forms = [
+        fgrad.vmap(fgrad.grad(f)),
+        fgrad.jit(fgrad.vmap(fgrad.grad(f))),
+        fgrad.vmap(fgrad.jit(fgrad.grad(f))),
+        fgrad.vmap(fgrad.grad(fgrad.jit(f))),
+        fgrad.grad(lambda a, b: fgrad.vmap(f)(a, b).sum()),
+        fgrad.jit(fgrad.grad(lambda a, b: fgrad.vmap(f)(a, b).sum())),
+        fgrad.vmap(fgrad.jacfwd(f)),
+    ]
+    for form in forms:
+        np.testing.assert_allclose(form(a, b), expected, rtol=1e-8, atol=1e-10)
+    slopes = fgrad.jit(fgrad.hessian(f))(a[0], b[0])
+    np.testing.assert_allclose(
+        slopes, fgrad.jacrev(fgrad.grad(f))(a[0], b[0]), rtol=1e-7, atol=1e-9
+    )
