@@ -385,7 +385,13 @@ class Builder:
             result = _bind_at(loc, prim, values, params)
         else:
             result = prim.evaluate_rule(*values, **params)
-        results = tuple(result) if prim.multiple else (result,)
+        if not prim.multiple:
+            k = self.count
+            self.count = k + 1
+            record = (prim, ins, values, params, (k,), (result,), loc, state.via)
+            self.records.append(_new(Record, record))
+            return Tracer(self, k, result, None) if known else Tracer(self, k, None, result)
+        results = tuple(result)
         start = self.count
         self.count = start + len(results)
         outs = tuple(range(start, self.count))
@@ -395,7 +401,7 @@ class Builder:
             Tracer(self, k, x, None) if known else Tracer(self, k, None, x)
             for k, x in zip(outs, results, strict=True)
         ]
-        return tuple(tracers) if prim.multiple else tracers[0]
+        return tuple(tracers)
 
     def _save(
         self, prim: Primitive, ins: Sequence[Any], values: Any, params: dict[str, Any], loc: Any

@@ -90,7 +90,11 @@ def _batched_matmul(a: Value, b: Value) -> Value:
 def dot(a: Any, b: Any, out: Any = None) -> Value:
     """Sum over the last axis of `a` and the second to last of `b`; a product for rank 0."""
     refuse_out("dot", out)
-    x, y = promote((as_array(a), as_array(b)))
+    plain = type(a) in _ARRAYS and type(b) in _ARRAYS
+    if plain and a.dtype is b.dtype and a.dtype.kind == "f":
+        x, y = a, b
+    else:
+        x, y = promote((as_array(a), as_array(b)))
     m, n = len(x.shape), len(y.shape)
     if not m or not n:
         return ew.mul(*broadcast((x, y)))

@@ -48,6 +48,7 @@ class _Plan(NamedTuple):
     a_order: Ints
     b_order: Ints
     matmul: bool
+    dot: tuple[bool, bool] | None  # whether np.dot takes a and b transposed, if it can do it
 
 
 @lru_cache(maxsize=4096)
@@ -57,12 +58,45 @@ def _plan(a_ndim: int, b_ndim: int, contract: Pair, batch: Pair) -> _Plan:
     a_order = (*batch[0], *a_free, *contract[0])
     b_order = (*batch[1], *contract[1], *b_free)
     matmul = len(contract[0]) == 1 and len(a_free) == 1 and len(b_free) == 1
-    return _Plan(a_free, b_free, a_order, b_order, matmul)
+    dot = None
+    if not batch[0] and len(contract[0]) == 1 and a_ndim <= 2 and b_ndim <= 2:
+        dot = (contract[0][0] != a_ndim - 1, contract[1][0] != 0)
+    return _Plan(a_free, b_free, a_order, b_order, matmul, dot)
+
+
+class _TransposePlan(NamedTuple):
+    """The products that give both cotangents, and the orders of their axes."""
+
+    a_contract: Pair
+    a_batch: Pair
+    a_order: Ints
+    b_contract: Pair
+    b_batch: Pair
+    b_order: Ints
+
+
+@lru_cache(maxsize=4096)
+def _transpose_plan(a_ndim: int, b_ndim: int, contract: Pair, batch: Pair) -> _TransposePlan:
+    plan = _plan(a_ndim, b_ndim, contract, batch)
+    nb, na = len(batch[0]), len(plan.a_free)
+    ct_batch = tuple(range(nb))
+    ct_a = tuple(range(nb, nb + na))
+    ct_b = tuple(range(nb + na, nb + na + len(plan.b_free)))
+    return _TransposePlan(
+        (ct_b, plan.b_free),
+        (ct_batch, batch[1]),
+        inverse_permutation((*batch[0], *plan.a_free, *_paired(contract[1], contract[0]))),
+        (plan.a_free, ct_a),
+        (batch[0], ct_batch),
+        inverse_permutation((*batch[1], *_paired(contract[0], contract[1]), *plan.b_free)),
+    )
 
 
 @dot_general_p.evaluate
 def _(a: Any, b: Any, *, contract: Pair, batch: Pair) -> Any:
     plan = _plan(a.ndim, b.ndim, contract, batch)
+    if plan.dot is not None:
+        return np.dot(a.T if plan.dot[0] else a, b.T if plan.dot[1] else b)
     left, right = a.transpose(plan.a_order), b.transpose(plan.b_order)
     if plan.matmul:
         return np.matmul(left, right)
@@ -78,20 +112,12 @@ def _(a: Any, b: Any, *, contract: Pair, batch: Pair) -> Any:
 @dot_general_p.transpose
 def _(ct: Value, wanted: Any, a: Value, b: Value, *, contract: Pair, batch: Pair) -> Any:
     """ct_a = ct . b over b's free axes; ct_b = a . ct over a's free axes."""
-    plan = _plan(len(a.shape), len(b.shape), contract, batch)
-    nb, na = len(batch[0]), len(plan.a_free)
-    ct_batch = tuple(range(nb))
-    ct_a = tuple(range(nb, nb + na))
-    ct_b = tuple(range(nb + na, nb + na + len(plan.b_free)))
+    plan = _transpose_plan(len(a.shape), len(b.shape), contract, batch)
     left = right = None
     if wanted[0]:
-        out = dot_general(ct, b, (ct_b, plan.b_free), (ct_batch, batch[1]))
-        axes = (*batch[0], *plan.a_free, *_paired(contract[1], contract[0]))
-        left = permute(out, inverse_permutation(axes))
+        left = permute(dot_general(ct, b, plan.a_contract, plan.a_batch), plan.a_order)
     if wanted[1]:
-        out = dot_general(a, ct, (plan.a_free, ct_a), (batch[0], ct_batch))
-        axes = (*batch[1], *_paired(contract[0], contract[1]), *plan.b_free)
-        right = permute(out, inverse_permutation(axes))
+        right = permute(dot_general(a, ct, plan.b_contract, plan.b_batch), plan.b_order)
     return left, right
 
 

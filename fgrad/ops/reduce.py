@@ -108,17 +108,30 @@ reduce_max_p = Primitive("reduce_max", params=("axes",))
 reduce_min_p = Primitive("reduce_min", params=("axes",))
 
 
+def _attained(x: Value, out: Value, axes: Ints) -> tuple[Value, Value]:
+    """Where the extremum is attained, and at how many places: they share its derivative."""
+    here = eq(x, spread(out, x.shape, axes))
+    return here, bind(REDUCE_SUM, convert(here, x.dtype), axes=axes)
+
+
 def _extremum_jvp(primals: Any, tangents: Any, out: Any, *, axes: Ints) -> Value:
     """The mean of the tangents at the places where the extremum is attained."""
     (x,), (t,) = primals, tangents
-    here = eq(x, spread(out, x.shape, axes))
-    total = bind(REDUCE_SUM, select(here, t, lit(t, 0)), axes=axes)
-    return div(total, bind(REDUCE_SUM, convert(here, t.dtype), axes=axes))
+    here, count = _attained(x, out, axes)
+    return div(bind(REDUCE_SUM, select(here, t, lit(t, 0)), axes=axes), count)
+
+
+def _extremum_pullback(cts: Any, _wanted: Any, values: Any, outs: Any, params: Any) -> Any:
+    """The transpose of the mean: an equal share for each place."""
+    (ct,), (x,), (out,), axes = cts, values, outs, params["axes"]
+    here, count = _attained(x, out, axes)
+    return (select(here, spread(div(ct, count), x.shape, axes), lit(ct, 0)),)
 
 
 for _prim, _ufunc in ((reduce_max_p, np.maximum), (reduce_min_p, np.minimum)):
     _reduction(_prim, _ufunc, ORDERED, empty=False)
     _prim.jvp(_extremum_jvp)
+    _prim.pullback = _extremum_pullback
     _prim.refuse("transpose", NOT_LINEAR)
 
 reduce_any_p = Primitive("reduce_any", params=("axes",))
