@@ -35,8 +35,9 @@ def record_bytes(spec: RowSort) -> int:
 
 
 def work_bytes(spec: RowSort) -> int:
-    """The work memory of one piece: two rows of records."""
-    return -(-spec.columns * record_bytes(spec) // 64) * 128
+    """The work memory of one piece: two rows of records; of keys alone, one is the row of results."""
+    rows = 2 if spec.payloads else 1
+    return -(-spec.columns * record_bytes(spec) // 64) * 64 * rows
 
 
 def emit_radix_sort(symbol: str, spec: RowSort) -> tuple[str, set[str]]:
@@ -67,10 +68,10 @@ class _RadixSort:
         self.counts = code.table("i32", 1 << self.bits)
         with code.count("%lo", "%hi") as piece:
             first = code.at(bufs[-1], code.op("mul", "i64", piece, work_bytes(spec)), "i8")
-            second = code.at(first, work_bytes(spec) // 2, "i8")
+            half = code.at(first, work_bytes(spec) // 2, "i8")
             for start in piece_rows(code, spec, piece):
                 rows = [code.at(b, start, kind) for b, kind in zip(bufs[:-1], kinds, strict=True)]
-                self._row(rows, first, second)
+                self._row(rows, first, half if spec.payloads else rows[1])
         return code.define(symbol)
 
     def _row(self, rows: list[str], first: str, second: str) -> None:
@@ -286,13 +287,7 @@ class _RadixSort:
         base = code.get(source)
         inputs, outputs = rows[: len(spec.inputs)], rows[len(spec.inputs) :]
         if not spec.payloads:
-            lanes = VECTOR_BYTES // self.bytes
-            kind = f"<{lanes} x {self.key}>"
-            first = code.splat(low, self.key, lanes)
-            with self._vectors(lanes) as i:
-                keys = code.load(kind, base, i, self.align, self.key)
-                keys = code.op("add", kind, keys, first)
-                code.store(kind, self.keys.raw(keys, lanes), outputs[0], i, self.align, self.key)
+            self._write_keys(low, base, outputs[0])
             return
         for i in code.unrolled(0, spec.columns, UNROLL):
             if self.bytes == 16:
@@ -307,6 +302,19 @@ class _RadixSort:
                 kind, size = memory_type(dtype), dtype.itemsize
                 value = code.load(kind, next(sources), place, size) if is_read else place
                 code.store(kind, value, target, i, size)
+
+    def _write_keys(self, low: str, base: str, target: str) -> None:
+        """Records -> elements; they may be in the same place."""
+        code, lanes = self.code, VECTOR_BYTES // self.bytes
+        kind, whole = f"<{lanes} x {self.key}>", self.spec.columns // lanes * lanes
+        first = code.splat(low, self.key, lanes)
+        with code.count(0, whole, lanes) as i:
+            keys = code.load(kind, base, i, self.align, self.key)
+            keys = code.op("add", kind, keys, first)
+            code.store(kind, self.keys.raw(keys, lanes), target, i, self.align, self.key)
+        with code.count(whole, self.spec.columns) as i:
+            key = code.op("add", self.key, code.load(self.key, base, i, self.align), low)
+            code.store(self.key, self.keys.raw(key, 1), target, i, self.align)
 
     def _rewrite_equal(self, source: str, target: str) -> None:
         """Write zeros and NaN in the order that they came."""
