@@ -34,6 +34,9 @@ def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[li
 
 def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
     """The tree with structure `treedef` and the given leaves."""
+    if treedef is leaf():
+        (only,) = leaves
+        return only
     return optree.tree_unflatten(treedef, leaves)
 
 

@@ -15,7 +15,7 @@ from fgrad import tree
 from fgrad.errors import DetachedWarning, GradDtypeError, NonScalarGradError
 from fgrad.ops.families import zeros_like
 from fgrad.source import here, resolve
-from fgrad.trace import Builder, Value
+from fgrad.trace import Builder, Tracer, Value
 from fgrad.transforms.tape import Tape, pull
 from fgrad.transforms.wrap import (
     as_value,
@@ -153,6 +153,8 @@ def _differentiable(x: Any, fun: Callable[..., Any]) -> Value:
 
 
 def _scalar_result(out: Any, fun: Callable[..., Any]) -> Value:
+    if type(out) is Tracer and out.shape == () and out.dtype.kind == "f":
+        return out
     leaves, _ = flatten(out)
     name, used = function_name(fun), resolve(here())
     rows = (("used", f"{used}:  {used.text()}"),)
