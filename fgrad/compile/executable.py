@@ -23,7 +23,7 @@ from fgrad.compile.cpu.host import (
     shared_call,
 )
 from fgrad.compile.cpu.lapack_factors import LAPACK
-from fgrad.compile.cpu.library import gemm, gemm_spec, pieces
+from fgrad.compile.cpu.library import build_products, gemm_address, gemm_spec, is_tiny, pieces
 from fgrad.compile.cpu.row_walks import RowWalk, row_walk
 from fgrad.compile.cpu.runtime import build_kernels, symbol_at
 from fgrad.compile.cpu.sort_keys import RowSort
@@ -191,6 +191,10 @@ def _native_steps(plan: Plan, table: _Table) -> list[Step]:
     kernels = list(dict.fromkeys([s.kernel for s in plan.steps if isinstance(s, KernelStep)]))
     addresses = dict(zip(kernels, build_kernels(kernels), strict=True))
     table.origins.update({address: symbol_at(address) for address in addresses.values()})
+    products = [
+        gemm_spec(**s.params) for s in plan.steps if isinstance(s, LibraryStep) and s.name == "gemm"
+    ]
+    build_products([spec for spec in dict.fromkeys(products) if not is_tiny(spec)])
     steps: list[Step] = []
     for step in plan.steps:
         if isinstance(step, KernelStep):
@@ -218,8 +222,9 @@ def native_routine(routine: Routine) -> NativeRoutine:
         callback = evaluation(params["eqn"])
         return NativeRoutine(callback.address, 1, 0.0, callback)
     if name == "gemm":
-        cut = pieces(gemm_spec(**params))
-        return NativeRoutine(gemm(**params), cut.count, cut.count * cut.cycles, None)
+        spec = gemm_spec(**params)
+        cut = pieces(spec)
+        return NativeRoutine(gemm_address(spec), cut.count, cut.count * cut.cycles, None)
     if name in LAPACK:
         native = LAPACK[name](**params)
         return NativeRoutine(native.address, params["batch"], 0.0, native.failure)

@@ -23,7 +23,6 @@ from fgrad.compile.fuse_outputs import absorb, drop_cheap_outputs, find_outputs,
 from fgrad.compile.fuse_parts import (
     CHEAP,
     CONTRACTIONS,
-    MAX_COST,
     MAX_LEAVES,
     OTHER,
     PRODUCT_COST,
@@ -40,6 +39,7 @@ from fgrad.compile.fuse_parts import (
     cost_of,
     is_library,
     is_trailing,
+    max_cost,
     rows_of,
     stripped,
 )
@@ -317,7 +317,7 @@ class _Fuser:
         self, nest: Nest, leaf: Leaf, shape: tuple[int, ...], size: int, inner: int
     ) -> str | None:
         """At which level of a source's nest a reader can be computed: full, row, or not at all."""
-        if nest.kind != "loop" or leaf.how == OTHER or nest.cost >= MAX_COST:
+        if nest.kind != "loop" or leaf.how == OTHER or nest.cost >= max_cost(nest.domain):
             return None
         if inner and nest.rows is not None and nest.inner() != inner:
             return None
@@ -349,7 +349,7 @@ class _Fuser:
             return True
         if any([nest.kind == "product" for nest, _ in fitting]):
             return False
-        if sum([nest.cost for nest, _ in fitting]) > MAX_COST:
+        if sum([nest.cost for nest, _ in fitting]) > max_cost(shape):
             return False
         walked = any([nest.row_vars for nest, _ in fitting])
         if walked and any([self.p.sums_elsewhere(nest) for nest, _ in fitting]):
@@ -375,7 +375,7 @@ class _Fuser:
             nest = self.siblings.get((stage, shape, leaf.var)) if leaf.how == SAME else None
             while nest is not None and nest.parent is not None:
                 nest = nest.parent
-            if nest is None or nest.stage != stage or nest.cost >= MAX_COST:
+            if nest is None or nest.stage != stage or nest.cost >= max_cost(nest.domain):
                 continue
             if inner and (rows_of(nest.domain, inner) is None or nest.rows is not None):
                 fits = nest.rows is not None and nest.inner() == inner

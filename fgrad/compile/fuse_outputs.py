@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from fgrad.compile.fuse_parts import (
     CHEAP,
     CONTRACTIONS,
-    MAX_COST,
     MAX_LEAVES,
     PRODUCT_COST,
     SAME,
@@ -22,6 +21,7 @@ from fgrad.compile.fuse_parts import (
     common_domain,
     composed,
     cost_of,
+    max_cost,
     rows_of,
 )
 from fgrad.compile.lower_rules import REDUCTIONS
@@ -138,7 +138,8 @@ def absorb(p: Partition) -> None:
 
 
 def _can_absorb(p: Partition, nest: Nest, reader: Nest) -> bool:
-    most = {"loop": MAX_COST, "product": PRODUCT_COST if nest.domain == reader.domain else 0}
+    product = PRODUCT_COST if nest.domain == reader.domain else 0
+    most = {"loop": max_cost(nest.domain), "product": product}
     if nest.cost + reader.cost > most.get(reader.kind, -1):
         return False
     if any(v in p.kept or v in p.spread for v in nest.outputs):

@@ -57,6 +57,8 @@ COST = {  # of one scalar operation; 1 for the others
 }
 CHEAP = 12  # scalar operations that may be computed again by every reader
 MAX_COST = 384  # of one element in one kernel: compile time grows with it, and gains nothing
+NEAR_COST = 128  # the same for arrays that stay in the nearest cache between kernels
+NEAR_SIZE = 1 << 12  # elements of such an array
 MAX_LEAVES = 12  # sources of one virtual value
 PRODUCT_COST = 8  # of what is computed with each element of a product: it is written out often
 PRODUCT_STREAMS = 1  # large arrays that are read with it: tiles are no good order for more
@@ -121,6 +123,11 @@ class Nest:
             return self.width
         rows = next(iter(self.row_vars)).aval.size
         return math.prod(self.domain) // max(rows, 1)
+
+
+def max_cost(domain: tuple[int, ...]) -> int:
+    """The greatest cost of one element of a nest over `domain`."""
+    return NEAR_COST if math.prod(domain) <= NEAR_SIZE else MAX_COST
 
 
 def is_library(eqn: Eqn) -> bool:

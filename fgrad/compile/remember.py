@@ -155,7 +155,7 @@ def _encoded(value: Any) -> Any:
     """A parameter as plain data."""
     if isinstance(value, np.dtype):
         return "dtype", value.str
-    if isinstance(value, tuple):
+    if type(value) is tuple:
         items = [_encoded(v) for v in value]
         return _FOREIGN if any([v is _FOREIGN for v in items]) else ("tuple", tuple(items))
     plain = type(value) in (int, float, bool, str, type(None))

@@ -122,5 +122,5 @@ def test_a_long_chain_is_fused_in_pieces() -> None:
             x = np.sin(x) * 1.5
         return x
 
-    found = groups(chain, np.ones(10))
-    assert 2 <= len(found) <= 20
+    near, far = groups(chain, np.ones(10)), groups(chain, np.ones(100_000))
+    assert 2 <= len(far) < len(near) <= 60

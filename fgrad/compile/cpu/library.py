@@ -108,15 +108,31 @@ def gemm(*args: Any, **params: Any) -> int:
 
     Buffers: A, B, C; range: [0, pieces(spec).count).
     """
-    spec = gemm_spec(*args, **params)
-    if is_tiny(spec):
-        return build_kernel(tiny_gemm(spec))
-    guards = blas_threads.imports()
-    content = f"gemm {tuple(spec)} {pieces(spec)} {bool(guards)}"
-    routine = _routine(spec)
-    imports = {f"fgrad_{routine}": blas_address(routine), **guards}
-    source = Source(content, lambda symbol: _emit_gemm(symbol, spec, bool(guards)))
-    return build([source], imports)[0]
+    return gemm_address(gemm_spec(*args, **params))
+
+
+@lru_cache(maxsize=4096)
+def gemm_address(spec: Gemm) -> int:
+    """The address of a product."""
+    return build_kernel(tiny_gemm(spec)) if is_tiny(spec) else build_products([spec])[0]
+
+
+def build_products(specs: Sequence[Gemm]) -> list[int]:
+    """The addresses of products that are not tiny; those not yet known are compiled together."""
+    return build([_source(spec) for spec in specs], _imports(), glue=True) if specs else []
+
+
+def _source(spec: Gemm) -> Source:
+    guarded = bool(blas_threads.imports())
+    content = f"gemm {tuple(spec)} {pieces(spec)} {guarded}"
+    return Source(content, lambda symbol: _emit_gemm(symbol, spec, guarded))
+
+
+@lru_cache
+def _imports() -> dict[str, int]:
+    """The addresses of all that products call."""
+    routines = [prefix + name for prefix in _PREFIX.values() for name in ("gemm", "gemv")]
+    return {f"fgrad_{name}": blas_address(name) for name in routines} | blas_threads.imports()
 
 
 class Pieces(NamedTuple):

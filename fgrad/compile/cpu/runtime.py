@@ -27,6 +27,7 @@ from fgrad.compile.kernel.text import canonical, print_kernel
 from fgrad.config import config
 
 CODEGEN_LEVEL = 1
+GLUE_LEVEL = 0  # three times faster to generate
 _REFERENCE = b"see "
 
 KernelFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
@@ -85,7 +86,7 @@ def host_target() -> Target:
     return Target(llvm.get_process_triple(), llvm.get_host_cpu_name(), features)
 
 
-def target_machine(target: Target) -> llvm.TargetMachine:
+def target_machine(target: Target, level: int = CODEGEN_LEVEL) -> llvm.TargetMachine:
     """The code generator for a target."""
     if target.triple != llvm.get_process_triple():
         llvm.initialize_all_targets()
@@ -93,7 +94,7 @@ def target_machine(target: Target) -> llvm.TargetMachine:
     return llvm.Target.from_triple(target.triple).create_target_machine(
         cpu=target.cpu,
         features=target.features,
-        opt=CODEGEN_LEVEL,
+        opt=level,
         reloc="default",
         codemodel="jitdefault",
         jit=True,
@@ -135,12 +136,15 @@ def build_kernels(kernels: Sequence[Kernel]) -> list[int]:
     return build([kernel_source(kernel) for kernel in kernels])
 
 
-def build(sources: Sequence[Source], imports: Mapping[str, int] | None = None) -> list[int]:
+def build(
+    sources: Sequence[Source], imports: Mapping[str, int] | None = None, glue: bool = False
+) -> list[int]:
     """The addresses of functions: from memory, from disk, or compiled now in one module.
 
     Arguments:
       sources: the functions.
       imports: addresses of the external symbols that they call, beside those of the process.
+      glue: whether they only call others, so that the fastest code generation is good enough.
     """
     session = _SESSION
     symbols = [session.symbol(source.content) for source in sources]
@@ -150,7 +154,7 @@ def build(sources: Sequence[Source], imports: Mapping[str, int] | None = None) -
             if symbol not in session.addresses and not _from_disk(symbol, imports or {}):
                 missing[symbol] = source
         if missing:
-            code = compile_text(module_text(missing))
+            code = compile_text(module_text(missing), glue=glue)
             _load(code, next(iter(missing)), list(missing), imports or {})
             if config.cache:
                 _to_disk(code, list(missing))
@@ -194,12 +198,14 @@ def module_text(sources: Mapping[str, Source]) -> str:
     return "\n".join([*sorted(declarations), *functions, ATTRIBUTES, ""])
 
 
-def compile_text(text: str, target: Target | None = None) -> bytes:
+def compile_text(text: str, target: Target | None = None, glue: bool = False) -> bytes:
     """LLVM text -> a relocatable object, for this machine or another."""
     with llvm.parse_assembly(text) as module:
         if config.check >= 2:
             module.verify()  # a malformed module would end the process
         machine = _SESSION.machine if target is None else target_machine(target)
+        if glue:
+            machine = target_machine(target or _SESSION.target, GLUE_LEVEL)
         if "alloca [" in text:
             promote_scratch(module, machine)
         with _no_strength_reduction():
