@@ -23,7 +23,7 @@ from fgrad.compile.cpu.structured import Routine
 
 UNROLL = 4
 BUDGET = 4  # moves for each element after which insertion gives up
-LONG = 1 << 13  # elements from which digits have 11 bits instead of 8
+LONG = 1 << 13  # elements from which digits have more than 8 bits
 VECTOR_BYTES = 64
 
 
@@ -35,7 +35,7 @@ def record_bytes(spec: RowSort) -> int:
 
 
 def work_bytes(spec: RowSort) -> int:
-    """The work memory of one piece: two rows of records; of keys alone, one is the row of results."""
+    """The work memory of one piece: rows of records, one for keys alone and two with payloads."""
     rows = 2 if spec.payloads else 1
     return -(-spec.columns * record_bytes(spec) // 64) * 64 * rows
 
@@ -58,7 +58,9 @@ class _RadixSort:
         self.record = "<2 x i64>" if self.bytes == 16 else self.whole
         self.align = min(self.bytes, 8)
         self.shift = 32 if spec.payloads and size < 8 else 0  # of the key in its record
-        self.bits = min(8 * size, 11 if spec.columns >= LONG else 8)
+        # Wider digits need fewer walks, but their places outgrow the cache of addresses.
+        long_digit = 10 if self.bytes >= 8 else 9
+        self.bits = min(8 * size, long_digit if spec.columns >= LONG else 8)
 
     def emit(self, symbol: str) -> tuple[str, set[str]]:
         """The text: for each row, make records, move them, write out."""
