@@ -207,6 +207,8 @@ class Jitted(NativeCallable):
     def _leaf(self, x: Any, position: int, signature: Signature) -> Any:
         """A leaf as an array, a NumPy scalar, a Python scalar or a tracer."""
         if isinstance(x, Tracer) or type(x) in PYTHON_SCALARS:
+            if type(x) is int and not -(2**63) <= x < 2**63:
+                raise self._unsupported(x, position, signature)
             return x
         array = x if isinstance(x, np.ndarray | np.generic) else None
         if array is None and hasattr(x, "__array__"):
@@ -235,6 +237,7 @@ class Jitted(NativeCallable):
     def _unsupported(self, x: Any, position: int, signature: Signature) -> UnsupportedTypeError:
         name = self.fun.__name__
         kind = type(x).__name__ + (f" of dtype {x.dtype}" if hasattr(x, "dtype") else "")
+        kind += " of more than 64 bits" if type(x) is int else ""
         path = self._path(position, signature)
         return UnsupportedTypeError(
             f"An argument of jit({name}) is not an array of numbers.",
@@ -423,6 +426,8 @@ def jit(
             max_traces=max_traces,
             device=device,
         )
+    if not callable(fun):
+        raise ArgumentError(f"jit takes a function, not {type(fun).__name__}.")
     nums = _as_tuple(static_argnums, _INT_TYPES)
     names = _as_tuple(static_argnames, str)
     nums, names = _completed(fun, nums, names)
