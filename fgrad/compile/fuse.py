@@ -26,7 +26,6 @@ from fgrad.compile.fuse_parts import (
     MAX_LEAVES,
     OTHER,
     PRODUCT_COST,
-    PRODUCT_STREAMS,
     ROW,
     ROW_LIMIT,
     SAME,
@@ -296,8 +295,6 @@ class _Fuser:
             nest.rows = rows_of(nest.domain, inner)
         elif nest.rows is not None and not row:
             nest.rows = nest.rows_after()
-        if nest.kind == "product":
-            nest.streams |= nest.reads([x for x in leaves if self.p.nest(x.var) is not nest])
         self._register(nest, k, eqn)
         if row or bool(inner):
             nest.row_vars.update(eqn.outputs)
@@ -309,9 +306,8 @@ class _Fuser:
     def _joins(self, nest: Nest, eqn: Eqn, leaves: Sequence[Leaf], shape: tuple[int, ...]) -> bool:
         """Whether a reader is cheap enough to be computed in the tiles of a product."""
         others = [leaf for leaf in leaves if self.p.nest(leaf.var) is not nest]
-        streams = nest.streams | nest.reads(others)
         cheap = nest.cost + cost_of(eqn) <= PRODUCT_COST and eqn.prim.name not in REDUCTIONS
-        return cheap and nest.domain == shape and len(streams) <= PRODUCT_STREAMS
+        return cheap and nest.domain == shape and not nest.has_large(others)
 
     def _level(
         self, nest: Nest, leaf: Leaf, shape: tuple[int, ...], size: int, inner: int

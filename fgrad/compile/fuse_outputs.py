@@ -146,7 +146,7 @@ def _can_absorb(p: Partition, nest: Nest, reader: Nest) -> bool:
         return False
     if reader.kind == "product":
         leaves = [leaf for k in nest.members for leaf in p.sources(p.program.eqns[k])]
-        if len(nest.reads([leaf for leaf in leaves if p.nest(leaf.var) is not nest])) > 1:
+        if nest.has_large([leaf for leaf in leaves if p.nest(leaf.var) is not nest]):
             return False
     if math.prod(nest.domain) != math.prod(reader.domain):
         return False

@@ -61,7 +61,6 @@ NEAR_COST = 128  # the same for arrays that stay in the nearest cache between ke
 NEAR_SIZE = 1 << 12  # elements of such an array
 MAX_LEAVES = 12  # sources of one virtual value
 PRODUCT_COST = 8  # of what is computed with each element of a product: it is written out often
-PRODUCT_STREAMS = 1  # large arrays that are read with it: tiles are no good order for more
 ROW_LIMIT = 1 << 15  # elements of a row that is walked more than once
 SHRINKING = frozenset({"permute", "reshape", "slice", "reverse", "index", "pad", "dynamic_slice"})
 
@@ -90,7 +89,6 @@ class Nest:
         "rows",
         "splits",
         "stage",
-        "streams",
         "width",
     )  # fmt: skip
 
@@ -103,16 +101,16 @@ class Nest:
         self.row_vars: set[Var] = set()
         self.parent: Nest | None = None
         self.outputs: dict[Var, None] = {}
-        self.streams: set[Var] = set()  # large arrays that a product reads beside its operands
         self.cost = 0
         self.columns: list[Var] = []  # sums of blocks of rows, `width` of them for each block
         self.splits: tuple[int, ...] = ()  # how the axes of rows are cut into blocks
         self.width = 0
 
-    def reads(self, leaves: Iterable[Leaf]) -> set[Var]:
-        """The large arrays among some sources."""
+    def has_large(self, leaves: Iterable[Leaf]) -> bool:
+        """Whether a source is about as large as the results: tiles are no good order to read it,
+        and results could not take its memory."""
         size = math.prod(self.domain)
-        return {leaf.var for leaf in leaves if 4 * leaf.var.aval.size > size}
+        return any([4 * leaf.var.aval.size > size for leaf in leaves])
 
     def rows_after(self) -> int | None:
         """The row count of a nest, whose domain may have been refined."""

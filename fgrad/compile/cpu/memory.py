@@ -24,6 +24,7 @@ from fgrad.compile.cpu.frame import (
 from fgrad.compile.cpu.llvm_text import constant, lane_type
 from fgrad.compile.kernel.ir import Load, Store
 
+CLOSE = 4  # strides up to which whole vectors are read and shuffled instead of gathered
 SPARE = "%spare"  # the address of 8 bytes that nobody reads
 
 
@@ -156,6 +157,10 @@ def _vector_load(
     mask_text = frame.spread(mask, lanes) if mask else None
     if dtype.kind == "b" and other != "zeroinitializer":
         other = "splat (i8 1)" if "true" in other else "zeroinitializer"
+    live = lanes if mask_text is None else _leading_count(mask_text)
+    if 2 <= stride <= CLOSE and live and not indirect and other == "zeroinitializer":
+        frame.enter(scope)
+        return _from_memory(frame, _spread_load(frame, pointer, stride, live, dtype), dtype, lanes)
     if indirect or stride not in (1, -1):
         pointers = _lane_pointers(frame, scope, pointer, stride, indirect, dtype)
         frame.enter(scope)
@@ -168,6 +173,46 @@ def _vector_load(
     if stride == -1:
         raw = reverse(frame, raw, memory_lanes(dtype, lanes), lanes)
     return _from_memory(frame, raw, dtype, lanes)
+
+
+def _leading_count(mask: str) -> int:
+    """How many leading lanes a constant mask leaves alive; 0 for a mask of run-time values."""
+    return mask.count("true") if mask.startswith("<") else 0
+
+
+def _spread_load(frame: Frame, pointer: str, stride: int, live: int, dtype: np.dtype) -> str:
+    """Every `stride`-th element: all from the first to the last one are loaded, then shuffled."""
+    function, lanes = frame.function, frame.lanes
+    wide, kind = stride * lanes, memory_lanes(dtype, stride * lanes)
+    read = [f"i1 {str(k <= (live - 1) * stride).lower()}" for k in range(wide)]
+    name = f"@llvm.masked.load.{intrinsic_suffix(dtype, wide)}.p0"
+    function.declare(f"declare {kind} {name}(ptr, i32, <{wide} x i1>, {kind})")
+    raw = function.emit(
+        f"call {kind} {name}(ptr {pointer}, i32 {dtype.itemsize}, "
+        f"<{wide} x i1> <{', '.join(read)}>, {kind} zeroinitializer)"
+    )
+    order = ", ".join([f"i32 {k * stride}" for k in range(lanes)])
+    return function.emit(f"shufflevector {kind} {raw}, {kind} poison, <{lanes} x i32> <{order}>")
+
+
+def _spread_store(
+    frame: Frame, pointer: str, stride: int, live: int, dtype: np.dtype, text: str
+) -> None:
+    """Write every `stride`-th element by stores that leave the others as they are."""
+    function, lanes = frame.function, frame.lanes
+    wide, narrow = stride * lanes, memory_lanes(dtype, lanes)
+    kind, last = memory_lanes(dtype, wide), (live - 1) * stride
+    order = [f"i32 {k // stride}" if k % stride == 0 else "i32 poison" for k in range(wide)]
+    written = [f"i1 {str(k <= last and k % stride == 0).lower()}" for k in range(wide)]
+    apart = function.emit(
+        f"shufflevector {narrow} {text}, {narrow} poison, <{wide} x i32> <{', '.join(order)}>"
+    )
+    name = f"@llvm.masked.store.{intrinsic_suffix(dtype, wide)}.p0"
+    function.declare(f"declare void {name}({kind}, ptr, i32, <{wide} x i1>)")
+    function.line(
+        f"call void {name}({kind} {apart}, ptr {pointer}, i32 {dtype.itemsize}, "
+        f"<{wide} x i1> <{', '.join(written)}>)"
+    )
 
 
 def _contiguous(frame: Frame, pointer: str, mask: str | None, dtype: np.dtype, other: str) -> str:
@@ -298,6 +343,10 @@ def _vector_store(
         kind = lane_type(dtype, lanes)
         first = function.emit(f"extractelement {kind} {text}, i64 0")
         _scalar_store(frame, pointer, dtype, Value(first, 1, dtype, scope), None, mode)
+        return
+    live = lanes if mask_text is None else _leading_count(mask_text)
+    if 2 <= stride <= CLOSE and live and not indirect and mode == "set":
+        _spread_store(frame, pointer, stride, live, dtype, _to_memory(frame, text, dtype, lanes))
         return
     target = pointer if direct else _lane_pointers(frame, scope, pointer, stride, indirect, dtype)
     if direct and stride == -1:

@@ -6,6 +6,7 @@ from fgrad.compile.kernel.ir import Kernel, Load, Loop, Op, Statement, Store, Up
 from fgrad.compile.kernel.rewrite import Body, stride_of
 from fgrad.compile.kernel.scalar import SCALAR_OPS
 
+CLOSE = 4  # strides up to which whole vectors are read or written, and shuffled
 _SLOW = {"div", "sqrt", "remainder", "floor_divide", "fmod"}
 _CHEAP = _SLOW | {"floor", "ceil", "rint", "trunc", "copysign", "nextafter"}
 _CYCLES = {name: 5.0 if name in _SLOW else 1.0 for name in SCALAR_OPS} | {
@@ -32,7 +33,8 @@ def vector_cost(body: Body, axis: str, lanes: int) -> float:
             indirect = s.gather if isinstance(s, Load) else s.scatter
             stride = abs(stride_of(s.index, axis))
             contiguous = stride <= 1 and not indirect
-            cost += (1 if stride else 0.5) if contiguous else 1.5 * lanes
+            apart = 1.5 * (stride if stride <= CLOSE and not indirect else lanes)
+            cost += (1 if stride else 0.5) if contiguous else apart
         else:
             cost += weight(s)
     return cost
