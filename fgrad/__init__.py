@@ -33,7 +33,7 @@ _LAZY = {
     "inspect": "fgrad.compile.inspect",
     "make_program": "fgrad.compile.inspect",
 }
-_MODULES = ("errors", "nn", "optim", "random", "scipy", "testing")
+_MODULES = ("errors", "lax", "nn", "optim", "random", "scipy", "testing")
 
 
 def stop_gradient(x: Any) -> Any:

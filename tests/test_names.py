@@ -29,7 +29,7 @@ PUBLIC = [
     "vjp",
     "vmap",
 ]
-MODULES = ["errors", "nn", "optim", "random", "scipy", "testing"]
+MODULES = ["errors", "lax", "nn", "optim", "random", "scipy", "testing"]
 
 # A public function must not hide a module of the package.
 RESERVED = {"trace", "compile"}

@@ -1,0 +1,35 @@
+"""L7. Control flow and slices with traced positions, with the names and meaning of `jax.lax`.
+
+fgrad.lax.scan(f, init, xs)                  carry, ys     a native loop under jit
+fgrad.lax.fori_loop(0, n, body, init)        carry
+fgrad.lax.while_loop(cond, body, init)       carry
+fgrad.lax.cond(pred, f, g, *operands)        either result
+"""
+
+from __future__ import annotations
+
+from fgrad.lax.branches import cond, select_n, switch
+from fgrad.lax.loops import associative_scan, fori_loop, map, scan, while_loop
+from fgrad.lax.slices import (
+    dynamic_index_in_dim,
+    dynamic_slice,
+    dynamic_slice_in_dim,
+    dynamic_update_index_in_dim,
+    dynamic_update_slice,
+)
+
+__all__ = [
+    "associative_scan",
+    "cond",
+    "dynamic_index_in_dim",
+    "dynamic_slice",
+    "dynamic_slice_in_dim",
+    "dynamic_update_index_in_dim",
+    "dynamic_update_slice",
+    "fori_loop",
+    "map",
+    "scan",
+    "select_n",
+    "switch",
+    "while_loop",
+]

@@ -1,0 +1,161 @@
+"""L7. User functions as closed programs: what they capture becomes leading operands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.errors import ArgumentError, DtypeError, FgradError, Row, ShapeError
+from fgrad.ir.aval import Aval, aval_of
+from fgrad.ir.program import Program
+from fgrad.numpy.promote import convert
+from fgrad.source import here, resolve
+from fgrad.trace import Tracer, Value, trace
+from fgrad.transforms import control as _rules  # noqa: F401 - fills the slots of the primitives
+from fgrad.transforms.wrap import as_value, function_name, is_weak
+
+
+class Body(NamedTuple):
+    """A traced function: `program` takes the captured values, then the leaves of its arguments."""
+
+    program: Program
+    captured: list[Tracer]
+    out_tree: tree.TreeDef
+    weak: list[bool]  # of each result: whether it was a Python number
+
+
+class Leaves(NamedTuple):
+    """A tree of arguments as values, with its structure and which of them are Python numbers."""
+
+    values: list[Value]
+    treedef: tree.TreeDef
+    weak: list[bool]
+
+    @property
+    def avals(self) -> list[Aval]:
+        """What is known of the values without their numbers."""
+        return [aval_of(x).strong() for x in self.values]
+
+
+def leaves_of(x: Any, what: str) -> Leaves:
+    """The leaves of an argument as arrays, scalars or tracers."""
+    found, treedef = tree.flatten(x)
+    values = [as_value(leaf, what) for leaf in found]
+    values = [v[()] if isinstance(v, np.ndarray) and not v.ndim else v for v in values]
+    return Leaves(values, treedef, [is_weak(leaf) for leaf in found])
+
+
+def body_of(
+    fun: Callable[..., Any],
+    args: Sequence[tuple[Sequence[Aval], tree.TreeDef]],
+    what: str,
+    dtypes: Sequence[np.dtype | None] = (),
+) -> Body:
+    """Trace `fun`, whose arguments have the given leaves and structures.
+
+    `dtypes` are those that results which are Python numbers take, where they can.
+    """
+    if not callable(fun):
+        raise ArgumentError(f"lax.{what} takes a function, not {type(fun).__name__}.")
+    found: dict[str, Any] = {}
+
+    def flat(*values: Value) -> list[Value]:
+        given, start = [], 0
+        for avals, treedef in args:
+            given.append(tree.unflatten(treedef, values[start : start + len(avals)]))
+            start += len(avals)
+        out, found["tree"] = tree.flatten(fun(*given))
+        found["weak"] = [is_weak(x) for x in out]
+        results = [as_value(x, f"a result of {function_name(fun)}") for x in out]
+        wanted = [*dtypes, *[None] * (len(results) - len(dtypes))]
+        return [
+            _adapted(x, weak, dtype)
+            for x, weak, dtype in zip(results, found["weak"], wanted, strict=False)
+        ]
+
+    traced = trace(flat, [a for avals, _ in args for a in avals], function_name(fun), what, True)
+    return Body(traced.program, traced.captured, found["tree"], found["weak"])
+
+
+_KINDS = "biufc"
+
+
+def _adapted(x: Value, weak: bool, dtype: np.dtype | None) -> Value:
+    """A Python number in the dtype that it stands for."""
+    if weak and dtype is not None and x.dtype != dtype and fits(x.dtype, dtype):
+        return convert(x, dtype)
+    return x
+
+
+def fits(weak: np.dtype, dtype: np.dtype) -> bool:
+    """Whether a Python number of a dtype yields to another one."""
+    return _KINDS.index(weak.kind) <= _KINDS.index(dtype.kind)
+
+
+def common_inputs(bodies: Sequence[Body]) -> tuple[list[Program], list[Tracer]]:
+    """Programs that all take the values that any of them captures, and these values."""
+    every: dict[int, Tracer] = {}
+    for body in bodies:
+        every.update({id(x): x for x in body.captured})
+    avals = {key: x.aval.strong() for key, x in every.items()}
+    programs = []
+    for program, captured, _, _ in bodies:
+        own = dict(zip([id(x) for x in captured], program.inputs, strict=False))
+        missing = {key: _unused(avals[key]) for key in every if key not in own}
+        first = tuple([own[key] if key in own else missing[key] for key in every])
+        programs.append(program.replace(inputs=(*first, *program.inputs[len(captured) :])))
+    return programs, list(every.values())
+
+
+def _unused(aval: Aval) -> Any:
+    return trace(lambda x: [x], [aval]).program.inputs[0]
+
+
+def own_results(results: Sequence[Value], given: Sequence[Value]) -> list[Value]:
+    """Results that share no memory with what was given."""
+    ids = {id(x) for x in given}
+    return [x.copy() if type(x) is np.ndarray and id(x) in ids else x for x in results]
+
+
+def check_structure(what: str, name: str, before: tree.TreeDef, after: tree.TreeDef) -> None:
+    """Refuse a function whose results have another structure than they must."""
+    if before != after:
+        rows: tuple[Row, ...] = (
+            ("before", str(before)),
+            ("after", str(after)),
+            _used(),
+        )
+        raise ArgumentError(f"lax.{what}: the {name} changes its structure.", rows)
+
+
+def check_leaves(
+    what: str, name: str, treedef: tree.TreeDef, before: Sequence[Aval], after: Sequence[Aval]
+) -> None:
+    """Refuse a carry whose shape or dtype changes; the card names the leaf."""
+    for k, (a, b) in enumerate(zip(before, after, strict=True)):
+        if a.shape == b.shape and a.dtype == b.dtype:
+            continue
+        path = tree.paths(tree.unflatten(treedef, range(len(before))))[k]
+        error: type[FgradError] = ShapeError if a.shape != b.shape else DtypeError
+        advice = (
+            f"init.astype(np.{b.dtype.name}), or result.astype(np.{a.dtype.name})"
+            if a.shape == b.shape
+            else "a result of the shape that it had before the step"
+        )
+        rows = (
+            ("leaf", f"{name}{path}"),
+            ("before", str(a.strong())),
+            ("after", str(b.strong())),
+            _used(),
+            ("why", "a loop runs one program for all of its steps."),
+            ("write", advice),
+        )
+        raise error(f"lax.{what}: the {name} changes its type.", rows)
+
+
+def _used() -> Row:
+    loc = resolve(here())
+    return "used", f"{loc}:  {loc.text()}"

@@ -1,0 +1,288 @@
+"""L7. Loops: `scan`, `fori_loop`, `while_loop`, `map`, `associative_scan`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.errors import ArgumentError, ShapeError
+from fgrad.ir.aval import INT64, Aval
+from fgrad.lax.bodies import (
+    Body,
+    Leaves,
+    body_of,
+    check_leaves,
+    check_structure,
+    leaves_of,
+    own_results,
+)
+from fgrad.numpy.promote import as_array, convert
+from fgrad.ops.control import scan as bind_scan
+from fgrad.ops.control import while_loop as bind_while
+from fgrad.trace import concrete
+from fgrad.transforms.vmap import vmap
+
+
+def _carry_body(
+    fun: Callable[..., Any],
+    init: Leaves,
+    rest: Sequence[tuple[Sequence[Aval], tree.TreeDef]],
+    what: str,
+    carry_of: Callable[[Any], Any] = lambda out: out,
+) -> tuple[Body, Leaves]:
+    """The traced body and its first carry, where Python numbers take the dtype that the body gives
+    them; `carry_of` finds the carry in the structure of the results."""
+    while True:
+        given = [(init.avals, init.treedef), *rest]
+        body = body_of(fun, given, what, [a.dtype for a in init.avals])
+        carry_tree = carry_of(body.out_tree)
+        check_structure(what, "carry", init.treedef, carry_tree)
+        after = body.program.out_avals[: len(init.values)]
+        values = [
+            convert(x, np.result_type(x.dtype, b.dtype)) if weak and x.shape == b.shape else x
+            for x, b, weak in zip(init.values, after, init.weak, strict=True)
+        ]
+        if [x.dtype for x in values] == [x.dtype for x in init.values]:
+            check_leaves(what, "carry", init.treedef, init.avals, after)
+            return body, init
+        init = init._replace(values=values)
+
+
+def _pair(treedef: tree.TreeDef) -> tuple[tree.TreeDef, tree.TreeDef]:
+    """The structures of the carry and of what is stacked."""
+    parts = treedef.children()
+    if treedef.type is not tuple or len(parts) != 2:
+        raise ArgumentError(
+            f"lax.scan: the function must return a pair (carry, y), not {treedef}.",
+        )
+    return parts[0], parts[1]
+
+
+def scan(
+    f: Callable[[Any, Any], Any],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+) -> tuple[Any, Any]:
+    """Carry a value along an axis: `carry, y = f(carry, x)` for each item x of `xs`.
+
+    Arguments:
+        f: a function of a carry and an item, pytrees of arrays; the carry keeps its types.
+        init: the first carry.
+        xs: a pytree of arrays, whose first axes are walked together; None for no items.
+        length: the number of steps, needed if there are no items.
+        reverse: whether to begin with the last item; the ys keep the order of the xs.
+        unroll: accepted for JAX's sake; the compiler decides.
+
+    Returns:
+        `(carry, ys)`: the last carry, and each y stacked along a new first axis.
+
+    Raises:
+        ArgumentError: if the length is not known, or a structure changes.
+        ShapeError: if lengths differ, or the shape of a carry changes.
+        DtypeError: if the dtype of a carry changes.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> fgrad.lax.scan(lambda c, x: (c + x, c * x), 0.0, np.arange(4.0))
+        (np.float64(6.0), array([0., 0., 2., 9.]))
+    """
+    carry = leaves_of(init, "the carry of scan")
+    items = leaves_of(xs, "an item of scan")
+    steps = _length(items, length)
+    shapes = [Aval(tuple(a.shape[1:]), a.dtype) for a in items.avals]
+    body, carry = _carry_body(
+        f, carry, [(shapes, items.treedef)], "scan", lambda treedef: _pair(treedef)[0]
+    )
+    results = bind_scan(
+        body.program, steps, bool(reverse), body.captured, carry.values, items.values
+    )
+    n = len(carry.values)
+    given = [*carry.values, *items.values]
+    last, ys = own_results(results[:n], given), list(results[n:])
+    return tree.unflatten(carry.treedef, last), tree.unflatten(_pair(body.out_tree)[1], ys)
+
+
+def _length(items: Leaves, length: int | None) -> int:
+    found = set()
+    for x in items.values:
+        if not x.shape:
+            raise ShapeError("lax.scan: an item of xs is a scalar; there is no axis to walk.")
+        found.add(int(x.shape[0]))
+    if length is not None:
+        found.add(int(length))
+    if not found:
+        raise ArgumentError("lax.scan: without xs, length= must be given.")
+    if len(found) > 1:
+        raise ShapeError(f"lax.scan: the lengths {sorted(found)} differ.")
+    return found.pop()
+
+
+def while_loop(
+    cond_fun: Callable[[Any], Any],
+    body_fun: Callable[[Any], Any],
+    init_val: Any,
+    max_steps: int | None = None,
+) -> Any:
+    """`while cond_fun(val): val = body_fun(val)`.
+
+    Arguments:
+        cond_fun: a function of the value that returns a boolean scalar.
+        body_fun: a function of the value that returns the next one, of the same types.
+        init_val: the first value, a pytree of arrays.
+        max_steps: the loop ends after so many steps at the latest.  With it, a compiled loop has
+            a derivative in reverse, at the price of all these steps.
+
+    Returns:
+        The value for which the condition no longer holds.
+
+    Raises:
+        ArgumentError: if the condition is not a boolean scalar, or the structure changes.
+        ShapeError, DtypeError: if a leaf changes its type.
+
+    Example:
+        >>> import fgrad
+        >>> fgrad.lax.while_loop(lambda x: x < 10.0, lambda x: 2 * x, 1.0)
+        np.float64(16.0)
+    """
+    if max_steps is not None:
+        return _bounded(cond_fun, body_fun, init_val, int(max_steps))
+    return _while("while_loop", cond_fun, body_fun, init_val, None)
+
+
+def _bounded(
+    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init: Any, most: int
+) -> Any:
+    """A loop that counts its steps."""
+    start = (INT64.type(0), init)
+    _, last = _while(
+        "while_loop",
+        lambda s: np.logical_and(s[0] < most, cond_fun(s[1])),
+        lambda s: (s[0] + 1, body_fun(s[1])),
+        start,
+        most,
+    )
+    return last
+
+
+def _while(
+    what: str,
+    cond_fun: Callable[[Any], Any],
+    body_fun: Callable[[Any], Any],
+    init_val: Any,
+    max_steps: int | None,
+) -> Any:
+    init = leaves_of(init_val, f"the value of {what}")
+    body, init = _carry_body(body_fun, init, [], what)
+    test = body_of(cond_fun, [(init.avals, init.treedef)], what)
+    if [(a.shape, a.dtype) for a in test.program.out_avals] != [((), np.dtype(bool))]:
+        found = ", ".join(str(a) for a in test.program.out_avals)
+        raise ArgumentError(f"lax.{what}: the condition is {found}; it must be one boolean.")
+    results = bind_while(
+        test.program, body.program, test.captured, body.captured, init.values, max_steps
+    )
+    return tree.unflatten(init.treedef, own_results(results, init.values))
+
+
+def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any) -> Any:
+    """`for i in range(lower, upper): val = body_fun(i, val)`.
+
+    Arguments:
+        lower: the first index, an integer.
+        upper: the index after the last one.  If both are known, the loop has a derivative in
+            reverse.
+        body_fun: a function of the index (int64) and the value.
+        init_val: the first value, a pytree of arrays.
+
+    Returns:
+        The last value.
+
+    Example:
+        >>> import fgrad
+        >>> fgrad.lax.fori_loop(0, 5, lambda i, x: x + i, 0)
+        np.int64(10)
+    """
+    first, last = concrete(lower), concrete(upper)
+    if first is None or last is None:
+        start = (convert(as_array(lower), INT64), convert(as_array(upper), INT64), init_val)
+        return _while(
+            "fori_loop",
+            lambda s: s[0] < s[1],
+            lambda s: (s[0] + 1, s[1], body_fun(s[0], s[2])),
+            start,
+            None,
+        )[2]
+    count = max(int(last) - int(first), 0)
+    init = leaves_of((INT64.type(int(first)), init_val), "the value of fori_loop")
+    body, init = _carry_body(lambda s: (s[0] + 1, body_fun(s[0], s[1])), init, [], "fori_loop")
+    results = bind_scan(body.program, count, False, body.captured, init.values, [])
+    return tree.unflatten(init.treedef, own_results(results, init.values))[1]
+
+
+def map(f: Callable[[Any], Any], xs: Any, batch_size: int | None = None) -> Any:
+    """`f` of each item of `xs` in turn, the results stacked.
+
+    Arguments:
+        f: a function of an item, a pytree of arrays.
+        xs: a pytree of arrays, whose first axes are walked together.
+        batch_size: how many items are computed at once, by `vmap`.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> fgrad.lax.map(lambda x: x**2, np.arange(3.0))
+        array([0., 1., 4.])
+    """
+    if batch_size is None:
+        return scan(lambda _, x: (None, f(x)), None, xs)[1]
+    length, size = _length(leaves_of(xs, "an item of map"), None), int(batch_size)
+    if size < 1:
+        raise ArgumentError(f"lax.map: batch_size={batch_size}; it must be positive.")
+    whole = length - length % size
+    many = vmap(f)
+    parts = []
+    if whole:
+        blocks = tree.map(lambda x: np.reshape(x[:whole], (whole // size, size, *x.shape[1:])), xs)
+        done = scan(lambda _, x: (None, many(x)), None, blocks)[1]
+        parts.append(tree.map(lambda y: np.reshape(y, (whole, *y.shape[2:])), done))
+    if whole < length or not parts:
+        parts.append(many(tree.map(lambda x: x[whole:], xs)))
+    return parts[0] if len(parts) == 1 else tree.map(lambda *ys: np.concatenate(ys), *parts)
+
+
+def associative_scan(
+    fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0
+) -> Any:
+    """All partial results of an associative function along an axis, in log2(n) parallel steps.
+
+    Arguments:
+        fn: a function of two pytrees of arrays, applied to many pairs at once.
+        elems: a pytree of arrays.
+        reverse: whether to combine from the end.
+        axis: the axis to walk.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> fgrad.lax.associative_scan(np.add, np.arange(4))
+        array([0, 1, 3, 6])
+    """
+    leaves, treedef = tree.flatten(elems)
+    arrays = [as_array(x) for x in leaves]
+    lengths = {x.shape[axis] for x in arrays}
+    if len(lengths) != 1:
+        raise ShapeError(f"lax.associative_scan: the lengths {sorted(lengths)} differ.")
+    arrays = [np.moveaxis(x, axis, 0) for x in arrays]
+    arrays = [np.flip(x, 0) for x in arrays] if reverse else arrays
+    length, step = lengths.pop(), 1
+    while step < length:
+        before = tree.unflatten(treedef, [x[:-step] for x in arrays])
+        after = tree.unflatten(treedef, [x[step:] for x in arrays])
+        joined = tree.leaves(fn(before, after))
+        arrays = [np.concatenate([x[:step], y]) for x, y in zip(arrays, joined, strict=True)]
+        step *= 2
+    arrays = [np.flip(x, 0) for x in arrays] if reverse else arrays
+    return tree.unflatten(treedef, [np.moveaxis(x, 0, axis) for x in arrays])

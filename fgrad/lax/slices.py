@@ -1,0 +1,112 @@
+"""L7. Slices of static size at traced positions, clamped into the array."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad.errors import ShapeError
+from fgrad.ir.aval import INT64
+from fgrad.numpy.promote import as_array, convert
+from fgrad.ops import index as _ops
+from fgrad.trace import Tracer, Value
+
+
+def dynamic_slice(operand: Any, start_indices: Sequence[Any], slice_sizes: Sequence[int]) -> Value:
+    """`operand[start : start + size]` along each axis, moved so that it lies inside.
+
+    Arguments:
+        operand: an array.
+        start_indices: an integer for each axis; a negative one counts from the end.
+        slice_sizes: the static shape of the result.
+
+    Raises:
+        ShapeError: if the lengths do not fit the array.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> fgrad.lax.dynamic_slice(np.arange(5), [3], [4])
+        array([1, 2, 3, 4])
+    """
+    operand = as_array(operand)
+    sizes = tuple([int(n) for n in slice_sizes])
+    starts = _starts(operand, start_indices, "dynamic_slice")
+    if len(sizes) != len(operand.shape):
+        raise ShapeError(f"lax.dynamic_slice: {len(sizes)} sizes for shape {operand.shape}.")
+    return _owned(_ops.dynamic_slice(operand, starts, sizes))
+
+
+def dynamic_update_slice(operand: Any, update: Any, start_indices: Sequence[Any]) -> Value:
+    """The array with a block replaced by `update`, which is moved so that it lies inside.
+
+    Arguments:
+        operand: an array.
+        update: an array of as many axes, none longer than the operand's.
+        start_indices: an integer for each axis; a negative one counts from the end.
+
+    Raises:
+        ShapeError: if the shapes do not fit.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> fgrad.lax.dynamic_update_slice(np.zeros(4), np.ones(2), [1])
+        array([0., 1., 1., 0.])
+    """
+    operand = as_array(operand)
+    update = convert(as_array(update), operand.dtype)
+    starts = _starts(operand, start_indices, "dynamic_update_slice")
+    return _ops.dynamic_update(operand, update, starts)
+
+
+def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: int = 0) -> Value:
+    """`dynamic_slice` along one axis."""
+    operand = as_array(operand)
+    axis = axis % len(operand.shape)
+    starts: list[Any] = [0] * len(operand.shape)
+    starts[axis] = start_index
+    sizes = [slice_size if k == axis else n for k, n in enumerate(operand.shape)]
+    return dynamic_slice(operand, starts, sizes)
+
+
+def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool = True) -> Value:
+    """The item at a traced position of one axis.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> fgrad.lax.dynamic_index_in_dim(np.arange(5), 3, keepdims=False)
+        np.int64(3)
+    """
+    found = dynamic_slice_in_dim(operand, index, 1, axis)
+    return found if keepdims else np.squeeze(found, axis)[()]
+
+
+def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int) -> Value:
+    """The array with the item at a traced position of one axis replaced by `update`."""
+    operand, update = as_array(operand), as_array(update)
+    axis = axis % len(operand.shape)
+    if len(update.shape) != len(operand.shape):
+        update = np.expand_dims(update, axis)
+    starts: list[Any] = [0] * len(operand.shape)
+    starts[axis] = index
+    return dynamic_update_slice(operand, update, starts)
+
+
+def _starts(operand: Value, indices: Sequence[Any], what: str) -> list[Value]:
+    """The positions as int64 scalars counted from the front."""
+    if len(indices) != len(operand.shape):
+        raise ShapeError(f"lax.{what}: {len(indices)} positions for shape {operand.shape}.")
+    starts = []
+    for x, length in zip(indices, operand.shape, strict=True):
+        start = convert(as_array(x), INT64)
+        if isinstance(start, Tracer):
+            start = np.where(start < 0, start + length, start)
+        elif start < 0:
+            start = INT64.type(start + length)
+        starts.append(start)
+    return starts
+
+
+def _owned(x: Value) -> Value:
+    return x.copy() if type(x) is np.ndarray and x.base is not None else x

@@ -1,0 +1,155 @@
+"""L3. Control flow: primitives that hold closed programs.
+
+    scan     (consts, carry, xs) -> (carry, ys)      body: (consts, carry, x) -> (carry, y)
+    while    (cond consts, body consts, carry) -> carry
+    switch   (index, operands) -> outputs            one program for each index, clamped
+
+Their derivatives and batching rules derive the programs they hold: see `transforms/control.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad.errors import DtypeError, ShapeError
+from fgrad.ir.aval import BOOL, INT64, Aval
+from fgrad.ir.primitive import Primitive
+from fgrad.ir.program import Program
+from fgrad.trace import Value, bind, run
+
+scan_p = Primitive(
+    "scan", params=("body", "length", "reverse", "n_consts", "n_carry"), multiple=True
+)
+while_p = Primitive(
+    "while", params=("cond", "body", "n_cond", "n_body", "max_steps"), multiple=True
+)
+switch_p = Primitive("switch", params=("branches",), multiple=True)
+
+
+def scan(
+    body: Program,
+    length: int,
+    reverse: bool,
+    consts: Sequence[Value],
+    carry: Sequence[Value],
+    xs: Sequence[Value],
+) -> tuple[Value, ...]:
+    """Apply `body` `length` times: the last carry, then each y stacked along a new first axis."""
+    return bind(
+        scan_p, *consts, *carry, *xs,
+        body=body, length=length, reverse=reverse, n_consts=len(consts), n_carry=len(carry),
+    )  # fmt: skip
+
+
+def while_loop(
+    cond: Program,
+    body: Program,
+    cond_consts: Sequence[Value],
+    body_consts: Sequence[Value],
+    carry: Sequence[Value],
+    max_steps: int | None = None,
+) -> tuple[Value, ...]:
+    """Apply `body` to the carry while `cond` holds; `max_steps` bounds the number of steps, which
+    is what derivatives in reverse need."""
+    return bind(
+        while_p, *cond_consts, *body_consts, *carry,
+        cond=cond, body=body, n_cond=len(cond_consts), n_body=len(body_consts),
+        max_steps=max_steps,
+    )  # fmt: skip
+
+
+def switch(
+    index: Value, branches: Sequence[Program], operands: Sequence[Value]
+) -> tuple[Value, ...]:
+    """The outputs of the program whose number is `index` (int64), clamped to the valid ones."""
+    return bind(switch_p, index, *operands, branches=tuple(branches))
+
+
+def _check(name: str, given: Sequence[Aval], taken: Sequence[Aval]) -> None:
+    if len(given) != len(taken):
+        raise ShapeError(f"{name}: {len(given)} values for a program that takes {len(taken)}.")
+    for a, b in zip(given, taken, strict=True):
+        if a.shape != b.shape:
+            raise ShapeError(f"{name}: a value is {a} where the program has {b}.")
+        if a.dtype != b.dtype:
+            raise DtypeError(f"{name}: a value is {a} where the program has {b}.")
+
+
+# --- scan
+
+
+@scan_p.type_rule
+def _(
+    *avals: Aval, body: Program, length: int, reverse: bool, n_consts: int, n_carry: int
+) -> tuple[Aval, ...]:
+    first = n_consts + n_carry
+    for x in avals[first:]:
+        if not x.shape or x.shape[0] != length:
+            raise ShapeError(f"scan: {x} has no first axis of length {length}.")
+    items = [Aval(x.shape[1:], x.dtype) for x in avals[first:]]
+    _check("scan", [*avals[:first], *items], body.in_avals)
+    outs = [x.strong() for x in body.out_avals]
+    _check("scan", avals[n_consts:first], outs[:n_carry])
+    return (*outs[:n_carry], *[Aval((length, *y.shape), y.dtype) for y in outs[n_carry:]])
+
+
+@scan_p.evaluate
+def _(
+    *operands: Any, body: Program, length: int, reverse: bool, n_consts: int, n_carry: int
+) -> tuple[Any, ...]:
+    consts, xs = operands[:n_consts], operands[n_consts + n_carry :]
+    carry = list(operands[n_consts : n_consts + n_carry])
+    ys = [np.empty((length, *y.shape), y.dtype) for y in body.out_avals[n_carry:]]
+    for k in reversed(range(length)) if reverse else range(length):
+        outs = run(body, [*consts, *carry, *[x[k] for x in xs]])
+        carry = outs[:n_carry]
+        for stack, y in zip(ys, outs[n_carry:], strict=True):
+            stack[k] = y
+    return (*carry, *ys)
+
+
+# --- while
+
+
+@while_p.type_rule
+def _(
+    *avals: Aval, cond: Program, body: Program, n_cond: int, n_body: int, max_steps: int | None
+) -> tuple[Aval, ...]:
+    carry = avals[n_cond + n_body :]
+    _check("while", [*avals[:n_cond], *carry], cond.in_avals)
+    _check("while", avals[n_cond:], body.in_avals)
+    _check("while", carry, body.out_avals)
+    _check("while", cond.out_avals, [Aval((), BOOL)])
+    return tuple([x.strong() for x in carry])
+
+
+@while_p.evaluate
+def _(
+    *operands: Any, cond: Program, body: Program, n_cond: int, n_body: int, max_steps: int | None
+) -> tuple[Any, ...]:
+    cond_consts, body_consts = operands[:n_cond], operands[n_cond : n_cond + n_body]
+    carry = list(operands[n_cond + n_body :])
+    while run(cond, [*cond_consts, *carry])[0]:
+        carry = run(body, [*body_consts, *carry])
+    return tuple(carry)
+
+
+# --- switch
+
+
+@switch_p.type_rule
+def _(index: Aval, *operands: Aval, branches: tuple[Program, ...]) -> tuple[Aval, ...]:
+    _check("switch", [index], [Aval((), INT64)])
+    outs = [x.strong() for x in branches[0].out_avals]
+    for branch in branches:
+        _check("switch", operands, branch.in_avals)
+        _check("switch", branch.out_avals, outs)
+    return tuple(outs)
+
+
+@switch_p.evaluate
+def _(index: Any, *operands: Any, branches: tuple[Program, ...]) -> tuple[Any, ...]:
+    return tuple(run(branches[min(max(int(index), 0), len(branches) - 1)], operands))
