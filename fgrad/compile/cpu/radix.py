@@ -67,7 +67,7 @@ class _RadixSort:
         code, spec = self.code, self.spec
         kinds = [memory_type(d) for d in spec.inputs + spec.outputs]
         bufs = [code.buffer(k) for k in range(len(kinds) + 1)]
-        self.counts = code.table("i32", 1 << self.bits)
+        self.tables = [code.table("i32", 1 << self.bits) for _ in range(2)]
         with code.count("%lo", "%hi") as piece:
             first = code.at(bufs[-1], code.op("mul", "i64", piece, work_bytes(spec)), "i8")
             half = code.at(first, work_bytes(spec) // 2, "i8")
@@ -197,23 +197,48 @@ class _RadixSort:
         return source
 
     def _by_digits(self, source: str, target: str, low: str, top: str) -> None:
-        """Sort by the bits [low, top) of the keys."""
+        """Sort by the bits [low, top) of the keys; each walk counts the digits of the next one."""
         code = self.code
+        counts, following = (code.variable("ptr", table) for table in self.tables)
+        code.clear(self.tables[0], 4 << self.bits)
+        first, old = self._position(low), code.get(source)
+        for i in code.unrolled(0, self.spec.columns, UNROLL):
+            self._count(self.tables[0], self._digit(self._key_at(old, i), first))
         with code.count(low, top, self.bits) as bit:
-            position = code.op("add", "i64", bit, self.shift)
-            if self.whole != "i64":
-                position = code.cast("trunc", "i64", position, self.whole)
+            upper = code.op("add", "i64", bit, self.bits)
+            last = ("i64", str(self.keys.size - 1))
+            upper = code.call("i64", "llvm.smin.i64", ("i64", upper), last)
+            positions = self._position(bit), self._position(upper)
+            places, counted = code.get(counts), code.get(following)
             old, new = code.get(source), code.get(target)
-            code.clear(self.counts, 4 << self.bits)
+            code.clear(counted, 4 << self.bits)
+            self._starts(places)
             for i in code.unrolled(0, self.spec.columns, UNROLL):
-                place = code.at(self.counts, self._digit(self._key_at(old, i), position), "i32")
-                number = code.load("i32", place, 0, 4)
-                code.store("i32", code.op("add", "i32", number, 1), place, 0, 4)
-            self._starts(self.counts)
-            for i in code.unrolled(0, self.spec.columns, UNROLL):
-                self._move_one(old, new, position, i)
-            code.put(source, new)
-            code.put(target, old)
+                record = code.load(self.record, old, i, self.align)
+                key = self._integer(record)
+                self._count(counted, self._digit(key, positions[1]))
+                where = self._count(places, self._digit(key, positions[0]))
+                where = code.cast("zext", "i32", where, "i64")
+                code.store(self.record, record, new, where, self.align)
+            for a, b in ((source, target), (counts, following)):
+                held = code.get(a)
+                code.put(a, code.get(b))
+                code.put(b, held)
+
+    def _position(self, bit: str) -> str:
+        """Where a bit of the key is in a record."""
+        position = self.code.op("add", "i64", bit, self.shift)
+        if self.whole == "i64":
+            return position
+        return self.code.cast("trunc", "i64", position, self.whole)
+
+    def _count(self, table: str, digit: str) -> str:
+        """Add 1 to a digit's counter; what it was."""
+        code = self.code
+        place = code.at(table, digit, "i32")
+        number = code.load("i32", place, 0, 4)
+        code.store("i32", code.op("add", "i32", number, 1), place, 0, 4)
+        return number
 
     def _starts(self, table: str) -> None:
         """Counts -> the place of the first record of each digit."""
@@ -223,14 +248,6 @@ class _RadixSort:
             number, before = code.load("i32", table, i, 4), code.get(total)
             code.store("i32", before, table, i, 4)
             code.put(total, code.op("add", "i32", before, number))
-
-    def _move_one(self, old: str, new: str, position: str, i: str) -> None:
-        code = self.code
-        record = code.load(self.record, old, i, self.align)
-        place = code.at(self.counts, self._digit(self._integer(record), position), "i32")
-        where = code.load("i32", place, 0, 4)
-        code.store("i32", code.op("add", "i32", where, 1), place, 0, 4)
-        code.store(self.record, record, new, code.cast("zext", "i32", where, "i64"), self.align)
 
     def _integer(self, record: str) -> str:
         """What records are compared by."""
