@@ -127,11 +127,11 @@ def test_changed_results_are_not_recycled() -> None:
             f(X)
         changes: list[Callable[[Any], Any]] = [
             lambda y: y.setflags(write=False),
-            lambda y: setattr(y, "shape", (2, 4)),
             lambda y: y.resize(4, refcheck=False),
             lambda y: y.resize((2, 8), refcheck=False),
         ]
         if np.lib.NumpyVersion(np.__version__) < "2.5.0":
+            changes.append(lambda y: setattr(y, "shape", (2, 4)))
             changes.append(lambda y: setattr(y, "shape", (8, 1)))
         for change in changes * 3:
             y = f(X)

@@ -113,12 +113,14 @@ def test_special_values_of_two_operands(name: str, dtype: np.dtype) -> None:
     x, y = (whole_vectors(column) for column in grid.T.copy())
     with np.errstate(all="ignore"):
         expected = reference(name)(x, y)
-    if name in ("max", "min"):  # Which zero is larger is left open.
+    # Which zero is larger is left open, and NumPy changed the zero next to a zero in float16.
+    open_zeros = name in ("max", "min") or (name, dtype) == ("nextafter", F16)
+    if open_zeros:
         expected = expected + dtype.type(0)
     exact = name not in ("pow", "atan2")
     for lanes, features in ((LANES, None), (1, None), (8, AVX2)):
         got = compiled(name, dtype, lanes, None, features)(x, y)
-        if name in ("max", "min"):
+        if open_zeros:
             got = got + dtype.type(0)
         assert_same(got, expected, 0 if exact else 3, x, y)
 
