@@ -31,6 +31,8 @@ LIBRARY_STEPS: dict[str, Callable[[Eqn, Mapping[Var, Eqn]], LibraryStep]] = {
     **dict.fromkeys(HOST, host_step),
 }
 
+MOST_CUTS = 8  # times that a nest is written again with finer axes
+
 
 def lower(groups: Sequence[Group], defined: Mapping[Var, Eqn]) -> list[Step]:
     """One step for each group that has something to compute.
@@ -75,22 +77,38 @@ def _lower_single(group: Group, defined: Mapping[Var, Eqn]) -> Step:
 
 def _lower_kernel(group: Group, defined: Mapping[Var, Eqn]) -> KernelStep:
     inside = {v: eqn for eqn in group.eqns for v in eqn.outputs}
-    b = KernelBuilder(inside, defined, RULES)
-    if group.kind == "nest":
-        (eqn,) = group.eqns
-        NESTS[eqn.prim.name](b, eqn)
-    elif group.row_vars or group.columns:
-        lower_rows(b, group)
-    else:
-        _lower_flat(b, group)
+    domain: tuple[int, ...] | None = group.domain
+    for _ in range(MOST_CUTS):
+        b = KernelBuilder(inside, defined, RULES)
+        if group.kind == "nest":
+            (eqn,) = group.eqns
+            NESTS[eqn.prim.name](b, eqn)
+        elif group.row_vars or group.columns:
+            lower_rows(b, group)
+        else:
+            assert domain is not None
+            domain = _lower_flat(b, group.outputs, domain)
+            if domain is not None:
+                continue
+        break
     return KernelStep(b.kernel(), tuple(b.args))
 
 
-def _lower_flat(b: KernelBuilder, group: Group) -> None:
-    """parallel over the domain: store every output."""
-    places = b.open_all(group.domain, "parallel")
-    for out in group.outputs:
-        at = b.reshaped(places, group.domain, out.aval.shape)
+def _lower_flat(
+    b: KernelBuilder, outputs: Sequence[Var], domain: tuple[int, ...]
+) -> tuple[int, ...] | None:
+    """parallel over the domain: store every output.
+
+    Returns the domain with an axis cut in two if that saves divisions of indices, else None.
+    """
+    places = b.open_all(domain, "parallel")
+    for out in outputs:
+        at = b.reshaped(places, domain, out.aval.shape)
         id = b.value(out, at)
-        b.store(b.buffer(out, "out"), total(places, row_major(group.domain)), id)
+        b.store(b.buffer(out, "out"), total(places, row_major(domain)), id)
     b.close_to(0)
+    for k, place in enumerate(places):
+        inner = b.cuts.get(place.terms[0][0]) if place.terms else None
+        if inner is not None:
+            return (*domain[:k], domain[k] // inner, inner, *domain[k + 1 :])
+    return None

@@ -95,6 +95,8 @@ class KernelBuilder:
         self.accs = 0
         # Values kept in memory: the buffer, and the flat index its first element stands for.
         self.saved: dict[Var, tuple[str, Place | None]] = {}
+        # Axes that places were divided inside of, and how long the inner of two axes had to be.
+        self.cuts: dict[str, int] = {}
 
     # Buffers.
 
@@ -258,6 +260,10 @@ class KernelBuilder:
 
     def divide(self, place: Place, by: int) -> tuple[Place, Place]:
         """Quotient and remainder of a place, computed by integer operations."""
+        for name, stride in place.terms:
+            inner, uneven = divmod(by, stride)
+            if not uneven and 1 < inner < self.extents[name] and self.extents[name] % inner == 0:
+                self.cuts.setdefault(name, inner)
         flat, step = self.index(place), self.const(by, INT64)
         quotient = self.op("floor_divide", INT64, flat, step)
         return value(quotient), total((place, value(quotient)), (1, -by))

@@ -25,6 +25,7 @@ from fgrad.compile.kernel.ir import (
     Load,
     Loop,
     Op,
+    Read,
     Statement,
     Store,
     Update,
@@ -252,25 +253,39 @@ class Vectoriser:
 
     def _lanes(self, loop: Loop) -> int:
         """As many lanes as fill a vector with the loop's widest values, but no more than needed."""
-        lanes = VECTOR_BYTES // self._width(loop.body)
+        lanes = VECTOR_BYTES // self._width(loop.body, loop.axis, set())
         updated = [s.acc for s in walk(loop.body) if isinstance(s, Update)]
         shared = any([self.updating[acc] > 1 for acc in updated])
         while not shared and lanes >= 2 * loop.extent:
             lanes //= 2
         return lanes
 
-    def _width(self, body: Body) -> int:
-        """The widest itemsize among the values of the innermost loops, where the time goes."""
-        loops = [s for s in body if isinstance(s, Loop)]
-        if loops:
-            return max([self._width(s.body) for s in loops])
-        width = 1
+    def _width(self, body: Body, axis: str, vectors: set[int]) -> int:
+        """The widest itemsize among the vectors of the innermost loops, where the time goes.
+
+        `vectors` collects the ids of values that vary with the axis.
+        """
+        width, inside = 1, []
         for s in body:
-            if isinstance(s, Load):
-                width = max(width, self.buffers[s.buffer].dtype.itemsize)
-            elif isinstance(s, (Op, Const, Index)):
-                width = max(width, s.dtype.itemsize)
-        return width
+            if isinstance(s, Loop):
+                inside.append(self._width(s.body, axis, vectors))
+            elif isinstance(s, Read):
+                vectors.add(s.id)
+            elif isinstance(s, (Load, Op, Index)) and _varies(s, axis, vectors):
+                vectors.add(s.id)
+                dtype = self.buffers[s.buffer].dtype if isinstance(s, Load) else s.dtype
+                width = max(width, dtype.itemsize)
+        return max(inside) if inside else width
+
+
+def _varies(s: Load | Op | Index, axis: str, vectors: set[int]) -> bool:
+    """Whether a value differs between the iterations of a loop, given those before that do."""
+    if isinstance(s, Op):
+        return not vectors.isdisjoint(s.args)
+    if isinstance(s, Index):
+        return stride_of(s.index, axis) != 0
+    used = [v for v, _ in s.gather] + ([] if s.guard is None else [s.guard])
+    return stride_of(s.index, axis) != 0 or not vectors.isdisjoint(used)
 
 
 # --- unrolling

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fgrad
 import fgrad.ops
 from fgrad.compile.inline import EXPANSIONS
+from fgrad.compile.kernel.text import print_kernel
 from fgrad.compile.lower import LIBRARY_STEPS
 from fgrad.compile.lower_nest import NESTS
 from fgrad.compile.lower_rules import RULES
@@ -189,3 +191,23 @@ def test_empty_arrays() -> None:
     x = np.zeros((0, 3))
     assert_compiles(lambda a: [reduce.reduce_sum(a, (0,)), elementwise.sin(a)], x)
     assert_compiles(lambda a: [dot.dot_general(a, a, ((0,), (0,)), ((), ()))], x)
+
+
+def _heads(x: Any) -> Any:
+    """(batch, time, 3 * heads * width) -> (3, batch, heads, time, width)"""
+    return np.transpose(x.reshape(2, 5, 3, 4, 6), (2, 0, 3, 1, 4))
+
+
+def test_merged_axes_are_cut_where_places_would_be_divided() -> None:
+    x, y, z = RNG.normal(size=(2, 5, 72)), RNG.normal(size=(3, 2, 4, 5, 6)), RNG.normal(size=72)
+    merged = lambda y: np.transpose(y, (1, 3, 0, 2, 4)).reshape(2, 5, 72)  # noqa: E731
+    for fun, args in (
+        (lambda y, x, z: merged(y) * x + z, (y, x, z)),
+        (lambda x, y: _heads(x)[0] * _heads(x)[1] + y[2], (x, y)),
+        (lambda x, z: (x * z).reshape(10, 72).T[7:50].reshape(43, 2, 5) * 2, (x, z)),
+        (lambda y: np.roll(merged(y), 5, axis=2) - np.flip(merged(y), axis=1), (y,)),
+    ):
+        expected, found = fun(*args), fgrad.jit(fun)(*args)
+        np.testing.assert_allclose(found, expected, rtol=1e-13)
+    kernel = fgrad.inspect(lambda y, x, z: merged(y) * x + z)(y, x, z).kernels[0]
+    assert "floor_divide" not in print_kernel(kernel)
