@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from fgrad.assign import assign, refresh
-from fgrad.collector import collector_paused
+from fgrad.collector import collector_paused, collector_relaxed
 from fgrad.detached import check_read
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Primitive
@@ -499,7 +499,7 @@ def trace(
     """Trace `fun`, a function of flat tracers to a sequence of values, with nothing known."""
     builder = Builder(what, name, eager=False)
     try:
-        with builder:
+        with collector_relaxed, builder:
             inputs = [builder.input(None, aval, aval.weak) for aval in avals]
             outputs = [builder.lift(out) for out in fun(*inputs)]
             return builder.close(outputs, copy_consts)

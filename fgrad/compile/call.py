@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import tree
+from fgrad.collector import collector_paused
 from fgrad.compile.cpu.entry import NativeCallable, NativeCalls, native_class
 from fgrad.compile.cpu.entry_table import Parameters
 from fgrad.compile.native import learn
@@ -67,11 +68,11 @@ def _compiled(
     program: Program, args: Sequence[Any] | None, device: str, donated: tuple[int, ...]
 ) -> Any:
     """From disk, or by the compiler."""
-    key = program_key(program, donated) if device == "cpu" else None
-    if key is not None:
-        found = recall(key, program)
-        if found is not None:
-            return found
+    with collector_paused():
+        key = program_key(program, donated) if device == "cpu" else None
+        found = None if key is None else recall(key, program)
+    if found is not None:
+        return found
     executable = compile_program(program, args, device, donated).executable
     if key is not None:
         keep(key, program, executable)
