@@ -45,7 +45,7 @@ from fgrad.compile.kernel.rewrite import (
 )
 from fgrad.compile.schedule_sums import BLOCK
 
-STRIP = 2048  # results kept in the scratch row
+STRIP_BYTES = 1 << 14  # of results kept in the scratch row
 LEAST_ROWS = 16
 LEAST_BYTES = 1 << 16  # smaller matrices stay in a near cache either way
 _DOUBLE = np.dtype(np.float64)
@@ -133,9 +133,10 @@ class _Streamer:
         self.buffers = buffers
 
     def strips(self) -> list[Statement]:
-        """The whole loop, in strips of at most STRIP columns."""
+        """The whole loop, in strips of columns."""
         extent = self.parts.loop.extent
-        size = min(extent, STRIP)
+        width = max([init.dtype.itemsize for init in self.parts.inits])
+        size = min(extent, STRIP_BYTES // width)
         count, rest = divmod(extent, size)
         if count == 1 and not rest:
             return self.strip(size, 0, ())
