@@ -14,6 +14,7 @@ from typing import Any
 from fgrad.compile.steps import LibraryStep
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Atom, Eqn, Var
+from fgrad.ops.complex import real_dtype
 
 HOST = frozenset(
     {
@@ -41,8 +42,20 @@ def host_step(eqn: Eqn, _virtual: Mapping[Var, Eqn]) -> LibraryStep:
     native = NATIVE.get(eqn.prim.name)
     if native is not None and _suits_native(eqn):
         return native(eqn)
+    if eqn.prim.name in PARTS and all([isinstance(a, Var) for a in eqn.inputs]):
+        return _parts(eqn)
     args = (*[a for a in eqn.inputs if isinstance(a, Var)], *eqn.outputs)
     return LibraryStep("host", {"eqn": eqn}, args, ((0,) * len(args),))
+
+
+PARTS = frozenset({"real", "imag", "complex"})
+
+
+def _parts(eqn: Eqn) -> LibraryStep:
+    out = eqn.outputs[0].aval
+    buffers: Any = (*eqn.inputs, *eqn.outputs)
+    params = {"name": eqn.prim.name, "dtype": real_dtype(out.dtype), "size": out.size}
+    return LibraryStep("complex_parts", params, buffers, ((0,) * len(buffers),))
 
 
 def vectors_are_native(a: Aval) -> bool:

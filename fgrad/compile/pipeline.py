@@ -31,7 +31,9 @@ from fgrad.compile.kernel.check import check_kernel
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.text import print_kernel
 from fgrad.compile.lower import lower
+from fgrad.compile.lower_control import compile_bodies
 from fgrad.compile.plan import Plan, plan
+from fgrad.compile.real_parts import real_parts
 from fgrad.compile.share import share
 from fgrad.compile.simplify import simplify
 from fgrad.compile.split import split
@@ -89,6 +91,8 @@ def _compile(
     program = log.checked("dce", dce, program)
     # Equal equations become one before rules look for patterns in their uses.
     program = log.checked("cse", cse, program)
+    # Complex arrays become pairs of real ones, for all passes that know arithmetic.
+    program = log.checked("real_parts", real_parts, program)
     # Numbers known now become literals, which the laws of `simplify` match.
     program = log.checked("fold", fold, program)
     program = log.checked("simplify", simplify, program)
@@ -118,6 +122,13 @@ def _compile(
     if backend.splits:
         # After `schedule`, which makes a loop for each kind of edge.
         steps = log.timed("apart", apart, steps, size=len)
+    # Bodies of loops and branches are compiled by all of these passes too.
+    program, steps = log.timed(
+        "control",
+        lambda s: compile_bodies(program, s, lambda p: _compile(p, None, backend, ()).executable),
+        steps,
+        size=lambda compiled: len(compiled[1]),
+    )
     planned = log.timed(
         "plan", lambda s: plan(program, s, donated), steps, size=lambda p: len(p.steps)
     )

@@ -9,7 +9,7 @@ its results are NaN, or zeros where there is no NaN.
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
@@ -20,33 +20,37 @@ from fgrad.ir.program import Eqn, Lit
 
 def evaluation(eqn: Eqn) -> Callback:
     """The step that evaluates an equation; its buffers are those of variables, inputs first."""
-    count = sum([not isinstance(a, Lit) for a in eqn.inputs])
+    operands = [a.value if isinstance(a, Lit) else None for a in eqn.inputs]
+    places = [k for k, a in enumerate(eqn.inputs) if not isinstance(a, Lit)]
+    reads = [_viewer(eqn.inputs[k].aval) for k in places]
+    writes = [_viewer(v.aval) for v in eqn.outputs]
+    evaluate, params, multiple = eqn.prim.evaluate_rule, eqn.params, eqn.prim.multiple
 
     def run(*addresses: int) -> None:
-        given = iter(addresses[:count])
-        operands = [
-            a.value if isinstance(a, Lit) else view(next(given), a.aval) for a in eqn.inputs
-        ]
+        given = list(operands)
+        for k, read, address in zip(places, reads, addresses, strict=False):
+            given[k] = read(address)
         outs = [
-            view(address, v.aval) for address, v in zip(addresses[count:], eqn.outputs, strict=True)
+            write(address) for write, address in zip(writes, addresses[len(places) :], strict=True)
         ]
         try:
             with np.errstate(all="ignore"):
-                results = eqn.prim.evaluate_rule(*operands, **eqn.params)
+                results = evaluate(*given, **params)
         except Exception:
             for out in outs:
                 out[...] = np.nan if out.dtype.kind in "fc" else 0
             raise
-        for out, value in zip(outs, results if eqn.prim.multiple else (results,), strict=True):
+        for out, value in zip(outs, results if multiple else (results,), strict=True):
             out[...] = value
 
-    return Callback(run, count + len(eqn.outputs))
+    return Callback(run, len(places) + len(writes))
 
 
-def view(address: int | None, aval: Aval) -> np.ndarray:
-    """The array at an address."""
-    size = aval.size * aval.dtype.itemsize
+def _viewer(aval: Aval) -> Callable[[int | None], np.ndarray]:
+    """A function from an address to the array there."""
+    shape, dtype = aval.shape, aval.dtype
+    size = aval.size * dtype.itemsize
     if not size:
-        return np.empty(aval.shape, aval.dtype)
-    memory: Any = (ctypes.c_char * size).from_address(address or 0)
-    return np.frombuffer(memory, aval.dtype).reshape(aval.shape)
+        return lambda _address: np.empty(shape, dtype)
+    memory = ctypes.c_char * size
+    return lambda address: np.ndarray(shape, dtype, memory.from_address(address or 0))
