@@ -27,12 +27,15 @@ from fgrad.numpy.promote import (
     shape_of,
 )
 from fgrad.numpy.register import implements
-from fgrad.numpy.selection import isclose, known, searchsorted, take
+from fgrad.numpy.selection import bisect, isclose, known, searchsorted, take
 from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew
 from fgrad.ops import index as ix
 from fgrad.ops import reduce as rd
+from fgrad.ops import sort as so
 from fgrad.trace import Value, concrete
+
+FEW = 64  # members up to which each element is compared with all of them
 
 # --- whole arrays ---------------------------------------------------------------------------------
 
@@ -98,6 +101,11 @@ def isin(
 ) -> Value:
     """For each element, whether it is among others."""
     x, members = promote((as_array(element), ravel(test_elements)))
+    if members.shape[0] > FEW and x.dtype.kind in "iuf":
+        (ordered,) = so.sort((members,), 0)
+        place = ew.min_(bisect(ordered, x, "left"), np.int64(members.shape[0] - 1))
+        found = ew.eq(ix.gather(ordered, (place,), (0,)), x)
+        return ew.not_(found) if invert else found
     pairs = ew.eq(*broadcast((reshape(x, (*shape_of(x), 1)), members)))
     found = rd.reduce_any(pairs, (len(pairs.shape) - 1,))
     return ew.not_(found) if invert else found
