@@ -1,7 +1,7 @@
 """L5. The compiler as a list of passes.
 
 Program -> Program   inline dce cse fold simplify canonical_dot
-Program -> steps     fuse lower schedule plan
+Program -> steps     fuse lower share split schedule apart plan
 steps -> native      build, and a host program that runs them over a table of buffers
 """
 
