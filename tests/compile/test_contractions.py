@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 
 import fgrad
+from fgrad.compile.backend import BACKENDS
 from fgrad.compile.contract import contract
 from fgrad.compile.dce import dce
 from fgrad.compile.inspect import make_program
 from fgrad.compile.jit import jit
+from fgrad.compile.schedule import schedule
 from fgrad.compile.simplify import simplify
+from fgrad.config import config
 from fgrad.ops.dot import dot_general
 from fgrad.ops.window import conv
 from fgrad.trace import run
@@ -182,3 +185,14 @@ def test_sums_of_products_of_broadcasts(formula, dtype):
         return np.sum(product, axis=axes) if axes else product
 
     agree(f, *args)
+
+
+@pytest.mark.parametrize("seed", SEEDS[:6])
+def test_machines_with_fewer_registers(seed, monkeypatch):
+    """Smaller tiles give the same numbers."""
+    backend = BACKENDS["cpu"]._replace(schedule=lambda kernel: schedule(kernel, 8))
+    monkeypatch.setitem(BACKENDS, "cpu", backend)
+    monkeypatch.setattr(config, "cache", False)
+    x, w, *params = random_conv(np.random.default_rng(1000 + seed))
+    agree(fgrad.grad(lambda x, w: (conv(x, w, *params) ** 2).sum(), argnums=(0, 1)), x, w)
+    agree(lambda x, y: x @ y + 1, np.ones((30 + seed, 20)), np.ones((20, 48)))
