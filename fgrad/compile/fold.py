@@ -15,7 +15,7 @@ from fgrad.ir.walk import resolve_atom, substitute
 SMALL = 1024  # elements of a result that is always folded
 MOVED = 1 << 20  # elements of a constant that is only rearranged
 _REARRANGE = frozenset({"reshape", "permute"})
-_NEVER = frozenset({"broadcast", "iota", "call"})
+_NEVER = frozenset({"broadcast", "iota", "call", "scan", "while", "switch"})
 
 
 def fold(program: Program) -> Program:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from fgrad.compile.alike import content
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.lower_build import KernelBuilder
+from fgrad.compile.lower_control import CONTROL, control_step
 from fgrad.compile.lower_dot import blas_step
 from fgrad.compile.lower_index import row_major, total
 from fgrad.compile.lower_linalg import HOST, host_step, on_host
@@ -29,6 +30,7 @@ from fgrad.ir.program import Eqn, Var
 LIBRARY_STEPS: dict[str, Callable[[Eqn, Mapping[Var, Eqn]], LibraryStep]] = {
     "dot_general": blas_step,
     **dict.fromkeys(HOST, host_step),
+    **dict.fromkeys(CONTROL, control_step),
 }
 
 MOST_CUTS = 8  # times that a nest is written again with finer axes

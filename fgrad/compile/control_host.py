@@ -1,0 +1,177 @@
+"""L5. Compiled loops and branches as steps of the host program.
+
+    scan     Place ..., Copy (first carry), Repeat(length, body, Advance xs ys, Swap carry)
+    while    Place ..., Copy, While(condition, flag, body, Swap carry), Copy
+    switch   Branch(index, (Place ..., branch), ...)
+
+A body's slots are its inputs, constants, results and arena, then what it derives from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fgrad.compile.cpu.host import (
+    Advance,
+    Branch,
+    Call,
+    Copy,
+    Fill,
+    Place,
+    Repeat,
+    Share,
+    Step,
+    Swap,
+    While,
+)
+from fgrad.compile.lower_control import Control
+from fgrad.ir.aval import Aval
+
+
+def moved(step: Step, base: int) -> Step:
+    """A step with its slots counted from `base`."""
+    if isinstance(step, Call | Share):
+        return step._replace(slots=tuple([base + k for k in step.slots]))
+    if isinstance(step, Repeat):
+        return Repeat(step.count, _moved(step.body, base))
+    if isinstance(step, While):
+        return While(_moved(step.condition, base), base + step.flag, _moved(step.body, base))
+    if isinstance(step, Branch):
+        return Branch(base + step.index, tuple([_moved(b, base) for b in step.branches]))
+    if isinstance(step, Advance):
+        return Advance(base + step.slot, step.size)
+    if isinstance(step, Fill):
+        return step._replace(target=base + step.target)
+    if isinstance(step, Swap):
+        return Swap(base + step.a, base + step.b)
+    return type(step)(base + step[0], base + step[1], step[2])  # Place, Copy
+
+
+def _moved(steps: Sequence[Step], base: int) -> tuple[Step, ...]:
+    return tuple([moved(s, base) for s in steps])
+
+
+def _bytes(aval: Aval) -> int:
+    return aval.size * aval.dtype.itemsize
+
+
+class _Body:
+    """A compiled body at a place in our table of slots."""
+
+    def __init__(self, executable: Any, base: int, consts: Sequence[int], lits: Sequence[int]):
+        count, kept = len(executable.in_avals), len(executable.consts)
+        self.inputs = [base + k for k in range(count)]
+        self.outputs = [base + count + kept + k for k in range(len(executable.out_avals))]
+        self.arena = base + count + kept + len(executable.out_avals)
+        self.entry: list[Step] = [
+            Place(base + count + k, number, 0) for k, number in enumerate(consts)
+        ]
+        self.steps = list(_moved(executable.image.steps, base))
+        for (k, _), number in zip(executable.literals, lits, strict=True):
+            size = _bytes(executable.out_avals[k])
+            self.steps.append(Copy(self.outputs[k], number, size))
+
+
+class _Numbers:
+    """The slots of a control step's buffers, and of its bodies."""
+
+    def __init__(
+        self, control: Control, numbers: Sequence[int], reserve: Callable[[int], int]
+    ) -> None:
+        eqn, executables, self.places = control
+        count, stop = len(eqn.inputs), len(eqn.inputs) + len(eqn.outputs)
+        self.operands, self.results = numbers[:count], numbers[count:stop]
+        self.scratch = numbers[-1]
+        at = stop
+        consts = []
+        for e in executables:
+            consts.append(numbers[at : at + len(e.consts)])
+            at += len(e.consts)
+        self.bodies: list[_Body] = []
+        for e, own in zip(executables, consts, strict=True):
+            lits = numbers[at : at + len(e.literals)]
+            at += len(e.literals)
+            body = _Body(e, reserve(int(e.host.table[0])), own, lits)
+            body.entry.append(Place(body.arena, self.scratch, 0))
+            self.bodies.append(body)
+
+
+def control_steps(
+    control: Control, numbers: Sequence[int], reserve: Callable[[int], int]
+) -> list[Step]:
+    """The steps of a control equation.
+
+    Arguments:
+        control: the equation with its compiled bodies.
+        numbers: the slots of its buffers.
+        reserve: gives the first of as many fresh slots.
+    """
+    found = _Numbers(control, numbers, reserve)
+    emit = {"scan": _scan, "while": _while, "switch": _switch}[control.eqn.prim.name]
+    return emit(control, found)
+
+
+def _scan(control: Control, n: _Numbers) -> list[Step]:
+    eqn, (body,) = control.eqn, n.bodies
+    params = eqn.params
+    length, n_consts, n_carry = params["length"], params["n_consts"], params["n_carry"]
+    stop = n_consts + n_carry
+    steps = list(body.entry)
+    steps += [Place(body.inputs[k], n.operands[k], 0) for k in range(n_consts)]
+    after: list[Step] = []
+    for k in range(n_carry):
+        given, taken = body.inputs[n_consts + k], body.outputs[k]
+        # After the last swap the result is where the first carry was if the length is even.
+        home, other = (given, taken) if length % 2 == 0 else (taken, given)
+        steps.append(Place(home, n.results[k], 0))
+        steps.append(Place(other, n.scratch, n.places[k]))
+        steps.append(Copy(given, n.operands[n_consts + k], _bytes(eqn.outputs[k].aval)))
+        after.append(Swap(given, taken))
+    items = [
+        (body.inputs[k], n.operands[k], eqn.inputs[k].aval) for k in range(stop, len(eqn.inputs))
+    ]
+    items += [
+        (body.outputs[k], n.results[k], eqn.outputs[k].aval)
+        for k in range(n_carry, len(eqn.outputs))
+    ]
+    for slot, whole, aval in items:
+        stride = _bytes(aval) // max(length, 1)
+        first = stride * (length - 1) if params["reverse"] and length else 0
+        steps.append(Place(slot, whole, first))
+        after.append(Advance(slot, -stride if params["reverse"] else stride))
+    return [*steps, Repeat(length, (*body.steps, *after))]
+
+
+def _while(control: Control, n: _Numbers) -> list[Step]:
+    eqn, (test, body) = control.eqn, n.bodies
+    n_cond, n_body = eqn.params["n_cond"], eqn.params["n_body"]
+    first = n_cond + n_body
+    (flag,) = test.outputs
+    steps = [*test.entry, *body.entry, Place(flag, n.scratch, n.places[-1])]
+    steps += [Place(test.inputs[k], n.operands[k], 0) for k in range(n_cond)]
+    steps += [Place(body.inputs[k], n.operands[n_cond + k], 0) for k in range(n_body)]
+    before: list[Step] = []
+    after: list[Step] = []
+    last: list[Step] = []
+    for k, out in enumerate(eqn.outputs):
+        given, taken, size = body.inputs[n_body + k], body.outputs[k], _bytes(out.aval)
+        steps.append(Place(given, n.results[k], 0))
+        steps.append(Place(taken, n.scratch, n.places[k]))
+        steps.append(Copy(given, n.operands[first + k], size))
+        before.append(Place(test.inputs[n_cond + k], given, 0))
+        after.append(Swap(given, taken))
+        last.append(Copy(n.results[k], given, size))
+    loop = While((*before, *test.steps), flag, (*body.steps, *after))
+    return [*steps, loop, *last]
+
+
+def _switch(_control: Control, n: _Numbers) -> list[Step]:
+    index, *operands = n.operands
+    branches = []
+    for body in n.bodies:
+        steps = list(body.entry)
+        steps += [Place(a, b, 0) for a, b in zip(body.inputs, operands, strict=True)]
+        steps += [Place(a, b, 0) for a, b in zip(body.outputs, n.results, strict=True)]
+        branches.append((*steps, *body.steps))
+    return [Branch(index, tuple(branches))]
