@@ -14,7 +14,7 @@ from fgrad.ir.program import Program
 from fgrad.numpy.promote import convert
 from fgrad.source import here, resolve
 from fgrad.trace import Tracer, Value, trace
-from fgrad.transforms import control as _rules  # noqa: F401 - fills the slots of the primitives
+from fgrad.transforms import control, control_reverse, control_vmap  # noqa: F401 - the rules
 from fgrad.transforms.wrap import as_value, function_name, is_weak
 
 

@@ -1,0 +1,72 @@
+"""L4. What derivatives and batching of control flow share: parts of operands, derived programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from fgrad.ir.aval import Aval
+from fgrad.ir.program import Program
+from fgrad.ops.families import zeros_like
+from fgrad.trace import Value, trace
+from fgrad.transforms.derive import (
+    Mask,
+    zeros_of,
+)
+
+Values = Sequence[Value]
+Dims = Sequence["int | None"]
+
+
+def derived_program(
+    of: Program, key: Any, fun: Callable[..., Values], avals: Sequence[Aval], by: str
+) -> Program:
+    """A program derived from another one, traced once."""
+    found = of.cache.get(key)
+    if found is None:
+        made_by = f"{by}({of.made_by})"
+        found = of.cache[key] = trace(fun, [a.strong() for a in avals], of.name, made_by).program
+    return found
+
+
+def split(values: Values, *counts: int) -> list[list[Value]]:
+    """Consecutive parts of the given lengths, and the rest."""
+    parts, start = [], 0
+    for n in counts:
+        parts.append(list(values[start : start + n]))
+        start += n
+    return [*parts, list(values[start:])]
+
+
+def some(values: Values, mask: Sequence[bool]) -> list[Any]:
+    """The values where the mask says so."""
+    return [x for x, m in zip(values, mask, strict=True) if m]
+
+
+def spread(values: Iterator[Value], mask: Sequence[bool]) -> list[Value | None]:
+    """The next values where the mask says so, None elsewhere."""
+    return [next(values) if m else None for m in mask]
+
+
+def known(tangents: Sequence[Value | None]) -> Mask:
+    """Which tangents are not known zeros."""
+    return tuple([t is not None for t in tangents])
+
+
+def tangents_of(primals: Values, tangents: Sequence[Value | None], mask: Mask) -> list[Value]:
+    """Tangents where the mask says so, zeros where they are zero."""
+    return [
+        zeros_like(x) if t is None else t
+        for x, t, m in zip(primals, tangents, mask, strict=True)
+        if m
+    ]
+
+
+def inexact(avals: Sequence[Aval], mask: Sequence[bool]) -> Mask:
+    """The mask without those that have no derivative."""
+    return tuple([bool(m and a.dtype.kind in "fc") for a, m in zip(avals, mask, strict=True)])
+
+
+def known_values(values: Values, avals: Sequence[Aval]) -> list[Value]:
+    """Operands with zeros for those without a value, which enter linearly."""
+    return [zeros_of(a) if isinstance(v, Aval) else v for v, a in zip(values, avals, strict=True)]

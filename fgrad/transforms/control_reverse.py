@@ -1,0 +1,426 @@
+"""L4. Control flow in reverse: forward loops that stack residuals, and loops the other way round.
+
+forward   a scan that also stacks the residuals of each step; those that depend on the loop's
+          constants alone are computed once
+backward  a scan in the other direction, which sums the cotangents of the constants
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from fgrad.errors import MissingRuleError
+from fgrad.ir.aval import INT64, Aval
+from fgrad.ir.program import Lit, Program, Var
+from fgrad.ops.control import scan, scan_p, switch, switch_p, while_p
+from fgrad.ops.elementwise import convert
+from fgrad.ops.families import ADD
+from fgrad.source import here, resolve
+from fgrad.trace import STATE, Value, bind, run
+from fgrad.transforms.control_parts import (
+    Values,
+    derived_program,
+    inexact,
+    known_values,
+    some,
+    split,
+    spread,
+)
+from fgrad.transforms.derive import (
+    Mask,
+    VjpPrograms,
+    vjp_programs,
+    zeros_of,
+)
+
+
+class Residuals(NamedTuple):
+    """Where each residual of a forward program comes from: the number of an input, of a value that
+    depends on the first inputs alone (`fixed`), or of an additional output."""
+
+    places: list[tuple[str, int]]
+    fixed: Program
+    extra: list[Any]
+
+
+def _residuals(programs: VjpPrograms, n_fixed: int) -> Residuals:
+    """Sort the residuals; the first `n_fixed` inputs are the same in every step."""
+    forward = programs.forward
+    number = {v: k for k, v in enumerate(forward.inputs)}
+    varying = set(forward.inputs[n_fixed:])
+    for eqn in forward.eqns:
+        if any([type(a) is Var and a in varying for a in eqn.inputs]):
+            varying.update(eqn.outputs)
+    fixed: dict[Any, int] = {}
+    extra: dict[Any, int] = {}
+    places: list[tuple[str, int]] = []
+    for atom in forward.outputs[programs.count :]:
+        if atom in number:
+            places.append(("input", number[atom]))  # type: ignore[index]
+        elif type(atom) is Lit or atom not in varying:
+            places.append(("fixed", fixed.setdefault(atom, len(fixed))))
+        else:
+            places.append(("extra", extra.setdefault(atom, len(extra))))
+    alone = _restricted(forward, forward.inputs[:n_fixed], tuple(fixed))
+    return Residuals(places, alone, list(extra))
+
+
+def _restricted(program: Program, inputs: tuple[Var, ...], outputs: tuple[Any, ...]) -> Program:
+    """The part of a program that some outputs need."""
+    live = {a for a in outputs if type(a) is Var}
+    kept = []
+    for eqn in reversed(program.eqns):
+        if any([v in live for v in eqn.outputs]):
+            kept.append(eqn)
+            live.update([a for a in eqn.inputs if type(a) is Var])
+    consts = tuple([pair for pair in program.consts if pair[0] in live])
+    return program.replace(
+        inputs=inputs, consts=consts, eqns=tuple(reversed(kept)), outputs=outputs
+    )
+
+
+def _cached(program: Program, key: Any, make: Callable[[], Any]) -> Any:
+    found = program.cache.get(key)
+    if found is None:
+        found = program.cache[key] = make()
+    return found
+
+
+# --- scan in reverse
+
+
+class SavedScan(NamedTuple):
+    """What the forward scan left: the derived programs, and each residual as a value that is fixed
+    or has one item for each step."""
+
+    programs: VjpPrograms
+    wanted: Mask
+    stacked: Mask  # for each residual
+    residuals: list[Value]
+
+
+def _forward_scan(
+    values: Values, wanted: Mask, params: dict[str, Any]
+) -> tuple[tuple[Value, ...], SavedScan]:
+    body: Program = params["body"]
+    n_consts, n_carry = params["n_consts"], params["n_carry"]
+    programs = vjp_programs(body, wanted)
+    key = ("scan residuals", wanted, n_consts, n_carry)
+
+    def make() -> tuple[Residuals, Program, list[Any]]:
+        found = _residuals(programs, n_consts)
+        first, stop = n_consts, n_consts + n_carry
+        extra = list(found.extra)
+        # The carry before each step is a residual that must be stacked as well.
+        carried = {k for how, k in found.places if how == "input" and first <= k < stop}
+        extra += [programs.forward.inputs[k] for k in sorted(carried)]
+        outputs = (*programs.forward.outputs[: programs.count], *extra)
+        return found, programs.forward.replace(outputs=outputs), sorted(carried)
+
+    found, forward, carried = _cached(body, key, make)
+    c, k, x = split(values, n_consts, n_carry)
+    outs = scan(forward, params["length"], params["reverse"], c, k, x)
+    results, stacks = outs[: programs.count], outs[programs.count :]
+    fixed = run(found.fixed, c)
+    position = {number: len(found.extra) + j for j, number in enumerate(carried)}
+    residuals: list[Value] = []
+    stacked: list[bool] = []
+    for how, j in found.places:
+        if how == "fixed" or (how == "input" and j < n_consts):
+            residuals.append(fixed[j] if how == "fixed" else c[j])
+            stacked.append(False)
+            continue
+        if how == "extra":
+            residuals.append(stacks[j])
+        else:
+            residuals.append(stacks[position[j]] if j in position else values[j])
+        stacked.append(True)
+    return results, SavedScan(programs, wanted, tuple(stacked), residuals)
+
+
+def _wanted_of_scan(mask: Sequence[bool], body: Program, n_consts: int, n_carry: int) -> Mask:
+    """All inexact carries: a cotangent of one step's result may reach any of them."""
+    stop = n_consts + n_carry
+    full = [*mask[:n_consts], *[True] * n_carry, *mask[stop:]]
+    return inexact(body.in_avals, full)
+
+
+def _save_scan(
+    values: Values, traced: Sequence[bool], params: dict[str, Any]
+) -> tuple[tuple[Value, ...], SavedScan]:
+    wanted = _wanted_of_scan(traced, params["body"], params["n_consts"], params["n_carry"])
+    return _forward_scan(values, wanted, params)
+
+
+def _operand_avals(params: dict[str, Any]) -> list[Aval]:
+    """The avals of a scan's operands."""
+    avals, first = params["body"].in_avals, params["n_consts"] + params["n_carry"]
+    length = params["length"]
+    return [
+        *[a.strong() for a in avals[:first]],
+        *[Aval((length, *a.shape), a.dtype) for a in avals[first:]],
+    ]
+
+
+def _backward_body(
+    body: Program, saved: SavedScan, n_consts: int, n_carry: int
+) -> tuple[Program, list[int]]:
+    """(fixed residuals, ct carry, sums for consts, stacked residuals, ct ys) -> (ct carry, sums,
+    ct xs)."""
+    programs, wanted, stacked, _ = saved
+    backward, takes = programs.backward, programs.takes
+    count = len(stacked)
+    res_avals = [v.aval for v in backward.inputs[:count]]
+    fixed_avals = [a for a, s in zip(res_avals, stacked, strict=True) if not s]
+    stack_avals = some(res_avals, stacked)
+    want_c, want_k, _ = split(wanted, n_consts, n_carry)
+    avals = [a.strong() for a in body.in_avals]
+    k_avals = some(avals[n_consts : n_consts + n_carry], want_k)
+    c_avals = some(avals[:n_consts], want_c)
+    y_avals = some([a.strong() for a in body.out_avals], takes)[sum(takes[:n_carry]) :]
+    sizes = [len(fixed_avals), len(k_avals), len(c_avals), len(stack_avals)]
+
+    def step(*values: Value) -> list[Value]:
+        fixed, ct_k, sums, stacks, ct_y = split(values, *sizes)
+        one, each = iter(fixed), iter(stacks)
+        residuals = [next(each) if s else next(one) for s in stacked]
+        by_carry = spread(iter(ct_k), want_k)
+        cts = [*some(by_carry, takes[:n_carry]), *ct_y]
+        ct_c, pulled_k, ct_x = split(run(backward, [*residuals, *cts]), len(sums), len(ct_k))
+        sums = [bind(ADD, s, ct) for s, ct in zip(sums, ct_c, strict=True)]
+        return [*pulled_k, *sums, *ct_x]
+
+    ins = [*fixed_avals, *k_avals, *c_avals, *stack_avals, *y_avals]
+    return derived_program(body, ("scan vjp", wanted, n_consts, n_carry), step, ins, "vjp"), sizes
+
+
+def _pull_scan(
+    cts: Sequence[Value | None],
+    wanted: Sequence[bool],
+    values: Values,
+    _outs: Any,
+    params: dict[str, Any],
+) -> list[Value | None]:
+    body: Program = params["body"]
+    n_consts, n_carry, length = params["n_consts"], params["n_carry"], params["length"]
+    saved: SavedScan | None = params.get("saved")
+    if saved is None or any([w and not m for w, m in zip(wanted, saved.wanted, strict=True)]):
+        known = known_values(values, _operand_avals(params))
+        mask = _wanted_of_scan(wanted, body, n_consts, n_carry)
+        saved = _forward_scan(known, mask, params)[1]
+    step, _ = _backward_body(body, saved, n_consts, n_carry)
+    takes, avals = saved.programs.takes, body.in_avals
+    want_c, want_k, _ = split(saved.wanted, n_consts, n_carry)
+    ct_k = [
+        zeros_of(a) if ct is None else ct
+        for ct, a, w in zip(cts[:n_carry], avals[n_consts:], want_k, strict=False)
+        if w
+    ]
+    sums = [zeros_of(a) for a in some(avals[:n_consts], want_c)]
+    ct_y = [
+        zeros_of(Aval((length, *a.shape), a.dtype)) if ct is None else ct
+        for ct, a, t in zip(cts[n_carry:], body.out_avals[n_carry:], takes[n_carry:], strict=True)
+        if t
+    ]
+    fixed = [r for r, s in zip(saved.residuals, saved.stacked, strict=True) if not s]
+    stacks = some(saved.residuals, saved.stacked)
+    outs = scan(step, length, not params["reverse"], fixed, [*ct_k, *sums], [*stacks, *ct_y])
+    pulled_k, pulled_c, pulled_x = split(outs, len(ct_k), len(sums))
+    return spread(iter([*pulled_c, *pulled_k, *pulled_x]), saved.wanted)
+
+
+scan_p.save = _save_scan
+scan_p.pullback = _pull_scan
+scan_p.refuse("transpose", "is transposed by a scan in the other direction")
+
+
+# --- while in reverse
+
+
+def _bounded(params: dict[str, Any]) -> dict[str, Any]:
+    """A loop of at most `max_steps` steps as a scan whose steps do nothing once it has ended."""
+    cond, body = params["cond"], params["body"]
+    n_cond, n_body = params["n_cond"], params["n_body"]
+    n_carry = len(body.outputs)
+
+    def step(*values: Value) -> Values:
+        cc, c, k = split(values, n_cond, n_body)
+        (go,) = run(cond, [*cc, *k])
+        same = derived_program(
+            body, ("same", n_body), lambda *v: list(v[n_body:]), body.in_avals, "identity"
+        )
+        return switch(convert(go, INT64), (same, body), [*c, *k])
+
+    avals = [*cond.in_avals[:n_cond], *body.in_avals]
+    key = ("bounded", id(cond), n_cond, n_body)
+    bounded = derived_program(body, key, step, avals, "bounded")
+    return {
+        "body": bounded, "length": params["max_steps"], "reverse": False,
+        "n_consts": n_cond + n_body, "n_carry": n_carry,
+    }  # fmt: skip
+
+
+def _save_while(
+    values: Values, traced: Sequence[bool], params: dict[str, Any]
+) -> tuple[tuple[Value, ...], SavedScan | None]:
+    if params["max_steps"] is None:
+        return bind(while_p, *values, **params), None
+    return _save_scan(values, traced, _bounded(params))
+
+
+def _pull_while(
+    cts: Sequence[Value | None],
+    wanted: Sequence[bool],
+    values: Values,
+    outs: Any,
+    params: dict[str, Any],
+) -> list[Value | None]:
+    if params["max_steps"] is None:
+        loc = resolve(STATE.loc or here())
+        raise MissingRuleError(
+            "A while_loop has no derivative in reverse without a bound on its steps.",
+            (
+                ("where", f"{loc}:  {loc.text()}"),
+                ("why", "the values of every step are kept, in memory that is reserved before."),
+                ("write", "lax.while_loop(cond, body, init, max_steps=1000)"),
+                ("write", "lax.fori_loop(0, n, body, init)     with n a Python integer"),
+                ("write", "fgrad.jvp or jacfwd                 need no bound"),
+            ),
+        )
+    bounded = {**_bounded(params), "saved": params.get("saved")}
+    return _pull_scan(cts, wanted, values, outs, bounded)
+
+
+while_p.save = _save_while
+while_p.pullback = _pull_while
+while_p.refuse("transpose", "is transposed by a scan over its steps")
+
+
+# --- switch in reverse
+
+
+class SavedSwitch(NamedTuple):
+    """What the forward branches left: all residuals, of which `layout[b]` are those of branch b."""
+
+    programs: list[VjpPrograms]
+    wanted: Mask
+    layout: list[list[int]]
+    residuals: list[Value]
+
+
+def _forward_switch(
+    values: Values, wanted: Mask, branches: tuple[Program, ...]
+) -> tuple[tuple[Value, ...], SavedSwitch]:
+    index, *operands = values
+    programs = [vjp_programs(branch, wanted) for branch in branches]
+    count = len(branches[0].outputs)
+    found = [_residuals(p, 0) for p in programs]
+    avals = [[a.aval for a in f.extra] for f in found]
+    sizes = [len(a) for a in avals]
+    every = [a for each in avals for a in each]
+    forward = [
+        _forward_branch(b, p, f, every, sum(sizes[:n]), wanted)
+        for n, (b, p, f) in enumerate(zip(branches, programs, found, strict=True))
+    ]
+    outs = switch(index, forward, operands)
+    residuals = [*operands, *outs[count:]]
+    layout = []
+    for n, f in enumerate(found):
+        first = len(operands) + sum(sizes[:n])
+        fixed = run(f.fixed, [])
+        row = []
+        for how, j in f.places:
+            if how == "fixed":
+                row.append(len(residuals))
+                residuals.append(fixed[j])
+            else:
+                row.append(j if how == "input" else first + j)
+        layout.append(row)
+    return outs[:count], SavedSwitch(programs, wanted, layout, residuals)
+
+
+def _forward_branch(
+    branch: Program,
+    programs: VjpPrograms,
+    found: Residuals,
+    every: Sequence[Aval],
+    first: int,
+    wanted: Mask,
+) -> Program:
+    """A branch with its residuals, and zeros for those of the others."""
+    own = programs.forward.replace(
+        outputs=(*programs.forward.outputs[: programs.count], *found.extra)
+    )
+
+    def forward(*values: Value) -> list[Value]:
+        outs, extra = split(run(own, values), programs.count)
+        before = [zeros_of(a) for a in every[:first]]
+        after = [zeros_of(a) for a in every[first + len(extra) :]]
+        return [*outs, *before, *extra, *after]
+
+    key = ("switch forward", wanted, tuple(every), first)
+    return derived_program(branch, key, forward, branch.in_avals, "vjp")
+
+
+def _save_switch(
+    values: Values, traced: Sequence[bool], params: dict[str, Any]
+) -> tuple[tuple[Value, ...], SavedSwitch]:
+    branches = params["branches"]
+    wanted = inexact(branches[0].in_avals, traced[1:])
+    return _forward_switch(values, wanted, branches)
+
+
+def _pull_switch(
+    cts: Sequence[Value | None],
+    wanted: Sequence[bool],
+    values: Values,
+    _outs: Any,
+    params: dict[str, Any],
+) -> list[Value | None]:
+    branches: tuple[Program, ...] = params["branches"]
+    saved: SavedSwitch | None = params.get("saved")
+    if saved is None or any([w and not m for w, m in zip(wanted[1:], saved.wanted, strict=True)]):
+        known = [values[0], *known_values(values[1:], branches[0].in_avals)]
+        saved = _forward_switch(known, inexact(branches[0].in_avals, wanted[1:]), branches)[1]
+    takes = [any(column) for column in zip(*[p.takes for p in saved.programs], strict=True)]
+    avals = [a.strong() for a in branches[0].out_avals]
+    given = [
+        zeros_of(a) if ct is None else ct for ct, a, t in zip(cts, avals, takes, strict=True) if t
+    ]
+    residual_avals = [_aval(r) for r in saved.residuals]
+    backward = [
+        _backward_branch(b, p, row, residual_avals, avals, takes, saved.wanted)
+        for b, p, row in zip(branches, saved.programs, saved.layout, strict=True)
+    ]
+    pulled = iter(switch(values[0], backward, [*saved.residuals, *given]))
+    return [None, *spread(pulled, saved.wanted)]
+
+
+def _aval(x: Value) -> Aval:
+    return Aval(tuple(x.shape), x.dtype)
+
+
+def _backward_branch(
+    branch: Program,
+    programs: VjpPrograms,
+    row: Sequence[int],
+    residuals: Sequence[Aval],
+    outs: Sequence[Aval],
+    takes: Sequence[bool],
+    wanted: Mask,
+) -> Program:
+    """A branch's pullback, which takes the residuals and cotangents of all branches."""
+
+    def backward(*values: Value) -> list[Value]:
+        saved, cts = split(values, len(residuals))
+        given = some(spread(iter(cts), takes), programs.takes)
+        return run(programs.backward, [*[saved[k] for k in row], *given])
+
+    key = ("switch backward", wanted, tuple(residuals), tuple(row), tuple(takes))
+    return derived_program(branch, key, backward, [*residuals, *some(outs, takes)], "vjp")
+
+
+switch_p.save = _save_switch
+switch_p.pullback = _pull_switch
+switch_p.refuse("transpose", "is transposed by its branches' backward programs")
