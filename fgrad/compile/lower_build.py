@@ -44,6 +44,9 @@ from fgrad.ir.aval import BOOL, INT64
 from fgrad.ir.program import Atom, Eqn, Lit, Var
 
 
+UINT64 = np.dtype(np.uint64)
+
+
 class Request(NamedTuple):
     """The value of an atom at an index; where `guard` is false nothing may be read."""
 
@@ -281,6 +284,9 @@ class KernelBuilder:
     def within(self, place: Place, low: int, high: int, guard: int | None) -> int | None:
         """`guard` and low <= place < high, where that is not certain."""
         limits = bounds(place, self.extents)
+        if limits is None and low == 0:  # one comparison: negative numbers are large unsigned ones
+            unsigned = self.op("convert", UINT64, self.index(place))
+            return self.both(guard, self.op("lt", BOOL, unsigned, self.const(high, UINT64)))
         if limits is None or limits[0] < low:
             at_least = self.op("ge", BOOL, self.index(place), self.const(low, INT64))
             guard = self.both(guard, at_least)
