@@ -43,7 +43,6 @@ from fgrad.compile.lower_index import (
 from fgrad.ir.aval import BOOL, INT64
 from fgrad.ir.program import Atom, Eqn, Lit, Var
 
-
 UINT64 = np.dtype(np.uint64)
 
 
