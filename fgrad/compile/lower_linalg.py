@@ -1,8 +1,8 @@
 """L5. Equations that run outside of kernels: linear algebra, Fourier transforms, complex numbers.
 
 The commonest factorisations and solutions are native steps (`cpu/lapack.py`).  A step named `host`
-runs the primitive's NumPy evaluation on views of the buffers.  Kernels have no complex scalars, so
-every equation on complex arrays is such a step.
+runs the primitive's NumPy evaluation on views of the buffers: so do the equations on complex arrays
+that pass `real_parts` has left, since kernels have no complex scalars.
 """
 
 from __future__ import annotations

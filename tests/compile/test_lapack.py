@@ -133,7 +133,7 @@ def test_failures_stay_in_their_thread() -> None:
 
 
 def test_complex_arrays_are_compiled() -> None:
-    """Every equation on complex numbers is evaluated by NumPy, also between kernels."""
+    """Transforms by NumPy between kernels on the parts of complex numbers."""
 
     def f(x: Any) -> Any:
         z = np.fft.fft(x) * 2.0 + 1j
