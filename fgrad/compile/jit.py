@@ -428,6 +428,7 @@ def jit(
         )
     if not callable(fun):
         raise ArgumentError(f"jit takes a function, not {type(fun).__name__}.")
+    tree.leaf()  # loads what flattens arguments now, not during the first call
     nums = _as_tuple(static_argnums, _INT_TYPES)
     names = _as_tuple(static_argnames, str)
     nums, names = _completed(fun, nums, names)

@@ -29,8 +29,9 @@ from fgrad.ir.program import Lit, Program
 from fgrad.ir.walk import subprograms
 
 CONSTANT_LIMIT = 16 << 20  # bytes of computed constants in one entry
-_STEPS = (host.Call, host.Share, host.Place, host.Advance, host.Swap, host.Copy, host.Fill)
+_FLAT = (host.Call, host.Share, host.Place, host.Advance, host.Swap, host.Copy, host.Fill)
 _ADDRESSED = (host.Call, host.Share)
+_LOOPS = (host.Repeat, host.While, host.Branch)
 
 
 def program_key(program: Program, donated: Sequence[int] = ()) -> str | None:
@@ -109,7 +110,7 @@ def _entry(program: Program, image: Image) -> Any:
         place = given.get(id(array))
         consts.append(place if place is not None else _plain(array))
     size = sum([len(c[2]) for c in consts if len(c) == 3])
-    if size > CONSTANT_LIMIT or any([type(s) not in _STEPS for s in image.steps]):
+    if size > CONSTANT_LIMIT:
         return None
     number: dict[int, int] = {}
     routines: list[Any] = []
@@ -123,7 +124,10 @@ def _entry(program: Program, image: Image) -> Any:
             return None
         routines.append((origin.name, tuple(params)))
     literals = tuple([(k, _plain(np.asarray(lit.value).reshape(1))) for k, lit in image.literals])
-    steps = tuple([_words(s, number) for s in image.steps])
+    try:
+        steps = tuple([_words(s, number) for s in image.steps])
+    except KeyError:
+        return None  # an address of this process
     sizes = (image.arena_bytes, tuple(consts), literals, image.given, image.reuse)
     return (*sizes, tuple(routines), steps)
 
@@ -170,15 +174,37 @@ def _decoded(value: Any) -> Any:
 
 
 def _words(step: Any, number: dict[int, int]) -> tuple[Any, ...]:
-    """A step as the number of its kind and its fields, the address numbered."""
-    kind = _STEPS.index(type(step))
-    if type(step) in _ADDRESSED:
-        return kind, number[step.address], *step[1:]
-    return kind, *step
+    """A step as the name of its kind and its fields, the address numbered; bodies are marked."""
+    kind = type(step)
+    if kind in _ADDRESSED:
+        return kind.__name__, number[step.address], *step[1:]
+    if kind in _LOOPS:
+        return kind.__name__, *[_body_words(field, number) for field in step]
+    return kind.__name__, *step
+
+
+def _body_words(field: Any, number: dict[int, int]) -> Any:
+    """A field of a loop: a number, a body, or several bodies."""
+    if type(field) is not tuple:
+        return field
+    return tuple([_body_words(s, number) if type(s) is tuple else _words(s, number) for s in field])
 
 
 def _step(words: tuple[Any, ...], addresses: list[int]) -> host.Step:
-    kind = _STEPS[words[0]]
+    kind = _KINDS[words[0]]
     if kind in _ADDRESSED:
         return kind(addresses[words[1]], *words[2:])
+    if kind in _LOOPS:
+        return kind(*[_body(field, addresses) for field in words[1:]])
     return kind(*words[1:])
+
+
+def _body(field: Any, addresses: list[int]) -> Any:
+    if type(field) is not tuple:
+        return field
+    return tuple(
+        [_step(s, addresses) if s and type(s[0]) is str else _body(s, addresses) for s in field]
+    )
+
+
+_KINDS = {kind.__name__: kind for kind in (*_FLAT, *_LOOPS)}

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import fgrad
+from fgrad import lax
 from fgrad.compile.call import executable_of
 from fgrad.compile.cpu import runtime, store
 from fgrad.compile.cpu.store import DiskStore
@@ -100,11 +101,16 @@ def _programs() -> list[fgrad.ir.program.Program]:
         lambda x: (x, 3.0, np.sort(x, axis=1), table),
         lambda x: np.linalg.cholesky(x @ x.T + np.eye(4)),
         fgrad.vmap(fgrad.jit(lambda row: row * 2 + table[0])),
+        lambda x: np.exp(1j * x) * (2 - 1j),
+        lambda x: lax.fori_loop(0, 5, lambda i, y: np.sin(y @ table), x),
+        lambda x: lax.scan(lambda c, r: (np.tanh(c + r), c * 2), x[0], x),
+        lambda x: lax.cond(x[0, 0] > 0.5, lambda y: y @ table, lambda y: y * 3, x),
+        lambda x: lax.while_loop(lambda c: np.sum(c) < 100, lambda c: c * 2 + table[:4], x),
     ]
     return [fgrad.make_program(f)(X) for f in functions]
 
 
-@pytest.mark.parametrize("k", range(6))
+@pytest.mark.parametrize("k", range(11))
 def test_recalled_programs_compute_the_same(tmp_path: Path, k: int) -> None:
     program = _programs()[k]
     with config.override(cache=True, check=1, cache_dir=str(tmp_path / "cache")):
