@@ -106,5 +106,6 @@ def test_namespace_takes_lists_of_traced_values() -> None:
 
 
 def test_methods_are_those_of_arrays() -> None:
-    public = {n for n in dir(np.ndarray) if not n.startswith("_")}
+    removed = {"itemset", "newbyteorder", "ptp", "tostring"}  # NumPy 2.0 to 2.2 only say so
+    public = {n for n in dir(np.ndarray) if not n.startswith("_")} - removed
     assert public <= set(dir(Tracer)), sorted(public - set(dir(Tracer)))
