@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fgrad
+from fgrad.compile import apart, fuse_columns, split
 from fgrad.compile.pipeline import compile_program
 from fgrad.compile.steps import KernelStep
 from fgrad.config import config
@@ -105,3 +106,37 @@ def test_numbers_between_the_loops_of_a_transpose(shape: tuple[int, int]) -> Non
     x[0, 0] = np.nan
     assert kernels(lambda x, r, c: c[:, None] * x.T * r, x, rows, columns) == 1
     assert kernels(lambda x, r, c: np.exp(c)[:, None] * x.T + (r + 1), x, rows, columns) <= 3
+
+
+@pytest.fixture
+def cut_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small arrays are cut like large ones."""
+    monkeypatch.setattr(apart, "LEAST_CYCLES", 0)
+    monkeypatch.setattr(fuse_columns, "LEAST_BYTES", 0)
+    monkeypatch.setattr(fuse_columns, "LEAST_ROWS", 2)
+    monkeypatch.setattr(fuse_columns, "BLOCKS", 4)
+    for name, value in (("LEAST_COST", 0), ("BLOCK", 2), ("MOST_BLOCKS", 3)):
+        monkeypatch.setattr(split, name, value)
+
+
+def _some(shape: tuple[int, ...], seed: int) -> np.ndarray:
+    x = np.random.default_rng(seed).normal(size=shape)
+    x.flat[seed % x.size] = np.nan
+    return x
+
+
+@pytest.mark.usefixtures("cut_everything")
+@pytest.mark.parametrize("shape", [(8, 12), (12, 5), (7, 9), (2, 6, 10), (4, 3, 2, 5)], ids=str)
+@pytest.mark.parametrize("seed", range(3))
+def test_every_cut_on_small_arrays(shape: tuple[int, ...], seed: int) -> None:
+    x, y = _some(shape, seed), _some(shape, seed + 7)
+    leading = tuple(range(len(shape) - 1))
+
+    def f(x: Any, y: Any) -> Any:
+        z = np.tanh(x) * y
+        row = np.sum(z, axis=-1, keepdims=True)
+        rest = z / (1 + row * row)
+        sums = np.sum(rest, axis=leading) + np.max(x * y, axis=leading)
+        return rest, sums, np.sum(z), np.max(x), np.concatenate([x, rest], axis=0), (x * sums).T
+
+    kernels(f, x, y)
