@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from fgrad.ir.program import Eqn, Lit
 
 def evaluation(eqn: Eqn) -> Callback:
     """The step that evaluates an equation; its buffers are those of variables, inputs first."""
-    operands = [a.value if isinstance(a, Lit) else None for a in eqn.inputs]
+    operands: list[Any] = [a.value if isinstance(a, Lit) else None for a in eqn.inputs]
     places = [k for k, a in enumerate(eqn.inputs) if not isinstance(a, Lit)]
     reads = [_viewer(eqn.inputs[k].aval) for k in places]
     writes = [_viewer(v.aval) for v in eqn.outputs]
@@ -53,4 +54,9 @@ def _viewer(aval: Aval) -> Callable[[int | None], np.ndarray]:
     if not size:
         return lambda _address: np.empty(shape, dtype)
     memory = ctypes.c_char * size
-    return lambda address: np.ndarray(shape, dtype, memory.from_address(address or 0))
+
+    def look(address: int | None) -> np.ndarray:
+        buffer: Any = memory.from_address(address or 0)
+        return np.ndarray(shape, dtype, buffer)
+
+    return look
