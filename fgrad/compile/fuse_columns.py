@@ -39,21 +39,20 @@ MOST_TERMS = 1024  # of one sum, so that blocks are as accurate as sums in pairs
 
 def join_columns(p: Partition) -> None:
     """Move the larger part of sums over leading axes into groups that walk their operands."""
-    walkers = _walkers(p)
+    sums = [k for k, eqn in enumerate(p.program.eqns) if _pays(eqn)]
+    walkers = _walkers(p) if sums else {}
     late: set[int] = set()  # groups that now come after others of their stage
-    for nest in list(p.nests):
-        if nest.parent is not None or nest.kind != "loop":
+    for k in sums:
+        eqn = p.program.eqns[k]
+        nest = p.nest(eqn.outputs[0])
+        if nest is None or nest.kind != "loop" or eqn.outputs[0] in nest.row_vars:
             continue
-        for k in list(nest.members):
-            eqn = p.program.eqns[k]
-            if eqn.outputs[0] in nest.row_vars or not _pays(eqn):
-                continue
-            for host in _candidates(p, eqn, walkers):
-                if host is not nest and id(host) not in late and _fits(p, eqn, nest, host):
-                    if host.stage == nest.stage:
-                        late.add(id(nest))
-                    _join(p, k, host)
-                    break
+        for host in _candidates(p, eqn, walkers):
+            if host is not nest and id(host) not in late and _fits(p, eqn, nest, host):
+                if host.stage == nest.stage:
+                    late.add(id(nest))
+                _join(p, k, host)
+                break
 
 
 def _walkers(p: Partition) -> dict[Var, dict[int, Nest]]:
