@@ -24,7 +24,9 @@ from fgrad.compile.cpu.host import (
     Step,
     Swap,
     While,
+    kernel_call,
 )
+from fgrad.compile.cpu.runtime import build_kernels
 from fgrad.compile.lower_control import Control
 from fgrad.ir.aval import Aval
 
@@ -79,7 +81,7 @@ class _Numbers:
     def __init__(
         self, control: Control, numbers: Sequence[int], reserve: Callable[[int], int]
     ) -> None:
-        eqn, executables, self.places = control
+        eqn, executables, self.places = control[:3]
         count, stop = len(eqn.inputs), len(eqn.inputs) + len(eqn.outputs)
         self.operands, self.results = numbers[:count], numbers[count:stop]
         self.scratch = numbers[-1]
@@ -120,27 +122,54 @@ def _scan(control: Control, n: _Numbers) -> list[Step]:
     steps = list(body.entry)
     steps += [Place(body.inputs[k], n.operands[k], 0) for k in range(n_consts)]
     after: list[Step] = []
+    steps += _extra_places(control, n, body)
+    writes = _write_steps(control, body, n_consts)
     for k in range(n_carry):
-        given, taken = body.inputs[n_consts + k], body.outputs[k]
+        given, number = body.inputs[n_consts + k], control.outputs[k]
+        if number is None:
+            steps.append(Place(given, n.results[k], 0))
+            steps.append(Copy(given, n.operands[n_consts + k], _bytes(eqn.outputs[k].aval)))
+            continue
+        taken = body.outputs[number]
         # After the last swap the result is where the first carry was if the length is even.
         home, other = (given, taken) if length % 2 == 0 else (taken, given)
         steps.append(Place(home, n.results[k], 0))
-        steps.append(Place(other, n.scratch, n.places[k]))
+        steps.append(Place(other, n.scratch, n.places[number]))
         steps.append(Copy(given, n.operands[n_consts + k], _bytes(eqn.outputs[k].aval)))
         after.append(Swap(given, taken))
     items = [
         (body.inputs[k], n.operands[k], eqn.inputs[k].aval) for k in range(stop, len(eqn.inputs))
     ]
-    items += [
-        (body.outputs[k], n.results[k], eqn.outputs[k].aval)
-        for k in range(n_carry, len(eqn.outputs))
-    ]
+    for k in range(n_carry, len(eqn.outputs)):
+        number = control.outputs[k]
+        assert number is not None  # a carry alone is in place
+        items.append((body.outputs[number], n.results[k], eqn.outputs[k].aval))
     for slot, whole, aval in items:
         stride = _bytes(aval) // max(length, 1)
         first = stride * (length - 1) if params["reverse"] and length else 0
         steps.append(Place(slot, whole, first))
         after.append(Advance(slot, -stride if params["reverse"] else stride))
-    return [*steps, Repeat(length, (*body.steps, *after))]
+    return [*steps, Repeat(length, (*body.steps, *writes, *after))]
+
+
+def _extra_places(control: Control, n: _Numbers, body: _Body) -> list[Step]:
+    """Room for the operands of writes, which come after the other results."""
+    first = len([k for k in control.outputs if k is not None])
+    return [Place(body.outputs[k], n.scratch, n.places[k]) for k in range(first, len(body.outputs))]
+
+
+def _write_steps(control: Control, body: _Body, n_consts: int) -> list[Step]:
+    """What is done to carries in place when the body has run."""
+    kernels = [w.kernel for each in control.writes.values() for w in each]
+    addresses = iter(build_kernels(kernels))
+    steps: list[Step] = []
+    for k, each in control.writes.items():
+        for write in each:
+            slots = [
+                body.inputs[n_consts + k] if a is None else body.outputs[a] for a in write.args
+            ]
+            steps.append(kernel_call(write.kernel, next(addresses), tuple(slots)))
+    return steps
 
 
 def _while(control: Control, n: _Numbers) -> list[Step]:
@@ -154,15 +183,20 @@ def _while(control: Control, n: _Numbers) -> list[Step]:
     before: list[Step] = []
     after: list[Step] = []
     last: list[Step] = []
+    steps += _extra_places(control, n, body)
+    writes = _write_steps(control, body, n_body)
     for k, out in enumerate(eqn.outputs):
-        given, taken, size = body.inputs[n_body + k], body.outputs[k], _bytes(out.aval)
+        given, number, size = body.inputs[n_body + k], control.outputs[k], _bytes(out.aval)
         steps.append(Place(given, n.results[k], 0))
-        steps.append(Place(taken, n.scratch, n.places[k]))
         steps.append(Copy(given, n.operands[first + k], size))
         before.append(Place(test.inputs[n_cond + k], given, 0))
+        if number is None:
+            continue
+        taken = body.outputs[number]
+        steps.append(Place(taken, n.scratch, n.places[number]))
         after.append(Swap(given, taken))
         last.append(Copy(n.results[k], given, size))
-    loop = While((*before, *test.steps), flag, (*body.steps, *after))
+    loop = While((*before, *test.steps), flag, (*body.steps, *writes, *after))
     return [*steps, loop, *last]
 
 

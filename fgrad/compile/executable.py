@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad.compile.control_host import control_steps
 from fgrad.compile.cpu.callback import evaluation
 from fgrad.compile.cpu.complex_parts import complex_parts
 from fgrad.compile.cpu.host import (
@@ -29,6 +30,7 @@ from fgrad.compile.cpu.row_walks import RowWalk, row_walk
 from fgrad.compile.cpu.runtime import build_kernels, symbol_at
 from fgrad.compile.cpu.sort_keys import RowSort
 from fgrad.compile.cpu.sorting import sort_cycles, sort_rows
+from fgrad.compile.lower_control import Control
 from fgrad.compile.plan import ALIGNMENT, Plan, Slot
 from fgrad.compile.steps import KernelStep, LibraryStep
 from fgrad.ir.aval import Aval
@@ -169,6 +171,7 @@ class _Table:
         self.arena = inputs + consts + outputs
         self.given = self.arena + 1
         self.places: list[Step] = []
+        self.taken = 0
         self.origins: dict[int, str | Routine] = {}
         self.callbacks: list[Callback] = []
         self.derived: dict[tuple[int, int], int] = {}
@@ -183,9 +186,15 @@ class _Table:
     def _place(self, base: int, offset: int) -> int:
         found = self.derived.get((base, offset))
         if found is None:
-            found = self.derived[base, offset] = self.given + len(self.places)
+            found = self.derived[base, offset] = self.reserve(1)
             self.places.append(Place(found, base, offset))
         return found
+
+    def reserve(self, count: int) -> int:
+        """The first of `count` fresh entries, which the steps of a loop's body fill."""
+        first = self.given + self.taken
+        self.taken += count
+        return first
 
 
 def _native_steps(plan: Plan, table: _Table) -> list[Step]:
@@ -201,6 +210,13 @@ def _native_steps(plan: Plan, table: _Table) -> list[Step]:
         if isinstance(step, KernelStep):
             numbers = tuple([table.number(plan.slots[v]) for v in step.args])
             steps.append(kernel_call(step.kernel, addresses[step.kernel], numbers))
+        elif step.name == "control":
+            control: Control = step.params["control"]
+            for body in control.bodies:
+                table.origins.update(body.image.origins)
+                table.callbacks += body.image.callbacks
+            numbers = tuple([table.number(plan.slots[v]) for v in step.args])
+            steps += control_steps(control, numbers, table.reserve)
         else:
             steps += _library_calls(step, plan, table)
     return steps

@@ -15,8 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.plan import ALIGNMENT
 from fgrad.compile.steps import LibraryStep, Step
+from fgrad.compile.writes import Split, Write, split_writes
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Eqn, Lit, Program, Var
 
@@ -27,12 +29,17 @@ class Control(NamedTuple):
     """A control equation whose bodies are executables.
 
     The step's buffers are operands, results, constants of each body in turn, and scratch memory:
-    `arena` bytes for the bodies, then one place for each result or the flag of a `while`.
+    `arena` bytes for the bodies, then places for what the bodies give and for the flag of a
+    `while`.
+    The last body of a loop gives what `outputs` and `writes` say (see `Split`), and the operands of
+    writes.
     """
 
     eqn: Eqn
     bodies: tuple[Any, ...]
     places: tuple[int, ...]  # offsets in the scratch memory
+    outputs: tuple[int | None, ...] = ()
+    writes: Mapping[int, tuple[Write, ...]] = {}
 
 
 def control_step(eqn: Eqn, _defined: Mapping[Var, Eqn]) -> LibraryStep:
@@ -50,7 +57,10 @@ def bodies_of(eqn: Eqn) -> tuple[Program, ...]:
 
 
 def compile_bodies(
-    program: Program, steps: Sequence[Step], compile_body: Callable[[Program], Any]
+    program: Program,
+    steps: Sequence[Step],
+    compile_body: Callable[[Program], Any],
+    schedule: Callable[[Kernel], Kernel],
 ) -> tuple[Program, list[Step]]:
     """The steps with compiled bodies, and the program with the constants that these need."""
     if not any([isinstance(s, LibraryStep) and s.name == "control" for s in steps]):
@@ -66,16 +76,23 @@ def compile_bodies(
     out: list[Step] = []
     for step in steps:
         if isinstance(step, LibraryStep) and step.name == "control":
-            step = _completed(step.params["eqn"], compile_body, constant)
+            step = _completed(step.params["eqn"], compile_body, schedule, constant)
         out.append(step)
     return program.replace(consts=tuple(consts)), out
 
 
 def _completed(
-    eqn: Eqn, compile_body: Callable[[Program], Any], constant: Callable[[np.ndarray], Var]
+    eqn: Eqn,
+    compile_body: Callable[[Program], Any],
+    schedule: Callable[[Kernel], Kernel],
+    constant: Callable[[np.ndarray], Var],
 ) -> LibraryStep:
+    split = _split(eqn)
+    programs = bodies_of(eqn)
+    if split is not None:
+        programs = (*programs[:-1], split.program)
     bodies = []
-    for body in bodies_of(eqn):
+    for body in programs:
         found = body.cache.get("body")
         if found is None:
             found = body.cache["body"] = compile_body(body)
@@ -84,15 +101,35 @@ def _completed(
     extra = [constant(x) for body in bodies for x in body.consts]
     extra += [constant(np.asarray(lit.value)) for body in bodies for _, lit in body.literals]
     offset = _aligned(max([body.arena_bytes for body in bodies]))
-    sizes = [v.aval.size * v.aval.dtype.itemsize for v in eqn.outputs]
+    given = [v.aval for v in eqn.outputs] if split is None else bodies[-1].out_avals
+    sizes = [a.size * a.dtype.itemsize for a in given]
     places = []
     for size in [*sizes, 1]:
         places.append(offset)
         offset += _aligned(size)
     scratch = Var(Aval((offset,), np.dtype(np.uint8)))
     control = Control(eqn, tuple(bodies), tuple(places))
+    if split is not None:
+        writes = {
+            k: tuple([w._replace(kernel=schedule(w.kernel)) for w in each])
+            for k, each in split.writes.items()
+        }
+        control = control._replace(outputs=split.outputs, writes=writes)
     args = (*operands, *eqn.outputs, *extra, scratch)
     return LibraryStep("control", {"control": control}, args, ())
+
+
+def _split(eqn: Eqn) -> Split | None:
+    """The body of a loop with what it writes in place; None for branches."""
+    params = eqn.params
+    if eqn.prim.name == "switch":
+        return None
+    body, n_consts = params["body"], params["n_consts" if eqn.prim.name == "scan" else "n_body"]
+    n_carry = params.get("n_carry", len(body.outputs))
+    found = body.cache.get("split")
+    if found is None:
+        found = body.cache["split"] = split_writes(body, n_consts, n_carry)
+    return found
 
 
 def _aligned(size: int) -> int:

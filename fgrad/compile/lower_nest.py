@@ -75,10 +75,15 @@ def arg_extremum_nest(b: KernelBuilder, eqn: Eqn) -> None:
 
 def scatter_nest(b: KernelBuilder, eqn: Eqn) -> None:
     """out = x; out[indices] op= updates in order; what is out of bounds is dropped."""
-    x, updates, *indices = eqn.inputs
+    _copy(b, eqn.inputs[0], eqn.outputs[0])
+    write_updates(b, eqn, eqn.params["mode"])
+
+
+def write_updates(b: KernelBuilder, eqn: Eqn, mode: str) -> None:
+    """out[indices] op= updates, for a scatter whose first operand is in its place already."""
+    _, updates, *indices = eqn.inputs
     (out,) = eqn.outputs
     shape, axes = out.aval.shape, eqn.params["axes"]
-    _copy(b, x, out)
     at = b.open_all(indices[0].aval.shape, "serial")
     found, inside = {}, None
     for a, index in zip(axes, indices, strict=True):
@@ -89,7 +94,6 @@ def scatter_nest(b: KernelBuilder, eqn: Eqn) -> None:
     remaining = iter(rest)
     places = tuple([found[a] if a in found else next(remaining) for a in range(len(shape))])
     id = b.value(updates, at + rest)
-    mode = eqn.params["mode"]
     target = total(places, row_major(shape))
     b.store(b.buffer(out, "out"), target, id, mode, inside)
     b.close_to(0)
@@ -97,10 +101,15 @@ def scatter_nest(b: KernelBuilder, eqn: Eqn) -> None:
 
 def dynamic_update_nest(b: KernelBuilder, eqn: Eqn) -> None:
     """out = x; out[clamp(start) + i] = update[i]."""
-    x, update, *starts = eqn.inputs
+    _copy(b, eqn.inputs[0], eqn.outputs[0])
+    write_block(b, eqn, "set")
+
+
+def write_block(b: KernelBuilder, eqn: Eqn, mode: str) -> None:
+    """out[clamp(start) + i] op= update[i], for an update whose first operand is in its place."""
+    _, update, *starts = eqn.inputs
     (out,) = eqn.outputs
     shape, part = out.aval.shape, update.aval.shape
-    _copy(b, x, out)
     first = []
     for k, start in enumerate(starts):
         id = b.drive(position(b, start, (), None))
@@ -108,7 +117,7 @@ def dynamic_update_nest(b: KernelBuilder, eqn: Eqn) -> None:
     places = b.open_all(part, "parallel")
     id = b.value(update, places)
     moved = [total(pair, (1, 1)) for pair in zip(first, places, strict=True)]
-    b.store(b.buffer(out, "out"), total(moved, row_major(shape)), id)
+    b.store(b.buffer(out, "out"), total(moved, row_major(shape)), id, mode)
     b.close_to(0)
 
 

@@ -1,7 +1,7 @@
 """L5. The compiler as a list of passes.
 
 Program -> Program   inline dce cse fold simplify canonical_dot
-Program -> steps     fuse lower schedule plan
+Program -> steps     fuse lower share split schedule apart plan
 steps -> native      build, and a host program that runs them over a table of buffers
 """
 
@@ -31,6 +31,7 @@ from fgrad.compile.kernel.check import check_kernel
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.text import print_kernel
 from fgrad.compile.lower import lower
+from fgrad.compile.lower_control import compile_bodies
 from fgrad.compile.plan import Plan, plan
 from fgrad.compile.real_parts import real_parts
 from fgrad.compile.share import share
@@ -121,6 +122,18 @@ def _compile(
     if backend.splits:
         # After `schedule`, which makes a loop for each kind of edge.
         steps = log.timed("apart", apart, steps, size=len)
+    # Bodies of loops and branches are compiled by all of these passes too.
+    program, steps = log.timed(
+        "control",
+        lambda s: compile_bodies(
+            program,
+            s,
+            lambda p: _compile(p, None, backend, ()).executable,
+            backend.schedule,
+        ),
+        steps,
+        size=lambda compiled: len(compiled[1]),
+    )
     planned = log.timed(
         "plan", lambda s: plan(program, s, donated), steps, size=lambda p: len(p.steps)
     )

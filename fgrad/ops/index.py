@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.errors import DtypeError, ShapeError
-from fgrad.ir.aval import INT64, Aval
+from fgrad.ir.aval import BOOL, INT64, Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ops.elementwise import (
     add,
@@ -337,6 +337,8 @@ def _places(x: Any, axes: tuple[int, ...]) -> tuple[int, ...]:
 def _is_last(x: Any, indices: Sequence[Value], axes: tuple[int, ...]) -> Value:
     """Where an update is the last one of its place: the one that "set" keeps."""
     shape = indices[0].shape
+    if math.prod(shape) == 1:
+        return full(shape, True, BOOL)
     number = reshape(iota((math.prod(shape),), INT64, 0), shape)
     every = tuple(range(len(axes)))
     first = full(_places(x, axes), -1, INT64)

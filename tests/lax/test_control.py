@@ -258,3 +258,43 @@ def test_random_programs(names: list[str], length: int, reverse: bool) -> None:
         expected = transform(unrolled)(c, xs)
         same(transform(looped)(c, xs), expected)
         same(fgrad.jit(transform(looped))(c, xs), expected)
+
+
+def fill(x: Any) -> Any:
+    """Writes and reads one element of the carry in each step."""
+
+    def step(i: Any, y: Any) -> Any:
+        y[i] = np.sin(1.0 * i) * y[i - 1] + lax.dynamic_index_in_dim(x, i, keepdims=False)
+        y[i - 1] += lax.dynamic_index_in_dim(x, i, keepdims=False) * y[i]
+        return y
+
+    return lax.fori_loop(1, x.shape[0], step, x * 1.0)
+
+
+def test_carries_written_in_place() -> None:
+    x = np.linspace(0.1, 1.0, 6)
+    y = x.copy()
+    for i in range(1, 6):
+        y[i] = np.sin(1.0 * i) * y[i - 1] + lax.dynamic_index_in_dim(x, i, keepdims=False)
+        y[i - 1] += lax.dynamic_index_in_dim(x, i, keepdims=False) * y[i]
+    kept = x.copy()
+    same(fill(x), y)
+    same(fgrad.jit(fill)(x), y)
+    jacobian = fgrad.jacfwd(fill)(x)
+    same(fgrad.jit(fgrad.jacrev(fill))(x), jacobian)
+    same(fgrad.jit(fgrad.jacfwd(fill))(x), jacobian)
+    same(fgrad.jit(fgrad.grad(lambda x: np.sum(fill(x))))(x), np.sum(jacobian, 0))
+    np.testing.assert_array_equal(x, kept)
+
+
+def test_shifted_blocks_are_read_before_they_are_written() -> None:
+    def f(x: Any) -> Any:
+        return lax.fori_loop(0, 3, lambda i, y: lax.dynamic_update_slice(y, 2 * y[:-1], (1,)), x)
+
+    x = np.arange(1.0, 6.0)
+    y = x.copy()
+    for _ in range(3):
+        y[1:] = 2 * y[:-1].copy()
+    same(fgrad.jit(f)(x), y)
+    swap = fgrad.jit(lambda a, b: lax.fori_loop(0, 3, lambda i, s: (s[1], s[0]), (a, b)))
+    same(swap(x, y), (y, x))
