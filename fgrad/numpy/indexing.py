@@ -292,7 +292,7 @@ def read_basic(x: Tracer, index: tuple[Any, ...]) -> Value | None:
         else:
             return None
     result.extend(shape[axis:])
-    if stop != list(shape) or any(start) or max(step) > 1:
+    if stop != list(shape) or any(start) or max(step, default=1) > 1:
         x = sh.slice_(x, tuple(start), tuple(stop), tuple(step))
     return reshape(x, tuple(result))
 
