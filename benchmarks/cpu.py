@@ -26,6 +26,7 @@ from harness import (
     write_json,
 )
 from workloads_arrays import ARRAYS, CALLS
+from workloads_loops import LOOPS
 from workloads_models import MODELS
 
 CHILD = Path(__file__).with_name("first_result.py")
@@ -105,6 +106,7 @@ def main() -> None:
     results = section("calls", CALLS, peer, chosen.only)
     results += section("arrays", ARRAYS, peer, chosen.only)
     results += section("models", MODELS, peer, chosen.only)
+    results += section("loops", LOOPS, peer, chosen.only)
     if not chosen.skip_start:
         names = ["fgrad", peer.name] if peer else ["fgrad"]
         show_header("fresh processes", [*names, "ratio", "goal"] if peer else names)

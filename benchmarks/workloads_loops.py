@@ -1,0 +1,146 @@
+"""Workloads that are loops: differential equations, filters, samplers, recurrent networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from harness import Library, Workload
+from workloads_arrays import Call, jitted, normal
+from workloads_models import F32
+
+
+def lorenz_step(lib: Library) -> Callable[[Any], Any]:
+    """One step of Runge and Kutta's method of order 4."""
+
+    def slope(s: Any) -> Any:
+        x, y, z = s[0], s[1], s[2]
+        return lib.np.stack([10.0 * (y - x), x * (28.0 - z) - y, x * y - 8.0 / 3.0 * z])
+
+    def step(s: Any) -> Any:
+        h = 0.01
+        k1 = slope(s)
+        k2 = slope(s + 0.5 * h * k1)
+        k3 = slope(s + 0.5 * h * k2)
+        k4 = slope(s + h * k3)
+        return s + h / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + k4)
+
+    return step
+
+
+def lorenz(lib: Library) -> Call:
+    """Ten thousand steps."""
+    step = lorenz_step(lib)
+
+    def run(s: Any) -> Any:
+        return lib.api.lax.fori_loop(0, 10_000, lambda _, s: step(s), s)
+
+    return jitted(lib, run, np.ones(3))
+
+
+def lorenz_gradient(lib: Library) -> Call:
+    """Of the last state's length, through a thousand steps."""
+    step = lorenz_step(lib)
+
+    def final(s: Any) -> Any:
+        s, _ = lib.api.lax.scan(lambda s, _: (step(s), None), s, None, length=1000)
+        return lib.np.sum(s * s)
+
+    return jitted(lib, lib.api.grad(final), np.ones(3))
+
+
+def kalman(lib: Library) -> Call:
+    """Log-likelihood of 1,000 scalar observations of a state of 4 numbers."""
+    xp = lib.np
+    a = np.eye(4) + 0.1 * np.eye(4, k=1)
+    q, h, r = 0.01 * np.eye(4), np.array([1.0, 0.0, 0.5, 0.0]), 0.1
+
+    def run(observations: Any, a: Any, q: Any, h: Any) -> Any:
+        def step(carry: Any, y: Any) -> Any:
+            m, p, total = carry
+            m, p = a @ m, a @ p @ a.T + q
+            s = h @ p @ h + r
+            gain, miss = p @ h / s, y - h @ m
+            total = total - 0.5 * (miss * miss / s + xp.log(2.0 * np.pi * s))
+            return (m + gain * miss, p - xp.outer(gain, h @ p), total), m[0]
+
+        start = (xp.zeros(4), xp.eye(4), xp.sum(h) * 0.0)
+        (_, _, total), means = lib.api.lax.scan(step, start, observations)
+        return total, means
+
+    return jitted(lib, run, np.sin(np.arange(1000) / 20.0), a, q, h)
+
+
+def leapfrog(lib: Library) -> Call:
+    """A thousand steps of Hamiltonian dynamics on a logistic posterior."""
+    x, y = normal(100, 10), np.sign(normal(100, seed=1))
+
+    def run(q: Any, p: Any, x: Any, y: Any) -> Any:
+        def potential(q: Any) -> Any:
+            return lib.np.sum(lib.np.log1p(lib.np.exp(-y * (x @ q)))) + 0.5 * lib.np.sum(q * q)
+
+        slope = lib.api.grad(potential)
+
+        def step(_: Any, state: Any) -> Any:
+            q, p = state
+            p = p - 0.005 * slope(q)
+            q = q + 0.01 * p
+            return q, p - 0.005 * slope(q)
+
+        return lib.api.lax.fori_loop(0, 1000, step, (q, p))
+
+    return jitted(lib, run, np.zeros(10), normal(10, seed=2), x, y)
+
+
+def lstm(lib: Library) -> Call:
+    """The gradient of 100 steps with 64 cells, batch 16."""
+    xp = lib.np
+
+    def loss(w: Any, u: Any, inputs: Any) -> Any:
+        def squash(z: Any) -> Any:
+            return 1.0 / (1.0 + xp.exp(-z))
+
+        def step(carry: Any, x: Any) -> Any:
+            h, c = carry
+            z = (x @ w + h @ u).reshape(16, 4, 64)
+            c = squash(z[:, 0]) * c + squash(z[:, 1]) * xp.tanh(z[:, 2])
+            h = squash(z[:, 3]) * xp.tanh(c)
+            return (h, c), None
+
+        zeros = xp.zeros_like(inputs, shape=(16, 64))
+        (h, _), _ = lib.api.lax.scan(step, (zeros, zeros), inputs)
+        return xp.mean(h * h)
+
+    w, u = (normal(n, 256, dtype=F32, seed=n) * F32(0.1) for n in (32, 64))
+    return jitted(lib, lib.api.grad(loss, argnums=(0, 1)), w, u, normal(100, 16, 32, dtype=F32))
+
+
+def mandelbrot(lib: Library) -> Call:
+    """512 x 512 points, 100 steps each, by vmap of a loop over one point."""
+
+    def escape(re: Any, im: Any) -> Any:
+        def step(_: Any, state: Any) -> Any:
+            x, y, n = state
+            inside = x * x + y * y < 4.0
+            x, y = (
+                lib.np.where(inside, x * x - y * y + re, x),
+                lib.np.where(inside, 2.0 * x * y + im, y),
+            )
+            return x, y, n + lib.np.where(inside, 1.0, 0.0)
+
+        return lib.api.lax.fori_loop(0, 100, step, (re * 0.0, im * 0.0, re * 0.0))[2]
+
+    points = np.meshgrid(np.linspace(-2.0, 0.6, 512), np.linspace(-1.2, 1.2, 512))
+    over_rows = lib.api.vmap(lib.api.vmap(escape))
+    return jitted(lib, over_rows, *points)
+
+
+LOOPS = (
+    Workload("Lorenz RK4, 10,000 steps", 0.9, lorenz, exact=False),  # it is chaotic
+    Workload("gradient through 1,000 RK4 steps", 0.04, lorenz_gradient, exact=False),
+    Workload("Kalman filter, 4 states, 1,000 steps", 0.07, kalman),
+    Workload("leapfrog on logistic regression, 1,000 steps", 0.4, leapfrog),
+    Workload("LSTM gradient, 100 steps x 64", 0.4, lstm),
+    Workload("Mandelbrot 512x512x100, vmap of a loop", 0.25, mandelbrot, exact=False),
+)
