@@ -17,7 +17,7 @@ from fgrad.ops.control import scan, scan_p, switch, switch_p, while_p
 from fgrad.ops.elementwise import convert
 from fgrad.ops.families import ADD
 from fgrad.source import here, resolve
-from fgrad.trace import STATE, Value, bind, run
+from fgrad.trace import STATE, Value, bind, concrete, run
 from fgrad.transforms.control_parts import (
     Values,
     derived_program,
@@ -261,12 +261,38 @@ def _bounded(params: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+class Counted(NamedTuple):
+    """A loop whose steps could be counted, as a scan and what that saved."""
+
+    params: dict[str, Any]
+    saved: SavedScan
+
+
 def _save_while(
     values: Values, traced: Sequence[bool], params: dict[str, Any]
-) -> tuple[tuple[Value, ...], SavedScan | None]:
-    if params["max_steps"] is None:
+) -> tuple[tuple[Value, ...], SavedScan | Counted | None]:
+    if params["max_steps"] is not None:
+        return _save_scan(values, traced, _bounded(params))
+    numbers = [concrete(v) for v in values]
+    if any([x is None for x in numbers]):
         return bind(while_p, *values, **params), None
-    return _save_scan(values, traced, _bounded(params))
+    n_cond, n_body, body = params["n_cond"], params["n_body"], params["body"]
+    as_scan = {
+        "body": body, "length": _count(numbers, params), "reverse": False,
+        "n_consts": n_body, "n_carry": len(body.outputs),
+    }  # fmt: skip
+    outs, saved = _save_scan(values[n_cond:], traced[n_cond:], as_scan)
+    return outs, Counted(as_scan, saved)
+
+
+def _count(numbers: Sequence[Any], params: dict[str, Any]) -> int:
+    """The steps of a loop whose operands are known."""
+    cond_consts, body_consts, carry = split(numbers, params["n_cond"], params["n_body"])
+    steps = 0
+    while run(params["cond"], [*cond_consts, *carry])[0]:
+        carry = run(params["body"], [*body_consts, *carry])
+        steps += 1
+    return steps
 
 
 def _pull_while(
@@ -276,6 +302,12 @@ def _pull_while(
     outs: Any,
     params: dict[str, Any],
 ) -> list[Value | None]:
+    saved = params.get("saved")
+    if isinstance(saved, Counted):
+        n_cond = params["n_cond"]
+        as_scan = {**saved.params, "saved": saved.saved}
+        parts = _pull_scan(cts, wanted[n_cond:], values[n_cond:], outs, as_scan)
+        return [None] * n_cond + parts
     if params["max_steps"] is None:
         loc = resolve(STATE.loc or here())
         raise MissingRuleError(
@@ -288,7 +320,7 @@ def _pull_while(
                 ("write", "fgrad.jvp or jacfwd                 need no bound"),
             ),
         )
-    bounded = {**_bounded(params), "saved": params.get("saved")}
+    bounded = {**_bounded(params), "saved": saved}
     return _pull_scan(cts, wanted, values, outs, bounded)
 
 

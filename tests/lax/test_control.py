@@ -126,6 +126,8 @@ def test_while_loop_in_reverse() -> None:
     def f(x: Any, most: int | None = None) -> Any:
         return lax.while_loop(lambda y: y < 100, lambda y: y * x, x, max_steps=most)
 
+    assert fgrad.grad(f)(2.0) == 7 * 64.0  # the steps are counted where the values are known
+    assert fgrad.grad(fgrad.grad(f))(2.0) == 42 * 32.0
     assert fgrad.grad(lambda x: f(x, 10))(2.0) == 7 * 64.0
     assert fgrad.jit(fgrad.grad(lambda x: f(x, 10)))(2.0) == 7 * 64.0
     with pytest.raises(errors.MissingRuleError, match="max_steps"):
