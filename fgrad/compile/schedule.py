@@ -75,7 +75,7 @@ def schedule(kernel: Kernel, registers: int = 32) -> Kernel:
 
 
 def simplify_loops(body: Body) -> Body:
-    """Drop loops of extent 0 and open loops of extent 1."""
+    """Drop loops of extent 0 and those left without a body, and open loops of extent 1."""
     out: list[Statement] = []
     for s in body:
         if not isinstance(s, Loop):
@@ -83,8 +83,8 @@ def simplify_loops(body: Body) -> Body:
         elif s.extent == 1:
             inner = map_indices(s.body, lambda index, axis=s.axis: substitute(index, axis, 0, ()))
             out.extend(simplify_loops(inner))
-        elif s.extent > 1:
-            out.append(s._replace(body=simplify_loops(s.body)))
+        elif s.extent > 1 and (inner := simplify_loops(s.body)):
+            out.append(s._replace(body=inner))
     return tuple(out)
 
 

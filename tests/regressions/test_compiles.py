@@ -30,3 +30,14 @@ def test_empty_loops_inside_of_others() -> None:
         return np.sum(x[:, np.array([-3, -3, 0, -2]), :]) + np.sum(np.minimum(2, x))
 
     assert fgrad.jit(fgrad.grad(loss))(x).shape == x.shape
+
+
+def test_loops_around_empty_loops_only() -> None:
+    x = np.zeros((4, 0))
+
+    def sums(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        joined = np.concatenate([x, np.ones((4, 2))], axis=1)
+        return joined, np.sum(x, axis=1), np.sum(x)
+
+    for result, expected in zip(fgrad.jit(sums)(x), sums(x), strict=True):
+        np.testing.assert_array_equal(result, expected)
