@@ -99,7 +99,7 @@ def _starts(operand: Value, indices: Sequence[Any], what: str) -> list[Value]:
         raise ShapeError(f"lax.{what}: {len(indices)} positions for shape {operand.shape}.")
     starts = []
     for x, length in zip(indices, operand.shape, strict=True):
-        start = convert(as_array(x), INT64)
+        start: Any = convert(as_array(x), INT64)
         if isinstance(start, Tracer):
             start = np.where(start < 0, start + length, start)
         elif start < 0:

@@ -69,7 +69,7 @@ def _(
     derived = _jvp_body(body, active, n_consts, n_carry)
     c, k, x = split(primals, n_consts, n_carry)
     tc, tk, tx = [
-        tangents_of(p, t, m)
+        tangents_of(p, t, tuple(m))
         for p, t, m in zip(
             (c, k, x),
             split(tangents, n_consts, n_carry),
