@@ -100,7 +100,8 @@ def _starts(operand: Value, indices: Sequence[Any], what: str) -> list[Value]:
     starts = []
     for x, length in zip(indices, operand.shape, strict=True):
         start: Any = convert(as_array(x), INT64)
-        if isinstance(start, Tracer):
+        traced = isinstance(start, Tracer)
+        if traced:
             start = np.where(start < 0, start + length, start)
         elif start < 0:
             start = INT64.type(start + length)
