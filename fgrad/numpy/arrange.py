@@ -29,9 +29,6 @@ from fgrad.numpy.register import implements
 from fgrad.ops import shape as sh
 from fgrad.trace import Tracer, Value, known_value
 
-NO_VALUE = np._NoValue
-
-
 # --- one array ------------------------------------------------------------------------------------
 
 

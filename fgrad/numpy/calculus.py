@@ -26,7 +26,7 @@ from fgrad.numpy.promote import (
     result_type,
     shape_of,
 )
-from fgrad.numpy.register import implements
+from fgrad.numpy.register import NO_VALUE, implements
 from fgrad.numpy.selection import searchsorted, take
 from fgrad.numpy.sorting import argsort
 from fgrad.ops import complex as cx
@@ -36,9 +36,6 @@ from fgrad.ops import reduce as rd
 from fgrad.ops import shape as sh
 from fgrad.ops import window as wd
 from fgrad.trace import Tracer, Value
-
-NO_VALUE = np._NoValue
-
 
 # --- differences and integrals --------------------------------------------------------------------
 

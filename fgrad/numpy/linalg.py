@@ -27,7 +27,7 @@ from fgrad.numpy.promote import (
     user_line,
 )
 from fgrad.numpy.reductions import any_
-from fgrad.numpy.register import implements
+from fgrad.numpy.register import NO_VALUE, implements
 from fgrad.ops import decompositions as dc
 from fgrad.ops import determinants as dt
 from fgrad.ops import elementwise as ew
@@ -198,7 +198,7 @@ def eigvals(a: Any) -> Value:
 
 def _tolerance(name: str, given: Any, default: float) -> float:
     """A relative tolerance: a number known while tracing."""
-    if given is None or given is np._NoValue:
+    if given is None or given is NO_VALUE:
         return default
     value = concrete(given)
     if value is None or np.ndim(value):
@@ -214,12 +214,12 @@ def _machine(x: Value) -> float:
 
 
 @implements("linalg.pinv")
-def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = np._NoValue) -> Value:
+def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = NO_VALUE) -> Value:
     """The pseudo-inverse; its derivative is that at constant rank."""
     x = matrices(a)
     if hermitian:
         x = symmetric(matrices(x, square=True))
-    default = 1e-15 if rtol is np._NoValue else _machine(x)
+    default = 1e-15 if rtol is NO_VALUE else _machine(x)
     return dc.pinv(x, _tolerance("pinv", rtol if rcond is None else rcond, default))
 
 

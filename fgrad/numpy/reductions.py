@@ -24,7 +24,7 @@ from fgrad.numpy.promote import (
     reshape,
     strong,
 )
-from fgrad.numpy.register import add, implements
+from fgrad.numpy.register import NO_VALUE, add, implements
 from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew
 from fgrad.ops import reduce as rd
@@ -33,7 +33,6 @@ from fgrad.ops.shape import REDUCE_SUM
 from fgrad.trace import Tracer, Value, concrete
 
 Reducer = Callable[[Value, "tuple[int, ...]"], Value]
-NO_VALUE = np._NoValue
 _EVERY_AXIS = [tuple(range(n)) for n in range(65)]
 
 

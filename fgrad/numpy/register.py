@@ -27,6 +27,9 @@ def lookup(name: str) -> Any:
     return found
 
 
+NO_VALUE: Any = lookup("_NoValue")  # NumPy's mark for an argument that was not given
+
+
 def implements(*names: str) -> Callable[[F], F]:
     """Decorator: the function is what these NumPy functions do to tracers."""
 

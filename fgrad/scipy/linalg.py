@@ -281,7 +281,8 @@ def eigvals(a: Any, **_: Any) -> Value:
 @_either
 def pinv(a: Any, *, rtol: Any = None, **_: Any) -> Value:
     """The pseudo-inverse."""
-    return np.linalg.pinv(a, rtol=rtol)
+    inverse: Any = np.linalg.pinv
+    return inverse(a, rtol=rtol)
 
 
 # --- functions of matrices
