@@ -263,5 +263,7 @@ def _library_calls(step: LibraryStep, plan: Plan, table: _Table) -> list[Step]:
     steps: list[Step] = []
     for offsets in step.offsets:
         numbers = [table.number(s, at) for s, at in zip(slots, offsets, strict=True)]
-        steps.append(shared_call(address, extent, 1, cost, tuple(numbers)))
+        # Each call of BLAS packs the other operand anew: few pieces for a product.
+        each = 2 if step.name == "gemm" else 4
+        steps.append(shared_call(address, extent, 1, cost, tuple(numbers), each))
     return steps

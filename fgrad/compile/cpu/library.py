@@ -36,7 +36,7 @@ from fgrad.lazy import lazy_extension
 
 cython_blas: Any = lazy_extension("scipy.linalg.cython_blas")
 VECTOR_BYTES = 64
-BLOCK = 48  # rows or columns of a piece: a multiple of the register tiles of all BLAS kernels
+BLOCK = 16  # rows or columns of a piece: a multiple of the register tiles of most BLAS kernels
 TINY = 64  # multiply-adds of vectors up to which a product is emitted instead of called
 _PREFIX = {"float": "s", "double": "d"}
 
