@@ -24,14 +24,14 @@ from fgrad.compile.cpu.host import (
     While,
     kernel_call,
 )
-from fgrad.compile.cpu.library import gemm
+from fgrad.compile.cpu.library import gemm, gemm_spec, pieces
 from fgrad.compile.cpu.runtime import build_kernel
 from fgrad.compile.kernel.text import parse_kernel
 from fgrad.compile.schedule import schedule
 from fgrad.config import config
 
 SHAPES = [(3, 4, 5), (1, 4, 3), (4, 1, 3), (1, 1, 7), (0, 3, 2), (2, 3, 0), (2, 1, 0), (17, 33, 65)]
-SHAPES += [(6, 6, 6), (3, 20, 2), (2, 2, 16)]
+SHAPES += [(6, 6, 6), (3, 20, 2), (2, 2, 16), (130, 40, 70), (20, 150, 33)]
 
 
 def run(address: int, batch: int, arrays: list[np.ndarray]) -> None:
@@ -53,7 +53,8 @@ def test_gemm(shape: tuple[int, int, int], code: str) -> None:
         left, right = (a.swapaxes(1, 2) if ta else a), (b.swapaxes(1, 2) if tb else b)
         expected = 2 * left @ right + beta * c
         address = gemm(dtype, m, n, k, batch, trans_a=ta, trans_b=tb, alpha=2.0, beta=beta)
-        run(address, batch, [a, b, c])
+        spec = gemm_spec(dtype, m, n, k, batch, trans_a=ta, trans_b=tb, alpha=2.0, beta=beta)
+        run(address, pieces(spec).count, [a, b, c])
         np.testing.assert_allclose(c, expected, 1e-4, 1e-4)
 
 
