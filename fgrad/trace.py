@@ -562,11 +562,6 @@ def assign_to(x: Tracer, new: Value) -> None:
     assign(x, new, STATE.builder)
 
 
-def is_traced(*values: Value) -> bool:
-    """Whether any of the values is a tracer."""
-    return any(isinstance(x, Tracer) for x in values)
-
-
 def known_value(x: Tracer) -> Any:
     """The concrete value of a tracer; an error card if it is unknown."""
     value = concrete(x)

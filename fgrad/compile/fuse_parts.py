@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from fgrad.compile.kernel.scalar import TRANSCENDENTAL
 from fgrad.compile.lower_linalg import on_host
 from fgrad.compile.lower_rules import MOVES, REDUCTIONS
 from fgrad.compile.lower_walks import is_row_walk
@@ -21,39 +22,7 @@ LIBRARY = frozenset({"sort", "scan", "while", "switch"})
 CONTRACTIONS = frozenset({"dot_general", "conv"})
 COST = {  # of one scalar operation; 1 for the others
     **dict.fromkeys(["div", "sqrt", "masked_div", "remainder", "floor_divide", "fmod"], 4),
-    **dict.fromkeys(
-        [
-            "exp",
-            "exp2",
-            "expm1",
-            "log",
-            "log2",
-            "log10",
-            "log1p",
-            "sin",
-            "cos",
-            "tan",
-            "asin",
-            "acos",
-            "atan",
-            "sinh",
-            "cosh",
-            "tanh",
-            "asinh",
-            "acosh",
-            "atanh",
-            "erf",
-            "erfc",
-            "erfinv",
-            "lgamma",
-            "digamma",
-            "logistic",
-            "atan2",
-            "cbrt",
-            "pow",
-        ],
-        16,
-    ),
+    **dict.fromkeys([*TRANSCENDENTAL, "atan2", "cbrt", "pow"], 16),
 }
 CHEAP = 12  # scalar operations that may be computed again by every reader
 MAX_COST = 384  # of one element in one kernel: compile time grows with it, and gains nothing

@@ -47,18 +47,6 @@ def resolve_atom(atom: Atom, env: Mapping[Var, Atom]) -> Atom:
     return env.get(atom, atom)  # type: ignore[call-overload]
 
 
-def free_variables(eqns: Iterable[Eqn], bound: Iterable[Var] = ()) -> list[Var]:
-    """The variables that are read before anything binds them, in order of first use."""
-    known = set(bound)
-    free: dict[Var, None] = {}
-    for eqn in eqns:
-        for atom in eqn.inputs:
-            if type(atom) is Var and atom not in known:
-                free.setdefault(atom)
-        known.update(eqn.outputs)
-    return list(free)
-
-
 def subprograms(program: Program) -> list[Program]:
     """The program and all programs in its parameters, at any depth, each once."""
     found: dict[int, Program] = {id(program): program}

@@ -216,11 +216,6 @@ def solve_lower(a: Value, b: Value) -> Value:
     return triangular_solve(a, b, True)
 
 
-def solve_upper(a: Value, b: Value) -> Value:
-    """a^-1 b for upper triangular a."""
-    return triangular_solve(a, b, False)
-
-
 def divide_upper(b: Value, a: Value) -> Value:
     """b a^-1 for upper triangular a."""
     return transposed(triangular_solve(a, transposed(b), False, trans=True))

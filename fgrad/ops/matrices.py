@@ -66,11 +66,6 @@ def scale_columns(a: Value, x: Value) -> Value:
     return mul(a, per_column(x, a.shape[-2]))
 
 
-def scale_rows(x: Value, a: Value) -> Value:
-    """diag(x) a."""
-    return mul(per_row(x, a.shape[-1]), a)
-
-
 # --- triangles and diagonals
 
 

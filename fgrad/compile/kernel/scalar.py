@@ -20,13 +20,7 @@ class ScalarRow(NamedTuple):
     result: str
 
 
-_FLOAT_UNARY = [
-    "floor",
-    "ceil",
-    "rint",
-    "trunc",
-    "sqrt",
-    "cbrt",
+TRANSCENDENTAL = [
     "exp",
     "exp2",
     "expm1",
@@ -52,6 +46,15 @@ _FLOAT_UNARY = [
     "lgamma",
     "digamma",
     "logistic",
+]
+_FLOAT_UNARY = [
+    "floor",
+    "ceil",
+    "rint",
+    "trunc",
+    "sqrt",
+    "cbrt",
+    *TRANSCENDENTAL,
 ]
 
 SCALAR_OPS: dict[str, ScalarRow] = {

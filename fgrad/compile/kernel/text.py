@@ -40,11 +40,6 @@ _DTYPES = {name: np.dtype(code) for code, name in _DTYPE_NAMES.items() if code !
 _NAME_OF = {dtype: name for name, dtype in _DTYPES.items()}
 
 
-def dtype_name(dtype: np.dtype) -> str:
-    """The short name of a dtype: `f32`, `i64`, `bool`."""
-    return _NAME_OF[dtype]
-
-
 def print_kernel(kernel: Kernel) -> str:
     """The kernel as indented text, one statement per line."""
     buffers = ", ".join(f"{b.name}: {b.role} {_NAME_OF[b.dtype]}[{b.size}]" for b in kernel.buffers)
