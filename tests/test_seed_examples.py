@@ -138,6 +138,24 @@ RNG = np.random.default_rng(40)
 W, X, B = RNG.normal(size=(2, 3)), RNG.normal(size=(3, 1)), RNG.normal(size=(2, 1))
 ONES = np.ones((2, 1))
 ADD = array([1, 3], [5, 7])
+HALF = np.float16(1)
+
+
+def boxed(z: Any) -> Any:
+    """A real loss of a function that is not holomorphic."""
+    s = z**2 * np.conj(z)
+    return np.abs(s) ** 2 + s.real
+
+
+def scaled_half(scale: float) -> Callable[..., Any]:
+    """The gradient of x * 1e-4 * k in float16, by way of a loss that is scaled and unscaled."""
+
+    def gradient(x: Any, k: Any) -> Any:
+        slope = grad(lambda x: x * 1e-4 * k * scale)(x)
+        return slope.astype(np.float32) / np.float32(scale)
+
+    return gradient
+
 
 EXAMPLES = (
     Example("A-1", value_and_grad(lambda x: (3 * x + 2) ** 2), (1.0,), (25.0, 30.0)),
@@ -264,7 +282,14 @@ EXAMPLES = (
         (np.ones((5, 5)),),
         np.full((5, 5), 4.5),
     ),
+    Example("A-34", grad(lambda z: np.abs(z) ** 2), (3 + 4j,), 6 + 8j),
+    Example("A-35", grad(lambda z: 2.5 * z, holomorphic=True), (1 + 2j,), 2.5 + 0j),
+    Example("A-35 square", grad(lambda z: z**2, holomorphic=True), (1 + 2j,), 2 + 4j),
+    Example("A-35 real part", grad(lambda z: (z**2).real), (1 + 2j,), 2 - 4j),
+    Example("A-35 pullback", lambda z: vjp(lambda z: z**2, z)[1](1 + 0j)[0], (1 + 2j,), 2 + 4j),
+    Example("A-36", grad(lambda z: np.log(z).real), (1 + 2j,), 0.2 + 0.4j),
     Example("A-37", grad(lambda x: np.abs((1 + 2j) * x) ** 2), (3.0,), 30.0),
+    Example("A-38", grad(boxed), (1 + 2j,), 157 + 304j),
     Example(
         "A-39",
         grad(lambda x: np.sum(np.abs(np.fft.fft(x)) ** 2)),
@@ -302,6 +327,12 @@ EXAMPLES = (
         (1.5625, array(-2.5, -1.25)),
     ),
     Example("G3 MAML", value_and_grad(maml), (0.0,), (3.24, -2.88)),
+    Example("G4", scaled_half(1.0), (HALF, 1e-3), np.float32(1.1920929e-07), None, 1e-12),
+    Example(
+        "G4 scaled", scaled_half(4096.0), (HALF, 1e-3), np.float32(1.0005896911e-07), None, 1e-12
+    ),
+    Example("G4 lost", scaled_half(1.0), (HALF, 1e-4), np.float32(0), None, 1e-12),
+    Example("G4 kept", scaled_half(4096.0), (HALF, 1e-4), np.float32(9.997166e-09), None, 1e-12),
     Example("G5 at 0", grad(lambda n, x: x**n), (2.0, 0.0), 0.0),
     Example("G5 at -1", grad(lambda n, x: x**n), (2.0, -1.0), np.nan),
     Example("tie of maximum", grad(lambda x: np.maximum(x, 0.0)), (0.0,), 0.5),

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
-from fgrad.errors import DetachedWarning, GradDtypeError, NonScalarGradError
+from fgrad.errors import DetachedWarning, NonScalarGradError
 from fgrad.ops.families import zeros_like
 from fgrad.source import here, resolve
 from fgrad.trace import Builder, Tracer, Value
+from fgrad.transforms.dtypes import ascent, check_argument, check_result
 from fgrad.transforms.tape import Tape, pull
 from fgrad.transforms.wrap import (
     as_value,
@@ -46,16 +47,19 @@ def value_and_grad(
         argnums: the position, or positions, of the arguments to differentiate: pytrees of
             floating-point arrays.
         has_aux: whether `fun` returns `(result, aux)`; `aux` is passed through.
-        holomorphic: refused until complex numbers are supported.
+        holomorphic: whether `fun` is a holomorphic function of complex arguments, whose derivative
+            f'(z) is wanted; its result must be complex.
 
     Returns:
         A function with the arguments of `fun` that returns `(value, gradient)`, or
         `((value, aux), gradient)`.  The gradient has the structure, shapes and dtypes of the
-        argument; it is a tuple if `argnums` is a sequence.
+        argument; it is a tuple if `argnums` is a sequence.  With respect to a complex z = x + iy
+        it is dL/dx + i dL/dy, so that `z - step * gradient` descends.
 
     Raises:
         NonScalarGradError: if the result is not a scalar.
-        GradDtypeError: if an argument or the result is not floating point.
+        GradDtypeError: if an argument is neither floating point nor complex, or the result not
+            floating point (with `holomorphic`, if one of them is not complex).
 
     Example:
         >>> import numpy as np, fgrad
@@ -63,14 +67,12 @@ def value_and_grad(
         (np.float64(5.0), array([2., 4.]))
     """
     check_callable(fun, "value_and_grad")
-    if holomorphic:
-        raise GradDtypeError("grad: holomorphic derivatives are not supported.")
 
     def value_and_grad_fun(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         positions = normal_argnums(argnums, len(args), "grad")
         flat = [flatten(args[i]) for i in positions]
         leaves = [leaf for part, _ in flat for leaf in part]
-        values = [_differentiable(x, fun) for x in leaves]
+        values = [_differentiable(x, fun, holomorphic) for x in leaves]
         builder = Builder("grad", function_name(fun), eager=True, saves=True)
         try:
             with builder:
@@ -82,12 +84,12 @@ def value_and_grad(
                 if has_aux:
                     out, aux = split_aux(out, "grad")
                     aux = outside_tree(builder, aux, ids_of(values))
-                out = builder.lift(_scalar_result(out, fun))
+                out = builder.lift(_scalar_result(out, fun, holomorphic))
                 tape = Tape(builder, builder.inputs, [out])
                 value = outside(builder, out)
         finally:
             builder.release()
-        gradient = _pull_scalar(tape, value, values, builder)
+        gradient = _pull_scalar(tape, value, values, builder, holomorphic)
         parts, at = [], 0
         for leaves_of, treedef in flat:
             parts.append(tree.unflatten(treedef, gradient[at : at + len(leaves_of)]))
@@ -135,25 +137,15 @@ def _replace(
     return call_args
 
 
-def _differentiable(x: Any, fun: Callable[..., Any]) -> Value:
+def _differentiable(x: Any, fun: Callable[..., Any], holomorphic: bool) -> Value:
     value = as_value(x, f"an argument of {function_name(fun)}")
-    if value.dtype.kind != "f":
-        used = resolve(here())
-        raise GradDtypeError(
-            f"grad needs floating-point arguments, but an argument of {function_name(fun)} "
-            f"is {value.dtype}.",
-            (
-                ("used", f"{used}:  {used.text()}"),
-                ("why", "the derivative with respect to an integer does not exist."),
-                ("write", "x = np.asarray(x, dtype=np.float64)       convert the argument"),
-                ("write", "grad(f, argnums=...)                      differentiate another one"),
-            ),
-        )
+    if value.dtype.kind != "f" or holomorphic:
+        check_argument(value.dtype, holomorphic, fun, "grad")
     return value
 
 
-def _scalar_result(out: Any, fun: Callable[..., Any]) -> Value:
-    if type(out) is Tracer and out.shape == () and out.dtype.kind == "f":
+def _scalar_result(out: Any, fun: Callable[..., Any], holomorphic: bool) -> Value:
+    if type(out) is Tracer and out.shape == () and out.dtype.kind == ("c" if holomorphic else "f"):
         return out
     leaves, _ = flatten(out)
     name, used = function_name(fun), resolve(here())
@@ -179,11 +171,7 @@ def _scalar_result(out: Any, fun: Callable[..., Any]) -> Value:
                 ("write", "fgrad.vjp(f, x)                 the pullback of a chosen cotangent"),
             ),
         )
-    if value.dtype.kind != "f":
-        raise GradDtypeError(
-            f"grad needs a floating-point result, but {name} returned {value.dtype}.",
-            (*rows, ("why", "a result with discrete values has no useful derivative.")),
-        )
+    check_result(value.dtype, holomorphic, fun, "grad")
     return value
 
 
@@ -191,7 +179,9 @@ def _describe(out: Any) -> str:
     return "None" if out is None else f"a {type(out).__name__}"
 
 
-def _pull_scalar(tape: Tape, value: Value, values: list[Value], builder: Builder) -> list[Value]:
+def _pull_scalar(
+    tape: Tape, value: Value, values: list[Value], builder: Builder, holomorphic: bool
+) -> list[Value]:
     """The gradient for each differentiated leaf."""
     with np.errstate(all="ignore"):
         pulled = pull(tape, [value.dtype.type(1.0)], release=True)
@@ -204,5 +194,6 @@ def _pull_scalar(tape: Tape, value: Value, values: list[Value], builder: Builder
             stacklevel=3,
         )
     return [
-        fresh(zeros_like(x) if ct is None else ct) for ct, x in zip(pulled, values, strict=True)
+        fresh(zeros_like(x) if ct is None else ascent(ct, holomorphic))
+        for ct, x in zip(pulled, values, strict=True)
     ]

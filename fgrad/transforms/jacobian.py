@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
-from fgrad.errors import GradDtypeError
 from fgrad.ops.shape import reshape, slice_
 from fgrad.trace import Value
+from fgrad.transforms.dtypes import ascent, check_argument, check_direction, check_result
 from fgrad.transforms.linearize import linearize, vjp
 from fgrad.transforms.vmap import vmap
 from fgrad.transforms.wrap import (
@@ -31,10 +31,17 @@ def jacfwd(
     fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
+    holomorphic: bool = False,
 ) -> Callable[..., Any]:
     """The Jacobian of `fun` by forward mode: one pass for each element of the argument.
 
     Cheaper than `jacrev` when the result has more elements than the argument.
+
+    Arguments:
+        fun: a function of real arguments, whose results may be complex.
+        argnums: the position, or positions, of the arguments to differentiate.
+        has_aux: whether `fun` returns `(result, aux)`.
+        holomorphic: whether `fun` is a holomorphic function of complex arguments.
 
     Returns:
         A function that returns, for each leaf y of the result and x of the argument, an array of
@@ -47,12 +54,28 @@ def jacfwd(
                [0., 4.]])
     """
     check_callable(fun, "jacfwd")
+    return _forward(fun, argnums, has_aux, holomorphic, "jacfwd", fun)
+
+
+def _forward(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int],
+    has_aux: bool,
+    holomorphic: bool,
+    what: str,
+    user_fun: Callable[..., Any],
+) -> Callable[..., Any]:
+    """`jacfwd` of a function, which is, or was made of, the user's: that one is named in cards."""
 
     def jacfwd_fun(*args: Any, **kwargs: Any) -> Any:
-        part, restricted = _restrict(fun, argnums, args, kwargs, "jacfwd")
-        _, fun_jvp, *aux = linearize(restricted, *part, has_aux=has_aux)
+        part, restricted = _restrict(fun, argnums, args, kwargs, what)
         leaves, in_tree = tree.flatten(tuple(part))
-        values = [_floating(x, fun, "jacfwd") for x in leaves]
+        values = [as_value(x) for x in leaves]
+        for x in values:
+            check_direction(x.dtype, holomorphic, user_fun, what)
+        out, fun_jvp, *aux = linearize(restricted, *part, has_aux=has_aux)
+        for y in tree.leaves(out) if holomorphic else ():
+            check_result(as_value(y).dtype, True, user_fun, what)
 
         def push_flat(*tangents: Value) -> Any:
             return fun_jvp(*tree.unflatten(in_tree, tangents))
@@ -65,18 +88,20 @@ def jacfwd(
         jacobian = tree.unflatten(out_tree, [_argument_tree(in_tree, row, argnums) for row in rows])
         return (jacobian, aux[0]) if has_aux else jacobian
 
-    return named_like(jacfwd_fun, fun, "jacfwd")
+    return named_like(jacfwd_fun, user_fun, what)
 
 
 def jacrev(
     fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
+    holomorphic: bool = False,
 ) -> Callable[..., Any]:
     """The Jacobian of `fun` by reverse mode: one pass for each element of the result.
 
-    Cheaper than `jacfwd` when the argument has more elements than the result.  Returns what
-    `jacfwd` returns.
+    Cheaper than `jacfwd` when the argument has more elements than the result.  Takes and returns
+    what `jacfwd` does, but with results that are real and arguments that may be complex; each row
+    is the gradient of one element, as `grad` gives it.
 
     Example:
         >>> import numpy as np, fgrad
@@ -88,16 +113,19 @@ def jacrev(
     def jacrev_fun(*args: Any, **kwargs: Any) -> Any:
         part, restricted = _restrict(fun, argnums, args, kwargs, "jacrev")
         for x in tree.leaves(tuple(part)):
-            _floating(x, fun, "jacrev")
+            check_argument(as_value(x).dtype, holomorphic, fun, "jacrev")
         out, fun_vjp, *aux = vjp(restricted, *part, has_aux=has_aux)
         out_leaves, out_tree = flatten(out)
-        outs = [_floating(y, fun, "jacrev") for y in out_leaves]
+        outs = [as_value(y) for y in out_leaves]
+        for y in outs:
+            check_result(y.dtype, holomorphic, fun, "jacrev")
 
         def pull_flat(*cotangents: Value) -> Any:
             return fun_vjp(tree.unflatten(out_tree, cotangents))
 
         pulled = vmap(pull_flat)(*_basis(outs))
         rows, in_tree = tree.flatten(pulled)
+        rows = [ascent(row, holomorphic) for row in rows]
         pieces = [_split(row, 0, [y.shape for y in outs]) for row in rows]
         jacobian = tree.unflatten(
             out_tree,
@@ -115,8 +143,12 @@ def hessian(
     fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
+    holomorphic: bool = False,
 ) -> Callable[..., Any]:
     """The matrix of second derivatives of `fun`: forward mode over reverse mode.
+
+    Arguments are those of `jacfwd`; the arguments and results of `fun` are real, or complex with
+    `holomorphic`.
 
     Example:
         >>> import numpy as np, fgrad
@@ -124,7 +156,9 @@ def hessian(
         array([[ 6.,  0.],
                [ 0., 12.]])
     """
-    return named_like(jacfwd(jacrev(fun, argnums, has_aux), argnums, has_aux), fun, "hessian")
+    check_callable(fun, "hessian")
+    rows = jacrev(fun, argnums, has_aux, holomorphic)
+    return _forward(rows, argnums, has_aux, holomorphic, "hessian", fun)
 
 
 def _restrict(
@@ -150,16 +184,6 @@ def _restrict(
 def _argument_tree(in_tree: tree.TreeDef, leaves: list[Value], argnums: Any) -> Any:
     parts = tree.unflatten(in_tree, [fresh(x) for x in leaves])
     return parts[0] if isinstance(argnums, int) else tuple(parts)
-
-
-def _floating(x: Any, fun: Callable[..., Any], what: str) -> Value:
-    value = as_value(x)
-    if value.dtype.kind != "f":
-        raise GradDtypeError(
-            f"{what} needs floating-point arguments and results, but one of "
-            f"{function_name(fun)} is {value.dtype}."
-        )
-    return value
 
 
 def _basis(values: Sequence[Value]) -> list[np.ndarray]:
