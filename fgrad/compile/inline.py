@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 
 from fgrad.compile.lower_linalg import vectors_are_native
-from fgrad.ir.aval import Aval
+from fgrad.ir.aval import INT32, Aval
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var
 from fgrad.ir.walk import resolve_atom, substitute
+from fgrad.ops.complex import complex_, imag, is_complex, real
+from fgrad.ops.elementwise import add, convert, isnan, mul
 from fgrad.ops.linalg_compositions import COMPOSITIONS
 from fgrad.ops.random_bits import random_bits_elementwise
 from fgrad.ops.shape import move_axis
@@ -29,6 +31,8 @@ def _random_bits(key: Aval, shape: tuple[int, ...]) -> Program:
 def _sort(avals: tuple[Aval, ...], axis: int, num_keys: int) -> Program | None:
     """Sorts of rows by one key: the axis last, and the keys stably from the last to the first."""
     last = avals[0].ndim - 1
+    if any([x.dtype.kind == "c" for x in avals]):
+        return _sort_of_parts(avals, axis, num_keys)
     if axis == last and num_keys == 1:
         return None
 
@@ -43,6 +47,29 @@ def _sort(avals: tuple[Aval, ...], axis: int, num_keys: int) -> Program | None:
         return [move_axis(x, last, axis) for x in moved]
 
     return trace(rows, avals, "sort").program
+
+
+def _sort_of_parts(avals: tuple[Aval, ...], axis: int, num_keys: int) -> Program:
+    """Complex keys ascend by real, then by imaginary part; after all others those with NaN in the
+    imaginary, the real, both parts."""
+
+    def parts(*operands: Value) -> list[Value]:
+        flat: list[Value] = []
+        for k, x in enumerate(operands):
+            if k < num_keys and is_complex(x):
+                re, im = isnan(real(x)), isnan(imag(x))
+                flat.append(add(mul(convert(re, INT32), INT32.type(2)), convert(im, INT32)))
+            flat += [real(x), imag(x)] if is_complex(x) else [x]
+        keys = num_keys + 2 * sum([is_complex(x) for x in operands[:num_keys]])
+        found = iter(sort(flat, axis, keys))
+        outs: list[Value] = []
+        for k, x in enumerate(operands):
+            if k < num_keys and is_complex(x):
+                next(found)
+            outs.append(complex_(next(found), next(found)) if is_complex(x) else next(found))
+        return outs
+
+    return trace(parts, avals, "sort").program
 
 
 _FACTORED = frozenset({"det", "slogdet", "solve"})

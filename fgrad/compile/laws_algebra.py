@@ -159,7 +159,7 @@ def small_power(r: Rewriter, e: Eqn) -> Atom | None:
         return None
     if c == -1:
         return r.make("div", lit(1, x.aval.dtype), x) if is_float(x) else None
-    square = r.make("mul", x, x) if c > 1 else x
+    square = x if c == 1 else r.make("mul", x, x)
     if c == 4:
         return r.make("mul", square, square)
     return r.make("mul", square, x) if c == 3 else square

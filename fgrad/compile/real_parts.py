@@ -18,7 +18,7 @@ import numpy as np
 from fgrad.ir.program import Eqn, Lit, Program, Var
 from fgrad.ops import elementwise as ew
 from fgrad.ops.complex import complex_, imag, real, real_dtype
-from fgrad.ops.shape import full
+from fgrad.ops.shape import full, reshape, slice_
 from fgrad.trace import STATE, Value, bind, trace
 
 
@@ -169,8 +169,12 @@ def _convert(eqn: Eqn, x: Operand) -> Operand:
 
 
 def _mul(eqn: Eqn, x: Split, y: Split) -> Operand:
+    return _pair(eqn, *_times(x, y))
+
+
+def _times(x: Split, y: Split) -> tuple[Value, Value]:
     re = ew.sub(ew.mul(x.re, y.re), ew.mul(x.im, y.im))
-    return _pair(eqn, re, ew.add(ew.mul(x.re, y.im), ew.mul(x.im, y.re)))
+    return re, ew.add(ew.mul(x.re, y.im), ew.mul(x.im, y.re))
 
 
 def _div(eqn: Eqn, x: Split, y: Split) -> Operand:
@@ -211,20 +215,108 @@ def _dot(eqn: Eqn, x: Split, y: Split) -> Operand:
 
 
 def _exp(eqn: Eqn, z: Split) -> Operand:
-    """e^x (cos y + i sin y), and no 0 * inf for real z."""
+    """e^x (cos y + i sin y), and no 0 * inf for real z; C99 (annex G) for y that is not finite."""
     size = ew.exp(z.re)
     flat = ew.eq(z.im, ew.lit(z.im, 0))
     re = ew.select(flat, size, ew.mul(size, ew.cos(z.im)))
-    return _pair(eqn, re, ew.select(flat, z.im, ew.mul(size, ew.sin(z.im))))
+    im = ew.select(flat, z.im, ew.mul(size, ew.sin(z.im)))
+    # e^-inf is 0 and |e^inf| is inf, whatever the angle is.
+    endless, lost = ew.isinf(z.re), ew.not_(ew.isfinite(z.im))
+    known = ew.and_(endless, lost)
+    re = ew.select(known, size, re)
+    zero = filled(ew.lit(z.re, 0), z.im.shape)
+    nothing = ew.lt(z.re, ew.lit(z.re, 0))
+    beyond = ew.select(nothing, ew.copysign(zero, z.im), ew.lit(z.re, np.nan))
+    return _pair(eqn, re, ew.select(known, beyond, im))
 
 
 def _pow(eqn: Eqn, z: Split, n: Split) -> Operand:
-    """Squares and cubes, as NumPy has them."""
+    """Integer powers by repeated squares, as NumPy has them."""
     exponent = n.re if not n.shape and isinstance(n.re, np.generic) and n.im == 0 else None
-    if exponent not in (2, 3):
+    if exponent is None or exponent != np.rint(exponent) or not 1 <= abs(exponent) < 100:
         return None
-    square = _mul(eqn, z, z)
-    return square if exponent == 2 else _mul(eqn, square, z)
+    left, power, out = int(abs(exponent)), z, None
+    while left:
+        if left % 2:
+            out = power if out is None else _mul(eqn, out, power)
+        left //= 2
+        power = _mul(eqn, power, power) if left else power
+    if exponent > 0:
+        return out
+    one = ew.lit(z.re, 1)
+    return _div(eqn, Split((), one, ew.lit(z.re, 0)), out)  # type: ignore[arg-type]
+
+
+# --- order: by real parts, then by imaginary ones
+
+
+def _ordered(compare: Callable[[Value, Value], Value], equal: bool) -> SplitRule:
+    """x < y, or another comparison; NaN in an imaginary part counts where the real ones decide."""
+
+    def rule(eqn: Eqn, x: Split, y: Split) -> Operand:
+        numbers = ew.and_(ew.eq(x.im, x.im), ew.eq(y.im, y.im))
+        first = ew.and_(compare(x.re, y.re), numbers)
+        tie = (_OR_EQUAL[compare] if equal else compare)(x.im, y.im)
+        return ew.or_(first, ew.and_(ew.eq(x.re, y.re), tie))
+
+    return rule
+
+
+_OR_EQUAL = {ew.lt: ew.le, ew.gt: ew.ge}
+_ORDER = {
+    "lt": _ordered(ew.lt, False), "le": _ordered(ew.lt, True),
+    "gt": _ordered(ew.gt, False), "ge": _ordered(ew.gt, True),
+}  # fmt: skip
+
+
+def _extremum(comparison: str) -> SplitRule:
+    """x where it has NaN or wins, else y."""
+
+    def rule(eqn: Eqn, x: Split, y: Split) -> Operand:
+        wins = ew.or_(_ORDER[comparison](eqn, x, y), _isnan(eqn, x))
+        return _pair(eqn, ew.select(wins, x.re, y.re), ew.select(wins, x.im, y.im))
+
+    return rule
+
+
+def _isnan(eqn: Eqn, z: Split) -> Operand:
+    return ew.or_(ew.isnan(z.re), ew.isnan(z.im))
+
+
+def _clip(eqn: Eqn, z: Split, low: Split, high: Split) -> Operand:
+    return _extremum("le")(eqn, _extremum("ge")(eqn, z, low), high)
+
+
+# --- products of many
+
+
+def _reduce_prod(eqn: Eqn, z: Split) -> Operand:
+    """Products of halves, of quarters, ..."""
+    z = Split(z.shape, filled(z.re, z.shape), filled(z.im, z.shape))
+    for axis in eqn.params["axes"]:
+        rest = None
+        while z.shape[axis] > 1:
+            n = z.shape[axis] // 2
+            if z.shape[axis] % 2:
+                last = _cut(z, axis, 2 * n, 2 * n + 1)
+                rest = last if rest is None else _product(rest, last)
+            z = _product(_cut(z, axis, 0, n), _cut(z, axis, n, 2 * n))
+        if not z.shape[axis]:
+            return None
+        z = z if rest is None else _product(z, rest)
+    shape = eqn.outputs[0].aval.shape
+    return Split(shape, reshape(z.re, shape), reshape(z.im, shape))
+
+
+def _cut(z: Split, axis: int, start: int, stop: int) -> Split:
+    low = tuple([start if a == axis else 0 for a in range(len(z.shape))])
+    high = tuple([stop if a == axis else n for a, n in enumerate(z.shape)])
+    shape = tuple([b - a for a, b in zip(low, high, strict=True)])
+    return Split(shape, slice_(z.re, low, high), slice_(z.im, low, high))
+
+
+def _product(x: Split, y: Split) -> Split:
+    return Split(x.shape, *_times(x, y))
 
 
 RULES: dict[str, SplitRule] = {
@@ -241,6 +333,14 @@ RULES: dict[str, SplitRule] = {
     "masked_div": _masked(_div),
     "eq": lambda eqn, x, y: ew.and_(ew.eq(x.re, y.re), ew.eq(x.im, y.im)),
     "ne": lambda eqn, x, y: ew.or_(ew.ne(x.re, y.re), ew.ne(x.im, y.im)),
+    "isnan": _isnan,
+    "isinf": lambda eqn, z: ew.or_(ew.isinf(z.re), ew.isinf(z.im)),
+    "isfinite": lambda eqn, z: ew.and_(ew.isfinite(z.re), ew.isfinite(z.im)),
+    **_ORDER,
+    "max": _extremum("ge"),
+    "min": _extremum("le"),
+    "clip": _clip,
+    "reduce_prod": _reduce_prod,
     "exp": _exp,
     "pow": _pow,
     "select": _select,

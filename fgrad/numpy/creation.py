@@ -170,7 +170,7 @@ def geomspace(
     """Numbers with a constant ratio."""
     first, last = as_array(start), as_array(stop)
     sign = np.sign(first)
-    exponents = linspace(np.log10(np.abs(first)), np.log10(np.abs(last)), num, endpoint, axis=axis)
+    exponents = linspace(np.log10(first / sign), np.log10(last / sign), num, endpoint, axis=axis)
     points = np.power(10.0, exponents) * sign
     return points if dtype is None else convert(points, np.dtype(dtype))
 

@@ -194,7 +194,7 @@ def _integer_or(evaluate: Any) -> Any:
 
 
 abs_p = elementwise(
-    "abs", _integer_or(np.absolute), lambda t, x, out: mul(t, sign(x)), accepts=ORDERED
+    "abs", _integer_or(np.absolute), lambda t, x, out: mul(t, sign(x)), accepts=BITS + "f"
 )
 max_p = elementwise(
     "max",
