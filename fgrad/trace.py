@@ -34,7 +34,8 @@ deferred: list[Callable[[], None]] = []  # loads the functions that are not in t
 
 
 class FunctionTable(dict[Any, Callable[..., Any]]):
-    """NumPy function or ufunc -> fgrad's; the rarer ones are loaded when one is first missing."""
+    """NumPy's or SciPy's function or ufunc -> fgrad's; the rarer ones are loaded when one is first
+    missing."""
 
     def __missing__(self, key: Any) -> Callable[..., Any]:
         if not deferred:
@@ -45,7 +46,7 @@ class FunctionTable(dict[Any, Callable[..., Any]]):
     def find(self, key: Any) -> Callable[..., Any] | None:
         """The traced form of a function, or None if it has none."""
         found = self.get(key)
-        if found is None and deferred:
+        while found is None and deferred:
             deferred[0]()
             found = self.get(key)
         return found
@@ -70,6 +71,8 @@ class _State(threading.local):
 
 STATE = _State()
 
+
+FORWARD = frozenset({"jvp", "linearize"})  # traces that are differentiated forward
 
 SMALL = 4096  # bytes of a constant up to which copying it is cheaper than anything else
 
@@ -208,7 +211,7 @@ class Tracer:
             out = kwargs.pop("out")[0]
             return store_hook[0](out, getattr(ufunc, method)(*inputs, **kwargs), ufunc)
         if method == "__call__":
-            function = numpy_functions.get(ufunc)
+            function = numpy_functions.get(ufunc) or numpy_functions.find(ufunc)
             if function is not None:
                 return function(*inputs, **kwargs) if kwargs else function(*inputs)
         else:
@@ -379,7 +382,7 @@ class Builder:
         loc = state.loc or here()
         if not known:
             result = prim.type_of(*[aval_of(x) for x in values], **params)
-        elif self.saves and prim.save is not None:
+        elif prim.save is not None and (self.saves or prim.linearizes and self.what in FORWARD):
             result, params = self._save(prim, ins, values, params, loc)
         elif outer:
             result = _bind_at(loc, prim, values, params)

@@ -21,17 +21,20 @@ from fgrad.numpy import (  # noqa: F401  (each fills the tables)
     ufunc_methods,
     unsupported,
 )
-from fgrad.numpy.register import TRACED, has_tracer
+from fgrad.numpy.register import EXTRA, TRACED, has_tracer
 from fgrad.trace import STATE, Tracer, deferred
 
 
-def _public(target: Any, traced: Callable[..., Any]) -> Callable[..., Any]:
+def _public(name: str, target: Any, traced: Callable[..., Any]) -> Callable[..., Any]:
     """NumPy's function, and the traced one if a tracer is among the arguments."""
+    extra = EXTRA.get(name)
 
     def function(*args: Any, **kwargs: Any) -> Any:
         if args and type(args[0]) is Tracer:
             return traced(*args, **kwargs)
         if has_tracer(args) or (kwargs and has_tracer(kwargs.values())):
+            return traced(*args, **kwargs)
+        if extra and not extra.isdisjoint(kwargs):
             return traced(*args, **kwargs)
         return target(*args, **kwargs)
 
@@ -59,7 +62,7 @@ def _fill_functions() -> None:
         group, _, leaf = name.rpartition(".")
         space = groups[group] if group else globals()
         # A ufunc finds its traced form by itself, and keeps its methods: np.add.reduce.
-        space[leaf] = target if isinstance(target, numpy.ufunc) else _public(target, traced)
+        space[leaf] = target if isinstance(target, numpy.ufunc) else _public(name, target, traced)
     for group, names in groups.items() if load_all not in deferred else ():
         plain = getattr(numpy, group)
         present = {n: getattr(plain, n) for n in dir(plain) if not n.startswith("_")}

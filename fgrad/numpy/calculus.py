@@ -1,4 +1,4 @@
-"""L4. Differences, integrals, interpolation, polynomials, convolution, covariance, rounding."""
+"""L4. Differences, integrals, interpolation, convolution, covariance, rounding."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from fgrad.ops import elementwise as ew
 from fgrad.ops import reduce as rd
 from fgrad.ops import shape as sh
 from fgrad.ops import window as wd
-from fgrad.trace import Tracer, Value
+from fgrad.trace import Value
 
 # --- differences and integrals --------------------------------------------------------------------
 
@@ -246,7 +246,7 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * mat
     return sh.concatenate([take_slice(x, axis, 0, 1), rest], axis)
 
 
-# --- polynomials, convolution ---------------------------------------------------------------------
+# --- convolution ---------------------------------------------------------------------
 
 
 def _lines(a: Any, v: Any) -> tuple[Value, Value]:
@@ -298,63 +298,7 @@ def _slide(x: Value, y: Value, mode: Any) -> Value:
     return dt.dot_general(wd.windows(x, (0,), (m,), (1,), (1,)), y, ((1,), (0,)))
 
 
-@implements("polyval")
-def polyval(p: Any, x: Any) -> Value:
-    """A polynomial by Horner's rule, highest power first."""
-    coefficients = as_array(p)
-    x = as_value(x)
-    result: Any = np.zeros_like(x) if isinstance(x, Tracer) else np.zeros(np.shape(x))[()]
-    for i in range(coefficients.shape[0]):
-        result = np.add(np.multiply(result, x), coefficients[i])
-    return result
-
-
-@implements("polyadd")
-def polyadd(a1: Any, a2: Any) -> Value:
-    """The sum of two polynomials."""
-    return np.add(*_same_degree(a1, a2))
-
-
-@implements("polysub")
-def polysub(a1: Any, a2: Any) -> Value:
-    """The difference of two polynomials."""
-    return np.subtract(*_same_degree(a1, a2))
-
-
-def _same_degree(a1: Any, a2: Any) -> list[Value]:
-    x, y = as_array(a1), as_array(a2)
-    n = max(x.shape[0], y.shape[0])
-    return [sh.pad(v, (n - v.shape[0],), (0,)) for v in promote((x, y))]
-
-
-@implements("polymul")
-def polymul(a1: Any, a2: Any) -> Value:
-    """The product of two polynomials."""
-    return convolve(a1, a2)
-
-
-@implements("polyder")
-def polyder(p: Any, m: int = 1) -> Value:
-    """The derivative of a polynomial."""
-    x = as_array(p)
-    for _ in range(m):
-        n = x.shape[0]
-        x = np.multiply(x[: n - 1], np.arange(n - 1, 0, -1))
-    return x
-
-
-@implements("polyint")
-def polyint(p: Any, m: int = 1, k: Any = None) -> Value:
-    """The integral of a polynomial, with constants k."""
-    x = as_array(p)
-    constants = np.zeros(m) if k is None else np.broadcast_to(np.atleast_1d(k), (m,))
-    for i in range(m):
-        x = np.divide(x, np.arange(x.shape[0], 0, -1))
-        x = concatenate([x, reshape(as_array(constants[i]), (1,))])
-    return x
-
-
-# --- counting, covariance -------------------------------------------------------------------------
+# --- covariance -------------------------------------------------------------------------
 
 
 @implements("cov")

@@ -38,13 +38,16 @@ def never_or(function: Callable[[Value], Value], answer: bool) -> Callable[[Valu
 
 
 def reciprocal(x: Value) -> Value:
-    """1 / x; for integers the C quotient, which is 0 unless |x| = 1."""
+    """1 / x; for integers the quotient of C, which is 0 unless |x| is 1, and what it is at 0."""
     if x.dtype.kind in "fc":
         return ew.reciprocal(x)
-    one = lit(x, 1)
-    if x.dtype.kind in "bu":
-        return select(ew.eq(x, one), one, lit(x, 0))
-    return select(ew.eq(x, one), one, select(ew.eq(x, lit(x, -1)), lit(x, -1), lit(x, 0)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        of_zero = np.reciprocal(np.zeros(1, x.dtype))[0]
+    one, zero = lit(x, 1), lit(x, 0)
+    result = ew.select(ew.eq(x, one), one, ew.select(ew.eq(x, zero), of_zero, zero))
+    if x.dtype.kind != "i":
+        return result
+    return ew.select(ew.eq(x, lit(x, -1)), lit(x, -1), result)
 
 
 def hypot(x: Value, y: Value) -> Value:
@@ -95,7 +98,8 @@ _SINC_SERIES = (1.0, -1 / 6, 1 / 120, -1 / 5040, 1 / 362880, -1 / 39916800)  # (
 def sinc(x: Value) -> Value:
     """sin(pi x) / (pi x), by its Taylor series near 0, where it has all derivatives."""
     y = ew.mul(x, lit(x, math.pi))
-    near = ew.lt(ew.abs_(y), lit(y, 0.1))
+    size = absolute(y)
+    near = ew.lt(size, lit(size, 0.1))
     small = select(near, y, lit(y, 0))
     y2 = ew.mul(small, small)
     series = lit(y, _SINC_SERIES[-1])
@@ -133,23 +137,6 @@ def divmod_(x: Value, y: Value) -> tuple[Value, Value]:
     return ew.floor_divide(x, y), ew.remainder(x, y)
 
 
-def spacing(x: Value) -> Value:
-    """The distance to the next number away from zero."""
-    size = ew.abs_(x)
-    return ew.copysign(ew.sub(ew.nextafter(size, lit(x, math.inf)), size), x)
-
-
-def ldexp(x: Value, n: Value) -> Value:
-    """x 2^n, in three factors, none of which overflows before the result does."""
-    limits = np.finfo(x.dtype)
-    most = limits.maxexp - limits.minexp + limits.nmant + 2  # beyond it, all is 0 or infinite
-    power = ew.clip(ew.convert(n, x.dtype), lit(x, -most), lit(x, most))
-    third = ew.rint(ew.mul(power, lit(x, 1 / 3)))
-    factor = ew.exp2(third)
-    rest = ew.exp2(ew.sub(power, ew.add(third, third)))
-    return ew.mul(ew.mul(ew.mul(x, factor), factor), rest)
-
-
 def scaled(factor: float) -> Callable[[Value], Value]:
     """Multiplication by a constant."""
     return lambda x: ew.mul(x, lit(x, factor))
@@ -169,10 +156,20 @@ def sign(x: Value) -> Value:
     """-1, 0 or 1; x / |x| for complex numbers."""
     if not cx.is_complex(x):
         return ew.sign(x)
-    size = absolute(x)
+    re, im = cx.real(x), cx.imag(x)
+    size = hypot(re, im)
     zero = ew.eq(size, lit(size, 0))
-    usable = ew.convert(select(zero, lit(size, 1), size), x.dtype)
-    return select(zero, lit(x, 0), ew.div(x, usable))
+    usable = select(zero, lit(size, 1), size)
+    unit = cx.complex_(ew.div(re, usable), ew.div(im, usable))
+    endless = cx.complex_(_direction(re), _direction(im))
+    both = ew.eq(ew.isinf(re), ew.isinf(im))
+    unit = select(ew.and_(ew.isinf(size), ew.not_(both)), endless, unit)
+    return select(zero, lit(x, 0), unit)
+
+
+def _direction(x: Value) -> Value:
+    """The sign of an infinity, and 0 of a finite number."""
+    return select(ew.isinf(x), ew.sign(x), lit(x, 0))
 
 
 def logical(function: Callable[..., Value]) -> Callable[..., Value]:

@@ -8,9 +8,14 @@ Not `from fgrad.numpy import linalg`: the package answers to NumPy's names befor
 import fgrad.numpy.calculus
 import fgrad.numpy.einsum
 import fgrad.numpy.fft
+import fgrad.numpy.histograms
+import fgrad.numpy.integers
 import fgrad.numpy.linalg
 import fgrad.numpy.nan_reductions
 import fgrad.numpy.norms
 import fgrad.numpy.padding
+import fgrad.numpy.polynomials
 import fgrad.numpy.sets
+import fgrad.numpy.sized
 import fgrad.numpy.sorting
+import fgrad.numpy.values

@@ -7,7 +7,7 @@ does not have are skipped.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,6 +17,7 @@ from fgrad.trace import Tracer, numpy_functions
 F = TypeVar("F", bound=Callable[..., Any])
 
 TRACED: dict[str, tuple[Any, Callable[..., Any]]] = {}
+EXTRA: dict[str, frozenset[str]] = {}  # name -> keywords of `fgrad.numpy` that NumPy does not have
 
 
 def lookup(name: str) -> Any:
@@ -30,12 +31,18 @@ def lookup(name: str) -> Any:
 NO_VALUE: Any = lookup("_NoValue")  # NumPy's mark for an argument that was not given
 
 
-def implements(*names: str) -> Callable[[F], F]:
-    """Decorator: the function is what these NumPy functions do to tracers."""
+def implements(*names: str, extra: Iterable[str] = ()) -> Callable[[F], F]:
+    """Decorator: the function is what these NumPy functions do to tracers.
+
+    `extra` are keywords that only `fgrad.numpy` has; with one of them it is called on plain arrays
+    too.
+    """
 
     def register(function: F) -> F:
         for name in names:
             add(name, function)
+            if extra:
+                EXTRA[name] = frozenset(extra)
         return function
 
     return register

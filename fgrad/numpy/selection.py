@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from fgrad.errors import TracedIndexError, UnsupportedNumpyError
+from fgrad.errors import TracedIndexError
 from fgrad.ir.aval import INT64
 from fgrad.numpy.arrange import concatenate, moveaxis, ravel
 from fgrad.numpy.compositions import absolute, to_bool
@@ -30,14 +29,22 @@ from fgrad.numpy.register import implements
 from fgrad.ops import elementwise as ew
 from fgrad.ops import index as ix
 from fgrad.ops import shape as sh
-from fgrad.trace import Tracer, Value, concrete
+from fgrad.trace import Tracer, Value, concrete, numpy_functions
 
 
-@implements("where")
-def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
+@implements("where", extra=("size", "fill_value"))
+def where(
+    condition: Any,
+    x: Any = None,
+    y: Any = None,
+    /,
+    *,
+    size: Any = None,
+    fill_value: Any = None,
+) -> Any:
     """x where the condition holds, else y; with one argument, the indices of true elements."""
     if x is None and y is None:
-        return nonzero(condition)
+        return numpy_functions[np.nonzero](condition, size=size, fill_value=fill_value)
     if x is None or y is None:
         raise ValueError("either both or neither of x and y should be given")
     condition = to_bool(as_array(condition))
@@ -176,19 +183,6 @@ def _place(shape: tuple[int, ...], axis: int, length: int) -> Value:
     return sh.iota(shape, INT64, axis)
 
 
-@implements("compress")
-def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Value:
-    """Elements along an axis where a known condition holds."""
-    refuse_out("compress", out)
-    return take(a, np.flatnonzero(known(condition, "compress")), axis)
-
-
-@implements("extract")
-def extract(condition: Any, arr: Any) -> Value:
-    """Elements where a known condition holds."""
-    return take(arr, np.flatnonzero(known(condition, "extract")))
-
-
 @implements("delete")
 def delete(arr: Any, obj: Any, axis: Any = None) -> Value:
     """Without the elements at known places along an axis."""
@@ -287,43 +281,30 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Value:
 # --- what needs known values ----------------------------------------------------------------------
 
 
-def known(x: Any, function: str) -> Any:
+def known(x: Any, function: str, *advice: str) -> Any:
     """The concrete value of an argument that decides about shapes."""
     value = concrete(as_value(x) if not isinstance(x, Tracer) else x)
     if value is None:
+        given = advice or (SIZED.get(function) or "np.where(mask, x, 0)       keeps the shape",)
         raise TracedIndexError(
             f"np.{function} has a result whose shape depends on values that are not known.",
             (
                 *user_line(),
-                ("write", "np.where(mask, x, 0)       keeps the shape"),
+                *[("write", text) for text in given],
                 ("write", "fgrad.jit(f, static_argnums=...)    the argument is really a constant"),
             ),
         )
     return np.asarray(value)
 
 
-def _values_only(name: str) -> Callable[..., Any]:
-    target = getattr(np, name)
-
-    def function(*args: Any, **kwargs: Any) -> Any:
-        plain = [known(x, name) if isinstance(x, Tracer) else x for x in args]
-        named = {k: known(x, name) if isinstance(x, Tracer) else x for k, x in kwargs.items()}
-        return target(*plain, **named)
-
-    function.__name__ = name
-    function.__doc__ = (
-        f"`np.{name}` of known values: integers and truths, which have no derivative."
+# What to write where values are not known: the keyword that fixes the shape of the result.
+SIZED = {
+    name: f"fgrad.numpy.{name}(..., size=n)    n elements, filled up or cut off"
+    for name in (
+        "nonzero", "flatnonzero", "argwhere", "unique", "unique_values", "unique_counts", "extract",
+        "compress", "union1d", "intersect1d", "setdiff1d", "setxor1d",
     )
-    return function
-
-
-nonzero = implements("nonzero")(_values_only("nonzero"))
-for _name in (
-    "argwhere", "flatnonzero", "histogram_bin_edges", "packbits", "unpackbits",
-    "ravel_multi_index", "unravel_index",
-):  # fmt: skip
-    if hasattr(np, _name):
-        implements(_name)(_values_only(_name))
+} | {"bincount": "fgrad.numpy.bincount(x, length=n)    counts of 0 ... n - 1"}  # fmt: skip
 
 
 @implements("isclose")
@@ -348,29 +329,3 @@ def diag_indices_from(arr: Any) -> tuple[np.ndarray, ...]:
     if len(x.shape) < 2 or len(set(x.shape)) > 1:
         raise ValueError("All dimensions of input must be of equal length")
     return np.diag_indices(x.shape[0], len(x.shape))
-
-
-IN_PLACE = {
-    "put_along_axis": "x.at[index].set(values)             a new array",
-    "put": "x.at[index].set(values)             a new array",
-    "place": "np.where(mask, values, x)           a new array",
-    "putmask": "np.where(mask, values, x)           a new array",
-    "fill_diagonal": "x.at[np.diag_indices(n)].set(v)     a new array",
-    "copyto": "x = y, or fgrad.numpy.full(shape, y) to fill an array with a traced value",
-}
-
-
-def _refused_in_place(name: str, advice: str) -> Callable[..., Value]:
-    def function(*_args: Any, **_kwargs: Any) -> Value:
-        raise UnsupportedNumpyError(
-            f"np.{name} writes into an array, which traced arrays do not allow.",
-            (*user_line(), ("write", advice)),
-        )
-
-    function.__name__ = name
-    function.__doc__ = f"`np.{name}` writes into its argument: refused."
-    return function
-
-
-for _name, _advice in IN_PLACE.items():
-    implements(_name)(_refused_in_place(_name, _advice))

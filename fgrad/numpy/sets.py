@@ -10,15 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.ir.aval import FLOAT64, INT64
 from fgrad.numpy import reductions as rs
-from fgrad.numpy.arrange import concatenate, moveaxis, ravel, stack, take_slice
-from fgrad.numpy.creation import linspace
+from fgrad.numpy.arrange import moveaxis, ravel, stack, take_slice
 from fgrad.numpy.promote import (
     as_array,
     broadcast,
     broadcast_shapes,
-    broadcast_to,
     convert,
     normalize_axis,
     promote,
@@ -27,7 +24,7 @@ from fgrad.numpy.promote import (
     shape_of,
 )
 from fgrad.numpy.register import implements
-from fgrad.numpy.selection import bisect, isclose, known, searchsorted, take
+from fgrad.numpy.selection import bisect, isclose, known
 from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew
 from fgrad.ops import index as ix
@@ -119,33 +116,6 @@ def in1d(
     return isin(ravel(ar1), ar2, assume_unique, invert)
 
 
-@implements("unique")
-def unique(
-    ar: Any,
-    return_index: bool = False,
-    return_inverse: bool = False,
-    return_counts: bool = False,
-    axis: Any = None,
-    *,
-    equal_nan: bool = True,
-    **_: Any,
-) -> Any:
-    """The distinct elements of known values, in order."""
-    x = as_array(ar)
-    values = known(x, "unique")
-    found: Any = np.unique(values, True, return_inverse, return_counts, axis, equal_nan=equal_nan)
-    _, first, *more = found
-    picked = take(ravel(x) if axis is None else x, first, axis if axis is not None else 0)
-    rest = ([first] if return_index else []) + more
-    return (picked, *rest) if rest else picked
-
-
-@implements("union1d")
-def union1d(ar1: Any, ar2: Any) -> Value:
-    """The distinct elements of two arrays of known values."""
-    return unique(concatenate([ravel(ar1), ravel(ar2)]))
-
-
 @implements("trim_zeros")
 def trim_zeros(filt: Any, trim: str = "fb", **kwargs: Any) -> Value:
     """Without leading and trailing zeros, of known values."""
@@ -159,71 +129,6 @@ def trim_zeros(filt: Any, trim: str = "fb", **kwargs: Any) -> Value:
     start = int(places[0]) if "f" in trim.lower() else 0
     stop = int(places[-1]) + 1 if "b" in trim.lower() else n
     return take_slice(x, 0, start, stop)
-
-
-# --- counting -------------------------------------------------------------------------------------
-
-
-@implements("bincount")
-def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Value:
-    """How often each number occurs, or the sums of its weights.
-
-    The largest number decides the length of the result, so the numbers must be known.
-    """
-    numbers = known(x, "bincount")
-    if weights is None:
-        return np.bincount(numbers, None, minlength)
-    length = max(int(numbers.max(initial=-1)) + 1, minlength)
-    w = convert(as_array(weights), FLOAT64)
-    return ix.scatter(np.zeros(length), (numbers.astype(INT64),), w, (0,), "add")
-
-
-def _edges(x: Value, bins: Any, range: Any) -> Value:
-    """The edges of bins: given, or evenly spaced over a range or over the values."""
-    if shape_of(as_array(bins)):
-        return as_array(bins)
-    count = known(bins, "histogram").item()
-    if range is not None:
-        low, high = as_array(range[0]), as_array(range[1])
-    elif not x.shape[0]:
-        low, high = np.float64(0), np.float64(1)
-    else:
-        low, high = rs.min_(x), rs.max_(x)
-        widen = convert(ew.eq(low, high), FLOAT64)
-        half = ew.mul(widen, np.float64(0.5))
-        low = ew.sub(convert(low, FLOAT64), half)
-        high = ew.add(convert(high, FLOAT64), half)
-    kind = np.result_type(x.dtype, np.float32) if x.dtype.kind == "f" else FLOAT64
-    return linspace(low, high, count + 1, dtype=kind)
-
-
-@implements("histogram")
-def histogram(
-    a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
-) -> tuple[Value, Value]:
-    """Counts, or sums of weights, of values in bins; the number of bins is known."""
-    x = ravel(a)
-    if isinstance(bins, str):
-        bins = np.histogram_bin_edges(known(x, "histogram"), bins, range)
-    edges = _edges(x, bins, range)
-    n = edges.shape[0] - 1
-    place = ew.sub(*broadcast((searchsorted(edges, x, side="right"), np.int64(1))))
-    first, last = (take(edges, np.int64(i)) for i in (0, n))
-    points, low, high = promote((x, first, last))
-    at_end = ew.eq(*broadcast((points, high)))
-    place = ew.select(*broadcast((at_end, np.int64(n - 1), place)))
-    inside = ew.and_(ew.ge(*broadcast((points, low))), ew.le(*broadcast((points, high))))
-    place = ew.select(*broadcast((inside, place, np.int64(n))))
-    if weights is None:
-        w: Value = np.ones(shape_of(x), INT64)
-    else:
-        w = ravel(weights)
-    total = np.zeros(n, w.dtype)
-    counts = ix.scatter(total, (broadcast_to(place, shape_of(x)),), w, (0,), "add")
-    if density:
-        widths = np.diff(edges)
-        counts = np.divide(counts, np.multiply(widths, rs.sum_(counts)))
-    return counts, edges
 
 
 # --- lanes ----------------------------------------------------------------------------------------

@@ -98,8 +98,6 @@ COMPOSED: dict[str, tuple[Function, str | None]] = {
     "fmin": (co.fmin, None),
     "divmod": (co.divmod_, None),
     "modf": (co.modf, None),
-    "spacing": (co.spacing, None),
-    "ldexp": (co.ldexp, None),
 }
 
 
@@ -293,8 +291,11 @@ def _ufunc_form(prim: Primitive, general: Function) -> Function:
     return function
 
 
-def _define(name: str, function: Function, direct: str | None = None) -> None:
-    ufunc = getattr(np, name)
+def define(name: str, function: Function, direct: str | None = None) -> None:
+    """Register the traced form of a ufunc: a function of promoted, broadcast operands."""
+    ufunc = getattr(np, name, None)
+    if ufunc is None:
+        return  # an older NumPy
     general = _general(ufunc, function)
     GENERAL[name] = general
     IMPLEMENTATIONS[ufunc] = function
@@ -316,13 +317,13 @@ def _bound(primitive: str) -> Function:
 
 
 for _name, _prim in (DIRECT_UNARY | DIRECT_BINARY).items():
-    _define(_name, _bound(_prim), _prim)
+    define(_name, _bound(_prim), _prim)
 for _name, _prim in COMPARISONS.items():
-    _define(_name, co.comparison(_prim), _prim)
+    define(_name, co.comparison(_prim), _prim)
 for _name, _prim in INTEGER_BINARY.items():
-    _define(_name, _bound(_prim))
+    define(_name, _bound(_prim))
 for _name, (_function, _direct) in COMPOSED.items():
-    _define(_name, _function, _direct)
+    define(_name, _function, _direct)
 
 for _alias in (
     "abs", "divide", "mod", "conj", "bitwise_not", "acos", "acosh", "asin", "asinh", "atan",
@@ -377,6 +378,8 @@ def _extreme(dtype: np.dtype, sign: int) -> np.generic:
     """The largest (or least) value of a dtype."""
     if dtype.kind == "f":
         return dtype.type(sign * math.inf)
+    if dtype.kind == "c":
+        return dtype.type(complex(sign * math.inf, sign * math.inf))
     if dtype.kind == "b":
         return dtype.type(sign > 0)
     limits = np.iinfo(dtype)

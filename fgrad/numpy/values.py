@@ -1,0 +1,45 @@
+"""L4. Functions that need the numbers themselves: they print, write or decide.
+
+They work where values are known (under `grad`, and outside of all transforms), and give a card
+where they are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fgrad.numpy.register import implements, lookup
+from fgrad.trace import Tracer, concrete
+from fgrad.trace_errors import needs_value
+
+PRINTING = ("array2string", "array_repr", "array_str")
+WRITING = ("save", "savetxt", "savez", "savez_compressed")
+
+
+def _plain(x: Any) -> Any:
+    """The numbers behind a traced array, or a list of them."""
+    if isinstance(x, (list, tuple)):
+        return type(x)([_plain(y) for y in x])
+    if not isinstance(x, Tracer):
+        return x
+    value = concrete(x)
+    if value is None:
+        raise needs_value("number", x)
+    return value
+
+
+def values_only(name: str) -> Callable[..., Any]:
+    """The NumPy function, of the numbers behind traced arrays."""
+    target = lookup(name)
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return target(*[_plain(x) for x in args], **{k: _plain(x) for k, x in kwargs.items()})
+
+    function.__name__ = name
+    function.__doc__ = f"`np.{name}` of known values."
+    return function
+
+
+for _name in (*PRINTING, *WRITING):
+    implements(_name)(values_only(_name))
