@@ -231,20 +231,37 @@ def _exp(eqn: Eqn, z: Split) -> Operand:
 
 
 def _pow(eqn: Eqn, z: Split, n: Split) -> Operand:
-    """Integer powers by repeated squares, as NumPy has them."""
+    """Roots, reciprocals, and integer powers by repeated squares, as NumPy has them."""
     exponent = n.re if not n.shape and isinstance(n.re, np.generic) and n.im == 0 else None
+    if exponent == 0.5:
+        return _operand(ew.sqrt(z.whole))
+    if exponent == -1:
+        return _reciprocal(eqn, z)
     if exponent is None or exponent != np.rint(exponent) or not 1 <= abs(exponent) < 100:
         return None
-    left, power, out = int(abs(exponent)), z, None
+    if exponent in (1, 2, 3):
+        square = _mul(eqn, z, z) if exponent > 1 else z
+        return _mul(eqn, z, square) if exponent == 3 else square
+    one = Split((), ew.lit(z.re, 1), ew.lit(z.re, 0))
+    left, power, out = int(abs(exponent)), z, one
     while left:
         if left % 2:
-            out = power if out is None else _mul(eqn, out, power)
+            out = _mul(eqn, out, power)
         left //= 2
         power = _mul(eqn, power, power) if left else power
-    if exponent > 0:
-        return out
-    one = ew.lit(z.re, 1)
-    return _div(eqn, Split((), one, ew.lit(z.re, 0)), out)  # type: ignore[arg-type]
+    return out if exponent > 0 else _div(eqn, one, out)
+
+
+def _reciprocal(eqn: Eqn, z: Split) -> Operand:
+    """Smith's quotient for the numerator 1."""
+    a, b = z.re, z.im
+    wide = ew.ge(ew.abs_(a), ew.abs_(b))
+    large, small = ew.select(wide, a, b), ew.select(wide, b, a)
+    ratio = ew.div(small, large)
+    scale = ew.add(large, ew.mul(small, ratio))
+    one = ew.lit(a, 1)
+    re = ew.div(ew.select(wide, one, ratio), scale)
+    return _pair(eqn, re, ew.div(ew.neg(ew.select(wide, ratio, one)), scale))
 
 
 # --- order: by real parts, then by imaginary ones

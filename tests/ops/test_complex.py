@@ -1,0 +1,266 @@
+"""Complex numbers: gradients, every function of the table, special values, no Python in between.
+
+Each row of the table whose function takes complex numbers in NumPy is given complex arguments: its
+derivatives are compared with finite differences along both parts, transposes with pushforwards,
+compiled values with eager ones.
+"""
+
+from __future__ import annotations
+
+import warnings
+import zlib
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pytest
+from op_cases import OP_CASES, OpCase
+
+import fgrad
+from fgrad import grad, hessian, jacfwd, jacrev, value_and_grad
+from fgrad.compile.steps import LibraryStep
+from fgrad.errors import GradDtypeError
+from fgrad.testing import check_grads, check_jit, check_transpose, check_vmap
+
+REAL_ONLY = {"nanmedian", "nanmedian.axis", "nanmedian.keepdims", "nanmedian.last"}
+
+
+@lru_cache
+def complex_arguments(case: OpCase) -> list[Any]:
+    """The arguments of a row, with imaginary parts; none if NumPy's function takes real ones."""
+    rng = np.random.default_rng(zlib.adler32(case.name.encode()))
+    args: list[Any] = []
+    for x in map(np.asarray, case.args(rng)):
+        size = rng.uniform(0.2, 0.9, x.shape) * rng.choice([-1, 1], x.shape)
+        args.append(x + 1j * size if x.dtype.kind == "f" else x)
+    try:
+        outs = fgrad.tree.leaves(case.fun(*args))
+    except TypeError:
+        return []
+    smooth = any(np.asarray(y).dtype.kind in "fc" for y in outs)
+    return args if smooth and any(x.dtype.kind == "c" for x in args) else []
+
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    CASES = [
+        case
+        for case in OP_CASES
+        if case.differentiable and case.order and case.name not in REAL_ONLY
+        if complex_arguments(case)
+    ]
+
+
+def of_smooth(case: OpCase) -> tuple[Callable[..., Any], list[Any]]:
+    """The row as a function of its complex arguments to its results that are not discrete."""
+    args = complex_arguments(case)
+    which = [i for i, x in enumerate(args) if x.dtype.kind == "c"]
+
+    def function(*xs: Any) -> Any:
+        whole = list(args)
+        for i, x in zip(which, xs, strict=True):
+            whole[i] = x
+        return [y for y in fgrad.tree.leaves(case.fun(*whole)) if y.dtype.kind in "fc"]
+
+    return function, [args[i] for i in which]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_derivatives(case: OpCase) -> None:
+    check_grads(case.fun, complex_arguments(case), order=1, rtol=2e-5, atol=2e-5)
+    function, args = of_smooth(case)
+    check_transpose(function, args, rtol=1e-9)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if not c.known], ids=lambda c: c.name)
+def test_compiled_values(case: OpCase) -> None:
+    check_jit(case.fun, complex_arguments(case), rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if not c.known], ids=lambda c: c.name)
+def test_batches(case: OpCase) -> None:
+    batch = [np.stack([x, x * 1.1 if x.dtype.kind == "c" else x]) for x in complex_arguments(case)]
+    check_vmap(case.fun, batch, rtol=1e-11, atol=1e-13)
+
+
+# --- special values: infinities, NaN, signed zeros, branch cuts
+
+UNARY = (
+    "negative conjugate absolute sign exp sqrt log log2 log10 log1p exp2 expm1 sin cos tan sinh "
+    "cosh tanh arcsin arccos arctan arcsinh arccosh arctanh isnan isinf isfinite"
+).split()
+BINARY = (
+    "add subtract multiply divide power equal not_equal less less_equal greater greater_equal "
+    "maximum minimum"
+).split()
+
+
+def grid(dtype: str) -> np.ndarray:
+    """All pairs of special numbers as parts; products of the large ones do not overflow."""
+    parts = np.array([0.0, -0.0, 1.0, -1.0, -2.0, 0.5, np.inf, -np.inf, np.nan, 300.0])
+    z = np.zeros((len(parts), len(parts)), dtype)
+    z.real, z.imag = parts[:, None], parts
+    return z.ravel()
+
+
+def assert_same(got: Any, expected: Any, rtol: float) -> None:
+    """Equal parts, with the same infinities, NaN and signs of zero."""
+    for a, b in ((np.real(got), np.real(expected)), (np.imag(got), np.imag(expected))):
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=0)
+        if a.dtype.kind == "f":
+            zero = (a == 0) & (b == 0)
+            np.testing.assert_array_equal(np.signbit(a)[zero], np.signbit(b)[zero])
+
+
+@pytest.mark.parametrize("dtype", "DF")
+@pytest.mark.parametrize("name", [*UNARY, *BINARY])
+def test_special_values(name: str, dtype: str) -> None:
+    ufunc, z = getattr(np, name), grid(dtype)
+    args = (z,) if ufunc.nin == 1 else (np.repeat(z, len(z)), np.tile(z, len(z)))
+    got = fgrad.jit(lambda *xs: ufunc(*xs))(*args)
+    assert_same(got, ufunc(*args), {"D": 4e-15, "F": 2e-6}[dtype])
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, -1, -4, 1.5, -0.5, 2 + 1j])
+def test_powers(n: complex) -> None:
+    z = grid("D")[np.isfinite(grid("D"))]
+    z = z[z != 0]
+    assert_same(fgrad.jit(lambda z: z**n)(z), z**n, 1e-13)
+
+
+def test_products_of_many() -> None:
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(5, 1, 7)) + 1j * rng.normal(size=(5, 1, 7))
+    for axis in (None, 0, 1, (0, 2), (1, 2)):
+        got = fgrad.jit(lambda z, axis=axis: np.prod(z, axis))(z)
+        np.testing.assert_allclose(got, np.prod(z, axis), rtol=1e-13)
+
+
+def test_sorting() -> None:
+    """By real, then imaginary parts; NaN last, in three groups."""
+    z = np.round(np.random.default_rng(0).normal(size=(4, 6))) + 0j
+    z.imag = np.random.default_rng(1).integers(0, 3, z.shape)
+    z[0, 1], z[1, 2], z[1, 1] = complex(np.nan, 1), complex(0, np.nan), complex(np.nan, np.nan)
+    for axis in (0, 1):
+        for f in (np.sort, np.argsort):
+            got = fgrad.jit(lambda z, f=f, axis=axis: f(z, axis, stable=True))(z)
+            np.testing.assert_array_equal(got, f(z, axis, stable=True))
+
+
+# --- without Python
+
+
+def host_steps(f: Callable[..., Any], *args: Any) -> list[str]:
+    """The primitives that compiled code evaluates by calling Python."""
+    steps = fgrad.inspect(f)(*args).passes["lower"]
+    return [
+        s.params["eqn"].prim.name
+        for s in steps
+        if isinstance(s, LibraryStep) and s.name == "host"
+    ]
+
+
+@pytest.mark.parametrize("name", [*UNARY, *BINARY])
+def test_elementwise_functions_are_native(name: str) -> None:
+    ufunc, z = getattr(np, name), np.ones(3) + 1j
+    assert not host_steps(lambda *xs: ufunc(*xs), *[z] * ufunc.nin)
+
+
+# --- gradients
+
+
+def test_descent() -> None:
+    """z - step * grad(f)(z) goes down."""
+    target = np.array([1 + 2j, -3j])
+
+    def loss(z: Any) -> Any:
+        return np.sum(np.abs(z - target) ** 2)
+
+    z = np.zeros(2, complex)
+    for _ in range(50):
+        z = z - 0.3 * grad(loss)(z)
+    np.testing.assert_allclose(z, target, atol=1e-10)
+
+
+def test_gradients_of_parts() -> None:
+    """dL/dx + i dL/dy, at the prompt, compiled, mapped and of a compiled function."""
+
+    def loss(z: Any, r: Any) -> Any:
+        return np.abs(np.sum(np.exp(z) * r + np.conj(z))) + np.sum(np.angle(z))
+
+    def of_parts(x: Any, y: Any, r: Any) -> Any:
+        return loss(x + 1j * y, r)
+
+    rng = np.random.default_rng(0)
+    x, y, r = rng.normal(size=(3, 4))
+    value, (dx, dy, dr) = value_and_grad(of_parts, (0, 1, 2))(x, y, r)
+    z = x + 1j * y
+    for way in (
+        value_and_grad(loss, (0, 1)),
+        fgrad.jit(value_and_grad(loss, (0, 1))),
+        value_and_grad(fgrad.jit(loss), (0, 1)),
+    ):
+        got, (dz, ds) = way(z, r)
+        np.testing.assert_allclose(got, value, rtol=1e-13)
+        np.testing.assert_allclose(dz, dx + 1j * dy, rtol=1e-12)
+        np.testing.assert_allclose(ds, dr, rtol=1e-12)
+        assert ds.dtype == np.float64
+    mapped = fgrad.vmap(grad(loss))(np.stack([z, z]), np.stack([r, r]))
+    np.testing.assert_allclose(mapped[1], dx + 1j * dy, rtol=1e-12)
+    np.testing.assert_allclose(
+        jacrev(lambda z: np.stack([loss(z, r), loss(2 * z, r)]))(z)[0], dx + 1j * dy, rtol=1e-12
+    )
+
+
+@pytest.mark.parametrize("jit", [lambda f: f, fgrad.jit], ids=["eager", "jit"])
+def test_holomorphic(jit: Callable[..., Any]) -> None:
+    z = np.array([1 + 2j, 0.5 - 1j])
+
+    def f(z: Any) -> Any:
+        return z[0] ** 2 * np.sin(z[1])
+
+    a, b = z
+    slope = np.array([2 * a * np.sin(b), a**2 * np.cos(b)])
+    cross = 2 * a * np.cos(b)
+    curvature = np.array([[2 * np.sin(b), cross], [cross, -(a**2) * np.sin(b)]])
+    np.testing.assert_allclose(jit(grad(f, holomorphic=True))(z), slope, rtol=1e-13)
+    value, found = jit(value_and_grad(f, holomorphic=True))(z)
+    np.testing.assert_allclose(value, f(z), rtol=1e-13)
+    np.testing.assert_allclose(found, slope, rtol=1e-13)
+    for jacobian in (jacfwd, jacrev):
+        np.testing.assert_allclose(jit(jacobian(f, holomorphic=True))(z), slope, rtol=1e-13)
+    np.testing.assert_allclose(jit(hessian(f, holomorphic=True))(z), curvature, rtol=1e-12)
+
+
+def test_complex_results_of_real_arguments() -> None:
+    x = np.array([0.3, 0.7])
+    got = jacfwd(lambda x: np.exp(1j * x))(x)
+    np.testing.assert_allclose(got, np.diag(1j * np.exp(1j * x)), rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: grad(lambda z: z**2)(1j), "needs a real result"),
+        (lambda: grad(lambda z: z**2, holomorphic=True)(1.0), "needs complex arguments"),
+        (lambda: grad(np.abs, holomorphic=True)(1j), "needs a complex result"),
+        (lambda: jacrev(np.sin)(np.ones(2) * 1j), "jacrev needs a real result"),
+        (lambda: jacfwd(np.abs)(np.ones(2) * 1j), "jacfwd needs real arguments"),
+        (lambda: hessian(np.abs)(1j), "hessian needs real arguments"),
+        (lambda: jacfwd(np.abs, holomorphic=True)(1j), "needs a complex result"),
+        (lambda: jacrev(np.abs, holomorphic=True)(1.0), "needs complex arguments"),
+        (lambda: jacfwd(np.abs)(np.arange(3)), "jacfwd needs floating-point arguments"),
+    ],
+)
+def test_cards(call: Callable[[], Any], words: str) -> None:
+    with pytest.raises(GradDtypeError, match=words):
+        call()
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Any:
+    """NumPy's warnings about special values are not what is tested."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield
