@@ -114,6 +114,10 @@ class DtypeError(FgradError, TypeError):
     """The dtypes of operands do not fit the operation."""
 
 
+class CustomRuleError(FgradError, TypeError, ValueError):
+    """A derivative or batching rule of the user's gave something that does not fit."""
+
+
 class RetraceWarning(UserWarning):
     """A jitted function was traced again, more often than `max_traces` allows."""
 

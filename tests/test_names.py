@@ -11,6 +11,8 @@ import fgrad
 
 PUBLIC = [
     "config",
+    "custom_jvp",
+    "custom_vjp",
     "explain_retrace",
     "functionalize",
     "grad",
@@ -20,6 +22,7 @@ PUBLIC = [
     "jacrev",
     "jit",
     "jvp",
+    "linear_transpose",
     "linearize",
     "make_program",
     "numpy",

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.ir.aval import Aval
+from fgrad.ir.primitive import Opaque
 from fgrad.ir.program import Lit, Program, Var
 from fgrad.ir.walk import subprograms
 
@@ -78,4 +79,6 @@ def _word(value: Any, known: dict[int, str]) -> Hashable:
         return "number", value.dtype.char, value.tobytes()
     if kind is Program:
         return "program", known[id(value)]
+    if isinstance(value, Opaque):
+        return "opaque"
     raise Nameless

@@ -93,7 +93,10 @@ def _composition(
 
 
 EXPANSIONS: dict[str, Callable[[Eqn], Program | None]] = {
-    "call": lambda eqn: eqn.params["program"],
+    **dict.fromkeys(
+        ("call", "custom_jvp", "custom_vjp", "custom_vmap", "checkpoint"),
+        lambda eqn: eqn.params["program"],
+    ),
     **dict.fromkeys(COMPOSITIONS, _by_factors),
     "random_bits": lambda eqn: _random_bits(eqn.inputs[0].aval, eqn.params["shape"]),
     "sort": lambda eqn: _sort(

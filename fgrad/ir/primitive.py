@@ -24,6 +24,12 @@ Rule = Callable[..., Any]
 R = TypeVar("R", bound=Rule)
 
 
+class Opaque:
+    """A parameter that compiled code does not depend on, such as a user's derivative rule."""
+
+    __slots__ = ()
+
+
 class Refusal:
     """An empty slot on purpose: `NotDifferentiable`, `NotLinear`; `why` completes a sentence."""
 
@@ -78,9 +84,11 @@ class Primitive:
         # Optional, for primitives that hold a program, and for speed:
         # save(values, traced, params) -> (outs, residuals): evaluation in a differentiated trace;
         #     the residuals become the parameter "saved" of the record
+        # linearizes: whether `save` serves forward derivatives too
         # pullback(cts, wanted, values, outs, params) -> cotangents: instead of jvp and transpose
         # accumulate(buffer, ct, values, params): add the transpose of ct in place, in NumPy
         self.save: Rule | None = None
+        self.linearizes = False
         self.pullback: Rule | None = None
         self.accumulate: Rule | None = None
         REGISTRY[name] = self

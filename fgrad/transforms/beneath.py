@@ -1,0 +1,233 @@
+"""L4. User functions that run beneath a trace: custom rules, bodies of checkpoints.
+
+An equation is evaluated in the context that encloses its trace.  Where it stands for a user
+function, that function runs there too, while the trace is *hidden*: a tracer of a hidden trace that
+the function closes over counts as its value, unless a derivative would get lost.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.errors import CustomRuleError
+from fgrad.ir.aval import Aval, aval_of
+from fgrad.ir.program import Program
+from fgrad.ops.families import batch_first
+from fgrad.source import here, resolve
+from fgrad.trace import Builder, Tracer, Value, concrete, run
+from fgrad.trace_errors import leaked, made_at
+from fgrad.transforms.control_parts import derived_program
+from fgrad.transforms.derive import batched_program
+from fgrad.transforms.vmap import Batched, run_batched
+from fgrad.transforms.wrap import as_value, is_weak, outside
+
+DIFFERENTIATING = frozenset({"grad", "vjp", "jvp", "linearize"})
+
+
+class _Hidden(threading.local):
+    """The traces beneath which this thread runs user code."""
+
+    builders: tuple[Builder, ...] = ()
+
+
+HIDDEN = _Hidden()
+
+
+class hiding:
+    """Context in which tracers of some builders count as their values."""
+
+    __slots__ = ("builders", "saved")
+
+    def __init__(self, *builders: Builder) -> None:
+        self.builders = builders
+
+    def __enter__(self) -> None:
+        self.saved = HIDDEN.builders
+        HIDDEN.builders = (*self.saved, *self.builders)
+
+    def __exit__(self, *_exc: object) -> None:
+        HIDDEN.builders = self.saved
+
+
+def unhidden(x: Value, of: str) -> Value:
+    """What a captured value is beneath the hidden traces; a card if its derivative got lost."""
+    while type(x) is Tracer and x.builder in HIDDEN.builders:
+        if x.builder.what in DIFFERENTIATING and _depends(x):
+            raise closes_over(x, of)
+        x = x.value
+    return x
+
+
+def _depends(x: Tracer) -> bool:
+    """Whether a tracer depends, differentiably, on the inputs of its trace."""
+    active = {y.index for y in x.builder.inputs if y.dtype.kind in "fc"}
+    for record in x.builder.records:
+        if not record.prim.discrete and any([type(k) is int and k in active for k in record[1]]):
+            active.update(record.outs)
+    return x.index in active
+
+
+def closes_over(x: Tracer, of: str) -> CustomRuleError:
+    """The card for a custom function that reads a differentiated value around its arguments."""
+    made, used = made_at(x), resolve(here())
+    origin = f"made at {made}:  {made.text()}" if made else f"an argument of {x.builder.name}"
+    return CustomRuleError(
+        f"{of} closes over a value that is being differentiated.",
+        (
+            ("value", f"{x.aval} {origin}"),
+            ("used", f"{used}:  {used.text()}"),
+            ("why", "the rule gives derivatives with respect to the arguments alone."),
+            ("write", "pass the value as an argument, and let the rule have its derivative"),
+            ("write", "fgrad.stop_gradient(value)     if it counts as a constant"),
+        ),
+    )
+
+
+class Beneath(Builder):
+    """A builder of user code beneath hidden traces.
+
+    An `abstract` one is there for its program: values are known where they are plain arrays.
+    """
+
+    __slots__ = ("abstract",)
+
+    def __init__(self, what: str, name: str, abstract: bool = False) -> None:
+        super().__init__(what, name, eager=True)
+        self.abstract = abstract
+
+    def capture(self, outer: Tracer) -> Tracer:
+        """The stand-in of a captured value, or of what it is beneath the hidden traces."""
+        found = self.captures.get(id(outer))
+        if found is not None:
+            return found[1]
+        if not outer.builder.live or outer.builder.thread != self.thread:
+            raise leaked(outer)
+        x = unhidden(outer, self.name)
+        if self.abstract:
+            value = concrete(x)
+        else:
+            value = x.twin() if type(x) is Tracer else x
+        inner = self.new(value, outer.aval, outer.weak)
+        self.captures[id(outer)] = (x, inner)
+        return inner
+
+
+class Evaluated(NamedTuple):
+    """The result of a user function in the present context."""
+
+    leaves: list[Any]
+    treedef: tree.TreeDef
+
+
+def evaluate_beneath(
+    fun: Callable[..., Any], values: Sequence[Value], name: str, weak: Sequence[bool] = ()
+) -> Evaluated:
+    """Run `fun(*tracers)` in place of the values, so that what it writes in place is its own.
+
+    Leaves of the result that are no arrays are passed on.
+    """
+    builder = Beneath("custom rule", name)
+    flags = weak or [is_weak(v) for v in values]
+    try:
+        with builder:
+            inputs = [builder.input(v, None, w) for v, w in zip(values, flags, strict=True)]
+            leaves, treedef = tree.flatten(fun(*inputs))
+            return Evaluated([outside(builder, x) for x in leaves], treedef)
+    finally:
+        builder.release()
+
+
+class Traced(NamedTuple):
+    """A user function as a closed program, whose first inputs are the values it captured.
+
+    `results` are its results if all is known, else None.
+    """
+
+    program: Program
+    captured: list[Value]
+    treedef: tree.TreeDef
+    results: list[Any] | None
+
+
+def trace_beneath(
+    fun: Callable[..., Any],
+    values: Sequence[Value],
+    name: str,
+    what: str,
+    weak: Sequence[bool] = (),
+    known: bool = True,
+) -> Traced:
+    """Trace `fun(*tracers)`; where the values are plain arrays and `known`, Python sees them."""
+    builder = Beneath(what, name, abstract=True)
+    flags = weak or [is_weak(v) for v in values]
+    try:
+        with builder:
+            inputs = [_input(builder, x, w, known) for x, w in zip(values, flags, strict=True)]
+            leaves, treedef = tree.flatten(fun(*inputs))
+            outs = [builder.lift(as_value(x, f"a result of {name}")) for x in leaves]
+            traced = builder.close(outs, copy_consts=True)
+            found = [outside(builder, y) for y in outs]
+    finally:
+        builder.release()
+    results = None if any([x is None for x in found]) else found
+    return Traced(traced.program, traced.captured, treedef, results)
+
+
+def _input(builder: Builder, x: Value, weak: bool, known: bool) -> Tracer:
+    value = concrete(x) if known else None
+    return builder.input(value, aval_of(x).strong() if value is None else None, weak)
+
+
+def mapped(
+    fun: Callable[..., Sequence[Any]],
+    size: int,
+    values: Sequence[Value],
+    dims: Sequence[int | None],
+    name: str,
+) -> list[Batched]:
+    """The results of a function of flat values over a batch, and where their batched axes are."""
+    builder = Beneath("vmap", name)
+    try:
+        with builder:
+            inputs = [
+                builder.input(v, None, is_weak(v))
+                if d is None
+                else builder.input(None, without_axis(aval_of(v), d))
+                for v, d in zip(values, dims, strict=True)
+            ]
+            outs = [builder.lift(y) if is_array(y) else y for y in fun(*inputs)]
+        env: dict[int, Batched] = {
+            x.index: (v, d) for x, v, d in zip(inputs, values, dims, strict=True) if d is not None
+        }
+        return run_batched(builder.records, env, outs, size)
+    finally:
+        builder.release()
+
+
+def without_axis(aval: Aval, axis: int) -> Aval:
+    """The aval of one example of a batch."""
+    return Aval(aval.shape[:axis] + aval.shape[axis + 1 :], aval.dtype)
+
+
+def is_array(x: Any) -> bool:
+    """Whether a leaf is an array, a NumPy scalar or a tracer."""
+    return isinstance(x, (Tracer, np.ndarray, np.generic))
+
+
+def batched_first(program: Program, size: int, dims: tuple[int | None, ...]) -> Program:
+    """A program on batches, all results of which have their batched axis first."""
+    derived = batched_program(program, size, dims)
+    if all([d == 0 for d in derived.dims]):
+        return derived.program
+
+    def first(*values: Value) -> list[Value]:
+        pairs = zip(run(derived.program, values), derived.dims, strict=True)
+        return [batch_first(size, y, d) for y, d in pairs]
+
+    key = ("batched first", size, dims)
+    return derived_program(program, key, first, derived.program.in_avals, "vmap")

@@ -1,0 +1,388 @@
+"""L4. Functions with a forward derivative of the user's.
+
+    custom_jvp : (a -> b), ((a, T a) -> (b, T b)) -> (a -> b)
+
+In a trace that is differentiated the rule runs with the values of the primals and with unknown
+tangents; what it does with these is recorded, and serves both modes, as any other jvp.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from fgrad import tree
+from fgrad.errors import CustomRuleError, Row
+from fgrad.ir.aval import Aval, aval_of
+from fgrad.ir.primitive import Primitive
+from fgrad.ir.program import Program
+from fgrad.ops.elementwise import add
+from fgrad.ops.families import batch_first, zeros_like
+from fgrad.trace import Value, bind, run
+from fgrad.transforms.beneath import Beneath, batched_first, mapped
+from fgrad.transforms.control_parts import known_values
+from fgrad.transforms.custom_function import (
+    CustomFunction,
+    Rules,
+    Split,
+    UserRules,
+    apply,
+    fitted,
+    line_of,
+    prefixed,
+)
+from fgrad.transforms.tape import Tape, pull, push
+from fgrad.transforms.wrap import as_value, is_weak, outside
+
+custom_jvp_p = Primitive("custom_jvp", params=("program", "rules"), multiple=True)
+
+Values = Sequence[Value]
+
+
+class CustomJvp(CustomFunction):
+    """A function whose derivative is given by `defjvp` or `defjvps`."""
+
+    what = "custom_jvp"
+    rule: Callable[..., Any] | None = None
+    symbolic_zeros = False
+
+    def defjvp(self, jvp: Callable[..., Any], symbolic_zeros: bool = False) -> Callable[..., Any]:
+        """Set the derivative: `jvp(*nondiff_args, primals, tangents) -> (out, tangent_out)`.
+
+        Arguments:
+            jvp: a function of two tuples with an item for each argument that is not static.  The
+                tangent of an integer is zeros of its own dtype.
+            symbolic_zeros: whether known zeros among the tangents are given as None.
+
+        Returns:
+            `jvp`, so that this serves as a decorator.
+        """
+        self.rule, self.symbolic_zeros = jvp, symbolic_zeros
+        return jvp
+
+    def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
+        """Set the derivative by a function for each argument; None where it is zero.
+
+        Each is called as `jvp(tangent, out, *args)` and gives a tangent of the result.
+        """
+        if self.nondiff:
+            raise CustomRuleError(
+                f"custom_jvp {self.name}: defjvps cannot be used with static arguments.",
+                (("write", f"@{self.name}.defjvp"),),
+            )
+
+        def rule(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> Any:
+            out = self(*primals)
+            total: Any = None
+            for jvp, t in zip(jvps, tangents, strict=True):
+                if jvp is not None and t is not None:
+                    part = jvp(t, out, *primals)
+                    total = part if total is None else tree.map(add, total, part)
+            return out, tree.map(zeros_like, out) if total is None else total
+
+        self.rule, self.symbolic_zeros = rule, True
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        split = self.arguments(args, kwargs)
+        if self.rule is None:
+            raise CustomRuleError(
+                f"The custom_jvp function {self.name} has no derivative yet.",
+                (
+                    line_of(self.fun, "function"),
+                    ("write", f"@{self.name}.defjvp"),
+                    ("write", f"def {self.name}_jvp(primals, tangents):"),
+                    ("write", f"    return {self.name}(*primals), tangent_of_the_result"),
+                ),
+            )
+        rules = JvpRules(self, split)
+        outs = apply(custom_jvp_p, rules, split.values)
+        return tree.unflatten(rules.out_tree, outs)
+
+
+def custom_jvp(
+    fun: Callable[..., Any] | None = None,
+    nondiff_argnums: int | Sequence[int] = (),
+    nondiff_argnames: str | Sequence[str] = (),
+) -> Any:
+    """A function whose derivative you write yourself, as a jvp; `grad` transposes it.
+
+    Arguments:
+        fun: a function of pytrees of arrays.
+        nondiff_argnums: positions of arguments that are settings: functions, strings, sizes.  They
+            are given to the rule first, before primals and tangents.
+        nondiff_argnames: the same by name.
+
+    Returns:
+        A function like `fun` with methods `defjvp` and `defjvps`.
+
+    Raises:
+        CustomRuleError: if a rule's result does not fit that of the function.
+
+    Example: a norm whose derivative at 0 is 0.
+        >>> import numpy as np, fgrad
+        >>> @fgrad.custom_jvp
+        ... def norm(x):
+        ...     return np.sqrt(np.sum(x * x))
+        >>> @norm.defjvp
+        ... def norm_jvp(primals, tangents):
+        ...     (x,), (t,) = primals, tangents
+        ...     y = norm(x)
+        ...     return y, np.sum(x * t) / np.where(y > 0, y, 1.0)
+        >>> fgrad.grad(norm)(np.zeros(2)), fgrad.grad(norm)(np.array([3.0, 4.0]))
+        (array([0., 0.]), array([0.6, 0.8]))
+    """
+    if fun is None:
+        return functools.partial(
+            custom_jvp, nondiff_argnums=nondiff_argnums, nondiff_argnames=nondiff_argnames
+        )
+    return CustomJvp(fun, nondiff_argnums, nondiff_argnames)
+
+
+class JvpRules(UserRules):
+    """The user's rule on flat values."""
+
+    owner: CustomJvp
+
+    def __init__(self, owner: CustomJvp, split: Split) -> None:
+        super().__init__(owner, split)
+        self.rule = owner.rule
+
+    @property
+    def rule_line(self) -> Row:
+        """Where the user's rule is written."""
+        assert self.rule is not None
+        return line_of(self.rule, "rule")
+
+    def linear(
+        self, primals: Values, tangents: Sequence[Value | None]
+    ) -> tuple[list[Value], list[Value | None]]:
+        """Results and their tangents."""
+        assert self.rule is not None
+        statics = [x for _, x in sorted(self.split.statics.items())]
+        if not self.owner.symbolic_zeros:
+            tangents = [
+                zeros_like(x) if t is None else t for x, t in zip(primals, tangents, strict=True)
+            ]
+        treedef = self.split.treedef
+        args = tree.unflatten(treedef, primals), tree.unflatten(treedef, tangents)
+        found = self.rule(*statics, *args)
+        if not isinstance(found, (tuple, list)) or len(found) != 2:
+            size = f" of {len(found)}" if isinstance(found, (tuple, list)) else ""
+            raise self.refuse(
+                "must return a pair (result, tangent of the result)",
+                f"it is a {type(found).__name__}{size}",
+            )
+        out, pushed = found
+        leaves, out_tree = tree.flatten(out)
+        if self.out_tree is not None and out_tree != self.out_tree:
+            raise self.refuse(
+                f"must return the result of {self.name} first",
+                f"it has structure {out_tree}, but {self.name} returns {self.out_tree}",
+            )
+        outs = [as_value(x, f"a result of the rule of {self.name}") for x in leaves]
+        self._check(outs, out_tree)
+        parts = prefixed(pushed, out)
+        if parts is None:
+            raise self.refuse(
+                "must return a tangent with the structure of the result",
+                f"it has structure {tree.structure(pushed)}, but the result has {out_tree}",
+            )
+        return outs, [
+            self._tangent(t, y, k, out_tree)
+            for k, (t, y) in enumerate(zip(parts, outs, strict=True))
+        ]
+
+    def _check(self, outs: Values, out_tree: tree.TreeDef) -> None:
+        avals = [aval_of(y).strong() for y in outs]
+        if self.expected is None:
+            return
+        for k, (found, aval) in enumerate(zip(avals, self.expected, strict=True)):
+            if found != aval:
+                raise self.refuse(
+                    f"must return the result of {self.name} first",
+                    f"result{_path(out_tree, k)} is {found}, but {self.name} returns {aval}",
+                )
+
+    def _tangent(self, t: Any, y: Value, k: int, out_tree: tree.TreeDef) -> Value | None:
+        def refuse(text: str) -> CustomRuleError:
+            return self.refuse(
+                "must return a tangent like the result",
+                f"the tangent of result{_path(out_tree, k)} is {text}",
+            )
+
+        return fitted(t, aval_of(y), refuse, f"a tangent from the rule of {self.name}")
+
+    def refuse(self, headline: str, found: str) -> CustomRuleError:
+        """The card for a rule whose result does not fit."""
+        return CustomRuleError(
+            f"The jvp rule of {self.name} {headline}.", (("found", found), self.rule_line)
+        )
+
+
+def _path(treedef: tree.TreeDef, k: int) -> str:
+    """Where a leaf is in a result: empty for the only one."""
+    return tree.paths(tree.unflatten(treedef, range(treedef.num_leaves)))[k]
+
+
+class BatchedJvpRules(Rules):
+    """Rules for a batch; all results have their batched axis first."""
+
+    def __init__(self, inner: Any, size: int, dims: Sequence[int | None]) -> None:
+        self.inner, self.size = inner, size
+        self.dims = tuple(dims)
+        self.name, self.n_captured = inner.name, inner.n_captured
+
+    @property
+    def rule_line(self) -> Row:
+        """Where the user's rule is written."""
+        return self.inner.rule_line
+
+    def linear(
+        self, primals: Values, tangents: Sequence[Value | None]
+    ) -> tuple[list[Value], list[Value | None]]:
+        """Results and their tangents."""
+        dims = self.dims[self.n_captured :]
+        active = [t is not None for t in tangents]
+        count = len(primals)
+        has: list[bool] = []
+
+        def both(*values: Value) -> list[Value]:
+            given = iter(values[count:])
+            ts = [next(given) if a else None for a in active]
+            outs, pushed = self.inner.linear(list(values[:count]), ts)
+            has.extend([t is not None for t in pushed])
+            return [*outs, *[t for t in pushed if t is not None]]
+
+        values = [*primals, *[t for t in tangents if t is not None]]
+        all_dims = [*dims, *[d for d, a in zip(dims, active, strict=True) if a]]
+        pairs = mapped(both, self.size, values, all_dims, self.name)
+        found = [batch_first(self.size, y, d) for y, d in pairs]
+        pushed = iter(found[len(has) :])
+        return found[: len(has)], [next(pushed) if h else None for h in has]
+
+
+# --- the primitive
+
+
+@custom_jvp_p.type_rule
+def _(*_avals: Aval, program: Program, rules: Rules) -> tuple[Aval, ...]:
+    return tuple([aval.strong() for aval in program.out_avals])
+
+
+@custom_jvp_p.evaluate
+def _(*operands: Any, program: Program, rules: Rules) -> tuple[Any, ...]:
+    found = program.cache.get("results")
+    return tuple(run(program, operands)) if found is None else found
+
+
+class SavedJvp(NamedTuple):
+    """The rule as a linear map of the tangents of some operands."""
+
+    tape: Tape
+    mask: tuple[bool, ...]
+
+
+def _linearized(
+    values: Values, mask: Sequence[bool], rules: Any
+) -> tuple[tuple[Value, ...], SavedJvp]:
+    """Run the rule at known primals and record what it does with the tangents."""
+    n = rules.n_captured
+    wanted = [
+        m and k >= n and x.dtype.kind in "fc"
+        for k, (m, x) in enumerate(zip(mask, values, strict=True))
+    ]
+    weak = rules.weak or [is_weak(x) for x in values[n:]]
+    builder = Beneath("custom_jvp", rules.name)
+    try:
+        with builder:
+            primals = [builder.input(v, None, w) for v, w in zip(values[n:], weak, strict=True)]
+            tangents = [
+                builder.input(None, aval_of(x).strong()) if w else None
+                for x, w in zip(values[n:], wanted[n:], strict=True)
+            ]
+            results, pushed = rules.linear(primals, tangents)
+            outs = [outside(builder, y) for y in results]
+            if any([y is None for y in outs]):
+                raise CustomRuleError(
+                    f"The result of the jvp rule of {rules.name} depends on the tangents.",
+                    (rules.rule_line, ("why", "the first of the pair is the value alone.")),
+                )
+            inputs = [t for t in tangents if t is not None]
+            tape = Tape(builder, inputs, [None if t is None else builder.lift(t) for t in pushed])
+    finally:
+        builder.release()
+    active = tape.active
+    tape.records = [r for r in tape.records if any([active[k] for k in r.outs])]
+    return tuple(outs), SavedJvp(tape, tuple(wanted))
+
+
+def _save(
+    values: Values, traced: Sequence[bool], params: dict[str, Any]
+) -> tuple[tuple[Value, ...], SavedJvp]:
+    return _linearized(values, traced, params["rules"])
+
+
+def refuse_captured(wanted: Sequence[bool], rules: Rules) -> None:
+    """Raise where a derivative is asked for of what a custom function closes over."""
+    if any(wanted[: rules.n_captured]):
+        raise CustomRuleError(
+            f"{rules.name} closes over a value that is being differentiated.",
+            (
+                rules.rule_line,
+                ("why", "the rule gives derivatives with respect to the arguments alone."),
+                ("write", "pass the value as an argument, and let the rule have its derivative"),
+                ("write", "fgrad.stop_gradient(value)     if it counts as a constant"),
+            ),
+        )
+
+
+@custom_jvp_p.jvp
+def _(
+    primals: Values, tangents: Sequence[Value | None], outs: Any, *,
+    program: Program | None, rules: Any, saved: SavedJvp | None = None,
+) -> tuple[Value | None, ...]:  # fmt: skip
+    refuse_captured([t is not None for t in tangents], rules)
+    if saved is None:
+        mask = [t is not None for t in tangents]
+        saved = _linearized(_known(primals, program), mask, rules)[1]
+    given = [t for t, m in zip(tangents, saved.mask, strict=True) if m]
+    return tuple(push(saved.tape, given))
+
+
+def _known(values: Values, program: Program | None) -> Values:
+    return values if program is None else known_values(values, program.in_avals)
+
+
+def _pullback(
+    cts: Sequence[Value | None],
+    wanted: Sequence[bool],
+    values: Values,
+    _outs: Any,
+    params: dict[str, Any],
+) -> list[Value | None]:
+    rules, saved = params["rules"], params.get("saved")
+    refuse_captured(wanted, rules)
+    if saved is None or any([w and not m for w, m in zip(wanted, saved.mask, strict=True)]):
+        saved = _linearized(_known(values, params["program"]), wanted, rules)[1]
+    outs = saved.tape.outputs
+    given = [None if k is None else ct for ct, k in zip(cts, outs, strict=True)]
+    pulled = iter(pull(saved.tape, given))
+    return [next(pulled) if m else None for m in saved.mask]
+
+
+custom_jvp_p.save = _save
+custom_jvp_p.linearizes = True
+custom_jvp_p.pullback = _pullback
+custom_jvp_p.refuse("transpose", "is transposed by its rule")
+
+
+@custom_jvp_p.batch
+def _(
+    size: int, operands: Values, dims: Sequence[int | None], *,
+    program: Program, rules: Any, saved: Any = None,
+) -> tuple[tuple[Value, ...], list[int]]:  # fmt: skip
+    derived = batched_first(program, size, tuple(dims))
+    batched = BatchedJvpRules(rules, size, dims)
+    outs = bind(custom_jvp_p, *operands, program=derived, rules=batched)
+    return outs, [0] * len(outs)
