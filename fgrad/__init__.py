@@ -28,9 +28,12 @@ from fgrad.transforms.vmap import vmap
 __version__ = "0.1.0"
 
 _LAZY = {
+    "custom_jvp": "fgrad.transforms.custom_jvp",
+    "custom_vjp": "fgrad.transforms.custom_vjp",
     "jit": "fgrad.compile.jit",
     "explain_retrace": "fgrad.compile.jit",
     "inspect": "fgrad.compile.inspect",
+    "linear_transpose": "fgrad.transforms.linear",
     "make_program": "fgrad.compile.inspect",
 }
 _MODULES = ("errors", "lax", "nn", "optim", "random", "scipy", "testing")
@@ -64,6 +67,8 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "config",
+    "custom_jvp",
+    "custom_vjp",
     "explain_retrace",
     "functionalize",
     "grad",
@@ -73,6 +78,7 @@ __all__ = [
     "jacrev",
     "jit",
     "jvp",
+    "linear_transpose",
     "linearize",
     "make_program",
     "numpy",
