@@ -100,6 +100,22 @@ def test_while_swap_copy_fill() -> None:
     assert (a[0], b[0]) == (0, 10)
 
 
+def test_first_runs_are_walked_as_the_interpreter_goes() -> None:
+    """Short programs run once without the interpreter: every kind of step does the same there."""
+    step = Callback(counter, 1)
+    steps = [Call(step.address, 0, 1, (0,)), Place(3, 1, 8), Share(step.address, 0, 1, 1, (3,))]
+    steps += [Swap(0, 1), Copy(2, 1, 8), Advance(2, 8), Fill(2, 8), Fill(3, 1, 64)]
+    program = HostProgram(steps, 3, [step])
+    results = []
+    for _ in range(3):
+        arrays = [np.ones(1), np.ones(2), np.ones(2)]
+        program.run([x.ctypes.data for x in arrays])
+        results.append(np.concatenate(arrays).tolist())
+        assert ("interpreter" in vars(program)) == (len(results) > 1)
+    assert results[0] == results[1] == results[2]
+    assert results[0][0] == 2 and results[0][3:] == [2, 0]
+
+
 @pytest.mark.parametrize(("index", "expected"), [(-3, 1), (0, 1), (1, 2), (2, 0), (9, 0)])
 def test_branch(index: int, expected: int) -> None:
     cell, choice = np.zeros(1), np.array([index])

@@ -14,7 +14,8 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -36,13 +37,15 @@ class Call(NamedTuple):
 
 
 class Share(NamedTuple):
-    """The same with the range shared among threads, in pieces of `chunk` iterations."""
+    """The same with the range shared among threads, in pieces of `chunk` iterations; all of it
+    takes about `cost` cycles."""
 
     address: int
     lo: int
     hi: int
     chunk: int
     slots: tuple[int, ...]
+    cost: float = 0.0
 
 
 class Place(NamedTuple):
@@ -111,6 +114,9 @@ Step: TypeAlias = Call | Share | Place | Advance | Swap | Copy | Fill | Repeat |
 (_FILL, _SET, _COUNT, _JUMP, _UNLESS, _SWITCH) = range(7, 13)
 CHUNK_CYCLES = 50_000  # the least piece of a kernel worth a thread's while
 SHARED_CYCLES = 250_000  # kernels shorter than this run in the calling thread: waking takes 25 us
+WALKED_STEPS = 1_000  # a first run of more steps is left to the interpreter, and so is one of
+WALKED_CYCLES = 30_000_000  # kernels that are worth several threads and take longer than this
+_LOOPS = (Repeat, While, Branch)
 _HEADER = 4  # slots, given slots, counters, longest buffer list
 
 
@@ -131,7 +137,7 @@ def shared_call(
     if config.num_threads < 2 or pieces < 2 or cost < SHARED_CYCLES:
         return Call(address, 0, extent, slots)
     chunk = -(-extent // (pieces * grain)) * grain
-    return Share(address, 0, extent, chunk, slots)
+    return Share(address, 0, extent, chunk, slots, cost)
 
 
 class HostProgram:
@@ -141,19 +147,38 @@ class HostProgram:
       steps: what to run.
       given: how many slots the caller's pointers fill (slots 0 .. given-1).
       keep: objects that must live as long as the program (callbacks, constants).
+
+    A program that runs once needs neither the table nor the interpreter: where its steps are few
+    and short, Python walks them at the first run.
     """
 
     def __init__(self, steps: Sequence[Step], given: int, keep: Sequence[object] = ()) -> None:
         self.steps = tuple(steps)
         self.given = given
         self.keep = tuple(keep)
-        assembler = _Assembler(given)
-        assembler.steps(self.steps)
-        self.table = assembler.finish()
-        self.address: int = self.table.ctypes.data
-        self.interpreter = interpreter_address()
-        self._run = _Interpreter(self.interpreter)
         self._pointers = ctypes.c_void_p * given
+        self._walked = not _is_short(self.steps)
+
+    @cached_property
+    def table(self) -> np.ndarray:
+        """The steps as the interpreter reads them."""
+        assembler = _Assembler(self.given)
+        assembler.steps(self.steps)
+        return assembler.finish()
+
+    @property
+    def address(self) -> int:
+        """Where the table is."""
+        return self.table.ctypes.data
+
+    @cached_property
+    def interpreter(self) -> int:
+        """The address of what runs the table."""
+        return interpreter_address()
+
+    @cached_property
+    def _run(self) -> Callable[[int, Any], None]:
+        return _Interpreter(self.interpreter)
 
     def run(self, pointers: Sequence[int]) -> None:
         """Run with the given slots' addresses; the GIL is released meanwhile.
@@ -161,10 +186,49 @@ class HostProgram:
         Raises:
           whatever a Python callback among the steps raised, after all steps have run.
         """
-        self._run(self.address, self._pointers(*pointers))
+        if self._walked:
+            self._run(self.address, self._pointers(*pointers))
+        else:
+            self._walked = True
+            _walk(self.steps, pointers)
         for kept in self.keep:
             if isinstance(kept, Callback):
                 kept.reraise()
+
+
+def _is_short(steps: Sequence[Step]) -> bool:
+    """Whether Python can walk the steps in less time than it takes to compile the interpreter."""
+    if len(steps) > WALKED_STEPS:
+        return False
+    cost = 0.0
+    for step in steps:
+        if type(step) in _LOOPS:
+            return False
+        if type(step) is Share:
+            cost += step.cost
+    return cost <= WALKED_CYCLES
+
+
+def _walk(steps: Sequence[Any], pointers: Sequence[int]) -> None:
+    """What the interpreter does with steps that are not loops, in this thread alone."""
+    slots: dict[int, int] = dict(enumerate(pointers))
+    for step in steps:
+        kind = type(step)
+        if kind is Call or kind is Share:
+            buffers = [slots[k] for k in step.slots]
+            _StepFunction(step.address)(
+                (ctypes.c_void_p * len(buffers))(*buffers), step.lo, step.hi
+            )
+        elif kind is Place:
+            slots[step.slot] = slots[step.base] + step.offset
+        elif kind is Advance:
+            slots[step.slot] += step.size
+        elif kind is Swap:
+            slots[step.a], slots[step.b] = slots[step.b], slots[step.a]
+        elif kind is Copy:
+            ctypes.memmove(slots[step.target], slots[step.source], step.size)
+        else:
+            ctypes.memset(slots[step.target], step.byte, step.size)
 
 
 class Callback:
