@@ -16,11 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.compile.kernel.ir import Kernel
+from fgrad.compile.loop_kernel import loop_steps
 from fgrad.compile.plan import ALIGNMENT
-from fgrad.compile.steps import LibraryStep, Step
+from fgrad.compile.steps import AliasStep, KernelStep, LibraryStep, Step
 from fgrad.compile.writes import Split, Write, split_writes
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Eqn, Lit, Program, Var
+from fgrad.ir.walk import definitions, use_counts
 
 CONTROL = frozenset({"scan", "while", "switch"})
 
@@ -61,8 +63,12 @@ def compile_bodies(
     steps: Sequence[Step],
     compile_body: Callable[[Program], Any],
     schedule: Callable[[Kernel], Kernel],
+    in_kernels: bool,
 ) -> tuple[Program, list[Step]]:
-    """The steps with compiled bodies, and the program with the constants that these need."""
+    """The steps with compiled bodies, and the program with the constants that these need.
+
+    `in_kernels` says whether loops with small bodies may be kernels.
+    """
     if not any([isinstance(s, LibraryStep) and s.name == "control" for s in steps]):
         return program, list(steps)
     consts = list(program.consts)
@@ -74,11 +80,38 @@ def compile_bodies(
         return var
 
     out: list[Step] = []
+    defined, used = definitions(program.eqns), use_counts(program)
     for step in steps:
         if isinstance(step, LibraryStep) and step.name == "control":
-            step = _completed(step.params["eqn"], compile_body, schedule, constant)
+            eqn, before = step.params["eqn"], len(consts)
+            made = loop_steps(eqn, defined, used, constant, schedule) if in_kernels else None
+            if made is not None:
+                out += made
+                continue
+            del consts[before:]
+            step = _completed(eqn, compile_body, schedule, constant)
         out.append(step)
-    return program.replace(consts=tuple(consts)), out
+    return program.replace(consts=tuple(consts)), _live(program, out)
+
+
+def _live(program: Program, steps: Sequence[Step]) -> list[Step]:
+    """The steps without kernels whose results no step reads any more."""
+    needed = {a for a in program.outputs if isinstance(a, Var)}
+    out: list[Step] = []
+    for step in reversed(steps):
+        if isinstance(step, AliasStep):
+            if step.output in needed:
+                needed.add(step.source)
+        elif isinstance(step, KernelStep):
+            roles = [b.role for b in step.kernel.buffers if b.role != "scratch"]
+            made = [v for v, role in zip(step.args, roles, strict=True) if role != "in"]
+            if needed.isdisjoint(made):
+                continue
+            needed.update(step.args)
+        else:
+            needed.update(step.args)
+        out.append(step)
+    return out[::-1]
 
 
 def _completed(

@@ -130,6 +130,7 @@ def _compile(
             s,
             lambda p: _compile(p, None, backend, ()).executable,
             backend.schedule,
+            backend.splits,
         ),
         steps,
         size=lambda compiled: len(compiled[1]),

@@ -38,6 +38,7 @@ from fgrad.compile.kernel.ir import (
     Index,
     Init,
     Kernel,
+    Leave,
     Load,
     Loop,
     Op,
@@ -202,7 +203,9 @@ class KernelEmitter:
             self.frame.lanes = lanes
         if is_tile(loop):
             self.tile = Tile(self.frame, loop, lambda s: self.body((s,)))
-        if loop is self.outer:
+        if loop.kind == "while":
+            self._while(loop, facts)
+        elif loop is self.outer:
             self._outer(loop, facts, lanes, unroll)
         else:
             self._static(loop, facts, lanes, unroll)
@@ -286,6 +289,56 @@ class KernelEmitter:
         self._close_phis(carried, before, latch)
         parent.lines += lines
         parent.label(after)
+
+    def _while(self, loop: Loop, facts: LoopFacts) -> None:
+        """A loop that tests at its head; what it updates leaves with the values of the head."""
+        frame = self.frame
+        head, inside = frame.function.fresh("while")[1:], frame.function.fresh("do")[1:]
+        after = frame.function.fresh("end")[1:]
+        carried = self._open_phis(facts)
+        heads = [list(accumulator.parts) for accumulator, _, _ in carried]
+        scope = frame.open(head, facts.stored)
+        for accumulator, _, _ in carried:
+            accumulator.scope = scope
+        for id in facts.varying:
+            frame.values.pop(id, None)
+        frame.axes[loop.axis] = Axis(None, 0, 1, scope)
+        position = next(k for k, s in enumerate(loop.body) if isinstance(s, Leave))
+        leave = loop.body[position]
+        assert isinstance(leave, Leave)
+        self.body(loop.body[:position])
+        done = self._all_lanes(frame.values[leave.value])
+        function = frame.enter(scope)
+        function.line(f"br i1 {done}, label %{after}, label %{inside}")
+        function.label(inside)
+        self.body(loop.body[position + 1 :])
+        frame.enter(scope).line(f"br label %{head}")
+        lines, latch = frame.close()
+        parent = frame.function
+        before = parent.block
+        parent.line(f"br label %{head}")
+        parent.label(head)
+        self._close_phis(carried, before, latch)
+        for (accumulator, _, _), parts in zip(carried, heads, strict=True):
+            accumulator.parts = parts
+        parent.lines += lines
+        parent.label(after)
+
+    def _all_lanes(self, value: Value) -> str:
+        """Whether a condition holds in every lane that is alive."""
+        frame = self.frame
+        if value.lanes == 1:
+            return frame.spread(value, 1)
+        lanes, mask = value.lanes, frame.mask
+        live = None if mask is None else frame.spread(mask, lanes)
+        function = frame.enter(frame.inner)
+        text = value.text
+        if live is not None:
+            text = function.emit(f"xor <{lanes} x i1> {text}, splat (i1 true)")
+            text = function.emit(f"and <{lanes} x i1> {text}, {live}")
+            text = function.emit(f"xor <{lanes} x i1> {text}, splat (i1 true)")
+        bits = function.emit(f"bitcast <{lanes} x i1> {text} to i{lanes}")
+        return function.emit(f"icmp eq i{lanes} {bits}, -1")
 
     def _open_phis(self, facts: LoopFacts) -> list[tuple[Accumulator, list[str], list[str]]]:
         """Give the accumulators that a loop updates names for their values at its head."""

@@ -295,6 +295,7 @@ SCALAR_LLVM: dict[str, ScalarEmitter] = {
     "add": _by_kind(_arithmetic("fadd"), words.add),
     "sub": _by_kind(_arithmetic("fsub"), words.subtract),
     "mul": _by_kind(_arithmetic("fmul contract"), words.multiply),
+    "muladd": _with_floats(Lanes.muladd),
     "div": _with_floats(Lanes.div),
     "max": _by_kind(_float_extremum("ogt"), words.maximum),
     "min": _by_kind(_float_extremum("olt"), words.minimum),

@@ -6,6 +6,7 @@ K3  every operation is in SCALAR_OPS, with operands and result of the right dtyp
 K4  every out buffer that has elements is stored
 K5  iterations of a parallel loop do not write the same element
 K6  updates and reads name a live accumulator; parallel loops update none from outside
+K7  a while loop has one `leave`, which its own body holds before all that it writes
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from fgrad.compile.kernel.ir import (
     Index,
     Init,
     Kernel,
+    Leave,
     Load,
     Loop,
     Op,
@@ -31,7 +33,7 @@ from fgrad.compile.kernel.ir import (
     Store,
     Update,
 )
-from fgrad.compile.kernel.rewrite import walk
+from fgrad.compile.kernel.rewrite import indices, walk
 from fgrad.compile.kernel.scalar import SCALAR_OPS
 from fgrad.compile.kernel.text import PRINTERS, print_kernel
 from fgrad.errors import CheckError
@@ -215,7 +217,9 @@ class _Checker:
             reach += stride * (loop.extent - 1)
 
     def loop(self, s: Loop) -> None:
-        self.need(s.kind in ("parallel", "reduce", "serial"), "K1", f"no loop kind {s.kind}")
+        kinds = ("parallel", "reduce", "serial", "while")
+        self.need(s.kind in kinds, "K1", f"no loop kind {s.kind}")
+        self.leaves(s)
         used = any([loop.axis == s.axis for loop in self.loops])
         self.need(not used, "K1", f"axis {s.axis} is in use")
         vectors = [loop for loop in self.loops if loop.lanes > 1]
@@ -224,6 +228,25 @@ class _Checker:
         self.loops.append(s)
         self.body(s.body)
         self.loops.pop()
+
+    def leaves(self, s: Loop) -> None:
+        """K7 for one loop."""
+        found = [k for k, inner in enumerate(s.body) if isinstance(inner, Leave)]
+        if s.kind != "while":
+            self.need(not found, "K7", f"a leave in the {s.kind} loop {s.axis}")
+            return
+        self.need(len(found) == 1, "K7", f"{len(found)} leaves in {s.axis}")
+        self.need(s.extent == 1 and s.lanes < 2, "K7", f"{s.axis} has an extent or lanes")
+        before = walk(s.body[: found[0]])
+        writes = any([isinstance(inner, (Update, Store)) for inner in before])
+        self.need(not writes, "K7", f"{s.axis} writes before it leaves")
+        used = any([a == s.axis for index in indices(s.body) for a, _ in index.terms])
+        self.need(not used, "K7", f"{s.axis} is used in an index")
+
+    def leave(self, s: Leave) -> None:
+        inside = self.loops and self.loops[-1].kind == "while"
+        self.need(bool(inside), "K7", "a leave outside of a while loop")
+        self.need(self.use(s.value) == _BOOL, "K3", f"leave by %{s.value}, which is not bool")
 
 
 _CHECKS: dict[type, Callable[[_Checker, Any], None]] = {
@@ -235,5 +258,6 @@ _CHECKS: dict[type, Callable[[_Checker, Any], None]] = {
     Read: _Checker.read,
     Update: _Checker.update,
     Store: _Checker.store,
+    Leave: _Checker.leave,
     Loop: _Checker.loop,
 }

@@ -7,8 +7,9 @@ from fgrad.compile.kernel.rewrite import Body, stride_of
 from fgrad.compile.kernel.scalar import SCALAR_OPS
 
 CLOSE = 4  # strides up to which whole vectors are read or written, and shuffled
+WHILE_PASSES = 32  # what a loop without an extent is thought to run
 _SLOW = {"div", "sqrt", "remainder", "floor_divide", "fmod"}
-_CHEAP = _SLOW | {"floor", "ceil", "rint", "trunc", "copysign", "nextafter"}
+_CHEAP = _SLOW | {"muladd", "floor", "ceil", "rint", "trunc", "copysign", "nextafter"}
 _CYCLES = {name: 5.0 if name in _SLOW else 1.0 for name in SCALAR_OPS} | {
     name: 20.0
     for name, row in SCALAR_OPS.items()
@@ -28,7 +29,7 @@ def vector_cost(body: Body, axis: str, lanes: int) -> float:
     cost = 0.0
     for s in body:
         if isinstance(s, Loop):
-            cost += s.extent * (vector_cost(s.body, axis, lanes) + 1)
+            cost += _passes(s) * (vector_cost(s.body, axis, lanes) + 1)
         elif isinstance(s, (Load, Store)):
             indirect = s.gather if isinstance(s, Load) else s.scatter
             stride = abs(stride_of(s.index, axis))
@@ -38,6 +39,10 @@ def vector_cost(body: Body, axis: str, lanes: int) -> float:
         else:
             cost += weight(s)
     return cost
+
+
+def _passes(loop: Loop) -> int:
+    return WHILE_PASSES if loop.kind == "while" else loop.extent
 
 
 def kernel_cost(kernel: Kernel) -> float:
@@ -53,5 +58,5 @@ def _cost(body: Body) -> float:
         elif s.lanes > 1:
             cost += -(-s.extent // s.lanes) * (vector_cost(s.body, s.axis, s.lanes) + 1)
         else:
-            cost += s.extent * (_cost(s.body) + 1)
+            cost += _passes(s) * (_cost(s.body) + 1)
     return cost

@@ -136,6 +136,7 @@ class Loop(NamedTuple):
     parallel: iterations are independent (may be vectorised, split among threads, reordered).
     reduce: iterations meet only in associative accumulators and disjoint stores.
     serial: in order.
+    while: in order, until a `Leave`; the extent is 1, and the axis stands for nothing.
     `lanes` is set by the scheduler: 0 or 1 scalar, else the vector width; `unroll` likewise.
     """
 
@@ -147,7 +148,16 @@ class Loop(NamedTuple):
     unroll: int = 1
 
 
-Statement: TypeAlias = Const | Index | Load | Op | Read | Init | Update | Store | Loop
+class Leave(NamedTuple):
+    """`leave if value`: end the `while` loop whose body this stands in, before it writes anything.
+
+    The lanes of a vector loop leave together, when all of them want to.
+    """
+
+    value: int
+
+
+Statement: TypeAlias = Const | Index | Load | Op | Read | Init | Update | Store | Leave | Loop
 
 
 class Kernel(NamedTuple):

@@ -14,6 +14,7 @@ from fgrad.compile.kernel.ir import (
     Index,
     Init,
     Kernel,
+    Leave,
     Load,
     Loop,
     Op,
@@ -225,5 +226,6 @@ _RENAMERS: dict[type, Callable[[Renamer, Any], Statement]] = {
     Init: Renamer.init,
     Update: Renamer.update,
     Store: Renamer.store,
+    Leave: lambda r, s: Leave(r.use(s.value)),
     Loop: Renamer.loop,
 }

@@ -5,6 +5,7 @@ unsigned, "f" float) it accepts, and whether its result is a bool ("bool"), of t
 ("same") or of a dtype that the instruction names ("named").  `select` takes (bool, x, x). Semantics
 are NumPy's: max/min propagate NaN, integer division by zero gives 0, `remainder` has the sign of
 the divisor, shifts by the width or more give 0 (or -1 for negative >>), int overflow wraps.
+`muladd` is a b + c, rounded once where the processor can.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ SCALAR_OPS: dict[str, ScalarRow] = {
     "add": ScalarRow(2, "biuf", "same"),
     "sub": ScalarRow(2, "iuf", "same"),
     "mul": ScalarRow(2, "biuf", "same"),
+    "muladd": ScalarRow(3, "f", "same"),
     "div": ScalarRow(2, "f", "same"),
     "floor_divide": ScalarRow(2, "iuf", "same"),
     "remainder": ScalarRow(2, "iuf", "same"),

@@ -20,6 +20,7 @@ from fgrad.compile.kernel.ir import (
     Index,
     Init,
     Kernel,
+    Leave,
     Load,
     Loop,
     Op,
@@ -102,6 +103,7 @@ PRINTERS = {
     Init: _print_init,
     Update: lambda s: f"update {s.acc} %{s.value}",
     Store: _print_store,
+    Leave: lambda s: f"leave if %{s.value}",
     Loop: _print_loop,
 }
 
@@ -213,9 +215,12 @@ _PARSERS = [
     (re.compile(r"%(\d+) = (\w+) (\w+)((?: %\d+)*)"), _parse_op),
     (re.compile(r"acc (\w+) = (\w+) (\w+) (\S+)"), _parse_init),
     (re.compile(r"update (\w+) %(\d+)"), lambda acc, value: Update(acc, int(value))),
+    (re.compile(r"leave if %(\d+)"), lambda value: Leave(int(value))),
     (re.compile(r"store (\w+)\[(.*)\](?: (\w+)=)? %(\d+)(?: if %(\d+))?"), _parse_store),
     (
-        re.compile(r"(parallel|reduce|serial) (\w+) in (\d+)(?: lanes (\d+))?(?: unroll (\d+))?:"),
+        re.compile(
+            r"(parallel|reduce|serial|while) (\w+) in (\d+)(?: lanes (\d+))?(?: unroll (\d+))?:"
+        ),
         _parse_loop,
     ),
 ]

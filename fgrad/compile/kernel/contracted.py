@@ -1,0 +1,93 @@
+"""L5. Products that are added become one operation: `add (mul a b) c` -> `muladd a b c`.
+
+Only a product that nothing else reads, and that meets no other product: `x*x - y*y` keeps both
+rounded alike, so that equal squares cancel.
+"""
+
+from __future__ import annotations
+
+from fgrad.compile.kernel.ir import (
+    Init,
+    Kernel,
+    Leave,
+    Load,
+    Loop,
+    Op,
+    Ref,
+    Statement,
+    Store,
+    Update,
+)
+from fgrad.compile.kernel.rewrite import Body, Names, walk
+
+
+def contracted(kernel: Kernel) -> Kernel:
+    """The kernel with sums of products contracted."""
+    return _Contraction(kernel).kernel()
+
+
+class _Contraction:
+    """Rewrites the bodies of one kernel."""
+
+    def __init__(self, whole: Kernel) -> None:
+        self.whole = whole
+        self.names = Names(whole)
+        self.uses: dict[int, int] = {}
+        self.products: dict[int, Op] = {}
+        for s in walk(whole.body):
+            for id in _used(s):
+                self.uses[id] = self.uses.get(id, 0) + 1
+            if isinstance(s, Op) and s.op == "mul" and s.dtype.kind == "f":
+                self.products[s.id] = s
+
+    def kernel(self) -> Kernel:
+        """The whole kernel."""
+        return self.whole._replace(body=self.body(self.whole.body))
+
+    def body(self, body: Body) -> Body:
+        """One body: products join sums that stand beside them."""
+        own = {s.id for s in body if isinstance(s, Op) and s.id in self.products}
+        gone: set[int] = set()
+        out: list[Statement] = []
+        for s in body:
+            if isinstance(s, Loop):
+                out.append(s._replace(body=self.body(s.body)))
+                continue
+            made = self.joined(s, own, gone) if isinstance(s, Op) else None
+            out.extend([s] if made is None else made)
+        return tuple([s for s in out if not (isinstance(s, Op) and s.id in gone)])
+
+    def joined(self, s: Op, own: set[int], gone: set[int]) -> list[Statement] | None:
+        """The contraction of a sum or a difference."""
+        if s.op not in ("add", "sub") or s.dtype.kind != "f":
+            return None
+        left, right = s.args
+        products = [id for id in s.args if id in self.products]
+        if len(products) != 1 or products[0] not in own or self.uses[products[0]] != 1:
+            return None
+        (product,) = products
+        a, b = self.products[product].args
+        gone.add(product)
+        if s.op == "add":
+            return [Op(s.id, "muladd", (a, b, right if product == left else left), s.dtype)]
+        minus = self.names.id()
+        turned = right if product == left else a
+        negated = Op(minus, "neg", (turned,), s.dtype)
+        args = (a, b, minus) if product == left else (minus, b, left)
+        return [negated, Op(s.id, "muladd", args, s.dtype)]
+
+
+def _used(s: Statement) -> list[int]:
+    """The ids that a statement reads."""
+    if isinstance(s, Op):
+        return list(s.args)
+    if isinstance(s, Load):
+        return [v for v, _ in s.gather] + ([] if s.guard is None else [s.guard])
+    if isinstance(s, Store):
+        own = [v for v, _ in s.scatter] + ([] if s.guard is None else [s.guard])
+        return [s.value, *own]
+    if isinstance(s, (Update, Leave)):
+        return [s.value]
+    if isinstance(s, Init) and isinstance(s.start, Ref):
+        return [s.start.id]
+    return []

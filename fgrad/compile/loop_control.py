@@ -1,0 +1,444 @@
+"""L5. Loops and branches inside of a whole-loop kernel.
+
+carry        accumulators, one for each element; `i + 1` is affine in the loop; arrays that are
+             updated at computed places stay in memory and are written in place
+items        read at an affine place of their array
+results      written at an affine place of theirs
+branches     all of them and a selection; costly ones in a loop that runs once or not at all
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fgrad.compile.fuse_parts import COST
+from fgrad.compile.kernel.ir import Leave
+from fgrad.compile.loop_rules import RULES
+from fgrad.compile.loop_values import Counting, Sparse, Stored, TooLarge, Value, stored_at
+from fgrad.compile.loop_writer import MOST_CELLS, LoopRule, LoopWriter, is_mutable
+from fgrad.compile.lower_index import Place, shifted, total
+from fgrad.ir.aval import BOOL, INT64
+from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
+from fgrad.ir.walk import definitions
+
+UNROLLED = 128  # scalar operations of an inner loop that is written out
+CHEAP_BRANCH = 64  # cost of a branch that is computed even if it is not chosen
+FEW = 16  # elements of a carry that is in registers even if it is updated at computed places
+_ADDRESSES = frozenset({"gather", "scatter", "dynamic_slice", "dynamic_update"})
+_LOOPS = frozenset({"scan", "while", "switch"})
+
+
+class Carry(NamedTuple):
+    """How one carry of a loop is kept.
+
+    `step` is what a counter grows by; `memory` is where an array is updated in place; else there
+    is an accumulator for each element.
+    """
+
+    step: int | None
+    memory: Stored | None
+    first: Value
+    accs: list[str]
+    shape: tuple[int, ...]
+
+
+def weight_of(program: Program) -> int:
+    """Rough cost of a program in scalar operations."""
+    return sum(
+        [COST.get(e.prim.name, 1) * max(v.aval.size for v in e.outputs) for e in program.eqns]
+    )
+
+
+def has_loops(program: Program) -> bool:
+    """Whether a program holds loops or branches."""
+    return any([eqn.prim.name in _LOOPS for eqn in program.eqns])
+
+
+def counter_step(program: Program, given: Var, result: Atom) -> int | None:
+    """The number that every step adds to an integer carry."""
+    if given.aval.shape or given.aval.dtype != INT64:
+        return None
+    if result is given:
+        return 0
+    eqn = definitions(program.eqns).get(result) if isinstance(result, Var) else None
+    if eqn is None or eqn.prim.name not in ("add", "sub"):
+        return None
+    a, b = eqn.inputs
+    if a is not given or not isinstance(b, Lit):
+        a, b = (b, a) if eqn.prim.name == "add" else (a, b)
+    if a is not given or not isinstance(b, Lit):
+        return None
+    return int(b.value) if eqn.prim.name == "add" else -int(b.value)
+
+
+def stays_in_memory(program: Program, given: Var, size: int) -> bool:
+    """Whether a carry is addressed by computed places, or too large for registers."""
+    if size > MOST_CELLS or size <= FEW:
+        return size > MOST_CELLS
+    return any([e.prim.name in _ADDRESSES and e.inputs[0] is given for e in program.eqns])
+
+
+# --- scan
+
+
+class Scan(NamedTuple):
+    """A scan with its body prepared and its operands as values."""
+
+    body: Program
+    length: int
+    reverse: bool
+    consts: Sequence[Value]
+    carry: Sequence[Value]
+    xs: Sequence[Value]
+
+    @property
+    def carried(self) -> Sequence[Var]:
+        """The inputs of the body that are the carry."""
+        first = len(self.consts)
+        return self.body.inputs[first : first + len(self.carry)]
+
+
+def scan_of(w: LoopWriter, eqn: Eqn, operands: Sequence[Value]) -> Scan:
+    """A scan equation on given values."""
+    p = eqn.params
+    stop = p["n_consts"] + p["n_carry"]
+    return Scan(
+        w.prepare(p["body"]), p["length"], p["reverse"],
+        operands[: p["n_consts"]], operands[p["n_consts"] : stop], operands[stop:],
+    )  # fmt: skip
+
+
+def scan(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
+    """A loop inside of a kernel, written out if it is short."""
+    s = scan_of(w, eqn, [w.value(a) for a in eqn.inputs])
+    outs = eqn.outputs[len(s.carry) :]
+    if s.length * weight_of(s.body) <= UNROLLED and not has_loops(s.body):
+        return _written_out(w, s)
+    homes = []
+    for var in outs:
+        home = w.homes.get(var)
+        homes.append(home or w.scratch(w.shape(var), var.aval.dtype))
+    memory = [
+        _memory_of(w, var, x) if stays_in_memory(s.body, var, var.aval.size) else None
+        for var, x in zip(s.carried, s.carry, strict=True)
+    ]
+    results, ys = write_scan(w, s, memory, homes)
+    return [*results, *ys]  # type: ignore[list-item]
+
+
+def _memory_of(w: LoopWriter, var: Var, x: Value) -> Stored:
+    """The memory that a carry is updated in: its own, or a copy."""
+    if isinstance(x, Stored) and is_mutable(x) and x.is_contiguous():
+        return x
+    return w.memory(x, w.shape(var), var.aval.dtype)
+
+
+def _written_out(w: LoopWriter, s: Scan) -> Sequence[Value]:
+    carry = list(s.carry)
+    stacks: list[list[np.ndarray]] = [[] for _ in s.body.outputs[len(carry) :]]
+    for k in range(s.length)[:: -1 if s.reverse else 1]:
+        items = [item_of(w, x, Place(k)) for x in s.xs]
+        outs = w.program(s.body, [*s.consts, *carry, *items])
+        carry = outs[: len(carry)]
+        for stack, y in zip(stacks, outs[len(carry) :], strict=True):
+            stack.append(w.cells(y))
+    ys: list[Value] = []
+    for stack, atom in zip(stacks, s.body.outputs[len(carry) :], strict=True):
+        empty = np.zeros((0, *w.shape(atom)), np.int64)
+        ys.append(np.stack(stack[:: -1 if s.reverse else 1]) if stack else empty)
+    return [*carry, *ys]
+
+
+def item_of(w: LoopWriter, x: Value, place: Place) -> Value:
+    """An item of an array of items."""
+    if isinstance(x, Stored):
+        return stored_at(x, 0, place)
+    if isinstance(x, Counting):
+        return np.array(w.index(place, x.dtype), np.int64)
+    if isinstance(x, Sparse) or not isinstance(x, np.ndarray):
+        raise TooLarge
+    if place == Place(place.const):
+        return np.asarray(x[place.const])
+    if not x.strides[0] and x.shape[0]:
+        return np.asarray(x[0])
+    raise TooLarge
+
+
+def _spilled(w: LoopWriter, x: Value) -> Value:
+    """Items that a loop can address."""
+    if isinstance(x, np.ndarray) and x.size and x.strides[0]:
+        return w.memory(x, x.shape, w.b.dtype_of(int(x.flat[0])))
+    return w.memory(x, x.shape, x.dtype) if isinstance(x, Sparse) else x
+
+
+def write_scan(
+    w: LoopWriter, s: Scan, memory: Sequence[Stored | None], homes: Sequence[Stored | None]
+) -> tuple[list[Value], list[Value | None]]:
+    """The loop itself; `memory` of each carry, `homes` of what is stacked and read."""
+    xs = [_spilled(w, x) for x in s.xs]
+    if not s.length:
+        return list(s.carry), list(homes)
+    carries = [
+        _begun(w, s.body, var, x, place, s.body.outputs[k], True)
+        for k, (var, x, place) in enumerate(zip(s.carried, s.carry, memory, strict=True))
+    ]
+    step = w.b.open(s.length, "serial")
+    at = shifted(step, -1, s.length - 1) if s.reverse else step
+    given = [_present(w, c, step) for c in carries]
+    items = [item_of(w, x, at) for x in xs]
+    places = [None if home is None else stored_at(home, 0, at) for home in homes]
+    y_atoms = s.body.outputs[len(carries) :]
+    homed = _give_homes(w, s.body, y_atoms, places)
+    outs = w.program(s.body, [*s.consts, *given, *items])
+    for y, place, atom in zip(outs[len(carries) :], places, y_atoms, strict=True):
+        done = place is None or (isinstance(atom, Var) and atom in homed and _is_at(y, place))
+        if not done:
+            w.write(place, y)  # type: ignore[arg-type]
+    ended = [_updated(w, c, y) for c, y in zip(carries, outs, strict=False)]
+    w.b.close()
+    results = [_result(w, c, y, s.length) for c, y in zip(carries, ended, strict=True)]
+    return results, [None if home is None else _newest(w, home) for home in homes]
+
+
+def _give_homes(
+    w: LoopWriter, body: Program, atoms: Sequence[Atom], places: Sequence[Stored | None]
+) -> set[Var]:
+    """Results of inner loops that are stacked again are written where they will stand."""
+    stacked: dict[Var, Eqn] = {}
+    for eqn in body.eqns:
+        if eqn.prim.name == "scan":
+            stacked.update({v: eqn for v in eqn.outputs[eqn.params["n_carry"] :]})
+    found: set[Var] = set()
+    for atom, place in zip(atoms, places, strict=True):
+        if isinstance(atom, Var) and place is not None and atom in stacked and atom not in found:
+            w.homes[atom] = place
+            found.add(atom)
+    return found
+
+
+def _is_at(x: Value, place: Stored) -> bool:
+    return isinstance(x, Stored) and (x.buffer, x.base) == (place.buffer, place.base)
+
+
+def _newest(w: LoopWriter, home: Stored) -> Stored:
+    return home if home.version is None else home._replace(version=w.versions[home.buffer])
+
+
+def _begun(
+    w: LoopWriter, body: Program, var: Var, x: Value, memory: Stored | None, result: Atom,
+    counts: bool,
+) -> Carry:  # fmt: skip
+    """A carry before the first step."""
+    step = counter_step(body, var, result) if counts else None
+    if step is not None or memory is not None:
+        return Carry(step, memory, x, [], w.shape(var))
+    if isinstance(x, Counting):
+        raise TooLarge
+    return Carry(None, None, x, w.carried(w.cells(x), var.aval.dtype), w.shape(var))
+
+
+def _present(w: LoopWriter, c: Carry, step: Place) -> Value:
+    """A carry in a step."""
+    if c.step is not None:
+        first = w.place(int(w.cells(c.first).flat[0]))
+        return np.array(w.index(total((first, step), (1, c.step))), np.int64)
+    if c.memory is not None:
+        return c.memory._replace(version=w.versions[c.memory.buffer])
+    return w.reads(c.accs, c.shape)
+
+
+def _updated(w: LoopWriter, c: Carry, y: Value) -> Value:
+    """What a step does to a carry."""
+    if c.step is not None:
+        return c.first
+    if c.memory is not None:
+        same = _is_at(y, c.memory) and is_mutable(y)
+        if not same or y.version != w.versions[c.memory.buffer]:  # type: ignore[union-attr]
+            raise TooLarge
+        return y
+    for acc, id in zip(c.accs, w.cells(y).flat, strict=True):
+        w.b.update(acc, int(id))
+    return y
+
+
+def _result(w: LoopWriter, c: Carry, y: Value, length: int) -> Value:
+    """A carry after the last step."""
+    if c.step is not None:
+        first = w.place(int(w.cells(c.first).flat[0]))
+        return np.array(w.index(shifted(first, 1, c.step * length)), np.int64)
+    if c.memory is not None:
+        return _newest(w, y)  # type: ignore[arg-type]
+    return w.reads(c.accs, c.shape)
+
+
+# --- while
+
+
+class While(NamedTuple):
+    """A while loop with its programs prepared and its operands as values."""
+
+    cond: Program
+    body: Program
+    cond_consts: Sequence[Value]
+    body_consts: Sequence[Value]
+    carry: Sequence[Value]
+
+    @property
+    def carried(self) -> Sequence[Var]:
+        """The inputs of the body that are the carry."""
+        return self.body.inputs[len(self.body_consts) :]
+
+
+def while_of(w: LoopWriter, eqn: Eqn, operands: Sequence[Value]) -> While:
+    """A while equation on given values."""
+    p = eqn.params
+    n, stop = p["n_cond"], p["n_cond"] + p["n_body"]
+    return While(
+        w.prepare(p["cond"]), w.prepare(p["body"]), operands[:n], operands[n:stop], operands[stop:]
+    )
+
+
+def while_(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
+    """A loop inside of a kernel."""
+    s = while_of(w, eqn, [w.value(a) for a in eqn.inputs])
+    memory = [
+        _memory_of(w, var, x) if stays_in_memory(s.body, var, var.aval.size) else None
+        for var, x in zip(s.carried, s.carry, strict=True)
+    ]
+    return write_while(w, s, memory)
+
+
+def write_while(w: LoopWriter, s: While, memory: Sequence[Stored | None]) -> list[Value]:
+    """The loop itself; `memory` of each carry."""
+    carries = [
+        _begun(w, s.body, var, x, place, s.body.outputs[k], False)
+        for k, (var, x, place) in enumerate(zip(s.carried, s.carry, memory, strict=True))
+    ]
+    w.b.open(1, "while")
+    given = [_present(w, c, Place()) for c in carries]
+    (go,) = w.program(s.cond, [*s.cond_consts, *given])
+    leave(w, w.b.op("not", BOOL, int(w.cells(go).flat[0])))
+    outs = w.program(s.body, [*s.body_consts, *given])
+    ended = [_updated(w, c, y) for c, y in zip(carries, outs, strict=True)]
+    w.b.close()
+    return [_result(w, c, y, 0) for c, y in zip(carries, ended, strict=True)]
+
+
+def leave(w: LoopWriter, stop: int) -> None:
+    """End the innermost loop if `stop` holds."""
+    w.b.frames[-1].body.append(Leave(stop))
+
+
+# --- switch
+
+
+def switch(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
+    """One branch of several."""
+    branches = [w.prepare(p) for p in eqn.params["branches"]]
+    which = int(w.operand(eqn.inputs[0]).flat[0])
+    operands = [w.value(a) for a in eqn.inputs[1:]]
+    known = w.place(which)
+    if known == Place(known.const):
+        return w.program(branches[min(max(known.const, 0), len(branches) - 1)], operands)
+    heavy = any([has_loops(p) or weight_of(p) > CHEAP_BRANCH for p in branches])
+    return (_one_of if heavy else _selected)(w, eqn, which, branches, operands)
+
+
+def _chosen_by(w: LoopWriter, which: int, k: int, count: int) -> int:
+    """Whether the clamped index is k."""
+    test = "le" if k == 0 else "ge" if k == count - 1 else "eq"
+    return w.b.op(test, BOOL, which, w.number(k, INT64))
+
+
+def _selected(
+    w: LoopWriter, eqn: Eqn, which: int, branches: Sequence[Program], operands: Sequence[Value]
+) -> list[Value]:
+    """All branches, and a selection of what they give."""
+    found, guard = [], w.guard
+    for k, branch in enumerate(branches):
+        w.guard = w.b.both(guard, _chosen_by(w, which, k, len(branches)))
+        found.append(w.program(branch, [_fresh(w, x) for x in operands]))
+    w.guard = guard
+    outs: list[Value] = []
+    for var, column in zip(eqn.outputs, zip(*found, strict=True), strict=True):
+        if any([is_mutable(x) for x in column]):
+            outs.append(_same_memory(w, column))
+            continue
+        best = w.cells(column[-1])
+        for k in reversed(range(len(branches) - 1)):
+            hit = _chosen_by(w, which, k, len(branches))
+            ids = [
+                p if p == q else w.b.op("select", var.aval.dtype, hit, int(p), int(q))
+                for p, q in zip(w.cells(column[k]).flat, best.flat, strict=True)
+            ]
+            best = np.array(ids, np.int64).reshape(best.shape)
+        outs.append(best)
+    return outs
+
+
+def _fresh(w: LoopWriter, x: Value) -> Value:
+    """Memory as the branches before left it, which wrote nothing if this one is chosen."""
+    return x._replace(version=w.versions[x.buffer]) if is_mutable(x) else x  # type: ignore[union-attr]
+
+
+def _same_memory(w: LoopWriter, column: Sequence[Value]) -> Value:
+    """An array that all branches leave where it is."""
+    first = column[0]
+    if not all([is_mutable(x) and _is_at(x, first) for x in column]):  # type: ignore[arg-type]
+        raise TooLarge
+    return _newest(w, first)  # type: ignore[arg-type]
+
+
+def _one_of(
+    w: LoopWriter, eqn: Eqn, which: int, branches: Sequence[Program], operands: Sequence[Value]
+) -> list[Value]:
+    """Each branch in a loop that ends after one step, and does not begin if it is not chosen."""
+    shapes = [w.shape(v) for v in eqn.outputs]
+    held = [_in_place(w, eqn, k, operands) for k in range(len(shapes))]
+    accs = [
+        [] if where is not None else w.carried(np.array(w.zeros(shape, v.aval.dtype)), v.aval.dtype)
+        for v, shape, where in zip(eqn.outputs, shapes, held, strict=True)
+    ]
+    for k, branch in enumerate(branches):
+        waits = w.b.accumulator("carry", BOOL, False)
+        hit = _chosen_by(w, which, k, len(branches))
+        w.b.update(waits, hit)
+        w.b.open(1, "while")
+        leave(w, w.b.op("not", BOOL, w.b.read(waits)))
+        outs = w.program(branch, [_fresh(w, x) for x in operands])
+        w.b.update(waits, w.number(False, BOOL))
+        for own, y, where in zip(accs, outs, held, strict=True):
+            if where is not None:
+                _same_memory(w, [y, where])
+            for acc, id in zip(own, [] if where is not None else w.cells(y).flat, strict=True):
+                w.b.update(acc, int(id))
+        w.b.close()
+    return [
+        _newest(w, where) if where is not None else w.reads(own, shape)
+        for own, shape, where in zip(accs, shapes, held, strict=True)
+    ]
+
+
+def _in_place(w: LoopWriter, eqn: Eqn, k: int, operands: Sequence[Value]) -> Stored | None:
+    """The memory in which all branches leave their k-th result."""
+    places = []
+    for branch in eqn.params["branches"]:
+        atom, defined = w.prepare(branch).outputs[k], definitions(w.prepare(branch).eqns)
+        inputs = w.prepare(branch).inputs
+        while isinstance(atom, Var) and atom in defined:
+            if defined[atom].prim.name not in ("scatter", "dynamic_update"):
+                return None
+            atom = defined[atom].inputs[0]
+        places.append(inputs.index(atom) if atom in inputs else -1)  # type: ignore[arg-type]
+    if len(set(places)) > 1 or places[0] < 0:
+        return None
+    x = operands[places[0]]
+    return x if is_mutable(x) else None  # type: ignore[return-value]
+
+
+LOOP_RULES: Mapping[str, LoopRule] = type(RULES)(
+    {**RULES, "scan": scan, "while": while_, "switch": switch}
+)
