@@ -30,6 +30,8 @@ from fgrad.compile.cpu.row_walks import RowWalk, row_walk
 from fgrad.compile.cpu.runtime import build_kernels, symbol_at
 from fgrad.compile.cpu.sort_keys import RowSort
 from fgrad.compile.cpu.sorting import sort_cycles, sort_rows
+from fgrad.compile.cpu.ufunc_loops import CYCLES as UFUNC_CYCLES
+from fgrad.compile.cpu.ufunc_loops import ufunc_loop
 from fgrad.compile.lower_control import Control
 from fgrad.compile.plan import ALIGNMENT, Plan, Slot
 from fgrad.compile.steps import KernelStep, LibraryStep
@@ -244,6 +246,10 @@ def native_routine(routine: Routine) -> NativeRoutine:
         return NativeRoutine(gemm_address(spec), cut.count, cut.count * cut.cycles, None)
     if name == "complex_parts":
         return NativeRoutine(complex_parts(**params), params["size"], 0.0, None)
+    if name == "ufunc":
+        return NativeRoutine(
+            ufunc_loop(**params), params["size"], UFUNC_CYCLES * params["size"], None
+        )
     if name in LAPACK:
         native = LAPACK[name](**params)
         return NativeRoutine(native.address, params["batch"], 0.0, native.failure)

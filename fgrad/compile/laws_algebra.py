@@ -29,8 +29,9 @@ def broadcast_literal(r: Rewriter, e: Eqn) -> Atom | None:
 
 
 def hoist_broadcast(r: Rewriter, e: Eqn) -> Atom | None:
-    """f(broadcast(x), broadcast(y)) -> broadcast(f(x, y)), of equal shapes and axes"""
-    if not r.reads(e, "broadcast"):
+    """f(broadcast(x), broadcast(y)) -> broadcast(f(x, y)), of equal shapes and axes, unless kernels
+    cannot repeat the result"""
+    if not r.reads(e, "broadcast") or e.outputs[0].aval.dtype.kind == "c":
         return None
     found = [r.source(a, "broadcast") for a in e.inputs if not isinstance(a, Lit)]
     if not found or any(b is None for b in found):

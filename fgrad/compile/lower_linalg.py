@@ -11,9 +11,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from fgrad.compile.cpu.ufunc_loops import Operand, find_loop, types_of
 from fgrad.compile.steps import LibraryStep
 from fgrad.ir.aval import Aval
-from fgrad.ir.program import Atom, Eqn, Var
+from fgrad.ir.program import Atom, Eqn, Lit, Var
 from fgrad.ops.complex import real_dtype
 
 HOST = frozenset(
@@ -42,10 +45,37 @@ def host_step(eqn: Eqn, _virtual: Mapping[Var, Eqn]) -> LibraryStep:
     native = NATIVE.get(eqn.prim.name)
     if native is not None and _suits_native(eqn):
         return native(eqn)
-    if eqn.prim.name in PARTS and all([isinstance(a, Var) for a in eqn.inputs]):
+    if eqn.prim.name in PARTS and any([isinstance(a, Var) for a in eqn.inputs]):
         return _parts(eqn)
+    loop = _ufunc(eqn)
+    if loop is not None:
+        return loop
     args = (*[a for a in eqn.inputs if isinstance(a, Var)], *eqn.outputs)
     return LibraryStep("host", {"eqn": eqn}, args, ((0,) * len(args),))
+
+
+def _ufunc(eqn: Eqn) -> LibraryStep | None:
+    """A loop of NumPy's on complex arrays, where there is one for these dtypes."""
+    ufunc, out = eqn.prim.evaluate_rule, eqn.outputs[0].aval
+    if not isinstance(ufunc, np.ufunc) or eqn.params or len(eqn.outputs) > 1:
+        return None
+    types = types_of([a.aval.dtype for a in eqn.inputs], out.dtype)
+    if find_loop(ufunc, types) is None:
+        return None
+    operands = [
+        Operand(0, a.value.tobytes())
+        if isinstance(a, Lit)
+        else Operand(a.aval.dtype.itemsize if a.aval.ndim else 0)
+        for a in eqn.inputs
+    ]
+    args: Any = (*[a for a in eqn.inputs if isinstance(a, Var)], *eqn.outputs)
+    params = {
+        "name": ufunc.__name__,
+        "types": types,
+        "operands": (*operands, Operand(out.dtype.itemsize)),
+        "size": out.size,
+    }
+    return LibraryStep("ufunc", params, args, ((0,) * len(args),))
 
 
 PARTS = frozenset({"real", "imag", "complex"})
@@ -53,8 +83,14 @@ PARTS = frozenset({"real", "imag", "complex"})
 
 def _parts(eqn: Eqn) -> LibraryStep:
     out = eqn.outputs[0].aval
-    buffers: Any = (*eqn.inputs, *eqn.outputs)
-    params = {"name": eqn.prim.name, "dtype": real_dtype(out.dtype), "size": out.size}
+    buffers: Any = (*[a for a in eqn.inputs if isinstance(a, Var)], *eqn.outputs)
+    constants = tuple([float(a.value) if isinstance(a, Lit) else None for a in eqn.inputs])
+    params = {
+        "name": eqn.prim.name,
+        "dtype": real_dtype(out.dtype),
+        "size": out.size,
+        "constants": constants,
+    }
     return LibraryStep("complex_parts", params, buffers, ((0,) * len(buffers),))
 
 
@@ -64,12 +100,12 @@ def vectors_are_native(a: Aval) -> bool:
     Their signs are rounding's choice where LAPACK divides and conquers, and in float32, which NumPy
     computes in float64: there NumPy makes it, as outside of compiled code.
     """
-    return a.dtype.char == "d" and max(a.shape[-2:]) <= UNDIVIDED
+    return a.dtype.char in "dD" and max(a.shape[-2:]) <= UNDIVIDED
 
 
 def _suits_native(eqn: Eqn) -> bool:
     a = eqn.inputs[0].aval
-    if a.dtype.char not in "fd" or not a.size:
+    if a.dtype.char not in "fdFD" or not a.size:
         return False
     return eqn.prim.name not in ("eigh", "svd") or vectors_are_native(a)
 

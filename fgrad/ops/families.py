@@ -23,7 +23,7 @@ REALS = "iuf"
 INTEGERS = "iu"
 BITS = "biu"
 ALL = "biufc"
-ORDERED = "biuf"
+ORDERED = "biufc"  # complex numbers lexicographically, as in NumPy
 
 DerivativeMap = Callable[..., Value]
 

@@ -1,7 +1,7 @@
 """L3. Primitives of linear algebra as compositions of others: what compiled programs run.
 
 The rules of these primitives stand with them, and their evaluation is NumPy's; a composition gives
-the same numbers for real matrices, from factors for which there is native code.
+the same numbers, from factors for which there is native code.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from fgrad.ir.aval import INT32
+from fgrad.ops.complex import conj, is_complex, real, real_dtype, to_complex
 from fgrad.ops.decompositions import inverse_or_zero, svd
 from fgrad.ops.elementwise import (
     abs_,
@@ -25,7 +26,7 @@ from fgrad.ops.elementwise import (
     sub,
 )
 from fgrad.ops.linalg import factor, lu_solve
-from fgrad.ops.matrices import diagonal, matmul, scale_columns, transposed
+from fgrad.ops.matrices import adjoint, diagonal, matmul, scale_columns
 from fgrad.ops.reduce import cumprod, reduce_max, reduce_prod, reduce_sum
 from fgrad.ops.shape import broadcast, concatenate, full, iota, slice_
 from fgrad.trace import Value
@@ -37,24 +38,28 @@ def solve_by_factors(a: Value, b: Value, trans: bool) -> Sequence[Value]:
 
 
 def slogdet_by_factors(a: Value) -> Sequence[Value]:
-    """The product of the signs, and the sum of the logarithms, of the diagonal of u."""
+    """The product of the signs or phases, and the sum of the logarithms, of the diagonal of u."""
     packed, pivots = factor(a)
     line = diagonal(packed)
     last = (len(line.shape) - 1,)
     moved = convert(ne(pivots, iota(tuple(pivots.shape), INT32, last[0])), INT32)
     odd = remainder(reduce_sum(moved, last), INT32.type(2))
-    parity = sub(lit(line, 1), mul(convert(odd, line.dtype), lit(line, 2)))
-    return mul(reduce_prod(sign(line), last), parity), reduce_sum(log(abs_(line)), last)
+    part = real_dtype(line.dtype)
+    parity = sub(part.type(1), mul(convert(odd, part), part.type(2)))
+    if not is_complex(line):
+        return mul(reduce_prod(sign(line), last), parity), reduce_sum(log(abs_(line)), last)
+    phases = reduce_prod(sign(line), last)
+    return mul(phases, to_complex(parity)), reduce_sum(real(log(line)), last)
 
 
 def det_by_factors(a: Value) -> Sequence[Value]:
     """sign * exp(log |det a|), as in NumPy."""
     signs, logs = slogdet_by_factors(a)
-    return [mul(signs, exp(logs))]
+    return [mul(signs, exp(to_complex(logs) if is_complex(a) else logs))]
 
 
 def cofactor_by_svd(a: Value) -> Sequence[Value]:
-    """u diag(products of all other singular values) v^T det(u v^T)."""
+    """conj(u) diag(products of all other singular values) v^T det(u v^H)."""
     u, s, vh = svd(a)
     last = len(s.shape) - 1
     one = full((*s.shape[:-1], 1), 1, s.dtype)
@@ -64,17 +69,20 @@ def cofactor_by_svd(a: Value) -> Sequence[Value]:
     after = concatenate([cumprod(slice_(s, *rest), last, reverse=True), one], last)
     (phase,) = det_by_factors(matmul(u, vh))
     phase = broadcast(phase, tuple(s.shape), tuple(range(last)))
-    return [matmul(scale_columns(u, mul(mul(before, after), phase)), vh)]
+    others = mul(before, after)
+    others = mul(to_complex(others) if is_complex(a) else others, phase)
+    return [matmul(scale_columns(conj(u), others), conj(vh))]
 
 
 def pinv_by_svd(a: Value, rcond: float) -> Sequence[Value]:
-    """v diag(1 / s) u^T, for the singular values that count."""
+    """v diag(1 / s) u^H, for the singular values that count."""
     u, s, vh = svd(a)
     last = len(s.shape) - 1
     limit = mul(reduce_max(s, (last,)), lit(s, rcond))
     counts = gt(s, broadcast(limit, tuple(s.shape), tuple(range(last))))
     inverse = inverse_or_zero(select(counts, s, lit(s, 0)))
-    return [matmul(scale_columns(transposed(vh), inverse), transposed(u))]
+    inverse = to_complex(inverse) if is_complex(a) else inverse
+    return [matmul(scale_columns(adjoint(vh), inverse), adjoint(u))]
 
 
 COMPOSITIONS: dict[str, Callable[..., Sequence[Value]]] = {

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from fgrad.compile.cpu.llvm_text import element_type
+from fgrad.compile.cpu.llvm_text import element_type, literal
 from fgrad.compile.cpu.runtime import Source, build
 
 _TEXT = """define void @{symbol}(ptr %bufs, i64 %lo, i64 %hi) #0 {{
 entry:
-  %at0 = getelementptr ptr, ptr %bufs, i64 0
-  %b0 = load ptr, ptr %at0, align 8
-  %at1 = getelementptr ptr, ptr %bufs, i64 1
-  %b1 = load ptr, ptr %at1, align 8
-  %at2 = getelementptr ptr, ptr %bufs, i64 {last}
-  %b2 = load ptr, ptr %at2, align 8
-  %some = icmp slt i64 %lo, %hi
+{bases}  %some = icmp slt i64 %lo, %hi
   br i1 %some, label %loop, label %end
 loop:
   %i = phi i64 [ %lo, %entry ], [ %following, %loop ]
@@ -30,27 +24,53 @@ end:
 }}"""
 
 
-def _move(kind: str, number: int, target: str, to: str, source: str, place: str) -> str:
-    """The text of target[to] = source[place]."""
+def _base(number: int) -> str:
     return (
-        f"  %s{number} = getelementptr {kind}, ptr {source}, i64 {place}\n"
-        f"  %v{number} = load {kind}, ptr %s{number}\n"
-        f"  %t{number} = getelementptr {kind}, ptr {target}, i64 {to}\n"
-        f"  store {kind} %v{number}, ptr %t{number}\n"
+        f"  %at{number} = getelementptr ptr, ptr %bufs, i64 {number}\n"
+        f"  %b{number} = load ptr, ptr %at{number}, align 8\n"
     )
 
 
-def complex_parts(name: str, dtype: np.dtype, size: int) -> int:
+def _load(kind: str, number: int, place: str) -> str:
+    """The text of value = buffer[place]."""
+    return (
+        f"  %s{number} = getelementptr {kind}, ptr %b{number}, i64 {place}\n"
+        f"  %v{number} = load {kind}, ptr %s{number}\n"
+    )
+
+
+def _store(kind: str, number: int, place: str, value: str) -> str:
+    """The text of buffer[place] = value."""
+    name = place.strip("%")
+    return (
+        f"  %{name}{number} = getelementptr {kind}, ptr %b{number}, i64 {place}\n"
+        f"  store {kind} {value}, ptr %{name}{number}\n"
+    )
+
+
+def complex_parts(
+    name: str, dtype: np.dtype, size: int, constants: tuple[float | None, ...]
+) -> int:
     """The address of `real`, `imag` (buffers: z, x) or `complex` (x, y, z) for parts of a dtype;
-    range: [0, size)."""
-    kind = element_type(dtype)
+    range: [0, size).  Operands that are constants have no buffer."""
+    kind, body, count = element_type(dtype), "", 0
     if name == "complex":
-        body = _move(kind, 0, "%b2", "%twice", "%b0", "%i")
-        body += _move(kind, 1, "%b2", "%other", "%b1", "%i")
+        values = []
+        for constant in constants:
+            if constant is None:
+                body += _load(kind, count, "%i")
+                values.append(f"%v{count}")
+                count += 1
+            else:
+                values.append(literal(constant, dtype))
+        body += _store(kind, count, "%twice", values[0]) + _store(kind, count, "%other", values[1])
     else:
-        body = _move(kind, 0, "%b1", "%i", "%b0", "%twice" if name == "real" else "%other")
+        count = 1
+        body = _load(kind, 0, "%twice" if name == "real" else "%other")
+        body += _store(kind, 1, "%i", "%v0")
+    bases = "".join([_base(k) for k in range(count + 1)])
 
     def emit(symbol: str) -> tuple[str, set[str]]:
-        return _TEXT.format(symbol=symbol, last=2 if name == "complex" else 1, body=body), set()
+        return _TEXT.format(symbol=symbol, bases=bases, body=body), set()
 
-    return build([Source(f"complex_parts {name} {kind}", emit)])[0]
+    return build([Source(f"complex_parts {name} {kind} {constants}", emit)])[0]

@@ -8,7 +8,8 @@ which the column-major library sees transposed; every routine is chosen so that 
     factor            a^T = p l u          getrf in place
     lu_solve          op(a) x = b          exchanges of rows of b, and two triangular solves
 
-A singular matrix calls back into Python, which notes a LinAlgError for the caller.
+A complex number is a vector of two parts, which are moved together.  A singular matrix calls back
+into Python, which notes a LinAlgError for the caller.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ from fgrad.compile.cpu.library import blas_address, capsule_address
 from fgrad.compile.cpu.llvm_text import element_type
 from fgrad.compile.cpu.runtime import Source, build
 from fgrad.lazy import lazy_extension
+from fgrad.ops.complex import real_dtype
 
 cython_lapack: Any = lazy_extension("scipy.linalg.cython_lapack")
-_PREFIX = {"float": "s", "double": "d"}
-_LAPACK = frozenset({"potrf", "getrf", "syevd", "gesdd", "geqrf", "orgqr"})
+PREFIX = {"f": "s", "d": "d", "F": "c", "D": "z"}
+_LAPACK = frozenset({"potrf", "getrf", "syevd", "heevd", "gesdd", "geqrf", "orgqr", "ungqr"})
 
 
 class Native(NamedTuple):
@@ -55,8 +57,13 @@ class Body:
     """
 
     def __init__(self, dtype: np.dtype) -> None:
-        self.kind = element_type(dtype)
+        self.part = element_type(real_dtype(dtype))
+        self.is_complex = dtype.kind == "c"
+        self.kind = f"<2 x {self.part}>" if self.is_complex else self.part
+        self.zero = "zeroinitializer" if self.is_complex else "0.0"
+        self.prefix = PREFIX[dtype.char]
         self.size = dtype.itemsize
+        self.aligned = self.size // 2 if self.is_complex else self.size  # of a real number
         self.before: list[str] = []
         self.after: list[str] = []
         self.lines: list[str] = []
@@ -95,12 +102,22 @@ class Body:
             elif isinstance(x, int):
                 cells.append(self.cell("i32", str(x)))
             else:
-                cells.append(self.cell(self.kind, f"{x:e}"))
-        full = _PREFIX[self.kind] + routine
+                cells.append(self.cell(self.kind, self.number(x)))
+        full = self.prefix + routine
         self.routines.add(full)
         types = ", ".join(["ptr"] * len(cells))
         self.declarations.add(f"declare void @fgrad_{full}({types})")
         self.line(f"call void @fgrad_{full}({', '.join(['ptr ' + c for c in cells])})")
+
+    def number(self, value: float) -> str:
+        """The text of a real number among the elements."""
+        if not self.is_complex:
+            return f"{value:e}"
+        return f"<{self.part} {value:e}, {self.part} 0.0>"
+
+    def parts_memory(self, elements: int) -> str:
+        """Work memory of real numbers for the whole batch."""
+        return self.memory(elements, self.aligned)
 
     def memory(self, elements: int, size: int | None = None) -> str:
         """Work memory for the whole batch."""
@@ -118,7 +135,7 @@ class Body:
         i, j = rows[2], columns[2]
         value = self.load(source, self.emit(f"add i64 {self.emit(f'mul i64 {i}, {n}')}, {j}"))
         place = self.emit(f"add i64 {self.emit(f'mul i64 {j}, {m}')}, {i}")
-        self.line(f"store {self.kind} {value}, ptr {self.at(target, place)}")
+        self.store(value, target, place)
         self.end(columns, n)
         self.end(rows, m)
 
@@ -136,8 +153,26 @@ class Body:
         return self.emit(f"getelementptr {kind or self.kind}, ptr {base}, i64 {index}")
 
     def load(self, base: str, index: str, kind: str | None = None) -> str:
-        kind = kind or self.kind
-        return self.emit(f"load {kind}, ptr {self.at(base, index, kind)}")
+        place = self.at(base, index, kind)
+        return self.emit(f"load {kind}, ptr {place}") if kind else self.load_at(place)
+
+    def load_at(self, place: str) -> str:
+        """The element at an address; complex numbers are aligned as their parts are."""
+        return self.emit(f"load {self.kind}, ptr {place}, align {self.aligned}")
+
+    def store(self, value: str, base: str, index: str) -> None:
+        self.store_at(value, self.at(base, index))
+
+    def store_at(self, value: str, place: str) -> None:
+        self.line(f"store {self.kind} {value}, ptr {place}, align {self.aligned}")
+
+    def is_zero(self, value: str) -> str:
+        """Whether an element is 0."""
+        if not self.is_complex:
+            return self.emit(f"fcmp oeq {self.kind} {value}, 0.0")
+        both = self.emit(f"fcmp oeq {self.kind} {value}, zeroinitializer")
+        parts = [self.emit(f"extractelement <2 x i1> {both}, i32 {k}") for k in (0, 1)]
+        return self.emit(f"and i1 {parts[0]}, {parts[1]}")
 
     def begin(self, count: int, down: bool = False) -> tuple[str, str, str]:
         """Open a loop over 0 .. count - 1, at least once; returns its state and index."""
@@ -270,7 +305,7 @@ def _check_diagonal(b: Body, n: int) -> None:
     """Fail, and leave the matrix at that, where a diagonal element of %p0 is 0."""
     loop = b.begin(n)
     pivot = b.load("%p0", b.emit(f"mul i64 {loop[2]}, {n + 1}"))
-    b.fail_if(b.emit(f"fcmp oeq {b.kind} {pivot}, 0.0"), skip="done")
+    b.fail_if(b.is_zero(pivot), skip="done")
     b.end(loop, n)
 
 
@@ -340,9 +375,9 @@ def _exchange(b: Body, n: int, k: int, down: bool) -> None:
     b.label(swap)
     here, there = (b.at("%p3", b.emit(f"mul i64 {x}, {k}")) for x in (index, pivot))
     if k == 1:
-        left, right = (b.emit(f"load {b.kind}, ptr {x}") for x in (here, there))
-        b.line(f"store {b.kind} {right}, ptr {here}")
-        b.line(f"store {b.kind} {left}, ptr {there}")
+        left, right = b.load_at(here), b.load_at(there)
+        b.store_at(right, here)
+        b.store_at(left, there)
     else:
         b.call("swap", k, here, 1, there, 1)
     b.line(f"br label %{kept}")

@@ -9,10 +9,12 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
 from fgrad.compile.cpu.lapack import (
+    PREFIX,
     Body,
     Native,
     build_step,
@@ -22,45 +24,60 @@ from fgrad.compile.cpu.lapack import (
     routine_address,
     triangular_solve,
 )
+from fgrad.ops.complex import real_dtype
 
-WORK, INTEGERS = "work", "integers"  # where a routine says how much memory it wants
+# Where a routine says how much memory it wants.
+WORK, PARTS, INTEGERS = "work", "parts", "integers"
+
+
+class Lengths(NamedTuple):
+    """Of the work memory of a routine, in elements, real numbers and integers."""
+
+    work: int
+    parts: int
+    integers: int
 
 
 @lru_cache
-def _lengths(routine: str, char: str, *arguments: str | int | None) -> tuple[int, int]:
-    """The lengths of both kinds of work memory that a routine asks for; None is an array."""
+def _lengths(routine: str, char: str, *arguments: str | int | None) -> Lengths:
+    """The lengths of all kinds of work memory that a routine asks for; None is an array."""
     work, integers = np.zeros(1, char), np.zeros(1, np.int32)
+    parts = np.zeros(1, real_dtype(np.dtype(char)))
+    asked = {WORK: work, None: work, PARTS: parts, INTEGERS: integers}
     cells = []
     for x in arguments:
-        if x in (WORK, None):
-            cells.append(work)
-        elif x == INTEGERS:
-            cells.append(integers)
+        if x in asked:
+            cells.append(asked[x])  # type: ignore[index]
         else:
             cells.append(
                 np.array([ord(x)], np.uint8) if isinstance(x, str) else np.array([x], np.int32)
             )
-    address = routine_address({"f": "s", "d": "d"}[char] + routine)
-    function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(cells))(address)
+    function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(cells))(
+        routine_address(PREFIX[char] + routine)
+    )
     function(*[x.ctypes.data for x in cells])
-    return max(int(work[0]), 1), max(int(integers[0]), 1)
+    found = (work[0].real, parts[0], integers[0])
+    return Lengths(*[max(int(length), 1) for length in found])
 
 
 def eigh(dtype: np.dtype, n: int, batch: int, lower: bool, vectors: bool = True) -> Native:
     """Eigenvalues and eigenvectors.  Buffers: a, w, v (or a, w); range: [0, batch)."""
     b = Body(dtype)
     job, triangle = "V" if vectors else "N", "L" if lower else "U"
-    ask = (job, triangle, n, None, n, None, WORK, -1, INTEGERS, -1, 0)
-    work, whole = _lengths("syevd", dtype.char, *ask)
+    routine = "heevd" if b.is_complex else "syevd"
+    parts = (PARTS, -1) if b.is_complex else ()
+    ask = (job, triangle, n, None, n, None, WORK, -1, *parts, INTEGERS, -1, 0)
+    work, real, whole = _lengths(routine, dtype.char, *ask)
     space, integers = b.memory(work), b.memory(whole, 4)
+    reals = (b.parts_memory(real), real) if b.is_complex else ()
     matrix, info = b.memory(n * n), b.cell("i32", "0")
     b.transpose(matrix, "%p0", n, n)
-    b.call("syevd", job, triangle, n, matrix, n, "%p1", space, work, integers, whole, info)
+    b.call(routine, job, triangle, n, matrix, n, "%p1", space, work, *reals, integers, whole, info)
     b.check(info)
     if vectors:
         b.transpose("%p2", matrix, n, n)
-    strides = [n * n * b.size, n * b.size, n * n * b.size][: 2 + vectors]
-    spec = (dtype.char, n, lower, vectors, work, whole)
+    strides = [n * n * b.size, n * b.aligned, n * n * b.size][: 2 + vectors]
+    spec = (dtype.char, n, lower, vectors, work, real, whole)
     return build_step("eigh", spec, b, strides, "Eigenvalues did not converge", n)
 
 
@@ -75,24 +92,34 @@ def svd(dtype: np.dtype, m: int, n: int, batch: int, full: bool, vectors: bool =
     k = min(m, n)
     columns, rows = (m, n) if full else (k, k)
     job = ("A" if full else "S") if vectors else "N"
-    ask = (job, m, n, None, m, None, None, m, None, max(rows, 1), WORK, -1, None, 0)
-    work, _ = _lengths("gesdd", dtype.char, *ask)
+    parts = (None,) if b.is_complex else ()
+    ask = (job, m, n, None, m, None, None, m, None, max(rows, 1), WORK, -1, *parts, None, 0)
+    work = _lengths("gesdd", dtype.char, *ask).work
     space, integers = b.memory(work), b.memory(8 * k, 4)
+    reals = (b.parts_memory(_gesdd_parts(max(m, n), k)),) if b.is_complex else ()
     matrix, info = b.memory(m * n), b.cell("i32", "0")
     left, right = (b.memory(m * columns), b.memory(rows * n)) if vectors else (matrix, matrix)
     values = "%p2" if vectors else "%p1"
     b.transpose(matrix, "%p0", m, n)
     b.call(
-        "gesdd", job, m, n, matrix, m, values, left, m, right, rows, space, work, integers, info
+        "gesdd", job, m, n, matrix, m, values, left, m, right, rows, space, work, *reals, integers,
+        info,
     )  # fmt: skip
     b.check(info)
     if vectors:
         b.transpose("%p1", left, columns, m)
         b.transpose("%p3", right, n, rows)
-    sizes = [m * n, m * columns, k, rows * n] if vectors else [m * n, k]
+    strides = [m * n * b.size, k * b.aligned]
+    if vectors:
+        strides = [m * n * b.size, m * columns * b.size, k * b.aligned, rows * n * b.size]
     spec = (dtype.char, m, n, full, vectors, work)
     message = "SVD did not converge"
-    return build_step("svd", spec, b, [size * b.size for size in sizes], message, max(m, n))
+    return build_step("svd", spec, b, strides, message, max(m, n))
+
+
+def _gesdd_parts(longer: int, k: int) -> int:
+    """The length of LRWORK that the documentation of zgesdd asks for."""
+    return max(5 * k * k + 5 * k, 2 * longer * k + 2 * k * k + k, 7 * k)
 
 
 def svdvals(dtype: np.dtype, m: int, n: int, batch: int) -> Native:
@@ -105,15 +132,16 @@ def qr(dtype: np.dtype, m: int, n: int, batch: int, complete: bool) -> Native:
     b = Body(dtype)
     k = min(m, n)
     columns = m if complete else k
-    factors, _ = _lengths("geqrf", dtype.char, m, n, None, m, None, WORK, -1, 0)
-    vectors, _ = _lengths("orgqr", dtype.char, m, columns, k, None, m, None, WORK, -1, 0)
-    work = max(factors, vectors)
+    second = "ungqr" if b.is_complex else "orgqr"
+    factors = _lengths("geqrf", dtype.char, m, n, None, m, None, WORK, -1, 0)
+    vectors = _lengths(second, dtype.char, m, columns, k, None, m, None, WORK, -1, 0)
+    work = max(factors.work, vectors.work)
     space, tau = b.memory(work), b.memory(k)
     matrix, info = b.memory(m * max(n, columns)), b.cell("i32", "0")
     b.transpose(matrix, "%p0", m, n)
     b.call("geqrf", m, n, matrix, m, tau, space, work, info)
     _upper(b, "%p2", matrix, m, n, columns)
-    b.call("orgqr", m, columns, k, matrix, m, tau, space, work, info)
+    b.call(second, m, columns, k, matrix, m, tau, space, work, info)
     b.transpose("%p1", matrix, columns, m)
     strides = [size * b.size for size in (m * n, m * columns, columns * n)]
     spec = (dtype.char, m, n, complete, work)
@@ -126,9 +154,10 @@ def _upper(b: Body, target: str, source: str, m: int, n: int, rows: int) -> None
     inner = b.begin(n)
     i, j = outer[2], inner[2]
     value = b.load(source, b.emit(f"add i64 {b.emit(f'mul i64 {j}, {m}')}, {i}"))
-    kept = b.emit(f"select i1 {b.emit(f'icmp sle i64 {i}, {j}')}, {b.kind} {value}, {b.kind} 0.0")
+    inside = b.emit(f"icmp sle i64 {i}, {j}")
+    kept = b.emit(f"select i1 {inside}, {b.kind} {value}, {b.kind} {b.zero}")
     place = b.emit(f"add i64 {b.emit(f'mul i64 {i}, {n}')}, {j}")
-    b.line(f"store {b.kind} {kept}, ptr {b.at(target, place)}")
+    b.store(kept, target, place)
     b.end(inner, n)
     b.end(outer, rows)
 

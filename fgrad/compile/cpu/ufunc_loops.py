@@ -4,9 +4,9 @@ A ufunc holds a table of C functions, one for each combination of dtypes:
 
     void loop(char **args, npy_intp const *count, npy_intp const *steps, void *data)
 
-A step calls one of them on its part of the range, so its numbers, branch cuts and special values are
-NumPy's.  The layout of the table is part of NumPy's binary interface (`ufuncobject.h`); what it says
-of a ufunc is compared with its public attributes, and where they differ Python evaluates instead.
+A step calls one of them on its part of the range, so its numbers, branch cuts and special values
+are NumPy's.  The layout of the table is part of NumPy's binary interface (`ufuncobject.h`); what it
+says of a ufunc is compared with its public attributes, and where they differ Python evaluates.
 """
 
 from __future__ import annotations
