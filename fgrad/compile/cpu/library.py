@@ -1,9 +1,9 @@
-"""L5. Native library steps: matrix products through SciPy's BLAS, with the kernels' calling
-convention.
+"""L5. Native library steps: matrix products, with the kernels' calling convention.
 
-Each set of parameters gets a small function `void f(ptr bufs, i64 lo, i64 hi)` that calls BLAS by
-the public function pointers of `scipy.linalg.cython_blas`; `[lo, hi)` is the range of the batch.
-BLAS is column-major, so a row-major C = A @ B is computed as C' = B' @ A'.
+A set of parameters is a table of sizes and strides, and a few instructions that pass it to the
+function for its type of numbers (`gemm.py`).  Products with a vector, which read each number once,
+call BLAS by the public function pointers of `scipy.linalg.cython_blas`.  BLAS is column-major: a
+row-major matrix is a transposed one there.
 """
 
 from __future__ import annotations
@@ -16,28 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.compile.cpu import blas_threads
+from fgrad.compile.cpu.gemm import Layout, emit_product, product_content
+from fgrad.compile.cpu.gemm_micro import Tiling, tiling
 from fgrad.compile.cpu.llvm_text import element_type, literal
-from fgrad.compile.cpu.runtime import Source, build, build_kernel
-from fgrad.compile.kernel.ir import (
-    Affine,
-    Buffer,
-    Const,
-    Init,
-    Kernel,
-    Load,
-    Loop,
-    Op,
-    Read,
-    Statement,
-    Store,
-    Update,
-)
+from fgrad.compile.cpu.runtime import Source, build, host_target
 from fgrad.lazy import lazy_extension
 
 cython_blas: Any = lazy_extension("scipy.linalg.cython_blas")
 VECTOR_BYTES = 64
-BLOCK = 16  # rows or columns of a piece: a multiple of the register tiles of most BLAS kernels
-TINY = 64  # multiply-adds of vectors up to which a product is emitted instead of called
 _PREFIX = {"float": "s", "double": "d"}
 
 
@@ -57,8 +43,6 @@ class Gemm(NamedTuple):
     stride_a: int
     stride_b: int
     stride_c: int
-    alpha: float
-    beta: float
 
 
 def gemm_spec(
@@ -75,10 +59,8 @@ def gemm_spec(
     stride_a: int | None = None,
     stride_b: int | None = None,
     stride_c: int | None = None,
-    alpha: float = 1.0,
-    beta: float = 0.0,
 ) -> Gemm:
-    """`C[b] = alpha * op(A[b]) @ op(B[b]) + beta * C[b]` for row-major matrices.
+    """`C[b] = op(A[b]) @ op(B[b])` for row-major matrices.
 
     op(A) is m x k and op(B) is k x n; a transposed operand is stored the other way round.  Leading
     dimensions and strides between the matrices of a batch are in elements and default to contiguous
@@ -98,122 +80,136 @@ def gemm_spec(
         m * k if stride_a is None else stride_a,
         k * n if stride_b is None else stride_b,
         m * n if stride_c is None else stride_c,
-        alpha,
-        beta,
     )
-
-
-def gemm(*args: Any, **params: Any) -> int:
-    """The address of the product `gemm_spec(*args, **params)`.
-
-    Buffers: A, B, C; range: [0, pieces(spec).count).
-    """
-    return gemm_address(gemm_spec(*args, **params))
 
 
 @lru_cache(maxsize=4096)
 def gemm_address(spec: Gemm) -> int:
-    """The address of a product."""
-    return build_kernel(tiny_gemm(spec)) if is_tiny(spec) else build_products([spec])[0]
+    """The address of a product.  Buffers: A, B, C; range: [0, pieces(spec).count)."""
+    return build_products([spec])[0]
 
 
 def build_products(specs: Sequence[Gemm]) -> list[int]:
-    """The addresses of products that are not tiny; those not yet known are compiled together."""
-    return build([_source(spec) for spec in specs], _imports(), glue=True) if specs else []
+    """The addresses of products; those not yet known are compiled together."""
+    if not specs:
+        return []
+    imports: dict[str, int] = {}
+    for spec in specs:
+        imports.update(_blas_imports() if is_vector(spec) else _product_imports(spec.dtype))
+    return build([_source(spec) for spec in specs], imports, glue=True)
+
+
+def is_vector(spec: Gemm) -> bool:
+    """Whether an operand is a vector."""
+    return 1 in (spec.m, spec.n) and spec.k > 0
 
 
 def _source(spec: Gemm) -> Source:
-    guarded = bool(blas_threads.imports())
-    content = f"gemm {tuple(spec)} {pieces(spec)} {guarded}"
-    return Source(content, lambda symbol: _emit_gemm(symbol, spec, guarded))
+    if is_vector(spec):
+        guarded = bool(blas_threads.imports())
+        return Source(f"gemv {tuple(spec)} {guarded}", lambda symbol: _gemv(symbol, spec, guarded))
+    content = f"gemm {tuple(layout(spec))} {_product_name(spec.dtype)}"
+    return Source(content, lambda symbol: _glue(symbol, spec))
 
 
 @lru_cache
-def _imports() -> dict[str, int]:
-    """The addresses of all that products call."""
-    routines = [prefix + name for prefix in _PREFIX.values() for name in ("gemm", "gemv")]
-    return {f"fgrad_{name}": blas_address(name) for name in routines} | blas_threads.imports()
+def _tiles(dtype: np.dtype) -> Tiling:
+    target = host_target()
+    return tiling(dtype, target.triple, target.features)
+
+
+@lru_cache
+def _product_imports(dtype: np.dtype) -> dict[str, int]:
+    """The function for a type of numbers, by its name."""
+    tiles = _tiles(dtype)
+    source = Source(product_content(tiles), lambda symbol: emit_product(symbol, tiles))
+    return {_product_name(dtype): build([source])[0]}
+
+
+def _product_name(dtype: np.dtype) -> str:
+    return f"fgrad_product_{element_type(dtype)}"
+
+
+def layout(spec: Gemm) -> Layout:
+    """The table of a product."""
+    tiles = _tiles(spec.dtype)
+    size = spec.dtype.itemsize
+    a_row, a_step = (1, spec.lda) if spec.trans_a else (spec.lda, 1)
+    b_step, b_column = (1, spec.ldb) if spec.trans_b else (spec.ldb, 1)
+    cut = pieces(spec)
+    blocks = max(1, -(-spec.k // tiles.depth))
+    return Layout(
+        m=spec.m,
+        n=spec.n,
+        k=spec.k,
+        depth=max(1, -(-spec.k // blocks)),
+        by_rows=int(cut.axis == "m"),
+        units=cut.units,
+        a_row=a_row * size,
+        a_step=a_step * size,
+        b_step=b_step * size,
+        b_column=b_column * size,
+        c_row=spec.ldc * size,
+        a_next=spec.stride_a * size,
+        b_next=spec.stride_b * size,
+        c_next=spec.stride_c * size,
+        copy_a=int(_copies_a(spec, tiles)),
+        copy_b=int(_copies_b(spec, tiles)),
+    )
+
+
+def _copies_a(spec: Gemm, tiles: Tiling) -> bool:
+    """Whether rows of A are copied before they are used: if they are used often, and are not near
+    as they stand."""
+    return spec.n > COPY_A_PANELS * tiles.columns and spec.m * spec.k * spec.dtype.itemsize > NEAR
+
+
+def _copies_b(spec: Gemm, tiles: Tiling) -> bool:
+    """The same of B, whose columns have to be turned into rows."""
+    used = spec.m > COPY_B_TILES * tiles.rows[0]
+    return spec.trans_b or (used and spec.k * spec.n * spec.dtype.itemsize > NEAR)
+
+
+COPY_A_PANELS = 2
+COPY_B_TILES = 2
+NEAR = 32 << 10
 
 
 class Pieces(NamedTuple):
-    """How a product is cut for threads: the axis of the range, the rows or columns of one piece,
-    the number of pieces, and the cycles that each takes."""
+    """How a product is cut for threads: the axis of the range, the rows or panels of columns of
+    each product of the batch, the number of all pieces, and the cycles that each takes."""
 
-    axis: str  # "batch", "m" or "n"
-    size: int
+    axis: str  # "m" or "n"
+    units: int
     count: int
     cycles: float
 
 
 def pieces(spec: Gemm) -> Pieces:
-    """The range of a product: the matrices of a batch, or blocks of rows or columns of one."""
-    work = spec.m * spec.n * spec.k / (VECTOR_BYTES / spec.dtype.itemsize)
-    if spec.batch != 1 or 1 in (spec.m, spec.n) or is_tiny(spec):
-        return Pieces("batch", 1, spec.batch, work)
-    axis, length = ("m", spec.m) if spec.m >= spec.n else ("n", spec.n)
-    count = max(1, -(-length // BLOCK))
-    return Pieces(axis, BLOCK, count, work / count)
+    """The range of a product: rows or panels of columns, of one product of the batch after the
+    other."""
+    cycles = spec.m * spec.n * spec.k / (VECTOR_BYTES / spec.dtype.itemsize)
+    if is_vector(spec):
+        return Pieces("m", 1, spec.batch, cycles)
+    columns = _tiles(spec.dtype).columns
+    axis, units = ("m", spec.m) if spec.m >= spec.n else ("n", -(-spec.n // columns))
+    if 0 in (spec.m, spec.n):
+        units = 0
+    return Pieces(axis, units, units * spec.batch, cycles / max(units, 1))
 
 
-def is_tiny(spec: Gemm) -> bool:
-    """Whether a product is a few vectors of arithmetic, less than the overhead of a BLAS call."""
-    columns = -(-spec.n // _lanes(spec))
-    gathers = spec.trans_b and spec.n > 1 and spec.k > 1
-    limit = TINY // 4 if gathers else TINY
-    return 0 < spec.m * columns * spec.k <= limit and spec.batch > 0
-
-
-def _lanes(spec: Gemm) -> int:
-    lanes = VECTOR_BYTES // spec.dtype.itemsize
-    while lanes >= 2 * spec.n and lanes > 1:
-        lanes //= 2
-    return lanes
-
-
-def tiny_gemm(spec: Gemm) -> Kernel:
-    """The product as a scheduled kernel: all rows unrolled, vectors along the columns."""
-    a = (("b", spec.stride_a), ("i", 1 if spec.trans_a else spec.lda))
-    a += (("k", spec.lda if spec.trans_a else 1),)
-    b = (("b", spec.stride_b), ("j", spec.ldb if spec.trans_b else 1))
-    b += (("k", 1 if spec.trans_b else spec.ldb),)
-    c = Affine(0, _terms((("b", spec.stride_c), ("i", spec.ldc), ("j", 1))))
-    product = (
-        Load(0, "a", Affine(0, _terms(a))),
-        Load(1, "b", Affine(0, _terms(b))),
-        Op(2, "mul", (0, 1), spec.dtype),
-        Update("s", 2),
+def _glue(symbol: str, spec: Gemm) -> tuple[str, set[str]]:
+    """A call of the function for the type of numbers, with the table."""
+    words = layout(spec)
+    name = _product_name(spec.dtype)
+    table = ", ".join([f"i64 {word}" for word in words])
+    text = (
+        f"@{symbol}_table = internal constant [{len(words)} x i64] [{table}]\n"
+        f"define void @{symbol}(ptr %bufs, i64 %lo, i64 %hi) #0 {{\n"
+        f"  tail call void @{name}(ptr %bufs, i64 %lo, i64 %hi, ptr @{symbol}_table)\n"
+        "  ret void\n}"
     )
-    scaled: tuple[Statement, ...] = (Const(4, spec.alpha, spec.dtype),)
-    scaled += (Op(5, "mul", (3, 4), spec.dtype),)
-    if spec.beta:
-        scaled += (Load(6, "c", c), Const(7, spec.beta, spec.dtype))
-        scaled += (Op(8, "mul", (6, 7), spec.dtype), Op(9, "add", (5, 8), spec.dtype))
-    if spec.alpha == 1.0 and not spec.beta:
-        scaled = ()
-    result = Store("c", c, 9 if spec.beta else 5 if scaled else 3)
-    body = (
-        Init("s", "add", spec.dtype, 0.0),
-        Loop("k", spec.k, "reduce", product, 0, spec.k),
-        Read(3, "s"),
-        *scaled,
-        result,
-    )
-    lanes = _lanes(spec)
-    columns = Loop("j", spec.n, "parallel", body, lanes, max(1, spec.n // lanes))
-    rows = Loop("i", spec.m, "parallel", (columns,), 0, spec.m)
-    span = {"b": spec.batch - 1, "i": spec.m - 1, "j": spec.n - 1, "k": spec.k - 1}
-    roles = (("a", a, "in"), ("b", b, "in"), ("c", c.terms, "inout"))
-    buffers = tuple(
-        [
-            Buffer(name, spec.dtype, 1 + sum([step * span[axis] for axis, step in terms]), role)
-            for name, terms, role in roles
-        ]
-    )
-    return Kernel("gemm", buffers, (Loop("b", spec.batch, "parallel", (rows,)),))
-
-
-def _terms(terms: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted([term for term in terms if term[1]]))
+    return text, {f"declare void @{name}(ptr, i64, i64, ptr)"}
 
 
 @lru_cache
@@ -231,93 +227,50 @@ def capsule_address(module: Any, name: str) -> int:
     return get(("PyCapsule_GetPointer", api))(capsule, get_name(capsule))
 
 
-def _routine(spec: Gemm) -> str:
-    prefix = _PREFIX[element_type(spec.dtype)]
-    return prefix + ("gemv" if 1 in (spec.m, spec.n) and spec.k > 0 else "gemm")
+@lru_cache
+def _blas_imports() -> dict[str, int]:
+    """The addresses of all that products with vectors call."""
+    routines = {f"fgrad_{prefix}gemv": blas_address(f"{prefix}gemv") for prefix in "sd"}
+    return routines | blas_threads.imports()
 
 
-def _emit_gemm(symbol: str, spec: Gemm, guarded: bool) -> tuple[str, set[str]]:
-    """BLAS calls for a range of pieces: a loop over a batch, or one call for several blocks."""
+def _gemv(symbol: str, spec: Gemm, guarded: bool) -> tuple[str, set[str]]:
+    """BLAS calls for a range of a batch."""
     kind = element_type(spec.dtype)
-    cut = pieces(spec)
-    routine = _routine(spec)
-    arguments = _gemv_arguments(spec) if routine.endswith("v") else _gemm_arguments(spec)
-    length = {"m": spec.m, "n": spec.n}.get(cut.axis)
+    routine = f"{_PREFIX[kind]}gemv"
     cells, operands, types = [], [], []
-    for k, argument in enumerate(arguments):
+    for k, (cell, value) in enumerate(_gemv_arguments(spec)):
         types.append("ptr")
-        if argument in ("%a", "%b", "%c"):
-            operands.append(f"ptr {argument}")
-            continue
-        operands.append(f"ptr %cell{k}")
-        cell = "i8" if argument in "TN" else kind if isinstance(argument, _Scalar) else "i32"
-        text = str(ord(argument)) if argument in "TN" else str(argument)
-        if length is not None and k == {"n": 2, "m": 3}[cut.axis]:
-            text = "%part32"
-        cells += [f"  %cell{k} = alloca {cell}", f"  store {cell} {text}, ptr %cell{k}"]
+        if cell == "ptr":
+            operands.append(f"ptr {value}")
+        else:
+            operands.append(f"ptr %cell{k}")
+            cells += [f"  %cell{k} = alloca {cell}", f"  store {cell} {value}, ptr %cell{k}"]
     declarations = {f"declare void @fgrad_{routine}({', '.join(types)})"}
-    empty = spec.m == 0 or spec.n == 0 or spec.batch == 0
-    call = "" if empty else f"  call void @fgrad_{routine}({', '.join(operands)})"
-    first, last = "", ""
-    if guarded and call:
+    first, last = "  br label %entered\nentered:", "  br label %left\nleft:"
+    if guarded:
         declarations |= blas_threads.DECLARATIONS
         first, last = blas_threads.ENTER, blas_threads.LEAVE
-    steps = _piece_steps(spec, cut)
     moves = "\n".join(
         [
             f"  %{name}_step = mul i64 %i, {step}\n"
             f"  %{name} = getelementptr {kind}, ptr %{name}_base, i64 %{name}_step"
-            for name, step in zip("abc", steps, strict=True)
+            for name, step in zip("abc", (spec.stride_a, spec.stride_b, spec.stride_c), strict=True)
         ]
     )
-    form = _BATCH if length is None else _BLOCKS
-    text = form.format(
+    text = _BATCH.format(
         symbol=symbol,
         cells="\n".join(cells),
         moves=moves,
-        call=call,
-        first=first or "  br label %entered\nentered:",
-        last=last or "  br label %left\nleft:",
-        size=cut.size,
-        length=length,
+        call=f"  call void @fgrad_{routine}({', '.join(operands)})",
+        first=first,
+        last=last,
     )
     return text, declarations
 
 
-def _piece_steps(spec: Gemm, cut: Pieces) -> tuple[int, int, int]:
-    """Elements from one piece to the next, in A, B and C."""
-    if cut.axis == "m":
-        return cut.size * (1 if spec.trans_a else spec.lda), 0, cut.size * spec.ldc
-    if cut.axis == "n":
-        return 0, cut.size * (spec.ldb if spec.trans_b else 1), cut.size
-    return spec.stride_a, spec.stride_b, spec.stride_c
-
-
-class _Scalar(str):
-    """The literal of alpha or beta."""
-
-
-def _gemm_arguments(spec: Gemm) -> list[str]:
-    flags = ["T" if spec.trans_b else "N", "T" if spec.trans_a else "N"]
-    alpha, beta = (_Scalar(literal(x, spec.dtype)) for x in (spec.alpha, spec.beta))
-    sizes = [str(spec.n), str(spec.m), str(spec.k)]
-    return [
-        *flags,
-        *sizes,
-        alpha,
-        "%b",
-        str(spec.ldb),
-        "%a",
-        str(spec.lda),
-        beta,
-        "%c",
-        str(spec.ldc),
-    ]
-
-
-def _gemv_arguments(spec: Gemm) -> list[str]:
+def _gemv_arguments(spec: Gemm) -> list[tuple[str, str]]:
     """A product with a vector: y = M x, where M is A (n = 1) or B' (m = 1)."""
-    alpha, beta = (_Scalar(literal(x, spec.dtype)) for x in (spec.alpha, spec.beta))
     if spec.n == 1:
         matrix, ld, stored_transposed, rows = "%a", spec.lda, spec.trans_a, spec.m
         vector, step = "%b", 1 if spec.trans_b else spec.ldb
@@ -327,21 +280,22 @@ def _gemv_arguments(spec: Gemm) -> list[str]:
         vector, step = "%a", spec.lda if spec.trans_a else 1
         result_step = 1
     flag, shape = ("N", (rows, spec.k)) if stored_transposed else ("T", (spec.k, rows))
-    sizes = [str(shape[0]), str(shape[1])]
-    return [flag, *sizes, alpha, matrix, str(ld), vector, str(step), beta, "%c", str(result_step)]
+    kind = element_type(spec.dtype)
+    one, zero = [(kind, literal(x, spec.dtype)) for x in (1.0, 0.0)]
+    sizes = [("i32", str(shape[0])), ("i32", str(shape[1]))]
+    operands = [("ptr", matrix), ("i32", str(ld)), ("ptr", vector), ("i32", str(step))]
+    result = [("ptr", "%c"), ("i32", str(result_step))]
+    return [("i8", str(ord(flag))), *sizes, one, *operands, zero, *result]
 
 
-_HEAD = """define void @{symbol}(ptr %bufs, i64 %lo, i64 %hi) #0 {{
+_BATCH = """define void @{symbol}(ptr %bufs, i64 %lo, i64 %hi) #0 {{
 entry:
   %a_base = load ptr, ptr %bufs, align 8
   %b_at = getelementptr ptr, ptr %bufs, i64 1
   %b_base = load ptr, ptr %b_at, align 8
   %c_at = getelementptr ptr, ptr %bufs, i64 2
   %c_base = load ptr, ptr %c_at, align 8
-"""
-_BATCH = (
-    _HEAD
-    + """{cells}
+{cells}
   %some = icmp slt i64 %lo, %hi
   br i1 %some, label %first, label %end
 first:
@@ -360,27 +314,3 @@ last:
 end:
   ret void
 }}"""
-)
-# One call for the blocks [lo, hi) of rows or columns; the last block may be short.
-_BLOCKS = (
-    _HEAD
-    + """  %i = add i64 %lo, 0
-  %begin = mul i64 %lo, {size}
-  %whole_end = mul i64 %hi, {size}
-  %short = icmp slt i64 %whole_end, {length}
-  %end_at = select i1 %short, i64 %whole_end, i64 {length}
-  %part = sub i64 %end_at, %begin
-  %part32 = trunc i64 %part to i32
-{cells}
-  %some = icmp sgt i64 %part, 0
-  br i1 %some, label %first, label %end
-first:
-{first}
-{moves}
-{call}
-{last}
-  br label %end
-end:
-  ret void
-}}"""
-)

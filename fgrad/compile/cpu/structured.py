@@ -18,16 +18,18 @@ from fgrad.compile.cpu.llvm_text import FunctionText
 
 
 class Routine(FunctionText):
-    """The body of one function `void f(ptr bufs, i64 lo, i64 hi)`."""
+    """The body of one function, by default `void f(ptr bufs, i64 lo, i64 hi)`."""
 
     def __init__(self) -> None:
         super().__init__()
         self._head: list[str] = []
         self._kinds: dict[str, str] = {}
 
-    def define(self, symbol: str) -> tuple[str, set[str]]:
+    def define(
+        self, symbol: str, parameters: str = "ptr %bufs, i64 %lo, i64 %hi", linkage: str = ""
+    ) -> tuple[str, set[str]]:
         """The text of the finished function, and its declarations."""
-        head = f"define void @{symbol}(ptr %bufs, i64 %lo, i64 %hi) #0 {{\nentry:\n"
+        head = f"define {linkage} void @{symbol}({parameters}) #0 {{\nentry:\n"
         body = "\n".join([*self._head, *self.lines])
         return f"{head}{body}\n  ret void\n}}", self.declarations
 

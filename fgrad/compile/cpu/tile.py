@@ -96,7 +96,7 @@ class Tile:
         function = frame.enter(scope)
         distance = 1
         while distance < lanes:
-            orders = _butterfly(lanes, distance)
+            orders = butterfly(lanes, distance)
             for k in range(lanes):
                 if not k & distance:
                     a, b = texts[k], texts[k + distance]
@@ -108,7 +108,7 @@ class Tile:
         return [Value(text, lanes, dtype, scope) for text in texts]
 
 
-def _butterfly(lanes: int, distance: int) -> list[str]:
+def butterfly(lanes: int, distance: int) -> list[str]:
     """The two shuffle masks that exchange blocks of `distance` lanes between two vectors."""
     low = [k if not k & distance else lanes + (k ^ distance) for k in range(lanes)]
     high = [k | distance if not k & distance else lanes + k for k in range(lanes)]

@@ -1,0 +1,307 @@
+"""L5. Matrix products: one function for each type of numbers, compiled once per machine.
+
+    for blocks of columns of C, as many as B's part for them fits into the L2 cache:
+      for blocks of k:
+        copy B's part into panels as wide as a tile     (left out where B is small as it stands)
+        for rows of C, as many as a tile has:
+          copy these rows of A                          (left out where the L1 cache holds them)
+          for panels: a tile of C                       (gemm_micro.py)
+
+Sizes and strides come in a table when the function runs, so that a new shape costs no compilation.
+The blocks of k depend on k alone and each tile adds its products in their order: an element of C
+has the same bits whatever range of rows or columns a thread is given.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fgrad.compile.cpu.gemm_micro import (
+    KC_BYTES,
+    TABLE,
+    VECTORS,
+    Tiling,
+    emit_tile,
+    next_tile,
+)
+from fgrad.compile.cpu.gemm_pack import emit_lines, emit_merge, emit_panels, emit_turn
+from fgrad.compile.cpu.llvm_text import element_type, literal
+from fgrad.compile.cpu.structured import Routine
+
+PANEL_BYTES = 384 << 10  # of the panels of B that are copied at once
+_LINE = KC_BYTES + 64  # bytes from one row of a copy of A to the next: other cache sets
+
+
+class Layout(NamedTuple):
+    """The words of the table, in order; strides in bytes.
+
+    The range counts rows of C (`by_rows`) or panels of columns, `units` in each product of a batch.
+    """
+
+    m: int
+    n: int
+    k: int
+    depth: int  # steps of k at a time
+    by_rows: int
+    units: int
+    a_row: int
+    a_step: int
+    b_step: int
+    b_column: int
+    c_row: int
+    a_next: int
+    b_next: int
+    c_next: int
+    copy_a: int
+    copy_b: int
+
+
+_WORDS = {name: k for k, name in enumerate(Layout._fields)}
+
+
+def product_content(tiles: Tiling) -> str:
+    """What the text of the function for a type of numbers is made from."""
+    return f"product {tiles}"
+
+
+def emit_product(symbol: str, tiles: Tiling) -> tuple[str, set[str]]:
+    """`void f(ptr bufs, i64 lo, i64 hi, ptr table)` with all the functions that it calls."""
+    helpers = (
+        ("lines", emit_lines),
+        ("panels", emit_panels),
+        ("turn", emit_turn),
+        ("merge", emit_merge),
+    )
+    parts = [emit(f"{symbol}_{name}", tiles) for name, emit in helpers]
+    names: list[str] = []
+    for rows in tiles.rows:
+        for vectors in range(1, VECTORS + 1):
+            names.append(f"{symbol}_{rows}x{vectors}")
+            parts.append(emit_tile(names[-1], tiles, rows, vectors))
+    parts += [_emit_block(symbol, tiles), _emit_range(symbol)]
+    pointers = ", ".join([f"ptr @{name}" for name in names])
+    chosen = ", ".join([f"i64 {k}" for k in next_tile(tiles)])
+    heights = ", ".join([f"i64 {rows}" for rows in tiles.rows])
+    tables = [
+        f"@{symbol}_tiles = internal constant [{len(names)} x ptr] [{pointers}]",
+        f"@{symbol}_next = internal constant [{TABLE + 1} x i64] [{chosen}]",
+        f"@{symbol}_rows = internal constant [{len(tiles.rows)} x i64] [{heights}]",
+    ]
+    declared: set[str] = set().union(*[declarations for _, declarations in parts])
+    return "\n".join([*tables, *[text for text, _ in parts]]), declared
+
+
+def _words(code: Routine, *names: str) -> list[str]:
+    return [code.load("i64", "%table", _WORDS[name], 8) for name in names]
+
+
+def _smaller(code: Routine, a: str, b: str | int) -> str:
+    return code.call("i64", "llvm.smin.i64", ("i64", a), ("i64", str(b)))
+
+
+def _emit_range(symbol: str) -> tuple[str, set[str]]:
+    """The products of a batch, or parts of them, that a range of units is."""
+    code = Routine()
+    bases = [code.buffer(k) for k in range(3)]
+    m, n, axis, units = _words(code, "m", "n", "by_rows", "units")
+    steps = _words(code, "a_next", "b_next", "c_next")
+    by_rows = code.compare("ne", "i64", axis, 0)
+    unit = code.variable("i64", "%lo")
+    with code.repeat(lambda: code.compare("slt", "i64", code.get(unit), "%hi")):
+        at = code.get(unit)
+        number = code.op("udiv", "i64", at, units)
+        start = code.op("mul", "i64", number, units)
+        first = code.op("sub", "i64", at, start)
+        end = _smaller(code, code.op("sub", "i64", "%hi", start), units)
+        places = [
+            code.at(base, code.op("mul", "i64", number, step), "i8")
+            for base, step in zip(bases, steps, strict=True)
+        ]
+        rows = [code.select(by_rows, "i64", *pair) for pair in ((first, "0"), (end, m))]
+        panels = [code.select(by_rows, "i64", *pair) for pair in (("0", first), (n, end))]
+        arguments = [f"ptr {place}" for place in places]
+        arguments += [f"i64 {bound}" for bound in (*rows, *panels)]
+        code.line(f"call void @{symbol}_block({', '.join(arguments)}, i1 {by_rows}, ptr %table)")
+        code.put(unit, code.op("add", "i64", start, end))
+    return code.define(symbol, "ptr %bufs, i64 %lo, i64 %hi, ptr %table")
+
+
+_BLOCK = (
+    "ptr %a, ptr %b, ptr %c, i64 %row_lo, i64 %row_hi, i64 %column_lo, i64 %column_hi, "
+    "i1 %by_rows, ptr %table"
+)
+
+
+def _emit_block(symbol: str, tiles: Tiling) -> tuple[str, set[str]]:
+    """A part of one product: columns in blocks, k in blocks, rows of tiles."""
+    code = Routine()
+    return _Block(code, symbol, tiles).define()
+
+
+class _Block:
+    """Writes the loops around the tiles."""
+
+    def __init__(self, code: Routine, symbol: str, tiles: Tiling) -> None:
+        self.code, self.symbol, self.tiles = code, symbol, tiles
+        self.size = tiles.dtype.itemsize
+        self.element = f"i{8 * self.size}"
+        self.panel = tiles.columns * self.size  # bytes of a row of a panel
+        self.panel_bytes = (tiles.depth + tiles.lanes) * self.panel
+        self.block = PANEL_BYTES // (tiles.depth * self.panel) * tiles.columns
+        self.word = dict(zip(Layout._fields, _words(code, *Layout._fields), strict=True))
+
+    def define(self) -> tuple[str, set[str]]:
+        code, columns = self.code, self.tiles.columns
+        self.copied_a = code.table("i8", (self.tiles.rows[0] + 1) * _LINE * 2)
+        self.edge = code.table("i8", self.tiles.rows[0] * self.panel)
+        self.nothing = self._negative_zeros()
+        self.copied_b = code.table("i8", self.block // columns * self.panel_bytes)
+        scale = code.select("%by_rows", "i64", "1", str(columns))
+        lo = code.op("mul", "i64", "%column_lo", scale)
+        hi = code.op("mul", "i64", "%column_hi", scale)
+        hi = _smaller(code, hi, self.word["n"])
+        k = code.call("i64", "llvm.smax.i64", ("i64", self.word["k"]), ("i64", "1"))
+        with code.count(lo, hi, self.block) as column:
+            width = _smaller(code, code.op("sub", "i64", hi, column), self.block)
+            start = code.variable("i64", "0")
+            with code.repeat(lambda: code.compare("slt", "i64", code.get(start), k)):
+                first = code.get(start)
+                left = code.op("sub", "i64", self.word["k"], first)
+                depth = _smaller(code, left, self.word["depth"])
+                self._panels(column, width, first, depth)
+                code.put(start, code.op("add", "i64", first, self.word["depth"]))
+        return code.define(f"{self.symbol}_block", _BLOCK, "internal")
+
+    def _negative_zeros(self) -> str:
+        """A row of a tile that is 0 when it is added, whatever it is added to."""
+        code, tiles = self.code, self.tiles
+        row = code.table("i8", self.panel)
+        value = f"splat ({element_type(tiles.dtype)} {literal(-0.0, tiles.dtype)})"
+        for v in range(VECTORS):
+            code.store(tiles.lane_type, value, row, v, 64)
+        return row
+
+    def _place(self, base: str, *terms: tuple[str, str | int]) -> str:
+        for index, step in terms:
+            base = self.code.at(base, self.code.op("mul", "i64", index, step), "i8")
+        return base
+
+    def _panels(self, column: str, width: str, first: str, depth: str) -> None:
+        """Columns [column, column + width) and steps [first, first + depth) of k."""
+        code, word = self.code, self.word
+        b = self._place("%b", (column, word["b_column"]), (first, word["b_step"]))
+        part = code.op("urem", "i64", width, self.tiles.columns)
+        whole = code.op("sub", "i64", width, part)
+        copies = code.compare("ne", "i64", word["copy_b"], 0)
+        begin = code.select(copies, "i64", "0", whole)
+        self._copy_b(b, begin, width, depth)
+        row = code.variable("i64", "%row_lo")
+        with code.repeat(lambda: code.compare("slt", "i64", code.get(row), "%row_hi")):
+            i = code.get(row)
+            left = code.op("sub", "i64", "%row_hi", i)
+            chosen = _smaller(code, left, TABLE)
+            kind = code.load("i64", f"@{self.symbol}_next", chosen, 8)
+            height = code.load("i64", f"@{self.symbol}_rows", kind, 8)
+            rows = _smaller(code, left, height)
+            self.whole_rows = code.compare("eq", "i64", rows, height)
+            a = self._rows_of_a(i, height, rows, first, depth)
+            c = self._place("%c", (i, word["c_row"]), (column, self.size))
+            add = code.compare("sgt", "i64", first, 0)
+            with code.count(0, width, self.tiles.columns) as j:
+                is_whole = code.compare("slt", "i64", j, whole)
+                direct = code.op("and", "i1", is_whole, code.op("xor", "i1", copies, "true"))
+                self._tile(kind, a, (b, j, width, direct), c, (depth, rows, add))
+            code.put(row, code.op("add", "i64", i, height))
+
+    def _copied_panel(self, j: str) -> str:
+        number = self.code.op("udiv", "i64", j, self.tiles.columns)
+        return self._place(self.copied_b, (number, self.panel_bytes))
+
+    def _copy_b(self, b: str, begin: str, width: str, depth: str) -> None:
+        """Copy columns [begin, width) of B to panels, the last one filled up."""
+        code, columns = self.code, self.tiles.columns
+        column = self.word["b_column"]
+        turned = code.compare("ne", "i64", column, self.size)
+        with code.when(turned), code.count(begin, width, columns) as j:
+            present = _smaller(code, code.op("sub", "i64", width, j), columns)
+            code.line(
+                f"call void @{self.symbol}_turn(ptr {self._copied_panel(j)}, i64 {self.panel}, "
+                f"ptr {self._place(b, (j, column))}, i64 {column}, i64 {columns}, i64 {present}, "
+                f"i64 {depth})"
+            )
+        with code.when(code.op("xor", "i1", turned, "true")):
+            code.line(
+                f"call void @{self.symbol}_panels(ptr {self._copied_panel(begin)}, "
+                f"i64 {self.panel_bytes}, ptr {code.at(b, begin, self.element)}, "
+                f"i64 {self.word['b_step']}, i64 {depth}, "
+                f"i64 {code.op('sub', 'i64', width, begin)})"
+            )
+
+    def _rows_of_a(
+        self, i: str, height: str, rows: str, first: str, depth: str
+    ) -> tuple[str, str, str]:
+        """The address and the strides of rows of A: copied if asked for, or if there are fewer
+        than the tile has."""
+        code, word = self.code, self.word
+        source = self._place("%a", (i, word["a_row"]), (first, word["a_step"]))
+        place = code.variable("ptr", source)
+        row, step = code.variable("i64", word["a_row"]), code.variable("i64", word["a_step"])
+        copies = code.compare("ne", "i64", word["copy_a"], 0)
+        few = code.compare("slt", "i64", rows, height)
+        turned = code.compare("ne", "i64", word["a_step"], self.size)
+        wide = self.tiles.rows[0] + self.tiles.lanes - 1
+        line = wide // self.tiles.lanes * self.tiles.lanes * self.size
+        with code.when(code.op("or", "i1", copies, few)):
+            code.put(place, self.copied_a)
+            with code.when(turned):
+                call = f"ptr {self.copied_a}, i64 {line}, ptr {source}, i64 {word['a_step']}"
+                call += f", i64 {depth}, i64 {depth}, i64 {rows}"
+                code.line(f"call void @{self.symbol}_lines({call})")
+                code.put(row, str(self.size))
+                code.put(step, str(line))
+            with code.when(code.op("xor", "i1", turned, "true")):
+                call = f"ptr {self.copied_a}, i64 {_LINE}, ptr {source}, i64 {word['a_row']}"
+                call += f", i64 {height}, i64 {rows}, i64 {depth}"
+                code.line(f"call void @{self.symbol}_lines({call})")
+                code.put(row, str(_LINE))
+                code.put(step, str(self.size))
+        return code.get(place), code.get(row), code.get(step)
+
+    def _tile(
+        self,
+        kind: str,
+        a: tuple[str, str, str],
+        b: tuple[str, str, str, str],
+        c: str,
+        extent: tuple[str, str, str],
+    ) -> None:
+        """One tile of C."""
+        code, lanes = self.code, self.tiles.lanes
+        base, j, width, direct = b
+        depth, rows, add = extent
+        columns = _smaller(code, code.op("sub", "i64", width, j), self.tiles.columns)
+        source = code.at(base, j, self.element)
+        panel = code.select(direct, "ptr", source, self._copied_panel(j))
+        step = code.select(direct, "i64", self.word["b_step"], str(self.panel))
+        vectors = code.op("udiv", "i64", code.op("sub", "i64", columns, 1), lanes)
+        number = code.op("add", "i64", code.op("mul", "i64", kind, VECTORS), vectors)
+        function = code.load("ptr", f"@{self.symbol}_tiles", number, 8)
+        width = code.op("mul", "i64", code.op("add", "i64", vectors, 1), lanes)
+        whole = code.op("and", "i1", self.whole_rows, code.compare("eq", "i64", columns, width))
+        target = code.at(c, j, self.element)
+        c_row = self.word["c_row"]
+        to = code.select(whole, "ptr", target, self.edge)
+        to_row = code.select(whole, "i64", c_row, str(self.panel))
+        adds = code.op("and", "i1", whole, add)
+        old = code.select(adds, "ptr", target, self.nothing)
+        old_row = code.select(adds, "i64", c_row, "0")
+        place, row, a_step = a
+        code.line(
+            f"call void {function}(ptr {place}, i64 {row}, i64 {a_step}, ptr {panel}, i64 {step}, "
+            f"ptr {to}, i64 {to_row}, ptr {old}, i64 {old_row}, i64 {depth})"
+        )
+        with code.when(code.op("xor", "i1", whole, "true")):
+            code.line(
+                f"call void @{self.symbol}_merge(ptr {target}, i64 {c_row}, ptr {self.edge}, "
+                f"i64 {self.panel}, i64 {rows}, i64 {columns}, i1 {add})"
+            )
