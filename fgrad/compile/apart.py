@@ -22,16 +22,20 @@ LEAST_CYCLES = 250_000  # of a kernel that threads share
 
 def apart(steps: Sequence[Step]) -> list[Step]:
     """The steps with long kernels of several loops taken apart."""
-    done: dict[Kernel, list[Kernel]] = {}
+    done: dict[int, list[Kernel]] = {}  # equal kernels are one object here
     out: list[Step] = []
     for step in steps:
         if not isinstance(step, KernelStep):
             out.append(step)
             continue
-        if step.kernel not in done:
-            done[step.kernel] = _parts(step.kernel)
+        kernels = done.get(id(step.kernel))
+        if kernels is None:
+            kernels = done[id(step.kernel)] = _parts(step.kernel)
+        if kernels[0] is step.kernel:
+            out.append(step)
+            continue
         own = {b.name: v for b, v in zip(step.kernel.buffers, step.args, strict=False)}
-        for kernel in done[step.kernel]:
+        for kernel in kernels:
             args = tuple([own[b.name] for b in kernel.buffers if b.role != "scratch"])
             out.append(KernelStep(kernel, args))
     return out

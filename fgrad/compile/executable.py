@@ -15,6 +15,7 @@ import numpy as np
 from fgrad.compile.control_host import control_steps
 from fgrad.compile.cpu.callback import evaluation
 from fgrad.compile.cpu.complex_parts import complex_parts
+from fgrad.compile.cpu.external import CYCLES, external
 from fgrad.compile.cpu.host import (
     Callback,
     Copy,
@@ -200,9 +201,12 @@ class _Table:
 
 
 def _native_steps(plan: Plan, table: _Table) -> list[Step]:
-    kernels = list(dict.fromkeys([s.kernel for s in plan.steps if isinstance(s, KernelStep)]))
-    addresses = dict(zip(kernels, build_kernels(kernels), strict=True))
-    table.origins.update({address: symbol_at(address) for address in addresses.values()})
+    distinct = {id(s.kernel): s.kernel for s in plan.steps if isinstance(s, KernelStep)}
+    kernels = list(dict.fromkeys(distinct.values()))
+    addresses = build_kernels(kernels)
+    table.origins.update({address: symbol_at(address) for address in addresses})
+    calls = {k: kernel_call(k, a, ()) for k, a in zip(kernels, addresses, strict=True)}
+    call_of = {place: calls[kernel] for place, kernel in distinct.items()}
     products = [
         gemm_spec(**s.params) for s in plan.steps if isinstance(s, LibraryStep) and s.name == "gemm"
     ]
@@ -211,7 +215,7 @@ def _native_steps(plan: Plan, table: _Table) -> list[Step]:
     for step in plan.steps:
         if isinstance(step, KernelStep):
             numbers = tuple([table.number(plan.slots[v]) for v in step.args])
-            steps.append(kernel_call(step.kernel, addresses[step.kernel], numbers))
+            steps.append(call_of[id(step.kernel)]._replace(slots=numbers))
         elif step.name == "control":
             control: Control = step.params["control"]
             for body in control.bodies:
@@ -250,6 +254,8 @@ def native_routine(routine: Routine) -> NativeRoutine:
         return NativeRoutine(
             ufunc_loop(**params), params["size"], UFUNC_CYCLES * params["size"], None
         )
+    if name == "external":
+        return NativeRoutine(external(**params), params["size"], CYCLES * params["size"], None)
     if name in LAPACK:
         native = LAPACK[name](**params)
         return NativeRoutine(native.address, params["batch"], 0.0, native.failure)

@@ -145,16 +145,18 @@ def _compile(
 def _schedule_steps(steps: Sequence[Step], backend: Backend) -> list[Step]:
     """Each kernel in an order that is fast on the device; equal kernels once."""
     done: dict[Kernel, Kernel] = {}
+    places: dict[int, Kernel] = {}  # of kernels that are one object: not compared at length
     out: list[Step] = []
     for step in steps:
         if isinstance(step, KernelStep):
-            kernel = done.get(step.kernel)
+            kernel = places.get(id(step.kernel)) or done.get(step.kernel)
             if kernel is None:
                 if config.check >= 2:
                     check_kernel(step.kernel)
                 kernel = done[step.kernel] = backend.schedule(step.kernel)
                 if config.check >= 1:
                     check_kernel(kernel)
+            places[id(step.kernel)] = kernel
             step = step._replace(kernel=kernel)
         out.append(step)
     return out

@@ -22,13 +22,18 @@ from fgrad.ir.program import Program, Var
 def share(program: Program, steps: Sequence[Step]) -> tuple[Program, list[Step]]:
     """The steps with shared kernels, and the program with their numbers as constants."""
     families: dict[Kernel, list[int]] = {}
+    places: dict[int, list[int]] = {}  # of kernels that are one object: not compared at length
     for k, step in enumerate(steps):
         if isinstance(step, KernelStep):
-            families.setdefault(_skeleton(step.kernel), []).append(k)
+            family = places.get(id(step.kernel))
+            if family is None:
+                family = families.setdefault(_skeleton(step.kernel), [])
+                places[id(step.kernel)] = family
+            family.append(k)
     out, consts = list(steps), list(program.consts)
     for members in families.values():
         kernels = [out[k].kernel for k in members]  # type: ignore[union-attr]
-        if len(set(kernels)) > 1:
+        if len({id(kernel): kernel for kernel in kernels}) > 1 and len(set(kernels)) > 1:
             numbers = [_numbers(kernel) for kernel in kernels]
             places = [
                 p for p, xs in enumerate(zip(*numbers, strict=True)) if len({*map(repr, xs)}) > 1

@@ -56,15 +56,15 @@ class _Parts(NamedTuple):
 
 def split(steps: Sequence[Step]) -> list[Step]:
     """The steps with long reductions in two kernels."""
-    done: dict[Kernel, tuple[Kernel, Kernel] | None] = {}
+    done: dict[int, tuple[Kernel, Kernel] | None] = {}  # by object: comparing them takes longer
     out: list[Step] = []
     for step in steps:
         if not isinstance(step, KernelStep):
             out.append(step)
             continue
-        if step.kernel not in done:
-            done[step.kernel] = _split(step.kernel)
-        kernels = done[step.kernel]
+        if id(step.kernel) not in done:
+            done[id(step.kernel)] = _split(step.kernel)
+        kernels = done[id(step.kernel)]
         out += [step] if kernels is None else _steps(step, *kernels)
     return out
 
