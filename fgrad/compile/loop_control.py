@@ -34,10 +34,11 @@ _LOOPS = frozenset({"scan", "while", "switch"})
 class Carry(NamedTuple):
     """How one carry of a loop is kept.
 
-    `step` is what a counter grows by; `memory` is where an array is updated in place; else there
-    is an accumulator for each element.
+    `step` is what a counter grows by; `memory` is where an array is updated in place; a carry that
+    is the same in every step has neither; else there is an accumulator for each element.
     """
 
+    same: bool
     step: int | None
     memory: Stored | None
     first: Value
@@ -78,7 +79,29 @@ def stays_in_memory(program: Program, given: Var, size: int) -> bool:
     """Whether a carry is addressed by computed places, or too large for registers."""
     if size > MOST_CELLS or size <= FEW:
         return size > MOST_CELLS
-    return any([e.prim.name in _ADDRESSES and e.inputs[0] is given for e in program.eqns])
+    return _addressed(program, given)
+
+
+def _addressed(program: Program, var: Var) -> bool:
+    for eqn in program.eqns:
+        places = [k for k, a in enumerate(eqn.inputs) if a is var]
+        if places and eqn.prim.name in _ADDRESSES and places[0] == 0:
+            return True
+        for held, first in _held(eqn) if places else ():
+            inner = [k - first for k in places if 0 <= k - first < len(held.inputs)]
+            if any([_addressed(held, held.inputs[k]) for k in inner]):
+                return True
+    return False
+
+
+def _held(eqn: Eqn) -> list[tuple[Program, int]]:
+    """The programs of an equation, and which operand is their first input."""
+    p = eqn.params
+    if eqn.prim.name == "scan":
+        return [(p["body"], 0)]
+    if eqn.prim.name == "while":
+        return [(p["body"], p["n_cond"])]
+    return [(branch, 1) for branch in p["branches"]] if eqn.prim.name == "switch" else []
 
 
 # --- scan
@@ -121,19 +144,27 @@ def scan(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     for var in outs:
         home = w.homes.get(var)
         homes.append(home or w.scratch(w.shape(var), var.aval.dtype))
-    memory = [
-        _memory_of(w, var, x) if stays_in_memory(s.body, var, var.aval.size) else None
-        for var, x in zip(s.carried, s.carry, strict=True)
-    ]
+    memory = _memory_of(w, s.body, s.carried, s.carry)
     results, ys = write_scan(w, s, memory, homes)
     return [*results, *ys]  # type: ignore[list-item]
 
 
-def _memory_of(w: LoopWriter, var: Var, x: Value) -> Stored:
-    """The memory that a carry is updated in: its own, or a copy."""
-    if isinstance(x, Stored) and is_mutable(x) and x.is_contiguous():
-        return x
-    return w.memory(x, w.shape(var), var.aval.dtype)
+def _memory_of(
+    w: LoopWriter, body: Program, carried: Sequence[Var], carry: Sequence[Value]
+) -> list[Stored | None]:
+    """The memory that each carry of an inner loop is updated in: its own, or a copy."""
+    found: list[Stored | None] = []
+    taken: set[str] = set()
+    for k, (var, x) in enumerate(zip(carried, carry, strict=True)):
+        own = isinstance(x, Stored) and is_mutable(x) and x.is_contiguous()
+        if body.outputs[k] is var or not (own or stays_in_memory(body, var, var.aval.size)):
+            found.append(None)
+        elif own and x.buffer not in taken:  # type: ignore[union-attr]
+            taken.add(x.buffer)  # type: ignore[union-attr]
+            found.append(x)  # type: ignore[arg-type]
+        else:
+            found.append(w.memory(x, w.shape(var), var.aval.dtype))
+    return found
 
 
 def _written_out(w: LoopWriter, s: Scan) -> Sequence[Value]:
@@ -197,7 +228,7 @@ def write_scan(
         done = place is None or (isinstance(atom, Var) and atom in homed and _is_at(y, place))
         if not done:
             w.write(place, y)  # type: ignore[arg-type]
-    ended = [_updated(w, c, y) for c, y in zip(carries, outs, strict=False)]
+    ended = _updated(w, carries, outs)
     w.b.close()
     results = [_result(w, c, y, s.length) for c, y in zip(carries, ended, strict=True)]
     return results, [None if home is None else _newest(w, home) for home in homes]
@@ -232,16 +263,20 @@ def _begun(
     counts: bool,
 ) -> Carry:  # fmt: skip
     """A carry before the first step."""
+    if result is var:
+        return Carry(True, None, None, x, [], w.shape(var))
     step = counter_step(body, var, result) if counts else None
     if step is not None or memory is not None:
-        return Carry(step, memory, x, [], w.shape(var))
+        return Carry(False, step, memory, x, [], w.shape(var))
     if isinstance(x, Counting):
         raise TooLarge
-    return Carry(None, None, x, w.carried(w.cells(x), var.aval.dtype), w.shape(var))
+    return Carry(False, None, None, x, w.carried(w.cells(x), var.aval.dtype), w.shape(var))
 
 
 def _present(w: LoopWriter, c: Carry, step: Place) -> Value:
     """A carry in a step."""
+    if c.same:
+        return c.first
     if c.step is not None:
         first = w.place(int(w.cells(c.first).flat[0]))
         return np.array(w.index(total((first, step), (1, c.step))), np.int64)
@@ -250,22 +285,27 @@ def _present(w: LoopWriter, c: Carry, step: Place) -> Value:
     return w.reads(c.accs, c.shape)
 
 
-def _updated(w: LoopWriter, c: Carry, y: Value) -> Value:
-    """What a step does to a carry."""
-    if c.step is not None:
-        return c.first
-    if c.memory is not None:
-        same = _is_at(y, c.memory) and is_mutable(y)
-        if not same or y.version != w.versions[c.memory.buffer]:  # type: ignore[union-attr]
+def _updated(w: LoopWriter, carries: Sequence[Carry], outs: Sequence[Value]) -> list[Value]:
+    """What a step does to the carries."""
+    ended: list[Value] = []
+    for c, y in zip(carries, outs, strict=False):
+        in_place = c.memory is not None and is_mutable(y) and _is_at(y, c.memory)
+        if in_place and y.version != w.versions[y.buffer]:  # type: ignore[union-attr]
             raise TooLarge
-        return y
-    for acc, id in zip(c.accs, w.cells(y).flat, strict=True):
-        w.b.update(acc, int(id))
-    return y
+        # All is read before any of it is written.
+        ended.append(c.first if c.same or c.step is not None else y if in_place else w.cells(y))
+    for k, (c, y) in enumerate(zip(carries, ended, strict=True)):
+        if c.memory is not None and isinstance(y, np.ndarray):
+            ended[k] = w.write(c.memory, y)
+        for acc, id in zip(c.accs, y.flat if c.accs else (), strict=True):  # type: ignore[union-attr]
+            w.b.update(acc, int(id))
+    return ended
 
 
 def _result(w: LoopWriter, c: Carry, y: Value, length: int) -> Value:
     """A carry after the last step."""
+    if c.same:
+        return c.first
     if c.step is not None:
         first = w.place(int(w.cells(c.first).flat[0]))
         return np.array(w.index(shifted(first, 1, c.step * length)), np.int64)
@@ -304,10 +344,7 @@ def while_of(w: LoopWriter, eqn: Eqn, operands: Sequence[Value]) -> While:
 def while_(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     """A loop inside of a kernel."""
     s = while_of(w, eqn, [w.value(a) for a in eqn.inputs])
-    memory = [
-        _memory_of(w, var, x) if stays_in_memory(s.body, var, var.aval.size) else None
-        for var, x in zip(s.carried, s.carry, strict=True)
-    ]
+    memory = _memory_of(w, s.body, s.carried, s.carry)
     return write_while(w, s, memory)
 
 
@@ -322,7 +359,7 @@ def write_while(w: LoopWriter, s: While, memory: Sequence[Stored | None]) -> lis
     (go,) = w.program(s.cond, [*s.cond_consts, *given])
     leave(w, w.b.op("not", BOOL, int(w.cells(go).flat[0])))
     outs = w.program(s.body, [*s.body_consts, *given])
-    ended = [_updated(w, c, y) for c, y in zip(carries, outs, strict=True)]
+    ended = _updated(w, carries, outs)
     w.b.close()
     return [_result(w, c, y, 0) for c, y in zip(carries, ended, strict=True)]
 
@@ -362,17 +399,21 @@ def _selected(
         w.guard = w.b.both(guard, _chosen_by(w, which, k, len(branches)))
         found.append(w.program(branch, [_fresh(w, x) for x in operands]))
     w.guard = guard
+    hits = [_chosen_by(w, which, k, len(branches)) for k in range(len(branches))]
     outs: list[Value] = []
+    homes: list[Stored] = []
     for var, column in zip(eqn.outputs, zip(*found, strict=True), strict=True):
-        if any([is_mutable(x) for x in column]):
-            outs.append(_same_memory(w, column))
+        home = next((x for x in column if is_mutable(x)), None)
+        if home is not None:
+            homes.append(home)  # type: ignore[arg-type]
+            _distinct(homes)
+            outs.append(_joined(w, home, column, hits))  # type: ignore[arg-type]
             continue
         best = w.cells(column[-1])
-        for k in reversed(range(len(branches) - 1)):
-            hit = _chosen_by(w, which, k, len(branches))
+        for hit, other in reversed(list(zip(hits, column[:-1], strict=False))):
             ids = [
                 p if p == q else w.b.op("select", var.aval.dtype, hit, int(p), int(q))
-                for p, q in zip(w.cells(column[k]).flat, best.flat, strict=True)
+                for p, q in zip(w.cells(other).flat, best.flat, strict=True)
             ]
             best = np.array(ids, np.int64).reshape(best.shape)
         outs.append(best)
@@ -384,12 +425,23 @@ def _fresh(w: LoopWriter, x: Value) -> Value:
     return x._replace(version=w.versions[x.buffer]) if is_mutable(x) else x  # type: ignore[union-attr]
 
 
-def _same_memory(w: LoopWriter, column: Sequence[Value]) -> Value:
-    """An array that all branches leave where it is."""
-    first = column[0]
-    if not all([is_mutable(x) and _is_at(x, first) for x in column]):  # type: ignore[arg-type]
+def _joined(w: LoopWriter, home: Stored, column: Sequence[Value], hits: Sequence[int]) -> Value:
+    """An array in memory, into which the branches write that have left it elsewhere."""
+    guard = w.guard
+    for x, hit in zip(column, hits, strict=True):
+        if is_mutable(x) and _is_at(x, home):
+            continue
+        w.guard = w.b.both(guard, hit)
+        w.write(home, w.cells(x))
+    w.guard = guard
+    return _newest(w, home)  # type: ignore[return-value]
+
+
+def _distinct(homes: Sequence[Stored | None]) -> None:
+    """Give up if two results would be left in one place."""
+    buffers = [x.buffer for x in homes if x is not None]
+    if len(set(buffers)) < len(buffers):
         raise TooLarge
-    return _newest(w, first)  # type: ignore[arg-type]
 
 
 def _one_of(
@@ -398,6 +450,7 @@ def _one_of(
     """Each branch in a loop that ends after one step, and does not begin if it is not chosen."""
     shapes = [w.shape(v) for v in eqn.outputs]
     held = [_in_place(w, eqn, k, operands) for k in range(len(shapes))]
+    _distinct(held)
     accs = [
         [] if where is not None else w.carried(np.array(w.zeros(shape, v.aval.dtype)), v.aval.dtype)
         for v, shape, where in zip(eqn.outputs, shapes, held, strict=True)
@@ -411,8 +464,8 @@ def _one_of(
         outs = w.program(branch, [_fresh(w, x) for x in operands])
         w.b.update(waits, w.number(False, BOOL))
         for own, y, where in zip(accs, outs, held, strict=True):
-            if where is not None:
-                _same_memory(w, [y, where])
+            if where is not None and not (is_mutable(y) and _is_at(y, where)):
+                w.write(where, w.cells(y))
             for acc, id in zip(own, [] if where is not None else w.cells(y).flat, strict=True):
                 w.b.update(acc, int(id))
         w.b.close()
@@ -423,20 +476,31 @@ def _one_of(
 
 
 def _in_place(w: LoopWriter, eqn: Eqn, k: int, operands: Sequence[Value]) -> Stored | None:
-    """The memory in which all branches leave their k-th result."""
-    places = []
+    """The memory in which branches leave their k-th result."""
     for branch in eqn.params["branches"]:
-        atom, defined = w.prepare(branch).outputs[k], definitions(w.prepare(branch).eqns)
-        inputs = w.prepare(branch).inputs
-        while isinstance(atom, Var) and atom in defined:
-            if defined[atom].prim.name not in ("scatter", "dynamic_update"):
-                return None
-            atom = defined[atom].inputs[0]
-        places.append(inputs.index(atom) if atom in inputs else -1)  # type: ignore[arg-type]
-    if len(set(places)) > 1 or places[0] < 0:
-        return None
-    x = operands[places[0]]
-    return x if is_mutable(x) else None  # type: ignore[return-value]
+        program = w.prepare(branch)
+        atom = _origin(program, program.outputs[k])
+        x = operands[program.inputs.index(atom)] if atom in program.inputs else None  # type: ignore[arg-type]
+        if x is not None and is_mutable(x) and x.size > FEW:  # type: ignore[union-attr]
+            return x  # type: ignore[return-value]
+    return None
+
+
+def _origin(program: Program, atom: Atom) -> Atom:
+    """The array that a result is an updated version of."""
+    defined = definitions(program.eqns)
+    while isinstance(atom, Var) and atom in defined:
+        eqn = defined[atom]
+        p, k = eqn.params, eqn.outputs.index(atom)
+        if eqn.prim.name in ("scatter", "dynamic_update", "add"):
+            atom = eqn.inputs[0]
+        elif eqn.prim.name == "scan" and k < p["n_carry"]:
+            atom = eqn.inputs[p["n_consts"] + k]
+        elif eqn.prim.name == "while":
+            atom = eqn.inputs[p["n_cond"] + p["n_body"] + k]
+        else:
+            break
+    return atom
 
 
 LOOP_RULES: Mapping[str, LoopRule] = type(RULES)(

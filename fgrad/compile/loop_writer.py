@@ -288,11 +288,24 @@ class LoopWriter:
         for var, array in program.consts:
             self.env[var] = self.stored(self.constant(array))
         mutable = {v for v, x in self.env.items() if is_mutable(x)}
-        for eqn in ordered(program, mutable) if mutable else program.eqns:
+        eqns = ordered(program, mutable) if mutable else program.eqns
+        last = _last_uses(program, eqns)
+        for k, eqn in enumerate(eqns):
+            if _overwritten(eqn):
+                self.keep_old(eqn, {v for v, end in last.items() if end > k})
             self.equation(eqn)
         outs = [self.value(a) for a in program.outputs]
         self.env = saved
         return outs
+
+    def keep_old(self, eqn: Eqn, later: set[Var]) -> None:
+        """Read what an equation may overwrite and others read afterwards, if it is small."""
+        buffers = {x.buffer for a in eqn.inputs if is_mutable(x := self.value(a))}  # type: ignore[union-attr]
+        for var in later & self.env.keys() if buffers else ():
+            x = self.env[var]
+            if isinstance(x, Stored) and x.buffer in buffers and x.size <= MOST_CELLS:
+                current = is_mutable(x) and x.version == self.versions[x.buffer]
+                self.env[var] = self.loaded(x) if current else x
 
     def equation(self, eqn: Eqn) -> None:
         """Write one equation."""
@@ -362,9 +375,16 @@ def ordered(program: Program, mutable: set[Var]) -> list[Eqn]:
             waits[then] -= 1
             if not waits[then]:
                 heapq.heappush(ready, then)
-    if len(found) < len(program.eqns):
-        raise TooLarge
-    return found
+    return found if len(found) == len(program.eqns) else list(program.eqns)
+
+
+def _last_uses(program: Program, eqns: Sequence[Eqn]) -> dict[Var, int]:
+    """The number of the last equation that reads each variable."""
+    last: dict[Var, int] = {}
+    for k, eqn in enumerate(eqns):
+        last.update({a: k for a in eqn.inputs if isinstance(a, Var)})
+    last.update({a: len(eqns) for a in program.outputs if isinstance(a, Var)})
+    return last
 
 
 def _overwritten(eqn: Eqn) -> Sequence[Var]:
