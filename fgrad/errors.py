@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+
 Row = tuple[str, str]
 
 
@@ -103,7 +105,19 @@ class StaticArgumentError(FgradError, ValueError, TypeError):
 
 
 class ArgumentError(FgradError, TypeError, ValueError):
-    """An argument of a transform does not fit: positions, axes or tree structures."""
+    """An argument does not fit: a value, a position, an axis or a tree structure."""
+
+
+class AxisError(FgradError, np.exceptions.AxisError):
+    """An axis that an array does not have."""
+
+    def __init__(self, axis: int, ndim: int, rows: Iterable[Row] = ()) -> None:
+        super().__init__(f"axis {axis} is out of bounds for array of dimension {ndim}", rows)
+        self.axis = axis
+        self.ndim = ndim
+
+    def __str__(self) -> str:
+        return card(self.headline, self.rows, "axiserror" if self.rows else "")
 
 
 class ShapeError(FgradError, ValueError):

@@ -56,7 +56,7 @@ class FunctionTable(dict[Any, Callable[..., Any]]):
 numpy_functions = FunctionTable()
 ufunc_methods: dict[str, Callable[..., Any]] = {}
 unsupported_hook: list[Callable[..., BaseException]] = []
-store_hook: list[Callable[[Any, Value, Any], Value]] = []  # (out, result, function) -> out
+store_hook: list[Callable[..., Value]] = []  # (out, function, method, args, kwargs) -> out
 alias_functions: set[Any] = set()  # what may return its argument itself, or a view of it
 
 
@@ -208,8 +208,7 @@ class Tracer:
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if "out" in kwargs:
-            out = kwargs.pop("out")[0]
-            return store_hook[0](out, getattr(ufunc, method)(*inputs, **kwargs), ufunc)
+            return store_hook[0](kwargs.pop("out"), ufunc, method, inputs, kwargs)
         if method == "__call__":
             function = numpy_functions.get(ufunc) or numpy_functions.find(ufunc)
             if function is not None:
@@ -225,8 +224,7 @@ class Tracer:
         if function is None:
             raise unsupported_hook[0](func, "__call__")
         if kwargs.get("out") is not None:
-            out = kwargs.pop("out")
-            return store_hook[0](out, func(*args, **kwargs), func)
+            return store_hook[0](kwargs.pop("out"), func, "__call__", args, kwargs)
         return own_handle(function(*args, **kwargs), func, args)
 
     def __copy__(self) -> Tracer:

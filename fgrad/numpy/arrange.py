@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.errors import ShapeError
+from fgrad.errors import ArgumentError, ShapeError
 from fgrad.numpy.promote import (
     as_array,
     broadcast_shapes,
@@ -48,7 +48,7 @@ def _complete(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
     if -1 in shape:
         known = -math.prod(shape)
         if shape.count(-1) > 1:
-            raise ValueError("can only specify one unknown dimension")
+            raise ArgumentError("can only specify one unknown dimension", user_line())
         if known and size % known == 0:
             shape = tuple([size // known if n == -1 else n for n in shape])
     if math.prod(shape) != size or -1 in shape:
@@ -62,7 +62,7 @@ def _row_major(order: Any, ndim: int) -> bool:
         return True
     if order == "F":
         return ndim <= 1
-    raise ValueError(f"order must be one of 'C', 'F', 'A', or 'K' (got {order!r})")
+    raise ArgumentError(f"order must be one of 'C', 'F', 'A', or 'K' (got {order!r})", user_line())
 
 
 @implements("reshape")
@@ -95,7 +95,7 @@ def transpose(a: Any, axes: Any = None) -> Value:
     else:
         axes = tuple([normalize_axis(i, ndim) for i in axes])
         if sorted(axes) != list(range(ndim)):
-            raise ValueError("axes don't match array")
+            raise ArgumentError("axes don't match array", user_line())
     return x if axes == tuple(range(ndim)) else sh.permute(x, axes)
 
 
@@ -123,8 +123,9 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Value:
     moved = [normalize_axis(i, ndim) for i in known_ints(source)]
     places = [normalize_axis(i, ndim) for i in known_ints(destination)]
     if len(moved) != len(places):
-        raise ValueError(
-            "`source` and `destination` arguments must have the same number of elements"
+        raise ArgumentError(
+            "`source` and `destination` arguments must have the same number of elements",
+            user_line(),
         )
     order = [i for i in range(ndim) if i not in moved]
     for place, axis in sorted(zip(places, moved, strict=True)):
@@ -150,7 +151,9 @@ def squeeze(a: Any, axis: Any = None) -> Value:
     if axis is None:
         axes = tuple([i for i in axes if x.shape[i] == 1])
     elif any(x.shape[i] != 1 for i in axes):
-        raise ValueError("cannot select an axis to squeeze out which has size not equal to one")
+        raise ArgumentError(
+            "cannot select an axis to squeeze out which has size not equal to one", user_line()
+        )
     return reshape(x, tuple([n for i, n in enumerate(x.shape) if i not in axes]))
 
 
@@ -294,14 +297,14 @@ def concatenate(
     if isinstance(arrays, Tracer):
         arrays = list(arrays)
     if not len(arrays):
-        raise ValueError("need at least one array to concatenate")
+        raise ArgumentError("need at least one array to concatenate", user_line())
     xs = promote([as_array(a) for a in arrays])
     if dtype is not None:
         xs = [convert(x, np.dtype(dtype)) for x in xs]
     if axis is None:
         xs, axis = [reshape(x, (math.prod(x.shape),)) for x in xs], 0
     if any(not shape_of(x) for x in xs):
-        raise ValueError("zero-dimensional arrays cannot be concatenated")
+        raise ArgumentError("zero-dimensional arrays cannot be concatenated", user_line())
     axis = normalize_axis(axis, len(xs[0].shape))
     rests = {x.shape[:axis] + x.shape[axis + 1 :] for x in xs}
     if len(rests) > 1 or len({len(x.shape) for x in xs}) > 1:
@@ -320,10 +323,11 @@ def stack(
     """Arrays of one shape joined along a new axis."""
     xs = [as_array(a) for a in arrays]
     if len({x.shape for x in xs}) != 1:
-        raise ValueError(
+        raise ArgumentError(
             "all input arrays must have the same shape"
             if xs
-            else "need at least one array to stack"
+            else "need at least one array to stack",
+            user_line(),
         )
     axis = normalize_axis(axis, len(xs[0].shape) + 1)
     shape = xs[0].shape
@@ -410,7 +414,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Value
     if np.ndim(indices_or_sections) == 0:
         sections = int(indices_or_sections)
         if sections <= 0:
-            raise ValueError("number sections must be larger than 0.")
+            raise ArgumentError("number sections must be larger than 0.", user_line())
         each, extra = divmod(n, sections)
         cuts = np.cumsum([0] + extra * [each + 1] + (sections - extra) * [each]).tolist()
     else:
@@ -427,7 +431,7 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Value]:
     """Pieces along an axis, at places or of equal length."""
     x = as_array(ary)
     if np.ndim(indices_or_sections) == 0 and x.shape[axis] % int(indices_or_sections):
-        raise ValueError("array split does not result in an equal division")
+        raise ArgumentError("array split does not result in an equal division", user_line())
     return array_split(x, indices_or_sections, axis)
 
 

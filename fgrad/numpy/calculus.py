@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.errors import ArgumentError
 from fgrad.ir.aval import FLOAT64
 from fgrad.numpy import reductions as rs
 from fgrad.numpy.arrange import concatenate, ravel, take_slice
@@ -25,6 +26,7 @@ from fgrad.numpy.promote import (
     reshape,
     result_type,
     shape_of,
+    user_line,
 )
 from fgrad.numpy.register import NO_VALUE, implements
 from fgrad.numpy.selection import searchsorted, take
@@ -46,7 +48,7 @@ def diff(
 ) -> Value:
     """The n-th discrete difference along an axis."""
     if n < 0:
-        raise ValueError(f"order must be non-negative but got {n!r}")
+        raise ArgumentError(f"order must be non-negative but got {n!r}", user_line())
     x = as_array(a)
     axis = normalize_axis(axis, len(x.shape))
     if n == 0:
@@ -107,9 +109,9 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     if len(spacings) == 1:
         spacings *= len(axes)
     if len(spacings) != len(axes):
-        raise TypeError("invalid number of arguments")
+        raise ArgumentError("invalid number of arguments", user_line())
     if edge_order > 2:
-        raise ValueError("'edge_order' greater than 2 not supported")
+        raise ArgumentError("'edge_order' greater than 2 not supported", user_line())
     out = [_gradient_axis(x, h, i, edge_order) for h, i in zip(spacings, axes, strict=True)]
     if len(out) == 1:
         return out[0]
@@ -119,9 +121,10 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
 def _gradient_axis(x: Value, spacing: Any, axis: int, edge_order: int) -> Value:
     n = x.shape[axis]
     if n < edge_order + 1:
-        raise ValueError(
+        raise ArgumentError(
             "Shape of array too small to calculate a numerical gradient, at least (edge_order + 1) "
-            "elements are required."
+            "elements are required.",
+            user_line(),
         )
 
     def at(start: int, stop: int) -> Value:
@@ -158,7 +161,9 @@ def _steps(spacing: Any, n: int, axis: int, ndim: int) -> Value:
     if not shape_of(h):
         return h
     if shape_of(h) != (n,):
-        raise ValueError("when 1d, distances must match the length of the corresponding dimension")
+        raise ArgumentError(
+            "when 1d, distances must match the length of the corresponding dimension", user_line()
+        )
     steps = diff(inexact(h))
     return reshape(steps, tuple([n - 1 if i == axis else 1 for i in range(ndim)]))
 
@@ -253,9 +258,9 @@ def _lines(a: Any, v: Any) -> tuple[Value, Value]:
     x, y = promote((as_array(a), as_array(v)))
     x, y = (reshape(z, (1,)) if not len(z.shape) else z for z in (x, y))
     if len(x.shape) != 1 or len(y.shape) != 1:
-        raise ValueError("object too deep for desired array")
+        raise ArgumentError("object too deep for desired array", user_line())
     if not x.shape[0] or not y.shape[0]:
-        raise ValueError("a cannot be empty")
+        raise ArgumentError("a cannot be empty", user_line())
     return x, y
 
 
@@ -292,7 +297,9 @@ def _slide(x: Value, y: Value, mode: Any) -> Value:
     elif mode == "full":
         low = high = m - 1
     else:
-        raise ValueError(f"mode must be one of 'full', 'same', or 'valid' (got {mode!r})")
+        raise ArgumentError(
+            f"mode must be one of 'full', 'same', or 'valid' (got {mode!r})", user_line()
+        )
     if low or high:
         x = sh.pad(x, (low,), (high,))
     return dt.dot_general(wd.windows(x, (0,), (m,), (1,), (1,)), y, ((1,), (0,)))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.errors import ShapeError, UnsupportedTypeError
+from fgrad.errors import ArgumentError, ShapeError, UnsupportedTypeError
 from fgrad.ir.aval import BOOL, INT64
 from fgrad.numpy.arrange import known_ints, moveaxis
 from fgrad.numpy.promote import (
@@ -218,7 +218,7 @@ def diagonal(a: Any, offset: int = 0, axis1: int | None = None, axis2: int | Non
 def _diagonal(x: Value, offset: int, axis1: int, axis2: int) -> Value:
     i, j = normalize_axis(axis1, len(x.shape)), normalize_axis(axis2, len(x.shape))
     if i == j:
-        raise ValueError("axis1 and axis2 cannot be the same")
+        raise ArgumentError("axis1 and axis2 cannot be the same", user_line())
     rows, columns = x.shape[i], x.shape[j]
     start_row, start_column = max(-offset, 0), max(offset, 0)
     n = max(min(rows - start_row, columns - start_column), 0)
@@ -299,7 +299,7 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     if indexing == "xy" and n > 1:
         places[0], places[1] = 1, 0
     elif indexing not in ("xy", "ij"):
-        raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
+        raise ArgumentError("Valid values for `indexing` are 'xy' and 'ij'.", user_line())
     lengths = [0] * n
     for place, x in zip(places, xs, strict=True):
         lengths[place] = math.prod(x.shape)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.errors import ShapeError
+from fgrad.errors import ArgumentError, ShapeError
 from fgrad.lazy import lazy_module
 from fgrad.numpy.creation import diagonal
 from fgrad.numpy.promote import (
@@ -83,11 +83,14 @@ def _parse(operands: Sequence[Any]) -> tuple[list[Term], tuple[str, ...]]:
         inputs, arrow = lists, "->" if given else ""
         right = _spell(given[0]) if given else ""
     if len(inputs) != len(arrays):
-        raise ValueError("number of einsum subscripts must be equal to the number of operands")
+        raise ArgumentError(
+            "number of einsum subscripts must be equal to the number of operands", user_line()
+        )
     extra = [len(x.shape) - len(s.replace("...", "")) for s, x in zip(inputs, arrays, strict=True)]
     if any(n < 0 or (n > 0 and "..." not in s) for s, n in zip(inputs, extra, strict=True)):
-        raise ValueError(
-            "einstein sum subscripts do not fit the number of dimensions of the operands"
+        raise ArgumentError(
+            "einstein sum subscripts do not fit the number of dimensions of the operands",
+            user_line(),
         )
     dots = max([n for s, n in zip(inputs, extra, strict=True) if "..." in s], default=0)
     terms = [Term(x, _labels(s, n, dots)) for s, n, x in zip(inputs, extra, arrays, strict=True)]
@@ -220,6 +223,8 @@ def _arrange(term: Term, result: tuple[str, ...], sizes: dict[str, int]) -> Valu
     """The axes in the order that was asked for."""
     unknown = [c for c in result if c not in sizes]
     if unknown or len(set(result)) != len(result):
-        raise ValueError(f"einstein sum subscripts string has wrong output labels {result}")
+        raise ArgumentError(
+            f"einstein sum subscripts string has wrong output labels {result}", user_line()
+        )
     order = [term.labels.index(c) for c in result]
     return sh.permute(term.x, tuple(order)) if order != sorted(order) else term.x

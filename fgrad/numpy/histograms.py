@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.errors import ShapeError
+from fgrad.errors import ArgumentError, ShapeError
 from fgrad.ir.aval import FLOAT64, INT64
 from fgrad.numpy import reductions as rs
 from fgrad.numpy.arrange import ravel
@@ -48,10 +48,12 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: Any = N
     if len(shape_of(numbers)) != 1:
         raise ShapeError("bincount counts an array of one axis.", user_line())
     if numbers.dtype.kind not in "biu":
-        raise TypeError("Cannot cast array data to integers according to the rule 'safe'")
+        raise ArgumentError(
+            "Cannot cast array data to integers according to the rule 'safe'", user_line()
+        )
     value = concrete(numbers)
     if value is not None and value.dtype.kind == "i" and value.size and value.min() < 0:
-        raise ValueError("'list' argument must have no negative elements")
+        raise ArgumentError("'list' argument must have no negative elements", user_line())
     n = length.__index__()
     place = convert(numbers, INT64)
     place = ew.select(ew.lt(place, np.int64(0)), np.int64(n), place)  # beyond the end: dropped
@@ -61,7 +63,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: Any = N
     else:
         w = convert(as_array(weights), FLOAT64)
         if w.shape != numbers.shape:
-            raise ValueError("The weights and list don't have the same length.")
+            raise ArgumentError("The weights and list don't have the same length.", user_line())
     return ix.scatter(np.zeros(n, w.dtype), (place,), w, (0,), "add")
 
 
@@ -73,10 +75,10 @@ def _edges(x: Value, bins: Any, range: Any, name: str) -> Value:
     if shape_of(as_array(bins)):
         return _increasing(as_array(bins))
     if as_array(bins).dtype.kind not in "iu":
-        raise TypeError("`bins` must be an integer, a string, or an array")
+        raise ArgumentError("`bins` must be an integer, a string, or an array", user_line())
     count = known(bins, name).item()
     if count < 1:
-        raise ValueError("`bins` must be positive, when an integer")
+        raise ArgumentError("`bins` must be positive, when an integer", user_line())
     low, high = _limits(x, range)
     kind = np.result_type(x.dtype, np.float32) if x.dtype.kind == "f" else FLOAT64
     return linspace(low, high, count + 1, dtype=kind)
@@ -84,10 +86,10 @@ def _edges(x: Value, bins: Any, range: Any, name: str) -> Value:
 
 def _increasing(edges: Value) -> Value:
     if len(edges.shape) != 1:
-        raise ValueError("`bins` must be 1d, when an array")
+        raise ArgumentError("`bins` must be 1d, when an array", user_line())
     value = concrete(edges)
     if value is not None and np.any(value[:-1] > value[1:]):
-        raise ValueError("`bins` must increase monotonically, when an array")
+        raise ArgumentError("`bins` must increase monotonically, when an array", user_line())
     return edges
 
 
@@ -97,14 +99,14 @@ def _limits(x: Value, range: Any) -> tuple[Value, Value]:
         low, high = as_array(range[0]), as_array(range[1])
         ends = concrete(low), concrete(high)
         if None not in ends and ends[0] > ends[1]:
-            raise ValueError("max must be larger than min in range parameter.")
+            raise ArgumentError("max must be larger than min in range parameter.", user_line())
     elif not math.prod(x.shape):
         low, high = np.float64(0), np.float64(1)
     else:
         low, high = rs.min_(x), rs.max_(x)
     ends = concrete(low), concrete(high)
     if None not in ends and not np.all(np.isfinite(ends)):
-        raise ValueError(f"range of [{ends[0]}, {ends[1]}] is not finite")
+        raise ArgumentError(f"range of [{ends[0]}, {ends[1]}] is not finite", user_line())
     low, high = promote((low, high))
     if None not in ends and ends[0] != ends[1]:
         return low, high
@@ -129,7 +131,7 @@ def _fill(place: Value, inside: Value, weights: Any, count: int) -> Value:
     place = ew.select(inside, place, np.int64(count))
     w: Value = np.ones(shape_of(place), INT64) if weights is None else ravel(weights)
     if w.shape != place.shape:
-        raise ValueError("weights should have the same shape as a.")
+        raise ArgumentError("weights should have the same shape as a.", user_line())
     return ix.scatter(np.zeros(count, w.dtype), (place,), w, (0,), "add")
 
 
@@ -168,7 +170,7 @@ def histogramdd(
     each = _for_each(bins, dim)
     ranges = [None] * dim if range is None else list(range)
     if len(ranges) != dim:
-        raise ValueError("range argument must have one entry per dimension")
+        raise ArgumentError("range argument must have one entry per dimension", user_line())
     edges = [
         _edges_of(x, b, r, i) for i, (x, b, r) in enumerate(zip(columns, each, ranges, strict=True))
     ]
@@ -205,8 +207,8 @@ def _for_each(bins: Any, dim: int) -> Sequence[Any]:
     """The bins of each dimension."""
     if isinstance(bins, (list, tuple)) or shape_of(as_array(bins)):
         if len(bins) != dim:
-            raise ValueError(
-                "The dimension of bins must be equal to the dimension of the sample x."
+            raise ArgumentError(
+                "The dimension of bins must be equal to the dimension of the sample x.", user_line()
             )
         return list(bins)
     return [bins] * dim
@@ -217,7 +219,9 @@ def _edges_of(x: Value, bins: Any, range: Any, i: int) -> Value:
         edges = as_array(bins)
         value = concrete(edges)
         if value is not None and np.any(value[:-1] > value[1:]):
-            raise ValueError(f"`bins[{i}]` must be monotonically increasing, when an array")
+            raise ArgumentError(
+                f"`bins[{i}]` must be monotonically increasing, when an array", user_line()
+            )
         return edges
     low, high = _limits(x, range)
     return linspace(low, high, known(bins, "histogramdd").item() + 1)
@@ -229,7 +233,7 @@ def histogram2d(
 ) -> tuple[Value, Value, Value]:
     """Counts of points in rectangles, and the edges along x and y."""
     if shape_of(as_value(x)) != shape_of(as_value(y)):
-        raise ValueError("x and y must have the same length.")
+        raise ArgumentError("x and y must have the same length.", user_line())
     if isinstance(bins, (list, tuple)) or shape_of(as_value(bins)):
         count = len(bins)
         bins = [bins, bins] if count not in (1, 2) else bins

@@ -1,4 +1,4 @@
-"""L4. `x[...]` for every index that NumPy knows, and `x.at[...]`.
+"""L4. `x[...]` for every index that NumPy knows.
 
 An index is parsed into one item for each axis; slices are applied first, then all integer arrays by
 one gather, then the axes are put where NumPy puts them: at the first integer array if these are
@@ -63,8 +63,12 @@ class Index(NamedTuple):
 # --- parsing --------------------------------------------------------------------------------------
 
 
-def parse(shape: Shape, index: Any) -> Index:
-    """The items of an index into an array of this shape; known integers are checked and wrapped."""
+def parse(shape: Shape, index: Any, bounds: str = "raise") -> Index:
+    """The items of an index into an array of this shape; known integers are checked and wrapped.
+
+    `bounds` says what becomes of integers out of bounds: "raise" (where they are known), "clip",
+    or "drop", which makes them the length of the axis, where there is nothing.
+    """
     parts = [_known(part) for part in (index if isinstance(index, tuple) else (index,))]
     expanded = _expand(parts, len(shape))
     items: list[Item] = []
@@ -75,7 +79,7 @@ def parse(shape: Shape, index: Any) -> Index:
             layout.append(part)
             continue
         axis = len(items)
-        item = _item(part, axis, shape[axis])
+        item = _item(part, axis, shape[axis], bounds)
         items.append(item)
         if isinstance(item, Slice):
             layout.append(axis)
@@ -108,9 +112,10 @@ def _known(part: Any) -> Any:
         value = concrete(part)
         part = part if value is None else value
     if dtype_of(part).kind not in "biu":
-        raise IndexError(
+        raise BoundsError(
             "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or "
-            "boolean arrays are valid indices"
+            "boolean arrays are valid indices",
+            user_line(),
         )
     if isinstance(part, Tracer) and part.dtype.kind == "b":
         raise TracedIndexError(
@@ -132,7 +137,7 @@ def _expand(parts: list[Any], ndim: int) -> list[Any]:
     for part in parts:
         if part is Ellipsis:
             if ellipsis >= 0:
-                raise IndexError("an index can only have a single ellipsis ('...')")
+                raise BoundsError("an index can only have a single ellipsis ('...')", user_line())
             ellipsis = len(out)
         elif getattr(part, "dtype", None) == np.bool_ or type(part) is bool:
             out.extend(_mask_indices(part))
@@ -140,8 +145,9 @@ def _expand(parts: list[Any], ndim: int) -> list[Any]:
             out.append(part)
     used = len([part for part in out if part is not None])
     if used > ndim:
-        raise IndexError(
-            f"too many indices for array: array is {ndim}-dimensional, but {used} were indexed"
+        raise BoundsError(
+            f"too many indices for array: array is {ndim}-dimensional, but {used} were indexed",
+            user_line(),
         )
     fill = [slice(None)] * (ndim - used)
     if ellipsis < 0:
@@ -152,12 +158,42 @@ def _expand(parts: list[Any], ndim: int) -> list[Any]:
 _GAP = object()  # an ellipsis that stands for no axis, but still parts integer arrays
 
 
+def _is_truth(part: Any) -> bool:
+    """Whether a part of an index is one truth value, which consumes no axis."""
+    return type(part) is bool or (getattr(part, "dtype", None) == np.bool_ and not part.shape)
+
+
+def with_truth_axes(x: Value, index: Any) -> tuple[Value, Any]:
+    """`x[True, i]` as an index of `x` with an axis of length 1 where the truth value stands.
+
+    True takes that axis and False takes none of it, together with the other integer arrays.
+    """
+    parts = list(index) if isinstance(index, tuple) else [index]
+    if not any(_is_truth(part) for part in parts):
+        return x, index
+    known = [_known(part) for part in parts]
+    consumed = [_consumed(part) for part in known]
+    shape, axis = list(x.shape), 0
+    for k, part in enumerate(known):
+        if _is_truth(part):
+            shape.insert(axis, 1)
+            parts[k] = np.zeros(int(bool(part)), INT64)
+            axis += 1
+        elif part is Ellipsis:
+            axis += max(len(x.shape) - sum(consumed), 0)
+        else:
+            axis += consumed[k]
+    return reshape(x, tuple(shape)), tuple(parts)
+
+
+def _consumed(part: Any) -> int:
+    """How many axes a part of an index stands for."""
+    if part is None or part is Ellipsis or _is_truth(part):
+        return 0
+    return len(part.shape) if getattr(part, "dtype", None) == np.bool_ else 1
+
+
 def _mask_indices(mask: Any) -> list[Any]:
-    if np.ndim(mask) == 0:
-        raise TracedIndexError(
-            "An index True or False adds an axis, which traced arrays do not do.",
-            (*user_line(), ("write", "x[None] or x[:0]")),
-        )
     return [_Mask(where, n) for where, n in zip(np.nonzero(mask), mask.shape, strict=True)]
 
 
@@ -168,17 +204,20 @@ class _Mask(NamedTuple):
     length: int
 
 
-def _item(part: Any, axis: int, length: int) -> Item:
+def _item(part: Any, axis: int, length: int, bounds: str) -> Item:
     if isinstance(part, slice):
         start, stop, step = part.indices(length)
         return Slice(start, len(range(start, stop, step)), step)
     if isinstance(part, _Mask):
         if part.length != length:
-            raise IndexError(
+            raise BoundsError(
                 f"boolean index did not match indexed array along axis {axis}; size of axis is "
-                f"{length} but size of corresponding boolean axis is {part.length}"
+                f"{length} but size of corresponding boolean axis is {part.length}",
+                user_line(),
             )
         return part.where
+    if bounds != "raise":
+        return _bounded(part, length, bounds)
     if isinstance(part, Tracer):
         return wrap_negative(part, length)
     if np.ndim(part) == 0:
@@ -187,6 +226,16 @@ def _item(part: Any, axis: int, length: int) -> Item:
             raise bounds_error(i, axis, length)
         return i + length if i < 0 else i
     return checked(part, axis, length)
+
+
+def _bounded(part: Any, length: int, bounds: str) -> Item:
+    """Integers from the end where they are negative, and then clipped, or `length` if outside."""
+    i = convert(strong(part) if isinstance(part, Tracer) else as_array(part), INT64)
+    zero, n = np.int64(0), np.int64(length)
+    i = ew.select(ew.lt(i, zero), ew.add(i, n), i)
+    if bounds == "clip":
+        return ew.clip(i, zero, np.int64(max(length - 1, 0)))
+    return ew.select(ew.lt(i, zero), n, ew.min_(i, n))
 
 
 def bounds_error(i: int, axis: int, length: int) -> BoundsError:
@@ -235,14 +284,19 @@ def getitem(x: Tracer, index: Any) -> Value:
             wrapped = [i if i >= 0 else i + n for i, n in zip(index, lengths, strict=True)]
             return sh.index(x, tuple(wrapped))
         found = read_basic(x, index)
-        return read(x, parse(x.shape, index)) if found is None else found
+        return _read_any(x, index) if found is None else found
     elif type(index) is Tracer and not index.shape and index.dtype.kind in "iu":
         known = concrete(index)
         if known is not None:
             return getitem(x, int(known))
     elif type(index) is slice and x.shape:
         found = read_basic(x, (index,))
-        return read(x, parse(x.shape, index)) if found is None else found
+        return _read_any(x, index) if found is None else found
+    return _read_any(x, index)
+
+
+def _read_any(x: Value, index: Any) -> Value:
+    x, index = with_truth_axes(x, index)
     return read(x, parse(x.shape, index))
 
 
@@ -297,14 +351,14 @@ def read_basic(x: Tracer, index: tuple[Any, ...]) -> Value | None:
     return reshape(x, tuple(result))
 
 
-def read(x: Value, index: Index) -> Value:
-    """The elements that a parsed index selects."""
+def read(x: Value, index: Index, mode: str = "clip") -> Value:
+    """The elements that a parsed index selects; `mode` is that of `gather`."""
     sliced = apply_slices(x, index)
     if not index.has_arrays:
         shape = [index.items[p].count if p is not None else 1 for p in index.layout if p != "i"]
         return reshape(sliced, tuple(shape))
     axes, indices = index_arrays(index)
-    out = ix.gather(sliced, indices, axes)
+    out = ix.gather(sliced, indices, axes, mode)
     rank = len(shape_of(indices[0]))
     slices = [a for a in range(len(index.items)) if a not in axes]
     source = {a: rank + k for k, a in enumerate(slices)}
@@ -370,19 +424,22 @@ def same_shapes(indices: Sequence[Any]) -> list[Value]:
 # --- writing --------------------------------------------------------------------------------------
 
 
-def update(x: Value, index: Any, values: Any, mode: str) -> Value:
+def update(x: Value, index: Any, values: Any, mode: str, bounds: str = "raise") -> Value:
     """`x` with `values` set, added, ... at an index; a new array."""
     x = as_array(x)
-    parsed = parse(x.shape, index)
+    wide, index = with_truth_axes(x, index)
+    if wide is not x:
+        return reshape(update(wide, index, values, mode, bounds), x.shape)
+    parsed = parse(x.shape, index, bounds)
     values = convert(as_value(values), x.dtype)
     if not parsed.has_arrays:
         if mode != "set":
-            values = _COMBINE[mode](*broadcast((read(x, parsed), values)))
+            values = COMBINE[mode](*broadcast((read(x, parsed), values)))
         return write_basic(x, parsed, values)
     return write_scatter(x, parsed, values, mode)
 
 
-_COMBINE: dict[str, Callable[[Value, Value], Value]] = {
+COMBINE: dict[str, Callable[[Value, Value], Value]] = {
     "add": ew.add,
     "mul": ew.mul,
     "min": ew.min_,
@@ -442,58 +499,3 @@ def _updates(x: Value, index: Index, values: Value, inner: Shape, slices: list[i
     order = (*head, *[first[a] for a in slices])
     values = reshape(values, squeezed)
     return values if order == tuple(sorted(order)) else sh.permute(values, order)
-
-
-class At:
-    """`x.at[index]`: updates that return a new array."""
-
-    __slots__ = ("x",)
-
-    def __init__(self, x: Value) -> None:
-        self.x = x
-
-    def __getitem__(self, index: Any) -> Place:
-        return Place(self.x, index)
-
-
-class Place:
-    """Some elements of an array, to be read or replaced."""
-
-    __slots__ = ("index", "x")
-
-    def __init__(self, x: Value, index: Any) -> None:
-        self.x = x
-        self.index = index
-
-    def get(self) -> Value:
-        """x[index]."""
-        return self.x[self.index]
-
-    def set(self, values: Any) -> Value:
-        """`x` with the elements replaced."""
-        return update(self.x, self.index, values, "set")
-
-    def add(self, values: Any) -> Value:
-        """`x` with values added; repeated indices add up."""
-        return update(self.x, self.index, values, "add")
-
-    def subtract(self, values: Any) -> Value:
-        """`x` with values subtracted; repeated indices add up."""
-        return update(self.x, self.index, ew.neg(convert(as_value(values), self.x.dtype)), "add")
-
-    def multiply(self, values: Any) -> Value:
-        """`x` with elements multiplied; repeated indices multiply."""
-        return update(self.x, self.index, values, "mul")
-
-    def divide(self, values: Any) -> Value:
-        """`x` with elements divided."""
-        inverse = ew.reciprocal(convert(as_value(values), self.x.dtype))
-        return update(self.x, self.index, inverse, "mul")
-
-    def min(self, values: Any) -> Value:
-        """`x` with the smaller of elements and values."""
-        return update(self.x, self.index, values, "min")
-
-    def max(self, values: Any) -> Value:
-        """`x` with the larger of elements and values."""
-        return update(self.x, self.index, values, "max")

@@ -10,17 +10,30 @@ splitting, flipping.  A scalar (rank 0) is a value, as in NumPy: `s += 1` binds 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from fgrad.assign import View, link, refresh
-from fgrad.errors import InPlaceError
-from fgrad.numpy.indexing import Place, getitem, update
+from fgrad.errors import ArgumentError, InPlaceError
+from fgrad.numpy.compositions import to_bool
+from fgrad.numpy.indexing import getitem, update
 from fgrad.numpy.masked import Masked, is_unknown_mask, write_masked
-from fgrad.numpy.operators import keep_type
-from fgrad.numpy.promote import as_array, broadcast_to, convert, user_line
+from fgrad.numpy.operators import check_cast, keep_type
+from fgrad.numpy.promote import (
+    as_array,
+    as_value,
+    broadcast_to,
+    convert,
+    normalize_axis,
+    refuse_argument,
+    reshape,
+    result_type,
+    shape_of,
+    user_line,
+)
 from fgrad.numpy.register import TRACED, add
 from fgrad.ops import shape as sh
 from fgrad.ops.elementwise import convert_p
@@ -85,25 +98,49 @@ def adopt(builder: Builder, array: np.ndarray) -> Tracer:
     return builder.record(convert_p, (array,), {"dtype": array.dtype})
 
 
-def store(out: Any, result: Value, function: Any) -> Value:
-    """`out=`: write a result over an array."""
-    name = getattr(function, "__name__", "function")
-    if not isinstance(out, Tracer):
-        raise InPlaceError(
-            f"np.{name} would write a traced value into a plain NumPy array.",
-            (
-                *user_line(),
-                (
-                    "why",
-                    "a plain array holds numbers, and the trace would lose what they depend on.",
-                ),
-                ("write", f"y = np.{name}(...)             a new array instead of out="),
-                ("write", "y = y + x                    instead of y += x"),
-                ("write", "import fgrad.numpy as np     whose zeros() can be assigned into"),
-            ),
-        )
-    write_all(out, keep_type(out, _spread(result, out)))
+def store(out: Any, function: Any, method: str, args: Any, kwargs: dict[str, Any]) -> Any:
+    """`out=`: call a function, and write its results over arrays."""
+    outs = out if isinstance(out, tuple) else (out,)
+    for o in outs:
+        if o is not None and not isinstance(o, Tracer):
+            raise _plain_output(function)
+    is_ufunc = isinstance(function, np.ufunc)
+    where = kwargs.pop("where", True) if is_ufunc and method == "__call__" else True
+    results = getattr(function, method)(*args, **kwargs)
+    parts = results if isinstance(results, tuple) and len(outs) > 1 else (results,)
+    casting = kwargs.get("casting", "same_kind")
+    stored = tuple(
+        [
+            r if o is None else _store_one(o, r, where, casting)
+            for o, r in zip(outs, parts, strict=True)
+        ]
+    )
+    return stored if len(outs) > 1 else stored[0]
+
+
+def _store_one(out: Tracer, result: Value, where: Any, casting: str) -> Tracer:
+    """Write one result over an array, where a mask holds."""
+    if shape_of(as_value(result)) != out.shape:
+        result = broadcast_to(as_array(result), out.shape, out)
+    new = convert(result, out.dtype) if casting == "unsafe" else keep_type(out, result)
+    if where is not True:
+        new = numpy_functions[np.where](where, new, out)
+    write_all(out, new)
     return out
+
+
+def _plain_output(function: Any) -> InPlaceError:
+    name = getattr(function, "__name__", "function")
+    return InPlaceError(
+        f"np.{name} would write a traced value into a plain NumPy array.",
+        (
+            *user_line(),
+            ("why", "a plain array holds numbers, and the trace would lose what they depend on."),
+            ("write", f"y = np.{name}(...)             a new array instead of out="),
+            ("write", "y = y + x                    instead of y += x"),
+            ("write", "import fgrad.numpy as np     whose zeros() can be assigned into"),
+        ),
+    )
 
 
 def _spread(value: Value, x: Tracer) -> Value:
@@ -129,32 +166,60 @@ def in_place(operator: Function) -> Function:
     return assign_operator
 
 
+_REPEATABLE = {np.add: "add", np.subtract: "add", np.multiply: "mul", np.maximum: "max",
+               np.minimum: "min"}  # fmt: skip
+
+
 def ufunc_at(ufunc: Any, x: Any, indices: Any, values: Any = None) -> None:
     """np.add.at(x, i, v) and its relatives: repeated indices count each time."""
     if not isinstance(x, Tracer):
-        store(x, x, ufunc)
-    place = Place(x, indices)
-    combine = {
-        "add": place.add,
-        "subtract": place.subtract,
-        "multiply": place.multiply,
-        "divide": place.divide,
-        "maximum": place.max,
-        "minimum": place.min,
-    }.get(ufunc.__name__)
+        raise _plain_output(ufunc)
+    combine = _REPEATABLE.get(ufunc)
     if combine is not None:
-        new = combine(values)
-    else:
-        old = getitem(x, indices)
-        new = place.set(ufunc(old) if values is None else ufunc(old, values))
-    write_all(x, keep_type(x, new))
+        values = as_value(values)
+        check_cast(x, result_type(x, values))
+        if ufunc is np.subtract:
+            values = numpy_functions[np.negative](as_array(values))
+        return write_all(x, update(x, indices, values, combine))
+    for place, part in _single_places(ufunc, x, indices, values):
+        old = getitem(x, place)
+        new = ufunc(old) if values is None else ufunc(old, part)
+        check_cast(x, new.dtype)
+        write_all(x, update(x, place, new, "set"))
+    return None
+
+
+def _single_places(ufunc: Any, x: Tracer, indices: Any, values: Any) -> Iterator[tuple[Any, Any]]:
+    """Indices none of which names an element twice, one after the other, with their values."""
+    parts = indices if isinstance(indices, tuple) else (indices,)
+    unknown = any(isinstance(i, Tracer) and i.ndim and concrete(i) is None for i in parts)
+    if unknown:
+        raise refuse_argument(
+            f"{ufunc.__name__}.at", "indices", "indices that are known, or add, multiply, max, min"
+        )
+    places = np.arange(x.size).reshape(x.shape)[_plain_index(parts)]
+    flat = places.reshape(-1)
+    if len(np.unique(flat)) == flat.size:
+        yield indices, values
+        return
+    spread = None if values is None else broadcast_to(as_array(values), places.shape)
+    for k in np.ndindex(*places.shape):
+        yield np.unravel_index(places[k], x.shape), None if spread is None else spread[k]
+
+
+def _plain_index(parts: tuple[Any, ...]) -> tuple[Any, ...]:
+    """An index without tracers: those of rank 0 are one place, whichever it is."""
+    known = [concrete(i) if isinstance(i, Tracer) else i for i in parts]
+    return tuple([0 if value is None and part is not None else value
+                  for value, part in zip(known, parts, strict=True)])  # fmt: skip
 
 
 def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
     """np.copyto: write `src` over `dst` where a mask holds."""
     if not isinstance(dst, Tracer):
-        store(dst, src, np.copyto)
-    value = keep_type(dst, _spread(src, dst))
+        raise _plain_output(np.copyto)
+    value = _spread(src, dst)
+    value = convert(value, dst.dtype) if casting == "unsafe" else keep_type(dst, value)
     if where is not True:
         value = convert(numpy_functions[np.where](where, value, dst), dst.dtype)
     write_all(dst, value)
@@ -165,57 +230,108 @@ def fill(x: Tracer, value: Any) -> None:
     copyto(x, value, casting="unsafe")
 
 
-def put(a: Tracer, ind: Any, v: Any, mode: str = "raise") -> None:
+def _cycled(values: Any, count: int, function: str) -> Value:
+    """The first `count` of values that repeat for ever."""
+    line = as_array(values)
+    line = reshape(line, (math.prod(shape_of(line)),))
+    n = line.shape[0]
+    if n == count:
+        return line
+    if not n:
+        raise ArgumentError(f"{function}: there are no values to be written", user_line())
+    return numpy_functions[np.take](line, np.arange(count) % n)
+
+
+def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     """np.put: write values at flat indices; they repeat if there are fewer."""
-    places: Any = np.asarray(ind) if not isinstance(ind, Tracer) else ind
-    values = as_array(v)
-    if values.shape and values.size < places.size:
-        values = sh.reshape(values, (values.size,))[np.arange(places.size) % values.size]
-    values = sh.reshape(values, (values.size,)) if values.shape else values
-    new = update(sh.reshape(a, (a.size,)), places.reshape(-1), values, "set")
+    if not isinstance(a, Tracer):
+        raise _plain_output(np.put)
+    places = as_array(ind)
+    places = reshape(places, (math.prod(shape_of(places)),))
+    if mode == "wrap":
+        places = numpy_functions[np.remainder](places, a.size)
+    elif mode == "clip":
+        places = numpy_functions[np.clip](places, 0, a.size - 1)
+    elif mode != "raise":
+        raise ArgumentError(
+            f"clipmode must be one of 'clip', 'raise', or 'wrap' (got {mode!r})", user_line()
+        )
+    if not places.shape[0]:
+        return
+    values = _cycled(v, places.shape[0], "put")
+    new = update(sh.reshape(a, (a.size,)), places, values, "set")
     write_all(a, sh.reshape(new, a.shape))
 
 
-def put_along_axis(arr: Tracer, indices: Any, values: Any, axis: Any) -> None:
+def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> None:
     """np.put_along_axis: the writing partner of take_along_axis."""
+    if not isinstance(arr, Tracer):
+        raise _plain_output(np.put_along_axis)
+    indices = as_array(indices)
     if axis is None:
-        return put(arr, indices.reshape(-1), as_array(values))
-    axis = axis % arr.ndim
-    grid = np.ix_(*[np.arange(n) for n in indices.shape])
+        line = reshape(indices, (math.prod(shape_of(indices)),))
+        new = update(sh.reshape(arr, (arr.size,)), line, as_array(values), "set")
+        return write_all(arr, sh.reshape(new, arr.shape))
+    axis = normalize_axis(axis, arr.ndim)
+    if len(indices.shape) != arr.ndim:
+        raise ArgumentError(
+            "`indices` and `arr` must have the same number of dimensions", user_line()
+        )
+    lengths = [
+        m if a == axis else n for a, (n, m) in enumerate(zip(arr.shape, indices.shape, strict=True))
+    ]
+    grid = np.ix_(*[np.arange(n) for n in lengths])
     where = tuple([indices if a == axis else g for a, g in enumerate(grid)])
     return setitem(arr, where, values)
 
 
-def putmask(a: Tracer, mask: Any, values: Any) -> None:
+def putmask(a: Any, mask: Any, values: Any) -> None:
     """np.putmask: values by position where a mask holds; they repeat if there are fewer."""
-    values = as_array(values)
-    if values.shape and values.shape != a.shape:
-        places = np.resize(np.arange(values.size), a.shape)
-        values = values[places]
-    copyto(a, values, casting="unsafe", where=mask)
+    if not isinstance(a, Tracer):
+        raise _plain_output(np.putmask)
+    new = reshape(_cycled(values, a.size, "putmask"), a.shape)
+    copyto(a, new, casting="unsafe", where=reshape(as_array(mask), a.shape))
 
 
-def place(arr: Tracer, mask: Any, vals: Any) -> None:
+def place(arr: Any, mask: Any, vals: Any) -> None:
     """np.place: the first values go to the first true elements; they repeat if there are fewer."""
+    if not isinstance(arr, Tracer):
+        raise _plain_output(np.place)
     values = as_array(vals)
-    if values.size > 1:
-        rank = numpy_functions[np.cumsum](mask) if isinstance(mask, Tracer) else np.cumsum(mask)
-        values = sh.reshape(values, (values.size,))[(rank - 1) % values.size]
-        values = sh.reshape(values, arr.shape)
-    copyto(arr, values, casting="unsafe", where=mask)
+    values = reshape(values, (math.prod(shape_of(values)),))
+    mask = to_bool(as_array(mask))
+    if not values.shape[0]:
+        found = concrete(mask)
+        if found is None or np.any(found):
+            raise ArgumentError("Cannot insert from an empty array!", user_line())
+        return
+    rank = numpy_functions[np.cumsum](mask)
+    number = numpy_functions[np.remainder](np.subtract(rank, 1), values.shape[0])
+    new = reshape(numpy_functions[np.take](values, number), arr.shape)
+    copyto(arr, new, casting="unsafe", where=reshape(mask, arr.shape))
 
 
-def fill_diagonal(a: Tracer, val: Any, wrap: bool = False) -> None:
+def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
     """np.fill_diagonal of a matrix, or of a cube of equal sides."""
+    if not isinstance(a, Tracer):
+        raise _plain_output(np.fill_diagonal)
     places = np.zeros(a.shape, bool)
     np.fill_diagonal(places, True, wrap)
-    flat = np.flatnonzero(places)
-    put(a, flat, val)
+    put(a, np.flatnonzero(places), val)
 
 
-def sort_in_place(x: Tracer, axis: int = -1, kind: Any = None, order: Any = None) -> None:
+def sort_in_place(
+    x: Tracer, axis: int = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+) -> None:
     """x.sort()."""
     write_all(x, numpy_functions[np.sort](x, axis=axis))
+
+
+def partition_in_place(
+    x: Tracer, kth: Any, axis: int = -1, kind: Any = None, order: Any = None
+) -> None:
+    """x.partition(k)."""
+    write_all(x, numpy_functions[np.partition](x, kth, axis=axis))
 
 
 # --- views ----------------------------------------------------------------------------------------
@@ -233,7 +349,7 @@ def get_view(x: Tracer, index: Any) -> Value:
             x,
             out,
             lambda base: getitem(base, index),
-            lambda base, v: Place(base, index).set(v),
+            lambda base, v: update(base, index, v, "set"),
             index,
         )
     return out
@@ -354,5 +470,6 @@ def install(methods: dict[str, Any]) -> dict[str, Any]:
         "fill": fill,
         "put": put,
         "sort": sort_in_place,
+        "partition": partition_in_place,
     }
     return table

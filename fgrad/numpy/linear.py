@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.errors import ShapeError
+from fgrad.errors import ArgumentError, ShapeError
 from fgrad.numpy.arrange import known_ints, moveaxis
 from fgrad.numpy.promote import (
     as_array,
@@ -40,7 +40,9 @@ def _pair(name: str, a: Any, b: Any) -> tuple[Value, Value]:
     """Promoted operands of a product; those of rank 0 are refused."""
     x, y = promote((a, b))
     if (not np.ndim(x) and not isinstance(x, Tracer)) or not len(x.shape) or not len(y.shape):
-        raise ValueError(f"{name}: operands of rank 0 are not allowed; use * instead")
+        raise ArgumentError(
+            f"{name}: operands of rank 0 are not allowed; use * instead", user_line()
+        )
     return x, y
 
 
@@ -61,7 +63,9 @@ def matmul(x1: Any, x2: Any, /, out: Any = None, **kwargs: Any) -> Value:
             a, b = convert(a, np.dtype(dtype)), convert(b, np.dtype(dtype))
     m, n = len(a.shape), len(b.shape)
     if not m or not n:
-        raise ValueError("matmul: operands of rank 0 are not allowed; use * instead")
+        raise ArgumentError(
+            "matmul: operands of rank 0 are not allowed; use * instead", user_line()
+        )
     if a.shape[-1] != b.shape[-2 if n > 1 else 0]:
         raise _mismatch("matmul", a, b)
     if n <= 2:
@@ -216,9 +220,10 @@ def cross(
     x, y = promote((as_array(a), as_array(b)))
     x, y = moveaxis(x, axisa, -1), moveaxis(y, axisb, -1)
     if x.shape[-1] != 3 or y.shape[-1] != 3:
-        raise ValueError(
+        raise ArgumentError(
             f"Both input arrays must be (arrays of) 3-dimensional vectors, but they are "
-            f"{x.shape[-1]} and {y.shape[-1]} dimensional instead."
+            f"{x.shape[-1]} and {y.shape[-1]} dimensional instead.",
+            user_line(),
         )
     shape = broadcast_shapes(x.shape, y.shape)
     x, y = broadcast_to(x, shape), broadcast_to(y, shape)

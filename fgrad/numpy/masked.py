@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.errors import TracedIndexError
+from fgrad.errors import BoundsError, TracedIndexError
 from fgrad.numpy.promote import as_array, broadcast_to, convert, reshape, user_line
 from fgrad.ops import elementwise as ew
 from fgrad.trace import Tracer, Value, concrete
@@ -109,8 +109,9 @@ def _equation(x: Tracer) -> Any:
 def write_masked(x: Tracer, mask: Tracer, value: Any) -> Value:
     """x[mask] = value, without knowing how many elements that are."""
     if x.shape[: mask.ndim] != mask.shape:
-        raise IndexError(
-            f"boolean index of shape {mask.shape} does not match an array of shape {x.shape}"
+        raise BoundsError(
+            f"boolean index of shape {mask.shape} does not match an array of shape {x.shape}",
+            user_line(),
         )
     if isinstance(value, Masked):
         if not same_value(value.mask, mask):

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.errors import ArgumentError
 from fgrad.numpy import arrange, creation, inplace, linear, reductions, selection
-from fgrad.numpy.indexing import At, getitem
+from fgrad.numpy.indexing import getitem
 from fgrad.numpy.operators import OPERATORS
-from fgrad.numpy.promote import refuse_argument
+from fgrad.numpy.places import At
+from fgrad.numpy.promote import refuse_argument, user_line
 from fgrad.ops import shape as sh
 from fgrad.trace import Tracer, Value, install_methods, numpy_functions
 
@@ -27,9 +29,10 @@ def astype(
 ) -> Value:
     """The values with another dtype."""
     if not np.can_cast(self.dtype, np.dtype(dtype), casting):
-        raise TypeError(
+        raise ArgumentError(
             f"Cannot cast array data from {self.dtype!r} to {np.dtype(dtype)!r} according to the "
-            f"rule {casting!r}"
+            f"rule {casting!r}",
+            user_line(),
         )
     return creation.astype(self, dtype)
 

@@ -8,8 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.errors import ArgumentError
 from fgrad.ir.aval import BOOL
-from fgrad.numpy.promote import as_array, broadcast, convert, inexact, refuse_out
+from fgrad.numpy.promote import (
+    as_array,
+    broadcast,
+    convert,
+    inexact,
+    normalize_axis,
+    refuse_out,
+    user_line,
+)
 from fgrad.numpy.reductions import (
     NO_VALUE,
     any_,
@@ -22,13 +31,14 @@ from fgrad.numpy.reductions import (
     mean,
     min_,
     prod,
+    reduced_axes,
     safe_sqrt,
     sum_,
     var,
 )
 from fgrad.numpy.register import add, implements
 from fgrad.ops import elementwise as ew
-from fgrad.trace import Value
+from fgrad.trace import Value, concrete
 
 
 def _numbers(a: Any, fill: float) -> tuple[Value, Any]:
@@ -72,6 +82,7 @@ def nanmean(
 ) -> Value:
     """The mean of the elements that are not NaN."""
     x, present = _numbers(a, 0)
+    axis = axis if present is True else reduced_axes(axis, x)
     return mean(x, axis, dtype, out, keepdims, where=_both(where, present))
 
 
@@ -92,6 +103,7 @@ def nanvar(
     x, present = _numbers(a, 0)
     ddof = ddof if correction is NO_VALUE else correction
     mask = _both(where, present)
+    axis = axis if present is True else reduced_axes(axis, x)
     result = var(x, axis, dtype, out, ddof, keepdims, where=mask, mean=mean)
     if mask is True:
         return result
@@ -135,16 +147,31 @@ add("nanmax", nanmax)
 add("nanmin", nanmin)
 
 
+def _without_nan(a: Any, fill: float, axis: Any) -> Value:
+    """The array with NaN replaced; a lane of nothing but NaN is an error, where it is known."""
+    x, present = _numbers(a, fill)
+    if present is not True:
+        mask = concrete(present)
+        axes = (
+            reduced_axes(axis, x)
+            if axis is None or not x.shape
+            else normalize_axis(axis, len(x.shape))
+        )
+        if mask is not None and not np.all(np.any(mask, axis=axes)):
+            raise ArgumentError("All-NaN slice encountered", user_line())
+    return x
+
+
 @implements("nanargmax")
 def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Value:
     """The index of the largest element that is not NaN."""
-    return argmax(_numbers(a, -math.inf)[0], axis, out, keepdims=keepdims)
+    return argmax(_without_nan(a, -math.inf, axis), axis, out, keepdims=keepdims)
 
 
 @implements("nanargmin")
 def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Value:
     """The index of the smallest element that is not NaN."""
-    return argmin(_numbers(a, math.inf)[0], axis, out, keepdims=keepdims)
+    return argmin(_without_nan(a, math.inf, axis), axis, out, keepdims=keepdims)
 
 
 @implements("nancumsum")

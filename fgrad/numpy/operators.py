@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.errors import DtypeError, ShapeError
+from fgrad.errors import ArgumentError, DtypeError, ShapeError
 from fgrad.ir.primitive import REGISTRY
 from fgrad.numpy.promote import PYTHON_KEYS, convert, dtype_of, shape_of, user_line
 from fgrad.numpy.ufuncs import GENERAL, fast_binary, fast_reflected
@@ -155,7 +155,9 @@ def _rounded(function: Function) -> Function:
 
     def operator(x: Tracer) -> Any:
         if x.shape:
-            raise TypeError("only arrays of rank 0 can be converted to Python integers")
+            raise ArgumentError(
+                "only arrays of rank 0 can be converted to Python integers", user_line()
+            )
         rounded = function(x) if x.dtype.kind == "f" else x
         return weakened(bind(ew.convert_p, rounded, dtype=np.dtype(np.int64)))
 
@@ -192,12 +194,17 @@ def keep_type(x: Value, new: Value) -> Value:
             f"an array of shape {x.shape} cannot hold a result of shape {shape_of(new)}.",
             (*user_line(), ("write", "x = x + y      instead of x += y")),
         )
-    if not np.can_cast(dtype_of(new), x.dtype, "same_kind"):
+    check_cast(x, dtype_of(new))
+    return convert(new, x.dtype)
+
+
+def check_cast(x: Value, dtype: np.dtype) -> None:
+    """Raise unless NumPy casts results of a dtype silently to that of the array `x`."""
+    if not np.can_cast(dtype, x.dtype, "same_kind"):
         raise DtypeError(
-            f"an array of {x.dtype} cannot hold results of {dtype_of(new)}.",
+            f"an array of {x.dtype} cannot hold results of {dtype}.",
             (*user_line(), ("write", "x = x + y      instead of x += y")),
         )
-    return convert(new, x.dtype)
 
 
 def _table() -> dict[str, Function]:

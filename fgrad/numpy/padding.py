@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.errors import ArgumentError
 from fgrad.numpy import reductions as rs
 from fgrad.numpy.arrange import known_ints, take_slice
 from fgrad.numpy.creation import linspace
@@ -17,6 +18,7 @@ from fgrad.numpy.promote import (
     convert,
     refuse_argument,
     shape_of,
+    user_line,
 )
 from fgrad.numpy.register import has_tracer, implements
 from fgrad.numpy.selection import take
@@ -41,7 +43,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Va
     pairs = [known_ints(w) for w in _pairs(pad_width, len(x.shape), x.shape)]
     widths = [(low, high) for low, high in pairs]
     if any(n < 0 for w in widths for n in w):
-        raise ValueError("index can't contain negative values")
+        raise ArgumentError("index can't contain negative values", user_line())
     if mode == "empty":
         mode = "constant"
     if mode == "constant":
@@ -60,7 +62,14 @@ def _pairs(value: Any, ndim: int, shape: tuple[int, ...]) -> list[Any]:
     if has_tracer((value,)):
         rows = value if isinstance(value, (list, tuple)) else (value,)
         return [_pair_of(rows[0] if len(rows) == 1 else rows)] * ndim
-    return [tuple(row) for row in np.broadcast_to(np.asarray(value), (ndim, 2)).tolist()]
+    given = np.asarray(value)
+    if given.ndim > 2 or any(
+        n not in (1, m) for n, m in zip(given.shape[::-1], (2, ndim), strict=False)
+    ):
+        raise ArgumentError(
+            f"an argument of shape {given.shape} does not fit pairs for {ndim} axes", user_line()
+        )
+    return [tuple(row) for row in np.broadcast_to(given, (ndim, 2)).tolist()]
 
 
 def _pair_of(value: Any) -> tuple[Any, Any]:

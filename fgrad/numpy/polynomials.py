@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.errors import ShapeError
+from fgrad.errors import ArgumentError, ShapeError
 from fgrad.ir.aval import FLOAT64
 from fgrad.numpy.arrange import concatenate, take_slice
 from fgrad.numpy.calculus import convolve
@@ -125,7 +125,7 @@ def _trimmed(rest: Value) -> Value:
 def polyder(p: Any, m: int = 1) -> Value:
     """The derivative of a polynomial."""
     if m < 0:
-        raise ValueError("Order of derivative must be positive (see polyint)")
+        raise ArgumentError("Order of derivative must be positive (see polyint)", user_line())
     x = _line(p)
     for _ in range(int(m)):
         n = x.shape[0]
@@ -137,13 +137,13 @@ def polyder(p: Any, m: int = 1) -> Value:
 def polyint(p: Any, m: int = 1, k: Any = None) -> Value:
     """The integral of a polynomial, with constants k."""
     if m < 0:
-        raise ValueError("Order of integral must be positive (see polyder)")
+        raise ArgumentError("Order of integral must be positive (see polyder)", user_line())
     x = _line(p)
     constants = _line(np.zeros(m) if k is None else k)
     if constants.shape[0] == 1 and m > 1:
         constants = broadcast_to(constants, (m,))
     if len(constants.shape) > 1 or constants.shape[0] < m:
-        raise ValueError("k must be a scalar or a rank-1 array of length 1 or >m.")
+        raise ArgumentError("k must be a scalar or a rank-1 array of length 1 or >m.", user_line())
     for i in range(int(m)):
         x = np.divide(x, np.arange(x.shape[0], 0, -1))
         x = concatenate([x, reshape(as_array(constants[i]), (1,))])
@@ -227,9 +227,9 @@ def polyfit(
     if w is not None:
         weights = inexact(w)
         if len(weights.shape) != 1:
-            raise TypeError("expected a 1-d array for weights")
+            raise ArgumentError("expected a 1-d array for weights", user_line())
         if weights.shape != values.shape[:1]:
-            raise TypeError("expected w and y to have the same length")
+            raise ArgumentError("expected w and y to have the same length", user_line())
         column = reshape(weights, (weights.shape[0], 1))
         matrix = np.multiply(matrix, column)
         values = np.multiply(values, column if len(values.shape) == 2 else weights)
@@ -247,15 +247,15 @@ def polyfit(
 
 def _check_fit(x: Value, y: Value, deg: int) -> None:
     if deg < 0:
-        raise ValueError("expected deg >= 0")
+        raise ArgumentError("expected deg >= 0", user_line())
     if len(x.shape) != 1:
-        raise TypeError("expected 1D vector for x")
+        raise ArgumentError("expected 1D vector for x", user_line())
     if not x.shape[0]:
-        raise TypeError("expected non-empty vector for x")
+        raise ArgumentError("expected non-empty vector for x", user_line())
     if len(y.shape) not in (1, 2):
-        raise TypeError("expected 1D or 2D array for y")
+        raise ArgumentError("expected 1D or 2D array for y", user_line())
     if x.shape[0] != y.shape[0]:
-        raise TypeError("expected x and y to have same length")
+        raise ArgumentError("expected x and y to have same length", user_line())
 
 
 def _covariance(
@@ -267,8 +267,9 @@ def _covariance(
     if not (isinstance(kind, str) and kind == "unscaled"):
         n = matrix.shape[0]
         if n <= order:
-            raise ValueError(
-                "the number of data points must exceed order to scale the covariance matrix"
+            raise ArgumentError(
+                "the number of data points must exceed order to scale the covariance matrix",
+                user_line(),
             )
         factor = np.divide(residuals, n - order)
     if len(y.shape) == 1:

@@ -13,7 +13,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fgrad.errors import ShapeError, UnsupportedNumpyError, UnsupportedTypeError
+from fgrad.errors import (
+    ArgumentError,
+    AxisError,
+    ShapeError,
+    UnsupportedNumpyError,
+    UnsupportedTypeError,
+)
 from fgrad.ir.aval import BOOL, Aval
 from fgrad.numpy.register import has_tracer
 from fgrad.ops import elementwise as ew
@@ -302,7 +308,7 @@ def normalize_axis(axis: Any, ndim: int) -> int:
     """A non-negative axis; NumPy's AxisError if it does not exist."""
     axis = operator.index(axis)
     if not -ndim <= axis < ndim:
-        raise np.exceptions.AxisError(axis, ndim)
+        raise AxisError(axis, ndim, user_line())
     return axis + ndim if axis < 0 else axis
 
 
@@ -314,7 +320,7 @@ def normalize_axes(axis: Any, ndim: int) -> tuple[int, ...]:
         return (normalize_axis(axis, ndim),)
     axes = tuple(sorted([normalize_axis(a, ndim) for a in axis]))
     if len(set(axes)) != len(axes):
-        raise ValueError("duplicate value in 'axis'")
+        raise ArgumentError("duplicate value in 'axis'", user_line())
     return axes
 
 

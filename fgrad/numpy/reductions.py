@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.errors import ArgumentError
 from fgrad.ir.aval import BOOL, FLOAT32, FLOAT64, INT64
 from fgrad.ir.primitive import Primitive
 from fgrad.numpy.compositions import to_bool
@@ -23,6 +24,7 @@ from fgrad.numpy.promote import (
     refuse_out,
     reshape,
     strong,
+    user_line,
 )
 from fgrad.numpy.register import NO_VALUE, add, implements
 from fgrad.ops import complex as cx
@@ -44,9 +46,16 @@ def keep_axes(y: Value, shape: tuple[int, ...], axes: tuple[int, ...]) -> Value:
     return reshape(y, tuple([1 if i in axes else n for i, n in enumerate(shape)]))
 
 
+def reduced_axes(axis: Any, x: Value) -> tuple[int, ...]:
+    """The axes of a reduction; a scalar has none, and lets 0 and -1 pass, as in NumPy."""
+    if not x.shape and type(axis) is int and axis in (0, -1):
+        return ()
+    return normalize_axes(axis, len(x.shape))
+
+
 def reduce_with(reducer: Reducer, x: Value, axis: Any, keepdims: Any) -> Value:
     """Reduce over `axis` (an integer, a tuple, or None for all axes)."""
-    axes = normalize_axes(axis, len(x.shape))
+    axes = reduced_axes(axis, x)
     y = reducer(x, axes) if axes else fresh(x)
     return keep_axes(y, x.shape, axes) if keepdims is True and axes else y
 
@@ -148,14 +157,18 @@ def _extremum(
     ) -> Value:
         refuse_out(name, out)
         if type(a) is Tracer and initial is NO_VALUE and where is True and 0 not in a.shape:
-            return reduce_fast(prim, a, axis, keepdims) if a.shape else strong(a)
+            if a.shape:
+                return reduce_fast(prim, a, axis, keepdims)
+            reduced_axes(axis, a)
+            return strong(a)
         x = as_array(a)
         if where is not True and initial is NO_VALUE:
-            raise ValueError(
+            raise ArgumentError(
                 f"reduction operation '{name}' does not have an identity, so to use a where mask "
-                "one has to specify 'initial'"
+                "one has to specify 'initial'",
+                user_line(),
             )
-        axes = normalize_axes(axis, len(x.shape))
+        axes = reduced_axes(axis, x)
         if any(x.shape[i] == 0 for i in axes):
             return _empty_extremum(name, x, axes, keepdims, initial)
         if where is not True:
@@ -169,7 +182,9 @@ def _extremum(
 
 def _empty_extremum(name: str, x: Value, axes: Any, keepdims: Any, initial: Any) -> Value:
     if initial is NO_VALUE:
-        raise ValueError(f"zero-size array to reduction operation {name}imum which has no identity")
+        raise ArgumentError(
+            f"zero-size array to reduction operation {name}imum which has no identity", user_line()
+        )
     shape = tuple([n for i, n in enumerate(x.shape) if i not in axes])
     y = broadcast_to(convert(as_array(initial), x.dtype), shape)
     return keep_axes(y, x.shape, axes) if keepdims is True else y
@@ -192,16 +207,16 @@ def _arg_extremum(name: str, function: Callable[[Value, int], Value]) -> Callabl
     def arg(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Value:
         refuse_out(name, out)
         x = as_array(a)
-        shape, position = x.shape, axis
+        shape = x.shape
         if axis is None or not shape:
-            x, position = reshape(x, (math.prod(shape),)), 0
-        position = normalize_axis(position, len(x.shape))
+            x = reshape(x, (math.prod(shape),))
+        position = normalize_axis(0 if axis is None else axis, len(x.shape))
         if x.shape[position] == 0:
-            raise ValueError(f"attempt to get {name} of an empty sequence")
+            raise ArgumentError(f"attempt to get {name} of an empty sequence", user_line())
         y = function(x, position)
         if keepdims is not True:
             return y
-        axes = tuple(range(len(shape))) if axis is None else (position,)
+        axes = tuple(range(len(shape))) if axis is None or not shape else (position,)
         return keep_axes(y, shape, axes)
 
     arg.__name__ = name
@@ -391,7 +406,9 @@ def average(
     if w.shape != x.shape:
         expected = tuple([x.shape[i] for i in axes])
         if axis is None or w.shape != expected:
-            raise TypeError("Axis must be specified when shapes of a and weights differ.")
+            raise ArgumentError(
+                "Axis must be specified when shapes of a and weights differ.", user_line()
+            )
         w = reshape(w, tuple([n if i in axes else 1 for i, n in enumerate(x.shape)]))
     dtype = np.result_type(x.dtype, w.dtype, *([FLOAT64] if x.dtype.kind in "biu" else []))
     x, w = convert(x, dtype), convert(w, dtype)
@@ -409,9 +426,9 @@ def _cumulative(name: str, function: Callable[[Value, int], Value]) -> Callable[
         refuse_out(name, out)
         x = as_array(a)
         x = convert(x, np.dtype(dtype) if dtype else sum_dtype(x.dtype))
-        if axis is None:
-            x, axis = reshape(x, (math.prod(x.shape),)), 0
-        return function(x, normalize_axis(axis, len(x.shape)))
+        if axis is None or not x.shape:
+            x = reshape(x, (math.prod(x.shape),))
+        return function(x, normalize_axis(0 if axis is None else axis, len(x.shape)))
 
     cumulate.__name__ = name
     cumulate.__doc__ = f"{name} along an axis, or of the flattened array."
@@ -447,8 +464,9 @@ def _cumulative_array_api(name: str, function: Callable[..., Value], identity: i
         x = as_array(x)
         if axis is None:
             if len(x.shape) > 1:
-                raise ValueError(
-                    "For arrays which have more than one dimension ``axis`` argument is required."
+                raise ArgumentError(
+                    "For arrays which have more than one dimension ``axis`` argument is required.",
+                    user_line(),
                 )
             axis = 0
         result = function(x, axis, dtype, out)

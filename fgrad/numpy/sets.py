@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.errors import ArgumentError
 from fgrad.numpy import reductions as rs
 from fgrad.numpy.arrange import moveaxis, ravel, stack, take_slice
 from fgrad.numpy.promote import (
@@ -22,6 +23,7 @@ from fgrad.numpy.promote import (
     refuse_argument,
     reshape,
     shape_of,
+    user_line,
 )
 from fgrad.numpy.register import implements
 from fgrad.numpy.selection import bisect, isclose, known
@@ -166,7 +168,7 @@ def triu_indices_from(arr: Any, k: int = 0) -> tuple[np.ndarray, ...]:
 def _matrix_shape(arr: Any) -> tuple[int, int]:
     shape = shape_of(as_array(arr))
     if len(shape) != 2:
-        raise ValueError("input array must be 2-d")
+        raise ArgumentError("input array must be 2-d", user_line())
     return shape
 
 
@@ -189,7 +191,7 @@ def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Value:
     x = as_array(a)
     value = concrete(x)
     if value is not None and value.dtype.kind == "f" and not np.isfinite(value).all():
-        raise ValueError("array must not contain infs or NaNs")
+        raise ArgumentError("array must not contain infs or NaNs", user_line())
     return x if dtype is None else convert(x, np.dtype(dtype))
 
 

@@ -1,24 +1,40 @@
-"""L4. Methods of ufuncs on tracers: `reduce`, `accumulate`, `outer`."""
+"""L4. Methods of ufuncs on tracers: `reduce`, `accumulate`, `reduceat`, `outer`; `at` is in place.
+
+Sums, products, extrema and truth are primitives.  Every other ufunc is folded over slices: in
+halves where it is associative, one after the other where it is not.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from fgrad.errors import ArgumentError, BoundsError
+from fgrad.ir.aval import BOOL, INT64
 from fgrad.numpy import reductions as rs
-from fgrad.numpy.arrange import concatenate, take_slice
+from fgrad.numpy.arrange import concatenate, moveaxis, take_slice
+from fgrad.numpy.compositions import to_bool
 from fgrad.numpy.promote import (
     as_array,
+    broadcast,
+    broadcast_to,
     convert,
-    normalize_axes,
+    fresh,
     normalize_axis,
+    refuse_argument,
     refuse_out,
     reshape,
+    resolve_ufunc,
+    user_line,
 )
+from fgrad.numpy.register import NO_VALUE
 from fgrad.numpy.ufuncs import IMPLEMENTATIONS
-from fgrad.trace import Value, numpy_functions, ufunc_methods, unsupported_hook
+from fgrad.ops import elementwise as ew
+from fgrad.ops import index as ix
+from fgrad.trace import Value, concrete, numpy_functions, ufunc_methods, unsupported_hook
 
 REDUCTIONS: dict[Any, Callable[..., Value]] = {
     np.add: rs.sum_,
@@ -28,6 +44,24 @@ REDUCTIONS: dict[Any, Callable[..., Value]] = {
     np.logical_and: rs.all_,
     np.logical_or: rs.any_,
 }
+_ASSOCIATIVE = {
+    np.logaddexp, np.logaddexp2, np.hypot, np.fmax, np.fmin, np.bitwise_and, np.bitwise_or,
+    np.bitwise_xor, np.logical_xor, np.gcd,
+}  # fmt: skip
+_SCATTERED = {np.add: "add", np.multiply: "mul", np.maximum: "max", np.minimum: "min"}
+
+
+def _folded(ufunc: Any, method: str) -> Callable[..., Value]:
+    """The traced form of a binary ufunc; a card if it has none."""
+    if ufunc.nin != 2 or ufunc.nout != 1:
+        raise ArgumentError(f"{method} only supported for binary functions", user_line())
+    function = numpy_functions.find(ufunc)
+    if function is None or ufunc not in IMPLEMENTATIONS:
+        raise unsupported_hook[0](ufunc, method)
+    return function
+
+
+# --- reduce ---------------------------------------------------------------------------------------
 
 
 def reduce(
@@ -37,76 +71,196 @@ def reduce(
     dtype: Any = None,
     out: Any = None,
     keepdims: bool = False,
-    initial: Any = rs.NO_VALUE,
+    initial: Any = NO_VALUE,
     where: Any = True,
 ) -> Value:
     """ufunc.reduce: over the first axis by default."""
     refuse_out(f"{ufunc.__name__}.reduce", out)
     function = REDUCTIONS.get(ufunc)
-    named: dict[str, Any] = {"axis": axis, "keepdims": keepdims, "where": where}
     if function is None:
-        return _fold(ufunc, as_array(array), axis, keepdims, initial, where)
+        return _reduce_by_folding(ufunc, as_array(array), axis, dtype, keepdims, initial, where)
+    named: dict[str, Any] = {"axis": axis, "keepdims": keepdims, "where": where}
     if dtype is not None:
         if ufunc in (np.add, np.multiply):
             named["dtype"] = dtype
         else:
             array = convert(as_array(array), np.dtype(dtype))
-    if initial is not rs.NO_VALUE and ufunc not in (np.logical_and, np.logical_or):
+    if ufunc not in (np.logical_and, np.logical_or):
         named["initial"] = initial
-    return function(array, **named)
+        return function(array, **named)
+    result = function(array, **named)
+    if initial is NO_VALUE or initial is None:
+        return result
+    return numpy_functions[ufunc](result, convert(as_array(initial), BOOL))
 
 
-def _fold(ufunc: Any, x: Value, axis: Any, keepdims: bool, initial: Any, where: Any) -> Value:
-    """Any other reduction: halves of the array combined, as the ufunc is associative or not."""
-    if where is not True or ufunc.nin != 2 or ufunc not in IMPLEMENTATIONS:
-        raise unsupported_hook[0](ufunc, "reduce")
-    axes = normalize_axes(axis, len(x.shape))
-    if len(axes) != 1:
-        raise ValueError(f"reduction operation '{ufunc.__name__}' is not reorderable")
-    (i,) = axes
-    function = numpy_functions[ufunc]
-    parts = [take_slice(x, i, k, k + 1) for k in range(x.shape[i])]
-    if initial is not rs.NO_VALUE and initial is not None:
-        parts.insert(0, initial)
-    if not parts:
-        raise ValueError(f"zero-size array to reduction operation {ufunc.__name__}")
-    while len(parts) > 1 and ufunc in _ASSOCIATIVE:
+def _reduce_by_folding(
+    ufunc: Any, x: Value, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any
+) -> Value:
+    """Any other reduction: slices combined in halves, or one after the other."""
+    function = _folded(ufunc, "reduce")
+    axes = rs.reduced_axes(axis, x)
+    if len(axes) > 1 and ufunc not in _ASSOCIATIVE:
+        raise ArgumentError(
+            f"reduction operation '{ufunc.__name__}' is not reorderable, so at most one axis may "
+            "be specified",
+            user_line(),
+        )
+    kind = _loop_dtype(ufunc, x, dtype)
+    x = to_bool(x) if kind == BOOL else convert(x, kind)
+    mask = None if where is True else broadcast_to(convert(as_array(where), BOOL), x.shape)
+    start = ufunc.identity if initial is NO_VALUE else initial
+    if start is None and (mask is not None or not _has_elements(x, axes)):
+        what = "use a where mask" if mask is not None else "reduce an empty array"
+        raise ArgumentError(
+            f"reduction operation '{ufunc.__name__}' does not have an identity, so to {what} "
+            "one has to specify 'initial'",
+            user_line(),
+        )
+    start = None if start is None else convert(as_array(start), kind)
+    if not axes and start is None:
+        return fresh(x)
+    parts, masks = _lanes(x, axes), None if mask is None else _lanes(mask, axes)
+    total = _fold(function, parts, masks, start, ufunc in _ASSOCIATIVE)
+    shape = tuple([n for i, n in enumerate(x.shape) if i not in axes])
+    total = broadcast_to(total, shape)
+    return rs.keep_axes(total, x.shape, axes) if keepdims else total
+
+
+def _loop_dtype(ufunc: Any, x: Value, dtype: Any) -> np.dtype:
+    """The dtype that a reduction is computed in: what comes out goes in again."""
+    if ufunc.__name__.startswith("logical"):
+        return BOOL
+    kinds = resolve_ufunc(ufunc, (x.dtype, x.dtype), dtype)
+    if kinds[0] != kinds[-1] or kinds[0] != kinds[1]:
+        raise ArgumentError(
+            f"No loop matching the specified signature and casting was found for ufunc "
+            f"{ufunc.__name__}",
+            user_line(),
+        )
+    return kinds[0]
+
+
+def _has_elements(x: Value, axes: tuple[int, ...]) -> bool:
+    return all(x.shape[i] for i in axes)
+
+
+def _lanes(x: Value, axes: tuple[int, ...]) -> list[Value]:
+    """The slices across some axes, in order."""
+    lanes = moveaxis(x, axes, tuple(range(len(axes)))) if axes else x
+    rest = lanes.shape[len(axes) :]
+    count = math.prod(lanes.shape[: len(axes)])
+    lanes = reshape(lanes, (count, *rest))
+    return [reshape(take_slice(lanes, 0, k, k + 1), rest) for k in range(count)]
+
+
+def _fold(
+    function: Callable[..., Value],
+    parts: list[Value],
+    masks: list[Value] | None,
+    start: Value | None,
+    associative: bool,
+) -> Value:
+    total = start
+    if masks is not None:
+        for part, mask in zip(parts, masks, strict=True):
+            total = ew.select(*broadcast((mask, function(total, part), total)))
+        return total
+    while len(parts) > 1 and associative:
         rest = parts[-1:] if len(parts) % 2 else []
         parts = [function(a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)] + rest
-    total = parts[0]
-    for part in parts[1:]:
-        total = function(total, part)
-    return total if keepdims else reshape(total, x.shape[:i] + x.shape[i + 1 :])
+    for part in parts:
+        total = part if total is None else function(total, part)
+    return total
 
 
-_ASSOCIATIVE = {
-    np.logaddexp, np.logaddexp2, np.hypot, np.fmax, np.fmin, np.bitwise_and, np.bitwise_or,
-    np.bitwise_xor, np.logical_xor,
-}  # fmt: skip
+# --- accumulate and reduceat ----------------------------------------------------------------------
 
 
 def accumulate(ufunc: Any, array: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Value:
     """ufunc.accumulate: all partial results along an axis."""
     refuse_out(f"{ufunc.__name__}.accumulate", out)
     x = as_array(array)
+    if not x.shape:
+        raise ArgumentError("cannot accumulate on a scalar", user_line())
     i = normalize_axis(axis, len(x.shape))
-    if dtype is not None:
-        x = convert(x, np.dtype(dtype))
     if ufunc is np.add:
         return rs.cumsum(x, i, dtype)
     if ufunc is np.multiply:
         return rs.cumprod(x, i, dtype)
-    if ufunc is np.maximum:
-        return rs.cummax(x, i)
-    if ufunc is np.minimum:
-        return rs.cummin(x, i)
-    if ufunc.nin != 2 or ufunc not in IMPLEMENTATIONS:
-        raise unsupported_hook[0](ufunc, "accumulate")
-    function = numpy_functions[ufunc]
+    if ufunc in (np.maximum, np.minimum):
+        x = x if dtype is None else convert(x, np.dtype(dtype))
+        return (rs.cummax if ufunc is np.maximum else rs.cummin)(x, i)
+    function = _folded(ufunc, "accumulate")
+    kind = _loop_dtype(ufunc, x, dtype)
+    x = to_bool(x) if kind == BOOL else convert(x, kind)
+    if not x.shape[i]:
+        return fresh(x)
     parts = [take_slice(x, i, 0, 1)]
     for k in range(1, x.shape[i]):
         parts.append(function(parts[-1], take_slice(x, i, k, k + 1)))
     return concatenate(parts, i)
+
+
+def reduceat(
+    ufunc: Any, array: Any, indices: Any, axis: int = 0, dtype: Any = None, out: Any = None
+) -> Value:
+    """ufunc.reduceat: a reduction from each of some known places to the next."""
+    refuse_out(f"{ufunc.__name__}.reduceat", out)
+    x = as_array(array)
+    if not x.shape:
+        raise ArgumentError("cannot reduceat on a scalar", user_line())
+    i = normalize_axis(axis, len(x.shape))
+    places = _known_places(ufunc, indices, x.shape[i])
+    x = convert(x, reduce(ufunc, take_slice(x, i, 0, min(1, x.shape[i])), i, dtype).dtype)
+    if not len(places):
+        return take_slice(x, i, 0, 0)
+    if ufunc in _SCATTERED and len(places) > 8 and np.all(np.diff(places) > 0):
+        return _by_segments(_SCATTERED[ufunc], x, places, i)
+    ends = [*places[1:].tolist(), x.shape[i]]
+    pieces = [
+        reduce(
+            ufunc,
+            take_slice(x, i, start, max(stop, start + 1)),
+            i,
+            dtype,
+            keepdims=True,
+            initial=None,
+        )
+        for start, stop in zip(places.tolist(), ends, strict=True)
+    ]
+    return concatenate(pieces, i)
+
+
+def _known_places(ufunc: Any, indices: Any, length: int) -> np.ndarray:
+    places = concrete(as_array(indices))
+    if places is None:
+        raise refuse_argument(
+            f"{ufunc.__name__}.reduceat",
+            "indices",
+            "indices that are known, or x.at[segments].add(...)",
+        )
+    places = np.asarray(places)
+    if places.size and (places.min() < 0 or places.max() >= length):
+        bad = places[(places < 0) | (places >= length)].flat[0]
+        raise BoundsError(
+            f"index {bad} out-of-bounds in {ufunc.__name__}.reduceat [0, {length})", user_line()
+        )
+    return places.astype(INT64)
+
+
+def _by_segments(mode: str, x: Value, places: np.ndarray, axis: int) -> Value:
+    """Increasing places: every element is scattered into the result of its segment."""
+    lines = moveaxis(x, axis, 0)
+    n, rest = lines.shape[0], lines.shape[1:]
+    first = ix.gather(lines, (places,), (0,))
+    owner = np.searchsorted(places, np.arange(n), side="right") - 1
+    others = np.setdiff1d(np.arange(int(places[0]), n), places)
+    values = ix.gather(lines, (others,), (0,)) if len(others) else np.zeros((0, *rest), x.dtype)
+    return moveaxis(ix.scatter(first, (owner[others],), values, (0,), mode), 0, axis)
+
+
+# --- outer ----------------------------------------------------------------------------------------
 
 
 def outer(ufunc: Any, a: Any, b: Any, **kwargs: Any) -> Value:
@@ -116,4 +270,6 @@ def outer(ufunc: Any, a: Any, b: Any, **kwargs: Any) -> Value:
     return numpy_functions[ufunc](x, y, **kwargs)
 
 
-ufunc_methods.update({"reduce": reduce, "accumulate": accumulate, "outer": outer})
+ufunc_methods.update(
+    {"reduce": reduce, "accumulate": accumulate, "outer": outer, "reduceat": reduceat}
+)

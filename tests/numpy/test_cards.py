@@ -22,7 +22,10 @@ def _trace(fun: Callable[..., Any], *shapes: tuple[int, ...]) -> Any:
 
 REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "function": (lambda x: np.busday_offset(x, 1), "np.busday_offset does not take traced arrays"),
-    "reduceat": (lambda x: np.add.reduceat(x, [0]), r"add\.reduceat does not take"),
+    "reduceat": (
+        lambda x: np.add.reduceat(x, np.argsort(x)),
+        r"add\.reduceat of a traced array does not take 'indices'",
+    ),
     "flat": (lambda x: x.flat, "ndarray.flat"),
     "weights": (lambda x: np.quantile(x, 0.5, weights=x), "'weights'"),
     "pad mode": (lambda x: np.pad(x, 1, lambda *_: None), "mode="),
@@ -72,13 +75,51 @@ def test_shapes_that_do_not_fit(name: str) -> None:
     ],
 )
 def test_errors_of_numpy(fun: Callable[[Any], Any], expected: type) -> None:
-    with pytest.raises(expected):
+    with pytest.raises(expected) as error:
         _trace(fun, (3,))
+    if isinstance(error.value, FgradError):
+        assert "test_cards.py:" in str(error.value)
 
 
 def test_comparison_with_none_is_python_s() -> None:
     program = _trace(lambda x: x * (2.0 if x is not None and x != None else 3.0), (3,))  # noqa: E711
     assert program.program.eqns[0].inputs[1].value == 2.0
+
+
+BAD_ARGUMENTS: dict[str, Callable[[Any], Any]] = {
+    "axis": lambda x: np.max(x, axis=2),
+    "axis of a method": lambda x: x.sum(axis=-2),
+    "two axes": lambda x: np.sum(x[None], axis=(0, 0)),
+    "einsum": lambda x: np.einsum("ij->i", x),
+    "einsum labels": lambda x: np.einsum("i->j", x),
+    "stack": lambda x: np.stack([x, x[:2]]),
+    "concatenate": lambda x: np.concatenate([x, x[None]]),
+    "pad": lambda x: np.pad(x, -1),
+    "pad widths": lambda x: np.pad(x, ((1, 2), (3, 4))),
+    "split": lambda x: np.split(x, 2),
+    "reshape": lambda x: np.reshape(x, (2, -1)),
+    "transpose": lambda x: x.transpose(0, 1),
+    "take mode": lambda x: np.take(x, 0, mode="around"),
+    "too many indices": lambda x: x[0, 0],
+    "index": lambda x: x[1.5],
+    "mask": lambda x: x[np.array([True, False])],
+    "order": lambda x: np.diff(x, -1),
+    "polynomial": lambda x: np.polyfit(x, x, -1),
+    "bins": lambda x: np.histogram(x, 0),
+    "cast": lambda x: x.astype(int, casting="safe"),
+    "in place": lambda x: x.__setitem__(0, np.ones(2)),
+    "empty": lambda x: np.argmax(x[:0]),
+    "matmul": lambda x: x @ np.ones((2, 2)),
+    "cross": lambda x: np.cross(x, np.ones(4)),
+}
+
+
+@pytest.mark.parametrize("name", BAD_ARGUMENTS)
+def test_bad_arguments_show_the_line(name: str) -> None:
+    with pytest.raises((ValueError, TypeError, IndexError)) as error:
+        _trace(BAD_ARGUMENTS[name], (3,))
+    assert isinstance(error.value, FgradError)
+    assert "test_cards.py:" in str(error.value)
 
 
 def test_errors_are_fgrad_errors() -> None:

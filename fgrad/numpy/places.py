@@ -1,0 +1,156 @@
+"""L4. `x.at[index]`: elements to be read, or replaced in a new array."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fgrad.errors import ArgumentError
+from fgrad.numpy.indexing import COMBINE, parse, read, update, with_truth_axes
+from fgrad.numpy.masked import Masked, is_unknown_mask, write_masked
+from fgrad.numpy.promote import (
+    as_array,
+    as_value,
+    broadcast,
+    broadcast_to,
+    convert,
+    fresh,
+    user_line,
+)
+from fgrad.ops import elementwise as ew
+from fgrad.trace import Value
+
+
+def at(x: Any) -> At:
+    """Some elements of an array, to be read or replaced in a new array: `at(x)[i].set(v)`.
+
+    Arguments:
+        x: an array, plain or traced.  A traced one has `x.at` too.
+
+    Returns:
+        What `[index]` gives a `Place` of, with `get`, `set`, `add`, `multiply`, `min`, `max`, ...
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> fgrad.at(np.zeros(3))[[0, 2, 2]].add(1.0)
+        array([1., 0., 2.])
+    """
+    return At(as_array(x))
+
+
+class At:
+    """`x.at[index]`: updates that return a new array."""
+
+    __slots__ = ("x",)
+
+    def __init__(self, x: Value) -> None:
+        self.x = x
+
+    def __getitem__(self, index: Any) -> Place:
+        return Place(self.x, index)
+
+
+_BOUNDS = {None: "raise", "promise_in_bounds": "raise", "clip": "clip", "drop": "drop",
+           "fill": "drop"}  # fmt: skip
+
+
+def _bounds_of(mode: Any) -> str:
+    if mode not in _BOUNDS:
+        raise ArgumentError(
+            f"mode={mode!r} is none of None, 'clip', 'drop', 'fill', 'promise_in_bounds'.",
+            user_line(),
+        )
+    return _BOUNDS[mode]
+
+
+def _fill_of(dtype: np.dtype) -> Any:
+    """What stands for an element that is not there: NaN, or the integer furthest from zero."""
+    if dtype.kind in "fc":
+        return math.nan
+    if dtype.kind == "b":
+        return True
+    limits = np.iinfo(dtype)
+    return limits.min if dtype.kind == "i" else limits.max
+
+
+class Place:
+    """Some elements of an array, to be read or replaced.
+
+    `mode` says what becomes of indices out of bounds: an error where they are known (None), the
+    nearest element ("clip"), or none at all ("drop", "fill").  Updates give a new array.
+    """
+
+    __slots__ = ("index", "x")
+
+    def __init__(self, x: Value, index: Any) -> None:
+        self.x = x
+        self.index = index
+
+    def _update(self, values: Any, how: str, mode: Any) -> Value:
+        if is_unknown_mask(self.index):
+            return self._update_masked(values, how)
+        out = update(self.x, self.index, values, how, _bounds_of(mode))
+        return fresh(out) if out is self.x else out
+
+    def _update_masked(self, values: Any, how: str) -> Value:
+        if how != "set":
+            combined = COMBINE[how](*broadcast((self.x, convert(as_value(values), self.x.dtype))))
+            values = Masked(combined, self.index)
+        return write_masked(self.x, self.index, values)
+
+    def get(self, mode: Any = None, fill_value: Any = None) -> Value:
+        """x[index]; with mode "fill", `fill_value` (NaN by default) where there is no element."""
+        bounds = _bounds_of(mode)
+        if bounds == "raise":
+            return self.x[self.index]
+        x, index = with_truth_axes(self.x, self.index)
+        parsed = parse(x.shape, index, bounds)
+        found = read(x, parsed)
+        if bounds == "clip" or not parsed.has_arrays:
+            return found
+        there = read(broadcast_to(np.bool_(True), x.shape), parsed, "fill")
+        fill = convert(as_value(_fill_of(x.dtype) if fill_value is None else fill_value), x.dtype)
+        return ew.select(*broadcast((there, found, fill)))
+
+    def set(self, values: Any, *, mode: Any = None) -> Value:
+        """`x` with the elements replaced."""
+        return self._update(values, "set", mode)
+
+    def add(self, values: Any, *, mode: Any = None) -> Value:
+        """`x` with values added; repeated indices add up."""
+        return self._update(values, "add", mode)
+
+    def subtract(self, values: Any, *, mode: Any = None) -> Value:
+        """`x` with values subtracted; repeated indices add up."""
+        return self._update(ew.neg(convert(as_value(values), self.x.dtype)), "add", mode)
+
+    def multiply(self, values: Any, *, mode: Any = None) -> Value:
+        """`x` with elements multiplied; repeated indices multiply."""
+        return self._update(values, "mul", mode)
+
+    mul = multiply
+
+    def divide(self, values: Any, *, mode: Any = None) -> Value:
+        """`x` with elements divided."""
+        inverse = ew.reciprocal(convert(as_value(values), self.x.dtype))
+        return self._update(inverse, "mul", mode)
+
+    def power(self, values: Any, *, mode: Any = None) -> Value:
+        """`x` with elements raised to a power; of repeated indices one counts."""
+        base, exponent = broadcast((self.get(mode), convert(as_value(values), self.x.dtype)))
+        return self._update(ew.pow_(base, exponent), "set", mode)
+
+    def apply(self, function: Callable[[Any], Any], *, mode: Any = None) -> Value:
+        """`x` with a function applied to elements; of repeated indices one counts."""
+        return self._update(function(self.get(mode)), "set", mode)
+
+    def min(self, values: Any, *, mode: Any = None) -> Value:
+        """`x` with the smaller of elements and values."""
+        return self._update(values, "min", mode)
+
+    def max(self, values: Any, *, mode: Any = None) -> Value:
+        """`x` with the larger of elements and values."""
+        return self._update(values, "max", mode)
