@@ -8,9 +8,10 @@ cycles, it is only made to look less often.
 from __future__ import annotations
 
 import gc
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from fgrad.locks import own_lock
 
 
 @contextmanager
@@ -33,7 +34,7 @@ class _Relaxed:
     """A block in which the collector looks seldom; blocks may nest, and overlap in threads."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = own_lock(self)
         self.open = 0
         self.usual = gc.get_threshold()
 

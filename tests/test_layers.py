@@ -12,7 +12,7 @@ from sources import MODULES, ROOT, python_files, relative, syntax_tree
 
 LAYERS = {
     "errors": 0, "config": 0, "tree": 0, "source": 0, "lazy": 0,
-    "collector": 0,
+    "collector": 0, "locks": 0,
     "ir": 1,
     "assign": 2,
     "doors": 2,
@@ -24,6 +24,7 @@ LAYERS = {
     "numpy": 4, "transforms": 4,
     "compile": 5,
     "lower_cuda": 6,
+    "checkpoint_policies": 7,
     "lax": 7, "random": 7, "nn": 7, "optim": 7, "scipy": 7, "testing": 7, "tools": 7, "debug": 7,
 }  # fmt: skip
 

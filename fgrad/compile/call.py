@@ -12,7 +12,6 @@ native code.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -28,6 +27,7 @@ from fgrad.compile.remember import keep, program_key, recall
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program
+from fgrad.locks import Locked
 from fgrad.trace import Value, bind
 from fgrad.transforms.derive import (
     VjpPrograms,
@@ -39,7 +39,7 @@ from fgrad.transforms.derive import (
 
 call_p = Primitive("call", params=("program", "name"), multiple=True)
 
-_LOCK = threading.RLock()
+_COMPILER = Locked()
 
 
 @call_p.type_rule
@@ -57,7 +57,7 @@ def executable_of(
     key = (device, donated) if donated else device
     found = program.cache.get(key)
     if found is None:
-        with _LOCK:
+        with _COMPILER.lock:
             found = program.cache.get(key)
             if found is None:
                 found = program.cache[key] = _compiled(program, args, device, donated)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-import threading
 import types
 import warnings
 from collections.abc import Callable, Hashable, Sequence
@@ -29,6 +28,7 @@ from fgrad.config import config
 from fgrad.errors import ArgumentError, RetraceWarning, StaticArgumentError, UnsupportedTypeError
 from fgrad.ir.aval import DTYPE_NAMES, PYTHON_SCALARS, Aval, aval_of
 from fgrad.ir.program import Program
+from fgrad.locks import own_lock
 from fgrad.trace import Tracer, bind, trace
 
 _INT_TYPES = (int, np.integer)
@@ -79,7 +79,7 @@ class Jitted(NativeCallable):
         self.max_traces = max_traces
         self.device = device or "cpu"
         self.entries: dict[Any, Entry] = {}
-        self.lock = threading.RLock()
+        self.lock = own_lock(self)
         self.native = NativeCalls()
 
     def __repr__(self) -> str:

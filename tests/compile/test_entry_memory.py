@@ -360,3 +360,52 @@ def test_pool_is_no_part_of_other_arrays() -> None:
     assert handler(f(np.ones(200_000))) == "fgrad"
     assert handler(np.empty(200_000)) != "fgrad"
     assert handler(f(np.ones(200_000)) + 1) != "fgrad"
+
+
+# --- when memory runs out -------------------------------------------------------------------------
+
+
+@tree.dataclass
+class Fields:
+    w: Any
+    b: Any
+
+
+@pytest.mark.parametrize("recycle", [False, True])
+def test_every_allocation_may_fail(recycle: bool) -> None:
+    """The k-th allocation of a call fails, for all k: a MemoryError, and no reference is lost.
+
+    Results are small: Python's own `ContextVar.set`, by which large ones get the pool's memory,
+    crashes when it gets no memory itself.
+    """
+    failing = pytest.importorskip("_testcapi")
+    big = np.ones((30, 30))
+
+    def fun(d: Any, s: Any, n: Any, p: Any, f: Any, b: Any) -> Any:
+        x = d["x"]
+        parts = [x.sum(), (x > 0).any(), None]
+        return {"y": x * s, "z": parts, "p": Pair(p.left + n, 1.0), "b": b + 1, "f": Fields(x, f.w)}
+
+    with config.override(recycle=recycle):
+        args = ({"x": X}, 2.0, 3, Pair(X, X), Fields(X, X), big.T)
+        f, failures = learnt(fun, *args), 0
+        for _ in range(40):
+            f(*args)
+        objects = [X, big, f, args, args[0], args[3], args[4]]
+        before = [sys.getrefcount(x) for x in objects]
+        for k in range(60):
+            failing.set_nomemory(k, k + 1 + k % 3)
+            try:
+                f(*args)
+            except MemoryError:
+                failing.remove_mem_hooks()
+                failures += 1
+            finally:
+                failing.remove_mem_hooks()
+            out = f(*args)
+            np.testing.assert_array_equal(out["y"], X * 2)
+            np.testing.assert_array_equal(out["b"], 2.0)
+        del out
+        grown = [sys.getrefcount(x) - n for x, n in zip(objects, before, strict=True)]
+    assert failures > 5
+    assert max(np.abs(grown)) <= 1

@@ -11,6 +11,7 @@ what the user had set.  A product that begins just before that keeps the setting
 from __future__ import annotations
 
 import ctypes
+import os
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -45,6 +46,16 @@ def thread_control() -> ThreadControl | None:
                 return ThreadControl(get, put)
     return None
 
+
+def _all_ended() -> None:
+    """After a fork: products of other threads never end in the child."""
+    control = thread_control() if RUNNING[2] else None
+    if control is not None:
+        ctypes.CFUNCTYPE(None, ctypes.c_int)(control.set)(int(RUNNING[1]))
+    RUNNING[:] = 0
+
+
+os.register_at_fork(after_in_child=_all_ended)
 
 # Around a product: the first one in tells OpenBLAS to use one thread, the last one out restores.
 ENTER = """  %running = atomicrmw add ptr @fgrad_running, i64 1 seq_cst

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import threading
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from fgrad.compile.cpu.entry_table import NotNative, Parameters, Results, Signat
 from fgrad.compile.cpu.entry_text import EXPORTS, emit_entry
 from fgrad.compile.cpu.runtime import Source, build
 from fgrad.config import config
+from fgrad.locks import own_lock
 
 MAX_SIGNATURES = 64  # in one chain
 MAX_ATTEMPTS = 8  # to make calls of one compiled program native
@@ -102,7 +102,7 @@ class _Entry:
     """The compiled entry, loaded when the first signature is learnt."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = own_lock(self)
         self.address = 0
         self.link: Any = None
         self.pool: Any = None
@@ -149,7 +149,7 @@ class NativeCalls:
     """
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = own_lock(self)
         self.signatures: dict[Any, Signature] = {}
         self.attempts: dict[int, int] = {}  # by compiled program
 

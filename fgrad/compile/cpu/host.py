@@ -14,7 +14,6 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -158,27 +157,30 @@ class HostProgram:
         self.keep = tuple(keep)
         self._pointers = ctypes.c_void_p * given
         self._walked = not _is_short(self.steps)
+        self._made: dict[str, Any] = {}  # `cached_property` has a lock until Python 3.12
 
-    @cached_property
+    @property
     def table(self) -> np.ndarray:
         """The steps as the interpreter reads them."""
-        assembler = _Assembler(self.given)
-        assembler.steps(self.steps)
-        return assembler.finish()
+        found = self._made.get("table")
+        if found is None:
+            assembler = _Assembler(self.given)
+            assembler.steps(self.steps)
+            found = self._made.setdefault("table", assembler.finish())
+        return found
 
     @property
     def address(self) -> int:
         """Where the table is."""
         return self.table.ctypes.data
 
-    @cached_property
+    @property
     def interpreter(self) -> int:
         """The address of what runs the table."""
-        return interpreter_address()
-
-    @cached_property
-    def _run(self) -> Callable[[int, Any], None]:
-        return _Interpreter(self.interpreter)
+        found = self._made.get("interpreter")
+        if found is None:
+            found = self._made.setdefault("interpreter", interpreter_address())
+        return found
 
     def run(self, pointers: Sequence[int]) -> None:
         """Run with the given slots' addresses; the GIL is released meanwhile.
@@ -187,7 +189,7 @@ class HostProgram:
           whatever a Python callback among the steps raised, after all steps have run.
         """
         if self._walked:
-            self._run(self.address, self._pointers(*pointers))
+            _Interpreter(self.interpreter)(self.address, self._pointers(*pointers))
         else:
             self._walked = True
             _walk(self.steps, pointers)

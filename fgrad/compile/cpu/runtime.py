@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import hashlib
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -117,6 +118,12 @@ def emitter_digest() -> str:
 _SESSION = _Session()
 # Code may run until the very end of the process, when modules are torn down: never free it.
 ctypes.pythonapi.Py_IncRef(ctypes.py_object(_SESSION))
+# A fork waits until no other thread is inside of LLVM, whose locks the child could never take.
+os.register_at_fork(
+    before=_SESSION.lock.acquire,
+    after_in_parent=_SESSION.lock.release,
+    after_in_child=_SESSION.lock.release,
+)
 
 
 def kernel_source(kernel: Kernel) -> Source:

@@ -1,0 +1,70 @@
+"""A forked process calls and compiles functions, whatever other threads were doing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+CALLING = """
+import multiprocessing, os, threading, warnings
+import numpy as np
+import fgrad
+
+warnings.simplefilter("ignore")  # Python 3.12 warns of forks with threads
+f = fgrad.jit(lambda x, w: np.sum(np.tanh(x @ w), axis=0))
+x, w = np.ones((300, 400)), np.ones((400, 300)) / 400
+known = fgrad.jit(lambda x: np.sin(x) * 3.0)
+expected, stop = f(x, w), threading.Event()
+
+def disturb(k):
+    n = 0
+    while not stop.is_set():
+        n += 1
+        f(x, w)
+        fgrad.jit(lambda x: np.tanh(x * (n + k / 7)) + np.cumsum(x))(np.ones(50))
+        known(np.ones(n % 50 + 1))
+
+def child(results=None):
+    right = np.array_equal(f(x, w), expected)
+    fresh = fgrad.jit(lambda x: np.cos(x) * np.sqrt(x) + 1.5)
+    right &= np.allclose(fresh(x), np.cos(1.0) + 1.5)
+    right &= np.allclose(known(np.ones(77)), np.sin(1.0) * 3.0)
+    if results is not None:
+        results.put(right)
+    return right
+
+"""
+FORKS = """
+crew = [threading.Thread(target=disturb, args=(k,)) for k in range(2)]
+for thread in crew:
+    thread.start()
+for _ in range(12):
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if child() else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+stop.set()
+for thread in crew:
+    thread.join()
+"""
+PROCESSES = """
+f(x, w)
+context = multiprocessing.get_context("fork")
+results = context.Queue()
+crew = [context.Process(target=child, args=(results,)) for _ in range(3)]
+for process in crew:
+    process.start()
+assert all([results.get(timeout=30) for _ in crew])
+for process in crew:
+    process.join()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.parametrize("how", [FORKS, PROCESSES], ids=["fork", "multiprocessing"])
+def test_children(how: str) -> None:
+    environment = {**os.environ, "FGRAD_NUM_THREADS": "3", "FGRAD_CACHE": "0"}
+    subprocess.run([sys.executable, "-c", CALLING + how], env=environment, check=True, timeout=60)

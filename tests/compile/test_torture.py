@@ -1,0 +1,20 @@
+"""A sample of the random calls of `torture`, which is a program of its own."""
+
+from __future__ import annotations
+
+import pytest
+from torture import Report, growth, play
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_random_calls(seed: int, threads: int) -> None:
+    report = Report()
+    play(report, seed, 900, threads)
+    assert report.counts["calls"] == 900
+    assert not report.mistakes, "\n".join(report.mistakes)
+
+
+def test_no_leak() -> None:
+    blocks, kilobytes = growth(1500)
+    assert blocks < 20 and kilobytes < 200
