@@ -19,6 +19,7 @@ from harness import (
     Result,
     Workload,
     jax_library,
+    numpy_library,
     parser,
     run,
     show_header,
@@ -26,6 +27,7 @@ from harness import (
     write_json,
 )
 from workloads_arrays import ARRAYS, CALLS
+from workloads_linalg import LINALG, VALUES
 from workloads_loops import LOOPS
 from workloads_models import MODELS
 
@@ -107,6 +109,8 @@ def main() -> None:
     results += section("arrays", ARRAYS, peer, chosen.only)
     results += section("models", MODELS, peer, chosen.only)
     results += section("loops", LOOPS, peer, chosen.only)
+    results += section("linear algebra", LINALG, peer, chosen.only)
+    section("linear algebra against NumPy", VALUES, numpy_library(), chosen.only)
     if not chosen.skip_start:
         names = ["fgrad", peer.name] if peer else ["fgrad"]
         show_header("fresh processes", [*names, "ratio", "goal"] if peer else names)

@@ -1,0 +1,128 @@
+"""Workloads of linear algebra: stacks of small matrices, one large one, gradients, transforms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from harness import Library, Workload
+from workloads_arrays import Call, jitted, normal
+
+STACK, ONE = (256, 16, 16), (512, 512)
+Maker = Callable[[Library], Call]
+
+
+def general(*shape: int) -> np.ndarray:
+    """Well-conditioned matrices."""
+    n = shape[-1]
+    return normal(*shape) / n**0.5 + 2 * np.eye(n)
+
+
+def definite(*shape: int) -> np.ndarray:
+    """Symmetric, positive definite matrices."""
+    a = general(*shape)
+    return a @ np.swapaxes(a, -1, -2)
+
+
+def solve(*shape: int, columns: int = 1, parts: bool = False) -> Maker:
+    """a x = b for some right-hand sides."""
+
+    def make(lib: Library) -> Call:
+        a, b = general(*shape), normal(*shape[:-1], columns, seed=1)
+        a, b = (a + 0.3j * normal(*shape, seed=2), b + 0j) if parts else (a, b)
+        return jitted(lib, lambda a, b: lib.np.linalg.solve(a, b), a, b)
+
+    return make
+
+
+def solve_gradient(*shape: int) -> Maker:
+    """The gradient of a sum of squares of a solution."""
+
+    def make(lib: Library) -> Call:
+        def loss(a: Any, b: Any) -> Any:
+            return lib.np.sum(lib.np.linalg.solve(a, b) ** 2)
+
+        b = normal(*shape[:-1], 1, seed=1)
+        return jitted(lib, lib.api.grad(loss, argnums=(0, 1)), general(*shape), b)
+
+    return make
+
+
+def function(name: str, make_matrix: Callable[..., np.ndarray], *shape: int) -> Maker:
+    """A function of `linalg` of one argument; results as a tuple."""
+
+    def make(lib: Library) -> Call:
+        one = getattr(lib.np.linalg, name)
+
+        def f(a: Any) -> Any:
+            out = one(a)
+            return tuple(out) if isinstance(out, tuple) else out
+
+        return jitted(lib, f, make_matrix(*shape))
+
+    return make
+
+
+def gaussian_gradient(*shape: int) -> Maker:
+    """The gradient of the logarithm of a Gaussian density with respect to its covariance."""
+
+    def make(lib: Library) -> Call:
+        def loss(a: Any, x: Any) -> Any:
+            low = lib.np.linalg.cholesky(a)
+            white = lib.np.linalg.solve(low, x)
+            size = lib.np.sum(lib.np.log(lib.np.diagonal(low, axis1=-2, axis2=-1)))
+            return 0.5 * lib.np.sum(white**2) + size
+
+        x = normal(*shape[:-1], 1, seed=1)
+        return jitted(lib, lib.api.grad(loss), definite(*shape), x)
+
+    return make
+
+
+def spectrum(*shape: int) -> Maker:
+    """Filtering by a product of Fourier transforms along the last axis."""
+
+    def make(lib: Library) -> Call:
+        def f(x: Any, w: Any) -> Any:
+            return lib.np.fft.irfft(lib.np.fft.rfft(x) * lib.np.fft.rfft(w), x.shape[-1])
+
+        return jitted(lib, f, normal(*shape), normal(shape[-1], seed=1))
+
+    return make
+
+
+def phases(lib: Library) -> Call:
+    """Elementwise complex arithmetic."""
+    z = normal(100_000) + 1j * normal(100_000, seed=1)
+    return jitted(lib, lambda z: lib.np.exp(1j * z) * z / (1 + lib.np.abs(z)), z)
+
+
+# Values, which NumPy has too.  Signs of vectors are not compared, nor derivatives with respect to the
+# triangle that is not read, which JAX spreads over both.
+VALUES = (
+    Workload("solve, 256 of 16x16", 1.0, solve(*STACK)),
+    Workload("solve, 256 of 16x16, 16 columns", 1.0, solve(*STACK, columns=16)),
+    Workload("solve, 256 of 16x16, complex", 1.0, solve(*STACK, parts=True)),
+    Workload("solve, 512x512", 1.0, solve(*ONE)),
+    Workload("inverse, 256 of 16x16", 1.0, function("inv", general, *STACK)),
+    Workload("determinant, 256 of 16x16", 1.0, function("det", general, *STACK)),
+    Workload("cholesky, 256 of 16x16", 1.0, function("cholesky", definite, *STACK)),
+    Workload("cholesky, 512x512", 1.0, function("cholesky", definite, *ONE)),
+    Workload("qr, 256 of 16x16", 1.0, function("qr", general, *STACK), exact=False),
+    Workload("qr, 512x512", 1.0, function("qr", general, *ONE), exact=False),
+    Workload("eigh, 256 of 16x16", 1.0, function("eigh", definite, *STACK), exact=False),
+    Workload("eigh, 512x512", 1.0, function("eigh", definite, *ONE), exact=False),
+    Workload("svd, 256 of 16x16", 1.0, function("svd", general, *STACK), exact=False),
+    Workload("svd, 512x512", 1.0, function("svd", general, *ONE), exact=False),
+    Workload("filter by rfft, 64 of 1024", 1.0, spectrum(64, 1024)),
+    Workload("filter by rfft, one of 256", 1.0, spectrum(256)),
+    Workload("complex chain, 100k", 1.0, phases),
+)
+GRADIENTS = (
+    Workload("gradient of solve, 256 of 16x16", 1.0, solve_gradient(*STACK)),
+    Workload("gradient of solve, 512x512", 1.0, solve_gradient(*ONE)),
+    Workload("gradient of a Gaussian, 256 of 16x16", 1.0, gaussian_gradient(*STACK), exact=False),
+    Workload("gradient of a Gaussian, 512x512", 1.0, gaussian_gradient(*ONE), exact=False),
+)
+LINALG = (*VALUES, *GRADIENTS)
