@@ -5,7 +5,9 @@ Requires nothing.  Ensures that each equation has a result that is read later.
 
 from __future__ import annotations
 
-from fgrad.ir.program import Program, Var
+from collections.abc import Sequence
+
+from fgrad.ir.program import Eqn, Program, Var
 
 
 def dce(program: Program) -> Program:
@@ -14,9 +16,21 @@ def dce(program: Program) -> Program:
     kept = []
     for eqn in reversed(program.eqns):
         if any(v in live for v in eqn.outputs):
+            if eqn.prim.name == "barrier":
+                eqn = without(eqn, [v not in live for v in eqn.outputs])
             kept.append(eqn)
             live.update([a for a in eqn.inputs if type(a) is Var])
     consts = tuple([pair for pair in program.consts if pair[0] in live])
-    if len(kept) == len(program.eqns) and len(consts) == len(program.consts):
+    same = all([a is b for a, b in zip(reversed(kept), program.eqns, strict=False)])
+    if same and len(kept) == len(program.eqns) and len(consts) == len(program.consts):
         return program
     return program.replace(eqns=tuple(reversed(kept)), consts=consts, made_by="dce")
+
+
+def without(eqn: Eqn, gone: Sequence[bool]) -> Eqn:
+    """A barrier without some of its operands and their results."""
+    if not any(gone):
+        return eqn
+    inputs = tuple([a for a, g in zip(eqn.inputs, gone, strict=True) if not g])
+    outputs = tuple([v for v, g in zip(eqn.outputs, gone, strict=True) if not g])
+    return eqn._replace(inputs=inputs, outputs=outputs)

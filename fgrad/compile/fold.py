@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fgrad.compile.dce import without
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 from fgrad.ir.walk import resolve_atom, substitute
@@ -26,6 +27,14 @@ def fold(program: Program) -> Program:
     kept: list[Eqn] = []
     for eqn in program.eqns:
         eqn = substitute(eqn, env)
+        if eqn.prim.name == "barrier":
+            known = [type(a) is Lit for a in eqn.inputs]
+            env.update(
+                [(v, a) for v, a, k in zip(eqn.outputs, eqn.inputs, known, strict=True) if k]
+            )
+            eqn = without(eqn, known)
+            if not eqn.outputs:
+                continue
         if not _foldable(eqn, arrays):
             kept.append(eqn)
             continue
@@ -36,7 +45,7 @@ def fold(program: Program) -> Program:
                 constant = np.ascontiguousarray(value)
                 arrays[var] = constant
                 consts.append((var, constant))
-    if len(kept) == len(program.eqns):
+    if len(kept) == len(program.eqns) and not env:
         return program
     outputs = tuple([resolve_atom(a, env) for a in program.outputs])
     return program.replace(consts=tuple(consts), eqns=tuple(kept), outputs=outputs, made_by="fold")

@@ -92,7 +92,9 @@ class _Fuser:
         }
         products = []
         for eqn in eqns:
-            if is_library(eqn):
+            if eqn.prim.name == "barrier":
+                self.p.kept.update([a for a in eqn.inputs if type(a) is Var])
+            elif is_library(eqn):
                 given = [a for a in eqn.inputs if type(a) is Var]
                 if eqn.prim.name == "sort":
                     given = [a for a in given if not is_position(a, views)]
@@ -137,7 +139,9 @@ class _Fuser:
 
     def _equation(self, k: int, eqn: Eqn) -> None:
         name = eqn.prim.name
-        if is_library(eqn):
+        if name == "barrier":
+            self._opaque(k, eqn, "barrier")
+        elif is_library(eqn):
             self._opaque(k, eqn, "library")
         elif name in NESTS:
             self._opaque(k, eqn, "nest")

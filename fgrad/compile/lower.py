@@ -46,7 +46,9 @@ def lower(groups: Sequence[Group], defined: Mapping[Var, Eqn]) -> list[Step]:
     steps: list[Step] = []
     known: dict[Hashable, tuple[Kernel, list[int]]] = {}
     for group in groups:
-        if group.kind in ("alias", "library"):
+        if group.kind == "barrier":
+            steps += _passed_on(group)
+        elif group.kind in ("alias", "library"):
             if group.kind == "alias" or any([v.aval.size for v in group.outputs]):
                 steps.append(_lower_single(group, defined))
         elif any([v.aval.size for v in group.outputs]):
@@ -59,6 +61,13 @@ def lower(groups: Sequence[Group], defined: Mapping[Var, Eqn]) -> list[Step]:
             kernel, args = found
             steps.append(KernelStep(kernel, tuple([variables[k] for k in args])))
     return steps
+
+
+def _passed_on(group: Group) -> list[Step]:
+    """The results of a barrier are its operands' buffers."""
+    (eqn,) = group.eqns
+    pairs = zip(eqn.inputs, eqn.outputs, strict=True)
+    return [AliasStep(a, v) for a, v in pairs if v in group.outputs and isinstance(a, Var)]
 
 
 def _lower_single(group: Group, defined: Mapping[Var, Eqn]) -> Step:

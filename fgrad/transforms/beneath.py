@@ -108,10 +108,8 @@ class Beneath(Builder):
         if not outer.builder.live or outer.builder.thread != self.thread:
             raise leaked(outer)
         x = unhidden(outer, self.name)
-        if self.abstract:
-            value = concrete(x)
-        else:
-            value = x.twin() if type(x) is Tracer else x
+        here = x.twin() if type(x) is Tracer else x
+        value = concrete(x) if self.abstract else here
         inner = self.new(value, outer.aval, outer.weak)
         self.captures[id(outer)] = (x, inner)
         return inner
@@ -161,8 +159,12 @@ def trace_beneath(
     what: str,
     weak: Sequence[bool] = (),
     known: bool = True,
+    extra: Callable[[Builder], list[Tracer]] | None = None,
 ) -> Traced:
-    """Trace `fun(*tracers)`; where the values are plain arrays and `known`, Python sees them."""
+    """Trace `fun(*tracers)`; where the values are plain arrays and `known`, Python sees them.
+
+    `extra` chooses values of the trace that become results too.
+    """
     builder = Beneath(what, name, abstract=True)
     flags = weak or [is_weak(v) for v in values]
     try:
@@ -170,6 +172,7 @@ def trace_beneath(
             inputs = [_input(builder, x, w, known) for x, w in zip(values, flags, strict=True)]
             leaves, treedef = tree.flatten(fun(*inputs))
             outs = [builder.lift(as_value(x, f"a result of {name}")) for x in leaves]
+            outs += [] if extra is None else extra(builder)
             traced = builder.close(outs, copy_consts=True)
             found = [outside(builder, y) for y in outs]
     finally:

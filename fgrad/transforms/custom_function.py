@@ -81,6 +81,9 @@ class CustomFunction:
     def __repr__(self) -> str:
         return f"<{self.what} of {self.name}>"
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError
+
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 

@@ -26,7 +26,6 @@ from fgrad.transforms.control_parts import known_values
 from fgrad.transforms.custom_function import (
     CustomFunction,
     Rules,
-    Split,
     UserRules,
     apply,
     fitted,

@@ -91,7 +91,9 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], 
     def transposed(cotangent: Any) -> Any:
         builder = Builder("transpose", name, eager=True)
         with builder:
-            inputs = [builder.input(None, a, is_weak(x)) for a, x in zip(avals, leaves)]
+            inputs = [
+                builder.input(None, a, is_weak(x)) for a, x in zip(avals, leaves, strict=True)
+            ]
             out_leaves, out_tree = flatten(fun(*tree.unflatten(in_tree, inputs)))
             outs = [builder.lift(as_value(x, f"a result of {name}")) for x in out_leaves]
             tape = Tape(builder, inputs, outs)

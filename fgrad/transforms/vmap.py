@@ -16,11 +16,11 @@ import numpy as np
 from fgrad import tree
 from fgrad.errors import ArgumentError, BatchSizeError
 from fgrad.ir.aval import Aval, aval_of
-from fgrad.ir.primitive import Refusal
+from fgrad.ir.primitive import Primitive, Refusal
 from fgrad.ops.families import batch_first
 from fgrad.ops.shape import move_axis
 from fgrad.record import Record
-from fgrad.trace import Builder, Tracer, Value, replaying
+from fgrad.trace import Builder, Tracer, Value, bind, replaying
 from fgrad.transforms.tape import missing_rule
 from fgrad.transforms.wrap import (
     as_value,
@@ -120,16 +120,28 @@ def run_batched(
             if not any([type(k) is int and k in env for k in operands]):
                 continue  # the same for all examples: its value is known
             pairs = [_pair(env, k, x) for k, x in zip(operands, values, strict=True)]
-            rule = prim.rules.get("batch")
+            xs, dims = [x for x, _ in pairs], [d for _, d in pairs]
+            rule: Any = prim.rules.get("batch")
             if rule is None or isinstance(rule, Refusal):
                 raise missing_rule(prim, "batching rule", rule, record)
+            if not any([d is not None for d in dims]):
+                rule = _once  # of results that turned out to be the same for all examples
+                params = {**params, "prim": prim}
             state.loc = loc
-            out, dim = rule(size, [x for x, _ in pairs], [d for _, d in pairs], **params)
+            out, dim = rule(size, xs, dims, **params)
             if prim.multiple:
                 env.update(zip(outs, zip(out, dim, strict=True), strict=True))
             else:
                 env[outs[0]] = (out, dim)
     return [_pair(env, x.index, x.value) if type(x) is Tracer else (x, None) for x in results]
+
+
+def _once(
+    _size: int, operands: Sequence[Value], _dims: Any, *, prim: Primitive, **params: Any
+) -> tuple[Any, Any]:
+    """An equation on values that all examples share."""
+    out = bind(prim, *operands, **{k: v for k, v in params.items() if k != "saved"})
+    return out, (None,) * len(out) if prim.multiple else None
 
 
 def _pair(env: dict[int, Batched], k: Any, value: Value) -> Batched:

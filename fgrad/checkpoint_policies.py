@@ -1,0 +1,107 @@
+"""L7. Which values a checkpoint keeps, for `fgrad.checkpoint(f, policy=...)`; the names are JAX's.
+
+A policy is a function `(primitive, *operand_avals, **params) -> bool` that says of each equation
+whether its results are kept; your own may look at `primitive.name`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fgrad.errors import MissingRuleError
+from fgrad.ir.primitive import Primitive
+from fgrad.transforms.checkpoint_name import NAME
+
+Policy = Callable[..., bool]
+
+
+def everything_saveable(_prim: Primitive, *_avals: Any, **_params: Any) -> bool:
+    """Keep all: no memory is saved."""
+    return True
+
+
+def nothing_saveable(_prim: Primitive, *_avals: Any, **_params: Any) -> bool:
+    """Keep nothing but the arguments: the default."""
+    return False
+
+
+def dots_saveable(prim: Primitive, *_avals: Any, **_params: Any) -> bool:
+    """Keep the results of matrix products and convolutions.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> keep = fgrad.checkpoint_policies.dots_saveable
+        >>> f = fgrad.checkpoint(lambda w, x: np.sum(np.tanh(x @ w)), policy=keep)
+        >>> fgrad.grad(f)(np.zeros((2, 1)), np.ones((3, 2)))
+        array([[3.],
+               [3.]])
+    """
+    return prim.name in ("dot_general", "conv")
+
+
+checkpoint_dots = dots_saveable
+
+
+def dots_with_no_batch_dims_saveable(prim: Primitive, *_avals: Any, **params: Any) -> bool:
+    """Keep the results of matrix products without batch axes: those with weights."""
+    return prim.name == "dot_general" and not params["batch"][0]
+
+
+checkpoint_dots_with_no_batch_dims = dots_with_no_batch_dims_saveable
+
+
+def save_only_these_names(*names: str) -> Policy:
+    """Keep what `checkpoint_name` gave one of these names."""
+
+    def policy(prim: Primitive, *_avals: Any, **params: Any) -> bool:
+        return prim is NAME and params["name"] in names
+
+    return policy
+
+
+def save_any_names_but_these(*names: str) -> Policy:
+    """Keep what `checkpoint_name` gave another name than these."""
+
+    def policy(prim: Primitive, *_avals: Any, **params: Any) -> bool:
+        return prim is NAME and params["name"] not in names
+
+    return policy
+
+
+def save_anything_except_these_names(*names: str) -> Policy:
+    """Keep all but what `checkpoint_name` gave one of these names."""
+
+    def policy(prim: Primitive, *_avals: Any, **params: Any) -> bool:
+        return prim is not NAME or params["name"] not in names
+
+    return policy
+
+
+def save_from_both_policies(first: Policy, second: Policy) -> Policy:
+    """Keep what one of two policies keeps."""
+
+    def policy(prim: Primitive, *avals: Any, **params: Any) -> bool:
+        return first(prim, *avals, **params) or second(prim, *avals, **params)
+
+    return policy
+
+
+def offload_dot_with_no_batch_dims(*_args: Any, **_params: Any) -> Policy:
+    """Refused: there is no second memory to move values to."""
+    raise _no_offload("offload_dot_with_no_batch_dims", "dots_with_no_batch_dims_saveable")
+
+
+def save_and_offload_only_these_names(*_args: Any, **_params: Any) -> Policy:
+    """Refused: there is no second memory to move values to."""
+    raise _no_offload("save_and_offload_only_these_names", "save_only_these_names(...)")
+
+
+def _no_offload(name: str, instead: str) -> MissingRuleError:
+    return MissingRuleError(
+        f"checkpoint_policies.{name} is not supported.",
+        (
+            ("why", "arrays are in main memory already; there is no other to move them to."),
+            ("write", f"fgrad.checkpoint_policies.{instead}"),
+        ),
+    )

@@ -1,0 +1,297 @@
+"""L4. Checkpoints: residuals are dropped, and computed again when reverse derivatives need them.
+
+    checkpoint : (a -> b) -> a -> b
+
+    y = checkpoint[program=P] x        P's results, and values that a policy saves
+    pullback      x', ct' = barrier x, ct;  P is run again at x', and pulled back along ct'
+
+The barrier keeps the compiler from finding that P runs twice.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fgrad import tree
+from fgrad.errors import ArgumentError
+from fgrad.ir.aval import Aval, aval_of
+from fgrad.ir.primitive import Opaque, Primitive
+from fgrad.ir.program import Lit, Program
+from fgrad.record import Record
+from fgrad.trace import STATE, Builder, Tracer, Value, bind, run
+from fgrad.transforms.beneath import trace_beneath
+from fgrad.transforms.control_parts import known_values
+from fgrad.transforms.derive import batched_program, jvp_program, zeros_of
+from fgrad.transforms.tape import Tape, pull
+from fgrad.transforms.wrap import (
+    as_value,
+    check_callable,
+    function_name,
+    is_weak,
+    named_like,
+)
+
+Values = Sequence[Value]
+Policy = Callable[..., bool]
+
+checkpoint_p = Primitive("checkpoint", params=("program", "policy"), multiple=True)
+barrier_p = Primitive("barrier", multiple=True)
+
+
+class Saving(Opaque):
+    """A policy, and the number of results before the values that it saves."""
+
+    def __init__(self, policy: Policy | None, count: int, prevent_cse: bool) -> None:
+        self.policy, self.count, self.prevent_cse = policy, count, prevent_cse
+
+
+def checkpoint(
+    fun: Callable[..., Any] | None = None,
+    *,
+    policy: Policy | None = None,
+    prevent_cse: bool = True,
+    static_argnums: int | Sequence[int] = (),
+) -> Any:
+    """A function whose intermediate values are not kept for derivatives in reverse, but computed
+    again: less memory for more time.
+
+    Arguments:
+        fun: a function of pytrees of arrays.
+        policy: which values are kept all the same, see `fgrad.checkpoint_policies`; None keeps
+            the arguments alone.
+        prevent_cse: whether compiled code must compute again; without it, the compiler may find
+            that it has the values already.
+        static_argnums: positions of arguments that are settings.
+
+    Returns:
+        A function with the same results and derivatives.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> f = fgrad.checkpoint(lambda x: np.sin(np.sin(x)))
+        >>> fgrad.grad(f)(0.0)
+        np.float64(1.0)
+    """
+    if fun is None:
+        return functools.partial(
+            checkpoint, policy=policy, prevent_cse=prevent_cse, static_argnums=static_argnums
+        )
+    check_callable(fun, "checkpoint")
+    if policy is not None and not callable(policy):
+        raise ArgumentError(f"checkpoint: a policy is a function, not {type(policy).__name__}.")
+    nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    name = function_name(fun)
+
+    def checkpointed(*args: Any, **kwargs: Any) -> Any:
+        statics = {k % len(args): args[k] for k in nums if -len(args) <= k < len(args)}
+        rest = tuple([None if k in statics else x for k, x in enumerate(args)])
+        leaves, in_tree = tree.flatten((rest, kwargs))
+        values = [as_value(x, f"an argument of {name}") for x in leaves]
+
+        def flat(*inputs: Value) -> Any:
+            given, keywords = tree.unflatten(in_tree, inputs)
+            return fun(*[statics.get(k, x) for k, x in enumerate(given)], **keywords)
+
+        if STATE.builder is None:
+            return fun(*args, **kwargs)
+        weak = [is_weak(x) for x in leaves]
+        outs, out_tree = checkpoint_values(flat, values, weak, name, policy, prevent_cse)
+        return tree.unflatten(out_tree, outs)
+
+    return named_like(checkpointed, fun, "checkpoint")
+
+
+def checkpoint_values(
+    flat: Callable[..., Any],
+    values: Values,
+    weak: Sequence[bool],
+    name: str,
+    policy: Policy | None,
+    prevent_cse: bool,
+) -> tuple[list[Value], tree.TreeDef]:
+    """The results of a function of flat values, as one equation of the present trace."""
+
+    def saved(builder: Builder) -> list[Tracer]:
+        return [] if policy is None else _chosen(builder, policy)
+
+    traced = trace_beneath(flat, values, name, "checkpoint", weak, extra=saved)
+    program, count = traced.program, traced.treedef.num_leaves
+    operands = [*traced.captured, *values]
+    if traced.results is not None:
+        program.cache["results"] = tuple(traced.results)
+    try:
+        outs = bind_checkpoint(program, operands, Saving(policy, count, prevent_cse))
+    finally:
+        program.cache.pop("results", None)
+    return list(outs[:count]), traced.treedef
+
+
+def bind_checkpoint(program: Program, operands: Values, policy: Saving) -> tuple[Value, ...]:
+    """Apply a program whose residuals are computed again."""
+    return bind(checkpoint_p, *operands, program=program, policy=policy)
+
+
+def _chosen(builder: Builder, policy: Policy) -> list[Tracer]:
+    """The results of recorded equations that a policy saves."""
+    found = []
+    for prim, _, values, params, outs, results, _, _ in builder.records:
+        kept = {k: v for k, v in params.items() if k != "saved"}
+        if prim.save is None and policy(prim, *[aval_of(x) for x in values], **kept):
+            found += [
+                Tracer(builder, k, *((None, x) if isinstance(x, Aval) else (x, None)))
+                for k, x in zip(outs, results, strict=True)
+            ]
+    return found
+
+
+@checkpoint_p.type_rule
+def _(*_avals: Aval, program: Program, policy: Saving) -> tuple[Aval, ...]:
+    return tuple([aval.strong() for aval in program.out_avals])
+
+
+@checkpoint_p.evaluate
+def _(*operands: Any, program: Program, policy: Saving) -> tuple[Any, ...]:
+    found = program.cache.get("results")
+    return tuple(run(program, operands)) if found is None else found
+
+
+@checkpoint_p.jvp
+def _(
+    primals: Values, tangents: Sequence[Value | None], _outs: Any, *,
+    program: Program, policy: Saving,
+) -> tuple[Value | None, ...]:  # fmt: skip
+    active = tuple([t is not None for t in tangents])
+    derived = jvp_program(program, active)
+    key = ("checkpoint tangents", active)
+    pushing = program.cache.get(key)
+    if pushing is None:
+        outputs = derived.program.outputs[len(program.outputs) :]
+        pushing = program.cache[key] = derived.program.replace(outputs=outputs)
+    operands = [*primals, *[t for t in tangents if t is not None]]
+    found = iter(
+        bind_checkpoint(pushing, operands, Saving(None, len(pushing.outputs), policy.prevent_cse))
+    )
+    return tuple([next(found) if has else None for has in derived.has_tangent])
+
+
+def _pullback(
+    cts: Sequence[Value | None],
+    wanted: Sequence[bool],
+    values: Values,
+    outs: Values,
+    params: dict[str, Any],
+) -> list[Value | None]:
+    """Run the program again, with what was saved, and pull back."""
+    program, policy = params["program"], params["policy"]
+    inputs = known_values(values, program.in_avals)
+    given = [ct for ct in cts if ct is not None]
+    saved = [zeros_of(y) if isinstance(y, Aval) else y for y in list(outs)[policy.count :]]
+    if policy.prevent_cse:
+        found = barrier([*inputs, *saved, *given])
+        inputs, saved = found[: len(inputs)], found[len(inputs) : len(inputs) + len(saved)]
+        given = found[len(inputs) + len(saved) :]
+    builder = Builder("vjp", program.name, eager=True, saves=True)
+    with builder:
+        tracers = [builder.input(x, None) for x in inputs]
+        known = dict(zip(program.outputs[policy.count :], saved, strict=True))
+        results = [builder.lift(y) for y in _run_again(program, tracers, known, builder)]
+        targets = [x for x, want in zip(tracers, wanted, strict=True) if want]
+        tape = Tape(builder, targets, results)
+    builder.release()
+    each = iter(given)
+    pulled = iter(pull(tape, [None if ct is None else next(each) for ct in cts], release=True))
+    return [next(pulled) if want else None for want in wanted]
+
+
+def _run_again(
+    program: Program, inputs: Values, known: dict[Any, Value], builder: Builder
+) -> list[Value]:
+    """Bind the equations of a program; the results of some are known."""
+    if not known:
+        return run(program, inputs)
+    env: dict[Any, Value] = dict(zip(program.inputs, inputs, strict=True))
+    env.update(program.consts)
+    state = STATE
+    saved = state.loc
+    for eqn in program.eqns:
+        state.loc = eqn.loc
+        ins = [x.value if type(x) is Lit else env[x] for x in eqn.inputs]  # type: ignore[index]
+        if all([v in known for v in eqn.outputs]):
+            outs = _known(builder, eqn, ins, [known[v] for v in eqn.outputs])
+        else:
+            out = bind(eqn.prim, *ins, **eqn.params)
+            outs = out if eqn.prim.multiple else (out,)
+        env.update(zip(eqn.outputs, outs, strict=True))
+    state.loc = saved
+    return [x.value if type(x) is Lit else env[x] for x in program.outputs]  # type: ignore[index]
+
+
+def _known(builder: Builder, eqn: Any, operands: Values, results: Values) -> list[Tracer]:
+    """An equation whose results were saved: recorded, not computed."""
+    numbers = [x.index if type(x) is Tracer else x for x in operands]
+    values = [x.value if type(x) is Tracer else x for x in operands]
+    tracers = [builder.new(y, None) for y in results]
+    outs = tuple([t.index for t in tracers])
+    builder.records.append(
+        Record(eqn.prim, numbers, values, eqn.params, outs, tuple(results), eqn.loc, STATE.via)
+    )
+    return tracers
+
+
+checkpoint_p.pullback = _pullback
+checkpoint_p.refuse("transpose", "is transposed by running it again")
+
+
+@checkpoint_p.batch
+def _(
+    size: int, operands: Values, dims: Sequence[int | None], *, program: Program, policy: Saving
+) -> tuple[tuple[Value, ...], tuple[int | None, ...]]:
+    derived = batched_program(program, size, tuple(dims))
+    return bind_checkpoint(derived.program, operands, policy), derived.dims
+
+
+# --- the barrier
+
+
+def barrier(values: Values) -> list[Value]:
+    """The same values, of which the compiler knows only that all are needed for each."""
+    if not any([isinstance(x, Tracer) for x in values]):
+        return list(values)
+    return list(bind(barrier_p, *values))
+
+
+@barrier_p.type_rule
+def _(*avals: Aval) -> tuple[Aval, ...]:
+    return tuple([aval.strong() for aval in avals])
+
+
+@barrier_p.evaluate
+def _(*operands: Any) -> tuple[Any, ...]:
+    return operands
+
+
+@barrier_p.jvp
+def _(_primals: Values, tangents: Sequence[Value | None], _outs: Any) -> tuple[Value | None, ...]:
+    return tuple(tangents)
+
+
+def _through(
+    cts: Sequence[Value | None], _wanted: Any, _values: Any, _outs: Any, _params: Any
+) -> list[Value | None]:
+    return list(cts)
+
+
+barrier_p.pullback = _through
+barrier_p.refuse("transpose", "passes cotangents through")
+
+
+@barrier_p.batch
+def _(
+    _size: int, operands: Values, dims: Sequence[int | None]
+) -> tuple[tuple[Value, ...], Sequence[int | None]]:
+    return tuple(bind(barrier_p, *operands)), dims
+
+
+remat = checkpoint
