@@ -28,15 +28,18 @@ from fgrad.transforms.vmap import vmap
 __version__ = "0.1.0"
 
 _LAZY = {
+    "checkpoint": "fgrad.transforms.checkpoint",
+    "checkpoint_name": "fgrad.transforms.checkpoint_name",
     "custom_jvp": "fgrad.transforms.custom_jvp",
     "custom_vjp": "fgrad.transforms.custom_vjp",
-    "jit": "fgrad.compile.jit",
     "explain_retrace": "fgrad.compile.jit",
     "inspect": "fgrad.compile.inspect",
+    "jit": "fgrad.compile.jit",
     "linear_transpose": "fgrad.transforms.linear",
     "make_program": "fgrad.compile.inspect",
+    "remat": "fgrad.transforms.checkpoint",
 }
-_MODULES = ("errors", "lax", "nn", "optim", "random", "scipy", "testing")
+_MODULES = ("checkpoint_policies", "errors", "lax", "nn", "optim", "random", "scipy", "testing")
 
 
 def stop_gradient(x: Any) -> Any:
@@ -66,6 +69,8 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "checkpoint",
+    "checkpoint_name",
     "config",
     "custom_jvp",
     "custom_vjp",
@@ -82,6 +87,7 @@ __all__ = [
     "linearize",
     "make_program",
     "numpy",
+    "remat",
     "stop_gradient",
     "tree",
     "value_and_grad",

@@ -10,6 +10,8 @@ import pytest
 import fgrad
 
 PUBLIC = [
+    "checkpoint",
+    "checkpoint_name",
     "config",
     "custom_jvp",
     "custom_vjp",
@@ -26,13 +28,14 @@ PUBLIC = [
     "linearize",
     "make_program",
     "numpy",
+    "remat",
     "stop_gradient",
     "tree",
     "value_and_grad",
     "vjp",
     "vmap",
 ]
-MODULES = ["errors", "lax", "nn", "optim", "random", "scipy", "testing"]
+MODULES = ["checkpoint_policies", "errors", "lax", "nn", "optim", "random", "scipy", "testing"]
 
 # A public function must not hide a module of the package.
 RESERVED = {"trace", "compile"}
