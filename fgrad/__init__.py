@@ -18,7 +18,9 @@ from typing import Any
 
 from fgrad import numpy, tree
 from fgrad.config import config
+from fgrad.numpy.places import at
 from fgrad.ops.elementwise import stop_gradient as _stop_gradient
+from fgrad.trace import deferred as _deferred
 from fgrad.transforms.functionalize import functionalize
 from fgrad.transforms.grad import grad, value_and_grad
 from fgrad.transforms.jacobian import hessian, jacfwd, jacrev
@@ -53,6 +55,15 @@ def stop_gradient(x: Any) -> Any:
     return tree.map(_stop_gradient, x)
 
 
+def _load_special() -> None:
+    """What the ufuncs of `scipy.special` do to tracers."""
+    _deferred.remove(_load_special)
+    importlib.import_module("fgrad.scipy.special")
+
+
+_deferred.append(_load_special)
+
+
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         value = getattr(importlib.import_module(_LAZY[name]), name)
@@ -69,6 +80,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "at",
     "checkpoint",
     "checkpoint_name",
     "config",

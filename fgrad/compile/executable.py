@@ -15,6 +15,7 @@ import numpy as np
 from fgrad.compile.control_host import control_steps
 from fgrad.compile.cpu.callback import evaluation
 from fgrad.compile.cpu.complex_parts import complex_parts
+from fgrad.compile.cpu.external import CYCLES, external
 from fgrad.compile.cpu.host import (
     Callback,
     Copy,
@@ -253,6 +254,8 @@ def native_routine(routine: Routine) -> NativeRoutine:
         return NativeRoutine(
             ufunc_loop(**params), params["size"], UFUNC_CYCLES * params["size"], None
         )
+    if name == "external":
+        return NativeRoutine(external(**params), params["size"], CYCLES * params["size"], None)
     if name in LAPACK:
         native = LAPACK[name](**params)
         return NativeRoutine(native.address, params["batch"], 0.0, native.failure)

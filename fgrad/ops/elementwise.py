@@ -385,7 +385,8 @@ def trigamma(x: Value) -> Value:
     tail = add(lit(x, 1), mul(inverse, add(lit(x, 0.5), mul(series, inverse))))
     positive = add(total, mul(inverse, tail))
     sine = sin(mul(sub(x, rint(x)), lit(x, math.pi)))
-    reflected = sub(div(lit(x, math.pi**2), square(sine)), positive)
+    below = select(negative, square(sine), lit(x, 1))
+    reflected = sub(div(lit(x, math.pi**2), below), positive)
     return select(negative, reflected, positive)
 
 

@@ -27,6 +27,8 @@ ORDERED = "biufc"  # complex numbers lexicographically, as in NumPy
 
 DerivativeMap = Callable[..., Value]
 
+EXTERNAL: set[str] = set()  # elementwise primitives that a library evaluates, not a kernel
+
 
 def same_shape(prim: Primitive, avals: Sequence[Aval]) -> tuple[int, ...]:
     """The common shape of elementwise operands, of which rank-0 ones fit any shape."""

@@ -1,0 +1,125 @@
+"""L5. Native steps of special functions: loops that call SciPy's by their public pointers.
+
+    scipy.special.cython_special      `double f(double, ..., int)` for each function
+
+A step reads arrays, or constants, and writes one array.  Calls are one by one, so what they cost is
+the function itself (20 to 500 ns); the range is shared among threads.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from fgrad.compile.cpu.library import capsule_address
+from fgrad.compile.cpu.llvm_text import element_type, literal
+from fgrad.compile.cpu.runtime import Source, build
+from fgrad.lazy import lazy_extension
+
+cython_special: Any = lazy_extension("scipy.special.cython_special")
+CYCLES = 150.0  # of one call, for sharing among threads: between j0 and betainc
+
+_TEXT = """define void @{symbol}(ptr %bufs, i64 %lo, i64 %hi) #0 {{
+entry:
+{pointers}
+  %some = icmp slt i64 %lo, %hi
+  br i1 %some, label %loop, label %end
+loop:
+  %i = phi i64 [ %lo, %entry ], [ %following, %loop ]
+{loads}
+  %value = call double @{function}({arguments})
+{store}
+  %following = add i64 %i, 1
+  %again = icmp slt i64 %following, %hi
+  br i1 %again, label %loop, label %end
+end:
+  ret void
+}}"""
+
+
+def has_pointer(name: str, arity: int) -> bool:
+    """Whether SciPy gives a pointer to this function on doubles."""
+    return bool(_entry(name, arity))
+
+
+@lru_cache
+def _entry(name: str, arity: int) -> str:
+    """The name of the entry with the signature of `arity` doubles; empty if there is none."""
+    wanted = f"double ({'double, ' * arity}int __pyx_skip_dispatch)"
+    table = cython_special.__pyx_capi__
+    for entry in (name, f"__pyx_fuse_0{name}", f"__pyx_fuse_1{name}"):
+        if entry in table and f'"{wanted}"' in repr(table[entry]):
+            return entry
+    return ""
+
+
+def external(
+    name: str,
+    dtype: np.dtype,
+    size: int,
+    constants: tuple[float | None, ...],
+    ones: tuple[int, ...],
+) -> int:
+    """The address of a function applied to each element.
+
+    Arguments:
+      name: SciPy's name.
+      dtype: float32 or float64, of all arrays; the function itself takes float64.
+      size: the number of elements, which is the extent of the range.
+      constants: for each operand its value, or None if it is an array.
+      ones: the operands that are arrays of one element for all.
+
+    Buffers: the operands that are arrays, then the result.
+    """
+    arity, kind = len(constants), element_type(dtype)
+    function = f"fgrad_special_{name}"
+    arrays = [k for k, value in enumerate(constants) if value is None]
+    pointers = [_pointer(place) for place in range(len(arrays) + 1)]
+    loads = [_load(place, kind, k in ones) for place, k in enumerate(arrays)]
+    double = np.dtype(np.float64)
+    values = [
+        f"%x{arrays.index(k)}" if value is None else literal(value, double)
+        for k, value in enumerate(constants)
+    ]
+
+    def emit(symbol: str) -> tuple[str, set[str]]:
+        text = _TEXT.format(
+            symbol=symbol,
+            pointers="\n".join(pointers),
+            loads="\n".join(loads),
+            function=function,
+            arguments=", ".join([*[f"double {v}" for v in values], "i32 0"]),
+            store=_store(len(arrays), kind),
+        )
+        return text, {f"declare double @{function}({', '.join(['double'] * arity)}, i32)"}
+
+    address = capsule_address(cython_special, _entry(name, arity))
+    content = f"external {name} {kind} {constants} {ones}"
+    return build([Source(content, emit)], {function: address}, glue=True)[0]
+
+
+def _pointer(place: int) -> str:
+    return (
+        f"  %at{place} = getelementptr ptr, ptr %bufs, i64 {place}\n"
+        f"  %b{place} = load ptr, ptr %at{place}, align 8"
+    )
+
+
+def _load(place: int, kind: str, one: bool) -> str:
+    item = "0" if one else "%i"
+    text = f"  %p{place} = getelementptr {kind}, ptr %b{place}, i64 {item}\n"
+    if kind == "double":
+        return text + f"  %x{place} = load double, ptr %p{place}"
+    return (
+        text + f"  %n{place} = load {kind}, ptr %p{place}\n"
+        f"  %x{place} = fpext {kind} %n{place} to double"
+    )
+
+
+def _store(place: int, kind: str) -> str:
+    text = f"  %out = getelementptr {kind}, ptr %b{place}, i64 %i\n"
+    if kind == "double":
+        return text + "  store double %value, ptr %out"
+    return text + f"  %narrow = fptrunc double %value to {kind}\n  store {kind} %narrow, ptr %out"

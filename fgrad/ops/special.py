@@ -1,0 +1,564 @@
+"""L3. Special functions that SciPy evaluates, each with its derivatives.
+
+    i0e = external("i0e", lambda t, x, out: ...)     # SciPy's i0e; compiled code calls it too
+
+Formulas are those of the Digital Library of Mathematical Functions (dlmf.nist.gov), named by their
+numbers.  A derivative that has no formula of functions here is refused by name, never zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fgrad.errors import MissingRuleError
+from fgrad.ir.aval import Aval
+from fgrad.ir.primitive import Primitive
+from fgrad.lazy import lazy_module
+from fgrad.ops.elementwise import (
+    add,
+    and_,
+    cos,
+    digamma,
+    div,
+    eq,
+    erf,
+    exp,
+    expm1,
+    floor,
+    ge,
+    le,
+    lgamma,
+    lit,
+    log,
+    log1p,
+    masked_mul,
+    mul,
+    neg,
+    reciprocal,
+    remainder,
+    select,
+    sign,
+    sin,
+    sqrt,
+    square,
+    sub,
+)
+from fgrad.ops.families import EXTERNAL, DerivativeMap, finish_elementwise, same_dtype, same_shape
+from fgrad.ops.incomplete import betainc_slope, gammainc_slope
+from fgrad.trace import Value, bind
+
+special = lazy_module("scipy.special")
+
+Function = Callable[..., Value]
+
+
+def external(
+    name: str, *maps: DerivativeMap | None, evaluate: Callable[..., Any] | None = None
+) -> Function:
+    """An elementwise function of floats that SciPy evaluates, and how it is differentiated.
+
+    Arguments:
+        name: the name in `scipy.special`, and of the primitive.
+        maps: the derivative map of each operand.
+        evaluate: the NumPy function, if it is not SciPy's of that name.
+    """
+    prim = Primitive(name)
+    function = evaluate or (lambda *xs: getattr(special, name)(*xs))
+
+    @prim.evaluate
+    def _(*xs: Any) -> Any:
+        return np.asarray(function(*xs), dtype=xs[0].dtype)[()]
+
+    @prim.type_rule
+    def _(*avals: Aval) -> Aval:
+        return Aval(same_shape(prim, avals), same_dtype(prim, avals, "f"))
+
+    finish_elementwise(prim, maps)
+    EXTERNAL.add(name)
+
+    def apply(*xs: Value) -> Value:
+        return bind(prim, *xs)
+
+    apply.__name__, apply.__doc__ = name, f"Elementwise `scipy.special.{name}`."
+    return apply
+
+
+def refused(name: str, operand: str) -> DerivativeMap:
+    """The map of an operand in which a function has no derivative here."""
+
+    def rule(*_: Any) -> Value:
+        raise MissingRuleError(
+            f"The derivative of {name} in {operand} is not available.",
+            (
+                ("why", "it has no formula of functions that are available."),
+                ("write", f"fgrad.stop_gradient({operand}), if it is a constant of the problem"),
+            ),
+        )
+
+    return rule
+
+
+def _over(t: Value, x: Value, at_zero: float, ratio: Callable[[Value], Value]) -> Value:
+    """t ratio(x), where ratio divides by x, with the limit `at_zero` at x = 0."""
+    zero = eq(x, lit(x, 0))
+    safe = select(zero, lit(x, 1), x)
+    return mul(t, select(zero, lit(x, at_zero), ratio(safe)))
+
+
+# --- gamma and beta -------------------------------------------------------------------------------
+
+
+def _rgamma_map(t: Value, x: Value, out: Value) -> Value:
+    """-psi(x) / gamma(x), which is (-1)^n n! at x = -n (DLMF 5.7.1)."""
+    pole = and_(le(x, lit(x, 0)), eq(x, floor(x)))
+    safe = select(pole, lit(x, 1), x)
+    n = select(pole, neg(x), lit(x, 0))
+    parity = sub(lit(x, 1), mul(lit(x, 2), remainder(n, lit(x, 2))))
+    at_pole = mul(parity, gamma(add(n, lit(x, 1))))
+    return mul(t, select(pole, at_pole, neg(mul(out, digamma(safe)))))
+
+
+gamma = external("gamma", lambda t, x, out: masked_mul(t, mul(out, digamma(x))))
+rgamma = external("rgamma", _rgamma_map)
+gammasgn = external("gammasgn", None)
+zeta = external(
+    "zeta",
+    refused("zeta", "x"),
+    lambda t, x, q, out: neg(masked_mul(t, mul(x, zeta(add(x, lit(x, 1)), q)))),
+)
+poch = external(
+    "poch",
+    lambda t, z, m, out: masked_mul(t, mul(out, sub(digamma(add(z, m)), digamma(z)))),
+    lambda t, z, m, out: masked_mul(t, mul(out, digamma(add(z, m)))),
+)
+beta = external(
+    "beta",
+    lambda t, a, b, out: masked_mul(t, mul(out, sub(digamma(a), digamma(add(a, b))))),
+    lambda t, a, b, out: masked_mul(t, mul(out, sub(digamma(b), digamma(add(a, b))))),
+)
+betaln = external(
+    "betaln",
+    lambda t, a, b, out: masked_mul(t, sub(digamma(a), digamma(add(a, b)))),
+    lambda t, a, b, out: masked_mul(t, sub(digamma(b), digamma(add(a, b)))),
+)
+
+
+def _binom_slope(x: Value, n: Value, k: Value, out: Value) -> Value:
+    one = lit(n, 1)
+    return mul(out, sub(digamma(add(x, one)), digamma(add(sub(n, k), one))))
+
+
+binom = external(
+    "binom",
+    lambda t, n, k, out: masked_mul(t, _binom_slope(n, n, k, out)),
+    lambda t, n, k, out: neg(masked_mul(t, _binom_slope(k, n, k, out))),
+)
+
+
+# --- incomplete gamma and beta --------------------------------------------------------------------
+
+
+def _xlogy(x: Value, y: Value) -> Value:
+    """x log y, and 0 where x is 0."""
+    zero = eq(x, lit(x, 0))
+    return select(zero, lit(x, 0), mul(x, log(select(zero, lit(x, 1), y))))
+
+
+def gamma_density(a: Value, x: Value) -> Value:
+    """x^(a - 1) exp(-x) / gamma(a) (DLMF 8.8.13)."""
+    return exp(sub(sub(_xlogy(sub(a, lit(a, 1)), x), x), lgamma(a)))
+
+
+def beta_density(a: Value, b: Value, x: Value) -> Value:
+    """x^(a - 1) (1 - x)^(b - 1) / B(a, b) (DLMF 8.17.1)."""
+    one = lit(x, 1)
+    power = add(_xlogy(sub(a, one), x), _xlogy(sub(b, one), sub(one, x)))
+    return exp(sub(power, betaln(a, b)))
+
+
+gammainc_a = external(
+    "gammainc_a",
+    refused("the derivative of gammainc in a", "a"),
+    lambda t, a, x, out: masked_mul(t, mul(gamma_density(a, x), sub(log(x), digamma(a)))),
+    evaluate=gammainc_slope,
+)
+betainc_a = external(
+    "betainc_a",
+    refused("the derivative of betainc in a", "a"),
+    refused("the derivative of betainc in a", "b"),
+    lambda t, a, b, x, out: masked_mul(
+        t, mul(beta_density(a, b, x), add(sub(log(x), digamma(a)), digamma(add(a, b))))
+    ),
+    evaluate=betainc_slope,
+)
+
+
+def betainc_b(a: Value, b: Value, x: Value) -> Value:
+    """The derivative of I_x(a, b) = 1 - I_(1-x)(b, a) in b."""
+    return neg(betainc_a(b, a, sub(lit(x, 1), x)))
+
+
+gammainc = external(
+    "gammainc",
+    lambda t, a, x, out: masked_mul(t, gammainc_a(a, x)),
+    lambda t, a, x, out: masked_mul(t, gamma_density(a, x)),
+)
+gammaincc = external(
+    "gammaincc",
+    lambda t, a, x, out: neg(masked_mul(t, gammainc_a(a, x))),
+    lambda t, a, x, out: neg(masked_mul(t, gamma_density(a, x))),
+)
+gammaincinv = external(
+    "gammaincinv",
+    lambda t, a, p, out: neg(masked_mul(t, div(gammainc_a(a, out), gamma_density(a, out)))),
+    lambda t, a, p, out: masked_mul(t, reciprocal(gamma_density(a, out))),
+)
+gammainccinv = external(
+    "gammainccinv",
+    lambda t, a, p, out: neg(masked_mul(t, div(gammainc_a(a, out), gamma_density(a, out)))),
+    lambda t, a, p, out: neg(masked_mul(t, reciprocal(gamma_density(a, out)))),
+)
+betainc = external(
+    "betainc",
+    lambda t, a, b, x, out: masked_mul(t, betainc_a(a, b, x)),
+    lambda t, a, b, x, out: masked_mul(t, betainc_b(a, b, x)),
+    lambda t, a, b, x, out: masked_mul(t, beta_density(a, b, x)),
+)
+betaincc = external(
+    "betaincc",
+    lambda t, a, b, x, out: neg(masked_mul(t, betainc_a(a, b, x))),
+    lambda t, a, b, x, out: neg(masked_mul(t, betainc_b(a, b, x))),
+    lambda t, a, b, x, out: neg(masked_mul(t, beta_density(a, b, x))),
+)
+betaincinv = external(
+    "betaincinv",
+    lambda t, a, b, p, out: neg(masked_mul(t, div(betainc_a(a, b, out), beta_density(a, b, out)))),
+    lambda t, a, b, p, out: neg(masked_mul(t, div(betainc_b(a, b, out), beta_density(a, b, out)))),
+    lambda t, a, b, p, out: masked_mul(t, reciprocal(beta_density(a, b, out))),
+)
+
+
+# --- error functions and the normal distribution --------------------------------------------------
+
+_TWO_OVER_SQRT_PI = 2 / math.sqrt(math.pi)
+_SQRT_TWO_PI = math.sqrt(2 * math.pi)
+
+
+def _scaled_gauss(x: Value, sign_of: float, factor: float) -> Value:
+    return mul(exp(mul(square(x), lit(x, sign_of))), lit(x, factor))
+
+
+erfcx = external(
+    "erfcx",
+    lambda t, x, out: mul(t, sub(mul(mul(x, out), lit(x, 2)), lit(x, _TWO_OVER_SQRT_PI))),
+)
+erfi = external("erfi", lambda t, x, out: mul(t, _scaled_gauss(x, 1.0, _TWO_OVER_SQRT_PI)))
+dawsn = external("dawsn", lambda t, x, out: mul(t, sub(lit(x, 1), mul(mul(x, out), lit(x, 2)))))
+erfcinv = external(
+    "erfcinv", lambda t, x, out: masked_mul(t, _scaled_gauss(out, 1.0, -1 / _TWO_OVER_SQRT_PI))
+)
+ndtr = external("ndtr", lambda t, x, out: mul(t, _scaled_gauss(x, -0.5, 1 / _SQRT_TWO_PI)))
+log_ndtr = external(
+    "log_ndtr",
+    lambda t, x, out: mul(
+        t,
+        mul(exp(sub(mul(square(x), lit(x, -0.5)), out)), lit(x, 1 / _SQRT_TWO_PI)),
+    ),
+)
+ndtri = external("ndtri", lambda t, p, out: masked_mul(t, _scaled_gauss(out, 0.5, _SQRT_TWO_PI)))
+ndtri_exp = external(
+    "ndtri_exp",
+    lambda t, y, out: masked_mul(
+        t, mul(exp(add(y, mul(square(out), lit(y, 0.5)))), lit(y, _SQRT_TWO_PI))
+    ),
+)
+owens_t = external(
+    "owens_t",
+    lambda t, h, a, out: mul(
+        t,
+        mul(
+            _scaled_gauss(h, -0.5, -0.5 / _SQRT_TWO_PI),
+            erf(mul(mul(a, h), lit(h, math.sqrt(0.5)))),
+        ),
+    ),
+    lambda t, h, a, out: mul(t, _owens_slope(h, a)),
+)
+
+
+def _owens_slope(h: Value, a: Value) -> Value:
+    """exp(-h^2 (1 + a^2) / 2) / (2 pi (1 + a^2))."""
+    growth = add(lit(a, 1), square(a))
+    return div(exp(mul(mul(square(h), growth), lit(h, -0.5))), mul(growth, lit(a, 2 * math.pi)))
+
+
+# --- Bessel functions (DLMF 10.6, 10.29) ----------------------------------------------------------
+
+j0 = external("j0", lambda t, x, out: neg(mul(t, j1(x))))
+j1 = external("j1", lambda t, x, out: _over(t, x, 0.5, lambda z: sub(j0(z), div(j1(z), z))))
+y0 = external("y0", lambda t, x, out: neg(masked_mul(t, y1(x))))
+y1 = external("y1", lambda t, x, out: masked_mul(t, sub(y0(x), div(out, x))))
+i0 = external("i0", lambda t, x, out: mul(t, i1(x)))
+i1 = external("i1", lambda t, x, out: _over(t, x, 0.5, lambda z: sub(i0(z), div(i1(z), z))))
+k0 = external("k0", lambda t, x, out: neg(masked_mul(t, k1(x))))
+k1 = external("k1", lambda t, x, out: neg(masked_mul(t, add(k0(x), div(out, x)))))
+i0e = external("i0e", lambda t, x, out: mul(t, sub(i1e(x), mul(sign(x), out))))
+i1e = external(
+    "i1e",
+    lambda t, x, out: _over(
+        t, x, 0.5, lambda z: sub(i0e(z), mul(i1e(z), add(sign(z), reciprocal(z))))
+    ),
+)
+k0e = external("k0e", lambda t, x, out: masked_mul(t, sub(out, k1e(x))))
+k1e = external(
+    "k1e", lambda t, x, out: masked_mul(t, sub(mul(out, sub(lit(x, 1), reciprocal(x))), k0e(x)))
+)
+
+
+def _neighbours(f: Function, v: Value, x: Value) -> tuple[Value, Value]:
+    one = lit(v, 1)
+    return f(sub(v, one), x), f(add(v, one), x)
+
+
+def _half_difference(f: Function, t: Value, v: Value, x: Value) -> Value:
+    below, above = _neighbours(f, v, x)
+    return masked_mul(t, mul(sub(below, above), lit(x, 0.5)))
+
+
+def _half_sum(f: Function, t: Value, v: Value, x: Value) -> Value:
+    below, above = _neighbours(f, v, x)
+    return masked_mul(t, mul(add(below, above), lit(x, 0.5)))
+
+
+_ORDER = "its order v"
+jv = external("jv", refused("jv", _ORDER), lambda t, v, x, out: _half_difference(jv, t, v, x))
+yv = external("yv", refused("yv", _ORDER), lambda t, v, x, out: _half_difference(yv, t, v, x))
+iv = external("iv", refused("iv", _ORDER), lambda t, v, x, out: _half_sum(iv, t, v, x))
+kv = external("kv", refused("kv", _ORDER), lambda t, v, x, out: neg(_half_sum(kv, t, v, x)))
+ive = external(
+    "ive",
+    refused("ive", _ORDER),
+    lambda t, v, x, out: sub(_half_sum(ive, t, v, x), mul(t, mul(sign(x), out))),
+)
+kve = external(
+    "kve", refused("kve", _ORDER), lambda t, v, x, out: sub(mul(t, out), _half_sum(kve, t, v, x))
+)
+
+
+# --- integrals ------------------------------------------------------------------------------------
+
+
+def _sinc(x: Value) -> Value:
+    zero = eq(x, lit(x, 0))
+    safe = select(zero, lit(x, 1), x)
+    return select(zero, lit(x, 1), div(sin(safe), safe))
+
+
+def _half_turns(f: Callable[[Value], Value], x: Value) -> Value:
+    return f(mul(square(x), lit(x, math.pi / 2)))
+
+
+expi = external("expi", lambda t, x, out: masked_mul(t, div(exp(x), x)))
+exp1 = external("exp1", lambda t, x, out: neg(masked_mul(t, div(exp(neg(x)), x))))
+expn = external(
+    "expn",
+    refused("expn", "n"),
+    lambda t, n, x, out: neg(masked_mul(t, _expn_below(n, x))),
+)
+
+
+def _expn_below(n: Value, x: Value) -> Value:
+    """E_(n-1)(x), with E_(-1)(x) = exp(-x) (1 + 1/x) / x (DLMF 8.19.12, 8.19.13)."""
+    first = ge(n, lit(n, 1))
+    below = expn(select(first, sub(n, lit(n, 1)), lit(n, 0)), x)
+    inverse = reciprocal(x)
+    return select(first, below, mul(mul(exp(neg(x)), inverse), add(lit(x, 1), inverse)))
+
+
+sine_integral = external(
+    "sine_integral", lambda t, x, out: mul(t, _sinc(x)), evaluate=lambda x: special.sici(x)[0]
+)
+cosine_integral = external(
+    "cosine_integral",
+    lambda t, x, out: masked_mul(t, div(cos(x), x)),
+    evaluate=lambda x: special.sici(x)[1],
+)
+fresnel_s = external(
+    "fresnel_s",
+    lambda t, x, out: mul(t, _half_turns(sin, x)),
+    evaluate=lambda x: special.fresnel(x)[0],
+)
+fresnel_c = external(
+    "fresnel_c",
+    lambda t, x, out: mul(t, _half_turns(cos, x)),
+    evaluate=lambda x: special.fresnel(x)[1],
+)
+
+
+def _spence_slope(z: Value) -> Value:
+    """log(z) / (1 - z), which is -1 at 1."""
+    one = eq(z, lit(z, 1))
+    safe = select(one, lit(z, 2), z)
+    return select(one, lit(z, -1), div(log(safe), sub(lit(z, 1), safe)))
+
+
+spence = external("spence", lambda t, z, out: masked_mul(t, _spence_slope(z)))
+
+
+# --- elliptic and hypergeometric (DLMF 19.4, 13.3.15, 13.3.22, 15.5.1) ----------------------------
+
+
+def _ellipk_slope(m: Value) -> Value:
+    one = lit(m, 1)
+    return div(sub(div(ellipe(m), sub(one, m)), ellipk(m)), mul(m, lit(m, 2)))
+
+
+ellipk = external("ellipk", lambda t, m, out: _over(t, m, math.pi / 8, _ellipk_slope))
+ellipe = external(
+    "ellipe",
+    lambda t, m, out: _over(
+        t, m, -math.pi / 8, lambda z: div(sub(ellipe(z), ellipk(z)), mul(z, lit(z, 2)))
+    ),
+)
+ellipkm1 = external("ellipkm1", lambda t, p, out: neg(mul(t, _ellipkm1_slope(p))))
+
+
+def _ellipkm1_slope(p: Value) -> Value:
+    """K'(1 - p), without the cancellation of 1 - p for small p."""
+    m = sub(lit(p, 1), p)
+    zero = eq(m, lit(m, 0))
+    safe = select(zero, lit(m, 0.5), m)
+    here = select(zero, lit(m, 0.5), p)
+    slope = div(sub(div(ellipe(safe), here), ellipkm1(here)), mul(safe, lit(m, 2)))
+    return select(zero, lit(m, math.pi / 8), slope)
+
+
+def _up(*xs: Value) -> list[Value]:
+    return [add(x, lit(x, 1)) for x in xs]
+
+
+hyp0f1 = external(
+    "hyp0f1",
+    refused("hyp0f1", "v"),
+    lambda t, v, z, out: mul(t, div(hyp0f1(*_up(v), z), v)),
+)
+hyp1f1 = external(
+    "hyp1f1",
+    refused("hyp1f1", "a"),
+    refused("hyp1f1", "b"),
+    lambda t, a, b, x, out: mul(t, mul(div(a, b), hyp1f1(*_up(a, b), x))),
+)
+hyp2f1 = external(
+    "hyp2f1",
+    refused("hyp2f1", "a"),
+    refused("hyp2f1", "b"),
+    refused("hyp2f1", "c"),
+    lambda t, a, b, c, z, out: mul(t, mul(div(mul(a, b), c), hyp2f1(*_up(a, b, c), z))),
+)
+hyperu = external(
+    "hyperu",
+    refused("hyperu", "a"),
+    refused("hyperu", "b"),
+    lambda t, a, b, x, out: neg(masked_mul(t, mul(a, hyperu(*_up(a, b), x)))),
+)
+
+
+# --- differences without cancellation -------------------------------------------------------------
+
+
+def _exprel_slope(x: Value) -> Value:
+    """((x - 1) exp(x) + 1) / x^2, by its series for |x| < 0.5: sum x^k (k + 1) / (k + 2)!."""
+    near = le(mul(sign(x), x), lit(x, 0.5))
+    z = select(near, x, lit(x, 0))
+    series = lit(x, 0)
+    for k in reversed(range(16)):
+        series = add(mul(series, z), lit(x, (k + 1) / math.factorial(k + 2)))
+    far = select(near, lit(x, 1), x)
+    closed = div(sub(mul(far, exp(far)), expm1(far)), square(far))
+    return select(near, series, closed)
+
+
+exprel = external("exprel", lambda t, x, out: mul(t, _exprel_slope(x)))
+cosm1 = external("cosm1", lambda t, x, out: neg(mul(t, sin(x))))
+
+
+# --- entropies, powers and losses -----------------------------------------------------------------
+
+rel_entr = external(
+    "rel_entr",
+    lambda t, x, y, out: masked_mul(t, add(sub(log(x), log(y)), lit(x, 1))),
+    lambda t, x, y, out: neg(masked_mul(t, div(x, y))),
+)
+kl_div = external(
+    "kl_div",
+    lambda t, x, y, out: masked_mul(t, sub(log(x), log(y))),
+    lambda t, x, y, out: masked_mul(t, sub(lit(x, 1), div(x, y))),
+)
+
+
+def _hypotenuse(delta: Value, r: Value) -> Value:
+    """sqrt(1 + (r / delta)^2)."""
+    return sqrt(add(square(div(r, delta)), lit(r, 1)))
+
+
+def _huber_slope(delta: Value, r: Value) -> Value:
+    """2 delta (s - 1) - r^2 / (delta s) for s = sqrt(1 + (r / delta)^2)."""
+    s = _hypotenuse(delta, r)
+    twice = mul(mul(delta, sub(s, lit(r, 1))), lit(r, 2))
+    return sub(twice, div(square(r), mul(delta, s)))
+
+
+pseudo_huber = external(
+    "pseudo_huber",
+    lambda t, delta, r, out: masked_mul(t, _huber_slope(delta, r)),
+    lambda t, delta, r, out: masked_mul(t, div(r, _hypotenuse(delta, r))),
+)
+
+
+def _power_slope(log_x: Value, power: Value) -> Value:
+    """The derivative of log_x exprel(power log_x) in the power."""
+    return mul(square(log_x), _exprel_slope(mul(power, log_x)))
+
+
+boxcox = external(
+    "boxcox",
+    lambda t, x, p, out: masked_mul(t, exp(_xlogy(sub(p, lit(p, 1)), x))),
+    lambda t, x, p, out: masked_mul(t, _power_slope(log(x), p)),
+)
+boxcox1p = external(
+    "boxcox1p",
+    lambda t, x, p, out: masked_mul(t, exp(mul(sub(p, lit(p, 1)), log1p(x)))),
+    lambda t, x, p, out: masked_mul(t, _power_slope(log1p(x), p)),
+)
+
+
+def _inverse_slope(y: Value, power: Value) -> Value:
+    """The derivative of log(1 + power y) / power in the power: y^2 g(power y).
+
+    g(u) = (u / (1 + u) - log(1 + u)) / u^2, by its series sum (-1)^k k / (k + 1) u^(k - 1) for
+    |u| < 0.1.
+    """
+    u = mul(power, y)
+    near = le(mul(sign(u), u), lit(u, 0.1))
+    z = select(near, u, lit(u, 0))
+    series = lit(u, 0)
+    for k in reversed(range(1, 17)):
+        series = add(mul(series, z), lit(u, (-1) ** k * k / (k + 1)))
+    far = select(near, lit(u, 1), u)
+    closed = div(sub(div(far, add(far, lit(u, 1))), log1p(far)), square(far))
+    return mul(square(y), select(near, series, closed))
+
+
+inv_boxcox = external(
+    "inv_boxcox",
+    lambda t, y, p, out: masked_mul(t, exp(_xlogy(sub(lit(p, 1), p), out))),
+    lambda t, y, p, out: masked_mul(t, mul(out, _inverse_slope(y, p))),
+)
+inv_boxcox1p = external(
+    "inv_boxcox1p",
+    lambda t, y, p, out: masked_mul(t, exp(mul(sub(lit(p, 1), p), log1p(out)))),
+    lambda t, y, p, out: masked_mul(t, mul(add(out, lit(p, 1)), _inverse_slope(y, p))),
+)

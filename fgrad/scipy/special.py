@@ -1,0 +1,369 @@
+"""L7. `scipy.special` with derivatives: SciPy's own functions, and what they are to tracers.
+
+    import fgrad.scipy.special as sps
+    fgrad.grad(sps.gammaln)(2.5)              # digamma(2.5)
+    fgrad.grad(scipy.special.gammaln)(2.5)    # SciPy's ufuncs find the same functions
+
+Functions that are sums and products of others are compositions, which compiled code fuses; the rest
+are primitives that call SciPy's own code, with derivatives by formula (`fgrad/ops/special.py`).
+Every other name of `scipy.special` is there too, and raises a card when it meets a traced array.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from fgrad.errors import ArgumentError, UnsupportedNumpyError
+from fgrad.lazy import lazy_module
+from fgrad.nn import activations as act
+from fgrad.nn import probability as prob
+from fgrad.numpy.promote import as_value, broadcast, inexact, promote, user_line
+from fgrad.numpy.register import has_tracer
+from fgrad.ops import elementwise as ew
+from fgrad.ops import special as sp
+from fgrad.ops import special_distributions as sd
+from fgrad.ops.elementwise import lit
+from fgrad.trace import Tracer, Value, numpy_functions
+
+plain = lazy_module("scipy.special")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+TRACED: dict[str, Callable[..., Any]] = {}  # names of scipy.special -> what they do to tracers
+
+
+def _operands(*xs: Any) -> list[Value]:
+    """Floating point operands of one dtype and shape."""
+    return broadcast([inexact(x) for x in promote([as_value(x) for x in xs])])
+
+
+def _publish(name: str, traced: Callable[..., Any]) -> Callable[..., Any]:
+    """SciPy's function of this name, unless a tracer is among the arguments."""
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if has_tracer(args) or has_tracer(kwargs.values()):
+            return traced(*args, **kwargs)
+        return getattr(plain, name)(*args, **kwargs)
+
+    functools.update_wrapper(function, traced)
+    function.__name__ = name
+    TRACED[name] = traced
+    return function
+
+
+def _either(traced: F) -> F:
+    """Decorator: SciPy's function of the same name, unless a tracer is among the arguments."""
+    return _publish(traced.__name__, traced)  # type: ignore[return-value]
+
+
+def _elementwise(name: str, apply: Callable[..., Value]) -> Callable[..., Any]:
+    """A function of floats that is one primitive."""
+
+    def traced(*xs: Any) -> Value:
+        return apply(*_operands(*xs))
+
+    traced.__doc__ = f"`scipy.special.{name}`, with derivatives."
+    return _publish(name, traced)
+
+
+# --- one primitive --------------------------------------------------------------------------------
+
+PRIMITIVES: dict[str, Callable[..., Value]] = {
+    "erf": ew.erf, "erfc": ew.erfc, "erfinv": ew.erfinv, "gammaln": ew.lgamma,
+    "digamma": ew.digamma, "psi": ew.digamma, "expit": ew.logistic, "expm1": ew.expm1,
+    "log1p": ew.log1p, "exp2": ew.exp2, "cbrt": ew.cbrt, "gamma": sp.gamma, "rgamma": sp.rgamma,
+    "gammasgn": sp.gammasgn, "poch": sp.poch, "beta": sp.beta, "betaln": sp.betaln,
+    "binom": sp.binom, "gammainc": sp.gammainc, "gammaincc": sp.gammaincc,
+    "gammaincinv": sp.gammaincinv, "gammainccinv": sp.gammainccinv, "betainc": sp.betainc,
+    "betaincc": sp.betaincc, "betaincinv": sp.betaincinv, "erfcx": sp.erfcx, "erfi": sp.erfi,
+    "dawsn": sp.dawsn, "erfcinv": sp.erfcinv, "log_ndtr": sp.log_ndtr, "ndtri": sp.ndtri,
+    "ndtri_exp": sp.ndtri_exp, "owens_t": sp.owens_t, "j0": sp.j0, "j1": sp.j1, "y0": sp.y0,
+    "y1": sp.y1, "jv": sp.jv, "jn": sp.jv, "yv": sp.yv, "yn": lambda n, x: sp.yv(ew.trunc(n), x),
+    "i0": sp.i0, "i0e": sp.i0e, "i1": sp.i1, "i1e": sp.i1e, "iv": sp.iv, "ive": sp.ive,
+    "k0": sp.k0, "k0e": sp.k0e, "k1": sp.k1, "k1e": sp.k1e, "kv": sp.kv,
+    "kn": lambda n, x: sp.kv(ew.trunc(n), x), "kve": sp.kve, "expi": sp.expi, "exp1": sp.exp1,
+    "expn": lambda n, x: sp.expn(ew.trunc(n), x), "spence": sp.spence, "ellipk": sp.ellipk,
+    "ellipkm1": sp.ellipkm1, "ellipe": sp.ellipe, "hyp0f1": sp.hyp0f1, "hyp1f1": sp.hyp1f1,
+    "hyp2f1": sp.hyp2f1, "hyperu": sp.hyperu, "stdtr": sd.stdtr, "stdtrit": sd.stdtrit,
+    "gdtr": sd.gdtr, "gdtrc": sd.gdtrc, "pdtr": sd.pdtr, "pdtrc": sd.pdtrc, "fdtr": sd.fdtr,
+    "fdtrc": sd.fdtrc, "rel_entr": sp.rel_entr, "kl_div": sp.kl_div,
+    "pseudo_huber": sp.pseudo_huber, "boxcox": sp.boxcox, "boxcox1p": sp.boxcox1p,
+    "inv_boxcox": sp.inv_boxcox, "inv_boxcox1p": sp.inv_boxcox1p, "exprel": sp.exprel,
+    "cosm1": sp.cosm1,
+}  # fmt: skip
+
+for _name, _apply in PRIMITIVES.items():
+    globals()[_name] = _elementwise(_name, _apply)
+
+
+@_either
+def sici(x: Any) -> tuple[Value, Value]:
+    """The integrals of sin(t) / t and cos(t) / t."""
+    (x,) = _operands(x)
+    return sp.sine_integral(x), sp.cosine_integral(x)
+
+
+@_either
+def fresnel(x: Any) -> tuple[Value, Value]:
+    """The integrals of sin(pi t^2 / 2) and cos(pi t^2 / 2)."""
+    (x,) = _operands(x)
+    return sp.fresnel_s(x), sp.fresnel_c(x)
+
+
+# --- gamma, zeta, combinatorics -------------------------------------------------------------------
+
+
+@_either
+def loggamma(x: Any) -> Value:
+    """log(gamma(x)) for positive x; NaN for negative."""
+    (x,) = _operands(x)
+    return ew.select(ew.lt(x, lit(x, 0)), lit(x, math.nan), ew.lgamma(x))
+
+
+@_either
+def zeta(x: Any, q: Any = 1.0) -> Value:
+    """The Hurwitz zeta function, sum over k >= 0 of (k + q)^-x, differentiable in q."""
+    return sp.zeta(*_operands(x, 1.0 if q is None else q))
+
+
+@_either
+def polygamma(n: Any, x: Any) -> Value:
+    """The n-th derivative of digamma: (-1)^(n + 1) n! zeta(n + 1, x) (DLMF 5.15.1).
+
+    Arguments:
+        n: known integers, not traced.
+        x: an array.
+
+    Example:
+        >>> import fgrad
+        >>> fgrad.grad(lambda x: polygamma(1, x))(2.0)
+        np.float64(-0.4041138063191886)
+    """
+    order = _known_integers("polygamma", "n", n)
+    m, x = _operands(order.astype(float), x)
+    sign = np.where(order % 2 == 1, 1.0, -1.0) * plain.gamma(order + 1.0)
+    high = sp.zeta(ew.add(m, lit(m, 1)), x) * sign.astype(x.dtype)
+    return high if (order > 0).all() else np.where(order == 0, ew.digamma(x), high)
+
+
+def _known_integers(function: str, argument: str, n: Any) -> np.ndarray:
+    if isinstance(n, Tracer) or np.asarray(n).dtype.kind not in "iu":
+        raise ArgumentError(
+            f"{function}: {argument} must be a known integer.",
+            (*user_line(), ("why", "the function has no derivative in it.")),
+        )
+    return np.asarray(n)
+
+
+@_either
+def multigammaln(a: Any, d: int) -> Value:
+    """The logarithm of the multivariate gamma function of dimension d."""
+    (x,) = _operands(a)
+    total = 0.25 * d * (d - 1) * math.log(math.pi)
+    for k in range(d):
+        total = total + ew.lgamma(x - lit(x, 0.5 * k))
+    return total
+
+
+@_either
+def factorial(n: Any, exact: bool = False, extend: str = "zero") -> Value:
+    """gamma(n + 1), and 0 for negative n."""
+    _refuse_exact("factorial", exact)
+    (x,) = _operands(n)
+    return ew.select(ew.lt(x, lit(x, 0)), lit(x, 0), sp.gamma(x + lit(x, 1)))
+
+
+@_either
+def comb(N: Any, k: Any, *, exact: bool = False, repetition: bool = False) -> Value:
+    """The number of ways to take k things of N."""
+    _refuse_exact("comb", exact)
+    n, k = _operands(N, k)
+    if repetition:
+        n = n + k - lit(n, 1)
+    possible = (k <= n) & (n >= lit(n, 0)) & (k >= lit(n, 0))
+    return ew.select(possible, sp.binom(n, k), lit(n, 0))
+
+
+@_either
+def perm(N: Any, k: Any, exact: bool = False) -> Value:
+    """The number of ways to take k things of N in order."""
+    _refuse_exact("perm", exact)
+    n, k = _operands(N, k)
+    possible = (k <= n) & (n >= lit(n, 0)) & (k >= lit(n, 0))
+    return ew.select(possible, sp.poch(n - k + lit(n, 1), k), lit(n, 0))
+
+
+def _refuse_exact(name: str, exact: bool) -> None:
+    if exact:
+        raise UnsupportedNumpyError(
+            f"scipy.special.{name} with exact=True does not take traced arrays.",
+            (*user_line(), ("why", "it counts with Python integers."), ("write", "exact=False")),
+        )
+
+
+# --- logarithms and entropies ---------------------------------------------------------------------
+
+
+@_either
+def logit(x: Any) -> Value:
+    """log(p / (1 - p))."""
+    (p,) = _operands(x)
+    centered = p * lit(p, 2) - lit(p, 1)
+    middle = (p > lit(p, 0.3)) & (p < lit(p, 0.65))
+    inner = ew.select(middle, centered, lit(p, 0))
+    outer = ew.select(middle, lit(p, 0.75), p)
+    near = ew.log1p(inner) - ew.log1p(-inner)
+    far = ew.log(ew.div(outer, lit(p, 1) - outer))
+    return ew.select(middle, near, far)
+
+
+@_either
+def log_expit(x: Any) -> Value:
+    """log(expit(x)), without underflow."""
+    return act.log_sigmoid(*_operands(x))
+
+
+@_either
+def softplus(x: Any) -> Value:
+    """log(1 + exp(x)), without overflow."""
+    return act.softplus(*_operands(x))
+
+
+@_either
+def xlogy(x: Any, y: Any) -> Value:
+    """x log(y), and 0 where x is 0 unless y is NaN."""
+    x, y = _operands(x, y)
+    return _times_log(x, y, ew.log)
+
+
+@_either
+def xlog1py(x: Any, y: Any) -> Value:
+    """x log(1 + y), and 0 where x is 0 unless y is NaN."""
+    x, y = _operands(x, y)
+    return _times_log(x, y, ew.log1p)
+
+
+def _times_log(x: Value, y: Value, log: Callable[[Value], Value]) -> Value:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return ew.select(ew.isnan(y), lit(y, math.nan), ew.masked_mul(x, log(y)))
+
+
+@_either
+def entr(x: Any) -> Value:
+    """-x log(x); 0 at 0, -inf below."""
+    (x,) = _operands(x)
+    inside = -_times_log(x, ew.select(x < lit(x, 0), lit(x, 1), x), ew.log)
+    return ew.select(ew.lt(x, lit(x, 0)), lit(x, -math.inf), inside)
+
+
+@_either
+def logsumexp(
+    a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False
+) -> Any:
+    """log(sum(b exp(a))) without overflow; see `fgrad.nn.logsumexp`."""
+    return prob.logsumexp(a, axis, b, keepdims, return_sign)
+
+
+@_either
+def softmax(x: Any, axis: Any = None) -> Value:
+    """exp(x) / sum(exp(x)), over all elements unless an axis is given."""
+    return prob.softmax(x, axis)
+
+
+@_either
+def log_softmax(x: Any, axis: Any = None) -> Value:
+    """log(softmax(x)), over all elements unless an axis is given."""
+    return prob.log_softmax(x, axis)
+
+
+# --- powers and losses ----------------------------------------------------------------------------
+
+
+@_either
+def exp10(x: Any) -> Value:
+    """10^x."""
+    (x,) = _operands(x)
+    return lit(x, 10) ** x
+
+
+@_either
+def sinc(x: Any) -> Value:
+    """sin(pi x) / (pi x)."""
+    return np.sinc(*_operands(x))
+
+
+@_either
+def huber(delta: Any, r: Any) -> Value:
+    """r^2 / 2 for |r| <= delta, delta (|r| - delta / 2) beyond; inf for negative delta."""
+    delta, r = _operands(delta, r)
+    size = ew.abs_(r)
+    near = ew.square(r) * lit(r, 0.5)
+    loss = ew.select(size <= delta, near, delta * (size - delta * lit(r, 0.5)))
+    return ew.select(ew.lt(delta, lit(r, 0)), lit(r, math.inf), loss)
+
+
+# --- distributions --------------------------------------------------------------------------------
+
+
+@_either
+def ndtr(x: Any) -> Value:
+    """The standard normal distribution function."""
+    (x,) = _operands(x)
+    return ew.erfc(x * lit(x, -math.sqrt(0.5))) * lit(x, 0.5)
+
+
+@_either
+def chdtr(v: Any, x: Any) -> Value:
+    """The chi-square distribution function with v degrees of freedom."""
+    v, x = _operands(v, x)
+    return sp.gammainc(v * lit(v, 0.5), x * lit(x, 0.5))
+
+
+@_either
+def chdtrc(v: Any, x: Any) -> Value:
+    """1 - chdtr(v, x)."""
+    v, x = _operands(v, x)
+    return sp.gammaincc(v * lit(v, 0.5), x * lit(x, 0.5))
+
+
+# --- SciPy's own names ----------------------------------------------------------------------------
+
+
+def register() -> None:
+    """SciPy's ufuncs find these functions when they are called with tracers."""
+    for name, traced in TRACED.items():
+        target = getattr(plain, name, None)
+        if isinstance(target, np.ufunc):
+            numpy_functions.setdefault(target, traced)
+
+
+def __getattr__(name: str) -> Any:
+    """The names of SciPy that have no traced form: functions of plain arrays."""
+    if name.startswith("__"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    target = getattr(plain, name)
+    if not callable(target) or isinstance(target, type):
+        return target
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if has_tracer(args) or has_tracer(kwargs.values()):
+            raise UnsupportedNumpyError(
+                f"scipy.special.{name} does not take traced arrays.",
+                (
+                    *user_line(),
+                    ("why", "it has no traced form."),
+                    ("write", f"{name} of plain arrays, outside of the function"),
+                ),
+            )
+        return target(*args, **kwargs)
+
+    function.__name__, function.__doc__ = name, getattr(target, "__doc__", None)
+    return function
+
+
+register()
