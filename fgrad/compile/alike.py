@@ -8,29 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 
-from fgrad.compile.cse import param_key
 from fgrad.compile.steps import Group
 from fgrad.ir.program import Eqn, Lit, Var
 
 
-class _Numbers(dict[Var, int]):
-    """Numbers variables as they are met."""
-
-    def __missing__(self, var: Var) -> int:
-        self[var] = number = len(self)
-        return number
-
-
 def content(group: Group, virtual: Mapping[Var, Eqn]) -> tuple[Hashable, list[Var]]:
     """What groups that need one kernel have in common, and this one's variables by number."""
-    number = _Numbers()
+    number: dict[Var, int] = {}
     own = {v for eqn in group.eqns for v in eqn.outputs}
     words: list[Hashable] = [group.kind, group.domain, group.rows]
     seen: set[Var] = set()
     pending = list(reversed(group.eqns))
     while pending:
         eqn = pending.pop()
-        words.append(_words(eqn, number))
+        _write(eqn, number, words)
         for atom in eqn.inputs:
             if type(atom) is Var and atom not in seen and atom not in own:
                 seen.add(atom)
@@ -43,17 +34,16 @@ def content(group: Group, virtual: Mapping[Var, Eqn]) -> tuple[Hashable, list[Va
     return tuple(words), list(number)
 
 
-def _words(eqn: Eqn, number: _Numbers) -> Hashable:
-    inputs = tuple(
-        [
-            (a.value.dtype.char, a.value.tobytes()) if isinstance(a, Lit) else (number[a], _kind(a))
-            for a in eqn.inputs
-        ]
-    )
-    outputs = tuple([(number[v], _kind(v)) for v in eqn.outputs])
-    params = tuple([param_key(value) for value in eqn.params.values()])
-    return eqn.prim.name, params, inputs, outputs
-
-
-def _kind(var: Var) -> Hashable:
-    return var.aval.shape, var.aval.dtype.char
+def _write(eqn: Eqn, number: dict[Var, int], words: list[Hashable]) -> None:
+    """The words of an equation; a variable's shape and dtype where it is met first."""
+    prim, inputs, params, outputs, _, _ = eqn
+    words += (prim.name, params.content if params else "", len(inputs), len(outputs))
+    for atom in (*inputs, *outputs):
+        if type(atom) is Lit:
+            words += (atom.value.dtype.char, atom.value.tobytes())
+            continue
+        known = number.get(atom)  # type: ignore[arg-type]
+        if known is None:
+            known = number[atom] = len(number)  # type: ignore[index]
+            words += (atom.aval.shape, atom.aval.dtype.char)
+        words.append(known)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fgrad.ir.program import Atom, Eqn, Program, Var
+from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 from fgrad.ir.walk import resolve_atom, substitute
 
 COMMUTATIVE = frozenset({"add", "mul", "max", "min", "and", "or", "xor", "eq", "ne"})
@@ -40,11 +40,13 @@ def cse(program: Program) -> Program:
 
 
 def _key(eqn: Eqn) -> Any:
-    inputs = [atom_key(a) for a in eqn.inputs]
-    if eqn.prim.name in COMMUTATIVE:
-        inputs.sort(key=id_of_key)
-    params = tuple([(k, param_key(v)) for k, v in eqn.params.items()])
-    return eqn.prim, tuple(inputs), params
+    prim, inputs, params = eqn[:3]
+    words: Any = inputs
+    if Lit in map(type, inputs):
+        words = tuple([atom_key(a) for a in inputs])
+    if prim.name in COMMUTATIVE and inputs[0] is not inputs[1]:
+        words = tuple(sorted(words, key=id_of_key))
+    return prim, words, params.content if params else ""
 
 
 def atom_key(atom: Atom) -> Any:
@@ -55,10 +57,3 @@ def atom_key(atom: Atom) -> Any:
 def id_of_key(key: Any) -> Any:
     """An arbitrary but fixed order of atoms."""
     return (0, id(key), b"") if type(key) is Var else (1, ord(key[0]), key[1])
-
-
-def param_key(value: Any) -> Any:
-    """A parameter with its type, so that 1, 1.0 and True stay apart, as do 0.0 and -0.0."""
-    if type(value) is tuple:
-        return tuple([param_key(v) for v in value])
-    return (type(value), repr(value)) if isinstance(value, float | int) else (type(value), value)

@@ -11,11 +11,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeAlias
 
 from fgrad.compile.lower_index import axis_runs, row_major
 from fgrad.compile.steps import LibraryStep
-from fgrad.ir.program import Atom, Eqn, Var
+from fgrad.ir.program import Atom, Eqn, Params, Var
 
 TINY = 4096  # multiplications of one matrix product up to which loops beat a call of BLAS
 
@@ -23,6 +24,17 @@ TINY = 4096  # multiplications of one matrix product up to which loops beat a ca
 VECTOR_BYTES = 64
 NEAR_BYTES = 1 << 20  # of a matrix that is read again and again by tiles
 LONGEST = 4096  # terms that tiles add one by one
+
+
+class Layout(NamedTuple):
+    """Where the elements of a view are: `offset + sum(stride * index)`."""
+
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+_Move: TypeAlias = "tuple[str, Params, tuple[int, ...]]"  # the primitive, and the result's shape
 
 
 class View(NamedTuple):
@@ -36,50 +48,57 @@ class View(NamedTuple):
 
 def view_of(atom: Atom, virtual: Mapping[Var, Eqn]) -> View | None:
     """The view that an atom is, or None if it must be computed."""
-    moves: list[Eqn] = []
+    moves: list[_Move] = []
     while True:
-        if not isinstance(atom, Var):
+        if type(atom) is not Var:
             return None
         eqn = virtual.get(atom)
         if eqn is None:
             break
         if eqn.prim.name not in _VIEWS:
             return None
-        moves.append(eqn)
+        moves.append((eqn.prim.name, eqn.params, eqn.outputs[0].aval.shape))
         atom = eqn.inputs[0]
-    view: View | None = View(atom, 0, atom.aval.shape, row_major(atom.aval.shape))
-    for eqn in reversed(moves):
-        assert view is not None
-        view = _VIEWS[eqn.prim.name](view, eqn.params, eqn.outputs[0].aval.shape)
-        if view is None:
+    layout = _layout(atom.aval.shape, tuple(moves))
+    return None if layout is None else View(atom, *layout)
+
+
+@lru_cache(maxsize=4096)
+def _layout(shape: tuple[int, ...], moves: tuple[_Move, ...]) -> Layout | None:
+    """The elements of an array of this shape after some moves, the last one first."""
+    layout: Layout | None = Layout(0, shape, row_major(shape))
+    for name, params, moved in reversed(moves):
+        assert layout is not None
+        layout = _VIEWS[name](layout, params, moved)
+        if layout is None:
             return None
-    return view
+    return layout
 
 
-def _permuted(view: View, params: Mapping[str, Any], shape: tuple[int, ...]) -> View:
-    return View(view.source, view.offset, shape, tuple([view.strides[a] for a in params["axes"]]))
+def _permuted(view: Layout, params: Mapping[str, Any], shape: tuple[int, ...]) -> Layout:
+    return Layout(view.offset, shape, tuple([view.strides[a] for a in params["axes"]]))
 
 
-def _broadcast(view: View, params: Mapping[str, Any], shape: tuple[int, ...]) -> View:
+def _broadcast(view: Layout, params: Mapping[str, Any], shape: tuple[int, ...]) -> Layout:
     strides = [0] * len(shape)
     for stride, d in zip(view.strides, params["dims"], strict=True):
         strides[d] = stride
-    return View(view.source, view.offset, shape, tuple(strides))
+    return Layout(view.offset, shape, tuple(strides))
 
 
-def _sliced(view: View, params: Mapping[str, Any], shape: tuple[int, ...]) -> View:
+def _sliced(view: Layout, params: Mapping[str, Any], shape: tuple[int, ...]) -> Layout:
     start = sum(s * a for s, a in zip(view.strides, params["start"], strict=True))
     strides = [s * k for s, k in zip(view.strides, params["step"], strict=True)]
-    return View(view.source, view.offset + start, shape, tuple(strides))
+    return Layout(view.offset + start, shape, tuple(strides))
 
 
-def _indexed(view: View, params: Mapping[str, Any], shape: tuple[int, ...]) -> View:
+def _indexed(view: Layout, params: Mapping[str, Any], shape: tuple[int, ...]) -> Layout:
     ints = params["ints"]
     start = sum(s * i for s, i in zip(view.strides, ints, strict=False))
-    return View(view.source, view.offset + start, shape, view.strides[len(ints) :])
+    return Layout(view.offset + start, shape, view.strides[len(ints) :])
 
 
-def _reshaped(view: View, params: Mapping[str, Any], shape: tuple[int, ...]) -> View | None:
+def _reshaped(view: Layout, params: Mapping[str, Any], shape: tuple[int, ...]) -> Layout | None:
     """Possible where each run of merged axes has one stride."""
     strides: list[int] = []
     if math.prod(shape) == 0:
@@ -89,7 +108,7 @@ def _reshaped(view: View, params: Mapping[str, Any], shape: tuple[int, ...]) -> 
         if step is None:
             return None
         strides += [step * s for s in row_major(shape[c:d])]
-    return View(view.source, view.offset, shape, tuple(strides))
+    return Layout(view.offset, shape, tuple(strides))
 
 
 _VIEWS = {
@@ -101,13 +120,25 @@ _VIEWS = {
 }
 
 
-def collapsed(view: View, axes: Sequence[int]) -> int | None:
+def collapsed(view: View | Layout, axes: Sequence[int]) -> int | None:
     """The stride of several axes taken as one; None where they have no common one."""
     axes = [a for a in axes if view.shape[a] != 1]
     for a, b in itertools.pairwise(axes):
         if view.strides[a] != view.strides[b] * view.shape[b]:
             return None
     return view.strides[axes[-1]] if axes else 0
+
+
+_Axes: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...]]"  # of the first operand, the second
+
+
+class MatrixLayout(NamedTuple):
+    """An operand as BLAS takes it, in whichever buffer."""
+
+    offset: int
+    trans: bool
+    leading: int
+    batch_stride: int
 
 
 class Matrix(NamedTuple):
@@ -121,8 +152,8 @@ class Matrix(NamedTuple):
 
 
 def matrix(
-    view: View, batch: Sequence[int], rows: Sequence[int], columns: Sequence[int]
-) -> Matrix | None:
+    view: Layout, batch: Sequence[int], rows: Sequence[int], columns: Sequence[int]
+) -> MatrixLayout | None:
     """The operand as a batch of `rows` x `columns` matrices with one unit stride, if it is one."""
     steps = [collapsed(view, axes) for axes in (batch, rows, columns)]
     if any(s is None for s in steps):
@@ -131,9 +162,9 @@ def matrix(
     assert per_batch is not None and down is not None and along is not None
     m, n = (math.prod([view.shape[a] for a in axes]) for axes in (rows, columns))
     if (along == 1 or n == 1) and (m == 1 or down >= max(n, 1)):
-        return Matrix(view.source, view.offset, False, down if m > 1 else max(n, 1), per_batch)
+        return MatrixLayout(view.offset, False, down if m > 1 else max(n, 1), per_batch)
     if (down == 1 or m == 1) and (n == 1 or along >= max(m, 1)):
-        return Matrix(view.source, view.offset, True, along if n > 1 else max(m, 1), per_batch)
+        return MatrixLayout(view.offset, True, along if n > 1 else max(m, 1), per_batch)
     return None
 
 
@@ -151,14 +182,19 @@ class Product(NamedTuple):
 def product_of(eqn: Eqn) -> Product:
     """The shape of a product."""
     a, b = eqn.inputs
-    (ca, cb), (ba, bb) = eqn.params["contract"], eqn.params["batch"]
-    a_free = tuple([i for i in range(a.aval.ndim) if i not in ca and i not in ba])
-    b_free = tuple([i for i in range(b.aval.ndim) if i not in cb and i not in bb])
-    batch, m, n, k = [
-        math.prod([x.aval.shape[i] for i in axes])
-        for x, axes in ((a, ba), (a, a_free), (b, b_free), (a, ca))
+    return _sizes(a.aval.shape, b.aval.shape, eqn.params["contract"], eqn.params["batch"])
+
+
+@lru_cache(maxsize=4096)
+def _sizes(a: tuple[int, ...], b: tuple[int, ...], contract: _Axes, batch: _Axes) -> Product:
+    (ca, cb), (ba, bb) = contract, batch
+    a_free = tuple([i for i in range(len(a)) if i not in ca and i not in ba])
+    b_free = tuple([i for i in range(len(b)) if i not in cb and i not in bb])
+    count, m, n, k = [
+        math.prod([shape[i] for i in axes])
+        for shape, axes in ((a, ba), (a, a_free), (b, b_free), (a, ca))
     ]
-    return Product(batch, m, n, k, a_free, b_free)
+    return Product(count, m, n, k, a_free, b_free)
 
 
 def wants_blas(eqn: Eqn) -> bool:
@@ -203,25 +239,46 @@ class Operands(NamedTuple):
 
 def blas_operands(eqn: Eqn, virtual: Mapping[Var, Eqn]) -> Operands:
     """How BLAS can read the operands of a product."""
-    p = product_of(eqn)
-    (ca, cb), (ba, bb) = eqn.params["contract"], eqn.params["batch"]
-    a, b = [view_of(x, virtual) for x in eqn.inputs]
-    best = Operands(None, None, 0)
+    views = [view_of(x, virtual) for x in eqn.inputs]
+    layouts = [None if v is None else Layout(*v[1:]) for v in views]
+    shapes = [x.aval.shape for x in eqn.inputs]
+    contract, batch = eqn.params["contract"], eqn.params["batch"]
+    left, right, outer = _operand_layouts(*shapes, *layouts, contract, batch)
+    return Operands(
+        None if left is None or views[0] is None else Matrix(views[0].source, *left),
+        None if right is None or views[1] is None else Matrix(views[1].source, *right),
+        outer,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _operand_layouts(
+    a_shape: tuple[int, ...],
+    b_shape: tuple[int, ...],
+    a: Layout | None,
+    b: Layout | None,
+    contract: _Axes,
+    batch: _Axes,
+) -> tuple[MatrixLayout | None, MatrixLayout | None, int]:
+    """The operands of a product as matrices, without the buffers that they are in."""
+    p = _sizes(a_shape, b_shape, contract, batch)
+    (ca, cb), (ba, bb) = contract, batch
+    best: tuple[MatrixLayout | None, MatrixLayout | None, int] = (None, None, 0)
     for outer in range(len(ba) + 1):
-        if math.prod([eqn.inputs[0].aval.shape[i] for i in ba[:outer]]) > MAX_CALLS:
+        if math.prod([a_shape[i] for i in ba[:outer]]) > MAX_CALLS:
             break
         for order in _orders(a, b, ca, cb):
             left = a and matrix(a, ba[outer:], p.a_free, [ca[k] for k in order])
             right = b and matrix(b, bb[outer:], [cb[k] for k in order], p.b_free)
             if left and right:
-                return Operands(left, right, outer)
-            if outer == 0 and (left or right) and not (best.left or best.right):
-                best = Operands(left or None, right or None, 0)
+                return left, right, outer
+            if outer == 0 and (left or right) and not (best[0] or best[1]):
+                best = left or None, right or None, 0
     return best
 
 
 def _orders(
-    left: View | None, right: View | None, ca: Sequence[int], cb: Sequence[int]
+    left: Layout | None, right: Layout | None, ca: Sequence[int], cb: Sequence[int]
 ) -> list[tuple[int, ...]]:
     """Orders of the contracted axes worth trying: as given, and by the strides of each operand."""
     given = tuple(range(len(ca)))

@@ -169,7 +169,7 @@ class _Log:
         self.stages: list[Stage] = []
         self.args = args
         self.expected: list[Any] | None = None
-        if config.check >= 1:
+        if config.check >= 2:
             check_program(program)
         if config.check >= 3 and args is not None:
             self.expected = run(program, args)

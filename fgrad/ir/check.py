@@ -10,6 +10,7 @@ text) P9 constants are arrays of rank >= 1 that match their aval
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -45,34 +46,56 @@ def _check_flat(program: Program, after: str) -> None:
         fits = fits and (array.shape, array.dtype) == (var.aval.shape, var.aval.dtype)
         _require(fits, "P9", "a constant is not an array of its aval", program, None, after)
         bound.add(var)
-    located = {eqn.loc is not None for eqn in program.eqns}
+    good: set[Hashable] = set()
     for k, eqn in enumerate(program.eqns):
-        problem = _problem(eqn, bound)
+        problem = _problem(eqn, bound, good)
         if problem is not None:
             _require(False, *problem, program, k, after)
         bound.update(eqn.outputs)
+    located = {eqn.loc is not None for eqn in program.eqns}
     _require(len(located) < 2, "P8", "some equations have no location", program, None, after)
     for atom in program.outputs:
         known = type(atom) is Lit or atom in bound
         _require(known, "P2", "an output is not bound", program, None, after)
 
 
-def _problem(eqn: Eqn, bound: set[Var]) -> tuple[str, str] | None:
-    """The number and text of the first invariant that an equation breaks."""
+def _problem(eqn: Eqn, bound: set[Var], good: set[Hashable]) -> tuple[str, str] | None:
+    """The number and text of the first invariant that an equation breaks.
+
+    `good` are the kinds of equations that were found to be good: an equation with the primitive,
+    the parameters and the types of an earlier one is as good as that.
+    """
     prim, inputs, params, outputs, _, _ = eqn
     shape: tuple[int, ...] | None = None
     same_shape = True
+    kind: list[Hashable] = [prim, params.content if params else ""]
     for atom in inputs:
+        aval = atom.aval
+        own = aval.shape
         if type(atom) is Var:
             if atom not in bound:
                 return "P2", "an operand is not bound before"
-            own = atom.aval.shape
             same_shape = same_shape and (shape is None or own == shape)
             shape = own
-        elif atom.aval.shape or atom.value.ndim:  # type: ignore[union-attr]
+        elif own or atom.value.ndim:  # type: ignore[union-attr]
             return "P9", "a literal is not a scalar"
+        kind += (type(atom), own, aval.dtype.char, aval.weak)
     if not bound.isdisjoint(outputs) or (len(outputs) > 1 and len(set(outputs)) < len(outputs)):
         return "P1", "a result is bound twice"
+    for var in outputs:
+        kind += (var.aval.shape, var.aval.dtype.char, var.aval.weak)
+    key = tuple(kind)
+    if key in good:
+        return None
+    problem = _problem_of_kind(eqn, same_shape)
+    if problem is None:
+        good.add(key)
+    return problem
+
+
+def _problem_of_kind(eqn: Eqn, same_shape: bool) -> tuple[str, str] | None:
+    """What is wrong with the parameters or the types of an equation."""
+    prim, inputs, params, _, _, _ = eqn
     if params:
         try:
             hash(params)

@@ -37,10 +37,39 @@ Atom: TypeAlias = Var | Lit
 
 
 class Params(dict[str, Any]):
-    """The static parameters of an equation: hashable by content, in the primitive's order."""
+    """The static parameters of an equation: hashable by content, in the primitive's order.
+
+    They never change once the equation is made.
+    """
+
+    __slots__ = ("_content",)
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(tuple(self.items()))
+
+    @property
+    def content(self) -> str:
+        """A text that is equal for equal parameters, while they live: 1, 1.0 and True are told
+        apart, as are 0.0 and -0.0; what is not plain data is itself alone."""
+        try:
+            return self._content
+        except AttributeError:
+            text = ",".join([f"{k}={_word(v)}" for k, v in self.items()])
+            if "<" not in text:
+                self._content = text
+            return text
+
+
+_PLAIN = frozenset({int, float, bool, str, type(None)})
+
+
+def _word(value: Any) -> str:
+    kind = type(value)
+    if kind in _PLAIN or (kind is tuple and _PLAIN.issuperset(map(type, value))):
+        return repr(value)
+    if kind is tuple:
+        return f"({','.join(map(_word, value))})"
+    return value.str if isinstance(value, np.dtype) else f"<{id(value)}>"
 
 
 class Eqn(NamedTuple):

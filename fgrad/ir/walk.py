@@ -29,8 +29,13 @@ def consumers(eqns: Iterable[Eqn]) -> dict[Var, list[Eqn]]:
     """The equations that read each variable, each once, in order."""
     users: dict[Var, list[Eqn]] = {}
     for eqn in eqns:
-        for var in dict.fromkeys(a for a in eqn.inputs if type(a) is Var):
-            users.setdefault(var, []).append(eqn)
+        for atom in eqn.inputs:
+            if type(atom) is Var:
+                found = users.get(atom)
+                if found is None:
+                    users[atom] = [eqn]
+                elif found[-1] is not eqn:
+                    found.append(eqn)
     return users
 
 
