@@ -1,4 +1,4 @@
-"""Random calls of jitted functions: each one is compared with NumPy, or with the error it must end in.
+"""Random calls of jitted functions: each one gives what NumPy gives, or the error it must end in.
 
     python tests/compile/torture.py --calls 1000000 --seed 0 --threads 2
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import itertools
 import resource
 import sys
 import threading
@@ -24,12 +25,12 @@ from torture_values import (
     BAD_ARRAYS,
     BAD_OBJECTS,
     DTYPES,
+    FRAGILE,
     GUISES,
     SCALARS,
     SHAPES,
     SINGULAR,
     TREES,
-    FRAGILE,
     Fragile,
     Named,
     plain,
@@ -284,8 +285,8 @@ def growth(calls: int, seed: int = 0) -> tuple[float, float]:
     for _ in range(3):
         play(report, seed, calls, 1)
         rounds.append(Memory.now())
-    blocks = min(b.blocks - a.blocks for a, b in zip(rounds, rounds[1:], strict=False))
-    size = min(b.kilobytes - a.kilobytes for a, b in zip(rounds, rounds[1:], strict=False))
+    blocks = min(b.blocks - a.blocks for a, b in itertools.pairwise(rounds))
+    size = min(b.kilobytes - a.kilobytes for a, b in itertools.pairwise(rounds))
     return blocks * 1000 / calls, size * 1000 / calls
 
 

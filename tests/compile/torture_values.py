@@ -18,7 +18,7 @@ import numpy as np
 from fgrad import jit, tree
 
 SHAPES = ((), (0,), (3,), (8,), (2, 2), (3, 3), (1, 8), (2, 0, 3), (2, 3, 4), (40, 50), (1,) * 6)
-DTYPES = "? i1 i2 i4 i8 u1 u2 u4 u8 f2 f4 f8 c8 c16".split()
+DTYPES = ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16"]
 SCALARS = (bool, int, float, complex, np.float64, np.float32, np.int8, np.uint64, np.bool_)
 SINGULAR = np.array([[1.0, 2.0], [2.0, 4.0]])
 
