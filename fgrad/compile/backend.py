@@ -21,17 +21,15 @@ Runnable: TypeAlias = Callable[[Sequence[Any]], "list[Any]"]
 
 
 class Backend(NamedTuple):
-    """`schedule` orders the loops of a kernel; `build` makes a planned program callable; `tiles`
-    says whether kernels are good at matrix products that stay in the near cache, `splits` whether
-    threads share kernels by their outermost loop, so that long reductions want two kernels."""
+    """`schedule` orders the loops of a kernel; `build` makes a planned program callable; `splits`
+    says whether threads share kernels by their outermost loop, so that long reductions want two."""
 
     schedule: Callable[[Kernel], Kernel]
     build: Callable[[Program, Plan], Runnable]
-    tiles: bool = False
     splits: bool = False
 
 
 REGISTERS = vector_registers()
 BACKENDS: dict[str, Backend] = {
-    "cpu": Backend(lambda kernel: schedule(kernel, REGISTERS), link, REGISTERS >= 32, True)
+    "cpu": Backend(lambda kernel: schedule(kernel, REGISTERS), link, True)
 }

@@ -42,7 +42,7 @@ from fgrad.compile.fuse_parts import (
     rows_of,
     stripped,
 )
-from fgrad.compile.lower_dot import blas_operands, reads_windows, view_of, wants_blas, wants_tiles
+from fgrad.compile.lower_dot import blas_operands, reads_windows, view_of, wants_blas
 from fgrad.compile.lower_nest import NESTS
 from fgrad.compile.lower_rules import MOVES, REDUCTIONS
 from fgrad.compile.lower_sort import is_position
@@ -57,19 +57,19 @@ class Fusion(NamedTuple):
     virtual: Mapping[Var, Eqn]
 
 
-def fuse(program: Program, tiles: bool = False) -> Fusion:
-    """Partition the equations of a program; with `tiles`, kernels are good at matrix products."""
-    return _Fuser(program, tiles).run()
+def fuse(program: Program) -> Fusion:
+    """Partition the equations of a program."""
+    return _Fuser(program).run()
 
 
 class _Fuser:
     """One walk over the equations; see the module's docstring."""
 
-    def __init__(self, program: Program, tiles: bool) -> None:
+    def __init__(self, program: Program) -> None:
         self.p = Partition(program)
         self.siblings: dict[tuple[int, tuple[int, ...], Var], Nest] = {}
         self.products: set[Var] = set()  # what gets a nest for itself and a few cheap readers
-        self._keep_library_operands(tiles)
+        self._keep_library_operands()
 
     def run(self) -> Fusion:
         for k, eqn in enumerate(self.p.program.eqns):
@@ -82,7 +82,7 @@ class _Fuser:
         absorb(self.p)
         return Fusion(ordered(self.p), self.p.virtual)
 
-    def _keep_library_operands(self, tiles: bool) -> None:
+    def _keep_library_operands(self) -> None:
         """BLAS and the sorter read buffers: the variables behind their operands must have one."""
         eqns = self.p.program.eqns
         views = {
@@ -110,8 +110,7 @@ class _Fuser:
         for eqn in products:
             left, right, _ = blas_operands(eqn, views)
             if left is not None and right is not None:
-                kernel = tiles and wants_tiles(eqn, right)
-                (self.products if kernel else self.blas).add(eqn.outputs[0])
+                self.blas.add(eqn.outputs[0])
 
     def _keep_matrices(self, eqn: Eqn, views: dict[Var, Eqn]) -> None:
         """What BLAS reads for a product is in memory."""

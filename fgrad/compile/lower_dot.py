@@ -21,11 +21,6 @@ from fgrad.ir.program import Atom, Eqn, Params, Var
 TINY = 4096  # multiplications of one matrix product up to which loops beat a call of BLAS
 
 
-VECTOR_BYTES = 64
-NEAR_BYTES = 1 << 20  # of a matrix that is read again and again by tiles
-LONGEST = 4096  # terms that tiles add one by one
-
-
 class Layout(NamedTuple):
     """Where the elements of a view are: `offset + sum(stride * index)`."""
 
@@ -204,17 +199,6 @@ def wants_blas(eqn: Eqn) -> bool:
     if eqn.inputs[0].aval.dtype.name not in ("float32", "float64") or p.k <= 1:
         return False
     return work > TINY and (p.batch == 1 or min(p.m, p.n) > 1 or work > 8 * TINY)
-
-
-def wants_tiles(eqn: Eqn, right: Matrix | None) -> bool:
-    """Whether register tiles beat BLAS: the second matrix stays in the near cache, its rows fill
-    vectors, and there is enough to reuse."""
-    p, size = product_of(eqn), eqn.inputs[1].aval.dtype.itemsize
-    lanes = VECTOR_BYTES // size
-    if right is None or right.trans or eqn.inputs[0].aval.dtype.kind != "f":
-        return False
-    near = p.k * p.n * size <= NEAR_BYTES and p.k <= LONGEST
-    return near and p.m >= 6 and p.k >= 8 and 8 * p.n >= 7 * -(-p.n // lanes) * lanes
 
 
 def reads_windows(eqn: Eqn, defined: Mapping[Var, Eqn]) -> bool:

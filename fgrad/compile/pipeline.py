@@ -107,9 +107,7 @@ def _compile(
     program = log.checked("dce again", dce, program)
     if config.check >= 1:
         check_program(program, "dce again")
-    fusion = log.timed(
-        "fuse", lambda p: fuse(p, backend.tiles), program, size=lambda f: len(f.groups)
-    )
+    fusion = log.timed("fuse", fuse, program, size=lambda f: len(f.groups))
     steps = log.timed("lower", lambda f: lower(f.groups, f.virtual), fusion, size=len)
     # Steps of an unrolled loop that differ in numbers alone compile once.
     program, steps = log.timed(
