@@ -98,8 +98,8 @@ def phases(lib: Library) -> Call:
     return jitted(lib, lambda z: lib.np.exp(1j * z) * z / (1 + lib.np.abs(z)), z)
 
 
-# Values, which NumPy has too.  Signs of vectors are not compared, nor derivatives with respect to the
-# triangle that is not read, which JAX spreads over both.
+# Values, which NumPy has too.  Signs of vectors are not compared, nor derivatives with respect to
+# the triangle that is not read, which JAX spreads over both.
 VALUES = (
     Workload("solve, 256 of 16x16", 1.0, solve(*STACK)),
     Workload("solve, 256 of 16x16, 16 columns", 1.0, solve(*STACK, columns=16)),

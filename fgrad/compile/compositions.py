@@ -20,6 +20,7 @@ from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Eqn, Params, Program
 from fgrad.ops.complex import complex_, imag, is_complex, real
 from fgrad.ops.elementwise import add, convert, isnan, mul
+from fgrad.ops.fft import fft_p
 from fgrad.ops.linalg_compositions import COMPOSITIONS
 from fgrad.ops.random_bits import random_bits_elementwise
 from fgrad.ops.shape import move_axis
@@ -77,6 +78,20 @@ def _sort_of_parts(avals: tuple[Aval, ...], axis: int, num_keys: int) -> Program
     return trace(parts, avals, "sort").program
 
 
+@lru_cache(maxsize=256)
+def _each_axis(x: Aval, kind: str, axes: tuple[int, ...], n: int | None) -> Program | None:
+    """Fourier transforms over several axes, one after the other, the last first."""
+    if len(axes) < 2:
+        return None
+
+    def one_by_one(x: Value) -> list[Value]:
+        for axis in reversed(axes):
+            x = bind(fft_p, x, kind=kind, axes=(axis,), n=n)
+        return [x]
+
+    return trace(one_by_one, [x], kind).program
+
+
 _FACTORED = frozenset({"det", "slogdet", "solve"})
 
 
@@ -121,6 +136,7 @@ def _composition(
 EXPANSIONS: dict[str, Callable[[Eqn], Program | None]] = {
     **dict.fromkeys(COMPOSITIONS, _by_factors),
     **dict.fromkeys(("eigh", "svd", "pinv", "cofactor"), _in_double),
+    "fft": lambda eqn: _each_axis(eqn.inputs[0].aval.strong(), **eqn.params),
     "random_bits": lambda eqn: _random_bits(eqn.inputs[0].aval, eqn.params["shape"]),
     "sort": lambda eqn: _sort(
         tuple([x.aval.strong() for x in eqn.inputs]), eqn.params["axis"], eqn.params["num_keys"]

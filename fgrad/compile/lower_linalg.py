@@ -13,13 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.compile.cpu.external import has_pointer
-from fgrad.compile.cpu.ufunc_loops import Operand, find_loop, types_of
+from fgrad.compile.cpu.ufunc_loops import Operand, find_loop, find_ufunc, types_of
 from fgrad.compile.steps import LibraryStep
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Atom, Eqn, Lit, Var
 from fgrad.ops.complex import real_dtype
-from fgrad.ops.families import EXTERNAL
 
 HOST = frozenset(
     {
@@ -37,7 +35,7 @@ _COMPLEX = frozenset("FD")
 
 def on_host(eqn: Eqn) -> bool:
     """Whether an equation is a step of this file."""
-    if eqn.prim.name in HOST or eqn.prim.name in EXTERNAL:
+    if eqn.prim.name in HOST:
         return True
     return not _COMPLEX.isdisjoint([a.aval.dtype.char for a in (*eqn.inputs, *eqn.outputs)])
 
@@ -49,27 +47,11 @@ def host_step(eqn: Eqn, _virtual: Mapping[Var, Eqn]) -> LibraryStep:
         return native(eqn)
     if eqn.prim.name in PARTS and any([isinstance(a, Var) for a in eqn.inputs]):
         return _parts(eqn)
-    if eqn.prim.name in EXTERNAL and has_pointer(eqn.prim.name, len(eqn.inputs)):
-        return _external(eqn)
-    loop = _ufunc(eqn)
+    loop = _fourier(eqn) if eqn.prim.name == "fft" else _ufunc(eqn)
     if loop is not None:
         return loop
     args = (*[a for a in eqn.inputs if isinstance(a, Var)], *eqn.outputs)
     return LibraryStep("host", {"eqn": eqn}, args, ((0,) * len(args),))
-
-
-def _external(eqn: Eqn) -> LibraryStep:
-    """A loop that calls SciPy's function."""
-    out = eqn.outputs[0].aval
-    args: Any = (*[a for a in eqn.inputs if isinstance(a, Var)], *eqn.outputs)
-    params = {
-        "name": eqn.prim.name,
-        "dtype": out.dtype,
-        "size": out.size,
-        "constants": tuple([float(a.value) if isinstance(a, Lit) else None for a in eqn.inputs]),
-        "ones": tuple([k for k, a in enumerate(eqn.inputs) if a.aval.size == 1 < out.size]),
-    }
-    return LibraryStep("external", params, args, ((0,) * len(args),))
 
 
 def _ufunc(eqn: Eqn) -> LibraryStep | None:
@@ -81,7 +63,7 @@ def _ufunc(eqn: Eqn) -> LibraryStep | None:
     if find_loop(ufunc, types) is None:
         return None
     operands = [
-        Operand(0, a.value.tobytes())
+        Operand(0, constant=a.value.tobytes())
         if isinstance(a, Lit)
         else Operand(a.aval.dtype.itemsize if a.aval.ndim else 0)
         for a in eqn.inputs
@@ -94,6 +76,43 @@ def _ufunc(eqn: Eqn) -> LibraryStep | None:
         "size": out.size,
     }
     return LibraryStep("ufunc", params, args, ((0,) * len(args),))
+
+
+_FOURIER = {"fft": "fft.fft", "ifft": "fft.ifft", "irfft": "fft.irfft"}
+
+
+def _fourier(eqn: Eqn) -> LibraryStep | None:
+    """Transforms along one axis by NumPy's loop, where there is one."""
+    x, out, kind = eqn.inputs[0].aval, eqn.outputs[0].aval, eqn.params["kind"]
+    if len(eqn.params["axes"]) > 1 or isinstance(eqn.inputs[0], Lit) or not x.size:
+        return None
+    (axis,) = eqn.params["axes"]
+    n, m, points = x.shape[axis], out.shape[axis], eqn.params["n"] or x.shape[axis]
+    name = _FOURIER.get(kind) or f"fft.rfft_n_{'odd' if n % 2 else 'even'}"
+    factor = real_dtype(x.dtype).type(1 / points if kind in ("ifft", "irfft") else 1)
+    types = types_of([x.dtype, factor.dtype], out.dtype)
+    if find_loop(find_ufunc(name), types) is None:
+        return None
+    outer, inner = math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1 :])
+
+    def operand(length: int, item: int) -> Operand:
+        whole = length * inner * item
+        return Operand(item if inner > 1 else whole, (inner * item,), whole)
+
+    params = {
+        "name": name,
+        "types": types,
+        "operands": (
+            operand(n, x.dtype.itemsize),
+            Operand(0, constant=factor.tobytes()),
+            operand(m, out.dtype.itemsize),
+        ),
+        "size": outer,
+        "dims": (n, m),
+        "inner": inner if inner > 1 else 0,
+    }
+    args: Any = (*eqn.inputs, *eqn.outputs)
+    return LibraryStep("ufunc", params, args, ((0, 0),))
 
 
 PARTS = frozenset({"real", "imag", "complex"})

@@ -263,7 +263,7 @@ def routine_address(name: str) -> int:
 
 
 SINGULAR = "Singular matrix"
-ONE_THREAD = 256  # rows and columns up to which the barriers of threads cost more than they gain
+ONE_THREAD = 640  # rows and columns up to which the barriers of threads cost more than they gain
 
 
 def cholesky(dtype: np.dtype, n: int, batch: int) -> Native:

@@ -1,8 +1,8 @@
-"""L5. Native steps on complex arrays that NumPy's own loops run: `np.log(z)` without Python.
+"""L5. Native steps on complex arrays that NumPy's own loops run, such as `np.log(z)` and `np.fft`.
 
 A ufunc holds a table of C functions, one for each combination of dtypes:
 
-    void loop(char **args, npy_intp const *count, npy_intp const *steps, void *data)
+    void loop(char **args, npy_intp const *sizes, npy_intp const *steps, void *data)
 
 A step calls one of them on its part of the range, so its numbers, branch cuts and special values
 are NumPy's.  The layout of the table is part of NumPy's binary interface (`ufuncobject.h`); what it
@@ -12,6 +12,7 @@ says of a ufunc is compared with its public attributes, and where they differ Py
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -19,8 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.compile.cpu.runtime import Source, build
+from fgrad.lazy import lazy_module
+
+fourier: Any = lazy_module("numpy.fft._pocketfft_umath")
 
 CYCLES = 150.0  # of one element, for sharing among threads: between square roots and powers
+_FOURIER_CYCLES = 1.5  # of one element of a transform, times the logarithm of its length
 
 
 class _Table(ctypes.Structure):
@@ -38,6 +43,16 @@ class _Table(ctypes.Structure):
     )
 
 
+def find_ufunc(name: str) -> Any:
+    """A ufunc by its name: of NumPy, or after `fft.` of its Fourier transforms (from NumPy 2)."""
+    if name.startswith("fft."):
+        try:
+            return getattr(fourier, name[4:], None)
+        except ImportError:
+            return None
+    return getattr(np, name)
+
+
 class Loop(NamedTuple):
     """A C loop of a ufunc: its address and its last argument."""
 
@@ -46,8 +61,10 @@ class Loop(NamedTuple):
 
 
 @lru_cache
-def find_loop(ufunc: np.ufunc, types: str) -> Loop | None:
+def find_loop(ufunc: Any, types: str) -> Loop | None:
     """The loop for dtype characters such as "DD->D", or None."""
+    if not isinstance(ufunc, np.ufunc):
+        return None
     table = _Table.from_address(id(ufunc))
     counts = (table.nin, table.nout, table.nargs, table.ntypes)
     if counts != (ufunc.nin, ufunc.nout, ufunc.nargs, ufunc.ntypes) or types not in ufunc.types:
@@ -61,9 +78,17 @@ def find_loop(ufunc: np.ufunc, types: str) -> Loop | None:
 
 
 class Operand(NamedTuple):
-    """One argument of a loop: bytes from element to element, or the bytes of a constant."""
+    """One argument of a loop, in bytes.
+
+    step: from element to element, for generalised ufuncs from vector to vector;
+    core: from element to element of a vector;
+    block: from block to block;
+    constant: the bytes of an argument that is no array.
+    """
 
     step: int
+    core: tuple[int, ...] = ()
+    block: int = 0
     constant: bytes = b""
 
 
@@ -72,56 +97,88 @@ def types_of(dtypes: Sequence[np.dtype], result: np.dtype) -> str:
     return f"{''.join([d.char for d in dtypes])}->{result.char}"
 
 
-_TEXT = """{constants}
-define void @{symbol}(ptr %bufs, i64 %lo, i64 %hi) #0 {{
+_ONCE = """define void @{symbol}(ptr %bufs, i64 %lo, i64 %hi) #0 {{
 entry:
   %args = alloca ptr, i64 {count}
-  %steps = alloca i64, i64 {count}
-  %length = alloca i64
+  %steps = alloca i64, i64 {strides}
+  %sizes = alloca i64, i64 {dimensions}
   %some = icmp slt i64 %lo, %hi
   br i1 %some, label %call, label %end
 call:
   %number = sub i64 %hi, %lo
-  store i64 %number, ptr %length
+  store i64 %number, ptr %sizes
 {places}
   %data = load ptr, ptr @fgrad_{name}_data
-  call void @fgrad_{name}(ptr %args, ptr %length, ptr %steps, ptr %data)
+  call void @fgrad_{name}(ptr %args, ptr %sizes, ptr %steps, ptr %data)
   br label %end
 end:
   ret void
 }}"""
 
+_BLOCKS = """define void @{symbol}(ptr %bufs, i64 %lo, i64 %hi) #0 {{
+entry:
+  %args = alloca ptr, i64 {count}
+  %steps = alloca i64, i64 {strides}
+  %sizes = alloca i64, i64 {dimensions}
+  store i64 {inner}, ptr %sizes
+  %data = load ptr, ptr @fgrad_{name}_data
+  %some = icmp slt i64 %lo, %hi
+  br i1 %some, label %block, label %end
+block:
+  %i = phi i64 [ %lo, %entry ], [ %following, %block ]
+{places}
+  call void @fgrad_{name}(ptr %args, ptr %sizes, ptr %steps, ptr %data)
+  %following = add i64 %i, 1
+  %again = icmp slt i64 %following, %hi
+  br i1 %again, label %block, label %end
+end:
+  ret void
+}}"""
 
-def ufunc_loop(name: str, types: str, operands: tuple[Operand, ...], size: int) -> int:
+
+def ufunc_loop(
+    name: str,
+    types: str,
+    operands: tuple[Operand, ...],
+    size: int,
+    dims: tuple[int, ...] = (),
+    inner: int = 0,
+) -> int:
     """The address of a step that applies a ufunc to arrays.
 
     Arguments:
-        name: of the ufunc.
+        name: of the ufunc, as `find_ufunc` takes it.
         types: of the loop, which exists.
-        operands: of the ufunc, the result last; buffers are those that are no constants.
-        size: the number of elements, which is the extent of the range.
+        operands: of the ufunc, results last; buffers are those that are no constants.
+        size: the extent of the range: elements, vectors, or blocks of vectors.
+        dims: the core dimensions of a generalised ufunc.
+        inner: the vectors of a block; 0 if the range counts them.
     """
-    loop = find_loop(getattr(np, name), types)
+    loop = find_loop(find_ufunc(name), types)
     assert loop is not None
-    label = f"{name}_{types.replace('->', '_')}"
+    label = f"{name}_{types.replace('->', '_')}".replace(".", "_")
 
     def emit(symbol: str) -> tuple[str, set[str]]:
-        constants, places, buffers = [], [], 0
+        constants, places = [], []
+        buffers = 0
         for k, operand in enumerate(operands):
+            base = f"%b{k}"
             if operand.constant:
-                data = "".join([f"\\{byte:02X}" for byte in operand.constant])
-                constants.append(
-                    f"@{symbol}_c{k} = private constant [{len(operand.constant)} x i8] "
-                    f'c"{data}", align 16'
-                )
-                places.append(_place(k, operand.step, f"@{symbol}_c{k}"))
+                base = f"@{symbol}_c{k}"
+                constants.append(_constant(base, operand.constant))
             else:
-                places.append(_buffer(k, buffers) + _place(k, operand.step, f"%b{k}"))
+                places.append(_buffer(k, buffers))
                 buffers += 1
-        text = _TEXT.format(
+            places.append(_place(k, operand, base, bool(inner)))
+        strides = [step for operand in operands for step in operand.core]
+        places += [_store("steps", len(operands) + k, step) for k, step in enumerate(strides)]
+        places += [_store("sizes", 1 + k, n) for k, n in enumerate(dims)]
+        text = (_BLOCKS if inner else _ONCE).format(
             symbol=symbol,
             count=len(operands),
-            constants="\n".join(constants),
+            strides=len(operands) + len(strides),
+            dimensions=1 + len(dims),
+            inner=inner,
             places="".join(places),
             name=label,
         )
@@ -129,11 +186,19 @@ def ufunc_loop(name: str, types: str, operands: tuple[Operand, ...], size: int) 
             f"declare void @fgrad_{label}(ptr, ptr, ptr, ptr)",
             f"@fgrad_{label}_data = external global ptr",
         }
-        return text, declarations
+        return "\n".join([*constants, text]), declarations
 
-    content = f"ufunc {name} {types} {operands}"
+    content = f"ufunc {name} {types} {operands} {dims} {inner}"
     imports = {f"fgrad_{label}": loop.function, f"fgrad_{label}_data": _cell(loop.data)}
     return build([Source(content, emit)], imports, glue=True)[0]
+
+
+def ufunc_cycles(size: int, dims: tuple[int, ...] = (), inner: int = 0, **_: Any) -> float:
+    """What a step costs."""
+    if not dims:
+        return CYCLES * size
+    n = max(dims)
+    return size * (inner or 1) * n * math.log2(n + 1) * _FOURIER_CYCLES
 
 
 _CELLS: dict[int, Any] = {}
@@ -145,6 +210,11 @@ def _cell(value: int) -> int:
     return ctypes.addressof(cell)
 
 
+def _constant(name: str, value: bytes) -> str:
+    data = "".join([f"\\{byte:02X}" for byte in value])
+    return f'{name} = private constant [{len(value)} x i8] c"{data}", align 16'
+
+
 def _buffer(k: int, place: int) -> str:
     return (
         f"  %at{k} = getelementptr ptr, ptr %bufs, i64 {place}\n"
@@ -152,13 +222,19 @@ def _buffer(k: int, place: int) -> str:
     )
 
 
-def _place(k: int, step: int, base: str) -> str:
-    """Store the address and the step of operand k, from element `lo` on."""
+def _place(k: int, operand: Operand, base: str, blocks: bool) -> str:
+    """Store the address and the step of operand k, from element `lo` or block `i` on."""
+    start = f"%i, {operand.block}" if blocks else f"%lo, {operand.step}"
     return (
-        f"  %offset{k} = mul i64 %lo, {step}\n"
+        f"  %offset{k} = mul i64 {start}\n"
         f"  %first{k} = getelementptr i8, ptr {base}, i64 %offset{k}\n"
         f"  %args{k} = getelementptr ptr, ptr %args, i64 {k}\n"
         f"  store ptr %first{k}, ptr %args{k}\n"
-        f"  %steps{k} = getelementptr i64, ptr %steps, i64 {k}\n"
-        f"  store i64 {step}, ptr %steps{k}\n"
+    ) + _store("steps", k, operand.step)
+
+
+def _store(array: str, place: int, value: int) -> str:
+    return (
+        f"  %{array}{place} = getelementptr i64, ptr %{array}, i64 {place}\n"
+        f"  store i64 {value}, ptr %{array}{place}\n"
     )
