@@ -15,6 +15,7 @@ import numpy as np
 from fgrad.compile.control_host import control_steps
 from fgrad.compile.cpu.callback import evaluation
 from fgrad.compile.cpu.complex_parts import complex_parts
+from fgrad.compile.cpu.external import CYCLES, external
 from fgrad.compile.cpu.host import (
     Callback,
     Copy,
@@ -25,7 +26,7 @@ from fgrad.compile.cpu.host import (
     shared_call,
 )
 from fgrad.compile.cpu.lapack_factors import LAPACK
-from fgrad.compile.cpu.library import build_products, gemm_address, gemm_spec, is_tiny, pieces
+from fgrad.compile.cpu.library import build_products, gemm_address, gemm_spec, pieces
 from fgrad.compile.cpu.row_walks import RowWalk, row_walk
 from fgrad.compile.cpu.runtime import build_kernels, symbol_at
 from fgrad.compile.cpu.sort_keys import RowSort
@@ -208,7 +209,7 @@ def _native_steps(plan: Plan, table: _Table) -> list[Step]:
     products = [
         gemm_spec(**s.params) for s in plan.steps if isinstance(s, LibraryStep) and s.name == "gemm"
     ]
-    build_products([spec for spec in dict.fromkeys(products) if not is_tiny(spec)])
+    build_products(list(dict.fromkeys(products)))
     steps: list[Step] = []
     for step in plan.steps:
         if isinstance(step, KernelStep):
@@ -250,6 +251,8 @@ def native_routine(routine: Routine) -> NativeRoutine:
         return NativeRoutine(complex_parts(**params), params["size"], 0.0, None)
     if name == "ufunc":
         return NativeRoutine(ufunc_loop(**params), params["size"], ufunc_cycles(**params), None)
+    if name == "external":
+        return NativeRoutine(external(**params), params["size"], CYCLES * params["size"], None)
     if name in LAPACK:
         native = LAPACK[name](**params)
         return NativeRoutine(native.address, params["batch"], 0.0, native.failure)
@@ -269,7 +272,7 @@ def _library_calls(step: LibraryStep, plan: Plan, table: _Table) -> list[Step]:
     steps: list[Step] = []
     for offsets in step.offsets:
         numbers = [table.number(s, at) for s, at in zip(slots, offsets, strict=True)]
-        # Each call of BLAS packs the other operand anew: few pieces for a product.
+        # Each piece of a product copies the other operand anew: few pieces.
         each = 2 if step.name == "gemm" else 4
         steps.append(shared_call(address, extent, 1, cost, tuple(numbers), each))
     return steps

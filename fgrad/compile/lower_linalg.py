@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.compile.cpu.external import has_pointer
 from fgrad.compile.cpu.ufunc_loops import Operand, find_loop, find_ufunc, types_of
 from fgrad.compile.steps import LibraryStep
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Atom, Eqn, Lit, Var
 from fgrad.ops.complex import real_dtype
+from fgrad.ops.families import EXTERNAL
 
 HOST = frozenset(
     {
@@ -35,7 +37,7 @@ _COMPLEX = frozenset("FD")
 
 def on_host(eqn: Eqn) -> bool:
     """Whether an equation is a step of this file."""
-    if eqn.prim.name in HOST:
+    if eqn.prim.name in HOST or eqn.prim.name in EXTERNAL:
         return True
     return not _COMPLEX.isdisjoint([a.aval.dtype.char for a in (*eqn.inputs, *eqn.outputs)])
 
@@ -47,11 +49,27 @@ def host_step(eqn: Eqn, _virtual: Mapping[Var, Eqn]) -> LibraryStep:
         return native(eqn)
     if eqn.prim.name in PARTS and any([isinstance(a, Var) for a in eqn.inputs]):
         return _parts(eqn)
+    if eqn.prim.name in EXTERNAL and has_pointer(eqn.prim.name, len(eqn.inputs)):
+        return _external(eqn)
     loop = _fourier(eqn) if eqn.prim.name == "fft" else _ufunc(eqn)
     if loop is not None:
         return loop
     args = (*[a for a in eqn.inputs if isinstance(a, Var)], *eqn.outputs)
     return LibraryStep("host", {"eqn": eqn}, args, ((0,) * len(args),))
+
+
+def _external(eqn: Eqn) -> LibraryStep:
+    """A loop that calls SciPy's function."""
+    out = eqn.outputs[0].aval
+    args: Any = (*[a for a in eqn.inputs if isinstance(a, Var)], *eqn.outputs)
+    params = {
+        "name": eqn.prim.name,
+        "dtype": out.dtype,
+        "size": out.size,
+        "constants": tuple([float(a.value) if isinstance(a, Lit) else None for a in eqn.inputs]),
+        "ones": tuple([k for k, a in enumerate(eqn.inputs) if a.aval.size == 1 < out.size]),
+    }
+    return LibraryStep("external", params, args, ((0,) * len(args),))
 
 
 def _ufunc(eqn: Eqn) -> LibraryStep | None:
