@@ -21,7 +21,7 @@ from fgrad.numpy import (  # noqa: F401  (each fills the tables)
     ufunc_methods,
     unsupported,
 )
-from fgrad.numpy.register import EXTRA, TRACED, has_tracer
+from fgrad.numpy.register import EXTRA, TRACED, has_tracer, lookup
 from fgrad.trace import STATE, Tracer, deferred
 
 
@@ -57,16 +57,25 @@ def _created(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _fill_functions() -> None:
     """Put every traced function into this namespace, and into its `linalg` and `fft`."""
-    groups: dict[str, dict[str, Any]] = {"linalg": {}, "fft": {}}
+    groups: dict[str, dict[str, Any]] = {"linalg": {}, "fft": {}, "lib.stride_tricks": {}}
     for name, (target, traced) in TRACED.items():
         group, _, leaf = name.rpartition(".")
         space = groups[group] if group else globals()
         # A ufunc finds its traced form by itself, and keeps its methods: np.add.reduce.
         space[leaf] = target if isinstance(target, numpy.ufunc) else _public(name, target, traced)
     for group, names in groups.items() if load_all not in deferred else ():
-        plain = getattr(numpy, group)
-        present = {n: getattr(plain, n) for n in dir(plain) if not n.startswith("_")}
-        globals()[group] = SimpleNamespace(**(present | names))
+        space = _overlay(lookup(group), names)
+        parent, _, leaf = group.rpartition(".")
+        if parent:
+            globals()[parent] = _overlay(lookup(parent), {leaf: space})
+        else:
+            globals()[group] = space
+
+
+def _overlay(plain: Any, names: dict[str, Any]) -> SimpleNamespace:
+    """A module of NumPy with some of its names replaced."""
+    present = {n: getattr(plain, n) for n in dir(plain) if not n.startswith("_")}
+    return SimpleNamespace(**(present | names))
 
 
 def load_all() -> None:
@@ -76,6 +85,7 @@ def load_all() -> None:
         importlib.import_module("fgrad.numpy.more")
         inplace.mark_views()
         _fill()
+        globals()["vectorize"] = importlib.import_module("fgrad.numpy.lanes").vectorize
 
 
 def _fill() -> None:

@@ -19,7 +19,6 @@ from fgrad.numpy.promote import (
     normalize_axes,
     normalize_axis,
     promote,
-    refuse_argument,
     refuse_out,
     reshape,
     shape_of,
@@ -147,6 +146,8 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Value:
 def squeeze(a: Any, axis: Any = None) -> Value:
     """Without axes of length 1."""
     x = as_array(a)
+    if not x.shape and axis in (0, -1):
+        return x
     axes = normalize_axes(axis, len(x.shape))
     if axis is None:
         axes = tuple([i for i in axes if x.shape[i] == 1])
@@ -474,8 +475,8 @@ def tile(A: Any, reps: Any) -> Value:
 def repeat(a: Any, repeats: Any, axis: Any = None) -> Value:
     """Each element repeated, a known number of times."""
     x = as_array(a)
-    if axis is None:
-        x, axis = reshape(x, (math.prod(x.shape),)), 0
+    if axis is None or not x.shape:
+        x, axis = reshape(x, (math.prod(x.shape),)), 0 if axis is None else axis
     axis = normalize_axis(axis, len(x.shape))
     if isinstance(repeats, Tracer):
         repeats = known_value(repeats)
@@ -495,8 +496,10 @@ def resize(a: Any, new_shape: Any) -> Value:
     x = ravel(a)
     shape = known_ints(new_shape)
     size = math.prod(shape)
+    if any(n < 0 for n in shape):
+        raise ArgumentError("all elements of `new_shape` must be non-negative", user_line())
     if x.shape[0] == 0:
-        raise refuse_argument("resize", "a", "an array with elements")
+        return np.zeros(shape, x.dtype)
     times = -(-size // x.shape[0])
     x = concatenate((x,) * times) if times > 1 else x
     return reshape(take_slice(x, 0, 0, size), shape)

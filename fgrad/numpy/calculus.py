@@ -26,6 +26,7 @@ from fgrad.numpy.promote import (
     reshape,
     result_type,
     shape_of,
+    subtractable,
     user_line,
 )
 from fgrad.numpy.register import NO_VALUE, implements
@@ -74,7 +75,7 @@ def _as_end(end: Any, x: Value, axis: int) -> Value:
 @implements("ediff1d")
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Value:
     """Differences of the flattened array, between given ends."""
-    x = ravel(ary)
+    x = subtractable(ravel(ary))
     parts = [p for p in (to_begin, diff(x), to_end) if p is not None]
     return concatenate([convert(ravel(p), x.dtype) for p in parts])
 
@@ -101,7 +102,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Value:
 @implements("gradient")
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     """Central differences inside, one-sided ones at the ends."""
-    x = inexact(f)
+    x = inexact(subtractable(as_array(f)))
     axes = tuple(range(len(x.shape))) if axis is None else axis
     axes = axes if isinstance(axes, (tuple, list)) else (axes,)
     axes = [normalize_axis(i, len(x.shape)) for i in axes]
@@ -359,6 +360,8 @@ def _weighted_cov(x: Value, fweights: Any, aweights: Any, ddof: int) -> Value:
 
 def _variables(m: Any, rowvar: bool) -> Value:
     x = inexact(m)
+    if len(x.shape) > 2:
+        raise ArgumentError("m has more than 2 dimensions", user_line())
     if len(x.shape) < 2:
         return reshape(x, (1, math.prod(x.shape)))
     return x if rowvar or x.shape[0] == 1 else sh.permute(x, (1, 0))
@@ -390,6 +393,8 @@ def round_(a: Any, decimals: int = 0, out: Any = None) -> Value:
     x = as_array(a)
     if x.dtype.kind in "iu":
         return fresh(x) if decimals >= 0 else _round_integer(x, 10**-decimals)
+    if x.dtype.kind == "b" and decimals != 0:
+        raise ArgumentError("truth values are not rounded to decimals", user_line())
     if x.dtype.kind == "b":
         return ew.rint(convert(x, np.dtype(np.float16)))
     if decimals == 0:
@@ -449,17 +454,6 @@ def isneginf(x: Any, out: Any = None) -> Value:
     """x == -inf."""
     refuse_out("isneginf", out)
     return np.equal(as_array(x), -math.inf)
-
-
-@implements("apply_over_axes")
-def apply_over_axes(func: Any, a: Any, axes: Any) -> Value:
-    """A reduction applied to one axis after the other."""
-    x = as_array(a)
-    for i in axes if isinstance(axes, (tuple, list)) else (axes,):
-        axis = normalize_axis(i, len(x.shape))
-        y = func(x, axis)
-        x = y if len(y.shape) == len(x.shape) else np.expand_dims(y, axis)
-    return x
 
 
 @implements("ix_")

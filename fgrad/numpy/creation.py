@@ -48,7 +48,14 @@ def array(a: Any, dtype: Any = None, **kwargs: Any) -> Value:
     return reshape(x, (1,) * missing + x.shape) if missing > 0 else x
 
 
-@implements("asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "require")
+@implements("ascontiguousarray", "asfortranarray")
+def ascontiguousarray(a: Any, dtype: Any = None, **_: Any) -> Value:
+    """The array itself, with at least one axis."""
+    x = asarray(a, dtype)
+    return x if len(shape_of(x)) else reshape(x, (1,))
+
+
+@implements("asarray", "asanyarray", "require")
 def asarray(a: Any, dtype: Any = None, *_args: Any, **_kwargs: Any) -> Value:
     """The array itself, or a traced array of nested lists."""
     x = as_array(a)
@@ -278,6 +285,8 @@ def diagflat(v: Any, k: int = 0) -> Value:
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Value:
     """The powers of a vector as columns."""
     x = as_array(x)
+    if len(x.shape) != 1:
+        raise ArgumentError("x must be a one-dimensional array or sequence.", user_line())
     n = x.shape[0] if N is None else N
     kind = np.promote_types(x.dtype, int)
     ones = broadcast_to(kind.type(1), (x.shape[0],), x if isinstance(x, Tracer) else None)

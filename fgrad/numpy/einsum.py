@@ -30,7 +30,7 @@ from fgrad.ops import dot as dt
 from fgrad.ops import elementwise as ew
 from fgrad.ops import reduce as rd
 from fgrad.ops import shape as sh
-from fgrad.trace import Value
+from fgrad.trace import Tracer, Value
 
 opt_einsum = lazy_module("opt_einsum")
 
@@ -64,6 +64,14 @@ def einsum(
         terms.append(_contract(chosen, needed))
     (last,) = terms
     return _arrange(_simplify(last, set(result)), result, sizes)
+
+
+@implements("einsum_path")
+def einsum_path(*operands: Any, optimize: Any = "greedy", einsum_call: bool = False) -> Any:
+    """The order of contractions that NumPy would choose: it depends on shapes alone."""
+    zero = np.float64(0)
+    plain = [np.broadcast_to(zero, x.shape) if isinstance(x, Tracer) else x for x in operands]
+    return np.einsum_path(*plain, optimize=optimize, einsum_call=einsum_call)
 
 
 # --- reading --------------------------------------------------------------------------------------

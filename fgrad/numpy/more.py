@@ -10,12 +10,15 @@ import fgrad.numpy.einsum
 import fgrad.numpy.fft
 import fgrad.numpy.histograms
 import fgrad.numpy.integers
+import fgrad.numpy.lanes
 import fgrad.numpy.linalg
 import fgrad.numpy.nan_reductions
 import fgrad.numpy.norms
 import fgrad.numpy.padding
 import fgrad.numpy.polynomials
+import fgrad.numpy.quantiles
 import fgrad.numpy.sets
 import fgrad.numpy.sized
 import fgrad.numpy.sorting
 import fgrad.numpy.values
+import fgrad.numpy.windows

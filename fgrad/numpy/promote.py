@@ -188,6 +188,17 @@ def inexact(x: Value) -> Value:
     return x if x.dtype.kind in "fc" else convert(x, np.dtype(np.float64))
 
 
+def subtractable(x: Value) -> Value:
+    """An operand that has differences: truth values have none, in NumPy's words."""
+    if x.dtype.kind == "b":
+        raise ArgumentError(
+            "numpy boolean subtract, the `-` operator, is not supported, use the bitwise_xor, the "
+            "`^` operator, or the logical_xor function instead.",
+            user_line(),
+        )
+    return x
+
+
 # --- shapes ---------------------------------------------------------------------------------------
 
 

@@ -144,8 +144,8 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "r
     """Elements by number along an axis, or of the flattened array."""
     refuse_out("take", out)
     x = as_array(a)
-    if axis is None:
-        x, axis = ravel(x), 0
+    if axis is None or not x.shape:
+        x, axis = ravel(x), 0 if axis is None else axis
     axis = normalize_axis(axis, len(x.shape))
     which = _moded(as_array(indices), x.shape[axis], mode, axis)
     if not isinstance(x, Tracer) and not isinstance(which, Tracer):

@@ -12,13 +12,12 @@ import numpy as np
 
 from fgrad.errors import ArgumentError
 from fgrad.numpy import reductions as rs
-from fgrad.numpy.arrange import moveaxis, ravel, stack, take_slice
+from fgrad.numpy.arrange import ravel, take_slice
 from fgrad.numpy.promote import (
     as_array,
     broadcast,
     broadcast_shapes,
     convert,
-    normalize_axis,
     promote,
     refuse_argument,
     reshape,
@@ -133,22 +132,7 @@ def trim_zeros(filt: Any, trim: str = "fb", **kwargs: Any) -> Value:
     return take_slice(x, 0, start, stop)
 
 
-# --- lanes ----------------------------------------------------------------------------------------
-
-
-@implements("apply_along_axis")
-def apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: Any) -> Value:
-    """A function applied to each lane, one after the other; `fgrad.vmap` does all at once."""
-    x = as_array(arr)
-    axis = normalize_axis(axis, len(x.shape))
-    lanes = moveaxis(x, axis, -1)
-    lead = lanes.shape[:-1]
-    results = [as_array(func1d(lanes[i], *args, **kwargs)) for i in np.ndindex(*lead)]
-    joined = stack(results)
-    joined = reshape(joined, (*lead, *joined.shape[1:]))
-    inner = len(joined.shape) - len(lead)
-    source = tuple(range(len(lead), len(joined.shape)))
-    return moveaxis(joined, source, tuple(range(axis, axis + inner)))
+# --- indices and dtypes ----------------------------------------------------------------------------
 
 
 @implements("tril_indices_from")
