@@ -9,6 +9,7 @@ branches     all of them and a selection; costly ones in a loop that runs once o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -157,7 +158,8 @@ def _memory_of(
     taken: set[str] = set()
     for k, (var, x) in enumerate(zip(carried, carry, strict=True)):
         own = isinstance(x, Stored) and is_mutable(x) and x.is_contiguous()
-        if body.outputs[k] is var or not (own or stays_in_memory(body, var, var.aval.size)):
+        stays = own or stays_in_memory(body, var, math.prod(w.shape(var)))
+        if body.outputs[k] is var or not stays:
             found.append(None)
         elif own and x.buffer not in taken:  # type: ignore[union-attr]
             taken.add(x.buffer)  # type: ignore[union-attr]
@@ -336,6 +338,10 @@ def while_of(w: LoopWriter, eqn: Eqn, operands: Sequence[Value]) -> While:
     """A while equation on given values."""
     p = eqn.params
     n, stop = p["n_cond"], p["n_cond"] + p["n_body"]
+    by_lane = w.ends.get(id(p["body"]))
+    if by_lane is not None:
+        consts = operands[n:stop]
+        return While(by_lane.go, by_lane.body, consts, consts, operands[stop:])
     return While(
         w.prepare(p["cond"]), w.prepare(p["body"]), operands[:n], operands[n:stop], operands[stop:]
     )

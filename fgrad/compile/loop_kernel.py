@@ -11,6 +11,7 @@ A loop whose body is too large is left to the host program (`control_host`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -22,7 +23,8 @@ from fgrad.compile.fold import fold
 from fgrad.compile.inline import inline_calls
 from fgrad.compile.kernel.check import check_kernel
 from fgrad.compile.kernel.contracted import contracted
-from fgrad.compile.kernel.ir import Kernel
+from fgrad.compile.kernel.ir import Kernel, Loop
+from fgrad.compile.kernel.rewrite import Body
 from fgrad.compile.loop_control import (
     LOOP_RULES,
     Scan,
@@ -32,10 +34,11 @@ from fgrad.compile.loop_control import (
     write_scan,
     write_while,
 )
+from fgrad.compile.loop_lanes import Lanes, find_lanes
 from fgrad.compile.loop_values import Counting, Stored, TooLarge, Value
 from fgrad.compile.loop_writer import LoopBuilder, LoopWriter
 from fgrad.compile.lower_build import KernelBuilder
-from fgrad.compile.lower_index import Place, row_major, total
+from fgrad.compile.lower_index import row_major, total
 from fgrad.compile.real_parts import real_parts
 from fgrad.compile.simplify import simplify
 from fgrad.compile.steps import KernelStep
@@ -43,6 +46,8 @@ from fgrad.config import config
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 
 KERNEL_LOOPS = frozenset({"scan", "while"})
+FEWEST_LANES = 8  # loops beside each other that are worth a vector
+VECTOR_BYTES = 64
 
 
 def prepared(program: Program) -> Program:
@@ -75,10 +80,34 @@ def loop_steps(
     """
     if eqn.prim.name not in KERNEL_LOOPS:
         return None
+    wanted = [v for v in eqn.outputs if v in used and v.aval.size]
+    lanes = find_lanes(eqn, prepared, wanted)
+    if lanes is not None and math.prod(lanes.extents) >= FEWEST_LANES:
+        full = [v for v in wanted if len(lanes.axes.get(v, {})) == len(lanes.extents)]
+        both = [full, [v for v in wanted if v not in full]]
+        plain = Lanes({}, (), {})
+        parts = [(lanes, both[0]), (plain, both[1])] if both[1] else [(lanes, both[0])]
+        steps = _kernels(eqn, defined, parts, constant, schedule)
+        if steps is not None:
+            return steps
+    return _kernels(eqn, defined, [(Lanes({}, (), {}), wanted)], constant, schedule)
+
+
+def _kernels(
+    eqn: Eqn,
+    defined: Mapping[Var, Eqn],
+    parts: Sequence[tuple[Lanes, list[Var]]],
+    constant: Callable[[np.ndarray], Var],
+    schedule: Callable[[Kernel], Kernel],
+) -> list[KernelStep] | None:
+    """One kernel for each part of the results."""
+    steps: list[KernelStep] = []
     try:
-        return _Loop(eqn, defined, used, constant).steps(schedule)
+        for lanes, wanted in parts:
+            steps += _Loop(eqn, defined, wanted, constant, lanes).steps(schedule)
     except TooLarge:
         return None
+    return steps
 
 
 class _Loop:
@@ -90,13 +119,19 @@ class _Loop:
         defined: Mapping[Var, Eqn],
         used: Collection[Var],
         constant: Callable[[np.ndarray], Var],
+        lanes: Lanes,
     ) -> None:
-        self.eqn, self.defined, self.used = eqn, defined, used
+        self.eqn, self.defined, self.used, self.lanes = eqn, defined, used, lanes
         self.constants: dict[int, Var] = {}
         self.constant = constant
         self.builder = LoopBuilder()
-        self.writer = LoopWriter(self.builder, LOOP_RULES, prepared, {}, self._constant)
+        lanes_at = self.builder.open_all(lanes.extents, "parallel")
+        places = {v: {k: lanes_at[n] for k, n in own.items()} for v, own in lanes.axes.items()}
+        self.writer = LoopWriter(
+            self.builder, LOOP_RULES, prepared, places, self._constant, lanes.loops
+        )
         self.copies: list[KernelStep] = []
+        self.homes: set[str] = set()  # buffers of results
 
     def _constant(self, array: np.ndarray) -> Var:
         found = self.constants.get(id(array))
@@ -111,13 +146,48 @@ class _Loop:
             self._scan(scan_of(self.writer, self.eqn, operands))
         else:
             self._while(operands)
-        kernel = contracted(self.builder.kernel())
+        self.builder.close_to(0)
+        kernel = self.vectorised(contracted(self.builder.kernel()))
         if not kernel.body:
             return []
         if config.check >= 1:
             check_kernel(kernel)
         copies = [step._replace(kernel=schedule(step.kernel)) for step in self.copies]
         return [*copies, KernelStep(kernel, tuple(self.builder.args))]
+
+    def vectorised(self, kernel: Kernel) -> Kernel:
+        """The kernel with vectors along the longest lane axis, the last of equal ones."""
+        if not self.lanes.extents:
+            return kernel
+        inner = len(self.lanes.extents) - 1
+        if self.lanes.extents[inner] < FEWEST_LANES:
+            inner = max(range(inner + 1), key=lambda k: self.lanes.extents[k])
+        lanes = self.width(self.lanes.extents[inner])
+
+        def at(body: Body, depth: int) -> Body:
+            return tuple(
+                [
+                    s._replace(
+                        body=at(s.body, depth + 1) if depth < inner else s.body,
+                        lanes=lanes if depth == inner else 0,
+                    )
+                    if isinstance(s, Loop)
+                    else s
+                    for s in body
+                ]
+            )
+
+        return kernel._replace(body=at(kernel.body, 0))
+
+    def width(self, extent: int) -> int:
+        """Several vectors at a time, to hide latencies, where there are registers for the carry."""
+        floats = [v.aval.dtype for v in self.eqn.outputs if v in self.used]
+        lanes = VECTOR_BYTES // max([d.itemsize for d in floats])
+        carried = len(self.builder.acc_dtypes)
+        most = 4 if carried <= 4 else 2 if carried <= 8 else 1
+        while most > 1 and lanes * most > extent:
+            most //= 2
+        return lanes * most
 
     def operand(self, atom: Atom) -> Value:
         """An operand of the loop; arrays that need no memory have none."""
@@ -131,14 +201,20 @@ class _Loop:
             return np.broadcast_to(np.int64(number), self.writer.shape(atom))
         return self.writer.stored(atom)
 
-    def _memory(self, body: Program, carried: Sequence[Var], first: int) -> list[Stored | None]:
-        """The results in which carries are updated in place."""
+    def _memory(
+        self, body: Program, carried: Sequence[Var], operands: Sequence[Value], first: int
+    ) -> list[Stored | None]:
+        """The results in which carries are updated in place; memory of each lane for others."""
         found: list[Stored | None] = []
         for k, var in enumerate(carried):
-            if not stays_in_memory(body, var, var.aval.size):
+            if not stays_in_memory(body, var, math.prod(self.writer.shape(var))):
                 found.append(None)
                 continue
             out = self.eqn.outputs[k]
+            if len(self.lanes.axes.get(out, {})) < len(self.lanes.extents):
+                shape, dtype = self.writer.shape(out), out.aval.dtype
+                found.append(self.writer.memory(operands[first + k], shape, dtype))
+                continue
             self._copy(self.eqn.inputs[first + k], out)
             found.append(self.home(out, "inout"))
         return found
@@ -161,25 +237,27 @@ class _Loop:
         """The memory of a result."""
         if var.aval.dtype.kind == "c":
             raise TooLarge
-        buffer = self.builder.buffer(var, role)
-        self.writer.versions[buffer] = 0
-        shape = var.aval.shape
-        return Stored(buffer, var.aval.dtype, Place(), shape, row_major(shape), 0)
+        stored = self.writer.stored(var, role)
+        self.homes.add(stored.buffer)
+        self.writer.versions[stored.buffer] = 0
+        return stored._replace(version=0)
 
     def _scan(self, s: Scan) -> None:
         n = len(s.carry)
-        memory = self._memory(s.body, s.carried, len(s.consts))
+        operands = [*s.consts, *s.carry]
+        memory = self._memory(s.body, s.carried, operands, len(s.consts))
         homes = [self.home(v) if v in self.used else None for v in self.eqn.outputs[n:]]
         results, _ = write_scan(self.writer, s, memory, homes)
         self._store(results, memory)
 
     def _while(self, operands: list[Any]) -> None:
         s = while_of(self.writer, self.eqn, operands)
-        memory = self._memory(s.body, s.carried, len(s.cond_consts) + len(s.body_consts))
+        first = len(operands) - len(s.carry)
+        memory = self._memory(s.body, s.carried, operands, first)
         self._store(write_while(self.writer, s, memory), memory)
 
     def _store(self, results: Sequence[Value], memory: Sequence[Stored | None]) -> None:
         """The last carry, where somebody reads it and it does not stand there yet."""
         for var, x, place in zip(self.eqn.outputs, results, memory, strict=False):
-            if place is None and var in self.used:
+            if var in self.used and (place is None or place.buffer not in self.homes):
                 self.writer.write(self.home(var), x)

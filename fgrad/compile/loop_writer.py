@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from fgrad.compile.kernel.ir import Load, Ref, Statement
+from fgrad.compile.loop_lanes import LaneWhile
 from fgrad.compile.loop_values import Counting, Sparse, Stored, TooLarge, Update, Value
 from fgrad.compile.lower_build import KernelBuilder
 from fgrad.compile.lower_index import (
     Place,
-    Places,
     bounds,
     row_major,
     shifted,
@@ -82,6 +82,7 @@ class LoopWriter:
         prepare: optimises a program that an equation holds.
         lanes: for each variable of the programs, the places of its axes that are lanes; such an
             axis has length 1 in its values.
+        ends: the loops that end lane by lane, by the identity of their bodies.
     """
 
     def __init__(
@@ -91,7 +92,9 @@ class LoopWriter:
         prepare: Callable[[Program], Program],
         lanes: Mapping[Var, Mapping[int, Place]],
         constant: Callable[[np.ndarray], Var],
+        ends: Mapping[int, LaneWhile],
     ) -> None:
+        self.ends = ends
         self.b = builder
         self.rules = rules
         self.prepare = prepare
@@ -315,15 +318,15 @@ class LoopWriter:
         self.env.update(zip(eqn.outputs, rule(self, eqn), strict=True))
         self.check_size()
 
-    def stored(self, var: Var, places: Places = ()) -> Stored:
-        """A variable of the program around the loop, `places` along its first axes."""
+    def stored(self, var: Var, role: str = "in") -> Stored:
+        """A variable of the program around the loop."""
         shape, strides = var.aval.shape, row_major(var.aval.shape)
         lanes = self.lanes.get(var, {})
         base = total([*lanes.values()], [strides[k] for k in lanes])
         own = tuple([1 if k in lanes else n for k, n in enumerate(shape)])
         if var.aval.dtype.kind == "c":
             raise TooLarge
-        return Stored(self.b.buffer(var), var.aval.dtype, base, own, strides)
+        return Stored(self.b.buffer(var, role), var.aval.dtype, base, own, strides)
 
 
 def mapped(fun: Callable[..., int], *arrays: np.ndarray) -> np.ndarray:

@@ -184,5 +184,10 @@ def test_programs(part: int) -> None:
         pushed = fgrad.jit(lambda *args, f=f, way=way: fgrad.jvp(lambda *a: f(*a)[0], args, way)[1])
         along = sum([np.vdot(p, t) for p, t in zip(pulled, way, strict=True)])
         np.testing.assert_allclose(along, pushed(*args), rtol=1e-7, atol=1e-8, err_msg=str(seed))
+        if seed % 4 == 1:
+            many = [np.stack(column) for column in zip(*map(arguments, range(9)), strict=True)]
+            expected = [slope(*[x[k] for x in many]) for k in range(9)]
+            stacked = [np.stack(column) for column in zip(*expected, strict=True)]
+            close(fgrad.jit(fgrad.vmap(slope))(*many), tuple(stacked), 1e-8)
         if seed % 4 == 0:
             close(slope(*args), pulled, 1e-8)
