@@ -22,8 +22,8 @@ def checkpoint_name(x: Any, name: str) -> Any:
         ...     y = fgrad.checkpoint_name(np.exp(x), "y")
         ...     return np.sin(y)
         >>> keep = fgrad.checkpoint_policies.save_only_these_names("y")
-        >>> float(fgrad.grad(fgrad.checkpoint(f, policy=keep))(0.0)) == np.cos(1.0)
-        True
+        >>> float(fgrad.grad(fgrad.checkpoint(f, policy=keep))(0.0) / np.cos(1.0))
+        1.0
     """
     return tree.map(lambda leaf: bind(NAME, as_value(leaf), name=str(name)), x)
 

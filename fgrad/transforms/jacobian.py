@@ -32,6 +32,8 @@ def jacfwd(
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
+    *,
+    chunk_size: int | None = None,
 ) -> Callable[..., Any]:
     """The Jacobian of `fun` by forward mode: one pass for each element of the argument.
 
@@ -42,6 +44,7 @@ def jacfwd(
         argnums: the position, or positions, of the arguments to differentiate.
         has_aux: whether `fun` returns `(result, aux)`.
         holomorphic: whether `fun` is a holomorphic function of complex arguments.
+        chunk_size: how many directions are computed at once, which bounds the memory; None for all.
 
     Returns:
         A function that returns, for each leaf y of the result and x of the argument, an array of
@@ -54,7 +57,7 @@ def jacfwd(
                [0., 4.]])
     """
     check_callable(fun, "jacfwd")
-    return _forward(fun, argnums, has_aux, holomorphic, "jacfwd", fun)
+    return _forward(fun, argnums, has_aux, holomorphic, "jacfwd", fun, chunk_size)
 
 
 def _forward(
@@ -64,6 +67,7 @@ def _forward(
     holomorphic: bool,
     what: str,
     user_fun: Callable[..., Any],
+    chunk_size: int | None,
 ) -> Callable[..., Any]:
     """`jacfwd` of a function, which is, or was made of, the user's: that one is named in cards."""
 
@@ -80,7 +84,7 @@ def _forward(
         def push_flat(*tangents: Value) -> Any:
             return fun_jvp(*tree.unflatten(in_tree, tangents))
 
-        pushed = vmap(push_flat, out_axes=-1)(*_basis(values))
+        pushed = vmap(push_flat, out_axes=-1, chunk_size=chunk_size)(*_basis(values))
         columns, out_tree = tree.flatten(pushed)
         rows = [
             _split(column, len(column.shape) - 1, [v.shape for v in values]) for column in columns
@@ -96,6 +100,8 @@ def jacrev(
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
+    *,
+    chunk_size: int | None = None,
 ) -> Callable[..., Any]:
     """The Jacobian of `fun` by reverse mode: one pass for each element of the result.
 
@@ -123,7 +129,7 @@ def jacrev(
         def pull_flat(*cotangents: Value) -> Any:
             return fun_vjp(tree.unflatten(out_tree, cotangents))
 
-        pulled = vmap(pull_flat)(*_basis(outs))
+        pulled = vmap(pull_flat, chunk_size=chunk_size)(*_basis(outs))
         rows, in_tree = tree.flatten(pulled)
         rows = [ascent(row, holomorphic) for row in rows]
         pieces = [_split(row, 0, [y.shape for y in outs]) for row in rows]
@@ -144,6 +150,8 @@ def hessian(
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
+    *,
+    chunk_size: int | None = None,
 ) -> Callable[..., Any]:
     """The matrix of second derivatives of `fun`: forward mode over reverse mode.
 
@@ -158,7 +166,7 @@ def hessian(
     """
     check_callable(fun, "hessian")
     rows = jacrev(fun, argnums, has_aux, holomorphic)
-    return _forward(rows, argnums, has_aux, holomorphic, "hessian", fun)
+    return _forward(rows, argnums, has_aux, holomorphic, "hessian", fun, chunk_size)
 
 
 def _restrict(

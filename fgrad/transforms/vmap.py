@@ -9,7 +9,7 @@ known.  Each recorded equation is then applied to the whole batch by its primiti
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,9 +18,10 @@ from fgrad.errors import ArgumentError, BatchSizeError
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Primitive, Refusal
 from fgrad.ops.families import batch_first
-from fgrad.ops.shape import move_axis
+from fgrad.ops.shape import index, move_axis
 from fgrad.record import Record
 from fgrad.trace import Builder, Tracer, Value, bind, replaying
+from fgrad.transforms.chunked import cut, map_chunks
 from fgrad.transforms.tape import missing_rule
 from fgrad.transforms.wrap import (
     as_value,
@@ -41,6 +42,8 @@ def vmap(
     in_axes: Any = 0,
     out_axes: Any = 0,
     axis_size: int | None = None,
+    *,
+    chunk_size: int | None = None,
 ) -> Callable[..., Any]:
     """Map `fun` over axes of its arguments.
 
@@ -52,6 +55,7 @@ def vmap(
         out_axes: where the mapped axis stands in the results: likewise; None only for results that
             are the same for all examples.
         axis_size: the number of examples, needed only if nothing is mapped.
+        chunk_size: how many examples are computed at once; None for all.
 
     Returns:
         The batched function.
@@ -75,6 +79,9 @@ def vmap(
             for i, (a, v) in enumerate(zip(axes, values, strict=True))
         ]
         size = _batch_size(axes, values, axis_size, (args, kwargs))
+        if chunk_size is not None and chunk_size < size:
+            whole = Mapped(leaves, values, axes, in_tree, size)
+            return _by_chunks(fun, whole, out_axes, chunk_size)
         builder = Builder("vmap", function_name(fun), eager=True)
         try:
             with builder:
@@ -102,6 +109,50 @@ def vmap(
         return tree.unflatten(out_tree, results)
 
     return named_like(vmap_fun, fun, "vmap")
+
+
+class Mapped(NamedTuple):
+    """The arguments of a mapped call."""
+
+    leaves: list[Any]
+    values: list[Value]
+    axes: list[int | None]
+    treedef: tree.TreeDef
+    size: int
+
+
+def _by_chunks(fun: Callable[..., Any], call: Mapped, out_axes: Any, length: int) -> Any:
+    """The mapped call, one part of the examples after the other."""
+    where = [k for k, a in enumerate(call.axes) if a is not None]
+    firsts = [move_axis(call.values[k], call.axes[k], 0) for k in where]  # type: ignore[arg-type]
+
+    def one(*examples: Any) -> Any:
+        leaves = list(call.leaves)
+        for k, x in zip(where, examples, strict=True):
+            leaves[k] = x
+        args, kwargs = tree.unflatten(call.treedef, leaves)
+        return fun(*args, **kwargs)
+
+    one.__name__ = function_name(fun)
+    many_examples = vmap(one, out_axes=out_axes)
+
+    def many(blocks: Sequence[Value]) -> list[Value]:
+        out = many_examples(*blocks)
+        places, size = _out_axes(out_axes, out), blocks[0].shape[0]
+        leaves, treedef = tree.flatten(out)
+        found.append((treedef, places))
+        pairs = zip(leaves, places, strict=True)
+        return [batch_first(size, y, p % len(y.shape) if p is not None else None) for y, p in pairs]
+
+    found: list[tuple[tree.TreeDef, list[Any]]] = []
+    results = map_chunks(many, firsts, cut(call.size, length, "vmap"))
+    treedef, places = found[-1]
+    name = function_name(fun)
+    placed = [
+        index(y, (0,)) if place is None else _place(call.size, y, 0, place, name)
+        for y, place in zip(results, places, strict=True)
+    ]
+    return tree.unflatten(treedef, [own(y, ()) for y in placed])
 
 
 def _mapped(inputs: Sequence[Tracer], values: Any, axes: Any) -> dict[int, Batched]:

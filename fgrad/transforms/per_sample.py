@@ -1,0 +1,223 @@
+"""L4. Gradients of each example of a batch, their norms, and their clipped sum.
+
+    per_sample_grad : (a -> b -> R) -> a -> [b] -> [CT a]
+
+Compiled norms and sums of dense layers need no gradient of any single example (see
+`compile/contract.py`); for the other layers, chunks bound how many are there at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from fgrad import tree
+from fgrad.errors import ArgumentError, BatchSizeError
+from fgrad.ir.aval import aval_of
+from fgrad.ir.memory import peak_bytes
+from fgrad.ops import elementwise as ew
+from fgrad.ops.families import ADD
+from fgrad.ops.reduce import reduce_sum
+from fgrad.ops.shape import broadcast, move_axis
+from fgrad.trace import Value, bind, trace
+from fgrad.transforms.beneath import without_axis
+from fgrad.transforms.chunked import Chunks, byte_count, cut, map_chunks, sum_chunks
+from fgrad.transforms.grad import grad
+from fgrad.transforms.vmap import vmap
+from fgrad.transforms.wrap import (
+    as_value,
+    check_callable,
+    fresh,
+    function_name,
+    named_like,
+    normal_argnums,
+)
+
+
+def per_sample_grad(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    in_axes: int | Sequence[Any] = 0,
+    *,
+    chunk: int | str | None = None,
+    norms_only: bool = False,
+    clip: float | None = None,
+) -> Callable[..., Any]:
+    """The gradient for each example of a batch, or what is wanted of these gradients.
+
+    Arguments:
+        fun: the loss of one example: a function of parameters and of an example.
+        argnums: the position, or positions, of the parameters, which all examples share.
+        in_axes: the batched axis of the other arguments: an integer for all, or a sequence with an
+            entry for each positional argument: integers, None, or pytrees of these.
+        chunk: how many examples are differentiated at once, or the memory that their gradients
+            may take, such as "500MB"; None for all at once.
+        norms_only: return the Euclidean norm of each example's whole gradient.
+        clip: return the sum of all gradients, each scaled to a norm of at most `clip`.
+
+    Returns:
+        A function with the arguments of `fun`, of a batch.  Its result is like the parameters with
+        the batched axis first, or an array of norms, or a sum like the parameters.
+
+    Raises:
+        ArgumentError: if both norms and a clipped sum are asked for.
+        BatchSizeError: if batched axes differ in size.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> def loss(w, x, y):
+        ...     return (np.dot(w, x) - y) ** 2
+        >>> w, x, y = np.zeros(2), np.array([[1.0, 0.0], [3.0, 4.0]]), np.array([1.0, -1.0])
+        >>> fgrad.per_sample_grad(loss)(w, x, y)
+        array([[-2.,  0.],
+               [ 6.,  8.]])
+        >>> fgrad.per_sample_grad(loss, norms_only=True)(w, x, y)
+        array([ 2., 10.])
+        >>> fgrad.per_sample_grad(loss, clip=1.0)(w, x, y)
+        array([-0.4,  0.8])
+    """
+    check_callable(fun, "per_sample_grad")
+    if norms_only and clip is not None:
+        raise ArgumentError("per_sample_grad: give norms_only=True or clip=..., not both.")
+    if clip is not None and not clip > 0:
+        raise ArgumentError(f"per_sample_grad: clip={clip}; it must be positive.")
+
+    def per_sample_fun(*args: Any, **kwargs: Any) -> Any:
+        batch = _batch(fun, args, kwargs, argnums, in_axes)
+        chunks = _chunks(batch, chunk)
+
+        def many(mapped: Sequence[Value]) -> list[Value]:
+            gradients = batch.gradients(mapped)
+            if norms_only:
+                return [_norms(gradients)]
+            return gradients if clip is None else _clipped(gradients, float(clip))
+
+        if clip is not None:
+            return batch.tree_of(sum_chunks(many, batch.mapped, chunks))
+        found = map_chunks(many, batch.mapped, chunks)
+        return fresh(found[0]) if norms_only else batch.tree_of(found)
+
+    return named_like(per_sample_fun, fun, "per_sample_grad")
+
+
+class Batch(NamedTuple):
+    """Arguments with those that are batched as leaves, batched axes first."""
+
+    fun: Callable[..., Any]
+    params: list[Any]
+    mapped: list[Value]
+    size: int
+    restore: Callable[[Sequence[Any], Sequence[Any]], tuple[Any, Any]]
+    single: bool
+
+    def one(self, params: Sequence[Any], mapped: Sequence[Any]) -> Any:
+        """The loss of one example."""
+        args, kwargs = self.restore(params, mapped)
+        return self.fun(*args, **kwargs)
+
+    def gradients(self, mapped: Sequence[Value]) -> list[Value]:
+        """The leaves of the gradients for some examples, batched axes first."""
+        gradient = grad(lambda p, m: self.one(p, m))
+        found = vmap(gradient, in_axes=(None, 0))(tuple(self.params), tuple(mapped))
+        return tree.leaves(found)
+
+    def tree_of(self, leaves: Sequence[Value]) -> Any:
+        """The leaves of gradients as trees like the parameters."""
+        found = tree.unflatten(tree.structure(tuple(self.params)), [fresh(x) for x in leaves])
+        return found[0] if self.single else found
+
+
+def _batch(
+    fun: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    argnums: int | Sequence[int],
+    in_axes: int | Sequence[Any],
+) -> Batch:
+    """The arguments of a call, sorted."""
+    positions = normal_argnums(argnums, len(args), "per_sample_grad")
+    axes = [in_axes] * len(args) if isinstance(in_axes, int) else list(in_axes)
+    if len(axes) != len(args):
+        raise ArgumentError(
+            f"per_sample_grad: in_axes={in_axes!r} has {len(axes)} entries, but there are "
+            f"{len(args)} positional arguments."
+        )
+    rest = [None if k in positions else x for k, x in enumerate(args)]
+    leaves, treedef = tree.flatten((rest, kwargs))
+    flat = [
+        a
+        for k, x in enumerate(rest)
+        for a in ([] if x is None else tree.broadcast_prefix(axes[k], x))
+    ]
+    flat += [0] * (len(leaves) - len(flat))
+    values = [as_value(x, f"an argument of {function_name(fun)}") for x in leaves]
+    where = [k for k, a in enumerate(flat) if a is not None]
+    mapped = [_first(values[k], flat[k], fun) for k in where]
+    sizes = {x.shape[0] for x in mapped}
+    if len(sizes) != 1:
+        found = ", ".join(map(str, sorted(sizes))) or "none"
+        raise BatchSizeError(f"per_sample_grad: the sizes of the batched axes are {found}.")
+
+    def restore(params: Sequence[Any], examples: Sequence[Any]) -> tuple[Any, Any]:
+        whole: list[Any] = list(values)
+        for k, x in zip(where, examples, strict=True):
+            whole[k] = x
+        given, keywords = tree.unflatten(treedef, whole)
+        for k, p in zip(positions, params, strict=True):
+            given[k] = p
+        return given, keywords
+
+    params = [args[k] for k in positions]
+    return Batch(fun, params, mapped, sizes.pop(), restore, isinstance(argnums, int))
+
+
+def _first(x: Value, axis: int, fun: Callable[..., Any]) -> Value:
+    ndim = len(x.shape)
+    if not -ndim <= axis < ndim:
+        raise BatchSizeError(
+            f"per_sample_grad: there is no axis {axis} in an argument of {function_name(fun)} of "
+            f"shape {tuple(x.shape)}."
+        )
+    return move_axis(x, axis % ndim, 0)
+
+
+def _chunks(batch: Batch, chunk: int | str | None) -> Chunks:
+    size = batch.size
+    if chunk is None:
+        return Chunks(size, 1, 0)
+    if isinstance(chunk, str):
+        chunk = max(byte_count(chunk, "chunk") // max(_bytes_of_one(batch), 1), 1)
+    return cut(size, min(int(chunk), max(size, 1)), "per_sample_grad")
+
+
+def _bytes_of_one(batch: Batch) -> int:
+    """The memory that the gradient of one example takes."""
+
+    def one(*example: Value) -> list[Value]:
+        gradient = grad(lambda p: batch.one(p, example))
+        return tree.leaves(gradient(tuple(batch.params)))
+
+    avals = [without_axis(aval_of(x), 0) for x in batch.mapped]
+    return peak_bytes(trace(one, avals, "example").program)
+
+
+def _norms(gradients: Sequence[Value]) -> Value:
+    """The norm of each example's gradient, all leaves together."""
+    total: Any = None
+    for g in gradients:
+        square = reduce_sum(ew.mul(g, g), tuple(range(1, len(g.shape))))
+        total = square if total is None else bind(ADD, total, square)
+    return ew.sqrt(total)
+
+
+def _clipped(gradients: Sequence[Value], most: float) -> list[Value]:
+    """sum_b g[b] min(1, most / |g[b]|)"""
+    norms = _norms(gradients)
+    limit = norms.dtype.type(most)
+    factors = ew.select(ew.gt(norms, limit), ew.div(limit, norms), norms.dtype.type(1))
+    out = []
+    for g in gradients:
+        scale = ew.convert(factors, g.dtype) if g.dtype != norms.dtype else factors
+        spread = broadcast(scale, tuple(g.shape), (0,)) if len(g.shape) > 1 else scale
+        out.append(reduce_sum(ew.mul(g, spread), (0,)))
+    return out
