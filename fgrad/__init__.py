@@ -39,6 +39,7 @@ _LAZY = {
     "jit": "fgrad.compile.jit",
     "linear_transpose": "fgrad.transforms.linear",
     "make_program": "fgrad.compile.inspect",
+    "per_sample_grad": "fgrad.transforms.per_sample",
     "remat": "fgrad.transforms.checkpoint",
 }
 _MODULES = ("checkpoint_policies", "errors", "lax", "nn", "optim", "random", "scipy", "testing")
@@ -99,6 +100,7 @@ __all__ = [
     "linearize",
     "make_program",
     "numpy",
+    "per_sample_grad",
     "remat",
     "stop_gradient",
     "tree",

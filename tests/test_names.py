@@ -28,6 +28,7 @@ PUBLIC = [
     "linearize",
     "make_program",
     "numpy",
+    "per_sample_grad",
     "remat",
     "stop_gradient",
     "tree",
