@@ -1,0 +1,38 @@
+"""L7. `scipy.stats` with derivatives: the densities and distribution functions of models.
+
+    import fgrad.scipy.stats as st
+    fgrad.grad(lambda mu: st.norm.logpdf(1.0, mu, 2.0))(0.5)
+
+Distributions have SciPy's names, arguments and values: `logpdf`, `pdf`, `cdf`, `sf`, `logcdf`,
+`logsf`, `ppf`, `isf`, and `logpmf`, `pmf` for discrete ones.  On plain arrays they are SciPy's own.
+Outside of the support a log-density is -inf, with derivative 0; invalid parameters give NaN.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fgrad.lazy import lazy_module
+from fgrad.scipy.stats.continuous import CONTINUOUS
+from fgrad.scipy.stats.discrete import DISCRETE
+from fgrad.scipy.stats.multivariate import (  # noqa: F401
+    dirichlet,
+    multinomial,
+    multivariate_normal,
+)
+
+plain = lazy_module("scipy.stats")
+
+globals().update(CONTINUOUS)
+globals().update(DISCRETE)
+
+
+def __getattr__(name: str) -> Any:
+    """The names of SciPy that have no traced form."""
+    if name.startswith("__"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(plain, name)
+
+
+def __dir__() -> list[str]:
+    return sorted(globals())
