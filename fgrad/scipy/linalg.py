@@ -26,7 +26,7 @@ from fgrad.ops import determinants as dt
 from fgrad.ops import linalg as la
 from fgrad.ops import matrices as mx
 from fgrad.ops import matrix_functions as mf
-from fgrad.ops.complex import conj
+from fgrad.ops.complex import conj, is_complex, to_complex
 from fgrad.trace import Value
 
 plain = lazy_module("scipy.linalg")
@@ -347,6 +347,7 @@ def solve_discrete_lyapunov(a: Any, q: Any, method: Any = None) -> Value:
 def polar(a: Any, side: str = "right") -> tuple[Value, Value]:
     """u and p with a = u p (or p u): u has orthonormal columns or rows, p is Hermitian."""
     u, s, vh = dc.svd(matrices(a))
+    s = to_complex(s) if is_complex(u) else s
     if side == "right":
         return mx.matmul(u, vh), mx.matmul(mx.scale_columns(mx.adjoint(vh), s), vh)
     return mx.matmul(u, vh), mx.matmul(mx.scale_columns(u, s), mx.adjoint(u))

@@ -15,7 +15,7 @@ from fgrad.ops import decompositions as dc
 from fgrad.ops import determinants as dt
 from fgrad.ops import linalg as la
 
-TOLERANCE = {"d": 1e-10, "f": 2e-4}
+TOLERANCE = {"d": 1e-10, "f": 2e-4, "D": 1e-10, "F": 2e-4}
 RNG = np.random.default_rng(11)
 
 
@@ -29,21 +29,27 @@ def _agree(f: Callable[..., Any], *args: np.ndarray) -> None:
         np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance * scale)
 
 
+def _normal(dtype: str, *shape: int) -> np.ndarray:
+    """Random numbers, complex ones in both parts."""
+    x = RNG.standard_normal(shape)
+    return (x + 1j * RNG.standard_normal(shape) if dtype in "DF" else x).astype(dtype)
+
+
 def _matrices(dtype: str, *shape: int) -> np.ndarray:
     """Well-conditioned matrices."""
     n = shape[-1]
-    return (RNG.standard_normal(shape) / n**0.5 + 2 * np.eye(n)).astype(dtype)
+    return (_normal(dtype, *shape) / n**0.5 + 2 * np.eye(n)).astype(dtype)
 
 
-@pytest.mark.parametrize("dtype", ["d", "f"])
+@pytest.mark.parametrize("dtype", ["d", "f", "D", "F"])
 @pytest.mark.parametrize("lead", [(), (3,)])
 @pytest.mark.parametrize("n", [1, 2, 5, 19])
 def test_systems(n: int, lead: tuple[int, ...], dtype: str) -> None:
     a = _matrices(dtype, *lead, n, n)
-    _agree(la.cholesky, (a @ np.swapaxes(a, -1, -2)).astype(dtype))
+    _agree(la.cholesky, (a @ np.conj(np.swapaxes(a, -1, -2))).astype(dtype))
     _agree(la.factor, a)
     for k in (1, 3):
-        b = RNG.standard_normal((*lead, n, k)).astype(dtype)
+        b = _normal(dtype, *lead, n, k)
         for trans in (False, True):
             _agree(lambda a, b, t=trans: la.lu_solve(a, *la.factor(a), b, t), a, b)
             for options in ((True, False), (False, False), (True, True), (False, True)):
@@ -57,10 +63,10 @@ def test_systems(n: int, lead: tuple[int, ...], dtype: str) -> None:
                 )
 
 
-@pytest.mark.parametrize("dtype", ["d", "f"])
+@pytest.mark.parametrize("dtype", ["d", "f", "D", "F"])
 @pytest.mark.parametrize("shape", [(1, 1), (3, 3), (5, 2), (2, 5), (3, 4, 4), (30, 30), (2, 7, 1)])
 def test_decompositions(shape: tuple[int, ...], dtype: str) -> None:
-    a = RNG.standard_normal(shape).astype(dtype)
+    a = _normal(dtype, *shape)
     for full in (False, True):
         _agree(lambda a, full=full: dc.qr(a, full), a)
         _agree(lambda a, full=full: dc.svd(a, full), a)
@@ -71,9 +77,10 @@ def test_decompositions(shape: tuple[int, ...], dtype: str) -> None:
             _agree(lambda a, low=low: dc.eigvalsh(a, low), a)
 
 
+@pytest.mark.parametrize("dtype", ["d", "D"])
 @pytest.mark.parametrize("shape", [(2, 3, 3), (5, 5)])
-def test_determinants(shape: tuple[int, ...]) -> None:
-    a = RNG.standard_normal(shape)
+def test_determinants(shape: tuple[int, ...], dtype: str) -> None:
+    a = _normal(dtype, *shape)
     _agree(dt.slogdet, a)
     _agree(dt.det, a)
     _agree(la.inv, a)
