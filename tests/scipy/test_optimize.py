@@ -1,0 +1,74 @@
+"""scipy.optimize: every method finds what SciPy finds, with derivatives by fgrad."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.optimize as plain
+
+import fgrad
+import fgrad.scipy.optimize as so
+from fgrad.errors import ArgumentError
+
+
+def rosenbrock(x: Any, scale: float = 100.0) -> Any:
+    return np.sum(scale * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
+
+
+METHODS = [None, "BFGS", "L-BFGS-B", "CG", "TNC", "SLSQP", "Newton-CG", "trust-ncg",
+           "trust-krylov", "trust-exact", "dogleg", "trust-constr", "Nelder-Mead"]  # fmt: skip
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_minimize(method: str | None) -> None:
+    x0 = np.array([1.02, 1.01, 1.03]) if method == "dogleg" else np.array([-0.5, 1.2, 0.8])
+    result = so.minimize(rosenbrock, x0, args=(10.0,), method=method)
+    np.testing.assert_allclose(result.x, 1.0, atol=2e-3)
+
+
+def test_fewer_evaluations_than_differences() -> None:
+    x0 = np.zeros(8)
+    assert so.minimize(rosenbrock, x0).nfev < plain.minimize(rosenbrock, x0).nfev / 4
+
+
+def test_constraints() -> None:
+    circle = {"type": "eq", "fun": lambda x: np.sum(x**2) - 1.0}
+    result = so.minimize(lambda x: -x[0] - x[1], [0.6, 0.3], method="SLSQP", constraints=[circle])
+    np.testing.assert_allclose(result.x, np.sqrt(0.5), atol=1e-6)
+
+
+def test_root_and_least_squares() -> None:
+    def f(x: Any) -> Any:
+        return np.stack([x[0] + 0.5 * (x[0] - x[1]) ** 3 - 1, 0.5 * (x[1] - x[0]) ** 3 + x[1]])
+
+    expected = plain.root(f, [0.0, 0.0]).x
+    for method in ("hybr", "lm", "broyden1"):
+        np.testing.assert_allclose(so.root(f, [0.0, 0.0], method=method).x, expected, atol=1e-5)
+    np.testing.assert_allclose(so.least_squares(f, [0.0, 0.0]).x, expected, atol=1e-6)
+    wide = so.least_squares(lambda x: np.sum(np.exp(x), keepdims=True) - 6.0, [1.0, 0.5, 0.2])
+    np.testing.assert_allclose(np.sum(np.exp(wide.x)), 6.0, atol=1e-6)
+
+
+def test_curve_fit() -> None:
+    rng = np.random.default_rng(0)
+    x = np.linspace(0, 4, 50)
+    y = 2.5 * np.exp(-1.3 * x) + 0.5 + 0.05 * rng.standard_normal(50)
+    mine, covariance = so.curve_fit(lambda x, a, b, c: a * np.exp(-b * x) + c, x, y)
+    theirs, other = plain.curve_fit(lambda x, a, b, c: a * np.exp(-b * x) + c, x, y)
+    np.testing.assert_allclose(mine, theirs, rtol=1e-5)
+    np.testing.assert_allclose(covariance, other, rtol=1e-3)
+
+
+@pytest.mark.parametrize("method", ["newton", "halley", None])
+def test_root_scalar(method: str | None) -> None:
+    options = {"bracket": (0.0, 3.0)} if method is None else {"x0": 1.0}
+    result = so.root_scalar(lambda x, a: x**3 - a, args=(2.0,), method=method, **options)
+    np.testing.assert_allclose(result.root, 2.0 ** (1 / 3), rtol=1e-10)
+
+
+def test_traced_arguments_are_refused() -> None:
+    with pytest.raises(ArgumentError, match="custom_root"):
+        fgrad.grad(lambda a: so.minimize(lambda x, a: np.sum((x - a) ** 2), [0.0], (a,)).x[0])(1.0)
+    assert so.linprog is plain.linprog
