@@ -24,15 +24,19 @@ Write = Callable[[Any, Any], Any]
 
 
 class View:
-    """How a tracer is read from its base and written into it; `key` tells equal views apart."""
+    """How a tracer is read from its base and written into it; `key` tells equal views apart.
 
-    __slots__ = ("base", "key", "read", "version", "write")
+    `copies`, if it is there, finds out whether NumPy would have made a copy after all.
+    """
+
+    __slots__ = ("base", "copies", "key", "read", "version", "write")
 
     def __init__(self, base: Tracer, read: Read, write: Write, key: Any) -> None:
         self.base = base
         self.read = read
         self.write = write
         self.key = key
+        self.copies: Callable[[], bool] | None = None
         self.version = writes_of(base)
 
 
@@ -54,9 +58,21 @@ def refresh(x: Tracer) -> None:
     if isinstance(view, View):
         writes = writes_of(view.base)
         if writes != view.version:
+            if _is_copy(x, view):
+                return
             refresh(view.base)
             _point(x, view.read(view.base))
             view.version = writes
+
+
+def _is_copy(x: Tracer, view: View) -> bool:
+    """Whether `x` is no view after all, but a copy; then it is one from now on."""
+    if view.copies is None:
+        return False
+    copied, view.copies = view.copies(), None
+    if copied:
+        x._view = None
+    return copied
 
 
 def link(base: Tracer, out: Tracer, read: Read, write: Write, key: Any = None) -> None:
@@ -72,6 +88,8 @@ def assign(x: Tracer, new: Tracer, innermost: Builder | None) -> None:
     target, value = x, new
     while isinstance(target._view, View):
         view = target._view
+        if _is_copy(target, view):
+            break
         refresh(view.base)
         target, value = view.base, view.write(view.base, value)
     _point(target, value)

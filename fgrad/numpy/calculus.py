@@ -12,6 +12,7 @@ from fgrad.errors import ArgumentError
 from fgrad.ir.aval import FLOAT64
 from fgrad.numpy import reductions as rs
 from fgrad.numpy.arrange import concatenate, ravel, take_slice
+from fgrad.numpy.inplace import write_all
 from fgrad.numpy.promote import (
     as_array,
     as_value,
@@ -38,7 +39,7 @@ from fgrad.ops import elementwise as ew
 from fgrad.ops import reduce as rd
 from fgrad.ops import shape as sh
 from fgrad.ops import window as wd
-from fgrad.trace import Value
+from fgrad.trace import Tracer, Value
 
 # --- differences and integrals --------------------------------------------------------------------
 
@@ -421,10 +422,13 @@ def fix(x: Any, out: Any = None) -> Value:
 def nan_to_num(
     x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
 ) -> Value:
-    """NaN and infinities replaced by numbers."""
+    """NaN and infinities replaced by numbers; written into the array itself if `copy` is false."""
+    if not copy and isinstance(x, Tracer):
+        write_all(x, nan_to_num(x, True, nan, posinf, neginf))
+        return x
     x = as_array(x)
     if x.dtype.kind == "c":
-        parts = [nan_to_num(part, copy, nan, posinf, neginf) for part in (cx.real(x), cx.imag(x))]
+        parts = [nan_to_num(part, True, nan, posinf, neginf) for part in (cx.real(x), cx.imag(x))]
         return cx.complex_(*parts)
     if x.dtype.kind != "f":
         return fresh(x)

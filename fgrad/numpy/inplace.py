@@ -3,8 +3,8 @@
     x[1:3] += v      x is pointed to a new value; every view of x sees it
     np.add.at(x, i, v), np.copyto(x, v), np.sin(x, out=y), x.sort(), x.fill(0)
 
-Views are what they are in NumPy: basic indexing, reshape, ravel, transposition, squeezing,
-splitting, flipping.  A scalar (rank 0) is a value, as in NumPy: `s += 1` binds the name anew.
+Views write through to their base (`views.py`).  A scalar (rank 0) is a value, as in NumPy: `s += 1`
+binds the name anew.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.assign import View, link, refresh
+from fgrad.assign import View, refresh
 from fgrad.errors import ArgumentError, InPlaceError
+from fgrad.numpy import arrange
 from fgrad.numpy.compositions import to_bool
 from fgrad.numpy.indexing import getitem, update
-from fgrad.numpy.masked import Masked, is_unknown_mask, write_masked
-from fgrad.numpy.operators import check_cast, keep_type
+from fgrad.numpy.masked import is_unknown_mask, write_masked
+from fgrad.numpy.operators import keep_type
+from fgrad.numpy.places import Place
 from fgrad.numpy.promote import (
     as_array,
     as_value,
@@ -35,6 +37,8 @@ from fgrad.numpy.promote import (
     user_line,
 )
 from fgrad.numpy.register import TRACED, add
+from fgrad.numpy.views import get_view, imaginary_part, real_part, viewing
+from fgrad.ops import complex as cx
 from fgrad.ops import shape as sh
 from fgrad.ops.elementwise import convert_p
 from fgrad.ops.families import BROADCAST
@@ -57,9 +61,10 @@ VIEWS = (
     "reshape", "ravel", "transpose", "swapaxes", "moveaxis", "rollaxis", "expand_dims", "squeeze",
     "atleast_1d", "atleast_2d", "atleast_3d", "flip", "fliplr", "flipud", "rot90", "split",
     "array_split", "vsplit", "hsplit", "dsplit", "unstack", "permute_dims", "matrix_transpose",
-    "linalg.matrix_transpose", "real",
+    "linalg.matrix_transpose",
 )  # fmt: skip
 ALIASES = ("asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "require")
+RESHAPES = {"reshape": "reshape", "ravel": "ravel"}
 READ_ONLY_VIEWS = ("broadcast_to", "diagonal", "broadcast_arrays")
 
 
@@ -174,17 +179,16 @@ def ufunc_at(ufunc: Any, x: Any, indices: Any, values: Any = None) -> None:
     """np.add.at(x, i, v) and its relatives: repeated indices count each time."""
     if not isinstance(x, Tracer):
         raise _plain_output(ufunc)
-    combine = _REPEATABLE.get(ufunc)
-    if combine is not None:
+    if values is not None:
         values = as_value(values)
-        check_cast(x, result_type(x, values))
+    combine = _REPEATABLE.get(ufunc)
+    if combine is not None and np.can_cast(result_type(x, values), x.dtype, "same_kind"):
         if ufunc is np.subtract:
             values = numpy_functions[np.negative](as_array(values))
-        return write_all(x, update(x, indices, values, combine))
+        return write_all(x, Place(x, indices).combined(values, combine))
     for place, part in _single_places(ufunc, x, indices, values):
         old = getitem(x, place)
         new = ufunc(old) if values is None else ufunc(old, part)
-        check_cast(x, new.dtype)
         write_all(x, update(x, place, new, "set"))
     return None
 
@@ -334,89 +338,7 @@ def partition_in_place(
     write_all(x, numpy_functions[np.partition](x, kth, axis=axis))
 
 
-# --- views ----------------------------------------------------------------------------------------
-
-
-def get_view(x: Tracer, index: Any) -> Value:
-    """x[index]; a basic index gives a view."""
-    if is_unknown_mask(index):
-        return Masked(x.twin(), index)
-    out = getitem(x, index)
-    if type(out) is Tracer and out.shape and _is_basic(index):
-        if out is x:
-            out = x.twin()
-        link(
-            x,
-            out,
-            lambda base: getitem(base, index),
-            lambda base, v: update(base, index, v, "set"),
-            index,
-        )
-    return out
-
-
-def _is_basic(index: Any) -> bool:
-    """Whether NumPy would give a view."""
-    parts = index if type(index) is tuple else (index,)
-    return all(
-        i is None or i is Ellipsis or type(i) in (int, slice) or isinstance(i, np.integer)
-        for i in parts
-    )
-
-
-def viewing(function: Function) -> Function:
-    """A function whose results are views of its first argument."""
-
-    @functools.wraps(function)
-    def viewed(x: Any, *args: Any, **kwargs: Any) -> Any:
-        out = function(x, *args, **kwargs)
-        if type(x) is Tracer:
-            if type(out) is Tracer:
-                link_view(x, out, lambda base: function(base, *args, **kwargs))
-            elif isinstance(out, (list, tuple)):
-                for k, part in enumerate(out):
-                    link_view(x, part, lambda base, k=k: function(base, *args, **kwargs)[k])
-        return out
-
-    return viewed
-
-
-def link_view(base: Tracer, out: Any, read: Function) -> None:
-    """Make a rearrangement of elements a view; writing finds its places by rearranging numbers."""
-    if type(out) is Tracer and out is not base:
-        link(base, out, read, lambda whole, v: _write_back(whole, v, read))
-
-
-def _write_back(base: Tracer, value: Value, read: Function) -> Value:
-    """`base` with the elements of its view `read(base)` replaced."""
-    with Builder("view", "places", eager=True) as builder:
-        places = concrete(read(builder.input(np.arange(base.size).reshape(base.shape))))
-    flat = sh.reshape(value, (value.size,))
-    if places.size == base.size:
-        order = places.ravel()
-        if not np.array_equal(order, np.arange(base.size)):
-            axes = _axes_of(places, base.shape)
-            if axes is not None:
-                return sh.permute(value, axes)
-            flat = flat[np.argsort(order)]
-        return sh.reshape(flat, base.shape)
-    whole = update(sh.reshape(base, (base.size,)), places.ravel(), flat, "set")
-    return sh.reshape(whole, base.shape)
-
-
-def _axes_of(places: np.ndarray, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The transposition that brings numbered elements back into order, if there is one."""
-    if places.ndim != len(shape) or places.ndim > 4:
-        return None
-    steps = [int(np.take(places, 1, a).flat[0]) - int(places.flat[0]) if n > 1 else 0
-             for a, n in enumerate(places.shape)]  # fmt: skip
-    axes = tuple(sorted(range(places.ndim), key=lambda a: (-steps[a], a)))
-    back = np.transpose(places, axes)
-    return (
-        axes
-        if back.shape == shape and np.array_equal(back.ravel(), np.arange(places.size))
-        else None
-    )
+# --- the methods of a mutable array ---------------------------------------------------------------
 
 
 def _copying(function: Function, target: Any) -> Function:
@@ -434,6 +356,53 @@ COPYING_METHODS = (
     "conjugate", "repeat", "take", "cumsum", "cumprod", "choose",
 )  # fmt: skip
 VIEWING_METHODS = ("reshape", "transpose", "ravel", "squeeze", "swapaxes")
+OUTPUT_METHODS = (
+    "all", "any", "argmax", "argmin", "choose", "clip", "compress", "cumprod", "cumsum", "dot",
+    "max", "mean", "min", "prod", "round", "std", "sum", "take", "trace", "var",
+)  # fmt: skip
+
+
+def _storing(function: Function, name: str) -> Function:
+    """A method that takes `out=`."""
+
+    @functools.wraps(function)
+    def method(x: Tracer, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("out") is None:
+            return function(x, *args, **kwargs)
+        return store(kwargs.pop("out"), function, "__call__", (x, *args), kwargs)
+
+    method.__name__ = name
+    return method
+
+
+def flat_of(x: Tracer) -> Value:
+    """x.flat: the elements in order, which can be written."""
+    return viewing(arrange.ravel)(x)
+
+
+def set_flat(x: Tracer, value: Any) -> None:
+    """x.flat = value: values that repeat."""
+    write_all(x, sh.reshape(_cycled(value, x.size, "flat"), x.shape))
+
+
+def _part_of(part: Function, plain: Function) -> Function:
+    """np.real and np.imag, whose result is a view of a traced array."""
+
+    @functools.wraps(plain)
+    def function(val: Any) -> Value:
+        return part(val) if type(val) is Tracer and not val.weak else plain(val)
+
+    return function
+
+
+def _set_real(x: Tracer, value: Any) -> None:
+    copyto(real_part(x), value, casting="unsafe")
+
+
+def _set_imag(x: Tracer, value: Any) -> None:
+    if not cx.is_complex(x):
+        raise ArgumentError("array does not have imaginary part to set", user_line())
+    copyto(imaginary_part(x), value, casting="unsafe")
 
 
 def mark_views() -> None:
@@ -441,7 +410,7 @@ def mark_views() -> None:
     for name in VIEWS:
         target, function = TRACED.get(name, (None, None))
         if target is not None and target not in alias_functions:
-            add(name, viewing(function))  # type: ignore[arg-type]
+            add(name, viewing(function, RESHAPES.get(name, "")))  # type: ignore[arg-type]
             alias_functions.add(target)
     alias_functions.update(TRACED[n][0] for n in (*ALIASES, *READ_ONLY_VIEWS) if n in TRACED)
 
@@ -452,14 +421,23 @@ def install(methods: dict[str, Any]) -> dict[str, Any]:
     for function in (copyto, put, put_along_axis, putmask, place, fill_diagonal):
         add(function.__name__, function)
     ufunc_methods["at"] = ufunc_at
+    for name, part in (("real", real_part), ("imag", imaginary_part)):
+        target, plain = TRACED[name]
+        add(name, _part_of(part, plain))
+        alias_functions.add(target)
     store_hook[:] = [store]
     table = dict(methods)
     for name in COPYING_METHODS:
         table[name] = _copying(table[name], name)
     for name in VIEWING_METHODS:
-        table[name] = viewing(table[name])
-    for name in ("T", "mT", "real"):
+        table[name] = viewing(table[name], RESHAPES.get(name, ""))
+    for name in OUTPUT_METHODS:
+        table[name] = _storing(table[name], name)
+    for name in ("T", "mT"):
         table[name] = property(viewing(table[name].fget))
+    table["real"] = property(real_part, _set_real)
+    table["imag"] = property(imaginary_part, _set_imag)
+    table["flat"] = property(flat_of, set_flat)
     for name in methods:
         base = methods.get(f"__{name[3:]}")
         if name.startswith("__i") and name.endswith("__") and name != "__invert__" and base:

@@ -15,8 +15,10 @@ from fgrad.numpy.indexing import getitem
 from fgrad.numpy.operators import OPERATORS
 from fgrad.numpy.places import At
 from fgrad.numpy.promote import refuse_argument, user_line
+from fgrad.numpy.views import same_view
+from fgrad.ops import elementwise as ew
 from fgrad.ops import shape as sh
-from fgrad.trace import Tracer, Value, install_methods, numpy_functions
+from fgrad.trace import Tracer, Value, install_methods, known_value, numpy_functions
 
 
 def astype(
@@ -76,6 +78,17 @@ def _later(name: str) -> Callable[..., Any]:
     return method
 
 
+def _of_value(name: str) -> Callable[..., Any]:
+    """A method that needs the numbers: it works where they are known."""
+
+    def method(self: Tracer, *args: Any, **kwargs: Any) -> Any:
+        return getattr(np.asarray(known_value(self)), name)(*args, **kwargs)
+
+    method.__name__ = name
+    method.__doc__ = f"`ndarray.{name}` of known values."
+    return method
+
+
 def _refused(name: str, advice: str) -> Callable[..., Any]:
     def method(self: Tracer, *_args: Any, **_kwargs: Any) -> Any:
         raise refuse_argument(f"ndarray.{name}", "self", advice)
@@ -85,23 +98,40 @@ def _refused(name: str, advice: str) -> Callable[..., Any]:
     return method
 
 
-_MEMORY = "fgrad.stop_gradient(x)  then x.item() or known values; a traced array has no memory"
+def view(self: Tracer, dtype: Any = None) -> Value:
+    """The array itself, or its bits read as a dtype of the same size: a copy, not a view."""
+    if dtype is None or dtype is np.ndarray:
+        return same_view(self)
+    kind = np.dtype(dtype)
+    if kind.itemsize != self.dtype.itemsize or "c" in (kind.kind, self.dtype.kind):
+        raise refuse_argument("ndarray.view", "dtype", "x.astype(dtype), x.real, x.imag")
+    return ew.bitcast(self, kind)
+
+
+def contains(self: Tracer, value: Any) -> bool:
+    """Whether an element is equal to a value."""
+    return bool(reductions.any_(np.equal(self, value)))
+
+
+def _delete(self: Tracer, _index: Any) -> None:
+    raise ArgumentError("cannot delete array elements", user_line())
+
+
+_MEMORY = "a traced array has no memory of its own: fgrad.stop_gradient(x) outside of jit"
 REFUSED = {
-    "setfield": _MEMORY, "resize": "np.resize(x, shape)", "partition": "np.partition(x, k)",
-    "byteswap": _MEMORY,
-    "dump": _MEMORY, "dumps": _MEMORY,
-    "tofile": _MEMORY, "tobytes": _MEMORY, "getfield": _MEMORY, "setflags": _MEMORY,
-    "view": "x.astype(dtype), or fgrad.lax.bitcast(x, dtype)",
+    "setfield": _MEMORY, "getfield": _MEMORY, "setflags": _MEMORY, "byteswap": _MEMORY,
+    "resize": "x = np.resize(x, shape)",
+    "__dlpack__": "the array that the transformed function returns",
+    "__setstate__": _MEMORY,
 }  # fmt: skip
-REFUSED_PROPERTIES = {
-    "flat": "np.ravel(x)", "data": _MEMORY, "ctypes": _MEMORY, "strides": _MEMORY,
-    "flags": _MEMORY, "base": _MEMORY,
-}  # fmt: skip
+REFUSED_PROPERTIES = {name: _MEMORY for name in ("data", "ctypes", "strides", "flags", "base")}
+OF_VALUES = ("tobytes", "tofile", "dump", "dumps")
 SAME_FUNCTION = (
     "argmax", "argmin", "argsort", "argpartition", "choose", "clip", "compress", "cumprod",
     "cumsum", "diagonal", "nonzero", "repeat", "round", "searchsorted", "squeeze", "swapaxes",
     "take", "trace", "conj", "conjugate",
 )  # fmt: skip
+
 
 METHODS: dict[str, Any] = {
     **OPERATORS,
@@ -135,6 +165,11 @@ METHODS: dict[str, Any] = {
     "device": property(lambda x: "cpu"),
     "to_device": lambda x, device, stream=None: x,
     "__array_namespace__": lambda x, api_version=None: sys.modules["fgrad.numpy"],
+    "view": view,
+    "__contains__": contains,
+    "__delitem__": _delete,
+    "__dlpack_device__": lambda x: (1, 0),
+    **{name: _of_value(name) for name in OF_VALUES},
     **{name: _refused(name, advice) for name, advice in REFUSED.items()},
     **{name: property(_refused(name, advice)) for name, advice in REFUSED_PROPERTIES.items()},
     **{name: _later(name) for name in SAME_FUNCTION},

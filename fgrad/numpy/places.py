@@ -89,7 +89,8 @@ class Place:
         self.x = x
         self.index = index
 
-    def _update(self, values: Any, how: str, mode: Any) -> Value:
+    def combined(self, values: Any, how: str, mode: Any = None) -> Value:
+        """`x` with values combined as `how` says: set, add, mul, min, max."""
         if is_unknown_mask(self.index):
             return self._update_masked(values, how)
         out = update(self.x, self.index, values, how, _bounds_of(mode))
@@ -117,40 +118,40 @@ class Place:
 
     def set(self, values: Any, *, mode: Any = None) -> Value:
         """`x` with the elements replaced."""
-        return self._update(values, "set", mode)
+        return self.combined(values, "set", mode)
 
     def add(self, values: Any, *, mode: Any = None) -> Value:
         """`x` with values added; repeated indices add up."""
-        return self._update(values, "add", mode)
+        return self.combined(values, "add", mode)
 
     def subtract(self, values: Any, *, mode: Any = None) -> Value:
         """`x` with values subtracted; repeated indices add up."""
-        return self._update(ew.neg(convert(as_value(values), self.x.dtype)), "add", mode)
+        return self.combined(ew.neg(convert(as_value(values), self.x.dtype)), "add", mode)
 
     def multiply(self, values: Any, *, mode: Any = None) -> Value:
         """`x` with elements multiplied; repeated indices multiply."""
-        return self._update(values, "mul", mode)
+        return self.combined(values, "mul", mode)
 
     mul = multiply
 
     def divide(self, values: Any, *, mode: Any = None) -> Value:
         """`x` with elements divided."""
         inverse = ew.reciprocal(convert(as_value(values), self.x.dtype))
-        return self._update(inverse, "mul", mode)
+        return self.combined(inverse, "mul", mode)
 
     def power(self, values: Any, *, mode: Any = None) -> Value:
         """`x` with elements raised to a power; of repeated indices one counts."""
         base, exponent = broadcast((self.get(mode), convert(as_value(values), self.x.dtype)))
-        return self._update(ew.pow_(base, exponent), "set", mode)
+        return self.combined(ew.pow_(base, exponent), "set", mode)
 
     def apply(self, function: Callable[[Any], Any], *, mode: Any = None) -> Value:
         """`x` with a function applied to elements; of repeated indices one counts."""
-        return self._update(function(self.get(mode)), "set", mode)
+        return self.combined(function(self.get(mode)), "set", mode)
 
     def min(self, values: Any, *, mode: Any = None) -> Value:
         """`x` with the smaller of elements and values."""
-        return self._update(values, "min", mode)
+        return self.combined(values, "min", mode)
 
     def max(self, values: Any, *, mode: Any = None) -> Value:
         """`x` with the larger of elements and values."""
-        return self._update(values, "max", mode)
+        return self.combined(values, "max", mode)

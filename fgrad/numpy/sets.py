@@ -132,7 +132,7 @@ def trim_zeros(filt: Any, trim: str = "fb", **kwargs: Any) -> Value:
     return take_slice(x, 0, start, stop)
 
 
-# --- indices and dtypes ----------------------------------------------------------------------------
+# --- indices and dtypes ---------------------------------------------------------------------------
 
 
 @implements("tril_indices_from")

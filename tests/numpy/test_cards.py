@@ -26,8 +26,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda x: np.add.reduceat(x, np.argsort(x)),
         r"add\.reduceat of a traced array does not take 'indices'",
     ),
-    "flat": (lambda x: x.flat, "ndarray.flat"),
-    "weights": (lambda x: np.quantile(x, 0.5, weights=x), "'weights'"),
+    "strides": (lambda x: x.strides, "ndarray.strides"),
     "pad mode": (lambda x: np.pad(x, 1, lambda *_: None), "mode="),
 }
 
