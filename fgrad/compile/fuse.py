@@ -23,6 +23,7 @@ from fgrad.compile.fuse_outputs import absorb, drop_cheap_outputs, find_outputs,
 from fgrad.compile.fuse_parts import (
     CHEAP,
     CONTRACTIONS,
+    DEAR,
     MAX_LEAVES,
     OTHER,
     PRODUCT_COST,
@@ -69,6 +70,7 @@ class _Fuser:
         self.p = Partition(program)
         self.siblings: dict[tuple[int, tuple[int, ...], Var], Nest] = {}
         self.products: set[Var] = set()  # what gets a nest for itself and a few cheap readers
+        self.library: set[Var] = set()  # first results of library steps
         self._keep_library_operands()
 
     def run(self) -> Fusion:
@@ -95,6 +97,7 @@ class _Fuser:
             if eqn.prim.name == "barrier":
                 self.p.kept.update([a for a in eqn.inputs if type(a) is Var])
             elif is_library(eqn):
+                self.library.add(eqn.outputs[0])
                 given = [a for a in eqn.inputs if type(a) is Var]
                 if eqn.prim.name == "sort":
                     given = [a for a in given if not is_position(a, views)]
@@ -140,12 +143,10 @@ class _Fuser:
         name = eqn.prim.name
         if name == "barrier":
             self._opaque(k, eqn, "barrier")
-        elif is_library(eqn):
+        elif eqn.outputs[0] in self.library or eqn.outputs[0] in self.blas:
             self._opaque(k, eqn, "library")
         elif name in NESTS:
             self._opaque(k, eqn, "nest")
-        elif eqn.outputs[0] in self.blas:
-            self._opaque(k, eqn, "library")
         elif eqn.outputs[0] in self.products:
             self._opaque(k, eqn, "product", stripped(eqn.outputs[0].aval.shape))
         elif name in MOVES:
@@ -169,7 +170,9 @@ class _Fuser:
         if not nest.members:
             self.p.nests.append(nest)
         nest.members.append(k)
-        nest.cost += cost_of(eqn)
+        cost = cost_of(eqn)
+        nest.cost += cost
+        nest.dear += cost if cost >= DEAR else 0
         for var in eqn.outputs:
             self.p.nest_of[var] = nest
             self.p.leaves[var] = (Leaf(var, SAME),)
@@ -268,13 +271,13 @@ class _Fuser:
 
         `shape` is what it loops over; a trailing reduction of `inner` elements yields row values.
         """
-        stage, size = 1, math.prod(shape)
+        stage, size, cost = 1, math.prod(shape), cost_of(eqn)
         joined: dict[int, tuple[Nest, bool]] = {}
         for leaf in leaves:
             nest = self.p.nest(leaf.var)
             if nest is None:
                 continue
-            level = self._level(nest, leaf, shape, size, inner)
+            level = self._level(nest, leaf, shape, size, inner, cost)
             if nest.kind == "product":
                 level = SAME if leaf.how == SAME and self._joins(nest, eqn, leaves, shape) else None
             stage = max(stage, nest.stage + (level is None))
@@ -313,10 +316,10 @@ class _Fuser:
         return cheap and nest.domain == shape and not nest.has_large(others)
 
     def _level(
-        self, nest: Nest, leaf: Leaf, shape: tuple[int, ...], size: int, inner: int
+        self, nest: Nest, leaf: Leaf, shape: tuple[int, ...], size: int, inner: int, cost: int
     ) -> str | None:
         """At which level of a source's nest a reader can be computed: full, row, or not at all."""
-        if nest.kind != "loop" or leaf.how == OTHER or nest.cost >= max_cost(nest.domain):
+        if nest.kind != "loop" or leaf.how == OTHER or self.p.is_full(nest, cost):
             return None
         if inner and nest.rows is not None and nest.inner() != inner:
             return None
@@ -374,7 +377,7 @@ class _Fuser:
             nest = self.siblings.get((stage, shape, leaf.var)) if leaf.how == SAME else None
             while nest is not None and nest.parent is not None:
                 nest = nest.parent
-            if nest is None or nest.stage != stage or nest.cost >= max_cost(nest.domain):
+            if nest is None or nest.stage != stage or self.p.is_full(nest):
                 continue
             if inner and (rows_of(nest.domain, inner) is None or nest.rows is not None):
                 fits = nest.rows is not None and nest.inner() == inner
@@ -393,6 +396,7 @@ class _Fuser:
         b.parent = a
         a.members += b.members
         a.cost += b.cost
+        a.dear += b.dear
         a.row_vars |= b.row_vars
         a.domain = common_domain(a.domain, b.domain) or a.domain
         if a.row_vars:

@@ -163,6 +163,7 @@ def _join(p: Partition, k: int, host: Nest) -> None:
     host.members.append(len(p.program.eqns))
     eqns = (*p.program.eqns[:k], last, *p.program.eqns[k + 1 :], first)
     p.program = p.program.replace(eqns=eqns)
+    p.read.pop(out, None)
     host.cost += cost_of(eqn)
     host.columns.append(part)
     p.nest_of[part] = host

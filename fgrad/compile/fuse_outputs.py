@@ -14,6 +14,7 @@ from fgrad.compile.fuse_parts import (
     CHEAP,
     CONTRACTIONS,
     MAX_LEAVES,
+    PIECE_COST,
     PRODUCT_COST,
     SAME,
     Nest,
@@ -131,6 +132,7 @@ def absorb(p: Partition) -> None:
             reader.domain = common_domain(nest.domain, reader.domain) or reader.domain
             reader.members += nest.members
             reader.cost += nest.cost
+            reader.dear += nest.dear
             if reader.row_vars:
                 reader.rows = reader.rows_after()
             nest.parent = reader
@@ -141,6 +143,8 @@ def _can_absorb(p: Partition, nest: Nest, reader: Nest) -> bool:
     product = PRODUCT_COST if nest.domain == reader.domain else 0
     most = {"loop": max_cost(nest.domain), "product": product}
     if nest.cost + reader.cost > most.get(reader.kind, -1):
+        return False
+    if nest.dear + reader.dear > PIECE_COST and p.is_long(math.prod(nest.domain)):
         return False
     if any(v in p.kept or v in p.spread for v in nest.outputs):
         return False

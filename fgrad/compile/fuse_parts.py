@@ -28,6 +28,9 @@ CHEAP = 12  # scalar operations that may be computed again by every reader
 MAX_COST = 384  # of one element in one kernel: compile time grows with it, and gains nothing
 NEAR_COST = 128  # the same for arrays that stay in the nearest cache between kernels
 NEAR_SIZE = 1 << 12  # elements of such an array
+DEAR = 4  # the cost of an operation of many dependent instructions
+LONG_COST = 512  # of all dear operations on arrays of a size, from which kernels have few of them:
+PIECE_COST = 64  # a long row of them keeps the processor from running iterations side by side
 MAX_LEAVES = 12  # sources of one virtual value
 PRODUCT_COST = 8  # of what is computed with each element of a product: it is written out often
 ROW_LIMIT = 1 << 15  # elements of a row that is walked more than once
@@ -49,6 +52,7 @@ class Nest:
     __slots__ = (
         "columns",
         "cost",
+        "dear",
         "domain",
         "kind",
         "members",
@@ -71,6 +75,7 @@ class Nest:
         self.parent: Nest | None = None
         self.outputs: dict[Var, None] = {}
         self.cost = 0
+        self.dear = 0  # the part of the cost that is dear operations
         self.columns: list[Var] = []  # sums of blocks of rows, `width` of them for each block
         self.splits: tuple[int, ...] = ()  # how the axes of rows are cut into blocks
         self.width = 0
@@ -98,7 +103,7 @@ def max_cost(domain: tuple[int, ...]) -> int:
 
 
 def is_library(eqn: Eqn) -> bool:
-    return eqn.prim.name in LIBRARY or on_host(eqn) or is_row_walk(eqn)
+    return eqn.prim.name in LIBRARY or is_row_walk(eqn) or on_host(eqn)
 
 
 def cost_of(eqn: Eqn) -> int:
@@ -193,22 +198,34 @@ class Partition:
         self.nest_of: dict[Var, Nest] = {}
         self.nests: list[Nest] = []
         self.dropped: dict[Var, tuple[Leaf, ...]] = {}  # results of groups that became virtual
+        self.read: dict[Var, tuple[Leaf, ...]] = {}  # sources of equations, by their first result
+        self.totals: dict[int, int] = {}  # costs of dear operations, by the number of elements
         for var in (*program.inputs, *[v for v, _ in program.consts]):
             self.leaves[var] = (Leaf(var, SAME),)
         self.spread: set[Var] = set()
 
     def sources(self, eqn: Eqn) -> tuple[Leaf, ...]:
         """The leaves of all operands, each once."""
-        leaves: tuple[Leaf, ...] = ()
-        for atom in eqn.inputs:
-            if type(atom) is Var:
-                own = self.leaves[atom]
-                if not leaves:
-                    leaves = own
-                elif own is not leaves:
-                    leaves = tuple(dict.fromkeys((*leaves, *own)))
-        if not self.dropped:
-            return leaves
+        leaves = self.read.get(eqn.outputs[0])
+        if leaves is None:
+            leaves = ()
+            for atom in eqn.inputs:
+                if type(atom) is Var:
+                    own = self.leaves[atom]
+                    if not leaves:
+                        leaves = own
+                    elif own is not leaves:
+                        leaves = tuple(dict.fromkeys((*leaves, *own)))
+            self.read[eqn.outputs[0]] = leaves
+        dropped = self.dropped
+        if dropped:
+            for leaf in leaves:
+                if leaf.var in dropped:
+                    return self._behind(leaves)
+        return leaves
+
+    def _behind(self, leaves: tuple[Leaf, ...]) -> tuple[Leaf, ...]:
+        """The leaves with those of groups that became virtual replaced by their sources."""
         found: dict[Leaf, None] = {}
         pending = list(leaves)
         while pending:
@@ -241,8 +258,28 @@ class Partition:
     def nest(self, var: Var) -> Nest | None:
         """The group of a variable; None for inputs and constants."""
         nest = self.nest_of.get(var)
-        if nest is None:
-            return None
-        while nest.parent is not None:
-            nest = nest.parent
+        if nest is not None and nest.parent is not None:
+            while nest.parent is not None:
+                nest = nest.parent
+            self.nest_of[var] = nest
         return nest
+
+    def is_full(self, nest: Nest, cost: int = 0) -> bool:
+        """Whether a nest is too long for an operation of this cost.
+
+        What is cheap stays with what it reads, so that the pieces of a repetition begin alike and
+        are compiled once.
+        """
+        most = max_cost(nest.domain)
+        if nest.cost >= most:
+            return cost != 1 or 4 * nest.cost >= 5 * most
+        return nest.dear >= PIECE_COST and cost != 1 and self.is_long(math.prod(nest.domain))
+
+    def is_long(self, size: int) -> bool:
+        """Whether the dear operations on arrays of this size are many kernels anyway."""
+        if not self.totals:
+            for eqn in self.program.eqns:
+                if cost_of(eqn) >= DEAR:
+                    elements = eqn.outputs[0].aval.size
+                    self.totals[elements] = self.totals.get(elements, 0) + cost_of(eqn)
+        return self.totals.get(size, 0) > LONG_COST

@@ -39,7 +39,7 @@ def on_host(eqn: Eqn) -> bool:
     """Whether an equation is a step of this file."""
     if eqn.prim.name in HOST or eqn.prim.name in EXTERNAL:
         return True
-    return not _COMPLEX.isdisjoint([a.aval.dtype.char for a in (*eqn.inputs, *eqn.outputs)])
+    return any([atom.aval.dtype.char in _COMPLEX for atom in (*eqn.outputs, *eqn.inputs)])
 
 
 def host_step(eqn: Eqn, _virtual: Mapping[Var, Eqn]) -> LibraryStep:
