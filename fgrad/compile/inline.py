@@ -14,7 +14,7 @@ from fgrad.ir.walk import resolve_atom, substitute
 
 EXPANSIONS: dict[str, Callable[[Eqn], Program | None]] = {
     **dict.fromkeys(
-        ("call", "custom_jvp", "custom_vjp", "custom_vmap", "checkpoint"),
+        ("call", "custom_jvp", "custom_vjp", "custom_vmap", "checkpoint", "custom_linear_solve"),
         lambda eqn: eqn.params["program"],
     ),
     "checkpoint_name": lambda eqn: _identity(eqn),
