@@ -12,8 +12,11 @@ import fgrad
 PUBLIC = [
     "checkpoint",
     "checkpoint_name",
+    "closure_convert",
     "config",
     "custom_jvp",
+    "custom_linear_solve",
+    "custom_root",
     "custom_vjp",
     "explain_retrace",
     "functionalize",
