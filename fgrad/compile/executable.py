@@ -255,7 +255,7 @@ def native_routine(routine: Routine) -> NativeRoutine:
         return NativeRoutine(external(**params), params["size"], CYCLES * params["size"], None)
     if name in LAPACK:
         native = LAPACK[name](**params)
-        return NativeRoutine(native.address, params["batch"], 0.0, native.failure)
+        return NativeRoutine(native.address, params.get("batch", 1), 0.0, native.failure)
     if name == "walk":
         walk = RowWalk(**params)
         return NativeRoutine(row_walk(walk), walk.pieces, walk.cycles, None)

@@ -17,6 +17,7 @@ import numpy as np
 
 from fgrad.compile.fuse_parts import COST
 from fgrad.compile.kernel.ir import Leave
+from fgrad.compile.loop_linalg import LINALG_RULES
 from fgrad.compile.loop_rules import RULES
 from fgrad.compile.loop_values import Counting, Sparse, Stored, TooLarge, Value, stored_at
 from fgrad.compile.loop_writer import MOST_CELLS, LoopRule, LoopWriter, is_mutable
@@ -510,5 +511,5 @@ def _origin(program: Program, atom: Atom) -> Atom:
 
 
 LOOP_RULES: Mapping[str, LoopRule] = type(RULES)(
-    {**RULES, "scan": scan, "while": while_, "switch": switch}
+    {**RULES, **LINALG_RULES, "scan": scan, "while": while_, "switch": switch}
 )

@@ -23,8 +23,8 @@ from fgrad.compile.fold import fold
 from fgrad.compile.inline import inline_calls
 from fgrad.compile.kernel.check import check_kernel
 from fgrad.compile.kernel.contracted import contracted
-from fgrad.compile.kernel.ir import Kernel, Loop
-from fgrad.compile.kernel.rewrite import Body
+from fgrad.compile.kernel.ir import Affine, Const, Kernel, Loop, Store
+from fgrad.compile.kernel.rewrite import Body, Names
 from fgrad.compile.loop_control import (
     LOOP_RULES,
     Scan,
@@ -41,8 +41,9 @@ from fgrad.compile.lower_build import KernelBuilder
 from fgrad.compile.lower_index import row_major, total
 from fgrad.compile.real_parts import real_parts
 from fgrad.compile.simplify import simplify
-from fgrad.compile.steps import KernelStep
+from fgrad.compile.steps import KernelStep, LibraryStep, Step
 from fgrad.config import config
+from fgrad.ir.aval import INT64
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 
 KERNEL_LOOPS = frozenset({"scan", "while"})
@@ -68,7 +69,7 @@ def loop_steps(
     used: Collection[Var],
     constant: Callable[[np.ndarray], Var],
     schedule: Callable[[Kernel], Kernel],
-) -> list[KernelStep] | None:
+) -> list[Step] | None:
     """The kernels that are a loop, or None if it is not one.
 
     Arguments:
@@ -99,9 +100,9 @@ def _kernels(
     parts: Sequence[tuple[Lanes, list[Var]]],
     constant: Callable[[np.ndarray], Var],
     schedule: Callable[[Kernel], Kernel],
-) -> list[KernelStep] | None:
+) -> list[Step] | None:
     """One kernel for each part of the results."""
-    steps: list[KernelStep] = []
+    steps: list[Step] = []
     try:
         for lanes, wanted in parts:
             steps += _Loop(eqn, defined, wanted, constant, lanes).steps(schedule)
@@ -139,7 +140,7 @@ class _Loop:
             found = self.constants[id(array)] = self.constant(array)
         return found
 
-    def steps(self, schedule: Callable[[Kernel], Kernel]) -> list[KernelStep]:
+    def steps(self, schedule: Callable[[Kernel], Kernel]) -> list[Step]:
         """Copies of what is updated in place, and the loop."""
         operands = [self.operand(a) for a in self.eqn.inputs]
         if self.eqn.prim.name == "scan":
@@ -147,13 +148,27 @@ class _Loop:
         else:
             self._while(operands)
         self.builder.close_to(0)
-        kernel = self.vectorised(contracted(self.builder.kernel()))
+        kernel = self.vectorised(contracted(self.cleared(self.builder.kernel())))
         if not kernel.body:
             return []
         if config.check >= 1:
             check_kernel(kernel)
         copies = [step._replace(kernel=schedule(step.kernel)) for step in self.copies]
-        return [*copies, KernelStep(kernel, tuple(self.builder.args))]
+        notes = [
+            LibraryStep("noted", {"message": message}, (flag,), ((0,),))
+            for message, flag in self.writer.flags.items()
+        ]
+        return [*copies, KernelStep(kernel, tuple(self.builder.args)), *notes]
+
+    def cleared(self, kernel: Kernel) -> Kernel:
+        """The kernel with its flags set to 0 before all else."""
+        if not self.writer.flags:
+            return kernel
+        zero = Names(kernel).id()
+        stores = [
+            Store(self.builder.buffer(flag), Affine(0), zero) for flag in self.writer.flags.values()
+        ]
+        return kernel._replace(body=(Const(zero, 0, INT64), *stores, *kernel.body))
 
     def vectorised(self, kernel: Kernel) -> Kernel:
         """The kernel with vectors along the longest lane axis, the last of equal ones."""

@@ -29,7 +29,7 @@ from fgrad.compile.lower_index import (
     total,
     value,
 )
-from fgrad.ir.aval import INT64
+from fgrad.ir.aval import INT64, Aval
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 from fgrad.ir.walk import consumers, definitions
 
@@ -106,6 +106,7 @@ class LoopWriter:
         self.versions: dict[str, int] = {}  # how often a buffer was written
         self.homes: dict[Var, Stored] = {}  # where results should be written
         self.guard: int | None = None  # of all writes to memory
+        self.flags: dict[str, Var] = {}  # what is set where something fails, by message
 
     # --- shapes and constants
 
@@ -269,6 +270,15 @@ class LoopWriter:
                 self.b.store(target.buffer, shifted(first, 1, int(k)), int(id), update.mode, guard)
         self.check_size()
         return self.written(target)
+
+    def note(self, message: str, condition: int) -> None:
+        """Set a flag of the kernel where a condition holds: an error with this message."""
+        if self.lanes:
+            raise TooLarge
+        flag = self.flags.setdefault(message, Var(Aval((1,), INT64)))
+        buffer = self.b.buffer(flag, "out")
+        guard = self.b.both(self.guard, condition)
+        self.b.store(buffer, Place(), self.number(1, INT64), "set", guard)
 
     # --- accumulators
 

@@ -16,7 +16,7 @@ import pytest
 import fgrad
 from fgrad import lax
 
-COUNT = int(os.environ.get("FGRAD_LOOP_PROGRAMS", "40"))
+COUNT = int(os.environ.get("FGRAD_LOOP_PROGRAMS", "16"))
 FIRST = int(os.environ.get("FGRAD_LOOP_SEED", "0"))
 State = dict[str, Any]
 
@@ -78,6 +78,8 @@ class Writer:
             lambda s, i: np.outer(s["v"][:2], s["v"][1:]) * 0.4 + 0.1 * s["m"],
             lambda s, i: s["m"] * 0.5 + np.reshape(np.pad(s["v"], (0, 1)), (2, 2)),
             lambda s, i: s["m"] / (1.0 + np.sum(s["m"] ** 2)),
+            lambda s, i: np.linalg.solve(s["m"] @ s["m"].T + np.eye(2), s["m"] * 0.5),
+            lambda s, i: np.linalg.cholesky(s["m"] @ s["m"].T + np.eye(2)),
         )
         return lambda s, i: {**s, "m": f(s, i)}
 

@@ -301,6 +301,13 @@ def triangular_solve(
     return build_step("triangular_solve", spec, b, strides, SINGULAR, n)
 
 
+def noted(message: str) -> Native:
+    """Fail where a flag is set that a kernel has written.  Buffer: the flag, an int64."""
+    b = Body(np.dtype(np.float64))
+    b.fail_if(b.emit(f"icmp ne i64 {b.emit('load i64, ptr %p0, align 8')}, 0"))
+    return build_step("noted", message, b, [8], message, 1)
+
+
 def _check_diagonal(b: Body, n: int) -> None:
     """Fail, and leave the matrix at that, where a diagonal element of %p0 is 0."""
     loop = b.begin(n)

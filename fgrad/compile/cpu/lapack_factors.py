@@ -21,6 +21,7 @@ from fgrad.compile.cpu.lapack import (
     cholesky,
     factor,
     lu_solve,
+    noted,
     routine_address,
     triangular_solve,
 )
@@ -167,6 +168,7 @@ LAPACK: dict[str, Callable[..., Native]] = {
     "triangular_solve": triangular_solve,
     "factor": factor,
     "lu_solve": lu_solve,
+    "noted": noted,
     "qr": qr,
     "svd": svd,
     "svdvals": svdvals,
