@@ -263,6 +263,69 @@ def rows() -> dict[str, tuple[Fit, ...]]:
     }
 
 
+# --- what is looked up in a register of 16 float32 or 8 float64 -----------------------------------
+
+STEPS = (16, 8)
+# Keeps the divisor of tanh just below 2 near 0, where its rounding is small.
+TANH_FACTOR = mp.mpf(13) / 16
+# The distance of the points about which erf is developed, and the number of terms of each piece.
+ERF_STEPS = ((mp.mpf(65) / 256, 5), (mp.mpf(102) / 128, 15))
+
+
+def step_rows() -> dict[str, tuple[Fit, ...]]:
+    """e^r and tanh(r / 2) where r is what a table of powers of two leaves."""
+    exps, tanhs = [], []
+    for steps, exp_terms, tanh_terms in zip(STEPS, (2, 6), (1, 3), strict=True):
+        half = mp.log(2) / (2 * steps) * mp.mpf("1.0001")
+        exps.append(Fit(EXP_TAIL, -half, half, exp_terms, square))
+        tanhs.append(Fit(odd_tail(mp.tanh), TINY, half * half / 4, tanh_terms, linear))
+    return {"exp_step": tuple(exps), "tanh_step": tuple(tanhs)}
+
+
+def powers(steps: int, factor: mp.mpf) -> list[mp.mpf]:
+    """factor 2^(k / steps) for one octave."""
+    return [factor * mp.mpf(2) ** (mp.mpf(k) / steps) for k in range(steps)]
+
+
+def power_shifts(steps: int, kind: type[np.floating]) -> list[mp.mpf]:
+    """Half of how far log p is from k ln2 / steps for the rounded p = 2^(k / steps) and ln2."""
+    unit = mp.mpf(float(kind(float(mp.log(2)))))
+    rounded = [mp.mpf(float(kind(float(p)))) for p in powers(steps, TANH_FACTOR)]
+    return [(mp.log(p / TANH_FACTOR) - unit * k / steps) / 2 for k, p in enumerate(rounded)]
+
+
+def steps_taken_off(steps: int, kind: type[np.floating]) -> list[mp.mpf]:
+    """The numbers whose bits, with k steps added to the exponent field, are factor 2^(k / steps)"""
+    rounded = np.array([float(p) for p in powers(steps, TANH_FACTOR)], kind)
+    words = rounded.view(np.int64 if rounded.itemsize == 8 else np.int32)
+    step = 2 ** np.finfo(kind).nmant // steps
+    less = words - np.arange(steps, dtype=words.dtype) * words.dtype.type(step)
+    return [mp.mpf(float(p)) for p in less.view(kind)]
+
+
+def erf_piece(center: mp.mpf, half: mp.mpf, terms: int) -> Fit:
+    """(erf(center + r) - erf(center)) / r for |r| <= half; an even function at center 0."""
+    start = mp.erf(center)
+
+    def slope(r: mp.mpf) -> mp.mpf:
+        with mp.workdps(90):
+            if abs(r) < mp.mpf(10) ** -30:
+                return 2 / mp.sqrt(mp.pi) * mp.exp(-center * center)
+            return (mp.erf(center + r) - start) / r
+
+    if not center:
+        return Fit(slope, TINY, half, terms, relative(slope))
+    return Fit(slope, -half, half, terms, lambda r: linear(r) / mp.erf(center + r))
+
+
+def erf_pieces(count: int, step: mp.mpf, terms: int) -> tuple[list[list[mp.mpf]], mp.mpf]:
+    """For each power of r, the coefficients of all pieces; and the largest error."""
+    solved = [remez(erf_piece(k * step, step / 2, terms)) for k in range(count)]
+    starts = [mp.erf(k * step) for k in range(count)]
+    columns = [[found[k] for found, _ in solved] for k in range(terms)]
+    return [starts, *columns], max(worst for _, worst in solved)
+
+
 HEADER = '''"""L5. Polynomial coefficients of vector math, constant term first: (float32, float64).
 
 Written by benchmarks/derive_coefficients.py, which says of what function, on what interval and
@@ -294,10 +357,30 @@ def tuple_text(coefficients: Sequence[mp.mpf]) -> str:
     )
 
 
+def print_tables() -> None:
+    """Print the tables: float32, float64."""
+    kinds = (np.float32, np.float64)
+    tables = {
+        "POWERS": [powers(steps, mp.mpf(1)) for steps in STEPS],
+        "TANH_POWERS": [steps_taken_off(*row) for row in zip(STEPS, kinds, strict=True)],
+        "TANH_SHIFTS": [power_shifts(*row) for row in zip(STEPS, kinds, strict=True)],
+    }
+    for name, table in tables.items():
+        print(f"\n# exact\n{name} = ({', '.join(map(tuple_text, table))})", flush=True)
+    found = [erf_pieces(n, step, terms) for n, (step, terms) in zip(STEPS, ERF_STEPS, strict=True)]
+    errors = ", ".join(f"2^{mp.nstr(mp.log(worst, 2), 4)}" for _, worst in found)
+    texts = [
+        "(" + ", ".join(tuple_text(column) for column in columns) + ")" for columns, _ in found
+    ]
+    print(f"\n# {errors}\nERF_PIECES = ({', '.join(texts)})", flush=True)
+
+
 def main(names: Sequence[str]) -> None:
     """Print a module with the rows asked for (all when none is named)."""
     print(HEADER)
-    for name, fits in rows().items():
+    if not names or "tables" in names:
+        print_tables()
+    for name, fits in (rows() | step_rows()).items():
         if names and name not in names:
             continue
         solved = [remez(fit) for fit in fits]

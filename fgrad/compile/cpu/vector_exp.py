@@ -1,23 +1,36 @@
 """L5. exp and the functions made of it, as straight-line vector instructions.
 
-Reduction: x = n ln2 + r with ln2 in two parts and fused products; e^x = 2^n e^r.
+Reduction: x = n ln2 + r with ln2 in two parts and fused products; e^x = 2^n e^r.  With AVX-512 n
+counts sixteenths (float32) or eighths (float64), whose powers of two stand in one register.
 """
 
 from __future__ import annotations
 
-from fgrad.compile.cpu.vector_coefficients import EXP, EXP2, SINH, TANH
+from fgrad.compile.cpu.vector_coefficients import (
+    EXP,
+    EXP2,
+    EXP_STEP,
+    POWERS,
+    SINH,
+    TANH,
+    TANH_POWERS,
+    TANH_SHIFTS,
+    TANH_STEP,
+)
 from fgrad.compile.cpu.vector_lanes import Lanes
 
 LOG2_E = 1.4426950408889634
 # ln 2 = high + low of working precision, both positive, so that infinite multiples have no NaN.
 LN2_32 = (0.6931471228599548, 5.769998878690785e-08)
 LN2_64 = (0.6931471805599453, 2.3190468138462996e-17)
+TANH_FACTOR = 0.8125  # c below: keeps the divisor under 2 near 0, where its rounding is small
 
 
-def round_to_int(v: Lanes, x: str, factor: float) -> tuple[str, str]:
-    """n = x factor rounded to an integer: (bits that hold n in their low end, n)."""
-    shifted = v.fma(x, factor, v.round_magic())
-    return v.to_bits(shifted), v.sub(shifted, v.round_magic())
+def round_to_int(v: Lanes, x: str, factor: float, steps: int = 1) -> tuple[str, str]:
+    """n = x factor rounded to a multiple of 1 / steps: (bits with n steps in their low end, n)."""
+    magic = v.round_magic() / steps
+    shifted = v.fma(x, factor, magic)
+    return v.to_bits(shifted), v.sub(shifted, magic)
 
 
 def reduce_by_ln2(v: Lanes, x: str) -> tuple[str, str, str]:
@@ -52,9 +65,23 @@ def exp_tail(v: Lanes, r: str) -> str:
 
 def exp(v: Lanes, x: str) -> str:
     """e^x"""
+    if v.narrow:
+        return v.in_register(exp, x)
     clamped = v.at_least(v.at_most(x, v.pick(88.73, 709.79)), v.pick(-104.0, -745.2))
+    if v.avx512:
+        return _exp_in_steps(v, clamped)
     bits, n, r = reduce_by_ln2(v, clamped)
     return scale_by_power(v, v.add(exp_tail(v, r), 1.0), bits, n)
+
+
+def _exp_in_steps(v: Lanes, x: str) -> str:
+    """e^x = 2^floor(n) 2^(n - floor(n)) e^r"""
+    bits, n = round_to_int(v, x, LOG2_E, v.pick(16, 8))
+    high, low = v.pick(LN2_32, LN2_64)
+    r = v.fma(n, -low, v.fma(n, -high, x))
+    power = v.lookup(v.pick(*POWERS), bits)
+    tail = v.muladd(v.mul(r, r), v.fit(EXP_STEP, r), r)
+    return v.scale_by_exponent(v.muladd(power, tail, power), n)
 
 
 def exp2(v: Lanes, x: str) -> str:
@@ -76,13 +103,19 @@ def expm1(v: Lanes, x: str) -> str:
 
 
 def logistic(v: Lanes, x: str) -> str:
-    """1 / (1 + e^-x) = e^x / (1 + e^x), whichever has e^-|x|"""
+    """m - m e / (1 + e) with e = e^-|x| and m = 1, or e below 0"""
     e = exp(v, v.neg(v.abs(x)))
-    return v.div(v.select(v.compare("olt", x, 0.0), e, 1.0), v.add(e, 1.0))
+    part = v.div(e, v.add(e, 1.0))
+    m = v.select(v.compare("olt", x, 0.0), e, 1.0)
+    return v.muladd(v.neg(m), part, m)
 
 
 def tanh(v: Lanes, x: str) -> str:
     """1 - 2 / (2^t + 1) with t = 2 |x| log2 e, and an odd polynomial below 0.54"""
+    if v.narrow:
+        return v.in_register(tanh, x)
+    if v.avx512:
+        return _tanh_in_steps(v, x)
     size = v.abs(x)
     limited = v.at_most(size, v.pick(10.0, 21.0))
     bits, n = round_to_int(v, limited, 2.0 * LOG2_E)
@@ -93,6 +126,28 @@ def tanh(v: Lanes, x: str) -> str:
     z = v.mul(size, size)
     small = v.muladd(v.mul(z, size), v.fit(TANH, z), size)
     return v.copysign(v.select(v.compare("olt", size, 0.54), small, large), x)
+
+
+def _tanh_in_steps(v: Lanes, x: str) -> str:
+    """(tanh a + tanh r) / (1 + tanh a tanh r) where |x| = a + r and p = c e^2a is looked up
+
+    Both sides are multiplied by p + c.  The shift is how far a is from a multiple of
+    ln2 / (2 steps) for the rounded p, which counts as exact.  The divisor is made of the dividend,
+    so that most of their errors cancel.
+    """
+    limited = v.at_most(v.abs(x), v.pick(10.0, 21.0))
+    steps, c = v.pick(16, 8), TANH_FACTOR
+    bits, n = round_to_int(v, limited, 2.0 * LOG2_E, steps)
+    r = v.fma(n, -0.5 * sum(v.pick(LN2_32, LN2_64)), limited)
+    z = v.mul(r, r)
+    shift = v.lookup([-s for s in v.pick(*TANH_SHIFTS)], bits)
+    t = v.add(r, v.muladd(v.mul(z, r), v.fit(TANH_STEP, z), shift))
+    power = v.to_bits(v.lookup(v.pick(*TANH_POWERS), bits))
+    moved = v.iop("shl", bits, v.mantissa - steps.bit_length() + 1)
+    p = v.from_bits(v.iop("add", power, moved))
+    dividend = v.muladd(t, v.add(p, c), v.sub(p, c))
+    divisor = v.add(v.muladd(t, -2.0 * c, dividend), 2.0 * c)
+    return v.copysign(v.div(dividend, divisor), x)
 
 
 def _half_exp(v: Lanes, size: str) -> str:

@@ -18,6 +18,7 @@ from fgrad.compile.cpu.llvm_text import FunctionText
 
 _T = TypeVar("_T")
 Operand = str | float
+REGISTER = 512  # bits
 
 NAN = float("nan")
 INF = float("inf")
@@ -38,7 +39,7 @@ class Lanes:
     """Instructions on `lanes` elements of float32 or float64."""
 
     __slots__ = (
-        "avx512",
+        "avx512", "narrow",
         "bias", "bits", "bool", "double", "element", "float", "int", "integer_element", "lanes",
         "mantissa", "suffix", "text",
     )  # fmt: skip
@@ -52,7 +53,8 @@ class Lanes:
         self.bits = 64 if self.double else 32
         self.mantissa = 52 if self.double else 23
         self.bias = 1023 if self.double else 127
-        self.avx512 = avx512 and lanes * self.bits % 512 == 0
+        self.avx512 = avx512 and lanes * self.bits % REGISTER == 0
+        self.narrow = avx512 and not self.avx512
         self.element = "double" if self.double else "float"
         self.integer_element = f"i{self.bits}"
         self.float = self.vector(self.element)
@@ -136,7 +138,7 @@ class Lanes:
         """|a| with the sign bit of b"""
         return self.call("copysign", a, b)
 
-    def polynomial(self, coefficients: Sequence[float], x: str) -> str:
+    def polynomial(self, coefficients: Sequence[Operand], x: str) -> str:
         """sum_k c[k] x^k by Horner's rule in x^2 on pairs c[k] + c[k + 1] x: half the latency"""
         if len(coefficients) < 4:
             return self._horner([self.number(c) for c in coefficients], x)
@@ -248,18 +250,41 @@ class Lanes:
         """a 2^-exponent in [1, 2); 1 for inf, NaN for negative a"""
         return self._avx512("getmant", (a,), "i32 8", "i32 4")
 
+    def lookup(self, table: Sequence[float], bits: str) -> str:
+        """table[bits mod len(table)] for a table that fills one register"""
+        width = REGISTER // self.bits
+        kind, words = f"<{width} x {self.element}>", f"<{width} x {self.integer_element}>"
+        symbol = f"@llvm.x86.avx512.permvar.{'df' if self.double else 'sf'}.512"
+        self.text.declare(f"declare {kind} {symbol}({kind}, {words})")
+        numbers = [_constant_text(struct.pack("<d", x), self.element, 1) for x in table]
+        held = "<" + ", ".join([f"{self.element} {number}" for number in numbers]) + ">"
+        parts = []
+        for start in range(0, self.lanes, width):
+            index = self._piece(bits, self.int, start, width)
+            parts.append(self.text.emit(f"call {kind} {symbol}({kind} {held}, {words} {index})"))
+        return self._joined(parts)
+
+    def lookup_fit(self, coefficients: Sequence[Sequence[float]], bits: str, x: str) -> str:
+        """The polynomial in x whose coefficients are `lookup(row, bits)`, rounded late"""
+        first, second, *rest = [self.lookup(row, bits) for row in coefficients]
+        return self.muladd(x, self.muladd(x, self.polynomial(rest, x), second), first)
+
     def _avx512(self, name: str, operands: Sequence[str], immediate: str, rounding: str) -> str:
-        width = 512 // self.bits
+        width = REGISTER // self.bits
         kind = f"<{width} x {self.element}>"
         symbol = f"@llvm.x86.avx512.mask.{name}.{'pd' if self.double else 'ps'}.512"
         kinds = [kind] * len(operands) + ["i32"] * bool(immediate) + [kind, f"i{width}", "i32"]
         self.text.declare(f"declare {kind} {symbol}({', '.join(kinds)})")
         parts = []
         for start in range(0, self.lanes, width):
-            values = [f"{kind} {self._piece(a, start, width)}" for a in operands]
+            values = [f"{kind} {self._piece(a, self.float, start, width)}" for a in operands]
             values += [immediate] * bool(immediate)
             values += [f"{kind} zeroinitializer", f"i{width} -1", rounding]
             parts.append(self.text.emit(f"call {kind} {symbol}({', '.join(values)})"))
+        return self._joined(parts)
+
+    def _joined(self, parts: list[str]) -> str:
+        """Float registers as one vector."""
         while len(parts) > 1:
             count = self.lanes // len(parts)
             order = ", ".join(f"i32 {k}" for k in range(2 * count))
@@ -272,12 +297,35 @@ class Lanes:
             ]
         return parts[0]
 
-    def _piece(self, a: str, start: int, width: int) -> str:
+    def _piece(self, a: str, kind: str, start: int, width: int) -> str:
         if width == self.lanes:
             return a
         order = ", ".join(f"i32 {start + k}" for k in range(width))
-        return self.text.emit(
-            f"shufflevector {self.float} {a}, {self.float} poison, <{width} x i32> <{order}>"
+        return self.text.emit(f"shufflevector {kind} {a}, {kind} poison, <{width} x i32> <{order}>")
+
+    def in_register(self, function: Callable[..., str], *values: str) -> str:
+        """function(lanes, *values) on a whole register that begins with these few lanes"""
+        text, count = self.text, REGISTER // self.bits
+        whole = Lanes(text, count, np.dtype(f"f{self.bits // 8}"), True)
+        if self.lanes == 1:
+            wide = [
+                text.emit(f"insertelement {whole.float} poison, {self.float} {a}, i64 0")
+                for a in values
+            ]
+            result = function(whole, *wide)
+            return text.emit(f"extractelement {whole.float} {result}, i64 0")
+        order = ", ".join([f"i32 {k if k < self.lanes else 'poison'}" for k in range(count)])
+        wide = [
+            text.emit(
+                f"shufflevector {self.float} {a}, {self.float} poison, <{count} x i32> <{order}>"
+            )
+            for a in values
+        ]
+        result = function(whole, *wide)
+        order = ", ".join([f"i32 {k}" for k in range(self.lanes)])
+        return text.emit(
+            f"shufflevector {whole.float} {result}, {whole.float} poison, "
+            f"<{self.lanes} x i32> <{order}>"
         )
 
     # Rare cases.

@@ -12,6 +12,7 @@ from fgrad.compile.cpu.vector_coefficients import (
     DIGAMMA,
     DIGAMMA_TAIL,
     ERF,
+    ERF_PIECES,
     ERF_TAIL,
     ERFCX,
     ERFINV,
@@ -47,6 +48,10 @@ def _erf_near(v: Lanes, x: str) -> str:
 
 def erf(v: Lanes, x: str) -> str:
     """1 - 2^(-P(|x|)) from 1 on"""
+    if v.narrow:
+        return v.in_register(erf, x)
+    if v.avx512:
+        return _erf_in_pieces(v, x)
     size = v.abs(x)
     exponent = v.neg(v.fit(ERF_TAIL, v.at_most(size, v.pick(4.1, 6.1))))
     bits, n = round_to_int(v, exponent, 1.0)
@@ -54,6 +59,17 @@ def erf(v: Lanes, x: str) -> str:
     far = v.mul(v.muladd(r, v.fit(EXP2, r), 1.0), normal_power(v, bits))
     near = v.compare("olt", size, 1.0)
     return v.copysign(v.select(near, _erf_near(v, size), v.sub(1.0, far)), x)
+
+
+def _erf_in_pieces(v: Lanes, x: str) -> str:
+    """erf c + r P(r) for the nearest c of 16 (float32) or 8 (float64), whose P are looked up"""
+    step = v.pick(65 / 256, 102 / 128)
+    size = v.at_most(v.abs(x), v.pick(3.93, 5.97))
+    bits, n = round_to_int(v, size, 1 / step)
+    r = v.fma(n, -step, size)
+    start, *slope = v.pick(*ERF_PIECES)
+    y = v.fma(r, v.lookup_fit(slope, bits, r), v.lookup(start, bits))
+    return v.copysign(y, x)
 
 
 def erfc(v: Lanes, x: str) -> str:
