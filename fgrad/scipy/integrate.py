@@ -1,0 +1,351 @@
+"""L7. `scipy.integrate` with derivatives: initial value problems.
+
+    import fgrad.scipy.integrate as si
+    fgrad.grad(lambda k: si.odeint(lambda y, t: -k * y, 1.0, ts)[-1, 0])(0.5)
+
+Outside of every transform these are SciPy's own solvers.  Inside, steps are those of Dormand and
+Prince, 5(4), adapted to the tolerances, in one compiled loop; outputs are met exactly.  Derivatives
+in reverse solve the adjoint equation backwards, so that memory does not grow with the steps
+(Pontryagin et al., 1962; Chen et al., 2018, arXiv:1806.07366), or go back through the steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.errors import ArgumentError
+from fgrad.lax.loops import scan, while_loop
+from fgrad.lazy import lazy_module
+from fgrad.numpy.promote import as_value, inexact, user_line
+from fgrad.numpy.register import has_tracer
+from fgrad.ops.elementwise import stop_gradient
+from fgrad.trace import STATE, Value
+from fgrad.transforms.custom_vjp import custom_vjp
+from fgrad.transforms.implicit import closure_convert
+from fgrad.transforms.linearize import vjp
+
+plain = lazy_module("scipy.integrate")
+
+Field = Callable[..., Value]
+
+# Hairer, Norsett, Wanner (1993), Solving Ordinary Differential Equations I, table II.5.2.
+_NODES = (0.0, 1 / 5, 3 / 10, 4 / 5, 8 / 9, 1.0, 1.0)
+_STAGES = (
+    (),
+    (1 / 5,),
+    (3 / 40, 9 / 40),
+    (44 / 45, -56 / 15, 32 / 9),
+    (19372 / 6561, -25360 / 2187, 64448 / 6561, -212 / 729),
+    (9017 / 3168, -355 / 33, 46732 / 5247, 49 / 176, -5103 / 18656),
+    (35 / 384, 0.0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84),
+)
+_ERROR = (-71 / 57600, 0.0, 71 / 16695, -71 / 1920, 17253 / 339200, -22 / 525, 1 / 40)
+_SAFETY, _LEAST, _MOST = 0.9, 0.2, 10.0
+
+
+class Control(NamedTuple):
+    """Tolerances, and the number of steps between two outputs after which the result is NaN."""
+
+    rtol: float
+    atol: float
+    steps: int
+    through: bool  # whether the loop has a bound, so that compiled code can be reversed
+
+
+class State(NamedTuple):
+    """The solution at t, its slope there, and the step to try."""
+
+    t: Value
+    y: Value
+    slope: Value
+    h: Value
+
+
+def _combined(weights: Sequence[float], slopes: Sequence[Value]) -> Value:
+    return sum([w * k for w, k in zip(weights, slopes, strict=False) if w])
+
+
+def _norm(x: Value) -> Value:
+    """The root of the mean square."""
+    return np.sqrt(np.mean(x * x))
+
+
+def _first_step(f: Field, t: Value, y: Value, slope: Value, control: Control) -> Value:
+    """A step whose error is likely below the tolerance; Hairer et al., II.4."""
+    scale = control.atol + control.rtol * np.abs(y)
+    d0, d1 = _norm(y / scale), _norm(slope / scale)
+    h0 = np.where((d0 < 1e-5) | (d1 < 1e-5), 1e-6, 0.01 * d0 / np.where(d1 > 0, d1, 1.0))
+    d2 = _norm((f(y + h0 * slope, t + h0) - slope) / scale) / h0
+    top = np.maximum(d1, d2)
+    h1 = np.where(
+        top <= 1e-15, np.maximum(1e-6, h0 * 1e-3), (0.01 / np.where(top > 0, top, 1.0)) ** 0.2
+    )
+    return stop_gradient(np.minimum(100 * h0, h1))
+
+
+def _step(f: Field, s: State, end: Value, control: Control) -> State:
+    """One step towards `end`, taken if its error is small enough."""
+    left = end - s.t
+    last = s.h >= np.abs(left)
+    h = np.where(last, left, s.h * np.sign(left))
+    slopes = [s.slope]
+    for node, weights in zip(_NODES[1:], _STAGES[1:], strict=True):
+        y = s.y + h * _combined(weights, slopes)
+        slopes.append(f(y, s.t + node * h))
+    error = h * _combined(_ERROR, slopes)
+    scale = control.atol + control.rtol * np.maximum(np.abs(s.y), np.abs(y))
+    size = stop_gradient(_norm(error / scale))
+    accept = size <= 1
+    factor = _SAFETY * np.where(size > 0, size, 1e-10) ** -0.2
+    factor = np.where(np.isnan(size), _LEAST, np.minimum(np.maximum(factor, _LEAST), _MOST))
+    tried = np.abs(stop_gradient(h)) * np.where(accept, factor, np.minimum(factor, 1.0))
+    return State(
+        np.where(accept, np.where(last, end, s.t + h), s.t),
+        np.where(accept, y, s.y),
+        np.where(accept, slopes[-1], s.slope),
+        np.where(accept & last, np.maximum(tried, s.h), tried),
+    )
+
+
+def _advance(f: Field, s: State, end: Value, control: Control) -> State:
+    """The solution at `end`; NaN if that takes too many steps."""
+
+    def go_on(carry: tuple[Value, State]) -> Value:
+        return (carry[0] < control.steps) & (carry[1].t != end)
+
+    def body(carry: tuple[Value, State]) -> tuple[Value, State]:
+        return carry[0] + 1, _step(f, carry[1], end, control)
+
+    bound = control.steps if control.through else None
+    _, found = while_loop(go_on, body, (np.int64(0), s), bound)
+    reached = found.t == end
+    return found._replace(y=np.where(reached, found.y, np.nan), t=end)
+
+
+def _integrate(f: Field, y0: Value, ts: Value, control: Control) -> Value:
+    """The solution at each of `ts`, stacked, shape (T, n)."""
+    slope = f(y0, ts[0])
+    start = State(ts[0], y0, slope, _first_step(f, ts[0], y0, slope, control))
+
+    def interval(s: State, end: Value) -> tuple[State, Value]:
+        found = _advance(f, s, end, control)
+        return found, found.y
+
+    _, ys = scan(interval, start, ts[1:])
+    return np.concatenate([y0[None], ys])
+
+
+# --- the adjoint ----------------------------------------------------------------------------------
+
+
+def _solve(field: Field, control: Control, y0: Value, ts: Value, params: list[Value]) -> Value:
+    return _integrate(lambda y, t: field(y, t, params), y0, ts, control)
+
+
+_solve_adjoint = custom_vjp(_solve, nondiff_argnums=(0, 1))
+
+
+def _forward(
+    field: Field, control: Control, y0: Value, ts: Value, params: list[Value]
+) -> tuple[Value, Any]:
+    ys = _solve(field, control, y0, ts, params)
+    return ys, (ys, ts, params)
+
+
+def _backward(field: Field, control: Control, residuals: Any, ct: Value) -> Any:
+    """d(y, a, g)/dt = (f, -a' df/dy, -a' df/dparams), from the last output to the first."""
+    ys, ts, params = residuals
+    n = ys.shape[1]
+    sizes = [int(np.prod(p.shape)) for p in params]
+    ends = np.cumsum([0, *sizes])
+
+    def augmented(state: Value, back: Value) -> Value:
+        y, a = state[:n], state[n : 2 * n]
+        slope, pull = vjp(lambda y, p: field(y, -back, p), y, params)
+        dy, dparams = pull(a)
+        return np.concatenate([-slope, dy, *[np.reshape(d, -1) for d in dparams]])
+
+    def interval(carry: Any, x: Any) -> Any:
+        a, g = carry
+        y, ct_y, late, early = x
+        a = a + ct_y
+        slope = field(y, late, params)
+        start = np.concatenate([y, a, g])
+        state = _integrate(augmented, start, np.stack([-late, -early]), control)[1]
+        return (state[n : 2 * n], state[2 * n :]), np.sum(slope * ct_y)
+
+    a, g = np.zeros(n, ys.dtype), np.zeros(ends[-1], ys.dtype)
+    (a, g), ct_late = scan(interval, (a, g), (ys[1:], ct[1:], ts[1:], ts[:-1]), reverse=True)
+    # An output moves with its own time along the slope; the start's time moves all others.
+    ct_first = -np.sum(field(ys[0], ts[0], params) * a)
+    ct_ts = np.concatenate([np.reshape(ct_first, (1,)), ct_late])
+    ct_params = [
+        np.reshape(g[low:high], p.shape)
+        for low, high, p in zip(ends, ends[1:], params, strict=False)
+    ]
+    return a + ct[0], ct_ts, ct_params
+
+
+_solve_adjoint.defvjp(_forward, _backward)
+
+
+# --- SciPy's signatures ---------------------------------------------------------------------------
+
+
+def _inside(values: Any) -> bool:
+    return STATE.builder is not None or has_tracer(values)
+
+
+def _solution(f: Field, y0: Any, ts: Any, args: Sequence[Any], control: Control) -> Value:
+    """Convert a user's f(y, t, *args), with what it closes over, to one of floating parameters."""
+    y0, ts = np.reshape(inexact(as_value(y0)), -1), inexact(as_value(ts))
+    converted, consts = closure_convert(f, y0, ts[0], *args)
+    leaves, treedef = tree.flatten((list(args), consts))
+    leaves = [as_value(x) for x in leaves]
+    floats = [k for k, x in enumerate(leaves) if np.dtype(getattr(x, "dtype", type(x))).kind == "f"]
+
+    def field(y: Value, t: Value, params: list[Value]) -> Value:
+        given = list(leaves)
+        for k, p in zip(floats, params, strict=True):
+            given[k] = p
+        arguments, captured = tree.unflatten(treedef, given)
+        slope = np.reshape(as_value(converted(y, t, *arguments, *captured)), -1)
+        return slope.astype(y0.dtype)
+
+    params = [leaves[k] for k in floats]
+    if control.through:
+        return _solve(field, control, y0, ts, params)
+    return _solve_adjoint(field, control, y0, ts, params)
+
+
+def odeint(
+    func: Callable[..., Any],
+    y0: Any,
+    t: Any,
+    args: Any = (),
+    *,
+    rtol: float | None = None,
+    atol: float | None = None,
+    mxstep: int = 0,
+    tfirst: bool = False,
+    adjoint: bool = True,
+    **options: Any,
+) -> Value:
+    """The solution of dy/dt = func(y, t, *args) at given times.
+
+    Arguments:
+        func: `func(y, t, *args)` to the slopes of y; `func(t, y, *args)` with `tfirst`.
+        y0: the values at t[0], shape (n,).
+        t: times, rising or falling, shape (T,).
+        args: further arguments, pytrees; derivatives flow to them, and to what `func` closes over.
+        rtol, atol: tolerances of the error of a step; 1.49e-8.
+        mxstep: steps between two times, after which the solution is NaN; 0 means 100,000, or 500
+            with `adjoint=False`.
+        adjoint: whether derivatives in reverse solve the adjoint equation.  If not, they go back
+            through the steps, which takes memory for each, and forward mode is there too.
+        options: other options of SciPy's, outside of transforms.
+
+    Returns:
+        The solution, shape (T, n).
+
+    Example:
+        >>> import fgrad
+        >>> ts = np.array([0.0, 1.0])
+        >>> slope = fgrad.grad(lambda k: odeint(lambda y, t: -k * y, 1.0, ts)[-1, 0])(1.0)
+        >>> float(round(slope, 6)), float(-np.exp(-1.0).round(6))
+        (-0.367879, -0.367879)
+    """
+    args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
+    if not _inside((y0, t, *tree.leaves(args))):
+        return plain.odeint(
+            func, y0, t, args, rtol=rtol, atol=atol, mxstep=mxstep, tfirst=tfirst, **options
+        )
+    field = (lambda y, t, *a: func(t, y, *a)) if tfirst else func
+    tolerance = 1.49012e-8
+    steps = mxstep or (100_000 if adjoint else 500)
+    control = Control(
+        tolerance if rtol is None else rtol, tolerance if atol is None else atol, steps, not adjoint
+    )
+    return _solution(field, y0, t, args, control)
+
+
+class OdeSolution(NamedTuple):
+    """What `solve_ivp` returns inside of a transform."""
+
+    t: Value
+    y: Value
+    success: Value
+
+
+def solve_ivp(
+    fun: Callable[..., Any],
+    t_span: Any,
+    y0: Any,
+    method: str = "RK45",
+    t_eval: Any = None,
+    args: Any = None,
+    rtol: float = 1e-3,
+    atol: float = 1e-6,
+    adjoint: bool = True,
+    **options: Any,
+) -> Any:
+    """The solution of dy/dt = fun(t, y, *args), with SciPy's arguments.
+
+    Arguments:
+        fun: `fun(t, y, *args)`.
+        t_span: the first and the last time.
+        y0: the values at the first, shape (n,).
+        method: "RK45" inside of transforms.
+        t_eval: the times of the results, in order; both ends of `t_span` if they are not given.
+        args, rtol, atol, adjoint: as for `odeint`.
+        options: other options of SciPy's, outside of transforms.
+
+    Returns:
+        SciPy's result; inside of transforms `(t, y, success)`, with y of shape (n, T).
+
+    Raises:
+        ArgumentError: for what is not there inside of transforms.
+
+    Example:
+        >>> import fgrad
+        >>> def end(k):
+        ...     found = solve_ivp(lambda t, y: -k * y, (0.0, 1.0), [1.0], rtol=1e-9, atol=1e-9)
+        ...     return found.y[0, -1]
+        >>> float(fgrad.grad(end)(1.0).round(6))
+        -0.367879
+    """
+    args = () if args is None else tuple(args)
+    known = (y0, *tree.leaves(t_span), t_eval, *tree.leaves(args))
+    if not _inside(known):
+        given = {"t_eval": t_eval, "args": args or None, "rtol": rtol, "atol": atol, **options}
+        return plain.solve_ivp(fun, t_span, y0, method, **given)
+    if method != "RK45" or any([v for v in options.values() if v is not None and v is not False]):
+        raise ArgumentError(
+            f"solve_ivp of traced arrays takes no method {method!r}, or options {sorted(options)}.",
+            (
+                *user_line(),
+                ("why", "its steps are those of RK45, without events and dense output."),
+                ("write", 'method="RK45", t_eval=times'),
+            ),
+        )
+    ends = [inexact(as_value(e)) for e in t_span]
+    if t_eval is None:
+        ts, inner = np.stack(ends), slice(None)
+    else:
+        middle = inexact(as_value(t_eval))
+        ts, inner = np.concatenate([np.reshape(ends[0], (1,)), middle]), slice(1, None)
+    control = Control(rtol, atol, 100_000 if adjoint else 500, not adjoint)
+    ys = _solution(lambda y, t, *a: fun(t, y, *a), y0, ts, args, control)
+    ys = np.transpose(ys[inner])
+    return OdeSolution(ts[inner], ys, np.all(np.isfinite(ys)))
+
+
+def __getattr__(name: str) -> Any:
+    """The other names of `scipy.integrate`."""
+    if name.startswith("__"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(plain, name)
