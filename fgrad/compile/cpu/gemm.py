@@ -14,6 +14,8 @@ has the same bits whatever range of rows or columns a thread is given.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from fgrad.compile.cpu.gemm_micro import (
@@ -24,11 +26,11 @@ from fgrad.compile.cpu.gemm_micro import (
     emit_tile,
     next_tile,
 )
-from fgrad.compile.cpu.gemm_pack import emit_lines, emit_merge, emit_panels, emit_turn
+from fgrad.compile.cpu.gemm_pack import emit_ahead, emit_lines, emit_merge, emit_panels, emit_turn
 from fgrad.compile.cpu.llvm_text import element_type, literal
 from fgrad.compile.cpu.structured import Routine
 
-PANEL_BYTES = 384 << 10  # of the panels of B that are copied at once
+PANEL_BYTES = 512 << 10  # of the panels of B that are copied at once
 _LINE = KC_BYTES + 64  # bytes from one row of a copy of A to the next: other cache sets
 
 
@@ -52,6 +54,7 @@ class Layout(NamedTuple):
     a_next: int
     b_next: int
     c_next: int
+    ahead: int  # whether rows of A are asked of memory in advance
     copy_a: int
     copy_b: int
 
@@ -78,6 +81,7 @@ def emit_product(symbol: str, tiles: Tiling) -> tuple[str, set[str]]:
         for vectors in range(1, VECTORS + 1):
             names.append(f"{symbol}_{rows}x{vectors}")
             parts.append(emit_tile(names[-1], tiles, rows, vectors))
+    parts.append(emit_ahead(f"{symbol}_ahead"))
     parts += [_emit_block(symbol, tiles), _emit_range(symbol)]
     pointers = ", ".join([f"ptr @{name}" for name in names])
     chosen = ", ".join([f"i64 {k}" for k in next_tile(tiles)])
@@ -161,8 +165,7 @@ class _Block:
         hi = code.op("mul", "i64", "%column_hi", scale)
         hi = _smaller(code, hi, self.word["n"])
         k = code.call("i64", "llvm.smax.i64", ("i64", self.word["k"]), ("i64", "1"))
-        with code.count(lo, hi, self.block) as column:
-            width = _smaller(code, code.op("sub", "i64", hi, column), self.block)
+        with self._blocks(lo, hi) as (column, width):
             start = code.variable("i64", "0")
             with code.repeat(lambda: code.compare("slt", "i64", code.get(start), k)):
                 first = code.get(start)
@@ -171,6 +174,27 @@ class _Block:
                 self._panels(column, width, first, depth)
                 code.put(start, code.op("add", "i64", first, self.word["depth"]))
         return code.define(f"{self.symbol}_block", _BLOCK, "internal")
+
+    @contextmanager
+    def _blocks(self, lo: str, hi: str) -> Iterator[tuple[str, str]]:
+        """Equal blocks of whole panels, as few as there have to be: first column and width."""
+        code, columns = self.code, self.tiles.columns
+        span = code.op("sub", "i64", hi, lo)
+        count = self._rounded_up(span, self.block)
+        width = self._rounded_up(
+            span, code.call("i64", "llvm.smax.i64", ("i64", count), ("i64", "1"))
+        )
+        width = code.op("mul", "i64", self._rounded_up(width, columns), columns)
+        column = code.variable("i64", lo)
+        with code.repeat(lambda: code.compare("slt", "i64", code.get(column), hi)):
+            at = code.get(column)
+            yield at, _smaller(code, code.op("sub", "i64", hi, at), width)
+            code.put(column, code.op("add", "i64", at, width))
+
+    def _rounded_up(self, a: str, b: str | int) -> str:
+        """The quotient, rounded up."""
+        less = self.code.op("sub", "i64", b, 1)
+        return self.code.op("udiv", "i64", self.code.op("add", "i64", a, less), b)
 
     def _negative_zeros(self) -> str:
         """A row of a tile that is 0 when it is added, whatever it is added to."""
@@ -244,6 +268,15 @@ class _Block:
         than the tile has."""
         code, word = self.code, self.word
         source = self._place("%a", (i, word["a_row"]), (first, word["a_step"]))
+        by_rows = code.compare("eq", "i64", word["a_step"], self.size)
+        with code.when(code.compare("ne", "i64", word["ahead"], 0)):
+            line = code.select(by_rows, "i64", word["a_row"], word["a_step"])
+            lines = code.select(by_rows, "i64", height, depth)
+            length = code.select(by_rows, "i64", depth, height)
+            length = code.op("mul", "i64", length, self.size)
+            following = self._place(source, (height, word["a_row"]))
+            call = f"ptr {following}, i64 {line}, i64 {lines}, i64 {length}"
+            code.line(f"call void @{self.symbol}_ahead({call})")
         place = code.variable("ptr", source)
         row, step = code.variable("i64", word["a_row"]), code.variable("i64", word["a_step"])
         copies = code.compare("ne", "i64", word["copy_a"], 0)

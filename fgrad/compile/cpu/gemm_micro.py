@@ -21,6 +21,7 @@ VECTORS = 2  # of a row of B, in a tile
 KC_BYTES = (
     2048  # of a row of A that a tile goes through at once: 14 such rows fit into the L1 cache
 )
+AHEAD = 16  # steps of k from here to the row of B that is asked of memory in advance
 TABLE = 64  # rows left from which the largest tile is always next
 _EDGE_COST = 0.75  # of a tile, in rows
 
@@ -95,6 +96,10 @@ def emit_tile(symbol: str, tiles: Tiling, rows: int, vectors: int) -> tuple[str,
         [code.variable(tiles.lane_type, "zeroinitializer") for _ in range(vectors)]
         for _ in range(rows)
     ]
+    place = "%c"
+    for _ in range(rows):
+        prefetch(code, place, vectors * tiles.lanes * tiles.dtype.itemsize)
+        place = code.at(place, "%c_row", "i8")
     _sum_products(code, tiles, sums)
     kind, size = tiles.lane_type, tiles.dtype.itemsize
     place, old = "%c", "%old"
@@ -115,10 +120,12 @@ def _sum_products(code: Routine, tiles: Tiling, sums: list[list[str]]) -> None:
     for odd in range(3, len(sums), 2):
         multiples[odd] = code.op("mul", "i64", "%a_row", odd)
     kind, element, size = tiles.lane_type, element_type(tiles.dtype), tiles.dtype.itemsize
+    ahead = code.op("mul", "i64", "%b_step", AHEAD)
     at_a, at_b = code.variable("ptr", "%a"), code.variable("ptr", "%b")
     with code.count(0, "%depth"):
         a, b = code.get(at_a), code.get(at_b)
         vectors = [code.load(kind, b, v, size) for v in range(len(sums[0]))]
+        prefetch(code, code.at(b, ahead, "i8"), len(vectors) * tiles.lanes * size)
         for r, totals in enumerate(sums):
             power = (r & -r).bit_length() - 1
             offset = multiples[r >> power] if r else "0"
@@ -130,6 +137,14 @@ def _sum_products(code: Routine, tiles: Tiling, sums: list[list[str]]) -> None:
                 code.put(total, code.call(kind, f"llvm.fmuladd.{tiles.suffix}", *terms))
         code.put(at_a, code.at(a, "%a_step", "i8"))
         code.put(at_b, code.at(b, "%b_step", "i8"))
+
+
+def prefetch(code: Routine, place: str, size: int, level: int = 1) -> None:
+    """Ask for memory that is used soon, if there is such memory, in a level of the cache."""
+    code.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+    for offset in range(0, size, 64):
+        line = code.at(place, offset, "i8")
+        code.line(f"call void @llvm.prefetch.p0(ptr {line}, i32 0, i32 {4 - level}, i32 1)")
 
 
 # Parts of vectors.

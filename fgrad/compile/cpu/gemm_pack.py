@@ -5,6 +5,7 @@
     turn    rows of the source become columns of the copy: B stored the other way round, in squares
             of vectors that are transposed in registers
     merge   the part of a tile that is inside of C
+    ahead   nothing is copied, but lines come near
 
 Places of a copy that have no element in the source hold zeros or repeat the last line: tiles
 compute with them, and leave the results out.
@@ -18,6 +19,7 @@ from fgrad.compile.cpu.gemm_micro import (
     first_lanes,
     masked_load,
     masked_store,
+    prefetch,
 )
 from fgrad.compile.cpu.llvm_text import element_type, literal
 from fgrad.compile.cpu.structured import Routine
@@ -59,7 +61,6 @@ def emit_panels(symbol: str, tiles: Tiling) -> tuple[str, set[str]]:
     is_part = code.compare("ne", "i64", rest, 0)
     masks = [first_lanes(code, tiles, rest, v) for v in range(VECTORS)]
     ahead = code.op("mul", "i64", "%from_line", AHEAD)
-    code.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
     with code.count(0, "%depth") as line:
         source = code.at("%from", code.op("mul", "i64", line, "%from_line"), "i8")
         place = code.variable(
@@ -67,9 +68,7 @@ def emit_panels(symbol: str, tiles: Tiling) -> tuple[str, set[str]]:
         )
         with code.count(0, whole, columns) as j:
             at, target = code.at(source, j, f"i{8 * size}"), code.get(place)
-            for offset in range(0, columns * size, 64):
-                later = code.at(code.at(at, ahead, "i8"), offset, "i8")
-                code.line(f"call void @llvm.prefetch.p0(ptr {later}, i32 0, i32 3, i32 1)")
+            prefetch(code, code.at(at, ahead, "i8"), columns * size)
             for v in range(VECTORS):
                 code.store(kind, code.load(kind, at, v, size), target, v, size)
             code.put(place, code.at(target, "%to_panel", "i8"))
@@ -127,6 +126,16 @@ def emit_merge(symbol: str, tiles: Tiling) -> tuple[str, set[str]]:
             value = code.op("fadd", kind, code.load(kind, tile, v, size), old)
             masked_store(code, tiles, value, c, v, masks[v])
     return code.define(symbol, MERGED, "internal")
+
+
+def emit_ahead(symbol: str) -> tuple[str, set[str]]:
+    """Ask for `lines` lines of `size` bytes."""
+    code = Routine()
+    with code.count(0, "%lines") as line:
+        place = code.at("%from", code.op("mul", "i64", line, "%from_line"), "i8")
+        with code.count(0, "%size", 64) as i:
+            prefetch(code, code.at(place, i, "i8"), 64, level=2)
+    return code.define(symbol, "ptr %from, i64 %from_line, i64 %lines, i64 %size", "internal")
 
 
 def _line(code: Routine, base: str, step: str, line: str, last: str) -> str:

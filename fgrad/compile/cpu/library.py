@@ -153,26 +153,27 @@ def layout(spec: Gemm) -> Layout:
         a_next=spec.stride_a * size,
         b_next=spec.stride_b * size,
         c_next=spec.stride_c * size,
-        copy_a=int(_copies_a(spec, tiles)),
-        copy_b=int(_copies_b(spec, tiles)),
+        ahead=int(spec.batch * spec.m * spec.k * size > NEAR),
+        copy_a=int(_copies_a(spec)),
+        copy_b=int(_copies_b(spec)),
     )
 
 
-def _copies_a(spec: Gemm, tiles: Tiling) -> bool:
-    """Whether rows of A are copied before they are used: if they are used often, and are not near
-    as they stand."""
-    return spec.n > COPY_A_PANELS * tiles.columns and spec.m * spec.k * spec.dtype.itemsize > NEAR
+def _copies_a(spec: Gemm) -> bool:
+    """Whether rows of A are copied before they are used: if they fall on the same cache sets."""
+    return not spec.trans_a and spec.m > 1 and spec.lda * spec.dtype.itemsize % CONFLICT == 0
 
 
-def _copies_b(spec: Gemm, tiles: Tiling) -> bool:
-    """The same of B, whose columns have to be turned into rows."""
-    used = spec.m > COPY_B_TILES * tiles.rows[0]
-    return spec.trans_b or (used and spec.k * spec.n * spec.dtype.itemsize > NEAR)
+def _copies_b(spec: Gemm) -> bool:
+    """The same of B: if its columns have to become rows, or if many rows of A use each of a matrix
+    that is not near."""
+    size = spec.k * spec.n * spec.dtype.itemsize
+    return spec.trans_b or any([size >= least and spec.m >= rows for least, rows in FAR])
 
 
-COPY_A_PANELS = 2
-COPY_B_TILES = 2
-NEAR = 32 << 10
+NEAR = 128 << 10  # bytes of A that are near as they stand
+CONFLICT = 4096  # bytes between elements of the same set of the L1 cache
+FAR = ((512 << 10, 112), (6 << 20, 28))  # bytes of B and rows of A from which copies pay
 
 
 class Pieces(NamedTuple):
