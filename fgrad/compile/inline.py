@@ -30,7 +30,7 @@ def _identity(eqn: Eqn) -> Program:
 
 def inline_calls(program: Program) -> Program:
     """The program with every nested call and composition replaced by its equations."""
-    if not any(eqn.prim.name in EXPANSIONS for eqn in program.eqns):
+    if not any(eqn.prim.name in EXPANSIONS or eqn.prim.composition for eqn in program.eqns):
         return program
     eqns: list[Eqn] = []
     consts = list(program.consts)
@@ -67,6 +67,8 @@ def inline_calls(program: Program) -> Program:
 
 
 def _expansion(eqn: Eqn) -> Program | None:
+    if eqn.prim.composition is not None:
+        return eqn.prim.composition([a.aval for a in eqn.inputs], **eqn.params)
     expand = EXPANSIONS.get(eqn.prim.name)
     return None if expand is None else expand(eqn)
 

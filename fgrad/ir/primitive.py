@@ -86,9 +86,11 @@ class Primitive:
         #     the residuals become the parameter "saved" of the record
         # linearizes: whether `save` serves forward derivatives too
         # pullback(cts, wanted, values, outs, params) -> cotangents: instead of jvp and transpose
+        # composition(avals, **params) -> Program: what compiled code runs in its place
         # accumulate(buffer, ct, values, params): add the transpose of ct in place, in NumPy
         self.save: Rule | None = None
         self.linearizes = False
+        self.composition: Rule | None = None
         self.pullback: Rule | None = None
         self.accumulate: Rule | None = None
         REGISTRY[name] = self
