@@ -30,6 +30,7 @@ from fgrad.transforms.vmap import vmap
 __version__ = "0.1.0"
 
 _LAZY = {
+    "ShapeDtype": "fgrad.transforms.custom_primitive",
     "checkpoint": "fgrad.transforms.checkpoint",
     "checkpoint_name": "fgrad.transforms.checkpoint_name",
     "closure_convert": "fgrad.transforms.implicit",
@@ -37,13 +38,16 @@ _LAZY = {
     "custom_linear_solve": "fgrad.transforms.implicit",
     "custom_root": "fgrad.transforms.implicit",
     "custom_vjp": "fgrad.transforms.custom_vjp",
+    "custom_vmap": "fgrad.transforms.custom_vmap",
     "explain_retrace": "fgrad.compile.jit",
     "inspect": "fgrad.compile.inspect",
     "jit": "fgrad.compile.jit",
     "linear_transpose": "fgrad.transforms.linear",
     "make_program": "fgrad.compile.inspect",
     "per_sample_grad": "fgrad.transforms.per_sample",
+    "primitive": "fgrad.transforms.custom_primitive",
     "remat": "fgrad.transforms.checkpoint",
+    "sequential_vmap": "fgrad.transforms.custom_vmap",
 }
 _MODULES = ("checkpoint_policies", "errors", "lax", "nn", "optim", "random", "scipy", "testing")
 
@@ -84,6 +88,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "ShapeDtype",
     "at",
     "checkpoint",
     "checkpoint_name",
@@ -93,6 +98,7 @@ __all__ = [
     "custom_linear_solve",
     "custom_root",
     "custom_vjp",
+    "custom_vmap",
     "explain_retrace",
     "functionalize",
     "grad",
@@ -107,7 +113,9 @@ __all__ = [
     "make_program",
     "numpy",
     "per_sample_grad",
+    "primitive",
     "remat",
+    "sequential_vmap",
     "stop_gradient",
     "tree",
     "value_and_grad",

@@ -10,6 +10,7 @@ import pytest
 import fgrad
 
 PUBLIC = [
+    "ShapeDtype",
     "checkpoint",
     "checkpoint_name",
     "closure_convert",
@@ -18,6 +19,7 @@ PUBLIC = [
     "custom_linear_solve",
     "custom_root",
     "custom_vjp",
+    "custom_vmap",
     "explain_retrace",
     "functionalize",
     "grad",
@@ -32,7 +34,9 @@ PUBLIC = [
     "make_program",
     "numpy",
     "per_sample_grad",
+    "primitive",
     "remat",
+    "sequential_vmap",
     "stop_gradient",
     "tree",
     "value_and_grad",
