@@ -5,14 +5,15 @@ VENV   ?= .venv
 PY     := $(VENV)/bin/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test lint types format bench notebook docs clean
+.PHONY: help demo test lint types format bench bench-full notebook docs clean
 
 help:
 	@echo "make demo      train on handwritten digits, per-sample gradients, a figure in examples/out"
 	@echo "make test      all tests, doctests and notebooks"
 	@echo "make lint      ruff (rules and format) and pyright"
 	@echo "make format    let ruff rewrite the sources"
-	@echo "make bench     fgrad against the peers that are installed (pip install -e .[bench])"
+	@echo "make bench     fgrad against the peers that are installed, some minutes; results in benchmarks/results"
+	@echo "make bench-full  installs the peers; also on one thread, and on a busy machine"
 	@echo "make notebook  execute the notebooks and store their results in the .ipynb"
 	@echo "make docs      write docs/numpy_support.md from the tables"
 	@echo "make clean     remove .venv and build products"
@@ -47,8 +48,12 @@ format: $(VENV)/.extras-dev
 	$(PY) -m ruff format .
 
 bench: $(VENV)/.extras-examples
-	$(PY) benchmarks/eager.py
 	$(PY) benchmarks/cpu.py
+
+bench-full: $(VENV)/.extras-bench
+	$(PY) benchmarks/cpu.py --full
+	$(PY) benchmarks/cpu.py --full --threads 1 --groups calls,eager,arrays,models,loops
+	$(PY) benchmarks/cpu.py --full --loaded --groups calls,eager,arrays,models,loops
 	$(PY) benchmarks/digits.py
 
 notebook: $(VENV)/.extras-dev

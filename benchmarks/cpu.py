@@ -1,37 +1,54 @@
-"""Compiled code on the CPU: fgrad against jax.jit, in turns, in one process.
+"""The benchmark suite: fgrad on the CPU against the peers that are installed, in one process.
 
-    python benchmarks/cpu.py [--only gelu] [--skip-start] [--json results.json]
+    python benchmarks/cpu.py                     all groups, some minutes
+    python benchmarks/cpu.py --full              more turns, more fresh processes
+    python benchmarks/cpu.py --only gelu         workloads whose name contains this
+    python benchmarks/cpu.py --groups calls,arrays
+    python benchmarks/cpu.py --threads 1         everybody on one core
+    python benchmarks/cpu.py --loaded            beside two busy processes
 
-`ratio` is the time of fgrad over the time of JAX, `goal` the ratio that is aimed at.
+Results are checked against NumPy's in double precision before they are timed.  Tables are printed,
+and written as JSON, Markdown and a picture into benchmarks/results/.
 """
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from harness import (
-    Library,
-    Result,
-    Workload,
-    jax_library,
-    numpy_library,
-    parser,
-    run,
-    show_header,
-    show_row,
-    write_json,
-)
+import eager
+import report
+from harness import Result, Workload, run, show_header, show_row, write_json
+from libraries import Library, jax_library, numpy_library, torch_library
+from peers import by_hand
+from rates import Rates, measured
 from workloads_arrays import ARRAYS, CALLS
 from workloads_linalg import LINALG, VALUES
 from workloads_loops import LOOPS
 from workloads_models import MODELS
 
-CHILD = Path(__file__).with_name("first_result.py")
+HERE = Path(__file__).parent
+ONE_THREAD = {
+    "FGRAD_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "1",
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+}
+COMPILED: dict[str, tuple[Workload, ...]] = {
+    "calls": CALLS,
+    "arrays": ARRAYS,
+    "models": MODELS,
+    "loops": LOOPS,
+    "linear algebra": LINALG,
+}
 
 # What is measured in processes of their own: name, case, goal without and with a filled disk cache.
 STARTS = (
@@ -40,9 +57,13 @@ STARTS = (
     ("12-layer transformer value_and_grad", "transformer", 0.1, 0.2),
     ("chain of 1,000 operations", "chain", 0.1, 0.2),
 )
+MEMORY = (("plain", 0.8), ("checkpointed", 0.5))
 
 
-def child_seconds(library: str, case: str, cache: str) -> float:
+# --- processes of their own -----------------------------------------------------------------------
+
+
+def child_value(script: str, *arguments: str, cache: str = "") -> float:
     """What one fresh process prints; `cache` is the folder of the disk cache, or empty for none."""
     environment = {
         **os.environ,
@@ -53,25 +74,27 @@ def child_seconds(library: str, case: str, cache: str) -> float:
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
     }
-    command = [sys.executable, str(CHILD), library, case]
+    command = [sys.executable, str(HERE / script), *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return float(done.stdout.split()[-1])
 
 
-def start(name: str, case: str, goal: float | None, libraries: list[str], cached: bool) -> Result:
+def start(name: str, case: str, goal: float | None, names: list[str], cached: bool, turns: int):
     """Medians over fresh processes, the libraries in turns."""
-    times: dict[str, list[float]] = {library: [] for library in libraries}
+    times: dict[str, list[float]] = {library: [] for library in names}
     with tempfile.TemporaryDirectory() as folder:
-        if cached:
-            for library in libraries:
-                child_seconds(library, case, folder)
-        for _ in range(3):
-            for library in libraries:
-                times[library].append(child_seconds(library, case, folder if cached else ""))
+        for library in names if cached else ():
+            child_value("first_result.py", library, case, cache=folder)
+        for _ in range(turns):
+            for library in names:
+                found = child_value(
+                    "first_result.py", library, case, cache=folder if cached else ""
+                )
+                times[library].append(found)
     return Result(name, {k: statistics.median(v) for k, v in times.items()}, goal)
 
 
-def starts(libraries: list[str], chosen: str) -> list[Result]:
+def starts(names: list[str], chosen: str, turns: int) -> list[Result]:
     """Import and first results."""
     rows = [("import", "import", 0.3, False)]
     rows += [(f"first result: {name}", case, cold, False) for name, case, cold, _ in STARTS]
@@ -83,42 +106,106 @@ def starts(libraries: list[str], chosen: str) -> list[Result]:
     results = []
     for name, case, goal, cached in rows:
         if chosen in name:
-            results.append(start(name, case, goal, libraries, cached))
+            results.append(start(name, case, goal, names, cached, turns))
             show_row(results[-1])
     return results
 
 
-def section(
-    title: str, workloads: tuple[Workload, ...], peer: Library | None, chosen: str
-) -> list[Result]:
-    """A table of workloads, unless none is chosen."""
-    if not any(chosen in w.name for w in workloads):
-        return []
-    columns = ["fgrad", peer.name, "ratio", "goal"] if peer else ["fgrad"]
-    show_header(title, columns)
-    return run(workloads, peer, chosen)
+def memory(names: list[str], chosen: str) -> list[Result]:
+    """Peak memory of a deep network's gradient."""
+    results = []
+    for how, goal in MEMORY:
+        name = f"gradient of a 30-layer MLP, {how}"
+        if chosen in name:
+            sizes = {library: child_value("memory.py", library, how) for library in names}
+            results.append(Result(name, sizes, goal, unit="B"))
+            show_row(results[-1])
+    return results
+
+
+# --- the suite ------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def busy_processes(count: int) -> Iterator[None]:
+    """Other work on the machine for the time of a block."""
+    crew = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in crew:
+            process.kill()
+            process.wait()
+
+
+def restart_on_one_thread() -> None:
+    """Begin again on one core, with every library told so."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    environment = {**os.environ, **ONE_THREAD}
+    os.execve(sys.executable, [sys.executable, *sys.argv], environment)
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    options.add_argument("--only", default="", help="workloads whose name contains this")
+    options.add_argument("--groups", default="", help=f"some of {', '.join(report.GROUPS)}")
+    options.add_argument("--full", action="store_true", help="more turns and processes")
+    options.add_argument("--threads", type=int, choices=(1,), help="everybody on one core")
+    options.add_argument("--loaded", action="store_true", help="beside two busy processes")
+    options.add_argument("--out", type=Path, default=HERE / "results", help="folder of results")
+    return options.parse_args()
+
+
+def sections(
+    chosen: argparse.Namespace, jax: Library | None
+) -> dict[str, Callable[[], list[Result]]]:
+    """What measures each group."""
+    turns = 15 if chosen.full else 7
+    torch = torch_library()
+    others = [torch] if torch is not None else []
+    names = ["fgrad", "jax"] if jax is not None else ["fgrad"]
+
+    def compiled(group: str) -> Callable[[], list[Result]]:
+        return lambda: run(COMPILED[group], jax, chosen.only, others, by_hand, turns)
+
+    return {
+        "calls": compiled("calls"),
+        "eager": lambda: eager.measure(chosen.only, turns),
+        "arrays": compiled("arrays"),
+        "models": compiled("models"),
+        "loops": compiled("loops"),
+        "linear algebra": compiled("linear algebra"),
+        "linear algebra, to NumPy": lambda: run(VALUES, numpy_library(), chosen.only, turns=turns),
+        "starts": lambda: starts(names, chosen.only, 5 if chosen.full else 1),
+        "memory": lambda: memory(names, chosen.only),
+    }
 
 
 def main() -> None:
-    """Print all tables."""
-    options = parser("Compiled code against jax.jit, in turns")
-    options.add_argument("--skip-start", action="store_true", help="no import and first results")
-    chosen = options.parse_args()
-    peer = jax_library()
-    results = section("calls", CALLS, peer, chosen.only)
-    results += section("arrays", ARRAYS, peer, chosen.only)
-    results += section("models", MODELS, peer, chosen.only)
-    results += section("loops", LOOPS, peer, chosen.only)
-    results += section("linear algebra", LINALG, peer, chosen.only)
-    section("linear algebra against NumPy", VALUES, numpy_library(), chosen.only)
-    if not chosen.skip_start:
-        names = ["fgrad", peer.name] if peer else ["fgrad"]
-        show_header("fresh processes", [*names, "ratio", "goal"] if peer else names)
-        results += starts(names, chosen.only)
-    write_json(chosen.json, results)
-    ratios = [(r, r.seconds["fgrad"] / r.seconds[peer.name]) for r in results if r.seconds and peer]
-    met = sum(r.goal is not None and ratio <= r.goal for r, ratio in ratios)
-    print(f"\nfaster than JAX: {sum(q < 1 for _, q in ratios)} of {len(ratios)}; goals met: {met}")
+    """Measure, print, write."""
+    chosen = arguments()
+    if chosen.threads == 1 and os.environ.get("FGRAD_NUM_THREADS") != "1":
+        restart_on_one_thread()
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that spin take others' cores
+    wanted = chosen.groups.split(",") if chosen.groups else list(report.GROUPS)
+    rates = measured()
+    results: list[Result] = []
+    with busy_processes(2 if chosen.loaded else 0):
+        for group, measure in sections(chosen, jax_library()).items():
+            if group in wanted:
+                title, peer = report.GROUPS[group], report.PEERS.get(group, "jax")
+                show_header(title, ["fgrad", peer, "ratio", "goal"])
+                results += [r._replace(group=group) for r in measure()]
+                rates = Rates(*map(max, zip(rates, measured(), strict=True)))
+    name = "full" if chosen.full else "quick"
+    name += "-one-thread" if chosen.threads else ""
+    name += "-loaded" if chosen.loaded else ""
+    path = chosen.out / f"{name}.json"
+    write_json(path, results, rates=rates._asdict())
+    report.write(path)
 
 
 if __name__ == "__main__":

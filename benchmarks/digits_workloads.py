@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from harness import Library, Workload
+from harness import Workload
+from libraries import Library
 from sklearn.datasets import load_digits
 from workloads_arrays import Call, jitted
 from workloads_models import F32, adam, mlp_loss, mlp_params, one_loss

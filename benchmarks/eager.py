@@ -6,12 +6,22 @@ python benchmarks/eager.py [--only rosenbrock] [--json results.json]
 from __future__ import annotations
 
 import importlib
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from harness import Result, has, parser, same_numbers, show_header, show_row, take_turns, write_json
+from harness import (
+    Result,
+    geometric_mean,
+    parser,
+    ratio,
+    show_header,
+    show_row,
+    take_turns,
+    write_json,
+    wrong_ones,
+)
+from libraries import has
 
 import fgrad
 
@@ -120,29 +130,29 @@ WORKLOADS = (
 )
 
 
+def measure(chosen: str = "", turns: int = 7) -> list[Result]:
+    """A row for each workload, checked against the compiled gradient."""
+    libraries = peers()
+    plain = Peer("compiled", np, lambda x: x, lambda f: fgrad.jit(fgrad.grad(f)))
+    results = []
+    for name, goal, make in WORKLOADS:
+        if chosen not in name:
+            continue
+        calls = {peer.name: make(peer) for peer in libraries}
+        wrong = wrong_ones({n: np.asarray(call()) for n, call in calls.items()}, make(plain)())
+        note = f"NUMBERS DIFFER: {', '.join(wrong)}" if wrong else ""
+        results.append(Result(name, take_turns(calls, turns), goal, note))
+        show_row(results[-1], "autograd" if "autograd" in calls else "")
+    return results
+
+
 def main() -> None:
     """Print the table; the ratio is fgrad's time to autograd's."""
     options = parser("Eager gradients, in turns").parse_args()
-    libraries = peers()
-    names = [peer.name for peer in libraries]
-    against = "autograd" if "autograd" in names else ""
-    show_header("eager gradients", [*names, f"to {against or names[-1]}", "goal"])
-    results = []
-    for name, goal, make in WORKLOADS:
-        if options.only not in name:
-            continue
-        calls = {peer.name: make(peer) for peer in libraries}
-        expected = calls["fgrad"]()
-        wrong = [n for n, call in calls.items() if not same_numbers(np.asarray(call()), expected)]
-        note = f"DIFFERS FROM {', '.join(wrong)}" if wrong else ""
-        results.append(Result(name, take_turns(calls), goal, note))
-        show_row(results[-1], against)
-    ratios = [
-        r.seconds["fgrad"] / r.seconds[against or names[-1]] for r in results if len(names) > 1
-    ]
-    if ratios:
-        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-        print(f"\ngeometric mean of the ratios: {mean:.3f}")
+    show_header("eager gradients", ["fgrad", "autograd", "ratio", "goal"])
+    results = measure(options.only)
+    ratios = [q for r in results if (q := ratio(r, "autograd")) is not None]
+    print(f"\ngeometric mean of the ratios: {geometric_mean(ratios):.3f}")
     write_json(options.json, results)
 
 

@@ -1,43 +1,33 @@
-"""What all benchmarks share: libraries behind one interface, fair timing, tables.
+"""What all benchmarks share: workloads, a check of their numbers, fair timing, tables.
 
 A workload is written once, for a `Library`: `lib.np` is NumPy itself for fgrad and `jax.numpy` for
-JAX.  The libraries that are compared take turns in one process (A B A B ...) and the median of the
-turns is reported, so that a busy machine disturbs all of them alike; ratios are what counts.
-JAX runs with synchronous dispatch, in 64-bit mode, on arrays that it already holds.
+JAX.  Before anything is timed, results are compared with NumPy's in double precision.  The
+libraries then take turns in one process (A B A B ...) and the median of the turns is reported, so
+that a busy machine disturbs all of them alike; ratios are what counts.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
+import importlib
 import json
+import math
 import os
 import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
+from libraries import Library, fgrad_library, has, jax_library, numpy_library, reference_library
 
 import fgrad
 from fgrad.errors import FgradError
-from fgrad.ops import elementwise
 
-
-class Library(NamedTuple):
-    """One of the competitors, as workloads see it."""
-
-    name: str
-    np: ModuleType | Any  # numpy or jax.numpy
-    api: ModuleType | Any  # jit, grad, vmap, ...
-    erf: Callable[..., Any]
-    conv: Callable[[Any, Any], Any]  # x: (N, C, H, W), w: (O, C, h, w), no padding
-    put: Callable[[Any], Any]  # a tree of NumPy arrays as the library likes to have it
-    ready: Callable[[Any], Any]  # wait for a result
+__all__ = ["Library", "fgrad_library", "has", "jax_library", "numpy_library"]
 
 
 class Workload(NamedTuple):
@@ -46,55 +36,26 @@ class Workload(NamedTuple):
     name: str
     goal: float | None  # the time of fgrad / the time of JAX that is aimed at
     make: Callable[[Library], Callable[[], Any]]
-    exact: bool = True  # whether both libraries should return the same numbers
+    exact: bool = True  # whether all libraries should return the same numbers
+    torch: bool = False  # whether it runs with PyTorch too
 
 
 class Result(NamedTuple):
-    """Medians in seconds by library, or why there are none."""
+    """Medians in seconds (or bytes) by library, or why there are none."""
 
     name: str
     seconds: dict[str, float]
     goal: float | None
     note: str = ""
-
-
-def has(module: str) -> bool:
-    """Whether a peer is installed."""
-    return importlib.util.find_spec(module) is not None
-
-
-def fgrad_library() -> Library:
-    """fgrad on plain NumPy."""
-    return Library("fgrad", np, fgrad, elementwise.erf, fgrad.nn.conv, lambda x: x, lambda x: x)
-
-
-def jax_library() -> Library | None:
-    """JAX with synchronous dispatch and 64-bit types, or None if it is not installed."""
-    if not has("jax"):
-        return None
-    jax = importlib.import_module("jax")
-    jax.config.update("jax_enable_x64", True)
-    jax.config.update("jax_cpu_enable_async_dispatch", False)
-
-    def conv(x: Any, w: Any) -> Any:
-        return jax.lax.conv(x, w, (1, 1), "VALID")
-
-    return Library(
-        "jax", jax.numpy, jax, jax.scipy.special.erf, conv, jax.device_put, jax.block_until_ready
-    )
-
-
-def numpy_library() -> Library:
-    """NumPy as it is, for workloads that only compile."""
-    api = SimpleNamespace(jit=lambda f: f)
-    return Library("numpy", np, api, elementwise.erf, None, lambda x: x, lambda x: x)  # type: ignore[arg-type]
+    group: str = ""
+    unit: str = "s"
 
 
 # --- timing ---------------------------------------------------------------------------------------
 
 
 def take_turns(
-    calls: dict[str, Callable[[], Any]], turns: int = 7, turn_seconds: float = 0.03
+    calls: Mapping[str, Callable[[], Any]], turns: int = 7, turn_seconds: float = 0.03
 ) -> dict[str, float]:
     """The median time of one call of each function, in seconds; they run in turns.
 
@@ -126,41 +87,87 @@ def _repetitions(call: Callable[[], Any], seconds: float) -> int:
         count *= 4
 
 
+# --- numbers --------------------------------------------------------------------------------------
+
+
 def same_numbers(a: Any, b: Any) -> bool:
-    """Whether two results agree as far as their precision lets one expect."""
+    """Whether a result agrees with another one, of its precision or a higher one."""
     xs, ys = (fgrad.tree.leaves(tree) for tree in (a, b))
     if len(xs) != len(ys):
         return False
-    for x, y in zip(map(np.asarray, xs), map(np.asarray, ys), strict=True):
-        if x.shape != y.shape or x.dtype != y.dtype:
-            return False
-        single = x.dtype == np.float32
-        scale = float(np.max(np.abs(y), initial=0.0)) if y.dtype.kind == "f" else 1.0
-        if not np.allclose(x, y, *((1e-3, scale * 1e-4) if single else (1e-7, scale * 1e-10))):
-            return False
-    return True
+    return all(_close(np.asarray(x), np.asarray(y)) for x, y in zip(xs, ys, strict=True))
 
 
-def run(workloads: Sequence[Workload], peer: Library | None, chosen: str = "") -> list[Result]:
-    """Measure every workload whose name contains `chosen`, printing a row as each one ends."""
-    us, results = fgrad_library(), []
-    for name, goal, make, exact in workloads:
-        if chosen not in name:
+def _close(x: np.ndarray, y: np.ndarray) -> bool:
+    if x.shape != y.shape:
+        return False
+    single = np.float32 in (x.dtype, y.dtype) or np.complex64 in (x.dtype, y.dtype)
+    scale = float(np.max(np.abs(y), initial=0.0)) if y.dtype.kind in "fc" else 1.0
+    return np.allclose(x, y, *((1e-3, scale * 1e-4) if single else (1e-7, scale * 1e-10)))
+
+
+def reference(workload: Workload) -> Any:
+    """The result in double precision, by NumPy alone."""
+    with fgrad.config.override(disable_jit=True):
+        return workload.make(reference_library())()
+
+
+def wrong_ones(outputs: Mapping[str, Any], expected: Any) -> list[str]:
+    """The libraries whose results differ from what is expected."""
+    return [name for name, output in outputs.items() if not same_numbers(output, expected)]
+
+
+# --- running --------------------------------------------------------------------------------------
+
+
+def run(
+    workloads: Sequence[Workload],
+    peer: Library | None,
+    chosen: str = "",
+    others: Sequence[Library] = (),
+    by_hand: Callable[[str], Mapping[str, Callable[[], Any]]] = lambda name: {},
+    turns: int = 7,
+) -> list[Result]:
+    """Measure every workload whose name contains `chosen`, printing a row as each one ends.
+
+    Arguments:
+        workloads: what is measured.
+        peer: the library that ratios refer to.
+        chosen: a part of names.
+        others: more libraries, for the workloads that run with them.
+        by_hand: the same written by hand, by name of the peer.
+        turns: how often the libraries take turns.
+    """
+    results = []
+    for workload in workloads:
+        if chosen not in workload.name:
             continue
-        try:
-            calls = {"fgrad": make(us)}
-            outputs = {"fgrad": calls["fgrad"]()}
-        except (FgradError, NotImplementedError) as error:
-            results.append(Result(name, {}, goal, f"refused: {str(error).splitlines()[0]}"))
-            show_row(results[-1])
-            continue
-        if peer is not None:
-            calls[peer.name] = _waiting(make(peer), peer.ready)
-            outputs[peer.name] = calls[peer.name]()
-        agree = peer is None or not exact or same_numbers(outputs["fgrad"], outputs[peer.name])
-        results.append(Result(name, take_turns(calls), goal, "" if agree else "NUMBERS DIFFER"))
+        libraries = [peer] if peer is not None else []
+        libraries += [lib for lib in others if workload.torch]
+        results.append(_measure(workload, libraries, by_hand(workload.name), turns))
         show_row(results[-1])
     return results
+
+
+def _measure(
+    workload: Workload,
+    libraries: Sequence[Library],
+    hand: Mapping[str, Callable[[], Any]],
+    turns: int,
+) -> Result:
+    name, goal, make, exact, _ = workload
+    try:
+        calls = {"fgrad": make(fgrad_library())}
+        calls["fgrad"]()
+    except (FgradError, NotImplementedError) as error:
+        return Result(name, {}, goal, f"refused: {str(error).splitlines()[0]}")
+    calls |= {lib.name: _waiting(make(lib), lib.ready) for lib in libraries}
+    calls |= hand
+    wrong = []
+    if exact:
+        wrong = wrong_ones({k: call() for k, call in calls.items()}, reference(workload))
+    note = f"NUMBERS DIFFER: {', '.join(wrong)}" if wrong else ""
+    return Result(name, take_turns(calls, turns), goal, note)
 
 
 def _waiting(call: Callable[[], Any], ready: Callable[[Any], Any]) -> Callable[[], Any]:
@@ -170,12 +177,26 @@ def _waiting(call: Callable[[], Any], ready: Callable[[Any], Any]) -> Callable[[
 # --- reports --------------------------------------------------------------------------------------
 
 
-def pretty(seconds: float) -> str:
-    """A duration with three digits and a unit."""
-    for unit, scale in (("s ", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"
+def ratio(result: Result, against: str = "jax") -> float | None:
+    """fgrad's time as a share of a peer's."""
+    ours, theirs = result.seconds.get("fgrad"), result.seconds.get(against)
+    return ours / theirs if ours is not None and theirs else None
+
+
+def geometric_mean(values: Iterable[float]) -> float:
+    """The mean of ratios."""
+    logs = [math.log(value) for value in values]
+    return math.exp(sum(logs) / len(logs)) if logs else math.nan
+
+
+def pretty(value: float, unit: str = "s") -> str:
+    """A duration, or a size, with three digits and a unit."""
+    if unit == "B":
+        return f"{value / 1e6:.3g} MB"
+    for name, scale in (("s ", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if value >= scale:
+            return f"{value / scale:.3g} {name}"
+    return f"{value / 1e-9:.3g} ns"
 
 
 def show_header(title: str, columns: Sequence[str]) -> None:
@@ -185,16 +206,18 @@ def show_header(title: str, columns: Sequence[str]) -> None:
 
 
 def show_row(result: Result, against: str = "") -> None:
-    """One line: medians, the ratio of fgrad to a peer, the goal."""
+    """One line: fgrad, the peer that ratios refer to, the ratio, the goal; then other peers."""
     seconds = result.seconds
-    cells = "".join(f"{pretty(s):>12}" for s in seconds.values())
     peer = against or next((n for n in seconds if n != "fgrad"), "")
-    if "fgrad" in seconds and peer in seconds:
-        ratio = seconds["fgrad"] / seconds[peer]
-        cells += f"{ratio:>12.3f}"
+    first = [n for n in ("fgrad", peer) if n in seconds]
+    cells = "".join(f"{pretty(seconds[n], result.unit):>12}" for n in first)
+    found = ratio(result, peer)
+    if found is not None:
+        cells += f"{found:>12.3f}"
         if result.goal is not None:
-            cells += f"{result.goal:>12.3g} {'met' if ratio <= result.goal else '   '}"
-    print(f"  {result.name:<46}{cells}  {result.note}".rstrip(), flush=True)
+            cells += f"{result.goal:>12.3g} {'met' if found <= result.goal else '   '}"
+    rest = [f"{n} {pretty(s, result.unit).strip()}" for n, s in seconds.items() if n not in first]
+    print(f"  {result.name:<46}{cells}  {'  '.join(rest)}  {result.note}".rstrip(), flush=True)
 
 
 def parser(description: str) -> argparse.ArgumentParser:
@@ -207,26 +230,31 @@ def parser(description: str) -> argparse.ArgumentParser:
 
 def machine() -> dict[str, Any]:
     """What the figures were measured on."""
+    peers = ("numpy", "scipy", "jax", "torch", "numba", "autograd")
     versions = {
         name: importlib.import_module(name).__version__
-        for name in ("numpy", "scipy", "jax", "torch")
-        if name in sys.modules or name in ("numpy", "scipy")
+        for name in peers
+        if name in sys.modules and hasattr(sys.modules[name], "__version__")
     }
     return {
+        "date": time.strftime("%Y-%m-%d"),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "cores": len(os.sched_getaffinity(0))
         if hasattr(os, "sched_getaffinity")
         else os.cpu_count(),
         "threads": fgrad.config.num_threads,
+        "fgrad": fgrad.__version__,
         **versions,
     }
 
 
-def write_json(path: Path | None, results: Sequence[Result]) -> None:
+def write_json(path: Path | None, results: Sequence[Result], **more: Any) -> None:
     """Store machine and medians, if a file was asked for."""
     if path is None:
         return
     rows = [result._asdict() for result in results]
-    path.write_text(json.dumps({"machine": machine(), "results": rows}, indent=1) + "\n")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = {"machine": machine(), **more, "results": rows}
+    path.write_text(json.dumps(content, indent=1) + "\n")
     print(f"\nwritten: {path}")

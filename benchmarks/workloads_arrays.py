@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from harness import Library, Workload
+from harness import Workload
+from libraries import Library
+
+import fgrad
 
 Call = Callable[[], Any]
 
@@ -35,10 +38,25 @@ def call_arrays(count: int) -> Callable[[Library], Call]:
     return make
 
 
-def call_tree(lib: Library) -> Call:
-    """The same for a list of ten dictionaries of two arrays."""
-    params = [{"w": normal(8), "b": normal(8)} for _ in range(10)]
-    return jitted(lib, lambda p: p[0]["w"] + p[9]["b"], params)
+SIX = ("w1", "b1", "w2", "b2", "w3", "b3")
+
+
+def call_tree(make: Callable[[], Any]) -> Callable[[Library], Call]:
+    """The same for containers of such arrays: the first plus the last one."""
+
+    def call(lib: Library) -> Call:
+        def f(params: Any) -> Any:
+            leaves = fgrad.tree.leaves(params)
+            return leaves[0] + leaves[-1]
+
+        return jitted(lib, f, make())
+
+    return call
+
+
+def layers(names: Sequence[str]) -> dict[str, np.ndarray]:
+    """A dictionary of small arrays."""
+    return {name: normal(8) for name in names}
 
 
 # --- elementwise ----------------------------------------------------------------------------------
@@ -171,9 +189,46 @@ def segment_sum(lib: Library) -> Call:
     segments = np.random.default_rng(1).integers(0, 1000, 1_000_000)
 
     def f(x: Any, segments: Any) -> Any:
-        return lib.np.zeros_like(x, shape=1000).at[segments].add(x)
+        return lib.add_at(lib.np.zeros_like(x, shape=1000), segments, x)
 
     return jitted(lib, f, x, segments)
+
+
+def table() -> tuple[np.ndarray, np.ndarray]:
+    """Rows of 256 for 50,000 words, and a batch of 8192 words."""
+    return normal(50_000, 256, dtype=np.float32), np.random.default_rng(1).integers(0, 50_000, 8192)
+
+
+def embedding(lib: Library) -> Call:
+    """Rows of a table."""
+    return jitted(lib, lambda rows, words: rows[words], *table())
+
+
+def embedding_gradient(lib: Library) -> Call:
+    """The sums of a batch's rows that are one word's, in a table of 5,000."""
+    rows, words = table()
+
+    def f(rows: Any, words: Any, ct: Any) -> Any:
+        return lib.np.sum(rows[words] * ct)
+
+    return jitted(lib, lib.api.grad(f), rows[:5000], words % 5000, rows[-8192:])
+
+
+def highest(lib: Library) -> Call:
+    """The ten largest of each of 1,000 rows of 1,000."""
+
+    def f(x: Any) -> Any:
+        return -lib.np.sort(-x, axis=1)[:, :10] if lib.name == "reference" else top(x, 10)[0]
+
+    top = getattr(getattr(lib.api, "lax", None), "top_k", None)
+    return jitted(lib, f, normal(1000, 1000, dtype=np.float32))
+
+
+def search(lib: Library) -> Call:
+    """A million numbers in a table of ten thousand."""
+    edges = np.sort(normal(10_000, dtype=np.float32))
+    x = normal(1_000_000, dtype=np.float32, seed=1)
+    return jitted(lib, lambda e, x: lib.np.searchsorted(e, x), edges, x)
 
 
 # --- products -------------------------------------------------------------------------------------
@@ -209,28 +264,35 @@ def bodies(lib: Library) -> Call:
 
 CALLS = (
     Workload("call, 1 array of 8 floats", 0.03, call_arrays(1)),
+    Workload("call, 3 arrays of 8 floats", 0.03, call_arrays(3)),
     Workload("call, 10 arrays of 8 floats", 0.03, call_arrays(10)),
-    Workload("call, a tree of 20 arrays", 0.1, call_tree),
+    Workload("call, dict of 6 arrays", 0.03, call_tree(lambda: layers(SIX))),
+    Workload("call, list of 3 dicts of 2", 0.03, call_tree(lambda: [layers("wb")] * 3)),
+    Workload("call, tuple of 3 dicts of 6", 0.05, call_tree(lambda: (layers(SIX),) * 3)),
+    Workload("call, a tree of 20 arrays", 0.1, call_tree(lambda: [layers("wb")] * 10)),
 )
 
 ARRAYS = (
-    Workload("a*b+c, 10M f32", 0.5, multiply_add),
-    Workload("gelu, 1M f32", 0.5, gelu(np.float32)),
-    Workload("gelu, 1M f64", 0.5, gelu(np.float64)),
-    Workload("Black-Scholes price, 1M f64", 0.15, prices),
-    Workload("Black-Scholes, five Greeks, 1M f64", 0.1, greeks),
-    Workload("softmax 4096x1024 f32", 0.4, softmax),
-    Workload("logsumexp 4096x1024 f32", 0.5, logsumexp),
-    Workload("layernorm 4096x768 f32", 0.4, norm_forward),
-    Workload("layernorm gradient 4096x768 f32", 0.12, norm_gradient),
-    Workload("sum, 10M f32", 0.6, total),
+    Workload("a*b+c, 10M f32", 0.5, multiply_add, torch=True),
+    Workload("gelu, 1M f32", 0.5, gelu(np.float32), torch=True),
+    Workload("gelu, 1M f64", 0.5, gelu(np.float64), torch=True),
+    Workload("Black-Scholes price, 1M f64", 0.15, prices, torch=True),
+    Workload("Black-Scholes, five Greeks, 1M f64", 0.1, greeks, torch=True),
+    Workload("softmax 4096x1024 f32", 0.4, softmax, torch=True),
+    Workload("logsumexp 4096x1024 f32", 0.5, logsumexp, torch=True),
+    Workload("layernorm 4096x768 f32", 0.4, norm_forward, torch=True),
+    Workload("layernorm gradient 4096x768 f32", 0.12, norm_gradient, torch=True),
+    Workload("sum, 10M f32", 0.6, total, torch=True),
     Workload("cumsum, 1M f32", 0.06, running_total),
     Workload("sort, 1M f32", 0.02, sort),
     Workload("argsort, 1M f32", 0.08, argsort, exact=False),
     Workload("segment sum, 1M f64", 0.4, segment_sum),
-    Workload("matmul 1024, f32", 0.95, product(1024, np.float32)),
-    Workload("matmul 1024, f64", 0.95, product(1024, np.float64)),
-    Workload("matmul 64, f32", 0.1, product(64, np.float32)),
-    Workload("256 matmuls 64, f32", 0.5, products),
+    Workload("embedding rows, 8192 of 50000x256 f32", None, embedding),
+    Workload("embedding gradient, 8192 to 5000x256 f32", None, embedding_gradient),
+    Workload("searchsorted, 1M in 10k f32", None, search),
+    Workload("matmul 1024, f32", 0.95, product(1024, np.float32), torch=True),
+    Workload("matmul 1024, f64", 0.95, product(1024, np.float64), torch=True),
+    Workload("matmul 64, f32", 0.1, product(64, np.float32), torch=True),
+    Workload("256 matmuls 64, f32", 0.5, products, torch=True),
     Workload("N-body forces, 1024 bodies f64", 0.1, bodies),
 )

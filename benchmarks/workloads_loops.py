@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from harness import Library, Workload
+from harness import Workload
+from libraries import Library
 from workloads_arrays import Call, jitted, normal
 from workloads_models import F32
 

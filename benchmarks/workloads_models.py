@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from harness import Library, Workload
+from harness import Workload
+from libraries import Library
 from workloads_arrays import Call, jitted, layer_norm, normal
 
 import fgrad
@@ -181,11 +182,13 @@ def block(lib: Library, p: Any, x: Any, heads: int = 8) -> Any:
     """Self-attention and a network, each on normalised rows, each added to its input."""
     batch, length, d = x.shape
     h = layer_norm(lib, x, p["g1"], p["b1"]) @ p["qkv"]
-    h = h.reshape(batch, length, 3, heads, d // heads).transpose(2, 0, 3, 1, 4)
+    h = h.reshape(batch, length, 3, heads, d // heads)
+    h = lib.np.transpose(h, (2, 0, 3, 1, 4))
     scores = h[0] @ h[1].swapaxes(-1, -2) * (d // heads) ** -0.5
     e = lib.np.exp(scores - lib.np.max(scores, axis=-1, keepdims=True))
     mixed = e / lib.np.sum(e, axis=-1, keepdims=True) @ h[2]
-    x = x + mixed.transpose(0, 2, 1, 3).reshape(batch, length, d) @ p["out"]
+    mixed = lib.np.transpose(mixed, (0, 2, 1, 3)).reshape(batch, length, d)
+    x = x + mixed @ p["out"]
     h = layer_norm(lib, x, p["g2"], p["b2"]) @ p["up"]
     h = 0.5 * h * (1.0 + lib.np.tanh(0.7978845608 * (h + 0.044715 * h * h * h)))
     return x + h @ p["down"]
@@ -255,13 +258,13 @@ def logistic_gradient(lib: Library) -> Call:
 
 
 MODELS = (
-    Workload("MLP 784-256-128-10, batch 128, SGD step", 0.75, mlp_sgd),
-    Workload("the same, Adam step", 0.6, mlp_adam),
-    Workload("per-sample gradients of that MLP", 0.08, mlp_per_sample),
-    Workload("DP-SGD step of that MLP", 0.02, mlp_private),
-    Workload("LeNet train step, batch 64", 0.35, lenet_step),
-    Workload("per-sample gradients of LeNet, batch 64", 0.3, lenet_per_sample),
-    Workload("transformer block train step, 8x128x256", 0.65, block_step),
+    Workload("MLP 784-256-128-10, batch 128, SGD step", 0.75, mlp_sgd, torch=True),
+    Workload("the same, Adam step", 0.6, mlp_adam, torch=True),
+    Workload("per-sample gradients of that MLP", 0.08, mlp_per_sample, torch=True),
+    Workload("DP-SGD step of that MLP", 0.02, mlp_private, torch=True),
+    Workload("LeNet train step, batch 64", 0.35, lenet_step, torch=True),
+    Workload("per-sample gradients of LeNet, batch 64", 0.3, lenet_per_sample, torch=True),
+    Workload("transformer block train step, 8x128x256", 0.65, block_step, torch=True),
     Workload("jacrev of a 50-50 net", 0.25, jacobian("jacrev")),
     Workload("jacfwd of a 50-50 net", 0.25, jacobian("jacfwd")),
     Workload("Hessian of a 100-d logistic loss", 0.4, hessian),

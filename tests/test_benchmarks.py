@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import cpu
 import eager
 import harness
 import numpy as np
+import peers
 import pytest
+import rates
+import report
 import workloads_models
 from digits_workloads import DIGITS
 
@@ -20,11 +24,8 @@ SMALL = [*cpu.CALLS, *DIGITS, *[w for w in workloads_models.MODELS if "jitted" i
 
 @pytest.mark.parametrize("workload", SMALL, ids=lambda w: w.name)
 def test_compiled_workload(workload: harness.Workload) -> None:
-    library = harness.fgrad_library()
-    compiled = workload.make(library)()
-    with fgrad.config.override(disable_jit=True):
-        evaluated = workload.make(library)()
-    assert harness.same_numbers(compiled, evaluated)
+    compiled = workload.make(harness.fgrad_library())()
+    assert harness.same_numbers(compiled, harness.reference(workload))
 
 
 @pytest.mark.parametrize("make", [make for _, _, make in eager.WORKLOADS])
@@ -39,6 +40,28 @@ def test_turns() -> None:
     times = harness.take_turns({"a": lambda: calls.append("a")}, turns=3, turn_seconds=1e-4)
     assert times["a"] > 0.0
     assert len(calls) > 3
+
+
+def test_report(tmp_path: Path) -> None:
+    rows = [
+        harness.Result("sum, 10M f32", {"fgrad": 1e-3, "jax": 2e-3}, 0.6, group="arrays"),
+        harness.Result("rosenbrock", {"fgrad": 1e-4, "autograd": 4e-4}, None, group="eager"),
+        harness.Result("refused", {}, 0.1, "why", group="arrays"),
+        harness.Result("plain", {"fgrad": 1e8, "jax": 1e8}, 0.8, group="memory", unit="B"),
+    ]
+    path = tmp_path / "quick.json"
+    harness.write_json(path, rows, rates=rates.Rates(4e10, 1e11, 5e10)._asdict())
+    report.write(path)
+    text = path.with_suffix(".md").read_text()
+    assert "| sum, 10M f32 | 1 ms | 2 ms | 0.500 | 0.6 met | 100% |" in text
+    assert "| plain | 100 MB | 100 MB | 1.000 | 0.8 |" in text
+    assert "goals met: 1 of 2" in text
+
+
+def test_loops_by_hand_have_workloads() -> None:
+    names = {w.name for group in cpu.COMPILED.values() for w in group}
+    assert set(peers.ROWS) <= names
+    assert set(rates.COSTS) <= names
 
 
 @pytest.mark.parametrize(
