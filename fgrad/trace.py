@@ -270,6 +270,7 @@ class Builder:
         "level",
         "live",
         "name",
+        "narrowed",
         "outlives",
         "plain",
         "records",
@@ -293,6 +294,7 @@ class Builder:
         self.captures: dict[int, tuple[Tracer, Tracer]] = {}
         self.inputs: list[Tracer] = []
         self.detached: RawLoc | None = None
+        self.narrowed: dict[int, set[np.dtype]] = {}  # Python integers, and what they must fit
         self.thread = 0
 
     def __enter__(self) -> Builder:
@@ -380,7 +382,7 @@ class Builder:
         loc = state.loc or here()
         if not known:
             result = prim.type_of(*[aval_of(x) for x in values], **params)
-        elif prim.save is not None and (self.saves or prim.linearizes and self.what in FORWARD):
+        elif prim.save is not None and (self.saves or (prim.linearizes and self.what in FORWARD)):
             result, params = self._save(prim, ins, values, params, loc)
         elif outer:
             result = _bind_at(loc, prim, values, params)
@@ -446,7 +448,10 @@ class Builder:
         atoms = Atoms(self.count, copy_consts)
         with collector_paused():
             program = atoms.program(self.name, inputs, self.records, outs, self.what)
-        return TracedProgram(program, [outer for outer, _ in captured])
+        fits = {
+            k: self.narrowed[x.index] for k, x in enumerate(self.inputs) if x.index in self.narrowed
+        }
+        return TracedProgram(program, [outer for outer, _ in captured], fits)
 
     def release(self) -> None:
         """Drop the records, so that no reference cycle keeps arrays alive."""
@@ -460,6 +465,7 @@ class TracedProgram(NamedTuple):
 
     program: Program
     captured: list[Tracer]
+    fits: dict[int, set[np.dtype]]  # inputs that are Python integers, and what they must fit
 
 
 def bind(prim: Primitive, *operands: Any, **params: Any) -> Any:

@@ -43,6 +43,7 @@ class Entry(NamedTuple):
     single: bool  # the result is one array, not a container
     description: tuple[str, ...]  # of the arguments, for explain_retrace
     donated: tuple[int, ...]  # inputs whose memory may be given to results
+    fits: dict[int, set[np.dtype]]  # leaves that are Python integers, and what they must fit
 
 
 class Signature(NamedTuple):
@@ -119,7 +120,7 @@ class Jitted(NativeCallable):
 
     def _wants_native(self, entry: Entry) -> bool:
         """Whether calls of this kind should be made natively, where donation is not known."""
-        native = self.device == "cpu" and not entry.donated
+        native = self.device == "cpu" and not entry.donated and not entry.fits
         return native and self.native.wants(entry.program)
 
     def _run(self, entry: Entry, leaves: Sequence[Any]) -> Any:
@@ -145,6 +146,8 @@ class Jitted(NativeCallable):
                         self._keep(key, entry)
                         if fast_key is not None:
                             self.entries[fast_key] = entry
+        if entry.fits:
+            _check_integers(entry.fits, leaves)
         if captured or any(isinstance(x, Tracer) for x in leaves):
             return self._nested(entry, [*captured, *leaves])
         if self._wants_native(entry):
@@ -291,7 +294,8 @@ class Jitted(NativeCallable):
         single = out_tree.is_leaf()
         description = tuple(_describe(signature, avals))
         donated = self._donated(signature, avals)
-        return Entry(traced.program, out_tree, single, description, donated), traced.captured
+        entry = Entry(traced.program, out_tree, single, description, donated, traced.fits)
+        return entry, traced.captured
 
     def _donated(self, signature: Signature, avals: Sequence[Aval]) -> tuple[int, ...]:
         """The leaves of donated arguments, if they are large enough to be worth it."""
@@ -307,6 +311,19 @@ class Jitted(NativeCallable):
         kinds = {id(e): e for e in self.entries.values()}
         if self.max_traces is not None and len(kinds) > self.max_traces:
             warnings.warn(explain_retrace(self), RetraceWarning, stacklevel=4)
+
+
+def _check_integers(fits: dict[int, set[np.dtype]], leaves: Sequence[Any]) -> None:
+    """Python integers must fit the dtypes that they meet: NumPy's OverflowError, in its words."""
+    for leaf, dtypes in fits.items():
+        x: Any = leaves[leaf]
+        while isinstance(x, Tracer) and x.value is not None:
+            x = x.value
+        for dtype in dtypes:
+            if isinstance(x, Tracer):
+                x.builder.narrowed.setdefault(x.index, set()).add(dtype)
+            else:
+                dtype.type(int(x))
 
 
 def _is_masked(x: Any) -> bool:

@@ -30,17 +30,17 @@ def to_bool(x: Value) -> Value:
 
 def integer_or(function: Callable[[Value], Value]) -> Callable[[Value], Value]:
     """Rounding: integers and bools are their own rounded values."""
-    return lambda x: function(x) if x.dtype.kind in "fc" else x
+    return lambda x: function(x) if x.dtype.kind in "fcV" else x
 
 
 def never_or(function: Callable[[Value], Value], answer: bool) -> Callable[[Value], Value]:
     """A test for NaN or infinity, whose answer is fixed for integers."""
-    return lambda x: function(x) if x.dtype.kind in "fc" else traced_full(x, x.shape, answer, BOOL)
+    return lambda x: function(x) if x.dtype.kind in "fcV" else traced_full(x, x.shape, answer, BOOL)
 
 
 def reciprocal(x: Value) -> Value:
     """1 / x; for integers the quotient of C, which is 0 unless |x| is 1, and what it is at 0."""
-    if x.dtype.kind in "fc":
+    if x.dtype.kind in "fcV":
         return ew.reciprocal(x)
     with np.errstate(divide="ignore", invalid="ignore"):
         of_zero = np.reciprocal(np.zeros(1, x.dtype))[0]
@@ -121,7 +121,7 @@ def fmin(x: Value, y: Value) -> Value:
 
 
 def _ignoring_nan(x: Value, y: Value, best: Callable[[Value, Value], Value]) -> Value:
-    if x.dtype.kind not in "fc":
+    if x.dtype.kind not in "fcV":
         return best(x, y)
     return select(ew.isnan(x), y, select(ew.isnan(y), x, best(x, y)))
 

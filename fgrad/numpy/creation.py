@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.errors import ArgumentError, ShapeError, UnsupportedTypeError
-from fgrad.ir.aval import BOOL, INT64
+from fgrad.ir.aval import BOOL, INT64, is_numeric
 from fgrad.numpy.arrange import known_ints, moveaxis
 from fgrad.numpy.promote import (
     as_array,
@@ -397,7 +397,7 @@ def real_if_close(a: Any, tol: float = 100) -> Value:
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Value:
     """The values with another dtype; complex numbers lose their imaginary part to a real one."""
     a, dtype = as_array(x), np.dtype(dtype)
-    if dtype.kind not in "biufc":
+    if not is_numeric(dtype):
         why = "only bool, integer, float and complex arrays can be traced and compiled."
         headline = f"A traced array cannot become one of dtype {dtype}."
         raise UnsupportedTypeError(headline, (*user_line(), ("why", why)))

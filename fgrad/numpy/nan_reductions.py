@@ -44,7 +44,7 @@ from fgrad.trace import Value, concrete
 def _numbers(a: Any, fill: float) -> tuple[Value, Any]:
     """The array with NaN replaced, and the mask of numbers (True if there can be no NaN)."""
     x = as_array(a)
-    if x.dtype.kind not in "fc":
+    if x.dtype.kind not in "fcV":
         return x, True
     nan = ew.isnan(x)
     return ew.select(nan, ew.lit(x, fill), x), ew.not_(nan)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.ir.aval import FLOAT64
 from fgrad.numpy import reductions as rs
 from fgrad.numpy.arrange import moveaxis
 from fgrad.numpy.compositions import absolute
@@ -24,10 +25,16 @@ from fgrad.ops import reduce as rd
 from fgrad.trace import Value
 
 
+def _numbers(x: Any) -> Value:
+    """Floating-point numbers; bfloat16 becomes float64, as integers do."""
+    x = inexact(x)
+    return convert(x, FLOAT64) if x.dtype.kind == "V" else x
+
+
 @implements("linalg.norm")
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Value:
     """The norm of a vector or matrix, over all elements or along axes."""
-    x = inexact(x)
+    x = _numbers(x)
     ndim = len(x.shape)
     if axis is None and (
         ord is None or (ord in ("f", "fro") and ndim == 2) or (ord == 2 and ndim == 1)
@@ -105,12 +112,12 @@ def _finish(y: Value, axes: tuple[int, ...], keepdims: bool) -> Value:
 @implements("linalg.vector_norm")
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Value:
     """The norm of the elements along axes, taken as one vector."""
-    x = inexact(x)
+    x = _numbers(x)
     return _vector(x, ord, normalize_axes(axis, len(x.shape)), keepdims)
 
 
 @implements("linalg.matrix_norm")
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Value:
     """The norm of the matrices in the last two axes."""
-    x = inexact(x)
+    x = _numbers(x)
     return _matrix(x, ord, (len(x.shape) - 2, len(x.shape) - 1), keepdims)

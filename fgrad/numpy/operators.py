@@ -158,7 +158,7 @@ def _rounded(function: Function) -> Function:
             raise ArgumentError(
                 "only arrays of rank 0 can be converted to Python integers", user_line()
             )
-        rounded = function(x) if x.dtype.kind == "f" else x
+        rounded = function(x) if x.dtype.kind in "fV" else x
         return weakened(bind(ew.convert_p, rounded, dtype=np.dtype(np.int64)))
 
     return operator

@@ -81,6 +81,7 @@ def _pair_of(value: Any) -> tuple[Any, Any]:
 
 def _constant(x: Value, widths: list[Any], values: Any) -> Value:
     fills = _pairs(values, len(x.shape), x.shape)
+    fills = [tuple([convert(as_value(f), x.dtype) for f in pair]) for pair in fills]
     flat = [f for pair in fills for f in pair]
     if not has_tracer(flat) and len(set(flat)) <= 1:
         low, high = zip(*widths, strict=True) if widths else ((), ())

@@ -68,7 +68,7 @@ def _bounds_of(mode: Any) -> str:
 
 def _fill_of(dtype: np.dtype) -> Any:
     """What stands for an element that is not there: NaN, or the integer furthest from zero."""
-    if dtype.kind in "fc":
+    if dtype.kind in "fcV":
         return math.nan
     if dtype.kind == "b":
         return True

@@ -20,13 +20,13 @@ from fgrad.errors import (
     UnsupportedNumpyError,
     UnsupportedTypeError,
 )
-from fgrad.ir.aval import BOOL, Aval
+from fgrad.ir.aval import BOOL, Aval, is_numeric
 from fgrad.numpy.register import has_tracer
 from fgrad.ops import elementwise as ew
 from fgrad.ops import shape as sh
 from fgrad.ops.families import BROADCAST
 from fgrad.source import here, resolve
-from fgrad.trace import Builder, Tracer, Value, bind
+from fgrad.trace import Builder, Tracer, Value, bind, concrete
 
 Shape: TypeAlias = "tuple[int, ...]"
 Key: TypeAlias = Any  # a NumPy dtype, or the Python type int, float or complex if weak
@@ -53,7 +53,7 @@ def as_value(x: Any) -> Value:
     if isinstance(x, (list, tuple)) and has_tracer(x):
         return stack_nested(x)
     array: Any = x if isinstance(x, _PLAIN) else np.asarray(x)
-    if array.dtype.kind not in "biufc":
+    if array.dtype.kind not in "biufc" and not is_numeric(array.dtype):
         raise UnsupportedTypeError(
             f"An operand of dtype {array.dtype} is not an array of numbers.", user_line()
         )
@@ -167,12 +167,27 @@ def _add_weak(dtype: np.dtype, kind: type) -> np.dtype:
 def convert(x: Value, dtype: np.dtype) -> Value:
     """An operand with another dtype; a rank-0 constant becomes a NumPy scalar."""
     if isinstance(x, Tracer):
-        return x if x.dtype == dtype else bind(ew.convert_p, x, dtype=dtype)
+        if x.dtype == dtype:
+            return x
+        if x.weak and dtype.kind in "iu" and x.dtype.kind == "i":
+            _check_range(x, dtype)
+        return bind(ew.convert_p, x, dtype=dtype)
     if type(x) in PYTHON_KEYS:
         return dtype.type(x)
     if x.dtype != dtype:
         x = x.astype(dtype)
     return x if x.ndim else x[()]
+
+
+def _check_range(x: Tracer, dtype: np.dtype) -> None:
+    """A Python integer must fit the dtype that it meets: now, or when compiled code is called."""
+    value = concrete(x)
+    if value is not None:
+        dtype.type(int(value))  # raises OverflowError
+        return
+    while isinstance(x.value, Tracer):
+        x = x.value
+    x.builder.narrowed.setdefault(x.index, set()).add(dtype)
 
 
 def promote(xs: Sequence[Value]) -> list[Value]:
@@ -182,10 +197,17 @@ def promote(xs: Sequence[Value]) -> list[Value]:
     return [convert(x, dtype) for x in xs]
 
 
+def promote_choices(xs: Sequence[Value]) -> list[Value]:
+    """Like `promote` for `where` and its relatives, in which Python integers wrap around."""
+    xs = [as_value(x) for x in xs]
+    dtype = result_type(*xs)
+    return [convert(as_array(x), dtype) for x in xs]
+
+
 def inexact(x: Value) -> Value:
     """A floating point operand: integers become float64, as `np.mean` takes them."""
     x = as_array(x)
-    return x if x.dtype.kind in "fc" else convert(x, np.dtype(np.float64))
+    return x if x.dtype.kind in "fcV" else convert(x, np.dtype(np.float64))
 
 
 def subtractable(x: Value) -> Value:

@@ -76,7 +76,7 @@ def lanes_of(x: Value, axis: Any) -> Lanes:
 
 def _spoil_nan(result: Value, ordered: Value) -> Value:
     """NaN where a lane holds one: after sorting it is the last element."""
-    if ordered.dtype.kind not in "fc":
+    if ordered.dtype.kind not in "fcV":
         return result
     n = ordered.shape[-1]
     last = take_slice(ordered, len(ordered.shape) - 1, n - 1, n)

@@ -14,6 +14,7 @@ from fgrad.ir.primitive import Primitive
 from fgrad.numpy.compositions import to_bool
 from fgrad.numpy.promote import (
     as_array,
+    as_value,
     broadcast,
     broadcast_to,
     convert,
@@ -98,7 +99,7 @@ def sum_dtype(dtype: np.dtype) -> np.dtype:
 def _with_initial(y: Value, initial: Any, combine: Callable[[Value, Value], Value]) -> Value:
     if initial is NO_VALUE or initial is None:
         return y
-    return combine(*broadcast((y, convert(as_array(initial), dtype_of(y)))))
+    return combine(*broadcast((y, convert(as_value(initial), dtype_of(y)))))
 
 
 # --- sums and products ----------------------------------------------------------------------------
@@ -264,9 +265,9 @@ def _work_dtype(x: Value, dtype: Any) -> tuple[np.dtype, np.dtype]:
     """The dtype that moments are computed in, and that of the result."""
     if dtype is not None:
         return np.dtype(dtype), np.dtype(dtype)
-    if x.dtype.kind not in "fc":
+    if x.dtype.kind not in "fcV":
         return FLOAT64, FLOAT64
-    return (FLOAT32 if x.dtype == np.float16 else x.dtype), x.dtype
+    return (FLOAT32 if x.dtype.itemsize == 2 else x.dtype), x.dtype
 
 
 def divide_count(total: Value, count: Any) -> Value:
@@ -376,8 +377,8 @@ def std(
     """The standard deviation; its derivative is 0 where all elements are equal."""
     refuse_out("std", out)
     x = as_array(a)
-    result = np.dtype(dtype) if dtype else (x.dtype if x.dtype.kind in "fc" else FLOAT64)
-    work = FLOAT32 if result == np.float16 else result
+    result = np.dtype(dtype) if dtype else (x.dtype if x.dtype.kind in "fcV" else FLOAT64)
+    work = FLOAT32 if result.itemsize == 2 else result
     variance = var(convert(x, work), axis, None, None, *args, **kwargs)
     return convert(safe_sqrt(variance), cx.real_dtype(result))
 

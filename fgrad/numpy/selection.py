@@ -20,6 +20,7 @@ from fgrad.numpy.promote import (
     convert,
     normalize_axis,
     promote,
+    promote_choices,
     refuse_out,
     reshape,
     shape_of,
@@ -52,7 +53,7 @@ def where(
         dtype = x.dtype
         if dtype.kind == "f":
             return ew.select(condition, x, dtype.type(y))
-    x, y = promote((x, y))
+    x, y = promote_choices((x, y))
     return ew.select(*broadcast((condition, x, y)))
 
 
@@ -64,7 +65,7 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Value:
     if not len(condlist):
         raise ArgumentError("select with an empty condition list is not possible", user_line())
     conditions = [as_array(c) for c in condlist]
-    *choices, default = promote([*choicelist, default])
+    *choices, default = promote_choices([*choicelist, default])
     shape = broadcast_shapes(*[shape_of(v) for v in (*conditions, *choices, default)])
     result = default
     for condition, choice in zip(reversed(conditions), reversed(choices), strict=True):
@@ -78,7 +79,7 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Value:
 def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Value:
     """For each element the choice whose number it is."""
     refuse_out("choose", out)
-    options = promote(list(choices))
+    options = promote_choices(list(choices))
     which = _moded(as_array(a), len(options), mode, 0)
     shape = broadcast_shapes(shape_of(which), *[shape_of(v) for v in options])
     result = options[-1]
@@ -268,7 +269,7 @@ def _full(x: Value, shape: tuple[int, ...]) -> Value:
 def _sorts_before(at: Value, values: Value, side: str) -> Value:
     """at < value (or <=), where NaN sorts last."""
     first = ew.lt(at, values) if side == "left" else ew.le(at, values)
-    if at.dtype.kind not in "fc":
+    if at.dtype.kind not in "fcV":
         return first
     last = ew.isnan(values)
     return ew.or_(first, last if side == "right" else ew.and_(last, ew.not_(ew.isnan(at))))
@@ -318,7 +319,7 @@ SIZED = {
 def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Value:
     """|a - b| <= atol + rtol |b|; equal infinities are close."""
     x, y = promote((as_array(a), as_array(b)))
-    if x.dtype.kind not in "fc":
+    if x.dtype.kind not in "fcV":
         x, y = convert(x, np.dtype(np.float64)), convert(y, np.dtype(np.float64))
     x, y = broadcast((x, y))
     size, distance = absolute(y), absolute(ew.sub(x, y))

@@ -38,7 +38,7 @@ from fgrad.numpy.promote import (
 from fgrad.numpy.register import add
 from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew
-from fgrad.trace import Tracer, Value, numpy_functions
+from fgrad.trace import Tracer, Value, concrete, numpy_functions
 
 Function = Callable[..., Any]
 
@@ -340,7 +340,7 @@ def sinc(x: Any) -> Value:
     """sin(pi x) / (pi x)."""
     x = as_value(x)
     dtype = dtype_of(x)
-    return co.sinc(convert(x, dtype if dtype.kind in "fc" else np.dtype(np.float64)))
+    return co.sinc(convert(x, dtype if dtype.kind in "fcV" else np.dtype(np.float64)))
 
 
 def clip(
@@ -363,6 +363,8 @@ def clip(
         dtype = a.dtype
         if dtype.kind == "f":
             return ew.clip(a, dtype.type(low), dtype.type(high))
+    if type(a) is Tracer and a.dtype.kind in "iu" and not a.weak:
+        low, high = _integer_limit(low, a.dtype, -1), _integer_limit(high, a.dtype, 1)
     present = promote([a] + [x for x in (low, high) if x is not None])
     if len(present) == 1:
         return fresh(present[0])
@@ -374,9 +376,21 @@ def clip(
     return ew.clip(*broadcast((present[0], lo, hi), shape))
 
 
+def _integer_limit(limit: Any, dtype: np.dtype, sign: int) -> Any:
+    """A Python integer as a limit of integers: none if it is beyond all of them."""
+    if type(limit) is not int and not _is_weak_integer(limit):
+        return limit
+    value, limits = concrete(limit), np.iinfo(dtype)
+    if value is None:  # its size is not known: brought into range
+        wide = ew.clip(limit, np.int64(limits.min), np.int64(min(limits.max, 2**63 - 1)))
+        return ew.convert(wide, dtype)
+    edge = limits.max if sign > 0 else limits.min
+    return None if sign * int(value) >= sign * edge else int(value)
+
+
 def _extreme(dtype: np.dtype, sign: int) -> np.generic:
     """The largest (or least) value of a dtype."""
-    if dtype.kind == "f":
+    if dtype.kind in "fV":
         return dtype.type(sign * math.inf)
     if dtype.kind == "c":
         return dtype.type(complex(sign * math.inf, sign * math.inf))
