@@ -11,6 +11,7 @@ import fgrad
 
 PUBLIC = [
     "ShapeDtype",
+    "at",
     "checkpoint",
     "checkpoint_name",
     "closure_convert",
