@@ -28,6 +28,7 @@ from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program
 from fgrad.locks import Locked
+from fgrad.ops.families import FLOATS
 from fgrad.trace import Value, bind
 from fgrad.transforms.derive import (
     VjpPrograms,
@@ -151,7 +152,7 @@ class Saved(NamedTuple):
 
 
 def _forward(values: Sequence[Value], mask: Sequence[bool], program: Program) -> tuple[Any, Saved]:
-    inexact = [aval.dtype.kind in "fc" for aval in program.in_avals]
+    inexact = [aval.dtype.kind in FLOATS for aval in program.in_avals]
     wanted = tuple([bool(m and f) for m, f in zip(mask, inexact, strict=True)])
     programs = vjp_programs(program, wanted)
     outs = call(programs.forward, values)

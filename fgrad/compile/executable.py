@@ -105,6 +105,11 @@ class Executable:
         self.host = HostProgram(image.steps, image.given, image.callbacks)
         self.empty = not image.steps
 
+    def seen_as(self, in_avals: Sequence[Aval], out_avals: Sequence[Aval]) -> Executable:
+        """The same for arguments and results of other dtypes of the same sizes."""
+        image = self.image._replace(in_avals=tuple(in_avals), out_avals=tuple(out_avals))
+        return Executable(image)
+
     def __call__(self, args: Sequence[np.ndarray]) -> list[Any]:
         """The results: fresh arrays; rank-0 ones as NumPy scalars."""
         lent = self._lent(args) if self.image.reuse else {}

@@ -17,6 +17,7 @@ DTYPE_NAMES = {
     "complex64": "c64", "complex128": "c128",
 }  # fmt: skip
 DTYPES = {short: np.dtype(name) for name, short in DTYPE_NAMES.items()}
+DTYPE_NAMES["bfloat16"] = "bf16"  # of ml_dtypes, which only those need who have such arrays
 
 BOOL = np.dtype(np.bool_)
 INT32 = np.dtype(np.int32)
@@ -32,6 +33,18 @@ PYTHON_SCALARS: dict[type, np.dtype] = {
     float: FLOAT64,
     complex: np.dtype(np.complex128),
 }
+
+
+def is_bfloat16(dtype: np.dtype) -> bool:
+    """Whether a dtype is ml_dtypes' bfloat16, whose kind is that of no number."""
+    return dtype.kind == "V" and dtype.name == "bfloat16"
+
+
+def is_numeric(dtype: np.dtype) -> bool:
+    """Whether arrays of a dtype can be traced: bool, integer, floating point or complex."""
+    if dtype.kind in "biufc":
+        return dtype.itemsize <= 16 and dtype.char not in "gG"
+    return is_bfloat16(dtype)
 
 
 class Aval:

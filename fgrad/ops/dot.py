@@ -14,7 +14,7 @@ import numpy as np
 from fgrad.errors import DtypeError, ShapeError
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
-from fgrad.ops.families import bilinear_jvp
+from fgrad.ops.families import bilinear_jvp, in_float32
 from fgrad.ops.shape import Ints, inverse_permutation, permute
 from fgrad.trace import Value, bind
 
@@ -93,6 +93,7 @@ def _transpose_plan(a_ndim: int, b_ndim: int, contract: Pair, batch: Pair) -> _T
 
 
 @dot_general_p.evaluate
+@in_float32
 def _(a: Any, b: Any, *, contract: Pair, batch: Pair) -> Any:
     plan = _plan(a.ndim, b.ndim, contract, batch)
     if plan.dot is not None:

@@ -27,6 +27,7 @@ from fgrad.ops.families import (
     INTEGERS,
     NUMBERS,
     ORDERED,
+    REAL_FLOATS,
     REALS,
     elementwise,
     finish_elementwise,
@@ -131,7 +132,7 @@ trunc = _discrete("trunc", np.trunc, FLOATS)
 isnan = _discrete("isnan", np.isnan, FLOATS, BOOL)
 isinf = _discrete("isinf", np.isinf, FLOATS, BOOL)
 isfinite = _discrete("isfinite", np.isfinite, FLOATS, BOOL)
-signbit = _discrete("signbit", np.signbit, "f", BOOL)
+signbit = _discrete("signbit", np.signbit, REAL_FLOATS, BOOL)
 eq = _discrete("eq", np.equal, ALL, BOOL)
 ne = _discrete("ne", np.not_equal, ALL, BOOL)
 lt = _discrete("lt", np.less, ORDERED, BOOL)
@@ -144,7 +145,7 @@ or_ = _discrete("or", np.bitwise_or, BITS)
 xor = _discrete("xor", np.bitwise_xor, BITS)
 shift_left = _discrete("shift_left", np.left_shift, INTEGERS)
 shift_right = _discrete("shift_right", np.right_shift, INTEGERS)
-nextafter = _discrete("nextafter", np.nextafter, "f")
+nextafter = _discrete("nextafter", np.nextafter, REAL_FLOATS)
 floor_divide = _discrete("floor_divide", np.floor_divide, REALS)
 
 
@@ -194,7 +195,7 @@ def _integer_or(evaluate: Any) -> Any:
 
 
 abs_p = elementwise(
-    "abs", _integer_or(np.absolute), lambda t, x, out: mul(t, sign(x)), accepts=BITS + "f"
+    "abs", _integer_or(np.absolute), lambda t, x, out: mul(t, sign(x)), accepts=BITS + REAL_FLOATS
 )
 max_p = elementwise(
     "max",
@@ -215,7 +216,7 @@ copysign_p = elementwise(
     np.copysign,
     lambda t, x, y, out: mul(t, select(ne(signbit(x), signbit(y)), lit(x, -1), lit(x, 1))),
     None,
-    accepts="f",
+    accepts=REAL_FLOATS,
 )
 clip_p = elementwise(
     "clip",
@@ -323,7 +324,7 @@ atan2_p = elementwise(
     np.arctan2,
     lambda t, y, x, out: masked_mul(t, div(x, _norm2(x, y))),
     lambda t, y, x, out: neg(masked_mul(t, div(y, _norm2(x, y)))),
-    accepts="f",
+    accepts=REAL_FLOATS,
 )
 
 

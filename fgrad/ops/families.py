@@ -17,13 +17,15 @@ from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import DISCRETE, NOT_LINEAR, Primitive
 from fgrad.trace import Tracer, Value, bind
 
-FLOATS = "fc"
-NUMBERS = "iufc"
-REALS = "iuf"
+# Kinds of dtypes; V is that of bfloat16.
+FLOATS = "fcV"
+REAL_FLOATS = "fV"
+NUMBERS = "iufcV"
+REALS = "iufV"
 INTEGERS = "iu"
 BITS = "biu"
-ALL = "biufc"
-ORDERED = "biufc"  # complex numbers lexicographically, as in NumPy
+ALL = "biufcV"
+ORDERED = "biufcV"  # complex numbers lexicographically, as in NumPy
 
 DerivativeMap = Callable[..., Value]
 
@@ -109,6 +111,19 @@ def jvp_from_maps(maps: tuple[DerivativeMap | None, ...]) -> Callable[..., Value
         return total
 
     return jvp
+
+
+def in_float32(evaluate: Callable[..., Any]) -> Callable[..., Any]:
+    """An evaluation that goes through float32 for bfloat16, whose own sums lose all digits."""
+
+    def rule(*operands: Any, **params: Any) -> Any:
+        dtype = operands[0].dtype
+        if dtype.kind != "V":
+            return evaluate(*operands, **params)
+        wide = evaluate(*[x.astype(np.float32) for x in operands], **params)
+        return wide.astype(dtype)
+
+    return rule
 
 
 def linear(prim: Primitive) -> None:

@@ -11,7 +11,7 @@ from fgrad.errors import DtypeError, ShapeError
 from fgrad.ir.aval import INT64, Aval
 from fgrad.ir.primitive import DISCRETE, NOT_LINEAR, Primitive
 from fgrad.ops.elementwise import convert, div, eq, lit, mul, select
-from fgrad.ops.families import ALL, ORDERED, batch_first, linear
+from fgrad.ops.families import ALL, ORDERED, batch_first, in_float32, linear
 from fgrad.ops.index import gather
 from fgrad.ops.shape import (
     REDUCE_SUM,
@@ -57,7 +57,7 @@ def _reduction(prim: Primitive, ufunc: Any, accepts: str, empty: bool = True) ->
 
     reduce = ufunc.reduce
     if ufunc in (np.add, np.multiply):
-        prim.evaluate(lambda x, *, axes: reduce(x, axis=axes, dtype=x.dtype))
+        prim.evaluate(in_float32(lambda x, *, axes: reduce(x, axis=axes, dtype=x.dtype)))
     else:
         prim.evaluate(lambda x, *, axes: reduce(x, axis=axes))
 
@@ -213,6 +213,7 @@ def _cumulative(name: str, ufunc: Any, accepts: str, is_linear: bool = False) ->
         return Aval(x.shape, x.dtype)
 
     @prim.evaluate
+    @in_float32
     def _(x: Any, *, axis: int, reverse: bool) -> np.ndarray:
         if reverse:
             return np.flip(ufunc.accumulate(np.flip(x, axis), axis, dtype=x.dtype), axis)

@@ -7,7 +7,7 @@ from typing import Any
 
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Program
-from fgrad.ops.families import zeros_like
+from fgrad.ops.families import FLOATS, zeros_like
 from fgrad.trace import Value, trace
 from fgrad.transforms.derive import (
     Mask,
@@ -64,7 +64,7 @@ def tangents_of(primals: Values, tangents: Sequence[Value | None], mask: Mask) -
 
 def inexact(avals: Sequence[Aval], mask: Sequence[bool]) -> Mask:
     """The mask without those that have no derivative."""
-    return tuple([bool(m and a.dtype.kind in "fc") for a, m in zip(avals, mask, strict=True)])
+    return tuple([bool(m and a.dtype.kind in FLOATS) for a, m in zip(avals, mask, strict=True)])
 
 
 def known_values(values: Values, avals: Sequence[Aval]) -> list[Value]:

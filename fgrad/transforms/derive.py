@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Program
+from fgrad.ops.families import FLOATS
 from fgrad.ops.shape import full
 from fgrad.trace import Builder, Tracer, Value, run, trace
 from fgrad.transforms.tape import Tape, pull, push
@@ -117,7 +118,7 @@ def _vjp_programs(program: Program, wanted: Mask) -> VjpPrograms:
         targets = [x for x, want in zip(inputs, wanted, strict=True) if want]
         tape = Tape(builder, targets, outs)
         takes.extend(
-            isinstance(y, Tracer) and bool(tape.active[y.index]) and y.dtype.kind in "fc"
+            isinstance(y, Tracer) and bool(tape.active[y.index]) and y.dtype.kind in FLOATS
             for y in outs
         )
         results = [outside(builder, y) for y in outs]

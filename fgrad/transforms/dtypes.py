@@ -18,6 +18,7 @@ import numpy as np
 
 from fgrad.errors import GradDtypeError
 from fgrad.ops.complex import conj
+from fgrad.ops.families import REAL_FLOATS
 from fgrad.source import here, resolve
 from fgrad.trace import Value
 from fgrad.transforms.wrap import function_name
@@ -27,10 +28,10 @@ _Rows = tuple[tuple[str, str], ...]
 
 def check_argument(dtype: np.dtype, holomorphic: bool, fun: Callable[..., Any], what: str) -> None:
     """Refuse arguments that have no derivative, or none of the kind that was asked for."""
-    if dtype.kind == "c" or (dtype.kind == "f" and not holomorphic):
+    if dtype.kind == "c" or (dtype.kind in REAL_FLOATS and not holomorphic):
         return
     name = function_name(fun)
-    if holomorphic and dtype.kind == "f":
+    if holomorphic and dtype.kind in REAL_FLOATS:
         raise GradDtypeError(
             f"{what}(holomorphic=True) needs complex arguments, but one of {name} is {dtype}.",
             (
@@ -52,10 +53,10 @@ def check_argument(dtype: np.dtype, holomorphic: bool, fun: Callable[..., Any], 
 
 def check_result(dtype: np.dtype, holomorphic: bool, fun: Callable[..., Any], what: str) -> None:
     """Refuse results that have no derivative, or none of the kind that was asked for."""
-    if dtype.kind == ("c" if holomorphic else "f"):
+    if dtype.kind in ("c" if holomorphic else REAL_FLOATS):
         return
     name = function_name(fun)
-    if holomorphic and dtype.kind == "f":
+    if holomorphic and dtype.kind in REAL_FLOATS:
         raise GradDtypeError(
             f"{what}(holomorphic=True) needs a complex result, but {name} returned {dtype}.",
             (

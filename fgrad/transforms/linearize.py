@@ -17,7 +17,7 @@ import numpy as np
 from fgrad import tree
 from fgrad.errors import ArgumentError, GradDtypeError
 from fgrad.ops.elementwise import convert
-from fgrad.ops.families import zeros_like
+from fgrad.ops.families import FLOATS, zeros_like
 from fgrad.trace import Builder, Tracer, Value
 from fgrad.transforms.tape import Tape, pull, push
 from fgrad.transforms.wrap import (
@@ -90,7 +90,7 @@ def _single(primals: Sequence[Any]) -> tuple[list[Any], tree.TreeDef]:
 
 def is_inexact(x: Value) -> bool:
     """Whether a value has a dtype with derivatives: floating or complex."""
-    return x.dtype.kind in "fc"
+    return x.dtype.kind in FLOATS
 
 
 def _check_linear(

@@ -17,7 +17,7 @@ import numpy as np
 from fgrad.errors import MissingRuleError
 from fgrad.ir.aval import aval_of
 from fgrad.ir.primitive import Primitive, Refusal
-from fgrad.ops.families import ADD
+from fgrad.ops.families import ADD, FLOATS
 from fgrad.record import Record
 from fgrad.source import resolve
 from fgrad.trace import STATE, Builder, Tracer, Value, bind, replaying
@@ -179,7 +179,7 @@ def _pull_general(
     prim, operands, values, params, _, results, _, _ = record
     wanted = tuple(
         [
-            type(k) is int and bool(active[k]) and x.dtype.kind in "fc"
+            type(k) is int and bool(active[k]) and x.dtype.kind in FLOATS
             for k, x in zip(operands, values, strict=True)
         ]
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.errors import ArgumentError, UnsupportedTypeError
-from fgrad.ir.aval import PYTHON_SCALARS
+from fgrad.ir.aval import PYTHON_SCALARS, is_numeric
 from fgrad.trace import Builder, Tracer, Value
 
 PLAIN = frozenset({np.ndarray, Tracer, float, int, np.float64, np.float32, bool})
@@ -42,7 +42,7 @@ def as_value(x: Any, what: str = "an argument") -> Value:
         if not hasattr(x, "__array__"):
             raise unsupported_type(x, what)
         x = np.asarray(x)
-    if x.dtype.kind not in "biufc" or x.dtype.itemsize > 16 or x.dtype.char in "gG":
+    if not is_numeric(x.dtype):
         raise unsupported_type(x, what)
     if not x.dtype.isnative:
         x = x.astype(x.dtype.newbyteorder("="))
