@@ -250,8 +250,6 @@ class _Loop:
 
     def home(self, var: Var, role: str = "out") -> Stored:
         """The memory of a result."""
-        if var.aval.dtype.kind == "c":
-            raise TooLarge
         stored = self.writer.stored(var, role)
         self.homes.add(stored.buffer)
         self.writer.versions[stored.buffer] = 0

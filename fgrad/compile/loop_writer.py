@@ -34,6 +34,7 @@ from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 from fgrad.ir.walk import consumers, definitions
 
 MOST_CELLS = 512  # elements of an array in registers
+KINDS = "biuf"  # of dtypes that kernels know
 MOST_VALUES = 4000  # statements of one kernel
 
 LoopRule = Callable[["LoopWriter", Eqn], "Sequence[Value]"]
@@ -323,7 +324,7 @@ class LoopWriter:
     def equation(self, eqn: Eqn) -> None:
         """Write one equation."""
         rule = self.rules.get(eqn.prim.name)
-        if rule is None or any([v.aval.dtype.kind == "c" for v in eqn.outputs]):
+        if rule is None or any([v.aval.dtype.kind not in KINDS for v in eqn.outputs]):
             raise TooLarge
         self.env.update(zip(eqn.outputs, rule(self, eqn), strict=True))
         self.check_size()
@@ -334,7 +335,7 @@ class LoopWriter:
         lanes = self.lanes.get(var, {})
         base = total([*lanes.values()], [strides[k] for k in lanes])
         own = tuple([1 if k in lanes else n for k, n in enumerate(shape)])
-        if var.aval.dtype.kind == "c":
+        if var.aval.dtype.kind not in KINDS:
             raise TooLarge
         return Stored(self.b.buffer(var, role), var.aval.dtype, base, own, strides)
 

@@ -31,6 +31,7 @@ from fgrad.compile.inline import inline_calls
 from fgrad.compile.kernel.check import check_kernel
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.text import print_kernel
+from fgrad.compile.loop_invariants import hoist_invariants
 from fgrad.compile.lower import lower
 from fgrad.compile.lower_control import compile_bodies
 from fgrad.compile.plan import Plan, plan
@@ -111,6 +112,9 @@ def _compile(
     # The three passes above leave dead and equal equations behind.
     program = log.checked("cse again", cse, program)
     program = log.checked("dce again", dce, program)
+    if backend.splits:
+        # What loops need in every step is computed by the kernels before them.
+        program = log.checked("invariants", hoist_invariants, program)
     if config.check >= 1:
         check_program(program, "dce again")
     fusion = log.timed("fuse", fuse, program, size=lambda f: len(f.groups))
