@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from kernel_oracle import compare, run_native
 
+import fgrad.compile.cpu.runtime as runtime
 from fgrad.compile.cpu.runtime import (
     Target,
     asm_text,
@@ -26,6 +27,7 @@ from fgrad.compile.cpu.store import DiskStore
 from fgrad.compile.kernel.check import check_kernel
 from fgrad.compile.kernel.text import parse_kernel
 from fgrad.compile.schedule import schedule
+from fgrad.config import config
 
 SOFTMAX = """kernel softmax(x: in f32[ALL], o: out f32[ALL])
   parallel i in ROWS:
@@ -138,6 +140,24 @@ def test_equal_structure_is_compiled_once() -> None:
     assert len(set(build_kernels([kernel, other, kernel]))) == 1
 
 
+def test_two_threads_share_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long texts are two modules; their functions, and the errors of both, are as those of one."""
+    shapes = [(5, n) for n in range(30, 42)]
+    helped: list[str] = []
+    helper = runtime._Helper
+    monkeypatch.setattr(runtime, "_Helper", lambda *a: helped.append(a[0]) or helper(*a))
+    with config.override(num_threads=2, cache=False):
+        addresses = build_kernels([schedule(softmax(*shape)) for shape in shapes])
+    assert len(helped) == 1 and len(set(addresses)) == len(shapes)
+    rng = np.random.default_rng(0)
+    for rows, columns in shapes:
+        x = rng.normal(size=(rows, columns)).astype("f4")
+        compare(softmax(rows, columns), [x, np.zeros_like(x)])
+    bad = helper("not a module", False)
+    with pytest.raises(RuntimeError, match="expected top-level entity"):
+        bad.result()
+
+
 def test_threads_build_the_same_code() -> None:
     found: list[list[int]] = []
     kernels = [schedule(softmax(2, n)) for n in range(2, 8)]
@@ -178,6 +198,7 @@ def test_disk_cache(tmp_path: Path) -> None:
     tests = Path(__file__).parent
     environment = {**os.environ, "FGRAD_CACHE_DIR": str(tmp_path), "FGRAD_CACHE": "1"}
     environment["PYTHONPATH"] = os.pathsep.join([str(tests), str(tests.parent.parent)])
+    environment["FGRAD_NUM_THREADS"] = "1"  # one module for all that is missing
 
     def child(**extra: str) -> int:
         command = [sys.executable, "-c", CHILD]

@@ -13,7 +13,7 @@ import ctypes
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +29,7 @@ from fgrad.config import config
 
 CODEGEN_LEVEL = 1
 GLUE_LEVEL = 0  # three times faster to generate
+LEAST_TEXT = 1 << 13  # characters, about 5 ms, that are worth a thread
 _REFERENCE = b"see "
 
 KernelFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
@@ -161,10 +162,10 @@ def build(
             if symbol not in session.addresses and not _from_disk(symbol, imports or {}):
                 missing[symbol] = source
         if missing:
-            code = compile_text(module_text(missing), glue=glue)
-            _load(code, next(iter(missing)), list(missing), imports or {})
-            if config.cache:
-                _to_disk(code, list(missing))
+            for names, code in _objects(missing, glue):
+                _load(code, names[0], names, imports or {})
+                if config.cache:
+                    _to_disk(code, names)
         return [session.addresses[symbol] for symbol in symbols]
 
 
@@ -194,29 +195,109 @@ def identity() -> str:
     return _SESSION.identity
 
 
+def _objects(sources: Mapping[str, Source], glue: bool) -> list[tuple[list[str], bytes]]:
+    """Objects with the functions: one, or two that two threads compile where that is worth it."""
+    emitted = {symbol: source.emit(symbol) for symbol, source in sources.items()}
+    parts: tuple[list[str], list[str]] = [], []
+    sizes = [0, 0]
+    for symbol in sorted(emitted, key=lambda symbol: -len(emitted[symbol][0])):
+        less = sizes[1] < sizes[0]
+        parts[less].append(symbol)
+        sizes[less] += len(emitted[symbol][0])
+    if min(sizes) < LEAST_TEXT or config.num_threads < 2:
+        parts = list(emitted), []
+    texts = [_module([emitted[symbol] for symbol in part]) for part in parts if part]
+    if len(texts) == 1:
+        return [(parts[0], compile_text(texts[0], glue=glue))]
+    with _no_strength_reduction():
+        helper = _Helper(texts[1], glue)
+        first = _emit(texts[0], _machine(None, glue), llvm.get_global_context())
+        return list(zip(parts, (first, helper.result()), strict=True))
+
+
 def module_text(sources: Mapping[str, Source]) -> str:
     """One LLVM module that defines each source under its symbol."""
-    functions: list[str] = []
-    declarations: set[str] = set()
-    for symbol, source in sources.items():
-        text, declared = source.emit(symbol)
-        functions.append(text)
-        declarations |= declared
-    return "\n".join([*sorted(declarations), *functions, ATTRIBUTES, ""])
+    return _module([source.emit(symbol) for symbol, source in sources.items()])
+
+
+def _module(functions: Iterable[tuple[str, set[str]]]) -> str:
+    texts, declarations = zip(*functions, strict=True)
+    return "\n".join([*sorted(set().union(*declarations)), *texts, ATTRIBUTES, ""])
 
 
 def compile_text(text: str, target: Target | None = None, glue: bool = False) -> bytes:
     """LLVM text -> a relocatable object, for this machine or another."""
-    with llvm.parse_assembly(text) as module:
+    with _no_strength_reduction():
+        return _emit(text, _machine(target, glue), llvm.get_global_context())
+
+
+def _machine(target: Target | None, glue: bool) -> llvm.TargetMachine:
+    if target is None and not glue:
+        return _SESSION.machine
+    return target_machine(target or _SESSION.target, GLUE_LEVEL if glue else CODEGEN_LEVEL)
+
+
+def _emit(text: str, machine: llvm.TargetMachine, context: llvm.ContextRef) -> bytes:
+    """LLVM text -> a relocatable object."""
+    with llvm.parse_assembly(text, context) as module:
         if config.check >= 2:
             module.verify()  # a malformed module would end the process
-        machine = _SESSION.machine if target is None else target_machine(target)
-        if glue:
-            machine = target_machine(target or _SESSION.target, GLUE_LEVEL)
         if "alloca [" in text:
             promote_scratch(module, machine)
-        with _no_strength_reduction():
-            return machine.emit_object(module)
+        return _emit_object(machine, module)
+
+
+def _emit_object(machine: llvm.TargetMachine, module: llvm.ModuleRef) -> bytes:
+    """`machine.emit_object(module)` without llvmlite's lock, so that two threads can do it."""
+    error = ctypes.c_char_p()
+    buffer = _UNLOCKED.LLVMPY_TargetMachineEmitToMemory(machine, module, 1, ctypes.byref(error))
+    if not buffer:
+        raise RuntimeError((error.value or b"LLVM failed").decode())
+    try:
+        start = _UNLOCKED.LLVMPY_GetBufferStart(buffer)
+        return ctypes.string_at(start, _UNLOCKED.LLVMPY_GetBufferSize(buffer))
+    finally:
+        _UNLOCKED.LLVMPY_DisposeMemoryBuffer(buffer)
+
+
+def _unlocked() -> ctypes.CDLL:
+    """llvmlite's library as plain functions, with the types that llvmlite gives them."""
+    locked = llvm.ffi.lib
+    library = ctypes.CDLL(locked._name, handle=locked._handle)
+    for name in ("TargetMachineEmitToMemory", "GetBufferStart", "GetBufferSize"):
+        theirs, ours = getattr(locked, f"LLVMPY_{name}"), getattr(library, f"LLVMPY_{name}")
+        ours.argtypes, ours.restype = theirs.argtypes, theirs.restype
+    library.LLVMPY_DisposeMemoryBuffer.argtypes = locked.LLVMPY_DisposeMemoryBuffer.argtypes
+    return library
+
+
+_UNLOCKED = _unlocked()
+
+
+class _Helper(threading.Thread):
+    """A thread that compiles one module, with a context and a code generator of its own."""
+
+    def __init__(self, text: str, glue: bool) -> None:
+        super().__init__(name="fgrad-compile", daemon=True)
+        self.text = text
+        self.level = GLUE_LEVEL if glue else CODEGEN_LEVEL
+        self.code = b""
+        self.error: RuntimeError | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            machine = target_machine(_SESSION.target, self.level)
+            self.code = _emit(self.text, machine, llvm.create_context())
+        except RuntimeError as error:
+            self.error = error
+
+    def result(self) -> bytes:
+        """The object, when it is finished."""
+        self.join()
+        if self.error is not None:
+            raise self.error
+        return self.code
 
 
 @contextlib.contextmanager
