@@ -77,10 +77,9 @@ def emit_product(symbol: str, tiles: Tiling) -> tuple[str, set[str]]:
     )
     parts = [emit(f"{symbol}_{name}", tiles) for name, emit in helpers]
     names: list[str] = []
-    for rows in tiles.rows:
-        for vectors in range(1, VECTORS + 1):
-            names.append(f"{symbol}_{rows}x{vectors}")
-            parts.append(emit_tile(names[-1], tiles, rows, vectors))
+    for rows, vectors in [(tiles.rows[0], 1), *[(rows, VECTORS) for rows in tiles.rows]]:
+        names.append(f"{symbol}_{rows}x{vectors}")
+        parts.append(emit_tile(names[-1], tiles, rows, vectors))
     parts.append(emit_ahead(f"{symbol}_ahead"))
     parts += [_emit_block(symbol, tiles), _emit_range(symbol)]
     pointers = ", ".join([f"ptr @{name}" for name in names])
@@ -316,10 +315,11 @@ class _Block:
         source = code.at(base, j, self.element)
         panel = code.select(direct, "ptr", source, self._copied_panel(j))
         step = code.select(direct, "i64", self.word["b_step"], str(self.panel))
-        vectors = code.op("udiv", "i64", code.op("sub", "i64", columns, 1), lanes)
-        number = code.op("add", "i64", code.op("mul", "i64", kind, VECTORS), vectors)
+        narrow = code.compare("sle", "i64", columns, lanes)
+        narrow = code.op("and", "i1", narrow, code.compare("eq", "i64", kind, 0))
+        number = code.select(narrow, "i64", "0", code.op("add", "i64", kind, 1))
         function = code.load("ptr", f"@{self.symbol}_tiles", number, 8)
-        width = code.op("mul", "i64", code.op("add", "i64", vectors, 1), lanes)
+        width = code.select(narrow, "i64", str(lanes), str(self.tiles.columns))
         whole = code.op("and", "i1", self.whole_rows, code.compare("eq", "i64", columns, width))
         target = code.at(c, j, self.element)
         c_row = self.word["c_row"]

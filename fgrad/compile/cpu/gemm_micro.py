@@ -24,6 +24,7 @@ KC_BYTES = (
 AHEAD = 16  # steps of k from here to the row of B that is asked of memory in advance
 TABLE = 64  # rows left from which the largest tile is always next
 _EDGE_COST = 0.75  # of a tile, in rows
+_LEAST_COST = 4  # fewer rows wait for their own sums
 
 
 class Tiling(NamedTuple):
@@ -58,22 +59,23 @@ def tiling(dtype: np.dtype, triple: str, features: str) -> Tiling:
     """The tiles for a processor: as many sums as there are registers for."""
     present = features.split(",")
     if "+avx512f" in present:
-        return Tiling(dtype, 64 // dtype.itemsize, (14, 8, 4))
+        return Tiling(dtype, 64 // dtype.itemsize, (14, 8, 6, 4))
     if triple.startswith(("aarch64", "arm64")):
-        return Tiling(dtype, 16 // dtype.itemsize, (14, 8, 4))
+        return Tiling(dtype, 16 // dtype.itemsize, (14, 8, 6, 4))
     width = 32 if "+avx" in present else 16
-    return Tiling(dtype, width // dtype.itemsize, (6, 4, 2))
+    return Tiling(dtype, width // dtype.itemsize, (6, 4))
 
 
 def next_tile(tiles: Tiling) -> list[int]:
     """For 0 .. TABLE rows that are left, the position in `tiles.rows` of the tile to take next.
 
-    The last tile may reach beyond the end: 13 rows take as long as 14, less than 8 + 4 + 2.
+    The last tile may reach beyond the end: 13 rows take as long as 14, less than 8 + 6.
     """
     cost, chosen = [0.0], [0]
     for left in range(1, TABLE + 1):
         totals = [
-            rows + _EDGE_COST + (cost[left - rows] if rows < left else 0.0) for rows in tiles.rows
+            max(rows, _LEAST_COST) + _EDGE_COST + (cost[left - rows] if rows < left else 0.0)
+            for rows in tiles.rows
         ]
         cost.append(min(totals))
         chosen.append(totals.index(cost[-1]))
@@ -171,7 +173,7 @@ def masked_load(
 
 
 def masked_store(
-    code: Routine, tiles: Tiling, value: str, base: str, vector: int, mask: str
+    code: Routine, tiles: Tiling, value: str, base: str, vector: int | str, mask: str
 ) -> None:
     """Write the lanes of a vector that are in a mask."""
     kind, flags = tiles.lane_type, f"<{tiles.lanes} x i1>"

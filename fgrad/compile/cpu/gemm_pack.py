@@ -21,7 +21,6 @@ from fgrad.compile.cpu.gemm_micro import (
     masked_store,
     prefetch,
 )
-from fgrad.compile.cpu.llvm_text import element_type, literal
 from fgrad.compile.cpu.structured import Routine
 from fgrad.compile.cpu.tile import butterfly
 
@@ -111,20 +110,25 @@ MERGED = "ptr %c, i64 %c_row, ptr %tile, i64 %tile_row, i64 %rows, i64 %columns,
 
 
 def emit_merge(symbol: str, tiles: Tiling) -> tuple[str, set[str]]:
-    """Write the first rows and columns of a tile to C, or add them."""
+    """Write the first rows and columns of a tile to C, or add them.
+
+    C is read only if it has to be: what was just written in part is slow to read again.
+    """
     code = Routine()
-    kind, size = tiles.lane_type, tiles.dtype.itemsize
-    nothing = f"splat ({element_type(tiles.dtype)} {literal(-0.0, tiles.dtype)})"
-    flags = f"<{tiles.lanes} x i1>"
-    masks = [first_lanes(code, tiles, "%columns", v) for v in range(VECTORS)]
-    added = [code.select("%add", flags, mask, "zeroinitializer") for mask in masks]
-    with code.count(0, "%rows") as row:
-        c = code.at("%c", code.op("mul", "i64", row, "%c_row"), "i8")
-        tile = code.at("%tile", code.op("mul", "i64", row, "%tile_row"), "i8")
-        for v in range(VECTORS):
-            old = masked_load(code, tiles, c, v, added[v], nothing)
-            value = code.op("fadd", kind, code.load(kind, tile, v, size), old)
-            masked_store(code, tiles, value, c, v, masks[v])
+    kind, size, lanes = tiles.lane_type, tiles.dtype.itemsize, tiles.lanes
+    vectors = code.op("udiv", "i64", code.op("add", "i64", "%columns", lanes - 1), lanes)
+    for adds in (True, False):
+        chosen = "%add" if adds else code.op("xor", "i1", "%add", "true")
+        with code.when(chosen), code.count(0, vectors) as v:
+            mask = first_lanes(code, tiles, "%columns", v)
+            with code.count(0, "%rows") as row:
+                c = code.at("%c", code.op("mul", "i64", row, "%c_row"), "i8")
+                tile = code.at("%tile", code.op("mul", "i64", row, "%tile_row"), "i8")
+                value = code.load(kind, tile, v, size)
+                if adds:
+                    old = masked_load(code, tiles, c, v, mask, "zeroinitializer")
+                    value = code.op("fadd", kind, value, old)
+                masked_store(code, tiles, value, c, v, mask)
     return code.define(symbol, MERGED, "internal")
 
 
