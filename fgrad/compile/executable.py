@@ -26,9 +26,15 @@ from fgrad.compile.cpu.host import (
     shared_call,
 )
 from fgrad.compile.cpu.lapack_factors import LAPACK
-from fgrad.compile.cpu.library import build_products, gemm_address, gemm_spec, pieces
+from fgrad.compile.cpu.library import (
+    build_products,
+    gemm_address,
+    gemm_spec,
+    pieces,
+    product_sources,
+)
 from fgrad.compile.cpu.row_walks import RowWalk, row_walk
-from fgrad.compile.cpu.runtime import build_kernels, symbol_at
+from fgrad.compile.cpu.runtime import build, kernel_source, symbol_at
 from fgrad.compile.cpu.sort_keys import RowSort
 from fgrad.compile.cpu.sorting import sort_cycles, sort_rows
 from fgrad.compile.cpu.ufunc_loops import ufunc_cycles, ufunc_loop
@@ -207,14 +213,16 @@ class _Table:
 def _native_steps(plan: Plan, table: _Table) -> list[Step]:
     distinct = {id(s.kernel): s.kernel for s in plan.steps if isinstance(s, KernelStep)}
     kernels = list(dict.fromkeys(distinct.values()))
-    addresses = build_kernels(kernels)
-    table.origins.update({address: symbol_at(address) for address in addresses})
-    calls = {k: kernel_call(k, a, ()) for k, a in zip(kernels, addresses, strict=True)}
-    call_of = {place: calls[kernel] for place, kernel in distinct.items()}
     products = [
         gemm_spec(**s.params) for s in plan.steps if isinstance(s, LibraryStep) and s.name == "gemm"
     ]
-    build_products(list(dict.fromkeys(products)))
+    products = list(dict.fromkeys(products))
+    sources = [kernel_source(kernel) for kernel in kernels]
+    addresses = build([*sources, *product_sources(products)])[: len(kernels)]
+    build_products(products)
+    table.origins.update({address: symbol_at(address) for address in addresses})
+    calls = {k: kernel_call(k, a, ()) for k, a in zip(kernels, addresses, strict=True)}
+    call_of = {place: calls[kernel] for place, kernel in distinct.items()}
     steps: list[Step] = []
     for step in plan.steps:
         if isinstance(step, KernelStep):

@@ -9,7 +9,7 @@ row-major matrix is a transposed one there.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -121,9 +121,18 @@ def _tiles(dtype: np.dtype) -> Tiling:
 @lru_cache
 def _product_imports(dtype: np.dtype) -> dict[str, int]:
     """The function for a type of numbers, by its name."""
+    return {_product_name(dtype): build([_product_source(dtype)])[0]}
+
+
+def _product_source(dtype: np.dtype) -> Source:
     tiles = _tiles(dtype)
-    source = Source(product_content(tiles), lambda symbol: emit_product(symbol, tiles))
-    return {_product_name(dtype): build([source])[0]}
+    return Source(product_content(tiles), lambda symbol: emit_product(symbol, tiles))
+
+
+def product_sources(specs: Iterable[Gemm]) -> list[Source]:
+    """The functions that products call, to be built together with other code."""
+    dtypes = dict.fromkeys([spec.dtype for spec in specs if not is_vector(spec)])
+    return [_product_source(dtype) for dtype in dtypes]
 
 
 def _product_name(dtype: np.dtype) -> str:
