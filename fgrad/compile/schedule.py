@@ -2,7 +2,8 @@
 
 The steps, in order: loops of extent 0 and 1 go away; perfect nests of parallel loops are sorted so
 that the fastest axis is innermost; nests that walk memory without a gap become one loop; the axis
-to vectorise is chosen by a cost model, for each outermost loop; small loops are unrolled.
+to vectorise is chosen by a cost model, for each outermost loop; small loops are unrolled; loops of
+long formulas take several vectors at a time.
 
     parallel i in 4:                 parallel j in 400 lanes 16 unroll 4:
       parallel j in 100:        ->     %0 = load x[j]
@@ -46,6 +47,10 @@ from fgrad.compile.schedule_sums import block_sums
 from fgrad.compile.schedule_tiles import tile_transposes
 
 VECTOR_BYTES = 64
+WIDE_REGISTERS = 32  # from so many on several vectors are kept in them at a time
+LONG_FORMULA = 20  # cycles of one operation that make a formula long: a function such as exp
+SHORT_BODY = 48  # cycles up to which four vectors are taken at a time instead of two
+LEAST_WORK = 1 << 14  # elements from which that pays for its compilation
 UNROLL_STATEMENTS = 96  # a loop whose unrolled body has at most this many statements loses its loop
 
 
@@ -68,7 +73,10 @@ def schedule(kernel: Kernel, registers: int = 32) -> Kernel:
     body = tile_transposes(body, names, buffers)
     body = simplify_loops(body)
     body = Vectoriser(buffers, body).body(body)
-    return Kernel(kernel.name, tuple(buffers.values()), unroll(body))
+    body = unroll(body)
+    if registers >= WIDE_REGISTERS:
+        body = interleave(body)
+    return Kernel(kernel.name, tuple(buffers.values()), body)
 
 
 # --- loops
@@ -326,3 +334,36 @@ def _size(body: Body) -> int:
             if not isinstance(s, Const)
         ]
     )
+
+
+# --- several vectors at a time
+
+
+def interleave(body: Body) -> Body:
+    """Give loops of long formulas two or four times the lanes.
+
+    Instructions of several vectors then stand side by side.  A processor looks only some hundred
+    instructions ahead, less than one formula, whose own instructions wait for one another.
+    """
+    counts: dict[str, int] = {}
+    for s in walk(body):
+        if isinstance(s, Update):
+            counts[s.acc] = counts.get(s.acc, 0) + 1
+    shared = frozenset([acc for acc, count in counts.items() if count > 1])
+    return tuple([_interleaved(s, shared, 1) if isinstance(s, Loop) else s for s in body])
+
+
+def _interleaved(loop: Loop, shared: frozenset[str], runs: int) -> Loop:
+    """One loop that is run `runs` times; sums that several loops share keep their lanes."""
+    runs *= loop.extent
+    if any([isinstance(s, Loop) for s in loop.body]):
+        inner = [_interleaved(s, shared, runs) if isinstance(s, Loop) else s for s in loop.body]
+        return loop._replace(body=tuple(inner)) if loop.lanes < 2 else loop
+    long = any([weight(s) >= LONG_FORMULA for s in loop.body])
+    tied = any([isinstance(s, Update) and s.acc in shared for s in loop.body])
+    if loop.lanes < 2 or loop.unroll > 1 or not long or tied or runs < LEAST_WORK:
+        return loop
+    times = 4 if sum([weight(s) for s in loop.body]) <= SHORT_BODY else 2
+    while times > 1 and loop.extent < 8 * times * loop.lanes:
+        times //= 2
+    return loop._replace(lanes=times * loop.lanes)
