@@ -192,6 +192,13 @@ def interp(
     x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
 ) -> Value:
     """Piecewise linear interpolation; slope 0 outside of the points."""
+    for line in (xp, fp):
+        if len(shape_of(as_value(line))) != 1:
+            raise ArgumentError("object too deep for desired array", user_line())
+    if not shape_of(as_value(xp))[0]:
+        raise ArgumentError("array of sample points is empty", user_line())
+    if shape_of(as_value(xp)) != shape_of(as_value(fp)):
+        raise ArgumentError("fp and xp are not of the same length.", user_line())
     if as_array(fp).dtype.kind == "c":
         parts = [np.real(as_array(fp)), np.imag(as_array(fp))]
         return cx.complex_(*[interp(x, xp, part, left, right, period) for part in parts])

@@ -46,14 +46,19 @@ class Term(NamedTuple):
 
 @implements("einsum")
 def einsum(
-    *operands: Any, out: Any = None, dtype: Any = None, optimize: Any = False, **_: Any
+    *operands: Any,
+    out: Any = None,
+    dtype: Any = None,
+    casting: str = "safe",
+    optimize: Any = False,
+    **_: Any,
 ) -> Value:
     """Sums of products over labelled axes."""
     refuse_out("einsum", out)
     terms, result = _parse(operands)
     xs = promote([t.x for t in terms])
     if dtype is not None:
-        xs = [convert(x, np.dtype(dtype)) for x in xs]
+        xs = [_cast(x, np.dtype(dtype), casting) for x in xs]
     terms = [Term(x, t.labels) for x, t in zip(xs, terms, strict=True)]
     sizes = _sizes(terms)
     terms = [_without_ones(t, sizes) for t in terms]
@@ -64,6 +69,16 @@ def einsum(
         terms.append(_contract(chosen, needed))
     (last,) = terms
     return _arrange(_simplify(last, set(result)), result, sizes)
+
+
+def _cast(x: Value, dtype: np.dtype, casting: str) -> Value:
+    if not np.can_cast(x.dtype, dtype, casting):
+        raise ArgumentError(
+            f"einsum: an operand of {x.dtype} cannot be cast to {dtype} according to the rule "
+            f"{casting!r}",
+            user_line(),
+        )
+    return convert(x, dtype)
 
 
 @implements("einsum_path")
@@ -103,6 +118,11 @@ def _parse(operands: Sequence[Any]) -> tuple[list[Term], tuple[str, ...]]:
     dots = max([n for s, n in zip(inputs, extra, strict=True) if "..." in s], default=0)
     terms = [Term(x, _labels(s, n, dots)) for s, n, x in zip(inputs, extra, arrays, strict=True)]
     if arrow:
+        if dots and "..." not in right:
+            raise ArgumentError(
+                "einsum: operands have more axes than labels, but there is no '...' in the output.",
+                user_line(),
+            )
         return terms, _labels(right, dots, dots)
     letters = "".join(inputs).replace(".", "")
     once = sorted([c for c in set(letters) if letters.count(c) == 1])
@@ -116,6 +136,9 @@ def _spell(axes: Sequence[Any]) -> str:
 
 def _labels(subscripts: str, extra: int, dots: int) -> tuple[str, ...]:
     before, ellipsis, after = subscripts.partition("...")
+    bad = [c for c in before + after if c not in _LETTERS]
+    if bad:
+        raise ArgumentError(f"einsum: {bad[0]!r} in {subscripts!r} is no label.", user_line())
     middle = [str(i) for i in range(dots - extra, dots)] if ellipsis else []
     return (*before, *middle, *after)
 

@@ -184,11 +184,27 @@ def linalg_vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Value:
     return _vector_product(x1, x2, axis)
 
 
+def _with_axes(name: str, *operands: tuple[Any, int]) -> list[Value]:
+    """Operands that have at least so many axes."""
+    found = []
+    for i, (x, ndim) in enumerate(operands):
+        value = as_array(x)
+        if len(value.shape) < ndim:
+            raise ArgumentError(
+                f"{name}: Input operand {i} does not have enough dimensions (has "
+                f"{len(value.shape)}, needs {ndim})",
+                user_line(),
+            )
+        found.append(value)
+    return found
+
+
 @implements("matvec")
 def matvec(x1: Any, x2: Any, /, out: Any = None) -> Value:
     """Matrices times vectors; leading axes broadcast."""
     refuse_out("matvec", out)
-    product = matmul(x1, as_array(x2)[..., None])
+    x1, x2 = _with_axes("matvec", (x1, 2), (x2, 1))
+    product = matmul(x1, x2[..., None])
     return reshape(product, product.shape[:-1])
 
 
@@ -196,7 +212,8 @@ def matvec(x1: Any, x2: Any, /, out: Any = None) -> Value:
 def vecmat(x1: Any, x2: Any, /, out: Any = None) -> Value:
     """Conjugated vectors times matrices; leading axes broadcast."""
     refuse_out("vecmat", out)
-    product = matmul(cx.conj(as_array(x1))[..., None, :], x2)
+    x1, x2 = _with_axes("vecmat", (x1, 1), (x2, 2))
+    product = matmul(cx.conj(x1)[..., None, :], x2)
     return reshape(product, product.shape[:-2] + product.shape[-1:])
 
 
@@ -222,6 +239,8 @@ def cross(
         axisa = axisb = axisc = axis
     x, y = promote((as_array(a), as_array(b)))
     x, y = moveaxis(x, axisa, -1), moveaxis(y, axisb, -1)
+    if (x.shape[-1], y.shape[-1]) in ((2, 2), (2, 3), (3, 2)):
+        return _flat_cross(x, y, axisc)
     if x.shape[-1] != 3 or y.shape[-1] != 3:
         raise ArgumentError(
             f"Both input arrays must be (arrays of) 3-dimensional vectors, but they are "
@@ -238,6 +257,17 @@ def cross(
         ew.sub(ew.mul(x0, y1), ew.mul(x1, y0)),
     ]
     return moveaxis(sh.concatenate(parts, len(shape) - 1), -1, axisc)
+
+
+def _flat_cross(x: Value, y: Value, axis: int) -> Value:
+    """With vectors in the plane, whose third number is 0; of two of them that number alone."""
+    alone = x.shape[-1] == y.shape[-1]
+    spatial = [
+        sh.pad(v, (0,) * len(v.shape), (0,) * (len(v.shape) - 1) + (3 - v.shape[-1],))
+        for v in (x, y)
+    ]
+    out = cross(*spatial)
+    return out[..., 2] if alone else moveaxis(out, -1, axis)
 
 
 @implements("linalg.matrix_power")
