@@ -32,6 +32,7 @@ linecache = lazy_module("linecache")
 
 _STORE = opcode.opmap["STORE_SUBSCR"]
 _LOSSY_MODULES = ("math", "cmath", "random", "statistics", "numpy.random")
+_LOSSY_FUNCTIONS = (np.fromiter,)
 _DISCRETE = frozenset({"isnan", "isinf", "isfinite", "isclose", "floor", "ceil", "trunc"})
 
 
@@ -52,6 +53,8 @@ def check_read(x: Tracer) -> None:
 
 
 def _is_lossy(callee: Any) -> bool:
+    if any(callee is function for function in _LOSSY_FUNCTIONS):
+        return True
     if isinstance(callee, type):
         return issubclass(callee, np.generic)
     owner = getattr(callee, "__self__", None)

@@ -85,6 +85,7 @@ def load_all() -> None:
         importlib.import_module("fgrad.numpy.more")
         inplace.mark_views()
         _fill()
+        globals().update(importlib.import_module("fgrad.numpy.grids").OBJECTS)
         globals()["vectorize"] = importlib.import_module("fgrad.numpy.lanes").vectorize
 
 

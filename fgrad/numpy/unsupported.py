@@ -10,37 +10,62 @@ import numpy as np
 from fgrad.errors import UnsupportedNumpyError
 from fgrad.numpy.promote import user_line
 from fgrad.numpy.register import TRACED
+from fgrad.numpy.selection import SIZED
 from fgrad.trace import unsupported_hook
 
-_SHAPE = "the shape of the result depends on values"
+_DATES = ("it calculates with dates, and traced arrays hold numbers", "days as plain integers")
+_MATRIX = (
+    "np.matrix has another product than arrays",
+    "np.atleast_2d(x), np.block([[a, b], [c, d]])",
+)
+
+# Functions that no traced array goes through: why not, and what to write instead.
 ADVICE: dict[str, tuple[str, str]] = {
-    "unique_values": (_SHAPE, "np.sort(x)"),
-    "unique_counts": (_SHAPE, "np.sort(x)"),
-    "unique_inverse": (_SHAPE, "np.sort(x)"),
-    "unique_all": (_SHAPE, "np.sort(x)"),
-    "intersect1d": (_SHAPE, "np.where(np.isin(x, y), x, 0)"),
-    "setdiff1d": (_SHAPE, "np.where(np.isin(x, y), 0, x)"),
-    "setxor1d": (_SHAPE, "np.where(mask, x, 0)"),
-    "histogram2d": (_SHAPE, "np.histogram2d of constants outside of the function"),
-    "histogramdd": (_SHAPE, "np.histogramdd of constants outside of the function"),
-    "save": ("a traced array has no numbers to write", "save the result of the function"),
-    "savez": ("a traced array has no numbers to write", "save the result of the function"),
-    "savetxt": ("a traced array has no numbers to write", "save the result of the function"),
-    "array2string": ("a traced array has no numbers to print", "print(x) or fgrad.debug_print"),
-    "array_str": ("a traced array has no numbers to print", "print(x)"),
-    "array_repr": ("a traced array has no numbers to print", "print(x)"),
-    "vectorize": ("it calls Python once for each element", "fgrad.vmap(f)(x)"),
-    "frompyfunc": ("it calls Python once for each element", "fgrad.vmap(f)(x)"),
-    "gcd": ("it is a loop over integers", "np.gcd of constants outside of the function"),
-    "lcm": ("it is a loop over integers", "np.lcm of constants outside of the function"),
-    "frexp": ("its exponent has no derivative", "np.floor(np.log2(np.abs(x))) + 1"),
-    "roots": ("its result is complex", "np.linalg.eigvals of the companion matrix"),
-    "polyfit": ("it reports ranks", "np.linalg.lstsq(np.vander(x, n), y)[0]"),
-    "poly": ("complex arrays are not supported here", "products with np.convolve"),
+    "asmatrix": _MATRIX,
+    "bmat": _MATRIX,
+    "busday_count": _DATES,
+    "busday_offset": _DATES,
+    "is_busday": _DATES,
+    "datetime_as_string": _DATES,
+    "isnat": ("it asks about dates; NumPy refuses numbers too", "np.isnan(x)"),
+    "frompyfunc": ("its results are arrays of Python objects", "fgrad.numpy.vectorize(f)(x)"),
+    "isfortran": ("a traced array has no layout in memory", "x.T where the order matters"),
+    "nested_iters": ("it walks over memory", "for row in x, or fgrad.lax.scan"),
 }
-_METHODS = {
-    "at": ("x = x.at[i].add(v)", "ufunc.at writes into its first argument"),
-    "reduceat": ("fgrad.segment_sum, or slices and a reduction of each", "it has no traced form"),
+
+# Functions that take no array: NumPy's own make constants, or say something about types.
+PLAIN: tuple[str, ...] = (
+    "bartlett", "base_repr", "binary_repr", "blackman", "broadcast_shapes", "datetime_data",
+    "diag_indices", "empty", "eye", "format_float_positional", "format_float_scientific",
+    "from_dlpack", "frombuffer", "fromfile", "fromfunction", "fromiter", "fromregex", "fromstring",
+    "genfromtxt", "get_include", "get_printoptions", "getbufsize", "geterr", "geterrcall",
+    "hamming", "hanning", "identity", "indices", "info", "isdtype", "issubdtype", "iterable",
+    "load", "loadtxt", "mask_indices", "mintypecode", "ones", "printoptions", "promote_types",
+    "set_printoptions", "setbufsize", "seterr", "seterrcall", "show_config", "show_runtime", "test",
+    "tri", "tril_indices", "triu_indices", "typename", "zeros",
+)  # fmt: skip
+
+# Names whose result has a shape that depends on values: what to write where these are not known.
+NEEDS_VALUES: dict[str, str] = {
+    **{name: text.split("    ")[0] for name, text in SIZED.items()},
+    "where": "fgrad.numpy.where(mask, size=n)",
+    "unique_all": "fgrad.numpy.unique_all(x, size=n)",
+    "unique_inverse": "fgrad.numpy.unique_inverse(x, size=n)",
+    "roots": "fgrad.numpy.roots(p, strip_zeros=False)",
+    "polydiv": "fgrad.numpy.polydiv(u, v, trim_leading_zeros=False)",
+    "trim_zeros": "x[a:b] with known bounds",
+    "delete": "np.delete(x, i) with a known i",
+    "insert": "np.insert(x, i, v) with a known i",
+    "repeat": "np.repeat(x, n) with known counts",
+    "arange": "np.arange(n) of known limits, or np.linspace(a, b, n)",
+    "histogram_bin_edges": "a number of bins or edges instead of 'auto'",
+    "array2string": "print the result of the function",
+    "array_repr": "print the result of the function",
+    "array_str": "print the result of the function",
+    "save": "save the result of the function",
+    "savetxt": "save the result of the function",
+    "savez": "save the result of the function",
+    "savez_compressed": "save the result of the function",
 }
 
 
@@ -48,7 +73,7 @@ def unsupported(function: Any, method: str = "__call__") -> UnsupportedNumpyErro
     """The error for a function, or a method of a ufunc, that does not take traced arrays."""
     name = _name_of(function)
     if method != "__call__":
-        write, why = _METHODS.get(method, ("the reduction or a loop", "it has no traced form"))
+        why, write = "it has no traced form", "the reduction itself, or a loop"
         shown = f"{name}.{method}"
     else:
         leaf = name.removeprefix("np.")
