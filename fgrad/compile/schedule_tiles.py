@@ -61,16 +61,24 @@ def _tiled(loop: Loop, names: Names, buffers: dict[str, Buffer]) -> list[Stateme
 
 
 def _transposed(loops: list[Loop], body: Body) -> tuple[Loop, Loop] | None:
-    """Two loops (rows, columns): some accesses run along the one and some along the other."""
+    """Two loops (rows, columns): some accesses run along the one and some along the other.
+
+    What is the same for all of a row, or for all of a column, needs no turning.
+    """
     votes: dict[str, int] = {}
+    turned: set[tuple[str, str]] = set()  # (axis that an access runs along, another of its axes)
     for s in body:
         if isinstance(s, (Load, Store)):
             indirect = s.gather if isinstance(s, Load) else s.scatter
             units = [x for x in loops if stride_of(s.index, x.axis) == 1]
-            if units and not indirect and s.guard is None:
+            others = [x.axis for x in loops if abs(stride_of(s.index, x.axis)) > 1]
+            if units and others and not indirect and s.guard is None:
                 votes[units[-1].axis] = votes.get(units[-1].axis, 0) + 1
+                turned |= {(units[-1].axis, axis) for axis in others}
     ranked = sorted([x for x in loops if x.axis in votes], key=lambda x: votes[x.axis])
-    if len(ranked) < 2 or any([not _fits(s, *ranked[-2:]) for s in body]):
+    if len(ranked) < 2 or (ranked[-2].axis, ranked[-1].axis) not in turned:
+        return None
+    if any([not _fits(s, *ranked[-2:]) for s in body]):
         return None
     return ranked[-2], ranked[-1]
 

@@ -54,7 +54,9 @@ def emit_load(frame: Frame, s: Load) -> Value:
     mask = frame.masked(guard) if guard or not padded else None
     scope = frame.deepest(scope, mask.scope) if mask else scope
     other = constant(s.other, dtype, frame.lanes) if guard else "zeroinitializer"
-    raw = _vector_load(frame, scope, address.pointer, address.stride, indirect, dtype, mask, other)
+    frame.enter(scope)
+    pointer, indirect = _row_start(frame, address, indirect, dtype)
+    raw = _vector_load(frame, scope, pointer, address.stride, indirect, dtype, mask, other)
     return Value(raw, frame.lanes, dtype, scope)
 
 
@@ -93,6 +95,18 @@ def _pinned_load(frame: Frame, scope: Scope, address: Address, dtype: np.dtype) 
 def _vector_scope(frame: Frame) -> Scope:
     """The scope in which the vector axis lives."""
     return frame.deepest(frame.root, *[a.scope for a in frame.axes.values() if a.lanes > 1])
+
+
+def _row_start(
+    frame: Frame, address: Address, indirect: list[tuple[Value, int]], dtype: np.dtype
+) -> tuple[str, list[tuple[Value, int]]]:
+    """The pointer moved by what is the same for all lanes, and what is left.
+
+    Along `x[i, :]` for a computed `i` vectors are contiguous.
+    """
+    same = [p for p in indirect if p[0].lanes == 1]
+    apart = [p for p in indirect if p[0].lanes > 1]
+    return _offset_scalar(frame, address.pointer, same, dtype), apart
 
 
 def _offset_scalar(
@@ -246,18 +260,16 @@ def _lane_pointers(
     indirect: list[tuple[Value, int]],
     dtype: np.dtype,
 ) -> str:
-    """A vector of addresses: `pointer + stride * lane + sum(value * stride)`."""
+    """A vector of addresses: `pointer + stride * lane + sum(value * stride)`, vectors of values."""
     frame.enter(scope)
     lanes = frame.lanes
-    pointer = _offset_scalar(frame, pointer, [p for p in indirect if p[0].lanes == 1], dtype)
     function, vector = frame.function, f"<{lanes} x i64>"
     offsets = "<" + ", ".join([f"i64 {stride * k}" for k in range(lanes)]) + ">"
     for value, step in indirect:
-        if value.lanes > 1:
-            scaled = value.text
-            if step != 1:
-                scaled = function.emit(f"mul nsw {vector} {scaled}, splat (i64 {step})")
-            offsets = function.emit(f"add nsw {vector} {scaled}, {offsets}")
+        scaled = value.text
+        if step != 1:
+            scaled = function.emit(f"mul nsw {vector} {scaled}, splat (i64 {step})")
+        offsets = function.emit(f"add nsw {vector} {scaled}, {offsets}")
     return function.emit(f"getelementptr {memory_type(dtype)}, ptr {pointer}, {vector} {offsets}")
 
 
@@ -293,7 +305,9 @@ def emit_store(frame: Frame, s: Store) -> None:
         mask = frame.masked(guard)
         if guard is None and not indirect and _ends_scratch(frame, s.buffer, address):
             mask = None
-        _vector_store(frame, address.pointer, address.stride, indirect, dtype, value, mask, s.mode)
+        frame.enter(frame.inner)
+        pointer, indirect = _row_start(frame, address, indirect, dtype)
+        _vector_store(frame, pointer, address.stride, indirect, dtype, value, mask, s.mode)
     else:
         frame.enter(frame.inner)
         pointer = _offset_scalar(frame, address.pointer, indirect, dtype)
