@@ -26,22 +26,38 @@ HEAD = """\
 
 Written by `make docs` from the tables of `fgrad/numpy`, for NumPy {version}. A function in these
 lists takes traced arrays, as `np.name(x)` and as `fgrad.numpy.name(x)`, with NumPy's signature,
-dtypes and shapes; on plain arrays `fgrad.numpy.name` is NumPy's own function. Everything else raises
-a card that says what to write instead, see [errors.md](errors.md#unsupportednumpyerror).
+dtypes and shapes; on plain arrays `fgrad.numpy.name` is NumPy's own function. Everything else
+raises a card that says what to write instead, see [errors.md](errors.md#unsupportednumpyerror).
 
 | | supported | of | |
 |---|---|---|---|
-| functions of `np` | {functions} | {all_functions} | {traced} take traced arrays, {plain} take none |
+| functions of `np` | {functions} | {all_functions} | {traced} take traced arrays, {plain} none |
 | of them ufuncs | {ufuncs} | {all_ufuncs} | not: {missing_ufuncs} |
-| methods of ufuncs | {methods} | {all_methods} | `reduce`, `accumulate`, `reduceat`, `outer`, `at` |
+| ufunc methods | {methods} | {all_methods} | `reduce`, `accumulate`, `reduceat`, `outer`, `at` |
 | `np.linalg` | {linalg} | {all_linalg} | |
 | `np.fft` | {fft} | {all_fft} | `fftfreq` and `rfftfreq` take no array |
 | methods and attributes of arrays | {members} | {all_members} | not: {missing_members} |
 """
 UFUNC_METHODS = ("reduce", "accumulate", "reduceat", "outer", "at")
 HANDED_OVER = """\
-NumPy makes plain arrays of what it is given in these, and asks nobody; as `fgrad.numpy.name(x)` they
-take traced arrays: {names}. `r_`, `c_`, `mgrid`, `ogrid`, `vectorize` and `ndenumerate` are there too.
+NumPy makes plain arrays of what it is given in these, and asks nobody; as `fgrad.numpy.name(x)`
+they take traced arrays: {names}. `r_`, `c_`, `mgrid`, `ogrid`, `vectorize` and `ndenumerate` are
+there too.
+"""
+CONSTANTS = """
+## Functions that take no array
+
+NumPy's own, called as they are: what they make is a constant.
+
+{names}
+"""
+UNKNOWN_SHAPES = """
+## Where the shape of the result depends on values
+
+These work where values are known (under `grad`, `vjp`, `jvp`), and have derivatives there. Under
+`jit` and inside `vmap` they raise a card, unless it is said how many elements there are. An
+assignment to a mask, `x[mask] = v`, always works.
+
 """
 
 
@@ -115,8 +131,9 @@ def main() -> None:
     traced = {n for n in names if n in TRACED}
     plain = [n for n in names if n in PLAIN]
     ufuncs = {n for n in names if isinstance(getattr(np, n), np.ufunc)}
-    groups = {g: {n for n in TRACED if n.startswith(g + ".")} for g in ("linalg", "fft")}
-    spaces = {g: [n for n in getattr(np, g).__all__ if n != "LinAlgError"] for g in groups}
+    modules = ("linalg", "fft", "lib.stride_tricks")
+    groups = {g: {n for n in TRACED if n.startswith(g + ".")} for g in modules}
+    spaces = {g: [n for n in getattr(np, g).__all__ if n != "LinAlgError"] for g in modules[:2]}
     members = [n for n in dir(np.ndarray) if not n.startswith("_")]
     refused = [n for n in members if n in REFUSED or n in REFUSED_PROPERTIES]
     works, tried = ufunc_methods()
@@ -145,22 +162,9 @@ def main() -> None:
         text += f"\n## {title}\n\n{paragraph(found)}\n"
         if title == "Functions":
             own = ", ".join(f"`{n}`" for n in sorted(found) if not is_handed_over(n))
-            text += "\n" + textwrap.fill(HANDED_OVER.format(names=own), 100, break_long_words=False)
-            text += "\n"
-    text += (
-        "\n## Functions that take no array\n\nNumPy's own, called as they are: what they make is "
-    )
-    text += f"a constant.\n\n{paragraph(plain)}\n"
-    text += (
-        "\n## Where the shape of the result depends on values\n\nThese work where values are known"
-    )
-    text += (
-        " (under `grad`, `vjp`, `jvp`), and have derivatives there. Under `jit` and\ninside `vmap`"
-    )
-    text += (
-        " they raise a card, unless it is said how many elements there are. An assignment to a\n"
-    )
-    text += "mask, `x[mask] = v`, always works.\n\n"
+            filled = textwrap.fill(HANDED_OVER.format(names=own), 100, break_long_words=False)
+            text += f"\n{filled}\n"
+    text += CONSTANTS.format(names=paragraph(plain)) + UNKNOWN_SHAPES
     rows = [[f"`{n}`", write.replace("|", "\\|")] for n, write in sorted(NEEDS_VALUES.items())]
     text += table(["function", "where values are not known, write"], rows)
     text += "\n\n## What has no traced form, and why\n\n"
