@@ -139,13 +139,13 @@ def _product_name(dtype: np.dtype) -> str:
     return f"fgrad_product_{element_type(dtype)}"
 
 
-def layout(spec: Gemm) -> Layout:
-    """The table of a product."""
-    tiles = _tiles(spec.dtype)
+def layout(spec: Gemm, tiles: Tiling | None = None) -> Layout:
+    """The table of a product, for this machine's tiles or others."""
+    tiles = tiles or _tiles(spec.dtype)
     size = spec.dtype.itemsize
     a_row, a_step = (1, spec.lda) if spec.trans_a else (spec.lda, 1)
     b_step, b_column = (1, spec.ldb) if spec.trans_b else (spec.ldb, 1)
-    cut = pieces(spec)
+    cut = pieces(spec, tiles)
     blocks = max(1, -(-spec.k // tiles.depth))
     return Layout(
         m=spec.m,
@@ -195,13 +195,13 @@ class Pieces(NamedTuple):
     cycles: float
 
 
-def pieces(spec: Gemm) -> Pieces:
+def pieces(spec: Gemm, tiles: Tiling | None = None) -> Pieces:
     """The range of a product: rows or panels of columns, of one product of the batch after the
     other."""
     cycles = spec.m * spec.n * spec.k / (VECTOR_BYTES / spec.dtype.itemsize)
     if is_vector(spec):
         return Pieces("m", 1, spec.batch, cycles)
-    columns = _tiles(spec.dtype).columns
+    columns = (tiles or _tiles(spec.dtype)).columns
     axis, units = ("m", spec.m) if spec.m >= spec.n else ("n", -(-spec.n // columns))
     if 0 in (spec.m, spec.n):
         units = 0
