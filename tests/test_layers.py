@@ -24,7 +24,7 @@ LAYERS = {
     "numpy": 4, "transforms": 4,
     "compile": 5,
     "lower_cuda": 6,
-    "checkpoint_policies": 7,
+    "checkpoint_policies": 7, "sparse": 7,
     "lax": 7, "random": 7, "nn": 7, "optim": 7, "scipy": 7, "testing": 7, "tools": 7, "debug": 7,
 }  # fmt: skip
 

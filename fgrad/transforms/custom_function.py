@@ -31,6 +31,7 @@ from fgrad.transforms.beneath import (
 )
 from fgrad.transforms.wrap import as_value, check_callable, function_name, is_weak
 
+KEYWORD_ONLY, VAR_KEYWORD = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD
 _MOST_TYPES = 256  # kinds of arguments whose results are remembered
 
 
@@ -109,9 +110,11 @@ class CustomFunction:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
             raise ArgumentError(f"{self.what} {self.name}: {error}.") from None
+        kinds = self.signature.parameters
+        keyword = [n for n in bound.arguments if kinds[n].kind in (KEYWORD_ONLY, VAR_KEYWORD)]
         bound.apply_defaults()
-        if bound.kwargs:
-            names = ", ".join(bound.kwargs)
+        if keyword:
+            names = ", ".join(keyword)
             raise ArgumentError(
                 f"{self.what} {self.name}: the argument {names} can only be given by keyword.",
                 (
@@ -179,6 +182,23 @@ def line_of(fun: Callable[..., Any], label: str) -> Row:
         return label, function_name(fun)
     loc = Loc(code.co_filename, code.co_firstlineno, code.co_name)
     return label, f"{loc}:  {loc.text()}"
+
+
+def called(rule: Callable[..., Any], what: str, takes: str, *args: Any) -> Any:
+    """The result of a user's rule; a card if it does not take these arguments."""
+    try:
+        return rule(*args)
+    except TypeError:
+        try:
+            inspect.signature(rule).bind(*args)
+        except TypeError as error:
+            raise CustomRuleError(
+                f"{what} does not take its arguments: {error}.",
+                (line_of(rule, "rule"), ("write", takes)),
+            ) from None
+        except ValueError:
+            pass
+        raise
 
 
 class Rules(Opaque):

@@ -28,10 +28,12 @@ from fgrad.transforms.custom_function import (
     Split,
     UserRules,
     apply,
+    called,
     fitted,
     line_of,
     prefixed,
 )
+from fgrad.transforms.linear import check_linear
 from fgrad.transforms.tape import Tape, pull, push
 from fgrad.transforms.wrap import as_value, is_weak, outside
 
@@ -46,6 +48,7 @@ class CustomJvp(CustomFunction):
     what = "custom_jvp"
     rule: Callable[..., Any] | None = None
     symbolic_zeros = False
+    shown: Callable[..., Any]  # the user's function that cards name as the rule
 
     def defjvp(self, jvp: Callable[..., Any], symbolic_zeros: bool = False) -> Callable[..., Any]:
         """Set the derivative: `jvp(*nondiff_args, primals, tangents) -> (out, tangent_out)`.
@@ -59,6 +62,7 @@ class CustomJvp(CustomFunction):
             `jvp`, so that this serves as a decorator.
         """
         self.rule, self.symbolic_zeros = jvp, symbolic_zeros
+        self.shown = jvp
         return jvp
 
     def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
@@ -73,15 +77,22 @@ class CustomJvp(CustomFunction):
             )
 
         def rule(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> Any:
+            if len(jvps) != len(primals):
+                raise CustomRuleError(
+                    f"defjvps got {len(jvps)} rules, but {self.name} has {len(primals)} arguments.",
+                    (line_of(self.fun, "function"), ("write", "None for an argument without one")),
+                )
             out = self(*primals)
             total: Any = None
             for jvp, t in zip(jvps, tangents, strict=True):
                 if jvp is not None and t is not None:
-                    part = jvp(t, out, *primals)
+                    what, takes = f"A rule of {self.name}", "def rule(tangent, out, *arguments)"
+                    part = called(jvp, what, takes, t, out, *primals)
                     total = part if total is None else tree.map(add, total, part)
             return out, tree.map(zeros_like, out) if total is None else total
 
         self.rule, self.symbolic_zeros = rule, True
+        self.shown = next((jvp for jvp in jvps if jvp is not None), self.fun)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         split = self.arguments(args, kwargs)
@@ -151,8 +162,7 @@ class JvpRules(UserRules):
     @property
     def rule_line(self) -> Row:
         """Where the user's rule is written."""
-        assert self.rule is not None
-        return line_of(self.rule, "rule")
+        return line_of(self.owner.shown, "rule")
 
     def linear(
         self, primals: Values, tangents: Sequence[Value | None]
@@ -166,7 +176,9 @@ class JvpRules(UserRules):
             ]
         treedef = self.split.treedef
         args = tree.unflatten(treedef, primals), tree.unflatten(treedef, tangents)
-        found = self.rule(*statics, *args)
+        names = "".join([f"{self.owner.parameter(k)[1:-1]}, " for k in sorted(self.split.statics)])
+        takes = f"def rule({names}primals, tangents)"
+        found = called(self.rule, f"The jvp rule of {self.name}", takes, *statics, *args)
         if not isinstance(found, (tuple, list)) or len(found) != 2:
             size = f" of {len(found)}" if isinstance(found, (tuple, list)) else ""
             raise self.refuse(
@@ -312,6 +324,12 @@ def _linearized(
             tape = Tape(builder, inputs, [None if t is None else builder.lift(t) for t in pushed])
     finally:
         builder.release()
+    problem = check_linear(tape)
+    if problem is not None:
+        raise CustomRuleError(
+            f"The jvp rule of {rules.name} is not linear in the tangents.",
+            (("found", problem), rules.rule_line),
+        )
     active = tape.active
     tape.records = [r for r in tape.records if any([active[k] for k in r.outs])]
     return tuple(outs), SavedJvp(tape, tuple(wanted))

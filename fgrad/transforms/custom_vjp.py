@@ -9,7 +9,7 @@ Forward derivatives are the transpose of `bwd`, where that is linear.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from fgrad import tree
@@ -28,6 +28,7 @@ from fgrad.transforms.custom_function import (
     Rules,
     UserRules,
     apply,
+    called,
     fitted,
     line_of,
     prefixed,
@@ -140,7 +141,9 @@ class VjpRules(UserRules):
         counts: list[int] = []
 
         def flat(*inputs: Value) -> Any:
-            out, residuals = self._pair(self.owner.fwd(*self.split.whole(inputs)))  # type: ignore[misc]
+            args = self.split.whole(inputs)
+            what, takes = f"fwd of {self.name}", f"def fwd({self._names(range(self.split.count))})"
+            out, residuals = self._pair(called(self.owner.fwd, what, takes, *args))  # type: ignore[arg-type]
             leaves, out_tree = tree.flatten(out)
             if self.out_tree is not None and out_tree != self.out_tree:
                 raise self.refuse_fwd(
@@ -190,7 +193,14 @@ class VjpRules(UserRules):
         _, residuals = tree.unflatten(treedef, [*[0] * count, *kept])
         statics = [x for _, x in sorted(self.split.statics.items())]
         ct = tree.unflatten(self.out_tree, cts)
-        return self._cotangents(self.owner.bwd(*statics, residuals, ct), avals)  # type: ignore[misc]
+        names = self._names(sorted(self.split.statics))
+        takes = f"def bwd({names}{', ' * bool(names)}residuals, cotangent)"
+        args = (*statics, residuals, ct)
+        found = called(self.owner.bwd, f"bwd of {self.name}", takes, *args)  # type: ignore[arg-type]
+        return self._cotangents(found, avals)
+
+    def _names(self, positions: Iterable[int]) -> str:
+        return ", ".join([self.owner.parameter(k).strip("'") for k in positions])
 
     def _cotangents(self, found: Any, avals: Sequence[Aval]) -> list[Value | None]:
         positions = [k for k in range(self.split.count) if k not in self.split.statics]

@@ -44,7 +44,10 @@ def check_linear(tape: Tape) -> str | None:
     """What is not linear on a tape: a sentence with the user's line, or None."""
     for record in tape.records:
         active = [k for k, x in enumerate(record.operands) if type(x) is int and tape.active[x]]
-        if active and not record.prim.discrete and not _is_linear(record, active):
+        if not active:
+            continue
+        lost = record.prim.discrete and any([x.dtype.kind in "fc" for x in record.results])
+        if lost or not (record.prim.discrete or _is_linear(record, active)):
             loc = resolve(record.loc)
             return f"{record.prim.name} at {loc}:  {loc.text()}"
     return None

@@ -270,6 +270,7 @@ def rule_of(jvp: Callable[..., Any]) -> Any:
 
 
 JVP_DEFECTS = {
+    "arity": (lambda p: p, r"too many positional arguments(.|\n)*def rule\(primals, tangents\)"),
     "no pair": (lambda p, t: {"a": 1.0}, r"must return a pair .*\n.*\n.*it is a dict"),
     "three": (lambda p, t: (1, 2, 3), r"must return a pair .*\n.*\n.*it is a tuple of 3"),
     "result": (lambda p, t: ((1.0,), t), r"result of f first\.\n\n.*\*|structure"),
@@ -297,6 +298,14 @@ def test_cards_of_jvp_rules(name: str, compiled: bool) -> None:
     assert "rule    test_custom_rules.py:" in str(caught.value)
 
 
+@pytest.mark.parametrize("f", [np.abs, np.sign, fgrad.stop_gradient, lambda t: t * t])
+def test_rules_are_linear_in_the_tangents(f: Callable[[Any], Any]) -> None:
+    g = fgrad.custom_jvp(lambda x: np.sin(x))
+    g.defjvps(lambda t, out, x: f(t))
+    with pytest.raises(CustomRuleError, match=r"not linear in the tangents\.\n\n  found   \w+ at "):
+        fgrad.grad(g)(1.0)
+
+
 def vjp_of(fwd: Callable[..., Any], bwd: Callable[..., Any]) -> Any:
     """A function of a dictionary and a number, with rules in reverse."""
 
@@ -313,6 +322,8 @@ def _fwd(p: Any, y: Any) -> Any:
 
 
 VJP_DEFECTS = {
+    "fwd takes less": (lambda p: p, None, r"fwd of f .*too many positional(.|\n)*def fwd\(p, y\)"),
+    "bwd takes less": (_fwd, lambda ct: ct, r"too many positional(.|\n)*def bwd\(residuals, cotan"),
     "no pair": (lambda p, y: p["w"], None, r"fwd .* must return a pair"),
     "value": (lambda p, y: (y, None), None, r"result is f64\[\], but f returns f64\[3\]"),
     "no tuple": (_fwd, lambda r, ct: ct, r"tuple with a cotangent for each of 'p', 'y'"),
@@ -352,6 +363,16 @@ def test_cards_of_calls() -> None:
         f(1.0)
     with pytest.raises(ArgumentError, match="nondiff_argnames='z', but its arguments are x"):
         fgrad.custom_vjp(lambda x: x, nondiff_argnames="z")
+
+
+def test_cards_of_defjvps() -> None:
+    f = fgrad.custom_jvp(lambda x, y: x * y)
+    f.defjvps(lambda t, out, x, y: t)
+    with pytest.raises(CustomRuleError, match="defjvps got 1 rules, but <lambda> has 2 arg"):
+        fgrad.grad(f)(1.0, 2.0)
+    f.defjvps(lambda t, out: t, None)
+    with pytest.raises(CustomRuleError, match=r"too many positional arguments"):
+        fgrad.grad(f)(1.0, 2.0)
 
 
 def test_straight_through_estimator() -> None:

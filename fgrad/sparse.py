@@ -1,0 +1,349 @@
+"""L7. Sparse Jacobians and Hessians, as matrices of `scipy.sparse`.
+
+    fgrad.sparse.jacobian(f)(x)      a few derivatives instead of one for each column
+    fgrad.sparse.hessian(f)(x)
+    fgrad.sparse.pattern(f)(x)       where entries may be
+
+The pattern is found by following dependences through the traced function, once for each kind of
+arguments; columns that have no row in common share a derivative.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse
+
+from fgrad import tree
+from fgrad.compile.jit import jit
+from fgrad.errors import ArgumentError, GradDtypeError
+from fgrad.ir.aval import aval_of
+from fgrad.numpy.promote import as_array
+from fgrad.trace import Tracer, trace
+from fgrad.transforms.grad import grad
+from fgrad.transforms.linearize import jvp, vjp
+from fgrad.transforms.sparse_coloring import color_columns, color_star
+from fgrad.transforms.sparse_pattern import jacobian_pattern
+from fgrad.transforms.vmap import vmap
+from fgrad.transforms.wrap import check_callable, function_name, named_like
+
+
+class Plan(NamedTuple):
+    """What is known for one kind of arguments: the pattern, colours, and compiled derivatives."""
+
+    pattern: Any
+    colors: np.ndarray
+    count: int
+    reverse: bool
+    rows: np.ndarray  # where each entry stands among the compressed derivatives
+    columns: np.ndarray
+    compressed: Callable[..., Any]
+    seeds: np.ndarray
+
+
+class SparseDerivative:
+    """A function that gives a sparse matrix; `plan(*args)` says how."""
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        argnums: int,
+        pattern: Any,
+        what: str,
+        prepare: Callable[[_Flat, Any], Plan],
+    ) -> None:
+        self.fun, self.argnums, self.given, self.what = fun, argnums, pattern, what
+        self.prepare = prepare
+        self.plans: dict[Any, tuple[_Flat, Plan]] = {}
+
+    def __call__(self, *args: Any) -> scipy.sparse.csr_array:
+        flat, plan = self._prepared(args)
+        return _decompressed(plan, flat.of(args))
+
+    def plan(self, *args: Any) -> Plan:
+        """The pattern and colours for arguments like these."""
+        return self._prepared(args)[1]
+
+    def _prepared(self, args: tuple[Any, ...]) -> tuple[_Flat, Plan]:
+        flat = _Flat(self.fun, self.argnums, args, self.what)
+        found = self.plans.get(flat.key)
+        if found is None:
+            found = self.plans[flat.key] = flat, self.prepare(flat, self.given)
+        return found
+
+
+def jacobian(
+    fun: Callable[..., Any],
+    argnums: int = 0,
+    *,
+    mode: str = "auto",
+    pattern: Any = None,
+) -> SparseDerivative:
+    """The Jacobian of a function as a sparse matrix.
+
+    Arguments:
+        fun: a function of pytrees of real arrays.
+        argnums: the position of the argument to differentiate.
+        mode: "forward" computes columns, "reverse" rows, "auto" what takes fewer derivatives.
+        pattern: a sparse matrix whose entries are where derivatives may differ from 0; by default
+            it is found from the function.
+
+    Returns:
+        A function that returns a `scipy.sparse.csr_array` with a row for each element of the
+        result and a column for each element of the argument, leaves one after the other.  Pattern,
+        colours and compiled code are kept for arguments of the same shapes and dtypes.
+
+    Raises:
+        ArgumentError: if the pattern has another shape, or would be dense and huge.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> def f(x):
+        ...     return x[1:] ** 2 - x[:-1]
+        >>> df = fgrad.sparse.jacobian(f)
+        >>> df(np.array([1.0, 2.0, 3.0])).toarray()
+        array([[-1.,  4.,  0.],
+               [ 0., -1.,  6.]])
+        >>> df.plan(np.zeros(1000)).count
+        2
+    """
+    check_callable(fun, "sparse.jacobian")
+    if mode not in ("auto", "forward", "reverse"):
+        raise ArgumentError(
+            f"sparse.jacobian: mode={mode!r}; it is 'auto', 'forward' or 'reverse'."
+        )
+    prepare = functools.partial(_plan_jacobian, mode=mode)
+    derivative = SparseDerivative(fun, argnums, pattern, "sparse.jacobian", prepare)
+    return named_like(derivative, fun, "sparse.jacobian")
+
+
+def hessian(fun: Callable[..., Any], argnums: int = 0, *, pattern: Any = None) -> SparseDerivative:
+    """The matrix of second derivatives of a function, as a sparse matrix.
+
+    Arguments:
+        fun: a function of pytrees of real arrays whose result is a scalar.
+        argnums: the position of the argument to differentiate.
+        pattern: a symmetric sparse matrix; see `jacobian`.
+
+    Returns:
+        A function that returns a symmetric `scipy.sparse.csr_array`.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> h = fgrad.sparse.hessian(lambda x: np.sum(x**3) + x[0] * np.sum(x))
+        >>> h(np.array([1.0, 2.0, 3.0])).toarray()
+        array([[ 8.,  1.,  1.],
+               [ 1., 12.,  0.],
+               [ 1.,  0., 18.]])
+        >>> h.plan(np.zeros(1000)).count
+        2
+    """
+    check_callable(fun, "sparse.hessian")
+    derivative = SparseDerivative(fun, argnums, pattern, "sparse.hessian", _plan_hessian)
+    return named_like(derivative, fun, "sparse.hessian")
+
+
+def pattern(fun: Callable[..., Any], argnums: int = 0) -> Callable[..., scipy.sparse.csr_array]:
+    """Where the Jacobian of a function may differ from 0, whatever the values are.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> fgrad.sparse.pattern(lambda x: np.flip(x) * x[0])(np.zeros(3)).toarray().astype(int)
+        array([[1, 0, 1],
+               [1, 1, 0],
+               [1, 0, 0]])
+    """
+    check_callable(fun, "sparse.pattern")
+
+    def pattern_fun(*args: Any) -> scipy.sparse.csr_array:
+        return _found(_Flat(fun, argnums, args, "sparse.pattern")).astype(bool)
+
+    return named_like(pattern_fun, fun, "sparse.pattern")
+
+
+class _Flat:
+    """A function of one flat vector: the leaves of an argument, one after the other."""
+
+    def __init__(
+        self, fun: Callable[..., Any], argnums: int, args: tuple[Any, ...], what: str
+    ) -> None:
+        if not -len(args) <= argnums < len(args):
+            raise ArgumentError(f"{what}: argnums={argnums}, but there are {len(args)} arguments.")
+        self.fun, self.what = fun, what
+        self.position = argnums % len(args)
+        leaves, self.treedef = tree.flatten(args[self.position])
+        values = [self._checked(x) for x in leaves]
+        self.avals = [aval_of(x).strong() for x in values]
+        rest, rest_tree = tree.flatten([x for k, x in enumerate(args) if k != self.position])
+        self.rest_tree = rest_tree
+        self.rest_avals = [aval_of(as_array(x)).strong() for x in rest]
+        self.key = (self.treedef, tuple(self.avals), rest_tree, tuple(self.rest_avals))
+        self.size = sum([a.size for a in self.avals])
+        self.dtype = np.result_type(*[a.dtype for a in self.avals]) if values else np.dtype(float)
+
+    def _checked(self, x: Any) -> Any:
+        if isinstance(x, Tracer):
+            raise ArgumentError(
+                f"{self.what}: the argument is traced, but a sparse matrix holds plain numbers.",
+                (
+                    ("why", f"scipy.sparse cannot be traced by {x.builder.what}."),
+                    ("write", "fgrad.jacfwd, fgrad.jacrev, or fgrad.jvp inside of transforms"),
+                ),
+            )
+        value = as_array(x)
+        if value.dtype.kind != "f":
+            raise GradDtypeError(
+                f"{self.what} needs floating-point arguments, but one of "
+                f"{function_name(self.fun)} is {value.dtype}."
+            )
+        return value
+
+    def of(self, args: tuple[Any, ...]) -> tuple[np.ndarray, list[Any]]:
+        """The vector, and the leaves of the other arguments."""
+        leaves = [np.asarray(x, self.dtype).ravel() for x in tree.leaves(args[self.position])]
+        rest = tree.leaves([x for k, x in enumerate(args) if k != self.position])
+        return np.concatenate(leaves) if leaves else np.zeros(0), [as_array(x) for x in rest]
+
+    def call(self, fun: Callable[..., Any], x: Any, rest: Any) -> Any:
+        """`fun` of arguments put together again."""
+        parts, start = [], 0
+        for a in self.avals:
+            parts.append(np.reshape(x[start : start + a.size], a.shape).astype(a.dtype))
+            start += a.size
+        given = tree.unflatten(self.rest_tree, rest)
+        given.insert(self.position, tree.unflatten(self.treedef, parts))
+        return fun(*given)
+
+    def flat(self, x: Any, rest: Any) -> Any:
+        """The result as one vector."""
+        leaves = [as_array(y) for y in tree.leaves(self.call(self.fun, x, rest))]
+        for y in leaves:
+            if y.dtype.kind != "f":
+                raise GradDtypeError(
+                    f"{self.what} needs floating-point results, but one of "
+                    f"{function_name(self.fun)} is {y.dtype}."
+                )
+        return np.concatenate([np.ravel(y) for y in leaves])
+
+    def gradient(self, x: Any, rest: Any) -> Any:
+        """The gradient as one vector."""
+        return grad(lambda v: self.call(self.fun, v, rest))(x)
+
+
+def _found(flat: _Flat, gradient: bool = False) -> Any:
+    """The pattern of a function's Jacobian, or of its gradient's."""
+    vector = aval_of(np.empty(flat.size, flat.dtype))
+    avals = [vector, *flat.rest_avals]
+    what = flat.gradient if gradient else flat.flat
+
+    def traced(x: Any, *rest: Any) -> list[Any]:
+        return [what(x, rest)]
+
+    program = trace(traced, avals, function_name(flat.fun), flat.what).program
+    return jacobian_pattern(program, [True] + [False] * len(flat.rest_avals))
+
+
+def _checked_pattern(given: Any, shape: tuple[int, int] | None, flat: _Flat) -> Any:
+    found = scipy.sparse.csr_array(given, copy=True)
+    found.sum_duplicates()
+    height = found.shape[0]  # type: ignore[index]
+    expected = shape or (height, flat.size)
+    if found.shape != expected:
+        raise ArgumentError(
+            f"{flat.what}: the pattern has shape {found.shape}, the matrix {expected}."
+        )
+    return found
+
+
+def _plan_jacobian(flat: _Flat, given: Any, mode: str) -> Plan:
+    found = _found(flat) if given is None else _checked_pattern(given, None, flat)
+    colors, reverse = _columns_or_rows(found, mode)
+    rows, columns = _entries(found)
+    if reverse:
+
+        def pulled(x: Any, seeds: Any, rest: Any) -> Any:
+            pullback = vjp(lambda v: flat.flat(v, rest), x)[1]
+            return vmap(lambda ct: pullback(ct)[0])(seeds)
+
+        places = colors[rows], columns
+        return _plan(found, colors, True, places, jit(pulled), flat.dtype)
+
+    def pushed(x: Any, seeds: Any, rest: Any) -> Any:
+        return vmap(lambda t: jvp(lambda v: flat.flat(v, rest), (x,), (t,))[1])(seeds)
+
+    return _plan(found, colors, False, (colors[columns], rows), jit(pushed), flat.dtype)
+
+
+def _columns_or_rows(found: Any, mode: str) -> tuple[np.ndarray, bool]:
+    forward = color_columns(found) if mode != "reverse" else None
+    backward = color_columns(found.T.tocsr()) if mode != "forward" else None
+    if forward is None:
+        assert backward is not None
+        return backward, True
+    fewer = backward is not None and _count(backward) < _count(forward)
+    return (backward, True) if fewer and backward is not None else (forward, False)
+
+
+def _plan_hessian(flat: _Flat, given: Any) -> Plan:
+    shape = (flat.size, flat.size)
+    found = _found(flat, True) if given is None else _checked_pattern(given, shape, flat)
+    found = scipy.sparse.csr_array(found + found.T)
+    found.data = np.ones(found.nnz, np.int8)
+    found.sort_indices()
+    rows, columns = _entries(found)
+    star = color_star(found)
+    by_columns = color_columns(found) if star is None or _count(star) > 2 else None
+    if star is None or (by_columns is not None and _count(by_columns) <= _count(star)):
+        assert by_columns is not None
+        colors, places = by_columns, (by_columns[columns], rows)
+    else:
+        # Entry (i, j) is alone in row i among the columns of j's colour, or alone in row j.
+        colors = star
+        count = _count(star)
+        key = rows * count + star[columns]
+        alone = np.bincount(key, minlength=flat.size * count)[key] == 1
+        places = (
+            np.where(alone, star[columns], star[rows]),
+            np.where(alone, rows, columns),
+        )
+
+    def pushed(x: Any, seeds: Any, rest: Any) -> Any:
+        return vmap(lambda t: jvp(lambda v: flat.gradient(v, rest), (x,), (t,))[1])(seeds)
+
+    return _plan(found, colors, False, places, jit(pushed), flat.dtype)
+
+
+def _count(colors: np.ndarray) -> int:
+    return int(colors.max(initial=-1)) + 1
+
+
+def _entries(found: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The row and the column of each entry."""
+    return np.repeat(np.arange(found.shape[0]), np.diff(found.indptr)), found.indices
+
+
+def _plan(
+    found: Any,
+    colors: np.ndarray,
+    reverse: bool,
+    places: tuple[np.ndarray, np.ndarray],
+    compressed: Callable[..., Any],
+    dtype: np.dtype,
+) -> Plan:
+    count = _count(colors)
+    seeds = (colors == np.arange(count)[:, None]).astype(dtype)
+    return Plan(found, colors, count, reverse, *places, compressed, seeds)
+
+
+def _decompressed(plan: Plan, given: tuple[np.ndarray, list[Any]]) -> scipy.sparse.csr_array:
+    """The matrix from sums of its columns, or of its rows."""
+    found = plan.pattern
+    if not found.nnz:
+        return scipy.sparse.csr_array(found.shape)
+    x, rest = given
+    products = plan.compressed(x, plan.seeds, rest)
+    data = products[plan.rows, plan.columns]
+    return scipy.sparse.csr_array((data, found.indices.copy(), found.indptr.copy()), found.shape)
