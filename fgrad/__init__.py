@@ -49,7 +49,17 @@ _LAZY = {
     "remat": "fgrad.transforms.checkpoint",
     "sequential_vmap": "fgrad.transforms.custom_vmap",
 }
-_MODULES = ("checkpoint_policies", "errors", "lax", "nn", "optim", "random", "scipy", "testing")
+_MODULES = (
+    "checkpoint_policies",
+    "errors",
+    "lax",
+    "nn",
+    "optim",
+    "random",
+    "scipy",
+    "sparse",
+    "testing",
+)
 
 
 def stop_gradient(x: Any) -> Any:

@@ -44,7 +44,17 @@ PUBLIC = [
     "vjp",
     "vmap",
 ]
-MODULES = ["checkpoint_policies", "errors", "lax", "nn", "optim", "random", "scipy", "testing"]
+MODULES = [
+    "checkpoint_policies",
+    "errors",
+    "lax",
+    "nn",
+    "optim",
+    "random",
+    "scipy",
+    "sparse",
+    "testing",
+]
 
 # A public function must not hide a module of the package.
 RESERVED = {"trace", "compile"}
