@@ -13,6 +13,8 @@ from collections.abc import Sequence
 
 from fgrad.compile.dce import dce
 from fgrad.compile.loop_kernel import prepared
+from fgrad.compile.loop_writer import KINDS
+from fgrad.compile.loop_results import products_after, without_unread
 from fgrad.compile.lower_rules import MOVES, REDUCTIONS
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import REGISTRY
@@ -27,10 +29,16 @@ def hoist_invariants(program: Program) -> Program:
     """The program with invariant equations of loops before them."""
     if not any([eqn.prim.name in COUNTS for eqn in program.eqns]):
         return program
+    program = without_unread(program)
     eqns: list[Eqn] = []
     for eqn in program.eqns:
-        eqns += _hoisted(eqn) if eqn.prim.name in COUNTS else [eqn]
-    return program.replace(eqns=tuple(eqns), made_by="invariants")
+        if eqn.prim.name not in COUNTS:
+            eqns.append(eqn)
+            continue
+        *before, loop = _hoisted(eqn)
+        eqns += before
+        eqns += products_after(loop) if loop.prim.name == "scan" else [loop]
+    return dce(program.replace(eqns=tuple(eqns), made_by="invariants"))
 
 
 class _Body:
@@ -92,7 +100,7 @@ def _hoisted(eqn: Eqn) -> list[Eqn]:
 
 def _is_safe(eqn: Eqn) -> bool:
     name = eqn.prim.name
-    real = all([a.aval.dtype.kind != "c" for a in (*eqn.inputs, *eqn.outputs)])
+    real = all([a.aval.dtype.kind in KINDS for a in (*eqn.inputs, *eqn.outputs)])
     known = name in MOVES or name in REDUCTIONS or name == "dot_general"
     return real and (known or REGISTRY[name].scalar is not None)
 

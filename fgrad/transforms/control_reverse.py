@@ -27,6 +27,7 @@ from fgrad.transforms.control_parts import (
     split,
     spread,
 )
+from fgrad.transforms.control_residuals import economical
 from fgrad.transforms.derive import (
     Mask,
     VjpPrograms,
@@ -106,7 +107,9 @@ def _forward_scan(
     body: Program = params["body"]
     n_consts, n_carry = params["n_consts"], params["n_carry"]
     programs = vjp_programs(body, wanted)
-    key = ("scan residuals", wanted, n_consts, n_carry)
+    if any([concrete(v) is None for v in values]):  # else NumPy would compute again, slowly
+        programs = economical(programs, n_consts, n_carry)
+    key = ("scan residuals", wanted, n_consts, n_carry, id(programs.backward))
 
     def make() -> tuple[Residuals, Program, list[Any]]:
         found = _residuals(programs, n_consts)
@@ -192,7 +195,8 @@ def _backward_body(
         return [*pulled_k, *sums, *ct_x]
 
     ins = [*fixed_avals, *k_avals, *c_avals, *stack_avals, *y_avals]
-    return derived_program(body, ("scan vjp", wanted, n_consts, n_carry), step, ins, "vjp"), sizes
+    key = ("scan vjp", wanted, n_consts, n_carry, id(backward))
+    return derived_program(body, key, step, ins, "vjp"), sizes
 
 
 def _pull_scan(
