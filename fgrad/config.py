@@ -32,6 +32,7 @@ class Config:
     num_threads: int
     native_calls: bool
     recycle: bool
+    nans: bool  # set by `fgrad.debug.nans`: programs run equation by equation
     epoch: int  # the number of the present combination of settings: part of every compilation key
 
     def __init__(self) -> None:
@@ -49,6 +50,7 @@ class Config:
             "num_threads": int(env("FGRAD_NUM_THREADS") or os.cpu_count() or 1),
             "native_calls": env("FGRAD_NATIVE_CALLS", "1") != "0",
             "recycle": env("FGRAD_RECYCLE", "0") not in ("", "0"),
+            "nans": False,
         }
         self._names = tuple(settings)
         self._update(settings)

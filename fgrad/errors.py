@@ -132,6 +132,10 @@ class CustomRuleError(FgradError, TypeError, ValueError):
     """A derivative or batching rule of the user's gave something that does not fit."""
 
 
+class NanError(FgradError, FloatingPointError):
+    """An operation made a NaN of numbers that are none; see `fgrad.debug.nans`."""
+
+
 class RetraceWarning(UserWarning):
     """A jitted function was traced again, more often than `max_traces` allows."""
 

@@ -24,12 +24,13 @@ from fgrad.compile.cpu.entry_table import Parameters
 from fgrad.compile.native import learn
 from fgrad.compile.pipeline import compile_program
 from fgrad.compile.remember import keep, program_key, recall
+from fgrad.config import config
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program
 from fgrad.locks import Locked
 from fgrad.ops.families import FLOATS
-from fgrad.trace import Value, bind
+from fgrad.trace import Value, bind, run
 from fgrad.transforms.derive import (
     VjpPrograms,
     batched_program,
@@ -104,6 +105,8 @@ class FlatCall(NativeCallable):
 
 @call_p.evaluate
 def _(*operands: Any, program: Program, name: str) -> tuple[Any, ...]:
+    if config.nans:
+        return tuple(run(program, operands))
     flat = program.cache.get("flat")
     if flat is None:
         arrays = [contiguous(x, v.dtype) for x, v in zip(operands, program.in_avals, strict=True)]

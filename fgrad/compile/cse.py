@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
-from fgrad.ir.walk import resolve_atom, substitute
+from fgrad.ir.walk import has_effect, resolve_atom, substitute
 
 COMMUTATIVE = frozenset({"add", "mul", "max", "min", "and", "or", "xor", "eq", "ne"})
 
@@ -28,6 +28,9 @@ def cse(program: Program) -> Program:
     kept: list[Eqn] = []
     for eqn in program.eqns:
         eqn = substitute(eqn, env)
+        if has_effect(eqn):
+            kept.append(eqn)
+            continue
         first_eqn = seen.setdefault(_key(eqn), eqn)
         if first_eqn is eqn:
             kept.append(eqn)

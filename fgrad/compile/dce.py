@@ -1,6 +1,6 @@
 """L5. Pass `dce`: an equation or constant that no output needs is dropped.
 
-Requires nothing.  Ensures that each equation has a result that is read later.
+Requires nothing.  Ensures that each equation has a result that is read later, or an effect.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fgrad.ir.program import Eqn, Program, Var
+from fgrad.ir.walk import has_effect
 
 
 def dce(program: Program) -> Program:
@@ -15,7 +16,7 @@ def dce(program: Program) -> Program:
     live = {atom for atom in program.outputs if type(atom) is Var}
     kept = []
     for eqn in reversed(program.eqns):
-        if any(v in live for v in eqn.outputs):
+        if any(v in live for v in eqn.outputs) or has_effect(eqn):
             if eqn.prim.name == "barrier":
                 eqn = without(eqn, [v not in live for v in eqn.outputs])
             kept.append(eqn)

@@ -55,7 +55,7 @@ def _foldable(eqn: Eqn, arrays: dict[Var, np.ndarray]) -> bool:
     if any(type(a) is Var and a not in arrays for a in eqn.inputs):
         return False
     size = sum(v.aval.size for v in eqn.outputs)
-    if eqn.prim.name in _NEVER:
+    if eqn.prim.name in _NEVER or eqn.prim.effect:
         return False
     return size <= (MOVED if eqn.prim.name in _REARRANGE else SMALL) and bool(eqn.inputs)
 

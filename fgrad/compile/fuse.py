@@ -49,6 +49,7 @@ from fgrad.compile.lower_rules import MOVES, REDUCTIONS
 from fgrad.compile.lower_sort import is_position
 from fgrad.compile.steps import Group
 from fgrad.ir.program import Atom, Eqn, Program, Var
+from fgrad.ir.walk import has_effect
 
 
 class Fusion(NamedTuple):
@@ -71,6 +72,7 @@ class _Fuser:
         self.siblings: dict[tuple[int, tuple[int, ...], Var], Nest] = {}
         self.products: set[Var] = set()  # what gets a nest for itself and a few cheap readers
         self.library: set[Var] = set()  # first results of library steps
+        self.last_effect = 0  # the stage of the last equation with an effect
         self._keep_library_operands()
 
     def run(self) -> Fusion:
@@ -98,6 +100,8 @@ class _Fuser:
                 self.p.kept.update([a for a in eqn.inputs if type(a) is Var])
             elif is_library(eqn):
                 self.library.add(eqn.outputs[0])
+                if has_effect(eqn):
+                    self.p.kept.add(eqn.outputs[0])
                 given = [a for a in eqn.inputs if type(a) is Var]
                 if eqn.prim.name == "sort":
                     given = [a for a in given if not is_position(a, views)]
@@ -163,8 +167,10 @@ class _Fuser:
 
     def _opaque(self, k: int, eqn: Eqn, kind: str, domain: tuple[int, ...] = ()) -> None:
         """A step of its own, after all its sources."""
-        nest = Nest(self._after(self.p.sources(eqn)), kind, domain)
-        self._register(nest, k, eqn)
+        stage = self._after(self.p.sources(eqn))
+        if kind == "library" and has_effect(eqn):
+            stage = self.last_effect = max(stage, self.last_effect + 1)
+        self._register(Nest(stage, kind, domain), k, eqn)
 
     def _register(self, nest: Nest, k: int, eqn: Eqn) -> None:
         if not nest.members:

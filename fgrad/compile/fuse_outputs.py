@@ -29,6 +29,7 @@ from fgrad.compile.lower_rules import REDUCTIONS
 from fgrad.compile.steps import Group
 from fgrad.errors import CheckError
 from fgrad.ir.program import Eqn, Var
+from fgrad.ir.walk import has_effect
 
 
 def find_outputs(p: Partition) -> None:
@@ -163,13 +164,18 @@ def _can_absorb(p: Partition, nest: Nest, reader: Nest) -> bool:
 
 
 def ordered(p: Partition) -> list[Group]:
-    """Groups with outputs, each after those it reads, else in program order."""
+    """Groups with outputs, each after those it reads, else in program order; effects in order."""
     live = [n for n in p.nests if n.parent is None and n.outputs]
     waiting: dict[int, int] = {}
     readers: dict[int, list[Nest]] = {}
-    for nest in live:
+    last: Nest | None = None
+    for nest in sorted(live, key=lambda n: min(n.members)):
         nest.members.sort()
         sources = _read_by(p, nest)
+        if nest.kind == "library" and has_effect(p.program.eqns[nest.members[0]]):
+            if last is not None:
+                sources.add(id(last))
+            last = nest
         waiting[id(nest)] = len(sources)
         for source in sources:
             readers.setdefault(source, []).append(nest)

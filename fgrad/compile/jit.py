@@ -29,7 +29,7 @@ from fgrad.errors import ArgumentError, RetraceWarning, StaticArgumentError, Uns
 from fgrad.ir.aval import DTYPE_NAMES, PYTHON_SCALARS, Aval, aval_of
 from fgrad.ir.program import Program
 from fgrad.locks import own_lock
-from fgrad.trace import Tracer, bind, trace
+from fgrad.trace import Tracer, bind, run, trace
 
 _INT_TYPES = (int, np.integer)
 DONATED_BYTES = 1 << 16  # less memory is not worth the way through Python
@@ -120,13 +120,16 @@ class Jitted(NativeCallable):
 
     def _wants_native(self, entry: Entry) -> bool:
         """Whether calls of this kind should be made natively, where donation is not known."""
-        native = self.device == "cpu" and not entry.donated and not entry.fits
+        native = self.device == "cpu" and not (entry.donated or entry.fits or config.nans)
         return native and self.native.wants(entry.program)
 
     def _run(self, entry: Entry, leaves: Sequence[Any]) -> Any:
         program = entry.program
         arrays = [contiguous(x, v.aval.dtype) for x, v in zip(leaves, program.inputs, strict=True)]
-        outs = executable_of(program, arrays, self.device, entry.donated)(arrays)
+        if config.nans:
+            outs = run(program, arrays)
+        else:
+            outs = executable_of(program, arrays, self.device, entry.donated)(arrays)
         return outs[0] if entry.single else tree.unflatten(entry.out_tree, outs)
 
     def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any], fast_key: Any = None) -> Any:

@@ -88,8 +88,10 @@ class Primitive:
         # pullback(cts, wanted, values, outs, params) -> cotangents: instead of jvp and transpose
         # composition(avals, **params) -> Program: what compiled code runs in its place
         # accumulate(buffer, ct, values, params): add the transpose of ct in place, in NumPy
+        # effect: whether it does more than compute, so that it runs once, in order, used or not
         self.save: Rule | None = None
         self.linearizes = False
+        self.effect = False
         self.composition: Rule | None = None
         self.pullback: Rule | None = None
         self.accumulate: Rule | None = None

@@ -52,6 +52,24 @@ def resolve_atom(atom: Atom, env: Mapping[Var, Atom]) -> Atom:
     return env.get(atom, atom)  # type: ignore[call-overload]
 
 
+def has_effect(eqn: Eqn) -> bool:
+    """Whether an equation does more than compute: it, or one of a program in its parameters."""
+    if eqn.prim.effect:
+        return True
+    for value in eqn.params.values() if eqn.params else ():
+        for item in value if type(value) is tuple else (value,):
+            if isinstance(item, Program) and _acts(item):
+                return True
+    return False
+
+
+def _acts(program: Program) -> bool:
+    found = program.cache.get("effect")
+    if found is None:
+        found = program.cache["effect"] = any([has_effect(eqn) for eqn in program.eqns])
+    return found
+
+
 def subprograms(program: Program) -> list[Program]:
     """The program and all programs in its parameters, at any depth, each once."""
     found: dict[int, Program] = {id(program): program}

@@ -1,0 +1,199 @@
+"""L7. Looking into a program while it runs: printing, stopping, and finding where NaN comes from.
+
+fgrad.debug.print("x = {x}", x=x)     under every transform, compiled or not
+with fgrad.debug.nans(): ...          the first operation that makes a NaN, and your line
+"""
+
+from __future__ import annotations
+
+import builtins
+import pdb
+import string
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from fgrad.config import config
+from fgrad.doors import DOORS
+from fgrad.errors import ArgumentError, NanError
+from fgrad.ir.primitive import REGISTRY, Primitive
+from fgrad.numpy.promote import user_line
+from fgrad.source import here, resolve
+from fgrad.trace import STATE
+from fgrad.transforms.callback import debug_callback as callback
+
+__all__ = ["breakpoint", "callback", "nans", "print"]
+
+
+def print(fmt: str, *args: Any, ordered: bool = True, **kwargs: Any) -> None:
+    """Print values when the program runs, not when it is traced.
+
+    Arguments:
+        fmt: a format string, as for `str.format`.
+        args, kwargs: what it shows: pytrees of arrays.
+        ordered: accepted for JAX's sake; lines come in the order of the program.
+
+    Raises:
+        ArgumentError: if the format does not fit the arguments.
+
+    Example:
+        >>> import fgrad
+        >>> @fgrad.jit
+        ... def f(x):
+        ...     fgrad.debug.print("x = {}", x)
+        ...     return x + 1.0
+        >>> _ = f(2.0)
+        x = 2.0
+    """
+    _check_format(fmt, args, kwargs)
+
+    def show(*xs: Any, **named: Any) -> None:
+        builtins.print(fmt.format(*xs, **named), flush=True)
+
+    callback(show, *args, **kwargs)
+
+
+def _check_format(fmt: str, args: Any, kwargs: Any) -> None:
+    """A card at once, with the user's line, instead of an error inside of the program."""
+    names = [name for _, name, _, _ in string.Formatter().parse(fmt) if name is not None]
+    count = 0
+    for name in names:
+        first = name.split(".")[0].split("[")[0]
+        known = int(first) < len(args) if first.isdigit() else first in kwargs
+        if not first:
+            known, count = count < len(args), count + 1
+        if not known:
+            raise ArgumentError(
+                f"debug.print: there is nothing for {{{name}}} of {fmt!r}.",
+                (*user_line(), ("write", 'fgrad.debug.print("x = {x}", x=x)')),
+            )
+
+
+def breakpoint(**values: Any) -> None:
+    """Stop in the debugger when the program runs; what you name can be looked at there.
+
+    Example: `fgrad.debug.breakpoint(x=x, total=total)`; in pdb, `p x`.
+    """
+
+    def stop(**values: Any) -> None:
+        debugger = pdb.Pdb()
+        debugger.prompt = "(fgrad) "
+        debugger.runcall(_look, values)
+
+    callback(stop, **values)
+
+
+def _look(values: dict[str, Any]) -> None:
+    """The frame in which the debugger stops: `values`, also by their names."""
+    frame_names = dict(values)
+    exec("pass", frame_names)
+
+
+# --- nans -----------------------------------------------------------------------------------------
+
+_CONTAINERS = frozenset({"call", "scan", "while", "switch"})  # what is inside of them is looked at
+_LOCK = threading.Lock()
+_WATCHES: list[list[tuple[Any, Callable[..., Any]]]] = []
+
+
+@contextmanager
+def nans() -> Iterator[None]:
+    """Raise where an operation makes a NaN of numbers that are none, forward or backward.
+
+    Compiled functions run equation by equation meanwhile, and all threads are watched.
+
+    Raises:
+        NanError: with your line, the operation and its operands.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> try:
+        ...     with fgrad.debug.nans(), np.errstate(invalid="ignore"):
+        ...         fgrad.grad(lambda x: np.sqrt(x) * 0.0)(-1.0)
+        ... except FloatingPointError as error:
+        ...     print(str(error).splitlines()[0])
+        sqrt made a NaN.
+    """
+    with _LOCK:
+        _WATCHES.append(_WATCHES[0] if _WATCHES else _watch())
+    try:
+        with config.override(nans=True):
+            yield
+    finally:
+        with _LOCK:
+            last = _WATCHES.pop()
+            if not _WATCHES:
+                _restore(last)
+
+
+def _watch() -> list[tuple[Any, Callable[..., Any]]]:
+    """Have every evaluation checked; what was there before, to be put back."""
+    rules = {id(p.evaluate_rule): p for p in REGISTRY.values() if p.name not in _CONTAINERS}
+    before: list[tuple[Any, Callable[..., Any]]] = []
+    for cell in _door_cells():
+        rule = cell.cell_contents
+        before.append((cell, rule))
+        cell.cell_contents = _checked(rules[id(rule)], rule)
+    for prim in rules.values():
+        before.append((prim, prim.evaluate_rule))
+        prim.evaluate_rule = _checked(prim, prim.evaluate_rule)
+    return before
+
+
+def _door_cells() -> list[Any]:
+    """The cells in which the short doors keep their evaluations."""
+    return [
+        door.__closure__[door.__code__.co_freevars.index("evaluate")]  # type: ignore[attr-defined]
+        for door in DOORS
+    ]
+
+
+def _restore(before: list[tuple[Any, Callable[..., Any]]]) -> None:
+    for place, rule in before:
+        if isinstance(place, Primitive):
+            place.evaluate_rule = rule
+        else:
+            place.cell_contents = rule
+
+
+def _checked(prim: Primitive, evaluate: Callable[..., Any]) -> Callable[..., Any]:
+    def checked(*operands: Any, **params: Any) -> Any:
+        out = evaluate(*operands, **params)
+        made = out if prim.multiple else (out,)
+        if any(map(_is_nan, made)) and not any(map(_is_nan, operands)):
+            raise _nan_error(prim, operands, next(x for x in made if _is_nan(x)))
+        return out
+
+    return checked
+
+
+def _is_nan(x: Any) -> bool:
+    kind = getattr(getattr(x, "dtype", None), "kind", "")
+    return kind in ("f", "c") and bool(np.isnan(x).any())
+
+
+def _nan_error(prim: Primitive, operands: Any, out: Any) -> NanError:
+    """The card: the operation, the line, and the operands where the first NaN is."""
+    backward = "vjp" in STATE.via
+    loc = resolve(STATE.loc or here())
+    place = tuple([int(k) for k in np.argwhere(np.isnan(out))[0]])
+    rows = [("where", f"{loc}:  {loc.text()}")]
+    if backward:
+        rows.append(("pass", "backward: the derivative of this line"))
+    count = int(np.isnan(out).sum())
+    rows.append(("result", f"{out.dtype}{out.shape}, {count} NaN, the first at {place}"))
+    for k, x in enumerate(operands):
+        x = np.asarray(x)
+        shown = x[place] if x.shape == out.shape else _summary(x)
+        rows.append((f"arg {k}", f"{x.dtype}{x.shape}: {shown}"))
+    rows.append(("write", "np.where(safe, x, 1.0) around the operand, and around the result"))
+    return NanError(f"{prim.name} made a NaN.", rows)
+
+
+def _summary(x: np.ndarray) -> str:
+    if x.size <= 4:
+        return np.array2string(x)
+    return f"from {x.min()} to {x.max()}" if x.dtype.kind in "fiu" else "..."
