@@ -10,10 +10,13 @@ not under `jit`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from op_cases_more import MORE_CASES
 from op_domains import (
+    Args,
+    OpCase,
     above_one,
     distinct,
     ints,
@@ -24,20 +27,6 @@ from op_domains import (
     truth,
     unit,
 )
-
-Args = Callable[[np.random.Generator], "tuple[Any, ...]"]
-
-
-class OpCase(NamedTuple):
-    """One function and its arguments."""
-
-    name: str
-    fun: Callable[..., Any]
-    args: Args
-    differentiable: bool = True
-    order: int = 2
-    known: bool = False
-    dtypes: str = "d"  # NumPy characters of further dtypes that the float arguments are tried in
 
 
 def _unary() -> list[OpCase]:
@@ -570,5 +559,5 @@ def _complex() -> list[OpCase]:
 COMPLEX_CASES: list[OpCase] = _complex()
 OP_CASES: list[OpCase] = [
     *_unary(), *_binary(), *_operators(), *_reductions(), *_shapes(), *_indexing(), *_linear(),
-    *_calculus(), *_sets(),
+    *_calculus(), *_sets(), *MORE_CASES,
 ]  # fmt: skip

@@ -1,14 +1,26 @@
-"""Arguments for the rows of `op_cases`: functions of shapes that give functions of a generator."""
+"""The rows of `op_cases`, and their arguments: functions of shapes that give functions of a rng."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 Shape = tuple[int, ...]
 Args = Callable[[np.random.Generator], "tuple[Any, ...]"]
+
+
+class OpCase(NamedTuple):
+    """One function and its arguments."""
+
+    name: str
+    fun: Callable[..., Any]
+    args: Args
+    differentiable: bool = True
+    order: int = 2
+    known: bool = False
+    dtypes: str = "d"  # NumPy characters of further dtypes that the float arguments are tried in
 
 
 def _each(draw: Callable[[np.random.Generator, Shape], Any], shapes: tuple[Shape, ...]) -> Args:

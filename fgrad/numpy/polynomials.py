@@ -91,7 +91,7 @@ def polymul(a1: Any, a2: Any) -> Value:
     return convolve(x, y)
 
 
-@implements("polydiv")
+@implements("polydiv", extra=("trim_leading_zeros",))
 def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = True) -> tuple[Value, Value]:
     """Quotient and remainder; the remainder's leading zeros are dropped if its values are known.
 
@@ -176,7 +176,7 @@ def poly(seq_of_zeros: Any) -> Value:
     return cx.real(result) if real else result
 
 
-@implements("roots")
+@implements("roots", extra=("strip_zeros",))
 def roots(p: Any, *, strip_zeros: bool = True) -> Value:
     """The roots, as eigenvalues of the companion matrix; complex, also where all are real.
 
