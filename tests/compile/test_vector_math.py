@@ -10,6 +10,8 @@ import mpmath
 import numpy as np
 import pytest
 import scipy.special
+from accuracy import CASES as MEASURED
+from accuracy import confirmed, measure, special_mismatches
 from scalar_loops import compiled, loop_text
 
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -137,6 +139,26 @@ def test_double_precision(name: str) -> None:
     assert error[worst] <= LIMIT, f"{error[worst]:.2f} ulp at {x[worst]!r}"
 
 
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+@pytest.mark.parametrize("name", MEASURED)
+def test_every_instruction_set(name: str, dtype: np.dtype) -> None:
+    """A sample of benchmarks/accuracy.py: all magnitudes, special values as NumPy's."""
+    if "x86_64" not in llvm.get_process_triple():
+        pytest.skip("needs long double of 80 bits")
+    for isa, worst in measure(name, dtype, 4096).items():
+        assert confirmed(name, dtype, isa, worst) <= LIMIT, f"{isa}: {worst}"
+        assert not special_mismatches(name, dtype, isa)
+
+
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+@pytest.mark.parametrize("name", ["exp", "logistic", "tanh", "erf"])
+def test_functions_that_look_up_do_not_depend_on_the_width(name: str, dtype: np.dtype) -> None:
+    x = arguments(name, dtype, 512)
+    results = [compiled(name, dtype, lanes)(x) for lanes in (1, 2, 4, 8, 16, 32)]
+    for result in results[1:]:
+        np.testing.assert_array_equal(result, results[0])
+
+
 def test_sin_of_the_largest_and_the_worst_arguments() -> None:
     """6381956970095103 * 2^797 is the float64 nearest to a multiple of pi/2."""
     values = [6381956970095103 * 2.0**797, 1.7976931348623157e308, 2.0**30 + 0.5, 1e22, 2.0**1000]
@@ -215,11 +237,11 @@ def test_rows_compile_for_another_architecture() -> None:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     machine = llvm.Target.from_triple("aarch64-linux-gnu").create_target_machine(opt=1)
-    for name, case_dtype in [
-        (name, dtype) for name in ("exp", "sin", "pow") for dtype in (F32, F64)
-    ]:
-        arity = 2 if name == "pow" else 1
-        text = loop_text(name, [case_dtype] * arity, case_dtype, 4, case_dtype)
-        module = llvm.parse_assembly(text)
-        module.triple = "aarch64-linux-gnu"
-        assert "fmla" in machine.emit_assembly(module)
+    for name in CASES.keys() | {"pow", "atan2"}:
+        arity = 2 if name in ("pow", "atan2") else 1
+        for dtype in (F32, F64):
+            text = loop_text(name, [dtype] * arity, dtype, 4, dtype)
+            module = llvm.parse_assembly(text)
+            module.triple = "aarch64-linux-gnu"
+            assembly = machine.emit_assembly(module)
+            assert "fsqrt" in assembly if name == "sqrt" else "fmla" in assembly

@@ -79,7 +79,10 @@ define internal { double, i64 } @fgrad.reduce_large(double %x) noinline cold nou
   %rest_part = fmul double %rest_float, 0x3800000000000000
   %tail = fadd double %lower_part, %rest_part
   %part = fadd double %upper_part, %tail
-  %correction = fmul double %part, 0x3C91A62633145C07
+  %back = fsub double %part, %upper_part
+  %part_low = fsub double %tail, %back
+  %scaled = fmul double %part_low, 0x3FF921FB54442D18
+  %correction = call double @llvm.fma.f64(double %part, double 0x3C91A62633145C07, double %scaled)
   %r = call double @llvm.fma.f64(double %part, double 0x3FF921FB54442D18, double %correction)
   %pair0 = insertvalue { double, i64 } poison, double %r, 0
   %pair = insertvalue { double, i64 } %pair0, i64 %n, 1
