@@ -25,7 +25,7 @@ from fgrad.compile.cpu.host import (
     kernel_call,
     shared_call,
 )
-from fgrad.compile.cpu.lapack_factors import LAPACK
+from fgrad.compile.cpu.lapack_factors import LAPACK, cycles
 from fgrad.compile.cpu.library import (
     build_products,
     gemm_address,
@@ -268,7 +268,8 @@ def native_routine(routine: Routine) -> NativeRoutine:
         return NativeRoutine(external(**params), params["size"], CYCLES * params["size"], None)
     if name in LAPACK:
         native = LAPACK[name](**params)
-        return NativeRoutine(native.address, params.get("batch", 1), 0.0, native.failure)
+        cost = cycles(name, **params)
+        return NativeRoutine(native.address, params.get("batch", 1), cost, native.failure)
     if name == "walk":
         walk = RowWalk(**params)
         return NativeRoutine(row_walk(walk), walk.pieces, walk.cycles, None)

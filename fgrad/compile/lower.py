@@ -18,7 +18,7 @@ from fgrad.compile.lower_build import KernelBuilder
 from fgrad.compile.lower_control import CONTROL, control_step
 from fgrad.compile.lower_dot import blas_step
 from fgrad.compile.lower_index import row_major, total
-from fgrad.compile.lower_linalg import HOST, host_step, on_host
+from fgrad.compile.lower_linalg import HOST, host_step, on_host, with_flags
 from fgrad.compile.lower_nest import NESTS
 from fgrad.compile.lower_rows import lower_rows
 from fgrad.compile.lower_rules import RULES
@@ -50,7 +50,8 @@ def lower(groups: Sequence[Group], defined: Mapping[Var, Eqn]) -> list[Step]:
             steps += _passed_on(group)
         elif group.kind in ("alias", "library"):
             if group.kind == "alias" or any([v.aval.size for v in group.outputs]):
-                steps.append(_lower_single(group, defined))
+                single = _lower_single(group, defined)
+                steps += with_flags(single) if isinstance(single, LibraryStep) else [single]
         elif any([v.aval.size for v in group.outputs]):
             key, variables = content(group, defined)
             found = known.get(key)

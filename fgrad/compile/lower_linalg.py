@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.compile.cpu.external import has_pointer
+from fgrad.compile.cpu.lapack import MESSAGES
 from fgrad.compile.cpu.ufunc_loops import Operand, find_loop, find_ufunc, types_of
 from fgrad.compile.steps import LibraryStep
 from fgrad.ir.aval import Aval
@@ -81,7 +82,7 @@ def _ufunc(eqn: Eqn) -> LibraryStep | None:
     if find_loop(ufunc, types) is None:
         return None
     operands = [
-        Operand(0, constant=a.value.tobytes())
+        Operand(0, constant=a.value.tobytes().hex())
         if isinstance(a, Lit)
         else Operand(a.aval.dtype.itemsize if a.aval.ndim else 0)
         for a in eqn.inputs
@@ -90,7 +91,7 @@ def _ufunc(eqn: Eqn) -> LibraryStep | None:
     params = {
         "name": ufunc.__name__,
         "types": types,
-        "operands": (*operands, Operand(out.dtype.itemsize)),
+        "operands": tuple([tuple(x) for x in (*operands, Operand(out.dtype.itemsize))]),
         "size": out.size,
     }
     return LibraryStep("ufunc", params, args, ((0,) * len(args),))
@@ -121,9 +122,9 @@ def _fourier(eqn: Eqn) -> LibraryStep | None:
         "name": name,
         "types": types,
         "operands": (
-            operand(n, x.dtype.itemsize),
-            Operand(0, constant=factor.tobytes()),
-            operand(m, out.dtype.itemsize),
+            tuple(operand(n, x.dtype.itemsize)),
+            tuple(Operand(0, constant=factor.tobytes().hex())),
+            tuple(operand(m, out.dtype.itemsize)),
         ),
         "size": outer,
         "dims": (n, m),
@@ -167,9 +168,19 @@ def _suits_native(eqn: Eqn) -> bool:
 
 def _native(eqn: Eqn, args: Sequence[Atom], **sizes: int) -> LibraryStep:
     first = eqn.inputs[0].aval
-    params = {**eqn.params, **sizes, "dtype": first.dtype, "batch": math.prod(first.shape[:-2])}
-    buffers: Any = (*args, *eqn.outputs)
+    batch = math.prod(first.shape[:-2])
+    params = {**eqn.params, **sizes, "dtype": first.dtype, "batch": batch}
+    notes = [Var(Aval((batch,), np.dtype(np.uint8)))] if batch > 1 else []
+    buffers: Any = (*args, *eqn.outputs, *notes)
     return LibraryStep(eqn.prim.name, params, buffers, ((0,) * len(buffers),))
+
+
+def with_flags(step: LibraryStep) -> list[LibraryStep]:
+    """A step, and for stacks of matrices what raises if one of them has failed."""
+    if step.name not in MESSAGES or step.params["batch"] < 2:
+        return [step]
+    params = {"message": MESSAGES[step.name], "batch": step.params["batch"]}
+    return [step, LibraryStep("flags", params, step.args[-1:], ((0,),))]
 
 
 def _square(eqn: Eqn) -> LibraryStep:

@@ -56,7 +56,8 @@ class Body:
     `before` and `after` are done once, around the batch.
     """
 
-    def __init__(self, dtype: np.dtype) -> None:
+    def __init__(self, dtype: np.dtype, flagged: bool = False) -> None:
+        self.flagged = flagged
         self.part = element_type(real_dtype(dtype))
         self.is_complex = dtype.kind == "c"
         self.kind = f"<2 x {self.part}>" if self.is_complex else self.part
@@ -195,11 +196,15 @@ class Body:
         self.label(after)
 
     def fail_if(self, condition: str, skip: str | None = None) -> None:
-        """Note a failure where a condition holds, and go on, or to the end of the matrix."""
+        """Note a failure where a condition holds, and go on, or to the end of the matrix.
+
+        Stacks are shared among threads, so each of their matrices has a flag instead of a call.
+        """
         bad, good = self.name("bad"), self.name("good")
         self.line(f"br i1 {condition}, label %{bad}, label %{good}")
         self.label(bad)
-        self.line("call void @fgrad_failure(ptr %bufs, i64 0, i64 0)")
+        call = "call void @fgrad_failure(ptr %bufs, i64 0, i64 0)"
+        self.line("store i8 1, ptr %flag" if self.flagged else call)
         self.line(f"br label %{skip or good}")
         self.label(good)
 
@@ -216,7 +221,8 @@ def build_step(
         size: the larger side of a matrix; OpenBLAS is kept to one thread for small ones.
     """
     guards = blas_threads.imports() if size <= ONE_THREAD else {}
-    content = f"lapack {name} {spec} {bool(guards)}"
+    content = f"lapack {name} {spec} {bool(guards)} {body.flagged}"
+    strides = [*strides, 1] if body.flagged else strides
     note = failure(message)
     imports = {f"fgrad_{r}": routine_address(r) for r in body.routines}
     imports |= {"fgrad_failure": note.address, **guards}
@@ -237,6 +243,9 @@ def build_step(
             for k, stride in enumerate(strides)
         ]
     )
+    if body.flagged:
+        moves += f"  %flag = getelementptr i8, ptr %p{len(strides) - 1}, i64 0\n"
+        moves += "  store i8 0, ptr %flag\n"
 
     def emit(symbol: str) -> tuple[str, set[str]]:
         text = _BATCH.format(
@@ -254,6 +263,14 @@ def build_step(
     return Native(build([Source(content, emit)], imports)[0], note)
 
 
+def flags(message: str, batch: int) -> Native:
+    """Fail where a matrix of a stack has.  Buffer: a flag for each; range: [0, batch)."""
+    b = Body(np.dtype(np.float64))
+    flag = b.emit("load i8, ptr %p0")
+    b.fail_if(b.emit(f"icmp ne i8 {flag}, 0"))
+    return build_step("flags", message, b, [1], message, 1)
+
+
 @lru_cache
 def routine_address(name: str) -> int:
     """The address of a BLAS or LAPACK routine, by its name with the prefix of the dtype."""
@@ -263,12 +280,23 @@ def routine_address(name: str) -> int:
 
 
 SINGULAR = "Singular matrix"
+MESSAGES = {
+    "cholesky": "Matrix is not positive definite",
+    "triangular_solve": SINGULAR,
+    "factor": SINGULAR,
+    "lu_solve": SINGULAR,
+    "qr": "QR did not succeed",
+    "svd": "SVD did not converge",
+    "svdvals": "SVD did not converge",
+    "eigh": "Eigenvalues did not converge",
+    "eigvalsh": "Eigenvalues did not converge",
+}
 ONE_THREAD = 640  # rows and columns up to which the barriers of threads cost more than they gain
 
 
 def cholesky(dtype: np.dtype, n: int, batch: int) -> Native:
     """l with l l^T = a, of which the lower triangle is read.  Buffers: a, l; range: [0, batch)."""
-    b = Body(dtype)
+    b = Body(dtype, batch > 1)
     info = b.cell("i32", "0")
     b.copy("%p1", "%p0", n * n)
     b.call("potrf", "U", n, "%p1", n, info)
@@ -282,15 +310,14 @@ def cholesky(dtype: np.dtype, n: int, batch: int) -> Native:
         b.emit(f"call ptr @memset(ptr {start}, i32 0, i64 {b.emit(f'mul i64 {rest}, {b.size}')})")
         b.end(loop, n - 1)
     strides = [n * n * b.size] * 2
-    message = "Matrix is not positive definite"
-    return build_step("cholesky", (dtype.char, n), b, strides, message, n)
+    return build_step("cholesky", (dtype.char, n), b, strides, MESSAGES["cholesky"], n)
 
 
 def triangular_solve(
     dtype: np.dtype, n: int, k: int, batch: int, lower: bool, trans: bool, unit: bool
 ) -> Native:
     """x with op(a) x = b.  Buffers: a, b, x; range: [0, batch)."""
-    b = Body(dtype)
+    b = Body(dtype, batch > 1)
     b.copy("%p2", "%p1", n * k)
     if not unit:
         _check_diagonal(b, n)
@@ -335,7 +362,7 @@ def _solve_triangle(
 
 def factor(dtype: np.dtype, n: int, batch: int) -> Native:
     """Packed factors of a^T, exchanges from 0.  Buffers: a, packed, pivots; range: [0, batch)."""
-    b = Body(dtype)
+    b = Body(dtype, batch > 1)
     info = b.cell("i32", "0")
     b.copy("%p1", "%p0", n * n)
     b.call("getrf", n, n, "%p1", n, "%p2", info)
@@ -353,7 +380,7 @@ def lu_solve(dtype: np.dtype, n: int, k: int, batch: int, trans: bool) -> Native
 
     a = u^T l^T p^T:  x = p l^-T u^-T b;   a^T = p l u:  x = u^-1 l^-1 p^T b
     """
-    b = Body(dtype)
+    b = Body(dtype, batch > 1)
     b.copy("%p3", "%p2", n * k)
     _check_diagonal(b, n)
     # To us the memory holds l^T above a diagonal of ones, and u^T below.

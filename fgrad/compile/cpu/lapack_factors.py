@@ -9,17 +9,19 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fgrad.compile.cpu.lapack import (
+    MESSAGES,
     PREFIX,
     Body,
     Native,
     build_step,
     cholesky,
     factor,
+    flags,
     lu_solve,
     noted,
     routine_address,
@@ -63,7 +65,7 @@ def _lengths(routine: str, char: str, *arguments: str | int | None) -> Lengths:
 
 def eigh(dtype: np.dtype, n: int, batch: int, lower: bool, vectors: bool = True) -> Native:
     """Eigenvalues and eigenvectors.  Buffers: a, w, v (or a, w); range: [0, batch)."""
-    b = Body(dtype)
+    b = Body(dtype, batch > 1)
     job, triangle = "V" if vectors else "N", "L" if lower else "U"
     routine = "heevd" if b.is_complex else "syevd"
     parts = (PARTS, -1) if b.is_complex else ()
@@ -79,7 +81,7 @@ def eigh(dtype: np.dtype, n: int, batch: int, lower: bool, vectors: bool = True)
         b.transpose("%p2", matrix, n, n)
     strides = [n * n * b.size, n * b.aligned, n * n * b.size][: 2 + vectors]
     spec = (dtype.char, n, lower, vectors, work, real, whole)
-    return build_step("eigh", spec, b, strides, "Eigenvalues did not converge", n)
+    return build_step("eigh", spec, b, strides, MESSAGES["eigh"], n)
 
 
 def eigvalsh(dtype: np.dtype, n: int, batch: int, lower: bool) -> Native:
@@ -89,7 +91,7 @@ def eigvalsh(dtype: np.dtype, n: int, batch: int, lower: bool) -> Native:
 
 def svd(dtype: np.dtype, m: int, n: int, batch: int, full: bool, vectors: bool = True) -> Native:
     """Singular values and vectors.  Buffers: a, u, s, vh (or a, s); range: [0, batch)."""
-    b = Body(dtype)
+    b = Body(dtype, batch > 1)
     k = min(m, n)
     columns, rows = (m, n) if full else (k, k)
     job = ("A" if full else "S") if vectors else "N"
@@ -114,8 +116,7 @@ def svd(dtype: np.dtype, m: int, n: int, batch: int, full: bool, vectors: bool =
     if vectors:
         strides = [m * n * b.size, m * columns * b.size, k * b.aligned, rows * n * b.size]
     spec = (dtype.char, m, n, full, vectors, work)
-    message = "SVD did not converge"
-    return build_step("svd", spec, b, strides, message, max(m, n))
+    return build_step("svd", spec, b, strides, MESSAGES["svd"], max(m, n))
 
 
 def _gesdd_parts(longer: int, k: int) -> int:
@@ -130,7 +131,7 @@ def svdvals(dtype: np.dtype, m: int, n: int, batch: int) -> Native:
 
 def qr(dtype: np.dtype, m: int, n: int, batch: int, complete: bool) -> Native:
     """Orthonormal and triangular factors.  Buffers: a, q, r; range: [0, batch)."""
-    b = Body(dtype)
+    b = Body(dtype, batch > 1)
     k = min(m, n)
     columns = m if complete else k
     second = "ungqr" if b.is_complex else "orgqr"
@@ -146,7 +147,7 @@ def qr(dtype: np.dtype, m: int, n: int, batch: int, complete: bool) -> Native:
     b.transpose("%p1", matrix, columns, m)
     strides = [size * b.size for size in (m * n, m * columns, columns * n)]
     spec = (dtype.char, m, n, complete, work)
-    return build_step("qr", spec, b, strides, "QR did not succeed", max(m, n))
+    return build_step("qr", spec, b, strides, MESSAGES["qr"], max(m, n))
 
 
 def _upper(b: Body, target: str, source: str, m: int, n: int, rows: int) -> None:
@@ -163,12 +164,30 @@ def _upper(b: Body, target: str, source: str, m: int, n: int, rows: int) -> None
     b.end(outer, rows)
 
 
+# Cycles for n^3 of an n x n matrix, of which all but the largest ones spend most otherwise.
+_CUBES = {
+    "cholesky": 0.5, "factor": 0.7, "qr": 2.0, "eigvalsh": 5.0, "eigh": 14.0, "svdvals": 8.0,
+    "svd": 25.0,
+}  # fmt: skip
+_CALL_CYCLES = 1000.0
+
+
+def cycles(name: str, n: int = 1, m: int = 1, k: int = 1, batch: int = 1, **_: Any) -> float:
+    """What a stack of matrices costs, for sharing among threads."""
+    if name in ("noted", "flags"):
+        return 0.0
+    size = max(n, m)
+    each = _CUBES.get(name, 0.5 * k / size) * size**3
+    return batch * (each + _CALL_CYCLES)
+
+
 LAPACK: dict[str, Callable[..., Native]] = {
     "cholesky": cholesky,
     "triangular_solve": triangular_solve,
     "factor": factor,
     "lu_solve": lu_solve,
     "noted": noted,
+    "flags": flags,
     "qr": qr,
     "svd": svd,
     "svdvals": svdvals,

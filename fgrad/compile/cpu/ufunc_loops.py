@@ -83,13 +83,13 @@ class Operand(NamedTuple):
     step: from element to element, for generalised ufuncs from vector to vector;
     core: from element to element of a vector;
     block: from block to block;
-    constant: the bytes of an argument that is no array.
+    constant: the bytes of an argument that is no array, in hexadecimal digits.
     """
 
     step: int
     core: tuple[int, ...] = ()
     block: int = 0
-    constant: bytes = b""
+    constant: str = ""
 
 
 def types_of(dtypes: Sequence[np.dtype], result: np.dtype) -> str:
@@ -139,7 +139,7 @@ end:
 def ufunc_loop(
     name: str,
     types: str,
-    operands: tuple[Operand, ...],
+    operands: tuple[tuple[Any, ...], ...],
     size: int,
     dims: tuple[int, ...] = (),
     inner: int = 0,
@@ -149,28 +149,30 @@ def ufunc_loop(
     Arguments:
         name: of the ufunc, as `find_ufunc` takes it.
         types: of the loop, which exists.
-        operands: of the ufunc, results last; buffers are those that are no constants.
+        operands: the fields of an `Operand` for each argument, results last; buffers are those
+            that are no constants.
         size: the extent of the range: elements, vectors, or blocks of vectors.
         dims: the core dimensions of a generalised ufunc.
         inner: the vectors of a block; 0 if the range counts them.
     """
     loop = find_loop(find_ufunc(name), types)
     assert loop is not None
+    arguments = [Operand(*fields) for fields in operands]
     label = f"{name}_{types.replace('->', '_')}".replace(".", "_")
 
     def emit(symbol: str) -> tuple[str, set[str]]:
         constants, places = [], []
         buffers = 0
-        for k, operand in enumerate(operands):
+        for k, operand in enumerate(arguments):
             base = f"%b{k}"
             if operand.constant:
                 base = f"@{symbol}_c{k}"
-                constants.append(_constant(base, operand.constant))
+                constants.append(_constant(base, bytes.fromhex(operand.constant)))
             else:
                 places.append(_buffer(k, buffers))
                 buffers += 1
             places.append(_place(k, operand, base, bool(inner)))
-        strides = [step for operand in operands for step in operand.core]
+        strides = [step for operand in arguments for step in operand.core]
         places += [_store("steps", len(operands) + k, step) for k, step in enumerate(strides)]
         places += [_store("sizes", 1 + k, n) for k, n in enumerate(dims)]
         text = (_BLOCKS if inner else _ONCE).format(
