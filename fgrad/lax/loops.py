@@ -23,6 +23,7 @@ from fgrad.numpy.promote import as_array, convert
 from fgrad.ops.control import scan as bind_scan
 from fgrad.ops.control import while_loop as bind_while
 from fgrad.trace import concrete
+from fgrad.transforms.checkpoint_scan import lengths_of, saving_scan
 from fgrad.transforms.vmap import vmap
 
 
@@ -68,6 +69,7 @@ def scan(
     length: int | None = None,
     reverse: bool = False,
     unroll: int | bool = 1,
+    checkpoint: int | str | bool = False,
 ) -> tuple[Any, Any]:
     """Carry a value along an axis: `carry, y = f(carry, x)` for each item x of `xs`.
 
@@ -78,6 +80,8 @@ def scan(
         length: the number of steps, needed if there are no items.
         reverse: whether to begin with the last item; the ys keep the order of the xs.
         unroll: accepted for JAX's sake; the compiler decides.
+        checkpoint: for derivatives in reverse, keep the carry every so many steps only, and
+            compute the steps between again; True or "sqrt" chooses the number, "log" nests.
 
     Returns:
         `(carry, ys)`: the last carry, and each y stacked along a new first axis.
@@ -99,8 +103,9 @@ def scan(
     body, carry = _carry_body(
         f, carry, [(shapes, items.treedef)], "scan", lambda treedef: _pair(treedef)[0]
     )
-    results = bind_scan(
-        body.program, steps, bool(reverse), body.captured, carry.values, items.values
+    between = lengths_of(checkpoint, steps) if checkpoint else ()
+    results = saving_scan(
+        body.program, steps, bool(reverse), body.captured, carry.values, items.values, between
     )
     n = len(carry.values)
     given = [*carry.values, *items.values]
