@@ -15,6 +15,7 @@ from functools import lru_cache
 import numpy as np
 
 from fgrad.compile.lower_linalg import vectors_are_native
+from fgrad.compile.split_scatter import in_parts
 from fgrad.ir.aval import INT32, Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Eqn, Params, Program
@@ -134,6 +135,7 @@ def _composition(
 
 
 EXPANSIONS: dict[str, Callable[[Eqn], Program | None]] = {
+    "scatter": in_parts,
     **dict.fromkeys(COMPOSITIONS, _by_factors),
     **dict.fromkeys(("eigh", "svd", "pinv", "cofactor"), _in_double),
     "fft": lambda eqn: _each_axis(eqn.inputs[0].aval.strong(), **eqn.params),

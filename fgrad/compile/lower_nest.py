@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from fgrad.compile.kernel.ir import Ref
 from fgrad.compile.lower_build import KernelBuilder
-from fgrad.compile.lower_index import ZERO, Places, row_major, shifted, total, value
+from fgrad.compile.lower_index import ZERO, Place, Places, row_major, shifted, total, value
 from fgrad.compile.lower_rules import clamped, identity, position
 from fgrad.ir.aval import BOOL, INT64
 from fgrad.ir.program import Atom, Eqn, Var
@@ -84,9 +84,15 @@ def write_updates(b: KernelBuilder, eqn: Eqn, mode: str) -> None:
     _, updates, *indices = eqn.inputs
     (out,) = eqn.outputs
     shape, axes = out.aval.shape, eqn.params["axes"]
-    at = b.open_all(indices[0].aval.shape, "serial")
-    found, inside = {}, None
+    lane = own_lane(b, eqn)
+    at = b.open_all(indices[0].aval.shape[:1], "serial" if lane is None else "parallel")
+    at += b.open_all(indices[0].aval.shape[1:], "serial")
+    found: dict[int, Place] = {}
+    inside = None
     for a, index in zip(axes, indices, strict=True):
+        if a == lane:
+            found[a] = at[0]
+            continue
         id = b.drive(position(b, index, at, None))
         inside = b.within(value(id), 0, shape[a], inside)
         found[a] = value(id)
@@ -97,6 +103,17 @@ def write_updates(b: KernelBuilder, eqn: Eqn, mode: str) -> None:
     target = total(places, row_major(shape))
     b.store(b.buffer(out, "out"), target, id, mode, inside)
     b.close_to(0)
+
+
+def own_lane(b: KernelBuilder, eqn: Eqn) -> int | None:
+    """The axis of a result of which each row of updates, in the indices' first axis, has a place
+    of its own: its number.  Such rows do not meet."""
+    for axis, index in zip(eqn.params["axes"], eqn.inputs[2:], strict=True):
+        made = b.virtual.get(index) if isinstance(index, Var) else None
+        if made is not None and made.prim.name == "iota" and made.params["axis"] == 0:
+            fits = index.aval.shape[0] <= eqn.outputs[0].aval.shape[axis]
+            return axis if fits else None
+    return None
 
 
 def dynamic_update_nest(b: KernelBuilder, eqn: Eqn) -> None:

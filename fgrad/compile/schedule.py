@@ -245,8 +245,8 @@ class Vectoriser:
         strides: dict[str, list[int]] = {}
         stored: set[str] = set()
         for s in walk(loop.body):
-            if isinstance(s, Loop) and s.lanes:
-                return False  # a tile inside
+            if isinstance(s, Loop) and (s.lanes or _adds_up(s)):
+                return False  # a tile inside, or one sum after the other at computed places
             if isinstance(s, (Load, Store)) and self.buffers[s.buffer].role == "scratch":
                 strides.setdefault(s.buffer, []).append(stride_of(s.index, loop.axis))
                 if isinstance(s, Store):
@@ -284,6 +284,13 @@ class Vectoriser:
                 dtype = self.buffers[s.buffer].dtype if isinstance(s, Load) else s.dtype
                 width = max(width, dtype.itemsize)
         return max(inside) if inside else width
+
+
+def _adds_up(loop: Loop) -> bool:
+    """Whether a loop changes elements at computed places, in order."""
+    return loop.kind == "serial" and any(
+        [isinstance(s, Store) and s.scatter and s.mode != "set" for s in loop.body]
+    )
 
 
 def _varies(s: Load | Op | Index, axis: str, vectors: set[int]) -> bool:
