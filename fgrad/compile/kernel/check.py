@@ -11,6 +11,7 @@ K7  a while loop has one `leave`, which its own body holds before all that it wr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
@@ -208,13 +209,15 @@ class _Checker:
         for loop in inside:
             free = loop.kind == "parallel" and loop.axis not in strides
             self.need(not free, "K5", f"all iterations of {loop.axis} store the same element")
-        reach, parallel = 0, False
+        reach, within, unit = 0, -1, 0  # of all loops, up to the last parallel one; gcd of others
         terms = [(abs(strides[loop.axis]), loop) for loop in inside if loop.axis in strides]
         for stride, loop in sorted(terms, key=lambda term: term[0]):
-            parallel = parallel or loop.kind == "parallel"
-            overlaps = parallel and stride <= reach and not s.scatter
+            unit = 0 if loop.kind == "parallel" else math.gcd(unit, stride)
+            overlaps = stride <= reach if loop.kind == "parallel" else unit <= within
+            overlaps = overlaps and not s.scatter
             self.need(not overlaps, "K5", f"iterations of {loop.axis} overlap in {s.buffer}")
             reach += stride * (loop.extent - 1)
+            within = reach if loop.kind == "parallel" else within
 
     def loop(self, s: Loop) -> None:
         kinds = ("parallel", "reduce", "serial", "while")
