@@ -43,6 +43,22 @@ def grad_to_an_integer() -> Any:
     return fgrad.grad(lambda x: np.argmax(x))(X)
 
 
+def grad_to_a_complex_number() -> Any:
+    return fgrad.grad(lambda z: z**2)(1 + 2j)
+
+
+def holomorphic_grad_of_a_real_number() -> Any:
+    return fgrad.grad(lambda z: z**2, holomorphic=True)(1.0)
+
+
+def holomorphic_grad_to_a_real_number() -> Any:
+    return fgrad.grad(np.abs, holomorphic=True)(1 + 2j)
+
+
+def jacfwd_of_a_complex_number() -> Any:
+    return fgrad.jacfwd(np.abs)(1 + 2j)
+
+
 def grad_beyond_the_arguments() -> Any:
     return fgrad.grad(lambda x: np.sum(x), argnums=1)(X)
 

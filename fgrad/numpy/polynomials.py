@@ -219,7 +219,8 @@ def polyfit(
 ) -> Any:
     """The polynomial of least squares through points; with `full` or `cov` also how good it is."""
     order = int(deg) + 1
-    points, values = convert(inexact(x), FLOAT64), inexact(y)
+    points, values = inexact(x), inexact(y)
+    points = convert(points, np.result_type(points.dtype, FLOAT64))
     _check_fit(points, values, int(deg))
     if rcond is None:
         rcond = points.shape[0] * np.finfo(FLOAT64).eps

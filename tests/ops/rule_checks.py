@@ -28,8 +28,9 @@ def check_types(f: Callable[..., Any], *args: Any) -> None:
     """The type rules agree with the evaluation, and the traced program gives the same numbers."""
     expected = as_tuple(f(*args))
     avals = [aval_of(np.asarray(x)) for x in args]
-    program, captured = trace(lambda *xs: as_tuple(f(*xs)), avals)
-    assert not captured
+    traced = trace(lambda *xs: as_tuple(f(*xs)), avals)
+    program = traced.program
+    assert not traced.captured
     for aval, value in zip(program.out_avals, expected, strict=True):
         assert (aval.shape, aval.dtype) == (value.shape, value.dtype)
     for got, value in zip(run(program, args), expected, strict=True):
