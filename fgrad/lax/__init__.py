@@ -17,6 +17,7 @@ from fgrad.lax.slices import (
     dynamic_update_index_in_dim,
     dynamic_update_slice,
 )
+from fgrad.lax.sorting import top_k
 
 __all__ = [
     "associative_scan",
@@ -31,5 +32,6 @@ __all__ = [
     "scan",
     "select_n",
     "switch",
+    "top_k",
     "while_loop",
 ]

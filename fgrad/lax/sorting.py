@@ -1,0 +1,56 @@
+"""L7. The largest elements of rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fgrad.errors import ShapeError
+from fgrad.ir.aval import INT64
+from fgrad.numpy.promote import as_array
+from fgrad.ops.elementwise import sub
+from fgrad.ops.shape import iota, reverse, slice_
+from fgrad.ops.sort import sort
+from fgrad.trace import Value
+
+
+def top_k(operand: Any, k: int, *, axis: int = -1) -> tuple[Value, Value]:
+    """The `k` largest elements along an axis, descending, and where they are.
+
+    Of equal elements the first ones are taken; NaN counts as the largest of all.
+
+    Arguments:
+        operand: an array.
+        k: how many, a Python integer.
+        axis: along which; the last one if it is not given.
+
+    Returns:
+        The elements and their positions, an int64 array.
+
+    Raises:
+        ShapeError: there are fewer than `k` elements, or no such axis.
+
+    Example:
+        >>> import numpy as np
+        >>> from fgrad import lax
+        >>> values, places = lax.top_k(np.array([3.0, 1.0, 2.0, 3.0]), 3)
+        >>> values
+        array([3., 3., 2.])
+        >>> places
+        array([0, 3, 2])
+    """
+    x = as_array(operand)
+    shape = tuple(x.shape)
+    if not shape or not -len(shape) <= axis < len(shape):
+        raise ShapeError(f"lax.top_k: there is no axis {axis} in shape {shape}.")
+    axis %= len(shape)
+    length = shape[axis]
+    if not 0 <= k <= length:
+        raise ShapeError(f"lax.top_k: {k} of {length} elements.")
+    # Of equal elements the last ones of the reversed row come last, and are the first ones of x.
+    backwards = reverse(x, (axis,))
+    values, places = sort((backwards, iota(shape, INT64, axis)), axis)
+    start = tuple([length - k if a == axis else 0 for a in range(len(shape))])
+    highest = [
+        reverse(slice_(v, start, shape, (1,) * len(shape)), (axis,)) for v in (values, places)
+    ]
+    return highest[0], sub(INT64.type(length - 1), highest[1])
