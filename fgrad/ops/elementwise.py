@@ -74,7 +74,8 @@ div_p = elementwise(
     "div",
     np.true_divide,
     lambda t, x, y, out: masked_div(t, y) if not is_literal(y) else div(t, y),
-    lambda t, x, y, out: neg(masked_mul(t, div(out, y))),
+    # The reciprocal of a broadcast number is one division for all that it divides.
+    lambda t, x, y, out: neg(masked_mul(t, mul(out, reciprocal(y)))),
 )
 masked_mul_p = elementwise(
     "masked_mul",
