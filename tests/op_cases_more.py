@@ -171,7 +171,7 @@ def _arrays() -> list[OpCase]:
         OpCase("trapezoid.bool", lambda a: np.trapezoid(a, axis=1), x),
         OpCase("vectorize", lambda a, b: fnp.vectorize(lambda s, t: np.sin(s) * t)(a, b), normal((2, 3), (3,))),
         OpCase("vectorize.signature", lambda a, b: fnp.vectorize(np.matmul, signature="(m,n),(n)->(m)")(a, b), normal((2, 2, 3), (3,))),
-        OpCase("linalg.vecdot", lambda a, b: fnp.vecdot(a, b) if hasattr(np, "vecdot") else np.sum(a * b, -1), normal((2, 3), (3,))),
+        OpCase("vecdot", lambda a, b: fnp.vecdot(a, b) if hasattr(np, "vecdot") else np.sum(a * b, -1), normal((2, 3), (3,))),
         OpCase("matvec", lambda a, b: fnp.matvec(a, b) if hasattr(np, "matvec") else a @ b, normal((2, 3), (3,))),
         OpCase("vecmat", lambda a, b: fnp.vecmat(b, a) if hasattr(np, "vecmat") else b @ a, normal((2, 3), (2,))),
     ]  # fmt: skip

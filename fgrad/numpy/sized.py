@@ -162,9 +162,9 @@ class Distinct(NamedTuple):
     counts: Value
 
 
-def _distinct(x: Value, equal_nan: bool) -> Distinct:
+def _distinct(x: Value, equal_nan: bool, name: str) -> Distinct:
     """Of an array of known values."""
-    found: Any = np.unique(known(x, "unique"), True, True, True, equal_nan=equal_nan)
+    found: Any = np.unique(known(x, name), True, True, True, equal_nan=equal_nan)
     _, index, inverse, counts = found
     return Distinct(take(ravel(x), index), index, inverse.reshape(-1), counts)
 
@@ -196,10 +196,12 @@ def _distinct_sized(a: Value, size: Any, fill_value: Any, equal_nan: bool) -> Di
     return Distinct(values, index, inverse, ew.sub(ends, first))
 
 
-def _distinct_of(a: Any, size: Any, fill_value: Any, equal_nan: bool = True) -> Distinct:
+def _distinct_of(
+    a: Any, size: Any, fill_value: Any, equal_nan: bool = True, name: str = "unique"
+) -> Distinct:
     x = as_array(a)
     if size is None:
-        return _distinct(x, equal_nan)
+        return _distinct(x, equal_nan, name)
     return _distinct_sized(x, size, fill_value, equal_nan)
 
 
@@ -248,7 +250,7 @@ def _array_api_type(name: str) -> Any:
 def unique_all(x: Any, /, *, size: Any = None, fill_value: Any = None) -> Any:
     """Distinct values, where each stands first, the inverse, and counts; NaN differ."""
     a = as_array(x)
-    found = _distinct_of(a, size, fill_value, equal_nan=False)
+    found = _distinct_of(a, size, fill_value, equal_nan=False, name="unique_all")
     kind = _array_api_type("unique_all")
     return kind(found.values, found.index, reshape(found.inverse, a.shape), found.counts)
 
@@ -256,7 +258,7 @@ def unique_all(x: Any, /, *, size: Any = None, fill_value: Any = None) -> Any:
 @implements("unique_counts", extra=_SIZED)
 def unique_counts(x: Any, /, *, size: Any = None, fill_value: Any = None) -> Any:
     """Distinct values and how often each occurs; NaN differ."""
-    found = _distinct_of(x, size, fill_value, equal_nan=False)
+    found = _distinct_of(x, size, fill_value, equal_nan=False, name="unique_counts")
     return _array_api_type("unique_counts")(found.values, found.counts)
 
 
@@ -264,14 +266,14 @@ def unique_counts(x: Any, /, *, size: Any = None, fill_value: Any = None) -> Any
 def unique_inverse(x: Any, /, *, size: Any = None, fill_value: Any = None) -> Any:
     """Distinct values, and for each element the number of its value; NaN differ."""
     a = as_array(x)
-    found = _distinct_of(a, size, fill_value, equal_nan=False)
+    found = _distinct_of(a, size, fill_value, equal_nan=False, name="unique_inverse")
     return _array_api_type("unique_inverse")(found.values, reshape(found.inverse, a.shape))
 
 
 @implements("unique_values", extra=_SIZED)
 def unique_values(x: Any, /, *, size: Any = None, fill_value: Any = None) -> Value:
     """Distinct values in order; NaN differ."""
-    return _distinct_of(x, size, fill_value, equal_nan=False).values
+    return _distinct_of(x, size, fill_value, equal_nan=False, name="unique_values").values
 
 
 # --- sets -----------------------------------------------------------------------------------------
@@ -281,7 +283,7 @@ def unique_values(x: Any, /, *, size: Any = None, fill_value: Any = None) -> Val
 def union1d(ar1: Any, ar2: Any, *, size: Any = None, fill_value: Any = None) -> Value:
     """The distinct elements of two arrays."""
     both = concatenate([ravel(ar1), ravel(ar2)])
-    return _distinct_of(both, size, fill_value).values
+    return _distinct_of(both, size, fill_value, name="union1d").values
 
 
 def _chosen(x: Value, mask: Value, size: Any, fill_value: Any, name: str) -> Value:
@@ -298,7 +300,11 @@ def setdiff1d(
     """The elements of the first array that are not in the second."""
     x = ravel(ar1)
     if not assume_unique:
-        x = _distinct_of(x, None, None).values if size is None else so.sort((x,), 0)[0]
+        x = (
+            _distinct_of(x, None, None, name="setdiff1d").values
+            if size is None
+            else so.sort((x,), 0)[0]
+        )
     keep = np.isin(x, ravel(ar2), invert=True)
     if size is not None and not assume_unique:
         keep = ew.and_(keep, _differs_from_previous(x))
@@ -320,7 +326,7 @@ def setxor1d(
         return _sized_xor(ar1, ar2, size, fill_value)
     parts = [ravel(a) for a in (ar1, ar2)]
     if not assume_unique:
-        parts = [_distinct_of(x, None, None).values for x in parts]
+        parts = [_distinct_of(x, None, None, name="setxor1d").values for x in parts]
     (both,) = so.sort((concatenate(parts),), 0)
     edge = np.ones(min(both.shape[0], 1), BOOL)
     differs = _differs_from_previous(both)
