@@ -30,7 +30,6 @@ from fgrad.compile.cpu.gemm_pack import emit_ahead, emit_lines, emit_merge, emit
 from fgrad.compile.cpu.llvm_text import element_type, literal
 from fgrad.compile.cpu.structured import Routine
 
-PANEL_BYTES = 512 << 10  # of the panels of B that are copied at once
 _LINE = KC_BYTES + 64  # bytes from one row of a copy of A to the next: other cache sets
 
 
@@ -55,6 +54,7 @@ class Layout(NamedTuple):
     b_next: int
     c_next: int
     ahead: int  # whether rows of A are asked of memory in advance
+    block: int  # columns of B that are worked on at once
     copy_a: int
     copy_b: int
 
@@ -148,23 +148,38 @@ class _Block:
         self.code, self.symbol, self.tiles = code, symbol, tiles
         self.size = tiles.dtype.itemsize
         self.element = f"i{8 * self.size}"
+        wide = (tiles.rows[0] + tiles.lanes - 1) // tiles.lanes * tiles.lanes
+        self.step = wide * self.size  # bytes from one step of k to the next, in a copy of A'
         self.panel = tiles.columns * self.size  # bytes of a row of a panel
-        self.panel_bytes = (tiles.depth + tiles.lanes) * self.panel
-        self.block = PANEL_BYTES // (tiles.depth * self.panel) * tiles.columns
         self.word = dict(zip(Layout._fields, _words(code, *Layout._fields), strict=True))
 
     def define(self) -> tuple[str, set[str]]:
-        code, columns = self.code, self.tiles.columns
-        self.copied_a = code.table("i8", (self.tiles.rows[0] + 1) * _LINE * 2)
-        self.edge = code.table("i8", self.tiles.rows[0] * self.panel)
+        code, tiles, columns = self.code, self.tiles, self.tiles.columns
+        self.copied_a = code.table("i8", max(tiles.rows[0] * _LINE, tiles.depth * self.step))
+        self.edge = code.table("i8", tiles.rows[0] * self.panel)
+        self.memory = code.variable("ptr", "null")
         self.nothing = self._negative_zeros()
-        self.copied_b = code.table("i8", self.block // columns * self.panel_bytes)
+        depth = self._rounded_up(self.word["depth"], tiles.lanes)
+        self.panel_bytes = code.op("mul", "i64", depth, tiles.lanes * self.panel)
+        one_panel = code.table("i8", (tiles.depth + tiles.lanes) * self.panel)
+        self.copied_b = code.variable("ptr", one_panel)
         scale = code.select("%by_rows", "i64", "1", str(columns))
         lo = code.op("mul", "i64", "%column_lo", scale)
         hi = code.op("mul", "i64", "%column_hi", scale)
         hi = _smaller(code, hi, self.word["n"])
         k = code.call("i64", "llvm.smax.i64", ("i64", self.word["k"]), ("i64", "1"))
-        with self._blocks(lo, hi) as (column, width):
+        most = self._most_columns(lo, hi)
+        self.copies = code.compare("ne", "i64", self.word["copy_b"], 0)
+        with code.when(self.copies):
+            panels = code.op("udiv", "i64", most, columns)
+            space = code.op("mul", "i64", panels, self.panel_bytes)
+            code.declare("declare ptr @malloc(i64)")
+            code.declare("declare void @free(ptr)")
+            space = code.op("add", "i64", space, 64)
+            memory = code.emit(f"call ptr @malloc(i64 {space})")
+            code.put(self.memory, memory)
+            code.put(self.copied_b, self._aligned(memory))
+        with self._blocks(lo, hi, most) as (column, width):
             start = code.variable("i64", "0")
             with code.repeat(lambda: code.compare("slt", "i64", code.get(start), k)):
                 first = code.get(start)
@@ -172,18 +187,29 @@ class _Block:
                 depth = _smaller(code, left, self.word["depth"])
                 self._panels(column, width, first, depth)
                 code.put(start, code.op("add", "i64", first, self.word["depth"]))
+        with code.when(self.copies):
+            code.line(f"call void @free(ptr {code.get(self.memory)})")
         return code.define(f"{self.symbol}_block", _BLOCK, "internal")
 
-    @contextmanager
-    def _blocks(self, lo: str, hi: str) -> Iterator[tuple[str, str]]:
-        """Equal blocks of whole panels, as few as there have to be: first column and width."""
+    def _most_columns(self, lo: str, hi: str) -> str:
+        """The columns of equal blocks of whole panels, as few as there have to be."""
         code, columns = self.code, self.tiles.columns
         span = code.op("sub", "i64", hi, lo)
-        count = self._rounded_up(span, self.block)
-        width = self._rounded_up(
-            span, code.call("i64", "llvm.smax.i64", ("i64", count), ("i64", "1"))
-        )
-        width = code.op("mul", "i64", self._rounded_up(width, columns), columns)
+        count = self._rounded_up(span, self.word["block"])
+        count = code.call("i64", "llvm.smax.i64", ("i64", count), ("i64", "1"))
+        panels = self._rounded_up(self._rounded_up(span, count), columns)
+        return code.op("mul", "i64", panels, columns)
+
+    def _aligned(self, place: str) -> str:
+        """The first address from here on that begins a cache line."""
+        number = self.code.cast("ptrtoint", "ptr", place, "i64")
+        above = self.code.op("and", "i64", self.code.op("sub", "i64", 0, number), 63)
+        return self.code.at(place, above, "i8")
+
+    @contextmanager
+    def _blocks(self, lo: str, hi: str, width: str) -> Iterator[tuple[str, str]]:
+        """The first column and the width of each block."""
+        code = self.code
         column = code.variable("i64", lo)
         with code.repeat(lambda: code.compare("slt", "i64", code.get(column), hi)):
             at = code.get(column)
@@ -215,8 +241,7 @@ class _Block:
         b = self._place("%b", (column, word["b_column"]), (first, word["b_step"]))
         part = code.op("urem", "i64", width, self.tiles.columns)
         whole = code.op("sub", "i64", width, part)
-        copies = code.compare("ne", "i64", word["copy_b"], 0)
-        begin = code.select(copies, "i64", "0", whole)
+        begin = code.select(self.copies, "i64", "0", whole)
         self._copy_b(b, begin, width, depth)
         row = code.variable("i64", "%row_lo")
         with code.repeat(lambda: code.compare("slt", "i64", code.get(row), "%row_hi")):
@@ -232,13 +257,15 @@ class _Block:
             add = code.compare("sgt", "i64", first, 0)
             with code.count(0, width, self.tiles.columns) as j:
                 is_whole = code.compare("slt", "i64", j, whole)
-                direct = code.op("and", "i1", is_whole, code.op("xor", "i1", copies, "true"))
+                direct = code.op("and", "i1", is_whole, code.op("xor", "i1", self.copies, "true"))
                 self._tile(kind, a, (b, j, width, direct), c, (depth, rows, add))
             code.put(row, code.op("add", "i64", i, height))
 
     def _copied_panel(self, j: str) -> str:
+        """Where a panel's copy is; if only the last panel is copied, there is room for one."""
         number = self.code.op("udiv", "i64", j, self.tiles.columns)
-        return self._place(self.copied_b, (number, self.panel_bytes))
+        number = self.code.select(self.copies, "i64", number, "0")
+        return self._place(self.code.get(self.copied_b), (number, self.panel_bytes))
 
     def _copy_b(self, b: str, begin: str, width: str, depth: str) -> None:
         """Copy columns [begin, width) of B to panels, the last one filled up."""
@@ -281,16 +308,14 @@ class _Block:
         copies = code.compare("ne", "i64", word["copy_a"], 0)
         few = code.compare("slt", "i64", rows, height)
         turned = code.compare("ne", "i64", word["a_step"], self.size)
-        wide = self.tiles.rows[0] + self.tiles.lanes - 1
-        line = wide // self.tiles.lanes * self.tiles.lanes * self.size
         with code.when(code.op("or", "i1", copies, few)):
             code.put(place, self.copied_a)
             with code.when(turned):
-                call = f"ptr {self.copied_a}, i64 {line}, ptr {source}, i64 {word['a_step']}"
+                call = f"ptr {self.copied_a}, i64 {self.step}, ptr {source}, i64 {word['a_step']}"
                 call += f", i64 {depth}, i64 {depth}, i64 {rows}"
                 code.line(f"call void @{self.symbol}_lines({call})")
                 code.put(row, str(self.size))
-                code.put(step, str(line))
+                code.put(step, str(self.step))
             with code.when(code.op("xor", "i1", turned, "true")):
                 call = f"ptr {self.copied_a}, i64 {_LINE}, ptr {source}, i64 {word['a_row']}"
                 call += f", i64 {height}, i64 {rows}, i64 {depth}"

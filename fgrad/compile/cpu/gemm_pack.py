@@ -25,6 +25,7 @@ from fgrad.compile.cpu.structured import Routine
 from fgrad.compile.cpu.tile import butterfly
 
 SQUARE = 8  # lanes of the vectors that are turned: 16 take three times as long to compile
+COPIED = 4  # vectors that are copied at a time
 LINES = "ptr %to, i64 %to_line, ptr %from, i64 %from_line, i64 %lines, i64 %present, i64 %length"
 
 
@@ -36,10 +37,17 @@ def emit_lines(symbol: str, tiles: Tiling) -> tuple[str, set[str]]:
     code = Routine()
     size, kind = tiles.dtype.itemsize, tiles.lane_type
     last = code.op("sub", "i64", "%present", 1)
+    step = COPIED * tiles.lanes
+    whole = code.op("sub", "i64", "%length", code.op("urem", "i64", "%length", step))
     with code.count(0, "%lines") as line:
         source = _line(code, "%from", "%from_line", line, last)
         target = code.at("%to", code.op("mul", "i64", line, "%to_line"), "i8")
-        with code.count(0, "%length", tiles.lanes) as i:
+        with code.count(0, whole, step) as i:
+            place, copy = (code.at(x, i, f"i{8 * size}") for x in (source, target))
+            vectors = [code.load(kind, place, v, size) for v in range(COPIED)]
+            for v, value in enumerate(vectors):
+                code.store(kind, value, copy, v, size)
+        with code.count(whole, "%length", tiles.lanes) as i:
             place = code.at(source, i, f"i{8 * size}")
             mask = first_lanes(code, tiles, code.op("sub", "i64", "%length", i))
             value = masked_load(code, tiles, place, 0, mask, "zeroinitializer")

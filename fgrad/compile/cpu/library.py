@@ -8,9 +8,11 @@ row-major matrix is a transposed one there.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -147,11 +149,12 @@ def layout(spec: Gemm, tiles: Tiling | None = None) -> Layout:
     b_step, b_column = (1, spec.ldb) if spec.trans_b else (spec.ldb, 1)
     cut = pieces(spec, tiles)
     blocks = max(1, -(-spec.k // tiles.depth))
+    depth = max(1, -(-spec.k // blocks))
     return Layout(
         m=spec.m,
         n=spec.n,
         k=spec.k,
-        depth=max(1, -(-spec.k // blocks)),
+        depth=depth,
         by_rows=int(cut.axis == "m"),
         units=cut.units,
         a_row=a_row * size,
@@ -162,10 +165,22 @@ def layout(spec: Gemm, tiles: Tiling | None = None) -> Layout:
         a_next=spec.stride_a * size,
         b_next=spec.stride_b * size,
         c_next=spec.stride_c * size,
+        block=max(1, block_bytes() // (depth * tiles.columns * size)) * tiles.columns,
         ahead=int(spec.batch * spec.m * spec.k * size > NEAR),
         copy_a=int(_copies_a(spec)),
         copy_b=int(_copies_b(spec)),
     )
+
+
+@lru_cache
+def block_bytes() -> int:
+    """How much of B is worked on at once: the L2 cache of a core, or 2 MB if that is large, since
+    the L3 cache of such a machine is fast enough for it."""
+    with contextlib.suppress(OSError, ValueError):
+        text = Path("/sys/devices/system/cpu/cpu0/cache/index2/size").read_text()
+        size = int(text.strip().removesuffix("K")) << 10
+        return max(size, 2 << 20) if size >= 1 << 20 else size
+    return 512 << 10
 
 
 def _copies_a(spec: Gemm) -> bool:
