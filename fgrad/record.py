@@ -12,6 +12,8 @@ from fgrad.ir.primitive import REGISTRY, Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
 from fgrad.source import Loc, RawLoc, resolve
 
+_new = tuple.__new__  # skips the named tuple's own constructor
+
 
 class Record(NamedTuple):
     """One recorded equation.
@@ -104,12 +106,13 @@ class Atoms:
 
     def eqn(self, record: Record) -> Eqn:
         prim, operands, _, params, outs, results, loc, via = record
-        self.loc = resolve(loc)
-        inputs = tuple([self.atom(x) for x in operands])
-        outputs = tuple(
-            [self.bind_var(k, aval_of(x).strong()) for k, x in zip(outs, results, strict=True)]
-        )
-        return Eqn(prim, inputs, Params(params), outputs, self.loc, via)
+        known, atom = self.vars, self.atom
+        self.loc = loc = resolve(loc)
+        inputs = tuple([known[x] if type(x) is int else atom(x) for x in operands])
+        outputs = tuple([Var(aval_of(x).strong()) for x in results])
+        for k, var in zip(outs, outputs, strict=True):
+            known[k] = var
+        return _new(Eqn, (prim, inputs, Params(params), outputs, loc, via))
 
 
 def as_scalar(x: Any) -> Any:

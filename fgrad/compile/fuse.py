@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fgrad.compile.fuse_columns import join_columns
 from fgrad.compile.fuse_outputs import absorb, drop_cheap_outputs, find_outputs, ordered
@@ -222,18 +222,19 @@ class _Fuser:
     def _elementwise(self, k: int, eqn: Eqn) -> None:
         (out,) = eqn.outputs
         leaves = self.p.sources(eqn)
-        spent = sum([self.p.cost.get(a, 0) for a in eqn.inputs if type(a) is Var])
-        spent += cost_of(eqn)
         if out not in self.p.kept and len(leaves) <= MAX_LEAVES:
-            small = 4 * sum([leaf.var.aval.size for leaf in leaves]) <= out.aval.size
-            scalar = out.aval.size == 1
-            if spent <= CHEAP and (small or scalar):
-                self._make_virtual(eqn, leaves, spent)
-                return
-            if self._read_once_elsewhere(out):
+            known: dict[Any, int] = self.p.cost
+            spent = cost_of(eqn) + sum([known.get(a, 0) for a in eqn.inputs])
+            cheap = spent <= CHEAP and self._is_small(out, leaves)
+            if cheap or self._read_once_elsewhere(out):
                 self._make_virtual(eqn, leaves, spent)
                 return
         self._place(k, eqn, leaves, stripped(out.aval.shape))
+
+    def _is_small(self, out: Var, leaves: Sequence[Leaf]) -> bool:
+        """Whether a result is one number, or much larger than what it is computed from."""
+        size = out.aval.size
+        return size == 1 or 4 * sum([var.aval.size for var, _ in leaves]) <= size
 
     def _read_once_elsewhere(self, out: Var) -> bool:
         """Whether each element has one reader at most, which reads it at another place."""

@@ -14,7 +14,6 @@ from fgrad.compile.fuse_parts import (
     CHEAP,
     CONTRACTIONS,
     MAX_LEAVES,
-    PIECE_COST,
     PRODUCT_COST,
     SAME,
     Nest,
@@ -23,6 +22,7 @@ from fgrad.compile.fuse_parts import (
     composed,
     cost_of,
     max_cost,
+    piece_cost,
     rows_of,
 )
 from fgrad.compile.lower_rules import REDUCTIONS
@@ -145,7 +145,8 @@ def _can_absorb(p: Partition, nest: Nest, reader: Nest) -> bool:
     most = {"loop": max_cost(nest.domain), "product": product}
     if nest.cost + reader.cost > most.get(reader.kind, -1):
         return False
-    if nest.dear + reader.dear > PIECE_COST and p.is_long(math.prod(nest.domain)):
+    size = math.prod(nest.domain)
+    if nest.dear + reader.dear > piece_cost(size) and p.is_long(size):
         return False
     if any(v in p.kept or v in p.spread for v in nest.outputs):
         return False

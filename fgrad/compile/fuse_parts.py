@@ -14,7 +14,7 @@ from typing import NamedTuple
 from fgrad.compile.kernel.scalar import TRANSCENDENTAL
 from fgrad.compile.lower_linalg import on_host
 from fgrad.compile.lower_rules import MOVES, REDUCTIONS
-from fgrad.compile.lower_walks import is_row_walk
+from fgrad.compile.lower_walks import WALKS, is_row_walk
 from fgrad.ir.program import Eqn, Program, Var
 from fgrad.ir.walk import consumers
 
@@ -31,6 +31,7 @@ NEAR_SIZE = 1 << 12  # elements of such an array
 DEAR = 4  # the cost of an operation of many dependent instructions
 LONG_COST = 512  # of all dear operations on arrays of a size, from which kernels have few of them:
 PIECE_COST = 64  # a long row of them keeps the processor from running iterations side by side
+NEAR_PIECE = 32  # where arrays stay in the nearest cache between kernels
 MAX_LEAVES = 12  # sources of one virtual value
 PRODUCT_COST = 8  # of what is computed with each element of a product: it is written out often
 ROW_LIMIT = 1 << 15  # elements of a row that is walked more than once
@@ -102,8 +103,14 @@ def max_cost(domain: tuple[int, ...]) -> int:
     return NEAR_COST if math.prod(domain) <= NEAR_SIZE else MAX_COST
 
 
+def piece_cost(size: int) -> int:
+    """The greatest cost of the dear operations of a nest of so many elements in a long program."""
+    return NEAR_PIECE if size <= NEAR_SIZE else PIECE_COST
+
+
 def is_library(eqn: Eqn) -> bool:
-    return eqn.prim.name in LIBRARY or is_row_walk(eqn) or on_host(eqn)
+    name = eqn.prim.name
+    return name in LIBRARY or (name in WALKS and is_row_walk(eqn)) or on_host(eqn)
 
 
 def cost_of(eqn: Eqn) -> int:
@@ -111,8 +118,8 @@ def cost_of(eqn: Eqn) -> int:
     return 0 if eqn.prim.name in MOVES else COST.get(eqn.prim.name, 1)
 
 
-def stripped(shape: Iterable[int]) -> tuple[int, ...]:
-    return tuple([n for n in shape if n != 1])
+def stripped(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple([n for n in shape if n != 1]) if 1 in shape else shape
 
 
 def common_domain(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -166,8 +173,8 @@ def composed(eqn: Eqn, leaves: tuple[Leaf, ...]) -> tuple[Leaf, ...]:
     if how == ROW:
         found = [Leaf(v, OTHER if h == OTHER else ROW) for v, h in leaves]
     else:
-        found = [Leaf(v, OTHER) for v, _ in leaves]
-    return tuple(dict.fromkeys(found))
+        found = [leaf if leaf[1] == OTHER else Leaf(leaf[0], OTHER) for leaf in leaves]
+    return tuple(dict.fromkeys(found)) if len(found) > 1 else tuple(found)
 
 
 def _movement(eqn: Eqn) -> str:
@@ -273,7 +280,8 @@ class Partition:
         most = max_cost(nest.domain)
         if nest.cost >= most:
             return cost != 1 or 4 * nest.cost >= 5 * most
-        return nest.dear >= PIECE_COST and cost != 1 and self.is_long(math.prod(nest.domain))
+        size = math.prod(nest.domain)
+        return cost != 1 and nest.dear >= piece_cost(size) and self.is_long(size)
 
     def is_long(self, size: int) -> bool:
         """Whether the dear operations on arrays of this size are many kernels anyway."""

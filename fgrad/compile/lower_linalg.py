@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -34,13 +35,14 @@ HOST = frozenset(
 
 UNDIVIDED = 24  # rows and columns up to which eigenvectors are found in one piece
 _COMPLEX = frozenset("FD")
+_CHAR = attrgetter("aval.dtype.char")
 
 
 def on_host(eqn: Eqn) -> bool:
     """Whether an equation is a step of this file."""
     if eqn.prim.name in HOST or eqn.prim.name in EXTERNAL:
         return True
-    return any([atom.aval.dtype.char in _COMPLEX for atom in (*eqn.outputs, *eqn.inputs)])
+    return not _COMPLEX.isdisjoint(map(_CHAR, (*eqn.outputs, *eqn.inputs)))
 
 
 def host_step(eqn: Eqn, _virtual: Mapping[Var, Eqn]) -> LibraryStep:

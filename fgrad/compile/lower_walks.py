@@ -19,6 +19,9 @@ _OPS = {
 }  # fmt: skip
 
 
+WALKS = frozenset(_OPS)
+
+
 def is_row_walk(eqn: Eqn) -> bool:
     """Whether an equation goes along contiguous rows of numbers that vectors can hold."""
     op = _OPS.get(eqn.prim.name)

@@ -5,6 +5,7 @@ Aval((3, 4), float64)  prints as  f64[3,4];   a weak Python scalar prints as  f6
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -65,10 +66,7 @@ class Aval:
     @property
     def size(self) -> int:
         """The number of elements."""
-        n = 1
-        for d in self.shape:
-            n *= d
-        return n
+        return math.prod(self.shape)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -91,11 +89,17 @@ class Aval:
 
 
 def aval_of(x: Any) -> Aval:
-    """The aval of a value: a tracer's own, an array's, or a weak one for a Python scalar."""
+    """The aval of a value: a tracer's own, an array's, or a weak one for a Python scalar; what is
+    an aval already is a strong one."""
+    kind = type(x)
+    if kind is Aval:
+        return x.strong()
+    if kind is np.ndarray:
+        return Aval(x.shape, x.dtype)
     aval = getattr(x, "aval", None)
     if aval is not None:
         return aval
-    weak = PYTHON_SCALARS.get(type(x))
+    weak = PYTHON_SCALARS.get(kind)
     if weak is not None:
         return Aval((), weak, True)
     return Aval(x.shape, x.dtype)

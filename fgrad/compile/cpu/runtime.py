@@ -278,7 +278,7 @@ class _Helper(threading.Thread):
     """A thread that compiles one module, with a context and a code generator of its own."""
 
     def __init__(self, text: str, glue: bool) -> None:
-        super().__init__(name="fgrad-compile", daemon=True)
+        super().__init__(name="fgrad-compile")
         self.text = text
         self.level = GLUE_LEVEL if glue else CODEGEN_LEVEL
         self.code = b""
