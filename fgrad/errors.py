@@ -136,6 +136,10 @@ class NanError(FgradError, FloatingPointError):
     """An operation made a NaN of numbers that are none; see `fgrad.debug.nans`."""
 
 
+class MemoryBudgetWarning(UserWarning):
+    """A gradient does not fit into the memory that was given."""
+
+
 class RetraceWarning(UserWarning):
     """A jitted function was traced again, more often than `max_traces` allows."""
 

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fgrad.ir.aval import Aval
-from fgrad.ir.program import Program, Var
+from fgrad.ir.program import Atom, Eqn, Program, Var
+
+# Results that share the memory of their operands.
+VIEWS = frozenset(
+    {"reshape", "broadcast", "permute", "slice", "index", "reverse", "barrier", "checkpoint_name"}
+)
 
 
 def bytes_of(aval: Aval) -> int:
@@ -12,20 +19,67 @@ def bytes_of(aval: Aval) -> int:
 
 
 def peak_bytes(program: Program) -> int:
-    """The most bytes of results that are alive at once, its inputs not counted."""
-    last: dict[Var, int] = {}
+    """The most bytes of results that are alive at once, its inputs not counted.
+
+    Programs in the parameters of an equation count while it runs.
+    """
+    owner: dict[Atom, Atom] = {}
+
+    def owned(atom: Atom) -> Atom:
+        return owner.get(atom, atom)
+
+    for eqn in program.eqns:
+        if eqn.prim.name in VIEWS:
+            owner.update({v: owned(a) for v, a in zip(eqn.outputs, eqn.inputs, strict=False)})
+    last: dict[Atom, int] = {}
     for k, eqn in enumerate(program.eqns):
-        last.update({a: k for a in eqn.inputs if type(a) is Var})
-    last.update({a: len(program.eqns) for a in program.outputs if type(a) is Var})
-    dying: dict[int, list[Var]] = {}
-    made = {v for eqn in program.eqns for v in eqn.outputs}
-    for var, k in last.items():
-        if var in made:
-            dying.setdefault(k, []).append(var)
+        last.update({owned(a): k for a in eqn.inputs})
+    last.update({owned(a): len(program.eqns) for a in program.outputs})
+    dying: dict[int, list[Atom]] = {}
+    for atom, k in last.items():
+        dying.setdefault(k, []).append(atom)
+    made: set[Atom] = set()
     alive = peak = 0
     for k, eqn in enumerate(program.eqns):
-        alive += sum([bytes_of(v.aval) for v in eqn.outputs])
-        peak = max(peak, alive)
-        alive -= sum([bytes_of(v.aval) for v in dying.get(k, ())])
-        alive -= sum([bytes_of(v.aval) for v in eqn.outputs if v not in last])
+        peak = max(peak, alive + _inside(eqn))
+        if eqn.prim.name not in VIEWS:
+            fresh = [v for v in eqn.outputs if v in last]
+            made.update(fresh)
+            alive += sum([bytes_of(v.aval) for v in fresh])
+            peak = max(peak, alive + sum([bytes_of(v.aval) for v in eqn.outputs if v not in last]))
+        alive -= sum([bytes_of(a.aval) for a in dying.get(k, ()) if a in made])
     return peak
+
+
+def _inside(eqn: Eqn) -> int:
+    """The memory of the programs that an equation holds: one of them runs at a time."""
+    found = [0]
+    for value in eqn.params.values():
+        items: tuple[Any, ...] = value if type(value) is tuple else (value,)
+        found += [_peak_of(p) for p in items if isinstance(p, Program)]
+    return max(found)
+
+
+def _peak_of(program: Program) -> int:
+    known = program.cache.get("peak")
+    if known is None:
+        known = program.cache["peak"] = peak_bytes(program)
+    return known
+
+
+def live_bytes(program: Program) -> list[int]:
+    """For each equation, the bytes of earlier results that it or a later one reads."""
+    last: dict[Any, int] = {}
+    for k, eqn in enumerate(program.eqns):
+        last.update({a: k for a in eqn.inputs if type(a) is Var})
+    change = [0] * (len(program.eqns) + 1)
+    for k, eqn in enumerate(program.eqns):
+        for var in eqn.outputs:
+            if last.get(var, k) > k:
+                change[k + 1] += bytes_of(var.aval)
+                change[last[var] + 1] -= bytes_of(var.aval)
+    found, total = [], 0
+    for c in change[:-1]:
+        total += c
+        found.append(total)
+    return found

@@ -13,6 +13,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.errors import DetachedWarning, NonScalarGradError
+from fgrad.lazy import lazy_module
 from fgrad.ops.families import zeros_like
 from fgrad.source import here, resolve
 from fgrad.trace import Builder, Tracer, Value
@@ -33,12 +34,16 @@ from fgrad.transforms.wrap import (
     split_aux,
 )
 
+memory_budget = lazy_module("fgrad.transforms.memory_budget")
+
 
 def value_and_grad(
     fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
+    *,
+    memory: int | str | None = None,
 ) -> Callable[..., tuple[Any, Any]]:
     """A function that returns both `fun(*args)` and its gradient.
 
@@ -49,6 +54,9 @@ def value_and_grad(
         has_aux: whether `fun` returns `(result, aux)`; `aux` is passed through.
         holomorphic: whether `fun` is a holomorphic function of complex arguments, whose derivative
             f'(z) is wanted; its result must be complex.
+        memory: the bytes that the derivative may use beyond its arguments, such as "500MB": what
+            does not fit is computed again; see `fgrad.checkpoint`.  The function is traced as by
+            `jit` then.
 
     Returns:
         A function with the arguments of `fun` that returns `(value, gradient)`, or
@@ -67,6 +75,8 @@ def value_and_grad(
         (np.float64(5.0), array([2., 4.]))
     """
     check_callable(fun, "value_and_grad")
+    if memory is not None:
+        fun = memory_budget.budgeted(fun, memory)
 
     def value_and_grad_fun(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         positions = normal_argnums(argnums, len(args), "grad")
@@ -105,6 +115,8 @@ def grad(
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
+    *,
+    memory: int | str | None = None,
 ) -> Callable[..., Any]:
     """A function that returns the gradient of `fun`.
 
@@ -116,7 +128,7 @@ def grad(
         np.float64(12.0)
     """
     check_callable(fun, "grad")
-    both = value_and_grad(fun, argnums, has_aux, holomorphic)
+    both = value_and_grad(fun, argnums, has_aux, holomorphic, memory=memory)
 
     def grad_fun(*args: Any, **kwargs: Any) -> Any:
         value, gradient = both(*args, **kwargs)
