@@ -28,6 +28,8 @@ class _Need(NamedTuple):
 
 _STATIC = ("write", "fgrad.jit(f, static_argnums=...)    the argument is really a constant")
 
+_TAKE = ("write", "fgrad.numpy.take(x, i, axis=0)      instead of x[i] of a NumPy array x")
+
 NEEDS = {
     "bool": _Need(
         TracedBoolError,
@@ -82,6 +84,8 @@ def needs_value(need: str, x: Tracer) -> FgradError:
     else:
         why = "a traced array carries derivatives; a plain array would silently lose them."
     rows = (("value", f"{x.aval} {origin}"), ("used", f"{used}:  {used.text()}"), ("why", why))
+    if need == "array" and x.aval.dtype.kind in "iu":
+        advice = (_TAKE, *advice)
     return error(headline, rows + advice)
 
 

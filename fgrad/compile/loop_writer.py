@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.compile.kernel.cost import weight
 from fgrad.compile.kernel.ir import Load, Ref, Statement
 from fgrad.compile.loop_lanes import LaneWhile
 from fgrad.compile.loop_values import Counting, Sparse, Stored, TooLarge, Update, Value
@@ -35,7 +36,8 @@ from fgrad.ir.walk import consumers, definitions
 
 MOST_CELLS = 512  # elements of an array in registers
 KINDS = "biuf"  # of dtypes that kernels know
-MOST_VALUES = 4000  # statements of one kernel
+MOST_CODE = 6000  # instructions of one kernel, which take about 0.2 s to compile
+WIDE = 2  # instructions of an operation on several vectors
 
 LoopRule = Callable[["LoopWriter", Eqn], "Sequence[Value]"]
 
@@ -47,6 +49,7 @@ class LoopBuilder(KernelBuilder):
         super().__init__({}, {}, {})
         self.dtypes: dict[int, np.dtype] = {}
         self.acc_dtypes: dict[str, np.dtype] = {}
+        self.size = 0.0  # of the code, in instructions
 
     def accumulator(self, op: str, dtype: np.dtype, start: Any) -> str:
         """A fresh accumulator in the innermost open loop."""
@@ -65,6 +68,7 @@ class LoopBuilder(KernelBuilder):
             s = make(id)
             buffers = {b.name: b for b in self.buffers} if isinstance(s, Load) else {}
             self.dtypes[id] = buffers[s.buffer].dtype if isinstance(s, Load) else s.dtype  # type: ignore[union-attr]
+            self.size += max(1.0, weight(s))
             return s
 
         return super()._emit(key, depth, typed)
@@ -191,7 +195,7 @@ class LoopWriter:
 
     def check_size(self) -> None:
         """Give up if the kernel has grown too long."""
-        if len(self.b.depths) > MOST_VALUES:
+        if self.b.size * (WIDE if self.lanes else 1) > MOST_CODE:
             raise TooLarge
 
     # --- memory

@@ -399,6 +399,8 @@ class _Writer:
                 self.loop(s)
             elif isinstance(s, (Const, Index, Load, Op)):
                 if any([isinstance(x, Loop) for x in body[k:]]):
+                    self.roots(run)  # sums of an earlier loop that this may be made of
+                    run = []
                     for place in self.places():
                         self.value(s.id, place)
             else:

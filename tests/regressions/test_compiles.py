@@ -41,3 +41,12 @@ def test_loops_around_empty_loops_only() -> None:
 
     for result, expected in zip(fgrad.jit(sums)(x), sums(x), strict=True):
         np.testing.assert_array_equal(result, expected)
+
+
+def test_sums_of_two_products() -> None:
+    a, b = np.random.default_rng(3).normal(size=(2, 16, 16))
+
+    def f(s: float, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return (s + a.T @ b) + a @ b
+
+    np.testing.assert_allclose(fgrad.jit(f)(2.0, a, b), f(2.0, a, b), rtol=1e-12)
