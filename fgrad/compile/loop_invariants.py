@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 from fgrad.compile.dce import dce
 from fgrad.compile.loop_kernel import prepared
-from fgrad.compile.loop_writer import KINDS
 from fgrad.compile.loop_results import products_after, without_unread
+from fgrad.compile.loop_writer import KINDS
 from fgrad.compile.lower_rules import MOVES, REDUCTIONS
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import REGISTRY

@@ -1,0 +1,263 @@
+"""Loops that are one kernel: which are, what the kernels look like, and that they are right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fgrad
+from fgrad import lax
+from fgrad.compile.kernel.ir import Kernel, Leave, Loop, Op
+from fgrad.compile.kernel.rewrite import walk
+
+RNG = np.random.default_rng(11)
+
+
+def kernels(f: Callable[..., Any], *args: Any) -> list[Kernel]:
+    """The kernels of a compiled function, loops included."""
+    steps = fgrad.inspect(f)(*args).passes["control"][1]
+    return [step.kernel for step in steps if hasattr(step, "kernel")]
+
+
+def loops(kernel: Kernel, kind: str) -> list[Loop]:
+    return [s for s in walk(kernel.body) if isinstance(s, Loop) and s.kind == kind]
+
+
+def same(f: Callable[..., Any], *args: Any, rtol: float = 1e-10) -> None:
+    fgrad.tree.map(
+        lambda p, q: np.testing.assert_allclose(p, q, rtol=rtol, atol=rtol),
+        fgrad.jit(f)(*args),
+        f(*args),
+    )
+
+
+def slope(s: Any) -> Any:
+    return np.stack([10.0 * (s[1] - s[0]), s[0] * (28.0 - s[2]) - s[1], s[0] * s[1] - s[2]])
+
+
+def test_small_scan_is_one_serial_loop_over_scalars() -> None:
+    def f(s: Any) -> Any:
+        return lax.fori_loop(0, 50, lambda i, s: s + 0.01 * slope(s), s)
+
+    (kernel,) = kernels(f, np.ones(3))
+    (loop,) = loops(kernel, "serial")
+    assert loop.extent == 50 and not any([isinstance(s, Loop) for s in loop.body])
+    assert any([isinstance(s, Op) and s.op == "muladd" for s in loop.body])
+    same(f, np.ones(3))
+
+
+def test_equal_products_cancel() -> None:
+    def f(x: Any) -> Any:
+        return lax.fori_loop(0, 3, lambda i, x: x * x - x * x + 0.0, x)
+
+    assert fgrad.jit(f)(np.float64(1.1)) == 0.0
+
+
+def test_gradient_stacks_the_carry_alone() -> None:
+    def f(s: Any) -> Any:
+        return np.sum(lax.fori_loop(0, 50, lambda i, s: s + 0.01 * slope(s), s) ** 2)
+
+    stages = fgrad.inspect(fgrad.grad(f))(np.ones(3))
+    scans = [e for e in stages.passes["invariants"].eqns if e.prim.name == "scan"]
+    stacked = [v.aval.shape for e in scans for v in e.outputs[e.params["n_carry"] :]]
+    assert stacked == [(50, 3)]
+    np.testing.assert_allclose(
+        fgrad.jit(fgrad.grad(f))(np.ones(3)), fgrad.grad(f)(np.ones(3)), rtol=1e-9
+    )
+
+
+def test_array_writes_are_in_place() -> None:
+    def f(y: Any, x: Any) -> Any:
+        return lax.fori_loop(1, 40, lambda i, y: y.at[i].set(np.sin(y[i - 1]) + x[i]), y)
+
+    y, x = RNG.normal(size=(2, 40))
+    *_, kernel = kernels(f, y, x)
+    assert [b.role for b in kernel.buffers].count("inout") == 1
+    gathers = [s for s in walk(kernel.body) if getattr(s, "gather", ())]
+    assert not gathers, "indices are affine in the loop"
+    expected = y.copy()
+    for i in range(1, 40):
+        expected[i] = np.sin(expected[i - 1]) + x[i]
+    np.testing.assert_allclose(fgrad.jit(f)(y, x), expected, rtol=1e-12)
+    same(fgrad.grad(lambda y, x: np.sum(f(y, x) ** 2), argnums=(0, 1)), y, x)
+
+
+@pytest.mark.parametrize("lower", [-3, 0, 2])
+def test_indices_out_of_bounds(lower: int) -> None:
+    def f(y: Any) -> Any:
+        def step(i: Any, y: Any) -> Any:
+            return y.at[i + 3].add(y[i] * 0.5).at[2 * i].max(0.25)
+
+        return lax.fori_loop(lower, lower + 25, step, y)
+
+    same(f, RNG.normal(size=20))
+
+
+def test_while_is_a_loop_with_a_leave() -> None:
+    def f(x: Any) -> Any:
+        return lax.while_loop(lambda s: s[0] < 100.0, lambda s: (s[0] * 1.5, s[1] + 1), (x, 0))
+
+    (kernel,) = kernels(f, 1.0)
+    (loop,) = loops(kernel, "while")
+    assert sum([isinstance(s, Leave) for s in loop.body]) == 1
+    for x in (1.0, 1e9, -1.0 + 1.5, 99.9):
+        assert fgrad.jit(f)(x) == f(x)
+
+
+def escape(re: Any, im: Any) -> Any:
+    def going(s: Any) -> Any:
+        return np.logical_and(s[0] * s[0] + s[1] * s[1] < 4.0, s[2] < 30)
+
+    def step(s: Any) -> Any:
+        x, y, n = s
+        return x * x - y * y + re, 2.0 * x * y + im, n + 1
+
+    return lax.while_loop(going, step, (re * 0.0, im * 0.0, 0))[2]
+
+
+@pytest.mark.parametrize("shape", [(9,), (16,), (40,), (3, 37), (17, 8), (2, 3, 11)])
+def test_lanes_of_a_while_end_in_blocks(shape: tuple[int, ...]) -> None:
+    f = escape
+    for _ in shape:
+        f = fgrad.vmap(f)
+    re, im = RNG.uniform(-2, 0.5, shape), RNG.uniform(-1, 1, shape)
+    expected = np.vectorize(lambda a, b: escape(a, b))(re, im)
+    np.testing.assert_array_equal(fgrad.jit(f)(re, im), expected)
+    found = kernels(f, re, im)
+    assert any([loop.lanes > 1 for k in found for loop in loops(k, "parallel")])
+
+
+def test_any_of_an_array_is_not_a_lane() -> None:
+    """Without the masks of `vmap`, all elements go on until the last one ends."""
+
+    def f(x: Any) -> Any:
+        return lax.while_loop(lambda x: np.any(x < 10.0), lambda x: x * 2.0, x)
+
+    x = np.linspace(0.5, 20.0, 64)
+    np.testing.assert_array_equal(fgrad.jit(f)(x), f(x))
+
+
+def test_batched_scan_has_a_loop_for_each_lane() -> None:
+    def f(s: Any, xs: Any) -> Any:
+        return lax.scan(lambda s, x: (s + 0.01 * slope(s) * x, s[0]), s, xs)
+
+    many = fgrad.vmap(f, in_axes=(0, None))
+    s, xs = RNG.normal(size=(100, 3)), RNG.normal(size=20)
+    found = [k for k in kernels(many, s, xs) if loops(k, "serial")]
+    assert [loop.lanes > 1 for k in found for loop in loops(k, "parallel")] == [True]
+    same(many, s, xs)
+
+
+def test_large_bodies_are_left_to_the_host() -> None:
+    def f(a: Any) -> Any:
+        return lax.fori_loop(0, 3, lambda i, a: np.tanh(a @ a * 0.1), a)
+
+    a = RNG.normal(size=(40, 40))
+    same(f, a)
+    assert not [k for k in kernels(f, a) if loops(k, "serial") and len(k.body) > 1]
+
+
+def test_gradients_of_weights_are_one_product() -> None:
+    w, xs = RNG.normal(size=(30, 40)) * 0.1, RNG.normal(size=(7, 5, 30))
+
+    def f(w: Any) -> Any:
+        def step(h: Any, x: Any) -> Any:
+            h = np.tanh(x @ w + h)
+            return h, None
+
+        return np.sum(lax.scan(step, np.zeros((5, 40)), xs)[0])
+
+    program = fgrad.inspect(fgrad.grad(f))(w).passes["invariants"]
+    products = [e for e in program.eqns if e.prim.name == "dot_general"]
+    assert [e.inputs[0].aval.shape for e in products] == [(35, 30)]
+    np.testing.assert_allclose(fgrad.jit(fgrad.grad(f))(w), fgrad.grad(f)(w), rtol=1e-9, atol=1e-9)
+
+
+def test_invariants_are_computed_before() -> None:
+    def f(w: Any, x: Any) -> Any:
+        return lax.fori_loop(0, 4, lambda i, x: np.tanh(np.exp(w) @ x), x)
+
+    w, x = RNG.normal(size=(50, 50)) * 0.1, RNG.normal(size=50)
+    program = fgrad.inspect(f)(w, x).passes["invariants"]
+    assert [e.prim.name for e in program.eqns][:1] == ["exp"]
+    same(f, w, x)
+
+
+@pytest.mark.parametrize("n", [1, 2, 4, 6, 9])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_solutions_in_loops(n: int, dtype: type) -> None:
+    a = (RNG.normal(size=(n, n)) + 2 * np.eye(n)).astype(dtype)
+    xs = RNG.normal(size=(5, n)).astype(dtype)
+
+    def f(a: Any, xs: Any) -> Any:
+        def step(c: Any, x: Any) -> Any:
+            c = np.linalg.solve(a + np.outer(x, c) * 0.1, x)
+            low = np.linalg.cholesky(a @ a.T + np.eye(n, dtype=a.dtype))
+            return c, np.sum(low) + np.linalg.det(a)
+
+        c, ys = lax.scan(step, xs[0], xs)
+        return np.sum(c * c) + np.sum(ys)
+
+    tolerance = 1e-3 if dtype is np.float32 else 1e-8
+    same(f, a, xs, rtol=tolerance)
+    same(fgrad.grad(f, argnums=(0, 1)), a, xs, rtol=tolerance)
+
+
+def test_singular_matrices_in_loops_raise() -> None:
+    def f(a: Any, n: Any) -> Any:
+        return lax.fori_loop(0, n, lambda i, x: np.linalg.solve(a, x), np.ones(3))
+
+    run = fgrad.jit(f)
+    with pytest.raises(np.linalg.LinAlgError, match="Singular"):
+        run(np.zeros((3, 3)), 2)
+    np.testing.assert_array_equal(run(np.zeros((3, 3)), 0), np.ones(3))
+    np.testing.assert_array_equal(run(np.eye(3), 2), np.ones(3))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.int64, np.uint64, np.float16, bool])
+def test_dtypes_of_carries(dtype: type) -> None:
+    def f(c: Any, xs: Any) -> Any:
+        return lax.scan(lambda c, x: (np.where(x, c, np.logical_not(c).astype(dtype)), c), c, xs)
+
+    same(f, np.array([0, 1, 3]).astype(dtype), np.array([True, False, True, False]))
+
+
+def test_complex_carries() -> None:
+    def f(z: Any, xs: Any) -> Any:
+        return lax.scan(lambda z, x: (z * z + x, abs(z)), z, xs)
+
+    same(f, 0.3 + 0.2j, RNG.normal(size=6) * 0.3)
+
+
+def test_nan_and_infinity_stay() -> None:
+    def f(x: Any) -> Any:
+        def step(i: Any, s: Any) -> Any:
+            return np.maximum(s, x * 2.0) + np.where(s > 3, np.inf, 0.0)
+
+        return lax.fori_loop(0, 3, step, x)
+
+    x = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 2.0])
+    np.testing.assert_array_equal(fgrad.jit(f)(x), f(x))
+
+
+def test_a_long_carry_needs_no_stack() -> None:
+    def f(y: Any) -> Any:
+        return lax.fori_loop(0, 5, lambda i, y: y.at[i].add(1.0), y)
+
+    np.testing.assert_array_equal(fgrad.jit(f)(np.zeros(2_000_000))[:6], [1, 1, 1, 1, 1, 0])
+
+
+def test_results_that_nobody_reads_are_not_computed() -> None:
+    def f(x: Any, w: Any) -> Any:
+        def step(c: Any, i: Any) -> Any:
+            return (c[0] + i, np.tanh(w @ c[1])), np.exp(c[1])
+
+        return lax.scan(step, (0.0, x), np.arange(4.0))[0][0]
+
+    x, w = RNG.normal(size=5), RNG.normal(size=(5, 5))
+    (scan,) = [e for e in fgrad.inspect(f)(x, w).passes["invariants"].eqns if e.prim.name == "scan"]
+    assert len(scan.outputs) == 1 and len(scan.params["body"].eqns) == 1
+    assert fgrad.jit(f)(x, w) == 6.0
