@@ -38,7 +38,10 @@ def _public(name: str, target: Any, traced: Callable[..., Any]) -> Callable[...,
             return traced(*args, **kwargs)
         return target(*args, **kwargs)
 
-    return functools.update_wrapper(function, target, updated=())
+    functools.update_wrapper(function, target, updated=())
+    if extra:
+        function.__wrapped__ = traced  # whose signature has the keywords
+    return function
 
 
 def _created(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -89,8 +92,18 @@ def load_all() -> None:
         globals()["vectorize"] = importlib.import_module("fgrad.numpy.lanes").vectorize
 
 
+def _of_dtype(kind: type) -> Callable[[Any], Any]:
+    """`finfo` and `iinfo` of a dtype, or of an array's."""
+
+    def info(dtype: Any) -> Any:
+        return kind(dtype.dtype if isinstance(dtype, (Tracer, numpy.ndarray)) else dtype)
+
+    return functools.update_wrapper(info, kind, updated=())
+
+
 def _fill() -> None:
     _fill_functions()
+    globals().update(finfo=_of_dtype(numpy.finfo), iinfo=_of_dtype(numpy.iinfo))
     for name in ("zeros", "ones", "empty", "full", "eye", "identity", "array"):
         globals()[name] = _created(globals().get(name) or getattr(numpy, name))
 

@@ -43,7 +43,7 @@ def array(a: Any, dtype: Any = None, **kwargs: Any) -> Value:
     """A traced array of nested lists, or the array itself."""
     x = strong(a) if isinstance(a, Tracer) else stack_nested(a)
     x = x if dtype is None else convert(x, np.dtype(dtype))
-    x = fresh(x) if x is a else x
+    x = fresh(x) if x is a and kwargs.get("copy", True) else x
     missing = int(kwargs.get("ndmin") or 0) - len(shape_of(x))
     return reshape(x, (1,) * missing + x.shape) if missing > 0 else x
 
@@ -56,10 +56,15 @@ def ascontiguousarray(a: Any, dtype: Any = None, **_: Any) -> Value:
 
 
 @implements("asarray", "asanyarray", "require")
-def asarray(a: Any, dtype: Any = None, *_args: Any, **_kwargs: Any) -> Value:
+def asarray(a: Any, dtype: Any = None, *_args: Any, copy: Any = None, **_: Any) -> Value:
     """The array itself, or a traced array of nested lists."""
     x = as_array(a)
-    return x if dtype is None else convert(x, np.dtype(dtype))
+    out = x if dtype is None else convert(x, np.dtype(dtype))
+    if copy is False and out is not a:
+        raise ArgumentError(
+            "Unable to avoid copy while creating an array as requested.", user_line()
+        )
+    return fresh(out) if copy and out is a else out
 
 
 def _like(a: Any, dtype: Any, shape: Any) -> tuple[Value, np.dtype, tuple[int, ...]]:

@@ -12,6 +12,7 @@ from fgrad.ir.aval import INT64
 from fgrad.numpy.promote import (
     as_array,
     as_value,
+    broadcast,
     convert,
     normalize_axis,
     reshape,
@@ -19,6 +20,7 @@ from fgrad.numpy.promote import (
     user_line,
 )
 from fgrad.numpy.register import implements
+from fgrad.ops import elementwise as ew
 from fgrad.ops import shape as sh
 from fgrad.ops import sort as so
 from fgrad.trace import Value
@@ -38,23 +40,40 @@ def _check_kth(kth: Any, length: int) -> None:
             raise ArgumentError(f"kth(={k}) out of bounds ({length})", user_line())
 
 
-@implements("sort")
+@implements("sort", extra=("descending",))
 def sort(
-    a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+    a: Any,
+    axis: Any = -1,
+    kind: Any = None,
+    order: Any = None,
+    *,
+    stable: Any = None,
+    descending: bool = False,
 ) -> Value:
-    """Ascending order along an axis, NaN last."""
+    """Ascending order along an axis, NaN last; or the opposite."""
     x, axis = _on_axis(a, axis)
-    return so.sort((x,), axis)[0]
+    out = so.sort((x,), axis)[0]
+    return sh.reverse(out, (axis,)) if descending else out
 
 
-@implements("argsort")
+@implements("argsort", extra=("descending",))
 def argsort(
-    a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+    a: Any,
+    axis: Any = -1,
+    kind: Any = None,
+    order: Any = None,
+    *,
+    stable: Any = None,
+    descending: bool = False,
 ) -> Value:
     """The indices that sort, equal elements in their old order."""
     x = as_array(a)
     x, axis = _on_axis(x if x.shape else reshape(x, (1,)), axis)
-    return so.sort((x, sh.iota(x.shape, INT64, axis)), axis)[1]
+    if not descending:
+        return so.sort((x, sh.iota(x.shape, INT64, axis)), axis)[1]
+    backward = sh.reverse(x, (axis,))
+    order = sh.reverse(so.sort((backward, sh.iota(x.shape, INT64, axis)), axis)[1], (axis,))
+    return ew.sub(*broadcast((np.int64(x.shape[axis] - 1), order)))
 
 
 @implements("partition")
