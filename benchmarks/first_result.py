@@ -1,8 +1,9 @@
 """Time from a function to its first result, in a process of its own; used by benchmarks/cpu.py.
 
-    python benchmarks/first_result.py fgrad|jax  import|tiny|mlp|transformer|chain
+    python benchmarks/first_result.py fgrad|jax|stages  import|tiny|mlp|transformer|chain
 
-Prints seconds: of the import, or of tracing, compiling and running a function once.
+Prints seconds: of the import, or of tracing, compiling and running a function once; for `stages`
+a table of fgrad's stages, the parts of building, and distinct kernels against kernels called.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ START = time.perf_counter()
 if sys.argv[1:2] == ["jax"]:
     import jax  # noqa: F401
 else:
-    import fgrad  # noqa: F401
+    import fgrad
 
 IMPORTED = time.perf_counter()
 
@@ -74,9 +75,19 @@ CASES: dict[str, Callable[[Library], Call]] = {
 }
 
 
+class Inspected:
+    """fgrad, with compiled functions that return how they were compiled."""
+
+    def __getattr__(self, name: str) -> Any:
+        return fgrad.inspect if name == "jit" else getattr(fgrad, name)
+
+
 def main() -> None:
-    """Print one number."""
+    """Print one number, or the table of stages."""
     library, case = sys.argv[1:]
+    if library == "stages":
+        print(CASES[case](fgrad_library()._replace(api=Inspected()))().report())
+        return
     if case == "import":
         print(IMPORTED - START)
         return

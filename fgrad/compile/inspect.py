@@ -7,6 +7,7 @@ inspect(f)(*args)           all stages of its compilation, with times and sizes
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from fgrad.compile.jit import Jitted, jit
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.text import print_kernel
 from fgrad.compile.pipeline import Stage, compile_program, distinct_kernels, llvm_text
+from fgrad.compile.steps import KernelStep
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Program
 
@@ -38,6 +40,7 @@ class Stages(NamedTuple):
 
     program: Program
     list: list[Stage]
+    code: tuple[tuple[str, float], ...] = ()
 
     @property
     def passes(self) -> dict[str, Any]:
@@ -48,6 +51,13 @@ class Stages(NamedTuple):
     def kernels(self) -> tuple[Kernel, ...]:
         """The distinct kernels, scheduled, in order of first use."""
         return tuple(distinct_kernels(self.passes["schedule"]))
+
+    @property
+    def calls(self) -> tuple[int, int]:
+        """How many kernels, and how many library routines, one call of the function runs."""
+        steps = self.passes["plan"].steps
+        kernels = sum([isinstance(step, KernelStep) for step in steps])
+        return kernels, len(steps) - kernels
 
     @property
     def llvm(self) -> str:
@@ -74,11 +84,16 @@ class Stages(NamedTuple):
         )
 
     def report(self) -> str:
-        """A table of passes (milliseconds, equations or steps before and after) and of memory."""
+        """A table of passes (milliseconds, equations or steps before and after), of the parts of
+        `build`, of kernels and of memory."""
         lines = [f"{'pass':<14}{'ms':>9}  size"]
         for stage in self.list:
             lines.append(f"{stage.name:<14}{stage.ms:>9.3f}  {stage.before} -> {stage.after}")
         lines.append(f"{'total':<14}{sum([stage.ms for stage in self.list]):>9.3f}")
+        lines += [f"  build: {name:<8}{ms:>6.3f}" for name, ms in self.code]
+        kernels, routines = self.calls
+        lines.append(f"kernels        {len(self.kernels)} distinct, {kernels} called")
+        lines.append(f"routines       {routines} called")
         memory = self.memory
         lines.append(f"{'memory':<15}bytes")
         for name, size in (*zip(memory._fields, memory, strict=True), ("peak", memory.peak)):
@@ -134,10 +149,11 @@ def inspect(fun: Callable[..., Any]) -> Callable[..., Stages]:
 
     @functools.wraps(fun)
     def compiled(*args: Any, **kwargs: Any) -> Stages:
+        start = time.perf_counter()
         entry = _jitted(fun).entry_of(args, kwargs)
-        program = entry.program
-        stages = compile_program(program, donated=entry.donated).stages
-        first = Stage("trace", 0.0, len(program.eqns), len(program.eqns), program)
-        return Stages(program, [first, *stages])
+        ms, program = 1e3 * (time.perf_counter() - start), entry.program
+        done = compile_program(program, donated=entry.donated)
+        first = Stage("trace", ms, len(program.eqns), len(program.eqns), program)
+        return Stages(program, [first, *done.stages], done.code)
 
     return compiled

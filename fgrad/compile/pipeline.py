@@ -22,7 +22,7 @@ from fgrad.compile.bfloat_words import bfloat_words, has_bfloat
 from fgrad.compile.canonical_conv import canonical_conv
 from fgrad.compile.canonical_dot import canonical_dot
 from fgrad.compile.contract import contract
-from fgrad.compile.cpu.runtime import asm_text, kernel_source
+from fgrad.compile.cpu.runtime import asm_text, kernel_source, spent
 from fgrad.compile.cse import cse
 from fgrad.compile.dce import dce
 from fgrad.compile.fold import fold
@@ -63,6 +63,7 @@ class Compiled(NamedTuple):
 
     executable: Any  # what the backend builds: a function of arrays
     stages: list[Stage]
+    code: tuple[tuple[str, float], ...] = ()  # milliseconds of the parts of `build`, by name
 
 
 def compile_program(
@@ -79,8 +80,11 @@ def compile_program(
         device: a key of `BACKENDS`.
         donated: inputs whose memory may be given to results.
     """
+    before = spent()
     with collector_paused():
-        return _compile(program, args, BACKENDS[device], donated)
+        compiled = _compile(program, args, BACKENDS[device], donated)
+    code = [(name, 1e3 * (seconds - before[name])) for name, seconds in spent().items()]
+    return compiled._replace(code=tuple(code))
 
 
 def _compile(

@@ -13,6 +13,7 @@ import ctypes
 import hashlib
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -65,6 +66,7 @@ class _Session:
         self.jit = llvm.create_lljit_compiler(target_machine(self.target))
         self.loaded: dict[str, llvm.ResourceTracker] = {}  # object name -> keeps its memory
         self.addresses: dict[str, int] = {}  # symbol -> address
+        self.spent = {"write": 0.0, "generate": 0.0, "load": 0.0}  # seconds, of this process
         self.symbols: dict[int, str] = {}
         self._store = DiskStore(config.cache_dir)
         self.identity = "\n".join([*self.target, llvmlite.__version__, emitter_digest()])
@@ -163,10 +165,23 @@ def build(
                 missing[symbol] = source
         if missing:
             for names, code in _objects(missing, glue):
-                _load(code, names[0], names, imports or {})
+                with _timed("load"):
+                    _load(code, names[0], names, imports or {})
                 if config.cache:
                     _to_disk(code, names)
         return [session.addresses[symbol] for symbol in symbols]
+
+
+@contextlib.contextmanager
+def _timed(what: str) -> Iterator[None]:
+    start = time.perf_counter()
+    yield
+    _SESSION.spent[what] += time.perf_counter() - start
+
+
+def spent() -> dict[str, float]:
+    """Seconds that this process has spent writing LLVM text, generating code and loading it."""
+    return dict(_SESSION.spent)
 
 
 def symbol_at(address: int) -> str:
@@ -197,7 +212,8 @@ def identity() -> str:
 
 def _objects(sources: Mapping[str, Source], glue: bool) -> list[tuple[list[str], bytes]]:
     """Objects with the functions: one, or two that two threads compile where that is worth it."""
-    emitted = {symbol: source.emit(symbol) for symbol, source in sources.items()}
+    with _timed("write"):
+        emitted = {symbol: source.emit(symbol) for symbol, source in sources.items()}
     parts: tuple[list[str], list[str]] = [], []
     sizes = [0, 0]
     for symbol in sorted(emitted, key=lambda symbol: -len(emitted[symbol][0])):
@@ -207,12 +223,18 @@ def _objects(sources: Mapping[str, Source], glue: bool) -> list[tuple[list[str],
     if min(sizes) < LEAST_TEXT or config.num_threads < 2:
         parts = list(emitted), []
     texts = [_module([emitted[symbol] for symbol in part]) for part in parts if part]
+    with _timed("generate"):
+        return list(zip(parts, _generate(texts, glue), strict=False))
+
+
+def _generate(texts: Sequence[str], glue: bool) -> list[bytes]:
+    """The objects of one or two modules."""
     if len(texts) == 1:
-        return [(parts[0], compile_text(texts[0], glue=glue))]
+        return [compile_text(texts[0], glue=glue)]
     with _no_strength_reduction():
         helper = _Helper(texts[1], glue)
         first = _emit(texts[0], _machine(None, glue), llvm.get_global_context())
-        return list(zip(parts, (first, helper.result()), strict=True))
+        return [first, helper.result()]
 
 
 def module_text(sources: Mapping[str, Source]) -> str:
