@@ -16,10 +16,11 @@ import numpy as np
 
 from fgrad.compile.lower_linalg import vectors_are_native
 from fgrad.compile.split_scatter import in_parts
-from fgrad.ir.aval import INT32, Aval
+from fgrad.ir.aval import FLOAT32, INT32, Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Eqn, Params, Program
 from fgrad.ops.complex import complex_, imag, is_complex, real
+from fgrad.ops.dot import dot_general
 from fgrad.ops.elementwise import add, convert, isnan, mul
 from fgrad.ops.fft import fft_p
 from fgrad.ops.linalg_compositions import COMPOSITIONS
@@ -93,6 +94,24 @@ def _each_axis(x: Aval, kind: str, axes: tuple[int, ...], n: int | None) -> Prog
     return trace(one_by_one, [x], kind).program
 
 
+FLOAT16 = np.dtype(np.float16)
+
+
+def _of_half(eqn: Eqn) -> Program:
+    """Products of float16 as those of float32, rounded once, as in NumPy."""
+    a, b = [x.aval.strong() for x in eqn.inputs]
+    return _product_of_half(a, b, eqn.params)
+
+
+@lru_cache(maxsize=256)
+def _product_of_half(a: Aval, b: Aval, params: Params) -> Program:
+    def product(x: Value, y: Value) -> list[Value]:
+        out = dot_general(convert(x, FLOAT32), convert(y, FLOAT32), **params)
+        return [convert(out, FLOAT16)]
+
+    return trace(product, [a, b], "dot_general").program
+
+
 _FACTORED = frozenset({"det", "slogdet", "solve"})
 
 
@@ -139,6 +158,7 @@ EXPANSIONS: dict[str, Callable[[Eqn], Program | None]] = {
     **dict.fromkeys(COMPOSITIONS, _by_factors),
     **dict.fromkeys(("eigh", "svd", "pinv", "cofactor"), _in_double),
     "fft": lambda eqn: _each_axis(eqn.inputs[0].aval.strong(), **eqn.params),
+    "dot_general": lambda eqn: _of_half(eqn) if eqn.inputs[0].aval.dtype == FLOAT16 else None,
     "random_bits": lambda eqn: _random_bits(eqn.inputs[0].aval, eqn.params["shape"]),
     "sort": lambda eqn: _sort(
         tuple([x.aval.strong() for x in eqn.inputs]), eqn.params["axis"], eqn.params["num_keys"]

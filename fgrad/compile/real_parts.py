@@ -232,12 +232,13 @@ def _exp(eqn: Eqn, z: Split) -> Operand:
 
 def _pow(eqn: Eqn, z: Split, n: Split) -> Operand:
     """Roots, reciprocals, and integer powers by repeated squares, as NumPy has them."""
-    exponent = n.re if not n.shape and isinstance(n.re, np.generic) and n.im == 0 else None
+    known: Any = n.re if not n.shape and isinstance(n.re, np.generic) and n.im == 0 else None
+    exponent = None if known is None else float(known)
     if exponent == 0.5:
         return _operand(ew.sqrt(z.whole))
     if exponent == -1:
         return _reciprocal(eqn, z)
-    if exponent is None or exponent != np.rint(exponent) or not 1 <= abs(exponent) < 100:
+    if exponent is None or not exponent.is_integer() or not 1 <= abs(exponent) < 100:
         return None
     if exponent in (1, 2, 3):
         square = _mul(eqn, z, z) if exponent > 1 else z

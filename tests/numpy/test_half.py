@@ -16,7 +16,11 @@ import fgrad.numpy  # np functions of tracers
 from fgrad import lax
 from fgrad.testing import check_jit
 
-OTHER_DTYPES = {"nanpercentile", "geomspace", "gradient.spacing", "histogram", "histogram.range"}
+# Rows whose traced dtype is not that of NumPy for float16.
+OTHER_DTYPES = {
+    "nanpercentile", "geomspace", "gradient.spacing", "histogram", "histogram.range",
+    "histogram_bin_edges", "histogram2d", "asarray", "mgrid", "ogrid", "at.fill", "at.drop",
+}  # fmt: skip
 
 
 def half_arguments(case: OpCase) -> list[Any]:
@@ -26,14 +30,29 @@ def half_arguments(case: OpCase) -> list[Any]:
     return [x.astype(np.float16)[()] if x.dtype.kind == "f" else x for x in args]
 
 
-HALF = [
-    case
-    for case in OP_CASES
-    if not case.known
-    and case.name not in OTHER_DTYPES
-    and any(np.asarray(x).dtype == np.float16 for x in half_arguments(case))
-]
-SMOOTH = [case for case in HALF if case.differentiable and case.order]
+def takes_half(case: OpCase) -> bool:
+    """Whether NumPy's function takes float16, which linear algebra does not."""
+    args = half_arguments(case)
+    try:
+        case.fun(*args)
+    except TypeError:
+        return False
+    return any(x.dtype == np.float16 for x in args)
+
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    HALF = [
+        case
+        for case in OP_CASES
+        if not case.known and case.name not in OTHER_DTYPES and takes_half(case)
+    ]
+GRADIENTS = (
+    "sin cos tan tanh exp log log1p sqrt reciprocal square absolute arctan2 hypot multiply divide "
+    "power maximum sum prod mean var std max cumsum cumprod matmul dot einsum outer where take "
+    "concatenate stack reshape transpose sort pad roll op.arithmetic"
+).split()
+SMOOTH = [case for case in HALF if case.name in GRADIENTS]
 
 
 @pytest.mark.parametrize("case", HALF, ids=lambda c: c.name)
@@ -41,7 +60,7 @@ def test_float16(case: OpCase) -> None:
     check_jit(case.fun, half_arguments(case), rtol=4e-3, atol=2e-3)
 
 
-@pytest.mark.parametrize("case", SMOOTH[::3], ids=lambda c: c.name)
+@pytest.mark.parametrize("case", SMOOTH, ids=lambda c: c.name)
 def test_float16_gradients(case: OpCase) -> None:
     args = half_arguments(case)
     which = tuple([i for i, x in enumerate(args) if x.dtype.kind == "f"])
