@@ -11,7 +11,19 @@ import numpy as np
 from fgrad.compile.cpu.emit_llvm import outer_range
 from fgrad.compile.cpu.runtime import KernelFunction, build_kernel
 from fgrad.compile.kernel.check import check_kernel
-from fgrad.compile.kernel.ir import Const, Index, Init, Kernel, Load, Loop, Op, Read, Ref, Update
+from fgrad.compile.kernel.ir import (
+    Const,
+    Index,
+    Init,
+    Kernel,
+    Leave,
+    Load,
+    Loop,
+    Op,
+    Read,
+    Ref,
+    Update,
+)
 from fgrad.compile.schedule import schedule
 
 FUNCTIONS = {
@@ -38,7 +50,12 @@ FUNCTIONS = {
     "le": np.less_equal,
     "gt": np.greater,
     "ge": np.greater_equal,
+    "muladd": lambda a, b, c: a * b + c,
 }
+
+
+class Left(Exception):
+    """The end of a `while` loop."""
 
 
 class Oracle:
@@ -66,7 +83,16 @@ class Oracle:
 
     def statement(self, s) -> None:
         values, kind = self.values, type(s)
-        if kind is Loop:
+        if kind is Loop and s.kind == "while":
+            try:
+                while True:
+                    self.body(s.body)
+            except Left:
+                pass
+        elif kind is Leave:
+            if values[s.value]:
+                raise Left
+        elif kind is Loop:
             for position in range(s.extent):
                 self.axes[s.axis] = position
                 self.body(s.body)

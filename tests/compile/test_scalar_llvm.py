@@ -175,6 +175,15 @@ def test_bools() -> None:
                 np.testing.assert_array_equal(got, reference(name)(*operands), name)
 
 
+@pytest.mark.parametrize("dtype", [F16, F32, F64], ids=str)
+def test_products_and_sums(dtype: np.dtype) -> None:
+    rng = np.random.default_rng(5)
+    a, b, c = rng.normal(size=(3, 64)).astype(dtype)
+    wide = a.astype(np.longdouble) * b + c
+    for lanes in (1, 8, LANES):
+        assert_same(compiled("muladd", dtype, lanes)(a, b, c), wide.astype(dtype), 64, a, b, c)
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_select(dtype: np.dtype) -> None:
     a, b = np.arange(32).astype(dtype), np.arange(1, 33).astype(dtype)
