@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from programs import programs
+from random_programs import programs
 
 from fgrad.errors import CheckError
 from fgrad.ir.aval import Aval

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, note, settings
-from programs import programs
+from random_programs import programs
 
 from fgrad.compile.canonical_conv import canonical_conv
 from fgrad.compile.canonical_dot import canonical_dot

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, note, settings
-from programs import programs
+from random_programs import programs
 
 from fgrad.compile import pipeline
 from fgrad.compile.inspect import inspect, make_program

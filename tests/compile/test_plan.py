@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from pass_cases import body
-from programs import programs
+from random_programs import programs
 
 from fgrad.compile.fuse import fuse
 from fgrad.compile.lower import lower

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from pass_cases import assert_becomes, body
-from programs import programs
+from random_programs import programs
 
 from fgrad.compile.simplify import APPLIED, EXACT, FASTMATH, simplify
 from fgrad.ir.program import Program

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from programs import programs
+from random_programs import programs
 
 from fgrad.ir.program import Program
 from fgrad.ir.text import equal_programs, parse_program, print_program
