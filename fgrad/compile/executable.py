@@ -7,7 +7,8 @@ places in the arena and views, derived from those by the host program itself.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -151,6 +152,39 @@ class Executable:
             for k, i in self.image.reuse
             if i not in shared and args[i].base is None and args[i].flags.writeable
         }
+
+
+class StepPrograms:
+    """The steps of a plan as programs of their own, so that each can be timed."""
+
+    def __init__(self, program: Program, plan: Plan) -> None:
+        consts = [np.ascontiguousarray(array) for _, array in program.consts]
+        table = _Table(len(program.inputs), len(consts), len(program.outputs))
+        bodies = [_native_steps(plan._replace(steps=[step]), table) for step in plan.steps]
+        self.consts, self.out_avals = consts, program.out_avals
+        self.arena_bytes = plan.arena_bytes
+        given, places = table.given, table.places
+        self.programs = [HostProgram((*places, *body), given, table.callbacks) for body in bodies]
+        self.empty = HostProgram(tuple(places), given, ())
+
+    def bound(self, args: Sequence[np.ndarray]) -> Callable[[int], None]:
+        """A function that runs step k on these arguments; steps must run in order."""
+        outs = [np.empty(a.shape, a.dtype) for a in self.out_avals]
+        arena = np.empty(self.arena_bytes + ALIGNMENT, np.uint8)
+        kept = (*args, *self.consts, *outs)
+        pointers = [x.ctypes.data for x in kept]
+        pointers.append(-(-arena.ctypes.data // ALIGNMENT) * ALIGNMENT)
+        self.pointers, self.kept = pointers, (*kept, arena)
+        return lambda k: self.programs[k].run(pointers)
+
+    def overhead(self) -> float:
+        """The seconds that a program without steps takes."""
+        samples = []
+        for _ in range(20):
+            start = time.perf_counter()
+            self.empty.run(self.pointers)
+            samples.append(time.perf_counter() - start)
+        return min(samples)
 
 
 class _Arenas(threading.local):

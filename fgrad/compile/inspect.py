@@ -108,7 +108,8 @@ def _bytes(aval: Aval) -> int:
     return aval.size * aval.dtype.itemsize
 
 
-def _jitted(fun: Callable[..., Any]) -> Jitted:
+def jitted(fun: Callable[..., Any]) -> Jitted:
+    """A function as `jit` makes it; what is jitted already as it is."""
     return fun if isinstance(fun, Jitted) else jit(fun)
 
 
@@ -129,7 +130,7 @@ def make_program(fun: Callable[..., Any]) -> Callable[..., Program]:
 
     @functools.wraps(fun)
     def traced(*args: Any, **kwargs: Any) -> Program:
-        return _jitted(fun).program_of(args, kwargs)
+        return jitted(fun).program_of(args, kwargs)
 
     return traced
 
@@ -150,7 +151,7 @@ def inspect(fun: Callable[..., Any]) -> Callable[..., Stages]:
     @functools.wraps(fun)
     def compiled(*args: Any, **kwargs: Any) -> Stages:
         start = time.perf_counter()
-        entry = _jitted(fun).entry_of(args, kwargs)
+        entry = jitted(fun).entry_of(args, kwargs)
         ms, program = 1e3 * (time.perf_counter() - start), entry.program
         done = compile_program(program, donated=entry.donated)
         first = Stage("trace", ms, len(program.eqns), len(program.eqns), program)

@@ -187,6 +187,10 @@ class Jitted(NativeCallable):
         """The traced program for some arguments, which it need not be kept for."""
         return self.entry_of(args, kwargs).program
 
+    def arrays_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """The leaves of the arguments that a program takes: all but the static ones."""
+        return self._signature(args, kwargs).leaves
+
     def entry_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry:
         """What would be kept for some arguments."""
         signature = self._signature(args, kwargs)

@@ -1,0 +1,159 @@
+"""L5. What a function costs, counted before it runs: operations, bytes, kernels, residuals."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from fgrad.compile.inspect import inspect, jitted
+from fgrad.compile.kernel.scalar import TRANSCENDENTAL
+from fgrad.compile.lower_rules import MOVES, REDUCTIONS
+from fgrad.compile.steps import KernelStep
+from fgrad.errors import MissingRuleError
+from fgrad.ir.memory import bytes_of
+from fgrad.ir.primitive import REGISTRY
+from fgrad.ir.program import Eqn, Program, Var
+from fgrad.transforms.derive import vjp_programs
+
+# Of an n x n matrix, in n^3 (Golub and Van Loan, Matrix Computations, 4th edition).
+_CUBES = {
+    "cholesky": 1 / 3, "lu": 2 / 3, "factor": 2 / 3, "det": 2 / 3, "slogdet": 2 / 3, "qr": 4 / 3,
+    "svd": 22.0, "svdvals": 8 / 3, "eigh": 9.0, "eigvalsh": 4 / 3, "eig": 25.0, "eigvals": 10.0,
+    "pinv": 24.0, "sqrtm": 25.0, "matrix_function": 20.0,
+}  # fmt: skip
+_LOOPS = frozenset({"scan", "while"})
+
+
+class Cost(NamedTuple):
+    """The cost of one call.
+
+    flops: additions, products and comparisons of numbers; a fused multiply-add is two.
+    transcendentals: calls of exp, log, sin, ... for one element each.
+    bytes: what the steps read and write, each buffer once a step.
+    kernels, library_calls: steps of the compiled program.
+    residual_bytes: what a derivative in reverse keeps between the passes, if it has one.
+    temporaries: bytes of the block in which intermediate arrays live.
+    bounded: whether all loops have a known number of steps; others count as one step.
+    """
+
+    flops: int
+    transcendentals: int
+    bytes: int
+    kernels: int
+    library_calls: int
+    residual_bytes: int | None
+    temporaries: int
+    bounded: bool
+
+    def __str__(self) -> str:
+        rows = [f"{name:<16}{_shown(value)}" for name, value in self._asdict().items()]
+        return "\n".join(rows)
+
+
+def _shown(value: Any) -> str:
+    return f"{value:,}" if type(value) is int else str(value)
+
+
+def cost_analysis(fun: Callable[..., Any]) -> Callable[..., Cost]:
+    """A function that counts what a call of `fun` with its arguments costs, without running it.
+
+    Arguments:
+        fun: a function of arrays, or what `jit` returned for one; `grad(f)` for a gradient.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> a, b = np.ones((8, 4)), np.ones((4, 2))
+        >>> cost = fgrad.cost_analysis(lambda a, b: np.tanh(a @ b))(a, b)
+        >>> cost.flops, cost.transcendentals
+        (128, 16)
+    """
+
+    @functools.wraps(fun)
+    def analysed(*args: Any, **kwargs: Any) -> Cost:
+        stages = inspect(fun)(*args, **kwargs)
+        program = jitted(fun).program_of(args, kwargs)
+        counted = _Counter()
+        counted.program(stages.passes["dce again"], 1)
+        steps = stages.passes["plan"].steps
+        kernels = sum([isinstance(s, KernelStep) for s in steps])
+        moved = sum([bytes_of(v.aval) for s in steps for v in dict.fromkeys(s.args)])
+        return Cost(
+            counted.flops,
+            counted.transcendentals,
+            moved,
+            kernels,
+            len(steps) - kernels,
+            _residual_bytes(program),
+            stages.memory.temporaries,
+            counted.bounded,
+        )
+
+    return analysed
+
+
+def _residual_bytes(program: Program) -> int | None:
+    """The bytes of what the forward pass hands to the backward pass, inputs not counted."""
+    wanted = tuple([a.dtype.kind in "fc" for a in program.in_avals])
+    if not any(wanted) or not any([a.dtype.kind in "fc" for a in program.out_avals]):
+        return None
+    try:
+        pair = vjp_programs(program, wanted)
+    except MissingRuleError:
+        return None
+    given = set(pair.forward.inputs)
+    kept = {a for a in pair.forward.outputs[pair.count :] if isinstance(a, Var)} - given
+    return sum([bytes_of(v.aval) for v in kept])
+
+
+class _Counter:
+    """Sums over equations."""
+
+    def __init__(self) -> None:
+        self.flops = self.transcendentals = 0
+        self.bounded = True
+
+    def program(self, program: Program, times: int) -> None:
+        for eqn in program.eqns:
+            self.equation(eqn, times)
+
+    def equation(self, eqn: Eqn, times: int) -> None:
+        """Count one equation, and the bodies of loops and branches."""
+        name, params = eqn.prim.name, eqn.params
+        if name == "scan":
+            self.program(params["body"], times * params["length"])
+        elif name == "while":
+            self.bounded = False
+            self.program(params["cond"], times)
+            self.program(params["body"], times)
+        elif name == "switch":
+            for branch in params["branches"]:
+                self.program(branch, times)
+        elif eqn.prim.scalar in TRANSCENDENTAL:
+            self.transcendentals += times * eqn.outputs[0].aval.size
+        else:
+            self.flops += times * flops_of(eqn)
+
+
+def flops_of(eqn: Eqn) -> int:
+    """The operations of one equation without a body."""
+    name, params = eqn.prim.name, eqn.params
+    size = sum([v.aval.size for v in eqn.outputs])
+    first = eqn.inputs[0].aval if eqn.inputs else None
+    if name == "dot_general":
+        assert first is not None
+        return 2 * size * math.prod([first.shape[a] for a in params["contract"][0]])
+    if name == "conv":
+        return 2 * size * math.prod(eqn.inputs[1].aval.shape[1:])
+    if name in REDUCTIONS or name.startswith("cum"):
+        return first.size if first is not None else 0
+    if name == "fft":
+        return int(5 * size * math.log2(max(size, 2)))
+    if first is not None and first.ndim >= 2 and name in _CUBES:
+        m, n = first.shape[-2:]
+        return int(_CUBES[name] * first.size * min(m, n))
+    if name in ("solve", "lu_solve", "triangular_solve"):
+        return 2 * size * (first.shape[-1] if first is not None else 1)
+    elementwise = REGISTRY[name].scalar is not None and name not in MOVES
+    return size if elementwise and name not in ("convert", "bitcast", "stop_gradient") else 0
