@@ -68,7 +68,7 @@ class View:
 
     @property
     def rows(self) -> list[Row]:
-        """The lines in the order of the first equation of each."""
+        """The lines in the order of the source."""
         found: dict[Loc | None, Row] = {}
         for eqn in self.program.eqns:
             row = found.setdefault(eqn.loc, Row(eqn.loc, [], [], []))
@@ -77,7 +77,7 @@ class View:
             for line in dict.fromkeys([e.loc for e in group.eqns]):
                 if line in found:
                     found[line].groups.append(k)
-        return list(found.values())
+        return sorted(found.values(), key=lambda row: _place(row.line))
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{t}</th>" for t in ("your line", "forward", "adjoint", "compiled to"))
@@ -120,7 +120,7 @@ class View:
     def dot(self) -> str:
         """The equations as a graph for Graphviz, one colour for each step they are compiled to."""
         lines = [
-            f"digraph {self.program.name} {{",
+            "digraph program {",
             "  node [shape=box, style=filled, fillcolor=white]",
         ]
         for var in self.program.inputs:
@@ -153,6 +153,10 @@ class View:
                 lines.append(f'  out{k} [shape=ellipse, label="result {k}"]')
                 lines.append(f"  {source[atom]} -> out{k}")
         return lines
+
+
+def _place(line: Loc | None) -> tuple[str, int]:
+    return ("", 0) if line is None else (line.file, line.line)
 
 
 def _colour(group: int) -> str:
