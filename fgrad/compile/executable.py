@@ -111,6 +111,12 @@ class Executable:
         self.const_pointers = [x.ctypes.data for x in image.consts]
         self.host = HostProgram(image.steps, image.given, image.callbacks)
         self.empty = not image.steps
+        self.keeps_arena = True
+
+    def runs_natively(self) -> None:
+        """Calls are made by native code from now on, whose arenas come from a pool of its own."""
+        self.keeps_arena = False
+        _ARENAS.kept = None
 
     def seen_as(self, in_avals: Sequence[Aval], out_avals: Sequence[Aval]) -> Executable:
         """The same for arguments and results of other dtypes of the same sizes."""
@@ -132,7 +138,8 @@ class Executable:
             pointers += [x.ctypes.data for x in outs]
             pointers.append(base)
             self.host.run(pointers)
-            _ARENAS.give(arena)
+            if self.keeps_arena:
+                _ARENAS.give(arena)
         for k, literal in self.literals:
             outs[k][...] = literal.value
         return [x if x.ndim else x[()] for x in outs]

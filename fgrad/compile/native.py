@@ -41,7 +41,10 @@ def learn(
         out_tree: the structure of the result.
     """
     results = Results(executable.out_avals, out_tree, config.recycle)
-    return calls.learn(callee, parameters, results, work_of(program, executable))
+    learned = calls.learn(callee, parameters, results, work_of(program, executable))
+    if learned:
+        executable.runs_natively()
+    return learned
 
 
 def work_of(program: Program, executable: Executable) -> Work:
