@@ -159,17 +159,22 @@ class _Checker:
             self.need(dtypes[0] == _BOOL, "K3", "select needs a bool first")
             dtypes = dtypes[1:]
         operand = dtypes[0]
-        self.need(all([d == operand for d in dtypes]), "K3", f"operands of {s.op} differ: {dtypes}")
-        self.need(operand.kind in row.kinds, "K3", f"{s.op} does not take {operand}")
+        # Texts are written where they are needed: NumPy takes its time to print a dtype.
+        if any([d != operand for d in dtypes]):
+            self.fail("K3", f"operands of {s.op} differ: {dtypes}")
+        if operand.kind not in row.kinds:
+            self.fail("K3", f"{s.op} does not take {operand}")
         expected = {"bool": _BOOL, "same": operand, "named": s.dtype}[row.result]
-        self.need(s.dtype == expected, "K3", f"{s.op} gives {expected}, not {s.dtype}")
+        if s.dtype != expected:
+            self.fail("K3", f"{s.op} gives {expected}, not {s.dtype}")
         if s.op == "bitcast":
             self.need(s.dtype.itemsize == operand.itemsize, "K3", "bitcast changes the size")
         self.define(s.id, s.dtype)
 
     def init(self, s: Init) -> None:
         kinds = _ACC_KINDS.get(s.op, "biuf" if s.op == "carry" else "")
-        self.need(s.dtype.kind in kinds, "K3", f"no accumulator {s.op} of {s.dtype}")
+        if s.dtype.kind not in kinds:
+            self.fail("K3", f"no accumulator {s.op} of {s.dtype}")
         if isinstance(s.start, Ref):
             self.need(self.use(s.start.id) == s.dtype, "K3", "start has another dtype")
         self.need(s.acc not in self.accs, "K1", f"accumulator {s.acc} is live already")
