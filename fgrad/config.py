@@ -32,6 +32,7 @@ class Config:
     num_threads: int
     native_calls: bool
     recycle: bool
+    check_index: bool  # set by `fgrad.debug.check_index`: compiled code checks indices
     nans: bool  # set by `fgrad.debug.nans`: programs run equation by equation
     epoch: int  # the number of the present combination of settings: part of every compilation key
 
@@ -50,6 +51,7 @@ class Config:
             "num_threads": int(env("FGRAD_NUM_THREADS") or os.cpu_count() or 1),
             "native_calls": env("FGRAD_NATIVE_CALLS", "1") != "0",
             "recycle": env("FGRAD_RECYCLE", "0") not in ("", "0"),
+            "check_index": False,
             "nans": False,
         }
         self._names = tuple(settings)

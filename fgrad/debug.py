@@ -18,14 +18,15 @@ import numpy as np
 
 from fgrad.config import config
 from fgrad.doors import DOORS
-from fgrad.errors import ArgumentError, NanError
+from fgrad.errors import ArgumentError, BoundsError, NanError
 from fgrad.ir.primitive import REGISTRY, Primitive
+from fgrad.numpy.indexing import index_hook
 from fgrad.numpy.promote import user_line
 from fgrad.source import here, resolve
-from fgrad.trace import STATE
+from fgrad.trace import STATE, Tracer
 from fgrad.transforms.callback import debug_callback as callback
 
-__all__ = ["breakpoint", "callback", "nans", "print"]
+__all__ = ["breakpoint", "callback", "check_index", "nans", "print"]
 
 
 def print(fmt: str, *args: Any, ordered: bool = True, **kwargs: Any) -> None:
@@ -90,6 +91,53 @@ def _look(values: dict[str, Any]) -> None:
     """The frame in which the debugger stops: `values`, also by their names."""
     frame_names = dict(values)
     exec("pass", frame_names)
+
+
+# --- indices --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def check_index() -> Iterator[None]:
+    """Raise where a traced index is out of bounds, which compiled code clips otherwise.
+
+    Functions are traced anew inside of the block, with a check before each index.
+
+    Raises:
+        BoundsError: with your line, after the compiled program has run.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> f = fgrad.jit(lambda x, i: x[i])
+        >>> f(np.arange(3.0), 7)
+        np.float64(2.0)
+        >>> try:
+        ...     with fgrad.debug.check_index():
+        ...         f(np.arange(3.0), 7)
+        ... except IndexError as error:
+        ...     print(str(error).splitlines()[0])
+        index 7 is out of bounds for axis 0 with size 3
+    """
+    with _LOCK:
+        index_hook.append(_watch_index)
+    try:
+        with config.override(check_index=True):
+            yield
+    finally:
+        with _LOCK:
+            index_hook.remove(_watch_index)
+
+
+def _watch_index(i: Tracer, axis: int, length: int) -> None:
+    line = user_line()
+
+    def check(known: Any) -> None:
+        wrong = (known < -length) | (known >= length)
+        if np.any(wrong):
+            first = np.asarray(known)[wrong].flat[0] if np.ndim(known) else known
+            text = f"index {first} is out of bounds for axis {axis} with size {length}"
+            raise BoundsError(text, line)
+
+    callback(check, i)
 
 
 # --- nans -----------------------------------------------------------------------------------------

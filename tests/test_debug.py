@@ -207,3 +207,18 @@ def test_what_is_nan_already_is_no_error_and_all_is_restored() -> None:
     with np.errstate(all="ignore"):
         assert np.isnan(fgrad.grad(_forward)(np.array([1.0, 3.0]))[0])
         assert np.isnan(fgrad.jit(_forward)(np.array([1.0, 3.0])))
+
+
+def test_indices_are_checked_where_asked() -> None:
+    x = np.arange(4.0)
+    f = fgrad.jit(lambda x, i: x[i] * 2)
+    assert f(x, 9) == 6.0
+    with fgrad.debug.check_index():
+        assert f(x, -4) == 0.0
+        with pytest.raises(IndexError, match="index 9 is out of bounds for axis 0 with size 4"):
+            f(x, 9)
+        with pytest.raises(IndexError, match="index -5"):
+            fgrad.vmap(fgrad.grad(f), in_axes=(None, 0))(x, np.array([1, -5]))
+        with pytest.raises(IndexError, match="index 4"):
+            fgrad.jit(lambda x, i: x.at[i].add(1.0))(x, np.array([3, 4]))
+    assert f(x, 9) == 6.0

@@ -197,6 +197,9 @@ def _mask_indices(mask: Any) -> list[Any]:
     return [_Mask(where, n) for where, n in zip(np.nonzero(mask), mask.shape, strict=True)]
 
 
+index_hook: list[Callable[[Tracer, int, int], None]] = []  # of `fgrad.debug.check_index`
+
+
 class _Mask(NamedTuple):
     """The integers that a mask selects along one axis, which must have its length."""
 
@@ -219,6 +222,8 @@ def _item(part: Any, axis: int, length: int, bounds: str) -> Item:
     if bounds != "raise":
         return _bounded(part, length, bounds)
     if isinstance(part, Tracer):
+        for watch in index_hook:
+            watch(part, axis, length)
         return wrap_negative(part, length)
     if np.ndim(part) == 0:
         i = int(part)
