@@ -34,6 +34,7 @@ from fgrad.compile.cpu.library import (
     pieces,
     product_sources,
 )
+from fgrad.compile.cpu.row_search import RowSearch, row_search
 from fgrad.compile.cpu.row_walks import RowWalk, row_walk
 from fgrad.compile.cpu.runtime import build, kernel_source, symbol_at
 from fgrad.compile.cpu.sort_keys import RowSort
@@ -311,6 +312,9 @@ def native_routine(routine: Routine) -> NativeRoutine:
         native = LAPACK[name](**params)
         cost = cycles(name, **params)
         return NativeRoutine(native.address, params.get("batch", 1), cost, native.failure)
+    if name == "search":
+        search = RowSearch(**params)
+        return NativeRoutine(row_search(search), search.pieces, search.cycles, None)
     if name == "walk":
         walk = RowWalk(**params)
         return NativeRoutine(row_walk(walk), walk.pieces, walk.cycles, None)

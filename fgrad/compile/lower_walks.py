@@ -7,11 +7,14 @@ cumsum[axis=0] x                      neighbours are in other lanes   a nest (lo
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
+from fgrad.compile.cpu.row_search import RowSearch, fits_search
 from fgrad.compile.cpu.row_walks import RowWalk
+from fgrad.compile.lower_linalg import host_step
 from fgrad.compile.steps import LibraryStep
-from fgrad.ir.program import Eqn
+from fgrad.ir.program import Eqn, Var
 
 _OPS = {
     "cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min",
@@ -31,6 +34,17 @@ def is_row_walk(eqn: Eqn) -> bool:
     axis = eqn.params["axis"]
     fits = dtype.kind in "iuf" and (dtype.kind != "f" or dtype.itemsize > 2)
     return fits and shape[axis] > 1 and math.prod(shape[axis + 1 :]) == 1
+
+
+def search_step(eqn: Eqn, defined: Mapping[Var, Eqn]) -> LibraryStep:
+    """The call of a search, or NumPy's where there is no native one."""
+    table, values = [atom.aval for atom in eqn.inputs]
+    rows, columns = values.shape
+    if not fits_search(table.dtype, table.shape[1], columns):
+        return host_step(eqn, defined)
+    spec = RowSearch(table.dtype, rows, table.shape[1], columns, eqn.params["right"])
+    args: Any = (*eqn.inputs, *eqn.outputs)
+    return LibraryStep("search", spec._asdict(), args, ((0, 0, 0),))
 
 
 def walk_step(eqn: Eqn) -> LibraryStep:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,10 @@ from fgrad.numpy.register import implements
 from fgrad.ops import elementwise as ew
 from fgrad.ops import index as ix
 from fgrad.ops import shape as sh
+from fgrad.ops.sort import searchsorted as searching
 from fgrad.trace import Tracer, Value, concrete, numpy_functions
+
+MANY = 64  # values that are looked for by a search of their own
 
 
 @implements("where", extra=("size", "fill_value"))
@@ -246,9 +250,16 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Valu
 
 
 def bisect(x: Value, values: Value, side: str) -> Value:
-    """Bisection: `low` and `high` close in on the first element that is not before the value."""
+    """Bisection: `low` and `high` close in on the first element that is not before the value.
+
+    Many values are looked for by a primitive of its own, few ones by operations that fuse.
+    """
     n = x.shape[0]
     shape = shape_of(values)
+    count = math.prod(shape)
+    if n and count >= MANY and x.dtype.kind in "fiu" and x.dtype.itemsize >= 4:
+        rows = sh.reshape(x, (1, n)), sh.reshape(values, (1, count))
+        return sh.reshape(searching(*rows, side == "right"), shape)
     low = broadcast_to(np.int64(0), shape)
     high = broadcast_to(np.int64(n), shape)
     one = np.int64(1)

@@ -1,4 +1,4 @@
-"""L3. Sorting: the first `num_keys` operands order all of them.
+"""L3. Sorting: the first `num_keys` operands order all of them; and searching in sorted rows.
 
     sort((k, v), axis=0)[1] == v[argsort(k)]           stable, ascending, NaN last
 
@@ -15,10 +15,10 @@ import numpy as np
 
 from fgrad.errors import ShapeError
 from fgrad.ir.aval import INT64, Aval
-from fgrad.ir.primitive import NOT_LINEAR
+from fgrad.ir.primitive import DISCRETE, NOT_LINEAR, Primitive
 from fgrad.ops.families import batch_first
 from fgrad.ops.index import gather, sort_p
-from fgrad.ops.shape import iota
+from fgrad.ops.shape import iota, reshape
 from fgrad.trace import Value, bind
 
 
@@ -78,3 +78,52 @@ def _(
         dim = 0
     outs = bind(sort_p, *operands, axis=axis + (axis >= dim), num_keys=num_keys)
     return outs, [dim] * len(outs)
+
+
+# --- searching ------------------------------------------------------------------------------------
+
+searchsorted_p = Primitive("searchsorted", params=("right",))
+
+
+def searchsorted(x: Value, values: Value, right: bool = False) -> Value:
+    """The places in rows `x`, in ascending order with NaN last, before which values belong.
+
+    Arguments:
+        x: (rows, n).
+        values: (rows, m), of the same dtype.
+        right: behind equal elements, not before them.
+
+    Returns:
+        (rows, m) int64.
+    """
+    return bind(searchsorted_p, x, values, right=right)
+
+
+@searchsorted_p.type_rule
+def _(x: Aval, values: Aval, *, right: bool) -> Aval:
+    if x.ndim != 2 or values.ndim != 2 or x.shape[0] != values.shape[0]:
+        raise ShapeError(f"searchsorted: rows of shapes {x.shape} and {values.shape}.")
+    return Aval(values.shape, INT64)
+
+
+@searchsorted_p.evaluate
+def _(x: Any, values: Any, *, right: bool) -> np.ndarray:
+    side = "right" if right else "left"
+    rows = [np.searchsorted(a, v, side) for a, v in zip(x, values, strict=True)]
+    return np.array(rows, np.int64).reshape(values.shape)
+
+
+searchsorted_p.refuse("jvp", DISCRETE)
+searchsorted_p.refuse("transpose", NOT_LINEAR)
+
+
+@searchsorted_p.batch
+def _(size: int, operands: Any, dims: Any, *, right: bool) -> tuple[Value, int]:
+    x, values = operands
+    if dims[0] is None and x.shape[0] == 1:  # all in one row
+        values = batch_first(size, values, dims[1])
+        flat = reshape(values, (1, size * values.shape[2]))
+        return reshape(searchsorted(x, flat, right), values.shape), 0
+    x, values = (batch_first(size, v, d) for v, d in zip(operands, dims, strict=True))
+    rows = [reshape(v, (size * v.shape[1], v.shape[2])) for v in (x, values)]
+    return reshape(searchsorted(*rows, right), values.shape), 0

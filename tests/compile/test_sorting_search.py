@@ -106,3 +106,59 @@ def test_sorts_come_from_the_disk_cache(tmp_path: Path) -> None:
     environment = {"FGRAD_CACHE": "1", "FGRAD_CACHE_DIR": str(tmp_path), "PATH": "/usr/bin:/bin"}
     for _ in range(2):
         subprocess.run([sys.executable, "-c", script], env=environment, check=True, timeout=120)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("code", ["f4", "f8", "i4", "i8", "u4", "u8", "i2", "f2"])
+def test_native_bisection(code: str, side: str) -> None:
+    """Tables and values of all lengths, with NaN, infinities and repeated elements."""
+    rng = np.random.default_rng(0)
+    search = fgrad.jit(lambda x, v: np.searchsorted(x, v, side))
+    for n, m in ((1, 64), (2, 65), (3, 127), (64, 128), (1000, 3001), (5000, 40_000)):
+        x = np.sort(rng.integers(0, 90, n)).astype(code)
+        values = rng.integers(0, 99, m).astype(code)
+        if code[0] == "f":
+            values[: m // 9] += np.asarray(0.5, code)
+            values[5:9] = np.nan, np.inf, -np.inf, -0.0
+            x[n - n // 20 :] = np.nan
+        if code in ("u4", "u8", "i8"):
+            x[-1] = values[3] = np.iinfo(code).max
+        np.testing.assert_array_equal(search(x, values), np.searchsorted(x, values, side))
+
+
+def test_bisection_under_transforms() -> None:
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.normal(size=(6, 50)), axis=1)
+    values = rng.normal(size=(6, 10, 20))
+    expected = [np.searchsorted(a, v) for a, v in zip(x, values, strict=True)]
+    search = np.searchsorted
+    np.testing.assert_array_equal(fgrad.jit(fgrad.vmap(search))(x, values), expected)
+    np.testing.assert_array_equal(fgrad.vmap(search)(x, values), expected)
+    one = [np.searchsorted(x[0], v) for v in values]
+    mapped = fgrad.vmap(search, in_axes=(None, 0))
+    np.testing.assert_array_equal(fgrad.jit(mapped)(x[0], values), one)
+    shared = [np.searchsorted(a, values[0]) for a in x]
+    mapped = fgrad.vmap(search, in_axes=(0, None))
+    np.testing.assert_array_equal(fgrad.jit(mapped)(x, values[0]), shared)
+    twice = fgrad.vmap(fgrad.vmap(search, in_axes=(None, 0)))
+    np.testing.assert_array_equal(
+        fgrad.jit(twice)(x, np.repeat(values, 4, 2)), np.repeat(expected, 4, 2)
+    )
+
+    def f(x: np.ndarray, v: np.ndarray) -> np.ndarray:
+        return np.sum(x[np.minimum(np.searchsorted(x, v), 49)] * v)
+
+    g = fgrad.jit(fgrad.grad(f, argnums=(0, 1)))(x[0], values.ravel())
+    at = np.minimum(np.searchsorted(x[0], values.ravel()), 49)
+    np.testing.assert_allclose(g[0], np.bincount(at, values.ravel(), 50))
+    np.testing.assert_allclose(g[1], x[0][at])
+
+
+def test_bisection_in_a_loop() -> None:
+    x, values = np.linspace(0.0, 1.0, 30), np.random.default_rng(0).random((7, 80))
+
+    def run(x: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return lax.scan(lambda c, v: (c + np.sum(x[np.searchsorted(x, v)]), c), 0.0, rows)
+
+    expected = sum(x[np.searchsorted(x, v)].sum() for v in values)
+    np.testing.assert_allclose(fgrad.jit(run)(x, values)[0], expected)
