@@ -19,6 +19,7 @@ from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program
 from fgrad.ops.elementwise import add
 from fgrad.ops.families import batch_first, zeros_like
+from fgrad.record import Record
 from fgrad.trace import Value, bind, run
 from fgrad.transforms.beneath import Beneath, batched_first, mapped
 from fgrad.transforms.control_parts import known_values
@@ -331,8 +332,19 @@ def _linearized(
             (("found", problem), rules.rule_line),
         )
     active = tape.active
-    tape.records = [r for r in tape.records if any([active[k] for k in r.outs])]
+    tape.records = [_with_values(r) for r in tape.records if any([active[k] for k in r.outs])]
     return tuple(outs), SavedJvp(tape, tuple(wanted))
+
+
+def _with_values(record: Record) -> Record:
+    """Zeros for the tangents in equations that hold programs, which run them to be pushed."""
+    if record.prim.pullback is None:
+        return record
+    values, results = [
+        [zeros_like(x) if isinstance(x, Aval) else x for x in part]
+        for part in (record.values, record.results)
+    ]
+    return record._replace(values=values, results=results)
 
 
 def _save(
