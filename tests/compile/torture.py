@@ -4,20 +4,21 @@
 
 Arguments are whole numbers, so that all results are exact.  A round draws functions and kinds of
 arguments and calls them again and again with arguments of one kind in ever other guises; every
-result is then overwritten, so that memory which is not its own would be noticed later.
+result is then overwritten, and looked at later, so that memory which is not its own is noticed.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import itertools
 import resource
 import sys
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +44,7 @@ from fgrad.config import config
 from fgrad.errors import FgradError, UnsupportedTypeError
 
 BAD = 0.04  # share of the calls with an argument that is refused
+KEPT = 100  # results of calls that are looked at again
 MIXED = 0.05  # share of the calls whose arguments are of the kind of another function
 
 
@@ -195,6 +197,7 @@ class Report:
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.mistakes: list[str] = []
+        self.kept: deque[list[np.ndarray]] = deque()
 
     def one_call(
         self, rng: np.random.Generator, name: str, fun: Any, jitted: Any, kind: Kind
@@ -215,14 +218,17 @@ class Report:
             if len(self.mistakes) < 20:
                 self.mistakes.append(f"{name}: {wrong}\n    of {describe(args, kwargs)}")
         elif not isinstance(found, Exception):
-            overwrite(found)
+            self.keep([x for x in tree.leaves(found) if isinstance(x, np.ndarray)])
 
-
-def overwrite(result: Any) -> None:
-    """Spoil the memory of a result, which is nobody else's."""
-    for x in tree.leaves(result):
-        if isinstance(x, np.ndarray):
+    def keep(self, results: list[np.ndarray]) -> None:
+        """Overwrite results, whose memory is nobody else's, and look at them again much later."""
+        for x in results:
             x.fill(1)
+        self.kept.append(results)
+        old = self.kept.popleft() if len(self.kept) > KEPT else []
+        if not all([np.array_equal(x, np.ones_like(x)) for x in old]):
+            self.counts["mistakes"] += 1
+            self.mistakes.append("a result was written by somebody else")
 
 
 def describe(args: Any, kwargs: Any) -> str:
@@ -233,6 +239,24 @@ def describe(args: Any, kwargs: Any) -> str:
 
 
 # --- rounds ---------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def collections_that_call() -> Iterator[None]:
+    """Run the collector all the time, and call jitted functions from within."""
+    inside = jit(lambda x: (x + 1, {"y": [x.sum()]}))
+
+    def call(_phase: str, _info: dict[str, int]) -> None:
+        inside(np.arange(4.0))
+
+    usual = gc.get_threshold()
+    gc.callbacks.append(call)
+    gc.set_threshold(300)
+    try:
+        yield
+    finally:
+        gc.callbacks.remove(call)
+        gc.set_threshold(*usual)
 
 
 def play(report: Report, seed: int, calls: int, threads: int) -> None:
@@ -251,7 +275,13 @@ def play(report: Report, seed: int, calls: int, threads: int) -> None:
                 kind = pairs[mine.integers(len(pairs))][3]
             report.one_call(mine, name, fun, jitted, kind)
 
-    with config.override(recycle=bool(seed % 3 == 1)):
+    settings = {
+        "recycle": seed % 3 == 1,
+        "native_calls": seed % 7 != 6,
+        "num_threads": 1 + seed % 3,
+    }
+    busy = collections_that_call() if seed % 4 == 3 else contextlib.nullcontext()
+    with config.override(**settings), busy:
         if threads == 1:
             work(0)
             return
