@@ -7,23 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fgrad.ir.program import Eqn, Program, Var
+from fgrad.ir.program import Atom, Eqn, Program
 from fgrad.ir.walk import has_effect
 
 
 def dce(program: Program) -> Program:
     """The program without dead equations and constants; its inputs stay."""
-    live = {atom for atom in program.outputs if type(atom) is Var}
-    kept = []
+    live: set[Atom] = set(program.outputs)
+    kept, same = [], True
     for eqn in reversed(program.eqns):
-        if any(v in live for v in eqn.outputs) or has_effect(eqn):
-            if eqn.prim.name == "barrier":
-                eqn = without(eqn, [v not in live for v in eqn.outputs])
-            kept.append(eqn)
-            live.update([a for a in eqn.inputs if type(a) is Var])
+        if live.isdisjoint(eqn.outputs) and not has_effect(eqn):
+            same = False
+            continue
+        if eqn.prim.name == "barrier":
+            whole = eqn
+            eqn = without(eqn, [v not in live for v in eqn.outputs])
+            same = same and eqn is whole
+        kept.append(eqn)
+        live.update(eqn.inputs)
     consts = tuple([pair for pair in program.consts if pair[0] in live])
-    same = all([a is b for a, b in zip(reversed(kept), program.eqns, strict=False)])
-    if same and len(kept) == len(program.eqns) and len(consts) == len(program.consts):
+    if same and len(consts) == len(program.consts):
         return program
     return program.replace(eqns=tuple(reversed(kept)), consts=consts, made_by="dce")
 

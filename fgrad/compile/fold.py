@@ -52,9 +52,10 @@ def fold(program: Program) -> Program:
 
 
 def _foldable(eqn: Eqn, arrays: dict[Var, np.ndarray]) -> bool:
-    if any(type(a) is Var and a not in arrays for a in eqn.inputs):
-        return False
-    size = sum(v.aval.size for v in eqn.outputs)
+    for a in eqn.inputs:
+        if type(a) is Var and a not in arrays:
+            return False
+    size = sum([v.aval.size for v in eqn.outputs])
     if eqn.prim.name in _NEVER or eqn.prim.effect:
         return False
     return size <= (MOVED if eqn.prim.name in _REARRANGE else SMALL) and bool(eqn.inputs)

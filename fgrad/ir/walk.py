@@ -41,6 +41,8 @@ def consumers(eqns: Iterable[Eqn]) -> dict[Var, list[Eqn]]:
 
 def substitute(eqn: Eqn, env: Mapping[Var, Atom]) -> Eqn:
     """The equation with its operands replaced; itself when none is in `env`."""
+    if not env:
+        return eqn
     for atom in eqn.inputs:
         if atom in env:
             return eqn._replace(inputs=tuple([env.get(a, a) for a in eqn.inputs]))  # type: ignore[call-overload]
