@@ -43,7 +43,7 @@ from fgrad.compile.fuse_parts import (
     rows_of,
     stripped,
 )
-from fgrad.compile.lower_dot import blas_operands, reads_windows, view_of, wants_blas
+from fgrad.compile.lower_dot import blas_operands, reads_windows, view_of, wants_blas, wants_kernel
 from fgrad.compile.lower_nest import NESTS
 from fgrad.compile.lower_rules import MOVES, REDUCTIONS
 from fgrad.compile.lower_sort import is_position
@@ -117,7 +117,7 @@ class _Fuser:
         for eqn in products:
             left, right, _ = blas_operands(eqn, views)
             if left is not None and right is not None:
-                self.blas.add(eqn.outputs[0])
+                (self.products if wants_kernel(eqn, right) else self.blas).add(eqn.outputs[0])
 
     def _keep_matrices(self, eqn: Eqn, views: dict[Var, Eqn]) -> None:
         """What BLAS reads for a product is in memory."""

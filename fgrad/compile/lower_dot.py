@@ -201,6 +201,21 @@ def wants_blas(eqn: Eqn) -> bool:
     return work > TINY and (p.batch == 1 or min(p.m, p.n) > 1 or work > 8 * TINY)
 
 
+def wants_kernel(eqn: Eqn, right: Matrix) -> bool:
+    """Whether loops made for the shape beat the function for all shapes by more than their
+    compilation costs: a few rows or columns, and enough work."""
+    p = product_of(eqn)
+    if right.trans or 1 in (p.m, p.n):
+        return False
+    few = p.m <= FEW_ROWS or p.n * eqn.inputs[0].aval.dtype.itemsize <= FEW_BYTES
+    return few and p.batch * p.m * p.n * p.k >= KERNEL_WORK
+
+
+FEW_ROWS = 6
+FEW_BYTES = 48  # in a row of the result: three quarters of a vector
+KERNEL_WORK = 1 << 19
+
+
 def reads_windows(eqn: Eqn, defined: Mapping[Var, Eqn]) -> bool:
     """Whether an operand is all windows of an array, which no BLAS can read in place."""
     if eqn.prim.name != "dot_general":
@@ -267,6 +282,8 @@ def _orders(
     """Orders of the contracted axes worth trying: as given, and by the strides of each operand."""
     given = tuple(range(len(ca)))
     orders = [given]
+    if len(given) < 2:
+        return orders
     for view, axes in ((left, ca), (right, cb)):
         if view is not None:
             steps = [-view.strides[axis] for axis in axes]
