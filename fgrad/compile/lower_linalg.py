@@ -163,6 +163,8 @@ def vectors_are_native(a: Aval) -> bool:
 
 def _suits_native(eqn: Eqn) -> bool:
     a = eqn.inputs[0].aval
+    if eqn.prim.name == "pivots_order":
+        return a.size > 0
     if a.dtype.char not in "fdFD" or not a.size:
         return False
     return eqn.prim.name not in ("eigh", "svd") or vectors_are_native(a)
@@ -199,11 +201,20 @@ def _system(eqn: Eqn) -> LibraryStep:
     return _native(eqn, eqn.inputs[eqn.prim.name == "lu_solve" :], n=n, k=k)
 
 
+def _exchanges(eqn: Eqn) -> LibraryStep:
+    pivots = eqn.inputs[0].aval
+    params = {"n": pivots.shape[-1], "batch": math.prod(pivots.shape[:-1])}
+    buffers: Any = (*eqn.inputs, *eqn.outputs)
+    return LibraryStep("pivots_order", params, buffers, ((0, 0),))
+
+
 NATIVE: dict[str, Callable[[Eqn], LibraryStep]] = {
     "cholesky": _square,
     "factor": _square,
     "eigh": _square,
     "eigvalsh": _square,
+    "lu": _rectangular,
+    "pivots_order": _exchanges,
     "qr": _rectangular,
     "svd": _rectangular,
     "svdvals": _rectangular,

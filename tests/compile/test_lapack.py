@@ -71,7 +71,9 @@ def test_decompositions(shape: tuple[int, ...], dtype: str) -> None:
         _agree(lambda a, full=full: dc.qr(a, full), a)
         _agree(lambda a, full=full: dc.svd(a, full), a)
     _agree(dc.svdvals, a)
+    _agree(la.lu, a)
     if shape[-1] == shape[-2]:
+        _agree(lambda a: la.pivots_order(la.lu(a)[1]), a)
         for low in (False, True):
             _agree(lambda a, low=low: dc.eigh(a, low), a)
             _agree(lambda a, low=low: dc.eigvalsh(a, low), a)

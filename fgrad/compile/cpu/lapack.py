@@ -366,13 +366,18 @@ def factor(dtype: np.dtype, n: int, batch: int) -> Native:
     info = b.cell("i32", "0")
     b.copy("%p1", "%p0", n * n)
     b.call("getrf", n, n, "%p1", n, "%p2", info)
+    count_from_zero(b, "%p2", n)
+    strides = [n * n * b.size, n * n * b.size, 4 * n]
+    return build_step("factor", (dtype.char, n), b, strides, SINGULAR, n)
+
+
+def count_from_zero(b: Body, pivots: str, n: int) -> None:
+    """Fortran's numbers of rows as ours."""
     loop = b.begin(n)
-    place = b.at("%p2", loop[2], "i32")
+    place = b.at(pivots, loop[2], "i32")
     pivot = b.emit(f"load i32, ptr {place}")
     b.line(f"store i32 {b.emit(f'sub i32 {pivot}, 1')}, ptr {place}")
     b.end(loop, n)
-    strides = [n * n * b.size, n * n * b.size, 4 * n]
-    return build_step("factor", (dtype.char, n), b, strides, SINGULAR, n)
 
 
 def lu_solve(dtype: np.dtype, n: int, k: int, batch: int, trans: bool) -> Native:

@@ -16,10 +16,12 @@ import numpy as np
 from fgrad.compile.cpu.lapack import (
     MESSAGES,
     PREFIX,
+    SINGULAR,
     Body,
     Native,
     build_step,
     cholesky,
+    count_from_zero,
     factor,
     flags,
     lu_solve,
@@ -164,17 +166,56 @@ def _upper(b: Body, target: str, source: str, m: int, n: int, rows: int) -> None
     b.end(outer, rows)
 
 
+def lu(dtype: np.dtype, m: int, n: int, batch: int) -> Native:
+    """Packed factors of a, exchanges from 0, the order of the rows.  Buffers: a, packed, pivots,
+    order; range: [0, batch)."""
+    b = Body(dtype, batch > 1)
+    k = min(m, n)
+    matrix, info = b.memory(m * n), b.cell("i32", "0")
+    b.transpose(matrix, "%p0", m, n)
+    b.call("getrf", m, n, matrix, m, "%p2", info)
+    b.transpose("%p1", matrix, n, m)
+    count_from_zero(b, "%p2", k)
+    _order(b, "%p2", "%p3", m, k)
+    strides = [m * n * b.size, m * n * b.size, 4 * k, 8 * m]
+    return build_step("lu", (dtype.char, m, n), b, strides, SINGULAR, max(m, n))
+
+
+def pivots_order(n: int, batch: int) -> Native:
+    """The order of the rows.  Buffers: exchanges, order; range: [0, batch)."""
+    b = Body(np.dtype(np.float64))
+    _order(b, "%p0", "%p1", n, n)
+    return build_step("pivots_order", n, b, [4 * n, 8 * n], SINGULAR, n)
+
+
+def _order(b: Body, pivots: str, order: str, m: int, k: int) -> None:
+    """The numbers of m rows after the exchanges of row i with row pivots[i] for i < k; those with
+    rows that do not exist are left out."""
+    loop = b.begin(m)
+    b.line(f"store i64 {loop[2]}, ptr {b.at(order, loop[2], 'i64')}")
+    b.end(loop, m)
+    loop = b.begin(k)
+    given = b.emit(f"sext i32 {b.load(pivots, loop[2], 'i32')} to i64")
+    exists = b.emit(f"icmp ult i64 {given}, {m}")
+    other = b.emit(f"select i1 {exists}, i64 {given}, i64 {loop[2]}")
+    here, there = b.at(order, loop[2], "i64"), b.at(order, other, "i64")
+    left, right = b.emit(f"load i64, ptr {here}"), b.emit(f"load i64, ptr {there}")
+    b.line(f"store i64 {right}, ptr {here}")
+    b.line(f"store i64 {left}, ptr {there}")
+    b.end(loop, k)
+
+
 # Cycles for n^3 of an n x n matrix, of which all but the largest ones spend most otherwise.
 _CUBES = {
-    "cholesky": 0.5, "factor": 0.7, "qr": 2.0, "eigvalsh": 5.0, "eigh": 14.0, "svdvals": 8.0,
-    "svd": 25.0,
+    "cholesky": 0.5, "factor": 0.7, "lu": 0.7, "qr": 2.0, "eigvalsh": 5.0, "eigh": 14.0,
+    "svdvals": 8.0, "svd": 25.0,
 }  # fmt: skip
 _CALL_CYCLES = 1000.0
 
 
 def cycles(name: str, n: int = 1, m: int = 1, k: int = 1, batch: int = 1, **_: Any) -> float:
     """What a stack of matrices costs, for sharing among threads."""
-    if name in ("noted", "flags"):
+    if name in ("noted", "flags", "pivots_order"):
         return 0.0
     size = max(n, m)
     each = _CUBES.get(name, 0.5 * k / size) * size**3
@@ -188,6 +229,8 @@ LAPACK: dict[str, Callable[..., Native]] = {
     "lu_solve": lu_solve,
     "noted": noted,
     "flags": flags,
+    "lu": lu,
+    "pivots_order": pivots_order,
     "qr": qr,
     "svd": svd,
     "svdvals": svdvals,
