@@ -173,6 +173,91 @@ def cotangents_of_another_structure() -> Any:
     return fgrad.vjp(np.sin, X)[1]((X, X))
 
 
+def rule_without_a_pair() -> Any:
+    @fgrad.custom_jvp
+    def f(x: Any) -> Any:
+        return np.sin(x)
+
+    @f.defjvp
+    def f_jvp(primals: Any, tangents: Any) -> Any:
+        return np.cos(primals[0]) * tangents[0]
+
+    return fgrad.grad(f)(1.0)
+
+
+def cotangent_of_another_shape() -> Any:
+    @fgrad.custom_vjp
+    def f(params: Any, x: Any) -> Any:
+        return params["w"] * x
+
+    def fwd(params: Any, x: Any) -> Any:
+        return f(params, x), (params, x)
+
+    def bwd(residuals: Any, ct: Any) -> Any:
+        params, x = residuals
+        return {"w": np.sum(x * ct)}, params["w"] * ct
+
+    f.defvjp(fwd, bwd)
+    return fgrad.grad(lambda p: np.sum(f(p, X)))({"w": X})
+
+
+def rule_that_is_not_linear() -> Any:
+    @fgrad.custom_jvp
+    def f(x: Any) -> Any:
+        return np.sin(x)
+
+    @f.defjvp
+    def f_jvp(primals: Any, tangents: Any) -> Any:
+        return f(*primals), np.abs(tangents[0])
+
+    return fgrad.grad(f)(1.0)
+
+
+def custom_function_that_closes_over_a_parameter() -> Any:
+    def loss(scale: Any) -> Any:
+        @fgrad.custom_vjp
+        def f(x: Any) -> Any:
+            return scale * x
+
+        f.defvjp(lambda x: (scale * x, None), lambda _, ct: (ct,))
+        return f(scale * 2.0)
+
+    return fgrad.grad(loss)(3.0)
+
+
+def string_argument_of_a_custom_function() -> Any:
+    @fgrad.custom_jvp
+    def f(x: Any, mode: Any) -> Any:
+        return x
+
+    f.defjvps(lambda t, out, x, mode: t, None)
+    return f(1.0, "fast")
+
+
+def forward_through_a_clipped_gradient() -> Any:
+    @fgrad.custom_vjp
+    def f(x: Any) -> Any:
+        return x
+
+    def bwd(_: Any, ct: Any) -> Any:
+        return (np.clip(ct, -1.0, 1.0),)
+
+    f.defvjp(lambda x: (x, None), bwd)
+    return fgrad.jvp(f, (1.0,), (1.0,))
+
+
+def primitive_without_a_derivative() -> Any:
+    @fgrad.primitive(out=lambda x: x)
+    def flip(x: Any) -> Any:
+        return x[::-1]
+
+    return fgrad.grad(lambda x: np.sum(flip(x)))(X)
+
+
+def jacobian_that_is_not_sparse() -> Any:
+    return fgrad.sparse.jacobian(lambda x: np.cumsum(x))(np.ones(100_000))
+
+
 CASES = [
     value
     for name, value in list(globals().items())

@@ -27,6 +27,7 @@ from fgrad.transforms.beneath import (
     Traced,
     evaluate_beneath,
     hiding,
+    is_array,
     trace_beneath,
 )
 from fgrad.transforms.wrap import as_value, check_callable, function_name, is_weak
@@ -146,7 +147,7 @@ class CustomFunction:
             f"The argument {name} of {self.what} {self.name} is not an array of numbers.",
             (
                 ("value", f"it is a {type(x).__name__}"),
-                line_of(self.fun, "function"),
+                line_of(self.fun, "defined"),
                 ("why", "rules get derivatives of all arguments that are not marked as static."),
                 ("write", f"{self.what}({self.name}, nondiff_argnames=({name.split('[')[0]},))"),
             ),
@@ -181,7 +182,16 @@ def line_of(fun: Callable[..., Any], label: str) -> Row:
     if code is None:
         return label, function_name(fun)
     loc = Loc(code.co_filename, code.co_firstlineno, code.co_name)
+    while loc.text().startswith("@"):
+        loc = loc._replace(line=loc.line + 1)
     return label, f"{loc}:  {loc.text()}"
+
+
+def described(x: Any) -> str:
+    """What a rule returned instead of a tuple."""
+    if isinstance(x, (tuple, list)):
+        return f"a {type(x).__name__} of {len(x)}"
+    return f"one array, {aval_of(x).strong()}" if is_array(x) else f"a {type(x).__name__}"
 
 
 def called(rule: Callable[..., Any], what: str, takes: str, *args: Any) -> Any:

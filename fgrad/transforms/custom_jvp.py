@@ -30,6 +30,7 @@ from fgrad.transforms.custom_function import (
     UserRules,
     apply,
     called,
+    described,
     fitted,
     line_of,
     prefixed,
@@ -81,7 +82,7 @@ class CustomJvp(CustomFunction):
             if len(jvps) != len(primals):
                 raise CustomRuleError(
                     f"defjvps got {len(jvps)} rules, but {self.name} has {len(primals)} arguments.",
-                    (line_of(self.fun, "function"), ("write", "None for an argument without one")),
+                    (line_of(self.fun, "defined"), ("write", "None for an argument without one")),
                 )
             out = self(*primals)
             total: Any = None
@@ -101,7 +102,7 @@ class CustomJvp(CustomFunction):
             raise CustomRuleError(
                 f"The custom_jvp function {self.name} has no derivative yet.",
                 (
-                    line_of(self.fun, "function"),
+                    line_of(self.fun, "defined"),
                     ("write", f"@{self.name}.defjvp"),
                     ("write", f"def {self.name}_jvp(primals, tangents):"),
                     ("write", f"    return {self.name}(*primals), tangent_of_the_result"),
@@ -181,10 +182,8 @@ class JvpRules(UserRules):
         takes = f"def rule({names}primals, tangents)"
         found = called(self.rule, f"The jvp rule of {self.name}", takes, *statics, *args)
         if not isinstance(found, (tuple, list)) or len(found) != 2:
-            size = f" of {len(found)}" if isinstance(found, (tuple, list)) else ""
             raise self.refuse(
-                "must return a pair (result, tangent of the result)",
-                f"it is a {type(found).__name__}{size}",
+                "must return a pair (result, tangent of the result)", f"it is {described(found)}"
             )
         out, pushed = found
         leaves, out_tree = tree.flatten(out)

@@ -155,7 +155,7 @@ class CustomPrimitive:
                     (
                         ("found", ", ".join(f"{z.dtype}{z.shape}" for z in arrays)),
                         ("type", ", ".join(map(str, avals))),
-                        line_of(self.evaluate, "evaluate"),
+                        line_of(self.evaluate, "defined"),
                         line_of(self.out, "out"),
                     ),
                 )
@@ -253,7 +253,7 @@ def _missing(owner: CustomPrimitive, what: str, method: str) -> MissingRuleError
     return MissingRuleError(
         f"There is no {what} of the primitive {owner.name!r}.",
         (
-            line_of(owner.evaluate, "evaluate"),
+            line_of(owner.evaluate, "defined"),
             ("write", f"@{owner.name}.{method}"),
             ("write", f"@{owner.name}.def_composition    what it consists of"),
         ),

@@ -29,6 +29,7 @@ from fgrad.transforms.custom_function import (
     UserRules,
     apply,
     called,
+    described,
     fitted,
     line_of,
     prefixed,
@@ -72,7 +73,7 @@ class CustomVjp(CustomFunction):
             raise CustomRuleError(
                 f"The custom_vjp function {self.name} has no derivative yet.",
                 (
-                    line_of(self.fun, "function"),
+                    line_of(self.fun, "defined"),
                     ("write", f"def fwd(x):         return {self.name}(x), residuals"),
                     ("write", "def bwd(res, ct):   return (cotangent_of_x,)"),
                     ("write", f"{self.name}.defvjp(fwd, bwd)"),
@@ -161,9 +162,8 @@ class VjpRules(UserRules):
 
     def _pair(self, found: Any) -> tuple[Any, Any]:
         if not isinstance(found, (tuple, list)) or len(found) != 2:
-            size = f" of {len(found)}" if isinstance(found, (tuple, list)) else ""
             raise self.refuse_fwd(
-                "must return a pair (result, residuals)", f"it is a {type(found).__name__}{size}"
+                "must return a pair (result, residuals)", f"it is {described(found)}"
             )
         return found[0], found[1]
 
@@ -208,7 +208,7 @@ class VjpRules(UserRules):
         if not isinstance(found, (tuple, list)):
             raise self.refuse_bwd(
                 f"must return a tuple with a cotangent for each of {names}",
-                f"it is a {type(found).__name__}",
+                f"it is {described(found)}",
             )
         if len(found) != len(positions):
             raise self.refuse_bwd(

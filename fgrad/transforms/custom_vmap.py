@@ -21,7 +21,7 @@ from fgrad.trace import STATE, Builder, Value, bind, run
 from fgrad.transforms.beneath import batched_first, evaluate_beneath, trace_beneath
 from fgrad.transforms.chunked import cut, map_chunks
 from fgrad.transforms.control_parts import known_values
-from fgrad.transforms.custom_function import CustomFunction, UserRules, line_of
+from fgrad.transforms.custom_function import CustomFunction, UserRules, described, line_of
 from fgrad.transforms.derive import jvp_program
 from fgrad.transforms.tape import Tape, pull
 from fgrad.transforms.wrap import as_value, named_like
@@ -52,7 +52,7 @@ class CustomVmap(CustomFunction):
             raise CustomRuleError(
                 f"The custom_vmap function {self.name} has no batching rule yet.",
                 (
-                    line_of(self.fun, "function"),
+                    line_of(self.fun, "defined"),
                     ("write", f"@{self.name}.def_vmap"),
                     ("write", f"def {self.name}_vmap(axis_size, in_batched, *args):"),
                     ("write", "    return result, True"),
@@ -144,7 +144,7 @@ class VmapRules(UserRules):
             if not isinstance(found, (tuple, list)) or len(found) != 2:
                 raise self.refuse(
                     "must return a pair (result, which parts are batched)",
-                    f"it is a {type(found).__name__}",
+                    f"it is {described(found)}",
                 )
             out, out_batched = found
             leaves, out_tree = tree.flatten(out)
