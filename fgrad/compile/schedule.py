@@ -43,13 +43,14 @@ from fgrad.compile.kernel.rewrite import (
 )
 from fgrad.compile.schedule_columns import stream_columns
 from fgrad.compile.schedule_registers import tile_registers
+from fgrad.compile.schedule_rows import pair_rows
 from fgrad.compile.schedule_sums import block_sums
 from fgrad.compile.schedule_tiles import tile_transposes
 
 VECTOR_BYTES = 64
 WIDE_REGISTERS = 32  # from so many on several vectors are kept in them at a time
 LONG_FORMULA = 20  # cycles of one operation that make a formula long: a function such as exp
-SHORT_BODY = 48  # cycles up to which four vectors are taken at a time instead of two
+SHORT_BODY = 40  # cycles up to which four vectors are taken at a time instead of two
 LEAST_WORK = 1 << 14  # elements from which that pays for its compilation
 UNROLL_STATEMENTS = 96  # a loop whose unrolled body has at most this many statements loses its loop
 
@@ -75,7 +76,7 @@ def schedule(kernel: Kernel, registers: int = 32) -> Kernel:
     body = Vectoriser(buffers, body).body(body)
     body = unroll(body)
     if registers >= WIDE_REGISTERS:
-        body = interleave(body)
+        body = interleave(pair_rows(body, names, buffers))
     return Kernel(kernel.name, tuple(buffers.values()), body)
 
 
