@@ -180,24 +180,116 @@ def mandelbrot(re: Any, im: Any) -> Any:
 
 
 @njit(cache=True)
-def slope(s: Any, out: Any) -> None:
-    out[0] = 10.0 * (s[1] - s[0])
-    out[1] = s[0] * (28.0 - s[2]) - s[1]
-    out[2] = s[0] * s[1] - 8.0 / 3.0 * s[2]
+def slope(x: float, y: float, z: float) -> Any:
+    return 10.0 * (y - x), x * (28.0 - z) - y, x * y - 8.0 / 3.0 * z
+
+
+@njit(cache=True)
+def lorenz_step(x: float, y: float, z: float) -> Any:
+    h = 0.01
+    a, b, c = slope(x, y, z)
+    d, e, f = slope(x + 0.5 * h * a, y + 0.5 * h * b, z + 0.5 * h * c)
+    g, i, j = slope(x + 0.5 * h * d, y + 0.5 * h * e, z + 0.5 * h * f)
+    k, m, n = slope(x + h * g, y + h * i, z + h * j)
+    x += h / 6.0 * (a + 2.0 * d + 2.0 * g + k)
+    y += h / 6.0 * (b + 2.0 * e + 2.0 * i + m)
+    z += h / 6.0 * (c + 2.0 * f + 2.0 * j + n)
+    return x, y, z
 
 
 @njit(cache=True)
 def lorenz(start: Any) -> Any:
-    s, h = start.copy(), 0.01
-    k1, k2, k3, k4 = np.empty(3), np.empty(3), np.empty(3), np.empty(3)
+    x, y, z = start[0], start[1], start[2]
     for _ in range(10_000):
-        slope(s, k1)
-        slope(s + 0.5 * h * k1, k2)
-        slope(s + 0.5 * h * k2, k3)
-        slope(s + h * k3, k4)
-        for i in range(3):
-            s[i] += h / 6.0 * (k1[i] + 2.0 * k2[i] + 2.0 * k3[i] + k4[i])
-    return s
+        x, y, z = lorenz_step(x, y, z)
+    return np.array([x, y, z])
+
+
+@njit(cache=True)
+def pulled(x: float, y: float, z: float, a: float, b: float, c: float) -> Any:
+    """The cotangents of a state from those of its slope."""
+    return -10.0 * a + (28.0 - z) * b + y * c, 10.0 * a - b + x * c, -x * b - 8.0 / 3.0 * c
+
+
+@njit(cache=True)
+def lorenz_gradient(start: Any) -> Any:
+    """Of the last state's length through 1,000 steps, from the states, which are kept."""
+    h, count = 0.01, 1000
+    states = np.empty((count, 3))
+    x, y, z = start[0], start[1], start[2]
+    for t in range(count):
+        states[t, 0], states[t, 1], states[t, 2] = x, y, z
+        x, y, z = lorenz_step(x, y, z)
+    p, q, r = 2.0 * x, 2.0 * y, 2.0 * z
+    for t in range(count - 1, -1, -1):
+        x, y, z = states[t, 0], states[t, 1], states[t, 2]
+        a, b, c = slope(x, y, z)
+        x2, y2, z2 = x + 0.5 * h * a, y + 0.5 * h * b, z + 0.5 * h * c
+        a, b, c = slope(x2, y2, z2)
+        x3, y3, z3 = x + 0.5 * h * a, y + 0.5 * h * b, z + 0.5 * h * c
+        a, b, c = slope(x3, y3, z3)
+        u, v, w = h / 6.0 * p, h / 6.0 * q, h / 6.0 * r
+        a4, b4, c4 = pulled(x + h * a, y + h * b, z + h * c, u, v, w)
+        a3, b3, c3 = pulled(x3, y3, z3, 2.0 * u + h * a4, 2.0 * v + h * b4, 2.0 * w + h * c4)
+        a2, b2, c2 = pulled(
+            x2, y2, z2, 2.0 * u + 0.5 * h * a3, 2.0 * v + 0.5 * h * b3, 2.0 * w + 0.5 * h * c3
+        )
+        a1, b1, c1 = pulled(x, y, z, u + 0.5 * h * a2, v + 0.5 * h * b2, w + 0.5 * h * c2)
+        p, q, r = p + a1 + a2 + a3 + a4, q + b1 + b2 + b3 + b4, r + c1 + c2 + c3 + c4
+    return np.array([p, q, r])
+
+
+@njit(cache=True)
+def kalman(observations: Any, a: Any, q: Any, h: Any) -> Any:
+    n, r, total = 4, 0.1, 0.0
+    m, p, means = np.zeros(n), np.eye(n), np.empty(observations.size)
+    m2, p2, ap, ph, gain = np.empty(n), np.empty((n, n)), np.empty((n, n)), np.empty(n), np.empty(n)
+    for t in range(observations.size):
+        for i in range(n):
+            m2[i] = 0.0
+            for k in range(n):
+                m2[i] += a[i, k] * m[k]
+            for j in range(n):
+                ap[i, j] = 0.0
+                for k in range(n):
+                    ap[i, j] += a[i, k] * p[k, j]
+        for i in range(n):
+            for j in range(n):
+                p2[i, j] = q[i, j]
+                for k in range(n):
+                    p2[i, j] += ap[i, k] * a[j, k]
+        s, miss = r, observations[t]
+        for i in range(n):
+            ph[i] = 0.0
+            for k in range(n):
+                ph[i] += p2[i, k] * h[k]
+            s += h[i] * ph[i]
+            miss -= h[i] * m2[i]
+        total -= 0.5 * (miss * miss / s + math.log(2.0 * math.pi * s))
+        for i in range(n):
+            gain[i] = ph[i] / s
+            m[i] = m2[i] + gain[i] * miss
+        for j in range(n):
+            column = 0.0
+            for k in range(n):
+                column += h[k] * p2[k, j]
+            for i in range(n):
+                p[i, j] = p2[i, j] - gain[i] * column
+        means[t] = m2[0]
+    return total, means
+
+
+@njit(cache=True)
+def array_writes_gradient(x: Any) -> Any:
+    """Of the mean of `y[i] = sin(y[i - 1]) + x[i]`, which begins as x."""
+    n = x.size
+    y = x.copy()
+    for i in range(1, n):
+        y[i] = math.sin(y[i - 1]) + x[i]
+    out = np.full(n, 1.0 / n)
+    for i in range(n - 1, 0, -1):
+        out[i - 1] += out[i] * math.cos(y[i - 1])
+    return out
 
 
 @njit

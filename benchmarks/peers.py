@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from libraries import has
 from workloads_arrays import Call, normal, options, table
+from workloads_loops import kalman_arguments
 
 F32 = np.float32
 
@@ -71,8 +72,17 @@ ROWS: dict[str, tuple[Callable[[], list[Any]], Callable[..., Any] | None, str]] 
         "bodies",
     ),
     "Lorenz RK4, 10,000 steps": (lambda: [np.ones(3)], None, "lorenz"),
+    "gradient through 1,000 RK4 steps": (lambda: [np.ones(3)], None, "lorenz_gradient"),
+    "Kalman filter, 4 states, 1,000 steps": (kalman_arguments, None, "kalman"),
+    "array written in a loop of 1,000, gradient": (
+        lambda: [normal(1_000)], None, "array_writes_gradient",
+    ),
+    "array written in a loop of 10,000, gradient": (
+        lambda: [normal(10_000)], None, "array_writes_gradient",
+    ),
     "Mandelbrot 512x512x100, vmap of a loop": (_points, None, "mandelbrot"),
-}
+    "Mandelbrot 512x512x100, vmap of a while loop": (_points, None, "mandelbrot"),
+}  # fmt: skip
 
 
 def by_hand(name: str) -> dict[str, Call]:

@@ -51,11 +51,15 @@ def lorenz_gradient(lib: Library) -> Call:
     return jitted(lib, lib.api.grad(final), np.ones(3))
 
 
+def kalman_arguments() -> list[np.ndarray]:
+    """Observations, and what moves, blurs and shows the state."""
+    a = np.eye(4) + 0.1 * np.eye(4, k=1)
+    return [np.sin(np.arange(1000) / 20.0), a, 0.01 * np.eye(4), np.array([1.0, 0.0, 0.5, 0.0])]
+
+
 def kalman(lib: Library) -> Call:
     """Log-likelihood of 1,000 scalar observations of a state of 4 numbers."""
-    xp = lib.np
-    a = np.eye(4) + 0.1 * np.eye(4, k=1)
-    q, h, r = 0.01 * np.eye(4), np.array([1.0, 0.0, 0.5, 0.0]), 0.1
+    xp, r = lib.np, 0.1
 
     def run(observations: Any, a: Any, q: Any, h: Any) -> Any:
         def step(carry: Any, y: Any) -> Any:
@@ -70,7 +74,7 @@ def kalman(lib: Library) -> Call:
         (_, _, total), means = lib.api.lax.scan(step, start, observations)
         return total, means
 
-    return jitted(lib, run, np.sin(np.arange(1000) / 20.0), a, q, h)
+    return jitted(lib, run, *kalman_arguments())
 
 
 def leapfrog(lib: Library) -> Call:
@@ -117,6 +121,65 @@ def lstm(lib: Library) -> Call:
     return jitted(lib, lib.api.grad(loss, argnums=(0, 1)), w, u, normal(100, 16, 32, dtype=F32))
 
 
+def lotka_volterra(lib: Library) -> Call:
+    """The gradient of 1,000 steps with a state of two numbers, in the parameters and the start."""
+    xp = lib.np
+
+    def loss(p: Any, s: Any) -> Any:
+        def slope(s: Any) -> Any:
+            eaten = s[0] * s[1]
+            return xp.stack([p[0] * s[0] - p[1] * eaten, p[2] * eaten - p[3] * s[1]])
+
+        def step(s: Any, _: Any) -> Any:
+            h = 0.01
+            k1 = slope(s)
+            k2 = slope(s + 0.5 * h * k1)
+            k3 = slope(s + 0.5 * h * k2)
+            k4 = slope(s + h * k3)
+            return s + h / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + k4), s
+
+        _, path = lib.api.lax.scan(step, s, None, length=1000)
+        return xp.mean(path * path)
+
+    return jitted(lib, lib.api.grad(loss, argnums=(0, 1)), RATES, np.array([10.0, 5.0]))
+
+
+RATES = np.array([1.1, 0.4, 0.1, 0.4])
+
+
+def solutions(lib: Library) -> Call:
+    """The gradient of 1,000 systems of 4 equations, each of the last one's solution."""
+    xp = lib.np
+
+    def loss(a: Any, b: Any, items: Any) -> Any:
+        def step(x: Any, item: Any) -> Any:
+            x = xp.linalg.solve(a + 0.1 * xp.outer(x, x), b + item)
+            return x, x
+
+        _, path = lib.api.lax.scan(step, b, items)
+        return xp.mean(path * path)
+
+    matrix = 4.0 * np.eye(4) + normal(4, 4)
+    return jitted(
+        lib, lib.api.grad(loss, argnums=(0, 1)), matrix, normal(4, seed=1), normal(1000, 4, seed=2)
+    )
+
+
+def array_writes(count: int) -> Callable[[Library], Call]:
+    """The gradient of a loop that writes one element of an array in each step."""
+
+    def workload(lib: Library) -> Call:
+        def loss(x: Any) -> Any:
+            def step(i: Any, y: Any) -> Any:
+                return y.at[i].set(lib.np.sin(y[i - 1]) + x[i])
+
+            return lib.np.mean(lib.api.lax.fori_loop(1, count, step, x))
+
+        return jitted(lib, lib.api.grad(loss), normal(count))
+
+    return workload
+
+
 def mandelbrot(lib: Library) -> Call:
     """512 x 512 points, 100 steps each, by vmap of a loop over one point."""
 
@@ -137,11 +200,34 @@ def mandelbrot(lib: Library) -> Call:
     return jitted(lib, over_rows, *points)
 
 
+def mandelbrot_while(lib: Library) -> Call:
+    """The same by vmap of a loop that ends when its point has escaped."""
+
+    def escape(re: Any, im: Any) -> Any:
+        def going(state: Any) -> Any:
+            x, y, n = state
+            return lib.np.logical_and(x * x + y * y < 4.0, n < 100.0)
+
+        def step(state: Any) -> Any:
+            x, y, n = state
+            return x * x - y * y + re, 2.0 * x * y + im, n + 1.0
+
+        return lib.api.lax.while_loop(going, step, (re * 0.0, im * 0.0, re * 0.0))[2]
+
+    points = np.meshgrid(np.linspace(-2.0, 0.6, 512), np.linspace(-1.2, 1.2, 512))
+    return jitted(lib, lib.api.vmap(lib.api.vmap(escape)), *points)
+
+
 LOOPS = (
     Workload("Lorenz RK4, 10,000 steps", 0.9, lorenz, exact=False),  # it is chaotic
     Workload("gradient through 1,000 RK4 steps", 0.04, lorenz_gradient, exact=False),
     Workload("Kalman filter, 4 states, 1,000 steps", 0.07, kalman),
     Workload("leapfrog on logistic regression, 1,000 steps", 0.4, leapfrog),
     Workload("LSTM gradient, 100 steps x 64", 0.4, lstm),
+    Workload("Lotka-Volterra, gradient of 1,000 RK4 steps", 0.5, lotka_volterra),
+    Workload("gradient of 1,000 systems of 4 equations", 0.5, solutions),
+    Workload("array written in a loop of 1,000, gradient", 0.5, array_writes(1_000)),
+    Workload("array written in a loop of 10,000, gradient", 0.5, array_writes(10_000)),
     Workload("Mandelbrot 512x512x100, vmap of a loop", 0.25, mandelbrot, exact=False),
+    Workload("Mandelbrot 512x512x100, vmap of a while loop", 0.25, mandelbrot_while, exact=False),
 )
