@@ -52,6 +52,7 @@ WIDE_REGISTERS = 32  # from so many on several vectors are kept in them at a tim
 LONG_FORMULA = 20  # cycles of one operation that make a formula long: a function such as exp
 SHORT_BODY = 40  # cycles up to which four vectors are taken at a time instead of two
 LEAST_WORK = 1 << 14  # elements from which that pays for its compilation
+MUCH_WORK = 1 << 18  # elements from which four vectors do
 UNROLL_STATEMENTS = 96  # a loop whose unrolled body has at most this many statements loses its loop
 
 
@@ -371,7 +372,8 @@ def _interleaved(loop: Loop, shared: frozenset[str], runs: int) -> Loop:
     tied = any([isinstance(s, Update) and s.acc in shared for s in loop.body])
     if loop.lanes < 2 or loop.unroll > 1 or not long or tied or runs < LEAST_WORK:
         return loop
-    times = 4 if sum([weight(s) for s in loop.body]) <= SHORT_BODY else 2
+    short = sum([weight(s) for s in loop.body]) <= SHORT_BODY
+    times = 4 if short and runs >= MUCH_WORK else 2
     while times > 1 and loop.extent < 8 * times * loop.lanes:
         times //= 2
     return loop._replace(lanes=times * loop.lanes)

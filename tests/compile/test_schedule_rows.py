@@ -86,9 +86,11 @@ def test_odd_numbers_of_rows_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     assert next(s for s in kernel.body if isinstance(s, Loop)).extent == 511
 
 
-@pytest.mark.parametrize("count", [16384, 20000, 16384 + 7])
-def test_formulas_take_several_vectors(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("count", "lanes"), [(9999, 16), (16384, 32), (20007, 32), (262151, 64)])
+def test_formulas_take_several_vectors(
+    count: int, lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     x = np.random.default_rng(0).normal(size=count).astype(np.float32)
     kernel = scheduled(lambda x: np.tanh(x) * x, x, monkeypatch)
-    assert next(s for s in kernel.body if isinstance(s, Loop)).lanes == 64
+    assert next(s for s in kernel.body if isinstance(s, Loop)).lanes == lanes
     np.testing.assert_allclose(fgrad.jit(lambda x: np.tanh(x) * x)(x), np.tanh(x) * x, rtol=1e-6)
