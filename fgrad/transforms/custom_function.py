@@ -15,7 +15,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import tree
-from fgrad.errors import ArgumentError, CustomRuleError, Row
+from fgrad.errors import (
+    ArgumentError,
+    CustomRuleError,
+    Row,
+    TracedArrayError,
+    TracedBoolError,
+    TracedIndexError,
+    UnsupportedNumpyError,
+)
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Opaque, Primitive
 from fgrad.ops.elementwise import convert
@@ -33,6 +41,7 @@ from fgrad.transforms.beneath import (
 from fgrad.transforms.wrap import as_value, check_callable, function_name, is_weak
 
 KEYWORD_ONLY, VAR_KEYWORD = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD
+_UNTRACEABLE = (TracedArrayError, TracedBoolError, TracedIndexError, UnsupportedNumpyError)
 _MOST_TYPES = 256  # kinds of arguments whose results are remembered
 
 
@@ -77,6 +86,7 @@ class CustomFunction:
             self.signature: inspect.Signature | None = inspect.signature(fun)
         except (TypeError, ValueError):
             self.signature = None
+        self.arity = _arity(self.signature)
         self.nondiff = _positions(self, nondiff_argnums, nondiff_argnames)
         self.types: dict[Any, tuple[tree.TreeDef, tuple[Aval, ...]]] = {}
 
@@ -105,7 +115,7 @@ class CustomFunction:
 
     def _ordered(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """All arguments by position, with defaults."""
-        if self.signature is None:
+        if self.signature is None or (not kwargs and len(args) == self.arity):
             return args
         try:
             bound = self.signature.bind(*args, **kwargs)
@@ -158,6 +168,14 @@ class CustomFunction:
         if len(self.types) >= _MOST_TYPES:
             self.types.clear()
         self.types[key] = treedef, avals
+
+
+def _arity(signature: inspect.Signature | None) -> int | None:
+    """The number of positional parameters, if it is fixed."""
+    kinds = [] if signature is None else [p.kind for p in signature.parameters.values()]
+    if inspect.Parameter.VAR_POSITIONAL in kinds:
+        return None
+    return len([k for k in kinds if k not in (KEYWORD_ONLY, VAR_KEYWORD)])
 
 
 def _positions(
@@ -250,7 +268,11 @@ class UserRules(Rules):
         key = self._key(values)
         found = None if key is None else self.owner.types.get(key)
         if found is None:
-            self.seen(values, trace_beneath(self.primal, values, self.name, "custom", self.weak))
+            try:
+                traced = trace_beneath(self.primal, values, self.name, "custom", self.weak)
+            except _UNTRACEABLE:
+                return  # the rule may do without values all the same
+            self.seen(values, traced)
         else:
             self.out_tree, self.expected = found
 

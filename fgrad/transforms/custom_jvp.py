@@ -192,6 +192,7 @@ class JvpRules(UserRules):
                 f"must return the result of {self.name} first",
                 f"it has structure {out_tree}, but {self.name} returns {self.out_tree}",
             )
+        self.out_tree = out_tree
         outs = [as_value(x, f"a result of the rule of {self.name}") for x in leaves]
         self._check(outs, out_tree)
         parts = prefixed(pushed, out)

@@ -151,6 +151,7 @@ class VjpRules(UserRules):
                     f"must return the result of {self.name} first",
                     f"it has structure {out_tree}, but {self.name} returns {self.out_tree}",
                 )
+            self.out_tree = out_tree
             counts.append(len(leaves))
             return [as_value(x, f"a result of fwd of {self.name}") for x in leaves], residuals
 

@@ -11,6 +11,7 @@ import pytest
 
 import fgrad
 from fgrad import checkpoint_policies as policies
+from fgrad.compile.call import executable_of
 from fgrad.errors import ArgumentError, MissingRuleError
 from fgrad.record import Record
 from tests.transforms.functions import CASES, Smooth
@@ -134,6 +135,17 @@ def test_compiled_code_needs_less_memory(rng: np.random.Generator) -> None:
     found = fgrad.jit(fgrad.grad(network(fgrad.checkpoint, 4)))(ws, x)
     expected = fgrad.jit(fgrad.grad(network(lambda f: f, 4)))(ws, x)
     assert all(np.allclose(a, b, rtol=1e-9) for a, b in zip(found, expected, strict=True))
+
+
+def test_the_reported_memory_is_what_is_allocated(rng: np.random.Generator) -> None:
+    ws = [rng.normal(size=(64, 64)) / 8 for _ in range(16)]
+    x = rng.normal(size=(256, 64))
+    f = fgrad.grad(network(fgrad.checkpoint, 4))
+    memory = fgrad.inspect(f)(ws, x).memory
+    program = fgrad.make_program(f)(ws, x)
+    assert executable_of(program).arena_bytes == memory.temporaries
+    assert memory.arguments == sum(w.nbytes for w in ws) + x.nbytes
+    assert memory.results == sum(w.nbytes for w in ws)
 
 
 def test_eager_derivatives_drop_residuals(rng: np.random.Generator) -> None:

@@ -109,6 +109,34 @@ def test_values_are_known_inside_rules() -> None:
     assert fgrad.grad(lambda x: fgrad.grad(f)(x) * x)(-1.0) == -20.0
 
 
+def test_only_the_rule_is_traced_if_it_can_do_without_the_function() -> None:
+    @fgrad.custom_vjp
+    def f(x: Any) -> Any:
+        return float(x) ** 2
+
+    f.defvjp(lambda x: (x**2, x), lambda x, ct: (5.0 * x * ct,))
+    assert f(3.0) == 9.0
+    assert fgrad.jit(fgrad.grad(f))(3.0) == fgrad.grad(f)(3.0) == 15.0
+
+
+def test_methods() -> None:
+    class Scaled:
+        def __init__(self, factor: float) -> None:
+            self.factor = factor
+
+        @fgrad.custom_vjp(nondiff_argnums=0)
+        def apply(self, x: Any) -> Any:
+            return self.factor * x
+
+        apply.defvjp(
+            lambda self, x: (self.factor * x, None),
+            lambda self, _, ct: (10.0 * self.factor * ct,),
+        )
+
+    assert fgrad.grad(lambda x: Scaled(3.0).apply(x))(1.0) == 30.0
+    assert fgrad.grad(fgrad.jit(lambda x: Scaled(3.0).apply(x)))(1.0) == 30.0
+
+
 def test_in_place_code_in_rules_leaves_arguments_alone() -> None:
     @fgrad.custom_vjp
     def f(x: Any) -> Any:
