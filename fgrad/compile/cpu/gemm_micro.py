@@ -22,6 +22,7 @@ KC_BYTES = (
     2048  # of a row of A that a tile goes through at once: 14 such rows fit into the L1 cache
 )
 AHEAD = 16  # steps of k from here to the row of B that is asked of memory in advance
+SHORT = 32  # steps of k that are over before memory answers
 TABLE = 64  # rows left from which the largest tile is always next
 _EDGE_COST = 0.75  # of a tile, in rows
 _LEAST_COST = 4  # fewer rows wait for their own sums
@@ -98,10 +99,11 @@ def emit_tile(symbol: str, tiles: Tiling, rows: int, vectors: int) -> tuple[str,
         [code.variable(tiles.lane_type, "zeroinitializer") for _ in range(vectors)]
         for _ in range(rows)
     ]
-    place = "%c"
-    for _ in range(rows):
-        prefetch(code, place, vectors * tiles.lanes * tiles.dtype.itemsize)
-        place = code.at(place, "%c_row", "i8")
+    with code.when(code.compare("sgt", "i64", "%depth", SHORT)):
+        place = "%c"
+        for _ in range(rows):
+            prefetch(code, place, vectors * tiles.lanes * tiles.dtype.itemsize)
+            place = code.at(place, "%c_row", "i8")
     _sum_products(code, tiles, sums)
     kind, size = tiles.lane_type, tiles.dtype.itemsize
     place, old = "%c", "%old"
