@@ -6,8 +6,11 @@ A card has a first sentence and rows of aligned text; it never prints the conten
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import ClassVar
 
 import numpy as np
+
+from fgrad.source import here, resolve
 
 Row = tuple[str, str]
 
@@ -31,10 +34,18 @@ def card(headline: str, rows: Iterable[Row] = (), anchor: str = "") -> str:
 
 
 class FgradError(Exception):
-    """Base of all errors that fgrad raises on purpose."""
+    """Base of all errors that fgrad raises on purpose.
+
+    A `located` one shows the user's line, whether or not it is told to.
+    """
+
+    located: ClassVar[bool] = False
 
     def __init__(self, headline: str, rows: Iterable[Row] = ()) -> None:
         rows = tuple(rows)
+        if self.located and not any([label == "used" for label, _ in rows]):
+            loc = resolve(here())
+            rows = (("used", f"{loc}:  {loc.text()}"), *rows)
         name = type(self).__name__
         super().__init__(card(headline, rows, name.lower() if rows else ""))
         self.headline = headline
@@ -60,6 +71,8 @@ class TracedIndexError(FgradError, TypeError, IndexError):
 class BoundsError(FgradError, IndexError):
     """A known index lies outside of the array."""
 
+    located = True
+
 
 class LeakedTracerError(FgradError):
     """A traced value was used after its trace had ended."""
@@ -72,6 +85,8 @@ class UnsupportedNumpyError(FgradError, TypeError, NotImplementedError):
 class UnsupportedTypeError(FgradError, TypeError):
     """An argument that is not an array of numbers."""
 
+    located = True
+
 
 class NonScalarGradError(FgradError, TypeError):
     """`grad` of a function whose result is not a scalar."""
@@ -80,9 +95,13 @@ class NonScalarGradError(FgradError, TypeError):
 class GradDtypeError(FgradError, TypeError):
     """Differentiation with respect to, or of, a value that is not floating point."""
 
+    located = True
+
 
 class BatchSizeError(FgradError, ValueError):
     """The mapped axes of `vmap` have different sizes, or an axis does not exist."""
+
+    located = True
 
 
 class InPlaceError(FgradError, TypeError):
@@ -103,13 +122,19 @@ class MissingRuleError(FgradError, NotImplementedError):
 class StaticArgumentError(FgradError, ValueError, TypeError):
     """A static argument of `jit` cannot be hashed, or does not exist."""
 
+    located = True
+
 
 class ArgumentError(FgradError, TypeError, ValueError):
     """An argument does not fit: a value, a position, an axis or a tree structure."""
 
+    located = True
+
 
 class AxisError(FgradError, np.exceptions.AxisError):
     """An axis that an array does not have."""
+
+    located = True
 
     def __init__(self, axis: int, ndim: int, rows: Iterable[Row] = ()) -> None:
         super().__init__(f"axis {axis} is out of bounds for array of dimension {ndim}", rows)
@@ -123,9 +148,13 @@ class AxisError(FgradError, np.exceptions.AxisError):
 class ShapeError(FgradError, ValueError):
     """The shapes of operands do not fit together."""
 
+    located = True
+
 
 class DtypeError(FgradError, TypeError):
     """The dtypes of operands do not fit the operation."""
+
+    located = True
 
 
 class CustomRuleError(FgradError, TypeError, ValueError):

@@ -22,7 +22,6 @@ from fgrad.numpy.promote import (
     refuse_out,
     reshape,
     shape_of,
-    user_line,
 )
 from fgrad.numpy.register import implements
 from fgrad.ops import shape as sh
@@ -47,11 +46,11 @@ def _complete(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
     if -1 in shape:
         known = -math.prod(shape)
         if shape.count(-1) > 1:
-            raise ArgumentError("can only specify one unknown dimension", user_line())
+            raise ArgumentError("can only specify one unknown dimension")
         if known and size % known == 0:
             shape = tuple([size // known if n == -1 else n for n in shape])
     if math.prod(shape) != size or -1 in shape:
-        raise ShapeError(f"cannot reshape array of size {size} into shape {shape}", user_line())
+        raise ShapeError(f"cannot reshape array of size {size} into shape {shape}")
     return shape
 
 
@@ -61,7 +60,7 @@ def _row_major(order: Any, ndim: int) -> bool:
         return True
     if order == "F":
         return ndim <= 1
-    raise ArgumentError(f"order must be one of 'C', 'F', 'A', or 'K' (got {order!r})", user_line())
+    raise ArgumentError(f"order must be one of 'C', 'F', 'A', or 'K' (got {order!r})")
 
 
 @implements("reshape")
@@ -94,7 +93,7 @@ def transpose(a: Any, axes: Any = None) -> Value:
     else:
         axes = tuple([normalize_axis(i, ndim) for i in axes])
         if sorted(axes) != list(range(ndim)):
-            raise ArgumentError("axes don't match array", user_line())
+            raise ArgumentError("axes don't match array")
     return x if axes == tuple(range(ndim)) else sh.permute(x, axes)
 
 
@@ -124,7 +123,6 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Value:
     if len(moved) != len(places):
         raise ArgumentError(
             "`source` and `destination` arguments must have the same number of elements",
-            user_line(),
         )
     order = [i for i in range(ndim) if i not in moved]
     for place, axis in sorted(zip(places, moved, strict=True)):
@@ -152,9 +150,7 @@ def squeeze(a: Any, axis: Any = None) -> Value:
     if axis is None:
         axes = tuple([i for i in axes if x.shape[i] == 1])
     elif any(x.shape[i] != 1 for i in axes):
-        raise ArgumentError(
-            "cannot select an axis to squeeze out which has size not equal to one", user_line()
-        )
+        raise ArgumentError("cannot select an axis to squeeze out which has size not equal to one")
     return reshape(x, tuple([n for i, n in enumerate(x.shape) if i not in axes]))
 
 
@@ -298,21 +294,20 @@ def concatenate(
     if isinstance(arrays, Tracer):
         arrays = list(arrays)
     if not len(arrays):
-        raise ArgumentError("need at least one array to concatenate", user_line())
+        raise ArgumentError("need at least one array to concatenate")
     xs = promote([as_array(a) for a in arrays])
     if dtype is not None:
         xs = [convert(x, np.dtype(dtype)) for x in xs]
     if axis is None:
         xs, axis = [reshape(x, (math.prod(x.shape),)) for x in xs], 0
     if any(not shape_of(x) for x in xs):
-        raise ArgumentError("zero-dimensional arrays cannot be concatenated", user_line())
+        raise ArgumentError("zero-dimensional arrays cannot be concatenated")
     axis = normalize_axis(axis, len(xs[0].shape))
     rests = {x.shape[:axis] + x.shape[axis + 1 :] for x in xs}
     if len(rests) > 1 or len({len(x.shape) for x in xs}) > 1:
         raise ShapeError(
             "all the input array dimensions except for the concatenation axis must match exactly: "
             + ", ".join(str(x.shape) for x in xs),
-            user_line(),
         )
     return sh.concatenate(xs, axis) if len(xs) > 1 else fresh(xs[0])
 
@@ -328,7 +323,6 @@ def stack(
             "all input arrays must have the same shape"
             if xs
             else "need at least one array to stack",
-            user_line(),
         )
     axis = normalize_axis(axis, len(xs[0].shape) + 1)
     shape = xs[0].shape
@@ -415,7 +409,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Value
     if np.ndim(indices_or_sections) == 0:
         sections = int(indices_or_sections)
         if sections <= 0:
-            raise ArgumentError("number sections must be larger than 0.", user_line())
+            raise ArgumentError("number sections must be larger than 0.")
         each, extra = divmod(n, sections)
         cuts = np.cumsum([0] + extra * [each + 1] + (sections - extra) * [each]).tolist()
     else:
@@ -432,7 +426,7 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Value]:
     """Pieces along an axis, at places or of equal length."""
     x = as_array(ary)
     if np.ndim(indices_or_sections) == 0 and x.shape[axis] % int(indices_or_sections):
-        raise ArgumentError("array split does not result in an equal division", user_line())
+        raise ArgumentError("array split does not result in an equal division")
     return array_split(x, indices_or_sections, axis)
 
 
@@ -497,7 +491,7 @@ def resize(a: Any, new_shape: Any) -> Value:
     shape = known_ints(new_shape)
     size = math.prod(shape)
     if any(n < 0 for n in shape):
-        raise ArgumentError("all elements of `new_shape` must be non-negative", user_line())
+        raise ArgumentError("all elements of `new_shape` must be non-negative")
     if x.shape[0] == 0:
         return np.zeros(shape, x.dtype)
     times = -(-size // x.shape[0])

@@ -28,7 +28,6 @@ from fgrad.numpy.promote import (
     result_type,
     shape_of,
     subtractable,
-    user_line,
 )
 from fgrad.numpy.register import NO_VALUE, implements
 from fgrad.numpy.selection import searchsorted, take
@@ -50,7 +49,7 @@ def diff(
 ) -> Value:
     """The n-th discrete difference along an axis."""
     if n < 0:
-        raise ArgumentError(f"order must be non-negative but got {n!r}", user_line())
+        raise ArgumentError(f"order must be non-negative but got {n!r}")
     x = as_array(a)
     axis = normalize_axis(axis, len(x.shape))
     if n == 0:
@@ -111,9 +110,9 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     if len(spacings) == 1:
         spacings *= len(axes)
     if len(spacings) != len(axes):
-        raise ArgumentError("invalid number of arguments", user_line())
+        raise ArgumentError("invalid number of arguments")
     if edge_order > 2:
-        raise ArgumentError("'edge_order' greater than 2 not supported", user_line())
+        raise ArgumentError("'edge_order' greater than 2 not supported")
     out = [_gradient_axis(x, h, i, edge_order) for h, i in zip(spacings, axes, strict=True)]
     if len(out) == 1:
         return out[0]
@@ -126,7 +125,6 @@ def _gradient_axis(x: Value, spacing: Any, axis: int, edge_order: int) -> Value:
         raise ArgumentError(
             "Shape of array too small to calculate a numerical gradient, at least (edge_order + 1) "
             "elements are required.",
-            user_line(),
         )
 
     def at(start: int, stop: int) -> Value:
@@ -164,7 +162,7 @@ def _steps(spacing: Any, n: int, axis: int, ndim: int) -> Value:
         return h
     if shape_of(h) != (n,):
         raise ArgumentError(
-            "when 1d, distances must match the length of the corresponding dimension", user_line()
+            "when 1d, distances must match the length of the corresponding dimension"
         )
     steps = diff(inexact(h))
     return reshape(steps, tuple([n - 1 if i == axis else 1 for i in range(ndim)]))
@@ -194,11 +192,11 @@ def interp(
     """Piecewise linear interpolation; slope 0 outside of the points."""
     for line in (xp, fp):
         if len(shape_of(as_value(line))) != 1:
-            raise ArgumentError("object too deep for desired array", user_line())
+            raise ArgumentError("object too deep for desired array")
     if not shape_of(as_value(xp))[0]:
-        raise ArgumentError("array of sample points is empty", user_line())
+        raise ArgumentError("array of sample points is empty")
     if shape_of(as_value(xp)) != shape_of(as_value(fp)):
-        raise ArgumentError("fp and xp are not of the same length.", user_line())
+        raise ArgumentError("fp and xp are not of the same length.")
     if as_array(fp).dtype.kind == "c":
         parts = [np.real(as_array(fp)), np.imag(as_array(fp))]
         return cx.complex_(*[interp(x, xp, part, left, right, period) for part in parts])
@@ -267,9 +265,9 @@ def _lines(a: Any, v: Any) -> tuple[Value, Value]:
     x, y = promote((as_array(a), as_array(v)))
     x, y = (reshape(z, (1,)) if not len(z.shape) else z for z in (x, y))
     if len(x.shape) != 1 or len(y.shape) != 1:
-        raise ArgumentError("object too deep for desired array", user_line())
+        raise ArgumentError("object too deep for desired array")
     if not x.shape[0] or not y.shape[0]:
-        raise ArgumentError("a cannot be empty", user_line())
+        raise ArgumentError("a cannot be empty")
     return x, y
 
 
@@ -306,9 +304,7 @@ def _slide(x: Value, y: Value, mode: Any) -> Value:
     elif mode == "full":
         low = high = m - 1
     else:
-        raise ArgumentError(
-            f"mode must be one of 'full', 'same', or 'valid' (got {mode!r})", user_line()
-        )
+        raise ArgumentError(f"mode must be one of 'full', 'same', or 'valid' (got {mode!r})")
     if low or high:
         x = sh.pad(x, (low,), (high,))
     return dt.dot_general(wd.windows(x, (0,), (m,), (1,), (1,)), y, ((1,), (0,)))
@@ -369,7 +365,7 @@ def _weighted_cov(x: Value, fweights: Any, aweights: Any, ddof: int) -> Value:
 def _variables(m: Any, rowvar: bool) -> Value:
     x = inexact(m)
     if len(x.shape) > 2:
-        raise ArgumentError("m has more than 2 dimensions", user_line())
+        raise ArgumentError("m has more than 2 dimensions")
     if len(x.shape) < 2:
         return reshape(x, (1, math.prod(x.shape)))
     return x if rowvar or x.shape[0] == 1 else sh.permute(x, (1, 0))
@@ -402,7 +398,7 @@ def round_(a: Any, decimals: int = 0, out: Any = None) -> Value:
     if x.dtype.kind in "iu":
         return fresh(x) if decimals >= 0 else _round_integer(x, 10**-decimals)
     if x.dtype.kind == "b" and decimals != 0:
-        raise ArgumentError("truth values are not rounded to decimals", user_line())
+        raise ArgumentError("truth values are not rounded to decimals")
     if x.dtype.kind == "b":
         return ew.rint(convert(x, np.dtype(np.float16)))
     if decimals == 0:

@@ -14,7 +14,7 @@ import numpy as np
 
 from fgrad.errors import ArgumentError
 from fgrad.ir.aval import BOOL
-from fgrad.numpy.promote import traced_full, user_line
+from fgrad.numpy.promote import traced_full
 from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew
 from fgrad.trace import Value
@@ -205,5 +205,5 @@ def power(x: Value, n: Value) -> Value:
         if n == 2:
             return ew.mul(x, x)
         if n.dtype.kind == "i" and int(n) < 0:
-            raise ArgumentError("Integers to negative integer powers are not allowed.", user_line())
+            raise ArgumentError("Integers to negative integer powers are not allowed.")
     return ew.pow_(x, n)

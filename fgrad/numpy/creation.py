@@ -61,9 +61,7 @@ def asarray(a: Any, dtype: Any = None, *_args: Any, copy: Any = None, **_: Any) 
     x = as_array(a)
     out = x if dtype is None else convert(x, np.dtype(dtype))
     if copy is False and out is not a:
-        raise ArgumentError(
-            "Unable to avoid copy while creating an array as requested.", user_line()
-        )
+        raise ArgumentError("Unable to avoid copy while creating an array as requested.")
     return fresh(out) if copy and out is a else out
 
 
@@ -230,7 +228,7 @@ def diagonal(a: Any, offset: int = 0, axis1: int | None = None, axis2: int | Non
 def _diagonal(x: Value, offset: int, axis1: int, axis2: int) -> Value:
     i, j = normalize_axis(axis1, len(x.shape)), normalize_axis(axis2, len(x.shape))
     if i == j:
-        raise ArgumentError("axis1 and axis2 cannot be the same", user_line())
+        raise ArgumentError("axis1 and axis2 cannot be the same")
     rows, columns = x.shape[i], x.shape[j]
     start_row, start_column = max(-offset, 0), max(offset, 0)
     n = max(min(rows - start_row, columns - start_column), 0)
@@ -263,7 +261,7 @@ def diag(v: Any, k: int = 0) -> Value:
     if len(x.shape) == 2:
         return diagonal(x, k)
     if len(x.shape) != 1:
-        raise ShapeError("Input must be 1- or 2-d.", user_line())
+        raise ShapeError("Input must be 1- or 2-d.")
     n = x.shape[0] + abs(k)
     line = np.arange(x.shape[0])
     rows, columns = line + max(-k, 0), line + max(k, 0)
@@ -291,7 +289,7 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Value:
     """The powers of a vector as columns."""
     x = as_array(x)
     if len(x.shape) != 1:
-        raise ArgumentError("x must be a one-dimensional array or sequence.", user_line())
+        raise ArgumentError("x must be a one-dimensional array or sequence.")
     n = x.shape[0] if N is None else N
     kind = np.promote_types(x.dtype, int)
     ones = broadcast_to(kind.type(1), (x.shape[0],), x if isinstance(x, Tracer) else None)
@@ -313,7 +311,7 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     if indexing == "xy" and n > 1:
         places[0], places[1] = 1, 0
     elif indexing not in ("xy", "ij"):
-        raise ArgumentError("Valid values for `indexing` are 'xy' and 'ij'.", user_line())
+        raise ArgumentError("Valid values for `indexing` are 'xy' and 'ij'.")
     lengths = [0] * n
     for place, x in zip(places, xs, strict=True):
         lengths[place] = math.prod(x.shape)

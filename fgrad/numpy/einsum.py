@@ -23,7 +23,6 @@ from fgrad.numpy.promote import (
     promote,
     refuse_out,
     reshape,
-    user_line,
 )
 from fgrad.numpy.register import implements
 from fgrad.ops import dot as dt
@@ -76,7 +75,6 @@ def _cast(x: Value, dtype: np.dtype, casting: str) -> Value:
         raise ArgumentError(
             f"einsum: an operand of {x.dtype} cannot be cast to {dtype} according to the rule "
             f"{casting!r}",
-            user_line(),
         )
     return convert(x, dtype)
 
@@ -106,14 +104,11 @@ def _parse(operands: Sequence[Any]) -> tuple[list[Term], tuple[str, ...]]:
         inputs, arrow = lists, "->" if given else ""
         right = _spell(given[0]) if given else ""
     if len(inputs) != len(arrays):
-        raise ArgumentError(
-            "number of einsum subscripts must be equal to the number of operands", user_line()
-        )
+        raise ArgumentError("number of einsum subscripts must be equal to the number of operands")
     extra = [len(x.shape) - len(s.replace("...", "")) for s, x in zip(inputs, arrays, strict=True)]
     if any(n < 0 or (n > 0 and "..." not in s) for s, n in zip(inputs, extra, strict=True)):
         raise ArgumentError(
             "einstein sum subscripts do not fit the number of dimensions of the operands",
-            user_line(),
         )
     dots = max([n for s, n in zip(inputs, extra, strict=True) if "..." in s], default=0)
     terms = [Term(x, _labels(s, n, dots)) for s, n, x in zip(inputs, extra, arrays, strict=True)]
@@ -121,7 +116,6 @@ def _parse(operands: Sequence[Any]) -> tuple[list[Term], tuple[str, ...]]:
         if dots and "..." not in right:
             raise ArgumentError(
                 "einsum: operands have more axes than labels, but there is no '...' in the output.",
-                user_line(),
             )
         return terms, _labels(right, dots, dots)
     letters = "".join(inputs).replace(".", "")
@@ -138,7 +132,7 @@ def _labels(subscripts: str, extra: int, dots: int) -> tuple[str, ...]:
     before, ellipsis, after = subscripts.partition("...")
     bad = [c for c in before + after if c not in _LETTERS]
     if bad:
-        raise ArgumentError(f"einsum: {bad[0]!r} in {subscripts!r} is no label.", user_line())
+        raise ArgumentError(f"einsum: {bad[0]!r} in {subscripts!r} is no label.")
     middle = [str(i) for i in range(dots - extra, dots)] if ellipsis else []
     return (*before, *middle, *after)
 
@@ -151,9 +145,7 @@ def _sizes(terms: Sequence[Term]) -> dict[str, int]:
             if sizes.setdefault(label, n) == 1:
                 sizes[label] = n
             elif n not in (1, sizes[label]):
-                raise ShapeError(
-                    f"einsum: label {label!r} has lengths {sizes[label]} and {n}.", user_line()
-                )
+                raise ShapeError(f"einsum: label {label!r} has lengths {sizes[label]} and {n}.")
     return sizes
 
 
@@ -254,8 +246,6 @@ def _arrange(term: Term, result: tuple[str, ...], sizes: dict[str, int]) -> Valu
     """The axes in the order that was asked for."""
     unknown = [c for c in result if c not in sizes]
     if unknown or len(set(result)) != len(result):
-        raise ArgumentError(
-            f"einstein sum subscripts string has wrong output labels {result}", user_line()
-        )
+        raise ArgumentError(f"einstein sum subscripts string has wrong output labels {result}")
     order = [term.labels.index(c) for c in result]
     return sh.permute(term.x, tuple(order)) if order != sorted(order) else term.x

@@ -22,7 +22,6 @@ from fgrad.numpy.promote import (
     reshape,
     result_type,
     shape_of,
-    user_line,
 )
 from fgrad.numpy.register import has_tracer
 from fgrad.trace import Value
@@ -68,7 +67,7 @@ class Concatenator:
         try:
             given = [int(n) for n in text.split(",")]
         except ValueError:
-            raise ArgumentError(f"unknown special directive {text!r}", user_line()) from None
+            raise ArgumentError(f"unknown special directive {text!r}") from None
         rest = [self.axis, self.ndmin, self.trans1d][len(given) :]
         axis, ndmin, trans1d = given + rest
         return axis, ndmin, trans1d

@@ -23,7 +23,6 @@ from fgrad.numpy.promote import (
     promote,
     reshape,
     shape_of,
-    user_line,
 )
 from fgrad.numpy.register import implements
 from fgrad.numpy.selection import known, searchsorted, take
@@ -46,14 +45,12 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: Any = N
             return np.bincount(numbers, None, minlength)
         length = max(int(numbers.max(initial=-1)) + 1, int(minlength))
     if len(shape_of(numbers)) != 1:
-        raise ShapeError("bincount counts an array of one axis.", user_line())
+        raise ShapeError("bincount counts an array of one axis.")
     if numbers.dtype.kind not in "biu":
-        raise ArgumentError(
-            "Cannot cast array data to integers according to the rule 'safe'", user_line()
-        )
+        raise ArgumentError("Cannot cast array data to integers according to the rule 'safe'")
     value = concrete(numbers)
     if value is not None and value.dtype.kind == "i" and value.size and value.min() < 0:
-        raise ArgumentError("'list' argument must have no negative elements", user_line())
+        raise ArgumentError("'list' argument must have no negative elements")
     n = length.__index__()
     place = convert(numbers, INT64)
     place = ew.select(ew.lt(place, np.int64(0)), np.int64(n), place)  # beyond the end: dropped
@@ -63,7 +60,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: Any = N
     else:
         w = convert(as_array(weights), FLOAT64)
         if w.shape != numbers.shape:
-            raise ArgumentError("The weights and list don't have the same length.", user_line())
+            raise ArgumentError("The weights and list don't have the same length.")
     return ix.scatter(np.zeros(n, w.dtype), (place,), w, (0,), "add")
 
 
@@ -75,10 +72,10 @@ def _edges(x: Value, bins: Any, range: Any, name: str) -> Value:
     if shape_of(as_array(bins)):
         return _increasing(as_array(bins))
     if as_array(bins).dtype.kind not in "iu":
-        raise ArgumentError("`bins` must be an integer, a string, or an array", user_line())
+        raise ArgumentError("`bins` must be an integer, a string, or an array")
     count = known(bins, name).item()
     if count < 1:
-        raise ArgumentError("`bins` must be positive, when an integer", user_line())
+        raise ArgumentError("`bins` must be positive, when an integer")
     low, high = _limits(x, range)
     kind = np.result_type(x.dtype, np.float32) if x.dtype.kind == "f" else FLOAT64
     return linspace(low, high, count + 1, dtype=kind)
@@ -86,10 +83,10 @@ def _edges(x: Value, bins: Any, range: Any, name: str) -> Value:
 
 def _increasing(edges: Value) -> Value:
     if len(edges.shape) != 1:
-        raise ArgumentError("`bins` must be 1d, when an array", user_line())
+        raise ArgumentError("`bins` must be 1d, when an array")
     value = concrete(edges)
     if value is not None and np.any(value[:-1] > value[1:]):
-        raise ArgumentError("`bins` must increase monotonically, when an array", user_line())
+        raise ArgumentError("`bins` must increase monotonically, when an array")
     return edges
 
 
@@ -99,14 +96,14 @@ def _limits(x: Value, range: Any) -> tuple[Value, Value]:
         low, high = as_array(range[0]), as_array(range[1])
         ends = concrete(low), concrete(high)
         if None not in ends and ends[0] > ends[1]:
-            raise ArgumentError("max must be larger than min in range parameter.", user_line())
+            raise ArgumentError("max must be larger than min in range parameter.")
     elif not math.prod(x.shape):
         low, high = np.float64(0), np.float64(1)
     else:
         low, high = rs.min_(x), rs.max_(x)
     ends = concrete(low), concrete(high)
     if None not in ends and not np.all(np.isfinite(ends)):
-        raise ArgumentError(f"range of [{ends[0]}, {ends[1]}] is not finite", user_line())
+        raise ArgumentError(f"range of [{ends[0]}, {ends[1]}] is not finite")
     low, high = promote((low, high))
     if None not in ends and ends[0] != ends[1]:
         return low, high
@@ -131,7 +128,7 @@ def _fill(place: Value, inside: Value, weights: Any, count: int) -> Value:
     place = ew.select(inside, place, np.int64(count))
     w: Value = np.ones(shape_of(place), INT64) if weights is None else ravel(weights)
     if w.shape != place.shape:
-        raise ArgumentError("weights should have the same shape as a.", user_line())
+        raise ArgumentError("weights should have the same shape as a.")
     return ix.scatter(np.zeros(count, w.dtype), (place,), w, (0,), "add")
 
 
@@ -170,7 +167,7 @@ def histogramdd(
     each = _for_each(bins, dim)
     ranges = [None] * dim if range is None else list(range)
     if len(ranges) != dim:
-        raise ArgumentError("range argument must have one entry per dimension", user_line())
+        raise ArgumentError("range argument must have one entry per dimension")
     edges = [
         _edges_of(x, b, r, i) for i, (x, b, r) in enumerate(zip(columns, each, ranges, strict=True))
     ]
@@ -199,7 +196,7 @@ def _columns(sample: Any) -> list[Value]:
     if len(x.shape) == 1:
         return [x]
     if len(x.shape) != 2:
-        raise ShapeError("histogramdd takes points as the rows of a matrix.", user_line())
+        raise ShapeError("histogramdd takes points as the rows of a matrix.")
     return [x[:, i] for i in np.arange(x.shape[1]).tolist()]
 
 
@@ -208,7 +205,7 @@ def _for_each(bins: Any, dim: int) -> Sequence[Any]:
     if isinstance(bins, (list, tuple)) or shape_of(as_array(bins)):
         if len(bins) != dim:
             raise ArgumentError(
-                "The dimension of bins must be equal to the dimension of the sample x.", user_line()
+                "The dimension of bins must be equal to the dimension of the sample x."
             )
         return list(bins)
     return [bins] * dim
@@ -219,9 +216,7 @@ def _edges_of(x: Value, bins: Any, range: Any, i: int) -> Value:
         edges = as_array(bins)
         value = concrete(edges)
         if value is not None and np.any(value[:-1] > value[1:]):
-            raise ArgumentError(
-                f"`bins[{i}]` must be monotonically increasing, when an array", user_line()
-            )
+            raise ArgumentError(f"`bins[{i}]` must be monotonically increasing, when an array")
         return edges
     low, high = _limits(x, range)
     return linspace(low, high, known(bins, "histogramdd").item() + 1)
@@ -233,7 +228,7 @@ def histogram2d(
 ) -> tuple[Value, Value, Value]:
     """Counts of points in rectangles, and the edges along x and y."""
     if shape_of(as_value(x)) != shape_of(as_value(y)):
-        raise ArgumentError("x and y must have the same length.", user_line())
+        raise ArgumentError("x and y must have the same length.")
     if isinstance(bins, (list, tuple)) or shape_of(as_value(bins)):
         count = len(bins)
         bins = [bins, bins] if count not in (1, 2) else bins

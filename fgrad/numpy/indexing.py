@@ -115,7 +115,6 @@ def _known(part: Any) -> Any:
         raise BoundsError(
             "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or "
             "boolean arrays are valid indices",
-            user_line(),
         )
     if isinstance(part, Tracer) and part.dtype.kind == "b":
         raise TracedIndexError(
@@ -137,7 +136,7 @@ def _expand(parts: list[Any], ndim: int) -> list[Any]:
     for part in parts:
         if part is Ellipsis:
             if ellipsis >= 0:
-                raise BoundsError("an index can only have a single ellipsis ('...')", user_line())
+                raise BoundsError("an index can only have a single ellipsis ('...')")
             ellipsis = len(out)
         elif getattr(part, "dtype", None) == np.bool_ or type(part) is bool:
             out.extend(_mask_indices(part))
@@ -147,7 +146,6 @@ def _expand(parts: list[Any], ndim: int) -> list[Any]:
     if used > ndim:
         raise BoundsError(
             f"too many indices for array: array is {ndim}-dimensional, but {used} were indexed",
-            user_line(),
         )
     fill = [slice(None)] * (ndim - used)
     if ellipsis < 0:
@@ -216,7 +214,6 @@ def _item(part: Any, axis: int, length: int, bounds: str) -> Item:
             raise BoundsError(
                 f"boolean index did not match indexed array along axis {axis}; size of axis is "
                 f"{length} but size of corresponding boolean axis is {part.length}",
-                user_line(),
             )
         return part.where
     if bounds != "raise":
@@ -245,9 +242,7 @@ def _bounded(part: Any, length: int, bounds: str) -> Item:
 
 def bounds_error(i: int, axis: int, length: int) -> BoundsError:
     """The error of a known index outside of the array."""
-    return BoundsError(
-        f"index {i} is out of bounds for axis {axis} with size {length}", user_line()
-    )
+    return BoundsError(f"index {i} is out of bounds for axis {axis} with size {length}")
 
 
 def checked(indices: np.ndarray, axis: int, length: int) -> np.ndarray:

@@ -242,7 +242,7 @@ def _cycled(values: Any, count: int, function: str) -> Value:
     if n == count:
         return line
     if not n:
-        raise ArgumentError(f"{function}: there are no values to be written", user_line())
+        raise ArgumentError(f"{function}: there are no values to be written")
     return numpy_functions[np.take](line, np.arange(count) % n)
 
 
@@ -257,9 +257,7 @@ def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     elif mode == "clip":
         places = numpy_functions[np.clip](places, 0, a.size - 1)
     elif mode != "raise":
-        raise ArgumentError(
-            f"clipmode must be one of 'clip', 'raise', or 'wrap' (got {mode!r})", user_line()
-        )
+        raise ArgumentError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got {mode!r})")
     if not places.shape[0]:
         return
     values = _cycled(v, places.shape[0], "put")
@@ -278,9 +276,7 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> None:
         return write_all(arr, sh.reshape(new, arr.shape))
     axis = normalize_axis(axis, arr.ndim)
     if len(indices.shape) != arr.ndim:
-        raise ArgumentError(
-            "`indices` and `arr` must have the same number of dimensions", user_line()
-        )
+        raise ArgumentError("`indices` and `arr` must have the same number of dimensions")
     lengths = [
         m if a == axis else n for a, (n, m) in enumerate(zip(arr.shape, indices.shape, strict=True))
     ]
@@ -307,7 +303,7 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
     if not values.shape[0]:
         found = concrete(mask)
         if found is None or np.any(found):
-            raise ArgumentError("Cannot insert from an empty array!", user_line())
+            raise ArgumentError("Cannot insert from an empty array!")
         return
     rank = numpy_functions[np.cumsum](mask)
     number = numpy_functions[np.remainder](np.subtract(rank, 1), values.shape[0])
@@ -401,7 +397,7 @@ def _set_real(x: Tracer, value: Any) -> None:
 
 def _set_imag(x: Tracer, value: Any) -> None:
     if not cx.is_complex(x):
-        raise ArgumentError("array does not have imaginary part to set", user_line())
+        raise ArgumentError("array does not have imaginary part to set")
     copyto(imaginary_part(x), value, casting="unsafe")
 
 

@@ -23,7 +23,6 @@ from fgrad.numpy.promote import (
     convert,
     normalize_axis,
     reshape,
-    user_line,
 )
 from fgrad.numpy.register import implements
 from fgrad.numpy.ufuncs import define
@@ -162,7 +161,7 @@ _UINT8 = np.dtype(np.uint8)
 def _weights(order: str) -> np.ndarray:
     """Which bit of a byte comes first."""
     if order not in ("big", "little"):
-        raise ArgumentError("'order' must be either 'little' or 'big'", user_line())
+        raise ArgumentError("'order' must be either 'little' or 'big'")
     shifts = np.arange(8, dtype=np.uint8)
     return shifts[::-1].copy() if order == "big" else shifts
 
@@ -172,7 +171,7 @@ def packbits(a: Any, /, axis: Any = None, bitorder: str = "big") -> Value:
     """Truth values as the bits of bytes, zeros at the end."""
     x = as_array(a)
     if x.dtype.kind not in "biu":
-        raise ArgumentError("Expected an input array of integer or boolean data type", user_line())
+        raise ArgumentError("Expected an input array of integer or boolean data type")
     x, axis = _line_or_axis(x, axis)
     x = convert(to_bool(moveaxis(x, axis, -1)), _UINT8)
     n, lead = x.shape[-1], x.shape[:-1]
@@ -189,7 +188,7 @@ def unpackbits(a: Any, /, axis: Any = None, count: Any = None, bitorder: str = "
     """The bits of bytes, `count` of them or all but the last `-count`."""
     x = as_array(a)
     if x.dtype != _UINT8:
-        raise ArgumentError("Expected an input array of unsigned byte data type", user_line())
+        raise ArgumentError("Expected an input array of unsigned byte data type")
     x, axis = _line_or_axis(x, axis)
     x = moveaxis(x, axis, -1)
     lead, n = x.shape[:-1], x.shape[-1]
@@ -199,9 +198,7 @@ def unpackbits(a: Any, /, axis: Any = None, count: Any = None, bitorder: str = "
     if count is not None:
         length = int(count) if int(count) >= 0 else 8 * n + int(count)
         if length < 0:
-            raise ArgumentError(
-                f"-ve count {count} would leave no elements of {8 * n}", user_line()
-            )
+            raise ArgumentError(f"-ve count {count} would leave no elements of {8 * n}")
         bits = sh.pad(bits, (0,) * len(x.shape), (0,) * len(lead) + (length - 8 * n,))
     return moveaxis(bits, -1, axis)
 
@@ -218,7 +215,7 @@ def _line_or_axis(x: Value, axis: Any) -> tuple[Value, int]:
 def _strides(shape: Sequence[int], order: str) -> list[int]:
     """How far apart the neighbours along each axis are, in elements."""
     if order not in ("C", "F"):
-        raise ArgumentError("only 'C' or 'F' order is permitted", user_line())
+        raise ArgumentError("only 'C' or 'F' order is permitted")
     if order == "C":
         return [math.prod(shape[i + 1 :]) for i in range(len(shape))]
     return [math.prod(shape[:i]) for i in range(len(shape))]
@@ -227,7 +224,7 @@ def _strides(shape: Sequence[int], order: str) -> list[int]:
 def _integers(a: Any) -> Value:
     x = as_array(a)
     if x.dtype.kind not in "iu":
-        raise ArgumentError("only int indices permitted", user_line())
+        raise ArgumentError("only int indices permitted")
     return convert(x, INT64)
 
 
@@ -235,7 +232,7 @@ def _check(x: Value, length: int) -> None:
     """Known numbers must lie in range; unknown ones are taken as they come."""
     value = concrete(x)
     if value is not None and np.any((value < 0) | (value >= length)):
-        raise BoundsError(f"an index is out of bounds for array with size {length}", user_line())
+        raise BoundsError(f"an index is out of bounds for array with size {length}")
 
 
 @implements("unravel_index")
@@ -258,9 +255,7 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: s
     lengths = known_ints(dims)
     parts = [_integers(x) for x in multi_index]
     if len(parts) != len(lengths):
-        raise ArgumentError(
-            f"parameter multi_index must be a sequence of length {len(lengths)}", user_line()
-        )
+        raise ArgumentError(f"parameter multi_index must be a sequence of length {len(lengths)}")
     modes = (mode,) * len(parts) if isinstance(mode, str) else tuple(mode)
     total: Value = np.int64(0)
     for x, n, step, how in zip(parts, lengths, _strides(lengths, order), modes, strict=True):
@@ -271,8 +266,6 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: s
         elif how == "clip":
             x = ew.clip(x, np.int64(0), np.int64(n - 1))
         else:
-            raise ArgumentError(
-                f"clipmode must be one of 'clip', 'raise', or 'wrap' (got {how!r})", user_line()
-            )
+            raise ArgumentError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got {how!r})")
         total = ew.add(*broadcast((total, ew.mul(x, np.int64(step)))))
     return total

@@ -22,7 +22,6 @@ from fgrad.numpy.promote import (
     normalize_axis,
     reshape,
     shape_of,
-    user_line,
 )
 from fgrad.numpy.register import has_tracer, implements
 from fgrad.trace import Value, concrete
@@ -37,9 +36,7 @@ def apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: Any
     lanes = moveaxis(x, axis, -1)
     lead = lanes.shape[:-1]
     if not math.prod(lead):
-        raise ArgumentError(
-            "Cannot apply_along_axis when any iteration dimensions are 0", user_line()
-        )
+        raise ArgumentError("Cannot apply_along_axis when any iteration dimensions are 0")
     results = [as_array(func1d(lanes[i], *args, **kwargs)) for i in np.ndindex(*lead)]
     joined = stack(results)
     joined = reshape(joined, (*lead, *joined.shape[1:]))
@@ -125,7 +122,6 @@ class vectorize:
         if len(cores) != count:
             raise ArgumentError(
                 f"wrong number of positional arguments: expected {len(cores)}, got {count}",
-                user_line(),
             )
         return cores
 

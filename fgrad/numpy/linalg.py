@@ -24,7 +24,6 @@ from fgrad.numpy.promote import (
     promote,
     refuse_argument,
     reshape,
-    user_line,
 )
 from fgrad.numpy.reductions import any_
 from fgrad.numpy.register import NO_VALUE, implements
@@ -85,7 +84,7 @@ def solve(a: Any, b: Any) -> Value:
 
 def _solve(a: Value, b: Value) -> Value:
     if a.shape[-1] != b.shape[-2]:
-        raise ShapeError(f"solve: shapes {a.shape} and {b.shape} do not fit.", user_line())
+        raise ShapeError(f"solve: shapes {a.shape} and {b.shape} do not fit.")
     lead = broadcast_shapes(a.shape[:-2], b.shape[:-2])
     if len(a.shape) == 2 and lead:
         return _solve_columns(a, b)

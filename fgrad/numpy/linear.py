@@ -20,7 +20,6 @@ from fgrad.numpy.promote import (
     promote,
     refuse_out,
     reshape,
-    user_line,
 )
 from fgrad.numpy.register import implements
 from fgrad.ops import complex as cx
@@ -33,7 +32,6 @@ from fgrad.trace import Tracer, Value
 def _mismatch(name: str, a: Value, b: Value) -> ShapeError:
     return ShapeError(
         f"{name}: shapes {a.shape} and {b.shape} do not fit together: the summed axes differ.",
-        user_line(),
     )
 
 
@@ -43,9 +41,7 @@ def _pair(name: str, a: Any, b: Any) -> tuple[Value, Value]:
     if x.dtype.kind == "V":
         x, y = convert(x, FLOAT32), convert(y, FLOAT32)
     if (not np.ndim(x) and not isinstance(x, Tracer)) or not len(x.shape) or not len(y.shape):
-        raise ArgumentError(
-            f"{name}: operands of rank 0 are not allowed; use * instead", user_line()
-        )
+        raise ArgumentError(f"{name}: operands of rank 0 are not allowed; use * instead")
     return x, y
 
 
@@ -66,9 +62,7 @@ def matmul(x1: Any, x2: Any, /, out: Any = None, **kwargs: Any) -> Value:
             a, b = convert(a, np.dtype(dtype)), convert(b, np.dtype(dtype))
     m, n = len(a.shape), len(b.shape)
     if not m or not n:
-        raise ArgumentError(
-            "matmul: operands of rank 0 are not allowed; use * instead", user_line()
-        )
+        raise ArgumentError("matmul: operands of rank 0 are not allowed; use * instead")
     if a.shape[-1] != b.shape[-2 if n > 1 else 0]:
         raise _mismatch("matmul", a, b)
     if n <= 2:
@@ -153,7 +147,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Value:
     left = tuple([normalize_axis(i, m) for i in left])
     right = tuple([normalize_axis(i, n) for i in right])
     if [x.shape[i] for i in left] != [y.shape[i] for i in right]:
-        raise ShapeError(f"tensordot: shapes {x.shape} and {y.shape} do not fit.", user_line())
+        raise ShapeError(f"tensordot: shapes {x.shape} and {y.shape} do not fit.")
     if not m or not n:
         return ew.mul(*broadcast((x, y)))
     return dt.dot_general(x, y, (left, right))
@@ -193,7 +187,6 @@ def _with_axes(name: str, *operands: tuple[Any, int]) -> list[Value]:
             raise ArgumentError(
                 f"{name}: Input operand {i} does not have enough dimensions (has "
                 f"{len(value.shape)}, needs {ndim})",
-                user_line(),
             )
         found.append(value)
     return found
@@ -245,7 +238,6 @@ def cross(
         raise ArgumentError(
             f"Both input arrays must be (arrays of) 3-dimensional vectors, but they are "
             f"{x.shape[-1]} and {y.shape[-1]} dimensional instead.",
-            user_line(),
         )
     shape = broadcast_shapes(x.shape, y.shape)
     x, y = broadcast_to(x, shape), broadcast_to(y, shape)

@@ -111,7 +111,6 @@ def write_masked(x: Tracer, mask: Tracer, value: Any) -> Value:
     if x.shape[: mask.ndim] != mask.shape:
         raise BoundsError(
             f"boolean index of shape {mask.shape} does not match an array of shape {x.shape}",
-            user_line(),
         )
     if isinstance(value, Masked):
         if not same_value(value.mask, mask):

@@ -14,7 +14,7 @@ from fgrad.numpy import arrange, creation, inplace, linear, reductions, selectio
 from fgrad.numpy.indexing import getitem
 from fgrad.numpy.operators import OPERATORS
 from fgrad.numpy.places import At
-from fgrad.numpy.promote import refuse_argument, user_line
+from fgrad.numpy.promote import refuse_argument
 from fgrad.numpy.views import same_view
 from fgrad.ops import elementwise as ew
 from fgrad.ops import shape as sh
@@ -34,7 +34,6 @@ def astype(
         raise ArgumentError(
             f"Cannot cast array data from {self.dtype!r} to {np.dtype(dtype)!r} according to the "
             f"rule {casting!r}",
-            user_line(),
         )
     return creation.astype(self, dtype)
 
@@ -114,7 +113,7 @@ def contains(self: Tracer, value: Any) -> bool:
 
 
 def _delete(self: Tracer, _index: Any) -> None:
-    raise ArgumentError("cannot delete array elements", user_line())
+    raise ArgumentError("cannot delete array elements")
 
 
 _MEMORY = "a traced array has no memory of its own: fgrad.stop_gradient(x) outside of jit"

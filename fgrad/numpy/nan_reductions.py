@@ -17,7 +17,6 @@ from fgrad.numpy.promote import (
     inexact,
     normalize_axis,
     refuse_out,
-    user_line,
 )
 from fgrad.numpy.reductions import (
     NO_VALUE,
@@ -158,7 +157,7 @@ def _without_nan(a: Any, fill: float, axis: Any) -> Value:
             else normalize_axis(axis, len(x.shape))
         )
         if mask is not None and not np.all(np.any(mask, axis=axes)):
-            raise ArgumentError("All-NaN slice encountered", user_line())
+            raise ArgumentError("All-NaN slice encountered")
     return x
 
 

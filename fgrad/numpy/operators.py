@@ -155,9 +155,7 @@ def _rounded(function: Function) -> Function:
 
     def operator(x: Tracer) -> Any:
         if x.shape:
-            raise ArgumentError(
-                "only arrays of rank 0 can be converted to Python integers", user_line()
-            )
+            raise ArgumentError("only arrays of rank 0 can be converted to Python integers")
         rounded = function(x) if x.dtype.kind in "fV" else x
         return weakened(bind(ew.convert_p, rounded, dtype=np.dtype(np.int64)))
 

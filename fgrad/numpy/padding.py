@@ -19,7 +19,6 @@ from fgrad.numpy.promote import (
     convert,
     refuse_argument,
     shape_of,
-    user_line,
 )
 from fgrad.numpy.quantiles import median
 from fgrad.numpy.register import has_tracer, implements
@@ -44,7 +43,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Va
     pairs = [known_ints(w) for w in _pairs(pad_width, len(x.shape), x.shape)]
     widths = [(low, high) for low, high in pairs]
     if any(n < 0 for w in widths for n in w):
-        raise ArgumentError("index can't contain negative values", user_line())
+        raise ArgumentError("index can't contain negative values")
     if mode == "empty":
         mode = "constant"
     if mode == "constant":
@@ -68,7 +67,7 @@ def _pairs(value: Any, ndim: int, shape: tuple[int, ...]) -> list[Any]:
         n not in (1, m) for n, m in zip(given.shape[::-1], (2, ndim), strict=False)
     ):
         raise ArgumentError(
-            f"an argument of shape {given.shape} does not fit pairs for {ndim} axes", user_line()
+            f"an argument of shape {given.shape} does not fit pairs for {ndim} axes"
         )
     return [tuple(row) for row in np.broadcast_to(given, (ndim, 2)).tolist()]
 
@@ -112,7 +111,6 @@ def _pad_axis(
     if not n:
         raise ArgumentError(
             f"can't extend empty axis {axis} using modes other than 'constant' or 'empty'",
-            user_line(),
         )
     if mode in _REPEATING:
         if options.get("reflect_type", "even") != "even":

@@ -18,7 +18,6 @@ from fgrad.numpy.promote import (
     broadcast_to,
     convert,
     fresh,
-    user_line,
 )
 from fgrad.ops import elementwise as ew
 from fgrad.trace import Value
@@ -61,7 +60,6 @@ def _bounds_of(mode: Any) -> str:
     if mode not in _BOUNDS:
         raise ArgumentError(
             f"mode={mode!r} is none of None, 'clip', 'drop', 'fill', 'promise_in_bounds'.",
-            user_line(),
         )
     return _BOUNDS[mode]
 

@@ -24,7 +24,6 @@ from fgrad.numpy.promote import (
     inexact,
     promote,
     reshape,
-    user_line,
 )
 from fgrad.numpy.register import implements
 from fgrad.numpy.selection import known
@@ -125,7 +124,7 @@ def _trimmed(rest: Value) -> Value:
 def polyder(p: Any, m: int = 1) -> Value:
     """The derivative of a polynomial."""
     if m < 0:
-        raise ArgumentError("Order of derivative must be positive (see polyint)", user_line())
+        raise ArgumentError("Order of derivative must be positive (see polyint)")
     x = _line(p)
     for _ in range(int(m)):
         n = x.shape[0]
@@ -137,13 +136,13 @@ def polyder(p: Any, m: int = 1) -> Value:
 def polyint(p: Any, m: int = 1, k: Any = None) -> Value:
     """The integral of a polynomial, with constants k."""
     if m < 0:
-        raise ArgumentError("Order of integral must be positive (see polyder)", user_line())
+        raise ArgumentError("Order of integral must be positive (see polyder)")
     x = _line(p)
     constants = _line(np.zeros(m) if k is None else k)
     if constants.shape[0] == 1 and m > 1:
         constants = broadcast_to(constants, (m,))
     if len(constants.shape) > 1 or constants.shape[0] < m:
-        raise ArgumentError("k must be a scalar or a rank-1 array of length 1 or >m.", user_line())
+        raise ArgumentError("k must be a scalar or a rank-1 array of length 1 or >m.")
     for i in range(int(m)):
         x = np.divide(x, np.arange(x.shape[0], 0, -1))
         x = concatenate([x, reshape(as_array(constants[i]), (1,))])
@@ -168,7 +167,7 @@ def poly(seq_of_zeros: Any) -> Value:
     elif len(shape) == 1:
         x = convert(x, np.dtype(np.mintypecode(x.dtype.char)))
     else:
-        raise ShapeError("input must be 1d or non-empty square 2d array.", user_line())
+        raise ShapeError("input must be 1d or non-empty square 2d array.")
     result: Value = np.ones(1, x.dtype)
     one = np.ones(1, x.dtype)
     for i in range(x.shape[0]):
@@ -185,7 +184,7 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Value:
     """
     x = _line(p)
     if len(x.shape) != 1:
-        raise ShapeError("Input must be a rank-1 array.", user_line())
+        raise ShapeError("Input must be a rank-1 array.")
     trailing = 0
     if strip_zeros:
         places = np.flatnonzero(known(x, "roots", "fgrad.numpy.roots(p, strip_zeros=False)"))
@@ -228,9 +227,9 @@ def polyfit(
     if w is not None:
         weights = inexact(w)
         if len(weights.shape) != 1:
-            raise ArgumentError("expected a 1-d array for weights", user_line())
+            raise ArgumentError("expected a 1-d array for weights")
         if weights.shape != values.shape[:1]:
-            raise ArgumentError("expected w and y to have the same length", user_line())
+            raise ArgumentError("expected w and y to have the same length")
         column = reshape(weights, (weights.shape[0], 1))
         matrix = np.multiply(matrix, column)
         values = np.multiply(values, column if len(values.shape) == 2 else weights)
@@ -248,15 +247,15 @@ def polyfit(
 
 def _check_fit(x: Value, y: Value, deg: int) -> None:
     if deg < 0:
-        raise ArgumentError("expected deg >= 0", user_line())
+        raise ArgumentError("expected deg >= 0")
     if len(x.shape) != 1:
-        raise ArgumentError("expected 1D vector for x", user_line())
+        raise ArgumentError("expected 1D vector for x")
     if not x.shape[0]:
-        raise ArgumentError("expected non-empty vector for x", user_line())
+        raise ArgumentError("expected non-empty vector for x")
     if len(y.shape) not in (1, 2):
-        raise ArgumentError("expected 1D or 2D array for y", user_line())
+        raise ArgumentError("expected 1D or 2D array for y")
     if x.shape[0] != y.shape[0]:
-        raise ArgumentError("expected x and y to have same length", user_line())
+        raise ArgumentError("expected x and y to have same length")
 
 
 def _covariance(
@@ -270,7 +269,6 @@ def _covariance(
         if n <= order:
             raise ArgumentError(
                 "the number of data points must exceed order to scale the covariance matrix",
-                user_line(),
             )
         factor = np.divide(residuals, n - order)
     if len(y.shape) == 1:

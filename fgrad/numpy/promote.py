@@ -54,9 +54,7 @@ def as_value(x: Any) -> Value:
         return stack_nested(x)
     array: Any = x if isinstance(x, _PLAIN) else np.asarray(x)
     if array.dtype.kind not in "biufc" and not is_numeric(array.dtype):
-        raise UnsupportedTypeError(
-            f"An operand of dtype {array.dtype} is not an array of numbers.", user_line()
-        )
+        raise UnsupportedTypeError(f"An operand of dtype {array.dtype} is not an array of numbers.")
     return array
 
 
@@ -87,7 +85,7 @@ def stack_nested(xs: Any) -> Value:
     parts = promote([stack_nested(x) for x in xs])
     shapes = {np.shape(x) for x in parts}
     if len(shapes) > 1:
-        raise ShapeError(f"Rows of unequal shapes {sorted(shapes)} make no array.", user_line())
+        raise ShapeError(f"Rows of unequal shapes {sorted(shapes)} make no array.")
     shape = shapes.pop()
     return sh.concatenate([reshape(x, (1, *shape)) for x in parts], 0)
 
@@ -216,7 +214,6 @@ def subtractable(x: Value) -> Value:
         raise ArgumentError(
             "numpy boolean subtract, the `-` operator, is not supported, use the bitwise_xor, the "
             "`^` operator, or the logical_xor function instead.",
-            user_line(),
         )
     return x
 
@@ -243,9 +240,7 @@ def _broadcast_pair(a: Shape, b: Shape, shapes: Sequence[Shape]) -> Shape:
             out[i] = n
         elif n not in (1, out[i]):
             shown = " ".join(str(s).replace(" ", "") for s in shapes)
-            raise ShapeError(
-                f"operands could not be broadcast together with shapes {shown}", user_line()
-            )
+            raise ShapeError(f"operands could not be broadcast together with shapes {shown}")
     return tuple(out)
 
 
@@ -261,7 +256,7 @@ def broadcast_to(x: Value, shape: Shape, like: Tracer | None = None) -> Value:
     offset = len(shape) - len(own)
     kept = [i for i, n in enumerate(own) if offset >= 0 and n == shape[offset + i]]
     if offset < 0 or any(n != 1 for i, n in enumerate(own) if i not in kept):
-        raise ShapeError(f"shape {own} does not broadcast to {shape}.", user_line())
+        raise ShapeError(f"shape {own} does not broadcast to {shape}.")
     if len(kept) != len(own):
         x = _without_ones(x, tuple([own[i] for i in kept]))
     dims = tuple([offset + i for i in kept])
@@ -353,7 +348,7 @@ def normalize_axes(axis: Any, ndim: int) -> tuple[int, ...]:
         return (normalize_axis(axis, ndim),)
     axes = tuple(sorted([normalize_axis(a, ndim) for a in axis]))
     if len(set(axes)) != len(axes):
-        raise ArgumentError("duplicate value in 'axis'", user_line())
+        raise ArgumentError("duplicate value in 'axis'")
     return axes
 
 

@@ -28,7 +28,6 @@ from fgrad.numpy.promote import (
     shape_of,
     subtractable,
     traced_full,
-    user_line,
 )
 from fgrad.numpy.reductions import keep_axes, mean
 from fgrad.numpy.register import implements
@@ -209,13 +208,9 @@ def _lane_take(ordered: Value, place: Value, rank: int) -> Value:
 def _check_method(method: str, interpolation: Any, weights: Any) -> str:
     method = method if interpolation is None else interpolation
     if method not in METHODS:
-        raise ArgumentError(
-            f"{method!r} is not a valid method. Use one of: {sorted(METHODS)}", user_line()
-        )
+        raise ArgumentError(f"{method!r} is not a valid method. Use one of: {sorted(METHODS)}")
     if weights is not None and method != "inverted_cdf":
-        raise ArgumentError(
-            f"Only method 'inverted_cdf' supports weights. Got: {method}.", user_line()
-        )
+        raise ArgumentError(f"Only method 'inverted_cdf' supports weights. Got: {method}.")
     return method
 
 
@@ -228,9 +223,7 @@ def _checked_q(q: Any, percent: float, x: Value) -> Value:
     known = concrete(value)
     if known is not None and not np.all((known >= 0) & (known <= 1)):
         what = "Percentiles must be in the range [0, 100]"
-        raise ArgumentError(
-            what if percent != 1 else "Quantiles must be in the range [0, 1]", user_line()
-        )
+        raise ArgumentError(what if percent != 1 else "Quantiles must be in the range [0, 1]")
     return value
 
 
@@ -252,7 +245,7 @@ def _quantiles(
         values, places = convert(subtractable(x), kind), convert(q, kind)
     lanes = lanes_of(values, axis)
     if not lanes.x.shape[-1]:
-        raise BoundsError("index -1 is out of bounds for axis 0 with size 0", user_line())
+        raise BoundsError("index -1 is out of bounds for axis 0 with size 0")
     rank = len(shape_of(q))
     if weights is not None:
         w = lanes_of(_broadcast_weights(weights, values, axis), axis).x
@@ -285,20 +278,17 @@ def _broadcast_weights(weights: Any, x: Value, axis: Any) -> Value:
     w = as_array(weights)
     if w.shape != x.shape:
         if axis is None:
-            raise ArgumentError(
-                "Axis must be specified when shapes of a and weights differ.", user_line()
-            )
+            raise ArgumentError("Axis must be specified when shapes of a and weights differ.")
         axes = normalize_axes(axis, len(x.shape))
         if w.shape != tuple([x.shape[i] for i in axes]):
             raise ArgumentError(
                 "Shape of weights must be consistent with shape of a along specified axis.",
-                user_line(),
             )
         w = reshape(w, tuple([n if i in axes else 1 for i, n in enumerate(x.shape)]))
         w = broadcast_to(w, x.shape)
     known = concrete(w)
     if known is not None and np.any(known < 0):
-        raise ArgumentError("Weights must be non-negative.", user_line())
+        raise ArgumentError("Weights must be non-negative.")
     return w
 
 
@@ -341,7 +331,7 @@ def _quantile(name: str, percent: float, skip_nan: bool) -> None:
         method = _check_method(method, interpolation, weights)
         x = as_array(a)
         if x.dtype.kind == "c":
-            raise ArgumentError("a must be an array of real numbers", user_line())
+            raise ArgumentError("a must be an array of real numbers")
         if skip_nan and not math.prod(x.shape):
             return mean(x, axis, keepdims=keepdims)
         places = _checked_q(as_value(q) if isinstance(q, Tracer) else q, percent, x)

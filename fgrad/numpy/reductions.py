@@ -25,7 +25,6 @@ from fgrad.numpy.promote import (
     refuse_out,
     reshape,
     strong,
-    user_line,
 )
 from fgrad.numpy.register import NO_VALUE, add, implements
 from fgrad.ops import complex as cx
@@ -167,7 +166,6 @@ def _extremum(
             raise ArgumentError(
                 f"reduction operation '{name}' does not have an identity, so to use a where mask "
                 "one has to specify 'initial'",
-                user_line(),
             )
         axes = reduced_axes(axis, x)
         if any(x.shape[i] == 0 for i in axes):
@@ -184,7 +182,7 @@ def _extremum(
 def _empty_extremum(name: str, x: Value, axes: Any, keepdims: Any, initial: Any) -> Value:
     if initial is NO_VALUE:
         raise ArgumentError(
-            f"zero-size array to reduction operation {name}imum which has no identity", user_line()
+            f"zero-size array to reduction operation {name}imum which has no identity"
         )
     shape = tuple([n for i, n in enumerate(x.shape) if i not in axes])
     y = broadcast_to(convert(as_array(initial), x.dtype), shape)
@@ -213,7 +211,7 @@ def _arg_extremum(name: str, function: Callable[[Value, int], Value]) -> Callabl
             x = reshape(x, (math.prod(shape),))
         position = normalize_axis(0 if axis is None else axis, len(x.shape))
         if x.shape[position] == 0:
-            raise ArgumentError(f"attempt to get {name} of an empty sequence", user_line())
+            raise ArgumentError(f"attempt to get {name} of an empty sequence")
         y = function(x, position)
         if keepdims is not True:
             return y
@@ -407,9 +405,7 @@ def average(
     if w.shape != x.shape:
         expected = tuple([x.shape[i] for i in axes])
         if axis is None or w.shape != expected:
-            raise ArgumentError(
-                "Axis must be specified when shapes of a and weights differ.", user_line()
-            )
+            raise ArgumentError("Axis must be specified when shapes of a and weights differ.")
         w = reshape(w, tuple([n if i in axes else 1 for i, n in enumerate(x.shape)]))
     dtype = np.result_type(x.dtype, w.dtype, *([FLOAT64] if x.dtype.kind in "biu" else []))
     x, w = convert(x, dtype), convert(w, dtype)
@@ -467,7 +463,6 @@ def _cumulative_array_api(name: str, function: Callable[..., Value], identity: i
             if len(x.shape) > 1:
                 raise ArgumentError(
                     "For arrays which have more than one dimension ``axis`` argument is required.",
-                    user_line(),
                 )
             axis = 0
         result = function(x, axis, dtype, out)

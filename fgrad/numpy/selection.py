@@ -51,7 +51,7 @@ def where(
     if x is None and y is None:
         return numpy_functions[np.nonzero](condition, size=size, fill_value=fill_value)
     if x is None or y is None:
-        raise ArgumentError("either both or neither of x and y should be given", user_line())
+        raise ArgumentError("either both or neither of x and y should be given")
     condition = to_bool(as_array(condition))
     if type(x) is Tracer and type(y) is float and x.shape and condition.shape == x.shape:
         dtype = x.dtype
@@ -65,16 +65,16 @@ def where(
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> Value:
     """For each element the choice of the first condition that holds."""
     if len(condlist) != len(choicelist):
-        raise ArgumentError("list of cases must be same length as list of conditions", user_line())
+        raise ArgumentError("list of cases must be same length as list of conditions")
     if not len(condlist):
-        raise ArgumentError("select with an empty condition list is not possible", user_line())
+        raise ArgumentError("select with an empty condition list is not possible")
     conditions = [as_array(c) for c in condlist]
     *choices, default = promote_choices([*choicelist, default])
     shape = broadcast_shapes(*[shape_of(v) for v in (*conditions, *choices, default)])
     result = default
     for condition, choice in zip(reversed(conditions), reversed(choices), strict=True):
         if condition.dtype.kind != "b":
-            raise ArgumentError("invalid entry in condlist: should be boolean ndarray", user_line())
+            raise ArgumentError("invalid entry in condlist: should be boolean ndarray")
         result = ew.select(*broadcast((condition, choice, result), shape))
     return result
 
@@ -105,7 +105,6 @@ def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Va
         raise ArgumentError(
             f"with {len(conditions)} condition(s), either {len(conditions)} or "
             f"{len(conditions) + 1} functions are expected",
-            user_line(),
         )
     values = [f(x, *args, **kw) if callable(f) else f for f in functions]
     values = [convert(as_value(v), x.dtype) for v in values]
@@ -122,18 +121,14 @@ def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Va
 def _moded(indices: Value, length: int, mode: str, axis: int) -> Value:
     """Indices in range, by NumPy's `mode`: "raise" checks known ones."""
     if indices.dtype.kind not in "iub":
-        raise ArgumentError(
-            "Cannot cast index array data to integers according to the rule 'safe'", user_line()
-        )
+        raise ArgumentError("Cannot cast index array data to integers according to the rule 'safe'")
     value = concrete(indices)
     if mode == "clip":
         return ew.clip(convert(indices, INT64), np.int64(0), np.int64(length - 1))
     if mode == "wrap":
         return ew.remainder(convert(indices, INT64), np.int64(length))
     if mode != "raise":
-        raise ArgumentError(
-            f"clipmode must be one of 'clip', 'raise', or 'wrap' (got {mode!r})", user_line()
-        )
+        raise ArgumentError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got {mode!r})")
     if value is None:
         return wrap_negative(indices, length)
     if value.ndim:
@@ -171,9 +166,7 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Value:
         x, axis = ravel(x), 0
     axis = normalize_axis(axis, len(x.shape))
     if len(which.shape) != len(x.shape):
-        raise ArgumentError(
-            "`indices` and `arr` must have the same number of dimensions", user_line()
-        )
+        raise ArgumentError("`indices` and `arr` must have the same number of dimensions")
     which = _moded(which, x.shape[axis], "raise", axis)
     return ix.gather(x, _along(x, which, axis), tuple(range(len(x.shape))))
 
@@ -235,10 +228,10 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Value:
 def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Value:
     """Where values would be inserted to keep order, by bisection of all of them at once."""
     if side not in ("left", "right"):
-        raise ArgumentError(f"side must be 'left' or 'right' (got {side!r})", user_line())
+        raise ArgumentError(f"side must be 'left' or 'right' (got {side!r})")
     x, values = promote((as_array(a), as_array(v)))
     if len(shape_of(x)) != 1:
-        raise ArgumentError("object too deep for desired array", user_line())
+        raise ArgumentError("object too deep for desired array")
     if sorter is not None:
         x = take(x, sorter)
     pair = concrete(x), concrete(values)
@@ -346,5 +339,5 @@ def diag_indices_from(arr: Any) -> tuple[np.ndarray, ...]:
     """The indices of the main diagonal."""
     x = as_array(arr)
     if len(x.shape) < 2 or len(set(x.shape)) > 1:
-        raise ArgumentError("All dimensions of input must be of equal length", user_line())
+        raise ArgumentError("All dimensions of input must be of equal length")
     return np.diag_indices(x.shape[0], len(x.shape))

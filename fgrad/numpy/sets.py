@@ -22,7 +22,6 @@ from fgrad.numpy.promote import (
     refuse_argument,
     reshape,
     shape_of,
-    user_line,
 )
 from fgrad.numpy.register import implements
 from fgrad.numpy.selection import bisect, isclose, known
@@ -152,7 +151,7 @@ def triu_indices_from(arr: Any, k: int = 0) -> tuple[np.ndarray, ...]:
 def _matrix_shape(arr: Any) -> tuple[int, int]:
     shape = shape_of(as_array(arr))
     if len(shape) != 2:
-        raise ArgumentError("input array must be 2-d", user_line())
+        raise ArgumentError("input array must be 2-d")
     return shape
 
 
@@ -175,7 +174,7 @@ def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Value:
     x = as_array(a)
     value = concrete(x)
     if value is not None and value.dtype.kind == "f" and not np.isfinite(value).all():
-        raise ArgumentError("array must not contain infs or NaNs", user_line())
+        raise ArgumentError("array must not contain infs or NaNs")
     return x if dtype is None else convert(x, np.dtype(dtype))
 
 

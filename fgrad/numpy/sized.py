@@ -30,7 +30,6 @@ from fgrad.numpy.promote import (
     refuse_out,
     reshape,
     shape_of,
-    user_line,
 )
 from fgrad.numpy.register import implements
 from fgrad.numpy.selection import known, take
@@ -79,7 +78,7 @@ def _strides(shape: Sequence[int]) -> list[int]:
 def _length(size: Any) -> int:
     length = size.__index__()
     if length < 0:
-        raise ShapeError(f"size={length} is negative.", user_line())
+        raise ShapeError(f"size={length} is negative.")
     return length
 
 

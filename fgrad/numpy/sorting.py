@@ -17,7 +17,6 @@ from fgrad.numpy.promote import (
     normalize_axis,
     reshape,
     shape_of,
-    user_line,
 )
 from fgrad.numpy.register import implements
 from fgrad.ops import elementwise as ew
@@ -37,7 +36,7 @@ def _check_kth(kth: Any, length: int) -> None:
     """Places of a partition must exist."""
     for k in np.atleast_1d(kth).tolist():
         if length and not -length <= k < length:
-            raise ArgumentError(f"kth(={k}) out of bounds ({length})", user_line())
+            raise ArgumentError(f"kth(={k}) out of bounds ({length})")
 
 
 @implements("sort", extra=("descending",))

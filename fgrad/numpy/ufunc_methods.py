@@ -28,7 +28,6 @@ from fgrad.numpy.promote import (
     refuse_out,
     reshape,
     resolve_ufunc,
-    user_line,
 )
 from fgrad.numpy.register import NO_VALUE
 from fgrad.numpy.ufuncs import IMPLEMENTATIONS
@@ -54,7 +53,7 @@ _SCATTERED = {np.add: "add", np.multiply: "mul", np.maximum: "max", np.minimum: 
 def _folded(ufunc: Any, method: str) -> Callable[..., Value]:
     """The traced form of a binary ufunc; a card if it has none."""
     if ufunc.nin != 2 or ufunc.nout != 1:
-        raise ArgumentError(f"{method} only supported for binary functions", user_line())
+        raise ArgumentError(f"{method} only supported for binary functions")
     function = numpy_functions.find(ufunc)
     if function is None or ufunc not in IMPLEMENTATIONS:
         raise unsupported_hook[0](ufunc, method)
@@ -104,7 +103,6 @@ def _reduce_by_folding(
         raise ArgumentError(
             f"reduction operation '{ufunc.__name__}' is not reorderable, so at most one axis may "
             "be specified",
-            user_line(),
         )
     kind = _loop_dtype(ufunc, x, dtype)
     x = to_bool(x) if kind == BOOL else convert(x, kind)
@@ -115,7 +113,6 @@ def _reduce_by_folding(
         raise ArgumentError(
             f"reduction operation '{ufunc.__name__}' does not have an identity, so to {what} "
             "one has to specify 'initial'",
-            user_line(),
         )
     start = None if start is None else convert(as_array(start), kind)
     if not axes and start is None:
@@ -136,7 +133,6 @@ def _loop_dtype(ufunc: Any, x: Value, dtype: Any) -> np.dtype:
         raise ArgumentError(
             f"No loop matching the specified signature and casting was found for ufunc "
             f"{ufunc.__name__}",
-            user_line(),
         )
     return kinds[0]
 
@@ -182,7 +178,7 @@ def accumulate(ufunc: Any, array: Any, axis: int = 0, dtype: Any = None, out: An
     refuse_out(f"{ufunc.__name__}.accumulate", out)
     x = as_array(array)
     if not x.shape:
-        raise ArgumentError("cannot accumulate on a scalar", user_line())
+        raise ArgumentError("cannot accumulate on a scalar")
     i = normalize_axis(axis, len(x.shape))
     if ufunc is np.add:
         return rs.cumsum(x, i, dtype)
@@ -209,7 +205,7 @@ def reduceat(
     refuse_out(f"{ufunc.__name__}.reduceat", out)
     x = as_array(array)
     if not x.shape:
-        raise ArgumentError("cannot reduceat on a scalar", user_line())
+        raise ArgumentError("cannot reduceat on a scalar")
     i = normalize_axis(axis, len(x.shape))
     places = _known_places(ufunc, indices, x.shape[i])
     x = convert(x, reduce(ufunc, take_slice(x, i, 0, min(1, x.shape[i])), i, dtype).dtype)
@@ -243,9 +239,7 @@ def _known_places(ufunc: Any, indices: Any, length: int) -> np.ndarray:
     places = np.asarray(places)
     if places.size and (places.min() < 0 or places.max() >= length):
         bad = places[(places < 0) | (places >= length)].flat[0]
-        raise BoundsError(
-            f"index {bad} out-of-bounds in {ufunc.__name__}.reduceat [0, {length})", user_line()
-        )
+        raise BoundsError(f"index {bad} out-of-bounds in {ufunc.__name__}.reduceat [0, {length})")
     return places.astype(INT64)
 
 

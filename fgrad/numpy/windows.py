@@ -16,7 +16,6 @@ from fgrad.numpy.promote import (
     convert,
     inexact,
     normalize_axis,
-    user_line,
 )
 from fgrad.numpy.register import implements
 from fgrad.ops import elementwise as ew
@@ -64,7 +63,7 @@ def i0(x: Any) -> Value:
     """The modified Bessel function of the first kind, of order 0."""
     a = as_array(x)
     if a.dtype.kind == "c":
-        raise ArgumentError("i0 not supported for complex values", user_line())
+        raise ArgumentError("i0 not supported for complex values")
     return bessel_i0(inexact(a))
 
 
@@ -97,13 +96,12 @@ def sliding_window_view(
         raise ArgumentError(
             f"Must provide matching length window_shape and axis; got {len(sizes)} window_shape "
             f"elements and {len(axes)} axes elements.",
-            user_line(),
         )
     if any(n < 0 for n in sizes):
-        raise ArgumentError("`window_shape` cannot contain negative values", user_line())
+        raise ArgumentError("`window_shape` cannot contain negative values")
     if any(n > a.shape[i] for n, i in zip(sizes, axes, strict=True)):
-        raise ArgumentError("window shape cannot be larger than input array shape", user_line())
+        raise ArgumentError("window shape cannot be larger than input array shape")
     if len(set(axes)) != len(axes):
-        raise ArgumentError("an axis has one window at most in a traced array", user_line())
+        raise ArgumentError("an axis has one window at most in a traced array")
     ones = (1,) * len(axes)
     return wd.windows(a, axes, sizes, ones, ones)
