@@ -36,15 +36,18 @@ _LINE = KC_BYTES + 64  # bytes from one row of a copy of A to the next: other ca
 class Layout(NamedTuple):
     """The words of the table, in order; strides in bytes.
 
-    The range counts rows of C (`by_rows`) or panels of columns, `units` in each product of a batch.
+    The range counts cells, which are parts of C: `cells` in each product of a batch, `cells_down`
+    in each strip of columns.
     """
 
     m: int
     n: int
     k: int
     depth: int  # steps of k at a time
-    by_rows: int
-    units: int
+    cells: int
+    cells_down: int
+    cell_rows: int
+    cell_columns: int
     a_row: int
     a_step: int
     b_step: int
@@ -103,35 +106,45 @@ def _smaller(code: Routine, a: str, b: str | int) -> str:
 
 
 def _emit_range(symbol: str) -> tuple[str, set[str]]:
-    """The products of a batch, or parts of them, that a range of units is."""
+    """The products of a batch, or parts of them, that a range of cells is."""
     code = Routine()
     bases = [code.buffer(k) for k in range(3)]
-    m, n, axis, units = _words(code, "m", "n", "by_rows", "units")
+    m, n, cells, down, rows, columns = _words(
+        code, "m", "n", "cells", "cells_down", "cell_rows", "cell_columns"
+    )
     steps = _words(code, "a_next", "b_next", "c_next")
-    by_rows = code.compare("ne", "i64", axis, 0)
-    unit = code.variable("i64", "%lo")
-    with code.repeat(lambda: code.compare("slt", "i64", code.get(unit), "%hi")):
-        at = code.get(unit)
-        number = code.op("udiv", "i64", at, units)
-        start = code.op("mul", "i64", number, units)
-        first = code.op("sub", "i64", at, start)
-        end = _smaller(code, code.op("sub", "i64", "%hi", start), units)
+    cell = code.variable("i64", "%lo")
+    with code.repeat(lambda: code.compare("slt", "i64", code.get(cell), "%hi")):
+        at = code.get(cell)
+        number = code.op("udiv", "i64", at, cells)
+        inside = code.op("urem", "i64", at, cells)
+        left = code.op("sub", "i64", cells, inside)
+        left = _smaller(code, code.op("sub", "i64", "%hi", at), left)
+        strip, first = (code.op(name, "i64", inside, down) for name in ("udiv", "urem"))
+        is_top = code.compare("eq", "i64", first, 0)
+        whole = code.op("and", "i1", is_top, code.compare("sge", "i64", left, down))
+        strips = code.select(whole, "i64", code.op("udiv", "i64", left, down), "1")
+        last = _smaller(code, code.op("add", "i64", first, left), down)
+        taken = code.op("mul", "i64", strips, code.op("sub", "i64", last, first))
+        bounds = [
+            code.op("mul", "i64", first, rows),
+            _smaller(code, code.op("mul", "i64", last, rows), m),
+            code.op("mul", "i64", strip, columns),
+        ]
+        end = code.op("mul", "i64", code.op("add", "i64", strip, strips), columns)
+        bounds.append(_smaller(code, end, n))
         places = [
             code.at(base, code.op("mul", "i64", number, step), "i8")
             for base, step in zip(bases, steps, strict=True)
         ]
-        rows = [code.select(by_rows, "i64", *pair) for pair in ((first, "0"), (end, m))]
-        panels = [code.select(by_rows, "i64", *pair) for pair in (("0", first), (n, end))]
-        arguments = [f"ptr {place}" for place in places]
-        arguments += [f"i64 {bound}" for bound in (*rows, *panels)]
-        code.line(f"call void @{symbol}_block({', '.join(arguments)}, i1 {by_rows}, ptr %table)")
-        code.put(unit, code.op("add", "i64", start, end))
+        arguments = [f"ptr {place}" for place in places] + [f"i64 {bound}" for bound in bounds]
+        code.line(f"call void @{symbol}_block({', '.join(arguments)}, ptr %table)")
+        code.put(cell, code.op("add", "i64", at, taken))
     return code.define(symbol, "ptr %bufs, i64 %lo, i64 %hi, ptr %table")
 
 
 _BLOCK = (
-    "ptr %a, ptr %b, ptr %c, i64 %row_lo, i64 %row_hi, i64 %column_lo, i64 %column_hi, "
-    "i1 %by_rows, ptr %table"
+    "ptr %a, ptr %b, ptr %c, i64 %row_lo, i64 %row_hi, i64 %column_lo, i64 %column_hi, ptr %table"
 )
 
 
@@ -163,10 +176,7 @@ class _Block:
         self.panel_bytes = code.op("mul", "i64", depth, tiles.lanes * self.panel)
         one_panel = code.table("i8", (tiles.depth + tiles.lanes) * self.panel)
         self.copied_b = code.variable("ptr", one_panel)
-        scale = code.select("%by_rows", "i64", "1", str(columns))
-        lo = code.op("mul", "i64", "%column_lo", scale)
-        hi = code.op("mul", "i64", "%column_hi", scale)
-        hi = _smaller(code, hi, self.word["n"])
+        lo, hi = "%column_lo", "%column_hi"
         k = code.call("i64", "llvm.smax.i64", ("i64", self.word["k"]), ("i64", "1"))
         most = self._most_columns(lo, hi)
         self.copies = code.compare("ne", "i64", self.word["copy_b"], 0)

@@ -155,8 +155,10 @@ def layout(spec: Gemm, tiles: Tiling | None = None) -> Layout:
         n=spec.n,
         k=spec.k,
         depth=depth,
-        by_rows=int(cut.axis == "m"),
-        units=cut.units,
+        cells=cut.cells,
+        cells_down=cut.down,
+        cell_rows=cut.rows,
+        cell_columns=cut.columns,
         a_row=a_row * size,
         a_step=a_step * size,
         b_step=b_step * size,
@@ -201,26 +203,36 @@ FAR = ((512 << 10, 112), (6 << 20, 28))  # bytes of B and rows of A from which c
 
 
 class Pieces(NamedTuple):
-    """How a product is cut for threads: the axis of the range, the rows or panels of columns of
-    each product of the batch, the number of all pieces, and the cycles that each takes."""
+    """How a product is cut for threads: cells of `rows` x `columns` of C, strip after strip, `down`
+    in each strip and `cells` in each product of a batch; all cells, and the cycles of each."""
 
-    axis: str  # "m" or "n"
-    units: int
+    rows: int
+    columns: int
+    down: int
+    cells: int
     count: int
     cycles: float
 
 
 def pieces(spec: Gemm, tiles: Tiling | None = None) -> Pieces:
-    """The range of a product: rows or panels of columns, of one product of the batch after the
-    other."""
+    """The range of a product."""
     cycles = spec.m * spec.n * spec.k / (VECTOR_BYTES / spec.dtype.itemsize)
     if is_vector(spec):
-        return Pieces("m", 1, spec.batch, cycles)
-    columns = (tiles or _tiles(spec.dtype)).columns
-    axis, units = ("m", spec.m) if spec.m >= spec.n else ("n", -(-spec.n // columns))
-    if 0 in (spec.m, spec.n):
-        units = 0
-    return Pieces(axis, units, units * spec.batch, cycles / max(units, 1))
+        return Pieces(spec.m, spec.n, 1, 1, spec.batch, cycles)
+    tiles = tiles or _tiles(spec.dtype)
+    most = max(1, CELLS // max(spec.batch, 1))
+    strips = max(1, min(spec.n // (2 * tiles.columns), most, STRIPS))
+    columns = max(1, -(-spec.n // (strips * tiles.columns))) * tiles.columns
+    strips = -(-spec.n // columns)
+    down = max(1, min(spec.m // (2 * tiles.rows[0]), most // max(strips, 1)))
+    rows = max(1, -(-spec.m // down))
+    down = -(-spec.m // rows)
+    cells = down * strips
+    return Pieces(rows, columns, down, cells, cells * spec.batch, cycles / max(cells, 1))
+
+
+CELLS = 64  # at most
+STRIPS = 8  # at most
 
 
 def _glue(symbol: str, spec: Gemm) -> tuple[str, set[str]]:
