@@ -290,6 +290,7 @@ ARRAYS = (
     Workload("embedding rows, 8192 of 50000x256 f32", None, embedding),
     Workload("embedding gradient, 8192 to 5000x256 f32", None, embedding_gradient),
     Workload("searchsorted, 1M in 10k f32", None, search),
+    Workload("top 10 of rows, 1000x1000 f32", None, highest),
     Workload("matmul 1024, f32", 0.95, product(1024, np.float32), torch=True),
     Workload("matmul 1024, f64", 0.95, product(1024, np.float64), torch=True),
     Workload("matmul 64, f32", 0.1, product(64, np.float32), torch=True),

@@ -35,6 +35,7 @@ from fgrad.compile.cpu.library import (
     product_sources,
 )
 from fgrad.compile.cpu.row_search import RowSearch, row_search
+from fgrad.compile.cpu.row_top import RowTop, row_top
 from fgrad.compile.cpu.row_walks import RowWalk, row_walk
 from fgrad.compile.cpu.runtime import build, kernel_source, symbol_at
 from fgrad.compile.cpu.sort_keys import RowSort
@@ -315,6 +316,9 @@ def native_routine(routine: Routine) -> NativeRoutine:
     if name == "search":
         search = RowSearch(**params)
         return NativeRoutine(row_search(search), search.pieces, search.cycles, None)
+    if name == "top":
+        top = RowTop(**params)
+        return NativeRoutine(row_top(top), top.pieces, top.cycles, None)
     if name == "walk":
         walk = RowWalk(**params)
         return NativeRoutine(row_walk(walk), walk.pieces, walk.cycles, None)

@@ -18,7 +18,7 @@ from fgrad.compile.lower_walks import WALKS, is_row_walk
 from fgrad.ir.program import Eqn, Program, Var
 from fgrad.ir.walk import consumers
 
-LIBRARY = frozenset({"sort", "searchsorted", "scan", "while", "switch"})
+LIBRARY = frozenset({"sort", "searchsorted", "top_k", "scan", "while", "switch"})
 CONTRACTIONS = frozenset({"dot_general", "conv"})
 COST = {  # of one scalar operation; 1 for the others
     **dict.fromkeys(["div", "sqrt", "masked_div", "remainder", "floor_divide", "fmod"], 4),

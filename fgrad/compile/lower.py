@@ -22,7 +22,7 @@ from fgrad.compile.lower_linalg import HOST, host_step, on_host, with_flags
 from fgrad.compile.lower_nest import NESTS
 from fgrad.compile.lower_rows import lower_rows
 from fgrad.compile.lower_rules import RULES
-from fgrad.compile.lower_sort import sort_step
+from fgrad.compile.lower_sort import sort_step, top_step
 from fgrad.compile.lower_walks import is_row_walk, search_step, walk_step
 from fgrad.compile.steps import AliasStep, Group, KernelStep, LibraryStep, Step
 from fgrad.ir.program import Eqn, Var
@@ -30,6 +30,7 @@ from fgrad.ir.program import Eqn, Var
 LIBRARY_STEPS: dict[str, Callable[[Eqn, Mapping[Var, Eqn]], LibraryStep]] = {
     "dot_general": blas_step,
     "searchsorted": search_step,
+    "top_k": top_step,
     **dict.fromkeys(HOST, host_step),
     **dict.fromkeys(CONTROL, control_step),
 }

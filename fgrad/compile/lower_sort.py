@@ -1,4 +1,4 @@
-"""L5. Sorting: rows by the native sorter, other operands carried along as payloads.
+"""L5. Sorting: rows by the native sorter, other operands carried along as payloads; selection.
 
     _, order = sort[axis=1] x, iota        only order is read:  sort x -> positions
 
@@ -12,10 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.compile.cpu.row_top import RowTop
 from fgrad.compile.cpu.sorting import row_sort, sort_work
+from fgrad.compile.lower_linalg import host_step
 from fgrad.compile.steps import LibraryStep
 from fgrad.ir.aval import INT64, Aval
 from fgrad.ir.program import Atom, Eqn, Var
+from fgrad.ops.sort import is_selected
 
 
 def sort_step(eqn: Eqn, virtual: Mapping[Var, Eqn], outputs: Sequence[Var]) -> LibraryStep:
@@ -39,6 +42,17 @@ def sort_step(eqn: Eqn, virtual: Mapping[Var, Eqn], outputs: Sequence[Var]) -> L
     work = [Var(Aval((size,), np.dtype(np.uint8)))] if size else []
     args: Any = (*reads, *writes, *work)
     return LibraryStep("sort", spec._asdict(), args, ((0,) * len(args),))
+
+
+def top_step(eqn: Eqn, defined: Mapping[Var, Eqn]) -> LibraryStep:
+    """The call of a selection, or NumPy's where there is no native one."""
+    aval, k = eqn.inputs[0].aval, eqn.params["k"]
+    if not is_selected(aval, k):
+        return host_step(eqn, defined)
+    columns = aval.shape[-1]
+    spec = RowTop(aval.dtype, aval.size // columns, columns, k)
+    args: Any = (*eqn.inputs, *eqn.outputs)
+    return LibraryStep("top", spec._asdict(), args, ((0, 0, 0),))
 
 
 def is_position(atom: Atom, definitions: Mapping[Var, Eqn]) -> bool:

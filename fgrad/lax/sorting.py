@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from fgrad.errors import ShapeError
-from fgrad.ir.aval import INT64
+from fgrad.ir.aval import INT64, Aval
 from fgrad.numpy.promote import as_array
+from fgrad.ops import sort as _ops
 from fgrad.ops.elementwise import sub
-from fgrad.ops.shape import iota, reverse, slice_
-from fgrad.ops.sort import sort
+from fgrad.ops.shape import iota, move_axis, reverse, slice_
+from fgrad.ops.sort import is_selected
 from fgrad.trace import Value
 
 
@@ -46,11 +47,20 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> tuple[Value, Value]:
     length = shape[axis]
     if not 0 <= k <= length:
         raise ShapeError(f"lax.top_k: {k} of {length} elements.")
-    # Of equal elements the last ones of the reversed row come last, and are the first ones of x.
-    backwards = reverse(x, (axis,))
-    values, places = sort((backwards, iota(shape, INT64, axis)), axis)
-    start = tuple([length - k if a == axis else 0 for a in range(len(shape))])
-    highest = [
-        reverse(slice_(v, start, shape, (1,) * len(shape)), (axis,)) for v in (values, places)
+    last = len(shape) - 1
+    rows = move_axis(x, axis, last)
+    aval = Aval(tuple(rows.shape), rows.dtype)
+    values, places = _ops.top_k(rows, k) if is_selected(aval, k) else _sorted(rows, k)
+    return move_axis(values, last, axis), move_axis(places, last, axis)
+
+
+def _sorted(rows: Value, k: int) -> tuple[Value, Value]:
+    """By a sort of the reversed rows: of equal elements their last ones come last, and are the
+    first ones of `rows`."""
+    shape, last = tuple(rows.shape), len(rows.shape) - 1
+    both = (reverse(rows, (last,)), iota(shape, INT64, last))
+    start = (*[0] * last, shape[last] - k)
+    values, places = [
+        reverse(slice_(v, start, shape, (1,) * len(shape)), (last,)) for v in _ops.sort(both, last)
     ]
-    return highest[0], sub(INT64.type(length - 1), highest[1])
+    return values, sub(INT64.type(shape[last] - 1), places)

@@ -1,4 +1,4 @@
-"""L3. Sorting: the first `num_keys` operands order all of them; and searching in sorted rows.
+"""L3. Sorting: the first `num_keys` operands order all of them; searching; selecting.
 
     sort((k, v), axis=0)[1] == v[argsort(k)]           stable, ascending, NaN last
 
@@ -127,3 +127,51 @@ def _(size: int, operands: Any, dims: Any, *, right: bool) -> tuple[Value, int]:
     x, values = (batch_first(size, v, d) for v, d in zip(operands, dims, strict=True))
     rows = [reshape(v, (size * v.shape[1], v.shape[2])) for v in (x, values)]
     return reshape(searchsorted(*rows, right), values.shape), 0
+
+
+# --- the greatest elements ------------------------------------------------------------------------
+
+top_k_p = Primitive("top_k", params=("k",), multiple=True)
+MOST_SELECTED = 64  # elements that are selected by one walk; for more, rows are sorted
+
+
+def is_selected(x: Aval, k: int) -> bool:
+    """Whether there is a native walk for this selection from rows."""
+    fits = x.dtype.kind in "fiu" and x.dtype.itemsize >= 4
+    return fits and 1 <= k <= min(x.shape[-1], MOST_SELECTED) and x.shape[-1] < 2**31
+
+
+def top_k(x: Value, k: int) -> tuple[Value, Value]:
+    """The `k` greatest elements of rows, descending, and their places; NaN is the greatest."""
+    return bind(top_k_p, x, k=k)
+
+
+@top_k_p.type_rule
+def _(x: Aval, *, k: int) -> tuple[Aval, Aval]:
+    if not x.ndim or not 0 <= k <= x.shape[-1]:
+        raise ShapeError(f"top_k: {k} elements of rows of shape {x.shape}.")
+    shape = (*x.shape[:-1], k)
+    return Aval(shape, x.dtype), Aval(shape, INT64)
+
+
+@top_k_p.evaluate
+def _(x: Any, *, k: int) -> tuple[np.ndarray, np.ndarray]:
+    last = x.shape[-1] - 1
+    order = last - np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1][..., :k]
+    return np.take_along_axis(x, order, -1), order
+
+
+@top_k_p.jvp
+def _(primals: Any, tangents: Any, outs: Any, *, k: int) -> tuple[Value | None, None]:
+    """Tangents of the elements that are taken."""
+    shape, (t,) = tuple(outs[1].shape), tangents
+    where = [iota(shape, INT64, a) for a in range(len(shape) - 1)]
+    return None if t is None else gather(t, (*where, outs[1]), tuple(range(len(shape)))), None
+
+
+top_k_p.refuse("transpose", NOT_LINEAR)
+
+
+@top_k_p.batch
+def _(size: int, operands: Any, dims: Any, *, k: int) -> tuple[tuple[Value, Value], list[int]]:
+    return bind(top_k_p, batch_first(size, operands[0], dims[0]), k=k), [0, 0]

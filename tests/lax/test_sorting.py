@@ -58,3 +58,35 @@ def test_transforms() -> None:
 def test_what_does_not_fit(k: int, axis: int) -> None:
     with pytest.raises(ShapeError, match="top_k"):
         lax.top_k(np.arange(5.0), k, axis=axis)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i8", "u4", "u8"])
+@pytest.mark.parametrize("n", [64, 70, 129, 3000])
+def test_long_rows(dtype: str, n: int) -> None:
+    """Random, ascending, descending and equal rows; the least number; NaN and infinities."""
+    rows = np.stack([RNG.integers(0, 50, n), np.arange(n), -np.arange(n) + n, np.full(n, 7)])
+    x = rows.astype(dtype)
+    if dtype[0] == "f":
+        others = [np.full((1, n), -np.inf, dtype), RNG.normal(size=(3, n)).astype(dtype)]
+        x = np.concatenate([x, *others])
+        x[0, 3::50] = np.nan
+        x[-1, 5], x[-1, 9], x[-1, 11] = np.inf, np.nan, -np.nan
+    else:
+        x = np.concatenate([x, np.full((1, n), np.iinfo(dtype).min, dtype)])
+        x[0, 40] = np.iinfo(dtype).max
+    for k in (1, 2, 7, 64, min(n, 65)):
+        values, places = fgrad.jit(functools.partial(lax.top_k, k=k))(x)
+        expected = highest(x, k, 1)
+        np.testing.assert_array_equal(places, expected[1])
+        np.testing.assert_array_equal(values, expected[0])
+
+
+def test_rows_are_shared() -> None:
+    x = RNG.normal(size=(500, 700)).astype(np.float32)
+    expected, found = highest(x, 5, 1), []
+    for n in (1, 2, 3):
+        with fgrad.config.override(num_threads=n):
+            found.append(fgrad.jit(lambda x: lax.top_k(x, 5))(x))
+    for values, places in found:
+        np.testing.assert_array_equal(values, expected[0])
+        np.testing.assert_array_equal(places, expected[1])
