@@ -137,10 +137,10 @@ def test_single_precision() -> None:
 
 def test_given_pattern() -> None:
     f = lambda x: fgrad.nn.relu(x) * 2.0  # noqa: E731
-    derivative = fgrad.sparse.jacobian(f, pattern=scipy.sparse.eye_array(N))
+    derivative = fgrad.sparse.jacobian(f, pattern=scipy.sparse.eye(N))
     assert np.allclose(derivative(np.ones(N)).toarray(), 2.0 * np.eye(N))
     with pytest.raises(ArgumentError, match=r"the pattern has shape \(5, 5\)"):
-        fgrad.sparse.jacobian(f, pattern=scipy.sparse.eye_array(5))(np.ones(N))
+        fgrad.sparse.jacobian(f, pattern=scipy.sparse.eye(5))(np.ones(N))
 
 
 def test_pattern_is_found_once(rng: np.random.Generator) -> None:
@@ -187,12 +187,12 @@ def test_cards() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_colours(seed: int) -> None:
-    found = scipy.sparse.random_array((30, 30), density=0.1, rng=seed, format="csr")
+    found = scipy.sparse.csr_array(scipy.sparse.random(30, 30, 0.1, random_state=seed))
     colors = color_columns(found)
     for row in range(30):
         own = colors[found.indices[found.indptr[row] : found.indptr[row + 1]]]
         assert len(set(own)) == len(own)
-    symmetric = scipy.sparse.csr_array(found + found.T + scipy.sparse.eye_array(30))
+    symmetric = scipy.sparse.csr_array(found + found.T + scipy.sparse.eye(30))
     star = color_star(symmetric)
     assert star is not None
     dense_pattern = symmetric.toarray() != 0
