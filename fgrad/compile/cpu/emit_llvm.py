@@ -85,8 +85,16 @@ def emit_function(symbol: str, kernel: Kernel, ops: dict[str, Emit]) -> tuple[st
     """The text of one function and the declarations that it needs."""
     emitter = KernelEmitter(kernel, ops)
     lines = emitter.emit()
-    head = f"define void @{symbol}(ptr %bufs, i64 %lo, i64 %hi) #0 {{\nentry:\n"
+    aligned = " alignstack(64)" if _spills(kernel.body) else ""
+    head = f"define void @{symbol}(ptr %bufs, i64 %lo, i64 %hi){aligned} #0 {{\nentry:\n"
     return head + "\n".join(lines) + "\n}", emitter.frame.function.declarations
+
+
+def _spills(body: tuple[Statement, ...]) -> bool:
+    """Whether constants of long formulas go to the stack, where whole vectors are to be aligned:
+    reading one that lies across two cache lines takes twice as long."""
+    loops = [s for s in walk(body) if isinstance(s, Loop) and s.lanes > 1]
+    return any([sum([weight(s) for s in loop.body]) > SMALL_BODY for loop in loops])
 
 
 class KernelEmitter:
