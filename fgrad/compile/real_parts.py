@@ -10,11 +10,13 @@ quotients are Smith's (Algorithm 116: complex division, 1962).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from fgrad.compile.complex_functions import FUNCTIONS, logarithm
 from fgrad.ir.program import Eqn, Lit, Program, Var
 from fgrad.ops import elementwise as ew
 from fgrad.ops.complex import complex_, imag, real, real_dtype
@@ -231,15 +233,19 @@ def _exp(eqn: Eqn, z: Split) -> Operand:
 
 
 def _pow(eqn: Eqn, z: Split, n: Split) -> Operand:
-    """Roots, reciprocals, and integer powers by repeated squares, as NumPy has them."""
-    known: Any = n.re if not n.shape and isinstance(n.re, np.generic) and n.im == 0 else None
-    exponent = None if known is None else float(known)
+    """Known powers: roots, reciprocals and integer powers by repeated squares, as NumPy has them,
+    others e^(n log z)."""
+    if n.shape or not isinstance(n.re, np.generic) or not isinstance(n.im, np.generic):
+        return None
+    exponent = complex(n.re, n.im).real if not n.im else math.nan  # type: ignore[arg-type]
     if exponent == 0.5:
-        return _operand(ew.sqrt(z.whole))
+        return _pair(eqn, *FUNCTIONS["sqrt"](z.re, z.im))
     if exponent == -1:
         return _reciprocal(eqn, z)
-    if exponent is None or not exponent.is_integer() or not 1 <= abs(exponent) < 100:
-        return None
+    if not exponent.is_integer() or abs(exponent) >= 100:
+        return _general_power(eqn, z, n)
+    if exponent == 0:
+        return _pair(eqn, ew.lit(z.re, 1), ew.lit(z.re, 0))
     if exponent in (1, 2, 3):
         square = _mul(eqn, z, z) if exponent > 1 else z
         return _mul(eqn, z, square) if exponent == 3 else square
@@ -253,6 +259,14 @@ def _pow(eqn: Eqn, z: Split, n: Split) -> Operand:
     return out if exponent > 0 else _div(eqn, one, out)
 
 
+def _general_power(eqn: Eqn, z: Split, n: Split) -> Operand:
+    """e^(n log z); 0 to a power with a positive real part is 0, to others nothing."""
+    out = _exp(eqn, Split(z.shape, *_times(Split(z.shape, *logarithm(z.re, z.im)), n)))
+    zero = ew.and_(ew.eq(z.re, ew.lit(z.re, 0)), ew.eq(z.im, ew.lit(z.im, 0)))
+    nothing = ew.lit(z.re, 0 if n.re > 0 else np.nan)  # type: ignore[operator]
+    return _pair(eqn, ew.select(zero, nothing, out.re), ew.select(zero, nothing, out.im))
+
+
 def _reciprocal(eqn: Eqn, z: Split) -> Operand:
     """Smith's quotient for the numerator 1."""
     a, b = z.re, z.im
@@ -263,6 +277,18 @@ def _reciprocal(eqn: Eqn, z: Split) -> Operand:
     one = ew.lit(a, 1)
     re = ew.div(ew.select(wide, one, ratio), scale)
     return _pair(eqn, re, ew.div(ew.neg(ew.select(wide, ratio, one)), scale))
+
+
+def _of_parts(function: Callable[[Value, Value], tuple[Value, Value]]) -> SplitRule:
+    return lambda eqn, z: _pair(eqn, *function(z.re, z.im))
+
+
+def _scaled_logarithm(factor: float) -> SplitRule:
+    def rule(eqn: Eqn, z: Split) -> Operand:
+        re, im = logarithm(z.re, z.im)
+        return _pair(eqn, ew.mul(re, ew.lit(re, factor)), ew.mul(im, ew.lit(im, factor)))
+
+    return rule
 
 
 # --- order: by real parts, then by imaginary ones
@@ -361,6 +387,9 @@ RULES: dict[str, SplitRule] = {
     "reduce_prod": _reduce_prod,
     "exp": _exp,
     "pow": _pow,
+    **{name: _of_parts(function) for name, function in FUNCTIONS.items()},
+    "log2": _scaled_logarithm(1 / math.log(2)),
+    "log10": _scaled_logarithm(1 / math.log(10)),
     "select": _select,
     "convert": _convert,
     "pad": _pad,

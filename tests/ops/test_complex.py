@@ -161,11 +161,45 @@ def test_special_values(name: str, dtype: str) -> None:
     assert_same(got, ufunc(*args), {"D": 4e-15, "F": 2e-6}[dtype])
 
 
-@pytest.mark.parametrize("n", [2, 3, 5, -1, -4, 1.5, -0.5, 2 + 1j])
-def test_powers(n: complex) -> None:
+@pytest.mark.parametrize("n", [2, 3, 5, -1, -4])
+def test_integer_powers(n: int) -> None:
     z = grid("D")[np.isfinite(grid("D"))]
     z = z[z != 0]
     assert_same(fgrad.jit(lambda z: z**n)(z), z**n, 1e-13)
+
+
+@pytest.mark.parametrize("n", [0, 0.5, 1.5, -0.5, 0.3, 2 + 1j, -1j, 120, 0j])
+def test_powers(n: complex) -> None:
+    z = grid("D")[np.isfinite(grid("D"))]
+    got, expected = fgrad.jit(lambda z: z**n)(z), z**n
+    finite = np.isfinite(expected)
+    np.testing.assert_array_equal(np.isfinite(got), finite)
+    np.testing.assert_allclose(got[finite], expected[finite], rtol=1e-13)
+
+
+@pytest.mark.parametrize("kind", ["normal", "wide", "circle", "large"])
+@pytest.mark.parametrize(
+    "name", ["sqrt", "log", "log10", "sin", "cos", "tan", "sinh", "cosh", "tanh", "exp"]
+)
+def test_accuracy(name: str, kind: str) -> None:
+    """Within 4 units of rounding of the exact value, each part within 8 unless it cancels."""
+    if np.finfo(np.longdouble).eps >= np.finfo(float).eps:
+        pytest.skip("long doubles are no better than doubles here")
+    rng, n = np.random.default_rng(0), 20_000
+    angle = np.exp(1j * rng.uniform(-np.pi, np.pi, n))
+    z = {
+        "normal": rng.normal(size=n) + 1j * rng.normal(size=n),
+        "wide": np.exp(rng.uniform(-30, 5.5, n)) * angle,
+        "circle": np.exp(1e-6 * rng.normal(size=n)) * angle,
+        "large": rng.uniform(-700, 700, n) + 1j * rng.uniform(-700, 700, n),
+    }[kind]
+    ufunc = getattr(np, name)
+    exact, got = ufunc(z.astype(np.clongdouble)), fgrad.jit(lambda z: ufunc(z))(z)
+    unit = np.finfo(float).eps
+    assert np.max(np.abs(got - exact) / np.abs(exact)) < 4 * unit
+    if kind != "circle":
+        for a, b in ((got.real, exact.real), (got.imag, exact.imag)):
+            assert np.max(np.abs(a - b) / np.abs(b)) < 8 * unit
 
 
 def test_products_of_many() -> None:
