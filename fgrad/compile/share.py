@@ -22,13 +22,13 @@ from fgrad.ir.program import Program, Var
 def share(program: Program, steps: Sequence[Step]) -> tuple[Program, list[Step]]:
     """The steps with shared kernels, and the program with their numbers as constants."""
     families: dict[Kernel, list[int]] = {}
-    places: dict[int, list[int]] = {}  # of kernels that are one object: not compared at length
+    known: dict[int, list[int]] = {}  # of kernels that are one object: not compared at length
     for k, step in enumerate(steps):
         if isinstance(step, KernelStep):
-            family = places.get(id(step.kernel))
+            family = known.get(id(step.kernel))
             if family is None:
                 family = families.setdefault(_skeleton(step.kernel), [])
-                places[id(step.kernel)] = family
+                known[id(step.kernel)] = family
             family.append(k)
     out, consts = list(steps), list(program.consts)
     for members in families.values():
