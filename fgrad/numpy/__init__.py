@@ -44,6 +44,13 @@ def _public(name: str, target: Any, traced: Callable[..., Any]) -> Callable[...,
     return function
 
 
+# Functions whose results programs fill: in an open trace, traced values may be assigned to them.
+CREATED = (
+    "array", "copy", "empty", "empty_like", "eye", "full", "full_like", "identity", "ones",
+    "ones_like", "zeros", "zeros_like",
+)  # fmt: skip
+
+
 def _created(function: Callable[..., Any]) -> Callable[..., Any]:
     """A new array belongs to the open trace, so that traced values can be assigned to it."""
 
@@ -104,7 +111,7 @@ def _of_dtype(kind: type) -> Callable[[Any], Any]:
 def _fill() -> None:
     _fill_functions()
     globals().update(finfo=_of_dtype(numpy.finfo), iinfo=_of_dtype(numpy.iinfo))
-    for name in ("zeros", "ones", "empty", "full", "eye", "identity", "array"):
+    for name in CREATED:
         globals()[name] = _created(globals().get(name) or getattr(numpy, name))
 
 

@@ -70,7 +70,7 @@ def einsum(
     return _arrange(_simplify(last, set(result)), result, sizes)
 
 
-def _cast(x: Value, dtype: np.dtype, casting: str) -> Value:
+def _cast(x: Value, dtype: np.dtype, casting: Any) -> Value:
     if not np.can_cast(x.dtype, dtype, casting):
         raise ArgumentError(
             f"einsum: an operand of {x.dtype} cannot be cast to {dtype} according to the rule "
@@ -80,7 +80,7 @@ def _cast(x: Value, dtype: np.dtype, casting: str) -> Value:
 
 
 @implements("einsum_path")
-def einsum_path(*operands: Any, optimize: Any = "greedy", einsum_call: bool = False) -> Any:
+def einsum_path(*operands: Any, optimize: Any = "greedy", einsum_call: Any = False) -> Any:
     """The order of contractions that NumPy would choose: it depends on shapes alone."""
     zero = np.float64(0)
     plain = [np.broadcast_to(zero, x.shape) if isinstance(x, Tracer) else x for x in operands]

@@ -122,7 +122,7 @@ def frexp(x: Value) -> tuple[Value, Value]:
         return ew.convert(mantissa, x.dtype), exponent
     limits = np.finfo(x.dtype)
     fixed = ew.stop_gradient(x) if isinstance(x, Tracer) else x
-    small = ew.lt(ew.abs_(fixed), lit(x, limits.tiny))
+    small = ew.lt(ew.abs_(fixed), lit(x, float(limits.tiny)))
     lifted = ew.select(small, ew.mul(fixed, lit(x, 2.0 ** (limits.nmant + 2))), fixed)
     bits = ew.bitcast(lifted, _UNSIGNED[x.dtype.itemsize])
     field = ew.and_(ew.shift_right(bits, lit(bits, limits.nmant)), lit(bits, 2 * limits.maxexp - 1))

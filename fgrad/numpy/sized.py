@@ -232,7 +232,8 @@ def unique(
 
 def _unique_slices(x: Value, wanted: tuple[bool, ...], axis: int, equal_nan: bool) -> Any:
     values = known(x, "unique")
-    found: Any = np.unique(values, True, *wanted[1:], axis, equal_nan=equal_nan)
+    distinct: Any = np.unique
+    found = distinct(values, True, *wanted[1:], axis, equal_nan=equal_nan)
     _, first, *more = found
     picked = take(x, first, axis)
     rest = ([first] if wanted[0] else []) + more

@@ -132,6 +132,13 @@ def _places(x: Tracer) -> np.ndarray:
         return concrete(view.read(builder.input(_places(view.base))))
 
 
+def overlap(a: Tracer, b: Tracer) -> bool:
+    """Whether two arrays are views of one, and have elements of it in common."""
+    if root_of(a) is not root_of(b):
+        return False
+    return bool(np.isin(_places(a), _places(b)).any())
+
+
 def _would_copy(base: Tracer, method: str, args: Any, kwargs: Any) -> bool:
     """Whether NumPy's own method copies an array that is laid out like `base`."""
     places = _places(base)

@@ -272,3 +272,46 @@ def test_a_residual_is_not_reached_by_later_writes() -> None:
 
     np.testing.assert_allclose(fgrad.jit(f)(np.array([1.0, 2.0])), 6.0)
     np.testing.assert_allclose(fgrad.grad(f)(np.array([1.0, 2.0])), [2.0, 2.0])
+
+
+def test_arrays_made_like_others_take_traced_values() -> None:
+    def f(x: Any) -> Any:
+        y, z = fnp.zeros_like(np.ones(3)), fnp.copy(np.ones(2))
+        y[0] = x[0]
+        z[1] = x[1] * 2
+        w = fnp.full_like(np.ones(2), 3.0)
+        w += x[:2]
+        return np.sum(y) + np.sum(z) + np.sum(w)
+
+    x = np.arange(3.0)
+    np.testing.assert_array_equal(fgrad.grad(f)(x), [2.0, 3.0, 0.0])
+    assert fgrad.jit(f)(x) == 10.0
+
+
+def test_views_share_memory() -> None:
+    def f(x: Any) -> Any:
+        assert np.shares_memory(x, x[1:]) and np.shares_memory(x.reshape(2, 3).T, x)
+        assert not np.shares_memory(x[:2], x[2:]) and not np.shares_memory(x[::2], x[1::2])
+        assert not np.may_share_memory(x, x + 1) and not np.shares_memory(x, x.copy())
+        return x.sum()
+
+    for transform in (fgrad.grad, fgrad.jit):
+        transform(f)(np.arange(6.0))
+
+
+def test_at_of_plain_and_traced_arrays() -> None:
+    x = np.arange(4.0)
+    changed = fgrad.at(x)[[1, 1]].add(1.0)
+    assert type(changed) is np.ndarray
+    np.testing.assert_array_equal(changed, [0, 3, 2, 3])
+    np.testing.assert_array_equal(x, np.arange(4.0))
+    outside = np.array([1, 9])
+    read = fgrad.jit(lambda a, i: fgrad.at(a)[i].get(mode="fill", fill_value=-1.0))
+    np.testing.assert_array_equal(read(x, outside), [1, -1])
+    np.testing.assert_array_equal(fgrad.at(x)[outside].set(7.0, mode="drop"), [0, 7, 2, 3])
+    np.testing.assert_array_equal(fgrad.at(x)[outside].set(7.0, mode="clip"), [0, 7, 2, 7])
+    assert np.isnan(fgrad.at(x)[9].get(mode="fill"))
+    masked = fgrad.jit(lambda a: a.at[a > 1].multiply(10.0))
+    np.testing.assert_array_equal(masked(x), [0, 1, 20, 30])
+    with pytest.raises(IndexError):
+        fgrad.at(x)[9].set(0.0)
