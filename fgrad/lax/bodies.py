@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ from fgrad import tree
 from fgrad.errors import ArgumentError, DtypeError, FgradError, Row, ShapeError
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.program import Program
+from fgrad.lax.contents import contents
 from fgrad.numpy.promote import convert
 from fgrad.source import here, resolve
 from fgrad.trace import Tracer, Value, trace
@@ -60,6 +61,10 @@ def body_of(
     """
     if not callable(fun):
         raise ArgumentError(f"lax.{what} takes a function, not {type(fun).__name__}.")
+    key = _key(fun, args, what, dtypes)
+    known = _BODIES.get(key) if key is not None else None
+    if known is not None:
+        return known
     found: dict[str, Any] = {}
 
     def flat(*values: Value) -> list[Value]:
@@ -77,7 +82,30 @@ def body_of(
         ]
 
     traced = trace(flat, [a for avals, _ in args for a in avals], function_name(fun), what, True)
-    return Body(traced.program, traced.captured, found["tree"], found["weak"])
+    body = Body(traced.program, traced.captured, found["tree"], found["weak"])
+    if key is not None and not body.captured:
+        while len(_BODIES) >= MOST_BODIES:
+            _BODIES.pop(next(iter(_BODIES)), None)
+        _BODIES[key] = body
+    return body
+
+
+MOST_BODIES = 512
+_BODIES: dict[Hashable, Body] = {}  # traced functions, by what they are made of
+
+
+def _key(
+    fun: Callable[..., Any],
+    args: Sequence[tuple[Sequence[Aval], tree.TreeDef]],
+    what: str,
+    dtypes: Sequence[np.dtype | None],
+) -> Hashable | None:
+    """What the trace of a function depends on; None if that cannot be known."""
+    made_of = contents(fun)
+    if made_of is None:
+        return None
+    given = tuple([(tuple(avals), treedef) for avals, treedef in args])
+    return made_of, given, what, tuple(dtypes)
 
 
 _KINDS = "biufc"

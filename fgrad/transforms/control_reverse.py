@@ -16,6 +16,7 @@ from fgrad.ir.program import Lit, Program, Var
 from fgrad.ops.control import scan, scan_p, switch, switch_p, while_p
 from fgrad.ops.elementwise import convert
 from fgrad.ops.families import ADD
+from fgrad.ops.shape import full
 from fgrad.source import here, resolve
 from fgrad.trace import STATE, Value, bind, concrete, run
 from fgrad.transforms.control_parts import (
@@ -384,19 +385,27 @@ def _forward_branch(
     first: int,
     wanted: Mask,
 ) -> Program:
-    """A branch with its residuals, and zeros for those of the others."""
+    """A branch with its residuals, and ones for those of the others.
+
+    In a batch all branches are pulled back, and one is selected: a matrix of zeros would be
+    singular.
+    """
     own = programs.forward.replace(
         outputs=(*programs.forward.outputs[: programs.count], *found.extra)
     )
 
     def forward(*values: Value) -> list[Value]:
         outs, extra = split(run(own, values), programs.count)
-        before = [zeros_of(a) for a in every[:first]]
-        after = [zeros_of(a) for a in every[first + len(extra) :]]
+        before = [_unused(a) for a in every[:first]]
+        after = [_unused(a) for a in every[first + len(extra) :]]
         return [*outs, *before, *extra, *after]
 
     key = ("switch forward", wanted, tuple(every), first)
     return derived_program(branch, key, forward, branch.in_avals, "vjp")
+
+
+def _unused(aval: Aval) -> Value:
+    return full(aval.shape, int(aval.dtype.kind in "fc"), aval.dtype)
 
 
 def _save_switch(
