@@ -3,8 +3,9 @@
     grad(f, memory="500MB")
 
 The function is traced and cut into segments where few values are alive.  Some segments, the first
-ones, become checkpoints; long loops keep few carries.  For each choice the gradient is traced, and
-its memory counted, equation by equation; the choice that computes least again and fits is taken.
+ones, become checkpoints; long loops keep few carries.  The memory of each choice is counted: under
+`jit` by tracing the gradient, equation by equation; for known values by what the trace holds.  The
+choice that computes least again and fits is taken.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ import numpy as np
 from fgrad import tree
 from fgrad.errors import MemoryBudgetWarning
 from fgrad.ir.aval import aval_of
-from fgrad.ir.memory import bytes_of, live_bytes, peak_bytes
+from fgrad.ir.memory import VIEWS, bytes_of, live_bytes, peak_bytes
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 from fgrad.ops.control import scan_p
-from fgrad.trace import STATE, Builder, Tracer, Value, bind, run, trace
+from fgrad.trace import STATE, Builder, Tracer, Value, bind, concrete, run, trace
 from fgrad.transforms.beneath import trace_beneath
 from fgrad.transforms.checkpoint import Saving, bind_checkpoint
 from fgrad.transforms.checkpoint_scan import lengths_of, saving_scan
@@ -95,9 +96,11 @@ def budgeted(fun: Callable[..., Any], memory: str | int) -> Callable[..., Any]:
         traced = trace_beneath(flat, values, name, "grad", weak, known=False)
         operands = [*traced.captured, *values]
         wanted = tuple([isinstance(x, Tracer) and x.dtype.kind in "fc" for x in operands])
-        key = (in_tree, tuple([aval_of(x) for x in operands]), wanted, len(traced.program.eqns))
+        eager = all([concrete(x) is not None for x in operands])
+        avals = tuple([aval_of(x) for x in operands])
+        key = (in_tree, avals, wanted, len(traced.program.eqns), eager)
         if key not in chosen:
-            chosen[key] = choose(traced.program, wanted, limit, name)
+            chosen[key] = choose(traced.program, wanted, limit, name, eager)
         return tree.unflatten(traced.treedef, apply(traced.program, operands, chosen[key]))
 
     named_like(in_budget, fun, "budget").__name__ = function_name(fun)
@@ -107,15 +110,18 @@ def budgeted(fun: Callable[..., Any], memory: str | int) -> Callable[..., Any]:
 # --- choosing
 
 
-def choose(program: Program, wanted: tuple[bool, ...], limit: int, name: str) -> Choice:
+def choose(
+    program: Program, wanted: tuple[bool, ...], limit: int, name: str, eager: bool = False
+) -> Choice:
     """The choice that computes least again and fits; else the one that needs least memory."""
+    predict = held if eager else predicted
     best, least = Choice(), -1
     for choice in _candidates(program):
-        need = predicted(program, wanted, choice)
+        need = predict(program, wanted, choice)
         if need <= limit:
             finer = [Choice(k, k - 1, 1, choice.loops) for k in FINER if k <= len(program.eqns)]
             found = [choice, *[c for c in finer if choice.saved and c.parts > choice.parts]]
-            cheaper = [_cheaper(program, wanted, limit, c) for c in found]
+            cheaper = [_cheaper(lambda c: predict(program, wanted, c) <= limit, c) for c in found]
             return min([c for c in cheaper if c is not None], key=lambda c: c.cost)
         if least < 0 or need < least:
             best, least = choice, need
@@ -147,16 +153,14 @@ def _candidates(program: Program) -> Iterator[Choice]:
     return iter(sorted(found, key=lambda c: c.cost))
 
 
-def _cheaper(
-    program: Program, wanted: tuple[bool, ...], limit: int, choice: Choice
-) -> Choice | None:
+def _cheaper(fits: Callable[[Choice], bool], choice: Choice) -> Choice | None:
     """The same with the fewest checkpoints that fit, by bisection; None if none does."""
-    if predicted(program, wanted, choice) > limit:
+    if not fits(choice):
         return None
     low, high = 0, choice.saved
     while high - low > 1:
         middle = (low + high) // 2
-        if predicted(program, wanted, choice._replace(saved=middle)) <= limit:
+        if fits(choice._replace(saved=middle)):
             high = middle
         else:
             low = middle
@@ -180,6 +184,43 @@ def predicted(program: Program, wanted: tuple[bool, ...], choice: Choice) -> int
         return [zeros_of(a) if ct is None else ct for ct, a in zip(pulled, targets, strict=True)]
 
     return peak_bytes(trace(gradient, avals, program.name, "budget").program)
+
+
+def held(program: Program, wanted: tuple[bool, ...], choice: Choice) -> int:
+    """The same where the trace holds all values until they have been used."""
+    kept, again = _kept(program, choice)
+    return kept + again + sum([bytes_of(a) for a in some(program.in_avals, wanted)])
+
+
+def _kept(program: Program, choice: Choice) -> tuple[int, int]:
+    """The bytes that are held to the end of the forward pass, and what running again adds."""
+    segments = segments_of(program, choice.parts)
+    kept = again = 0
+    for k, segment in enumerate(segments):
+        inside = (_made(segment.program, choice.loops), 0)
+        if choice.inner > 1:
+            inside = _kept(segment.program, _nested(choice))
+        if k < choice.saved and len(segments) > 1:
+            kept += sum([bytes_of(v.aval) for v in segment.outputs])
+            again = max(again, sum(inside))
+        else:
+            kept += inside[0]
+            again = max(again, inside[1])
+    return kept, again
+
+
+def _made(program: Program, loops: str | bool) -> int:
+    """The bytes of all results, and of what loops keep of their steps."""
+    total = 0
+    for eqn in program.eqns:
+        if eqn.prim.name not in VIEWS:
+            total += sum([bytes_of(v.aval) for v in eqn.outputs])
+        if eqn.prim is scan_p:
+            length = eqn.params["length"]
+            lengths = (length, *(lengths_of(loops, length) if loops and length > LONG else ()), 1)
+            steps = sum([-(-a // b) for a, b in itertools.pairwise(lengths)])
+            total += steps * _made(eqn.params["body"], False)
+    return total
 
 
 # --- applying a choice

@@ -10,7 +10,7 @@ import pytest
 
 import fgrad
 from fgrad.errors import ArgumentError, MemoryBudgetWarning
-from fgrad.transforms.memory_budget import Choice, apply, choose, predicted
+from fgrad.transforms.memory_budget import Choice, held, apply, choose, predicted
 from tests.transforms.functions import CASES, Smooth
 
 X = np.array([0.4, -0.3, 0.8])
@@ -91,7 +91,7 @@ def test_auxiliary_results_and_settings(rng: np.random.Generator) -> None:
         return np.sum(x), {"x": x}
 
     x = rng.normal(size=100)
-    (value, aux), gradient = fgrad.value_and_grad(f, has_aux=True, memory="6 KB")(x, 9, "so")
+    (value, aux), gradient = fgrad.value_and_grad(f, has_aux=True, memory="8 KB")(x, 9, "so")
     assert np.isclose(value, np.sum(aux["x"]))
     assert np.allclose(gradient, fgrad.grad(f, has_aux=True)(x, 9, "so")[0])
 
@@ -102,3 +102,15 @@ def test_an_impossible_budget_warns(rng: np.random.Generator) -> None:
         fgrad.grad(chain, memory="10 KB")(ws, h)
     with pytest.raises(ArgumentError, match="memory='much' is not a size"):
         fgrad.grad(chain, memory="much")
+
+
+def test_eager_traces_hold_less(rng: np.random.Generator) -> None:
+    ws, h = data(rng)
+    program = fgrad.make_program(chain)(ws, h)
+    wanted = (True,) * len(ws) + (False,)
+    plain = held(program, wanted, Choice())
+    choice = choose(program, wanted, plain // 2, "chain", eager=True)
+    assert held(program, wanted, choice) <= plain // 2 < plain
+    found = fgrad.grad(chain, memory=plain // 2)(ws, h)
+    for a, b in zip(found, fgrad.grad(chain)(ws, h), strict=True):
+        assert np.allclose(a, b, rtol=1e-10)
