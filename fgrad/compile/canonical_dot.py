@@ -1,17 +1,17 @@
-"""L5. Pass `canonical_dot`: products in the form that BLAS, or a fused loop, does best.
+"""L5. Pass `canonical_dot`: products in the form that their function, or a fused loop, does best.
 
     nothing to sum               dot(a, b)                 -> broadcast(a) * broadcast(b), which
     fuses transposed result            permute(dot(a, b))        -> dot(b, a)
     one operand repeated         dot(a, broadcast(b))      -> dot(a, b), batch axes of a become rows
     no matrix in memory          dot(a, b)                 -> dot(permute(a), b), copied once
 
-Requires permutes composed by `simplify`.  Ensures that both operands of a product for BLAS are
+Requires permutes composed by `simplify`.  Ensures that both operands of a library product are
 matrices of buffers, through views, once what has to be computed or copied has a buffer.
 """
 
 from __future__ import annotations
 
-from fgrad.compile.lower_dot import blas_operands, product_of, reads_windows, wants_blas
+from fgrad.compile.lower_dot import library_operands, product_of, reads_windows, wants_library
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var
 from fgrad.ir.walk import definitions, use_counts
@@ -82,8 +82,8 @@ class _Rewriter:
         if product_of(eqn).k == 1:
             self.outer(eqn)
             return
-        if wants_blas(eqn):
-            left, right, _ = blas_operands(eqn, self.views)
+        if wants_library(eqn):
+            left, right, _ = library_operands(eqn, self.views)
             if left is None or right is None:
                 eqn = self.in_order(eqn, left is None, right is None)
         self.emit(eqn)

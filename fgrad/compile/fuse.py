@@ -43,7 +43,13 @@ from fgrad.compile.fuse_parts import (
     rows_of,
     stripped,
 )
-from fgrad.compile.lower_dot import blas_operands, reads_windows, view_of, wants_blas, wants_kernel
+from fgrad.compile.lower_dot import (
+    library_operands,
+    reads_windows,
+    view_of,
+    wants_kernel,
+    wants_library,
+)
 from fgrad.compile.lower_nest import NESTS
 from fgrad.compile.lower_rules import MOVES, REDUCTIONS
 from fgrad.compile.lower_sort import is_position
@@ -87,7 +93,7 @@ class _Fuser:
         return Fusion(ordered(self.p), self.p.virtual)
 
     def _keep_library_operands(self) -> None:
-        """BLAS and the sorter read buffers: the variables behind their operands must have one."""
+        """Products and sorts read buffers: the variables behind their operands must have one."""
         eqns = self.p.program.eqns
         views = {
             e.outputs[0]: e
@@ -109,19 +115,18 @@ class _Fuser:
             elif eqn.prim.name == "conv" or reads_windows(eqn, views):
                 self._keep_window_operands(eqn, views)
                 self.products.add(eqn.outputs[0])
-            elif eqn.prim.name == "dot_general" and wants_blas(eqn):
+            elif eqn.prim.name == "dot_general" and wants_library(eqn):
                 self._keep_matrices(eqn, views)
                 products.append(eqn)
-        # A result that is wanted in another layout is a buffer that BLAS may not be able to read.
-        self.blas: set[Var] = set()
+        # A result that is wanted in another layout is a buffer that they may not be able to read.
         for eqn in products:
-            left, right, _ = blas_operands(eqn, views)
+            left, right, _ = library_operands(eqn, views)
             if left is not None and right is not None:
-                (self.products if wants_kernel(eqn, right) else self.blas).add(eqn.outputs[0])
+                (self.products if wants_kernel(eqn, right) else self.library).add(eqn.outputs[0])
 
     def _keep_matrices(self, eqn: Eqn, views: dict[Var, Eqn]) -> None:
-        """What BLAS reads for a product is in memory."""
-        left, right, _ = blas_operands(eqn, views)
+        """What the function for products reads is in memory."""
+        left, right, _ = library_operands(eqn, views)
         for atom, found in zip(eqn.inputs, (left, right), strict=True):
             source = atom if found is None else found.source
             if type(source) is Var:
@@ -147,7 +152,7 @@ class _Fuser:
         name = eqn.prim.name
         if name == "barrier":
             self._opaque(k, eqn, "barrier")
-        elif eqn.outputs[0] in self.library or eqn.outputs[0] in self.blas:
+        elif eqn.outputs[0] in self.library:
             self._opaque(k, eqn, "library")
         elif name in NESTS:
             self._opaque(k, eqn, "nest")

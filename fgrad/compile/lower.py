@@ -16,7 +16,7 @@ from fgrad.compile.alike import content
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.lower_build import KernelBuilder
 from fgrad.compile.lower_control import CONTROL, control_step
-from fgrad.compile.lower_dot import blas_step
+from fgrad.compile.lower_dot import product_step
 from fgrad.compile.lower_index import row_major, total
 from fgrad.compile.lower_linalg import HOST, host_step, on_host, with_flags
 from fgrad.compile.lower_nest import NESTS
@@ -28,7 +28,7 @@ from fgrad.compile.steps import AliasStep, Group, KernelStep, LibraryStep, Step
 from fgrad.ir.program import Eqn, Var
 
 LIBRARY_STEPS: dict[str, Callable[[Eqn, Mapping[Var, Eqn]], LibraryStep]] = {
-    "dot_general": blas_step,
+    "dot_general": product_step,
     "searchsorted": search_step,
     "top_k": top_step,
     **dict.fromkeys(HOST, host_step),

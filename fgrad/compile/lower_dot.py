@@ -1,4 +1,4 @@
-"""L5. Products for BLAS: a dot_general becomes one call when its operands are views of buffers.
+"""L5. Products of matrices: a dot_general becomes one call when its operands are views of buffers.
 
 A view is a buffer with an offset and a stride for each axis; permute, broadcast, slice and index
 make new views of the same buffer, so transposed, sliced and repeated matrices cost nothing:
@@ -18,7 +18,7 @@ from fgrad.compile.lower_index import axis_runs, row_major
 from fgrad.compile.steps import LibraryStep
 from fgrad.ir.program import Atom, Eqn, Params, Var
 
-TINY = 4096  # multiplications of one matrix product up to which loops beat a call of BLAS
+TINY = 4096  # multiplications of one matrix product up to which loops beat a call
 
 
 class Layout(NamedTuple):
@@ -128,7 +128,7 @@ _Axes: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...]]"  # of the first ope
 
 
 class MatrixLayout(NamedTuple):
-    """An operand as BLAS takes it, in whichever buffer."""
+    """An operand as a library product takes it, in whichever buffer."""
 
     offset: int
     trans: bool
@@ -137,7 +137,7 @@ class MatrixLayout(NamedTuple):
 
 
 class Matrix(NamedTuple):
-    """An operand as BLAS takes it."""
+    """An operand as a library product takes it."""
 
     source: Var
     offset: int
@@ -192,8 +192,8 @@ def _sizes(a: tuple[int, ...], b: tuple[int, ...], contract: _Axes, batch: _Axes
     return Product(count, m, n, k, a_free, b_free)
 
 
-def wants_blas(eqn: Eqn) -> bool:
-    """Whether BLAS is the better place for a product: float, not tiny, with something to reuse."""
+def wants_library(eqn: Eqn) -> bool:
+    """Whether a product is better called than fused: float, not tiny, with something to reuse."""
     p = product_of(eqn)
     work = p.m * p.n * p.k
     if eqn.inputs[0].aval.dtype.name not in ("float32", "float64") or p.k <= 1:
@@ -217,27 +217,27 @@ KERNEL_WORK = 1 << 19
 
 
 def reads_windows(eqn: Eqn, defined: Mapping[Var, Eqn]) -> bool:
-    """Whether an operand is all windows of an array, which no BLAS can read in place."""
+    """Whether an operand is all windows of an array, which no library product can read in place."""
     if eqn.prim.name != "dot_general":
         return False
     found = [defined.get(x) for x in eqn.inputs if isinstance(x, Var)]
     return any([e is not None and e.prim.name == "windows" for e in found])
 
 
-MAX_CALLS = 64  # calls of BLAS for one product, where its batch axes have no common stride
+MAX_CALLS = 64  # calls for one product, where its batch axes have no common stride
 
 
 class Operands(NamedTuple):
-    """Both operands as BLAS takes them (None for one that has to be copied first), for each index
-    of the first `outer` batch axes."""
+    """Both operands as a library product takes them (None for one that has to be copied first), for
+    each index of the first `outer` batch axes."""
 
     left: Matrix | None
     right: Matrix | None
     outer: int
 
 
-def blas_operands(eqn: Eqn, virtual: Mapping[Var, Eqn]) -> Operands:
-    """How BLAS can read the operands of a product."""
+def library_operands(eqn: Eqn, virtual: Mapping[Var, Eqn]) -> Operands:
+    """How a library product can read its operands."""
     views = [view_of(x, virtual) for x in eqn.inputs]
     layouts = [None if v is None else Layout(*v[1:]) for v in views]
     shapes = [x.aval.shape for x in eqn.inputs]
@@ -291,10 +291,10 @@ def _orders(
     return orders
 
 
-def blas_step(eqn: Eqn, virtual: Mapping[Var, Eqn]) -> LibraryStep:
+def product_step(eqn: Eqn, virtual: Mapping[Var, Eqn]) -> LibraryStep:
     """The calls of `gemm` for a product whose operands are matrices of buffers."""
     p = product_of(eqn)
-    left, right, outer = blas_operands(eqn, virtual)
+    left, right, outer = library_operands(eqn, virtual)
     assert left is not None and right is not None
     (out,) = eqn.outputs
     first = [eqn.inputs[0].aval.shape[i] for i in eqn.params["batch"][0][:outer]]

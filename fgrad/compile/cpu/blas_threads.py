@@ -1,11 +1,10 @@
-"""L5. OpenBLAS on one thread: our own pool shares out large products, by rows or columns.
+"""L5. OpenBLAS on one thread: products with vectors and small factorisations.
 
-OpenBLAS ends a product with a barrier that yields whole time slices: with another process on a
-core, 256^3 takes 47 ms, not 0.44.  The pool's threads take pieces from a counter instead, so that
-a late one delays nobody, and results do not depend on how many there are.
+OpenBLAS ends its work with a barrier that yields whole time slices: with another process on a core,
+256^3 takes 47 ms, not 0.44.
 
-While any of our products runs, OpenBLAS is told to use one thread; the last one to end restores
-what the user had set.  A product that begins just before that keeps the setting that was saved.
+While any of our calls runs, OpenBLAS is told to use one thread; the last one to end restores what
+the user had set.  A call that begins just before that keeps the setting that was saved.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ def _all_ended() -> None:
 
 os.register_at_fork(after_in_child=_all_ended)
 
-# Around a product: the first one in tells OpenBLAS to use one thread, the last one out restores.
+# Around a call: the first one in tells OpenBLAS to use one thread, the last one out restores.
 ENTER = """  %running = atomicrmw add ptr @fgrad_running, i64 1 seq_cst
   %is_first = icmp eq i64 %running, 0
   br i1 %is_first, label %enter, label %entered
