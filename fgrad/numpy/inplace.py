@@ -50,7 +50,6 @@ from fgrad.trace import (
     assign_to,
     concrete,
     numpy_functions,
-    own_handle,
     store_hook,
     ufunc_methods,
 )
@@ -337,37 +336,24 @@ def partition_in_place(
 # --- the methods of a mutable array ---------------------------------------------------------------
 
 
-def _copying(function: Function, target: Any) -> Function:
-    """A method that gives a new array in NumPy, never its object."""
-
-    @functools.wraps(function)
-    def method(x: Tracer, *args: Any, **kwargs: Any) -> Any:
-        return own_handle(function(x, *args, **kwargs), target, (x,))
-
-    return method
-
-
-COPYING_METHODS = (
-    "astype", "copy", "flatten", "round", "clip", "sum", "prod", "max", "min", "mean", "conj",
-    "conjugate", "repeat", "take", "cumsum", "cumprod", "choose",
+NEW_ARRAYS = (
+    "all", "any", "argmax", "argmin", "astype", "choose", "clip", "compress", "conj", "conjugate",
+    "copy", "cumprod", "cumsum", "dot", "flatten", "max", "mean", "min", "prod", "repeat", "round",
+    "std", "sum", "take", "trace", "var",
 )  # fmt: skip
 VIEWING_METHODS = ("reshape", "transpose", "ravel", "squeeze", "swapaxes")
-OUTPUT_METHODS = (
-    "all", "any", "argmax", "argmin", "choose", "clip", "compress", "cumprod", "cumsum", "dot",
-    "max", "mean", "min", "prod", "round", "std", "sum", "take", "trace", "var",
-)  # fmt: skip
 
 
-def _storing(function: Function, name: str) -> Function:
-    """A method that takes `out=`."""
+def _new_array(function: Function) -> Function:
+    """A method that gives a new array, never its object, or writes it over `out`."""
 
     @functools.wraps(function)
     def method(x: Tracer, *args: Any, **kwargs: Any) -> Any:
-        if kwargs.get("out") is None:
-            return function(x, *args, **kwargs)
-        return store(kwargs.pop("out"), function, "__call__", (x, *args), kwargs)
+        if kwargs and kwargs.get("out") is not None:
+            return store(kwargs.pop("out"), function, "__call__", (x, *args), kwargs)
+        out = function(x, *args, **kwargs)
+        return x.twin() if out is x else out
 
-    method.__name__ = name
     return method
 
 
@@ -423,12 +409,10 @@ def install(methods: dict[str, Any]) -> dict[str, Any]:
         alias_functions.add(target)
     store_hook[:] = [store]
     table = dict(methods)
-    for name in COPYING_METHODS:
-        table[name] = _copying(table[name], name)
+    for name in NEW_ARRAYS:
+        table[name] = _new_array(table[name])
     for name in VIEWING_METHODS:
         table[name] = viewing(table[name], RESHAPES.get(name, ""))
-    for name in OUTPUT_METHODS:
-        table[name] = _storing(table[name], name)
     for name in ("T", "mT"):
         table[name] = property(viewing(table[name].fget))
     table["real"] = property(real_part, _set_real)
