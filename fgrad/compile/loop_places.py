@@ -252,6 +252,7 @@ def dynamic_update(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     at = []
     for start, offsets in zip(found, np.indices(block.shape), strict=True):
         first = w.place(int(start))
-        at.append(mapped(lambda k, first=first: w.index(shifted(first, 1, k)), offsets))
+        moved = mapped(lambda k, first=first: w.index(shifted(first, 1, k)), np.asarray(offsets))
+        at.append(moved)
     update = Update(tuple(range(len(shape))), "set", tuple(at), None, block)
     return [_updated(w, target, shape, dtype, update, True)]
