@@ -304,29 +304,24 @@ class Lanes:
         return self.text.emit(f"shufflevector {kind} {a}, {kind} poison, <{width} x i32> <{order}>")
 
     def in_register(self, function: Callable[..., str], *values: str) -> str:
-        """function(lanes, *values) on a whole register that begins with these few lanes"""
+        """function(lanes, *values) on a whole register, which holds these few lanes repeatedly"""
         text, count = self.text, REGISTER // self.bits
         whole = Lanes(text, count, np.dtype(f"f{self.bits // 8}"), True)
-        if self.lanes == 1:
-            wide = [
-                text.emit(f"insertelement {whole.float} poison, {self.float} {a}, i64 0")
-                for a in values
-            ]
-            result = function(whole, *wide)
-            return text.emit(f"extractelement {whole.float} {result}, i64 0")
-        order = ", ".join([f"i32 {k if k < self.lanes else 'poison'}" for k in range(count)])
-        wide = [
-            text.emit(
-                f"shufflevector {self.float} {a}, {self.float} poison, <{count} x i32> <{order}>"
-            )
-            for a in values
-        ]
+        repeated = ", ".join([f"i32 {k % self.lanes}" for k in range(count)])
+        first = ", ".join([f"i32 {k}" for k in range(self.lanes)])
+        wide = []
+        for value in values:
+            kind = self.float
+            if self.lanes == 1:
+                kind = f"<1 x {self.element}>"
+                value = text.emit(f"insertelement {kind} poison, {self.float} {value}, i64 0")
+            operands = f"{kind} {value}, {kind} poison"
+            wide.append(text.emit(f"shufflevector {operands}, <{count} x i32> <{repeated}>"))
         result = function(whole, *wide)
-        order = ", ".join([f"i32 {k}" for k in range(self.lanes)])
-        return text.emit(
-            f"shufflevector {whole.float} {result}, {whole.float} poison, "
-            f"<{self.lanes} x i32> <{order}>"
-        )
+        if self.lanes == 1:
+            return text.emit(f"extractelement {whole.float} {result}, i64 0")
+        operands = f"{whole.float} {result}, {whole.float} poison"
+        return text.emit(f"shufflevector {operands}, <{self.lanes} x i32> <{first}>")
 
     # Rare cases.
 
