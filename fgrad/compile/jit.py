@@ -32,7 +32,7 @@ from fgrad.locks import own_lock
 from fgrad.trace import Tracer, bind, run, trace
 
 _INT_TYPES = (int, np.integer)
-DONATED_BYTES = 1 << 16  # less memory is not worth the way through Python
+DONATED_BYTES = 1 << 16  # less memory is not worth a look at all arguments
 
 
 class Entry(NamedTuple):
@@ -119,8 +119,8 @@ class Jitted(NativeCallable):
         return self._run(entry, args)
 
     def _wants_native(self, entry: Entry) -> bool:
-        """Whether calls of this kind should be made natively, where donation is not known."""
-        native = self.device == "cpu" and not (entry.donated or entry.fits or config.nans)
+        """Whether calls of this kind should be made natively."""
+        native = self.device == "cpu" and not (entry.fits or config.nans)
         return native and self.native.wants(entry.program)
 
     def _run(self, entry: Entry, leaves: Sequence[Any]) -> Any:
@@ -162,7 +162,8 @@ class Jitted(NativeCallable):
         signature, program = self._signature(args, kwargs), entry.program
         statics = {where: value for where, (_, value) in signature.statics}
         parameters = Parameters(args, kwargs, signature.treedef, statics, program.in_avals)
-        learn(self.native, self, parameters, program, executable_of(program), entry.out_tree)
+        executable = executable_of(program, donated=entry.donated)
+        learn(self.native, self, parameters, program, executable, entry.out_tree)
 
     def _entry(self, key: Any) -> Entry | None:
         try:

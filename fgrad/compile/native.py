@@ -76,6 +76,7 @@ def work_of(program: Program, executable: Executable) -> Work:
         arena=(place[-1], executable.arena_bytes),
         constants=list(zip(place[inputs:first_out], executable.const_pointers, strict=True)),
         fills=[(place[first_out + k], x.ctypes.data, x.nbytes) for k, x in known],
+        lends=executable.image.reuse,
         release=bool(callbacks) or runs_long(program),  # arguments are then held
         after=(lambda: _reraise(callbacks)) if callbacks else None,
         keep=(executable, known),

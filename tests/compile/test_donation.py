@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import tracemalloc
 from typing import Any
 
 import numpy as np
 import pytest
+from native_calls import counted, learnt
 
 import fgrad
 from fgrad.compile.call import executable_of
@@ -154,3 +156,76 @@ def test_results_do_not_depend_on_the_number_of_threads() -> None:
         for a, b in zip(results[0], other, strict=True):
             np.testing.assert_array_equal(a, b)
     assert fgrad.explain_retrace(jitted).startswith("f was traced 3 times")
+
+
+# --- calls that are made natively -----------------------------------------------------------------
+
+
+def adam(params: Any, moments: Any, x: Any) -> Any:
+    moments = fgrad.tree.map(lambda m, p: 0.9 * m + p * x, moments, params)
+    return fgrad.tree.map(lambda p, m: p - 0.1 * m, params, moments), moments
+
+
+def test_native_calls_donate() -> None:
+    def state() -> tuple[Any, Any]:
+        params = {"w": large(), "b": np.arange(3.0), "more": [large(5).reshape(256, -1).copy()]}
+        return params, fgrad.tree.map(np.ones_like, params)
+
+    step, plain = fgrad.jit(adam, donate_argnums=(0, 1)), fgrad.jit(adam)
+    params, moments = state()
+    expected = state()
+    held = fgrad.tree.leaves((params, moments))
+    for k in range(6):
+        (params, moments), calls = counted(step, params, moments, 0.5)
+        expected = plain(*expected, 0.5)
+        found = fgrad.tree.leaves((params, moments))
+        for a, b in zip(found, fgrad.tree.leaves(expected), strict=True):
+            np.testing.assert_array_equal(a, b)
+        assert all(a is b for a, b in zip(found, held, strict=True))
+        assert calls == int(k < 2)
+    before = [sys.getrefcount(x) for x in held]
+    for _ in range(50):
+        params, moments = step(params, moments, 0.5)
+    assert [sys.getrefcount(x) for x in held] == before
+
+
+def test_native_calls_do_not_write_shared_memory() -> None:
+    step = learnt(fgrad.jit(lambda w, g: w - 0.5 * g, donate_argnums=0), large(), large(1))
+    base = np.arange(-N, 3 * N, dtype=np.float64)
+    read_only = large()
+    read_only.flags.writeable = False
+    square = large().reshape(256, -1)
+    pairs = {
+        "same": (base[:N], base[:N]),
+        "one array": (*[large()] * 2,),
+        "view": (base[N : 2 * N], large()),
+        "overlap": (base[:N], base[5 : N + 5]),
+        "read-only": (read_only, large(3)),
+        "strided": (np.repeat(large(), 2)[::2], large(3)),
+        "reshaped": (square.reshape(-1), large(3)),
+        "frombuffer": (np.frombuffer(bytes(8 * N)), large(3)),
+    }
+    for name, (w, g) in pairs.items():
+        copies, memory = (w.copy(), g.copy()), base.copy()
+        out, calls = counted(step, w, g)
+        assert calls == 0, name
+        assert out is not w and not np.shares_memory(out, w) and not np.shares_memory(out, g), name
+        np.testing.assert_array_equal(out, copies[0] - 0.5 * copies[1])
+        np.testing.assert_array_equal(w, copies[0])
+        np.testing.assert_array_equal(g, copies[1])
+        np.testing.assert_array_equal(base, memory)
+    w, g = large(), base[:N]  # only the donated one must be alone
+    assert step(w, g) is w
+
+
+def test_a_view_of_the_donated_argument_is_another_one() -> None:
+    """An array is written only if no other argument reads its memory."""
+    step = fgrad.jit(lambda w, part: (w * 2.0, np.sum(part)), donate_argnums=0)
+    for _ in range(4):
+        w = large()
+        out, total = step(w, w[5:500])
+        assert out is not w and total == large()[5:500].sum()
+        np.testing.assert_array_equal(w, large())
+        w, part = large(), large()[5:500].copy()
+        out, total = step(w, part)
+        assert out is w and total == part.sum()

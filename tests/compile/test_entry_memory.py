@@ -176,6 +176,7 @@ class Native(NativeCallable):
             arena=(2, arena),
             constants=[],
             fills=[],
+            lends=[],
             release=release,
             after=callback.reraise,
             keep=host,

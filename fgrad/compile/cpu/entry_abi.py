@@ -20,6 +20,7 @@ import numpy as np
 WORD = 8
 DESCR_MASK = 0xFFFFFFFF00FFFFFF  # kind, type, byte order, (flags), type number
 USABLE = 0x101  # C-contiguous and aligned
+LENDABLE = 0x505  # and writeable, and the owner of its memory
 
 _FUNCTIONS = (
     "PyErr_Clear",

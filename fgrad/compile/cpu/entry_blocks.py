@@ -7,14 +7,15 @@ NODE_FIELDS = (
     "next", "epoch", "nargs", "keywords", "names", "registers", "slots", "cells", "program",
     "outputs", "records", "constants", "pairs", "fills", "sources", "arena_slot", "arena_bytes",
     "run", "table", "direct", "extent", "release", "after", "bools", "build", "depth", "recycle",
-    "calls", "owns",
+    "calls", "owns", "reads", "extents",
 )  # fmt: skip
 NODE = {name: k for k, name in enumerate(NODE_FIELDS)}
 
-# Words of the record of one result; `first` and `second` hold arrays that may be used again.
+# Words of the record of one result; `first` and `second` hold arrays that may be used again,
+# `donor` is 1 more than the register of the argument whose memory it may take, or 0.
 RECORD_FIELDS = (
     "kind", "slot", "type", "descr", "rank", "dims", "flags", "alloc", "cell", "recycle",
-    "pool", "first", "second",
+    "pool", "first", "second", "donor", "donor_slot", "bytes",
 )  # fmt: skip
 RECORD = {name: k for k, name in enumerate(RECORD_FIELDS)}
 RECORD_SIZE = len(RECORD_FIELDS)

@@ -3,6 +3,7 @@
     prepare  makes one result: an array, a NumPy scalar, or a byte that becomes a bool
     acquire  a small array that nobody else refers to any more, or a fresh one
     large    an array whose memory comes from the pool
+    lent     a donated argument, if no other one shares its memory
 
 Whatever is owned stands in an array of pointers until it is given away, so that every failure ends
 in dropping those arrays.
@@ -10,8 +11,9 @@ in dropping those arrays.
 
 from __future__ import annotations
 
-from fgrad.compile.cpu.entry_abi import Layout
+from fgrad.compile.cpu.entry_abi import LENDABLE, Layout
 from fgrad.compile.cpu.entry_blocks import (
+    NODE,
     RECORD,
     RESULT_ARRAY,
     RESULT_LARGE,
@@ -32,7 +34,7 @@ DECLARATIONS = {
 
 def results_text(at: Layout) -> str:
     """The functions of this part."""
-    return "\n".join([_drop(), _usable(at), _acquire(), _large(), _prepare(at)])
+    return "\n".join([_drop(), _usable(at), _acquire(), _large(), _lent(at), _prepare(at)])
 
 
 def _drop() -> str:
@@ -191,16 +193,70 @@ fail:
     )
 
 
+def _lent(at: Layout) -> str:
+    """A new reference to the donor of a result, or null if its memory may not be written."""
+    apart = (
+        "  %extent_step = mul i64 %other_i, 2\n"
+        "  %extent = getelementptr i64, ptr %extents, i64 %extent_step\n"
+        + word("slot", "extent", 0)
+        + word("size", "extent", 1)
+        + word("place", "slots", "%slot", "ptr")
+        + """  %from = ptrtoint ptr %place to i64
+  %to = add i64 %from, %size
+  %is_own = icmp eq i64 %slot, %own_slot
+  %is_before = icmp ule i64 %to, %start
+  %is_after = icmp uge i64 %from, %end
+  %is_beside = or i1 %is_before, %is_after
+  %is_apart = or i1 %is_own, %is_beside
+  br i1 %is_apart, label %other_next, label %no
+other_never:
+"""
+    )
+    return (
+        "define internal ptr @fgrad_lent(ptr %record, ptr %node, ptr %regs, ptr %slots) #0 {\n"
+        "entry:\n"
+        + word("donor", "record", RECORD["donor"])
+        + word("own_slot", "record", RECORD["donor_slot"])
+        + word("bytes", "record", RECORD["bytes"])
+        + word("count", "node", NODE["reads"])
+        + word("extents", "node", NODE["extents"], "ptr")
+        + "  %register = sub i64 %donor, 1\n"
+        + word("array", "regs", "%register", "ptr")
+        + member("flags", "array", at.flags, "i32")
+        + member("base", "array", at.base)
+        + member("data", "array", at.data)
+        + f"""  %needed = and i32 %flags, {LENDABLE}
+  %is_owner = icmp eq i32 %needed, {LENDABLE}
+  %is_root = icmp eq ptr %base, null
+  %is_free = and i1 %is_owner, %is_root
+  %start = ptrtoint ptr %data to i64
+  %end = add i64 %start, %bytes
+  br i1 %is_free, label %other, label %no
+"""
+        + each_loop("other", "%count", apart, "yes")
+        + "yes:\n  call void @Py_IncRef(ptr %array)\n  ret ptr %array\nno:\n  ret ptr null\n}\n"
+    )
+
+
 def _prepare(at: Layout) -> str:
     """Make one result and note where its data go; false with an error set."""
     return (
         """define internal i1 @fgrad_prepare(ptr %record, i1 %hot, ptr %out, ptr %drop, \
-ptr %slots, ptr %cells) #0 {
+ptr %slots, ptr %cells, ptr %node, ptr %regs) #0 {
 entry:
   store ptr null, ptr %drop, align 8
 """
-        + word("kind", "record", RECORD["kind"])
         + word("slot", "record", RECORD["slot"])
+        + word("donor", "record", RECORD["donor"])
+        + """  %has_donor = icmp ne i64 %donor, 0
+  br i1 %has_donor, label %borrow, label %fresh_memory
+borrow:
+  %lent = call ptr @fgrad_lent(ptr %record, ptr %node, ptr %regs, ptr %slots)
+  %is_lent = icmp ne ptr %lent, null
+  br i1 %is_lent, label %array_made, label %fresh_memory
+fresh_memory:
+"""
+        + word("kind", "record", RECORD["kind"])
         + f"  switch i64 %kind, label %bool [\n    i64 {RESULT_ARRAY}, label %array\n"
         + f"    i64 {RESULT_SCALAR}, label %scalar\n"
         + f"    i64 {RESULT_LARGE}, label %large\n  ]\nlarge:\n"
@@ -213,7 +269,8 @@ fresh:
         + _new_array()
         + """  br label %array_made
 array_made:
-  %an_array = phi ptr [ %old_array, %again ], [ %new_array, %fresh ], [ %large_array, %large ]
+  %an_array = phi ptr [ %old_array, %again ], [ %new_array, %fresh ], [ %large_array, %large ], \
+[ %lent, %borrow ]
   %no_array = icmp eq ptr %an_array, null
   br i1 %no_array, label %fail, label %array_data
 array_data:

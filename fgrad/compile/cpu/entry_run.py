@@ -117,7 +117,7 @@ def _records() -> str:
         "  %out = getelementptr ptr, ptr %outs, i64 %record_i\n"
         "  %drop = getelementptr ptr, ptr %drops, i64 %record_i\n"
         "  %made = call i1 @fgrad_prepare(ptr %this_record, i1 %hot, ptr %out, ptr %drop, "
-        "ptr %slots, ptr %cells)\n"
+        "ptr %slots, ptr %cells, ptr %node, ptr %regs)\n"
         "  %record_tried = add i64 %record_i, 1\n"
         "  br i1 %made, label %record_next, label %fail_records\nrecord_never:\n"
     )

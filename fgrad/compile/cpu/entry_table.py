@@ -78,6 +78,7 @@ class Work(NamedTuple):
         outputs: the slot of each output.
         arena: slot and size of the temporaries.
         constants: (slot, address) of arrays that do not change.
+        lends: (output, input) where the output may take the memory of a donated input.
         fills: (slot of an output, address, bytes) of results known beforehand.
         release: whether it runs long enough to let other threads go on.
         after: called when it has run, to raise what went wrong; or None.
@@ -93,6 +94,7 @@ class Work(NamedTuple):
     arena: tuple[int, int]
     constants: Sequence[tuple[int, int]]
     fills: Sequence[tuple[int, int, int]]
+    lends: Sequence[tuple[int, int]]
     release: bool
     after: Any
     keep: Any
@@ -127,7 +129,8 @@ class Signature:
     ) -> None:
         self.references: list[Any] = [work.keep, work.after, pool]
         reader = _Reader(parameters, work.inputs, self.references)
-        writer = _Writer(results, work.outputs, reader.cells, self.references, id(pool))
+        donors = {k: i for k, i in work.lends if i in reader.arrays}
+        writer = _Writer(results, work.outputs, reader, self.references, id(pool), donors)
         names = list(parameters.kwargs)
         self.references.append(names)
         sections = {
@@ -137,6 +140,7 @@ class Signature:
             "pairs": [x for pair in work.constants for x in pair],
             "sources": [x for fill in work.fills for x in fill],
             "build": writer.words,
+            "extents": reader.extents() if donors else [],
         }
         fields = {
             "epoch": epoch,
@@ -159,6 +163,7 @@ class Signature:
             "bools": int(writer.bools),
             "recycle": int(writer.recycles),
             "owns": int(reader.owns),
+            "reads": len(reader.arrays),
             "depth": writer.depth + 1,
         }
         self.key = (tuple(reader.words), tuple(names), epoch)
@@ -253,6 +258,7 @@ class _Reader:
         if not is_plain(parameters.treedef):
             raise NotNative
         self.words: list[int] = []
+        self.arrays: dict[int, int] = {}  # number of an input -> register of the array
         self.cells = 0
         self.owns = False  # whether the registers own the objects in them
         self.slots = slots
@@ -307,6 +313,11 @@ class _Reader:
         else:
             self.leaf(register, value, kind, number)
 
+    def extents(self) -> list[int]:
+        """Slot and bytes of each array."""
+        sizes = [(k, self.avals[k].size * self.avals[k].dtype.itemsize) for k in self.arrays]
+        return [word for k, size in sizes for word in (self.slots[k], size)]
+
     def open(self, count: int) -> int:
         """The first of `count` new registers."""
         first = self.registers
@@ -321,6 +332,7 @@ class _Reader:
             if value.dtype != aval.dtype or not value.dtype.isnative or value.shape != aval.shape:
                 raise NotNative
             shape = value.shape
+            self.arrays[number] = register
             self.words += [ARRAY, register, slot, descr_word(value.dtype), len(shape), *shape]
         elif kind is float or kind is complex or kind in SCALAR_TYPES:
             if np.dtype(kind) != aval.dtype or aval.shape:
@@ -345,22 +357,24 @@ class _Writer:
         self,
         results: Results,
         slots: Sequence[int],
-        cells: int,
+        reader: _Reader,
         references: list[Any],
         pool: int,
+        donors: Mapping[int, int],
     ) -> None:
         self.pool = pool
+        self.reader = reader
         self.records: list[int] = []
         self.dims: list[Sequence[int]] = []
         self.words: list[int] = []
-        self.cells = cells
+        self.cells = reader.cells
         self.bools = self.recycles = False
         self.references = references
         self.height = self.depth = 0
         if len(results.avals) > MAX_WORDS:
             raise NotNative
-        for aval, slot in zip(results.avals, slots, strict=True):
-            self.record(aval, slot, results.recycle)
+        for k, (aval, slot) in enumerate(zip(results.avals, slots, strict=True)):
+            self.record(aval, slot, results.recycle, donors.get(k))
         treedef = results.treedef
         if treedef.is_leaf():
             return
@@ -372,14 +386,17 @@ class _Writer:
             self.items(range(len(results.avals)), CALL, id(unflatten))
         self.words += [RETURN, 0]
 
-    def record(self, aval: Aval, slot: int, recycle: bool) -> None:
+    def record(self, aval: Aval, slot: int, recycle: bool, donor: int | None) -> None:
         dtype = np.dtype(aval.dtype)
         self.references.append(dtype)
         fields = {"slot": slot, "rank": aval.ndim, "descr": id(dtype), "type": id(np.ndarray)}
         if aval.ndim:
             size = aval.size * dtype.itemsize
             fields["kind"] = RESULT_LARGE if size >= POOLED_BYTES else RESULT_ARRAY
-            fields["pool"] = self.pool
+            fields["pool"], fields["bytes"] = self.pool, size
+            if donor is not None:
+                fields["donor"] = self.reader.arrays[donor] + 1
+                fields["donor_slot"] = self.reader.slots[donor]
             if recycle and size <= KEPT_BYTES:
                 fields["recycle"] = 1
                 self.recycles = True
