@@ -41,7 +41,7 @@ def never_or(function: Callable[[Value], Value], answer: bool) -> Callable[[Valu
 def reciprocal(x: Value) -> Value:
     """1 / x; for integers the quotient of C, which is 0 unless |x| is 1, and what it is at 0."""
     if x.dtype.kind in "fcV":
-        return ew.reciprocal(x)
+        return ew.pow_(x, lit(x, -1)) if cx.is_complex(x) else ew.reciprocal(x)
     with np.errstate(divide="ignore", invalid="ignore"):
         of_zero = np.reciprocal(np.zeros(1, x.dtype))[0]
     one, zero = lit(x, 1), lit(x, 0)

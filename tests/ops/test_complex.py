@@ -91,6 +91,7 @@ def test_batches(case: OpCase) -> None:
 
 UNARY = [
     "negative",
+    "reciprocal",
     "conjugate",
     "absolute",
     "sign",
