@@ -45,6 +45,7 @@ from fgrad.compile.steps import KernelStep, LibraryStep, Step
 from fgrad.config import config
 from fgrad.ir.aval import INT64
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
+from fgrad.ir.walk import has_effect
 
 KERNEL_LOOPS = frozenset({"scan", "while"})
 FEWEST_LANES = 8  # loops beside each other that are worth a vector
@@ -79,7 +80,7 @@ def loop_steps(
         constant: makes a constant array a variable.
         schedule: orders the loops of other kernels.
     """
-    if eqn.prim.name not in KERNEL_LOOPS:
+    if eqn.prim.name not in KERNEL_LOOPS or has_effect(eqn):
         return None
     wanted = [v for v in eqn.outputs if v in used and v.aval.size]
     lanes = find_lanes(eqn, prepared, wanted)
