@@ -103,10 +103,17 @@ def _is_apart(loop: Loop, body: Sequence[Statement], name: str) -> bool:
     """Whether rows write different elements, or only add to the same ones in order."""
     loads = [s for s in body if isinstance(s, Load) and s.buffer == name]
     stores = [s for s in body if isinstance(s, Store) and s.buffer == name]
-    adds = all([s.mode == "add" and not stride_of(s.index, loop.axis) for s in stores])
-    rows = all([s.mode == "set" and stride_of(s.index, loop.axis) for s in stores])
-    plain = not loads and not any([s.scatter for s in stores])
-    return plain and (rows or (adds and loop.kind == "serial"))
+    if loads or any([s.scatter for s in stores]):
+        return False
+    strides = [abs(stride_of(s.index, loop.axis)) for s in stores]
+    if loop.kind == "parallel":
+        return all(strides) and all([s.mode == "set" for s in stores])
+    if len(stores) > 1:
+        return False
+    extents = {s.axis: s.extent for s in body if isinstance(s, Loop)}
+    inner = [(step, extents.get(axis, 1)) for axis, step in stores[0].index.terms]
+    width = sum([abs(step) * (extent - 1) for step, extent in inner])
+    return stores[0].mode == "set" and strides[0] > width if strides[0] else stores[0].mode == "add"
 
 
 def _paired(loop: Loop, private: list[str], names: Names, buffers: dict[str, Buffer]) -> Loop:

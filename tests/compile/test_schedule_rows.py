@@ -10,8 +10,8 @@ import pytest
 
 import fgrad
 from fgrad.compile import schedule, schedule_rows
-from fgrad.compile.kernel.ir import Kernel, Loop
-from fgrad.compile.kernel.rewrite import walk
+from fgrad.compile.kernel.ir import Affine, Buffer, Init, Kernel, Load, Loop, Read, Store, Update
+from fgrad.compile.kernel.rewrite import Names, walk
 
 
 def softmax(x: Any) -> Any:
@@ -84,6 +84,23 @@ def test_odd_numbers_of_rows_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.random.default_rng(0).normal(size=(511, 96)).astype(np.float32)
     kernel = scheduled(lambda x: softmax(x), x, monkeypatch)
     assert next(s for s in kernel.body if isinstance(s, Loop)).extent == 511
+
+
+@pytest.mark.parametrize(("stride", "paired"), [(64, True), (65, True), (63, False), (1, False)])
+def test_rows_that_overlap_keep_their_order(stride: int, paired: bool) -> None:
+    single = np.dtype(np.float32)
+    size = 512 * stride + 64
+    body = (
+        Init("s", "add", single, 0.0),
+        Loop("j", 64, "reduce", (Load(0, "x", Affine(0, (("j", 1),))), Update("s", 0)), 16),
+        Read(1, "s"),
+        Loop("k", 64, "parallel", (Store("y", Affine(0, (("i", stride), ("k", 1))), 1),), 16),
+    )
+    buffers = {"x": Buffer("x", single, 64, "in"), "y": Buffer("y", single, size, "out")}
+    loop = Loop("i", 512, "serial", body)
+    names = Names(Kernel("k", tuple(buffers.values()), (loop,)))
+    found = schedule_rows.pair_rows((loop,), names, buffers)
+    assert (found != (loop,)) == paired
 
 
 @pytest.mark.parametrize(("count", "lanes"), [(9999, 16), (16384, 32), (20007, 32), (262151, 64)])
