@@ -347,8 +347,8 @@ def _typed(x: Any) -> tuple[Any, Any]:
 
 def _kind(x: Any) -> Any:
     """What tells apart values that Python calls equal: types, also inside tuples, and -0.0."""
-    if type(x) is float:
-        return float, x.hex()
+    if isinstance(x, float | complex | np.inexact):
+        return type(x), repr(x)
     if isinstance(x, tuple):
         return type(x), *[_kind(part) for part in x]
     return type(x)

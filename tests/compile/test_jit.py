@@ -129,6 +129,14 @@ def test_one_and_true_are_different_static_values() -> None:
     assert f(np.ones(2, np.int64), 1.0).dtype == np.float64
 
 
+def test_signed_zeros_are_different_static_values() -> None:
+    f = jit(lambda x, s: x * np.copysign(1.0, s), static_argnums=1)
+    for zero in (0.0, np.float32(0.0), np.float64(0.0), np.float16(0.0)):
+        assert [f(2.0, zero), f(2.0, -zero), f(2.0, zero)] == [2.0, -2.0, 2.0]
+    g = jit(lambda x, s: x * np.copysign(1.0, s.imag), static_argnums=1)
+    assert [g(2.0, complex(0.0, 0.0)), g(2.0, complex(0.0, -0.0))] == [2.0, -2.0]
+
+
 def test_static_argument_errors() -> None:
     with pytest.raises(StaticArgumentError, match="argument 1 is a list"):
         jit(lambda x, n: x, static_argnums=1)(X, [3])
