@@ -88,13 +88,13 @@ def _is_private(loop: Loop, name: str, buffer: Buffer, around: Body) -> bool:
     mine = [s for s in walk(loop.body) if isinstance(s, (Load, Store)) and s.buffer == name]
     uses = [s for s in walk(around) if isinstance(s, (Load, Store)) and s.buffer == name]
     first = mine[0]
-    writer = next(s for s in loop.body if isinstance(s, Loop) and first in s.body)
-    whole = Affine(0, ((writer.axis, 1),))
+    writers = [s for s in loop.body if isinstance(s, Loop) and first in s.body]
     return (
         len(uses) == len(mine)
         and isinstance(first, Store)
-        and first.index == whole
-        and writer.extent == buffer.size
+        and len(writers) > 0
+        and first.index == Affine(0, ((writers[0].axis, 1),))
+        and writers[0].extent == buffer.size
         and (first.mode, first.guard, first.scatter) == ("set", None, ())
     )
 
