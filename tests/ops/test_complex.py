@@ -18,7 +18,7 @@ import pytest
 from op_cases import OP_CASES, OpCase
 
 import fgrad
-from fgrad import grad, hessian, jacfwd, jacrev, value_and_grad
+from fgrad import grad, hessian, jacfwd, jacrev, lax, value_and_grad
 from fgrad.compile.steps import LibraryStep
 from fgrad.errors import GradDtypeError
 from fgrad.testing import check_grads, check_jit, check_transpose, check_vmap
@@ -304,6 +304,29 @@ def test_holomorphic(jit: Callable[..., Any]) -> None:
     for jacobian in (jacfwd, jacrev):
         np.testing.assert_allclose(jit(jacobian(f, holomorphic=True))(z), slope, rtol=1e-13)
     np.testing.assert_allclose(jit(hessian(f, holomorphic=True))(z), curvature, rtol=1e-12)
+
+
+def test_loops() -> None:
+    """Complex carries in scans, loops and branches, at the prompt and compiled."""
+    z = np.array([1 + 2j, 0.5 - 1j, -0.3j])
+
+    def scanned(z: Any) -> Any:
+        last, sizes = lax.scan(lambda c, t: (c * t + np.exp(1j * t.real), np.abs(c)), z[0], z)
+        return np.abs(last) ** 2 + np.sum(sizes)
+
+    def unrolled(z: Any) -> Any:
+        c, total = z[0], 0.0
+        for k in range(3):
+            total = total + np.abs(c)
+            c = c * z[k] + np.exp(1j * z[k].real)
+        return np.abs(c) ** 2 + total
+
+    for way in (grad(scanned), fgrad.jit(grad(scanned)), grad(fgrad.jit(scanned))):
+        np.testing.assert_allclose(way(z), grad(unrolled)(z), rtol=1e-12)
+    doubled = lax.while_loop, lambda c: np.abs(c) < 10, lambda c: c * (1 + 1j)
+    assert fgrad.jit(lambda z: doubled[0](*doubled[1:], z))(0.5 + 0j) == 8 + 8j
+    turned = fgrad.jit(lambda z: lax.cond(z.real > 0, lambda z: z * 2j, np.conj, z))
+    assert turned(1 + 1j) == -2 + 2j and turned(-1 + 1j) == -1 - 1j
 
 
 def test_complex_results_of_real_arguments() -> None:
