@@ -24,6 +24,7 @@ from fgrad.numpy.promote import (
     shape_of,
 )
 from fgrad.numpy.register import implements
+from fgrad.numpy.views import lies_in_columns, memory_axes
 from fgrad.ops import shape as sh
 from fgrad.trace import Tracer, Value, known_value
 
@@ -54,12 +55,14 @@ def _complete(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
     return shape
 
 
-def _row_major(order: Any, ndim: int) -> bool:
-    """Whether an order means C for a traced array, which has no memory layout."""
-    if order in ("C", "A", "K", None):
+def _row_major(x: Value, order: Any) -> bool:
+    """Whether an order means C for an array; "A" asks how it lies in memory."""
+    if order in ("C", None):
         return True
+    if order == "A":
+        return not lies_in_columns(x)
     if order == "F":
-        return ndim <= 1
+        return False
     raise ArgumentError(f"order must be one of 'C', 'F', 'A', or 'K' (got {order!r})")
 
 
@@ -70,7 +73,7 @@ def reshape_(
     """The elements in order, in another shape."""
     x = as_array(a)
     new = _complete(known_ints(shape if shape is not None else newshape), math.prod(x.shape))
-    if _row_major(order, max(len(x.shape), len(new))):
+    if _row_major(x, order):
         return reshape(x, new)
     reversed_shape = reshape(transpose(x), new[::-1])
     return transpose(reversed_shape)
@@ -80,7 +83,11 @@ def reshape_(
 def ravel(a: Any, order: Any = "C") -> Value:
     """One axis with all elements."""
     x = as_array(a)
-    return reshape(x if _row_major(order, len(x.shape)) else transpose(x), (math.prod(x.shape),))
+    if order == "K":
+        x = transpose(x, memory_axes(x))
+    elif not _row_major(x, order):
+        x = transpose(x)
+    return reshape(x, (math.prod(x.shape),))
 
 
 @implements("transpose", "permute_dims")
@@ -297,7 +304,7 @@ def concatenate(
         raise ArgumentError("need at least one array to concatenate")
     xs = promote([as_array(a) for a in arrays])
     if dtype is not None:
-        xs = [convert(x, np.dtype(dtype)) for x in xs]
+        xs = [_cast(x, np.dtype(dtype), casting or "same_kind") for x in xs]
     if axis is None:
         xs, axis = [reshape(x, (math.prod(x.shape),)) for x in xs], 0
     if any(not shape_of(x) for x in xs):
@@ -310,6 +317,15 @@ def concatenate(
             + ", ".join(str(x.shape) for x in xs),
         )
     return sh.concatenate(xs, axis) if len(xs) > 1 else fresh(xs[0])
+
+
+def _cast(x: Value, dtype: np.dtype, casting: Any) -> Value:
+    if not np.can_cast(x.dtype, dtype, casting):
+        raise ArgumentError(
+            f"Cannot cast array data from {x.dtype!r} to {dtype!r} according to the rule "
+            f"{casting!r}"
+        )
+    return convert(x, dtype)
 
 
 @implements("stack")
@@ -327,7 +343,7 @@ def stack(
     axis = normalize_axis(axis, len(xs[0].shape) + 1)
     shape = xs[0].shape
     shape = (*shape[:axis], 1, *shape[axis:])
-    return concatenate([reshape(x, shape) for x in xs], axis, out, dtype=dtype)
+    return concatenate([reshape(x, shape) for x in xs], axis, out, dtype=dtype, casting=casting)
 
 
 @implements("unstack")
@@ -341,14 +357,14 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Value, ...]:
 @implements("vstack", "row_stack")
 def vstack(tup: Any, *, dtype: Any = None, casting: Any = None) -> Value:
     """Rows on top of each other."""
-    return concatenate([atleast_2d(a) for a in tup], 0, dtype=dtype)
+    return concatenate([atleast_2d(a) for a in tup], 0, dtype=dtype, casting=casting)
 
 
 @implements("hstack")
 def hstack(tup: Any, *, dtype: Any = None, casting: Any = None) -> Value:
     """Columns side by side."""
     xs = [atleast_1d(a) for a in tup]
-    return concatenate(xs, 0 if len(xs[0].shape) == 1 else 1, dtype=dtype)
+    return concatenate(xs, 0 if len(xs[0].shape) == 1 else 1, dtype=dtype, casting=casting)
 
 
 @implements("dstack")

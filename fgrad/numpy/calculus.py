@@ -113,7 +113,10 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
         raise ArgumentError("invalid number of arguments")
     if edge_order > 2:
         raise ArgumentError("'edge_order' greater than 2 not supported")
-    out = [_gradient_axis(x, h, i, edge_order) for h, i in zip(spacings, axes, strict=True)]
+    out = [
+        convert(_gradient_axis(x, h, i, edge_order), x.dtype)
+        for h, i in zip(spacings, axes, strict=True)
+    ]
     if len(out) == 1:
         return out[0]
     return tuple(out) if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else out

@@ -182,7 +182,20 @@ def geomspace(
     sign = np.sign(first)
     exponents = linspace(np.log10(first / sign), np.log10(last / sign), num, endpoint, axis=axis)
     points = np.power(10.0, exponents) * sign
+    n = num.__index__()
+    if n:
+        middle = moveaxis(points, axis, 0)
+        rest = middle.shape[1:]
+        parts = [_as_row(first, rest, middle.dtype), middle[1:]]
+        if endpoint and n > 1:
+            parts = [parts[0], middle[1 : n - 1], _as_row(last, rest, middle.dtype)]
+        points = moveaxis(sh.concatenate([p for p in parts if p.shape[0]], 0), 0, axis)
     return points if dtype is None else convert(points, np.dtype(dtype))
+
+
+def _as_row(x: Value, shape: tuple[int, ...], dtype: np.dtype) -> Value:
+    """A value as the only element along a new first axis."""
+    return reshape(broadcast_to(convert(x, dtype), shape), (1, *shape))
 
 
 @implements("arange")

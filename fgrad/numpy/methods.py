@@ -16,6 +16,7 @@ from fgrad.numpy.operators import OPERATORS
 from fgrad.numpy.places import At
 from fgrad.numpy.promote import refuse_argument
 from fgrad.numpy.views import same_view
+from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew
 from fgrad.ops import shape as sh
 from fgrad.trace import Tracer, Value, install_methods, known_value, numpy_functions
@@ -107,6 +108,16 @@ def view(self: Tracer, dtype: Any = None) -> Value:
     return ew.bitcast(self, kind)
 
 
+def compress(self: Tracer, condition: Any, axis: Any = None, **kwargs: Any) -> Value:
+    """The elements along an axis where a condition holds."""
+    return numpy_functions[np.compress](condition, self, axis, **kwargs)
+
+
+def conjugate(self: Tracer) -> Value:
+    """The complex conjugate; any other array as it is."""
+    return cx.conj(self) if cx.is_complex(self) else self
+
+
 def contains(self: Tracer, value: Any) -> bool:
     """Whether an element is equal to a value."""
     return bool(reductions.any_(np.equal(self, value)))
@@ -126,9 +137,9 @@ REFUSED = {
 REFUSED_PROPERTIES = {name: _MEMORY for name in ("data", "ctypes", "strides", "flags", "base")}
 OF_VALUES = ("tobytes", "tofile", "dump", "dumps")
 SAME_FUNCTION = (
-    "argmax", "argmin", "argsort", "argpartition", "choose", "clip", "compress", "cumprod",
+    "argmax", "argmin", "argsort", "argpartition", "choose", "clip", "cumprod",
     "cumsum", "diagonal", "nonzero", "repeat", "round", "searchsorted", "squeeze", "swapaxes",
-    "take", "trace", "conj", "conjugate",
+    "take", "trace",
 )  # fmt: skip
 
 
@@ -165,6 +176,9 @@ METHODS: dict[str, Any] = {
     "to_device": lambda x, device, stream=None: x,
     "__array_namespace__": lambda x, api_version=None: sys.modules["fgrad.numpy"],
     "view": view,
+    "compress": compress,
+    "conj": conjugate,
+    "conjugate": conjugate,
     "__contains__": contains,
     "__delitem__": _delete,
     "__dlpack_device__": lambda x: (1, 0),

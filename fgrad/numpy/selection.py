@@ -97,7 +97,8 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Value:
 def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Value:
     """Functions chosen by conditions; each is applied to the whole array."""
     x = as_array(x)
-    if not isinstance(condlist, (list, tuple)) or (not shape_of(as_value(condlist[0])) and x.shape):
+    several = isinstance(condlist, (list, tuple)) or len(shape_of(as_value(condlist))) > 1
+    if not several or (not shape_of(as_value(condlist[0])) and x.shape):
         condlist = [condlist]
     conditions = [to_bool(as_array(c)) for c in condlist]
     functions = list(funclist)

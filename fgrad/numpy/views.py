@@ -132,6 +132,35 @@ def _places(x: Tracer) -> np.ndarray:
         return concrete(view.read(builder.input(_places(view.base))))
 
 
+def memory_axes(x: Value) -> tuple[int, ...]:
+    """The axes in the order of their strides, the longest first: how an array lies in memory."""
+    if not isinstance(x, Tracer):
+        steps: Any = np.asarray(x).strides
+    elif isinstance(x._view, View) and x.size:
+        steps = _steps(_places(x))
+    else:
+        return tuple(range(len(x.shape)))
+    return tuple(sorted(range(len(steps)), key=lambda a: -abs(steps[a])))
+
+
+def lies_in_columns(x: Value) -> bool:
+    """Whether an array is contiguous in Fortran's order, and not in C's."""
+    if not isinstance(x, Tracer):
+        return np.asarray(x).flags.fnc
+    if not isinstance(x._view, View) or not x.size:
+        return False
+    places = _places(x).T
+    return places.ndim > 1 and not np.any(np.diff(places.ravel()) != 1)
+
+
+def _steps(places: np.ndarray) -> list[int]:
+    """How far apart neighbours along each axis are."""
+    first = int(places.flat[0])
+    return [
+        int(places.take(1, i).flat[0]) - first if n > 1 else 0 for i, n in enumerate(places.shape)
+    ]
+
+
 def overlap(a: Tracer, b: Tracer) -> bool:
     """Whether two arrays are views of one, and have elements of it in common."""
     if root_of(a) is not root_of(b):
@@ -144,12 +173,8 @@ def _would_copy(base: Tracer, method: str, args: Any, kwargs: Any) -> bool:
     places = _places(base)
     if not places.size:
         return True
-    steps = [
-        int(places.take(1, i).flat[0]) - int(places.flat[0]) if n > 1 else 0
-        for i, n in enumerate(places.shape)
-    ]
     memory = np.empty(root_of(base).size, np.int8)[int(places.flat[0]) :]
-    same = np.lib.stride_tricks.as_strided(memory, places.shape, steps)
+    same = np.lib.stride_tricks.as_strided(memory, places.shape, _steps(places))
     given = [v for k, v in kwargs.items() if k in ("shape", "newshape")]
     order = {"order": kwargs["order"]} if "order" in kwargs else {}
     return not np.may_share_memory(getattr(same, method)(*args, *given, **order), same)
