@@ -160,7 +160,9 @@ def _compare_any(ufunc: Any, function: Function) -> Function:
             elif _is_weak_integer(value) and key_of(other) == np.uint64:
                 pair = (-1, 0) if flip else (0, -1)  # stands for any negative against any unsigned
                 answer = getattr(operator, COMPARISONS[ufunc.__name__])(*pair)
-                same = call_ufunc(ufunc, function, (x, y), **kwargs)
+                wrapped = bind(ew.convert_p, value, dtype=other.dtype)
+                same_pair = (wrapped, other) if flip else (other, wrapped)
+                same = call_ufunc(ufunc, function, same_pair, **kwargs)
                 return numpy_functions[np.where](value < 0, answer, same)
         return call_ufunc(ufunc, function, (x, y), **kwargs)
 
