@@ -36,28 +36,28 @@ from fgrad.transforms.wrap import as_value, function_name, is_weak, named_like
 
 Values = Sequence[Value]
 
+PRODUCTS = frozenset({"dot_general", "conv"})
 PARTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 FINER = (6, 12, 24)  # tried after the first that fits: fewer of more segments
+ELEMENTWISE = 0.25  # of the time of a function, as a guess: what is not matrix products
 LONG = 8  # steps of a loop that may keep fewer carries
 
 
 class Choice(NamedTuple):
     """How a program is cut: into `parts` segments, of which the first `saved` are checkpoints, each
-    cut into `inner` such; and how its loops keep carries."""
+    cut into `inner` such; how its loops keep carries; whether checkpoints keep matrix products."""
 
     parts: int = 1
     saved: int = 0
     inner: int = 1
     loops: str | bool = False
+    products: bool = False
 
     @property
     def cost(self) -> float:
         """How much of the function is computed again."""
-        again = (
-            self.saved / self.parts
-            + (self.inner > 1)
-            + {False: 0.0, "sqrt": 0.9}.get(self.loops, 2.5)
-        )
+        again = self.saved / self.parts * (ELEMENTWISE if self.products else 1.0)
+        again += (self.inner > 1) + {False: 0.0, "sqrt": 0.9}.get(self.loops, 2.5)
         return again + 0.001 * self.parts
 
 
@@ -119,7 +119,8 @@ def choose(
     for choice in _candidates(program):
         need = predict(program, wanted, choice)
         if need <= limit:
-            finer = [Choice(k, k - 1, 1, choice.loops) for k in FINER if k <= len(program.eqns)]
+            most = len(program.eqns)
+            finer = [choice._replace(parts=k, saved=k - 1) for k in FINER if k <= most]
             found = [choice, *[c for c in finer if choice.saved and c.parts > choice.parts]]
             cheaper = [_cheaper(lambda c: predict(program, wanted, c) <= limit, c) for c in found]
             return min([c for c in cheaper if c is not None], key=lambda c: c.cost)
@@ -149,6 +150,8 @@ def _candidates(program: Program) -> Iterator[Choice]:
     found = [Choice(loops=how) for how in loops]
     parts = [k for k in PARTS if k <= len(program.eqns)]
     found += [Choice(k, k - 1, 1, how) for k in parts for how in loops]
+    if any([e.prim.name in PRODUCTS for e in program.eqns]):
+        found += [Choice(k, k - 1, 1, how, True) for k in parts for how in loops]
     found += [Choice(k, k - 1, j, how) for k in parts for j in parts if j <= k for how in loops]
     return iter(sorted(found, key=lambda c: c.cost))
 
@@ -202,6 +205,7 @@ def _kept(program: Program, choice: Choice) -> tuple[int, int]:
             inside = _kept(segment.program, _nested(choice))
         if k < choice.saved and len(segments) > 1:
             kept += sum([bytes_of(v.aval) for v in segment.outputs])
+            kept += sum([bytes_of(v.aval) for v in _products(segment.program, choice)])
             again = max(again, sum(inside))
         else:
             kept += inside[0]
@@ -248,14 +252,24 @@ def apply(program: Program, operands: Values, choice: Choice) -> list[Value]:
 
 def _saved(program: Program, operands: Values, choice: Choice) -> Sequence[Value]:
     """A segment as a checkpoint, whose own segments may be checkpoints too."""
-    key = ("budget", choice.inner, choice.loops)
+    key = ("budget", choice.inner, choice.loops, choice.products)
     inner = program.cache.get(key)
     if inner is None:
         nested = _nested(choice)
         avals = [a.strong() for a in program.in_avals]
         traced = trace(lambda *xs: apply(program, xs, nested), avals, program.name, "checkpoint")
-        inner = program.cache[key] = traced.program
-    return bind_checkpoint(inner, operands, Saving(None, len(inner.outputs), True))
+        outputs = traced.program.outputs
+        extra = tuple(_products(traced.program, choice))
+        inner = program.cache[key] = traced.program.replace(outputs=(*outputs, *extra))
+    count = len(program.outputs)
+    return bind_checkpoint(inner, operands, Saving(None, count, True))[:count]
+
+
+def _products(program: Program, choice: Choice) -> list[Var]:
+    """The results that a checkpoint keeps besides its arguments."""
+    if not choice.products:
+        return []
+    return [v for e in program.eqns if e.prim.name in PRODUCTS for v in e.outputs]
 
 
 def _nested(choice: Choice) -> Choice:

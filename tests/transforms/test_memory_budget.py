@@ -30,10 +30,11 @@ def test_gradient_is_the_same(case: Smooth, memory: Any) -> None:
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 7])
 @pytest.mark.parametrize("inner", [1, 2])
-def test_every_cut_gives_the_same(parts: int, inner: int) -> None:
+@pytest.mark.parametrize("products", [False, True])
+def test_every_cut_gives_the_same(parts: int, inner: int, products: bool) -> None:
     program = fgrad.make_program(CASES[0].fun)(X)
     for saved in range(parts):
-        (found,) = apply(program, [X], Choice(parts, saved, inner))
+        (found,) = apply(program, [X], Choice(parts, saved, inner, False, products))
         assert np.isclose(found, CASES[0].fun(X), rtol=1e-12)
 
 
@@ -70,6 +71,23 @@ def test_less_memory_costs_more(rng: np.random.Generator) -> None:
         assert predicted(program, wanted, choice) <= plain * fraction
         costs.append(choice.cost)
     assert costs == sorted(costs) and costs[0] == Choice().cost
+
+
+def test_products_are_kept_where_the_rest_is_enough(rng: np.random.Generator) -> None:
+    def f(ws: Any, h: Any) -> Any:
+        for w in ws:
+            z = h @ w
+            h = z / (1.0 + np.exp(-1.7 * np.sin(z) - 0.1 * z**3))
+        return np.sum(h)
+
+    ws, h = data(rng)
+    program = fgrad.make_program(f)(ws, h)
+    wanted = (True,) * len(ws) + (False,)
+    choice = choose(program, wanted, predicted(program, wanted, Choice()) // 2, "f")
+    assert choice.products and choice.parts > 1
+    found = fgrad.jit(fgrad.grad(f, memory="30 MB"))(ws, h)
+    for a, b in zip(found, fgrad.grad(f)(ws, h), strict=True):
+        assert np.allclose(a, b, rtol=1e-8)
 
 
 def test_loops_keep_few_carries() -> None:

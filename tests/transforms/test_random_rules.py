@@ -87,7 +87,9 @@ def test_cuts_keep_results_and_derivatives(
     case: tuple[Program, list[Any]], parts: int, inner: int, data: Any
 ) -> None:
     program, args = case
-    choice = Choice(parts, data.draw(st.integers(0, parts - 1)), inner)
+    choice = Choice(
+        parts, data.draw(st.integers(0, parts - 1)), inner, False, data.draw(st.booleans())
+    )
     note(f"{choice}\n{print_program(program)}")
     with np.errstate(all="ignore"):
         for a, b in zip(run(program, args), apply(program, args, choice), strict=True):
