@@ -203,14 +203,20 @@ def wants_library(eqn: Eqn) -> bool:
 
 def wants_kernel(eqn: Eqn, right: Matrix) -> bool:
     """Whether loops made for the shape beat the function for all shapes by more than their
-    compilation costs: a few rows or columns, and enough work."""
-    p = product_of(eqn)
+    compilation costs: a few rows or columns, or many small matrices, and enough work."""
+    p, size = product_of(eqn), eqn.inputs[0].aval.dtype.itemsize
     if right.trans or 1 in (p.m, p.n):
         return False
-    few = p.m <= FEW_ROWS or p.n * eqn.inputs[0].aval.dtype.itemsize <= FEW_BYTES
-    return few and p.batch * p.m * p.n * p.k >= KERNEL_WORK
+    few = p.m <= FEW_ROWS or p.n * size <= FEW_BYTES
+    vectors = -(-p.n * size // VECTOR_BYTES)
+    filled = 8 * p.n * size >= 7 * vectors * VECTOR_BYTES
+    many = p.batch >= MANY and filled and p.k * p.n * size <= SMALL_BYTES
+    return (few or many) and p.batch * p.m * p.n * p.k >= KERNEL_WORK
 
 
+VECTOR_BYTES = 64
+MANY = 8  # matrices of a batch
+SMALL_BYTES = 128 << 10  # of each
 FEW_ROWS = 6
 FEW_BYTES = 48  # in a row of the result: three quarters of a vector
 KERNEL_WORK = 1 << 19
