@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Opaque
-from fgrad.ir.program import Lit, Program, Var
+from fgrad.ir.program import Lit, Params, Program, Var
 from fgrad.ir.walk import subprograms
 
 
@@ -34,29 +33,39 @@ def identity(program: Program) -> str | None:
 
 
 def _digest(program: Program, known: dict[int, str]) -> str:
-    number: dict[Any, int] = {}
-    avals: dict[Aval, str] = {}
+    number: dict[Any, str] = {}
+    types: dict[Any, str] = {}
 
     def bind(var: Var) -> str:
-        number[var] = len(number)
+        number[var] = str(len(number))
         aval = var.aval
-        text = avals.get(aval)
+        kind = (aval.shape, aval.dtype.char, aval.weak)
+        text = types.get(kind)
         if text is None:
-            text = avals[aval] = f"{aval.dtype.str}{aval.shape}{aval.weak:d}"
+            text = types[kind] = f"{aval.dtype.str}{aval.shape}{aval.weak:d}"
         return text
 
-    words: list[Any] = [bind(v) for v in program.inputs]
-    words += [(bind(v), array_digest(array)) for v, array in program.consts]
+    words = [bind(v) for v in program.inputs]
+    words += [f"{bind(v)}={array_digest(array)}" for v, array in program.consts]
     for prim, inputs, params, outputs, _, _ in program.eqns:
-        operands = [number[a] if type(a) is Var else _literal(a) for a in inputs]  # type: ignore[arg-type]
-        values = [_word(value, known) for value in params.values()] if params else ()
-        words.append((prim.name, operands, values, [bind(v) for v in outputs]))
+        words.append(f"\n{prim.name}[{_content(params, known)}]" if params else f"\n{prim.name}")
+        words += [number[a] if type(a) is Var else _literal(a) for a in inputs]  # type: ignore[arg-type]
+        words.append("->")
+        words += [bind(v) for v in outputs]
+    words.append("\nreturn")
     words += [number[a] if type(a) is Var else _literal(a) for a in program.outputs]  # type: ignore[arg-type]
-    return hashlib.sha256(repr(words).encode()).hexdigest()
+    return hashlib.sha256(" ".join(words).encode()).hexdigest()
 
 
-def _literal(lit: Lit) -> tuple[str, bytes]:
-    return lit.value.dtype.char, lit.value.tobytes()
+def _content(params: Params, known: dict[int, str]) -> str:
+    """The parameters as text; where they are not plain data, the programs in them by their hash."""
+    if params.is_plain:
+        return params.content
+    return repr([_word(value, known) for value in params.values()])
+
+
+def _literal(lit: Lit) -> str:
+    return lit.value.dtype.char + lit.value.tobytes().hex()
 
 
 def array_digest(array: np.ndarray) -> str:

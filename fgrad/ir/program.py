@@ -59,6 +59,11 @@ class Params(dict[str, Any]):
                 self._content = text
             return text
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the content says all: no parameter is itself alone."""
+        return "<" not in self.content
+
 
 _PLAIN = frozenset({int, float, bool, str, type(None)})
 
@@ -69,7 +74,7 @@ def _word(value: Any) -> str:
         return repr(value)
     if kind is tuple:
         return f"({','.join(map(_word, value))})"
-    return value.str if isinstance(value, np.dtype) else f"<{id(value)}>"
+    return f"dtype {value.char}" if isinstance(value, np.dtype) else f"<{id(value)}>"
 
 
 class Eqn(NamedTuple):
