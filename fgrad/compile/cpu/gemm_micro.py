@@ -60,9 +60,9 @@ def tiling(dtype: np.dtype, triple: str, features: str) -> Tiling:
     """The tiles for a processor: as many sums as there are registers for."""
     present = features.split(",")
     if "+avx512f" in present:
-        return Tiling(dtype, 64 // dtype.itemsize, (14, 8, 6, 4))
+        return Tiling(dtype, 64 // dtype.itemsize, (14, 8, 4))
     if triple.startswith(("aarch64", "arm64")):
-        return Tiling(dtype, 16 // dtype.itemsize, (14, 8, 6, 4))
+        return Tiling(dtype, 16 // dtype.itemsize, (14, 8, 4))
     width = 32 if "+avx" in present else 16
     return Tiling(dtype, width // dtype.itemsize, (6, 4))
 
@@ -70,7 +70,7 @@ def tiling(dtype: np.dtype, triple: str, features: str) -> Tiling:
 def next_tile(tiles: Tiling) -> list[int]:
     """For 0 .. TABLE rows that are left, the position in `tiles.rows` of the tile to take next.
 
-    The last tile may reach beyond the end: 13 rows take as long as 14, less than 8 + 6.
+    The last tile may reach beyond the end: 13 rows take as long as 14, less than 8 + 8.
     """
     cost, chosen = [0.0], [0]
     for left in range(1, TABLE + 1):
