@@ -125,8 +125,8 @@ def _(size: int, operands: Any, dims: Any, *, right: bool) -> tuple[Value, int]:
         flat = reshape(values, (1, size * values.shape[2]))
         return reshape(searchsorted(x, flat, right), values.shape), 0
     x, values = (batch_first(size, v, d) for v, d in zip(operands, dims, strict=True))
-    rows = [reshape(v, (size * v.shape[1], v.shape[2])) for v in (x, values)]
-    return reshape(searchsorted(*rows, right), values.shape), 0
+    table, flat = [reshape(v, (size * v.shape[1], v.shape[2])) for v in (x, values)]
+    return reshape(searchsorted(table, flat, right), values.shape), 0
 
 
 # --- the greatest elements ------------------------------------------------------------------------
