@@ -33,7 +33,6 @@ HOST = frozenset(
     }
 )  # fmt: skip
 
-UNDIVIDED = 24  # rows and columns up to which eigenvectors are found in one piece
 _COMPLEX = frozenset("FD")
 _CHAR = attrgetter("aval.dtype.char")
 
@@ -155,10 +154,9 @@ def _parts(eqn: Eqn) -> LibraryStep:
 def vectors_are_native(a: Aval) -> bool:
     """Whether singular vectors and eigenvectors of a matrix come from a native step.
 
-    Their signs are rounding's choice where LAPACK divides and conquers, and in float32, which NumPy
-    computes in float64: there NumPy makes it, as outside of compiled code.
+    In single precision rounding would choose other signs than NumPy, which computes in double.
     """
-    return a.dtype.char in "dD" and max(a.shape[-2:]) <= UNDIVIDED
+    return a.dtype.char in "dD"
 
 
 def _suits_native(eqn: Eqn) -> bool:
