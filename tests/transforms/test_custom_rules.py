@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fgrad
+from fgrad.compile.identity import identity
 from fgrad.errors import ArgumentError, CustomRuleError, LeakedTracerError, MissingRuleError
 
 X = np.array([0.3, -0.7, 1.1])
@@ -213,6 +214,29 @@ def test_trees_and_integers() -> None:
     gradient = fgrad.grad(lambda p: f(p, 4)["y"])(p)
     assert gradient == {"a": 3.0, "b": 0.0}
     assert fgrad.grad(fgrad.jit(lambda p, n: f(p, n)["y"]))(p, 4) == gradient
+
+
+def test_integers_have_zero_tangents() -> None:
+    @fgrad.custom_jvp
+    def power(x: Any, n: Any) -> Any:
+        return x**n
+
+    @power.defjvp
+    def _(primals: Any, tangents: Any) -> Any:
+        (x, n), (t, dn) = primals, tangents
+        assert dn.dtype == n.dtype == np.int64 and not np.any(dn)
+        return power(x, n), n * x ** (n - 1) * t + dn
+
+    assert fgrad.grad(power)(2.0, 3) == 12.0
+    assert fgrad.grad(fgrad.jit(power))(2.0, 3) == 12.0
+    assert np.array_equal(fgrad.vmap(fgrad.grad(power))(X[:2] * 0 + 2.0, np.arange(1, 3)), [1, 4])
+
+
+def test_compiled_code_is_kept_on_disk_without_the_rules() -> None:
+    assert identity(fgrad.make_program(tripled)(X)) is not None
+    assert identity(fgrad.make_program(fgrad.grad(fgrad.checkpoint(np.sum)))(X)) is not None
+    plain = fgrad.primitive(lambda x: x, out=lambda x: x, name="opaque")
+    assert identity(fgrad.make_program(plain)(X)) is None
 
 
 def test_shared_operands_of_a_batch_sum_their_cotangents() -> None:
