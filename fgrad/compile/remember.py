@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import hashlib
 import marshal
+import os
 import sys
 from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy
 
 from fgrad.compile.cpu import host, runtime
+from fgrad.compile.cpu.store import contents
 from fgrad.compile.executable import Executable, Image, Routine, native_routine
 from fgrad.compile.identity import identity
 from fgrad.config import config
@@ -49,12 +50,11 @@ def program_key(program: Program, donated: Sequence[int] = ()) -> str | None:
 def compiler_digest() -> str:
     """A hash of all that a compiled program depends on: our sources, and those of NumPy by
     version."""
-    digest = hashlib.sha256(repr((sys.version, np.__version__, scipy.__version__)).encode())
-    root = Path(__file__).parent.parent
-    for folder in ("ir", "ops", "compile", "compile/kernel"):
-        for path in sorted((root / folder).glob("*.py")):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
+    root = os.path.dirname(os.path.dirname(__file__))
+    folders = [os.path.join(root, name) for name in ("ir", "ops", "compile", "compile/kernel")]
+    files = [f"{at}/{name}" for at in folders for name in os.listdir(at) if name.endswith(".py")]
+    ours = contents(sorted(files), runtime.store())
+    return repr((ours, sys.version, np.__version__, scipy.__version__))
 
 
 def keep(key: str, program: Program, executable: Executable) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
+import time
 import warnings
 from pathlib import Path
 
@@ -15,7 +17,7 @@ import fgrad
 from fgrad import lax
 from fgrad.compile.call import executable_of
 from fgrad.compile.cpu import runtime, store
-from fgrad.compile.cpu.store import DiskStore
+from fgrad.compile.cpu.store import DiskStore, contents
 from fgrad.compile.identity import identity
 from fgrad.compile.remember import program_key, recall
 from fgrad.config import config
@@ -44,6 +46,28 @@ def test_damaged_files_are_ignored(tmp_path: Path, damage: str) -> None:
     assert cache.get("abc") is None
     cache.put("abc", b"new")
     assert cache.get("abc") == b"new"
+
+
+def test_contents_are_read_again_where_files_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change that keeps the size and the time of the file is seen; what did not change is not
+    read."""
+    cache, file = DiskStore(str(tmp_path / "cache")), tmp_path / "a.py"
+    file.write_bytes(b"one")
+    state = os.stat(file)
+    assert contents([str(file)], cache) == hashlib.sha256(b"one").hexdigest()
+    assert not list((tmp_path / "cache").rglob("d_*"))  # it may change again at this time
+    monkeypatch.setattr(store, "_SETTLED", -1_000_000_000)
+    for _ in range(2):
+        assert contents([str(file)], cache) == hashlib.sha256(b"one").hexdigest()
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "_read", None)
+        assert contents([str(file)], cache) == hashlib.sha256(b"one").hexdigest()
+    time.sleep(0.02)
+    file.write_bytes(b"two")
+    os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert contents([str(file)], cache) == hashlib.sha256(b"two").hexdigest()
 
 
 def test_directory_that_others_can_write_is_refused_once(tmp_path: Path) -> None:

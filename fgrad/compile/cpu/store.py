@@ -17,11 +17,13 @@ import stat
 import tempfile
 import time
 import warnings
+from collections.abc import Sequence
 
 SIZE_LIMIT = 256 << 20
 _DIGEST = 32
 _LOOK_AGAIN = 3600.0  # seconds between two looks at the size of the directory, by any process
 _STAMP = "last-look"
+_SETTLED = 2_000_000_000  # nanoseconds after which another change has another time
 
 
 class DiskStore:
@@ -116,6 +118,30 @@ class DiskStore:
             with contextlib.suppress(OSError):
                 os.remove(path)
                 total -= size
+
+
+def contents(files: Sequence[str], store: DiskStore) -> str:
+    """A hash of the contents of files, which are read where one of them may have changed since the
+    store was told: any change of a file changes the time of its last change, which nobody can set.
+    """
+    states = [(file, os.stat(file)) for file in files]
+    stamp = [(name, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino) for name, s in states]
+    key = "d_" + hashlib.sha256(repr(stamp).encode()).hexdigest()[:40]
+    settled = max([s.st_ctime_ns for _, s in states], default=0) < time.time_ns() - _SETTLED
+    known = store.get(key) if os.name == "posix" and settled else None
+    if known is not None:
+        return known.decode()
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(_read(file))
+    if os.name == "posix" and settled:
+        store.put(key, digest.hexdigest().encode())
+    return digest.hexdigest()
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def _is_own(state: os.stat_result) -> bool:
