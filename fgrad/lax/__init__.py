@@ -18,10 +18,14 @@ from fgrad.lax.slices import (
     dynamic_update_slice,
 )
 from fgrad.lax.sorting import top_k
+from fgrad.transforms.checkpoint import optimization_barrier
+from fgrad.transforms.implicit import custom_linear_solve, custom_root
 
 __all__ = [
     "associative_scan",
     "cond",
+    "custom_linear_solve",
+    "custom_root",
     "dynamic_index_in_dim",
     "dynamic_slice",
     "dynamic_slice_in_dim",
@@ -29,6 +33,7 @@ __all__ = [
     "dynamic_update_slice",
     "fori_loop",
     "map",
+    "optimization_barrier",
     "scan",
     "select_n",
     "switch",

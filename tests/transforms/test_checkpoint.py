@@ -193,3 +193,18 @@ def test_without_a_barrier_the_compiler_may_undo_it() -> None:
     program = fgrad.make_program(fgrad.grad(f))(X)
     assert "barrier" not in [eqn.prim.name for eqn in program.eqns]
     assert np.allclose(fgrad.jit(fgrad.grad(f))(X), fgrad.grad(f)(X))
+
+
+def test_barriers_pass_values_and_derivatives() -> None:
+    def f(x: Any) -> Any:
+        y = fgrad.lax.optimization_barrier({"a": np.sin(x), "b": (x, np.arange(3), 2.0)})
+        return np.sum(y["a"] * y["b"][0] * y["b"][1]) * y["b"][2]
+
+    def g(x: Any) -> Any:
+        return np.sum(np.sin(x) * x * np.arange(3)) * 2.0
+
+    assert np.isclose(f(X), g(X)) and np.isclose(fgrad.jit(f)(X), g(X))
+    assert np.allclose(fgrad.grad(f)(X), fgrad.grad(g)(X))
+    assert np.allclose(fgrad.jit(fgrad.hessian(f))(X), fgrad.hessian(g)(X))
+    batched = fgrad.jit(fgrad.vmap(fgrad.grad(f)))(np.stack([X, 2 * X]))
+    assert np.allclose(batched[1], fgrad.grad(g)(2 * X))
