@@ -36,6 +36,9 @@ from fgrad.compile.kernel.rewrite import Body, Names, map_indices, stride_of, su
 LEAST_ROWS = 16
 LEAST_WORK = 1 << 14  # elements from which that pays for its compilation
 MOST_STATEMENTS = 64
+# Two streams of longer rows defeat the prefetching from beyond the second cache.
+SHORT_ROW = 256  # bytes
+NEAR_BYTES = 1 << 19
 _KNOWN = (Const, Index, Load, Op, Init, Read, Update, Store, Loop)
 
 
@@ -69,10 +72,23 @@ def _private_rows(
         return None
     if any([isinstance(s, Loop) for x in inner for s in x.body]) or _carries(body):
         return None
+    if not _is_streamed_well(body, inner, buffers):
+        return None
     stored = {s.buffer for s in body if isinstance(s, Store)}
     private = [name for name in sorted(stored) if _is_private(loop, name, buffers[name], around)]
     shared = stored.difference(private)
     return private if all([_is_apart(loop, body, name) for name in shared]) else None
+
+
+def _is_streamed_well(
+    body: Sequence[Statement], inner: Sequence[Loop], buffers: dict[str, Buffer]
+) -> bool:
+    """Whether rows are so short that two lie beside each other, or all of them are near."""
+    names = {s.buffer for s in body if isinstance(s, (Load, Store))}
+    used = [buffers[name] for name in names if buffers[name].role != "scratch"]
+    width = max([b.dtype.itemsize for b in used], default=1)
+    short = max([s.extent for s in inner]) * width <= SHORT_ROW
+    return short or sum([b.size * b.dtype.itemsize for b in used]) <= NEAR_BYTES
 
 
 def _carries(body: Sequence[Statement]) -> bool:
