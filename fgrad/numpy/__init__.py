@@ -73,7 +73,10 @@ def _fill_functions() -> None:
         space = groups[group] if group else globals()
         # A ufunc finds its traced form by itself, and keeps its methods: np.add.reduce.
         space[leaf] = target if isinstance(target, numpy.ufunc) else _public(name, target, traced)
-    for group, names in groups.items() if load_all not in deferred else ():
+    if load_all in deferred:
+        return
+    groups["fft"] |= importlib.import_module("fgrad.numpy.grids").FREQUENCIES
+    for group, names in groups.items():
         space = _overlay(lookup(group), names)
         parent, _, leaf = group.rpartition(".")
         if parent:

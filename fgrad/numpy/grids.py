@@ -1,4 +1,4 @@
-"""L4. `r_`, `c_`, `mgrid`, `ogrid`, `ndenumerate` for traced arrays: in `fgrad.numpy` only.
+"""L4. `r_`, `c_`, `mgrid`, `ogrid`, `ndenumerate`, frequencies: in `fgrad.numpy` only.
 
 NumPy's own objects make plain arrays of what they are given, and ask nobody; these take traced
 values, and leave all else to NumPy.
@@ -120,6 +120,19 @@ def ndenumerate(arr: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
     return ((index, x[index]) for index in np.ndindex(*x.shape))
 
 
+def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
+    """`np.fft.fftfreq` with a dtype: the frequencies of a transform of length n."""
+    found = np.fft.fftfreq(n, d)
+    return found if dtype is None else found.astype(dtype)
+
+
+def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
+    """`np.fft.rfftfreq` with a dtype: the frequencies that are not negative."""
+    found = np.fft.rfftfreq(n, d)
+    return found if dtype is None else found.astype(dtype)
+
+
+FREQUENCIES = {"fftfreq": fftfreq, "rfftfreq": rfftfreq}
 OBJECTS = {
     "r_": Concatenator(np.r_, 0, 1, -1),
     "c_": Concatenator(np.c_, -1, 2, 0),
