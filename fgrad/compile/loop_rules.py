@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.compile.kernel.scalar import SCALAR_OPS
+from fgrad.compile.kernel.ir import Loop
+from fgrad.compile.kernel.scalar import SCALAR_OPS, TRANSCENDENTAL
 from fgrad.compile.loop_integers import INTEGER_RULES
 from fgrad.compile.loop_places import chosen_update, dynamic_slice, dynamic_update, gather, scatter
 from fgrad.compile.loop_values import (
@@ -31,6 +32,8 @@ from fgrad.ir.aval import BOOL, INT64
 from fgrad.ir.primitive import REGISTRY
 from fgrad.ir.program import Eqn
 
+FEWEST = 6  # functions of as many elements that are computed together
+VECTOR_BYTES = 64
 CHAIN = 4  # terms that are added one after the other
 
 # --- elementwise
@@ -51,9 +54,33 @@ def elementwise(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     parts = [x[tuple(varies)] for x in operands]
     if parts[0].size > MOST_CELLS:
         raise TooLarge
-    one = scalar_rule(w, eqn.prim.scalar or eqn.prim.name, dtype)
+    scalar = eqn.prim.scalar or eqn.prim.name
+    if scalar in TRANSCENDENTAL and _is_vector(w, parts[0], dtype):
+        return [np.broadcast_to(_by_vectors(w, scalar, parts[0], dtype), shape)]
+    one = scalar_rule(w, scalar, dtype)
     ids = [one(*map(int, row)) for row in zip(*[x.flat for x in parts], strict=True)]
     return [np.broadcast_to(np.array(ids, np.int64).reshape(parts[0].shape), shape)]
+
+
+def _is_vector(w: LoopWriter, ids: np.ndarray, dtype: np.dtype) -> bool:
+    """Whether a function of several elements that change in each step is worth a vector."""
+    if w.lanes or ids.size < FEWEST or len(set(ids.flat)) < FEWEST or dtype.char not in "fd":
+        return False
+    return max([w.b.depths[int(id)] for id in ids.flat]) == w.b.depth > 0
+
+
+def _by_vectors(w: LoopWriter, scalar: str, ids: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """A function of all elements, through memory."""
+    given = w.memory(ids.reshape(-1), (ids.size,), dtype)
+    made = w.scratch((ids.size,), dtype)
+    place = w.b.open(ids.size, "parallel")
+    id = w.b.op(scalar, dtype, w.b.load(given.buffer, place, mutable=True))
+    w.b.store(made.buffer, place, id)
+    w.b.close()
+    loop = w.b.frames[-1].body[-1]
+    assert isinstance(loop, Loop)
+    w.b.frames[-1].body[-1] = loop._replace(lanes=VECTOR_BYTES // dtype.itemsize)
+    return w.loaded(w.written(made)).reshape(ids.shape)
 
 
 def scalar_rule(w: LoopWriter, scalar: str, dtype: np.dtype) -> Callable[..., int]:
@@ -215,7 +242,10 @@ def iota(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     out, axis, dtype = eqn.outputs[0], eqn.params["axis"], eqn.params["dtype"]
     shape, lanes = w.shape(out), w.lanes.get(out, {})
     if axis in lanes:
-        return [np.broadcast_to(np.int64(w.index(lanes[axis], dtype)), shape)]
+        # Not as an affine place: each lane has its own copy of the memory of the kernel.
+        id = w.b.index(lanes[axis])
+        id = id if dtype == INT64 else w.b.op("convert", dtype, id)
+        return [np.broadcast_to(np.int64(id), shape)]
     if shape[axis] > MOST_CELLS:
         return [Counting(shape[0], dtype)] if len(shape) == 1 else _too_large()
     ids = np.array([w.number(k, dtype) for k in range(shape[axis])], np.int64)

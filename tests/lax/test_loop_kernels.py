@@ -261,3 +261,42 @@ def test_results_that_nobody_reads_are_not_computed() -> None:
     (scan,) = [e for e in fgrad.inspect(f)(x, w).passes["invariants"].eqns if e.prim.name == "scan"]
     assert len(scan.outputs) == 1 and len(scan.params["body"].eqns) == 1
     assert fgrad.jit(f)(x, w) == 6.0
+
+
+@pytest.mark.parametrize("n", [5, 6, 7, 8, 9, 17, 40])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_functions_of_several_numbers(n: int, dtype: type) -> None:
+    def f(h: Any, xs: Any) -> Any:
+        def step(h: Any, x: Any) -> Any:
+            h = lax.cond(x > 0, np.tanh, lambda h: np.exp(-h * h) * np.sin(np.roll(h, 1)), h)
+            h = lax.fori_loop(0, 3, lambda i, h: np.log1p(np.abs(h[::-1])) + h * x, h)
+            return h, np.sum(h)
+
+        h, ys = lax.scan(step, h, xs)
+        return np.sum(h) + np.sum(ys)
+
+    h, xs = RNG.normal(size=n).astype(dtype), RNG.normal(size=9).astype(dtype)
+    tolerance = 1e-3 if dtype is np.float32 else 1e-9
+    same(f, h, xs, rtol=tolerance)
+    same(fgrad.grad(f), h, xs, rtol=tolerance)
+    many = np.stack([h * k for k in range(11)]).astype(dtype)
+    found = fgrad.jit(fgrad.vmap(f, in_axes=(0, None)))(many, xs)
+    np.testing.assert_allclose(found, [f(x, xs) for x in many], rtol=tolerance)
+
+
+def test_lanes_that_address_memory() -> None:
+    """Each lane reads its own element of an array that its loop writes."""
+
+    def f(y: Any, k: Any) -> Any:
+        def step(i: Any, y: Any) -> Any:
+            return y.at[(k + i) % 20].set(np.sin(y[(k * i) % 20] + 0.1))
+
+        return lax.fori_loop(0, 7, step, y)
+
+    y, k = RNG.normal(size=(12, 20)), np.arange(12)
+    expected = [fgrad.jit(f)(y[j], j) for j in range(12)]
+    np.testing.assert_allclose(fgrad.jit(fgrad.vmap(f))(y, k), expected, rtol=1e-12)
+    np.testing.assert_allclose(
+        fgrad.jit(fgrad.vmap(f, in_axes=(None, 0)))(y[0], k),
+        [fgrad.jit(f)(y[0], j) for j in range(12)], rtol=1e-12,
+    )  # fmt: skip
