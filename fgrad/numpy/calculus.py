@@ -308,9 +308,28 @@ def _slide(x: Value, y: Value, mode: Any) -> Value:
         low = high = m - 1
     else:
         raise ArgumentError(f"mode must be one of 'full', 'same', or 'valid' (got {mode!r})")
-    if low or high:
-        x = sh.pad(x, (low,), (high,))
-    return dt.dot_general(wd.windows(x, (0,), (m,), (1,), (1,)), y, ((1,), (0,)))
+    n = x.shape[0]
+    inner = dt.dot_general(_windows(x, m), y, ((1,), (0,)))
+    before = sh.pad(take_slice(x, 0, 0, m - 1), (low,), (0,))
+    after = sh.pad(take_slice(x, 0, n - m + 1, n), (0,), (high,))
+    place = np.add.outer(np.arange(max(low, high)), np.arange(m))
+    parts = [
+        _edge(_windows(before, m), y, place[:low] >= low) if low else None,
+        inner,
+        _edge(_windows(after, m), y, place[:high] < m - 1) if high else None,
+    ]
+    return concatenate([part for part in parts if part is not None])
+
+
+def _windows(x: Value, m: int) -> Value:
+    """The windows of length m that slide over a line."""
+    return wd.windows(x, (0,), (m,), (1,), (1,))
+
+
+def _edge(windows: Value, y: Value, inside: np.ndarray) -> Value:
+    """Inner products with windows that stick out: what is outside is nothing, also beside NaN."""
+    products = ew.mul(windows, broadcast_to(y, inside.shape))
+    return rd.reduce_sum(ew.select(*broadcast((inside, products, ew.lit(products, 0)))), (1,))
 
 
 # --- covariance -------------------------------------------------------------------------

@@ -131,6 +131,8 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "trapezoid.2d": (lambda y, x: np.trapezoid(y, x, axis=0), A, np.sort(B, axis=0)),
     "unwrap.period": (lambda x: np.unwrap(x * 100, period=360, axis=0), A),
     "convolve.int": (lambda x: np.convolve(x.astype(int), [1, 2]), V),
+    "convolve.nan": (lambda x, y: np.convolve(x, y), V, np.array([1.0, np.nan, np.inf])),
+    "correlate.nan": (lambda x, y: np.correlate(x, y, "same"), V, np.array([np.nan, 1.0, 2.0])),
     "polyval.scalar": (lambda p: np.polyval(p, 2.0), V),
     "polyval.int": (lambda x: np.polyval([1, 2, 3], x), V),
     "cov.ddof": (lambda x: np.cov(x, rowvar=False, ddof=0), A),
