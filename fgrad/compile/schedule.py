@@ -90,6 +90,8 @@ def simplify_loops(body: Body) -> Body:
     for s in body:
         if not isinstance(s, Loop):
             out.append(s)
+        elif s.kind == "while":
+            out.append(s._replace(body=simplify_loops(s.body)))
         elif s.extent == 1:
             inner = map_indices(s.body, lambda index, axis=s.axis: substitute(index, axis, 0, ()))
             out.extend(simplify_loops(inner))
