@@ -93,7 +93,8 @@ def assign(x: Tracer, new: Tracer, innermost: Builder | None) -> None:
         refresh(view.base)
         target, value = view.base, view.write(view.base, value)
     _point(target, value)
-    target._view = (target._view or 0) + 1
+    written: Any = target._view
+    target._view = (written or 0) + 1
     target.builder.plain = False
     if x is not target:
         _point(x, new)
