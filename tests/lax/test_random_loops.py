@@ -174,6 +174,23 @@ def arguments(seed: int) -> tuple[Any, ...]:
     return rng.normal(), rng.normal(size=3), rng.normal(size=(2, 2)), rng.normal(size=20)
 
 
+def check_differences(f: Any, args: Any, way: Any, along: float, seed: int) -> None:
+    """The derivative along a direction, where the differences of two steps agree: elsewhere a
+    branch or the end of a loop lies between the points."""
+
+    def difference(h: float) -> float:
+        ends = [f(*[x + s * t for x, t in zip(args, way, strict=True)]) for s in (h, -h)]
+        return float(ends[0] - ends[1]) / (2 * h)
+
+    wide, narrow = difference(1e-5), difference(1e-6)
+    if abs(wide - narrow) < 1e-5 * (1 + abs(narrow)):
+        np.testing.assert_allclose(along, narrow, rtol=1e-4, atol=1e-5, err_msg=str(seed))
+        CHECKED.append(seed)
+
+
+CHECKED: list[int] = []  # the programs whose derivatives were compared with differences
+
+
 @pytest.mark.parametrize("part", range(4))
 def test_programs(part: int) -> None:
     share = -(-COUNT // 4)
@@ -186,6 +203,7 @@ def test_programs(part: int) -> None:
         pushed = fgrad.jit(lambda *args, f=f, way=way: fgrad.jvp(lambda *a: f(*a)[0], args, way)[1])
         along = sum([np.vdot(p, t) for p, t in zip(pulled, way, strict=True)])
         np.testing.assert_allclose(along, pushed(*args), rtol=1e-7, atol=1e-8, err_msg=str(seed))
+        check_differences(fgrad.jit(lambda *args, f=f: f(*args)[0]), args, way, along, seed)
         if seed % 4 == 1:
             many = [np.stack(column) for column in zip(*map(arguments, range(9)), strict=True)]
             expected = [slope(*[x[k] for x in many]) for k in range(9)]
@@ -193,3 +211,7 @@ def test_programs(part: int) -> None:
             close(fgrad.jit(fgrad.vmap(slope))(*many), tuple(stacked), 1e-8)
         if seed % 4 == 0:
             close(slope(*args), pulled, 1e-8)
+
+
+def test_most_programs_are_smooth_where_they_are_tried() -> None:
+    assert len(CHECKED) > COUNT // 2
