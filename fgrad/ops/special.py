@@ -298,24 +298,31 @@ def _owens_slope(h: Value, a: Value) -> Value:
 # --- Bessel functions (DLMF 10.6, 10.29) ----------------------------------------------------------
 
 j0 = external("j0", lambda t, x, out: neg(mul(t, j1(x))))
-j1 = external("j1", lambda t, x, out: _over(t, x, 0.5, lambda z: sub(j0(z), div(j1(z), z))))
+j1 = external("j1", lambda t, x, out: _over(t, x, 0.5, _j1_slope))
 y0 = external("y0", lambda t, x, out: neg(masked_mul(t, y1(x))))
 y1 = external("y1", lambda t, x, out: masked_mul(t, sub(y0(x), div(out, x))))
 i0 = external("i0", lambda t, x, out: mul(t, i1(x)))
-i1 = external("i1", lambda t, x, out: _over(t, x, 0.5, lambda z: sub(i0(z), div(i1(z), z))))
+i1 = external("i1", lambda t, x, out: _over(t, x, 0.5, _i1_slope))
 k0 = external("k0", lambda t, x, out: neg(masked_mul(t, k1(x))))
 k1 = external("k1", lambda t, x, out: neg(masked_mul(t, add(k0(x), div(out, x)))))
 i0e = external("i0e", lambda t, x, out: mul(t, sub(i1e(x), mul(sign(x), out))))
-i1e = external(
-    "i1e",
-    lambda t, x, out: _over(
-        t, x, 0.5, lambda z: sub(i0e(z), mul(i1e(z), add(sign(z), reciprocal(z))))
-    ),
-)
+i1e = external("i1e", lambda t, x, out: _over(t, x, 0.5, _i1e_slope))
 k0e = external("k0e", lambda t, x, out: masked_mul(t, sub(out, k1e(x))))
 k1e = external(
     "k1e", lambda t, x, out: masked_mul(t, sub(mul(out, sub(lit(x, 1), reciprocal(x))), k0e(x)))
 )
+
+
+def _j1_slope(x: Value) -> Value:
+    return sub(j0(x), div(j1(x), x))
+
+
+def _i1_slope(x: Value) -> Value:
+    return sub(i0(x), div(i1(x), x))
+
+
+def _i1e_slope(x: Value) -> Value:
+    return sub(i0e(x), mul(i1e(x), add(sign(x), reciprocal(x))))
 
 
 def _neighbours(f: Function, v: Value, x: Value) -> tuple[Value, Value]:
@@ -416,13 +423,12 @@ def _ellipk_slope(m: Value) -> Value:
     return div(sub(div(ellipe(m), sub(one, m)), ellipk(m)), mul(m, lit(m, 2)))
 
 
+def _ellipe_slope(m: Value) -> Value:
+    return div(sub(ellipe(m), ellipk(m)), mul(m, lit(m, 2)))
+
+
 ellipk = external("ellipk", lambda t, m, out: _over(t, m, math.pi / 8, _ellipk_slope))
-ellipe = external(
-    "ellipe",
-    lambda t, m, out: _over(
-        t, m, -math.pi / 8, lambda z: div(sub(ellipe(z), ellipk(z)), mul(z, lit(z, 2)))
-    ),
-)
+ellipe = external("ellipe", lambda t, m, out: _over(t, m, -math.pi / 8, _ellipe_slope))
 ellipkm1 = external("ellipkm1", lambda t, p, out: neg(mul(t, _ellipkm1_slope(p))))
 
 
