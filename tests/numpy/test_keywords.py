@@ -273,9 +273,7 @@ np.ravel(x[:, None].T, 'K')
 np.acos(x / 9)
 np.bitwise_invert(x > 0)
 """.strip().splitlines()
-NEW = (
-    np.lib.NumpyVersion(np.__version__) >= "2.4.0"
-)  # some are younger than the oldest
+NEW = np.lib.NumpyVersion(np.__version__) >= "2.4.0"  # some are younger than the oldest
 
 
 def _leaves(out: Any) -> list[Any]:
