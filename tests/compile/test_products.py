@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import os
+import subprocess
+import sys
 import threading
 from functools import cache
+from pathlib import Path
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -233,3 +237,23 @@ def test_other_x86_features(features: str, dtype: np.dtype) -> None:
         count = pieces(spec, tiles).count
         function(ctypes.addressof(pointers), 0, count, table.ctypes.data)  # type: ignore[operator]
         assert_close(spec, c, expected(spec, a, b))
+
+
+def test_products_of_two_types_are_found_on_disk_one_by_one(tmp_path: Path) -> None:
+    script = (
+        "import sys, numpy as np, fgrad\n"
+        "which = sys.argv[1]\n"
+        "a, b = np.ones((40, 30), 'f'), np.ones((30, 20), 'f')\n"
+        "x, y = a.astype(float), b.astype(float)\n"
+        "both = lambda: fgrad.jit(lambda a, b, x, y: (a @ b, x @ y))(a, b, x, y)\n"
+        "one = lambda p, q: fgrad.jit(lambda p, q: p @ q + 1)(p, q)\n"
+        "out = both()[0] if which == 'both' else one(a, b) if which == 'f' else one(x, y)\n"
+        "assert out[0, 0] in (30, 31)\n"
+    )
+    environment = {**os.environ, "FGRAD_CACHE_DIR": str(tmp_path), "FGRAD_CACHE": "1"}
+    for which in ("both", "f", "d", "both"):
+        done = subprocess.run(
+            [sys.executable, "-c", script, which], env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        assert "error" not in done.stderr

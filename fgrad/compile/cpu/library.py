@@ -92,13 +92,19 @@ def gemm_address(spec: Gemm) -> int:
 
 
 def build_products(specs: Sequence[Gemm]) -> list[int]:
-    """The addresses of products; those not yet known are compiled together."""
-    if not specs:
-        return []
-    imports: dict[str, int] = {}
+    """The addresses of products; those not yet known are compiled together.
+
+    Objects hold products that call the same functions: each can be loaded by itself later.
+    """
+    kinds: dict[Any, list[Gemm]] = {}
     for spec in specs:
-        imports.update(_blas_imports() if is_vector(spec) else _product_imports(spec.dtype))
-    return build([_source(spec) for spec in specs], imports, glue=True)
+        kinds.setdefault("vector" if is_vector(spec) else spec.dtype, []).append(spec)
+    found: dict[Gemm, int] = {}
+    for kind, alike in kinds.items():
+        imports = _blas_imports() if kind == "vector" else _product_imports(kind)
+        addresses = build([_source(spec) for spec in alike], imports, glue=True)
+        found.update(zip(alike, addresses, strict=True))
+    return [found[spec] for spec in specs]
 
 
 def is_vector(spec: Gemm) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import hashlib
+import itertools
 import os
 import threading
 import time
@@ -65,6 +66,7 @@ class _Session:
         self.machine = target_machine(self.target)
         self.jit = llvm.create_lljit_compiler(target_machine(self.target))
         self.loaded: dict[str, llvm.ResourceTracker] = {}  # object name -> keeps its memory
+        self.numbers = itertools.count()  # of libraries
         self.addresses: dict[str, int] = {}  # symbol -> address
         self.spent = {"write": 0.0, "generate": 0.0, "load": 0.0}  # seconds, of this process
         self.symbols: dict[int, str] = {}
@@ -385,7 +387,8 @@ def _load(code: bytes, name: str, symbols: list[str], imports: Mapping[str, int]
         builder.import_symbol(symbol, address)
     for symbol in symbols:
         builder.export_symbol(symbol)
-    tracker = builder.link(_SESSION.jit, name)
+    # A library that could not be linked keeps its name.
+    tracker = builder.link(_SESSION.jit, f"{name}.{next(_SESSION.numbers)}")
     _SESSION.loaded[name] = tracker
     for symbol in symbols:
         address = _SESSION.addresses[symbol] = tracker[symbol]
