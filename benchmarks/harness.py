@@ -54,19 +54,32 @@ class Result(NamedTuple):
 # --- timing ---------------------------------------------------------------------------------------
 
 
+def wait_for_rest() -> None:
+    """Until no thread of this process runs: OpenBLAS' spin for about 0.1 s after a product, and
+    would take a core from the next library."""
+    for _ in range(100):
+        before = time.process_time()
+        time.sleep(0.004)
+        if time.process_time() - before < 0.001:
+            return
+
+
 def take_turns(
     calls: Mapping[str, Callable[[], Any]], turns: int = 7, turn_seconds: float = 0.03
 ) -> dict[str, float]:
     """The median time of one call of each function, in seconds; they run in turns.
 
     Each turn repeats the call until about `turn_seconds` have passed; the repetitions are found
-    beforehand and stay the same.
+    beforehand and stay the same.  Before it, the threads of the library before come to rest, and a
+    call is not timed.
     """
     repeats = {name: _repetitions(call, turn_seconds) for name, call in calls.items()}
     times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(turns):
         for name, call in calls.items():
             count = repeats[name]
+            wait_for_rest()
+            call()
             start = time.perf_counter()
             for _ in range(count):
                 call()
