@@ -74,6 +74,7 @@ def child_value(script: str, *arguments: str, cache: str = "") -> float:
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
     }
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # modules are compiled once, as for users
     command = [sys.executable, str(HERE / script), *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return float(done.stdout.split()[-1])

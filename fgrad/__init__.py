@@ -14,7 +14,7 @@ What is not needed at once (the compiler, the user libraries) is loaded when it 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fgrad import numpy, tree
 from fgrad.config import config
@@ -26,6 +26,25 @@ from fgrad.transforms.grad import grad, value_and_grad
 from fgrad.transforms.jacobian import hessian, jacfwd, jacrev
 from fgrad.transforms.linearize import jvp, linearize, vjp
 from fgrad.transforms.vmap import vmap
+
+if TYPE_CHECKING:  # for editors and type checkers; else loaded when first used
+    from fgrad.compile.costs import cost_analysis
+    from fgrad.compile.inspect import inspect, make_program
+    from fgrad.compile.jit import explain_retrace, jit
+    from fgrad.compile.profile import profile
+    from fgrad.tools.view import view
+    from fgrad.transforms.callback import io_callback, pure_callback
+    from fgrad.transforms.checkpoint import checkpoint, remat
+    from fgrad.transforms.checkpoint_name import checkpoint_name
+    from fgrad.transforms.custom_jvp import custom_jvp
+    from fgrad.transforms.custom_primitive import ShapeDtype, primitive
+    from fgrad.transforms.custom_vjp import custom_vjp
+    from fgrad.transforms.custom_vmap import custom_vmap, sequential_vmap
+    from fgrad.transforms.explain import explain_zero
+    from fgrad.transforms.implicit import closure_convert, custom_linear_solve, custom_root
+    from fgrad.transforms.linear import linear_transpose
+    from fgrad.transforms.per_sample import per_sample_grad
+    from fgrad.transforms.tap import grad_wrt_tags, tag, tap
 
 __version__ = "0.1.0"
 
