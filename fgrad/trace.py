@@ -20,6 +20,7 @@ import numpy as np
 
 from fgrad.assign import assign, refresh
 from fgrad.collector import collector_paused, collector_relaxed
+from fgrad.config import config
 from fgrad.detached import check_read
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Primitive
@@ -519,10 +520,12 @@ def run(program: Program, args: Sequence[Value]) -> list[Value]:
     env: dict[Var, Value] = dict(zip(program.inputs, args, strict=True))
     env.update(program.consts)
     state = STATE
-    saved = state.loc
+    saved, saved_via, watched = state.loc, state.via, config.nans
     try:
-        for prim, inputs, params, outputs, loc, _ in program.eqns:
+        for prim, inputs, params, outputs, loc, via in program.eqns:
             state.loc = loc
+            if watched:
+                state.via = via
             ins = [x.value if type(x) is Lit else env[x] for x in inputs]  # type: ignore[index]
             out = bind(prim, *ins, **params)
             if prim.multiple:
@@ -530,7 +533,7 @@ def run(program: Program, args: Sequence[Value]) -> list[Value]:
             else:
                 env[outputs[0]] = out
     finally:
-        state.loc = saved
+        state.loc, state.via = saved, saved_via
     return [x.value if type(x) is Lit else env[x] for x in program.outputs]  # type: ignore[index]
 
 
