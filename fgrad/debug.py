@@ -6,9 +6,11 @@ with fgrad.debug.nans(): ...          the first operation that makes a NaN, and 
 
 from __future__ import annotations
 
+import bdb
 import builtins
 import pdb
 import string
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,7 +24,7 @@ from fgrad.errors import ArgumentError, BoundsError, NanError
 from fgrad.ir.primitive import REGISTRY, Primitive
 from fgrad.numpy.indexing import index_hook
 from fgrad.numpy.promote import user_line
-from fgrad.source import here, resolve
+from fgrad.source import Loc, here, resolve
 from fgrad.trace import STATE, Tracer
 from fgrad.transforms.callback import debug_callback as callback
 
@@ -76,21 +78,39 @@ def _check_format(fmt: str, args: Any, kwargs: Any) -> None:
 def breakpoint(**values: Any) -> None:
     """Stop in the debugger when the program runs; what you name can be looked at there.
 
+    Quitting the debugger ends the program, as `pdb` does.
+
     Example: `fgrad.debug.breakpoint(x=x, total=total)`; in pdb, `p x`.
     """
+    loc = resolve(here())
 
     def stop(**values: Any) -> None:
-        debugger = pdb.Pdb()
-        debugger.prompt = "(fgrad) "
-        debugger.runcall(_look, values)
+        _Debugger().look(loc, values)
 
     callback(stop, **values)
 
 
-def _look(values: dict[str, Any]) -> None:
-    """The frame in which the debugger stops: `values`, also by their names."""
-    frame_names = dict(values)
-    exec("pass", frame_names)
+class _Debugger(pdb.Pdb):
+    """Stops once, at the user's line, with values as the variables there."""
+
+    left = False
+
+    def look(self, loc: Loc, values: dict[str, Any]) -> None:
+        """Stop at a statement that does nothing and stands in the user's line."""
+        self.prompt = "(fgrad) "
+        code = compile("\n" * (loc.line - 1) + "pass", loc.file, "exec")
+        tracer = sys.gettrace()
+        try:
+            self.run(code, values)
+        finally:
+            sys.settrace(tracer)
+        if self.left:
+            raise bdb.BdbQuit
+
+    def set_quit(self) -> None:
+        """The user asked to leave: `run` alone would go on with the program."""
+        self.left = True
+        super().set_quit()
 
 
 # --- indices --------------------------------------------------------------------------------------

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import bdb
+import io
+import sys
 from typing import Any
 
 import numpy as np
@@ -142,6 +145,49 @@ def test_print(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "x=1.5 and 3\nx=2.5 and 3\n"
     with pytest.raises(ArgumentError, match="nothing for"):
         fgrad.debug.print("{y}", 1)
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda f: f,
+        fgrad.jit,
+        fgrad.grad,
+        lambda f: fgrad.jit(fgrad.grad(f)),
+        lambda f: fgrad.grad(fgrad.jit(f)),
+    ],
+)
+def test_values_are_names_in_the_debugger(
+    transform: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def f(x: Any) -> Any:
+        total = np.sum(x * x)
+        fgrad.debug.breakpoint(x=x, total=total)
+        return total
+
+    g = transform(f)
+    for _ in range(2):
+        monkeypatch.setattr("sys.stdin", io.StringIO("p x\np total * 2\nc\n"))
+        g(X)
+        shown = capsys.readouterr().out
+        assert "array([1., 2.])" in shown and "(fgrad) np.float64(10.0)" in shown
+        assert "-> fgrad.debug.breakpoint(x=x, total=total)" in shown
+
+
+@pytest.mark.parametrize("typed", ["q\n", ""])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_leaving_the_debugger_ends_the_program(
+    typed: str, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def f(x: Any) -> Any:
+        fgrad.debug.breakpoint(x=x)
+        return x
+
+    monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+    tracer = sys.gettrace()
+    with pytest.raises(bdb.BdbQuit):
+        (fgrad.jit(f) if compiled else f)(X)
+    assert sys.gettrace() is tracer
 
 
 def test_errors_in_callbacks_reach_the_caller() -> None:
