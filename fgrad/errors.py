@@ -161,6 +161,10 @@ class CustomRuleError(FgradError, TypeError, ValueError):
     """A derivative or batching rule of the user's gave something that does not fit."""
 
 
+class MissingCudaError(FgradError, ImportError):
+    """A part of the CUDA toolchain is not installed."""
+
+
 class NanError(FgradError, FloatingPointError):
     """An operation made a NaN of numbers that are none; see `fgrad.debug.nans`."""
 
