@@ -1,0 +1,266 @@
+"""L6. Indices and memory accesses of a kernel's body, as LLVM text.
+
+Values of a group of `vector` neighbours stand side by side: a tuple of that many names, or of one
+where all neighbours share it.  Where neighbours are neighbours in memory, one access of up to 128
+bits serves them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fgrad.compile.cpu.llvm_text import FunctionText, element_type, literal
+from fgrad.compile.kernel.ir import Affine, Load, Store
+from fgrad.lower_cuda.forms import is_aligned
+from fgrad.lower_cuda.scalar_cuda import SCALAR_CUDA
+
+Names = tuple[str, ...]
+BOOL = np.dtype(bool)
+INT64 = np.dtype(np.int64)
+
+
+class Home(NamedTuple):
+    """Where a buffer is: a pointer to its first element in an address space.
+
+    `registers` says that each lane of a team has its own elements of a shared loop here, in the
+    order in which it takes them.
+    """
+
+    pointer: str
+    dtype: np.dtype
+    size: int
+    space: int  # 0 the thread's own, 1 global, 3 shared by a block
+    registers: bool = False
+
+
+def memory_type(dtype: np.dtype) -> str:
+    """The type of one element in memory: a bool is a byte."""
+    return "i8" if dtype.kind == "b" else element_type(dtype)
+
+
+def pointer_type(dtype: np.dtype, space: int, lanes: int = 1) -> str:
+    """The type of an address of one or more elements."""
+    element = memory_type(dtype)
+    element = element if lanes == 1 else f"<{lanes} x {element}>"
+    return f"{element}*" if space == 0 else f"{element} addrspace({space})*"
+
+
+class Axes:
+    """The values of the loop variables, and affine maps of them.
+
+    `vector` is the axis along which neighbours stand side by side; its value is the first one's.
+    """
+
+    def __init__(self, text: FunctionText, wide: bool) -> None:
+        self.text = text
+        self.type = "i64" if wide else "i32"
+        self.values: dict[str, str | int] = {}
+        self.vector: str | None = None
+        self.copies = 1
+        self.slot: int | None = None  # the place of this group among a lane's registers
+
+    def varies(self, index: Affine) -> bool:
+        """Whether neighbours differ."""
+        return self.copies > 1 and any([axis == self.vector for axis, _ in index.terms])
+
+    def affine(self, index: Affine, copy: int = 0) -> str:
+        """The value of a map for one of the neighbours."""
+        const = index.const
+        parts: list[str] = []
+        for axis, stride in index.terms:
+            value = self.values[axis]
+            if axis == self.vector:
+                const += copy * stride
+            if isinstance(value, int):
+                const += value * stride
+            else:
+                parts.append(value if stride == 1 else self.op("mul", value, str(stride)))
+        if const or not parts:
+            parts.append(str(const))
+        total = parts[0]
+        for part in parts[1:]:
+            total = self.op("add", total, part)
+        return total
+
+    def op(self, opcode: str, a: str, b: str) -> str:
+        """One instruction on indices."""
+        return self.text.emit(f"{opcode} {self.type} {a}, {b}")
+
+    def thread(self, name: str) -> str:
+        """A number that the device gives, such as `%x`, as an index."""
+        return name if self.type == "i32" else self.text.emit(f"zext i32 {name} to i64")
+
+    def narrowed(self, value: str) -> str:
+        """An int64 as an index."""
+        if self.type == "i64" or not value.startswith("%"):
+            return value
+        return self.text.emit(f"trunc i64 {value} to i32")
+
+    def widened(self, value: str) -> str:
+        """An index as an int64."""
+        if self.type == "i64" or not value.startswith("%"):
+            return value
+        return self.text.emit(f"sext i32 {value} to i64")
+
+
+class Memory:
+    """Loads and stores of a body."""
+
+    def __init__(self, text: FunctionText, axes: Axes, homes: dict[str, Home]) -> None:
+        self.text, self.axes, self.homes = text, axes, homes
+
+    def load(self, s: Load, values: dict[int, Names]) -> Names:
+        """The values of a load."""
+        home, axes = self.homes[s.buffer], self.axes
+        if home.registers:
+            return tuple([self._read(home, self._own(k)) for k in range(axes.copies)])
+        inputs = [values[v] for v, _ in s.gather]
+        inputs += [values[s.guard]] if s.guard is not None else []
+        apart = axes.varies(s.index) or any([len(x) > 1 for x in inputs])
+        if not apart:
+            return (self._one(s, home, values, 0),)
+        if not inputs and self._is_whole(s.index):
+            return self._vector(home, s.index)
+        return tuple([self._one(s, home, values, k) for k in range(axes.copies)])
+
+    def _is_whole(self, index: Affine) -> bool:
+        axes = self.axes
+        assert axes.vector is not None
+        unit = (axes.vector, 1) in index.terms
+        return unit and is_aligned(index, axes.vector, axes.copies)
+
+    def _own(self, copy: int) -> str:
+        """The index of a neighbour among a lane's registers."""
+        slot = self.axes.slot
+        assert isinstance(slot, int)
+        return str(slot * self.axes.copies + copy)
+
+    def _one(self, s: Load, home: Home, values: dict[int, Names], copy: int) -> str:
+        """One element; where the guard is false memory is not touched: element 0 is read."""
+        if s.guard is None:
+            return self._read(home, self._index(s.index, s.gather, values, copy))
+        other = literal(s.other, home.dtype)
+        if home.size == 0:
+            return other
+        guard = _of(values[s.guard], copy)
+        index = self._index(s.index, s.gather, values, copy)
+        kind = self.axes.type
+        index = self.text.emit(f"select i1 {guard}, {kind} {index}, {kind} 0")
+        value, element = self._read(home, index), element_type(home.dtype)
+        return self.text.emit(f"select i1 {guard}, {element} {value}, {element} {other}")
+
+    def _index(
+        self,
+        index: Affine,
+        indirect: Sequence[tuple[int, int]],
+        values: dict[int, Names],
+        copy: int,
+    ) -> str:
+        axes = self.axes
+        total = axes.affine(index, copy)
+        for id, stride in indirect:
+            part = axes.narrowed(_of(values[id], copy))
+            part = part if stride == 1 else axes.op("mul", part, str(stride))
+            total = axes.op("add", total, part)
+        return total
+
+    def _address(self, home: Home, index: str, lanes: int = 1) -> str:
+        element = memory_type(home.dtype)
+        pointer = pointer_type(home.dtype, home.space)
+        where = self.text.emit(
+            f"getelementptr inbounds {element}, {pointer} {home.pointer}, {self.axes.type} {index}"
+        )
+        if lanes == 1:
+            return where
+        vector = pointer_type(home.dtype, home.space, lanes)
+        return self.text.emit(f"bitcast {pointer} {where} to {vector}")
+
+    def _read(self, home: Home, index: str) -> str:
+        where = self._address(home, index)
+        kind, pointer = memory_type(home.dtype), pointer_type(home.dtype, home.space)
+        value = self.text.emit(f"load {kind}, {pointer} {where}, align {home.dtype.itemsize}")
+        return self._from_memory(value, home.dtype)
+
+    def _from_memory(self, value: str, dtype: np.dtype) -> str:
+        return self.text.emit(f"icmp ne i8 {value}, 0") if dtype == BOOL else value
+
+    def _to_memory(self, value: str, dtype: np.dtype) -> str:
+        return self.text.emit(f"zext i1 {value} to i8") if dtype == BOOL else value
+
+    def _vector(self, home: Home, index: Affine) -> Names:
+        lanes, dtype = self.axes.copies, home.dtype
+        where = self._address(home, self.axes.affine(index), lanes)
+        kind, pointer = f"<{lanes} x {memory_type(dtype)}>", pointer_type(dtype, home.space, lanes)
+        whole = self.text.emit(f"load {kind}, {pointer} {where}, align {lanes * dtype.itemsize}")
+        names = []
+        for k in range(lanes):
+            one = self.text.emit(f"extractelement {kind} {whole}, i32 {k}")
+            names.append(self._from_memory(one, dtype))
+        return tuple(names)
+
+    # --- stores
+
+    def store(self, s: Store, values: dict[int, Names]) -> None:
+        """Memory written, in the order of the neighbours."""
+        home, axes = self.homes[s.buffer], self.axes
+        if home.registers:
+            for k in range(axes.copies):
+                self._write(home, self._own(k), _of(values[s.value], k))
+            return
+        plain = s.mode == "set" and not s.scatter and s.guard is None
+        if axes.copies > 1 and plain and axes.varies(s.index) and self._is_whole(s.index):
+            self._store_vector(home, s, values)
+            return
+        for k in range(axes.copies):
+            self._store_one(home, s, values, k)
+
+    def _store_vector(self, home: Home, s: Store, values: dict[int, Names]) -> None:
+        lanes, dtype = self.axes.copies, home.dtype
+        kind, pointer = f"<{lanes} x {memory_type(dtype)}>", pointer_type(dtype, home.space, lanes)
+        whole = "undef"
+        for k in range(lanes):
+            one = self._to_memory(_of(values[s.value], k), dtype)
+            whole = self.text.emit(
+                f"insertelement {kind} {whole}, {memory_type(dtype)} {one}, i32 {k}"
+            )
+        where = self._address(home, self.axes.affine(s.index), lanes)
+        self.text.line(f"store {kind} {whole}, {pointer} {where}, align {lanes * dtype.itemsize}")
+
+    def _store_one(self, home: Home, s: Store, values: dict[int, Names], copy: int) -> None:
+        def write() -> None:
+            index = self._index(s.index, s.scatter, values, copy)
+            value = _of(values[s.value], copy)
+            if s.mode != "set":
+                old = self._read(home, index)
+                row = SCALAR_CUDA[s.mode]
+                value = row(self.text, [old, value], home.dtype, home.dtype)
+            self._write(home, index, value)
+
+        if s.guard is None:
+            write()
+        else:
+            when(self.text, _of(values[s.guard], copy), write)
+
+    def _write(self, home: Home, index: str, value: str) -> None:
+        where = self._address(home, index)
+        kind, pointer = memory_type(home.dtype), pointer_type(home.dtype, home.space)
+        value = self._to_memory(value, home.dtype)
+        self.text.line(f"store {kind} {value}, {pointer} {where}, align {home.dtype.itemsize}")
+
+
+def _of(names: Names, copy: int) -> str:
+    """The value of one neighbour."""
+    return names[copy] if len(names) > 1 else names[0]
+
+
+def when(text: FunctionText, condition: str, then: Callable[[], None]) -> None:
+    """if condition: then()"""
+    inside, after = text.fresh("then")[1:], text.fresh("end")[1:]
+    text.line(f"br i1 {condition}, label %{inside}, label %{after}")
+    text.label(inside)
+    then()
+    text.line(f"br label %{after}")
+    text.label(after)

@@ -1,0 +1,407 @@
+"""L6. A piece of a kernel in its form, as the text of one LLVM function (legacy NVVM dialect).
+
+    define void @fgrad_body(i32 %block, i32 %x, i32 %y, i8 addrspace(1)* %p0, ...)
+
+Accumulators are memory of the thread, which LLVM turns into registers.  In a team every thread
+runs the statements outside of shared loops; of these loops each thread takes its part, and what
+they add up is joined at their end, in an order that is always the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad.compile.cpu.llvm_text import FunctionText, element_type, literal
+from fgrad.compile.kernel.ir import (
+    Const,
+    Index,
+    Init,
+    Leave,
+    Load,
+    Loop,
+    Op,
+    Read,
+    Ref,
+    Statement,
+    Store,
+    Update,
+)
+from fgrad.compile.kernel.rewrite import Body, identity, walk
+from fgrad.compile.schedule import perfect_nest
+from fgrad.lower_cuda.access import INT64, Axes, Memory, Names, when
+from fgrad.lower_cuda.forms import Form, Piece, is_written_out, shared_loops, trips_of
+from fgrad.lower_cuda.hazards import Hazards
+from fgrad.lower_cuda.homes import homes_of
+from fgrad.lower_cuda.scalar_cuda import SCALAR_CUDA
+from fgrad.lower_cuda.team import Team
+
+_GROUP = "group"  # the axis of the groups of a lane; no axis of a kernel has this name
+
+
+class Accumulator(NamedTuple):
+    """Memory of the thread that holds a value."""
+
+    pointer: str
+    op: str
+    dtype: np.dtype
+
+
+class BodyText(NamedTuple):
+    """The text of a body, and the bytes of scratch memory that all its teams need, by area."""
+
+    text: str
+    scratch: tuple[int, ...]
+
+
+def emit_body(piece: Piece, form: Form) -> BodyText:
+    """The text of a piece in its form."""
+    return _Emitter(piece, form).emit()
+
+
+class _Emitter:
+    """Writes one body."""
+
+    def __init__(self, piece: Piece, form: Form) -> None:
+        self.piece, self.form = piece, form
+        self.text = FunctionText()
+        self.axes = Axes(self.text, _is_wide(piece, form))
+        self.allocas: list[str] = []
+        self.values: dict[int, Names] = {}
+        self.accumulators: dict[str, Accumulator] = {}
+        self.shared = {id(loop) for loop in shared_loops(piece.body)} if form.team > 1 else set()
+        self.homes = homes_of(piece, form)
+        self.team = Team(self.text, form.team)
+        self.memory = Memory(self.text, self.axes, {})
+        self.hazards = Hazards(piece, self.homes.private | self.homes.own)
+        self.within = form.team == 1  # whether this is the text of one thread alone
+
+    # --- the function
+
+    def emit(self) -> BodyText:
+        """All of it."""
+        text, form = self.text, self.form
+        number = self._item()
+        if form.groups % form.per_block:
+            some = self._compare("slt", number, form.groups)
+            when(text, some, lambda: self._items(number))
+        else:
+            self._items(number)
+        text.line("ret void")
+        head = f"define void @fgrad_body({', '.join(self._parameters())}) {{\nentry:\n"
+        body = "\n".join([*self.allocas, *text.lines])
+        lines = [*self.homes.globals, *sorted(text.declarations)]
+        return BodyText("\n".join([*lines, head + body, "}", ""]), self.homes.scratch)
+
+    def _parameters(self) -> list[str]:
+        count = self.homes.pointers
+        return [
+            "i32 %block", "i32 %x", "i32 %y",
+            *[f"i8 addrspace(1)* %p{k}" for k in range(count)],
+        ]  # fmt: skip
+
+    def _item(self) -> str:
+        """The number of this thread's group, or of its team."""
+        form, axes = self.form, self.axes
+        block = axes.thread("%block")
+        if form.per_block == 1:
+            return block
+        number = axes.op("mul", block, str(form.per_block))
+        return axes.op("add", number, axes.thread("%x" if form.team == 1 else "%y"))
+
+    def _compare(self, predicate: str, a: str, b: int | str) -> str:
+        return self.text.emit(f"icmp {predicate} {self.axes.type} {a}, {b}")
+
+    def _items(self, number: str) -> None:
+        """Everything that one thread or one team does."""
+        self.memory.homes = self.homes.bind(self.text, self.axes, number, self._alloca)
+        form, piece = self.form, self.piece
+        vector = form.vector if form.team == 1 else 1
+        last = self._open_items(number, vector)
+        self.body(piece.before)
+        if vector == 1 or last is None:
+            self.body(piece.body)
+        elif piece.axes[-1][1] % vector == 0:
+            self._neighbours(vector)
+        else:
+            self._ragged(last, vector)
+
+    def _open_items(self, number: str, vector: int) -> str | None:
+        """Give the axes of the items their values; returns the last one's."""
+        value: str | int = number
+        for k, (axis, extent) in reversed(list(enumerate(self.piece.axes))):
+            groups = -(-extent // vector) if k == len(self.piece.axes) - 1 else extent
+            place = value if k == 0 else self.axes.op("urem", str(value), str(groups))
+            if k:
+                value = self.axes.op("udiv", str(value), str(groups))
+            if groups != extent:
+                place = self.axes.op("mul", str(place), str(vector))
+            self.axes.values[axis] = place
+        return str(self.axes.values[self.piece.axes[-1][0]]) if self.piece.axes else None
+
+    def _neighbours(self, vector: int) -> None:
+        """One group of neighbours, side by side."""
+        self.axes.vector, self.axes.copies = self.piece.axes[-1][0], vector
+        self.body(self.piece.body)
+        self.axes.vector, self.axes.copies = None, 1
+
+    def _ragged(self, first: str, vector: int) -> None:
+        """Whole groups at once; the elements of the last group one by one."""
+        axis, extent = self.piece.axes[-1]
+        end = self.axes.op("add", first, str(vector))
+        self._either(
+            self._compare("sle", end, extent),
+            lambda: self._neighbours(vector),
+            lambda: self._loop(axis, first, str(extent), 1, lambda: self.body(self.piece.body)),
+        )
+
+    # --- blocks of code
+
+    def _alloca(self, kind: str, count: int) -> str:
+        """Memory of the thread."""
+        name = self.text.fresh("m")
+        self.allocas.append(f"  {name} = alloca {kind}, i32 {count}")
+        return name
+
+    def _either(self, condition: str, then: Callable[[], None], other: Callable[[], None]) -> None:
+        text = self.text
+        yes, no, after = [text.fresh(stem)[1:] for stem in ("then", "else", "end")]
+        text.line(f"br i1 {condition}, label %{yes}, label %{no}")
+        for label, block in ((yes, then), (no, other)):
+            text.label(label)
+            block()
+            text.line(f"br label %{after}")
+        text.label(after)
+
+    def _loop(
+        self, axis: str, start: str, stop: str, step: int, inside: Callable[[], None]
+    ) -> None:
+        """for axis in range(start, stop, step): inside()"""
+        text, kind = self.text, self.axes.type
+        counter = self._alloca(kind, 1)
+        head, run, after = [text.fresh(stem)[1:] for stem in ("loop", "do", "end")]
+        text.line(f"store {kind} {start}, {kind}* {counter}")
+        text.line(f"br label %{head}")
+        text.label(head)
+        value = text.emit(f"load {kind}, {kind}* {counter}")
+        more = self._compare("slt", value, stop)
+        text.line(f"br i1 {more}, label %{run}, label %{after}")
+        text.label(run)
+        self.axes.values[axis] = value
+        inside()
+        following = self.axes.op("add", value, str(step))
+        text.line(f"store {kind} {following}, {kind}* {counter}")
+        text.line(f"br label %{head}")
+        text.label(after)
+
+    # --- statements
+
+    def body(self, body: Body) -> None:
+        """Statements in order."""
+        for s in body:
+            _EMIT[type(s)](self, s)
+
+    def const(self, s: Const) -> None:
+        """A literal; no instruction."""
+        self.values[s.id] = (literal(s.value, s.dtype),)
+
+    def index(self, s: Index) -> None:
+        """The value of an affine map, as a number."""
+        copies = range(self.axes.copies) if self.axes.varies(s.index) else range(1)
+        convert = SCALAR_CUDA["convert"]
+        names = [self.axes.widened(self.axes.affine(s.index, k)) for k in copies]
+        if s.dtype != INT64:
+            names = [convert(self.text, [name], INT64, s.dtype) for name in names]
+        self.values[s.id] = tuple(names)
+
+    def load(self, s: Load) -> None:
+        """Memory read."""
+        self._before(s)
+        self.values[s.id] = self.memory.load(s, self.values)
+
+    def op(self, s: Op) -> None:
+        """A scalar operation, once for each neighbour if they differ."""
+        args = [self.values[a] for a in s.args]
+        copies = max(map(len, args))
+        dtype = self.dtypes.get(s.args[-1], s.dtype)
+        row = SCALAR_CUDA[s.op]
+        self.values[s.id] = tuple(
+            [
+                row(self.text, [a[k] if len(a) > 1 else a[0] for a in args], dtype, s.dtype)
+                for k in range(copies)
+            ]
+        )
+
+    @property
+    def dtypes(self) -> dict[int, np.dtype]:
+        """The dtype of every value of the piece."""
+        return self.homes.dtypes
+
+    def init(self, s: Init) -> None:
+        """A new accumulator."""
+        pointer = self._alloca(element_type(s.dtype), 1)
+        self.accumulators[s.acc] = Accumulator(pointer, s.op, s.dtype)
+        start = self.values[s.start.id][0] if isinstance(s.start, Ref) else None
+        self._set(s.acc, literal(s.start, s.dtype) if start is None else start)  # type: ignore[arg-type]
+
+    def _get(self, name: str) -> str:
+        pointer, _, dtype = self.accumulators[name]
+        kind = element_type(dtype)
+        return self.text.emit(f"load {kind}, {kind}* {pointer}")
+
+    def _set(self, name: str, value: str) -> None:
+        pointer, _, dtype = self.accumulators[name]
+        kind = element_type(dtype)
+        self.text.line(f"store {kind} {value}, {kind}* {pointer}")
+
+    def read(self, s: Read) -> None:
+        """The accumulator's value now."""
+        self.values[s.id] = (self._get(s.acc),)
+
+    def update(self, s: Update) -> None:
+        """Contributions to an accumulator, one neighbour after the other."""
+        _, op, dtype = self.accumulators[s.acc]
+        given = self.values[s.value]
+        for k in range(self.axes.copies):
+            value = given[k] if len(given) > 1 else given[0]
+            if op != "carry":
+                value = self.join(op, dtype, self._get(s.acc), value)
+            self._set(s.acc, value)
+
+    def join(self, op: str, dtype: np.dtype, a: str, b: str) -> str:
+        """One step of an accumulator."""
+        return SCALAR_CUDA[op](self.text, [a, b], dtype, dtype)
+
+    def store(self, s: Store) -> None:
+        """Memory written; by the first thread, where all of a team would."""
+        self._before(s)
+        if self.within:
+            self.memory.store(s, self.values)
+            return
+        when(self.text, self.team.is_first(), lambda: self.memory.store(s, self.values))
+
+    def _before(self, s: Statement) -> None:
+        """Wait for the other threads of the team, if this touches what they touched."""
+        if not self.within and self.hazards.meets((s,)):
+            self.team.barrier()
+
+    # --- loops
+
+    def loop(self, loop: Loop) -> None:
+        """A loop of a thread, a shared loop, or one that all threads of a team run."""
+        if loop.kind == "while":
+            self._while(loop)
+        elif id(loop) in self.shared and not self.within:
+            self._share(loop)
+        else:
+            inside = self._body_of(loop)
+            self._loop(loop.axis, "0", str(loop.extent), 1, inside)
+
+    def _body_of(self, loop: Loop) -> Callable[[], None]:
+        def inside() -> None:
+            self.body(loop.body)
+            self._settle()
+
+        return inside
+
+    def _settle(self) -> None:
+        """The next iteration begins when all threads have ended this one."""
+        if not self.within and self.hazards.settle():
+            self.team.barrier()
+
+    def _while(self, loop: Loop) -> None:
+        text = self.text
+        head, run, after = [text.fresh(stem)[1:] for stem in ("while", "do", "end")]
+        text.line(f"br label %{head}")
+        text.label(head)
+        self.axes.values[loop.axis] = 0
+        for s in loop.body:
+            if isinstance(s, Leave):
+                done = self.values[s.value][0]
+                text.line(f"br i1 {done}, label %{after}, label %{run}")
+                text.label(run)
+            else:
+                _EMIT[type(s)](self, s)
+        self._settle()
+        text.line(f"br label %{head}")
+        text.label(after)
+
+    # --- shared loops
+
+    def _share(self, loop: Loop) -> None:
+        """Each thread's part of a loop, then the joined sums."""
+        if self.hazards.meets((loop,)):
+            self.team.barrier()
+        inner = {s.acc for s in walk(loop.body) if isinstance(s, Init)}
+        updated = [s.acc for s in walk(loop.body) if isinstance(s, Update)]
+        sums = [acc for acc in dict.fromkeys(updated) if acc not in inner]
+        before = {acc: self._get(acc) for acc in sums}
+        for acc in sums:
+            _, op, dtype = self.accumulators[acc]
+            self._set(acc, literal(identity(op, dtype), dtype))
+        self.within = True
+        self._parts(loop)
+        self.within = False
+        for acc in sums:
+            _, op, dtype = self.accumulators[acc]
+            total = self.team.fold(self._get(acc), dtype, partial(self.join, op, dtype))
+            self._set(acc, self.join(op, dtype, before[acc], total))
+
+    def _parts(self, loop: Loop) -> None:
+        """Groups of `vector` neighbours, one for each thread in turn."""
+        nest, body = perfect_nest(loop)
+        form, vector = self.form, self.form.vector
+        extent = math.prod([x.extent for x in nest])
+        step = form.team * vector
+        lane = self.axes.thread("%x")
+        first = lane if vector == 1 else self.axes.op("mul", lane, str(vector))
+        inside = self._group(nest, body)
+        if not is_written_out(loop, form):
+            self._loop(
+                "", first, str(extent), step, lambda: inside(str(self.axes.values[""]), None)
+            )
+            return
+        for trip in range(trips_of(loop, form)):
+            at = first if trip == 0 else self.axes.op("add", first, str(trip * step))
+            if (trip + 1) * step <= extent:
+                inside(at, trip)
+            else:
+                some = self._compare("slt", at, extent)
+                when(self.text, some, lambda a=at, t=trip: inside(a, t))
+
+    def _group(self, nest: Sequence[Loop], body: Body) -> Callable[..., None]:
+        def inside(at: Any, slot: int | None = None) -> None:
+            axes = self.axes
+            rest = at
+            for k in range(len(nest) - 1, -1, -1):
+                extent = str(nest[k].extent)
+                axes.values[nest[k].axis] = axes.op("urem", rest, extent) if k else rest
+                rest = axes.op("udiv", rest, extent) if k else rest
+            axes.vector, axes.copies, axes.slot = nest[-1].axis, self.form.vector, slot
+            self.body(body)
+            axes.vector, axes.copies, axes.slot = None, 1, None
+
+        return inside
+
+
+_EMIT: dict[type, Callable[[_Emitter, Any], None]] = {
+    Const: _Emitter.const,
+    Index: _Emitter.index,
+    Load: _Emitter.load,
+    Op: _Emitter.op,
+    Read: _Emitter.read,
+    Init: _Emitter.init,
+    Update: _Emitter.update,
+    Store: _Emitter.store,
+    Loop: _Emitter.loop,
+}
+
+
+def _is_wide(piece: Piece, form: Form) -> bool:
+    """Whether indices need 64 bits."""
+    sizes = [b.size for b in piece.kernel.buffers]
+    return max([*sizes, form.groups * max(form.vector, 1), form.groups * form.team]) >= 1 << 30

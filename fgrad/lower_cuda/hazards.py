@@ -1,0 +1,50 @@
+"""L6. Where the threads of a team must wait for one another.
+
+A thread may not touch what another one of its team has written, nor write what another one reads,
+before all have come to a barrier.  Elements that only one thread touches need none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from fgrad.compile.kernel.ir import Load, Store
+from fgrad.compile.kernel.rewrite import Body, walk
+from fgrad.lower_cuda.forms import Piece
+
+
+class Hazards:
+    """What the team has touched since its last barrier."""
+
+    def __init__(self, piece: Piece, private: Collection[str]) -> None:
+        self.private = private
+        sizes = {b.name: b.size * b.dtype.itemsize for b in piece.kernel.buffers}
+        given = [b.name for b in piece.kernel.buffers if b.role == "in"]
+        # A result may be in the memory of an argument of its size, which all threads may read.
+        self.twins = {
+            b.name: {b.name, *[a for a in given if sizes[a] == sizes[b.name]]}
+            for b in piece.kernel.buffers
+        }
+        self.reads: set[str] = set()
+        self.writes: set[str] = set()
+
+    def meets(self, body: Body) -> bool:
+        """Whether a barrier is needed before these statements; they are noted as done."""
+        accesses = [s for s in walk(body) if isinstance(s, (Load, Store))]
+        touched = [s for s in accesses if s.buffer not in self.private]
+        reads = {s.buffer for s in touched if isinstance(s, Load) or s.mode != "set"}
+        writes = {s.buffer for s in touched if isinstance(s, Store)}
+        reach = set().union(*[self.twins[name] for name in writes])
+        wait = bool(reads & self.writes or reach & (self.reads | self.writes))
+        if wait:
+            self.reads, self.writes = set(), set()
+        self.reads |= reads
+        self.writes |= writes
+        return wait
+
+    def settle(self) -> bool:
+        """Whether a barrier is needed before all of this is done again."""
+        wait = bool(self.writes)
+        if wait:
+            self.reads, self.writes = set(), set()
+        return wait

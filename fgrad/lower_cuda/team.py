@@ -1,0 +1,44 @@
+"""L6. The threads that share one item of a kernel: a warp, or a whole block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fgrad.compile.cpu.llvm_text import FunctionText
+from fgrad.lower_cuda import team_text
+from fgrad.lower_cuda.team_text import WARP, Values
+
+_WARP_BARRIER = "llvm.nvvm.bar.warp.sync"
+
+
+class Team:
+    """`size` threads whose numbers are `%x`."""
+
+    def __init__(self, text: FunctionText, size: int) -> None:
+        self.text, self.size = text, size
+
+    def is_first(self) -> str:
+        """Whether this is the team's first thread."""
+        return self.text.emit("icmp eq i32 %x, 0")
+
+    def barrier(self) -> None:
+        """All threads of the team come here, and see what the others have written."""
+        if self.size > WARP:
+            team_text.barrier(self.text)
+            return
+        self.text.declare(f"declare void @{_WARP_BARRIER}(i32)")
+        self.text.line(f"call void @{_WARP_BARRIER}(i32 -1)")
+
+    def fold(self, value: str, dtype: np.dtype, join: Callable[[str, str], str]) -> str:
+        """The values of all threads joined, in an order that is always the same."""
+
+        def combine(_text: FunctionText, a: Values, b: Values) -> Values:
+            return (join(a[0], b[0]),)
+
+        if self.size == WARP:
+            return team_text.warp_fold(self.text, combine, (value,), [dtype])[0]
+        name = f"fold_{dtype.kind}{dtype.itemsize}_"
+        (total,) = team_text.block_fold(self.text, name, combine, (value,), [dtype], self.size)
+        return total
