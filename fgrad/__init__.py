@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from fgrad import numpy, tree
 from fgrad.config import config
+from fgrad.lazy import PROVIDERS as _PROVIDERS
 from fgrad.numpy.places import at
 from fgrad.ops.elementwise import stop_gradient as _stop_gradient
 from fgrad.trace import deferred as _deferred
@@ -109,6 +110,7 @@ def _load_special() -> None:
 
 
 _deferred.append(_load_special)
+_PROVIDERS["cuda"] = "fgrad.lower_cuda.runtime"
 
 
 def __getattr__(name: str) -> Any:

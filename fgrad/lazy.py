@@ -15,6 +15,9 @@ from types import ModuleType
 from typing import Any
 
 
+PROVIDERS: dict[str, str] = {}  # for each device, the module whose `BACKEND` compiles for it
+
+
 class LazyModule:
     """Stands for a module until one of its names is read."""
 

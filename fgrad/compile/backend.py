@@ -1,13 +1,15 @@
 """L5. The table of devices: what is left to do for a program of kernels on each.
 
-A backend reads scheduled kernels and never an array program.  Higher layers add theirs:
+A backend reads scheduled kernels and never an array program.  Higher layers name the modules of
+theirs, which are imported when a program is first compiled for the device:
 
-    BACKENDS["cuda"] = Backend(schedule_for_cuda, link_for_cuda)
+    PROVIDERS["cuda"] = "fgrad.lower_cuda.runtime"      which defines BACKEND
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from fgrad.compile.cpu.runtime import vector_registers
@@ -16,20 +18,49 @@ from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.plan import Plan
 from fgrad.compile.schedule import schedule
 from fgrad.ir.program import Program
+from fgrad.lazy import PROVIDERS
 
 Runnable: TypeAlias = Callable[[Sequence[Any]], "list[Any]"]
 
 
 class Backend(NamedTuple):
-    """`schedule` orders the loops of a kernel; `build` makes a planned program callable; `splits`
-    says whether threads share kernels by their outermost loop, so that long reductions want two."""
+    """What a device does with kernels.
+
+    `schedule` orders the loops of one, `build` makes a planned program callable, and `in_kernel`
+    says whether a loop should be the one kernel that it can be.  `threads` says that threads share
+    a kernel by its outermost loop alone: long reductions are two kernels then, and long kernels of
+    several loops are one for each.
+    """
 
     schedule: Callable[[Kernel], Kernel]
     build: Callable[[Program, Plan], Runnable]
-    splits: bool = False
+    in_kernel: Callable[[Kernel], bool]
+    threads: bool
+
+
+class _Backends(Mapping[str, Backend]):
+    """The backends by the names of their devices."""
+
+    def __init__(self, loaded: dict[str, Backend]) -> None:
+        self._loaded = loaded
+
+    def __getitem__(self, device: str) -> Backend:
+        found = self._loaded.get(device)
+        if found is None:
+            found = self._loaded[device] = importlib.import_module(PROVIDERS[device]).BACKEND
+        return found
+
+    def __contains__(self, device: object) -> bool:
+        return device in self._loaded or device in PROVIDERS
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys((*self._loaded, *PROVIDERS)))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
 
 
 REGISTERS = vector_registers()
-BACKENDS: dict[str, Backend] = {
-    "cpu": Backend(lambda kernel: schedule(kernel, REGISTERS), link, True)
-}
+BACKENDS: Mapping[str, Backend] = _Backends(
+    {"cpu": Backend(lambda kernel: schedule(kernel, REGISTERS), link, lambda _kernel: True, True)}
+)

@@ -10,7 +10,7 @@ A body's slots are its inputs, constants, results and arena, then what it derive
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from fgrad.compile.cpu.host import (
     Advance,
@@ -27,8 +27,31 @@ from fgrad.compile.cpu.host import (
     kernel_call,
 )
 from fgrad.compile.cpu.runtime import build_kernels
+from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.lower_control import Control
 from fgrad.ir.aval import Aval
+
+
+class Memory(NamedTuple):
+    """How the host program works on the memory that the slots point to.
+
+    `copy(target, source, size)` copies bytes; `kernels` gives the steps of each kernel on its
+    slots; `number(slot, size)` is where the host program finds a number, and the steps that bring
+    it there; `common` are slots of ours that stand after the arena in every body.
+    """
+
+    copy: Callable[[int, int, int], Step]
+    kernels: Callable[[Sequence[tuple[Kernel, tuple[int, ...]]]], list[list[Step]]]
+    number: Callable[[int, int], tuple[int, list[Step]]]
+    common: tuple[int, ...] = ()
+
+
+def _host_kernels(calls: Sequence[tuple[Kernel, tuple[int, ...]]]) -> list[list[Step]]:
+    addresses = build_kernels([kernel for kernel, _ in calls])
+    return [[kernel_call(k, a, slots)] for (k, slots), a in zip(calls, addresses, strict=True)]
+
+
+HOST_MEMORY = Memory(Copy, _host_kernels, lambda slot, _size: (slot, []))
 
 
 def moved(step: Step, base: int) -> Step:
@@ -61,7 +84,14 @@ def _bytes(aval: Aval) -> int:
 class _Body:
     """A compiled body at a place in our table of slots."""
 
-    def __init__(self, executable: Any, base: int, consts: Sequence[int], lits: Sequence[int]):
+    def __init__(
+        self,
+        executable: Any,
+        base: int,
+        consts: Sequence[int],
+        lits: Sequence[int],
+        memory: Memory,
+    ) -> None:
         count, kept = len(executable.in_avals), len(executable.consts)
         self.inputs = [base + k for k in range(count)]
         self.outputs = [base + count + kept + k for k in range(len(executable.out_avals))]
@@ -69,19 +99,25 @@ class _Body:
         self.entry: list[Step] = [
             Place(base + count + k, number, 0) for k, number in enumerate(consts)
         ]
+        self.entry += [Place(self.arena + 1 + k, n, 0) for k, n in enumerate(memory.common)]
         self.steps = list(_moved(executable.image.steps, base))
         for (k, _), number in zip(executable.literals, lits, strict=True):
             size = _bytes(executable.out_avals[k])
-            self.steps.append(Copy(self.outputs[k], number, size))
+            self.steps.append(memory.copy(self.outputs[k], number, size))
 
 
 class _Numbers:
     """The slots of a control step's buffers, and of its bodies."""
 
     def __init__(
-        self, control: Control, numbers: Sequence[int], reserve: Callable[[int], int]
+        self,
+        control: Control,
+        numbers: Sequence[int],
+        reserve: Callable[[int], int],
+        memory: Memory,
     ) -> None:
         eqn, executables, self.places = control[:3]
+        self.memory = memory
         count, stop = len(eqn.inputs), len(eqn.inputs) + len(eqn.outputs)
         self.operands, self.results = numbers[:count], numbers[count:stop]
         self.scratch = numbers[-1]
@@ -94,13 +130,16 @@ class _Numbers:
         for e, own in zip(executables, consts, strict=True):
             lits = numbers[at : at + len(e.literals)]
             at += len(e.literals)
-            body = _Body(e, reserve(int(e.host.table[0])), own, lits)
+            body = _Body(e, reserve(int(e.host.table[0])), own, lits, memory)
             body.entry.append(Place(body.arena, self.scratch, 0))
             self.bodies.append(body)
 
 
 def control_steps(
-    control: Control, numbers: Sequence[int], reserve: Callable[[int], int]
+    control: Control,
+    numbers: Sequence[int],
+    reserve: Callable[[int], int],
+    memory: Memory = HOST_MEMORY,
 ) -> list[Step]:
     """The steps of a control equation.
 
@@ -108,8 +147,9 @@ def control_steps(
         control: the equation with its compiled bodies.
         numbers: the slots of its buffers.
         reserve: gives the first of as many fresh slots.
+        memory: what the slots point to.
     """
-    found = _Numbers(control, numbers, reserve)
+    found = _Numbers(control, numbers, reserve, memory)
     emit = {"scan": _scan, "while": _while, "switch": _switch}[control.eqn.prim.name]
     return emit(control, found)
 
@@ -123,19 +163,20 @@ def _scan(control: Control, n: _Numbers) -> list[Step]:
     steps += [Place(body.inputs[k], n.operands[k], 0) for k in range(n_consts)]
     after: list[Step] = []
     steps += _extra_places(control, n, body)
-    writes = _write_steps(control, body, n_consts)
+    writes = _write_steps(control, body, n_consts, n.memory)
     for k in range(n_carry):
         given, number = body.inputs[n_consts + k], control.outputs[k]
+        size = _bytes(eqn.outputs[k].aval)
         if number is None:
             steps.append(Place(given, n.results[k], 0))
-            steps.append(Copy(given, n.operands[n_consts + k], _bytes(eqn.outputs[k].aval)))
+            steps.append(n.memory.copy(given, n.operands[n_consts + k], size))
             continue
         taken = body.outputs[number]
         # After the last swap the result is where the first carry was if the length is even.
         home, other = (given, taken) if length % 2 == 0 else (taken, given)
         steps.append(Place(home, n.results[k], 0))
         steps.append(Place(other, n.scratch, n.places[number]))
-        steps.append(Copy(given, n.operands[n_consts + k], _bytes(eqn.outputs[k].aval)))
+        steps.append(n.memory.copy(given, n.operands[n_consts + k], size))
         after.append(Swap(given, taken))
     items = [
         (body.inputs[k], n.operands[k], eqn.inputs[k].aval) for k in range(stop, len(eqn.inputs))
@@ -158,18 +199,16 @@ def _extra_places(control: Control, n: _Numbers, body: _Body) -> list[Step]:
     return [Place(body.outputs[k], n.scratch, n.places[k]) for k in range(first, len(body.outputs))]
 
 
-def _write_steps(control: Control, body: _Body, n_consts: int) -> list[Step]:
+def _write_steps(control: Control, body: _Body, n_consts: int, memory: Memory) -> list[Step]:
     """What is done to carries in place when the body has run."""
-    kernels = [w.kernel for each in control.writes.values() for w in each]
-    addresses = iter(build_kernels(kernels))
-    steps: list[Step] = []
+    calls: list[tuple[Kernel, tuple[int, ...]]] = []
     for k, each in control.writes.items():
         for write in each:
             slots = [
                 body.inputs[n_consts + k] if a is None else body.outputs[a] for a in write.args
             ]
-            steps.append(kernel_call(write.kernel, next(addresses), tuple(slots)))
-    return steps
+            calls.append((write.kernel, tuple(slots)))
+    return [step for steps in memory.kernels(calls) for step in steps]
 
 
 def _while(control: Control, n: _Numbers) -> list[Step]:
@@ -184,19 +223,20 @@ def _while(control: Control, n: _Numbers) -> list[Step]:
     after: list[Step] = []
     last: list[Step] = []
     steps += _extra_places(control, n, body)
-    writes = _write_steps(control, body, n_body)
+    writes = _write_steps(control, body, n_body, n.memory)
     for k, out in enumerate(eqn.outputs):
         given, number, size = body.inputs[n_body + k], control.outputs[k], _bytes(out.aval)
         steps.append(Place(given, n.results[k], 0))
-        steps.append(Copy(given, n.operands[first + k], size))
+        steps.append(n.memory.copy(given, n.operands[first + k], size))
         before.append(Place(test.inputs[n_cond + k], given, 0))
         if number is None:
             continue
         taken = body.outputs[number]
         steps.append(Place(taken, n.scratch, n.places[number]))
         after.append(Swap(given, taken))
-        last.append(Copy(n.results[k], given, size))
-    loop = While((*before, *test.steps), flag, (*body.steps, *writes, *after))
+        last.append(n.memory.copy(n.results[k], given, size))
+    known, fetched = n.memory.number(flag, 1)
+    loop = While((*before, *test.steps, *fetched), known, (*body.steps, *writes, *after))
     return [*steps, loop, *last]
 
 
@@ -208,4 +248,5 @@ def _switch(_control: Control, n: _Numbers) -> list[Step]:
         steps += [Place(a, b, 0) for a, b in zip(body.inputs, operands, strict=True)]
         steps += [Place(a, b, 0) for a, b in zip(body.outputs, n.results, strict=True)]
         branches.append((*steps, *body.steps))
-    return [Branch(index, tuple(branches))]
+    known, fetched = n.memory.number(index, 8)
+    return [*fetched, Branch(known, tuple(branches))]

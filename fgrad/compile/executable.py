@@ -78,7 +78,7 @@ class Image(NamedTuple):
 def link(program: Program, plan: Plan) -> Executable:
     """The native form of a planned program."""
     consts = [np.ascontiguousarray(array) for _, array in program.consts]
-    table = _Table(len(program.inputs), len(consts), len(program.outputs))
+    table = Table(len(program.inputs), len(consts), len(program.outputs))
     body = _native_steps(plan, table)
     body += [
         Copy(table.number(Slot("output", k)), table.number(plan.slots[v]), _bytes(v))
@@ -168,7 +168,7 @@ class StepPrograms:
 
     def __init__(self, program: Program, plan: Plan) -> None:
         consts = [np.ascontiguousarray(array) for _, array in program.consts]
-        table = _Table(len(program.inputs), len(consts), len(program.outputs))
+        table = Table(len(program.inputs), len(consts), len(program.outputs))
         bodies = [_native_steps(plan._replace(steps=[step]), table) for step in plan.steps]
         self.consts, self.out_avals = consts, program.out_avals
         self.arena_bytes = plan.arena_bytes
@@ -219,13 +219,16 @@ def _bytes(var: Any) -> int:
     return var.aval.size * var.aval.dtype.itemsize
 
 
-class _Table:
-    """Numbers of slots; places in the arena get one each."""
+class Table:
+    """Numbers of slots; places in the arena get one each.
 
-    def __init__(self, inputs: int, consts: int, outputs: int) -> None:
+    After the arena stand `common` slots that the caller gives too.
+    """
+
+    def __init__(self, inputs: int, consts: int, outputs: int, common: int = 0) -> None:
         self.first = {"input": 0, "const": inputs, "output": inputs + consts}
         self.arena = inputs + consts + outputs
-        self.given = self.arena + 1
+        self.given = self.arena + 1 + common
         self.places: list[Step] = []
         self.taken = 0
         self.origins: dict[int, str | Routine] = {}
@@ -253,7 +256,7 @@ class _Table:
         return first
 
 
-def _native_steps(plan: Plan, table: _Table) -> list[Step]:
+def _native_steps(plan: Plan, table: Table) -> list[Step]:
     distinct = {id(s.kernel): s.kernel for s in plan.steps if isinstance(s, KernelStep)}
     kernels = list(dict.fromkeys(distinct.values()))
     products = [
@@ -326,7 +329,7 @@ def native_routine(routine: Routine) -> NativeRoutine:
     return NativeRoutine(sort_rows(spec), spec.pieces, sort_cycles(spec), None)
 
 
-def _library_calls(step: LibraryStep, plan: Plan, table: _Table) -> list[Step]:
+def _library_calls(step: LibraryStep, plan: Plan, table: Table) -> list[Step]:
     routine = Routine(step.name, step.params)
     address, extent, cost, callback = native_routine(routine)
     table.origins[address] = routine

@@ -63,11 +63,11 @@ def compile_bodies(
     steps: Sequence[Step],
     compile_body: Callable[[Program], Any],
     schedule: Callable[[Kernel], Kernel],
-    in_kernels: bool,
+    in_kernel: Callable[[Kernel], bool],
 ) -> tuple[Program, list[Step]]:
     """The steps with compiled bodies, and the program with the constants that these need.
 
-    `in_kernels` says whether loops with small bodies may be kernels.
+    `in_kernel` says whether a loop should be the kernel that it can be, or have a compiled body.
     """
     if not any([isinstance(s, LibraryStep) and s.name == "control" for s in steps]):
         return program, list(steps)
@@ -84,8 +84,9 @@ def compile_bodies(
     for step in steps:
         if isinstance(step, LibraryStep) and step.name == "control":
             eqn, before = step.params["eqn"], len(consts)
-            made = loop_steps(eqn, defined, used, constant, schedule) if in_kernels else None
-            if made is not None:
+            made = loop_steps(eqn, defined, used, constant, schedule)
+            kernels = [s.kernel for s in made or () if isinstance(s, KernelStep)]
+            if made is not None and all([in_kernel(kernel) for kernel in kernels]):
                 out += made
                 continue
             del consts[before:]
@@ -124,12 +125,7 @@ def _completed(
     programs = bodies_of(eqn)
     if split is not None:
         programs = (*programs[:-1], split.program)
-    bodies = []
-    for body in programs:
-        found = body.cache.get("body")
-        if found is None:
-            found = body.cache["body"] = compile_body(body)
-        bodies.append(found)
+    bodies = [compile_body(body) for body in programs]
     operands = [constant(np.asarray(a.value)) if isinstance(a, Lit) else a for a in eqn.inputs]
     extra = [constant(x) for body in bodies for x in body.consts]
     extra += [constant(np.asarray(lit.value)) for body in bodies for _, lit in body.literals]

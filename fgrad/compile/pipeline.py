@@ -116,9 +116,8 @@ def _compile(
     # The three passes above leave dead and equal equations behind.
     program = log.checked("cse again", cse, program)
     program = log.checked("dce again", dce, program)
-    if backend.splits:
-        # What loops need in every step is computed by the kernels before them.
-        program = log.checked("invariants", hoist_invariants, program)
+    # What loops need in every step is computed by the kernels before them.
+    program = log.checked("invariants", hoist_invariants, program)
     if config.check >= 1:
         check_program(program, "dce again")
     fusion = log.timed("fuse", fuse, program, size=lambda f: len(f.groups))
@@ -127,11 +126,11 @@ def _compile(
     program, steps = log.timed(
         "share", lambda s: share(program, s), steps, size=lambda shared: len(shared[1])
     )
-    if backend.splits:
+    if backend.threads:
         # After `share`, which knows kernels by their numbers, and before loops change their kinds.
         steps = log.timed("split", split, steps, size=len)
     steps = log.timed("schedule", lambda s: _schedule_steps(s, backend), steps, size=len)
-    if backend.splits:
+    if backend.threads:
         # After `schedule`, which makes a loop for each kind of edge.
         steps = log.timed("apart", apart, steps, size=len)
     # Bodies of loops and branches are compiled by all of these passes too.
@@ -140,9 +139,9 @@ def _compile(
         lambda s: compile_bodies(
             program,
             s,
-            lambda p: _compile(p, None, backend, ()).executable,
+            lambda p: _compile_body(p, backend),
             backend.schedule,
-            backend.splits,
+            backend.in_kernel,
         ),
         steps,
         size=lambda compiled: len(compiled[1]),
@@ -154,6 +153,14 @@ def _compile(
     if program.out_avals != given.out_avals or program.in_avals != given.in_avals:
         executable = executable.seen_as(given.in_avals, given.out_avals)
     return Compiled(executable, log.stages)
+
+
+def _compile_body(program: Program, backend: Backend) -> Any:
+    """The executable of a loop's body or of a branch, made once for each backend."""
+    found = program.cache.get(("body", backend))
+    if found is None:
+        found = program.cache["body", backend] = _compile(program, None, backend, ()).executable
+    return found
 
 
 def _schedule_steps(steps: Sequence[Step], backend: Backend) -> list[Step]:
