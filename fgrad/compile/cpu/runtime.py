@@ -395,6 +395,12 @@ def _load(code: bytes, name: str, symbols: list[str], imports: Mapping[str, int]
         _SESSION.symbols[address] = symbol
 
 
+def disassemble(bitcode: bytes) -> str:
+    """The text of a module of LLVM bitcode, which may be of an older version of LLVM."""
+    with _SESSION.lock, llvm.parse_bitcode(bitcode) as module:
+        return str(module)
+
+
 def llvm_text(kernel: Kernel, target: Target | None = None) -> str:
     """The LLVM text of a scheduled kernel, for this machine or another."""
     table = scalar_table((target or _SESSION.target).features)

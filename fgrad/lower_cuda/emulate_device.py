@@ -1,0 +1,397 @@
+"""L6. Names of the device that a body calls -> LLVM text of functions that a CPU can run.
+
+Functions of libdevice are NVIDIA's own: its bitcode is disassembled once, and each function that
+is needed is taken with those that it calls.  What these and the emitters call below that is one
+instruction of the device each, and defined here: exactly where the device is exact.  Its
+approximate instructions (1 to 2 ulp) become the nearest float to the true value, so what is
+measured here is the accuracy of NVIDIA's formulas with the best form of those instructions.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from fgrad.compile.cpu.runtime import disassemble
+from fgrad.errors import CheckError
+from fgrad.lower_cuda.missing import missing
+
+_LIBDEVICE = "nvvm/libdevice/libdevice.10.bc"
+_CALLEE = re.compile(r"@([\w.$]+)\(")
+_TYPES = {"f": ("float", "f32"), "d": ("double", "f64")}
+# Operations rounded to nearest: the number of operands, and the text.
+_NEAREST = {
+    "add": (2, "fadd {t} %a, %b"),
+    "mul": (2, "fmul {t} %a, %b"),
+    "div": (2, "fdiv {t} %a, %b"),
+    "fma": (3, "call {t} @llvm.fma.{s}({t} %a, {t} %b, {t} %c)"),
+    "sqrt": (1, "call {t} @llvm.sqrt.{s}({t} %a)"),
+    "rcp": (1, "fdiv {t} 1.0, %a"),
+}
+_BARRIER_RESULTS = ("popc", "and", "or")
+_SHUFFLES = ("idx", "up", "down", "bfly")
+_UNARY = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint", "fabs": "fabs"}
+
+# Instructions of the device that are written out: name -> definition.
+_INSTRUCTIONS = {
+    "nvvm.d2i.lo": """define internal i32 @nvvm.d2i.lo(double %a) {
+  %bits = bitcast double %a to i64
+  %word = trunc i64 %bits to i32
+  ret i32 %word
+}""",
+    "nvvm.d2i.hi": """define internal i32 @nvvm.d2i.hi(double %a) {
+  %bits = bitcast double %a to i64
+  %high = lshr i64 %bits, 32
+  %word = trunc i64 %high to i32
+  ret i32 %word
+}""",
+    "nvvm.lohi.i2d": """define internal double @nvvm.lohi.i2d(i32 %low, i32 %high) {
+  %below = zext i32 %low to i64
+  %wide = zext i32 %high to i64
+  %above = shl i64 %wide, 32
+  %bits = or i64 %below, %above
+  %value = bitcast i64 %bits to double
+  ret double %value
+}""",
+    "nvvm.f2i.rn": """define internal i32 @nvvm.f2i.rn(float %a) {
+  %whole = call float @llvm.rint.f32(float %a)
+  %word = call i32 @llvm.fptosi.sat.i32.f32(float %whole)
+  ret i32 %word
+}""",
+    "nvvm.d2i.rn": """define internal i32 @nvvm.d2i.rn(double %a) {
+  %whole = call double @llvm.rint.f64(double %a)
+  %word = call i32 @llvm.fptosi.sat.i32.f64(double %whole)
+  %nan = fcmp uno double %a, %a
+  %result = select i1 %nan, i32 -2147483648, i32 %word
+  ret i32 %result
+}""",
+    "nvvm.fma.rm.f": """define internal float @nvvm.fma.rm.f(float %a, float %b, float %c) {
+  %wide.a = fpext float %a to double
+  %wide.b = fpext float %b to double
+  %wide.c = fpext float %c to double
+  %product = fmul double %wide.a, %wide.b
+  %r = call float @emulate.sum_down(double %product, double %wide.c)
+  ret float %r
+}""",
+    "nvvm.fma.rz.f": """define internal float @nvvm.fma.rz.f(float %a, float %b, float %c) {
+  %wide.a = fpext float %a to double
+  %wide.b = fpext float %b to double
+  %wide.c = fpext float %c to double
+  %product = fmul double %wide.a, %wide.b
+  %r = call float @emulate.sum_to_zero(double %product, double %wide.c)
+  ret float %r
+}""",
+    "nvvm.add.rz.f": """define internal float @nvvm.add.rz.f(float %a, float %b) {
+  %wide.a = fpext float %a to double
+  %wide.b = fpext float %b to double
+  %r = call float @emulate.sum_to_zero(double %wide.a, double %wide.b)
+  ret float %r
+}""",
+    # the largest float that is not above a + b
+    "emulate.sum_down": """define internal float @emulate.sum_down(double %a, double %b) {
+  %sum = fadd double %a, %b
+  %b.part = fsub double %sum, %a
+  %a.part = fsub double %sum, %b.part
+  %a.rest = fsub double %a, %a.part
+  %b.rest = fsub double %b, %b.part
+  %error = fadd double %a.rest, %b.rest
+  %near = fptrunc double %sum to float
+  %back = fpext float %near to double
+  %above = fcmp ogt double %back, %sum
+  %same = fcmp oeq double %back, %sum
+  %negative = fcmp olt double %error, 0.0
+  %just = and i1 %same, %negative
+  %down = or i1 %above, %just
+  %bits = bitcast float %near to i32
+  %positive = fcmp ogt float %near, 0.0
+  %step = select i1 %positive, i32 -1, i32 1
+  %next = add i32 %bits, %step
+  %zero = fcmp oeq float %near, 0.0
+  %lower = select i1 %zero, i32 -2147483647, i32 %next
+  %chosen = select i1 %down, i32 %lower, i32 %bits
+  %r = bitcast i32 %chosen to float
+  ret float %r
+}""",
+    "emulate.sum_to_zero": """define internal float @emulate.sum_to_zero(double %a, double %b) {
+  %sum = fadd double %a, %b
+  %negative = fcmp olt double %sum, 0.0
+  %minus.a = fsub double -0.0, %a
+  %minus.b = fsub double -0.0, %b
+  %first = select i1 %negative, double %minus.a, double %a
+  %second = select i1 %negative, double %minus.b, double %b
+  %size = call float @emulate.sum_down(double %first, double %second)
+  %minus.size = fsub float -0.0, %size
+  %r = select i1 %negative, float %minus.size, float %size
+  ret float %r
+}""",
+    "nvvm.saturate.f": """define internal float @nvvm.saturate.f(float %a) {
+  %positive = fcmp ogt float %a, 0.0
+  %from_zero = select i1 %positive, float %a, float 0.0
+  %below = fcmp olt float %from_zero, 1.0
+  %result = select i1 %below, float %from_zero, float 1.0
+  ret float %result
+}""",
+    "nvvm.ex2.approx.f32": """define internal float @nvvm.ex2.approx.f32(float %a) {
+  %wide = fpext float %a to double
+  %power = call double @exp2(double %wide)
+  %result = fptrunc double %power to float
+  ret float %result
+}""",
+    "nvvm.ex2.approx.ftz.f32": """define internal float @nvvm.ex2.approx.ftz.f32(float %a) {
+  %power = call float @nvvm.ex2.approx.f32(float %a)
+  %result = call float @emulate.flush(float %power)
+  ret float %result
+}""",
+    "nvvm.lg2.approx.f": """define internal float @nvvm.lg2.approx.f(float %a) {
+  %wide = fpext float %a to double
+  %power = call double @log2(double %wide)
+  %result = fptrunc double %power to float
+  ret float %result
+}""",
+    "nvvm.rsqrt.approx.f": """define internal float @nvvm.rsqrt.approx.f(float %a) {
+  %wide = fpext float %a to double
+  %root = call double @llvm.sqrt.f64(double %wide)
+  %inverse = fdiv double 1.0, %root
+  %result = fptrunc double %inverse to float
+  ret float %result
+}""",
+    "nvvm.div.approx.f": """define internal float @nvvm.div.approx.f(float %a, float %b) {
+  %result = fdiv float %a, %b
+  ret float %result
+}""",
+    "asm.rcp.approx.ftz.f32": """define internal float @asm.rcp.approx.ftz.f32(float %a) {
+  %from = call float @emulate.flush(float %a)
+  %inverse = fdiv float 1.0, %from
+  %result = call float @emulate.flush(float %inverse)
+  ret float %result
+}""",
+    "nvvm.rcp.approx.ftz.d": """define internal double @nvvm.rcp.approx.ftz.d(double %a) {
+  %inverse = fdiv double 1.0, %a
+  %result = call double @emulate.high_word(double %inverse)
+  ret double %result
+}""",
+    "asm.rsqrt.approx.ftz.f64": """define internal double @asm.rsqrt.approx.ftz.f64(double %a) {
+  %root = call double @llvm.sqrt.f64(double %a)
+  %inverse = fdiv double 1.0, %root
+  %result = call double @emulate.high_word(double %inverse)
+  ret double %result
+}""",
+    "emulate.barrier": """define internal void @emulate.barrier(i32 %place) {
+  %r = call i64 @emulate_wait(i32 0, i32 %place, i32 0, i32 0, i32 0, i32 0)
+  ret void
+}""",
+    "nvvm.bar.warp.sync": """define internal void @nvvm.bar.warp.sync(i32 %mask) {
+  %r = call i64 @emulate_wait(i32 4, i32 %mask, i32 0, i32 0, i32 0, i32 0)
+  ret void
+}""",
+    "nvvm.shfl.sync.i32": """define internal { i32, i1 } @nvvm.shfl.sync.i32(
+    i32 %mask, i32 %mode, i32 %value, i32 %lane, i32 %clamp) {
+  %r = call i64 @emulate_wait(i32 5, i32 %mask, i32 %mode, i32 %value, i32 %lane, i32 %clamp)
+  %both = call { i32, i1 } @emulate.word_and_bit(i64 %r)
+  ret { i32, i1 } %both
+}""",
+    "nvvm.vote.sync": """define internal { i32, i1 } @nvvm.vote.sync(
+    i32 %mask, i32 %mode, i1 %given) {
+  %bit = zext i1 %given to i32
+  %r = call i64 @emulate_wait(i32 6, i32 %mask, i32 %mode, i32 %bit, i32 0, i32 0)
+  %both = call { i32, i1 } @emulate.word_and_bit(i64 %r)
+  ret { i32, i1 } %both
+}""",
+    "emulate.word_and_bit": """define internal { i32, i1 } @emulate.word_and_bit(i64 %both) {
+  %word = trunc i64 %both to i32
+  %high = lshr i64 %both, 32
+  %bit = trunc i64 %high to i1
+  %first = insertvalue { i32, i1 } undef, i32 %word, 0
+  %result = insertvalue { i32, i1 } %first, i1 %bit, 1
+  ret { i32, i1 } %result
+}""",
+    # what a device does without other threads in between is done here without more
+    **{
+        name: f"define internal void @{name}() {{\n  ret void\n}}"
+        for name in ("nvvm.membar.cta", "nvvm.membar.gl", "nvvm.membar.sys")
+    },
+    "emulate_wait": "declare i64 @emulate_wait(i32, i32, i32, i32, i32, i32)",
+    "exp2": "declare double @exp2(double)",
+    "log2": "declare double @log2(double)",
+    # the upper half of a double, which is all that the approximate instructions give
+    "emulate.high_word": """define internal double @emulate.high_word(double %a) {
+  %bits = bitcast double %a to i64
+  %upper = and i64 %bits, -4294967296
+  %result = bitcast i64 %upper to double
+  ret double %result
+}""",
+    # denormals become zeros of their sign
+    "emulate.flush": """define internal float @emulate.flush(float %a) {
+  %size = call float @llvm.fabs.f32(float %a)
+  %denormal = fcmp olt float %size, 0x3810000000000000
+  %zero = call float @llvm.copysign.f32(float 0.0, float %a)
+  %result = select i1 %denormal, float %zero, float %a
+  ret float %result
+}""",
+    # a b + c in 64 bits, low word first
+    "asm.mad.wide": """define internal { i32, i32 } @asm.mad.wide(i32 %a, i32 %b, i32 %c) {
+  %wide_a = zext i32 %a to i64
+  %wide_b = zext i32 %b to i64
+  %wide_c = zext i32 %c to i64
+  %product = mul i64 %wide_a, %wide_b
+  %sum = add i64 %product, %wide_c
+  %low = trunc i64 %sum to i32
+  %above = lshr i64 %sum, 32
+  %high = trunc i64 %above to i32
+  %first = insertvalue { i32, i32 } undef, i32 %low, 0
+  %both = insertvalue { i32, i32 } %first, i32 %high, 1
+  ret { i32, i32 } %both
+}""",
+}
+
+
+def definitions(callees: Iterable[str]) -> list[str]:
+    """The text of all functions that are needed to call these; the names of libm have none."""
+    found: dict[str, str] = {}
+    todo = list(callees)
+    while todo:
+        name = todo.pop()
+        if name in found or name.startswith("llvm."):
+            continue
+        text = _definition(name)
+        if text is not None:
+            found[name] = text
+            todo += _CALLEE.findall(text)
+    return list(found.values())
+
+
+def _definition(name: str) -> str | None:
+    """The definition of a function of libdevice or an instruction; None for one of libm."""
+    if name.startswith(("__nv_", "__internal_")):
+        functions, _ = _libdevice()
+        if name not in functions:
+            raise CheckError(f"libdevice has no function {name}.")
+        return functions[name]
+    if name in _INSTRUCTIONS:
+        return _INSTRUCTIONS[name]
+    if name.startswith(("nvvm.", "emulate.barrier.")):
+        return _instruction(name)
+    return None
+
+
+def _instruction(name: str) -> str:
+    """nvvm.fma.rm.f, nvvm.floor.d, nvvm.fabs.f32, nvvm.atomic.load.add.f32.p1f32, ..."""
+    _, operation, *details = name.split(".")
+    if operation in _UNARY:
+        kind, suffix = _TYPES["f" if details[-1] in ("f", "f32") else "d"]
+        return _define(name, kind, 1, f"call {kind} @llvm.{_UNARY[operation]}.{suffix}({kind} %a)")
+    if operation in _NEAREST and details[0] == "rn":
+        kind, suffix = _TYPES[details[-1]]
+        arity, value = _NEAREST[operation]
+        return _define(name, kind, arity, value.format(t=kind, s=suffix))
+    if operation == "shfl" and details[1] in _SHUFFLES and details[2] == "i32":
+        given = f"i32 5, i32 %mask, i32 {_SHUFFLES.index(details[1])}, i32 %value, i32 %lane"
+        return "\n".join(
+            [
+                f"define internal i32 @{name}(i32 %mask, i32 %value, i32 %lane, i32 %clamp) {{",
+                f"  %r = call i64 @emulate_wait({given}, i32 %clamp)",
+                "  %word = trunc i64 %r to i32",
+                "  ret i32 %word",
+                "}",
+            ]
+        )
+    if operation == "barrier" and details[0] in _BARRIER_RESULTS:
+        number = 1 + _BARRIER_RESULTS.index(details[0])
+        given = f"i32 {number}, i32 %place, i32 %given, i32 0, i32 0, i32 0"
+        return "\n".join(
+            [
+                f"define internal i32 @{name}(i32 %place, i32 %given) {{",
+                f"  %r = call i64 @emulate_wait({given})",
+                "  %word = trunc i64 %r to i32",
+                "  ret i32 %word",
+                "}",
+            ]
+        )
+    if name.startswith("nvvm.atomic.load.add.f"):
+        kind = "float" if details[2] == "f32" else "double"
+        body = f"%r = atomicrmw fadd ptr %p, {kind} %a seq_cst"
+        return (
+            f"define internal {kind} @{name}(ptr %p, {kind} %a) {{\n  {body}\n  ret {kind} %r\n}}"
+        )
+    raise CheckError(
+        f"The emulator of the device does not know the instruction llvm.{name}.",
+        [("write", "its meaning in fgrad/lower_cuda/emulate_device.py")],
+    )
+
+
+def _define(name: str, kind: str, arity: int, value: str) -> str:
+    parameters = ", ".join(f"{kind} %{letter}" for letter in "abc"[:arity])
+    return f"define internal {kind} @{name}({parameters}) {{\n  %r = {value}\n  ret {kind} %r\n}}"
+
+
+# libdevice.
+
+
+def libdevice_globals() -> list[str]:
+    """The tables that functions of libdevice read."""
+    return _libdevice()[1]
+
+
+@functools.cache
+def _libdevice() -> tuple[dict[str, str], list[str]]:
+    """Functions of libdevice by name, for a CPU, and its tables and types."""
+    text = disassemble(libdevice_path().read_bytes())
+    text = _without_device_words(text)
+    functions = {}
+    for found in re.finditer(r"^define [^@]*@([\w.]+)\(.*?^}$", text, re.MULTILINE | re.DOTALL):
+        functions[found[1]] = found[0].replace("define ", "define internal ", 1)
+    tables = re.findall(
+        r"^(?:@[\w.]+ = .*(?:constant|global)|%[\w.]+ = type).*$", text, re.MULTILINE
+    )
+    return functions, tables
+
+
+def _without_device_words(text: str) -> str:
+    """Drop address spaces, attributes and metadata; name the inline assembly; answer reflection.
+
+    Denormals are kept, and divisions and square roots are exact, as the toolchain compiles.
+    """
+    text = re.sub(r" addrspace\(\d+\)", "", text)
+    text = re.sub(r",? !\w+ !\d+", "", text)
+    text = re.sub(r" #\d+", "", text)
+    text = re.sub(r"^define internal ", "define ", text, flags=re.MULTILINE)
+    text = re.sub(r"@llvm\.(nvvm\.[\w.]+)", lambda found: f"@{_kept_name(found[1])}", text)
+    text = text.replace("call i32 @__nvvm_reflect(ptr @.str)", "add i32 0, 0")
+    text = text.replace("call i32 @__nvvm_reflect(ptr @.str.2)", "add i32 0, 1")
+    text = text.replace("call i32 @__nvvm_reflect(ptr @.str.1)", "add i32 0, 900")
+    return re.sub(r'asm "([^"]*)", "[^"]*"\(', lambda found: f"@{_asm_name(found[1])}(", text)
+
+
+def _kept_name(instruction: str) -> str:
+    """The variant that keeps denormals, where not both are used."""
+    return instruction if instruction in _INSTRUCTIONS else instruction.replace(".ftz", "")
+
+
+def _asm_name(assembly: str) -> str:
+    """rcp.approx.ftz.f32 $0,$1; -> asm.rcp.approx.ftz.f32"""
+    if "mad.lo.cc" in assembly and assembly.count(";") == 2:
+        return "asm.mad.wide"
+    return f"asm.{assembly.split()[0]}" if assembly[0].isalpha() else "asm.unknown"
+
+
+def libdevice_path() -> Path:
+    """libdevice in the toolchain's package, else in the CUDA toolkit of the machine."""
+    for place in _toolkits():
+        if (place / _LIBDEVICE).is_file():
+            return place / _LIBDEVICE
+    raise missing("libdevice", "no " + _LIBDEVICE)
+
+
+def _toolkits() -> Iterator[Path]:
+    spec = importlib.util.find_spec("nvidia")
+    for root in (spec and spec.submodule_search_locations) or ():
+        yield from Path(root).glob("cu*")
+        yield Path(root, "cuda_nvcc")
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        if variable in os.environ:
+            yield Path(os.environ[variable])
+    yield Path("/usr/local/cuda")
