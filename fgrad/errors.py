@@ -165,6 +165,18 @@ class MissingCudaError(FgradError, ImportError):
     """A part of the CUDA toolchain is not installed."""
 
 
+class DeviceError(FgradError, RuntimeError):
+    """There is no GPU or no driver, or something failed on it."""
+
+    located = True
+
+
+class DeviceMemoryError(FgradError, MemoryError):
+    """A GPU has not as much memory left as was needed."""
+
+    located = True
+
+
 class NanError(FgradError, FloatingPointError):
     """An operation made a NaN of numbers that are none; see `fgrad.debug.nans`."""
 

@@ -1,0 +1,458 @@
+"""L6. The CUDA driver: the only file that touches the device.
+
+    driver().build(body, arity, threads)    text of a kernel -> a function of the device
+    driver().allocate(nbytes)               memory, which is reused in the order of the stream
+    driver().addresses["cuLaunchKernel"]    for native host programs
+
+All work runs on one stream, in the order in which it was asked for.  `use` puts another driver in
+its place: a stub, for machines without a GPU.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from fgrad.errors import DeviceError, DeviceMemoryError, Row
+from fgrad.lazy import lazy_module
+from fgrad.locks import own_lock
+from fgrad.lower_cuda import driver_api as api
+from fgrad.lower_cuda.memory import Memory
+from fgrad.lower_cuda.skeleton import padded
+
+toolchain = lazy_module("fgrad.lower_cuda.toolchain")
+
+LIBRARY = "libcuda.so.1"
+STAGE_BYTES = 4 << 20  # of each of the two pinned buffers that large copies go through
+SMALL_COPY = 64 << 10  # bytes that the driver itself copies to a pinned buffer at once
+
+
+class Library(Protocol):
+    """The driver's C functions."""
+
+    def address(self, name: str) -> int:
+        """Where a function is, by its exported name; 0 if there is none."""
+        ...
+
+
+class SharedLibrary:
+    """The C functions of a shared library of this machine."""
+
+    def __init__(self, file: str) -> None:
+        self.library = ctypes.CDLL(file)
+
+    def address(self, name: str) -> int:
+        """Where a function is, by its exported name; 0 if there is none."""
+        found = getattr(self.library, name, None)
+        return 0 if found is None else ctypes.cast(found, ctypes.c_void_p).value or 0
+
+
+class Function(NamedTuple):
+    """A kernel on the device, ready to be launched."""
+
+    handle: int  # CUfunction
+    parameters: int  # of the kernel: at least as many as the body has; the others are not read
+    threads: int  # that a block has at most
+
+
+class Addresses(Mapping[str, int]):
+    """Exported name -> address; a card if the driver is too old to have the function."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self._known: dict[str, int] = {}
+
+    def __getitem__(self, name: str) -> int:
+        found = self._known.get(name)
+        if found is None:
+            found = self._known[name] = self._library.address(name)
+        if not found:
+            raise KeyError(name)
+        return found
+
+    def __iter__(self) -> Any:
+        return iter([name for name in api.FUNCTIONS if name in self])
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
+class Driver:
+    """One device with its context, its stream and its memory.
+
+    Attributes:
+        name: of the device.
+        arch: what kernels are compiled for: "sm_90".
+        memory_bytes: of the device.
+        multiprocessors: how many blocks run at one time, at least.
+        stream: CUstream: all work is on it.
+        addresses: of the C functions, for native host programs.
+        memory: statistics and `empty_cache`.
+    """
+
+    def __init__(self, library: Library, device: int = 0) -> None:
+        self.name = "the device"
+        self.addresses = Addresses(library)
+        self.lock = own_lock(self)
+        self.process = os.getpid()
+        self.device = device
+        self._attached = threading.local()
+        self._functions: dict[tuple[str, int, int], Function] = {}
+        self.check(self.call("cuInit", 0), "cuInit")
+        self._require_device()
+        self.name = self._text("cuDeviceGetName", device)
+        self.memory_bytes = self._number("cuDeviceTotalMem_v2", ctypes.c_size_t, device)
+        self.arch = "sm_{}{}".format(*map(self.attribute, _CAPABILITY))
+        self.multiprocessors = self.attribute(api.MULTIPROCESSORS)
+        self.shared_bytes = self.attribute(api.SHARED_BYTES_OPTIN)
+        self.context = self._handle("cuDevicePrimaryCtxRetain", device)
+        self.attach()
+        self.stream = self._handle("cuStreamCreate", api.STREAM_NON_BLOCKING)
+        self._pool = self._new_pool()
+        self.memory = Memory(self._reserve, self._unreserve)
+        self._staging: list[_Stage] = []
+
+    # Calls.
+
+    def call(self, name: str, *arguments: Any) -> int:
+        """Call a C function; its CUresult."""
+        return _function(self.addresses[name], name)(*arguments)
+
+    def check(self, result: int, what: str, rows: Iterable[Row] = ()) -> None:
+        """Raise a card unless a call succeeded."""
+        if result != api.SUCCESS:
+            raise self._error(result, what, rows)
+
+    def _error(self, result: int, what: str, rows: Iterable[Row]) -> Exception:
+        name, text = self._error_text("cuGetErrorName", result), ""
+        text = self._error_text("cuGetErrorString", result)
+        why: tuple[Row, ...] = (("value", f"{name}: {text}"), *rows)
+        if result == api.OUT_OF_MEMORY:
+            return DeviceMemoryError(f"{what} found no memory on the device.", why)
+        if result in api.FAILED_EARLIER:
+            why += (
+                (
+                    "why",
+                    "kernels run after they were launched: this is the fault of an earlier one.",
+                ),
+                ("write", "CUDA_LAUNCH_BLOCKING=1 python ...     shows the line of the call"),
+            )
+        return DeviceError(f"{what} failed on {self.name}.", why)
+
+    def _error_text(self, function: str, result: int) -> str:
+        text = ctypes.c_char_p()
+        self.call(function, result, ctypes.addressof(text))
+        return (text.value or b"CUresult %d" % result).decode()
+
+    def _number(self, function: str, kind: Any, *arguments: Any) -> int:
+        out = kind()
+        self.check(self.call(function, ctypes.addressof(out), *arguments), function)
+        return int(out.value or 0)
+
+    def _handle(self, function: str, *arguments: Any) -> int:
+        return self._number(function, ctypes.c_void_p, *arguments)
+
+    def _text(self, function: str, *arguments: Any) -> str:
+        out = ctypes.create_string_buffer(256)
+        self.check(self.call(function, ctypes.addressof(out), 256, *arguments), function)
+        return out.value.decode()
+
+    def attribute(self, number: int) -> int:
+        """A CUdevice_attribute of the device."""
+        return self._number("cuDeviceGetAttribute", ctypes.c_int, number, self.device)
+
+    def _require_device(self) -> None:
+        if self._number("cuDeviceGetCount", ctypes.c_int) <= self.device:
+            raise DeviceError(
+                "There is no CUDA device.",
+                (
+                    ("value", "the driver is there, but it shows no GPU"),
+                    ("write", "nvidia-smi                     lists the GPUs of the machine"),
+                    ("write", "unset CUDA_VISIBLE_DEVICES     if it hides them"),
+                ),
+            )
+
+    def attach(self) -> None:
+        """Make this thread use the device: before C functions are called by address."""
+        if getattr(self._attached, "done", False):
+            return
+        if os.getpid() != self.process:
+            raise DeviceError(
+                "The GPU was used before this process was forked.",
+                (
+                    ("why", "a forked process has a copy of a context that works in its parent."),
+                    ("write", 'multiprocessing.get_context("spawn")'),
+                ),
+            )
+        self.check(self.call("cuCtxSetCurrent", self.context), "cuCtxSetCurrent")
+        self._attached.done = True
+
+    # Kernels.
+
+    def build(self, body: str, arity: int, threads: int) -> Function:
+        """The function of a body text (see `toolchain`): compiled, loaded, once."""
+        key = body, arity, threads
+        found = self._functions.get(key)
+        if found is None:
+            with self.lock:
+                found = self._functions.get(key)
+                if found is None:
+                    found = self._functions[key] = self._build(body, arity, threads)
+        return found
+
+    def _build(self, body: str, arity: int, threads: int) -> Function:
+        cubin = toolchain.compile_body(body, arity, threads, self.arch)
+        handle = self.load(cubin.image, cubin.entry)
+        return Function(handle, padded(arity), threads)
+
+    def load(self, image: bytes, entry: str) -> int:
+        """The CUfunction of a compiled kernel."""
+        self.attach()
+        text = ctypes.create_string_buffer(image, len(image))
+        module = self._handle("cuModuleLoadData", ctypes.addressof(text))
+        return self._handle("cuModuleGetFunction", module, entry.encode())
+
+    def allow_shared(self, function: int, nbytes: int) -> None:
+        """Let launches of a function ask for more than 48 KB of dynamic shared memory."""
+        rows = (("value", f"{nbytes:,} bytes asked for, at most {self.shared_bytes:,}"),)
+        result = self.call(
+            "cuFuncSetAttribute", function, api.FUNCTION_DYNAMIC_SHARED_BYTES, nbytes
+        )
+        self.check(result, "cuFuncSetAttribute", rows)
+
+    # Memory.
+
+    def _new_pool(self) -> int:
+        properties = api.PoolProperties(allocation=1, location=1, device=self.device)
+        pool = self._handle("cuMemPoolCreate", ctypes.addressof(properties))
+        threshold = ctypes.c_uint64(2**64 - 1)
+        at = ctypes.addressof(threshold)
+        result = self.call("cuMemPoolSetAttribute", pool, api.POOL_RELEASE_THRESHOLD, at)
+        self.check(result, "cuMemPoolSetAttribute")
+        return pool
+
+    def _reserve(self, nbytes: int) -> int:
+        out = ctypes.c_uint64()
+        self.attach()
+        at = ctypes.addressof(out)
+        result = self.call("cuMemAllocFromPoolAsync", at, nbytes, self._pool, self.stream)
+        if result == api.OUT_OF_MEMORY:
+            return 0
+        self.check(result, "cuMemAllocFromPoolAsync", (("value", f"{nbytes:,} bytes asked for"),))
+        return out.value
+
+    def _unreserve(self, pointer: int) -> None:
+        self.attach()
+        self.check(self.call("cuMemFreeAsync", pointer, self.stream), "cuMemFreeAsync")
+
+    def allocate(self, nbytes: int) -> int:
+        """Memory of at least `nbytes`, with anything in it; 0 for none."""
+        pointer = self.memory.allocate(nbytes)
+        if not pointer and nbytes:
+            raise self.no_memory(nbytes)
+        return pointer
+
+    def no_memory(self, nbytes: int) -> DeviceMemoryError:
+        """The card for `nbytes` that are not there."""
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        self.call("cuMemGetInfo_v2", ctypes.addressof(free), ctypes.addressof(total))
+        memory = self.memory.statistics
+        return DeviceMemoryError(
+            f"{self.name} has no {_megabytes(nbytes)} left.",
+            (
+                ("value", f"{_megabytes(free.value)} of {_megabytes(total.value)} are free"),
+                ("value", f"{_megabytes(memory.in_use)} are in arrays of fgrad"),
+                ("write", "del x                                    arrays that are done with"),
+                ("write", "fgrad.jit(f, donate_argnums=...)         results take their memory"),
+                ("write", 'fgrad.grad(f, memory="2GB")              residuals computed again'),
+            ),
+        )
+
+    def release(self, pointer: int, nbytes: int) -> None:
+        """Give back what `allocate(nbytes)` gave; work on the stream may still use it."""
+        self.memory.release(pointer, nbytes)
+
+    def empty_cache(self) -> int:
+        """Give memory that nobody uses back to the device, for other programs; its bytes."""
+        freed = self.memory.empty_cache()
+        self.synchronize()
+        self.check(self.call("cuMemPoolTrimTo", self._pool, 0), "cuMemPoolTrimTo")
+        return freed
+
+    # Copies.
+
+    def to_device(self, pointer: int, array: np.ndarray) -> None:
+        """Copy a C-contiguous array to the device; it may be changed when this returns."""
+        self.attach()
+        at, left = array.ctypes.data, array.nbytes
+        if left <= SMALL_COPY:
+            if left:
+                result = self.call("cuMemcpyHtoDAsync_v2", pointer, at, left, self.stream)
+                self.check(result, "a copy to the device", _sizes(left))
+            return
+        with self.lock:
+            for stage in self._stages(left):
+                size = min(left, STAGE_BYTES)
+                stage.wait()
+                ctypes.memmove(stage.pointer, at, size)
+                result = self.call(
+                    "cuMemcpyHtoDAsync_v2", pointer, stage.pointer, size, self.stream
+                )
+                self.check(result, "a copy to the device", _sizes(size))
+                stage.mark()
+                pointer, at, left = pointer + size, at + size, left - size
+
+    def to_host(self, array: np.ndarray, pointer: int) -> None:
+        """Fill a C-contiguous array from the device, after all work before it."""
+        self.attach()
+        at, left = array.ctypes.data, array.nbytes
+        if left <= SMALL_COPY:
+            if left:
+                result = self.call("cuMemcpyDtoHAsync_v2", at, pointer, left, self.stream)
+                self.check(result, "a copy from the device", _sizes(left))
+            self.synchronize()
+            return
+        with self.lock:
+            ready: list[tuple[_Stage, int, int]] = []
+            for stage in self._stages(left):
+                if len(ready) == 2:
+                    _empty(*ready.pop(0))
+                size = min(left, STAGE_BYTES)
+                result = self.call(
+                    "cuMemcpyDtoHAsync_v2", stage.pointer, pointer, size, self.stream
+                )
+                self.check(result, "a copy from the device", _sizes(size))
+                stage.mark()
+                ready.append((stage, at, size))
+                pointer, at, left = pointer + size, at + size, left - size
+            for full in ready:
+                _empty(*full)
+
+    def copy(self, to: int, source: int, nbytes: int) -> None:
+        """Copy on the device."""
+        self.attach()
+        if nbytes:
+            result = self.call("cuMemcpyDtoDAsync_v2", to, source, nbytes, self.stream)
+            self.check(result, "a copy on the device", _sizes(nbytes))
+
+    def _stages(self, nbytes: int) -> Iterable[_Stage]:
+        """The two pinned buffers in turn, once for each piece of `nbytes`."""
+        if not self._staging:
+            self._staging = [_Stage(self), _Stage(self)]
+        return [self._staging[k % 2] for k in range(-(-nbytes // STAGE_BYTES))]
+
+    # Order.
+
+    def synchronize(self) -> None:
+        """Wait until all work is done; what failed in it is raised."""
+        self.attach()
+        self.check(self.call("cuStreamSynchronize", self.stream), "The work on the device")
+
+    def event(self, stream: int | None = None) -> int:
+        """A mark behind all work until now: on our stream, or on another one."""
+        self.attach()
+        event = self._handle("cuEventCreate", api.EVENT_DISABLE_TIMING)
+        where = self.stream if stream is None else stream
+        self.check(self.call("cuEventRecord", event, where), "cuEventRecord")
+        return event
+
+    def wait(self, event: int, stream: int | None = None) -> None:
+        """Let later work, on our stream or on another one, begin after an event; forget it."""
+        where = self.stream if stream is None else stream
+        self.check(self.call("cuStreamWaitEvent", where, event, 0), "cuStreamWaitEvent")
+        self.check(self.call("cuEventDestroy_v2", event), "cuEventDestroy")
+
+
+_CAPABILITY = (api.CAPABILITY_MAJOR, api.CAPABILITY_MINOR)
+
+
+class _Stage:
+    """A pinned buffer, and the event after which it is free again."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self.pointer = driver._handle("cuMemHostAlloc", STAGE_BYTES, 0)
+        self.event = driver._handle("cuEventCreate", api.EVENT_DISABLE_TIMING)
+
+    def mark(self) -> None:
+        """The copy that was just asked for is the last that uses it."""
+        result = self.driver.call("cuEventRecord", self.event, self.driver.stream)
+        self.driver.check(result, "cuEventRecord")
+
+    def wait(self) -> None:
+        """Wait until that copy is done."""
+        self.driver.check(self.driver.call("cuEventSynchronize", self.event), "a copy")
+
+
+def _empty(stage: _Stage, at: int, size: int) -> None:
+    """Copy what arrived in a buffer to where it belongs."""
+    stage.wait()
+    ctypes.memmove(at, stage.pointer, size)
+
+
+def _sizes(nbytes: int) -> tuple[Row, ...]:
+    return (("value", f"{nbytes:,} bytes"),)
+
+
+def _megabytes(nbytes: int) -> str:
+    return f"{nbytes / 2**20:,.1f} MB"
+
+
+@lru_cache
+def _function(address: int, name: str) -> Callable[..., int]:
+    return api.prototype(name)(address)
+
+
+# The driver of the process.
+
+
+class _Chosen:
+    """The driver that is in use, and the lock for the first use."""
+
+    def __init__(self) -> None:
+        self.lock = own_lock(self)
+        self.driver: Driver | None = None
+
+
+_CHOSEN = _Chosen()
+
+
+def driver() -> Driver:
+    """The driver of this machine, loaded at the first call.
+
+    Raises:
+        DeviceError: there is no driver, or no device.
+    """
+    found = _CHOSEN.driver
+    if found is None:
+        with _CHOSEN.lock:
+            found = _CHOSEN.driver
+            if found is None:
+                found = _CHOSEN.driver = Driver(_shared_library())
+    return found
+
+
+def use(driver: Driver | None) -> Driver | None:
+    """Use another driver from now on, such as a stub; None: the machine's own.  The one before."""
+    before, _CHOSEN.driver = _CHOSEN.driver, driver
+    return before
+
+
+def _shared_library() -> SharedLibrary:
+    try:
+        return SharedLibrary(LIBRARY)
+    except OSError as error:
+        raise DeviceError(
+            "There is no CUDA driver on this machine.",
+            (
+                ("value", f"{LIBRARY} cannot be loaded: {error}"),
+                ("write", 'device_put(x, "cpu"), jit(f)          without a GPU'),
+                ("write", "nvidia-smi                            says whether a driver is there"),
+            ),
+        ) from None

@@ -1,0 +1,101 @@
+"""L6. Device memory: free lists of size classes above the driver's pool.
+
+Everything runs on one stream, so a block may be given out again as soon as it was released, while
+kernels that read it still wait for their turn: the next ones wait behind them.
+
+    allocate(5000) -> a block of 5120 bytes      classes are 2^k, 1.125 * 2^k, ..., 1.875 * 2^k
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+SMALLEST = 256  # bytes: what the driver aligns to
+
+
+class Statistics(NamedTuple):
+    """Bytes and counts of device memory since the process began."""
+
+    in_use: int  # bytes of blocks that somebody has
+    held: int  # bytes of blocks in the free lists
+    peak: int  # the most bytes that were in use at one time
+    reserved: int  # how often the driver was asked for a block
+    reused: int  # how often a block came from the free lists
+
+
+def size_class(nbytes: int) -> int:
+    """The bytes of the block that `nbytes` get: at most an eighth more, or `SMALLEST`."""
+    if nbytes <= SMALLEST:
+        return SMALLEST
+    step = 1 << max((nbytes - 1).bit_length() - 4, 8)
+    return -(-nbytes // step) * step
+
+
+class Memory:
+    """Blocks of device memory by their size.
+
+    `release` may be called from anywhere, the garbage collector included: it takes no lock.
+
+    Arguments:
+        reserve: gives a new block, or 0 if there is no memory left.
+        unreserve: takes a block back.
+    """
+
+    def __init__(self, reserve: Callable[[int], int], unreserve: Callable[[int], None]) -> None:
+        self._reserve = reserve
+        self._unreserve = unreserve
+        self._free: dict[int, list[int]] = {}
+        self._in_use = self._held = self._peak = self._reserved = self._reused = 0
+
+    def allocate(self, nbytes: int) -> int:
+        """A block of at least `nbytes`; 0 if there is no memory left, or nothing is asked for."""
+        if not nbytes:
+            return 0
+        size = size_class(nbytes)
+        pointer = _taken(self._free.get(size))
+        if pointer:
+            self._held -= size
+            self._reused += 1
+        else:
+            pointer = self._reserve(size)
+            if not pointer and self.empty_cache():
+                pointer = self._reserve(size)
+            if not pointer:
+                return 0
+            self._reserved += 1
+        self._in_use += size
+        if self._in_use > self._peak:
+            self._peak = self._in_use
+        return pointer
+
+    def release(self, pointer: int, nbytes: int) -> None:
+        """Take back a block that `allocate(nbytes)` gave."""
+        if pointer:
+            size = size_class(nbytes)
+            self._free.setdefault(size, []).append(pointer)
+            self._in_use -= size
+            self._held += size
+
+    def empty_cache(self) -> int:
+        """Give all free blocks back to the driver; their bytes."""
+        freed = 0
+        for size, blocks in list(self._free.items()):
+            while pointer := _taken(blocks):
+                self._unreserve(pointer)
+                freed += size
+        self._held -= freed
+        return freed
+
+    @property
+    def statistics(self) -> Statistics:
+        """Bytes and counts until now."""
+        return Statistics(self._in_use, self._held, self._peak, self._reserved, self._reused)
+
+
+def _taken(blocks: list[int] | None) -> int:
+    """One of the blocks, or 0; another thread may take the last one between test and pop."""
+    try:
+        return blocks.pop() if blocks else 0
+    except IndexError:
+        return 0
