@@ -72,6 +72,7 @@ class _Emitter:
         self.axes = Axes(self.text, _is_wide(piece, form))
         self.allocas: list[str] = []
         self.values: dict[int, Names] = {}
+        self.products: dict[int, list[Names]] = {}  # factors, by the id of their product
         self.accumulators: dict[str, Accumulator] = {}
         self.shared = {id(loop) for loop in shared_loops(piece.body)} if form.team > 1 else set()
         self.homes = homes_of(piece, form)
@@ -229,6 +230,8 @@ class _Emitter:
         copies = max(map(len, args))
         dtype = self.dtypes.get(s.args[-1], s.dtype)
         row = SCALAR_CUDA[s.op]
+        if s.op == "mul" and s.dtype.kind == "f":
+            self.products[s.id] = args
         self.values[s.id] = tuple(
             [
                 row(self.text, [a[k] if len(a) > 1 else a[0] for a in args], dtype, s.dtype)
@@ -263,13 +266,23 @@ class _Emitter:
         self.values[s.id] = (self._get(s.acc),)
 
     def update(self, s: Update) -> None:
-        """Contributions to an accumulator, one neighbour after the other."""
+        """Contributions to an accumulator, one neighbour after the other.
+
+        A product that is added is rounded once; only here: an element that two kernels compute must
+        have the same bits in both, or `x == max(x)` fails.
+        """
         _, op, dtype = self.accumulators[s.acc]
-        given = self.values[s.value]
+        factors = self.products.get(s.value) if op == "add" else None
+        terms = [self.values[s.value]] if factors is None else factors
         for k in range(self.axes.copies):
-            value = given[k] if len(given) > 1 else given[0]
-            if op != "carry":
-                value = self.join(op, dtype, self._get(s.acc), value)
+            values = [x[k] if len(x) > 1 else x[0] for x in terms]
+            if factors is not None:
+                row = SCALAR_CUDA["muladd"]
+                value = row(self.text, [*values, self._get(s.acc)], dtype, dtype)
+            elif op == "carry":
+                value = values[0]
+            else:
+                value = self.join(op, dtype, self._get(s.acc), values[0])
             self._set(s.acc, value)
 
     def join(self, op: str, dtype: np.dtype, a: str, b: str) -> str:

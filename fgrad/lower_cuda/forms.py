@@ -131,11 +131,11 @@ def form_of(piece: Piece) -> Form:
     if not piece.axes:
         vector = _team_vector(piece, shared)
         return Form((), 1, _team_size(longest, vector, 1), vector, 1)
-    if longest < LEAST_SHARED or (items >= MANY_ITEMS and not _runs_inside(piece, shared)):
+    if longest < LEAST_SHARED or (items >= MANY_ITEMS and not runs_inside(piece, shared)):
         straight = not any([isinstance(s, (Loop, Init)) for s in piece.body])
         vector = _thread_vector(piece) if straight else 1
         return Form(piece.axes, items, 1, vector, BLOCK if items > WARP * BLOCK else WARP * 2)
-    if not _runs_inside(piece, shared) and items > WARP and longest < 4 * items:
+    if not runs_inside(piece, shared) and items > WARP and longest < 4 * items:
         return Form(piece.axes, items, 1, 1, WARP)
     vector = _team_vector(piece, shared)
     team = _team_size(longest, vector, items)
@@ -183,7 +183,7 @@ def is_written_out(loop: Loop, form: Form) -> bool:
     return trips <= 2 or (trips <= MOST_TRIPS and size <= MOST_WRITTEN)
 
 
-def _runs_inside(piece: Piece, shared: Sequence[Loop]) -> bool:
+def runs_inside(piece: Piece, shared: Sequence[Loop]) -> bool:
     """Whether memory runs along the shared loops rather than along the items."""
     last = piece.axes[-1][0] if piece.axes else ""
     along = across = 0
