@@ -36,14 +36,22 @@ def _differing_signs(v: Lanes, rest: str, y: str) -> str:
 
 def remainder(v: Lanes, x: str, y: str) -> str:
     """x - floor(x / y) y, with the sign of y"""
-    rest = fmod(v, x, y)
+    return floored_remainder(v, fmod(v, x, y), y)
+
+
+def floored_remainder(v: Lanes, rest: str, y: str) -> str:
+    """A remainder with the sign of the dividend -> with the sign of y"""
     moved = v.select(_differing_signs(v, rest, y), v.add(rest, y), rest)
     return v.select(v.compare("oeq", rest, 0.0), v.copysign(0.0, y), moved)
 
 
 def floor_divide(v: Lanes, x: str, y: str) -> str:
     """(x - remainder) / y made integral; x / y for y = 0"""
-    rest = fmod(v, x, y)
+    return floored_quotient(v, x, y, fmod(v, x, y))
+
+
+def floored_quotient(v: Lanes, x: str, y: str, rest: str) -> str:
+    """floor(x / y) from fmod(x, y)"""
     quotient = v.div(x, y)
     exact = v.div(v.sub(x, rest), y)
     exact = v.select(_differing_signs(v, rest, y), v.sub(exact, 1.0), exact)

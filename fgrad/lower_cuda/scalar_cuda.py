@@ -1,0 +1,149 @@
+"""L6. One row of LLVM 7 text per scalar operation: SCALAR_CUDA[name](text, args, dtype, result).
+
+A row appends instructions to a FunctionText and returns the operand that holds the result, as those
+of compile/cpu/scalar_llvm.py do for one lane; most are those, in the older language of libNVVM.
+Semantics are those of kernel.scalar.SCALAR_OPS.  Transcendental functions are libdevice's where it
+is as accurate as the formulas of the CPU.  float16 is computed in float32 and rounded back after
+each operation, and no row of float32 has an instruction of float64.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from fgrad.compile.cpu import vector_divide
+from fgrad.compile.cpu.llvm_text import FunctionText, element_type
+from fgrad.compile.cpu.scalar_llvm import SCALAR_LLVM
+from fgrad.compile.cpu.vector_lanes import INF, Lanes
+from fgrad.compile.cpu.vector_words import Words
+
+ScalarCuda = Callable[[FunctionText, Sequence[str], np.dtype, np.dtype], str]
+
+_HALF = np.dtype(np.float16)
+_SINGLE = np.dtype(np.float32)
+
+
+def _as_on_cpu(name: str) -> ScalarCuda:
+    """The CPU's row for one lane."""
+    on_cpu = SCALAR_LLVM[name]
+
+    def row(text: FunctionText, args: Sequence[str], dtype: np.dtype, result: np.dtype) -> str:
+        start = len(text.lines)
+        value = on_cpu(text, 1, args, dtype, result)
+        text.lines[start:] = [_in_llvm_7(line) for line in text.lines[start:]]
+        return value
+
+    return row
+
+
+def _in_llvm_7(line: str) -> str:
+    """fneg float %x -> fsub float -0.0, %x"""
+    return re.sub(r"\bfneg (\w+) ", r"fsub \1 -0.0, ", line)
+
+
+def _on_floats(function: Callable[..., str], on_words: str = "") -> ScalarCuda:
+    """A row made of a function on Lanes; float16 passes through float32.
+
+    Arguments:
+        function: writes instructions for float32 or float64.
+        on_words: the row of the CPU that is taken for integers.
+    """
+    words = _as_on_cpu(on_words) if on_words else None
+
+    def row(text: FunctionText, args: Sequence[str], dtype: np.dtype, result: np.dtype) -> str:
+        if words is not None and dtype.kind != "f":
+            return words(text, args, dtype, result)
+        start = len(text.lines)
+        if dtype == _HALF:
+            args = [text.emit(f"fpext half {arg} to float") for arg in args]
+        value = function(Lanes(text, 1, _SINGLE if dtype == _HALF else dtype), *args)
+        if dtype == _HALF:
+            value = text.emit(f"fptrunc float {value} to half")
+        text.lines[start:] = [_in_llvm_7(line) for line in text.lines[start:]]
+        return value
+
+    return row
+
+
+def _libdevice(v: Lanes, name: str, *args: str) -> str:
+    """A function of NVIDIA's library."""
+    symbol = f"@__nv_{name}" + v.pick("f", "")
+    v.text.declare(f"declare {v.float} {symbol}({', '.join([v.float] * len(args))})")
+    return v.text.emit(f"call {v.float} {symbol}({', '.join([f'{v.float} {x}' for x in args])})")
+
+
+def _library(name: str) -> Callable[..., str]:
+    return lambda v, *args: _libdevice(v, name, *args)
+
+
+def _remainder(v: Lanes, x: str, y: str) -> str:
+    return vector_divide.floored_remainder(v, _libdevice(v, "fmod", x, y), y)
+
+
+def _floor_divide(v: Lanes, x: str, y: str) -> str:
+    return vector_divide.floored_quotient(v, x, y, _libdevice(v, "fmod", x, y))
+
+
+def _lgamma(v: Lanes, x: str) -> str:
+    """-inf at -inf, as SciPy's"""
+    return v.select(v.compare("oeq", v.abs(x), INF), x, _libdevice(v, "lgamma", x))
+
+
+# Integers.
+
+
+def _absolute(text: FunctionText, args: Sequence[str], dtype: np.dtype, result: np.dtype) -> str:
+    if dtype.kind != "i":
+        return _as_on_cpu("abs")(text, args, dtype, result)
+    w = Words(text, 1, dtype)
+    return w.select(w.compare("lt", args[0], 0), w.op("sub", 0, args[0]), args[0])
+
+
+def _extremum(name: str, predicate: str) -> ScalarCuda:
+    on_cpu = _as_on_cpu(name)
+
+    def row(text: FunctionText, args: Sequence[str], dtype: np.dtype, result: np.dtype) -> str:
+        if dtype.kind not in "iu":
+            return on_cpu(text, args, dtype, result)
+        w = Words(text, 1, dtype)
+        return w.select(w.compare(predicate, *args), *args)
+
+    return row
+
+
+def _multiply_high(
+    text: FunctionText, args: Sequence[str], dtype: np.dtype, result: np.dtype
+) -> str:
+    """The device has an instruction for words of 32 and 64 bits."""
+    if dtype.itemsize < 4:
+        return _as_on_cpu("mulhi")(text, args, dtype, result)
+    kind = element_type(dtype)
+    symbol = "@__nv_umulhi" if kind == "i32" else "@__nv_umul64hi"
+    text.declare(f"declare {kind} {symbol}({kind}, {kind})")
+    return text.emit(f"call {kind} {symbol}({kind} {args[0]}, {kind} {args[1]})")
+
+
+_LIBDEVICE = (
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p",
+    "sin", "cos", "tan", "asin", "acos", "atan",
+    "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
+    "erf", "erfc", "erfinv", "cbrt", "atan2",
+)  # fmt: skip
+
+SCALAR_CUDA: dict[str, ScalarCuda] = {
+    **{name: _as_on_cpu(name) for name in SCALAR_LLVM},
+    **{name: _on_floats(_library(name)) for name in _LIBDEVICE},
+    "lgamma": _on_floats(_lgamma),
+    "pow": _on_floats(_library("pow"), "pow"),
+    "fmod": _on_floats(_library("fmod"), "fmod"),
+    "remainder": _on_floats(_remainder, "remainder"),
+    "floor_divide": _on_floats(_floor_divide, "floor_divide"),
+    "muladd": _on_floats(Lanes.fma),
+    "abs": _absolute,
+    "max": _extremum("max", "gt"),
+    "min": _extremum("min", "lt"),
+    "mulhi": _multiply_high,
+}
