@@ -96,4 +96,4 @@ def compiled(calls: lc.Calls, stack: int = 0) -> None:
             threads = call.block[0] * call.block[1]
             found = compile_body(call.body, call.arity, threads).resources
             assert found.spill_bytes == 0 and found.stack_bytes <= stack, found
-            assert found.shared_bytes <= 48 << 10, found
+            assert found.shared_bytes <= 49 << 10, found  # 1 KB is the system's
