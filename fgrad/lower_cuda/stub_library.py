@@ -35,7 +35,7 @@ ERRORS = {
     700: ("CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"),
     719: ("CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"),
 }
-KERNEL_NODE, COPY_NODE, FILL_NODE = 0, 1, 2
+KERNEL_NODE, COPY_NODE, FILL_NODE, GRAPH_NODE = 0, 1, 2, 4
 PLACES = 20  # bits of a node's place in its graph
 
 
@@ -72,6 +72,7 @@ class Graph(NamedTuple):
 
 
 Event: TypeAlias = "Launch | Fill | Move | Graph"
+Node: TypeAlias = "Event | list[Node]"  # of a graph; a list is a graph as a node
 
 
 class _Kernel:
@@ -104,11 +105,11 @@ class StubLibrary:
         self._lent: dict[int, int] = {}  # block -> bytes that were asked for
         self._cells: dict[int, np.ndarray] = {}  # handle -> counter
         self._kernels: dict[int, _Kernel] = {}
-        self._graphs: dict[int, list[Event]] = {}
-        self._executables: dict[int, list[Event]] = {}
+        self._graphs: dict[int, list[Node]] = {}
+        self._executables: dict[int, list[Node]] = {}
         self._kept: list[Any] = []
         self._entries: dict[str, Any] = {}
-        self._captured: list[Event] = []
+        self._captured: list[Node] = []
         self._handles = iter(range(1 << 12, 1 << 40, 16))
         self._texts = {code: [t.encode() for t in texts] for code, texts in ERRORS.items()}
         self._stream = np.zeros(2, np.int64)
@@ -399,6 +400,32 @@ class StubLibrary:
         self._graphs[handle] = self._captured
         _write(out, ctypes.c_void_p, handle)
 
+    def cuGraphCreate(self, out: int, flags: int) -> None:
+        handle = next(self._handles)
+        self._graphs[handle] = []
+        _write(out, ctypes.c_void_p, handle)
+
+    def cuGraphAddKernelNode_v2(
+        self, out: int, graph: int, before: int, count: int, values: int
+    ) -> int:
+        launch = self._launch_of(values)
+        return INVALID if launch is None else self._add(out, graph, before, count, launch)
+
+    def cuGraphAddChildGraphNode(
+        self, out: int, graph: int, before: int, count: int, child: int
+    ) -> int:
+        return self._add(out, graph, before, count, list(self._graphs[child]))
+
+    def _add(self, out: int, graph: int, before: int, count: int, node: Node) -> int:
+        """A node behind the last one: graphs are chains here."""
+        held = self._graphs[graph]
+        last = [ctypes.c_uint64.from_address(before).value] if count else []
+        if last != [(graph << PLACES) + len(held) - 1][: len(held)]:
+            return INVALID
+        _write(out, ctypes.c_void_p, (graph << PLACES) + len(held))
+        held.append(node)
+        return api.SUCCESS
+
     def cuGraphGetNodes(self, graph: int, nodes: int, count: int) -> None:
         """The handle of a node is that of its graph and its place."""
         held = self._graphs[graph]
@@ -409,7 +436,7 @@ class StubLibrary:
 
     def cuGraphNodeGetType(self, node: int, out: int) -> None:
         event = self._graphs[node >> PLACES][node % (1 << PLACES)]
-        kinds = {Launch: KERNEL_NODE, Move: COPY_NODE, Fill: FILL_NODE}
+        kinds = {Launch: KERNEL_NODE, Move: COPY_NODE, Fill: FILL_NODE, list: GRAPH_NODE}
         _write(out, ctypes.c_int, kinds[type(event)])
 
     def cuGraphKernelNodeGetParams_v2(self, node: int, out: int) -> int:
@@ -433,20 +460,41 @@ class StubLibrary:
         _write(out, ctypes.c_void_p, handle)
 
     def cuGraphExecKernelNodeSetParams_v2(self, executable: int, node: int, values: int) -> int:
-        given = api.KernelNode.from_address(values)
         nodes, place = self._executables[executable], node % (1 << PLACES)
-        kernel = self._kernels.get(given.function)
-        if kernel is None or not isinstance(nodes[place], Launch):
+        launch = self._launch_of(values)
+        if launch is None or not isinstance(nodes[place], Launch):
             return INVALID
-        pointers = _pointers(given.parameters, kernel.arity)
-        nodes[place] = Launch(given.function, given.grid[0], tuple(given.block[:2]), pointers)
+        nodes[place] = launch
         return api.SUCCESS
+
+    def cuGraphExecChildGraphNodeSetParams(self, executable: int, node: int, child: int) -> int:
+        nodes, place = self._executables[executable], node % (1 << PLACES)
+        before, after = nodes[place], list(self._graphs[child])
+        if not isinstance(before, list) or list(map(type, before)) != list(map(type, after)):
+            return INVALID
+        nodes[place] = after
+        return api.SUCCESS
+
+    def _launch_of(self, values: int) -> Launch | None:
+        """What a kernel node does, by the parameters at an address."""
+        given = api.KernelNode.from_address(values)
+        kernel = self._kernels.get(given.function)
+        if kernel is None:
+            return None
+        pointers = _pointers(given.parameters, kernel.arity)
+        return Launch(given.function, given.grid[0], tuple(given.block[:2]), pointers)
 
     def cuGraphLaunch(self, executable: int, stream: int) -> None:
         nodes = self._executables[executable]
         self.log.append(Graph(len(nodes)))
+        self._launch_all(nodes)
+
+    def _launch_all(self, nodes: list[Node]) -> None:
         for node in nodes:
-            self._do(node)
+            if isinstance(node, list):
+                self._launch_all(node)
+            else:
+                self._do(node)
 
     def cuGraphDestroy(self, graph: int) -> None:
         del self._graphs[graph]
