@@ -116,7 +116,7 @@ class Memory:
         """The values of a load."""
         home, axes = self.homes[s.buffer], self.axes
         if home.registers:
-            return tuple([self._read(home, self._own(k)) for k in range(axes.copies)])
+            return tuple([self.read(home, self._own(k)) for k in range(axes.copies)])
         inputs = [values[v] for v, _ in s.gather]
         inputs += [values[s.guard]] if s.guard is not None else []
         apart = axes.varies(s.index) or any([len(x) > 1 for x in inputs])
@@ -141,7 +141,7 @@ class Memory:
     def _one(self, s: Load, home: Home, values: dict[int, Names], copy: int) -> str:
         """One element; where the guard is false memory is not touched: element 0 is read."""
         if s.guard is None:
-            return self._read(home, self._index(s.index, s.gather, values, copy))
+            return self.read(home, self._index(s.index, s.gather, values, copy))
         other = literal(s.other, home.dtype)
         if home.size == 0:
             return other
@@ -149,7 +149,7 @@ class Memory:
         index = self._index(s.index, s.gather, values, copy)
         kind = self.axes.type
         index = self.text.emit(f"select i1 {guard}, {kind} {index}, {kind} 0")
-        value, element = self._read(home, index), element_type(home.dtype)
+        value, element = self.read(home, index), element_type(home.dtype)
         return self.text.emit(f"select i1 {guard}, {element} {value}, {element} {other}")
 
     def _index(
@@ -178,7 +178,8 @@ class Memory:
         vector = pointer_type(home.dtype, home.space, lanes)
         return self.text.emit(f"bitcast {pointer} {where} to {vector}")
 
-    def _read(self, home: Home, index: str) -> str:
+    def read(self, home: Home, index: str) -> str:
+        """One element."""
         where = self._address(home, index)
         kind, pointer = memory_type(home.dtype), pointer_type(home.dtype, home.space)
         value = self.text.emit(f"load {kind}, {pointer} {where}, align {home.dtype.itemsize}")
@@ -208,7 +209,7 @@ class Memory:
         home, axes = self.homes[s.buffer], self.axes
         if home.registers:
             for k in range(axes.copies):
-                self._write(home, self._own(k), _of(values[s.value], k))
+                self.write(home, self._own(k), _of(values[s.value], k))
             return
         plain = s.mode == "set" and not s.scatter and s.guard is None
         if axes.copies > 1 and plain and axes.varies(s.index) and self._is_whole(s.index):
@@ -234,17 +235,18 @@ class Memory:
             index = self._index(s.index, s.scatter, values, copy)
             value = _of(values[s.value], copy)
             if s.mode != "set":
-                old = self._read(home, index)
+                old = self.read(home, index)
                 row = SCALAR_CUDA[s.mode]
                 value = row(self.text, [old, value], home.dtype, home.dtype)
-            self._write(home, index, value)
+            self.write(home, index, value)
 
         if s.guard is None:
             write()
         else:
             when(self.text, _of(values[s.guard], copy), write)
 
-    def _write(self, home: Home, index: str, value: str) -> None:
+    def write(self, home: Home, index: str, value: str) -> None:
+        """One element written."""
         where = self._address(home, index)
         kind, pointer = memory_type(home.dtype), pointer_type(home.dtype, home.space)
         value = self._to_memory(value, home.dtype)

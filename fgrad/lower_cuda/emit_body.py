@@ -33,8 +33,17 @@ from fgrad.compile.kernel.ir import (
 )
 from fgrad.compile.kernel.rewrite import Body, identity, walk
 from fgrad.compile.schedule import perfect_nest
-from fgrad.lower_cuda.access import INT64, Axes, Memory, Names, when
-from fgrad.lower_cuda.forms import Form, Piece, is_written_out, shared_loops, trips_of
+from fgrad.lower_cuda import team_text
+from fgrad.lower_cuda.access import INT64, Axes, Home, Memory, Names, memory_type, when
+from fgrad.lower_cuda.forms import (
+    TILE,
+    TILE_ROWS,
+    Form,
+    Piece,
+    is_written_out,
+    shared_loops,
+    trips_of,
+)
 from fgrad.lower_cuda.hazards import Hazards
 from fgrad.lower_cuda.homes import homes_of
 from fgrad.lower_cuda.scalar_cuda import SCALAR_CUDA
@@ -80,6 +89,7 @@ class _Emitter:
         self.memory = Memory(self.text, self.axes, {})
         self.hazards = Hazards(piece, self.homes.private | self.homes.own)
         self.within = form.team == 1  # whether this is the text of one thread alone
+        self.tiles: dict[int, Home] = {}  # of loads that were made before, in shared memory
 
     # --- the function
 
@@ -87,7 +97,9 @@ class _Emitter:
         """All of it."""
         text, form = self.text, self.form
         number = self._item()
-        if form.groups % form.per_block:
+        if form.crossed:
+            self._tile(number)
+        elif form.groups % form.per_block:
             some = self._compare("slt", number, form.groups)
             when(text, some, lambda: self._items(number))
         else:
@@ -133,16 +145,18 @@ class _Emitter:
 
     def _open_items(self, number: str, vector: int) -> str | None:
         """Give the axes of the items their values; returns the last one's."""
-        value: str | int = number
-        for k, (axis, extent) in reversed(list(enumerate(self.piece.axes))):
-            groups = -(-extent // vector) if k == len(self.piece.axes) - 1 else extent
-            place = value if k == 0 else self.axes.op("urem", str(value), str(groups))
-            if k:
-                value = self.axes.op("udiv", str(value), str(groups))
+        value, axes = number, self.form.axes
+        for k, (axis, extent) in reversed(list(enumerate(axes))):
+            groups = -(-extent // vector) if k == len(axes) - 1 else extent
+            value, place = self._divided(value, groups) if k else (value, value)
             if groups != extent:
-                place = self.axes.op("mul", str(place), str(vector))
+                place = self.axes.op("mul", place, str(vector))
             self.axes.values[axis] = place
-        return str(self.axes.values[self.piece.axes[-1][0]]) if self.piece.axes else None
+        return str(self.axes.values[axes[-1][0]]) if axes else None
+
+    def _divided(self, value: str, by: int) -> tuple[str, str]:
+        """The quotient and the remainder."""
+        return self.axes.op("udiv", value, str(by)), self.axes.op("urem", value, str(by))
 
     def _neighbours(self, vector: int) -> None:
         """One group of neighbours, side by side."""
@@ -159,6 +173,67 @@ class _Emitter:
             lambda: self._neighbours(vector),
             lambda: self._loop(axis, first, str(extent), 1, lambda: self.body(self.piece.body)),
         )
+
+    # --- tiles
+
+    def _tile(self, number: str) -> None:
+        """What lies across in memory is read along it first, by all threads of a block."""
+        self.memory.homes = self.homes.bind(self.text, self.axes, number, self._alloca)
+        *others, (a, rows), (b, columns) = self.form.axes
+        number, column = self._divided(number, -(-columns // TILE))
+        number, row = self._divided(number, -(-rows // TILE))
+        for k, (axis, extent) in reversed(list(enumerate(others))):
+            number, place = self._divided(number, extent) if k else (number, number)
+            self.axes.values[axis] = place
+        row, column = [self.axes.op("mul", x, str(TILE)) for x in (row, column)]
+        self.body(self.piece.before)
+        loads = [s for s in self.piece.body if isinstance(s, Load) and s.id in self.form.crossed]
+        shared = {s.id: self._square(s) for s in loads}
+        self._square_rows(
+            (b, column, columns), (a, row, rows), lambda at: self._read(loads, shared, at)
+        )
+        team_text.barrier(self.text)
+        self.tiles = shared
+        self._square_rows((a, row, rows), (b, column, columns), self._run)
+
+    def _square(self, s: Load) -> Home:
+        """Shared memory for a tile, whose rows are one longer so that columns lie in all banks."""
+        dtype = self.homes.dtypes[s.id]
+        kind, name, count = memory_type(dtype), f"tile_{s.id}", TILE * (TILE + 1)
+        team_text.shared_array(self.text, name, kind, count)
+        return Home(team_text.shared_place(self.text, name, kind, count, "0"), dtype, count, 3)
+
+    def _square_rows(
+        self, outer: tuple[str, str, int], inner: tuple[str, str, int], inside: Callable[..., None]
+    ) -> None:
+        """This thread's elements of a tile: `inner` runs along x, `outer` from y on in steps."""
+        x, y = self.axes.thread("%x"), self.axes.thread("%y")
+        place = self.axes.op("add", inner[1], x)
+        some = self._compare("slt", place, inner[2])
+
+        def rows() -> None:
+            for k in range(0, TILE, TILE_ROWS):
+                row = self.axes.op("add", y, str(k))
+                at = self.axes.op("add", outer[1], row)
+                self.axes.values[inner[0]], self.axes.values[outer[0]] = place, at
+                when(
+                    self.text, self._compare("slt", at, outer[2]), lambda row=row: inside((row, x))
+                )
+
+        when(self.text, some, rows)
+
+    def _read(self, loads: Sequence[Load], shared: dict[int, Home], at: tuple[str, str]) -> None:
+        row, column = at
+        index = self.axes.op("add", self.axes.op("mul", row, str(TILE + 1)), column)
+        for s in loads:
+            self.memory.write(shared[s.id], index, self.memory.load(s, self.values)[0])
+
+    def _run(self, at: tuple[str, str]) -> None:
+        row, column = at
+        index = self.axes.op("add", self.axes.op("mul", column, str(TILE + 1)), row)
+        for id, home in self.tiles.items():
+            self.values[id] = (self.memory.read(home, index),)
+        self.body(self.piece.body)
 
     # --- blocks of code
 
@@ -220,7 +295,9 @@ class _Emitter:
         self.values[s.id] = tuple(names)
 
     def load(self, s: Load) -> None:
-        """Memory read."""
+        """Memory read, unless it has been."""
+        if s.id in self.tiles:
+            return
         self._before(s)
         self.values[s.id] = self.memory.load(s, self.values)
 

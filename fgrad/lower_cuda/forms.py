@@ -3,12 +3,16 @@
 threads  each thread runs one iteration of the outer parallel nest, or `vector` neighbours of it
 teams    the threads of a warp or a block share the loops inside of one iteration
 
+tiles    blocks of 32 x 8 threads run squares of 32 x 32 iterations; what lies across in memory
+         passes through shared memory, so that all accesses are along it
+
     parallel i in 4096: acc s; reduce j in 1024: ...     teams of 32 threads, 4096 of them
     parallel i in 1000000: store ...                     250000 threads, 4 elements each
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -26,10 +30,14 @@ from fgrad.compile.kernel.ir import (
     Statement,
     Store,
 )
-from fgrad.compile.kernel.rewrite import Body, stride_of, walk
-from fgrad.compile.schedule import collapse, perfect_nest, simplify_loops, sink, sort_nests
+from fgrad.compile.kernel.rewrite import Body, indices, map_indices, stride_of, substitute, walk
+from fgrad.compile.schedule import collapse, perfect_nest, rebuild, simplify_loops, sink, sort_nests
 
 WARP = 32
+TILE = 32  # edge of a tile
+TILE_ROWS = 8  # rows of it that a block's threads run at a time
+LEAST_TILE = 16  # extents from which a tile pays
+MOST_CROSSED = 4  # loads that pass through shared memory
 BLOCK = 256  # threads of a block where nothing else decides
 MOST_THREADS = 1024  # that a block may have
 ACCESS_BYTES = 16  # the widest access to memory
@@ -47,7 +55,8 @@ class Form(NamedTuple):
     """Who runs a piece: `items` iterations of `axes`, by teams of `team` threads (1: threads).
 
     In the form of threads a thread has `vector` neighbours of the last axis; in that of teams each
-    thread takes `vector` neighbours of a shared loop at a time.
+    thread takes `vector` neighbours of a shared loop at a time.  In that of tiles a block has a
+    square of the last axis and the one before it, along which the loads `crossed` run in memory.
     """
 
     axes: Axes
@@ -55,15 +64,21 @@ class Form(NamedTuple):
     team: int
     vector: int
     per_block: int  # items of a block
+    crossed: frozenset[int] = frozenset()
 
     @property
     def block(self) -> tuple[int, int]:
         """Threads of a block in x and y."""
+        if self.crossed:
+            return (TILE, TILE_ROWS)
         return (self.per_block, 1) if self.team == 1 else (self.team, self.per_block)
 
     @property
     def grid(self) -> int:
         """The number of blocks."""
+        if self.crossed:
+            *others, a, b = [extent for _, extent in self.axes]
+            return math.prod(others) * -(-a // TILE) * -(-b // TILE)
         return max(1, -(-self.groups // self.per_block))
 
     @property
@@ -86,7 +101,31 @@ class Piece(NamedTuple):
 
 def ordered(kernel: Kernel) -> Kernel:
     """The kernel with the fastest axes innermost, and loops merged where memory runs on."""
-    return kernel._replace(body=collapse(sort_nests(sink(simplify_loops(kernel.body)))))
+    return kernel._replace(body=merged(collapse(sort_nests(sink(simplify_loops(kernel.body))))))
+
+
+def merged(body: Body) -> Body:
+    """The body with any two loops of a nest that run over memory as one made one."""
+    out: list[Statement] = []
+    for s in body:
+        if isinstance(s, Loop):
+            loops, inner = perfect_nest(s)
+            if s.kind in ("parallel", "reduce"):
+                loops, inner = _merge(loops, inner)
+            s = rebuild(loops, merged(inner))
+        out.append(s)
+    return tuple(out)
+
+
+def _merge(loops: list[Loop], body: Body) -> tuple[list[Loop], Body]:
+    """Loop p goes away where p = extent(q) q in every index of the body."""
+    for p, q in itertools.permutations(loops, 2):
+        maps = indices(body)
+        if all([stride_of(i, p.axis) == q.extent * stride_of(i, q.axis) for i in maps]):
+            rest = [x._replace(extent=p.extent * q.extent) if x is q else x for x in loops]
+            body = map_indices(body, lambda index: substitute(index, p.axis, 0, ()))
+            return _merge([x for x in rest if x is not p], body)
+    return loops, body
 
 
 def pieces(kernel: Kernel) -> tuple[Piece, ...]:
@@ -133,6 +172,9 @@ def form_of(piece: Piece) -> Form:
         return Form((), 1, _team_size(longest, vector, 1), vector, 1)
     if longest < LEAST_SHARED or (items >= MANY_ITEMS and not runs_inside(piece, shared)):
         straight = not any([isinstance(s, (Loop, Init)) for s in piece.body])
+        tiles = _tiles(piece, items) if straight else None
+        if tiles is not None:
+            return tiles
         vector = _thread_vector(piece) if straight else 1
         return Form(piece.axes, items, 1, vector, BLOCK if items > WARP * BLOCK else WARP * 2)
     if not runs_inside(piece, shared) and items > WARP and longest < 4 * items:
@@ -140,6 +182,29 @@ def form_of(piece: Piece) -> Form:
     vector = _team_vector(piece, shared)
     team = _team_size(longest, vector, items)
     return Form(piece.axes, items, team, vector, 4 if team == WARP else 1)
+
+
+def _tiles(piece: Piece, items: int) -> Form | None:
+    """The form of tiles, if a store and some loads run along different axes."""
+    stores = [_run_of(s, piece) for s in piece.body if isinstance(s, Store)]
+    runs = {s.id: _run_of(s, piece) for s in piece.body if isinstance(s, Load)}
+    along = next((axis for axis in stores if axis), None)
+    across = [axis for axis in runs.values() if axis and axis != along]
+    if along is None or not across:
+        return None
+    other = max(across, key=across.count)
+    extents = dict(piece.axes)
+    crossed = [id for id, axis in runs.items() if axis == other][:MOST_CROSSED]
+    if min(extents[along], extents[other]) < LEAST_TILE:
+        return None
+    rest = [axis for axis in extents if axis not in (along, other)]
+    axes = tuple([(axis, extents[axis]) for axis in (*rest, other, along)])
+    return Form(axes, items, 1, 1, 1, frozenset(crossed))
+
+
+def _run_of(s: Load | Store, piece: Piece) -> str | None:
+    """The axis of the piece along which an access runs in memory."""
+    return next((axis for axis, _ in piece.axes if is_run(s, axis)), None)
 
 
 # --- loops that a team shares

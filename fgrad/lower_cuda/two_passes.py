@@ -113,7 +113,8 @@ class _Writer:
     def __init__(self, piece: Piece, found: _Sum, long: Loop, parts: int) -> None:
         self.piece, self.found, self.long = piece, found, long
         size = long.extent // parts
-        self.parts, self.size = parts, size // WHOLE * WHOLE if size >= WHOLE else size
+        self.size = size // WHOLE * WHOLE if size >= WHOLE else size
+        self.parts = parts = long.extent // self.size
         self.names = Names(piece.kernel)
         self.axis = self.names.name("part")
         self.items = math.prod([extent for _, extent in piece.axes])
