@@ -123,7 +123,7 @@ def _merge(loops: list[Loop], body: Body) -> tuple[list[Loop], Body]:
         maps = indices(body)
         if all([stride_of(i, p.axis) == q.extent * stride_of(i, q.axis) for i in maps]):
             rest = [x._replace(extent=p.extent * q.extent) if x is q else x for x in loops]
-            body = map_indices(body, lambda index: substitute(index, p.axis, 0, ()))
+            body = map_indices(body, lambda index, axis=p.axis: substitute(index, axis, 0, ()))
             return _merge([x for x in rest if x is not p], body)
     return loops, body
 
