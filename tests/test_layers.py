@@ -19,6 +19,7 @@ LAYERS = {
     "record": 2,
     "trace": 2,
     "detached": 2,
+    "on_device": 2, "lifted": 2,
     "trace_errors": 2,
     "ops": 3,
     "numpy": 4, "transforms": 4,

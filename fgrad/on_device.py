@@ -1,0 +1,56 @@
+"""L2. Arrays in the memory of a device, as far as traces need to know them.
+
+Higher layers make them: the class with its memory, and what `put` of an array gives.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fgrad.ir.aval import Aval
+
+put_hook: list[Callable[[Any, np.dtype | None], OnDevice]] = []  # host array, dtype -> on device
+
+
+class OnDevice:
+    """An immutable array, contiguous in the memory of a device."""
+
+    __slots__ = ("__weakref__", "dtype", "lifted", "shape")
+    __hash__ = None  # type: ignore[assignment]
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    lifted: weakref.ref[Any] | None  # the tracer that stands for it
+
+    def numpy(self) -> np.ndarray:
+        """A copy in the memory of the host."""
+        raise NotImplementedError
+
+    @property
+    def aval(self) -> Aval:
+        """The shape and dtype."""
+        return Aval(self.shape, self.dtype)
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self.aval.size
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+
+def put(x: Any, dtype: np.dtype | None = None) -> OnDevice:
+    """An array or number in the memory of the device."""
+    return put_hook[0](x, dtype)
