@@ -1,7 +1,8 @@
 """L6. What a compiled kernel needs of a GPU: a cubin and the linker's log -> Resources.
 
-Registers, stack, shared memory and code size are read from the cubin, an ELF file; how many bytes
-are spilled stands only in the log.  `opcodes` counts the instructions of PTX.
+Registers, stack and code size are read from the cubin, an ELF file; how many bytes are spilled
+stands only in the log, and the shared memory of the kernel without what the GPU itself takes of it.
+`opcodes` counts the instructions of PTX.
 """
 
 from __future__ import annotations
@@ -44,19 +45,18 @@ class _Section(NamedTuple):
 
 def resources(image: bytes, log: str) -> Resources:
     """The resources of the kernel in a cubin, of the functions that it calls the largest."""
-    registers = stack = shared = code = 0
+    registers = stack = code = 0
     for section in _sections(image):
         if section.name == ".nv.info":
             values = list(_attributes(section.data))
             registers = max([v for kind, v in values if kind == _REGISTERS], default=0)
             stack = max([v for kind, v in values if kind == _FRAME], default=0)
-        elif section.name.startswith(".nv.shared.") and ".reserved" not in section.name:
-            shared += section.size
         elif section.name.startswith(".text."):
             code += section.size
     spills = re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", log)
     spilled = max([int(stores) + int(loads) for stores, loads in spills], default=0)
-    return Resources(registers, spilled, stack, shared, code)
+    shared = [int(size) for size in re.findall(r"Used .*?(\d+) bytes smem", log)]
+    return Resources(registers, spilled, stack, max(shared, default=0), code)
 
 
 def opcodes(ptx: str) -> Counter[str]:

@@ -8,22 +8,27 @@ from contextlib import contextmanager
 from fgrad.errors import MissingCudaError
 
 INSTALL = "pip install 'fgrad[cuda]'"
+_LINES = 8  # of what a library says that was not found: it may list whole directories
 
 
 @contextmanager
 def needs(piece: str) -> Iterator[None]:
-    """Within the block a failed import or load means that `piece` is missing."""
+    """Within the block, which imports and loads, a failure means that `piece` is missing."""
     try:
         yield
-    except MissingCudaError:
-        raise
-    except (ImportError, OSError, RuntimeError, AttributeError) as error:
-        raise missing(piece, f"{type(error).__name__}: {error}") from error
+    except Exception as error:
+        name = f"the module {error.name}" if isinstance(error, ModuleNotFoundError) else piece
+        raise missing(name, f"{type(error).__name__}: {error}") from error
 
 
 def missing(piece: str, found: str) -> MissingCudaError:
     """The card for a missing piece, with what was looked for."""
+    lines = found.strip().splitlines()
+    shown = [*lines[:_LINES], "..."] if len(lines) > _LINES else lines
     return MissingCudaError(
-        f"{piece} is needed to compile CUDA kernels.",
-        [("found", found), ("write", f"{INSTALL:<31} in a terminal; no GPU is needed for it")],
+        f"To compile CUDA kernels, {piece} is needed.",
+        [
+            ("found", "\n".join(shown)),
+            ("write", f"{INSTALL:<31} in a terminal; no GPU is needed for it"),
+        ],
     )

@@ -11,9 +11,14 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
+
+import numpy as np
 
 from fgrad.compile.cpu import runtime
 from fgrad.config import config
@@ -59,15 +64,41 @@ def version_of(package: str) -> str:
 @lru_cache
 def skeleton(size: int) -> str:
     """The NVVM text of the kernel that takes `size` pointers; its name is `ENTRY`."""
-    key = "s_" + hashlib.sha256(f"{identity()} {size}".encode()).hexdigest()[:40]
-    known = runtime.store().get(key) if config.cache else None
+    known = runtime.store().get(_key(size)) if config.cache else None
     if known is not None:
         return known.decode()
     with needs("numba-cuda"):
-        text = _text(size)
+        texts = _texts()
     if config.cache:
-        runtime.store().put(key, text.encode())
-    return text
+        for other, text in texts.items():
+            runtime.store().put(_key(other), text.encode())
+    return texts[size]
+
+
+def _key(size: int) -> str:
+    return "s_" + hashlib.sha256(f"{identity()} {size}".encode()).hexdigest()[:40]
+
+
+@lru_cache
+def _texts() -> dict[int, str]:
+    """All skeletons: once Numba is warm, each takes a hundredth of what that took."""
+    with _numpy_of_numba():
+        return {size: _text(size) for size in SIZES}
+
+
+@contextmanager
+def _numpy_of_numba() -> Iterator[None]:
+    """NumPy as Numba CUDA 0.30, which nobody develops further, knows it: 2.4, with `row_stack`."""
+    names: dict[str, Any] = np.__dict__
+    added = {} if "row_stack" in names else {"row_stack": np.vstack}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        names.update(added)
+        try:
+            yield
+        finally:
+            for name in added:
+                del names[name]
 
 
 def _text(size: int) -> str:

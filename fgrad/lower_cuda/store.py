@@ -13,9 +13,9 @@ from fgrad.config import config
 from fgrad.lower_cuda.cubin import Cubin, Resources
 
 
-def key_of(*words: object) -> str:
-    """The name of what is made of `words`."""
-    return "c_" + hashlib.sha256(repr(words).encode()).hexdigest()[:40]
+def key_of(text: str, words: tuple[object, ...]) -> str:
+    """The name of what is made of a text under the conditions `words`."""
+    return "c_" + hashlib.sha256(f"{words}\n{text}".encode()).hexdigest()[:40]
 
 
 def recall(key: str) -> Cubin | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from fgrad.errors import CheckError
@@ -51,7 +52,7 @@ def compile_body(body: str, arity: int, threads: int, arch: str = "sm_90") -> Cu
         MissingCudaError: a part of the toolchain is not installed.
         CheckError: the body is not what libNVVM or the linker accepts.
     """
-    key = store.key_of(body, arity, threads, arch, versions())
+    key = store.key_of(body, (arity, threads, arch, versions()))
     known = store.recall(key)
     if known is not None:
         return known
@@ -78,7 +79,8 @@ def body_ptx(
         for name, text in modules:
             data = text.encode()
             nvvm.add_module_to_program(program, data, len(data), name)
-        nvvm.lazy_add_module_to_program(program, _libdevice(), len(_libdevice()), "libdevice")
+        if "@__nv_" in body:
+            nvvm.lazy_add_module_to_program(program, _libdevice(), len(_libdevice()), "libdevice")
         nvvm.compile_program(program, len(options), options)
         ptx = bytearray(nvvm.get_compiled_result_size(program))
         nvvm.get_compiled_result(program, ptx)
@@ -150,11 +152,19 @@ def _link(ptx: str, arch: str) -> tuple[bytes, str]:
 @lru_cache
 def _libdevice() -> bytes:
     """NVIDIA's library of mathematical functions, as LLVM bitcode."""
-    with (
-        needs("libdevice (nvidia-nvvm)"),
-        open(pathfinder.find_bitcode_lib("device"), "rb") as file,
-    ):
-        return file.read()
+    with needs("libdevice (nvidia-nvvm)"):
+        return _libdevice_file().read_bytes()
+
+
+def _libdevice_file() -> Path:
+    """Beside libNVVM, as in all packages of it, or where cuda.pathfinder finds it."""
+    library = Path(pathfinder.load_nvidia_dynamic_lib("nvvm").abs_path).resolve()
+    for folder in library.parents:
+        for place in ("libdevice", "nvvm/libdevice"):
+            file = folder / place / "libdevice.10.bc"
+            if file.exists():
+                return file
+    return Path(pathfinder.find_bitcode_lib("device"))
 
 
 def _rejected(tool: str, log: str, arch: str, text: str) -> CheckError:
