@@ -238,11 +238,12 @@ class Table:
     def number(self, slot: Slot, offset: int = 0) -> int:
         """The table's entry for a buffer, `offset` bytes in."""
         if slot.kind == "arena":
-            return self._place(self.arena, slot.index + offset)
+            return self.place(self.arena, slot.index + offset)
         number = self.first[slot.kind] + slot.index
-        return self._place(number, offset) if offset else number
+        return self.place(number, offset) if offset else number
 
-    def _place(self, base: int, offset: int) -> int:
+    def place(self, base: int, offset: int) -> int:
+        """The entry for what is `offset` bytes behind another entry."""
         found = self.derived.get((base, offset))
         if found is None:
             found = self.derived[base, offset] = self.reserve(1)

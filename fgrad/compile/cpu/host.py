@@ -251,6 +251,7 @@ class Callback:
             except BaseException as error:
                 _RAISED.error = _RAISED.error or error
 
+        self.function = function
         self._native = _StepFunction(call)
         self.address: int = ctypes.cast(self._native, ctypes.c_void_p).value or 0
 

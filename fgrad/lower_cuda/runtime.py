@@ -1,0 +1,202 @@
+"""L6. A compiled program on the device: its calls are made by a native host program.
+
+The slots of the program are its inputs, its constants, its outputs, the arena and the state of the
+call; the rest are places in these.  A call enqueues its work and returns: memory that is given back
+meanwhile is used again behind that work, since all is on one stream.
+
+    jit(f, device="cuda")(x)     addresses of x, new outputs and an arena -> one native call
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from fgrad.compile.backend import Backend
+from fgrad.compile.cpu.host import HostProgram
+from fgrad.compile.kernel.cost import WHILE_PASSES, weight
+from fgrad.compile.kernel.ir import Kernel, Loop
+from fgrad.compile.kernel.rewrite import Body
+from fgrad.compile.plan import Plan
+from fgrad.ir.aval import Aval
+from fgrad.ir.program import Lit, Program
+from fgrad.lower_cuda.array import DeviceArray
+from fgrad.lower_cuda.driver import Driver, driver
+from fgrad.lower_cuda.graph import Graphs, Node, flattened
+from fgrad.lower_cuda.host import MISSED, Caller, functions, state
+from fgrad.lower_cuda.link import Image, Origin, linked
+from fgrad.lower_cuda.report import described, rows
+from fgrad.lower_cuda.schedule import schedule
+
+PASS_CYCLES = 4000.0  # of one thread in one pass of a loop: longer ones are a kernel for each part
+
+
+def link(program: Program, plan: Plan) -> CudaExecutable:
+    """The form of a planned program that a device runs."""
+    device = driver()
+    return CudaExecutable(linked(program, plan, device), device)
+
+
+class CudaExecutable:
+    """Runs a planned program on arrays of the device.
+
+    Attributes:
+        in_avals, out_avals: of the arguments and results.
+        consts: arrays that it needs besides, on the device from the first call on.
+        arena_bytes: of temporaries, which are one block.
+        host: the calls as a program of the host.
+    """
+
+    def __init__(self, image: Image, device: Driver) -> None:
+        self.image = image
+        self.device = device
+        self.in_avals = image.in_avals
+        self.out_avals = image.out_avals
+        self.consts = image.consts
+        self.literals: list[tuple[int, Lit]] = []  # they are constants here
+        self.arena_bytes = image.arena_bytes
+        self.host = HostProgram(image.steps, image.given, image.callbacks)
+        self.resident: _Resident | None = None
+        self.made = [(a.shape, a.dtype, a.size * a.dtype.itemsize) for a in image.out_avals]
+
+    def seen_as(self, in_avals: Sequence[Aval], out_avals: Sequence[Aval]) -> CudaExecutable:
+        """The same for arguments and results of other dtypes of the same sizes."""
+        image = self.image._replace(in_avals=tuple(in_avals), out_avals=tuple(out_avals))
+        return CudaExecutable(image, self.device)
+
+    def __call__(self, args: Sequence[DeviceArray]) -> list[DeviceArray]:
+        """The results, which are computed when the work before them is done."""
+        device = self.device
+        device.attach()
+        resident = self.resident or self._load()
+        lent = self._lent(args) if self.image.reuse else None
+        given = [x.pointer for x in args]
+        outs = []
+        for k, (shape, dtype, nbytes) in enumerate(self.made):
+            out = lent.get(k) if lent else None
+            if out is None:
+                out = DeviceArray(shape, dtype, device.allocate(nbytes), nbytes, device)
+            outs.append(out)
+            given.append(out.pointer)
+        arena = device.allocate(self.arena_bytes)
+        code = resident.call(*given, arena)
+        device.release(arena, self.arena_bytes)
+        if code:
+            self._answered(code, given, arena)
+        if resident.calls_python:
+            for callback in self.image.callbacks:
+                callback.reraise()
+        return outs
+
+    def _load(self) -> _Resident:
+        """What calls need: the constants on the device, and the native entry."""
+        with self.device.lock:
+            if self.resident is None:
+                self.resident = _Resident(self)
+        return self.resident
+
+    def _lent(self, args: Sequence[DeviceArray]) -> dict[int, DeviceArray]:
+        """The outputs that take the memory of an argument: one that no other one shares."""
+        starts = sorted([(x.pointer, x.nbytes, i) for i, x in enumerate(args)])
+        shared: set[int] = set()
+        reach, holder = -1, -1
+        for start, nbytes, i in starts:
+            if start < reach:
+                shared |= {i, holder}
+            if start + nbytes > reach:
+                reach, holder = start + nbytes, i
+        lent = {}
+        for k, i in self.image.reuse:
+            out = None if i in shared else args[i].donate(self.out_avals[k])
+            if out is not None:
+                lent[k] = out
+        return lent
+
+    def _answered(self, code: int, given: Sequence[int], arena: int) -> None:
+        """A call that failed is raised; one for which no graph was near gets one."""
+        assert self.resident is not None
+        if code & (MISSED - 1):
+            origin = self.image.origins.get(code >> 32, Origin("a graph"))
+            self.device.check(code & (MISSED - 1), origin.name, rows(origin))
+        self.resident.add_graph([*given, arena])
+
+    @property
+    def nodes(self) -> tuple[Node, ...] | None:
+        """The nodes of the program's graph; None if it has none."""
+        return flattened(self.image.steps, self.image.given, self.image.graphable)
+
+    def describe(self) -> str:
+        """The calls of the program, with grids, blocks and bytes, and what they need."""
+        return described(self.image, self.nodes)
+
+
+class _Resident:
+    """What an executable has on the device."""
+
+    def __init__(self, executable: CudaExecutable) -> None:
+        device, image = executable.device, executable.image
+        self.device = device
+        self.inputs = len(image.in_avals)
+        self.consts = [device.allocate(x.nbytes) for x in image.consts]
+        sizes = [x.nbytes for x in image.consts]
+        weakref.finalize(self, _release, device, self.consts, sizes).atexit = False
+        for pointer, array in zip(self.consts, image.consts, strict=True):
+            device.to_device(pointer, array)
+        words = state(device.addresses, device.stream)
+        others = len(image.out_avals) + 1
+        self.caller = Caller(executable.host.address, self.inputs, self.consts, others, words)
+        self.calls_python = bool(image.callbacks)
+        self.graphs: Graphs | None = None
+        nodes = executable.nodes
+        if nodes is not None:
+            self.graphs = Graphs(device, nodes, functions().launch)
+        self.call: Any = self.first_call
+
+    def first_call(self, *pointers: int) -> int:
+        """A call before there are graphs: many programs run once."""
+        self.call = self.caller.call
+        answer = self.caller.call(*pointers)
+        if self.graphs is not None:
+            self.caller.offer(self.graphs.table, self.graphs.attempt)
+        return answer
+
+    def add_graph(self, given: Sequence[int]) -> None:
+        """Have a graph for the addresses of a call."""
+        assert self.graphs is not None
+        with self.device.lock:
+            self.graphs.add([*given[: self.inputs], *self.consts, *given[self.inputs :]])
+
+
+def _release(device: Driver, pointers: Sequence[int], sizes: Sequence[int]) -> None:
+    for pointer, nbytes in zip(pointers, sizes, strict=True):
+        device.release(pointer, nbytes)
+
+
+# What is a kernel.
+
+
+def in_kernel(kernel: Kernel) -> bool:
+    """Whether a loop that can be one kernel should be: not if each pass takes a thread so long that
+    launches for the parts of the body, which all threads share, are less."""
+    return _pass_cycles(kernel.body) <= PASS_CYCLES
+
+
+def _pass_cycles(body: Body) -> float:
+    """The cycles of a pass of the longest loop; threads share parallel loops around it."""
+    loops = [s for s in body if isinstance(s, Loop)]
+    cycles = [_pass_cycles(s.body) if s.kind == "parallel" else _cycles(s.body) for s in loops]
+    return max(cycles, default=0.0)
+
+
+def _cycles(body: Body) -> float:
+    total = 0.0
+    for s in body:
+        if isinstance(s, Loop):
+            total += (WHILE_PASSES if s.kind == "while" else s.extent) * (_cycles(s.body) + 1)
+        else:
+            total += weight(s)
+    return total
+
+
+BACKEND = Backend(schedule, link, in_kernel, threads=False)
