@@ -22,16 +22,19 @@ from fgrad.lower_cuda.missing import missing
 
 _LIBDEVICE = "nvvm/libdevice/libdevice.10.bc"
 _CALLEE = re.compile(r"@([\w.$]+)\(")
-_TYPES = {"f": ("float", "f32"), "d": ("double", "f64")}
+_SINGLE, _DOUBLE = ("float", "f32"), ("double", "f64")
+_TYPES = {"f": _SINGLE, "f32": _SINGLE, "d": _DOUBLE, "f64": _DOUBLE}
 # Operations rounded to nearest: the number of operands, and the text.
 _NEAREST = {
     "add": (2, "fadd {t} %a, %b"),
+    "sub": (2, "fsub {t} %a, %b"),
     "mul": (2, "fmul {t} %a, %b"),
     "div": (2, "fdiv {t} %a, %b"),
     "fma": (3, "call {t} @llvm.fma.{s}({t} %a, {t} %b, {t} %c)"),
     "sqrt": (1, "call {t} @llvm.sqrt.{s}({t} %a)"),
     "rcp": (1, "fdiv {t} 1.0, %a"),
 }
+_WORDS = {"ui": ("i32", "i64"), "ull": ("i64", "i128")}  # of unsigned products
 _BARRIER_RESULTS = ("popc", "and", "or")
 _SHUFFLES = ("idx", "up", "down", "bfly")
 _UNARY = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint", "fabs": "fabs"}
@@ -232,20 +235,35 @@ _INSTRUCTIONS = {
   %result = select i1 %denormal, float %zero, float %a
   ret float %result
 }""",
-    # a b + c in 64 bits, low word first
-    "asm.mad.wide": """define internal { i32, i32 } @asm.mad.wide(i32 %a, i32 %b, i32 %c) {
-  %wide_a = zext i32 %a to i64
-  %wide_b = zext i32 %b to i64
-  %wide_c = zext i32 %c to i64
-  %product = mul i64 %wide_a, %wide_b
-  %sum = add i64 %product, %wide_c
-  %low = trunc i64 %sum to i32
-  %above = lshr i64 %sum, 32
-  %high = trunc i64 %above to i32
-  %first = insertvalue { i32, i32 } undef, i32 %low, 0
-  %both = insertvalue { i32, i32 } %first, i32 %high, 1
-  ret { i32, i32 } %both
+    # c where a and b are equal or one is NaN, else d
+    "asm.setp.equ.f64": """define internal double @asm.setp.equ.f64(
+    double %a, double %b, double %c, double %d) {
+  %equal = fcmp ueq double %a, %b
+  %r = select i1 %equal, double %c, double %d
+  ret double %r
 }""",
+}
+
+# What inline assembly does in words of two registers, low one first: name -> (bits of a register,
+# number of operands, the lines that make %r of %a, %b, ..., all of the double width).
+_PAIRS = {
+    "asm.mad.32": (32, 3, ["%ab = mul i64 %a, %b", "%r = add i64 %ab, %c"]),
+    "asm.mul.64": (64, 2, ["%r = mul i128 %a, %b"]),
+    "asm.mad.64": (64, 3, ["%ab = mul i128 %a, %b", "%r = add i128 %ab, %c"]),
+    **{
+        f"asm.{name}.64": (
+            64,
+            4,
+            [
+                "%b.up = shl i128 %b, 64",
+                "%d.up = shl i128 %d, 64",
+                "%first = or i128 %a, %b.up",
+                "%second = or i128 %c, %d.up",
+                f"%r = {name} i128 %first, %second",
+            ],
+        )
+        for name in ("add", "sub")
+    },
 }
 
 
@@ -273,7 +291,9 @@ def _definition(name: str) -> str | None:
         return functions[name]
     if name in _INSTRUCTIONS:
         return _INSTRUCTIONS[name]
-    if name.startswith(("nvvm.", "emulate.barrier.")):
+    if name in _PAIRS:
+        return _pair(name, *_PAIRS[name])
+    if name.startswith(("nvvm.", "emulate.barrier.", "asm")):
         return _instruction(name)
     return None
 
@@ -281,8 +301,11 @@ def _definition(name: str) -> str | None:
 def _instruction(name: str) -> str:
     """nvvm.fma.rm.f, nvvm.floor.d, nvvm.fabs.f32, nvvm.atomic.load.add.f32.p1f32, ..."""
     _, operation, *details = name.split(".")
+    if operation == "mulhi" and details[0] in _WORDS:
+        word, wide = _WORDS[details[0]]
+        return _high_word(name, word, wide)
     if operation in _UNARY:
-        kind, suffix = _TYPES["f" if details[-1] in ("f", "f32") else "d"]
+        kind, suffix = _TYPES[details[-1]]
         return _define(name, kind, 1, f"call {kind} @llvm.{_UNARY[operation]}.{suffix}({kind} %a)")
     if operation in _NEAREST and details[0] == "rn":
         kind, suffix = _TYPES[details[-1]]
@@ -328,6 +351,42 @@ def _define(name: str, kind: str, arity: int, value: str) -> str:
     return f"define internal {kind} @{name}({parameters}) {{\n  %r = {value}\n  ret {kind} %r\n}}"
 
 
+def _high_word(name: str, word: str, wide: str) -> str:
+    """The upper half of a product of unsigned words."""
+    return "\n".join(
+        [
+            f"define internal {word} @{name}({word} %a, {word} %b) {{",
+            f"  %wide.a = zext {word} %a to {wide}",
+            f"  %wide.b = zext {word} %b to {wide}",
+            f"  %product = mul {wide} %wide.a, %wide.b",
+            f"  %above = lshr {wide} %product, {word[1:]}",
+            f"  %r = trunc {wide} %above to {word}",
+            f"  ret {word} %r",
+            "}",
+        ]
+    )
+
+
+def _pair(name: str, bits: int, arity: int, lines: list[str]) -> str:
+    """A function of words whose result is two words."""
+    word, wide, both = f"i{bits}", f"i{2 * bits}", f"{{ i{bits}, i{bits} }}"
+    letters = "abcd"[:arity]
+    return "\n".join(
+        [
+            f"define internal {both} @{name}({', '.join(f'{word} %{x}.word' for x in letters)}) {{",
+            *[f"  %{x} = zext {word} %{x}.word to {wide}" for x in letters],
+            *[f"  {line}" for line in lines],
+            f"  %low = trunc {wide} %r to {word}",
+            f"  %above = lshr {wide} %r, {bits}",
+            f"  %high = trunc {wide} %above to {word}",
+            f"  %half = insertvalue {both} undef, {word} %low, 0",
+            f"  %pair = insertvalue {both} %half, {word} %high, 1",
+            f"  ret {both} %pair",
+            "}",
+        ]
+    )
+
+
 # libdevice.
 
 
@@ -356,7 +415,7 @@ def _without_device_words(text: str) -> str:
     Denormals are kept, and divisions and square roots are exact, as the toolchain compiles.
     """
     text = re.sub(r" addrspace\(\d+\)", "", text)
-    text = re.sub(r",? !\w+ !\d+", "", text)
+    text = re.sub(r",? ![\w.]+ !\d+", "", text)
     text = re.sub(r" #\d+", "", text)
     text = re.sub(r"^define internal ", "define ", text, flags=re.MULTILINE)
     text = re.sub(r"@llvm\.(nvvm\.[\w.]+)", lambda found: f"@{_kept_name(found[1])}", text)
@@ -372,10 +431,14 @@ def _kept_name(instruction: str) -> str:
 
 
 def _asm_name(assembly: str) -> str:
-    """rcp.approx.ftz.f32 $0,$1; -> asm.rcp.approx.ftz.f32"""
-    if "mad.lo.cc" in assembly and assembly.count(";") == 2:
-        return "asm.mad.wide"
-    return f"asm.{assembly.split()[0]}" if assembly[0].isalpha() else "asm.unknown"
+    """rcp.approx.ftz.f32 $0,$1; -> asm.rcp.approx.ftz.f32; of several lines the first to compute"""
+    assembly = re.sub(r"\\[0-9A-F]{2}", " ", assembly)
+    if "mad.lo" in assembly and ".reg" not in assembly:
+        return "asm.mad.32"
+    first = re.search(r"(?<![.\w])(setp|mul|mad|add|sub|rcp|rsqrt)\.([\w.]+)", assembly)
+    if first and ".reg .u32" in assembly:
+        return f"asm.{first[1]}.64"
+    return f"asm.{first[1]}.{first[2]}" if first else "asm.unknown"
 
 
 def libdevice_path() -> Path:

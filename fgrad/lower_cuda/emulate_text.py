@@ -139,7 +139,7 @@ def retarget(body: str, checked: bool = False) -> Retargeted:
     text = re.sub(r";[^\n]*", "", body)
     text = re.sub(r'@"([\w.$]+)"', r"@\1", text)
     text = re.sub(r"^(?:target |!|declare |attributes |source_filename).*$", "", text, flags=re.M)
-    text = re.sub(r",? !\w+(?:\.\w+)* !\d+", "", text)
+    text = re.sub(r",? ![\w.]+ !\d+", "", text)
     text = re.sub(r" #\d+", "", text)
     shared = [Shared(name, width_of(kind)) for name, kind in _SHARED.findall(text)]
     places: list[str] = []

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fgrad.compile.cpu import vector_divide
+from fgrad.compile.cpu import vector_divide, vector_special
 from fgrad.compile.cpu.llvm_text import FunctionText, element_type
 from fgrad.compile.cpu.scalar_llvm import SCALAR_LLVM
 from fgrad.compile.cpu.vector_lanes import INF, Lanes
@@ -88,8 +88,19 @@ def _floor_divide(v: Lanes, x: str, y: str) -> str:
 
 
 def _lgamma(v: Lanes, x: str) -> str:
-    """-inf at -inf, as SciPy's"""
+    """The CPU's formula in float64, where libdevice's needs more registers than there are."""
+    if v.double:
+        return vector_special.lgamma(v, x)
+    # -inf at -inf, as SciPy's
     return v.select(v.compare("oeq", v.abs(x), INF), x, _libdevice(v, "lgamma", x))
+
+
+def _logistic(v: Lanes, x: str) -> str:
+    """m - m e / (1 + e) with e = e^-|x| and m = 1, or e below 0"""
+    e = _libdevice(v, "exp", v.neg(v.abs(x)))
+    part = v.div(e, v.add(e, 1.0))
+    m = v.select(v.compare("olt", x, 0.0), e, 1.0)
+    return v.fma(v.neg(m), part, m)
 
 
 # Integers.
@@ -137,6 +148,7 @@ SCALAR_CUDA: dict[str, ScalarCuda] = {
     **{name: _as_on_cpu(name) for name in SCALAR_LLVM},
     **{name: _on_floats(_library(name)) for name in _LIBDEVICE},
     "lgamma": _on_floats(_lgamma),
+    "logistic": _on_floats(_logistic),
     "pow": _on_floats(_library("pow"), "pow"),
     "fmod": _on_floats(_library("fmod"), "fmod"),
     "remainder": _on_floats(_remainder, "remainder"),
