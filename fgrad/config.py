@@ -9,6 +9,8 @@ FGRAD_CACHE_DIR=dir     the disk cache of compiled kernels;  FGRAD_CACHE=0 turns
 FGRAD_NUM_THREADS=n     threads of compiled code
 FGRAD_NATIVE_CALLS=0    call jitted functions through Python only
 FGRAD_RECYCLE=1         jitted functions may return a small array again that nobody refers to
+FGRAD_ATOMICS=1         sums of floats at computed places on a GPU may be taken in any order
+FGRAD_TF32=1            products of float32 matrices on a GPU may round their operands to TF32
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ class Config:
     num_threads: int
     native_calls: bool
     recycle: bool
+    atomics: bool
+    tf32: bool
     check_index: bool  # set by `fgrad.debug.check_index`: compiled code checks indices
     nans: bool  # set by `fgrad.debug.nans`: programs run equation by equation
     epoch: int  # the number of the present combination of settings: part of every compilation key
@@ -51,6 +55,8 @@ class Config:
             "num_threads": int(env("FGRAD_NUM_THREADS") or os.cpu_count() or 1),
             "native_calls": env("FGRAD_NATIVE_CALLS", "1") != "0",
             "recycle": env("FGRAD_RECYCLE", "0") not in ("", "0"),
+            "atomics": env("FGRAD_ATOMICS", "0") not in ("", "0"),
+            "tf32": env("FGRAD_TF32", "0") not in ("", "0"),
             "check_index": False,
             "nans": False,
         }
