@@ -109,8 +109,11 @@ class Axes:
 class Memory:
     """Loads and stores of a body."""
 
-    def __init__(self, text: FunctionText, axes: Axes, homes: dict[str, Home]) -> None:
+    def __init__(
+        self, text: FunctionText, axes: Axes, homes: dict[str, Home], atomic: bool = False
+    ) -> None:
         self.text, self.axes, self.homes = text, axes, homes
+        self.atomic = atomic  # whether elements are changed by atomic instructions
 
     def load(self, s: Load, values: dict[int, Names]) -> Names:
         """The values of a load."""
@@ -234,6 +237,9 @@ class Memory:
         def write() -> None:
             index = self._index(s.index, s.scatter, values, copy)
             value = _of(values[s.value], copy)
+            if s.mode != "set" and self.atomic:
+                self._change(home, index, s.mode, value)
+                return
             if s.mode != "set":
                 old = self.read(home, index)
                 row = SCALAR_CUDA[s.mode]
@@ -244,6 +250,19 @@ class Memory:
             write()
         else:
             when(self.text, _of(values[s.guard], copy), write)
+
+    def _change(self, home: Home, index: str, mode: str, value: str) -> None:
+        """One element changed, while other threads may change it too."""
+        where = self._address(home, index)
+        element, pointer = element_type(home.dtype), pointer_type(home.dtype, home.space)
+        if home.dtype.kind == "f":
+            kind = f"f{8 * home.dtype.itemsize}"
+            name = f"@llvm.nvvm.atomic.load.add.{kind}.p1{kind}"
+            self.text.declare(f"declare {element} {name}({pointer}, {element})")
+            self.text.emit(f"call {element} {name}({pointer} {where}, {element} {value})")
+            return
+        unsigned = "u" if home.dtype.kind == "u" and mode != "add" else ""
+        self.text.emit(f"atomicrmw {unsigned}{mode} {pointer} {where}, {element} {value} seq_cst")
 
     def write(self, home: Home, index: str, value: str) -> None:
         """One element written."""

@@ -86,7 +86,7 @@ class _Emitter:
         self.shared = {id(loop) for loop in shared_loops(piece.body)} if form.team > 1 else set()
         self.homes = homes_of(piece, form)
         self.team = Team(self.text, form.team)
-        self.memory = Memory(self.text, self.axes, {})
+        self.memory = Memory(self.text, self.axes, {}, piece.atomic)
         self.hazards = Hazards(piece, self.homes.private | self.homes.own)
         self.within = form.team == 1  # whether this is the text of one thread alone
         self.tiles: dict[int, Home] = {}  # of loads that were made before, in shared memory

@@ -97,6 +97,7 @@ class Piece(NamedTuple):
     axes: Axes
     before: Body  # what every iteration computes first, from outside of the nest
     body: Body
+    atomic: bool = False  # whether iterations may meet in elements that they change
 
 
 def ordered(kernel: Kernel) -> Kernel:
