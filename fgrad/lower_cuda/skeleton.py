@@ -24,7 +24,7 @@ from fgrad.compile.cpu import runtime
 from fgrad.config import config
 from fgrad.errors import CheckError
 from fgrad.lazy import lazy_module
-from fgrad.lower_cuda.missing import needs
+from fgrad.lower_cuda.missing import missing, needs
 
 ENTRY = "fgrad_kernel"
 BODY = "fgrad_body"
@@ -68,6 +68,7 @@ def skeleton(size: int) -> str:
     if known is not None:
         return known.decode()
     with needs("numba-cuda"):
+        _check_numba()
         texts = _texts()
     if config.cache:
         for other, text in texts.items():
@@ -77,6 +78,15 @@ def skeleton(size: int) -> str:
 
 def _key(size: int) -> str:
     return "s_" + hashlib.sha256(f"{identity()} {size}".encode()).hexdigest()[:40]
+
+
+def _check_numba() -> None:
+    """Numba alone has a `numba.cuda` too, and its simulator compiles nothing."""
+    if version_of("numba-cuda") == "absent":
+        raise missing("numba-cuda", f"numba {version_of('numba')}, numba-cuda absent")
+    if numba.config.ENABLE_CUDASIM:
+        write = "unset NUMBA_ENABLE_CUDASIM      before the program starts"
+        raise missing("numba-cuda", "its simulator, which compiles nothing", write)
 
 
 @lru_cache

@@ -16,7 +16,7 @@ from fgrad.compile.cpu import runtime
 from fgrad.config import config
 from fgrad.errors import CheckError, MissingCudaError
 from fgrad.lazy import lazy_module
-from fgrad.lower_cuda import missing, skeleton, store, toolchain
+from fgrad.lower_cuda import skeleton, store, toolchain
 from fgrad.lower_cuda.cubin import Cubin, opcodes, resources
 from fgrad.lower_cuda.toolchain import body_ptx, compile_body
 
@@ -358,6 +358,21 @@ def test_missing_numba(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "libcudart" in str(caught.value) and str(caught.value).count("listed") < 10
 
 
+def test_numba_without_numba_cuda(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(skeleton, "version_of", lambda name: "absent")
+    skeleton.skeleton.cache_clear()
+    with pytest.raises(MissingCudaError, match="numba-cuda is needed") as caught:
+        compile_body(SIN, 2, 256)
+    assert "numba absent, numba-cuda absent" in str(caught.value)
+
+
+def test_the_simulator_compiles_nothing(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(skeleton.numba.config, "ENABLE_CUDASIM", 1)
+    skeleton.skeleton.cache_clear()
+    with pytest.raises(MissingCudaError, match="unset NUMBA_ENABLE_CUDASIM"):
+        compile_body(SIN, 2, 256)
+
+
 def test_missing_libdevice(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is looked for beside libNVVM first; a body without its functions does without."""
     monkeypatch.setattr(toolchain, "_libdevice_file", lambda: Path("absent"))
@@ -380,4 +395,3 @@ def test_a_cubin_is_kept_whole(fresh: Path) -> None:
     known = store.recall("c_test")
     assert known == cubin and isinstance(known, Cubin)
     assert known.resources.shared_bytes == 1024
-    assert missing.INSTALL == "pip install 'fgrad[cuda]'"
