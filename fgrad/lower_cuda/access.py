@@ -148,7 +148,7 @@ class Memory:
         other = literal(s.other, home.dtype)
         if home.size == 0:
             return other
-        guard = _of(values[s.guard], copy)
+        guard = of(values[s.guard], copy)
         index = self._index(s.index, s.gather, values, copy)
         kind = self.axes.type
         index = self.text.emit(f"select i1 {guard}, {kind} {index}, {kind} 0")
@@ -165,7 +165,7 @@ class Memory:
         axes = self.axes
         total = axes.affine(index, copy)
         for id, stride in indirect:
-            part = axes.narrowed(_of(values[id], copy))
+            part = axes.narrowed(of(values[id], copy))
             part = part if stride == 1 else axes.op("mul", part, str(stride))
             total = axes.op("add", total, part)
         return total
@@ -212,7 +212,7 @@ class Memory:
         home, axes = self.homes[s.buffer], self.axes
         if home.registers:
             for k in range(axes.copies):
-                self.write(home, self._own(k), _of(values[s.value], k))
+                self.write(home, self._own(k), of(values[s.value], k))
             return
         plain = s.mode == "set" and not s.scatter and s.guard is None
         if axes.copies > 1 and plain and axes.varies(s.index) and self._is_whole(s.index):
@@ -226,7 +226,7 @@ class Memory:
         kind, pointer = f"<{lanes} x {memory_type(dtype)}>", pointer_type(dtype, home.space, lanes)
         whole = "undef"
         for k in range(lanes):
-            one = self._to_memory(_of(values[s.value], k), dtype)
+            one = self._to_memory(of(values[s.value], k), dtype)
             whole = self.text.emit(
                 f"insertelement {kind} {whole}, {memory_type(dtype)} {one}, i32 {k}"
             )
@@ -236,7 +236,7 @@ class Memory:
     def _store_one(self, home: Home, s: Store, values: dict[int, Names], copy: int) -> None:
         def write() -> None:
             index = self._index(s.index, s.scatter, values, copy)
-            value = _of(values[s.value], copy)
+            value = of(values[s.value], copy)
             if s.mode != "set" and self.atomic:
                 self._change(home, index, s.mode, value)
                 return
@@ -249,7 +249,7 @@ class Memory:
         if s.guard is None:
             write()
         else:
-            when(self.text, _of(values[s.guard], copy), write)
+            when(self.text, of(values[s.guard], copy), write)
 
     def _change(self, home: Home, index: str, mode: str, value: str) -> None:
         """One element changed, while other threads may change it too."""
@@ -272,9 +272,9 @@ class Memory:
         self.text.line(f"store {kind} {value}, {pointer} {where}, align {home.dtype.itemsize}")
 
 
-def _of(names: Names, copy: int) -> str:
+def of(names: Names, copy: int) -> str:
     """The value of one neighbour."""
-    return names[copy] if len(names) > 1 else names[0]
+    return names[min(copy, len(names) - 1)]
 
 
 def when(text: FunctionText, condition: str, then: Callable[[], None]) -> None:

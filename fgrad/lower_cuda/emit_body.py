@@ -34,7 +34,7 @@ from fgrad.compile.kernel.ir import (
 from fgrad.compile.kernel.rewrite import Body, identity, walk
 from fgrad.compile.schedule import perfect_nest
 from fgrad.lower_cuda import team_text
-from fgrad.lower_cuda.access import INT64, Axes, Home, Memory, Names, memory_type, when
+from fgrad.lower_cuda.access import INT64, Axes, Home, Memory, Names, memory_type, of, when
 from fgrad.lower_cuda.forms import (
     TILE,
     TILE_ROWS,
@@ -310,10 +310,7 @@ class _Emitter:
         if s.op == "mul" and s.dtype.kind == "f":
             self.products[s.id] = args
         self.values[s.id] = tuple(
-            [
-                row(self.text, [a[k] if len(a) > 1 else a[0] for a in args], dtype, s.dtype)
-                for k in range(copies)
-            ]
+            [row(self.text, [of(a, k) for a in args], dtype, s.dtype) for k in range(copies)]
         )
 
     @property
@@ -352,7 +349,7 @@ class _Emitter:
         factors = self.products.get(s.value) if op == "add" else None
         terms = [self.values[s.value]] if factors is None else factors
         for k in range(self.axes.copies):
-            values = [x[k] if len(x) > 1 else x[0] for x in terms]
+            values = [of(x, k) for x in terms]
             if factors is not None:
                 row = SCALAR_CUDA["muladd"]
                 value = row(self.text, [*values, self._get(s.acc)], dtype, dtype)
