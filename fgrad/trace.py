@@ -25,6 +25,7 @@ from fgrad.detached import check_read
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Lit, Program, Var
+from fgrad.on_device import OnDevice, lift_hook, put_hook
 from fgrad.record import Atoms, Numbered, Record
 from fgrad.source import Loc, RawLoc, here
 from fgrad.trace_errors import leaked, needs_value
@@ -58,6 +59,7 @@ numpy_functions = FunctionTable()
 ufunc_methods: dict[str, Callable[..., Any]] = {}
 unsupported_hook: list[Callable[..., BaseException]] = []
 store_hook: list[Callable[..., Value]] = []  # (out, function, method, args, kwargs) -> out
+ended_hook: list[Callable[[Tracer], Value]] = []  # what a tracer of an ended trace counts as
 alias_functions: set[Any] = set()  # what may return its argument itself, or a view of it
 
 
@@ -221,6 +223,8 @@ class Tracer:
         raise unsupported_hook[0](ufunc, method)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if len(types) > 1 and any([issubclass(kind, OnDevice) for kind in types]):
+            return NotImplemented  # it lifts itself
         function = numpy_functions.find(func)
         if function is None:
             raise unsupported_hook[0](func, "__call__")
@@ -292,7 +296,7 @@ class Builder:
         self.frozen: list[np.ndarray] = []
         self.records: list[Record] = []
         self.count = 0
-        self.captures: dict[int, tuple[Tracer, Tracer]] = {}
+        self.captures: dict[int, tuple[Tracer, Value, Tracer]] = {}  # handle, outside, inside
         self.inputs: list[Tracer] = []
         self.detached: RawLoc | None = None
         self.narrowed: dict[int, set[np.dtype]] = {}  # Python integers, and what they must fit
@@ -335,17 +339,26 @@ class Builder:
         """The inner stand-in of a tracer of an enclosing builder."""
         found = self.captures.get(id(outer))
         if found is not None:
-            return found[1]
-        if not outer.builder.live or outer.builder.thread != self.thread:
+            return found[2]
+        if not outer.builder.live:
+            value = lasting(outer)
+            if type(value) is Tracer:
+                return value if value.builder is self else self.capture(value)
+            return self.stand_in(outer, value, value if self.eager else None)
+        if outer.builder.thread != self.thread:
             raise leaked(outer)
-        inner = self.new(outer.twin() if self.eager else None, outer.aval, outer.weak)
-        self.captures[id(outer)] = (outer, inner)
+        return self.stand_in(outer, outer, outer.twin() if self.eager else None)
+
+    def stand_in(self, outer: Tracer, value: Value, known: Value | None) -> Tracer:
+        """A tracer for `outer`, which is `value` in the enclosing context."""
+        inner = self.new(known, outer.aval, outer.weak)
+        self.captures[id(outer)] = (outer, value, inner)
         return inner
 
     def lift(self, value: Value) -> Value:
         """A result as this builder sees it: its own tracer, a captured one, or a constant."""
         if isinstance(value, Tracer) and value.builder is not self:
-            if value.builder.level > self.level or not value.builder.live:
+            if value.builder.live and value.builder.level > self.level:
                 raise leaked(value)
             return self.capture(value)
         if type(value) is Tracer:
@@ -355,7 +368,7 @@ class Builder:
     def record(self, prim: Primitive, operands: Sequence[Any], params: dict[str, Any]) -> Any:
         """Append an equation; evaluate it outside when its operands are known."""
         if not self.live:
-            raise leaked(next(x for x in operands if type(x) is Tracer))
+            return bind(prim, *[lasting(x) for x in operands], **params)
         ins: list[Any] = []
         values: list[Any] = []
         known, outer = self.eager, False
@@ -413,7 +426,8 @@ class Builder:
         """Evaluate a primitive that keeps residuals of its own for the pullback."""
         saved, STATE.loc = STATE.loc, loc
         try:
-            traced = [type(x) is int for x in ins]
+            outer = {inner.index for _, _, inner in self.captures.values()}
+            traced = [type(x) is int and x not in outer for x in ins]
             result, residuals = prim.save(values, traced, params)  # type: ignore[misc]
         finally:
             STATE.loc = saved
@@ -444,7 +458,7 @@ class Builder:
         `copy_consts` keeps a snapshot of captured arrays, so that later changes are not seen.
         """
         captured = list(self.captures.values())
-        inputs = [Numbered(x.index, x.aval) for x in [inner for _, inner in captured] + self.inputs]
+        inputs = [Numbered(x.index, x.aval) for x in [x for _, _, x in captured] + self.inputs]
         outs = [Numbered(x.index, x.aval) if type(x) is Tracer else x for x in outputs]
         atoms = Atoms(self.count, copy_consts)
         with collector_paused():
@@ -452,7 +466,7 @@ class Builder:
         fits = {
             k: self.narrowed[x.index] for k, x in enumerate(self.inputs) if x.index in self.narrowed
         }
-        return TracedProgram(program, [outer for outer, _ in captured], fits)
+        return TracedProgram(program, [outer for _, outer, _ in captured], fits)
 
     def release(self) -> None:
         """Drop the records, so that no reference cycle keeps arrays alive."""
@@ -469,11 +483,22 @@ class TracedProgram(NamedTuple):
     fits: dict[int, set[np.dtype]]  # inputs that are Python integers, and what they must fit
 
 
+def lasting(x: Value) -> Value:
+    """A value that may be used now; a card for one of an ended trace, except in a custom rule."""
+    if type(x) is Tracer and not x.builder.live:
+        if not ended_hook:
+            raise leaked(x)
+        x = ended_hook[0](x)
+    return x
+
+
 def bind(prim: Primitive, *operands: Any, **params: Any) -> Any:
     """Apply a primitive to values or tracers: the only door into a trace.
 
     Returns an array or tracer, or a tuple of them if the primitive has several outputs.
     """
+    if put_hook and any([isinstance(x, OnDevice) for x in operands]):
+        operands = tuple([lift_hook[0](x) for x in operands])
     level, builder = -1, None
     for x in operands:
         if type(x) is Tracer and x.builder.level > level:
@@ -562,7 +587,7 @@ def concrete(x: Value) -> Any:
         if x._view is not None:
             refresh(x)
         x = x.value
-    return x
+    return x.numpy()[()] if isinstance(x, OnDevice) else x
 
 
 def assign_to(x: Tracer, new: Value) -> None:

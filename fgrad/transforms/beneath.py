@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import tree
-from fgrad.errors import CustomRuleError
+from fgrad.errors import CustomRuleError, Row
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.program import Program
 from fgrad.ops.families import batch_first
 from fgrad.source import here, resolve
-from fgrad.trace import Builder, Tracer, Value, concrete, run
+from fgrad.trace import Builder, Tracer, Value, concrete, ended_hook, run
 from fgrad.trace_errors import leaked, made_at
+from fgrad.transforms.closed_over import RUNNING, Closed
 from fgrad.transforms.control_parts import derived_program
 from fgrad.transforms.derive import batched_program
 from fgrad.transforms.vmap import Batched, run_batched
@@ -63,6 +64,43 @@ def unhidden(x: Value, of: str) -> Value:
     return x
 
 
+def outlived(x: Tracer) -> Value:
+    """What a tracer of an ended trace is for a rule that runs beneath it: its value."""
+    value: Value = x
+    while type(value) is Tracer and not value.builder.live:
+        value = value.value if value.builder in HIDDEN.builders else None
+    if value is None:
+        raise ended(x) if RUNNING.rule else leaked(x)
+    return value
+
+
+ended_hook.append(outlived)
+
+
+def present(x: Value) -> Value | None:
+    """A tracer as an operand in the present context; None if it belongs to another one."""
+    while type(x) is Tracer and x.builder in HIDDEN.builders:
+        x = x.value
+    if type(x) is not Tracer or (x.builder.live and x.builder.thread == threading.get_ident()):
+        return x
+    return None
+
+
+def ended(x: Tracer) -> CustomRuleError:
+    """The card for a rule that reads a value which was not found when the call was recorded."""
+    used = resolve(here())
+    return CustomRuleError(
+        "A custom rule reads a value of a trace that has ended.",
+        (
+            ("value", f"{x.aval} made while {x.builder.what}({x.builder.name}) was tracing"),
+            ("used", f"{used}:  {used.text()}"),
+            ("why", "the rule runs later than the function; its arguments are there, and what it"),
+            ("why", "closes over directly, but not what it finds in other objects."),
+            ("write", "pass the value as an argument, or return it from fwd as a residual"),
+        ),
+    )
+
+
 def _depends(x: Tracer) -> bool:
     """Whether a tracer depends, differentiably, on the inputs of its trace."""
     active = {y.index for y in x.builder.inputs if y.dtype.kind in "fc"}
@@ -74,13 +112,23 @@ def _depends(x: Tracer) -> bool:
 
 def closes_over(x: Tracer, of: str) -> CustomRuleError:
     """The card for a custom function that reads a differentiated value around its arguments."""
-    made, used = made_at(x), resolve(here())
-    origin = f"made at {made}:  {made.text()}" if made else f"an argument of {x.builder.name}"
+    used = resolve(here())
+    return closure_card(of, (("value", origin_of(x)), ("used", f"{used}:  {used.text()}")))
+
+
+def origin_of(x: Tracer) -> str:
+    """What a tracer is, and where it was made."""
+    made = made_at(x)
+    place = f"made at {made}:  {made.text()}" if made else f"an argument of {x.builder.name}"
+    return f"{x.aval} {place}"
+
+
+def closure_card(of: str, rows: Sequence[Row]) -> CustomRuleError:
+    """The card for a custom function whose derivative is asked for around its arguments."""
     return CustomRuleError(
         f"{of} closes over a value that is being differentiated.",
         (
-            ("value", f"{x.aval} {origin}"),
-            ("used", f"{used}:  {used.text()}"),
+            *rows,
             ("why", "the rule gives derivatives with respect to the arguments alone."),
             ("write", "pass the value as an argument, and let the rule have its derivative"),
             ("write", "fgrad.stop_gradient(value)     if it counts as a constant"),
@@ -102,17 +150,13 @@ class Beneath(Builder):
 
     def capture(self, outer: Tracer) -> Tracer:
         """The stand-in of a captured value, or of what it is beneath the hidden traces."""
-        found = self.captures.get(id(outer))
-        if found is not None:
-            return found[1]
-        if not outer.builder.live or outer.builder.thread != self.thread:
+        if id(outer) in self.captures or not outer.builder.live:
+            return super().capture(outer)
+        if outer.builder.thread != self.thread:
             raise leaked(outer)
         x = unhidden(outer, self.name)
         here = x.twin() if type(x) is Tracer else x
-        value = concrete(x) if self.abstract else here
-        inner = self.new(value, outer.aval, outer.weak)
-        self.captures[id(outer)] = (x, inner)
-        return inner
+        return self.stand_in(outer, x, concrete(x) if self.abstract else here)
 
 
 class Evaluated(NamedTuple):
@@ -143,13 +187,14 @@ def evaluate_beneath(
 class Traced(NamedTuple):
     """A user function as a closed program, whose first inputs are the values it captured.
 
-    `results` are its results if all is known, else None.
+    `results` are its results if all is known, else None; `closed` the tracers it closes over.
     """
 
     program: Program
     captured: list[Value]
     treedef: tree.TreeDef
     results: list[Any] | None
+    closed: list[Closed]
 
 
 def trace_beneath(
@@ -175,10 +220,12 @@ def trace_beneath(
             outs += [] if extra is None else extra(builder)
             traced = builder.close(outs, copy_consts=True)
             found = [outside(builder, y) for y in outs]
+            handles = [handle for handle, _, _ in builder.captures.values()]
     finally:
         builder.release()
     results = None if any([x is None for x in found]) else found
-    return Traced(traced.program, traced.captured, treedef, results)
+    closed = [Closed(handle, k) for k, handle in enumerate(handles)]
+    return Traced(traced.program, traced.captured, treedef, results, closed)
 
 
 def _input(builder: Builder, x: Value, weak: bool, known: bool) -> Tracer:

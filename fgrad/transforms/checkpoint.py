@@ -194,7 +194,7 @@ def _pullback(
         given = found[len(inputs) + len(saved) :]
     builder = Builder("vjp", program.name, eager=True, saves=True)
     with builder:
-        tracers = [builder.input(x, None) for x in inputs]
+        tracers = [builder.input(x) if w else x for x, w in zip(inputs, wanted, strict=True)]
         known = dict(zip(program.outputs[policy.count :], saved, strict=True))
         results = [builder.lift(y) for y in _run_again(program, tracers, known, builder)]
         targets = [x for x, want in zip(tracers, wanted, strict=True) if want]
@@ -230,6 +230,7 @@ def _run_again(
 
 def _known(builder: Builder, eqn: Any, operands: Values, results: Values) -> list[Tracer]:
     """An equation whose results were saved: recorded, not computed."""
+    operands = [builder.lift(x) for x in operands]
     numbers = [x.index if type(x) is Tracer else x for x in operands]
     values = [x.value if type(x) is Tracer else x for x in operands]
     tracers = [builder.new(y, None) for y in results]

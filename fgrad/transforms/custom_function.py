@@ -26,9 +26,10 @@ from fgrad.errors import (
 )
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Opaque, Primitive
+from fgrad.ir.program import Program, Var
 from fgrad.ops.elementwise import convert
 from fgrad.source import Loc
-from fgrad.trace import STATE, Tracer, Value, bind
+from fgrad.trace import STATE, Builder, Tracer, Value, bind, lasting
 from fgrad.transforms.beneath import (
     DIFFERENTIATING,
     Beneath,
@@ -36,8 +37,11 @@ from fgrad.transforms.beneath import (
     evaluate_beneath,
     hiding,
     is_array,
+    origin_of,
+    present,
     trace_beneath,
 )
+from fgrad.transforms.closed_over import Closed, tracers_of
 from fgrad.transforms.wrap import as_value, check_callable, function_name, is_weak
 
 KEYWORD_ONLY, VAR_KEYWORD = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD
@@ -163,6 +167,10 @@ class CustomFunction:
             ),
         )
 
+    def reached(self) -> list[Any]:
+        """The user's functions."""
+        return [x for x in vars(self).values() if callable(x)]
+
     def remember(self, key: Any, treedef: tree.TreeDef, avals: tuple[Aval, ...]) -> None:
         """Keep the type of a result."""
         if len(self.types) >= _MOST_TYPES:
@@ -230,11 +238,13 @@ def called(rule: Callable[..., Any], what: str, takes: str, *args: Any) -> Any:
 
 
 class Rules(Opaque):
-    """The rules for one call; the equation's operands are `n_captured` values that the function
-    closes over, then the leaves of its arguments."""
+    """The rules for one call; the equation's operands are `n_captured` values that the function and
+    its rules close over, then the leaves of its arguments."""
 
     name = "custom"
     n_captured = 0
+    closed: Sequence[Closed] = ()
+    origins: Sequence[str] = ()  # of the operands that the function itself closes over
     out_tree: Any = None
     expected: tuple[Aval, ...] | None = None
     weak: Sequence[bool] = ()
@@ -300,10 +310,11 @@ class UserRules(Rules):
 
 def apply(prim: Primitive, rules: UserRules, values: Sequence[Value]) -> list[Any]:
     """The results of a call, as one equation of each trace that it belongs to."""
+    values = [lasting(x) for x in values]
     tracers = [x for x in values if type(x) is Tracer]
     if not tracers:
         return _plain(prim, rules, values)
-    builder = max([x.builder for x in tracers], key=lambda b: b.level)
+    (builder,) = _innermost(tracers)
     own = [x for x in tracers if x.builder is builder]
     known = builder.eager and all([x.value is not None for x in own])
     if known and builder.what in DIFFERENTIATING:
@@ -315,6 +326,12 @@ def apply(prim: Primitive, rules: UserRules, values: Sequence[Value]) -> list[An
         with hiding(builder):
             return apply(prim, rules, [beneath(x, builder) for x in values])
     return _by_program(prim, rules, values)
+
+
+def _innermost(values: Sequence[Value]) -> list[Builder]:
+    """The trace that records an equation of these operands, if there is one."""
+    builders = [x.builder for x in values if type(x) is Tracer]
+    return [max(builders, key=lambda b: b.level)] if builders else []
 
 
 def beneath(x: Value, builder: Any) -> Value:
@@ -332,18 +349,34 @@ def _plain(prim: Primitive, rules: UserRules, values: Sequence[Value]) -> list[A
 
 
 def _by_program(prim: Primitive, rules: UserRules, values: Sequence[Value]) -> list[Any]:
-    traced = trace_beneath(rules.primal, values, rules.name, "custom", rules.weak)
-    rules.seen(values, traced)
-    rules.n_captured = len(traced.captured)
-    program = traced.program
-    if traced.results is not None:
-        program.cache["results"] = tuple(traced.results)
-    operands = [*traced.captured, *values]
+    program, captured = recorded(rules, values, "custom")
+    operands = [*captured, *values]
     try:
-        with hiding(*{x.builder for x in operands if type(x) is Tracer}):
+        with hiding(*_innermost(operands)):
             return list(bind(prim, *operands, program=program, rules=rules))
     finally:
         program.cache.pop("results", None)
+
+
+def recorded(rules: UserRules, values: Sequence[Value], what: str) -> tuple[Program, list[Value]]:
+    """The function as a program, and what it and its rules close over: the first operands."""
+    traced = trace_beneath(rules.primal, values, rules.name, what, rules.weak)
+    rules.seen(values, traced)
+    program, captured, closed = traced.program, list(traced.captured), list(traced.closed)
+    rules.origins = [origin_of(handle) for handle, _ in closed]
+    for x in tracers_of([*rules.owner.reached(), *rules.split.statics.values()]):
+        value = present(x)
+        if value is not None and all([handle is not x for handle, _ in closed]):
+            closed.append(Closed(x, len(captured)))
+            captured.append(value)
+    extra = [Var(aval_of(x).strong()) for x in captured[len(traced.captured) :]]
+    if extra:
+        inputs, n = program.inputs, len(traced.captured)
+        program = program.replace(inputs=(*inputs[:n], *extra, *inputs[n:]))
+    rules.closed, rules.n_captured = closed, len(captured)
+    if traced.results is not None:
+        program.cache["results"] = tuple(traced.results)
+    return program, captured
 
 
 def prefixed(given: Any, whole: Any) -> list[Any] | None:

@@ -21,7 +21,8 @@ from fgrad.ops.elementwise import add
 from fgrad.ops.families import batch_first, zeros_like
 from fgrad.record import Record
 from fgrad.trace import Value, bind, run
-from fgrad.transforms.beneath import Beneath, batched_first, mapped
+from fgrad.transforms.beneath import Beneath, batched_first, closure_card, mapped
+from fgrad.transforms.closed_over import standing
 from fgrad.transforms.control_parts import known_values
 from fgrad.transforms.custom_function import (
     CustomFunction,
@@ -167,9 +168,15 @@ class JvpRules(UserRules):
         return line_of(self.owner.shown, "rule")
 
     def linear(
-        self, primals: Values, tangents: Sequence[Value | None]
+        self, captured: Values, primals: Values, tangents: Sequence[Value | None]
     ) -> tuple[list[Value], list[Value | None]]:
         """Results and their tangents."""
+        with standing(self.closed, captured):
+            return self._linear(primals, tangents)
+
+    def _linear(
+        self, primals: Values, tangents: Sequence[Value | None]
+    ) -> tuple[list[Value], list[Value | None]]:
         assert self.rule is not None
         statics = [x for _, x in sorted(self.split.statics.items())]
         if not self.owner.symbolic_zeros:
@@ -245,6 +252,7 @@ class BatchedJvpRules(Rules):
         self.inner, self.size = inner, size
         self.dims = tuple(dims)
         self.name, self.n_captured = inner.name, inner.n_captured
+        self.origins = inner.origins
 
     @property
     def rule_line(self) -> Row:
@@ -252,23 +260,22 @@ class BatchedJvpRules(Rules):
         return self.inner.rule_line
 
     def linear(
-        self, primals: Values, tangents: Sequence[Value | None]
+        self, captured: Values, primals: Values, tangents: Sequence[Value | None]
     ) -> tuple[list[Value], list[Value | None]]:
         """Results and their tangents."""
-        dims = self.dims[self.n_captured :]
+        n, count = len(captured), len(captured) + len(primals)
         active = [t is not None for t in tangents]
-        count = len(primals)
         has: list[bool] = []
 
         def both(*values: Value) -> list[Value]:
             given = iter(values[count:])
             ts = [next(given) if a else None for a in active]
-            outs, pushed = self.inner.linear(list(values[:count]), ts)
+            outs, pushed = self.inner.linear(values[:n], list(values[n:count]), ts)
             has.extend([t is not None for t in pushed])
             return [*outs, *[t for t in pushed if t is not None]]
 
-        values = [*primals, *[t for t in tangents if t is not None]]
-        all_dims = [*dims, *[d for d, a in zip(dims, active, strict=True) if a]]
+        values = [*captured, *primals, *[t for t in tangents if t is not None]]
+        all_dims = [*self.dims, *[d for d, a in zip(self.dims[n:], active, strict=True) if a]]
         pairs = mapped(both, self.size, values, all_dims, self.name)
         found = [batch_first(self.size, y, d) for y, d in pairs]
         pushed = iter(found[len(has) :])
@@ -309,12 +316,13 @@ def _linearized(
     builder = Beneath("custom_jvp", rules.name)
     try:
         with builder:
+            captured = [builder.input(v, None, is_weak(v)) for v in values[:n]]
             primals = [builder.input(v, None, w) for v, w in zip(values[n:], weak, strict=True)]
             tangents = [
                 builder.input(None, aval_of(x).strong()) if w else None
                 for x, w in zip(values[n:], wanted[n:], strict=True)
             ]
-            results, pushed = rules.linear(primals, tangents)
+            results, pushed = rules.linear(captured, primals, tangents)
             outs = [outside(builder, y) for y in results]
             if any([y is None for y in outs]):
                 raise CustomRuleError(
@@ -355,16 +363,9 @@ def _save(
 
 def refuse_captured(wanted: Sequence[bool], rules: Rules) -> None:
     """Raise where a derivative is asked for of what a custom function closes over."""
-    if any(wanted[: rules.n_captured]):
-        raise CustomRuleError(
-            f"{rules.name} closes over a value that is being differentiated.",
-            (
-                rules.rule_line,
-                ("why", "the rule gives derivatives with respect to the arguments alone."),
-                ("write", "pass the value as an argument, and let the rule have its derivative"),
-                ("write", "fgrad.stop_gradient(value)     if it counts as a constant"),
-            ),
-        )
+    for want, origin in zip(wanted, rules.origins, strict=False):
+        if want:
+            raise closure_card(rules.name, (("value", origin), rules.rule_line))
 
 
 @custom_jvp_p.jvp

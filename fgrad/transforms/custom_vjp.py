@@ -21,7 +21,16 @@ from fgrad.ops.families import batch_first
 from fgrad.ops.reduce import reduce_sum
 from fgrad.ops.shape import move_axis
 from fgrad.trace import Value, bind, run
-from fgrad.transforms.beneath import Beneath, batched_first, evaluate_beneath, is_array, mapped
+from fgrad.transforms.beneath import (
+    HIDDEN,
+    Beneath,
+    batched_first,
+    evaluate_beneath,
+    hiding,
+    is_array,
+    mapped,
+)
+from fgrad.transforms.closed_over import standing
 from fgrad.transforms.control_parts import known_values
 from fgrad.transforms.custom_function import (
     CustomFunction,
@@ -38,7 +47,7 @@ from fgrad.transforms.custom_jvp import refuse_captured
 from fgrad.transforms.derive import zeros_of
 from fgrad.transforms.linear import check_linear
 from fgrad.transforms.tape import Tape, pull
-from fgrad.transforms.wrap import as_value
+from fgrad.transforms.wrap import as_value, is_weak
 
 custom_vjp_p = Primitive("custom_vjp", params=("program", "rules"), multiple=True)
 
@@ -138,10 +147,15 @@ class VjpRules(UserRules):
         return line_of(self.owner.bwd, "bwd")
 
     def forward(self, values: Values) -> tuple[list[Value], Residuals]:
-        """Results and residuals."""
+        """Results and residuals, the first of which are the captured values."""
         counts: list[int] = []
+        n = self.n_captured
 
         def flat(*inputs: Value) -> Any:
+            with standing(self.closed, inputs[:n]):
+                return from_arguments(inputs[n:])
+
+        def from_arguments(inputs: Values) -> Any:
             args = self.split.whole(inputs)
             what, takes = f"fwd of {self.name}", f"def fwd({self._names(range(self.split.count))})"
             out, residuals = self._pair(called(self.owner.fwd, what, takes, *args))  # type: ignore[arg-type]
@@ -155,11 +169,13 @@ class VjpRules(UserRules):
             counts.append(len(leaves))
             return [as_value(x, f"a result of fwd of {self.name}") for x in leaves], residuals
 
-        found = evaluate_beneath(flat, values, self.name, self.weak)
+        weak = [*map(is_weak, values[:n]), *self.weak] if self.weak else ()
+        found = evaluate_beneath(flat, values, self.name, weak)
         outs, kept = found.leaves[: counts[0]], found.leaves[counts[0] :]
         self._check(outs)
         plain = [None if is_array(x) else (x,) for x in kept]
-        return outs, Residuals([x for x in kept if is_array(x)], (plain, found.treedef))
+        arrays = [*values[:n], *[x for x in kept if is_array(x)]]
+        return outs, Residuals(arrays, (plain, found.treedef, HIDDEN.builders))
 
     def _pair(self, found: Any) -> tuple[Any, Any]:
         if not isinstance(found, (tuple, list)) or len(found) != 2:
@@ -187,8 +203,8 @@ class VjpRules(UserRules):
         self, token: Any, arrays: Values, cts: Sequence[Value | None], avals: Sequence[Aval]
     ) -> list[Value | None]:
         """A cotangent for each leaf of the arguments; `avals` are those of the arguments."""
-        plain, treedef = token
-        each = iter(arrays)
+        plain, treedef, hidden = token
+        each = iter(arrays[self.n_captured :])
         kept = [next(each) if x is None else x[0] for x in plain]
         count = treedef.num_leaves - len(kept)
         _, residuals = tree.unflatten(treedef, [*[0] * count, *kept])
@@ -197,8 +213,9 @@ class VjpRules(UserRules):
         names = self._names(sorted(self.split.statics))
         takes = f"def bwd({names}{', ' * bool(names)}residuals, cotangent)"
         args = (*statics, residuals, ct)
-        found = called(self.owner.bwd, f"bwd of {self.name}", takes, *args)  # type: ignore[arg-type]
-        return self._cotangents(found, avals)
+        with hiding(*hidden), standing(self.closed, arrays[: self.n_captured]):
+            found = called(self.owner.bwd, f"bwd of {self.name}", takes, *args)  # type: ignore[arg-type]
+            return self._cotangents(found, avals)
 
     def _names(self, positions: Iterable[int]) -> str:
         return ", ".join([self.owner.parameter(k).strip("'") for k in positions])
@@ -258,6 +275,7 @@ class BatchedVjpRules(Rules):
         self.inner, self.size = inner, size
         self.dims = tuple(dims)
         self.name, self.n_captured = inner.name, inner.n_captured
+        self.origins = inner.origins
 
     @property
     def rule_line(self) -> Row:
@@ -273,7 +291,7 @@ class BatchedVjpRules(Rules):
             counts.extend([len(outs), residuals.token])
             return [*outs, *residuals.arrays]
 
-        pairs = mapped(flat, self.size, values, self.dims[self.n_captured :], self.name)
+        pairs = mapped(flat, self.size, values, self.dims, self.name)
         count, token = counts
         outs = [batch_first(self.size, y, d) for y, d in pairs[:count]]
         kept = pairs[count:]
@@ -339,9 +357,8 @@ class SavedVjp(NamedTuple):
 
 
 def _forward(values: Values, rules: Any) -> tuple[tuple[Value, ...], SavedVjp]:
-    values = values[rules.n_captured :]
     outs, residuals = rules.forward(values)
-    ins = [aval_of(x).strong() for x in values]
+    ins = [aval_of(x).strong() for x in values[rules.n_captured :]]
     return tuple(outs), SavedVjp(residuals, ins, [aval_of(y).strong() for y in outs])
 
 

@@ -18,10 +18,11 @@ from fgrad.ir.program import Program
 from fgrad.ops.families import batch_first
 from fgrad.ops.shape import index, move_axis
 from fgrad.trace import STATE, Builder, Value, bind, run
-from fgrad.transforms.beneath import batched_first, evaluate_beneath, trace_beneath
+from fgrad.transforms.beneath import batched_first, evaluate_beneath
 from fgrad.transforms.chunked import cut, map_chunks
+from fgrad.transforms.closed_over import standing
 from fgrad.transforms.control_parts import known_values
-from fgrad.transforms.custom_function import CustomFunction, UserRules, described, line_of
+from fgrad.transforms.custom_function import CustomFunction, UserRules, described, line_of, recorded
 from fgrad.transforms.derive import jvp_program
 from fgrad.transforms.tape import Tape, pull
 from fgrad.transforms.wrap import as_value, named_like
@@ -61,19 +62,12 @@ class CustomVmap(CustomFunction):
         rules = VmapRules(self, split)
         if STATE.builder is None:
             return self.fun(*args, **kwargs)
-        traced = trace_beneath(rules.primal, split.values, self.name, "custom_vmap", split.weak)
-        rules.seen(split.values, traced)
-        rules.n_captured = len(traced.captured)
-        if traced.results is not None:
-            traced.program.cache["results"] = tuple(traced.results)
+        program, captured = recorded(rules, split.values, "custom_vmap")
         try:
-            outs = bind(
-                custom_vmap_p, *traced.captured, *split.values,
-                program=traced.program, rules=rules,
-            )  # fmt: skip
+            outs = bind(custom_vmap_p, *captured, *split.values, program=program, rules=rules)
         finally:
-            traced.program.cache.pop("results", None)
-        return tree.unflatten(traced.treedef, outs)
+            program.cache.pop("results", None)
+        return tree.unflatten(rules.out_tree, outs)
 
 
 def custom_vmap(fun: Callable[..., Any]) -> CustomVmap:
@@ -132,7 +126,8 @@ class VmapRules(UserRules):
     owner: CustomVmap
 
     def batched(self, size: int, flags: Sequence[bool], values: Values) -> list[tuple[Value, bool]]:
-        """The results of a batch, and which of them are batched."""
+        """The results of a batch, and which of them are batched; the first values are captured."""
+        n = self.n_captured
         rule, treedef = self.owner.rule, self.split.treedef
         assert rule is not None
         found_flags: list[bool] = []
@@ -140,7 +135,8 @@ class VmapRules(UserRules):
 
         def flat(*inputs: Value) -> Any:
             in_batched = list(tree.unflatten(treedef, flags))
-            found = rule(size, in_batched, *tree.unflatten(treedef, inputs))
+            with standing(self.closed, inputs[:n]):
+                found = rule(size, in_batched, *tree.unflatten(treedef, inputs[n:]))
             if not isinstance(found, (tuple, list)) or len(found) != 2:
                 raise self.refuse(
                     "must return a pair (result, which parts are batched)",
@@ -240,5 +236,5 @@ def _(
     values = [
         x if d is None else move_axis(x, d, 0) for x, d in zip(operands[n:], dims[n:], strict=True)
     ]
-    pairs = rules.batched(size, [d is not None for d in dims[n:]], values)
+    pairs = rules.batched(size, [d is not None for d in dims[n:]], [*operands[:n], *values])
     return [y for y, _ in pairs], [0 if b else None for _, b in pairs]

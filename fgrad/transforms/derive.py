@@ -56,19 +56,19 @@ def zeros_of(aval: Aval) -> Value:
 
 
 class _Replayed(NamedTuple):
-    """A program run inside an eager builder whose inputs have values outside."""
+    """A program run inside an eager builder; the inputs that are differentiated are its own."""
 
     builder: Builder
     inputs: list[Tracer]
     outs: list[Value]
 
 
-def _replay(program: Program, what: str, values: Sequence[Value], saves: bool) -> _Replayed:
-    builder = Builder(what, program.name, eager=True, saves=saves)
+def _replay(program: Program, what: str, values: Sequence[Value], active: Mask) -> _Replayed:
+    builder = Builder(what, program.name, eager=True, saves=what == "vjp")
     with builder:
-        inputs = [builder.input(v, None) for v in values]
-        outs = [builder.lift(y) for y in run(program, inputs)]
-    return _Replayed(builder, inputs, outs)
+        given = [builder.input(v, None) if a else v for v, a in zip(values, active, strict=True)]
+        outs = [builder.lift(y) for y in run(program, given)]
+    return _Replayed(builder, [x for x, a in zip(given, active, strict=True) if a], outs)
 
 
 def jvp_program(program: Program, active: Mask) -> JvpProgram:
@@ -86,10 +86,9 @@ def _jvp_program(program: Program, active: Mask) -> JvpProgram:
     has: list[bool] = []
 
     def both(*values: Value) -> list[Value]:
-        primals, tangents = values[:count], iter(values[count:])
-        builder, inputs, outs = _replay(program, "jvp", primals, saves=False)
-        tape = Tape(builder, inputs, outs)
-        pushed = push(tape, [next(tangents) if a else None for a in active])
+        primals, tangents = values[:count], values[count:]
+        builder, inputs, outs = _replay(program, "jvp", primals, active)
+        pushed = push(Tape(builder, inputs, outs), list(tangents))
         results = [outside(builder, y) for y in outs]
         builder.release()
         has.extend(t is not None for t in pushed)
@@ -114,8 +113,7 @@ def _vjp_programs(program: Program, wanted: Mask) -> VjpPrograms:
     backward: list[Program] = []
 
     def forward(*values: Value) -> list[Value]:
-        builder, inputs, outs = _replay(program, "vjp", values, saves=True)
-        targets = [x for x, want in zip(inputs, wanted, strict=True) if want]
+        builder, targets, outs = _replay(program, "vjp", values, wanted)
         tape = Tape(builder, targets, outs)
         takes.extend(
             isinstance(y, Tracer) and bool(tape.active[y.index]) and y.dtype.kind in FLOATS
