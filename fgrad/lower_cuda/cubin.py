@@ -2,7 +2,7 @@
 
 Registers, stack and code size are read from the cubin, an ELF file; how many bytes are spilled
 stands only in the log, and the shared memory of the kernel without what the GPU itself takes of it.
-`opcodes` counts the instructions of PTX.
+`opcodes` counts the instructions of PTX: what the compiler made of accesses and precision.
 """
 
 from __future__ import annotations
@@ -62,6 +62,22 @@ def resources(image: bytes, log: str) -> Resources:
 def opcodes(ptx: str) -> Counter[str]:
     """How often each instruction occurs in PTX, by its full name: `ld.global.nc.v4.f32`."""
     return Counter(re.findall(r"^\s*(?:@!?%p\d+\s+)?([a-z][\w.]*)(?:\s|;)", ptx, re.MULTILINE))
+
+
+def float64_opcodes(ptx: str) -> Counter[str]:
+    """The instructions on float64, which are 32 to 64 times slower on most GPUs."""
+    return Counter({name: n for name, n in opcodes(ptx).items() if ".f64" in name})
+
+
+def wide_accesses(ptx: str) -> tuple[int, int]:
+    """How many loads and stores of 128 bits there are, of global memory."""
+    wide = re.compile(r"(ld|st)\.global.*\.(v4\.[bfsu]32|v2\.[bfsu]64)")
+    kinds = Counter({"ld": 0, "st": 0})
+    for name, n in opcodes(ptx).items():
+        found = wide.fullmatch(name)
+        if found:
+            kinds[found[1]] += n
+    return kinds["ld"], kinds["st"]
 
 
 def _sections(image: bytes) -> Iterator[_Section]:

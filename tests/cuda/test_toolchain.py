@@ -17,7 +17,13 @@ from fgrad.config import config
 from fgrad.errors import CheckError, MissingCudaError
 from fgrad.lazy import lazy_module
 from fgrad.lower_cuda import skeleton, store, toolchain
-from fgrad.lower_cuda.cubin import Cubin, opcodes, resources
+from fgrad.lower_cuda.cubin import (
+    Cubin,
+    float64_opcodes,
+    opcodes,
+    resources,
+    wide_accesses,
+)
 from fgrad.lower_cuda.toolchain import body_ptx, compile_body
 
 pytestmark = pytest.mark.skipif(sys.platform == "darwin", reason="NVIDIA has no toolchain for it")
@@ -137,9 +143,10 @@ def test_bodies_compile_within_budget(name: str) -> None:
 
 @pytest.mark.parametrize("name", BODIES)
 def test_the_body_is_inlined_and_float64_stays_away(name: str) -> None:
-    counts = opcodes(body_ptx(BODIES[name], 2, 256))
+    ptx = body_ptx(BODIES[name], 2, 256)
+    counts = opcodes(ptx)
     assert not [code for code in counts if code.startswith("call")]
-    assert name == "sin" or not [code for code in counts if "f64" in code]  # far from 0
+    assert bool(float64_opcodes(ptx)) == (name == "sin")  # libdevice's, far from 0
     assert counts["ret"] == 1
 
 
@@ -151,9 +158,11 @@ def test_arithmetic_is_precise_and_fused() -> None:
 
 
 def test_wide_and_read_only_accesses() -> None:
-    wide = opcodes(body_ptx(FOUR_WIDE, 2, 256))
-    assert wide["ld.global.nc.v4.f32"] == wide["st.global.v4.f32"] == 1
+    ptx = body_ptx(FOUR_WIDE, 2, 256)
+    assert opcodes(ptx)["ld.global.nc.v4.f32"] == opcodes(ptx)["st.global.v4.f32"] == 1
+    assert wide_accesses(ptx) == (1, 1)
     assert opcodes(body_ptx(CHAIN, 2, 256))["ld.global.f32"] == 1
+    assert wide_accesses(body_ptx(CHAIN, 2, 256)) == (0, 0)
     constant = elementwise("%w = fadd float %v, 1.0", read=", !invariant.load !3")
     assert opcodes(body_ptx(constant, 2, 256))["ld.global.nc.f32"] == 1
 
@@ -198,6 +207,13 @@ def test_opcodes_are_counted_by_name() -> None:
         ]
     )
     assert opcodes(text) == {"bra": 1, "st.global.f32": 1, "add.f32": 1, "ret": 1}
+
+
+def test_wide_accesses_have_128_bits() -> None:
+    names = (
+        "ld.global.nc.v4.u32 ld.global.v2.f64 ld.global.v2.f32 ld.shared.v4.f32 st.global.v4.b32"
+    )
+    assert wide_accesses("\n".join([f"  {name} a, b;" for name in names.split()])) == (2, 1)
 
 
 def test_a_kernel_is_compiled_once(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
