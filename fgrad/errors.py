@@ -171,6 +171,10 @@ class DeviceError(FgradError, RuntimeError):
     located = True
 
 
+class UnsupportedDeviceError(FgradError, TypeError, NotImplementedError):
+    """An operation has no form on a GPU."""
+
+
 class DeviceMemoryError(FgradError, MemoryError):
     """A GPU has not as much memory left as was needed."""
 

@@ -160,9 +160,13 @@ class Functions:
                 found = self._handles[library] = self._new_handle(library)
         return Number("i64", found)
 
-    def _new_handle(self, library: str) -> int:
-        stream = driver().stream
+    def stream(self) -> int:
+        """The driver's stream, on which all functions work; this thread uses its device."""
         driver().attach()
+        return driver().stream
+
+    def _new_handle(self, library: str) -> int:
+        stream = self.stream()
         if library == "cublasLt":
             return self.created("cublasLtCreate")
         create, set_stream = {

@@ -400,7 +400,8 @@ class StubLibraries:
         assert rank == 1 and in_embed and out_embed, "strides count only with embeddings"
         self._objects[plan].update(
             n=vector(n, np.int64, 1)[0], count=count,
-            source=(NUMBERS[in_kind], in_next, in_step), target=(NUMBERS[out_kind], out_next, out_step),
+            source=(NUMBERS[in_kind], in_next, in_step),
+            target=(NUMBERS[out_kind], out_next, out_step),
         )  # fmt: skip
         _put(size, ctypes.c_uint64, 0)
 

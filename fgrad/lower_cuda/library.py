@@ -1,0 +1,171 @@
+"""L6. Every library step of the compiler on the device: by a library of CUDA, or a kernel of ours.
+
+    gemm            cuBLASLt, or a tiled kernel where that is not installed
+    factor, svd ...  cuSOLVER and cuBLAS                  fft       cuFFT
+    walk, sort, top, search, complex_parts               own kernels
+    host            callbacks of the user's: the host; what else NumPy evaluates has no form here
+
+A step without a form is an error card that names its primitive and the user's line.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from fgrad.compile.cpu.library import gemm_spec
+from fgrad.compile.cpu.llvm_text import element_type, literal
+from fgrad.compile.steps import LibraryStep
+from fgrad.errors import Row, UnsupportedDeviceError
+from fgrad.ir.program import Eqn, Lit
+from fgrad.lower_cuda import library_cublaslt
+from fgrad.lower_cuda.body_text import BodyText
+from fgrad.lower_cuda.library_calls import Calls, HostCall, Place
+from fgrad.lower_cuda.library_fourier import Transform, fourier_calls, ufunc_transform
+from fgrad.lower_cuda.library_functions import functions
+from fgrad.lower_cuda.library_gemm import gemm_kernel
+from fgrad.lower_cuda.library_lapack import LAPACK
+from fgrad.lower_cuda.library_plan import Planner
+from fgrad.lower_cuda.library_sort import search_calls, top_calls, with_work
+from fgrad.lower_cuda.library_walks import walk_calls
+from fgrad.source import resolve
+
+CALLBACKS = frozenset({"pure_callback", "io_callback", "debug_callback"})
+
+
+def calls_of(step: LibraryStep) -> Calls:
+    """The calls of a step; control equations are not among them.
+
+    Raises:
+        UnsupportedDeviceError: there is no form of it for the device.
+        MissingCudaError: a library is not installed.
+    """
+    if step.name in LAPACK:
+        return LAPACK[step.name](**step.params, buffers=len(step.args))
+    return LIBRARY_CUDA[step.name](step)
+
+
+def _gemm(step: LibraryStep) -> Calls:
+    spec = gemm_spec(**step.params)
+    triples = [tuple([Place(k, at) for k, at in enumerate(given)]) for given in step.offsets]
+    f = functions()
+    if spec.k and f.has("cublasLt"):
+        found = library_cublaslt.gemm_calls(f, spec, triples, len(step.args))
+        if found is not None:
+            return found
+    return Calls(tuple([gemm_kernel(spec, places) for places in triples]))
+
+
+def _complex_parts(step: LibraryStep) -> Calls:
+    """`real`, `imag` (buffers: z, x) or `complex` (x, y, z); constants have no buffer."""
+    name, dtype, size = (step.params[key] for key in ("name", "dtype", "size"))
+    part = element_type(dtype)
+    pair = f"<2 x {part}>"
+
+    def write(body: BodyText, e: str) -> None:
+        if name != "complex":
+            z = body.load(body.pointer(0, pair), e)
+            value = body.emit(f"extractelement {pair} {z}, i32 {int(name == 'imag')}")
+            body.store(value, body.pointer(1, part), e)
+            return
+        z, buffers = "undef", 0
+        for k, constant in enumerate(step.params["constants"]):
+            if constant is None:
+                value = body.load(body.pointer(buffers, part), e)
+                buffers += 1
+            else:
+                value = literal(constant, dtype)
+            z = body.emit(f"insertelement {pair} {z}, {part} {value}, i32 {k}")
+        body.store(z, body.pointer(buffers, pair), e)
+
+    plan = Planner(len(step.args))
+    plan.each(size, write, *[Place(k) for k in range(len(step.args))])
+    return plan.finish()
+
+
+def _ufunc(step: LibraryStep) -> Calls:
+    name, types = step.params["name"], step.params["types"]
+    if name.startswith("fft."):
+        return fourier_calls(ufunc_transform(**step.params), len(step.args))
+    raise unsupported(name, [np.dtype(c) for c in types.split("->")[0]])
+
+
+def _external(step: LibraryStep) -> Calls:
+    raise unsupported(step.params["name"], [step.params["dtype"]])
+
+
+# --- equations that NumPy evaluates on the CPU ----------------------------------------------------
+
+
+def _host(step: LibraryStep) -> Calls:
+    eqn: Eqn = step.params["eqn"]
+    name = eqn.prim.name
+    if name in CALLBACKS:
+        return Calls((HostCall(eqn, tuple([Place(k) for k in range(len(step.args))])),))
+    form = _HOST_CUDA.get(name)
+    if form is None or any([isinstance(a, Lit) for a in eqn.inputs]):
+        where = resolve(eqn.loc) if eqn.loc else None
+        rows = [("used", f"{where}:  {where.text()}")] if where else []
+        raise unsupported(name, [a.aval.dtype for a in eqn.inputs], rows)
+    return form(eqn, len(step.args))
+
+
+def _searched(eqn: Eqn, _buffers: int) -> Calls:
+    table, values = [a.aval for a in eqn.inputs]
+    sizes = {"rows": values.shape[0], "table": table.shape[1], "columns": values.shape[1]}
+    return search_calls({"dtype": table.dtype, "right": eqn.params["right"], **sizes})
+
+
+def _selected(eqn: Eqn, _buffers: int) -> Calls:
+    aval, count = eqn.inputs[0].aval, eqn.params["k"]
+    columns = aval.shape[-1]
+    sizes = {"rows": aval.size // columns, "columns": columns, "count": count}
+    return top_calls({"dtype": aval.dtype, **sizes})
+
+
+def _fourier(eqn: Eqn, buffers: int) -> Calls:
+    x, out, kind = eqn.inputs[0].aval, eqn.outputs[0].aval, eqn.params["kind"]
+    (axis,) = eqn.params["axes"]
+    outer, inner = math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1 :])
+    n, m = x.shape[axis], out.shape[axis]
+    points, inverse = eqn.params["n"] or n, kind in ("ifft", "irfft")
+    t = Transform(x.dtype, out.dtype, outer, inner, n, m, points, inverse)
+    return fourier_calls(t, buffers)
+
+
+_HOST_CUDA: dict[str, Callable[[Eqn, int], Calls]] = {
+    "searchsorted": _searched,
+    "top_k": _selected,
+    "fft": _fourier,
+}
+
+
+LIBRARY_CUDA: dict[str, Callable[[LibraryStep], Calls]] = {
+    "gemm": _gemm,
+    "walk": lambda step: walk_calls(step.params),
+    "sort": lambda step: with_work(step.params, len(step.args)),
+    "top": lambda step: top_calls(step.params),
+    "search": lambda step: search_calls(step.params),
+    "complex_parts": _complex_parts,
+    "ufunc": _ufunc,
+    "external": _external,
+    "host": _host,
+}
+
+
+def unsupported(
+    name: str, dtypes: list[np.dtype], rows: list[Row] | tuple[Row, ...] = ()
+) -> UnsupportedDeviceError:
+    """The card for a primitive that has no form on the device."""
+    operands = ", ".join([str(dtype) for dtype in dtypes]) or "no operands"
+    return UnsupportedDeviceError(
+        f"{name} of {operands} does not run on a GPU.",
+        (
+            *rows,
+            ("why", "on the CPU a function of NumPy or SciPy computes it, which has no form here."),
+            ("write", "jit(f) on the CPU for the part of the program that needs it"),
+            ("write", f"fgrad.pure_callback(g, like, x)     where g calls {name} on the host"),
+        ),
+    )
