@@ -188,10 +188,13 @@ def form_of(piece: Piece) -> Form:
 def _tiles(piece: Piece, items: int) -> Form | None:
     """The form of tiles, if a store and some loads run along different axes."""
     stores = [_run_of(s, piece) for s in piece.body if isinstance(s, Store)]
-    runs = {s.id: _run_of(s, piece) for s in piece.body if isinstance(s, Load)}
     along = next((axis for axis in stores if axis), None)
+    if along is None:
+        return None
+    loads = [s for s in piece.body if isinstance(s, Load) and stride_of(s.index, along)]
+    runs = {s.id: _run_of(s, piece) for s in loads}
     across = [axis for axis in runs.values() if axis and axis != along]
-    if along is None or not across:
+    if not across:
         return None
     other = max(across, key=across.count)
     extents = dict(piece.axes)
