@@ -217,7 +217,6 @@ _INSTRUCTIONS = {
         name: f"define internal void @{name}() {{\n  ret void\n}}"
         for name in ("nvvm.membar.cta", "nvvm.membar.gl", "nvvm.membar.sys")
     },
-    "emulate_wait": "declare i64 @emulate_wait(i32, i32, i32, i32, i32, i32)",
     "exp2": "declare double @exp2(double)",
     "log2": "declare double @log2(double)",
     # the upper half of a double, which is all that the approximate instructions give
