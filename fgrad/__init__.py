@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # for editors and type checkers; else loaded when first used
     from fgrad.compile.inspect import inspect, make_program
     from fgrad.compile.jit import explain_retrace, jit
     from fgrad.compile.profile import profile
+    from fgrad.lower_cuda.array import DeviceArray, block_until_ready, device_get, device_put
     from fgrad.tools.view import view
     from fgrad.transforms.callback import io_callback, pure_callback
     from fgrad.transforms.checkpoint import checkpoint, remat
@@ -50,7 +51,9 @@ if TYPE_CHECKING:  # for editors and type checkers; else loaded when first used
 __version__ = "0.1.0"
 
 _LAZY = {
+    "DeviceArray": "fgrad.lower_cuda.array",
     "ShapeDtype": "fgrad.transforms.custom_primitive",
+    "block_until_ready": "fgrad.lower_cuda.array",
     "checkpoint": "fgrad.transforms.checkpoint",
     "checkpoint_name": "fgrad.transforms.checkpoint_name",
     "closure_convert": "fgrad.transforms.implicit",
@@ -60,6 +63,8 @@ _LAZY = {
     "custom_root": "fgrad.transforms.implicit",
     "custom_vjp": "fgrad.transforms.custom_vjp",
     "custom_vmap": "fgrad.transforms.custom_vmap",
+    "device_get": "fgrad.lower_cuda.array",
+    "device_put": "fgrad.lower_cuda.array",
     "explain_retrace": "fgrad.compile.jit",
     "explain_zero": "fgrad.transforms.explain",
     "grad_wrt_tags": "fgrad.transforms.tap",
@@ -129,8 +134,10 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "DeviceArray",
     "ShapeDtype",
     "at",
+    "block_until_ready",
     "checkpoint",
     "checkpoint_name",
     "closure_convert",
@@ -141,6 +148,8 @@ __all__ = [
     "custom_root",
     "custom_vjp",
     "custom_vmap",
+    "device_get",
+    "device_put",
     "explain_retrace",
     "explain_zero",
     "functionalize",

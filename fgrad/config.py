@@ -37,6 +37,7 @@ class Config:
     atomics: bool
     tf32: bool
     check_index: bool  # set by `fgrad.debug.check_index`: compiled code checks indices
+    driver: int  # set by `fgrad.lower_cuda.driver.use`: code is compiled for one driver
     nans: bool  # set by `fgrad.debug.nans`: programs run equation by equation
     epoch: int  # the number of the present combination of settings: part of every compilation key
 
@@ -59,6 +60,7 @@ class Config:
             "tf32": env("FGRAD_TF32", "0") not in ("", "0"),
             "check_index": False,
             "nans": False,
+            "driver": 0,
         }
         self._names = tuple(settings)
         self._update(settings)

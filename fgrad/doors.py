@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fgrad.ir.primitive import Primitive
+from fgrad.on_device import put_hook
 from fgrad.record import Record
 from fgrad.source import here
 from fgrad.trace import STATE, Tracer, Value, bind
@@ -40,7 +41,7 @@ def unary_door(prim: Primitive) -> Callable[[Value], Value]:
             record = (prim, (x.index,), (value,), {}, (index,), (result,), loc, state.via)
             builder.records.append(_new(Record, record))
             return Tracer(builder, index, result, None)
-        return evaluate(x)
+        return bind(prim, x) if put_hook else evaluate(x)
 
     DOORS.append(apply)
     return apply
@@ -63,7 +64,7 @@ def binary_door(prim: Primitive) -> Callable[[Value, Value], Value]:
             builder, j, b = y.builder, y.index, y.value
             i = a = builder.snapshot(x) if type(x) is np.ndarray else x
         else:
-            return evaluate(x, y)
+            return bind(prim, x, y) if put_hook else evaluate(x, y)
         if a is None or b is None or type(a) is Tracer or type(b) is Tracer or not builder.plain:
             return bind(prim, x, y)
         index = builder.count

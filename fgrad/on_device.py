@@ -13,21 +13,36 @@ import numpy as np
 
 from fgrad.ir.aval import Aval
 
-put_hook: list[Callable[[Any, np.dtype | None], OnDevice]] = []  # host array, dtype -> on device
+# Filled by higher layers: host array, dtype -> array on the device; array on the device -> tracer.
+put_hook: list[Callable[[Any, np.dtype | None], OnDevice]] = []
+lift_hook: list[Callable[[Any], Any]] = []
 
 
 class OnDevice:
     """An immutable array, contiguous in the memory of a device."""
 
-    __slots__ = ("__weakref__", "dtype", "lifted", "shape")
+    __slots__ = ("__weakref__", "dtype", "given_away", "lifted", "shape")
     __hash__ = None  # type: ignore[assignment]
 
     shape: tuple[int, ...]
     dtype: np.dtype
+    given_away: bool  # whether its memory is that of a result now
     lifted: weakref.ref[Any] | None  # the tracer that stands for it
 
     def numpy(self) -> np.ndarray:
         """A copy in the memory of the host."""
+        raise NotImplementedError
+
+    def require(self) -> None:
+        """Raise if the memory was given away."""
+        raise NotImplementedError
+
+    def reshaped(self, shape: tuple[int, ...]) -> OnDevice:
+        """The same memory with another shape."""
+        raise NotImplementedError
+
+    def rows(self, start: int, stop: int) -> OnDevice:
+        """`x[start:stop]`, 0 <= start <= stop."""
         raise NotImplementedError
 
     @property

@@ -10,8 +10,10 @@ import pytest
 import fgrad
 
 PUBLIC = [
+    "DeviceArray",
     "ShapeDtype",
     "at",
+    "block_until_ready",
     "checkpoint",
     "checkpoint_name",
     "closure_convert",
@@ -22,6 +24,8 @@ PUBLIC = [
     "custom_root",
     "custom_vjp",
     "custom_vmap",
+    "device_get",
+    "device_put",
     "explain_retrace",
     "explain_zero",
     "functionalize",

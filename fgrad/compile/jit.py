@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import tree
+from fgrad.compile import eager_device
 from fgrad.compile.backend import BACKENDS
 from fgrad.compile.call import call_p, contiguous, executable_of
 from fgrad.compile.cpu.entry import NativeCallable, NativeCalls, native_class
@@ -28,10 +29,13 @@ from fgrad.config import config
 from fgrad.errors import ArgumentError, RetraceWarning, StaticArgumentError, UnsupportedTypeError
 from fgrad.ir.aval import DTYPE_NAMES, PYTHON_SCALARS, Aval, aval_of
 from fgrad.ir.program import Program
+from fgrad.lifted import lift, lower
 from fgrad.locks import own_lock
+from fgrad.on_device import OnDevice
 from fgrad.trace import Tracer, bind, run, trace
 
 _INT_TYPES = (int, np.integer)
+CPU, CUDA = "cpu", "cuda"
 DONATED_BYTES = 1 << 16  # less memory is not worth a look at all arguments
 
 
@@ -44,6 +48,7 @@ class Entry(NamedTuple):
     description: tuple[str, ...]  # of the arguments, for explain_retrace
     donated: tuple[int, ...]  # inputs whose memory may be given to results
     fits: dict[int, set[np.dtype]]  # leaves that are Python integers, and what they must fit
+    captured: tuple[OnDevice, ...] = ()  # arrays on a device that it closes over: the first inputs
 
 
 class Signature(NamedTuple):
@@ -78,7 +83,7 @@ class Jitted(NativeCallable):
         self.static_argnames = static_argnames
         self.donate_argnums = donate_argnums
         self.max_traces = max_traces
-        self.device = device or "cpu"
+        self.device = device  # None: where the arguments are
         self.entries: dict[Any, Entry] = {}
         self.lock = own_lock(self)
         self.native = NativeCalls()
@@ -106,31 +111,51 @@ class Jitted(NativeCallable):
         if kwargs or self.static_argnums:
             return self._general(args, kwargs)
         key: list[Any] = [config.epoch]
+        on_device = self.device == CUDA
         for x in args:
             if type(x) is not np.ndarray:
-                return self._general(args, kwargs)
+                if not isinstance(x, OnDevice):
+                    return self._general(args, kwargs)
+                on_device = True
             key.append(x.dtype)
             key.append(x.shape)
         entry = self.entries.get(tuple(key))
         if entry is None:
             return self._general(args, kwargs, tuple(key))
-        if self._wants_native(entry):
-            self._learn(args, kwargs, entry)
-        return self._run(entry, args)
+        return self._call(entry, args, args, kwargs, on_device)
+
+    def _call(
+        self, entry: Entry, leaves: Sequence[Any], args: Any, kwargs: Any, on_device: bool
+    ) -> Any:
+        """A call whose program is known: native from now on, or on the device."""
+        if not (on_device or entry.captured):
+            if self._wants_native(entry):
+                self._learn(args, kwargs, entry)
+            outs = self._run(entry, leaves)
+        elif self.device == CPU:
+            outs = self._run(entry, leaves)
+        else:
+            outs = self._run_on_device(entry, leaves)
+        return outs[0] if entry.single else tree.unflatten(entry.out_tree, outs)
 
     def _wants_native(self, entry: Entry) -> bool:
         """Whether calls of this kind should be made natively."""
-        native = self.device == "cpu" and not (entry.fits or config.nans)
+        native = self.device in (None, CPU) and not (entry.fits or config.nans)
         return native and self.native.wants(entry.program)
 
-    def _run(self, entry: Entry, leaves: Sequence[Any]) -> Any:
-        program = entry.program
-        arrays = [contiguous(x, v.aval.dtype) for x, v in zip(leaves, program.inputs, strict=True)]
+    def _run(self, entry: Entry, leaves: Sequence[Any]) -> Sequence[Any]:
+        program, given = entry.program, [*entry.captured, *leaves]
+        arrays = [contiguous(x, v.aval.dtype) for x, v in zip(given, program.inputs, strict=True)]
         if config.nans:
-            outs = run(program, arrays)
-        else:
-            outs = executable_of(program, arrays, self.device, entry.donated)(arrays)
-        return outs[0] if entry.single else tree.unflatten(entry.out_tree, outs)
+            return run(program, arrays)
+        return executable_of(program, arrays, self.device or CPU, entry.donated)(arrays)
+
+    def _run_on_device(self, entry: Entry, leaves: Sequence[Any]) -> Sequence[Any]:
+        program, given = entry.program, [*entry.captured, *leaves]
+        if config.nans:  # where the first one is made is found on the host
+            arrays = [contiguous(x, v.dtype) for x, v in zip(given, program.in_avals, strict=True)]
+            run(program, arrays)
+        return eager_device.run_on_device(program, given, entry.donated)
 
     def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any], fast_key: Any = None) -> Any:
         """Any call: containers, scalars, static arguments, tracers, and first calls."""
@@ -152,10 +177,9 @@ class Jitted(NativeCallable):
         if entry.fits:
             _check_integers(entry.fits, leaves)
         if captured or any(isinstance(x, Tracer) for x in leaves):
-            return self._nested(entry, [*captured, *leaves])
-        if self._wants_native(entry):
-            self._learn(args, kwargs, entry)
-        return self._run(entry, leaves)
+            return self._nested(entry, [*captured, *entry.captured, *leaves])
+        on_device = self.device == CUDA or any([isinstance(x, OnDevice) for x in leaves])
+        return self._call(entry, leaves, args, kwargs, on_device)
 
     def _learn(self, args: tuple[Any, ...], kwargs: dict[str, Any], entry: Entry) -> None:
         """Have calls like this one made natively from now on, if possible."""
@@ -175,7 +199,7 @@ class Jitted(NativeCallable):
         """The call as an equation of the enclosing trace."""
         program = entry.program
         values = [
-            x if isinstance(x, Tracer) else v.aval.dtype.type(x) if not v.aval.shape else x
+            x if isinstance(x, (Tracer, OnDevice)) or v.aval.shape else v.aval.dtype.type(x)
             for x, v in zip(operands, program.inputs, strict=True)
         ]
         outs = bind(call_p, *values, program=program, name=program.name)
@@ -217,7 +241,7 @@ class Jitted(NativeCallable):
 
     def _leaf(self, x: Any, position: int, signature: Signature) -> Any:
         """A leaf as an array, a NumPy scalar, a Python scalar or a tracer."""
-        if isinstance(x, Tracer) or type(x) in PYTHON_SCALARS:
+        if isinstance(x, (Tracer, OnDevice)) or type(x) in PYTHON_SCALARS:
             if type(x) is int and not -(2**63) <= x < 2**63:
                 raise self._unsupported(x, position, signature)
             return x
@@ -298,12 +322,18 @@ class Jitted(NativeCallable):
 
         name = getattr(self.fun, "__name__", "function")
         traced = trace(flat, avals, _identifier(name), "jit", copy_consts=True)
+        arrays, captured = tuple([lower(x) for x in traced.captured]), traced.captured
+        if all([isinstance(x, OnDevice) for x in arrays]):
+            captured = []
+        else:
+            arrays = ()
         out_tree = out_trees[-1]
         single = out_tree.is_leaf()
         description = tuple(_describe(signature, avals))
         donated = self._donated(signature, avals)
-        entry = Entry(traced.program, out_tree, single, description, donated, traced.fits)
-        return entry, traced.captured
+        donated = tuple([len(arrays) + k for k in donated])
+        entry = Entry(traced.program, out_tree, single, description, donated, traced.fits, arrays)
+        return entry, captured
 
     def _donated(self, signature: Signature, avals: Sequence[Aval]) -> tuple[int, ...]:
         """The leaves of donated arguments, if they are large enough to be worth it."""
@@ -359,8 +389,8 @@ def _identifier(name: str) -> str:
 
 
 def _result(x: Any, fun: Callable[..., Any]) -> Any:
-    if isinstance(x, Tracer):
-        return x
+    if isinstance(x, (Tracer, OnDevice)):
+        return lift(x)
     array = np.asarray(x)
     if array.dtype.name not in DTYPE_NAMES:
         raise UnsupportedTypeError(
@@ -426,10 +456,11 @@ def jit(
         donate_argnums: positions of arguments whose memory may be reused for results: the arrays
             must not be read after the call, which may have written a result into them.
         max_traces: warn with `RetraceWarning` when the function is traced more often.
-        device: "cpu" (default) or "cuda".
+        device: "cpu" or "cuda"; None for where the arguments are: on the GPU if one of them is.
 
     Returns:
         A function with the same results; arrays are fresh `np.ndarray`s, scalars NumPy scalars.
+        On the GPU they are `DeviceArray`s, which are computed while Python goes on.
 
     Raises:
         StaticArgumentError: a static argument is not hashable or does not exist.

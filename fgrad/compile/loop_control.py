@@ -146,17 +146,19 @@ def scan(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     for var in outs:
         home = w.homes.get(var)
         homes.append(home or w.scratch(w.shape(var), var.aval.dtype))
-    memory = _memory_of(w, s.body, s.carried, s.carry)
+    memory = _memory_of(w, s.body, s.carried, s.carry, [*s.consts, *s.xs])
     results, ys = write_scan(w, s, memory, homes)
     return [*results, *ys]  # type: ignore[list-item]
 
 
 def _memory_of(
-    w: LoopWriter, body: Program, carried: Sequence[Var], carry: Sequence[Value]
-) -> list[Stored | None]:
-    """The memory that each carry of an inner loop is updated in: its own, or a copy."""
+    w: LoopWriter, body: Program, carried: Sequence[Var], carry: Sequence[Value],
+    fixed: Sequence[Value],
+) -> list[Stored | None]:  # fmt: skip
+    """The memory that each carry of an inner loop is updated in: its own, or a copy where the loop
+    reads the same memory as one of its `fixed` operands."""
     found: list[Stored | None] = []
-    taken: set[str] = set()
+    taken = {x.buffer for x in fixed if is_mutable(x)}  # type: ignore[union-attr]
     for k, (var, x) in enumerate(zip(carried, carry, strict=True)):
         own = isinstance(x, Stored) and is_mutable(x) and x.is_contiguous()
         stays = own or stays_in_memory(body, var, math.prod(w.shape(var)))
@@ -351,7 +353,7 @@ def while_of(w: LoopWriter, eqn: Eqn, operands: Sequence[Value]) -> While:
 def while_(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     """A loop inside of a kernel."""
     s = while_of(w, eqn, [w.value(a) for a in eqn.inputs])
-    memory = _memory_of(w, s.body, s.carried, s.carry)
+    memory = _memory_of(w, s.body, s.carried, s.carry, [*s.cond_consts, *s.body_consts])
     return write_while(w, s, memory)
 
 

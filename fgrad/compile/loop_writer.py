@@ -36,6 +36,7 @@ from fgrad.ir.walk import consumers, definitions
 
 MOST_CELLS = 512  # elements of an array in registers
 KINDS = "biuf"  # of dtypes that kernels know
+WRITTEN_OUT = 32  # elements of a copy in memory that is no loop
 MOST_CODE = 6000  # instructions of one kernel, which take about 0.2 s to compile
 WIDE = 2  # instructions of an operation on several vectors
 
@@ -219,7 +220,9 @@ class LoopWriter:
 
     def write(self, target: Stored, x: Value) -> Stored:
         """Store a value element by element, or in a loop if it lies in memory."""
-        if math.prod(target.shape) > MOST_CELLS:
+        size = math.prod(target.shape)
+        plain = isinstance(x, Stored) or (isinstance(x, np.ndarray) and not any(x.strides))
+        if size > MOST_CELLS or (size > WRITTEN_OUT and plain):
             self._fill(target, x)
             return self.written(target)
         ids = self.cells(x)
@@ -318,7 +321,7 @@ class LoopWriter:
 
     def keep_old(self, eqn: Eqn, later: set[Var]) -> None:
         """Read what an equation may overwrite and others read afterwards, if it is small."""
-        buffers = {x.buffer for a in eqn.inputs if is_mutable(x := self.value(a))}  # type: ignore[union-attr]
+        buffers = {x.buffer for a in _replaced(eqn) if is_mutable(x := self.value(a))}  # type: ignore[union-attr]
         for var in later & self.env.keys() if buffers else ():
             x = self.env[var]
             if isinstance(x, Stored) and x.buffer in buffers and x.size <= MOST_CELLS:
@@ -377,7 +380,7 @@ def ordered(program: Program, mutable: set[Var]) -> list[Eqn]:
         for atom in eqn.inputs:
             if isinstance(atom, Var) and atom in defined:
                 edge(number[id(defined[atom])], k)
-        old = [a for a in eqn.inputs if isinstance(a, Var) and a in versions]
+        old = [a for a in _replaced(eqn) if isinstance(a, Var) and a in versions]
         if old and (made := _overwritten(eqn)):
             versions.update(made)
             for var in old:
@@ -413,3 +416,11 @@ def _overwritten(eqn: Eqn) -> Sequence[Var]:
         shapes = [(a.aval.shape, a.aval.dtype) for a in eqn.inputs]
         return [v for v in eqn.outputs if (v.aval.shape, v.aval.dtype) in shapes]
     return ()
+
+
+def _replaced(eqn: Eqn) -> Sequence[Atom]:
+    """The operands of which results may be later versions: no constants of loops."""
+    p = eqn.params
+    if eqn.prim.name == "scan":
+        return eqn.inputs[p["n_consts"] : p["n_consts"] + p["n_carry"]]
+    return eqn.inputs[p["n_cond"] + p["n_body"] :] if eqn.prim.name == "while" else eqn.inputs

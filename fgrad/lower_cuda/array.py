@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from fgrad import tree
+from fgrad.compile import eager_device  # noqa: F401 - the operators
 from fgrad.errors import ArgumentError, UnsupportedTypeError
 from fgrad.ir.aval import PYTHON_SCALARS, Aval, is_numeric
 from fgrad.lower_cuda import dlpack
@@ -36,9 +38,19 @@ class DeviceArray(OnDevice):
         device: whose memory it is.
         owner: what keeps the memory alive; None if the array has it from `device.allocate(nbytes)`,
             to which it goes back with the array.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> from fgrad.lower_cuda.driver import use
+        >>> from fgrad.lower_cuda.stub import StubDriver
+        >>> before = use(StubDriver())            # where there is no GPU
+        >>> x = fgrad.device_put(np.arange(3.0))
+        >>> fgrad.grad(lambda x: np.sum(x**2))(x)
+        DeviceArray([0., 2., 4.])
+        >>> _ = use(before)
     """
 
-    __slots__ = ("device_of", "given_away", "nbytes", "owner", "pointer")
+    __slots__ = ("device_of", "nbytes", "owner", "pointer")
 
     def __init__(
         self,
@@ -117,8 +129,8 @@ class DeviceArray(OnDevice):
     def __repr__(self) -> str:
         if self.given_away:
             return f"DeviceArray({self.aval}, given away)"
-        text = repr(self.numpy())
-        return "Device" + text[:1].upper() + text[1:]
+        text = repr(self.numpy()).removeprefix("array")
+        return "DeviceArray" + text.replace("\n", "\n" + " " * len("Device"))
 
     def __reduce__(self) -> Any:
         return on_device, (self.numpy(),)
@@ -327,6 +339,60 @@ def _foreign(x: Any, why: str) -> UnsupportedTypeError:
             ("write", "x.astype(np.float32)                          numbers of a known type"),
         ),
     )
+
+
+# Trees.
+
+
+def device_put(x: Any, device: str = "cuda") -> Any:
+    """The arrays of a tree in the memory of a device.
+
+    Arguments:
+        x: a tree of arrays and numbers, or of arrays of other libraries on the GPU: those that have
+            `__cuda_array_interface__` or `__dlpack__` are taken without a copy.
+        device: "cuda" for a GPU, "cpu" for the host.
+
+    Returns:
+        The tree with `DeviceArray`s, or with NumPy's arrays.  What is there already is not copied.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> fgrad.device_put({"w": np.ones(2)}, device="cpu")
+        {'w': array([1., 1.])}
+    """
+    if device == "cpu":
+        return device_get(x)
+    if device != "cuda":
+        raise ArgumentError(
+            f"device_put: there is no device {device!r}.", (("write", "device='cpu' or 'cuda'"),)
+        )
+    return tree.map(on_device, x)
+
+
+def device_get(x: Any) -> Any:
+    """The tree with copies, in the memory of the host, of all arrays on a GPU.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> fgrad.device_get((1.0, np.ones(2)))
+        (1.0, array([1., 1.]))
+    """
+    return tree.map(lambda leaf: leaf.numpy()[()] if isinstance(leaf, OnDevice) else leaf, x)
+
+
+def block_until_ready(x: Any) -> Any:
+    """Wait until all arrays of a tree are computed; the tree itself.
+
+    Functions on a GPU return before their results are there.  What failed on the way is raised.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> fgrad.block_until_ready(np.ones(2))
+        array([1., 1.])
+    """
+    for device in {leaf.device_of for leaf in tree.leaves(x) if isinstance(leaf, DeviceArray)}:
+        device.synchronize()
+    return x
 
 
 class _Scalars:

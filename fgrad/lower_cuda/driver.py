@@ -11,6 +11,7 @@ its place: a stub, for machines without a GPU.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from fgrad.config import config
 from fgrad.errors import DeviceError, DeviceMemoryError, Row
 from fgrad.lazy import lazy_module
 from fgrad.locks import own_lock
@@ -98,6 +100,7 @@ class Driver:
 
     def __init__(self, library: Library, device: int = 0) -> None:
         self.name = "the device"
+        self.number = next(_NUMBERS)
         self.addresses = Addresses(library)
         self.lock = own_lock(self)
         self.process = os.getpid()
@@ -369,6 +372,7 @@ class Driver:
         self.check(self.call("cuEventDestroy_v2", event), "cuEventDestroy")
 
 
+_NUMBERS = itertools.count(1)
 _CAPABILITY = (api.CAPABILITY_MAJOR, api.CAPABILITY_MINOR)
 
 
@@ -441,6 +445,7 @@ def driver() -> Driver:
 def use(driver: Driver | None) -> Driver | None:
     """Use another driver from now on, such as a stub; None: the machine's own.  The one before."""
     before, _CHOSEN.driver = _CHOSEN.driver, driver
+    config.driver = 0 if driver is None else driver.number
     return before
 
 

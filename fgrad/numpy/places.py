@@ -19,6 +19,7 @@ from fgrad.numpy.promote import (
     convert,
     fresh,
 )
+from fgrad.on_device import OnDevice
 from fgrad.ops import elementwise as ew
 from fgrad.trace import Value
 
@@ -37,7 +38,7 @@ def at(x: Any) -> At:
         >>> fgrad.at(np.zeros(3))[[0, 2, 2]].add(1.0)
         array([1., 0., 2.])
     """
-    return At(as_array(x))
+    return x.at if isinstance(x, OnDevice) else At(as_array(x))  # type: ignore[attr-defined]
 
 
 class At:

@@ -21,7 +21,9 @@ from fgrad.errors import (
     UnsupportedTypeError,
 )
 from fgrad.ir.aval import BOOL, Aval, is_numeric
+from fgrad.lifted import lift
 from fgrad.numpy.register import has_tracer
+from fgrad.on_device import OnDevice
 from fgrad.ops import elementwise as ew
 from fgrad.ops import shape as sh
 from fgrad.ops.families import BROADCAST
@@ -52,7 +54,11 @@ def as_value(x: Any) -> Value:
         return x
     if isinstance(x, (list, tuple)) and has_tracer(x):
         return stack_nested(x)
-    array: Any = x if isinstance(x, _PLAIN) else np.asarray(x)
+    if not isinstance(x, _PLAIN):
+        if isinstance(x, OnDevice):
+            return lift(x)
+        x = np.asarray(x)
+    array: Any = x
     if array.dtype.kind not in "biufc" and not is_numeric(array.dtype):
         raise UnsupportedTypeError(f"An operand of dtype {array.dtype} is not an array of numbers.")
     return array

@@ -87,11 +87,12 @@ def _(
 
 
 @while_p.jvp
-def _(
+def while_tangents(
     primals: Values, tangents: Sequence[Value | None], _outs: Any, *,
     cond: Program, body: Program, n_cond: int, n_body: int, max_steps: int | None,
     saved: Any = None,
 ) -> tuple[Value | None, ...]:  # fmt: skip
+    """The tangents of the last carry; those of the condition's constants have no part in them."""
     active = known(tangents[n_cond:])
     active = _carry_fixpoint(body, active, n_body, len(active))
     n_carry = len(primals) - n_cond - n_body

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fgrad.ir.aval import Aval
-from fgrad.ir.program import Program
+from fgrad.ir.program import Program, Var
 from fgrad.ops.families import FLOATS, zeros_like
 from fgrad.trace import Value, trace
 from fgrad.transforms.derive import (
@@ -70,3 +70,17 @@ def inexact(avals: Sequence[Aval], mask: Sequence[bool]) -> Mask:
 def known_values(values: Values, avals: Sequence[Aval]) -> list[Value]:
     """Operands with zeros for those without a value, which enter linearly."""
     return [zeros_of(a) if isinstance(v, Aval) else v for v, a in zip(values, avals, strict=True)]
+
+
+def restricted(program: Program, inputs: tuple[Var, ...], outputs: tuple[Any, ...]) -> Program:
+    """The part of a program that some outputs need."""
+    live = {a for a in outputs if type(a) is Var}
+    kept = []
+    for eqn in reversed(program.eqns):
+        if any([v in live for v in eqn.outputs]):
+            kept.append(eqn)
+            live.update([a for a in eqn.inputs if type(a) is Var])
+    consts = tuple([pair for pair in program.consts if pair[0] in live])
+    return program.replace(
+        inputs=inputs, consts=consts, eqns=tuple(reversed(kept)), outputs=outputs
+    )

@@ -10,25 +10,27 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from fgrad.errors import MissingRuleError
 from fgrad.ir.aval import INT64, Aval
 from fgrad.ir.program import Lit, Program, Var
+from fgrad.ir.walk import has_effect
 from fgrad.ops.control import scan, scan_p, switch, switch_p, while_p
 from fgrad.ops.elementwise import convert
 from fgrad.ops.families import ADD
 from fgrad.ops.shape import full
-from fgrad.source import here, resolve
-from fgrad.trace import STATE, Value, bind, concrete, run
+from fgrad.trace import Value, bind, concrete, run
 from fgrad.transforms.control_parts import (
     Values,
     derived_program,
     inexact,
     known_values,
+    restricted,
     some,
     split,
     spread,
 )
 from fgrad.transforms.control_residuals import economical
+from fgrad.transforms.control_second import pull_role
+from fgrad.transforms.control_while import ROLE, Kept, Loop, pull_loop, save_loop
 from fgrad.transforms.derive import (
     Mask,
     VjpPrograms,
@@ -64,22 +66,8 @@ def _residuals(programs: VjpPrograms, n_fixed: int) -> Residuals:
             places.append(("fixed", fixed.setdefault(atom, len(fixed))))
         else:
             places.append(("extra", extra.setdefault(atom, len(extra))))
-    alone = _restricted(forward, forward.inputs[:n_fixed], tuple(fixed))
+    alone = restricted(forward, forward.inputs[:n_fixed], tuple(fixed))
     return Residuals(places, alone, list(extra))
-
-
-def _restricted(program: Program, inputs: tuple[Var, ...], outputs: tuple[Any, ...]) -> Program:
-    """The part of a program that some outputs need."""
-    live = {a for a in outputs if type(a) is Var}
-    kept = []
-    for eqn in reversed(program.eqns):
-        if any([v in live for v in eqn.outputs]):
-            kept.append(eqn)
-            live.update([a for a in eqn.inputs if type(a) is Var])
-    consts = tuple([pair for pair in program.consts if pair[0] in live])
-    return program.replace(
-        inputs=inputs, consts=consts, eqns=tuple(reversed(kept)), outputs=outputs
-    )
 
 
 def _cached(program: Program, key: Any, make: Callable[[], Any]) -> Any:
@@ -258,7 +246,7 @@ def _bounded(params: dict[str, Any]) -> dict[str, Any]:
         return switch(convert(go, INT64), (same, body), [*c, *k])
 
     avals = [*cond.in_avals[:n_cond], *body.in_avals]
-    key = ("bounded", id(cond), n_cond, n_body)
+    key = ("bounded", cond, n_cond, n_body)
     bounded = derived_program(body, key, step, avals, "bounded")
     return {
         "body": bounded, "length": params["max_steps"], "reverse": False,
@@ -275,13 +263,22 @@ class Counted(NamedTuple):
 
 def _save_while(
     values: Values, traced: Sequence[bool], params: dict[str, Any]
-) -> tuple[tuple[Value, ...], SavedScan | Counted | None]:
+) -> tuple[tuple[Value, ...], SavedScan | Counted | Kept | None]:
     if params["max_steps"] is not None:
         return _save_scan(values, traced, _bounded(params))
-    numbers = [concrete(v) for v in values]
-    if any([x is None for x in numbers]):
+    if ROLE in params["body"].cache:
         return bind(while_p, *values, **params), None
-    n_cond, n_body, body = params["n_cond"], params["n_body"], params["body"]
+    return _save_unbounded(values, traced, params)
+
+
+def _save_unbounded(
+    values: Values, traced: Sequence[bool], params: dict[str, Any]
+) -> tuple[tuple[Value, ...], Counted | Kept]:
+    numbers = [concrete(v) for v in values]
+    cond, body, n_cond, n_body = [params[k] for k in ("cond", "body", "n_cond", "n_body")]
+    acts = any([has_effect(eqn) for eqn in (*cond.eqns, *body.eqns)])
+    if acts or any([x is None for x in numbers]):  # counting steps would act twice
+        return save_loop(Loop(cond, body, n_cond, n_body), values, traced)
     as_scan = {
         "body": body, "length": _count(numbers, params), "reverse": False,
         "n_consts": n_body, "n_carry": len(body.outputs),
@@ -307,31 +304,28 @@ def _pull_while(
     outs: Any,
     params: dict[str, Any],
 ) -> list[Value | None]:
-    saved = params.get("saved")
-    if isinstance(saved, Counted):
-        n_cond = params["n_cond"]
-        as_scan = {**saved.params, "saved": saved.saved}
-        parts = _pull_scan(cts, wanted[n_cond:], values[n_cond:], outs, as_scan)
-        return [None] * n_cond + parts
-    if params["max_steps"] is None:
-        loc = resolve(STATE.loc or here())
-        raise MissingRuleError(
-            "A while_loop has no derivative in reverse without a bound on its steps.",
-            (
-                ("where", f"{loc}:  {loc.text()}"),
-                ("why", "the values of every step are kept, in memory that is reserved before."),
-                ("write", "lax.while_loop(cond, body, init, max_steps=1000)"),
-                ("write", "lax.fori_loop(0, n, body, init)     with n a Python integer"),
-                ("write", "fgrad.jvp or jacfwd                 need no bound"),
-            ),
-        )
-    bounded = {**_bounded(params), "saved": saved}
-    return _pull_scan(cts, wanted, values, outs, bounded)
+    saved: SavedScan | Counted | Kept | None = params.get("saved")
+    if params["max_steps"] is not None:
+        return _pull_scan(cts, wanted, values, outs, {**_bounded(params), "saved": saved})
+    role, n_cond = params["body"].cache.get(ROLE), params["n_cond"]
+    if role is not None and not any([isinstance(v, Aval) for v in values]):
+        found = pull_role(role, cts, wanted, values, outs)
+        if found is not None:
+            return found
+    if saved is None:
+        avals = [*params["cond"].in_avals[:n_cond], *params["body"].in_avals]
+        saved = _save_unbounded(known_values(values, avals), wanted, params)[1]
+    if isinstance(saved, Kept):
+        return pull_loop(saved, cts)
+    assert isinstance(saved, Counted)
+    as_scan = {**saved.params, "saved": saved.saved}
+    parts = _pull_scan(cts, wanted[n_cond:], values[n_cond:], outs, as_scan)
+    return [None] * n_cond + parts
 
 
 while_p.save = _save_while
 while_p.pullback = _pull_while
-while_p.refuse("transpose", "is transposed by a scan over its steps")
+while_p.refuse("transpose", "is transposed by a loop over its steps in the other direction")
 
 
 # --- switch in reverse

@@ -121,7 +121,7 @@ def _(
     key = ("lanes", size, (*cond_dims, *found))
     running = derived_program(cond, key, any_lane, ins, "vmap")
     step_ins = [*ins[:n_cond], *derived.in_avals]
-    step = derived_program(body, (*key, id(cond)), masked, step_ins, "vmap")
+    step = derived_program(body, (*key, cond), masked, step_ins, "vmap")
     return while_loop(running, step, cc, [*cc, *c], k, max_steps), outs
 
 

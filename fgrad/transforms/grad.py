@@ -14,6 +14,7 @@ import numpy as np
 from fgrad import tree
 from fgrad.errors import DetachedWarning, NonScalarGradError
 from fgrad.lazy import lazy_module
+from fgrad.lifted import beside, lower
 from fgrad.ops.families import zeros_like
 from fgrad.source import here, resolve
 from fgrad.trace import Builder, Tracer, Value
@@ -105,6 +106,7 @@ def value_and_grad(
             parts.append(tree.unflatten(treedef, gradient[at : at + len(leaves_of)]))
             at += len(leaves_of)
         result = parts[0] if isinstance(argnums, int) else tuple(parts)
+        value = lower(value)
         return ((value, aux) if has_aux else value), result
 
     return named_like(value_and_grad_fun, fun, "value_and_grad")
@@ -196,7 +198,7 @@ def _pull_scalar(
 ) -> list[Value]:
     """The gradient for each differentiated leaf."""
     with np.errstate(all="ignore"):
-        pulled = pull(tape, [value.dtype.type(1.0)], release=True)
+        pulled = pull(tape, [beside(value.dtype.type(1.0), value)], release=True)
     if builder.detached is not None and all(ct is None for ct in pulled):
         loc = resolve(builder.detached)
         warnings.warn(
@@ -206,6 +208,6 @@ def _pull_scalar(
             stacklevel=3,
         )
     return [
-        fresh(zeros_like(x) if ct is None else ascent(ct, holomorphic))
+        fresh(beside(zeros_like(x) if ct is None else ascent(ct, holomorphic), x))
         for ct, x in zip(pulled, values, strict=True)
     ]

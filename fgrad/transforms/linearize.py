@@ -16,6 +16,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.errors import ArgumentError, GradDtypeError
+from fgrad.lifted import beside, lower
 from fgrad.ops.elementwise import convert
 from fgrad.ops.families import FLOATS, zeros_like
 from fgrad.trace import Builder, Tracer, Value
@@ -152,7 +153,7 @@ def jvp(
         raise ArgumentError("jvp: primals and tangents must be tuples or lists of arguments.")
     lin = trace_linear("jvp", fun, primals, has_aux, saves=False)
     out_tangents = _apply_tangents(lin, tuple(tangents), "jvp")
-    result = tree.unflatten(lin.out_tree, lin.outs)
+    result = tree.unflatten(lin.out_tree, map(lower, lin.outs))
     return (result, out_tangents, lin.aux) if has_aux else (result, out_tangents)
 
 
@@ -164,7 +165,9 @@ def _apply_tangents(lin: Linearized, tangents: tuple[Any, ...], what: str) -> An
         )
     checked = _check_linear(leaves, lin.primals, "tangent", what, "primal")
     pushed = push(lin.tape, checked)
-    filled = [zeros_like(y) if t is None else t for t, y in zip(pushed, lin.outs, strict=True)]
+    filled = [
+        beside(zeros_like(y) if t is None else t, y) for t, y in zip(pushed, lin.outs, strict=True)
+    ]
     given = ids_of(leaves)
     return tree.unflatten(lin.out_tree, [own(t, given) for t in filled])
 
@@ -188,7 +191,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     def fun_jvp(*tangents: Any) -> Any:
         return _apply_tangents(lin, tangents, "linearize")
 
-    result = tree.unflatten(lin.out_tree, lin.outs)
+    result = tree.unflatten(lin.out_tree, map(lower, lin.outs))
     return (result, fun_jvp, lin.aux) if has_aux else (result, fun_jvp)
 
 
@@ -217,7 +220,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[
         return _pull_tree(lin, cotangent)
 
     named_like(fun_vjp, fun, "vjp")
-    result = tree.unflatten(lin.out_tree, lin.outs)
+    result = tree.unflatten(lin.out_tree, map(lower, lin.outs))
     return (result, fun_vjp, lin.aux) if has_aux else (result, fun_vjp)
 
 
@@ -232,6 +235,7 @@ def _pull_tree(lin: Linearized, cotangent: Any) -> Any:
         pulled = pull(lin.tape, checked)
     given = ids_of(leaves)
     filled = [
-        zeros_like(x) if ct is None else ct for ct, x in zip(pulled, lin.primals, strict=True)
+        beside(zeros_like(x) if ct is None else ct, x)
+        for ct, x in zip(pulled, lin.primals, strict=True)
     ]
     return tree.unflatten(lin.in_tree, [own(ct, given) for ct in filled])

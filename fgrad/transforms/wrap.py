@@ -10,6 +10,8 @@ import numpy as np
 from fgrad import tree
 from fgrad.errors import ArgumentError, UnsupportedTypeError
 from fgrad.ir.aval import PYTHON_SCALARS, is_numeric
+from fgrad.lifted import lift, lower
+from fgrad.on_device import OnDevice
 from fgrad.trace import Builder, Tracer, Value
 
 PLAIN = frozenset({np.ndarray, Tracer, float, int, np.float64, np.float32, bool})
@@ -39,6 +41,8 @@ def as_value(x: Any, what: str = "an argument") -> Value:
                 f"The Python integer {what} does not fit into 64 bits."
             ) from None
     if not isinstance(x, (np.ndarray, np.generic)):
+        if isinstance(x, OnDevice):
+            return lift(x)
         if not hasattr(x, "__array__"):
             raise unsupported_type(x, what)
         x = np.asarray(x)
@@ -137,7 +141,7 @@ def fresh(x: Value) -> Value:
             return x[()]
         if x.base is not None or not x.flags.writeable:
             return x.copy()
-    return x
+    return lower(x)
 
 
 def own(x: Value, given: Collection[int]) -> Value:

@@ -130,8 +130,8 @@ def test_while_loop_in_reverse() -> None:
     assert fgrad.grad(fgrad.grad(f))(2.0) == 42 * 32.0
     assert fgrad.grad(lambda x: f(x, 10))(2.0) == 7 * 64.0
     assert fgrad.jit(fgrad.grad(lambda x: f(x, 10)))(2.0) == 7 * 64.0
-    with pytest.raises(errors.MissingRuleError, match="max_steps"):
-        fgrad.jit(fgrad.grad(f))(2.0)
+    assert fgrad.jit(fgrad.grad(f))(2.0) == 7 * 64.0
+    assert fgrad.jit(fgrad.grad(fgrad.grad(f)))(2.0) == 42 * 32.0
 
 
 def test_fori_loop() -> None:
@@ -300,3 +300,19 @@ def test_shifted_blocks_are_read_before_they_are_written() -> None:
     same(fgrad.jit(f)(x), y)
     swap = fgrad.jit(lambda a, b: lax.fori_loop(0, 3, lambda i, s: (s[1], s[0]), (a, b)))
     same(swap(x, y), (y, x))
+
+
+def test_one_body_under_many_conditions() -> None:
+    class Limit:
+        def __init__(self, value: float) -> None:
+            self.value = value
+
+    def body(x: Any) -> Any:
+        return x * 2.0
+
+    for k in range(12):
+        limit = Limit(k + 1.0)
+        f = lambda x, limit=limit: lax.while_loop(lambda x: x < limit.value, body, x, 40)  # noqa: E731
+        value, slope = fgrad.jit(fgrad.value_and_grad(f))(1.0)
+        assert value == slope == f(1.0)
+        same(fgrad.jit(fgrad.vmap(f))(np.array([1.0, 3.0])), [f(1.0), f(3.0)])

@@ -300,3 +300,20 @@ def test_lanes_that_address_memory() -> None:
         fgrad.jit(fgrad.vmap(f, in_axes=(None, 0)))(y[0], k),
         [fgrad.jit(f)(y[0], j) for j in range(12)], rtol=1e-12,
     )  # fmt: skip
+
+
+def test_inner_loops_that_read_what_they_began_with() -> None:
+    def swept(b: Any, m: Any) -> Any:
+        more = lambda s: s[0] < m  # noqa: E731
+        step = lambda s: (s[0] + 1, s[1].at[s[0]].set(b[19 - s[0]] * 0.5 + s[1][s[0]]))  # noqa: E731
+        return lax.while_loop(more, step, (0, b))[1]
+
+    def f(b: Any, n: Any, m: Any) -> Any:
+        return lax.fori_loop(0, n, lambda i, b: swept(b, m), b)
+
+    def g(b: Any, n: Any) -> Any:
+        turned = lambda b: lambda j, c: c.at[j].set(b[19 - j] * 0.5 + c[j])  # noqa: E731
+        return lax.fori_loop(0, n, lambda i, b: lax.fori_loop(0, 20, turned(b), b), b)
+
+    same(f, np.arange(20.0), 3, 20)
+    same(g, np.arange(20.0), 3)

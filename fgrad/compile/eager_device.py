@@ -1,0 +1,318 @@
+"""L5. NumPy and Python on arrays of a device: each primitive is a program of one equation.
+
+    x + 1      add[broadcast] of two arrays on the device, compiled once for these types
+
+What the operators, methods and functions mean is said once, for tracers: here their arguments are
+lifted, and their results lowered.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.compile.call import call_p, executable_of
+from fgrad.config import config
+from fgrad.errors import InPlaceError
+from fgrad.ir.aval import Aval
+from fgrad.ir.primitive import Primitive
+from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
+from fgrad.lifted import evaluate_hook, lift, lift_tree, lower
+from fgrad.on_device import OnDevice, put
+from fgrad.ops.families import BROADCAST
+from fgrad.source import here, resolve
+from fgrad.trace import STATE, Tracer
+
+DEVICE = "cuda"
+KEPT_PROGRAMS = 4096
+
+
+# Primitives.
+
+
+class Operand(NamedTuple):
+    """How an operand enters a program: an array; one number, repeated to a shape; or a literal."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    repeated: bool = False
+    literal: tuple[bytes, Any] | None = None
+
+
+_PROGRAMS: dict[Hashable, Program] = {}
+
+
+def evaluate(prim: Primitive, operands: Sequence[Any], params: dict[str, Any]) -> Any:
+    """The results of a primitive, on the device."""
+    if prim is call_p:
+        return run_on_device(params["program"], operands)
+    same = _same_memory(prim, operands, params)
+    if same is not None:
+        return same
+    shape = next((x.shape for x in operands if getattr(x, "shape", ())), ())
+    forms = [_form(prim, x, shape) for x in operands]
+    program = _program(prim, tuple([form for form, _ in forms]), params)
+    results = run_on_device(program, [x for form, x in forms if form.literal is None])
+    return results if prim.multiple else results[0]
+
+
+def run_on_device(
+    program: Program, arguments: Sequence[Any], donated: tuple[int, ...] = ()
+) -> tuple[OnDevice, ...]:
+    """The results of a program; arguments that are on the host are copied to the device."""
+    executable = executable_of(program, None, DEVICE, donated)
+    arrays = [
+        x if isinstance(x, OnDevice) else put(x, var.aval.dtype)
+        for x, var in zip(arguments, program.inputs, strict=True)
+    ]
+    for x in arrays:
+        if x.given_away:
+            x.require()
+    return tuple(executable(arrays))
+
+
+def _same_memory(prim: Primitive, operands: Sequence[Any], params: dict[str, Any]) -> Any:
+    """A result that needs no kernel: rows of an array, or another shape of it."""
+    x: Any = operands[0] if len(operands) == 1 else None
+    if not isinstance(x, OnDevice):
+        return None
+    if prim.name == "reshape":
+        return x.reshaped(params["shape"])
+    if prim.name == "convert" and params["dtype"] == x.dtype:
+        return x
+    if prim.name == "slice" and x.shape:
+        start, stop, step = params["start"], params["stop"], params["step"]
+        whole = not any(start[1:]) and stop[1:] == x.shape[1:]
+        if whole and step == (1,) * x.ndim and stop[0] > start[0]:
+            return x.rows(start[0], stop[0])
+    return None
+
+
+def _form(prim: Primitive, x: Any, shape: tuple[int, ...]) -> tuple[Operand, Any]:
+    """How an operand enters a program, and what is put on the device for it."""
+    if isinstance(x, OnDevice):
+        return Operand(x.shape, x.dtype), x
+    if isinstance(x, np.ndarray) and x.ndim:
+        if any(x.strides) or x.size <= 1:
+            return Operand(x.shape, x.dtype), x
+        return Operand(x.shape, x.dtype, repeated=True), x[(0,) * x.ndim]
+    scalar = np.asarray(x)[()]
+    if prim.scalar is not None:
+        return Operand(shape, scalar.dtype, repeated=bool(shape)), scalar
+    return Operand((), scalar.dtype, literal=(scalar.tobytes(), scalar)), scalar
+
+
+def _program(prim: Primitive, forms: tuple[Operand, ...], params: dict[str, Any]) -> Program:
+    """The program of a primitive for operands of these forms, made once."""
+    content = Params(params).content
+    kinds = tuple([f if f.literal is None else (f.dtype, f.literal[0]) for f in forms])
+    key = config.epoch, prim, kinds, content
+    found = _PROGRAMS.get(key)
+    if found is None:
+        if len(_PROGRAMS) >= KEPT_PROGRAMS:
+            _PROGRAMS.clear()
+        found = _PROGRAMS[key] = _made(prim, forms, params)
+    return found
+
+
+def _made(prim: Primitive, forms: Sequence[Operand], params: dict[str, Any]) -> Program:
+    loc = resolve(STATE.loc or here())
+    inputs: list[Var] = []
+    eqns: list[Eqn] = []
+    atoms: list[Atom] = []
+    for form in forms:
+        if form.literal is not None:
+            atoms.append(Lit(form.literal[1]))
+            continue
+        var = Var(Aval(() if form.repeated else form.shape, form.dtype))
+        inputs.append(var)
+        if form.repeated:
+            repeat = Params({"shape": form.shape, "dims": ()})
+            whole = Var(Aval(form.shape, form.dtype))
+            eqns.append(Eqn(BROADCAST, (var,), repeat, (whole,), loc))
+            var = whole
+        atoms.append(var)
+    avals = prim.type_of(*[atom.aval for atom in atoms], **params)
+    outs = tuple([Var(aval.strong()) for aval in (avals if prim.multiple else (avals,))])
+    eqns.append(Eqn(prim, tuple(atoms), Params(params), outs, loc))
+    return Program(prim.name, tuple(inputs), (), tuple(eqns), outs)
+
+
+evaluate_hook.append(evaluate)
+
+
+# Operators, methods and functions.
+
+
+def results_of(out: Any) -> Any:
+    """Results as the caller sees them: on the device, whatever is an array."""
+    if type(out) is Tracer:
+        return lower(out)
+    if isinstance(out, np.ndarray):
+        return put(out)
+    if isinstance(out, (list, tuple, dict)):
+        return tree.map(results_of, out)
+    return out
+
+
+def _method(name: str) -> Callable[..., Any]:
+    """A method of tracers, as one of arrays on a device."""
+    traced = getattr(Tracer, name)
+
+    def method(self: OnDevice, *args: Any, **kwargs: Any) -> Any:
+        given = [lift_tree(x) for x in args]
+        return results_of(
+            traced(lift(self), *given, **{k: lift_tree(x) for k, x in kwargs.items()})
+        )
+
+    method.__name__ = name
+    method.__doc__ = getattr(traced, "__doc__", None)
+    return method
+
+
+def _property(name: str) -> property:
+    traced = getattr(Tracer, name)
+    return property(lambda self: results_of(traced.fget(lift(self))), doc=traced.__doc__)
+
+
+class _Through:
+    """An object of tracers, whose methods take arrays on a device and give them back."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __getitem__(self, index: Any) -> Any:
+        return _Through(self._inner[lift_tree(index)])
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        function = getattr(self._inner, name)
+
+        def method(*args: Any, **kwargs: Any) -> Any:
+            given = [lift_tree(x) for x in args]
+            return results_of(function(*given, **{k: lift_tree(x) for k, x in kwargs.items()}))
+
+        return method
+
+
+def _getitem(self: OnDevice, index: Any) -> Any:
+    """x[index]; a row, or several one after the other, share the memory of `x`."""
+    if self.shape:
+        kind = type(index)
+        if kind is int and -self.shape[0] <= index < self.shape[0]:
+            k = index % self.shape[0]
+            return self.rows(k, k + 1).reshaped(self.shape[1:])
+        if kind is slice:
+            start, stop, step = index.indices(self.shape[0])
+            if step == 1:
+                return self.rows(start, max(start, stop))
+    return _GENERAL_ITEM(self, index)
+
+
+def _refuse_writing(self: OnDevice, *_args: Any, **_kwargs: Any) -> None:
+    raise immutable(self)
+
+
+def immutable(x: OnDevice) -> InPlaceError:
+    """The card for a write into an array on a device."""
+    loc = resolve(here())
+    return InPlaceError(
+        "An array on a GPU was to be written into.",
+        (
+            ("value", f"{x.aval}"),
+            ("used", f"{loc}:  {loc.text()}"),
+            ("why", "kernels that were launched may still read it; arrays on a GPU do not change."),
+            ("write", "x = x.at[i].set(v)      a new array"),
+            ("write", "jit(f)(x)               x[i] = v works inside, and costs no copy"),
+        ),
+    )
+
+
+def _array_ufunc(self: OnDevice, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    if method == "at" or kwargs.get("out") is not None:
+        raise immutable(self)
+    given = [lift_tree(x) for x in inputs]
+    named = {k: lift_tree(x) for k, x in kwargs.items()}
+    return results_of(Tracer.__array_ufunc__(lift(self), ufunc, method, *given, **named))
+
+
+def _array_function(self: OnDevice, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    if kwargs.get("out") is not None:
+        raise immutable(self)
+    given, named = [lift_tree(x) for x in args], {k: lift_tree(x) for k, x in kwargs.items()}
+    return results_of(Tracer.__array_function__(lift(self), func, (Tracer,), given, named))
+
+
+def _scalar(function: Callable[[Any], Any]) -> Callable[[OnDevice], Any]:
+    """What needs the number: it is copied to the host."""
+    return lambda self: function(self.numpy())
+
+
+def _length(self: OnDevice) -> int:
+    if not self.shape:
+        raise TypeError("len() of an array of shape ()")
+    return self.shape[0]
+
+
+def _rows(self: OnDevice) -> Any:
+    if not self.shape:
+        raise TypeError("iteration over an array of shape ()")
+    return iter([_getitem(self, k) for k in range(self.shape[0])])
+
+
+BINARY = (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "divmod", "matmul", "and", "or",
+    "xor", "lshift", "rshift",
+)  # fmt: skip
+OTHERS = (
+    "eq", "ne", "lt", "le", "gt", "ge", "neg", "abs", "pos", "invert", "round", "floor", "ceil",
+    "trunc", "contains",
+)  # fmt: skip
+METHODS = (
+    "sum", "mean", "prod", "max", "min", "any", "all", "var", "std", "ptp", "dot", "astype",
+    "reshape", "transpose", "ravel", "flatten", "copy", "take", "argmax", "argmin", "argsort",
+    "argpartition", "choose", "clip", "cumprod", "cumsum", "diagonal", "nonzero", "repeat", "round",
+    "searchsorted", "squeeze", "swapaxes", "trace", "compress", "conj", "conjugate", "view",
+    "tobytes", "tofile",
+)  # fmt: skip
+PROPERTIES = ("T", "mT", "real", "imag")
+WRITING = ("__setitem__", "__delitem__", "fill", "put", "sort", "partition")
+_NUMBERS: dict[str, Callable[[Any], Any]] = {
+    "__bool__": bool,
+    "__float__": float,
+    "__int__": int,
+    "__complex__": complex,
+    "__index__": operator.index,
+}
+_GENERAL_ITEM = _method("__getitem__")
+
+
+def install() -> None:
+    """Give arrays on devices what NumPy's arrays have."""
+    names = [f"__{prefix}{name}__" for name in BINARY for prefix in ("", "r")]
+    names += [*[f"__{name}__" for name in OTHERS], *METHODS]
+    table: dict[str, Any] = {name: _method(name) for name in names}
+    table |= {name: _property(name) for name in PROPERTIES}
+    table |= dict.fromkeys(WRITING, _refuse_writing)
+    table |= {name: _scalar(function) for name, function in _NUMBERS.items()}
+    table |= {
+        "__getitem__": _getitem,
+        "__len__": _length,
+        "__iter__": _rows,
+        "__format__": lambda self, spec: format(self.numpy()[()], spec) if spec else repr(self),
+        "__array_ufunc__": _array_ufunc,
+        "__array_function__": _array_function,
+        "__array_namespace__": Tracer.__array_namespace__,  # type: ignore[attr-defined]
+        "__array_priority__": Tracer.__array_priority__,
+        "at": property(lambda self: _Through(Tracer.at.fget(lift(self)))),  # type: ignore[attr-defined]
+        "item": lambda self, *args: self.numpy().item(*args),
+        "tolist": lambda self: self.numpy().tolist(),
+    }
+    for name, member in table.items():
+        setattr(OnDevice, name, member)
+
+
+install()

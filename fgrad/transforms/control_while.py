@@ -1,0 +1,511 @@
+"""L4. While loops in reverse, without a bound on their steps: some states are kept, others are
+computed again.
+
+    forward    keeps the states of steps 0, s, 2s, ...; s is a power of two that doubles when the
+               slots are full.  State i stands in slot i mod m: as m is odd, any m multiples of s
+               that follow each other have places of their own, and nothing is ever moved
+    backward   from the nearest kept state, the states up to the present one are computed again into
+               a stack of m + 1 more slots, and pulled back from the last to the first
+
+Up to m^2 steps, each is computed twice, and once more for its residuals.  Beyond, the stack keeps
+every so many states, as Griewank's binomial schedule has it, so that any number of steps will do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from fgrad.errors import MissingRuleError
+from fgrad.ir.aval import INT64, Aval, aval_of
+from fgrad.ir.program import Params, Program, Var
+from fgrad.ir.walk import has_effect
+from fgrad.ops.control import while_loop
+from fgrad.ops.elementwise import (
+    add,
+    and_,
+    eq,
+    floor_divide,
+    ge,
+    gt,
+    le,
+    lt,
+    max_,
+    min_,
+    mul,
+    neg,
+    or_,
+    remainder,
+    select,
+    sub,
+)
+from fgrad.ops.families import ADD
+from fgrad.ops.index import gather, scatter
+from fgrad.source import here, resolve
+from fgrad.trace import STATE, Value, bind, run, trace
+from fgrad.transforms.control_parts import (
+    Values,
+    derived_program,
+    inexact,
+    restricted,
+    some,
+    split,
+    spread,
+)
+from fgrad.transforms.derive import Mask, VjpPrograms, vjp_programs, zeros_of
+
+SLOTS = 128  # of the stack; the forward loop has one less
+FEWEST = 8
+BUDGET = 1 << 26  # bytes of all slots, where that is more than the fewest
+
+ZERO, ONE = INT64.type(0), INT64.type(1)
+
+
+class Loop(NamedTuple):
+    """A while loop: its programs, and how many constants each of them has."""
+
+    cond: Program
+    body: Program
+    n_cond: int
+    n_body: int
+
+
+class Plan(NamedTuple):
+    """How a loop is pulled back.
+
+    `programs` are the body's derivative by the `wanted` of its inputs; `kept` are the numbers of
+    the carries that are stored; `again` makes them of the constants and themselves, `residuals`
+    what the pullback of a step needs; the forward loop has `slots` for states.
+    """
+
+    programs: VjpPrograms
+    wanted: Mask
+    kept: tuple[int, ...]
+    again: Program
+    residuals: Program
+    slots: int
+
+    @property
+    def stack(self) -> int:
+        """The slots for states that are computed again."""
+        return self.slots + 1
+
+
+class Role(NamedTuple):
+    """What a loop is there for: it saves the states of another one, or it pulls that back."""
+
+    loop: Loop
+    plan: Plan
+    saves: bool
+
+
+ROLE = "while role"  # where it stands in the cache of the loop's body
+
+
+class Kept(NamedTuple):
+    """What is left of a loop for its pullback.
+
+    Carries that are the `same` in all steps are constants of `loop`, whose operands are `values`;
+    `left` are the number of its steps, the stride and the slots.
+    """
+
+    loop: Loop
+    plan: Plan
+    same: Mask
+    values: list[Value]
+    left: list[Value]
+
+
+def save_loop(loop: Loop, values: Values, traced: Sequence[bool]) -> tuple[tuple[Value, ...], Kept]:
+    """Run a loop so that it can be pulled back to the `traced` ones of its operands."""
+    body, n = loop.body, loop.n_body
+    pairs = zip(body.inputs[n:], body.outputs, strict=True)
+    same = tuple([x is y for x, y in pairs])
+    inner = _settled(loop, same)
+    given = _settled_operands(loop, same, values)
+    plan = plan_of(inner, _settled_operands(loop, same, traced)[inner.n_cond :])
+    outs, left = _saving(inner, plan, given)
+    changed = iter(outs)
+    carry = values[loop.n_cond + n :]
+    last = [k if fixed else next(changed) for k, fixed in zip(carry, same, strict=True)]
+    return tuple(last), Kept(inner, plan, same, given, left)
+
+
+def pull_loop(kept: Kept, cts: Sequence[Value | None]) -> list[Value | None]:
+    """The cotangents of a loop's operands, for those of its last carry."""
+    loop, plan, same, values, left = kept
+    changing = [not fixed for fixed in same]
+    want_c, want_k = plan.wanted[: loop.n_body], plan.wanted[loop.n_body :]
+    avals = [a.strong() for a in loop.body.out_avals]
+    given = [
+        zeros_of(a) if ct is None else ct
+        for ct, a, want in zip(some(cts, changing), avals, want_k, strict=True)
+        if want
+    ]
+    pulled, sums = _pulling(loop, plan, values, left, given)
+    of_consts = spread(iter(sums), want_c)
+    first = loop.n_body - sum(same)
+    fixed, rest = iter(of_consts[first:]), iter(spread(iter(pulled), want_k))
+    carry = [
+        _total(ct, next(fixed)) if is_same else next(rest)
+        for ct, is_same in zip(cts, same, strict=True)
+    ]
+    return [*[None] * (loop.n_cond - sum(same)), *of_consts[:first], *carry]
+
+
+def _total(a: Value | None, b: Value | None) -> Value | None:
+    return b if a is None else a if b is None else bind(ADD, a, b)
+
+
+def _settled(loop: Loop, same: Mask) -> Loop:
+    """The loop with carries that never change as constants of both its programs."""
+    if not any(same):
+        return loop
+    cond, body, n_cond, n_body = loop
+    key = ("settled", n_cond, n_body, cond)
+    found = body.cache.get(key)
+    if found is None:
+        changing = [not fixed for fixed in same]
+        tested, changed = cond.inputs[n_cond:], body.inputs[n_body:]
+        found = body.cache[key] = Loop(
+            cond.replace(
+                inputs=(*cond.inputs[:n_cond], *some(tested, same), *some(tested, changing))
+            ),
+            body.replace(
+                inputs=(*body.inputs[:n_body], *some(changed, same), *some(changed, changing)),
+                outputs=tuple(some(body.outputs, changing)),
+            ),
+            n_cond + sum(same),
+            n_body + sum(same),
+        )
+    return found
+
+
+def _settled_operands(loop: Loop, same: Mask, operands: Sequence[Any]) -> list[Any]:
+    cc, c, k = split(operands, loop.n_cond, loop.n_body)
+    fixed = some(k, same)
+    return [*cc, *fixed, *c, *fixed, *some(k, [not is_same for is_same in same])]
+
+
+def plan_of(loop: Loop, traced: Sequence[bool]) -> Plan:
+    """The plan for a loop of which the `traced` inputs of the body are wanted."""
+    body, n = loop.body, loop.n_body
+    key = ("while plan", n, tuple(traced))
+    found = body.cache.get(key)
+    if found is None:
+        wanted = tuple(_reached(loop, traced))
+        programs = vjp_programs(body, wanted)
+        forward = programs.forward
+        made = forward.outputs[programs.count :]
+        kept = _needed(loop, _inputs_of(forward, made))
+        carries = [k + n for k in kept]
+        again = _part(body, n, carries, [body.outputs[k] for k in kept])
+        residuals = _part(forward, n, carries, made)
+        size = sum([a.size * a.dtype.itemsize for a in again.in_avals[n:]])
+        stack = max(FEWEST, min(SLOTS, BUDGET // (2 * max(size, 1)))) & ~1
+        found = body.cache[key] = Plan(programs, wanted, kept, again, residuals, stack - 1)
+    return found
+
+
+def _reached(loop: Loop, traced: Sequence[bool]) -> list[bool]:
+    """The wanted inputs, and the carries that depend on them in some step."""
+    body, n = loop.body, loop.n_body
+    found = list(inexact(body.in_avals, traced))
+    while True:
+        active = {v for v, t in zip(body.inputs, found, strict=True) if t}
+        for eqn in body.eqns:
+            if not eqn.prim.discrete and not active.isdisjoint(_variables(eqn.inputs)):
+                active.update(eqn.outputs)
+        after = [t or y in active for t, y in zip(found[n:], body.outputs, strict=True)]
+        carries = list(inexact(body.in_avals[n:], after))
+        if carries == found[n:]:
+            return found
+        found[n:] = carries
+
+
+def _variables(atoms: Sequence[Any]) -> list[Var]:
+    return [a for a in atoms if isinstance(a, Var)]
+
+
+def _inputs_of(program: Program, wanted: Sequence[Any]) -> set[int]:
+    """The numbers of the inputs that some results depend on."""
+    live = set(_variables(wanted))
+    for eqn in reversed(program.eqns):
+        if not live.isdisjoint(eqn.outputs):
+            live.update(_variables(eqn.inputs))
+    return {k for k, v in enumerate(program.inputs) if v in live}
+
+
+def _needed(loop: Loop, inputs: set[int]) -> tuple[int, ...]:
+    """The carries among some inputs of the body, and those that these are made of."""
+    body, n = loop.body, loop.n_body
+    while True:
+        made = [body.outputs[k - n] for k in inputs if k >= n]
+        more = inputs | _inputs_of(body, made)
+        if more == inputs:
+            return tuple(sorted([k - n for k in inputs if k >= n]))
+        inputs = more
+
+
+def _part(program: Program, n: int, carries: Sequence[int], outputs: Sequence[Any]) -> Program:
+    """The part of a program that makes some results of its constants and some carries."""
+    inputs = (*program.inputs[:n], *[program.inputs[k] for k in carries])
+    return _silent(restricted(program, inputs, tuple(outputs)))
+
+
+def _silent(program: Program) -> Program:
+    """The program without side effects, which its first run had."""
+    if not any([has_effect(eqn) for eqn in program.eqns]):
+        return program
+    live, kept = set(_variables(program.outputs)), []
+    for eqn in reversed(program.eqns):
+        if eqn.prim.effect:
+            if not live.isdisjoint(eqn.outputs):
+                raise _acts_again()
+            continue
+        kept.append(eqn._replace(params=Params({k: _silent_in(x) for k, x in eqn.params.items()})))
+        live.update(_variables(eqn.inputs))
+    return program.replace(eqns=tuple(reversed(kept)))
+
+
+def _silent_in(x: Any) -> Any:
+    if isinstance(x, tuple) and any([isinstance(p, Program) for p in x]):
+        return tuple([_silent(p) for p in x])
+    return _silent(x) if isinstance(x, Program) else x
+
+
+def _acts_again() -> MissingRuleError:
+    loc = resolve(STATE.loc or here())
+    return MissingRuleError(
+        "A while_loop in reverse computes its steps again, but one of them has a side effect whose "
+        "result it needs.",
+        (
+            ("where", f"{loc}:  {loc.text()}"),
+            ("why", "the effect would happen twice, and might give another result."),
+            ("write", "lax.while_loop(cond, body, init, max_steps=1000)   keeps all steps"),
+            ("write", "fgrad.pure_callback       if the function has no side effects"),
+        ),
+    )
+
+
+# --- forward
+
+
+def _saving(loop: Loop, plan: Plan, values: Values) -> tuple[list[Value], list[Value]]:
+    """Run a loop: its last carry, and what it leaves: the number of steps, the stride, slots."""
+    consts, carry = values[: loop.n_cond + loop.n_body], values[loop.n_cond + loop.n_body :]
+    stores = [
+        zeros_of(Aval((plan.slots + plan.stack, *a.shape), a.dtype))
+        for a in plan.again.in_avals[loop.n_body :]
+    ]
+    cond, body = _saving_programs(loop, plan)
+    given = [*carry, ZERO, ONE, *stores]
+    outs = while_loop(cond, body, consts[: loop.n_cond], consts[loop.n_cond :], given)
+    return list(outs[: len(carry)]), list(outs[len(carry) :])
+
+
+def _saving_programs(loop: Loop, plan: Plan) -> tuple[Program, Program]:
+    """The condition and the body of the loop that keeps states."""
+    cond, body, n_cond, n_body = loop
+    count = len(body.outputs)
+
+    def going(*values: Value) -> list[Value]:
+        return run(cond, values[: n_cond + count])
+
+    def step(*values: Value) -> list[Value]:
+        c, k, (i, s), stores = split(values, n_body, count, 2)
+        s = select(eq(i, mul(s, INT64.type(plan.slots))), add(s, s), s)
+        slot = select(_is_kept(i, s), _slot(i, plan), INT64.type(plan.slots + plan.stack))
+        stores = [
+            scatter(store, [slot], k[j], (0,)) for store, j in zip(stores, plan.kept, strict=True)
+        ]
+        return [*run(body, [*c, *k]), add(i, ONE), s, *stores]
+
+    stored = [body.in_avals[n_body + k] for k in plan.kept]
+    more = [INT64_AVAL, INT64_AVAL, *[_slots_of(a, plan) for a in stored]]
+    key = ("while saving", n_cond, n_body, plan.wanted, cond)
+    test = derived_program(body, (*key, "cond"), going, [*cond.in_avals, *more], "vjp")
+    kept = derived_program(body, key, step, [*body.in_avals, *more], "vjp")
+    kept.cache[ROLE] = Role(loop, plan, saves=True)
+    return test, kept
+
+
+INT64_AVAL = Aval((), INT64)
+
+
+def _slots_of(aval: Aval, plan: Plan) -> Aval:
+    return Aval((plan.slots + plan.stack, *aval.shape), aval.dtype)
+
+
+def _slot(i: Value, plan: Plan) -> Value:
+    """Where the forward loop keeps the state before step i."""
+    return remainder(i, INT64.type(plan.slots))
+
+
+def _is_kept(i: Value, s: Value) -> Value:
+    """Whether the forward loop keeps the state before step i, as s divides i."""
+    return eq(and_(i, sub(s, ONE)), ZERO)
+
+
+# --- backward
+
+
+def _pulling(
+    loop: Loop, plan: Plan, values: Values, left: Values, cts: Values
+) -> tuple[list[Value], list[Value]]:
+    """The cotangents of the first carry, for those of the last one, and of the constants.
+
+    Arguments:
+        values: of the loop.
+        left: what the forward loop left.
+        cts: for each wanted carry.
+    """
+    n, s, *stores = left
+    sums = [zeros_of(a) for a in some(_const_avals(loop), plan.wanted[: loop.n_body])]
+    steps = zeros_of(Aval((plan.stack,), INT64))
+    cond, body = _pulling_programs(loop, plan)
+    carry = [sub(n, ONE), ZERO, steps, *stores, *cts, *sums]
+    outs = while_loop(cond, body, [], [*values, s], carry)
+    _, pulled, sums = split(outs, 3 + len(stores), len(cts))
+    return pulled, sums
+
+
+def _const_avals(loop: Loop) -> list[Aval]:
+    return [a.strong() for a in loop.body.in_avals[: loop.n_body]]
+
+
+class _Walk(NamedTuple):
+    """What is the same in all of a backward loop: the plan, the body's constants, the stride."""
+
+    plan: Plan
+    consts: Values
+    s: Value
+
+
+class _Stack(NamedTuple):
+    """States that were computed again: how many, before which steps, and where all states are."""
+
+    top: Value
+    steps: Value
+    stores: list[Value]
+
+    def has(self, i: Value) -> Value:
+        """Whether the newest state is the one before step i."""
+        return and_(gt(self.top, ZERO), eq(gather(self.steps, [sub(self.top, ONE)], (0,)), i))
+
+
+def _pulling_programs(loop: Loop, plan: Plan) -> tuple[Program, Program]:
+    """The condition and the body of the loop that pulls back."""
+    cond, body, n_cond, n_body = loop
+    given = [*cond.in_avals[:n_cond], *body.in_avals]
+    want_c, want_k = plan.wanted[:n_body], plan.wanted[n_body:]
+    stores = [_slots_of(a, plan) for a in plan.again.in_avals[n_body:]]
+    ct_avals = some(body.in_avals[n_body:], want_k)
+    carry = [INT64_AVAL, INT64_AVAL, Aval((plan.stack,), INT64), *stores, *ct_avals]
+    carry += some(_const_avals(loop), want_c)
+
+    def step(*values: Value) -> list[Value]:
+        fixed, (s, i, top, steps), slots, cts = split(values, len(given), 4, len(stores))
+        walk = _Walk(plan, fixed[n_cond : n_cond + n_body], s)
+        stack = _computed_again(walk, _Stack(top, steps, slots), i)
+        i, top, *cts = _pulled_back(walk, stack, i, cts)
+        return [i, top, stack.steps, *stack.stores, *cts]
+
+    key = ("while pulling", n_cond, n_body, plan.wanted, cond)
+    test = derived_program(body, (*key, "cond"), lambda i, *_: [ge(i, ZERO)], carry, "vjp")
+    back = derived_program(body, key, step, [*given, INT64_AVAL, *carry], "vjp")
+    back.cache[ROLE] = Role(loop, plan, saves=False)
+    return test, back
+
+
+def _while(
+    test: Callable[..., Value], step: Callable[..., Values], carry: Values
+) -> tuple[Value, ...]:
+    """An inner loop of functions that may use outer values."""
+    avals = [aval_of(x).strong() for x in carry]
+    cond = trace(lambda *xs: [test(*xs)], avals, "while", "vjp")
+    body = trace(step, avals, "while", "vjp")
+    return while_loop(cond.program, body.program, cond.captured, body.captured, carry)
+
+
+def _computed_again(walk: _Walk, stack: _Stack, i: Value) -> _Stack:
+    """The stack with the state before step i, and of others before it as many as there is room
+    for, unless that state is there."""
+    plan, most = walk.plan, INT64.type(walk.plan.stack)
+    out = INT64.type(plan.slots + plan.stack)
+    at, place = _nearest(walk, stack, i)
+    x = [gather(store, [place], (0,)) for store in stack.stores]
+    after = add(at, _gap(sub(i, at), sub(most, stack.top)))
+
+    def step(at: Value, after: Value, top: Value, steps: Value, *rest: Value) -> list[Value]:
+        stores, x = split(rest, len(stack.stores))
+        x = run(plan.again, [*walk.consts, *x])
+        at = add(at, ONE)
+        hit = eq(at, after)
+        steps = scatter(steps, [select(hit, top, most)], at, (0,))
+        slot = [select(hit, add(top, INT64.type(plan.slots)), out)]
+        stores = [scatter(store, slot, y, (0,)) for store, y in zip(stores, x, strict=True)]
+        top = select(hit, add(top, ONE), top)
+        left = select(hit, sub(i, at), ZERO)
+        after = select(hit, add(at, _gap(left, sub(most, top))), after)
+        return [at, after, top, steps, *stores, *x]
+
+    carry = [at, after, stack.top, stack.steps, *stack.stores, *x]
+    outs = _while(lambda at, *_: lt(at, i), step, carry)
+    return _Stack(outs[2], outs[3], list(outs[4 : 4 + len(x)]))
+
+
+def _nearest(walk: _Walk, stack: _Stack, i: Value) -> tuple[Value, Value]:
+    """A kept state from which the one before step i is computed: its step and its place.
+
+    It is the newest of the stack, or one of the forward loop's: the first from which on the stack
+    has room for all states up to i, or the last before i.
+    """
+    plan, s = walk.plan, walk.s
+    last = and_(i, neg(s))
+    room = max_(sub(i, INT64.type(plan.stack)), ZERO)
+    first = min_(and_(add(room, sub(s, ONE)), neg(s)), last)
+    kept = max_(select(eq(last, i), i, first), ZERO)
+    newest, filled = sub(stack.top, ONE), gt(stack.top, ZERO)
+    at = select(filled, gather(stack.steps, [newest], (0,)), kept)
+    return at, select(filled, add(newest, INT64.type(plan.slots)), _slot(kept, plan))
+
+
+def _gap(steps: Value, free: Value) -> Value:
+    """How far from a kept state to the next one, for `steps` to go with `free` slots.
+
+    With f slots and r evaluations of each, C(f + r, r) steps can be pulled back; the next state is
+    kept where the steps before it, which have f slots, need one evaluation less than those after.
+    """
+
+    def step(r: Value, _: Value, reach: Value) -> list[Value]:
+        r = add(r, ONE)
+        return [r, reach, floor_divide(mul(reach, add(free, r)), r)]
+
+    start = [ONE, ONE, add(free, ONE)]
+    _, gap, _ = _while(lambda r, gap, reach: le(reach, steps), step, start)
+    return min_(gap, steps)
+
+
+def _pulled_back(walk: _Walk, stack: _Stack, i: Value, cts: Values) -> tuple[Value, ...]:
+    """Pull back steps from i down, as long as their states are there: the step that comes next,
+    the states that are left on the stack, the cotangents of carries and the sums of constants'."""
+    plan, s = walk.plan, walk.s
+    n = len(walk.consts)
+    want_k, takes = plan.wanted[n:], plan.programs.takes
+
+    def there(i: Value, top: Value, *_: Value) -> Value:
+        return and_(ge(i, ZERO), or_(_is_kept(i, s), stack._replace(top=top).has(i)))
+
+    def step(i: Value, top: Value, *rest: Value) -> list[Value]:
+        cts, sums = split(rest, sum(want_k))
+        newest, hit = sub(top, ONE), stack._replace(top=top).has(i)
+        place = select(hit, add(newest, INT64.type(plan.slots)), _slot(i, plan))
+        x = [gather(store, [place], (0,)) for store in stack.stores]
+        residuals = run(plan.residuals, [*walk.consts, *x])
+        given = some(spread(iter(cts), want_k), takes)
+        more, pulled = split(run(plan.programs.backward, [*residuals, *given]), len(sums))
+        sums = [add(a, b) for a, b in zip(sums, more, strict=True)]
+        return [sub(i, ONE), select(hit, newest, top), *pulled, *sums]
+
+    return _while(there, step, [i, stack.top, *cts])
