@@ -70,8 +70,8 @@ class CudaExecutable:
         device = self.device
         device.attach()
         resident = self.resident or self._load()
-        lent = self._lent(args) if self.image.reuse else None
         given = [x.pointer for x in args]
+        lent = self._lent(args) if self.image.reuse else None
         outs = []
         for k, (shape, dtype, nbytes) in enumerate(self.made):
             out = lent.get(k) if lent else None
