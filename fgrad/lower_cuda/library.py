@@ -18,7 +18,7 @@ import numpy as np
 from fgrad.compile.cpu.library import gemm_spec
 from fgrad.compile.cpu.llvm_text import element_type, literal
 from fgrad.compile.steps import LibraryStep
-from fgrad.errors import Row, UnsupportedDeviceError
+from fgrad.errors import UnsupportedDeviceError
 from fgrad.ir.program import Eqn, Lit
 from fgrad.lower_cuda import library_cublaslt
 from fgrad.lower_cuda.body_text import BodyText
@@ -30,13 +30,13 @@ from fgrad.lower_cuda.library_lapack import LAPACK
 from fgrad.lower_cuda.library_plan import Planner
 from fgrad.lower_cuda.library_sort import search_calls, top_calls, with_work
 from fgrad.lower_cuda.library_walks import walk_calls
-from fgrad.source import resolve
+from fgrad.source import Loc, RawLoc, resolve
 
 CALLBACKS = frozenset({"pure_callback", "io_callback", "debug_callback"})
 
 
-def calls_of(step: LibraryStep) -> Calls:
-    """The calls of a step; control equations are not among them.
+def calls_of(step: LibraryStep, loc: RawLoc | Loc | None = None) -> Calls:
+    """The calls of a step from a line of the user's; control equations are not among them.
 
     Raises:
         UnsupportedDeviceError: there is no form of it for the device.
@@ -44,7 +44,10 @@ def calls_of(step: LibraryStep) -> Calls:
     """
     if step.name in LAPACK:
         return LAPACK[step.name](**step.params, buffers=len(step.args))
-    return LIBRARY_CUDA[step.name](step)
+    calls = LIBRARY_CUDA[step.name](step)
+    if calls is None:
+        raise _unsupported(step, loc)
+    return calls
 
 
 def _gemm(step: LibraryStep) -> Calls:
@@ -85,30 +88,22 @@ def _complex_parts(step: LibraryStep) -> Calls:
     return plan.finish()
 
 
-def _ufunc(step: LibraryStep) -> Calls:
-    name, types = step.params["name"], step.params["types"]
-    if name.startswith("fft."):
-        return fourier_calls(ufunc_transform(**step.params), len(step.args))
-    raise unsupported(name, [np.dtype(c) for c in types.split("->")[0]])
-
-
-def _external(step: LibraryStep) -> Calls:
-    raise unsupported(step.params["name"], [step.params["dtype"]])
+def _ufunc(step: LibraryStep) -> Calls | None:
+    if not step.params["name"].startswith("fft."):
+        return None
+    return fourier_calls(ufunc_transform(**step.params), len(step.args))
 
 
 # --- equations that NumPy evaluates on the CPU ----------------------------------------------------
 
 
-def _host(step: LibraryStep) -> Calls:
+def _host(step: LibraryStep) -> Calls | None:
     eqn: Eqn = step.params["eqn"]
-    name = eqn.prim.name
-    if name in CALLBACKS:
+    if eqn.prim.name in CALLBACKS:
         return Calls((HostCall(eqn, tuple([Place(k) for k in range(len(step.args))])),))
-    form = _HOST_CUDA.get(name)
+    form = _HOST_CUDA.get(eqn.prim.name)
     if form is None or any([isinstance(a, Lit) for a in eqn.inputs]):
-        where = resolve(eqn.loc) if eqn.loc else None
-        rows = [("used", f"{where}:  {where.text()}")] if where else []
-        raise unsupported(name, [a.aval.dtype for a in eqn.inputs], rows)
+        return None
     return form(eqn, len(step.args))
 
 
@@ -142,7 +137,7 @@ _HOST_CUDA: dict[str, Callable[[Eqn, int], Calls]] = {
 }
 
 
-LIBRARY_CUDA: dict[str, Callable[[LibraryStep], Calls]] = {
+LIBRARY_CUDA: dict[str, Callable[[LibraryStep], Calls | None]] = {
     "gemm": _gemm,
     "walk": lambda step: walk_calls(step.params),
     "sort": lambda step: with_work(step.params, len(step.args)),
@@ -150,20 +145,25 @@ LIBRARY_CUDA: dict[str, Callable[[LibraryStep], Calls]] = {
     "search": lambda step: search_calls(step.params),
     "complex_parts": _complex_parts,
     "ufunc": _ufunc,
-    "external": _external,
+    "external": lambda step: None,
     "host": _host,
 }
 
 
-def unsupported(
-    name: str, dtypes: list[np.dtype], rows: list[Row] | tuple[Row, ...] = ()
-) -> UnsupportedDeviceError:
-    """The card for a primitive that has no form on the device."""
-    operands = ", ".join([str(dtype) for dtype in dtypes]) or "no operands"
+def _unsupported(step: LibraryStep, loc: RawLoc | Loc | None) -> UnsupportedDeviceError:
+    """The card for a step that has no form on the device."""
+    name, params = step.params.get("name", ""), step.params
+    dtypes = [params["dtype"]] if "dtype" in params else []
+    if step.name == "host":
+        name, loc = params["eqn"].prim.name, params["eqn"].loc or loc
+        dtypes = [a.aval.dtype for a in params["eqn"].inputs]
+    elif step.name == "ufunc":
+        dtypes = [np.dtype(char) for char in params["types"].split("->")[0]]
+    where = [resolve(loc)] if loc else []
     return UnsupportedDeviceError(
-        f"{name} of {operands} does not run on a GPU.",
+        f"{name} of {', '.join(map(str, dtypes))} does not run on a GPU.",
         (
-            *rows,
+            *[("used", f"{at}:  {at.text()}") for at in where],
             ("why", "on the CPU a function of NumPy or SciPy computes it, which has no form here."),
             ("write", "jit(f) on the CPU for the part of the program that needs it"),
             ("write", f"fgrad.pure_callback(g, like, x)     where g calls {name} on the host"),

@@ -1,7 +1,7 @@
 """L6. Steps over slots -> the calls of a host program.
 
     KernelStep    launches(kernel)          a launch for each piece, with scratch behind the arena
-    LibraryStep   LIBRARY_CUDA[name]        launches, functions of libraries, copies
+    LibraryStep   library.calls_of          launches, functions of libraries, copies
     control       control_steps             the same steps as on the CPU, on memory of the device
     copies of results, and results that are literals, which are constants here
 
@@ -41,6 +41,7 @@ from fgrad.lower_cuda.host import (
     launch_record,
     signature,
 )
+from fgrad.lower_cuda.library import calls_of
 from fgrad.lower_cuda.library_calls import (
     Call,
     Calls,
@@ -55,7 +56,6 @@ from fgrad.lower_cuda.schedule import launches
 
 CAPTURED = ("cublas", "cufft")  # libraries whose functions may be part of a graph
 
-LIBRARY_CUDA: dict[str, Any] = {}
 _NUMBERS = itertools.count(1)  # of steps, so that those of bodies are different from ours
 
 
@@ -157,10 +157,8 @@ class _Linker:
             numbers = [self.table.number(slot) for slot in slots]
             self.steps += self.control(step.params["control"], numbers, loc)
         else:
-            calls = library_calls(step, loc)
-            for offsets in step.offsets:
-                numbers = [self.table.number(s, at) for s, at in zip(slots, offsets, strict=True)]
-                self.steps += self.calls(calls, numbers, step.name, loc)
+            numbers = [self.table.number(slot) for slot in slots]
+            self.steps += self.calls(calls_of(step, loc), numbers, step.name, loc)
 
     def line(self, step: KernelStep | LibraryStep) -> Any:
         """The user's line that a step comes from, as far as it is known."""
@@ -294,11 +292,6 @@ class _Linker:
         cell = self.table.place(self.state, WORD * CELL)
         number = self.number(Origin("predicate", loc, nbytes=size))
         return cell, [self.made(self.native.fetch, size, number, [cell, slot])]
-
-
-def library_calls(step: LibraryStep, loc: Any) -> Calls:
-    """What a library step is on the device."""
-    return LIBRARY_CUDA[step.name](**step.params)
 
 
 # Steps of Python.
