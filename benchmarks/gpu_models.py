@@ -59,7 +59,7 @@ class _Describing:
         def call(*args: Any) -> Any:
             out = jitted(*args)
             if not self._texts:
-                self._texts.append(self._api.inspect(jitted)(*args).executable.describe())
+                self._texts.append(self._api.inspect(jitted)(*args).describe())
             return out
 
         return call

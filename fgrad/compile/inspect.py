@@ -100,6 +100,14 @@ class Stages(NamedTuple):
             lines.append(f"{name:<15}{size:,}")
         return "\n".join(lines)
 
+    def describe(self) -> str:
+        """The calls that a GPU makes: kernels with their grids, blocks and bytes, and routines.
+
+        Raises:
+            AttributeError: the function was compiled for the CPU.
+        """
+        return self.passes["build"].describe()
+
     def __str__(self) -> str:
         return self.report() + "\n\n" + "\n".join(map(print_kernel, self.kernels))
 
@@ -151,9 +159,10 @@ def inspect(fun: Callable[..., Any]) -> Callable[..., Stages]:
     @functools.wraps(fun)
     def compiled(*args: Any, **kwargs: Any) -> Stages:
         start = time.perf_counter()
-        entry = jitted(fun).entry_of(args, kwargs)
+        whole = jitted(fun)
+        entry = whole.entry_of(args, kwargs)
         ms, program = 1e3 * (time.perf_counter() - start), entry.program
-        done = compile_program(program, donated=entry.donated)
+        done = compile_program(program, device=whole.device, donated=entry.donated)
         first = Stage("trace", ms, len(program.eqns), len(program.eqns), program)
         return Stages(program, [first, *done.stages], done.code)
 
