@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from fgrad.compile.cpu.runtime import Source, build
+from fgrad.errors import CheckError
 from fgrad.lower_cuda.emulate_entry import (
     CONTEXT_BYTES,
     FAULT,
@@ -36,7 +37,7 @@ from fgrad.lower_cuda.emulate_entry import (
     turns,
 )
 from fgrad.lower_cuda.emulate_text import Retargeted, retarget
-from fgrad.lower_cuda.emulate_turns import EmulationError, Threads
+from fgrad.lower_cuda.emulate_turns import Threads
 
 KEPT = 4096  # bodies that stay in memory
 
@@ -58,7 +59,7 @@ class _State:
         first = self.interval + 1
         self.interval += count
         if self.interval >= 1 << (63 - INTERVAL_SHIFT):
-            raise EmulationError("Too many blocks and barriers in one process.")
+            raise CheckError("Too many blocks and barriers in one process.")
         return first
 
     def contexts(self, threads: int) -> int:
@@ -104,11 +105,11 @@ class Emulated:
           bounds: the address and bytes of each array; then every access is checked.
 
         Raises:
-          EmulationError: a barrier or shuffle that not all threads reach, or a checked access that
+          CheckError: a barrier or shuffle that not all threads reach, or a checked access that
             is outside of the arrays, not aligned, or races with one of another thread.
         """
         if len(pointers) != self.arity:
-            raise EmulationError(f"A body of {self.arity} arrays was given {len(pointers)}.")
+            raise CheckError(f"A body of {self.arity} arrays was given {len(pointers)}.")
         watch = _Watch(bounds)
         table = np.array([*pointers, watch.address], np.int64)
         with _STATE.lock:
@@ -222,9 +223,9 @@ class _Watch:
         ]
         if fault == OUTSIDE:
             headline = f"A thread touches {size} bytes outside of the arrays, or not aligned."
-            raise EmulationError(headline, [*where, *near])
+            raise CheckError(headline, [*where, *near])
         mate = other >> THREAD_SHIFT & 1023
-        raise EmulationError(
+        raise CheckError(
             f"Two threads touch {size} bytes without a barrier in between, one of them writing.",
             [*where, ("and", f"thread {mate} before"), *near],
         )

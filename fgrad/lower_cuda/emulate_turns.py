@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fgrad.errors import FgradError
+from fgrad.errors import CheckError
 from fgrad.lower_cuda.emulate_entry import (
     AND,
     ANSWER,
@@ -39,10 +39,6 @@ _POISON = 0xFFFFFFFF  # what a lane that is not there gives
 _LANES = np.arange(WARP_SIZE)
 _ALL = 0xFFFFFFFF  # lanes of a warp
 _TOGETHER = np.ones((), bool)  # all lanes are in one group
-
-
-class EmulationError(FgradError):
-    """A kernel did on the emulated device what would be undefined on a real one."""
 
 
 class Threads:
@@ -169,9 +165,9 @@ class Threads:
         records[:, STATE] = READY
         self._stamp(interval)
 
-    def _error(self, headline: str, lanes: np.ndarray) -> EmulationError:
+    def _error(self, headline: str, lanes: np.ndarray) -> CheckError:
         threads = np.flatnonzero(lanes.ravel())
-        return EmulationError(
+        return CheckError(
             headline,
             [
                 (
