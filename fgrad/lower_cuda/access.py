@@ -1,14 +1,15 @@
 """L6. Indices and memory accesses of a kernel's body, as LLVM text.
 
-Values of a group of `vector` neighbours stand side by side: a tuple of that many names, or of one
-where all neighbours share it.  Where neighbours are neighbours in memory, one access of up to 128
-bits serves them all.
+A thread may run a tile of iterations side by side: values are tuples then, with a name for each
+iteration, or one where all share it.  What several iterations load is loaded once; where neighbours
+are neighbours in memory, one access of up to 128 bits serves them all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+import itertools
+from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from fgrad.compile.kernel.ir import Affine, Load, Store
 from fgrad.lower_cuda.forms import is_aligned
 from fgrad.lower_cuda.scalar_cuda import SCALAR_CUDA
 
+T = TypeVar("T")
 Names = tuple[str, ...]
 BOOL = np.dtype(bool)
 INT64 = np.dtype(np.int64)
@@ -51,29 +53,49 @@ def pointer_type(dtype: np.dtype, space: int, lanes: int = 1) -> str:
 class Axes:
     """The values of the loop variables, and affine maps of them.
 
-    `vector` is the axis along which neighbours stand side by side; its value is the first one's.
+    Iterations of a tile stand side by side: its axes have the values of the first one, and
+    `offsets` is what the others are further on.  The last axis of a tile is the fastest.
     """
 
     def __init__(self, text: FunctionText, wide: bool) -> None:
         self.text = text
         self.type = "i64" if wide else "i32"
         self.values: dict[str, str | int] = {}
-        self.vector: str | None = None
-        self.copies = 1
-        self.slot: int | None = None  # the place of this group among a lane's registers
+        self.slot: int | None = None  # the place of this tile among a lane's registers
+        self.set_tile({})
+
+    def set_tile(self, sizes: dict[str, int]) -> None:
+        """From now on iterations of a tile of these sizes stand side by side."""
+        self.tile = {axis: size for axis, size in sizes.items() if size > 1}
+        places = itertools.product(*[range(size) for size in self.tile.values()])
+        self.offsets = [dict(zip(self.tile, place, strict=True)) for place in places]
+
+    @property
+    def copies(self) -> int:
+        """How many iterations stand side by side."""
+        return len(self.offsets)
+
+    @property
+    def run(self) -> tuple[str, int]:
+        """The last axis of the tile and its size."""
+        return next(reversed(self.tile.items()), ("", 1))
+
+    def own(self, index: Affine, copy: int) -> tuple[int, ...]:
+        """What makes an index of one iteration different from that of others."""
+        offsets = self.offsets[copy]
+        return tuple([offsets[axis] for axis, _ in index.terms if axis in offsets])
 
     def varies(self, index: Affine) -> bool:
-        """Whether neighbours differ."""
-        return self.copies > 1 and any([axis == self.vector for axis, _ in index.terms])
+        """Whether iterations of the tile differ."""
+        return any([axis in self.tile for axis, _ in index.terms])
 
     def affine(self, index: Affine, copy: int = 0) -> str:
-        """The value of a map for one of the neighbours."""
-        const = index.const
+        """The value of a map for one iteration of the tile."""
+        const, offsets = index.const, self.offsets[copy]
         parts: list[str] = []
         for axis, stride in index.terms:
             value = self.values[axis]
-            if axis == self.vector:
-                const += copy * stride
+            const += offsets.get(axis, 0) * stride
             if isinstance(value, int):
                 const += value * stride
             else:
@@ -118,25 +140,32 @@ class Memory:
     def load(self, s: Load, values: dict[int, Names]) -> Names:
         """The values of a load."""
         home, axes = self.homes[s.buffer], self.axes
+        copies = range(axes.copies)
         if home.registers:
-            return tuple([self.read(home, self._own(k)) for k in range(axes.copies)])
+            return tuple([self.read(home, self._own(k)) for k in copies])
         inputs = [values[v] for v, _ in s.gather]
         inputs += [values[s.guard]] if s.guard is not None else []
-        apart = axes.varies(s.index) or any([len(x) > 1 for x in inputs])
-        if not apart:
+        if not axes.varies(s.index) and all([len(x) == 1 for x in inputs]):
             return (self._one(s, home, values, 0),)
         if not inputs and self._is_whole(s.index):
-            return self._vector(home, s.index)
-        return tuple([self._one(s, home, values, k) for k in range(axes.copies)])
+            size = axes.run[1]
+            starts = [self._key(s.index, [], k) for k in copies[::size]]
+            rows = memoised(starts, lambda k: self._vector(home, s.index, k * size))
+            return tuple(itertools.chain(*rows))
+        keys = [self._key(s.index, inputs, k) for k in copies]
+        return tuple(memoised(keys, lambda k: self._one(s, home, values, k)))
+
+    def _key(self, index: Affine, inputs: Sequence[Names], copy: int) -> Hashable:
+        """What decides of the element that an iteration loads."""
+        return self.axes.own(index, copy), *[of(x, copy) for x in inputs]
 
     def _is_whole(self, index: Affine) -> bool:
-        axes = self.axes
-        assert axes.vector is not None
-        unit = (axes.vector, 1) in index.terms
-        return unit and is_aligned(index, axes.vector, axes.copies)
+        """Whether the run of a tile is one access."""
+        axis, size = self.axes.run
+        return (axis, 1) in index.terms and is_aligned(index, axis, size)
 
     def _own(self, copy: int) -> str:
-        """The index of a neighbour among a lane's registers."""
+        """The index of an iteration among a lane's registers."""
         slot = self.axes.slot
         assert isinstance(slot, int)
         return str(slot * self.axes.copies + copy)
@@ -194,9 +223,9 @@ class Memory:
     def _to_memory(self, value: str, dtype: np.dtype) -> str:
         return self.text.emit(f"zext i1 {value} to i8") if dtype == BOOL else value
 
-    def _vector(self, home: Home, index: Affine) -> Names:
-        lanes, dtype = self.axes.copies, home.dtype
-        where = self._address(home, self.axes.affine(index), lanes)
+    def _vector(self, home: Home, index: Affine, copy: int) -> Names:
+        lanes, dtype = self.axes.run[1], home.dtype
+        where = self._address(home, self.axes.affine(index, copy), lanes)
         kind, pointer = f"<{lanes} x {memory_type(dtype)}>", pointer_type(dtype, home.space, lanes)
         whole = self.text.emit(f"load {kind}, {pointer} {where}, align {lanes * dtype.itemsize}")
         names = []
@@ -208,29 +237,30 @@ class Memory:
     # --- stores
 
     def store(self, s: Store, values: dict[int, Names]) -> None:
-        """Memory written, in the order of the neighbours."""
+        """Memory written, in the order of the iterations."""
         home, axes = self.homes[s.buffer], self.axes
         if home.registers:
             for k in range(axes.copies):
                 self.write(home, self._own(k), of(values[s.value], k))
             return
         plain = s.mode == "set" and not s.scatter and s.guard is None
-        if axes.copies > 1 and plain and axes.varies(s.index) and self._is_whole(s.index):
-            self._store_vector(home, s, values)
+        if axes.copies > 1 and plain and self._is_whole(s.index):
+            for k in range(0, axes.copies, axes.run[1]):
+                self._store_vector(home, s, values, k)
             return
         for k in range(axes.copies):
             self._store_one(home, s, values, k)
 
-    def _store_vector(self, home: Home, s: Store, values: dict[int, Names]) -> None:
-        lanes, dtype = self.axes.copies, home.dtype
+    def _store_vector(self, home: Home, s: Store, values: dict[int, Names], copy: int) -> None:
+        lanes, dtype = self.axes.run[1], home.dtype
         kind, pointer = f"<{lanes} x {memory_type(dtype)}>", pointer_type(dtype, home.space, lanes)
         whole = "undef"
         for k in range(lanes):
-            one = self._to_memory(of(values[s.value], k), dtype)
+            one = self._to_memory(of(values[s.value], copy + k), dtype)
             whole = self.text.emit(
                 f"insertelement {kind} {whole}, {memory_type(dtype)} {one}, i32 {k}"
             )
-        where = self._address(home, self.axes.affine(s.index), lanes)
+        where = self._address(home, self.axes.affine(s.index, copy), lanes)
         self.text.line(f"store {kind} {whole}, {pointer} {where}, align {lanes * dtype.itemsize}")
 
     def _store_one(self, home: Home, s: Store, values: dict[int, Names], copy: int) -> None:
@@ -273,8 +303,17 @@ class Memory:
 
 
 def of(names: Names, copy: int) -> str:
-    """The value of one neighbour."""
+    """The value of one iteration."""
     return names[min(copy, len(names) - 1)]
+
+
+def memoised(keys: Sequence[Hashable], make: Callable[[int], T]) -> list[T]:
+    """make(k) for each key, those of equal keys made once."""
+    made: dict[Hashable, T] = {}
+    for k, key in enumerate(keys):
+        if key not in made:
+            made[key] = make(k)
+    return [made[key] for key in keys]
 
 
 def when(text: FunctionText, condition: str, then: Callable[[], None]) -> None:

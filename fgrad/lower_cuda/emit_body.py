@@ -34,7 +34,17 @@ from fgrad.compile.kernel.ir import (
 from fgrad.compile.kernel.rewrite import Body, identity, walk
 from fgrad.compile.schedule import perfect_nest
 from fgrad.lower_cuda import team_text
-from fgrad.lower_cuda.access import INT64, Axes, Home, Memory, Names, memory_type, of, when
+from fgrad.lower_cuda.access import (
+    INT64,
+    Axes,
+    Home,
+    Memory,
+    Names,
+    memoised,
+    memory_type,
+    of,
+    when,
+)
 from fgrad.lower_cuda.forms import (
     TILE,
     TILE_ROWS,
@@ -45,7 +55,7 @@ from fgrad.lower_cuda.forms import (
     trips_of,
 )
 from fgrad.lower_cuda.hazards import Hazards
-from fgrad.lower_cuda.homes import homes_of
+from fgrad.lower_cuda.homes import Homes, homes_of
 from fgrad.lower_cuda.scalar_cuda import SCALAR_CUDA
 from fgrad.lower_cuda.team import Team
 
@@ -53,9 +63,9 @@ _GROUP = "group"  # the axis of the groups of a lane; no axis of a kernel has th
 
 
 class Accumulator(NamedTuple):
-    """Memory of the thread that holds a value."""
+    """Memory of the thread that holds a value, for each iteration of a tile that it is made in."""
 
-    pointer: str
+    pointers: tuple[str, ...]
     op: str
     dtype: np.dtype
 
@@ -78,13 +88,13 @@ class _Emitter:
     def __init__(self, piece: Piece, form: Form) -> None:
         self.piece, self.form = piece, form
         self.text = FunctionText()
-        self.axes = Axes(self.text, _is_wide(piece, form))
+        self.homes = homes_of(piece, form)
+        self.axes = Axes(self.text, _is_wide(piece, form, self.homes))
         self.allocas: list[str] = []
         self.values: dict[int, Names] = {}
         self.products: dict[int, list[Names]] = {}  # factors, by the id of their product
         self.accumulators: dict[str, Accumulator] = {}
         self.shared = {id(loop) for loop in shared_loops(piece.body)} if form.team > 1 else set()
-        self.homes = homes_of(piece, form)
         self.team = Team(self.text, form.team)
         self.memory = Memory(self.text, self.axes, {}, piece.atomic)
         self.hazards = Hazards(piece, self.homes.private | self.homes.own)
@@ -133,24 +143,25 @@ class _Emitter:
         """Everything that one thread or one team does."""
         self.memory.homes = self.homes.bind(self.text, self.axes, number, self._alloca)
         form, piece = self.form, self.piece
-        vector = form.vector if form.team == 1 else 1
-        last = self._open_items(number, vector)
+        sizes = form.tile if form.team == 1 else {}
+        last = self._open_items(number, sizes)
         self.body(piece.before)
-        if vector == 1 or last is None:
+        if not sizes or last is None:
             self.body(piece.body)
-        elif piece.axes[-1][1] % vector == 0:
-            self._neighbours(vector)
+        elif form.axes[-1][1] % form.vector == 0:
+            self._neighbours(sizes)
         else:
-            self._ragged(last, vector)
+            self._ragged(last, sizes)
 
-    def _open_items(self, number: str, vector: int) -> str | None:
+    def _open_items(self, number: str, sizes: dict[str, int]) -> str | None:
         """Give the axes of the items their values; returns the last one's."""
         value, axes = number, self.form.axes
         for k, (axis, extent) in reversed(list(enumerate(axes))):
-            groups = -(-extent // vector) if k == len(axes) - 1 else extent
+            size = sizes.get(axis, 1)
+            groups = -(-extent // size)
             value, place = self._divided(value, groups) if k else (value, value)
-            if groups != extent:
-                place = self.axes.op("mul", place, str(vector))
+            if size > 1:
+                place = self.axes.op("mul", place, str(size))
             self.axes.values[axis] = place
         return str(self.axes.values[axes[-1][0]]) if axes else None
 
@@ -158,19 +169,19 @@ class _Emitter:
         """The quotient and the remainder."""
         return self.axes.op("udiv", value, str(by)), self.axes.op("urem", value, str(by))
 
-    def _neighbours(self, vector: int) -> None:
-        """One group of neighbours, side by side."""
-        self.axes.vector, self.axes.copies = self.piece.axes[-1][0], vector
+    def _neighbours(self, sizes: dict[str, int]) -> None:
+        """One tile of iterations, side by side."""
+        self.axes.set_tile(sizes)
         self.body(self.piece.body)
-        self.axes.vector, self.axes.copies = None, 1
+        self.axes.set_tile({})
 
-    def _ragged(self, first: str, vector: int) -> None:
+    def _ragged(self, first: str, sizes: dict[str, int]) -> None:
         """Whole groups at once; the elements of the last group one by one."""
-        axis, extent = self.piece.axes[-1]
-        end = self.axes.op("add", first, str(vector))
+        axis, extent = self.form.axes[-1]
+        end = self.axes.op("add", first, str(self.form.vector))
         self._either(
             self._compare("sle", end, extent),
-            lambda: self._neighbours(vector),
+            lambda: self._neighbours(sizes),
             lambda: self._loop(axis, first, str(extent), 1, lambda: self.body(self.piece.body)),
         )
 
@@ -287,7 +298,7 @@ class _Emitter:
 
     def index(self, s: Index) -> None:
         """The value of an affine map, as a number."""
-        copies = range(self.axes.copies) if self.axes.varies(s.index) else range(1)
+        copies = range(self.axes.copies if self.axes.varies(s.index) else 1)
         convert = SCALAR_CUDA["convert"]
         names = [self.axes.widened(self.axes.affine(s.index, k)) for k in copies]
         if s.dtype != INT64:
@@ -302,16 +313,14 @@ class _Emitter:
         self.values[s.id] = self.memory.load(s, self.values)
 
     def op(self, s: Op) -> None:
-        """A scalar operation, once for each neighbour if they differ."""
+        """A scalar operation, once for each iteration of a tile if they differ."""
         args = [self.values[a] for a in s.args]
-        copies = max(map(len, args))
         dtype = self.dtypes.get(s.args[-1], s.dtype)
         row = SCALAR_CUDA[s.op]
         if s.op == "mul" and s.dtype.kind == "f":
             self.products[s.id] = args
-        self.values[s.id] = tuple(
-            [row(self.text, [of(a, k) for a in args], dtype, s.dtype) for k in range(copies)]
-        )
+        each = [tuple([of(a, k) for a in args]) for k in range(max(map(len, args)))]
+        self.values[s.id] = tuple(memoised(each, lambda k: row(self.text, each[k], dtype, s.dtype)))
 
     @property
     def dtypes(self) -> dict[int, np.dtype]:
@@ -320,27 +329,30 @@ class _Emitter:
 
     def init(self, s: Init) -> None:
         """A new accumulator."""
-        pointer = self._alloca(element_type(s.dtype), 1)
-        self.accumulators[s.acc] = Accumulator(pointer, s.op, s.dtype)
-        start = self.values[s.start.id][0] if isinstance(s.start, Ref) else None
-        self._set(s.acc, literal(s.start, s.dtype) if start is None else start)  # type: ignore[arg-type]
+        kind, copies = element_type(s.dtype), range(self.axes.copies)
+        pointers = tuple([self._alloca(kind, 1) for _ in copies])
+        self.accumulators[s.acc] = Accumulator(pointers, s.op, s.dtype)
+        start = (literal(s.start, s.dtype),) if not isinstance(s.start, Ref) else None
+        for k in copies:
+            self._set(s.acc, of(start or self.values[s.start.id], k), k)  # type: ignore[union-attr]
 
-    def _get(self, name: str) -> str:
-        pointer, _, dtype = self.accumulators[name]
+    def _get(self, name: str, copy: int = 0) -> str:
+        pointers, _, dtype = self.accumulators[name]
         kind = element_type(dtype)
-        return self.text.emit(f"load {kind}, {kind}* {pointer}")
+        return self.text.emit(f"load {kind}, {kind}* {of(pointers, copy)}")
 
-    def _set(self, name: str, value: str) -> None:
-        pointer, _, dtype = self.accumulators[name]
+    def _set(self, name: str, value: str, copy: int = 0) -> None:
+        pointers, _, dtype = self.accumulators[name]
         kind = element_type(dtype)
-        self.text.line(f"store {kind} {value}, {kind}* {pointer}")
+        self.text.line(f"store {kind} {value}, {kind}* {of(pointers, copy)}")
 
     def read(self, s: Read) -> None:
         """The accumulator's value now."""
-        self.values[s.id] = (self._get(s.acc),)
+        copies = range(len(self.accumulators[s.acc].pointers))
+        self.values[s.id] = tuple([self._get(s.acc, k) for k in copies])
 
     def update(self, s: Update) -> None:
-        """Contributions to an accumulator, one neighbour after the other.
+        """Contributions to an accumulator, one iteration after the other.
 
         A product that is added is rounded once; only here: an element that two kernels compute must
         have the same bits in both, or `x == max(x)` fails.
@@ -352,12 +364,12 @@ class _Emitter:
             values = [of(x, k) for x in terms]
             if factors is not None:
                 row = SCALAR_CUDA["muladd"]
-                value = row(self.text, [*values, self._get(s.acc)], dtype, dtype)
+                value = row(self.text, [*values, self._get(s.acc, k)], dtype, dtype)
             elif op == "carry":
                 value = values[0]
             else:
-                value = self.join(op, dtype, self._get(s.acc), values[0])
-            self._set(s.acc, value)
+                value = self.join(op, dtype, self._get(s.acc, k), values[0])
+            self._set(s.acc, value, k)
 
     def join(self, op: str, dtype: np.dtype, a: str, b: str) -> str:
         """One step of an accumulator."""
@@ -408,6 +420,7 @@ class _Emitter:
         self.axes.values[loop.axis] = 0
         for s in loop.body:
             if isinstance(s, Leave):
+                self._settle()
                 done = self.values[s.value][0]
                 text.line(f"br i1 {done}, label %{after}, label %{run}")
                 text.label(run)
@@ -468,9 +481,11 @@ class _Emitter:
                 extent = str(nest[k].extent)
                 axes.values[nest[k].axis] = axes.op("urem", rest, extent) if k else rest
                 rest = axes.op("udiv", rest, extent) if k else rest
-            axes.vector, axes.copies, axes.slot = nest[-1].axis, self.form.vector, slot
+            axes.set_tile({nest[-1].axis: self.form.vector})
+            axes.slot = slot
             self.body(body)
-            axes.vector, axes.copies, axes.slot = None, 1, None
+            axes.set_tile({})
+            axes.slot = None
 
         return inside
 
@@ -488,7 +503,18 @@ _EMIT: dict[type, Callable[[_Emitter, Any], None]] = {
 }
 
 
-def _is_wide(piece: Piece, form: Form) -> bool:
+def _is_wide(piece: Piece, form: Form, homes: Homes) -> bool:
     """Whether indices need 64 bits."""
-    sizes = [b.size for b in piece.kernel.buffers]
-    return max([*sizes, form.groups * max(form.vector, 1), form.groups * form.team]) >= 1 << 30
+    sizes = [*[b.size for b in piece.kernel.buffers], *homes.scratch]
+    extents = dict(piece.axes)
+    statements = (*walk(piece.before), *walk(piece.body))
+    for s in statements:
+        if isinstance(s, Loop):
+            extents[s.axis] = max(s.extent, extents.get(s.axis, 0))
+    numbers = [
+        abs(s.index.const) + sum([abs(n) * (extents[axis] - 1) for axis, n in s.index.terms])
+        for s in statements
+        if isinstance(s, Index)
+    ]
+    threads = form.groups * max(form.vector, form.team)
+    return max([*sizes, *numbers, threads]) >= 1 << 30

@@ -54,8 +54,9 @@ Axes = tuple[tuple[str, int], ...]
 class Form(NamedTuple):
     """Who runs a piece: `items` iterations of `axes`, by teams of `team` threads (1: threads).
 
-    In the form of threads a thread has `vector` neighbours of the last axis; in that of teams each
-    thread takes `vector` neighbours of a shared loop at a time.  In that of tiles a block has a
+    In the form of threads a thread has `vector` neighbours of the last axis, for each of `rows`
+    neighbours of another one; in that of teams each thread takes `vector` neighbours of a shared
+    loop at a time.  In that of tiles a block has a
     square of the last axis and the one before it, along which the loads `crossed` run in memory.
     """
 
@@ -65,6 +66,13 @@ class Form(NamedTuple):
     vector: int
     per_block: int  # items of a block
     crossed: frozenset[int] = frozenset()
+    rows: tuple[str, int] = ("", 1)
+
+    @property
+    def tile(self) -> dict[str, int]:
+        """The iterations that a thread runs side by side."""
+        sizes = {self.rows[0]: self.rows[1], self.axes[-1][0]: self.vector} if self.axes else {}
+        return {axis: size for axis, size in sizes.items() if size > 1}
 
     @property
     def block(self) -> tuple[int, int]:
@@ -87,7 +95,7 @@ class Form(NamedTuple):
         if self.team > 1 or not self.axes:
             return self.items
         last = self.axes[-1][1]
-        return self.items // last * -(-last // self.vector)
+        return self.items // last * -(-last // self.vector) // self.rows[1]
 
 
 class Piece(NamedTuple):
