@@ -20,12 +20,11 @@ import numpy as np
 
 from fgrad.assign import assign, refresh
 from fgrad.collector import collector_paused, collector_relaxed
-from fgrad.config import config
 from fgrad.detached import check_read
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Lit, Program, Var
-from fgrad.on_device import OnDevice, lift_hook, put_hook
+from fgrad.on_device import OnDevice, bind_hook, put_hook
 from fgrad.record import Atoms, Numbered, Record
 from fgrad.source import Loc, RawLoc, here
 from fgrad.trace_errors import leaked, needs_value
@@ -498,7 +497,7 @@ def bind(prim: Primitive, *operands: Any, **params: Any) -> Any:
     Returns an array or tracer, or a tuple of them if the primitive has several outputs.
     """
     if put_hook and any([isinstance(x, OnDevice) for x in operands]):
-        operands = tuple([lift_hook[0](x) for x in operands])
+        return bind_hook[0](prim, operands, params)
     level, builder = -1, None
     for x in operands:
         if type(x) is Tracer and x.builder.level > level:
@@ -540,17 +539,23 @@ def trace(
         builder.release()
 
 
+def passed_by(via: tuple[str, ...], outer: tuple[str, ...]) -> tuple[str, ...]:
+    """The transforms of an equation: those that it went through, then those that replay it."""
+    if not via or not outer:
+        return via or outer
+    return (via[:-1] if via[-1] == outer[0] else via) + outer
+
+
 def run(program: Program, args: Sequence[Value]) -> list[Value]:
     """Evaluate a program by binding its equations in the present context, locations replayed."""
     env: dict[Var, Value] = dict(zip(program.inputs, args, strict=True))
     env.update(program.consts)
     state = STATE
-    saved, saved_via, watched = state.loc, state.via, config.nans
+    saved, outer = state.loc, state.via
     try:
         for prim, inputs, params, outputs, loc, via in program.eqns:
             state.loc = loc
-            if watched:
-                state.via = via
+            state.via = passed_by(via, outer)
             ins = [x.value if type(x) is Lit else env[x] for x in inputs]  # type: ignore[index]
             out = bind(prim, *ins, **params)
             if prim.multiple:
@@ -558,27 +563,8 @@ def run(program: Program, args: Sequence[Value]) -> list[Value]:
             else:
                 env[outputs[0]] = out
     finally:
-        state.loc, state.via = saved, saved_via
+        state.loc, state.via = saved, outer
     return [x.value if type(x) is Lit else env[x] for x in program.outputs]  # type: ignore[index]
-
-
-class replaying:
-    """Context in which equations take the location and provenance of those they come from."""
-
-    __slots__ = ("saved", "via")
-
-    def __init__(self, via: str) -> None:
-        self.via = via
-
-    def __enter__(self) -> _State:
-        state = STATE
-        self.saved = state.loc, state.via
-        if not state.via or state.via[-1] != self.via:
-            state.via = (*state.via, self.via)
-        return state
-
-    def __exit__(self, *_exc: object) -> None:
-        STATE.loc, STATE.via = self.saved
 
 
 def concrete(x: Value) -> Any:

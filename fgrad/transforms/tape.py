@@ -20,7 +20,27 @@ from fgrad.ir.primitive import Primitive, Refusal
 from fgrad.ops.families import ADD, FLOATS
 from fgrad.record import Record
 from fgrad.source import resolve
-from fgrad.trace import STATE, Builder, Tracer, Value, bind, replaying
+from fgrad.trace import STATE, Builder, Tracer, Value, bind, passed_by
+
+
+class replaying:
+    """Context in which equations take the location and provenance of those they come from."""
+
+    __slots__ = ("saved", "via")
+
+    def __init__(self, via: str) -> None:
+        self.via = via
+
+    def __enter__(self) -> tuple[Any, tuple[str, ...]]:
+        """The state of this thread, and the transforms that replay."""
+        state = STATE
+        self.saved = state.loc, state.via
+        if not state.via or state.via[0] != self.via:
+            state.via = (self.via, *state.via)
+        return state, state.via
+
+    def __exit__(self, *_exc: object) -> None:
+        STATE.loc, STATE.via = self.saved
 
 
 class Tape:
@@ -51,15 +71,15 @@ def push(tape: Tape, tangents: Sequence[Value | None]) -> list[Value | None]:
         k: t for k, t in zip(tape.inputs, tangents, strict=True) if t is not None
     }
     get = known.get
-    with replaying("jvp") as state:
+    with replaying("jvp") as (state, outer):
         for record in tape.records:
-            prim, operands, values, params, outs, results, loc, _ = record
+            prim, operands, values, params, outs, results, loc, via = record
             if prim.discrete:
                 continue
             ts = [get(x) if type(x) is int else None for x in operands]
             if all(t is None for t in ts):
                 continue
-            state.loc = loc
+            state.loc, state.via = loc, passed_by(via, outer)
             rule = _jvp_rule(prim, record)
             if prim.multiple:
                 pushed = rule(values, ts, results, **params)
@@ -135,13 +155,14 @@ def pull(
             store.add(out, ct)
     keep = set(tape.inputs)
     position = len(records)
-    with replaying("vjp") as state:
+    with replaying("vjp") as (state, outer):
         while position:
             position -= 1
             record = records.pop() if release else records[position]
-            prim, operands, values, params, outs, results, loc, _ = record
+            prim, operands, values, params, outs, results, loc, via = record
             if prim.discrete:
                 continue
+            state.via = passed_by(via, outer) if via else outer
             if prim.multiple:
                 cts = [sums[k] for k in outs]
                 if any([ct is not None for ct in cts]):

@@ -20,9 +20,9 @@ from fgrad.ir.primitive import Primitive, Refusal
 from fgrad.ops.families import batch_first
 from fgrad.ops.shape import index, move_axis
 from fgrad.record import Record
-from fgrad.trace import Builder, Tracer, Value, bind, replaying
+from fgrad.trace import Builder, Tracer, Value, bind, passed_by
 from fgrad.transforms.chunked import cut, map_chunks
-from fgrad.transforms.tape import missing_rule
+from fgrad.transforms.tape import missing_rule, replaying
 from fgrad.transforms.wrap import (
     as_value,
     check_callable,
@@ -165,9 +165,9 @@ def run_batched(
     records: Sequence[Record], env: dict[int, Batched], results: Sequence[Value], size: int
 ) -> list[Batched]:
     """Apply recorded equations to batches; `env` holds the mapped inputs by number."""
-    with replaying("vmap") as state:
+    with replaying("vmap") as (state, outer):
         for record in records:
-            prim, operands, values, params, outs, _, loc, _ = record
+            prim, operands, values, params, outs, _, loc, via = record
             if not any([type(k) is int and k in env for k in operands]):
                 continue  # the same for all examples: its value is known
             pairs = [_pair(env, k, x) for k, x in zip(operands, values, strict=True)]
@@ -178,7 +178,7 @@ def run_batched(
             if not any([d is not None for d in dims]):
                 rule = _once  # of results that turned out to be the same for all examples
                 params = {**params, "prim": prim}
-            state.loc = loc
+            state.loc, state.via = loc, passed_by(via, outer)
             out, dim = rule(size, xs, dims, **params)
             if prim.multiple:
                 env.update(zip(outs, zip(out, dim, strict=True), strict=True))
