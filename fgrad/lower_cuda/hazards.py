@@ -27,14 +27,23 @@ class Hazards:
         }
         self.reads: set[str] = set()
         self.writes: set[str] = set()
+        self.changed = self._reach(self._touched(piece.body)[1])
 
-    def meets(self, body: Body) -> bool:
-        """Whether a barrier is needed before these statements; they are noted as done."""
+    def _touched(self, body: Body) -> tuple[set[str], set[str]]:
+        """The buffers that statements read and those that they write."""
         accesses = [s for s in walk(body) if isinstance(s, (Load, Store))]
         touched = [s for s in accesses if s.buffer not in self.private]
         reads = {s.buffer for s in touched if isinstance(s, Load) or s.mode != "set"}
-        writes = {s.buffer for s in touched if isinstance(s, Store)}
-        reach = set().union(*[self.twins[name] for name in writes])
+        return reads, {s.buffer for s in touched if isinstance(s, Store)}
+
+    def _reach(self, writes: set[str]) -> set[str]:
+        """The buffers whose memory is written with these."""
+        return set().union(*[self.twins[name] for name in writes])
+
+    def meets(self, body: Body) -> bool:
+        """Whether a barrier is needed before these statements; they are noted as done."""
+        reads, writes = self._touched(body)
+        reach = self._reach(writes)
         wait = bool(reads & self.writes or reach & (self.reads | self.writes))
         if wait:
             self.reads, self.writes = set(), set()
@@ -44,7 +53,7 @@ class Hazards:
 
     def settle(self) -> bool:
         """Whether a barrier is needed before all of this is done again."""
-        wait = bool(self.writes)
+        wait = bool(self.writes or self.reads & self.changed)
         if wait:
             self.reads, self.writes = set(), set()
         return wait

@@ -8,6 +8,7 @@ a small scratch buffer of one thread -> its registers
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -182,12 +183,16 @@ def _private(piece: Piece, form: Form, shared: list[Loop]) -> tuple[frozenset[st
     direct: dict[str, int] = {}
     written_out: dict[str, bool] = {}
     trips: dict[str, int] = {}
+    items = {axis for axis, _ in piece.axes}
+    again: set[str] = set()
     for loop in shared:
         nest, body = perfect_nest(loop)
         for s in body:
             if isinstance(s, (Load, Store)):
                 direct[s.buffer] = direct.get(s.buffer, 0) + 1
-                keys.setdefault(s.buffer, set()).add(_key(s, nest))
+                keys.setdefault(s.buffer, set()).add(_key(s, nest, items))
+                if len(s.index.terms) > len(nest):  # in other loops too
+                    again.add(s.buffer)
                 trips[s.buffer] = trips_of(loop, form)
                 fits = written_out.get(s.buffer, True)
                 written_out[s.buffer] = fits and is_written_out(loop, form)
@@ -201,16 +206,22 @@ def _private(piece: Piece, form: Form, shared: list[Loop]) -> tuple[frozenset[st
         if len(found) == 1 and None not in next(iter(found)) and direct[name] == count[name]
     }
     scratch = {b.name for b in piece.kernel.buffers if b.role == "scratch"}
-    lanes = {name: trips[name] for name in private & scratch if written_out[name]}
+    lanes = {name: trips[name] for name in private & scratch - again if written_out[name]}
     return frozenset(private), lanes
 
 
-def _key(s: Load | Store, nest: list[Loop]) -> Key:
-    """What says which lane touches which element; with None in it if it cannot be said."""
+def _key(s: Load | Store, nest: list[Loop], items: set[str]) -> Key:
+    """What says which lane touches which element; with None in it if it cannot be said.
+
+    It cannot if an element is of another lane in another turn of a loop around the nest.
+    """
     indirect = s.gather if isinstance(s, Load) else s.scatter
     strides = dict(s.index.terms)
     own = [(loop.extent, strides.pop(loop.axis, 0)) for loop in nest]
-    plain = not indirect and s.guard is None and all([stride for _, stride in own])
+    reach = sum([abs(stride) * (extent - 1) for extent, stride in own])
+    turns = math.gcd(*[stride for axis, stride in strides.items() if axis not in items])
+    apart = turns == 0 or turns > reach
+    plain = not indirect and s.guard is None and all([stride for _, stride in own]) and apart
     return (s.index.const, *own, *sorted(strides.items()), *(() if plain else (None,)))
 
 

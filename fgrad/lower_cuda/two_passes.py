@@ -1,10 +1,10 @@
 """L6. Long reductions to few numbers as two kernels, so that the whole device works on them.
 
-    parallel i in 64:                      parallel i in 64:                   parallel i in 64:
-      acc s = add f32 0.0                    parallel b in 312:                  acc s = add f32 0.0
-      reduce j in 100000:           ->         acc s = add f32 0.0               reduce b in 312:
-        update s (load x[64*j + i])            reduce j in 320: update s ...       update s part[b, i]
-      store y[i] (read s)                      store part[b, i] (read s)         store y[i] (read s)
+    parallel i in 64:                     parallel i in 64:                  parallel i in 64:
+      acc s = add f32 0.0                   parallel b in 312:                 acc s = add f32 0.0
+      reduce j in 100000:           ->        acc s = add f32 0.0              reduce b in 312:
+        update s (load x[64*j + i])           reduce j in 320: update s ...      update s part[b, i]
+      store y[i] (read s)                     store part[b, i] (read s)        store y[i] (read s)
 
 What does not fill a part is left to the second kernel.  The parts depend on the kernel alone, and
 all sums are taken in an order that is always the same.
@@ -31,7 +31,7 @@ from fgrad.compile.kernel.ir import (
     Store,
     Update,
 )
-from fgrad.compile.kernel.rewrite import Body, Names, map_indices, substitute, walk
+from fgrad.compile.kernel.rewrite import Body, Names, identity, map_indices, substitute, walk
 from fgrad.compile.schedule import perfect_nest
 from fgrad.lower_cuda.forms import MOST_THREADS, Piece, ordered, runs_inside
 
@@ -159,7 +159,8 @@ class _Writer:
 
     def _first(self) -> Body:
         """parallel part: reduce it, store it."""
-        body: list[Statement] = [*self.found.before, *self.found.inits]
+        starts = [s._replace(start=identity(s.op, s.dtype)) for s in self.found.inits]
+        body: list[Statement] = [*self.found.before, *starts]
         body.append(self._of_size(self.size, 0, ((self.axis, self.size),)))
         for init in self.found.inits:
             read = Read(self.names.id(), init.acc)

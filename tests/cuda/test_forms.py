@@ -1,0 +1,116 @@
+"""Kernels whose threads could meet: each form waits where it must, and indices have room."""
+
+from __future__ import annotations
+
+import pytest
+from kernel_runs import check_launches
+
+from fgrad.compile.kernel.text import parse_kernel
+from fgrad.lower_cuda.schedule import launches, schedule
+
+# In another turn of the serial loop an element is of another thread.
+OVERLAP = """kernel k(x: in f32[640], y: inout f32[80])
+  serial t in 10:
+    parallel j in 64:
+      %0 = load x[j + 64*t]
+      store y[j + t] add= %0
+"""
+# A turn may not write before all threads have read in the turn before.
+TURNS = """kernel k(x: in f32[640], tmp: scratch f32[64], y: out f32[640])
+  serial t in 10:
+    parallel i in 64:
+      %0 = load x[i + 64*t]
+      store tmp[i] %0
+    parallel j in 64:
+      %1 = load tmp[-1*j + 63]
+      store y[j + 64*t] %1
+"""
+# Every turn keeps elements of its own.
+HISTORY = """kernel k(x: in f32[640], tmp: scratch f32[640], y: out f32[640])
+  serial t in 10:
+    parallel i in 64:
+      %0 = load x[i + 64*t]
+      store tmp[i + 64*t] %0
+  serial t in 10:
+    parallel j in 64:
+      %1 = load tmp[j + 64*t]
+      store y[j + 64*t] %1
+"""
+# A loop is left after a read of what is written then.
+LEAVE = """kernel k(x: in i64[64], tmp: scratch i64[64], y: out i64[64])
+  %0 = const i64 3
+  parallel i in 64:
+    %1 = load x[i]
+    store tmp[i] %1
+  while w in 1:
+    %2 = load tmp[0]
+    %3 = ge bool %2 %0
+    leave if %3
+    parallel j in 64:
+      %4 = load tmp[j]
+      %5 = const i64 1
+      %6 = add i64 %4 %5
+      store tmp[j] %6
+  parallel k in 64:
+    %7 = load x[k]
+    store tmp[-1*k + 63] %7
+  parallel l in 64:
+    %8 = load tmp[l]
+    store y[l] %8
+"""
+# Both kernels of a long sum begin with a number; it counts once.
+START = """kernel k(x: in f64[200000], y: out f64[1])
+  acc s = add f64 5.0
+  reduce i in 200000:
+    %0 = load x[i]
+    update s %0
+  %1 = read s
+  store y[0] %1
+"""
+# Numbers of 64 bits from few threads.
+LARGE_INDEX = """kernel k(y: out i64[50])
+  parallel i in 50:
+    %0 = index i64 {stride}*i + 5
+    store y[i] %0
+"""
+
+
+@pytest.mark.parametrize("text", [OVERLAP, TURNS, HISTORY], ids=["overlap", "turns", "history"])
+@pytest.mark.parametrize("seed", range(3))
+def test_turns_of_a_serial_loop(text: str, seed: int) -> None:
+    check_launches(text, seed=seed)
+    wider = text.replace("64", "128").replace("63", "127").replace("80", "138")
+    check_launches(wider, seed=seed)
+
+
+@pytest.mark.parametrize("size", [32, 64, 100, 1024, 1025])
+def test_a_loop_is_left_after_a_read(size: int) -> None:
+    check_launches(LEAVE.replace("64]", f"{size}]").replace("63", str(size - 1))
+                   .replace("in 64", f"in {size}"), seed=size)  # fmt: skip
+
+
+def test_a_long_sum_begins_once() -> None:
+    assert len(check_launches(START, native=True).calls) == 2
+
+
+@pytest.mark.parametrize("stride", [100_000_000, 10_000_000_000, -(1 << 33)])
+def test_large_indices_as_numbers(stride: int) -> None:
+    check_launches(LARGE_INDEX.format(stride=stride))
+
+
+def test_a_large_scratch_area_has_long_indices() -> None:
+    text = """kernel k(x: in f32[200000], tmp: scratch f32[40000], y: out f32[100000])
+  parallel i in 100000:
+    parallel j in 40000:
+      %0 = load x[i + j]
+      store tmp[j] %0
+    acc s = max f32 0.0
+    reduce k in 40000:
+      %1 = load tmp[-1*k + 39999]
+      update s %1
+    %2 = read s
+    store y[i] %2
+"""
+    calls = launches(schedule(parse_kernel(text)))
+    assert max(calls.scratch) > 1 << 31
+    assert "mul i64" in calls.calls[0].body
