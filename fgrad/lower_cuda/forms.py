@@ -46,6 +46,7 @@ LEAST_SHARED = 16  # iterations of an inner loop from which threads share it
 PER_LANE = 8  # elements that a thread of a team should have before the team grows
 MOST_TRIPS = 16  # groups of a lane that are written out one after the other
 MOST_WRITTEN = 512  # statements of these
+PRODUCT_TILE = 4  # neighbours of each of two axes that share their loads
 MANY_ITEMS = 1 << 15  # from which one thread for each keeps the machine busy
 
 Axes = tuple[tuple[str, int], ...]
@@ -179,13 +180,11 @@ def form_of(piece: Piece) -> Form:
     if not piece.axes:
         vector = _team_vector(piece, shared)
         return Form((), 1, _team_size(longest, vector, 1), vector, 1)
-    if longest < LEAST_SHARED or (items >= MANY_ITEMS and not runs_inside(piece, shared)):
+    side = _side_by_side(piece, items)
+    few = longest < LEAST_SHARED or (items >= MANY_ITEMS and not runs_inside(piece, shared))
+    if few or side.rows[1] * side.vector > 1:
         straight = not any([isinstance(s, (Loop, Init)) for s in piece.body])
-        tiles = _tiles(piece, items) if straight else None
-        if tiles is not None:
-            return tiles
-        vector = _thread_vector(piece) if straight else 1
-        return Form(piece.axes, items, 1, vector, BLOCK if items > WARP * BLOCK else WARP * 2)
+        return (_tiles(piece, items) if straight else None) or side
     if not runs_inside(piece, shared) and items > WARP and longest < 4 * items:
         return Form(piece.axes, items, 1, 1, WARP)
     vector = _team_vector(piece, shared)
@@ -285,8 +284,19 @@ def _team_size(longest: int, vector: int, items: int) -> int:
 # --- vectors
 
 
+def _side_by_side(piece: Piece, items: int) -> Form:
+    """The form of threads: with as many iterations in each as make the widest access whole, or, in
+    products, as share what they load."""
+    if any([isinstance(s, (Loop, Init)) for s in piece.body]):
+        rows, vector = _product_tile(piece, items)
+    else:
+        rows, vector = ("", 1), _thread_vector(piece)
+    form = Form(piece.axes, items, 1, vector, 1, rows=rows)
+    return form._replace(per_block=BLOCK if form.groups > WARP * BLOCK else WARP * 2)
+
+
 def _thread_vector(piece: Piece) -> int:
-    """Neighbours of the last axis for each thread: as many as make the widest access whole."""
+    """Neighbours of the last axis for each thread."""
     axis, extent = piece.axes[-1]
     vector = widest(piece, [(axis, piece.body)])
     while vector > 1 and len(piece.axes) > 1 and extent % vector:
@@ -294,6 +304,42 @@ def _thread_vector(piece: Piece) -> int:
     while vector > 1 and vector * _size(piece.body) > MOST_COPIES:
         vector //= 2
     return 1 if extent < vector or _guarded(piece.body, axis) else vector
+
+
+def _product_tile(piece: Piece, items: int) -> tuple[tuple[str, int], int]:
+    """Neighbours of another axis and of the last one for each thread, around loops.
+
+    Where a load does not depend on an axis, neighbours along it share what they load.
+    """
+    axis, extent = piece.axes[-1]
+    every = tuple(walk(piece.body))
+    if any([isinstance(s, Loop) and s.kind == "while" for s in every]):
+        return ("", 1), 1
+    loads = [s for loop in piece.body if isinstance(loop, Loop) for s in walk((loop,))]
+    loads = [s for s in loads if isinstance(s, Load) and not s.gather and s.guard is None]
+    maps = [frozenset([name for name, _ in s.index.terms]) for s in loads]
+    shared = {a: sum([a not in names for names in maps]) for a, _ in piece.axes}
+    vector = PRODUCT_TILE if 0 < shared[axis] < len(maps) else widest(piece, [(axis, every)])
+    other = max(
+        [a for a in piece.axes[:-1] if 0 < shared[a[0]] < len(maps) and _differ(maps, axis, a[0])],
+        key=lambda a: a[1],
+        default=("", 1),
+    )
+    rows = PRODUCT_TILE
+    while rows > 1 and other[1] % rows:
+        rows //= 2
+    while vector > 1 and extent % vector:
+        vector //= 2
+    while max(rows, vector) > 1 and (
+        items // (rows * vector) < MANY_ITEMS or rows * vector * _size(piece.body) > MOST_COPIES
+    ):
+        rows, vector = (rows // 2, vector) if rows >= vector else (rows, vector // 2)
+    return (other[0] if rows > 1 else "", rows), vector
+
+
+def _differ(maps: Sequence[frozenset[str]], a: str, b: str) -> bool:
+    """Whether some load depends on one of two axes and another one on the other."""
+    return any([a in m and b not in m for m in maps]) and any([b in m and a not in m for m in maps])
 
 
 def _team_vector(piece: Piece, shared: Sequence[Loop]) -> int:
