@@ -28,11 +28,8 @@ def cse(program: Program) -> Program:
     kept: list[Eqn] = []
     for eqn in program.eqns:
         eqn = substitute(eqn, env)
-        if has_effect(eqn):
-            kept.append(eqn)
-            continue
         first_eqn = seen.setdefault(_key(eqn), eqn)
-        if first_eqn is eqn:
+        if first_eqn is eqn or has_effect(eqn):
             kept.append(eqn)
         else:
             env.update(zip(eqn.outputs, first_eqn.outputs, strict=True))
