@@ -150,11 +150,11 @@ class _Loop:
             self._while(operands)
         self.builder.close_to(0)
         kernel = self.vectorised(contracted(self.cleared(self.builder.kernel())))
+        copies = [step._replace(kernel=schedule(step.kernel)) for step in self.copies]
         if not kernel.body:
-            return []
+            return [*copies]
         if config.check >= 1:
             check_kernel(kernel)
-        copies = [step._replace(kernel=schedule(step.kernel)) for step in self.copies]
         notes = [
             LibraryStep("noted", {"message": message}, (flag,), ((0,),))
             for message, flag in self.writer.flags.items()

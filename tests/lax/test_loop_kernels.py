@@ -49,6 +49,11 @@ def test_small_scan_is_one_serial_loop_over_scalars() -> None:
     same(f, np.ones(3))
 
 
+def test_a_loop_of_no_steps_gives_a_large_carry_back() -> None:
+    x = RNG.normal(size=(12, 64))
+    same(lambda x: lax.fori_loop(0, 0, lambda _, c: c - np.max(c, axis=1, keepdims=True), x), x)
+
+
 def test_equal_products_cancel() -> None:
     def f(x: Any) -> Any:
         return lax.fori_loop(0, 3, lambda i, x: x * x - x * x + 0.0, x)
