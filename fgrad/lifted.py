@@ -9,17 +9,20 @@ the outermost builder, that is the device.  So no transform knows of devices.
 
 from __future__ import annotations
 
+import functools
 import threading
 import weakref
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
 from fgrad import tree
 from fgrad.ir.primitive import Primitive
-from fgrad.on_device import OnDevice, lift_hook, put
-from fgrad.trace import Builder, Tracer, Value
+from fgrad.on_device import OnDevice, bind_hook, put, put_hook
+from fgrad.trace import Builder, Tracer, Value, bind
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 # (primitive, operands, params) -> results, all of them on the device; filled by the compiler.
 evaluate_hook: list[Callable[[Primitive, Sequence[Any], dict[str, Any]], Any]] = []
@@ -80,7 +83,15 @@ def lower(x: Value) -> Any:
     return x.value if type(x) is Tracer and type(x.builder) is DeviceBuilder else x
 
 
-lift_hook.append(lift)
+def bind_lifted(prim: Primitive, operands: Sequence[Any], params: dict[str, Any]) -> Any:
+    """`bind` where arrays on a device are among the operands."""
+    out = bind(prim, *[lift(x) for x in operands], **params)
+    if any([type(x) is Tracer for x in operands]):
+        return out
+    return tuple([lower(x) for x in out]) if prim.multiple else lower(out)
+
+
+bind_hook.append(bind_lifted)
 
 
 def beside(x: Value, other: Value) -> Value:
@@ -96,8 +107,37 @@ def lift_tree(x: Any) -> Any:
     return tree.map(lift, x) if isinstance(x, (list, tuple, dict)) else x
 
 
-def lower_tree(x: Any) -> Any:
-    """A tree with all arrays on the device lowered."""
-    if type(x) is Tracer:
-        return lower(x)
-    return tree.map(lower, x) if isinstance(x, (list, tuple, dict)) else x
+def results_of(out: Any) -> Any:
+    """Results as the caller sees them: on the device, whatever is an array."""
+    if type(out) is Tracer:
+        return lower(out)
+    if isinstance(out, np.ndarray):
+        return put(out)
+    return tree.map(results_of, out) if isinstance(out, (list, tuple, dict)) else out
+
+
+def has_device(values: Iterable[Any]) -> bool:
+    """Whether an array on a device is among the values, or in lists and tuples in them."""
+    return bool(put_hook) and any(
+        [isinstance(x, OnDevice) or (type(x) in (list, tuple) and has_device(x)) for x in values]
+    )
+
+
+def through(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
+) -> Any:
+    """What a function of tracers makes of arrays on a device."""
+    named = {k: lift_tree(x) for k, x in kwargs.items()} if kwargs else {}
+    return results_of(function(*[lift_tree(x) for x in args], **named))
+
+
+def lowered(function: F) -> F:
+    """Decorator: a function whose results the user sees."""
+
+    def outer(*args: Any, **kwargs: Any) -> Any:
+        out = function(*args, **kwargs)
+        if type(out) is Tracer:
+            return lower(out)
+        return tree.map(lower, out) if put_hook and isinstance(out, tuple) else out
+
+    return functools.update_wrapper(outer, function)  # type: ignore[return-value]

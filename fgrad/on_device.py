@@ -13,9 +13,9 @@ import numpy as np
 
 from fgrad.ir.aval import Aval
 
-# Filled by higher layers: host array, dtype -> array on the device; array on the device -> tracer.
+# Filled by higher layers: host array, dtype -> array on the device; `bind` of arrays on a device.
 put_hook: list[Callable[[Any, np.dtype | None], OnDevice]] = []
-lift_hook: list[Callable[[Any], Any]] = []
+bind_hook: list[Callable[..., Any]] = []
 
 
 class OnDevice:

@@ -14,14 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad import tree
 from fgrad.compile.call import call_p, executable_of
 from fgrad.config import config
 from fgrad.errors import InPlaceError
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
-from fgrad.lifted import evaluate_hook, lift, lift_tree, lower
+from fgrad.lifted import evaluate_hook, lift, lift_tree, results_of, through
 from fgrad.on_device import OnDevice, put
 from fgrad.ops.families import BROADCAST
 from fgrad.source import here, resolve
@@ -95,7 +94,8 @@ def _same_memory(prim: Primitive, operands: Sequence[Any], params: dict[str, Any
 def _form(prim: Primitive, x: Any, shape: tuple[int, ...]) -> tuple[Operand, Any]:
     """How an operand enters a program, and what is put on the device for it."""
     if isinstance(x, OnDevice):
-        return Operand(x.shape, x.dtype), x
+        repeated = bool(shape and not x.shape and prim.scalar is not None)
+        return Operand(shape if repeated else x.shape, x.dtype, repeated), x
     if isinstance(x, np.ndarray) and x.ndim:
         if any(x.strides) or x.size <= 1:
             return Operand(x.shape, x.dtype), x
@@ -148,17 +148,6 @@ evaluate_hook.append(evaluate)
 # Operators, methods and functions.
 
 
-def results_of(out: Any) -> Any:
-    """Results as the caller sees them: on the device, whatever is an array."""
-    if type(out) is Tracer:
-        return lower(out)
-    if isinstance(out, np.ndarray):
-        return put(out)
-    if isinstance(out, (list, tuple, dict)):
-        return tree.map(results_of, out)
-    return out
-
-
 def _method(name: str) -> Callable[..., Any]:
     """A method of tracers, as one of arrays on a device."""
     traced = getattr(Tracer, name)
@@ -176,7 +165,7 @@ def _method(name: str) -> Callable[..., Any]:
 
 def _property(name: str) -> property:
     traced = getattr(Tracer, name)
-    return property(lambda self: results_of(traced.fget(lift(self))), doc=traced.__doc__)
+    return property(lambda self: through(traced.fget, (self,)), doc=traced.__doc__)
 
 
 class _Through:
@@ -192,8 +181,7 @@ class _Through:
         function = getattr(self._inner, name)
 
         def method(*args: Any, **kwargs: Any) -> Any:
-            given = [lift_tree(x) for x in args]
-            return results_of(function(*given, **{k: lift_tree(x) for k, x in kwargs.items()}))
+            return through(function, args, kwargs)
 
         return method
 

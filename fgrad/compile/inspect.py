@@ -162,7 +162,7 @@ def inspect(fun: Callable[..., Any]) -> Callable[..., Stages]:
         whole = jitted(fun)
         entry = whole.entry_of(args, kwargs)
         ms, program = 1e3 * (time.perf_counter() - start), entry.program
-        done = compile_program(program, device=whole.device, donated=entry.donated)
+        done = compile_program(program, device=whole.device or "cpu", donated=entry.donated)
         first = Stage("trace", ms, len(program.eqns), len(program.eqns), program)
         return Stages(program, [first, *done.stages], done.code)
 

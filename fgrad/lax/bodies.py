@@ -12,7 +12,6 @@ from fgrad.errors import ArgumentError, DtypeError, FgradError, Row, ShapeError
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.program import Program
 from fgrad.lax.contents import contents
-from fgrad.lifted import lower
 from fgrad.numpy.promote import convert
 from fgrad.source import here, resolve
 from fgrad.trace import Tracer, Value, trace
@@ -146,7 +145,7 @@ def _unused(aval: Aval) -> Any:
 def own_results(results: Sequence[Value], given: Sequence[Value]) -> list[Value]:
     """Results that share no memory with what was given."""
     ids = {id(x) for x in given}
-    return [x.copy() if type(x) is np.ndarray and id(x) in ids else lower(x) for x in results]
+    return [x.copy() if type(x) is np.ndarray and id(x) in ids else x for x in results]
 
 
 def check_structure(what: str, name: str, before: tree.TreeDef, after: tree.TreeDef) -> None:

@@ -19,11 +19,13 @@ from fgrad.lax.bodies import (
     leaves_of,
     own_results,
 )
+from fgrad.lifted import lowered
 from fgrad.numpy.promote import as_array, convert
 from fgrad.ops.control import switch as bind_switch
 from fgrad.trace import Value
 
 
+@lowered
 def cond(
     pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any
 ) -> Any:
@@ -49,6 +51,7 @@ def cond(
     return _choose("cond", index, (false_fun, true_fun), operands)
 
 
+@lowered
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
     """`branches[index](*operands)`, the index clamped to the valid ones; only that is computed.
 
@@ -122,6 +125,7 @@ def _common_dtypes(what: str, bodies: Sequence[Body]) -> list[np.dtype]:
     return dtypes
 
 
+@lowered
 def select_n(which: Any, *cases: Any) -> Any:
     """`cases[which]` for each element.
 

@@ -19,6 +19,7 @@ from fgrad.lax.bodies import (
     leaves_of,
     own_results,
 )
+from fgrad.lifted import lowered
 from fgrad.numpy.promote import as_array, convert
 from fgrad.ops.control import scan as bind_scan
 from fgrad.ops.control import while_loop as bind_while
@@ -62,6 +63,7 @@ def _pair(treedef: tree.TreeDef) -> tuple[tree.TreeDef, tree.TreeDef]:
     return parts[0], parts[1]
 
 
+@lowered
 def scan(
     f: Callable[[Any, Any], Any],
     init: Any,
@@ -128,6 +130,7 @@ def _length(items: Leaves, length: int | None) -> int:
     return found.pop()
 
 
+@lowered
 def while_loop(
     cond_fun: Callable[[Any], Any],
     body_fun: Callable[[Any], Any],
@@ -194,6 +197,7 @@ def _while(
     return tree.unflatten(init.treedef, own_results(results, init.values))
 
 
+@lowered
 def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any) -> Any:
     """`for i in range(lower, upper): val = body_fun(i, val)`.
 
@@ -259,6 +263,7 @@ def map(f: Callable[[Any], Any], xs: Any, batch_size: int | None = None) -> Any:
     return parts[0] if len(parts) == 1 else tree.map(lambda *ys: np.concatenate(ys), *parts)
 
 
+@lowered
 def associative_scan(
     fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0
 ) -> Any:

@@ -9,11 +9,13 @@ import numpy as np
 
 from fgrad.errors import ShapeError
 from fgrad.ir.aval import INT64
+from fgrad.lifted import lowered
 from fgrad.numpy.promote import as_array, convert
 from fgrad.ops import index as _ops
 from fgrad.trace import Tracer, Value
 
 
+@lowered
 def dynamic_slice(operand: Any, start_indices: Sequence[Any], slice_sizes: Sequence[int]) -> Value:
     """`operand[start : start + size]` along each axis, moved so that it lies inside.
 
@@ -38,6 +40,7 @@ def dynamic_slice(operand: Any, start_indices: Sequence[Any], slice_sizes: Seque
     return _owned(_ops.dynamic_slice(operand, starts, sizes))
 
 
+@lowered
 def dynamic_update_slice(operand: Any, update: Any, start_indices: Sequence[Any]) -> Value:
     """The array with a block replaced by `update`, which is moved so that it lies inside.
 

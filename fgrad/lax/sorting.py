@@ -6,6 +6,7 @@ from typing import Any
 
 from fgrad.errors import ShapeError
 from fgrad.ir.aval import INT64, Aval
+from fgrad.lifted import lowered
 from fgrad.numpy.promote import as_array
 from fgrad.ops import sort as _ops
 from fgrad.ops.elementwise import sub
@@ -14,6 +15,7 @@ from fgrad.ops.sort import is_selected
 from fgrad.trace import Value
 
 
+@lowered
 def top_k(operand: Any, k: int, *, axis: int = -1) -> tuple[Value, Value]:
     """The `k` largest elements along an axis, descending, and where they are.
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy
 
+from fgrad.lifted import has_device, through
 from fgrad.numpy import (  # noqa: F401  (each fills the tables)
     creation,
     inplace,
@@ -36,6 +37,8 @@ def _public(name: str, target: Any, traced: Callable[..., Any]) -> Callable[...,
             return traced(*args, **kwargs)
         if extra and not extra.isdisjoint(kwargs):
             return traced(*args, **kwargs)
+        if has_device(args) or (kwargs and has_device(kwargs.values())):
+            return through(traced, args, kwargs)
         return target(*args, **kwargs)
 
     functools.update_wrapper(function, target, updated=())

@@ -28,7 +28,7 @@ from fgrad.ops import elementwise as ew
 from fgrad.ops import shape as sh
 from fgrad.ops.families import BROADCAST
 from fgrad.source import here, resolve
-from fgrad.trace import Builder, Tracer, Value, bind, concrete
+from fgrad.trace import STATE, Builder, Tracer, Value, bind, concrete
 
 Shape: TypeAlias = "tuple[int, ...]"
 Key: TypeAlias = Any  # a NumPy dtype, or the Python type int, float or complex if weak
@@ -56,7 +56,7 @@ def as_value(x: Any) -> Value:
         return stack_nested(x)
     if not isinstance(x, _PLAIN):
         if isinstance(x, OnDevice):
-            return lift(x)
+            return x if STATE.builder is None else lift(x)
         x = np.asarray(x)
     array: Any = x
     if array.dtype.kind not in "biufc" and not is_numeric(array.dtype):
@@ -69,7 +69,7 @@ def as_array(x: Any) -> Value:
     x = as_value(x)
     if isinstance(x, Tracer):
         return strong(x)
-    return x if isinstance(x, (np.ndarray, np.generic)) else np.asarray(x)[()]
+    return x if isinstance(x, (np.ndarray, np.generic, OnDevice)) else np.asarray(x)[()]
 
 
 def strong(x: Tracer) -> Tracer:
@@ -322,6 +322,8 @@ def reshape(x: Value, shape: Shape) -> Value:
     """`x` with another shape of as many elements; itself if it has it."""
     if isinstance(x, Tracer):
         return x if x.shape == shape else sh.reshape(x, shape)
+    if isinstance(x, OnDevice):
+        return x.reshaped(shape)
     return np.reshape(x, shape) if shape else np.asarray(x).reshape(())[()]
 
 

@@ -19,6 +19,7 @@ from fgrad.errors import ArgumentError
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Opaque, Primitive
 from fgrad.ir.program import Lit, Program
+from fgrad.lifted import lowered
 from fgrad.record import Record
 from fgrad.trace import STATE, Builder, Tracer, Value, bind, run
 from fgrad.transforms.beneath import trace_beneath
@@ -263,6 +264,7 @@ def barrier(values: Values) -> list[Value]:
     return list(bind(barrier_p, *values))
 
 
+@lowered
 def optimization_barrier(operand: Any) -> Any:
     """`operand`, a tree of arrays: what compiled code makes of them begins when all are there, and
     nothing is moved across or found to be computed already.
