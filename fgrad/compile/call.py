@@ -34,6 +34,7 @@ from fgrad.trace import Value, bind, run
 from fgrad.transforms.derive import (
     VjpPrograms,
     batched_program,
+    covers,
     jvp_program,
     vjp_programs,
     zeros_of,
@@ -178,7 +179,7 @@ def _pullback(
     """Cotangents by the backward program; an operand without a value enters linearly: zeros do."""
     program: Program = params["program"]
     saved: Saved | None = params.get("saved")
-    if saved is None or any(w and not m for w, m in zip(wanted, saved.mask, strict=True)):
+    if saved is None or not covers(saved.mask, wanted):
         avals = program.in_avals
         known = [
             zeros_of(a) if isinstance(v, Aval) else v for v, a in zip(values, avals, strict=True)

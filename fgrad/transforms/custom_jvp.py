@@ -36,6 +36,7 @@ from fgrad.transforms.custom_function import (
     line_of,
     prefixed,
 )
+from fgrad.transforms.derive import covers
 from fgrad.transforms.linear import check_linear
 from fgrad.transforms.tape import Tape, pull, push
 from fgrad.transforms.wrap import as_value, is_weak, outside
@@ -394,7 +395,7 @@ def _pullback(
 ) -> list[Value | None]:
     rules, saved = params["rules"], params.get("saved")
     refuse_captured(wanted, rules)
-    if saved is None or any([w and not m for w, m in zip(wanted, saved.mask, strict=True)]):
+    if saved is None or not covers(saved.mask, wanted):
         saved = _linearized(_known(values, params["program"]), wanted, rules)[1]
     outs = saved.tape.outputs
     given = [None if k is None else ct for ct, k in zip(cts, outs, strict=True)]

@@ -50,6 +50,11 @@ class BatchedProgram(NamedTuple):
     dims: tuple[int | None, ...]
 
 
+def covers(mask: Sequence[bool], wanted: Sequence[bool]) -> bool:
+    """Whether what was prepared for some operands serves the wanted ones."""
+    return not any([w and not m for w, m in zip(wanted, mask, strict=True)])
+
+
 def zeros_of(aval: Aval) -> Value:
     """Zeros of a shape and dtype."""
     return full(aval.shape, 0, aval.dtype)
