@@ -11,7 +11,7 @@ from typing import Any
 
 
 def _modules() -> list[str]:
-    return [m.name for m in pkgutil.iter_modules(__path__)]
+    return [m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")]
 
 
 def __getattr__(name: str) -> Any:

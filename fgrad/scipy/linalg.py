@@ -9,24 +9,21 @@ raises a card when it meets a traced array.  `overwrite_*` and `check_finite` me
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
 
 import fgrad.numpy as fnp
-from fgrad.errors import UnsupportedNumpyError
 from fgrad.lazy import lazy_module
 from fgrad.numpy.linalg import linear_operands, matrices
-from fgrad.numpy.promote import user_line
-from fgrad.numpy.register import has_tracer
 from fgrad.ops import decompositions as dc
 from fgrad.ops import determinants as dt
 from fgrad.ops import linalg as la
 from fgrad.ops import matrices as mx
 from fgrad.ops import matrix_functions as mf
 from fgrad.ops.complex import conj, is_complex, to_complex
+from fgrad.scipy._either import either, plain_only, refusal
 from fgrad.trace import Value
 
 plain = lazy_module("scipy.linalg")
@@ -35,22 +32,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _either(traced: F) -> F:
-    """SciPy's function of the same name, unless a tracer is among the arguments."""
-    name = traced.__name__
-
-    def function(*args: Any, **kwargs: Any) -> Any:
-        if has_tracer(args) or has_tracer(kwargs.values()):
-            return traced(*args, **kwargs)
-        return getattr(plain, name)(*args, **kwargs)
-
-    return functools.update_wrapper(function, traced)  # type: ignore[return-value]
-
-
-def _refusal(name: str, why: str, write: str) -> UnsupportedNumpyError:
-    return UnsupportedNumpyError(
-        f"scipy.linalg.{name} does not take traced arrays.",
-        (*user_line(), ("why", why), ("write", write)),
-    )
+    """Decorator: SciPy's function of the same name, unless a tracer is among the arguments."""
+    return either(plain, traced)
 
 
 ADVICE = {
@@ -62,19 +45,9 @@ ADVICE = {
 
 def __getattr__(name: str) -> Any:
     """The names of SciPy that have no traced form: functions of plain arrays."""
-    target = getattr(plain, name)
-    if not callable(target) or isinstance(target, type):
-        return target
-
-    def function(*args: Any, **kwargs: Any) -> Any:
-        if has_tracer(args) or has_tracer(kwargs.values()):
-            why, write = ADVICE.get(
-                name, ("it has no traced form.", f"{name} of plain arrays, outside of the function")
-            )
-            raise _refusal(name, why, write)
-        return target(*args, **kwargs)
-
-    return functools.update_wrapper(function, target)
+    advice = "it has no traced form.", f"{name} of plain arrays, outside of the function"
+    why, write = ADVICE.get(name, advice)
+    return plain_only(getattr(plain, name), f"scipy.linalg.{name}", write, why)
 
 
 def _columns(b: Value, ndim: int) -> tuple[Value, bool]:
@@ -230,7 +203,7 @@ def norm(
 def qr(a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full", **_: Any) -> Any:
     """q and r; `mode` is "full", "economic" or "r", all without pivoting."""
     if _.get("pivoting"):
-        raise _refusal("qr", "pivoting depends on values.", "qr(a)")
+        raise refusal("scipy.linalg.qr", "pivoting depends on values.", "qr(a)")
     x = matrices(a)
     q, r = dc.qr(x, mode in ("full", "r") and x.shape[-2] > x.shape[-1])
     return (r,) if mode == "r" else (q, r)
@@ -253,12 +226,12 @@ def svdvals(a: Any, **_: Any) -> Value:
 def eigh(a: Any, b: Any = None, *, lower: bool = True, eigvals_only: bool = False, **_: Any) -> Any:
     """Eigenvalues and eigenvectors of a Hermitian matrix; of the pencil a v = w b v with `b`."""
     if _.get("subset_by_index") is not None or _.get("subset_by_value") is not None:
-        raise _refusal("eigh", "it gives all eigenvalues.", "eigh(a)[0][:k]")
+        raise refusal("scipy.linalg.eigh", "it gives all eigenvalues.", "eigh(a)[0][:k]")
     x = matrices(a, square=True)
     if b is None:
         return dc.eigvalsh(x, lower) if eigvals_only else dc.eigh(x, lower)
     if _.get("type", 1) != 1:
-        raise _refusal("eigh", "it solves a v = w b v only.", "type=1")
+        raise refusal("scipy.linalg.eigh", "it solves a v = w b v only.", "type=1")
     x, y = linear_operands(x, b)
     factor = la.cholesky(mx.hermitian(y, lower))
     half = la.solve_lower(factor, mx.hermitian(x, lower))

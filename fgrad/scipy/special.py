@@ -11,7 +11,6 @@ Every other name of `scipy.special` is there too, and raises a card when it meet
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -23,11 +22,11 @@ from fgrad.lazy import lazy_module
 from fgrad.nn import activations as act
 from fgrad.nn import probability as prob
 from fgrad.numpy.promote import as_value, broadcast, inexact, promote, user_line
-from fgrad.numpy.register import has_tracer
 from fgrad.ops import elementwise as ew
 from fgrad.ops import special as sp
 from fgrad.ops import special_distributions as sd
 from fgrad.ops.elementwise import lit
+from fgrad.scipy._either import either, plain_only
 from fgrad.trace import Tracer, Value, numpy_functions
 
 plain = lazy_module("scipy.special")
@@ -44,16 +43,8 @@ def _operands(*xs: Any) -> list[Value]:
 
 def _publish(name: str, traced: Callable[..., Any]) -> Callable[..., Any]:
     """SciPy's function of this name, unless a tracer is among the arguments."""
-
-    def function(*args: Any, **kwargs: Any) -> Any:
-        if has_tracer(args) or has_tracer(kwargs.values()):
-            return traced(*args, **kwargs)
-        return getattr(plain, name)(*args, **kwargs)
-
-    functools.update_wrapper(function, traced)
-    function.__name__ = name
     TRACED[name] = traced
-    return function
+    return either(plain, traced, name)
 
 
 def _either(traced: F) -> F:
@@ -346,24 +337,8 @@ def __getattr__(name: str) -> Any:
     """The names of SciPy that have no traced form: functions of plain arrays."""
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    target = getattr(plain, name)
-    if not callable(target) or isinstance(target, type):
-        return target
-
-    def function(*args: Any, **kwargs: Any) -> Any:
-        if has_tracer(args) or has_tracer(kwargs.values()):
-            raise UnsupportedNumpyError(
-                f"scipy.special.{name} does not take traced arrays.",
-                (
-                    *user_line(),
-                    ("why", "it has no traced form."),
-                    ("write", f"{name} of plain arrays, outside of the function"),
-                ),
-            )
-        return target(*args, **kwargs)
-
-    function.__name__, function.__doc__ = name, getattr(target, "__doc__", None)
-    return function
+    write = f"{name} of plain arrays, outside of the function"
+    return plain_only(getattr(plain, name), f"scipy.special.{name}", write)
 
 
 register()

@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.errors import UnsupportedNumpyError
 from fgrad.lazy import lazy_module
-from fgrad.numpy.promote import as_value, broadcast, inexact, promote, user_line
-from fgrad.numpy.register import has_tracer
+from fgrad.numpy.promote import as_value, broadcast, inexact, promote
 from fgrad.ops.elementwise import lit
+from fgrad.scipy._either import any_traced, plain_only
 from fgrad.trace import Value
 
 plain = lazy_module("scipy.stats")
@@ -50,23 +49,9 @@ class Distribution:
         """The methods that have no traced form: SciPy's own, and a card for traced arrays."""
         if method.startswith("_"):
             raise AttributeError(method)
+        write = f"one of {', '.join(self.methods)}"
         target = getattr(getattr(plain, self.name), method)
-        if not callable(target):
-            return target
-
-        def function(*args: Any, **kwargs: Any) -> Any:
-            if has_tracer(args) or has_tracer(kwargs.values()):
-                raise UnsupportedNumpyError(
-                    f"scipy.stats.{self.name}.{method} does not take traced arrays.",
-                    (
-                        *user_line(),
-                        ("why", "it has no traced form."),
-                        ("write", f"one of {', '.join(self.methods)}"),
-                    ),
-                )
-            return target(*args, **kwargs)
-
-        return function
+        return plain_only(target, f"scipy.stats.{self.name}.{method}", write)
 
     def _operands(self, x: Any, args: Any, kwargs: Any, names: tuple[str, ...]) -> list[Value]:
         """The point and the parameters, with one dtype and shape."""
@@ -86,7 +71,7 @@ def method(rule: Rule) -> Rule:
     name = rule.__name__
 
     def function(self: Distribution, *args: Any, **kwargs: Any) -> Any:
-        if has_tracer(args) or has_tracer(kwargs.values()):
+        if any_traced(args, kwargs):
             with np.errstate(all="ignore"):
                 return rule(self, *args, **kwargs)
         return getattr(getattr(plain, self.name), name)(*args, **kwargs)

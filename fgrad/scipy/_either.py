@@ -1,0 +1,61 @@
+"""L7. SciPy's own functions on plain arrays, and what they are to traced ones: a rule or a card."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from fgrad.errors import UnsupportedNumpyError
+from fgrad.lifted import has_device, through
+from fgrad.numpy.promote import user_line
+from fgrad.numpy.register import has_tracer
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def any_traced(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a tracer is among the arguments of a call."""
+    return has_tracer(args) or has_tracer(kwargs.values())
+
+
+def either(plain: Any, traced: F, name: str = "") -> F:
+    """The function of this name in the SciPy module `plain`, unless a tracer, or an array on a GPU,
+    is among the arguments; the name is that of `traced`, or given."""
+    name = name or traced.__name__
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if any_traced(args, kwargs):
+            return traced(*args, **kwargs)
+        if has_device(args) or has_device(kwargs.values()):
+            return through(traced, args, kwargs)
+        return getattr(plain, name)(*args, **kwargs)
+
+    functools.update_wrapper(function, traced)
+    function.__name__ = name
+    return function  # type: ignore[return-value]
+
+
+def refusal(what: str, why: str, write: str) -> UnsupportedNumpyError:
+    """The card for a function, or a way to call it, that has no traced form."""
+    rows = (*user_line(), ("why", why), ("write", write))
+    return UnsupportedNumpyError(f"{what} does not take traced arrays.", rows)
+
+
+def plain_only(target: Any, what: str, write: str, why: str = "it has no traced form.") -> Any:
+    """A name of SciPy's that has no traced form; a function refuses traced arrays with a card.
+
+    Arguments:
+        target: what it is in SciPy.
+        what: its full name, for the card.
+        write, why: rows of the card.
+    """
+    if not callable(target) or isinstance(target, type):
+        return target
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if any_traced(args, kwargs):
+            raise refusal(what, why, write)
+        return target(*args, **kwargs)
+
+    return functools.update_wrapper(function, target)
