@@ -155,24 +155,22 @@ class _Compiled:
         threads = Threads(count, self.body.places)
         contexts, records = _STATE.contexts(count), threads.records.ctypes.data
         take_turns = _TURNS(self._address)
-        for number in _ordered(grid, order):
+        rng = None if order is None else np.random.default_rng(order.getrandbits(64))
+
+        def sequence(length: int) -> np.ndarray:
+            return np.arange(length) if rng is None else rng.permutation(length)
+
+        for number in sequence(grid).tolist():
             interval = _STATE.intervals(1)
             threads.begin(number, interval)
             for turn in itertools.count():
-                sequence = np.array(_ordered(count, order))
+                now = sequence(count)
                 take_turns(
-                    table.ctypes.data, number, nx, count, records, sequence.ctypes.data, contexts,
+                    table.ctypes.data, number, nx, count, records, now.ctypes.data, contexts,
                     interval, turn == 0, poison,
                 )  # fmt: skip
                 if not threads.answer(_STATE.intervals(1)):
                     break
-
-
-def _ordered(count: int, order: random.Random | None) -> list[int]:
-    numbers = list(range(count))
-    if order is not None:
-        order.shuffle(numbers)
-    return numbers
 
 
 @functools.lru_cache(KEPT)

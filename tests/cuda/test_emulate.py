@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -461,21 +461,20 @@ def test_two_threads_of_python_run_one_body() -> None:
         np.testing.assert_array_equal(out, totals(x))
 
 
-@pytest.mark.parametrize("seed", [None, 1])
-@pytest.mark.parametrize("make, needless", [(fold_body, 1), (lambda n: scan_body(n, 2), 1)])
-def test_planted_defects_are_found(make, needless: int, seed: int | None) -> None:
+@pytest.mark.parametrize("make", [fold_body, lambda n: scan_body(n, 2)], ids=["fold", "scan"])
+def test_planted_defects_are_found(make: Callable[[int], str]) -> None:
     """All but the last barrier, which has nothing to wait for."""
-    x = numbers(8, 128)
+    x = numbers(6, 64)
     out = np.zeros_like(x)
-    text = make(128)
-    run(text, [x, out], 8, (128, 1), seed)
+    text = make(64)
+    run(text, [x, out], 6, (64, 1), 1)
     expected = out.copy()
 
     def holds(mutant: str) -> bool:
         out[:] = np.nan
-        run(mutant, [x, out], 8, (128, 1), seed)
+        run(mutant, [x, out], 6, (64, 1), 1)
         return np.array_equal(out, expected)
 
     count, left = uncaught(text, holds)
     assert count > 10
-    assert [mutant.kind for mutant in left] == ["barrier"] * needless, left
+    assert [mutant.kind for mutant in left] == ["barrier"], left
