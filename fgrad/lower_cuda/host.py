@@ -20,7 +20,7 @@ import ctypes
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -288,6 +288,7 @@ def function_caller(kinds: str) -> int:
 
 # Calls from Python.
 
+# The words of a program's record, before those of the state.
 _RUN, _TABLE, _INPUTS, _CONSTS, _OTHERS, _POINTERS, _GRAPHS, _ATTEMPT = range(8)
 _STATE = 8
 MISSED = 1 << 31  # of a call's answer: no graph was near enough
@@ -321,7 +322,8 @@ class Caller:
         run = interpreter_address()
         head = [run, table, inputs, len(consts), others, at, 0, 0]
         self._record = np.array([*head, *words], np.int64)
-        self.call: Callable[..., int] = _builtin(self._record.ctypes.data)
+        self.record: int = self._record.ctypes.data
+        self.call: Callable[..., int] = builtin(_method(), self.record)
 
     def offer(self, graphs: np.ndarray, attempt: int) -> None:
         """Let calls use one of these graphs where that is better: see `graph.attempt_address`."""
@@ -330,7 +332,7 @@ class Caller:
         self._record[_GRAPHS] = graphs.ctypes.data
 
 
-class _Method(ctypes.Structure):
+class Method(ctypes.Structure):
     """PyMethodDef."""
 
     _fields_ = (
@@ -345,18 +347,18 @@ _METH_FASTCALL = 0x80
 
 
 @lru_cache
-def _method() -> _Method:
+def _method() -> Method:
     imports = {name: function_address(name) for name in _IMPORTS}
     text = _entry("f")[0]
     (address,) = build([Source(f"cuda entry {text}", _entry)], imports)
-    return _Method(b"run", address, _METH_FASTCALL, None)
+    return Method(b"run", address, _METH_FASTCALL, None)
 
 
-def _builtin(record: int) -> Callable[..., int]:
-    """The native entry as a Python function that is bound to a record."""
+def builtin(method: Method, record: int) -> Callable[..., Any]:
+    """A native function as one of Python's that is bound to a record."""
     kind = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
     make = kind(("PyCFunction_NewEx", ctypes.pythonapi))
-    return make(ctypes.addressof(_method()), record, None)
+    return make(ctypes.addressof(method), record, None)
 
 
 def _entry(symbol: str) -> tuple[str, set[str]]:
@@ -371,6 +373,34 @@ def _entry(symbol: str) -> tuple[str, set[str]]:
     text = (
         f"define ptr @{symbol}(ptr %self, ptr %args, i64 %count) #0 {{\nentry:\n"
         + "  %record = call ptr @PyLong_AsVoidPtr(ptr %self)\n"
+        + table_of_slots("take")
+        + each_loop("take", "%expected", take, "taken")
+        + f"taken:\n  %code = call i64 @{symbol}_work(ptr %record, ptr %given)\n"
+        + "  %result = call ptr @PyLong_FromLongLong(i64 %code)\n  ret ptr %result\n}\n"
+    )
+    return text + work_text(symbol), {
+        "declare ptr @PyLong_AsVoidPtr(ptr)",
+        "declare ptr @PyLong_FromLongLong(i64)",
+        *WORK_DECLARATIONS,
+    }
+
+
+def table_of_slots(then: str) -> str:
+    """The table %given for the program of %record; `expected` addresses are to be filled in."""
+    return (
+        word("inputs", "record", _INPUTS)
+        + word("consts", "record", _CONSTS)
+        + word("others", "record", _OTHERS)
+        + "  %expected = add i64 %inputs, %others\n  %last = add i64 %expected, %consts\n"
+        + "  %slots = add i64 %last, 1\n  %given = alloca ptr, i64 %slots, align 16\n"
+        + f"  br label %{then}\n"
+    )
+
+
+def work_text(symbol: str) -> str:
+    """`{symbol}_work(record, given)`: fill in the constants and run; the answer of a call."""
+    return (
+        f"define internal i64 @{symbol}_work(ptr %record, ptr %given) #0 {{\nentry:\n"
         + word("run", "record", _RUN, "ptr")
         + word("table", "record", _TABLE, "ptr")
         + word("inputs", "record", _INPUTS)
@@ -382,19 +412,16 @@ def _entry(symbol: str) -> tuple[str, set[str]]:
         + f"  %state = alloca i64, i64 {STATE_WORDS}, align 16\n"
         + f"  %fresh = getelementptr i64, ptr %record, i64 {_STATE}\n"
         + f"  %filled = call ptr @memcpy(ptr %state, ptr %fresh, i64 {WORD * STATE_WORDS})\n"
-        + "  %expected = add i64 %inputs, %others\n  %last = add i64 %expected, %consts\n"
-        + "  %slots = add i64 %last, 1\n  %given = alloca ptr, i64 %slots, align 16\n"
         + "  %first_const = getelementptr ptr, ptr %given, i64 %inputs\n"
         + f"  %const_bytes = mul i64 %consts, {WORD}\n"
         + "  %known = call ptr @memcpy(ptr %first_const, ptr %pointers, i64 %const_bytes)\n"
+        + "  %before = add i64 %inputs, %others\n  %last = add i64 %before, %consts\n"
         + put("own_state", "given", "%last", "%state")
-        + "  br label %take\n"
-        + each_loop("take", "%expected", take, "taken")
-        + "taken:\n  %thread = call ptr @PyEval_SaveThread()\n"
+        + "  %thread = call ptr @PyEval_SaveThread()\n"
         + "  %plain = icmp eq ptr %graphs, null\n  br i1 %plain, label %steps, label %graph\n"
         + "graph:\n  %left = call i64 %attempt(ptr %graphs, ptr %given, ptr %state)\n"
         + "  %launched = icmp eq i64 %left, 0\n  br i1 %launched, label %after, label %steps\n"
-        + "steps:\n  %missed = phi i64 [ 0, %taken ], [ %left, %graph ]\n"
+        + "steps:\n  %missed = phi i64 [ 0, %entry ], [ %left, %graph ]\n"
         + "  call void %run(ptr %table, ptr %given)\n  br label %after\nafter:\n"
         + "  %answer = phi i64 [ %missed, %steps ], [ 0, %graph ]\n"
         + "  call void @PyEval_RestoreThread(ptr %thread)\n"
@@ -402,13 +429,12 @@ def _entry(symbol: str) -> tuple[str, set[str]]:
         + word("step", "state", STEP)
         + f"  %missing = and i64 %answer, {MISSED}\n  %upper = shl i64 %step, 32\n"
         + "  %lower = or i64 %error, %missing\n  %code = or i64 %upper, %lower\n"
-        + "  %result = call ptr @PyLong_FromLongLong(i64 %code)\n  ret ptr %result\n}"
+        + "  ret i64 %code\n}\n"
     )
-    declared = {
-        "declare ptr @PyLong_AsVoidPtr(ptr)",
-        "declare ptr @PyLong_FromLongLong(i64)",
-        "declare ptr @PyEval_SaveThread()",
-        "declare void @PyEval_RestoreThread(ptr)",
-        "declare ptr @memcpy(ptr, ptr, i64)",
-    }
-    return text, declared
+
+
+WORK_DECLARATIONS = {
+    "declare ptr @PyEval_SaveThread()",
+    "declare void @PyEval_RestoreThread(ptr)",
+    "declare ptr @memcpy(ptr, ptr, i64)",
+}

@@ -8,10 +8,12 @@ kernels that read it still wait for their turn: the next ones wait behind them.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from typing import NamedTuple
 
 SMALLEST = 256  # bytes: what the driver aligns to
+IN_USE, HELD, PEAK, RESERVED, REUSED = range(5)  # of `Statistics`
 
 
 class Statistics(NamedTuple):
@@ -46,7 +48,7 @@ class Memory:
         self._reserve = reserve
         self._unreserve = unreserve
         self._free: dict[int, list[int]] = {}
-        self._in_use = self._held = self._peak = self._reserved = self._reused = 0
+        self._counts = array("q", [0] * len(Statistics._fields))
 
     def allocate(self, nbytes: int) -> int:
         """A block of at least `nbytes`; 0 if there is no memory left, or nothing is asked for."""
@@ -54,19 +56,20 @@ class Memory:
             return 0
         size = size_class(nbytes)
         pointer = _taken(self._free.get(size))
+        counts = self._counts
         if pointer:
-            self._held -= size
-            self._reused += 1
+            counts[HELD] -= size
+            counts[REUSED] += 1
         else:
             pointer = self._reserve(size)
             if not pointer and self.empty_cache():
                 pointer = self._reserve(size)
             if not pointer:
                 return 0
-            self._reserved += 1
-        self._in_use += size
-        if self._in_use > self._peak:
-            self._peak = self._in_use
+            counts[RESERVED] += 1
+        counts[IN_USE] += size
+        if counts[IN_USE] > counts[PEAK]:
+            counts[PEAK] = counts[IN_USE]
         return pointer
 
     def release(self, pointer: int, nbytes: int) -> None:
@@ -74,8 +77,8 @@ class Memory:
         if pointer:
             size = size_class(nbytes)
             self._free.setdefault(size, []).append(pointer)
-            self._in_use -= size
-            self._held += size
+            self._counts[IN_USE] -= size
+            self._counts[HELD] += size
 
     def empty_cache(self) -> int:
         """Give all free blocks back to the driver; their bytes."""
@@ -84,13 +87,23 @@ class Memory:
             while pointer := _taken(blocks):
                 self._unreserve(pointer)
                 freed += size
-        self._held -= freed
+        self._counts[HELD] -= freed
         return freed
 
     @property
     def statistics(self) -> Statistics:
         """Bytes and counts until now."""
-        return Statistics(self._in_use, self._held, self._peak, self._reserved, self._reused)
+        return Statistics(*self._counts)
+
+    def blocks(self, nbytes: int) -> tuple[list[int], int]:
+        """The free blocks for `nbytes`, a list that stays, and their size: for native code."""
+        size = size_class(nbytes)
+        return self._free.setdefault(size, []), size
+
+    @property
+    def counts_address(self) -> int:
+        """Where the statistics are, a word each: for native code."""
+        return self._counts.buffer_info()[0]
 
 
 def _taken(blocks: list[int] | None) -> int:
