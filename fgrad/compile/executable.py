@@ -134,12 +134,7 @@ class Executable:
         ]
         if not self.empty:
             arena = _ARENAS.take(self.arena_bytes + ALIGNMENT)
-            base = -(-arena.ctypes.data // ALIGNMENT) * ALIGNMENT
-            pointers = [x.ctypes.data for x in args]
-            pointers += self.const_pointers
-            pointers += [x.ctypes.data for x in outs]
-            pointers.append(base)
-            self.host.run(pointers)
+            self.host.run(_given(args, self.const_pointers, outs, arena))
             if self.keeps_arena:
                 _ARENAS.give(arena)
         for k, literal in self.literals:
@@ -163,6 +158,17 @@ class Executable:
         }
 
 
+def _given(
+    args: Sequence[np.ndarray], consts: list[int], outs: Sequence[np.ndarray], arena: np.ndarray
+) -> list[int]:
+    """The first entries of the table: arguments, constants, results, the aligned arena."""
+    pointers = [x.ctypes.data for x in args]
+    pointers += consts
+    pointers += [x.ctypes.data for x in outs]
+    pointers.append(-(-arena.ctypes.data // ALIGNMENT) * ALIGNMENT)
+    return pointers
+
+
 class StepPrograms:
     """The steps of a plan as programs of their own, so that each can be timed."""
 
@@ -180,10 +186,8 @@ class StepPrograms:
         """A function that runs step k on these arguments; steps must run in order."""
         outs = [np.empty(a.shape, a.dtype) for a in self.out_avals]
         arena = np.empty(self.arena_bytes + ALIGNMENT, np.uint8)
-        kept = (*args, *self.consts, *outs)
-        pointers = [x.ctypes.data for x in kept]
-        pointers.append(-(-arena.ctypes.data // ALIGNMENT) * ALIGNMENT)
-        self.pointers, self.kept = pointers, (*kept, arena)
+        pointers = _given(args, [x.ctypes.data for x in self.consts], outs, arena)
+        self.pointers, self.kept = pointers, (*args, *outs, arena)
         return lambda k: self.programs[k].run(pointers)
 
     def overhead(self) -> float:
