@@ -62,9 +62,7 @@ class View:
             self.names[var] = next(fresh)
         for eqn in program.eqns:
             self.names.update({v: next(fresh) for v in eqn.outputs})
-        self.group_of = {
-            (e.loc, e.prim.name, "vjp" in e.via): k for k, g in enumerate(groups) for e in g.eqns
-        }
+        self.group_of = {_key(e): k for k, g in enumerate(groups) for e in g.eqns}
 
     @property
     def rows(self) -> list[Row]:
@@ -72,7 +70,7 @@ class View:
         found: dict[Loc | None, Row] = {}
         for eqn in self.program.eqns:
             row = found.setdefault(eqn.loc, Row(eqn.loc, [], [], []))
-            (row.adjoint if "vjp" in eqn.via else row.forward).append(eqn)
+            (row.adjoint if _is_adjoint(eqn) else row.forward).append(eqn)
         for k, group in enumerate(self.groups):
             for line in dict.fromkeys([e.loc for e in group.eqns]):
                 if line in found:
@@ -98,7 +96,7 @@ class View:
         return "<tr>" + "".join(f"<td>{c}</td>" for c in cells) + "</tr>"
 
     def _chip(self, eqn: Eqn) -> str:
-        group = self.group_of.get((eqn.loc, eqn.prim.name, "vjp" in eqn.via))
+        group = self.group_of.get(_key(eqn))
         text = html.escape(print_eqn(eqn, self.names))
         if group is None:
             return f'<span class="where">{text}</span>'
@@ -128,7 +126,7 @@ class View:
                 f'  {self.names[var]} [shape=ellipse, label="{self.names[var]}: {var.aval}"]'
             )
         for k, eqn in enumerate(self.program.eqns):
-            group = self.group_of.get((eqn.loc, eqn.prim.name, "vjp" in eqn.via))
+            group = self.group_of.get(_key(eqn))
             colour = "white" if group is None else _colour(group)
             label = f"{eqn.prim.name}\\n{eqn.loc or ''}".replace('"', "'")
             lines.append(f'  e{k} [fillcolor="{colour}", label="{label}"]')
@@ -153,6 +151,16 @@ class View:
                 lines.append(f'  out{k} [shape=ellipse, label="result {k}"]')
                 lines.append(f"  {source[atom]} -> out{k}")
         return lines
+
+
+def _is_adjoint(eqn: Eqn) -> bool:
+    """Whether an equation is part of a backward pass."""
+    return "vjp" in eqn.via
+
+
+def _key(eqn: Eqn) -> tuple[Loc | None, str, bool]:
+    """What tells an equation of the program in the steps that it was compiled to."""
+    return eqn.loc, eqn.prim.name, _is_adjoint(eqn)
 
 
 def _place(line: Loc | None) -> tuple[str, int]:
