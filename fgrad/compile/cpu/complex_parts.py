@@ -4,31 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from fgrad.compile.cpu.llvm_text import element_type, literal
+from fgrad.compile.cpu.llvm_text import element_type, literal, range_loop
 from fgrad.compile.cpu.runtime import Source, build
 
-_TEXT = """define void @{symbol}(ptr %bufs, i64 %lo, i64 %hi) #0 {{
-entry:
-{bases}  %some = icmp slt i64 %lo, %hi
-  br i1 %some, label %loop, label %end
-loop:
-  %i = phi i64 [ %lo, %entry ], [ %following, %loop ]
-  %twice = mul i64 %i, 2
-  %other = add i64 %twice, 1
-{body}
-  %following = add i64 %i, 1
-  %again = icmp slt i64 %following, %hi
-  br i1 %again, label %loop, label %end
-end:
-  ret void
-}}"""
-
-
-def _base(number: int) -> str:
-    return (
-        f"  %at{number} = getelementptr ptr, ptr %bufs, i64 {number}\n"
-        f"  %b{number} = load ptr, ptr %at{number}, align 8\n"
-    )
+_PLACES = "  %twice = mul i64 %i, 2\n  %other = add i64 %twice, 1\n"
 
 
 def _load(kind: str, number: int, place: str) -> str:
@@ -68,9 +47,8 @@ def complex_parts(
         count = 1
         body = _load(kind, 0, "%twice" if name == "real" else "%other")
         body += _store(kind, 1, "%i", "%v0")
-    bases = "".join([_base(k) for k in range(count + 1)])
 
     def emit(symbol: str) -> tuple[str, set[str]]:
-        return _TEXT.format(symbol=symbol, bases=bases, body=body), set()
+        return range_loop(symbol, count + 1, _PLACES + body), set()
 
     return build([Source(f"complex_parts {name} {kind} {constants}", emit)])[0]

@@ -14,29 +14,12 @@ from typing import Any
 import numpy as np
 
 from fgrad.compile.cpu.library import capsule_address
-from fgrad.compile.cpu.llvm_text import element_type, literal
+from fgrad.compile.cpu.llvm_text import element_type, literal, range_loop
 from fgrad.compile.cpu.runtime import Source, build
 from fgrad.lazy import lazy_extension
 
 cython_special: Any = lazy_extension("scipy.special.cython_special")
 CYCLES = 150.0  # of one call, for sharing among threads: between j0 and betainc
-
-_TEXT = """define void @{symbol}(ptr %bufs, i64 %lo, i64 %hi) #0 {{
-entry:
-{pointers}
-  %some = icmp slt i64 %lo, %hi
-  br i1 %some, label %loop, label %end
-loop:
-  %i = phi i64 [ %lo, %entry ], [ %following, %loop ]
-{loads}
-  %value = call double @{function}({arguments})
-{store}
-  %following = add i64 %i, 1
-  %again = icmp slt i64 %following, %hi
-  br i1 %again, label %loop, label %end
-end:
-  ret void
-}}"""
 
 
 def has_pointer(name: str, arity: int) -> bool:
@@ -76,7 +59,6 @@ def external(
     arity, kind = len(constants), element_type(dtype)
     function = f"fgrad_special_{name}"
     arrays = [k for k, value in enumerate(constants) if value is None]
-    pointers = [_pointer(place) for place in range(len(arrays) + 1)]
     loads = [_load(place, kind, k in ones) for place, k in enumerate(arrays)]
     double = np.dtype(np.float64)
     values = [
@@ -84,27 +66,17 @@ def external(
         for k, value in enumerate(constants)
     ]
 
+    arguments = ", ".join([*[f"double {v}" for v in values], "i32 0"])
+    call = f"  %value = call double @{function}({arguments})"
+    body = "\n".join([*loads, call, _store(len(arrays), kind)])
+
     def emit(symbol: str) -> tuple[str, set[str]]:
-        text = _TEXT.format(
-            symbol=symbol,
-            pointers="\n".join(pointers),
-            loads="\n".join(loads),
-            function=function,
-            arguments=", ".join([*[f"double {v}" for v in values], "i32 0"]),
-            store=_store(len(arrays), kind),
-        )
+        text = range_loop(symbol, len(arrays) + 1, body)
         return text, {f"declare double @{function}({', '.join(['double'] * arity)}, i32)"}
 
     address = capsule_address(cython_special, _entry(name, arity))
     content = f"external {name} {kind} {constants} {ones}"
     return build([Source(content, emit)], {function: address}, glue=True)[0]
-
-
-def _pointer(place: int) -> str:
-    return (
-        f"  %at{place} = getelementptr ptr, ptr %bufs, i64 {place}\n"
-        f"  %b{place} = load ptr, ptr %at{place}, align 8"
-    )
 
 
 def _load(place: int, kind: str, one: bool) -> str:

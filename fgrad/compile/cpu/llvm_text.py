@@ -47,6 +47,31 @@ def constant(value: bool | int | float, dtype: np.dtype, lanes: int) -> str:
     return text if lanes == 1 else f"splat ({element_type(dtype)} {text})"
 
 
+_LOOP = """define void @{symbol}(ptr %bufs, i64 %lo, i64 %hi) #0 {{
+entry:
+{buffers}
+  %some = icmp slt i64 %lo, %hi
+  br i1 %some, label %loop, label %end
+loop:
+  %i = phi i64 [ %lo, %entry ], [ %following, %loop ]
+{body}
+  %following = add i64 %i, 1
+  %again = icmp slt i64 %following, %hi
+  br i1 %again, label %loop, label %end
+end:
+  ret void
+}}"""
+
+
+def range_loop(symbol: str, buffers: int, body: str) -> str:
+    """The text of a function that runs `body` for each `%i` of a range; `%b0`, ... are buffers."""
+    pointers = [
+        f"  %at{k} = getelementptr ptr, ptr %bufs, i64 {k}\n  %b{k} = load ptr, ptr %at{k}, align 8"
+        for k in range(buffers)
+    ]
+    return _LOOP.format(symbol=symbol, buffers="\n".join(pointers), body=body.rstrip("\n"))
+
+
 class FunctionText:
     """The growing body of one function, and the module declarations that it needs."""
 
