@@ -1,7 +1,7 @@
 """L6. Products of matrices by a kernel of our own, where cuBLASLt is not installed.
 
     C[b] = op(A[b]) op(B[b])     a block has a tile of 64 x 64, each of its threads 4 x 4 of it;
-                                 16 columns of A and rows of B at a time are in shared memory
+                                 8 columns of A and rows of B at a time are in shared memory
 
 Sums are made in the order of k, by fused multiply-adds; float16 is added up in float32.
 """
@@ -18,7 +18,7 @@ from fgrad.lower_cuda.body_text import BodyText, Pointer
 from fgrad.lower_cuda.library_calls import KernelCall, Place
 
 TILE = 64  # rows and columns of C in a block
-DEPTH = 16  # of the tiles of A and B
+DEPTH = 8  # of the tiles of A and B
 THREADS = 256
 OWN = 4  # rows and columns of C in a thread
 PITCH = TILE + 4  # elements from row to row in shared memory: fewer conflicts, and aligned
