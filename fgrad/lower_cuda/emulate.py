@@ -4,7 +4,8 @@ A body without barriers and shuffles is run by a native loop over its threads.  
 block after block, each thread with a stack of its own that is left where it waits; the threads take
 turns in the order of their numbers or in a random one.  Shared memory is poisoned before each
 block.  With the bounds of the arrays each access is checked: that it is inside of an array and
-aligned, and that no other thread touches the same byte without a barrier in between.
+aligned, and that no other thread touches the same byte without a barrier in between.  Arithmetic
+is as written: a product and a sum that a device may fuse are rounded twice here.
 
     Emulated(body, 2).run(grid=16, block=(256, 1), pointers=[x.ctypes.data, y.ctypes.data])
 """
@@ -134,7 +135,7 @@ class _Compiled:
             "\n".join([*lines, write("entry")]),
             lambda symbol: ("\n".join([*lines, write(symbol)]), set()),
         )
-        (self._address,) = build([source])
+        (self._address,) = build([source], glue=checked)
 
     def in_a_loop(self, grid: int, block: tuple[int, int], table: np.ndarray, poison: bool) -> None:
         """All threads one after the other."""

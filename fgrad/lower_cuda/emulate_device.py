@@ -10,17 +10,13 @@ measured here is the accuracy of NVIDIA's formulas with the best form of those i
 from __future__ import annotations
 
 import functools
-import importlib.util
-import os
 import re
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable
 
 from fgrad.compile.cpu.runtime import disassemble
 from fgrad.errors import CheckError
-from fgrad.lower_cuda.missing import missing
+from fgrad.lower_cuda.toolchain import libdevice
 
-_LIBDEVICE = "nvvm/libdevice/libdevice.10.bc"
 _CALLEE = re.compile(r"@([\w.$]+)\(")
 _SINGLE, _DOUBLE = ("float", "f32"), ("double", "f64")
 _TYPES = {"f": _SINGLE, "f32": _SINGLE, "d": _DOUBLE, "f64": _DOUBLE}
@@ -284,7 +280,7 @@ def definitions(callees: Iterable[str]) -> list[str]:
 def _definition(name: str) -> str | None:
     """The definition of a function of libdevice or an instruction; None for one of libm."""
     if name.startswith(("__nv_", "__internal_")):
-        functions, _ = _libdevice()
+        functions, _ = _libdevice_text()
         if name not in functions:
             raise CheckError(f"libdevice has no function {name}.")
         return functions[name]
@@ -391,13 +387,13 @@ def _pair(name: str, bits: int, arity: int, lines: list[str]) -> str:
 
 def libdevice_globals() -> list[str]:
     """The tables that functions of libdevice read."""
-    return _libdevice()[1]
+    return _libdevice_text()[1]
 
 
 @functools.cache
-def _libdevice() -> tuple[dict[str, str], list[str]]:
+def _libdevice_text() -> tuple[dict[str, str], list[str]]:
     """Functions of libdevice by name, for a CPU, and its tables and types."""
-    text = disassemble(libdevice_path().read_bytes())
+    text = disassemble(libdevice())
     text = _without_device_words(text)
     functions = {}
     for found in re.finditer(r"^define [^@]*@([\w.]+)\(.*?^}$", text, re.MULTILINE | re.DOTALL):
@@ -438,22 +434,3 @@ def _asm_name(assembly: str) -> str:
     if first and ".reg .u32" in assembly:
         return f"asm.{first[1]}.64"
     return f"asm.{first[1]}.{first[2]}" if first else "asm.unknown"
-
-
-def libdevice_path() -> Path:
-    """libdevice in the toolchain's package, else in the CUDA toolkit of the machine."""
-    for place in _toolkits():
-        if (place / _LIBDEVICE).is_file():
-            return place / _LIBDEVICE
-    raise missing("libdevice", "no " + _LIBDEVICE)
-
-
-def _toolkits() -> Iterator[Path]:
-    spec = importlib.util.find_spec("nvidia")
-    for root in (spec and spec.submodule_search_locations) or ():
-        yield from Path(root).glob("cu*")
-        yield Path(root, "cuda_nvcc")
-    for variable in ("CUDA_HOME", "CUDA_PATH"):
-        if variable in os.environ:
-            yield Path(os.environ[variable])
-    yield Path("/usr/local/cuda")

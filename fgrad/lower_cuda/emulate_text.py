@@ -3,8 +3,10 @@
 `float addrspace(1)*` becomes `ptr`, and a barrier names its place in the text:
 
     %v = load float, float addrspace(1)* %q, align 4, !invariant.load !0
+    %w = fsub float -0.0, %v
     call void @llvm.nvvm.barrier0()
 ->  %v = load float, ptr %q, align 4
+    %w = fneg float %v
     call void @emulate.barrier(i32 1)
 
 In a checked module each address of global or shared memory passes through a test that records the
@@ -59,6 +61,7 @@ def retarget(body: str, arity: int, checked: bool) -> Retargeted:
     text = _opaque(text)
     text = re.sub(r" addrspace\(\d+\)", "", text)
     text = re.sub(r"^(@.* global .*)\bundef\b", r"\1zeroinitializer", text, flags=re.M)
+    text = re.sub(r"\bfsub ([^,%]*?) -0\.0, ", r"fneg \1 ", text)
     text = text.replace("@llvm.nvvm.", "@nvvm.")
     needed = _needed(text)
     waits = any(["@emulate_wait" in function for function in needed])

@@ -81,7 +81,7 @@ def body_ptx(
             data = text.encode()
             nvvm.add_module_to_program(program, data, len(data), name)
         if "@__nv_" in body:
-            nvvm.lazy_add_module_to_program(program, _libdevice(), len(_libdevice()), "libdevice")
+            nvvm.lazy_add_module_to_program(program, libdevice(), len(libdevice()), "libdevice")
         nvvm.compile_program(program, len(options), options)
         ptx = bytearray(nvvm.get_compiled_result_size(program))
         nvvm.get_compiled_result(program, ptx)
@@ -151,7 +151,7 @@ def _link(ptx: str, arch: str) -> tuple[bytes, str]:
 
 
 @lru_cache
-def _libdevice() -> bytes:
+def libdevice() -> bytes:
     """NVIDIA's library of mathematical functions, as LLVM bitcode."""
     with needs("libdevice (nvidia-nvvm)"):
         return _libdevice_file().read_bytes()

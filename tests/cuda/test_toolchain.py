@@ -392,7 +392,7 @@ def test_the_simulator_compiles_nothing(fresh: Path, monkeypatch: pytest.MonkeyP
 def test_missing_libdevice(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is looked for beside libNVVM first; a body without its functions does without."""
     monkeypatch.setattr(toolchain, "_libdevice_file", lambda: Path("absent"))
-    toolchain._libdevice.cache_clear()
+    toolchain.libdevice.cache_clear()
     with pytest.raises(MissingCudaError, match="libdevice"):
         body_ptx(SIN, 2, 256)
     assert opcodes(body_ptx(CHAIN, 2, 256))["ret"] == 1
