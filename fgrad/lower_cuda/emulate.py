@@ -5,7 +5,7 @@ block after block, each thread with a stack of its own that is left where it wai
 turns in the order of their numbers or in a random one.  Shared memory is poisoned before each
 block.  With the bounds of the arrays each access is checked: that it is inside of an array and
 aligned, and that no other thread touches the same byte without a barrier in between.  Arithmetic
-is as written: a product and a sum that a device may fuse are rounded twice here.
+has the device's bits: both fuse only what the text fuses.
 
     Emulated(body, 2).run(grid=16, block=(256, 1), pointers=[x.ctypes.data, y.ctypes.data])
 """

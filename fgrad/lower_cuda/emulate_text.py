@@ -21,8 +21,10 @@ from typing import NamedTuple
 from fgrad.lower_cuda.emulate_device import definitions, libdevice_globals
 from fgrad.lower_cuda.emulate_entry import ATOMIC, READ, WRITE, Shared, around
 
+# An array of arrays of arrays, at most.
+_ARRAY = r"\[(?:[^\[\]]|\[(?:[^\[\]]|\[[^\[\]]*\])*\])*\]"
 _POINTER = re.compile(
-    r"(?:\{[^{}]*\}|\[[^\[\]]*\]|<[^<>]*>|%[\w.]+|\b(?:i\d+|float|double|half|void|ptr))"
+    rf"(?:\{{[^{{}}]*\}}|{_ARRAY}|<[^<>]*>|%[\w.]+|\b(?:i\d+|float|double|half|void|ptr))"
     r"(?: addrspace\(\d+\))?\*+"
 )
 _SHARED = re.compile(
@@ -30,7 +32,7 @@ _SHARED = re.compile(
 )
 _ACCESS = re.compile(
     r"^(?P<before>\s*(?:%[\w.]+ = )?(?:load|store|atomicrmw|cmpxchg)\b.*?)"
-    r"(?P<type>\[[^\[\]]*\]|<[^<>]*>|\b\w+) addrspace\((?P<space>[13])\)\* "
+    rf"(?P<type>{_ARRAY}|<[^<>]*>|\b\w+) addrspace\((?P<space>[13])\)\* "
     r"(?P<address>%[\w.]+|@[\w.$]+)(?P<after>.*)$",
     re.M,
 )

@@ -114,6 +114,25 @@ def test_vectors_halves_bools_and_words(rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(wide[:2], ~np.arange(2, dtype=np.uint64))
 
 
+def test_arrays_of_arrays() -> None:
+    out = words()
+    array = "[2 x [4 x [4 x i32]]]"
+    shared = f"@t = internal addrspace(3) global {array} undef, align 16"
+    lines = f"""
+  %z = lshr i32 %x, 4
+  %r0 = lshr i32 %x, 2
+  %r = and i32 %r0, 3
+  %c = and i32 %x, 3
+  %q = getelementptr {array}, {array} addrspace(3)* @t, i32 0, i32 %z, i32 %r, i32 %c
+  store i32 %x, i32 addrspace(3)* %q
+  call void @llvm.nvvm.barrier0()
+  %s = getelementptr {array}, {array} addrspace(3)* @t, i32 0, i32 %z, i32 %c, i32 %r
+  %v = load i32, i32 addrspace(3)* %s
+"""
+    run(body(1, lines + put("%v"), shared), [out])
+    np.testing.assert_array_equal(out, np.arange(32).reshape(2, 4, 4).transpose(0, 2, 1).ravel())
+
+
 # Waiting.
 
 
