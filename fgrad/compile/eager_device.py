@@ -48,7 +48,7 @@ _PROGRAMS: dict[Hashable, Program] = {}
 def evaluate(prim: Primitive, operands: Sequence[Any], params: dict[str, Any]) -> Any:
     """The results of a primitive, on the device."""
     if prim is call_p:
-        return run_on_device(params["program"], operands)
+        return tuple(run_on_device(params["program"], operands))
     same = _same_memory(prim, operands, params)
     if same is not None:
         return same
@@ -61,17 +61,29 @@ def evaluate(prim: Primitive, operands: Sequence[Any], params: dict[str, Any]) -
 
 def run_on_device(
     program: Program, arguments: Sequence[Any], donated: tuple[int, ...] = ()
-) -> tuple[OnDevice, ...]:
+) -> list[OnDevice]:
     """The results of a program; arguments that are on the host are copied to the device."""
-    executable = executable_of(program, None, DEVICE, donated)
+    executable = None if donated else program.cache.get(DEVICE)
+    if executable is None:
+        executable = executable_of(program, None, DEVICE, donated)
+    for x in arguments:
+        if not isinstance(x, OnDevice):
+            arguments = _all_put(program, arguments)
+            break
+        if x.given_away:
+            x.require()
+    return executable(arguments)
+
+
+def _all_put(program: Program, arguments: Sequence[Any]) -> list[OnDevice]:
+    """The arguments of a program, all of them on the device."""
     arrays = [
         x if isinstance(x, OnDevice) else put(x, var.aval.dtype)
         for x, var in zip(arguments, program.inputs, strict=True)
     ]
     for x in arrays:
-        if x.given_away:
-            x.require()
-    return tuple(executable(arrays))
+        x.require()
+    return arrays
 
 
 def _same_memory(prim: Primitive, operands: Sequence[Any], params: dict[str, Any]) -> Any:

@@ -14,7 +14,8 @@ import sys
 import types
 import warnings
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple
+from threading import get_ident
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -36,6 +37,7 @@ from fgrad.trace import Tracer, bind, run, trace
 
 _INT_TYPES = (int, np.integer)
 CPU, CUDA = "cpu", "cuda"
+MOST_DEVICE_CALLS = 64  # of one function
 DONATED_BYTES = 1 << 16  # less memory is not worth a look at all arguments
 
 
@@ -49,6 +51,33 @@ class Entry(NamedTuple):
     donated: tuple[int, ...]  # inputs whose memory may be given to results
     fits: dict[int, set[np.dtype]]  # leaves that are Python integers, and what they must fit
     captured: tuple[OnDevice, ...] = ()  # arrays on a device that it closes over: the first inputs
+
+
+class DeviceCall(NamedTuple):
+    """A call on a device that needs no Python: `call(args)` gives the results, a code for `failed`,
+    or None if the call is of another kind."""
+
+    entry: Entry
+    call: Callable[[tuple[Any, ...]], Any]
+    failed: Callable[[int], NoReturn]
+    kept: Any  # what `call` reads
+
+
+class DeviceCalls:
+    """Those of one function; `last` was made most recently."""
+
+    def __init__(self) -> None:
+        self.last: DeviceCall | None = None
+        self.known: dict[tuple[int, int], DeviceCall | None] = {}  # by entry and thread
+
+    def learn(self, entry: Entry) -> None:
+        """Make calls like one that was made so from now on."""
+        key = id(entry), get_ident()
+        if key not in self.known and len(self.known) < MOST_DEVICE_CALLS:
+            executable = entry.program.cache[CUDA]
+            native = executable.native_call()
+            self.known[key] = native and DeviceCall(entry, native.call, executable.failed, native)
+        self.last = self.known.get(key)
 
 
 class Signature(NamedTuple):
@@ -87,6 +116,7 @@ class Jitted(NativeCallable):
         self.entries: dict[Any, Entry] = {}
         self.lock = own_lock(self)
         self.native = NativeCalls()
+        self.device_calls = DeviceCalls()
 
     def __repr__(self) -> str:
         return f"<jit of {getattr(self.fun, '__name__', self.fun)!s}>"
@@ -106,6 +136,14 @@ class Jitted(NativeCallable):
         return Jitted, (self.fun, *settings, self.max_traces, self.device)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        last = self.device_calls.last
+        if last is not None and not kwargs:
+            outs = last.call(args)
+            if outs is not None:
+                if type(outs) is int:
+                    last.failed(outs)
+                entry = last.entry
+                return outs[0] if entry.single else tree.unflatten(entry.out_tree, outs)
         if config.disable_jit:
             return self.fun(*args, **kwargs)
         if kwargs or self.static_argnums:
@@ -122,6 +160,11 @@ class Jitted(NativeCallable):
         entry = self.entries.get(tuple(key))
         if entry is None:
             return self._general(args, kwargs, tuple(key))
+        if on_device and self.device != CPU:
+            outs = self._run_on_device(entry, args)
+            if not (config.nans or entry.captured or entry.donated):
+                self.device_calls.learn(entry)
+            return outs[0] if entry.single else tree.unflatten(entry.out_tree, outs)
         return self._call(entry, args, args, kwargs, on_device)
 
     def _call(
@@ -151,7 +194,8 @@ class Jitted(NativeCallable):
         return executable_of(program, arrays, self.device or CPU, entry.donated)(arrays)
 
     def _run_on_device(self, entry: Entry, leaves: Sequence[Any]) -> Sequence[Any]:
-        program, given = entry.program, [*entry.captured, *leaves]
+        program = entry.program
+        given = [*entry.captured, *leaves] if entry.captured else leaves
         if config.nans:  # where the first one is made is found on the host
             arrays = [contiguous(x, v.dtype) for x, v in zip(given, program.in_avals, strict=True)]
             run(program, arrays)

@@ -20,6 +20,7 @@ from fgrad import tree
 from fgrad.errors import ArgumentError, CustomRuleError
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import DISCRETE, Primitive
+from fgrad.lifted import lower
 from fgrad.ops.families import EXTERNAL, batch_first
 from fgrad.trace import STATE, Tracer, Value, bind
 from fgrad.transforms.custom_function import line_of
@@ -147,7 +148,7 @@ def _called(
 
     function = Function(fun, call, avals, treedef, method)
     *outs, _token = _bind(prim, values, function)
-    return tree.unflatten(treedef, outs)
+    return tree.unflatten(treedef, map(lower, outs))
 
 
 def _bind(prim: Primitive, values: Sequence[Value], function: Function) -> Any:

@@ -19,7 +19,7 @@ from fgrad.errors import ArgumentError
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Opaque, Primitive
 from fgrad.ir.program import Lit, Program
-from fgrad.lifted import lowered
+from fgrad.lifted import lower, lowered
 from fgrad.record import Record
 from fgrad.trace import STATE, Builder, Tracer, Value, bind, run
 from fgrad.transforms.beneath import trace_beneath
@@ -99,7 +99,7 @@ def checkpoint(
             return fun(*args, **kwargs)
         weak = [is_weak(x) for x in leaves]
         outs, out_tree = checkpoint_values(flat, values, weak, name, policy, prevent_cse)
-        return tree.unflatten(out_tree, outs)
+        return tree.unflatten(out_tree, map(lower, outs))
 
     return named_like(checkpointed, fun, "checkpoint")
 

@@ -17,6 +17,7 @@ from fgrad.errors import CustomRuleError, Row
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program
+from fgrad.lifted import lower
 from fgrad.ops.elementwise import add
 from fgrad.ops.families import batch_first, zeros_like
 from fgrad.record import Record
@@ -112,7 +113,7 @@ class CustomJvp(CustomFunction):
             )
         rules = JvpRules(self, split)
         outs = apply(custom_jvp_p, rules, split.values)
-        return tree.unflatten(rules.out_tree, outs)
+        return tree.unflatten(rules.out_tree, map(lower, outs))
 
 
 def custom_jvp(

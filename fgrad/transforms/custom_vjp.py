@@ -17,6 +17,7 @@ from fgrad.errors import CustomRuleError, MissingRuleError, Row
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program
+from fgrad.lifted import lower
 from fgrad.ops.families import batch_first
 from fgrad.ops.reduce import reduce_sum
 from fgrad.ops.shape import move_axis
@@ -90,7 +91,7 @@ class CustomVjp(CustomFunction):
             )
         rules = VjpRules(self, split)
         outs = apply(custom_vjp_p, rules, split.values)
-        return tree.unflatten(rules.out_tree, outs)
+        return tree.unflatten(rules.out_tree, map(lower, outs))
 
 
 def custom_vjp(

@@ -15,6 +15,7 @@ from fgrad.errors import CustomRuleError
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program
+from fgrad.lifted import lower
 from fgrad.ops.families import batch_first
 from fgrad.ops.shape import index, move_axis
 from fgrad.trace import STATE, Builder, Value, bind, run
@@ -67,7 +68,7 @@ class CustomVmap(CustomFunction):
             outs = bind(custom_vmap_p, *captured, *split.values, program=program, rules=rules)
         finally:
             program.cache.pop("results", None)
-        return tree.unflatten(rules.out_tree, outs)
+        return tree.unflatten(rules.out_tree, map(lower, outs))
 
 
 def custom_vmap(fun: Callable[..., Any]) -> CustomVmap:

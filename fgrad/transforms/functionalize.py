@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fgrad import tree
+from fgrad.lifted import lower
 from fgrad.trace import Builder, Tracer
 from fgrad.transforms.wrap import (
     as_value,
@@ -51,7 +52,7 @@ def functionalize(fun: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
                 pairs = zip(values, leaves, strict=True)
                 handles = [builder.input(v, None, is_weak(x)) for v, x in pairs]
                 out = outside_tree(builder, fun(*tree.unflatten(in_tree, handles), **kwargs))
-                updated = [_own(outside(builder, x)) for x in handles]
+                updated = [lower(_own(outside(builder, x))) for x in handles]
         finally:
             builder.release()
         return out, tree.unflatten(in_tree, updated)

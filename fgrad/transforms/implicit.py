@@ -16,6 +16,7 @@ from fgrad.errors import ArgumentError, CustomRuleError, MissingRuleError
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program, Var
+from fgrad.lifted import lower
 from fgrad.ops.elementwise import neg, stop_gradient, sub
 from fgrad.ops.families import batch_first
 from fgrad.trace import Value, bind, run
@@ -74,7 +75,7 @@ def closure_convert(
                 f"{treedef}, not {found}."
             )
         outs = run(traced.program, [*map(as_value, consts), *map(as_value, leaves)])
-        return tree.unflatten(traced.treedef, outs)
+        return tree.unflatten(traced.treedef, map(lower, outs))
 
     return converted, list(traced.captured)
 
@@ -147,7 +148,7 @@ def custom_linear_solve(
         transpose_solve=None if back is None else back.program,
         counts=(len(solving.captured), len(captured), n_m),
     )  # fmt: skip
-    found = tree.unflatten(solving.treedef, outs)
+    found = tree.unflatten(solving.treedef, map(lower, outs))
     return found if has_aux else found[0]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from fgrad import tree
 from fgrad.errors import ArgumentError, MissingRuleError
 from fgrad.ir.aval import Aval, aval_of
+from fgrad.lifted import lower
 from fgrad.ops.families import zeros_like
 from fgrad.record import Record
 from fgrad.source import resolve
@@ -111,7 +112,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], 
             )
         pulled = pull(tape, [_like(ct, aval_of(y)) for ct, y in zip(cts, outs, strict=True)])
         found = [zeros_like(a) if ct is None else ct for ct, a in zip(pulled, avals, strict=True)]
-        return tree.unflatten(in_tree, found)
+        return tree.unflatten(in_tree, map(lower, found))
 
     return named_like(transposed, fun, "linear_transpose")
 

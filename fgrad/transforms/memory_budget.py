@@ -23,6 +23,7 @@ from fgrad.errors import MemoryBudgetWarning
 from fgrad.ir.aval import aval_of
 from fgrad.ir.memory import VIEWS, bytes_of, live_bytes, peak_bytes
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
+from fgrad.lifted import lower
 from fgrad.ops.control import scan_p
 from fgrad.trace import STATE, Builder, Tracer, Value, bind, concrete, run, trace
 from fgrad.transforms.beneath import trace_beneath
@@ -101,7 +102,8 @@ def budgeted(fun: Callable[..., Any], memory: str | int) -> Callable[..., Any]:
         key = (in_tree, avals, wanted, len(traced.program.eqns), eager)
         if key not in chosen:
             chosen[key] = choose(traced.program, wanted, limit, name, eager)
-        return tree.unflatten(traced.treedef, apply(traced.program, operands, chosen[key]))
+        outs = apply(traced.program, operands, chosen[key])
+        return tree.unflatten(traced.treedef, map(lower, outs))
 
     named_like(in_budget, fun, "budget").__name__ = function_name(fun)
     return in_budget
