@@ -1,9 +1,9 @@
 """L6. Linear algebra on the device by cuSOLVER and cuBLAS, whose memory is column-major.
 
 To them a row-major matrix is its transpose, as it is to LAPACK (compile/cpu/lapack.py), and the
-same routines are chosen so that little is moved.  Stacks are one call for each matrix, which the
-host program repeats.  A matrix that cannot be factored is noted in an int32, and becomes a
-LinAlgError after the program has run.
+same routines are chosen so that little is moved.  A stack is one call for each matrix, which the
+host program repeats; small real matrices have kernels of our own.  A matrix that cannot be factored
+is noted in an int32, and becomes a LinAlgError after the program has run.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.compile.cpu.lapack import MESSAGES, SINGULAR
+from fgrad.lower_cuda import library_small
 from fgrad.lower_cuda.library_calls import Argument, Calls, Number, Place
 from fgrad.lower_cuda.library_cublaslt import DATA_TYPES
 from fgrad.lower_cuda.library_matrices import (
@@ -28,6 +29,7 @@ from fgrad.lower_cuda.library_matrices import (
     zero_diagonals,
 )
 from fgrad.lower_cuda.library_plan import Planner, real_dtype
+from fgrad.lower_cuda.library_small import Small, Triangle, is_small, solve_triangle
 
 PREFIX = {"f": "S", "d": "D", "F": "C", "D": "Z"}
 LOWER, UPPER = 0, 1  # cublasFillMode
@@ -69,6 +71,10 @@ class _Lapack(Planner):
     ) -> None:
         """x := op(a)^-1 x for row-major a, the library's a^T: x^T := x^T op(a)^-T."""
         n, k = size
+        if is_small(self.dtype, n):
+            how = Triangle(lower, trans, unit)
+            solve_triangle(self, Small(self.dtype, n, self.batch), k, how, a, x)
+            return
         real = ctypes.c_double if self.dtype.char in "dD" else ctypes.c_float
         self.call(
             f"cublas{self.letter}trsm_v2", self.functions.handle("cublas"), RIGHT,
@@ -90,6 +96,9 @@ SPACE = Number("i64", -2)  # work memory
 def cholesky(dtype: np.dtype, n: int, batch: int, buffers: int) -> Calls:
     """l with l l^T = a.  Buffers: a, l."""
     plan, out = _Lapack(buffers, dtype, batch), Place(1)
+    if is_small(dtype, n):
+        library_small.cholesky(plan, Small(dtype, n, batch), Place(0), out, plan.info)
+        return plan.succeeded("cholesky")
     plan.copy(out, Place(0), batch * n * n * plan.size)
     plan.solver("potrf", (UPPER, n, 0, n), UPPER, n, plan.moved(out, n * n), n, WORK)
     clear_above(plan, out, dtype, n, batch)
@@ -111,6 +120,9 @@ def triangular_solve(
 def factor(dtype: np.dtype, n: int, batch: int, buffers: int) -> Calls:
     """Packed factors of a^T, exchanges from 0.  Buffers: a, packed, pivots."""
     plan, packed, pivots = _Lapack(buffers, dtype, batch), Place(1), Place(2)
+    if is_small(dtype, n):
+        library_small.factor(plan, Small(dtype, n, batch), Place(0), packed, pivots)
+        return plan.finish()
     plan.copy(packed, Place(0), batch * n * n * plan.size)
     _getrf(plan, packed, pivots, n, n)
     return plan.finish()

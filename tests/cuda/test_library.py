@@ -12,6 +12,7 @@ from typing import Any
 import library_runs as runs
 import numpy as np
 import pytest
+from scipy.linalg.lapack import get_lapack_funcs
 
 from fgrad.compile.cpu.library import gemm_spec
 from fgrad.compile.cpu.sorting import row_sort
@@ -232,6 +233,23 @@ def test_factors_solve(dtype: str) -> None:
             for i, j in enumerate(exchanges):
                 wanted[[i, j]] = wanted[[j, i]]
             np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("dtype", "fd")
+def test_small_matrices_pivot_as_lapack(dtype: str, libraries: StubLibraries) -> None:
+    """Also where columns are 0, or nothing is known; no library is called."""
+    rng = np.random.default_rng(14)
+    a = numbers(rng, dtype, 6, 9, 9)
+    a[1, 3], a[2], a[3, :, 4], a[4, 2, 2] = 0, 1, 0, np.nan
+    packed, pivots = np.empty_like(a), np.empty((6, 9), np.int32)
+    factored("factor", a, packed, pivots, n=9)
+    for k in (0, 1, 2, 3, 5):
+        (getrf,) = get_lapack_funcs(("getrf",), (a[k],))
+        wanted, exchanges, _ = getrf(a[k].T)
+        np.testing.assert_allclose(packed[k], wanted.T, rtol=1e-3, atol=1e-4)
+        np.testing.assert_array_equal(pivots[k], exchanges)
+    assert np.isnan(packed[4]).any()
+    assert not libraries.log
 
 
 @pytest.mark.parametrize("dtype", "fdFD")
