@@ -274,6 +274,6 @@ def test_a_function_that_the_driver_has_not(stub: StubDriver) -> None:
 
 def test_a_forked_process_is_told(stub: StubDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stub, "process", -1)
-    stub._attached.done = False
+    stub._attached = threading.local()
     with pytest.raises(DeviceError, match="before this process was forked"):
         stub.allocate(100)
