@@ -3,9 +3,9 @@
 A row appends instructions to a FunctionText and returns the operand that holds the result, as those
 of compile/cpu/scalar_llvm.py do for one lane; most are those, in the older language of libNVVM.
 Semantics are those of kernel.scalar.SCALAR_OPS.  Transcendental functions are libdevice's, but for
-digamma, which it lacks, and lgamma of float64, whose registers would spill.  float16 is computed in
-float32 and rounded back after each operation.  No row of float32 has an instruction of float64, but
-sin, cos and tan of more than 105,615, which reduce their argument with three and a stack.
+digamma, which it lacks, lgamma of float64, whose registers would spill, and sin, cos and tan of
+float32, which would use float64.  float16 is computed in float32 and rounded back after each
+operation, and no row of float32 has an instruction of float64.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from fgrad.compile.cpu.llvm_text import FunctionText, element_type
 from fgrad.compile.cpu.scalar_llvm import SCALAR_LLVM
 from fgrad.compile.cpu.vector_lanes import INF, Lanes
 from fgrad.compile.cpu.vector_words import Words
+from fgrad.lower_cuda.scalar_trig import TRIGONOMETRIC
 
 ScalarCuda = Callable[[FunctionText, Sequence[str], np.dtype, np.dtype], str]
 
@@ -78,6 +79,12 @@ def _libdevice(v: Lanes, name: str, *args: str) -> str:
 
 def _library(name: str) -> Callable[..., str]:
     return lambda v, *args: _libdevice(v, name, *args)
+
+
+def _trigonometric(name: str) -> Callable[..., str]:
+    """libdevice's for float64, own ones for float32."""
+    single = TRIGONOMETRIC[name]
+    return lambda v, x: _libdevice(v, name, x) if v.double else single(v, x)
 
 
 def _remainder(v: Lanes, x: str, y: str) -> str:
@@ -148,9 +155,6 @@ _LIBDEVICE = (
     "log2",  # 0.9, 1.2 (1, 1)
     "log10",  # 2.1, 1.4 (2, 1)
     "log1p",  # 0.9, 1.4 (1, 1)
-    "sin",  # 1.5, 1.4 (2, 2)
-    "cos",  # 1.4, 1.5 (2, 2)
-    "tan",  # 2.6, 1.9 (4, 2)
     "asin",  # 1.4, 1.9 (2, 2)
     "acos",  # 1.3, 1.4 (2, 2)
     "atan",  # 1.1, 1.6 (2, 2)
@@ -170,6 +174,9 @@ _LIBDEVICE = (
 SCALAR_CUDA: dict[str, ScalarCuda] = {
     **{name: _as_on_cpu(name) for name in SCALAR_LLVM},
     **{name: _on_floats(_library(name)) for name in _LIBDEVICE},
+    "sin": _on_floats(_trigonometric("sin")),  # 1.5, 1.4 (2, 2)
+    "cos": _on_floats(_trigonometric("cos")),  # 1.5, 1.5 (2, 2)
+    "tan": _on_floats(_trigonometric("tan")),  # 1.9, 1.9 (4, 2)
     "lgamma": _on_floats(_lgamma),  # 3.0, 2.0, for x > 0 (6, -)
     "logistic": _on_floats(_logistic),  # 1.6, 1.6
     "pow": _on_floats(_library("pow"), "pow"),  # 1.9, 1.3 (4, 2)

@@ -8,9 +8,15 @@ reduction is some 10 ulp off next to multiples of pi/2.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 from fgrad.compile.cpu.vector_coefficients import ASIN, ATAN, COS, SIN, TAN
 from fgrad.compile.cpu.vector_exp import round_to_int
 from fgrad.compile.cpu.vector_lanes import INF, NAN, Lanes
+
+# Writes x = n pi/2 + r for a large x: (n, r).
+Reduction: TypeAlias = "Callable[[Lanes, str], tuple[str, str]]"
 
 TWO_OVER_PI = 0.6366197723675814
 # pi/2 in three parts of working precision, all positive, so that -0 stays -0.
@@ -103,7 +109,7 @@ def _reduce_one(v: Lanes, x: str) -> list[str]:
     return [text.emit(f"trunc i64 {n} to i32"), narrow]
 
 
-def _reduce_large(v: Lanes, x: str) -> tuple[str, str]:
+def reduce_large(v: Lanes, x: str) -> tuple[str, str]:
     """x = n pi/2 + r for finite |x| >= 1, lane by lane: (n, r)."""
     words = ", ".join(f"i64 {word}" for word in TWO_OVER_PI_WORDS)
     count = len(TWO_OVER_PI_WORDS)
@@ -117,7 +123,7 @@ def _reduce_large(v: Lanes, x: str) -> tuple[str, str]:
     return v.iselect(negative, v.iop("sub", 0, n), n), v.select(negative, v.neg(r), r)
 
 
-def _reduce(v: Lanes, x: str) -> tuple[str, str]:
+def _reduce(v: Lanes, x: str, reduce_large: Reduction) -> tuple[str, str]:
     """x = n pi/2 + r: (bits whose low end holds n, r); r is NaN for infinite x."""
     n, rounded = round_to_int(v, x, TWO_OVER_PI)
     r = x
@@ -129,16 +135,16 @@ def _reduce(v: Lanes, x: str) -> tuple[str, str]:
 
     def rare() -> list[str]:
         large = v.logical("and", far, v.compare("olt", size, INF))
-        far_n, far_r = _reduce_large(v, v.select(large, x, bound))
+        far_n, far_r = reduce_large(v, v.select(large, x, bound))
         return [v.iselect(large, far_n, n), v.select(large, far_r, r)]
 
     n, r = v.replace_rarely(far, [(n, v.int), (r, v.float)], rare)
     return n, r
 
 
-def _sin_or_cos(v: Lanes, x: str, quarter: int) -> str:
+def _sin_or_cos(v: Lanes, x: str, quarter: int, reduce_large: Reduction) -> str:
     """sin(x + quarter pi/2)"""
-    n, r = _reduce(v, x)
+    n, r = _reduce(v, x, reduce_large)
     z = v.mul(r, r)
     sine = v.copysign(v.muladd(v.mul(z, r), v.fit(SIN, z), r), r)
     cosine = v.muladd(v.mul(z, z), v.fit(COS, z), v.muladd(z, -0.5, 1.0))
@@ -149,19 +155,19 @@ def _sin_or_cos(v: Lanes, x: str, quarter: int) -> str:
     return v.from_bits(v.iop("xor", v.to_bits(v.select(odd, cosine, sine)), sign))
 
 
-def sin(v: Lanes, x: str) -> str:
+def sin(v: Lanes, x: str, reduce_large: Reduction = reduce_large) -> str:
     """sin x"""
-    return _sin_or_cos(v, x, 0)
+    return _sin_or_cos(v, x, 0, reduce_large)
 
 
-def cos(v: Lanes, x: str) -> str:
+def cos(v: Lanes, x: str, reduce_large: Reduction = reduce_large) -> str:
     """cos x"""
-    return _sin_or_cos(v, x, 1)
+    return _sin_or_cos(v, x, 1, reduce_large)
 
 
-def tan(v: Lanes, x: str) -> str:
+def tan(v: Lanes, x: str, reduce_large: Reduction = reduce_large) -> str:
     """tan r, or -1 / tan r for odd n, with the rounding errors of tan r and of the quotient"""
-    n, r = _reduce(v, x)
+    n, r = _reduce(v, x, reduce_large)
     z = v.mul(r, r)
     tail = v.mul(v.mul(z, r), v.fit(TAN, z))
     tangent = v.copysign(v.add(r, tail), r)
