@@ -12,7 +12,7 @@ import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from fgrad.compile.cpu.runtime import vector_registers
+from fgrad.compile.cpu.runtime import asm_text, kernel_source, vector_registers
 from fgrad.compile.executable import link
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.plan import Plan
@@ -29,13 +29,16 @@ class Backend(NamedTuple):
     `schedule` orders the loops of one, `build` makes a planned program callable, and `in_kernel`
     says whether a loop should be the one kernel that it can be.  `threads` says that threads share
     a kernel by its outermost loop alone: long reductions are two kernels then, and long kernels of
-    several loops are one for each.
+    several loops are one for each.  `prepare` rewrites a program before its products get their
+    form, and `texts` gives what FGRAD_SHOW asks for: "llvm", "asm" or "cuda" of kernels.
     """
 
     schedule: Callable[[Kernel], Kernel]
     build: Callable[[Program, Plan], Runnable]
     in_kernel: Callable[[Kernel], bool]
     threads: bool
+    prepare: Callable[[Program], Program]
+    texts: Callable[[str, Sequence[Kernel]], str]
 
 
 class _Backends(Mapping[str, Backend]):
@@ -60,7 +63,23 @@ class _Backends(Mapping[str, Backend]):
         return len(list(iter(self)))
 
 
-REGISTERS = vector_registers()
-BACKENDS: Mapping[str, Backend] = _Backends(
-    {"cpu": Backend(lambda kernel: schedule(kernel, REGISTERS), link, lambda _kernel: True, True)}
-)
+def _cpu_texts(topic: str, kernels: Sequence[Kernel]) -> str:
+    """The LLVM functions of kernels, or their machine code."""
+    if topic == "llvm":
+        return "\n".join(kernel_source(k).emit(f"kernel_{n}")[0] for n, k in enumerate(kernels))
+    return "\n".join(map(asm_text, kernels)) if topic == "asm" else ""
+
+
+def _cpu() -> Backend:
+    registers = vector_registers()
+    return Backend(
+        schedule=lambda kernel: schedule(kernel, registers),
+        build=link,
+        in_kernel=lambda _kernel: True,
+        threads=True,
+        prepare=lambda program: program,
+        texts=_cpu_texts,
+    )
+
+
+BACKENDS: Mapping[str, Backend] = _Backends({"cpu": _cpu()})

@@ -11,10 +11,11 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from fgrad.compile.backend import BACKENDS
 from fgrad.compile.jit import Jitted, jit
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.text import print_kernel
-from fgrad.compile.pipeline import Stage, compile_program, distinct_kernels, llvm_text
+from fgrad.compile.pipeline import Stage, compile_program, distinct_kernels
 from fgrad.compile.steps import KernelStep
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Program
@@ -41,6 +42,7 @@ class Stages(NamedTuple):
     program: Program
     list: list[Stage]
     code: tuple[tuple[str, float], ...] = ()
+    device: str = "cpu"
 
     @property
     def passes(self) -> dict[str, Any]:
@@ -62,7 +64,11 @@ class Stages(NamedTuple):
     @property
     def llvm(self) -> str:
         """The LLVM text of the kernels."""
-        return llvm_text(self.kernels)
+        return self.texts("llvm")
+
+    def texts(self, topic: str) -> str:
+        """The kernels as "llvm", "asm" or, on a GPU, "cuda": Numba's Python."""
+        return BACKENDS[self.device].texts(topic, self.kernels)
 
     @property
     def memory(self) -> Memory:
@@ -164,6 +170,6 @@ def inspect(fun: Callable[..., Any]) -> Callable[..., Stages]:
         ms, program = 1e3 * (time.perf_counter() - start), entry.program
         done = compile_program(program, device=whole.device or "cpu", donated=entry.donated)
         first = Stage("trace", ms, len(program.eqns), len(program.eqns), program)
-        return Stages(program, [first, *done.stages], done.code)
+        return Stages(program, [first, *done.stages], done.code, whole.device or "cpu")
 
     return compiled

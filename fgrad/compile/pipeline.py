@@ -22,7 +22,7 @@ from fgrad.compile.bfloat_words import bfloat_words, has_bfloat
 from fgrad.compile.canonical_conv import canonical_conv
 from fgrad.compile.canonical_dot import canonical_dot
 from fgrad.compile.contract import contract
-from fgrad.compile.cpu.runtime import asm_text, kernel_source, spent
+from fgrad.compile.cpu.runtime import spent
 from fgrad.compile.cse import cse
 from fgrad.compile.dce import dce
 from fgrad.compile.fold import fold
@@ -46,6 +46,8 @@ from fgrad.ir.check import check_program
 from fgrad.ir.program import Program
 from fgrad.ir.text import print_program
 from fgrad.trace import run
+
+CODE = ("llvm", "asm", "cuda")  # topics of FGRAD_SHOW that are of kernels
 
 
 class Stage(NamedTuple):
@@ -90,7 +92,7 @@ def compile_program(
 def _compile(
     program: Program, args: Sequence[Any] | None, backend: Backend, donated: Sequence[int]
 ) -> Compiled:
-    log = _Log(program, args)
+    log = _Log(program, args, backend)
     # Calls first, so that every later pass sees the whole program.
     program = log.checked("inline", inline_calls, program)
     # What nobody reads costs nothing from here on.
@@ -111,6 +113,7 @@ def _compile(
     program = log.checked("contract", contract, program)
     # Convolutions become products of windows, which are scheduled like any other product.
     program = log.checked("canonical_conv", canonical_conv, program)
+    program = log.checked("prepare", backend.prepare, program)
     # Transposes vanish into flags of products, after simplify has composed them.
     program = log.checked("canonical_dot", canonical_dot, program)
     # The three passes above leave dead and equal equations behind.
@@ -186,8 +189,9 @@ def _schedule_steps(steps: Sequence[Step], backend: Backend) -> list[Step]:
 class _Log:
     """Runs passes: measures, prints, dumps and checks each."""
 
-    def __init__(self, program: Program, args: Sequence[Any] | None) -> None:
+    def __init__(self, program: Program, args: Sequence[Any] | None, backend: Backend) -> None:
         self.stages: list[Stage] = []
+        self.backend = backend
         self.args = args
         self.expected: list[Any] | None = None
         if config.check >= 2:
@@ -237,10 +241,9 @@ class _Log:
         if name == "schedule":
             kernels = distinct_kernels(result)
             parts["kernel"] = parts[topic]
-            if "llvm" in config.show or config.dump:
-                parts["llvm"] = llvm_text(kernels)
-            if "asm" in config.show:
-                parts["asm"] = "\n".join(map(asm_text, kernels))
+            topics = [topic for topic in CODE if topic in config.show]
+            for topic in dict.fromkeys([*topics, "llvm"] if config.dump else topics):
+                parts[topic] = self.backend.texts(topic, kernels)
         for part, text in parts.items():
             if part in config.show and text and (part != "kernel" or "passes" not in config.show):
                 print(f"--- {name}\n{text}", file=sys.stderr)
@@ -283,8 +286,3 @@ def distinct_kernels(result: Any) -> list[Kernel]:
     if not isinstance(steps, list):
         return []
     return list(dict.fromkeys(s.kernel for s in steps if isinstance(s, KernelStep)))
-
-
-def llvm_text(kernels: Sequence[Kernel]) -> str:
-    """The LLVM functions of kernels."""
-    return "\n".join(kernel_source(k).emit(f"kernel_{n}")[0] for n, k in enumerate(kernels))
