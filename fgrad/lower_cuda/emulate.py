@@ -111,10 +111,10 @@ class Emulated:
         """
         if len(pointers) != self.arity:
             raise CheckError(f"A body of {self.arity} arrays was given {len(pointers)}.")
-        watch = _Watch(bounds)
-        table = np.array([*pointers, watch.address], np.int64)
         with _STATE.lock:
             compiled = _compiled(self.body, self.arity, bounds is not None)
+            watch = _Watch(bounds or (), compiled.body.grain or 1)
+            table = np.array([*pointers, watch.address], np.int64)
             try:
                 if compiled.body.waits:
                     compiled.by_turns(grid, block, table, order, poison)
@@ -182,8 +182,9 @@ def _compiled(body: str, arity: int, checked: bool) -> _Compiled:
 class _Watch:
     """The table of a checked run: the ranges of the arrays with their shadows, the first fault."""
 
-    def __init__(self, bounds: Sequence[tuple[int, int]] | None) -> None:
-        self.bounds = bounds or ()
+    def __init__(self, bounds: Sequence[tuple[int, int]], grain: int) -> None:
+        self.bounds = bounds
+        self.grain = grain
         self._shadows: list[np.ndarray] = []
         self._words = np.zeros(HEAD_WORDS + 3 * len(self.bounds), np.int64)
         self._words[RANGES] = len(self.bounds)
@@ -202,11 +203,14 @@ class _Watch:
         sizes = {first: 0 for first in shadows.values()}
         for (start, nbytes), first in shadows.items():
             sizes[first] = max(sizes[first], start + nbytes - first)
-        memory = {first: np.zeros((size, SHADOW_WORDS), np.int64) for first, size in sizes.items()}
+        memory = {
+            first: np.zeros((size // self.grain + 1, SHADOW_WORDS), np.int64)
+            for first, size in sizes.items()
+        }
         self._shadows = list(memory.values())
         for start, nbytes in self.bounds:
             first = shadows[start, nbytes]
-            cells = memory[first].ctypes.data + (start - first) * SHADOW_WORDS * 8
+            cells = memory[first].ctypes.data + (start - first) // self.grain * SHADOW_WORDS * 8
             yield from (start, start + nbytes, cells)
 
     def judge(self, places: list[str]) -> None:

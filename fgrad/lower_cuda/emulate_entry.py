@@ -4,9 +4,10 @@ A body whose threads do not wait is called in a loop.  Else each thread has a st
 runs until it waits: it leaves a request in its record and goes back to the function that gives the
 turns.  When all have had theirs, `emulate_turns` answers the requests that can be answered.
 
-A checked access looks up its array.  For each byte of it a shadow holds the stamps of the last
-write and of the last reads of two threads, so that two threads that touch a byte, one of them
-writing, without a barrier in between, are found whatever the order in which they ran.
+A checked access looks up its array.  For each grain, the smallest piece that the body touches, a
+shadow holds the stamps of the last write and of the last reads of two threads, so that two threads
+that touch it, one of them writing, without a barrier in between, are found whatever the order in
+which they ran.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ STACK_BYTES = 1 << 16
 ADDRESS, SIZE, PLACE_OF_FAULT, BLOCK, THREAD, FAULT, OTHER, RANGES = range(8)
 HEAD_WORDS = 8
 RANGE_WORDS = 3  # begin, end, address of the shadow or 0
-SHADOW_WORDS = 3  # of one byte: stamps of the last write and of two reads
+SHADOW_WORDS = 3  # of one grain: stamps of the last write and of two reads
 OUTSIDE, RACE = 1, 2
 READ, WRITE, ATOMIC = range(3)
 # A stamp is (interval, thread, how often its warp has come together).
@@ -273,25 +274,27 @@ inside:
   %has.shadow = icmp ne i64 %shadow, 0
   %plain = icmp ne i64 %kind, {ATOMIC}
   %watched = and i1 %has.shadow, %plain
-  br i1 %watched, label %bytes, label %done
-bytes:
+  br i1 %watched, label %cells.begin, label %done
+cells.begin:
   %offset = sub i64 %first, %begin
+  %cell.first = udiv i64 %offset, GRAIN
+  %cell.count = udiv i64 %size, GRAIN
   %shadow.first = inttoptr i64 %shadow to ptr
-  %cells = getelementptr [{SHADOW_WORDS} x i64], ptr %shadow.first, i64 %offset
-  br label %byte
-byte:
-  %n = phi i64 [ 0, %bytes ], [ %n.next, %byte.end ]
+  %cells = getelementptr [{SHADOW_WORDS} x i64], ptr %shadow.first, i64 %cell.first
+  br label %each
+each:
+  %n = phi i64 [ 0, %cells.begin ], [ %n.next, %cell.end ]
   %cell = getelementptr [{SHADOW_WORDS} x i64], ptr %cells, i64 %n
   %other = call i64 @emulate.touch(ptr %cell, i64 %kind, i1 %global)
   %race = icmp ne i64 %other, 0
-  br i1 %race, label %racing, label %byte.end
+  br i1 %race, label %racing, label %cell.end
 racing:
   call void @emulate.fault(i64 {RACE}, i64 %first, i64 %size, i64 %place, i64 %other)
-  br label %byte.end
-byte.end:
+  br label %cell.end
+cell.end:
   %n.next = add i64 %n, 1
-  %n.more = icmp ult i64 %n.next, %size
-  br i1 %n.more, label %byte, label %done
+  %n.more = icmp ult i64 %n.next, %cell.count
+  br i1 %n.more, label %each, label %done
 bad:
   call void @emulate.fault(i64 {OUTSIDE}, i64 %first, i64 %size, i64 %place, i64 0)
   ret ptr @emulate.nowhere
@@ -416,15 +419,16 @@ def turns(symbol: str) -> str:
     return _TURNS.replace("SYMBOL", symbol)
 
 
-def around(arity: int, shared: list[Shared], waits: bool, checked: bool) -> list[str]:
+def around(arity: int, shared: list[Shared], waits: bool, grain: int) -> list[str]:
     """What the entry needs beside the body; the table holds the addresses of the arrays and, for a
-    checked body, of the table of the run."""
+    checked body, which has a grain, of the table of the run."""
+    checked = grain > 0
     texts = [_PLACE, _call(arity, checked), _poison(shared)]
     if waits:
         texts.append(_SWITCHING)
     if checked:
-        check = _CHECK.replace("SHARED_COUNT", str(len(shared))).replace("{NOTES}", _notes())
-        texts += [check, _shared_ranges(shared)]
+        check = _CHECK.replace("SHARED_COUNT", str(len(shared))).replace("GRAIN", str(grain))
+        texts += [check.replace("{NOTES}", _notes()), _shared_ranges(shared, grain)]
     return texts
 
 
@@ -462,12 +466,12 @@ def _poison(shared: list[Shared]) -> str:
     )
 
 
-def _shared_ranges(shared: list[Shared]) -> str:
+def _shared_ranges(shared: list[Shared], grain: int) -> str:
     """The ranges of shared memory, with shadows."""
     lines, words = [], []
     for array in shared:
         shadow = f"emulate.shadow.{array.name}"
-        cells = array.nbytes * SHADOW_WORDS
+        cells = array.nbytes // grain * SHADOW_WORDS
         lines.append(f"@{shadow} = internal global [{cells} x i64] zeroinitializer")
         end = f"getelementptr (i8, ptr @{array.name}, i64 {array.nbytes})"
         words += [

@@ -44,6 +44,7 @@ class Retargeted(NamedTuple):
 
     lines: list[str]  # all that its entry needs at the level of the module
     waits: bool  # whether its threads wait for each other
+    grain: int  # the bytes that all checked accesses are made of; 0 where none is checked
     places: list[str]  # the instructions that a check or a barrier is named after
 
 
@@ -56,7 +57,9 @@ def retarget(body: str, arity: int, checked: bool) -> Retargeted:
     text = re.sub(r" #\d+", "", text)
     shared = [Shared(name, width_of(kind)) for name, kind in _SHARED.findall(text)]
     places: list[str] = []
+    grain = 0
     if checked:
+        grain = min([_width_and_align(found)[1] for found in _ACCESS.finditer(text)], default=1)
         text = _ACCESS.sub(lambda found: _checked_access(found, places), text)
     text = _number_barriers(text, places)
     text = re.sub(r"addrspacecast \(", "bitcast (", text).replace("addrspacecast ", "bitcast ")
@@ -67,8 +70,8 @@ def retarget(body: str, arity: int, checked: bool) -> Retargeted:
     text = text.replace("@llvm.nvvm.", "@nvvm.")
     needed = _needed(text)
     waits = any(["@emulate_wait" in function for function in needed])
-    lines = [text, *needed, *around(arity, shared, waits, checked)]
-    return Retargeted(lines, waits, places)
+    lines = [text, *needed, *around(arity, shared, waits, grain)]
+    return Retargeted(lines, waits, grain, places)
 
 
 def _opaque(text: str) -> str:
@@ -106,9 +109,7 @@ def _checked_access(found: re.Match[str], places: list[str]) -> str:
     kind, space = found["type"], found["space"]
     pointer = f"{kind} addrspace({space})*"
     safe = f"%checked{len(places)}"
-    aligned = re.search(r", align (\d+)", found["after"])
-    width = width_of(kind)
-    align = int(aligned[1]) if aligned else min(16, 1 << (width - 1).bit_length())
+    width, align = _width_and_align(found)
     what = found["before"].split("=")[-1].split()[0]
     access = {"load": READ, "store": WRITE}.get(what, ATOMIC)
     test = (
@@ -116,6 +117,13 @@ def _checked_access(found: re.Match[str], places: list[str]) -> str:
         f"i64 {align}, i64 {len(places) - 1}, i64 {access})\n"
     )
     return f"{test}{found['before']}ptr {safe}{found['after']}"
+
+
+def _width_and_align(found: re.Match[str]) -> tuple[int, int]:
+    """The bytes of an access, and what its address is a multiple of."""
+    width = width_of(found["type"])
+    given = re.search(r", align (\d+)", found["after"])
+    return width, int(given[1]) if given else min(16, 1 << (width - 1).bit_length())
 
 
 def width_of(kind: str) -> int:
