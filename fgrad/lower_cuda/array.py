@@ -72,7 +72,7 @@ class DeviceArray(OnDevice):
 
     def __del__(self) -> None:
         if self.owner is None and self.pointer:
-            self.device_of.release(self.pointer, self.nbytes)
+            self.device_of.give_back(self.pointer, self.nbytes)
 
     @classmethod
     def empty(cls, aval: Aval, device: Driver) -> DeviceArray:
@@ -254,7 +254,8 @@ def on_device(x: Any, dtype: np.dtype | None = None) -> DeviceArray:
 
 
 def _copied(array: np.ndarray) -> DeviceArray:
-    array = np.asarray(array, array.dtype.newbyteorder("="), order="C")
+    native = array.dtype if array.dtype.isnative else array.dtype.newbyteorder("=")
+    array = np.asarray(array, native, order="C")
     device = driver()
     out = DeviceArray.empty(Aval(array.shape, array.dtype), device)
     device.to_device(out.pointer, array)

@@ -96,7 +96,11 @@ class Driver:
         stream: CUstream: all work is on it.
         addresses: of the C functions, for native host programs.
         memory: statistics and `empty_cache`.
+        give_back: `release`, without a step between.
+        plain_memory: whether native code may take blocks from the free lists and give them back.
     """
+
+    plain_memory = True
 
     def __init__(self, library: Library, device: int = 0) -> None:
         self.name = "the device"
@@ -119,6 +123,7 @@ class Driver:
         self.stream = self._handle("cuStreamCreate", api.STREAM_NON_BLOCKING)
         self._pool = self._new_pool()
         self.memory = Memory(self._reserve, self._unreserve)
+        self.give_back = self.memory.release if self.plain_memory else self.release
         self._staging: list[_Stage] = []
 
     # Calls.
@@ -183,9 +188,10 @@ class Driver:
 
     def attach(self) -> None:
         """Make this thread use the device: before C functions are called by address."""
-        if getattr(self._attached, "done", False):
+        process = os.getpid()
+        if getattr(self._attached, "process", 0) == process:
             return
-        if os.getpid() != self.process:
+        if process != self.process:
             raise DeviceError(
                 "The GPU was used before this process was forked.",
                 (
@@ -194,7 +200,7 @@ class Driver:
                 ),
             )
         self.check(self.call("cuCtxSetCurrent", self.context), "cuCtxSetCurrent")
-        self._attached.done = True
+        self._attached.process = process
 
     # Kernels.
 

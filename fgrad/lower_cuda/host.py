@@ -331,6 +331,10 @@ class Caller:
         self._record[_ATTEMPT] = attempt
         self._record[_GRAPHS] = graphs.ctypes.data
 
+    def withdraw(self) -> None:
+        """Let no call use a graph any more."""
+        self._record[_GRAPHS] = 0
+
 
 class Method(ctypes.Structure):
     """PyMethodDef."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 SMALLEST = 256  # bytes: what the driver aligns to
+MOST_HOMES = 4096
 IN_USE, HELD, PEAK, RESERVED, REUSED = range(5)  # of `Statistics`
 
 
@@ -48,14 +49,15 @@ class Memory:
         self._reserve = reserve
         self._unreserve = unreserve
         self._free: dict[int, list[int]] = {}
+        self._homes: dict[int, tuple[list[int], int]] = {}  # by the bytes that were asked for
         self._counts = array("q", [0] * len(Statistics._fields))
 
     def allocate(self, nbytes: int) -> int:
         """A block of at least `nbytes`; 0 if there is no memory left, or nothing is asked for."""
         if not nbytes:
             return 0
-        size = size_class(nbytes)
-        pointer = _taken(self._free.get(size))
+        blocks, size = self._homes.get(nbytes) or self.blocks(nbytes)
+        pointer = _taken(blocks)
         counts = self._counts
         if pointer:
             counts[HELD] -= size
@@ -75,10 +77,11 @@ class Memory:
     def release(self, pointer: int, nbytes: int) -> None:
         """Take back a block that `allocate(nbytes)` gave."""
         if pointer:
-            size = size_class(nbytes)
-            self._free.setdefault(size, []).append(pointer)
-            self._counts[IN_USE] -= size
-            self._counts[HELD] += size
+            blocks, size = self._homes.get(nbytes) or self.blocks(nbytes)
+            blocks.append(pointer)
+            counts = self._counts
+            counts[IN_USE] -= size
+            counts[HELD] += size
 
     def empty_cache(self) -> int:
         """Give all free blocks back to the driver; their bytes."""
@@ -98,7 +101,10 @@ class Memory:
     def blocks(self, nbytes: int) -> tuple[list[int], int]:
         """The free blocks for `nbytes`, a list that stays, and their size: for native code."""
         size = size_class(nbytes)
-        return self._free.setdefault(size, []), size
+        home = self._free.setdefault(size, []), size
+        if len(self._homes) < MOST_HOMES:
+            self._homes[nbytes] = home
+        return home
 
     @property
     def counts_address(self) -> int:

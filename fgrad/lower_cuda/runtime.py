@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from fgrad.compile.backend import Backend
 from fgrad.compile.cpu.host import HostProgram
@@ -19,6 +19,7 @@ from fgrad.compile.kernel.cost import WHILE_PASSES, weight
 from fgrad.compile.kernel.ir import Kernel, Loop
 from fgrad.compile.kernel.rewrite import Body
 from fgrad.compile.plan import Plan
+from fgrad.errors import CheckError
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Lit, Program
 from fgrad.lower_cuda.array import DeviceArray
@@ -26,6 +27,7 @@ from fgrad.lower_cuda.driver import Driver, driver
 from fgrad.lower_cuda.graph import Graphs, Node, flattened
 from fgrad.lower_cuda.host import MISSED, Caller, functions, state
 from fgrad.lower_cuda.link import Image, Origin, linked
+from fgrad.lower_cuda.native_call import NativeCall, is_possible
 from fgrad.lower_cuda.report import described, rows
 from fgrad.lower_cuda.schedule import schedule
 
@@ -81,7 +83,7 @@ class CudaExecutable:
             given.append(out.pointer)
         arena = device.allocate(self.arena_bytes)
         code = resident.call(*given, arena)
-        device.release(arena, self.arena_bytes)
+        device.give_back(arena, self.arena_bytes)
         if code:
             self._answered(code, given, arena)
         if resident.calls_python:
@@ -120,6 +122,27 @@ class CudaExecutable:
             origin = self.image.origins.get(code >> 32, Origin("a graph"))
             self.device.check(code & (MISSED - 1), origin.name, rows(origin))
         self.resident.add_graph([*given, arena])
+
+    def native_call(self) -> NativeCall | None:
+        """The same without Python, for this thread and these settings; None if Python takes part.
+
+        Requires an earlier call.
+        """
+        resident = self.resident
+        if resident is None or resident.calls_python or self.image.reuse:
+            return None
+        if not (self.device.plain_memory and is_possible()):
+            return None
+        native = NativeCall(
+            resident.caller, self.device, self.in_avals, self.out_avals, self.arena_bytes
+        )
+        native.kept.append(resident)
+        return native
+
+    def failed(self, code: int) -> NoReturn:
+        """Raise what a native call answered."""
+        self._answered(code, (), 0)
+        raise CheckError(f"a call on the device answered {code:#x}, which is no failure.")
 
     @property
     def nodes(self) -> tuple[Node, ...] | None:

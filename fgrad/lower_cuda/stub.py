@@ -28,7 +28,8 @@ class StubDriver(Driver):
         execute: whether kernels run; else they are counted.
         memory_bytes: of the device; more is out of memory.
         compile: whether kernels are compiled for the device too, which checks that they can be.
-        checks: whether each access of a kernel that runs is checked to be inside of an array.
+        checks: whether each access of a kernel that runs is checked to be inside of an array, and
+            memory that is nobody's is full of NaN.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class StubDriver(Driver):
     ) -> None:
         self.library = StubLibrary(execute, memory_bytes, checks)
         self.execute = execute
+        self.plain_memory = not (execute and checks)
         self.compile = compile
         super().__init__(self.library)
 
@@ -78,7 +80,7 @@ class StubDriver(Driver):
     def allocate(self, nbytes: int) -> int:
         """Memory full of NaN."""
         pointer = super().allocate(nbytes)
-        if self.execute and pointer:
+        if pointer and not self.plain_memory:
             self.library.lend(pointer, nbytes)
         return pointer
 
@@ -86,7 +88,7 @@ class StubDriver(Driver):
         """Give memory back, which is filled with NaN."""
         if sys.is_finalizing():
             return
-        if self.execute and pointer:
+        if pointer and not self.plain_memory:
             self.library.take_back(pointer)
         super().release(pointer, nbytes)
 
