@@ -32,7 +32,7 @@ from fgrad.ir.aval import DTYPE_NAMES, PYTHON_SCALARS, Aval, aval_of
 from fgrad.ir.program import Program
 from fgrad.lifted import lift, lower
 from fgrad.locks import own_lock
-from fgrad.on_device import OnDevice
+from fgrad.on_device import OnDevice, put_hook
 from fgrad.trace import Tracer, bind, run, trace
 
 _INT_TYPES = (int, np.integer)
@@ -153,7 +153,7 @@ class Jitted(NativeCallable):
         for x in args:
             if type(x) is not np.ndarray:
                 if not isinstance(x, OnDevice):
-                    return self._general(args, kwargs)
+                    return self._with_trees(args)
                 on_device = True
             key.append(x.dtype)
             key.append(x.shape)
@@ -166,6 +166,31 @@ class Jitted(NativeCallable):
                 self.device_calls.learn(entry)
             return outs[0] if entry.single else tree.unflatten(entry.out_tree, outs)
         return self._call(entry, args, args, kwargs, on_device)
+
+    def _with_trees(self, args: tuple[Any, ...]) -> Any:
+        """A call with containers or numbers among its arguments; short if all that they hold is on
+        the device, as in a call before."""
+        if not put_hook or self.device == CPU:
+            return self._general(args, {})
+        leaves, treedef = tree.flatten((args, {}))
+        key: list[Any] = [config.epoch, treedef]
+        for x in leaves:
+            if not isinstance(x, OnDevice):
+                return self._general(args, {})
+            key.append(x.dtype)
+            key.append(x.shape)
+        entry = self.entries.get(tuple(key))
+        if entry is None:
+            return self._general(args, {}, tuple(key))
+        native = self.device_calls.known.get((id(entry), get_ident()))
+        outs = None if native is None else native.call(tuple(leaves))
+        if native is not None and type(outs) is int:
+            native.failed(outs)
+        if outs is None:
+            outs = self._run_on_device(entry, leaves)
+            if not (config.nans or entry.captured or entry.donated):
+                self.device_calls.learn(entry)
+        return outs[0] if entry.single else tree.unflatten(entry.out_tree, outs)
 
     def _call(
         self, entry: Entry, leaves: Sequence[Any], args: Any, kwargs: Any, on_device: bool

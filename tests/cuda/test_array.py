@@ -363,6 +363,18 @@ def test_jit_of_trees_and_numbers() -> None:
     check(f({"x": X}, device_put(2.0)), {"a": X * 2 + 1, "b": (X[0], 2.0)})
 
 
+def test_jit_of_trees_on_the_device() -> None:
+    f = jit(lambda p, g: {k: p[k] - 0.5 * g[k][0] for k in p})
+    for scale in (1.0, 2.0, 3.0):
+        p, g = {"a": scale * X, "b": V}, {"a": (Y,), "b": (V,)}
+        check(f(device_put(p), device_put(g)), {"a": p["a"] - 0.5 * Y, "b": 0.5 * V})
+    p, g = {"a": X, "b": V}, {"a": (Y,), "b": (V,)}
+    check(f(device_put(p), g), {"a": X - 0.5 * Y, "b": 0.5 * V})
+    wide = {"a": np.stack([X, X]), "b": V}
+    check(f(device_put(wide), device_put(g)), {"a": wide["a"] - 0.5 * Y, "b": 0.5 * V})
+    assert len({id(entry) for entry in f.entries.values()}) == 2
+
+
 def test_jit_for_a_device() -> None:
     f = jit(lambda x: x + 1, device="cuda")
     check((f(X), f(2.0), f(device_put(X)), f(np.float32(1))), (X + 1, 3.0, X + 1, np.float32(2)))
