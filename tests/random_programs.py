@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,11 +25,14 @@ Pool = list[Any]
 
 
 @st.composite
-def programs(draw: Draw, max_equations: int = 12) -> tuple[Program, list[Any]]:
-    """A program and arguments for it."""
+def programs(
+    draw: Draw, max_equations: int = 12, shapes: Sequence[tuple[int, ...]] = SHAPES
+) -> tuple[Program, list[Any]]:
+    """A program and arguments for it, which have some of these shapes."""
+    limit = 4 * max(1024, *[math.prod(shape) for shape in shapes])
     count = draw(st.integers(1, 3))
     avals = [
-        Aval(draw(st.sampled_from(SHAPES)), draw(st.sampled_from([F64, F64, F32, I64])))
+        Aval(draw(st.sampled_from(shapes)), draw(st.sampled_from([F64, F64, F32, I64])))
         for _ in range(count)
     ]
     constant = np.linspace(-1.0, 1.0, 12).reshape(4, 3)
@@ -39,7 +42,7 @@ def programs(draw: Draw, max_equations: int = 12) -> tuple[Program, list[Any]]:
         for _ in range(draw(st.integers(1, max_equations))):
             step = draw(st.sampled_from(STEPS))
             result = step(draw, pool, constant)
-            if result is not None and math.prod(result.shape) <= 4096:
+            if result is not None and math.prod(result.shape) <= limit:
                 pool.append(result)
         outs = draw(st.lists(st.sampled_from(range(len(pool))), min_size=1, max_size=3))
         return [*[pool[k] for k in outs], pool[-1]]

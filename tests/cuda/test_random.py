@@ -1,0 +1,106 @@
+"""Random kernels and random programs on a device that is not there give what a CPU gives.
+
+Sizes are such that all forms occur: threads with whole and ragged vectors, teams of a warp and of
+a block, tiles, long reductions in two passes, updates of computed places, scratch memory in
+registers, shared memory and areas.  FGRAD_CUDA_RANDOM=n makes n kernels of each kind and n
+programs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from kernel_runs import check_launches
+from random_kernels import KINDS, Maker
+from random_programs import programs
+
+from fgrad.compile.pipeline import compile_program
+from fgrad.ir.program import Program
+from fgrad.lower_cuda import driver, library_functions
+from fgrad.lower_cuda.array import on_device
+from fgrad.lower_cuda.forms import form_of, ordered, pieces
+from fgrad.lower_cuda.library_stub import StubLibraries
+from fgrad.lower_cuda.stub import StubDriver
+
+COUNT = int(os.environ.get("FGRAD_CUDA_RANDOM", "12"))
+EXTENTS = [1, 2, 3, 4, 5, 8, 16, 17, 31, 32, 33, 63, 64, 100, 127, 128, 129, 255, 256, 1000, 1023,
+           1024, 1025, 2048, 4096, 5000, 20000, 70000]  # fmt: skip
+LIMIT = 100_000  # elements of a kernel's iterations
+STATES = [1, 3, 7, 31, 32, 33, 64, 100, 1000, 1025, 2048]
+SHAPES = [(), (1,), (31,), (32,), (33,), (127,), (1000,), (1025,), (4099,), (40, 33), (64, 64),
+          (33, 129), (5, 1000), (1000, 5), (2, 1025), (7, 16, 33), (16, 3, 64), (70000,),
+          (128, 300), (3, 9000), (0,), (0, 7), (17, 4, 5, 6)]  # fmt: skip
+TOLERANCE = {4: 1e-4, 8: 1e-9}
+
+
+@pytest.mark.parametrize("seed", range(COUNT))
+@pytest.mark.parametrize("kind", KINDS)
+def test_kernels(kind: str, seed: int) -> None:
+    maker = Maker(1000 + seed, EXTENTS, LIMIT, STATES)
+    kernel = KINDS[kind](maker)
+    halves = any([b.dtype == np.float16 for b in kernel.buffers])
+    check_launches(kernel, maker.arrays, seed, 2e-2 if halves else 2e-5, native=True)
+
+
+def test_all_forms_occur() -> None:
+    """In the kernels of the seeds that are always run."""
+    seen: set[tuple[str, bool]] = set()
+    for make in KINDS.values():
+        for seed in range(12):
+            maker = Maker(1000 + seed, EXTENTS, LIMIT, STATES)
+            for piece in pieces(ordered(make(maker))):
+                form = form_of(piece)
+                team = "warp" if form.team == 32 else "block" if form.team > 1 else "thread"
+                seen.add(("tiles" if form.crossed else team, form.vector > 1))
+    every = {(name, wide) for name in ("thread", "warp", "block") for wide in (False, True)}
+    assert seen >= every | {("tiles", False)}
+
+
+@pytest.fixture(scope="module")
+def device() -> Iterator[StubDriver]:
+    """A stub in the place of the machine's driver; nothing was written outside of its blocks."""
+    made = StubDriver()
+    before = driver.use(made)
+    library_functions.use(StubLibraries())
+    yield made
+    made.check_memory()
+    library_functions.use(None)
+    driver.use(before)
+
+
+def check_program(program: Program, args: list[Any]) -> None:
+    """Both devices give the same."""
+    arrays = [np.asarray(x) for x in args]
+    with np.errstate(all="ignore"):
+        wanted = [np.asarray(x) for x in compile_program(program).executable(arrays)]
+    executable = compile_program(program, device="cuda").executable
+    found = [x.numpy() for x in executable([on_device(x) for x in arrays])]
+    for x, y in zip(found, wanted, strict=True):
+        assert x.shape == y.shape and x.dtype == y.dtype
+        if y.dtype.kind == "f":
+            tol = TOLERANCE[y.dtype.itemsize]
+            scale = np.abs(y[np.isfinite(y)]).max(initial=1.0)
+            np.testing.assert_allclose(x, y, tol, tol * scale)
+        else:
+            np.testing.assert_array_equal(x, y)
+
+
+@settings(max_examples=2 * COUNT, deadline=None, derandomize=True, database=None,
+          phases=[Phase.generate, Phase.shrink],
+          suppress_health_check=list(HealthCheck))  # fmt: skip
+@given(case=programs())
+def test_small_programs(device: StubDriver, case: tuple[Program, list[Any]]) -> None:
+    check_program(*case)
+
+
+@settings(max_examples=2 * COUNT, deadline=None, derandomize=True, database=None,
+          phases=[Phase.generate, Phase.shrink],
+          suppress_health_check=list(HealthCheck))  # fmt: skip
+@given(case=programs(shapes=SHAPES))
+def test_large_programs(device: StubDriver, case: tuple[Program, list[Any]]) -> None:
+    check_program(*case)
