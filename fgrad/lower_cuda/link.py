@@ -149,26 +149,21 @@ class _Linker:
     def step(self, step: KernelStep | LibraryStep) -> None:
         """Add the calls of a step of the plan."""
         slots = [self.plan.slots[v] for v in step.args]
-        loc = self.line(step)
+        numbers = [self.table.number(slot) for slot in slots]
+        made = [self.defined[v] for v in step.args if v in self.defined]
+        loc = made[-1].loc if made else None  # of what the step computes last
         if isinstance(step, KernelStep):
-            numbers = [self.table.number(slot) for slot in slots]
-            self.steps += self.kernel(step.kernel, numbers, loc)
+            name = made[-1].prim.name if made else step.kernel.name
+            self.steps += self.kernel(step.kernel, numbers, name, loc)
         elif step.name == "control":
-            numbers = [self.table.number(slot) for slot in slots]
             self.steps += self.control(step.params["control"], numbers, loc)
         else:
-            numbers = [self.table.number(slot) for slot in slots]
             self.steps += self.calls(calls_of(step, loc), numbers, step.name, loc)
 
-    def line(self, step: KernelStep | LibraryStep) -> Any:
-        """The user's line that a step comes from, as far as it is known."""
-        eqns = [self.defined[v] for v in step.args if v in self.defined]
-        return eqns[-1].loc if eqns else None
-
-    def kernel(self, kernel: Kernel, numbers: Sequence[int], loc: Any = None) -> list[Step]:
+    def kernel(self, kernel: Kernel, numbers: Sequence[int], name: str, loc: Any) -> list[Step]:
         """The launches of a kernel on the buffers of these slots."""
         sizes = [b.size * b.dtype.itemsize for b in kernel.buffers if b.role != "scratch"]
-        return self.calls(launches(kernel), numbers, kernel.name, loc, sum(sizes))
+        return self.calls(launches(kernel), numbers, name, loc, sum(sizes))
 
     def calls(
         self, calls: Calls, numbers: Sequence[int], name: str, loc: Any, nbytes: int = 0
@@ -276,7 +271,7 @@ class _Linker:
         self.inside = (label,)
         memory = Memory(
             self.copy,
-            lambda kernels: [self.kernel(k, slots, loc) for k, slots in kernels],
+            lambda kernels: [self.kernel(k, slots, "write", loc) for k, slots in kernels],
             lambda slot, size: self.fetched(slot, size, loc),
             (self.state,),
         )

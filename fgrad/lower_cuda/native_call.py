@@ -32,7 +32,6 @@ from fgrad.lower_cuda.host import (
     Caller,
     Method,
     builtin,
-    keep,
     table_of_slots,
     work_text,
 )
@@ -41,7 +40,7 @@ from fgrad.lower_cuda.memory import HELD, IN_USE, PEAK, REUSED
 # The words of a call's record; of an argument's: dtype, shape; of an output's: free blocks, their
 # size, then what the array is made of.
 _PROGRAM, _EPOCH_AT, _EPOCH, _THREAD, _ALIVE, _COUNT, _TYPE = range(7)
-_OUTPUTS, _ARENA, _ARENA_SIZE, _COUNTS, _ARGUMENTS, _MADE, _DEVICE, _AGAIN = range(7, 15)
+_OUTPUTS, _ARENA, _ARENA_SIZE, _COUNTS, _ARGUMENTS, _MADE, _DEVICE, _HOOK = range(7, 15)
 _ARGUMENT_WORDS, _OUTPUT_WORDS = 2, 6
 _LIST, _SIZE, _ZERO, _SHAPE, _DTYPE, _NBYTES = range(6)
 _METH_O = 0x8
@@ -55,6 +54,8 @@ _FUNCTIONS = (
     "PyList_Size",
     "PyLong_AsVoidPtr",
     "PyLong_FromLongLong",
+    "PyLong_FromVoidPtr",
+    "PyObject_CallFunctionObjArgs",
     "PyObject_RichCompareBool",
     "PyThread_get_thread_ident",
     "PyTuple_GetItem",
@@ -72,6 +73,8 @@ _DECLARATIONS = {
     "declare i64 @PyList_Size(ptr)",
     "declare ptr @PyLong_AsVoidPtr(ptr)",
     "declare ptr @PyLong_FromLongLong(i64)",
+    "declare ptr @PyLong_FromVoidPtr(ptr)",
+    "declare ptr @PyObject_CallFunctionObjArgs(ptr, ...)",
     "declare i32 @PyObject_RichCompareBool(ptr, ptr, i32)",
     "declare i64 @PyThread_get_thread_ident()",
     "declare ptr @PyTuple_GetItem(ptr, i64)",
@@ -100,6 +103,7 @@ class NativeCall:
         in_avals: of the arguments.
         out_avals: of the results.
         arena_bytes: of temporaries.
+        far: takes the address of the addresses of a call for which no graph was near.
     """
 
     def __init__(
@@ -109,6 +113,7 @@ class NativeCall:
         in_avals: Sequence[Aval],
         out_avals: Sequence[Aval],
         arena_bytes: int,
+        far: Callable[[int], None],
     ) -> None:
         self.kept: list[Any] = [caller, device]
         arguments = [w for a in in_avals for w in (self.place(a.dtype), self.place(a.shape))]
@@ -134,8 +139,9 @@ class NativeCall:
             _ARGUMENTS: self.words(arguments),
             _MADE: self.words(outputs),
             _DEVICE: id(device),
+            _HOOK: self.place(far),
         }
-        record = self.words([words.get(k, 0) for k in range(_AGAIN + 1)])
+        record = self.words([words.get(k, 0) for k in range(_HOOK + 1)])
         self.call: Callable[[tuple[Any, ...]], Any] = builtin(_method(), record)
 
     def place(self, x: Any) -> int:
@@ -238,14 +244,11 @@ def _same() -> str:
         + "  %same_thread = icmp eq i64 %thread, %thread_now\n"
         + word("flag", "call", _ALIVE, "ptr")
         + "  %alive = load i64, ptr %flag, align 8\n  %lives = icmp ne i64 %alive, 0\n"
-        + word("again", "call", _AGAIN)
-        + "  %served = icmp eq i64 %again, 0\n"
-        + keep("never_again", "%call", _AGAIN, "0")
         + word("wanted", "call", _COUNT)
         + "  %there = call i64 @PyTuple_Size(ptr %args)\n"
         + "  %same_count = icmp eq i64 %wanted, %there\n"
         + "  %both = and i1 %same_epoch, %same_thread\n  %all = and i1 %both, %lives\n"
-        + "  %more = and i1 %all, %served\n  %fits = and i1 %more, %same_count\n"
+        + "  %fits = and i1 %all, %same_count\n"
         + "  br i1 %fits, label %known, label %other\nknown:\n"
     )
 
@@ -339,7 +342,10 @@ def _arena(symbol: str) -> str:
 
 
 def _run(symbol: str) -> str:
-    """Run, give the arena back, and return the results or what failed."""
+    """Run, give the arena back, and return the results or what failed.
+
+    Where no graph was near, the hook is told the addresses.
+    """
     return (
         "work:\n  %arena_item = phi ptr [ null, %arena ], [ %arena_block, %place_arena ]\n"
         + f"  %code = call i64 @{symbol}_work(ptr %record, ptr %given)\n"
@@ -351,10 +357,16 @@ def _run(symbol: str) -> str:
         + "  %well = icmp eq i64 %code, 0\n  br i1 %well, label %finished, label %not_well\n"
         + f"not_well:\n  %far = icmp eq i64 %code, {MISSED}\n"
         + "  br i1 %far, label %ask, label %failed\n"
-        # The next call goes to Python, which makes a graph.
         + "ask:\n"
-        + keep("ask_again", "%call", _AGAIN, "1")
-        + "  br label %finished\nfinished:\n  ret ptr %results\n"
+        + word("hook", "call", _HOOK, "ptr")
+        + "  %where = call ptr @PyLong_FromVoidPtr(ptr %given)\n"
+        + "  %told = call ptr (ptr, ...) @PyObject_CallFunctionObjArgs("
+        + "ptr %hook, ptr %where, ptr null)\n"
+        + "  call void @Py_DecRef(ptr %where)\n  %untold = icmp eq ptr %told, null\n"
+        + "  br i1 %untold, label %throw, label %forget\n"
+        + "throw:\n  call void @Py_DecRef(ptr %results)\n  br label %raise\n"
+        + "forget:\n  call void @Py_DecRef(ptr %told)\n  br label %finished\n"
+        + "finished:\n  ret ptr %results\n"
         + "failed:\n  call void @Py_DecRef(ptr %results)\n"
         + "  %failure = call ptr @PyLong_FromLongLong(i64 %code)\n  ret ptr %failure\n"
     )

@@ -9,6 +9,7 @@ meanwhile is used again behind that work, since all is on one stream.
 
 from __future__ import annotations
 
+import ctypes
 import weakref
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -30,6 +31,8 @@ from fgrad.lower_cuda.link import Image, Origin, linked
 from fgrad.lower_cuda.native_call import NativeCall, is_possible
 from fgrad.lower_cuda.report import described, rows
 from fgrad.lower_cuda.schedule import schedule
+from fgrad.lower_cuda.texts import texts
+from fgrad.lower_cuda.windows import windows_in_memory
 
 PASS_CYCLES = 4000.0  # of one thread in one pass of a loop: longer ones are a kernel for each part
 
@@ -121,7 +124,7 @@ class CudaExecutable:
         if code & (MISSED - 1):
             origin = self.image.origins.get(code >> 32, Origin("a graph"))
             self.device.check(code & (MISSED - 1), origin.name, rows(origin))
-        self.resident.add_graph([*given, arena])
+        self.resident.add_graph(given, arena)
 
     def native_call(self) -> NativeCall | None:
         """The same without Python, for this thread and these settings; None if Python takes part.
@@ -133,11 +136,14 @@ class CudaExecutable:
             return None
         if not (self.device.plain_memory and is_possible()):
             return None
-        native = NativeCall(
-            resident.caller, self.device, self.in_avals, self.out_avals, self.arena_bytes
+        return NativeCall(
+            resident.caller,
+            self.device,
+            self.in_avals,
+            self.out_avals,
+            self.arena_bytes,
+            resident.far,
         )
-        native.kept.append(resident)
-        return native
 
     def failed(self, code: int) -> NoReturn:
         """Raise what a native call answered."""
@@ -167,8 +173,9 @@ class _Resident:
         for pointer, array in zip(self.consts, image.consts, strict=True):
             device.to_device(pointer, array)
         words = state(device.addresses, device.stream)
-        others = len(image.out_avals) + 1
-        self.caller = Caller(executable.host.address, self.inputs, self.consts, others, words)
+        self.others = len(image.out_avals) + 1
+        table = executable.host.address
+        self.caller = Caller(table, self.inputs, self.consts, self.others, words)
         self.calls_python = bool(image.callbacks)
         self.graphs: Graphs | None = None
         nodes = executable.nodes
@@ -184,11 +191,19 @@ class _Resident:
             self.caller.offer(self.graphs.table, self.graphs.attempt)
         return answer
 
-    def add_graph(self, given: Sequence[int]) -> None:
-        """Have a graph for the addresses of a call."""
+    def add_graph(self, given: Sequence[int], arena: int) -> None:
+        """Have a graph for the addresses of a call: of inputs, outputs and the arena."""
+        self._add([*given[: self.inputs], *self.consts, *given[self.inputs :], arena])
+
+    def far(self, slots: int) -> None:
+        """Have a graph for the addresses in a table of slots."""
+        count = self.inputs + len(self.consts) + self.others
+        self._add((ctypes.c_int64 * count).from_address(slots)[:])
+
+    def _add(self, pointers: list[int]) -> None:
         assert self.graphs is not None
         with self.device.lock:
-            self.graphs.add([*given[: self.inputs], *self.consts, *given[self.inputs :]])
+            self.graphs.add(pointers)
 
 
 def _release(device: Driver, pointers: Sequence[int], sizes: Sequence[int]) -> None:
@@ -222,4 +237,4 @@ def _cycles(body: Body) -> float:
     return total
 
 
-BACKEND = Backend(schedule, link, in_kernel, threads=False)
+BACKEND = Backend(schedule, link, in_kernel, threads=False, prepare=windows_in_memory, texts=texts)
