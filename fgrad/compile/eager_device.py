@@ -8,6 +8,7 @@ lifted, and their results lowered.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
@@ -18,8 +19,8 @@ from fgrad.compile.call import call_p, executable_of
 from fgrad.config import config
 from fgrad.errors import InPlaceError
 from fgrad.ir.aval import Aval
-from fgrad.ir.primitive import Primitive
-from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
+from fgrad.ir.primitive import REGISTRY, Primitive
+from fgrad.ir.program import Eqn, Params, Program, Var
 from fgrad.lifted import evaluate_hook, lift, lift_tree, results_of, through
 from fgrad.on_device import OnDevice, put
 from fgrad.ops.families import BROADCAST
@@ -28,18 +29,18 @@ from fgrad.trace import STATE, Tracer
 
 DEVICE = "cuda"
 KEPT_PROGRAMS = 4096
+DYNAMIC_SLICE = REGISTRY["dynamic_slice"]
 
 
 # Primitives.
 
 
 class Operand(NamedTuple):
-    """How an operand enters a program: an array; one number, repeated to a shape; or a literal."""
+    """How an operand enters a program: as it is, or one number that is repeated to a shape."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
     repeated: bool = False
-    literal: tuple[bytes, Any] | None = None
 
 
 _PROGRAMS: dict[Hashable, Program] = {}
@@ -52,10 +53,12 @@ def evaluate(prim: Primitive, operands: Sequence[Any], params: dict[str, Any]) -
     same = _same_memory(prim, operands, params)
     if same is not None:
         return same
+    if prim.name == "slice" and all([step == 1 for step in params["step"]]):
+        prim, operands, params = _dynamic(operands[0], **params)
     shape = next((x.shape for x in operands if getattr(x, "shape", ())), ())
     forms = [_form(prim, x, shape) for x in operands]
     program = _program(prim, tuple([form for form, _ in forms]), params)
-    results = run_on_device(program, [x for form, x in forms if form.literal is None])
+    results = run_on_device(program, [x for _, x in forms])
     return results if prim.multiple else results[0]
 
 
@@ -95,12 +98,26 @@ def _same_memory(prim: Primitive, operands: Sequence[Any], params: dict[str, Any
         return x.reshaped(params["shape"])
     if prim.name == "convert" and params["dtype"] == x.dtype:
         return x
+    if prim.name == "index" and params["ints"]:
+        ints = params["ints"]
+        place = int(np.ravel_multi_index(ints, x.shape[: len(ints)]))
+        rest = x.shape[len(ints) :]
+        rows = x.reshaped((math.prod(x.shape[: len(ints)]), *rest))
+        return rows.rows(place, place + 1).reshaped(rest)
     if prim.name == "slice" and x.shape:
         start, stop, step = params["start"], params["stop"], params["step"]
         whole = not any(start[1:]) and stop[1:] == x.shape[1:]
         if whole and step == (1,) * x.ndim and stop[0] > start[0]:
             return x.rows(start[0], stop[0])
     return None
+
+
+def _dynamic(
+    x: Any, start: tuple[int, ...], stop: tuple[int, ...], step: tuple[int, ...]
+) -> tuple[Primitive, Sequence[Any], dict[str, Any]]:
+    """x[start:stop] with its start as operands, so that all parts of one size are one program."""
+    starts = [np.int64(k) for k in start]
+    return DYNAMIC_SLICE, [x, *starts], {"sizes": tuple(map(operator.sub, stop, start))}
 
 
 def _form(prim: Primitive, x: Any, shape: tuple[int, ...]) -> tuple[Operand, Any]:
@@ -113,16 +130,14 @@ def _form(prim: Primitive, x: Any, shape: tuple[int, ...]) -> tuple[Operand, Any
             return Operand(x.shape, x.dtype), x
         return Operand(x.shape, x.dtype, repeated=True), x[(0,) * x.ndim]
     scalar = np.asarray(x)[()]
-    if prim.scalar is not None:
-        return Operand(shape, scalar.dtype, repeated=bool(shape)), scalar
-    return Operand((), scalar.dtype, literal=(scalar.tobytes(), scalar)), scalar
+    repeated = bool(shape and prim.scalar is not None)
+    return Operand(shape if repeated else (), scalar.dtype, repeated), scalar
 
 
 def _program(prim: Primitive, forms: tuple[Operand, ...], params: dict[str, Any]) -> Program:
     """The program of a primitive for operands of these forms, made once."""
     content = Params(params).content
-    kinds = tuple([f if f.literal is None else (f.dtype, f.literal[0]) for f in forms])
-    key = config.epoch, prim, kinds, content
+    key = config.epoch, prim, forms, content
     found = _PROGRAMS.get(key)
     if found is None:
         if len(_PROGRAMS) >= KEPT_PROGRAMS:
@@ -135,11 +150,8 @@ def _made(prim: Primitive, forms: Sequence[Operand], params: dict[str, Any]) -> 
     loc = resolve(STATE.loc or here())
     inputs: list[Var] = []
     eqns: list[Eqn] = []
-    atoms: list[Atom] = []
+    atoms: list[Var] = []
     for form in forms:
-        if form.literal is not None:
-            atoms.append(Lit(form.literal[1]))
-            continue
         var = Var(Aval(() if form.repeated else form.shape, form.dtype))
         inputs.append(var)
         if form.repeated:
@@ -216,6 +228,25 @@ def _refuse_writing(self: OnDevice, *_args: Any, **_kwargs: Any) -> None:
     raise immutable(self)
 
 
+def _refuse_output(self: OnDevice, kwargs: dict[str, Any]) -> None:
+    """Raise if a result is to be written over an array, here or on the host."""
+    out = kwargs.get("out")
+    if out is None:
+        return
+    if any([isinstance(o, OnDevice) for o in (out if isinstance(out, tuple) else (out,))]):
+        raise immutable(self)
+    loc = resolve(here())
+    raise InPlaceError(
+        "A result of the GPU was to be written over an array in the memory of the host.",
+        (
+            ("value", f"{self.aval}"),
+            ("used", f"{loc}:  {loc.text()}"),
+            ("write", "y += fgrad.device_get(x)     a copy, after all work before it"),
+            ("write", "y = y + x                    a new array, on the GPU"),
+        ),
+    )
+
+
 def immutable(x: OnDevice) -> InPlaceError:
     """The card for a write into an array on a device."""
     loc = resolve(here())
@@ -232,16 +263,16 @@ def immutable(x: OnDevice) -> InPlaceError:
 
 
 def _array_ufunc(self: OnDevice, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-    if method == "at" or kwargs.get("out") is not None:
+    if method == "at":
         raise immutable(self)
+    _refuse_output(self, kwargs)
     given = [lift_tree(x) for x in inputs]
     named = {k: lift_tree(x) for k, x in kwargs.items()}
     return results_of(Tracer.__array_ufunc__(lift(self), ufunc, method, *given, **named))
 
 
 def _array_function(self: OnDevice, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-    if kwargs.get("out") is not None:
-        raise immutable(self)
+    _refuse_output(self, kwargs)
     given, named = [lift_tree(x) for x in args], {k: lift_tree(x) for k, x in kwargs.items()}
     return results_of(Tracer.__array_function__(lift(self), func, (Tracer,), given, named))
 

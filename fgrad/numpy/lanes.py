@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.errors import ArgumentError
+from fgrad.lifted import has_device, through
 from fgrad.numpy.arrange import moveaxis, stack
 from fgrad.numpy.promote import (
     as_array,
@@ -92,6 +93,8 @@ class vectorize:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not has_tracer(args) and not has_tracer(kwargs.values()):
+            if has_device(args) or has_device(kwargs.values()):
+                return through(self, args, kwargs)
             return self.plain(*args, **kwargs)
         places = [i for i in range(len(args)) if i not in self.excluded]
         names = [n for n in kwargs if n not in self.excluded]

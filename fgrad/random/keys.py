@@ -14,6 +14,7 @@ import numpy as np
 from fgrad.errors import ArgumentError
 from fgrad.ir.aval import INT64, UINT32
 from fgrad.numpy.promote import user_line
+from fgrad.on_device import OnDevice
 from fgrad.ops.elementwise import convert, shift_right, xor
 from fgrad.ops.random_bits import random_bits
 from fgrad.ops.shape import concatenate, reshape
@@ -127,7 +128,7 @@ def check_key(key: Any, function: str) -> Key:
     Raises:
         ArgumentError: for a `numpy.random.Generator`, a seed, several keys at once, or others.
     """
-    if isinstance(key, (Tracer, np.ndarray)):
+    if isinstance(key, (Tracer, np.ndarray, OnDevice)):
         shape, dtype = key.shape, key.dtype
     else:
         raise _not_a_key(key, function)

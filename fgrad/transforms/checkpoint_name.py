@@ -7,6 +7,7 @@ from typing import Any
 from fgrad import tree
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
+from fgrad.lifted import lower
 from fgrad.trace import Value, bind
 from fgrad.transforms.wrap import as_value
 
@@ -25,7 +26,7 @@ def checkpoint_name(x: Any, name: str) -> Any:
         >>> float(fgrad.grad(fgrad.checkpoint(f, policy=keep))(0.0) / np.cos(1.0))
         1.0
     """
-    return tree.map(lambda leaf: bind(NAME, as_value(leaf), name=str(name)), x)
+    return tree.map(lambda leaf: lower(bind(NAME, as_value(leaf), name=str(name))), x)
 
 
 @NAME.type_rule

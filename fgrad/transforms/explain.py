@@ -92,7 +92,7 @@ def _follow(
     records: list[Record], start: int, value: Any, outputs: set[int]
 ) -> tuple[bool, list[Stop]]:
     """Push a direction from one input; where it ends, if none of it arrives."""
-    rng = np.random.default_rng(0)
+    rng, value = np.random.default_rng(0), concrete(value)
     if np.asarray(value).dtype.kind not in "fc":
         return True, [Stop("argument", "", f"it has dtype {np.asarray(value).dtype}")]
     known: dict[int, Any] = {start: rng.standard_normal(np.shape(value)).astype(value.dtype)}

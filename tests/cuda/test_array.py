@@ -14,6 +14,7 @@ import pytest
 
 import fgrad
 from fgrad import DeviceArray, device_get, device_put
+from fgrad.compile import eager_device
 from fgrad.errors import ArgumentError, InPlaceError, NanError, UnsupportedTypeError
 from fgrad.lower_cuda.array import from_cuda_array_interface, from_dlpack
 from fgrad.lower_cuda.driver import use
@@ -210,8 +211,43 @@ def test_numbers_for_python() -> None:
         x[2]
 
 
+def test_parts_of_one_size_are_one_program(stub: StubDriver) -> None:
+    x = device_put(X)
+    check((x[:, 0], x[1, 0], x[0:2, 1:3]), (X[:, 0], X[1, 0], X[0:2, 1:3]))
+    before = len(eager_device._PROGRAMS)
+    check(
+        ([x[:, k] for k in range(4)], [x[2, k] for k in range(4)], x[1:3, 0:2]),
+        ([X[:, k] for k in range(4)], [X[2, k] for k in range(4)], X[1:3, 0:2]),
+    )
+    assert len(eager_device._PROGRAMS) == before
+
+
+def test_numbers_are_no_part_of_a_program() -> None:
+    x = device_put(X)
+    check(x * 1.5 + 2, X * 1.5 + 2)
+    before = len(eager_device._PROGRAMS)
+    check(x * -0.25 + 7, X * -0.25 + 7)
+    assert len(eager_device._PROGRAMS) == before
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda key: fgrad.random.uniform(key, (5,)),
+        lambda key: fgrad.random.split(key),
+        lambda key: fgrad.random.randint(key, (4,), 0, 100),
+        lambda key: fgrad.random.normal(fgrad.random.fold_in(key, 3), (7,)),
+    ],
+)
+def test_random_numbers_are_those_of_the_host(draw: Callable[[Any], Any]) -> None:
+    key = fgrad.random.key(4)
+    check(draw(device_put(key)), draw(key), 1e-14)
+    check(jit(draw, device="cuda")(key), draw(key), 1e-14)
+
+
 def test_functions_of_fgrad_numpy() -> None:
     x = device_put(X)
+    check(fgrad.numpy.vectorize(lambda a: a * 2)(x), X * 2)
     check((fgrad.numpy.tanh(x), fgrad.numpy.sum(x, axis=0)), (np.tanh(X), X.sum(axis=0)))
     check((fgrad.numpy.asarray(x), fgrad.numpy.array([x, x])), (X, np.array([X, X])))
 
@@ -245,6 +281,14 @@ def test_arrays_do_not_change(write: Callable[[Any], Any]) -> None:
     with pytest.raises(InPlaceError, match="An array on a GPU was to be written into"):
         write(x)
     check(x, X)
+
+
+def test_host_arrays_are_not_written_by_the_device() -> None:
+    y = X.copy()
+    with pytest.raises(InPlaceError, match="over an array in the memory of the host"):
+        y += device_put(X)
+    y[0] = device_put(X)[1]
+    np.testing.assert_array_equal(y[0], X[1])
 
 
 def test_names_are_bound_anew() -> None:
