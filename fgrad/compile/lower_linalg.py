@@ -62,16 +62,20 @@ def host_step(eqn: Eqn, _virtual: Mapping[Var, Eqn]) -> LibraryStep:
 
 def _external(eqn: Eqn) -> LibraryStep:
     """A loop that calls SciPy's function."""
-    out = eqn.outputs[0].aval
     args: Any = (*[a for a in eqn.inputs if isinstance(a, Var)], *eqn.outputs)
-    params = {
+    return LibraryStep("external", external_params(eqn), args, ((0,) * len(args),))
+
+
+def external_params(eqn: Eqn) -> dict[str, Any]:
+    """The parameters of a step `external`."""
+    out = eqn.outputs[0].aval
+    return {
         "name": eqn.prim.name,
         "dtype": out.dtype,
         "size": out.size,
         "constants": tuple([float(a.value) if isinstance(a, Lit) else None for a in eqn.inputs]),
         "ones": tuple([k for k, a in enumerate(eqn.inputs) if a.aval.size == 1 < out.size]),
     }
-    return LibraryStep("external", params, args, ((0,) * len(args),))
 
 
 def _ufunc(eqn: Eqn) -> LibraryStep | None:

@@ -158,6 +158,11 @@ _INSTRUCTIONS = {
   %result = fptrunc double %inverse to float
   ret float %result
 }""",
+    "nvvm.rsqrt.approx.d": """define internal double @nvvm.rsqrt.approx.d(double %a) {
+  %root = call double @llvm.sqrt.f64(double %a)
+  %r = fdiv double 1.0, %root
+  ret double %r
+}""",
     "nvvm.div.approx.f": """define internal float @nvvm.div.approx.f(float %a, float %b) {
   %result = fdiv float %a, %b
   ret float %result

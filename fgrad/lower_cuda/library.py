@@ -2,7 +2,7 @@
 
     gemm            cuBLASLt, or a tiled kernel where that is not installed
     factor, svd ...  cuSOLVER and cuBLAS                  fft       cuFFT
-    walk, sort, top, search, complex_parts               own kernels
+    walk, sort, top, search, complex_parts, external     own kernels
     host            callbacks of the user's: the host; what else NumPy evaluates has no form here
 
 A step without a form is an error card that names its primitive and the user's line.
@@ -17,6 +17,7 @@ import numpy as np
 
 from fgrad.compile.cpu.library import gemm_spec
 from fgrad.compile.cpu.llvm_text import element_type, literal
+from fgrad.compile.lower_linalg import external_params
 from fgrad.compile.steps import LibraryStep
 from fgrad.errors import UnsupportedDeviceError
 from fgrad.ir.program import Eqn, Lit
@@ -29,6 +30,7 @@ from fgrad.lower_cuda.library_gemm import gemm_kernel
 from fgrad.lower_cuda.library_lapack import LAPACK
 from fgrad.lower_cuda.library_plan import Planner
 from fgrad.lower_cuda.library_sort import search_calls, top_calls, with_work
+from fgrad.lower_cuda.library_special import SPECIAL, special_calls
 from fgrad.lower_cuda.library_walks import walk_calls
 from fgrad.source import Loc, RawLoc, resolve
 
@@ -101,6 +103,8 @@ def _host(step: LibraryStep) -> Calls | None:
     eqn: Eqn = step.params["eqn"]
     if eqn.prim.name in CALLBACKS:
         return Calls((HostCall(eqn, tuple([Place(k) for k in range(len(step.args))])),))
+    if eqn.prim.name in SPECIAL:
+        return special_calls(external_params(eqn), len(step.args))
     form = _HOST_CUDA.get(eqn.prim.name)
     if form is None or any([isinstance(a, Lit) for a in eqn.inputs]):
         return None
@@ -145,7 +149,7 @@ LIBRARY_CUDA: dict[str, Callable[[LibraryStep], Calls | None]] = {
     "search": lambda step: search_calls(step.params),
     "complex_parts": _complex_parts,
     "ufunc": _ufunc,
-    "external": lambda step: None,
+    "external": lambda step: special_calls(step.params, len(step.args)),
     "host": _host,
 }
 

@@ -1,0 +1,117 @@
+"""Programs with library steps on a device that is not there, compared with NumPy and SciPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.special as sp
+from device_programs import called, check, compiled
+
+import fgrad
+import fgrad.scipy.special as fs
+from fgrad.errors import UnsupportedDeviceError
+from fgrad.lower_cuda import driver, library_functions
+from fgrad.lower_cuda.library_special import SPECIAL
+from fgrad.lower_cuda.library_stub import StubLibraries
+from fgrad.lower_cuda.stub import StubDriver
+
+
+@pytest.fixture(autouse=True)
+def libraries() -> Iterator[StubLibraries]:
+    """Libraries and a driver without a device."""
+    before, stub = driver.use(StubDriver()), StubLibraries()
+    library_functions.use(stub)
+    yield stub
+    library_functions.use(None)
+    driver.use(before)
+    assert not stub.errors
+
+
+RNG = np.random.default_rng(0)
+MATRICES = RNG.normal(size=(3, 4, 4)) + 4 * np.eye(4)
+RIGHT = RNG.normal(size=(3, 4))
+POSITIVE = np.array(MATRICES[0] @ MATRICES[0].T)
+SIGNAL = RNG.normal(size=(3, 16))
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "product": (
+        lambda a, b: np.tanh(a @ b + 1),
+        (RNG.normal(size=(40, 30)), RNG.normal(size=(30, 20))),
+    ),
+    "solve": (lambda a, b: np.linalg.solve(a, b[..., None]), (MATRICES, RIGHT)),
+    "determinant": (lambda a: np.linalg.slogdet(a)[1], (MATRICES,)),
+    "inverse": (np.linalg.inv, (MATRICES,)),
+    "cholesky": (np.linalg.cholesky, (POSITIVE,)),
+    "eigenvalues": (lambda a: np.linalg.eigh(a)[0], (POSITIVE,)),
+    "singular values": (lambda a: np.linalg.svd(a)[1], (MATRICES,)),
+    "spectrum": (lambda x: np.abs(np.fft.rfft(x)), (SIGNAL,)),
+    "plane spectrum": (lambda x: np.abs(np.fft.fft2(x)), (SIGNAL,)),
+    "sort": (lambda x: np.sort(x, axis=0), (SIGNAL,)),
+    "quantile": (lambda x: np.quantile(x, 0.3, axis=1), (SIGNAL,)),
+    "search": (lambda x: np.searchsorted(np.arange(5.0), x[0]), (SIGNAL,)),
+    "totals": (lambda x: np.cumsum(x, 1) * np.argmax(x, 1)[:, None], (SIGNAL,)),
+    "polar": (lambda x: np.exp(1j * x).real, (SIGNAL,)),
+    "callback": (
+        lambda x: 1 + fgrad.pure_callback(np.sin, fgrad.ShapeDtype((3, 16), float), x),
+        (SIGNAL,),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_values(name: str) -> None:
+    fun, args = PROGRAMS[name]
+    check(fun, *args, calls=2, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["solve", "determinant", "cholesky", "eigenvalues", "spectrum"])
+def test_gradients(name: str) -> None:
+    fun, args = PROGRAMS[name]
+    check(fgrad.grad(lambda *xs: np.sum(np.sin(fun(*xs)))), *args, calls=1, rtol=1e-8, atol=1e-8)
+
+
+def arguments(name: str) -> list[np.ndarray]:
+    """Numbers of all sizes and signs for a function, as it is not defined on all."""
+    rng = np.random.default_rng(1)
+    count = getattr(sp, name).nin
+    near = [rng.normal(size=40) * 3, rng.uniform(0, 1, 40), np.array([0.0, -0.0, -1, 2, np.nan])]
+    return [rng.permutation(np.concatenate(near)) for _ in range(count)]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_special_functions(dtype: type) -> None:
+    """All in one program, with a number in the place of the second operand too."""
+    given = {name: [x.astype(dtype) for x in arguments(name)] for name in SPECIAL}
+
+    def apply(xs: dict[str, list[Any]]) -> dict[str, Any]:
+        found = {name: getattr(fs, name)(*x) for name, x in xs.items()}
+        return found | {f"{n}.5": getattr(fs, n)(x[0], 0.5) for n, x in xs.items() if len(x) > 1}
+
+    with np.errstate(all="ignore"):
+        tolerance = 1e-11 if dtype is np.float64 else 1e-5
+        check(apply, given, calls=1, rtol=tolerance, atol=tolerance)
+
+
+def test_what_has_no_form_is_a_card() -> None:
+    x = np.linspace(0.1, 0.9, 5)
+    with pytest.raises(UnsupportedDeviceError, match="gammainc of float64") as caught:
+        compiled(lambda x: fs.gammainc(2.0, x), x)
+    assert "test_library_programs.py" in str(caught.value)
+    with pytest.raises(UnsupportedDeviceError, match="arcsinh of complex128"):
+        compiled(lambda x: np.arcsinh(x * 1j).real, x)
+    with pytest.raises(UnsupportedDeviceError, match="eigvals of float64"):
+        compiled(lambda a: np.abs(np.linalg.eigvals(a)), POSITIVE)
+
+
+def test_a_matrix_that_cannot_be_factored_is_an_error_of_the_caller() -> None:
+    singular = np.zeros((2, 3, 3))
+    for fun, matrix, message in [
+        (np.linalg.cholesky, -POSITIVE, "not positive definite"),
+        (np.linalg.inv, singular, "Singular"),
+    ]:
+        executable = compiled(fun, matrix)
+        with pytest.raises(np.linalg.LinAlgError, match=message):
+            called(executable, matrix)
