@@ -14,7 +14,7 @@ import ctypes
 import itertools
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
@@ -32,7 +32,8 @@ toolchain = lazy_module("fgrad.lower_cuda.toolchain")
 
 LIBRARY = "libcuda.so.1"
 STAGE_BYTES = 4 << 20  # of each of the two pinned buffers that large copies go through
-SMALL_COPY = 64 << 10  # bytes that the driver itself copies to a pinned buffer at once
+SMALL_COPY = 32 << 10  # bytes of the pinned buffers that small copies go through
+SMALL_COPIES = 64  # that may be under way before one waits
 
 
 class Library(Protocol):
@@ -124,7 +125,9 @@ class Driver:
         self._pool = self._new_pool()
         self.memory = Memory(self._reserve, self._unreserve)
         self.give_back = self.memory.release if self.plain_memory else self.release
-        self._staging: list[_Stage] = []
+        self._large: Iterator[_Stage] = itertools.cycle(())  # pinned buffers, in turn
+        self._small: Iterator[_Stage] = itertools.cycle(())
+        self._pinned = 0
 
     # Calls.
 
@@ -300,11 +303,6 @@ class Driver:
         """Copy a C-contiguous array to the device; it may be changed when this returns."""
         self.attach()
         at, left = array.ctypes.data, array.nbytes
-        if left <= SMALL_COPY:
-            if left:
-                result = self.call("cuMemcpyHtoDAsync_v2", pointer, at, left, self.stream)
-                self.check(result, "a copy to the device", _sizes(left))
-            return
         with self.lock:
             for stage in self._stages(left):
                 size = min(left, STAGE_BYTES)
@@ -351,10 +349,16 @@ class Driver:
             self.check(result, "a copy on the device", _sizes(nbytes))
 
     def _stages(self, nbytes: int) -> Iterable[_Stage]:
-        """The two pinned buffers in turn, once for each piece of `nbytes`."""
-        if not self._staging:
-            self._staging = [_Stage(self), _Stage(self)]
-        return [self._staging[k % 2] for k in range(-(-nbytes // STAGE_BYTES))]
+        """Pinned buffers for each piece of `nbytes`: the two large ones in turn, or a small one."""
+        if not self._pinned:
+            size = 2 * STAGE_BYTES + SMALL_COPIES * SMALL_COPY
+            first = self._pinned = self._handle("cuMemHostAlloc", size, 0)
+            small = first + 2 * STAGE_BYTES
+            self._large = itertools.cycle([_Stage(self, first + k * STAGE_BYTES) for k in (0, 1)])
+            stages = [_Stage(self, small + k * SMALL_COPY) for k in range(SMALL_COPIES)]
+            self._small = itertools.cycle(stages)
+        count = -(-nbytes // STAGE_BYTES)
+        return itertools.islice(self._small if nbytes <= SMALL_COPY else self._large, count)
 
     # Order.
 
@@ -385,9 +389,9 @@ _CAPABILITY = (api.CAPABILITY_MAJOR, api.CAPABILITY_MINOR)
 class _Stage:
     """A pinned buffer, and the event after which it is free again."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: Driver, pointer: int) -> None:
         self.driver = driver
-        self.pointer = driver._handle("cuMemHostAlloc", STAGE_BYTES, 0)
+        self.pointer = pointer
         self.event = driver._handle("cuEventCreate", api.EVENT_DISABLE_TIMING)
 
     def mark(self) -> None:

@@ -77,6 +77,20 @@ def test_copies_there_and_back(stub: StubDriver, rng: np.random.Generator, count
     assert np.array_equal(x, y)
 
 
+def test_many_small_copies(stub: StubDriver, rng: np.random.Generator) -> None:
+    xs = rng.normal(size=(200, 50))
+    pointers = [on_device(stub, x) for x in xs]
+    out = np.empty(50)
+    for x, pointer in zip(xs, pointers, strict=True):
+        stub.to_host(out, pointer)
+        assert np.array_equal(out, x)
+
+
+def test_functions_of_a_shared_library() -> None:
+    library = driver_module.SharedLibrary("libc.so.6")
+    assert library.address("memcpy") and not library.address("cuOfTheFuture")
+
+
 def test_a_kernel_runs(stub: StubDriver, rng: np.random.Generator) -> None:
     x, y = rng.normal(size=512).astype(np.float32), np.empty(512, np.float32)
     source, target = on_device(stub, x), stub.allocate(x.nbytes)
