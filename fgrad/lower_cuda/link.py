@@ -158,7 +158,8 @@ class _Linker:
         elif step.name == "control":
             self.steps += self.control(step.params["control"], numbers, loc)
         else:
-            self.steps += self.calls(calls_of(step, loc), numbers, step.name, loc)
+            sizes = [_bytes(v.aval) for v in step.args]
+            self.steps += self.calls(calls_of(step, loc), numbers, step.name, loc, sum(sizes))
 
     def kernel(self, kernel: Kernel, numbers: Sequence[int], name: str, loc: Any) -> list[Step]:
         """The launches of a kernel on the buffers of these slots."""

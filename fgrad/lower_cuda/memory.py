@@ -4,12 +4,17 @@ Everything runs on one stream, so a block may be given out again as soon as it w
 kernels that read it still wait for their turn: the next ones wait behind them.
 
     allocate(5000) -> a block of 5120 bytes      classes are 2^k, 1.125 * 2^k, ..., 1.875 * 2^k
+
+Of several free blocks the one with the lowest address is taken, in whatever order they came back:
+a training step whose results are its next arguments meets the same addresses every other time, and
+with them its graphs.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 SMALLEST = 256  # bytes: what the driver aligns to
@@ -78,7 +83,7 @@ class Memory:
         """Take back a block that `allocate(nbytes)` gave."""
         if pointer:
             blocks, size = self._homes.get(nbytes) or self.blocks(nbytes)
-            blocks.append(pointer)
+            heappush(blocks, pointer)
             counts = self._counts
             counts[IN_USE] -= size
             counts[HELD] += size
@@ -99,7 +104,7 @@ class Memory:
         return Statistics(*self._counts)
 
     def blocks(self, nbytes: int) -> tuple[list[int], int]:
-        """The free blocks for `nbytes`, a list that stays, and their size: for native code."""
+        """The free blocks for `nbytes`, a heap that stays, and their size: for native code."""
         size = size_class(nbytes)
         home = self._free.setdefault(size, []), size
         if len(self._homes) < MOST_HOMES:
@@ -115,6 +120,6 @@ class Memory:
 def _taken(blocks: list[int] | None) -> int:
     """One of the blocks, or 0; another thread may take the last one between test and pop."""
     try:
-        return blocks.pop() if blocks else 0
+        return heappop(blocks) if blocks else 0
     except IndexError:
         return 0

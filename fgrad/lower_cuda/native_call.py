@@ -15,6 +15,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
@@ -48,9 +49,6 @@ _METH_O = 0x8
 _FUNCTIONS = (
     "PyEval_RestoreThread",
     "PyEval_SaveThread",
-    "PyList_Append",
-    "PyList_GetItem",
-    "PyList_SetSlice",
     "PyList_Size",
     "PyLong_AsVoidPtr",
     "PyLong_FromLongLong",
@@ -67,9 +65,6 @@ _FUNCTIONS = (
     "Py_IncRef",
 )
 _DECLARATIONS = {
-    "declare i32 @PyList_Append(ptr, ptr)",
-    "declare ptr @PyList_GetItem(ptr, i64)",
-    "declare i32 @PyList_SetSlice(ptr, i64, i64, ptr)",
     "declare i64 @PyList_Size(ptr)",
     "declare ptr @PyLong_AsVoidPtr(ptr)",
     "declare ptr @PyLong_FromLongLong(i64)",
@@ -86,6 +81,8 @@ _DECLARATIONS = {
     "declare void @Py_IncRef(ptr)",
     "@fgrad_none = external global i8",
     "@fgrad_false = external global i8",
+    "@fgrad_heappop = external global i8",
+    "@fgrad_heappush = external global i8",
     *WORK_DECLARATIONS,
 }
 
@@ -180,6 +177,7 @@ def _method() -> Method:
     """The native function, for arrays as they are in this interpreter."""
     imports = {name: function_address(name) for name in _FUNCTIONS}
     imports |= {"fgrad_none": id(None), "fgrad_false": id(False)}
+    imports |= {"fgrad_heappop": id(heappop), "fgrad_heappush": id(heappush)}
     (address,) = build([Source(f"cuda arrays {_entry('f')[0]}", _entry)], imports)
     return Method(b"call", address, _METH_O, None)
 
@@ -393,10 +391,9 @@ def _block(symbol: str) -> str:
         + "nothing:\n  call void @Py_IncRef(ptr %zero)\n  ret ptr %zero\nsome:\n"
         + "  %count = call i64 @PyList_Size(ptr %blocks)\n  %any = icmp sgt i64 %count, 0\n"
         + "  br i1 %any, label %take, label %none\nnone:\n  ret ptr null\ntake:\n"
-        + "  %last = sub i64 %count, 1\n"
-        + "  %block = call ptr @PyList_GetItem(ptr %blocks, i64 %last)\n"
-        + "  call void @Py_IncRef(ptr %block)\n"
-        + "  %cut = call i32 @PyList_SetSlice(ptr %blocks, i64 %last, i64 %count, ptr null)\n"
+        + "  %block = call ptr (ptr, ...) @PyObject_CallFunctionObjArgs("
+        + "ptr @fgrad_heappop, ptr %blocks, ptr null)\n"
+        + "  %lost = icmp eq ptr %block, null\n  br i1 %lost, label %none, label %taken\ntaken:\n"
         + "  %less = sub i64 0, %size\n"
         + _added("in_use", IN_USE, "%size")
         + _added("held", HELD, "%less")
@@ -414,7 +411,9 @@ def _back(symbol: str) -> str:
         f"define internal void @{symbol}_back(ptr %blocks, i64 %size, ptr %block, ptr %counts) #0 "
         + "{\nentry:\n  %empty = icmp eq ptr %blocks, null\n"
         + "  br i1 %empty, label %done, label %some\nsome:\n"
-        + "  %kept = call i32 @PyList_Append(ptr %blocks, ptr %block)\n"
+        + "  %kept = call ptr (ptr, ...) @PyObject_CallFunctionObjArgs("
+        + "ptr @fgrad_heappush, ptr %blocks, ptr %block, ptr null)\n"
+        + "  call void @Py_DecRef(ptr %kept)\n"
         + "  %less = sub i64 0, %size\n"
         + _added("in_use", IN_USE, "%less")
         + _added("held", HELD, "%size")
