@@ -16,7 +16,7 @@ from fgrad.numpy.promote import convert
 from fgrad.source import here, resolve
 from fgrad.trace import Tracer, Value, trace
 from fgrad.transforms import control, control_reverse, control_vmap  # noqa: F401 - the rules
-from fgrad.transforms.wrap import as_value, function_name, is_weak
+from fgrad.transforms.wrap import as_value, function_name, ids_of, is_weak, own
 
 
 class Body(NamedTuple):
@@ -144,8 +144,8 @@ def _unused(aval: Aval) -> Any:
 
 def own_results(results: Sequence[Value], given: Sequence[Value]) -> list[Value]:
     """Results that share no memory with what was given."""
-    ids = {id(x) for x in given}
-    return [x.copy() if type(x) is np.ndarray and id(x) in ids else x for x in results]
+    ids = ids_of(given)
+    return [own(x, ids) for x in results]
 
 
 def check_structure(what: str, name: str, before: tree.TreeDef, after: tree.TreeDef) -> None:

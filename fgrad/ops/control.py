@@ -14,10 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.config import config
 from fgrad.errors import DtypeError, ShapeError
 from fgrad.ir.aval import BOOL, INT64, Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program
+from fgrad.ops.straight import WORTH, is_worth, scan_loop, while_loops
 from fgrad.trace import Value, bind, run
 
 scan_p = Primitive(
@@ -103,6 +105,10 @@ def _(
     consts, xs = operands[:n_consts], operands[n_consts + n_carry :]
     carry = list(operands[n_consts : n_consts + n_carry])
     ys = [np.empty((length, *y.shape), y.dtype) for y in body.out_avals[n_carry:]]
+    if is_worth(body, length) and not config.nans:
+        steps = range(length)[::-1] if reverse else range(length)
+        items = zip(steps, *[x[::-1] if reverse else x for x in xs], strict=True)
+        return (*scan_loop(body, n_consts, n_carry)(consts, carry, items, ys), *ys)
     for k in reversed(range(length)) if reverse else range(length):
         outs = run(body, [*consts, *carry, *[x[k] for x in xs]])
         carry = outs[:n_carry]
@@ -132,6 +138,12 @@ def _(
 ) -> tuple[Any, ...]:
     cond_consts, body_consts = operands[:n_cond], operands[n_cond : n_cond + n_body]
     carry = list(operands[n_cond + n_body :])
+    for _ in range(WORTH):
+        if not run(cond, [*cond_consts, *carry])[0]:
+            return tuple(carry)
+        carry = run(body, [*body_consts, *carry])
+    if not config.nans:
+        return while_loops(cond, body, n_cond, n_body)(cond_consts, body_consts, carry)
     while run(cond, [*cond_consts, *carry])[0]:
         carry = run(body, [*body_consts, *carry])
     return tuple(carry)

@@ -6,6 +6,7 @@ result axes = batch axes, then the free axes of a, then the free axes of b
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ops.families import bilinear_jvp, in_float32
 from fgrad.ops.shape import Ints, inverse_permutation, permute
+from fgrad.ops.straight import PREPARED
 from fgrad.trace import Value, bind
 
 Pair = tuple[Ints, Ints]
@@ -90,6 +92,20 @@ def _transpose_plan(a_ndim: int, b_ndim: int, contract: Pair, batch: Pair) -> _T
         (batch[0], ct_batch),
         inverse_permutation((*batch[1], *_paired(contract[0], contract[1]), *plan.b_free)),
     )
+
+
+def _prepared(a: Aval, b: Aval, *, contract: Pair, batch: Pair) -> Callable[..., Any] | None:
+    """The evaluation of products for `np.dot`."""
+    plan = _plan(len(a.shape), len(b.shape), contract, batch)
+    if a.dtype.kind == "V" or plan.dot is None:
+        return None
+    turned_a, turned_b = plan.dot
+    if not turned_a and not turned_b:
+        return np.dot
+    return lambda x, y: np.dot(x.T if turned_a else x, y.T if turned_b else y)
+
+
+PREPARED["dot_general"] = _prepared
 
 
 @dot_general_p.evaluate
