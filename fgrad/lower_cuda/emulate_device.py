@@ -33,6 +33,14 @@ _NEAREST = {
 _WORDS = {"ui": ("i32", "i64"), "ull": ("i64", "i128")}  # of unsigned products
 _BARRIER_RESULTS = ("popc", "and", "or")
 _SHUFFLES = ("idx", "up", "down", "bfly")
+_THREAD = ["%t = load i64, ptr @emulate.thread", "%nx = load i64, ptr @emulate.nx"]
+_REGISTERS = {
+    "ctaid": {"x": ["%r = load i32, ptr @emulate.block"]},
+    "tid": {
+        "x": [*_THREAD, "%word = urem i64 %t, %nx", "%r = trunc i64 %word to i32"],
+        "y": [*_THREAD, "%word = udiv i64 %t, %nx", "%r = trunc i64 %word to i32"],
+    },
+}
 _UNARY = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint", "fabs": "fabs"}
 
 # Instructions of the device that are written out: name -> definition.
@@ -301,6 +309,8 @@ def _definition(name: str) -> str | None:
 def _instruction(name: str) -> str:
     """nvvm.fma.rm.f, nvvm.floor.d, nvvm.fabs.f32, nvvm.atomic.load.add.f32.p1f32, ..."""
     _, operation, *details = name.split(".")
+    if name.startswith("nvvm.read.ptx.sreg.") and details[-2] in _REGISTERS:
+        return _register(name, *details[-2:])
     if operation == "mulhi" and details[0] in _WORDS:
         word, wide = _WORDS[details[0]]
         return _high_word(name, word, wide)
@@ -344,6 +354,13 @@ def _instruction(name: str) -> str:
         f"The emulator of the device does not know the instruction llvm.{name}.",
         [("write", "its meaning in fgrad/lower_cuda/emulate_device.py")],
     )
+
+
+def _register(name: str, register: str, axis: str) -> str:
+    """The number of the block or of the thread along an axis."""
+    value = _REGISTERS[register].get(axis, ["%r = add i32 0, 0"])
+    lines = "".join([f"  {line}\n" for line in value])
+    return f"define internal i32 @{name}() {{\n{lines}  ret i32 %r\n}}"
 
 
 def _define(name: str, kind: str, arity: int, value: str) -> str:

@@ -38,7 +38,6 @@ INTERVAL_SHIFT, THREAD_SHIFT = 32, 22
 _SWITCHING = f"""@emulate.table = internal global ptr null
 @emulate.records = internal global ptr null
 @emulate.contexts = internal global ptr null
-@emulate.nx = internal global i64 1
 declare i32 @getcontext(ptr)
 declare void @makecontext(ptr, ptr, i32, ...)
 declare i32 @setcontext(ptr)
@@ -181,6 +180,8 @@ end:
 _LOOP = f"""define void @SYMBOL(
     ptr %table, i32 %grid, i32 %nx, i32 %ny, i64 %interval, i32 %poisons) {{
 entry:
+  %nx.word = zext i32 %nx to i64
+  store i64 %nx.word, ptr @emulate.nx
   br label %block.head
 block.head:
   %block = phi i32 [ 0, %entry ], [ %block.next, %block.end ]
@@ -224,6 +225,7 @@ end:
 }}"""
 
 _PLACE = """@emulate.block = internal global i32 0
+@emulate.nx = internal global i64 1
 @emulate.thread = internal global i64 0
 @emulate.stamp = internal global i64 0
 @emulate.first_interval = internal global i64 0"""

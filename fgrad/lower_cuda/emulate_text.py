@@ -52,7 +52,7 @@ def retarget(body: str, arity: int, checked: bool) -> Retargeted:
     """A body for a CPU; a checked one tests all addresses."""
     text = re.sub(r";[^\n]*", "", body)
     text = re.sub(r'@"([\w.$]+)"', r"@\1", text)
-    text = re.sub(r"^(?:target |!|declare |attributes |source_filename).*$", "", text, flags=re.M)
+    text = re.sub(r"^(?:target |!|declare |attributes |@llvm\.used).*$", "", text, flags=re.M)
     text = re.sub(r",? ![\w.]+ !\d+", "", text)
     text = re.sub(r" #\d+", "", text)
     shared = [Shared(name, width_of(kind)) for name, kind in _SHARED.findall(text)]

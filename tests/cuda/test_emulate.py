@@ -18,9 +18,11 @@ from fgrad.errors import CheckError
 from fgrad.lower_cuda.body_text import BodyText
 from fgrad.lower_cuda.emulate import Emulated
 from fgrad.lower_cuda.emulate_text import width_of
+from fgrad.lower_cuda.skeleton import padded, skeleton
 from fgrad.lower_cuda.team_text import block_fold, block_scan
+from fgrad.lower_cuda.toolchain import inlined
 
-F32, I32 = np.dtype(np.float32), np.dtype(np.int32)
+F32 = np.dtype(np.float32)
 ORDERS = [None, 1, 2]
 
 
@@ -131,6 +133,33 @@ def test_arrays_of_arrays() -> None:
 """
     run(body(1, lines + put("%v"), shared), [out])
     np.testing.assert_array_equal(out, np.arange(32).reshape(2, 4, 4).transpose(0, 2, 1).ravel())
+
+
+def with_skeleton(text: str, arity: int) -> str:
+    """A body that runs the kernel of Numba around another one."""
+    kernel = skeleton(padded(arity)).replace('"fgrad_body"', '"inner_body"')
+    inner = inlined(text, arity).replace("@fgrad_body", "@inner_body").replace("linkonce_odr ", "")
+    numbers = range(padded(arity))
+    casts = "".join(f"  %c{k} = addrspacecast i8 addrspace(1)* %p{k} to i8*\n" for k in numbers)
+    given = ", ".join(f"i8* %c{k}" for k in numbers)
+    return body(len(numbers), f"{casts}  call void @fgrad_kernel({given})", f"{inner}\n{kernel}")
+
+
+@pytest.mark.parametrize("arity", [1, 4, 5, 16])
+def test_the_kernel_around_a_body(arity: int) -> None:
+    """All arrays arrive in their places, and the block and the thread have their numbers."""
+    outs = [words(12) for _ in range(arity)]
+    lines = (
+        "  %b6 = mul i32 %block, 6\n  %y3 = mul i32 %y, 3\n"
+        "  %i0 = add i32 %b6, %y3\n  %i = add i32 %i0, %x\n"
+    )
+    for k in range(arity):
+        lines += f"  %v{k} = add i32 %i, {100 * k}\n"
+        lines += put(f"%v{k}", "%i", f"put{k}").replace("%a0", f"%a{k}")
+    padding = [words(1) for _ in range(padded(arity) - arity)]
+    run(with_skeleton(body(arity, lines), arity), [*outs, *padding], 2, (3, 2))
+    for k, out in enumerate(outs):
+        np.testing.assert_array_equal(out, np.arange(12) + 100 * k)
 
 
 # Waiting.
