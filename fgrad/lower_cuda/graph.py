@@ -7,7 +7,7 @@ call whose addresses are not those of the last one, the nodes with changed addre
 a launch is set as it is, anything else is captured once more as a graph of its own.  There may be
 several graphs of a program, for callers that use buffers in turn.  All of a call is native.
 
-The rule: a program of `LEAST_NODES` to `MOST_NODES` calls has a graph from its second run on.  The
+The rule: a program of `LEAST_NODES` to `MOST_NODES` calls has a graph from its third run on.  The
 graph with the fewest changed nodes is used, unless those are more than half of all (one that is
 captured counts as `CAPTURED`), or another thread is about to launch it: then the calls are made one
 by one.
@@ -18,8 +18,8 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Collection, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -142,9 +142,9 @@ class _Graph:
         for node in nodes:
             records.append(self.node(node, int(records[-1][HANDLE]) if records else 0))
         executable = _handle(driver, "cuGraphInstantiateWithFlags", self.graph, 0)
-        driver.check(driver.call("cuGraphDestroy", self.graph), "cuGraphDestroy")
         self.record = self.described(nodes, executable, [r.ctypes.data for r in records])
-        weakref.finalize(self, driver.call, "cuGraphExecDestroy", executable).atexit = False
+        # The graph stays too: its nodes are named when those of the executable are set.
+        weakref.finalize(self, _destroy, driver, executable, self.graph).atexit = False
 
     def described(
         self, nodes: Sequence[Node], executable: int, records: Sequence[int]
@@ -225,6 +225,11 @@ class _Graph:
         return child
 
 
+def _destroy(driver: Driver, executable: int, graph: int) -> None:
+    driver.call("cuGraphExecDestroy", executable)
+    driver.call("cuGraphDestroy", graph)
+
+
 def _handle(driver: Driver, function: str, *arguments: int) -> int:
     """What a C function writes to an address among its arguments."""
     out = ctypes.c_void_p()
@@ -234,7 +239,12 @@ def _handle(driver: Driver, function: str, *arguments: int) -> int:
     return out.value or 0
 
 
-@lru_cache
+_SIDE: WeakKeyDictionary[Driver, int] = WeakKeyDictionary()
+
+
 def _side_stream(driver: Driver) -> int:
     """A stream that only captures."""
-    return _handle(driver, "cuStreamCreate", STREAM_NON_BLOCKING)
+    found = _SIDE.get(driver)
+    if found is None:
+        found = _SIDE[driver] = _handle(driver, "cuStreamCreate", STREAM_NON_BLOCKING)
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import re
 import threading
@@ -16,12 +17,24 @@ from device_programs import called, check, compiled
 import fgrad
 import fgrad.numpy as fnp
 from fgrad.compile.backend import BACKENDS
-from fgrad.compile.cpu.host import Advance, Call, Place, Repeat, Swap, While
+from fgrad.compile.cpu.host import Advance, Call, Repeat, Swap, While
+from fgrad.compile.cpu.host import Place as Derive
 from fgrad.errors import DeviceError, DeviceMemoryError
 from fgrad.lower_cuda import graph as graph_module
+from fgrad.lower_cuda import link
 from fgrad.lower_cuda.array import on_device
 from fgrad.lower_cuda.driver import use
 from fgrad.lower_cuda.graph import Node, flattened
+from fgrad.lower_cuda.library_calls import (
+    Calls,
+    Check,
+    CopyCall,
+    FillCall,
+    FunctionCall,
+    Number,
+    Place,
+    Stream,
+)
 from fgrad.lower_cuda.stub import StubDriver
 from fgrad.lower_cuda.stub_library import Graph, Launch, StubLibrary
 
@@ -142,9 +155,10 @@ def test_an_executable_is_not_kept_alive(stub: StubDriver) -> None:
     for _ in range(4):
         called(executable, X, X)
     seen = weakref.ref(executable)
+    assert stub.library._executables and stub.library._graphs
     del executable
     gc.collect()
-    assert seen() is None
+    assert seen() is None and not stub.library._executables and not stub.library._graphs
 
 
 def test_donated_arguments(stub: StubDriver) -> None:
@@ -187,7 +201,7 @@ def test_threads(stub: StubDriver) -> None:
 def test_flattened() -> None:
     launch, other = Call(7, 1, 0, (2, 0)), Call(7, 2, 0, (2, 3, 4))
     loop = Repeat(2, (launch, other, Advance(4, 64), Swap(0, 3)))
-    nodes = flattened((Place(3, 1, 16), Place(4, 1, 32), loop), 3, {7})
+    nodes = flattened((Derive(3, 1, 16), Derive(4, 1, 32), loop), 3, {7})
     assert nodes == (
         Node(launch, ((0, 0),)),
         Node(other, ((1, 16), (1, 32))),
@@ -346,3 +360,84 @@ def test_gradients(stub: StubDriver) -> None:
         return fnp.mean((h - 1.0) ** 2)
 
     check(fgrad.value_and_grad(loss), w, X, rtol=1e-4)
+
+
+# Functions of libraries.
+
+
+class Library:
+    """A C function that copies on the stream it is given, in the place of products."""
+
+    def __init__(self, stub: StubDriver, name: str, result: int = 0) -> None:
+        self.stub, self.name, self.result = stub, name, result
+        self.seen: list[tuple[Any, ...]] = []
+        self.stream = Library.PROTOTYPE(self.copy)
+
+    PROTOTYPE = ctypes.CFUNCTYPE(
+        ctypes.c_int, ctypes.c_int32, ctypes.c_double, ctypes.c_uint64, ctypes.c_float,
+        ctypes.c_int64, ctypes.c_uint64, ctypes.c_uint64,
+    )  # fmt: skip
+
+    def copy(self, *arguments: Any) -> int:
+        number, alpha, source, beta, nbytes, stream, target = arguments
+        self.seen.append((number, alpha, beta, nbytes))
+        self.stub.call("cuMemcpyDtoDAsync_v2", target, source, nbytes, stream)
+        return self.result
+
+    def calls(self, step: Any, _loc: Any = None) -> Calls:
+        assert step.name == "gemm"
+        half = X.nbytes // 2
+        arguments = (
+            Number("i32", -3), Number("double", 0.1), Place(0, 0, half), Number("float", -2.5),
+            Number("i64", half), Stream(), Place(3, 0, half),
+        )  # fmt: skip
+        address = ctypes.cast(self.stream, ctypes.c_void_p).value or 0
+        call = FunctionCall(self.name, address, arguments, 2, (self,))
+        return Calls((call, CopyCall(Place(2), Place(3), X.nbytes)), (X.nbytes,))
+
+
+def product(x: Any, y: Any) -> Any:
+    return chain(4)(x @ y, x)
+
+
+@pytest.mark.parametrize("name", ["cublasLtMatmul", "cusolverDnSgetrf"])
+def test_functions_of_libraries(
+    stub: StubDriver, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    library = Library(stub, name)
+    monkeypatch.setattr(link, "calls_of", library.calls)
+    eye = np.eye(40, dtype=np.float32)
+    executable = compiled(product, X, eye)
+    kept = []
+    for _ in range(6):
+        x = RNG.normal(size=X.shape).astype(np.float32)
+        kept.append(executable([on_device(x), on_device(eye)]))
+        np.testing.assert_allclose(kept[-1][0].numpy(), chain(4)(x, x), rtol=1e-4, atol=1e-4)
+    assert set(library.seen) == {(-3, 0.1, -2.5, X.nbytes // 2)}
+    assert bool(graphs(stub)) == name.startswith("cublas")
+    assert name in executable.describe()
+
+
+def test_a_failing_function_of_a_library(stub: StubDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = Library(stub, "cusolverDnSgetrf", result=7)
+    monkeypatch.setattr(link, "calls_of", library.calls)
+    executable = compiled(product, X, np.eye(40, dtype=np.float32))
+    with pytest.raises(DeviceError, match="cusolverDnSgetrf") as caught:
+        called(executable, X, np.eye(40, dtype=np.float32))
+    assert "x @ y" in str(caught.value) and len(library.seen) == 2
+
+
+def test_checks(stub: StubDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    eye = np.eye(40, dtype=np.float32)
+
+    def calls(step: Any, _loc: Any = None) -> Calls:
+        copy = CopyCall(Place(2), Place(0), X.nbytes)
+        return Calls((copy, FillCall(Place(3), 0, 64), Check("singular", Place(1), 40 * 40)))
+
+    monkeypatch.setattr(link, "calls_of", lambda *a: calls(*a)._replace(scratch=(64,)))
+    executable = compiled(lambda x, y: (x @ y) * 2, X, eye)
+    (found,) = called(executable, X, eye * 0)  # no flag is set
+    np.testing.assert_array_equal(found, X * 2)
+    for _ in range(2):
+        with pytest.raises(np.linalg.LinAlgError, match="singular"):
+            called(executable, X, eye)
