@@ -66,7 +66,7 @@ class _Plan:
         char = spec.dtype.char
         compute = COMPUTE_32F_FAST_TF32 if config.tf32 and char in "fF" else _COMPUTE[char]
         scale = DATA_TYPES[_SCALE[char]]
-        self.product = f.created("cublasLtMatmulDescCreate", compute, scale)
+        self.product = self._new("MatmulDesc", compute, scale)
         for attribute, trans in ((TRANSA, spec.trans_b), (TRANSB, spec.trans_a)):
             self._set(
                 "MatmulDesc", self.product, attribute, ctypes.c_int32, OP_T if trans else OP_N
@@ -77,6 +77,11 @@ class _Plan:
         kind = ctypes.c_double if spec.dtype.char in "dD" else ctypes.c_float
         self.one, self.zero = (self.cells.number(kind, x, 0.0) for x in (1.0, 0.0))
         self._choose(_alignment(spec, places))
+
+    def _new(self, what: str, *arguments: int) -> int:
+        """A descriptor."""
+        made = self.f.created(f"cublasLt{what}Create", *arguments)
+        return self.cells.own(self.f, f"cublasLt{what}Destroy", made)
 
     def _set(self, what: str, handle: int, attribute: int, kind: Any, value: int) -> None:
         """Set an attribute of a descriptor."""
@@ -89,7 +94,7 @@ class _Plan:
         if trans:
             rows, columns = columns, rows
         kind = DATA_TYPES[self.spec.dtype.char]
-        layout = self.f.created("cublasLtMatrixLayoutCreate", kind, rows, columns, leading)
+        layout = self._new("MatrixLayout", kind, rows, columns, leading)
         if self.spec.batch > 1:
             self._set("MatrixLayout", layout, BATCH_COUNT, ctypes.c_int32, self.spec.batch)
             self._set("MatrixLayout", layout, BATCH_STRIDE, ctypes.c_int64, stride)
@@ -97,7 +102,7 @@ class _Plan:
 
     def _choose(self, alignment: int) -> None:
         """Ask for the best algorithm for buffers of an alignment."""
-        wish = self.f.created("cublasLtMatmulPreferenceCreate")
+        wish = self._new("MatmulPreference")
         self._set("MatmulPreference", wish, MAX_WORKSPACE, ctypes.c_uint64, WORKSPACE)
         for operand in range(4):
             at = MIN_ALIGNMENT + operand

@@ -9,7 +9,9 @@ the machine's: a stub, which does the work on the host.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import weakref
 from typing import Any, Protocol
 
 from fgrad.errors import DeviceError, MissingCudaError
@@ -31,6 +33,9 @@ SIGNATURES = {
     "cublasLtMatrixLayoutCreate": "piqqq",
     "cublasLtMatrixLayoutSetAttribute": "pipq",
     "cublasLtMatmulPreferenceCreate": "p",
+    "cublasLtMatmulDescDestroy": "p",
+    "cublasLtMatrixLayoutDestroy": "p",
+    "cublasLtMatmulPreferenceDestroy": "p",
     "cublasLtMatmulPreferenceSetAttribute": "pipq",
     "cublasLtMatmulAlgoGetHeuristic": "pppppppipp",
     "cublasLtMatmul": "ppppppppppppppqp",
@@ -42,12 +47,16 @@ SIGNATURES = {
     "cusolverDnXsyevBatched_bufferSize": "ppiiqipqipippq",
     "cusolverDnXsyevBatched": "ppiiqipqipipqpqpq",
     "cufftCreate": "p",
+    "cufftDestroy": "i",
     "cufftSetStream": "ip",
     "cufftXtMakePlanMany": "iippqqipqqiqpi",
     "cufftXtExec": "ippi",
 }
 _TYPED = {  # for each of the four types of numbers
     "cublas{}trsm_v2": "piiiiiippipi",
+    "cublas{}trsmBatched": "piiiiiippipii",
+    "cublas{}getrfBatched": "pipippi",
+    "cusolverDn{}potrfBatched": "piipipi",
     "cusolverDn{}potrf_bufferSize": "piipip",
     "cusolverDn{}potrf": "piipipip",
     "cusolverDn{}getrf_bufferSize": "piipip",
@@ -152,6 +161,12 @@ class Functions:
         self.call(name, ctypes.addressof(handle), *arguments)
         return handle.value or 0
 
+    def end(self, name: str, handle: int) -> None:
+        """Destroy something, in whichever thread this happens to be."""
+        with contextlib.suppress(DeviceError):
+            self.stream()
+            self.call(name, handle)
+
     def handle(self, library: str) -> Number:
         """The handle of a library, which works on the driver's stream."""
         with self.lock:
@@ -233,11 +248,12 @@ def use(library: Library | None) -> None:
     _Chosen.functions = None if library is None else Functions(library)
 
 
-# Numbers on the host that functions read by reference.
+# What a planned call holds on the host.
 
 
 class Cells:
-    """Numbers in host memory at fixed addresses."""
+    """Numbers in host memory at fixed addresses, which functions read by reference; and descriptors
+    and plans, which end with it."""
 
     def __init__(self) -> None:
         self.kept: list[Any] = []
@@ -247,6 +263,11 @@ class Cells:
         cell = (kind * len(values))(*values)
         self.kept.append(cell)
         return ctypes.addressof(cell)
+
+    def own(self, f: Functions, destroy: str, handle: int) -> int:
+        """A descriptor or a plan that is destroyed with this."""
+        weakref.finalize(self, f.end, destroy, handle).atexit = False
+        return handle
 
     def number(self, kind: Any, *values: Any) -> Number:
         """The same, as an argument of a call."""

@@ -1,9 +1,10 @@
 """L6. Linear algebra on the device by cuSOLVER and cuBLAS, whose memory is column-major.
 
 To them a row-major matrix is its transpose, as it is to LAPACK (compile/cpu/lapack.py), and the
-same routines are chosen so that little is moved.  A stack is one call for each matrix, which the
-host program repeats; small real matrices have kernels of our own.  A matrix that cannot be factored
-is noted in an int32, and becomes a LinAlgError after the program has run.
+same routines are chosen so that little is moved.  A stack is one call of a batched routine, or one
+for each matrix, which the host program repeats; small real matrices have kernels of our own.  A
+matrix that cannot be factored is noted in an int32, and becomes a LinAlgError after the program has
+run.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from fgrad.lower_cuda.library_calls import Argument, Calls, Number, Place
 from fgrad.lower_cuda.library_cublaslt import DATA_TYPES
 from fgrad.lower_cuda.library_matrices import (
     Stack,
+    addresses,
     clear_above,
     count_from_zero,
     order_of,
@@ -34,6 +36,7 @@ from fgrad.lower_cuda.library_small import Small, Triangle, is_small, solve_tria
 PREFIX = {"f": "S", "d": "D", "F": "C", "D": "Z"}
 LOWER, UPPER = 0, 1  # cublasFillMode
 RIGHT = 1  # cublasSideMode
+BATCHED = 256  # rows up to which one call for all matrices is faster
 _NULL = Number("i64", 0)
 
 
@@ -76,12 +79,24 @@ class _Lapack(Planner):
             solve_triangle(self, Small(self.dtype, n, self.batch), k, how, a, x)
             return
         real = ctypes.c_double if self.dtype.char in "dD" else ctypes.c_float
-        self.call(
-            f"cublas{self.letter}trsm_v2", self.functions.handle("cublas"), RIGHT,
-            UPPER if lower else LOWER, int(trans), int(unit), k, n,
-            self.cells.number(real, 1.0, 0.0), self.moved(a, n * n), n, self.moved(x, n * k), k,
-            count=self.batch,
-        )  # fmt: skip
+        how = (RIGHT, UPPER if lower else LOWER, int(trans), int(unit), k, n)
+        handle, one = self.functions.handle("cublas"), self.cells.number(real, 1.0, 0.0)
+        if not self.is_batched(n):
+            moved, result = self.moved(a, n * n), self.moved(x, n * k)
+            name = f"cublas{self.letter}trsm_v2"
+            self.call(name, handle, *how, one, moved, n, result, k, count=self.batch)
+            return
+        left, right = self.addresses(a, n * n), self.addresses(x, n * k)
+        name = f"cublas{self.letter}trsmBatched"
+        self.call(name, handle, *how, one, left, n, right, k, self.batch)
+
+    def is_batched(self, n: int) -> bool:
+        """Whether one call for all matrices is faster than one for each."""
+        return self.batch > 1 and n <= BATCHED
+
+    def addresses(self, place: Place, elements: int) -> Place:
+        """The addresses of the matrices of a stack."""
+        return addresses(self, place, elements * self.size, self.batch)
 
     def succeeded(self, name: str) -> Calls:
         """All calls, with a check of what the routine said."""
@@ -100,7 +115,11 @@ def cholesky(dtype: np.dtype, n: int, batch: int, buffers: int) -> Calls:
         library_small.cholesky(plan, Small(dtype, n, batch), Place(0), out, plan.info)
         return plan.succeeded("cholesky")
     plan.copy(out, Place(0), batch * n * n * plan.size)
-    plan.solver("potrf", (UPPER, n, 0, n), UPPER, n, plan.moved(out, n * n), n, WORK)
+    if not plan.is_batched(n):
+        plan.solver("potrf", (UPPER, n, 0, n), UPPER, n, plan.moved(out, n * n), n, WORK)
+    else:
+        handle, name = plan.functions.handle("cusolver"), f"cusolverDn{plan.letter}potrfBatched"
+        plan.call(name, handle, UPPER, n, plan.addresses(out, n * n), n, plan.info, batch)
     clear_above(plan, out, dtype, n, batch)
     return plan.succeeded("cholesky")
 
@@ -124,7 +143,13 @@ def factor(dtype: np.dtype, n: int, batch: int, buffers: int) -> Calls:
         library_small.factor(plan, Small(dtype, n, batch), Place(0), packed, pivots)
         return plan.finish()
     plan.copy(packed, Place(0), batch * n * n * plan.size)
-    _getrf(plan, packed, pivots, n, n)
+    if plan.is_batched(n):
+        handle, name = plan.functions.handle("cublas"), f"cublas{plan.letter}getrfBatched"
+        matrices = plan.addresses(packed, n * n)
+        plan.call(name, handle, n, matrices, n, pivots, plan.info, batch)
+        count_from_zero(plan, pivots, batch * n)
+    else:
+        _getrf(plan, packed, pivots, n, n)
     return plan.finish()
 
 

@@ -152,6 +152,19 @@ def zero_diagonals(plan: Planner, place: Place, dtype: np.dtype, n: int, batch: 
     return flags
 
 
+def addresses(plan: Planner, place: Place, step: int, batch: int) -> Place:
+    """The addresses of matrices that are `step` bytes apart, as batched routines take them."""
+    table = plan.scratch(8 * batch)
+
+    def write(body: BodyText, e: str) -> None:
+        first = body.emit("ptrtoint i8 addrspace(1)* %p0 to i64")
+        address = body.op("add", "i64", first, body.op("mul", "i64", e, step))
+        body.store(address, body.pointer(1, "i64"), e)
+
+    plan.each(batch, write, place, table)
+    return table
+
+
 def count_from_zero(plan: Planner, pivots: Place, count: int) -> None:
     """Fortran's numbers of rows as ours."""
 

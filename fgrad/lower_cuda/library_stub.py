@@ -60,11 +60,13 @@ class StubLibraries:
     Attributes:
         log: names of the functions that were called, in order.
         errors: what went wrong in a function that failed.
+        alive: handles, descriptors and plans that were made and not destroyed.
     """
 
     def __init__(self) -> None:
         self.log: list[str] = []
         self.errors: list[Exception] = []
+        self.alive = 0
         self._objects: list[dict[Any, Any]] = [{}]
         self._callbacks: dict[str, Any] = {}
 
@@ -116,6 +118,7 @@ class StubLibraries:
 
     def _new(self, out: int, **fields: Any) -> None:
         """Write the handle of a new object."""
+        self.alive += 1
         self._objects.append(dict(fields))
         _put(out, ctypes.c_uint64, len(self._objects) - 1)
 
@@ -123,6 +126,13 @@ class StubLibraries:
         self._new(out)
 
     cublas_Create_v2 = cusolverDn_Create = cusolverDn_CreateParams = cublasLt_Create
+
+    def cublasLt_MatmulDescDestroy(self, handle: int) -> None:
+        self.alive -= 1
+        self._objects[handle] = {}
+
+    cublasLt_MatrixLayoutDestroy = cublasLt_MatmulPreferenceDestroy = cublasLt_MatmulDescDestroy
+    cufft_Destroy = cublasLt_MatmulDescDestroy
 
     def cublas_SetStream_v2(self, handle: int, stream: int) -> None:
         self._objects[handle]["stream"] = stream
@@ -205,6 +215,42 @@ class StubLibraries:
         (trsm,) = scipy_blas.get_blas_funcs(("trsm",), (x,))
         scale = vector(alpha, dtype, 1)[0]
         x[...] = trsm(scale, factor, x, side=side, lower=1 - uplo, trans_a=trans, diag=unit)
+
+    def cublas_trsmBatched(self, dtype: Any, *arguments: int) -> None:
+        *before, left, lda, right, ldb, count = arguments
+        matrices = [vector(table, np.int64, count).tolist() for table in (left, right)]
+        for a, b in zip(*matrices, strict=True):
+            given: Any = (*before, a, lda, b, ldb)
+            self.cublas_trsm_v2(dtype, *given)
+
+    def cublas_getrfBatched(
+        self,
+        dtype: Any,
+        handle: int,
+        n: int,
+        matrices: int,
+        lda: int,
+        pivots: int,
+        info: int,
+        count: int,
+    ) -> None:
+        for k, a in enumerate(vector(matrices, np.int64, count).tolist()):
+            own = pivots + 4 * n * k
+            self.cusolverDn_getrf(dtype, handle, n, n, a, lda, 0, own, info + 4 * k)
+
+    def cusolverDn_potrfBatched(
+        self,
+        dtype: Any,
+        handle: int,
+        uplo: int,
+        n: int,
+        matrices: int,
+        lda: int,
+        info: int,
+        count: int,
+    ) -> None:
+        for k, a in enumerate(vector(matrices, np.int64, count).tolist()):
+            self.cusolverDn_potrf(dtype, handle, uplo, n, a, lda, 0, 0, info + 4 * k)
 
     def _ask(self, *arguments: Any) -> None:
         """Say how much work memory is needed."""
@@ -377,6 +423,7 @@ class StubLibraries:
     # cuFFT.
 
     def cufft_Create(self, out: int) -> None:
+        self.alive += 1
         self._objects.append({})
         _put(out, ctypes.c_int32, len(self._objects) - 1)
 

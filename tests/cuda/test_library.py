@@ -6,6 +6,7 @@ random order, and the results are compared with NumPy's.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,7 +20,7 @@ from fgrad.compile.cpu.sorting import row_sort
 from fgrad.compile.steps import LibraryStep
 from fgrad.config import config
 from fgrad.errors import MissingCudaError
-from fgrad.lower_cuda import driver, library_functions
+from fgrad.lower_cuda import driver, library_functions, library_lapack
 from fgrad.lower_cuda import library_fourier as fourier
 from fgrad.lower_cuda import library_sort as sorting
 from fgrad.lower_cuda.library import calls_of
@@ -191,7 +192,7 @@ def factored(name: str, *buffers: np.ndarray, **params: Any) -> None:
     )
 
 
-SQUARES = [(1, 1), (1, 35), (3, 4)]
+SQUARES = [(1, 1), (1, 35), (2, 33), (3, 4)]
 
 
 @pytest.mark.parametrize("dtype", "fdFD")
@@ -233,6 +234,24 @@ def test_factors_solve(dtype: str) -> None:
             for i, j in enumerate(exchanges):
                 wanted[[i, j]] = wanted[[j, i]]
             np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("dtype", "fd")
+def test_stacks_of_large_matrices_are_repeated_calls(
+    dtype: str, libraries: StubLibraries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(library_lapack, "BATCHED", 32)
+    rng = np.random.default_rng(15)
+    a = numbers(rng, dtype, 3, 33, 33) / 33 + np.eye(33, dtype=dtype)
+    b, x = numbers(rng, dtype, 3, 33, 2), np.empty((3, 33, 2), dtype)
+    packed, pivots = np.empty_like(a), np.empty((3, 33), np.int32)
+    factored("factor", a, packed, pivots, n=33)
+    factored("lu_solve", packed, pivots, b, x, n=33, k=2, trans=False)
+    np.testing.assert_allclose(a @ x, b, rtol=1e-3, atol=1e-4)
+    positive = np.array(a @ adjoint(a))
+    factored("cholesky", positive, packed, n=33)
+    np.testing.assert_allclose(packed @ adjoint(packed), positive, rtol=1e-3, atol=1e-4)
+    assert not any(["Batched" in name for name in libraries.log])
 
 
 @pytest.mark.parametrize("dtype", "fd")
@@ -499,6 +518,19 @@ def test_searches(dtype: str, right: bool) -> None:
 def test_every_function_has_a_stub(libraries: StubLibraries) -> None:
     assert all([libraries.address(name) for name in SIGNATURES])
     assert not libraries.address("cublasNothing")
+
+
+def test_descriptors_and_plans_end_with_the_program(libraries: StubLibraries) -> None:
+    x, y = np.ones((1, 8, 1), "D"), np.ones((1, 8, 1), "D")
+    handles = [functions().handle("cublasLt")]
+    for _ in range(2):
+        calls = by_library(gemm_spec(np.dtype("f"), 9, 9, 9))
+        t = fourier.Transform(x.dtype, y.dtype, 1, 1, 8, 8, 8, False)
+        runs.run(fourier.fourier_calls(t, 2), x, y)
+        assert libraries.alive == len(handles) + 5
+        del calls
+        gc.collect()
+        assert libraries.alive == len(handles)
 
 
 def test_failed_calls_are_cards(libraries: StubLibraries) -> None:
