@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fgrad.compile.dce import dce
 from fgrad.compile.fuse_parts import COST
 from fgrad.compile.kernel.ir import Leave
 from fgrad.compile.loop_linalg import LINALG_RULES
@@ -330,11 +331,21 @@ class While(NamedTuple):
     cond_consts: Sequence[Value]
     body_consts: Sequence[Value]
     carry: Sequence[Value]
+    unchosen: Program | None = None  # of a loop that ends lane by lane
 
     @property
     def carried(self) -> Sequence[Var]:
         """The inputs of the body that are the carry."""
         return self.body.inputs[len(self.body_consts) :]
+
+    def written(self, carries: Sequence[Carry]) -> Program:
+        """The body, where what is in memory is not chosen by lane, but written with a guard."""
+        if self.unchosen is None or not any([c.memory is not None for c in carries]):
+            return self.body
+        outs = self.unchosen.outputs
+        pairs = zip(carries, outs[: len(carries)], outs[len(carries) :], strict=True)
+        chosen = tuple([bare if c.memory is not None else atom for c, atom, bare in pairs])
+        return dce(self.unchosen.replace(outputs=chosen))
 
 
 def while_of(w: LoopWriter, eqn: Eqn, operands: Sequence[Value]) -> While:
@@ -344,7 +355,7 @@ def while_of(w: LoopWriter, eqn: Eqn, operands: Sequence[Value]) -> While:
     by_lane = w.ends.get(id(p["body"]))
     if by_lane is not None:
         consts = operands[n:stop]
-        return While(by_lane.go, by_lane.body, consts, consts, operands[stop:])
+        return While(by_lane.go, by_lane.body, consts, consts, operands[stop:], by_lane.unchosen)
     return While(
         w.prepare(p["cond"]), w.prepare(p["body"]), operands[:n], operands[n:stop], operands[stop:]
     )
@@ -366,8 +377,12 @@ def write_while(w: LoopWriter, s: While, memory: Sequence[Stored | None]) -> lis
     w.b.open(1, "while")
     given = [_present(w, c, Place()) for c in carries]
     (go,) = w.program(s.cond, [*s.cond_consts, *given])
-    leave(w, w.b.op("not", BOOL, int(w.cells(go).flat[0])))
-    outs = w.program(s.body, [*s.body_consts, *given])
+    goes, guard = int(w.cells(go).flat[0]), w.guard
+    leave(w, w.b.op("not", BOOL, goes))
+    if s.unchosen is not None:
+        w.guard = w.b.both(guard, goes)
+    outs = w.program(s.written(carries), [*s.body_consts, *given])
+    w.guard = guard
     ended = _updated(w, carries, outs)
     w.b.close()
     return [_result(w, c, y, 0) for c, y in zip(carries, ended, strict=True)]

@@ -27,10 +27,15 @@ Prepare = Callable[[Program], Program]
 
 class LaneWhile(NamedTuple):
     """A while loop over lanes: `go` and `body` both take the body's constants and the carry; `go`
-    says for each lane whether it goes on, and the body changes nothing where it does not."""
+    says for each lane whether it goes on, and the body changes nothing where it does not.
+
+    `unchosen` gives the carry with that choice, then without it: for arrays in memory, whose writes
+    can be guarded instead.
+    """
 
     go: Program
     body: Program
+    unchosen: Program
 
 
 class Lanes(NamedTuple):
@@ -80,6 +85,7 @@ class _Search:
         self.parent: dict[Axis, Axis] = {}
         self.spoiled: set[Axis] = set()
         self.loops: dict[int, LaneWhile] = {}
+        self.counts: dict[Atom, int] = {}  # arrays that count along one axis: which
         self.seen: set[int] = set()
 
     # --- classes
@@ -257,15 +263,28 @@ def _dot(s: _Search, eqn: Eqn) -> None:
         s.spoil(y, k)
 
 
+def _iota(s: _Search, eqn: Eqn) -> None:
+    s.counts[eqn.outputs[0]] = eqn.params["axis"]
+
+
+def _own_rows(s: _Search, x: Atom, axes: Sequence[int], indices: Sequence[Atom]) -> dict[int, int]:
+    """The indexed axes of which each place of an index reads or writes its own: x[i, j[i]]."""
+    found = {a: s.counts[i] for a, i in zip(axes, indices, strict=True) if i in s.counts}
+    return {a: k for a, k in found.items() if x.aval.shape[a] == indices[0].aval.shape[k]}
+
+
 def _gather(s: _Search, eqn: Eqn) -> None:
     x, *indices = eqn.inputs
-    out, rank = eqn.outputs[0], indices[0].aval.ndim
+    out, rank, axes = eqn.outputs[0], indices[0].aval.ndim, eqn.params["axes"]
+    rows = _own_rows(s, x, axes, indices)
     for index in indices:
         for k in range(rank):
             s.join(index, k, out, k)
     at = rank
     for k in range(x.aval.ndim):
-        if k in eqn.params["axes"]:
+        if k in rows:
+            s.join(x, k, out, rows[k])
+        elif k in axes:
             s.spoil(x, k)
         else:
             s.join(x, k, out, at)
@@ -274,13 +293,18 @@ def _gather(s: _Search, eqn: Eqn) -> None:
 
 def _scatter(s: _Search, eqn: Eqn) -> None:
     x, updates, *indices = eqn.inputs
-    out, at = eqn.outputs[0], indices[0].aval.ndim
-    s.spoil_all(*indices)
+    out, at, axes = eqn.outputs[0], indices[0].aval.ndim, eqn.params["axes"]
+    rows = _own_rows(s, x, axes, indices)
     for k in range(at):
-        s.spoil(updates, k)
+        for index in indices:
+            s.join(index, k, updates, k)
+        if k not in rows.values():
+            s.spoil(updates, k)
     for k in range(x.aval.ndim):
         s.join(x, k, out, k)
-        if k in eqn.params["axes"]:
+        if k in rows:
+            s.join(x, k, updates, rows[k])
+        elif k in axes:
             s.spoil(x, k)
         else:
             s.join(updates, at, out, k)
@@ -363,7 +387,7 @@ _RULES: Mapping[str, Callable[[_Search, Eqn], None]] = {
     "gather": _gather,
     "scatter": _scatter,
     "dynamic_update": _dynamic_update,
-    "iota": lambda s, eqn: None,
+    "iota": _iota,
     "scan": _scan,
     "while": _while,
     "switch": _switch,
@@ -411,7 +435,20 @@ def _lane_while(cond: Program, body: Program, n: int, n_body: int) -> LaneWhile 
         if chosen is None:
             return None
         kept.append(chosen)
-    return LaneWhile(dce(merged.replace(outputs=(go,))), dce(merged.replace(outputs=tuple(kept))))
+    bare = [_without_choice(atom, go, defined) for atom in kept]
+    return LaneWhile(
+        dce(merged.replace(outputs=(go,))),
+        dce(merged.replace(outputs=tuple(kept))),
+        dce(merged.replace(outputs=(*kept, *bare))),
+    )
+
+
+def _without_choice(atom: Atom, go: Atom, defined: Mapping[Var, Eqn]) -> Atom:
+    """What a lane that goes on has."""
+    eqn = _made_by(atom, "select", defined)
+    if eqn is None or _stripped(eqn.inputs[0], defined)[0] is not go:
+        return atom
+    return eqn.inputs[1]
 
 
 def _made_by(atom: Atom, name: str, defined: Mapping[Var, Eqn]) -> Eqn | None:

@@ -7,7 +7,7 @@ x.at[i].set(u)    a store where x is memory that the loop updates; else selectio
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import product
 from typing import Any
 
@@ -18,19 +18,26 @@ from fgrad.compile.loop_writer import MOST_CELLS, LoopWriter, is_mutable, mapped
 from fgrad.compile.lower_index import Place, shifted, total
 from fgrad.compile.lower_rules import UINT64, accumulate_op
 from fgrad.ir.aval import BOOL, INT64
-from fgrad.ir.program import Atom, Eqn
+from fgrad.ir.program import Atom, Eqn, Var
 
 MOST_CHOICES = 16  # elements of an array in registers that a computed index may choose from
 
 
+def _own_rows(w: LoopWriter, x: Atom, axes: Sequence[int]) -> set[int]:
+    """The numbers of the indexed axes that are lanes, each of which reads and writes its own."""
+    own = w.lanes.get(x, {}) if isinstance(x, Var) else {}
+    return {k for k, a in enumerate(axes) if a in own}
+
+
 def _indices(
-    w: LoopWriter, atoms: Sequence[Atom], lengths: Sequence[int], guarded: bool
-) -> tuple[list[np.ndarray], np.ndarray | None]:
+    w: LoopWriter, atoms: Sequence[Atom], lengths: Sequence[int], guarded: bool,
+    own: Collection[int] = (),
+) -> tuple[list[np.ndarray], np.ndarray | None]:  # fmt: skip
     """Indices as int64 ids, clamped unless `guarded`; and the ids of guards that all are inside,
-    -1 where that is certain."""
+    -1 where that is certain.  Those of a lane's `own` rows are 0."""
     found, inside = [], None
-    for atom, n in zip(atoms, lengths, strict=True):
-        ids = w.operand(atom)
+    for number, (atom, n) in enumerate(zip(atoms, lengths, strict=True)):
+        ids = w.zeros(w.shape(atom), INT64) if number in own else w.operand(atom)
         dtype = atom.aval.dtype
         flat, guards = [], []
         for id in map(int, ids.flat):
@@ -66,7 +73,7 @@ def gather(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     axes, fill = eqn.params["axes"], eqn.params["mode"] == "fill"
     source = _addressable(w, x)
     lengths = [source.shape[a] for a in axes]
-    found, inside = _indices(w, atoms, lengths, fill)
+    found, inside = _indices(w, atoms, lengths, fill, _own_rows(w, x, axes))
     rest = [k for k in range(len(source.shape)) if k not in axes]
     shape = (*found[0].shape, *[source.shape[k] for k in rest])
     if math.prod(shape) > MOST_CELLS:
@@ -186,7 +193,8 @@ def scatter(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     axes, mode = eqn.params["axes"], eqn.params["mode"]
     target = w.value(x)
     shape, dtype = w.shape(eqn.outputs[0]), eqn.outputs[0].aval.dtype
-    found, inside = _indices(w, atoms, [shape[a] for a in axes], True)
+    own = _own_rows(w, eqn.outputs[0], axes)
+    found, inside = _indices(w, atoms, [shape[a] for a in axes], True, own)
     update = Update(axes, mode, tuple(found), inside, w.operand(updates))
     return [_updated(w, target, shape, dtype, update)]
 

@@ -3,7 +3,8 @@
     body   (b, i) -> (scatter[set] b u i)     becomes     body' (b, i) -> (u, i), then  b[i] = u
 
 The writes follow when the body has run, so that all it reads of the carry is read before.  A sum
-with an update of zeros, as the cotangents of `x[i]` are, is a write that adds.
+with an update of zeros, as the cotangents of `x[i]` are, is a write that adds.  In a batch, lanes
+that have ended write nothing: select(go, b.at[lane, i].set(u), b) sets at `lane` only where `go`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.lower_build import KernelBuilder
 from fgrad.compile.lower_nest import write_block, write_updates
 from fgrad.compile.lower_rules import RULES
-from fgrad.ir.program import Atom, Eqn, Program, Var
+from fgrad.ir.aval import Aval
+from fgrad.ir.primitive import REGISTRY
+from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
 from fgrad.ir.walk import definitions, use_counts
 
 
@@ -47,7 +50,7 @@ class _Update(NamedTuple):
 
 def split_writes(body: Program, n_consts: int, n_carry: int) -> Split:
     """The body of a loop, and what it does to carries in place."""
-    program = dce(inline_calls(body))
+    program = _without_ended_lanes(dce(inline_calls(body)), n_consts, n_carry)
     defined, uses = definitions(program.eqns), use_counts(program)
     chains: dict[int, list[_Update]] = {}
     for k in range(n_carry):
@@ -67,6 +70,61 @@ def split_writes(body: Program, n_consts: int, n_carry: int) -> Split:
     results = (*[program.outputs[k] for k in kept], *extra)
     writes = {k: tuple([_write(u, extra) for u in chain]) for k, chain in chains.items()}
     return Split(dce(program.replace(outputs=results)), tuple(outputs), writes)
+
+
+def _without_ended_lanes(program: Program, n_consts: int, n_carry: int) -> Program:
+    """The program where carries that are written lane by lane are written where lanes go on."""
+    defined, uses = definitions(program.eqns), use_counts(program)
+    number = {id(eqn): k for k, eqn in enumerate(program.eqns)}
+    outputs, changed = list(program.outputs), {}
+    for k in range(n_carry):
+        carry, atom = program.inputs[n_consts + k], outputs[k]
+        eqn = defined.get(atom) if isinstance(atom, Var) else None
+        if eqn is None or eqn.prim.name != "select" or eqn.inputs[2] is not carry:
+            continue
+        go = _of_lanes(eqn.inputs[0], defined)
+        chain = _chain(eqn.inputs[1], carry, defined, uses)
+        if go is None or not chain or not all([_is_by_lane(u.eqn, defined) for u in chain]):
+            continue
+        first = min([number[id(u.eqn)] for u in chain])
+        if go in defined and number[id(defined[go])] > first:
+            continue
+        outputs[k] = eqn.inputs[1]
+        changed.update({id(u.eqn): _guarded(u.eqn, go) for u in chain})
+    if not changed:
+        return program
+    eqns = [e for eqn in program.eqns for e in changed.get(id(eqn), (eqn,))]
+    return dce(program.replace(eqns=tuple(eqns), outputs=tuple(outputs)))
+
+
+def _of_lanes(test: Atom, defined: Mapping[Var, Eqn]) -> Var | None:
+    """The flags of lanes, in the first axis, that a test repeats along all others."""
+    while isinstance(test, Var) and (eqn := defined.get(test)) and eqn.prim.name == "broadcast":
+        if eqn.params["dims"] != tuple(range(eqn.inputs[0].aval.ndim)):
+            return None
+        test = eqn.inputs[0]
+    return test if isinstance(test, Var) and test.aval.ndim == 1 else None
+
+
+def _is_by_lane(eqn: Eqn, defined: Mapping[Var, Eqn]) -> bool:
+    """Whether each place of an index writes into its own row."""
+    if eqn.prim.name != "scatter" or eqn.params["axes"][0]:
+        return False
+    made = defined.get(eqn.inputs[2])  # type: ignore[call-overload]
+    return made is not None and made.prim.name == "iota" and not made.params["axis"]
+
+
+def _guarded(eqn: Eqn, go: Var) -> tuple[Eqn, ...]:
+    """The update, with rows out of bounds for lanes that have ended."""
+    lane = eqn.inputs[2]
+    test, place = Var(Aval(lane.aval.shape, go.aval.dtype)), Var(lane.aval.strong())
+    spread = Params({"shape": lane.aval.shape, "dims": (0,)})
+    none = Lit(lane.aval.dtype.type(eqn.inputs[0].aval.shape[0]))
+    return (
+        Eqn(REGISTRY["broadcast"], (go,), spread, (test,), eqn.loc),
+        Eqn(REGISTRY["select"], (test, lane, none), Params(), (place,), eqn.loc),
+        eqn._replace(inputs=(*eqn.inputs[:2], place, *eqn.inputs[3:])),
+    )
 
 
 def _chain(

@@ -322,3 +322,39 @@ def test_inner_loops_that_read_what_they_began_with() -> None:
 
     same(f, np.arange(20.0), 3, 20)
     same(g, np.arange(20.0), 3)
+
+
+def test_lanes_that_write_at_places_of_their_own() -> None:
+    def f(x: Any, n: Any) -> Any:
+        def step(s: Any) -> Any:
+            i, x, y = s
+            y = y.at[(i + n) % 21].set(x).at[(i * n) % 13].add(0.1 * x)
+            return i + 1, np.sin(x) + y[(i * 7) % 20], y
+
+        more = lambda s: np.logical_and(s[0] < 2 * n, s[1] > -3.0)  # noqa: E731
+        return lax.while_loop(more, step, (0, x, np.zeros(20)))[2]
+
+    x, n = np.linspace(0.0, 1.0, 37), np.arange(37)
+    many = fgrad.vmap(f)
+    (kernel,) = [k for k in kernels(many, x, n) if loops(k, "while")]
+    assert len(loops(kernel, "parallel")) == 1 and loops(kernel, "parallel")[0].lanes
+    same(many, x, n)
+    same(fgrad.vmap(fgrad.vmap(f, (0, None)), (None, 0)), x, n[:9])
+    same(
+        fgrad.vmap(lambda x, n: lax.fori_loop(0, 3, lambda i, y: y + f(x, n + i), np.ones(20))),
+        x,
+        n,
+    )
+
+
+def test_lanes_of_large_bodies_write_where_they_go_on() -> None:
+    w = RNG.normal(size=(30, 30)) / 6
+
+    def f(x: Any, n: Any) -> Any:
+        def step(s: Any) -> Any:
+            i, x, y = s
+            return i + 1, np.tanh(w @ x), y.at[(i * n) % 9].set(x).at[(i + n) % 11].add(0.1 * x)
+
+        return lax.while_loop(lambda s: s[0] < n, step, (0, x, np.zeros((9, 30))))[2]
+
+    same(fgrad.vmap(f), RNG.normal(size=(7, 30)), np.array([3, 0, 12, 1, 5, 9, 2]))

@@ -126,10 +126,11 @@ class Writer:
     def until(self, depth: int) -> Callable[[State, Any], State]:
         body = self.block(depth - 1, 1)
         limit = float(abs(self.rng.normal())) + 0.1
+        most = self.pick(6, None)  # without a bound, its derivative keeps some of the steps
 
         def run(s: State, i: Any) -> State:
             test = lambda c: np.logical_and(c[0] < 5, np.abs(c[1]["a"]) < limit)  # noqa: E731
-            return lax.while_loop(test, lambda c: (c[0] + 1, body(c[1], c[0])), (0, s), 6)[1]
+            return lax.while_loop(test, lambda c: (c[0] + 1, body(c[1], c[0])), (0, s), most)[1]
 
         return run
 
