@@ -11,9 +11,8 @@ import builtins
 import pdb
 import string
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from fgrad.config import config
 from fgrad.doors import DOORS
 from fgrad.errors import ArgumentError, BoundsError, NanError
 from fgrad.ir.primitive import REGISTRY, Primitive
+from fgrad.locks import own_lock
 from fgrad.numpy.indexing import index_hook
 from fgrad.numpy.promote import user_line
 from fgrad.source import Loc, here, resolve
@@ -31,12 +31,12 @@ from fgrad.transforms.callback import debug_callback as callback
 __all__ = ["breakpoint", "callback", "check_index", "nans", "print"]
 
 
-def print(fmt: str, *args: Any, ordered: bool = True, **kwargs: Any) -> None:
+def print(fmt: str, /, *args: Any, ordered: bool = True, **kwargs: Any) -> None:
     """Print values when the program runs, not when it is traced.
 
     Arguments:
         fmt: a format string, as for `str.format`.
-        args, kwargs: what it shows: pytrees of arrays.
+        args, kwargs: what it shows: pytrees of arrays, and of other objects as they are now.
         ordered: accepted for JAX's sake; lines come in the order of the program.
 
     Raises:
@@ -61,9 +61,13 @@ def print(fmt: str, *args: Any, ordered: bool = True, **kwargs: Any) -> None:
 
 def _check_format(fmt: str, args: Any, kwargs: Any) -> None:
     """A card at once, with the user's line, instead of an error inside of the program."""
-    names = [name for _, name, _, _ in string.Formatter().parse(fmt) if name is not None]
+    if not isinstance(fmt, str):
+        raise ArgumentError(
+            f"debug.print: the first argument is a format string, not {type(fmt).__name__}.",
+            (*user_line(), ("write", 'fgrad.debug.print("x = {x}", x=x)')),
+        )
     count = 0
-    for name in names:
+    for name in _field_names(fmt):
         first = name.split(".")[0].split("[")[0]
         known = int(first) < len(args) if first.isdigit() else first in kwargs
         if not first:
@@ -73,6 +77,15 @@ def _check_format(fmt: str, args: Any, kwargs: Any) -> None:
                 f"debug.print: there is nothing for {{{name}}} of {fmt!r}.",
                 (*user_line(), ("write", 'fgrad.debug.print("x = {x}", x=x)')),
             )
+
+
+def _field_names(fmt: str) -> list[str]:
+    """The names in a format string, also in its format specifications: `{x:{width}}`."""
+    names: list[str] = []
+    for _, name, spec, _ in string.Formatter().parse(fmt):
+        if name is not None:
+            names += [name, *_field_names(spec or "")]
+    return names
 
 
 def breakpoint(**values: Any) -> None:
@@ -113,6 +126,32 @@ class _Debugger(pdb.Pdb):
         super().set_quit()
 
 
+class _Shared:
+    """A context that lasts from the first of some blocks, in all threads, to the end of the last:
+    what it changes belongs to the process."""
+
+    def __init__(self, make: Callable[[], AbstractContextManager[None]]) -> None:
+        self.make = make
+        self.lock = own_lock(self)
+        self.blocks = 0
+
+    @contextmanager
+    def block(self) -> Iterator[None]:
+        """A block within."""
+        with self.lock:
+            if not self.blocks:
+                self.entered = self.make()
+                self.entered.__enter__()
+            self.blocks += 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.blocks -= 1
+                if not self.blocks:
+                    self.entered.__exit__(None, None, None)
+
+
 # --- indices --------------------------------------------------------------------------------------
 
 
@@ -137,14 +176,18 @@ def check_index() -> Iterator[None]:
         ...     print(str(error).splitlines()[0])
         index 7 is out of bounds for axis 0 with size 3
     """
-    with _LOCK:
-        index_hook.append(_watch_index)
+    with _INDEX_CHECKS.block():
+        yield
+
+
+@contextmanager
+def _checking_index() -> Iterator[None]:
+    index_hook.append(_watch_index)
     try:
         with config.override(check_index=True):
             yield
     finally:
-        with _LOCK:
-            index_hook.remove(_watch_index)
+        index_hook.remove(_watch_index)
 
 
 def _watch_index(i: Tracer, axis: int, length: int) -> None:
@@ -163,8 +206,6 @@ def _watch_index(i: Tracer, axis: int, length: int) -> None:
 # --- nans -----------------------------------------------------------------------------------------
 
 _CONTAINERS = frozenset({"call", "scan", "while", "switch"})  # what is inside of them is looked at
-_LOCK = threading.Lock()
-_WATCHES: list[list[tuple[Any, Callable[..., Any]]]] = []
 
 
 @contextmanager
@@ -185,16 +226,21 @@ def nans() -> Iterator[None]:
         ...     print(str(error).splitlines()[0])
         sqrt made a NaN.
     """
-    with _LOCK:
-        _WATCHES.append(_WATCHES[0] if _WATCHES else _watch())
-    try:
-        with config.override(nans=True):
+    with _NAN_WATCH.block():
+        yield
+
+
+@contextmanager
+def _watching_nans() -> Iterator[None]:
+    with config.override(nans=True):
+        before = _watch()
+        try:
             yield
-    finally:
-        with _LOCK:
-            last = _WATCHES.pop()
-            if not _WATCHES:
-                _restore(last)
+        finally:
+            _restore(before)
+
+
+_INDEX_CHECKS, _NAN_WATCH = _Shared(_checking_index), _Shared(_watching_nans)
 
 
 def _watch() -> list[tuple[Any, Callable[..., Any]]]:
@@ -230,6 +276,8 @@ def _restore(before: list[tuple[Any, Callable[..., Any]]]) -> None:
 def _checked(prim: Primitive, evaluate: Callable[..., Any]) -> Callable[..., Any]:
     def checked(*operands: Any, **params: Any) -> Any:
         out = evaluate(*operands, **params)
+        if not config.nans:
+            return out
         made = out if prim.multiple else (out,)
         if any(map(_is_nan, made)) and not any(map(_is_nan, operands)):
             raise _nan_error(prim, operands, next(x for x in made if _is_nan(x)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bdb
 import io
 import sys
+import threading
 from typing import Any
 
 import numpy as np
@@ -188,6 +189,45 @@ def test_leaving_the_debugger_ends_the_program(
     with pytest.raises(bdb.BdbQuit):
         (fgrad.jit(f) if compiled else f)(X)
     assert sys.gettrace() is tracer
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, fgrad.jit, fgrad.grad])
+def test_print_shows_other_objects_too(transform: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    def f(x: Any) -> Any:
+        fgrad.debug.print("{} {fmt}: {x:{w}.1f} {d[a]}", "layer", fmt=None, x=x, w=6, d={"a": "b"})
+        return x * x
+
+    transform(f)(1.5)
+    assert capsys.readouterr().out == "layer None:    1.5 b\n"
+    for wrong in ("{x:{width}}", "{2}", 3):
+        with pytest.raises(ArgumentError, match=r"debug\.print"):
+            fgrad.debug.print(wrong, x=1.0)  # type: ignore[arg-type]
+
+
+def test_blocks_that_overlap_leave_nothing_behind() -> None:
+    before = fgrad.config.nans, fgrad.config.check_index
+    for make in (fgrad.debug.nans, fgrad.debug.check_index):
+        one, two = make(), make()
+        one.__enter__()
+        two.__enter__()
+        one.__exit__(None, None, None)
+        assert fgrad.config.nans or fgrad.config.check_index
+        two.__exit__(None, None, None)
+        assert (fgrad.config.nans, fgrad.config.check_index) == before
+
+    def work() -> None:
+        for _ in range(30):
+            with np.errstate(all="ignore"), fgrad.debug.nans(), pytest.raises(NanError):
+                fgrad.grad(np.sqrt)(-1.0)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert (fgrad.config.nans, fgrad.config.check_index) == before
+    with np.errstate(all="ignore"):
+        assert np.isnan(fgrad.grad(np.sqrt)(-1.0))
 
 
 def test_errors_in_callbacks_reach_the_caller() -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
-from fgrad.errors import ArgumentError, CustomRuleError
+from fgrad.errors import ArgumentError, CustomRuleError, UnsupportedTypeError
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import DISCRETE, Primitive
 from fgrad.lifted import lower
@@ -221,11 +221,12 @@ def io_callback(
 
 
 def debug_callback(
-    callback: Callable[..., Any], *args: Any, ordered: bool = True, **kwargs: Any
+    callback: Callable[..., Any], /, *args: Any, ordered: bool = True, **kwargs: Any
 ) -> None:
     """Call a Python function for its side effects, wherever the program runs.
 
-    Derivatives pass it by; under `vmap` it is called for each example.
+    Derivatives pass it by; under `vmap` it is called for each example.  Objects that are no arrays,
+    such as strings, are given as they are when the program is traced.
 
     Example:
         >>> import numpy as np, fgrad
@@ -237,9 +238,25 @@ def debug_callback(
         (np.float64(6.0), [np.float64(3.0)])
     """
 
-    def silent(*xs: Any, **named: Any) -> tuple[()]:
+    leaves, treedef = tree.flatten((args, kwargs))
+    arrays = [_is_value(x) for x in leaves]
+
+    def silent(*values: Any) -> tuple[()]:
+        each = iter(values)
+        given = [next(each) if a else x for x, a in zip(leaves, arrays, strict=True)]
+        xs, named = tree.unflatten(treedef, given)
         callback(*xs, **named)
         return ()
 
     silent.__name__ = function_name(callback)
-    _called(debug_p, silent, (), args, kwargs, "sequential")
+    values = [x for x, a in zip(leaves, arrays, strict=True) if a]
+    leaves = [None if a else x for x, a in zip(leaves, arrays, strict=True)]
+    _called(debug_p, silent, (), values, {}, "sequential")
+
+
+def _is_value(x: Any) -> bool:
+    try:
+        as_value(x)
+    except UnsupportedTypeError:
+        return False
+    return True
