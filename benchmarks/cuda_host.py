@@ -22,7 +22,7 @@ import fgrad
 from fgrad.compile.inspect import make_program
 from fgrad.compile.pipeline import compile_program
 from fgrad.lower_cuda.driver import use
-from fgrad.lower_cuda.runtime import CudaExecutable
+from fgrad.lower_cuda.runtime import CudaExecutable, link
 from fgrad.lower_cuda.stub import StubDriver
 
 LAUNCHES = (1, 10, 50, 200)
@@ -41,15 +41,15 @@ def chain(launches: int) -> Callable[..., Any]:
     return run
 
 
-def microseconds(call: Callable[[], Any]) -> float:
+def microseconds(call: Callable[[], Any], calls: int = CALLS) -> float:
     """The best mean of a round: a busy machine disturbs the others."""
     best = float("inf")
     for _ in range(ROUNDS):
         start = time.perf_counter()
-        for _ in range(CALLS):
+        for _ in range(calls):
             call()
         best = min(best, time.perf_counter() - start)
-    return 1e6 * best / CALLS
+    return 1e6 * best / calls
 
 
 def figures(launches: int) -> dict[str, float]:
@@ -80,8 +80,9 @@ def figures(launches: int) -> dict[str, float]:
         found["changed"] = microseconds(changed)
         resident.caller.withdraw()
     found["calls"] = microseconds(lambda: resident.call(*given))
-    stages = {stage.name: stage.ms for stage in compiled.stages}
-    found["link"] = 1e3 * stages["build"]
+    results = {stage.name: stage.result for stage in compiled.stages}
+    program, plan = results["control"][0], results["plan"]
+    found["link"] = microseconds(lambda: link(program, plan).host.table, 5)
     return found
 
 
