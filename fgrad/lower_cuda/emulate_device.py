@@ -15,6 +15,7 @@ from collections.abc import Iterable
 
 from fgrad.compile.cpu.runtime import disassemble
 from fgrad.errors import CheckError
+from fgrad.lower_cuda.emulate_entry import AND, BARRIER, OR, POPC, SHUFFLE, VOTE, WARP
 from fgrad.lower_cuda.toolchain import libdevice
 
 _CALLEE = re.compile(r"@([\w.$]+)\(")
@@ -31,8 +32,6 @@ _NEAREST = {
     "rcp": (1, "fdiv {t} 1.0, %a"),
 }
 _WORDS = {"ui": ("i32", "i64"), "ull": ("i64", "i128")}  # of unsigned products
-_BARRIER_RESULTS = ("popc", "and", "or")
-_SHUFFLES = ("idx", "up", "down", "bfly")
 _THREAD = ["%t = load i64, ptr @emulate.thread", "%nx = load i64, ptr @emulate.nx"]
 _REGISTERS = {
     "ctaid": {"x": ["%r = load i32, ptr @emulate.block"]},
@@ -192,27 +191,6 @@ _INSTRUCTIONS = {
   %result = call double @emulate.high_word(double %inverse)
   ret double %result
 }""",
-    "emulate.barrier": """define internal void @emulate.barrier(i32 %place) {
-  %r = call i64 @emulate_wait(i32 0, i32 %place, i32 0, i32 0, i32 0, i32 0)
-  ret void
-}""",
-    "nvvm.bar.warp.sync": """define internal void @nvvm.bar.warp.sync(i32 %mask) {
-  %r = call i64 @emulate_wait(i32 4, i32 %mask, i32 0, i32 0, i32 0, i32 0)
-  ret void
-}""",
-    "nvvm.shfl.sync.i32": """define internal { i32, i1 } @nvvm.shfl.sync.i32(
-    i32 %mask, i32 %mode, i32 %value, i32 %lane, i32 %clamp) {
-  %r = call i64 @emulate_wait(i32 5, i32 %mask, i32 %mode, i32 %value, i32 %lane, i32 %clamp)
-  %both = call { i32, i1 } @emulate.word_and_bit(i64 %r)
-  ret { i32, i1 } %both
-}""",
-    "nvvm.vote.sync": """define internal { i32, i1 } @nvvm.vote.sync(
-    i32 %mask, i32 %mode, i1 %given) {
-  %bit = zext i1 %given to i32
-  %r = call i64 @emulate_wait(i32 6, i32 %mask, i32 %mode, i32 %bit, i32 0, i32 0)
-  %both = call { i32, i1 } @emulate.word_and_bit(i64 %r)
-  ret { i32, i1 } %both
-}""",
     "emulate.word_and_bit": """define internal { i32, i1 } @emulate.word_and_bit(i64 %both) {
   %word = trunc i64 %both to i32
   %high = lshr i64 %both, 32
@@ -250,6 +228,34 @@ _INSTRUCTIONS = {
   %r = select i1 %equal, double %c, double %d
   ret double %r
 }""",
+}
+
+# Instructions that wait for other threads: name -> (result, parameters, request).
+_WAITING: dict[str, tuple[str, str, tuple[str | int, ...]]] = {
+    "emulate.barrier": ("void", "i32 %place", (BARRIER, "%place")),
+    **{
+        f"emulate.barrier.{name}": ("i32", "i32 %place, i32 %given", (kind, "%place", "%given"))
+        for name, kind in (("popc", POPC), ("and", AND), ("or", OR))
+    },
+    "nvvm.bar.warp.sync": ("void", "i32 %mask", (WARP, "%mask")),
+    "nvvm.shfl.sync.i32": (
+        "{ i32, i1 }",
+        "i32 %mask, i32 %mode, i32 %value, i32 %lane, i32 %clamp",
+        (SHUFFLE, "%mask", "%mode", "%value", "%lane", "%clamp"),
+    ),
+    **{
+        f"nvvm.shfl.sync.{name}.i32": (
+            "i32",
+            "i32 %mask, i32 %value, i32 %lane, i32 %clamp",
+            (SHUFFLE, "%mask", mode, "%value", "%lane", "%clamp"),
+        )
+        for mode, name in enumerate(("idx", "up", "down", "bfly"))
+    },
+    "nvvm.vote.sync": (
+        "{ i32, i1 }",
+        "i32 %mask, i32 %mode, i1 %given",
+        (VOTE, "%mask", "%mode", "%given"),
+    ),
 }
 
 # What inline assembly does in words of two registers, low one first: name -> (bits of a register,
@@ -299,53 +305,31 @@ def _definition(name: str) -> str | None:
         return functions[name]
     if name in _INSTRUCTIONS:
         return _INSTRUCTIONS[name]
+    if name in _WAITING:
+        return _wait(name, *_WAITING[name])
     if name in _PAIRS:
         return _pair(name, *_PAIRS[name])
-    if name.startswith(("nvvm.", "emulate.barrier.", "asm")):
-        return _instruction(name)
-    return None
+    return _instruction(name) if name.startswith(("nvvm.", "asm.")) else None
 
 
 def _instruction(name: str) -> str:
     """nvvm.fma.rm.f, nvvm.floor.d, nvvm.fabs.f32, nvvm.atomic.load.add.f32.p1f32, ..."""
-    _, operation, *details = name.split(".")
-    if name.startswith("nvvm.read.ptx.sreg.") and details[-2] in _REGISTERS:
-        return _register(name, *details[-2:])
+    _, operation, *details = [*name.split("."), ""]
+    last = details[-2] if len(details) > 1 else ""
+    if name.startswith("nvvm.read.ptx.sreg.") and details[-3] in _REGISTERS:
+        return _register(name, details[-3], last)
     if operation == "mulhi" and details[0] in _WORDS:
         word, wide = _WORDS[details[0]]
         return _high_word(name, word, wide)
-    if operation in _UNARY:
-        kind, suffix = _TYPES[details[-1]]
+    if operation in _UNARY and last in _TYPES:
+        kind, suffix = _TYPES[last]
         return _define(name, kind, 1, f"call {kind} @llvm.{_UNARY[operation]}.{suffix}({kind} %a)")
-    if operation in _NEAREST and details[0] == "rn":
-        kind, suffix = _TYPES[details[-1]]
+    if operation in _NEAREST and details[0] == "rn" and last in _TYPES:
+        kind, suffix = _TYPES[last]
         arity, value = _NEAREST[operation]
         return _define(name, kind, arity, value.format(t=kind, s=suffix))
-    if operation == "shfl" and details[1] in _SHUFFLES and details[2] == "i32":
-        given = f"i32 5, i32 %mask, i32 {_SHUFFLES.index(details[1])}, i32 %value, i32 %lane"
-        return "\n".join(
-            [
-                f"define internal i32 @{name}(i32 %mask, i32 %value, i32 %lane, i32 %clamp) {{",
-                f"  %r = call i64 @emulate_wait({given}, i32 %clamp)",
-                "  %word = trunc i64 %r to i32",
-                "  ret i32 %word",
-                "}",
-            ]
-        )
-    if operation == "barrier" and details[0] in _BARRIER_RESULTS:
-        number = 1 + _BARRIER_RESULTS.index(details[0])
-        given = f"i32 {number}, i32 %place, i32 %given, i32 0, i32 0, i32 0"
-        return "\n".join(
-            [
-                f"define internal i32 @{name}(i32 %place, i32 %given) {{",
-                f"  %r = call i64 @emulate_wait({given})",
-                "  %word = trunc i64 %r to i32",
-                "  ret i32 %word",
-                "}",
-            ]
-        )
     if name.startswith("nvvm.atomic.load.add.f"):
-        kind = "float" if details[2] == "f32" else "double"
+        kind, _ = _TYPES[details[2]]
         body = f"%r = atomicrmw fadd ptr %p, {kind} %a seq_cst"
         return (
             f"define internal {kind} @{name}(ptr %p, {kind} %a) {{\n  {body}\n  ret {kind} %r\n}}"
@@ -354,6 +338,22 @@ def _instruction(name: str) -> str:
         f"The emulator of the device does not know the instruction llvm.{name}.",
         [("write", "its meaning in fgrad/lower_cuda/emulate_device.py")],
     )
+
+
+def _wait(name: str, result: str, parameters: str, request: tuple[str | int, ...]) -> str:
+    """A request of a thread, and its answer."""
+    lines = [f"define internal {result} @{name}({parameters}) {{"]
+    if "i1 %given" in parameters:
+        lines.append("  %bit = zext i1 %given to i32")
+        request = tuple(["%bit" if word == "%given" else word for word in request])
+    words = [*request, *[0] * (6 - len(request))]
+    given = ", ".join([f"i32 {word}" for word in words])
+    lines.append(f"  %answer = call i64 @emulate_wait({given})")
+    if result == "i32":
+        lines.append("  %r = trunc i64 %answer to i32")
+    elif result != "void":
+        lines.append(f"  %r = call {result} @emulate.word_and_bit(i64 %answer)")
+    return "\n".join([*lines, f"  ret {result}{'' if result == 'void' else ' %r'}", "}"])
 
 
 def _register(name: str, register: str, axis: str) -> str:

@@ -263,6 +263,14 @@ def test_shuffles(mode: int, clamp: int) -> None:
     np.testing.assert_array_equal(out, shuffled(values, mode, lanes, clamp))
 
 
+def test_shuffles_whose_mode_is_in_their_name() -> None:
+    out = words()
+    name = "llvm.nvvm.shfl.sync.bfly.i32"
+    lines = f"  %v = call i32 @{name}(i32 -1, i32 %x, i32 5, i32 31)\n"
+    run(body(1, lines + put("%v")), [out])
+    np.testing.assert_array_equal(out, np.arange(32) ^ 5)
+
+
 def test_votes() -> None:
     out = words(128)
     lines = "  %odd = trunc i32 %x to i1\n"
@@ -414,9 +422,10 @@ def test_a_wrong_number_of_arrays() -> None:
         Emulated(body(1, put("%x")), 1).run(1, (1, 1), [])
 
 
-def test_an_unknown_instruction() -> None:
-    text = body(1, "  %v = call i32 @llvm.nvvm.no.such.thing(i32 %x)\n" + put("%v"))
-    with pytest.raises(CheckError, match=r"no\.such\.thing"):
+@pytest.mark.parametrize("name", ["no.such.thing", "floor", "shfl.sync.left.i32"])
+def test_an_unknown_instruction(name: str) -> None:
+    text = body(1, f"  %v = call i32 @llvm.nvvm.{name}(i32 %x)\n" + put("%v"))
+    with pytest.raises(CheckError, match=name.replace(".", r"\.")):
         run(text, [words()])
 
 
