@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from fgrad.errors import InPlaceError
+from fgrad.ir.aval import Aval
 from fgrad.source import here, resolve
 
 if TYPE_CHECKING:
@@ -106,6 +107,8 @@ def _point(x: Tracer, new: Tracer) -> None:
 
 
 def _foreign(x: Tracer) -> InPlaceError:
+    if x.builder.what == "device":
+        return immutable(x.aval)
     used = resolve(here())
     owner = f"{x.builder.what}({x.builder.name})"
     return InPlaceError(
@@ -115,5 +118,20 @@ def _foreign(x: Tracer) -> InPlaceError:
             ("used", f"{used}:  {used.text()}"),
             ("why", "the inner function is traced once, and runs any number of times."),
             ("write", "return the new array from the inner function, and assign it outside"),
+        ),
+    )
+
+
+def immutable(aval: Aval) -> InPlaceError:
+    """The card for a write into an array on a device."""
+    used = resolve(here())
+    return InPlaceError(
+        "An array on a GPU was to be written into.",
+        (
+            ("value", f"{aval}"),
+            ("used", f"{used}:  {used.text()}"),
+            ("why", "kernels that were launched may still read it; arrays on a GPU do not change."),
+            ("write", "x = x.at[i].set(v)      a new array"),
+            ("write", "jit(f)(x)               x[i] = v works inside, and costs no copy"),
         ),
     )

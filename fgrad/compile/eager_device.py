@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad.assign import immutable
 from fgrad.compile.call import call_p, executable_of
 from fgrad.config import config
 from fgrad.errors import InPlaceError
@@ -50,6 +51,10 @@ def evaluate(prim: Primitive, operands: Sequence[Any], params: dict[str, Any]) -
     """The results of a primitive, on the device."""
     if prim is call_p:
         return tuple(run_on_device(params["program"], operands))
+    if config.nans:  # where the first one is made is found on the host
+        prim.evaluate_rule(
+            *[x.numpy()[()] if isinstance(x, OnDevice) else x for x in operands], **params
+        )
     same = _same_memory(prim, operands, params)
     if same is not None:
         return same
@@ -192,6 +197,11 @@ def _property(name: str) -> property:
     return property(lambda self: through(traced.fget, (self,)), doc=traced.__doc__)
 
 
+def _object_property(name: str) -> property:
+    traced = getattr(Tracer, name)
+    return property(lambda self: _Through(traced.fget(lift(self))), doc=traced.__doc__)
+
+
 class _Through:
     """An object of tracers, whose methods take arrays on a device and give them back."""
 
@@ -199,7 +209,11 @@ class _Through:
         self._inner = inner
 
     def __getitem__(self, index: Any) -> Any:
-        return _Through(self._inner[lift_tree(index)])
+        found = self._inner[lift_tree(index)]
+        return results_of(found) if type(found) is Tracer else _Through(found)
+
+    def __len__(self) -> int:
+        return len(self._inner)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         function = getattr(self._inner, name)
@@ -225,7 +239,7 @@ def _getitem(self: OnDevice, index: Any) -> Any:
 
 
 def _refuse_writing(self: OnDevice, *_args: Any, **_kwargs: Any) -> None:
-    raise immutable(self)
+    raise immutable(self.aval)
 
 
 def _refuse_output(self: OnDevice, kwargs: dict[str, Any]) -> None:
@@ -234,7 +248,7 @@ def _refuse_output(self: OnDevice, kwargs: dict[str, Any]) -> None:
     if out is None:
         return
     if any([isinstance(o, OnDevice) for o in (out if isinstance(out, tuple) else (out,))]):
-        raise immutable(self)
+        raise immutable(self.aval)
     loc = resolve(here())
     raise InPlaceError(
         "A result of the GPU was to be written over an array in the memory of the host.",
@@ -247,24 +261,9 @@ def _refuse_output(self: OnDevice, kwargs: dict[str, Any]) -> None:
     )
 
 
-def immutable(x: OnDevice) -> InPlaceError:
-    """The card for a write into an array on a device."""
-    loc = resolve(here())
-    return InPlaceError(
-        "An array on a GPU was to be written into.",
-        (
-            ("value", f"{x.aval}"),
-            ("used", f"{loc}:  {loc.text()}"),
-            ("why", "kernels that were launched may still read it; arrays on a GPU do not change."),
-            ("write", "x = x.at[i].set(v)      a new array"),
-            ("write", "jit(f)(x)               x[i] = v works inside, and costs no copy"),
-        ),
-    )
-
-
 def _array_ufunc(self: OnDevice, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
     if method == "at":
-        raise immutable(self)
+        raise immutable(self.aval)
     _refuse_output(self, kwargs)
     given = [lift_tree(x) for x in inputs]
     named = {k: lift_tree(x) for k, x in kwargs.items()}
@@ -338,7 +337,7 @@ def install() -> None:
         "__array_function__": _array_function,
         "__array_namespace__": Tracer.__array_namespace__,  # type: ignore[attr-defined]
         "__array_priority__": Tracer.__array_priority__,
-        "at": property(lambda self: _Through(Tracer.at.fget(lift(self)))),  # type: ignore[attr-defined]
+        **{name: _object_property(name) for name in ("at", "flat")},
         "item": lambda self, *args: self.numpy().item(*args),
         "tolist": lambda self: self.numpy().tolist(),
     }

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.errors import ArgumentError
+from fgrad.lifted import has_device, through
 from fgrad.numpy.arrange import concatenate, swapaxes, transpose
 from fgrad.numpy.creation import arange, linspace
 from fgrad.numpy.promote import (
@@ -50,7 +51,8 @@ class Concatenator:
 
     def __getitem__(self, key: Any) -> Any:
         if not _traced_index(key):
-            return self.plain[key]
+            on_device = has_device(key if isinstance(key, tuple) else (key,))
+            return through(self.__getitem__, (key,)) if on_device else self.plain[key]
         parts = list(key) if isinstance(key, tuple) else [key]
         axis, ndmin, trans1d = self.axis, self.ndmin, self.trans1d
         if isinstance(parts[0], str):

@@ -165,6 +165,7 @@ EXPRESSIONS: dict[str, Callable[..., Any]] = {
     "sorted": lambda x, y, v, i: (np.sort(y, axis=1), np.argsort(v), np.searchsorted(V, v)),
     "complex": lambda x, y, v, i: ((x + 1j * y).real, np.conj(x * 1j), abs(x + 1j * y)),
     "at": lambda x, y, v, i: (fgrad.at(x)[0].set(v), fgrad.at(x)[1, 2].add(3.0)),
+    "flat": lambda x, y, v, i: (x.flat[5], x.flat[2:7], fgrad.numpy.r_[v, 1.0, v]),
     "repeat": lambda x, y, v, i: (np.tile(v, 2), np.repeat(v, 2), np.outer(v, v), np.pad(v, 1)),
 }  # fmt: skip
 
@@ -274,6 +275,10 @@ def test_libraries_of_fgrad() -> None:
         lambda x: np.sum(x, axis=0, out=x),
         lambda x: x.sort(),
         lambda x: x.fill(0),
+        lambda x: np.copyto(x, 0.0),
+        lambda x: np.fill_diagonal(x, 0.0),
+        lambda x: x.sum(axis=0, out=x[0]),
+        lambda x: x.flat.__setitem__(0, 1.0),
     ],
 )
 def test_arrays_do_not_change(write: Callable[[Any], Any]) -> None:
@@ -479,8 +484,9 @@ def test_shared_memory_is_not_donated() -> None:
 
 def test_nan_is_found() -> None:
     f = jit(lambda x: np.log(x) + 1)
-    with np.errstate(all="ignore"), fgrad.debug.nans(), pytest.raises(NanError):
-        f(device_put(X))
+    for run in (f, np.log, fgrad.grad(lambda x: np.sum(np.log(x)))):
+        with np.errstate(all="ignore"), fgrad.debug.nans(), pytest.raises(NanError, match="log"):
+            run(device_put(X))
 
 
 def test_threads() -> None:
