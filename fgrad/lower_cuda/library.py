@@ -27,7 +27,7 @@ from fgrad.lower_cuda.library_calls import Calls, HostCall, Place
 from fgrad.lower_cuda.library_fourier import Transform, fourier_calls, ufunc_transform
 from fgrad.lower_cuda.library_functions import functions
 from fgrad.lower_cuda.library_gemm import gemm_kernel
-from fgrad.lower_cuda.library_lapack import LAPACK
+from fgrad.lower_cuda.library_lapack import LAPACK, eig
 from fgrad.lower_cuda.library_plan import Planner
 from fgrad.lower_cuda.library_sort import search_calls, top_calls, with_work
 from fgrad.lower_cuda.library_special import SPECIAL, special_calls
@@ -134,7 +134,15 @@ def _fourier(eqn: Eqn, buffers: int) -> Calls:
     return fourier_calls(t, buffers)
 
 
+def _eigenvalues(eqn: Eqn, buffers: int) -> Calls:
+    a = eqn.inputs[0].aval
+    n = a.shape[-1]
+    return eig(a.dtype, n, a.size // (n * n), buffers, len(eqn.outputs) > 1)
+
+
 _HOST_CUDA: dict[str, Callable[[Eqn, int], Calls]] = {
+    "eig": _eigenvalues,
+    "eigvals": _eigenvalues,
     "searchsorted": _searched,
     "top_k": _selected,
     "fft": _fourier,

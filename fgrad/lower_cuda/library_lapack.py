@@ -28,6 +28,7 @@ from fgrad.lower_cuda.library_matrices import (
     reorder,
     transpose,
     upper,
+    with_parts,
     zero_diagonals,
 )
 from fgrad.lower_cuda.library_plan import Planner, real_dtype
@@ -298,33 +299,61 @@ def _batched(
 ) -> None:
     """Eigenvalues of all matrices in one call."""
     n, job, triangle = sizes
-    handle = plan.functions.handle("cusolver")
-    solver = int(handle.value)
-    params = plan.functions.created("cusolverDnCreateParams")
     kind, kind_w = DATA_TYPES[plan.dtype.char], DATA_TYPES[real.char]
-    cells = plan.cells.address(ctypes.c_uint64, 0, 0)
-    name = "cusolverDnXsyevBatched"
-    plan.functions.call(
-        f"{name}_bufferSize", solver, params, job, triangle, n, kind, 0, n, kind_w, 0, kind, cells,
-        cells + 8, plan.batch,
+    order, batch = (Number("i64", x) for x in (n, plan.batch))
+    x = _Generic(plan, "cusolverDnXsyevBatched")
+    x.ask(job, triangle, n, kind, 0, n, kind_w, 0, kind, after=(plan.batch,))
+    given = (job, triangle, order, kind, work, order, kind_w, values, kind)
+    x.call(*given, after=(plan.info, batch))
+
+
+class _Generic:
+    """A routine of the kind that takes types of numbers as arguments, and has work memory on the
+    device and on the host."""
+
+    def __init__(self, plan: _Lapack, name: str) -> None:
+        self.plan, self.name = plan, name
+        self.handle = plan.functions.handle("cusolver")
+        made = plan.functions.created("cusolverDnCreateParams")
+        self.params = plan.cells.own(plan.functions, "cusolverDnDestroyParams", made)
+
+    def ask(self, *arguments: int, after: tuple[int, ...] = ()) -> None:
+        """Ask how much work memory is needed."""
+        plan = self.plan
+        sizes = plan.cells.address(ctypes.c_uint64, 0, 0)
+        given = (int(self.handle.value), self.params, *arguments, sizes, sizes + 8, *after)
+        plan.functions.call(f"{self.name}_bufferSize", *given)
+        device, host = (ctypes.c_uint64 * 2).from_address(sizes)
+        on_host = plan.cells.number(ctypes.c_uint8, *[0] * max(host, 1))
+        lengths = [Number("i64", size) for size in (device, host)]
+        self.work = (plan.scratch(device), lengths[0], on_host, lengths[1])
+
+    def call(self, *arguments: Argument | int, after: tuple[Argument, ...], count: int = 1) -> None:
+        """Add the call."""
+        given = (Number("i64", self.params), *arguments, *self.work, *after)
+        self.plan.call(self.name, self.handle, *given, count=count)
+
+
+def eig(dtype: np.dtype, n: int, batch: int, buffers: int, vectors: bool = True) -> Calls:
+    """Eigenvalues and eigenvectors of any matrices, all complex.  Buffers: a, w, v (or a, w)."""
+    wide = np.dtype(dtype.char.upper())
+    plan, source = _Lapack(buffers, wide, batch), Place(0)
+    work, found = (plan.scratch(batch * n * n * plan.size) for _ in range(2))
+    if dtype.kind != "c":
+        with_parts(plan, found, source, dtype, batch * n * n)
+        source = found
+    transpose(plan, Stack(work, n * n), Stack(source, n * n), wide, (batch, n, n))
+    kind, order, one = DATA_TYPES[wide.char], Number("i64", n), Number("i64", 1)
+    x = _Generic(plan, "cusolverDnXgeev")
+    x.ask(0, int(vectors), n, kind, 0, n, kind, 0, kind, 0, 1, kind, 0, n, kind)
+    x.call(
+        0, int(vectors), order, kind, plan.moved(work, n * n), order, kind,
+        plan.moved(Place(1), n), kind, _NULL, one, kind, plan.moved(found, n * n), order, kind,
+        after=(plan.moved(plan.info, 1, 4),), count=batch,
     )  # fmt: skip
-    device, host = (ctypes.c_uint64 * 2).from_address(cells)
-    wide = {
-        k: Number("i64", x)
-        for k, x in {
-            "params": params,
-            "n": n,
-            "device": device,
-            "host": host,
-            "batch": plan.batch,
-        }.items()
-    }
-    plan.call(
-        name, handle, wide["params"], job, triangle, wide["n"], kind, work, wide["n"], kind_w,
-        values, kind, plan.scratch(device), wide["device"],
-        plan.cells.number(ctypes.c_uint8, *[0] * max(host, 1)), wide["host"], plan.info,
-        wide["batch"],
-    )  # fmt: skip
+    if vectors:
+        transpose(plan, Stack(Place(2), n * n), Stack(found, n * n), wide, (batch, n, n))
+    return plan.succeeded("eigh")
 
 
 def eigvalsh(dtype: np.dtype, n: int, batch: int, lower: bool, buffers: int) -> Calls:

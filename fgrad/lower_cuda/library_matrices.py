@@ -89,6 +89,19 @@ def conjugated(body: BodyText, value: str, dtype: np.dtype) -> str:
     return body.emit(f"insertelement {kind} {value}, {part} {minus}, i32 1")
 
 
+def with_parts(plan: Planner, target: Place, source: Place, dtype: np.dtype, count: int) -> None:
+    """Real numbers as complex ones."""
+
+    def write(body: BodyText, e: str) -> None:
+        part = element_type(dtype)
+        pair = f"<2 x {part}>"
+        value = body.load(body.pointer(1, part), e)
+        value = body.emit(f"insertelement {pair} zeroinitializer, {part} {value}, i32 0")
+        body.store(value, body.pointer(0, pair), e)
+
+    plan.each(count, write, target, source)
+
+
 def row_and_column(body: BodyText, e: str, rows: int, columns: int) -> tuple[str, str, str]:
     """The matrix, the row and the column of element e of a stack."""
     column, rest = body.op("urem", "i64", e, columns), body.op("udiv", "i64", e, columns)

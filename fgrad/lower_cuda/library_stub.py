@@ -104,7 +104,7 @@ class StubLibraries:
             x for x in ("cublasLt", "cusolverDn", "cublas", "cufft") if name.startswith(x)
         )
         rest = name.removeprefix(library)
-        if library == "cublasLt" or rest[0] == "X" or rest.startswith(("Create", "Set")):
+        if library == "cublasLt" or rest[0] == "X" or rest.startswith(("Create", "Destroy", "Set")):
             method = f"{library}_{rest}"
         elif library == "cufft":
             method = f"cufft_{rest}"
@@ -132,7 +132,7 @@ class StubLibraries:
         self._objects[handle] = {}
 
     cublasLt_MatrixLayoutDestroy = cublasLt_MatmulPreferenceDestroy = cublasLt_MatmulDescDestroy
-    cufft_Destroy = cublasLt_MatmulDescDestroy
+    cusolverDn_DestroyParams = cufft_Destroy = cublasLt_MatmulDescDestroy
 
     def cublas_SetStream_v2(self, handle: int, stream: int) -> None:
         self._objects[handle]["stream"] = stream
@@ -362,6 +362,19 @@ class StubLibraries:
     def cusolverDn_XsyevBatched_bufferSize(self, *arguments: int) -> None:
         for out in arguments[-3:-1]:
             _put(out, ctypes.c_uint64, WORK)
+
+    def cusolverDn_Xgeev_bufferSize(self, *arguments: int) -> None:
+        for out in arguments[-2:]:
+            _put(out, ctypes.c_uint64, WORK)
+
+    def cusolverDn_Xgeev(self, handle: int, params: int, *arguments: int) -> None:
+        left, right, n, kind, a, lda, _, values, _, _, _, _, vectors, ldv, *_, info = arguments
+        x = matrix(a, NUMBERS[kind], n, n, lda)
+        found, _, v, status = _lapack("geev", x)(x, compute_vl=left, compute_vr=right)
+        vector(values, x.dtype, n)[:] = found
+        if right:
+            matrix(vectors, x.dtype, n, n, ldv)[...] = v
+        _put(info, ctypes.c_int32, status)
 
     def cusolverDn_XsyevBatched(
         self,

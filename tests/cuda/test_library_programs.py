@@ -11,6 +11,7 @@ import scipy.special as sp
 from device_programs import called, check, compiled
 
 import fgrad
+import fgrad.scipy.linalg
 import fgrad.scipy.special as fs
 from fgrad.errors import UnsupportedDeviceError
 from fgrad.lower_cuda import driver, library_functions
@@ -36,6 +37,13 @@ RIGHT = RNG.normal(size=(3, 4))
 POSITIVE = np.array(MATRICES[0] @ MATRICES[0].T)
 SIGNAL = RNG.normal(size=(3, 16))
 
+
+def rebuilt(w: Any, v: Any) -> Any:
+    """The parts of the matrices that have these eigenvalues and eigenvectors."""
+    a = (v * w[:, None]) @ np.linalg.inv(v)
+    return a.real, a.imag
+
+
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "product": (
         lambda a, b: np.tanh(a @ b + 1),
@@ -46,6 +54,8 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "inverse": (np.linalg.inv, (MATRICES,)),
     "cholesky": (np.linalg.cholesky, (POSITIVE,)),
     "eigenvalues": (lambda a: np.linalg.eigh(a)[0], (POSITIVE,)),
+    "any eigenvalues": (lambda a: np.sort(np.abs(np.linalg.eigvals(a))), (MATRICES,)),
+    "any eigenvectors": (lambda a: rebuilt(*np.linalg.eig(a)), (MATRICES * (1 + 1j),)),
     "singular values": (lambda a: np.linalg.svd(a)[1], (MATRICES,)),
     "spectrum": (lambda x: np.abs(np.fft.rfft(x)), (SIGNAL,)),
     "plane spectrum": (lambda x: np.abs(np.fft.fft2(x)), (SIGNAL,)),
@@ -102,8 +112,8 @@ def test_what_has_no_form_is_a_card() -> None:
     assert "test_library_programs.py" in str(caught.value)
     with pytest.raises(UnsupportedDeviceError, match="arcsinh of complex128"):
         compiled(lambda x: np.arcsinh(x * 1j).real, x)
-    with pytest.raises(UnsupportedDeviceError, match="eigvals of float64"):
-        compiled(lambda a: np.abs(np.linalg.eigvals(a)), POSITIVE)
+    with pytest.raises(UnsupportedDeviceError, match="matrix_function of float64"):
+        compiled(fgrad.scipy.linalg.expm, POSITIVE)
 
 
 def test_a_matrix_that_cannot_be_factored_is_an_error_of_the_caller() -> None:
