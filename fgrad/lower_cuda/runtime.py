@@ -20,6 +20,7 @@ from fgrad.compile.kernel.cost import WHILE_PASSES, weight
 from fgrad.compile.kernel.ir import Kernel, Loop
 from fgrad.compile.kernel.rewrite import Body
 from fgrad.compile.plan import Plan
+from fgrad.compile.windows import windows_in_memory
 from fgrad.errors import CheckError
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Lit, Program
@@ -32,7 +33,6 @@ from fgrad.lower_cuda.native_call import NativeCall, is_possible
 from fgrad.lower_cuda.report import described, rows
 from fgrad.lower_cuda.schedule import schedule
 from fgrad.lower_cuda.texts import texts
-from fgrad.lower_cuda.windows import windows_in_memory
 
 PASS_CYCLES = 4000.0  # of one thread in one pass of a loop: longer ones are a kernel for each part
 

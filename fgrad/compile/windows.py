@@ -1,8 +1,8 @@
-"""L6. Pass `windows`: large products that read windows of an array get these in memory.
+"""L5. Pass `windows`: large products that read windows of an array get these in memory.
 
     dot(windows(x), w)      ->      dot(barrier(permute(windows(x))), w)
 
-The CPU's kernels read windows in place, in tiles of registers.  A device has a function for
+The CPU's kernels read windows in place, in tiles of registers.  A GPU has a function for
 products that is much faster than any kernel of ours, from sizes on where copies are worth it.
 """
 
