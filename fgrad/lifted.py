@@ -138,6 +138,6 @@ def lowered(function: F) -> F:
         out = function(*args, **kwargs)
         if type(out) is Tracer:
             return lower(out)
-        return tree.map(lower, out) if put_hook and isinstance(out, tuple) else out
+        return tree.map(lower, out) if put_hook else out
 
     return functools.update_wrapper(outer, function)  # type: ignore[return-value]

@@ -143,11 +143,16 @@ def while_loop(
         cond_fun: a function of the value that returns a boolean scalar.
         body_fun: a function of the value that returns the next one, of the same types.
         init_val: the first value, a pytree of arrays.
-        max_steps: the loop ends after so many steps at the latest.  With it, a compiled loop has
-            a derivative in reverse, at the price of all these steps.
+        max_steps: the loop ends after so many steps at the latest, all of which a derivative in
+            reverse then takes and keeps.
 
     Returns:
         The value for which the condition no longer holds.
+
+    A derivative in reverse needs no `max_steps`: a compiled loop keeps at most 255 states (fewer of
+    more than 256 kB, 64 MB in all, 15 at least), and computes the others again, so that a step costs
+    two or three evaluations of `body_fun` besides its derivative.  Printing in it happens once;
+    an `io_callback` whose result it needs raises.
 
     Raises:
         ArgumentError: if the condition is not a boolean scalar, or the structure changes.
@@ -203,8 +208,8 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
 
     Arguments:
         lower: the first index, an integer.
-        upper: the index after the last one.  If both are known, the loop has a derivative in
-            reverse.
+        upper: the index after the last one.  If both are known, a derivative in reverse keeps what
+            it needs of all steps, else of some (see `while_loop`).
         body_fun: a function of the index (int64) and the value.
         init_val: the first value, a pytree of arrays.
 

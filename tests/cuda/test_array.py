@@ -6,19 +6,28 @@ import copy
 import gc
 import pickle
 import threading
+import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from op_cases import OP_CASES, OpCase
 
 import fgrad
 from fgrad import DeviceArray, device_get, device_put
 from fgrad.compile import eager_device
-from fgrad.errors import ArgumentError, InPlaceError, NanError, UnsupportedTypeError
+from fgrad.errors import (
+    ArgumentError,
+    InPlaceError,
+    NanError,
+    UnsupportedDeviceError,
+    UnsupportedTypeError,
+)
 from fgrad.lower_cuda.array import from_cuda_array_interface, from_dlpack
 from fgrad.lower_cuda.driver import use
 from fgrad.lower_cuda.stub import StubDriver
+from fgrad.trace import Tracer
 
 jit: Any = fgrad.jit
 X = np.linspace(-1.0, 2.0, 12).reshape(3, 4)
@@ -176,6 +185,25 @@ def test_numpy(name: str) -> None:
     check(expression(*map(device_put, (X, Y, V, K))), expression(X, Y, V, K))
 
 
+def leaves_of(out: Any) -> list[Any]:
+    return [y for x in out for y in leaves_of(x)] if isinstance(out, (tuple, list)) else [out]
+
+
+@pytest.mark.parametrize("case", OP_CASES[::12], ids=lambda case: case.name)
+def test_rows_of_the_table(case: OpCase) -> None:
+    args = case.args(np.random.default_rng(zlib.adler32(case.name.encode())))
+    expected = leaves_of(case.fun(*args))
+    try:
+        outs = leaves_of(case.fun(*map(device_put, args)))
+    except (InPlaceError, UnsupportedDeviceError) as error:
+        pytest.skip(error.headline)
+    for x, y in zip(outs, map(np.asarray, expected), strict=True):
+        assert type(x) is DeviceArray or not isinstance(x, (np.ndarray, Tracer))
+        x = np.asarray(x)
+        assert (x.shape, x.dtype) == (y.shape, y.dtype)
+        np.testing.assert_allclose(x, y, rtol=1e-10, atol=1e-10)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32, np.complex64, np.uint8])
 def test_types_are_numpys(dtype: Any) -> None:
     x = (10 * abs(X)).astype(dtype)
@@ -262,6 +290,7 @@ def test_libraries_of_fgrad() -> None:
         fgrad.lax.scan(lambda c, a: (c + a, c * a), X[0], X),
     )
     check(fgrad.lax.fori_loop(0, 3, lambda _, c: c * 2, x), X * 8)
+    check(fgrad.lax.fori_loop(0, 3, lambda _, c: {"a": c["a"] * 2}, {"a": x}), {"a": X * 8})
     check(fgrad.lax.cond(x.sum() > 0, np.sin, np.cos, x), np.sin(X))
     check(fgrad.scipy.special.expit(x), fgrad.scipy.special.expit(X))
 
