@@ -21,6 +21,7 @@ from fgrad import tree
 from fgrad.compile.jit import jit
 from fgrad.errors import ArgumentError, GradDtypeError
 from fgrad.ir.aval import aval_of
+from fgrad.ir.program import Program
 from fgrad.numpy.promote import as_array
 from fgrad.trace import Tracer, trace
 from fgrad.transforms.grad import grad
@@ -28,7 +29,7 @@ from fgrad.transforms.linearize import jvp, vjp
 from fgrad.transforms.sparse_coloring import color_columns, color_star
 from fgrad.transforms.sparse_pattern import jacobian_pattern
 from fgrad.transforms.vmap import vmap
-from fgrad.transforms.wrap import check_callable, function_name, named_like
+from fgrad.transforms.wrap import as_value, check_callable, function_name, named_like
 
 
 class Plan(NamedTuple):
@@ -170,6 +171,8 @@ class _Flat:
     def __init__(
         self, fun: Callable[..., Any], argnums: int, args: tuple[Any, ...], what: str
     ) -> None:
+        if not isinstance(argnums, (int, np.integer)):
+            raise ArgumentError(f"{what}: argnums is one integer, not {argnums!r}.")
         if not -len(args) <= argnums < len(args):
             raise ArgumentError(f"{what}: argnums={argnums}, but there are {len(args)} arguments.")
         self.fun, self.what = fun, what
@@ -179,21 +182,15 @@ class _Flat:
         self.avals = [aval_of(x).strong() for x in values]
         rest, rest_tree = tree.flatten([x for k, x in enumerate(args) if k != self.position])
         self.rest_tree = rest_tree
-        self.rest_avals = [aval_of(as_array(x)).strong() for x in rest]
+        self.rest_avals = [aval_of(as_value(x)).strong() for x in rest]
         self.key = (self.treedef, tuple(self.avals), rest_tree, tuple(self.rest_avals))
         self.size = sum([a.size for a in self.avals])
         self.dtype = np.result_type(*[a.dtype for a in self.avals]) if values else np.dtype(float)
 
     def _checked(self, x: Any) -> Any:
         if isinstance(x, Tracer):
-            raise ArgumentError(
-                f"{self.what}: the argument is traced, but a sparse matrix holds plain numbers.",
-                (
-                    ("why", f"scipy.sparse cannot be traced by {x.builder.what}."),
-                    ("write", "fgrad.jacfwd, fgrad.jacrev, or fgrad.jvp inside of transforms"),
-                ),
-            )
-        value = as_array(x)
+            raise _traced(self.what, x, "the argument is traced")
+        value = as_value(x)
         if value.dtype.kind != "f":
             raise GradDtypeError(
                 f"{self.what} needs floating-point arguments, but one of "
@@ -205,7 +202,7 @@ class _Flat:
         """The vector, and the leaves of the other arguments."""
         leaves = [np.asarray(x, self.dtype).ravel() for x in tree.leaves(args[self.position])]
         rest = tree.leaves([x for k, x in enumerate(args) if k != self.position])
-        return np.concatenate(leaves) if leaves else np.zeros(0), [as_array(x) for x in rest]
+        return np.concatenate(leaves) if leaves else np.zeros(0), [as_value(x) for x in rest]
 
     def call(self, fun: Callable[..., Any], x: Any, rest: Any) -> Any:
         """`fun` of arguments put together again."""
@@ -226,15 +223,31 @@ class _Flat:
                     f"{self.what} needs floating-point results, but one of "
                     f"{function_name(self.fun)} is {y.dtype}."
                 )
-        return np.concatenate([np.ravel(y) for y in leaves])
+        return np.concatenate([np.ravel(y) for y in leaves]) if leaves else np.zeros(0)
 
     def gradient(self, x: Any, rest: Any) -> Any:
         """The gradient as one vector."""
         return grad(lambda v: self.call(self.fun, v, rest))(x)
 
 
+def _traced(what: str, x: Tracer, found: str) -> ArgumentError:
+    return ArgumentError(
+        f"{what}: {found}, but a sparse matrix holds plain numbers.",
+        (
+            ("why", f"scipy.sparse cannot be traced by {x.builder.what}."),
+            ("write", "fgrad.jacfwd, fgrad.jacrev, or fgrad.jvp inside of transforms"),
+        ),
+    )
+
+
 def _found(flat: _Flat, gradient: bool = False) -> Any:
     """The pattern of a function's Jacobian, or of its gradient's."""
+    program = _program(flat, gradient)
+    return jacobian_pattern(program, [True] + [False] * len(flat.rest_avals))
+
+
+def _program(flat: _Flat, gradient: bool) -> Program:
+    """The function, or its gradient, of one vector and the other arguments."""
     vector = aval_of(np.empty(flat.size, flat.dtype))
     avals = [vector, *flat.rest_avals]
     what = flat.gradient if gradient else flat.flat
@@ -242,15 +255,18 @@ def _found(flat: _Flat, gradient: bool = False) -> Any:
     def traced(x: Any, *rest: Any) -> list[Any]:
         return [what(x, rest)]
 
-    program = trace(traced, avals, function_name(flat.fun), flat.what).program
-    return jacobian_pattern(program, [True] + [False] * len(flat.rest_avals))
+    program, captured, _ = trace(traced, avals, function_name(flat.fun), flat.what)
+    if captured:
+        raise _traced(
+            flat.what, captured[0], f"{function_name(flat.fun)} closes over a traced array"
+        )
+    return program
 
 
-def _checked_pattern(given: Any, shape: tuple[int, int] | None, flat: _Flat) -> Any:
+def _checked_pattern(given: Any, flat: _Flat, gradient: bool) -> Any:
     found = scipy.sparse.csr_array(given, copy=True)
     found.sum_duplicates()
-    height = found.shape[0]  # type: ignore[index]
-    expected = shape or (height, flat.size)
+    expected = (_program(flat, gradient).out_avals[0].size, flat.size)
     if found.shape != expected:
         raise ArgumentError(
             f"{flat.what}: the pattern has shape {found.shape}, the matrix {expected}."
@@ -259,7 +275,7 @@ def _checked_pattern(given: Any, shape: tuple[int, int] | None, flat: _Flat) -> 
 
 
 def _plan_jacobian(flat: _Flat, given: Any, mode: str) -> Plan:
-    found = _found(flat) if given is None else _checked_pattern(given, None, flat)
+    found = _found(flat) if given is None else _checked_pattern(given, flat, False)
     colors, reverse = _columns_or_rows(found, mode)
     rows, columns = _entries(found)
     if reverse:
@@ -288,8 +304,7 @@ def _columns_or_rows(found: Any, mode: str) -> tuple[np.ndarray, bool]:
 
 
 def _plan_hessian(flat: _Flat, given: Any) -> Plan:
-    shape = (flat.size, flat.size)
-    found = _found(flat, True) if given is None else _checked_pattern(given, shape, flat)
+    found = _found(flat, True) if given is None else _checked_pattern(given, flat, True)
     found = scipy.sparse.csr_array(found + found.T)
     found.data = np.ones(found.nnz, np.int8)
     found.sort_indices()
@@ -341,9 +356,10 @@ def _plan(
 def _decompressed(plan: Plan, given: tuple[np.ndarray, list[Any]]) -> scipy.sparse.csr_array:
     """The matrix from sums of its columns, or of its rows."""
     found = plan.pattern
+    dtype = np.promote_types(plan.seeds.dtype, np.float32)  # scipy.sparse has no float16
     if not found.nnz:
-        return scipy.sparse.csr_array(found.shape)
+        return scipy.sparse.csr_array(found.shape, dtype=dtype)
     x, rest = given
     products = plan.compressed(x, plan.seeds, rest)
-    data = products[plan.rows, plan.columns]
+    data = products[plan.rows, plan.columns].astype(dtype, copy=False)
     return scipy.sparse.csr_array((data, found.indices.copy(), found.indptr.copy()), found.shape)

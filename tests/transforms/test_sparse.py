@@ -200,3 +200,30 @@ def test_colours(seed: int) -> None:
         alone_in_row = np.sum(dense_pattern[i] & (star == star[j])) == 1
         alone_in_column = np.sum(dense_pattern[j] & (star == star[i])) == 1
         assert alone_in_row or alone_in_column
+
+
+def test_small_kinds_of_arguments() -> None:
+    def pairs(x: Any) -> Any:
+        return x[1:] * x[:-1]
+
+    for dtype, expected in [(np.float16, np.float32), (np.float32, np.float32), (">f8", "f8")]:
+        found = fgrad.sparse.jacobian(pairs)(np.arange(4).astype(dtype))
+        assert found.dtype == expected
+        np.testing.assert_array_equal(found.toarray(), [[1, 0, 0, 0], [0, 2, 1, 0], [0, 0, 3, 2]])
+    constant = fgrad.sparse.jacobian(lambda x: np.ones(2, np.float32))(np.ones(3, np.float32))
+    assert (constant.dtype, constant.shape, constant.nnz) == (np.float32, (2, 3), 0)
+    assert fgrad.sparse.jacobian(lambda x: ())(np.ones(3)).shape == (0, 3)
+    assert fgrad.sparse.jacobian(lambda x: x * 2)(np.zeros(0)).shape == (0, 0)
+
+
+def test_what_cannot_be_is_said() -> None:
+    x = np.ones(3)
+    derivative = fgrad.sparse.jacobian
+    with pytest.raises(ArgumentError, match="closes over a traced array"):
+        fgrad.jit(lambda c: derivative(lambda x: x * c)(x))(2.0)
+    with pytest.raises(ArgumentError, match="closes over a traced array"):
+        fgrad.grad(lambda c: derivative(lambda x: x * c)(x).sum())(2.0)
+    with pytest.raises(ArgumentError, match="one integer"):
+        derivative(lambda x: x, argnums=(0,))(x)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match=r"shape \(3, 3\), the matrix \(2, 3\)"):
+        derivative(lambda x: x[:2], pattern=np.eye(3))(x)
