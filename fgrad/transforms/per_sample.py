@@ -11,11 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fgrad import tree
 from fgrad.errors import ArgumentError, BatchSizeError
 from fgrad.ir.aval import aval_of
 from fgrad.ir.memory import peak_bytes
 from fgrad.ops import elementwise as ew
+from fgrad.ops.complex import imag, is_complex, real
 from fgrad.ops.families import ADD
 from fgrad.ops.reduce import reduce_sum
 from fgrad.ops.shape import broadcast, move_axis
@@ -79,8 +82,8 @@ def per_sample_grad(
     check_callable(fun, "per_sample_grad")
     if norms_only and clip is not None:
         raise ArgumentError("per_sample_grad: give norms_only=True or clip=..., not both.")
-    if clip is not None and not clip > 0:
-        raise ArgumentError(f"per_sample_grad: clip={clip}; it must be positive.")
+    if clip is not None and not _is_positive(clip):
+        raise ArgumentError(f"per_sample_grad: clip={clip}; it must be positive, and a number.")
 
     def per_sample_fun(*args: Any, **kwargs: Any) -> Any:
         batch = _batch(fun, args, kwargs, argnums, in_axes)
@@ -92,12 +95,23 @@ def per_sample_grad(
                 return [_norms(gradients)]
             return gradients if clip is None else _clipped(gradients, float(clip))
 
-        if clip is not None:
-            return batch.tree_of(sum_chunks(many, batch.mapped, chunks))
-        found = map_chunks(many, batch.mapped, chunks)
+        if not tree.leaves(batch.params) and norms_only:
+            return np.zeros(batch.size)
+
+        if not batch.size:
+            found = many(batch.mapped)
+        elif clip is not None:
+            found = sum_chunks(many, batch.mapped, chunks)
+        else:
+            found = map_chunks(many, batch.mapped, chunks)
         return fresh(found[0]) if norms_only else batch.tree_of(found)
 
     return named_like(per_sample_fun, fun, "per_sample_grad")
+
+
+def _is_positive(clip: Any) -> bool:
+    """Whether a bound of norms is one; it is known when the function is made."""
+    return isinstance(clip, (float, int, np.floating, np.integer)) and bool(clip > 0)
 
 
 class Batch(NamedTuple):
@@ -136,7 +150,8 @@ def _batch(
 ) -> Batch:
     """The arguments of a call, sorted."""
     positions = normal_argnums(argnums, len(args), "per_sample_grad")
-    axes = [in_axes] * len(args) if isinstance(in_axes, int) else list(in_axes)
+    alike = in_axes is None or isinstance(in_axes, int)
+    axes = [in_axes] * len(args) if alike else list(in_axes)  # type: ignore[arg-type]
     if len(axes) != len(args):
         raise ArgumentError(
             f"per_sample_grad: in_axes={in_axes!r} has {len(axes)} entries, but there are "
@@ -205,16 +220,26 @@ def _norms(gradients: Sequence[Value]) -> Value:
     """The norm of each example's gradient, all leaves together."""
     total: Any = None
     for g in gradients:
-        square = reduce_sum(ew.mul(g, g), tuple(range(1, len(g.shape))))
+        square = reduce_sum(_squared(g), tuple(range(1, len(g.shape))))
         total = square if total is None else bind(ADD, total, square)
     return ew.sqrt(total)
 
 
+def _squared(g: Value) -> Value:
+    """|g|^2, which is real."""
+    if not is_complex(g):
+        return ew.mul(g, g)
+    return bind(ADD, *[ew.mul(part, part) for part in (real(g), imag(g))])
+
+
 def _clipped(gradients: Sequence[Value], most: float) -> list[Value]:
     """sum_b g[b] min(1, most / |g[b]|)"""
+    if not gradients:
+        return []
     norms = _norms(gradients)
-    limit = norms.dtype.type(most)
-    factors = ew.select(ew.gt(norms, limit), ew.div(limit, norms), norms.dtype.type(1))
+    limit, one = norms.dtype.type(most), norms.dtype.type(1)
+    large = ew.gt(norms, limit)
+    factors = ew.select(large, ew.div(limit, ew.select(large, norms, one)), one)
     out = []
     for g in gradients:
         scale = ew.convert(factors, g.dtype) if g.dtype != norms.dtype else factors

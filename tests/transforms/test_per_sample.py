@@ -161,3 +161,35 @@ def test_chunks_bound_the_memory_of_compiled_code(rng: np.random.Generator) -> N
     whole = fgrad.inspect(fgrad.vmap(one))(x).memory.temporaries
     chunked = fgrad.inspect(fgrad.vmap(one, chunk_size=8))(x).memory.temporaries
     assert chunked < 0.3 * whole
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_odd_batches(compiled: bool) -> None:
+    def loss(w: Any, x: Any) -> Any:
+        return np.abs(np.sum(w * x)) ** 2
+
+    def run(f: Any, *args: Any, **settings: Any) -> Any:
+        g = fgrad.per_sample_grad(f, **settings)
+        return (fgrad.jit(g) if compiled else g)(*args)
+
+    w, nothing = np.array([1.0 + 1j, 2.0]), np.zeros((0, 2))
+    x = np.array([[1.0, 0.0], [0.0, 0.0], [2.0, -1.0]])
+    gradients = np.stack([fgrad.grad(loss)(w, row) for row in x])
+    norms = np.sqrt(np.sum(np.abs(gradients) ** 2, axis=1))
+    with np.errstate(all="raise"):
+        found = run(loss, w, x, norms_only=True)
+        assert found.dtype == np.float64
+        np.testing.assert_allclose(found, norms)
+        scale = np.minimum(1.0, 1.0 / np.maximum(norms, 1e-9))
+        np.testing.assert_allclose(run(loss, w, x, clip=1.0), scale @ gradients)
+        for chunk in (None, 2, "1MB"):
+            assert run(loss, w, nothing, chunk=chunk).shape == (0, 2)
+            assert run(loss, w, nothing, chunk=chunk, norms_only=True).shape == (0,)
+            np.testing.assert_array_equal(run(loss, w, nothing, chunk=chunk, clip=1.0), [0, 0])
+    assert run(lambda p, x: np.sum(x), {}, x, clip=1.0) == {}
+    np.testing.assert_array_equal(run(lambda p, x: np.sum(x), {}, x, norms_only=True), np.zeros(3))
+    for wrong in (np.array([1.0, 2.0]), "1", np.nan, 0):
+        with pytest.raises(ArgumentError, match="must be positive"):
+            run(loss, w, x, clip=wrong)
+    with pytest.raises(BatchSizeError, match="none"):
+        run(loss, w, x, in_axes=None)
