@@ -112,7 +112,7 @@ BY_KERNEL += zip(["d", "e", "i", "u1"], TRANS, strict=True)
 
 @pytest.mark.parametrize("dtype, trans", BY_KERNEL)
 def test_products_by_kernel(dtype: str, trans: tuple[bool, bool]) -> None:
-    for b, m, n, k in [(2, 3, 5, 7), (1, 66, 3, 18), (1, 2, 67, 9), (2, 1, 1, 0)]:
+    for b, m, n, k in some(dtype, [(1, 2, 67, 9), (2, 1, 1, 0), (2, 66, 3, 11)]):
         spec = gemm_spec(np.dtype(dtype), m, n, k, b, trans_a=trans[0], trans_b=trans[1])
         product(spec, lambda spec: Calls((gemm_kernel(spec, PLACES),)))
 
@@ -205,7 +205,7 @@ def test_cholesky_and_triangles(dtype: str) -> None:
         factored("cholesky", a, lower, n=n)
         close(lower, np.linalg.cholesky(a))
         b, out = numbers(rng, dtype, batch, n, 2), np.empty((batch, n, 2), dtype)
-        for is_lower, trans, unit in np.ndindex(2, 2, 2):
+        for is_lower, trans, unit in np.ndindex(2, 2, 2 if n < 9 else 1):
             t = (x / n + (1 + unit) * np.eye(n)).astype(dtype)
             factored(
                 "triangular_solve", t, b, out, n=n, k=2, lower=bool(is_lower), trans=bool(trans),
@@ -384,11 +384,14 @@ def walked(op: str, x: np.ndarray, out: np.ndarray, reverse: bool = False) -> np
     return out
 
 
-@pytest.mark.parametrize("dtype", REALS)
-@pytest.mark.parametrize("op", SCANS)
+TOTALS = [("add", dtype) for dtype in REALS]
+TOTALS += [(op, dtype) for op in ("mul", "max", "min") for dtype in ("f", "i8")]
+
+
+@pytest.mark.parametrize("op, dtype", TOTALS)
 def test_running_totals(op: str, dtype: str) -> None:
     rng = np.random.default_rng(6)
-    for rows, columns in some(dtype, [(1, 2), (9, 7), (3, 300), (9, 140)]):
+    for rows, columns in some(dtype, [(1, 2), (3, 300), (9, 70)]):
         x = numbers(rng, dtype, rows, columns)
         x = x / 4 if dtype in "fd" and op == "mul" else x
         x = with_nan(x.astype(dtype)) if op in ("max", "min") else x.astype(dtype)
