@@ -12,7 +12,7 @@ import pdb
 import string
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from fgrad.config import config
 from fgrad.doors import DOORS
 from fgrad.errors import ArgumentError, BoundsError, NanError
 from fgrad.ir.primitive import REGISTRY, Primitive
-from fgrad.locks import own_lock
+from fgrad.locks import Shared
 from fgrad.numpy.indexing import index_hook
 from fgrad.numpy.promote import user_line
 from fgrad.source import Loc, here, resolve
@@ -126,32 +126,6 @@ class _Debugger(pdb.Pdb):
         super().set_quit()
 
 
-class _Shared:
-    """A context that lasts from the first of some blocks, in all threads, to the end of the last:
-    what it changes belongs to the process."""
-
-    def __init__(self, make: Callable[[], AbstractContextManager[None]]) -> None:
-        self.make = make
-        self.lock = own_lock(self)
-        self.blocks = 0
-
-    @contextmanager
-    def block(self) -> Iterator[None]:
-        """A block within."""
-        with self.lock:
-            if not self.blocks:
-                self.entered = self.make()
-                self.entered.__enter__()
-            self.blocks += 1
-        try:
-            yield
-        finally:
-            with self.lock:
-                self.blocks -= 1
-                if not self.blocks:
-                    self.entered.__exit__(None, None, None)
-
-
 # --- indices --------------------------------------------------------------------------------------
 
 
@@ -240,7 +214,7 @@ def _watching_nans() -> Iterator[None]:
             _restore(before)
 
 
-_INDEX_CHECKS, _NAN_WATCH = _Shared(_checking_index), _Shared(_watching_nans)
+_INDEX_CHECKS, _NAN_WATCH = Shared(_checking_index), Shared(_watching_nans)
 
 
 def _watch() -> list[tuple[Any, Callable[..., Any]]]:

@@ -1,10 +1,13 @@
-"""L0. Locks in forked processes: the threads that held them are gone in the child."""
+"""L0. Locks in forked processes: the threads that held them are gone in the child; and contexts
+that threads share."""
 
 from __future__ import annotations
 
 import os
 import threading
 import weakref
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 _OWNERS: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -21,6 +24,32 @@ class Locked:
 
     def __init__(self) -> None:
         self.lock = own_lock(self)
+
+
+class Shared:
+    """A context that lasts from the first of some blocks, in all threads, to the end of the last:
+    what it changes belongs to the process."""
+
+    def __init__(self, make: Callable[[], AbstractContextManager[None]]) -> None:
+        self.make = make
+        self.lock = own_lock(self)
+        self.blocks = 0
+
+    @contextmanager
+    def block(self) -> Iterator[None]:
+        """A block within."""
+        with self.lock:
+            if not self.blocks:
+                self.entered = self.make()
+                self.entered.__enter__()
+            self.blocks += 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.blocks -= 1
+                if not self.blocks:
+                    self.entered.__exit__(None, None, None)
 
 
 def _renew() -> None:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import tree
+from fgrad.config import config
 from fgrad.errors import ArgumentError, DtypeError, FgradError, Row, ShapeError
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.program import Program
@@ -16,6 +17,7 @@ from fgrad.numpy.promote import convert
 from fgrad.source import here, resolve
 from fgrad.trace import Tracer, Value, trace
 from fgrad.transforms import control, control_reverse, control_vmap  # noqa: F401 - the rules
+from fgrad.transforms.tap import collecting_tags
 from fgrad.transforms.wrap import as_value, function_name, ids_of, is_weak, own
 
 
@@ -101,11 +103,11 @@ def _key(
     dtypes: Sequence[np.dtype | None],
 ) -> Hashable | None:
     """What the trace of a function depends on; None if that cannot be known."""
-    made_of = contents(fun)
+    made_of = None if collecting_tags() else contents(fun)
     if made_of is None:
         return None
     given = tuple([(tuple(avals), treedef) for avals, treedef in args])
-    return made_of, given, what, tuple(dtypes)
+    return made_of, given, what, tuple(dtypes), config.epoch
 
 
 _KINDS = "biufc"

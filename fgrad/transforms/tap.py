@@ -14,11 +14,15 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
+from fgrad.config import config
 from fgrad.errors import ArgumentError, CustomRuleError
 from fgrad.ir.primitive import NOT_LINEAR, Opaque, Primitive
+from fgrad.locks import Shared
 from fgrad.ops.elementwise import add
 from fgrad.trace import Value, bind
+from fgrad.transforms.closed_over import tracers_of
 from fgrad.transforms.custom_function import line_of
+from fgrad.transforms.custom_vjp import custom_vjp
 from fgrad.transforms.grad import grad
 from fgrad.transforms.vmap import vmap
 from fgrad.transforms.wrap import as_value, function_name
@@ -84,7 +88,8 @@ def tap(
         on_value: called with each array when it is made; its result does not matter.
         on_cotangent: called with each array's cotangent in reverse mode.  It returns the one that
             goes on (of the same shape and dtype), or None for no change.  Both are traced like all
-            else: `fgrad.debug.print` shows numbers in compiled code.
+            else: `fgrad.debug.print` shows numbers in compiled code.  What a hook closes over
+            counts as a constant.
 
     Raises:
         CustomRuleError: if a hook changes the type of a cotangent.
@@ -99,9 +104,21 @@ def tap(
         value = as_value(leaf, f"the operand of tap {name or ''}")
         if on_value is not None:
             on_value(value)
-        return value if on_cotangent is None else bind(tap_p, value, hook=Hook(on_cotangent))
+        if on_cotangent is None:
+            return value
+        if tracers_of([on_cotangent]):
+            return _with_closure(on_cotangent)(value)
+        return bind(tap_p, value, hook=Hook(on_cotangent))
 
     return tree.map(one, x)
+
+
+def _with_closure(on_cotangent: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The identity with a hook that reads traced values: these are operands of a custom rule."""
+    identity = custom_vjp(lambda x: x)
+    identity.defvjp(lambda x: (x, None), lambda _, ct: (Hook(on_cotangent)(ct),))
+    identity.name = f"tap with {function_name(on_cotangent)}"
+    return identity
 
 
 # --- tags -----------------------------------------------------------------------------------------
@@ -132,15 +149,22 @@ class _Collectors(threading.local):
 
 
 _COLLECTORS = _Collectors()
+_WITHOUT_JIT = Shared(lambda: config.override(disable_jit=True))  # programs have no tags in them
 
 
 @contextmanager
 def _collecting(collector: _Collector) -> Iterator[None]:
     saved, _COLLECTORS.innermost = _COLLECTORS.innermost, collector
     try:
-        yield
+        with _WITHOUT_JIT.block():
+            yield
     finally:
         _COLLECTORS.innermost = saved
+
+
+def collecting_tags() -> bool:
+    """Whether functions must run themselves, since their tags are looked for."""
+    return _COLLECTORS.innermost is not None
 
 
 def tag(x: Any, name: str) -> Any:

@@ -107,3 +107,41 @@ def test_other_reasons() -> None:
     assert "used']: not zero" in text
     assert "does not use it" in text
     assert "int64" in text
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        fgrad.grad,
+        lambda f: fgrad.jit(fgrad.grad(f)),
+        lambda f: fgrad.grad(fgrad.jit(f)),
+        lambda f: lambda x, k: fgrad.vmap(fgrad.grad(f), (0, None))(x[None], k)[0],
+        lambda f: lambda x, k: fgrad.vmap(fgrad.grad(fgrad.jit(f)))(x[None], k[None])[0],
+    ],
+)
+def test_hooks_close_over_traced_values(wrap: Any) -> None:
+    def f(x: Any, k: Any) -> Any:
+        y = x * k
+        return np.sum(fgrad.tap(y, on_cotangent=lambda ct: ct * k + np.sin(y)) ** 2)
+
+    k = np.array([2.0, 0.5, -1.0])
+    expected = (2 * X * k * k + np.sin(X * k)) * k
+    for _ in range(2):
+        np.testing.assert_allclose(wrap(f)(X, k), expected)
+
+
+def test_tags_in_functions_that_were_traced_before() -> None:
+    @fgrad.jit
+    def compiled(x: Any) -> Any:
+        return np.sum(fgrad.tag(x * 2.0, "a") ** 2)
+
+    def looped(x: Any) -> Any:
+        return fgrad.lax.scan(lambda c, _: (fgrad.tag(c * 2.0, "h"), None), x, None, length=3)[0]
+
+    for _ in range(3):
+        assert compiled(X) == np.sum((2 * X) ** 2) and looped(1.0) == 8.0
+        for wrap in (lambda f: f, fgrad.jit):
+            found = wrap(fgrad.grad_wrt_tags(compiled))(X)
+            np.testing.assert_array_equal(found["a"], 4 * X)
+            assert wrap(fgrad.grad_wrt_tags(looped))(1.0) == {"h": 7.0}
+    assert not fgrad.config.disable_jit
