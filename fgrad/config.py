@@ -21,6 +21,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from fgrad.locks import Shared
+
 
 class Config:
     """The settings; one instance, `config`, is shared by all threads."""
@@ -100,3 +102,6 @@ class Config:
 
 
 config = Config()
+
+# Blocks in which jitted functions must run themselves, line by line.
+without_jit = Shared(lambda: config.override(disable_jit=True))

@@ -22,6 +22,7 @@ RawLoc: TypeAlias = "tuple[CodeType, int]"
 _OWN = (
     os.path.dirname(os.path.abspath(__file__)) + os.sep,
     os.path.dirname(os.path.abspath(numpy.__file__)) + os.sep,
+    os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(numpy.__file__))), "optree", ""),
     "<frozen ",
 )
 _is_internal: dict[str, bool] = {}

@@ -21,6 +21,7 @@ from fgrad.compile.inspect import jitted
 from fgrad.compile.pipeline import compile_program
 from fgrad.compile.plan import Plan
 from fgrad.compile.steps import Group, KernelStep, LibraryStep
+from fgrad.errors import ArgumentError
 from fgrad.ir.program import Eqn, Var
 from fgrad.source import Loc
 
@@ -110,6 +111,9 @@ def profile(fun: Callable[..., Any], repeat: int = 20) -> Callable[..., Profile]
         >>> sorted({name for step in found.steps for name in step.operations})
         ['dot_general', 'reduce_sum', 'sin']
     """
+
+    if repeat < 1:
+        raise ArgumentError(f"profile: repeat={repeat}; it must be positive.")
 
     @functools.wraps(fun)
     def profiled(*args: Any, **kwargs: Any) -> Profile:

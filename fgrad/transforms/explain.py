@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import tree
+from fgrad.config import without_jit
+from fgrad.errors import ArgumentError
 from fgrad.ir.primitive import Refusal
 from fgrad.record import Record
 from fgrad.source import resolve
@@ -65,12 +67,14 @@ def explain_zero(fun: Callable[..., Any], *args: Any) -> Explanation:
           floor ...
                          it has discrete results, so its derivative is zero
     """
+    if not args:
+        raise ArgumentError(f"explain_zero: {function_name(fun)} is given no argument.")
     paths = tree.paths(args[0])
     leaves, treedef = tree.flatten(args[0])
     values = [as_value(x, "the argument") for x in leaves]
-    builder = Builder("explain", function_name(fun), eager=True)
+    builder = Builder("jvp", function_name(fun), eager=True)
     try:
-        with builder:
+        with without_jit.block(), builder:
             inputs = [
                 builder.input(v, weak=is_weak(x)) for v, x in zip(values, leaves, strict=True)
             ]
@@ -95,7 +99,10 @@ def _follow(
     rng, value = np.random.default_rng(0), concrete(value)
     if np.asarray(value).dtype.kind not in "fc":
         return True, [Stop("argument", "", f"it has dtype {np.asarray(value).dtype}")]
-    known: dict[int, Any] = {start: rng.standard_normal(np.shape(value)).astype(value.dtype)}
+    direction = rng.standard_normal((2, *np.shape(value)))
+    complex_one = np.asarray(value).dtype.kind == "c"
+    first = direction[0] + 1j * direction[1] if complex_one else direction[0]
+    known: dict[int, Any] = {start: first.astype(value.dtype)[()]}
     depends = {start}
     stops: dict[int, Stop] = {}
     for record in records:

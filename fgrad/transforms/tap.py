@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
-from fgrad.config import config
+from fgrad.config import without_jit
 from fgrad.errors import ArgumentError, CustomRuleError
 from fgrad.ir.primitive import NOT_LINEAR, Opaque, Primitive
-from fgrad.locks import Shared
 from fgrad.ops.elementwise import add
 from fgrad.trace import Value, bind
 from fgrad.transforms.closed_over import tracers_of
@@ -149,14 +148,13 @@ class _Collectors(threading.local):
 
 
 _COLLECTORS = _Collectors()
-_WITHOUT_JIT = Shared(lambda: config.override(disable_jit=True))  # programs have no tags in them
 
 
 @contextmanager
 def _collecting(collector: _Collector) -> Iterator[None]:
     saved, _COLLECTORS.innermost = _COLLECTORS.innermost, collector
     try:
-        with _WITHOUT_JIT.block():
+        with without_jit.block():  # programs have no tags in them
             yield
     finally:
         _COLLECTORS.innermost = saved

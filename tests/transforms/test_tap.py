@@ -145,3 +145,24 @@ def test_tags_in_functions_that_were_traced_before() -> None:
             np.testing.assert_array_equal(found["a"], 4 * X)
             assert wrap(fgrad.grad_wrt_tags(looped))(1.0) == {"h": 7.0}
     assert not fgrad.config.disable_jit
+
+
+def test_zeros_of_complex_numbers_and_of_compiled_and_custom_functions() -> None:
+    explain = fgrad.explain_zero
+
+    @fgrad.custom_vjp
+    def square(x: Any) -> Any:
+        return x * x
+
+    square.defvjp(lambda x: (x * x, x), lambda x, ct: (2 * x * ct,))
+    assert not explain(lambda z: np.imag(z * 1.0), 1.0 + 0j).leaves[""][0]
+    assert not explain(square, 2.0).leaves[""][0]
+    assert not explain(fgrad.jit(square), 2.0).leaves[""][0]
+    text = str(explain(fgrad.jit(lambda x: np.sum(np.floor(x) * x[0] * 0.0)), X))
+    assert "floor" in text and "mul" in text
+    stopped = explain(lambda x: fgrad.stop_gradient(x) * 2.0, 2.0).leaves[""][1]
+    assert "test_tap.py" in stopped[0].where
+    with pytest.raises(ArgumentError, match="no argument"):
+        explain(lambda: 1.0)
+    with pytest.raises(ArgumentError, match="repeat=0"):
+        fgrad.profile(np.sin, repeat=0)
