@@ -57,7 +57,7 @@ def assert_same(
     names = [b.name for b in kernel.buffers if b.role != "scratch"]
     for name, x, y in zip(names, found, wanted, strict=True):
         if y.dtype.kind == "f":
-            scale = np.abs(y[np.isfinite(y)]).max(initial=1.0)
+            scale = float(np.abs(y[np.isfinite(y)]).max(initial=1.0))
             atol = scale * rtol * (1e3 if y.dtype == np.float16 else 1)
             np.testing.assert_allclose(x, y, rtol, atol, err_msg=name)
         else:

@@ -1,12 +1,27 @@
-"""Kernels whose threads could meet: each form waits where it must, and indices have room."""
+"""Forms of kernels: threads wait where they could meet, indices have room, all sizes are right.
+
+Sizes are around multiples of vectors, warps and blocks.  FGRAD_CUDA_ALL=1 runs all of them in all
+dtypes.
+"""
 
 from __future__ import annotations
 
+import os
+import zlib
+from collections.abc import Iterator
+
+import numpy as np
 import pytest
 from kernel_runs import check_launches
+from size_cases import EVERY, SIZE_CASES, SizeCase
 
+import fgrad
 from fgrad.compile.kernel.text import parse_kernel
-from fgrad.lower_cuda.schedule import launches, schedule
+from fgrad.lower_cuda import driver, emit_body, library_functions
+from fgrad.lower_cuda.library_calls import KernelCall
+from fgrad.lower_cuda.library_stub import StubLibraries
+from fgrad.lower_cuda.schedule import _launches, launches, schedule
+from fgrad.lower_cuda.stub import StubDriver
 
 # In another turn of the serial loop an element is of another thread.
 OVERLAP = """kernel k(x: in f32[640], y: inout f32[80])
@@ -113,4 +128,79 @@ def test_a_large_scratch_area_has_long_indices() -> None:
 """
     calls = launches(schedule(parse_kernel(text)))
     assert max(calls.scratch) > 1 << 31
-    assert "mul i64" in calls.calls[0].body
+    first = calls.calls[0]
+    assert isinstance(first, KernelCall) and "mul i64" in first.body
+
+
+# Sizes.
+
+ALL = os.environ.get("FGRAD_CUDA_ALL") == "1"
+SIZES = [0, 1, 2, 3, 5, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 1000, 1023, 1024, 1025, 4096,
+         4099] if ALL else [33, 1025]  # fmt: skip
+TOLERANCE = {"e": 2e-2, "f": 5e-5, "d": 1e-10, "F": 5e-5, "D": 1e-10}
+
+
+@pytest.fixture(scope="module")
+def device() -> Iterator[StubDriver]:
+    """A stub in the place of the machine's driver; nothing was written outside of its blocks."""
+    made = StubDriver()
+    before = driver.use(made)
+    library_functions.use(StubLibraries())
+    yield made
+    made.check_memory()
+    library_functions.use(None)
+    driver.use(before)
+
+
+def arguments(case: SizeCase, size: int, dtype: str) -> list[np.ndarray]:
+    """Random arrays for a row."""
+    rng = np.random.default_rng(size + zlib.adler32(case.name.encode()))
+    shapes = case.shapes(size)
+    if dtype in "FD":
+        return [(rng.normal(size=s) + 1j * rng.normal(size=s)).astype(dtype) for s in shapes]
+    if dtype in "efd":
+        return [rng.normal(size=s).astype(dtype) for s in shapes]
+    low, high = (0 if dtype in "?BHIL" else -9), (2 if dtype == "?" else 10)
+    return [rng.integers(low, high, s).astype(dtype) for s in shapes]
+
+
+def check(case: SizeCase, size: int, dtype: str) -> None:
+    """Both devices give the same."""
+    args = arguments(case, size, dtype)
+    with np.errstate(all="ignore"):
+        wanted = fgrad.tree.leaves(fgrad.jit(case.fun)(*args))
+        found = fgrad.tree.leaves(fgrad.jit(case.fun, device="cuda")(*args))
+    for got, want in zip(found, wanted, strict=True):
+        got, want = got.numpy(), np.asarray(want)
+        assert got.shape == want.shape and got.dtype == want.dtype
+        if want.dtype.kind in "fc":
+            tol = TOLERANCE[dtype if dtype in TOLERANCE else "d"]
+            scale = float(np.abs(want[np.isfinite(want)]).max(initial=1.0))
+            np.testing.assert_allclose(got, want, tol, tol * scale)
+        else:
+            np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    "case, dtype",
+    [(c, t) for c in SIZE_CASES for t in (c.dtypes if ALL else c.dtypes[:1])],
+    ids=lambda x: x if isinstance(x, str) else x.name,
+)
+def test_sizes(device: StubDriver, case: SizeCase, dtype: str) -> None:
+    for size in SIZES:
+        if size >= case.least:
+            check(case, size, dtype)
+
+
+@pytest.mark.parametrize("dtype", EVERY)
+def test_dtypes(device: StubDriver, dtype: str) -> None:
+    check(SIZE_CASES[0], 1025, dtype)
+
+
+@pytest.mark.parametrize("case", SIZE_CASES[:: 1 if ALL else 8], ids=lambda c: c.name)
+def test_long_indices(device: StubDriver, case: SizeCase, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bodies are right with indices of 64 bits, which large arrays need."""
+    monkeypatch.setattr(emit_body, "_is_wide", lambda *_: True)
+    _launches.cache_clear()
+    check(case, 129, case.dtypes[-1])
+    _launches.cache_clear()

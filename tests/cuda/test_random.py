@@ -36,6 +36,7 @@ SHAPES = [(), (1,), (31,), (32,), (33,), (127,), (1000,), (1025,), (4099,), (40,
           (33, 129), (5, 1000), (1000, 5), (2, 1025), (7, 16, 33), (16, 3, 64), (70000,),
           (128, 300), (3, 9000), (0,), (0, 7), (17, 4, 5, 6)]  # fmt: skip
 TOLERANCE = {4: 1e-4, 8: 1e-9}
+QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
 
 
 @pytest.mark.parametrize("seed", range(COUNT))
@@ -92,7 +93,7 @@ def check_program(program: Program, args: list[Any]) -> None:
 
 @settings(max_examples=2 * COUNT, deadline=None, derandomize=True, database=None,
           phases=[Phase.generate, Phase.shrink],
-          suppress_health_check=list(HealthCheck))  # fmt: skip
+          suppress_health_check=QUIET)  # fmt: skip
 @given(case=programs())
 def test_small_programs(device: StubDriver, case: tuple[Program, list[Any]]) -> None:
     check_program(*case)
@@ -100,7 +101,7 @@ def test_small_programs(device: StubDriver, case: tuple[Program, list[Any]]) -> 
 
 @settings(max_examples=2 * COUNT, deadline=None, derandomize=True, database=None,
           phases=[Phase.generate, Phase.shrink],
-          suppress_health_check=list(HealthCheck))  # fmt: skip
+          suppress_health_check=QUIET)  # fmt: skip
 @given(case=programs(shapes=SHAPES))
 def test_large_programs(device: StubDriver, case: tuple[Program, list[Any]]) -> None:
     check_program(*case)
