@@ -14,7 +14,6 @@ import numpy as np
 
 from fgrad.ir.primitive import Opaque
 from fgrad.ir.program import Lit, Params, Program, Var
-from fgrad.ir.walk import subprograms
 
 
 class Nameless(Exception):
@@ -23,13 +22,18 @@ class Nameless(Exception):
 
 def identity(program: Program) -> str | None:
     """A hash of the program and those in its parameters; None if a parameter is not plain data."""
-    known: dict[int, str] = {}
     try:
-        for each in reversed(subprograms(program)):
-            known[id(each)] = _digest(each, known)
+        return _known(program, {})
     except Nameless:
         return None
-    return known[id(program)]
+
+
+def _known(program: Program, known: dict[int, str]) -> str:
+    """The hash of a program, which may stand at several depths of another one."""
+    found = known.get(id(program))
+    if found is None:
+        found = known[id(program)] = _digest(program, known)
+    return found
 
 
 def _digest(program: Program, known: dict[int, str]) -> str:
@@ -87,7 +91,7 @@ def _word(value: Any, known: dict[int, str]) -> Hashable:
     if isinstance(value, np.generic):
         return "number", value.dtype.char, value.tobytes()
     if kind is Program:
-        return "program", known[id(value)]
+        return "program", _known(value, known)
     if isinstance(value, Opaque):
         return "opaque"
     raise Nameless

@@ -243,3 +243,18 @@ def test_the_store_follows_the_settings(tmp_path: Path) -> None:
     with config.override(cache_dir=str(tmp_path)):
         assert runtime.store().directory == str(tmp_path)
     assert runtime.store().directory == config.cache_dir
+
+
+def test_identity_of_a_program_at_two_depths() -> None:
+    def small(x):
+        return np.sum(x) < 9.0
+
+    def twice(x):
+        return x * 2.0
+
+    def f(x):
+        x = lax.while_loop(small, twice, x)
+        return lax.while_loop(small, lambda x: lax.while_loop(small, twice, x) + 1.0, x)
+
+    program, again = [fgrad.make_program(f)(np.ones(3)) for _ in range(2)]
+    assert identity(program) is not None and identity(program) == identity(again)
