@@ -34,6 +34,7 @@ from fgrad.transforms.control_while import ROLE, Kept, Loop, pull_loop, save_loo
 from fgrad.transforms.derive import (
     Mask,
     VjpPrograms,
+    covers,
     vjp_programs,
     zeros_of,
 )
@@ -198,7 +199,7 @@ def _pull_scan(
     body: Program = params["body"]
     n_consts, n_carry, length = params["n_consts"], params["n_carry"], params["length"]
     saved: SavedScan | None = params.get("saved")
-    if saved is None or any([w and not m for w, m in zip(wanted, saved.wanted, strict=True)]):
+    if saved is None or not covers(saved.wanted, wanted):
         known = known_values(values, _operand_avals(params))
         mask = _wanted_of_scan(wanted, body, n_consts, n_carry)
         saved = _forward_scan(known, mask, params)[1]
@@ -419,7 +420,7 @@ def _pull_switch(
 ) -> list[Value | None]:
     branches: tuple[Program, ...] = params["branches"]
     saved: SavedSwitch | None = params.get("saved")
-    if saved is None or any([w and not m for w, m in zip(wanted[1:], saved.wanted, strict=True)]):
+    if saved is None or not covers(saved.wanted, wanted[1:]):
         known = [values[0], *known_values(values[1:], branches[0].in_avals)]
         saved = _forward_switch(known, inexact(branches[0].in_avals, wanted[1:]), branches)[1]
     takes = [any(column) for column in zip(*[p.takes for p in saved.programs], strict=True)]
