@@ -402,8 +402,10 @@ class _Emitter:
 
     def _body_of(self, loop: Loop) -> Callable[[], None]:
         def inside() -> None:
+            self.team.loops += 1
             self.body(loop.body)
             self._settle()
+            self.team.loops -= 1
 
         return inside
 
@@ -418,6 +420,7 @@ class _Emitter:
         text.line(f"br label %{head}")
         text.label(head)
         self.axes.values[loop.axis] = 0
+        self.team.loops += 1
         for s in loop.body:
             if isinstance(s, Leave):
                 self._settle()
@@ -427,6 +430,7 @@ class _Emitter:
             else:
                 _EMIT[type(s)](self, s)
         self._settle()
+        self.team.loops -= 1
         text.line(f"br label %{head}")
         text.label(after)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
@@ -14,10 +15,16 @@ _WARP_BARRIER = "llvm.nvvm.bar.warp.sync"
 
 
 class Team:
-    """`size` threads whose numbers are `%x`."""
+    """`size` threads whose numbers are `%x`.
+
+    Sums of a block take turns with two pieces of shared memory: who writes the next but one has
+    passed a barrier that all come to after they have read.  In loops they wait after each.
+    """
 
     def __init__(self, text: FunctionText, size: int) -> None:
         self.text, self.size = text, size
+        self.loops = 0  # that all threads run, around what is being written
+        self.folds: Counter[np.dtype] = Counter()
 
     def is_first(self) -> str:
         """Whether this is the team's first thread."""
@@ -39,6 +46,9 @@ class Team:
 
         if self.size == WARP:
             return team_text.warp_fold(self.text, combine, (value,), [dtype])[0]
-        name = f"fold_{dtype.kind}{dtype.itemsize}_"
-        (total,) = team_text.block_fold(self.text, name, combine, (value,), [dtype], self.size)
+        self.folds[dtype] += 1
+        name = f"fold_{dtype.kind}{dtype.itemsize}_{self.folds[dtype] % 2}_"
+        (total,) = team_text.block_fold(
+            self.text, name, combine, (value,), [dtype], self.size, again=self.loops > 0
+        )
         return total

@@ -160,11 +160,13 @@ def block_fold(
     dtypes: Sequence[np.dtype],
     threads: int,
     thread: str = "%x",
+    again: bool = True,
 ) -> Values:
     """All values of the block's threads combined, in each thread.
 
     Arguments:
-        name: of the shared memory, `name0`, `name1`, ...; it may be used again afterwards.
+        name: of the shared memory, `name0`, `name1`, ...
+        again: whether it may be used again at once; else only after another barrier.
         combine: writes the combination of two tuples of values; it commutes.
         threads: of the block, a power of 2 from 32 on.
     """
@@ -177,7 +179,8 @@ def block_fold(
     _share(text, name, values, dtypes, first, warps, thread)
     own = text.emit(f"and i32 {lane}, {warps - 1}")
     found = _shared(text, name, dtypes, warps, own)
-    barrier(text)
+    if again:
+        barrier(text)
     return warp_fold(text, combine, found, dtypes, warps)
 
 
