@@ -14,7 +14,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-
 PROVIDERS: dict[str, str] = {}  # for each device, the module whose `BACKEND` compiles for it
 
 

@@ -149,10 +149,10 @@ def while_loop(
     Returns:
         The value for which the condition no longer holds.
 
-    A derivative in reverse needs no `max_steps`: a compiled loop keeps at most 255 states (fewer of
-    more than 256 kB, 64 MB in all, 15 at least), and computes the others again, so that a step costs
-    two or three evaluations of `body_fun` besides its derivative.  Printing in it happens once;
-    an `io_callback` whose result it needs raises.
+    A derivative in reverse needs no `max_steps`: a compiled loop keeps at most 255 states (fewer
+    of more than 256 kB, 64 MB in all, 15 at least), and computes the others again, so that a step
+    costs two or three evaluations of `body_fun` besides its derivative.  Printing in it happens
+    once; an `io_callback` whose result it needs raises.
 
     Raises:
         ArgumentError: if the condition is not a boolean scalar, or the structure changes.
