@@ -241,7 +241,7 @@ class Memory:
         home, axes = self.homes[s.buffer], self.axes
         if home.registers:
             for k in range(axes.copies):
-                self.write(home, self._own(k), of(values[s.value], k))
+                self._put(home, s.mode, self._own(k), of(values[s.value], k))
             return
         plain = s.mode == "set" and not s.scatter and s.guard is None
         if axes.copies > 1 and plain and self._is_whole(s.index):
@@ -270,16 +270,19 @@ class Memory:
             if s.mode != "set" and self.atomic:
                 self._change(home, index, s.mode, value)
                 return
-            if s.mode != "set":
-                old = self.read(home, index)
-                row = SCALAR_CUDA[s.mode]
-                value = row(self.text, [old, value], home.dtype, home.dtype)
-            self.write(home, index, value)
+            self._put(home, s.mode, index, value)
 
         if s.guard is None:
             write()
         else:
             when(self.text, of(values[s.guard], copy), write)
+
+    def _put(self, home: Home, mode: str, index: str, value: str) -> None:
+        """One element written, or joined with what it was."""
+        if mode != "set":
+            row = SCALAR_CUDA[mode]
+            value = row(self.text, [self.read(home, index), value], home.dtype, home.dtype)
+        self.write(home, index, value)
 
     def _change(self, home: Home, index: str, mode: str, value: str) -> None:
         """One element changed, while other threads may change it too."""

@@ -51,6 +51,19 @@ HISTORY = """kernel k(x: in f32[640], tmp: scratch f32[640], y: out f32[640])
       %1 = load tmp[j + 64*t]
       store y[j + 64*t] %1
 """
+# What each lane keeps in registers is added to.
+SUMS = """kernel k(x: in f32[640], tmp: scratch f32[64], y: out f32[64])
+  %0 = const f32 0.0
+  parallel i in 64:
+    store tmp[i] %0
+  serial t in 10:
+    parallel i in 64:
+      %1 = load x[i + 64*t]
+      store tmp[i] add= %1
+  parallel j in 64:
+    %2 = load tmp[j]
+    store y[j] %2
+"""
 # A loop is left after a read of what is written then.
 LEAVE = """kernel k(x: in i64[64], tmp: scratch i64[64], y: out i64[64])
   %0 = const i64 3
@@ -90,7 +103,9 @@ LARGE_INDEX = """kernel k(y: out i64[50])
 """
 
 
-@pytest.mark.parametrize("text", [OVERLAP, TURNS, HISTORY], ids=["overlap", "turns", "history"])
+@pytest.mark.parametrize(
+    "text", [OVERLAP, TURNS, HISTORY, SUMS], ids=["overlap", "turns", "history", "sums"]
+)
 @pytest.mark.parametrize("seed", range(3))
 def test_turns_of_a_serial_loop(text: str, seed: int) -> None:
     check_launches(text, seed=seed)
