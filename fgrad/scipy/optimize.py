@@ -176,8 +176,9 @@ def least_squares(
 
     Example:
         >>> import numpy as np
-        >>> least_squares(lambda p: p[0] * np.arange(3.0) + p[1] - 1.0, np.zeros(2)).x.round(6)
-        array([0., 1.])
+        >>> k = np.arange(3.0)
+        >>> least_squares(lambda p: p[0] * k + p[1] - (2.0 * k + 1.0), np.zeros(2)).x.round(6)
+        array([2., 1.])
     """
     args, keywords = _arguments(args), kwargs or {}
     x = np.atleast_1d(_known("least_squares", x0, (*args, *keywords.values())))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fgrad
+from fgrad.compile import pipeline
 from fgrad.compile.backend import BACKENDS
 from fgrad.compile.contract import contract
 from fgrad.compile.dce import dce
@@ -191,7 +192,7 @@ def test_sums_of_products_of_broadcasts(formula, dtype):
 def test_machines_with_fewer_registers(seed, monkeypatch):
     """Smaller tiles give the same numbers."""
     backend = BACKENDS["cpu"]._replace(schedule=lambda kernel: schedule(kernel, 8))
-    monkeypatch.setitem(BACKENDS, "cpu", backend)
+    monkeypatch.setattr(pipeline, "BACKENDS", {"cpu": backend})
     monkeypatch.setattr(config, "cache", False)
     x, w, *params = random_conv(np.random.default_rng(1000 + seed))
     agree(fgrad.grad(lambda x, w: (conv(x, w, *params) ** 2).sum(), argnums=(0, 1)), x, w)
