@@ -173,6 +173,8 @@ class Jitted(NativeCallable):
         if not put_hook or self.device == CPU:
             return self._general(args, {})
         leaves, treedef = tree.flatten((args, {}))
+        if not leaves:
+            return self._general(args, {})
         key: list[Any] = [config.epoch, treedef]
         for x in leaves:
             if not isinstance(x, OnDevice):
