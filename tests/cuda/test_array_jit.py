@@ -287,3 +287,10 @@ def test_foreign_memory_that_is_not_aligned_is_copied() -> None:
     theirs = device_put(Foreign(x, data=data, shape=(6,)))
     assert theirs.pointer % 16 == 0
     check(theirs, np.arange(1.0, 7))
+
+
+def test_no_leaves_are_on_no_device() -> None:
+    """Once arrays are on a device, a call without any array still runs on the host."""
+    f = fgrad.jit(lambda *args: 2.0)
+    assert isinstance(fgrad.device_put(np.ones(2)), fgrad.DeviceArray)
+    assert [f(()) for _ in range(3)] == [2.0] * 3
