@@ -13,13 +13,13 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from kernel_runs import check_launches
+from real_device import real_device_or
 from size_cases import EVERY, SIZE_CASES, SizeCase
 
 import fgrad
 from fgrad.compile.kernel.text import parse_kernel
-from fgrad.lower_cuda import driver, emit_body, library_functions
+from fgrad.lower_cuda import emit_body
 from fgrad.lower_cuda.library_calls import KernelCall
-from fgrad.lower_cuda.library_stub import StubLibraries
 from fgrad.lower_cuda.schedule import _launches, launches, schedule
 from fgrad.lower_cuda.stub import StubDriver
 
@@ -157,14 +157,10 @@ TOLERANCE = {"e": 2e-2, "f": 5e-5, "d": 1e-10, "F": 5e-5, "D": 1e-10}
 
 @pytest.fixture(scope="module")
 def device() -> Iterator[StubDriver]:
-    """A stub in the place of the machine's driver; nothing was written outside of its blocks."""
+    """A stub, or the machine's device."""
     made = StubDriver()
-    before = driver.use(made)
-    library_functions.use(StubLibraries())
-    yield made
-    made.check_memory()
-    library_functions.use(None)
-    driver.use(before)
+    with real_device_or(made):
+        yield made
 
 
 def arguments(case: SizeCase, size: int, dtype: str) -> list[np.ndarray]:
