@@ -22,8 +22,8 @@ import fgrad
 from fgrad.compile.inspect import make_program
 from fgrad.compile.pipeline import compile_program
 from fgrad.lower_cuda.driver import use
+from fgrad.lower_cuda.emulator.driver import StubDriver
 from fgrad.lower_cuda.runtime import CudaExecutable, link
-from fgrad.lower_cuda.stub import StubDriver
 
 LAUNCHES = (1, 10, 50, 200)
 ROUNDS = 100

@@ -39,7 +39,7 @@ from workloads_models import MODELS
 import fgrad
 from fgrad.errors import FgradError
 from fgrad.lower_cuda import driver
-from fgrad.lower_cuda.stub import StubDriver
+from fgrad.lower_cuda.emulator.driver import StubDriver
 
 HERE = Path(__file__).parent
 BATCH = 10  # calls that are enqueued before one waits

@@ -17,8 +17,8 @@ from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.pipeline import compile_program
 from fgrad.compile.steps import KernelStep
 from fgrad.ir.program import Program
-from fgrad.lower_cuda.library_calls import KernelCall
-from fgrad.lower_cuda.schedule import launches
+from fgrad.lower_cuda.emit.schedule import launches
+from fgrad.lower_cuda.library.calls import KernelCall
 from fgrad.lower_cuda.toolchain import body_ptx, compile_body
 
 WIDE = re.compile(r"\b(ld|st)\.global\.v[24]\.")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from fgrad.compile.cpu.scalar_llvm import SCALAR_LLVM
-from fgrad.compile.inline import EXPANSIONS
 from fgrad.compile.kernel.scalar import SCALAR_OPS
-from fgrad.compile.lower import LIBRARY_STEPS
-from fgrad.compile.lower_nest import NESTS
-from fgrad.compile.lower_rules import COMPOSED, VALUE_RULES
+from fgrad.compile.lower.groups import LIBRARY_STEPS
+from fgrad.compile.lower.nest import NESTS
+from fgrad.compile.lower.rules import COMPOSED, VALUE_RULES
+from fgrad.compile.passes.inline import EXPANSIONS
 from fgrad.errors import CheckError
 from fgrad.ir.primitive import REGISTRY, Primitive, Refusal
 from fgrad.ops.families import EXTERNAL

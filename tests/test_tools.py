@@ -45,7 +45,7 @@ def test_card_of_sin():
         "lambda t, x, out: mul(t, cos(x))",
         "transpose: refused, because it is not linear",
         "CPU row: fgrad/compile/cpu/",
-        "value rule: fgrad/compile/lower_rules.py",
+        "value rule: fgrad/compile/lower/rules.py",
         "test row: tests/op_cases.py",
     ):
         assert part in card

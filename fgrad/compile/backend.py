@@ -16,7 +16,7 @@ from fgrad.compile.cpu.runtime import asm_text, kernel_source, vector_registers
 from fgrad.compile.executable import link
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.plan import Plan
-from fgrad.compile.schedule import schedule
+from fgrad.compile.schedule.order import schedule
 from fgrad.ir.program import Program
 from fgrad.lazy import PROVIDERS
 

@@ -19,8 +19,8 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.collector import collector_paused
-from fgrad.compile.cpu.entry import NativeCallable, NativeCalls, native_class
-from fgrad.compile.cpu.entry_table import Parameters
+from fgrad.compile.cpu.entry.native import NativeCallable, NativeCalls, native_class
+from fgrad.compile.cpu.entry.table import Parameters
 from fgrad.compile.native import learn
 from fgrad.compile.pipeline import compile_program
 from fgrad.compile.remember import keep, program_key, recall

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from fgrad.compile.inspect import inspect, jitted
 from fgrad.compile.kernel.scalar import TRANSCENDENTAL
-from fgrad.compile.lower_rules import MOVES, REDUCTIONS
+from fgrad.compile.lower.rules import MOVES, REDUCTIONS
 from fgrad.compile.steps import KernelStep
 from fgrad.errors import MissingRuleError
 from fgrad.ir.memory import bytes_of

@@ -34,14 +34,14 @@ from fgrad.compile.cpu.library import (
     pieces,
     product_sources,
 )
-from fgrad.compile.cpu.row_search import RowSearch, row_search
-from fgrad.compile.cpu.row_top import RowTop, row_top
-from fgrad.compile.cpu.row_walks import RowWalk, row_walk
+from fgrad.compile.cpu.rows.keys import RowSort
+from fgrad.compile.cpu.rows.search import RowSearch, row_search
+from fgrad.compile.cpu.rows.sorting import sort_cycles, sort_rows
+from fgrad.compile.cpu.rows.top import RowTop, row_top
+from fgrad.compile.cpu.rows.walks import RowWalk, row_walk
 from fgrad.compile.cpu.runtime import build, kernel_source, symbol_at
-from fgrad.compile.cpu.sort_keys import RowSort
-from fgrad.compile.cpu.sorting import sort_cycles, sort_rows
 from fgrad.compile.cpu.ufunc_loops import ufunc_cycles, ufunc_loop
-from fgrad.compile.lower_control import Control
+from fgrad.compile.lower.control import Control
 from fgrad.compile.plan import ALIGNMENT, Plan, Slot
 from fgrad.compile.steps import KernelStep, LibraryStep
 from fgrad.ir.aval import Aval

@@ -23,8 +23,8 @@ from fgrad import tree
 from fgrad.compile import eager_device
 from fgrad.compile.backend import BACKENDS
 from fgrad.compile.call import call_p, contiguous, executable_of
-from fgrad.compile.cpu.entry import NativeCallable, NativeCalls, native_class
-from fgrad.compile.cpu.entry_table import Parameters
+from fgrad.compile.cpu.entry.native import NativeCallable, NativeCalls, native_class
+from fgrad.compile.cpu.entry.table import Parameters
 from fgrad.compile.native import learn
 from fgrad.config import config
 from fgrad.errors import ArgumentError, RetraceWarning, StaticArgumentError, UnsupportedTypeError

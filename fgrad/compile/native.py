@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
-from fgrad.compile.cpu.entry import NativeCalls
-from fgrad.compile.cpu.entry_table import Parameters, Results, Work
+from fgrad.compile.cpu.entry.native import NativeCalls
+from fgrad.compile.cpu.entry.table import Parameters, Results, Work
 from fgrad.compile.cpu.host import Call, Callback
 from fgrad.compile.executable import Executable
 from fgrad.config import config

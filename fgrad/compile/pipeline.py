@@ -16,29 +16,29 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.collector import collector_paused
-from fgrad.compile.apart import apart
 from fgrad.compile.backend import BACKENDS, Backend
-from fgrad.compile.bfloat_words import bfloat_words, has_bfloat
-from fgrad.compile.canonical_conv import canonical_conv
-from fgrad.compile.canonical_dot import canonical_dot
-from fgrad.compile.contract import contract
 from fgrad.compile.cpu.runtime import spent
-from fgrad.compile.cse import cse
-from fgrad.compile.dce import dce
-from fgrad.compile.fold import fold
-from fgrad.compile.fuse import fuse
-from fgrad.compile.inline import inline_calls
+from fgrad.compile.fuse.partition import fuse
 from fgrad.compile.kernel.check import check_kernel
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.text import print_kernel
-from fgrad.compile.loop_invariants import hoist_invariants
-from fgrad.compile.lower import lower
-from fgrad.compile.lower_control import compile_bodies
+from fgrad.compile.lower.control import compile_bodies
+from fgrad.compile.lower.groups import lower
+from fgrad.compile.passes.bfloat_words import bfloat_words, has_bfloat
+from fgrad.compile.passes.canonical_conv import canonical_conv
+from fgrad.compile.passes.canonical_dot import canonical_dot
+from fgrad.compile.passes.contract import contract
+from fgrad.compile.passes.cse import cse
+from fgrad.compile.passes.dce import dce
+from fgrad.compile.passes.fold import fold
+from fgrad.compile.passes.inline import inline_calls
+from fgrad.compile.passes.loop_invariants import hoist_invariants
+from fgrad.compile.passes.real_parts import real_parts
+from fgrad.compile.passes.simplify import simplify
 from fgrad.compile.plan import Plan, plan
-from fgrad.compile.real_parts import real_parts
-from fgrad.compile.share import share
-from fgrad.compile.simplify import simplify
-from fgrad.compile.split import split
+from fgrad.compile.schedule.apart import apart
+from fgrad.compile.schedule.share import share
+from fgrad.compile.schedule.split import split
 from fgrad.compile.steps import KernelStep, Step
 from fgrad.config import config
 from fgrad.errors import CheckError

@@ -51,8 +51,11 @@ def compiler_digest() -> str:
     """A hash of all that a compiled program depends on: our sources, and those of NumPy by
     version."""
     root = os.path.dirname(os.path.dirname(__file__))
-    folders = [os.path.join(root, name) for name in ("ir", "ops", "compile", "compile/kernel")]
-    files = [f"{at}/{name}" for at in folders for name in os.listdir(at) if name.endswith(".py")]
+    files: list[str] = []
+    for part in ("ir", "ops", "compile"):
+        for folder, inner, names in os.walk(os.path.join(root, part)):
+            inner[:] = [name for name in inner if name not in ("cpu", "__pycache__")]
+            files.extend(f"{folder}/{name}" for name in names if name.endswith(".py"))
     ours = contents(sorted(files), runtime.store())
     return repr((ours, sys.version, np.__version__, scipy.__version__))
 

@@ -42,7 +42,7 @@ class DeviceArray(OnDevice):
     Example:
         >>> import numpy as np, fgrad
         >>> from fgrad.lower_cuda.driver import use
-        >>> from fgrad.lower_cuda.stub import StubDriver
+        >>> from fgrad.lower_cuda.emulator.driver import StubDriver
         >>> before = use(StubDriver())            # where there is no GPU
         >>> x = fgrad.device_put(np.arange(3.0))
         >>> fgrad.grad(lambda x: np.sum(x**2))(x)

@@ -24,11 +24,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.compile.cpu.entry_abi import function_address
-from fgrad.compile.cpu.entry_blocks import each_loop, put, word
+from fgrad.compile.cpu.entry.abi import function_address
+from fgrad.compile.cpu.entry.blocks import each_loop, put, word
 from fgrad.compile.cpu.host import interpreter_address
 from fgrad.compile.cpu.runtime import Source, build
-from fgrad.lower_cuda.library_calls import FunctionCall, Number, Place
+from fgrad.lower_cuda.library.calls import FunctionCall, Number, Place
 
 # The words of a call's state: the stream, the first failure and its step, a number that was
 # fetched, and the functions of the driver.

@@ -23,13 +23,14 @@ from fgrad.compile.cpu.callback import evaluation
 from fgrad.compile.cpu.host import Callback, Step
 from fgrad.compile.executable import Table
 from fgrad.compile.kernel.ir import Kernel
-from fgrad.compile.lower_control import Control
+from fgrad.compile.lower.control import Control
 from fgrad.compile.plan import ALIGNMENT, Plan, Slot
 from fgrad.compile.steps import KernelStep, LibraryStep
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Eqn, Program, Var
 from fgrad.ir.walk import definitions
 from fgrad.lower_cuda.driver import Driver
+from fgrad.lower_cuda.emit.schedule import launches
 from fgrad.lower_cuda.host import (
     CELL,
     ERROR,
@@ -41,8 +42,7 @@ from fgrad.lower_cuda.host import (
     launch_record,
     signature,
 )
-from fgrad.lower_cuda.library import calls_of
-from fgrad.lower_cuda.library_calls import (
+from fgrad.lower_cuda.library.calls import (
     Call,
     Calls,
     Check,
@@ -52,7 +52,7 @@ from fgrad.lower_cuda.library_calls import (
     KernelCall,
     Place,
 )
-from fgrad.lower_cuda.schedule import launches
+from fgrad.lower_cuda.library.steps import calls_of
 
 CAPTURED = ("cublas", "cufft")  # libraries whose functions may be part of a graph
 

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.compile.cpu.entry_abi import LAYOUT, WORD, function_address, word_at
-from fgrad.compile.cpu.entry_blocks import each_loop, member, put, word
+from fgrad.compile.cpu.entry.abi import LAYOUT, WORD, function_address, word_at
+from fgrad.compile.cpu.entry.blocks import each_loop, member, put, word
 from fgrad.compile.cpu.runtime import Source, build
 from fgrad.config import config
 from fgrad.ir.aval import Aval

@@ -19,19 +19,19 @@ from fgrad.compile.cpu.host import HostProgram
 from fgrad.compile.kernel.cost import WHILE_PASSES, weight
 from fgrad.compile.kernel.ir import Kernel, Loop
 from fgrad.compile.kernel.rewrite import Body
+from fgrad.compile.passes.windows import windows_in_memory
 from fgrad.compile.plan import Plan
-from fgrad.compile.windows import windows_in_memory
 from fgrad.errors import CheckError
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Lit, Program
 from fgrad.lower_cuda.array import DeviceArray
 from fgrad.lower_cuda.driver import Driver, driver
+from fgrad.lower_cuda.emit.schedule import schedule
 from fgrad.lower_cuda.graph import Graphs, Node, flattened
 from fgrad.lower_cuda.host import MISSED, Caller, functions, state
 from fgrad.lower_cuda.link import Image, Origin, linked
 from fgrad.lower_cuda.native_call import NativeCall, is_possible
 from fgrad.lower_cuda.report import described, rows
-from fgrad.lower_cuda.schedule import schedule
 from fgrad.lower_cuda.texts import texts
 
 PASS_CYCLES = 4000.0  # of one thread in one pass of a loop: longer ones are a kernel for each part

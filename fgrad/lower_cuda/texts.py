@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fgrad.compile.kernel.ir import Kernel
-from fgrad.lower_cuda.emit_source import source_of
-from fgrad.lower_cuda.library_calls import KernelCall
-from fgrad.lower_cuda.schedule import launches
+from fgrad.lower_cuda.emit.schedule import launches
+from fgrad.lower_cuda.emit.source import source_of
+from fgrad.lower_cuda.library.calls import KernelCall
 from fgrad.lower_cuda.toolchain import body_ptx
 
 

@@ -18,16 +18,16 @@ from typing import Any
 from fgrad import compile as compiler
 from fgrad import ops, transforms
 from fgrad.compile.kernel.scalar import SCALAR_OPS
-from fgrad.compile.lower import LIBRARY_STEPS
-from fgrad.compile.lower_nest import NESTS
-from fgrad.compile.lower_rules import RULES
+from fgrad.compile.lower.groups import LIBRARY_STEPS
+from fgrad.compile.lower.nest import NESTS
+from fgrad.compile.lower.rules import RULES
 from fgrad.ir.primitive import REGISTRY, Primitive, Refusal
 from fgrad.tools.source import captured_functions, source_of
 
 # Tables of the backends: name, module, table; a backend that is not installed has no rows.
 SCALAR_TABLES = (
     ("CPU row", "fgrad.compile.cpu.scalar_llvm", "SCALAR_LLVM"),
-    ("CUDA row", "fgrad.lower_cuda.scalar_cuda", "SCALAR_CUDA"),
+    ("CUDA row", "fgrad.lower_cuda.emit.scalar_cuda", "SCALAR_CUDA"),
 )
 LOWERINGS = (("value rule", RULES), ("loop nest", NESTS), ("library step", LIBRARY_STEPS))
 _TESTS = Path(ops.__path__[0]).parent.parent / "tests"

@@ -13,12 +13,12 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from fgrad.compile.canonical_dot import canonical_dot
-from fgrad.compile.cse import cse
-from fgrad.compile.dce import dce
-from fgrad.compile.fold import fold
-from fgrad.compile.inline import inline_calls
-from fgrad.compile.simplify import simplify
+from fgrad.compile.passes.canonical_dot import canonical_dot
+from fgrad.compile.passes.cse import cse
+from fgrad.compile.passes.dce import dce
+from fgrad.compile.passes.fold import fold
+from fgrad.compile.passes.inline import inline_calls
+from fgrad.compile.passes.simplify import simplify
 from fgrad.ir.check import check_program
 from fgrad.ir.program import Program
 from fgrad.ir.text import parse_program, print_program

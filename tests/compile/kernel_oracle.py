@@ -24,7 +24,7 @@ from fgrad.compile.kernel.ir import (
     Ref,
     Update,
 )
-from fgrad.compile.schedule import schedule
+from fgrad.compile.schedule.order import schedule
 
 FUNCTIONS = {
     "neg": np.negative,

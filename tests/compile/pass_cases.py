@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fgrad.compile import call  # noqa: F401 - defines the primitive that texts name
-from fgrad.compile.dce import dce
+from fgrad.compile.passes.dce import dce
 from fgrad.ir.check import check_program
 from fgrad.ir.program import Program
 from fgrad.ir.text import equal_programs, parse_program, print_program

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fgrad
-from fgrad.compile.fuse_columns import splits
+from fgrad.compile.fuse.columns import splits
 from fgrad.compile.pipeline import compile_program
 from fgrad.compile.steps import KernelStep
 from fgrad.config import config

@@ -8,12 +8,12 @@ import pytest
 import fgrad
 from fgrad.compile import pipeline
 from fgrad.compile.backend import BACKENDS
-from fgrad.compile.contract import contract
-from fgrad.compile.dce import dce
 from fgrad.compile.inspect import make_program
 from fgrad.compile.jit import jit
-from fgrad.compile.schedule import schedule
-from fgrad.compile.simplify import simplify
+from fgrad.compile.passes.contract import contract
+from fgrad.compile.passes.dce import dce
+from fgrad.compile.passes.simplify import simplify
+from fgrad.compile.schedule.order import schedule
 from fgrad.config import config
 from fgrad.ops.dot import dot_general
 from fgrad.ops.window import conv

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pass_cases import assert_becomes, body
 
-from fgrad.compile.cse import cse
+from fgrad.compile.passes.cse import cse
 from fgrad.ir.text import parse_program
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pass_cases import assert_becomes, body
 
-from fgrad.compile.dce import dce
+from fgrad.compile.passes.dce import dce
 from fgrad.ir.text import parse_program
 
 

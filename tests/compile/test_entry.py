@@ -22,8 +22,8 @@ from native_calls import X, assert_same, counted, learnt, outcome
 import fgrad
 from fgrad import jit, tree
 from fgrad.compile.call import FlatCall
-from fgrad.compile.cpu.entry import is_native
-from fgrad.compile.cpu.entry_abi import LAYOUT
+from fgrad.compile.cpu.entry.abi import LAYOUT
+from fgrad.compile.cpu.entry.native import is_native
 from fgrad.config import config
 from fgrad.errors import UnsupportedTypeError
 
@@ -419,7 +419,7 @@ import copy, pickle
 import numpy as np
 import fgrad
 from fgrad.compile.call import FlatCall
-from fgrad.compile.cpu.entry import is_native
+from fgrad.compile.cpu.entry.native import is_native
 
 class Model:
     @fgrad.jit(static_argnums=0)
@@ -445,13 +445,13 @@ def test_through_python(how: str) -> None:
     if how == "setting":
         environment["FGRAD_NATIVE_CALLS"] = "0"
     else:
-        code = "from fgrad.compile.cpu import entry_abi\nentry_abi.LAYOUT = None\n" + FRESH
+        code = "from fgrad.compile.cpu.entry import abi\nabi.LAYOUT = None\n" + FRESH
     subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=60)
 
 
 def test_layout_is_found_when_memory_is_filled() -> None:
     """The probes do not look at objects that are gone."""
-    code = "from fgrad.compile.cpu.entry_abi import LAYOUT\nassert LAYOUT is not None"
+    code = "from fgrad.compile.cpu.entry.abi import LAYOUT\nassert LAYOUT is not None"
     environment = {**os.environ, "PYTHONMALLOC": "debug"}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=60)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pass_cases import assert_becomes, body
 
-from fgrad.compile.fold import fold
+from fgrad.compile.passes.fold import fold
 from fgrad.ir.text import parse_program
 
 

@@ -10,8 +10,8 @@ import pytest
 from pass_cases import body
 
 import fgrad
-from fgrad.compile.fuse import fuse
-from fgrad.compile.fuse_parts import common_domain
+from fgrad.compile.fuse.partition import fuse
+from fgrad.compile.fuse.parts import common_domain
 from fgrad.compile.pipeline import compile_program
 from fgrad.ir.text import parse_program
 

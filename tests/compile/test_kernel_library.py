@@ -28,7 +28,7 @@ from fgrad.compile.cpu.host import (
 from fgrad.compile.cpu.library import gemm_address, gemm_spec, pieces
 from fgrad.compile.cpu.runtime import build_kernel
 from fgrad.compile.kernel.text import parse_kernel
-from fgrad.compile.schedule import schedule
+from fgrad.compile.schedule.order import schedule
 from fgrad.config import config
 
 SHAPES = [(3, 4, 5), (1, 4, 3), (4, 1, 3), (1, 1, 7), (0, 3, 2), (2, 3, 0), (2, 1, 0), (17, 33, 65)]

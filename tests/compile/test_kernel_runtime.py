@@ -26,7 +26,7 @@ from fgrad.compile.cpu.runtime import (
 from fgrad.compile.cpu.store import DiskStore
 from fgrad.compile.kernel.check import check_kernel
 from fgrad.compile.kernel.text import parse_kernel
-from fgrad.compile.schedule import schedule
+from fgrad.compile.schedule.order import schedule
 from fgrad.config import config
 
 SOFTMAX = """kernel softmax(x: in f32[ALL], o: out f32[ALL])
@@ -187,7 +187,7 @@ real = runtime.compile_text
 runtime.compile_text = lambda text, **options: compiled.append(1) or real(text)
 for rows in (2, 3):
     compare(softmax(rows, 5), [np.ones((rows, 5), "f4"), np.zeros((rows, 5), "f4")])
-from fgrad.compile.schedule import schedule
+from fgrad.compile.schedule.order import schedule
 runtime.build_kernels([schedule(softmax(rows, 6)) for rows in (2, 3, 4)])
 print(len(compiled))
 """

@@ -12,11 +12,11 @@ import pytest
 
 import fgrad
 import fgrad.ops
-from fgrad.compile.inline import EXPANSIONS
 from fgrad.compile.kernel.text import print_kernel
-from fgrad.compile.lower import LIBRARY_STEPS
-from fgrad.compile.lower_nest import NESTS
-from fgrad.compile.lower_rules import RULES
+from fgrad.compile.lower.groups import LIBRARY_STEPS
+from fgrad.compile.lower.nest import NESTS
+from fgrad.compile.lower.rules import RULES
+from fgrad.compile.passes.inline import EXPANSIONS
 from fgrad.compile.pipeline import compile_program
 from fgrad.ir.aval import aval_of
 from fgrad.ir.primitive import REGISTRY

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from random_programs import programs
 
-from fgrad.compile.canonical_conv import canonical_conv
-from fgrad.compile.canonical_dot import canonical_dot
-from fgrad.compile.contract import contract
-from fgrad.compile.cse import cse
-from fgrad.compile.dce import dce
-from fgrad.compile.fold import fold
-from fgrad.compile.inline import inline_calls
-from fgrad.compile.real_parts import real_parts
-from fgrad.compile.simplify import simplify
+from fgrad.compile.passes.canonical_conv import canonical_conv
+from fgrad.compile.passes.canonical_dot import canonical_dot
+from fgrad.compile.passes.contract import contract
+from fgrad.compile.passes.cse import cse
+from fgrad.compile.passes.dce import dce
+from fgrad.compile.passes.fold import fold
+from fgrad.compile.passes.inline import inline_calls
+from fgrad.compile.passes.real_parts import real_parts
+from fgrad.compile.passes.simplify import simplify
 from fgrad.ir.check import check_program
 from fgrad.ir.program import Program
 from fgrad.ir.text import print_program

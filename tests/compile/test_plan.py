@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from pass_cases import body
 from random_programs import programs
 
-from fgrad.compile.fuse import fuse
-from fgrad.compile.lower import lower
+from fgrad.compile.fuse.partition import fuse
+from fgrad.compile.lower.groups import lower
 from fgrad.compile.plan import ALIGNMENT, Plan, plan
 from fgrad.ir.program import Program
 from fgrad.ir.text import parse_program

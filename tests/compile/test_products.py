@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import fgrad
-from fgrad.compile.cpu.gemm import emit_product
-from fgrad.compile.cpu.gemm_micro import TABLE, Tiling, next_tile, tiling
+from fgrad.compile.cpu.gemm.function import emit_product
+from fgrad.compile.cpu.gemm.micro import TABLE, Tiling, next_tile, tiling
 from fgrad.compile.cpu.library import Gemm, gemm_address, gemm_spec, layout, pieces
 from fgrad.compile.cpu.runtime import ATTRIBUTES, Target, compile_text
 from fgrad.config import config

@@ -11,8 +11,8 @@ import pytest
 
 import fgrad
 import fgrad.numpy
-from fgrad.compile.cse import cse
-from fgrad.compile.real_parts import RULES, real_parts
+from fgrad.compile.passes.cse import cse
+from fgrad.compile.passes.real_parts import RULES, real_parts
 from fgrad.trace import run
 
 RNG = np.random.default_rng(3)

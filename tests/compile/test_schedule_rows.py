@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import fgrad
-from fgrad.compile import schedule, schedule_rows
 from fgrad.compile.kernel.ir import Affine, Buffer, Init, Kernel, Load, Loop, Read, Store, Update
 from fgrad.compile.kernel.rewrite import Names, walk
+from fgrad.compile.schedule import order as schedule
+from fgrad.compile.schedule import rows as schedule_rows
 
 
 def softmax(x: Any) -> Any:

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from pass_cases import assert_becomes, body
 from random_programs import programs
 
-from fgrad.compile.simplify import APPLIED, EXACT, FASTMATH, simplify
+from fgrad.compile.passes.simplify import APPLIED, EXACT, FASTMATH, simplify
 from fgrad.ir.program import Program
 from fgrad.ir.text import parse_program
 from fgrad.trace import run

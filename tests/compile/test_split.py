@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import fgrad
-from fgrad.compile import apart, fuse_columns, split
+from fgrad.compile.fuse import columns as fuse_columns
 from fgrad.compile.pipeline import compile_program
+from fgrad.compile.schedule import apart, split
 from fgrad.compile.steps import KernelStep
 from fgrad.config import config
 from fgrad.ir.aval import aval_of

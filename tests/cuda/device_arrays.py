@@ -11,7 +11,7 @@ import numpy as np
 import fgrad
 from fgrad import DeviceArray
 from fgrad.lower_cuda.driver import use
-from fgrad.lower_cuda.stub import StubDriver
+from fgrad.lower_cuda.emulator.driver import StubDriver
 
 X = np.linspace(-1.0, 2.0, 12).reshape(3, 4)
 Y = np.cos(np.arange(12.0)).reshape(3, 4)

@@ -11,10 +11,10 @@ from kernel_oracle import Oracle, fill, run_native
 from fgrad.compile.kernel.check import check_kernel
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.text import parse_kernel
-from fgrad.compile.schedule import schedule as schedule_for_cpu
-from fgrad.lower_cuda.emulate import Emulated
-from fgrad.lower_cuda.library_calls import Calls, KernelCall
-from fgrad.lower_cuda.schedule import launches, schedule
+from fgrad.compile.schedule.order import schedule as schedule_for_cpu
+from fgrad.lower_cuda.emit.schedule import launches, schedule
+from fgrad.lower_cuda.emulator.run import Emulated
+from fgrad.lower_cuda.library.calls import Calls, KernelCall
 
 ALIGNMENT = 256  # of the blocks of the device's memory
 

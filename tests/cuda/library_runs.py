@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.lower_cuda import library_calls as lc
-from fgrad.lower_cuda.emulate import Emulated
+from fgrad.lower_cuda.emulator.run import Emulated
+from fgrad.lower_cuda.library import calls as lc
 from fgrad.lower_cuda.toolchain import compile_body
 
 C_TYPES = {

@@ -9,9 +9,9 @@ import numpy as np
 
 from fgrad.compile.cpu.llvm_text import element_type
 from fgrad.compile.kernel.scalar import SCALAR_OPS
-from fgrad.lower_cuda.body_text import BodyText
-from fgrad.lower_cuda.emulate import Emulated
-from fgrad.lower_cuda.scalar_cuda import SCALAR_CUDA
+from fgrad.lower_cuda.emit.scalar_cuda import SCALAR_CUDA
+from fgrad.lower_cuda.emit.text import BodyText
+from fgrad.lower_cuda.emulator.run import Emulated
 
 BOOL = np.dtype(np.bool_)
 THREADS = 128

@@ -22,7 +22,7 @@ from fgrad.errors import (
     UnsupportedDeviceError,
     UnsupportedTypeError,
 )
-from fgrad.lower_cuda.stub import StubDriver
+from fgrad.lower_cuda.emulator.driver import StubDriver
 from fgrad.trace import Tracer
 
 jit: Any = fgrad.jit

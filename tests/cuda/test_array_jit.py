@@ -15,7 +15,7 @@ import fgrad
 from fgrad import device_put
 from fgrad.errors import ArgumentError, NanError, UnsupportedTypeError
 from fgrad.lower_cuda.array import from_cuda_array_interface, from_dlpack
-from fgrad.lower_cuda.stub import StubDriver
+from fgrad.lower_cuda.emulator.driver import StubDriver
 
 jit: Any = fgrad.jit
 

@@ -16,8 +16,8 @@ from fgrad.compile.cpu.host import Branch, Repeat, While
 from fgrad.errors import DeviceError
 from fgrad.lower_cuda import graph
 from fgrad.lower_cuda.driver import use
-from fgrad.lower_cuda.stub import StubDriver
-from fgrad.lower_cuda.stub_library import Graph, Launch
+from fgrad.lower_cuda.emulator.driver import StubDriver
+from fgrad.lower_cuda.emulator.native import Graph, Launch
 
 RNG = np.random.default_rng(1)
 X = RNG.normal(size=(12, 64)).astype(np.float32)

@@ -8,7 +8,7 @@ import pytest
 from gpu_kernels import CASES, Case, rows_of_case
 
 from fgrad.lower_cuda import driver
-from fgrad.lower_cuda.stub import StubDriver
+from fgrad.lower_cuda.emulator.driver import StubDriver
 
 
 @pytest.fixture(autouse=True)

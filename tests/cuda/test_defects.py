@@ -12,8 +12,8 @@ from defects import Mutant, mutants
 from kernel_runs import arrays_of, run_calls
 
 from fgrad.compile.kernel.text import parse_kernel
-from fgrad.lower_cuda.library_calls import Calls, KernelCall
-from fgrad.lower_cuda.schedule import launches, schedule
+from fgrad.lower_cuda.emit.schedule import launches, schedule
+from fgrad.lower_cuda.library.calls import Calls, KernelCall
 
 TAIL = """kernel k(x: in f32[4099], y: out f32[4099])
   parallel i in 4099:

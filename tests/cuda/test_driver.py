@@ -15,9 +15,9 @@ from fgrad.errors import CheckError, DeviceError, DeviceMemoryError
 from fgrad.lower_cuda import driver as driver_module
 from fgrad.lower_cuda import driver_api as api
 from fgrad.lower_cuda.driver import Driver, Function, driver, use
+from fgrad.lower_cuda.emulator.driver import StubDriver
+from fgrad.lower_cuda.emulator.native import Graph, Launch
 from fgrad.lower_cuda.memory import SMALLEST, Memory, size_class
-from fgrad.lower_cuda.stub import StubDriver
-from fgrad.lower_cuda.stub_library import Graph, Launch
 
 # p1[i] = p0[i] + 1 for 256 floats a block
 ADD_ONE = """
@@ -261,7 +261,7 @@ def test_a_machine_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody(self: Any, out: int) -> None:
         ctypes.c_int.from_address(out).value = 0
 
-    monkeypatch.setattr("fgrad.lower_cuda.stub_library.StubLibrary.cuDeviceGetCount", nobody)
+    monkeypatch.setattr("fgrad.lower_cuda.emulator.native.StubLibrary.cuDeviceGetCount", nobody)
     with pytest.raises(DeviceError, match="There is no CUDA device"):
         StubDriver()
 

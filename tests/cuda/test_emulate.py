@@ -15,11 +15,11 @@ from defects import uncaught
 from fgrad.compile.cpu import runtime
 from fgrad.compile.cpu.llvm_text import FunctionText
 from fgrad.errors import CheckError
-from fgrad.lower_cuda.body_text import BodyText
-from fgrad.lower_cuda.emulate import Emulated
-from fgrad.lower_cuda.emulate_text import width_of
+from fgrad.lower_cuda.emit.team_text import block_fold, block_scan
+from fgrad.lower_cuda.emit.text import BodyText
+from fgrad.lower_cuda.emulator.run import Emulated
+from fgrad.lower_cuda.emulator.text import width_of
 from fgrad.lower_cuda.skeleton import padded, skeleton
-from fgrad.lower_cuda.team_text import block_fold, block_scan
 from fgrad.lower_cuda.toolchain import inlined
 
 F32 = np.dtype(np.float32)

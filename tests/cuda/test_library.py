@@ -16,22 +16,24 @@ import pytest
 from scipy.linalg.lapack import get_lapack_funcs
 
 from fgrad.compile.cpu.library import gemm_spec
-from fgrad.compile.cpu.sorting import row_sort
+from fgrad.compile.cpu.rows.sorting import row_sort
 from fgrad.compile.steps import LibraryStep
 from fgrad.config import config
 from fgrad.errors import MissingCudaError
-from fgrad.lower_cuda import driver, library_functions, library_lapack
-from fgrad.lower_cuda import library_fourier as fourier
-from fgrad.lower_cuda import library_sort as sorting
-from fgrad.lower_cuda.library import calls_of
-from fgrad.lower_cuda.library_calls import Calls, KernelCall, Place
-from fgrad.lower_cuda.library_cublaslt import gemm_calls
-from fgrad.lower_cuda.library_functions import SIGNATURES, functions, status_text
-from fgrad.lower_cuda.library_gemm import gemm_kernel
-from fgrad.lower_cuda.library_lapack import LAPACK
-from fgrad.lower_cuda.library_stub import StubLibraries
-from fgrad.lower_cuda.library_walks import walk_calls
-from fgrad.lower_cuda.stub import StubDriver
+from fgrad.lower_cuda import driver
+from fgrad.lower_cuda.emulator.driver import StubDriver
+from fgrad.lower_cuda.emulator.libraries import StubLibraries
+from fgrad.lower_cuda.library import fourier
+from fgrad.lower_cuda.library import functions as library_functions
+from fgrad.lower_cuda.library import lapack as library_lapack
+from fgrad.lower_cuda.library import sort as sorting
+from fgrad.lower_cuda.library.calls import Calls, KernelCall, Place
+from fgrad.lower_cuda.library.cublaslt import gemm_calls
+from fgrad.lower_cuda.library.functions import SIGNATURES, functions, status_text
+from fgrad.lower_cuda.library.gemm import gemm_kernel
+from fgrad.lower_cuda.library.lapack import LAPACK
+from fgrad.lower_cuda.library.steps import calls_of
+from fgrad.lower_cuda.library.walks import walk_calls
 from fgrad.ops.sort import top_k_p
 
 TOLERANCE = {"e": 2e-2, "f": 1e-4, "F": 1e-3, "d": 1e-10, "D": 1e-10}

@@ -14,10 +14,11 @@ import fgrad
 import fgrad.scipy.linalg
 import fgrad.scipy.special as fs
 from fgrad.errors import UnsupportedDeviceError
-from fgrad.lower_cuda import driver, library_functions
-from fgrad.lower_cuda.library_special import SPECIAL
-from fgrad.lower_cuda.library_stub import StubLibraries
-from fgrad.lower_cuda.stub import StubDriver
+from fgrad.lower_cuda import driver
+from fgrad.lower_cuda.emulator.driver import StubDriver
+from fgrad.lower_cuda.emulator.libraries import StubLibraries
+from fgrad.lower_cuda.library import functions as library_functions
+from fgrad.lower_cuda.library.special import SPECIAL
 
 
 @pytest.fixture(autouse=True)

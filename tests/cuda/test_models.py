@@ -13,8 +13,8 @@ import pytest
 import fgrad
 from fgrad import lax, nn
 from fgrad.lower_cuda.driver import use
-from fgrad.lower_cuda.stub import StubDriver
-from fgrad.lower_cuda.stub_library import Graph
+from fgrad.lower_cuda.emulator.driver import StubDriver
+from fgrad.lower_cuda.emulator.native import Graph
 
 RNG = np.random.default_rng(5)
 F32 = np.float32

@@ -17,9 +17,9 @@ from fgrad.config import config
 from fgrad.errors import ArgumentError, DeviceError
 from fgrad.lower_cuda.array import DeviceArray, on_device
 from fgrad.lower_cuda.driver import use
+from fgrad.lower_cuda.emulator.driver import StubDriver
 from fgrad.lower_cuda.native_call import is_possible
 from fgrad.lower_cuda.runtime import CudaExecutable
-from fgrad.lower_cuda.stub import StubDriver
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(6, 50)).astype(np.float32)

@@ -26,7 +26,7 @@ import fgrad
 from fgrad.errors import UnsupportedDeviceError
 from fgrad.lower_cuda.cubin import Resources
 from fgrad.lower_cuda.driver import Function
-from fgrad.lower_cuda.stub import StubDriver
+from fgrad.lower_cuda.emulator.driver import StubDriver
 from fgrad.lower_cuda.toolchain import compile_body
 
 ALL = os.environ.get("FGRAD_CUDA_ALL") == "1"

@@ -21,11 +21,12 @@ from random_programs import programs
 
 from fgrad.compile.pipeline import compile_program
 from fgrad.ir.program import Program
-from fgrad.lower_cuda import driver, library_functions
+from fgrad.lower_cuda import driver
 from fgrad.lower_cuda.array import on_device
-from fgrad.lower_cuda.forms import form_of, ordered, pieces
-from fgrad.lower_cuda.library_stub import StubLibraries
-from fgrad.lower_cuda.stub import StubDriver
+from fgrad.lower_cuda.emit.forms import form_of, ordered, pieces
+from fgrad.lower_cuda.emulator.driver import StubDriver
+from fgrad.lower_cuda.emulator.libraries import StubLibraries
+from fgrad.lower_cuda.library import functions as library_functions
 
 COUNT = int(os.environ.get("FGRAD_CUDA_RANDOM", "12"))
 EXTENTS = [1, 2, 3, 4, 5, 8, 16, 17, 31, 32, 33, 63, 64, 100, 127, 128, 129, 255, 256, 1000, 1023,

@@ -24,8 +24,10 @@ from fgrad.lower_cuda import graph as graph_module
 from fgrad.lower_cuda import link
 from fgrad.lower_cuda.array import on_device
 from fgrad.lower_cuda.driver import use
+from fgrad.lower_cuda.emulator.driver import StubDriver
+from fgrad.lower_cuda.emulator.native import Graph, Launch, StubLibrary
 from fgrad.lower_cuda.graph import Node, flattened
-from fgrad.lower_cuda.library_calls import (
+from fgrad.lower_cuda.library.calls import (
     Calls,
     Check,
     CopyCall,
@@ -35,8 +37,6 @@ from fgrad.lower_cuda.library_calls import (
     Place,
     Stream,
 )
-from fgrad.lower_cuda.stub import StubDriver
-from fgrad.lower_cuda.stub_library import Graph, Launch, StubLibrary
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(24, 40)).astype(np.float32)

@@ -33,7 +33,7 @@ from test_scalar_llvm import (
 
 from fgrad.compile.kernel.scalar import SCALAR_OPS, TRANSCENDENTAL
 from fgrad.lower_cuda.cubin import opcodes
-from fgrad.lower_cuda.scalar_cuda import SCALAR_CUDA
+from fgrad.lower_cuda.emit.scalar_cuda import SCALAR_CUDA
 from fgrad.lower_cuda.toolchain import body_ptx, compile_body
 
 LIMIT = 3.7  # ulp

@@ -12,8 +12,8 @@ import pytest
 from gpu_kernels import Case, gelu, kernels_of, layernorm, softmax
 
 from fgrad.lower_cuda import driver
-from fgrad.lower_cuda.emit_source import items_of, source_of
-from fgrad.lower_cuda.stub import StubDriver
+from fgrad.lower_cuda.emit.source import items_of, source_of
+from fgrad.lower_cuda.emulator.driver import StubDriver
 
 MAIN = """
 import sys

@@ -1,7 +1,7 @@
 """L5. Native library steps: matrix products, with the kernels' calling convention.
 
 A set of parameters is a table of sizes and strides, and a few instructions that pass it to the
-function for its type of numbers (`gemm.py`).  Products with a vector, which read each number once,
+function for its type of numbers (`gemm/`).  Products with a vector, which read each number once,
 call BLAS by the public function pointers of `scipy.linalg.cython_blas`.  BLAS is column-major: a
 row-major matrix is a transposed one there.
 """
@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.compile.cpu import blas_threads
-from fgrad.compile.cpu.gemm import Layout, emit_product, product_content
-from fgrad.compile.cpu.gemm_micro import Tiling, tiling
+from fgrad.compile.cpu.gemm.function import Layout, emit_product, product_content
+from fgrad.compile.cpu.gemm.micro import Tiling, tiling
 from fgrad.compile.cpu.llvm_text import element_type, literal
 from fgrad.compile.cpu.runtime import Source, build, host_target
 from fgrad.lazy import lazy_extension

@@ -115,7 +115,7 @@ def vector_registers() -> int:
 def emitter_digest() -> str:
     """A hash of the modules that write code, so that a changed emitter finds no old code."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

@@ -13,12 +13,12 @@ from functools import partial
 
 import numpy as np
 
-from fgrad.compile.cpu import vector_divide
-from fgrad.compile.cpu import vector_words as words
 from fgrad.compile.cpu.llvm_text import FunctionText, constant, lane_type
-from fgrad.compile.cpu.vector_lanes import Lanes
-from fgrad.compile.cpu.vector_math import VECTOR_MATH
-from fgrad.compile.cpu.vector_words import Words
+from fgrad.compile.cpu.vector import divide as vector_divide
+from fgrad.compile.cpu.vector import words
+from fgrad.compile.cpu.vector.lanes import Lanes
+from fgrad.compile.cpu.vector.math import VECTOR_MATH
+from fgrad.compile.cpu.vector.words import Words
 
 ScalarEmitter = Callable[[FunctionText, int, Sequence[str], np.dtype, np.dtype], str]
 

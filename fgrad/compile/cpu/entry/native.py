@@ -1,0 +1,183 @@
+"""L5. Native calls of jitted functions: a call that was made before runs no Python code.
+
+`NativeCallable` is the base class of jitted functions.  Its instances hold the address of the
+entry, a function in the vectorcall convention that is compiled once per machine, and of a chain of
+signatures.  A call that fits one of them is made natively; any other one goes to the method
+`__call__`, which may then `learn` it.  Where the interpreter is not as expected, `NativeCallable`
+is an ordinary class and all calls go to `__call__`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import Any
+
+import numpy as np
+
+from fgrad.compile.cpu.entry.abi import LAYOUT, WORD, Layout, function_address, imports, word_at
+from fgrad.compile.cpu.entry.pool import Pool
+from fgrad.compile.cpu.entry.table import NotNative, Parameters, Results, Signature, Work
+from fgrad.compile.cpu.entry.text import EXPORTS, emit_entry
+from fgrad.compile.cpu.runtime import Source, build
+from fgrad.config import config
+from fgrad.locks import own_lock
+
+MAX_SIGNATURES = 64  # in one chain
+MAX_ATTEMPTS = 8  # to make calls of one compiled program native
+
+_CALL_NAME = sys.intern("__call__")
+_HAVE_VECTORCALL, _METHOD_DESCRIPTOR = 1 << 11, 1 << 17
+_TYPE_FLAGS = 1 << 18 | 1 << 10 | _HAVE_VECTORCALL  # default, base class
+
+
+class _Slot(ctypes.Structure):
+    _fields_ = (("slot", ctypes.c_int), ("function", ctypes.c_void_p))
+
+
+class _Spec(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("basicsize", ctypes.c_int),
+        ("itemsize", ctypes.c_int),
+        ("flags", ctypes.c_uint),
+        ("slots", ctypes.c_void_p),
+    )
+
+
+class _Member(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("type", ctypes.c_int),
+        ("offset", ctypes.c_ssize_t),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+def _make_type(at: Layout) -> tuple[type, Any]:
+    """A heap type: the object's header, the entry's address, the first signature's address."""
+    tp_call, tp_members, ssize, read_only = 50, 72, 19, 1
+    members = (_Member * 2)(_Member(b"__vectorcalloffset__", ssize, at.header, read_only, None))
+    slots = (_Slot * 3)(
+        _Slot(tp_call, function_address("PyVectorcall_Call")),
+        _Slot(tp_members, ctypes.addressof(members)),
+    )
+    size = at.header + 2 * WORD
+    name = b"fgrad.compile.cpu.entry.native.NativeCallable"
+    spec = _Spec(name, size, 0, _TYPE_FLAGS, ctypes.addressof(slots))
+    kind = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p)
+    made = kind(("PyType_FromSpec", ctypes.pythonapi))(ctypes.addressof(spec))
+    return made, (members, slots, spec)
+
+
+class _PythonCallable:
+    """The base class where native calls are not possible."""
+
+    __slots__ = ()
+
+
+NativeCallable: Any
+if LAYOUT is None:
+    NativeCallable, _KEPT = _PythonCallable, None
+else:
+    NativeCallable, _KEPT = _make_type(LAYOUT)
+
+
+def native_class(cls: Any) -> Any:
+    """Class decorator: let instances of a subclass of `NativeCallable` be called natively.
+
+    A class with a method `__call__` does not inherit this.  As methods they are bound without
+    making a method object, as functions are.
+    """
+    if LAYOUT is not None:
+        place = ctypes.c_uint64.from_address(id(cls) + LAYOUT.type_flags)
+        if place.value == cls.__flags__:
+            place.value |= _HAVE_VECTORCALL | _METHOD_DESCRIPTOR
+            ctypes.pythonapi.PyType_Modified(ctypes.py_object(cls))
+    return cls
+
+
+class _Entry:
+    """The compiled entry, loaded when the first signature is learnt."""
+
+    def __init__(self) -> None:
+        self.lock = own_lock(self)
+        self.address = 0
+        self.link: Any = None
+        self.pool: Any = None
+
+    def load(self, at: Layout) -> None:
+        """Compile the entry or fetch it from the cache."""
+        with self.lock:
+            if self.address:
+                return
+            names = imports()
+            names.update({name: id(obj) for name, obj in _OBJECTS.items()})
+            names["fgrad_epoch"] = ctypes.addressof(config.epoch_cell)
+            text, declared = emit_entry("entry", at)
+            content = "\n".join([*sorted(declared), text])
+            address = build([Source(content, lambda symbol: emit_entry(symbol, at))], names)[0]
+            table = (ctypes.c_void_p * len(EXPORTS))()
+            ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)(ctypes.addressof(table))
+            entry, link, *memory = [function or 0 for function in table]
+            self.link = ctypes.PYFUNCTYPE(None, ctypes.py_object, ctypes.c_void_p)(link)
+            self.pool = Pool(memory)
+            self.address = entry
+
+
+_OBJECTS = {
+    "fgrad_ndarray": np.ndarray,
+    "fgrad_int": int,
+    "fgrad_bool": bool,
+    "fgrad_str": str,
+    "fgrad_list": list,
+    "fgrad_dict": dict,
+    "fgrad_true": True,
+    "fgrad_numpy_true": np.True_,
+    "fgrad_numpy_false": np.False_,
+    "fgrad_call_name": _CALL_NAME,
+}
+_ENTRY = _Entry()
+
+
+class NativeCalls:
+    """The signatures of one callee.
+
+    A call that comes to Python for the second time is learnt, so that a function that is called
+    once pays nothing.
+    """
+
+    def __init__(self) -> None:
+        self.lock = own_lock(self)
+        self.signatures: dict[Any, Signature] = {}
+        self.attempts: dict[int, int] = {}  # by compiled program
+
+    def wants(self, program: object) -> bool:
+        """Whether a call of a compiled program, which has come to Python, should be learnt."""
+        if LAYOUT is None or not config.native_calls or len(self.signatures) >= MAX_SIGNATURES:
+            return False
+        attempt = self.attempts[id(program)] = self.attempts.get(id(program), -1) + 1
+        return 1 <= attempt <= MAX_ATTEMPTS
+
+    def learn(self, callee: Any, parameters: Parameters, results: Results, work: Work) -> bool:
+        """Make calls like this one native from now on; False if that is not possible."""
+        assert LAYOUT is not None
+        _ENTRY.load(LAYOUT)
+        try:
+            signature = Signature(parameters, results, work, config.epoch, _ENTRY.pool.capsule)
+        except NotNative:
+            return False
+        with self.lock:
+            if signature.key in self.signatures:
+                return False
+            self.signatures[signature.key] = signature
+            _ENTRY.link(callee, signature.address)
+            place = ctypes.c_void_p.from_address(id(callee) + LAYOUT.header)
+            place.value = _ENTRY.address
+        return True
+
+
+def is_native(callee: Any) -> bool:
+    """Whether calls of a jitted function go to the native entry first."""
+    return LAYOUT is not None and word_at(id(callee) + LAYOUT.header) != 0

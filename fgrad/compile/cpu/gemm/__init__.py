@@ -1,0 +1,1 @@
+"""L5. The product of matrices."""

@@ -1,0 +1,1 @@
+"""L5. Native walks along rows: sorting, selecting, searching, running totals."""

@@ -1,0 +1,1 @@
+"""L5. Elementary functions of vectors, as LLVM text."""

@@ -1,0 +1,1 @@
+"""L5. Which equations share a kernel."""

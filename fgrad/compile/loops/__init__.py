@@ -1,0 +1,1 @@
+"""L5. Loops with small bodies as one kernel."""

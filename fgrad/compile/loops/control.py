@@ -1,0 +1,532 @@
+"""L5. Loops and branches inside of a whole-loop kernel.
+
+carry        accumulators, one for each element; `i + 1` is affine in the loop; arrays that are
+             updated at computed places stay in memory and are written in place
+items        read at an affine place of their array
+results      written at an affine place of theirs
+branches     all of them and a selection; costly ones in a loop that runs once or not at all
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fgrad.compile.fuse.parts import COST
+from fgrad.compile.kernel.ir import Leave
+from fgrad.compile.loops.linalg import LINALG_RULES
+from fgrad.compile.loops.rules import RULES
+from fgrad.compile.loops.values import Counting, Sparse, Stored, TooLarge, Value, stored_at
+from fgrad.compile.loops.writer import MOST_CELLS, LoopRule, LoopWriter, is_mutable
+from fgrad.compile.lower.index import Place, shifted, total
+from fgrad.compile.passes.dce import dce
+from fgrad.ir.aval import BOOL, INT64
+from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
+from fgrad.ir.walk import definitions
+
+UNROLLED = 128  # scalar operations of an inner loop that is written out
+CHEAP_BRANCH = 64  # cost of a branch that is computed even if it is not chosen
+FEW = 16  # elements of a carry that is in registers even if it is updated at computed places
+_ADDRESSES = frozenset({"gather", "scatter", "dynamic_slice", "dynamic_update"})
+_LOOPS = frozenset({"scan", "while", "switch"})
+
+
+class Carry(NamedTuple):
+    """How one carry of a loop is kept.
+
+    `step` is what a counter grows by; `memory` is where an array is updated in place; a carry that
+    is the same in every step has neither; else there is an accumulator for each element.
+    """
+
+    same: bool
+    step: int | None
+    memory: Stored | None
+    first: Value
+    accs: list[str]
+    shape: tuple[int, ...]
+
+
+def weight_of(program: Program) -> int:
+    """Rough cost of a program in scalar operations."""
+    return sum(
+        [COST.get(e.prim.name, 1) * max(v.aval.size for v in e.outputs) for e in program.eqns]
+    )
+
+
+def has_loops(program: Program) -> bool:
+    """Whether a program holds loops or branches."""
+    return any([eqn.prim.name in _LOOPS for eqn in program.eqns])
+
+
+def counter_step(program: Program, given: Var, result: Atom) -> int | None:
+    """The number that every step adds to an integer carry."""
+    if given.aval.shape or given.aval.dtype != INT64:
+        return None
+    if result is given:
+        return 0
+    eqn = definitions(program.eqns).get(result) if isinstance(result, Var) else None
+    if eqn is None or eqn.prim.name not in ("add", "sub"):
+        return None
+    a, b = eqn.inputs
+    if a is not given or not isinstance(b, Lit):
+        a, b = (b, a) if eqn.prim.name == "add" else (a, b)
+    if a is not given or not isinstance(b, Lit):
+        return None
+    return int(b.value) if eqn.prim.name == "add" else -int(b.value)
+
+
+def stays_in_memory(program: Program, given: Var, size: int) -> bool:
+    """Whether a carry is addressed by computed places, or too large for registers."""
+    if size > MOST_CELLS or size <= FEW:
+        return size > MOST_CELLS
+    return _addressed(program, given)
+
+
+def _addressed(program: Program, var: Var) -> bool:
+    for eqn in program.eqns:
+        places = [k for k, a in enumerate(eqn.inputs) if a is var]
+        if places and eqn.prim.name in _ADDRESSES and places[0] == 0:
+            return True
+        for held, first in _held(eqn) if places else ():
+            inner = [k - first for k in places if 0 <= k - first < len(held.inputs)]
+            if any([_addressed(held, held.inputs[k]) for k in inner]):
+                return True
+    return False
+
+
+def _held(eqn: Eqn) -> list[tuple[Program, int]]:
+    """The programs of an equation, and which operand is their first input."""
+    p = eqn.params
+    if eqn.prim.name == "scan":
+        return [(p["body"], 0)]
+    if eqn.prim.name == "while":
+        return [(p["body"], p["n_cond"])]
+    return [(branch, 1) for branch in p["branches"]] if eqn.prim.name == "switch" else []
+
+
+# --- scan
+
+
+class Scan(NamedTuple):
+    """A scan with its body prepared and its operands as values."""
+
+    body: Program
+    length: int
+    reverse: bool
+    consts: Sequence[Value]
+    carry: Sequence[Value]
+    xs: Sequence[Value]
+
+    @property
+    def carried(self) -> Sequence[Var]:
+        """The inputs of the body that are the carry."""
+        first = len(self.consts)
+        return self.body.inputs[first : first + len(self.carry)]
+
+
+def scan_of(w: LoopWriter, eqn: Eqn, operands: Sequence[Value]) -> Scan:
+    """A scan equation on given values."""
+    p = eqn.params
+    stop = p["n_consts"] + p["n_carry"]
+    return Scan(
+        w.prepare(p["body"]), p["length"], p["reverse"],
+        operands[: p["n_consts"]], operands[p["n_consts"] : stop], operands[stop:],
+    )  # fmt: skip
+
+
+def scan(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
+    """A loop inside of a kernel, written out if it is short."""
+    s = scan_of(w, eqn, [w.value(a) for a in eqn.inputs])
+    outs = eqn.outputs[len(s.carry) :]
+    if s.length * weight_of(s.body) <= UNROLLED and not has_loops(s.body):
+        return _written_out(w, s)
+    homes = []
+    for var in outs:
+        home = w.homes.get(var)
+        homes.append(home or w.scratch(w.shape(var), var.aval.dtype))
+    memory = _memory_of(w, s.body, s.carried, s.carry, [*s.consts, *s.xs])
+    results, ys = write_scan(w, s, memory, homes)
+    return [*results, *ys]  # type: ignore[list-item]
+
+
+def _memory_of(
+    w: LoopWriter, body: Program, carried: Sequence[Var], carry: Sequence[Value],
+    fixed: Sequence[Value],
+) -> list[Stored | None]:  # fmt: skip
+    """The memory that each carry of an inner loop is updated in: its own, or a copy where the loop
+    reads the same memory as one of its `fixed` operands."""
+    found: list[Stored | None] = []
+    taken = {x.buffer for x in fixed if is_mutable(x)}  # type: ignore[union-attr]
+    for k, (var, x) in enumerate(zip(carried, carry, strict=True)):
+        own = isinstance(x, Stored) and is_mutable(x) and x.is_contiguous()
+        stays = own or stays_in_memory(body, var, math.prod(w.shape(var)))
+        if body.outputs[k] is var or not stays:
+            found.append(None)
+        elif own and x.buffer not in taken:  # type: ignore[union-attr]
+            taken.add(x.buffer)  # type: ignore[union-attr]
+            found.append(x)  # type: ignore[arg-type]
+        else:
+            found.append(w.memory(x, w.shape(var), var.aval.dtype))
+    return found
+
+
+def _written_out(w: LoopWriter, s: Scan) -> Sequence[Value]:
+    carry = list(s.carry)
+    stacks: list[list[np.ndarray]] = [[] for _ in s.body.outputs[len(carry) :]]
+    for k in range(s.length)[:: -1 if s.reverse else 1]:
+        items = [item_of(w, x, Place(k)) for x in s.xs]
+        outs = w.program(s.body, [*s.consts, *carry, *items])
+        carry = outs[: len(carry)]
+        for stack, y in zip(stacks, outs[len(carry) :], strict=True):
+            stack.append(w.cells(y))
+    ys: list[Value] = []
+    for stack, atom in zip(stacks, s.body.outputs[len(carry) :], strict=True):
+        empty = np.zeros((0, *w.shape(atom)), np.int64)
+        ys.append(np.stack(stack[:: -1 if s.reverse else 1]) if stack else empty)
+    return [*carry, *ys]
+
+
+def item_of(w: LoopWriter, x: Value, place: Place) -> Value:
+    """An item of an array of items."""
+    if isinstance(x, Stored):
+        return stored_at(x, 0, place)
+    if isinstance(x, Counting):
+        return np.array(w.index(place, x.dtype), np.int64)
+    if isinstance(x, Sparse) or not isinstance(x, np.ndarray):
+        raise TooLarge
+    if place == Place(place.const):
+        return np.asarray(x[place.const])
+    if not x.strides[0] and x.shape[0]:
+        return np.asarray(x[0])
+    raise TooLarge
+
+
+def _spilled(w: LoopWriter, x: Value) -> Value:
+    """Items that a loop can address."""
+    if isinstance(x, np.ndarray) and x.size and x.strides[0]:
+        return w.memory(x, x.shape, w.b.dtype_of(int(x.flat[0])))
+    return w.memory(x, x.shape, x.dtype) if isinstance(x, Sparse) else x
+
+
+def write_scan(
+    w: LoopWriter, s: Scan, memory: Sequence[Stored | None], homes: Sequence[Stored | None]
+) -> tuple[list[Value], list[Value | None]]:
+    """The loop itself; `memory` of each carry, `homes` of what is stacked and read."""
+    xs = [_spilled(w, x) for x in s.xs]
+    if not s.length:
+        return list(s.carry), list(homes)
+    carries = [
+        _begun(w, s.body, var, x, place, s.body.outputs[k], True)
+        for k, (var, x, place) in enumerate(zip(s.carried, s.carry, memory, strict=True))
+    ]
+    step = w.b.open(s.length, "serial")
+    at = shifted(step, -1, s.length - 1) if s.reverse else step
+    given = [_present(w, c, step) for c in carries]
+    items = [item_of(w, x, at) for x in xs]
+    places = [None if home is None else stored_at(home, 0, at) for home in homes]
+    y_atoms = s.body.outputs[len(carries) :]
+    homed = _give_homes(w, s.body, y_atoms, places)
+    outs = w.program(s.body, [*s.consts, *given, *items])
+    for y, place, atom in zip(outs[len(carries) :], places, y_atoms, strict=True):
+        done = place is None or (isinstance(atom, Var) and atom in homed and _is_at(y, place))
+        if not done:
+            w.write(place, y)  # type: ignore[arg-type]
+    ended = _updated(w, carries, outs)
+    w.b.close()
+    results = [_result(w, c, y, s.length) for c, y in zip(carries, ended, strict=True)]
+    return results, [None if home is None else _newest(w, home) for home in homes]
+
+
+def _give_homes(
+    w: LoopWriter, body: Program, atoms: Sequence[Atom], places: Sequence[Stored | None]
+) -> set[Var]:
+    """Results of inner loops that are stacked again are written where they will stand."""
+    stacked: dict[Var, Eqn] = {}
+    for eqn in body.eqns:
+        if eqn.prim.name == "scan":
+            stacked.update({v: eqn for v in eqn.outputs[eqn.params["n_carry"] :]})
+    found: set[Var] = set()
+    for atom, place in zip(atoms, places, strict=True):
+        if isinstance(atom, Var) and place is not None and atom in stacked and atom not in found:
+            w.homes[atom] = place
+            found.add(atom)
+    return found
+
+
+def _is_at(x: Value, place: Stored) -> bool:
+    return isinstance(x, Stored) and (x.buffer, x.base) == (place.buffer, place.base)
+
+
+def _newest(w: LoopWriter, home: Stored) -> Stored:
+    return home if home.version is None else home._replace(version=w.versions[home.buffer])
+
+
+def _begun(
+    w: LoopWriter, body: Program, var: Var, x: Value, memory: Stored | None, result: Atom,
+    counts: bool,
+) -> Carry:  # fmt: skip
+    """A carry before the first step."""
+    if result is var:
+        return Carry(True, None, None, x, [], w.shape(var))
+    step = counter_step(body, var, result) if counts else None
+    if step is not None or memory is not None:
+        return Carry(False, step, memory, x, [], w.shape(var))
+    if isinstance(x, Counting):
+        raise TooLarge
+    return Carry(False, None, None, x, w.carried(w.cells(x), var.aval.dtype), w.shape(var))
+
+
+def _present(w: LoopWriter, c: Carry, step: Place) -> Value:
+    """A carry in a step."""
+    if c.same:
+        return c.first
+    if c.step is not None:
+        first = w.place(int(w.cells(c.first).flat[0]))
+        return np.array(w.index(total((first, step), (1, c.step))), np.int64)
+    if c.memory is not None:
+        return c.memory._replace(version=w.versions[c.memory.buffer])
+    return w.reads(c.accs, c.shape)
+
+
+def _updated(w: LoopWriter, carries: Sequence[Carry], outs: Sequence[Value]) -> list[Value]:
+    """What a step does to the carries."""
+    ended: list[Value] = []
+    for c, y in zip(carries, outs, strict=False):
+        in_place = c.memory is not None and is_mutable(y) and _is_at(y, c.memory)
+        if in_place and y.version != w.versions[y.buffer]:  # type: ignore[union-attr]
+            raise TooLarge
+        # All is read before any of it is written.
+        ended.append(c.first if c.same or c.step is not None else y if in_place else w.cells(y))
+    for k, (c, y) in enumerate(zip(carries, ended, strict=True)):
+        if c.memory is not None and isinstance(y, np.ndarray):
+            ended[k] = w.write(c.memory, y)
+        for acc, id in zip(c.accs, y.flat if c.accs else (), strict=True):  # type: ignore[union-attr]
+            w.b.update(acc, int(id))
+    return ended
+
+
+def _result(w: LoopWriter, c: Carry, y: Value, length: int) -> Value:
+    """A carry after the last step."""
+    if c.same:
+        return c.first
+    if c.step is not None:
+        first = w.place(int(w.cells(c.first).flat[0]))
+        return np.array(w.index(shifted(first, 1, c.step * length)), np.int64)
+    if c.memory is not None:
+        return _newest(w, y)  # type: ignore[arg-type]
+    return w.reads(c.accs, c.shape)
+
+
+# --- while
+
+
+class While(NamedTuple):
+    """A while loop with its programs prepared and its operands as values."""
+
+    cond: Program
+    body: Program
+    cond_consts: Sequence[Value]
+    body_consts: Sequence[Value]
+    carry: Sequence[Value]
+    unchosen: Program | None = None  # of a loop that ends lane by lane
+
+    @property
+    def carried(self) -> Sequence[Var]:
+        """The inputs of the body that are the carry."""
+        return self.body.inputs[len(self.body_consts) :]
+
+    def written(self, carries: Sequence[Carry]) -> Program:
+        """The body, where what is in memory is not chosen by lane, but written with a guard."""
+        if self.unchosen is None or not any([c.memory is not None for c in carries]):
+            return self.body
+        outs = self.unchosen.outputs
+        pairs = zip(carries, outs[: len(carries)], outs[len(carries) :], strict=True)
+        chosen = tuple([bare if c.memory is not None else atom for c, atom, bare in pairs])
+        return dce(self.unchosen.replace(outputs=chosen))
+
+
+def while_of(w: LoopWriter, eqn: Eqn, operands: Sequence[Value]) -> While:
+    """A while equation on given values."""
+    p = eqn.params
+    n, stop = p["n_cond"], p["n_cond"] + p["n_body"]
+    by_lane = w.ends.get(id(p["body"]))
+    if by_lane is not None:
+        consts = operands[n:stop]
+        return While(by_lane.go, by_lane.body, consts, consts, operands[stop:], by_lane.unchosen)
+    return While(
+        w.prepare(p["cond"]), w.prepare(p["body"]), operands[:n], operands[n:stop], operands[stop:]
+    )
+
+
+def while_(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
+    """A loop inside of a kernel."""
+    s = while_of(w, eqn, [w.value(a) for a in eqn.inputs])
+    memory = _memory_of(w, s.body, s.carried, s.carry, [*s.cond_consts, *s.body_consts])
+    return write_while(w, s, memory)
+
+
+def write_while(w: LoopWriter, s: While, memory: Sequence[Stored | None]) -> list[Value]:
+    """The loop itself; `memory` of each carry."""
+    carries = [
+        _begun(w, s.body, var, x, place, s.body.outputs[k], False)
+        for k, (var, x, place) in enumerate(zip(s.carried, s.carry, memory, strict=True))
+    ]
+    w.b.open(1, "while")
+    given = [_present(w, c, Place()) for c in carries]
+    (go,) = w.program(s.cond, [*s.cond_consts, *given])
+    goes, guard = int(w.cells(go).flat[0]), w.guard
+    leave(w, w.b.op("not", BOOL, goes))
+    if s.unchosen is not None:
+        w.guard = w.b.both(guard, goes)
+    outs = w.program(s.written(carries), [*s.body_consts, *given])
+    w.guard = guard
+    ended = _updated(w, carries, outs)
+    w.b.close()
+    return [_result(w, c, y, 0) for c, y in zip(carries, ended, strict=True)]
+
+
+def leave(w: LoopWriter, stop: int) -> None:
+    """End the innermost loop if `stop` holds."""
+    w.b.frames[-1].body.append(Leave(stop))
+
+
+# --- switch
+
+
+def switch(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
+    """One branch of several."""
+    branches = [w.prepare(p) for p in eqn.params["branches"]]
+    which = int(w.operand(eqn.inputs[0]).flat[0])
+    operands = [w.value(a) for a in eqn.inputs[1:]]
+    known = w.place(which)
+    if known == Place(known.const):
+        return w.program(branches[min(max(known.const, 0), len(branches) - 1)], operands)
+    heavy = any([has_loops(p) or weight_of(p) > CHEAP_BRANCH for p in branches])
+    return (_one_of if heavy else _selected)(w, eqn, which, branches, operands)
+
+
+def _chosen_by(w: LoopWriter, which: int, k: int, count: int) -> int:
+    """Whether the clamped index is k."""
+    test = "le" if k == 0 else "ge" if k == count - 1 else "eq"
+    return w.b.op(test, BOOL, which, w.number(k, INT64))
+
+
+def _selected(
+    w: LoopWriter, eqn: Eqn, which: int, branches: Sequence[Program], operands: Sequence[Value]
+) -> list[Value]:
+    """All branches, and a selection of what they give."""
+    found, guard = [], w.guard
+    for k, branch in enumerate(branches):
+        w.guard = w.b.both(guard, _chosen_by(w, which, k, len(branches)))
+        found.append(w.program(branch, [_fresh(w, x) for x in operands]))
+    w.guard = guard
+    hits = [_chosen_by(w, which, k, len(branches)) for k in range(len(branches))]
+    outs: list[Value] = []
+    homes: list[Stored] = []
+    for var, column in zip(eqn.outputs, zip(*found, strict=True), strict=True):
+        home = next((x for x in column if is_mutable(x)), None)
+        if home is not None:
+            homes.append(home)  # type: ignore[arg-type]
+            _distinct(homes)
+            outs.append(_joined(w, home, column, hits))  # type: ignore[arg-type]
+            continue
+        best = w.cells(column[-1])
+        for hit, other in reversed(list(zip(hits, column[:-1], strict=False))):
+            ids = [
+                p if p == q else w.b.op("select", var.aval.dtype, hit, int(p), int(q))
+                for p, q in zip(w.cells(other).flat, best.flat, strict=True)
+            ]
+            best = np.array(ids, np.int64).reshape(best.shape)
+        outs.append(best)
+    return outs
+
+
+def _fresh(w: LoopWriter, x: Value) -> Value:
+    """Memory as the branches before left it, which wrote nothing if this one is chosen."""
+    return x._replace(version=w.versions[x.buffer]) if is_mutable(x) else x  # type: ignore[union-attr]
+
+
+def _joined(w: LoopWriter, home: Stored, column: Sequence[Value], hits: Sequence[int]) -> Value:
+    """An array in memory, into which the branches write that have left it elsewhere."""
+    guard = w.guard
+    for x, hit in zip(column, hits, strict=True):
+        if is_mutable(x) and _is_at(x, home):
+            continue
+        w.guard = w.b.both(guard, hit)
+        w.write(home, w.cells(x))
+    w.guard = guard
+    return _newest(w, home)  # type: ignore[return-value]
+
+
+def _distinct(homes: Sequence[Stored | None]) -> None:
+    """Give up if two results would be left in one place."""
+    buffers = [x.buffer for x in homes if x is not None]
+    if len(set(buffers)) < len(buffers):
+        raise TooLarge
+
+
+def _one_of(
+    w: LoopWriter, eqn: Eqn, which: int, branches: Sequence[Program], operands: Sequence[Value]
+) -> list[Value]:
+    """Each branch in a loop that ends after one step, and does not begin if it is not chosen."""
+    shapes = [w.shape(v) for v in eqn.outputs]
+    held = [_in_place(w, eqn, k, operands) for k in range(len(shapes))]
+    _distinct(held)
+    accs = [
+        [] if where is not None else w.carried(np.array(w.zeros(shape, v.aval.dtype)), v.aval.dtype)
+        for v, shape, where in zip(eqn.outputs, shapes, held, strict=True)
+    ]
+    for k, branch in enumerate(branches):
+        waits = w.b.accumulator("carry", BOOL, False)
+        hit = _chosen_by(w, which, k, len(branches))
+        w.b.update(waits, hit)
+        w.b.open(1, "while")
+        leave(w, w.b.op("not", BOOL, w.b.read(waits)))
+        outs = w.program(branch, [_fresh(w, x) for x in operands])
+        w.b.update(waits, w.number(False, BOOL))
+        for own, y, where in zip(accs, outs, held, strict=True):
+            if where is not None and not (is_mutable(y) and _is_at(y, where)):
+                w.write(where, w.cells(y))
+            for acc, id in zip(own, [] if where is not None else w.cells(y).flat, strict=True):
+                w.b.update(acc, int(id))
+        w.b.close()
+    return [
+        _newest(w, where) if where is not None else w.reads(own, shape)
+        for own, shape, where in zip(accs, shapes, held, strict=True)
+    ]
+
+
+def _in_place(w: LoopWriter, eqn: Eqn, k: int, operands: Sequence[Value]) -> Stored | None:
+    """The memory in which branches leave their k-th result."""
+    for branch in eqn.params["branches"]:
+        program = w.prepare(branch)
+        atom = _origin(program, program.outputs[k])
+        x = operands[program.inputs.index(atom)] if atom in program.inputs else None  # type: ignore[arg-type]
+        if x is not None and is_mutable(x) and x.size > FEW:  # type: ignore[union-attr]
+            return x  # type: ignore[return-value]
+    return None
+
+
+def _origin(program: Program, atom: Atom) -> Atom:
+    """The array that a result is an updated version of."""
+    defined = definitions(program.eqns)
+    while isinstance(atom, Var) and atom in defined:
+        eqn = defined[atom]
+        p, k = eqn.params, eqn.outputs.index(atom)
+        if eqn.prim.name in ("scatter", "dynamic_update", "add"):
+            atom = eqn.inputs[0]
+        elif eqn.prim.name == "scan" and k < p["n_carry"]:
+            atom = eqn.inputs[p["n_consts"] + k]
+        elif eqn.prim.name == "while":
+            atom = eqn.inputs[p["n_cond"] + p["n_body"] + k]
+        else:
+            break
+    return atom
+
+
+LOOP_RULES: Mapping[str, LoopRule] = type(RULES)(
+    {**RULES, **LINALG_RULES, "scan": scan, "while": while_, "switch": switch}
+)

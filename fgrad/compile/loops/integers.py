@@ -1,0 +1,87 @@
+"""L5. Integers that are affine in the loops of a kernel, as most indices are.
+
+`i + 1`, `2 * i` and comparisons with a certain result need no operations, so that addresses are
+affine and what guards them goes away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fgrad.compile.loops.writer import LoopWriter
+from fgrad.compile.lower.index import Place, shifted, total
+from fgrad.ir.aval import BOOL
+
+
+def _affine(w: LoopWriter, *ids: int) -> list[Place] | None:
+    found = [w.affine.get(id) for id in ids]
+    return None if any([p is None for p in found]) else found  # type: ignore[return-value]
+
+
+def _linear(a: int, b: int) -> Callable[..., int | None]:
+    def rule(w: LoopWriter, x: int, y: int) -> int | None:
+        places = _affine(w, x, y)
+        return None if places is None else w.index(total(places, (a, b)))
+
+    return rule
+
+
+def _times(w: LoopWriter, x: int, y: int) -> int | None:
+    places = _affine(w, x, y)
+    if places is None:
+        return None
+    for p, q in (places, places[::-1]):
+        if p == Place(p.const):
+            return w.index(shifted(q, p.const, 0))
+    return None
+
+
+def _comparison(test: Callable[[int, int], bool | None]) -> Callable[..., int | None]:
+    """A comparison that is certain from the range of the difference."""
+
+    def rule(w: LoopWriter, x: int, y: int) -> int | None:
+        places = _affine(w, x, y)
+        limits = None if places is None else w.limits(total(places, (1, -1)))
+        answer = None if limits is None else test(*limits)
+        return None if answer is None else w.number(answer, BOOL)
+
+    return rule
+
+
+def _select(w: LoopWriter, c: int, x: int, y: int) -> int | None:
+    number = w.numbers.get(c)
+    if number is not None:
+        return x if number else y
+    return x if x == y else None
+
+
+def _logic(w: LoopWriter, x: int, y: int, stops: bool) -> int | None:
+    for p, q in ((x, y), (y, x)):
+        number = w.numbers.get(p)
+        if number is not None and number.dtype == BOOL:
+            return p if bool(number) is stops else q
+    return None
+
+
+def _certain(low: bool, high: bool) -> bool | None:
+    return low if low == high else None
+
+
+INTEGER_RULES: dict[str, Callable[..., int | None]] = {
+    "add": _linear(1, 1),
+    "sub": _linear(1, -1),
+    "mul": _times,
+    "lt": _comparison(lambda low, high: _certain(low < 0, high < 0)),
+    "ge": _comparison(lambda low, high: _certain(low >= 0, high >= 0)),
+    "le": _comparison(lambda low, high: _certain(low <= 0, high <= 0)),
+    "gt": _comparison(lambda low, high: _certain(low > 0, high > 0)),
+    "eq": _comparison(
+        lambda low, high: True if low == high == 0 else False if low > 0 or high < 0 else None
+    ),
+    "ne": _comparison(
+        lambda low, high: False if low == high == 0 else True if low > 0 or high < 0 else None
+    ),
+    "select": _select,
+    "and": lambda w, x, y: _logic(w, x, y, False),
+    "or": lambda w, x, y: _logic(w, x, y, True),
+}

@@ -1,0 +1,277 @@
+"""L5. Loops with small bodies as one kernel: the carry in registers, no call for a step.
+
+    scan (consts, carry, xs)        acc c = carry %first
+                                    serial t in length:
+                                      %c = read c;  %x = load xs[t];  ...
+                                      store ys[t] %y;  update c %new
+                                    %last = read c;  store carry %last
+
+A loop whose body is too large is left to the host program (`control_host`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad.compile.kernel.check import check_kernel
+from fgrad.compile.kernel.contracted import contracted
+from fgrad.compile.kernel.ir import Affine, Const, Kernel, Loop, Store
+from fgrad.compile.kernel.rewrite import Body, Names
+from fgrad.compile.loops.control import (
+    LOOP_RULES,
+    Scan,
+    scan_of,
+    stays_in_memory,
+    while_of,
+    write_scan,
+    write_while,
+)
+from fgrad.compile.loops.lanes import Lanes, find_lanes
+from fgrad.compile.loops.values import Counting, Stored, TooLarge, Value
+from fgrad.compile.loops.writer import LoopBuilder, LoopWriter
+from fgrad.compile.lower.build import KernelBuilder
+from fgrad.compile.lower.index import row_major, total
+from fgrad.compile.passes.cse import cse
+from fgrad.compile.passes.dce import dce
+from fgrad.compile.passes.fold import fold
+from fgrad.compile.passes.inline import inline_calls
+from fgrad.compile.passes.real_parts import real_parts
+from fgrad.compile.passes.simplify import simplify
+from fgrad.compile.steps import KernelStep, LibraryStep, Step
+from fgrad.config import config
+from fgrad.ir.aval import INT64
+from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
+from fgrad.ir.walk import has_effect
+
+KERNEL_LOOPS = frozenset({"scan", "while"})
+FEWEST_LANES = 8  # loops beside each other that are worth a vector
+VECTOR_BYTES = 64
+
+
+def prepared(program: Program) -> Program:
+    """The body of a loop as it is written into a kernel."""
+    found = program.cache.get("prepared")
+    if found is None:
+        found = program
+        for rewrite in (inline_calls, dce, cse, real_parts, fold, simplify, cse, dce):
+            found = rewrite(found)
+        program.cache["prepared"] = found
+        found.cache["prepared"] = found
+    return found
+
+
+def loop_steps(
+    eqn: Eqn,
+    defined: Mapping[Var, Eqn],
+    used: Collection[Var],
+    constant: Callable[[np.ndarray], Var],
+    schedule: Callable[[Kernel], Kernel],
+) -> list[Step] | None:
+    """The kernels that are a loop, or None if it is not one.
+
+    Arguments:
+        eqn: a scan or while equation.
+        defined: the equations around it.
+        used: the variables that somebody reads.
+        constant: makes a constant array a variable.
+        schedule: orders the loops of other kernels.
+    """
+    if eqn.prim.name not in KERNEL_LOOPS or has_effect(eqn):
+        return None
+    wanted = [v for v in eqn.outputs if v in used and v.aval.size]
+    lanes = find_lanes(eqn, prepared, wanted)
+    if lanes is not None and math.prod(lanes.extents) >= FEWEST_LANES:
+        full = [v for v in wanted if len(lanes.axes.get(v, {})) == len(lanes.extents)]
+        both = [full, [v for v in wanted if v not in full]]
+        plain = Lanes({}, (), {})
+        parts = [(lanes, both[0]), (plain, both[1])] if both[1] else [(lanes, both[0])]
+        steps = _kernels(eqn, defined, parts, constant, schedule)
+        if steps is not None:
+            return steps
+    return _kernels(eqn, defined, [(Lanes({}, (), {}), wanted)], constant, schedule)
+
+
+def _kernels(
+    eqn: Eqn,
+    defined: Mapping[Var, Eqn],
+    parts: Sequence[tuple[Lanes, list[Var]]],
+    constant: Callable[[np.ndarray], Var],
+    schedule: Callable[[Kernel], Kernel],
+) -> list[Step] | None:
+    """One kernel for each part of the results."""
+    steps: list[Step] = []
+    try:
+        for lanes, wanted in parts:
+            steps += _Loop(eqn, defined, wanted, constant, lanes).steps(schedule)
+    except TooLarge:
+        return None
+    return steps
+
+
+class _Loop:
+    """One loop on its way into a kernel."""
+
+    def __init__(
+        self,
+        eqn: Eqn,
+        defined: Mapping[Var, Eqn],
+        used: Collection[Var],
+        constant: Callable[[np.ndarray], Var],
+        lanes: Lanes,
+    ) -> None:
+        self.eqn, self.defined, self.used, self.lanes = eqn, defined, used, lanes
+        self.constants: dict[int, Var] = {}
+        self.constant = constant
+        self.builder = LoopBuilder()
+        lanes_at = self.builder.open_all(lanes.extents, "parallel")
+        places = {v: {k: lanes_at[n] for k, n in own.items()} for v, own in lanes.axes.items()}
+        self.writer = LoopWriter(
+            self.builder, LOOP_RULES, prepared, places, self._constant, lanes.loops
+        )
+        self.copies: list[KernelStep] = []
+        self.homes: set[str] = set()  # buffers of results
+
+    def _constant(self, array: np.ndarray) -> Var:
+        found = self.constants.get(id(array))
+        if found is None:
+            found = self.constants[id(array)] = self.constant(array)
+        return found
+
+    def steps(self, schedule: Callable[[Kernel], Kernel]) -> list[Step]:
+        """Copies of what is updated in place, and the loop."""
+        operands = [self.operand(a) for a in self.eqn.inputs]
+        if self.eqn.prim.name == "scan":
+            self._scan(scan_of(self.writer, self.eqn, operands))
+        else:
+            self._while(operands)
+        self.builder.close_to(0)
+        kernel = self.vectorised(contracted(self.cleared(self.builder.kernel())))
+        copies = [step._replace(kernel=schedule(step.kernel)) for step in self.copies]
+        if not kernel.body:
+            return [*copies]
+        if config.check >= 1:
+            check_kernel(kernel)
+        notes = [
+            LibraryStep("noted", {"message": message}, (flag,), ((0,),))
+            for message, flag in self.writer.flags.items()
+        ]
+        return [*copies, KernelStep(kernel, tuple(self.builder.args)), *notes]
+
+    def cleared(self, kernel: Kernel) -> Kernel:
+        """The kernel with its flags set to 0 before all else."""
+        if not self.writer.flags:
+            return kernel
+        zero = Names(kernel).id()
+        stores = [
+            Store(self.builder.buffer(flag), Affine(0), zero) for flag in self.writer.flags.values()
+        ]
+        return kernel._replace(body=(Const(zero, 0, INT64), *stores, *kernel.body))
+
+    def vectorised(self, kernel: Kernel) -> Kernel:
+        """The kernel with vectors along the longest lane axis, the last of equal ones."""
+        if not self.lanes.extents:
+            return kernel
+        inner = len(self.lanes.extents) - 1
+        if self.lanes.extents[inner] < FEWEST_LANES:
+            inner = max(range(inner + 1), key=lambda k: self.lanes.extents[k])
+        lanes = self.width(self.lanes.extents[inner])
+
+        def at(body: Body, depth: int) -> Body:
+            return tuple(
+                [
+                    s._replace(
+                        body=at(s.body, depth + 1) if depth < inner else s.body,
+                        lanes=lanes if depth == inner else 0,
+                    )
+                    if isinstance(s, Loop)
+                    else s
+                    for s in body
+                ]
+            )
+
+        return kernel._replace(body=at(kernel.body, 0))
+
+    def width(self, extent: int) -> int:
+        """Several vectors at a time, to hide latencies, where there are registers for the carry."""
+        floats = [v.aval.dtype for v in self.eqn.outputs if v in self.used]
+        lanes = VECTOR_BYTES // max([d.itemsize for d in floats])
+        carried = len(self.builder.acc_dtypes)
+        most = 4 if carried <= 4 else 2 if carried <= 8 else 1
+        while most > 1 and lanes * most > extent:
+            most //= 2
+        return lanes * most
+
+    def operand(self, atom: Atom) -> Value:
+        """An operand of the loop; arrays that need no memory have none."""
+        if isinstance(atom, Lit):
+            return self.writer.value(atom)
+        eqn = self.defined.get(atom)
+        if eqn is not None and eqn.prim.name == "iota" and atom.aval.ndim == 1:
+            return Counting(atom.aval.size, atom.aval.dtype)
+        if eqn is not None and eqn.prim.name == "broadcast" and isinstance(eqn.inputs[0], Lit):
+            number = self.writer.number(eqn.inputs[0].value, atom.aval.dtype)
+            return np.broadcast_to(np.int64(number), self.writer.shape(atom))
+        return self.writer.stored(atom)
+
+    def _memory(
+        self, body: Program, carried: Sequence[Var], operands: Sequence[Value], first: int
+    ) -> list[Stored | None]:
+        """The results in which carries are updated in place; memory of each lane for others."""
+        found: list[Stored | None] = []
+        for k, var in enumerate(carried):
+            if not stays_in_memory(body, var, math.prod(self.writer.shape(var))):
+                found.append(None)
+                continue
+            out = self.eqn.outputs[k]
+            if len(self.lanes.axes.get(out, {})) < len(self.lanes.extents):
+                shape, dtype = self.writer.shape(out), out.aval.dtype
+                found.append(self.writer.memory(operands[first + k], shape, dtype))
+                continue
+            self._copy(self.eqn.inputs[first + k], out)
+            found.append(self.home(out, "inout"))
+        return found
+
+    def _copy(self, source: Atom, out: Var) -> None:
+        """out[...] = source[...]."""
+        b = KernelBuilder({}, {}, {})
+        places = b.open_all(out.aval.shape, "parallel")
+        at = total(places, row_major(out.aval.shape))
+        id = (
+            b.const(source.value, out.aval.dtype)
+            if isinstance(source, Lit)
+            else b.load(b.buffer(source), at)
+        )
+        b.store(b.buffer(out, "out"), at, id)
+        b.close_to(0)
+        self.copies.append(KernelStep(b.kernel(), tuple(b.args)))
+
+    def home(self, var: Var, role: str = "out") -> Stored:
+        """The memory of a result."""
+        stored = self.writer.stored(var, role)
+        self.homes.add(stored.buffer)
+        self.writer.versions[stored.buffer] = 0
+        return stored._replace(version=0)
+
+    def _scan(self, s: Scan) -> None:
+        n = len(s.carry)
+        operands = [*s.consts, *s.carry]
+        memory = self._memory(s.body, s.carried, operands, len(s.consts))
+        homes = [self.home(v) if v in self.used else None for v in self.eqn.outputs[n:]]
+        results, _ = write_scan(self.writer, s, memory, homes)
+        self._store(results, memory)
+
+    def _while(self, operands: list[Any]) -> None:
+        s = while_of(self.writer, self.eqn, operands)
+        first = len(operands) - len(s.carry)
+        memory = self._memory(s.body, s.carried, operands, first)
+        self._store(write_while(self.writer, s, memory), memory)
+
+    def _store(self, results: Sequence[Value], memory: Sequence[Stored | None]) -> None:
+        """The last carry, where somebody reads it and it does not stand there yet."""
+        for var, x, place in zip(self.eqn.outputs, results, memory, strict=False):
+            if var in self.used and (place is None or place.buffer not in self.homes):
+                self.writer.write(self.home(var), x)

@@ -1,0 +1,426 @@
+"""L5. `LoopWriter`: a program's equations written into a kernel, one scalar at a time.
+
+A small array is an array of value ids (see `loop_values`): moving elements rearranges ids and costs
+nothing, arithmetic writes one scalar operation for each element.  What does not depend on a loop is
+written before it by the builder, so that invariant equations are computed once.
+
+Arrays in memory that a loop updates have versions: whoever reads one after it was overwritten is a
+`TooLarge`, and `ordered` puts readers first.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad.compile.kernel.cost import weight
+from fgrad.compile.kernel.ir import Load, Ref, Statement
+from fgrad.compile.loops.lanes import LaneWhile
+from fgrad.compile.loops.values import Counting, Sparse, Stored, TooLarge, Update, Value
+from fgrad.compile.lower.build import KernelBuilder
+from fgrad.compile.lower.index import (
+    Place,
+    bounds,
+    row_major,
+    shifted,
+    total,
+    value,
+)
+from fgrad.ir.aval import INT64, Aval
+from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
+from fgrad.ir.walk import consumers, definitions
+
+MOST_CELLS = 512  # elements of an array in registers
+KINDS = "biuf"  # of dtypes that kernels know
+WRITTEN_OUT = 32  # elements of a copy in memory that is no loop
+MOST_CODE = 6000  # instructions of one kernel, which take about 0.2 s to compile
+WIDE = 2  # instructions of an operation on several vectors
+
+LoopRule = Callable[["LoopWriter", Eqn], "Sequence[Value]"]
+
+
+class LoopBuilder(KernelBuilder):
+    """A builder that knows the dtype of each value."""
+
+    def __init__(self) -> None:
+        super().__init__({}, {}, {})
+        self.dtypes: dict[int, np.dtype] = {}
+        self.acc_dtypes: dict[str, np.dtype] = {}
+        self.size = 0.0  # of the code, in instructions
+
+    def accumulator(self, op: str, dtype: np.dtype, start: Any) -> str:
+        """A fresh accumulator in the innermost open loop."""
+        name = super().accumulator(op, dtype, start)
+        self.acc_dtypes[name] = dtype
+        return name
+
+    def read(self, acc: str) -> int:
+        """The present value of an accumulator."""
+        id = super().read(acc)
+        self.dtypes[id] = self.acc_dtypes[acc]
+        return id
+
+    def _emit(self, key: Any, depth: int, make: Callable[[int], Statement]) -> int:
+        def typed(id: int) -> Statement:
+            s = make(id)
+            buffers = {b.name: b for b in self.buffers} if isinstance(s, Load) else {}
+            self.dtypes[id] = buffers[s.buffer].dtype if isinstance(s, Load) else s.dtype  # type: ignore[union-attr]
+            self.size += max(1.0, weight(s))
+            return s
+
+        return super()._emit(key, depth, typed)
+
+    def dtype_of(self, id: int) -> np.dtype:
+        """The dtype of a value."""
+        return self.dtypes[id]
+
+
+class LoopWriter:
+    """Writes programs into a kernel.
+
+    Arguments:
+        builder: the kernel.
+        rules: how each primitive is written.
+        prepare: optimises a program that an equation holds.
+        lanes: for each variable of the programs, the places of its axes that are lanes; such an
+            axis has length 1 in its values.
+        ends: the loops that end lane by lane, by the identity of their bodies.
+    """
+
+    def __init__(
+        self,
+        builder: LoopBuilder,
+        rules: Mapping[str, LoopRule],
+        prepare: Callable[[Program], Program],
+        lanes: Mapping[Var, Mapping[int, Place]],
+        constant: Callable[[np.ndarray], Var],
+        ends: Mapping[int, LaneWhile],
+    ) -> None:
+        self.ends = ends
+        self.b = builder
+        self.rules = rules
+        self.prepare = prepare
+        self.lanes = lanes
+        self.constant = constant
+        self.env: dict[Var, Value] = {}
+        self.numbers: dict[int, Any] = {}  # ids of constants
+        self.affine: dict[int, Place] = {}  # ids of integers that are affine in loop axes
+        self.versions: dict[str, int] = {}  # how often a buffer was written
+        self.homes: dict[Var, Stored] = {}  # where results should be written
+        self.guard: int | None = None  # of all writes to memory
+        self.flags: dict[str, Var] = {}  # what is set where something fails, by message
+
+    # --- shapes and constants
+
+    def shape(self, var: Atom) -> tuple[int, ...]:
+        """The shape of a variable's value: lanes have length 1."""
+        lanes = self.lanes.get(var) if isinstance(var, Var) else None
+        shape = var.aval.shape
+        return tuple([1 if k in lanes else n for k, n in enumerate(shape)]) if lanes else shape
+
+    def number(self, x: Any, dtype: np.dtype) -> int:
+        """A constant."""
+        id = self.b.const(x, dtype)
+        self.numbers[id] = np.asarray(x).astype(dtype)[()]
+        if dtype == INT64:
+            self.affine[id] = Place(int(x))
+        return id
+
+    def index(self, place: Place, dtype: np.dtype = INT64) -> int:
+        """A place as an integer."""
+        if not place.terms and not place.values:
+            return self.number(place.const, dtype)
+        id = self.b.index(place)
+        self.affine[id] = place
+        return id if dtype == INT64 else self.b.op("convert", dtype, id)
+
+    def place(self, id: int) -> Place:
+        """An integer as a place, affine where that is known."""
+        return self.affine.get(id, value(id))
+
+    def limits(self, place: Place) -> tuple[int, int] | None:
+        """The range of a place, if it is known."""
+        return bounds(place, self.b.extents)
+
+    def zeros(self, shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
+        """Zeros, which take no room."""
+        return np.broadcast_to(np.int64(self.number(0, dtype)), tuple(shape))
+
+    def is_zero(self, x: Value) -> bool:
+        """Whether all elements are the constant 0."""
+        if not isinstance(x, np.ndarray) or any([s for s, n in zip(x.strides, x.shape) if n > 1]):  # noqa: B905
+            return False
+        number = self.numbers.get(int(x.flat[0])) if x.size else None
+        return number is not None and not number
+
+    # --- values
+
+    def value(self, atom: Atom) -> Value:
+        """What an atom is."""
+        if isinstance(atom, Lit):
+            return np.array(self.number(atom.value, atom.aval.dtype), np.int64)
+        return self.env[atom]
+
+    def cells(self, x: Value) -> np.ndarray:
+        """A value in registers."""
+        if isinstance(x, np.ndarray):
+            return x
+        if isinstance(x, Stored):
+            return self.loaded(x)
+        if isinstance(x, Counting) and x.length <= MOST_CELLS:
+            return np.array([self.number(k, x.dtype) for k in range(x.length)], np.int64)
+        if isinstance(x, Sparse):
+            return self.loaded(self.memory(x, x.shape, x.dtype))
+        raise TooLarge
+
+    def loaded(self, x: Stored) -> np.ndarray:
+        """The elements of a view, read now if the memory changes."""
+        if x.version is not None and x.version != self.versions[x.buffer]:
+            raise TooLarge
+        if x.size > MOST_CELLS:
+            raise TooLarge
+        ids = [
+            self.b.load(x.buffer, shifted(x.base, 1, int(k)), mutable=x.version is not None)
+            for k in x.offsets().flat
+        ]
+        self.check_size()
+        return np.array(ids, np.int64).reshape(x.shape)
+
+    def operand(self, atom: Atom) -> np.ndarray:
+        """An operand in registers."""
+        return self.cells(self.value(atom))
+
+    def check_size(self) -> None:
+        """Give up if the kernel has grown too long."""
+        if self.b.size * (WIDE if self.lanes else 1) > MOST_CODE:
+            raise TooLarge
+
+    # --- memory
+
+    def scratch(self, shape: Sequence[int], dtype: np.dtype) -> Stored:
+        """Fresh memory of this kernel."""
+        size = int(np.prod(shape, dtype=np.int64))
+        buffer = self.b.scratch(dtype, max(size, 1))
+        self.versions[buffer] = 0
+        return Stored(buffer, dtype, Place(), tuple(shape), row_major(shape), 0)
+
+    def memory(self, x: Value, shape: Sequence[int], dtype: np.dtype) -> Stored:
+        """A value in fresh memory of the kernel."""
+        target = self.scratch(shape, dtype)
+        if not isinstance(x, Sparse):
+            return self.write(target, x)
+        target = self.write(target, self.zeros(shape, dtype))
+        for update in x.updates:
+            target = self.apply(target, update)
+        return target
+
+    def write(self, target: Stored, x: Value) -> Stored:
+        """Store a value element by element, or in a loop if it lies in memory."""
+        size = math.prod(target.shape)
+        plain = isinstance(x, Stored) or (isinstance(x, np.ndarray) and not any(x.strides))
+        if size > MOST_CELLS or (size > WRITTEN_OUT and plain):
+            self._fill(target, x)
+            return self.written(target)
+        ids = self.cells(x)
+        for offset, id in zip(target.offsets().flat, ids.flat, strict=True):
+            self.b.store(
+                target.buffer, shifted(target.base, 1, int(offset)), int(id), "set", self.guard
+            )
+        return self.written(target)
+
+    def _fill(self, target: Stored, x: Value) -> None:
+        """A loop that copies memory, or repeats one scalar."""
+        if isinstance(x, Stored) and x.version is not None:
+            if x.version != self.versions[x.buffer]:
+                raise TooLarge
+        elif not isinstance(x, Stored) and (not isinstance(x, np.ndarray) or any(x.strides)):
+            raise TooLarge
+        depth = self.b.depth
+        places = self.b.open_all(target.shape, "serial")
+        if isinstance(x, Stored):
+            at = total((x.base, *places), (1, *x.strides))
+            id = self.b.load(x.buffer, at, mutable=True)
+        else:
+            id = int(x.flat[0])
+        to = total((target.base, *places), (1, *target.strides))
+        self.b.store(target.buffer, to, id, "set", self.guard)
+        self.b.close_to(depth)
+
+    def written(self, target: Stored) -> Stored:
+        """The view after a write to its buffer."""
+        if target.version is None:
+            return target
+        self.versions[target.buffer] += 1
+        return target._replace(version=self.versions[target.buffer])
+
+    def apply(self, target: Stored, update: Update) -> Stored:
+        """An update of memory that holds the newest version."""
+        if target.version is None or target.version != self.versions[target.buffer]:
+            raise TooLarge
+        rest = [k for k in range(len(target.shape)) if k not in update.axes]
+        inner = Stored(
+            target.buffer, target.dtype, Place(),
+            tuple([target.shape[k] for k in rest]), tuple([target.strides[k] for k in rest]),
+        )  # fmt: skip
+        offsets = inner.offsets()
+        strides = [target.strides[a] for a in update.axes]
+        for at in np.ndindex(update.indices[0].shape):
+            places = [self.place(int(i[at])) for i in update.indices]
+            first = total((target.base, *places), (1, *strides))
+            guard = self.guard
+            if update.inside is not None and update.inside[at] >= 0:
+                guard = self.b.both(guard, int(update.inside[at]))
+            for k, id in zip(offsets.flat, update.updates[at].flat, strict=True):
+                self.b.store(target.buffer, shifted(first, 1, int(k)), int(id), update.mode, guard)
+        self.check_size()
+        return self.written(target)
+
+    def note(self, message: str, condition: int) -> None:
+        """Set a flag of the kernel where a condition holds: an error with this message."""
+        if self.lanes:
+            raise TooLarge
+        flag = self.flags.setdefault(message, Var(Aval((1,), INT64)))
+        buffer = self.b.buffer(flag, "out")
+        guard = self.b.both(self.guard, condition)
+        self.b.store(buffer, Place(), self.number(1, INT64), "set", guard)
+
+    # --- accumulators
+
+    def carried(self, ids: np.ndarray, dtype: np.dtype) -> list[str]:
+        """An accumulator for each element, that begins with it."""
+        if ids.size > MOST_CELLS:
+            raise TooLarge
+        return [self.b.accumulator("carry", dtype, Ref(int(id))) for id in ids.flat]
+
+    def reads(self, accs: Sequence[str], shape: Sequence[int]) -> np.ndarray:
+        """The present values of accumulators."""
+        return np.array([self.b.read(a) for a in accs], np.int64).reshape(tuple(shape))
+
+    # --- programs
+
+    def program(self, program: Program, inputs: Sequence[Value]) -> list[Value]:
+        """Write all equations; returns the outputs."""
+        saved = self.env
+        self.env = dict(zip(program.inputs, inputs, strict=True))
+        for var, array in program.consts:
+            self.env[var] = self.stored(self.constant(array))
+        mutable = {v for v, x in self.env.items() if is_mutable(x)}
+        eqns = ordered(program, mutable) if mutable else program.eqns
+        last = _last_uses(program, eqns)
+        for k, eqn in enumerate(eqns):
+            if _overwritten(eqn):
+                self.keep_old(eqn, {v for v, end in last.items() if end > k})
+            self.equation(eqn)
+        outs = [self.value(a) for a in program.outputs]
+        self.env = saved
+        return outs
+
+    def keep_old(self, eqn: Eqn, later: set[Var]) -> None:
+        """Read what an equation may overwrite and others read afterwards, if it is small."""
+        buffers = {x.buffer for a in _replaced(eqn) if is_mutable(x := self.value(a))}  # type: ignore[union-attr]
+        for var in later & self.env.keys() if buffers else ():
+            x = self.env[var]
+            if isinstance(x, Stored) and x.buffer in buffers and x.size <= MOST_CELLS:
+                current = is_mutable(x) and x.version == self.versions[x.buffer]
+                self.env[var] = self.loaded(x) if current else x
+
+    def equation(self, eqn: Eqn) -> None:
+        """Write one equation."""
+        rule = self.rules.get(eqn.prim.name)
+        if rule is None or any([v.aval.dtype.kind not in KINDS for v in eqn.outputs]):
+            raise TooLarge
+        self.env.update(zip(eqn.outputs, rule(self, eqn), strict=True))
+        self.check_size()
+
+    def stored(self, var: Var, role: str = "in") -> Stored:
+        """A variable of the program around the loop."""
+        shape, strides = var.aval.shape, row_major(var.aval.shape)
+        lanes = self.lanes.get(var, {})
+        base = total([*lanes.values()], [strides[k] for k in lanes])
+        own = tuple([1 if k in lanes else n for k, n in enumerate(shape)])
+        if var.aval.dtype.kind not in KINDS:
+            raise TooLarge
+        return Stored(self.b.buffer(var, role), var.aval.dtype, base, own, strides)
+
+
+def mapped(fun: Callable[..., int], *arrays: np.ndarray) -> np.ndarray:
+    """A function of ids, on arrays of one shape."""
+    ids = [fun(*map(int, row)) for row in zip(*[np.asarray(x).flat for x in arrays], strict=True)]
+    return np.array(ids, np.int64).reshape(np.shape(arrays[0]))
+
+
+def settled(w: LoopWriter, x: Stored) -> Value:
+    """A view; small parts of memory that changes are read at once."""
+    return w.loaded(x) if is_mutable(x) and x.size <= MOST_CELLS else x
+
+
+def is_mutable(x: Value) -> bool:
+    """Whether a value is memory that the loop writes."""
+    return isinstance(x, Stored) and x.version is not None
+
+
+def ordered(program: Program, mutable: set[Var]) -> list[Eqn]:
+    """The equations with all readers of an array in memory before the one that overwrites it."""
+    defined, readers = definitions(program.eqns), consumers(program.eqns)
+    number = {id(eqn): k for k, eqn in enumerate(program.eqns)}
+    versions = set(mutable)
+    after: list[set[int]] = [set() for _ in program.eqns]  # what waits for each equation
+    waits = [0] * len(program.eqns)
+
+    def edge(first: int, then: int) -> None:
+        if then not in after[first]:
+            after[first].add(then)
+            waits[then] += 1
+
+    for k, eqn in enumerate(program.eqns):
+        for atom in eqn.inputs:
+            if isinstance(atom, Var) and atom in defined:
+                edge(number[id(defined[atom])], k)
+        old = [a for a in _replaced(eqn) if isinstance(a, Var) and a in versions]
+        if old and (made := _overwritten(eqn)):
+            versions.update(made)
+            for var in old:
+                for reader in readers[var]:
+                    if reader is not eqn:
+                        edge(number[id(reader)], k)
+    ready = [k for k, n in enumerate(waits) if not n]
+    found = []
+    while ready:
+        k = heapq.heappop(ready)
+        found.append(program.eqns[k])
+        for then in after[k]:
+            waits[then] -= 1
+            if not waits[then]:
+                heapq.heappush(ready, then)
+    return found if len(found) == len(program.eqns) else list(program.eqns)
+
+
+def _last_uses(program: Program, eqns: Sequence[Eqn]) -> dict[Var, int]:
+    """The number of the last equation that reads each variable."""
+    last: dict[Var, int] = {}
+    for k, eqn in enumerate(eqns):
+        last.update({a: k for a in eqn.inputs if isinstance(a, Var)})
+    last.update({a: len(eqns) for a in program.outputs if isinstance(a, Var)})
+    return last
+
+
+def _overwritten(eqn: Eqn) -> Sequence[Var]:
+    """The results that may be later versions of an operand in memory."""
+    if eqn.prim.name in ("scatter", "dynamic_update", "add"):
+        return eqn.outputs
+    if eqn.prim.name in ("scan", "while", "switch"):
+        shapes = [(a.aval.shape, a.aval.dtype) for a in eqn.inputs]
+        return [v for v in eqn.outputs if (v.aval.shape, v.aval.dtype) in shapes]
+    return ()
+
+
+def _replaced(eqn: Eqn) -> Sequence[Atom]:
+    """The operands of which results may be later versions: no constants of loops."""
+    p = eqn.params
+    if eqn.prim.name == "scan":
+        return eqn.inputs[p["n_consts"] : p["n_consts"] + p["n_carry"]]
+    return eqn.inputs[p["n_cond"] + p["n_body"] :] if eqn.prim.name == "while" else eqn.inputs

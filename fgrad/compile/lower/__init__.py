@@ -1,0 +1,1 @@
+"""L5. Groups of equations -> kernels and library steps."""

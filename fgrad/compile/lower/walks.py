@@ -1,0 +1,62 @@
+"""L5. Walks along contiguous rows: which equations are such, and their library steps.
+
+cumsum[axis=1] x: (rows, columns)     each row is contiguous          a native walk by vectors
+cumsum[axis=0] x                      neighbours are in other lanes   a nest (lower_nest)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from fgrad.compile.cpu.rows.search import RowSearch, fits_search
+from fgrad.compile.cpu.rows.walks import RowWalk
+from fgrad.compile.lower.linalg import host_step
+from fgrad.compile.steps import LibraryStep
+from fgrad.ir.program import Eqn, Var
+
+_OPS = {
+    "cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min",
+    "argmax": "argmax", "argmin": "argmin",
+}  # fmt: skip
+
+
+WALKS = frozenset(_OPS)
+
+
+def is_row_walk(eqn: Eqn) -> bool:
+    """Whether an equation goes along contiguous rows of numbers that vectors can hold."""
+    op = _OPS.get(eqn.prim.name)
+    if op is None:
+        return False
+    shape, dtype = eqn.inputs[0].aval.shape, eqn.inputs[0].aval.dtype
+    axis = eqn.params["axis"]
+    fits = dtype.kind in "iuf" and (dtype.kind != "f" or dtype.itemsize > 2)
+    return fits and shape[axis] > 1 and math.prod(shape[axis + 1 :]) == 1
+
+
+def search_step(eqn: Eqn, defined: Mapping[Var, Eqn]) -> LibraryStep:
+    """The call of a search, or NumPy's where there is no native one."""
+    table, values = [atom.aval for atom in eqn.inputs]
+    rows, columns = values.shape
+    if not fits_search(table.dtype, table.shape[1], columns):
+        return host_step(eqn, defined)
+    spec = RowSearch(table.dtype, rows, table.shape[1], columns, eqn.params["right"])
+    args: Any = (*eqn.inputs, *eqn.outputs)
+    return LibraryStep("search", spec._asdict(), args, ((0, 0, 0),))
+
+
+def walk_step(eqn: Eqn) -> LibraryStep:
+    """The call of a walk."""
+    aval = eqn.inputs[0].aval
+    columns = aval.shape[eqn.params["axis"]]
+    spec = RowWalk(
+        _OPS[eqn.prim.name],
+        aval.dtype,
+        aval.size // columns,
+        columns,
+        eqn.params.get("reverse", False),
+    )
+    args: Any = (*eqn.inputs, *eqn.outputs)
+    return LibraryStep("walk", spec._asdict(), args, ((0, 0),))

@@ -1,0 +1,1 @@
+"""L5. Program -> Program: what is decided before there are kernels."""

@@ -1,0 +1,166 @@
+"""L5. Primitives as compositions of others, for which there are kernels or native steps.
+
+    sort a, axis=0            permute, sort along the last axis, permute
+    solve a, b                factor a, lu_solve
+    eigh of float32           convert to float64, eigh, convert back
+
+An expansion is traced once for each signature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from fgrad.compile.lower.linalg import vectors_are_native
+from fgrad.compile.schedule.split_scatter import in_parts
+from fgrad.ir.aval import FLOAT32, INT32, Aval
+from fgrad.ir.primitive import Primitive
+from fgrad.ir.program import Eqn, Params, Program
+from fgrad.ops.complex import complex_, imag, is_complex, real
+from fgrad.ops.dot import dot_general
+from fgrad.ops.elementwise import add, convert, isnan, mul
+from fgrad.ops.fft import fft_p
+from fgrad.ops.linalg_compositions import COMPOSITIONS
+from fgrad.ops.random_bits import random_bits_elementwise
+from fgrad.ops.shape import move_axis
+from fgrad.ops.sort import sort
+from fgrad.trace import Value, bind, trace
+
+
+@lru_cache(maxsize=256)
+def _random_bits(key: Aval, shape: tuple[int, ...]) -> Program:
+    return trace(lambda k: [random_bits_elementwise(k, shape)], [key], "random_bits").program
+
+
+@lru_cache(maxsize=256)
+def _sort(avals: tuple[Aval, ...], axis: int, num_keys: int) -> Program | None:
+    """Sorts of rows by one key: the axis last, and the keys stably from the last to the first."""
+    last = avals[0].ndim - 1
+    if any([x.dtype.kind == "c" for x in avals]):
+        return _sort_of_parts(avals, axis, num_keys)
+    if axis == last and num_keys == 1:
+        return None
+
+    def rows(*operands: Value) -> list[Value]:
+        moved = [move_axis(x, axis, last) for x in operands]
+        for k in reversed(range(num_keys)):
+            others = [j for j in range(len(moved)) if j != k]
+            found = dict(
+                zip([k, *others], sort([moved[j] for j in (k, *others)], last), strict=True)
+            )
+            moved = [found[j] for j in range(len(moved))]
+        return [move_axis(x, last, axis) for x in moved]
+
+    return trace(rows, avals, "sort").program
+
+
+def _sort_of_parts(avals: tuple[Aval, ...], axis: int, num_keys: int) -> Program:
+    """Complex keys ascend by real, then by imaginary part; after all others those with NaN in the
+    imaginary, the real, both parts."""
+
+    def parts(*operands: Value) -> list[Value]:
+        flat: list[Value] = []
+        for k, x in enumerate(operands):
+            if k < num_keys and is_complex(x):
+                re, im = isnan(real(x)), isnan(imag(x))
+                flat.append(add(mul(convert(re, INT32), INT32.type(2)), convert(im, INT32)))
+            flat += [real(x), imag(x)] if is_complex(x) else [x]
+        keys = num_keys + 2 * sum([is_complex(x) for x in operands[:num_keys]])
+        found = iter(sort(flat, axis, keys))
+        outs: list[Value] = []
+        for k, x in enumerate(operands):
+            if k < num_keys and is_complex(x):
+                next(found)
+            outs.append(complex_(next(found), next(found)) if is_complex(x) else next(found))
+        return outs
+
+    return trace(parts, avals, "sort").program
+
+
+@lru_cache(maxsize=256)
+def _each_axis(x: Aval, kind: str, axes: tuple[int, ...], n: int | None) -> Program | None:
+    """Fourier transforms over several axes, one after the other, the last first."""
+    if len(axes) < 2:
+        return None
+
+    def one_by_one(x: Value) -> list[Value]:
+        for axis in reversed(axes):
+            x = bind(fft_p, x, kind=kind, axes=(axis,), n=n)
+        return [x]
+
+    return trace(one_by_one, [x], kind).program
+
+
+FLOAT16 = np.dtype(np.float16)
+
+
+def _of_half(eqn: Eqn) -> Program:
+    """Products of float16 as those of float32, rounded once, as in NumPy."""
+    a, b = [x.aval.strong() for x in eqn.inputs]
+    return _product_of_half(a, b, eqn.params)
+
+
+@lru_cache(maxsize=256)
+def _product_of_half(a: Aval, b: Aval, params: Params) -> Program:
+    def product(x: Value, y: Value) -> list[Value]:
+        out = dot_general(convert(x, FLOAT32), convert(y, FLOAT32), **params)
+        return [convert(out, FLOAT16)]
+
+    return trace(product, [a, b], "dot_general").program
+
+
+_FACTORED = frozenset({"det", "slogdet", "solve"})
+
+
+def _by_factors(eqn: Eqn) -> Program | None:
+    """A composition of linear algebra, where its parts are native steps."""
+    a = eqn.inputs[0].aval
+    suits = a.dtype.kind in "fc" if eqn.prim.name in _FACTORED else vectors_are_native(a)
+    if not suits or not a.size:
+        return None
+    avals = tuple([x.aval.strong() for x in eqn.inputs])
+    return _composition(COMPOSITIONS[eqn.prim.name], eqn.prim.name, avals, eqn.params)
+
+
+def _in_double(eqn: Eqn) -> Program | None:
+    """Vectors of matrices in single precision from those in double precision, as in NumPy."""
+    a = eqn.inputs[0].aval
+    wide = np.result_type(a.dtype, np.float64)
+    if a.dtype == wide:
+        return _by_factors(eqn) if eqn.prim.name in COMPOSITIONS else None
+    if not vectors_are_native(Aval(a.shape, wide)) or not a.size:
+        return None
+    return _narrowed(eqn.prim, a.strong(), eqn.params, tuple([v.aval.dtype for v in eqn.outputs]))
+
+
+@lru_cache(maxsize=256)
+def _narrowed(prim: Primitive, a: Aval, params: Params, dtypes: tuple[np.dtype, ...]) -> Program:
+    def wide(x: Value) -> list[Value]:
+        outs = bind(prim, convert(x, np.result_type(a.dtype, np.float64)), **params)
+        results = outs if prim.multiple else (outs,)
+        return [convert(y, dtype) for y, dtype in zip(results, dtypes, strict=True)]
+
+    return trace(wide, [a], prim.name).program
+
+
+@lru_cache(maxsize=256)
+def _composition(
+    function: Callable[..., Sequence[Value]], name: str, avals: tuple[Aval, ...], params: Params
+) -> Program:
+    return trace(lambda *xs: function(*xs, **params), avals, name).program
+
+
+EXPANSIONS: dict[str, Callable[[Eqn], Program | None]] = {
+    "scatter": in_parts,
+    **dict.fromkeys(COMPOSITIONS, _by_factors),
+    **dict.fromkeys(("eigh", "svd", "pinv", "cofactor"), _in_double),
+    "fft": lambda eqn: _each_axis(eqn.inputs[0].aval.strong(), **eqn.params),
+    "dot_general": lambda eqn: _of_half(eqn) if eqn.inputs[0].aval.dtype == FLOAT16 else None,
+    "random_bits": lambda eqn: _random_bits(eqn.inputs[0].aval, eqn.params["shape"]),
+    "sort": lambda eqn: _sort(
+        tuple([x.aval.strong() for x in eqn.inputs]), eqn.params["axis"], eqn.params["num_keys"]
+    ),
+}

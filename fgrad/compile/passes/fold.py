@@ -1,0 +1,70 @@
+"""L5. Pass `fold`: an equation whose operands are known numbers is computed now.
+
+Requires nothing.  Ensures that no small equation of literals and constants is left.  Large results
+stay equations: a broadcast or iota is cheaper to compute again than to keep.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fgrad.compile.passes.dce import without
+from fgrad.ir.aval import Aval
+from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
+from fgrad.ir.walk import resolve_atom, substitute
+
+SMALL = 1024  # elements of a result that is always folded
+MOVED = 1 << 20  # elements of a constant that is only rearranged
+_REARRANGE = frozenset({"reshape", "permute"})
+_NEVER = frozenset({"broadcast", "iota", "call", "scan", "while", "switch"})
+
+
+def fold(program: Program) -> Program:
+    """The program with constant equations evaluated by their NumPy reference."""
+    arrays: dict[Var, np.ndarray] = dict(program.consts)
+    env: dict[Var, Atom] = {}
+    consts = list(program.consts)
+    kept: list[Eqn] = []
+    for eqn in program.eqns:
+        eqn = substitute(eqn, env)
+        if eqn.prim.name == "barrier":
+            known = [type(a) is Lit for a in eqn.inputs]
+            env.update(
+                [(v, a) for v, a, k in zip(eqn.outputs, eqn.inputs, known, strict=True) if k]
+            )
+            eqn = without(eqn, known)
+            if not eqn.outputs:
+                continue
+        if not _foldable(eqn, arrays):
+            kept.append(eqn)
+            continue
+        for var, value in zip(eqn.outputs, _evaluate(eqn, arrays), strict=True):
+            if value.ndim == 0:
+                env[var] = Lit(value.dtype.type(value))
+            else:
+                constant = np.ascontiguousarray(value)
+                arrays[var] = constant
+                consts.append((var, constant))
+    if len(kept) == len(program.eqns) and not env:
+        return program
+    outputs = tuple([resolve_atom(a, env) for a in program.outputs])
+    return program.replace(consts=tuple(consts), eqns=tuple(kept), outputs=outputs, made_by="fold")
+
+
+def _foldable(eqn: Eqn, arrays: dict[Var, np.ndarray]) -> bool:
+    for a in eqn.inputs:
+        if type(a) is Var and a not in arrays:
+            return False
+    size = sum([v.aval.size for v in eqn.outputs])
+    if eqn.prim.name in _NEVER or eqn.prim.effect:
+        return False
+    return size <= (MOVED if eqn.prim.name in _REARRANGE else SMALL) and bool(eqn.inputs)
+
+
+def _evaluate(eqn: Eqn, arrays: dict[Var, np.ndarray]) -> list[np.ndarray]:
+    operands = [arrays[a] if type(a) is Var else a.value for a in eqn.inputs]  # type: ignore[union-attr]
+    with np.errstate(all="ignore"):
+        results = eqn.prim.evaluate_rule(*operands, **eqn.params)
+    outs = results if eqn.prim.multiple else (results,)
+    avals: list[Aval] = [v.aval for v in eqn.outputs]
+    return [np.asarray(x, aval.dtype) for x, aval in zip(outs, avals, strict=True)]

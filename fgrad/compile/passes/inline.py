@@ -1,0 +1,81 @@
+"""L5. Pass `inline`: call[program=P] a -> the equations of P, at any depth.
+
+Requires nothing.  Ensures that no `call` equation is left, so that later passes see across calls.
+Primitives that are compositions of others (`EXPANSIONS`) are replaced by theirs in the same walk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from fgrad.compile.passes import compositions
+from fgrad.ir.program import Atom, Eqn, Program, Var
+from fgrad.ir.walk import resolve_atom, substitute
+
+EXPANSIONS: dict[str, Callable[[Eqn], Program | None]] = {
+    **dict.fromkeys(
+        ("call", "custom_jvp", "custom_vjp", "custom_vmap", "checkpoint", "custom_linear_solve"),
+        lambda eqn: eqn.params["program"],
+    ),
+    "checkpoint_name": lambda eqn: _identity(eqn),
+    **compositions.EXPANSIONS,
+}
+
+
+def _identity(eqn: Eqn) -> Program:
+    """A name that no policy looks for any more."""
+    x = Var(eqn.inputs[0].aval.strong())
+    return Program("identity", (x,), (), (), (x,), "inline")
+
+
+def inline_calls(program: Program) -> Program:
+    """The program with every nested call and composition replaced by its equations."""
+    if not any(eqn.prim.name in EXPANSIONS or eqn.prim.composition for eqn in program.eqns):
+        return program
+    eqns: list[Eqn] = []
+    consts = list(program.consts)
+    env: dict[Var, Atom] = {}
+    pending: list[
+        tuple[Iterator[Eqn], dict[Var, Atom], Eqn | None, Sequence[Atom], dict[Var, Atom]]
+    ]
+    pending = [(iter(program.eqns), env, None, (), env)]
+    while pending:
+        rest, env, call, results, outer = pending[-1]
+        eqn = next(rest, None)
+        if eqn is None:
+            pending.pop()
+            if call is not None:
+                outs = [resolve_atom(a, env) for a in results]
+                outer.update(zip(call.outputs, outs, strict=True))
+        elif (body := _expansion(eqn)) is not None:
+            actual = [resolve_atom(a, env) for a in eqn.inputs]
+            inner: dict[Var, Atom] = dict(zip(body.inputs, actual, strict=True))
+            for var, array in body.consts:
+                inner[var] = fresh = Var(var.aval)
+                consts.append((fresh, array))
+            pending.append((iter(body.eqns), inner, eqn, body.outputs, env))
+        else:
+            eqn = substitute(eqn, env)
+            if len(pending) > 1:
+                eqn = _renamed(eqn, env, pending[-1][2])
+            eqns.append(eqn)
+    top: dict[Var, Atom] = env
+    outputs = tuple([resolve_atom(a, top) for a in program.outputs])
+    return program.replace(
+        consts=tuple(consts), eqns=tuple(eqns), outputs=outputs, made_by="inline"
+    )
+
+
+def _expansion(eqn: Eqn) -> Program | None:
+    if eqn.prim.composition is not None:
+        return eqn.prim.composition([a.aval for a in eqn.inputs], **eqn.params)
+    expand = EXPANSIONS.get(eqn.prim.name)
+    return None if expand is None else expand(eqn)
+
+
+def _renamed(eqn: Eqn, env: dict[Var, Atom], call: Eqn | None) -> Eqn:
+    """A copy that binds fresh variables, since a program may be called more than once."""
+    fresh = tuple([Var(v.aval) for v in eqn.outputs])
+    env.update(zip(eqn.outputs, fresh, strict=True))
+    loc = eqn.loc if eqn.loc is not None or call is None else call.loc
+    return eqn._replace(outputs=fresh, loc=loc)

@@ -1,0 +1,406 @@
+"""L5. Pass `real_parts`: complex arrays -> pairs of real ones, which kernels can compute with.
+
+    z = mul a b        re = a.re * b.re - a.im * b.im;  im = a.re * b.im + a.im * b.re
+
+Requires nothing.  Ensures that the only equations on complex arrays are those that NumPy evaluates
+(Fourier transforms, linear algebra, rare functions), and `real`, `imag` and `complex` around them
+and at the ends of the program.  Formulas are NumPy's: products are not rescued from overflow,
+quotients are Smith's (Algorithm 116: complex division, 1962).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from fgrad.compile.passes.complex_functions import FUNCTIONS, logarithm
+from fgrad.ir.program import Eqn, Lit, Program, Var
+from fgrad.ops import elementwise as ew
+from fgrad.ops.complex import complex_, imag, real, real_dtype
+from fgrad.ops.shape import full, reshape, slice_
+from fgrad.trace import STATE, Value, bind, trace
+
+
+class Split:
+    """A complex value as its parts, as a whole, or both; each made from the other when needed."""
+
+    __slots__ = ("_im", "_re", "_whole", "shape")
+
+    def __init__(
+        self, shape: tuple[int, ...], re: Value = None, im: Value = None, whole: Value = None
+    ):
+        self.shape = shape
+        self._re, self._im, self._whole = re, im, whole
+
+    @property
+    def re(self) -> Value:
+        """The real part, of full shape unless it is a literal."""
+        if self._re is None:
+            self._re = real(self._whole)
+        return self._re
+
+    @property
+    def im(self) -> Value:
+        """The imaginary part, likewise."""
+        if self._im is None:
+            self._im = imag(self._whole)
+        return self._im
+
+    @property
+    def whole(self) -> Value:
+        """The complex array."""
+        if self._whole is None:
+            self._whole = complex_(*[filled(x, self.shape) for x in (self.re, self.im)])
+        return self._whole
+
+
+Operand: TypeAlias = Any  # a Split, or the value of a real operand
+SplitRule = Callable[..., "Operand"]
+
+
+def filled(x: Value, shape: tuple[int, ...]) -> Value:
+    """A literal repeated to a shape."""
+    return full(shape, x, x.dtype) if shape and not x.shape else x
+
+
+def real_parts(program: Program) -> Program:
+    """The program on real arrays."""
+    if not any(_is_complex(eqn) for eqn in program.eqns):
+        return program
+
+    def flat(*inputs: Value) -> list[Value]:
+        env: dict[Var, Operand] = {
+            v: _operand(x) for v, x in zip(program.inputs, inputs, strict=True)
+        }
+        env.update({v: _operand(x) for v, x in program.consts})
+        for eqn in program.eqns:
+            STATE.loc, STATE.via = eqn.loc, eqn.via
+            operands = [_operand(a.value) if type(a) is Lit else env[a] for a in eqn.inputs]  # type: ignore[index]
+            results = _apply(eqn, operands)
+            env.update(zip(eqn.outputs, results, strict=True))
+        outs = [_operand(a.value) if type(a) is Lit else env[a] for a in program.outputs]  # type: ignore[index]
+        return [_whole(x) for x in outs]
+
+    with np.errstate(all="ignore"):
+        traced = trace(flat, program.in_avals, program.name, program.made_by)
+    return traced.program.replace(made_by="real_parts")
+
+
+def _is_complex(eqn: Eqn) -> bool:
+    return any([a.aval.dtype.kind == "c" for a in (*eqn.inputs, *eqn.outputs)])
+
+
+def _operand(x: Value) -> Operand:
+    if x.dtype.kind != "c":
+        return x
+    if isinstance(x, np.ndarray | np.generic):
+        return Split(x.shape, np.copy(x.real)[()], np.copy(x.imag)[()], x)
+    return Split(tuple(x.shape), whole=x)
+
+
+def _whole(x: Operand) -> Value:
+    return x.whole if isinstance(x, Split) else x
+
+
+def _apply(eqn: Eqn, operands: list[Operand]) -> Sequence[Operand]:
+    """The results of one equation."""
+    rule = RULES.get(eqn.prim.name) if _is_complex(eqn) else None
+    if rule is not None:
+        found = rule(eqn, *operands)
+        if found is not None:
+            return [found]
+    out = bind(eqn.prim, *[_whole(x) for x in operands], **eqn.params)
+    return [_operand(x) for x in (out if eqn.prim.multiple else (out,))]
+
+
+def _pair(eqn: Eqn, re: Value, im: Value) -> Split:
+    shape = eqn.outputs[0].aval.shape
+    return Split(shape, filled(re, shape), filled(im, shape))
+
+
+# --- each part by itself
+
+
+def _each(eqn: Eqn, *xs: Operand) -> Operand:
+    """An equation that is linear over the reals, and does to both parts the same."""
+    shapes = [a.aval.shape for a in eqn.inputs]
+    parts = []
+    for part in ("re", "im"):
+        operands = [
+            filled(getattr(x, part), shape) if isinstance(x, Split) else x
+            for x, shape in zip(xs, shapes, strict=True)
+        ]
+        parts.append(bind(eqn.prim, *operands, **eqn.params))
+    return _pair(eqn, *parts)
+
+
+def _pad(eqn: Eqn, x: Split) -> Operand:
+    value = np.complex128(eqn.params["value"])
+    parts = zip((x.re, x.im), (value.real, value.imag), strict=True)
+    return _pair(
+        eqn,
+        *[
+            bind(eqn.prim, filled(p, x.shape), **{**eqn.params, "value": float(v)})
+            for p, v in parts
+        ],
+    )
+
+
+def _scatter(eqn: Eqn, *xs: Operand) -> Operand:
+    return _each(eqn, *xs) if eqn.params["mode"] in ("set", "add") else None
+
+
+def _select(eqn: Eqn, condition: Value, x: Split, y: Split) -> Operand:
+    return _pair(eqn, ew.select(condition, x.re, y.re), ew.select(condition, x.im, y.im))
+
+
+def _convert(eqn: Eqn, x: Operand) -> Operand:
+    dtype = eqn.params["dtype"]
+    part = real_dtype(dtype)
+    if not isinstance(x, Split):
+        return _pair(eqn, ew.convert(x, part), part.type(0))
+    if dtype.kind == "c":
+        return _pair(eqn, ew.convert(x.re, part), ew.convert(x.im, part))
+    return ew.convert(x.re, dtype) if dtype.kind in "fiu" else None
+
+
+# --- arithmetic
+
+
+def _mul(eqn: Eqn, x: Split, y: Split) -> Operand:
+    return _pair(eqn, *_times(x, y))
+
+
+def _times(x: Split, y: Split) -> tuple[Value, Value]:
+    re = ew.sub(ew.mul(x.re, y.re), ew.mul(x.im, y.im))
+    return re, ew.add(ew.mul(x.re, y.im), ew.mul(x.im, y.re))
+
+
+def _div(eqn: Eqn, x: Split, y: Split) -> Operand:
+    """Smith: divide by the larger part of y first."""
+    a, b, c, d = x.re, x.im, y.re, y.im
+    size_c, size_d = ew.abs_(c), ew.abs_(d)
+    wide = ew.ge(size_c, size_d)
+    large, small = ew.select(wide, c, d), ew.select(wide, d, c)
+    ratio = ew.div(small, large)
+    scale = ew.add(large, ew.mul(small, ratio))
+    # wide: (a + b r, b - a r);   else: (a r + b, b r - a)
+    re = ew.select(wide, ew.add(a, ew.mul(b, ratio)), ew.add(ew.mul(a, ratio), b))
+    im = ew.select(wide, ew.sub(b, ew.mul(a, ratio)), ew.sub(ew.mul(b, ratio), a))
+    zero = ew.and_(ew.eq(size_c, ew.lit(c, 0)), ew.eq(size_d, ew.lit(d, 0)))
+    return _pair(
+        eqn,
+        ew.select(zero, ew.div(a, size_c), ew.div(re, scale)),
+        ew.select(zero, ew.div(b, size_c), ew.div(im, scale)),
+    )
+
+
+def _masked(product: SplitRule) -> SplitRule:
+    """0 where the first operand is 0, whatever the second is."""
+
+    def rule(eqn: Eqn, t: Split, d: Split) -> Operand:
+        nothing = ew.and_(ew.eq(t.re, ew.lit(t.re, 0)), ew.eq(t.im, ew.lit(t.im, 0)))
+        out = product(eqn, t, d)
+        zero = ew.lit(t.re, 0)
+        return _pair(eqn, ew.select(nothing, zero, out.re), ew.select(nothing, zero, out.im))
+
+    return rule
+
+
+def _dot(eqn: Eqn, x: Split, y: Split) -> Operand:
+    (a, b), (c, d) = ((filled(z.re, z.shape), filled(z.im, z.shape)) for z in (x, y))
+    dot = lambda p, q: bind(eqn.prim, p, q, **eqn.params)  # noqa: E731
+    return _pair(eqn, ew.sub(dot(a, c), dot(b, d)), ew.add(dot(a, d), dot(b, c)))
+
+
+def _exp(eqn: Eqn, z: Split) -> Operand:
+    """e^x (cos y + i sin y), and no 0 * inf for real z; C99 (annex G) for y that is not finite."""
+    size = ew.exp(z.re)
+    flat = ew.eq(z.im, ew.lit(z.im, 0))
+    re = ew.select(flat, size, ew.mul(size, ew.cos(z.im)))
+    im = ew.select(flat, z.im, ew.mul(size, ew.sin(z.im)))
+    # e^-inf is 0 and |e^inf| is inf, whatever the angle is.
+    endless, lost = ew.isinf(z.re), ew.not_(ew.isfinite(z.im))
+    known = ew.and_(endless, lost)
+    re = ew.select(known, size, re)
+    zero = filled(ew.lit(z.re, 0), z.im.shape)
+    nothing = ew.lt(z.re, ew.lit(z.re, 0))
+    beyond = ew.select(nothing, ew.copysign(zero, z.im), ew.lit(z.re, np.nan))
+    return _pair(eqn, re, ew.select(known, beyond, im))
+
+
+def _pow(eqn: Eqn, z: Split, n: Split) -> Operand:
+    """Known powers: roots, reciprocals and integer powers by repeated squares, as NumPy has them,
+    others e^(n log z)."""
+    if n.shape or not isinstance(n.re, np.generic) or not isinstance(n.im, np.generic):
+        return None
+    exponent = complex(n.re, n.im).real if not n.im else math.nan  # type: ignore[arg-type]
+    if exponent == 0.5:
+        return _pair(eqn, *FUNCTIONS["sqrt"](z.re, z.im))
+    if exponent == -1:
+        return _reciprocal(eqn, z)
+    if not exponent.is_integer() or abs(exponent) >= 100:
+        return _general_power(eqn, z, n)
+    if exponent == 0:
+        return _pair(eqn, ew.lit(z.re, 1), ew.lit(z.re, 0))
+    if exponent in (1, 2, 3):
+        square = _mul(eqn, z, z) if exponent > 1 else z
+        return _mul(eqn, z, square) if exponent == 3 else square
+    one = Split((), ew.lit(z.re, 1), ew.lit(z.re, 0))
+    left, power, out = int(abs(exponent)), z, one
+    while left:
+        if left % 2:
+            out = _mul(eqn, out, power)
+        left //= 2
+        power = _mul(eqn, power, power) if left else power
+    return out if exponent > 0 else _div(eqn, one, out)
+
+
+def _general_power(eqn: Eqn, z: Split, n: Split) -> Operand:
+    """e^(n log z); 0 to a power with a positive real part is 0, to others nothing."""
+    out = _exp(eqn, Split(z.shape, *_times(Split(z.shape, *logarithm(z.re, z.im)), n)))
+    zero = ew.and_(ew.eq(z.re, ew.lit(z.re, 0)), ew.eq(z.im, ew.lit(z.im, 0)))
+    nothing = ew.lit(z.re, 0 if n.re > 0 else np.nan)  # type: ignore[operator]
+    return _pair(eqn, ew.select(zero, nothing, out.re), ew.select(zero, nothing, out.im))
+
+
+def _reciprocal(eqn: Eqn, z: Split) -> Operand:
+    """Smith's quotient for the numerator 1."""
+    a, b = z.re, z.im
+    wide = ew.ge(ew.abs_(a), ew.abs_(b))
+    large, small = ew.select(wide, a, b), ew.select(wide, b, a)
+    ratio = ew.div(small, large)
+    scale = ew.add(large, ew.mul(small, ratio))
+    one = ew.lit(a, 1)
+    re = ew.div(ew.select(wide, one, ratio), scale)
+    return _pair(eqn, re, ew.div(ew.neg(ew.select(wide, ratio, one)), scale))
+
+
+def _of_parts(function: Callable[[Value, Value], tuple[Value, Value]]) -> SplitRule:
+    return lambda eqn, z: _pair(eqn, *function(z.re, z.im))
+
+
+def _scaled_logarithm(factor: float) -> SplitRule:
+    def rule(eqn: Eqn, z: Split) -> Operand:
+        re, im = logarithm(z.re, z.im)
+        return _pair(eqn, ew.mul(re, ew.lit(re, factor)), ew.mul(im, ew.lit(im, factor)))
+
+    return rule
+
+
+# --- order: by real parts, then by imaginary ones
+
+
+def _ordered(compare: Callable[[Value, Value], Value], equal: bool) -> SplitRule:
+    """x < y, or another comparison; NaN in an imaginary part counts where the real ones decide."""
+
+    def rule(eqn: Eqn, x: Split, y: Split) -> Operand:
+        numbers = ew.and_(ew.eq(x.im, x.im), ew.eq(y.im, y.im))
+        first = ew.and_(compare(x.re, y.re), numbers)
+        tie = (_OR_EQUAL[compare] if equal else compare)(x.im, y.im)
+        return ew.or_(first, ew.and_(ew.eq(x.re, y.re), tie))
+
+    return rule
+
+
+_OR_EQUAL = {ew.lt: ew.le, ew.gt: ew.ge}
+_ORDER = {
+    "lt": _ordered(ew.lt, False), "le": _ordered(ew.lt, True),
+    "gt": _ordered(ew.gt, False), "ge": _ordered(ew.gt, True),
+}  # fmt: skip
+
+
+def _extremum(comparison: str) -> SplitRule:
+    """x where it has NaN or wins, else y."""
+
+    def rule(eqn: Eqn, x: Split, y: Split) -> Operand:
+        wins = ew.or_(_ORDER[comparison](eqn, x, y), _isnan(eqn, x))
+        return _pair(eqn, ew.select(wins, x.re, y.re), ew.select(wins, x.im, y.im))
+
+    return rule
+
+
+def _isnan(eqn: Eqn, z: Split) -> Operand:
+    return ew.or_(ew.isnan(z.re), ew.isnan(z.im))
+
+
+def _clip(eqn: Eqn, z: Split, low: Split, high: Split) -> Operand:
+    return _extremum("le")(eqn, _extremum("ge")(eqn, z, low), high)
+
+
+# --- products of many
+
+
+def _reduce_prod(eqn: Eqn, z: Split) -> Operand:
+    """Products of halves, of quarters, ..."""
+    z = Split(z.shape, filled(z.re, z.shape), filled(z.im, z.shape))
+    for axis in eqn.params["axes"]:
+        rest = None
+        while z.shape[axis] > 1:
+            n = z.shape[axis] // 2
+            if z.shape[axis] % 2:
+                last = _cut(z, axis, 2 * n, 2 * n + 1)
+                rest = last if rest is None else _product(rest, last)
+            z = _product(_cut(z, axis, 0, n), _cut(z, axis, n, 2 * n))
+        if not z.shape[axis]:
+            return None
+        z = z if rest is None else _product(z, rest)
+    shape = eqn.outputs[0].aval.shape
+    return Split(shape, reshape(z.re, shape), reshape(z.im, shape))
+
+
+def _cut(z: Split, axis: int, start: int, stop: int) -> Split:
+    low = tuple([start if a == axis else 0 for a in range(len(z.shape))])
+    high = tuple([stop if a == axis else n for a, n in enumerate(z.shape)])
+    shape = tuple([b - a for a, b in zip(low, high, strict=True)])
+    return Split(shape, slice_(z.re, low, high), slice_(z.im, low, high))
+
+
+def _product(x: Split, y: Split) -> Split:
+    return Split(x.shape, *_times(x, y))
+
+
+RULES: dict[str, SplitRule] = {
+    "real": lambda eqn, z: filled(z.re, z.shape),
+    "imag": lambda eqn, z: filled(z.im, z.shape),
+    "complex": lambda eqn, x, y: _pair(eqn, x, y),
+    "conj": lambda eqn, z: _pair(eqn, z.re, ew.neg(z.im)),
+    "neg": lambda eqn, z: _pair(eqn, ew.neg(z.re), ew.neg(z.im)),
+    "add": lambda eqn, x, y: _pair(eqn, ew.add(x.re, y.re), ew.add(x.im, y.im)),
+    "sub": lambda eqn, x, y: _pair(eqn, ew.sub(x.re, y.re), ew.sub(x.im, y.im)),
+    "mul": _mul,
+    "div": _div,
+    "masked_mul": _masked(_mul),
+    "masked_div": _masked(_div),
+    "eq": lambda eqn, x, y: ew.and_(ew.eq(x.re, y.re), ew.eq(x.im, y.im)),
+    "ne": lambda eqn, x, y: ew.or_(ew.ne(x.re, y.re), ew.ne(x.im, y.im)),
+    "isnan": _isnan,
+    "isinf": lambda eqn, z: ew.or_(ew.isinf(z.re), ew.isinf(z.im)),
+    "isfinite": lambda eqn, z: ew.and_(ew.isfinite(z.re), ew.isfinite(z.im)),
+    **_ORDER,
+    "max": _extremum("ge"),
+    "min": _extremum("le"),
+    "clip": _clip,
+    "reduce_prod": _reduce_prod,
+    "exp": _exp,
+    "pow": _pow,
+    **{name: _of_parts(function) for name, function in FUNCTIONS.items()},
+    "log2": _scaled_logarithm(1 / math.log(2)),
+    "log10": _scaled_logarithm(1 / math.log(10)),
+    "select": _select,
+    "convert": _convert,
+    "pad": _pad,
+    "scatter": _scatter,
+    "dot_general": _dot,
+    **dict.fromkeys(
+        (
+            "broadcast", "permute", "reshape", "slice", "index", "reverse", "concatenate", "gather",
+            "dynamic_slice", "dynamic_update", "windows", "fold", "reduce_sum", "cumsum",
+            "stop_gradient",
+        ),
+        _each,
+    ),
+}  # fmt: skip

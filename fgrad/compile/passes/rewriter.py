@@ -1,0 +1,114 @@
+"""L5. What laws of algebra are written with: the equations so far, and how to make new ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad.compile.passes.cse import atom_key
+from fgrad.ir.primitive import REGISTRY
+from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
+from fgrad.ir.walk import resolve_atom, substitute
+
+APPLIED: Counter[str] = Counter()
+
+
+class Law(NamedTuple):
+    """A law and the primitives it rewrites, by name; "elementwise": all with a scalar row."""
+
+    apply: Callable[[Rewriter, Eqn], Atom | None]
+    prims: str
+
+    @property
+    def name(self) -> str:
+        """The name of the law's function."""
+        return self.apply.__name__
+
+
+class Rewriter:
+    """The new equations so far, and what old variables became."""
+
+    def __init__(self, laws: dict[str, list[Law]]) -> None:
+        self.laws = laws
+        self.env: dict[Var, Atom] = {}
+        self.eqns: list[Eqn] = []
+        self.defined: dict[Var, Eqn] = {}
+        self.like: Eqn | None = None
+
+    def run(self, program: Program) -> Program:
+        before = sum(APPLIED.values())
+        for eqn in program.eqns:
+            self.like = eqn
+            eqn = substitute(eqn, self.env)
+            new = None if eqn.prim.multiple else self.rewritten(eqn)
+            if new is None:
+                self.append(eqn)
+            else:
+                self.env[eqn.outputs[0]] = new
+        if sum(APPLIED.values()) == before:
+            return program
+        outputs = tuple([resolve_atom(a, self.env) for a in program.outputs])
+        return program.replace(eqns=tuple(self.eqns), outputs=outputs, made_by="simplify")
+
+    def reads(self, eqn: Eqn, name: str) -> bool:
+        """Whether an operand comes from an equation of the primitive `name`."""
+        for atom in eqn.inputs:
+            source = self.defined.get(atom)  # type: ignore[call-overload]
+            if source is not None and source.prim.name == name:
+                return True
+        return False
+
+    def append(self, eqn: Eqn) -> None:
+        self.eqns.append(eqn)
+        if not eqn.prim.multiple:
+            self.defined[eqn.outputs[0]] = eqn
+
+    def rewritten(self, eqn: Eqn) -> Atom | None:
+        for law in self.laws.get(eqn.prim.name, ()):
+            new = law[0](self, eqn)
+            if new is not None and new.aval.shape == eqn.outputs[0].aval.shape:
+                APPLIED[law.name] += 1
+                return new
+        return None
+
+    def make(self, name: str, *inputs: Atom, **params: Any) -> Atom:
+        """The result of a new equation, simplified in its turn."""
+        prim = REGISTRY[name]
+        aval = prim.type_of(*[x.aval for x in inputs], **params)
+        like = self.like
+        assert like is not None
+        eqn = Eqn(prim, inputs, Params(params), (Var(aval),), like.loc, like.via)
+        new = self.rewritten(eqn)
+        if new is None:
+            self.append(eqn)
+            return eqn.outputs[0]
+        return new
+
+    def source(self, atom: Atom, *names: str) -> Eqn | None:
+        """The equation of an atom, if its primitive is one of `names`."""
+        eqn = self.defined.get(atom)  # type: ignore[call-overload]
+        return eqn if eqn is not None and eqn.prim.name in names else None
+
+    def full(self, number: Atom, shape: tuple[int, ...]) -> Atom:
+        """A scalar repeated to a shape."""
+        return self.make("broadcast", number, shape=shape, dims=()) if shape else number
+
+
+def number(atom: Atom) -> Any:
+    """The Python number of a literal, or None."""
+    return atom.value.item() if type(atom) is Lit else None
+
+
+def lit(value: Any, dtype: np.dtype) -> Lit:
+    return Lit(dtype.type(value))
+
+
+def is_float(atom: Atom) -> bool:
+    return atom.aval.dtype.kind in "fc"
+
+
+def same(x: Atom, y: Atom) -> bool:
+    return atom_key(x) == atom_key(y)

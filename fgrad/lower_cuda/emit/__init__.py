@@ -1,0 +1,1 @@
+"""L6. Kernel -> launches -> the text of each launch's body."""

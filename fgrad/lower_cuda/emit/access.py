@@ -1,0 +1,329 @@
+"""L6. Indices and memory accesses of a kernel's body, as LLVM text.
+
+A thread may run a tile of iterations side by side: values are tuples then, with a name for each
+iteration, or one where all share it.  What several iterations load is loaded once; where neighbours
+are neighbours in memory, one access of up to 128 bits serves them all.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from fgrad.compile.cpu.llvm_text import FunctionText, element_type, literal
+from fgrad.compile.kernel.ir import Affine, Load, Store
+from fgrad.lower_cuda.emit.forms import is_aligned
+from fgrad.lower_cuda.emit.scalar_cuda import SCALAR_CUDA
+
+T = TypeVar("T")
+Names = tuple[str, ...]
+BOOL = np.dtype(bool)
+INT64 = np.dtype(np.int64)
+
+
+class Home(NamedTuple):
+    """Where a buffer is: a pointer to its first element in an address space.
+
+    `registers` says that each lane of a team has its own elements of a shared loop here, in the
+    order in which it takes them.
+    """
+
+    pointer: str
+    dtype: np.dtype
+    size: int
+    space: int  # 0 the thread's own, 1 global, 3 shared by a block
+    registers: bool = False
+
+
+def memory_type(dtype: np.dtype) -> str:
+    """The type of one element in memory: a bool is a byte."""
+    return "i8" if dtype.kind == "b" else element_type(dtype)
+
+
+def pointer_type(dtype: np.dtype, space: int, lanes: int = 1) -> str:
+    """The type of an address of one or more elements."""
+    element = memory_type(dtype)
+    element = element if lanes == 1 else f"<{lanes} x {element}>"
+    return f"{element}*" if space == 0 else f"{element} addrspace({space})*"
+
+
+class Axes:
+    """The values of the loop variables, and affine maps of them.
+
+    Iterations of a tile stand side by side: its axes have the values of the first one, and
+    `offsets` is what the others are further on.  The last axis of a tile is the fastest.
+    """
+
+    def __init__(self, text: FunctionText, wide: bool) -> None:
+        self.text = text
+        self.type = "i64" if wide else "i32"
+        self.values: dict[str, str | int] = {}
+        self.slot: int | None = None  # the place of this tile among a lane's registers
+        self.set_tile({})
+
+    def set_tile(self, sizes: dict[str, int]) -> None:
+        """From now on iterations of a tile of these sizes stand side by side."""
+        self.tile = {axis: size for axis, size in sizes.items() if size > 1}
+        places = itertools.product(*[range(size) for size in self.tile.values()])
+        self.offsets = [dict(zip(self.tile, place, strict=True)) for place in places]
+
+    @property
+    def copies(self) -> int:
+        """How many iterations stand side by side."""
+        return len(self.offsets)
+
+    @property
+    def run(self) -> tuple[str, int]:
+        """The last axis of the tile and its size."""
+        return next(reversed(self.tile.items()), ("", 1))
+
+    def own(self, index: Affine, copy: int) -> tuple[int, ...]:
+        """What makes an index of one iteration different from that of others."""
+        offsets = self.offsets[copy]
+        return tuple([offsets[axis] for axis, _ in index.terms if axis in offsets])
+
+    def varies(self, index: Affine) -> bool:
+        """Whether iterations of the tile differ."""
+        return any([axis in self.tile for axis, _ in index.terms])
+
+    def affine(self, index: Affine, copy: int = 0) -> str:
+        """The value of a map for one iteration of the tile."""
+        const, offsets = index.const, self.offsets[copy]
+        parts: list[str] = []
+        for axis, stride in index.terms:
+            value = self.values[axis]
+            const += offsets.get(axis, 0) * stride
+            if isinstance(value, int):
+                const += value * stride
+            else:
+                parts.append(value if stride == 1 else self.op("mul", value, str(stride)))
+        if const or not parts:
+            parts.append(str(const))
+        total = parts[0]
+        for part in parts[1:]:
+            total = self.op("add", total, part)
+        return total
+
+    def op(self, opcode: str, a: str, b: str) -> str:
+        """One instruction on indices."""
+        return self.text.emit(f"{opcode} {self.type} {a}, {b}")
+
+    def thread(self, name: str) -> str:
+        """A number that the device gives, such as `%x`, as an index."""
+        return name if self.type == "i32" else self.text.emit(f"zext i32 {name} to i64")
+
+    def narrowed(self, value: str) -> str:
+        """An int64 as an index."""
+        if self.type == "i64" or not value.startswith("%"):
+            return value
+        return self.text.emit(f"trunc i64 {value} to i32")
+
+    def widened(self, value: str) -> str:
+        """An index as an int64."""
+        if self.type == "i64" or not value.startswith("%"):
+            return value
+        return self.text.emit(f"sext i32 {value} to i64")
+
+
+class Memory:
+    """Loads and stores of a body."""
+
+    def __init__(
+        self, text: FunctionText, axes: Axes, homes: dict[str, Home], atomic: bool = False
+    ) -> None:
+        self.text, self.axes, self.homes = text, axes, homes
+        self.atomic = atomic  # whether elements are changed by atomic instructions
+
+    def load(self, s: Load, values: dict[int, Names]) -> Names:
+        """The values of a load."""
+        home, axes = self.homes[s.buffer], self.axes
+        copies = range(axes.copies)
+        if home.registers:
+            return tuple([self.read(home, self._own(k)) for k in copies])
+        inputs = [values[v] for v, _ in s.gather]
+        inputs += [values[s.guard]] if s.guard is not None else []
+        if not axes.varies(s.index) and all([len(x) == 1 for x in inputs]):
+            return (self._one(s, home, values, 0),)
+        if not inputs and self._is_whole(s.index):
+            size = axes.run[1]
+            starts = [self._key(s.index, [], k) for k in copies[::size]]
+            rows = memoised(starts, lambda k: self._vector(home, s.index, k * size))
+            return tuple(itertools.chain(*rows))
+        keys = [self._key(s.index, inputs, k) for k in copies]
+        return tuple(memoised(keys, lambda k: self._one(s, home, values, k)))
+
+    def _key(self, index: Affine, inputs: Sequence[Names], copy: int) -> Hashable:
+        """What decides of the element that an iteration loads."""
+        return self.axes.own(index, copy), *[of(x, copy) for x in inputs]
+
+    def _is_whole(self, index: Affine) -> bool:
+        """Whether the run of a tile is one access."""
+        axis, size = self.axes.run
+        return (axis, 1) in index.terms and is_aligned(index, axis, size)
+
+    def _own(self, copy: int) -> str:
+        """The index of an iteration among a lane's registers."""
+        slot = self.axes.slot
+        assert isinstance(slot, int)
+        return str(slot * self.axes.copies + copy)
+
+    def _one(self, s: Load, home: Home, values: dict[int, Names], copy: int) -> str:
+        """One element; where the guard is false memory is not touched: element 0 is read."""
+        if s.guard is None:
+            return self.read(home, self._index(s.index, s.gather, values, copy))
+        other = literal(s.other, home.dtype)
+        if home.size == 0:
+            return other
+        guard = of(values[s.guard], copy)
+        index = self._index(s.index, s.gather, values, copy)
+        kind = self.axes.type
+        index = self.text.emit(f"select i1 {guard}, {kind} {index}, {kind} 0")
+        value, element = self.read(home, index), element_type(home.dtype)
+        return self.text.emit(f"select i1 {guard}, {element} {value}, {element} {other}")
+
+    def _index(
+        self,
+        index: Affine,
+        indirect: Sequence[tuple[int, int]],
+        values: dict[int, Names],
+        copy: int,
+    ) -> str:
+        axes = self.axes
+        total = axes.affine(index, copy)
+        for id, stride in indirect:
+            part = axes.narrowed(of(values[id], copy))
+            part = part if stride == 1 else axes.op("mul", part, str(stride))
+            total = axes.op("add", total, part)
+        return total
+
+    def _address(self, home: Home, index: str, lanes: int = 1) -> str:
+        element = memory_type(home.dtype)
+        pointer = pointer_type(home.dtype, home.space)
+        where = self.text.emit(
+            f"getelementptr inbounds {element}, {pointer} {home.pointer}, {self.axes.type} {index}"
+        )
+        if lanes == 1:
+            return where
+        vector = pointer_type(home.dtype, home.space, lanes)
+        return self.text.emit(f"bitcast {pointer} {where} to {vector}")
+
+    def read(self, home: Home, index: str) -> str:
+        """One element."""
+        where = self._address(home, index)
+        kind, pointer = memory_type(home.dtype), pointer_type(home.dtype, home.space)
+        value = self.text.emit(f"load {kind}, {pointer} {where}, align {home.dtype.itemsize}")
+        return self._from_memory(value, home.dtype)
+
+    def _from_memory(self, value: str, dtype: np.dtype) -> str:
+        return self.text.emit(f"icmp ne i8 {value}, 0") if dtype == BOOL else value
+
+    def _to_memory(self, value: str, dtype: np.dtype) -> str:
+        return self.text.emit(f"zext i1 {value} to i8") if dtype == BOOL else value
+
+    def _vector(self, home: Home, index: Affine, copy: int) -> Names:
+        lanes, dtype = self.axes.run[1], home.dtype
+        where = self._address(home, self.axes.affine(index, copy), lanes)
+        kind, pointer = f"<{lanes} x {memory_type(dtype)}>", pointer_type(dtype, home.space, lanes)
+        whole = self.text.emit(f"load {kind}, {pointer} {where}, align {lanes * dtype.itemsize}")
+        names = []
+        for k in range(lanes):
+            one = self.text.emit(f"extractelement {kind} {whole}, i32 {k}")
+            names.append(self._from_memory(one, dtype))
+        return tuple(names)
+
+    # --- stores
+
+    def store(self, s: Store, values: dict[int, Names]) -> None:
+        """Memory written, in the order of the iterations."""
+        home, axes = self.homes[s.buffer], self.axes
+        if home.registers:
+            for k in range(axes.copies):
+                self._put(home, s.mode, self._own(k), of(values[s.value], k))
+            return
+        plain = s.mode == "set" and not s.scatter and s.guard is None
+        if axes.copies > 1 and plain and self._is_whole(s.index):
+            for k in range(0, axes.copies, axes.run[1]):
+                self._store_vector(home, s, values, k)
+            return
+        for k in range(axes.copies):
+            self._store_one(home, s, values, k)
+
+    def _store_vector(self, home: Home, s: Store, values: dict[int, Names], copy: int) -> None:
+        lanes, dtype = self.axes.run[1], home.dtype
+        kind, pointer = f"<{lanes} x {memory_type(dtype)}>", pointer_type(dtype, home.space, lanes)
+        whole = "undef"
+        for k in range(lanes):
+            one = self._to_memory(of(values[s.value], copy + k), dtype)
+            whole = self.text.emit(
+                f"insertelement {kind} {whole}, {memory_type(dtype)} {one}, i32 {k}"
+            )
+        where = self._address(home, self.axes.affine(s.index, copy), lanes)
+        self.text.line(f"store {kind} {whole}, {pointer} {where}, align {lanes * dtype.itemsize}")
+
+    def _store_one(self, home: Home, s: Store, values: dict[int, Names], copy: int) -> None:
+        def write() -> None:
+            index = self._index(s.index, s.scatter, values, copy)
+            value = of(values[s.value], copy)
+            if s.mode != "set" and self.atomic:
+                self._change(home, index, s.mode, value)
+                return
+            self._put(home, s.mode, index, value)
+
+        if s.guard is None:
+            write()
+        else:
+            when(self.text, of(values[s.guard], copy), write)
+
+    def _put(self, home: Home, mode: str, index: str, value: str) -> None:
+        """One element written, or joined with what it was."""
+        if mode != "set":
+            row = SCALAR_CUDA[mode]
+            value = row(self.text, [self.read(home, index), value], home.dtype, home.dtype)
+        self.write(home, index, value)
+
+    def _change(self, home: Home, index: str, mode: str, value: str) -> None:
+        """One element changed, while other threads may change it too."""
+        where = self._address(home, index)
+        element, pointer = element_type(home.dtype), pointer_type(home.dtype, home.space)
+        if home.dtype.kind == "f":
+            kind = f"f{8 * home.dtype.itemsize}"
+            name = f"@llvm.nvvm.atomic.load.add.{kind}.p1{kind}"
+            self.text.declare(f"declare {element} {name}({pointer}, {element})")
+            self.text.emit(f"call {element} {name}({pointer} {where}, {element} {value})")
+            return
+        unsigned = "u" if home.dtype.kind == "u" and mode != "add" else ""
+        self.text.emit(f"atomicrmw {unsigned}{mode} {pointer} {where}, {element} {value} seq_cst")
+
+    def write(self, home: Home, index: str, value: str) -> None:
+        """One element written."""
+        where = self._address(home, index)
+        kind, pointer = memory_type(home.dtype), pointer_type(home.dtype, home.space)
+        value = self._to_memory(value, home.dtype)
+        self.text.line(f"store {kind} {value}, {pointer} {where}, align {home.dtype.itemsize}")
+
+
+def of(names: Names, copy: int) -> str:
+    """The value of one iteration."""
+    return names[min(copy, len(names) - 1)]
+
+
+def memoised(keys: Sequence[Hashable], make: Callable[[int], T]) -> list[T]:
+    """make(k) for each key, those of equal keys made once."""
+    made: dict[Hashable, T] = {}
+    for k, key in enumerate(keys):
+        if key not in made:
+            made[key] = make(k)
+    return [made[key] for key in keys]
+
+
+def when(text: FunctionText, condition: str, then: Callable[[], None]) -> None:
+    """if condition: then()"""
+    inside, after = text.fresh("then")[1:], text.fresh("end")[1:]
+    text.line(f"br i1 {condition}, label %{inside}, label %{after}")
+    text.label(inside)
+    then()
+    text.line(f"br label %{after}")
+    text.label(after)

@@ -1,0 +1,323 @@
+"""L6. Updates of computed places, which a kernel makes one after the other, for many threads.
+
+    serial u in n: parallel j in m: store y[m*%place + j] add= (load x[m*u + j])
+
+is one of three, all of which give the same result in every run:
+
+    columns   parallel j: serial u: ...           where there are few updates
+    atomic    parallel u, j: atomic ...           where the order does not matter: of integers
+    sorted    key[u] = place; sort keys with u; parallel p, j: the first of a run of equal keys
+              takes the whole run, in order
+
+Sums of floats are atomic only where that is asked for (FGRAD_ATOMICS=1): their last digits then
+change from run to run.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from fgrad.compile.kernel.ir import (
+    Affine,
+    Buffer,
+    Const,
+    Index,
+    Init,
+    Kernel,
+    Leave,
+    Load,
+    Loop,
+    Op,
+    Read,
+    Ref,
+    Statement,
+    Store,
+    Update,
+)
+from fgrad.compile.kernel.rewrite import Body, Names, identity, walk
+from fgrad.compile.schedule.order import perfect_nest, rebuild
+from fgrad.lower_cuda.emit.forms import Piece
+
+FEW = 64  # updates that one thread makes in order
+FIRST, LAST = -(2**63), 2**63 - 1  # keys that no place has
+INT64 = np.dtype(np.int64)
+BOOL = np.dtype(bool)
+_ATOMIC_INTS = ("i4", "i8", "u4", "u8")
+_ATOMIC_FLOATS = ("f4", "f8")
+
+
+class Scatter(NamedTuple):
+    """A piece that updates places: for each of `updates`, for each of `columns`, one store."""
+
+    kernel: Kernel
+    updates: tuple[Loop, ...]
+    scalars: Body  # of the kernel and of each update
+    columns: tuple[Loop, ...]
+    body: Body  # of each column, without the store
+    store: Store
+
+    @property
+    def count(self) -> int:
+        """The number of updates."""
+        return math.prod([loop.extent for loop in self.updates])
+
+
+class Sorted(NamedTuple):
+    """The kernels of the sorted way, and their buffers: what the first one writes; and what the
+    second one reads, keys in order and the numbers of their updates."""
+
+    first: Kernel
+    second: Kernel
+    keys: Buffer
+    ordered: Buffer
+    numbers: Buffer
+
+
+def match_scatter(piece: Piece) -> Scatter | None:
+    """The scatter that a piece is, if its updates may be taken apart."""
+    loops = [s for s in piece.body if isinstance(s, Loop)]
+    outside = tuple([s for s in piece.body if not isinstance(s, Loop)])
+    if piece.axes or len(loops) != 1 or loops[0].kind != "serial":
+        return None
+    updates, inner = perfect_nest(loops[0])
+    inside = [s for s in inner if isinstance(s, Loop)]
+    columns: list[Loop] = []
+    body, own = inner, ()
+    if inside:
+        if inner[-1:] != (inside[0],) or len(inside) > 1 or inside[0].kind != "parallel":
+            return None
+        columns, body = perfect_nest(inside[0])
+        own = inner[:-1]
+    stores = [s for s in walk(body) if isinstance(s, Store)]
+    if len(stores) != 1 or body[-1] is not stores[0]:
+        return None
+    rest = body[:-1]
+    if not columns:  # all that a store needs is of the update
+        own, rest = rest, ()
+    found = Scatter(piece.kernel, tuple(updates), (*outside, *own), tuple(columns), rest, stores[0])
+    return found if _is_plain(found) and _is_disjoint(found) else None
+
+
+def _is_plain(found: Scatter) -> bool:
+    """Whether updates only compute numbers from memory that none of them writes."""
+    every = (*found.scalars, *found.body)
+    simple = all([isinstance(s, (Const, Index, Load, Op)) for s in every])
+    reads = {s.buffer for s in every if isinstance(s, Load)}
+    scratch = any([b.role == "scratch" for b in found.kernel.buffers])
+    return simple and not scratch and found.store.buffer not in reads
+
+
+def _is_disjoint(found: Scatter) -> bool:
+    """Whether different columns are different elements whatever the updates, and what decides of an
+    update is the same for all its columns."""
+    of_update = {s.id for s in found.scalars if isinstance(s, (Const, Index, Load, Op))}
+    store = found.store
+    decides = [v for v, _ in store.scatter] + ([] if store.guard is None else [store.guard])
+    strides = dict(store.index.terms)
+    own = [(strides.pop(loop.axis, 0), loop.extent) for loop in found.columns]
+    reach, step = 0, 1
+    for stride, extent in sorted(own):
+        if stride < 1 or stride <= reach:
+            return False
+        reach += stride * (extent - 1)
+    step = math.gcd(*strides.values(), *[stride for _, stride in store.scatter])
+    return set(decides) <= of_update and (not own or reach < step)
+
+
+def by_columns(found: Scatter) -> Kernel:
+    """parallel columns: serial updates: ..."""
+    inner = rebuild(list(found.updates), (*found.scalars, *found.body, found.store))
+    body: Body = (rebuild(list(found.columns), (inner,)),) if found.columns else (inner,)
+    return found.kernel._replace(body=body)
+
+
+def is_atomic(found: Scatter, floats: bool) -> bool:
+    """Whether the updates may be made in any order by atomic instructions; `floats` says whether
+    sums of floats may."""
+    dtype = next(b.dtype for b in found.kernel.buffers if b.name == found.store.buffer)
+    kind = f"{dtype.kind}{dtype.itemsize}"
+    if found.store.mode not in ("add", "min", "max"):
+        return False
+    if kind in _ATOMIC_FLOATS:
+        return found.store.mode == "add" and floats
+    return kind in _ATOMIC_INTS
+
+
+def atomic(found: Scatter) -> Kernel:
+    """parallel updates, columns: an atomic store."""
+    loops = [loop._replace(kind="parallel") for loop in (*found.updates, *found.columns)]
+    body = (*found.scalars, *found.body, found.store)
+    return found.kernel._replace(body=(rebuild(loops, body),))
+
+
+def in_order(found: Scatter) -> Sorted:
+    """The kernels before and after the sort of the keys."""
+    return _Sorter(found).kernels()
+
+
+class _Sorter:
+    """Writes the kernels of the sorted way."""
+
+    def __init__(self, found: Scatter) -> None:
+        self.found = found
+        self.names = Names(found.kernel)
+        n = found.count
+        self.keys = Buffer(self.names.name("keys"), INT64, n, "out")
+        self.ordered = Buffer(self.names.name("ordered"), INT64, n, "in")
+        self.numbers = Buffer(self.names.name("numbers"), INT64, n, "in")
+
+    def kernels(self) -> Sorted:
+        """Both of them."""
+        first, second = self._keys(), self._runs()
+        return Sorted(first, second, self.keys, self.ordered, self.numbers)
+
+    def _kernel(self, loops: list[Loop], body: Body, more: tuple[Buffer, ...]) -> Kernel:
+        used = {s.buffer for s in walk(body) if isinstance(s, (Load, Store))}
+        stored = {s.buffer for s in walk(body) if isinstance(s, Store)}
+        buffers = [b for b in (*self.found.kernel.buffers, *more) if b.name in used]
+        roles = [b if b.name in stored else b._replace(role="in") for b in buffers]
+        return Kernel(self.found.kernel.name, tuple(roles), (rebuild(loops, body),))
+
+    def op(self, out: list[Statement], name: str, args: tuple[int, ...], dtype: np.dtype) -> int:
+        """Append an operation; returns its id."""
+        out.append(Op(self.names.id(), name, args, dtype))
+        return out[-1].id  # type: ignore[union-attr]
+
+    def number(self, out: list[Statement], value: int) -> int:
+        """Append an integer; returns its id."""
+        out.append(Const(self.names.id(), value, INT64))
+        return out[-1].id  # type: ignore[union-attr]
+
+    # --- keys
+
+    def _keys(self) -> Kernel:
+        """parallel updates: store the first place that it updates, or LAST if it does not."""
+        store, updates = self.found.store, self.found.updates
+        own = {loop.axis for loop in self.found.columns}
+        out: list[Statement] = list(self.found.scalars)
+        terms = tuple([t for t in store.index.terms if t[0] not in own])
+        out.append(Index(self.names.id(), Affine(store.index.const, terms), INT64))
+        key = out[-1].id  # type: ignore[union-attr]
+        for id, stride in store.scatter:
+            part = self.op(out, "mul", (id, self.number(out, stride)), INT64)
+            key = self.op(out, "add", (key, part), INT64)
+        if store.guard is not None:
+            key = self.op(out, "select", (store.guard, key, self.number(out, LAST)), INT64)
+        out.append(Store(self.keys.name, self._position(), key))
+        loops = [loop._replace(kind="parallel") for loop in updates]
+        return self._kernel(loops, tuple(out), (self.keys,))
+
+    def _position(self) -> Affine:
+        """The number of an update."""
+        strides, step = [], 1
+        for loop in reversed(self.found.updates):
+            strides.append((loop.axis, step))
+            step *= loop.extent
+        return Affine(0, tuple(sorted(strides)))
+
+    # --- runs of equal keys
+
+    def _runs(self) -> Kernel:
+        """parallel position, columns: where a run of keys begins, all its updates in order."""
+        found, n = self.found, self.found.count
+        axis = self.names.name("position")
+        place = Affine(0, ((axis, 1),))
+        out: list[Statement] = [
+            Load(self.names.id(), self.ordered.name, place),
+            Index(self.names.id(), place, INT64),
+        ]
+        key, at = [s.id for s in out]  # type: ignore[union-attr]
+        is_later = self.op(out, "gt", (at, self.number(out, 0)), BOOL)
+        before = Load(
+            self.names.id(), self.ordered.name, Affine(-1, ((axis, 1),)), (), is_later, FIRST
+        )
+        out.append(before)
+        real = self.op(out, "lt", (key, self.number(out, LAST)), BOOL)
+        head = self.op(out, "ne", (key, before.id), BOOL)
+        head = self.op(out, "and", (head, real), BOOL)
+        total = self._walk(out, key, at, head, n)
+        terms = tuple([t for t in found.store.index.terms if t[0] in self._columns()])
+        store = found.store._replace(
+            index=Affine(0, terms), value=total, scatter=((key, 1),), guard=head
+        )
+        loops = [Loop(axis, n, "parallel", ()), *found.columns]
+        return self._kernel(loops, (*out, store), (self.ordered, self.numbers))
+
+    def _columns(self) -> set[str]:
+        return {loop.axis for loop in self.found.columns}
+
+    def _walk(self, out: list[Statement], key: int, at: int, head: int, n: int) -> int:
+        """A loop over a run; returns the id of what its updates come to."""
+        found, names = self.found, self.names
+        dtype = next(b.dtype for b in found.kernel.buffers if b.name == found.store.buffer)
+        mode = found.store.mode
+        total, here = names.name("total"), names.name("here")
+        start = 0 if mode == "set" else identity(mode, dtype)
+        out.append(Init(total, "carry" if mode == "set" else mode, dtype, start))
+        out.append(Init(here, "carry", INT64, Ref(at)))
+        end, one = self.number(out, n), self.number(out, 1)
+        body: list[Statement] = [Read(names.id(), here)]
+        now = body[0].id  # type: ignore[union-attr]
+        inside = self.op(body, "lt", (now, end), BOOL)
+        same = Load(names.id(), self.ordered.name, Affine(0), ((now, 1),), inside, FIRST)
+        body.append(same)
+        goes = self.op(body, "and", (self.op(body, "eq", (same.id, key), BOOL), head), BOOL)
+        body.append(Leave(self.op(body, "not", (goes,), BOOL)))
+        update = Load(names.id(), self.numbers.name, Affine(0), ((now, 1),))
+        body.append(update)
+        statements, value = self._update(update.id)
+        body += statements
+        body.append(Update(total, value))
+        body.append(Update(here, self.op(body, "add", (now, one), INT64)))
+        out.append(Loop(names.name("run"), 1, "while", tuple(body)))
+        out.append(Read(names.id(), total))
+        return out[-1].id  # type: ignore[union-attr]
+
+    def _update(self, number: int) -> tuple[list[Statement], int]:
+        """What the update of a number does in a column, and the id of what it stores."""
+        out: list[Statement] = []
+        places = self._places(out, number)
+        copier = self.names.copier()
+        for s in copier.body((*self.found.scalars, *self.found.body)):
+            if isinstance(s, Load):
+                index, extra = _without(s.index, places)
+                s = s._replace(index=index, gather=(*s.gather, *extra))
+            elif isinstance(s, Index):
+                s = self._index(out, s, places)
+            out.append(s)
+        return out, copier.use(self.found.store.value)
+
+    def _places(self, out: list[Statement], number: int) -> dict[str, int]:
+        """The value of each axis of the updates, for the update of a number."""
+        places: dict[str, int] = {}
+        updates, step = self.found.updates, 1
+        for k, loop in reversed(list(enumerate(updates))):
+            value = number
+            if step > 1:
+                value = self.op(out, "floor_divide", (value, self.number(out, step)), INT64)
+            if k:
+                value = self.op(out, "remainder", (value, self.number(out, loop.extent)), INT64)
+            places[loop.axis] = value
+            step *= loop.extent
+        return places
+
+    def _index(self, out: list[Statement], s: Index, places: dict[str, int]) -> Statement:
+        """An index as a sum, where it depends on the update."""
+        index, extra = _without(s.index, places)
+        if not extra:
+            return s
+        out.append(Index(self.names.id(), index, INT64))
+        total = out[-1].id  # type: ignore[union-attr]
+        for value, stride in extra:
+            part = self.op(out, "mul", (value, self.number(out, stride)), INT64)
+            total = self.op(out, "add", (total, part), INT64)
+        return Op(s.id, "convert", (total,), s.dtype)
+
+
+def _without(index: Affine, places: dict[str, int]) -> tuple[Affine, tuple[tuple[int, int], ...]]:
+    """An index without the axes of the updates, and the terms that stand for them."""
+    kept = tuple([t for t in index.terms if t[0] not in places])
+    return Affine(index.const, kept), tuple([(places[a], n) for a, n in index.terms if a in places])

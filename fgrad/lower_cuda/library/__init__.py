@@ -1,0 +1,1 @@
+"""L6. Library steps on the device: NVIDIA's libraries, and kernels of our own."""

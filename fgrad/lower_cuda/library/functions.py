@@ -1,0 +1,277 @@
+"""L6. The C functions of cuBLASLt, cuBLAS, cuSOLVER and cuFFT: by their addresses, with handles.
+
+    functions().call("cublasLtMatmulDescCreate", ...)      while a call is planned
+    functions().address("cublasLtMatmul")                  for the host program
+
+A library is loaded when the first of its functions is wanted.  `use` puts others in the place of
+the machine's: a stub, which does the work on the host.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import weakref
+from typing import Any, Protocol
+
+from fgrad.errors import DeviceError, MissingCudaError
+from fgrad.lazy import lazy_module
+from fgrad.locks import own_lock
+from fgrad.lower_cuda.driver import driver
+from fgrad.lower_cuda.library.calls import Number
+from fgrad.lower_cuda.missing import INSTALL
+
+pathfinder = lazy_module("cuda.pathfinder")
+
+LIBRARIES = ("cublasLt", "cublas", "cusolver", "cufft")
+
+# p an address, or a handle; i int; q a 64-bit integer.  All of them return an int, 0 for success.
+SIGNATURES = {
+    "cublasLtCreate": "p",
+    "cublasLtMatmulDescCreate": "pii",
+    "cublasLtMatmulDescSetAttribute": "pipq",
+    "cublasLtMatrixLayoutCreate": "piqqq",
+    "cublasLtMatrixLayoutSetAttribute": "pipq",
+    "cublasLtMatmulPreferenceCreate": "p",
+    "cublasLtMatmulDescDestroy": "p",
+    "cublasLtMatrixLayoutDestroy": "p",
+    "cublasLtMatmulPreferenceDestroy": "p",
+    "cublasLtMatmulPreferenceSetAttribute": "pipq",
+    "cublasLtMatmulAlgoGetHeuristic": "pppppppipp",
+    "cublasLtMatmul": "ppppppppppppppqp",
+    "cublasCreate_v2": "p",
+    "cublasSetStream_v2": "pp",
+    "cusolverDnCreate": "p",
+    "cusolverDnSetStream": "pp",
+    "cusolverDnCreateParams": "p",
+    "cusolverDnDestroyParams": "p",
+    "cusolverDnXsyevBatched_bufferSize": "ppiiqipqipippq",
+    "cusolverDnXsyevBatched": "ppiiqipqipipqpqpq",
+    "cusolverDnXgeev_bufferSize": "ppiiqipqipipqipqipp",
+    "cusolverDnXgeev": "ppiiqipqipipqipqipqpqp",
+    "cufftCreate": "p",
+    "cufftDestroy": "i",
+    "cufftSetStream": "ip",
+    "cufftXtMakePlanMany": "iippqqipqqiqpi",
+    "cufftXtExec": "ippi",
+}
+_TYPED = {  # for each of the four types of numbers
+    "cublas{}trsm_v2": "piiiiiippipi",
+    "cublas{}trsmBatched": "piiiiiippipii",
+    "cublas{}getrfBatched": "pipippi",
+    "cusolverDn{}potrfBatched": "piipipi",
+    "cusolverDn{}potrf_bufferSize": "piipip",
+    "cusolverDn{}potrf": "piipipip",
+    "cusolverDn{}getrf_bufferSize": "piipip",
+    "cusolverDn{}getrf": "piipippp",
+    "cusolverDn{}geqrf_bufferSize": "piipip",
+    "cusolverDn{}geqrf": "piipippip",
+    "cusolverDn{}gesvd_bufferSize": "piip",
+    "cusolverDn{}gesvd": "piiiipippipipipp",
+}
+_OF_KIND = {  # other names for real and for complex numbers
+    ("orgqr", "ungqr"): {"_bufferSize": "piiipipp", "": "piiipippip"},
+    ("syevd", "heevd"): {"_bufferSize": "piiipipp", "": "piiipippip"},
+}
+for _name, _types in _TYPED.items():
+    SIGNATURES.update({_name.format(letter): _types for letter in "SDCZ"})
+for (_real, _complex), _forms in _OF_KIND.items():
+    for _suffix, _types in _forms.items():
+        SIGNATURES.update({f"cusolverDn{c}{_real}{_suffix}": _types for c in "SD"})
+        SIGNATURES.update({f"cusolverDn{c}{_complex}{_suffix}": _types for c in "CZ"})
+
+C_TYPES = {"p": ctypes.c_void_p, "i": ctypes.c_int32, "q": ctypes.c_int64}
+
+
+def library_of(name: str) -> str:
+    """The library that exports a function."""
+    return next(library for library in LIBRARIES if name.startswith(library))
+
+
+class Library(Protocol):
+    """What exports C functions."""
+
+    def has(self, library: str) -> bool:
+        """Whether a library is there."""
+        ...
+
+    def address(self, name: str) -> int:
+        """Where a function is; 0 if there is none."""
+        ...
+
+
+class Installed:
+    """The libraries of this machine, as wheels or as a toolkit."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Any] = {}
+
+    def has(self, library: str) -> bool:
+        """Whether a library can be loaded."""
+        return self._library(library) is not None
+
+    def address(self, name: str) -> int:
+        """Where a function is; 0 if there is none."""
+        found = getattr(self._library(library_of(name)), name, None)
+        return 0 if found is None else ctypes.cast(found, ctypes.c_void_p).value or 0
+
+    def _library(self, name: str) -> Any:
+        if name not in self._loaded:
+            try:
+                path = pathfinder.load_nvidia_dynamic_lib(name).abs_path
+                self._loaded[name] = ctypes.CDLL(path)
+            except (ImportError, OSError, RuntimeError):
+                self._loaded[name] = None
+        return self._loaded[name]
+
+
+class Functions:
+    """The functions of some libraries, and one handle for each library."""
+
+    def __init__(self, library: Library) -> None:
+        self.library = library
+        self.lock = own_lock(self)
+        self._addresses: dict[str, int] = {}
+        self._handles: dict[str, int] = {}
+
+    def has(self, library: str) -> bool:
+        """Whether a library is there."""
+        return self.library.has(library)
+
+    def address(self, name: str) -> int:
+        """Where a function is.
+
+        Raises:
+            MissingCudaError: its library is not installed, or too old.
+        """
+        found = self._addresses.get(name)
+        if found is None:
+            found = self._addresses[name] = self.library.address(name)
+        if not found:
+            raise _missing(name)
+        return found
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call a function, and raise a card if it fails."""
+        types = [C_TYPES[letter] for letter in SIGNATURES[name]]
+        status = ctypes.CFUNCTYPE(ctypes.c_int32, *types)(self.address(name))(*arguments)
+        if status:
+            raise DeviceError(status_text(name, status))
+
+    def created(self, name: str, *arguments: Any) -> int:
+        """Call a function that writes a handle to its first argument."""
+        handle = ctypes.c_void_p()
+        self.call(name, ctypes.addressof(handle), *arguments)
+        return handle.value or 0
+
+    def end(self, name: str, handle: int) -> None:
+        """Destroy something, in whichever thread this happens to be."""
+        with contextlib.suppress(DeviceError):
+            self.stream()
+            self.call(name, handle)
+
+    def handle(self, library: str) -> Number:
+        """The handle of a library, which works on the driver's stream."""
+        with self.lock:
+            found = self._handles.get(library)
+            if found is None:
+                found = self._handles[library] = self._new_handle(library)
+        return Number("i64", found)
+
+    def stream(self) -> int:
+        """The driver's stream, on which all functions work; this thread uses its device."""
+        driver().attach()
+        return driver().stream
+
+    def _new_handle(self, library: str) -> int:
+        stream = self.stream()
+        if library == "cublasLt":
+            return self.created("cublasLtCreate")
+        create, set_stream = {
+            "cublas": ("cublasCreate_v2", "cublasSetStream_v2"),
+            "cusolver": ("cusolverDnCreate", "cusolverDnSetStream"),
+        }[library]
+        handle = self.created(create)
+        self.call(set_stream, handle, stream)
+        return handle
+
+
+def _missing(name: str) -> MissingCudaError:
+    library = library_of(name)
+    return MissingCudaError(
+        f"{library} is needed, a library of CUDA.",
+        [
+            ("found", f"no {name} in any {library} of this machine"),
+            ("write", f"{INSTALL:<31} in a terminal"),
+        ],
+    )
+
+
+def status_text(name: str, status: int) -> str:
+    """What the status of a failed call says."""
+    words = _STATUS[library_of(name)].get(status, "an unknown reason")
+    return f"{name} failed with status {status}: {words}."
+
+
+_BLAS_STATUS = {
+    1: "not initialised", 3: "allocation failed", 7: "invalid value", 8: "architecture mismatch",
+    11: "mapping error", 13: "execution failed", 14: "internal error", 15: "not supported",
+}  # fmt: skip
+_STATUS = {
+    "cublasLt": _BLAS_STATUS,
+    "cublas": _BLAS_STATUS,
+    "cusolver": {
+        1: "not initialised", 2: "allocation failed", 3: "invalid value",
+        4: "architecture mismatch", 5: "mapping error", 6: "execution failed",
+        7: "internal error", 8: "matrix type not supported",
+    },
+    "cufft": {
+        1: "invalid plan", 2: "allocation failed", 3: "invalid type", 4: "invalid value",
+        5: "internal error", 6: "execution failed", 7: "setup failed", 8: "invalid size",
+    },
+}  # fmt: skip
+
+
+class _Chosen:
+    """The functions in use."""
+
+    functions: Functions | None = None
+
+
+def functions() -> Functions:
+    """The functions of this machine, or those that `use` has chosen."""
+    found = _Chosen.functions
+    if found is None:
+        found = _Chosen.functions = Functions(Installed())
+    return found
+
+
+def use(library: Library | None) -> None:
+    """Use other libraries from now on, such as a stub; None: the machine's own."""
+    _Chosen.functions = None if library is None else Functions(library)
+
+
+# What a planned call holds on the host.
+
+
+class Cells:
+    """Numbers in host memory at fixed addresses, which functions read by reference; and descriptors
+    and plans, which end with it."""
+
+    def __init__(self) -> None:
+        self.kept: list[Any] = []
+
+    def address(self, kind: Any, *values: Any) -> int:
+        """The address of some numbers of a ctypes type."""
+        cell = (kind * len(values))(*values)
+        self.kept.append(cell)
+        return ctypes.addressof(cell)
+
+    def own(self, f: Functions, destroy: str, handle: int) -> int:
+        """A descriptor or a plan that is destroyed with this."""
+        weakref.finalize(self, f.end, destroy, handle).atexit = False
+        return handle
+
+    def number(self, kind: Any, *values: Any) -> Number:
+        """The same, as an argument of a call."""
+        return Number("i64", self.address(kind, *values))

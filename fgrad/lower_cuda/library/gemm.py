@@ -1,0 +1,146 @@
+"""L6. Products of matrices by a kernel of our own, where cuBLASLt is not installed.
+
+    C[b] = op(A[b]) op(B[b])     a block has a tile of 64 x 64, each of its threads 4 x 4 of it;
+                                 8 columns of A and rows of B at a time are in shared memory
+
+Sums are made in the order of k, by fused multiply-adds; float16 is added up in float32.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fgrad.compile.cpu.library import Gemm
+from fgrad.compile.cpu.llvm_text import element_type
+from fgrad.lower_cuda.emit.text import BodyText, Pointer
+from fgrad.lower_cuda.library.calls import KernelCall, Place
+
+TILE = 64  # rows and columns of C in a block
+DEPTH = 8  # of the tiles of A and B
+THREADS = 256
+OWN = 4  # rows and columns of C in a thread
+PITCH = TILE + 4  # elements from row to row in shared memory: fewer conflicts, and aligned
+
+
+class _Operand(NamedTuple):
+    """A matrix of `lines` x k elements, whose element is at `line * step + k * along`."""
+
+    lines: int
+    step: int
+    along: int
+
+
+def gemm_kernel(spec: Gemm, places: tuple[Place, ...]) -> KernelCall:
+    """The launch of a product; places: A, B, C."""
+    tiles = -(-spec.m // TILE) * -(-spec.n // TILE)
+    return KernelCall(_Product(spec).text(), spec.batch * tiles, (THREADS, 1), places)
+
+
+class _Product:
+    """Writes the body."""
+
+    def __init__(self, spec: Gemm) -> None:
+        self.spec = spec
+        self.body = body = BodyText()
+        self.memory = element_type(spec.dtype)
+        self.wide = np.dtype(np.float32) if spec.dtype.itemsize == 2 else spec.dtype
+        if spec.dtype.kind != "f":
+            self.wide = spec.dtype
+        self.kind = element_type(self.wide)
+        self.a, self.b, self.c = (body.pointer(k, self.memory) for k in range(3))
+        self.tiles = [body.shared(name, self.kind, DEPTH * PITCH) for name in ("a_tile", "b_tile")]
+
+    def text(self) -> str:
+        """The whole body."""
+        body, spec = self.body, self.spec
+        across = -(-spec.n // TILE)
+        tiles = across * -(-spec.m // TILE)
+        block = body.wide("%block")
+        number, tile = body.op("udiv", "i64", block, tiles), body.op("urem", "i64", block, tiles)
+        row = body.op("mul", "i64", body.op("udiv", "i64", tile, across), TILE)
+        column = body.op("mul", "i64", body.op("urem", "i64", tile, across), TILE)
+        a = _Operand(spec.m, *((1, spec.lda) if spec.trans_a else (spec.lda, 1)))
+        b = _Operand(spec.n, *((spec.ldb, 1) if spec.trans_b else (1, spec.ldb)))
+        a_at, b_at, c_at = (
+            body.at(base, body.op("mul", "i64", number, stride))
+            for base, stride in zip(
+                (self.a, self.b, self.c), (spec.stride_a, spec.stride_b, spec.stride_c), strict=True
+            )
+        )
+        zero = "0" if self.wide.kind != "f" else "0.0"
+        sums = [body.variable(self.kind, zero) for _ in range(OWN * OWN)]
+        down, along = body.op("udiv", "i32", "%x", TILE // OWN), body.op("urem", "i32", "%x", 16)
+        with body.count(0, spec.k, DEPTH) as k:
+            self._fill(self.tiles[0], a_at, a, row, k)
+            self._fill(self.tiles[1], b_at, b, column, k)
+            body.barrier()
+            with body.count(0, DEPTH, kind="i32") as step:
+                self._add(sums, step, down, along)
+            body.barrier()
+        self._write(sums, c_at, row, column, down, along)
+        return body.finish(3)
+
+    def _fill(self, tile: Pointer, base: Pointer, x: _Operand, line: str, k: str) -> None:
+        """tile[step, line] := x[line, k + step], 0 outside; neighbours in memory by neighbours."""
+        body = self.body
+        for part in range(TILE * DEPTH // THREADS):
+            e = body.op("add", "i32", "%x", part * THREADS)
+            if x.along == 1:
+                lines, steps = body.op("udiv", "i32", e, DEPTH), body.op("urem", "i32", e, DEPTH)
+            else:
+                lines, steps = body.op("urem", "i32", e, TILE), body.op("udiv", "i32", e, TILE)
+            i = body.op("add", "i64", line, body.wide(lines))
+            j = body.op("add", "i64", k, body.wide(steps))
+            value = body.variable(self.kind, "0" if self.wide.kind != "f" else "0.0")
+            inside = body.compare("slt", "i64", i, x.lines)
+            inside = body.op("and", "i1", inside, body.compare("slt", "i64", j, self.spec.k))
+            with body.when(inside):
+                at = body.op("mul", "i64", i, x.step)
+                at = body.op("add", "i64", at, body.op("mul", "i64", j, x.along))
+                body.put(value, body.cast("fpext", self.memory, body.load(base, at), self.kind))
+            at = body.op("add", "i32", body.op("mul", "i32", steps, PITCH), lines)
+            body.store(body.get(value), tile, at, "i32")
+
+    def _add(self, sums: list[str], step: str, down: str, along: str) -> None:
+        """The products of a column of A and a row of B."""
+        body = self.body
+        start = body.op("mul", "i32", step, PITCH)
+        columns = []
+        for tile, number in zip(self.tiles, (down, along), strict=True):
+            first = body.op("add", "i32", start, body.op("mul", "i32", number, OWN))
+            own = body.at(tile, first, "i32")
+            columns.append([body.load(own, k, "i32") for k in range(OWN)])
+        left, right = columns
+        for i, a in enumerate(left):
+            for j, b in enumerate(right):
+                cell = sums[i * OWN + j]
+                body.put(cell, self._muladd(a, b, body.get(cell)))
+
+    def _muladd(self, a: str, b: str, c: str) -> str:
+        body, kind = self.body, self.kind
+        if self.wide.kind != "f":
+            return body.op("add", kind, body.op("mul", kind, a, b), c)
+        name = f"llvm.fma.f{8 * self.wide.itemsize}"
+        body.declare(f"declare {kind} @{name}({kind}, {kind}, {kind})")
+        return body.emit(f"call {kind} @{name}({kind} {a}, {kind} {b}, {kind} {c})")
+
+    def _write(
+        self, sums: list[str], c: Pointer, row: str, column: str, down: str, along: str
+    ) -> None:
+        """The thread's elements of C."""
+        body, spec = self.body, self.spec
+        first = body.op("add", "i64", row, body.wide(body.op("mul", "i32", down, OWN)))
+        left = body.op("add", "i64", column, body.wide(body.op("mul", "i32", along, OWN)))
+        for i in range(OWN):
+            at_row = body.op("add", "i64", first, i)
+            for j in range(OWN):
+                at_column = body.op("add", "i64", left, j)
+                inside = body.compare("slt", "i64", at_row, spec.m)
+                inside = body.op("and", "i1", inside, body.compare("slt", "i64", at_column, spec.n))
+                with body.when(inside):
+                    at = body.op("mul", "i64", at_row, spec.ldc)
+                    at = body.op("add", "i64", at, at_column)
+                    value = body.get(sums[i * OWN + j])
+                    body.store(body.cast("fptrunc", self.kind, value, self.memory), c, at)

@@ -1,0 +1,183 @@
+"""L6. Every library step of the compiler on the device: by a library of CUDA, or a kernel of ours.
+
+    gemm            cuBLASLt, or a tiled kernel where that is not installed
+    factor, svd ...  cuSOLVER and cuBLAS                  fft       cuFFT
+    walk, sort, top, search, complex_parts, external     own kernels
+    host            callbacks of the user's: the host; what else NumPy evaluates has no form here
+
+A step without a form is an error card that names its primitive and the user's line.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from fgrad.compile.cpu.library import gemm_spec
+from fgrad.compile.cpu.llvm_text import element_type, literal
+from fgrad.compile.lower.linalg import external_params
+from fgrad.compile.steps import LibraryStep
+from fgrad.errors import UnsupportedDeviceError
+from fgrad.ir.program import Eqn, Lit
+from fgrad.lower_cuda.emit.text import BodyText
+from fgrad.lower_cuda.library import cublaslt as library_cublaslt
+from fgrad.lower_cuda.library.calls import Calls, HostCall, Place
+from fgrad.lower_cuda.library.fourier import Transform, fourier_calls, ufunc_transform
+from fgrad.lower_cuda.library.functions import functions
+from fgrad.lower_cuda.library.gemm import gemm_kernel
+from fgrad.lower_cuda.library.lapack import LAPACK, eig
+from fgrad.lower_cuda.library.plan import Planner
+from fgrad.lower_cuda.library.sort import search_calls, top_calls, with_work
+from fgrad.lower_cuda.library.special import SPECIAL, special_calls
+from fgrad.lower_cuda.library.walks import walk_calls
+from fgrad.source import Loc, RawLoc, resolve
+
+CALLBACKS = frozenset({"pure_callback", "io_callback", "debug_callback"})
+
+
+def calls_of(step: LibraryStep, loc: RawLoc | Loc | None = None) -> Calls:
+    """The calls of a step from a line of the user's; control equations are not among them.
+
+    Raises:
+        UnsupportedDeviceError: there is no form of it for the device.
+        MissingCudaError: a library is not installed.
+    """
+    if step.name in LAPACK:
+        return LAPACK[step.name](**step.params, buffers=len(step.args))
+    calls = LIBRARY_CUDA[step.name](step)
+    if calls is None:
+        raise _unsupported(step, loc)
+    return calls
+
+
+def _gemm(step: LibraryStep) -> Calls:
+    spec = gemm_spec(**step.params)
+    triples = [tuple([Place(k, at) for k, at in enumerate(given)]) for given in step.offsets]
+    f = functions()
+    if spec.k and f.has("cublasLt"):
+        found = library_cublaslt.gemm_calls(f, spec, triples, len(step.args))
+        if found is not None:
+            return found
+    return Calls(tuple([gemm_kernel(spec, places) for places in triples]))
+
+
+def _complex_parts(step: LibraryStep) -> Calls:
+    """`real`, `imag` (buffers: z, x) or `complex` (x, y, z); constants have no buffer."""
+    name, dtype, size = (step.params[key] for key in ("name", "dtype", "size"))
+    part = element_type(dtype)
+    pair = f"<2 x {part}>"
+
+    def write(body: BodyText, e: str) -> None:
+        if name != "complex":
+            z = body.load(body.pointer(0, pair), e)
+            value = body.emit(f"extractelement {pair} {z}, i32 {int(name == 'imag')}")
+            body.store(value, body.pointer(1, part), e)
+            return
+        z, buffers = "undef", 0
+        for k, constant in enumerate(step.params["constants"]):
+            if constant is None:
+                value = body.load(body.pointer(buffers, part), e)
+                buffers += 1
+            else:
+                value = literal(constant, dtype)
+            z = body.emit(f"insertelement {pair} {z}, {part} {value}, i32 {k}")
+        body.store(z, body.pointer(buffers, pair), e)
+
+    plan = Planner(len(step.args))
+    plan.each(size, write, *[Place(k) for k in range(len(step.args))])
+    return plan.finish()
+
+
+def _ufunc(step: LibraryStep) -> Calls | None:
+    if not step.params["name"].startswith("fft."):
+        return None
+    return fourier_calls(ufunc_transform(**step.params), len(step.args))
+
+
+# --- equations that NumPy evaluates on the CPU ----------------------------------------------------
+
+
+def _host(step: LibraryStep) -> Calls | None:
+    eqn: Eqn = step.params["eqn"]
+    if eqn.prim.name in CALLBACKS:
+        return Calls((HostCall(eqn, tuple([Place(k) for k in range(len(step.args))])),))
+    if eqn.prim.name in SPECIAL:
+        return special_calls(external_params(eqn), len(step.args))
+    form = _HOST_CUDA.get(eqn.prim.name)
+    if form is None or any([isinstance(a, Lit) for a in eqn.inputs]):
+        return None
+    return form(eqn, len(step.args))
+
+
+def _searched(eqn: Eqn, _buffers: int) -> Calls:
+    table, values = [a.aval for a in eqn.inputs]
+    sizes = {"rows": values.shape[0], "table": table.shape[1], "columns": values.shape[1]}
+    return search_calls({"dtype": table.dtype, "right": eqn.params["right"], **sizes})
+
+
+def _selected(eqn: Eqn, _buffers: int) -> Calls:
+    aval, count = eqn.inputs[0].aval, eqn.params["k"]
+    columns = aval.shape[-1]
+    sizes = {"rows": aval.size // columns, "columns": columns, "count": count}
+    return top_calls({"dtype": aval.dtype, **sizes})
+
+
+def _fourier(eqn: Eqn, buffers: int) -> Calls:
+    x, out, kind = eqn.inputs[0].aval, eqn.outputs[0].aval, eqn.params["kind"]
+    (axis,) = eqn.params["axes"]
+    outer, inner = math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1 :])
+    n, m = x.shape[axis], out.shape[axis]
+    points, inverse = eqn.params["n"] or n, kind in ("ifft", "irfft")
+    t = Transform(x.dtype, out.dtype, outer, inner, n, m, points, inverse)
+    return fourier_calls(t, buffers)
+
+
+def _eigenvalues(eqn: Eqn, buffers: int) -> Calls:
+    a = eqn.inputs[0].aval
+    n = a.shape[-1]
+    return eig(a.dtype, n, a.size // (n * n), buffers, len(eqn.outputs) > 1)
+
+
+_HOST_CUDA: dict[str, Callable[[Eqn, int], Calls]] = {
+    "eig": _eigenvalues,
+    "eigvals": _eigenvalues,
+    "searchsorted": _searched,
+    "top_k": _selected,
+    "fft": _fourier,
+}
+
+
+LIBRARY_CUDA: dict[str, Callable[[LibraryStep], Calls | None]] = {
+    "gemm": _gemm,
+    "walk": lambda step: walk_calls(step.params),
+    "sort": lambda step: with_work(step.params, len(step.args)),
+    "top": lambda step: top_calls(step.params),
+    "search": lambda step: search_calls(step.params),
+    "complex_parts": _complex_parts,
+    "ufunc": _ufunc,
+    "external": lambda step: special_calls(step.params, len(step.args)),
+    "host": _host,
+}
+
+
+def _unsupported(step: LibraryStep, loc: RawLoc | Loc | None) -> UnsupportedDeviceError:
+    """The card for a step that has no form on the device."""
+    name, params = step.params.get("name", ""), step.params
+    dtypes = [params["dtype"]] if "dtype" in params else []
+    if step.name == "host":
+        name, loc = params["eqn"].prim.name, params["eqn"].loc or loc
+        dtypes = [a.aval.dtype for a in params["eqn"].inputs]
+    elif step.name == "ufunc":
+        dtypes = [np.dtype(char) for char in params["types"].split("->")[0]]
+    where = [resolve(loc)] if loc else []
+    return UnsupportedDeviceError(
+        f"{name} of {', '.join(map(str, dtypes))} does not run on a GPU.",
+        (
+            *[("used", f"{at}:  {at.text()}") for at in where],
+            ("why", "on the CPU a function of NumPy or SciPy computes it, which has no form here."),
+            ("write", "jit(f) on the CPU for the part of the program that needs it"),
+            ("write", f"fgrad.pure_callback(g, like, x)     where g calls {name} on the host"),
+        ),
+    )
