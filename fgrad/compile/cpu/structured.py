@@ -1,12 +1,13 @@
-"""L5. Structured LLVM text: loops, conditions and variables, for routines that are not kernels.
+"""L5. Structured LLVM text: loops, conditions and variables of one function.
 
     code = Routine()
     total = code.variable("i64", "0")
     with code.count("0", "%n") as i:
         code.put(total, code.op("add", "i64", code.get(total), i))
 
-Variables are arrays of one element on the stack, which `runtime.promote_scratch` turns into
-registers; a condition or a loop leaves no SSA bookkeeping to its writer.
+Variables of a `Routine` are arrays of one element on the stack, which `runtime.promote_scratch`
+turns into registers; a condition or a loop leaves no SSA bookkeeping to its writer.  Bodies for the
+GPU (lower_cuda/emit/text.py) share what is no matter of memory.
 """
 
 from __future__ import annotations
@@ -17,13 +18,73 @@ from contextlib import contextmanager
 from fgrad.compile.cpu.llvm_text import FunctionText
 
 
-class Routine(FunctionText):
-    """The body of one function, by default `void f(ptr bufs, i64 lo, i64 hi)`."""
+class Structured(FunctionText):
+    """The body of one function of integers, conditions, loops and variables.
+
+    Dialects differ in how memory is addressed, so each has its own variables, and loops of them.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self._head: list[str] = []
-        self._kinds: dict[str, str] = {}
+        self._head: list[str] = []  # what the function begins with
+        self._kinds: dict[str, str] = {}  # of the variables
+
+    # Values.
+
+    def op(self, name: str, kind: str, a: str | int, b: str | int) -> str:
+        """A binary instruction."""
+        return self.emit(f"{name} {kind} {a}, {b}")
+
+    def compare(self, condition: str, kind: str, a: str | int, b: str | int) -> str:
+        """An integer comparison."""
+        return self.emit(f"icmp {condition} {kind} {a}, {b}")
+
+    def select(
+        self, condition: str, kind: str, a: str | int, b: str | int, mask: str = "i1"
+    ) -> str:
+        """`a` where the condition holds, else `b`."""
+        return self.emit(f"select {mask} {condition}, {kind} {a}, {kind} {b}")
+
+    def cast(self, how: str, source: str, value: str, target: str) -> str:
+        """A conversion between types; none between equal ones."""
+        return value if source == target else self.emit(f"{how} {source} {value} to {target}")
+
+    # Control.
+
+    def branch(self, condition: str, then: str, other: str) -> None:
+        """Go on at one of two labels."""
+        self.line(f"br i1 {condition}, label %{then}, label %{other}")
+
+    def labels(self, *names: str) -> list[str]:
+        """Fresh labels."""
+        stem = self.fresh("b")[1:]
+        return [f"{stem}.{name}" for name in names]
+
+    @contextmanager
+    def repeat(self, condition: Callable[[], str]) -> Iterator[None]:
+        """while condition(): a function that writes what is tested."""
+        test, body, end = self.labels("test", "loop", "end")
+        self.line(f"br label %{test}")
+        self.label(test)
+        self.branch(condition(), body, end)
+        self.label(body)
+        yield
+        self.line(f"br label %{test}")
+        self.label(end)
+
+    @contextmanager
+    def when(self, condition: str) -> Iterator[None]:
+        """if condition."""
+        body, end = self.labels("then", "end")
+        self.branch(condition, body, end)
+        self.label(body)
+        yield
+        self.line(f"br label %{end}")
+        self.label(end)
+
+
+class Routine(Structured):
+    """The body of one function, by default `void f(ptr bufs, i64 lo, i64 hi)`."""
 
     def define(
         self, symbol: str, parameters: str = "ptr %bufs, i64 %lo, i64 %hi", linkage: str = ""
@@ -87,22 +148,6 @@ class Routine(FunctionText):
 
     # Values.
 
-    def op(self, name: str, kind: str, a: str | int, b: str | int) -> str:
-        """A binary instruction."""
-        return self.emit(f"{name} {kind} {a}, {b}")
-
-    def compare(self, condition: str, kind: str, a: str | int, b: str | int) -> str:
-        """An integer comparison."""
-        return self.emit(f"icmp {condition} {kind} {a}, {b}")
-
-    def select(self, condition: str, kind: str, a: str, b: str, mask: str = "i1") -> str:
-        """`a` where the condition holds, else `b`."""
-        return self.emit(f"select {mask} {condition}, {kind} {a}, {kind} {b}")
-
-    def cast(self, how: str, source: str, value: str, target: str) -> str:
-        """A conversion between types; none between equal ones."""
-        return value if source == target else self.emit(f"{how} {source} {value} to {target}")
-
     def call(self, kind: str, name: str, *arguments: tuple[str, str]) -> str:
         """The result of an intrinsic."""
         self.declare(f"declare {kind} @{name}({', '.join([k for k, _ in arguments])})")
@@ -117,15 +162,6 @@ class Routine(FunctionText):
 
     # Control.
 
-    def branch(self, condition: str, then: str, other: str) -> None:
-        """Go on at one of two labels."""
-        self.line(f"br i1 {condition}, label %{then}, label %{other}")
-
-    def labels(self, *names: str) -> list[str]:
-        """Fresh labels."""
-        stem = self.fresh("b")[1:]
-        return [f"{stem}.{name}" for name in names]
-
     @contextmanager
     def count(self, lo: str | int, hi: str | int, step: int = 1) -> Iterator[str]:
         """for i in range(lo, hi, step); the index is the context's value."""
@@ -138,28 +174,6 @@ class Routine(FunctionText):
         following = self.op("add nsw", "i64", i, step)
         self.put(index, following)
         self.branch(self.compare("slt", "i64", following, hi), body, end)
-        self.label(end)
-
-    @contextmanager
-    def repeat(self, condition: Callable[[], str]) -> Iterator[None]:
-        """while condition(): a function that writes what is tested."""
-        test, body, end = self.labels("test", "loop", "end")
-        self.line(f"br label %{test}")
-        self.label(test)
-        self.branch(condition(), body, end)
-        self.label(body)
-        yield
-        self.line(f"br label %{test}")
-        self.label(end)
-
-    @contextmanager
-    def when(self, condition: str) -> Iterator[None]:
-        """if condition."""
-        body, end = self.labels("then", "end")
-        self.branch(condition, body, end)
-        self.label(body)
-        yield
-        self.line(f"br label %{end}")
         self.label(end)
 
     def unrolled(self, lo: str | int, hi: str | int, by: int) -> Iterator[str]:

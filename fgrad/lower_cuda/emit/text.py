@@ -6,17 +6,17 @@
         body.store(body.load(x, "%x", "i32"), y, "%x", "i32")
     text = body.finish(2)
 
-As compile/cpu/structured.py, but in the dialect of NVVM, whose pointers have types and spaces.
+The dialect is NVVM's, whose pointers have types and spaces.
 Variables live on the stack until the compiler makes registers of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from fgrad.compile.cpu.llvm_text import FunctionText
+from fgrad.compile.cpu.structured import Structured
 from fgrad.lower_cuda.emit.team_text import barrier, shared_array
 
 GLOBAL, SHARED, PRIVATE = " addrspace(1)", " addrspace(3)", ""
@@ -35,13 +35,8 @@ class Pointer(NamedTuple):
         return f"{self.kind}{self.space}*"
 
 
-class BodyText(FunctionText):
+class BodyText(Structured):
     """The growing body of `fgrad_body`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._head: list[str] = []
-        self._kinds: dict[str, str] = {}
 
     def finish(self, arity: int) -> str:
         """The text of the module, whose function takes so many pointers."""
@@ -125,22 +120,6 @@ class BodyText(FunctionText):
 
     # Values.
 
-    def op(self, name: str, kind: str, a: str | int, b: str | int) -> str:
-        """A binary instruction."""
-        return self.emit(f"{name} {kind} {a}, {b}")
-
-    def compare(self, condition: str, kind: str, a: str | int, b: str | int) -> str:
-        """A comparison of integers."""
-        return self.emit(f"icmp {condition} {kind} {a}, {b}")
-
-    def select(self, condition: str, kind: str, a: str | int, b: str | int) -> str:
-        """`a` where the condition holds, else `b`."""
-        return self.emit(f"select i1 {condition}, {kind} {a}, {kind} {b}")
-
-    def cast(self, how: str, source: str, value: str, target: str) -> str:
-        """A conversion; none between equal types."""
-        return value if source == target else self.emit(f"{how} {source} {value} to {target}")
-
     def least(self, kind: str, a: str | int, b: str | int) -> str:
         """The smaller of two signed integers."""
         return self.select(self.compare("slt", kind, a, b), kind, a, b)
@@ -160,15 +139,6 @@ class BodyText(FunctionText):
         """All threads of the block come here, and see what the others have written."""
         barrier(self)
 
-    def branch(self, condition: str, then: str, other: str) -> None:
-        """Go on at one of two labels."""
-        self.line(f"br i1 {condition}, label %{then}, label %{other}")
-
-    def labels(self, *names: str) -> list[str]:
-        """Fresh labels."""
-        stem = self.fresh("b")[1:]
-        return [f"{stem}.{name}" for name in names]
-
     @contextmanager
     def count(
         self, lo: str | int, hi: str | int, step: str | int = 1, kind: str = "i64"
@@ -179,25 +149,3 @@ class BodyText(FunctionText):
             i = self.get(index)
             yield i
             self.put(index, self.op("add", kind, i, step))
-
-    @contextmanager
-    def repeat(self, condition: Callable[[], str]) -> Iterator[None]:
-        """while condition(): a function that writes what is tested."""
-        test, body, end = self.labels("test", "loop", "end")
-        self.line(f"br label %{test}")
-        self.label(test)
-        self.branch(condition(), body, end)
-        self.label(body)
-        yield
-        self.line(f"br label %{test}")
-        self.label(end)
-
-    @contextmanager
-    def when(self, condition: str) -> Iterator[None]:
-        """if condition."""
-        body, end = self.labels("then", "end")
-        self.branch(condition, body, end)
-        self.label(body)
-        yield
-        self.line(f"br label %{end}")
-        self.label(end)
