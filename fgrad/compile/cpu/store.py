@@ -1,8 +1,8 @@
 """L5. The disk cache of compiled code: a directory of small files named by content keys.
 
-A file is the SHA-256 of its payload, then the payload; a file that does not match is ignored, and
-so is any failure of the file system: a cache may forget but must not break a program.  Files are
-written under another name and renamed, so that readers never see half of one.
+A file is the CRC-32 and the length of its payload, then the payload; a file that does not match is
+ignored, and so is any failure of the file system: a cache may forget but must not break a program.
+Files are written under another name and renamed, so that readers never see half of one.
 
 What is read here is executed, so the directory must be the user's own and writable by nobody else;
 otherwise it is left alone, with one warning.
@@ -14,13 +14,18 @@ import contextlib
 import hashlib
 import os
 import stat
+import struct
 import tempfile
 import time
 import warnings
+import zlib
 from collections.abc import Sequence
 
 SIZE_LIMIT = 256 << 20
-_DIGEST = 32
+_HEAD = struct.Struct("<IQ")
+_START = 0x66677264  # of the CRC, so that zeros match nothing
+_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)
+_USED_NOW = 3600.0  # seconds in which a file is not marked as used again
 _LOOK_AGAIN = 3600.0  # seconds between two looks at the size of the directory, by any process
 _STAMP = "last-look"
 _SETTLED = 2_000_000_000  # nanoseconds after which another change has another time
@@ -38,7 +43,7 @@ class DiskStore:
 
     def path(self, key: str) -> str:
         """The file of `key`."""
-        return os.path.join(self.directory, key[-2:], key)
+        return f"{self.directory}{os.sep}{key[-2:]}{os.sep}{key}"
 
     def get(self, key: str) -> bytes | None:
         """The payload of `key`, or None if it is absent or damaged."""
@@ -46,15 +51,20 @@ class DiskStore:
             return None
         path = self.path(key)
         try:
-            with open(path, "rb") as file:
-                data = file.read()
+            handle = os.open(path, _READ)
+            try:
+                state = os.fstat(handle)
+                data = os.read(handle, state.st_size)
+            finally:
+                os.close(handle)
         except OSError:
             return None
-        payload = data[_DIGEST:]
-        if hashlib.sha256(payload).digest() != data[:_DIGEST]:
+        payload = data[_HEAD.size :]
+        if _head(payload) != data[: _HEAD.size]:
             return None
-        with contextlib.suppress(OSError):
-            os.utime(path)  # used now: see `trim`
+        if state.st_mtime < time.time() - _USED_NOW:
+            with contextlib.suppress(OSError):
+                os.utime(path)  # see `trim`
         return payload
 
     def put(self, key: str, payload: bytes) -> None:
@@ -65,7 +75,7 @@ class DiskStore:
                 return
             path = self.path(key)
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-            _write(path, hashlib.sha256(payload).digest() + payload)
+            _write(path, _head(payload) + payload)
             self._written += len(payload)
             if self._written > self.size_limit // 8 or self._look_is_old():
                 self._written = 0
@@ -118,6 +128,11 @@ class DiskStore:
             with contextlib.suppress(OSError):
                 os.remove(path)
                 total -= size
+
+
+def _head(payload: bytes) -> bytes:
+    """What stands before a payload."""
+    return _HEAD.pack(zlib.crc32(payload, _START), len(payload))
 
 
 def contents(files: Sequence[str], store: DiskStore) -> str:
