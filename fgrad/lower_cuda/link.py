@@ -159,7 +159,8 @@ class _Linker:
             self.steps += self.control(step.params["control"], numbers, loc)
         else:
             sizes = [_bytes(v.aval) for v in step.args]
-            self.steps += self.calls(calls_of(step, loc), numbers, step.name, loc, sum(sizes))
+            eqn = made[-1] if made else None
+            self.steps += self.calls(calls_of(step, eqn), numbers, step.name, loc, sum(sizes))
 
     def kernel(self, kernel: Kernel, numbers: Sequence[int], name: str, loc: Any) -> list[Step]:
         """The launches of a kernel on the buffers of these slots."""
@@ -200,6 +201,7 @@ class _Linker:
         if isinstance(call, Check):
             return self.callback(_check(self.driver, call), [slot(call.flags)], origin)
         evaluate = _evaluated(self.driver, call.eqn)
+        origin = origin._replace(name=call.eqn.prim.name)
         return self.callback(evaluate, [slot(place) for place in call.places], origin)
 
     def number(self, origin: Origin) -> int:

@@ -5,7 +5,8 @@
     walk, sort, top, search, complex_parts, external     own kernels
     host            callbacks of the user's: the host; what else NumPy evaluates has no form here
 
-A step without a form is an error card that names its primitive and the user's line.
+A step without a form is an error card that names its primitive and the user's line, or with
+FGRAD_HOST_FALLBACK=1 the evaluation of its equation on the host, amid the calls of the device.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from fgrad.compile.cpu.library import gemm_spec
 from fgrad.compile.cpu.llvm_text import element_type, literal
 from fgrad.compile.lower.linalg import external_params
 from fgrad.compile.steps import LibraryStep
+from fgrad.config import config
 from fgrad.errors import UnsupportedDeviceError
 from fgrad.ir.program import Eqn, Lit
 from fgrad.lower_cuda.emit.text import BodyText
@@ -32,13 +34,13 @@ from fgrad.lower_cuda.library.plan import Planner
 from fgrad.lower_cuda.library.sort import search_calls, top_calls, with_work
 from fgrad.lower_cuda.library.special import SPECIAL, special_calls
 from fgrad.lower_cuda.library.walks import walk_calls
-from fgrad.source import Loc, RawLoc, resolve
+from fgrad.source import resolve
 
 CALLBACKS = frozenset({"pure_callback", "io_callback", "debug_callback"})
 
 
-def calls_of(step: LibraryStep, loc: RawLoc | Loc | None = None) -> Calls:
-    """The calls of a step from a line of the user's; control equations are not among them.
+def calls_of(step: LibraryStep, eqn: Eqn | None = None) -> Calls:
+    """The calls of a step that computes an equation; control equations are not among them.
 
     Raises:
         UnsupportedDeviceError: there is no form of it for the device.
@@ -47,9 +49,12 @@ def calls_of(step: LibraryStep, loc: RawLoc | Loc | None = None) -> Calls:
     if step.name in LAPACK:
         return LAPACK[step.name](**step.params, buffers=len(step.args))
     calls = LIBRARY_CUDA[step.name](step)
-    if calls is None:
-        raise _unsupported(step, loc)
-    return calls
+    if calls is not None:
+        return calls
+    assert eqn is not None
+    if not config.host_fallback:
+        raise _unsupported(eqn)
+    return _evaluated(step, eqn)
 
 
 def _gemm(step: LibraryStep) -> Calls:
@@ -99,10 +104,15 @@ def _ufunc(step: LibraryStep) -> Calls | None:
 # --- equations that NumPy evaluates on the CPU ----------------------------------------------------
 
 
+def _evaluated(step: LibraryStep, eqn: Eqn) -> Calls:
+    """The evaluation of an equation on copies of its operands, on the host."""
+    return Calls((HostCall(eqn, tuple([Place(k) for k in range(len(step.args))])),))
+
+
 def _host(step: LibraryStep) -> Calls | None:
     eqn: Eqn = step.params["eqn"]
     if eqn.prim.name in CALLBACKS:
-        return Calls((HostCall(eqn, tuple([Place(k) for k in range(len(step.args))])),))
+        return _evaluated(step, eqn)
     if eqn.prim.name in SPECIAL:
         return special_calls(external_params(eqn), len(step.args))
     form = _HOST_CUDA.get(eqn.prim.name)
@@ -162,22 +172,21 @@ LIBRARY_CUDA: dict[str, Callable[[LibraryStep], Calls | None]] = {
 }
 
 
-def _unsupported(step: LibraryStep, loc: RawLoc | Loc | None) -> UnsupportedDeviceError:
-    """The card for a step that has no form on the device."""
-    name, params = step.params.get("name", ""), step.params
-    dtypes = [params["dtype"]] if "dtype" in params else []
-    if step.name == "host":
-        name, loc = params["eqn"].prim.name, params["eqn"].loc or loc
-        dtypes = [a.aval.dtype for a in params["eqn"].inputs]
-    elif step.name == "ufunc":
-        dtypes = [np.dtype(char) for char in params["types"].split("->")[0]]
-    where = [resolve(loc)] if loc else []
+def _unsupported(eqn: Eqn) -> UnsupportedDeviceError:
+    """The card for an equation that has no form on the device."""
+    evaluate, used = eqn.prim.evaluate_rule, []
+    name = evaluate.__name__ if isinstance(evaluate, np.ufunc) else eqn.prim.name
+    if eqn.loc is not None:
+        loc = resolve(eqn.loc)
+        used = [("used", f"{loc}:  {loc.text()}")]
     return UnsupportedDeviceError(
-        f"{name} of {', '.join(map(str, dtypes))} does not run on a GPU.",
+        f"{name} of {', '.join([str(a.aval.dtype) for a in eqn.inputs])} does not run on a GPU.",
         (
-            *[("used", f"{at}:  {at.text()}") for at in where],
+            *used,
             ("why", "on the CPU a function of NumPy or SciPy computes it, which has no form here."),
-            ("write", "jit(f) on the CPU for the part of the program that needs it"),
+            ("write", "with fgrad.config.override(host_fallback=True):   or FGRAD_HOST_FALLBACK=1"),
+            ("write", f"    {name} runs on the CPU then, on copies of its operands"),
             ("write", f"fgrad.pure_callback(g, like, x)     where g calls {name} on the host"),
+            ("write", "jit(f) on the CPU for the part of the program that needs it"),
         ),
     )
