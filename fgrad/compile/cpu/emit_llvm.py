@@ -22,7 +22,7 @@ import numpy as np
 
 from fgrad.compile.cpu.frame import BOOL, Axis, Emit, Frame, Value, memory_type
 from fgrad.compile.cpu.llvm_text import constant, element_type, lane_type, literal
-from fgrad.compile.cpu.memory import SPARE, emit_load, emit_store
+from fgrad.compile.cpu.memory import SPARE, SPARE_BYTES, emit_load, emit_store
 from fgrad.compile.cpu.reduction import (
     Accumulator,
     emit_init,
@@ -126,7 +126,7 @@ class KernelEmitter:
     def _buffers(self) -> None:
         frame = self.frame
         function = frame.function
-        function.lines.append(f"  {SPARE} = alloca i64, align 8")
+        function.lines.append(f"  {SPARE} = alloca [{SPARE_BYTES} x i8], align 8")
         frame.expanded = lane_copies(self.kernel)
         slot = 0
         for buffer in self.kernel.buffers:

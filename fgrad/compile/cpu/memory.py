@@ -25,7 +25,8 @@ from fgrad.compile.cpu.llvm_text import constant, lane_type
 from fgrad.compile.kernel.ir import Load, Store
 
 CLOSE = 4  # strides up to which whole vectors are read and shuffled instead of gathered
-SPARE = "%spare"  # the address of 8 bytes that nobody reads
+SPARE = "%spare"  # the address of memory that nobody reads
+SPARE_BYTES = 512
 
 
 def emit_load(frame: Frame, s: Load) -> Value:
@@ -302,16 +303,32 @@ def emit_store(frame: Frame, s: Store) -> None:
     if not vector and frame.lanes > 1 and (value.lanes > 1 or (guard and guard.lanes > 1)):
         vector = True
     if vector:
-        mask = frame.masked(guard)
+        aside = guard if _can_go_aside(frame, guard, address, indirect, dtype) else None
+        mask = frame.masked(None if aside else guard)
         if guard is None and not indirect and _ends_scratch(frame, s.buffer, address):
             mask = None
-        frame.enter(frame.inner)
+        function = frame.enter(frame.inner)
         pointer, indirect = _row_start(frame, address, indirect, dtype)
+        if aside:
+            pointer = function.emit(f"select i1 {aside.text}, ptr {pointer}, ptr {SPARE}")
         _vector_store(frame, pointer, address.stride, indirect, dtype, value, mask, s.mode)
     else:
         frame.enter(frame.inner)
         pointer = _offset_scalar(frame, address.pointer, indirect, dtype)
         _scalar_store(frame, pointer, dtype, value, guard, s.mode)
+
+
+def _can_go_aside(
+    frame: Frame,
+    guard: Value | None,
+    address: Address,
+    indirect: list[tuple[Value, int]],
+    dtype: np.dtype,
+) -> bool:
+    """Whether whole vectors can be stored aside where a guard fails, for all lanes alike."""
+    along = address.stride == 1 and all([v.lanes == 1 for v, _ in indirect])
+    fits = frame.lanes * dtype.itemsize <= SPARE_BYTES
+    return guard is not None and guard.lanes == 1 and along and fits
 
 
 def _ends_scratch(frame: Frame, name: str, address: Address) -> bool:
