@@ -386,7 +386,8 @@ def _vector_store(
     if mode != "set":
         read = _contiguous if direct else _gather
         raw = read(frame, target, mask_text, dtype, "zeroinitializer")
-        text = frame.combine(mode, lanes, _from_memory(frame, raw, dtype, lanes), text, dtype)
+        # Memory stands last: LLVM makes `p = nan(p) ? p : max(p, x)` a masked store, which is slow.
+        text = frame.combine(mode, lanes, text, _from_memory(frame, raw, dtype, lanes), dtype)
     text = _to_memory(frame, text, dtype, lanes)
     kind, size = memory_lanes(dtype, lanes), dtype.itemsize
     if direct and mask_text is None:

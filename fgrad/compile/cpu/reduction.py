@@ -92,7 +92,7 @@ def emit_update(frame: Frame, accumulator: Accumulator, value: Value, copy: int)
         neutral = constant(identity(a.op, a.dtype), a.dtype, lanes)
         new = function.emit(f"insertelement {kind} {neutral}, {element} {value.text}, i64 0")
     if a.op != "carry":
-        new = frame.combine(a.op, lanes, old, new, a.dtype)
+        new = frame.combine(a.op, lanes, new, old, a.dtype)
     if mask is not None:
         new = frame.choose(mask, lanes, new, old, a.dtype)
     a.parts[part] = new

@@ -197,7 +197,7 @@ class _Streamer:
             init, row = inits[s.acc], strip.scratch[s.acc]
             value = self.converted(out, copier.use(s.value), init.dtype, row.dtype)
             old = Load(self.names.id(), row.name, place)
-            new = Op(self.names.id(), init.op, (old.id, value), row.dtype)
+            new = Op(self.names.id(), init.op, (value, old.id), row.dtype)
             out += [old, new, Store(row.name, place, new.id)]
         return out
 
