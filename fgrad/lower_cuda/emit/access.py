@@ -13,41 +13,29 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from fgrad.compile.cpu.llvm_text import FunctionText, element_type, literal
+from fgrad.compile.cpu.frame import memory_lanes, memory_type
+from fgrad.compile.cpu.llvm_text import element_type, literal
 from fgrad.compile.kernel.ir import Affine, Load, Store
 from fgrad.lower_cuda.emit.forms import is_aligned
 from fgrad.lower_cuda.emit.scalar_cuda import SCALAR_CUDA
+from fgrad.lower_cuda.emit.text import BodyText, Pointer
 
 T = TypeVar("T")
 Names = tuple[str, ...]
-BOOL = np.dtype(bool)
 INT64 = np.dtype(np.int64)
 
 
 class Home(NamedTuple):
-    """Where a buffer is: a pointer to its first element in an address space.
+    """Where a buffer is: the address of its first element.
 
     `registers` says that each lane of a team has its own elements of a shared loop here, in the
     order in which it takes them.
     """
 
-    pointer: str
+    first: Pointer
     dtype: np.dtype
     size: int
-    space: int  # 0 the thread's own, 1 global, 3 shared by a block
     registers: bool = False
-
-
-def memory_type(dtype: np.dtype) -> str:
-    """The type of one element in memory: a bool is a byte."""
-    return "i8" if dtype.kind == "b" else element_type(dtype)
-
-
-def pointer_type(dtype: np.dtype, space: int, lanes: int = 1) -> str:
-    """The type of an address of one or more elements."""
-    element = memory_type(dtype)
-    element = element if lanes == 1 else f"<{lanes} x {element}>"
-    return f"{element}*" if space == 0 else f"{element} addrspace({space})*"
 
 
 class Axes:
@@ -57,7 +45,7 @@ class Axes:
     `offsets` is what the others are further on.  The last axis of a tile is the fastest.
     """
 
-    def __init__(self, text: FunctionText, wide: bool) -> None:
+    def __init__(self, text: BodyText, wide: bool) -> None:
         self.text = text
         self.type = "i64" if wide else "i32"
         self.values: dict[str, str | int] = {}
@@ -99,7 +87,7 @@ class Axes:
             if isinstance(value, int):
                 const += value * stride
             else:
-                parts.append(value if stride == 1 else self.op("mul", value, str(stride)))
+                parts.append(self.scaled(value, stride))
         if const or not parts:
             parts.append(str(const))
         total = parts[0]
@@ -107,32 +95,36 @@ class Axes:
             total = self.op("add", total, part)
         return total
 
-    def op(self, opcode: str, a: str, b: str) -> str:
+    def op(self, opcode: str, a: str | int, b: str | int) -> str:
         """One instruction on indices."""
-        return self.text.emit(f"{opcode} {self.type} {a}, {b}")
+        return self.text.op(opcode, self.type, a, b)
+
+    def scaled(self, value: str, stride: int) -> str:
+        """An index times a stride."""
+        return value if stride == 1 else self.op("mul", value, stride)
+
+    def compare(self, condition: str, a: str | int, b: str | int) -> str:
+        """A comparison of indices."""
+        return self.text.compare(condition, self.type, a, b)
 
     def thread(self, name: str) -> str:
         """A number that the device gives, such as `%x`, as an index."""
-        return name if self.type == "i32" else self.text.emit(f"zext i32 {name} to i64")
+        return name if self.type == "i32" else self.text.wide(name)
 
     def narrowed(self, value: str) -> str:
         """An int64 as an index."""
-        if self.type == "i64" or not value.startswith("%"):
-            return value
-        return self.text.emit(f"trunc i64 {value} to i32")
+        return self.text.cast("trunc", "i64", value, self.type) if value.startswith("%") else value
 
     def widened(self, value: str) -> str:
         """An index as an int64."""
-        if self.type == "i64" or not value.startswith("%"):
-            return value
-        return self.text.emit(f"sext i32 {value} to i64")
+        return self.text.cast("sext", self.type, value, "i64") if value.startswith("%") else value
 
 
 class Memory:
     """Loads and stores of a body."""
 
     def __init__(
-        self, text: FunctionText, axes: Axes, homes: dict[str, Home], atomic: bool = False
+        self, text: BodyText, axes: Axes, homes: dict[str, Home], atomic: bool = False
     ) -> None:
         self.text, self.axes, self.homes = text, axes, homes
         self.atomic = atomic  # whether elements are changed by atomic instructions
@@ -179,10 +171,8 @@ class Memory:
             return other
         guard = of(values[s.guard], copy)
         index = self._index(s.index, s.gather, values, copy)
-        kind = self.axes.type
-        index = self.text.emit(f"select i1 {guard}, {kind} {index}, {kind} 0")
-        value, element = self.read(home, index), element_type(home.dtype)
-        return self.text.emit(f"select i1 {guard}, {element} {value}, {element} {other}")
+        value = self.read(home, self.text.select(guard, self.axes.type, index, 0))
+        return self.text.select(guard, element_type(home.dtype), value, other)
 
     def _index(
         self,
@@ -194,44 +184,28 @@ class Memory:
         axes = self.axes
         total = axes.affine(index, copy)
         for id, stride in indirect:
-            part = axes.narrowed(of(values[id], copy))
-            part = part if stride == 1 else axes.op("mul", part, str(stride))
+            part = axes.scaled(axes.narrowed(of(values[id], copy)), stride)
             total = axes.op("add", total, part)
         return total
 
-    def _address(self, home: Home, index: str, lanes: int = 1) -> str:
-        element = memory_type(home.dtype)
-        pointer = pointer_type(home.dtype, home.space)
-        where = self.text.emit(
-            f"getelementptr inbounds {element}, {pointer} {home.pointer}, {self.axes.type} {index}"
-        )
-        if lanes == 1:
-            return where
-        vector = pointer_type(home.dtype, home.space, lanes)
-        return self.text.emit(f"bitcast {pointer} {where} to {vector}")
-
     def read(self, home: Home, index: str) -> str:
         """One element."""
-        where = self._address(home, index)
-        kind, pointer = memory_type(home.dtype), pointer_type(home.dtype, home.space)
-        value = self.text.emit(f"load {kind}, {pointer} {where}, align {home.dtype.itemsize}")
-        return self._from_memory(value, home.dtype)
+        value = self.text.load(home.first, index, self.axes.type, home.dtype.itemsize)
+        return self.text.from_memory(value, home.dtype)
 
-    def _from_memory(self, value: str, dtype: np.dtype) -> str:
-        return self.text.emit(f"icmp ne i8 {value}, 0") if dtype == BOOL else value
-
-    def _to_memory(self, value: str, dtype: np.dtype) -> str:
-        return self.text.emit(f"zext i1 {value} to i8") if dtype == BOOL else value
+    def _run(self, home: Home, index: Affine, copy: int) -> tuple[Pointer, int]:
+        """A run of neighbours as one vector in memory: its address, and its bytes."""
+        lanes = self.axes.run[1]
+        at = self.text.at(home.first, self.axes.affine(index, copy), self.axes.type)
+        return self.text.view(at, memory_lanes(home.dtype, lanes)), lanes * home.dtype.itemsize
 
     def _vector(self, home: Home, index: Affine, copy: int) -> Names:
-        lanes, dtype = self.axes.run[1], home.dtype
-        where = self._address(home, self.axes.affine(index, copy), lanes)
-        kind, pointer = f"<{lanes} x {memory_type(dtype)}>", pointer_type(dtype, home.space, lanes)
-        whole = self.text.emit(f"load {kind}, {pointer} {where}, align {lanes * dtype.itemsize}")
+        at, nbytes = self._run(home, index, copy)
+        whole = self.text.load(at, align=nbytes)
         names = []
-        for k in range(lanes):
-            one = self.text.emit(f"extractelement {kind} {whole}, i32 {k}")
-            names.append(self._from_memory(one, dtype))
+        for k in range(self.axes.run[1]):
+            one = self.text.emit(f"extractelement {at.kind} {whole}, i32 {k}")
+            names.append(self.text.from_memory(one, home.dtype))
         return tuple(names)
 
     # --- stores
@@ -252,30 +226,25 @@ class Memory:
             self._store_one(home, s, values, k)
 
     def _store_vector(self, home: Home, s: Store, values: dict[int, Names], copy: int) -> None:
-        lanes, dtype = self.axes.run[1], home.dtype
-        kind, pointer = f"<{lanes} x {memory_type(dtype)}>", pointer_type(dtype, home.space, lanes)
+        text, element = self.text, memory_type(home.dtype)
+        at, nbytes = self._run(home, s.index, copy)
         whole = "undef"
-        for k in range(lanes):
-            one = self._to_memory(of(values[s.value], copy + k), dtype)
-            whole = self.text.emit(
-                f"insertelement {kind} {whole}, {memory_type(dtype)} {one}, i32 {k}"
-            )
-        where = self._address(home, self.axes.affine(s.index, copy), lanes)
-        self.text.line(f"store {kind} {whole}, {pointer} {where}, align {lanes * dtype.itemsize}")
+        for k in range(self.axes.run[1]):
+            one = text.to_memory(of(values[s.value], copy + k), home.dtype)
+            whole = text.emit(f"insertelement {at.kind} {whole}, {element} {one}, i32 {k}")
+        text.store(whole, at, align=nbytes)
 
     def _store_one(self, home: Home, s: Store, values: dict[int, Names], copy: int) -> None:
-        def write() -> None:
-            index = self._index(s.index, s.scatter, values, copy)
-            value = of(values[s.value], copy)
-            if s.mode != "set" and self.atomic:
-                self._change(home, index, s.mode, value)
-                return
-            self._put(home, s.mode, index, value)
-
         if s.guard is None:
-            write()
-        else:
-            when(self.text, of(values[s.guard], copy), write)
+            self._store_always(home, s, values, copy)
+            return
+        with self.text.when(of(values[s.guard], copy)):
+            self._store_always(home, s, values, copy)
+
+    def _store_always(self, home: Home, s: Store, values: dict[int, Names], copy: int) -> None:
+        index = self._index(s.index, s.scatter, values, copy)
+        change = self._change if s.mode != "set" and self.atomic else self._put
+        change(home, s.mode, index, of(values[s.value], copy))
 
     def _put(self, home: Home, mode: str, index: str, value: str) -> None:
         """One element written, or joined with what it was."""
@@ -284,25 +253,22 @@ class Memory:
             value = row(self.text, [self.read(home, index), value], home.dtype, home.dtype)
         self.write(home, index, value)
 
-    def _change(self, home: Home, index: str, mode: str, value: str) -> None:
+    def _change(self, home: Home, mode: str, index: str, value: str) -> None:
         """One element changed, while other threads may change it too."""
-        where = self._address(home, index)
-        element, pointer = element_type(home.dtype), pointer_type(home.dtype, home.space)
+        at = self.text.at(home.first, index, self.axes.type)
         if home.dtype.kind == "f":
             kind = f"f{8 * home.dtype.itemsize}"
             name = f"@llvm.nvvm.atomic.load.add.{kind}.p1{kind}"
-            self.text.declare(f"declare {element} {name}({pointer}, {element})")
-            self.text.emit(f"call {element} {name}({pointer} {where}, {element} {value})")
+            self.text.declare(f"declare {at.kind} {name}({at.type}, {at.kind})")
+            self.text.emit(f"call {at.kind} {name}({at.type} {at.name}, {at.kind} {value})")
             return
         unsigned = "u" if home.dtype.kind == "u" and mode != "add" else ""
-        self.text.emit(f"atomicrmw {unsigned}{mode} {pointer} {where}, {element} {value} seq_cst")
+        self.text.emit(f"atomicrmw {unsigned}{mode} {at.type} {at.name}, {at.kind} {value} seq_cst")
 
     def write(self, home: Home, index: str, value: str) -> None:
         """One element written."""
-        where = self._address(home, index)
-        kind, pointer = memory_type(home.dtype), pointer_type(home.dtype, home.space)
-        value = self._to_memory(value, home.dtype)
-        self.text.line(f"store {kind} {value}, {pointer} {where}, align {home.dtype.itemsize}")
+        value = self.text.to_memory(value, home.dtype)
+        self.text.store(value, home.first, index, self.axes.type, home.dtype.itemsize)
 
 
 def of(names: Names, copy: int) -> str:
@@ -317,13 +283,3 @@ def memoised(keys: Sequence[Hashable], make: Callable[[int], T]) -> list[T]:
         if key not in made:
             made[key] = make(k)
     return [made[key] for key in keys]
-
-
-def when(text: FunctionText, condition: str, then: Callable[[], None]) -> None:
-    """if condition: then()"""
-    inside, after = text.fresh("then")[1:], text.fresh("end")[1:]
-    text.line(f"br i1 {condition}, label %{inside}, label %{after}")
-    text.label(inside)
-    then()
-    text.line(f"br label %{after}")
-    text.label(after)

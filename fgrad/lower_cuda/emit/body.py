@@ -2,7 +2,7 @@
 
     define void @fgrad_body(i32 %block, i32 %x, i32 %y, i8 addrspace(1)* %p0, ...)
 
-Accumulators are memory of the thread, which LLVM turns into registers.  In a team every thread
+Accumulators are variables, which LLVM turns into registers.  In a team every thread
 runs the statements outside of shared loops; of these loops each thread takes its part, and what
 they add up is joined at their end, in an order that is always the same.
 """
@@ -10,13 +10,15 @@ they add up is joined at their end, in an order that is always the same.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.compile.cpu.llvm_text import FunctionText, element_type, literal
+from fgrad.compile.cpu.frame import memory_type
+from fgrad.compile.cpu.llvm_text import element_type, literal
 from fgrad.compile.kernel.ir import (
     Const,
     Index,
@@ -33,18 +35,7 @@ from fgrad.compile.kernel.ir import (
 )
 from fgrad.compile.kernel.rewrite import Body, identity, walk
 from fgrad.compile.schedule.order import perfect_nest
-from fgrad.lower_cuda.emit import team_text
-from fgrad.lower_cuda.emit.access import (
-    INT64,
-    Axes,
-    Home,
-    Memory,
-    Names,
-    memoised,
-    memory_type,
-    of,
-    when,
-)
+from fgrad.lower_cuda.emit.access import INT64, Axes, Home, Memory, Names, memoised, of
 from fgrad.lower_cuda.emit.forms import (
     TILE,
     TILE_ROWS,
@@ -58,26 +49,25 @@ from fgrad.lower_cuda.emit.hazards import Hazards
 from fgrad.lower_cuda.emit.homes import Homes, homes_of
 from fgrad.lower_cuda.emit.scalar_cuda import SCALAR_CUDA
 from fgrad.lower_cuda.emit.team import Team
-
-_GROUP = "group"  # the axis of the groups of a lane; no axis of a kernel has this name
+from fgrad.lower_cuda.emit.text import BodyText
 
 
 class Accumulator(NamedTuple):
-    """Memory of the thread that holds a value, for each iteration of a tile that it is made in."""
+    """A variable for each iteration of a tile that it is made in."""
 
-    pointers: tuple[str, ...]
+    variables: Names
     op: str
     dtype: np.dtype
 
 
-class BodyText(NamedTuple):
+class Emitted(NamedTuple):
     """The text of a body, and the bytes of scratch memory that all its teams need, by area."""
 
     text: str
     scratch: tuple[int, ...]
 
 
-def emit_body(piece: Piece, form: Form) -> BodyText:
+def emit_body(piece: Piece, form: Form) -> Emitted:
     """The text of a piece in its form."""
     return _Emitter(piece, form).emit()
 
@@ -87,10 +77,9 @@ class _Emitter:
 
     def __init__(self, piece: Piece, form: Form) -> None:
         self.piece, self.form = piece, form
-        self.text = FunctionText()
+        self.text = BodyText()
         self.homes = homes_of(piece, form)
         self.axes = Axes(self.text, _is_wide(piece, form, self.homes))
-        self.allocas: list[str] = []
         self.values: dict[int, Names] = {}
         self.products: dict[int, list[Names]] = {}  # factors, by the id of their product
         self.accumulators: dict[str, Accumulator] = {}
@@ -103,29 +92,17 @@ class _Emitter:
 
     # --- the function
 
-    def emit(self) -> BodyText:
+    def emit(self) -> Emitted:
         """All of it."""
-        text, form = self.text, self.form
-        number = self._item()
+        form, number = self.form, self._item()
         if form.crossed:
             self._tile(number)
         elif form.groups % form.per_block:
-            some = self._compare("slt", number, form.groups)
-            when(text, some, lambda: self._items(number))
+            with self.text.when(self.axes.compare("slt", number, form.groups)):
+                self._items(number)
         else:
             self._items(number)
-        text.line("ret void")
-        head = f"define void @fgrad_body({', '.join(self._parameters())}) {{\nentry:\n"
-        body = "\n".join([*self.allocas, *text.lines])
-        lines = [*self.homes.globals, *sorted(text.declarations)]
-        return BodyText("\n".join([*lines, head + body, "}", ""]), self.homes.scratch)
-
-    def _parameters(self) -> list[str]:
-        count = self.homes.pointers
-        return [
-            "i32 %block", "i32 %x", "i32 %y",
-            *[f"i8 addrspace(1)* %p{k}" for k in range(count)],
-        ]  # fmt: skip
+        return Emitted(self.text.finish(self.homes.pointers), self.homes.scratch)
 
     def _item(self) -> str:
         """The number of this thread's group, or of its team."""
@@ -133,15 +110,12 @@ class _Emitter:
         block = axes.thread("%block")
         if form.per_block == 1:
             return block
-        number = axes.op("mul", block, str(form.per_block))
-        return axes.op("add", number, axes.thread("%x" if form.team == 1 else "%y"))
-
-    def _compare(self, predicate: str, a: str, b: int | str) -> str:
-        return self.text.emit(f"icmp {predicate} {self.axes.type} {a}, {b}")
+        first = axes.op("mul", block, form.per_block)
+        return axes.op("add", first, axes.thread("%x" if form.team == 1 else "%y"))
 
     def _items(self, number: str) -> None:
         """Everything that one thread or one team does."""
-        self.memory.homes = self.homes.bind(self.text, self.axes, number, self._alloca)
+        self.memory.homes = self.homes.bind(self.text, self.axes, number)
         form, piece = self.form, self.piece
         sizes = form.tile if form.team == 1 else {}
         last = self._open_items(number, sizes)
@@ -160,14 +134,12 @@ class _Emitter:
             size = sizes.get(axis, 1)
             groups = -(-extent // size)
             value, place = self._divided(value, groups) if k else (value, value)
-            if size > 1:
-                place = self.axes.op("mul", place, str(size))
-            self.axes.values[axis] = place
+            self.axes.values[axis] = self.axes.scaled(place, size)
         return str(self.axes.values[axes[-1][0]]) if axes else None
 
     def _divided(self, value: str, by: int) -> tuple[str, str]:
         """The quotient and the remainder."""
-        return self.axes.op("udiv", value, str(by)), self.axes.op("urem", value, str(by))
+        return self.axes.op("udiv", value, by), self.axes.op("urem", value, by)
 
     def _neighbours(self, sizes: dict[str, int]) -> None:
         """One tile of iterations, side by side."""
@@ -178,112 +150,71 @@ class _Emitter:
     def _ragged(self, first: str, sizes: dict[str, int]) -> None:
         """Whole groups at once; the elements of the last group one by one."""
         axis, extent = self.form.axes[-1]
-        end = self.axes.op("add", first, str(self.form.vector))
-        self._either(
-            self._compare("sle", end, extent),
-            lambda: self._neighbours(sizes),
-            lambda: self._loop(axis, first, str(extent), 1, lambda: self.body(self.piece.body)),
-        )
+        end = self.axes.op("add", first, self.form.vector)
+        with self.text.either(self.axes.compare("sle", end, extent)) as otherwise:
+            self._neighbours(sizes)
+            otherwise()
+            with self._each(axis, first, extent):
+                self.body(self.piece.body)
+
+    @contextmanager
+    def _each(self, axis: str, start: str | int, stop: int, step: int = 1) -> Iterator[None]:
+        """for axis in range(start, stop, step)"""
+        with self.text.count(start, stop, step, self.axes.type) as value:
+            self.axes.values[axis] = value
+            yield
 
     # --- tiles
 
     def _tile(self, number: str) -> None:
         """What lies across in memory is read along it first, by all threads of a block."""
-        self.memory.homes = self.homes.bind(self.text, self.axes, number, self._alloca)
+        self.memory.homes = self.homes.bind(self.text, self.axes, number)
         *others, (a, rows), (b, columns) = self.form.axes
         number, column = self._divided(number, -(-columns // TILE))
         number, row = self._divided(number, -(-rows // TILE))
         for k, (axis, extent) in reversed(list(enumerate(others))):
             number, place = self._divided(number, extent) if k else (number, number)
             self.axes.values[axis] = place
-        row, column = [self.axes.op("mul", x, str(TILE)) for x in (row, column)]
+        row, column = [self.axes.op("mul", x, TILE) for x in (row, column)]
+        along, across = (a, row, rows), (b, column, columns)
         self.body(self.piece.before)
         loads = [s for s in self.piece.body if isinstance(s, Load) and s.id in self.form.crossed]
-        shared = {s.id: self._square(s) for s in loads}
-        self._square_rows(
-            (b, column, columns), (a, row, rows), lambda at: self._read(loads, shared, at)
-        )
-        team_text.barrier(self.text)
-        self.tiles = shared
-        self._square_rows((a, row, rows), (b, column, columns), self._run)
+        self.tiles = {s.id: self._square(s) for s in loads}
+        for y, x in self._square_rows(across, along):
+            index = self._in_square(y, x)
+            for s in loads:
+                self.memory.write(self.tiles[s.id], index, self.memory.load(s, self.values)[0])
+        self.text.barrier()
+        for y, x in self._square_rows(along, across):
+            index = self._in_square(x, y)
+            for id, home in self.tiles.items():
+                self.values[id] = (self.memory.read(home, index),)
+            self.body(self.piece.body)
 
     def _square(self, s: Load) -> Home:
         """Shared memory for a tile, whose rows are one longer so that columns lie in all banks."""
-        dtype = self.homes.dtypes[s.id]
-        kind, name, count = memory_type(dtype), f"tile_{s.id}", TILE * (TILE + 1)
-        team_text.shared_array(self.text, name, kind, count)
-        return Home(team_text.shared_place(self.text, name, kind, count, "0"), dtype, count, 3)
+        dtype, count = self.homes.dtypes[s.id], TILE * (TILE + 1)
+        return Home(self.text.shared(f"tile_{s.id}", memory_type(dtype), count), dtype, count)
+
+    def _in_square(self, row: str, column: str) -> str:
+        """The index of an element of a tile."""
+        return self.axes.op("add", self.axes.op("mul", row, TILE + 1), column)
 
     def _square_rows(
-        self, outer: tuple[str, str, int], inner: tuple[str, str, int], inside: Callable[..., None]
-    ) -> None:
-        """This thread's elements of a tile: `inner` runs along x, `outer` from y on in steps."""
-        x, y = self.axes.thread("%x"), self.axes.thread("%y")
-        place = self.axes.op("add", inner[1], x)
-        some = self._compare("slt", place, inner[2])
-
-        def rows() -> None:
+        self, outer: tuple[str, str, int], inner: tuple[str, str, int]
+    ) -> Iterator[tuple[str, str]]:
+        """This thread's elements of a tile, as row and column there; the loop's body writes what is
+        done with one.  `inner` runs along x, `outer` from y on in steps."""
+        axes = self.axes
+        x, y = axes.thread("%x"), axes.thread("%y")
+        place = axes.op("add", inner[1], x)
+        with self.text.when(axes.compare("slt", place, inner[2])):
             for k in range(0, TILE, TILE_ROWS):
-                row = self.axes.op("add", y, str(k))
-                at = self.axes.op("add", outer[1], row)
-                self.axes.values[inner[0]], self.axes.values[outer[0]] = place, at
-                when(
-                    self.text, self._compare("slt", at, outer[2]), lambda row=row: inside((row, x))
-                )
-
-        when(self.text, some, rows)
-
-    def _read(self, loads: Sequence[Load], shared: dict[int, Home], at: tuple[str, str]) -> None:
-        row, column = at
-        index = self.axes.op("add", self.axes.op("mul", row, str(TILE + 1)), column)
-        for s in loads:
-            self.memory.write(shared[s.id], index, self.memory.load(s, self.values)[0])
-
-    def _run(self, at: tuple[str, str]) -> None:
-        row, column = at
-        index = self.axes.op("add", self.axes.op("mul", column, str(TILE + 1)), row)
-        for id, home in self.tiles.items():
-            self.values[id] = (self.memory.read(home, index),)
-        self.body(self.piece.body)
-
-    # --- blocks of code
-
-    def _alloca(self, kind: str, count: int) -> str:
-        """Memory of the thread."""
-        name = self.text.fresh("m")
-        self.allocas.append(f"  {name} = alloca {kind}, i32 {count}")
-        return name
-
-    def _either(self, condition: str, then: Callable[[], None], other: Callable[[], None]) -> None:
-        text = self.text
-        yes, no, after = [text.fresh(stem)[1:] for stem in ("then", "else", "end")]
-        text.line(f"br i1 {condition}, label %{yes}, label %{no}")
-        for label, block in ((yes, then), (no, other)):
-            text.label(label)
-            block()
-            text.line(f"br label %{after}")
-        text.label(after)
-
-    def _loop(
-        self, axis: str, start: str, stop: str, step: int, inside: Callable[[], None]
-    ) -> None:
-        """for axis in range(start, stop, step): inside()"""
-        text, kind = self.text, self.axes.type
-        counter = self._alloca(kind, 1)
-        head, run, after = [text.fresh(stem)[1:] for stem in ("loop", "do", "end")]
-        text.line(f"store {kind} {start}, {kind}* {counter}")
-        text.line(f"br label %{head}")
-        text.label(head)
-        value = text.emit(f"load {kind}, {kind}* {counter}")
-        more = self._compare("slt", value, stop)
-        text.line(f"br i1 {more}, label %{run}, label %{after}")
-        text.label(run)
-        self.axes.values[axis] = value
-        inside()
-        following = self.axes.op("add", value, str(step))
-        text.line(f"store {kind} {following}, {kind}* {counter}")
-        text.line(f"br label %{head}")
-        text.label(after)
+                row = axes.op("add", y, k)
+                at = axes.op("add", outer[1], row)
+                axes.values[inner[0]], axes.values[outer[0]] = place, at
+                with self.text.when(axes.compare("slt", at, outer[2])):
+                    yield row, x
 
     # --- statements
 
@@ -329,27 +260,21 @@ class _Emitter:
 
     def init(self, s: Init) -> None:
         """A new accumulator."""
-        kind, copies = element_type(s.dtype), range(self.axes.copies)
-        pointers = tuple([self._alloca(kind, 1) for _ in copies])
-        self.accumulators[s.acc] = Accumulator(pointers, s.op, s.dtype)
-        start = (literal(s.start, s.dtype),) if not isinstance(s.start, Ref) else None
-        for k in copies:
-            self._set(s.acc, of(start or self.values[s.start.id], k), k)  # type: ignore[union-attr]
+        start, kind = s.start, element_type(s.dtype)
+        starts = self.values[start.id] if isinstance(start, Ref) else (literal(start, s.dtype),)
+        copies = range(self.axes.copies)
+        variables = tuple([self.text.variable(kind, of(starts, k)) for k in copies])
+        self.accumulators[s.acc] = Accumulator(variables, s.op, s.dtype)
 
     def _get(self, name: str, copy: int = 0) -> str:
-        pointers, _, dtype = self.accumulators[name]
-        kind = element_type(dtype)
-        return self.text.emit(f"load {kind}, {kind}* {of(pointers, copy)}")
+        return self.text.get(of(self.accumulators[name].variables, copy))
 
     def _set(self, name: str, value: str, copy: int = 0) -> None:
-        pointers, _, dtype = self.accumulators[name]
-        kind = element_type(dtype)
-        self.text.line(f"store {kind} {value}, {kind}* {of(pointers, copy)}")
+        self.text.put(of(self.accumulators[name].variables, copy), value)
 
     def read(self, s: Read) -> None:
         """The accumulator's value now."""
-        copies = range(len(self.accumulators[s.acc].pointers))
-        self.values[s.id] = tuple([self._get(s.acc, k) for k in copies])
+        self.values[s.id] = tuple(map(self.text.get, self.accumulators[s.acc].variables))
 
     def update(self, s: Update) -> None:
         """Contributions to an accumulator, one iteration after the other.
@@ -381,7 +306,8 @@ class _Emitter:
         if self.within:
             self.memory.store(s, self.values)
             return
-        when(self.text, self.team.is_first(), lambda: self.memory.store(s, self.values))
+        with self.text.when(self.team.is_first()):
+            self.memory.store(s, self.values)
 
     def _before(self, s: Statement) -> None:
         """Wait for the other threads of the team, if this touches what they touched."""
@@ -397,17 +323,11 @@ class _Emitter:
         elif id(loop) in self.shared and not self.within:
             self._share(loop)
         else:
-            inside = self._body_of(loop)
-            self._loop(loop.axis, "0", str(loop.extent), 1, inside)
-
-    def _body_of(self, loop: Loop) -> Callable[[], None]:
-        def inside() -> None:
-            self.team.loops += 1
-            self.body(loop.body)
-            self._settle()
-            self.team.loops -= 1
-
-        return inside
+            with self._each(loop.axis, 0, loop.extent):
+                self.team.loops += 1
+                self.body(loop.body)
+                self._settle()
+                self.team.loops -= 1
 
     def _settle(self) -> None:
         """The next iteration begins when all threads have ended this one."""
@@ -416,7 +336,7 @@ class _Emitter:
 
     def _while(self, loop: Loop) -> None:
         text = self.text
-        head, run, after = [text.fresh(stem)[1:] for stem in ("while", "do", "end")]
+        head, run, after = text.labels("while", "do", "end")
         text.line(f"br label %{head}")
         text.label(head)
         self.axes.values[loop.axis] = 0
@@ -424,8 +344,7 @@ class _Emitter:
         for s in loop.body:
             if isinstance(s, Leave):
                 self._settle()
-                done = self.values[s.value][0]
-                text.line(f"br i1 {done}, label %{after}, label %{run}")
+                text.branch(self.values[s.value][0], after, run)
                 text.label(run)
             else:
                 _EMIT[type(s)](self, s)
@@ -461,37 +380,29 @@ class _Emitter:
         form, vector = self.form, self.form.vector
         extent = math.prod([x.extent for x in nest])
         step = form.team * vector
-        lane = self.axes.thread("%x")
-        first = lane if vector == 1 else self.axes.op("mul", lane, str(vector))
-        inside = self._group(nest, body)
+        first = self.axes.scaled(self.axes.thread("%x"), vector)
         if not is_written_out(loop, form):
-            self._loop(
-                "", first, str(extent), step, lambda: inside(str(self.axes.values[""]), None)
-            )
+            with self.text.count(first, extent, step, self.axes.type) as at:
+                self._group(nest, body, at)
             return
         for trip in range(trips_of(loop, form)):
-            at = first if trip == 0 else self.axes.op("add", first, str(trip * step))
+            at = self.axes.op("add", first, trip * step) if trip else first
             if (trip + 1) * step <= extent:
-                inside(at, trip)
+                self._group(nest, body, at, trip)
             else:
-                some = self._compare("slt", at, extent)
-                when(self.text, some, lambda a=at, t=trip: inside(a, t))
+                with self.text.when(self.axes.compare("slt", at, extent)):
+                    self._group(nest, body, at, trip)
 
-    def _group(self, nest: Sequence[Loop], body: Body) -> Callable[..., None]:
-        def inside(at: Any, slot: int | None = None) -> None:
-            axes = self.axes
-            rest = at
-            for k in range(len(nest) - 1, -1, -1):
-                extent = str(nest[k].extent)
-                axes.values[nest[k].axis] = axes.op("urem", rest, extent) if k else rest
-                rest = axes.op("udiv", rest, extent) if k else rest
-            axes.set_tile({nest[-1].axis: self.form.vector})
-            axes.slot = slot
-            self.body(body)
-            axes.set_tile({})
-            axes.slot = None
-
-        return inside
+    def _group(self, nest: Sequence[Loop], body: Body, at: str, slot: int | None = None) -> None:
+        """The iterations of a nest from number `at` on, side by side."""
+        axes, rest = self.axes, at
+        for k, loop in reversed(list(enumerate(nest))):
+            rest, axes.values[loop.axis] = self._divided(rest, loop.extent) if k else (rest, rest)
+        axes.set_tile({nest[-1].axis: self.form.vector})
+        axes.slot = slot
+        self.body(body)
+        axes.set_tile({})
+        axes.slot = None
 
 
 _EMIT: dict[type, Callable[[_Emitter, Any], None]] = {

@@ -9,17 +9,17 @@ a small scratch buffer of one thread -> its registers
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from fgrad.compile.cpu.llvm_text import FunctionText
+from fgrad.compile.cpu.frame import memory_type
 from fgrad.compile.kernel.ir import Buffer, Const, Index, Init, Load, Loop, Op, Read, Store
 from fgrad.compile.kernel.rewrite import Body, walk
 from fgrad.compile.schedule.order import perfect_nest
-from fgrad.lower_cuda.emit.access import Axes, Home, memory_type, pointer_type
+from fgrad.lower_cuda.emit.access import Axes, Home
 from fgrad.lower_cuda.emit.forms import Form, Piece, is_written_out, shared_loops, trips_of
+from fgrad.lower_cuda.emit.text import BodyText
 
 SHARED_BYTES = 40 << 10  # of a block; what reductions need comes on top
 THREAD_BYTES = 512  # of scratch memory that a thread keeps in registers
@@ -59,78 +59,48 @@ class Homes(NamedTuple):
         return tuple([self._copies(b) * b.size * b.dtype.itemsize for b in self.areas])
 
     def _copies(self, buffer: Buffer) -> int:
-        blocks = self.form.grid * self.form.per_block
-        alone = self.form.team == 1 or buffer.name not in self.own
-        return blocks if alone else blocks * self.form.team
+        teams = self.form.grid * self.form.per_block
+        return teams * self.form.team if self._is_of_threads(buffer) else teams
 
-    @property
-    def globals(self) -> list[str]:
-        """The declarations of shared memory."""
-        return [
-            f"@{_shared_name(b)} = internal addrspace(3) global "
-            f"[{self.form.per_block * b.size} x {memory_type(b.dtype)}] undef, align 16"
-            for b in self.buffers
-            if self.kinds.get(b.name) == "shared"
-        ]
+    def _is_of_threads(self, buffer: Buffer) -> bool:
+        """Whether each thread of a team has its own copy."""
+        return self.form.team > 1 and buffer.name in self.own
 
-    def bind(
-        self, text: FunctionText, axes: Axes, number: str, alloca: Callable[[str, int], str]
-    ) -> dict[str, Home]:
+    def bind(self, text: BodyText, axes: Axes, number: str) -> dict[str, Home]:
         """The homes of the team or thread of this number."""
-        found: dict[str, Home] = {}
-        areas = 0
-        for k, buffer in enumerate(self.given):
-            found[buffer.name] = _global(text, buffer, k)
-        for buffer in self.buffers:
-            kind = self.kinds.get(buffer.name)
-            if kind == "area":
-                home = _global(text, buffer, len(self.given) + areas)
-                areas += 1
-                copy = number
-                if self.form.team > 1 and buffer.name in self.own:
-                    team = axes.op("mul", number, str(self.form.team))
-                    copy = axes.op("add", team, axes.thread("%x"))
-                found[buffer.name] = _moved(text, axes, home, copy)
-            elif kind == "shared":
-                found[buffer.name] = self._in_shared(text, axes, buffer)
-            elif kind is not None:
-                count = buffer.size
-                if kind == "lane":
-                    count = self.lanes[buffer.name] * self.form.vector
-                pointer = alloca(memory_type(buffer.dtype), count)
-                found[buffer.name] = Home(pointer, buffer.dtype, count, 0, kind == "lane")
+        in_global = [*self.given, *self.areas]
+        found = {}
+        for k, b in enumerate(in_global):
+            found[b.name] = Home(text.pointer(k, memory_type(b.dtype)), b.dtype, b.size)
+        for b in self.areas:
+            copy = number
+            if self._is_of_threads(b):
+                team = axes.op("mul", number, self.form.team)
+                copy = axes.op("add", team, axes.thread("%x"))
+            found[b.name] = _moved(text, axes, found[b.name], copy)
+        for b in self.buffers:
+            kind = self.kinds.get(b.name)
+            if kind == "shared":
+                found[b.name] = self._in_shared(text, axes, b)
+            elif kind in ("lane", "thread"):
+                found[b.name] = self._in_registers(text, b)
         return found
 
-    def _in_shared(self, text: FunctionText, axes: Axes, buffer: Buffer) -> Home:
-        kind = memory_type(buffer.dtype)
-        array = f"[{self.form.per_block * buffer.size} x {kind}]"
-        pointer = text.emit(
-            f"getelementptr {array}, {array} addrspace(3)* @{_shared_name(buffer)}, i32 0, i32 0"
-        )
-        home = Home(pointer, buffer.dtype, buffer.size, 3)
-        if self.form.per_block == 1:
-            return home
-        return _moved(
-            text, axes, home, "%y" if axes.type == "i32" else text.emit("zext i32 %y to i64")
-        )
+    def _in_shared(self, text: BodyText, axes: Axes, b: Buffer) -> Home:
+        count = self.form.per_block * b.size
+        first = text.shared(f"scratch_{b.name}", memory_type(b.dtype), count)
+        home = Home(first, b.dtype, b.size)
+        return home if self.form.per_block == 1 else _moved(text, axes, home, axes.thread("%y"))
+
+    def _in_registers(self, text: BodyText, b: Buffer) -> Home:
+        of_lanes = b.name in self.lanes
+        count = self.lanes[b.name] * self.form.vector if of_lanes else b.size
+        return Home(text.private(memory_type(b.dtype), count), b.dtype, count, of_lanes)
 
 
-def _shared_name(buffer: Buffer) -> str:
-    return f"scratch_{buffer.name}"
-
-
-def _global(text: FunctionText, buffer: Buffer, number: int) -> Home:
-    kind = pointer_type(buffer.dtype, 1)
-    pointer = text.emit(f"bitcast i8 addrspace(1)* %p{number} to {kind}")
-    return Home(pointer, buffer.dtype, buffer.size, 1)
-
-
-def _moved(text: FunctionText, axes: Axes, home: Home, number: str) -> Home:
+def _moved(text: BodyText, axes: Axes, home: Home, number: str) -> Home:
     """The home `number` times the buffer's size further on."""
-    element, kind = memory_type(home.dtype), pointer_type(home.dtype, home.space)
-    offset = axes.op("mul", number, str(home.size))
-    pointer = text.emit(f"getelementptr {element}, {kind} {home.pointer}, {axes.type} {offset}")
-    return home._replace(pointer=pointer)
+    return home._replace(first=text.at(home.first, axes.op("mul", number, home.size), axes.type))
 
 
 def homes_of(piece: Piece, form: Form) -> Homes:

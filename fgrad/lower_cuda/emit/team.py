@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fgrad.compile.cpu.llvm_text import FunctionText
-from fgrad.lower_cuda.emit import team_text
-from fgrad.lower_cuda.emit.team_text import WARP, Values
+from fgrad.lower_cuda.emit.team_text import WARP, Values, block_fold, warp_fold
+from fgrad.lower_cuda.emit.text import BodyText
 
 _WARP_BARRIER = "llvm.nvvm.bar.warp.sync"
 
@@ -21,19 +20,19 @@ class Team:
     passed a barrier that all come to after they have read.  In loops they wait after each.
     """
 
-    def __init__(self, text: FunctionText, size: int) -> None:
+    def __init__(self, text: BodyText, size: int) -> None:
         self.text, self.size = text, size
         self.loops = 0  # that all threads run, around what is being written
         self.folds: Counter[np.dtype] = Counter()
 
     def is_first(self) -> str:
         """Whether this is the team's first thread."""
-        return self.text.emit("icmp eq i32 %x, 0")
+        return self.text.compare("eq", "i32", "%x", 0)
 
     def barrier(self) -> None:
         """All threads of the team come here, and see what the others have written."""
         if self.size > WARP:
-            team_text.barrier(self.text)
+            self.text.barrier()
             return
         self.text.declare(f"declare void @{_WARP_BARRIER}(i32)")
         self.text.line(f"call void @{_WARP_BARRIER}(i32 -1)")
@@ -41,14 +40,14 @@ class Team:
     def fold(self, value: str, dtype: np.dtype, join: Callable[[str, str], str]) -> str:
         """The values of all threads joined, in an order that is always the same."""
 
-        def combine(_text: FunctionText, a: Values, b: Values) -> Values:
+        def combine(_text: BodyText, a: Values, b: Values) -> Values:
             return (join(a[0], b[0]),)
 
         if self.size == WARP:
-            return team_text.warp_fold(self.text, combine, (value,), [dtype])[0]
+            return warp_fold(self.text, combine, (value,), [dtype])[0]
         self.folds[dtype] += 1
         name = f"fold_{dtype.kind}{dtype.itemsize}_{self.folds[dtype] % 2}_"
-        (total,) = team_text.block_fold(
+        (total,) = block_fold(
             self.text, name, combine, (value,), [dtype], self.size, again=self.loops > 0
         )
         return total

@@ -12,14 +12,16 @@ Variables live on the stack until the compiler makes registers of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+import numpy as np
+
 from fgrad.compile.cpu.structured import Structured
-from fgrad.lower_cuda.emit.team_text import barrier, shared_array
 
 GLOBAL, SHARED, PRIVATE = " addrspace(1)", " addrspace(3)", ""
+_BARRIER = "llvm.nvvm.barrier0"
 
 
 class Pointer(NamedTuple):
@@ -57,15 +59,24 @@ class BodyText(Structured):
         return Pointer(name, kind, GLOBAL)
 
     def shared(self, name: str, kind: str, count: int) -> Pointer:
-        """Memory of the block."""
-        shared_array(self, name, kind, count)
+        """Memory of the block; a name is declared in one way only."""
         array, first = f"[{count} x {kind}]", self.fresh("s")
-        place = f"{array}, {array}{SHARED}* @{name}, i32 0, i32 0"
-        self._head.append(f"  {first} = getelementptr {place}")
+        self.declare(f"@{name} = internal{SHARED} global {array} undef, align 16")
+        self._head.append(
+            f"  {first} = getelementptr {array}, {array}{SHARED}* @{name}, i32 0, i32 0"
+        )
         return Pointer(first, kind, SHARED)
+
+    def private(self, kind: str, count: int) -> Pointer:
+        """Memory of the thread."""
+        name = self.fresh("m")
+        self._head.append(f"  {name} = alloca {kind}, i32 {count}, align 16")
+        return Pointer(name, kind, PRIVATE)
 
     def at(self, base: Pointer, index: str | int, count: str = "i64") -> Pointer:
         """The address of an element; `count` is the type of the index."""
+        if index == 0:
+            return base
         name = self.emit(f"getelementptr {base.kind}, {base.type} {base.name}, {count} {index}")
         return base._replace(name=name)
 
@@ -97,6 +108,14 @@ class BodyText(Structured):
         at = self.at(base, index, count)
         tail = f", align {align}" if align else ""
         self.line(f"store {at.kind} {value}, {at.type} {at.name}{tail}")
+
+    def from_memory(self, value: str, dtype: np.dtype) -> str:
+        """The register with an element that was loaded."""
+        return self.compare("ne", "i8", value, 0) if dtype.kind == "b" else value
+
+    def to_memory(self, value: str, dtype: np.dtype) -> str:
+        """What is stored of a register."""
+        return self.cast("zext", "i1", value, "i8") if dtype.kind == "b" else value
 
     # Variables.
 
@@ -137,7 +156,8 @@ class BodyText(Structured):
 
     def barrier(self) -> None:
         """All threads of the block come here, and see what the others have written."""
-        barrier(self)
+        self.declare(f"declare void @{_BARRIER}()")
+        self.line(f"call void @{_BARRIER}()")
 
     @contextmanager
     def count(
@@ -149,3 +169,18 @@ class BodyText(Structured):
             i = self.get(index)
             yield i
             self.put(index, self.op("add", kind, i, step))
+
+    @contextmanager
+    def either(self, condition: str) -> Iterator[Callable[[], None]]:
+        """if condition ... else ...: the context's value is a function that begins the latter."""
+        then, other, end = self.labels("then", "else", "end")
+        self.branch(condition, then, other)
+        self.label(then)
+
+        def otherwise() -> None:
+            self.line(f"br label %{end}")
+            self.label(other)
+
+        yield otherwise
+        self.line(f"br label %{end}")
+        self.label(end)
