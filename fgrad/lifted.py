@@ -5,6 +5,8 @@
 
 What a trace evaluates, it evaluates in the context that encloses it: where a value is a tracer of
 the outermost builder, that is the device.  So no transform knows of devices.
+
+Calls of functions that were jitted for a device name it; programs that hold them are for it too.
 """
 
 from __future__ import annotations
@@ -18,14 +20,22 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fgrad import tree
+from fgrad.config import config
+from fgrad.errors import ArgumentError
 from fgrad.ir.primitive import Primitive
+from fgrad.ir.program import Eqn, Program
+from fgrad.ir.walk import subprograms
 from fgrad.on_device import OnDevice, bind_hook, put, put_hook
+from fgrad.source import resolve
 from fgrad.trace import Builder, Tracer, Value, bind
 
+CPU, CUDA = "cpu", "cuda"
 F = TypeVar("F", bound=Callable[..., Any])
 
-# (primitive, operands, params) -> results, all of them on the device; filled by the compiler.
+# (primitive, operands, params) -> results on the device; filled by the compiler.  The first one
+# looks for what is said of the evaluation: that it is for the CPU, or that NaN are watched for.
 evaluate_hook: list[Callable[[Primitive, Sequence[Any], dict[str, Any]], Any]] = []
+compute_hook: list[Callable[[Primitive, Sequence[Any], dict[str, Any]], Any]] = []
 
 
 class DeviceBuilder(Builder):
@@ -141,3 +151,66 @@ def lowered(function: F) -> F:
         return tree.map(lower, out) if put_hook else out
 
     return functools.update_wrapper(outer, function)  # type: ignore[return-value]
+
+
+# Programs for a device.
+
+
+def device_of(program: Program, wanted: str | None = None) -> str | None:
+    """The device that a program is for: the wanted one, or that of the calls in it.
+
+    Raises:
+        ArgumentError: there are several.
+    """
+    calls = program.cache.get("pinned")
+    if calls is None:
+        eqns = [eqn for part in subprograms(program) for eqn in part.eqns]
+        calls = program.cache["pinned"] = [eqn for eqn in eqns if "device" in eqn.params]
+    devices = {eqn.params["device"] for eqn in calls} | ({wanted} - {None})
+    if len(devices) > 1:
+        raise _several(program, calls, wanted)
+    return next(iter(devices), None)
+
+
+def _several(program: Program, calls: Sequence[Eqn], wanted: str | None) -> ArgumentError:
+    """The card for functions for different devices in one program."""
+    own = "" if wanted is None else f", device={wanted!r}"
+    rows = []
+    for eqn in calls:
+        loc = "" if eqn.loc is None else f"    {resolve(eqn.loc)}"
+        rows.append(("calls", f"jit({eqn.params['name']}, device={eqn.params['device']!r}){loc}"))
+    return ArgumentError(
+        f"jit({program.name}{own}) calls functions that were jitted for another device.",
+        (
+            *dict.fromkeys(rows),
+            ("why", "a compiled program runs on one device, and calls in it become parts of it."),
+            ("write", f"jit({program.name}) without a device: it is for the device of its calls"),
+            ("write", "and the same device, or none, for the functions that it calls"),
+        ),
+    )
+
+
+def follows(prim: Primitive) -> Callable[[F], F]:
+    """Decorator of the evaluation of a primitive that holds programs: where these are for the GPU,
+    so is the evaluation, and its results are tracers of arrays there."""
+
+    def decorate(rule: F) -> F:
+        def evaluate(*operands: Any, **params: Any) -> Any:
+            if pinned_to(params) != CUDA:
+                return rule(*operands, **params)
+            if config.nans and "device" in params:  # where the first one is made: on the host
+                rule(*operands, **params)
+            return tuple([lift(x) for x in compute_hook[0](prim, operands, params)])
+
+        return evaluate  # type: ignore[return-value]
+
+    return decorate
+
+
+def pinned_to(params: Mapping[str, Any]) -> str | None:
+    """The device of an equation that holds programs: its own, or that of the programs."""
+    device = params.get("device")
+    for value in params.values() if device is None else ():
+        for item in value if type(value) is tuple else (value,):
+            device = device_of(item, device) if type(item) is Program else device
+    return device

@@ -7,7 +7,8 @@
     batch     [y] = call[program=P.batched] [x]
 
 The derived programs are made once and kept in P.cache, so `grad(jit(f))` and `vmap(jit(f))` run
-native code.
+native code.  A call of `jit(f, device=...)` has the device as a parameter, and so have its derived
+calls: they run there, also where their operands are elsewhere.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from fgrad.config import config
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program
+from fgrad.lifted import follows
 from fgrad.locks import Locked
 from fgrad.ops.families import FLOATS
 from fgrad.trace import Value, bind, run
@@ -46,7 +48,7 @@ _COMPILER = Locked()
 
 
 @call_p.type_rule
-def _(*_avals: Aval, program: Program, name: str) -> tuple[Aval, ...]:
+def _(*_avals: Aval, program: Program, name: str, device: str | None = None) -> tuple[Aval, ...]:
     return tuple([aval.strong() for aval in program.out_avals])
 
 
@@ -105,7 +107,8 @@ class FlatCall(NativeCallable):
 
 
 @call_p.evaluate
-def _(*operands: Any, program: Program, name: str) -> tuple[Any, ...]:
+@follows(call_p)
+def _(*operands: Any, program: Program, name: str, device: str | None = None) -> tuple[Any, ...]:
     if config.nans:
         return tuple(run(program, operands))
     flat = program.cache.get("flat")
@@ -122,9 +125,13 @@ def contiguous(x: Any, dtype: np.dtype) -> np.ndarray:
     return np.asarray(x, dtype, order="C")
 
 
-def call(program: Program, operands: Sequence[Value]) -> tuple[Value, ...]:
-    """Apply a program: an equation of the present trace, or native code at once."""
-    return bind(call_p, *operands, program=program, name=program.name)
+def call(
+    program: Program, operands: Sequence[Value], device: str | None = None
+) -> tuple[Value, ...]:
+    """Apply a program, on a device if one is named: an equation of the present trace, or native
+    code at once."""
+    pinned = {} if device is None else {"device": device}
+    return bind(call_p, *operands, program=program, name=program.name, **pinned)
 
 
 # --- derivatives and batching
@@ -133,7 +140,7 @@ def call(program: Program, operands: Sequence[Value]) -> tuple[Value, ...]:
 @call_p.jvp
 def _(
     primals: Sequence[Value], tangents: Sequence[Value | None], _outs: Any, *,
-    program: Program, name: str, saved: Any = None,
+    program: Program, name: str, device: str | None = None, saved: Any = None,
 ) -> tuple[Value | None, ...]:  # fmt: skip
     """The tangents of the results, by the derived program without its primal outputs."""
     active = tuple([t is not None for t in tangents])
@@ -143,7 +150,8 @@ def _(
     if tangent_program is None:
         outputs = derived.program.outputs[len(program.outputs) :]
         tangent_program = program.cache[key] = derived.program.replace(outputs=outputs)
-    pushed = iter(call(tangent_program, [*primals, *[t for t in tangents if t is not None]]))
+    given = [*primals, *[t for t in tangents if t is not None]]
+    pushed = iter(call(tangent_program, given, device))
     return tuple([next(pushed) if has else None for has in derived.has_tangent])
 
 
@@ -155,18 +163,20 @@ class Saved(NamedTuple):
     residuals: tuple[Value, ...]
 
 
-def _forward(values: Sequence[Value], mask: Sequence[bool], program: Program) -> tuple[Any, Saved]:
+def _forward(
+    values: Sequence[Value], mask: Sequence[bool], program: Program, device: str | None
+) -> tuple[Any, Saved]:
     inexact = [aval.dtype.kind in FLOATS for aval in program.in_avals]
     wanted = tuple([bool(m and f) for m, f in zip(mask, inexact, strict=True)])
     programs = vjp_programs(program, wanted)
-    outs = call(programs.forward, values)
+    outs = call(programs.forward, values, device)
     return outs[: programs.count], Saved(programs, wanted, outs[programs.count :])
 
 
 def _save(
     values: Sequence[Value], traced: Sequence[bool], params: dict[str, Any]
 ) -> tuple[tuple[Value, ...], Saved]:
-    return _forward(values, traced, params["program"])
+    return _forward(values, traced, params["program"], params.get("device"))
 
 
 def _pullback(
@@ -178,20 +188,21 @@ def _pullback(
 ) -> list[Value | None]:
     """Cotangents by the backward program; an operand without a value enters linearly: zeros do."""
     program: Program = params["program"]
+    device: str | None = params.get("device")
     saved: Saved | None = params.get("saved")
     if saved is None or not covers(saved.mask, wanted):
         avals = program.in_avals
         known = [
             zeros_of(a) if isinstance(v, Aval) else v for v, a in zip(values, avals, strict=True)
         ]
-        saved = _forward(known, wanted, program)[1]
+        saved = _forward(known, wanted, program, device)[1]
     takes, avals = saved.programs.takes, program.out_avals
     given = [
         zeros_of(aval) if ct is None else ct
         for ct, aval, take in zip(cts, avals, takes, strict=True)
         if take
     ]
-    pulled = iter(call(saved.programs.backward, [*saved.residuals, *given]))
+    pulled = iter(call(saved.programs.backward, [*saved.residuals, *given], device))
     return [next(pulled) if m else None for m in saved.mask]
 
 
@@ -203,7 +214,7 @@ call_p.refuse("transpose", "is transposed by its backward program")
 @call_p.batch
 def _(
     size: int, operands: Sequence[Value], dims: Sequence[int | None], *,
-    program: Program, name: str, saved: Any = None,
+    program: Program, name: str, device: str | None = None, saved: Any = None,
 ) -> tuple[tuple[Value, ...], tuple[int | None, ...]]:  # fmt: skip
     derived = batched_program(program, size, tuple(dims))
-    return call(derived.program, operands), derived.dims
+    return call(derived.program, operands, device), derived.dims

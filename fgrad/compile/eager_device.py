@@ -22,7 +22,16 @@ from fgrad.errors import InPlaceError
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import REGISTRY, Primitive
 from fgrad.ir.program import Eqn, Params, Program, Var
-from fgrad.lifted import evaluate_hook, lift, lift_tree, results_of, through
+from fgrad.lifted import (
+    CPU,
+    compute_hook,
+    evaluate_hook,
+    lift,
+    lift_tree,
+    pinned_to,
+    results_of,
+    through,
+)
 from fgrad.on_device import OnDevice, put
 from fgrad.ops.families import BROADCAST
 from fgrad.source import here, resolve
@@ -48,13 +57,18 @@ _PROGRAMS: dict[Hashable, Program] = {}
 
 
 def evaluate(prim: Primitive, operands: Sequence[Any], params: dict[str, Any]) -> Any:
+    """The results of a primitive, on the device, unless the programs in it are for the CPU."""
+    if prim.multiple and pinned_to(params) == CPU:
+        return prim.evaluate_rule(*_on_host(operands), **params)
+    if config.nans:  # where the first one is made is found on the host
+        prim.evaluate_rule(*_on_host(operands), **params)
+    return compute(prim, operands, params)
+
+
+def compute(prim: Primitive, operands: Sequence[Any], params: dict[str, Any]) -> Any:
     """The results of a primitive, on the device."""
     if prim is call_p:
         return tuple(run_on_device(params["program"], operands))
-    if config.nans:  # where the first one is made is found on the host
-        prim.evaluate_rule(
-            *[x.numpy()[()] if isinstance(x, OnDevice) else x for x in operands], **params
-        )
     same = _same_memory(prim, operands, params)
     if same is not None:
         return same
@@ -65,6 +79,10 @@ def evaluate(prim: Primitive, operands: Sequence[Any], params: dict[str, Any]) -
     program = _program(prim, tuple([form for form, _ in forms]), params)
     results = run_on_device(program, [x for _, x in forms])
     return results if prim.multiple else results[0]
+
+
+def _on_host(operands: Sequence[Any]) -> list[Any]:
+    return [x.numpy()[()] if isinstance(x, OnDevice) else x for x in operands]
 
 
 def run_on_device(
@@ -172,6 +190,7 @@ def _made(prim: Primitive, forms: Sequence[Operand], params: dict[str, Any]) -> 
 
 
 evaluate_hook.append(evaluate)
+compute_hook.append(compute)
 
 
 # Operators, methods and functions.

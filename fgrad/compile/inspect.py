@@ -168,8 +168,9 @@ def inspect(fun: Callable[..., Any]) -> Callable[..., Stages]:
         whole = jitted(fun)
         entry = whole.entry_of(args, kwargs)
         ms, program = 1e3 * (time.perf_counter() - start), entry.program
-        done = compile_program(program, device=whole.device or "cpu", donated=entry.donated)
+        device = entry.device or "cpu"
+        done = compile_program(program, device=device, donated=entry.donated)
         first = Stage("trace", ms, len(program.eqns), len(program.eqns), program)
-        return Stages(program, [first, *done.stages], done.code, whole.device or "cpu")
+        return Stages(program, [first, *done.stages], done.code, device)
 
     return compiled

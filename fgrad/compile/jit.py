@@ -22,21 +22,21 @@ import numpy as np
 from fgrad import tree
 from fgrad.compile import eager_device
 from fgrad.compile.backend import BACKENDS
-from fgrad.compile.call import call_p, contiguous, executable_of
+from fgrad.compile.call import call, contiguous, executable_of
 from fgrad.compile.cpu.entry.native import NativeCallable, NativeCalls, native_class
 from fgrad.compile.cpu.entry.table import Parameters
 from fgrad.compile.native import learn
+from fgrad.compile.static_arguments import as_tuple, completed, typed
 from fgrad.config import config
 from fgrad.errors import ArgumentError, RetraceWarning, StaticArgumentError, UnsupportedTypeError
 from fgrad.ir.aval import DTYPE_NAMES, PYTHON_SCALARS, Aval, aval_of
 from fgrad.ir.program import Program
-from fgrad.lifted import lift, lower
+from fgrad.lifted import CPU, CUDA, device_of, lift, lower
 from fgrad.locks import own_lock
 from fgrad.on_device import OnDevice, put_hook
-from fgrad.trace import Tracer, bind, run, trace
+from fgrad.trace import Tracer, run, trace
 
 _INT_TYPES = (int, np.integer)
-CPU, CUDA = "cpu", "cuda"
 MOST_DEVICE_CALLS = 64  # of one function
 DONATED_BYTES = 1 << 16  # less memory is not worth a look at all arguments
 
@@ -50,7 +50,8 @@ class Entry(NamedTuple):
     description: tuple[str, ...]  # of the arguments, for explain_retrace
     donated: tuple[int, ...]  # inputs whose memory may be given to results
     fits: dict[int, set[np.dtype]]  # leaves that are Python integers, and what they must fit
-    captured: tuple[OnDevice, ...] = ()  # arrays on a device that it closes over: the first inputs
+    captured: tuple[OnDevice, ...]  # arrays on a device that it closes over: the first inputs
+    device: str | None  # None: where the arguments are
 
 
 class DeviceCall(NamedTuple):
@@ -112,7 +113,7 @@ class Jitted(NativeCallable):
         self.static_argnames = static_argnames
         self.donate_argnums = donate_argnums
         self.max_traces = max_traces
-        self.device = device  # None: where the arguments are
+        self.device = device  # None: where the calls in it are, or the arguments
         self.entries: dict[Any, Entry] = {}
         self.lock = own_lock(self)
         self.native = NativeCalls()
@@ -149,7 +150,7 @@ class Jitted(NativeCallable):
         if kwargs or self.static_argnums:
             return self._general(args, kwargs)
         key: list[Any] = [config.epoch]
-        on_device = self.device == CUDA
+        on_device = False
         for x in args:
             if type(x) is not np.ndarray:
                 if not isinstance(x, OnDevice):
@@ -160,7 +161,7 @@ class Jitted(NativeCallable):
         entry = self.entries.get(tuple(key))
         if entry is None:
             return self._general(args, kwargs, tuple(key))
-        if on_device and self.device != CPU:
+        if entry.device == CUDA or (on_device and entry.device != CPU):
             outs = self._run_on_device(entry, args)
             if not (config.nans or entry.captured or entry.donated):
                 self.device_calls.learn(entry)
@@ -182,7 +183,7 @@ class Jitted(NativeCallable):
             key.append(x.dtype)
             key.append(x.shape)
         entry = self.entries.get(tuple(key))
-        if entry is None:
+        if entry is None or entry.device == CPU:
             return self._general(args, {}, tuple(key))
         native = self.device_calls.known.get((id(entry), get_ident()))
         outs = None if native is None else native.call(tuple(leaves))
@@ -202,7 +203,7 @@ class Jitted(NativeCallable):
             if self._wants_native(entry):
                 self._learn(args, kwargs, entry)
             outs = self._run(entry, leaves)
-        elif self.device == CPU:
+        elif entry.device == CPU:
             outs = self._run(entry, leaves)
         else:
             outs = self._run_on_device(entry, leaves)
@@ -210,7 +211,7 @@ class Jitted(NativeCallable):
 
     def _wants_native(self, entry: Entry) -> bool:
         """Whether calls of this kind should be made natively."""
-        native = self.device in (None, CPU) and not (entry.fits or config.nans)
+        native = entry.device in (None, CPU) and not (entry.fits or config.nans)
         return native and self.native.wants(entry.program)
 
     def _run(self, entry: Entry, leaves: Sequence[Any]) -> Sequence[Any]:
@@ -218,7 +219,7 @@ class Jitted(NativeCallable):
         arrays = [contiguous(x, v.aval.dtype) for x, v in zip(given, program.inputs, strict=True)]
         if config.nans:
             return run(program, arrays)
-        return executable_of(program, arrays, self.device or CPU, entry.donated)(arrays)
+        return executable_of(program, arrays, entry.device or CPU, entry.donated)(arrays)
 
     def _run_on_device(self, entry: Entry, leaves: Sequence[Any]) -> Sequence[Any]:
         program = entry.program
@@ -249,7 +250,7 @@ class Jitted(NativeCallable):
             _check_integers(entry.fits, leaves)
         if captured or any(isinstance(x, Tracer) for x in leaves):
             return self._nested(entry, [*captured, *entry.captured, *leaves])
-        on_device = self.device == CUDA or any([isinstance(x, OnDevice) for x in leaves])
+        on_device = entry.device == CUDA or any([isinstance(x, OnDevice) for x in leaves])
         return self._call(entry, leaves, args, kwargs, on_device)
 
     def _learn(self, args: tuple[Any, ...], kwargs: dict[str, Any], entry: Entry) -> None:
@@ -273,7 +274,7 @@ class Jitted(NativeCallable):
             x if isinstance(x, (Tracer, OnDevice)) or v.aval.shape else v.aval.dtype.type(x)
             for x, v in zip(operands, program.inputs, strict=True)
         ]
-        outs = bind(call_p, *values, program=program, name=program.name)
+        outs = call(program, values, entry.device)
         for out, atom in zip(outs, program.outputs, strict=True):
             if isinstance(out, Tracer):
                 out.weak = atom.aval.weak
@@ -301,12 +302,12 @@ class Jitted(NativeCallable):
         for k in self.static_argnums:
             at = k if k >= 0 else k + len(args)
             if 0 <= at < len(args):
-                statics.append((at, _typed(args[at])))
+                statics.append((at, typed(args[at])))
                 dynamic[at] = None
         keywords = dict(kwargs)
         for name in self.static_argnames:
             if name in keywords:
-                statics.append((name, _typed(keywords.pop(name))))
+                statics.append((name, typed(keywords.pop(name))))
         leaves, treedef = tree.flatten((tuple(dynamic), keywords))
         return Signature(leaves, treedef, tuple(statics))
 
@@ -403,7 +404,9 @@ class Jitted(NativeCallable):
         description = tuple(_describe(signature, avals))
         donated = self._donated(signature, avals)
         donated = tuple([len(arrays) + k for k in donated])
-        entry = Entry(traced.program, out_tree, single, description, donated, traced.fits, arrays)
+        program, fits = traced.program, traced.fits
+        device = device_of(program, self.device)
+        entry = Entry(program, out_tree, single, description, donated, fits, arrays, device)
         return entry, captured
 
     def _donated(self, signature: Signature, avals: Sequence[Aval]) -> tuple[int, ...]:
@@ -439,20 +442,6 @@ def _is_masked(x: Any) -> bool:
     """Whether an array has a mask, or is a matrix, which multiplies in its own way."""
     plain = type(x) is np.ndarray or isinstance(x, np.generic)
     return not plain and isinstance(x, (np.ma.MaskedArray, np.matrix))
-
-
-def _typed(x: Any) -> tuple[Any, Any]:
-    """A static value with its type, so that 1, 1.0 and True stay apart."""
-    return _kind(x), x
-
-
-def _kind(x: Any) -> Any:
-    """What tells apart values that Python calls equal: types, also inside tuples, and -0.0."""
-    if isinstance(x, float | complex | np.inexact):
-        return type(x), repr(x)
-    if isinstance(x, tuple):
-        return type(x), *[_kind(part) for part in x]
-    return type(x)
 
 
 def _identifier(name: str) -> str:
@@ -527,7 +516,9 @@ def jit(
         donate_argnums: positions of arguments whose memory may be reused for results: the arrays
             must not be read after the call, which may have written a result into them.
         max_traces: warn with `RetraceWarning` when the function is traced more often.
-        device: "cpu" or "cuda"; None for where the arguments are: on the GPU if one of them is.
+        device: "cpu" or "cuda", also for what transforms make of the function, and for a function
+            jitted without a device that calls it; None for where the arguments are: on the GPU if
+            one of them is.
 
     Returns:
         A function with the same results; arrays are fresh `np.ndarray`s, scalars NumPy scalars.
@@ -556,45 +547,12 @@ def jit(
     if not callable(fun):
         raise ArgumentError(f"jit takes a function, not {type(fun).__name__}.")
     tree.leaf()  # loads what flattens arguments now, not during the first call
-    nums = _as_tuple(static_argnums, _INT_TYPES)
-    names = _as_tuple(static_argnames, str)
-    nums, names = _completed(fun, nums, names)
+    nums = as_tuple(static_argnums, _INT_TYPES)
+    names = as_tuple(static_argnames, str)
+    nums, names = completed(fun, nums, names)
     if device is not None and device not in BACKENDS:
         raise ArgumentError(
             f"jit({fun.__name__}): there is no device {device!r}.",
             (("write", f"device={' or '.join(map(repr, BACKENDS))}"),),
         )
-    return Jitted(fun, nums, names, _as_tuple(donate_argnums, _INT_TYPES), max_traces, device)
-
-
-def _as_tuple(x: Any, kind: Any) -> tuple[Any, ...]:
-    return (x,) if isinstance(x, kind) else tuple(x)
-
-
-def _completed(
-    fun: Callable[..., Any], nums: tuple[int, ...], names: tuple[str, ...]
-) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Positions and names of the same static arguments, checked against the signature."""
-    if not nums and not names:
-        return nums, names
-    try:
-        parameters = inspect.signature(fun).parameters
-    except (TypeError, ValueError):
-        return nums, names
-    kinds = [p.kind for p in parameters.values()]
-    listed = list(parameters)
-    positional = [n for n, k in zip(listed, kinds, strict=True) if k in (0, 1)]
-    variadic = inspect.Parameter.VAR_POSITIONAL in kinds
-    for k in nums:
-        if not variadic and not -len(positional) <= k < len(positional):
-            raise StaticArgumentError(
-                f"static_argnums={k}, but {fun.__name__} takes {len(positional)} positional ones."
-            )
-    for name in names:
-        if name not in parameters and inspect.Parameter.VAR_KEYWORD not in kinds:
-            raise StaticArgumentError(
-                f"static_argnames={name!r}, but {fun.__name__} has arguments {', '.join(listed)}."
-            )
-    by_num = [positional[k] for k in nums if -len(positional) <= k < len(positional)]
-    by_name = [positional.index(n) for n in names if n in positional]
-    return tuple(dict.fromkeys([*nums, *by_name])), tuple(dict.fromkeys([*names, *by_num]))
+    return Jitted(fun, nums, names, as_tuple(donate_argnums, _INT_TYPES), max_traces, device)

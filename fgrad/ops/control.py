@@ -19,6 +19,7 @@ from fgrad.errors import DtypeError, ShapeError
 from fgrad.ir.aval import BOOL, INT64, Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program
+from fgrad.lifted import follows
 from fgrad.ops.straight import WORTH, is_worth, scan_loop, while_loops
 from fgrad.trace import Value, bind, run
 
@@ -99,6 +100,7 @@ def _(
 
 
 @scan_p.evaluate
+@follows(scan_p)
 def _(
     *operands: Any, body: Program, length: int, reverse: bool, n_consts: int, n_carry: int
 ) -> tuple[Any, ...]:
@@ -133,6 +135,7 @@ def _(
 
 
 @while_p.evaluate
+@follows(while_p)
 def _(
     *operands: Any, cond: Program, body: Program, n_cond: int, n_body: int, max_steps: int | None
 ) -> tuple[Any, ...]:
@@ -163,5 +166,6 @@ def _(index: Aval, *operands: Aval, branches: tuple[Program, ...]) -> tuple[Aval
 
 
 @switch_p.evaluate
+@follows(switch_p)
 def _(index: Any, *operands: Any, branches: tuple[Program, ...]) -> tuple[Any, ...]:
     return tuple(run(branches[min(max(int(index), 0), len(branches) - 1)], operands))
