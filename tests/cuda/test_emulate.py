@@ -1,69 +1,19 @@
-"""The emulator: threads, barriers, shuffles, atomics, and what it must find wrong."""
+"""The emulator: threads, barriers, shuffles, atomic operations, arithmetic of the device."""
 
 from __future__ import annotations
 
-import random
 import threading
-import zlib
-from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from defects import uncaught
+from emulated_bodies import ORDERS, body, fold_body, numbers, put, run, scan_body, words
 
 from fgrad.compile.cpu import runtime
-from fgrad.compile.cpu.llvm_text import FunctionText
-from fgrad.errors import CheckError
-from fgrad.lower_cuda.emit.team_text import block_fold, block_scan
 from fgrad.lower_cuda.emit.text import BodyText
-from fgrad.lower_cuda.emulator.run import Emulated
 from fgrad.lower_cuda.emulator.text import width_of
 from fgrad.lower_cuda.skeleton import padded, skeleton
 from fgrad.lower_cuda.toolchain import inlined
-
-F32 = np.dtype(np.float32)
-ORDERS = [None, 1, 2]
-
-
-def run(
-    text: str,
-    arrays: Sequence[np.ndarray],
-    grid: int = 1,
-    block: tuple[int, int] = (32, 1),
-    seed: int | None = None,
-    bounds: bool = True,
-) -> None:
-    """Run a body on arrays, in the order of the threads or in one of chance."""
-    ranges = [(x.ctypes.data, x.nbytes) for x in arrays]
-    order = None if seed is None else random.Random(seed)
-    pointers = [start for start, _ in ranges]
-    Emulated(text, len(arrays)).run(grid, block, pointers, order, bounds=ranges if bounds else None)
-
-
-def body(arity: int, lines: str, globals_: str = "") -> str:
-    """A body of given lines, whose arrays are %a0, %a1, ... of i32."""
-    casts = "".join(
-        f"  %a{k} = bitcast i8 addrspace(1)* %p{k} to i32 addrspace(1)*\n" for k in range(arity)
-    )
-    pointers = "".join(f", i8 addrspace(1)* %p{k}" for k in range(arity))
-    return (
-        f"{globals_}\ndefine void @fgrad_body(i32 %block, i32 %x, i32 %y{pointers}) {{\n"
-        f"entry:\n{casts}{lines}\n  ret void\n}}\n"
-    )
-
-
-def put(value: str, index: str = "%x", name: str = "put") -> str:
-    """Lines that store an i32 into the first array."""
-    return (
-        f"  %{name} = getelementptr i32, i32 addrspace(1)* %a0, i32 {index}\n"
-        f"  store i32 {value}, i32 addrspace(1)* %{name}\n"
-    )
-
-
-def words(count: int = 32) -> np.ndarray:
-    return np.zeros(count, np.int32)
-
 
 # Threads.
 
@@ -165,50 +115,9 @@ def test_the_kernel_around_a_body(arity: int) -> None:
 # Waiting.
 
 
-def scan_body(threads: int, times: int = 1) -> str:
-    """The sums of what is before and of all of the block, `times` times one after the other."""
-    text = BodyText()
-    index = text.number(threads)
-    value = text.load(text.pointer(0, "float"), index)
-
-    def add(text: FunctionText, a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
-        return (text.emit(f"fadd float {a[0]}, {b[0]}"),)
-
-    for _ in range(times):
-        (before,), (total,) = block_scan(text, "sums", add, (value,), [F32], threads, ("0.0",))
-        value = text.op("fadd", "float", before, total)
-    text.store(value, text.pointer(1, "float"), index)
-    return text.finish(2)
-
-
-def fold_body(threads: int) -> str:
-    """The sum and the largest of a block's elements, in shared memory of one name."""
-    text = BodyText()
-    index = text.number(threads)
-    value = text.load(text.pointer(0, "float"), index)
-
-    def add(text: FunctionText, a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
-        return (text.emit(f"fadd float {a[0]}, {b[0]}"),)
-
-    def largest(text: FunctionText, a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
-        above = text.emit(f"fcmp ogt float {a[0]}, {b[0]}")
-        return (text.emit(f"select i1 {above}, float {a[0]}, float {b[0]}"),)
-
-    (total,) = block_fold(text, "s", add, (value,), [F32], threads)
-    (most,) = block_fold(text, "s", largest, (value,), [F32], threads)
-    text.store(text.op("fdiv", "float", total, most), text.pointer(1, "float"), index)
-    return text.finish(2)
-
-
 def totals(x: np.ndarray) -> np.ndarray:
     """What `scan_body` makes."""
     return np.cumsum(x, 1) - x + x.sum(1, keepdims=True)
-
-
-def numbers(blocks: int, threads: int) -> np.ndarray:
-    rng = np.random.default_rng(zlib.adler32(b"numbers"))
-    rows = np.tile(np.arange(1, threads + 1, dtype=np.float32), (blocks, 1))
-    return rng.permuted(rows, axis=1)
 
 
 @pytest.mark.parametrize("seed", ORDERS)
@@ -314,121 +223,6 @@ second:
     np.testing.assert_array_equal(out, np.where(np.arange(32) < 16, np.arange(32) ^ 1, -1))
 
 
-# What is wrong.
-
-BLOCK_WAIT = "call void @llvm.nvvm.barrier0()"
-WARP_WAIT = "call void @llvm.nvvm.bar.warp.sync(i32 -1)"
-
-
-def refuses(text: str, arrays: Sequence[np.ndarray], block: int, match: str) -> None:
-    """Whatever the order, the body is refused."""
-    for seed in ORDERS:
-        with pytest.raises(CheckError, match=match):
-            run(text, arrays, 1, (block, 1), seed)
-
-
-BRANCH = "  %c = icmp slt i32 %x, 40\n  br i1 %c, label %a, label %b\na:\n"
-
-
-def test_threads_that_end_before_a_barrier() -> None:
-    text = body(0, BRANCH + "  call void @llvm.nvvm.barrier0()\n  br label %b\nb:")
-    refuses(text, [], 64, "others of the block have ended")
-
-
-def test_different_barriers() -> None:
-    lines = "  call void @llvm.nvvm.barrier0()\n  br label %e\n"
-    refuses(body(0, f"{BRANCH}{lines}b:\n{lines}e:"), [], 64, "different barriers")
-
-
-def test_lanes_that_do_not_come() -> None:
-    warp, block = "  call void @llvm.nvvm.bar.warp.sync(i32 -1)\n", f"  {BLOCK_WAIT}\n"
-    text = body(0, f"{BRANCH}{warp}  br label %e\nb:\n{block}  br label %e\ne:")
-    refuses(text, [], 64, "do not come")
-
-
-def test_a_lane_outside_of_its_mask() -> None:
-    refuses(body(0, "  call void @llvm.nvvm.bar.warp.sync(i32 1)"), [], 32, "without being one")
-
-
-@pytest.mark.parametrize("index", ["-1", "32", "1000000"])
-def test_an_index_outside_of_the_array(index: str) -> None:
-    lines = f"  %far = icmp eq i32 %x, 31\n  %i = select i1 %far, i32 {index}, i32 %x\n"
-    refuses(body(1, lines + put("%x", "%i")), [words()], 32, "outside of the arrays")
-
-
-def test_an_index_outside_of_shared_memory() -> None:
-    lines = """
-  %s = getelementptr [32 x float], [32 x float] addrspace(3)* @s, i32 0, i32 %x
-  store float 0.0, float addrspace(3)* %s"""
-    shared = "@s = internal addrspace(3) global [32 x float] undef, align 16"
-    run(body(0, lines, shared), [], 1, (32, 1))
-    refuses(body(0, lines, shared), [], 33, "outside of the arrays")
-
-
-def test_a_vector_that_is_not_aligned() -> None:
-    lines = """
-  %q = getelementptr i32, i32 addrspace(1)* %a0, i32 1
-  %v = bitcast i32 addrspace(1)* %q to <4 x i32> addrspace(1)*
-  store <4 x i32> zeroinitializer, <4 x i32> addrspace(1)* %v, align 16"""
-    refuses(body(1, lines), [words()], 1, "not aligned")
-
-
-def test_two_threads_that_write_one_element() -> None:
-    lines = "  %half = lshr i32 %x, 1\n"
-    refuses(body(1, lines + put("%x", "%half")), [words()], 32, "Two threads touch")
-
-
-def test_two_blocks_that_write_one_element() -> None:
-    with pytest.raises(CheckError, match="Two threads touch"):
-        run(body(1, put("%block")), [words()], 2)
-
-
-EXCHANGE = """
-  %own = getelementptr [64 x i32], [64 x i32] addrspace(3)* @s, i32 0, i32 %x
-  store i32 %x, i32 addrspace(3)* %own
-  {wait}
-  %o = xor i32 %x, {step}
-  %other = getelementptr [64 x i32], [64 x i32] addrspace(3)* @s, i32 0, i32 %o
-  %v = load i32, i32 addrspace(3)* %other
-"""
-SHARED = "@s = internal addrspace(3) global [64 x i32] undef, align 16"
-
-
-@pytest.mark.parametrize("step, wait", [(1, BLOCK_WAIT), (32, BLOCK_WAIT), (1, WARP_WAIT)])
-def test_an_exchange_in_shared_memory(step: int, wait: str) -> None:
-    out = words(64)
-    run(body(1, EXCHANGE.format(step=step, wait=wait) + put("%v"), SHARED), [out], 1, (64, 1), 4)
-    np.testing.assert_array_equal(out, np.arange(64) ^ step)
-
-
-@pytest.mark.parametrize("step, wait", [(1, ""), (32, ""), (32, WARP_WAIT)])
-def test_an_exchange_without_the_barrier_that_it_needs(step: int, wait: str) -> None:
-    text = body(1, EXCHANGE.format(step=step, wait=wait) + put("%v"), SHARED)
-    refuses(text, [words(64)], 64, "Two threads touch")
-
-
-def test_shared_memory_begins_as_nan() -> None:
-    out = np.zeros(32, np.float32)
-    lines = """
-  %s = getelementptr [64 x i32], [64 x i32] addrspace(3)* @s, i32 0, i32 %x
-  %v = load i32, i32 addrspace(3)* %s
-"""
-    run(body(1, lines + put("%v"), SHARED), [out], 1)
-    assert np.isnan(out).all()
-
-
-def test_a_wrong_number_of_arrays() -> None:
-    with pytest.raises(CheckError, match="1 arrays was given 0"):
-        Emulated(body(1, put("%x")), 1).run(1, (1, 1), [])
-
-
-@pytest.mark.parametrize("name", ["no.such.thing", "floor", "shfl.sync.left.i32"])
-def test_an_unknown_instruction(name: str) -> None:
-    text = body(1, f"  %v = call i32 @llvm.nvvm.{name}(i32 %x)\n" + put("%v"))
-    with pytest.raises(CheckError, match=name.replace(".", r"\.")):
-        run(text, [words()])
-
-
 # Atomic operations, arithmetic of the device.
 
 
@@ -516,22 +310,3 @@ def test_two_threads_of_python_run_one_body() -> None:
         worker.join()
     for out in results:
         np.testing.assert_array_equal(out, totals(x))
-
-
-@pytest.mark.parametrize("make", [fold_body, lambda n: scan_body(n, 2)], ids=["fold", "scan"])
-def test_planted_defects_are_found(make: Callable[[int], str]) -> None:
-    """All but the last barrier, which has nothing to wait for."""
-    x = numbers(6, 64)
-    out = np.zeros_like(x)
-    text = make(64)
-    run(text, [x, out], 6, (64, 1), 1)
-    expected = out.copy()
-
-    def holds(mutant: str) -> bool:
-        out[:] = np.nan
-        run(mutant, [x, out], 6, (64, 1), 1)
-        return np.array_equal(out, expected)
-
-    count, left = uncaught(text, holds)
-    assert count > 10
-    assert [mutant.kind for mutant in left] == ["barrier"], left

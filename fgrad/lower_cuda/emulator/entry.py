@@ -5,9 +5,10 @@ runs until it waits: it leaves a request in its record and goes back to the func
 turns.  When all have had theirs, `emulate_turns` answers the requests that can be answered.
 
 A checked access looks up its array.  For each grain, the smallest piece that the body touches, a
-shadow holds the stamps of the last write and of the last reads of two threads, so that two threads
-that touch it, one of them writing, without a barrier in between, are found whatever the order in
-which they ran.
+shadow holds the stamps of the last write and of the last reads and atomic operations of two threads
+each, so that two threads that touch it, not both reading and not both atomic, without a barrier in
+between, are found whatever the order in which they ran.  A checked jump backwards counts: a thread
+that makes too many without waiting is left where it is.
 """
 
 from __future__ import annotations
@@ -22,15 +23,18 @@ READY, WAITING, ENDED, NEW = range(4)  # NEW: ready, but its stack is empty
 BARRIER, POPC, AND, OR, WARP, SHUFFLE, VOTE = range(7)
 
 CONTEXT_BYTES = 8192  # of a ucontext_t and then a jmp_buf, whose sizes depend on the processor
-JUMP_AT = 6144
+JUMP_BYTES = 2048
+JUMP_AT = CONTEXT_BYTES - JUMP_BYTES
 STACK_BYTES = 1 << 16
 
 # Words of the table of a checked run, before its ranges.
-ADDRESS, SIZE, PLACE_OF_FAULT, BLOCK, THREAD, FAULT, OTHER, RANGES = range(8)
-HEAD_WORDS = 8
+FAULT, ADDRESS, SIZE, PLACE_OF_FAULT, BLOCK, THREAD, OTHER, LIMIT, RANGES = range(9)
+HEAD_WORDS = 9
 RANGE_WORDS = 3  # begin, end, address of the shadow or 0
-SHADOW_WORDS = 3  # of one grain: stamps of the last write and of two reads
-OUTSIDE, RACE = 1, 2
+SHADOW_WORDS = (
+    5  # of one grain: stamps of the last write, of two reads and of two atomic operations
+)
+OUTSIDE, RACE, ENDLESS = 1, 2, 3
 READ, WRITE, ATOMIC = range(3)
 # A stamp is (interval, thread, how often its warp has come together).
 INTERVAL_SHIFT, THREAD_SHIFT = 32, 22
@@ -167,6 +171,7 @@ switch:
   %stamp.at = getelementptr i64, ptr %record, i64 {STAMP}
   %stamp = load i64, ptr %stamp.at
   store i64 %stamp, ptr @emulate.stamp
+  store i64 0, ptr @emulate.steps
   call void @emulate.switch(i64 -1, i64 %t, i1 %is.new)
   br label %next
 next:
@@ -177,14 +182,34 @@ end:
   ret void
 }}"""
 
+# A thread that is left where it is: its request is that it has ended, or its loop ends.
+_LEAVE_TURN = f"""define internal void @emulate.leave() {{
+  %record = call ptr @emulate.record()
+  store i64 {ENDED}, ptr %record
+  %t = load i64, ptr @emulate.thread
+  call void @emulate.switch(i64 %t, i64 -1, i1 false)
+  ret void
+}}"""
+_LEAVE_LOOP = f"""@emulate.jump = internal global [{JUMP_BYTES} x i8] zeroinitializer, align 16
+declare i32 @_setjmp(ptr) returns_twice
+declare void @_longjmp(ptr, i32) noreturn
+define internal void @emulate.leave() {{
+  call void @_longjmp(ptr @emulate.jump, i32 1)
+  unreachable
+}}"""
+
 _LOOP = f"""define void @SYMBOL(
     ptr %table, i32 %grid, i32 %nx, i32 %ny, i64 %interval, i32 %poisons) {{
 entry:
   %nx.word = zext i32 %nx to i64
   store i64 %nx.word, ptr @emulate.nx
+  %left = call i32 @_setjmp(ptr @emulate.jump) returns_twice
+  %begins = icmp eq i32 %left, 0
+  br i1 %begins, label %blocks, label %end
+blocks:
   br label %block.head
 block.head:
-  %block = phi i32 [ 0, %entry ], [ %block.next, %block.end ]
+  %block = phi i32 [ 0, %blocks ], [ %block.next, %block.end ]
   %block.more = icmp slt i32 %block, %grid
   br i1 %block.more, label %block.begin, label %end
 block.begin:
@@ -211,6 +236,7 @@ thread:
   %stamp = or i64 %now.stamp, %t.stamp
   store i64 %t.word, ptr @emulate.thread
   store i64 %stamp, ptr @emulate.stamp
+  store i64 0, ptr @emulate.steps
   call void @emulate.body(ptr %table, i32 %block, i32 %x, i32 %y)
   %x.next = add i32 %x, 1
   br label %x.head
@@ -228,6 +254,7 @@ _PLACE = """@emulate.block = internal global i32 0
 @emulate.nx = internal global i64 1
 @emulate.thread = internal global i64 0
 @emulate.stamp = internal global i64 0
+@emulate.steps = internal global i64 0
 @emulate.first_interval = internal global i64 0"""
 
 _CHECK = f"""@emulate.watch = internal global ptr null
@@ -273,9 +300,7 @@ test:
 inside:
   %shadow.at = getelementptr i64, ptr %range, i64 2
   %shadow = load i64, ptr %shadow.at
-  %has.shadow = icmp ne i64 %shadow, 0
-  %plain = icmp ne i64 %kind, {ATOMIC}
-  %watched = and i1 %has.shadow, %plain
+  %watched = icmp ne i64 %shadow, 0
   br i1 %watched, label %cells.begin, label %done
 cells.begin:
   %offset = sub i64 %first, %begin
@@ -304,32 +329,50 @@ done:
   ret ptr %at
 }}
 define internal i64 @emulate.touch(ptr %cell, i64 %kind, i1 %global) {{
-entry:
   %now = load i64, ptr @emulate.stamp
-  %read1.at = getelementptr i64, ptr %cell, i64 1
-  %read2.at = getelementptr i64, ptr %cell, i64 2
-  %written = load i64, ptr %cell
-  %read1 = load i64, ptr %read1.at
-  %read2 = load i64, ptr %read2.at
-  %after.write = call i64 @emulate.conflict(i64 %written, i64 %now, i1 %global)
+  %reads = getelementptr i64, ptr %cell, i64 1
+  %atomics = getelementptr i64, ptr %cell, i64 3
   %writes = icmp eq i64 %kind, {WRITE}
-  br i1 %writes, label %write, label %read
-read:
-  %known = call i1 @emulate.same_thread(i64 %read1, i64 %now)
-  %second = select i1 %known, i64 %read2, i64 %read1
-  store i64 %now, ptr %read1.at
-  store i64 %second, ptr %read2.at
-  ret i64 %after.write
+  %not.reads = icmp ne i64 %kind, {READ}
+  %not.atomic = icmp ne i64 %kind, {ATOMIC}
+  %meets.atomics = and i1 %not.atomic, HAS_ATOMICS
+  %written = load i64, ptr %cell
+  %after.write = call i64 @emulate.conflict(i64 %written, i64 %now, i1 %global)
+  %after.read = call i64 @emulate.clash(ptr %reads, i1 %not.reads, i64 %now, i1 %global)
+  %after.atomic = call i64 @emulate.clash(ptr %atomics, i1 %meets.atomics, i64 %now, i1 %global)
+  %has.read = icmp ne i64 %after.read, 0
+  %other = select i1 %has.read, i64 %after.read, i64 %after.atomic
+  %has.write = icmp ne i64 %after.write, 0
+  %found = select i1 %has.write, i64 %after.write, i64 %other
+  %pair = select i1 %not.reads, ptr %atomics, ptr %reads
+  br i1 %writes, label %write, label %note
 write:
   store i64 %now, ptr %cell
-  %after.read1 = call i64 @emulate.conflict(i64 %read1, i64 %now, i1 %global)
-  %after.read2 = call i64 @emulate.conflict(i64 %read2, i64 %now, i1 %global)
-  %reads = or i64 %after.read1, %after.read2
-  %has.read1 = icmp ne i64 %after.read1, 0
-  %a.read = select i1 %has.read1, i64 %after.read1, i64 %after.read2
-  %has.write = icmp ne i64 %after.write, 0
-  %found = select i1 %has.write, i64 %after.write, i64 %a.read
   ret i64 %found
+note:
+  %second.at = getelementptr i64, ptr %pair, i64 1
+  %first = load i64, ptr %pair
+  %second = load i64, ptr %second.at
+  %known = call i1 @emulate.same_thread(i64 %first, i64 %now)
+  %kept = select i1 %known, i64 %second, i64 %first
+  store i64 %now, ptr %pair
+  store i64 %kept, ptr %second.at
+  ret i64 %found
+}}
+define internal i64 @emulate.clash(ptr %pair, i1 %counts, i64 %now, i1 %global) {{
+entry:
+  br i1 %counts, label %look, label %none
+look:
+  %second.at = getelementptr i64, ptr %pair, i64 1
+  %first = load i64, ptr %pair
+  %second = load i64, ptr %second.at
+  %after.first = call i64 @emulate.conflict(i64 %first, i64 %now, i1 %global)
+  %after.second = call i64 @emulate.conflict(i64 %second, i64 %now, i1 %global)
+  %has.first = icmp ne i64 %after.first, 0
+  %found = select i1 %has.first, i64 %after.first, i64 %after.second
+  ret i64 %found
+none:
+  ret i64 0
 }}
 define internal i1 @emulate.same_thread(i64 %a, i64 %b) {{
   %differ = xor i64 %a, %b
@@ -375,8 +418,24 @@ note:
   %block = load i32, ptr @emulate.block
   %block.word = zext i32 %block to i64
   %thread = load i64, ptr @emulate.thread
-  store i64 %address, ptr %watch
 {{NOTES}}
+  br label %end
+end:
+  ret void
+}}
+define internal void @emulate.step(i64 %place) {{
+entry:
+  %before = load i64, ptr @emulate.steps
+  %steps = add i64 %before, 1
+  store i64 %steps, ptr @emulate.steps
+  %watch = load ptr, ptr @emulate.watch
+  %limit.at = getelementptr i64, ptr %watch, i64 {LIMIT}
+  %limit = load i64, ptr %limit.at
+  %endless = icmp ugt i64 %steps, %limit
+  br i1 %endless, label %stop, label %end
+stop:
+  call void @emulate.fault(i64 {ENDLESS}, i64 0, i64 0, i64 %place, i64 0)
+  call void @emulate.leave()
   br label %end
 end:
   ret void
@@ -386,11 +445,12 @@ end:
 def _notes() -> str:
     """Stores into the table of a checked run."""
     values = {
+        FAULT: "%fault",
+        ADDRESS: "%address",
         SIZE: "%size",
         PLACE_OF_FAULT: "%place",
         BLOCK: "%block.word",
         THREAD: "%thread",
-        FAULT: "%fault",
         OTHER: "%other",
     }
     lines = []
@@ -421,16 +481,18 @@ def turns(symbol: str) -> str:
     return _TURNS.replace("SYMBOL", symbol)
 
 
-def around(arity: int, shared: list[Shared], waits: bool, grain: int) -> list[str]:
+def around(
+    arity: int, shared: list[Shared], by_turns: bool, grain: int, atomics: bool
+) -> list[str]:
     """What the entry needs beside the body; the table holds the addresses of the arrays and, for a
     checked body, which has a grain, of the table of the run."""
     checked = grain > 0
     texts = [_PLACE, _call(arity, checked), _poison(shared)]
-    if waits:
-        texts.append(_SWITCHING)
+    texts += [_SWITCHING, _LEAVE_TURN] if by_turns else [_LEAVE_LOOP]
     if checked:
         check = _CHECK.replace("SHARED_COUNT", str(len(shared))).replace("GRAIN", str(grain))
-        texts += [check.replace("{NOTES}", _notes()), _shared_ranges(shared, grain)]
+        check = check.replace("HAS_ATOMICS", str(atomics).lower()).replace("{NOTES}", _notes())
+        texts += [check, _shared_ranges(shared, grain)]
     return texts
 
 

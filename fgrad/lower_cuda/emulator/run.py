@@ -1,11 +1,12 @@
 """L6. Runs the text of a body on a CPU: the device's threads, blocks, barriers and shuffles.
 
-A body without barriers and shuffles is run by a native loop over its threads.  Any other is run
-block after block, each thread with a stack of its own that is left where it waits; the threads take
-turns in the order of their numbers or in a random one.  Shared memory is poisoned before each
-block.  With the bounds of the arrays each access is checked: that it is inside of an array and
-aligned, and that no other thread touches the same byte without a barrier in between.  Arithmetic
-has the device's bits: both fuse only what the text fuses.
+A body without barriers, shuffles and atomic operations is run by a native loop over its threads.
+Any other is run block after block, each thread with a stack of its own that is left where it waits;
+the threads take turns in the order of their numbers or in a random one.  Shared memory is poisoned
+before each block.  With the bounds of the arrays each access is checked: that it is inside of an
+array and aligned, and that no other thread touches the same byte without a barrier in between,
+unless both read or both are atomic; and a thread that does not end is found.  Arithmetic has the
+device's bits: both fuse only what the text fuses.
 
     Emulated(body, 2).run(grid=16, block=(256, 1), pointers=[x.ctypes.data, y.ctypes.data])
 """
@@ -26,9 +27,12 @@ from fgrad.compile.cpu.runtime import Source, build
 from fgrad.errors import CheckError
 from fgrad.lower_cuda.emulator.entry import (
     CONTEXT_BYTES,
+    ENDLESS,
     FAULT,
     HEAD_WORDS,
     INTERVAL_SHIFT,
+    LIMIT,
+    OTHER,
     OUTSIDE,
     RANGES,
     SHADOW_WORDS,
@@ -41,6 +45,8 @@ from fgrad.lower_cuda.emulator.text import Retargeted, retarget
 from fgrad.lower_cuda.emulator.turns import Threads
 
 KEPT = 4096  # bodies that stay in memory
+STEPS = 1 << 27  # that a thread makes at most
+STEPS_OF_A_TURN = 1 << 10
 
 _P, _I, _L = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
 _LOOP = ctypes.CFUNCTYPE(None, _P, _I, _I, _I, _L, _I)
@@ -94,6 +100,7 @@ class Emulated:
         order: random.Random | None = None,
         poison: bool = True,
         bounds: Sequence[tuple[int, int]] | None = None,
+        steps: int = STEPS,
     ) -> None:
         """Run all blocks.
 
@@ -104,20 +111,23 @@ class Emulated:
           order: gives the threads (and blocks) a random order of turns, where they wait at all.
           poison: set all bits of shared memory before each block.
           bounds: the address and bytes of each array; then every access is checked.
+          steps: how often a thread may go round a loop of a checked body before it waits or ends;
+            a wait counts as a thousand.
 
         Raises:
-          CheckError: a barrier or shuffle that not all threads reach, or a checked access that
-            is outside of the arrays, not aligned, or races with one of another thread.
+          CheckError: a barrier or shuffle that not all threads reach, a checked access that is
+            outside of the arrays, not aligned, or races with one of another thread, or a thread
+            that does not end.
         """
         if len(pointers) != self.arity:
             raise CheckError(f"A body of {self.arity} arrays was given {len(pointers)}.")
         with _STATE.lock:
             compiled = _compiled(self.body, self.arity, bounds is not None)
-            watch = _Watch(bounds or (), compiled.body.grain or 1)
+            watch = _Watch(bounds or (), compiled.body.grain or 1, steps)
             table = np.array([*pointers, watch.address], np.int64)
             try:
-                if compiled.body.waits:
-                    compiled.by_turns(grid, block, table, order, poison)
+                if compiled.body.by_turns:
+                    compiled.by_turns(grid, block, table, order, poison, watch)
                 else:
                     compiled.in_a_loop(grid, block, table, poison)
             finally:
@@ -129,7 +139,7 @@ class _Compiled:
 
     def __init__(self, body: str, arity: int, checked: bool) -> None:
         self.body: Retargeted = retarget(body, arity, checked)
-        write = turns if self.body.waits else loop
+        write = turns if self.body.by_turns else loop
         lines = self.body.lines
         source = Source(
             "\n".join([*lines, write("entry")]),
@@ -149,8 +159,9 @@ class _Compiled:
         table: np.ndarray,
         order: random.Random | None,
         poison: bool,
+        watch: _Watch,
     ) -> None:
-        """Block after block, all threads of a block by turns."""
+        """Block after block, all threads of a block by turns, until something is wrong."""
         nx, ny = block
         count = nx * ny
         threads = Threads(count, self.body.places)
@@ -165,11 +176,15 @@ class _Compiled:
             interval = _STATE.intervals(1)
             threads.begin(number, interval)
             for turn in itertools.count():
+                if turn * STEPS_OF_A_TURN > watch.steps:
+                    raise threads.endless(turn)
                 now = sequence(count)
                 take_turns(
                     table.ctypes.data, number, nx, count, records, now.ctypes.data, contexts,
                     interval, turn == 0, poison,
                 )  # fmt: skip
+                if watch.failed():
+                    return
                 if not threads.answer(_STATE.intervals(1)):
                     break
 
@@ -182,11 +197,13 @@ def _compiled(body: str, arity: int, checked: bool) -> _Compiled:
 class _Watch:
     """The table of a checked run: the ranges of the arrays with their shadows, the first fault."""
 
-    def __init__(self, bounds: Sequence[tuple[int, int]], grain: int) -> None:
+    def __init__(self, bounds: Sequence[tuple[int, int]], grain: int, steps: int) -> None:
         self.bounds = bounds
         self.grain = grain
+        self.steps = steps
         self._shadows: list[np.ndarray] = []
         self._words = np.zeros(HEAD_WORDS + 3 * len(self.bounds), np.int64)
+        self._words[LIMIT] = steps
         self._words[RANGES] = len(self.bounds)
         self._words[HEAD_WORDS:] = list(self._ranges())
         self.address = self._words.ctypes.data
@@ -213,12 +230,18 @@ class _Watch:
             cells = memory[first].ctypes.data + (start - first) // self.grain * SHADOW_WORDS * 8
             yield from (start, start + nbytes, cells)
 
+    def failed(self) -> bool:
+        """Whether a fault was recorded."""
+        return bool(self._words[FAULT])
+
     def judge(self, places: list[str]) -> None:
         """Raise if a fault was recorded."""
-        address, size, place, block, thread, fault, other = self._words[: FAULT + 2].tolist()
-        if not address:
+        if not self.failed():
             return
+        fault, address, size, place, block, thread, other = self._words[: OTHER + 1].tolist()
         where = [("where", f"block {block}, thread {thread}: {places[place]}")]
+        if fault == ENDLESS:
+            raise CheckError(f"A thread goes round a loop more than {self.steps} times.", where)
         near = [
             ("at", f"{address - start} bytes into array {k} of {nbytes} bytes")
             for k, (start, nbytes) in enumerate(self.bounds)

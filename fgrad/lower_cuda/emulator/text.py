@@ -10,7 +10,8 @@
     call void @emulate.barrier(i32 1)
 
 In a checked module each address of global or shared memory passes through a test that records the
-first access outside of the arrays, or not aligned, and makes it harmless.
+first access outside of the arrays, or not aligned, and makes it harmless; and jumps backwards are
+counted.
 """
 
 from __future__ import annotations
@@ -31,11 +32,15 @@ _SHARED = re.compile(
     r"^@([\w.$]+) = .*addrspace\(3\) global (\[.*\]|\w+) (?:undef|zeroinit\w*)", re.M
 )
 _ACCESS = re.compile(
-    r"^(?P<before>\s*(?:%[\w.]+ = )?(?:load|store|atomicrmw|cmpxchg)\b.*?)"
+    r"^(?P<before>\s*(?:%[\w.]+ = )?"
+    r"(?:load\b|store\b|atomicrmw\b|cmpxchg\b|call \w+ @llvm\.nvvm\.atomic\b).*?)"
     rf"(?P<type>{_ARRAY}|<[^<>]*>|\b\w+) addrspace\((?P<space>[13])\)\* "
     r"(?P<address>%[\w.]+|@[\w.$]+)(?P<after>.*)$",
     re.M,
 )
+_LABEL = re.compile(r"^([\w.$]+):")
+_JUMP = re.compile(r"label %([\w.$]+)")
+_ATOMIC = re.compile(r"\b(?:atomicrmw|cmpxchg)\b|@llvm\.nvvm\.atomic\b")
 _WIDTHS = {"half": 2, "float": 4, "double": 8}
 
 
@@ -43,13 +48,13 @@ class Retargeted(NamedTuple):
     """A body for a CPU."""
 
     lines: list[str]  # all that its entry needs at the level of the module
-    waits: bool  # whether its threads wait for each other
+    by_turns: bool  # whether its threads wait for each other, or their order may matter
     grain: int  # the bytes that all checked accesses are made of; 0 where none is checked
     places: list[str]  # the instructions that a check or a barrier is named after
 
 
 def retarget(body: str, arity: int, checked: bool) -> Retargeted:
-    """A body for a CPU; a checked one tests all addresses."""
+    """A body for a CPU; a checked one tests all addresses and counts jumps backwards."""
     text = re.sub(r";[^\n]*", "", body)
     text = re.sub(r'@"([\w.$]+)"', r"@\1", text)
     text = re.sub(r"^(?:target |!|declare |attributes |@llvm\.used).*$", "", text, flags=re.M)
@@ -57,10 +62,12 @@ def retarget(body: str, arity: int, checked: bool) -> Retargeted:
     text = re.sub(r" #\d+", "", text)
     shared = [Shared(name, width_of(kind)) for name, kind in _SHARED.findall(text)]
     places: list[str] = []
+    atomics = _ATOMIC.search(text) is not None
     grain = 0
     if checked:
         grain = min([_width_and_align(found)[1] for found in _ACCESS.finditer(text)], default=1)
         text = _ACCESS.sub(lambda found: _checked_access(found, places), text)
+        text = _count_jumps(text, places)
     text = _number_barriers(text, places)
     text = re.sub(r"addrspacecast \(", "bitcast (", text).replace("addrspacecast ", "bitcast ")
     text = _opaque(text)
@@ -69,9 +76,9 @@ def retarget(body: str, arity: int, checked: bool) -> Retargeted:
     text = re.sub(r"\bfsub ([^,%]*?) -0\.0, ", r"fneg \1 ", text)
     text = text.replace("@llvm.nvvm.", "@nvvm.")
     needed = _needed(text)
-    waits = any(["@emulate_wait" in function for function in needed])
-    lines = [text, *needed, *around(arity, shared, waits, grain)]
-    return Retargeted(lines, waits, grain, places)
+    by_turns = atomics or any(["@emulate_wait" in function for function in needed])
+    lines = [text, *needed, *around(arity, shared, by_turns, grain, atomics)]
+    return Retargeted(lines, by_turns, grain, places)
 
 
 def _opaque(text: str) -> str:
@@ -117,6 +124,23 @@ def _checked_access(found: re.Match[str], places: list[str]) -> str:
         f"i64 {align}, i64 {len(places) - 1}, i64 {access})\n"
     )
     return f"{test}{found['before']}ptr {safe}{found['after']}"
+
+
+def _count_jumps(text: str, places: list[str]) -> str:
+    """The text with a call before each jump to a label that stands above it."""
+    lines: list[str] = []
+    above: set[str] = set()
+    for line in text.split("\n"):
+        label = _LABEL.match(line)
+        if line.startswith("define "):
+            above = set()
+        elif label:
+            above.add(label[1])
+        elif above.intersection(_JUMP.findall(line)):
+            places.append(line.strip())
+            lines.append(f"  call void @emulate.step(i64 {len(places) - 1})")
+        lines.append(line)
+    return "\n".join(lines)
 
 
 def _width_and_align(found: re.Match[str]) -> tuple[int, int]:

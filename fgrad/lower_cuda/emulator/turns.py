@@ -80,6 +80,11 @@ class Threads:
             self._answer_block(interval)
         return True
 
+    def endless(self, turns: int) -> CheckError:
+        """The card for threads that wait again and again."""
+        going = (self.records[:, STATE] == READY).reshape(-1, WARP_SIZE)
+        return self._error(f"Threads of a block have waited {turns} times and go on.", going)
+
     # Warps.
 
     def _answer_warps(self, waiting: np.ndarray) -> bool:
