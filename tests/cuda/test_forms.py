@@ -95,6 +95,14 @@ START = """kernel k(x: in f64[200000], y: out f64[1])
   %1 = read s
   store y[0] %1
 """
+# All threads must have the number before one of them writes over it.
+BEFORE = """kernel k(y: inout f32[1000])
+  %0 = load y[0]
+  parallel i in 1000:
+    %1 = load y[i]
+    %2 = sub f32 %1 %0
+    store y[i] %2
+"""
 # Numbers of 64 bits from few threads.
 LARGE_INDEX = """kernel k(y: out i64[50])
   parallel i in 50:
@@ -121,6 +129,11 @@ def test_a_loop_is_left_after_a_read(size: int) -> None:
 
 def test_a_long_sum_begins_once() -> None:
     assert len(check_launches(START, native=True).calls) == 2
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_number_is_read_before_it_is_written_over(seed: int) -> None:
+    check_launches(BEFORE, seed=seed)
 
 
 @pytest.mark.parametrize("stride", [100_000_000, 10_000_000_000, -(1 << 33)])

@@ -3,13 +3,14 @@ indices."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from fgrad.compile.kernel.ir import (
     Affine,
+    Buffer,
     Const,
     Index,
     Init,
@@ -42,6 +43,19 @@ def only_loop(body: Body) -> Loop:
     (loop,) = body
     assert isinstance(loop, Loop)
     return loop
+
+
+def part_of(kernel: Kernel, body: Body, more: Iterable[Buffer] = ()) -> Kernel:
+    """A kernel of another body: with the buffers that it uses, some of which may be new.  Results
+    that are only read there become `in`."""
+    used = {s.buffer for s in walk(body) if isinstance(s, (Load, Store))}
+    stored = {s.buffer for s in walk(body) if isinstance(s, Store)}
+    buffers = [
+        b if b.name in stored or b.role == "scratch" else b._replace(role="in")
+        for b in (*kernel.buffers, *more)
+        if b.name in used
+    ]
+    return Kernel(kernel.name, tuple(buffers), body)
 
 
 def map_indices(body: Body, change: Callable[[Affine], Affine]) -> Body:

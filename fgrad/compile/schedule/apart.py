@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fgrad.compile.kernel.cost import kernel_cost
-from fgrad.compile.kernel.ir import Const, Index, Kernel, Load, Loop, Op, Statement, Store
-from fgrad.compile.kernel.rewrite import walk
+from fgrad.compile.kernel.ir import Const, Index, Kernel, Load, Loop, Op, Store
+from fgrad.compile.kernel.rewrite import Body, part_of, walk
 from fgrad.compile.steps import KernelStep, Step
 
 LEAST_CYCLES = 250_000  # of a kernel that threads share
@@ -43,28 +43,22 @@ def apart(steps: Sequence[Step]) -> list[Step]:
 
 def _parts(kernel: Kernel) -> list[Kernel]:
     """A kernel for each loop at the top; the kernel itself if that is impossible or no use."""
-    loops = [s for s in kernel.body if isinstance(s, Loop)]
-    others = [s for s in kernel.body if not isinstance(s, Loop)]
-    plain = all([isinstance(s, (Const, Index, Load, Op)) for s in others])
-    parallel = [s.kind == "parallel" for s in loops]
-    if len(loops) < 2 or not plain or not any(parallel) or kernel_cost(kernel) < LEAST_CYCLES:
+    kinds = [s.kind for s in kernel.body if isinstance(s, Loop)]
+    if len(kinds) < 2 or "parallel" not in kinds or kernel_cost(kernel) < LEAST_CYCLES:
         return [kernel]
+    return [part_of(kernel, body) for body in bodies_apart(kernel)] or [kernel]
+
+
+def bodies_apart(kernel: Kernel) -> list[Body]:
+    """Each loop at the top, behind the numbers that stand between the loops; none if the loops need
+    each other's memory or more than numbers."""
+    loops = [s for s in kernel.body if isinstance(s, Loop)]
+    others = tuple([s for s in kernel.body if not isinstance(s, Loop)])
     written = {s.buffer for s in walk(kernel.body) if isinstance(s, Store)}
     kept = {b.name for b in kernel.buffers if b.role == "scratch"}
     users = [{s.buffer for s in walk((loop,)) if isinstance(s, (Load, Store))} for loop in loops]
+    plain = all([isinstance(s, (Const, Index, Load, Op)) for s in others])
     shared = any([sum([name in used for used in users]) > 1 for name in kept])
-    if shared or any([isinstance(s, Load) and s.buffer in written for s in others]):
-        return [kernel]
-    return [_alone(kernel, others, loop) for loop in loops]
-
-
-def _alone(kernel: Kernel, others: Sequence[Statement], loop: Loop) -> Kernel:
-    """The kernel of one loop and the numbers that it needs."""
-    body = (*others, loop)
-    used = {s.buffer for s in walk(body) if isinstance(s, (Load, Store))}
-    stored = {s.buffer for s in walk(body) if isinstance(s, Store)}
-    buffers = [b for b in kernel.buffers if b.name in used]
-    read = [
-        b._replace(role="in") if b.role == "out" and b.name not in stored else b for b in buffers
-    ]
-    return Kernel(kernel.name, tuple(read), body)
+    if not plain or shared or any([isinstance(s, Load) and s.buffer in written for s in others]):
+        return []
+    return [(*others, loop) for loop in loops]

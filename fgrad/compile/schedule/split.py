@@ -12,7 +12,7 @@ that results do not depend on the number of threads.  Requires kernels that are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -34,7 +34,7 @@ from fgrad.compile.kernel.ir import (
     Store,
     Update,
 )
-from fgrad.compile.kernel.rewrite import Body, Names, map_indices, substitute, walk
+from fgrad.compile.kernel.rewrite import Body, Names, map_indices, part_of, substitute, walk
 from fgrad.compile.steps import KernelStep, Step
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Var
@@ -155,14 +155,9 @@ class _Splitter:
 
     def kernels(self) -> tuple[Kernel, Kernel]:
         """The kernel of blocks, and the one that joins them."""
-        first = self._kernel(self._blocks(), self.partial.values())
-        given = [b._replace(role="in") for b in self.partial.values()]
-        return first, self._kernel(self._join(), given)
-
-    def _kernel(self, body: Body, partial: Iterable[Buffer]) -> Kernel:
-        used = {s.buffer for s in walk(body) if isinstance(s, (Load, Store))}
-        buffers = [b for b in (*self.kernel.buffers, *partial) if b.name in used]
-        return Kernel(self.kernel.name, tuple(buffers), body)
+        first, second = self._blocks(), self._join()
+        parts = self.partial.values()
+        return part_of(self.kernel, first, parts), part_of(self.kernel, second, parts)
 
     def _part(self, extent: int, const: int, terms: tuple[tuple[str, int], ...]) -> Loop:
         """The reduction over a part of its long axis."""

@@ -20,17 +20,24 @@ from typing import NamedTuple
 from fgrad.compile.kernel.ir import (
     Affine,
     Const,
-    Index,
     Init,
     Kernel,
     Load,
     Loop,
-    Op,
     Read,
     Statement,
     Store,
 )
-from fgrad.compile.kernel.rewrite import Body, indices, map_indices, stride_of, substitute, walk
+from fgrad.compile.kernel.rewrite import (
+    Body,
+    indices,
+    map_indices,
+    part_of,
+    stride_of,
+    substitute,
+    walk,
+)
+from fgrad.compile.schedule.apart import bodies_apart
 from fgrad.compile.schedule.order import (
     collapse,
     perfect_nest,
@@ -147,34 +154,20 @@ def _merge(loops: list[Loop], body: Body) -> tuple[list[Loop], Body]:
 
 def pieces(kernel: Kernel) -> tuple[Piece, ...]:
     """The launches of a kernel: one for each loop at its top, if these need not be together."""
-    loops = [s for s in kernel.body if isinstance(s, Loop)]
-    others = tuple([s for s in kernel.body if not isinstance(s, Loop)])
-    if not loops or not _apart(kernel, loops, others):
+    bodies = bodies_apart(kernel)
+    if not bodies:
         return (Piece(kernel, (), (), kernel.body),)
-    return tuple([_piece(kernel, others, loop) for loop in loops])
+    return tuple([_piece(part_of(kernel, body)) for body in bodies])
 
 
-def _piece(kernel: Kernel, others: Body, loop: Loop) -> Piece:
-    body = (*others, loop)
-    used = {s.buffer for s in walk(body) if isinstance(s, (Load, Store))}
-    buffers = tuple([b for b in kernel.buffers if b.name in used])
-    alone = Kernel(kernel.name, buffers, body)
+def _piece(kernel: Kernel) -> Piece:
+    """The piece of a kernel that ends with its only loop."""
+    *before, loop = kernel.body
+    assert isinstance(loop, Loop)
     if loop.kind != "parallel":
-        return Piece(alone, (), (), body)
+        return Piece(kernel, (), (), kernel.body)
     nest, inner = perfect_nest(loop)
-    return Piece(alone, tuple([(x.axis, x.extent) for x in nest]), others, inner)
-
-
-def _apart(kernel: Kernel, loops: Sequence[Loop], others: Body) -> bool:
-    """Whether each loop may be launched alone, with the numbers that stand between them."""
-    if not all([isinstance(s, (Const, Index, Load, Op)) for s in others]):
-        return False
-    written = {s.buffer for s in walk(kernel.body) if isinstance(s, Store)}
-    if len(loops) > 1 and any([isinstance(s, Load) and s.buffer in written for s in others]):
-        return False
-    scratch = {b.name for b in kernel.buffers if b.role == "scratch"}
-    users = [{s.buffer for s in walk((x,)) if isinstance(s, (Load, Store))} for x in loops]
-    return all([sum([name in used for used in users]) < 2 for name in scratch])
+    return Piece(kernel, tuple([(x.axis, x.extent) for x in nest]), tuple(before), inner)
 
 
 def form_of(piece: Piece) -> Form:

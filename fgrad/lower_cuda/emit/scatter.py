@@ -37,7 +37,7 @@ from fgrad.compile.kernel.ir import (
     Store,
     Update,
 )
-from fgrad.compile.kernel.rewrite import Body, Names, identity, walk
+from fgrad.compile.kernel.rewrite import Body, Names, identity, part_of, walk
 from fgrad.compile.schedule.order import perfect_nest, rebuild
 from fgrad.lower_cuda.emit.forms import Piece
 
@@ -175,11 +175,7 @@ class _Sorter:
         return Sorted(first, second, self.keys, self.ordered, self.numbers)
 
     def _kernel(self, loops: list[Loop], body: Body, more: tuple[Buffer, ...]) -> Kernel:
-        used = {s.buffer for s in walk(body) if isinstance(s, (Load, Store))}
-        stored = {s.buffer for s in walk(body) if isinstance(s, Store)}
-        buffers = [b for b in (*self.found.kernel.buffers, *more) if b.name in used]
-        roles = [b if b.name in stored else b._replace(role="in") for b in buffers]
-        return Kernel(self.found.kernel.name, tuple(roles), (rebuild(loops, body),))
+        return part_of(self.found.kernel, (rebuild(loops, body),), more)
 
     def op(self, out: list[Statement], name: str, args: tuple[int, ...], dtype: np.dtype) -> int:
         """Append an operation; returns its id."""

@@ -31,7 +31,15 @@ from fgrad.compile.kernel.ir import (
     Store,
     Update,
 )
-from fgrad.compile.kernel.rewrite import Body, Names, identity, map_indices, substitute, walk
+from fgrad.compile.kernel.rewrite import (
+    Body,
+    Names,
+    identity,
+    map_indices,
+    part_of,
+    substitute,
+    walk,
+)
 from fgrad.compile.schedule.order import perfect_nest
 from fgrad.lower_cuda.emit.forms import MOST_THREADS, Piece, ordered, runs_inside
 
@@ -134,18 +142,13 @@ class _Writer:
 
     def passes(self) -> Passes:
         """Both kernels, in order."""
-        given = [b._replace(role="in") for b in self.buffers.values()]
-        first = self._kernel(self._first(), list(self.buffers.values()))
-        return Passes(first, self._kernel(self._second(), given), tuple(given))
+        parts = tuple(self.buffers.values())
+        return Passes(self._kernel(self._first()), self._kernel(self._second()), parts)
 
-    def _kernel(self, body: Body, parts: list[Buffer]) -> Kernel:
+    def _kernel(self, body: Body) -> Kernel:
         for axis, extent in reversed(self.piece.axes):
             body = (Loop(axis, extent, "parallel", body),)
-        used = {s.buffer for s in walk(body) if isinstance(s, (Load, Store))}
-        stored = {s.buffer for s in walk(body) if isinstance(s, Store)}
-        buffers = [b for b in (*self.piece.kernel.buffers, *parts) if b.name in used]
-        roles = [b if b.name in stored else b._replace(role="in") for b in buffers]
-        return ordered(Kernel(self.piece.kernel.name, tuple(roles), body))
+        return ordered(part_of(self.piece.kernel, body, self.buffers.values()))
 
     def _of_size(self, extent: int, const: int, terms: tuple[tuple[str, int], ...]) -> Loop:
         """The reduction over a range of its long axis."""
