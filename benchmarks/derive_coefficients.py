@@ -199,7 +199,6 @@ def exponentials(terms: Callable[[int, int], int]) -> dict[str, Fit]:
         "exp": Fit(EXP_TAIL, -LN2_HALF, LN2_HALF, terms(5, 10), linear),
         "exp2": Fit(EXP2_TAIL, -half, half, terms(6, 11), one),
         "sinh": Fit(odd_tail(mp.sinh), TINY, mp.mpf(1), terms(3, 7), linear),
-        "tanh": Fit(odd_tail(mp.tanh), TINY, mp.mpf("0.3"), terms(4, 10), linear),
         "asinh": Fit(asinh, TINY, mp.mpf(1) / 4, terms(4, 11), linear),
         "atanh": Fit(atanh, TINY, mp.mpf(1) / 16, terms(3, 8), linear),
         "acosh": Fit(guarded(acosh_tail), TINY, HALF, terms(5, 11), linear),

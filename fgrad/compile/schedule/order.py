@@ -74,10 +74,11 @@ def schedule(kernel: Kernel, registers: int = 32) -> Kernel:
     body = block_sums(body, names)
     body = tile_transposes(body, names, buffers)
     body = simplify_loops(body)
-    body = Vectoriser(buffers, body).body(body)
+    body = Vectoriser(buffers, body, registers < WIDE_REGISTERS).body(body)
     body = unroll(body)
     if registers >= WIDE_REGISTERS:
-        body = interleave(pair_rows(body, names, buffers))
+        body = pair_rows(body, names, buffers)
+    body = interleave(body, 4 if registers >= WIDE_REGISTERS else 2)
     return Kernel(kernel.name, tuple(buffers.values()), body)
 
 
@@ -196,10 +197,15 @@ class Plan(NamedTuple):
 
 
 class Vectoriser:
-    """Chooses, for each loop nest, which axis becomes the lanes of vectors."""
+    """Chooses, for each loop nest, which axis becomes the lanes of vectors.
 
-    def __init__(self, buffers: dict[str, Buffer], body: Body) -> None:
+    Two registers make a vector where they are `narrow`; loops of long formulas begin with one at a
+    time, which is half of the machine code.
+    """
+
+    def __init__(self, buffers: dict[str, Buffer], body: Body, narrow: bool) -> None:
         self.buffers = buffers
+        self.narrow = narrow
         self.uses: dict[str, int] = {}
         self.updating: dict[str, int] = {}
         for s in walk(body):
@@ -266,6 +272,8 @@ class Vectoriser:
     def _lanes(self, loop: Loop) -> int:
         """As many lanes as fill a vector with the loop's widest values, but no more than needed."""
         lanes = VECTOR_BYTES // self._width(loop.body, loop.axis, set())
+        if self.narrow and any([weight(s) >= LONG_FORMULA for s in walk(loop.body)]):
+            lanes //= 2
         updated = [s.acc for s in walk(loop.body) if isinstance(s, Update)]
         shared = any([self.updating[acc] > 1 for acc in updated])
         while not shared and lanes >= 2 * loop.extent:
@@ -350,8 +358,8 @@ def _size(body: Body) -> int:
 # --- several vectors at a time
 
 
-def interleave(body: Body) -> Body:
-    """Give loops of long formulas two or four times the lanes.
+def interleave(body: Body, most: int) -> Body:
+    """Give loops of long formulas two or four times the lanes, `most` times at most.
 
     Instructions of several vectors then stand side by side.  A processor looks only some hundred
     instructions ahead, less than one formula, whose own instructions wait for one another.
@@ -361,21 +369,24 @@ def interleave(body: Body) -> Body:
         if isinstance(s, Update):
             counts[s.acc] = counts.get(s.acc, 0) + 1
     shared = frozenset([acc for acc, count in counts.items() if count > 1])
-    return tuple([_interleaved(s, shared, 1) if isinstance(s, Loop) else s for s in body])
+    return tuple([_interleaved(s, shared, 1, most) if isinstance(s, Loop) else s for s in body])
 
 
-def _interleaved(loop: Loop, shared: frozenset[str], runs: int) -> Loop:
+def _interleaved(loop: Loop, shared: frozenset[str], runs: int, most: int) -> Loop:
     """One loop that is run `runs` times; sums that several loops share keep their lanes."""
     runs *= loop.extent
     if any([isinstance(s, Loop) for s in loop.body]):
-        inner = [_interleaved(s, shared, runs) if isinstance(s, Loop) else s for s in loop.body]
-        return loop._replace(body=tuple(inner)) if loop.lanes < 2 else loop
+        if loop.lanes > 1:
+            return loop
+        inner = [s if not isinstance(s, Loop) else _interleaved(s, shared, runs, most)
+                 for s in loop.body]  # fmt: skip
+        return loop._replace(body=tuple(inner))
     long = any([weight(s) >= LONG_FORMULA for s in loop.body])
     tied = any([isinstance(s, Update) and s.acc in shared for s in loop.body])
     if loop.lanes < 2 or loop.unroll > 1 or not long or tied or runs < LEAST_WORK:
         return loop
     short = sum([weight(s) for s in loop.body]) <= SHORT_BODY
-    times = 4 if short and runs >= MUCH_WORK else 2
+    times = most if short and runs >= MUCH_WORK else 2
     while times > 1 and loop.extent < 8 * times * loop.lanes:
         times //= 2
     return loop._replace(lanes=times * loop.lanes)

@@ -12,7 +12,6 @@ from fgrad.compile.cpu.vector.coefficients import (
     EXP_STEP,
     POWERS,
     SINH,
-    TANH,
     TANH_POWERS,
     TANH_SHIFTS,
     TANH_STEP,
@@ -23,6 +22,8 @@ LOG2_E = 1.4426950408889634
 # ln 2 = high + low of working precision, both positive, so that infinite multiples have no NaN.
 LN2_32 = (0.6931471228599548, 5.769998878690785e-08)
 LN2_64 = (0.6931471805599453, 2.3190468138462996e-17)
+# (e^2r - 1) / 2 = r + r^2 P(r)
+HALF_EXP = tuple([tuple([2.0 ** (k + 1) * c for k, c in enumerate(row)]) for row in EXP])
 TANH_FACTOR = 0.8125  # c below: keeps the divisor under 2 near 0, where its rounding is small
 
 
@@ -111,21 +112,22 @@ def logistic(v: Lanes, x: str) -> str:
 
 
 def tanh(v: Lanes, x: str) -> str:
-    """1 - 2 / (2^t + 1) with t = 2 |x| log2 e, and an odd polynomial below 0.54"""
+    """u / (1 + u) with u = (e^2y - 1) / 2 = 2^n h - (1 - 2^n) / 2, h = (e^2r - 1) / 2, y = -|x|
+
+    The divisor is under 1, where its rounding is small, and is not made of the rounded u.
+    """
     if v.narrow:
         return v.in_register(tanh, x)
     if v.avx512:
         return _tanh_in_steps(v, x)
-    size = v.abs(x)
-    limited = v.at_most(size, v.pick(10.0, 21.0))
+    limited = v.at_least(v.neg(v.abs(x)), -v.pick(10.0, 21.0))
     bits, n = round_to_int(v, limited, 2.0 * LOG2_E)
-    r = v.fma(limited, 2.0 * LOG2_E, v.neg(n))
+    r = v.fma(n, -0.5 * sum(v.pick(LN2_32, LN2_64)), limited)
+    h = v.muladd(v.mul(r, r), v.fit(HALF_EXP, r), r)
     power = normal_power(v, bits)
-    denominator = v.muladd(power, v.muladd(r, v.fit(EXP2, r), 1.0), 1.0)
-    large = v.sub(1.0, v.div(2.0, denominator))
-    z = v.mul(size, size)
-    small = v.muladd(v.mul(z, size), v.fit(TANH, z), size)
-    return v.copysign(v.select(v.compare("olt", size, 0.54), small, large), x)
+    u = v.muladd(power, h, v.muladd(power, 0.5, -0.5))
+    divisor = v.muladd(power, h, v.muladd(power, 0.5, 0.5))
+    return v.copysign(v.div(u, divisor), x)
 
 
 def _tanh_in_steps(v: Lanes, x: str) -> str:
