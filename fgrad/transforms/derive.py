@@ -119,7 +119,9 @@ def _vjp_programs(program: Program, wanted: Mask) -> VjpPrograms:
 
     def forward(*values: Value) -> list[Value]:
         builder, targets, outs = _replay(program, "vjp", values, wanted)
-        tape = Tape(builder, targets, outs)
+        # Whoever runs the pullback gives zeros where it takes cotangents, so it must not take those
+        # that end at a `stop_gradient`: primitives before it need not have a derivative.
+        tape = Tape(builder, targets, outs, exact=True)
         takes.extend(
             isinstance(y, Tracer) and bool(tape.active[y.index]) and y.dtype.kind in FLOATS
             for y in outs

@@ -48,12 +48,19 @@ class Tape:
 
     __slots__ = ("active", "inputs", "outputs", "records")
 
-    def __init__(self, builder: Builder, inputs: Sequence[Tracer], outputs: Sequence[Any]) -> None:
+    def __init__(
+        self,
+        builder: Builder,
+        inputs: Sequence[Tracer],
+        outputs: Sequence[Any],
+        exact: bool = False,
+    ) -> None:
         self.records = builder.records
         self.inputs = [x.index for x in inputs]
         self.outputs = [x.index if type(x) is Tracer else None for x in outputs]
-        if not builder.captures and len(inputs) == len(builder.inputs):
-            # Nothing but the wanted inputs (and integers, which no cotangent reaches): all active.
+        if not exact and not builder.captures and len(inputs) == len(builder.inputs):
+            # Nothing but the wanted inputs (and integers, which no cotangent reaches): all active,
+            # apart from what passes by `stop_gradient` and the like, where cotangents end.
             self.active = bytearray(b"\1") * builder.count
             return
         active = self.active = bytearray(builder.count)
