@@ -22,7 +22,7 @@ import numpy as np
 
 from fgrad.errors import FgradError, LostDerivativeError
 from fgrad.lazy import lazy_module
-from fgrad.source import Loc, here, resolve
+from fgrad.source import Loc, here, resolve, user_frame
 
 if TYPE_CHECKING:
     from fgrad.trace import Tracer
@@ -39,7 +39,7 @@ _DISCRETE = frozenset({"isnan", "isinf", "isfinite", "isclose", "floor", "ceil",
 def check_read(x: Tracer) -> None:
     """Raise if the number about to be read stands where a derivative would be lost."""
     frame: FrameType | None = sys._getframe(2)
-    if frame is None or x.builder.what == "vmap":
+    if frame is None:
         return
     code, at = frame.f_code, frame.f_lasti
     if at < 0:
@@ -57,9 +57,19 @@ def _is_lossy(callee: Any) -> bool:
         return True
     if isinstance(callee, type):
         return issubclass(callee, np.generic)
+    return module_of(callee).startswith(_LOSSY_MODULES)
+
+
+def module_of(callee: Any) -> str:
+    """The module of a function, or of the class that a method belongs to."""
     owner = getattr(callee, "__self__", None)
-    module = getattr(callee, "__module__", None) or getattr(type(owner), "__module__", None) or ""
-    return module.startswith(_LOSSY_MODULES)
+    return getattr(callee, "__module__", None) or getattr(type(owner), "__module__", None) or ""
+
+
+def called_by_user() -> Any:
+    """The function that the user's code is calling, if the source shows it; else None."""
+    frame = user_frame()
+    return None if frame is None else _callee(frame, frame.f_code, frame.f_lasti)
 
 
 def _callee(frame: FrameType, code: CodeType, at: int) -> Any:
@@ -98,9 +108,13 @@ def _lost_in_array(x: Tracer) -> FgradError:
         "A traced value was stored into a plain NumPy array.",
         (
             *_rows(x, resolve(here())),
-            ("why", "the array would hold a plain number, and the derivative would be lost."),
-            ("write", "np.stack([a, b])                     build the array from its parts"),
-            ("write", "fgrad.numpy.asarray(y).at[i].set(v)  a new array with one element replaced"),
+            (
+                "why",
+                "the array would hold a plain number, and the trace would lose where it is from.",
+            ),
+            ("write", "y = fgrad.numpy.zeros(n)     an array that y[i] = v may write into"),
+            ("write", "np.stack([a, b])             build the array from its parts"),
+            ("write", "fgrad.at(y)[i].set(v)        a new array with one element replaced"),
         ),
     )
 
@@ -110,7 +124,7 @@ def _lost_in_function(x: Tracer, name: str) -> FgradError:
         f"{name}() takes plain numbers, but got a traced value.",
         (
             *_rows(x, resolve(here())),
-            ("why", "its result would be a constant, and the derivative would be lost."),
+            ("why", "its result would be a constant, and the trace would lose where it is from."),
             ("write", f"{_traced_form(name)}   follows derivatives"),
             ("write", f"{name}(float(x))   a constant is meant"),
         ),

@@ -1,4 +1,4 @@
-"""L0. Where in the user's code we are: the innermost frame outside fgrad and NumPy.
+"""L0. Where in the user's code we are: the innermost frame outside fgrad, NumPy and SciPy.
 
 Recording happens on every equation, so a location is first a raw `(code, instruction)` pair, which
 costs a frame walk and nothing else; `resolve` turns it into file, line and function when printed.
@@ -19,10 +19,13 @@ linecache = lazy_module("linecache")
 
 RawLoc: TypeAlias = "tuple[CodeType, int]"
 
+_NUMPY = os.path.dirname(os.path.abspath(numpy.__file__))
+_SITE = os.path.dirname(_NUMPY)
 _OWN = (
     os.path.dirname(os.path.abspath(__file__)) + os.sep,
-    os.path.dirname(os.path.abspath(numpy.__file__)) + os.sep,
-    os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(numpy.__file__))), "optree", ""),
+    _NUMPY + os.sep,
+    os.path.join(_SITE, "scipy", ""),
+    os.path.join(_SITE, "optree", ""),
     "<frozen ",
 )
 _is_internal: dict[str, bool] = {}
@@ -60,6 +63,14 @@ def here() -> RawLoc:
         frame = frame.f_back
     assert outer is not None
     return outer.f_code, outer.f_lasti
+
+
+def user_frame() -> FrameType | None:
+    """The innermost frame that belongs to the user."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_OWN):
+        frame = frame.f_back
+    return frame
 
 
 _resolved: dict[tuple[int, int], tuple[CodeType, Loc]] = {}

@@ -181,9 +181,8 @@ class Tracer:
         return value
 
     def __float__(self) -> float:
-        value = self._read()
         check_read(self)
-        return float(value)
+        return float(self._read())
 
     def __int__(self) -> int:
         return int(self._read())
@@ -205,8 +204,15 @@ class Tracer:
         """The values as nested lists, where they are known."""
         return self._read().tolist()
 
-    def __array__(self, *_args: Any, **_kwargs: Any) -> np.ndarray:
-        raise needs_value("array", self)
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """A copy of known integers and truth values, which have no derivative to lose.
+
+        So `table[np.argsort(x)]` and `table[x > 0]` of a plain array work under `grad`.
+        """
+        value = concrete(self) if self.dtype.kind in "biu" else None
+        if value is None or copy is False:
+            raise needs_value("array", self)
+        return np.array(value, dtype)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if "out" in kwargs:

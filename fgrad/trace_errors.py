@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fgrad.detached import called_by_user, module_of
 from fgrad.errors import (
     FgradError,
     LeakedTracerError,
@@ -28,7 +29,10 @@ class _Need(NamedTuple):
 
 _STATIC = ("write", "fgrad.jit(f, static_argnums=...)    the argument is really a constant")
 
-_TAKE = ("write", "fgrad.numpy.take(x, i, axis=0)      instead of x[i] of a NumPy array x")
+_TAKE = (
+    ("write", "fgrad.at(x)[i].get()                instead of x[i] of a NumPy array x"),
+    ("write", "x as an argument of the function    where x[i] is traced, and works"),
+)
 
 NEEDS = {
     "bool": _Need(
@@ -53,6 +57,7 @@ NEEDS = {
                 "write",
                 "x[i] with a traced integer is fine; sizes and range() need known ones",
             ),
+            ("write", "fgrad.lax.dynamic_slice_in_dim(x, i, n)    instead of x[i:i + n]"),
             _STATIC,
         ),
     ),
@@ -66,6 +71,14 @@ NEEDS = {
         ),
     ),
 }
+
+
+_DRAW = (
+    ("write", "mean + scale * rng.normal(size=n)   plain numbers, shifted and scaled"),
+    ("write", "fgrad.random.normal(key, shape)     and others, whose numbers depend on keys"),
+)
+
+_SCIPY = ("integrate", "linalg", "optimize", "special", "stats")  # parts with traced functions
 
 
 def needs_value(need: str, x: Tracer) -> FgradError:
@@ -84,9 +97,28 @@ def needs_value(need: str, x: Tracer) -> FgradError:
     else:
         why = "a traced array carries derivatives; a plain array would silently lose them."
     rows = (("value", f"{x.aval} {origin}"), ("used", f"{used}:  {used.text()}"), ("why", why))
-    if need == "array" and x.aval.dtype.kind in "iu":
-        advice = (_TAKE, *advice)
+    if need == "array":
+        advice = _in_place_of(x) or advice
     return error(headline, rows + advice)
+
+
+def _in_place_of(x: Tracer) -> tuple[Row, ...]:
+    """What to write instead of the call, or of the index, that wants a plain array of `x`."""
+    callee = called_by_user()
+    if callee is None:
+        return _TAKE if x.dtype.kind in "biu" else ()
+    package, part, *_ = [*module_of(callee).split("."), ""]
+    if (package, part) == ("numpy", "random"):
+        return _DRAW
+    if package != "scipy":
+        return ()
+    if part not in _SCIPY:
+        return (("write", "np.* functions of the array, or fgrad.pure_callback with a rule"),)
+    path, name = f"fgrad.scipy.{part}", getattr(callee, "__name__", "")
+    family = type(getattr(callee, "__self__", None)).__name__
+    if part == "stats":
+        path += f".{family.removesuffix('_gen')}" if family.endswith("_gen") else ".<distribution>"
+    return (("write", f"{path}.{name}    SciPy's function for traced arrays"),)
 
 
 def made_at(x: Tracer) -> Loc | None:

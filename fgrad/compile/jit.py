@@ -9,7 +9,6 @@ scalars count by type: they are weak), the static arguments, and the settings.
 from __future__ import annotations
 
 import functools
-import inspect
 import sys
 import types
 import warnings
@@ -35,6 +34,7 @@ from fgrad.lifted import CPU, CUDA, device_of, lift, lower
 from fgrad.locks import own_lock
 from fgrad.on_device import OnDevice, put_hook
 from fgrad.trace import Tracer, run, trace
+from fgrad.transforms.wrap import argument_names, dataclass_advice
 
 _INT_TYPES = (int, np.integer)
 MOST_DEVICE_CALLS = 64  # of one function
@@ -329,17 +329,8 @@ class Jitted(NativeCallable):
 
     def _path(self, position: int, signature: Signature) -> str:
         """How a leaf is reached: `args[0]['w']` as the name of the parameter and the rest."""
-        skeleton = tree.unflatten(signature.treedef, signature.leaves)
-        path = tree.paths(skeleton)[position]
-        try:
-            parameters = list(inspect.signature(self.fun).parameters)
-        except (TypeError, ValueError):
-            return path
-        head, _, rest = path[1:].partition("]")
-        which, _, rest2 = rest[1:].partition("]")
-        if head == "0" and int(which) < len(parameters):
-            return parameters[int(which)] + rest2
-        return which.strip("'\"") + rest2
+        args, kwargs = tree.unflatten(signature.treedef, signature.leaves)
+        return argument_names(self.fun, args, kwargs)[position]
 
     def _unsupported(self, x: Any, position: int, signature: Signature) -> UnsupportedTypeError:
         name = self.fun.__name__
@@ -351,6 +342,7 @@ class Jitted(NativeCallable):
             (
                 ("value", f"{path} is a {kind}"),
                 ("why", "compiled code knows bool, integer, float and complex arrays only."),
+                *dataclass_advice(x),
                 ("write", f"jit({name}, static_argnames={path.split('[')[0].split('.')[0]!r})"),
                 ("write", "    the argument is a constant: the function is traced for each value"),
                 ("write", "or close over the object instead of passing it."),

@@ -19,9 +19,10 @@ from fgrad.numpy.promote import (
     convert,
     fresh,
 )
+from fgrad.numpy.register import has_tracer
 from fgrad.on_device import OnDevice
 from fgrad.ops import elementwise as ew
-from fgrad.trace import Value
+from fgrad.trace import Tracer, Value
 
 
 def at(x: Any) -> At:
@@ -104,12 +105,13 @@ class Place:
     def get(self, mode: Any = None, fill_value: Any = None) -> Value:
         """x[index]; with mode "fill", `fill_value` (NaN by default) where there is no element."""
         bounds = _bounds_of(mode)
-        if bounds == "raise":
-            return self.x[self.index]
-        x, index = with_truth_axes(self.x, self.index)
+        x: Any = self.x
+        if bounds == "raise" and (isinstance(x, Tracer) or not has_tracer((self.index,))):
+            return x[self.index]
+        x, index = with_truth_axes(x, self.index)
         parsed = parse(x.shape, index, bounds)
         found = read(x, parsed)
-        if bounds == "clip" or not parsed.has_arrays:
+        if bounds != "drop" or not parsed.has_arrays:
             return found
         there = read(broadcast_to(np.bool_(True), x.shape), parsed, "fill")
         fill = convert(as_value(_fill_of(x.dtype) if fill_value is None else fill_value), x.dtype)

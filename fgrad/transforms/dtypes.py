@@ -26,14 +26,16 @@ from fgrad.transforms.wrap import function_name
 _Rows = tuple[tuple[str, str], ...]
 
 
-def check_argument(dtype: np.dtype, holomorphic: bool, fun: Callable[..., Any], what: str) -> None:
+def check_argument(
+    dtype: np.dtype, holomorphic: bool, name: str, what: str, argument: str = "an argument"
+) -> None:
     """Refuse arguments that have no derivative, or none of the kind that was asked for."""
     if dtype.kind == "c" or (dtype.kind in REAL_FLOATS and not holomorphic):
         return
-    name = function_name(fun)
     if holomorphic and dtype.kind in REAL_FLOATS:
         raise GradDtypeError(
-            f"{what}(holomorphic=True) needs complex arguments, but one of {name} is {dtype}.",
+            f"{what}(holomorphic=True) needs complex arguments, but {argument} of {name} is "
+            f"{dtype}.",
             (
                 *_used(),
                 ("write", f"{what}(f)".ljust(36) + "f is a function of real numbers"),
@@ -41,7 +43,7 @@ def check_argument(dtype: np.dtype, holomorphic: bool, fun: Callable[..., Any], 
             ),
         )
     raise GradDtypeError(
-        f"{what} needs floating-point arguments, but an argument of {name} is {dtype}.",
+        f"{what} needs floating-point arguments, but {argument} of {name} is {dtype}.",
         (
             *_used(),
             ("why", "the derivative with respect to an integer does not exist."),
@@ -84,7 +86,7 @@ def check_result(dtype: np.dtype, holomorphic: bool, fun: Callable[..., Any], wh
 
 def check_direction(dtype: np.dtype, holomorphic: bool, fun: Callable[..., Any], what: str) -> None:
     """Refuse complex arguments of a forward Jacobian that is not holomorphic."""
-    check_argument(dtype, holomorphic, fun, what)
+    check_argument(dtype, holomorphic, function_name(fun), what)
     if dtype.kind == "c" and not holomorphic:
         raise GradDtypeError(
             f"{what} needs real arguments, but one of {function_name(fun)} is {dtype}.",

@@ -12,7 +12,7 @@ from fgrad import tree
 from fgrad.lifted import lower
 from fgrad.trace import Builder, Tracer
 from fgrad.transforms.wrap import (
-    as_value,
+    as_values,
     check_callable,
     fresh,
     function_name,
@@ -45,7 +45,7 @@ def functionalize(fun: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
 
     def functionalized(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         leaves, in_tree = tree.flatten(args)
-        values = [as_value(x, f"an argument of {function_name(fun)}") for x in leaves]
+        values = as_values(leaves, fun, args, {})
         builder = Builder("functionalize", function_name(fun), eager=True)
         try:
             with builder:

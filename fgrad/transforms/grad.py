@@ -21,8 +21,10 @@ from fgrad.trace import Builder, Tracer, Value
 from fgrad.transforms.dtypes import ascent, check_argument, check_result
 from fgrad.transforms.tape import Tape, pull
 from fgrad.transforms.wrap import (
+    argument_names,
     as_value,
     check_callable,
+    converted,
     flatten,
     fresh,
     function_name,
@@ -83,7 +85,7 @@ def value_and_grad(
         positions = normal_argnums(argnums, len(args), "grad")
         flat = [flatten(args[i]) for i in positions]
         leaves = [leaf for part, _ in flat for leaf in part]
-        values = [_differentiable(x, fun, holomorphic) for x in leaves]
+        values = _differentiable(leaves, fun, holomorphic, args, positions)
         builder = Builder("grad", function_name(fun), eager=True, saves=True)
         try:
             with builder:
@@ -151,11 +153,29 @@ def _replace(
     return call_args
 
 
-def _differentiable(x: Any, fun: Callable[..., Any], holomorphic: bool) -> Value:
-    value = as_value(x, f"an argument of {function_name(fun)}")
-    if value.dtype.kind != "f" or holomorphic:
-        check_argument(value.dtype, holomorphic, fun, "grad")
-    return value
+def _differentiable(
+    leaves: list[Any],
+    fun: Callable[..., Any],
+    holomorphic: bool,
+    args: tuple[Any, ...],
+    positions: tuple[int, ...],
+) -> list[Value]:
+    """The leaves of the arguments at some positions, all of which have a derivative."""
+    name = function_name(fun)
+
+    def one(x: Any, what: str) -> Value:
+        value = as_value(x, f"{what} of {name}")
+        if value.dtype.kind != "f" or holomorphic:
+            check_argument(value.dtype, holomorphic, name, "grad", what)
+        return value
+
+    return converted(one, leaves, lambda: _names(fun, args, positions))
+
+
+def _names(fun: Callable[..., Any], args: tuple[Any, ...], positions: tuple[int, ...]) -> list[str]:
+    """How the leaves of the arguments at some positions are reached."""
+    one_by_one = [argument_names(fun, [*[()] * i, args[i]], {}) for i in positions]
+    return [name for names in one_by_one for name in names]
 
 
 def _scalar_result(out: Any, fun: Callable[..., Any], holomorphic: bool) -> Value:

@@ -119,7 +119,7 @@ def jacrev(
     def jacrev_fun(*args: Any, **kwargs: Any) -> Any:
         part, restricted = _restrict(fun, argnums, args, kwargs, "jacrev")
         for x in tree.leaves(tuple(part)):
-            check_argument(as_value(x).dtype, holomorphic, fun, "jacrev")
+            check_argument(as_value(x).dtype, holomorphic, function_name(fun), "jacrev")
         out, fun_vjp, *aux = vjp(restricted, *part, has_aux=has_aux)
         out_leaves, out_tree = flatten(out)
         outs = [as_value(y) for y in out_leaves]

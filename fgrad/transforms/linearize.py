@@ -23,6 +23,7 @@ from fgrad.trace import Builder, Tracer, Value
 from fgrad.transforms.tape import Tape, pull, push
 from fgrad.transforms.wrap import (
     as_value,
+    as_values,
     check_callable,
     flatten,
     function_name,
@@ -52,7 +53,7 @@ def trace_linear(
 ) -> Linearized:
     """Run `fun(*primals)` once, recording it for differentiation."""
     leaves, in_tree = tree.flatten(tuple(primals)) if len(primals) != 1 else _single(primals)
-    values = [as_value(x, f"an argument of {function_name(fun)}") for x in leaves]
+    values = as_values(leaves, fun, primals, {})
     if what != "jvp":
         values = [_snapshot(x) for x in values]
     builder = Builder(what, function_name(fun), eager=True, saves=saves)

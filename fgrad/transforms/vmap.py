@@ -25,6 +25,7 @@ from fgrad.transforms.chunked import cut, map_chunks
 from fgrad.transforms.tape import missing_rule, replaying
 from fgrad.transforms.wrap import (
     as_value,
+    as_values,
     check_callable,
     flatten,
     function_name,
@@ -73,7 +74,7 @@ def vmap(
     def vmap_fun(*args: Any, **kwargs: Any) -> Any:
         leaves, in_tree = tree.flatten((args, kwargs))
         axes = _in_axes(in_axes, args, kwargs)
-        values = [as_value(x, f"an argument of {function_name(fun)}") for x in leaves]
+        values = as_values(leaves, fun, args, kwargs)
         axes = [
             _normal_axis(a, v, i, (args, kwargs))
             for i, (a, v) in enumerate(zip(axes, values, strict=True))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fgrad import tree
-from fgrad.errors import ArgumentError, UnsupportedTypeError
+from fgrad.errors import ArgumentError, GradDtypeError, UnsupportedTypeError
 from fgrad.ir.aval import PYTHON_SCALARS, is_numeric
 from fgrad.lifted import lift, lower
 from fgrad.on_device import OnDevice
@@ -60,20 +61,61 @@ def as_value(x: Any, what: str = "an argument") -> Value:
 def unsupported_type(x: Any, what: str) -> UnsupportedTypeError:
     """The card for a leaf that is not an array of numbers."""
     kind = f"{type(x).__module__}.{type(x).__qualname__}".removeprefix("builtins.")
-    dtype = f" of dtype {x.dtype}" if isinstance(x, (np.ndarray, np.generic)) else ""
-    fields: tuple[tuple[str, str], ...] = ()
-    if hasattr(type(x), "__dataclass_fields__"):
-        name = type(x).__name__
-        fields = (("write", f"@fgrad.tree.dataclass above class {name}: its fields are traced"),)
+    is_array = isinstance(x, (np.ndarray, np.generic))
+    dtype = f" of dtype {x.dtype}" if is_array else ""
+    convert = ("write", "convert it first:      np.asarray(x, dtype=np.float64)")
     return UnsupportedTypeError(
         f"fgrad traces arrays of numbers, but {what} is a {kind}{dtype}.",
         (
             ("why", "only bool, integer, float and complex arrays can be traced and compiled."),
-            *fields,
-            ("write", "convert it first:      np.asarray(x, dtype=np.float64)"),
+            *dataclass_advice(x),
+            *((convert,) if is_array else ()),
             ("write", "mark it as constant:   jit(f, static_argnums=...), or close over it"),
         ),
     )
+
+
+def dataclass_advice(x: Any) -> tuple[tuple[str, str], ...]:
+    """The row of a card about an object of a plain dataclass."""
+    if not hasattr(type(x), "__dataclass_fields__"):
+        return ()
+    name = type(x).__name__
+    return (("write", f"@fgrad.tree.dataclass above class {name}: its fields are traced"),)
+
+
+def as_values(
+    leaves: Sequence[Any], fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+) -> list[Value]:
+    """The leaves of `(args, kwargs)` as values; a card says which of them is no array."""
+    name = function_name(fun)
+    return converted(
+        lambda x, what: as_value(x, f"{what} of {name}"),
+        leaves,
+        lambda: argument_names(fun, args, kwargs),
+    )
+
+
+def converted(
+    convert: Callable[[Any, str], Value], leaves: Sequence[Any], names: Callable[[], list[str]]
+) -> list[Value]:
+    """`convert(x, "an argument")` of each leaf; if one is refused, again, by its name."""
+    try:
+        return [convert(x, "an argument") for x in leaves]
+    except (UnsupportedTypeError, GradDtypeError):
+        pass
+    return [convert(x, f"the argument {name}") for x, name in zip(leaves, names(), strict=True)]
+
+
+def argument_names(fun: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> list[str]:
+    """How each leaf of the arguments is reached: `params['w']`."""
+    try:
+        kinds = inspect.signature(fun).parameters.values()
+        parameters = [p.name for p in kinds if p.kind is not inspect.Parameter.VAR_POSITIONAL]
+    except (TypeError, ValueError):
+        parameters = []
+    heads = [*parameters, *[f"args[{k}]" for k in range(len(parameters), len(args))]]
+    parts = [*zip(heads, args, strict=False), *(kwargs or {}).items()]
+    return [head + path for head, x in parts for path in tree.paths(x)]
 
 
 def is_weak(x: Any) -> bool:
