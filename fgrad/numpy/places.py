@@ -106,7 +106,8 @@ class Place:
         """x[index]; with mode "fill", `fill_value` (NaN by default) where there is no element."""
         bounds = _bounds_of(mode)
         x: Any = self.x
-        if bounds == "raise" and (isinstance(x, Tracer) or not has_tracer((self.index,))):
+        own = isinstance(self.x, Tracer) or not has_tracer((self.index,))
+        if own and bounds == "raise":
             return x[self.index]
         x, index = with_truth_axes(x, self.index)
         parsed = parse(x.shape, index, bounds)
