@@ -12,6 +12,7 @@ FGRAD_RECYCLE=1         jitted functions may return a small array again that nob
 FGRAD_ATOMICS=1         sums of floats at computed places on a GPU may be taken in any order
 FGRAD_TF32=1            products of float32 matrices on a GPU may round their operands to TF32
 FGRAD_HOST_FALLBACK=1   operations that have no form on a GPU run on the CPU, amid a GPU's program
+FGRAD_CUDNN=0           no convolutions by cuDNN, also where it is installed
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class Config:
     atomics: bool
     tf32: bool
     host_fallback: bool
+    cudnn: bool
     check_index: bool  # set by `fgrad.debug.check_index`: compiled code checks indices
     driver: int  # set by `fgrad.lower_cuda.driver.use`: code is compiled for one driver
     nans: bool  # set by `fgrad.debug.nans`: programs run equation by equation
@@ -63,6 +65,7 @@ class Config:
             "atomics": env("FGRAD_ATOMICS", "0") not in ("", "0"),
             "tf32": env("FGRAD_TF32", "0") not in ("", "0"),
             "host_fallback": env("FGRAD_HOST_FALLBACK", "0") not in ("", "0"),
+            "cudnn": env("FGRAD_CUDNN", "1") != "0",
             "check_index": False,
             "nans": False,
             "driver": 0,

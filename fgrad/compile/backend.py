@@ -29,14 +29,16 @@ class Backend(NamedTuple):
     `schedule` orders the loops of one, `build` makes a planned program callable, and `in_kernel`
     says whether a loop should be the one kernel that it can be.  `threads` says that threads share
     a kernel by its outermost loop alone: long reductions are two kernels then, and long kernels of
-    several loops are one for each.  `prepare` rewrites a program before its products get their
-    form, and `texts` gives what FGRAD_SHOW asks for: "llvm", "asm" or "cuda" of kernels.
+    several loops are one for each.  `convs` gives convolutions to a library of the device, and
+    `prepare` rewrites a program before its products get their form; `texts` gives what FGRAD_SHOW
+    asks for: "llvm", "asm" or "cuda" of kernels.
     """
 
     schedule: Callable[[Kernel], Kernel]
     build: Callable[[Program, Plan], Runnable]
     in_kernel: Callable[[Kernel], bool]
     threads: bool
+    convs: Callable[[Program], Program]
     prepare: Callable[[Program], Program]
     texts: Callable[[str, Sequence[Kernel]], str]
 
@@ -77,6 +79,7 @@ def _cpu() -> Backend:
         build=link,
         in_kernel=lambda _kernel: True,
         threads=True,
+        convs=lambda program: program,
         prepare=lambda program: program,
         texts=_cpu_texts,
     )

@@ -111,7 +111,9 @@ def _compile(
     program = log.checked("simplify", simplify, program)
     # Sums of products of small arrays become products of sums, before anything is formed.
     program = log.checked("contract", contract, program)
-    # Convolutions become products of windows, which are scheduled like any other product.
+    # Convolutions that no library of the device takes become products of windows, which are
+    # scheduled like any other product.
+    program = log.checked("library_conv", backend.convs, program)
     program = log.checked("canonical_conv", canonical_conv, program)
     program = log.checked("prepare", backend.prepare, program)
     # Transposes vanish into flags of products, after simplify has composed them.

@@ -19,6 +19,7 @@ from fgrad.compile.cpu.host import HostProgram
 from fgrad.compile.kernel.cost import WHILE_PASSES, weight
 from fgrad.compile.kernel.ir import Kernel, Loop
 from fgrad.compile.kernel.rewrite import Body
+from fgrad.compile.passes.library_conv import library_conv
 from fgrad.compile.passes.windows import windows_in_memory
 from fgrad.compile.plan import Plan
 from fgrad.errors import CheckError
@@ -29,6 +30,7 @@ from fgrad.lower_cuda.driver import Driver, driver
 from fgrad.lower_cuda.emit.schedule import schedule
 from fgrad.lower_cuda.graph import Graphs, Node, flattened
 from fgrad.lower_cuda.host import MISSED, Caller, functions, state
+from fgrad.lower_cuda.library import cudnn
 from fgrad.lower_cuda.link import Image, Origin, linked
 from fgrad.lower_cuda.native_call import NativeCall, is_possible
 from fgrad.lower_cuda.report import described, rows
@@ -237,4 +239,12 @@ def _cycles(body: Body) -> float:
     return total
 
 
-BACKEND = Backend(schedule, link, in_kernel, threads=False, prepare=windows_in_memory, texts=texts)
+BACKEND = Backend(
+    schedule,
+    link,
+    in_kernel,
+    threads=False,
+    convs=lambda program: library_conv(program, cudnn.takes),
+    prepare=windows_in_memory,
+    texts=texts,
+)

@@ -1,4 +1,5 @@
-"""L5. Equations that run outside of kernels: linear algebra, Fourier transforms, complex numbers.
+"""L5. Equations that run outside of kernels: linear algebra, Fourier transforms, convolutions that
+a library of the device takes, complex numbers.
 
 The commonest factorisations and solutions are native steps (`cpu/lapack.py`).  A step named `host`
 runs the primitive's NumPy evaluation on views of the buffers: so do the equations on complex arrays
@@ -28,7 +29,7 @@ HOST = frozenset(
         "cholesky", "triangular_solve", "lu", "pivots_order", "factor", "lu_solve", "solve",
         "slogdet", "det", "cofactor",
         "qr", "svd", "svdvals", "eigh", "eigvalsh", "eig", "eigvals", "pinv",
-        "matrix_function", "frechet", "sqrtm", "solve_sylvester", "fft",
+        "matrix_function", "frechet", "sqrtm", "solve_sylvester", "fft", "library_conv",
         "real", "imag", "complex", "conj",
     }
 )  # fmt: skip

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.lazy import lazy_module
+from fgrad.lower_cuda.emulator.cudnn import CudnnStub
 from fgrad.lower_cuda.library import cublaslt as lt
 from fgrad.lower_cuda.library.functions import C_TYPES, LIBRARIES, SIGNATURES
 
@@ -61,12 +62,14 @@ class StubLibraries:
         log: names of the functions that were called, in order.
         errors: what went wrong in a function that failed.
         alive: handles, descriptors and plans that were made and not destroyed.
+        cudnn: the functions of cuDNN.
     """
 
     def __init__(self) -> None:
         self.log: list[str] = []
         self.errors: list[Exception] = []
         self.alive = 0
+        self.cudnn = CudnnStub()
         self._objects: list[dict[Any, Any]] = [{}]
         self._callbacks: dict[str, Any] = {}
 
@@ -78,6 +81,8 @@ class StubLibraries:
         """Where a function is; 0 if there is none."""
         if name not in SIGNATURES:
             return 0
+        if name.startswith("cudnn"):
+            return self.cudnn.address(name)
         if name not in self._callbacks:
             types = [C_TYPES[letter] for letter in SIGNATURES[name]]
             function = ctypes.CFUNCTYPE(ctypes.c_int32, *types)(self._callback(name))

@@ -1,4 +1,4 @@
-"""L6. The C functions of cuBLASLt, cuBLAS, cuSOLVER and cuFFT: by their addresses, with handles.
+"""L6. The C functions of cuBLASLt, cuBLAS, cuSOLVER, cuFFT, cuDNN: by addresses, with handles.
 
     functions().call("cublasLtMatmulDescCreate", ...)      while a call is planned
     functions().address("cublasLtMatmul")                  for the host program
@@ -23,7 +23,7 @@ from fgrad.lower_cuda.missing import INSTALL
 
 pathfinder = lazy_module("cuda.pathfinder")
 
-LIBRARIES = ("cublasLt", "cublas", "cusolver", "cufft")
+LIBRARIES = ("cublasLt", "cublas", "cusolver", "cufft", "cudnn")
 
 # p an address, or a handle; i int; q a 64-bit integer.  All of them return an int, 0 for success.
 SIGNATURES = {
@@ -54,7 +54,20 @@ SIGNATURES = {
     "cufftSetStream": "ip",
     "cufftXtMakePlanMany": "iippqqipqqiqpi",
     "cufftXtExec": "ippi",
+    "cudnnCreate": "p",
+    "cudnnSetStream": "pp",
+    "cudnnSetTensorNdDescriptor": "piipp",
+    "cudnnSetFilterNdDescriptor": "piiip",
+    "cudnnSetConvolutionNdDescriptor": "pipppii",
+    "cudnnSetConvolutionGroupCount": "pi",
+    "cudnnSetConvolutionMathType": "pi",
 }
+for _what in ("Tensor", "Filter", "Convolution"):
+    SIGNATURES[f"cudnnCreate{_what}Descriptor"] = "p"
+    SIGNATURES[f"cudnnDestroy{_what}Descriptor"] = "p"
+for _what in ("Forward", "BackwardData", "BackwardFilter"):
+    SIGNATURES[f"cudnnGetConvolution{_what}WorkspaceSize"] = "pppppip"
+    SIGNATURES[f"cudnnConvolution{_what}"] = "pppppppipqppp"
 _TYPED = {  # for each of the four types of numbers
     "cublas{}trsm_v2": "piiiiiippipi",
     "cublas{}trsmBatched": "piiiiiippipii",
@@ -151,10 +164,14 @@ class Functions:
             raise _missing(name)
         return found
 
+    def status(self, name: str, *arguments: Any) -> int:
+        """What a function answers: 0 for success."""
+        types = [C_TYPES[letter] for letter in SIGNATURES[name]]
+        return ctypes.CFUNCTYPE(ctypes.c_int32, *types)(self.address(name))(*arguments)
+
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function, and raise a card if it fails."""
-        types = [C_TYPES[letter] for letter in SIGNATURES[name]]
-        status = ctypes.CFUNCTYPE(ctypes.c_int32, *types)(self.address(name))(*arguments)
+        status = self.status(name, *arguments)
         if status:
             raise DeviceError(status_text(name, status))
 
@@ -190,6 +207,7 @@ class Functions:
         create, set_stream = {
             "cublas": ("cublasCreate_v2", "cublasSetStream_v2"),
             "cusolver": ("cusolverDnCreate", "cusolverDnSetStream"),
+            "cudnn": ("cudnnCreate", "cudnnSetStream"),
         }[library]
         handle = self.created(create)
         self.call(set_stream, handle, stream)
@@ -209,7 +227,8 @@ def _missing(name: str) -> MissingCudaError:
 
 def status_text(name: str, status: int) -> str:
     """What the status of a failed call says."""
-    words = _STATUS[library_of(name)].get(status, "an unknown reason")
+    known, unknown = _STATUS[library_of(name)], "an unknown reason"
+    words = known.get(status) or known.get(status // 1000 * 1000, unknown)
     return f"{name} failed with status {status}: {words}."
 
 
@@ -228,6 +247,10 @@ _STATUS = {
     "cufft": {
         1: "invalid plan", 2: "allocation failed", 3: "invalid type", 4: "invalid value",
         5: "internal error", 6: "execution failed", 7: "setup failed", 8: "invalid size",
+    },
+    "cudnn": {  # and thousands of all that are near
+        1001: "not initialised", 1000: "not ready", 2000: "invalid value", 3000: "not supported",
+        4000: "internal error", 5000: "execution failed",
     },
 }  # fmt: skip
 

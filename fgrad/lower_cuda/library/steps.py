@@ -1,7 +1,7 @@
 """L6. Every library step of the compiler on the device: by a library of CUDA, or a kernel of ours.
 
     gemm            cuBLASLt, or a tiled kernel where that is not installed
-    factor, svd ...  cuSOLVER and cuBLAS                  fft       cuFFT
+    factor, svd ...  cuSOLVER and cuBLAS        fft   cuFFT        library_conv   cuDNN
     walk, sort, top, search, complex_parts, external     own kernels
     host            callbacks of the user's: the host; what else NumPy evaluates has no form here
 
@@ -26,6 +26,7 @@ from fgrad.ir.program import Eqn, Lit
 from fgrad.lower_cuda.emit.text import BodyText
 from fgrad.lower_cuda.library import cublaslt as library_cublaslt
 from fgrad.lower_cuda.library.calls import Calls, HostCall, Place
+from fgrad.lower_cuda.library.cudnn import conv_calls
 from fgrad.lower_cuda.library.fourier import Transform, fourier_calls, ufunc_transform
 from fgrad.lower_cuda.library.functions import functions
 from fgrad.lower_cuda.library.gemm import gemm_kernel
@@ -150,12 +151,13 @@ def _eigenvalues(eqn: Eqn, buffers: int) -> Calls:
     return eig(a.dtype, n, a.size // (n * n), buffers, len(eqn.outputs) > 1)
 
 
-_HOST_CUDA: dict[str, Callable[[Eqn, int], Calls]] = {
+_HOST_CUDA: dict[str, Callable[[Eqn, int], Calls | None]] = {
     "eig": _eigenvalues,
     "eigvals": _eigenvalues,
     "searchsorted": _searched,
     "top_k": _selected,
     "fft": _fourier,
+    "library_conv": conv_calls,
 }
 
 
