@@ -6,16 +6,29 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kernel_oracle import Oracle
 
 import fgrad
 from fgrad.compile.fuse import columns as fuse_columns
+from fgrad.compile.kernel.ir import Kernel
+from fgrad.compile.kernel.text import parse_kernel
 from fgrad.compile.pipeline import compile_program
 from fgrad.compile.schedule import apart, split
 from fgrad.compile.steps import KernelStep
 from fgrad.config import config
-from fgrad.ir.aval import aval_of
+from fgrad.ir.aval import Aval, aval_of
+from fgrad.ir.program import Var
 from fgrad.trace import run, trace
 
+# An accumulator begins with a number, of which there is one, however many blocks there are.
+START = """kernel k(x: in {dtype}[35], y: out {dtype}[1])
+  acc s = {op} {dtype} {start}
+  reduce i in 35:
+    %0 = load x[i]
+    update s %0
+  %1 = read s
+  store y[0] %1
+"""
 RNG = np.random.default_rng(0)
 LONG = RNG.normal(size=1_200_007)
 
@@ -141,3 +154,29 @@ def test_every_cut_on_small_arrays(shape: tuple[int, ...], seed: int) -> None:
         return rest, sums, np.sum(z), np.max(x), np.concatenate([x, rest], axis=0), (x * sums).T
 
     kernels(f, x, y)
+
+
+def _after_split(kernel: Kernel, arrays: list[np.ndarray]) -> int:
+    """Run the kernels that a kernel becomes; returns how many there are."""
+    step = KernelStep(kernel, tuple([Var(Aval(x.shape, x.dtype)) for x in arrays]))
+    memory = dict(zip(step.args, arrays, strict=True))
+    steps = split.split([step])
+    for part in steps:
+        assert isinstance(part, KernelStep)
+        buffers = [memory.setdefault(v, np.zeros(v.aval.shape, v.aval.dtype)) for v in part.args]
+        Oracle(part.kernel, buffers)
+    return len(steps)
+
+
+@pytest.mark.usefixtures("cut_everything")
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i64"])
+@pytest.mark.parametrize("op, start", [("add", 5), ("mul", 3), ("max", 1), ("min", -1)])
+def test_a_start_that_is_not_the_identity_counts_once(op: str, start: int, dtype: str) -> None:
+    number = str(start) if dtype == "i64" else f"{start}.0"
+    kernel = parse_kernel(START.format(op=op, start=number, dtype=dtype))
+    kinds = {"f32": np.float32, "f64": np.float64, "i64": np.int64}
+    x = RNG.integers(1, 4, 35).astype(kinds[dtype])
+    whole, parts = ([x, np.zeros(1, x.dtype)] for _ in range(2))
+    Oracle(kernel, whole)
+    assert _after_split(kernel, parts) == 2
+    np.testing.assert_allclose(parts[1], whole[1], 1e-6)

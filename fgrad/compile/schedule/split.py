@@ -8,6 +8,7 @@
 
 What does not fill a block is left to the second kernel.  The blocks depend on the kernel alone, so
 that results do not depend on the number of threads.  Requires kernels that are not scheduled yet.
+The GPU cuts its pieces in the same way (lower_cuda/emit/two_passes.py).
 """
 
 from __future__ import annotations
@@ -34,7 +35,16 @@ from fgrad.compile.kernel.ir import (
     Store,
     Update,
 )
-from fgrad.compile.kernel.rewrite import Body, Names, map_indices, part_of, substitute, walk
+from fgrad.compile.kernel.rewrite import (
+    Body,
+    Names,
+    identity,
+    map_indices,
+    only_loop,
+    part_of,
+    substitute,
+    walk,
+)
 from fgrad.compile.steps import KernelStep, Step
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Var
@@ -45,8 +55,8 @@ MOST_BLOCKS = 64
 _DOUBLE = np.dtype(np.float64)
 
 
-class _Parts(NamedTuple):
-    """A kernel taken apart: what stands before, the reduction, what comes after."""
+class Reduction(NamedTuple):
+    """A body taken apart: what stands before, the reduction, what comes after."""
 
     before: Body
     inits: tuple[Init, ...]
@@ -79,33 +89,36 @@ def _steps(step: KernelStep, first: Kernel, second: Kernel) -> list[Step]:
 
 def _split(kernel: Kernel) -> tuple[Kernel, Kernel] | None:
     """The two kernels; None if the kernel is not a long reduction."""
-    parts = _match(kernel)
-    if parts is None:
+    found = reduction_of(kernel.body, kernel.buffers)
+    if found is None or any([init.dtype == np.float16 for init in found.inits]):
+        return None  # partial sums of float16 would be rounded
+    long = max(_nest(found.loop), key=lambda loop: loop.extent)
+    count = min(MOST_BLOCKS, _terms(found.loop) // BLOCK, long.extent)
+    if _cost(found.loop) < LEAST_COST or count < 2:
         return None
-    long = max(_nest(parts.loop), key=lambda loop: loop.extent)
-    work = _cost(parts.loop)
-    blocks = min(MOST_BLOCKS, _terms(parts.loop) // BLOCK, long.extent)
-    if work < LEAST_COST or blocks < 2:
-        return None
-    return _Splitter(kernel, parts, long, blocks).kernels()
+    parts = Parts(kernel, found, long, long.extent // count, count)
+    first = (*found.before, Loop(parts.axis, count, "parallel", parts.partial()))
+    buffers = parts.buffers.values()
+    return part_of(kernel, first, buffers), part_of(kernel, _joined(parts), buffers)
 
 
-def _match(kernel: Kernel) -> _Parts | None:
-    loops = [s for s in kernel.body if isinstance(s, Loop)]
+def reduction_of(body: Body, buffers: Sequence[Buffer]) -> Reduction | None:
+    """The reduction that a body is, if parts of it may run apart from each other."""
+    loops = [s for s in body if isinstance(s, Loop)]
     if len(loops) != 1 or loops[0].kind != "reduce":
         return None
-    at = kernel.body.index(loops[0])
-    before, after = kernel.body[:at], kernel.body[at + 1 :]
+    at = body.index(loops[0])
+    before, after = body[:at], body[at + 1 :]
     inits = tuple([s for s in before if isinstance(s, Init)])
     scalars = tuple([s for s in before if not isinstance(s, Init)])
     plain = (
         all([isinstance(s, (Const, Index, Load, Op)) for s in scalars])
         and all([isinstance(s, (Const, Index, Load, Op, Read, Store)) for s in after])
         and all([_divides(s, {init.acc for init in inits}) for s in walk((loops[0],))])
-        and all([_joins(init) for init in inits])
-        and all([b.role in ("in", "out") for b in kernel.buffers])
+        and all([s.op != "carry" and not isinstance(s.start, Ref) for s in inits])
+        and all([b.role in ("in", "out") for b in buffers])
     )
-    return _Parts(scalars, inits, loops[0], after) if plain and inits else None
+    return Reduction(scalars, inits, loops[0], after) if plain and inits else None
 
 
 def _divides(s: Statement, accs: set[str]) -> bool:
@@ -115,11 +128,6 @@ def _divides(s: Statement, accs: set[str]) -> bool:
     if isinstance(s, Store):
         return s.mode == "set" and not s.scatter
     return isinstance(s, (Const, Index, Load, Op)) or (isinstance(s, Update) and s.acc in accs)
-
-
-def _joins(s: Init) -> bool:
-    """Whether partial results can be joined without a loss."""
-    return s.op != "carry" and not isinstance(s.start, Ref) and s.dtype.str[1:] != "f2"
 
 
 def _nest(loop: Loop) -> list[Loop]:
@@ -139,82 +147,97 @@ def _cost(loop: Loop) -> float:
     return loop.extent * sum([_cost(s) if isinstance(s, Loop) else weight(s) for s in loop.body])
 
 
-class _Splitter:
-    """Writes both kernels."""
+class Parts:
+    """A reduction in `count` parts, each of `size` iterations of its long axis, and a rest; for
+    every iteration of some axes around it, a partial result of each part and accumulator."""
 
-    def __init__(self, kernel: Kernel, parts: _Parts, long: Loop, blocks: int) -> None:
-        self.kernel, self.parts, self.long = kernel, parts, long
+    def __init__(
+        self,
+        kernel: Kernel,
+        found: Reduction,
+        long: Loop,
+        size: int,
+        count: int,
+        around: Sequence[tuple[str, int]] = (),
+    ) -> None:
+        self.found, self.long, self.size, self.count = found, long, size, count
         self.names = Names(kernel)
-        self.blocks, self.size = blocks, long.extent // blocks
-        self.rest = long.extent % blocks
-        self.block = self.names.name("block")
-        self.partial = {
-            init.acc: Buffer(self.names.name("part"), init.dtype, blocks, "out")
-            for init in parts.inits
+        self.axis = self.names.name("part")
+        strides, step = [], 1
+        for axis, extent in reversed(around):
+            strides.append((axis, step))
+            step *= extent
+        self.place = Affine(0, tuple(sorted([*strides, (self.axis, step)])))
+        self.buffers = {
+            init.acc: Buffer(self.names.name("part"), init.dtype, count * step, "out")
+            for init in found.inits
         }
 
-    def kernels(self) -> tuple[Kernel, Kernel]:
-        """The kernel of blocks, and the one that joins them."""
-        first, second = self._blocks(), self._join()
-        parts = self.partial.values()
-        return part_of(self.kernel, first, parts), part_of(self.kernel, second, parts)
-
-    def _part(self, extent: int, const: int, terms: tuple[tuple[str, int], ...]) -> Loop:
-        """The reduction over a part of its long axis."""
+    def _range(self, extent: int, const: int, terms: tuple[tuple[str, int], ...]) -> Loop:
+        """The reduction over a range of its long axis."""
         axis = self.long.axis
-        (loop,) = map_indices(
-            (_resized(self.parts.loop, axis, extent),),
-            lambda index: substitute(index, axis, const, (*terms, (axis, 1))),
+        loop = _resized(self.found.loop, axis, extent)
+        return only_loop(
+            map_indices((loop,), lambda i: substitute(i, axis, const, (*terms, (axis, 1))))
         )
-        assert isinstance(loop, Loop)
-        return loop
 
-    def _blocks(self) -> Body:
-        """parallel block: reduce its part, store part[block]."""
-        body: list[Statement] = [*self.parts.inits]
-        body.append(self._part(self.size, 0, ((self.block, self.size),)))
-        for init in self.parts.inits:
+    def partial(self) -> Body:
+        """Reduce one part, store what it comes to; whatever the accumulators begin with counts once
+        in all, and not here."""
+        inits = self.found.inits
+        body: list[Statement] = [s._replace(start=identity(s.op, s.dtype)) for s in inits]
+        body.append(self._range(self.size, 0, ((self.axis, self.size),)))
+        for init in inits:
             read = Read(self.names.id(), init.acc)
-            place = Affine(0, ((self.block, 1),))
-            body += [read, Store(self.partial[init.acc].name, place, read.id)]
-        return (*self.parts.before, Loop(self.block, self.blocks, "parallel", tuple(body)))
+            body += [read, Store(self.buffers[init.acc].name, self.place, read.id)]
+        return tuple(body)
 
-    def _join(self) -> Body:
-        """Reduce what the blocks left over, then the blocks; go on as before."""
-        wide = {i.acc for i in self.parts.inits if i.op == "add" and i.dtype == np.float32}
-        out: list[Statement] = [*self.parts.before, *self.parts.inits]
-        if self.rest:
-            out.append(self._part(self.rest, self.size * self.blocks, ()))
-        body: list[Statement] = []
-        joined: dict[str, str] = {}
-        for init in self.parts.inits:
-            acc, dtype = self.names.name(init.acc), init.dtype
-            dtype = _DOUBLE if init.acc in wide else dtype
-            joined[init.acc] = acc
-            rest = Read(self.names.id(), init.acc)
-            start = self._widened(out, rest, init.acc in wide)
-            out.append(Init(acc, init.op, dtype, Ref(start)))
-            load = Load(self.names.id(), self.partial[init.acc].name, Affine(0, ((self.block, 1),)))
-            body.append(Update(acc, self._widened(body, load, init.acc in wide)))
-        out.append(Loop(self.block, self.blocks, "reduce", tuple(body)))
-        for s in self.parts.after:
-            if isinstance(s, Read):
-                read = s._replace(acc=joined[s.acc])
-                if s.acc in wide:
-                    read = read._replace(id=self.names.id())
-                    out += [read, Op(s.id, "convert", (read.id,), np.dtype(np.float32))]
-                    continue
-                s = read
+    def rest(self) -> Body:
+        """Begin, and reduce what the parts leave over."""
+        done = self.size * self.count
+        if done == self.long.extent:
+            return self.found.inits
+        return (*self.found.inits, self._range(self.long.extent - done, done, ()))
+
+    def load(self, acc: str) -> Load:
+        """A partial result."""
+        return Load(self.names.id(), self.buffers[acc].name, self.place)
+
+
+def _joined(parts: Parts) -> Body:
+    """Reduce what the blocks left over, then the blocks; float32 sums in float64."""
+    found, names = parts.found, parts.names
+    wide = {s.acc for s in found.inits if s.op == "add" and s.dtype == np.float32}
+    out: list[Statement] = [*found.before, *parts.rest()]
+    body: list[Statement] = []
+    joined: dict[str, str] = {}
+    for init in found.inits:
+        acc = joined[init.acc] = names.name(init.acc)
+        dtype = _DOUBLE if init.acc in wide else init.dtype
+        start = _widened(names, out, Read(names.id(), init.acc), init.acc in wide)
+        out.append(Init(acc, init.op, dtype, Ref(start)))
+        body.append(Update(acc, _widened(names, body, parts.load(init.acc), init.acc in wide)))
+    out.append(Loop(parts.axis, parts.count, "reduce", tuple(body)))
+    for s in found.after:
+        if not isinstance(s, Read):
             out.append(s)
-        return tuple(out)
+            continue
+        read = s._replace(acc=joined[s.acc])
+        if s.acc in wide:
+            read = read._replace(id=names.id())
+            out += [read, Op(s.id, "convert", (read.id,), np.dtype(np.float32))]
+        else:
+            out.append(read)
+    return tuple(out)
 
-    def _widened(self, out: list[Statement], s: Read | Load, wide: bool) -> int:
-        """Append a value, in float64 if its sum is `wide`; returns its id."""
-        out.append(s)
-        if not wide:
-            return s.id
-        out.append(Op(self.names.id(), "convert", (s.id,), _DOUBLE))
-        return out[-1].id  # type: ignore[union-attr]
+
+def _widened(names: Names, out: list[Statement], s: Read | Load, wide: bool) -> int:
+    """Append a value, in float64 if its sum is `wide`; returns its id."""
+    out.append(s)
+    if not wide:
+        return s.id
+    out.append(Op(names.id(), "convert", (s.id,), _DOUBLE))
+    return out[-1].id  # type: ignore[union-attr]
 
 
 def _resized(loop: Loop, axis: str, extent: int) -> Loop:
