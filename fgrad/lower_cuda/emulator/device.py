@@ -32,6 +32,15 @@ _NEAREST = {
     "rcp": (1, "fdiv {t} 1.0, %a"),
 }
 _WORDS = {"ui": ("i32", "i64"), "ull": ("i64", "i128")}  # of unsigned products
+# a b + c rounded in a direction: the product of two floats is exact as a double.
+_FUSED = """define internal float @nvvm.fma.{mode}.f(float %a, float %b, float %c) {{
+  %wide.a = fpext float %a to double
+  %wide.b = fpext float %b to double
+  %wide.c = fpext float %c to double
+  %product = fmul double %wide.a, %wide.b
+  %r = call float @emulate.{function}(double %product, double %wide.c)
+  ret float %r
+}}"""
 _THREAD = ["%t = load i64, ptr @emulate.thread", "%nx = load i64, ptr @emulate.nx"]
 _REGISTERS = {
     "ctaid": {"x": ["%r = load i32, ptr @emulate.block"]},
@@ -75,22 +84,10 @@ _INSTRUCTIONS = {
   %result = select i1 %nan, i32 -2147483648, i32 %word
   ret i32 %result
 }""",
-    "nvvm.fma.rm.f": """define internal float @nvvm.fma.rm.f(float %a, float %b, float %c) {
-  %wide.a = fpext float %a to double
-  %wide.b = fpext float %b to double
-  %wide.c = fpext float %c to double
-  %product = fmul double %wide.a, %wide.b
-  %r = call float @emulate.sum_down(double %product, double %wide.c)
-  ret float %r
-}""",
-    "nvvm.fma.rz.f": """define internal float @nvvm.fma.rz.f(float %a, float %b, float %c) {
-  %wide.a = fpext float %a to double
-  %wide.b = fpext float %b to double
-  %wide.c = fpext float %c to double
-  %product = fmul double %wide.a, %wide.b
-  %r = call float @emulate.sum_to_zero(double %product, double %wide.c)
-  ret float %r
-}""",
+    **{
+        f"nvvm.fma.{mode}.f": _FUSED.format(mode=mode, function=function)
+        for mode, function in (("rm", "sum_down"), ("rz", "sum_to_zero"))
+    },
     "nvvm.add.rz.f": """define internal float @nvvm.add.rz.f(float %a, float %b) {
   %wide.a = fpext float %a to double
   %wide.b = fpext float %b to double
