@@ -6,8 +6,8 @@ are planned.
     filter x y     cudnnConvolutionBackwardFilter(..., x, ..., y, ..., w)
 
 Arrays lie as they are: samples, channels, then places; what has one axis of places is a plane of
-height 1.  The algorithms sum products in an order that the shapes decide.  Others are not asked for:
-atomic additions round differently in every run, transforms of the operands (FFT, Winograd) more.
+height 1.  The algorithms sum products in an order that the shapes decide.  Others are not asked
+for: atomic additions round differently in every run, and transforms (FFT, Winograd) round more.
 """
 
 from __future__ import annotations
