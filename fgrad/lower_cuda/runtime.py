@@ -20,6 +20,7 @@ from fgrad.compile.kernel.cost import WHILE_PASSES, weight
 from fgrad.compile.kernel.ir import Kernel, Loop
 from fgrad.compile.kernel.rewrite import Body
 from fgrad.compile.passes.library_conv import library_conv
+from fgrad.compile.passes.real_parts import real_parts_of_all
 from fgrad.compile.passes.windows import windows_in_memory
 from fgrad.compile.plan import Plan
 from fgrad.errors import CheckError
@@ -245,6 +246,6 @@ BACKEND = Backend(
     in_kernel,
     threads=False,
     convs=lambda program: library_conv(program, cudnn.takes),
-    prepare=windows_in_memory,
+    prepare=lambda program: real_parts_of_all(windows_in_memory(program)),
     texts=texts,
 )

@@ -111,8 +111,8 @@ def test_what_has_no_form_is_a_card() -> None:
     with pytest.raises(UnsupportedDeviceError, match="gammainc of float64") as caught:
         compiled(lambda x: fs.gammainc(2.0, x), x)
     assert "test_library_programs.py" in str(caught.value)
-    with pytest.raises(UnsupportedDeviceError, match="arcsinh of complex128"):
-        compiled(lambda x: np.arcsinh(x * 1j).real, x)
+    with pytest.raises(UnsupportedDeviceError, match="scatter of complex128"):
+        compiled(lambda x: fgrad.at(x * 1j)[np.array([0, 0])].mul(2j).imag, x)
     with pytest.raises(UnsupportedDeviceError, match="matrix_function of float64"):
         compiled(fgrad.scipy.linalg.expm, POSITIVE)
 
@@ -126,3 +126,51 @@ def test_a_matrix_that_cannot_be_factored_is_an_error_of_the_caller() -> None:
         executable = compiled(fun, matrix)
         with pytest.raises(np.linalg.LinAlgError, match=message):
             called(executable, matrix)
+
+
+# Complex numbers: what the CPU leaves to NumPy's loops.
+
+SPECIAL_PARTS = np.array([0.0, -0.0, 1.0, -1.0, 2.5, np.inf, -np.inf, np.nan])
+
+
+def complex_rows(seed: int, finite: bool = False) -> np.ndarray:
+    """Rows of special values, with many ties."""
+    rng = np.random.default_rng(seed)
+    choice = SPECIAL_PARTS[:5] if finite else SPECIAL_PARTS[: 8 - seed % 2]
+    z = np.zeros((3, 4, 5), complex)
+    z.real, z.imag = rng.choice(choice, z.shape), rng.choice(choice, z.shape)
+    return z
+
+
+ALONG_AXES: dict[str, Callable[..., Any]] = {
+    "max": np.max, "min": np.min, "argmax": np.argmax, "argmin": np.argmin,
+    "cummax": np.maximum.accumulate, "cummin": np.minimum.accumulate, "cumprod": np.cumprod,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ALONG_AXES)
+def test_order_and_products_of_complex_numbers(name: str) -> None:
+    """Exactly NumPy's: the first of equal elements, the first NaN, the sign of zeros."""
+    f = ALONG_AXES[name]
+    for seed in range(4):
+        z = complex_rows(seed, finite=name == "cumprod")
+        for axis in (0, 1, 2):
+            (found,) = called(compiled(lambda z, axis=axis: f(z, axis=axis), z), z)
+            expected = f(z, axis=axis)
+            np.testing.assert_array_equal(found, expected)
+            for part in (np.real, np.imag):
+                a, b = part(found), part(expected)
+                np.testing.assert_array_equal(np.signbit(a)[a == 0], np.signbit(b)[a == 0])
+
+
+@pytest.mark.parametrize("dtype", [np.complex128, np.complex64])
+def test_powers_of_complex_numbers(dtype: type) -> None:
+    z = complex_rows(0, finite=True).ravel().astype(dtype)
+    n = np.tile(np.array([2, 0.5 + 1j, -3, 0, -1j, 1.5], dtype), 10)
+    (found,) = called(compiled(np.power, z, n), z, n)
+    with np.errstate(all="ignore"):
+        expected = np.power(z, n)
+    tolerance = 1e-14 if dtype is np.complex128 else 1e-5
+    np.testing.assert_allclose(found, expected, tolerance)
+    exact = np.isin(n, [2, -3, 0]) & np.isfinite(expected)
+    np.testing.assert_array_equal(found[exact], expected[exact])

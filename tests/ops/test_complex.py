@@ -180,8 +180,12 @@ def test_powers(n: complex) -> None:
 
 @pytest.mark.parametrize("kind", ["normal", "wide", "circle", "large"])
 @pytest.mark.parametrize(
-    "name", ["sqrt", "log", "log10", "sin", "cos", "tan", "sinh", "cosh", "tanh", "exp"]
-)
+    "name",
+    [
+        "sqrt", "log", "log10", "sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "arcsin",
+        "arccos", "arctan", "arcsinh", "arccosh", "arctanh",
+    ],
+)  # fmt: skip
 def test_accuracy(name: str, kind: str) -> None:
     """Within 4 units of rounding of the exact value, each part within 8 unless it cancels."""
     if np.finfo(np.longdouble).eps >= np.finfo(float).eps:

@@ -22,7 +22,8 @@ _FAR = 20.0  # from where on cosh and |sinh| are e^|x| / 2 in double precision
 _UPPER_BITS = {8: (np.uint64, 0xFFFFFFFFF8000000), 4: (np.uint32, 0xFFFFF000)}
 
 
-def _is_zero(x: Value) -> Value:
+def is_zero(x: Value) -> Value:
+    """Whether x is 0 or -0."""
     return ew.eq(x, ew.lit(x, 0))
 
 
@@ -37,12 +38,12 @@ def square_root(x: Value, y: Value) -> Parts:
     zero, infinite = ew.lit(x, 0), ew.lit(x, math.inf)
     size_x, size_y = ew.abs_(x), ew.abs_(y)
     largest = ew.max_(size_x, size_y)
-    scale = ew.select(_is_zero(largest), ew.lit(x, 1), largest)
+    scale = ew.select(is_zero(largest), ew.lit(x, 1), largest)
     a, b = ew.div(size_x, scale), ew.div(size_y, scale)
     length = ew.sqrt(ew.add(ew.mul(a, a), ew.mul(b, b)))
     half = ew.mul(ew.add(a, length), ew.lit(x, 0.5))
-    t, root = ew.sqrt(ew.select(_is_zero(half), ew.lit(x, 1), half)), ew.sqrt(scale)
-    long = ew.select(_is_zero(largest), zero, ew.mul(t, root))
+    t, root = ew.sqrt(ew.select(is_zero(half), ew.lit(x, 1), half)), ew.sqrt(scale)
+    long = ew.select(is_zero(largest), zero, ew.mul(t, root))
     short = ew.mul(ew.div(ew.mul(b, ew.lit(x, 0.5)), t), root)
     right = ew.ge(x, zero)
     re, im = ew.select(right, long, short), ew.select(right, short, long)
@@ -62,7 +63,7 @@ def logarithm(x: Value, y: Value) -> Parts:
     size_x, size_y = ew.abs_(x), ew.abs_(y)
     large, small = ew.max_(size_x, size_y), ew.min_(size_x, size_y)
     near = ew.and_(ew.ge(large, half), ew.le(large, ew.lit(x, 2)))
-    ratio = ew.div(small, ew.select(_is_zero(large), one, large))
+    ratio = ew.div(small, ew.select(is_zero(large), one, large))
     v = ew.select(near, _beyond_one(large, small), ew.mul(ratio, ratio))
     far = ew.select(near, ew.lit(x, 0), ew.log(large))
     re = ew.add(far, ew.mul(ew.log1p(v), half))
@@ -91,8 +92,8 @@ def sinh(x: Value, y: Value) -> Parts:
     """sinh x cos y + i cosh x sin y."""
     re = _times_exponential(x, ew.sinh(x), ew.cos(y), True)
     im = _times_exponential(x, ew.cosh(x), ew.sin(y), False)
-    re = ew.select(_lost(x, y), ew.select(_is_zero(x), x, ew.lit(x, math.inf)), re)
-    return re, ew.select(_is_zero(y), y, im)
+    re = ew.select(_lost(x, y), ew.select(is_zero(x), x, ew.lit(x, math.inf)), re)
+    return re, ew.select(is_zero(y), y, im)
 
 
 def cosh(x: Value, y: Value) -> Parts:
@@ -100,14 +101,14 @@ def cosh(x: Value, y: Value) -> Parts:
     re = _times_exponential(x, ew.cosh(x), ew.cos(y), False)
     im = _times_exponential(x, ew.sinh(x), ew.sin(y), True)
     re = ew.select(ew.and_(ew.isinf(x), ew.not_(ew.isfinite(y))), ew.lit(x, math.inf), re)
-    im = ew.select(ew.and_(_is_zero(x), ew.not_(ew.isfinite(y))), ew.lit(x, 0), im)
+    im = ew.select(ew.and_(is_zero(x), ew.not_(ew.isfinite(y))), ew.lit(x, 0), im)
     direction = ew.select(ew.isnan(x), ew.lit(x, 1), _sign(x))
-    return re, ew.select(_is_zero(y), ew.mul(y, direction), im)
+    return re, ew.select(is_zero(y), ew.mul(y, direction), im)
 
 
 def _lost(x: Value, y: Value) -> Value:
     """Whether x is 0 or infinite, and the angle y not known."""
-    return ew.and_(ew.or_(_is_zero(x), ew.isinf(x)), ew.not_(ew.isfinite(y)))
+    return ew.and_(ew.or_(is_zero(x), ew.isinf(x)), ew.not_(ew.isfinite(y)))
 
 
 def _times_exponential(x: Value, near: Value, factor: Value, odd: bool) -> Value:
@@ -135,8 +136,8 @@ def tanh(x: Value, y: Value) -> Parts:
     full = ew.and_(far, ew.or_(known, ew.isinf(x)))
     re = ew.select(full, _sign(x), ew.div(ew.mul(ew.mul(b, s), r), below))
     im = ew.select(far, turn, ew.div(t, below))
-    re = ew.select(ew.and_(_is_zero(x), ew.not_(known)), x, re)
-    return re, ew.select(_is_zero(y), y, im)
+    re = ew.select(ew.and_(is_zero(x), ew.not_(known)), x, re)
+    return re, ew.select(is_zero(y), y, im)
 
 
 def sin(x: Value, y: Value) -> Parts:
@@ -157,6 +158,23 @@ def cos(x: Value, y: Value) -> Parts:
     return cosh(ew.neg(y), x)
 
 
+def expm1(x: Value, y: Value) -> Parts:
+    """(e^x - 1) cos y - 2 sin^2(y / 2) + i e^x sin y."""
+    s = ew.sin(ew.mul(y, ew.lit(y, 0.5)))
+    re = ew.sub(ew.mul(ew.expm1(x), ew.cos(y)), ew.mul(ew.mul(s, s), ew.lit(x, 2)))
+    return re, ew.mul(ew.exp(x), ew.sin(y))
+
+
+def log1p(x: Value, y: Value) -> Parts:
+    """log(1 + z); its real part is log1p(2x + x^2 + y^2) / 2 near 0."""
+    one, half = ew.lit(x, 1), ew.lit(x, 0.5)
+    near = ew.and_(ew.lt(ew.abs_(x), half), ew.lt(ew.abs_(y), half))
+    v = ew.add(ew.mul(x, ew.add(x, ew.lit(x, 2))), ew.mul(y, y))
+    re, im = logarithm(ew.add(x, one), y)
+    v = ew.select(near, v, ew.lit(x, 0))
+    return ew.select(near, ew.mul(ew.log1p(v), half), re), im
+
+
 FUNCTIONS: dict[str, Callable[[Value, Value], Parts]] = {
     "sqrt": square_root,
     "log": logarithm,
@@ -166,4 +184,6 @@ FUNCTIONS: dict[str, Callable[[Value, Value], Parts]] = {
     "sinh": sinh,
     "cosh": cosh,
     "tanh": tanh,
+    "expm1": expm1,
+    "log1p": log1p,
 }

@@ -6,17 +6,22 @@ Requires nothing.  Ensures that the only equations on complex arrays are those t
 (Fourier transforms, linear algebra, rare functions), and `real`, `imag` and `complex` around them
 and at the ends of the program.  Formulas are NumPy's: products are not rescued from overflow,
 quotients are Smith's (Algorithm 116: complex division, 1962).
+
+On a GPU, for which NumPy evaluates nothing, `real_parts_of_all` follows: with rules for what the
+CPU does better in NumPy's loops (extrema, running products, any powers).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from fgrad.compile.passes.complex_functions import FUNCTIONS, logarithm
+from fgrad.compile.passes import complex_inverses as inverses
+from fgrad.compile.passes.complex_functions import FUNCTIONS, Parts, logarithm
+from fgrad.compile.passes.complex_rows import arg_extremum, extremum, running
 from fgrad.ir.program import Eqn, Lit, Program, Var
 from fgrad.ops import elementwise as ew
 from fgrad.ops.complex import complex_, imag, real, real_dtype
@@ -68,8 +73,16 @@ def filled(x: Value, shape: tuple[int, ...]) -> Value:
 
 def real_parts(program: Program) -> Program:
     """The program on real arrays."""
-    if not any(_is_complex(eqn) for eqn in program.eqns):
-        return program
+    return _split(program, RULES) if any(_is_complex(eqn) for eqn in program.eqns) else program
+
+
+def real_parts_of_all(program: Program) -> Program:
+    """The same with the rules of `OTHERS` too."""
+    left = any([eqn.prim.name in OTHERS and _is_complex(eqn) for eqn in program.eqns])
+    return _split(program, RULES | OTHERS) if left else program
+
+
+def _split(program: Program, rules: Mapping[str, SplitRule]) -> Program:
 
     def flat(*inputs: Value) -> list[Value]:
         env: dict[Var, Operand] = {
@@ -79,7 +92,7 @@ def real_parts(program: Program) -> Program:
         for eqn in program.eqns:
             STATE.loc, STATE.via = eqn.loc, eqn.via
             operands = [_operand(a.value) if type(a) is Lit else env[a] for a in eqn.inputs]  # type: ignore[index]
-            results = _apply(eqn, operands)
+            results = _apply(eqn, operands, rules)
             env.update(zip(eqn.outputs, results, strict=True))
         outs = [_operand(a.value) if type(a) is Lit else env[a] for a in program.outputs]  # type: ignore[index]
         return [_whole(x) for x in outs]
@@ -105,9 +118,9 @@ def _whole(x: Operand) -> Value:
     return x.whole if isinstance(x, Split) else x
 
 
-def _apply(eqn: Eqn, operands: list[Operand]) -> Sequence[Operand]:
+def _apply(eqn: Eqn, operands: list[Operand], rules: Mapping[str, SplitRule]) -> Sequence[Operand]:
     """The results of one equation."""
-    rule = RULES.get(eqn.prim.name) if _is_complex(eqn) else None
+    rule = rules.get(eqn.prim.name) if _is_complex(eqn) else None
     if rule is not None:
         found = rule(eqn, *operands)
         if found is not None:
@@ -232,6 +245,12 @@ def _exp(eqn: Eqn, z: Split) -> Operand:
     return _pair(eqn, re, ew.select(known, beyond, im))
 
 
+def _exp2(eqn: Eqn, z: Split) -> Operand:
+    """e^(z log 2)."""
+    factor = ew.lit(z.re, math.log(2))
+    return _exp(eqn, Split(z.shape, ew.mul(z.re, factor), ew.mul(z.im, factor)))
+
+
 def _pow(eqn: Eqn, z: Split, n: Split) -> Operand:
     """Known powers: roots, reciprocals and integer powers by repeated squares, as NumPy has them,
     others e^(n log z)."""
@@ -265,6 +284,31 @@ def _general_power(eqn: Eqn, z: Split, n: Split) -> Operand:
     zero = ew.and_(ew.eq(z.re, ew.lit(z.re, 0)), ew.eq(z.im, ew.lit(z.im, 0)))
     nothing = ew.lit(z.re, 0 if n.re > 0 else np.nan)  # type: ignore[operator]
     return _pair(eqn, ew.select(zero, nothing, out.re), ew.select(zero, nothing, out.im))
+
+
+def _any_power(eqn: Eqn, z: Split, n: Split) -> Operand:
+    """e^(n log z); 1 for n = 0, by repeated squares for integers below 100, as NumPy has it, and
+    for zeros 0 or nothing."""
+    one, zero = ew.lit(z.re, 1), ew.lit(z.re, 0)
+    nothing = ew.and_(ew.eq(z.re, zero), ew.eq(z.im, zero))
+    safe = Split(z.shape, ew.select(nothing, one, z.re), z.im)
+    shape = eqn.outputs[0].aval.shape
+    whole = _exp(eqn, Split(shape, *_times(Split(shape, *logarithm(safe.re, safe.im)), n)))
+    at_zero = ew.select(ew.gt(n.re, zero), zero, ew.lit(z.re, np.nan))
+    re, im = ew.select(nothing, at_zero, whole.re), ew.select(nothing, at_zero, whole.im)
+    size = ew.abs_(n.re)
+    small = ew.and_(ew.lt(size, ew.lit(size, 100)), ew.eq(ew.floor(size), size))
+    small = ew.and_(small, ew.eq(n.im, zero))
+    left = ew.convert(ew.select(small, size, zero), np.dtype(np.int32))
+    power, out = z, Split((), one, zero)
+    for k in range(7):
+        odd = ew.ne(ew.and_(left, np.int32(1 << k)), np.int32(0))
+        product = _product(out, power) if k else z
+        out = Split(shape, ew.select(odd, product.re, out.re), ew.select(odd, product.im, out.im))
+        power = _product(power, power)
+    inverse, below = _reciprocal(eqn, out), ew.lt(n.re, zero)
+    out = [ew.select(below, a, b) for a, b in ((inverse.re, out.re), (inverse.im, out.im))]
+    return _pair(eqn, *[ew.select(small, a, b) for a, b in zip(out, (re, im), strict=True)])
 
 
 def _reciprocal(eqn: Eqn, z: Split) -> Operand:
@@ -318,9 +362,13 @@ def _extremum(comparison: str) -> SplitRule:
 
     def rule(eqn: Eqn, x: Split, y: Split) -> Operand:
         wins = ew.or_(_ORDER[comparison](eqn, x, y), _isnan(eqn, x))
-        return _pair(eqn, ew.select(wins, x.re, y.re), ew.select(wins, x.im, y.im))
+        re, im = ew.select(wins, x.re, y.re), ew.select(wins, x.im, y.im)
+        return Split(re.shape, re, im)
 
     return rule
+
+
+_larger, _smaller = _extremum("ge"), _extremum("le")
 
 
 def _isnan(eqn: Eqn, z: Split) -> Operand:
@@ -328,10 +376,38 @@ def _isnan(eqn: Eqn, z: Split) -> Operand:
 
 
 def _clip(eqn: Eqn, z: Split, low: Split, high: Split) -> Operand:
-    return _extremum("le")(eqn, _extremum("ge")(eqn, z, low), high)
+    return _smaller(eqn, _larger(eqn, z, low), high)
 
 
-# --- products of many
+# --- along axes
+
+
+def _extremum_of(largest: bool) -> SplitRule:
+    def rule(eqn: Eqn, z: Split) -> Operand:
+        re, im = filled(z.re, z.shape), filled(z.im, z.shape)
+        return _pair(eqn, *extremum(re, im, eqn.params["axes"], largest))
+
+    return rule
+
+
+def _arg_extremum(largest: bool) -> SplitRule:
+    def rule(eqn: Eqn, z: Split) -> Operand:
+        re, im = filled(z.re, z.shape), filled(z.im, z.shape)
+        return arg_extremum(re, im, eqn.params["axis"], largest)
+
+    return rule
+
+
+def _running(combine: SplitRule) -> SplitRule:
+    def rule(eqn: Eqn, z: Split) -> Operand:
+        def both(x: Parts, y: Parts) -> Parts:
+            out = combine(eqn, *[Split(part[0].shape, *part) for part in (x, y)])
+            return out.re, out.im
+
+        re, im = filled(z.re, z.shape), filled(z.im, z.shape)
+        return _pair(eqn, *running(re, im, **eqn.params, combine=both))
+
+    return rule
 
 
 def _reduce_prod(eqn: Eqn, z: Split) -> Operand:
@@ -381,13 +457,21 @@ RULES: dict[str, SplitRule] = {
     "isinf": lambda eqn, z: ew.or_(ew.isinf(z.re), ew.isinf(z.im)),
     "isfinite": lambda eqn, z: ew.and_(ew.isfinite(z.re), ew.isfinite(z.im)),
     **_ORDER,
-    "max": _extremum("ge"),
-    "min": _extremum("le"),
+    "max": _larger,
+    "min": _smaller,
     "clip": _clip,
     "reduce_prod": _reduce_prod,
     "exp": _exp,
+    "exp2": _exp2,
     "pow": _pow,
     **{name: _of_parts(function) for name, function in FUNCTIONS.items()},
+    **{
+        function.__name__: _of_parts(function)
+        for function in (
+            inverses.asinh, inverses.asin, inverses.acos, inverses.acosh, inverses.atanh,
+            inverses.atan,
+        )
+    },
     "log2": _scaled_logarithm(1 / math.log(2)),
     "log10": _scaled_logarithm(1 / math.log(10)),
     "select": _select,
@@ -404,3 +488,14 @@ RULES: dict[str, SplitRule] = {
         _each,
     ),
 }  # fmt: skip
+
+OTHERS: dict[str, SplitRule] = {
+    "pow": _any_power,
+    "reduce_max": _extremum_of(largest=True),
+    "reduce_min": _extremum_of(largest=False),
+    "argmax": _arg_extremum(largest=True),
+    "argmin": _arg_extremum(largest=False),
+    "cumprod": _running(lambda eqn, x, y: _product(x, y)),
+    "cummax": _running(_larger),
+    "cummin": _running(_smaller),
+}
