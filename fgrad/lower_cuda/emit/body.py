@@ -117,42 +117,41 @@ class _Emitter:
         """Everything that one thread or one team does."""
         self.memory.homes = self.homes.bind(self.text, self.axes, number)
         form, piece = self.form, self.piece
-        sizes = form.tile if form.team == 1 else {}
-        last = self._open_items(number, sizes)
+        tile = form.tile if form.team == 1 else {}
+        sizes = [tile.get(axis, 1) for axis, _ in form.axes]
+        groups = [-(-extent // n) for n, (_, extent) in zip(sizes, form.axes, strict=True)]
+        places = map(self.axes.scaled, self._digits(number, groups), sizes)
+        self.axes.values |= zip([axis for axis, _ in form.axes], places, strict=True)
         self.body(piece.before)
-        if not sizes or last is None:
+        if not tile:
             self.body(piece.body)
         elif form.axes[-1][1] % form.vector == 0:
-            self._neighbours(sizes)
+            self._neighbours(tile)
         else:
-            self._ragged(last, sizes)
+            self._ragged(tile)
 
-    def _open_items(self, number: str, sizes: dict[str, int]) -> str | None:
-        """Give the axes of the items their values; returns the last one's."""
-        value, axes = number, self.form.axes
-        for k, (axis, extent) in reversed(list(enumerate(axes))):
-            size = sizes.get(axis, 1)
-            groups = -(-extent // size)
-            value, place = self._divided(value, groups) if k else (value, value)
-            self.axes.values[axis] = self.axes.scaled(place, size)
-        return str(self.axes.values[axes[-1][0]]) if axes else None
+    def _digits(self, number: str, extents: Sequence[int]) -> list[str]:
+        """A number below the product of some extents as a place for each, the last the fastest."""
+        digits: list[str] = []
+        for extent in reversed(extents[1:]):
+            rest = self.axes.op("udiv", number, extent)
+            digits.insert(0, self.axes.op("urem", number, extent))
+            number = rest
+        return [number, *digits] if extents else []
 
-    def _divided(self, value: str, by: int) -> tuple[str, str]:
-        """The quotient and the remainder."""
-        return self.axes.op("udiv", value, by), self.axes.op("urem", value, by)
-
-    def _neighbours(self, sizes: dict[str, int]) -> None:
+    def _neighbours(self, tile: dict[str, int]) -> None:
         """One tile of iterations, side by side."""
-        self.axes.set_tile(sizes)
+        self.axes.set_tile(tile)
         self.body(self.piece.body)
         self.axes.set_tile({})
 
-    def _ragged(self, first: str, sizes: dict[str, int]) -> None:
+    def _ragged(self, tile: dict[str, int]) -> None:
         """Whole groups at once; the elements of the last group one by one."""
         axis, extent = self.form.axes[-1]
+        first = self.axes.values[axis]
         end = self.axes.op("add", first, self.form.vector)
         with self.text.either(self.axes.compare("sle", end, extent)) as otherwise:
-            self._neighbours(sizes)
+            self._neighbours(tile)
             otherwise()
             with self._each(axis, first, extent):
                 self.body(self.piece.body)
@@ -170,12 +169,10 @@ class _Emitter:
         """What lies across in memory is read along it first, by all threads of a block."""
         self.memory.homes = self.homes.bind(self.text, self.axes, number)
         *others, (a, rows), (b, columns) = self.form.axes
-        number, column = self._divided(number, -(-columns // TILE))
-        number, row = self._divided(number, -(-rows // TILE))
-        for k, (axis, extent) in reversed(list(enumerate(others))):
-            number, place = self._divided(number, extent) if k else (number, number)
-            self.axes.values[axis] = place
-        row, column = [self.axes.op("mul", x, TILE) for x in (row, column)]
+        extents = [*[extent for _, extent in others], -(-rows // TILE), -(-columns // TILE)]
+        *places, row, column = self._digits(number, extents)
+        self.axes.values |= zip([axis for axis, _ in others], places, strict=True)
+        row, column = [self.axes.scaled(x, TILE) for x in (row, column)]
         along, across = (a, row, rows), (b, column, columns)
         self.body(self.piece.before)
         loads = [s for s in self.piece.body if isinstance(s, Load) and s.id in self.form.crossed]
@@ -323,11 +320,16 @@ class _Emitter:
         elif id(loop) in self.shared and not self.within:
             self._share(loop)
         else:
-            with self._each(loop.axis, 0, loop.extent):
-                self.team.loops += 1
+            with self._each(loop.axis, 0, loop.extent), self._turn():
                 self.body(loop.body)
-                self._settle()
-                self.team.loops -= 1
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """One of the turns of a loop that all threads of a team run."""
+        self.team.loops += 1
+        yield
+        self._settle()
+        self.team.loops -= 1
 
     def _settle(self) -> None:
         """The next iteration begins when all threads have ended this one."""
@@ -340,16 +342,14 @@ class _Emitter:
         text.line(f"br label %{head}")
         text.label(head)
         self.axes.values[loop.axis] = 0
-        self.team.loops += 1
-        for s in loop.body:
-            if isinstance(s, Leave):
-                self._settle()
-                text.branch(self.values[s.value][0], after, run)
-                text.label(run)
-            else:
-                _EMIT[type(s)](self, s)
-        self._settle()
-        self.team.loops -= 1
+        with self._turn():
+            for s in loop.body:
+                if isinstance(s, Leave):
+                    self._settle()
+                    text.branch(self.values[s.value][0], after, run)
+                    text.label(run)
+                else:
+                    self.body((s,))
         text.line(f"br label %{head}")
         text.label(after)
 
@@ -395,9 +395,8 @@ class _Emitter:
 
     def _group(self, nest: Sequence[Loop], body: Body, at: str, slot: int | None = None) -> None:
         """The iterations of a nest from number `at` on, side by side."""
-        axes, rest = self.axes, at
-        for k, loop in reversed(list(enumerate(nest))):
-            rest, axes.values[loop.axis] = self._divided(rest, loop.extent) if k else (rest, rest)
+        axes, places = self.axes, self._digits(at, [loop.extent for loop in nest])
+        axes.values |= zip([loop.axis for loop in nest], places, strict=True)
         axes.set_tile({nest[-1].axis: self.form.vector})
         axes.slot = slot
         self.body(body)

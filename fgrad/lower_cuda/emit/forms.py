@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from fgrad.compile.kernel.ir import (
@@ -298,11 +298,11 @@ def _side_by_side(piece: Piece, items: int) -> Form:
 def _thread_vector(piece: Piece) -> int:
     """Neighbours of the last axis for each thread."""
     axis, extent = piece.axes[-1]
-    vector = widest(piece, [(axis, piece.body)])
-    while vector > 1 and len(piece.axes) > 1 and extent % vector:
-        vector //= 2
-    while vector > 1 and vector * _size(piece.body) > MOST_COPIES:
-        vector //= 2
+    size, alone = _size(piece.body), len(piece.axes) == 1
+    vector = halved(
+        widest(piece, [(axis, piece.body)]),
+        lambda n: (alone or extent % n == 0) and n * size <= MOST_COPIES,
+    )
     return 1 if extent < vector or _guarded(piece.body, axis) else vector
 
 
@@ -325,11 +325,8 @@ def _product_tile(piece: Piece, items: int) -> tuple[tuple[str, int], int]:
         key=lambda a: a[1],
         default=("", 1),
     )
-    rows = PRODUCT_TILE
-    while rows > 1 and other[1] % rows:
-        rows //= 2
-    while vector > 1 and extent % vector:
-        vector //= 2
+    rows = halved(PRODUCT_TILE, lambda n: other[1] % n == 0)
+    vector = halved(vector, lambda n: extent % n == 0)
     while max(rows, vector) > 1 and (
         items // (rows * vector) < MANY_ITEMS or rows * vector * _size(piece.body) > MOST_COPIES
     ):
@@ -350,12 +347,17 @@ def _team_vector(piece: Piece, shared: Sequence[Loop]) -> int:
         if any([isinstance(s, (Loop, Init)) for s in body]):
             return 1
         bodies.append((nest[-1].axis, body))
-    vector = widest(piece, bodies)
     extents = [perfect_nest(loop)[0][-1].extent for loop in shared]
-    while vector > 1 and any([extent % vector for extent in extents]):
-        vector //= 2
     size = sum([_size(body) for _, body in bodies])
-    while vector > 1 and vector * size > MOST_COPIES:
+    return halved(
+        widest(piece, bodies),
+        lambda n: not any([extent % n for extent in extents]) and n * size <= MOST_COPIES,
+    )
+
+
+def halved(vector: int, fits: Callable[[int], bool]) -> int:
+    """The vector, halved until it fits or is one element."""
+    while vector > 1 and not fits(vector):
         vector //= 2
     return vector
 
@@ -363,22 +365,16 @@ def _team_vector(piece: Piece, shared: Sequence[Loop]) -> int:
 def widest(piece: Piece, bodies: Sequence[tuple[str, Body]]) -> int:
     """Elements of the widest accesses along some axes, limited by the largest element."""
     dtypes = {b.name: b.dtype for b in piece.kernel.buffers}
-    sizes = [
-        dtypes[s.buffer].itemsize
+    runs = [
+        (s, axis)
         for axis, body in bodies
         for s in body
         if isinstance(s, (Load, Store)) and is_run(s, axis)
     ]
-    vector = min(8, ACCESS_BYTES // max(sizes)) if sizes else 1
-    while vector > 1 and not any(
-        [
-            isinstance(s, (Load, Store)) and is_run(s, axis) and is_aligned(s.index, axis, vector)
-            for axis, body in bodies
-            for s in body
-        ]
-    ):
-        vector //= 2
-    return vector
+    if not runs:
+        return 1
+    vector = min(8, ACCESS_BYTES // max([dtypes[s.buffer].itemsize for s, _ in runs]))
+    return halved(vector, lambda n: any([is_aligned(s.index, axis, n) for s, axis in runs]))
 
 
 def is_run(s: Load | Store, axis: str) -> bool:
