@@ -2,6 +2,7 @@
 
     scan     Place ..., Copy (first carry), Repeat(length, body, Advance xs ys, Swap carry)
     while    Place ..., Copy, While(condition, flag, body, Swap carry), Copy
+             or, where addresses are fixed, While(condition, flag, body, Copy carry)
     switch   Branch(index, (Place ..., branch), ...)
 
 A body's slots are its inputs, constants, results and arena, then what it derives from them.
@@ -37,13 +38,15 @@ class Memory(NamedTuple):
 
     `copy(target, source, size)` copies bytes; `kernels` gives the steps of each kernel on its
     slots; `number(slot, size)` is where the host program finds a number, and the steps that bring
-    it there; `common` are slots of ours that stand after the arena in every body.
+    it there; `common` are slots of ours that stand after the arena in every body; `fixed` is
+    whether the carry of a while loop stays where it is, so that all turns have the same addresses.
     """
 
     copy: Callable[[int, int, int], Step]
     kernels: Callable[[Sequence[tuple[Kernel, tuple[int, ...]]]], list[list[Step]]]
     number: Callable[[int, int], tuple[int, list[Step]]]
     common: tuple[int, ...] = ()
+    fixed: bool = False
 
 
 def _host_kernels(calls: Sequence[tuple[Kernel, tuple[int, ...]]]) -> list[list[Step]]:
@@ -233,8 +236,11 @@ def _while(control: Control, n: _Numbers) -> list[Step]:
             continue
         taken = body.outputs[number]
         steps.append(Place(taken, n.scratch, n.places[number]))
-        after.append(Swap(given, taken))
-        last.append(n.memory.copy(n.results[k], given, size))
+        if n.memory.fixed:
+            after.append(n.memory.copy(given, taken, size))
+        else:
+            after.append(Swap(given, taken))
+            last.append(n.memory.copy(n.results[k], given, size))
     known, fetched = n.memory.number(flag, 1)
     loop = While((*before, *test.steps, *fetched), known, (*body.steps, *writes, *after))
     return [*steps, loop, *last]

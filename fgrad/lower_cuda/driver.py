@@ -95,6 +95,7 @@ class Driver:
         memory_bytes: of the device.
         multiprocessors: how many blocks run at one time, at least.
         stream: CUstream: all work is on it.
+        conditional: whether graphs may decide on the device what runs.
         addresses: of the C functions, for native host programs.
         memory: statistics and `empty_cache`.
         give_back: `release`, without a step between.
@@ -122,6 +123,8 @@ class Driver:
         self.context = self._handle("cuDevicePrimaryCtxRetain", device)
         self.attach()
         self.stream = self._handle("cuStreamCreate", api.STREAM_NON_BLOCKING)
+        version = self._number("cuDriverGetVersion", ctypes.c_int)
+        self.conditional = version >= api.CONDITIONAL_VERSION
         self._pool = self._new_pool()
         self.memory = Memory(self._reserve, self._unreserve)
         self.give_back = self.memory.release if self.plain_memory else self.release

@@ -53,6 +53,8 @@ FUNCTIONS = {
     "cuGraphCreate": "ou",
     "cuGraphAddKernelNode_v2": "ohpnp",
     "cuGraphAddChildGraphNode": "ohpnh",
+    "cuGraphConditionalHandleCreate": "ohhuu",
+    "cuGraphAddNode_v2": "ohppnp",
     "cuGraphInstantiateWithFlags": "ohq",
     "cuGraphLaunch": "hh",
     "cuGraphGetNodes": "hpo",
@@ -94,6 +96,11 @@ EVENT_DISABLE_TIMING = 2
 POOL_RELEASE_THRESHOLD = 4
 FUNCTION_DYNAMIC_SHARED_BYTES = 8
 CAPTURE_THREAD_LOCAL = 1
+CONDITIONAL_VERSION = 12080  # the first driver with switches and with bodies that may be empty
+
+# CUgraphNodeType, CUgraphConditionalNodeType
+CONDITIONAL_NODE = 13
+IF_NODE, WHILE_NODE, SWITCH_NODE = range(3)
 
 
 def prototype(name: str) -> Callable[..., Any]:
@@ -128,4 +135,20 @@ class KernelNode(ctypes.Structure):
         ("extra", ctypes.c_void_p),
         ("kernel", ctypes.c_void_p),
         ("context", ctypes.c_void_p),
+    )
+
+
+class ConditionalNode(ctypes.Structure):
+    """CUgraphNodeParams of a conditional node; the driver writes where the graphs of its bodies are
+    listed."""
+
+    _fields_ = (
+        ("type", ctypes.c_int),
+        ("reserved", ctypes.c_int * 3),
+        ("handle", ctypes.c_uint64),
+        ("kind", ctypes.c_int),
+        ("size", ctypes.c_uint),
+        ("bodies", ctypes.c_void_p),
+        ("context", ctypes.c_void_p),
+        ("padding", ctypes.c_longlong * 26),
     )

@@ -1,40 +1,50 @@
-"""L6. A host program as a CUDA graph: one call of the driver for all of its launches.
+"""L6. The nodes of a program as CUDA graphs: one call of the driver for all of its launches.
 
-    Repeat(2, (launch f (1, 2), Advance(1, 64)))   ->   f (1, 2) -> f (1 + 64 bytes, 2)
-
-Loops are unrolled, so that each node knows its addresses by the slots that the caller gives.  On a
-call whose addresses are not those of the last one, the nodes with changed addresses are set anew;
-a launch is set as it is, anything else is captured once more as a graph of its own.  There may be
-several graphs of a program, for callers that use buffers in turn.  All of a call is native.
+On a call whose addresses are not those of the last one, the nodes with changed addresses are set
+anew; a launch is set as it is, anything else is captured once more as a graph of its own.  There
+may be several graphs of a program, for callers that use buffers in turn.  All of a call is native.
 
 The rule: a program of `LEAST_NODES` to `MOST_NODES` calls has a graph from its third run on.  The
 graph with the fewest changed nodes is used, unless those are more than half of all (one that is
 captured counts as `CAPTURED`), or another thread is about to launch it: then the calls are made one
 by one.
+
+A program with loops or branches that look at the device has a graph from its first run on, which is
+used whatever has changed, since the host would wait for each number.  Its conditional nodes read a
+handle, which a kernel sets (`condition.py`):
+
+    test, set handle, while handle: { body, test, set handle }
+
+A graph that the driver refuses is not asked for again: the calls are made one by one.
 """
 
 from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from fgrad.compile.cpu.host import Advance, Call, Place, Repeat, Step, Swap
+from fgrad.compile.cpu.host import Call
+from fgrad.errors import DeviceError
+from fgrad.lower_cuda import condition
 from fgrad.lower_cuda.driver import Driver
 from fgrad.lower_cuda.driver_api import (
     CAPTURE_THREAD_LOCAL,
+    CONDITIONAL_NODE,
     FUNCTIONS,
     STREAM_NON_BLOCKING,
+    SWITCH_NODE,
+    WHILE_NODE,
+    ConditionalNode,
     KernelNode,
 )
 from fgrad.lower_cuda.graph_native import (
     COUNT,
     EXECUTABLE,
-    HANDLE,
     LAST,
     LIMIT,
     MEMBERS,
@@ -44,60 +54,13 @@ from fgrad.lower_cuda.graph_native import (
     WEIGHTS,
     attempt_address,
 )
-from fgrad.lower_cuda.host import ERROR, MISSED, WORD, LaunchRecord, state
+from fgrad.lower_cuda.host import ERROR, MISSED, WORD, LaunchRecord, launch_record, state
+from fgrad.lower_cuda.nodes import Conditional, GraphNode, Node, is_conditional
 
-LEAST_NODES = 4
-MOST_NODES = 1024
 MOST_GRAPHS = 4  # of one program
 CAPTURED = 3  # nodes that a captured one counts for
 
 _StepFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-
-
-class Node(NamedTuple):
-    """A call, and for each of its addresses the slot that the caller gives and an offset."""
-
-    call: Call
-    places: tuple[tuple[int, int], ...]
-
-
-def flattened(steps: Sequence[Step], given: int, known: Collection[int]) -> tuple[Node, ...] | None:
-    """The calls of a program in order; None if the host takes part in it or it is too long.
-
-    Arguments:
-        steps: the program.
-        given: how many slots the caller gives; the last one is the state.
-        known: the addresses of the functions that may be part of a graph.
-    """
-    nodes: list[Node] = []
-    slots = {k: (k, 0) for k in range(given)}
-    fits = _walk(steps, slots, known, nodes)
-    return tuple(nodes) if fits and len(nodes) >= LEAST_NODES else None
-
-
-def _walk(
-    steps: Sequence[Step],
-    slots: dict[int, tuple[int, int]],
-    known: Collection[int],
-    nodes: list[Node],
-) -> bool:
-    for step in steps:
-        if isinstance(step, Place):
-            base, offset = slots[step.base]
-            slots[step.slot] = base, offset + step.offset
-        elif isinstance(step, Advance):
-            base, offset = slots[step.slot]
-            slots[step.slot] = base, offset + step.size
-        elif isinstance(step, Swap):
-            slots[step.a], slots[step.b] = slots[step.b], slots[step.a]
-        elif isinstance(step, Repeat):
-            if not all([_walk(step.body, slots, known, nodes) for _ in range(step.count)]):
-                return False
-        elif isinstance(step, Call) and step.address in known and len(nodes) < MOST_NODES:
-            nodes.append(Node(step, tuple([slots[k] for k in step.slots[1:]])))
-        else:
-            return False
-    return True
 
 
 class Graphs:
@@ -109,9 +72,11 @@ class Graphs:
         launch: the address of the function that launches kernels.
     """
 
-    def __init__(self, driver: Driver, nodes: Sequence[Node], launch: int) -> None:
+    def __init__(self, driver: Driver, nodes: Sequence[GraphNode], launch: int) -> None:
         self.driver, self.nodes, self.launch = driver, nodes, launch
+        self.conditional = any(map(is_conditional, nodes))
         self.found: list[_Graph] = []
+        self.refused = ""  # why there are no more
         # count, the answer where no graph is near, the graphs
         self.table = np.array([0, MISSED, *[0] * MOST_GRAPHS], np.int64)
         self.attempt = attempt_address()
@@ -119,9 +84,15 @@ class Graphs:
     def add(self, pointers: Sequence[int]) -> None:
         """A graph for the addresses of a call, if there is room for one."""
         count = len(self.found)
-        if count == MOST_GRAPHS:
+        if count == MOST_GRAPHS or self.refused:
             return
-        graph = _Graph(self.driver, self.nodes, self.launch, pointers)
+        try:
+            graph = _Graph(self.driver, self.nodes, self.launch, pointers)
+        except DeviceError as error:
+            self.refused, self.table[1] = error.headline, 1
+            return
+        if self.conditional:
+            graph.use_always()
         self.found.append(graph)
         self.table[2 + count] = graph.record.ctypes.data
         self.table[0] = count + 1
@@ -132,27 +103,26 @@ class _Graph:
     """An executable graph with the addresses that it was last launched with."""
 
     def __init__(
-        self, driver: Driver, nodes: Sequence[Node], launch: int, pointers: Sequence[int]
+        self, driver: Driver, nodes: Sequence[GraphNode], launch: int, pointers: Sequence[int]
     ) -> None:
         self.driver, self.launch, self.pointers = driver, launch, pointers
         self.kept: list[Any] = []
+        self.calls: list[Node] = []
+        self.records: list[int] = []
         self.side = _side_stream(driver)
-        self.graph = _handle(driver, "cuGraphCreate", 0)
-        records: list[np.ndarray] = []
-        for node in nodes:
-            records.append(self.node(node, int(records[-1][HANDLE]) if records else 0))
-        executable = _handle(driver, "cuGraphInstantiateWithFlags", self.graph, 0)
-        self.record = self.described(nodes, executable, [r.ctypes.data for r in records])
+        graph = _handle(driver, "cuGraphCreate", 0)
         # The graph stays too: its nodes are named when those of the executable are set.
-        weakref.finalize(self, _destroy, driver, executable, self.graph).atexit = False
+        weakref.finalize(self, _destroy, driver, "cuGraphDestroy", graph).atexit = False
+        self.chain(graph, nodes)
+        executable = _handle(driver, "cuGraphInstantiateWithFlags", graph, 0)
+        weakref.finalize(self, _destroy, driver, "cuGraphExecDestroy", executable).atexit = False
+        self.record = self.described(executable)
 
-    def described(
-        self, nodes: Sequence[Node], executable: int, records: Sequence[int]
-    ) -> np.ndarray:
+    def described(self, executable: int) -> np.ndarray:
         """The record of the graph: for each slot the nodes that use it, and their weight."""
         users: list[list[int]] = [[] for _ in self.pointers]
         weights, whole = [0] * len(users), 0
-        for k, node in enumerate(nodes):
+        for k, node in enumerate(self.calls):
             weight = 1 if node.call.address == self.launch else CAPTURED
             whole += weight
             for slot in {slot for slot, _ in node.places}:
@@ -166,36 +136,90 @@ class _Graph:
             LIMIT: whole // 2,
             STARTS: self.words(np.cumsum([0, *map(len, users)])),
             MEMBERS: self.words([k for user in users for k in user]),
-            NODES: self.words(records),
+            NODES: self.words(self.records),
             SIDE: self.side,
         }
         self.words([words.get(k, 0) for k in range(SIDE + 1)])
         return self.kept[-1]
+
+    def use_always(self) -> None:
+        """Be near enough whatever has changed."""
+        self.record[LIMIT] = 2**62 - 1
+
+    def chain(self, graph: int, nodes: Sequence[GraphNode], before: int = 0) -> int:
+        """Add nodes behind each other; the last of them."""
+        for node in nodes:
+            if isinstance(node, Conditional):
+                before = self.conditional(graph, node, before)
+            else:
+                before = self.node(graph, node, before)
+        return before
+
+    def conditional(self, graph: int, node: Conditional, before: int) -> int:
+        """A node that decides, behind the kernel that tells it how."""
+        handle = _handle(
+            self.driver, "cuGraphConditionalHandleCreate", graph, self.driver.context, 0, 0
+        )
+        before = self.condition(graph, node, handle, before)
+        params = ConditionalNode(
+            type=CONDITIONAL_NODE,
+            handle=handle,
+            kind=WHILE_NODE if node.kind == "while" else SWITCH_NODE,
+            size=len(node.bodies),
+            context=self.driver.context,
+        )
+        added = self.added("cuGraphAddNode_v2", graph, before, ctypes.addressof(params), edges=True)
+        graphs = (ctypes.c_void_p * params.size).from_address(params.bodies)
+        for inner, body in zip(graphs, node.bodies, strict=True):
+            last = self.chain(inner, body)
+            if node.kind == "while":
+                self.condition(inner, node, handle, last)
+        return added
+
+    def condition(self, graph: int, node: Conditional, handle: int, before: int) -> int:
+        """The kernel that sets the handle of a conditional node."""
+        numbers = [ctypes.c_int64(handle).value]
+        text = condition.WHILE
+        if node.kind == "switch":
+            text = condition.SWITCH
+            numbers.append(len(node.bodies) - 1)
+        arity = 1 + len(numbers)
+        function = self.driver.build(text, arity, 1)
+        launch = LaunchRecord(function.handle, 1, 1, 1, 0, arity, function.parameters, 0)
+        self.kept.append(launch_record(launch))
+        call = Call(self.launch, self.kept[-1].ctypes.data, 0, ())
+        return self.node(graph, Node(call, (node.place,)), before, numbers)
 
     def words(self, words: Any) -> int:
         """The address of words, which stays."""
         self.kept.append(np.array(words, np.int64))
         return self.kept[-1].ctypes.data
 
-    def node(self, node: Node, before: int) -> np.ndarray:
-        """The record of a node behind another one."""
-        values = self.words([0, *[self.pointers[slot] + at for slot, at in node.places]])
+    def node(self, graph: int, node: Node, before: int, numbers: Sequence[int] = ()) -> int:
+        """A call behind another node; a launch may take numbers after its addresses."""
+        places = [self.pointers[slot] + at for slot, at in node.places]
+        values = self.words([0, *places, *numbers])
         call = node.call
         if call.address == self.launch:
             at = self.parameters(call.lo, values)
-            added = "cuGraphAddKernelNode_v2", at
+            handle = self.added("cuGraphAddKernelNode_v2", graph, before, at)
             called = 0, at, 0
         else:
-            added = "cuGraphAddChildGraphNode", self.captured(call, values)
-            called = call
-        after = (ctypes.c_void_p * 1)(before)
-        place = ctypes.addressof(after)
-        handle = _handle(self.driver, added[0], self.graph, place, int(before != 0), added[1])
-        if called is call:
-            self.driver.check(self.driver.call("cuGraphDestroy", added[1]), "cuGraphDestroy")
+            child = self.captured(call, values)
+            handle = self.added("cuGraphAddChildGraphNode", graph, before, child)
+            self.driver.check(self.driver.call("cuGraphDestroy", child), "cuGraphDestroy")
+            called = call[:3]
         places = self.words(node.places)
-        self.words([called[0], handle, len(node.places), places, values, *called[1:3], 0])
-        return self.kept[-1]
+        words = [called[0], handle, len(node.places), places, values, *called[1:3], 0]
+        self.records.append(self.words(words))
+        self.calls.append(node)
+        return handle
+
+    def added(self, function: str, graph: int, before: int, what: int, edges: bool = False) -> int:
+        """A new node behind another one, if there is one before; `edges` where they have data."""
+        after = (ctypes.c_void_p * 1)(before)
+        place = (ctypes.addressof(after), 0) if edges else (ctypes.addressof(after),)
+        return _handle(self.driver, function, graph, *place, int(before != 0), what)
 
     def parameters(self, record: int, values: int) -> int:
         """The address of a launch as a node has it."""
@@ -225,9 +249,8 @@ class _Graph:
         return child
 
 
-def _destroy(driver: Driver, executable: int, graph: int) -> None:
-    driver.call("cuGraphExecDestroy", executable)
-    driver.call("cuGraphDestroy", graph)
+def _destroy(driver: Driver, function: str, handle: int) -> None:
+    driver.call(function, handle)
 
 
 def _handle(driver: Driver, function: str, *arguments: int) -> int:

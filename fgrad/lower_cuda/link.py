@@ -277,6 +277,7 @@ class _Linker:
             lambda kernels: [self.kernel(k, slots, "write", loc) for k, slots in kernels],
             lambda slot, size: self.fetched(slot, size, loc),
             (self.state,),
+            fixed=self.driver.conditional,
         )
         steps = control_steps(control, numbers, self.table.reserve, memory)
         self.inside = ()
@@ -285,7 +286,7 @@ class _Linker:
     def fetched(self, slot: int, size: int, loc: Any) -> tuple[int, list[Step]]:
         """A number on the device, read by the host program: a copy, for which it waits.
 
-        Conditional nodes of a graph could take the place of this.
+        In a graph a conditional node takes the place of this.
         """
         cell = self.table.place(self.state, WORD * CELL)
         number = self.number(Origin("predicate", loc, nbytes=size))

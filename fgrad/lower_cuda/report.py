@@ -9,13 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fgrad.errors import Row
-from fgrad.lower_cuda.graph import Node
 from fgrad.lower_cuda.link import Image, Origin
+from fgrad.lower_cuda.nodes import GraphNode, count
 from fgrad.source import resolve
 
 
-def described(image: Image, nodes: Sequence[Node] | None) -> str:
-    """The calls of a program in order; those of a loop once, with the loop before them."""
+def described(image: Image, nodes: Sequence[GraphNode] | None, refused: str = "") -> str:
+    """The calls of a program in order; those of a loop once, with the loop before them.
+
+    Arguments:
+        image: the program.
+        nodes: those of its graph, if it has one.
+        refused: why the driver made no graph of them.
+    """
     listed = [(inside, image.origins[number]) for inside, number in image.listing]
     launches = [origin for _, origin in listed if origin.grid]
     constants = sum([x.nbytes for x in image.consts])
@@ -23,7 +29,8 @@ def described(image: Image, nodes: Sequence[Node] | None) -> str:
         f"{len(set(launches))} kernels in {len(launches)} launches, "
         f"{len(listed) - len(launches)} other calls, arena {size(image.arena_bytes)}, "
         f"constants {size(constants)}, "
-        + ("no graph" if nodes is None else f"graph of {len(nodes)} nodes")
+        + ("no graph" if nodes is None else f"graph of {count(nodes)} nodes")
+        + (f" (refused: {refused})" if refused else "")
     )
     names = [": ".join([*inside, origin.name]) for inside, origin in listed]
     width = max([len(name) for name in names], default=0)

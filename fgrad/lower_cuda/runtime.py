@@ -29,11 +29,12 @@ from fgrad.ir.program import Lit, Program
 from fgrad.lower_cuda.array import DeviceArray
 from fgrad.lower_cuda.driver import Driver, driver
 from fgrad.lower_cuda.emit.schedule import schedule
-from fgrad.lower_cuda.graph import Graphs, Node, flattened
+from fgrad.lower_cuda.graph import Graphs
 from fgrad.lower_cuda.host import MISSED, Caller, functions, state
 from fgrad.lower_cuda.library import cudnn
 from fgrad.lower_cuda.link import Image, Origin, linked
 from fgrad.lower_cuda.native_call import NativeCall, is_possible
+from fgrad.lower_cuda.nodes import GraphNode, flattened
 from fgrad.lower_cuda.report import described, rows
 from fgrad.lower_cuda.texts import texts
 
@@ -154,13 +155,16 @@ class CudaExecutable:
         raise CheckError(f"a call on the device answered {code:#x}, which is no failure.")
 
     @property
-    def nodes(self) -> tuple[Node, ...] | None:
+    def nodes(self) -> tuple[GraphNode, ...] | None:
         """The nodes of the program's graph; None if it has none."""
-        return flattened(self.image.steps, self.image.given, self.image.graphable)
+        image = self.image
+        fetch = functions().fetch if self.device.conditional else 0
+        return flattened(image.steps, image.given, image.graphable, fetch)
 
     def describe(self) -> str:
         """The calls of the program, with grids, blocks and bytes, and what they need."""
-        return described(self.image, self.nodes)
+        graphs = None if self.resident is None else self.resident.graphs
+        return described(self.image, self.nodes, "" if graphs is None else graphs.refused)
 
 
 class _Resident:
@@ -187,11 +191,17 @@ class _Resident:
         self.call: Any = self.first_call
 
     def first_call(self, *pointers: int) -> int:
-        """A call before there are graphs: many programs run once."""
+        """A call before there are graphs: many programs run once.  Those with conditional nodes
+        have one already, for nobody knows how often the host would wait."""
         self.call = self.caller.call
-        answer = self.caller.call(*pointers)
-        if self.graphs is not None:
+        if self.graphs is None:
+            return self.caller.call(*pointers)
+        if self.graphs.conditional:
+            self.add_graph(pointers[:-1], pointers[-1])
             self.caller.offer(self.graphs.table, self.graphs.attempt)
+            return self.caller.call(*pointers)
+        answer = self.caller.call(*pointers)
+        self.caller.offer(self.graphs.table, self.graphs.attempt)
         return answer
 
     def add_graph(self, given: Sequence[int], arena: int) -> None:

@@ -16,7 +16,7 @@ from fgrad.lower_cuda import driver as driver_module
 from fgrad.lower_cuda import driver_api as api
 from fgrad.lower_cuda.driver import Driver, Function, driver, use
 from fgrad.lower_cuda.emulator.driver import StubDriver
-from fgrad.lower_cuda.emulator.native import Graph, Launch
+from fgrad.lower_cuda.emulator.events import Graph, Launch
 from fgrad.lower_cuda.memory import SMALLEST, Memory, size_class
 
 # p1[i] = p0[i] + 1 for 256 floats a block

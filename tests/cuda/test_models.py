@@ -14,7 +14,7 @@ import fgrad
 from fgrad import lax, nn
 from fgrad.lower_cuda.driver import use
 from fgrad.lower_cuda.emulator.driver import StubDriver
-from fgrad.lower_cuda.emulator.native import Graph
+from fgrad.lower_cuda.emulator.events import Graph
 
 RNG = np.random.default_rng(5)
 F32 = np.float32

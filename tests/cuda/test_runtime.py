@@ -25,8 +25,8 @@ from fgrad.lower_cuda import link
 from fgrad.lower_cuda.array import on_device
 from fgrad.lower_cuda.driver import use
 from fgrad.lower_cuda.emulator.driver import StubDriver
-from fgrad.lower_cuda.emulator.native import Graph, Launch, StubLibrary
-from fgrad.lower_cuda.graph import Node, flattened
+from fgrad.lower_cuda.emulator.events import Graph, Launch
+from fgrad.lower_cuda.emulator.graphs import StubGraphs
 from fgrad.lower_cuda.library.calls import (
     Calls,
     Check,
@@ -37,6 +37,7 @@ from fgrad.lower_cuda.library.calls import (
     Place,
     Stream,
 )
+from fgrad.lower_cuda.nodes import Node, flattened
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(24, 40)).astype(np.float32)
@@ -155,10 +156,10 @@ def test_an_executable_is_not_kept_alive(stub: StubDriver) -> None:
     for _ in range(4):
         called(executable, X, X)
     seen = weakref.ref(executable)
-    assert stub.library._executables and stub.library._graphs
+    assert stub.library.graphs.executables and stub.library.graphs.graphs
     del executable
     gc.collect()
-    assert seen() is None and not stub.library._executables and not stub.library._graphs
+    assert seen() is None and not stub.library.graphs.executables and not stub.library.graphs.graphs
 
 
 def test_donated_arguments(stub: StubDriver) -> None:
@@ -229,13 +230,13 @@ def test_nodes_of_changed_addresses_alone_are_set(
     stub: StubDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     updates: list[int] = []
-    original = StubLibrary.cuGraphExecKernelNodeSetParams_v2
+    original = StubGraphs.cuGraphExecKernelNodeSetParams_v2
 
-    def counted(self: StubLibrary, executable: int, node: int, values: int) -> int:
+    def counted(self: StubGraphs, executable: int, node: int, values: int) -> int:
         updates.append(node)
         return original(self, executable, node, values)
 
-    monkeypatch.setattr(StubLibrary, "cuGraphExecKernelNodeSetParams_v2", counted)
+    monkeypatch.setattr(StubGraphs, "cuGraphExecKernelNodeSetParams_v2", counted)
     executable = compiled(chain(12), X, X)
     x, y = on_device(X), on_device(X)
     for _ in range(3):

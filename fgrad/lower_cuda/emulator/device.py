@@ -53,6 +53,13 @@ _UNARY = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint", "
 
 # Instructions of the device that are written out: name -> definition.
 _INSTRUCTIONS = {
+    # a handle is the address of its number
+    "cudaGraphSetConditional": """define internal void @cudaGraphSetConditional(i64 %a, i32 %b) {
+  %cell = inttoptr i64 %a to ptr
+  %number = zext i32 %b to i64
+  store i64 %number, ptr %cell
+  ret void
+}""",
     "nvvm.d2i.lo": """define internal i32 @nvvm.d2i.lo(double %a) {
   %bits = bitcast double %a to i64
   %word = trunc i64 %bits to i32

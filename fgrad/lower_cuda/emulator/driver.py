@@ -17,7 +17,8 @@ import numpy as np
 
 from fgrad.errors import CheckError
 from fgrad.lower_cuda.driver import Driver, Function
-from fgrad.lower_cuda.emulator.native import Event, Launch, StubLibrary
+from fgrad.lower_cuda.emulator.events import Event, Launch
+from fgrad.lower_cuda.emulator.native import StubLibrary
 from fgrad.lower_cuda.skeleton import padded
 
 
@@ -30,6 +31,7 @@ class StubDriver(Driver):
         compile: whether kernels are compiled for the device too, which checks that they can be.
         checks: whether each access of a kernel that runs is checked to be inside of an array, and
             memory that is nobody's is full of NaN.
+        version: of the driver, as CUDA counts them.
     """
 
     def __init__(
@@ -38,8 +40,9 @@ class StubDriver(Driver):
         memory_bytes: int = 1 << 33,
         compile: bool = False,
         checks: bool = True,
+        version: int = 13000,
     ) -> None:
-        self.library = StubLibrary(execute, memory_bytes, checks)
+        self.library = StubLibrary(execute, memory_bytes, checks, version)
         self.execute = execute
         self.plain_memory = not (execute and checks)
         self.compile = compile

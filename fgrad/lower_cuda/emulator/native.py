@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import bisect
 import ctypes
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from fgrad.compile.cpu import runtime
 from fgrad.errors import CheckError
 from fgrad.lower_cuda import driver_api as api
+from fgrad.lower_cuda.emulator.events import Event, Fill, Launch, Move
+from fgrad.lower_cuda.emulator.graphs import INVALID, StubGraphs
 from fgrad.lower_cuda.emulator.run import Emulated
 
 POISON = 0xFF  # the byte of a NaN, and of what nobody wrote
 GUARD = 256  # bytes on each side of a block
-INVALID = 1  # CUDA_ERROR_INVALID_VALUE
 LAUNCH_FAILED = 719
 MOST_THREADS = 1024
 ATTRIBUTES = {
@@ -34,45 +35,8 @@ ERRORS = {
     100: ("CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"),
     700: ("CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"),
     719: ("CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"),
+    801: ("CUDA_ERROR_NOT_SUPPORTED", "operation not supported"),
 }
-KERNEL_NODE, COPY_NODE, FILL_NODE, GRAPH_NODE = 0, 1, 2, 4
-PLACES = 20  # bits of a node's place in its graph
-
-
-class Launch(NamedTuple):
-    """A kernel that ran."""
-
-    function: int
-    grid: int
-    block: tuple[int, int]
-    pointers: tuple[int, ...]
-
-
-class Fill(NamedTuple):
-    """Memory that was set to a word of 1 or 4 bytes, repeated."""
-
-    pointer: int
-    word: bytes
-    count: int
-
-
-class Move(NamedTuple):
-    """A copy: "to device", "from device" or "on device"."""
-
-    way: str
-    to: int
-    source: int
-    nbytes: int
-
-
-class Graph(NamedTuple):
-    """A graph that was launched; its nodes follow in the log."""
-
-    nodes: int
-
-
-Event: TypeAlias = "Launch | Fill | Move | Graph"
-Node: TypeAlias = "Event | list[Node]"  # of a graph; a list is a graph as a node
 
 
 class _Kernel:
@@ -92,8 +56,9 @@ class _Kernel:
 class StubLibrary:
     """See `StubDriver`; each method is the driver's C function of its name."""
 
-    def __init__(self, execute: bool, memory_bytes: int, checks: bool) -> None:
+    def __init__(self, execute: bool, memory_bytes: int, checks: bool, version: int) -> None:
         self.execute = execute
+        self.version = version
         self.checks = checks
         self.memory_bytes = memory_bytes
         self.log: list[Event] = []
@@ -105,14 +70,19 @@ class StubLibrary:
         self._lent: dict[int, int] = {}  # block -> bytes that were asked for
         self._cells: dict[int, np.ndarray] = {}  # handle -> counter
         self._kernels: dict[int, _Kernel] = {}
-        self._graphs: dict[int, list[Node]] = {}
-        self._executables: dict[int, list[Node]] = {}
         self._kept: list[Any] = []
         self._entries: dict[str, Any] = {}
-        self._captured: list[Node] = []
         self._handles = iter(range(1 << 12, 1 << 40, 16))
         self._texts = {code: [t.encode() for t in texts] for code, texts in ERRORS.items()}
         self._stream = np.zeros(2, np.int64)
+        self.graphs = StubGraphs(
+            self._stream,
+            lambda: next(self._handles),
+            self._cell,
+            self._launch_at,
+            self._do,
+            self.log,
+        )
 
     def address(self, name: str) -> int:
         """Where a function is; 0 if there is none."""
@@ -129,7 +99,7 @@ class StubLibrary:
 
     def _guarded(self, name: str) -> Any:
         """A method as a C function: no exception leaves it, and failures are made on demand."""
-        method = getattr(self, name)
+        method = getattr(self.graphs if hasattr(self.graphs, name) else self, name)
 
         def entry(*arguments: Any) -> int:
             planned = self.failures.get(name)
@@ -166,7 +136,7 @@ class StubLibrary:
     def cuInit(self, flags: int) -> None: ...
 
     def cuDriverGetVersion(self, out: int) -> None:
-        _write(out, ctypes.c_int, 13000)
+        _write(out, ctypes.c_int, self.version)
 
     def cuGetErrorName(self, result: int, out: int) -> int:
         return self._error_text(result, out, 0)
@@ -198,7 +168,7 @@ class StubLibrary:
         _write(out, ctypes.c_int, ATTRIBUTES.get(attribute, 1))
 
     def cuDevicePrimaryCtxRetain(self, out: int, device: int) -> None:
-        self._new(out)
+        _write(out, ctypes.c_void_p, self.graphs.context)
 
     def cuCtxSetCurrent(self, context: int) -> None: ...
 
@@ -360,7 +330,7 @@ class StubLibrary:
     def _do(self, event: Event) -> None:
         """Keep what was asked for, if a graph is captured; else do it."""
         if self._stream[0]:
-            self._captured.append(event)
+            self.graphs.captured.append(event)
         else:
             self.log.append(event)
             self._run(event)
@@ -385,97 +355,7 @@ class StubLibrary:
                 self._require_inside(event.source, event.nbytes)
             ctypes.memmove(event.to, event.source, event.nbytes)
 
-    # Graphs.
-
-    def cuStreamBeginCapture_v2(self, stream: int, mode: int) -> int:
-        if self._stream[0]:
-            return INVALID
-        self._stream[0] = 1
-        self._captured = []
-        return api.SUCCESS
-
-    def cuStreamEndCapture(self, stream: int, out: int) -> None:
-        self._stream[0] = 0
-        handle = next(self._handles)
-        self._graphs[handle] = self._captured
-        _write(out, ctypes.c_void_p, handle)
-
-    def cuGraphCreate(self, out: int, flags: int) -> None:
-        handle = next(self._handles)
-        self._graphs[handle] = []
-        _write(out, ctypes.c_void_p, handle)
-
-    def cuGraphAddKernelNode_v2(
-        self, out: int, graph: int, before: int, count: int, values: int
-    ) -> int:
-        launch = self._launch_of(values)
-        return INVALID if launch is None else self._add(out, graph, before, count, launch)
-
-    def cuGraphAddChildGraphNode(
-        self, out: int, graph: int, before: int, count: int, child: int
-    ) -> int:
-        return self._add(out, graph, before, count, list(self._graphs[child]))
-
-    def _add(self, out: int, graph: int, before: int, count: int, node: Node) -> int:
-        """A node behind the last one: graphs are chains here."""
-        held = self._graphs[graph]
-        last = [ctypes.c_uint64.from_address(before).value] if count else []
-        if last != [(graph << PLACES) + len(held) - 1][: len(held)]:
-            return INVALID
-        _write(out, ctypes.c_void_p, (graph << PLACES) + len(held))
-        held.append(node)
-        return api.SUCCESS
-
-    def cuGraphGetNodes(self, graph: int, nodes: int, count: int) -> None:
-        """The handle of a node is that of its graph and its place."""
-        held = self._graphs[graph]
-        if nodes:
-            for k in range(len(held)):
-                _write(nodes + 8 * k, ctypes.c_void_p, (graph << PLACES) + k)
-        _write(count, ctypes.c_size_t, len(held))
-
-    def cuGraphNodeGetType(self, node: int, out: int) -> None:
-        event = self._graphs[node >> PLACES][node % (1 << PLACES)]
-        kinds = {Launch: KERNEL_NODE, Move: COPY_NODE, Fill: FILL_NODE, list: GRAPH_NODE}
-        _write(out, ctypes.c_int, kinds[type(event)])
-
-    def cuGraphKernelNodeGetParams_v2(self, node: int, out: int) -> int:
-        launch = self._graphs[node >> PLACES][node % (1 << PLACES)]
-        if not isinstance(launch, Launch):
-            return INVALID
-        values = (ctypes.c_uint64 * max(len(launch.pointers), 1))(*launch.pointers)
-        table = (ctypes.c_uint64 * len(values))(
-            *[ctypes.addressof(values) + 8 * k for k in range(len(values))]
-        )
-        self._kept += [values, table]
-        found = api.KernelNode.from_address(out)
-        found.function, found.parameters = launch.function, ctypes.addressof(table)
-        found.grid[:], found.block[:] = (launch.grid, 1, 1), (*launch.block, 1)
-        found.shared_bytes, found.extra, found.kernel = 0, None, None
-        return api.SUCCESS
-
-    def cuGraphInstantiateWithFlags(self, out: int, graph: int, flags: int) -> None:
-        handle = self._cell()
-        self._executables[handle] = list(self._graphs[graph])
-        _write(out, ctypes.c_void_p, handle)
-
-    def cuGraphExecKernelNodeSetParams_v2(self, executable: int, node: int, values: int) -> int:
-        nodes, place = self._executables[executable], node % (1 << PLACES)
-        launch = self._launch_of(values)
-        if launch is None or not isinstance(nodes[place], Launch):
-            return INVALID
-        nodes[place] = launch
-        return api.SUCCESS
-
-    def cuGraphExecChildGraphNodeSetParams(self, executable: int, node: int, child: int) -> int:
-        nodes, place = self._executables[executable], node % (1 << PLACES)
-        before, after = nodes[place], list(self._graphs[child])
-        if not isinstance(before, list) or list(map(type, before)) != list(map(type, after)):
-            return INVALID
-        nodes[place] = after
-        return api.SUCCESS
-
-    def _launch_of(self, values: int) -> Launch | None:
+    def _launch_at(self, values: int) -> Launch | None:
         """What a kernel node does, by the parameters at an address."""
         given = api.KernelNode.from_address(values)
         kernel = self._kernels.get(given.function)
@@ -483,24 +363,6 @@ class StubLibrary:
             return None
         pointers = _pointers(given.parameters, kernel.arity)
         return Launch(given.function, given.grid[0], tuple(given.block[:2]), pointers)
-
-    def cuGraphLaunch(self, executable: int, stream: int) -> None:
-        nodes = self._executables[executable]
-        self.log.append(Graph(len(nodes)))
-        self._launch_all(nodes)
-
-    def _launch_all(self, nodes: list[Node]) -> None:
-        for node in nodes:
-            if isinstance(node, list):
-                self._launch_all(node)
-            else:
-                self._do(node)
-
-    def cuGraphDestroy(self, graph: int) -> None:
-        del self._graphs[graph]
-
-    def cuGraphExecDestroy(self, executable: int) -> None:
-        del self._executables[executable]
 
 
 def _write(at: int, kind: Any, value: Any) -> None:
