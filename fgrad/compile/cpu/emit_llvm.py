@@ -271,7 +271,7 @@ class KernelEmitter:
     def _looped(self, loop: Loop, facts: LoopFacts, span: Span, step: int) -> None:
         frame = self.frame
         counter, head = frame.function.fresh("i"), frame.function.fresh("loop")[1:]
-        after, saved = frame.function.fresh("end")[1:], frame.mask
+        after, saved = frame.function.fresh("end")[1:], (frame.mask, frame.tail)
         carried = self._open_phis(facts)
         scope = frame.open(head, facts.stored)
         for accumulator, _, _ in carried:
@@ -279,7 +279,7 @@ class KernelEmitter:
         if span.masked:
             frame.mask = self._live_lanes(counter, span)
         self._copies(loop, facts, counter, 0, span)
-        frame.mask = saved
+        frame.mask, frame.tail = saved
         function = frame.enter(frame.inner)
         following = function.emit(f"add nsw i64 {counter}, {step}")
         again = function.emit(f"icmp slt i64 {following}, {span.stop}")
@@ -402,8 +402,9 @@ class KernelEmitter:
         frame, lanes = self.frame, span.lanes
         function = frame.enter(frame.inner)
         left = function.emit(f"sub nsw i64 {span.stop}, {counter}")
-        short = function.emit(f"icmp slt i64 {left}, {lanes}")
-        live = function.emit(f"select i1 {short}, i64 {left}, i64 {lanes}")
+        whole = function.emit(f"icmp sge i64 {left}, {lanes}")
+        live = function.emit(f"select i1 {whole}, i64 {lanes}, i64 {left}")
+        frame.tail = whole, live
         narrow = function.emit(f"trunc i64 {live} to i32")
         bound = frame.splat(narrow, np.dtype(np.int32), lanes, frame.inner)
         numbers = ", ".join([f"i32 {k}" for k in range(lanes)])

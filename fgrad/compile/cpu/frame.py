@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from fgrad.compile.cpu.llvm_text import FunctionText, element_type, lane_type
-from fgrad.compile.cpu.scalar_llvm import ACCUMULATE
+from fgrad.compile.cpu.scalar_llvm import ACCUMULATE, AVX512_LLVM
 from fgrad.compile.kernel.ir import Affine, Buffer
 from fgrad.errors import CheckError
 
@@ -84,6 +84,8 @@ class Frame:
         self.axes: dict[str, Axis] = {}
         self.lanes = 1  # of the open vector loop
         self.mask: Value | None = None
+        self.masks = ops is AVX512_LLVM  # whether masked stores are as fast as others
+        self.tail: tuple[str, str] | None = None  # in a masked loop: if all lanes live; how many do
 
     # --- scopes
 

@@ -22,6 +22,7 @@ from fgrad.compile.cpu.frame import (
     memory_type,
 )
 from fgrad.compile.cpu.llvm_text import constant, lane_type
+from fgrad.compile.cpu.tails import MASKED_BYTES, load_tail, store_pieces, store_tail
 from fgrad.compile.kernel.ir import Load, Store
 
 CLOSE = 4  # strides up to which whole vectors are read and shuffled instead of gathered
@@ -182,12 +183,19 @@ def _vector_load(
         raw = _gather(frame, pointers, mask_text, dtype, other)
         return _from_memory(frame, raw, dtype, lanes)
     frame.enter(scope)
+    if stride == 1 and _is_tail(frame, mask) and dtype.itemsize < MASKED_BYTES:
+        return _from_memory(frame, load_tail(frame, pointer, dtype), dtype, lanes)
     if stride == -1:
         pointer, mask_text = _reversed(frame, pointer, mask_text, dtype)
     raw = _contiguous(frame, pointer, mask_text, dtype, other)
     if stride == -1:
         raw = reverse(frame, raw, memory_lanes(dtype, lanes), lanes)
     return _from_memory(frame, raw, dtype, lanes)
+
+
+def _is_tail(frame: Frame, mask: Value | None) -> bool:
+    """Whether a mask is that of a loop's live lanes, on a target where whole vectors are faster."""
+    return mask is not None and mask.is_tail and not frame.masks
 
 
 def _leading_count(mask: str) -> int:
@@ -393,14 +401,22 @@ def _vector_store(
     if direct and mask_text is None:
         function.line(f"store {kind} {text}, ptr {target}, align {size}")
         return
+    known = 0 if mask_text is None else _leading_count(mask_text)
+    if direct and stride == 1 and known and not frame.masks:
+        store_pieces(frame, text, target, known, dtype)
+        return
     kinds = "ptr" if direct else f"<{lanes} x ptr>"
     suffix = f"{intrinsic_suffix(dtype, lanes)}." + ("p0" if direct else f"v{lanes}p0")
     name = f"@llvm.masked.{'store' if direct else 'scatter'}.{suffix}"
     function.declare(f"declare void {name}({kind}, {kinds}, i32, <{lanes} x i1>)")
-    function.line(
+    masked = (
         f"call void {name}({kind} {text}, {kinds} {target}, i32 {size}, "
         f"<{lanes} x i1> {mask_text or 'splat (i1 true)'})"
     )
+    if direct and stride == 1 and _is_tail(frame, mask):
+        store_tail(frame, text, target, dtype, masked)
+    else:
+        function.line(masked)
 
 
 _FIRST_LANE = "<i1 true, i1 false"
