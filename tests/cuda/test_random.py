@@ -20,6 +20,7 @@ from random_kernels import KINDS, Maker
 from random_programs import programs
 
 from fgrad.compile.pipeline import compile_program
+from fgrad.config import config
 from fgrad.ir.program import Program
 from fgrad.lower_cuda import driver
 from fgrad.lower_cuda.array import on_device
@@ -47,6 +48,15 @@ def test_kernels(kind: str, seed: int) -> None:
     kernel = KINDS[kind](maker)
     halves = any([b.dtype == np.float16 for b in kernel.buffers])
     check_launches(kernel, maker.arrays, seed, 2e-2 if halves else 2e-5, native=True)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_updates_in_any_order(seed: int) -> None:
+    """With atomic instructions also for floats, which meet no other access."""
+    maker = Maker(1000 + seed, EXTENTS, LIMIT // 10, STATES)
+    kernel = KINDS["gather_scatter"](maker)
+    with config.override(atomics=True):
+        check_launches(kernel, maker.arrays, seed, 1e-4, native=True)
 
 
 def test_all_forms_occur() -> None:
