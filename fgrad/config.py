@@ -11,6 +11,7 @@ FGRAD_NATIVE_CALLS=0    call jitted functions through Python only
 FGRAD_RECYCLE=1         jitted functions may return a small array again that nobody refers to
 FGRAD_ATOMICS=1         sums of floats at computed places on a GPU may be taken in any order
 FGRAD_TF32=1            products of float32 matrices on a GPU may round their operands to TF32
+FGRAD_EPILOGUES=1       products on a GPU may do relu and gelu too: NaN becomes 0, gelu is rounded
 FGRAD_HOST_FALLBACK=1   operations that have no form on a GPU run on the CPU, amid a GPU's program
 FGRAD_CUDNN=0           no convolutions by cuDNN, also where it is installed
 """
@@ -40,6 +41,7 @@ class Config:
     recycle: bool
     atomics: bool
     tf32: bool
+    epilogues: bool
     host_fallback: bool
     cudnn: bool
     check_index: bool  # set by `fgrad.debug.check_index`: compiled code checks indices
@@ -64,6 +66,7 @@ class Config:
             "recycle": env("FGRAD_RECYCLE", "0") not in ("", "0"),
             "atomics": env("FGRAD_ATOMICS", "0") not in ("", "0"),
             "tf32": env("FGRAD_TF32", "0") not in ("", "0"),
+            "epilogues": env("FGRAD_EPILOGUES", "0") not in ("", "0"),
             "host_fallback": env("FGRAD_HOST_FALLBACK", "0") not in ("", "0"),
             "cudnn": env("FGRAD_CUDNN", "1") != "0",
             "check_index": False,

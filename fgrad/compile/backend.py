@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from fgrad.compile.cpu.runtime import asm_text, kernel_source, vector_registers
 from fgrad.compile.executable import link
+from fgrad.compile.fuse.partition import Fusion
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.plan import Plan
 from fgrad.compile.schedule.order import schedule
@@ -29,9 +30,10 @@ class Backend(NamedTuple):
     `schedule` orders the loops of one, `build` makes a planned program callable, and `in_kernel`
     says whether a loop should be the one kernel that it can be.  `threads` says that threads share
     a kernel by its outermost loop alone: long reductions are two kernels then, and long kernels of
-    several loops are one for each.  `convs` gives convolutions to a library of the device, and
-    `prepare` rewrites a program before its products get their form; `texts` gives what FGRAD_SHOW
-    asks for: "llvm", "asm" or "cuda" of kernels.
+    several loops are one for each.  `convs` gives convolutions to a library of the device;
+    `prepare` rewrites a program before its products get their form and `products` when they have
+    it, `join` the groups that were fused, and `texts` gives what FGRAD_SHOW asks for: "llvm",
+    "asm" or "cuda" of kernels.
     """
 
     schedule: Callable[[Kernel], Kernel]
@@ -40,6 +42,8 @@ class Backend(NamedTuple):
     threads: bool
     convs: Callable[[Program], Program]
     prepare: Callable[[Program], Program]
+    products: Callable[[Program], Program]
+    join: Callable[[Fusion, Program], Fusion]
     texts: Callable[[str, Sequence[Kernel]], str]
 
 
@@ -81,6 +85,8 @@ def _cpu() -> Backend:
         threads=True,
         convs=lambda program: program,
         prepare=lambda program: program,
+        products=lambda program: program,
+        join=lambda fusion, _program: fusion,
         texts=_cpu_texts,
     )
 

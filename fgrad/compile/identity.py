@@ -74,7 +74,7 @@ def _literal(lit: Lit) -> str:
 
 def array_digest(array: np.ndarray) -> str:
     """A hash of an array's elements."""
-    return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
+    return hashlib.sha256(np.ascontiguousarray(array).view(np.uint8).data).hexdigest()
 
 
 _PLAIN = frozenset({int, float, bool, str, bytes, type(None)})

@@ -118,7 +118,9 @@ def _compile(
     program = log.checked("prepare", backend.prepare, program)
     # Transposes vanish into flags of products, after simplify has composed them.
     program = log.checked("canonical_dot", canonical_dot, program)
-    # The three passes above leave dead and equal equations behind.
+    # Those of 16-bit numbers read these, where the device can.
+    program = log.checked("products", backend.products, program)
+    # The passes above leave dead and equal equations behind.
     program = log.checked("cse again", cse, program)
     program = log.checked("dce again", dce, program)
     # What loops need in every step is computed by the kernels before them.
@@ -126,6 +128,10 @@ def _compile(
     if config.check >= 1:
         check_program(program, "dce again")
     fusion = log.timed("fuse", fuse, program, size=lambda f: len(f.groups))
+    # What a function for products does too needs no kernel.
+    fusion = log.timed(
+        "join", lambda f: backend.join(f, program), fusion, size=lambda f: len(f.groups)
+    )
     steps = log.timed("lower", lambda f: lower(f.groups, f.virtual), fusion, size=len)
     # Steps of an unrolled loop that differ in numbers alone compile once.
     program, steps = log.timed(

@@ -16,13 +16,16 @@ from typing import Any, NoReturn
 
 from fgrad.compile.backend import Backend
 from fgrad.compile.cpu.host import HostProgram
+from fgrad.compile.fuse.epilogues import with_epilogues
 from fgrad.compile.kernel.cost import WHILE_PASSES, weight
 from fgrad.compile.kernel.ir import Kernel, Loop
 from fgrad.compile.kernel.rewrite import Body
+from fgrad.compile.passes.half_products import half_products
 from fgrad.compile.passes.library_conv import library_conv
 from fgrad.compile.passes.real_parts import real_parts_of_all
 from fgrad.compile.passes.windows import windows_in_memory
 from fgrad.compile.plan import Plan
+from fgrad.config import config
 from fgrad.errors import CheckError
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Lit, Program
@@ -257,5 +260,7 @@ BACKEND = Backend(
     threads=False,
     convs=lambda program: library_conv(program, cudnn.takes),
     prepare=lambda program: real_parts_of_all(windows_in_memory(program)),
+    products=half_products,
+    join=lambda fusion, program: with_epilogues(fusion, program, config.epilogues),
     texts=texts,
 )

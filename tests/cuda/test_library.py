@@ -7,7 +7,7 @@ random order, and the results are compared with NumPy's.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import library_runs as runs
@@ -17,9 +17,6 @@ from scipy.linalg.lapack import get_lapack_funcs
 
 from fgrad.compile.cpu.library import gemm_spec
 from fgrad.compile.cpu.rows.sorting import row_sort
-from fgrad.compile.steps import LibraryStep
-from fgrad.config import config
-from fgrad.errors import MissingCudaError
 from fgrad.lower_cuda import driver
 from fgrad.lower_cuda.emulator.driver import StubDriver
 from fgrad.lower_cuda.emulator.libraries import StubLibraries
@@ -27,12 +24,11 @@ from fgrad.lower_cuda.library import fourier
 from fgrad.lower_cuda.library import functions as library_functions
 from fgrad.lower_cuda.library import lapack as library_lapack
 from fgrad.lower_cuda.library import sort as sorting
-from fgrad.lower_cuda.library.calls import Calls, KernelCall, Place
-from fgrad.lower_cuda.library.cublaslt import gemm_calls
+from fgrad.lower_cuda.library.calls import Calls
+from fgrad.lower_cuda.library.cublaslt import product_calls
 from fgrad.lower_cuda.library.functions import SIGNATURES, functions, status_text
-from fgrad.lower_cuda.library.gemm import gemm_kernel
 from fgrad.lower_cuda.library.lapack import LAPACK
-from fgrad.lower_cuda.library.steps import calls_of
+from fgrad.lower_cuda.library.products import Product
 from fgrad.lower_cuda.library.walks import walk_calls
 from fgrad.ops.sort import top_k_p
 
@@ -84,100 +80,6 @@ def made(calls: Calls, *buffers: np.ndarray) -> None:
     """Compile and run."""
     runs.compiled(calls)
     runs.run(calls, *buffers)
-
-
-# --- products -------------------------------------------------------------------------------------
-
-PLACES = (Place(0), Place(1), Place(2))
-TRANS = [(a, b) for a in (False, True) for b in (False, True)]
-
-
-def product(spec: Any, plan: Callable[[Any], Calls], seed: int = 0) -> None:
-    """Run a product and compare."""
-    rng = np.random.default_rng(seed)
-    repeated = spec.batch > 1 and spec.stride_b == 0
-    a = numbers(rng, spec.dtype, spec.batch, spec.m, spec.k)
-    b = numbers(rng, spec.dtype, 1 if repeated else spec.batch, spec.k, spec.n)
-    c = np.full((spec.batch, spec.m, spec.n), 7, spec.dtype)
-    left, right = (
-        np.ascontiguousarray(x.swapaxes(1, 2) if trans else x)
-        for x, trans in ((a, spec.trans_a), (b, spec.trans_b))
-    )
-    made(plan(spec), left, right, c)
-    wide = np.float32 if spec.dtype.char == "e" else spec.dtype
-    close(c, (a.astype(wide) @ b.astype(wide)).astype(spec.dtype))
-
-
-BY_KERNEL = [("f", trans) for trans in TRANS]
-BY_KERNEL += zip(["d", "e", "i", "u1"], TRANS, strict=True)
-
-
-@pytest.mark.parametrize("dtype, trans", BY_KERNEL)
-def test_products_by_kernel(dtype: str, trans: tuple[bool, bool]) -> None:
-    for b, m, n, k in some(dtype, [(1, 2, 67, 9), (2, 1, 1, 0), (2, 66, 3, 11)]):
-        spec = gemm_spec(np.dtype(dtype), m, n, k, b, trans_a=trans[0], trans_b=trans[1])
-        product(spec, lambda spec: Calls((gemm_kernel(spec, PLACES),)))
-
-
-def by_library(spec: Any) -> Calls:
-    found = gemm_calls(functions(), spec, [PLACES], 3)
-    assert found is not None
-    return found
-
-
-@pytest.mark.parametrize("trans", TRANS)
-@pytest.mark.parametrize("dtype", ["f", "d", "e", "F", "D"])
-def test_products_by_cublaslt(dtype: str, trans: tuple[bool, bool]) -> None:
-    for b, m, n, k, repeated in [(1, 3, 5, 7, 0), (3, 33, 17, 20, 0), (3, 4, 5, 6, 1)]:
-        stride = 0 if repeated else None
-        spec = gemm_spec(
-            np.dtype(dtype), m, n, k, b, trans_a=trans[0], trans_b=trans[1], stride_b=stride
-        )
-        product(spec, by_library)
-
-
-def test_rows_of_a_larger_matrix_are_operands() -> None:
-    """Leading dimensions that are longer than rows, and a column as an operand."""
-    rng = np.random.default_rng(0)
-    a, b = rng.normal(size=(6, 9)), rng.normal(size=(5, 8))
-    c = np.zeros((6, 7))
-    for lda, k in ((9, 5), (9, 1)):
-        spec = gemm_spec(np.dtype("d"), 6, 4, k, lda=lda, ldb=8, ldc=7)
-        for plan in (by_library, lambda spec: Calls((gemm_kernel(spec, PLACES),))):
-            c[...] = 3.0
-            made(plan(spec), a, b, c)
-            close(c[:, :4], a[:, :k] @ b[:k, :4])
-            assert (c[:, 4:] == 3).all()
-
-
-def test_tf32_only_where_asked() -> None:
-    spec = gemm_spec(np.dtype("f"), 2, 2, 2)
-    a, b = np.eye(2, dtype=np.float32) * np.float32(1 + 2**-12), np.eye(2, dtype=np.float32)
-    found = []
-    for tf32 in (False, True):
-        c = np.zeros((2, 2), np.float32)
-        with config.override(tf32=tf32):
-            runs.run(by_library(spec), a, b, c)
-        found.append(c[0, 0])
-    assert found == [np.float32(1 + 2**-12), 1]
-
-
-def test_kernels_take_the_place_of_a_missing_library() -> None:
-    class Nothing:
-        def has(self, library: str) -> bool:
-            return False
-
-        def address(self, name: str) -> int:
-            return 0
-
-    spec = gemm_spec(np.dtype("f"), 40, 40, 40)
-    buffers: Any = (0, 1, 2)
-    step = LibraryStep("gemm", spec._asdict(), buffers, ((0, 0, 0),))
-    library_functions.use(Nothing())
-    (call,) = calls_of(step).calls
-    assert isinstance(call, KernelCall)
-    with pytest.raises(MissingCudaError, match="cusolver is needed"):
-        LAPACK["cholesky"](np.dtype("f"), 40, 1, buffers=2)
 
 
 # --- linear algebra -------------------------------------------------------------------------------
@@ -529,10 +431,11 @@ def test_descriptors_and_plans_end_with_the_program(libraries: StubLibraries) ->
     x, y = np.ones((1, 8, 1), "D"), np.ones((1, 8, 1), "D")
     handles = [functions().handle("cublasLt")]
     for _ in range(2):
-        calls = by_library(gemm_spec(np.dtype("f"), 9, 9, 9))
+        product = Product(gemm_spec(np.dtype("f"), 9, 9, 9), "float32", "float32")
+        calls = product_calls(functions(), product, 3)
         t = fourier.Transform(x.dtype, y.dtype, 1, 1, 8, 8, 8, False)
         runs.run(fourier.fourier_calls(t, 2), x, y)
-        assert libraries.alive == len(handles) + 5
+        assert libraries.alive == len(handles) + 4
         del calls
         gc.collect()
         assert libraries.alive == len(handles)
@@ -540,6 +443,6 @@ def test_descriptors_and_plans_end_with_the_program(libraries: StubLibraries) ->
 
 def test_failed_calls_are_cards(libraries: StubLibraries) -> None:
     assert status_text("cufftXtExec", 4) == "cufftXtExec failed with status 4: invalid value."
-    with pytest.raises(Exception, match="cublasLtMatmul failed with status 14"):
+    with pytest.raises(Exception, match="cublasLtMatmul failed with status 7"):
         functions().call("cublasLtMatmul", *[0] * 16)
     libraries.errors.clear()

@@ -115,7 +115,7 @@ class _Fuser:
             elif eqn.prim.name == "conv" or reads_windows(eqn, views):
                 self._keep_window_operands(eqn, views)
                 self.products.add(eqn.outputs[0])
-            elif eqn.prim.name == "dot_general" and wants_library(eqn):
+            elif eqn.prim.name in ("dot_general", "product") and wants_library(eqn):
                 self._keep_matrices(eqn, views)
                 products.append(eqn)
         # A result that is wanted in another layout is a buffer that they may not be able to read.
@@ -127,7 +127,7 @@ class _Fuser:
     def _keep_matrices(self, eqn: Eqn, views: dict[Var, Eqn]) -> None:
         """What the function for products reads is in memory."""
         left, right, _ = library_operands(eqn, views)
-        for atom, found in zip(eqn.inputs, (left, right), strict=True):
+        for atom, found in zip(eqn.inputs[:2], (left, right), strict=True):
             source = atom if found is None else found.source
             if type(source) is Var:
                 self.p.kept.add(source)

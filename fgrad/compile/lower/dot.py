@@ -50,7 +50,7 @@ def view_of(atom: Atom, virtual: Mapping[Var, Eqn]) -> View | None:
         eqn = virtual.get(atom)
         if eqn is None:
             break
-        if eqn.prim.name not in _VIEWS:
+        if eqn.prim.name not in VIEWS:
             return None
         moves.append((eqn.prim.name, eqn.params, eqn.outputs[0].aval.shape))
         atom = eqn.inputs[0]
@@ -64,7 +64,7 @@ def _layout(shape: tuple[int, ...], moves: tuple[_Move, ...]) -> Layout | None:
     layout: Layout | None = Layout(0, shape, row_major(shape))
     for name, params, moved in reversed(moves):
         assert layout is not None
-        layout = _VIEWS[name](layout, params, moved)
+        layout = VIEWS[name](layout, params, moved)
         if layout is None:
             return None
     return layout
@@ -106,7 +106,7 @@ def _reshaped(view: Layout, params: Mapping[str, Any], shape: tuple[int, ...]) -
     return Layout(view.offset, shape, tuple(strides))
 
 
-_VIEWS = {
+VIEWS = {
     "permute": _permuted,
     "broadcast": _broadcast,
     "slice": _sliced,
@@ -176,7 +176,7 @@ class Product(NamedTuple):
 
 def product_of(eqn: Eqn) -> Product:
     """The shape of a product."""
-    a, b = eqn.inputs
+    a, b = eqn.inputs[:2]
     return _sizes(a.aval.shape, b.aval.shape, eqn.params["contract"], eqn.params["batch"])
 
 
@@ -194,6 +194,8 @@ def _sizes(a: tuple[int, ...], b: tuple[int, ...], contract: _Axes, batch: _Axes
 
 def wants_library(eqn: Eqn) -> bool:
     """Whether a product is better called than fused: float, not tiny, with something to reuse."""
+    if eqn.prim.name == "product":
+        return True
     p = product_of(eqn)
     work = p.m * p.n * p.k
     if eqn.inputs[0].aval.dtype.name not in ("float32", "float64") or p.k <= 1:
@@ -205,7 +207,7 @@ def wants_kernel(eqn: Eqn, right: Matrix) -> bool:
     """Whether loops made for the shape beat the function for all shapes by more than their
     compilation costs: a few rows or columns, or many small matrices, and enough work."""
     p, size = product_of(eqn), eqn.inputs[0].aval.dtype.itemsize
-    if right.trans or 1 in (p.m, p.n):
+    if eqn.prim.name == "product" or right.trans or 1 in (p.m, p.n):
         return False
     few = p.m <= FEW_ROWS or p.n * size <= FEW_BYTES
     vectors = -(-p.n * size // VECTOR_BYTES)
@@ -235,18 +237,18 @@ MAX_CALLS = 64  # calls for one product, where its batch axes have no common str
 
 class Operands(NamedTuple):
     """Both operands as a library product takes them (None for one that has to be copied first), for
-    each index of the first `outer` batch axes."""
+    each index of the batch axes `outer`, numbered as they are in the result."""
 
     left: Matrix | None
     right: Matrix | None
-    outer: int
+    outer: tuple[int, ...]
 
 
 def library_operands(eqn: Eqn, virtual: Mapping[Var, Eqn]) -> Operands:
     """How a library product can read its operands."""
-    views = [view_of(x, virtual) for x in eqn.inputs]
+    views = [view_of(x, virtual) for x in eqn.inputs[:2]]
     layouts = [None if v is None else Layout(*v[1:]) for v in views]
-    shapes = [x.aval.shape for x in eqn.inputs]
+    shapes = [x.aval.shape for x in eqn.inputs[:2]]
     contract, batch = eqn.params["contract"], eqn.params["batch"]
     left, right, outer = _operand_layouts(*shapes, *layouts, contract, batch)
     return Operands(
@@ -264,22 +266,37 @@ def _operand_layouts(
     b: Layout | None,
     contract: _Axes,
     batch: _Axes,
-) -> tuple[MatrixLayout | None, MatrixLayout | None, int]:
+) -> tuple[MatrixLayout | None, MatrixLayout | None, tuple[int, ...]]:
     """The operands of a product as matrices, without the buffers that they are in."""
     p = _sizes(a_shape, b_shape, contract, batch)
     (ca, cb), (ba, bb) = contract, batch
-    best: tuple[MatrixLayout | None, MatrixLayout | None, int] = (None, None, 0)
-    for outer in range(len(ba) + 1):
-        if math.prod([a_shape[i] for i in ba[:outer]]) > MAX_CALLS:
-            break
+    best: tuple[MatrixLayout | None, MatrixLayout | None, tuple[int, ...]] = (None, None, ())
+    for outer, inner in _batches(tuple([a_shape[i] for i in ba])):
         for order in _orders(a, b, ca, cb):
-            left = a and matrix(a, ba[outer:], p.a_free, [ca[k] for k in order])
-            right = b and matrix(b, bb[outer:], [cb[k] for k in order], p.b_free)
+            left = a and matrix(a, [ba[i] for i in inner], p.a_free, [ca[k] for k in order])
+            right = b and matrix(b, [bb[i] for i in inner], [cb[k] for k in order], p.b_free)
             if left and right:
                 return left, right, outer
-            if outer == 0 and (left or right) and not (best[0] or best[1]):
-                best = left or None, right or None, 0
+            if not outer and (left or right) and not (best[0] or best[1]):
+                best = left or None, right or None, ()
     return best
+
+
+@lru_cache(maxsize=4096)
+def _batches(sizes: tuple[int, ...]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Which batch axes may be calls, and which ones the batch of each, the fewest calls first.
+
+    The results of a call are equally far apart.
+    """
+    result = Layout(0, sizes, row_major(sizes))
+    found = []
+    for count in range(len(sizes) + 1):
+        for outer in itertools.combinations(range(len(sizes)), count):
+            inner = tuple([i for i in range(len(sizes)) if i not in outer])
+            calls = math.prod([sizes[i] for i in outer])
+            if calls <= MAX_CALLS and collapsed(result, inner) is not None:
+                found.append((calls, outer, inner))
+    return [(outer, inner) for _, outer, inner in sorted(found, key=lambda f: f[0])]
 
 
 def _orders(
@@ -298,29 +315,47 @@ def _orders(
 
 
 def product_step(eqn: Eqn, virtual: Mapping[Var, Eqn]) -> LibraryStep:
-    """The calls of `gemm` for a product whose operands are matrices of buffers."""
+    """The calls of `gemm` for a product whose operands are matrices of buffers.
+
+    A `product` has the names of its numbers and its epilogue besides, and perhaps a bias.
+    """
     p = product_of(eqn)
     left, right, outer = library_operands(eqn, virtual)
     assert left is not None and right is not None
     (out,) = eqn.outputs
-    first = [eqn.inputs[0].aval.shape[i] for i in eqn.params["batch"][0][:outer]]
-    batch = p.batch // math.prod(first)
+    sizes = tuple([eqn.inputs[0].aval.shape[i] for i in eqn.params["batch"][0]])
+    steps = [*_batch_steps(eqn, virtual), tuple([p.m * p.n * s for s in row_major(sizes)])]
+    inner = [i for i in range(len(sizes)) if i not in outer]
+    between = collapsed(Layout(0, sizes, steps[2]), inner)
     params = {
-        "dtype": out.aval.dtype, "m": p.m, "n": p.n, "k": p.k, "batch": batch,
+        "dtype": left.source.aval.dtype, "m": p.m, "n": p.n, "k": p.k,
+        "batch": math.prod([sizes[i] for i in inner]),
         "lda": left.leading, "ldb": right.leading, "ldc": p.n,
         "trans_a": left.trans, "trans_b": right.trans,
-        "stride_a": left.batch_stride, "stride_b": right.batch_stride, "stride_c": p.m * p.n,
+        "stride_a": left.batch_stride, "stride_b": right.batch_stride,
+        "stride_c": between or p.m * p.n,
     }  # fmt: skip
-    steps = [
-        [view.strides[i] for i in axes[:outer]] if view is not None else []
-        for view, axes in zip(
-            [view_of(x, virtual) for x in eqn.inputs], eqn.params["batch"], strict=True
-        )
-    ]
+    widths = [v.aval.dtype.itemsize for v in (left.source, right.source, out)]
     calls = []
-    size = out.aval.dtype.itemsize
-    for number, at in enumerate(itertools.product(*[range(n) for n in first])):
-        moved = [sum([i * s for i, s in zip(at, step, strict=True)]) for step in steps]
-        offsets = (left.offset + moved[0], right.offset + moved[1], number * batch * p.m * p.n)
-        calls.append(tuple([size * offset for offset in offsets]))
-    return LibraryStep("gemm", params, (left.source, right.source, out), tuple(calls))
+    for at in itertools.product(*[range(sizes[i]) for i in outer]):
+        moved = [sum([i * s[k] for i, k in zip(at, outer, strict=True)]) for s in steps]
+        places = (left.offset + moved[0], right.offset + moved[1], moved[2])
+        calls.append(tuple([w * place for w, place in zip(widths, places, strict=True)]))
+    args = (left.source, right.source, out)
+    if eqn.prim.name == "dot_general":
+        return LibraryStep("gemm", params, args, tuple(calls))
+    params |= {name: eqn.params[name] for name in ("operand", "result", "epilogue")}
+    bias = [view_of(x, virtual) for x in eqn.inputs[2:]]
+    kept = [v.source for v in bias if v is not None]
+    params["bias"] = [v.offset * v.source.aval.dtype.itemsize for v in bias if v is not None]
+    return LibraryStep("product", params, (*args, *kept), tuple(calls))
+
+
+def _batch_steps(eqn: Eqn, virtual: Mapping[Var, Eqn]) -> list[tuple[int, ...]]:
+    """How far apart the operands of a batch are, along each of its axes."""
+    steps = []
+    for x, axes in zip(eqn.inputs, eqn.params["batch"], strict=False):
+        view = view_of(x, virtual)
+        assert view is not None
+        steps.append(tuple([view.strides[i] for i in axes]))
+    return steps

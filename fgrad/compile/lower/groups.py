@@ -29,6 +29,7 @@ from fgrad.ir.program import Eqn, Var
 
 LIBRARY_STEPS: dict[str, Callable[[Eqn, Mapping[Var, Eqn]], LibraryStep]] = {
     "dot_general": product_step,
+    "product": product_step,
     "searchsorted": search_step,
     "top_k": top_step,
     **dict.fromkeys(HOST, host_step),

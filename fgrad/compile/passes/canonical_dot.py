@@ -11,7 +11,13 @@ matrices of buffers, through views, once what has to be computed or copied has a
 
 from __future__ import annotations
 
-from fgrad.compile.lower.dot import library_operands, product_of, reads_windows, wants_library
+from fgrad.compile.lower.dot import (
+    VIEWS,
+    library_operands,
+    product_of,
+    reads_windows,
+    wants_library,
+)
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var
 from fgrad.ir.walk import definitions, use_counts
@@ -19,8 +25,6 @@ from fgrad.ops.dot import dot_general_p
 from fgrad.ops.elementwise import mul_p
 from fgrad.ops.families import BROADCAST, PERMUTE
 from fgrad.ops.shape import reshape_p
-
-_VIEWS = frozenset({"permute", "broadcast", "slice", "index", "reshape"})
 
 
 def canonical_dot(program: Program) -> Program:
@@ -52,7 +56,7 @@ class _Rewriter:
 
     def emit(self, eqn: Eqn) -> None:
         self.eqns.append(eqn)
-        if eqn.prim.name in _VIEWS:
+        if eqn.prim.name in VIEWS:
             self.views[eqn.outputs[0]] = eqn
 
     def apply(self, like: Eqn, prim: object, x: Atom, aval: Aval, **params: object) -> Var:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 
@@ -31,10 +32,16 @@ class Move(NamedTuple):
     nbytes: int
 
 
+class Work(NamedTuple):
+    """What a function of a library does."""
+
+    do: Callable[[], None]
+
+
 class Graph(NamedTuple):
     """A graph that was launched; its nodes follow in the log."""
 
     nodes: int
 
 
-Event: TypeAlias = Launch | Fill | Move | Graph
+Event: TypeAlias = Launch | Fill | Move | Work | Graph

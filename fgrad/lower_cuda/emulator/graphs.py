@@ -17,7 +17,7 @@ import numpy as np
 
 from fgrad.errors import CheckError
 from fgrad.lower_cuda import driver_api as api
-from fgrad.lower_cuda.emulator.events import Event, Fill, Graph, Launch, Move
+from fgrad.lower_cuda.emulator.events import Event, Fill, Graph, Launch, Move, Work
 
 INVALID = 1  # CUDA_ERROR_INVALID_VALUE
 NOT_SUPPORTED = 801
@@ -195,6 +195,7 @@ class StubGraphs:
     def cuGraphNodeGetType(self, node: int, out: int) -> None:
         kinds = {
             Launch: KERNEL_NODE,
+            Work: KERNEL_NODE,
             Move: COPY_NODE,
             Fill: FILL_NODE,
             list: GRAPH_NODE,

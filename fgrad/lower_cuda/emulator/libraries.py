@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.lazy import lazy_module
+from fgrad.lower_cuda.emulator.cublaslt import UNSUPPORTED, CublasLt, Refused, enqueue, put
 from fgrad.lower_cuda.emulator.cudnn import CudnnStub
 from fgrad.lower_cuda.library import cublaslt as lt
 from fgrad.lower_cuda.library.functions import C_TYPES, LIBRARIES, SIGNATURES
@@ -24,7 +25,7 @@ scipy_blas: Any = lazy_module("scipy.linalg.blas")
 
 FAILED = 14  # what a function gives that could not be computed
 WORK = 64  # elements of work memory that is asked for
-NUMBERS = {v: np.dtype(k) for k, v in lt.DATA_TYPES.items()}
+NUMBERS = {v: np.dtype(k) for k, v in lt.DATA_TYPES.items() if k != "bfloat16"}
 _LETTERS = {"S": np.dtype("f"), "D": np.dtype("d"), "C": np.dtype("F"), "Z": np.dtype("D")}
 
 
@@ -51,26 +52,20 @@ def matrix(address: int, dtype: Any, rows: int, columns: int, leading: int) -> A
     return strided(address, dtype, (rows, columns), (1, leading))
 
 
-def _put(address: int, kind: Any, value: Any) -> None:
-    kind.from_address(address).value = value
-
-
-class StubLibraries:
+class StubLibraries(CublasLt):
     """The C functions.
 
     Attributes:
         log: names of the functions that were called, in order.
-        errors: what went wrong in a function that failed.
-        alive: handles, descriptors and plans that were made and not destroyed.
+        errors: what went wrong in a function that failed, unless it just cannot do it.
         cudnn: the functions of cuDNN.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.log: list[str] = []
         self.errors: list[Exception] = []
-        self.alive = 0
         self.cudnn = CudnnStub()
-        self._objects: list[dict[Any, Any]] = [{}]
         self._callbacks: dict[str, Any] = {}
 
     def has(self, library: str) -> bool:
@@ -96,6 +91,10 @@ class StubLibraries:
             self.log.append(name)
             try:
                 run(*[0 if x is None else x for x in arguments])
+            except Refused as refused:
+                if refused.status != UNSUPPORTED:
+                    self.errors.append(refused)
+                return refused.status
             except Exception as error:
                 self.errors.append(error)
                 return FAILED
@@ -121,81 +120,14 @@ class StubLibraries:
 
     # Handles and objects.
 
-    def _new(self, out: int, **fields: Any) -> None:
-        """Write the handle of a new object."""
-        self.alive += 1
-        self._objects.append(dict(fields))
-        _put(out, ctypes.c_uint64, len(self._objects) - 1)
+    cublas_Create_v2 = cusolverDn_Create = cusolverDn_CreateParams = CublasLt.new
 
-    def cublasLt_Create(self, out: int) -> None:
-        self._new(out)
-
-    cublas_Create_v2 = cusolverDn_Create = cusolverDn_CreateParams = cublasLt_Create
-
-    def cublasLt_MatmulDescDestroy(self, handle: int) -> None:
-        self.alive -= 1
-        self._objects[handle] = {}
-
-    cublasLt_MatrixLayoutDestroy = cublasLt_MatmulPreferenceDestroy = cublasLt_MatmulDescDestroy
-    cusolverDn_DestroyParams = cufft_Destroy = cublasLt_MatmulDescDestroy
+    cusolverDn_DestroyParams = cufft_Destroy = CublasLt.end
 
     def cublas_SetStream_v2(self, handle: int, stream: int) -> None:
-        self._objects[handle]["stream"] = stream
+        self.objects[handle]["stream"] = stream
 
     cusolverDn_SetStream = cufft_SetStream = cublas_SetStream_v2
-
-    # cuBLASLt.
-
-    def cublasLt_MatmulDescCreate(self, out: int, compute: int, scale: int) -> None:
-        self._new(out, compute=compute, scale=scale)
-
-    def cublasLt_MatrixLayoutCreate(
-        self, out: int, kind: int, rows: int, columns: int, leading: int
-    ) -> None:
-        self._new(out, dtype=NUMBERS[kind], rows=rows, columns=columns, leading=leading)
-
-    def cublasLt_MatmulPreferenceCreate(self, out: int) -> None:
-        self._new(out)
-
-    def cublasLt_MatmulDescSetAttribute(
-        self, handle: int, attribute: int, value: int, nbytes: int
-    ) -> None:
-        kind = {4: ctypes.c_int32, 8: ctypes.c_int64}[nbytes]
-        self._objects[handle][attribute] = kind.from_address(value).value
-
-    cublasLt_MatrixLayoutSetAttribute = cublasLt_MatmulDescSetAttribute
-    cublasLt_MatmulPreferenceSetAttribute = cublasLt_MatmulDescSetAttribute
-
-    def cublasLt_MatmulAlgoGetHeuristic(self, *arguments: int) -> None:
-        *_, wish, wanted, results, count = arguments
-        assert wanted == 1 and self._objects[wish][lt.MAX_WORKSPACE] >= WORK
-        ctypes.memset(results, 0, lt.RESULT_BYTES)
-        _put(results + lt.WORKSPACE_AT, ctypes.c_uint64, WORK)
-        _put(count, ctypes.c_int32, 1)
-
-    def cublasLt_Matmul(self, *arguments: int) -> None:
-        _, product, one, a, la, b, lb, zero, c, lc, d, ld, *_ = arguments
-        assert (c, lc) == (d, ld), "the result is written in place"
-        spec = self._objects[product]
-        left, right, result = (
-            self._batch(address, self._objects[layout])
-            for address, layout in ((a, la), (b, lb), (d, ld))
-        )
-        scale = NUMBERS[spec["scale"]]
-        assert vector(one, scale, 1)[0] == 1 and vector(zero, scale, 1)[0] == 0
-        left = left.swapaxes(1, 2) if spec.get(lt.TRANSA) else left
-        right = right.swapaxes(1, 2) if spec.get(lt.TRANSB) else right
-        wide = np.result_type(scale, result.dtype)
-        if spec["compute"] == lt.COMPUTE_32F_FAST_TF32:
-            left, right = (_tf32(x) for x in (left, right))
-        result[...] = np.matmul(left.astype(wide), right.astype(wide))
-
-    def _batch(self, address: int, layout: dict[Any, Any]) -> Any:
-        """The matrices of a layout."""
-        count, step = layout.get(lt.BATCH_COUNT, 1), layout.get(lt.BATCH_STRIDE, 0)
-        rows, columns, leading = layout["rows"], layout["columns"], layout["leading"]
-        assert leading >= max(rows, 1), "leading dimension"
-        return strided(address, layout["dtype"], (count, rows, columns), (step, 1, leading))
 
     # cuBLAS and cuSOLVER.
 
@@ -259,7 +191,7 @@ class StubLibraries:
 
     def _ask(self, *arguments: Any) -> None:
         """Say how much work memory is needed."""
-        _put(arguments[-1], ctypes.c_int32, WORK)
+        put(arguments[-1], ctypes.c_int32, WORK)
 
     cusolverDn_potrf_bufferSize = cusolverDn_getrf_bufferSize = _ask
     cusolverDn_geqrf_bufferSize = cusolverDn_gesvd_bufferSize = _ask
@@ -280,7 +212,7 @@ class StubLibraries:
     ) -> None:
         x = matrix(a, dtype, n, n, lda)
         x[...], found = _lapack("potrf", x)(x, lower=1 - uplo, clean=0)
-        _put(info, ctypes.c_int32, found)
+        put(info, ctypes.c_int32, found)
 
     def cusolverDn_getrf(
         self,
@@ -297,7 +229,7 @@ class StubLibraries:
         x = matrix(a, dtype, m, n, lda)
         x[...], found, status = _lapack("getrf", x)(x)
         vector(pivots, np.int32, min(m, n))[:] = found + 1
-        _put(info, ctypes.c_int32, status)
+        put(info, ctypes.c_int32, status)
 
     def cusolverDn_geqrf(
         self,
@@ -315,14 +247,14 @@ class StubLibraries:
         x = matrix(a, dtype, m, n, lda)
         x[...], scales, _, status = _lapack("geqrf", x)(x)
         vector(tau, dtype, min(m, n))[:] = scales
-        _put(info, ctypes.c_int32, status)
+        put(info, ctypes.c_int32, status)
 
     def _vectors(
         self, name: str, dtype: Any, m: int, n: int, k: int, a: int, lda: int, tau: int, info: int
     ) -> None:
         x = matrix(a, dtype, m, n, lda)
         x[...], _, status = _lapack(name, x)(x.copy(order="F"), vector(tau, dtype, k))
-        _put(info, ctypes.c_int32, status)
+        put(info, ctypes.c_int32, status)
 
     def cusolverDn_orgqr(
         self,
@@ -360,17 +292,17 @@ class StubLibraries:
         name = "heevd" if dtype.kind == "c" else "syevd"
         found, x[...], status = _lapack(name, x)(x, compute_v=vectors, lower=1 - uplo)
         vector(values, found.dtype, n)[:] = found
-        _put(info, ctypes.c_int32, status)
+        put(info, ctypes.c_int32, status)
 
     cusolverDn_heevd = cusolverDn_syevd
 
     def cusolverDn_XsyevBatched_bufferSize(self, *arguments: int) -> None:
         for out in arguments[-3:-1]:
-            _put(out, ctypes.c_uint64, WORK)
+            put(out, ctypes.c_uint64, WORK)
 
     def cusolverDn_Xgeev_bufferSize(self, *arguments: int) -> None:
         for out in arguments[-2:]:
-            _put(out, ctypes.c_uint64, WORK)
+            put(out, ctypes.c_uint64, WORK)
 
     def cusolverDn_Xgeev(self, handle: int, params: int, *arguments: int) -> None:
         left, right, n, kind, a, lda, _, values, _, _, _, _, vectors, ldv, *_, info = arguments
@@ -379,7 +311,7 @@ class StubLibraries:
         vector(values, x.dtype, n)[:] = found
         if right:
             matrix(vectors, x.dtype, n, n, ldv)[...] = v
-        _put(info, ctypes.c_int32, status)
+        put(info, ctypes.c_int32, status)
 
     def cusolverDn_XsyevBatched(
         self,
@@ -436,14 +368,14 @@ class StubLibraries:
         if job != "N":
             matrix(u, dtype, m, left.shape[1], ldu)[...] = left
             matrix(vt, dtype, right.shape[0], n, ldvt)[...] = right
-        _put(info, ctypes.c_int32, status)
+        put(info, ctypes.c_int32, status)
 
     # cuFFT.
 
     def cufft_Create(self, out: int) -> None:
         self.alive += 1
-        self._objects.append({})
-        _put(out, ctypes.c_int32, len(self._objects) - 1)
+        self.objects.append({})
+        put(out, ctypes.c_int32, len(self.objects) - 1)
 
     def cufft_XtMakePlanMany(
         self,
@@ -463,15 +395,17 @@ class StubLibraries:
         compute: int,
     ) -> None:
         assert rank == 1 and in_embed and out_embed, "strides count only with embeddings"
-        self._objects[plan].update(
+        self.objects[plan].update(
             n=vector(n, np.int64, 1)[0], count=count,
             source=(NUMBERS[in_kind], in_next, in_step),
             target=(NUMBERS[out_kind], out_next, out_step),
         )  # fmt: skip
-        _put(size, ctypes.c_uint64, 0)
+        put(size, ctypes.c_uint64, 0)
 
     def cufft_XtExec(self, plan: int, source: int, target: int, direction: int) -> None:
-        spec = self._objects[plan]
+        enqueue(lambda: self._transform(self.objects[plan], source, target, direction))
+
+    def _transform(self, spec: dict[Any, Any], source: int, target: int, direction: int) -> None:
         n, count = int(spec["n"]), spec["count"]
         (kind, *steps), (out_kind, *out_steps) = spec["source"], spec["target"]
         half = n // 2 + 1
@@ -494,9 +428,3 @@ def _lapack(name: str, x: np.ndarray) -> Any:
     """A routine of LAPACK for numbers like those of x."""
     (routine,) = scipy_lapack.get_lapack_funcs((name,), (x,))
     return routine
-
-
-def _tf32(x: np.ndarray) -> np.ndarray:
-    """float32 rounded to the 10 bits of mantissa that TF32 has."""
-    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
-    return ((bits + 0x1000) & np.uint32(0xFFFFE000)).view(np.float32)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from fgrad.compile.cpu import runtime
 from fgrad.errors import CheckError
 from fgrad.lower_cuda import driver_api as api
-from fgrad.lower_cuda.emulator.events import Event, Fill, Launch, Move
+from fgrad.lower_cuda.emulator.events import Event, Fill, Launch, Move, Work
 from fgrad.lower_cuda.emulator.graphs import INVALID, StubGraphs
 from fgrad.lower_cuda.emulator.run import Emulated
 
@@ -327,6 +328,10 @@ class StubLibrary:
         self._do(Launch(function, gx, (bx, by), _pointers(parameters, kernel.arity)))
         return api.SUCCESS
 
+    def enqueue(self, work: Callable[[], None]) -> None:
+        """What a function of a library does, in the order of the stream."""
+        self._do(Work(work))
+
     def _do(self, event: Event) -> None:
         """Keep what was asked for, if a graph is captured; else do it."""
         if self._stream[0]:
@@ -342,6 +347,9 @@ class StubLibrary:
                 self._kernels[event.function].run(event, bounds)
             else:
                 self._cells[event.function][0] += 1
+        elif isinstance(event, Work):
+            if self.execute:
+                event.do()
         elif isinstance(event, Fill):
             nbytes = event.count * len(event.word)
             self._require_inside(event.pointer, nbytes)

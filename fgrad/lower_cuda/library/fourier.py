@@ -90,11 +90,11 @@ def _plan(plan: Planner, t: Transform, count: int) -> int:
     handle = plan.cells.own(f, "cufftDestroy", ctypes.c_int32.from_address(cell).value)
     f.call("cufftSetStream", handle, f.stream())
     layouts = [(t.inner, 1) if t.inner > 1 else (1, length) for length in (t.n, t.m)]
-    kinds = [DATA_TYPES[dtype.char] for dtype in (t.source, t.target)]
+    kinds = [DATA_TYPES[dtype.name] for dtype in (t.source, t.target)]
     points, embed_in, embed_out, size = (
         plan.cells.address(ctypes.c_int64, x) for x in (t.points, t.n, t.m, 0)
     )
-    compute = DATA_TYPES[np.result_type(t.target, np.complex64).char]
+    compute = DATA_TYPES[np.result_type(t.target, np.complex64).name]
     f.call(
         "cufftXtMakePlanMany", handle, 1, points, embed_in, *layouts[0], kinds[0], embed_out,
         *layouts[1], kinds[1], count, size, compute,

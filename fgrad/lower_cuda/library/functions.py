@@ -1,6 +1,6 @@
 """L6. The C functions of cuBLASLt, cuBLAS, cuSOLVER, cuFFT, cuDNN: by addresses, with handles.
 
-    functions().call("cublasLtMatmulDescCreate", ...)      while a call is planned
+    functions().call("cublasLtMatrixLayoutCreate", ...)    while a call is planned
     functions().address("cublasLtMatmul")                  for the host program
 
 A library is loaded when the first of its functions is wanted.  `use` puts others in the place of
@@ -28,12 +28,11 @@ LIBRARIES = ("cublasLt", "cublas", "cusolver", "cufft", "cudnn")
 # p an address, or a handle; i int; q a 64-bit integer.  All of them return an int, 0 for success.
 SIGNATURES = {
     "cublasLtCreate": "p",
-    "cublasLtMatmulDescCreate": "pii",
+    "cublasLtMatmulDescInit_internal": "pqii",
     "cublasLtMatmulDescSetAttribute": "pipq",
     "cublasLtMatrixLayoutCreate": "piqqq",
     "cublasLtMatrixLayoutSetAttribute": "pipq",
     "cublasLtMatmulPreferenceCreate": "p",
-    "cublasLtMatmulDescDestroy": "p",
     "cublasLtMatrixLayoutDestroy": "p",
     "cublasLtMatmulPreferenceDestroy": "p",
     "cublasLtMatmulPreferenceSetAttribute": "pipq",

@@ -3,19 +3,28 @@
     C[b] = op(A[b]) op(B[b])     a block has a tile of 64 x 64, each of its threads 4 x 4 of it;
                                  8 columns of A and rows of B at a time are in shared memory
 
-Sums are made in the order of k, by fused multiply-adds; float16 is added up in float32.
+Sums are made in the order of k, by fused multiply-adds; numbers of 16 bits are added up in float32.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
-from fgrad.compile.cpu.library import Gemm
 from fgrad.compile.cpu.llvm_text import element_type
 from fgrad.lower_cuda.emit.text import BodyText, Pointer
 from fgrad.lower_cuda.library.calls import KernelCall, Place
+from fgrad.lower_cuda.library.plan import Planner
+from fgrad.lower_cuda.library.products import (
+    Product,
+    act,
+    axes_of,
+    matrices,
+    memory_type,
+    moved,
+    narrowed,
+    register_dtype,
+    widened,
+)
 
 TILE = 64  # rows and columns of C in a block
 DEPTH = 8  # of the tiles of A and B
@@ -32,24 +41,51 @@ class _Operand(NamedTuple):
     along: int
 
 
-def gemm_kernel(spec: Gemm, places: tuple[Place, ...]) -> KernelCall:
-    """The launch of a product; places: A, B, C."""
-    tiles = -(-spec.m // TILE) * -(-spec.n // TILE)
-    return KernelCall(_Product(spec).text(), spec.batch * tiles, (THREADS, 1), places)
+def gemm_kernels(product: Product) -> tuple[KernelCall, ...]:
+    """The launches of a plain product; buffers: A, B, C."""
+    if axes_of(product) is None:
+        parts = [product._replace(starts=(start,)) for start in product.starts]
+        return tuple([launch for part in parts for launch in gemm_kernels(part)])
+    spec = product.gemm
+    blocks = matrices(product) * -(-spec.m // TILE) * -(-spec.n // TILE)
+    places = tuple([Place(k) for k in range(3)])
+    return (KernelCall(_Product(product).text(), blocks, (THREADS, 1), places),)
+
+
+def epilogue_kernel(product: Product, buffers: int) -> KernelCall:
+    """The launch that does to C what follows the sums of a product."""
+    spec, name = product.gemm, product.result
+    dtype = register_dtype(name)
+    assert spec.ldc == spec.n
+    places = (Place(2), *([product.bias] if product.bias else []))
+
+    def write(body: BodyText, e: str) -> None:
+        c = body.pointer(0, memory_type(name))
+        value = widened(body, body.load(c, e), name)
+        if product.bias is not None:
+            row = body.pointer(1, memory_type(name))
+            bias = widened(body, body.load(row, body.op("urem", "i64", e, spec.n)), name)
+            value = body.op("fadd", element_type(dtype), value, bias)
+        if product.epilogue:
+            value = act(body, value, product.epilogue, dtype)
+        body.store(narrowed(body, value, name, dtype), c, e)
+
+    plan = Planner(buffers)
+    plan.each(matrices(product) * spec.m * spec.n, write, *places)
+    (launch,) = plan.finish().calls
+    assert isinstance(launch, KernelCall)
+    return launch
 
 
 class _Product:
     """Writes the body."""
 
-    def __init__(self, spec: Gemm) -> None:
-        self.spec = spec
+    def __init__(self, product: Product) -> None:
+        self.product, self.spec = product, product.gemm
         self.body = body = BodyText()
-        self.memory = element_type(spec.dtype)
-        self.wide = np.dtype(np.float32) if spec.dtype.itemsize == 2 else spec.dtype
-        if spec.dtype.kind != "f":
-            self.wide = spec.dtype
+        self.memory = memory_type(product.operand)
+        self.wide = register_dtype(product.operand)
         self.kind = element_type(self.wide)
-        self.a, self.b, self.c = (body.pointer(k, self.memory) for k in range(3))
         self.tiles = [body.shared(name, self.kind, DEPTH * PITCH) for name in ("a_tile", "b_tile")]
 
     def text(self) -> str:
@@ -63,12 +99,7 @@ class _Product:
         column = body.op("mul", "i64", body.op("urem", "i64", tile, across), TILE)
         a = _Operand(spec.m, *((1, spec.lda) if spec.trans_a else (spec.lda, 1)))
         b = _Operand(spec.n, *((spec.ldb, 1) if spec.trans_b else (1, spec.ldb)))
-        a_at, b_at, c_at = (
-            body.at(base, body.op("mul", "i64", number, stride))
-            for base, stride in zip(
-                (self.a, self.b, self.c), (spec.stride_a, spec.stride_b, spec.stride_c), strict=True
-            )
-        )
+        a_at, b_at, c_at = (self._matrix(which, number) for which in range(3))
         zero = "0" if self.wide.kind != "f" else "0.0"
         sums = [body.variable(self.kind, zero) for _ in range(OWN * OWN)]
         down, along = body.op("udiv", "i32", "%x", TILE // OWN), body.op("urem", "i32", "%x", 16)
@@ -81,6 +112,14 @@ class _Product:
             body.barrier()
         self._write(sums, c_at, row, column, down, along)
         return body.finish(3)
+
+    def _matrix(self, which: int, number: str) -> Pointer:
+        """A, B or C of a number."""
+        body, axes = self.body, axes_of(self.product)
+        assert axes is not None
+        at = moved(body, number, axes, which, self.product.starts[0][which])
+        kind = memory_type(self.product.result) if which == 2 else self.memory
+        return body.view(body.at(body.pointer(which, "i8"), at), kind)
 
     def _fill(self, tile: Pointer, base: Pointer, x: _Operand, line: str, k: str) -> None:
         """tile[step, line] := x[line, k + step], 0 outside; neighbours in memory by neighbours."""
@@ -99,7 +138,7 @@ class _Product:
             with body.when(inside):
                 at = body.op("mul", "i64", i, x.step)
                 at = body.op("add", "i64", at, body.op("mul", "i64", j, x.along))
-                body.put(value, body.cast("fpext", self.memory, body.load(base, at), self.kind))
+                body.put(value, widened(body, body.load(base, at), self.product.operand))
             at = body.op("add", "i32", body.op("mul", "i32", steps, PITCH), lines)
             body.store(body.get(value), tile, at, "i32")
 
@@ -143,4 +182,4 @@ class _Product:
                     at = body.op("mul", "i64", at_row, spec.ldc)
                     at = body.op("add", "i64", at, at_column)
                     value = body.get(sums[i * OWN + j])
-                    body.store(body.cast("fptrunc", self.kind, value, self.memory), c, at)
+                    body.store(narrowed(body, value, self.product.result, self.wide), c, at)

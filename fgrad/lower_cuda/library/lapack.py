@@ -299,7 +299,7 @@ def _batched(
 ) -> None:
     """Eigenvalues of all matrices in one call."""
     n, job, triangle = sizes
-    kind, kind_w = DATA_TYPES[plan.dtype.char], DATA_TYPES[real.char]
+    kind, kind_w = DATA_TYPES[plan.dtype.name], DATA_TYPES[real.name]
     order, batch = (Number("i64", x) for x in (n, plan.batch))
     x = _Generic(plan, "cusolverDnXsyevBatched")
     x.ask(job, triangle, n, kind, 0, n, kind_w, 0, kind, after=(plan.batch,))
@@ -343,7 +343,7 @@ def eig(dtype: np.dtype, n: int, batch: int, buffers: int, vectors: bool = True)
         with_parts(plan, found, source, dtype, batch * n * n)
         source = found
     transpose(plan, Stack(work, n * n), Stack(source, n * n), wide, (batch, n, n))
-    kind, order, one = DATA_TYPES[wide.char], Number("i64", n), Number("i64", 1)
+    kind, order, one = DATA_TYPES[wide.name], Number("i64", n), Number("i64", 1)
     x = _Generic(plan, "cusolverDnXgeev")
     x.ask(0, int(vectors), n, kind, 0, n, kind, 0, kind, 0, 1, kind, 0, n, kind)
     x.call(

@@ -1,6 +1,6 @@
 """L6. Every library step of the compiler on the device: by a library of CUDA, or a kernel of ours.
 
-    gemm            cuBLASLt, or a tiled kernel where that is not installed
+    gemm, product   cuBLASLt, or a tiled kernel where that is not installed
     factor, svd ...  cuSOLVER and cuBLAS        fft   cuFFT        library_conv   cuDNN
     walk, sort, top, search, complex_parts, external     own kernels
     host            callbacks of the user's: the host; what else NumPy evaluates has no form here
@@ -16,7 +16,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fgrad.compile.cpu.library import gemm_spec
 from fgrad.compile.cpu.llvm_text import element_type, literal
 from fgrad.compile.lower.linalg import external_params
 from fgrad.compile.steps import LibraryStep
@@ -29,9 +28,10 @@ from fgrad.lower_cuda.library.calls import Calls, HostCall, Place
 from fgrad.lower_cuda.library.cudnn import conv_calls
 from fgrad.lower_cuda.library.fourier import Transform, fourier_calls, ufunc_transform
 from fgrad.lower_cuda.library.functions import functions
-from fgrad.lower_cuda.library.gemm import gemm_kernel
+from fgrad.lower_cuda.library.gemm import epilogue_kernel, gemm_kernels
 from fgrad.lower_cuda.library.lapack import LAPACK, eig
 from fgrad.lower_cuda.library.plan import Planner
+from fgrad.lower_cuda.library.products import Product, product_of
 from fgrad.lower_cuda.library.sort import search_calls, top_calls, with_work
 from fgrad.lower_cuda.library.special import SPECIAL, special_calls
 from fgrad.lower_cuda.library.walks import walk_calls
@@ -58,15 +58,21 @@ def calls_of(step: LibraryStep, eqn: Eqn | None = None) -> Calls:
     return _evaluated(step, eqn)
 
 
-def _gemm(step: LibraryStep) -> Calls:
-    spec = gemm_spec(**step.params)
-    triples = [tuple([Place(k, at) for k, at in enumerate(given)]) for given in step.offsets]
+def _product(step: LibraryStep) -> Calls:
+    return _product_calls(product_of(step), len(step.args))
+
+
+def _product_calls(product: Product, buffers: int) -> Calls:
+    """An epilogue is a kernel where the library has none for it."""
     f = functions()
-    if spec.k and f.has("cublasLt"):
-        found = library_cublaslt.gemm_calls(f, spec, triples, len(step.args))
+    if product.gemm.k and f.has("cublasLt"):
+        found = library_cublaslt.product_calls(f, product, buffers)
         if found is not None:
             return found
-    return Calls(tuple([gemm_kernel(spec, places) for places in triples]))
+    if product.is_plain:
+        return Calls(gemm_kernels(product))
+    sums = _product_calls(product.plain, buffers)
+    return sums._replace(calls=(*sums.calls, epilogue_kernel(product, buffers)))
 
 
 def _complex_parts(step: LibraryStep) -> Calls:
@@ -162,7 +168,8 @@ _HOST_CUDA: dict[str, Callable[[Eqn, int], Calls | None]] = {
 
 
 LIBRARY_CUDA: dict[str, Callable[[LibraryStep], Calls | None]] = {
-    "gemm": _gemm,
+    "gemm": _product,
+    "product": _product,
     "walk": lambda step: walk_calls(step.params),
     "sort": lambda step: with_work(step.params, len(step.args)),
     "top": lambda step: top_calls(step.params),
