@@ -87,6 +87,15 @@ def stride_of(index: Affine, axis: str) -> int:
     return 0
 
 
+def row_major(axes: Iterable[tuple[str, int]]) -> Affine:
+    """The number of an iteration of nested axes and their extents; the last is the fastest."""
+    terms, step = [], 1
+    for axis, extent in reversed(list(axes)):
+        terms.append((axis, step))
+        step *= extent
+    return Affine(0, tuple(sorted(terms)))
+
+
 def substitute(index: Affine, axis: str, const: int, terms: tuple[tuple[str, int], ...]) -> Affine:
     """The affine map with `axis := const + sum(stride * axis')`."""
     stride = stride_of(index, axis)
@@ -149,6 +158,46 @@ class Names:
     def copier(self) -> Renamer:
         """A renamer that gives new names to definitions, and keeps the others."""
         return Renamer(lambda _: self.id(), self.name, self.name, {})
+
+
+class Lines:
+    """Statements in the order in which they are appended; what makes a value returns its id."""
+
+    def __init__(self, names: Names, body: Body = ()) -> None:
+        self.names = names
+        self.body = list(body)
+
+    def value(self, s: Const | Index | Load | Op | Read) -> int:
+        """Append a statement that makes a value."""
+        self.body.append(s)
+        return s.id
+
+    def number(self, value: Scalar, dtype: np.dtype) -> int:
+        """Append a constant."""
+        return self.value(Const(self.names.id(), value, dtype))
+
+    def index(self, index: Affine, dtype: np.dtype) -> int:
+        """Append the value of an affine map."""
+        return self.value(Index(self.names.id(), index, dtype))
+
+    def load(
+        self,
+        buffer: str,
+        index: Affine,
+        gather: tuple[tuple[int, int], ...] = (),
+        guard: int | None = None,
+        other: Scalar = 0,
+    ) -> int:
+        """Append a load."""
+        return self.value(Load(self.names.id(), buffer, index, gather, guard, other))
+
+    def op(self, name: str, args: tuple[int, ...], dtype: np.dtype) -> int:
+        """Append an operation."""
+        return self.value(Op(self.names.id(), name, args, dtype))
+
+    def read(self, acc: str) -> int:
+        """Append the value of an accumulator."""
+        return self.value(Read(self.names.id(), acc))
 
 
 class Renamer:

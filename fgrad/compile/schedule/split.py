@@ -13,6 +13,7 @@ The GPU cuts its pieces in the same way (lower_cuda/emit/two_passes.py).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -20,7 +21,6 @@ import numpy as np
 
 from fgrad.compile.kernel.cost import weight
 from fgrad.compile.kernel.ir import (
-    Affine,
     Buffer,
     Const,
     Index,
@@ -37,11 +37,13 @@ from fgrad.compile.kernel.ir import (
 )
 from fgrad.compile.kernel.rewrite import (
     Body,
+    Lines,
     Names,
     identity,
     map_indices,
     only_loop,
     part_of,
+    row_major,
     substitute,
     walk,
 )
@@ -163,13 +165,10 @@ class Parts:
         self.found, self.long, self.size, self.count = found, long, size, count
         self.names = Names(kernel)
         self.axis = self.names.name("part")
-        strides, step = [], 1
-        for axis, extent in reversed(around):
-            strides.append((axis, step))
-            step *= extent
-        self.place = Affine(0, tuple(sorted([*strides, (self.axis, step)])))
+        self.place = row_major([(self.axis, count), *around])
+        results = count * math.prod([extent for _, extent in around])
         self.buffers = {
-            init.acc: Buffer(self.names.name("part"), init.dtype, count * step, "out")
+            init.acc: Buffer(self.names.name("part"), init.dtype, results, "out")
             for init in found.inits
         }
 
@@ -185,12 +184,13 @@ class Parts:
         """Reduce one part, store what it comes to; whatever the accumulators begin with counts once
         in all, and not here."""
         inits = self.found.inits
-        body: list[Statement] = [s._replace(start=identity(s.op, s.dtype)) for s in inits]
-        body.append(self._range(self.size, 0, ((self.axis, self.size),)))
+        starts = tuple([s._replace(start=identity(s.op, s.dtype)) for s in inits])
+        lines = Lines(self.names, starts)
+        lines.body.append(self._range(self.size, 0, ((self.axis, self.size),)))
         for init in inits:
-            read = Read(self.names.id(), init.acc)
-            body += [read, Store(self.buffers[init.acc].name, self.place, read.id)]
-        return tuple(body)
+            read = lines.read(init.acc)
+            lines.body.append(Store(self.buffers[init.acc].name, self.place, read))
+        return tuple(lines.body)
 
     def rest(self) -> Body:
         """Begin, and reduce what the parts leave over."""
@@ -199,45 +199,33 @@ class Parts:
             return self.found.inits
         return (*self.found.inits, self._range(self.long.extent - done, done, ()))
 
-    def load(self, acc: str) -> Load:
-        """A partial result."""
-        return Load(self.names.id(), self.buffers[acc].name, self.place)
+    def load(self, lines: Lines, acc: str) -> int:
+        """Append a partial result."""
+        return lines.load(self.buffers[acc].name, self.place)
 
 
 def _joined(parts: Parts) -> Body:
     """Reduce what the blocks left over, then the blocks; float32 sums in float64."""
     found, names = parts.found, parts.names
     wide = {s.acc for s in found.inits if s.op == "add" and s.dtype == np.float32}
-    out: list[Statement] = [*found.before, *parts.rest()]
-    body: list[Statement] = []
+    out, each = Lines(names, (*found.before, *parts.rest())), Lines(names)
     joined: dict[str, str] = {}
     for init in found.inits:
         acc = joined[init.acc] = names.name(init.acc)
-        dtype = _DOUBLE if init.acc in wide else init.dtype
-        start = _widened(names, out, Read(names.id(), init.acc), init.acc in wide)
-        out.append(Init(acc, init.op, dtype, Ref(start)))
-        body.append(Update(acc, _widened(names, body, parts.load(init.acc), init.acc in wide)))
-    out.append(Loop(parts.axis, parts.count, "reduce", tuple(body)))
+        start, value = out.read(init.acc), parts.load(each, init.acc)
+        if init.acc in wide:
+            start = out.op("convert", (start,), _DOUBLE)
+            value = each.op("convert", (value,), _DOUBLE)
+        out.body.append(Init(acc, init.op, _DOUBLE if init.acc in wide else init.dtype, Ref(start)))
+        each.body.append(Update(acc, value))
+    out.body.append(Loop(parts.axis, parts.count, "reduce", tuple(each.body)))
     for s in found.after:
-        if not isinstance(s, Read):
-            out.append(s)
-            continue
-        read = s._replace(acc=joined[s.acc])
-        if s.acc in wide:
-            read = read._replace(id=names.id())
-            out += [read, Op(s.id, "convert", (read.id,), np.dtype(np.float32))]
-        else:
-            out.append(read)
-    return tuple(out)
-
-
-def _widened(names: Names, out: list[Statement], s: Read | Load, wide: bool) -> int:
-    """Append a value, in float64 if its sum is `wide`; returns its id."""
-    out.append(s)
-    if not wide:
-        return s.id
-    out.append(Op(names.id(), "convert", (s.id,), _DOUBLE))
-    return out[-1].id  # type: ignore[union-attr]
+        if isinstance(s, Read) and s.acc in wide:
+            s = Op(s.id, "convert", (out.read(joined[s.acc]),), np.dtype(np.float32))
+        elif isinstance(s, Read):
+            s = s._replace(acc=joined[s.acc])
+        out.body.append(s)
+    return tuple(out.body)
 
 
 def _resized(loop: Loop, axis: str, extent: int) -> Loop:

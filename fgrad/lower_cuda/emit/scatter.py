@@ -31,13 +31,12 @@ from fgrad.compile.kernel.ir import (
     Load,
     Loop,
     Op,
-    Read,
     Ref,
     Statement,
     Store,
     Update,
 )
-from fgrad.compile.kernel.rewrite import Body, Names, identity, part_of, walk
+from fgrad.compile.kernel.rewrite import Body, Lines, Names, identity, part_of, row_major, walk
 from fgrad.compile.schedule.order import perfect_nest, rebuild
 from fgrad.lower_cuda.emit.forms import Piece
 
@@ -177,104 +176,83 @@ class _Sorter:
     def _kernel(self, loops: list[Loop], body: Body, more: tuple[Buffer, ...]) -> Kernel:
         return part_of(self.found.kernel, (rebuild(loops, body),), more)
 
-    def op(self, out: list[Statement], name: str, args: tuple[int, ...], dtype: np.dtype) -> int:
-        """Append an operation; returns its id."""
-        out.append(Op(self.names.id(), name, args, dtype))
-        return out[-1].id  # type: ignore[union-attr]
-
-    def number(self, out: list[Statement], value: int) -> int:
-        """Append an integer; returns its id."""
-        out.append(Const(self.names.id(), value, INT64))
-        return out[-1].id  # type: ignore[union-attr]
-
     # --- keys
 
     def _keys(self) -> Kernel:
         """parallel updates: store the first place that it updates, or LAST if it does not."""
         store, updates = self.found.store, self.found.updates
-        own = {loop.axis for loop in self.found.columns}
-        out: list[Statement] = list(self.found.scalars)
-        terms = tuple([t for t in store.index.terms if t[0] not in own])
-        out.append(Index(self.names.id(), Affine(store.index.const, terms), INT64))
-        key = out[-1].id  # type: ignore[union-attr]
-        for id, stride in store.scatter:
-            part = self.op(out, "mul", (id, self.number(out, stride)), INT64)
-            key = self.op(out, "add", (key, part), INT64)
+        own = self._of_columns(store.index)
+        terms = tuple([t for t in store.index.terms if t not in own])
+        out = Lines(self.names, self.found.scalars)
+        key = out.index(Affine(store.index.const, terms), INT64)
+        key = self._plus(out, key, store.scatter)
         if store.guard is not None:
-            key = self.op(out, "select", (store.guard, key, self.number(out, LAST)), INT64)
-        out.append(Store(self.keys.name, self._position(), key))
+            key = out.op("select", (store.guard, key, out.number(LAST, INT64)), INT64)
+        place = row_major([(loop.axis, loop.extent) for loop in updates])
+        out.body.append(Store(self.keys.name, place, key))
         loops = [loop._replace(kind="parallel") for loop in updates]
-        return self._kernel(loops, tuple(out), (self.keys,))
+        return self._kernel(loops, tuple(out.body), (self.keys,))
 
-    def _position(self) -> Affine:
-        """The number of an update."""
-        strides, step = [], 1
-        for loop in reversed(self.found.updates):
-            strides.append((loop.axis, step))
-            step *= loop.extent
-        return Affine(0, tuple(sorted(strides)))
+    def _of_columns(self, index: Affine) -> tuple[tuple[str, int], ...]:
+        """The terms of the columns in an index."""
+        own = {loop.axis for loop in self.found.columns}
+        return tuple([t for t in index.terms if t[0] in own])
+
+    def _plus(self, out: Lines, total: int, terms: tuple[tuple[int, int], ...]) -> int:
+        """total + sum(stride * value)"""
+        for value, stride in terms:
+            part = out.op("mul", (value, out.number(stride, INT64)), INT64)
+            total = out.op("add", (total, part), INT64)
+        return total
 
     # --- runs of equal keys
 
     def _runs(self) -> Kernel:
         """parallel position, columns: where a run of keys begins, all its updates in order."""
-        found, n = self.found, self.found.count
+        found, ordered = self.found, self.ordered.name
         axis = self.names.name("position")
         place = Affine(0, ((axis, 1),))
-        out: list[Statement] = [
-            Load(self.names.id(), self.ordered.name, place),
-            Index(self.names.id(), place, INT64),
-        ]
-        key, at = [s.id for s in out]  # type: ignore[union-attr]
-        is_later = self.op(out, "gt", (at, self.number(out, 0)), BOOL)
-        before = Load(
-            self.names.id(), self.ordered.name, Affine(-1, ((axis, 1),)), (), is_later, FIRST
-        )
-        out.append(before)
-        real = self.op(out, "lt", (key, self.number(out, LAST)), BOOL)
-        head = self.op(out, "ne", (key, before.id), BOOL)
-        head = self.op(out, "and", (head, real), BOOL)
-        total = self._walk(out, key, at, head, n)
-        terms = tuple([t for t in found.store.index.terms if t[0] in self._columns()])
+        out = Lines(self.names)
+        key, at = out.load(ordered, place), out.index(place, INT64)
+        is_later = out.op("gt", (at, out.number(0, INT64)), BOOL)
+        before = out.load(ordered, Affine(-1, ((axis, 1),)), (), is_later, FIRST)
+        real = out.op("lt", (key, out.number(LAST, INT64)), BOOL)
+        head = out.op("ne", (key, before), BOOL)
+        head = out.op("and", (head, real), BOOL)
+        total = self._walk(out, key, at, head)
         store = found.store._replace(
-            index=Affine(0, terms), value=total, scatter=((key, 1),), guard=head
+            index=Affine(0, self._of_columns(found.store.index)),
+            value=total,
+            scatter=((key, 1),),
+            guard=head,
         )
-        loops = [Loop(axis, n, "parallel", ()), *found.columns]
-        return self._kernel(loops, (*out, store), (self.ordered, self.numbers))
+        loops = [Loop(axis, found.count, "parallel", ()), *found.columns]
+        return self._kernel(loops, (*out.body, store), (self.ordered, self.numbers))
 
-    def _columns(self) -> set[str]:
-        return {loop.axis for loop in self.found.columns}
-
-    def _walk(self, out: list[Statement], key: int, at: int, head: int, n: int) -> int:
+    def _walk(self, out: Lines, key: int, at: int, head: int) -> int:
         """A loop over a run; returns the id of what its updates come to."""
         found, names = self.found, self.names
         dtype = next(b.dtype for b in found.kernel.buffers if b.name == found.store.buffer)
         mode = found.store.mode
         total, here = names.name("total"), names.name("here")
         start = 0 if mode == "set" else identity(mode, dtype)
-        out.append(Init(total, "carry" if mode == "set" else mode, dtype, start))
-        out.append(Init(here, "carry", INT64, Ref(at)))
-        end, one = self.number(out, n), self.number(out, 1)
-        body: list[Statement] = [Read(names.id(), here)]
-        now = body[0].id  # type: ignore[union-attr]
-        inside = self.op(body, "lt", (now, end), BOOL)
-        same = Load(names.id(), self.ordered.name, Affine(0), ((now, 1),), inside, FIRST)
-        body.append(same)
-        goes = self.op(body, "and", (self.op(body, "eq", (same.id, key), BOOL), head), BOOL)
-        body.append(Leave(self.op(body, "not", (goes,), BOOL)))
-        update = Load(names.id(), self.numbers.name, Affine(0), ((now, 1),))
-        body.append(update)
-        statements, value = self._update(update.id)
-        body += statements
-        body.append(Update(total, value))
-        body.append(Update(here, self.op(body, "add", (now, one), INT64)))
-        out.append(Loop(names.name("run"), 1, "while", tuple(body)))
-        out.append(Read(names.id(), total))
-        return out[-1].id  # type: ignore[union-attr]
+        out.body.append(Init(total, "carry" if mode == "set" else mode, dtype, start))
+        out.body.append(Init(here, "carry", INT64, Ref(at)))
+        end, one = out.number(found.count, INT64), out.number(1, INT64)
+        turn = Lines(names)
+        now = turn.read(here)
+        inside = turn.op("lt", (now, end), BOOL)
+        same = turn.load(self.ordered.name, Affine(0), ((now, 1),), inside, FIRST)
+        goes = turn.op("and", (turn.op("eq", (same, key), BOOL), head), BOOL)
+        turn.body.append(Leave(turn.op("not", (goes,), BOOL)))
+        number = turn.load(self.numbers.name, Affine(0), ((now, 1),))
+        turn.body.append(Update(total, self._update(turn, number)))
+        turn.body.append(Update(here, turn.op("add", (now, one), INT64)))
+        out.body.append(Loop(names.name("run"), 1, "while", tuple(turn.body)))
+        return out.read(total)
 
-    def _update(self, number: int) -> tuple[list[Statement], int]:
-        """What the update of a number does in a column, and the id of what it stores."""
-        out: list[Statement] = []
+    def _update(self, out: Lines, number: int) -> int:
+        """What the update of a number does in a column; returns the id of what it stores."""
         places = self._places(out, number)
         copier = self.names.copier()
         for s in copier.body((*self.found.scalars, *self.found.body)):
@@ -283,33 +261,29 @@ class _Sorter:
                 s = s._replace(index=index, gather=(*s.gather, *extra))
             elif isinstance(s, Index):
                 s = self._index(out, s, places)
-            out.append(s)
-        return out, copier.use(self.found.store.value)
+            out.body.append(s)
+        return copier.use(self.found.store.value)
 
-    def _places(self, out: list[Statement], number: int) -> dict[str, int]:
+    def _places(self, out: Lines, number: int) -> dict[str, int]:
         """The value of each axis of the updates, for the update of a number."""
         places: dict[str, int] = {}
         updates, step = self.found.updates, 1
         for k, loop in reversed(list(enumerate(updates))):
             value = number
             if step > 1:
-                value = self.op(out, "floor_divide", (value, self.number(out, step)), INT64)
+                value = out.op("floor_divide", (value, out.number(step, INT64)), INT64)
             if k:
-                value = self.op(out, "remainder", (value, self.number(out, loop.extent)), INT64)
+                value = out.op("remainder", (value, out.number(loop.extent, INT64)), INT64)
             places[loop.axis] = value
             step *= loop.extent
         return places
 
-    def _index(self, out: list[Statement], s: Index, places: dict[str, int]) -> Statement:
+    def _index(self, out: Lines, s: Index, places: dict[str, int]) -> Statement:
         """An index as a sum, where it depends on the update."""
         index, extra = _without(s.index, places)
         if not extra:
             return s
-        out.append(Index(self.names.id(), index, INT64))
-        total = out[-1].id  # type: ignore[union-attr]
-        for value, stride in extra:
-            part = self.op(out, "mul", (value, self.number(out, stride)), INT64)
-            total = self.op(out, "add", (total, part), INT64)
+        total = self._plus(out, out.index(index, INT64), extra)
         return Op(s.id, "convert", (total,), s.dtype)
 
 

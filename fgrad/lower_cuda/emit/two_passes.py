@@ -16,7 +16,7 @@ import math
 from typing import NamedTuple
 
 from fgrad.compile.kernel.ir import Buffer, Kernel, Loop, Update
-from fgrad.compile.kernel.rewrite import Body, part_of
+from fgrad.compile.kernel.rewrite import Body, Lines, part_of
 from fgrad.compile.schedule.order import perfect_nest
 from fgrad.compile.schedule.split import Parts, reduction_of
 from fgrad.lower_cuda.emit.forms import MOST_THREADS, Piece, ordered, runs_inside
@@ -72,7 +72,8 @@ def _kernel(piece: Piece, body: Body, parts: Parts) -> Kernel:
 
 def _second(parts: Parts) -> Body:
     """Reduce what the parts left over, then the parts; go on as before."""
-    loads = {init.acc: parts.load(init.acc) for init in parts.found.inits}
-    body = [s for acc, load in loads.items() for s in (load, Update(acc, load.id))]
-    loop = Loop(parts.axis, parts.count, "reduce", tuple(body))
+    lines = Lines(parts.names)
+    for init in parts.found.inits:
+        lines.body.append(Update(init.acc, parts.load(lines, init.acc)))
+    loop = Loop(parts.axis, parts.count, "reduce", tuple(lines.body))
     return (*parts.found.before, *parts.rest(), loop, *parts.found.after)
