@@ -24,6 +24,7 @@ from fgrad.compile.backend import BACKENDS
 from fgrad.compile.call import call, contiguous, executable_of
 from fgrad.compile.cpu.entry.native import NativeCallable, NativeCalls, native_class
 from fgrad.compile.cpu.entry.table import Parameters
+from fgrad.compile.leaves import Take, taker
 from fgrad.compile.native import learn
 from fgrad.compile.static_arguments import as_tuple, completed, typed
 from fgrad.config import config
@@ -55,12 +56,13 @@ class Entry(NamedTuple):
 
 
 class DeviceCall(NamedTuple):
-    """A call on a device that needs no Python: `call(args)` gives the results, a code for `failed`,
-    or None if the call is of another kind."""
+    """A call on a device that needs no Python: `call(leaves)` gives the results, a code for
+    `failed`, or None if the call is of another kind.  `take` gives the leaves of arguments."""
 
     entry: Entry
     call: Callable[[tuple[Any, ...]], Any]
     failed: Callable[[int], NoReturn]
+    take: Take | None  # None: the arguments are the leaves
     kept: Any  # what `call` reads
 
 
@@ -71,13 +73,17 @@ class DeviceCalls:
         self.last: DeviceCall | None = None
         self.known: dict[tuple[int, int], DeviceCall | None] = {}  # by entry and thread
 
-    def learn(self, entry: Entry) -> None:
-        """Make calls like one that was made so from now on."""
+    def learn(self, entry: Entry, treedef: tree.TreeDef | None = None) -> None:
+        """Make calls like one that was made so from now on; `treedef` is of the arguments if these
+        are not the leaves."""
         key = id(entry), get_ident()
         if key not in self.known and len(self.known) < MOST_DEVICE_CALLS:
             executable = entry.program.cache[CUDA]
             native = executable.native_call()
-            self.known[key] = native and DeviceCall(entry, native.call, executable.failed, native)
+            count = len(entry.program.inputs)
+            take = treedef and taker(tree.unflatten(treedef, range(count))[0], count)
+            failed = executable.failed
+            self.known[key] = native and DeviceCall(entry, native.call, failed, take, native)
         self.last = self.known.get(key)
 
 
@@ -139,7 +145,7 @@ class Jitted(NativeCallable):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         last = self.device_calls.last
         if last is not None and not kwargs:
-            outs = last.call(args)
+            outs = last.call(args if last.take is None else last.take(args))
             if outs is not None:
                 if type(outs) is int:
                     last.failed(outs)
@@ -192,7 +198,9 @@ class Jitted(NativeCallable):
         if outs is None:
             outs = self._run_on_device(entry, leaves)
             if not (config.nans or entry.captured or entry.donated):
-                self.device_calls.learn(entry)
+                self.device_calls.learn(entry, treedef)
+        else:
+            self.device_calls.last = native
         return outs[0] if entry.single else tree.unflatten(entry.out_tree, outs)
 
     def _call(

@@ -219,3 +219,57 @@ def test_a_forked_process_is_refused() -> None:
             os._exit(7)
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+# Trees.
+
+
+def of_tree(tree: Any) -> Any:
+    return {"sum": tree["w"] + tree["b"][0][0], "rest": [tree["b"][1] * 2, tree["c"]]}
+
+
+def tree_of(x: Any) -> Any:
+    return {"c": x + 3, "w": x, "b": [(x + 1,), x + 2]}
+
+
+def test_trees(slow: list[int]) -> None:
+    """Their leaves are taken by a function made for the structure."""
+    f = fgrad.jit(of_tree)
+    for k in range(12):
+        given = tree_of(RNG.normal(size=X.shape).astype(np.float32))
+        if k % 2:
+            given = dict(sorted(given.items()))
+        same(f(fgrad.device_put(given)), of_tree(given))
+    assert len(slow) <= 6
+    last = f.device_calls.last
+    assert last is not None and last.take is not None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"b": [[X], X]},
+        {"b": [(X, X), X]},
+        {"b": [(X,), X, X]},
+        {"d": X},
+        {"c": X[0]},
+        {"c": [X]},
+        {"c": np.float64(2)},
+        {"w": np.float32(2)},
+    ],
+    ids=str,
+)
+def test_trees_of_other_structure(change: Any) -> None:
+    f = fgrad.jit(of_tree)
+    given = tree_of(X)
+    for other in ({}, {}, {}, change, {}):
+        both = given | other
+        put = fgrad.tree.map(lambda x: on_device(x) if np.ndim(x) else x, both)
+        same(f(put), of_tree(both))
+
+
+def test_trees_without_a_function_of_their_own() -> None:
+    f = fgrad.jit(lambda t: t[(1, 2)] * 2)
+    for _ in range(6):
+        same(f(fgrad.device_put({(1, 2): X})), X * 2)
+    assert f.device_calls.last is not None and f.device_calls.last.take is None
