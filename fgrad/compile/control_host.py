@@ -39,7 +39,8 @@ class Memory(NamedTuple):
     `copy(target, source, size)` copies bytes; `kernels` gives the steps of each kernel on its
     slots; `number(slot, size)` is where the host program finds a number, and the steps that bring
     it there; `common` are slots of ours that stand after the arena in every body; `fixed` is
-    whether the carry of a while loop stays where it is, so that all turns have the same addresses.
+    whether the carry of a while loop stays where it is, so that all turns have the same addresses;
+    `rooms(rows)` are slots for the rows that a body cannot work on where they stand.
     """
 
     copy: Callable[[int, int, int], Step]
@@ -47,6 +48,7 @@ class Memory(NamedTuple):
     number: Callable[[int, int], tuple[int, list[Step]]]
     common: tuple[int, ...] = ()
     fixed: bool = False
+    rooms: Callable[[Sequence[Aval]], Sequence[int | None]] = lambda rows: [None] * len(rows)
 
 
 def _host_kernels(calls: Sequence[tuple[Kernel, tuple[int, ...]]]) -> list[list[Step]]:
@@ -120,7 +122,7 @@ class _Numbers:
         memory: Memory,
     ) -> None:
         eqn, executables, self.places = control[:3]
-        self.memory = memory
+        self.memory, self.reserve = memory, reserve
         count, stop = len(eqn.inputs), len(eqn.inputs) + len(eqn.outputs)
         self.operands, self.results = numbers[:count], numbers[count:stop]
         self.scratch = numbers[-1]
@@ -184,16 +186,26 @@ def _scan(control: Control, n: _Numbers) -> list[Step]:
     items = [
         (body.inputs[k], n.operands[k], eqn.inputs[k].aval) for k in range(stop, len(eqn.inputs))
     ]
+    taken_in = len(items)
     for k in range(n_carry, len(eqn.outputs)):
         number = control.outputs[k]
         assert number is not None  # a carry alone is in place
         items.append((body.outputs[number], n.results[k], eqn.outputs[k].aval))
-    for slot, whole, aval in items:
+    copies: tuple[list[Step], list[Step]] = [], []
+    rooms = n.memory.rooms([Aval(aval.shape[1:], aval.dtype) for *_, aval in items])
+    for k, ((slot, whole, aval), room) in enumerate(zip(items, rooms, strict=True)):
         stride = _bytes(aval) // max(length, 1)
         first = stride * (length - 1) if params["reverse"] and length else 0
-        steps.append(Place(slot, whole, first))
-        after.append(Advance(slot, -stride if params["reverse"] else stride))
-    return [*steps, Repeat(length, (*body.steps, *writes, *after))]
+        row = slot
+        if room is not None:
+            row = n.reserve(1)
+            steps.append(Place(slot, room, 0))
+            given = k < taken_in
+            ends = (slot, row) if given else (row, slot)
+            copies[0 if given else 1].append(n.memory.copy(*ends, stride))
+        steps.append(Place(row, whole, first))
+        after.append(Advance(row, -stride if params["reverse"] else stride))
+    return [*steps, Repeat(length, (*copies[0], *body.steps, *copies[1], *writes, *after))]
 
 
 def _extra_places(control: Control, n: _Numbers, body: _Body) -> list[Step]:

@@ -29,6 +29,7 @@ from fgrad.compile.steps import KernelStep, LibraryStep
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Eqn, Program, Var
 from fgrad.ir.walk import definitions
+from fgrad.lower_cuda.array import ALIGNMENT as VECTOR_BYTES
 from fgrad.lower_cuda.driver import Driver
 from fgrad.lower_cuda.emit.schedule import launches
 from fgrad.lower_cuda.host import (
@@ -278,10 +279,24 @@ class _Linker:
             lambda slot, size: self.fetched(slot, size, loc),
             (self.state,),
             fixed=self.driver.conditional,
+            rooms=self.rooms,
         )
         steps = control_steps(control, numbers, self.table.reserve, memory)
         self.inside = ()
         return steps
+
+    def rooms(self, rows: Sequence[Aval]) -> list[int | None]:
+        """Places for rows that do not begin where vectors may: kernels take it that arrays do."""
+        found: list[int | None] = []
+        end = self.first_scratch
+        for row in rows:
+            if row.size < 2 or _bytes(row) % VECTOR_BYTES == 0:
+                found.append(None)
+                continue
+            found.append(self.table.place(self.table.arena, end))
+            end += -(-_bytes(row) // ALIGNMENT) * ALIGNMENT
+            self.arena_bytes = max(self.arena_bytes, end)
+        return found
 
     def fetched(self, slot: int, size: int, loc: Any) -> tuple[int, list[Step]]:
         """A number on the device, read by the host program: a copy, for which it waits.

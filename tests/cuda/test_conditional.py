@@ -243,7 +243,7 @@ def test_gradients(stub: StubDriver, steps: int | None) -> None:
         y = lax.while_loop(lambda y: large(y, 1.5), smaller, x, max_steps=steps)
         return (y * y).sum()
 
-    check(fgrad.value_and_grad(loss), X, calls=2, rtol=1e-3, atol=1e-5)
+    check(fgrad.value_and_grad(loss), X[:6], calls=2, rtol=1e-3, atol=1e-5)
 
 
 def test_gradients_of_branches(stub: StubDriver) -> None:

@@ -14,7 +14,7 @@ import fgrad
 from fgrad import lax
 from fgrad.compile.cpu.host import Branch, Repeat, While
 from fgrad.errors import DeviceError
-from fgrad.lower_cuda import nodes
+from fgrad.lower_cuda import nodes, runtime
 from fgrad.lower_cuda.driver import use
 from fgrad.lower_cuda.emulator.driver import StubDriver
 from fgrad.lower_cuda.emulator.events import Graph, Launch
@@ -63,6 +63,35 @@ def test_a_short_scan_is_part_of_a_graph(stub: StubDriver) -> None:
     executable = check(f, X)
     assert steps_of(executable, Repeat) == 1 and executable.nodes is not None
     assert any(isinstance(event, Graph) for event in stub.log)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.bool_, np.int8])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_rows_that_do_not_begin_where_vectors_may(
+    monkeypatch: pytest.MonkeyPatch, dtype: Any, reverse: bool
+) -> None:
+    monkeypatch.setattr(runtime, "PASS_CYCLES", -1.0)
+    rows = (np.arange(27).reshape(3, 9) % 5).astype(dtype)
+
+    def f(x: Any, rows: Any) -> Any:
+        def step(c: Any, row: Any) -> Any:
+            return shrunk(c), (row[::-1] != 0, row + row, row[:5] * row[1], c[0, 1])
+
+        return lax.scan(step, x, rows, reverse=reverse)
+
+    check(f, X[:, :8], rows, calls=2)
+
+
+def test_rows_of_loops_in_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "PASS_CYCLES", -1.0)
+
+    def inner(c: Any, row: Any) -> Any:
+        return shrunk(c), (row * 2, c[0, :6] + row.sum())
+
+    f = lambda x, rows: lax.scan(lambda c, r: lax.scan(inner, c, r), x, rows)  # noqa: E731
+    rows = RNG.normal(size=(2, 3, 7)).astype(np.float32)
+    check(f, X[:, :8], rows, calls=2, rtol=1e-4)
+    check(fgrad.grad(lambda x, rows: f(x, rows)[1][1].sum()), X[:, :8], rows, calls=1, rtol=1e-3)
 
 
 def test_a_long_scan_is_a_loop_of_the_host_program(
