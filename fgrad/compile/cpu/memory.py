@@ -22,7 +22,7 @@ from fgrad.compile.cpu.frame import (
     memory_type,
 )
 from fgrad.compile.cpu.llvm_text import constant, lane_type
-from fgrad.compile.cpu.tails import MASKED_BYTES, load_tail, store_pieces, store_tail
+from fgrad.compile.cpu.tails import MASKED_BYTES, load_tail, store_apart, store_pieces, store_tail
 from fgrad.compile.kernel.ir import Load, Store
 
 CLOSE = 4  # strides up to which whole vectors are read and shuffled instead of gathered
@@ -223,6 +223,9 @@ def _spread_store(
 ) -> None:
     """Write every `stride`-th element by stores that leave the others as they are."""
     function, lanes = frame.function, frame.lanes
+    if not frame.masks:
+        store_apart(frame, text, pointer, stride, live, dtype)
+        return
     wide, narrow = stride * lanes, memory_lanes(dtype, lanes)
     kind, last = memory_lanes(dtype, wide), (live - 1) * stride
     order = [f"i32 {k // stride}" if k % stride == 0 else "i32 poison" for k in range(wide)]

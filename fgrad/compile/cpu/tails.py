@@ -38,6 +38,18 @@ def store_pieces(frame: Frame, text: str, pointer: str, live: int, dtype: np.dty
         first += piece
 
 
+def store_apart(
+    frame: Frame, text: str, pointer: str, stride: int, live: int, dtype: np.dtype
+) -> None:
+    """Store the first `live` lanes of a vector at every `stride`-th place, one by one."""
+    function, element = frame.function, memory_type(dtype)
+    kind = memory_lanes(dtype, frame.lanes)
+    for lane in range(live):
+        one = function.emit(f"extractelement {kind} {text}, i64 {lane}")
+        at = function.emit(f"getelementptr {element}, ptr {pointer}, i64 {lane * stride}")
+        function.line(f"store {element} {one}, ptr {at}, align {dtype.itemsize}")
+
+
 def store_tail(frame: Frame, text: str, pointer: str, dtype: np.dtype, masked: str) -> None:
     """Store a vector if the pass of the loop has all lanes, else run the line `masked`, or store
     the lanes one by one where the target has no such instruction."""
