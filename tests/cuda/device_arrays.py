@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 import fgrad
 from fgrad import DeviceArray
-from fgrad.lower_cuda.driver import use
-from fgrad.lower_cuda.emulator.driver import StubDriver
 
 X = np.linspace(-1.0, 2.0, 12).reshape(3, 4)
 Y = np.cos(np.arange(12.0)).reshape(3, 4)
 V = np.array([0.5, -1.5, 2.0, 0.25])
 K = np.arange(12).reshape(3, 4) % 5
 W = np.sin(np.arange(8.0)).reshape(4, 2)
-
-
-@contextmanager
-def stub_device() -> Iterator[StubDriver]:
-    """A device that is not there; nothing was written outside of its arrays."""
-    made = StubDriver()
-    before = use(made)
-    try:
-        yield made
-    finally:
-        use(before)
-    made.check_memory()
 
 
 def check(out: Any, expected: Any, tolerance: float = 1e-12) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 from device_programs import called, check, compiled
+from real_device import stub_device
 
 import fgrad
 from fgrad import lax
@@ -26,12 +26,8 @@ X = RNG.normal(size=(12, 64)).astype(np.float32)
 @pytest.fixture(autouse=True)
 def stub() -> Iterator[StubDriver]:
     """A stub in the place of the machine's driver; nothing was written outside of its blocks."""
-    made = StubDriver()
-    before = use(made)
-    yield made
-    gc.collect()
-    made.check_memory()
-    use(before)
+    with stub_device() as made:
+        yield made
 
 
 def shrunk(x: Any, t: Any = 0.5) -> Any:

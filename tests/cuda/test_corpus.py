@@ -6,16 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 from gpu_kernels import CASES, Case, rows_of_case
+from real_device import stub_device
 
-from fgrad.lower_cuda import driver
 from fgrad.lower_cuda.emulator.driver import StubDriver
 
 
 @pytest.fixture(autouse=True)
 def stub() -> Iterator[None]:
-    driver.use(StubDriver(execute=False))
-    yield
-    driver.use(None)
+    with stub_device(StubDriver(execute=False)):
+        yield
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from real_device import stub_device
 
 from fgrad.errors import CheckError, DeviceError, DeviceMemoryError
 from fgrad.lower_cuda import driver as driver_module
@@ -40,11 +41,8 @@ entry:
 @pytest.fixture
 def stub() -> Iterator[StubDriver]:
     """A stub in the place of the machine's driver; nothing was written outside of its blocks."""
-    made = StubDriver()
-    before = use(made)
-    yield made
-    use(before)
-    made.check_memory()
+    with stub_device() as made:
+        yield made
 
 
 def launch(device: Driver, function: Function, grid: int, *pointers: int) -> int:

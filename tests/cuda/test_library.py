@@ -13,15 +13,13 @@ from typing import Any
 import library_runs as runs
 import numpy as np
 import pytest
+from real_device import stub_device
 from scipy.linalg.lapack import get_lapack_funcs
 
 from fgrad.compile.cpu.library import gemm_spec
 from fgrad.compile.cpu.rows.sorting import row_sort
-from fgrad.lower_cuda import driver
-from fgrad.lower_cuda.emulator.driver import StubDriver
 from fgrad.lower_cuda.emulator.libraries import StubLibraries
 from fgrad.lower_cuda.library import fourier
-from fgrad.lower_cuda.library import functions as library_functions
 from fgrad.lower_cuda.library import lapack as library_lapack
 from fgrad.lower_cuda.library import sort as sorting
 from fgrad.lower_cuda.library.calls import Calls
@@ -38,12 +36,9 @@ TOLERANCE = {"e": 2e-2, "f": 1e-4, "F": 1e-3, "d": 1e-10, "D": 1e-10}
 @pytest.fixture(autouse=True)
 def libraries() -> Iterator[StubLibraries]:
     """Libraries and a driver without a device."""
-    before, stub = driver.use(StubDriver()), StubLibraries()
-    library_functions.use(stub)
-    yield stub
-    library_functions.use(None)
-    driver.use(before)
-    assert not stub.errors
+    stub = StubLibraries()
+    with stub_device(libraries=stub):
+        yield stub
 
 
 def numbers(rng: np.random.Generator, dtype: Any, *shape: int) -> np.ndarray:

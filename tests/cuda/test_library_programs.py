@@ -9,27 +9,22 @@ import numpy as np
 import pytest
 import scipy.special as sp
 from device_programs import called, check, compiled
+from real_device import stub_device
 
 import fgrad
 import fgrad.scipy.linalg
 import fgrad.scipy.special as fs
 from fgrad.errors import UnsupportedDeviceError
-from fgrad.lower_cuda import driver
-from fgrad.lower_cuda.emulator.driver import StubDriver
 from fgrad.lower_cuda.emulator.libraries import StubLibraries
-from fgrad.lower_cuda.library import functions as library_functions
 from fgrad.lower_cuda.library.special import SPECIAL
 
 
 @pytest.fixture(autouse=True)
 def libraries() -> Iterator[StubLibraries]:
     """Libraries and a driver without a device."""
-    before, stub = driver.use(StubDriver()), StubLibraries()
-    library_functions.use(stub)
-    yield stub
-    library_functions.use(None)
-    driver.use(before)
-    assert not stub.errors
+    stub = StubLibraries()
+    with stub_device(libraries=stub):
+        yield stub
 
 
 RNG = np.random.default_rng(0)

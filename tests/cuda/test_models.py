@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from real_device import stub_device
 
 import fgrad
 from fgrad import lax, nn
-from fgrad.lower_cuda.driver import use
 from fgrad.lower_cuda.emulator.driver import StubDriver
 from fgrad.lower_cuda.emulator.events import Graph
 
@@ -23,12 +22,8 @@ F32 = np.float32
 @pytest.fixture(autouse=True, params=[True, False], ids=["checked", "plain"])
 def stub(request: pytest.FixtureRequest) -> Iterator[StubDriver]:
     """A stub with watched memory, and one with memory that native code takes blocks from."""
-    made = StubDriver(checks=request.param)
-    before = use(made)
-    yield made
-    gc.collect()
-    made.check_memory()
-    use(before)
+    with stub_device(StubDriver(checks=request.param)) as made:
+        yield made
 
 
 def normal(*shape: int) -> np.ndarray:

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from real_device import stub_device
 
 import fgrad
 from fgrad.config import config
 from fgrad.errors import ArgumentError, DeviceError
 from fgrad.lower_cuda.array import DeviceArray, on_device
-from fgrad.lower_cuda.driver import use
 from fgrad.lower_cuda.emulator.driver import StubDriver
 from fgrad.lower_cuda.native_call import is_possible
 from fgrad.lower_cuda.runtime import CudaExecutable
@@ -30,11 +30,8 @@ pytestmark = pytest.mark.skipif(not is_possible(), reason="arrays are laid out i
 @pytest.fixture(autouse=True)
 def stub() -> Iterator[StubDriver]:
     """A stub with plain memory, which native code may use."""
-    made = StubDriver(checks=False)
-    before = use(made)
-    yield made
-    gc.collect()
-    use(before)
+    with stub_device(StubDriver(checks=False)) as made:
+        yield made
 
 
 def step(x: Any, y: Any) -> Any:

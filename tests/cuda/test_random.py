@@ -19,17 +19,16 @@ from hypothesis import HealthCheck, Phase, given, settings
 from kernel_runs import arrays_of, check_launches
 from random_kernels import KINDS, Maker
 from random_programs import programs
+from real_device import stub_device
 
 from fgrad.compile.kernel.text import parse_kernel
 from fgrad.compile.pipeline import compile_program
 from fgrad.config import config
 from fgrad.ir.program import Program
-from fgrad.lower_cuda import driver
 from fgrad.lower_cuda.array import on_device
 from fgrad.lower_cuda.emit.forms import form_of, ordered, pieces
 from fgrad.lower_cuda.emulator.driver import StubDriver
 from fgrad.lower_cuda.emulator.libraries import StubLibraries
-from fgrad.lower_cuda.library import functions as library_functions
 from fgrad.lower_cuda.library.calls import KernelCall
 
 COUNT = int(os.environ.get("FGRAD_CUDA_RANDOM", "12"))
@@ -81,13 +80,8 @@ def test_all_forms_occur() -> None:
 @pytest.fixture(scope="module")
 def device() -> Iterator[StubDriver]:
     """A stub in the place of the machine's driver; nothing was written outside of its blocks."""
-    made = StubDriver()
-    before = driver.use(made)
-    library_functions.use(StubLibraries())
-    yield made
-    made.check_memory()
-    library_functions.use(None)
-    driver.use(before)
+    with stub_device(libraries=StubLibraries()) as made:
+        yield made
 
 
 def check_program(program: Program, args: list[Any]) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from device_programs import called, check, compiled
+from real_device import stub_device
 
 import fgrad
 import fgrad.numpy as fnp
@@ -46,12 +47,8 @@ X = RNG.normal(size=(24, 40)).astype(np.float32)
 @pytest.fixture
 def stub() -> Iterator[StubDriver]:
     """A stub in the place of the machine's driver; nothing was written outside of its blocks."""
-    made = StubDriver()
-    before = use(made)
-    yield made
-    gc.collect()
-    made.check_memory()
-    use(before)
+    with stub_device() as made:
+        yield made
 
 
 def chain(count: int) -> Any:

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from gpu_kernels import Case, gelu, kernels_of, layernorm, softmax
+from real_device import stub_device
 
-from fgrad.lower_cuda import driver
 from fgrad.lower_cuda.emit.source import items_of, source_of
 from fgrad.lower_cuda.emulator.driver import StubDriver
 
@@ -39,11 +39,8 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_source_in_the_simulator(case: Case, tmp_path: Path) -> None:
-    before = driver.use(StubDriver(execute=False))
-    try:
+    with stub_device(StubDriver(execute=False)):
         (kernel,) = kernels_of(case)
-    finally:
-        driver.use(before)
     given = [b for b in kernel.buffers if b.role != "scratch"]
     inputs = iter(case.args)
     arrays = {
