@@ -337,7 +337,10 @@ def _unrolled(loop: Loop, inside: bool) -> Loop:
     trips = loop.extent // lanes
     few = lanes > 1 and trips <= 8 and trips * size <= UNROLL_STATEMENTS // 2
     small = trips * size <= UNROLL_STATEMENTS and (loop.kind != "parallel" or inside)
-    if (small and (lanes == 1 or loop.kind != "parallel")) or trips <= 2 or few:
+    # Of nests of short loops, as in arrays of shape (2, 2, 2, ...), the innermost ones alone.
+    nested = any([isinstance(s, Loop) for s in loop.body])
+    two = trips <= 2 and (not nested or trips * size <= 2 * UNROLL_STATEMENTS)
+    if (small and (lanes == 1 or loop.kind != "parallel")) or two or few:
         return loop._replace(unroll=max(trips, 1))
     cycles = sum([weight(x) for x in loop.body])
     copies = 4 if loop.kind == "reduce" and cycles <= 12 else 1  # to hide the latency of updates
