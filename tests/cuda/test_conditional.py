@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from device_programs import called, check, compiled
+from real_device import stub_device
 
 import fgrad
 from fgrad import lax
@@ -42,21 +43,15 @@ def bodies_are_launches(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def stub() -> Iterator[StubDriver]:
     """A stub in the place of the machine's driver; nothing was written outside of its blocks."""
-    yield from placed(StubDriver())
+    with stub_device() as made:
+        yield made
 
 
 @pytest.fixture
 def old() -> Iterator[StubDriver]:
     """One whose driver is too old for conditional nodes."""
-    yield from placed(StubDriver(version=OLD_DRIVER))
-
-
-def placed(made: StubDriver) -> Iterator[StubDriver]:
-    before = use(made)
-    yield made
-    gc.collect()
-    made.check_memory()
-    use(before)
+    with stub_device(StubDriver(version=OLD_DRIVER)) as made:
+        yield made
 
 
 def smaller(x: Any) -> Any:

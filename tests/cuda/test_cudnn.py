@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from device_programs import check, compiled
+from real_device import stub_device
 
 import fgrad
 from fgrad import nn
@@ -44,12 +45,10 @@ KINDS = ("Forward", "BackwardData", "BackwardFilter")
 def libraries(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubLibraries]:
     """Libraries and a driver without a device; each convolution counts as large."""
     monkeypatch.setattr(cudnn, "LEAST_WORK", 0)
-    before, stub = driver.use(StubDriver()), StubLibraries()
-    library_functions.use(stub)
-    yield stub
-    library_functions.use(None)
-    driver.use(before)
-    assert not stub.errors and not stub.cudnn.errors
+    stub = StubLibraries()
+    with stub_device(libraries=stub):
+        yield stub
+    assert not stub.cudnn.errors
 
 
 def numbers(seed: int, *shape: int, dtype: str = "d") -> np.ndarray:

@@ -15,6 +15,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from device_programs import check, compiled
+from real_device import stub_device
 
 import fgrad
 from fgrad import nn
@@ -22,9 +23,7 @@ from fgrad.compile.cpu.library import gemm_spec
 from fgrad.compile.steps import LibraryStep
 from fgrad.config import config
 from fgrad.errors import MissingCudaError
-from fgrad.lower_cuda import driver
 from fgrad.lower_cuda.emulator.cublaslt import Refused
-from fgrad.lower_cuda.emulator.driver import StubDriver
 from fgrad.lower_cuda.emulator.libraries import StubLibraries
 from fgrad.lower_cuda.library import cublaslt as lt
 from fgrad.lower_cuda.library import functions as library_functions
@@ -55,12 +54,9 @@ class Nothing:
 @pytest.fixture(autouse=True)
 def libraries() -> Iterator[StubLibraries]:
     """Libraries and a driver without a device."""
-    before, stub = driver.use(StubDriver()), StubLibraries()
-    library_functions.use(stub)
-    yield stub
-    library_functions.use(None)
-    driver.use(before)
-    assert not stub.errors
+    stub = StubLibraries()
+    with stub_device(libraries=stub):
+        yield stub
 
 
 def dtype_of(name: str) -> np.dtype:
