@@ -15,30 +15,15 @@ from collections.abc import Sequence
 from fgrad.compile.kernel.cost import kernel_cost
 from fgrad.compile.kernel.ir import Const, Index, Kernel, Load, Loop, Op, Store
 from fgrad.compile.kernel.rewrite import Body, part_of, walk
-from fgrad.compile.steps import KernelStep, Step
+from fgrad.compile.schedule.cut import cut_kernels
+from fgrad.compile.steps import Step
 
 LEAST_CYCLES = 250_000  # of a kernel that threads share
 
 
 def apart(steps: Sequence[Step]) -> list[Step]:
     """The steps with long kernels of several loops taken apart."""
-    done: dict[int, list[Kernel]] = {}  # equal kernels are one object here
-    out: list[Step] = []
-    for step in steps:
-        if not isinstance(step, KernelStep):
-            out.append(step)
-            continue
-        kernels = done.get(id(step.kernel))
-        if kernels is None:
-            kernels = done[id(step.kernel)] = _parts(step.kernel)
-        if kernels[0] is step.kernel:
-            out.append(step)
-            continue
-        own = {b.name: v for b, v in zip(step.kernel.buffers, step.args, strict=False)}
-        for kernel in kernels:
-            args = tuple([own[b.name] for b in kernel.buffers if b.role != "scratch"])
-            out.append(KernelStep(kernel, args))
-    return out
+    return cut_kernels(steps, _parts)
 
 
 def _parts(kernel: Kernel) -> list[Kernel]:

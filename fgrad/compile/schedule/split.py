@@ -47,9 +47,8 @@ from fgrad.compile.kernel.rewrite import (
     substitute,
     walk,
 )
-from fgrad.compile.steps import KernelStep, Step
-from fgrad.ir.aval import Aval
-from fgrad.ir.program import Var
+from fgrad.compile.schedule.cut import cut_kernels
+from fgrad.compile.steps import Step
 
 LEAST_COST = 1 << 20  # statements that a reduction runs, from which two kernels are better
 BLOCK = 1 << 15  # the least terms of a block
@@ -68,40 +67,21 @@ class Reduction(NamedTuple):
 
 def split(steps: Sequence[Step]) -> list[Step]:
     """The steps with long reductions in two kernels."""
-    done: dict[int, tuple[Kernel, Kernel] | None] = {}  # by object: comparing them takes longer
-    out: list[Step] = []
-    for step in steps:
-        if not isinstance(step, KernelStep):
-            out.append(step)
-            continue
-        if id(step.kernel) not in done:
-            done[id(step.kernel)] = _split(step.kernel)
-        kernels = done[id(step.kernel)]
-        out += [step] if kernels is None else _steps(step, *kernels)
-    return out
+    return cut_kernels(steps, _kernels)
 
 
-def _steps(step: KernelStep, first: Kernel, second: Kernel) -> list[Step]:
-    """Both kernels with their arguments; partial results are new variables."""
-    own = {b.name: v for b, v in zip(step.kernel.buffers, step.args, strict=False)}
-    for b in first.buffers:
-        own.setdefault(b.name, Var(Aval((b.size,), b.dtype)))
-    return [KernelStep(k, tuple([own[b.name] for b in k.buffers])) for k in (first, second)]
-
-
-def _split(kernel: Kernel) -> tuple[Kernel, Kernel] | None:
-    """The two kernels; None if the kernel is not a long reduction."""
+def _kernels(kernel: Kernel) -> list[Kernel]:
+    """The two kernels; the kernel itself if it is not a long reduction."""
     found = reduction_of(kernel.body, kernel.buffers)
     if found is None or any([init.dtype == np.float16 for init in found.inits]):
-        return None  # partial sums of float16 would be rounded
+        return [kernel]  # partial sums of float16 would be rounded
     long = max(_nest(found.loop), key=lambda loop: loop.extent)
     count = min(MOST_BLOCKS, _terms(found.loop) // BLOCK, long.extent)
     if _cost(found.loop) < LEAST_COST or count < 2:
-        return None
+        return [kernel]
     parts = Parts(kernel, found, long, long.extent // count, count)
     first = (*found.before, Loop(parts.axis, count, "parallel", parts.partial()))
-    buffers = parts.buffers.values()
-    return part_of(kernel, first, buffers), part_of(kernel, _joined(parts), buffers)
+    return [part_of(kernel, x, parts.buffers.values()) for x in (first, _joined(parts))]
 
 
 def reduction_of(body: Body, buffers: Sequence[Buffer]) -> Reduction | None:
