@@ -115,14 +115,6 @@ def keep(name: str, base: str, index: int, value: str) -> str:
     )
 
 
-def _number(name: str, base: str, index: int, kind: str) -> str:
-    """The text that loads a number of fewer bits than a word has."""
-    return (
-        f"  %{name}_at = getelementptr i64, ptr %{base}, i64 {index}\n"
-        f"  %{name} = load {kind}, ptr %{name}_at, align 8\n"
-    )
-
-
 def _guarded(symbol: str, body: str, step: str) -> tuple[str, set[str]]:
     """A function whose `body` sets %result at its end, and is left out after a failure."""
     text = (
@@ -152,10 +144,10 @@ def _launch(symbol: str) -> tuple[str, set[str]]:
     body = (
         "  %record = inttoptr i64 %lo to ptr\n"
         + word("function", "record", _FUNCTION, "ptr")
-        + _number("grid", "record", _GRID, "i32")
-        + _number("x", "record", _X, "i32")
-        + _number("y", "record", _Y, "i32")
-        + _number("shared", "record", _SHARED, "i32")
+        + word("grid", "record", _GRID, "i32")
+        + word("x", "record", _X, "i32")
+        + word("y", "record", _Y, "i32")
+        + word("shared", "record", _SHARED, "i32")
         + word("count", "record", _COUNT)
         + word("total", "record", _PARAMETERS)
         + word("step", "record", _STEP)
@@ -226,7 +218,7 @@ def _function(symbol: str, kinds: str) -> tuple[str, set[str]]:
         elif kind == "s":
             loads += word(f"a{k}", "state", STREAM)
         else:
-            loads += _number(f"a{k}", "record", at, _KINDS[kind])
+            loads += word(f"a{k}", "record", at, _KINDS[kind])
         arguments.append(f"{_KINDS[kind]} %a{k}")
         at += {"p": 2, "s": 0}.get(kind, 1)
     repeat = (

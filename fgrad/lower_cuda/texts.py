@@ -18,9 +18,7 @@ def texts(topic: str, kernels: Sequence[Kernel]) -> str:
     if topic == "llvm":
         return "\n".join([call.body for call in _calls(kernels)])
     if topic == "asm":
-        return "\n".join(
-            [body_ptx(c.body, c.arity, c.block[0] * c.block[1]) for c in _calls(kernels)]
-        )
+        return "\n".join(map(_ptx, _calls(kernels)))
     return ""
 
 
