@@ -41,6 +41,12 @@ _FUSED = """define internal float @nvvm.fma.{mode}.f(float %a, float %b, float %
   %r = call float @emulate.{function}(double %product, double %wide.c)
   ret float %r
 }}"""
+_NEAREST_FLOAT = """define internal float @nvvm.{name}(float %a) {{
+  %wide = fpext float %a to double
+  %value = call double @{function}(double %wide)
+  %result = fptrunc double %value to float
+  ret float %result
+}}"""
 _THREAD = ["%t = load i64, ptr @emulate.thread", "%nx = load i64, ptr @emulate.nx"]
 _REGISTERS = {
     "ctaid": {"x": ["%r = load i32, ptr @emulate.block"]},
@@ -145,21 +151,13 @@ _INSTRUCTIONS = {
   %result = select i1 %below, float %from_zero, float 1.0
   ret float %result
 }""",
-    "nvvm.ex2.approx.f32": """define internal float @nvvm.ex2.approx.f32(float %a) {
-  %wide = fpext float %a to double
-  %power = call double @exp2(double %wide)
-  %result = fptrunc double %power to float
-  ret float %result
-}""",
+    **{
+        f"nvvm.{name}": _NEAREST_FLOAT.format(name=name, function=function)
+        for name, function in (("ex2.approx.f32", "exp2"), ("lg2.approx.f", "log2"))
+    },
     "nvvm.ex2.approx.ftz.f32": """define internal float @nvvm.ex2.approx.ftz.f32(float %a) {
   %power = call float @nvvm.ex2.approx.f32(float %a)
   %result = call float @emulate.flush(float %power)
-  ret float %result
-}""",
-    "nvvm.lg2.approx.f": """define internal float @nvvm.lg2.approx.f(float %a) {
-  %wide = fpext float %a to double
-  %power = call double @log2(double %wide)
-  %result = fptrunc double %power to float
   ret float %result
 }""",
     "nvvm.rsqrt.approx.f": """define internal float @nvvm.rsqrt.approx.f(float %a) {
