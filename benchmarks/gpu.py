@@ -9,6 +9,7 @@
     kernels       registers, spills, wide accesses, bytes, compile times of a fixed set of kernels
     plans         the launches of whole models
     host          what a call costs the host, without waiting for the device
+    turns         a turn of a while loop that the device decides, and of one that the host does
     check         the op table on this device, by the tests
     copy          the rate at which the device copies memory, which rows below are compared with
     workloads     those of the CPU's suite, with JAX and PyTorch where they are installed
@@ -31,12 +32,14 @@ from typing import Any
 
 import gpu_kernels
 import gpu_models
+import numpy as np
 from harness import Result, Workload, machine, show_header, show_row, take_turns
 from libraries import Library, fgrad_library, has, jax_library, torch_library
 from workloads_arrays import ARRAYS, CALLS
 from workloads_models import MODELS
 
 import fgrad
+from fgrad import lax
 from fgrad.errors import FgradError
 from fgrad.lower_cuda import driver
 from fgrad.lower_cuda.emulator.driver import StubDriver
@@ -44,6 +47,7 @@ from fgrad.lower_cuda.emulator.driver import StubDriver
 HERE = Path(__file__).parent
 BATCH = 10  # calls that are enqueued before one waits
 LAUNCHES = (1, 10, 50)
+TURNS = 200  # of a while loop
 
 
 def cuda_library() -> Library:
@@ -97,9 +101,30 @@ def host() -> dict[str, float]:
     return found
 
 
+def turns() -> dict[str, float]:
+    """Seconds of a turn of a while loop, by who decides that there is another one."""
+    device = driver.driver()
+    could = device.conditional
+    args = fgrad.device_put((np.ones((100, 1000), np.float32), 0), "cuda")
+    show_header(f"a turn of {TURNS}", ["seconds"])
+    found = {}
+    for name, scale in (("the device", np.float32(0.99)), ("the host", np.float32(0.98))):
+        device.conditional = could and name == "the device"
+
+        def step(s: Any, scale: Any = scale) -> Any:
+            return s[0] * scale + np.max(s[0], axis=1, keepdims=True), s[1] + 1
+
+        loop = fgrad.jit(lambda s, step=step: lax.while_loop(lambda s: s[1] < TURNS, step, s))
+        call = lambda loop=loop: fgrad.block_until_ready(loop(args))  # noqa: E731
+        found[name] = take_turns({"fgrad": call})["fgrad"] / TURNS
+        show_row(Result(name, {"fgrad": found[name]}, None))
+    device.conditional = could
+    return found
+
+
 def check() -> dict[str, Any]:
-    """The op table and random programs on the device, by the tests."""
-    files = ("tests/cuda/test_ops.py", "tests/cuda/test_forms.py")
+    """The op table, random programs, loops and branches on the device, by the tests."""
+    files = [f"tests/cuda/test_{name}.py" for name in ("ops", "forms", "conditional")]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files]
     environment = {**os.environ, "FGRAD_CUDA_DEVICE": "1", "FGRAD_CUDA_ALL": "1"}
     done = subprocess.run(
@@ -164,7 +189,7 @@ def _batched(call: Callable[[], Any], ready: Callable[[Any], Any]) -> Callable[[
 
 def main() -> None:
     """Run what was asked for."""
-    parts = ("environment", "kernels", "plans", "host", "check", "copy", "workloads")
+    parts = ("environment", "kernels", "plans", "host", "turns", "check", "copy", "workloads")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("--stub", action="store_true", help="no GPU: a driver that only counts")
     parser.add_argument("--parts", default="", help="a comma-separated list")
@@ -180,6 +205,7 @@ def main() -> None:
         "kernels": gpu_kernels.table,
         "plans": lambda: gpu_models.plans(cuda_library()),
         "host": host,
+        "turns": turns,
         "check": check,
         "copy": copy_rate,
         "workloads": lambda: workloads(options.only, cuda_peers()),

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from device_programs import called, check, compiled
-from real_device import stub_device
+from real_device import real_device_or, stub_device
 
 import fgrad
 from fgrad import lax
@@ -23,7 +23,7 @@ from fgrad.lower_cuda import driver_api as api
 from fgrad.lower_cuda.array import on_device
 from fgrad.lower_cuda.driver import use
 from fgrad.lower_cuda.emulator.driver import StubDriver
-from fgrad.lower_cuda.emulator.events import Graph, Launch, Move
+from fgrad.lower_cuda.emulator.events import Graph, Launch
 from fgrad.lower_cuda.emulator.graphs import INVALID, NOT_SUPPORTED, StubGraphs
 from fgrad.lower_cuda.graph import MOST_GRAPHS
 from fgrad.lower_cuda.nodes import Conditional, Node, flattened
@@ -38,6 +38,13 @@ OLD_DRIVER = 12040
 def bodies_are_launches(monkeypatch: pytest.MonkeyPatch) -> None:
     """No loop is one kernel, however short its turns are."""
     monkeypatch.setattr(runtime, "PASS_CYCLES", -1.0)
+
+
+@pytest.fixture
+def device() -> Iterator[None]:
+    """A stub, or with FGRAD_CUDA_DEVICE=1 the machine's driver."""
+    with real_device_or(StubDriver()):
+        yield
 
 
 @pytest.fixture
@@ -161,18 +168,15 @@ def watched(monkeypatch: pytest.MonkeyPatch, stub: StubDriver) -> Counter[str]:
 
 
 @pytest.mark.parametrize("limit", [100.0, 3.0, 0.2])
-def test_a_loop_of_no_step_of_few_of_many(stub: StubDriver, limit: float) -> None:
+def test_a_loop_of_no_step_of_few_of_many(device: None, limit: float) -> None:
     executable = check(lambda x: shrink(x, limit), X, calls=3)
-    assert is_decided(executable.nodes) and graphs(stub) == 3
-    assert not any(
-        isinstance(e, Move) and e.way == "from device" and e.nbytes == 1 for e in stub.log
-    )
+    assert is_decided(executable.nodes) and made(executable) == 1
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_programs(stub: StubDriver, name: str) -> None:
+def test_programs(device: None, name: str) -> None:
     executable = check(PROGRAMS[name], X, calls=2, rtol=1e-4)
-    assert is_decided(executable.nodes) and graphs(stub) == 2
+    assert is_decided(executable.nodes) and made(executable) == 1
     assert "refused" not in executable.describe()
 
 
@@ -183,24 +187,23 @@ def test_programs_on_an_older_driver(old: StubDriver, name: str) -> None:
 
 
 @pytest.mark.parametrize("which", [-3, 0, 2, 9])
-def test_a_number_outside_of_the_branches(stub: StubDriver, which: int) -> None:
+def test_a_number_outside_of_the_branches(device: None, which: int) -> None:
     def f(k: Any, x: Any) -> Any:
         return lax.switch(k, [smaller, lambda x: np.exp(x) * 2, lambda x: x[::-1] + x.sum()], x)
 
-    check(f, np.int64(which), X, calls=1, atol=1e-4)
-    assert graphs(stub) == 1
+    assert made(check(f, np.int64(which), X, calls=1, atol=1e-4)) == 1
 
 
-def test_both_branches_of_one_graph(stub: StubDriver) -> None:
+def test_both_branches_of_one_graph(device: None) -> None:
     f = lambda x: lax.cond(x.sum() > 0, smaller, lambda x: x, x)  # noqa: E731
     executable = compiled(f, X)
     for x in (np.abs(X), -np.abs(X), np.abs(X)):
         np.testing.assert_allclose(called(executable, x)[0], f(x), rtol=1e-5, atol=1e-6)
-    assert graphs(stub) == 3 and made(executable) == 1
+    assert made(executable) == 1
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -1.0])
-def test_predicates_of_no_number(stub: StubDriver, value: float) -> None:
+def test_predicates_of_no_number(device: None, value: float) -> None:
     x = X.copy()
     x[1, 2] = value
     step = lambda s: (smaller(s[0]), s[1] + 1)  # noqa: E731
@@ -210,22 +213,21 @@ def test_predicates_of_no_number(stub: StubDriver, value: float) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float16, np.int32])
-def test_other_dtypes(stub: StubDriver, dtype: Any) -> None:
+def test_other_dtypes(device: None, dtype: Any) -> None:
     def f(x: Any) -> Any:
         return lax.while_loop(
             lambda s: abs(s[0]).max() < 90, lambda s: (s[0] + s[0][::-1], s[1] + 1), (x, 0)
         )
 
-    check(f, (X * 3 + 1).astype(dtype), calls=1, rtol=1e-2)
-    assert graphs(stub) == 1
+    assert made(check(f, (X * 3 + 1).astype(dtype), calls=1, rtol=1e-2)) == 1
 
 
-def test_empty_arrays(stub: StubDriver) -> None:
+def test_empty_arrays(device: None) -> None:
     f = lambda x: lax.while_loop(lambda s: s[1] < 3, lambda s: (s[0] * 2, s[1] + 1), (x, 0))  # noqa: E731
     check(f, np.zeros((0, 4), np.float32), calls=2)
 
 
-def test_a_batch(stub: StubDriver) -> None:
+def test_a_batch(device: None) -> None:
     f = lambda x: lax.while_loop(  # noqa: E731
         lambda s: large(s[0]), lambda s: (smaller(s[0]), s[1] + 1), (x, 0)
     )
@@ -233,7 +235,7 @@ def test_a_batch(stub: StubDriver) -> None:
 
 
 @pytest.mark.parametrize("steps", [None, 24])
-def test_gradients(stub: StubDriver, steps: int | None) -> None:
+def test_gradients(device: None, steps: int | None) -> None:
     def loss(x: Any) -> Any:
         y = lax.while_loop(lambda y: large(y, 1.5), smaller, x, max_steps=steps)
         return (y * y).sum()
@@ -241,7 +243,7 @@ def test_gradients(stub: StubDriver, steps: int | None) -> None:
     check(fgrad.value_and_grad(loss), X[:6], calls=2, rtol=1e-3, atol=1e-5)
 
 
-def test_gradients_of_branches(stub: StubDriver) -> None:
+def test_gradients_of_branches(device: None) -> None:
     def loss(x: Any) -> Any:
         y = lax.cond(x.sum() > 0, smaller, lambda x: np.sin(x) * x.max(), x)
         return (y * y).sum()
@@ -250,7 +252,7 @@ def test_gradients_of_branches(stub: StubDriver) -> None:
         check(fgrad.value_and_grad(loss), x, calls=2, rtol=1e-4, atol=1e-5)
 
 
-def test_a_donated_carry(stub: StubDriver) -> None:
+def test_a_donated_carry(device: None) -> None:
     executable = compiled(lambda x: shrink(x, 0.5), X, donated=(0,))
     wanted = shrink(X, 0.5)
     for _ in range(3):
@@ -258,7 +260,7 @@ def test_a_donated_carry(stub: StubDriver) -> None:
         found, trips = executable([x])
         np.testing.assert_allclose(found.numpy(), wanted[0], rtol=1e-5, atol=1e-6)
         assert trips.numpy() == wanted[1]
-    assert graphs(stub) == 3
+    assert made(executable) == 1
 
 
 # Calls of one program.
@@ -274,7 +276,7 @@ def test_host_calls_of_a_hundred_turns(monkeypatch: pytest.MonkeyPatch) -> None:
         before = use(stub)
         x, k = X[:2], np.int64(0)
         executable, args = compiled(f, x, k), [on_device(x), on_device(k)]
-        for _ in range(3):
+        for _ in range(3 if version != OLD_DRIVER else 1):
             executable(args)  # until its results have the same addresses again
         gc.collect()
         seen.clear()
