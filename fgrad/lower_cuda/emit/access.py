@@ -22,7 +22,6 @@ from fgrad.lower_cuda.emit.text import BodyText, Pointer
 
 T = TypeVar("T")
 Names = tuple[str, ...]
-INT64 = np.dtype(np.int64)
 
 
 class Home(NamedTuple):

@@ -35,7 +35,8 @@ from fgrad.compile.kernel.ir import (
 )
 from fgrad.compile.kernel.rewrite import Body, identity, walk
 from fgrad.compile.schedule.order import perfect_nest
-from fgrad.lower_cuda.emit.access import INT64, Axes, Home, Memory, Names, memoised, of
+from fgrad.ir.aval import INT64
+from fgrad.lower_cuda.emit.access import Axes, Home, Memory, Names, memoised, of
 from fgrad.lower_cuda.emit.forms import (
     TILE,
     TILE_ROWS,

@@ -46,8 +46,8 @@ from fgrad.compile.schedule.order import (
     sink,
     sort_nests,
 )
+from fgrad.lower_cuda.emit.team_text import WARP
 
-WARP = 32
 TILE = 32  # edge of a tile
 TILE_ROWS = 8  # rows of it that a block's threads run at a time
 LEAST_TILE = 16  # extents from which a tile pays

@@ -9,6 +9,7 @@ a small scratch buffer of one thread -> its registers
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
@@ -132,51 +133,51 @@ def _is_own(b: Buffer, piece: Piece, form: Form, shared: list[Loop]) -> bool:
     if form.team == 1:
         return True
     users = [loop for loop in shared if _accesses(loop.body, b.name)]
-    if len(users) != 1 or len(_accesses(piece.body, b.name)) > len(
-        _accesses(users[0].body, b.name)
-    ):
+    every = _accesses(piece.body, b.name)
+    if len(users) != 1 or len(every) > len(_accesses(users[0].body, b.name)):
         return False
-    nest, body = perfect_nest(users[0])
-    axes = {loop.axis for loop in nest}
-    inside = _accesses(body, b.name)
-    return all([axes.isdisjoint([axis for axis, _ in s.index.terms]) for s in inside])
+    axes = {loop.axis for loop in perfect_nest(users[0])[0]}
+    return all([axes.isdisjoint([axis for axis, _ in s.index.terms]) for s in every])
 
 
 def _accesses(body: Body, name: str) -> list[Load | Store]:
     return [s for s in walk(body) if isinstance(s, (Load, Store)) and s.buffer == name]
 
 
+class _Use(NamedTuple):
+    """How a shared loop touches a buffer, directly inside of its nest."""
+
+    key: Key
+    groups: int  # of the loop that a lane takes
+    kept: bool  # whether registers could hold what a lane touches
+
+
 def _private(piece: Piece, form: Form, shared: list[Loop]) -> tuple[frozenset[str], dict[str, int]]:
     """The buffers of which each lane touches its own elements only, and the scratch ones of these
     that fit into registers, with the groups of a lane."""
-    keys: dict[str, set[Key]] = {}
-    direct: dict[str, int] = {}
-    written_out: dict[str, bool] = {}
-    trips: dict[str, int] = {}
     items = {axis for axis, _ in piece.axes}
-    again: set[str] = set()
+    found: dict[str, list[_Use]] = {}
     for loop in shared:
         nest, body = perfect_nest(loop)
+        groups, written_out = trips_of(loop, form), is_written_out(loop, form)
         for s in body:
             if isinstance(s, (Load, Store)):
-                direct[s.buffer] = direct.get(s.buffer, 0) + 1
-                keys.setdefault(s.buffer, set()).add(_key(s, nest, items))
-                if len(s.index.terms) > len(nest):  # in other loops too
-                    again.add(s.buffer)
-                trips[s.buffer] = trips_of(loop, form)
-                fits = written_out.get(s.buffer, True)
-                written_out[s.buffer] = fits and is_written_out(loop, form)
-    every = [s for s in walk(piece.body) if isinstance(s, (Load, Store))]
-    count: dict[str, int] = {}
-    for s in every:
-        count[s.buffer] = count.get(s.buffer, 0) + 1
+                kept = written_out and len(s.index.terms) <= len(nest)  # not in other loops too
+                found.setdefault(s.buffer, []).append(_Use(_key(s, nest, items), groups, kept))
+    count = Counter([s.buffer for s in walk(piece.body) if isinstance(s, (Load, Store))])
     private = {
-        name
-        for name, found in keys.items()
-        if len(found) == 1 and None not in next(iter(found)) and direct[name] == count[name]
+        name: uses
+        for name, uses in found.items()
+        if len({use.key for use in uses}) == 1
+        and None not in uses[0].key
+        and len(uses) == count[name]
     }
     scratch = {b.name for b in piece.kernel.buffers if b.role == "scratch"}
-    lanes = {name: trips[name] for name in private & scratch - again if written_out[name]}
+    lanes = {
+        name: uses[0].groups
+        for name, uses in private.items()
+        if name in scratch and all([use.kept for use in uses])
+    }
     return frozenset(private), lanes
 
 

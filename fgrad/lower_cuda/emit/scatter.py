@@ -18,8 +18,6 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numpy as np
-
 from fgrad.compile.kernel.ir import (
     Affine,
     Buffer,
@@ -38,12 +36,11 @@ from fgrad.compile.kernel.ir import (
 )
 from fgrad.compile.kernel.rewrite import Body, Lines, Names, identity, part_of, row_major, walk
 from fgrad.compile.schedule.order import perfect_nest, rebuild
+from fgrad.ir.aval import BOOL, INT64
 from fgrad.lower_cuda.emit.forms import Piece
 
 FEW = 64  # updates that one thread makes in order
 FIRST, LAST = -(2**63), 2**63 - 1  # keys that no place has
-INT64 = np.dtype(np.int64)
-BOOL = np.dtype(bool)
 _ATOMIC_INTS = ("i4", "i8", "u4", "u8")
 _ATOMIC_FLOATS = ("f4", "f8")
 
