@@ -20,6 +20,9 @@ from real_device import stub_device
 import fgrad
 from fgrad import nn
 from fgrad.compile.cpu.library import gemm_spec
+from fgrad.compile.inspect import make_program
+from fgrad.compile.passes.half_products import half_products
+from fgrad.compile.pipeline import compile_program
 from fgrad.compile.steps import LibraryStep
 from fgrad.config import config
 from fgrad.errors import MissingCudaError
@@ -321,6 +324,28 @@ def test_a_sum_that_others_read_stays_wide(dtype: np.dtype) -> None:
         return wide, wide.astype(dtype), np.tanh(wide)
 
     same(fun, numbers(dtype.name, 40, 30), numbers(dtype.name, 30, 20), tolerance=1e-5)
+
+
+def test_what_is_no_half_stays_wide() -> None:
+    """Numbers that are made, masks of float32, and operands of two kinds."""
+    x, w = numbers("bfloat16", 40, 30), numbers("float32", 30, 20)
+    wide = np.float32
+
+    def count(x: Any, w: Any) -> Any:
+        return np.arange(1600, dtype=wide).reshape(40, 40) @ (x.astype(wide) @ w)
+
+    def masks(x: Any, w: Any) -> Any:
+        return np.where(w.T > 0, wide(1), wide(0)) @ np.where(w > 0, wide(2), wide(0))
+
+    for fun in (count, masks):
+        same(fun, x, w, tolerance=1e-5)
+        assert "product" not in [eqn.prim.name for eqn in half_products(made(fun, x, w)).eqns]
+
+
+def made(fun: Callable[..., Any], *args: Any) -> Any:
+    """The program before products have their forms."""
+    stages = compile_program(make_program(fun)(*args)).stages
+    return next(stage.result for stage in stages if stage.name == "products")
 
 
 def test_nan_and_infinity_of_halves() -> None:

@@ -81,9 +81,10 @@ def half_of(atom: Atom, defined: Mapping[Var, Eqn]) -> Half | None:
     if not isinstance(atom, Var) or atom not in defined:
         return None
     eqn = defined[atom]
-    source = eqn.inputs[0]
-    if eqn.prim.name == "convert" and source.aval.dtype == FLOAT16 and isinstance(source, Var):
-        return Half(source, "float16", tuple(views)) if atom.aval.dtype == FLOAT32 else None
+    if eqn.prim.name == "convert":
+        (source,) = eqn.inputs
+        known = source.aval.dtype == FLOAT16 and atom.aval.dtype == FLOAT32
+        return Half(source, "float16", tuple(views)) if known and isinstance(source, Var) else None
     match = _patterns().wide.match(atom, defined) if eqn.prim.name == "bitcast" else None
     if match is not None and isinstance(match.operands[0], Var):
         return Half(match.operands[0], "bfloat16", tuple(views))
@@ -91,8 +92,9 @@ def half_of(atom: Atom, defined: Mapping[Var, Eqn]) -> Half | None:
 
 
 def _is_brain(atom: Atom, defined: Mapping[Var, Eqn]) -> bool:
-    """Whether a float32 has the upper 16 bits alone: it was rounded, or chosen from such ones."""
-    pending, seen = [atom], set()
+    """Whether a float32 has the upper 16 bits alone: it was rounded, or chosen from numbers, some of
+    which were."""
+    pending, seen, rounds = [atom], set(), False
     while pending:
         atom = pending.pop()
         if isinstance(atom, Lit):
@@ -102,13 +104,16 @@ def _is_brain(atom: Atom, defined: Mapping[Var, Eqn]) -> bool:
         eqn = defined.get(atom)
         if eqn is None:
             return False
-        if atom in seen or (eqn.prim.name == "bitcast" and _is_cut(eqn.inputs[0], defined)):
+        if atom in seen:
             continue
         seen.add(atom)
-        if eqn.prim.name not in _CHOICES:
+        if eqn.prim.name == "bitcast" and _is_cut(eqn.inputs[0], defined):
+            rounds = True
+        elif eqn.prim.name in _CHOICES:
+            pending += [x for x in eqn.inputs if x.aval.dtype == FLOAT32]
+        else:
             return False
-        pending += [x for x in eqn.inputs if x.aval.dtype == FLOAT32]
-    return True
+    return rounds
 
 
 def _is_cut(bits: Atom, defined: Mapping[Var, Eqn]) -> bool:
