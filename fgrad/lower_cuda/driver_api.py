@@ -24,6 +24,7 @@ FUNCTIONS = {
     "cuDevicePrimaryCtxRetain": "oi",
     "cuCtxSetCurrent": "h",
     "cuStreamCreate": "ou",
+    "cuStreamDestroy_v2": "h",
     "cuStreamSynchronize": "h",
     "cuStreamWaitEvent": "hhu",
     "cuEventCreate": "ou",

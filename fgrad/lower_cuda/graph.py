@@ -24,7 +24,6 @@ import ctypes
 import weakref
 from collections.abc import Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -109,7 +108,7 @@ class _Graph:
         self.kept: list[Any] = []
         self.calls: list[Node] = []
         self.records: list[int] = []
-        self.side = _side_stream(driver)
+        self.side = 0  # a stream that only captures, where there is something to capture
         graph = _handle(driver, "cuGraphCreate", 0)
         # The graph stays too: its nodes are named when those of the executable are set.
         weakref.finalize(self, _destroy, driver, "cuGraphDestroy", graph).atexit = False
@@ -239,6 +238,9 @@ class _Graph:
     def captured(self, call: Call, values: int) -> int:
         """The graph of what any other call does."""
         driver = self.driver
+        if not self.side:
+            self.side = _handle(driver, "cuStreamCreate", STREAM_NON_BLOCKING)
+            weakref.finalize(self, _destroy, driver, "cuStreamDestroy_v2", self.side).atexit = False
         own = np.array(state(driver.addresses, self.side), np.int64)
         ctypes.c_int64.from_address(values).value = own.ctypes.data
         begun = driver.call("cuStreamBeginCapture_v2", self.side, CAPTURE_THREAD_LOCAL)
@@ -260,14 +262,3 @@ def _handle(driver: Driver, function: str, *arguments: int) -> int:
     given = (*arguments[:at], ctypes.addressof(out), *arguments[at:])
     driver.check(driver.call(function, *given), function)
     return out.value or 0
-
-
-_SIDE: WeakKeyDictionary[Driver, int] = WeakKeyDictionary()
-
-
-def _side_stream(driver: Driver) -> int:
-    """A stream that only captures."""
-    found = _SIDE.get(driver)
-    if found is None:
-        found = _SIDE[driver] = _handle(driver, "cuStreamCreate", STREAM_NON_BLOCKING)
-    return found

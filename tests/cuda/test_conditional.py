@@ -520,6 +520,28 @@ def test_a_handle_that_nobody_set(stub: StubDriver) -> None:
         stub.check(stub.call("cuGraphLaunch", executable, stub.stream), "a graph")
 
 
+def test_a_capture_is_of_one_stream_and_thread(stub: StubDriver) -> None:
+    build, x = Builder(stub), on_device(X)
+    side, other = build.made("cuStreamCreate", 1)[1], build.made("cuStreamCreate", 1)[1]
+    fill = lambda stream: stub.call("cuMemsetD8Async", x.pointer, 0, 4, stream)  # noqa: E731
+    assert stub.call("cuStreamBeginCapture_v2", side, 1) == 0
+    assert stub.call("cuStreamBeginCapture_v2", side, 1) == INVALID
+    answers: list[int] = []
+
+    def elsewhere() -> None:
+        answers.append(stub.call("cuStreamBeginCapture_v2", side, 1))
+        answers.append(fill(stub.stream))
+        answers.append(stub.call("cuStreamBeginCapture_v2", other, 1))
+        answers.append(build.made("cuStreamEndCapture", other, out=1)[0])
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert answers == [INVALID, 0, 0, 0] and fill(side) == 0
+    _, graph = build.made("cuStreamEndCapture", side, out=1)
+    assert len(stub.library.graphs.graphs[graph]) == 1 and x.numpy()[0, 0] == 0
+
+
 def test_launches_of_bodies_are_counted(stub: StubDriver) -> None:
     executable = compiled(lambda x: shrink(x, 0.5), X)
     (_, trips) = called(executable, X)

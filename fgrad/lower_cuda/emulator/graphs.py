@@ -10,6 +10,7 @@ with conditional nodes as a child or with two executables, bodies that copy from
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeAlias
 
@@ -56,7 +57,7 @@ class StubGraphs:
     """The methods are the driver's C functions of their names.
 
     Arguments:
-        stream: its first word says whether launches are captured.
+        streams: the first word of each says whether it captures.
         new: gives a handle.
         counter: gives the handle of an executable, the address of a number.
         launch_at: the launch whose parameters are at an address; None if there is no such kernel.
@@ -66,17 +67,17 @@ class StubGraphs:
 
     def __init__(
         self,
-        stream: np.ndarray,
+        streams: dict[int, np.ndarray],
         new: Callable[[], int],
         counter: Callable[[], int],
         launch_at: Callable[[int], Launch | None],
         run: Callable[[Event], None],
         log: list[Event],
     ) -> None:
-        self.stream, self.new, self.counter = stream, new, counter
+        self.streams, self.new, self.counter = streams, new, counter
         self.launch_at, self.run, self.log = launch_at, run, log
         self.context = new()
-        self.captured: list[Node] = []
+        self._captured: dict[int, list[Node]] = {}  # of the thread that captures
         self.graphs: dict[int, list[Node]] = {}
         self.bodies: set[int] = set()  # graphs that belong to conditional nodes
         self.handles: dict[int, _Handle] = {}
@@ -87,15 +88,26 @@ class StubGraphs:
     # Made.
 
     def cuStreamBeginCapture_v2(self, stream: int, mode: int) -> int:
-        if self.stream[0]:
+        if self.streams[stream][0] or self.captures():
             return INVALID
-        self.stream[0] = 1
-        self.captured = []
+        self.streams[stream][0] = 1
+        self._captured[threading.get_ident()] = []
         return api.SUCCESS
 
-    def cuStreamEndCapture(self, stream: int, out: int) -> None:
-        self.stream[0] = 0
-        write(out, self._graph(self.captured))
+    def cuStreamEndCapture(self, stream: int, out: int) -> int:
+        if not self.streams[stream][0] or not self.captures():
+            return INVALID
+        self.streams[stream][0] = 0
+        write(out, self._graph(self._captured.pop(threading.get_ident())))
+        return api.SUCCESS
+
+    def captures(self) -> bool:
+        """Whether this thread captures: all that it asks for then is for the stream that does."""
+        return threading.get_ident() in self._captured
+
+    def capture(self, event: Event) -> None:
+        """Keep what was asked for."""
+        self._captured[threading.get_ident()].append(event)
 
     def cuGraphCreate(self, out: int, flags: int) -> None:
         write(out, self._graph([]))
@@ -170,7 +182,7 @@ class StubGraphs:
         for each in list(self._all(graph)):
             del self.graphs[each]
             self.bodies.discard(each)
-            for handle in [h for h, known in self.handles.items() if known.graph == each]:
+            for handle in [h for h, known in list(self.handles.items()) if known.graph == each]:
                 del self.handles[handle]
                 self.used.discard(handle)
         return api.SUCCESS
@@ -225,10 +237,10 @@ class StubGraphs:
 
     def cuGraphInstantiateWithFlags(self, out: int, graph: int, flags: int) -> int:
         every = set(self._all(graph))
-        handles = {h for h, known in self.handles.items() if known.graph in every}
+        handles = {h for h, known in list(self.handles.items()) if known.graph in every}
         if graph in self.bodies or handles - self.used:
             return INVALID
-        if handles and any([e.root == graph for e in self.executables.values()]):
+        if handles and any([e.root == graph for e in list(self.executables.values())]):
             return INVALID
         inside = [node for body in every - {graph} for node in leaves(self.graphs[body])]
         if any([isinstance(node, Move) and node.way != "on device" for node in inside]):
@@ -263,7 +275,7 @@ class StubGraphs:
 
     def cuGraphLaunch(self, executable: int, stream: int) -> None:
         found = self.executables[executable]
-        for known in self.handles.values():
+        for known in list(self.handles.values()):
             if known.graph in found.nodes:
                 known.cell[0] = known.default
         self.log.append(Graph(len(found.nodes[found.root])))

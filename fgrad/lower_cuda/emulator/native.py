@@ -1,6 +1,6 @@
 """L6. The C functions of a driver without a device, as Python functions of the same names.
 
-Handles of functions and of executable graphs are addresses of a counter; that of the stream is the
+Handles of functions and of executable graphs are addresses of a counter; that of a stream is the
 address of two numbers: whether it captures a graph, and the function that captures a launch.
 """
 
@@ -75,9 +75,10 @@ class StubLibrary:
         self._entries: dict[str, Any] = {}
         self._handles = iter(range(1 << 12, 1 << 40, 16))
         self._texts = {code: [t.encode() for t in texts] for code, texts in ERRORS.items()}
-        self._stream = np.zeros(2, np.int64)
+        self._streams: dict[int, np.ndarray] = {}
+        self._launcher = 0
         self.graphs = StubGraphs(
-            self._stream,
+            self._streams,
             lambda: next(self._handles),
             self._cell,
             self._launch_at,
@@ -88,7 +89,9 @@ class StubLibrary:
     def address(self, name: str) -> int:
         """Where a function is; 0 if there is none."""
         if not self.execute and name in _NATIVE:
-            self._stream[1] = self._entry("cuLaunchKernel")
+            self._launcher = self._entry("cuLaunchKernel")
+            for words in self._streams.values():
+                words[1] = self._launcher
             return runtime.build([_NATIVE[name]])[0]
         return self._entry(name) if name in api.FUNCTIONS else 0
 
@@ -174,10 +177,15 @@ class StubLibrary:
     def cuCtxSetCurrent(self, context: int) -> None: ...
 
     def cuStreamCreate(self, out: int, flags: int) -> None:
-        _write(out, ctypes.c_void_p, self._stream.ctypes.data)
+        words = np.array([0, self._launcher])
+        self._streams[words.ctypes.data] = words
+        _write(out, ctypes.c_void_p, words.ctypes.data)
+
+    def cuStreamDestroy_v2(self, stream: int) -> None:
+        del self._streams[stream]
 
     def cuStreamSynchronize(self, stream: int) -> int:
-        return INVALID if self._stream[0] else api.SUCCESS
+        return INVALID if self._streams[stream][0] else api.SUCCESS
 
     def cuStreamWaitEvent(self, stream: int, event: int, flags: int) -> None: ...
 
@@ -300,7 +308,7 @@ class StubLibrary:
         self._do(Fill(pointer, value.to_bytes(4, "little"), count))
 
     def _move(self, move: Move) -> None:
-        if self._stream[0] and move.way != "on device":
+        if self.graphs.captures() and move.way != "on device":
             raise CheckError("a copy to or from the host is part of a graph.")
         self._do(move)
 
@@ -321,7 +329,7 @@ class StubLibrary:
     ) -> int:  # fmt: skip
         kernel = self._kernels.get(function)
         threads = bx * by * bz
-        if kernel is None or stream != self._stream.ctypes.data or (gy, gz, bz) != (1, 1, 1):
+        if kernel is None or stream not in self._streams or (gy, gz, bz) != (1, 1, 1):
             return INVALID
         if not 0 < threads <= min(kernel.threads, MOST_THREADS) or not 0 < gx < 1 << 31:
             return INVALID
@@ -334,8 +342,8 @@ class StubLibrary:
 
     def _do(self, event: Event) -> None:
         """Keep what was asked for, if a graph is captured; else do it."""
-        if self._stream[0]:
-            self.graphs.captured.append(event)
+        if self.graphs.captures():
+            self.graphs.capture(event)
         else:
             self.log.append(event)
             self._run(event)
