@@ -64,8 +64,11 @@ class TracedArrayError(FgradError, TypeError):
     """Python or NumPy needed the numbers of a traced array."""
 
 
-class TracedIndexError(FgradError, TypeError, IndexError):
-    """Python needed an integer from a traced value, or an index has no static shape."""
+class TracedIndexError(FgradError, IndexError):
+    """Python needed an integer from a traced value, or an index has no static shape.
+
+    It is no `TypeError`: NumPy would put words of its own in its place, as in `np.zeros(n)`.
+    """
 
 
 class BoundsError(FgradError, IndexError):

@@ -280,6 +280,7 @@ class Builder:
         "level",
         "live",
         "name",
+        "names",
         "narrowed",
         "outlives",
         "plain",
@@ -303,6 +304,7 @@ class Builder:
         self.count = 0
         self.captures: dict[int, tuple[Tracer, Value, Tracer]] = {}  # handle, outside, inside
         self.inputs: list[Tracer] = []
+        self.names: Callable[[], Sequence[str]] | None = None  # of the inputs, for messages
         self.detached: RawLoc | None = None
         self.narrowed: dict[int, set[np.dtype]] = {}  # Python integers, and what they must fit
         self.thread = 0
@@ -533,9 +535,11 @@ def trace(
     name: str = "program",
     what: str = "trace",
     copy_consts: bool = False,
+    names: Callable[[], Sequence[str]] | None = None,
 ) -> TracedProgram:
     """Trace `fun`, a function of flat tracers to a sequence of values, with nothing known."""
     builder = Builder(what, name, eager=False)
+    builder.names = names
     try:
         with collector_relaxed, builder:
             inputs = [builder.input(None, aval, aval.weak) for aval in avals]

@@ -87,8 +87,7 @@ def needs_value(need: str, x: Tracer) -> FgradError:
     unknown: Any = x
     while hasattr(unknown.value, "builder"):
         unknown = unknown.value
-    made, used = made_at(x), resolve(here())
-    origin = f"made at {made}:  {made.text()}" if made else f"an argument of {x.builder.name}"
+    used, argument = resolve(here()), _argument(x)
     if unknown.value is None:
         batched = unknown.builder.what == "vmap"
         state = "each lane has another value" if batched else "it has no value yet"
@@ -96,10 +95,33 @@ def needs_value(need: str, x: Tracer) -> FgradError:
         why = f"{owner} traces the function once, for all values; {state}."
     else:
         why = "a traced array carries derivatives; a plain array would silently lose them."
-    rows = (("value", f"{x.aval} {origin}"), ("used", f"{used}:  {used.text()}"), ("why", why))
+    rows = (
+        ("value", f"{x.aval} {_origin(x, argument)}"),
+        ("used", f"{used}:  {used.text()}"),
+        ("why", why),
+    )
     if need == "array":
         advice = _in_place_of(x) or advice
+    elif argument.isidentifier():
+        static = ("write", f"fgrad.jit(f, static_argnames={argument!r})    it is really a constant")
+        advice = tuple([static if row is _STATIC else row for row in advice])
     return error(headline, rows + advice)
+
+
+def _origin(x: Tracer, argument: str) -> str:
+    """Where a value comes from: the user's line, or an argument."""
+    made = made_at(x)
+    if made is not None:
+        return f"made at {made}:  {made.text()}"
+    return f"{'the argument ' + argument if argument else 'an argument'} of {x.builder.name}"
+
+
+def _argument(x: Tracer) -> str:
+    """The name of an argument of the traced function; empty if it is none, or not known."""
+    places = [given.index for given in x.builder.inputs]
+    if x.builder.names is None or x.index not in places:
+        return ""
+    return x.builder.names()[places.index(x.index)]
 
 
 def _in_place_of(x: Tracer) -> tuple[Row, ...]:

@@ -127,6 +127,10 @@ def store_into_numpy_array_under_jit() -> Any:
     return fgrad.jit(f)(2.0)
 
 
+def shape_from_an_argument_of_jit() -> Any:
+    return fgrad.jit(lambda x, n: np.zeros(n) + x)(1.0, 3)
+
+
 def plain_dataclass_under_jit() -> Any:
     return fgrad.jit(lambda state: state.x)(_Plain(2.0))
 

@@ -335,16 +335,16 @@ class Jitted(NativeCallable):
                 return array
         raise self._unsupported(x, position, signature)
 
-    def _path(self, position: int, signature: Signature) -> str:
-        """How a leaf is reached: `args[0]['w']` as the name of the parameter and the rest."""
+    def _names(self, signature: Signature) -> list[str]:
+        """How each leaf is reached: the name of the parameter, and the path from there."""
         args, kwargs = tree.unflatten(signature.treedef, signature.leaves)
-        return argument_names(self.fun, args, kwargs)[position]
+        return argument_names(self.fun, args, kwargs)
 
     def _unsupported(self, x: Any, position: int, signature: Signature) -> UnsupportedTypeError:
         name = self.fun.__name__
         kind = type(x).__name__ + (f" of dtype {x.dtype}" if hasattr(x, "dtype") else "")
         kind += " of more than 64 bits" if type(x) is int else ""
-        path = self._path(position, signature)
+        path = self._names(signature)[position]
         return UnsupportedTypeError(
             f"An argument of jit({name}) is not an array of numbers.",
             (
@@ -393,7 +393,8 @@ class Jitted(NativeCallable):
             return [_result(x, self.fun) for x in outs]
 
         name = getattr(self.fun, "__name__", "function")
-        traced = trace(flat, avals, _identifier(name), "jit", copy_consts=True)
+        names = functools.partial(self._names, signature)
+        traced = trace(flat, avals, _identifier(name), "jit", copy_consts=True, names=names)
         arrays, captured = tuple([lower(x) for x in traced.captured]), traced.captured
         if all([isinstance(x, OnDevice) for x in arrays]):
             captured = []
