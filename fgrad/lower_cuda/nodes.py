@@ -67,8 +67,12 @@ def is_conditional(node: GraphNode) -> bool:
 
 
 def count(nodes: Sequence[GraphNode]) -> int:
-    """How many nodes there are, those of bodies included."""
-    return sum([1 + sum(map(count, n.bodies)) if isinstance(n, Conditional) else 1 for n in nodes])
+    """How many nodes there are, with those of bodies and those that set handles."""
+    total = len(nodes)
+    for node in nodes:
+        if isinstance(node, Conditional):
+            total += sum(map(count, node.bodies)) + (2 if node.kind == "while" else 1)
+    return total
 
 
 class _NotForGraphsError(Exception):

@@ -231,7 +231,7 @@ def test_a_batch(device: None) -> None:
     f = lambda x: lax.while_loop(  # noqa: E731
         lambda s: large(s[0]), lambda s: (smaller(s[0]), s[1] + 1), (x, 0)
     )
-    check(fgrad.vmap(f), np.stack([X, X * 3, X * 0.1]), calls=2)
+    assert made(check(fgrad.vmap(f), np.stack([X, X * 3, X * 0.1]), calls=2)) == 1
 
 
 @pytest.mark.parametrize("steps", [None, 24])
@@ -240,7 +240,8 @@ def test_gradients(device: None, steps: int | None) -> None:
         y = lax.while_loop(lambda y: large(y, 1.5), smaller, x, max_steps=steps)
         return (y * y).sum()
 
-    check(fgrad.value_and_grad(loss), X[:6], calls=2, rtol=1e-3, atol=1e-5)
+    executable = check(fgrad.value_and_grad(loss), X[:6], calls=2, rtol=1e-3, atol=1e-5)
+    assert is_decided(executable.nodes) and made(executable) == 1
 
 
 def test_gradients_of_branches(device: None) -> None:
@@ -250,6 +251,21 @@ def test_gradients_of_branches(device: None) -> None:
 
     for x in (np.abs(X), -np.abs(X)):
         check(fgrad.value_and_grad(loss), x, calls=2, rtol=1e-4, atol=1e-5)
+
+
+def test_products_of_a_library(device: None) -> None:
+    w = RNG.normal(size=(96, 96)).astype(np.float32)
+
+    def f(w: Any, x: Any) -> Any:
+        def step(s: Any) -> Any:
+            y = w @ s[0]
+            y = y / np.abs(y).max()
+            return y, np.abs(y - s[0]).max(), s[2] + 1
+
+        return lax.while_loop(lambda s: (s[1] > 0.01) & (s[2] < 4), step, (x, np.float32(1), 0))
+
+    executable = check(f, w, w[:, :80], calls=3, rtol=1e-3, atol=1e-4)
+    assert "cublasLt" in executable.describe() and made(executable) == 1
 
 
 def test_a_donated_carry(device: None) -> None:
@@ -544,6 +560,9 @@ def test_a_capture_is_of_one_stream_and_thread(stub: StubDriver) -> None:
 
 def test_launches_of_bodies_are_counted(stub: StubDriver) -> None:
     executable = compiled(lambda x: shrink(x, 0.5), X)
+    nodes = executable.nodes or ()
+    (inside,) = [node.bodies[0] for node in nodes if isinstance(node, Conditional)]
+    assert f"graph of {len(nodes) + len(inside) + 2} nodes" in executable.describe()
     (_, trips) = called(executable, X)
     launches = [event for event in stub.log if isinstance(event, Launch)]
     assert (len(launches) - 2) % trips == 0 and len(launches) > 3 * trips
