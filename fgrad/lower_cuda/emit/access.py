@@ -8,7 +8,8 @@ are neighbours in memory, one access of up to 128 bits serves them all.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -120,31 +121,32 @@ class Axes:
 
 
 class Memory:
-    """Loads and stores of a body."""
+    """Loads and stores of a body, whose values are known by their ids."""
 
     def __init__(
-        self, text: BodyText, axes: Axes, homes: dict[str, Home], atomic: bool = False
+        self, text: BodyText, axes: Axes, values: Mapping[int, Names], atomic: bool = False
     ) -> None:
-        self.text, self.axes, self.homes = text, axes, homes
+        self.text, self.axes, self.values = text, axes, values
         self.atomic = atomic  # whether elements are changed by atomic instructions
+        self.homes: Mapping[str, Home] = {}
 
-    def load(self, s: Load, values: dict[int, Names]) -> Names:
+    def load(self, s: Load) -> Names:
         """The values of a load."""
         home, axes = self.homes[s.buffer], self.axes
         copies = range(axes.copies)
         if home.registers:
             return tuple([self.read(home, self._own(k)) for k in copies])
-        inputs = [values[v] for v, _ in s.gather]
-        inputs += [values[s.guard]] if s.guard is not None else []
+        inputs = [self.values[v] for v, _ in s.gather]
+        inputs += [self.values[s.guard]] if s.guard is not None else []
         if not axes.varies(s.index) and all([len(x) == 1 for x in inputs]):
-            return (self._one(s, home, values, 0),)
+            return (self._one(s, home, 0),)
         if not inputs and self._is_whole(s.index):
             size = axes.run[1]
             starts = [self._key(s.index, [], k) for k in copies[::size]]
             rows = memoised(starts, lambda k: self._vector(home, s.index, k * size))
             return tuple(itertools.chain(*rows))
         keys = [self._key(s.index, inputs, k) for k in copies]
-        return tuple(memoised(keys, lambda k: self._one(s, home, values, k)))
+        return tuple(memoised(keys, lambda k: self._one(s, home, k)))
 
     def _key(self, index: Affine, inputs: Sequence[Names], copy: int) -> Hashable:
         """What decides of the element that an iteration loads."""
@@ -161,29 +163,23 @@ class Memory:
         assert isinstance(slot, int)
         return str(slot * self.axes.copies + copy)
 
-    def _one(self, s: Load, home: Home, values: dict[int, Names], copy: int) -> str:
+    def _one(self, s: Load, home: Home, copy: int) -> str:
         """One element; where the guard is false memory is not touched: element 0 is read."""
         if s.guard is None:
-            return self.read(home, self._index(s.index, s.gather, values, copy))
+            return self.read(home, self._index(s.index, s.gather, copy))
         other = literal(s.other, home.dtype)
         if home.size == 0:
             return other
-        guard = of(values[s.guard], copy)
-        index = self._index(s.index, s.gather, values, copy)
+        guard = of(self.values[s.guard], copy)
+        index = self._index(s.index, s.gather, copy)
         value = self.read(home, self.text.select(guard, self.axes.type, index, 0))
         return self.text.select(guard, element_type(home.dtype), value, other)
 
-    def _index(
-        self,
-        index: Affine,
-        indirect: Sequence[tuple[int, int]],
-        values: dict[int, Names],
-        copy: int,
-    ) -> str:
+    def _index(self, index: Affine, indirect: Sequence[tuple[int, int]], copy: int) -> str:
         axes = self.axes
         total = axes.affine(index, copy)
         for id, stride in indirect:
-            part = axes.scaled(axes.narrowed(of(values[id], copy)), stride)
+            part = axes.scaled(axes.narrowed(of(self.values[id], copy)), stride)
             total = axes.op("add", total, part)
         return total
 
@@ -209,41 +205,36 @@ class Memory:
 
     # --- stores
 
-    def store(self, s: Store, values: dict[int, Names]) -> None:
+    def store(self, s: Store) -> None:
         """Memory written, in the order of the iterations."""
         home, axes = self.homes[s.buffer], self.axes
         if home.registers:
             for k in range(axes.copies):
-                self._put(home, s.mode, self._own(k), of(values[s.value], k))
+                self._put(home, s.mode, self._own(k), of(self.values[s.value], k))
             return
         plain = s.mode == "set" and not s.scatter and s.guard is None
         if axes.copies > 1 and plain and self._is_whole(s.index):
             for k in range(0, axes.copies, axes.run[1]):
-                self._store_vector(home, s, values, k)
+                self._store_vector(home, s, k)
             return
         for k in range(axes.copies):
-            self._store_one(home, s, values, k)
+            self._store_one(home, s, k)
 
-    def _store_vector(self, home: Home, s: Store, values: dict[int, Names], copy: int) -> None:
+    def _store_vector(self, home: Home, s: Store, copy: int) -> None:
         text, element = self.text, memory_type(home.dtype)
         at, nbytes = self._run(home, s.index, copy)
         whole = "undef"
         for k in range(self.axes.run[1]):
-            one = text.to_memory(of(values[s.value], copy + k), home.dtype)
+            one = text.to_memory(of(self.values[s.value], copy + k), home.dtype)
             whole = text.emit(f"insertelement {at.kind} {whole}, {element} {one}, i32 {k}")
         text.store(whole, at, align=nbytes)
 
-    def _store_one(self, home: Home, s: Store, values: dict[int, Names], copy: int) -> None:
-        if s.guard is None:
-            self._store_always(home, s, values, copy)
-            return
-        with self.text.when(of(values[s.guard], copy)):
-            self._store_always(home, s, values, copy)
-
-    def _store_always(self, home: Home, s: Store, values: dict[int, Names], copy: int) -> None:
-        index = self._index(s.index, s.scatter, values, copy)
-        change = self._change if s.mode != "set" and self.atomic else self._put
-        change(home, s.mode, index, of(values[s.value], copy))
+    def _store_one(self, home: Home, s: Store, copy: int) -> None:
+        guard = None if s.guard is None else of(self.values[s.guard], copy)
+        with nullcontext() if guard is None else self.text.when(guard):
+            index = self._index(s.index, s.scatter, copy)
+            change = self._change if s.mode != "set" and self.atomic else self._put
+            change(home, s.mode, index, of(self.values[s.value], copy))
 
     def _put(self, home: Home, mode: str, index: str, value: str) -> None:
         """One element written, or joined with what it was."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -86,7 +86,7 @@ class _Emitter:
         self.accumulators: dict[str, Accumulator] = {}
         self.shared = {id(loop) for loop in shared_loops(piece.body)} if form.team > 1 else set()
         self.team = Team(self.text, form.team)
-        self.memory = Memory(self.text, self.axes, {}, piece.atomic)
+        self.memory = Memory(self.text, self.axes, self.values, piece.atomic)
         self.hazards = Hazards(piece, self.homes.private | self.homes.own)
         self.within = form.team == 1  # whether this is the text of one thread alone
         self.tiles: dict[int, Home] = {}  # of loads that were made before, in shared memory
@@ -181,7 +181,7 @@ class _Emitter:
         for y, x in self._square_rows(across, along):
             index = self._in_square(y, x)
             for s in loads:
-                self.memory.write(self.tiles[s.id], index, self.memory.load(s, self.values)[0])
+                self.memory.write(self.tiles[s.id], index, self.memory.load(s)[0])
         self.text.barrier()
         for y, x in self._square_rows(along, across):
             index = self._in_square(x, y)
@@ -239,7 +239,7 @@ class _Emitter:
         if s.id in self.tiles:
             return
         self._before(s)
-        self.values[s.id] = self.memory.load(s, self.values)
+        self.values[s.id] = self.memory.load(s)
 
     def op(self, s: Op) -> None:
         """A scalar operation, once for each iteration of a tile if they differ."""
@@ -301,11 +301,8 @@ class _Emitter:
     def store(self, s: Store) -> None:
         """Memory written; by the first thread, where all of a team would."""
         self._before(s)
-        if self.within:
-            self.memory.store(s, self.values)
-            return
-        with self.text.when(self.team.is_first()):
-            self.memory.store(s, self.values)
+        with nullcontext() if self.within else self.text.when(self.team.is_first()):
+            self.memory.store(s)
 
     def _before(self, s: Statement) -> None:
         """Wait for the other threads of the team, if this touches what they touched."""
