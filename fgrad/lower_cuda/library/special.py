@@ -8,22 +8,17 @@ All are computed in float64, as SciPy's are.  Functions that have no row are not
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from fgrad.compile.cpu.llvm_text import element_type, literal
-from fgrad.compile.cpu.vector.lanes import INF, Lanes
-from fgrad.lower_cuda.emit.scalar_cuda import SCALAR_CUDA
+from fgrad.compile.cpu.vector.lanes import INF, NAN, Lanes
 from fgrad.lower_cuda.emit.text import BodyText
+from fgrad.lower_cuda.library import beta, elliptic, incomplete
 from fgrad.lower_cuda.library.calls import Calls, Place
+from fgrad.lower_cuda.library.formulas import DOUBLE, Special, all_of, device, minus, row
 from fgrad.lower_cuda.library.plan import Planner
 
-Special = Callable[..., str]
-DOUBLE = np.dtype(np.float64)
-
-_NAN = float("nan")
 _LARGE = 600.0  # from which e^x and Bessel's functions are near the largest number
 
 
@@ -56,54 +51,40 @@ def special_calls(params: Mapping[str, Any], buffers: int) -> Calls | None:
     return plan.finish()
 
 
-def _f(v: Lanes, name: str, *args: str) -> str:
-    """A row of the scalar table."""
-    return SCALAR_CUDA[name](v.text, args, DOUBLE, DOUBLE)
-
-
-def _device(name: str) -> Special:
-    """A function of libdevice."""
-
-    def call(v: Lanes, *args: str) -> str:
-        types = ", ".join(["double"] * len(args))
-        v.text.declare(f"declare double @__nv_{name}({types})")
-        return v.text.emit(f"call double @__nv_{name}({', '.join([f'double {x}' for x in args])})")
-
-    return call
-
-
-def _and(v: Lanes, a: str, b: str) -> str:
-    return v.text.emit(f"and i1 {a}, {b}")
-
-
-def _minus(v: Lanes, x: str) -> str:
-    """libNVVM's language has no fneg."""
-    return v.sub(-0.0, x)
-
-
 # The normal distribution and the gamma function.
 
-_erfcx, _tgamma = _device("erfcx"), _device("tgamma")
+_erfcx, _tgamma = device("erfcx"), device("tgamma")
 
 
 def _log_ndtr(v: Lanes, x: str) -> str:
     """log(erfc(-x / sqrt 2) / 2); erfc(t) = erfcx(t) e^(-t^2) for x < -1"""
     t = v.mul(x, -math.sqrt(0.5))
-    scaled = _f(v, "log", v.mul(_erfcx(v, t), 0.5))
+    scaled = row(v, "log", v.mul(_erfcx(v, t), 0.5))
     below = v.sub(scaled, v.mul(v.mul(x, x), 0.5))
-    above = _f(v, "log1p", v.mul(_f(v, "erfc", _minus(v, t)), -0.5))
+    above = row(v, "log1p", v.mul(row(v, "erfc", minus(v, t)), -0.5))
     return v.select(v.compare("olt", x, -1.0), below, above)
 
 
 def _is_pole(v: Lanes, x: str) -> str:
     """0, -1, -2, ..."""
-    whole = v.compare("oeq", _f(v, "floor", x), x)
-    return _and(v, whole, v.compare("ole", x, 0.0))
+    whole = v.compare("oeq", row(v, "floor", x), x)
+    return all_of(v, whole, v.compare("ole", x, 0.0))
 
 
 def _rgamma(v: Lanes, x: str) -> str:
     """1 / gamma(x), 0 at its poles"""
     return v.select(_is_pole(v, x), 0.0, v.div(1.0, _tgamma(v, x)))
+
+
+def _gamma_sign(v: Lanes, x: str) -> str:
+    """1, or -1 where the whole part of a negative x is odd; no sign at poles."""
+    whole = row(v, "floor", x)
+    half = v.mul(whole, 0.5)
+    odd = v.compare("one", row(v, "floor", half), half)
+    value = v.select(all_of(v, odd, v.compare("olt", x, 0.0)), -1.0, 1.0)
+    pole = all_of(v, v.compare("oeq", whole, x), v.compare("olt", x, 0.0))
+    value = v.select(pole, NAN, v.select(v.compare("oeq", x, 0.0), v.copysign(1.0, x), value))
+    return v.select(v.compare("uno", x, x), x, value)
 
 
 # Bessel functions times e^-|x|.
@@ -114,13 +95,13 @@ _I1E = (1.0, -3 / 8, -15 / 128, -315 / 3072, -14175 / 98304, -1091475 / 3932160)
 
 def _scaled_bessel(name: str, series: tuple[float, ...]) -> Special:
     """I(x) e^-|x|, for large x (1 + c1 / x + c2 / x^2 + ...) / sqrt(2 pi x)"""
-    bessel = _device(name)
+    bessel = device(name)
 
     def scaled(v: Lanes, x: str) -> str:
         size = v.abs(x)
         large = v.compare("ogt", size, _LARGE)
         small = v.select(large, 1.0, size)
-        near = v.mul(bessel(v, small), _f(v, "exp", _minus(v, small)))
+        near = v.mul(bessel(v, small), row(v, "exp", minus(v, small)))
         terms = v.polynomial(series, v.div(1.0, size))
         far = v.div(terms, v.sqrt(v.mul(size, 2 * math.pi)))
         value = v.select(large, far, near)
@@ -134,21 +115,21 @@ def _scaled_bessel(name: str, series: tuple[float, ...]) -> Special:
 
 def _exprel(v: Lanes, x: str) -> str:
     """(e^x - 1) / x, 1 at 0"""
-    value = v.div(_f(v, "expm1", x), x)
+    value = v.div(row(v, "expm1", x), x)
     value = v.select(v.compare("oeq", x, INF), INF, value)
     return v.select(v.compare("oeq", x, 0.0), 1.0, value)
 
 
 def _cosm1(v: Lanes, x: str) -> str:
     """cos x - 1 = -2 sin^2(x / 2)"""
-    s = _f(v, "sin", v.mul(x, 0.5))
+    s = row(v, "sin", v.mul(x, 0.5))
     return v.mul(v.mul(s, s), -2.0)
 
 
 def _pseudo_huber(v: Lanes, d: str, r: str) -> str:
     """d^2 (sqrt(1 + (r / d)^2) - 1)"""
     q = v.div(r, d)
-    root = _f(v, "expm1", v.mul(_f(v, "log1p", v.mul(q, q)), 0.5))
+    root = row(v, "expm1", v.mul(row(v, "log1p", v.mul(q, q)), 0.5))
     value = v.mul(v.mul(d, d), root)
     value = v.select(v.compare("oeq", r, 0.0), 0.0, value)
     value = v.select(v.compare("oeq", d, 0.0), 0.0, value)
@@ -162,14 +143,14 @@ def _entropy(divergence: bool) -> Special:
     """x log(x / y), of a divergence also - x + y; their limit at x = 0, and inf outside"""
 
     def entropy(v: Lanes, x: str, y: str) -> str:
-        value = v.mul(x, _f(v, "log", v.div(x, y)))
+        value = v.mul(x, row(v, "log", v.div(x, y)))
         if divergence:
             value = v.add(v.sub(value, x), y)
-        inside = _and(v, v.compare("ogt", x, 0.0), v.compare("ogt", y, 0.0))
-        edge = _and(v, v.compare("oeq", x, 0.0), v.compare("oge", y, 0.0))
+        inside = all_of(v, v.compare("ogt", x, 0.0), v.compare("ogt", y, 0.0))
+        edge = all_of(v, v.compare("oeq", x, 0.0), v.compare("oge", y, 0.0))
         rest = v.select(edge, y if divergence else 0.0, INF)
         known = v.select(inside, value, rest)
-        return v.select(v.compare("uno", x, y), _NAN, known)
+        return v.select(v.compare("uno", x, y), NAN, known)
 
     return entropy
 
@@ -181,8 +162,8 @@ def _box_cox(logarithm: str) -> Special:
     """(t^p - 1) / p = (e^(p log t) - 1) / p, log t at p = 0; t = x or 1 + x"""
 
     def transform(v: Lanes, x: str, p: str) -> str:
-        known = _f(v, logarithm, x)
-        power = v.div(_f(v, "expm1", v.mul(p, known)), p)
+        known = row(v, logarithm, x)
+        power = v.div(row(v, "expm1", v.mul(p, known)), p)
         return v.select(v.compare("olt", v.abs(p), 1e-19), known, power)
 
     return transform
@@ -193,30 +174,47 @@ def _inverse_box_cox(exponential: str) -> Special:
 
     def transform(v: Lanes, x: str, p: str) -> str:
         product = v.mul(p, x)
-        power = v.div(_f(v, "log1p", product), p)
+        power = v.div(row(v, "log1p", product), p)
         tiny = v.compare("olt", v.abs(product), 1e-154)
         power = v.select(tiny, x, power)
-        return _f(v, exponential, v.select(v.compare("oeq", p, 0.0), x, power))
+        return row(v, exponential, v.select(v.compare("oeq", p, 0.0), x, power))
 
     return transform
 
 
 SPECIAL: dict[str, Special] = {
-    "erfcinv": _device("erfcinv"),
+    "gammainc": incomplete.gammainc,
+    "gammaincc": incomplete.gammaincc,
+    "betainc": incomplete.betainc,
+    "betaincc": incomplete.betaincc,
+    "gdtr": incomplete.gamma_distribution(upper=False),
+    "gdtrc": incomplete.gamma_distribution(upper=True),
+    "pdtr": incomplete.poisson(upper=False),
+    "pdtrc": incomplete.poisson(upper=True),
+    "fdtr": incomplete.ratio_of_variances(upper=False),
+    "fdtrc": incomplete.ratio_of_variances(upper=True),
+    "stdtr": incomplete.student,
+    "beta": beta.beta,
+    "betaln": beta.betaln,
+    "ellipk": elliptic.ellipk,
+    "ellipkm1": elliptic.ellipkm1,
+    "ellipe": elliptic.ellipe,
+    "gammasgn": _gamma_sign,
+    "erfcinv": device("erfcinv"),
     "erfcx": _erfcx,
     "gamma": _tgamma,
     "rgamma": _rgamma,
-    "ndtr": _device("normcdf"),
-    "ndtri": _device("normcdfinv"),
+    "ndtr": device("normcdf"),
+    "ndtri": device("normcdfinv"),
     "log_ndtr": _log_ndtr,
-    "i0": _device("cyl_bessel_i0"),
-    "i1": _device("cyl_bessel_i1"),
+    "i0": device("cyl_bessel_i0"),
+    "i1": device("cyl_bessel_i1"),
     "i0e": _scaled_bessel("cyl_bessel_i0", _I0E),
     "i1e": _scaled_bessel("cyl_bessel_i1", _I1E),
-    "j0": _device("j0"),
-    "j1": _device("j1"),
-    "y0": _device("y0"),
-    "y1": _device("y1"),
+    "j0": device("j0"),
+    "j1": device("j1"),
+    "y0": device("y0"),
+    "y1": device("y1"),
     "exprel": _exprel,
     "cosm1": _cosm1,
     "pseudo_huber": _pseudo_huber,
