@@ -92,8 +92,7 @@ def half_of(atom: Atom, defined: Mapping[Var, Eqn]) -> Half | None:
 
 
 def _is_brain(atom: Atom, defined: Mapping[Var, Eqn]) -> bool:
-    """Whether a float32 has the upper 16 bits alone: it was rounded, or chosen from numbers, some of
-    which were."""
+    """Whether a float32 has the upper 16 bits alone: rounded, or chosen from such ones."""
     pending, seen, rounds = [atom], set(), False
     while pending:
         atom = pending.pop()
