@@ -78,6 +78,8 @@ _DRAW = (
     ("write", "fgrad.random.normal(key, shape)     and others, whose numbers depend on keys"),
 )
 
+_MAKERS = ("arange", "array", "asanyarray", "asarray", "full", "ndenumerate")  # ask no argument
+
 _SCIPY = ("integrate", "linalg", "optimize", "special", "stats")  # parts with traced functions
 
 
@@ -130,13 +132,17 @@ def _in_place_of(x: Tracer) -> tuple[Row, ...]:
     if callee is None:
         return _TAKE if x.dtype.kind in "biu" else ()
     package, part, *_ = [*module_of(callee).split("."), ""]
+    name = getattr(callee, "__name__", "")
     if (package, part) == ("numpy", "random"):
         return _DRAW
+    if package == "numpy" and name in _MAKERS:
+        stack = NEEDS["array"].advice[:1] if name == "array" else ()
+        return (*stack, ("write", f"{f'fgrad.numpy.{name}(...)':<35} takes traced values"))
     if package != "scipy":
         return ()
     if part not in _SCIPY:
         return (("write", "np.* functions of the array, or fgrad.pure_callback with a rule"),)
-    path, name = f"fgrad.scipy.{part}", getattr(callee, "__name__", "")
+    path = f"fgrad.scipy.{part}"
     family = type(getattr(callee, "__self__", None)).__name__
     if part == "stats":
         path += f".{family.removesuffix('_gen')}" if family.endswith("_gen") else ".<distribution>"

@@ -319,6 +319,7 @@ CASES = [
 
 # Python 3.10 does not say which call of a line is running.
 NAMES_THE_CALL = (
+    array_of_tracers,
     scipy_function_of_a_tracer,
     scipy_distribution_of_a_tracer,
     random_numbers_around_a_tracer,

@@ -73,7 +73,7 @@ mul_p = elementwise(
 div_p = elementwise(
     "div",
     np.true_divide,
-    lambda t, x, y, out: masked_div(t, y) if not is_literal(y) else div(t, y),
+    lambda t, x, y, out: div(t, y) if is_literal(y) and y != 0 else masked_div(t, y),
     # The reciprocal of a broadcast number is one division for all that it divides.
     lambda t, x, y, out: neg(masked_mul(t, mul(out, reciprocal(y)))),
 )

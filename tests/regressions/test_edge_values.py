@@ -49,3 +49,12 @@ def test_traced_python_integers_compare_exactly(dtype: str, number: int) -> None
 
     for found, expected in zip(fgrad.jit(compare)(a, number), compare(a, number), strict=True):
         np.testing.assert_array_equal(found, expected)
+
+
+def test_a_masked_division_by_a_constant_zero_has_no_derivative() -> None:
+    def f(x: Any) -> Any:
+        return np.sum(np.where(x > 5.0, x / 0.0, 0.0))
+
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(fgrad.grad(f)(np.ones(3)), np.zeros(3))
+        np.testing.assert_array_equal(fgrad.jit(fgrad.grad(f))(np.ones(3)), np.zeros(3))
