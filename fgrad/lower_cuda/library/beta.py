@@ -86,7 +86,7 @@ def _beta(v: Lanes, a: str, b: str, logarithm: bool) -> str:
     finite = all_of(v, *[v.compare("olt", v.abs(x), INF) for x in (p, q)])
     plain, below = all_of(v, inside, finite), all_of(v, finite, v.negate(inside))
     value = _positive(v, v.select(plain, p, 1.0), v.select(plain, q, 1.0), logarithm)
-    gammas = _by_gammas(v, *[v.select(below, x, 0.5) for x in (p, q)], logarithm)
+    gammas = _by_gammas(v, v.select(below, p, 0.5), v.select(below, q, 0.5), logarithm)
     # beside an infinite number 0, or as far from it for a negative one
     endless = v.select(inside, -INF if logarithm else 0.0, INF if logarithm else -INF)
     value = v.select(plain, value, v.select(below, gammas, endless))

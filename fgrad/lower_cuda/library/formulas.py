@@ -8,9 +8,16 @@ import numpy as np
 
 from fgrad.compile.cpu.vector.lanes import Lanes
 from fgrad.lower_cuda.emit.scalar_cuda import SCALAR_CUDA
+from fgrad.lower_cuda.emit.text import BodyText
 
 Special = Callable[..., str]
 DOUBLE = np.dtype(np.float64)
+
+
+def body_of(v: Lanes) -> BodyText:
+    """The body that is written, for loops and branches."""
+    assert isinstance(v.text, BodyText)
+    return v.text
 
 
 def row(v: Lanes, name: str, *args: str) -> str:

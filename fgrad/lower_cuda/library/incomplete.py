@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable
 
 from fgrad.compile.cpu.vector.lanes import INF, NAN, Lanes
-from fgrad.lower_cuda.library.formulas import all_of, any_of, device, minus, row
+from fgrad.lower_cuda.library.formulas import all_of, any_of, body_of, device, minus, row
 
 _EPS = 2.0**-53
 _MOST = 100_000  # terms of a sum or fraction
@@ -71,17 +71,17 @@ def _gamma_density(v: Lanes, a: str, x: str) -> str:
     return v.mul(scale, row(v, "exp", v.mul(a, shrunk)))
 
 
-def _until_small(v: Lanes, change: str, step: Callable[[str], str]) -> None:
+def _until_small(v: Lanes, step: Callable[[str], str]) -> None:
     """Repeat a step, which is given its number and gives the size of the last change."""
-    text = v.text
-    last = text.variable("double", v.number(change))
+    text = body_of(v)
+    last = text.variable("double", v.number(1.0))
     with text.count(1, _MOST) as n, text.when(v.compare("ogt", text.get(last), _EPS)):
         text.put(last, step(text.emit(f"sitofp i64 {n} to double")))
 
 
 def _gamma_series(v: Lanes, a: str, x: str) -> str:
     """P(a, x) by 1 + x / (a + 1) + x^2 / (a + 1)(a + 2) + ... (8.7.1)"""
-    text = v.text
+    text = body_of(v)
     term, total = (text.variable("double", v.number(1.0)) for _ in range(2))
 
     def step(n: str) -> str:
@@ -90,7 +90,7 @@ def _gamma_series(v: Lanes, a: str, x: str) -> str:
         text.put(total, v.add(text.get(total), now))
         return v.div(now, text.get(total))
 
-    _until_small(v, 1.0, step)
+    _until_small(v, step)
     return v.mul(v.div(_gamma_density(v, a, x), a), text.get(total))
 
 
@@ -103,11 +103,13 @@ class _Fraction:
     def __init__(self, v: Lanes, first: str) -> None:
         self.v = v
         start = v.div(1.0, first)
-        self.value, self.part, self.inverse = (v.text.variable("double", start) for _ in range(3))
+        self.value, self.part, self.inverse = (
+            body_of(v).variable("double", start) for _ in range(3)
+        )
 
     def add(self, numerator: str, denominator: str) -> str:
         """One quotient more; how much it changed."""
-        v, text = self.v, self.v.text
+        v, text = self.v, body_of(self.v)
         rest = v.mul(numerator, text.get(self.inverse))
         inverse = v.div(1.0, v.add(denominator, rest))
         part = v.mul(text.get(self.part), v.mul(minus(v, rest), inverse))
@@ -125,14 +127,14 @@ def _gamma_fraction(v: Lanes, a: str, x: str) -> str:
     def step(n: str) -> str:
         return fraction.add(v.mul(n, v.sub(a, n)), v.add(first, v.mul(n, 2.0)))
 
-    _until_small(v, 1.0, step)
-    return v.mul(_gamma_density(v, a, x), v.text.get(fraction.value))
+    _until_small(v, step)
+    return v.mul(_gamma_density(v, a, x), body_of(v).get(fraction.value))
 
 
 def _gamma_near_zero(v: Lanes, a: str, x: str) -> str:
     """Q(a, x) for small x: 1 - x^a / Gamma(1 + a), taken by expm1, less x^a / Gamma(a) times the
     sum of (-x)^n / n! (a + n) (8.7.3)."""
-    text = v.text
+    text = body_of(v)
     term = text.variable("double", v.number(1.0))
     total = text.variable("double", v.number(0.0))
 
@@ -143,7 +145,7 @@ def _gamma_near_zero(v: Lanes, a: str, x: str) -> str:
         text.put(total, v.add(text.get(total), part))
         return v.abs(v.div(part, text.get(total)))
 
-    _until_small(v, 1.0, step)
+    _until_small(v, step)
     over = v.compare("ogt", a, 0.5)
     rest = v.select(over, v.sub(a, 1.0), a)
     log_gamma = v.mul(rest, v.polynomial(_NEAR_ONE, rest))
@@ -174,7 +176,7 @@ def _gamma(upper: bool) -> Callable[[Lanes, str, str], str]:
 
 
 def _inner_gamma(v: Lanes, a: str, x: str, upper: bool) -> str:
-    text = v.text
+    text = body_of(v)
     out = text.variable("double", v.number(0.0))
     small = v.compare("ole", x, 1.1)
     if upper:
@@ -236,11 +238,11 @@ def _beta_fraction(v: Lanes, a: str, b: str, x: str, y: str) -> str:
         last = v.mul(v.div(v.add(a, n), v.add(before, 2.0)), v.add(ahead, v.mul(n, slope)))
         return fraction.add(v.mul(grown, v.mul(common, ratio)), v.add(v.add(n, common), last))
 
-    _until_small(v, 1.0, step)
-    return v.mul(_beta_density(v, a, b, x, y), v.text.get(fraction.value))
+    _until_small(v, step)
+    return v.mul(_beta_density(v, a, b, x, y), body_of(v).get(fraction.value))
 
 
-def _inner_beta(v: Lanes, a: str, b: str, x: str, y: str, upper: bool) -> str:
+def _inner_beta(v: Lanes, a: str, b: str, x: str, y: str, *, upper: bool) -> str:
     """I(a, b, x) or 1 less it, for positive numbers, x + y = 1."""
     turned = v.compare("ogt", v.mul(x, b), v.mul(y, a))
     a, b = v.select(turned, b, a), v.select(turned, a, b)
@@ -255,8 +257,8 @@ def beta_of_parts(v: Lanes, a: str, b: str, x: str, y: str, upper: bool = False)
     0 or a infinite."""
     inside = all_of(v, *[v.compare("ogt", p, 0.0) for p in (a, b, x, y)])
     inside = all_of(v, inside, v.compare("olt", a, INF), v.compare("olt", b, INF))
-    given = [v.select(inside, p, q) for p, q in ((a, 1.0), (b, 1.0), (x, 0.5), (y, 0.5))]
-    value = _inner_beta(v, *given, upper)
+    p, q = (v.select(inside, shape, 1.0) for shape in (a, b))
+    value = _inner_beta(v, p, q, *[v.select(inside, part, 0.5) for part in (x, y)], upper=upper)
     first, last = v.compare("oeq", x, 0.0), v.compare("oeq", y, 0.0)
     at_zero = any_of(v, v.compare("oeq", a, 0.0), v.compare("oeq", b, INF))
     low, high = (1.0, 0.0) if upper else (0.0, 1.0)
