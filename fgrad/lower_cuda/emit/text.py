@@ -6,8 +6,8 @@
         body.store(body.load(x, "%x", "i32"), y, "%x", "i32")
     text = body.finish(2)
 
-The dialect is NVVM's, whose pointers have types and spaces.
-Variables live on the stack until the compiler makes registers of them.
+The dialect is NVVM's, whose pointers have types and spaces.  Variables live on the stack until the
+compiler makes registers of them.  Kernels (body.py) and library steps are written with it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,10 @@ class BodyText(Structured):
         return Pointer(name, kind, PRIVATE)
 
     def at(self, base: Pointer, index: str | int, count: str = "i64") -> Pointer:
-        """The address of an element; `count` is the type of the index."""
+        """The address of an element; `count` is the type of the index.
+
+        It is not said to be `inbounds`, which changed no PTX of 1,800 bodies.
+        """
         if index == 0:
             return base
         name = self.emit(f"getelementptr {base.kind}, {base.type} {base.name}, {count} {index}")
