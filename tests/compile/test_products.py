@@ -10,6 +10,7 @@ import sys
 import threading
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -116,6 +117,18 @@ def test_empty(shape: tuple[int, int, int]) -> None:
     a, b, c = operands(spec)
     run(spec, [a, b, c])
     assert (c == 0).all()
+
+
+@pytest.mark.parametrize("batch", [(70, 3), (5, 2), (2, 3), (200, 70)])
+def test_heads_beside_rows(batch: tuple[int, int]) -> None:
+    """Two batch axes without a common stride: calls for the shorter one, or a copy."""
+    b, h = batch
+    q, k = (np.random.default_rng(b).normal(size=(b, 17, h, 17)).astype(F32) for _ in range(2))
+
+    def scores(q: Any, k: Any) -> Any:
+        return np.einsum("bshd,bthd->bhst", q, k)
+
+    np.testing.assert_allclose(fgrad.jit(scores)(q, k), scores(q, k), rtol=1e-4, atol=1e-4)
 
 
 def test_infinities_and_nan() -> None:
