@@ -126,7 +126,7 @@ class KernelEmitter:
     def _buffers(self) -> None:
         frame = self.frame
         function = frame.function
-        function.lines.append(f"  {SPARE} = alloca [{SPARE_BYTES} x i8], align 8")
+        function.lines.append(f"  {SPARE} = alloca <{SPARE_BYTES} x i8>, align 8")
         frame.expanded = lane_copies(self.kernel)
         slot = 0
         for buffer in self.kernel.buffers:

@@ -253,23 +253,29 @@ def _lanes_of(code: Routine, kind: str, x: str, lanes: int, start: int, count: i
 
 def _place(code: Routine, spec: RowWalk, x: str, best: str, nan: str | None, lanes: int) -> str:
     """The first place of the extremum, or of a NaN."""
+    place = code.variable("i64", "0")
+    wanted = best if lanes == 1 else code.splat(best, memory_type(spec.dtype), lanes)
+    if nan is None:
+        code.put(place, _first(code, spec, x, "same", wanted, lanes))
+        return code.get(place)
+    with code.when(nan):
+        code.put(place, _first(code, spec, x, "nan", None, lanes))
+    with code.when(code.op("xor", "i1", nan, "true")):
+        code.put(place, _first(code, spec, x, "same", wanted, lanes))
+    return code.get(place)
+
+
+def _first(code: Routine, spec: RowWalk, x: str, how: str, wanted: str | None, lanes: int) -> str:
+    """The first place of an element that compares with what is wanted, or with itself."""
     kind, n, size = memory_type(spec.dtype), spec.columns, spec.dtype.itemsize
     vector, bits = _vector(kind, lanes), f"i{lanes}"
-    wanted = best if lanes == 1 else code.splat(best, kind, lanes)
     found, at = code.variable(bits, "0"), code.variable("i64", str(-lanes))
     with code.repeat(lambda: code.compare("eq", bits, code.get(found), 0)):
         after = code.op("add nsw", "i64", code.get(at), lanes)
         code.put(at, code.call("i64", "llvm.smin.i64", ("i64", after), ("i64", str(n - lanes))))
         value = code.load(vector, x, code.get(at), size, kind)
-        hit = _compare(code, spec, "same", lanes, value, wanted)
-        if nan is not None:
-            mask = _vector("i1", lanes)
-            is_nan = _compare(code, spec, "nan", lanes, value, value)
-            wild = nan if lanes == 1 else code.splat(nan, "i1", lanes)
-            hit = code.select(wild, mask, is_nan, hit, mask)
-        if lanes > 1:
-            hit = code.emit(f"bitcast <{lanes} x i1> {hit} to {bits}")
-        code.put(found, hit)
+        hit = _compare(code, spec, how, lanes, value, wanted or value)
+        code.put(found, hit if lanes == 1 else code.emit(f"bitcast <{lanes} x i1> {hit} to {bits}"))
     lane = code.call(bits, f"llvm.cttz.{bits}", (bits, code.get(found)), ("i1", "true"))
     lane = code.cast("zext" if lanes < 64 else "bitcast", bits, lane, "i64")
     return code.op("add nsw", "i64", code.get(at), lane)
