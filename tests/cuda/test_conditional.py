@@ -498,7 +498,7 @@ class Builder:
         {"kind": api.SWITCH_NODE, "size": 0},
         {"reserved": (ctypes.c_int * 3)(0, 1, 0)},
     ],
-    ids=str,
+    ids=lambda changed: " ".join(changed),
 )
 def test_nodes_that_are_refused(stub: StubDriver, changed: dict[str, Any]) -> None:
     build = Builder(stub)
