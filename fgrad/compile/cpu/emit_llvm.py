@@ -54,6 +54,7 @@ ATTRIBUTES = (
 )
 VECTOR_BYTES = 64
 STACK_LIMIT = 1 << 17  # bytes of scratch memory that a kernel may take from the stack
+SPILLING_BODY = 20  # cost from which a body spills constants; one function is as much
 SMALL_BODY = 40  # cost up to which a body is written twice, with and without a mask
 
 
@@ -94,7 +95,7 @@ def _spills(body: tuple[Statement, ...]) -> bool:
     """Whether constants of long formulas go to the stack, where whole vectors are to be aligned:
     reading one that lies across two cache lines takes twice as long."""
     loops = [s for s in walk(body) if isinstance(s, Loop) and s.lanes > 1]
-    return any([sum([weight(s) for s in loop.body]) > SMALL_BODY for loop in loops])
+    return any([sum([weight(s) for s in loop.body]) > SPILLING_BODY for loop in loops])
 
 
 class KernelEmitter:
