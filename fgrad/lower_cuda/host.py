@@ -85,6 +85,8 @@ def function_record(call: FunctionCall, buffers: Sequence[int], step: int) -> np
     """The record of a library's function; `buffers[k]` is the place of the k-th address of the
     call among its buffers."""
     words = [call.address, step, call.count]
+    if call.setter:
+        words += [call.setter, _MUTEX.ctypes.data]
     at = iter(buffers)
     for argument in call.arguments:
         if isinstance(argument, Place):
@@ -92,6 +94,10 @@ def function_record(call: FunctionCall, buffers: Sequence[int], step: int) -> np
         elif isinstance(argument, Number):
             words.append(_bits(argument))
     return np.array(words, np.int64)
+
+
+# Taken by whoever uses a handle of a library: no two threads may.  Zeros are a mutex that is open.
+_MUTEX = np.zeros(8, np.int64)
 
 
 def _bits(number: Number) -> int:
@@ -204,9 +210,13 @@ def _fetch(symbol: str) -> tuple[str, set[str]]:
 
 
 def _function(symbol: str, kinds: str) -> tuple[str, set[str]]:
-    """A C function of arguments: p an address, s the stream, i l f d numbers."""
-    at, loads, arguments = 3, "", []
-    for k, kind in enumerate(kinds):
+    """A C function of arguments: p an address, s the stream, i l f d numbers.
+
+    After h, the first argument is a handle that works on the stream which it was given last.
+    """
+    handled = kinds.startswith("h")
+    at, loads, arguments = 5 if handled else 3, "", []
+    for k, kind in enumerate(kinds.removeprefix("h")):
         if kind == "p":
             loads += (
                 word(f"from{k}", "record", at)
@@ -234,11 +244,33 @@ def _function(symbol: str, kinds: str) -> tuple[str, set[str]]:
         + word("step", "record", 1)
         + word("count", "record", 2)
         + "  %first = alloca i32, align 4\n  store i32 0, ptr %first, align 4\n"
-        + "  br label %repeat\n"
+        + (_with_handle(_KINDS[kinds[1]]) if handled else "  br label %repeat\n")
         + each_loop("repeat", "%count", repeat, "repeated")
         + "repeated:\n  %result = load i32, ptr %first, align 4\n"
+        + ("  call i32 @pthread_mutex_unlock(ptr %mutex)\n" if handled else "")
     )
-    return _guarded(symbol, body, "%step")
+    text, declared = _guarded(symbol, body, "%step")
+    return text, declared | (_MUTEX_DECLARATIONS if handled else set())
+
+
+def _with_handle(kind: str) -> str:
+    """Take the mutex and give the handle our stream; after a failure nothing is called."""
+    return (
+        word("setter", "record", 3, "ptr")
+        + word("mutex", "record", 4, "ptr")
+        + word("own_stream", "state", STREAM)
+        + word("handle", "record", 5, kind)
+        + "  call i32 @pthread_mutex_lock(ptr %mutex)\n"
+        + f"  %set = call i32 %setter({kind} %handle, i64 %own_stream)\n"
+        + "  store i32 %set, ptr %first, align 4\n"
+        + "  %ready = icmp eq i32 %set, 0\n  br i1 %ready, label %repeat, label %repeated\n"
+    )
+
+
+_MUTEX_DECLARATIONS = {
+    "declare i32 @pthread_mutex_lock(ptr)",
+    "declare i32 @pthread_mutex_unlock(ptr)",
+}
 
 
 _KINDS = {"p": "i64", "s": "i64", "i": "i32", "l": "i64", "f": "float", "d": "double"}
@@ -246,8 +278,8 @@ _LETTERS = {"i32": "i", "i64": "l", "float": "f", "double": "d"}
 
 
 def signature(call: FunctionCall) -> str:
-    """The kinds of a function's arguments: a letter each."""
-    return "".join(
+    """The kinds of a function's arguments: a letter each, after h where the first is a handle."""
+    return ("h" if call.setter else "") + "".join(
         [
             "p" if isinstance(a, Place) else _LETTERS[a.kind] if isinstance(a, Number) else "s"
             for a in call.arguments

@@ -55,7 +55,7 @@ from fgrad.lower_cuda.library.calls import (
 )
 from fgrad.lower_cuda.library.steps import calls_of
 
-CAPTURED = ("cublas", "cufft")  # libraries whose functions may be part of a graph
+CAPTURED = ("cublas", "cufft", "cudnn")  # libraries whose functions may be part of a graph
 
 _NUMBERS = itertools.count(1)  # of steps, so that those of bodies are different from ours
 
@@ -78,8 +78,8 @@ class Image(NamedTuple):
     """What an executable is made of.
 
     `origins` says of each number of a step what it is; `listing` has the numbers in order, with the
-    loops and branches that they are in.  `graphable` are the addresses of functions that may be
-    part of a graph, `kept` is what native code reads.
+    loops and branches that they are in.  `graphable` are the addresses of functions, or of the
+    records of libraries' functions, that may be part of a graph; `kept` is what native code reads.
     """
 
     in_avals: tuple[Aval, ...]
@@ -237,12 +237,12 @@ class _Linker:
     def function(self, call: FunctionCall, slot: Callable[[Place], int], origin: Origin) -> Step:
         """A call of a library's function."""
         address = function_caller(signature(call))
-        if call.name.startswith(CAPTURED):
-            self.graphable.add(address)
         slots = [slot(place) for place in call.arguments if isinstance(place, Place)]
         number = self.number(origin._replace(name=call.name))
         self.kept.append(call.kept)
         at = self.record(function_record(call, range(1, 1 + len(slots)), number))
+        if call.name.startswith(CAPTURED):
+            self.graphable.add(at)
         return self.made(address, at, 0, slots)
 
     def copy(self, target: int, source: int, size: int, origin: Origin = _COPY) -> Step:

@@ -50,7 +50,8 @@ def flattened(
     Arguments:
         steps: the program.
         given: how many slots the caller gives; the last one is the state.
-        known: the addresses of the functions that may be part of a graph.
+        known: the addresses of the functions that may be part of a graph, and of the records of
+            those of libraries.
         fetch: that of the function whose number the next loop or branch looks at; 0 where the
             device cannot look at it.
     """
@@ -116,7 +117,7 @@ class _Walk:
         self.left -= 1
         if step.address == self.fetch:
             self.fetched = slots[step.slots[-1]]
-        elif step.address in self.known and self.left >= 0:
+        elif self.left >= 0 and (step.address in self.known or step.lo in self.known):
             yield Node(step, tuple([slots[k] for k in step.slots[1:]]))
         else:
             raise _NotForGraphsError

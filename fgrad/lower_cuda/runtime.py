@@ -26,7 +26,7 @@ from fgrad.compile.passes.real_parts import real_parts_of_all
 from fgrad.compile.passes.windows import windows_in_memory
 from fgrad.compile.plan import Plan
 from fgrad.config import config
-from fgrad.errors import CheckError
+from fgrad.errors import CheckError, DeviceError
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Lit, Program
 from fgrad.lower_cuda.array import DeviceArray
@@ -35,6 +35,7 @@ from fgrad.lower_cuda.emit.schedule import schedule
 from fgrad.lower_cuda.graph import Graphs
 from fgrad.lower_cuda.host import MISSED, Caller, functions, state
 from fgrad.lower_cuda.library import cudnn
+from fgrad.lower_cuda.library.functions import SIGNATURES, status_text
 from fgrad.lower_cuda.link import Image, Origin, linked
 from fgrad.lower_cuda.native_call import NativeCall, is_possible
 from fgrad.lower_cuda.nodes import GraphNode, flattened
@@ -130,6 +131,9 @@ class CudaExecutable:
         assert self.resident is not None
         if code & (MISSED - 1):
             origin = self.image.origins.get(code >> 32, Origin("a graph"))
+            if origin.name in SIGNATURES:
+                words = status_text(origin.name, code & (MISSED - 1))
+                raise DeviceError(words, rows(origin))
             self.device.check(code & (MISSED - 1), origin.name, rows(origin))
         self.resident.add_graph(given, arena)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.lower_cuda.driver import driver
 from fgrad.lower_cuda.emulator.run import Emulated
 from fgrad.lower_cuda.library import calls as lc
 from fgrad.lower_cuda.toolchain import compile_body
@@ -43,21 +44,21 @@ class Memory:
         return [(x.ctypes.data, x.nbytes) for x in self.arrays]
 
 
-def run(calls: lc.Calls, *buffers: np.ndarray, seed: int | None = 0, stream: int = 0) -> None:
+def run(calls: lc.Calls, *buffers: np.ndarray, seed: int | None = 0) -> None:
     """Make all calls."""
     memory = Memory(calls, buffers)
     order = random.Random(seed) if seed is not None else None
     for call in calls.calls:
-        _make(call, memory, order, stream)
+        _make(call, memory, order)
 
 
-def _make(call: Any, memory: Memory, order: random.Random | None, stream: int) -> None:
+def _make(call: Any, memory: Memory, order: random.Random | None) -> None:
     if isinstance(call, lc.KernelCall):
         pointers = [memory.address(place) for place in call.places]
         bounds = memory.bounds()
         Emulated(call.body, call.arity).run(call.grid, call.block, pointers, order, True, bounds)
     elif isinstance(call, lc.FunctionCall):
-        _function(call, memory, stream)
+        _function(call, memory, driver().stream)
     elif isinstance(call, lc.CopyCall):
         ctypes.memmove(memory.address(call.target), memory.address(call.source), call.nbytes)
     elif isinstance(call, lc.FillCall):
@@ -72,6 +73,11 @@ def _make(call: Any, memory: Memory, order: random.Random | None, stream: int) -
 
 def _function(call: lc.FunctionCall, memory: Memory, stream: int) -> None:
     """Call through the address, as the host program does."""
+    if call.setter:
+        handle = call.arguments[0]
+        assert isinstance(handle, lc.Number)
+        set_stream = ctypes.CFUNCTYPE(ctypes.c_int32, C_TYPES[handle.kind], ctypes.c_int64)
+        assert set_stream(call.setter)(handle.value, stream) == 0
     for repetition in range(call.count):
         types: list[Any] = []
         values: list[Any] = []

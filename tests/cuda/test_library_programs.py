@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,6 +17,9 @@ import fgrad
 import fgrad.scipy.linalg
 import fgrad.scipy.special as fs
 from fgrad.errors import UnsupportedDeviceError
+from fgrad.lower_cuda.driver import driver
+from fgrad.lower_cuda.emulator.driver import StubDriver
+from fgrad.lower_cuda.emulator.events import Graph
 from fgrad.lower_cuda.emulator.libraries import StubLibraries
 from fgrad.lower_cuda.library.special import SPECIAL
 
@@ -72,6 +76,41 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 def test_values(name: str) -> None:
     fun, args = PROGRAMS[name]
     check(fun, *args, calls=2, rtol=1e-9, atol=1e-9)
+
+
+def transformed(x: Any) -> Any:
+    """A program of a few launches with a transform and its inverse."""
+    y = np.fft.rfft(np.tanh(x)) * np.arange(9)
+    return np.cumsum(np.fft.irfft(y) + x, axis=1)
+
+
+def test_transforms_in_graphs() -> None:
+    """What works on the stream of its handle is captured too."""
+    executable = compiled(transformed, SIGNAL)
+    for k in range(8):
+        (found,) = called(executable, SIGNAL + k)
+        np.testing.assert_allclose(found, transformed(SIGNAL + k), rtol=1e-9, atol=1e-9)
+    device = driver()
+    assert isinstance(device, StubDriver)
+    assert any([isinstance(event, Graph) for event in device.log])
+
+
+def test_handles_serve_one_thread_at_a_time() -> None:
+    executable = compiled(transformed, SIGNAL)
+    wrong: list[int] = []
+
+    def work(k: int) -> None:
+        for _ in range(30):
+            (found,) = called(executable, SIGNAL + k)
+            if not np.allclose(found, transformed(SIGNAL + k)):
+                wrong.append(k)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
 
 
 @pytest.mark.parametrize("name", ["solve", "determinant", "cholesky", "eigenvalues", "spectrum"])

@@ -171,7 +171,7 @@ class CublasLt:
         put(count, ctypes.c_int32, 1)
 
     def cublasLt_Matmul(self, *arguments: int) -> None:
-        _, product, one, a, la, b, lb, zero, c, lc, d, ld, algorithm, work, size, _ = arguments
+        _, product, one, a, la, b, lb, zero, c, lc, d, ld, algorithm, work, size, stream = arguments
         require((c, lc) == (d, ld), "the result is written in place")
         task = self.task(product, la, lb, lc, ld)
         words = _memory(algorithm, np.dtype(np.int64), 8)
@@ -180,7 +180,7 @@ class CublasLt:
         scale = np.dtype(task.scale)
         require(_memory(one, scale, 1)[0] == 1 and _memory(zero, scale, 1)[0] == 0, "factors")
         alignments = words[[0, 1, 3]].tolist()
-        enqueue(lambda: _run(task, (a, b, d), alignments))
+        enqueue(lambda: _run(task, (a, b, d), alignments), stream)
 
     def task(self, product: int, a: int, b: int, c: int, d: int) -> Task:
         """What descriptors mean, if the library can do it."""
@@ -209,11 +209,11 @@ class CublasLt:
         return Layout(name, rows, columns, leading, count, stride, mode)
 
 
-def enqueue(work: Callable[[], None]) -> None:
-    """Do the work of a call in the order of the stream, in each launch of a graph that has it."""
+def enqueue(work: Callable[[], None], stream: int) -> None:
+    """Do the work of a call in the order of a stream, in each launch of a graph that has it."""
     device = driver()
     if isinstance(device, StubDriver):
-        device.library.enqueue(work)
+        device.library.enqueue(work, stream)
     else:
         work()
 

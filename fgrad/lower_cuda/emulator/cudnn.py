@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad.lower_cuda.emulator.cublaslt import enqueue
 from fgrad.lower_cuda.library import cudnn
 from fgrad.lower_cuda.library.functions import C_TYPES, SIGNATURES
 
@@ -160,7 +161,7 @@ class CudnnStub:
         return fits and result == (n, o, *places)
 
     def _run(self, name: str, *arguments: int) -> int | None:
-        _, one, a, pa, b, pb, conv, algorithm, work, size, zero, result, out = arguments
+        handle, one, a, pa, b, pb, conv, algorithm, work, size, zero, result, out = arguments
         handles = dict(zip(_ROLES[name], (a, b, result), strict=True))
         places = dict(zip(_ROLES[name], (pa, pb, out), strict=True))
         if not self._fit(conv, **handles) or algorithm != int(size == WORK):
@@ -168,14 +169,18 @@ class CudnnStub:
         spec = self._objects[conv]
         scale = ctypes.c_double if spec["compute"].char == "d" else ctypes.c_float
         assert scale.from_address(one).value == 1 and scale.from_address(zero).value == 0
-        if size:
-            ctypes.memset(work, 0xFF, size)
         arrays = {}
-        for role, handle in handles.items():
-            found = self._objects[handle]
+        for role, descriptor in handles.items():
+            found = self._objects[descriptor]
             arrays[role] = _array(places[role], found["dtype"], found["shape"])
-        _convolve(_ROLES[name][-1], spec, **arrays)
-        self.log.append(Called(name, algorithm, spec["math"], spec["groups"]))
+
+        def compute() -> None:
+            if size:
+                ctypes.memset(work, 0xFF, size)
+            _convolve(_ROLES[name][-1], spec, **arrays)
+            self.log.append(Called(name, algorithm, spec["math"], spec["groups"]))
+
+        enqueue(compute, self._objects[handle]["stream"])
         return None
 
     def GetConvolutionForwardWorkspaceSize(self, *arguments: int) -> int | None:

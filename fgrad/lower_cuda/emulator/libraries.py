@@ -9,13 +9,14 @@ they were set, so that a call is computed from all that it would mean on a devic
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from fgrad.lazy import lazy_module
-from fgrad.lower_cuda.emulator.cublaslt import UNSUPPORTED, CublasLt, Refused, enqueue, put
+from fgrad.lower_cuda.emulator.cublaslt import UNSUPPORTED, CublasLt, Refused, enqueue, put, require
 from fgrad.lower_cuda.emulator.cudnn import CudnnStub
 from fgrad.lower_cuda.library import cublaslt as lt
 from fgrad.lower_cuda.library.functions import C_TYPES, LIBRARIES, SIGNATURES
@@ -125,7 +126,7 @@ class StubLibraries(CublasLt):
     cusolverDn_DestroyParams = cufft_Destroy = CublasLt.end
 
     def cublas_SetStream_v2(self, handle: int, stream: int) -> None:
-        self.objects[handle]["stream"] = stream
+        self.objects[handle].update(stream=stream, thread=threading.get_ident())
 
     cusolverDn_SetStream = cufft_SetStream = cublas_SetStream_v2
 
@@ -403,7 +404,9 @@ class StubLibraries(CublasLt):
         put(size, ctypes.c_uint64, 0)
 
     def cufft_XtExec(self, plan: int, source: int, target: int, direction: int) -> None:
-        enqueue(lambda: self._transform(self.objects[plan], source, target, direction))
+        spec = self.objects[plan]
+        require(spec["thread"] == threading.get_ident(), "a plan that another thread uses")
+        enqueue(lambda: self._transform(spec, source, target, direction), spec["stream"])
 
     def _transform(self, spec: dict[Any, Any], source: int, target: int, direction: int) -> None:
         n, count = int(spec["n"]), spec["count"]

@@ -336,17 +336,23 @@ class StubLibrary:
         self._do(Launch(function, gx, (bx, by), _pointers(parameters, kernel.arity)))
         return api.SUCCESS
 
-    def enqueue(self, work: Callable[[], None]) -> None:
-        """What a function of a library does, in the order of the stream."""
-        self._do(Work(work))
+    def enqueue(self, work: Callable[[], None], stream: int) -> None:
+        """What a function of a library does, in the order of a stream, which may capture."""
+        if self._streams[stream][0]:
+            self.graphs.capture(Work(work))
+        else:
+            self._done_now(Work(work))
 
     def _do(self, event: Event) -> None:
         """Keep what was asked for, if a graph is captured; else do it."""
         if self.graphs.captures():
             self.graphs.capture(event)
         else:
-            self.log.append(event)
-            self._run(event)
+            self._done_now(event)
+
+    def _done_now(self, event: Event) -> None:
+        self.log.append(event)
+        self._run(event)
 
     def _run(self, event: Event) -> None:
         if isinstance(event, Launch):

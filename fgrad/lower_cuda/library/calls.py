@@ -60,7 +60,9 @@ class FunctionCall(NamedTuple):
     """A call of a C function of a library, which gives an int that is 0 unless it failed.
 
     It is made `count` times, the places stepping on.  `kept` lives as long as the program: what
-    the numbers point to.
+    the numbers point to.  `setter` is the function that gives the handle, which is the first
+    argument, its stream; 0 where the stream is an argument.  Such a handle serves one thread at a
+    time.
     """
 
     name: str
@@ -68,6 +70,7 @@ class FunctionCall(NamedTuple):
     arguments: tuple[Argument, ...]
     count: int = 1
     kept: tuple[Any, ...] = ()
+    setter: int = 0
 
 
 class CopyCall(NamedTuple):

@@ -83,7 +83,7 @@ def conv_calls(eqn: Eqn, buffers: int) -> Calls | None:
         Number("i32", algorithm), work, Number("i64", size), zero, result, Place(2),
     )  # fmt: skip
     name = f"cudnnConvolution{made.form.name}"
-    call = FunctionCall(name, f.address(name), arguments, 1, (made.cells,))
+    call = FunctionCall(name, f.address(name), arguments, 1, (made.cells,), f.setter(name))
     return Calls((call,), (size,) if size else ())
 
 

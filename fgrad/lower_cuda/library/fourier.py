@@ -88,7 +88,6 @@ def _plan(plan: Planner, t: Transform, count: int) -> int:
     cell = plan.cells.address(ctypes.c_int32, 0)
     f.call("cufftCreate", cell)
     handle = plan.cells.own(f, "cufftDestroy", ctypes.c_int32.from_address(cell).value)
-    f.call("cufftSetStream", handle, f.stream())
     layouts = [(t.inner, 1) if t.inner > 1 else (1, length) for length in (t.n, t.m)]
     kinds = [DATA_TYPES[dtype.name] for dtype in (t.source, t.target)]
     points, embed_in, embed_out, size = (

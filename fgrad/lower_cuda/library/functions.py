@@ -187,7 +187,7 @@ class Functions:
             self.call(name, handle)
 
     def handle(self, library: str) -> Number:
-        """The handle of a library, which works on the driver's stream."""
+        """The handle of a library."""
         with self.lock:
             found = self._handles.get(library)
             if found is None:
@@ -195,22 +195,31 @@ class Functions:
         return Number("i64", found)
 
     def stream(self) -> int:
-        """The driver's stream, on which all functions work; this thread uses its device."""
+        """The driver's stream; this thread uses its device."""
         driver().attach()
         return driver().stream
 
+    def setter(self, name: str) -> int:
+        """Where the function is that gives the handle of a function its stream."""
+        return self.address(_SETTERS[library_of(name)])
+
     def _new_handle(self, library: str) -> int:
-        stream = self.stream()
-        if library == "cublasLt":
-            return self.created("cublasLtCreate")
-        create, set_stream = {
-            "cublas": ("cublasCreate_v2", "cublasSetStream_v2"),
-            "cusolver": ("cusolverDnCreate", "cusolverDnSetStream"),
-            "cudnn": ("cudnnCreate", "cudnnSetStream"),
-        }[library]
-        handle = self.created(create)
-        self.call(set_stream, handle, stream)
-        return handle
+        driver().attach()
+        return self.created(_CREATORS[library])
+
+
+_CREATORS = {
+    "cublasLt": "cublasLtCreate",
+    "cublas": "cublasCreate_v2",
+    "cusolver": "cusolverDnCreate",
+    "cudnn": "cudnnCreate",
+}
+_SETTERS = {
+    "cublas": "cublasSetStream_v2",
+    "cusolver": "cusolverDnSetStream",
+    "cudnn": "cudnnSetStream",
+    "cufft": "cufftSetStream",
+}
 
 
 def _missing(name: str) -> MissingCudaError:

@@ -70,8 +70,8 @@ class Planner:
     def call(self, name: str, *arguments: Argument | int, count: int = 1) -> None:
         """Call a function of a library; plain numbers are ints of C."""
         given = tuple([Number("i32", x) if isinstance(x, int) else x for x in arguments])
-        address = self.functions.address(name)
-        self._calls.append(FunctionCall(name, address, given, count, (self.cells,)))
+        address, setter = self.functions.address(name), self.functions.setter(name)
+        self._calls.append(FunctionCall(name, address, given, count, (self.cells,), setter))
 
     def asked(self, name: str, *arguments: int, kind: Any = ctypes.c_int32) -> int:
         """What a function writes to its last argument: the size of work memory."""
