@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 from functools import cache
 from pathlib import Path
 
@@ -33,3 +34,10 @@ def module_name(path: Path) -> str:
 
 
 MODULES = {module_name(path): path for path in python_files("fgrad")}
+
+
+def load_primitives() -> None:
+    """Import all modules that define primitives or their rules."""
+    for module in MODULES:
+        if module.startswith(("fgrad.ops.", "fgrad.transforms.", "fgrad.compile.")):
+            importlib.import_module(module)

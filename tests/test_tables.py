@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from sources import load_primitives
 
 from fgrad.compile.cpu.scalar_llvm import SCALAR_LLVM
 from fgrad.compile.kernel.scalar import SCALAR_OPS
@@ -14,6 +15,7 @@ from fgrad.errors import CheckError
 from fgrad.ir.primitive import REGISTRY, Primitive, Refusal
 from fgrad.ops.families import EXTERNAL
 
+load_primitives()
 PRIMITIVES = sorted(REGISTRY.values(), key=lambda p: p.name)
 
 

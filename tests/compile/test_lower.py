@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from sources import load_primitives
 
 import fgrad
 import fgrad.ops
@@ -24,8 +23,7 @@ from fgrad.ops import dot, elementwise, index, random_bits, reduce, shape, sort,
 from fgrad.ops.families import EXTERNAL
 from fgrad.trace import run, trace
 
-for _module in pkgutil.iter_modules(fgrad.ops.__path__):
-    importlib.import_module(f"fgrad.ops.{_module.name}")
+load_primitives()
 
 RNG = np.random.default_rng(0)
 A = RNG.normal(size=(3, 40, 50))
