@@ -256,3 +256,48 @@ def test_callbacks_in_loops() -> None:
     executable = compiled(f, X)
     called(executable, X)
     assert seen == [0.0, 1.0, 2.0, 3.0]
+
+
+# --- complex carries
+
+
+def turned(z: Any, t: Any = 0.5) -> Any:
+    """A step whose parts mix."""
+    return z * (0.6 + 0.3j) * t - np.sum(z, axis=1, keepdims=True) * 0.1j
+
+
+def passed(z: Any) -> Any:
+    """As a constant, a carry and items of a scan, whose body has a loop."""
+
+    def step(c: Any, row: Any) -> Any:
+        c = lax.fori_loop(0, 2, lambda _, c: turned(c) + np.conj(z), c) + row
+        return c, (c[0], np.sum(np.abs(row)))
+
+    return lax.scan(step, z, z)
+
+
+def halved(z: Any) -> Any:
+    def body(s: Any) -> Any:
+        return s[0] + 1, s[2] * 0.5, turned(s[1]), s[3] + s[1].real
+
+    return lax.while_loop(lambda s: np.max(np.abs(s[1])) > 0.1, body, (0, z, z * 1j, z.imag))
+
+
+COMPLEX: dict[str, Any] = {
+    "scan": passed,
+    "while": halved,
+    "cond": lambda z: lax.cond(z[0, 0].real > 0, turned, lambda z: z, z),
+    "switch": lambda z: lax.switch(2, [lambda z: z, turned, lambda z: (z.real + 0j)], z),
+    "number": lambda z: lax.fori_loop(0, 3, lambda i, c: c * c + i, z[0, 0]),
+    "empty": lambda z: lax.fori_loop(0, 3, lambda i, c: c * 1j, z[:0]),
+    "vmap": fgrad.vmap(lambda z: lax.while_loop(lambda c: abs(c[0]) > 0.5, lambda c: c * 0.5j, z)),
+    "grad": fgrad.grad(lambda z: np.sum(np.abs(passed(z)[0]) ** 2)),
+    "grad of while": fgrad.grad(lambda z: np.sum(np.abs(halved(z)[1]) ** 2)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cycles", [-1.0, runtime.PASS_CYCLES])
+@pytest.mark.parametrize("name", COMPLEX)
+def test_complex_carries(monkeypatch: pytest.MonkeyPatch, name: str, cycles: float) -> None:
+    monkeypatch.setattr(runtime, "PASS_CYCLES", cycles)
+    check(COMPLEX[name], X[:, :12].astype(np.complex128) * (1 + 0.5j))

@@ -8,7 +8,8 @@ and at the ends of the program.  Formulas are NumPy's: products are not rescued 
 quotients are Smith's (Algorithm 116: complex division, 1962).
 
 On a GPU, for which NumPy evaluates nothing, `real_parts_of_all` follows: with rules for what the
-CPU does better in NumPy's loops (extrema, running products, any powers).
+CPU does better in NumPy's loops (extrema, running products, any powers), and for loops and
+branches.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy as np
 
 from fgrad.compile.passes import complex_inverses as inverses
 from fgrad.compile.passes.complex_functions import FUNCTIONS, Parts, logarithm
+from fgrad.compile.passes.complex_loops import LOOPS, looped
 from fgrad.compile.passes.complex_rows import arg_extremum, extremum, running
 from fgrad.ir.program import Eqn, Lit, Program, Var
 from fgrad.ops import elementwise as ew
@@ -124,7 +126,7 @@ def _apply(eqn: Eqn, operands: list[Operand], rules: Mapping[str, SplitRule]) ->
     if rule is not None:
         found = rule(eqn, *operands)
         if found is not None:
-            return [found]
+            return found if eqn.prim.multiple else [found]
     out = bind(eqn.prim, *[_whole(x) for x in operands], **eqn.params)
     return [_operand(x) for x in (out if eqn.prim.multiple else (out,))]
 
@@ -439,6 +441,15 @@ def _product(x: Split, y: Split) -> Split:
     return Split(x.shape, *_times(x, y))
 
 
+def _looped(eqn: Eqn, *xs: Operand) -> list[Operand]:
+    parts = [
+        (filled(x.re, x.shape), filled(x.im, x.shape)) if isinstance(x, Split) else (x,) for x in xs
+    ]
+    shapes = [v.aval.shape for v in eqn.outputs]
+    outs = zip(shapes, looped(eqn, parts), strict=True)
+    return [Split(shape, *out) if len(out) == 2 else out[0] for shape, out in outs]
+
+
 RULES: dict[str, SplitRule] = {
     "real": lambda eqn, z: filled(z.re, z.shape),
     "imag": lambda eqn, z: filled(z.im, z.shape),
@@ -498,4 +509,5 @@ OTHERS: dict[str, SplitRule] = {
     "cumprod": _running(lambda eqn, x, y: _product(x, y)),
     "cummax": _running(_larger),
     "cummin": _running(_smaller),
+    **dict.fromkeys(LOOPS, _looped),
 }
