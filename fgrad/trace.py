@@ -205,10 +205,7 @@ class Tracer:
         return self._read().tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """A copy of known integers and truth values, which have no derivative to lose.
-
-        So `table[np.argsort(x)]` and `table[x > 0]` of a plain array work under `grad`.
-        """
+        """A copy of known integers or truth values, as in `table[np.argsort(x)]`."""
         value = concrete(self) if self.dtype.kind in "biu" else None
         if value is None or copy is False:
             raise needs_value("array", self)

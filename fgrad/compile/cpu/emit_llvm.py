@@ -54,6 +54,7 @@ ATTRIBUTES = (
 )
 VECTOR_BYTES = 64
 STACK_LIMIT = 1 << 17  # bytes of scratch memory that a kernel may take from the stack
+FILLED = 1 << 11  # bytes of scratch memory that has numbers from the start
 SPILLING_BODY = 20  # cost from which a body spills constants; one function is as much
 SMALL_BODY = 40  # cost up to which a body is written twice, with and without a mask
 
@@ -148,12 +149,32 @@ class KernelEmitter:
         self.stack += size
         if self.stack <= STACK_LIMIT:
             kind = f"[{count + VECTOR_BYTES} x {memory_type(dtype)}]"
-            return function.emit(f"alloca {kind}, align 64")
+            pointer = function.emit(f"alloca {kind}, align 64")
+            self._fill(pointer, count, dtype)
+            return pointer
         function.declare("declare ptr @malloc(i64)")
         function.declare("declare void @free(ptr)")
         pointer = function.emit(f"call ptr @malloc(i64 {size})")
         self.epilogue.append(f"call void @free(ptr {pointer})")
         return pointer
+
+    def _fill(self, pointer: str, count: int, dtype: np.dtype) -> None:
+        """Numbers for the lanes of whole vectors that read more than was written.
+
+        What was never written is undefined for LLVM in every use, also as the condition of a
+        branch, once the memory lives in registers.  Ones take no rare path of any function.
+        """
+        lanes = max([1, *[s.lanes for s in walk(self.kernel.body) if isinstance(s, Loop)]])
+        if lanes == 1:
+            return
+        function, stored = self.frame.function, np.dtype(np.int8) if dtype.kind == "b" else dtype
+        size = count * dtype.itemsize
+        if size <= FILLED:
+            function.declare("declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
+            function.line(f"call void @llvm.memset.p0.i64(ptr {pointer}, i8 0, i64 {size}, i1 0)")
+        behind = function.emit(f"getelementptr {memory_type(dtype)}, ptr {pointer}, i64 {count}")
+        ones = f"{lane_type(stored, lanes)} {constant(1, stored, lanes)}"
+        function.line(f"store {ones}, ptr {behind}, align {dtype.itemsize}")
 
     # --- statements
 
