@@ -113,7 +113,8 @@ class _Joiner:
             self.virtual.update({eqn.outputs[0]: eqn for eqn in views})
             atom = views[-1].outputs[0] if views else half.value
         view = view_of(atom, self.virtual)
-        if view is None:
+        # A row of the product itself is not there before the call.
+        if view is None or view.source in product.outputs:
             return None
         first = len(view.shape) - len(product_of(product).b_free)
         if any([n > 1 and s for n, s in zip(view.shape[:first], view.strides, strict=False)]):
