@@ -249,6 +249,11 @@ def _unary(name: str, evaluate: Any, derivative: Any) -> Any:
     return _door(elementwise(name, evaluate, derivative), f"Elementwise `{name}`.")
 
 
+def _by_scipy(name: str) -> Callable[[Any], Any]:
+    """SciPy's function of a name; float16 stays that, of which SciPy makes float32 or float64."""
+    return lambda x: getattr(special, name)(x).astype(x.dtype, copy=False)
+
+
 exp = _unary("exp", np.exp, lambda t, x, out: mul(t, out))
 exp2 = _unary("exp2", np.exp2, lambda t, x, out: mul(t, mul(out, lit(x, math.log(2)))))
 expm1 = _unary("expm1", np.expm1, lambda t, x, out: mul(t, add(out, lit(x, 1))))
@@ -260,7 +265,7 @@ sqrt = _unary("sqrt", np.sqrt, lambda t, x, out: masked_div(t, mul(out, lit(x, 2
 cbrt = _unary("cbrt", np.cbrt, lambda t, x, out: masked_div(t, mul(mul(out, out), lit(x, 3))))
 logistic = _unary(
     "logistic",
-    lambda x: special.expit(x),
+    _by_scipy("expit"),
     lambda t, x, out: mul(t, mul(out, sub(lit(x, 1), out))),
 )
 
@@ -344,23 +349,21 @@ def _gauss(x: Value) -> Value:
 
 erf = _unary(
     "erf",
-    lambda x: special.erf(x),
+    _by_scipy("erf"),
     lambda t, x, out: mul(t, mul(_gauss(x), lit(x, _TWO_OVER_SQRT_PI))),
 )
 erfc = _unary(
     "erfc",
-    lambda x: special.erfc(x),
+    _by_scipy("erfc"),
     lambda t, x, out: mul(t, mul(_gauss(x), lit(x, -_TWO_OVER_SQRT_PI))),
 )
 erfinv = _unary(
     "erfinv",
-    lambda x: special.erfinv(x),
+    _by_scipy("erfinv"),
     lambda t, x, out: masked_mul(t, mul(exp(square(out)), lit(x, 1 / _TWO_OVER_SQRT_PI))),
 )
-lgamma = _unary("lgamma", lambda x: special.gammaln(x), lambda t, x, out: masked_mul(t, digamma(x)))
-digamma = _unary(
-    "digamma", lambda x: special.digamma(x), lambda t, x, out: masked_mul(t, trigamma(x))
-)
+lgamma = _unary("lgamma", _by_scipy("gammaln"), lambda t, x, out: masked_mul(t, digamma(x)))
+digamma = _unary("digamma", _by_scipy("digamma"), lambda t, x, out: masked_mul(t, trigamma(x)))
 
 # B_2k of the asymptotic series psi1(x) ~ 1/x + 1/(2x^2) + sum B_2k / x^(2k+1); DLMF 5.15.8.
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)

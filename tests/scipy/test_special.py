@@ -170,3 +170,13 @@ def test_other_names_are_refused() -> None:
     assert traced.lambertw(1.0) == plain.lambertw(1.0)
     with pytest.raises(UnsupportedNumpyError, match="exact"):
         fgrad.grad(lambda n: traced.comb(n, 2, exact=True))(4.0)
+
+
+@pytest.mark.parametrize("name", ["erf", "erfinv", "expit", "gammaln", "psi", "i0", "ndtri"])
+def test_float16_stays_that_in_programs(name: str) -> None:
+    x = np.array([0.25, 0.5, 0.75], np.float16)
+    wanted = getattr(plain, name)(x.astype(np.float64)).astype(np.float16)
+    for fun in (fgrad.jit, fgrad.vmap):
+        found = fun(getattr(traced, name))(x)
+        assert found.dtype == np.float16
+        np.testing.assert_allclose(found.astype("f8"), wanted.astype("f8"), rtol=1e-3)

@@ -49,7 +49,7 @@ def external(
 
     Arguments:
       name: SciPy's name.
-      dtype: float32 or float64, of all arrays; the function itself takes float64.
+      dtype: float16, float32 or float64, of all arrays; the function itself takes float64.
       size: the number of elements, which is the extent of the range.
       constants: for each operand its value, or None if it is an array.
       ones: the operands that are arrays of one element for all.
@@ -94,4 +94,7 @@ def _store(place: int, kind: str) -> str:
     text = f"  %out = getelementptr {kind}, ptr %b{place}, i64 %i\n"
     if kind == "double":
         return text + "  store double %value, ptr %out"
+    if kind == "half":  # by float32: there is no instruction for it at once
+        text += "  %single = fptrunc double %value to float\n"
+        return text + "  %narrow = fptrunc float %single to half\n  store half %narrow, ptr %out"
     return text + f"  %narrow = fptrunc double %value to {kind}\n  store {kind} %narrow, ptr %out"
