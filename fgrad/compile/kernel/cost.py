@@ -6,6 +6,7 @@ from fgrad.compile.kernel.ir import Kernel, Load, Loop, Op, Statement, Store, Up
 from fgrad.compile.kernel.rewrite import Body, stride_of
 from fgrad.compile.kernel.scalar import SCALAR_OPS
 
+LONG_FORMULA = 20  # cycles of one operation that make a formula long: a function such as exp
 CLOSE = 4  # strides up to which whole vectors are read or written, and shuffled
 WHILE_PASSES = 32  # what a loop without an extent is thought to run
 _SLOW = {"div", "sqrt", "remainder", "floor_divide", "fmod"}

@@ -1,9 +1,9 @@
 """L5. Kernel -> Kernel: the same meaning in an order that is fast on a CPU.
 
 The steps, in order: loops of extent 0 and 1 go away; perfect nests of parallel loops are sorted so
-that the fastest axis is innermost; nests that walk memory without a gap become one loop; the axis
-to vectorise is chosen by a cost model, for each outermost loop; small loops are unrolled; loops of
-long formulas take several vectors at a time.
+that the fastest axis is innermost; loops are split where their guards change; nests that walk
+memory without a gap become one loop; the axis to vectorise is chosen by a cost model, for each
+outermost loop; small loops are unrolled; loops of long formulas take several vectors at a time.
 
     parallel i in 4:                 parallel j in 400 lanes 16 unroll 4:
       parallel j in 100:        ->     %0 = load x[j]
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fgrad.compile.kernel.cost import vector_cost, weight
+from fgrad.compile.kernel.cost import LONG_FORMULA, vector_cost, weight
 from fgrad.compile.kernel.ir import (
     Affine,
     Buffer,
@@ -42,6 +42,7 @@ from fgrad.compile.kernel.rewrite import (
     walk,
 )
 from fgrad.compile.schedule.columns import stream_columns
+from fgrad.compile.schedule.guards import split_at_guards
 from fgrad.compile.schedule.registers import tile_registers
 from fgrad.compile.schedule.rows import pair_rows
 from fgrad.compile.schedule.sums import block_sums
@@ -49,7 +50,6 @@ from fgrad.compile.schedule.tiles import tile_transposes
 
 VECTOR_BYTES = 64
 WIDE_REGISTERS = 32  # from so many on several vectors are kept in them at a time
-LONG_FORMULA = 20  # cycles of one operation that make a formula long: a function such as exp
 SHORT_BODY = 40  # cycles up to which four vectors are taken at a time instead of two
 LEAST_WORK = 1 << 14  # elements from which that pays for its compilation
 MUCH_WORK = 1 << 18  # elements from which four vectors do
@@ -68,7 +68,8 @@ def schedule(kernel: Kernel, registers: int = 32) -> Kernel:
     """
     names = Names(kernel)
     buffers = {b.name: b for b in kernel.buffers}
-    body = collapse(sort_nests(sink(simplify_loops(kernel.body))))
+    body = sort_nests(sink(simplify_loops(kernel.body)))
+    body = collapse(split_at_guards(body, names, buffers))
     body = tile_registers(body, names, buffers, registers)
     body = stream_columns(body, names, buffers)
     body = block_sums(body, names)

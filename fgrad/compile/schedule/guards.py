@@ -1,0 +1,271 @@
+"""L5. Loops whose guards compare their own axis with numbers become one loop for each case.
+
+    parallel i in 1007:                          parallel i in 3:
+      %0 = index i64 -3 + i                        store y[i] 0.0
+      %1 = ge bool %0 0                          parallel i in 1000:
+      %2 = lt bool %0 1000                ->       %5 = load x[i]
+      %3 = and bool %1 %2                          store y[3 + i] %5
+      %4 = load x[-3 + i] if %3 else 0           parallel i in 4:
+      %5 = select f64 %3 %4 0.0                    store y[1003 + i] 0.0
+      store y[i] %5
+
+Of pads and of concatenations inside a formula the guards are gone then.  Nests of parallel loops
+alone are split: the pieces of a sum would be added in another order.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Mapping
+
+import numpy as np
+
+from fgrad.compile.kernel.cost import LONG_FORMULA, weight
+from fgrad.compile.kernel.ir import (
+    Affine,
+    Buffer,
+    Const,
+    Index,
+    Load,
+    Loop,
+    Op,
+    Scalar,
+    Statement,
+    Store,
+)
+from fgrad.compile.kernel.rewrite import Body, Names, map_indices, only_loop, substitute, walk
+
+MOST_PIECES = 4
+LEAST_PIECE = 64  # iterations of the innermost loops from which a piece without guards pays
+_BOOL, _INT64 = np.dtype(bool), np.dtype(np.int64)
+_COMPARE = {
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+}
+
+
+def split_at_guards(body: Body, names: Names, buffers: Mapping[str, Buffer]) -> Body:
+    """The body with loops split where comparisons with their axes change."""
+    compared = [s for s in walk(body) if isinstance(s, Op) and s.op in _COMPARE]
+    if not compared:
+        return body
+    consts = {s.id: s.value for s in body if isinstance(s, Const)}
+    out: list[Statement] = []
+    for s in body:
+        if isinstance(s, Loop) and _may_split(s, buffers):
+            out += Splitter(names, buffers, consts).pieces(s, {})
+        else:
+            out.append(s)
+    return tuple(out)
+
+
+def _may_split(loop: Loop, buffers: Mapping[str, Buffer]) -> bool:
+    """Whether a loop is a perfect nest of parallel loops around short formulas: beside long ones
+    guards cost little, but copies do."""
+    if loop.kind != "parallel":
+        return False
+    if len(loop.body) == 1 and isinstance(loop.body[0], Loop):
+        return _may_split(loop.body[0], buffers)
+    return all([_plain(s, buffers) for s in loop.body])
+
+
+def _plain(s: Statement, buffers: Mapping[str, Buffer]) -> bool:
+    if isinstance(s, (Load, Store)):
+        return buffers[s.buffer].role != "scratch"
+    return isinstance(s, (Const, Index, Op)) and weight(s) < LONG_FORMULA
+
+
+class Splitter:
+    """Splits one nest, given the numbers that are known outside of it.
+
+    Of the pieces of a loop, only the longest are split further inside, so that their number grows
+    with the sum of the loops and not with the product.
+    """
+
+    def __init__(
+        self, names: Names, buffers: Mapping[str, Buffer], consts: dict[int, Scalar]
+    ) -> None:
+        self.names, self.buffers, self.consts = names, buffers, consts
+
+    def pieces(self, loop: Loop, extents: dict[str, int]) -> Body:
+        """The loops that a loop becomes inside others of some extents: itself, if it stays."""
+        cuts = self._cuts(loop)
+        if not cuts:
+            return self._inside(loop, extents)
+        ranges = list(zip((0, *cuts), (*cuts, loop.extent), strict=True))
+        longest = max([stop - start for start, stop in ranges])
+        out: list[Statement] = []
+        for start, stop in ranges:
+            piece = self._piece(loop, start, stop, extents)
+            out += self._inside(piece, extents) if stop - start == longest else (piece,)
+        return tuple(out)
+
+    def _piece(self, loop: Loop, start: int, stop: int, extents: dict[str, int]) -> Loop:
+        """The iterations from `start` to `stop`, beside which others stand."""
+        terms = ((loop.axis, 1),)
+        body = map_indices(loop.body, lambda i: substitute(i, loop.axis, start, terms))
+        piece = loop._replace(extent=stop - start, body=body)
+        folded = self._folded(piece, {**extents, loop.axis: stop - start})
+        return only_loop(self.names.copy((folded,)))
+
+    def _inside(self, loop: Loop, extents: dict[str, int]) -> Body:
+        """A loop with the one inside it split."""
+        if not loop.body or not isinstance(loop.body[0], Loop):
+            return (loop,)
+        around = {**extents, loop.axis: loop.extent}
+        return (loop._replace(body=self.pieces(loop.body[0], around)),)
+
+    def _cuts(self, loop: Loop) -> list[int]:
+        """Where to split a loop: everywhere that a comparison changes, if that is at few places,
+        else around the longest piece; nowhere if no piece is long."""
+        found = sorted(self._changes(loop))
+        edges = [0, *found, loop.extent]
+        long = max(range(len(edges) - 1), key=lambda k: edges[k + 1] - edges[k])
+        if not found or (edges[long + 1] - edges[long]) * _inner(loop) < LEAST_PIECE:
+            return []
+        if len(found) < MOST_PIECES:
+            return found
+        return [x for x in edges[long : long + 2] if 0 < x < loop.extent]
+
+    def _changes(self, loop: Loop) -> set[int]:
+        """The iterations from which a comparison of the loop's axis with a number is another."""
+        found: set[int] = set()
+        indices: dict[int, Affine] = {}
+        consts = dict(self.consts)
+        for s in walk(loop.body):
+            if isinstance(s, Const):
+                consts[s.id] = s.value
+            elif isinstance(s, Index) and s.dtype == _INT64:
+                indices[s.id] = s.index
+            elif isinstance(s, Op) and s.op in _COMPARE:
+                index, number = indices.get(s.args[0]), consts.get(s.args[1])
+                if index is None or number is None or [a for a, _ in index.terms] != [loop.axis]:
+                    continue
+                change = _change(s.op, index, number, loop.extent)
+                if change < loop.extent:
+                    found.add(change)
+        return found
+
+    def _folded(self, loop: Loop, extents: dict[str, int]) -> Loop:
+        """The nest without the comparisons that are the same in all its iterations."""
+        inner = loop.body[0]
+        if isinstance(inner, Loop):
+            return loop._replace(body=(self._folded(inner, {**extents, inner.axis: inner.extent}),))
+        return loop._replace(body=Folder(self.buffers, self.consts, extents).body(loop.body))
+
+
+def _inner(loop: Loop) -> int:
+    """How many times the loops inside a nest run for one iteration of it."""
+    return math.prod([s.extent for s in walk(loop.body) if isinstance(s, Loop)])
+
+
+def _change(op: str, index: Affine, number: Scalar, extent: int) -> int:
+    """The first iteration in which a comparison of `const + stride * axis` is not that of
+    iteration 0."""
+    ((_, stride),) = index.terms
+    compare = _COMPARE[op]
+    first = compare(index.const, number)
+    return bisect_left(
+        range(extent), True, key=lambda k: compare(index.const + stride * k, number) != first
+    )
+
+
+class Folder:
+    """Rewrites straight-line statements in loops of some extents: comparisons that are always the
+    same become numbers, and what depends on them becomes less."""
+
+    def __init__(
+        self, buffers: Mapping[str, Buffer], consts: dict[int, Scalar], extents: dict[str, int]
+    ) -> None:
+        self.buffers, self.extents = buffers, extents
+        self.consts = dict(consts)
+        self.indices: dict[int, Affine] = {}
+        self.same: dict[int, int] = {}  # values that are another
+
+    def body(self, body: Body) -> Body:
+        """The statements that are left."""
+        made = [self._statement(self._renamed(s)) for s in body]
+        return _used([s for s in made if s is not None])
+
+    def _use(self, id: int) -> int:
+        return self.same.get(id, id)
+
+    def _renamed(self, s: Statement) -> Statement:
+        if isinstance(s, Op):
+            return s._replace(args=tuple([self._use(a) for a in s.args]))
+        if isinstance(s, Load):
+            return s._replace(gather=tuple([(self._use(v), step) for v, step in s.gather]))
+        if isinstance(s, Store):
+            scatter = tuple([(self._use(v), step) for v, step in s.scatter])
+            return s._replace(value=self._use(s.value), scatter=scatter)
+        return s
+
+    def _statement(self, s: Statement) -> Statement | None:
+        if isinstance(s, Const):
+            self.consts[s.id] = s.value
+        elif isinstance(s, Index) and s.dtype == _INT64:
+            self.indices[s.id] = s.index
+        elif isinstance(s, Op):
+            return self._op(s)
+        elif isinstance(s, (Load, Store)) and s.guard is not None:
+            guard = self._use(s.guard)
+            s, known = s._replace(guard=guard), self.consts.get(guard)
+            if known:
+                return s._replace(guard=None)
+            if known is not None:
+                return self._never(s)
+        return s
+
+    def _never(self, s: Load | Store) -> Statement | None:
+        """A load or a store whose guard is false."""
+        if isinstance(s, Store):
+            return None
+        return self._number(s.id, s.other, self.buffers[s.buffer].dtype)
+
+    def _number(self, id: int, value: Scalar, dtype: np.dtype) -> Const:
+        self.consts[id] = value
+        return Const(id, dtype.type(value).item(), dtype)
+
+    def _op(self, s: Op) -> Statement | None:
+        known = [self.consts.get(a) for a in s.args]
+        if s.op in _COMPARE and s.args[0] in self.indices and known[1] is not None:
+            low, high = self._bounds(self.indices[s.args[0]])
+            truth = _COMPARE[s.op](low, known[1])
+            if truth == _COMPARE[s.op](high, known[1]):
+                return self._number(s.id, truth, _BOOL)
+        elif s.op == "select" and known[0] is not None:
+            self.same[s.id] = s.args[1] if known[0] else s.args[2]
+            return None
+        elif s.op in ("and", "or") and s.dtype == _BOOL:
+            for k in (0, 1):
+                if known[k] is not None:
+                    decided = bool(known[k]) == (s.op == "or")
+                    self.same[s.id] = s.args[k] if decided else s.args[1 - k]
+                    return None
+        return s
+
+    def _bounds(self, index: Affine) -> tuple[int, int]:
+        """The least and the greatest value of an affine map."""
+        ends = [sorted((0, step * (self.extents[axis] - 1))) for axis, step in index.terms]
+        low, high = [sum(end) for end in zip(*ends, strict=True)] if ends else (0, 0)
+        return index.const + low, index.const + high
+
+
+def _used(body: list[Statement]) -> Body:
+    """The stores, and the statements whose values are used."""
+    needed: set[int] = set()
+    kept: list[Statement] = []
+    for s in reversed(body):
+        if isinstance(s, (Const, Index, Load, Op)) and s.id not in needed:
+            continue
+        kept.append(s)
+        if isinstance(s, Op):
+            needed.update(s.args)
+        elif isinstance(s, (Load, Store)):
+            terms = s.gather if isinstance(s, Load) else (*s.scatter, (s.value, 1))
+            needed.update([v for v, _ in terms])
+            needed.update(() if s.guard is None else (s.guard,))
+    return tuple(reversed(kept))
