@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -256,6 +257,18 @@ def test_callbacks_in_loops() -> None:
     executable = compiled(f, X)
     called(executable, X)
     assert seen == [0.0, 1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (4, 0), (0, 0)])
+def test_loops_without_elements(shape: tuple[int, int]) -> None:
+    x, w = X[: shape[0], : shape[1]], X[: shape[1], : shape[1]]
+    f = lambda x: lax.while_loop(lambda s: s[0] < 2, lambda s: (s[0] + 1, s[1] @ w), (0, x))  # noqa: E731
+    check(f, x)
+    check(fgrad.vmap(f), np.stack([x, x]))
+    check(lambda x: lax.fori_loop(0, 2, lambda _, c: c @ x[:0].T @ x[:0], X[:2, : shape[1]]), x)
+    for axis in (0, 1):
+        sums = partial(np.sum, axis=axis, keepdims=True)
+        check(lambda x, f=sums: lax.fori_loop(0, x.shape[0] + 2, lambda _, c: c - f(c), x), x)
 
 
 # --- complex carries

@@ -288,10 +288,11 @@ def reduction(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     ids = w.operand(x)
     kept = [k for k in range(ids.ndim) if k not in axes]
     shape = tuple([ids.shape[k] for k in kept])
-    rows = ids.transpose([*kept, *axes]).reshape(math.prod(shape), -1)
+    cells = math.prod([ids.shape[k] for k in axes])
+    rows = ids.transpose([*kept, *axes]).reshape(math.prod(shape), cells)
     if rows.size > MOST_CELLS:
         raise TooLarge
-    if not rows.shape[1]:
+    if len(rows) and not cells:
         empty = REGISTRY[eqn.prim.name].evaluate_rule(np.zeros(x.aval.shape, dtype), axes=axes)
         return [np.broadcast_to(np.int64(w.number(np.asarray(empty).flat[0], dtype)), shape)]
     out = [tree(w, op, dtype, [int(i) for i in row]) for row in rows]
@@ -341,12 +342,12 @@ def dot(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     dtype = eqn.outputs[0].aval.dtype
     free_x = [k for k in range(x.ndim) if k not in (*cx, *bx)]
     free_y = [k for k in range(y.ndim) if k not in (*cy, *by)]
-    batch = [x.shape[k] for k in bx]
+    batch, summed = [math.prod([x.shape[k] for k in axes]) for axes in (bx, cx)]
     left = x.transpose([*bx, *free_x, *cx]).reshape(
-        math.prod(batch), math.prod([x.shape[k] for k in free_x]), -1
+        batch, math.prod([x.shape[k] for k in free_x]), summed
     )
     right = y.transpose([*by, *free_y, *cy]).reshape(
-        math.prod(batch), math.prod([y.shape[k] for k in free_y]), -1
+        batch, math.prod([y.shape[k] for k in free_y]), summed
     )
     if left.size * right.shape[1] > MOST_PRODUCTS:
         raise TooLarge
