@@ -33,7 +33,7 @@ demo: $(VENV)/.extras-examples
 	$(PY) examples/digits.py
 
 test: $(VENV)/.extras-dev
-	$(PY) -m pytest
+	$(PY) -m pytest -n 2 --dist loadfile
 
 lint: $(VENV)/.extras-dev
 	$(PY) -m ruff check .
