@@ -49,7 +49,8 @@ def test_kernels(kind: str, seed: int) -> None:
     maker = Maker(1000 + seed, EXTENTS, LIMIT, STATES)
     kernel = KINDS[kind](maker)
     halves = any([b.dtype == np.float16 for b in kernel.buffers])
-    check_launches(kernel, maker.arrays, seed, 2e-2 if halves else 2e-5, native=True)
+    with np.errstate(all="ignore"):  # float16 overflows
+        check_launches(kernel, maker.arrays, seed, 2e-2 if halves else 2e-5, native=True)
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64", "i32"])
