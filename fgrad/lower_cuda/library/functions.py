@@ -183,7 +183,7 @@ class Functions:
     def end(self, name: str, handle: int) -> None:
         """Destroy something, in whichever thread this happens to be."""
         with contextlib.suppress(DeviceError):
-            self.stream()
+            driver().attach()
             self.call(name, handle)
 
     def handle(self, library: str) -> Number:
@@ -193,11 +193,6 @@ class Functions:
             if found is None:
                 found = self._handles[library] = self._new_handle(library)
         return Number("i64", found)
-
-    def stream(self) -> int:
-        """The driver's stream; this thread uses its device."""
-        driver().attach()
-        return driver().stream
 
     def setter(self, name: str) -> int:
         """Where the function is that gives the handle of a function its stream."""
