@@ -82,7 +82,7 @@ class StubLibrary:
             lambda: next(self._handles),
             self._cell,
             self._launch_at,
-            self._do,
+            self._happen,
             self.log,
         )
 
@@ -293,24 +293,24 @@ class StubLibrary:
     # Copies and fills.
 
     def cuMemcpyHtoDAsync_v2(self, to: int, source: int, nbytes: int, stream: int) -> None:
-        self._move(Move("to device", to, source, nbytes))
+        self._move(Move("to device", to, source, nbytes), stream)
 
     def cuMemcpyDtoHAsync_v2(self, to: int, source: int, nbytes: int, stream: int) -> None:
-        self._move(Move("from device", to, source, nbytes))
+        self._move(Move("from device", to, source, nbytes), stream)
 
     def cuMemcpyDtoDAsync_v2(self, to: int, source: int, nbytes: int, stream: int) -> None:
-        self._move(Move("on device", to, source, nbytes))
+        self._move(Move("on device", to, source, nbytes), stream)
 
     def cuMemsetD8Async(self, pointer: int, value: int, count: int, stream: int) -> None:
-        self._do(Fill(pointer, bytes([value]), count))
+        self._do(Fill(pointer, bytes([value]), count), stream)
 
     def cuMemsetD32Async(self, pointer: int, value: int, count: int, stream: int) -> None:
-        self._do(Fill(pointer, value.to_bytes(4, "little"), count))
+        self._do(Fill(pointer, value.to_bytes(4, "little"), count), stream)
 
-    def _move(self, move: Move) -> None:
+    def _move(self, move: Move, stream: int) -> None:
         if self.graphs.captures() and move.way != "on device":
             raise CheckError("a copy to or from the host is part of a graph.")
-        self._do(move)
+        self._do(move, stream)
 
     # Kernels.
 
@@ -333,24 +333,23 @@ class StubLibrary:
             return INVALID
         if not 0 < threads <= min(kernel.threads, MOST_THREADS) or not 0 < gx < 1 << 31:
             return INVALID
-        self._do(Launch(function, gx, (bx, by), _pointers(parameters, kernel.arity)))
+        launch = Launch(function, gx, (bx, by), _pointers(parameters, kernel.arity))
+        self._do(launch, stream)
         return api.SUCCESS
 
     def enqueue(self, work: Callable[[], None], stream: int) -> None:
-        """What a function of a library does, in the order of a stream, which may capture."""
-        if self._streams[stream][0]:
-            self.graphs.capture(Work(work))
-        else:
-            self._done_now(Work(work))
+        """What a function of a library does, in the order of a stream."""
+        self._do(Work(work), stream)
 
-    def _do(self, event: Event) -> None:
-        """Keep what was asked for, if a graph is captured; else do it."""
-        if self.graphs.captures():
+    def _do(self, event: Event, stream: int) -> None:
+        """Keep what was asked for, if the stream captures a graph; else do it."""
+        if self._streams[stream][0]:
             self.graphs.capture(event)
         else:
-            self._done_now(event)
+            self._happen(event)
 
-    def _done_now(self, event: Event) -> None:
+    def _happen(self, event: Event) -> None:
+        """Do it now, and note that it was done."""
         self.log.append(event)
         self._run(event)
 
