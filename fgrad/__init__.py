@@ -21,7 +21,7 @@ from fgrad.config import config
 from fgrad.lazy import PROVIDERS as _PROVIDERS
 from fgrad.numpy.places import at
 from fgrad.ops.elementwise import stop_gradient as _stop_gradient
-from fgrad.trace import deferred as _deferred
+from fgrad.tables import deferred as _deferred
 from fgrad.transforms.functionalize import functionalize
 from fgrad.transforms.grad import grad, value_and_grad
 from fgrad.transforms.jacobian import hessian, jacfwd, jacrev

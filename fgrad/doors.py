@@ -10,15 +10,21 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fgrad.ir.primitive import Primitive
+from fgrad.ir.primitive import OUT, Primitive
 from fgrad.on_device import put_hook
 from fgrad.record import Record
 from fgrad.source import here
-from fgrad.trace import STATE, Tracer, Value, bind
+from fgrad.trace import STATE, UNREAD, Tracer, Value, bind
 
 DOORS: list[Callable[..., Value]] = []  # all of them, so that `debug.nans` can look behind them
 
 _new = tuple.__new__  # skips the named tuple's own constructor, which costs more than the record
+
+
+def _reads(prim: Primitive, pattern: int) -> tuple[bool, bool, bool]:
+    """Whether a derivative reads the first operand, the second, and the result."""
+    unread = prim.unread_by(pattern)
+    return 0 not in unread, 1 not in unread, OUT not in unread
 
 
 def unary_door(prim: Primitive) -> Callable[[Value], Value]:
@@ -26,7 +32,8 @@ def unary_door(prim: Primitive) -> Callable[[Value], Value]:
 
     Eager differentiation makes these calls by the thousand; each Python frame shows.
     """
-    evaluate = prim.evaluate_rule
+    evaluate, unread = prim.evaluate_rule, prim.unread_by(0b11)
+    reads_x, reads_out = 0 not in unread, OUT not in unread
 
     def apply(x: Value) -> Value:
         if type(x) is Tracer:
@@ -38,7 +45,9 @@ def unary_door(prim: Primitive) -> Callable[[Value], Value]:
             result = evaluate(value)
             state = STATE
             loc = state.loc or here()
-            record = (prim, (x.index,), (value,), {}, (index,), (result,), loc, state.via)
+            values = (value,) if reads_x else UNREAD
+            results = (result,) if reads_out else UNREAD
+            record = (prim, (x.index,), values, {}, (index,), results, loc, state.via)
             builder.records.append(_new(Record, record))
             return Tracer(builder, index, result, None)
         return bind(prim, x) if put_hook else evaluate(x)
@@ -50,19 +59,22 @@ def unary_door(prim: Primitive) -> Callable[[Value], Value]:
 def binary_door(prim: Primitive) -> Callable[[Value, Value], Value]:
     """`bind(prim, x, y)` for two operands and no parameters, with a short way for known values."""
     evaluate = prim.evaluate_rule
+    both, first, second = [_reads(prim, pattern) for pattern in (0b111, 0b110, 0b101)]
 
     def apply(x: Value, y: Value) -> Value:
         if type(x) is Tracer:
             builder, i, a = x.builder, x.index, x.value
             if type(y) is Tracer:
-                j, b = y.index, y.value
+                j, b, reads = y.index, y.value, both
                 if y.builder is not builder:
                     return bind(prim, x, y)
             else:
                 j = b = builder.snapshot(y) if type(y) is np.ndarray else y
+                reads = first
         elif type(y) is Tracer:
             builder, j, b = y.builder, y.index, y.value
             i = a = builder.snapshot(x) if type(x) is np.ndarray else x
+            reads = second
         else:
             return bind(prim, x, y) if put_hook else evaluate(x, y)
         if a is None or b is None or type(a) is Tracer or type(b) is Tracer or not builder.plain:
@@ -72,7 +84,10 @@ def binary_door(prim: Primitive) -> Callable[[Value, Value], Value]:
         result = evaluate(a, b)
         state = STATE
         loc = state.loc or here()
-        record = (prim, (i, j), (a, b), {}, (index,), (result,), loc, state.via)
+        reads_a, reads_b, reads_out = reads
+        values = (a if reads_a else None, b if reads_b else None)
+        results = (result,) if reads_out else UNREAD
+        record = (prim, (i, j), values, {}, (index,), results, loc, state.via)
         builder.records.append(_new(Record, record))
         return Tracer(builder, index, result, None)
 

@@ -24,10 +24,12 @@ class Record(NamedTuple):
 
     prim: Primitive
     operands: Sequence[Any]  # a Python int is the number of a value; anything else is a constant
-    values: Sequence[Any]  # the operands in the enclosing context; an Aval if unknown
+    # The operands in the enclosing context; an Aval if unknown, or if no derivative reads the value
+    # (None in records of the short doors).
+    values: Sequence[Any]
     params: dict[str, Any]
     outs: Sequence[int]
-    results: Sequence[Any]  # the outputs in the enclosing context; Avals if unknown
+    results: Sequence[Any]  # likewise the outputs; None if no derivative reads them
     loc: RawLoc | Loc
     via: tuple[str, ...]
 

@@ -22,44 +22,23 @@ from fgrad.assign import assign, refresh
 from fgrad.collector import collector_paused, collector_relaxed
 from fgrad.detached import check_read
 from fgrad.ir.aval import Aval, aval_of
-from fgrad.ir.primitive import Primitive
+from fgrad.ir.primitive import OUT, Primitive
 from fgrad.ir.program import Lit, Program, Var
 from fgrad.on_device import OnDevice, bind_hook, put_hook
 from fgrad.record import Atoms, Numbered, Record
 from fgrad.source import Loc, RawLoc, here
+from fgrad.tables import (
+    alias_functions,
+    numpy_functions,
+    store_hook,
+    ufunc_methods,
+    unsupported_hook,
+)
 from fgrad.trace_errors import leaked, needs_value
 
 Value: TypeAlias = Any  # a NumPy array or scalar, or a tracer
 
-deferred: list[Callable[[], None]] = []  # loads the functions that are not in the table yet
-
-
-class FunctionTable(dict[Any, Callable[..., Any]]):
-    """NumPy's or SciPy's function or ufunc -> fgrad's; the rarer ones are loaded when one is first
-    missing."""
-
-    def __missing__(self, key: Any) -> Callable[..., Any]:
-        if not deferred:
-            raise KeyError(key)
-        deferred[0]()
-        return self[key]
-
-    def find(self, key: Any) -> Callable[..., Any] | None:
-        """The traced form of a function, or None if it has none."""
-        found = self.get(key)
-        while found is None and deferred:
-            deferred[0]()
-            found = self.get(key)
-        return found
-
-
-# Tables that higher layers fill: functions, and (ufunc method) -> handler.
-numpy_functions = FunctionTable()
-ufunc_methods: dict[str, Callable[..., Any]] = {}
-unsupported_hook: list[Callable[..., BaseException]] = []
-store_hook: list[Callable[..., Value]] = []  # (out, function, method, args, kwargs) -> out
 ended_hook: list[Callable[[Tracer], Value]] = []  # what a tracer of an ended trace counts as
-alias_functions: set[Any] = set()  # what may return its argument itself, or a view of it
 
 
 class _State(threading.local):
@@ -75,6 +54,8 @@ STATE = _State()
 
 
 FORWARD = frozenset({"jvp", "linearize"})  # traces that are differentiated forward
+
+UNREAD = (None,)  # the results of a record that no derivative reads
 
 SMALL = 4096  # bytes of a constant up to which copying it is cheaper than anything else
 
@@ -262,6 +243,7 @@ class Builder:
         name: the name of the user's function.
         eager: whether equations with known operands are evaluated while they are recorded.
         saves: whether it is differentiated in reverse, so that primitives may keep residuals.
+        keeps: whether records keep all values, also those that no derivative reads.
     """
 
     __slots__ = (
@@ -274,6 +256,7 @@ class Builder:
         "eager",
         "frozen",
         "inputs",
+        "keeps",
         "level",
         "live",
         "name",
@@ -287,11 +270,14 @@ class Builder:
         "what",
     )  # fmt: skip
 
-    def __init__(self, what: str, name: str, eager: bool, saves: bool = False) -> None:
+    def __init__(
+        self, what: str, name: str, eager: bool, saves: bool = False, keeps: bool = False
+    ) -> None:
         self.what = what
         self.name = name
         self.eager = eager
         self.saves = saves
+        self.keeps = keeps
         self.level = 0
         self.live = False
         self.plain = False  # open, and nothing was assigned: the short doors may be taken
@@ -313,7 +299,8 @@ class Builder:
         self.level = state.level
         self.thread = threading.get_ident()
         state.builder, state.loc, state.via = self, None, ()
-        self.live = self.plain = True
+        self.live = True
+        self.plain = not self.keeps
         return self
 
     def __exit__(self, *_exc: object) -> None:
@@ -375,9 +362,11 @@ class Builder:
             return bind(prim, *[lasting(x) for x in operands], **params)
         ins: list[Any] = []
         values: list[Any] = []
-        known, outer = self.eager, False
+        known, outer, pattern = self.eager, False, 1
         for x in operands:
+            pattern += pattern
             if type(x) is Tracer:
+                pattern += 1
                 if x.builder is not self:
                     x = self.capture(x)
                 elif x._view is not None:
@@ -406,18 +395,24 @@ class Builder:
             result = _bind_at(loc, prim, values, params)
         else:
             result = prim.evaluate_rule(*values, **params)
+        unread = () if self.keeps or not known else prim.unread_by(pattern)
+        for k in unread:
+            if k != OUT:
+                values[k] = aval_of(values[k])
         if not prim.multiple:
             k = self.count
             self.count = k + 1
-            record = (prim, ins, values, params, (k,), (result,), loc, state.via)
-            self.records.append(_new(Record, record))
+            kept = UNREAD if OUT in unread else (result,)
+            self.records.append(
+                _new(Record, (prim, ins, values, params, (k,), kept, loc, state.via))
+            )
             return Tracer(self, k, result, None) if known else Tracer(self, k, None, result)
         results = tuple(result)
         start = self.count
         self.count = start + len(results)
         outs = tuple(range(start, self.count))
-        record = (prim, ins, values, params, outs, results, loc, state.via)
-        self.records.append(_new(Record, record))
+        kept = (None,) * len(results) if OUT in unread else results
+        self.records.append(_new(Record, (prim, ins, values, params, outs, kept, loc, state.via)))
         tracers = [
             Tracer(self, k, x, None) if known else Tracer(self, k, None, x)
             for k, x in zip(outs, results, strict=True)

@@ -17,6 +17,7 @@ LAYERS = {
     "assign": 2,
     "doors": 2,
     "record": 2,
+    "tables": 2,
     "trace": 2,
     "detached": 2,
     "on_device": 2, "lifted": 2,

@@ -11,6 +11,10 @@ every transform composes with every other.
         primitives that are linear (`linear_in`).  It may read the shape and dtype of a wanted
         operand, never its value.  `ct` is a tuple (with None for zero) if `multiple`
     batch(size, operands, dims, **params) -> (out(s), dim(s)): dims[i] is the batched axis or None
+
+`reads` says which values the derivative in each operand reads: places of operands, or `OUT` for the
+result(s).  Of all others a derivative rule may read the shape and dtype alone, and for elementwise
+primitives nothing at all, so that a tape lets go of them while the function runs.
 """
 
 from __future__ import annotations
@@ -22,6 +26,10 @@ from fgrad.errors import CheckError
 
 Rule = Callable[..., Any]
 R = TypeVar("R", bound=Rule)
+Places = tuple[int, ...]
+Reads = tuple[Places, ...]
+
+OUT = -1  # the place of the result(s) in `reads`
 
 
 class Opaque:
@@ -45,6 +53,16 @@ DISCRETE = Refusal("has discrete results, so its derivative is zero")
 REGISTRY: dict[str, Primitive] = {}
 
 
+def reads_nothing(count: int) -> Reads:
+    """The reads of a primitive whose derivatives read no value."""
+    return ((),) * count
+
+
+def reads_others(count: int) -> Reads:
+    """The reads of a primitive that is linear in its first operand, the others being integers."""
+    return (tuple(range(1, count)), *[()] * (count - 1))
+
+
 class Primitive:
     """A named operation with write-once rules.
 
@@ -56,6 +74,9 @@ class Primitive:
             params, or None.
         multiple: whether it returns a tuple of outputs.
         scalar: the row of the scalar table that computes one element, for elementwise ones.
+        reads: which values the derivative in each operand reads, or a function of the number of
+            operands that says so; if it is None, nothing for `linear_in="all"`, the other operand
+            for "each", and everything for all others.
     """
 
     SLOTS = ("type_rule", "evaluate", "jvp", "transpose", "batch")
@@ -67,6 +88,7 @@ class Primitive:
         linear_in: str | tuple[int, ...] | Rule | None = None,
         multiple: bool = False,
         scalar: str | None = None,
+        reads: Reads | Callable[[int], Reads] | None = None,
     ) -> None:
         if name in REGISTRY:
             raise CheckError(f"primitive {name!r} is defined twice")
@@ -75,6 +97,8 @@ class Primitive:
         self.linear_in = linear_in
         self.multiple = multiple
         self.scalar = scalar
+        self.reads = reads
+        self.unread: dict[int, Places] = {}  # see `unread_by`
         self.rules: dict[str, Rule | Refusal] = {}
         self.maps: tuple[Rule | None, ...] = ()  # elementwise derivative maps, one for each operand
         # Read on every eager call, so plain attributes; filled by the setters below.
@@ -99,6 +123,29 @@ class Primitive:
 
     def __repr__(self) -> str:
         return self.name
+
+    def unread_by(self, pattern: int) -> Places:
+        """The places of the values that no derivative reads.
+
+        The pattern is a number in binary: a leading 1, and a 1 for each operand that is traced.
+        """
+        found = self.unread.get(pattern)
+        if found is None:
+            found = self.unread[pattern] = self._unread_by([c == "1" for c in f"{pattern:b}"[1:]])
+        return found
+
+    def _unread_by(self, traced: list[bool]) -> Places:
+        reads, count = self.reads, len(traced)
+        if reads is None and self.linear_in == "all":
+            reads = reads_nothing
+        elif reads is None and self.linear_in == "each":
+            reads = ((1,), (0,))
+        if callable(reads):
+            reads = reads(count)
+        if reads is None:
+            return ()
+        read = {k for places, wanted in zip(reads, traced, strict=True) if wanted for k in places}
+        return tuple([k for k in (*range(count), OUT) if k not in read])
 
     def _missing(self, slot: str) -> Rule:
         def missing(*_args: Any, **_params: Any) -> Any:

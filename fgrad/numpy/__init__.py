@@ -23,7 +23,8 @@ from fgrad.numpy import (  # noqa: F401  (each fills the tables)
     unsupported,
 )
 from fgrad.numpy.register import EXTRA, TRACED, has_tracer, lookup
-from fgrad.trace import STATE, Tracer, deferred
+from fgrad.tables import deferred
+from fgrad.trace import STATE, Tracer
 
 
 def _public(name: str, target: Any, traced: Callable[..., Any]) -> Callable[..., Any]:

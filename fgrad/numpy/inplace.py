@@ -42,17 +42,8 @@ from fgrad.ops import complex as cx
 from fgrad.ops import shape as sh
 from fgrad.ops.elementwise import convert_p
 from fgrad.ops.families import BROADCAST
-from fgrad.trace import (
-    Builder,
-    Tracer,
-    Value,
-    alias_functions,
-    assign_to,
-    concrete,
-    numpy_functions,
-    store_hook,
-    ufunc_methods,
-)
+from fgrad.tables import alias_functions, numpy_functions, store_hook, ufunc_methods
+from fgrad.trace import Builder, Tracer, Value, assign_to, concrete
 
 Function = Callable[..., Any]
 

@@ -19,7 +19,8 @@ from fgrad.numpy.views import same_view
 from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew
 from fgrad.ops import shape as sh
-from fgrad.trace import Tracer, Value, install_methods, known_value, numpy_functions
+from fgrad.tables import numpy_functions
+from fgrad.trace import Tracer, Value, install_methods, known_value
 
 
 def astype(

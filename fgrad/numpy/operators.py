@@ -16,7 +16,8 @@ from fgrad.ir.primitive import REGISTRY
 from fgrad.numpy.promote import PYTHON_KEYS, convert, dtype_of, shape_of, user_line
 from fgrad.numpy.ufuncs import GENERAL, fast_binary, fast_reflected
 from fgrad.ops import elementwise as ew
-from fgrad.trace import Tracer, Value, bind, concrete, numpy_functions
+from fgrad.tables import numpy_functions
+from fgrad.trace import Tracer, Value, bind, concrete
 
 Function = Callable[..., Any]
 

@@ -20,7 +20,7 @@ from fgrad.errors import (
     UnsupportedNumpyError,
     UnsupportedTypeError,
 )
-from fgrad.ir.aval import BOOL, Aval, is_numeric
+from fgrad.ir.aval import BOOL, aval_of, is_numeric
 from fgrad.lifted import lift
 from fgrad.numpy.register import has_tracer
 from fgrad.on_device import OnDevice
@@ -288,10 +288,10 @@ def _without_ones(x: Value, shape: Shape) -> Value:
     if type(x) is Tracer and x.builder.records:
         last = x.builder.records[-1]
         if last.prim is sh.reshape_p and last.outs[0] == x.index and last.values[0].shape == shape:
-            known, number = last.values[0], last.operands[0]
-            if type(known) is Aval:
-                return Tracer(x.builder, number, None, known)
-            return Tracer(x.builder, number, known, None)
+            number, aval = last.operands[0], aval_of(last.values[0])
+            return Tracer(
+                x.builder, number, None if x.value is None else reshape(x.value, shape), aval
+            )
     return reshape(x, shape)
 
 

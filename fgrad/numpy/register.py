@@ -1,6 +1,6 @@
 """L4. The tables of the NumPy surface: which traced function stands for which NumPy function.
 
-`@implements("sum")` puts a function into `trace.numpy_functions`, so that `np.sum(tracer)` reaches
+`@implements("sum")` puts a function into `tables.numpy_functions`, so that `np.sum(tracer)` reaches
 it, and into `TRACED`, from which `fgrad.numpy` makes its own names.  Names that the installed NumPy
 does not have are skipped.
 """
@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fgrad.trace import Tracer, numpy_functions
+from fgrad.tables import numpy_functions
+from fgrad.trace import Tracer
 
 F = TypeVar("F", bound=Callable[..., Any])
 

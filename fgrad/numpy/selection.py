@@ -32,7 +32,8 @@ from fgrad.ops import elementwise as ew
 from fgrad.ops import index as ix
 from fgrad.ops import shape as sh
 from fgrad.ops.sort import searchsorted as searching
-from fgrad.trace import Tracer, Value, concrete, numpy_functions
+from fgrad.tables import numpy_functions
+from fgrad.trace import Tracer, Value, concrete
 
 MANY = 64  # values that are looked for by a search of their own
 

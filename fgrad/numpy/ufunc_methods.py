@@ -33,7 +33,8 @@ from fgrad.numpy.register import NO_VALUE
 from fgrad.numpy.ufuncs import IMPLEMENTATIONS
 from fgrad.ops import elementwise as ew
 from fgrad.ops import index as ix
-from fgrad.trace import Value, concrete, numpy_functions, ufunc_methods, unsupported_hook
+from fgrad.tables import numpy_functions, ufunc_methods, unsupported_hook
+from fgrad.trace import Value, concrete
 
 REDUCTIONS: dict[Any, Callable[..., Value]] = {
     np.add: rs.sum_,

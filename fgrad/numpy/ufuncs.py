@@ -38,7 +38,8 @@ from fgrad.numpy.promote import (
 from fgrad.numpy.register import add
 from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew
-from fgrad.trace import Tracer, Value, bind, concrete, numpy_functions
+from fgrad.tables import numpy_functions
+from fgrad.trace import Tracer, Value, bind, concrete
 
 Function = Callable[..., Any]
 

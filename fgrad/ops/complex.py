@@ -39,11 +39,11 @@ def is_complex(x: Value) -> bool:
     return x.dtype.kind == "c"
 
 
-conj_p = elementwise("conj", np.conjugate, lambda t, x, out: conj(t), accepts="c")
+conj_p = elementwise("conj", np.conjugate, lambda t, x, out: conj(t), accepts="c", reads=((),))
 
-real_p = Primitive("real", scalar="real")
-imag_p = Primitive("imag", scalar="imag")
-complex_p = Primitive("complex", scalar="complex")
+real_p = Primitive("real", scalar="real", reads=((),))
+imag_p = Primitive("imag", scalar="imag", reads=((),))
+complex_p = Primitive("complex", scalar="complex", reads=((), ()))
 
 
 def _part_type(x: Aval) -> Aval:

@@ -17,7 +17,7 @@ import numpy as np
 from fgrad.doors import binary_door, unary_door
 from fgrad.errors import DtypeError, ShapeError
 from fgrad.ir.aval import BOOL, Aval
-from fgrad.ir.primitive import Primitive
+from fgrad.ir.primitive import OUT, Primitive, Reads
 from fgrad.lazy import lazy_module
 from fgrad.ops.families import (
     ADD,
@@ -39,6 +39,9 @@ from fgrad.trace import Value, bind
 
 special = lazy_module("scipy.special")
 
+_X = ((0,),)  # the derivative of a function of one operand reads that, or the result
+_RESULT = ((OUT,),)
+
 
 def lit(x: Value, value: float) -> np.generic:
     """A constant of the dtype of `x`."""
@@ -59,9 +62,14 @@ def _binary(prim: Primitive, doc: str) -> Callable[[Value, Value], Value]:
 
 # --- arithmetic ---------------------------------------------------------------------------------
 
-neg_p = elementwise("neg", np.negative, lambda t, x, out: neg(t), accepts=NUMBERS)
+neg_p = elementwise("neg", np.negative, lambda t, x, out: neg(t), accepts=NUMBERS, reads=((),))
 sub_p = elementwise(
-    "sub", np.subtract, lambda t, x, y, out: t, lambda t, x, y, out: neg(t), accepts=NUMBERS
+    "sub",
+    np.subtract,
+    lambda t, x, y, out: t,
+    lambda t, x, y, out: neg(t),
+    accepts=NUMBERS,
+    reads=((), ()),
 )
 mul_p = elementwise(
     "mul",
@@ -69,6 +77,7 @@ mul_p = elementwise(
     lambda t, x, y, out: mul(t, y),
     lambda t, x, y, out: mul(t, x),
     accepts=ALL,
+    reads=((1,), (0,)),
 )
 div_p = elementwise(
     "div",
@@ -76,18 +85,21 @@ div_p = elementwise(
     lambda t, x, y, out: div(t, y) if is_literal(y) and y != 0 else masked_div(t, y),
     # The reciprocal of a broadcast number is one division for all that it divides.
     lambda t, x, y, out: neg(masked_mul(t, mul(out, reciprocal(y)))),
+    reads=((1,), (OUT, 1)),
 )
 masked_mul_p = elementwise(
     "masked_mul",
     lambda t, d: np.multiply(t, np.where(np.equal(t, 0), d.dtype.type(1), d)),
     lambda s, t, d, out: masked_mul(s, d),
     lambda s, t, d, out: mul(t, s),
+    reads=((1,), (0,)),
 )
 masked_div_p = elementwise(
     "masked_div",
     lambda t, d: np.true_divide(t, np.where(np.equal(t, 0), d.dtype.type(1), d)),
     lambda s, t, d, out: masked_div(s, d),
     lambda s, t, d, out: neg(masked_mul(s, masked_div(out, d))),
+    reads=((1,), (OUT, 1)),
 )
 
 
@@ -168,6 +180,7 @@ remainder_p = elementwise(
     lambda t, x, y, out: t,
     lambda t, x, y, out: neg(mul(t, floor(div(x, y)))),
     accepts=REALS,
+    reads=((), (0, 1)),
 )
 fmod_p = elementwise(
     "fmod",
@@ -175,6 +188,7 @@ fmod_p = elementwise(
     lambda t, x, y, out: t,
     lambda t, x, y, out: neg(mul(t, trunc(div(x, y)))),
     accepts=REALS,
+    reads=((), (0, 1)),
 )
 
 
@@ -196,7 +210,11 @@ def _integer_or(evaluate: Any) -> Any:
 
 
 abs_p = elementwise(
-    "abs", _integer_or(np.absolute), lambda t, x, out: mul(t, sign(x)), accepts=BITS + REAL_FLOATS
+    "abs",
+    _integer_or(np.absolute),
+    lambda t, x, out: mul(t, sign(x)),
+    accepts=BITS + REAL_FLOATS,
+    reads=_X,
 )
 max_p = elementwise(
     "max",
@@ -204,6 +222,7 @@ max_p = elementwise(
     lambda t, x, y, out: _share(t, gt(x, y), eq(x, y)),
     lambda t, x, y, out: _share(t, lt(x, y), eq(x, y)),
     accepts=ORDERED,
+    reads=((0, 1), (0, 1)),
 )
 min_p = elementwise(
     "min",
@@ -211,6 +230,7 @@ min_p = elementwise(
     lambda t, x, y, out: _share(t, lt(x, y), eq(x, y)),
     lambda t, x, y, out: _share(t, gt(x, y), eq(x, y)),
     accepts=ORDERED,
+    reads=((0, 1), (0, 1)),
 )
 copysign_p = elementwise(
     "copysign",
@@ -218,6 +238,7 @@ copysign_p = elementwise(
     lambda t, x, y, out: mul(t, select(ne(signbit(x), signbit(y)), lit(x, -1), lit(x, 1))),
     None,
     accepts=REAL_FLOATS,
+    reads=((0, 1), ()),
 )
 clip_p = elementwise(
     "clip",
@@ -226,6 +247,7 @@ clip_p = elementwise(
     lambda t, x, lo, hi, out: select(and_(lt(x, lo), le(lo, hi)), t, lit(t, 0)),
     lambda t, x, lo, hi, out: select(or_(gt(x, hi), gt(lo, hi)), t, lit(t, 0)),
     accepts=ORDERED,
+    reads=((0, 1, 2),) * 3,
 )
 
 
@@ -245,8 +267,8 @@ def clip(x: Value, lo: Value, hi: Value) -> Value:
 # --- exp, log, powers ---------------------------------------------------------------------------
 
 
-def _unary(name: str, evaluate: Any, derivative: Any) -> Any:
-    return _door(elementwise(name, evaluate, derivative), f"Elementwise `{name}`.")
+def _unary(name: str, evaluate: Any, reads: Reads, derivative: Any) -> Any:
+    return _door(elementwise(name, evaluate, derivative, reads=reads), f"Elementwise `{name}`.")
 
 
 def _by_scipy(name: str) -> Callable[[Any], Any]:
@@ -254,19 +276,22 @@ def _by_scipy(name: str) -> Callable[[Any], Any]:
     return lambda x: getattr(special, name)(x).astype(x.dtype, copy=False)
 
 
-exp = _unary("exp", np.exp, lambda t, x, out: mul(t, out))
-exp2 = _unary("exp2", np.exp2, lambda t, x, out: mul(t, mul(out, lit(x, math.log(2)))))
-expm1 = _unary("expm1", np.expm1, lambda t, x, out: mul(t, add(out, lit(x, 1))))
-log = _unary("log", np.log, lambda t, x, out: masked_div(t, x))
-log2 = _unary("log2", np.log2, lambda t, x, out: masked_div(t, mul(x, lit(x, math.log(2)))))
-log10 = _unary("log10", np.log10, lambda t, x, out: masked_div(t, mul(x, lit(x, math.log(10)))))
-log1p = _unary("log1p", np.log1p, lambda t, x, out: masked_div(t, add(x, lit(x, 1))))
-sqrt = _unary("sqrt", np.sqrt, lambda t, x, out: masked_div(t, mul(out, lit(x, 2))))
-cbrt = _unary("cbrt", np.cbrt, lambda t, x, out: masked_div(t, mul(mul(out, out), lit(x, 3))))
+exp = _unary("exp", np.exp, _RESULT, lambda t, x, out: mul(t, out))
+exp2 = _unary("exp2", np.exp2, _RESULT, lambda t, x, out: mul(t, mul(out, lit(out, math.log(2)))))
+expm1 = _unary("expm1", np.expm1, _RESULT, lambda t, x, out: mul(t, add(out, lit(out, 1))))
+log = _unary("log", np.log, _X, lambda t, x, out: masked_div(t, x))
+log2 = _unary("log2", np.log2, _X, lambda t, x, out: masked_div(t, mul(x, lit(x, math.log(2)))))
+log10 = _unary("log10", np.log10, _X, lambda t, x, out: masked_div(t, mul(x, lit(x, math.log(10)))))
+log1p = _unary("log1p", np.log1p, _X, lambda t, x, out: masked_div(t, add(x, lit(x, 1))))
+sqrt = _unary("sqrt", np.sqrt, _RESULT, lambda t, x, out: masked_div(t, mul(out, lit(out, 2))))
+cbrt = _unary(
+    "cbrt", np.cbrt, _RESULT, lambda t, x, out: masked_div(t, mul(mul(out, out), lit(out, 3)))
+)
 logistic = _unary(
     "logistic",
     _by_scipy("expit"),
-    lambda t, x, out: mul(t, mul(out, sub(lit(x, 1), out))),
+    _RESULT,
+    lambda t, x, out: mul(t, mul(out, sub(lit(out, 1), out))),
 )
 
 
@@ -293,7 +318,14 @@ def _pow_exponent_map(t: Value, x: Value, n: Value, out: Value) -> Value | None:
     return masked_mul(t, mul(out, log(safe)))
 
 
-pow_p = elementwise("pow", np.power, _pow_base_map, _pow_exponent_map, accepts=NUMBERS)
+pow_p = elementwise(
+    "pow",
+    np.power,
+    _pow_base_map,
+    _pow_exponent_map,
+    accepts=NUMBERS,
+    reads=((0, 1), (0, 1, OUT)),
+)
 
 
 pow_ = _binary(pow_p, "x ** n.")
@@ -301,24 +333,27 @@ pow_ = _binary(pow_p, "x ** n.")
 
 # --- trigonometric and hyperbolic ---------------------------------------------------------------
 
-sin = _unary("sin", np.sin, lambda t, x, out: mul(t, cos(x)))
-cos = _unary("cos", np.cos, lambda t, x, out: neg(mul(t, sin(x))))
-tan = _unary("tan", np.tan, lambda t, x, out: mul(t, add(square(out), lit(x, 1))))
-asin = _unary("asin", np.arcsin, lambda t, x, out: masked_div(t, sqrt(sub(lit(x, 1), square(x)))))
-acos = _unary(
-    "acos", np.arccos, lambda t, x, out: neg(masked_div(t, sqrt(sub(lit(x, 1), square(x)))))
+sin = _unary("sin", np.sin, _X, lambda t, x, out: mul(t, cos(x)))
+cos = _unary("cos", np.cos, _X, lambda t, x, out: neg(mul(t, sin(x))))
+tan = _unary("tan", np.tan, _RESULT, lambda t, x, out: mul(t, add(square(out), lit(out, 1))))
+asin = _unary(
+    "asin", np.arcsin, _X, lambda t, x, out: masked_div(t, sqrt(sub(lit(x, 1), square(x))))
 )
-atan = _unary("atan", np.arctan, lambda t, x, out: div(t, add(square(x), lit(x, 1))))
-sinh = _unary("sinh", np.sinh, lambda t, x, out: mul(t, cosh(x)))
-cosh = _unary("cosh", np.cosh, lambda t, x, out: mul(t, sinh(x)))
-tanh = _unary("tanh", np.tanh, lambda t, x, out: mul(t, sub(lit(x, 1), square(out))))
-asinh = _unary("asinh", np.arcsinh, lambda t, x, out: div(t, sqrt(add(square(x), lit(x, 1)))))
+acos = _unary(
+    "acos", np.arccos, _X, lambda t, x, out: neg(masked_div(t, sqrt(sub(lit(x, 1), square(x)))))
+)
+atan = _unary("atan", np.arctan, _X, lambda t, x, out: div(t, add(square(x), lit(x, 1))))
+sinh = _unary("sinh", np.sinh, _X, lambda t, x, out: mul(t, cosh(x)))
+cosh = _unary("cosh", np.cosh, _X, lambda t, x, out: mul(t, sinh(x)))
+tanh = _unary("tanh", np.tanh, _RESULT, lambda t, x, out: mul(t, sub(lit(out, 1), square(out))))
+asinh = _unary("asinh", np.arcsinh, _X, lambda t, x, out: div(t, sqrt(add(square(x), lit(x, 1)))))
 acosh = _unary(
     "acosh",
     np.arccosh,
+    _X,
     lambda t, x, out: masked_div(t, mul(sqrt(sub(x, lit(x, 1))), sqrt(add(x, lit(x, 1))))),
 )
-atanh = _unary("atanh", np.arctanh, lambda t, x, out: masked_div(t, sub(lit(x, 1), square(x))))
+atanh = _unary("atanh", np.arctanh, _X, lambda t, x, out: masked_div(t, sub(lit(x, 1), square(x))))
 
 
 def _norm2(x: Value, y: Value) -> Value:
@@ -331,6 +366,7 @@ atan2_p = elementwise(
     lambda t, y, x, out: masked_mul(t, div(x, _norm2(x, y))),
     lambda t, y, x, out: neg(masked_mul(t, div(y, _norm2(x, y)))),
     accepts=REAL_FLOATS,
+    reads=((0, 1), (0, 1)),
 )
 
 
@@ -350,20 +386,23 @@ def _gauss(x: Value) -> Value:
 erf = _unary(
     "erf",
     _by_scipy("erf"),
+    _X,
     lambda t, x, out: mul(t, mul(_gauss(x), lit(x, _TWO_OVER_SQRT_PI))),
 )
 erfc = _unary(
     "erfc",
     _by_scipy("erfc"),
+    _X,
     lambda t, x, out: mul(t, mul(_gauss(x), lit(x, -_TWO_OVER_SQRT_PI))),
 )
 erfinv = _unary(
     "erfinv",
     _by_scipy("erfinv"),
-    lambda t, x, out: masked_mul(t, mul(exp(square(out)), lit(x, 1 / _TWO_OVER_SQRT_PI))),
+    _RESULT,
+    lambda t, x, out: masked_mul(t, mul(exp(square(out)), lit(out, 1 / _TWO_OVER_SQRT_PI))),
 )
-lgamma = _unary("lgamma", _by_scipy("gammaln"), lambda t, x, out: masked_mul(t, digamma(x)))
-digamma = _unary("digamma", _by_scipy("digamma"), lambda t, x, out: masked_mul(t, trigamma(x)))
+lgamma = _unary("lgamma", _by_scipy("gammaln"), _X, lambda t, x, out: masked_mul(t, digamma(x)))
+digamma = _unary("digamma", _by_scipy("digamma"), _X, lambda t, x, out: masked_mul(t, trigamma(x)))
 
 # B_2k of the asymptotic series psi1(x) ~ 1/x + 1/(2x^2) + sum B_2k / x^(2k+1); DLMF 5.15.8.
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
@@ -397,8 +436,8 @@ def trigamma(x: Value) -> Value:
 
 # --- selection, conversion ----------------------------------------------------------------------
 
-select_p = Primitive("select", scalar="select")
-convert_p = Primitive("convert", params=("dtype",), scalar="convert")
+select_p = Primitive("select", scalar="select", reads=((), (0,), (0,)))
+convert_p = Primitive("convert", params=("dtype",), scalar="convert", reads=((),))
 bitcast_p = Primitive("bitcast", params=("dtype",), scalar="bitcast")
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from fgrad.errors import DtypeError, ShapeError
 from fgrad.ir.aval import Aval
-from fgrad.ir.primitive import DISCRETE, NOT_LINEAR, Primitive
+from fgrad.ir.primitive import DISCRETE, NOT_LINEAR, Primitive, Reads, reads_nothing
 from fgrad.trace import Tracer, Value, bind
 
 # Kinds of dtypes; V is that of bfloat16.
@@ -61,6 +61,7 @@ def elementwise(
     accepts: str = FLOATS,
     result: np.dtype | None = None,
     scalar: str | None = None,
+    reads: Reads | None = None,
 ) -> Primitive:
     """Define a primitive that acts on each element, all operands having one dtype.
 
@@ -70,8 +71,9 @@ def elementwise(
         maps: the derivative map of each operand; none at all for discrete operations.
         accepts: the dtype kinds of the operands.
         result: the dtype of the result if it differs from the operands'.
+        reads: which values each map reads; all if it is None, none where there is no map.
     """
-    prim = Primitive(name, scalar=scalar or name)
+    prim = Primitive(name, scalar=scalar or name, reads=reads)
     prim.evaluate(evaluate)
 
     @prim.type_rule
@@ -86,6 +88,8 @@ def elementwise(
 def finish_elementwise(prim: Primitive, maps: tuple[DerivativeMap | None, ...]) -> None:
     """Fill the derivative and batching slots of an elementwise primitive."""
     prim.maps = maps
+    if not any(maps):
+        prim.reads = reads_nothing
     if any(m is not None for m in maps):
         prim.jvp(jvp_from_maps(maps))
     else:
@@ -201,7 +205,7 @@ def batch_first(size: int, x: Value, dim: int | None) -> Value:
 
 
 # The three primitives that the rules of all others lean on.
-ADD = Primitive("add", scalar="add")
+ADD = Primitive("add", scalar="add", reads=((), ()))
 BROADCAST = Primitive("broadcast", params=("shape", "dims"), linear_in="all")
 PERMUTE = Primitive("permute", params=("axes",), linear_in="all")
 

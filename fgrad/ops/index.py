@@ -17,7 +17,7 @@ import numpy as np
 
 from fgrad.errors import DtypeError, ShapeError
 from fgrad.ir.aval import BOOL, INT64, Aval
-from fgrad.ir.primitive import Primitive
+from fgrad.ir.primitive import Primitive, Reads, reads_others
 from fgrad.ops.elementwise import (
     add,
     and_,
@@ -50,14 +50,20 @@ GATHER_MODES = ("clip", "fill")
 SCATTER_LINEAR_IN = {"set": (0, 1), "add": (0, 1), "mul": (0,), "min": (), "max": ()}
 SCATTER_MODES = tuple(SCATTER_LINEAR_IN)
 
-gather_p = Primitive("gather", params=("axes", "mode"), linear_in=(0,))
+
+def _reads_starts(count: int) -> Reads:
+    starts = tuple(range(2, count))
+    return (starts, starts, *[()] * (count - 2))
+
+
+gather_p = Primitive("gather", params=("axes", "mode"), linear_in=(0,), reads=reads_others)
 scatter_p = Primitive(
     "scatter",
     params=("axes", "mode"),
     linear_in=lambda params: SCATTER_LINEAR_IN[params["mode"]],
 )
-dynamic_slice_p = Primitive("dynamic_slice", params=("sizes",), linear_in=(0,))
-dynamic_update_p = Primitive("dynamic_update", linear_in=(0, 1))
+dynamic_slice_p = Primitive("dynamic_slice", params=("sizes",), linear_in=(0,), reads=reads_others)
+dynamic_update_p = Primitive("dynamic_update", linear_in=(0, 1), reads=_reads_starts)
 
 # Declared here because the derivative of scatter-mul sorts; its rules stand in ops/sort.py.
 sort_p = Primitive("sort", params=("axis", "num_keys"), multiple=True)

@@ -27,7 +27,8 @@ from fgrad.ops import special as sp
 from fgrad.ops import special_distributions as sd
 from fgrad.ops.elementwise import lit
 from fgrad.scipy._either import either, plain_only
-from fgrad.trace import Tracer, Value, numpy_functions
+from fgrad.tables import numpy_functions
+from fgrad.trace import Tracer, Value
 
 plain = lazy_module("scipy.special")
 

@@ -145,7 +145,7 @@ class Beneath(Builder):
     __slots__ = ("abstract",)
 
     def __init__(self, what: str, name: str, abstract: bool = False) -> None:
-        super().__init__(what, name, eager=True)
+        super().__init__(what, name, eager=True, keeps=abstract)
         self.abstract = abstract
 
     def capture(self, outer: Tracer) -> Tracer:

@@ -72,7 +72,7 @@ def explain_zero(fun: Callable[..., Any], *args: Any) -> Explanation:
     paths = tree.paths(args[0])
     leaves, treedef = tree.flatten(args[0])
     values = [as_value(x, "the argument") for x in leaves]
-    builder = Builder("jvp", function_name(fun), eager=True)
+    builder = Builder("jvp", function_name(fun), eager=True, keeps=True)
     try:
         with without_jit.block(), builder:
             inputs = [

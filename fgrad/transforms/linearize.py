@@ -16,7 +16,8 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.errors import ArgumentError, GradDtypeError
-from fgrad.lifted import beside, lower
+from fgrad.ir.aval import aval_of
+from fgrad.lifted import beside, is_lifted, lower
 from fgrad.ops.elementwise import convert
 from fgrad.ops.families import FLOATS, zeros_like
 from fgrad.trace import Builder, Tracer, Value
@@ -40,12 +41,23 @@ from fgrad.transforms.wrap import (
 class Linearized(NamedTuple):
     """A function traced at a point: its result there and the tape of its derivative."""
 
-    outs: list[Value]
+    outs: list[Any]
     out_tree: tree.TreeDef
     aux: Any
     tape: Tape
     in_tree: tree.TreeDef
-    primals: list[Value]
+    primals: list[Any]
+
+    def without_values(self) -> Linearized:
+        """What the linear map needs: no value but those that derivatives read."""
+        return self._replace(
+            outs=_likenesses(self.outs), primals=_likenesses(self.primals), aux=None
+        )
+
+
+def _likenesses(values: Sequence[Value]) -> list[Any]:
+    """Avals in place of values, but of those on a device, which say where their derivatives go."""
+    return [x if is_lifted(x) else aval_of(x).strong() for x in values]
 
 
 def trace_linear(
@@ -96,7 +108,7 @@ def is_inexact(x: Value) -> bool:
 
 
 def _check_linear(
-    values: Sequence[Any], like: Sequence[Value], what: str, of: str, whose: str
+    values: Sequence[Any], like: Sequence[Any], what: str, of: str, whose: str
 ) -> list[Value | None]:
     """Tangents or cotangents as values of the right shape and dtype; None stands for zero."""
     checked: list[Value | None] = []
@@ -188,9 +200,10 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     """
     check_callable(fun, "linearize")
     lin = trace_linear("linearize", fun, primals, has_aux, saves=False)
+    linear = lin.without_values()
 
     def fun_jvp(*tangents: Any) -> Any:
-        return _apply_tangents(lin, tangents, "linearize")
+        return _apply_tangents(linear, tangents, "linearize")
 
     result = tree.unflatten(lin.out_tree, map(lower, lin.outs))
     return (result, fun_jvp, lin.aux) if has_aux else (result, fun_jvp)
@@ -216,9 +229,10 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[
     """
     check_callable(fun, "vjp")
     lin = trace_linear("vjp", fun, primals, has_aux, saves=True)
+    linear = lin.without_values()
 
     def fun_vjp(cotangent: Any) -> Any:
-        return _pull_tree(lin, cotangent)
+        return _pull_tree(linear, cotangent)
 
     named_like(fun_vjp, fun, "vjp")
     result = tree.unflatten(lin.out_tree, map(lower, lin.outs))

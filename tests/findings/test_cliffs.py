@@ -1,0 +1,63 @@
+"""Programs that once took far more time or memory than they need."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import fgrad
+
+
+def peak(call: Callable[[], Any]) -> int:
+    """The bytes that the second of two calls takes at its peak."""
+    call()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        call()
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+
+
+def test_3_1_a_chain_of_linear_operations_keeps_none_of_its_arrays() -> None:
+    def f(x: Any) -> Any:
+        for _ in range(50):
+            x = np.roll(x, 1) + 1.0
+        return np.sum(x)
+
+    x = np.ones(100_000)
+    assert peak(lambda: fgrad.grad(f)(x)) < 8 * x.nbytes
+
+
+def test_7_2_the_pullback_of_twenty_additions_holds_no_array() -> None:
+    def f(x: Any) -> Any:
+        for _ in range(20):
+            x = x + 1
+        return x
+
+    x = np.ones(100_000)
+    kept = []
+    assert peak(lambda: kept.append(fgrad.vjp(f, x)[1])) < 6 * x.nbytes
+    tracemalloc.start()
+    kept = [fgrad.vjp(f, x)[1]]
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert kept and held < 0.1 * x.nbytes
+
+
+def test_7_2_a_relu_network_keeps_two_arrays_a_layer() -> None:
+    layers = 10
+    weights = [np.eye(50) for _ in range(layers)]
+    x = np.ones((2000, 50))
+
+    def loss(weights: Any) -> Any:
+        h = x
+        for w in weights:
+            h = np.maximum(h @ w + 0.1, 0.0)
+        return np.sum(h)
+
+    assert peak(lambda: fgrad.grad(loss)(weights)) < (2 * layers + 3) * x.nbytes
