@@ -5,9 +5,11 @@ Register dataclasses with `fgrad.tree.dataclass` and other classes with `registe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from functools import lru_cache
 from typing import Any, TypeAlias
+
+import numpy as np
 
 from fgrad.lazy import lazy_module
 
@@ -54,6 +56,38 @@ def leaf() -> TreeDef:
 def structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> TreeDef:
     """The structure of a tree."""
     return optree.tree_structure(tree, is_leaf, namespace=NAMESPACE)
+
+
+def exact(treedef: TreeDef) -> Hashable:
+    """A structure as a key that also tells the keys 1, True, 1.0 and -0.0 apart, and the constant
+    parts of containers, which Python calls equal.
+
+    Example:
+        >>> one, true = structure({1: 0.0}), structure({True: 0.0})
+        >>> one == true, exact(one) == exact(true)
+        (True, False)
+    """
+    if not _is_ambiguous(treedef):
+        return treedef
+    text = repr(treedef)
+    return treedef if " at 0x" in text else (treedef, text)
+
+
+@lru_cache(maxsize=1024)
+def _is_ambiguous(treedef: TreeDef) -> bool:
+    """Whether an equal structure may have other types in it; the same for all equal ones."""
+    kind = treedef.type
+    if kind is None:
+        return False
+    if issubclass(kind, dict):
+        if any([isinstance(key, _EQUAL_KINDS) for key in treedef.entries()]):
+            return True
+    elif kind not in (list, tuple, type(None)) and not hasattr(kind, "_fields"):
+        return True
+    return any([_is_ambiguous(child) for child in treedef.children()])
+
+
+_EQUAL_KINDS = (int, float, complex, np.generic, tuple, frozenset)
 
 
 def map(

@@ -26,9 +26,10 @@ from fgrad.compile.cpu.entry.native import NativeCallable, NativeCalls, native_c
 from fgrad.compile.cpu.entry.table import Parameters
 from fgrad.compile.leaves import Take, taker
 from fgrad.compile.native import learn
-from fgrad.compile.static_arguments import as_tuple, completed, typed
+from fgrad.compile.static_arguments import Static, as_tuple, completed, typed
 from fgrad.config import config
 from fgrad.errors import ArgumentError, RetraceWarning, StaticArgumentError, UnsupportedTypeError
+from fgrad.foreign import foreign_container, is_foreign
 from fgrad.ir.aval import DTYPE_NAMES, PYTHON_SCALARS, Aval, aval_of
 from fgrad.ir.program import Program
 from fgrad.lifted import CPU, CUDA, device_of, lift, lower
@@ -92,7 +93,7 @@ class Signature(NamedTuple):
 
     leaves: list[Any]
     treedef: tree.TreeDef
-    statics: tuple[tuple[Hashable, Any], ...]
+    statics: tuple[tuple[Hashable, Static], ...]
 
 
 @native_class
@@ -182,7 +183,7 @@ class Jitted(NativeCallable):
         leaves, treedef = tree.flatten((args, {}))
         if not leaves:
             return self._general(args, {})
-        key: list[Any] = [config.epoch, treedef]
+        key: list[Any] = [config.epoch, tree.exact(treedef)]
         for x in leaves:
             if not isinstance(x, OnDevice):
                 return self._general(args, {})
@@ -242,7 +243,8 @@ class Jitted(NativeCallable):
         signature = self._signature(args, kwargs)
         leaves = [self._leaf(x, k, signature) for k, x in enumerate(signature.leaves)]
         avals = [aval_of(x) for x in leaves]
-        key = (config.epoch, signature.treedef, tuple(avals), signature.statics)
+        structure = tree.exact(signature.treedef)
+        key = (config.epoch, structure, tuple(avals), signature.statics)
         entry = self._entry(key)
         captured: Sequence[Tracer] = ()
         if entry is None:
@@ -305,7 +307,7 @@ class Jitted(NativeCallable):
     # Arguments.
 
     def _signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Signature:
-        statics: list[tuple[Hashable, Any]] = []
+        statics: list[tuple[Hashable, Static]] = []
         dynamic = list(args)
         for k in self.static_argnums:
             at = k if k >= 0 else k + len(args)
@@ -326,13 +328,16 @@ class Jitted(NativeCallable):
                 raise self._unsupported(x, position, signature)
             return x
         array = x if isinstance(x, np.ndarray | np.generic) else None
-        if array is None and hasattr(x, "__array__"):
+        if array is None and hasattr(x, "__array__") and not is_foreign(x):
             array = np.asarray(x)
         if array is not None:
             if isinstance(array, np.ndarray) and not array.dtype.isnative:
                 array = array.astype(array.dtype.newbyteorder("="))
-            if array.dtype.name in DTYPE_NAMES and not _is_masked(array):
+            if array.dtype.name in DTYPE_NAMES and not is_foreign(array):
                 return array
+        if is_foreign(x):
+            path = self._names(signature)[position]
+            raise foreign_container(x, f"the argument {path} of {self.fun.__name__}")
         raise self._unsupported(x, position, signature)
 
     def _names(self, signature: Signature) -> list[str]:
@@ -439,12 +444,6 @@ def _check_integers(fits: dict[int, set[np.dtype]], leaves: Sequence[Any]) -> No
                 dtype.type(int(x))
 
 
-def _is_masked(x: Any) -> bool:
-    """Whether an array has a mask, or is a matrix, which multiplies in its own way."""
-    plain = type(x) is np.ndarray or isinstance(x, np.generic)
-    return not plain and isinstance(x, (np.ma.MaskedArray, np.matrix))
-
-
 def _identifier(name: str) -> str:
     return name.strip("<>") or "function"
 
@@ -467,7 +466,7 @@ def _result(x: Any, fun: Callable[..., Any]) -> Any:
 def _describe(signature: Signature, avals: Sequence[Aval]) -> list[str]:
     skeleton = tree.unflatten(signature.treedef, signature.leaves)
     lines = [f"{path}: {aval}" for path, aval in zip(tree.paths(skeleton), avals, strict=True)]
-    return lines + [f"static {where!r}: {value[1]!r}" for where, value in signature.statics]
+    return lines + [f"static {where!r}: {static.value!r}" for where, static in signature.statics]
 
 
 def explain_retrace(fun: Jitted) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,15 +47,40 @@ def completed(
     return tuple(dict.fromkeys([*nums, *by_name])), tuple(dict.fromkeys([*names, *by_num]))
 
 
-def typed(x: Any) -> tuple[Any, Any]:
-    """A static value with its type, so that 1, 1.0 and True stay apart."""
-    return _kind(x), x
+class Static(NamedTuple):
+    """A static argument; two are equal if their keys are, whatever Python says of the values."""
+
+    key: Hashable
+    value: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Static) and self.key == other.key
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self.key)
 
 
-def _kind(x: Any) -> Any:
-    """What tells apart values that Python calls equal: types, also inside tuples, and -0.0."""
-    if isinstance(x, float | complex | np.inexact):
-        return type(x), repr(x)
+def typed(x: Any) -> Static:
+    """A static value by type and bits: 1, 1.0 and True stay apart, and so do 0.0 and -0.0, also
+    inside tuples, frozen sets and frozen dataclasses."""
+    return Static(_key(x), x)
+
+
+def _key(x: Any) -> Any:
+    kind = type(x)
+    if kind in (float, complex) or isinstance(x, np.generic):
+        return kind, np.asarray(x).tobytes()
     if isinstance(x, tuple):
-        return type(x), *[_kind(part) for part in x]
-    return type(x)
+        return kind, *[_key(part) for part in x]
+    if isinstance(x, frozenset):
+        return kind, frozenset([_key(part) for part in x])
+    if isinstance(x, slice):
+        return kind, _key((x.start, x.stop, x.step))
+    if isinstance(x, Enum) or kind.__hash__ is None:
+        return kind, x
+    if is_dataclass(x) and kind.__dataclass_params__.eq:  # type: ignore[attr-defined]
+        return kind, *[_key(getattr(x, f.name)) for f in fields(x) if f.compare]
+    return kind, x

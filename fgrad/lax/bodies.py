@@ -106,7 +106,7 @@ def _key(
     made_of = None if collecting_tags() else contents(fun)
     if made_of is None:
         return None
-    given = tuple([(tuple(avals), treedef) for avals, treedef in args])
+    given = tuple([(tuple(avals), tree.exact(treedef)) for avals, treedef in args])
     return made_of, given, what, tuple(dtypes), config.epoch
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.errors import ArgumentError, DtypeError, ShapeError
+from fgrad.foreign import foreign_container, is_foreign
 from fgrad.ir.primitive import REGISTRY
 from fgrad.numpy.promote import PYTHON_KEYS, convert, dtype_of, shape_of, user_line
 from fgrad.numpy.ufuncs import GENERAL, fast_binary, fast_reflected
@@ -68,6 +69,8 @@ def _operator(general: Function, counts: bool) -> Function:
 
     def operator(x: Any, y: Any) -> Any:
         if not isinstance(x, _OPERANDS) or not isinstance(y, _OPERANDS):
+            if is_foreign(y):
+                raise foreign_container(y, "an operand")
             return NotImplemented
         if is_weak(x) and is_weak(y):
             if counts:

@@ -20,6 +20,7 @@ from fgrad.errors import (
     UnsupportedNumpyError,
     UnsupportedTypeError,
 )
+from fgrad.foreign import foreign_container, is_foreign
 from fgrad.ir.aval import BOOL, aval_of, is_numeric
 from fgrad.lifted import lift
 from fgrad.numpy.register import has_tracer
@@ -57,8 +58,12 @@ def as_value(x: Any) -> Value:
     if not isinstance(x, _PLAIN):
         if isinstance(x, OnDevice):
             return x if STATE.builder is None else lift(x)
+        if is_foreign(x):
+            raise foreign_container(x, "an operand")
         x = np.asarray(x)
     array: Any = x
+    if type(x) is not np.ndarray and is_foreign(x):
+        raise foreign_container(x, "an operand")
     if array.dtype.kind not in "biufc" and not is_numeric(array.dtype):
         raise UnsupportedTypeError(f"An operand of dtype {array.dtype} is not an array of numbers.")
     return array

@@ -10,6 +10,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.errors import ArgumentError, GradDtypeError, UnsupportedTypeError
+from fgrad.foreign import foreign_container, is_foreign
 from fgrad.ir.aval import PYTHON_SCALARS, is_numeric
 from fgrad.lifted import lift, lower
 from fgrad.on_device import OnDevice
@@ -46,14 +47,18 @@ def as_value(x: Any, what: str = "an argument") -> Value:
             return lift(x)
         if not hasattr(x, "__array__"):
             raise unsupported_type(x, what)
+        if is_foreign(x):
+            raise foreign_container(x, what)
         x = np.asarray(x)
     if not is_numeric(x.dtype):
         raise unsupported_type(x, what)
     if not x.dtype.isnative:
         x = x.astype(x.dtype.newbyteorder("="))
     if type(x) is not np.ndarray and isinstance(x, np.ndarray):
-        if isinstance(x, (np.ma.MaskedArray, np.matrix)):
-            raise unsupported_type(x, what)
+        if is_foreign(x):
+            raise foreign_container(x, what)
+        if is_foreign(x):
+            raise foreign_container(x, what)
         x = np.asarray(x)
     return x
 

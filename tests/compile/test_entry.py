@@ -161,7 +161,7 @@ def test_other_arguments(args: Any) -> None:
 def test_masked_arrays_are_refused() -> None:
     f = learnt(lambda x: x.sum(), X)
     for _ in range(3):
-        with pytest.raises(UnsupportedTypeError, match="array of numbers"):
+        with pytest.raises(UnsupportedTypeError, match="plain arrays"):
             f(np.ma.masked_array(X, X > 0))
 
 
