@@ -13,12 +13,12 @@ What is not needed at once (the compiler, the user libraries) is loaded when it 
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 from fgrad import numpy, tree
 from fgrad.config import config
 from fgrad.lazy import PROVIDERS as _PROVIDERS
+from fgrad.lazy import load as _load
 from fgrad.numpy.places import at
 from fgrad.ops.elementwise import stop_gradient as _stop_gradient
 from fgrad.tables import deferred as _deferred
@@ -108,21 +108,15 @@ def stop_gradient(x: Any) -> Any:
     return tree.map(_stop_gradient, x)
 
 
-def _load_special() -> None:
-    """What the ufuncs of `scipy.special` do to tracers."""
-    _deferred.remove(_load_special)
-    importlib.import_module("fgrad.scipy.special")
-
-
-_deferred.append(_load_special)
+_deferred["fgrad.scipy.special"] = None  # what the ufuncs of `scipy.special` do to tracers
 _PROVIDERS["cuda"] = "fgrad.lower_cuda.runtime"
 
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
-        value = getattr(importlib.import_module(_LAZY[name]), name)
+        value = getattr(_load(_LAZY[name]), name)
     elif name in _MODULES:
-        value = importlib.import_module(f"fgrad.{name}")
+        value = _load(f"fgrad.{name}")
     else:
         raise AttributeError(f"module 'fgrad' has no attribute {name!r}")
     globals()[name] = value

@@ -219,23 +219,21 @@ _INDEX_CHECKS, _NAN_WATCH = Shared(_checking_index), Shared(_watching_nans)
 
 def _watch() -> list[tuple[Any, Callable[..., Any]]]:
     """Have every evaluation checked; what was there before, to be put back."""
-    rules = {id(p.evaluate_rule): p for p in REGISTRY.values() if p.name not in _CONTAINERS}
     before: list[tuple[Any, Callable[..., Any]]] = []
-    for cell in _door_cells():
-        rule = cell.cell_contents
-        before.append((cell, rule))
-        cell.cell_contents = _checked(rules[id(rule)], rule)
-    for prim in rules.values():
+    for prim, cell in _door_cells():
+        before.append((cell, cell.cell_contents))
+        cell.cell_contents = _checked(prim, cell.cell_contents)
+    for prim in [p for p in REGISTRY.values() if p.name not in _CONTAINERS]:
         before.append((prim, prim.evaluate_rule))
         prim.evaluate_rule = _checked(prim, prim.evaluate_rule)
     return before
 
 
-def _door_cells() -> list[Any]:
+def _door_cells() -> list[tuple[Primitive, Any]]:
     """The cells in which the short doors keep their evaluations."""
     return [
-        door.__closure__[door.__code__.co_freevars.index("evaluate")]  # type: ignore[attr-defined]
-        for door in DOORS
+        (prim, door.__closure__[door.__code__.co_freevars.index("evaluate")])  # type: ignore[attr-defined]
+        for prim, door in DOORS
     ]
 
 

@@ -16,7 +16,8 @@ from fgrad.record import Record
 from fgrad.source import here
 from fgrad.trace import STATE, UNREAD, Tracer, Value, bind
 
-DOORS: list[Callable[..., Value]] = []  # all of them, so that `debug.nans` can look behind them
+# All of them, with their primitives, so that `debug.nans` can look behind them.
+DOORS: list[tuple[Primitive, Callable[..., Value]]] = []
 
 _new = tuple.__new__  # skips the named tuple's own constructor, which costs more than the record
 
@@ -52,7 +53,7 @@ def unary_door(prim: Primitive) -> Callable[[Value], Value]:
             return Tracer(builder, index, result, None)
         return bind(prim, x) if put_hook else evaluate(x)
 
-    DOORS.append(apply)
+    DOORS.append((prim, apply))
     return apply
 
 
@@ -91,5 +92,5 @@ def binary_door(prim: Primitive) -> Callable[[Value, Value], Value]:
         builder.records.append(_new(Record, record))
         return Tracer(builder, index, result, None)
 
-    DOORS.append(apply)
+    DOORS.append((prim, apply))
     return apply

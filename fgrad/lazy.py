@@ -2,19 +2,63 @@
 
 special = lazy_module("scipy.special")     # at the top of a file; nothing is loaded yet
 special.erf(x)                             # loads SciPy's module, once
+
+Who presses Ctrl-C does not know that something is being loaded, and many a compiled module cannot
+be initialised a second time. So signals wait until a module is there.
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import signal
 import sys
+import threading
+from collections.abc import Callable, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 PROVIDERS: dict[str, str] = {}  # for each device, the module whose `BACKEND` compiles for it
+
+
+def load(name: str, by: Callable[[str], ModuleType] = importlib.import_module) -> ModuleType:
+    """The module `name`, imported if it is not; an interrupt waits until it is there."""
+    found = sys.modules.get(name)
+    if found is not None and not getattr(found.__spec__, "_initializing", False):
+        return found
+    if threading.current_thread() is not threading.main_thread():
+        return by(name)  # interrupts are raised in the main thread alone
+    return _uninterrupted(lambda: by(name), [s for s in signal.valid_signals() if _raises(s)])
+
+
+def _raises(number: int) -> bool:
+    """Whether a signal runs Python code, which may raise."""
+    return callable(signal.getsignal(number)) and signal.getsignal(number) is not _wait
+
+
+_WAITING: set[int] = set()  # the signals that have come meanwhile
+
+
+def _wait(number: int, _frame: Any) -> None:
+    _WAITING.add(number)
+
+
+def _uninterrupted(function: Callable[[], Any], signals: Sequence[int]) -> Any:
+    """The result of a function during which these signals wait."""
+    if not signals:
+        return function()
+    number = signals[0]
+    handler = signal.getsignal(number)
+    try:
+        signal.signal(number, _wait)
+        return _uninterrupted(function, signals[1:])
+    finally:
+        signal.signal(number, handler)
+        if number in _WAITING:
+            _WAITING.remove(number)
+            signal.raise_signal(number)
 
 
 class LazyModule:
@@ -32,14 +76,14 @@ class LazyModule:
         return f"<lazy module {self.__dict__['_name']!r}>"
 
     def _load(self, name: str) -> ModuleType:
-        return importlib.import_module(name)
+        return load(name)
 
 
 class LazyExtension(LazyModule):
     """Stands for a compiled module, which is loaded without the package around it."""
 
     def _load(self, name: str) -> ModuleType:
-        return sys.modules.get(name) or _load_alone(name) or importlib.import_module(name)
+        return load(name, lambda name: _load_alone(name) or importlib.import_module(name))
 
 
 def _load_alone(name: str) -> ModuleType | None:

@@ -101,7 +101,7 @@ def bind_lifted(prim: Primitive, operands: Sequence[Any], params: dict[str, Any]
     return tuple([lower(x) for x in out]) if prim.multiple else lower(out)
 
 
-bind_hook.append(bind_lifted)
+bind_hook[:] = [bind_lifted]
 
 
 def beside(x: Value, other: Value) -> Value:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-deferred: list[Callable[[], None]] = []  # loads the functions that are not in the table yet
+from fgrad.lazy import load
+
+deferred: dict[str, None] = {}  # the modules, in order, that fill the tables with rarer functions
 
 
 class FunctionTable(dict[Any, Callable[..., Any]]):
@@ -13,17 +15,19 @@ class FunctionTable(dict[Any, Callable[..., Any]]):
     missing."""
 
     def __missing__(self, key: Any) -> Callable[..., Any]:
-        if not deferred:
+        found = self.find(key)
+        if found is None:
             raise KeyError(key)
-        deferred[0]()
-        return self[key]
+        return found
 
     def find(self, key: Any) -> Callable[..., Any] | None:
         """The traced form of a function, or None if it has none."""
         found = self.get(key)
-        while found is None and deferred:
-            deferred[0]()
+        for module in deferred if found is None else ():
+            load(module)
             found = self.get(key)
+            if found is not None:
+                break
         return found
 
 

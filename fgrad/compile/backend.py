@@ -8,7 +8,6 @@ theirs, which are imported when a program is first compiled for the device:
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -19,7 +18,7 @@ from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.plan import Plan
 from fgrad.compile.schedule.order import schedule
 from fgrad.ir.program import Program
-from fgrad.lazy import PROVIDERS
+from fgrad.lazy import PROVIDERS, load
 
 Runnable: TypeAlias = Callable[[Sequence[Any]], "list[Any]"]
 
@@ -56,7 +55,7 @@ class _Backends(Mapping[str, Backend]):
     def __getitem__(self, device: str) -> Backend:
         found = self._loaded.get(device)
         if found is None:
-            found = self._loaded[device] = importlib.import_module(PROVIDERS[device]).BACKEND
+            found = self._loaded[device] = load(PROVIDERS[device]).BACKEND
         return found
 
     def __contains__(self, device: object) -> bool:

@@ -189,8 +189,8 @@ def _made(prim: Primitive, forms: Sequence[Operand], params: dict[str, Any]) -> 
     return Program(prim.name, tuple(inputs), (), tuple(eqns), outs)
 
 
-evaluate_hook.append(evaluate)
-compute_hook.append(compute)
+evaluate_hook[:] = [evaluate]
+compute_hook[:] = [compute]
 
 
 # Operators, methods and functions.

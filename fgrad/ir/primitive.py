@@ -1,7 +1,8 @@
 """L1. Primitives: the atoms of the IR, each with all of its mathematics in one object.
 
 A slot is a rule or an explicit `Refusal`; a slot is written once.  The rules re-enter `bind`, so
-every transform composes with every other.
+every transform composes with every other.  An import that was interrupted runs its module again:
+what one statement has written, that statement may write anew.
 
     type_rule(*avals, **params) -> Aval, or a tuple of them if `multiple`
     evaluate(*arrays, **params) -> array(s): the reference semantics and the eager path, in NumPy
@@ -19,6 +20,7 @@ primitives nothing at all, so that a tape lets go of them while the function run
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -51,6 +53,16 @@ NOT_LINEAR = Refusal("is not linear in its operands, so it has no transpose")
 DISCRETE = Refusal("has discrete results, so its derivative is zero")
 
 REGISTRY: dict[str, Primitive] = {}
+
+Statement = tuple[str, int]
+
+
+def _statement() -> Statement | None:
+    """The file and line of the statement of a module that is running now; None outside of one."""
+    frame = sys._getframe(2)
+    while frame is not None and frame.f_code.co_name != "<module>":
+        frame = frame.f_back
+    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
 
 
 def reads_nothing(count: int) -> Reads:
@@ -90,7 +102,8 @@ class Primitive:
         scalar: str | None = None,
         reads: Reads | Callable[[int], Reads] | None = None,
     ) -> None:
-        if name in REGISTRY:
+        self.defined = _statement()
+        if name in REGISTRY and (self.defined is None or REGISTRY[name].defined != self.defined):
             raise CheckError(f"primitive {name!r} is defined twice")
         self.name = name
         self.params = params
@@ -100,6 +113,7 @@ class Primitive:
         self.reads = reads
         self.unread: dict[int, Places] = {}  # see `unread_by`
         self.rules: dict[str, Rule | Refusal] = {}
+        self.written: dict[str, Statement | None] = {}
         self.maps: tuple[Rule | None, ...] = ()  # elementwise derivative maps, one for each operand
         # Read on every eager call, so plain attributes; filled by the setters below.
         self.evaluate_rule: Rule = self._missing("evaluate")
@@ -153,12 +167,12 @@ class Primitive:
 
         return missing
 
-    def _set(self, slot: str, rule: R) -> R:
-        old = self.rules.get(slot)
-        if old is not None:
+    def _set(self, slot: str, rule: R | Refusal) -> R:
+        here = _statement()
+        if slot in self.rules and (here is None or self.written[slot] != here):
             raise CheckError(f"slot {slot!r} of primitive {self.name!r} is written twice")
-        self.rules[slot] = rule
-        return rule
+        self.rules[slot], self.written[slot] = rule, here
+        return rule  # type: ignore[return-value]
 
     def type_rule(self, rule: R) -> R:
         """Decorator: set the type rule, which is the checker's rule too."""
@@ -187,7 +201,5 @@ class Primitive:
     def refuse(self, slot: str, why: str | Refusal) -> None:
         """Leave a slot empty on purpose."""
         refusal = why if isinstance(why, Refusal) else Refusal(why)
-        if slot in self.rules:
-            raise CheckError(f"slot {slot!r} of primitive {self.name!r} is written twice")
-        self.rules[slot] = refusal
+        self._set(slot, refusal)
         self.discrete = self.discrete or refusal is DISCRETE

@@ -421,4 +421,4 @@ class _Scalars:
 
 
 _SCALARS = _Scalars()
-put_hook.append(on_device)
+put_hook[:] = [on_device]

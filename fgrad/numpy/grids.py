@@ -24,7 +24,7 @@ from fgrad.numpy.promote import (
     result_type,
     shape_of,
 )
-from fgrad.numpy.register import has_tracer
+from fgrad.numpy.register import OWN, has_tracer
 from fgrad.trace import Value
 
 
@@ -134,8 +134,9 @@ def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> 
     return found if dtype is None else found.astype(dtype)
 
 
-FREQUENCIES = {"fftfreq": fftfreq, "rfftfreq": rfftfreq}
-OBJECTS = {
+OWN |= {
+    "fft.fftfreq": fftfreq,
+    "fft.rfftfreq": rfftfreq,
     "r_": Concatenator(np.r_, 0, 1, -1),
     "c_": Concatenator(np.c_, -1, 2, 0),
     "mgrid": Grid(np.mgrid, False),

@@ -10,6 +10,7 @@ binds the name anew.
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -383,7 +384,8 @@ def mark_views() -> None:
     for name in VIEWS:
         target, function = TRACED.get(name, (None, None))
         if target is not None and target not in alias_functions:
-            add(name, viewing(function, RESHAPES.get(name, "")))  # type: ignore[arg-type]
+            plain: Any = inspect.unwrap(function)  # type: ignore[arg-type]
+            add(name, viewing(plain, RESHAPES.get(name, "")))
             alias_functions.add(target)
     alias_functions.update(TRACED[n][0] for n in (*ALIASES, *READ_ONLY_VIEWS) if n in TRACED)
 
@@ -395,8 +397,8 @@ def install(methods: dict[str, Any]) -> dict[str, Any]:
         add(function.__name__, function)
     ufunc_methods["at"] = ufunc_at
     for name, part in (("real", real_part), ("imag", imaginary_part)):
-        target, plain = TRACED[name]
-        add(name, _part_of(part, plain))
+        target, function = TRACED[name]
+        add(name, _part_of(part, inspect.unwrap(function)))
         alias_functions.add(target)
     store_hook[:] = [store]
     table = dict(methods)

@@ -24,7 +24,7 @@ from fgrad.numpy.promote import (
     reshape,
     shape_of,
 )
-from fgrad.numpy.register import has_tracer, implements
+from fgrad.numpy.register import OWN, has_tracer, implements
 from fgrad.trace import Value, concrete
 from fgrad.transforms.vmap import vmap
 
@@ -151,3 +151,6 @@ def _over_elements(call: Callable[..., Any], values: Sequence[Value], cores: Seq
         outs = list(mapped) if several else [mapped]
     shaped = tuple([reshape(y, (*lead, *y.shape[1:])) for y in outs])
     return shaped if several else shaped[0]
+
+
+OWN["vectorize"] = vectorize

@@ -1,17 +1,15 @@
-"""L4. The functions of NumPy that are loaded when one of them is first used.
-
-Not `from fgrad.numpy import linalg`: the package answers to NumPy's names before its own files.
-"""
+"""L4. The functions of NumPy that are loaded when one of them is first used."""
 
 # ruff: noqa: F401
 
 import fgrad.numpy.calculus
-import fgrad.numpy.einsum
-import fgrad.numpy.fft
+import fgrad.numpy.contractions
+import fgrad.numpy.fft.functions
+import fgrad.numpy.grids
 import fgrad.numpy.histograms
 import fgrad.numpy.integers
 import fgrad.numpy.lanes
-import fgrad.numpy.linalg
+import fgrad.numpy.linalg.functions
 import fgrad.numpy.nan_reductions
 import fgrad.numpy.norms
 import fgrad.numpy.padding
@@ -22,3 +20,6 @@ import fgrad.numpy.sized
 import fgrad.numpy.sorting
 import fgrad.numpy.values
 import fgrad.numpy.windows
+from fgrad.numpy.inplace import mark_views
+
+mark_views()

@@ -18,6 +18,7 @@ from fgrad.trace import Tracer
 F = TypeVar("F", bound=Callable[..., Any])
 
 TRACED: dict[str, tuple[Any, Callable[..., Any]]] = {}
+OWN: dict[str, Any] = {}  # what `fgrad.numpy` has in place of an object of NumPy
 EXTRA: dict[str, frozenset[str]] = {}  # name -> keywords of `fgrad.numpy` that NumPy does not have
 
 

@@ -5,9 +5,10 @@ fgrad.scipy.linalg.expm(a)     the modules are loaded when they are first used
 
 from __future__ import annotations
 
-import importlib
 import pkgutil
 from typing import Any
+
+from fgrad.lazy import load
 
 
 def _modules() -> list[str]:
@@ -17,7 +18,7 @@ def _modules() -> list[str]:
 def __getattr__(name: str) -> Any:
     if name.startswith("_") or name not in _modules():
         raise AttributeError(f"module 'fgrad.scipy' has no attribute {name!r}")
-    return importlib.import_module(f"fgrad.scipy.{name}")
+    return load(f"fgrad.scipy.{name}")
 
 
 def __dir__() -> list[str]:

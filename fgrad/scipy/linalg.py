@@ -16,7 +16,7 @@ import numpy as np
 
 import fgrad.numpy as fnp
 from fgrad.lazy import lazy_module
-from fgrad.numpy.linalg import linear_operands, matrices
+from fgrad.numpy.linalg.functions import linear_operands, matrices
 from fgrad.ops import decompositions as dc
 from fgrad.ops import determinants as dt
 from fgrad.ops import linalg as la

@@ -74,7 +74,7 @@ def outlived(x: Tracer) -> Value:
     return value
 
 
-ended_hook.append(outlived)
+ended_hook[:] = [outlived]
 
 
 def present(x: Value) -> Value | None:

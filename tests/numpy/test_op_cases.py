@@ -11,7 +11,7 @@ import pytest
 from op_cases import COMPLEX_CASES, OP_CASES, OpCase
 
 from fgrad.ir.aval import aval_of
-from fgrad.numpy import load_all
+from fgrad.numpy.namespace import load_all
 from fgrad.numpy.register import TRACED
 from fgrad.trace import Builder, concrete, run, trace
 

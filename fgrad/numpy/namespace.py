@@ -1,0 +1,131 @@
+"""L4. The public namespaces: `fgrad.numpy` and its `linalg` and `fft`, of the tables of functions.
+
+A name is made when it is first read, of what the tables then have, and stays. No module puts names
+into another one, so nobody sees in which order modules are imported, or that an import was
+interrupted.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy
+
+from fgrad.lazy import load
+from fgrad.lifted import has_device, through
+from fgrad.numpy.inplace import adopt
+from fgrad.numpy.register import EXTRA, OWN, TRACED, has_tracer, lookup
+from fgrad.tables import deferred
+from fgrad.trace import STATE, Tracer
+
+MORE = "fgrad.numpy.more"  # the functions that `import fgrad` leaves for later
+_MODULES = ("linalg", "fft")
+deferred[MORE] = None
+
+
+def load_all() -> None:
+    """Load the functions that `import fgrad` leaves for later: linalg, fft, sorting, ..."""
+    load(MORE)
+
+
+def _public(name: str, target: Any, traced: Callable[..., Any]) -> Callable[..., Any]:
+    """NumPy's function, and the traced one if a tracer is among the arguments."""
+    extra = EXTRA.get(name)
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if args and type(args[0]) is Tracer:
+            return traced(*args, **kwargs)
+        if has_tracer(args) or (kwargs and has_tracer(kwargs.values())):
+            return traced(*args, **kwargs)
+        if extra and not extra.isdisjoint(kwargs):
+            return traced(*args, **kwargs)
+        if has_device(args) or (kwargs and has_device(kwargs.values())):
+            return through(traced, args, kwargs)
+        return target(*args, **kwargs)
+
+    functools.update_wrapper(function, target, updated=())
+    if extra:
+        function.__wrapped__ = traced  # whose signature has the keywords
+    return function
+
+
+# Functions whose results programs fill: in an open trace, traced values may be assigned to them.
+CREATED = frozenset({
+    "array", "copy", "empty", "empty_like", "eye", "full", "full_like", "identity", "ones",
+    "ones_like", "zeros", "zeros_like",
+})  # fmt: skip
+
+
+def _created(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A new array belongs to the open trace, so that traced values can be assigned to it."""
+
+    @functools.wraps(function)
+    def create(*args: Any, **kwargs: Any) -> Any:
+        out = function(*args, **kwargs)
+        builder = STATE.builder
+        if builder is not None and isinstance(out, numpy.ndarray) and out.shape:
+            return adopt(builder, out)
+        return out
+
+    return create
+
+
+def _of_dtype(kind: type) -> Callable[[Any], Any]:
+    """`finfo` and `iinfo` of a dtype, or of an array's."""
+
+    def info(dtype: Any) -> Any:
+        return kind(dtype.dtype if isinstance(dtype, (Tracer, numpy.ndarray)) else dtype)
+
+    return functools.update_wrapper(info, kind, updated=())
+
+
+def _made(name: str) -> Any:
+    """What stands here for a dotted name of NumPy; None if that is NumPy's own."""
+    if name in _MODULES:
+        return load(f"fgrad.numpy.{name}")
+    if name not in TRACED:
+        load_all()
+    if name in OWN:
+        return OWN[name]
+    target, traced = TRACED.get(name, (None, None))
+    if isinstance(target, numpy.ufunc):
+        return target  # it finds its traced form by itself, and keeps its methods: np.add.reduce
+    function = lookup(name) if traced is None else _public(name, target, traced)
+    if name in CREATED:
+        return _created(function)
+    return _overlay(name) if traced is None else function
+
+
+def _overlay(name: str) -> Any:
+    """A part of NumPy in which there are traced functions, such as `lib`; else None."""
+    inside = {n[len(name) + 1 :].split(".")[0] for n in TRACED if n.startswith(f"{name}.")}
+    if not inside:
+        return None
+    plain = lookup(name)
+    present = {n: getattr(plain, n) for n in dir(plain) if not n.startswith("_")}
+    return SimpleNamespace(**(present | {n: _made(f"{name}.{n}") for n in inside}))
+
+
+def attributes(module: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a module that has the names of one of NumPy's."""
+    group = module.removeprefix("fgrad.numpy").lstrip(".")
+    plain = lookup(group) if group else numpy
+    prefix = f"{group}." if group else ""
+
+    def get(name: str) -> Any:
+        if name == "__all__":
+            return [n for n in dir(plain) if not n.startswith("_")]
+        found = getattr(plain, name)  # also one of the module's own files is no name of NumPy
+        if not name.startswith("_"):
+            made = _made(prefix + name)
+            found = vars(sys.modules[module])[name] = found if made is None else made
+        return found
+
+    return get, lambda: dir(plain)
+
+
+OWN.update(finfo=_of_dtype(numpy.finfo), iinfo=_of_dtype(numpy.iinfo))
