@@ -15,7 +15,7 @@ from fgrad.ir.program import Program
 from fgrad.lax.contents import contents
 from fgrad.numpy.promote import convert
 from fgrad.source import here, resolve
-from fgrad.trace import Tracer, Value, trace
+from fgrad.trace import STATE, Tracer, Value, trace
 from fgrad.transforms import control, control_reverse, control_vmap  # noqa: F401 - the rules
 from fgrad.transforms.tap import collecting_tags
 from fgrad.transforms.wrap import as_value, function_name, ids_of, is_weak, own
@@ -28,6 +28,7 @@ class Body(NamedTuple):
     captured: list[Tracer]
     out_tree: tree.TreeDef
     weak: list[bool]  # of each result: whether it was a Python number
+    narrows: bool  # whether a Python integer of unknown value meets a smaller integer dtype
 
 
 class Leaves(NamedTuple):
@@ -39,8 +40,17 @@ class Leaves(NamedTuple):
 
     @property
     def avals(self) -> list[Aval]:
-        """What is known of the values without their numbers."""
-        return [aval_of(x).strong() for x in self.values]
+        """What is known of the values without their numbers; Python's yield to other dtypes."""
+        known = [aval_of(x).strong() for x in self.values]
+        return [
+            Aval((), a.dtype, True) if weak else a for a, weak in zip(known, self.weak, strict=True)
+        ]
+
+    def strong(self) -> Leaves:
+        """The same with NumPy's int64 for Python integers."""
+        kinds = [x.dtype.kind for x in self.values]
+        weak = [w and kind not in "iu" for w, kind in zip(self.weak, kinds, strict=True)]
+        return self._replace(weak=weak)
 
 
 def leaves_of(x: Any, what: str) -> Leaves:
@@ -76,6 +86,7 @@ def body_of(
             start += len(avals)
         out, found["tree"] = tree.flatten(fun(*given))
         found["weak"] = [is_weak(x) for x in out]
+        found["narrows"] = bool(STATE.builder.narrowed) if STATE.builder else False
         results = [as_value(x, f"a result of {function_name(fun)}") for x in out]
         wanted = [*dtypes, *[None] * (len(results) - len(dtypes))]
         return [
@@ -84,7 +95,7 @@ def body_of(
         ]
 
     traced = trace(flat, [a for avals, _ in args for a in avals], function_name(fun), what, True)
-    body = Body(traced.program, traced.captured, found["tree"], found["weak"])
+    body = Body(traced.program, traced.captured, found["tree"], found["weak"], found["narrows"])
     if key is not None and not body.captured:
         while len(_BODIES) >= MOST_BODIES:
             _BODIES.pop(next(iter(_BODIES)), None)
@@ -120,6 +131,17 @@ def _adapted(x: Value, weak: bool, dtype: np.dtype | None) -> Value:
     return x
 
 
+def yielded(x: Value, weak: bool, after: Aval, after_weak: bool) -> tuple[Value, bool]:
+    """A carry before the first step, and whether it is a Python number, in view of what a step
+    makes of it; truth values do not yield."""
+    if not weak or x.dtype.kind == "b" or after.shape:
+        return x, weak
+    wide = after.dtype if fits(x.dtype, after.dtype) else np.result_type(x.dtype, after.dtype)
+    if isinstance(x, Tracer) or x.dtype == wide or wide.kind not in "iu":
+        return convert(x, wide), after_weak
+    return convert(int(x), wide), after_weak  # OverflowError where the number does not fit
+
+
 def fits(weak: np.dtype, dtype: np.dtype) -> bool:
     """Whether a Python number of a dtype yields to another one."""
     return _KINDS.index(weak.kind) <= _KINDS.index(dtype.kind)
@@ -132,7 +154,8 @@ def common_inputs(bodies: Sequence[Body]) -> tuple[list[Program], list[Tracer]]:
         every.update({id(x): x for x in body.captured})
     avals = {key: x.aval.strong() for key, x in every.items()}
     programs = []
-    for program, captured, _, _ in bodies:
+    for body in bodies:
+        program, captured = body.program, body.captured
         own = dict(zip([id(x) for x in captured], program.inputs, strict=False))
         missing = {key: _unused(avals[key]) for key in every if key not in own}
         first = tuple([own[key] if key in own else missing[key] for key in every])
@@ -170,8 +193,9 @@ def check_leaves(
             continue
         path = tree.paths(tree.unflatten(treedef, range(len(before))))[k]
         error: type[FgradError] = ShapeError if a.shape != b.shape else DtypeError
+        first = f"np.{b.dtype.name}(init)" if a.weak else f"init.astype(np.{b.dtype.name})"
         advice = (
-            f"init.astype(np.{b.dtype.name}), or result.astype(np.{a.dtype.name})"
+            f"{first}, or result.astype(np.{a.dtype.name})"
             if a.shape == b.shape
             else "a result of the shape that it had before the step"
         )

@@ -18,6 +18,7 @@ from fgrad.lax.bodies import (
     check_structure,
     leaves_of,
     own_results,
+    yielded,
 )
 from fgrad.lifted import lowered
 from fgrad.numpy.promote import as_array, convert
@@ -35,22 +36,28 @@ def _carry_body(
     what: str,
     carry_of: Callable[[Any], Any] = lambda out: out,
 ) -> tuple[Body, Leaves]:
-    """The traced body and its first carry, where Python numbers take the dtype that the body gives
-    them; `carry_of` finds the carry in the structure of the results."""
+    """The traced body and its first carry; `carry_of` finds it in the structure of the results.
+
+    Python's numbers in the carry are what they are in a Python loop: they yield to the dtypes that
+    they meet, and take the one that the body gives them.
+    """
     while True:
         given = [(init.avals, init.treedef), *rest]
         body = body_of(fun, given, what, [a.dtype for a in init.avals])
         carry_tree = carry_of(body.out_tree)
         check_structure(what, "carry", init.treedef, carry_tree)
         after = body.program.out_avals[: len(init.values)]
-        values = [
-            convert(x, np.result_type(x.dtype, b.dtype)) if weak and x.shape == b.shape else x
-            for x, b, weak in zip(init.values, after, init.weak, strict=True)
+        met = [
+            yielded(x, weak, b, out_weak)
+            for x, weak, b, out_weak in zip(init.values, init.weak, after, body.weak, strict=False)
         ]
-        if [x.dtype for x in values] == [x.dtype for x in init.values]:
+        values, weak = [x for x, _ in met], [w for _, w in met]
+        same = weak == init.weak and [x.dtype for x in values] == [x.dtype for x in init.values]
+        if same and not (body.narrows and init.strong().weak != weak):
             check_leaves(what, "carry", init.treedef, init.avals, after)
             return body, init
-        init = init._replace(values=values)
+        init = init._replace(values=values, weak=weak)
+        init = init.strong() if same else init
 
 
 def _pair(treedef: tree.TreeDef) -> tuple[tree.TreeDef, tree.TreeDef]:
@@ -76,7 +83,8 @@ def scan(
     """Carry a value along an axis: `carry, y = f(carry, x)` for each item x of `xs`.
 
     Arguments:
-        f: a function of a carry and an item, pytrees of arrays; the carry keeps its types.
+        f: a function of a carry and an item, pytrees of arrays; the carry keeps its types, where a
+            Python number takes the dtype that the first step gives it.
         init: the first carry.
         xs: a pytree of arrays, whose first axes are walked together; None for no items.
         length: the number of steps, needed if there are no items.
@@ -193,6 +201,10 @@ def _while(
     init = leaves_of(init_val, f"the value of {what}")
     body, init = _carry_body(body_fun, init, [], what)
     test = body_of(cond_fun, [(init.avals, init.treedef)], what)
+    if test.narrows and init.strong().weak != init.weak:
+        return _while(
+            what, cond_fun, body_fun, tree.unflatten(init.treedef, init.values), max_steps
+        )
     if [(a.shape, a.dtype) for a in test.program.out_avals] != [((), np.dtype(bool))]:
         found = ", ".join(str(a) for a in test.program.out_avals)
         raise ArgumentError(f"lax.{what}: the condition is {found}; it must be one boolean.")

@@ -71,6 +71,7 @@ def _scan_loop(body: Program, n_consts: int, n_carry: int) -> Callable[..., tupl
     outs = text.step(body, env, each)
     text.lines += [f"    {s}[k] = {y}" for s, y in zip(stacks, outs[n_carry:], strict=True)]
     text.assign(names[n_consts:stop], outs[:n_carry])
+    text.lines.append("    pass")
     return text.function(
         f"scan of {body.name}", names[n_consts:stop], "consts, carry, items, stacks"
     )

@@ -215,7 +215,7 @@ def test_cards() -> None:
 
 def test_python_numbers_take_the_dtype_of_the_loop() -> None:
     x = np.float32(2)
-    assert lax.scan(lambda c, _: (c * x, None), 1.0, None, length=3)[0].dtype == np.float64
+    assert lax.scan(lambda c, _: (c * x, None), 1.0, None, length=3)[0].dtype == np.float32
     assert lax.fori_loop(0, 3, lambda i, c: c * 0.5, x).dtype == np.float32
     assert lax.fori_loop(0, 3, lambda i, c: c + 0.5, 0) == 1.5
     assert lax.cond(True, lambda: 0, lambda: x).dtype == np.float32

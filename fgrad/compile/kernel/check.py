@@ -6,7 +6,8 @@ K3  every operation is in SCALAR_OPS, with operands and result of the right dtyp
 K4  every out buffer that has elements is stored
 K5  iterations of a parallel loop do not write the same element
 K6  updates and reads name a live accumulator; parallel loops update none from outside
-K7  a while loop has one `leave`, which its own body holds before all that it writes
+K7  a while loop has one `leave`; before it stand only updates of accumulators that begin there, and
+    writes to memory that is read nowhere else
 """
 
 from __future__ import annotations
@@ -245,11 +246,23 @@ class _Checker:
             return
         self.need(len(found) == 1, "K7", f"{len(found)} leaves in {s.axis}")
         self.need(s.extent == 1 and s.lanes < 2, "K7", f"{s.axis} has an extent or lanes")
-        before = walk(s.body[: found[0]])
-        writes = any([isinstance(inner, (Update, Store)) for inner in before])
-        self.need(not writes, "K7", f"{s.axis} writes before it leaves")
+        self.need(
+            not self.written_before(s.body, found[0]), "K7", f"{s.axis} writes before it leaves"
+        )
         used = any([a == s.axis for index in indices(s.body) for a, _ in index.terms])
         self.need(not used, "K7", f"{s.axis} is used in an index")
+
+    def written_before(self, body: tuple[Statement, ...], leave: int) -> bool:
+        """Whether anything but a condition's own memory is written before the loop ends."""
+        before = list(walk(body[:leave]))
+        own = {s.acc for s in before if isinstance(s, Init)}
+        if any([isinstance(s, Update) and s.acc not in own for s in before]):
+            return True
+        inside = {id(s) for s in before}
+        others = [s for s in walk(self.kernel.body) if id(s) not in inside]
+        read = {s.buffer for s in others if isinstance(s, Load)}
+        stored = {s.buffer for s in before if isinstance(s, Store)}
+        return any([name in read or self.buffers[name].role == "inout" for name in stored])
 
     def leave(self, s: Leave) -> None:
         inside = self.loops and self.loops[-1].kind == "while"

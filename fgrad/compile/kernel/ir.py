@@ -149,7 +149,8 @@ class Loop(NamedTuple):
 
 
 class Leave(NamedTuple):
-    """`leave if value`: end the `while` loop whose body this stands in, before it writes anything.
+    """`leave if value`: end the `while` loop whose body this stands in, before it writes anything
+    but what its condition alone reads.
 
     The lanes of a vector loop leave together, when all of them want to.
     """

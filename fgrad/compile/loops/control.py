@@ -376,7 +376,10 @@ def write_while(w: LoopWriter, s: While, memory: Sequence[Stored | None]) -> lis
     ]
     w.b.open(1, "while")
     given = [_present(w, c, Place()) for c in carries]
+    versions = dict(w.versions)
     (go,) = w.program(s.cond, [*s.cond_consts, *given])
+    if any([w.versions[buffer] != version for buffer, version in versions.items()]):
+        raise TooLarge  # the condition would write into what the body reads
     goes, guard = int(w.cells(go).flat[0]), w.guard
     leave(w, w.b.op("not", BOOL, goes))
     if s.unchosen is not None:

@@ -6,6 +6,7 @@ noted in a flag of the kernel, which raises after the loop what NumPy raises at 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -48,7 +49,7 @@ class _Arithmetic:
 
 def _stacks(*arrays: np.ndarray) -> list[tuple[np.ndarray, ...]]:
     """The matrices of stacks of them."""
-    flat = [a.reshape((-1, *a.shape[-2:])) for a in arrays]
+    flat = [a.reshape((math.prod(a.shape[:-2]), *a.shape[-2:])) for a in arrays]
     return list(zip(*flat, strict=True))
 
 
@@ -119,7 +120,7 @@ def lu_solve(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     f = _start(w, eqn)
     packed, b = w.operand(eqn.inputs[1]), w.operand(eqn.inputs[3])
     pivots = w.operand(eqn.inputs[2])
-    rows = pivots.reshape((-1, pivots.shape[-1]))
+    rows = pivots.reshape((math.prod(pivots.shape[:-1]), pivots.shape[-1]))
     out = []
     for (p, x), row in zip(_stacks(packed, b), rows, strict=True):
         _check(f, p)

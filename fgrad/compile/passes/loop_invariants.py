@@ -106,7 +106,7 @@ def _is_safe(eqn: Eqn) -> bool:
 
 
 def _move_out(body: _Body) -> None:
-    """Equations of constants alone go before the loop."""
+    """Equations of constants alone go before the loop; moves that both sides read stand on both."""
     program = body.program
     fixed: set[Var] = set(body.given)
     moved: list[Eqn] = []
@@ -115,8 +115,7 @@ def _move_out(body: _Body) -> None:
         if inputs and all([v in fixed for v in inputs]) and _is_safe(eqn):
             fixed.update(eqn.outputs)
             moved.append(eqn)
-    moved = _worth(program, moved)
-    gone = {id(eqn) for eqn in moved}
+    gone = {id(eqn) for eqn in _worth(program, moved)}
     kept = [eqn for eqn in program.eqns if id(eqn) not in gone]
     needed = {a for eqn in kept for a in eqn.inputs} | set(program.outputs)
     env: dict[Var, Atom] = dict(body.given)
@@ -126,7 +125,7 @@ def _move_out(body: _Body) -> None:
         body.before.append(eqn._replace(inputs=inputs, outputs=outputs))
         for old, new in zip(eqn.outputs, outputs, strict=True):
             env[old] = new
-            if old in needed:
+            if id(eqn) in gone and old in needed:
                 body.given[old] = new
     body.program = program.replace(eqns=tuple(kept))
 

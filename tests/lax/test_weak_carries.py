@@ -1,0 +1,143 @@
+"""Python's numbers as carries of loops and operands of branches: the dtypes of a Python loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fgrad
+from fgrad import errors, lax
+
+DTYPES = ("bool", "int8", "int32", "uint16", "int64", "float16", "float32", "float64", "complex64")
+STARTS: dict[str, Any] = {"int": 2, "float": 0.5, "complex": 0.5 + 1j}
+STEPS: dict[str, Callable[[Any, Any], Any]] = {
+    "sum": lambda c, v: c + v,
+    "taken": lambda c, v: v,
+    "own": lambda c, v: c * 2,
+    "halves": lambda c, v: c * 0.5,
+    "mixed": lambda c, v: c * 2 + v,
+}
+N = 3
+
+
+def python_loop(step: Callable[[Any, Any], Any], c: Any, xs: Any) -> tuple[Any, Any]:
+    """The carry of a Python loop, in the dtype that all steps agree on, and products with it."""
+    ys = []
+    for x in xs:
+        ys.append(np.asarray(c * x))
+        c = step(c, x)
+    return np.asarray(c), np.stack(ys)
+
+
+def settles(start: Any, step: Callable[[Any, Any], Any], x: Any) -> bool:
+    """Whether a loop can have one dtype: a Python loop's second step changes it no more, and what
+    it gives holds the kind of number that it begins with."""
+    first = step(start, x)
+    second = step(first, x)
+    kinds = "biufc"
+    keeps = kinds.index(np.asarray(first).dtype.kind) >= kinds.index(np.asarray(start).dtype.kind)
+    return keeps and np.asarray(first).dtype == np.asarray(second).dtype
+
+
+def forms(step: Any, start: Any, xs: Any) -> dict[str, Callable[[], Any]]:
+    def scanned(xs: Any) -> Any:
+        return lax.scan(lambda c, x: (step(c, x), c * x), start, xs)
+
+    def counted(xs: Any) -> Any:
+        return lax.fori_loop(0, N, lambda i, c: step(c, fgrad.numpy.take(xs, i)), start)
+
+    def tested(xs: Any) -> Any:
+        return lax.while_loop(
+            lambda s: s[0] < N,
+            lambda s: (s[0] + 1, step(s[1], fgrad.numpy.take(xs, s[0]))),
+            (0, start),
+        )[1]
+
+    return {
+        "scan": lambda: scanned(xs),
+        "jit scan": lambda: fgrad.jit(scanned)(xs),
+        "vmap scan": lambda: fgrad.tree.map(
+            lambda y: y[1], fgrad.vmap(scanned)(np.stack([xs, xs]))
+        ),
+        "fori": lambda: (counted(xs), None),
+        "jit fori": lambda: (fgrad.jit(counted)(xs), None),
+        "while": lambda: (tested(xs), None),
+        "jit while": lambda: (fgrad.jit(tested)(xs), None),
+    }
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", STEPS)
+def test_loops_have_the_dtypes_of_python(name: str, dtype: str) -> None:
+    step, xs = STEPS[name], np.ones(N, dtype)
+    for kind, start in STARTS.items():
+        if not settles(start, step, xs[0]):
+            continue
+        carry, ys = python_loop(step, start, xs)
+        for form, loop in forms(step, start, xs).items():
+            last, stacked = loop()
+            told = f"{kind} {form}"
+            assert np.asarray(last).dtype == carry.dtype, told
+            np.testing.assert_allclose(last, carry, rtol=1e-3, err_msg=told)
+            if stacked is not None and np.asarray(start * xs[0]).dtype == ys.dtype:
+                np.testing.assert_allclose(stacked, ys, rtol=1e-3, err_msg=told)
+
+
+def test_truth_values_do_not_yield() -> None:
+    """A loop that makes a truth value a number has no one dtype."""
+    for dtype in ("int8", "float32", "complex64"):
+        with pytest.raises(errors.DtypeError):
+            lax.scan(lambda c, x: (c + x, None), True, np.ones(3, dtype))
+    with pytest.raises(errors.DtypeError):
+        lax.fori_loop(0, 3, lambda i, c: c + c, True)
+    assert lax.fori_loop(0, 3, lambda i, c: c & (i < 2), True).dtype == bool
+
+
+def test_an_integer_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(OverflowError):
+        lax.scan(lambda c, x: (c + x, None), 300, np.ones(3, np.int8))
+
+
+def test_a_counter_does_not_wrap_around() -> None:
+    """A counter that meets small integers inside of the loop counts in int64."""
+    _, ys = lax.scan(lambda c, x: (c + 100, c * x), 0, np.ones(5, np.int8))
+    assert list(ys) == [0, 100, 200, 300, 400]
+
+
+def test_a_counter_does_not_widen_what_it_meets() -> None:
+    xs = np.ones(3, np.float32)
+    count, scaled = lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] * s[0]), (1, xs))
+    assert (count.dtype, scaled.dtype) == (np.int64, np.float32)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("value", [2, 0.5, 1j, True])
+def test_branches_see_python_numbers(value: Any, dtype: str) -> None:
+    x = np.ones(2, dtype)
+    if dtype == "bool" and value is True:
+        return
+    expected = value * x
+    for f in (lax.cond, fgrad.jit(lax.cond, static_argnums=(1, 2))):
+        got = f(True, lambda v, x: v * x, lambda v, x: x * v, value, x)
+        if dtype in ("int8", "int32", "uint16") and type(value) is int:
+            assert got.dtype.kind in "iu"  # int64, where nothing can wrap around
+        else:
+            assert got.dtype == expected.dtype
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_gradients_through_weak_carries() -> None:
+    xs = np.linspace(0.5, 1.0, 4, dtype=np.float32)
+
+    def f(xs: Any) -> Any:
+        last, ys = lax.scan(lambda c, x: (c * 0.5 + x, c * x), 1.0, xs)
+        return last + np.sum(ys)
+
+    expected = fgrad.grad(lambda xs: f(xs.astype(np.float64)))(xs)
+    for g in (fgrad.grad(f), fgrad.jit(fgrad.grad(f)), fgrad.grad(fgrad.jit(f))):
+        got = g(xs)
+        assert got.dtype == np.float32
+        np.testing.assert_allclose(got, expected, rtol=1e-5)
