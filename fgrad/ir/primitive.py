@@ -126,6 +126,7 @@ class Primitive:
         # pullback(cts, wanted, values, outs, params) -> cotangents: instead of jvp and transpose
         # composition(avals, **params) -> Program: what compiled code runs in its place
         # accumulate(buffer, ct, values, params): add the transpose of ct in place, in NumPy
+        # places(shape, params): the range that is read along each axis, for those that only read
         # effect: whether it does more than compute, so that it runs once, in order, used or not
         self.save: Rule | None = None
         self.linearizes = False
@@ -133,6 +134,7 @@ class Primitive:
         self.composition: Rule | None = None
         self.pullback: Rule | None = None
         self.accumulate: Rule | None = None
+        self.places: Rule | None = None
         REGISTRY[name] = self
 
     def __repr__(self) -> str:

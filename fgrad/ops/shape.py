@@ -295,6 +295,17 @@ def _accumulate_slice(buffer: np.ndarray, ct: Any, values: Any, params: dict[str
     buffer[tuple(map(slice, params["start"], params["stop"], params["step"]))] += ct
 
 
+def _places_of_index(shape: Ints, params: dict[str, Any]) -> tuple[range, ...]:
+    ints = params["ints"]
+    return (*[range(i, i + 1) for i in ints], *map(range, shape[len(ints) :]))
+
+
+def _places_of_slice(shape: Ints, params: dict[str, Any]) -> tuple[range, ...]:
+    return tuple(map(range, params["start"], params["stop"], params["step"]))
+
+
+index_p.places = _places_of_index
+slice_p.places = _places_of_slice
 index_p.accumulate = _accumulate_index
 slice_p.accumulate = _accumulate_slice
 

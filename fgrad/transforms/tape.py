@@ -21,6 +21,7 @@ from fgrad.ops.families import ADD, FLOATS
 from fgrad.record import Record
 from fgrad.source import resolve
 from fgrad.trace import STATE, Builder, Tracer, Value, bind, passed_by
+from fgrad.transforms.reads import Read, pull_reads, read_of
 
 
 class replaying:
@@ -118,25 +119,30 @@ def missing_rule(prim: Primitive, what: str, refusal: Any, record: Record) -> Mi
 class _Cotangents:
     """Sums of cotangents by number; buffers that this walk made are added to in place."""
 
-    __slots__ = ("owned", "sums")
+    __slots__ = ("owned", "reads", "sums")
 
     def __init__(self, count: int) -> None:
         self.sums: list[Value | None] = [None] * count
         self.owned: set[int] = set()
+        self.reads: dict[int, list[Read]] = {}  # what is still to be added to the sums
 
     def add(self, k: int, ct: Value) -> None:
         total = self.sums[k]
         self.sums[k] = ct if total is None else bind(ADD, total, ct)
         self.owned.discard(k)
 
-    def accumulate(self, record: Record, ct: Any) -> bool:
-        """Add the transpose of an indexing operation into a buffer; False where it cannot be."""
+    def accumulate(self, record: Record, ct: Any, active: bytearray) -> bool:
+        """Add the transpose of an indexing operation into a buffer, or note it among the reads of
+        its array; False where neither can be."""
         k, values = record.operands[0], record.values
-        if type(k) is not int or type(ct) is Tracer:
-            return False
+        if type(k) is not int or not active[k]:
+            return True
         total = self.sums[k]
-        if type(total) is Tracer or any([type(v) is Tracer for v in values[1:]]):
-            return False
+        if any([type(v) is Tracer for v in (ct, total, *values[1:])]):
+            read = read_of(record, ct)
+            if read is not None:
+                self.reads.setdefault(k, []).append(read)
+            return read is not None
         if total is None:
             total = self.sums[k] = np.zeros(values[0].shape, ct.dtype)
             self.owned.add(k)
@@ -145,6 +151,12 @@ class _Cotangents:
             self.owned.add(k)
         record.prim.accumulate(total, ct, values, record.params)  # type: ignore[misc]
         return True
+
+    def take_reads(self, outs: Sequence[int]) -> None:
+        """Add what was read of some values to their sums."""
+        for k in outs:
+            if k in self.reads:
+                self.add(k, pull_reads(self.reads.pop(k)))
 
 
 def pull(
@@ -170,6 +182,8 @@ def pull(
             if prim.discrete:
                 continue
             state.via = passed_by(via, outer) if via else outer
+            if store.reads:
+                store.take_reads(outs)
             if prim.multiple:
                 cts = [sums[k] for k in outs]
                 if any([ct is not None for ct in cts]):
@@ -193,10 +207,11 @@ def pull(
                                 sums[k] = part
                             else:
                                 store.add(k, part)
-            elif prim.accumulate is not None and store.accumulate(record, ct):
+            elif prim.accumulate is not None and store.accumulate(record, ct, active):
                 pass
             else:
                 _pull_general(record, [ct], store, active)
+        store.take_reads(tape.inputs)
     return [sums[k] for k in tape.inputs]
 
 

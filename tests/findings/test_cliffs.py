@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 import fgrad
+from fgrad.ir.aval import aval_of
+from fgrad.trace import trace
 
 
 def peak(call: Callable[[], Any]) -> int:
@@ -61,3 +63,16 @@ def test_7_2_a_relu_network_keeps_two_arrays_a_layer() -> None:
         return np.sum(h)
 
     assert peak(lambda: fgrad.grad(loss)(weights)) < (2 * layers + 3) * x.nbytes
+
+
+def test_3_2_reads_of_a_diagonal_in_a_loop_are_one_scatter_in_the_gradient() -> None:
+    def f(a: Any) -> Any:
+        total = 0.0
+        for i in range(a.shape[0]):
+            total = total + a[i, i] ** 2
+        return total
+
+    a = np.random.default_rng(0).normal(size=(30, 30))
+    program = trace(lambda a: [fgrad.grad(f)(a)], [aval_of(a)]).program
+    assert [eqn.prim.name for eqn in program.eqns].count("scatter") == 1
+    np.testing.assert_array_equal(fgrad.jit(fgrad.grad(f))(a), np.diag(2 * np.diag(a)))

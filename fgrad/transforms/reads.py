@@ -1,0 +1,82 @@
+"""L4. The cotangents of many reads of one array: one scatter instead of a sum of arrays.
+
+y_j = x[r_j] for j = 1 .. m:   sum_j pad(ct_j)   becomes   scatter(zeros, all r_j, all ct_j, "add"),
+which walks what was read instead of m times the whole array.  Few reads of large parts stay pads,
+which fuse into one loop.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fgrad.ir.aval import Aval
+from fgrad.ops.families import zeros_like
+from fgrad.ops.index import scatter
+from fgrad.ops.shape import add_n, concatenate, inverse_permutation, permute, reshape
+from fgrad.record import Record
+from fgrad.trace import Value
+
+DEAR = 8  # an element that is scattered costs as much as so many that are padded and added
+
+
+class Read(NamedTuple):
+    """A read at known places, and its cotangent."""
+
+    record: Record
+    places: tuple[range, ...]  # along each axis
+    ct: Value
+
+
+def read_of(record: Record, ct: Value) -> Read | None:
+    """A read of an operation that says its places; None for others."""
+    rule = record.prim.places
+    if rule is None:
+        return None
+    return Read(record, rule(record.values[0].shape, record.params), ct)
+
+
+def pull_reads(reads: Sequence[Read]) -> Value:
+    """The cotangent of the array that all of them read."""
+    shape = reads[0].record.values[0].shape
+    groups: dict[tuple[int, ...], list[Read]] = {}
+    for read in reads:
+        chosen = tuple([a for a, r in enumerate(read.places) if r != range(shape[a])])
+        groups.setdefault(chosen, []).append(read)
+    return add_n([_pull_group(shape, axes, group) for axes, group in groups.items()])
+
+
+def _pull_group(shape: tuple[int, ...], axes: tuple[int, ...], reads: list[Read]) -> Value:
+    """The cotangent for reads that choose places along the same axes."""
+    padded = len(reads) * math.prod([shape[a] for a in axes])
+    written = sum([math.prod([len(read.places[a]) for a in axes]) for read in reads])
+    if len(reads) == 1 or padded < DEAR * written:
+        return add_n([_padded(read) for read in reads])
+    return _scattered(shape, axes, reads)
+
+
+def _padded(read: Read) -> Value:
+    prim, _, values, params, *_ = read.record
+    return prim.rules["transpose"](read.ct, (True,), *values, **params)[0]  # type: ignore[operator]
+
+
+def _scattered(shape: tuple[int, ...], axes: tuple[int, ...], reads: list[Read]) -> Value:
+    """One scatter into an array whose first axis is all chosen axes in one."""
+    rest = tuple([a for a in range(len(shape)) if a not in axes])
+    lengths = tuple([shape[a] for a in axes])
+    width = tuple([shape[a] for a in rest])
+    places, rows = [], []
+    for read in sorted(reads, key=lambda read: [r.start for r in read.places]):
+        grid = np.ix_(*[np.asarray(read.places[a], np.int64) for a in axes])
+        places.append(np.ravel(np.ravel_multi_index(grid, lengths)))
+        whole = reshape(read.ct, tuple([len(r) for r in read.places]))
+        rows.append(reshape(permute(whole, axes + rest), (places[-1].size, *width)))
+    where, count = np.concatenate(places), math.prod(lengths)
+    table = concatenate(rows, 0)
+    if not np.array_equal(where, np.arange(count)):
+        zeros = zeros_like(Aval((count, *width), reads[0].ct.dtype))
+        table = scatter(zeros, (where,), table, (0,), "add")
+    return permute(reshape(table, lengths + width), inverse_permutation(axes + rest))
