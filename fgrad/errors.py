@@ -194,7 +194,3 @@ class MemoryBudgetWarning(UserWarning):
 
 class RetraceWarning(UserWarning):
     """A jitted function was traced again, more often than `max_traces` allows."""
-
-
-class DetachedWarning(UserWarning):
-    """A derivative is zero because Python's `float()` or the like dropped the dependence."""

@@ -73,6 +73,17 @@ def user_frame() -> FrameType | None:
     return frame
 
 
+def library_frames() -> list[FrameType]:
+    """The frames of NumPy and SciPy between the user's code and fgrad, from within."""
+    found: list[FrameType] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_OWN):
+        if not frame.f_code.co_filename.startswith(_OWN[0]):
+            found.append(frame)
+        frame = frame.f_back
+    return found
+
+
 _resolved: dict[tuple[int, int], tuple[CodeType, Loc]] = {}
 
 

@@ -20,11 +20,11 @@ import numpy as np
 
 from fgrad.assign import assign, refresh
 from fgrad.collector import collector_paused, collector_relaxed
-from fgrad.detached import check_read
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import OUT, Primitive
 from fgrad.ir.program import Lit, Program, Var
 from fgrad.on_device import OnDevice, bind_hook, put_hook
+from fgrad.readout import array_of, number_of
 from fgrad.record import Atoms, Numbered, Record
 from fgrad.source import Loc, RawLoc, here
 from fgrad.tables import (
@@ -38,7 +38,7 @@ from fgrad.trace_errors import leaked, needs_value
 
 Value: TypeAlias = Any  # a NumPy array or scalar, or a tracer
 
-ended_hook: list[Callable[[Tracer], Value]] = []  # what a tracer of an ended trace counts as
+ended_hook: list[Callable[[Tracer], BaseException]] = []  # the card for an unknown value
 
 
 class _State(threading.local):
@@ -133,11 +133,17 @@ class Tracer:
 
     def __repr__(self) -> str:
         value = concrete(self)
+        if not self.builder.live and value is not None:
+            return repr(value)
         known = "" if value is None else f" = {value!r}"
         return f"Tracer({self.aval}{known})"
 
+    def __str__(self) -> str:
+        value = None if self.builder.live else concrete(self)
+        return repr(self) if value is None else str(value)
+
     def __format__(self, spec: str) -> str:
-        return format(known_value(self), spec) if spec else repr(self)
+        return format(known_value(self), spec) if spec else str(self)
 
     def __len__(self) -> int:
         if not self.shape:
@@ -155,21 +161,14 @@ class Tracer:
             raise needs_value("bool", self)
         return bool(value)
 
-    def _read(self) -> Any:
-        """The value, given to Python: the trace does not see what becomes of it."""
-        value = known_value(self)
-        self.builder.note_detached()
-        return value
-
     def __float__(self) -> float:
-        check_read(self)
-        return float(self._read())
+        return float(number_of(self, concrete(self)))
 
     def __int__(self) -> int:
-        return int(self._read())
+        return int(known_value(self))
 
     def __complex__(self) -> complex:
-        return complex(self._read())
+        return complex(number_of(self, concrete(self)))
 
     def __index__(self) -> int:
         value = concrete(self)
@@ -178,19 +177,16 @@ class Tracer:
         return value.__index__()
 
     def item(self, *args: int) -> Any:
-        """The value as a Python scalar, where it is known."""
-        return self._read().item(*args)
+        """The value as a Python scalar, where it is known and no derivative is lost."""
+        return number_of(self, concrete(self)).item(*args)
 
     def tolist(self) -> Any:
-        """The values as nested lists, where they are known."""
-        return self._read().tolist()
+        """The values as nested lists, where they are known and no derivative is lost."""
+        return number_of(self, concrete(self)).tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """A copy of known integers or truth values, as in `table[np.argsort(x)]`."""
-        value = concrete(self) if self.dtype.kind in "biu" else None
-        if value is None or copy is False:
-            raise needs_value("array", self)
-        return np.array(value, dtype)
+        """A copy of known values, as in `table[np.argsort(x)]`, where no derivative is lost."""
+        return array_of(self, concrete(self), dtype, copy)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if "out" in kwargs:
@@ -251,8 +247,8 @@ class Builder:
         "_outer",
         "_via",
         "captures",
+        "constants",
         "count",
-        "detached",
         "eager",
         "frozen",
         "inputs",
@@ -262,6 +258,7 @@ class Builder:
         "name",
         "names",
         "narrowed",
+        "origins",
         "outlives",
         "plain",
         "records",
@@ -288,7 +285,8 @@ class Builder:
         self.captures: dict[int, tuple[Tracer, Value, Tracer]] = {}  # handle, outside, inside
         self.inputs: list[Tracer] = []
         self.names: Callable[[], Sequence[str]] | None = None  # of the inputs, for messages
-        self.detached: RawLoc | None = None
+        self.origins: dict[int, Value] | None = None  # what inputs of known values stand for
+        self.constants: set[int] = set()  # numbers of values without derivative, see readout.py
         self.narrowed: dict[int, set[np.dtype]] = {}  # Python integers, and what they must fit
         self.thread = 0
 
@@ -446,11 +444,6 @@ class Builder:
         self.frozen.append(x)
         return x
 
-    def note_detached(self) -> None:
-        """Remember that Python read a number out of the trace, for `DetachedWarning`."""
-        if self.detached is None:
-            self.detached = here()
-
     def close(self, outputs: Sequence[Value], copy_consts: bool = False) -> TracedProgram:
         """The recorded equations as a program, whose first inputs are the captured values.
 
@@ -483,12 +476,15 @@ class TracedProgram(NamedTuple):
 
 
 def lasting(x: Value) -> Value:
-    """A value that may be used now; a card for one of an ended trace, except in a custom rule."""
-    if type(x) is Tracer and not x.builder.live:
-        if not ended_hook:
-            raise leaked(x)
-        x = ended_hook[0](x)
-    return x
+    """A value that may be used now: for a tracer of an ended trace what it was in the enclosing
+    context; a card if that is not known."""
+    value = x
+    while type(value) is Tracer and not value.builder.live:
+        refresh(value)
+        value = value.value
+    if value is None:
+        raise ended_hook[0](x) if ended_hook else leaked(x)
+    return value
 
 
 def bind(prim: Primitive, *operands: Any, **params: Any) -> Any:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import importlib
+import opcode
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fgrad.detached import called_by_user, module_of
 from fgrad.errors import (
     FgradError,
     LeakedTracerError,
+    LostDerivativeError,
     Row,
     TracedArrayError,
     TracedBoolError,
     TracedIndexError,
 )
-from fgrad.source import Loc, here, resolve
+from fgrad.source import Loc, here, library_frames, resolve, user_frame
 
 if TYPE_CHECKING:
-    from fgrad.trace import Tracer
+    from fgrad.trace import Builder, Tracer
 
 
 class _Need(NamedTuple):
@@ -67,29 +70,91 @@ NEEDS = {
         (
             ("write", "np.stack([x, y])                    instead of np.array([x, y])"),
             ("write", "import fgrad.numpy as np            whose array() takes traced values"),
-            ("write", "fgrad.stop_gradient(x)              if a constant is meant, then x.item()"),
+            ("write", "m + s * rng.normal(size=n)          instead of rng.normal(m, s, n)"),
+            ("write", "fgrad.stop_gradient(x)              if a constant is meant"),
         ),
     ),
 }
 
-
-_DRAW = (
-    ("write", "mean + scale * rng.normal(size=n)   plain numbers, shifted and scaled"),
-    ("write", "fgrad.random.normal(key, shape)     and others, whose numbers depend on keys"),
+_STORED = _Need(
+    LostDerivativeError,
+    "A traced value was stored into a plain NumPy array.",
+    (
+        ("write", "y = fgrad.numpy.zeros(n)     an array that y[i] = x may write into"),
+        ("write", "np.stack([a, b])             build the array from its parts"),
+        ("write", "fgrad.at(y)[i].set(x)        a new array with one element replaced"),
+    ),
 )
 
-_MAKERS = ("arange", "array", "asanyarray", "asarray", "full", "ndenumerate")  # ask no argument
+_LOST = _Need(
+    LostDerivativeError,
+    "Python needed a plain number from a value that is differentiated.",
+    (
+        ("write", "np.sin(x), np.sum(x)            instead of math.sin(x), math.fsum(x), ..."),
+        ("write", "x                               instead of float(x), x.item() or x.tolist()"),
+        ("write", "float(fgrad.stop_gradient(x))   if a plain number is meant"),
+    ),
+)
 
-_SCIPY = ("integrate", "linalg", "optimize", "special", "stats")  # parts with traced functions
+
+def loses_derivative(x: Tracer, by: Builder) -> FgradError:
+    """The card for a value whose derivative would get lost in a plain number."""
+    error, headline, advice = _STORED if _stored_by_user() else _LOST
+    rows = (
+        ("value", f"{x.aval} {_origin(x, _argument(x))}"),
+        _used(),
+        ("why", f"{by.what}({by.name}) differentiates it, and a plain number is a constant."),
+    )
+    return error(headline, rows + (_in_library() or advice))
+
+
+def _used() -> Row:
+    used = resolve(here())
+    return ("used", f"{used}:  {used.text()}")
+
+
+def _stored_by_user() -> bool:
+    """Whether the user's code is executing an assignment `y[i] = x`."""
+    frame = user_frame()
+    if frame is None or frame.f_lasti < 0 or any(library_frames()):
+        return False
+    return frame.f_code.co_code[frame.f_lasti] == opcode.opmap["STORE_SUBSCR"]
+
+
+def _in_library() -> tuple[Row, ...]:
+    """What to write instead of the function of SciPy that the user has called, if it was one."""
+    frames = [f for f in library_frames() if f.f_globals.get("__name__", "").startswith("scipy.")]
+    for frame in reversed(frames):
+        traced = _traced_form(frame)
+        if traced:
+            return (("write", f"{traced}    SciPy's function for traced arrays"),)
+    plain = ("write", "np.* functions of the array, or fgrad.pure_callback with a rule")
+    return (plain,) if frames else ()
+
+
+def _traced_form(frame: FrameType) -> str:
+    """The name of fgrad's form of the function of SciPy that a frame executes; empty if none."""
+    part = frame.f_globals["__name__"].split(".")[1]
+    path, name = f"fgrad.scipy.{part}", frame.f_code.co_name
+    try:
+        owner: Any = importlib.import_module(path)
+    except ImportError:
+        return ""
+    family = type(frame.f_locals.get("self")).__name__.removesuffix("_gen")
+    if hasattr(type(vars(owner).get(family)), name):
+        return f"{path}.{family}.{name}"
+    found = vars(owner).get(name)
+    return f"{path}.{name}" if getattr(found, "__module__", "").startswith("fgrad.") else ""
 
 
 def needs_value(need: str, x: Tracer) -> FgradError:
     """The card for a use of a traced value that needs its numbers."""
-    error, headline, advice = NEEDS[need]
+    stored = need in ("number", "array") and _stored_by_user()
+    error, headline, advice = _STORED if stored else NEEDS[need]
     unknown: Any = x
     while hasattr(unknown.value, "builder"):
         unknown = unknown.value
-    used, argument = resolve(here()), _argument(x)
+    argument = _argument(x)
     if unknown.value is None:
         batched = unknown.builder.what == "vmap"
         state = "each lane has another value" if batched else "it has no value yet"
@@ -99,12 +164,14 @@ def needs_value(need: str, x: Tracer) -> FgradError:
         why = "a traced array carries derivatives; a plain array would silently lose them."
     rows = (
         ("value", f"{x.aval} {_origin(x, argument)}"),
-        ("used", f"{used}:  {used.text()}"),
+        _used(),
         ("why", why),
     )
-    if need == "array":
-        advice = _in_place_of(x) or advice
-    elif argument.isidentifier():
+    if need == "array" and not stored and x.dtype.kind in "biu":
+        advice = _TAKE
+    if need in ("number", "array"):
+        advice = _in_library() or advice
+    if argument.isidentifier():
         static = ("write", f"fgrad.jit(f, static_argnames={argument!r})    it is really a constant")
         advice = tuple([static if row is _STATIC else row for row in advice])
     return error(headline, rows + advice)
@@ -124,29 +191,6 @@ def _argument(x: Tracer) -> str:
     if x.builder.names is None or x.index not in places:
         return ""
     return x.builder.names()[places.index(x.index)]
-
-
-def _in_place_of(x: Tracer) -> tuple[Row, ...]:
-    """What to write instead of the call, or of the index, that wants a plain array of `x`."""
-    callee = called_by_user()
-    if callee is None:
-        return _TAKE if x.dtype.kind in "biu" else ()
-    package, part, *_ = [*module_of(callee).split("."), ""]
-    name = getattr(callee, "__name__", "")
-    if (package, part) == ("numpy", "random"):
-        return _DRAW
-    if package == "numpy" and name in _MAKERS:
-        stack = NEEDS["array"].advice[:1] if name == "array" else ()
-        return (*stack, ("write", f"{f'fgrad.numpy.{name}(...)':<35} takes traced values"))
-    if package != "scipy":
-        return ()
-    if part not in _SCIPY:
-        return (("write", "np.* functions of the array, or fgrad.pure_callback with a rule"),)
-    path = f"fgrad.scipy.{part}"
-    family = type(getattr(callee, "__self__", None)).__name__
-    if part == "stats":
-        path += f".{family.removesuffix('_gen')}" if family.endswith("_gen") else ".<distribution>"
-    return (("write", f"{path}.{name}    SciPy's function for traced arrays"),)
 
 
 def made_at(x: Tracer) -> Loc | None:

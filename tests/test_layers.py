@@ -19,7 +19,7 @@ LAYERS = {
     "record": 2,
     "tables": 2,
     "trace": 2,
-    "detached": 2,
+    "readout": 2,
     "on_device": 2, "lifted": 2,
     "trace_errors": 2,
     "ops": 3,

@@ -14,7 +14,14 @@ import numpy as np
 from fgrad.errors import ArgumentError, DtypeError, ShapeError
 from fgrad.foreign import foreign_container, is_foreign
 from fgrad.ir.primitive import REGISTRY
-from fgrad.numpy.promote import PYTHON_KEYS, convert, dtype_of, shape_of, user_line
+from fgrad.numpy.promote import (
+    PYTHON_KEYS,
+    convert,
+    dtype_of,
+    shape_of,
+    user_line,
+    weakened,
+)
 from fgrad.numpy.ufuncs import GENERAL, fast_binary, fast_reflected
 from fgrad.ops import elementwise as ew
 from fgrad.tables import numpy_functions
@@ -46,15 +53,6 @@ _OPERANDS = (Tracer, np.ndarray, np.generic, bool, int, float, complex, list, tu
 def is_weak(x: Any) -> bool:
     """Whether an operand is a Python scalar or stands for one."""
     return x.weak if isinstance(x, Tracer) else type(x) in PYTHON_KEYS
-
-
-def weakened(x: Any) -> Any:
-    """A fresh result, marked as a Python scalar."""
-    if isinstance(x, tuple):
-        return tuple([weakened(y) for y in x])
-    if isinstance(x, Tracer):
-        x.weak = True
-    return x
 
 
 def python_integer(x: Any) -> Any:
@@ -100,7 +98,7 @@ def pow_operator(x: Tracer, n: Any, modulo: Any = None) -> Any:
     if (kind is int or kind is float) and x.dtype.kind == "f":
         out = x.builder.record(_MUL, (x, x), {}) if n == 2 else _scalar_power(x, n)
         if x.weak:
-            out.weak = True
+            weakened(out)
         return out
     if kind is int and n < 0 and x.weak:
         x = weakened(ew.convert(python_integer(x), np.dtype(np.float64)))
@@ -143,7 +141,7 @@ def _unary(ufunc: str, primitive: str | None) -> Function:
         else:
             out = general(python_integer(x))
         if x.weak:
-            out.weak = True
+            weakened(out)
         return out
 
     return operator

@@ -40,6 +40,15 @@ WEAK_DTYPES = {int: np.dtype(np.int64), float: np.dtype(np.float64), complex: np
 _PLAIN = (Tracer, np.ndarray, bool, int, float, complex, np.generic)
 
 
+def weakened(x: Any) -> Any:
+    """A fresh result, marked as a Python scalar."""
+    if isinstance(x, tuple):
+        return tuple([weakened(y) for y in x])
+    if isinstance(x, Tracer):
+        x.weak = True
+    return x
+
+
 def user_line() -> tuple[tuple[str, str], ...]:
     """The row of an error card that shows the user's line."""
     loc = resolve(here())

@@ -340,7 +340,7 @@ def _plain_var(x: Tracer, axes: tuple[int, ...], ddof: Any, keepdims: Any) -> Va
     scale, count = x.dtype.type, count_of(x, axes)
     center = ew.div(rd.reduce_sum(x, axes), scale(count))
     distance = ew.sub(x, rd.spread(center, x.shape, axes))
-    total = reduce_fast(REDUCE_SUM, ew.mul(distance, distance), axes, keepdims)
+    total = reduce_with(rd.reduce_sum, ew.mul(distance, distance), axes, keepdims)
     return ew.div(total, scale(max(count - ddof, 0)))
 
 

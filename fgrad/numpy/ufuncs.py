@@ -34,6 +34,7 @@ from fgrad.numpy.promote import (
     resolve_ufunc,
     shape_of,
     traced_full,
+    weakened,
 )
 from fgrad.numpy.register import add
 from fgrad.ops import complex as cx
@@ -214,12 +215,12 @@ def fast_binary(prim: Primitive, general: Function) -> Function:
                             return _spread_apply(apply, x, y, a.shape, b.shape)
                         out = apply(x, y)
                         if x.weak and y.weak:
-                            out.weak = True
+                            weakened(out)
                         return out
             elif kind is float or kind is int:
                 out = apply(x, dtype.type(y))
                 if x.weak:
-                    out.weak = True
+                    weakened(out)
                 return out
             elif kind is np.ndarray and y.dtype is dtype and y.ndim:
                 if y.shape == a.shape:
@@ -251,7 +252,7 @@ def fast_reflected(prim: Primitive, general: Function) -> Function:
             if dtype.kind == "f":
                 out = apply(dtype.type(y), x)
                 if x.weak:
-                    out.weak = True
+                    weakened(out)
                 return out
         return general(y, x)
 

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import tree
-from fgrad.errors import CustomRuleError, Row
+from fgrad.errors import CustomRuleError, FgradError, Row
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.program import Program
 from fgrad.ops.families import batch_first
+from fgrad.readout import DIFFERENTIATING, depends_on_inputs
 from fgrad.source import here, resolve
 from fgrad.trace import Builder, Tracer, Value, concrete, ended_hook, run
 from fgrad.trace_errors import leaked, made_at
@@ -26,8 +27,6 @@ from fgrad.transforms.control_parts import derived_program
 from fgrad.transforms.derive import batched_program
 from fgrad.transforms.vmap import Batched, run_batched
 from fgrad.transforms.wrap import as_value, is_weak, outside
-
-DIFFERENTIATING = frozenset({"grad", "vjp", "jvp", "linearize"})
 
 
 class _Hidden(threading.local):
@@ -58,20 +57,15 @@ class hiding:
 def unhidden(x: Value, of: str) -> Value:
     """What a captured value is beneath the hidden traces; a card if its derivative got lost."""
     while type(x) is Tracer and x.builder in HIDDEN.builders:
-        if x.builder.what in DIFFERENTIATING and _depends(x):
+        if x.builder.what in DIFFERENTIATING and depends_on_inputs(x):
             raise closes_over(x, of)
         x = x.value
     return x
 
 
-def outlived(x: Tracer) -> Value:
-    """What a tracer of an ended trace is for a rule that runs beneath it: its value."""
-    value: Value = x
-    while type(value) is Tracer and not value.builder.live:
-        value = value.value if value.builder in HIDDEN.builders else None
-    if value is None:
-        raise ended(x) if RUNNING.rule else leaked(x)
-    return value
+def outlived(x: Tracer) -> FgradError:
+    """The card for a tracer of an ended trace whose value is not known."""
+    return ended(x) if RUNNING.rule else leaked(x)
 
 
 ended_hook[:] = [outlived]
@@ -99,15 +93,6 @@ def ended(x: Tracer) -> CustomRuleError:
             ("write", "pass the value as an argument, or return it from fwd as a residual"),
         ),
     )
-
-
-def _depends(x: Tracer) -> bool:
-    """Whether a tracer depends, differentiably, on the inputs of its trace."""
-    active = {y.index for y in x.builder.inputs if y.dtype.kind in "fc"}
-    for record in x.builder.records:
-        if not record.prim.discrete and any([type(k) is int and k in active for k in record[1]]):
-            active.update(record.outs)
-    return x.index in active
 
 
 def closes_over(x: Tracer, of: str) -> CustomRuleError:
@@ -140,6 +125,7 @@ class Beneath(Builder):
     """A builder of user code beneath hidden traces.
 
     An `abstract` one is there for its program: values are known where they are plain arrays.
+    Unless the program has a derivative of its own, `origins` says what these stand for.
     """
 
     __slots__ = ("abstract",)
@@ -156,7 +142,14 @@ class Beneath(Builder):
             raise leaked(outer)
         x = unhidden(outer, self.name)
         here = x.twin() if type(x) is Tracer else x
-        return self.stand_in(outer, x, concrete(x) if self.abstract else here)
+        inner = self.stand_in(outer, x, concrete(x) if self.abstract else here)
+        return self.standing_for(inner, x)
+
+    def standing_for(self, inner: Tracer, outer: Value) -> Tracer:
+        """Note what an input or captured value is in the enclosing context."""
+        if self.origins is not None:
+            self.origins[inner.index] = outer
+        return inner
 
 
 class Evaluated(NamedTuple):
@@ -205,12 +198,15 @@ def trace_beneath(
     weak: Sequence[bool] = (),
     known: bool = True,
     extra: Callable[[Builder], list[Tracer]] | None = None,
+    ruled: bool = False,
 ) -> Traced:
     """Trace `fun(*tracers)`; where the values are plain arrays and `known`, Python sees them.
 
-    `extra` chooses values of the trace that become results too.
+    `extra` chooses values of the trace that become results too.  A `ruled` function has a
+    derivative of its own, so that numbers may be read out of this trace.
     """
     builder = Beneath(what, name, abstract=True)
+    builder.origins = None if ruled else {}
     flags = weak or [is_weak(v) for v in values]
     try:
         with builder:
@@ -228,9 +224,10 @@ def trace_beneath(
     return Traced(traced.program, traced.captured, treedef, results, closed)
 
 
-def _input(builder: Builder, x: Value, weak: bool, known: bool) -> Tracer:
+def _input(builder: Beneath, x: Value, weak: bool, known: bool) -> Tracer:
     value = concrete(x) if known else None
-    return builder.input(value, aval_of(x).strong() if value is None else None, weak)
+    given = builder.input(value, aval_of(x).strong() if value is None else None, weak)
+    return builder.standing_for(given, x)
 
 
 def mapped(

@@ -28,10 +28,10 @@ from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Opaque, Primitive
 from fgrad.ir.program import Program, Var
 from fgrad.ops.elementwise import convert
+from fgrad.readout import DIFFERENTIATING
 from fgrad.source import Loc
 from fgrad.trace import STATE, Builder, Tracer, Value, bind, lasting
 from fgrad.transforms.beneath import (
-    DIFFERENTIATING,
     Beneath,
     Traced,
     evaluate_beneath,
@@ -248,6 +248,7 @@ class Rules(Opaque):
     out_tree: Any = None
     expected: tuple[Aval, ...] | None = None
     weak: Sequence[bool] = ()
+    differentiates = True  # whether they give the derivative, and not only the form for a batch
 
     def primal(self, *inputs: Value) -> Any:
         """The function itself."""
@@ -279,7 +280,9 @@ class UserRules(Rules):
         found = None if key is None else self.owner.types.get(key)
         if found is None:
             try:
-                traced = trace_beneath(self.primal, values, self.name, "custom", self.weak)
+                traced = trace_beneath(
+                    self.primal, values, self.name, "custom", self.weak, ruled=True
+                )
             except _UNTRACEABLE:
                 return  # the rule may do without values all the same
             self.seen(values, traced)
@@ -360,7 +363,8 @@ def _by_program(prim: Primitive, rules: UserRules, values: Sequence[Value]) -> l
 
 def recorded(rules: UserRules, values: Sequence[Value], what: str) -> tuple[Program, list[Value]]:
     """The function as a program, and what it and its rules close over: the first operands."""
-    traced = trace_beneath(rules.primal, values, rules.name, what, rules.weak)
+    ruled = rules.differentiates
+    traced = trace_beneath(rules.primal, values, rules.name, what, rules.weak, ruled=ruled)
     rules.seen(values, traced)
     program, captured, closed = traced.program, list(traced.captured), list(traced.closed)
     rules.origins = [origin_of(handle) for handle, _ in closed]

@@ -125,6 +125,7 @@ class VmapRules(UserRules):
     """The user's rule on flat values."""
 
     owner: CustomVmap
+    differentiates = False
 
     def batched(self, size: int, flags: Sequence[bool], values: Values) -> list[tuple[Value, bool]]:
         """The results of a batch, and which of them are batched; the first values are captured."""

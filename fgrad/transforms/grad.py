@@ -5,14 +5,13 @@ grad : (a -> R) -> a -> CT a
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fgrad import tree
-from fgrad.errors import DetachedWarning, NonScalarGradError
+from fgrad.errors import NonScalarGradError
 from fgrad.lazy import lazy_module
 from fgrad.lifted import beside, lower
 from fgrad.ops.families import zeros_like
@@ -219,14 +218,6 @@ def _pull_scalar(
     """The gradient for each differentiated leaf."""
     with np.errstate(all="ignore"):
         pulled = pull(tape, [beside(value.dtype.type(1.0), value)], release=True)
-    if builder.detached is not None and all(ct is None for ct in pulled):
-        loc = resolve(builder.detached)
-        warnings.warn(
-            f"the gradient of {builder.name} is zero: its result does not depend on the argument, "
-            f"because a number was read out of the trace at {loc}:  {loc.text()}",
-            DetachedWarning,
-            stacklevel=3,
-        )
     return [
         fresh(beside(zeros_like(x) if ct is None else ascent(ct, holomorphic), x))
         for ct, x in zip(pulled, values, strict=True)

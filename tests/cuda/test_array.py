@@ -363,7 +363,6 @@ TRANSFORMS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
-@pytest.mark.filterwarnings("ignore::fgrad.errors.DetachedWarning")
 def test_transforms(name: str) -> None:
     transform = TRANSFORMS[name]
     check(transform(device_put(W), device_put(X)), transform(W, X))

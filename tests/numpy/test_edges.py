@@ -47,7 +47,7 @@ SLOPES: dict[str, tuple[Callable[[Any], Any], float, float]] = {
 
 
 @pytest.mark.parametrize("name", SLOPES)
-@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::fgrad.errors.DetachedWarning")
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_slope(name: str) -> None:
     fun, x, slope = SLOPES[name]
     assert fgrad.grad(fun)(x) == pytest.approx(slope, abs=1e-15)
