@@ -31,7 +31,8 @@ from fgrad.transforms.vmap import vmap
 if TYPE_CHECKING:  # for editors and type checkers; else loaded when first used
     from fgrad.compile.costs import cost_analysis
     from fgrad.compile.inspect import inspect, make_program
-    from fgrad.compile.jit import explain_retrace, jit
+    from fgrad.compile.jit import jit
+    from fgrad.compile.jit_texts import explain_retrace
     from fgrad.compile.profile import profile
     from fgrad.lower_cuda.array import DeviceArray, block_until_ready, device_get, device_put
     from fgrad.tools.view import view
@@ -65,7 +66,7 @@ _LAZY = {
     "custom_vmap": "fgrad.transforms.custom_vmap",
     "device_get": "fgrad.lower_cuda.array",
     "device_put": "fgrad.lower_cuda.array",
-    "explain_retrace": "fgrad.compile.jit",
+    "explain_retrace": "fgrad.compile.jit_texts",
     "explain_zero": "fgrad.transforms.explain",
     "grad_wrt_tags": "fgrad.transforms.tap",
     "inspect": "fgrad.compile.inspect",

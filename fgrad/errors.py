@@ -111,6 +111,12 @@ class InPlaceError(FgradError, TypeError):
     """An assignment into a traced array that cannot be made right."""
 
 
+class ArgumentWriteError(FgradError, ValueError):
+    """A function writes into an argument that is read-only, or shares memory with another one."""
+
+    located = True
+
+
 class LostDerivativeError(FgradError):
     """A traced value was about to become a plain number where its derivative would be lost.
 

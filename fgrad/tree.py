@@ -110,6 +110,16 @@ def tuple_of(*treedefs: TreeDef) -> TreeDef:
     return optree.treespec_tuple(treedefs, namespace=NAMESPACE)
 
 
+def is_leaf(x: Any) -> bool:
+    """Whether a value is no container."""
+    return optree.tree_is_leaf(x, namespace=NAMESPACE)
+
+
+def children(x: Any) -> list[Any]:
+    """What stands in a container directly."""
+    return list(optree.tree_flatten_one_level(x, namespace=NAMESPACE)[0])
+
+
 def paths(tree: Any) -> list[str]:
     """A readable path for each leaf, such as `['w'][0]`."""
     accessors = optree.tree_accessors(tree, namespace=NAMESPACE)

@@ -24,6 +24,7 @@ from fgrad.compile.cpu.entry.native import NativeCallable, NativeCalls, native_c
 from fgrad.compile.cpu.entry.table import Parameters
 from fgrad.compile.native import learn
 from fgrad.compile.pipeline import compile_program
+from fgrad.compile.plan import Donation
 from fgrad.compile.remember import keep, program_key, recall
 from fgrad.config import config
 from fgrad.ir.aval import Aval
@@ -56,7 +57,7 @@ def executable_of(
     program: Program,
     args: Sequence[Any] | None = None,
     device: str = "cpu",
-    donated: tuple[int, ...] = (),
+    donated: tuple[Donation, ...] = (),
 ) -> Any:
     """The compiled form of a program for a device, made once; see `compile_program`."""
     key = (device, donated) if donated else device
@@ -70,7 +71,7 @@ def executable_of(
 
 
 def _compiled(
-    program: Program, args: Sequence[Any] | None, device: str, donated: tuple[int, ...]
+    program: Program, args: Sequence[Any] | None, device: str, donated: tuple[Donation, ...]
 ) -> Any:
     """From disk, or by the compiler."""
     with collector_paused():

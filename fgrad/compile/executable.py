@@ -127,7 +127,7 @@ class Executable:
 
     def __call__(self, args: Sequence[np.ndarray]) -> list[Any]:
         """The results: fresh arrays; rank-0 ones as NumPy scalars."""
-        lent = self._lent(args) if self.image.reuse else {}
+        lent = self._lent(args) if self.image.reuse and not self.image.callbacks else {}
         outs = [
             np.empty(a.shape, a.dtype) if k not in lent else lent[k]
             for k, a in enumerate(self.out_avals)
@@ -142,7 +142,10 @@ class Executable:
         return [x if x.ndim else x[()] for x in outs]
 
     def _lent(self, args: Sequence[np.ndarray]) -> dict[int, np.ndarray]:
-        """The outputs that take the memory of an argument: one that owns it alone."""
+        """The outputs that take the memory of an argument: one that owns it alone.
+
+        Not where a step may fail: arguments are then as they were.
+        """
         starts = [x.ctypes.data for x in args]
         shared: set[int] = set()
         reach, holder = -1, -1

@@ -24,11 +24,14 @@ from fgrad.compile.backend import BACKENDS
 from fgrad.compile.call import call, contiguous, executable_of
 from fgrad.compile.cpu.entry.native import NativeCallable, NativeCalls, native_class
 from fgrad.compile.cpu.entry.table import Parameters
+from fgrad.compile.effects import Effects, Watched, is_array, split_writes
 from fgrad.compile.leaves import Take, taker
+from fgrad.compile.jit_texts import described, explain_retrace, unhashable, unsupported
 from fgrad.compile.native import learn
+from fgrad.compile.plan import Donation
 from fgrad.compile.static_arguments import Static, as_tuple, completed, typed
 from fgrad.config import config
-from fgrad.errors import ArgumentError, RetraceWarning, StaticArgumentError, UnsupportedTypeError
+from fgrad.errors import ArgumentError, RetraceWarning, UnsupportedTypeError
 from fgrad.foreign import foreign_container, is_foreign
 from fgrad.ir.aval import DTYPE_NAMES, PYTHON_SCALARS, Aval, aval_of
 from fgrad.ir.program import Program
@@ -36,7 +39,7 @@ from fgrad.lifted import CPU, CUDA, device_of, lift, lower
 from fgrad.locks import own_lock
 from fgrad.on_device import OnDevice, put_hook
 from fgrad.trace import Tracer, run, trace
-from fgrad.transforms.wrap import argument_names, dataclass_advice
+from fgrad.transforms.wrap import argument_names
 
 _INT_TYPES = (int, np.integer)
 MOST_DEVICE_CALLS = 64  # of one function
@@ -50,10 +53,15 @@ class Entry(NamedTuple):
     out_tree: tree.TreeDef
     single: bool  # the result is one array, not a container
     description: tuple[str, ...]  # of the arguments, for explain_retrace
-    donated: tuple[int, ...]  # inputs whose memory may be given to results
+    donated: tuple[Donation, ...]  # inputs whose memory may be given to results
     fits: dict[int, set[np.dtype]]  # leaves that are Python integers, and what they must fit
     captured: tuple[OnDevice, ...]  # arrays on a device that it closes over: the first inputs
     device: str | None  # None: where the arguments are
+    effects: Effects | None  # what calls do to their arguments; None: nothing
+
+    def result(self, outs: Sequence[Any]) -> Any:
+        """What a call returns: its leaves in their containers."""
+        return outs[0] if self.single else tree.unflatten(self.out_tree, outs)
 
 
 class DeviceCall(NamedTuple):
@@ -86,6 +94,14 @@ class DeviceCalls:
             failed = executable.failed
             self.known[key] = native and DeviceCall(entry, native.call, failed, take, native)
         self.last = self.known.get(key)
+
+
+class Given(NamedTuple):
+    """The arguments of a call, and their leaves, as the caller gave them."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    leaves: Sequence[Any]
 
 
 class Signature(NamedTuple):
@@ -150,8 +166,7 @@ class Jitted(NativeCallable):
             if outs is not None:
                 if type(outs) is int:
                     last.failed(outs)
-                entry = last.entry
-                return outs[0] if entry.single else tree.unflatten(entry.out_tree, outs)
+                return last.entry.result(outs)
         if config.disable_jit:
             return self.fun(*args, **kwargs)
         if kwargs or self.static_argnums:
@@ -168,12 +183,13 @@ class Jitted(NativeCallable):
         entry = self.entries.get(tuple(key))
         if entry is None:
             return self._general(args, kwargs, tuple(key))
-        if entry.device == CUDA or (on_device and entry.device != CPU):
+        on_device = entry.device == CUDA or (on_device and entry.device != CPU)
+        if on_device and entry.effects is None:
             outs = self._run_on_device(entry, args)
             if not (config.nans or entry.captured or entry.donated):
                 self.device_calls.learn(entry)
-            return outs[0] if entry.single else tree.unflatten(entry.out_tree, outs)
-        return self._call(entry, args, args, kwargs, on_device)
+            return entry.result(outs)
+        return self._call(entry, args, Given(args, kwargs, args), on_device)
 
     def _with_trees(self, args: tuple[Any, ...]) -> Any:
         """A call with containers or numbers among its arguments; short if all that they hold is on
@@ -190,7 +206,7 @@ class Jitted(NativeCallable):
             key.append(x.dtype)
             key.append(x.shape)
         entry = self.entries.get(tuple(key))
-        if entry is None or entry.device == CPU:
+        if entry is None or entry.device == CPU or entry.effects is not None:
             return self._general(args, {}, tuple(key))
         native = self.device_calls.known.get((id(entry), get_ident()))
         outs = None if native is None else native.call(tuple(leaves))
@@ -202,25 +218,41 @@ class Jitted(NativeCallable):
                 self.device_calls.learn(entry, treedef)
         else:
             self.device_calls.last = native
-        return outs[0] if entry.single else tree.unflatten(entry.out_tree, outs)
+        return entry.result(outs)
 
-    def _call(
-        self, entry: Entry, leaves: Sequence[Any], args: Any, kwargs: Any, on_device: bool
-    ) -> Any:
+    def _call(self, entry: Entry, leaves: Sequence[Any], given: Given, on_device: bool) -> Any:
         """A call whose program is known: native from now on, or on the device."""
+        if entry.effects is not None:
+            self._check(entry.effects, given)
         if not (on_device or entry.captured):
             if self._wants_native(entry):
-                self._learn(args, kwargs, entry)
+                self._learn(given.args, given.kwargs, entry)
             outs = self._run(entry, leaves)
         elif entry.device == CPU:
             outs = self._run(entry, leaves)
         else:
             outs = self._run_on_device(entry, leaves)
-        return outs[0] if entry.single else tree.unflatten(entry.out_tree, outs)
+        if entry.effects is not None:
+            outs = entry.effects.finish(outs, given.leaves, self._containers(given))
+        return entry.result(outs)
+
+    def _check(self, effects: Effects, given: Given) -> None:
+        """Refuse arguments that cannot be written, before anything is computed."""
+
+        def names() -> Sequence[str]:
+            return self._names(self._signature(given.args, given.kwargs))
+
+        effects.check(given.leaves, self._containers(given), f"jit({self.fun.__name__})", names)
+
+    def _containers(self, given: Given) -> Any:
+        """The arguments without the static ones."""
+        return self._dynamic(given.args, given.kwargs)[0]
 
     def _wants_native(self, entry: Entry) -> bool:
         """Whether calls of this kind should be made natively."""
+        effects = entry.effects
         native = entry.device in (None, CPU) and not (entry.fits or config.nans)
+        native = native and (effects is None or not effects.stores)
         return native and self.native.wants(entry.program)
 
     def _run(self, entry: Entry, leaves: Sequence[Any]) -> Sequence[Any]:
@@ -236,7 +268,8 @@ class Jitted(NativeCallable):
         if config.nans:  # where the first one is made is found on the host
             arrays = [contiguous(x, v.dtype) for x, v in zip(given, program.in_avals, strict=True)]
             run(program, arrays)
-        return eager_device.run_on_device(program, given, entry.donated)
+        donated = tuple([k for k in entry.donated if isinstance(k, int)])
+        return eager_device.run_on_device(program, given, donated)
 
     def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any], fast_key: Any = None) -> Any:
         """Any call: containers, scalars, static arguments, tracers, and first calls."""
@@ -244,14 +277,15 @@ class Jitted(NativeCallable):
         leaves = [self._leaf(x, k, signature) for k, x in enumerate(signature.leaves)]
         avals = [aval_of(x) for x in leaves]
         structure = tree.exact(signature.treedef)
-        key = (config.epoch, structure, tuple(avals), signature.statics)
+        arrays = tuple([k for k, x in enumerate(leaves) if not avals[k].shape and is_array(x)])
+        key = (config.epoch, structure, tuple(avals), arrays, signature.statics)
         entry = self._entry(key)
         captured: Sequence[Tracer] = ()
         if entry is None:
             with self.lock:
                 entry = self._entry(key)
                 if entry is None:
-                    entry, captured = self._trace(signature, avals)
+                    entry, captured = self._trace(signature, leaves)
                     if not captured:
                         self._keep(key, entry)
                         if fast_key is not None:
@@ -259,9 +293,10 @@ class Jitted(NativeCallable):
         if entry.fits:
             _check_integers(entry.fits, leaves)
         if captured or any(isinstance(x, Tracer) for x in leaves):
-            return self._nested(entry, [*captured, *entry.captured, *leaves])
+            given = Given(args, kwargs, signature.leaves)
+            return self._nested(entry, [*captured, *entry.captured, *leaves], given)
         on_device = entry.device == CUDA or any([isinstance(x, OnDevice) for x in leaves])
-        return self._call(entry, leaves, args, kwargs, on_device)
+        return self._call(entry, leaves, Given(args, kwargs, signature.leaves), on_device)
 
     def _learn(self, args: tuple[Any, ...], kwargs: dict[str, Any], entry: Entry) -> None:
         """Have calls like this one made natively from now on, if possible."""
@@ -269,26 +304,35 @@ class Jitted(NativeCallable):
         statics = {where: value for where, (_, value) in signature.statics}
         parameters = Parameters(args, kwargs, signature.treedef, statics, program.in_avals)
         executable = executable_of(program, donated=entry.donated)
-        learn(self.native, self, parameters, program, executable, entry.out_tree)
+        effects = entry.effects
+        stored = () if effects is None else (effects.leaves, effects.writes)
+        learn(self.native, self, parameters, program, executable, entry.out_tree, *stored)
 
     def _entry(self, key: Any) -> Entry | None:
         try:
             return self.entries.get(key)
         except TypeError:
-            raise self._unhashable(key[-1]) from None
+            raise unhashable(self.fun.__name__, key[-1]) from None
 
-    def _nested(self, entry: Entry, operands: list[Any]) -> Any:
+    def _nested(self, entry: Entry, operands: list[Any], given: Given) -> Any:
         """The call as an equation of the enclosing trace."""
-        program = entry.program
+        program, effects = entry.program, entry.effects
+        if effects is not None:
+            self._check(effects, given)
         values = [
             x if isinstance(x, (Tracer, OnDevice)) or v.aval.shape else v.aval.dtype.type(x)
             for x, v in zip(operands, program.inputs, strict=True)
         ]
-        outs = call(program, values, entry.device)
+        if effects is None:
+            outs: Sequence[Any] = call(program, values, entry.device)
+        else:
+            outs = split_writes(program, effects, values, entry.device)
         for out, atom in zip(outs, program.outputs, strict=True):
             if isinstance(out, Tracer):
                 out.weak = atom.aval.weak
-        return outs[0] if entry.single else tree.unflatten(entry.out_tree, outs)
+        if effects is not None:
+            outs = effects.finish(outs, given.leaves, self._containers(given))
+        return entry.result(outs)
 
     def program_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program:
         """The traced program for some arguments, which it need not be kept for."""
@@ -302,11 +346,18 @@ class Jitted(NativeCallable):
         """What would be kept for some arguments."""
         signature = self._signature(args, kwargs)
         leaves = [self._leaf(x, k, signature) for k, x in enumerate(signature.leaves)]
-        return self._trace(signature, [aval_of(x) for x in leaves])[0]
+        return self._trace(signature, leaves)[0]
 
     # Arguments.
 
     def _signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Signature:
+        dynamic, statics = self._dynamic(args, kwargs)
+        return Signature(*tree.flatten(dynamic), tuple(statics))
+
+    def _dynamic(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Any, list[tuple[Hashable, Static]]]:
+        """The arguments that are traced, and the static ones."""
         statics: list[tuple[Hashable, Static]] = []
         dynamic = list(args)
         for k in self.static_argnums:
@@ -318,14 +369,13 @@ class Jitted(NativeCallable):
         for name in self.static_argnames:
             if name in keywords:
                 statics.append((name, typed(keywords.pop(name))))
-        leaves, treedef = tree.flatten((tuple(dynamic), keywords))
-        return Signature(leaves, treedef, tuple(statics))
+        return (tuple(dynamic), keywords), statics
 
     def _leaf(self, x: Any, position: int, signature: Signature) -> Any:
         """A leaf as an array, a NumPy scalar, a Python scalar or a tracer."""
         if isinstance(x, (Tracer, OnDevice)) or type(x) in PYTHON_SCALARS:
             if type(x) is int and not -(2**63) <= x < 2**63:
-                raise self._unsupported(x, position, signature)
+                raise unsupported(self.fun.__name__, x, self._names(signature)[position])
             return x
         array = x if isinstance(x, np.ndarray | np.generic) else None
         if array is None and hasattr(x, "__array__") and not is_foreign(x):
@@ -338,55 +388,26 @@ class Jitted(NativeCallable):
         if is_foreign(x):
             path = self._names(signature)[position]
             raise foreign_container(x, f"the argument {path} of {self.fun.__name__}")
-        raise self._unsupported(x, position, signature)
+        raise unsupported(self.fun.__name__, x, self._names(signature)[position])
 
     def _names(self, signature: Signature) -> list[str]:
         """How each leaf is reached: the name of the parameter, and the path from there."""
         args, kwargs = tree.unflatten(signature.treedef, signature.leaves)
         return argument_names(self.fun, args, kwargs)
 
-    def _unsupported(self, x: Any, position: int, signature: Signature) -> UnsupportedTypeError:
-        name = self.fun.__name__
-        kind = type(x).__name__ + (f" of dtype {x.dtype}" if hasattr(x, "dtype") else "")
-        kind += " of more than 64 bits" if type(x) is int else ""
-        path = self._names(signature)[position]
-        return UnsupportedTypeError(
-            f"An argument of jit({name}) is not an array of numbers.",
-            (
-                ("value", f"{path} is a {kind}"),
-                ("why", "compiled code knows bool, integer, float and complex arrays only."),
-                *dataclass_advice(x),
-                ("write", f"jit({name}, static_argnames={path.split('[')[0].split('.')[0]!r})"),
-                ("write", "    the argument is a constant: the function is traced for each value"),
-                ("write", "or close over the object instead of passing it."),
-            ),
-        )
-
-    def _unhashable(self, statics: Any) -> StaticArgumentError:
-        for where, (_, value) in statics:
-            try:
-                hash(value)
-            except TypeError:
-                return StaticArgumentError(
-                    f"A static argument of jit({self.fun.__name__}) cannot be hashed.",
-                    (
-                        ("value", f"argument {where!r} is a {type(value).__name__}"),
-                        ("why", "static arguments are part of the key under which code is kept."),
-                        ("write", "a tuple for a list, a frozen dataclass for a dict"),
-                        ("write", "or pass an array as an ordinary, traced argument."),
-                    ),
-                )
-        return StaticArgumentError(
-            f"A static argument of jit({self.fun.__name__}) cannot be hashed."
-        )
-
     # Tracing.
 
-    def _trace(self, signature: Signature, avals: list[Aval]) -> tuple[Entry, Sequence[Tracer]]:
+    def _trace(self, signature: Signature, leaves: list[Any]) -> tuple[Entry, Sequence[Tracer]]:
         out_trees: list[tree.TreeDef] = []
+        effects: list[Effects | None] = []
+        avals = [aval_of(x) for x in leaves]
+        arrays = [is_array(x) for x in leaves]
+        name = getattr(self.fun, "__name__", "function")
+        names = functools.partial(self._names, signature)
 
         def flat(*tracers: Tracer) -> list[Any]:
             args, kwargs = tree.unflatten(signature.treedef, tracers)
+            watched = Watched(tracers, arrays, (args, kwargs))
             args = list(args)
             for where, (_, value) in signature.statics:
                 if isinstance(where, int):
@@ -395,25 +416,28 @@ class Jitted(NativeCallable):
                     kwargs[where] = value
             outs, out_tree = tree.flatten(self.fun(*args, **kwargs))
             out_trees.append(out_tree)
-            return [_result(x, self.fun) for x in outs]
+            found, values = watched.after(outs, f"jit({name})", names)
+            effects.append(found)
+            return [_result(x, self.fun) for x in values]
 
-        name = getattr(self.fun, "__name__", "function")
-        names = functools.partial(self._names, signature)
         traced = trace(flat, avals, _identifier(name), "jit", copy_consts=True, names=names)
-        arrays, captured = tuple([lower(x) for x in traced.captured]), traced.captured
-        if all([isinstance(x, OnDevice) for x in arrays]):
+        closed, captured = tuple([lower(x) for x in traced.captured]), traced.captured
+        if all([isinstance(x, OnDevice) for x in closed]):
             captured = []
         else:
-            arrays = ()
+            closed = ()
         out_tree = out_trees[-1]
         single = out_tree.is_leaf()
-        description = tuple(_describe(signature, avals))
+        paths = tree.paths(tree.unflatten(signature.treedef, signature.leaves))
+        description = described(paths, avals, signature.statics)
+        kept = effects[-1].kept if effects[-1] is not None else ()
         donated = self._donated(signature, avals)
-        donated = tuple([len(arrays) + k for k in donated])
+        donated = tuple([len(closed) + k for k in donated if k not in kept])
+        written = effects[-1].pairs(len(closed), len(traced.program.outputs)) if kept else ()
         program, fits = traced.program, traced.fits
         device = device_of(program, self.device)
-        entry = Entry(program, out_tree, single, description, donated, fits, arrays, device)
-        return entry, captured
+        rest = (*donated, *written), fits, closed, device, effects[-1]
+        return Entry(program, out_tree, single, description, *rest), captured
 
     def _donated(self, signature: Signature, avals: Sequence[Aval]) -> tuple[int, ...]:
         """The leaves of donated arguments, if they are large enough to be worth it."""
@@ -461,40 +485,6 @@ def _result(x: Any, fun: Callable[..., Any]) -> Any:
             ),
         )
     return array if array.ndim else array[()]
-
-
-def _describe(signature: Signature, avals: Sequence[Aval]) -> list[str]:
-    skeleton = tree.unflatten(signature.treedef, signature.leaves)
-    lines = [f"{path}: {aval}" for path, aval in zip(tree.paths(skeleton), avals, strict=True)]
-    return lines + [f"static {where!r}: {static.value!r}" for where, static in signature.statics]
-
-
-def explain_retrace(fun: Jitted) -> str:
-    """Why a jitted function was traced as often as it was: what changed from trace to trace.
-
-    Arguments:
-        fun: what `jit` returned.
-
-    Example:
-        >>> f = jit(lambda x: x + 1)
-        >>> _ = f(np.zeros(2)), f(np.zeros(3))
-        >>> print(explain_retrace(f))
-        lambda was traced 2 times
-          trace 2: [0][0]: f64[2] -> f64[3]
-    """
-    entries = list({id(e): e for e in fun.entries.values()}.values())
-    name = _identifier(getattr(fun.fun, "__name__", "function"))
-    lines = [f"{name} was traced {len(entries)} time{'s' * (len(entries) != 1)}"]
-    for k in range(1, len(entries)):
-        before, after = entries[k - 1].description, entries[k].description
-        changed = [
-            f"{a} -> {b.partition(': ')[2]}"
-            for a, b in zip(before, after, strict=False)
-            if a != b and a.partition(": ")[0] == b.partition(": ")[0]
-        ]
-        what = ", ".join(changed) or "the structure of the arguments or the settings changed"
-        lines.append(f"  trace {k + 1}: {what}")
-    return "\n".join(lines)
 
 
 def jit(

@@ -29,6 +29,8 @@ def learn(
     program: Program,
     executable: Executable,
     out_tree: tree.TreeDef,
+    leaves: Sequence[int] | None = None,
+    writes: Sequence[int] = (),
 ) -> bool:
     """Make calls like this one native from now on.
 
@@ -39,8 +41,11 @@ def learn(
         program: what computes the results' leaves from the arguments' leaves.
         executable: its compiled form.
         out_tree: the structure of the result.
+        leaves, writes: see `Results`; None if the results are the outputs.
     """
-    results = Results(executable.out_avals, out_tree, config.recycle)
+    avals = executable.out_avals
+    leaves = range(len(avals)) if leaves is None else leaves
+    results = Results(avals, out_tree, config.recycle, list(leaves), writes)
     learned = calls.learn(callee, parameters, results, work_of(program, executable))
     if learned:
         executable.runs_natively()

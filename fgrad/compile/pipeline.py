@@ -35,7 +35,7 @@ from fgrad.compile.passes.inline import inline_calls
 from fgrad.compile.passes.loop_invariants import hoist_invariants
 from fgrad.compile.passes.real_parts import real_parts
 from fgrad.compile.passes.simplify import simplify
-from fgrad.compile.plan import Plan, plan
+from fgrad.compile.plan import Donation, Plan, plan
 from fgrad.compile.schedule.apart import apart
 from fgrad.compile.schedule.share import share
 from fgrad.compile.schedule.split import split
@@ -72,7 +72,7 @@ def compile_program(
     program: Program,
     args: Sequence[Any] | None = None,
     device: str = "cpu",
-    donated: Sequence[int] = (),
+    donated: Sequence[Donation] = (),
 ) -> Compiled:
     """Compile a program for a device.
 
@@ -90,7 +90,7 @@ def compile_program(
 
 
 def _compile(
-    program: Program, args: Sequence[Any] | None, backend: Backend, donated: Sequence[int]
+    program: Program, args: Sequence[Any] | None, backend: Backend, donated: Sequence[Donation]
 ) -> Compiled:
     log = _Log(program, args, backend)
     # Calls first, so that every later pass sees the whole program.

@@ -14,7 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from fgrad.compile.kernel.ir import Kernel, Load, Loop, Statement, Store
 from fgrad.compile.kernel.rewrite import walk
@@ -23,6 +23,9 @@ from fgrad.ir.aval import Aval
 from fgrad.ir.program import Lit, Program, Var
 
 ALIGNMENT = 64
+
+# An input whose memory any result may take, or (input, output): that one result.
+Donation: TypeAlias = int | tuple[int, int]
 
 
 class Slot(NamedTuple):
@@ -48,7 +51,7 @@ class Plan(NamedTuple):
     reuse: tuple[tuple[int, int], ...] = ()
 
 
-def plan(program: Program, steps: Sequence[Step], donated: Sequence[int] = ()) -> Plan:
+def plan(program: Program, steps: Sequence[Step], donated: Sequence[Donation] = ()) -> Plan:
     """Give every variable of the steps a place; `donated` inputs may give theirs to results."""
     root = _roots(steps)
     slots: dict[Var, Slot] = {v: Slot("input", k) for k, v in enumerate(program.inputs)}
@@ -118,17 +121,24 @@ def _reuse(
     root: dict[Var, Var],
     slots: dict[Var, Slot],
     lives: _Lives,
-    donated: Sequence[int],
+    donated: Sequence[Donation],
 ) -> tuple[tuple[int, int], ...]:
     """Outputs that can be written where a donated input of their shape is not read any more."""
     returned = {root.get(a, a) for a in program.outputs if type(a) is Var}
+    own: dict[int, int] = {}
     free: dict[Aval, dict[int, Var]] = {}
-    for i in donated:
-        var = program.inputs[i]
-        free.setdefault(var.aval.strong(), {})[i] = var
+    for given in donated:
+        if isinstance(given, tuple):
+            own[given[1]] = given[0]
+        else:
+            var = program.inputs[given]
+            free.setdefault(var.aval.strong(), {})[given] = var
     pairs: list[tuple[int, int]] = []
     for k, atom in enumerate(program.outputs):
         candidates = free.get(atom.aval.strong())
+        if k in own:
+            var = program.inputs[own[k]]
+            candidates = {own[k]: var} if var.aval.strong() == atom.aval.strong() else {}
         if not candidates or type(atom) is Lit:
             continue
         out = root.get(atom, atom)  # type: ignore[arg-type]

@@ -25,6 +25,7 @@ from fgrad.compile.cpu import host, runtime
 from fgrad.compile.cpu.store import contents
 from fgrad.compile.executable import Executable, Image, Routine, native_routine
 from fgrad.compile.identity import identity
+from fgrad.compile.plan import Donation
 from fgrad.config import config
 from fgrad.ir.program import Lit, Program
 from fgrad.ir.walk import subprograms
@@ -35,7 +36,7 @@ _ADDRESSED = (host.Call, host.Share)
 _LOOPS = (host.Repeat, host.While, host.Branch)
 
 
-def program_key(program: Program, donated: Sequence[int] = ()) -> str | None:
+def program_key(program: Program, donated: Sequence[Donation] = ()) -> str | None:
     """The name of a program's entry; None if it has none, or if its passes are to be seen."""
     if not config.cache or config.check >= 2 or config.show or config.dump:
         return None

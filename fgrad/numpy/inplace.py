@@ -154,7 +154,7 @@ def in_place(operator: Function) -> Function:
 
     def assign_operator(x: Tracer, y: Any) -> Any:
         new = operator(x, y)
-        if new is NotImplemented or not x.shape:
+        if new is NotImplemented or not (x.shape or x._view is not None):
             return new
         write_all(x, keep_type(x, new))
         return x

@@ -183,7 +183,7 @@ class Native(NativeCallable):
         )
         args = (X,)
         parameters = Parameters(args, {}, tree.structure((args, {})), {}, [aval_of(X)])
-        results = Results([aval_of(X)], tree.structure(0), False)
+        results = Results([aval_of(X)], tree.structure(0), False, [0])
         assert self.native.learn(self, parameters, results, work)
 
     def __call__(self, *_args: Any, **_kwargs: Any) -> Any:

@@ -178,7 +178,7 @@ CASES = [
 def test_in_place_code(fun: Callable[[Any], Any], x: np.ndarray) -> None:
     expected, before = fun(x.copy()), x.copy()
     for found in (
-        fgrad.jit(fun)(x),
+        fgrad.jit(fun)(x.copy()),
         fgrad.vjp(fun, x)[0],
         fgrad.functionalize(fun)(x)[0],
         fgrad.vmap(fun)(np.stack([x, x]))[1],

@@ -160,7 +160,7 @@ def _mentions(line: str, name: str) -> bool:
 def test_statement(line: str) -> None:
     fun, x = _compiled(line)
     expected, before = np.asarray(fun(x.copy())), x.copy()
-    for found in (fgrad.functionalize(fun)(x)[0], fgrad.jit(fun)(x)):
+    for found in (fgrad.functionalize(fun)(x)[0], fgrad.jit(fun)(x.copy())):
         found = np.asarray(found)
         assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)

@@ -20,7 +20,8 @@ import numpy as np
 WORD = 8
 DESCR_MASK = 0xFFFFFFFF00FFFFFF  # kind, type, byte order, (flags), type number
 USABLE = 0x101  # C-contiguous and aligned
-LENDABLE = 0x505  # and writeable, and the owner of its memory
+WRITABLE = 0x501  # and writeable
+LENDABLE = 0x505  # and the owner of its memory
 
 _FUNCTIONS = (
     "PyErr_Clear",
@@ -60,6 +61,7 @@ class Layout(NamedTuple):
     data: int
     ndim: int
     dims: int
+    strides: int
     base: int
     descr: int
     flags: int
@@ -79,6 +81,7 @@ def _expected() -> Layout:
         data=header,
         ndim=header + 8,
         dims=header + 16,
+        strides=header + 24,
         base=header + 32,
         descr=header + 40,
         flags=header + 48,
@@ -114,6 +117,8 @@ def _array_checks(at: Layout) -> Iterator[bool]:
         yield _int_at(p + at.ndim) == 3
         dims = word_at(p + at.dims)
         yield [word_at(dims + WORD * k) for k in range(3)] == list(a.shape)
+        strides = word_at(p + at.strides)
+        yield [word_at(strides + WORD * k) for k in range(3)] == list(a.strides)
         yield word_at(p + at.base) == id(a.base)
         yield word_at(p + at.descr) == id(a.dtype)
         yield _int_at(p + at.flags) == a.flags.num

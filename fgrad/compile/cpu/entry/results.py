@@ -4,6 +4,7 @@
     acquire  a small array that nobody else refers to any more, or a fresh one
     large    an array whose memory comes from the pool
     lent     a donated argument, if no other one shares its memory
+    own      an argument that is the result, or whose memory the result is written into
 
 Whatever is owned stands in an array of pointers until it is given away, so that every failure ends
 in dropping those arrays.
@@ -17,6 +18,7 @@ from fgrad.compile.cpu.entry.blocks import (
     RECORD,
     RESULT_ARRAY,
     RESULT_LARGE,
+    RESULT_OWN,
     RESULT_SCALAR,
     each_loop,
     member,
@@ -259,7 +261,10 @@ fresh_memory:
         + word("kind", "record", RECORD["kind"])
         + f"  switch i64 %kind, label %bool [\n    i64 {RESULT_ARRAY}, label %array\n"
         + f"    i64 {RESULT_SCALAR}, label %scalar\n"
-        + f"    i64 {RESULT_LARGE}, label %large\n  ]\nlarge:\n"
+        + f"    i64 {RESULT_LARGE}, label %large\n    i64 {RESULT_OWN}, label %own\n  ]\nown:\n"
+        + word("own_register", "record", RECORD["own"])
+        + word("argument", "regs", "%own_register", "ptr")
+        + "  call void @Py_IncRef(ptr %argument)\n  br label %array_made\nlarge:\n"
         + "  %large_array = call ptr @fgrad_large(ptr %record)\n  br label %array_made\narray:\n"
         + "  br i1 %hot, label %again, label %fresh\nagain:\n"
         + """  %old_array = call ptr @fgrad_acquire(ptr %record, ptr %drop)
@@ -270,7 +275,7 @@ fresh:
         + """  br label %array_made
 array_made:
   %an_array = phi ptr [ %old_array, %again ], [ %new_array, %fresh ], [ %large_array, %large ], \
-[ %lent, %borrow ]
+[ %lent, %borrow ], [ %argument, %own ]
   %no_array = icmp eq ptr %an_array, null
   br i1 %no_array, label %fail, label %array_data
 array_data:

@@ -4,6 +4,7 @@ hold       own references to the arguments, if the GIL may be released before th
 record     make the results
 arena      memory for temporaries, constants, results known beforehand
 work       call the kernel or the host program
+write      what was computed over arguments that are written
 let_go     give up what was held
 finish     raise what went wrong; bools; containers
 """
@@ -39,6 +40,7 @@ def run_text(at: Layout) -> str:
         + _arena()
         + _known()
         + _work()
+        + _write(at)
         + _let_go()
         + _finish()
         + _fail()
@@ -215,15 +217,68 @@ resume:
     )
 
 
-def _let_go() -> str:
-    return """worked:
+def _write(at: Layout) -> str:
+    """Blocks that copy what could not be computed in the memory of an argument into it."""
+    copy = (
+        _record_of("write")
+        + """  %write_nothing = icmp eq i64 %write_target, 0
+  br i1 %write_nothing, label %write_next, label %write_some
+write_some:
+"""
+        + word("new", "outs", "%write_i", "ptr")
+        + member("new_data", "new", at.data)
+        + """  %write_register = sub i64 %write_target, 1
+"""
+        + word("old", "regs", "%write_register", "ptr")
+        + member("old_data", "old", at.data)
+        + """  %write_there = icmp eq ptr %old_data, %new_data
+  br i1 %write_there, label %write_next, label %write_copy
+write_copy:
+"""
+        + word("write_bytes", "write_record", RECORD["bytes"])
+        + "  %written = call ptr @memcpy(ptr %old_data, ptr %new_data, i64 %write_bytes)\n"
+    )
+    return (
+        """worked:
   %given_arena = load ptr, ptr %own_arena, align 8
   %had_none = icmp eq ptr %given_arena, null
-  br i1 %had_none, label %let_go, label %give_arena
+  br i1 %had_none, label %arena_given, label %give_arena
 give_arena:
   call void @fgrad_free(ptr null, ptr %given_arena, i64 %arena_bytes)
-  br label %let_go
-let_go:
+  br label %arena_given
+arena_given:
+"""
+        + word("writes", "node", NODE["writes"])
+        + "  %writing = icmp ne i64 %writes, 0\n  br i1 %writing, label %write, label %let_go\n"
+        + each_loop("write", "%count", copy, "let_go")
+    )
+
+
+def _record_of(label: str) -> str:
+    """The text that finds the record of a result, and the argument over which it is written."""
+    return (
+        f"  %{label}_step = mul i64 %{label}_i, {RECORD_SIZE}\n"
+        f"  %{label}_record = getelementptr i64, ptr %records, i64 %{label}_step\n"
+        + word(f"{label}_target", f"{label}_record", RECORD["written"])
+    )
+
+
+def _unreturned() -> str:
+    """Blocks that give up what was computed for arguments."""
+    drop = (
+        _record_of("unreturned")
+        + """  %kept = icmp eq i64 %unreturned_target, 0
+  br i1 %kept, label %unreturned_next, label %unreturned_some
+unreturned_some:
+"""
+        + word("stored", "outs", "%unreturned_i", "ptr")
+        + "  store ptr null, ptr %stored_at, align 8\n  call void @Py_DecRef(ptr %stored)\n"
+    )
+    return each_loop("unreturned", "%count", drop, "contain")
+
+
+def _let_go() -> str:
+    return """let_go:
   br i1 %holding, label %let_go_held, label %let_go_more
 let_go_held:
   call void @fgrad_drop(ptr %late, i64 %copies)
@@ -255,7 +310,9 @@ finish:
   br i1 %no_bools, label %together, label %bool
 """
         + _bools()
-        + "together:\n"
+        + "together:\n  br i1 %writing, label %unreturned, label %contain\n"
+        + _unreturned()
+        + "contain:\n"
         + word("program", "node", NODE["build"], "ptr")
         + word("depth", "node", NODE["depth"])
         + """  %single = icmp eq ptr %program, null

@@ -23,6 +23,7 @@ import numpy as np
 from fgrad import tree
 from fgrad.compile.cpu.entry.abi import SCALAR_TYPES, WORD, descr_word, type_slot
 from fgrad.compile.cpu.entry.blocks import (
+    APART,
     ARRAY,
     BOOL,
     CALL,
@@ -44,6 +45,7 @@ from fgrad.compile.cpu.entry.blocks import (
     RESULT_ARRAY,
     RESULT_BOOL,
     RESULT_LARGE,
+    RESULT_OWN,
     RESULT_SCALAR,
     RETURN,
     SAME,
@@ -111,11 +113,17 @@ class Parameters(NamedTuple):
 
 
 class Results(NamedTuple):
-    """What a call returns."""
+    """What a call returns.
+
+    `leaves` says for each leaf which output it is, or ~k for the argument k; the last outputs are
+    written over the arguments `writes`.
+    """
 
     avals: Sequence[Aval]
     treedef: tree.TreeDef
     recycle: bool
+    leaves: Sequence[int]
+    writes: Sequence[int] = ()
 
 
 _release = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(("Py_DecRef", ctypes.pythonapi))
@@ -129,8 +137,12 @@ class Signature:
     ) -> None:
         self.references: list[Any] = [work.keep, work.after, pool]
         reader = _Reader(parameters, work.inputs, self.references)
+        reader.apart(results.writes)
+        if results.writes and work.after is not None:
+            raise NotNative  # what may fail must not have written yet
         donors = {k: i for k, i in work.lends if i in reader.arrays}
-        writer = _Writer(results, work.outputs, reader, self.references, id(pool), donors)
+        kept = self.references
+        writer = _Writer(results, work.outputs, reader, kept, id(pool), donors, work.slots)
         names = list(parameters.kwargs)
         self.references.append(names)
         sections = {
@@ -149,7 +161,7 @@ class Signature:
             "registers": reader.registers,
             "slots": work.slots + 1,
             "cells": writer.cells + 1,
-            "outputs": len(results.avals),
+            "outputs": len(writer.dims),
             "constants": len(work.constants),
             "fills": len(work.fills),
             "arena_slot": work.arena[0],
@@ -165,13 +177,14 @@ class Signature:
             "owns": int(reader.owns),
             "reads": len(reader.arrays),
             "depth": writer.depth + 1,
+            "writes": len(results.writes),
         }
         self.key = (tuple(reader.words), tuple(names), epoch)
         self.words, start = _assemble(fields, sections, writer.dims)
         self.address: int = self.words.buffer_info()[0]
         self.kept = [
             start + RECORD_SIZE * k + RECORD[name]
-            for k in range(len(results.avals))
+            for k in range(len(writer.dims))
             for name in ("first", "second")
         ]
 
@@ -272,6 +285,17 @@ class _Reader:
                 self.static(register, parameters.statics[where])
             else:
                 self.visit(register, value, numbers[isinstance(where, str)][where])
+
+    def apart(self, written: Sequence[int]) -> None:
+        """Write the instructions that look at the arrays that are written, and end the program."""
+        sizes = {r: self.avals[k].dtype.itemsize for k, r in self.arrays.items()}
+        for k in written:
+            register = self.arrays.get(k)
+            if register is None:
+                raise NotNative
+            others = [word for r, n in sizes.items() if r != register for word in (r, n)]
+            size = self.avals[k].size * self.avals[k].dtype.itemsize
+            self.words += [APART, register, size, len(others) // 2, *others]
         self.words += [END, 0, 0]
 
     def static(self, register: int, value: Any) -> None:
@@ -361,7 +385,9 @@ class _Writer:
         references: list[Any],
         pool: int,
         donors: Mapping[int, int],
+        spare: int,
     ) -> None:
+        self.spare = spare  # a slot that nobody reads
         self.pool = pool
         self.reader = reader
         self.records: list[int] = []
@@ -371,20 +397,55 @@ class _Writer:
         self.bools = self.recycles = False
         self.references = references
         self.height = self.depth = 0
-        if len(results.avals) > MAX_WORDS:
+        if len(results.avals) + len(results.leaves) > MAX_WORDS:
             raise NotNative
+        first = len(results.avals) - len(results.writes)
         for k, (aval, slot) in enumerate(zip(results.avals, slots, strict=True)):
-            self.record(aval, slot, results.recycle, donors.get(k))
+            if k < first:
+                self.record(aval, slot, results.recycle, donors.get(k))
+            else:
+                self.written(aval, slot, results.writes[k - first], k in donors)
+        leaves = [k if k >= 0 else self.given(~k) for k in results.leaves]
         treedef = results.treedef
-        if treedef.is_leaf():
+        if treedef.is_leaf() and leaves == [0]:
             return
         if is_plain(treedef):
-            self.visit(tree.unflatten(treedef, range(len(results.avals))))
+            self.visit(tree.unflatten(treedef, leaves))
         else:
             unflatten = functools.partial(tree.unflatten, treedef)
             self.references.append(unflatten)
-            self.items(range(len(results.avals)), CALL, id(unflatten))
+            self.items(leaves, CALL, id(unflatten))
         self.words += [RETURN, 0]
+
+    def given(self, argument: int) -> int:
+        """The record of a result that is an argument itself."""
+        register = self.reader.arrays.get(argument)
+        if register is None:
+            raise NotNative
+        fields = {"kind": RESULT_OWN, "own": register, "slot": self.spare}
+        self.records += [fields.get(name, 0) for name in RECORD]
+        self.dims.append(())
+        return len(self.dims) - 1
+
+    def written(self, aval: Aval, slot: int, argument: int, direct: bool) -> None:
+        """The record of a value that is written over an argument: computed there, if possible."""
+        dtype = np.dtype(aval.dtype)
+        self.references.append(dtype)
+        register, size = self.reader.arrays[argument], aval.size * dtype.itemsize
+        fields = {
+            "kind": RESULT_LARGE if size >= POOLED_BYTES else RESULT_ARRAY,
+            "slot": slot,
+            "rank": aval.ndim,
+            "descr": id(dtype),
+            "type": id(np.ndarray),
+            "pool": self.pool,
+            "bytes": size,
+            "written": register + 1,
+        }
+        if direct:
+            fields |= {"kind": RESULT_OWN, "own": register}
+        self.records += [fields.get(name, 0) for name in RECORD]
+        self.dims.append(aval.shape)
 
     def record(self, aval: Aval, slot: int, recycle: bool, donor: int | None) -> None:
         dtype = np.dtype(aval.dtype)

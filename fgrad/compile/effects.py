@@ -1,0 +1,303 @@
+"""L5. What a jitted function does to its arguments: arrays that it writes, containers that it changes.
+
+    @jit
+    def step(u, p):
+        u[1:-1] *= 2                     writes=(0,): the new value is a further result of the program
+        p["n"] = p["n"] + 1              an edit: the new contents are further results
+        return u                         leaves=(~0,): the argument itself
+
+A call computes all new values first; then they are stored where NumPy would have stored them.
+Arguments that share memory are traced as if they did not, so this is refused where one is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.assign import immutable, keep_memory, writes_of
+from fgrad.compile.call import call
+from fgrad.compile.passes.dce import dce
+from fgrad.containers import Watch, containers_in, put_contents
+from fgrad.errors import ArgumentWriteError
+from fgrad.ir.aval import PYTHON_SCALARS
+from fgrad.ir.program import Program, Var
+from fgrad.lifted import is_lifted, lift
+from fgrad.on_device import OnDevice
+from fgrad.ops.elementwise import convert_p
+from fgrad.overlap import overlap, overlaps_itself
+from fgrad.trace import Tracer, assign_to
+
+CONSTANTS = (*PYTHON_SCALARS, np.generic, str, bytes, type(None))  # stored as they are
+Names = Callable[[], Sequence[str]]
+
+
+class Part(NamedTuple):
+    """One leaf of what is stored in a container: an argument's leaf, one of its containers, a
+    result of the program, or a constant."""
+
+    kind: str  # "leaf" | "container" | "output" | "constant"
+    value: Any
+
+
+class Stored(NamedTuple):
+    """New contents of one container: a tree of parts for each key."""
+
+    container: int
+    contents: dict[Any, tuple[tree.TreeDef, list[Part]]]
+
+
+class Effects(NamedTuple):
+    """What calls of one kind do beside computing.
+
+    Arguments:
+        leaves: for each leaf of the result, the number of an output, or ~k for the argument k.
+        writes: the arguments that are written; their new values are the last outputs.
+        stores: what containers hold afterwards.
+    """
+
+    leaves: tuple[int, ...]
+    writes: tuple[int, ...]
+    stores: tuple[Stored, ...]
+
+    @property
+    def kept(self) -> set[int]:
+        """The arguments that hold something after the call: no other result may be in them."""
+        return {*self.writes, *[~k for k in self.leaves if k < 0]}
+
+    def pairs(self, first: int, outputs: int) -> tuple[tuple[int, int], ...]:
+        """The inputs that are written, with the outputs that are their new values."""
+        start = outputs - len(self.writes)
+        return tuple([(first + k, start + n) for n, k in enumerate(self.writes)])
+
+    def check(self, given: Sequence[Any], args: Any, fun: str, names: Names) -> None:
+        """Raise a card if what is written cannot be, or shares memory with another argument."""
+        for k in self.writes:
+            refusal = _unwritable(given[k])
+            if refusal is not None:
+                raise _card(fun, names()[k], *refusal)
+            for j, other in enumerate(given):
+                if j != k and overlap(given[k], other):
+                    raise _shared(fun, names()[k], names()[j])
+        if self.stores:
+            _check_containers(self.stores, args, fun)
+
+    def finish(self, outs: Sequence[Any], given: Sequence[Any], args: Any) -> list[Any]:
+        """Store what was computed, and give the leaves of the result."""
+        first = len(outs) - len(self.writes)
+        for k, new in zip(self.writes, outs[first:], strict=True):
+            store(given[k], new)
+        if self.stores:
+            _store_contents(self.stores, outs, given, args)
+        return [outs[k] if k >= 0 else given[~k] for k in self.leaves]
+
+
+class Watched:
+    """The arguments of a function while it is traced; `arrays` are those that NumPy can write."""
+
+    def __init__(self, tracers: Sequence[Tracer], arrays: Sequence[bool], args: Any) -> None:
+        self.numbers = {id(x): k for k, x in enumerate(tracers)}
+        self.tracers, self.arrays = tracers, arrays
+        self.containers = Watch(args)
+        for x, is_array in zip(tracers, arrays, strict=True):
+            if is_array:
+                keep_memory(x)
+
+    def after(self, results: Sequence[Any], fun: str, names: Names) -> tuple[Any, list[Any]]:
+        """The effects of the function, or None, and the values of which they are made."""
+        values: list[Any] = []
+        leaves = []
+        for x in results:
+            k = self.numbers.get(id(x), -1)
+            if k >= 0 and self.arrays[k]:
+                leaves.append(~k)
+            else:
+                leaves.append(len(values))
+                values.append(x)
+        stores = self._stores(values, fun)
+        writes = tuple([k for k, x in enumerate(self.tracers) if writes_of(x)])
+        for k in writes:
+            if not self.arrays[k]:
+                raise _card(fun, names()[k], "is a number", "numbers do not change.")
+        if not (writes or stores or any([k < 0 for k in leaves])):
+            return None, values
+        effects = Effects(tuple(leaves), writes, stores)
+        return effects, values + [self.tracers[k] for k in writes]
+
+    def _stores(self, values: list[Any], fun: str) -> tuple[Stored, ...]:
+        """What the containers hold now; what must be computed for that is added to `values`."""
+        known = {id(c): k for k, c in enumerate(self.containers.containers)}
+
+        def part(x: Any) -> Part:
+            if id(x) in known:
+                return Part("container", known[id(x)])
+            if id(x) in self.numbers:
+                return Part("leaf", self.numbers[id(x)])
+            if isinstance(x, CONSTANTS):
+                return Part("constant", x)
+            values.append(x)
+            return Part("output", len(values) - 1)
+
+        def parts(x: Any) -> tuple[tree.TreeDef, list[Part]]:
+            found, treedef = tree.flatten(x, lambda y: id(y) in known)
+            return treedef, [part(y) for y in found]
+
+        return tuple(
+            [
+                Stored(edit.container, {key: parts(x) for key, x in edit.contents.items()})
+                for edit in self.containers.edits()
+            ]
+        )
+
+
+def is_array(x: Any) -> bool:
+    """Whether a leaf is an array, which can be written, and not a number."""
+    if isinstance(x, Tracer):
+        return bool(x.shape) or x._view is not None
+    return isinstance(x, (np.ndarray, OnDevice))
+
+
+def store(target: Any, new: Any) -> None:
+    """Write a new value over an argument: an array, or what stands for one in a trace."""
+    if isinstance(target, Tracer):
+        value = target.builder.lift(new)
+        if not isinstance(value, Tracer):
+            value = target.builder.record(convert_p, (value,), {"dtype": target.dtype})
+        assign_to(target, value)
+    elif isinstance(new, OnDevice):
+        np.copyto(target, new.numpy())
+    elif new is not target:
+        np.copyto(target, new)
+
+
+def _store_contents(
+    stores: Sequence[Stored], outs: Sequence[Any], given: Sequence[Any], args: Any
+) -> None:
+    containers = containers_in(args)
+
+    def value(part: Part) -> Any:
+        if part.kind == "output":
+            return outs[part.value]
+        if part.kind == "leaf":
+            return given[part.value]
+        return containers[part.value] if part.kind == "container" else part.value
+
+    new = [
+        {key: tree.unflatten(treedef, map(value, parts)) for key, (treedef, parts) in s.contents.items()}
+        for s in stores
+    ]
+    for s, contents in zip(stores, new, strict=True):
+        put_contents(containers[s.container], contents)
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+def _unwritable(x: Any) -> tuple[str, str] | None:
+    """Why an argument cannot be written, in words; or None."""
+    if is_lifted(x) or isinstance(x, OnDevice):
+        raise immutable(lift(x).aval)
+    if isinstance(x, Tracer):
+        return None
+    if not isinstance(x, np.ndarray):
+        return f"is a {type(x).__name__}", "what is written is an array that was made of it."
+    if not x.flags.writeable:
+        return "is read-only", "NumPy: assignment destination is read-only."
+    if overlaps_itself(x):
+        return "overlaps itself", "two of its elements are one place in memory."
+    return None
+
+
+def _card(fun: str, name: str, what: str, why: str) -> ArgumentWriteError:
+    return ArgumentWriteError(
+        f"{fun} writes into an argument that cannot be written.",
+        (
+            ("value", f"{name} {what}"),
+            ("why", why),
+            ("write", f"{name} = np.array({name})     a copy, before it is written"),
+        ),
+    )
+
+
+def _shared(fun: str, name: str, other: str) -> ArgumentWriteError:
+    return ArgumentWriteError(
+        f"{fun} writes into an argument that shares memory with another one.",
+        (
+            ("value", f"{name} and {other}"),
+            ("why", "the function was traced for arguments that are apart: what it writes into one"),
+            ("why", "would not be seen in the other."),
+            ("write", f"{other}.copy() in the call"),
+        ),
+    )
+
+
+def _check_containers(stores: Sequence[Stored], args: Any, fun: str) -> None:
+    containers = containers_in(args)
+    for s in stores:
+        changed = containers[s.container]
+        if sum([c is changed for c in containers]) > 1:
+            raise ArgumentWriteError(
+                f"{fun} changes a container that it was given twice.",
+                (
+                    ("value", f"a {type(changed).__name__}"),
+                    ("why", "the function was traced for containers that are apart."),
+                    ("write", "a copy of it for one of the arguments"),
+                ),
+            )
+
+
+# --- calls in traces ------------------------------------------------------------------------------
+
+
+def split_writes(
+    program: Program, effects: Effects, operands: Sequence[Any], device: str | None
+) -> list[Any]:
+    """The outputs of a call in a trace.
+
+    A value that is written and needs fewer traced operands than the whole call is computed by a
+    call of its own, so that it is no more traced than it must be.
+    """
+    traced = {v for v, x in zip(program.inputs, operands, strict=True) if isinstance(x, Tracer)}
+    first = len(program.outputs) - len(effects.writes)
+    outs: list[Any] = [None] * len(program.outputs)
+    together = list(range(first))
+    for k in range(first, len(program.outputs)):
+        needed = needs(program, k)
+        if traced <= needed:
+            together.append(k)
+            continue
+        part, inputs = _part(program, k, needed)
+        outs[k] = call(part, [operands[i] for i in inputs], device)[0]
+    whole = program
+    if len(together) < len(program.outputs):
+        key = ("without writes", tuple(together))
+        whole = program.cache.get(key) or program.replace(
+            outputs=tuple([program.outputs[k] for k in together])
+        )
+        program.cache[key] = whole
+    for k, out in zip(together, call(whole, operands, device) if together else (), strict=True):
+        outs[k] = out
+    return outs
+
+
+def needs(program: Program, output: int) -> set[Any]:
+    """The variables that an output is computed from."""
+    found: set[Any] = {program.outputs[output]}
+    for eqn in reversed(program.eqns):
+        if not found.isdisjoint(eqn.outputs):
+            found.update([a for a in eqn.inputs if isinstance(a, Var)])
+    return found
+
+
+def _part(program: Program, output: int, needed: set[Any]) -> tuple[Program, list[int]]:
+    """The program of one output, and the numbers of its inputs."""
+    key = ("part", output)
+    found = program.cache.get(key)
+    if found is None:
+        inputs = [i for i, v in enumerate(program.inputs) if v in needed]
+        part = dce(program.replace(outputs=(program.outputs[output],)))
+        found = program.cache[key] = part.replace(inputs=tuple([program.inputs[i] for i in inputs])), inputs
+    return found

@@ -1,0 +1,83 @@
+"""L5. What `jit` says in words: why it traced again, and which argument it does not take."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from fgrad.compile.static_arguments import Static
+from fgrad.errors import StaticArgumentError, UnsupportedTypeError
+from fgrad.ir.aval import Aval
+from fgrad.transforms.wrap import dataclass_advice
+
+
+def described(
+    paths: Sequence[str], avals: Sequence[Aval], statics: Sequence[tuple[Hashable, Static]]
+) -> tuple[str, ...]:
+    """A line for each leaf of the arguments, and for each static one."""
+    lines = [f"{path}: {aval}" for path, aval in zip(paths, avals, strict=True)]
+    return (*lines, *[f"static {where!r}: {static.value!r}" for where, static in statics])
+
+
+def explain_retrace(fun: Any) -> str:
+    """Why a jitted function was traced as often as it was: what changed from trace to trace.
+
+    Arguments:
+        fun: what `jit` returned.
+
+    Example:
+        >>> f = jit(lambda x: x + 1)
+        >>> _ = f(np.zeros(2)), f(np.zeros(3))
+        >>> print(explain_retrace(f))
+        lambda was traced 2 times
+          trace 2: [0][0]: f64[2] -> f64[3]
+    """
+    entries = list({id(e): e for e in fun.entries.values()}.values())
+    name = getattr(fun.fun, "__name__", "function").strip("<>")
+    lines = [f"{name} was traced {len(entries)} time{'s' * (len(entries) != 1)}"]
+    for k in range(1, len(entries)):
+        before, after = entries[k - 1].description, entries[k].description
+        changed = [
+            f"{a} -> {b.partition(': ')[2]}"
+            for a, b in zip(before, after, strict=False)
+            if a != b and a.partition(": ")[0] == b.partition(": ")[0]
+        ]
+        what = ", ".join(changed) or "the structure of the arguments or the settings changed"
+        lines.append(f"  trace {k + 1}: {what}")
+    return "\n".join(lines)
+
+
+def unsupported(name: str, x: Any, path: str) -> UnsupportedTypeError:
+    """The card for an argument that is no array of numbers."""
+    kind = type(x).__name__ + (f" of dtype {x.dtype}" if hasattr(x, "dtype") else "")
+    kind += " of more than 64 bits" if type(x) is int else ""
+    return UnsupportedTypeError(
+        f"An argument of jit({name}) is not an array of numbers.",
+        (
+            ("value", f"{path} is a {kind}"),
+            ("why", "compiled code knows bool, integer, float and complex arrays only."),
+            *dataclass_advice(x),
+            ("write", f"jit({name}, static_argnames={path.split('[')[0].split('.')[0]!r})"),
+            ("write", "    the argument is a constant: the function is traced for each value"),
+            ("write", "or close over the object instead of passing it."),
+        ),
+    )
+
+
+def unhashable(name: str, statics: Sequence[tuple[Hashable, Static]]) -> StaticArgumentError:
+    """The card for a static argument that cannot be hashed."""
+    headline = f"A static argument of jit({name}) cannot be hashed."
+    for where, static in statics:
+        try:
+            hash(static.value)
+        except TypeError:
+            return StaticArgumentError(
+                headline,
+                (
+                    ("value", f"argument {where!r} is a {type(static.value).__name__}"),
+                    ("why", "static arguments are part of the key under which code is kept."),
+                    ("write", "a tuple for a list, a frozen dataclass for a dict"),
+                    ("write", "or pass an array as an ordinary, traced argument."),
+                ),
+            )
+    return StaticArgumentError(headline)

@@ -1,0 +1,91 @@
+"""L0. What a function changed in the containers that it was given: found, and done again elsewhere.
+
+    p = {"w": w}; f(p)          f stores p["w"] = 2 * w and p["n"] = 3
+    Watch(p).edits()            (Edit(0, {"w": ..., "n": ...}),)    0: the first container in p
+
+A transform gives a function containers of its own, with tracers in them.  What the function stores in
+these is compared afterwards with what was there before, so nothing that it did is missed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from fgrad import tree
+
+SEQUENCES = (list, deque)
+
+
+class Edit(NamedTuple):
+    """New contents of the container with a number, by key, index or attribute."""
+
+    container: int
+    contents: dict[Any, Any]
+
+
+def containers_in(x: Any) -> list[Any]:
+    """All containers of a tree that can be changed, in the order of the tree."""
+    return list(_walk(x))
+
+
+def _walk(x: Any) -> Iterator[Any]:
+    if x is None or tree.is_leaf(x):
+        return
+    if not isinstance(x, tuple):
+        yield x
+    for child in tree.children(x):
+        yield from _walk(child)
+
+
+def contents_of(container: Any) -> dict[Any, Any]:
+    """What stands in a container: items by key or index, or attributes by name."""
+    if isinstance(container, dict):
+        return dict(container)
+    if isinstance(container, SEQUENCES):
+        return dict(enumerate(container))
+    slots = [s for kind in type(container).__mro__ for s in _slots_of(kind)]
+    found = {s: getattr(container, s) for s in slots if hasattr(container, s)}
+    return found | getattr(container, "__dict__", {})
+
+
+def _slots_of(kind: type) -> Sequence[str]:
+    slots = kind.__dict__.get("__slots__", ())
+    names = (slots,) if isinstance(slots, str) else tuple(slots)
+    return [s for s in names if s not in ("__dict__", "__weakref__")]
+
+
+class Watch:
+    """The containers of a tree, and what stood in them."""
+
+    def __init__(self, x: Any) -> None:
+        self.containers = containers_in(x)
+        self.before = [contents_of(c) for c in self.containers]
+
+    def edits(self) -> tuple[Edit, ...]:
+        """The containers that hold something else now."""
+        pairs = zip(self.containers, self.before, strict=True)
+        now = [(k, contents_of(c), before) for k, (c, before) in enumerate(pairs)]
+        return tuple([Edit(k, contents) for k, contents, old in now if not _same(contents, old)])
+
+
+def _same(a: dict[Any, Any], b: dict[Any, Any]) -> bool:
+    return list(a) == list(b) and all([x is y for x, y in zip(a.values(), b.values(), strict=True)])
+
+
+def put_contents(container: Any, contents: dict[Any, Any]) -> None:
+    """Let a container hold other contents: the same object afterwards."""
+    if isinstance(container, dict):
+        if list(container) != list(contents):
+            container.clear()
+        container.update(contents)
+    elif isinstance(container, SEQUENCES):
+        container.clear()
+        container.extend(contents.values())
+    else:
+        for name in contents_of(container).keys() - contents.keys():
+            delattr(container, name)
+        for name, value in contents.items():
+            if getattr(container, name, contents) is not value:
+                setattr(container, name, value)
