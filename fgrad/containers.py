@@ -3,8 +3,8 @@
     p = {"w": w}; f(p)          f stores p["w"] = 2 * w and p["n"] = 3
     Watch(p).edits()            (Edit(0, {"w": ..., "n": ...}),)    0: the first container in p
 
-A transform gives a function containers of its own, with tracers in them.  What the function stores in
-these is compared afterwards with what was there before, so nothing that it did is missed.
+A transform gives a function containers of its own, with tracers in them.  What the function stores
+in these is compared afterwards with what was there before, so nothing that it did is missed.
 """
 
 from __future__ import annotations

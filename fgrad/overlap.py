@@ -1,6 +1,6 @@
 """L2. Whether arrays, or traced ones, share memory.
 
-    overlap(u, u[1:]), overlap(u[:5], u[5:]), overlap(u[::2], u[1::2])     True, False, False
+overlap(u, u[1:]), overlap(u[:5], u[5:]), overlap(u[::2], u[1::2])     True, False, False
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from fgrad.assign import View, root_of
 from fgrad.trace import Builder, Tracer, concrete
 
-MOST_WORK = 100_000  # of NumPy's search for a common element; beyond, it counts as found
+MOST_WORK: Any = 100_000  # of NumPy's search for a common element; beyond, it counts as found
 
 
 def overlap(a: Any, b: Any) -> bool:

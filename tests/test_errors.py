@@ -49,6 +49,38 @@ def grad_of_an_integer() -> Any:
     return fgrad.grad(loss)(3)
 
 
+def write_into_a_read_only_argument() -> Any:
+    def add(u: Any, v: Any) -> None:
+        u += v
+
+    fixed = np.arange(3.0)
+    fixed.flags.writeable = False
+    return fgrad.jit(add)(fixed, X)
+
+
+def write_into_an_argument_that_is_given_twice() -> Any:
+    def add(u: Any, v: Any) -> None:
+        u += v
+
+    u = np.arange(4.0)
+    return fgrad.jit(add)(u[1:], u[:-1])
+
+
+def write_into_a_number() -> Any:
+    def fill(s: Any) -> None:
+        s[...] = 1.0
+
+    return fgrad.jit(fill)(2.0)
+
+
+def store_into_a_container_that_is_given_twice() -> Any:
+    def move(p: Any, q: Any) -> None:
+        p["x"] = q["x"] + 1
+
+    p = {"x": X.copy()}
+    return fgrad.jit(move)(p, p)
+
+
 def grad_to_an_integer() -> Any:
     return fgrad.grad(lambda x: np.argmax(x))(X)
 

@@ -1,9 +1,9 @@
-"""L5. What a jitted function does to its arguments: arrays that it writes, containers that it changes.
+"""L5. What a jitted function does to its arguments: arrays written, containers changed.
 
     @jit
     def step(u, p):
-        u[1:-1] *= 2                     writes=(0,): the new value is a further result of the program
-        p["n"] = p["n"] + 1              an edit: the new contents are further results
+        u[1:-1] *= 2                     writes=(0,): the new value is a further output
+        p["n"] = p["n"] + 1              stores: the new contents are further outputs
         return u                         leaves=(~0,): the argument itself
 
 A call computes all new values first; then they are stored where NumPy would have stored them.
@@ -21,6 +21,7 @@ from fgrad import tree
 from fgrad.assign import immutable, keep_memory, writes_of
 from fgrad.compile.call import call
 from fgrad.compile.passes.dce import dce
+from fgrad.compile.plan import Donation
 from fgrad.containers import Watch, containers_in, put_contents
 from fgrad.errors import ArgumentWriteError
 from fgrad.ir.aval import PYTHON_SCALARS
@@ -64,14 +65,25 @@ class Effects(NamedTuple):
     stores: tuple[Stored, ...]
 
     @property
-    def kept(self) -> set[int]:
-        """The arguments that hold something after the call: no other result may be in them."""
-        return {*self.writes, *[~k for k in self.leaves if k < 0]}
+    def nothing(self) -> bool:
+        """Whether calls do nothing but return new arrays."""
+        return not (self.writes or self.stores or any([k < 0 for k in self.leaves]))
 
-    def pairs(self, first: int, outputs: int) -> tuple[tuple[int, int], ...]:
-        """The inputs that are written, with the outputs that are their new values."""
+    def donations(self, donated: Sequence[int], first: int, outputs: int) -> tuple[Donation, ...]:
+        """The inputs of the program that give their memory to results.
+
+        Arguments that are written give theirs to their new values; they, and arguments that are
+        returned, hold something after the call.
+
+        Arguments:
+            donated: the arguments that need not be kept.
+            first: the input that is the first argument.
+            outputs: how many outputs the program has.
+        """
+        kept = {*self.writes, *[~k for k in self.leaves if k < 0]}
         start = outputs - len(self.writes)
-        return tuple([(first + k, start + n) for n, k in enumerate(self.writes)])
+        written = [(first + k, start + n) for n, k in enumerate(self.writes)]
+        return (*[first + k for k in donated if k not in kept], *written)
 
     def check(self, given: Sequence[Any], args: Any, fun: str, names: Names) -> None:
         """Raise a card if what is written cannot be, or shares memory with another argument."""
@@ -106,8 +118,8 @@ class Watched:
             if is_array:
                 keep_memory(x)
 
-    def after(self, results: Sequence[Any], fun: str, names: Names) -> tuple[Any, list[Any]]:
-        """The effects of the function, or None, and the values of which they are made."""
+    def after(self, results: Sequence[Any], fun: str, names: Names) -> tuple[Effects, list[Any]]:
+        """What the function did, and the values that the program must compute."""
         values: list[Any] = []
         leaves = []
         for x in results:
@@ -122,8 +134,6 @@ class Watched:
         for k in writes:
             if not self.arrays[k]:
                 raise _card(fun, names()[k], "is a number", "numbers do not change.")
-        if not (writes or stores or any([k < 0 for k in leaves])):
-            return None, values
         effects = Effects(tuple(leaves), writes, stores)
         return effects, values + [self.tracers[k] for k in writes]
 
@@ -186,7 +196,10 @@ def _store_contents(
         return containers[part.value] if part.kind == "container" else part.value
 
     new = [
-        {key: tree.unflatten(treedef, map(value, parts)) for key, (treedef, parts) in s.contents.items()}
+        {
+            key: tree.unflatten(treedef, map(value, parts))
+            for key, (treedef, parts) in s.contents.items()
+        }
         for s in stores
     ]
     for s, contents in zip(stores, new, strict=True):
@@ -227,7 +240,10 @@ def _shared(fun: str, name: str, other: str) -> ArgumentWriteError:
         f"{fun} writes into an argument that shares memory with another one.",
         (
             ("value", f"{name} and {other}"),
-            ("why", "the function was traced for arguments that are apart: what it writes into one"),
+            (
+                "why",
+                "the function was traced for arguments that are apart: what it writes into one",
+            ),
             ("why", "would not be seen in the other."),
             ("write", f"{other}.copy() in the call"),
         ),
@@ -299,5 +315,8 @@ def _part(program: Program, output: int, needed: set[Any]) -> tuple[Program, lis
     if found is None:
         inputs = [i for i, v in enumerate(program.inputs) if v in needed]
         part = dce(program.replace(outputs=(program.outputs[output],)))
-        found = program.cache[key] = part.replace(inputs=tuple([program.inputs[i] for i in inputs])), inputs
+        found = program.cache[key] = (
+            part.replace(inputs=tuple([program.inputs[i] for i in inputs])),
+            inputs,
+        )
     return found

@@ -25,8 +25,8 @@ from fgrad.compile.call import call, contiguous, executable_of
 from fgrad.compile.cpu.entry.native import NativeCallable, NativeCalls, native_class
 from fgrad.compile.cpu.entry.table import Parameters
 from fgrad.compile.effects import Effects, Watched, is_array, split_writes
-from fgrad.compile.leaves import Take, taker
 from fgrad.compile.jit_texts import described, explain_retrace, unhashable, unsupported
+from fgrad.compile.leaves import Take, taker
 from fgrad.compile.native import learn
 from fgrad.compile.plan import Donation
 from fgrad.compile.static_arguments import Static, as_tuple, completed, typed
@@ -399,7 +399,7 @@ class Jitted(NativeCallable):
 
     def _trace(self, signature: Signature, leaves: list[Any]) -> tuple[Entry, Sequence[Tracer]]:
         out_trees: list[tree.TreeDef] = []
-        effects: list[Effects | None] = []
+        effects: list[Effects] = []
         avals = [aval_of(x) for x in leaves]
         arrays = [is_array(x) for x in leaves]
         name = getattr(self.fun, "__name__", "function")
@@ -430,13 +430,10 @@ class Jitted(NativeCallable):
         single = out_tree.is_leaf()
         paths = tree.paths(tree.unflatten(signature.treedef, signature.leaves))
         description = described(paths, avals, signature.statics)
-        kept = effects[-1].kept if effects[-1] is not None else ()
-        donated = self._donated(signature, avals)
-        donated = tuple([len(closed) + k for k in donated if k not in kept])
-        written = effects[-1].pairs(len(closed), len(traced.program.outputs)) if kept else ()
-        program, fits = traced.program, traced.fits
+        program, fits, done = traced.program, traced.fits, effects[-1]
+        donated = done.donations(self._donated(signature, avals), len(closed), len(program.outputs))
         device = device_of(program, self.device)
-        rest = (*donated, *written), fits, closed, device, effects[-1]
+        rest = donated, fits, closed, device, None if done.nothing else done
         return Entry(program, out_tree, single, description, *rest), captured
 
     def _donated(self, signature: Signature, avals: Sequence[Aval]) -> tuple[int, ...]:

@@ -1,0 +1,186 @@
+"""Functions that write into their arguments: the caller's arrays and containers hold what NumPy's
+would, or a card says why not.  Names begin with the number of the finding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fgrad
+from fgrad import grad, jit, value_and_grad, vmap
+from fgrad.errors import ArgumentWriteError
+
+
+def heat(u: Any) -> None:
+    u[1:-1] += 0.5 * (u[2:] - 2 * u[1:-1] + u[:-2])
+
+
+def test_1_6_a_jitted_function_writes_into_its_argument() -> None:
+    step, u, expected = jit(heat), np.arange(6.0) ** 2, np.arange(6.0) ** 2
+    for _ in range(4):  # traced, compiled, native
+        assert step(u) is None
+        heat(expected)
+    np.testing.assert_array_equal(u, expected)
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, jit], ids=["eager", "jit"])
+def test_1_6_a_jitted_call_inside_writes_its_callers_arrays(transform: Any) -> None:
+    @jit
+    def inner(y: Any) -> None:
+        y += 1
+
+    def whole(x: Any) -> Any:
+        y = x * 1.0
+        inner(y)
+        return y.sum()
+
+    def parts(x: Any) -> Any:
+        y = x * 1.0
+        inner(y[1:])
+        inner(y[::2])
+        return (y * y).sum()
+
+    x = np.arange(1.0, 5.0)
+    assert transform(whole)(x) == 14.0
+    value, gradient = transform(value_and_grad(whole))(x)
+    assert value == 14.0
+    np.testing.assert_array_equal(gradient, np.ones(4))
+    np.testing.assert_array_equal(transform(grad(parts))(x), 2 * np.add(x, [1, 1, 2, 1]))
+    np.testing.assert_array_equal(transform(vmap(whole))(np.stack([x, x])), [14.0, 14.0])
+
+
+def test_1_6_a_returned_argument_is_that_object() -> None:
+    @jit
+    def double(u: Any) -> Any:
+        u *= 2
+        return u
+
+    same = jit(lambda x, y: (y, x, y * 2))
+    for _ in range(4):
+        u, v = np.ones(3), np.array(2.0)
+        assert double(u) is u
+        np.testing.assert_array_equal(u, [2.0, 2.0, 2.0])
+        first, second, _new = same(u, v)
+        assert first is v
+        assert second is u
+
+
+def test_1_6_one_array_given_twice_is_refused() -> None:
+    @jit
+    def step(a: Any, b: Any) -> None:
+        a += b
+        b += a
+
+    u = np.arange(4.0)
+    for _ in range(4):
+        with pytest.raises(ArgumentWriteError, match="shares memory"):
+            step(u, u)
+    np.testing.assert_array_equal(u, np.arange(4.0))
+
+
+def test_1_6_parts_of_one_array_that_are_apart_are_written() -> None:
+    def step(a: Any, b: Any) -> None:
+        a += b
+        b *= 2
+
+    jitted, u = jit(step), np.arange(10.0)
+    expected = u.copy()
+    for _ in range(4):
+        for x, f in ((u, jitted), (expected, step)):
+            f(x[:5], x[5:])
+            f(x[::2], x[1::2])
+            f(x[7:2:-1], x[8:3:-1] * 1.0)
+    np.testing.assert_array_equal(u, expected)
+
+
+def test_1_6_what_cannot_be_written_is_refused() -> None:
+    fixed = np.ones(3)
+    fixed.flags.writeable = False
+    windows = np.lib.stride_tricks.sliding_window_view(np.arange(5.0), 3, writeable=True)
+    step = jit(lambda u: np.multiply(u, 2, out=u))
+    for _ in range(4):
+        for x in (fixed, np.broadcast_to(1.0, 3), windows):
+            with pytest.raises(ArgumentWriteError, match="cannot be written"):
+                step(x)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", ">f8", "c8", "c16", "i2", "u1", "?"])
+@pytest.mark.parametrize("shape", [(), (0,), (5,), (3, 4)])
+def test_1_6_arrays_of_all_kinds_are_written(dtype: str, shape: Any) -> None:
+    def step(u: Any, v: Any) -> Any:
+        np.maximum(u, v, out=u)
+        v[...] = u[...]
+        return u.sum()
+
+    jitted = jit(step)
+    for strided in (False, True):
+        for k in range(4):
+            a, b = (np.full(tuple([2 * n for n in shape]), n, dtype) for n in (k % 2, 1))
+            if strided and shape:
+                a, b = a[..., ::2], b.T[::-1].T[..., 1::2]
+            x, y = a.copy(), b.copy()
+            np.testing.assert_array_equal(jitted(a, b), step(x, y))
+            np.testing.assert_array_equal(a, x)
+            np.testing.assert_array_equal(b, y)
+
+
+def test_1_6_containers_hold_what_was_stored_in_them() -> None:
+    def step(p: Any, x: Any) -> Any:
+        p["w"] = p["w"] * x
+        p["new"] = {"sum": x.sum(), "kept": p["list"], "text": "done"}
+        p["list"].append(x + 1)
+        p["n"] += 1
+        del p["gone"]
+        return x
+
+    def fresh() -> Any:
+        return {"w": np.ones(2), "list": [np.zeros(2)], "n": 3, "gone": 1.0}
+
+    jitted, x = jit(step), np.array([2.0, 3.0])
+    for _ in range(4):
+        found, expected = fresh(), fresh()
+        inner = found["list"]
+        jitted(found, x)
+        step(expected, x)
+        assert list(found) == list(expected)
+        assert found["list"] is inner
+        assert found["new"]["kept"] is inner
+        assert fgrad.tree.structure(inner) == fgrad.tree.structure(expected["list"])
+        np.testing.assert_array_equal(found["w"], expected["w"])
+        np.testing.assert_array_equal(inner[1], expected["list"][1])
+        assert found["n"] == 4
+
+
+def test_1_6_attributes_hold_what_was_stored_in_them() -> None:
+    @fgrad.tree.dataclass
+    class Model:
+        w: Any
+        b: Any
+
+    def step(m: Any) -> None:
+        m.w, m.b = m.b * 2, m.w
+        m.calls = 1
+
+    jitted = jit(step)
+    for _ in range(3):
+        w, b = np.ones(2), np.zeros(3)
+        model = Model(w, b)
+        jitted(model)
+        assert model.b is w
+        assert model.calls == 1
+        np.testing.assert_array_equal(model.w, np.zeros(3))
+
+
+def test_1_6_a_call_that_raises_leaves_its_arguments() -> None:
+    @jit
+    def step(u: Any, a: Any) -> None:
+        u += 1
+        u *= np.linalg.inv(a)
+
+    u = np.ones((2, 2))
+    for _ in range(4):
+        with pytest.raises(np.linalg.LinAlgError):
+            step(u, np.zeros((2, 2)))
+        np.testing.assert_array_equal(u, np.ones((2, 2)))
