@@ -200,3 +200,7 @@ class MemoryBudgetWarning(UserWarning):
 
 class RetraceWarning(UserWarning):
     """A jitted function was traced again, more often than `max_traces` allows."""
+
+
+class CacheWarning(RuntimeWarning):
+    """The cache of compiled code is not used: others could have written there, or it is slow."""

@@ -16,7 +16,7 @@ import pytest
 import fgrad
 from fgrad import lax
 from fgrad.compile.call import executable_of
-from fgrad.compile.cpu import runtime, store
+from fgrad.compile.cpu import own_files, runtime, store
 from fgrad.compile.cpu.store import DiskStore, contents
 from fgrad.compile.identity import identity
 from fgrad.compile.remember import program_key, recall
@@ -88,7 +88,7 @@ def test_directory_that_others_can_write_is_refused_once(tmp_path: Path) -> None
     directory.mkdir()
     directory.chmod(0o777)
     cache = DiskStore(str(directory))
-    with pytest.warns(RuntimeWarning, match="chmod 700"):
+    with pytest.warns(RuntimeWarning, match="rm -r"):
         cache.put("abc", b"payload")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -105,11 +105,11 @@ def test_directory_that_cannot_be_made(tmp_path: Path) -> None:
 
 
 def test_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_from: str, _to: str) -> None:
+    def full(_from: str, _to: str, **_folders: int) -> None:
         raise OSError(28, "No space left on device")
 
     cache = DiskStore(str(tmp_path / "cache"))
-    monkeypatch.setattr(store.os, "replace", full)
+    monkeypatch.setattr(own_files.os, "replace", full)
     cache.put("abc", b"payload")
     assert cache.get("abc") is None
     assert not [name for _, _, names in os.walk(cache.directory) for name in names]

@@ -263,7 +263,7 @@ def test_what_others_can_write_is_not_read(fresh: Path) -> None:
     os.chmod(fresh, 0o770)
     with config.override(cache_dir=str(fresh.parent)):
         runtime.store()  # leaves the directory, so that the next one looks at it again
-    with pytest.warns(RuntimeWarning, match="chmod 700"):
+    with pytest.warns(RuntimeWarning, match="rm -r"):
         assert store.recall(_key_of_sin()) is None
     compile_body.cache_clear()
     assert compile_body(SIN, 2, 256) == cubin

@@ -1,11 +1,13 @@
 """L5. The disk cache of compiled code: a directory of small files named by content keys.
 
-A file is the CRC-32 and the length of its payload, then the payload; a file that does not match is
-ignored, and so is any failure of the file system: a cache may forget but must not break a program.
-Files are written under another name and renamed, so that readers never see half of one.
+A file is the CRC-32 and the length of the rest, then its key and its payload.  A file that does not
+match is ignored, and so is any failure of the file system: a cache may forget but must not break a
+program.  Files are written under another name and renamed, so that readers never see half of one.
 
-What is read here is executed, so the directory must be the user's own and writable by nobody else;
-otherwise it is left alone, with one warning.
+What is read here is executed.  So each folder and file must be the user's own and writable by
+nobody else, which is looked at through the descriptor that is read (`own_files.py`); and a file
+holds its key, so that one that was moved to another name is not taken for it.  What is refused ends
+the use of the cache for the process, with one warning.
 """
 
 from __future__ import annotations
@@ -13,22 +15,25 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import stat
 import struct
-import tempfile
 import time
 import warnings
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fgrad.compile.cpu.own_files import TEMPORARY, Folder, ForeignFileError, opened
+from fgrad.errors import CacheWarning, Row, card
 
 SIZE_LIMIT = 256 << 20
 _HEAD = struct.Struct("<IQ")
 _START = 0x66677264  # of the CRC, so that zeros match nothing
-_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 _USED_NOW = 3600.0  # seconds in which a file is not marked as used again
 _LOOK_AGAIN = 3600.0  # seconds between two looks at the size of the directory, by any process
 _STAMP = "last-look"
 _SETTLED = 2_000_000_000  # nanoseconds after which another change has another time
+_SLOW = 0.25  # seconds that reads and writes may take in the mean
+_SLOW_AFTER = 8  # reads and writes before a folder is called slow
 
 
 class DiskStore:
@@ -39,100 +44,133 @@ class DiskStore:
         self.directory = directory
         self.size_limit = size_limit
         self._written = 0  # bytes since the last look at the directory
-        self._usable: bool | None = None  # None: not looked at yet
+        self._off = False  # refused, or too slow
+        self._uses = 0
+        self._seconds = 0.0
 
     def path(self, key: str) -> str:
         """The file of `key`."""
-        return f"{self.directory}{os.sep}{key[-2:]}{os.sep}{key}"
+        return os.path.join(self.directory, key[-2:], key)
 
     def get(self, key: str) -> bytes | None:
-        """The payload of `key`, or None if it is absent or damaged."""
-        if not self.usable():
-            return None
-        path = self.path(key)
-        try:
-            handle = os.open(path, _READ)
-            try:
-                state = os.fstat(handle)
-                data = os.read(handle, state.st_size)
-            finally:
-                os.close(handle)
-        except OSError:
-            return None
-        payload = data[_HEAD.size :]
-        if _head(payload) != data[: _HEAD.size]:
-            return None
-        if state.st_mtime < time.time() - _USED_NOW:
-            with contextlib.suppress(OSError):
-                os.utime(path)  # see `trim`
-        return payload
+        """The payload of `key`, or None if it is absent, damaged or not the user's own."""
+        return self._attempt(self._read, key)
 
     def put(self, key: str, payload: bytes) -> None:
         """Keep `payload`, if the file system lets us."""
-        with contextlib.suppress(OSError):
-            os.makedirs(self.directory, mode=0o700, exist_ok=True)
-            if not self.usable(missing=False):
-                return
-            path = self.path(key)
-            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-            _write(path, _head(payload) + payload)
-            self._written += len(payload)
-            if self._written > self.size_limit // 8 or self._look_is_old():
-                self._written = 0
-                self.trim()
-
-    def usable(self, missing: bool = True) -> bool:
-        """Whether the directory is ours alone; one that is `missing` can do no harm."""
-        if self._usable is None:
-            try:
-                state = os.stat(self.directory)
-            except OSError:
-                return missing
-            self._usable = _is_own(state)
-            if not self._usable:
-                warnings.warn(
-                    f"the cache directory {self.directory} belongs to another user or can be "
-                    "written by others; compiled code is neither read from it nor kept there. "
-                    f"Run `chmod 700 {self.directory}`, or set FGRAD_CACHE_DIR.",
-                    RuntimeWarning,
-                    stacklevel=2,
-                )
-        return self._usable
-
-    def _look_is_old(self) -> bool:
-        """Whether no process has looked at the directory's size for an hour; ours will now."""
-        stamp = os.path.join(self.directory, _STAMP)
-        with contextlib.suppress(FileNotFoundError):
-            if abs(time.time() - os.stat(stamp).st_mtime) < _LOOK_AGAIN:
-                return False
-        with open(stamp, "wb"):
-            os.utime(stamp)
-        return True
+        self._attempt(self._write, key, payload)
 
     def trim(self) -> None:
         """Delete the files that were not used for longest until three quarters of the limit are
         left."""
-        files = []
-        for folder, _, names in os.walk(self.directory):
-            for name in names:
-                with contextlib.suppress(OSError):
-                    path = os.path.join(folder, name)
-                    state = os.stat(path)
-                    files.append((state.st_mtime, state.st_size, path))
-        total = sum([size for _, size, _ in files])
-        if total <= self.size_limit:
+        self._attempt(self._trim)
+
+    def _attempt(self, action: Callable[..., Any], *args: Any) -> Any:
+        """What `action` gives; None where the file system fails or the cache is not used."""
+        if self._off:
+            return None
+        start = time.perf_counter()
+        try:
+            return action(*args)
+        except ForeignFileError as error:
+            self._turn_off(
+                "The cache of compiled code holds what others could have written.",
+                ("what", f"{error}"),
+                ("why", "code that is read from the cache is executed."),
+                ("write", f"rm -r {self.directory}    it is made anew; do not change its mode"),
+            )
+        except OSError:
+            return None
+        finally:
+            self._uses += 1
+            self._seconds += time.perf_counter() - start
+            if self._uses >= _SLOW_AFTER and self._seconds > _SLOW * self._uses:
+                self._turn_off(
+                    "The folder of the cache of compiled code is slow.",
+                    ("what", f"{self._uses} files of {self.directory}: {self._seconds:.1f} s"),
+                )
+
+    def _turn_off(self, headline: str, *rows: Row) -> None:
+        if self._off:
             return
-        for _, size, path in sorted(files):
-            if total <= self.size_limit * 3 // 4:
+        self._off = True
+        rows += (
+            ("write", "FGRAD_CACHE_DIR=folder      another folder, which is yours alone"),
+            ("now", "nothing is read from it or written to it until this process ends."),
+        )
+        warnings.warn(card(headline, rows, CacheWarning.__name__.lower()), CacheWarning, 4)
+
+    def _read(self, key: str) -> bytes | None:
+        with opened(self.directory) as folder, folder.inner(key[-2:]) as inner:
+            data, state = inner.read(key)
+            payload = _payload(key, data)
+            if payload is not None and state.st_mtime < time.time() - _USED_NOW:
+                with contextlib.suppress(OSError):
+                    inner.mark_used(key)  # see `trim`
+            return payload
+
+    def _write(self, key: str, payload: bytes) -> None:
+        with opened(self.directory, create=True) as folder:
+            with folder.inner(key[-2:], create=True) as inner:
+                inner.write(key, _entry(key, payload))
+            self._written += len(payload)
+            if self._written > self.size_limit // 8 or _look_is_old(folder):
+                self._written = 0
+                self._trim()
+
+    def _trim(self) -> None:
+        with opened(self.directory) as folder:
+            files = [file for name in folder.names() for file in _entries(folder, name)]
+            total = sum([size for _, size, _, _ in files])
+            if total <= self.size_limit:
                 return
-            with contextlib.suppress(OSError):
-                os.remove(path)
-                total -= size
+            for _, size, inner, name in sorted(files):
+                if total <= self.size_limit * 3 // 4:
+                    return
+                with contextlib.suppress(OSError), folder.inner(inner) as place:
+                    place.remove(name)
+                    total -= size
 
 
-def _head(payload: bytes) -> bytes:
-    """What stands before a payload."""
-    return _HEAD.pack(zlib.crc32(payload, _START), len(payload))
+def _entries(folder: Folder, inner: str) -> list[tuple[float, int, str, str]]:
+    """The last use, size and place of each entry in an inner folder.
+
+    A file that was not made here, as where the cache is in a folder with other files, is no entry.
+    """
+    found: list[tuple[float, int, str, str]] = []
+    if len(inner) != 2:
+        return found
+    with contextlib.suppress(OSError, ForeignFileError), folder.inner(inner) as place:
+        for name in place.names():
+            if name.endswith(inner) or name.startswith(TEMPORARY):
+                with contextlib.suppress(OSError):
+                    state = place.state(name)
+                    found.append((state.st_mtime, state.st_size, inner, name))
+    return found
+
+
+def _look_is_old(folder: Folder) -> bool:
+    """Whether no process has looked at the directory's size for an hour; ours will now."""
+    with contextlib.suppress(FileNotFoundError):
+        if abs(time.time() - folder.state(_STAMP).st_mtime) < _LOOK_AGAIN:
+            return False
+    folder.write(_STAMP, b"")
+    return True
+
+
+def _entry(key: str, payload: bytes) -> bytes:
+    """The contents of a file."""
+    body = key.encode() + b"\n" + payload
+    return _HEAD.pack(zlib.crc32(body, _START), len(body)) + body
+
+
+def _payload(key: str, data: bytes) -> bytes | None:
+    """The payload of a file; None if it is damaged, or of another key."""
+    body = data[_HEAD.size :]
+    if data[: _HEAD.size] != _HEAD.pack(zlib.crc32(body, _START), len(body)):
+        return None
+    name, _, payload = body.partition(b"\n")
+    return payload if name == key.encode() else None
 
 
 def contents(files: Sequence[str], store: DiskStore) -> str:
@@ -157,22 +195,3 @@ def contents(files: Sequence[str], store: DiskStore) -> str:
 def _read(path: str) -> bytes:
     with open(path, "rb") as file:
         return file.read()
-
-
-def _is_own(state: os.stat_result) -> bool:
-    if not hasattr(os, "getuid"):
-        return True
-    return state.st_uid == os.getuid() and not state.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-
-
-def _write(path: str, data: bytes) -> None:
-    """Write a file that appears at once and whole; nothing is left behind if that fails."""
-    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path))
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.replace(temporary, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.remove(temporary)
-        raise
