@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import fgrad.interpreter  # noqa: F401  (first: it may refuse, before NumPy is loaded)
 from fgrad import numpy, tree
 from fgrad.config import config
 from fgrad.lazy import PROVIDERS as _PROVIDERS
