@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import hashlib
 import itertools
 import os
@@ -22,6 +23,7 @@ from typing import NamedTuple
 import llvmlite
 import llvmlite.binding as llvm
 
+from fgrad.compile.cpu import half_conversion
 from fgrad.compile.cpu.emit_llvm import ATTRIBUTES, emit_function
 from fgrad.compile.cpu.scalar_llvm import scalar_table
 from fgrad.compile.cpu.store import DiskStore
@@ -381,6 +383,24 @@ def _from_disk(symbol: str, imports: Mapping[str, int]) -> bool:
 
 
 def _load(code: bytes, name: str, symbols: list[str], imports: Mapping[str, int]) -> None:
+    """Load an object, which may also call the conversions of float16 that the machine lacks."""
+    _link(code, name, symbols, {**_conversions(), **imports})
+
+
+@functools.cache
+def _conversions() -> dict[str, int]:
+    """The addresses of conversions of float16, where LLVM calls functions for them."""
+    if not half_conversion.calls_library(_SESSION.target.triple, _SESSION.target.features):
+        return {}
+    texts = half_conversion.TEXTS
+    symbols = {name: _SESSION.symbol(text) for name, text in texts.items()}
+    functions = [(texts[name].format(symbol=symbol), set()) for name, symbol in symbols.items()]
+    names = list(symbols.values())
+    _link(compile_text(_module(functions)), names[0], names, {})
+    return {name: _SESSION.addresses[symbol] for name, symbol in symbols.items()}
+
+
+def _link(code: bytes, name: str, symbols: list[str], imports: Mapping[str, int]) -> None:
     """Load an object for the life of the process, and note the addresses of its symbols."""
     builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
     for symbol, address in imports.items():
