@@ -44,8 +44,7 @@ ended_hook: list[Callable[[Tracer], BaseException]] = []  # the card for an unkn
 class _State(threading.local):
     """What this thread is tracing: the innermost builder, and a location that rules replay."""
 
-    level: int = 0
-    builder: Builder | None = None
+    builder: Builder | None = None  # read it by `innermost()`
     loc: RawLoc | Loc | None = None
     via: tuple[str, ...] = ()
 
@@ -225,6 +224,13 @@ def own_handle(out: Any, func: Any, args: Sequence[Any]) -> Any:
     return out
 
 
+def innermost() -> Builder | None:
+    """The innermost open builder of this thread; what interrupts have left of others goes."""
+    while (builder := STATE.builder) is not None and not builder.running.locked():
+        builder.__exit__()
+    return builder
+
+
 def install_methods(methods: dict[str, Any]) -> None:
     """Give `Tracer` operators, methods and properties that are defined in higher layers."""
     for name, method in methods.items():
@@ -232,7 +238,11 @@ def install_methods(methods: dict[str, Any]) -> None:
 
 
 class Builder:
-    """Records equations while it is open; use it as a context manager.
+    """Records equations while it is open: `with builder.running, builder: ...`
+
+    An interrupt (Ctrl-C) may come just where the block ends, and then nothing that is written in
+    Python runs any more.  A lock is released all the same: a builder whose lock is not held has
+    ended, and `innermost` forgets it.
 
     Arguments:
         what: the transform that traces, for messages: "grad", "jit", ...
@@ -243,28 +253,9 @@ class Builder:
     """
 
     __slots__ = (
-        "_loc",
-        "_outer",
-        "_via",
-        "captures",
-        "constants",
-        "count",
-        "eager",
-        "frozen",
-        "inputs",
-        "keeps",
-        "level",
-        "live",
-        "name",
-        "names",
-        "narrowed",
-        "origins",
-        "outlives",
-        "plain",
-        "records",
-        "saves",
-        "thread",
-        "what",
+        "_loc", "_outer", "_via", "captures", "constants", "count", "eager", "frozen", "inputs",
+        "keeps", "level", "live", "name", "names", "narrowed", "origins", "outlives", "plain",
+        "records", "running", "saves", "thread", "what",
     )  # fmt: skip
 
     def __init__(
@@ -289,24 +280,24 @@ class Builder:
         self.constants: set[int] = set()  # numbers of values without derivative, see readout.py
         self.narrowed: dict[int, set[np.dtype]] = {}  # Python integers, and what they must fit
         self.thread = 0
+        self.running = threading.Lock()
 
     def __enter__(self) -> Builder:
-        state = STATE
-        self._outer, self._loc, self._via = state.builder, state.loc, state.via
-        state.level += 1
-        self.level = state.level
+        outer, state = innermost(), STATE
+        self._outer, self._loc, self._via = outer, state.loc, state.via
+        self.level = 1 if outer is None else outer.level + 1
         self.thread = threading.get_ident()
-        state.builder, state.loc, state.via = self, None, ()
-        self.live = True
         self.plain = not self.keeps
+        self.live = True
+        state.builder, state.loc, state.via = self, None, ()  # no interrupt comes after this
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        self.live = self.plain = False
         while self.frozen:
-            self.frozen.pop().flags.writeable = True
+            self.frozen[-1].flags.writeable = True
+            self.frozen.pop()
+        self.live = self.plain = False
         state = STATE
-        state.level -= 1
         state.builder, state.loc, state.via = self._outer, self._loc, self._via
         self._outer = None
 
@@ -501,7 +492,7 @@ def bind(prim: Primitive, *operands: Any, **params: Any) -> Any:
             level = builder.level
     if builder is None:
         if not operands:
-            builder = STATE.builder
+            builder = innermost()
             if builder is not None and not builder.eager:
                 return builder.record(prim, operands, params)
         return prim.evaluate_rule(*operands, **params)
@@ -529,7 +520,7 @@ def trace(
     builder = Builder(what, name, eager=False)
     builder.names = names
     try:
-        with collector_relaxed, builder:
+        with collector_relaxed, builder.running, builder:
             inputs = [builder.input(None, aval, aval.weak) for aval in avals]
             outputs = [builder.lift(out) for out in fun(*inputs)]
             return builder.close(outputs, copy_consts)
@@ -578,7 +569,7 @@ def assign_to(x: Tracer, new: Value) -> None:
     """Write `new`, of the shape and dtype of `x`, into the array that `x` stands for."""
     if not x.builder.live:
         raise leaked(x)
-    assign(x, new, STATE.builder)
+    assign(x, new, innermost())
 
 
 def known_value(x: Tracer) -> Any:

@@ -15,7 +15,7 @@ from fgrad.ir.program import Program
 from fgrad.lax.contents import contents
 from fgrad.numpy.promote import convert
 from fgrad.source import here, resolve
-from fgrad.trace import STATE, Tracer, Value, trace
+from fgrad.trace import Tracer, Value, innermost, trace
 from fgrad.transforms import control, control_reverse, control_vmap  # noqa: F401 - the rules
 from fgrad.transforms.tap import collecting_tags
 from fgrad.transforms.wrap import as_value, function_name, ids_of, is_weak, own
@@ -86,7 +86,8 @@ def body_of(
             start += len(avals)
         out, found["tree"] = tree.flatten(fun(*given))
         found["weak"] = [is_weak(x) for x in out]
-        found["narrows"] = bool(STATE.builder.narrowed) if STATE.builder else False
+        builder = innermost()
+        found["narrows"] = builder is not None and bool(builder.narrowed)
         results = [as_value(x, f"a result of {function_name(fun)}") for x in out]
         wanted = [*dtypes, *[None] * (len(results) - len(dtypes))]
         return [

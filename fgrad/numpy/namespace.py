@@ -20,7 +20,7 @@ from fgrad.lifted import has_device, through
 from fgrad.numpy.inplace import adopt
 from fgrad.numpy.register import EXTRA, OWN, TRACED, has_tracer, lookup
 from fgrad.tables import deferred
-from fgrad.trace import STATE, Tracer
+from fgrad.trace import Tracer, innermost
 
 MORE = "fgrad.numpy.more"  # the functions that `import fgrad` leaves for later
 _MODULES = ("linalg", "fft")
@@ -66,7 +66,7 @@ def _created(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def create(*args: Any, **kwargs: Any) -> Any:
         out = function(*args, **kwargs)
-        builder = STATE.builder
+        builder = innermost()
         if builder is not None and isinstance(out, numpy.ndarray) and out.shape:
             return adopt(builder, out)
         return out

@@ -29,7 +29,7 @@ from fgrad.ops import elementwise as ew
 from fgrad.ops import shape as sh
 from fgrad.ops.families import BROADCAST
 from fgrad.source import here, resolve
-from fgrad.trace import STATE, Builder, Tracer, Value, bind, concrete
+from fgrad.trace import Builder, Tracer, Value, bind, concrete, innermost
 
 Shape: TypeAlias = "tuple[int, ...]"
 Key: TypeAlias = Any  # a NumPy dtype, or the Python type int, float or complex if weak
@@ -66,7 +66,7 @@ def as_value(x: Any) -> Value:
         return stack_nested(x)
     if not isinstance(x, _PLAIN):
         if isinstance(x, OnDevice):
-            return x if STATE.builder is None else lift(x)
+            return x if innermost() is None else lift(x)
         if is_foreign(x):
             raise foreign_container(x, "an operand")
         x = np.asarray(x)

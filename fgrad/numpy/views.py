@@ -82,7 +82,8 @@ def link_view(base: Tracer, out: Any, read: Function) -> None:
 
 def _write_back(base: Tracer, value: Value, read: Function) -> Value:
     """`base` with the elements of its view `read(base)` replaced."""
-    with Builder("view", "places", eager=True) as builder:
+    builder = Builder("view", "places", eager=True)
+    with builder.running, builder:
         places = concrete(read(builder.input(np.arange(base.size).reshape(base.shape))))
     flat = sh.reshape(value, (value.size,))
     if places.size == base.size:
@@ -128,7 +129,8 @@ def _places(x: Tracer) -> np.ndarray:
     view = x._view
     if not isinstance(view, View):
         return np.arange(x.size).reshape(x.shape)
-    with Builder("view", "places", eager=True) as builder:
+    builder = Builder("view", "places", eager=True)
+    with builder.running, builder:
         return concrete(view.read(builder.input(_places(view.base))))
 
 

@@ -23,7 +23,7 @@ from fgrad.lazy import lazy_module
 from fgrad.numpy.promote import as_value, inexact, user_line
 from fgrad.numpy.register import has_tracer
 from fgrad.ops.elementwise import stop_gradient
-from fgrad.trace import STATE, Value
+from fgrad.trace import Value, innermost
 from fgrad.transforms.custom_vjp import custom_vjp
 from fgrad.transforms.implicit import closure_convert
 from fgrad.transforms.linearize import vjp
@@ -197,7 +197,7 @@ _solve_adjoint.defvjp(_forward, _backward)
 
 
 def _inside(values: Any) -> bool:
-    return STATE.builder is not None or has_tracer(values)
+    return innermost() is not None or has_tracer(values)
 
 
 def _solution(f: Field, y0: Any, ts: Any, args: Sequence[Any], control: Control) -> Value:

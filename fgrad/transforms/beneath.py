@@ -169,7 +169,7 @@ def evaluate_beneath(
     builder = Beneath("custom rule", name)
     flags = weak or [is_weak(v) for v in values]
     try:
-        with builder:
+        with builder.running, builder:
             inputs = [builder.input(v, None, w) for v, w in zip(values, flags, strict=True)]
             leaves, treedef = tree.flatten(fun(*inputs))
             return Evaluated([outside(builder, x) for x in leaves], treedef)
@@ -209,7 +209,7 @@ def trace_beneath(
     builder.origins = None if ruled else {}
     flags = weak or [is_weak(v) for v in values]
     try:
-        with builder:
+        with builder.running, builder:
             inputs = [_input(builder, x, w, known) for x, w in zip(values, flags, strict=True)]
             leaves, treedef = tree.flatten(fun(*inputs))
             outs = [builder.lift(as_value(x, f"a result of {name}")) for x in leaves]
@@ -240,7 +240,7 @@ def mapped(
     """The results of a function of flat values over a batch, and where their batched axes are."""
     builder = Beneath("vmap", name)
     try:
-        with builder:
+        with builder.running, builder:
             inputs = [
                 builder.input(v, None, is_weak(v))
                 if d is None

@@ -22,7 +22,7 @@ from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import DISCRETE, Primitive
 from fgrad.lifted import lower
 from fgrad.ops.families import EXTERNAL, batch_first
-from fgrad.trace import STATE, Tracer, Value, bind
+from fgrad.trace import Tracer, Value, bind, innermost
 from fgrad.transforms.custom_function import line_of
 from fgrad.transforms.wrap import as_value, function_name
 
@@ -153,7 +153,7 @@ def _called(
 
 def _bind(prim: Primitive, values: Sequence[Value], function: Function) -> Any:
     """As `bind`; a call without traced operands belongs to the open trace all the same."""
-    builder = STATE.builder
+    builder = innermost()
     if builder is not None and not builder.eager and not any([type(x) is Tracer for x in values]):
         return builder.record(prim, values, {"function": function})
     return bind(prim, *values, function=function)

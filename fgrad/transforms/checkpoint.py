@@ -21,7 +21,7 @@ from fgrad.ir.primitive import Opaque, Primitive
 from fgrad.ir.program import Lit, Program
 from fgrad.lifted import lower, lowered
 from fgrad.record import Record
-from fgrad.trace import STATE, Builder, Tracer, Value, bind, run
+from fgrad.trace import STATE, Builder, Tracer, Value, bind, innermost, run
 from fgrad.transforms.beneath import trace_beneath
 from fgrad.transforms.control_parts import known_values
 from fgrad.transforms.derive import batched_program, jvp_program, zeros_of
@@ -95,7 +95,7 @@ def checkpoint(
             given, keywords = tree.unflatten(in_tree, inputs)
             return fun(*[statics.get(k, x) for k, x in enumerate(given)], **keywords)
 
-        if STATE.builder is None:
+        if innermost() is None:
             return fun(*args, **kwargs)
         weak = [is_weak(x) for x in leaves]
         outs, out_tree = checkpoint_values(flat, values, weak, name, policy, prevent_cse)
@@ -194,7 +194,7 @@ def _pullback(
         inputs, saved = found[: len(inputs)], found[len(inputs) : len(inputs) + len(saved)]
         given = found[len(inputs) + len(saved) :]
     builder = Builder("vjp", program.name, eager=True, saves=True)
-    with builder:
+    with builder.running, builder:
         tracers = [builder.input(x) if w else x for x, w in zip(inputs, wanted, strict=True)]
         known = dict(zip(program.outputs[policy.count :], saved, strict=True))
         results = [builder.lift(y) for y in _run_again(program, tracers, known, builder)]

@@ -15,7 +15,7 @@ from fgrad.errors import ArgumentError
 from fgrad.lazy import lazy_module
 from fgrad.ops.families import ADD
 from fgrad.ops.shape import concatenate, reshape, slice_
-from fgrad.trace import STATE, Tracer, Value, bind
+from fgrad.trace import Tracer, Value, bind, innermost
 
 chunk_loop = lazy_module("fgrad.transforms.chunk_loop")  # the rules of loops
 
@@ -102,7 +102,7 @@ def sum_chunks(many: Many, values: Sequence[Value], chunks: Chunks) -> list[Valu
 
 
 def _is_traced(values: Sequence[Value]) -> bool:
-    return STATE.builder is not None and any([type(x) is Tracer for x in values])
+    return innermost() is not None and any([type(x) is Tracer for x in values])
 
 
 def _joined(column: Sequence[Value]) -> Value:

@@ -68,7 +68,7 @@ def _pull_tangent(
     """The tangents of a loop's wanted carries, and what `cts` of these pull back to operands."""
     loop, plan, _ = role
     builder = Builder("vjp", loop.body.name, eager=True, saves=True)
-    with builder:
+    with builder.running, builder:
         inputs = [builder.input(v, None) for v in values]
         pushed = while_tangents(
             inputs, tangents, None, cond=loop.cond, body=loop.body,

@@ -30,7 +30,7 @@ from fgrad.ir.program import Program, Var
 from fgrad.ops.elementwise import convert
 from fgrad.readout import DIFFERENTIATING
 from fgrad.source import Loc
-from fgrad.trace import STATE, Builder, Tracer, Value, bind, lasting
+from fgrad.trace import Builder, Tracer, Value, bind, innermost, lasting
 from fgrad.transforms.beneath import (
     Beneath,
     Traced,
@@ -346,7 +346,7 @@ def _plain(prim: Primitive, rules: UserRules, values: Sequence[Value]) -> list[A
     """No argument is traced; the function may close over a traced value all the same."""
     found = evaluate_beneath(rules.primal, values, rules.name, rules.weak)
     rules.out_tree = found.treedef
-    if STATE.builder is not None and any([type(x) is Tracer for x in found.leaves]):
+    if innermost() is not None and any([type(x) is Tracer for x in found.leaves]):
         return _by_program(prim, rules, values)
     return found.leaves
 

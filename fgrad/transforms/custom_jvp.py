@@ -317,7 +317,7 @@ def _linearized(
     weak = rules.weak or [is_weak(x) for x in values[n:]]
     builder = Beneath("custom_jvp", rules.name)
     try:
-        with builder:
+        with builder.running, builder:
             captured = [builder.input(v, None, is_weak(v)) for v in values[:n]]
             primals = [builder.input(v, None, w) for v, w in zip(values[n:], weak, strict=True)]
             tangents = [

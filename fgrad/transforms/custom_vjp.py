@@ -417,7 +417,7 @@ def _(
     saved = _saved(primals, program, rules, saved)
     tangents = tangents[rules.n_captured :]
     builder = Beneath("custom_vjp", rules.name)
-    with builder:
+    with builder.running, builder:
         arrays = [builder.input(x) for x in saved.residuals.arrays]
         cts = [builder.input(None, a) if a.dtype.kind in "fc" else None for a in saved.outs]
         given = [zeros_of(a) if ct is None else ct for ct, a in zip(cts, saved.outs, strict=True)]

@@ -18,7 +18,7 @@ from fgrad.ir.program import Program
 from fgrad.lifted import lower
 from fgrad.ops.families import batch_first
 from fgrad.ops.shape import index, move_axis
-from fgrad.trace import STATE, Builder, Value, bind, run
+from fgrad.trace import Builder, Value, bind, innermost, run
 from fgrad.transforms.beneath import batched_first, evaluate_beneath
 from fgrad.transforms.chunked import cut, map_chunks
 from fgrad.transforms.closed_over import standing
@@ -61,7 +61,7 @@ class CustomVmap(CustomFunction):
                 ),
             )
         rules = VmapRules(self, split)
-        if STATE.builder is None:
+        if innermost() is None:
             return self.fun(*args, **kwargs)
         program, captured = recorded(rules, split.values, "custom_vmap")
         try:
@@ -212,7 +212,7 @@ def _pullback(
     """Run the program again, and pull back."""
     program: Program = params["program"]
     builder = Builder("vjp", program.name, eager=True, saves=True)
-    with builder:
+    with builder.running, builder:
         inputs = [builder.input(x, None) for x in known_values(values, program.in_avals)]
         results = [builder.lift(y) for y in run(program, inputs)]
         targets = [x for x, want in zip(inputs, wanted, strict=True) if want]

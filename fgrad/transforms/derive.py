@@ -70,7 +70,7 @@ class _Replayed(NamedTuple):
 
 def _replay(program: Program, what: str, values: Sequence[Value], active: Mask) -> _Replayed:
     builder = Builder(what, program.name, eager=True, saves=what == "vjp")
-    with builder:
+    with builder.running, builder:
         given = [builder.input(v, None) if a else v for v, a in zip(values, active, strict=True)]
         outs = [builder.lift(y) for y in run(program, given)]
     return _Replayed(builder, [x for x, a in zip(given, active, strict=True) if a], outs)
@@ -165,7 +165,7 @@ def _batched_program(program: Program, size: int, dims: tuple[int | None, ...]) 
 
     def batched(*values: Value) -> list[Value]:
         builder = Builder("vmap", program.name, eager=True)
-        with builder:
+        with builder.running, builder:
             inputs = [
                 builder.input(v, None) if d is None else builder.input(None, a.strong())
                 for v, a, d in zip(values, program.in_avals, dims, strict=True)

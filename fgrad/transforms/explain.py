@@ -74,7 +74,7 @@ def explain_zero(fun: Callable[..., Any], *args: Any) -> Explanation:
     values = [as_value(x, "the argument") for x in leaves]
     builder = Builder("jvp", function_name(fun), eager=True, keeps=True)
     try:
-        with without_jit.block(), builder:
+        with without_jit.block(), builder.running, builder:
             inputs = [
                 builder.input(v, weak=is_weak(x)) for v, x in zip(values, leaves, strict=True)
             ]

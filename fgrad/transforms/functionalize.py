@@ -48,7 +48,7 @@ def functionalize(fun: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
         values = as_values(leaves, fun, args, {})
         builder = Builder("functionalize", function_name(fun), eager=True)
         try:
-            with builder:
+            with builder.running, builder:
                 pairs = zip(values, leaves, strict=True)
                 handles = [builder.input(v, None, is_weak(x)) for v, x in pairs]
                 out = outside_tree(builder, fun(*tree.unflatten(in_tree, handles), **kwargs))

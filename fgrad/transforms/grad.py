@@ -87,7 +87,7 @@ def value_and_grad(
         values = _differentiable(leaves, fun, holomorphic, args, positions)
         builder = Builder("grad", function_name(fun), eager=True, saves=True)
         try:
-            with builder:
+            with builder.running, builder:
                 inputs = [
                     builder.input(v, None, is_weak(x)) for v, x in zip(values, leaves, strict=True)
                 ]

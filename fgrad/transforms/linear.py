@@ -94,7 +94,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], 
 
     def transposed(cotangent: Any) -> Any:
         builder = Builder("transpose", name, eager=True)
-        with builder:
+        with builder.running, builder:
             inputs = [
                 builder.input(None, a, is_weak(x)) for a, x in zip(avals, leaves, strict=True)
             ]

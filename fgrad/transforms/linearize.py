@@ -70,7 +70,7 @@ def trace_linear(
         values = [_snapshot(x) for x in values]
     builder = Builder(what, function_name(fun), eager=True, saves=saves)
     try:
-        with builder:
+        with builder.running, builder:
             inputs = [
                 builder.input(v, None, is_weak(x)) for v, x in zip(values, leaves, strict=True)
             ]

@@ -25,7 +25,7 @@ from fgrad.ir.memory import VIEWS, bytes_of, live_bytes, peak_bytes
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 from fgrad.lifted import lower
 from fgrad.ops.control import scan_p
-from fgrad.trace import STATE, Builder, Tracer, Value, bind, concrete, run, trace
+from fgrad.trace import STATE, Builder, Tracer, Value, bind, concrete, innermost, run, trace
 from fgrad.transforms.beneath import trace_beneath
 from fgrad.transforms.checkpoint import Saving, bind_checkpoint
 from fgrad.transforms.checkpoint_scan import lengths_of, saving_scan
@@ -79,7 +79,7 @@ def budgeted(fun: Callable[..., Any], memory: str | int) -> Callable[..., Any]:
     chosen: dict[Any, Choice] = {}
 
     def in_budget(*args: Any, **kwargs: Any) -> Any:
-        if STATE.builder is None:
+        if innermost() is None:
             return fun(*args, **kwargs)
         leaves, in_tree = tree.flatten((args, kwargs))
         where = [k for k, x in enumerate(leaves) if isinstance(x, (Tracer, np.ndarray, np.generic))]
@@ -178,7 +178,7 @@ def predicted(program: Program, wanted: tuple[bool, ...], choice: Choice) -> int
 
     def gradient(*values: Value) -> list[Value]:
         builder = Builder("vjp", program.name, eager=True, saves=True)
-        with builder:
+        with builder.running, builder:
             inputs = [builder.input(v, None) for v in values]
             outs = [builder.lift(y) for y in apply(program, inputs, choice)]
             tape = Tape(builder, some(inputs, wanted), outs)

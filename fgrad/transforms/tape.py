@@ -260,7 +260,8 @@ def _transposed_jvp(
     rule = _jvp_rule(prim, record)
     state = STATE
     loc, via = state.loc, state.via
-    with Builder("transpose", prim.name, eager=True) as builder:
+    builder = Builder("transpose", prim.name, eager=True)
+    with builder.running, builder:
         state.loc, state.via = loc, via
         tangents = [
             builder.input(None, aval_of(x).strong()) if want else None

@@ -85,7 +85,7 @@ def vmap(
             return _by_chunks(fun, whole, out_axes, chunk_size)
         builder = Builder("vmap", function_name(fun), eager=True)
         try:
-            with builder:
+            with builder.running, builder:
                 inputs = [
                     _input(builder, x, v, a) for x, v, a in zip(leaves, values, axes, strict=True)
                 ]
