@@ -47,5 +47,6 @@ def places_of(x: Tracer) -> np.ndarray:
     view = x._view
     if not isinstance(view, View):
         return np.arange(x.size).reshape(x.shape)
-    with Builder("view", "places", eager=True) as builder:
+    builder = Builder("view", "places", eager=True)
+    with builder.running, builder:
         return concrete(view.read(builder.input(places_of(view.base))))
