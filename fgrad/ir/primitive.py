@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from fgrad.errors import CheckError
 
@@ -75,6 +75,18 @@ def reads_others(count: int) -> Reads:
     return (tuple(range(1, count)), *[()] * (count - 1))
 
 
+class Moves(NamedTuple):
+    """A linear primitive whose rules move and add elements and so do with bool arrays: whether its
+    transpose and its jvp leave zeros where nothing is moved to, whether they add elements, and for
+    which parameters."""
+
+    transpose_gaps: bool
+    jvp_gaps: bool
+    transpose_adds: bool
+    jvp_adds: bool
+    holds_for: Rule
+
+
 class Primitive:
     """A named operation with write-once rules.
 
@@ -115,6 +127,7 @@ class Primitive:
         self.rules: dict[str, Rule | Refusal] = {}
         self.written: dict[str, Statement | None] = {}
         self.maps: tuple[Rule | None, ...] = ()  # elementwise derivative maps, one for each operand
+        self.finite = False  # whether the maps multiply by infinity for infinite operands alone
         # Read on every eager call, so plain attributes; filled by the setters below.
         self.evaluate_rule: Rule = self._missing("evaluate")
         self.type_of: Rule = self._missing("type_rule")
@@ -127,12 +140,16 @@ class Primitive:
         # composition(avals, **params) -> Program: what compiled code runs in its place
         # accumulate(buffer, ct, values, params): add the transpose of ct in place, in NumPy
         # places(shape, params): the range that is read along each axis, for those that only read
+        # selects: whether `pullback` and `jvp` take and give `Selected` values (ops/selected.py)
+        # moves: for linear ones whose rules serve bool arrays too, see `Moves`
         # effect: whether it does more than compute, so that it runs once, in order, used or not
         self.save: Rule | None = None
         self.linearizes = False
         self.effect = False
         self.composition: Rule | None = None
         self.pullback: Rule | None = None
+        self.selects = False
+        self.moves: Moves | None = None
         self.accumulate: Rule | None = None
         self.places: Rule | None = None
         REGISTRY[name] = self

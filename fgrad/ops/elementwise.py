@@ -1,7 +1,7 @@
 """L3. Elementwise primitives: one line of mathematics each.
 
-Where a local derivative can be infinite, its map is `masked_mul` or `masked_div`, whose product
-with a zero cotangent is zero: `where(x < 1, x, sqrt(x))` has derivative 1 at 0, not NaN.
+A local derivative may be infinite or NaN where it is not selected, see selected.py:
+`where(x < 1, x, sqrt(x))` has derivative 1 at 0.
 Conventions at kinks: abs'(0) = 0, max and min share ties equally, clip has slope 1 in the closed
 interval.
 """
@@ -17,7 +17,7 @@ import numpy as np
 from fgrad.doors import binary_door, unary_door
 from fgrad.errors import DtypeError, ShapeError
 from fgrad.ir.aval import BOOL, Aval
-from fgrad.ir.primitive import OUT, Primitive, Reads
+from fgrad.ir.primitive import OUT, REGISTRY, Primitive, Reads
 from fgrad.lazy import lazy_module
 from fgrad.ops.families import (
     ADD,
@@ -35,6 +35,7 @@ from fgrad.ops.families import (
     same_dtype,
     same_shape,
 )
+from fgrad.ops.selected import SELECT, Selected, unless, where
 from fgrad.trace import Value, bind
 
 special = lazy_module("scipy.special")
@@ -82,23 +83,23 @@ mul_p = elementwise(
 div_p = elementwise(
     "div",
     np.true_divide,
-    lambda t, x, y, out: div(t, y) if is_literal(y) and y != 0 else masked_div(t, y),
+    lambda t, x, y, out: div(t, y),
     # The reciprocal of a broadcast number is one division for all that it divides.
-    lambda t, x, y, out: neg(masked_mul(t, mul(out, reciprocal(y)))),
+    lambda t, x, y, out: neg(mul(t, mul(out, reciprocal(y)))),
     reads=((1,), (OUT, 1)),
 )
 masked_mul_p = elementwise(
     "masked_mul",
     lambda t, d: np.multiply(t, np.where(np.equal(t, 0), d.dtype.type(1), d)),
-    lambda s, t, d, out: masked_mul(s, d),
+    lambda s, t, d, out: mul(s, d),
     lambda s, t, d, out: mul(t, s),
     reads=((1,), (0,)),
 )
 masked_div_p = elementwise(
     "masked_div",
     lambda t, d: np.true_divide(t, np.where(np.equal(t, 0), d.dtype.type(1), d)),
-    lambda s, t, d, out: masked_div(s, d),
-    lambda s, t, d, out: neg(masked_mul(s, masked_div(out, d))),
+    lambda s, t, d, out: div(s, d),
+    lambda s, t, d, out: neg(mul(s, masked_div(out, d))),
     reads=((1,), (OUT, 1)),
 )
 
@@ -199,9 +200,9 @@ fmod = _binary(fmod_p, "x - trunc(x / y) * y: the sign of the dividend.")
 # --- absolute value, order ----------------------------------------------------------------------
 
 
-def _share(t: Value, wins: Value, ties: Value) -> Value:
+def _share(t: Value, wins: Value, ties: Value) -> Selected:
     """t where `wins`, t / 2 where `ties`, else 0."""
-    return select(wins, t, select(ties, mul(t, lit(t, 0.5)), lit(t, 0)))
+    return where(or_(wins, ties), select(ties, mul(t, lit(t, 0.5)), t))
 
 
 def _integer_or(evaluate: Any) -> Any:
@@ -243,9 +244,9 @@ copysign_p = elementwise(
 clip_p = elementwise(
     "clip",
     lambda x, lo, hi: np.minimum(np.maximum(x, lo), hi),
-    lambda t, x, lo, hi, out: select(and_(ge(x, lo), le(x, hi)), t, lit(t, 0)),
-    lambda t, x, lo, hi, out: select(and_(lt(x, lo), le(lo, hi)), t, lit(t, 0)),
-    lambda t, x, lo, hi, out: select(or_(gt(x, hi), gt(lo, hi)), t, lit(t, 0)),
+    lambda t, x, lo, hi, out: where(and_(ge(x, lo), le(x, hi)), t),
+    lambda t, x, lo, hi, out: where(and_(lt(x, lo), le(lo, hi)), t),
+    lambda t, x, lo, hi, out: where(or_(gt(x, hi), gt(lo, hi)), t),
     accepts=ORDERED,
     reads=((0, 1, 2),) * 3,
 )
@@ -279,14 +280,12 @@ def _by_scipy(name: str) -> Callable[[Any], Any]:
 exp = _unary("exp", np.exp, _RESULT, lambda t, x, out: mul(t, out))
 exp2 = _unary("exp2", np.exp2, _RESULT, lambda t, x, out: mul(t, mul(out, lit(out, math.log(2)))))
 expm1 = _unary("expm1", np.expm1, _RESULT, lambda t, x, out: mul(t, add(out, lit(out, 1))))
-log = _unary("log", np.log, _X, lambda t, x, out: masked_div(t, x))
-log2 = _unary("log2", np.log2, _X, lambda t, x, out: masked_div(t, mul(x, lit(x, math.log(2)))))
-log10 = _unary("log10", np.log10, _X, lambda t, x, out: masked_div(t, mul(x, lit(x, math.log(10)))))
-log1p = _unary("log1p", np.log1p, _X, lambda t, x, out: masked_div(t, add(x, lit(x, 1))))
-sqrt = _unary("sqrt", np.sqrt, _RESULT, lambda t, x, out: masked_div(t, mul(out, lit(out, 2))))
-cbrt = _unary(
-    "cbrt", np.cbrt, _RESULT, lambda t, x, out: masked_div(t, mul(mul(out, out), lit(out, 3)))
-)
+log = _unary("log", np.log, _X, lambda t, x, out: div(t, x))
+log2 = _unary("log2", np.log2, _X, lambda t, x, out: div(t, mul(x, lit(x, math.log(2)))))
+log10 = _unary("log10", np.log10, _X, lambda t, x, out: div(t, mul(x, lit(x, math.log(10)))))
+log1p = _unary("log1p", np.log1p, _X, lambda t, x, out: div(t, add(x, lit(x, 1))))
+sqrt = _unary("sqrt", np.sqrt, _RESULT, lambda t, x, out: div(t, mul(out, lit(out, 2))))
+cbrt = _unary("cbrt", np.cbrt, _RESULT, lambda t, x, out: div(t, mul(mul(out, out), lit(out, 3))))
 logistic = _unary(
     "logistic",
     _by_scipy("expit"),
@@ -305,17 +304,18 @@ def _pow_base_map(t: Value, x: Value, n: Value, out: Value) -> Value | None:
         if n == 1:
             return t
         slope = mul(x if n == 2 else pow_(x, lit(x, n - 1)), lit(x, n))
-        return mul(t, slope) if n >= 1 else masked_mul(t, slope)
-    slope = mul(n, pow_(x, sub(n, lit(n, 1))))
-    return masked_mul(select(eq(n, lit(n, 0)), lit(t, 0), t), slope)
+        return mul(t, slope)
+    return mul(t, masked_mul(n, pow_(x, sub(n, lit(n, 1)))))
 
 
 def _pow_exponent_map(t: Value, x: Value, n: Value, out: Value) -> Value | None:
-    """x^n log x, and 0 where x is 0 and n is not negative."""
+    """x^n log x, and 0 where x is 0 and n is positive."""
     if n.dtype.kind not in FLOATS:
         return None
-    safe = select(and_(eq(x, lit(x, 0)), ge(n, lit(n, 0))), lit(x, 1), x)
-    return masked_mul(t, mul(out, log(safe)))
+    one = lit(n, 1)
+    # Beyond 1 the derivative of the product in x is 0 as well.
+    safe = select(and_(eq(x, lit(x, 0)), gt(n, one)), lit(x, 1), x)
+    return mul(t, masked_mul(out, log(safe)))
 
 
 pow_p = elementwise(
@@ -336,12 +336,8 @@ pow_ = _binary(pow_p, "x ** n.")
 sin = _unary("sin", np.sin, _X, lambda t, x, out: mul(t, cos(x)))
 cos = _unary("cos", np.cos, _X, lambda t, x, out: neg(mul(t, sin(x))))
 tan = _unary("tan", np.tan, _RESULT, lambda t, x, out: mul(t, add(square(out), lit(out, 1))))
-asin = _unary(
-    "asin", np.arcsin, _X, lambda t, x, out: masked_div(t, sqrt(sub(lit(x, 1), square(x))))
-)
-acos = _unary(
-    "acos", np.arccos, _X, lambda t, x, out: neg(masked_div(t, sqrt(sub(lit(x, 1), square(x)))))
-)
+asin = _unary("asin", np.arcsin, _X, lambda t, x, out: div(t, sqrt(sub(lit(x, 1), square(x)))))
+acos = _unary("acos", np.arccos, _X, lambda t, x, out: neg(div(t, sqrt(sub(lit(x, 1), square(x))))))
 atan = _unary("atan", np.arctan, _X, lambda t, x, out: div(t, add(square(x), lit(x, 1))))
 sinh = _unary("sinh", np.sinh, _X, lambda t, x, out: mul(t, cosh(x)))
 cosh = _unary("cosh", np.cosh, _X, lambda t, x, out: mul(t, sinh(x)))
@@ -351,9 +347,9 @@ acosh = _unary(
     "acosh",
     np.arccosh,
     _X,
-    lambda t, x, out: masked_div(t, mul(sqrt(sub(x, lit(x, 1))), sqrt(add(x, lit(x, 1))))),
+    lambda t, x, out: div(t, mul(sqrt(sub(x, lit(x, 1))), sqrt(add(x, lit(x, 1))))),
 )
-atanh = _unary("atanh", np.arctanh, _X, lambda t, x, out: masked_div(t, sub(lit(x, 1), square(x))))
+atanh = _unary("atanh", np.arctanh, _X, lambda t, x, out: div(t, sub(lit(x, 1), square(x))))
 
 
 def _norm2(x: Value, y: Value) -> Value:
@@ -363,8 +359,8 @@ def _norm2(x: Value, y: Value) -> Value:
 atan2_p = elementwise(
     "atan2",
     np.arctan2,
-    lambda t, y, x, out: masked_mul(t, div(x, _norm2(x, y))),
-    lambda t, y, x, out: neg(masked_mul(t, div(y, _norm2(x, y)))),
+    lambda t, y, x, out: mul(t, div(x, _norm2(x, y))),
+    lambda t, y, x, out: neg(mul(t, div(y, _norm2(x, y)))),
     accepts=REAL_FLOATS,
     reads=((0, 1), (0, 1)),
 )
@@ -399,10 +395,10 @@ erfinv = _unary(
     "erfinv",
     _by_scipy("erfinv"),
     _RESULT,
-    lambda t, x, out: masked_mul(t, mul(exp(square(out)), lit(out, 1 / _TWO_OVER_SQRT_PI))),
+    lambda t, x, out: mul(t, mul(exp(square(out)), lit(out, 1 / _TWO_OVER_SQRT_PI))),
 )
-lgamma = _unary("lgamma", _by_scipy("gammaln"), _X, lambda t, x, out: masked_mul(t, digamma(x)))
-digamma = _unary("digamma", _by_scipy("digamma"), _X, lambda t, x, out: masked_mul(t, trigamma(x)))
+lgamma = _unary("lgamma", _by_scipy("gammaln"), _X, lambda t, x, out: mul(t, digamma(x)))
+digamma = _unary("digamma", _by_scipy("digamma"), _X, lambda t, x, out: mul(t, trigamma(x)))
 
 # B_2k of the asymptotic series psi1(x) ~ 1/x + 1/(2x^2) + sum B_2k / x^(2k+1); DLMF 5.15.8.
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
@@ -434,9 +430,29 @@ def trigamma(x: Value) -> Value:
     return select(negative, reflected, positive)
 
 
+def _times_log(name: str, argument: Callable[[Value], Value], log_of: Any) -> Any:
+    """x log(y), and 0 where x is 0 unless y is NaN."""
+
+    def evaluate(x: Any, y: Any) -> Any:
+        return getattr(special, name)(x, y).astype(x.dtype, copy=False)
+
+    prim = elementwise(
+        name,
+        evaluate,
+        lambda t, x, y, out: mul(t, log_of(y)),
+        lambda t, x, y, out: mul(t, masked_div(x, argument(y))),
+        accepts=REAL_FLOATS,
+        reads=((1,), (0, 1)),
+    )
+    return _binary(prim, f"x {log_of.__name__}(y), and 0 where x is 0 unless y is NaN.")
+
+
+xlogy = _times_log("xlogy", lambda y: y, log)
+xlog1py = _times_log("xlog1py", lambda y: add(y, lit(y, 1)), log1p)
+
 # --- selection, conversion ----------------------------------------------------------------------
 
-select_p = Primitive("select", scalar="select", reads=((), (0,), (0,)))
+select_p = SELECT
 convert_p = Primitive("convert", params=("dtype",), scalar="convert", reads=((),))
 bitcast_p = Primitive("bitcast", params=("dtype",), scalar="bitcast")
 
@@ -453,8 +469,8 @@ finish_elementwise(
     select_p,
     (
         None,
-        lambda t, c, x, y, out: select(c, t, lit(t, 0)),
-        lambda t, c, x, y, out: select(c, lit(t, 0), t),
+        lambda t, c, x, y, out: where(c, t),
+        lambda t, c, x, y, out: unless(c, t),
     ),
 )
 
@@ -491,6 +507,16 @@ def _(x: Aval, *, dtype: np.dtype) -> Aval:
 
 bitcast_p.evaluate(lambda x, *, dtype: x.view(dtype))
 finish_elementwise(bitcast_p, (None,))
+
+
+# Elsewhere a derivative is infinite where the function ends, or has a pole.
+_FINITE = (
+    "add", "sub", "neg", "mul", "abs", "max", "min", "clip", "copysign", "remainder", "fmod",
+    "select", "convert", "exp", "exp2", "expm1", "logistic", "erf", "erfc", "sin", "cos", "tan",
+    "atan", "sinh", "cosh", "tanh", "asinh",
+)  # fmt: skip
+for _name in _FINITE:
+    REGISTRY[_name].finite = True
 
 
 def select(cond: Value, x: Value, y: Value) -> Value:

@@ -14,7 +14,8 @@ import numpy as np
 
 from fgrad.errors import DtypeError, ShapeError
 from fgrad.ir.aval import Aval
-from fgrad.ir.primitive import DISCRETE, NOT_LINEAR, Primitive, Reads, reads_nothing
+from fgrad.ir.primitive import DISCRETE, NOT_LINEAR, Moves, Primitive, Reads, reads_nothing
+from fgrad.ops.selected import ADD, Selected, join, plain
 from fgrad.trace import Tracer, Value, bind
 
 # Kinds of dtypes; V is that of bfloat16.
@@ -106,15 +107,29 @@ def jvp_from_maps(maps: tuple[DerivativeMap | None, ...]) -> Callable[..., Value
     """t_out = sum of map_i(t_i)."""
 
     def jvp(primals: Any, tangents: Any, out: Any, **params: Any) -> Value | None:
-        total = None
-        for rule, t in zip(maps, tangents, strict=False):
-            if t is not None and rule is not None:
-                term = rule(t, *primals, out, **params)
-                if term is not None:
-                    total = term if total is None else bind(ADD, total, term)
-        return total
+        return plain(push_maps(maps, True, primals, tangents, out, params))
 
     return jvp
+
+
+def push_maps(
+    maps: tuple[DerivativeMap | None, ...],
+    finite: bool,
+    primals: Any,
+    tangents: Any,
+    out: Any,
+    params: Any,
+) -> Any:
+    """The sum of map_i(t_i), which is selected if the terms are."""
+    total = None
+    for rule, t in zip(maps, tangents, strict=False):
+        if t is not None and rule is not None:
+            if type(t) is Selected:
+                term = t.then(rule(t.value, *primals, out, **params), finite)
+            else:
+                term = rule(t, *primals, out, **params)
+            total = join(total, term)
+    return total
 
 
 def in_float32(evaluate: Callable[..., Any]) -> Callable[..., Any]:
@@ -133,6 +148,22 @@ def in_float32(evaluate: Callable[..., Any]) -> Callable[..., Any]:
 def linear(prim: Primitive) -> None:
     """Derive the jvp of a primitive that is linear in all operands jointly, or in those listed."""
     prim.jvp(linear_jvp(prim))
+
+
+def moves(
+    prim: Primitive,
+    gaps: str = "",
+    sums: str = "",
+    only: Callable[..., bool] = lambda **params: True,
+) -> None:
+    """Say that the rules of a linear primitive move and add elements, so that they serve supports.
+
+    Arguments:
+        gaps: "transpose" or "jvp", the rules that leave zeros where nothing is moved to.
+        sums: the rules that add elements.
+        only: whether it is so for given parameters.
+    """
+    prim.moves = Moves("transpose" in gaps, "jvp" in gaps, "transpose" in sums, "jvp" in sums, only)
 
 
 def linear_jvp(prim: Primitive) -> Callable[..., Value | None]:
@@ -204,8 +235,7 @@ def batch_first(size: int, x: Value, dim: int | None) -> Value:
     return bind(PERMUTE, x, axes=axes)
 
 
-# The three primitives that the rules of all others lean on.
-ADD = Primitive("add", scalar="add", reads=((), ()))
+# Primitives that the rules of all others lean on.
 BROADCAST = Primitive("broadcast", params=("shape", "dims"), linear_in="all")
 PERMUTE = Primitive("permute", params=("axes",), linear_in="all")
 

@@ -23,16 +23,16 @@ from fgrad.ops.elementwise import (
     and_,
     clip,
     convert,
+    div,
     eq,
     ge,
     lit,
     lt,
-    masked_div,
     mul,
     ne,
     select,
 )
-from fgrad.ops.families import INTEGERS, ORDERED, batch_first, linear, zeros_like
+from fgrad.ops.families import INTEGERS, ORDERED, batch_first, linear, moves, zeros_like
 from fgrad.ops.shape import (
     broadcast,
     full,
@@ -264,6 +264,8 @@ def _(x: Any, update: Any, *starts: Any) -> Any:
 # --- gather: derivative, transpose, batching -----------------------------------------------------
 
 linear(gather_p)
+moves(gather_p, gaps="jvp transpose")
+moves(scatter_p, gaps="jvp transpose", only=lambda axes, mode: mode in ("set", "add"))
 
 
 def _clipped(indices: Sequence[Value], lengths: Sequence[int]) -> tuple[Value, ...]:
@@ -413,7 +415,7 @@ def _extremum_tangent(
     zero = lit(x, 0)
     total = scatter(select(wins[0], t, zero), indices, select(wins[1], s, zero), axes, "add")
     count = [convert(w, x.dtype) for w in wins]
-    return masked_div(total, scatter(count[0], indices, count[1], axes, "add"))
+    return div(total, scatter(count[0], indices, count[1], axes, "add"))
 
 
 def _product_tangent(
@@ -488,6 +490,8 @@ def _(
 
 linear(dynamic_slice_p)
 linear(dynamic_update_p)
+moves(dynamic_slice_p, gaps="transpose")
+moves(dynamic_update_p, gaps="jvp transpose")
 
 
 @dynamic_slice_p.transpose

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,9 +11,10 @@ import numpy as np
 from fgrad.errors import DtypeError, ShapeError
 from fgrad.ir.aval import INT64, Aval
 from fgrad.ir.primitive import DISCRETE, NOT_LINEAR, Primitive
-from fgrad.ops.elementwise import convert, div, eq, lit, mul, select
-from fgrad.ops.families import ALL, ORDERED, batch_first, in_float32, linear
+from fgrad.ops.elementwise import convert, div, eq, lit, mul, ne, or_, select
+from fgrad.ops.families import ALL, FLOATS, ORDERED, batch_first, in_float32, linear, moves
 from fgrad.ops.index import gather
+from fgrad.ops.selected import where
 from fgrad.ops.shape import (
     REDUCE_SUM,
     Ints,
@@ -64,6 +66,7 @@ def _reduction(prim: Primitive, ufunc: Any, accepts: str, empty: bool = True) ->
 
 _reduction(REDUCE_SUM, np.add, ALL)
 linear(REDUCE_SUM)
+moves(REDUCE_SUM, sums="jvp")
 
 
 @REDUCE_SUM.transpose
@@ -122,10 +125,15 @@ def _extremum_jvp(primals: Any, tangents: Any, out: Any, *, axes: Ints) -> Value
 
 
 def _extremum_pullback(cts: Any, _wanted: Any, values: Any, outs: Any, params: Any) -> Any:
-    """The transpose of the mean: an equal share for each place."""
+    """The transpose of the mean: an equal share for each place, and NaN if the extremum is."""
     (ct,), (x,), (out,), axes = cts, values, outs, params["axes"]
     here, count = _attained(x, out, axes)
-    return (select(here, spread(div(ct, count), x.shape, axes), lit(ct, 0)),)
+    share = div(ct, count)
+    if x.dtype.kind in FLOATS:
+        unordered = ne(out, out)
+        share = select(unordered, lit(ct, math.nan), share)
+        here = or_(here, spread(unordered, x.shape, axes))
+    return (where(here, spread(share, x.shape, axes)),)
 
 
 for _prim, _ufunc in ((reduce_max_p, np.maximum), (reduce_min_p, np.minimum)):

@@ -15,7 +15,7 @@ import numpy as np
 from fgrad.errors import DtypeError, ShapeError
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import DISCRETE, Primitive
-from fgrad.ops.families import ADD, BROADCAST, PERMUTE, batch_first, linear
+from fgrad.ops.families import ADD, BROADCAST, PERMUTE, batch_first, linear, moves
 from fgrad.trace import Value, bind
 
 Ints = tuple[int, ...]
@@ -58,6 +58,7 @@ def _(size: int, operands: Any, at: Any, *, shape: Ints, dims: Ints) -> tuple[Va
 
 
 linear(BROADCAST)
+moves(BROADCAST, sums="transpose")
 
 
 def broadcast(x: Value, shape: Ints, dims: Ints) -> Value:
@@ -99,6 +100,7 @@ def _(size: int, operands: Any, dims: Any, *, axes: Ints) -> tuple[Value, int]:
 
 
 linear(PERMUTE)
+moves(PERMUTE)
 
 
 def permute(x: Value, axes: Sequence[int]) -> Value:
@@ -150,6 +152,7 @@ def _(size: int, operands: Any, dims: Any, *, shape: Ints) -> tuple[Value, int]:
 
 
 linear(reshape_p)
+moves(reshape_p)
 
 
 def reshape(x: Value, shape: Ints) -> Value:
@@ -198,6 +201,7 @@ def _(size: int, operands: Any, dims: Any, *, start: Ints, stop: Ints, step: Int
 
 
 linear(slice_p)
+moves(slice_p, gaps="transpose")
 
 
 def slice_(x: Value, start: Ints, stop: Ints, step: Ints | None = None) -> Value:
@@ -264,6 +268,9 @@ def _(
     return pad(x, (0, *low), (0, *high), (0, *interior), value), 0
 
 
+moves(pad_p, gaps="jvp")
+
+
 def pad(x: Value, low: Ints, high: Ints, interior: Ints | None = None, value: Any = 0) -> Value:
     """Put `value` around `x` and `interior` times between its elements; negative widths crop."""
     interior = interior or (0,) * len(low)
@@ -328,6 +335,7 @@ def _(size: int, operands: Any, dims: Any, *, ints: Ints) -> tuple[Value, int]:
 
 
 linear(index_p)
+moves(index_p, gaps="transpose")
 
 
 def index(x: Value, ints: Ints) -> Value:
@@ -358,6 +366,7 @@ def _(size: int, operands: Any, dims: Any, *, axes: Ints) -> tuple[Value, int]:
 
 
 linear(reverse_p)
+moves(reverse_p)
 
 
 def reverse(x: Value, axes: Ints) -> Value:
@@ -404,6 +413,7 @@ def _(size: int, operands: Any, dims: Any, *, axis: int) -> tuple[Value, int]:
 
 
 linear(concatenate_p)
+moves(concatenate_p, gaps="jvp")
 
 
 def concatenate(xs: Sequence[Value], axis: int) -> Value:

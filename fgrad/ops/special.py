@@ -35,7 +35,6 @@ from fgrad.ops.elementwise import (
     lit,
     log,
     log1p,
-    masked_mul,
     mul,
     neg,
     reciprocal,
@@ -122,28 +121,28 @@ def _rgamma_map(t: Value, x: Value, out: Value) -> Value:
     return mul(t, select(pole, at_pole, neg(mul(out, digamma(safe)))))
 
 
-gamma = external("gamma", lambda t, x, out: masked_mul(t, mul(out, digamma(x))))
+gamma = external("gamma", lambda t, x, out: mul(t, mul(out, digamma(x))))
 rgamma = external("rgamma", _rgamma_map)
 gammasgn = external("gammasgn", None)
 zeta = external(
     "zeta",
     refused("zeta", "x"),
-    lambda t, x, q, out: neg(masked_mul(t, mul(x, zeta(add(x, lit(x, 1)), q)))),
+    lambda t, x, q, out: neg(mul(t, mul(x, zeta(add(x, lit(x, 1)), q)))),
 )
 poch = external(
     "poch",
-    lambda t, z, m, out: masked_mul(t, mul(out, sub(digamma(add(z, m)), digamma(z)))),
-    lambda t, z, m, out: masked_mul(t, mul(out, digamma(add(z, m)))),
+    lambda t, z, m, out: mul(t, mul(out, sub(digamma(add(z, m)), digamma(z)))),
+    lambda t, z, m, out: mul(t, mul(out, digamma(add(z, m)))),
 )
 beta = external(
     "beta",
-    lambda t, a, b, out: masked_mul(t, mul(out, sub(digamma(a), digamma(add(a, b))))),
-    lambda t, a, b, out: masked_mul(t, mul(out, sub(digamma(b), digamma(add(a, b))))),
+    lambda t, a, b, out: mul(t, mul(out, sub(digamma(a), digamma(add(a, b))))),
+    lambda t, a, b, out: mul(t, mul(out, sub(digamma(b), digamma(add(a, b))))),
 )
 betaln = external(
     "betaln",
-    lambda t, a, b, out: masked_mul(t, sub(digamma(a), digamma(add(a, b)))),
-    lambda t, a, b, out: masked_mul(t, sub(digamma(b), digamma(add(a, b)))),
+    lambda t, a, b, out: mul(t, sub(digamma(a), digamma(add(a, b)))),
+    lambda t, a, b, out: mul(t, sub(digamma(b), digamma(add(a, b)))),
 )
 
 
@@ -154,8 +153,8 @@ def _binom_slope(x: Value, n: Value, k: Value, out: Value) -> Value:
 
 binom = external(
     "binom",
-    lambda t, n, k, out: masked_mul(t, _binom_slope(n, n, k, out)),
-    lambda t, n, k, out: neg(masked_mul(t, _binom_slope(k, n, k, out))),
+    lambda t, n, k, out: mul(t, _binom_slope(n, n, k, out)),
+    lambda t, n, k, out: neg(mul(t, _binom_slope(k, n, k, out))),
 )
 
 
@@ -183,14 +182,14 @@ def beta_density(a: Value, b: Value, x: Value) -> Value:
 gammainc_a = external(
     "gammainc_a",
     refused("the derivative of gammainc in a", "a"),
-    lambda t, a, x, out: masked_mul(t, mul(gamma_density(a, x), sub(log(x), digamma(a)))),
+    lambda t, a, x, out: mul(t, mul(gamma_density(a, x), sub(log(x), digamma(a)))),
     evaluate=gammainc_slope,
 )
 betainc_a = external(
     "betainc_a",
     refused("the derivative of betainc in a", "a"),
     refused("the derivative of betainc in a", "b"),
-    lambda t, a, b, x, out: masked_mul(
+    lambda t, a, b, x, out: mul(
         t, mul(beta_density(a, b, x), add(sub(log(x), digamma(a)), digamma(add(a, b))))
     ),
     evaluate=betainc_slope,
@@ -204,41 +203,41 @@ def betainc_b(a: Value, b: Value, x: Value) -> Value:
 
 gammainc = external(
     "gammainc",
-    lambda t, a, x, out: masked_mul(t, gammainc_a(a, x)),
-    lambda t, a, x, out: masked_mul(t, gamma_density(a, x)),
+    lambda t, a, x, out: mul(t, gammainc_a(a, x)),
+    lambda t, a, x, out: mul(t, gamma_density(a, x)),
 )
 gammaincc = external(
     "gammaincc",
-    lambda t, a, x, out: neg(masked_mul(t, gammainc_a(a, x))),
-    lambda t, a, x, out: neg(masked_mul(t, gamma_density(a, x))),
+    lambda t, a, x, out: neg(mul(t, gammainc_a(a, x))),
+    lambda t, a, x, out: neg(mul(t, gamma_density(a, x))),
 )
 gammaincinv = external(
     "gammaincinv",
-    lambda t, a, p, out: neg(masked_mul(t, div(gammainc_a(a, out), gamma_density(a, out)))),
-    lambda t, a, p, out: masked_mul(t, reciprocal(gamma_density(a, out))),
+    lambda t, a, p, out: neg(mul(t, div(gammainc_a(a, out), gamma_density(a, out)))),
+    lambda t, a, p, out: mul(t, reciprocal(gamma_density(a, out))),
 )
 gammainccinv = external(
     "gammainccinv",
-    lambda t, a, p, out: neg(masked_mul(t, div(gammainc_a(a, out), gamma_density(a, out)))),
-    lambda t, a, p, out: neg(masked_mul(t, reciprocal(gamma_density(a, out)))),
+    lambda t, a, p, out: neg(mul(t, div(gammainc_a(a, out), gamma_density(a, out)))),
+    lambda t, a, p, out: neg(mul(t, reciprocal(gamma_density(a, out)))),
 )
 betainc = external(
     "betainc",
-    lambda t, a, b, x, out: masked_mul(t, betainc_a(a, b, x)),
-    lambda t, a, b, x, out: masked_mul(t, betainc_b(a, b, x)),
-    lambda t, a, b, x, out: masked_mul(t, beta_density(a, b, x)),
+    lambda t, a, b, x, out: mul(t, betainc_a(a, b, x)),
+    lambda t, a, b, x, out: mul(t, betainc_b(a, b, x)),
+    lambda t, a, b, x, out: mul(t, beta_density(a, b, x)),
 )
 betaincc = external(
     "betaincc",
-    lambda t, a, b, x, out: neg(masked_mul(t, betainc_a(a, b, x))),
-    lambda t, a, b, x, out: neg(masked_mul(t, betainc_b(a, b, x))),
-    lambda t, a, b, x, out: neg(masked_mul(t, beta_density(a, b, x))),
+    lambda t, a, b, x, out: neg(mul(t, betainc_a(a, b, x))),
+    lambda t, a, b, x, out: neg(mul(t, betainc_b(a, b, x))),
+    lambda t, a, b, x, out: neg(mul(t, beta_density(a, b, x))),
 )
 betaincinv = external(
     "betaincinv",
-    lambda t, a, b, p, out: neg(masked_mul(t, div(betainc_a(a, b, out), beta_density(a, b, out)))),
-    lambda t, a, b, p, out: neg(masked_mul(t, div(betainc_b(a, b, out), beta_density(a, b, out)))),
-    lambda t, a, b, p, out: masked_mul(t, reciprocal(beta_density(a, b, out))),
+    lambda t, a, b, p, out: neg(mul(t, div(betainc_a(a, b, out), beta_density(a, b, out)))),
+    lambda t, a, b, p, out: neg(mul(t, div(betainc_b(a, b, out), beta_density(a, b, out)))),
+    lambda t, a, b, p, out: mul(t, reciprocal(beta_density(a, b, out))),
 )
 
 
@@ -259,7 +258,7 @@ erfcx = external(
 erfi = external("erfi", lambda t, x, out: mul(t, _scaled_gauss(x, 1.0, _TWO_OVER_SQRT_PI)))
 dawsn = external("dawsn", lambda t, x, out: mul(t, sub(lit(x, 1), mul(mul(x, out), lit(x, 2)))))
 erfcinv = external(
-    "erfcinv", lambda t, x, out: masked_mul(t, _scaled_gauss(out, 1.0, -1 / _TWO_OVER_SQRT_PI))
+    "erfcinv", lambda t, x, out: mul(t, _scaled_gauss(out, 1.0, -1 / _TWO_OVER_SQRT_PI))
 )
 ndtr = external("ndtr", lambda t, x, out: mul(t, _scaled_gauss(x, -0.5, 1 / _SQRT_TWO_PI)))
 log_ndtr = external(
@@ -269,12 +268,10 @@ log_ndtr = external(
         mul(exp(sub(mul(square(x), lit(x, -0.5)), out)), lit(x, 1 / _SQRT_TWO_PI)),
     ),
 )
-ndtri = external("ndtri", lambda t, p, out: masked_mul(t, _scaled_gauss(out, 0.5, _SQRT_TWO_PI)))
+ndtri = external("ndtri", lambda t, p, out: mul(t, _scaled_gauss(out, 0.5, _SQRT_TWO_PI)))
 ndtri_exp = external(
     "ndtri_exp",
-    lambda t, y, out: masked_mul(
-        t, mul(exp(add(y, mul(square(out), lit(y, 0.5)))), lit(y, _SQRT_TWO_PI))
-    ),
+    lambda t, y, out: mul(t, mul(exp(add(y, mul(square(out), lit(y, 0.5)))), lit(y, _SQRT_TWO_PI))),
 )
 owens_t = external(
     "owens_t",
@@ -299,17 +296,17 @@ def _owens_slope(h: Value, a: Value) -> Value:
 
 j0 = external("j0", lambda t, x, out: neg(mul(t, j1(x))))
 j1 = external("j1", lambda t, x, out: _over(t, x, 0.5, _j1_slope))
-y0 = external("y0", lambda t, x, out: neg(masked_mul(t, y1(x))))
-y1 = external("y1", lambda t, x, out: masked_mul(t, sub(y0(x), div(out, x))))
+y0 = external("y0", lambda t, x, out: neg(mul(t, y1(x))))
+y1 = external("y1", lambda t, x, out: mul(t, sub(y0(x), div(out, x))))
 i0 = external("i0", lambda t, x, out: mul(t, i1(x)))
 i1 = external("i1", lambda t, x, out: _over(t, x, 0.5, _i1_slope))
-k0 = external("k0", lambda t, x, out: neg(masked_mul(t, k1(x))))
-k1 = external("k1", lambda t, x, out: neg(masked_mul(t, add(k0(x), div(out, x)))))
+k0 = external("k0", lambda t, x, out: neg(mul(t, k1(x))))
+k1 = external("k1", lambda t, x, out: neg(mul(t, add(k0(x), div(out, x)))))
 i0e = external("i0e", lambda t, x, out: mul(t, sub(i1e(x), mul(sign(x), out))))
 i1e = external("i1e", lambda t, x, out: _over(t, x, 0.5, _i1e_slope))
-k0e = external("k0e", lambda t, x, out: masked_mul(t, sub(out, k1e(x))))
+k0e = external("k0e", lambda t, x, out: mul(t, sub(out, k1e(x))))
 k1e = external(
-    "k1e", lambda t, x, out: masked_mul(t, sub(mul(out, sub(lit(x, 1), reciprocal(x))), k0e(x)))
+    "k1e", lambda t, x, out: mul(t, sub(mul(out, sub(lit(x, 1), reciprocal(x))), k0e(x)))
 )
 
 
@@ -332,12 +329,12 @@ def _neighbours(f: Function, v: Value, x: Value) -> tuple[Value, Value]:
 
 def _half_difference(f: Function, t: Value, v: Value, x: Value) -> Value:
     below, above = _neighbours(f, v, x)
-    return masked_mul(t, mul(sub(below, above), lit(x, 0.5)))
+    return mul(t, mul(sub(below, above), lit(x, 0.5)))
 
 
 def _half_sum(f: Function, t: Value, v: Value, x: Value) -> Value:
     below, above = _neighbours(f, v, x)
-    return masked_mul(t, mul(add(below, above), lit(x, 0.5)))
+    return mul(t, mul(add(below, above), lit(x, 0.5)))
 
 
 _ORDER = "its order v"
@@ -368,12 +365,12 @@ def _half_turns(f: Callable[[Value], Value], x: Value) -> Value:
     return f(mul(square(x), lit(x, math.pi / 2)))
 
 
-expi = external("expi", lambda t, x, out: masked_mul(t, div(exp(x), x)))
-exp1 = external("exp1", lambda t, x, out: neg(masked_mul(t, div(exp(neg(x)), x))))
+expi = external("expi", lambda t, x, out: mul(t, div(exp(x), x)))
+exp1 = external("exp1", lambda t, x, out: neg(mul(t, div(exp(neg(x)), x))))
 expn = external(
     "expn",
     refused("expn", "n"),
-    lambda t, n, x, out: neg(masked_mul(t, _expn_below(n, x))),
+    lambda t, n, x, out: neg(mul(t, _expn_below(n, x))),
 )
 
 
@@ -390,7 +387,7 @@ sine_integral = external(
 )
 cosine_integral = external(
     "cosine_integral",
-    lambda t, x, out: masked_mul(t, div(cos(x), x)),
+    lambda t, x, out: mul(t, div(cos(x), x)),
     evaluate=lambda x: special.sici(x)[1],
 )
 fresnel_s = external(
@@ -412,7 +409,7 @@ def _spence_slope(z: Value) -> Value:
     return select(one, lit(z, -1), div(log(safe), sub(lit(z, 1), safe)))
 
 
-spence = external("spence", lambda t, z, out: masked_mul(t, _spence_slope(z)))
+spence = external("spence", lambda t, z, out: mul(t, _spence_slope(z)))
 
 
 # --- elliptic and hypergeometric (DLMF 19.4, 13.3.15, 13.3.22, 15.5.1) ----------------------------
@@ -468,7 +465,7 @@ hyperu = external(
     "hyperu",
     refused("hyperu", "a"),
     refused("hyperu", "b"),
-    lambda t, a, b, x, out: neg(masked_mul(t, mul(a, hyperu(*_up(a, b), x)))),
+    lambda t, a, b, x, out: neg(mul(t, mul(a, hyperu(*_up(a, b), x)))),
 )
 
 
@@ -495,13 +492,13 @@ cosm1 = external("cosm1", lambda t, x, out: neg(mul(t, sin(x))))
 
 rel_entr = external(
     "rel_entr",
-    lambda t, x, y, out: masked_mul(t, add(sub(log(x), log(y)), lit(x, 1))),
-    lambda t, x, y, out: neg(masked_mul(t, div(x, y))),
+    lambda t, x, y, out: mul(t, add(sub(log(x), log(y)), lit(x, 1))),
+    lambda t, x, y, out: neg(mul(t, div(x, y))),
 )
 kl_div = external(
     "kl_div",
-    lambda t, x, y, out: masked_mul(t, sub(log(x), log(y))),
-    lambda t, x, y, out: masked_mul(t, sub(lit(x, 1), div(x, y))),
+    lambda t, x, y, out: mul(t, sub(log(x), log(y))),
+    lambda t, x, y, out: mul(t, sub(lit(x, 1), div(x, y))),
 )
 
 
@@ -519,8 +516,8 @@ def _huber_slope(delta: Value, r: Value) -> Value:
 
 pseudo_huber = external(
     "pseudo_huber",
-    lambda t, delta, r, out: masked_mul(t, _huber_slope(delta, r)),
-    lambda t, delta, r, out: masked_mul(t, div(r, _hypotenuse(delta, r))),
+    lambda t, delta, r, out: mul(t, _huber_slope(delta, r)),
+    lambda t, delta, r, out: mul(t, div(r, _hypotenuse(delta, r))),
 )
 
 
@@ -531,13 +528,13 @@ def _power_slope(log_x: Value, power: Value) -> Value:
 
 boxcox = external(
     "boxcox",
-    lambda t, x, p, out: masked_mul(t, exp(_xlogy(sub(p, lit(p, 1)), x))),
-    lambda t, x, p, out: masked_mul(t, _power_slope(log(x), p)),
+    lambda t, x, p, out: mul(t, exp(_xlogy(sub(p, lit(p, 1)), x))),
+    lambda t, x, p, out: mul(t, _power_slope(log(x), p)),
 )
 boxcox1p = external(
     "boxcox1p",
-    lambda t, x, p, out: masked_mul(t, exp(mul(sub(p, lit(p, 1)), log1p(x)))),
-    lambda t, x, p, out: masked_mul(t, _power_slope(log1p(x), p)),
+    lambda t, x, p, out: mul(t, exp(mul(sub(p, lit(p, 1)), log1p(x)))),
+    lambda t, x, p, out: mul(t, _power_slope(log1p(x), p)),
 )
 
 
@@ -560,11 +557,11 @@ def _inverse_slope(y: Value, power: Value) -> Value:
 
 inv_boxcox = external(
     "inv_boxcox",
-    lambda t, y, p, out: masked_mul(t, exp(_xlogy(sub(lit(p, 1), p), out))),
-    lambda t, y, p, out: masked_mul(t, mul(out, _inverse_slope(y, p))),
+    lambda t, y, p, out: mul(t, exp(_xlogy(sub(lit(p, 1), p), out))),
+    lambda t, y, p, out: mul(t, mul(out, _inverse_slope(y, p))),
 )
 inv_boxcox1p = external(
     "inv_boxcox1p",
-    lambda t, y, p, out: masked_mul(t, exp(mul(sub(lit(p, 1), p), log1p(out)))),
-    lambda t, y, p, out: masked_mul(t, mul(add(out, lit(p, 1)), _inverse_slope(y, p))),
+    lambda t, y, p, out: mul(t, exp(mul(sub(lit(p, 1), p), log1p(out)))),
+    lambda t, y, p, out: mul(t, mul(add(out, lit(p, 1)), _inverse_slope(y, p))),
 )

@@ -17,7 +17,6 @@ from fgrad.ops.elementwise import (
     lgamma,
     lit,
     log1p,
-    masked_mul,
     mul,
     neg,
     reciprocal,
@@ -64,15 +63,13 @@ def _student_slope(df: Value, x: Value) -> Value:
 
 stdtr = external(
     "stdtr",
-    lambda t, df, x, out: masked_mul(t, _student_slope(df, x)),
+    lambda t, df, x, out: mul(t, _student_slope(df, x)),
     lambda t, df, x, out: mul(t, _student_density(df, x)),
 )
 stdtrit = external(
     "stdtrit",
-    lambda t, df, p, out: neg(
-        masked_mul(t, div(_student_slope(df, out), _student_density(df, out)))
-    ),
-    lambda t, df, p, out: masked_mul(t, reciprocal(_student_density(df, out))),
+    lambda t, df, p, out: neg(mul(t, div(_student_slope(df, out), _student_density(df, out)))),
+    lambda t, df, p, out: mul(t, reciprocal(_student_density(df, out))),
 )
 
 
@@ -80,15 +77,15 @@ stdtrit = external(
 
 gdtr = external(
     "gdtr",
-    lambda t, a, b, x, out: masked_mul(t, mul(x, gamma_density(b, mul(a, x)))),
-    lambda t, a, b, x, out: masked_mul(t, gammainc_a(b, mul(a, x))),
-    lambda t, a, b, x, out: masked_mul(t, mul(a, gamma_density(b, mul(a, x)))),
+    lambda t, a, b, x, out: mul(t, mul(x, gamma_density(b, mul(a, x)))),
+    lambda t, a, b, x, out: mul(t, gammainc_a(b, mul(a, x))),
+    lambda t, a, b, x, out: mul(t, mul(a, gamma_density(b, mul(a, x)))),
 )
 gdtrc = external(
     "gdtrc",
-    lambda t, a, b, x, out: neg(masked_mul(t, mul(x, gamma_density(b, mul(a, x))))),
-    lambda t, a, b, x, out: neg(masked_mul(t, gammainc_a(b, mul(a, x)))),
-    lambda t, a, b, x, out: neg(masked_mul(t, mul(a, gamma_density(b, mul(a, x))))),
+    lambda t, a, b, x, out: neg(mul(t, mul(x, gamma_density(b, mul(a, x))))),
+    lambda t, a, b, x, out: neg(mul(t, gammainc_a(b, mul(a, x)))),
+    lambda t, a, b, x, out: neg(mul(t, mul(a, gamma_density(b, mul(a, x))))),
 )
 
 
@@ -96,8 +93,8 @@ def _after(k: Value) -> Value:
     return add(floor(k), lit(k, 1))
 
 
-pdtr = external("pdtr", None, lambda t, k, m, out: neg(masked_mul(t, gamma_density(_after(k), m))))
-pdtrc = external("pdtrc", None, lambda t, k, m, out: masked_mul(t, gamma_density(_after(k), m)))
+pdtr = external("pdtr", None, lambda t, k, m, out: neg(mul(t, gamma_density(_after(k), m))))
+pdtrc = external("pdtrc", None, lambda t, k, m, out: mul(t, gamma_density(_after(k), m)))
 
 
 # --- F --------------------------------------------------------------------------------------------
@@ -117,13 +114,13 @@ def _f_slopes(m: Value, n: Value, x: Value) -> tuple[Value, Value, Value]:
 
 fdtr = external(
     "fdtr",
-    lambda t, m, n, x, out: masked_mul(t, _f_slopes(m, n, x)[0]),
-    lambda t, m, n, x, out: masked_mul(t, _f_slopes(m, n, x)[1]),
-    lambda t, m, n, x, out: masked_mul(t, _f_slopes(m, n, x)[2]),
+    lambda t, m, n, x, out: mul(t, _f_slopes(m, n, x)[0]),
+    lambda t, m, n, x, out: mul(t, _f_slopes(m, n, x)[1]),
+    lambda t, m, n, x, out: mul(t, _f_slopes(m, n, x)[2]),
 )
 fdtrc = external(
     "fdtrc",
-    lambda t, m, n, x, out: neg(masked_mul(t, _f_slopes(m, n, x)[0])),
-    lambda t, m, n, x, out: neg(masked_mul(t, _f_slopes(m, n, x)[1])),
-    lambda t, m, n, x, out: neg(masked_mul(t, _f_slopes(m, n, x)[2])),
+    lambda t, m, n, x, out: neg(mul(t, _f_slopes(m, n, x)[0])),
+    lambda t, m, n, x, out: neg(mul(t, _f_slopes(m, n, x)[1])),
+    lambda t, m, n, x, out: neg(mul(t, _f_slopes(m, n, x)[2])),
 )

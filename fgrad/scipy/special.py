@@ -25,6 +25,7 @@ from fgrad.numpy.promote import as_value, broadcast, inexact, promote, user_line
 from fgrad.ops import elementwise as ew
 from fgrad.ops import special as sp
 from fgrad.ops import special_distributions as sd
+from fgrad.ops.complex import is_complex
 from fgrad.ops.elementwise import lit
 from fgrad.scipy._either import either, plain_only
 from fgrad.tables import numpy_functions
@@ -230,17 +231,18 @@ def softplus(x: Any) -> Value:
 def xlogy(x: Any, y: Any) -> Value:
     """x log(y), and 0 where x is 0 unless y is NaN."""
     x, y = _operands(x, y)
-    return _times_log(x, y, ew.log)
+    return _times_log(x, y, ew.log) if is_complex(x) else ew.xlogy(x, y)
 
 
 @_either
 def xlog1py(x: Any, y: Any) -> Value:
     """x log(1 + y), and 0 where x is 0 unless y is NaN."""
     x, y = _operands(x, y)
-    return _times_log(x, y, ew.log1p)
+    return _times_log(x, y, ew.log1p) if is_complex(x) else ew.xlog1py(x, y)
 
 
 def _times_log(x: Value, y: Value, log: Callable[[Value], Value]) -> Value:
+    """x log(y) of complex numbers."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return ew.select(ew.isnan(y), lit(y, math.nan), ew.masked_mul(x, log(y)))
 
@@ -249,8 +251,7 @@ def _times_log(x: Value, y: Value, log: Callable[[Value], Value]) -> Value:
 def entr(x: Any) -> Value:
     """-x log(x); 0 at 0, -inf below."""
     (x,) = _operands(x)
-    inside = -_times_log(x, ew.select(x < lit(x, 0), lit(x, 1), x), ew.log)
-    return ew.select(ew.lt(x, lit(x, 0)), lit(x, -math.inf), inside)
+    return ew.select(ew.lt(x, lit(x, 0)), lit(x, -math.inf), ew.neg(ew.xlogy(x, x)))
 
 
 @_either

@@ -2,20 +2,22 @@
 
 y_j = x[r_j] for j = 1 .. m:   sum_j pad(ct_j)   becomes   scatter(zeros, all r_j, all ct_j, "add"),
 which walks what was read instead of m times the whole array.  Few reads of large parts stay pads,
-which fuse into one loop.
+which fuse into one loop.  What was not read is zero whatever it is multiplied by.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fgrad.ir.aval import Aval
 from fgrad.ops.families import zeros_like
 from fgrad.ops.index import scatter
+from fgrad.ops.moved import every
+from fgrad.ops.selected import ZERO, Selected, Support, plain
 from fgrad.ops.shape import add_n, concatenate, inverse_permutation, permute, reshape
 from fgrad.record import Record
 from fgrad.trace import Value
@@ -29,18 +31,50 @@ class Read(NamedTuple):
     record: Record
     places: tuple[range, ...]  # along each axis
     ct: Value
+    support: Support | None
 
 
-def read_of(record: Record, ct: Value) -> Read | None:
+def read_of(record: Record, ct: Any) -> Read | None:
     """A read of an operation that says its places; None for others."""
     rule = record.prim.places
     if rule is None:
         return None
-    return Read(record, rule(record.values[0].shape, record.params), ct)
+    support = ct.support if type(ct) is Selected else None
+    return Read(record, rule(record.values[0].shape, record.params), plain(ct), support)
 
 
-def pull_reads(reads: Sequence[Read]) -> Value:
-    """The cotangent of the array that all of them read."""
+def pull_reads(reads: Sequence[Read]) -> Any:
+    """The cotangent of the array that all of them read, and its support if that is not all."""
+    value = _sum(reads)
+    if _covers([read for read in reads if read.support is None], value.shape):
+        return value
+    known = [read.support for read in reads if read.support is not None]
+
+    def support(*found: Value) -> Value:
+        each = iter(found)
+        return _sum(
+            [
+                read._replace(ct=every(read.ct.shape) if read.support is None else next(each))
+                for read in reads
+            ]
+        )
+
+    return Selected(value, Support(known, support), ZERO)
+
+
+def _covers(reads: Sequence[Read], shape: tuple[int, ...]) -> bool:
+    """Whether reads that choose places along one and the same axis read all there is."""
+    for a, n in enumerate(shape):
+        covered = np.zeros(n, bool)
+        for read in reads:
+            if all([r == range(shape[b]) for b, r in enumerate(read.places) if b != a]):
+                covered[read.places[a].start : read.places[a].stop : read.places[a].step] = True
+        if covered.all():
+            return True
+    return not shape
+
+
+def _sum(reads: Sequence[Read]) -> Value:
     shape = reads[0].record.values[0].shape
     groups: dict[tuple[int, ...], list[Read]] = {}
     for read in reads:

@@ -5,6 +5,9 @@ applies the transposed derivatives in reverse.  Both bind in the enclosing conte
 The derivative of a primitive is written once: elementwise maps are their own transposes, linear
 primitives have a transpose rule, and for all others the jvp is recorded as a small linear tape of
 its own and pulled back.
+
+What is zero because it was not selected, or not read, stays zero whatever it is multiplied by:
+see `ops/selected.py`.
 """
 
 from __future__ import annotations
@@ -17,10 +20,12 @@ import numpy as np
 from fgrad.errors import MissingRuleError
 from fgrad.ir.aval import aval_of
 from fgrad.ir.primitive import Primitive, Refusal
-from fgrad.ops.families import ADD, FLOATS
+from fgrad.ops.families import FLOATS, push_maps
+from fgrad.ops.moved import Reads, array_of, pull_moved, push_moved
+from fgrad.ops.selected import ZERO, Selected, either, join, plain
 from fgrad.record import Record
 from fgrad.source import resolve
-from fgrad.trace import STATE, Builder, Tracer, Value, bind, passed_by
+from fgrad.trace import STATE, Builder, Tracer, Value, passed_by
 from fgrad.transforms.reads import Read, pull_reads, read_of
 
 
@@ -75,7 +80,12 @@ class Tape:
 
 def push(tape: Tape, tangents: Sequence[Value | None]) -> list[Value | None]:
     """The tangents of the outputs, for tangents of the inputs; None is zero."""
-    known: dict[int, Value] = {
+    return [plain(t) for t in push_selected(tape, tangents)]
+
+
+def push_selected(tape: Tape, tangents: Sequence[Any]) -> list[Any]:
+    """As `push`; tangents may be selected, and stay so."""
+    known: dict[int, Any] = {
         k: t for k, t in zip(tape.inputs, tangents, strict=True) if t is not None
     }
     get = known.get
@@ -88,14 +98,20 @@ def push(tape: Tape, tangents: Sequence[Value | None]) -> list[Value | None]:
             if all(t is None for t in ts):
                 continue
             state.loc, state.via = loc, passed_by(via, outer)
-            rule = _jvp_rule(prim, record)
-            if prim.multiple:
-                pushed = rule(values, ts, results, **params)
-                known.update((k, t) for k, t in zip(outs, pushed, strict=True) if t is not None)
+            if prim.maps:
+                t = push_maps(prim.maps, prim.finite, values, ts, results[0], params)
+            elif prim.moves is not None and prim.moves.holds_for(**params):
+                t = push_moved(record, ts)
             else:
-                t = rule(values, ts, results[0], **params)
-                if t is not None:
-                    known[outs[0]] = t
+                rule = _jvp_rule(prim, record)
+                if not prim.selects:
+                    ts = [plain(t) for t in ts]
+                t = rule(values, ts, results if prim.multiple else results[0], **params)
+                if prim.multiple:
+                    known.update((k, t) for k, t in zip(outs, t, strict=True) if t is not None)
+                    continue
+            if t is not None:
+                known[outs[0]] = t
     return [None if k is None else get(k) for k in tape.outputs]
 
 
@@ -122,14 +138,14 @@ class _Cotangents:
     __slots__ = ("owned", "reads", "sums")
 
     def __init__(self, count: int) -> None:
-        self.sums: list[Value | None] = [None] * count
-        self.owned: set[int] = set()
+        self.sums: list[Any] = [None] * count
+        self.owned: dict[int, Reads | None] = {}  # the buffers, and where they were added to
         self.reads: dict[int, list[Read]] = {}  # what is still to be added to the sums
 
-    def add(self, k: int, ct: Value) -> None:
+    def add(self, k: int, ct: Any) -> None:
         total = self.sums[k]
-        self.sums[k] = ct if total is None else bind(ADD, total, ct)
-        self.owned.discard(k)
+        self.sums[k] = ct if total is None else join(total, ct)
+        self.owned.pop(k, None)
 
     def accumulate(self, record: Record, ct: Any, active: bytearray) -> bool:
         """Add the transpose of an indexing operation into a buffer, or note it among the reads of
@@ -137,20 +153,34 @@ class _Cotangents:
         k, values = record.operands[0], record.values
         if type(k) is not int or not active[k]:
             return True
-        total = self.sums[k]
-        if any([type(v) is Tracer for v in (ct, total, *values[1:])]):
+        value = plain(ct)
+        start = None if k in self.owned else plain(self.sums[k])
+        if any([type(v) is Tracer for v in (value, start, *values[1:])]):
             read = read_of(record, ct)
             if read is not None:
                 self.reads.setdefault(k, []).append(read)
             return read is not None
-        if total is None:
-            total = self.sums[k] = np.zeros(values[0].shape, ct.dtype)
-            self.owned.add(k)
-        elif k not in self.owned:
-            total = self.sums[k] = np.array(total)
-            self.owned.add(k)
-        record.prim.accumulate(total, ct, values, record.params)  # type: ignore[misc]
+        if k not in self.owned:
+            self.owned[k] = self._own(k, start, record, value.dtype)
+        reads = self.owned[k]
+        if reads is not None:
+            reads.add(record, ct)
+        record.prim.accumulate(array_of(self.sums[k]), value, values, record.params)  # type: ignore[misc]
         return True
+
+    def _own(self, k: int, start: Any, record: Record, dtype: np.dtype) -> Reads | None:
+        """Put a sum into a buffer; where it is selected, give what will be known of its support."""
+        total = self.sums[k]
+        if total is not None and type(total) is not Selected:
+            self.sums[k] = np.array(start)
+            return None
+        shape = record.values[0].shape
+        reads = Reads(shape)
+        if total is None:
+            self.sums[k] = Selected(np.zeros(shape, dtype), reads, ZERO)
+        else:
+            self.sums[k] = Selected(np.array(start), either(total.support, reads), ZERO)
+        return reads
 
     def take_reads(self, outs: Sequence[int]) -> None:
         """Add what was read of some values to their sums."""
@@ -166,6 +196,11 @@ def pull(
 
     With `release`, records are dropped as soon as they have been used, to free their arrays.
     """
+    return [plain(ct) for ct in pull_selected(tape, cotangents, release)]
+
+
+def pull_selected(tape: Tape, cotangents: Sequence[Any], release: bool = False) -> list[Any]:
+    """As `pull`; cotangents may be selected, and stay so."""
     active, records = tape.active, tape.records
     store = _Cotangents(len(active))
     sums = store.sums
@@ -199,9 +234,13 @@ def pull(
             state.loc = loc
             maps = prim.maps
             if maps:
+                selected = type(ct) is Selected
+                t = ct.value if selected else ct
                 for k, rule in zip(operands, maps):  # noqa: B905 - hot; lengths agree by arity
                     if rule is not None and type(k) is int and active[k]:
-                        part = rule(ct, *values, results[0], **params)
+                        part = rule(t, *values, results[0], **params)
+                        if selected:
+                            part = ct.then(part, prim.finite)
                         if part is not None:
                             if sums[k] is None:
                                 sums[k] = part
@@ -215,9 +254,7 @@ def pull(
     return [sums[k] for k in tape.inputs]
 
 
-def _pull_general(
-    record: Record, cts: list[Value | None], store: _Cotangents, active: bytearray
-) -> None:
+def _pull_general(record: Record, cts: list[Any], store: _Cotangents, active: bytearray) -> None:
     """Pull back through one equation by its pullback, its transpose, or its jvp transposed."""
     prim, operands, values, params, _, results, _, _ = record
     wanted = tuple(
@@ -228,12 +265,17 @@ def _pull_general(
     )
     if not any(wanted):
         return
-    if prim.pullback is not None:
+    if prim.moves is not None and prim.moves.holds_for(**params):
+        parts = pull_moved(record, cts[0], wanted)
+    elif prim.pullback is not None:
+        if not prim.selects:
+            cts = [plain(ct) for ct in cts]
         parts = prim.pullback(cts, wanted, values, results, params)
     elif _is_linear_in(prim, wanted, params):
         transpose = prim.rules.get("transpose")
         if transpose is None or isinstance(transpose, Refusal):
             raise missing_rule(prim, "transpose", transpose, record)
+        cts = [plain(ct) for ct in cts]
         parts = transpose(tuple(cts) if prim.multiple else cts[0], wanted, *values, **params)
     else:
         parts = _transposed_jvp(record, cts, wanted)
@@ -252,9 +294,7 @@ def _is_linear_in(prim: Primitive, wanted: tuple[bool, ...], params: dict[str, A
     return which is not None
 
 
-def _transposed_jvp(
-    record: Record, cts: list[Value | None], wanted: tuple[bool, ...]
-) -> list[Value | None]:
+def _transposed_jvp(record: Record, cts: list[Any], wanted: tuple[bool, ...]) -> list[Any]:
     """Record the jvp as a function of the tangents alone, and pull back through that."""
     prim, _, values, params, _, outs, _, _ = record
     rule = _jvp_rule(prim, record)
@@ -272,7 +312,6 @@ def _transposed_jvp(
         inputs = [t for t in tangents if t is not None]
         tape = Tape(builder, inputs, [None if t is None else builder.lift(t) for t in results])
         builder.release()
-    pulled = iter(
-        pull(tape, [ct if t is not None else None for ct, t in zip(cts, tape.outputs, strict=True)])
-    )
+    given = [ct if t is not None else None for ct, t in zip(cts, tape.outputs, strict=True)]
+    pulled = iter(pull_selected(tape, given))
     return [next(pulled) if want else None for want in wanted]

@@ -9,6 +9,7 @@ known.  Each recorded equation is then applied to the whole batch by its primiti
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -162,13 +163,23 @@ def _mapped(inputs: Sequence[Tracer], values: Any, axes: Any) -> dict[int, Batch
     return {x.index: (v, a) for x, v, a in triples if a is not None}
 
 
+_DERIVED = frozenset({"jvp", "vjp"})
+
+
 def run_batched(
     records: Sequence[Record], env: dict[int, Batched], results: Sequence[Value], size: int
 ) -> list[Batched]:
-    """Apply recorded equations to batches; `env` holds the mapped inputs by number."""
-    with replaying("vmap") as (state, outer):
+    """Apply recorded equations to batches; `env` holds the mapped inputs by number.
+
+    Derivatives do not warn, as outside of a batch: what is not selected may be infinite in them.
+    """
+    with replaying("vmap") as (state, outer), ExitStack() as quiet:
+        loud = True
         for record in records:
             prim, operands, values, params, outs, _, loc, via = record
+            if loud and via and not _DERIVED.isdisjoint(via):
+                quiet.enter_context(np.errstate(all="ignore"))
+                loud = False
             if not any([type(k) is int and k in env for k in operands]):
                 continue  # the same for all examples: its value is known
             pairs = [_pair(env, k, x) for k, x in zip(operands, values, strict=True)]

@@ -58,11 +58,25 @@ def _masked(name: str) -> Callable[..., int]:
     return masked
 
 
+def _times_log(name: str) -> Callable[..., int]:
+    """x log(y), and 0 where x is 0 unless y is NaN."""
+
+    def times_log(b: KernelBuilder, dtype: np.dtype, x: int, y: int) -> int:
+        zero = b.const(0, dtype)
+        out = b.op("mul", dtype, x, b.op(name, dtype, y))
+        skipped = b.op("and", BOOL, b.op("eq", BOOL, x, zero), b.op("eq", BOOL, y, y))
+        return b.op("select", dtype, skipped, zero, out)
+
+    return times_log
+
+
 # Elementwise primitives that are not one row of the scalar table.
 COMPOSED: dict[str, Callable[..., int]] = {
     "clip": _clip,
     "masked_mul": _masked("mul"),
     "masked_div": _masked("div"),
+    "xlogy": _times_log("log"),
+    "xlog1py": _times_log("log1p"),
     "stop_gradient": lambda b, dtype, x: x,
 }
 

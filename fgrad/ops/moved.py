@@ -1,0 +1,131 @@
+"""L3. Selections moved along with the elements of tangents and cotangents.
+
+A rule that moves and adds elements does so with bools, where a sum is an `or`: what it makes of
+a support is the support of what it makes of the value.  Some rules leave zeros where they move
+nothing, as the transpose of a slice; these are as good as any that were not selected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad.ops.families import BROADCAST
+from fgrad.ops.selected import ZERO, Selected, Support, plain
+from fgrad.record import Record
+from fgrad.trace import Tracer, Value, bind
+
+
+def array_of(t: Any) -> Any:
+    """The array of a tangent or cotangent, before its zeros are put in."""
+    return t.value if type(t) is Selected else t
+
+
+def every(shape: tuple[int, ...], bit: bool = True) -> np.ndarray:
+    """A bool array of one value that takes no memory."""
+    return np.broadcast_to(np.bool_(bit), shape)
+
+
+def _linear_in(record: Record) -> Sequence[int]:
+    """The places of the operands that the primitive is linear in."""
+    which = record.prim.linear_in
+    if callable(which):
+        which = which(record.params)
+    return range(len(record.operands)) if which == "all" else which  # type: ignore[return-value]
+
+
+def _as_bools(record: Record) -> list[Any]:
+    """The operands, those that are moved as bool arrays."""
+    values = list(record.values)
+    for i in _linear_in(record):
+        values[i] = every(values[i].shape, False)
+    return values
+
+
+def _fitted(bits: Value, shape: tuple[int, ...]) -> Value:
+    """A support that is the same for all elements, at the shape of its value."""
+    return bits if bits.shape == shape else bind(BROADCAST, bits, shape=shape, dims=())
+
+
+def pull_moved(record: Record, ct: Any, wanted: tuple[bool, ...]) -> list[Any]:
+    """The transpose of a rule that moves elements, of a cotangent and of its support."""
+    prim, params = record.prim, record.params
+    transpose = prim.rules["transpose"]
+    value = plain(ct)
+    parts = transpose(value, wanted, *record.values, **params)  # type: ignore[operator]
+    gaps, adds = prim.moves.transpose_gaps, prim.moves.transpose_adds  # type: ignore[union-attr]
+    if not gaps and (type(ct) is not Selected or (adds and ct.support.loose)):
+        return parts
+    bools, shape = _as_bools(record), value.shape
+
+    def support(i: int) -> Support:
+        only = tuple([k == i for k in range(len(parts))])
+
+        def move(bits: Value) -> Value:
+            return transpose(_fitted(bits, shape), only, *bools, **params)[i]  # type: ignore[operator]
+
+        if type(ct) is Selected:
+            return Support((ct.support,), move, ct.support.loose and not gaps)
+        return Support((), lambda: move(every(shape, True)))
+
+    return [
+        None if part is None else Selected(part, support(i), ZERO) for i, part in enumerate(parts)
+    ]
+
+
+def push_moved(record: Record, tangents: Sequence[Any]) -> Any:
+    """The rule that moves elements, of tangents and of their supports."""
+    prim, params = record.prim, record.params
+    rule = prim.rules["jvp"]
+    values = [plain(t) for t in tangents]
+    out = rule(record.values, values, None, **params)  # type: ignore[operator]
+    gaps, adds = prim.moves.jvp_gaps, prim.moves.jvp_adds  # type: ignore[union-attr]
+    selected = [type(t) is Selected for t in tangents]
+    loose = all([t is None or (type(t) is Selected and t.support.loose) for t in tangents])
+    if not gaps and (not any(selected) or (adds and loose)):
+        return out
+    bools = _as_bools(record)
+    supports = [t.support for t in tangents if type(t) is Selected]
+
+    def move(*bits: Value) -> Value:
+        each = iter(bits)
+        moved = [
+            _fitted(next(each), v.shape) if s else None if v is None else every(v.shape, True)
+            for s, v in zip(selected, values, strict=True)
+        ]
+        return rule(bools, moved, None, **params)  # type: ignore[operator]
+
+    return Selected(out, Support(tuple(supports), move, loose and not gaps), ZERO)
+
+
+class Reads(Support):
+    """The places that indexing operations read: where a sum of their transposes may not be zero."""
+
+    __slots__ = ("reads", "shape", "within")
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.within: list[Support] = []
+        super().__init__(self.within, self._make)
+        self.shape = shape
+        self.reads: list[tuple[Any, Any, dict[str, Any], tuple[int, ...], bool]] = []
+
+    def add(self, record: Record, ct: Any) -> None:
+        """One more operation has read."""
+        selected = type(ct) is Selected
+        if selected:
+            self.within.append(ct.support)
+        indices = (None, *record.values[1:])  # the array that is read is not kept
+        shape = array_of(ct).shape
+        self.reads.append((record.prim.accumulate, indices, record.params, shape, selected))
+
+    def _make(self, *bits: Value) -> Value:
+        each = iter(bits)
+        found = np.zeros(self.shape, bool)
+        for accumulate, indices, params, shape, selected in self.reads:
+            places = next(each) if selected else None
+            if places is None or type(places) is Tracer:
+                places = every(shape, True)
+            accumulate(found, places, indices, params)
+        return found
