@@ -20,6 +20,7 @@ import numpy as np
 from fgrad import tree
 from fgrad.assign import immutable, keep_memory, writes_of
 from fgrad.compile.call import call
+from fgrad.compile.outside.watches import Watches
 from fgrad.compile.passes.dce import dce
 from fgrad.compile.plan import Donation
 from fgrad.containers import Watch, containers_in, put_contents
@@ -85,8 +86,11 @@ class Effects(NamedTuple):
         written = [(first + k, start + n) for n, k in enumerate(self.writes)]
         return (*[first + k for k in donated if k not in kept], *written)
 
-    def check(self, given: Sequence[Any], args: Any, fun: str, names: Names) -> None:
-        """Raise a card if what is written cannot be, or shares memory with another argument."""
+    def check(
+        self, given: Sequence[Any], args: Any, fun: str, names: Names, outside: Watches
+    ) -> None:
+        """Raise a card if what is written cannot be, or shares memory with another argument, or
+        with an array that the function reads from outside."""
         for k in self.writes:
             refusal = _unwritable(given[k])
             if refusal is not None:
@@ -94,6 +98,9 @@ class Effects(NamedTuple):
             for j, other in enumerate(given):
                 if j != k and overlap(given[k], other):
                     raise _shared(fun, names()[k], names()[j])
+            for content in outside.contents():
+                if overlap(given[k], content.array):
+                    raise _shared(fun, names()[k], content.path)
         if self.stores:
             _check_containers(self.stores, args, fun)
 

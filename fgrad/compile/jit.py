@@ -28,6 +28,8 @@ from fgrad.compile.effects import Effects, Watched, is_array, split_writes
 from fgrad.compile.jit_texts import described, explain_retrace, unhashable, unsupported
 from fgrad.compile.leaves import Take, taker
 from fgrad.compile.native import learn
+from fgrad.compile.outside.watches import Watches
+from fgrad.compile.outside.world import world_of
 from fgrad.compile.plan import Donation
 from fgrad.compile.static_arguments import Static, as_tuple, completed, typed
 from fgrad.config import config
@@ -43,6 +45,8 @@ from fgrad.transforms.wrap import argument_names
 
 _INT_TYPES = (int, np.integer)
 MOST_DEVICE_CALLS = 64  # of one function
+MOST_WORLDS = 4  # traces for one kind of arguments that are kept for a world that has changed
+MANY_CHANGES = 8  # of the world, after which there is a warning
 DONATED_BYTES = 1 << 16  # less memory is not worth a look at all arguments
 
 
@@ -58,6 +62,7 @@ class Entry(NamedTuple):
     captured: tuple[OnDevice, ...]  # arrays on a device that it closes over: the first inputs
     device: str | None  # None: where the arguments are
     effects: Effects | None  # what calls do to their arguments; None: nothing
+    watches: Watches  # what it depends on besides the arguments
 
     def result(self, outs: Sequence[Any]) -> Any:
         """What a call returns: its leaves in their containers."""
@@ -138,6 +143,8 @@ class Jitted(NativeCallable):
         self.max_traces = max_traces
         self.device = device  # None: where the calls in it are, or the arguments
         self.entries: dict[Any, Entry] = {}
+        self.older: dict[Any, list[Entry]] = {}  # the same arguments in a world that has changed
+        self.changes = 0  # of the world, so far
         self.lock = own_lock(self)
         self.native = NativeCalls()
         self.device_calls = DeviceCalls()
@@ -161,7 +168,7 @@ class Jitted(NativeCallable):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         last = self.device_calls.last
-        if last is not None and not kwargs:
+        if last is not None and not kwargs and last.entry.watches.changed() is None:
             outs = last.call(args if last.take is None else last.take(args))
             if outs is not None:
                 if type(outs) is int:
@@ -181,7 +188,7 @@ class Jitted(NativeCallable):
             key.append(x.dtype)
             key.append(x.shape)
         entry = self.entries.get(tuple(key))
-        if entry is None:
+        if entry is None or entry.watches.changed() is not None:
             return self._general(args, kwargs, tuple(key))
         on_device = entry.device == CUDA or (on_device and entry.device != CPU)
         if on_device and entry.effects is None:
@@ -208,6 +215,8 @@ class Jitted(NativeCallable):
         entry = self.entries.get(tuple(key))
         if entry is None or entry.device == CPU or entry.effects is not None:
             return self._general(args, {}, tuple(key))
+        if entry.watches.changed() is not None:
+            return self._general(args, {}, tuple(key))
         native = self.device_calls.known.get((id(entry), get_ident()))
         outs = None if native is None else native.call(tuple(leaves))
         if native is not None and type(outs) is int:
@@ -223,7 +232,7 @@ class Jitted(NativeCallable):
     def _call(self, entry: Entry, leaves: Sequence[Any], given: Given, on_device: bool) -> Any:
         """A call whose program is known: native from now on, or on the device."""
         if entry.effects is not None:
-            self._check(entry.effects, given)
+            self._check(entry.effects, given, entry.watches)
         if not (on_device or entry.captured):
             if self._wants_native(entry):
                 self._learn(given.args, given.kwargs, entry)
@@ -236,13 +245,14 @@ class Jitted(NativeCallable):
             outs = entry.effects.finish(outs, given.leaves, self._containers(given))
         return entry.result(outs)
 
-    def _check(self, effects: Effects, given: Given) -> None:
+    def _check(self, effects: Effects, given: Given, outside: Watches) -> None:
         """Refuse arguments that cannot be written, before anything is computed."""
 
         def names() -> Sequence[str]:
             return self._names(self._signature(given.args, given.kwargs))
 
-        effects.check(given.leaves, self._containers(given), f"jit({self.fun.__name__})", names)
+        name = f"jit({self.fun.__name__})"
+        effects.check(given.leaves, self._containers(given), name, names, outside)
 
     def _containers(self, given: Given) -> Any:
         """The arguments without the static ones."""
@@ -288,8 +298,8 @@ class Jitted(NativeCallable):
                     entry, captured = self._trace(signature, leaves)
                     if not captured:
                         self._keep(key, entry)
-                        if fast_key is not None:
-                            self.entries[fast_key] = entry
+        if fast_key is not None and not captured:
+            self.entries[fast_key] = entry
         if entry.fits:
             _check_integers(entry.fits, leaves)
         if captured or any(isinstance(x, Tracer) for x in leaves):
@@ -302,23 +312,34 @@ class Jitted(NativeCallable):
         """Have calls like this one made natively from now on, if possible."""
         signature, program = self._signature(args, kwargs), entry.program
         statics = {where: value for where, (_, value) in signature.statics}
-        parameters = Parameters(args, kwargs, signature.treedef, statics, program.in_avals)
+        parameters = Parameters(
+            args, kwargs, signature.treedef, statics, program.in_avals, entry.watches
+        )
         executable = executable_of(program, donated=entry.donated)
         effects = entry.effects
         stored = () if effects is None else (effects.leaves, effects.writes)
         learn(self.native, self, parameters, program, executable, entry.out_tree, *stored)
 
     def _entry(self, key: Any) -> Entry | None:
+        """What is known of a kind of arguments, in the world as it is."""
         try:
-            return self.entries.get(key)
+            entry = self.entries.get(key)
         except TypeError:
             raise unhashable(self.fun.__name__, key[-1]) from None
+        if entry is None or entry.watches.changed() is None:
+            return entry
+        older = self.older.get(key, [])
+        for k, other in enumerate(older):
+            if other.watches.changed() is None:
+                older[k], self.entries[key] = entry, other
+                return other
+        return None
 
     def _nested(self, entry: Entry, operands: list[Any], given: Given) -> Any:
         """The call as an equation of the enclosing trace."""
         program, effects = entry.program, entry.effects
         if effects is not None:
-            self._check(effects, given)
+            self._check(effects, given, entry.watches)
         values = [
             x if isinstance(x, (Tracer, OnDevice)) or v.aval.shape else v.aval.dtype.type(x)
             for x, v in zip(operands, program.inputs, strict=True)
@@ -434,7 +455,22 @@ class Jitted(NativeCallable):
         donated = done.donations(self._donated(signature, avals), len(closed), len(program.outputs))
         device = device_of(program, self.device)
         rest = donated, fits, closed, device, None if done.nothing else done
-        return Entry(program, out_tree, single, description, *rest), captured
+        watches = Watches() if captured else world_of(self.fun, self._known(signature), program)
+        return Entry(program, out_tree, single, description, *rest, watches), captured
+
+    def _known(self, signature: Signature) -> dict[str, Any]:
+        """The static arguments by the names of the parameters."""
+        fun: Any = getattr(self.fun, "__func__", self.fun)
+        names = fun.__code__.co_varnames if isinstance(fun, types.FunctionType) else ()
+        if isinstance(self.fun, types.MethodType):
+            names = names[1:]
+        known: dict[str, Any] = {}
+        for where, (_, value) in signature.statics:
+            if isinstance(where, str):
+                known[where] = value
+            elif isinstance(where, int) and where < len(names):
+                known[names[where]] = value
+        return known
 
     def _donated(self, signature: Signature, avals: Sequence[Aval]) -> tuple[int, ...]:
         """The leaves of donated arguments, if they are large enough to be worth it."""
@@ -446,10 +482,26 @@ class Jitted(NativeCallable):
         return tuple(sorted(found)) if size >= DONATED_BYTES else ()
 
     def _keep(self, key: Any, entry: Entry) -> None:
+        before = self.entries.get(key)
+        if before is not None:
+            self._note_change(before)
+            self.older[key] = [before, *self.older.get(key, ())][:MOST_WORLDS]
         self.entries[key] = entry
         kinds = {id(e): e for e in self.entries.values()}
         if self.max_traces is not None and len(kinds) > self.max_traces:
             warnings.warn(explain_retrace(self), RetraceWarning, stacklevel=4)
+
+    def _note_change(self, before: Entry) -> None:
+        """Warn when the world has changed often: each change costs a trace."""
+        self.changes += 1
+        if self.changes == MANY_CHANGES:
+            name = self.fun.__name__
+            warnings.warn(
+                f"{name} was traced again {MANY_CHANGES} times because what it reads from outside "
+                f"changed, last {before.watches.changed()}: pass it to {name} as an argument.",
+                RetraceWarning,
+                stacklevel=5,
+            )
 
 
 def _check_integers(fits: dict[int, set[np.dtype]], leaves: Sequence[Any]) -> None:

@@ -26,6 +26,7 @@ LENDABLE = 0x505  # and the owner of its memory
 _FUNCTIONS = (
     "PyErr_Clear",
     "PyErr_NoMemory",
+    "PyDict_GetItemWithError",
     "PyDict_New",
     "PyDict_Next",
     "PyDict_SetItem",
@@ -207,6 +208,22 @@ def imports() -> dict[str, int]:
     return table
 
 
+def _version_offset() -> int | None:
+    """Where a dictionary has a number that changes whenever it does; None from Python 3.13 on."""
+    held, at = {"a": object()}, 24
+    seen = []
+    for change in (object(), None, object()):
+        if change is None:
+            del held["a"]
+        else:
+            held["a"] = change
+        seen.append(word_at(id(held) + at))
+        unread = held.get("a") is change and word_at(id(held) + at) == seen[-1]
+        if not unread:
+            return None
+    return at if len(set(seen)) == len(seen) else None
+
+
 def type_slot(kind: type, slot: int) -> int:
     """A function of a type, such as its allocator."""
     signature = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_int)
@@ -214,3 +231,4 @@ def type_slot(kind: type, slot: int) -> int:
 
 
 LAYOUT: Layout | None = _verified()
+VERSION: int | None = None if LAYOUT is None else _version_offset()

@@ -51,7 +51,9 @@ from fgrad.compile.cpu.entry.blocks import (
     SAME,
     TUPLE,
 )
+from fgrad.compile.cpu.entry.outside import NotWatched, outside_words
 from fgrad.compile.cpu.entry.pool import POOLED_BYTES
+from fgrad.compile.outside.watches import Watches
 from fgrad.ir.aval import Aval
 
 KEPT_BYTES = 1 << 16  # result arrays up to this size may be used again
@@ -110,6 +112,7 @@ class Parameters(NamedTuple):
     treedef: tree.TreeDef  # of (args, kwargs), static ones replaced by None
     statics: Mapping[Any, Any]  # by position or name
     avals: Sequence[Aval]
+    watches: Watches = Watches()  # what else the call depends on
 
 
 class Results(NamedTuple):
@@ -138,8 +141,9 @@ class Signature:
         self.references: list[Any] = [work.keep, work.after, pool]
         reader = _Reader(parameters, work.inputs, self.references)
         reader.apart(results.writes)
-        if results.writes and work.after is not None:
-            raise NotNative  # what may fail must not have written yet
+        shares = work.after is not None or bool(parameters.watches.contents())
+        if results.writes and shares:
+            raise NotNative  # what may fail, or read what is written, must not have written yet
         donors = {k: i for k, i in work.lends if i in reader.arrays}
         kept = self.references
         writer = _Writer(results, work.outputs, reader, kept, id(pool), donors, work.slots)
@@ -285,6 +289,10 @@ class _Reader:
                 self.static(register, parameters.statics[where])
             else:
                 self.visit(register, value, numbers[isinstance(where, str)][where])
+        try:
+            self.words += outside_words(parameters.watches, references)
+        except NotWatched:
+            raise NotNative from None
 
     def apart(self, written: Sequence[int]) -> None:
         """Write the instructions that look at the arrays that are written, and end the program."""

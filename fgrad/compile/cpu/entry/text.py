@@ -39,6 +39,7 @@ from fgrad.compile.cpu.entry.blocks import (
     word,
 )
 from fgrad.compile.cpu.entry.build import build_text
+from fgrad.compile.cpu.entry.outside import outside_text
 from fgrad.compile.cpu.entry.pool import pool_text
 from fgrad.compile.cpu.entry.results import results_text
 from fgrad.compile.cpu.entry.run import run_text
@@ -59,6 +60,8 @@ DECLARATIONS = {
     "declare ptr @PyObject_GetAttr(ptr, ptr)",
     "declare i32 @PyDict_Next(ptr, ptr, ptr, ptr)",
     "declare i64 @PyDict_Size(ptr)",
+    "declare ptr @PyDict_GetItemWithError(ptr, ptr)",
+    "declare i32 @memcmp(ptr, ptr, i64)",
     "declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)",
     "declare i32 @PyObject_RichCompareBool(ptr, ptr, i32)",
     "declare ptr @PyObject_VectorcallMethod(ptr, ptr, i64, ptr)",
@@ -132,8 +135,8 @@ step:
         + word("op", "pc", 0)
         + word("source", "pc", 1)
         + word("slot", "pc", 2)
-        + f"  %ended = icmp eq i64 %op, {END}\n"
-        + "  br i1 %ended, label %yes, label %look\nlook:\n"
+        + f"  %of_arguments = icmp slt i64 %op, {END}\n"
+        + "  br i1 %of_arguments, label %look, label %outside\nlook:\n"
         + word("object", "regs", "%source", "ptr")
         + member("type", "object", at.type)
         + "  switch i64 %op, label %no [\n"
@@ -149,6 +152,7 @@ step:
         + _match_fields()
         + match_apart(at)
         + _own_items()
+        + outside_text(at)
         + _match_ends()
     )
 
@@ -158,11 +162,11 @@ def _match_ends() -> str:
     return """advance:
   %size = phi i64 [ %a_size, %array_done ], [ %a_size, %array_late ], [ 4, %place_done ], \
 [ 4, %int_done ], [ 3, %bool_done ], [ 3, %same ], [ %c_size, %contained ], \
-[ %c_size, %owned ], [ %f_size, %field_test ], [ %w_size, %other_test ]
+[ %c_size, %owned ], [ %f_size, %field_test ], [ %w_size, %other_test ], [ %o_size, %outside_done ]
   %copies_now = phi i64 [ %copies, %array_done ], [ %copies_more, %array_late ], \
 [ %copies, %place_done ], [ %copies, %int_done ], [ %copies, %bool_done ], [ %copies, %same ], \
 [ %copies, %contained ], [ %copies, %owned ], [ %copies, %field_test ], \
-[ %copies, %other_test ]
+[ %copies, %other_test ], [ %copies, %outside_done ]
   %following = getelementptr i64, ptr %pc, i64 %size
   br label %step
 yes:

@@ -1,0 +1,209 @@
+"""L5. What a call reads from outside of its arguments, as instructions of a signature's program.
+
+    [WORD_IS, address, word]                  a cell, a class, a slot, a function's code
+    [LOOKUP, dict, key, object or 0]          a name
+    [KEYS, dict, n, keys...]                  all names in a dictionary, in order
+    [ITEMS, list, n, objects...]
+    [BYTES, address, n, address of a copy]    an array that can be written into
+    [SINCE, address, version, words]          skip what follows if a dictionary did not change
+    [SEEN, address, words]                    and remember that it was as it should be
+
+All objects live as long as the signature.  Keys are strings and integers: no Python code runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fgrad.compile.cpu.entry.abi import LAYOUT, VERSION, WORD, Layout, word_at
+from fgrad.compile.cpu.entry.blocks import (
+    BYTES,
+    END,
+    ITEMS,
+    KEYS,
+    LOOKUP,
+    SEEN,
+    SINCE,
+    WORD_IS,
+    each_loop,
+    member,
+    word,
+)
+from fgrad.compile.outside.watches import MISSING, Content, Items, Place, Watches
+
+SEARCHED = 48  # words of an object in which a reference to what it holds is looked for
+
+
+class NotWatched(Exception):
+    """Something that only Python can look at."""
+
+
+def outside_words(watches: Watches, references: list[Any]) -> list[int]:
+    """The instructions that compare the world with what was watched, which `references` keep."""
+    references.append(watches)
+    words: list[int] = []
+    for place in watches.places():
+        words += _place(place)
+    for items in watches.sequences():
+        words += _all_of(ITEMS, items, list)
+    for holder, keys, named in watches.dictionaries():
+        inside = [] if keys is None else _all_of(KEYS, keys, dict)
+        for key, value in named:
+            if type(key) is not str and type(key) is not int:
+                raise NotWatched
+            inside += [LOOKUP, id(holder), id(key), _address(value)]
+        words += _unless_unchanged(id(holder), inside)
+    for content in watches.contents():
+        words += _content(content)
+    return words
+
+
+def _all_of(instruction: int, items: Items, kind: type) -> list[int]:
+    if type(items.holder) is not kind:
+        raise NotWatched
+    return [instruction, id(items.holder), len(items.values), *map(id, items.values)]
+
+
+def _address(x: Any) -> int:
+    return 0 if x is MISSING else id(x)
+
+
+def _unless_unchanged(holder: int, inside: list[int]) -> list[int]:
+    """The instructions, which are skipped as long as a dictionary has the same version."""
+    if VERSION is None:
+        return inside
+    at, skipped = holder + VERSION, 4 + len(inside) + 3
+    return [SINCE, at, 0, skipped, *inside, SEEN, at, len(inside) + 2]
+
+
+def _place(place: Place) -> list[int]:
+    """The word where an object keeps a reference, which is found by looking for it."""
+    wanted = id(place.value)
+    if place.value is MISSING:
+        raise NotWatched
+    base = id(place.holder)
+    if place.key == "__class__":
+        offsets = [object.__basicsize__ - WORD]
+    else:
+        before = range(-4, 0) if place.key == "__dict__" else range(0)
+        offsets = [WORD * k for k in (*before, *range(2, _words_of(place.holder)))]
+    for offset in offsets:
+        if word_at(base + offset) == wanted:
+            return [WORD_IS, base + offset, wanted]
+    raise NotWatched
+
+
+def _words_of(x: Any) -> int:
+    return min(max(type(x).__basicsize__ // WORD, 2), SEARCHED)
+
+
+def _content(content: Content) -> list[int]:
+    """The numbers of an array, which has its memory, shape, strides and dtype as before."""
+    x, copy, at = content.array, content.copy, LAYOUT
+    if at is None or type(x) is not np.ndarray or not (x.flags.c_contiguous and x.dtype.isnative):
+        raise NotWatched
+    base = id(x)
+    data, dims = word_at(base + at.data), word_at(base + at.dims)
+    watched = [base + at.data, base + at.descr, base + at.dims]
+    watched += [dims + WORD * k for k in range(2 * x.ndim)]
+    same = [word for place in watched for word in (WORD_IS, place, word_at(place))]
+    return [*same, BYTES, data, x.nbytes, copy.ctypes.data]
+
+
+def outside_text(at: Layout) -> str:
+    """Blocks of the function that matches: from `outside`, to `outside_done` or `no`."""
+    return (
+        "outside:\n  switch i64 %op, label %no [\n"
+        + f"    i64 {END}, label %yes\n    i64 {SINCE}, label %since\n"
+        + f"    i64 {WORD_IS}, label %word_is\n    i64 {LOOKUP}, label %lookup\n"
+        + f"    i64 {SEEN}, label %seen\n    i64 {BYTES}, label %bytes\n"
+        + f"    i64 {KEYS}, label %keys\n    i64 {ITEMS}, label %items\n  ]\n"
+        + "since:\n  %version_place = inttoptr i64 %source to ptr\n"
+        + "  %version_now = load i64, ptr %version_place, align 8\n"
+        + word("skipped", "pc", 3)
+        + """  %unchanged = icmp eq i64 %version_now, %slot
+  %since_size = select i1 %unchanged, i64 %skipped, i64 4
+  br label %outside_done
+seen:
+  %seen_place = inttoptr i64 %source to ptr
+  %seen_now = load i64, ptr %seen_place, align 8
+  %seen_back = sub i64 0, %slot
+  %seen_to = getelementptr i64, ptr %pc, i64 %seen_back
+  store i64 %seen_now, ptr %seen_to, align 8
+  br label %outside_done
+word_is:
+  %word_place = inttoptr i64 %source to ptr
+  %word_now = load i64, ptr %word_place, align 8
+  %word_same = icmp eq i64 %word_now, %slot
+  br i1 %word_same, label %outside_done, label %no
+lookup:
+  %l_dict = inttoptr i64 %source to ptr
+  %l_key = inttoptr i64 %slot to ptr
+"""
+        + word("l_wanted", "pc", 3, "ptr")
+        + """  %l_found = call ptr @PyDict_GetItemWithError(ptr %l_dict, ptr %l_key)
+  %l_same = icmp eq ptr %l_found, %l_wanted
+  br i1 %l_same, label %outside_done, label %no
+keys:
+  %dk_dict = inttoptr i64 %source to ptr
+  %dk_count = call i64 @PyDict_Size(ptr %dk_dict)
+  %dk_fits = icmp eq i64 %dk_count, %slot
+  %dk_wanted = getelementptr i64, ptr %pc, i64 3
+  %all_size = add i64 %slot, 3
+  store i64 0, ptr %position, align 8
+  br i1 %dk_fits, label %each_key, label %no
+"""
+        + each_loop("each_key", "%slot", _same_key(), "outside_done")
+        + """items:
+  %li_list = inttoptr i64 %source to ptr
+"""
+        + member("li_count", "li_list", at.size, "i64")
+        + member("li_items", "li_list", at.list_items)
+        + """  %li_fits = icmp eq i64 %li_count, %slot
+  %li_wanted = getelementptr i64, ptr %pc, i64 3
+  %items_size = add i64 %slot, 3
+  br i1 %li_fits, label %each_item, label %no
+"""
+        + each_loop("each_item", "%slot", _same_item(), "outside_done")
+        + "bytes:\n"
+        + word("b_copy", "pc", 3, "ptr")
+        + """  %b_data = inttoptr i64 %source to ptr
+  %b_order = call i32 @memcmp(ptr %b_data, ptr %b_copy, i64 %slot)
+  %b_same = icmp eq i32 %b_order, 0
+  br i1 %b_same, label %outside_done, label %no
+outside_done:
+  %o_size = phi i64 [ %since_size, %since ], [ 3, %seen ], [ 3, %word_is ], [ 4, %lookup ], \
+[ %all_size, %each_key_test ], [ %items_size, %each_item_test ], [ 4, %bytes ]
+  br label %advance
+"""
+    )
+
+
+def _same_key() -> str:
+    return (
+        """  %dk_got = call i32 @PyDict_Next(ptr %dk_dict, ptr %position, ptr %key_cell, \
+ptr %value_cell)
+  %dk_ended = icmp eq i32 %dk_got, 0
+  br i1 %dk_ended, label %no, label %key_compare
+key_compare:
+  %dk_now = load ptr, ptr %key_cell, align 8
+"""
+        + word("dk_key", "dk_wanted", "%each_key_i", "ptr")
+        + """  %dk_same = icmp eq ptr %dk_now, %dk_key
+  br i1 %dk_same, label %each_key_next, label %no
+key_never:
+"""
+    )
+
+
+def _same_item() -> str:
+    return (
+        word("li_now", "li_items", "%each_item_i", "ptr")
+        + word("li_item", "li_wanted", "%each_item_i", "ptr")
+        + """  %li_same = icmp eq ptr %li_now, %li_item
+  br i1 %li_same, label %each_item_next, label %no
+item_never:
+"""
+    )

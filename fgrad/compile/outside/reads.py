@@ -1,0 +1,101 @@
+"""L5. The code of a function -> what it reads by name: globals, cells, parameters, and their paths.
+
+    cfg["lr"] * self.w + helper(x)    cfg -> item "lr"    self -> attribute w    helper
+
+A path ends where something else is done with its value: stored, passed on, iterated over.
+"""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Iterator
+from types import CodeType
+from typing import Any, NamedTuple
+
+GLOBAL, FREE, LOCAL, MODULE = "global", "free", "local", "module"
+ATTRIBUTE, ITEM = "attribute", "item"
+
+_LOADS = {
+    "LOAD_GLOBAL": GLOBAL,
+    "LOAD_NAME": GLOBAL,
+    "LOAD_FROM_DICT_OR_GLOBALS": GLOBAL,
+    "LOAD_DEREF": FREE,
+    "LOAD_CLASSDEREF": FREE,
+    "LOAD_FROM_DICT_OR_DEREF": FREE,
+    "LOAD_FAST": LOCAL,
+    "LOAD_FAST_CHECK": LOCAL,
+    "LOAD_FAST_AND_CLEAR": LOCAL,
+    "IMPORT_NAME": MODULE,
+}
+_PAIRS = ("LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST")
+_ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
+_SILENT = ("EXTENDED_ARG", "CACHE", "NOP", "PRECALL")
+MOST_NAME = 64  # characters of a constant that may be the name of an attribute
+
+Step = tuple[str, Any]
+
+
+class Path(NamedTuple):
+    """From a name of the code to a value."""
+
+    source: str
+    name: str
+    steps: tuple[Step, ...]
+
+
+class Reads(NamedTuple):
+    """What one code object reads."""
+
+    paths: tuple[Path, ...]
+    names: frozenset[str]  # attributes that it asks of anything
+    inner: tuple[CodeType, ...]
+
+
+_known: dict[int, tuple[CodeType, Reads]] = {}  # hashing a code object reads all of it
+MOST_KNOWN = 4096
+
+
+def reads_of(code: CodeType) -> Reads:
+    """What a code object reads, apart from the functions that are made in it."""
+    known = _known.get(id(code))
+    if known is None:
+        if len(_known) >= MOST_KNOWN:
+            _known.clear()
+        inner = tuple([c for c in code.co_consts if isinstance(c, CodeType)])
+        words = [c for c in code.co_consts if isinstance(c, str) and len(c) <= MOST_NAME]
+        names = frozenset([*code.co_names, *[w for w in words if w.isidentifier()]])
+        known = _known[id(code)] = code, Reads(tuple(_paths(code)), names, inner)
+    return known[1]
+
+
+def _paths(code: CodeType) -> Iterator[Path]:
+    instructions = [i for i in dis.get_instructions(code) if i.opname not in _SILENT]
+    source, name = "", ""
+    steps: list[Step] = []
+    constant: list[Any] = []  # that may become an item's key
+    for i in instructions:
+        op = i.opname
+        if source:
+            if op == "IMPORT_FROM":
+                yield Path(source, name, (*steps, (ATTRIBUTE, i.argval)))
+                continue
+            if op in _ATTRIBUTES and not constant:
+                steps.append((ATTRIBUTE, i.argval))
+                continue
+            if op == "BINARY_SUBSCR" and constant:
+                steps.append((ITEM, constant.pop()))
+                continue
+            if op == "LOAD_CONST" and not constant:
+                constant.append(i.argval)
+                continue
+            yield Path(source, name, tuple(steps))
+        source, steps, constant = "", [], []
+        if op in _LOADS:
+            source, name = _LOADS[op], i.argval
+        elif op in _PAIRS:
+            first, name = i.argval
+            source = LOCAL
+            if op == "LOAD_FAST_LOAD_FAST":
+                yield Path(LOCAL, first, ())
+    if source:
+        yield Path(source, name, tuple(steps))

@@ -1,0 +1,186 @@
+"""L5. Values that were read from outside, by place: whether they are still the same.
+
+Two values are the same if they are one object, or numbers, strings and the like of one type and
+the same bits.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Collection, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+_BY_VALUE = (int, float, complex, bool, str, bytes, np.generic)
+
+
+class _Missing:
+    """What stands for a name that is not there."""
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+MISSING = _Missing()
+
+
+class Item(NamedTuple):
+    """`holder[key]` of a dictionary: of a module, an object, a class, or the user's."""
+
+    holder: dict[Any, Any]
+    key: Any
+    value: Any
+    path: str
+
+
+class Place(NamedTuple):
+    """Something else that holds a value: a cell, an object's class or dictionary, a slot."""
+
+    holder: Any
+    key: Any  # a slot's descriptor, or the name of an attribute
+    value: Any
+    path: str
+
+    def now(self) -> Any:
+        try:
+            if isinstance(self.key, types.MemberDescriptorType):
+                return self.key.__get__(self.holder)
+            return getattr(self.holder, self.key)
+        except (AttributeError, ValueError):
+            return MISSING
+
+
+class Items(NamedTuple):
+    """All items of a list, or all keys of a dictionary."""
+
+    holder: Any
+    values: tuple[Any, ...]
+    path: str
+
+
+class Content(NamedTuple):
+    """An array that can be written into, and a copy of it."""
+
+    array: np.ndarray
+    copy: np.ndarray
+    path: str
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two values are one, or equal in type and bits."""
+    if a is b:
+        return True
+    kind = type(a)
+    if kind is not type(b) or not isinstance(a, _BY_VALUE):
+        return False
+    if kind in (float, complex) or isinstance(a, np.generic):
+        return np.asarray(a).tobytes() == np.asarray(b).tobytes()
+    return kind in _BY_VALUE and a == b
+
+
+class Watches:
+    """What one trace depends on."""
+
+    def __init__(self) -> None:
+        self._items: dict[tuple[int, Any], Item] = {}
+        self._places: dict[tuple[int, Any], Place] = {}
+        self._sequences: dict[int, Items] = {}
+        self._keys: dict[int, Items] = {}
+        self._contents: dict[int, Content] = {}
+        self.fast: list[tuple[Any, Any, Any, Item]] = []
+
+    # Made while the world is looked at.
+
+    def item(self, holder: dict[Any, Any], key: Any, value: Any, path: str) -> None:
+        self._items.setdefault((id(holder), key), Item(holder, key, value, path))
+
+    def cell(self, cell: types.CellType, value: Any, path: str) -> None:
+        self._place(cell, "cell_contents", value, path)
+
+    def code(self, fun: types.FunctionType, path: str) -> None:
+        self._place(fun, "__code__", fun.__code__, path)
+
+    def type_(self, x: Any, path: str) -> None:
+        self._place(x, "__class__", type(x), path)
+
+    def dict_of(self, x: Any, held: dict[str, Any], path: str) -> None:
+        self._place(x, "__dict__", held, path)
+
+    def slot(self, x: Any, member: Any, value: Any, path: str) -> None:
+        self._place(x, member, value, path)
+
+    def _place(self, holder: Any, key: Any, value: Any, path: str) -> None:
+        self._places.setdefault((id(holder), key), Place(holder, key, value, path))
+
+    def sequence(self, x: list[Any], path: str) -> None:
+        self._sequences.setdefault(id(x), Items(x, tuple(x), path))
+
+    def keys(self, x: dict[Any, Any], path: str) -> None:
+        self._keys.setdefault(id(x), Items(x, tuple(x), path))
+
+    def array(self, x: np.ndarray, path: str) -> None:
+        if is_written(x) and not x.dtype.hasobject and x.size:
+            self._contents.setdefault(id(x), Content(x, x.copy("K"), path))
+
+    # For what compares them natively.
+
+    def places(self) -> Iterable[Place]:
+        """Cells, slots, classes and dictionaries of objects, code of functions."""
+        return self._places.values()
+
+    def sequences(self) -> Iterable[Items]:
+        """Lists that are read as a whole."""
+        return self._sequences.values()
+
+    def contents(self) -> Collection[Content]:
+        """Arrays that must have the same numbers."""
+        return self._contents.values()
+
+    def dictionaries(self) -> Iterable[tuple[dict[Any, Any], Items | None, list[tuple[Any, Any]]]]:
+        """Dictionaries, all of their keys if these are read, and the items that are read."""
+        found: dict[int, list[tuple[Any, Any]]] = {at: [] for at in self._keys}
+        holders: dict[int, Any] = {at: items.holder for at, items in self._keys.items()}
+        for holder, key, value, _ in self._items.values():
+            holders[id(holder)] = holder
+            found.setdefault(id(holder), []).append((key, value))
+        return [(holders[at], self._keys.get(at), items) for at, items in found.items()]
+
+    # Asked at each call.
+
+    def changed(self) -> str | None:
+        """The path of something that is not as it was; None if all is."""
+        for holder, key, value, path in self._items.values():
+            if not same(dict.get(holder, key, MISSING), value):
+                return path
+        for place in self._places.values():
+            if not same(place.now(), place.value):
+                return place.path
+        for holder, values, path in self._sequences.values():
+            if len(holder) != len(values) or not all(map(same, holder, values)):
+                return path
+        for holder, values, path in self._keys.values():
+            if len(holder) != len(values) or not all(map(same, holder, values)):
+                return path
+        for array, copy, path in self._contents.values():
+            if not _equal_bits(array, copy):
+                return path
+        return None
+
+
+def is_written(x: np.ndarray) -> bool:
+    """Whether somebody may write into the memory of an array."""
+    while isinstance(x, np.ndarray):
+        if x.flags.writeable:
+            return True
+        x = x.base  # type: ignore[assignment]
+    return x is not None and not isinstance(x, bytes)
+
+
+def _equal_bits(a: np.ndarray, b: np.ndarray) -> bool:
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    if a.flags.c_contiguous and b.flags.c_contiguous:
+        a, b = a.reshape(-1).view(np.uint8), b.reshape(-1).view(np.uint8)
+        return np.array_equal(a, b)
+    return a.tobytes() == b.tobytes()
