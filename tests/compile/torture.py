@@ -13,7 +13,6 @@ import argparse
 import contextlib
 import gc
 import itertools
-import resource
 import sys
 import threading
 import time
@@ -22,6 +21,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+from allocated import allocated_bytes
 from torture_values import (
     BAD_ARRAYS,
     BAD_OBJECTS,
@@ -311,9 +311,7 @@ class Memory(NamedTuple):
     def now(cls) -> Memory:
         """After a collection."""
         gc.collect()
-        with open("/proc/self/statm") as file:
-            pages = int(file.read().split()[1])
-        return cls(sys.getallocatedblocks(), pages * resource.getpagesize() // 1024)
+        return cls(sys.getallocatedblocks(), allocated_bytes() // 1024)
 
 
 def growth(calls: int, seed: int = 0) -> tuple[float, float]:
