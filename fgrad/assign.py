@@ -4,14 +4,19 @@
     y *= 2              new value of it is written into the base
     x.sum()             sees the write; so does every other view of x
 
-The root of a chain of views counts its writes in `view`; a view that has seen fewer reads itself
-again when it is next used.  Nothing of this is paid for before the first write of a trace.
+The array at the end of a chain of views, the root, knows its views.  A write takes away the values
+of all of them: whoever asks a view for `index` or `value` next, in whatever way, meets
+`Tracer.__getattr__`, which reads it again.  So no handle has a value that is out of date, and
+nothing is paid where nothing is written.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from fgrad.errors import InPlaceError
 from fgrad.ir.aval import Aval
@@ -22,23 +27,63 @@ if TYPE_CHECKING:
 
 Read = Callable[[Any], Any]
 Write = Callable[[Any, Any], Any]
+Move = Callable[[np.ndarray], np.ndarray]
 
 
 class View:
     """How a tracer is read from its base and written into it; `key` tells equal views apart.
 
-    `copies`, if it is there, finds out whether NumPy would have made a copy after all.
+    `move` is what NumPy does to an array that lies in memory as the base does.  Where `doubtful`,
+    that may be a copy: NumPy is asked before the first write.
     """
 
-    __slots__ = ("base", "copies", "key", "read", "version", "write")
+    __slots__ = ("base", "doubtful", "key", "layout", "move", "read", "stale", "write")
 
-    def __init__(self, base: Tracer, read: Read, write: Write, key: Any) -> None:
+    def __init__(
+        self,
+        base: Tracer,
+        read: Read,
+        write: Write,
+        move: Move,
+        key: Any = None,
+        doubtful: bool = False,
+    ) -> None:
         self.base = base
         self.read = read
         self.write = write
+        self.move = move
         self.key = key
-        self.copies: Callable[[], bool] | None = None
-        self.version = writes_of(base)
+        self.doubtful = doubtful
+        self.stale = False
+        self.layout: np.ndarray | None = None
+
+
+class Root:
+    """What the end of a chain of views knows: its views, and how many traces were begun when it
+    was made."""
+
+    __slots__ = ("doubtful", "layout", "limit", "made", "views", "writes")
+
+    def __init__(self, made: int = 0) -> None:
+        self.made = made
+        self.writes = 0
+        self.views: list[weakref.ref[Tracer]] = []
+        self.limit = 64
+        self.doubtful = False
+        self.layout: np.ndarray | None = None
+
+    def add(self, x: Tracer) -> None:
+        """Remember a view; those that nobody holds any more are forgotten now and then."""
+        if len(self.views) >= self.limit:
+            self.limit = 2 * len(self.alive()) + 64
+        self.views.append(weakref.ref(x))
+
+    def alive(self) -> list[Tracer]:
+        """The views that are still in use, in the order in which they were made."""
+        found = [x for x in [ref() for ref in self.views] if x is not None]
+        if len(found) < len(self.views):
+            self.views = [weakref.ref(x) for x in found]
+        return found
 
 
 def root_of(x: Tracer) -> Tracer:
@@ -50,69 +95,137 @@ def root_of(x: Tracer) -> Tracer:
 
 def writes_of(x: Tracer) -> int:
     """How often the memory that `x` stands for was written."""
-    return root_of(x)._view or 0
+    memory = root_of(x)._view
+    return 0 if memory is None else memory.writes
+
+
+def memory_of(root: Tracer) -> Root:
+    """What is known of the end of a chain of views."""
+    if root._view is None:
+        root._view = Root()
+    return root._view
+
+
+def link(base: Tracer, out: Tracer, view: View) -> None:
+    """Make `out`, a fresh result, a view of `base`; of a number there are none."""
+    number = not base.shape and base._view is None
+    if out.builder is base.builder and not isinstance(out._view, View) and not number:
+        out._view = view
+        memory = memory_of(root_of(base))
+        memory.add(out)
+        memory.doubtful |= view.doubtful
+
+
+def layout_of(x: Tracer) -> np.ndarray:
+    """An array without contents that lies in memory as `x` does, beside those of its relatives."""
+    view = x._view
+    if not isinstance(view, View):
+        view = memory_of(x)
+        if view.layout is None:
+            view.layout = np.empty(x.shape, x.dtype)
+    elif view.layout is None:
+        view.layout = view.move(layout_of(view.base))
+    return view.layout
+
+
+def settle(x: Tracer) -> Tracer:
+    """Ask NumPy which of the relatives of `x` are copies after all; the root of `x`."""
+    root = root_of(x)
+    memory = memory_of(root)
+    if not memory.doubtful:
+        return root
+    memory.doubtful = False
+    for view in memory.alive():
+        how: Any = view._view
+        if how.doubtful:
+            how.doubtful = False
+            if not np.may_share_memory(layout_of(view), layout_of(how.base)):
+                _cut_off(view, memory)
+    return root_of(x)
+
+
+def _cut_off(copy: Tracer, memory: Root) -> None:
+    """A view that is a copy becomes a root, and takes its own views with it."""
+    layout = layout_of(copy)
+    copy._view = own = Root(memory.made)
+    own.layout = layout
+    views, memory.views = memory.alive(), []
+    for x in views:
+        if x is not copy:
+            (own if root_of(x) is copy else memory).add(x)
 
 
 def keep_memory(x: Tracer) -> None:
     """Let a tracer of rank 0 be an array, which `x += 1` writes; else it is a number."""
-    if x._view is None and not x.shape:
-        x._view = 0
+    if not x.shape:
+        memory_of(x)
 
 
 def refresh(x: Tracer) -> None:
-    """Read a view again if its base was written since."""
+    """Read a view again, whose value was taken away."""
     view = x._view
-    if isinstance(view, View):
-        writes = writes_of(view.base)
-        if writes != view.version:
-            if _is_copy(x, view):
-                return
-            refresh(view.base)
-            _point(x, view.read(view.base))
-            view.version = writes
+    new = view.read(view.base)
+    view.stale = False
+    if getattr(new, "builder", None) is x.builder:
+        _point(x, new)
+    else:  # the trace has ended
+        x.index, x.value, x._aval = -1, new, None
 
 
-def _is_copy(x: Tracer, view: View) -> bool:
-    """Whether `x` is no view after all, but a copy; then it is one from now on."""
-    if view.copies is None:
-        return False
-    copied, view.copies = view.copies(), None
-    if copied:
-        x._view = None
-    return copied
-
-
-def link(base: Tracer, out: Tracer, read: Read, write: Write, key: Any = None) -> None:
-    """Make `out`, a fresh result, a view of `base`."""
-    if out is not base and out.builder is base.builder and out._view is None and out.shape:
-        out._view = View(base, read, write, key)
-
-
-def assign(x: Tracer, new: Tracer, innermost: Builder | None) -> None:
+def assign(x: Tracer, new: Tracer) -> None:
     """Let `x`, its base and all views of it see the value `new`, of the shape and dtype of `x`."""
-    if x.builder is not innermost or new.builder is not x.builder:
-        raise _foreign(x)
+    new = new.twin()  # it may be one of the views
     target, value = x, new
     while isinstance(target._view, View):
         view = target._view
-        if _is_copy(target, view):
-            break
-        refresh(view.base)
-        target, value = view.base, view.write(view.base, value)
+        value, target = view.write(view.base, value), view.base
     _point(target, value)
-    written: Any = target._view
-    target._view = (written or 0) + 1
-    target.builder.plain = False
+    memory = memory_of(target)
+    memory.writes += 1
+    for view in memory.alive():
+        _take_value(view)
     if x is not target:
         _point(x, new)
-        x._view.version = target._view
+        x._view.stale = False
+
+
+def adopt(root: Tracer, builder: Builder) -> None:
+    """Let an array of an enclosing trace, made while `builder` was open, belong to `builder`."""
+    if not _made_inside(root, builder):
+        raise foreign(root)
+    _point(root, builder.capture(root.twin()))
+    root.builder = builder
+    for view in memory_of(root).alive():
+        _take_value(view)
+        view.builder = builder
+
+
+def _made_inside(root: Tracer, builder: Builder) -> bool:
+    """Whether an array of an enclosing trace was made since `builder` was opened."""
+    if memory_of(root).made >= builder.opened:
+        return True
+    return any([b is root.builder and root.index >= count for b, count in builder.before])
+
+
+def enclosing(builder: Builder | None) -> tuple[tuple[Builder, int], ...]:
+    """A builder and those that enclose it, and how many values each of them has."""
+    return () if builder is None else ((builder, builder.count), *enclosing(builder._outer))
+
+
+def _take_value(x: Tracer) -> None:
+    """Leave a view without a value until it is read again."""
+    view: Any = x._view
+    if not view.stale:
+        view.stale = True
+        x._aval = x.aval
+        del x.index, x.value
 
 
 def _point(x: Tracer, new: Tracer) -> None:
     x.index, x.value, x._aval = new.index, new.value, new._aval
 
 
-def _foreign(x: Tracer) -> InPlaceError:
+def foreign(x: Tracer) -> InPlaceError:
     if x.builder.what == "device":
         return immutable(x.aval)
     used = resolve(here())
@@ -123,6 +236,7 @@ def _foreign(x: Tracer) -> InPlaceError:
             ("value", f"{x.aval} of {owner}"),
             ("used", f"{used}:  {used.text()}"),
             ("why", "the inner function is traced once, and runs any number of times."),
+            ("write", "x = x.copy()                in the inner function, before it"),
             ("write", "return the new array from the inner function, and assign it outside"),
         ),
     )

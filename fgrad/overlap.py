@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.assign import View, root_of
-from fgrad.trace import Builder, Tracer, concrete
+from fgrad.assign import layout_of, settle
+from fgrad.trace import Tracer
 
 MOST_WORK: Any = 100_000  # of NumPy's search for a common element; beyond, it counts as found
 
@@ -18,9 +18,9 @@ MOST_WORK: Any = 100_000  # of NumPy's search for a common element; beyond, it c
 def overlap(a: Any, b: Any) -> bool:
     """Whether two arrays have elements of one memory in common."""
     if isinstance(a, Tracer) and isinstance(b, Tracer):
-        if root_of(a) is not root_of(b):
+        if settle(a) is not settle(b):
             return False
-        return bool(np.isin(places_of(a), places_of(b)).any())
+        a, b = layout_of(a), layout_of(b)
     if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray)):
         return a is b
     if not np.may_share_memory(a, b):
@@ -40,13 +40,3 @@ def overlaps_itself(a: np.ndarray) -> bool:
             return a.size > 0
         reach += step * (n - 1)
     return False
-
-
-def places_of(x: Tracer) -> np.ndarray:
-    """For each element of a view, its number in the array at the end of the chain."""
-    view = x._view
-    if not isinstance(view, View):
-        return np.arange(x.size).reshape(x.shape)
-    builder = Builder("view", "places", eager=True)
-    with builder.running, builder:
-        return concrete(view.read(builder.input(places_of(view.base))))

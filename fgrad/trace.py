@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from fgrad.assign import assign, refresh
+from fgrad.assign import Root, View, adopt, enclosing, foreign, refresh, settle
 from fgrad.collector import collector_paused, collector_relaxed
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import OUT, Primitive
@@ -45,6 +45,7 @@ class _State(threading.local):
     """What this thread is tracing: the innermost builder, and a location that rules replay."""
 
     builder: Builder | None = None  # read it by `innermost()`
+    opened: int = 0  # how many traces were begun
     loc: RawLoc | Loc | None = None
     via: tuple[str, ...] = ()
 
@@ -86,8 +87,19 @@ class Tracer:
 
     def twin(self) -> Tracer:
         """Another handle of the present value, which later assignments do not reach."""
-        refresh(self)
-        return Tracer(self.builder, self.index, self.value, self._aval, self.weak)
+        out = Tracer(self.builder, self.index, self.value, self._aval, self.weak)
+        if self.builder is not STATE.builder and self.shape:
+            out._view = Root(STATE.opened)
+        return out
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """`index` and `value` of a view whose base was written: they are read again."""
+            if name in ("index", "value") and isinstance(self._view, View):
+                refresh(self)
+                return getattr(self, name)
+            raise AttributeError(f"'Tracer' object has no attribute {name!r}", name=name, obj=self)
 
     @property
     def aval(self) -> Aval:
@@ -253,9 +265,9 @@ class Builder:
     """
 
     __slots__ = (
-        "_loc", "_outer", "_via", "captures", "constants", "count", "eager", "frozen", "inputs",
-        "keeps", "level", "live", "name", "names", "narrowed", "origins", "outlives", "plain",
-        "records", "running", "saves", "thread", "what",
+        "_loc", "_outer", "_via", "before", "captures", "constants", "count", "eager", "frozen",
+        "inputs", "keeps", "level", "live", "name", "names", "narrowed", "opened", "origins",
+        "outlives", "plain", "records", "running", "saves", "thread", "what",
     )  # fmt: skip
 
     def __init__(
@@ -268,7 +280,9 @@ class Builder:
         self.keeps = keeps
         self.level = 0
         self.live = False
-        self.plain = False  # open, and nothing was assigned: the short doors may be taken
+        self.plain = False  # open, and the short doors may be taken
+        self.before: Sequence[tuple[Builder, int]] = ()  # enclosing traces, their values so far
+        self.opened = 0
         self.outlives = what in ("vjp", "linearize")  # the records are used after the trace
         self.frozen: list[np.ndarray] = []
         self.records: list[Record] = []
@@ -287,6 +301,8 @@ class Builder:
         self._outer, self._loc, self._via = outer, state.loc, state.via
         self.level = 1 if outer is None else outer.level + 1
         self.thread = threading.get_ident()
+        self.before = enclosing(outer)
+        self.opened = state.opened = state.opened + 1
         self.plain = not self.keeps
         self.live = True
         state.builder, state.loc, state.via = self, None, ()  # no interrupt comes after this
@@ -297,6 +313,7 @@ class Builder:
             self.frozen[-1].flags.writeable = True
             self.frozen.pop()
         self.live = self.plain = False
+        self.before = ()
         state = STATE
         state.builder, state.loc, state.via = self._outer, self._loc, self._via
         self._outer = None
@@ -331,6 +348,8 @@ class Builder:
 
     def stand_in(self, outer: Tracer, value: Value, known: Value | None) -> Tracer:
         """A tracer for `outer`, which is `value` in the enclosing context."""
+        if value is outer:
+            value = outer.twin()  # `outer` may become a value of this trace
         inner = self.new(known, outer.aval, outer.weak)
         self.captures[id(outer)] = (outer, value, inner)
         return inner
@@ -341,9 +360,7 @@ class Builder:
             if value.builder.live and value.builder.level > self.level:
                 raise leaked(value)
             return self.capture(value)
-        if type(value) is Tracer:
-            refresh(value)
-        return value
+        return value.twin() if type(value) is Tracer and value._view is not None else value
 
     def record(self, prim: Primitive, operands: Sequence[Any], params: dict[str, Any]) -> Any:
         """Append an equation; evaluate it outside when its operands are known."""
@@ -358,8 +375,6 @@ class Builder:
                 pattern += 1
                 if x.builder is not self:
                     x = self.capture(x)
-                elif x._view is not None:
-                    refresh(x)
                 value = x.value
                 if value is None:
                     known, value = False, x.aval
@@ -471,7 +486,6 @@ def lasting(x: Value) -> Value:
     context; a card if that is not known."""
     value = x
     while type(value) is Tracer and not value.builder.live:
-        refresh(value)
         value = value.value
     if value is None:
         raise ended_hook[0](x) if ended_hook else leaked(x)
@@ -559,17 +573,20 @@ def run(program: Program, args: Sequence[Value]) -> list[Value]:
 def concrete(x: Value) -> Any:
     """The array or scalar behind a value through all enclosing traces; None if unknown."""
     while isinstance(x, Tracer):
-        if x._view is not None:
-            refresh(x)
         x = x.value
     return x.numpy()[()] if isinstance(x, OnDevice) else x
 
 
-def assign_to(x: Tracer, new: Value) -> None:
-    """Write `new`, of the shape and dtype of `x`, into the array that `x` stands for."""
+def writing(x: Tracer) -> Builder:
+    """The innermost trace, which may write into the array `x` from now on; a card if it may not."""
     if not x.builder.live:
         raise leaked(x)
-    assign(x, new, innermost())
+    root, builder = settle(x), innermost()
+    if builder is None:
+        raise foreign(x)
+    if root.builder is not builder:
+        adopt(root, builder)
+    return builder
 
 
 def known_value(x: Tracer) -> Any:

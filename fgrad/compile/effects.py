@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import tree
-from fgrad.assign import immutable, keep_memory, writes_of
+from fgrad.assign import assign, immutable, keep_memory, writes_of
 from fgrad.compile.call import call
 from fgrad.compile.outside.watches import Watches
 from fgrad.compile.passes.dce import dce
@@ -31,7 +31,7 @@ from fgrad.lifted import is_lifted, lift
 from fgrad.on_device import OnDevice
 from fgrad.ops.elementwise import convert_p
 from fgrad.overlap import overlap, overlaps_itself
-from fgrad.trace import Tracer, assign_to
+from fgrad.trace import Tracer, writing
 
 CONSTANTS = (*PYTHON_SCALARS, np.generic, str, bytes, type(None))  # stored as they are
 Names = Callable[[], Sequence[str]]
@@ -180,10 +180,11 @@ def is_array(x: Any) -> bool:
 def store(target: Any, new: Any) -> None:
     """Write a new value over an argument: an array, or what stands for one in a trace."""
     if isinstance(target, Tracer):
-        value = target.builder.lift(new)
+        builder = writing(target)
+        value = builder.lift(new)
         if not isinstance(value, Tracer):
-            value = target.builder.record(convert_p, (value,), {"dtype": target.dtype})
-        assign_to(target, value)
+            value = builder.record(convert_p, (value,), {"dtype": target.dtype})
+        assign(target, value)
     elif isinstance(new, OnDevice):
         np.copyto(target, new.numpy())
     elif new is not target:

@@ -26,7 +26,7 @@ from fgrad.numpy.promote import (
 from fgrad.numpy.register import implements
 from fgrad.numpy.views import lies_in_columns, memory_axes
 from fgrad.ops import shape as sh
-from fgrad.trace import Tracer, Value, known_value
+from fgrad.trace import Tracer, Value, known_value, numpy_functions
 
 # --- one array ------------------------------------------------------------------------------------
 
@@ -258,7 +258,9 @@ def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Value, ...]:
     """The arrays repeated to their common shape."""
     xs = [as_array(a) for a in args]
     shape = broadcast_shapes(*[x.shape for x in xs])
-    return tuple([broadcast_to(x, shape) for x in xs])
+    if all([x.shape == shape for x in xs]):
+        return tuple(xs)
+    return tuple([numpy_functions[np.broadcast_to](x, shape) for x in xs])
 
 
 @implements("atleast_1d")

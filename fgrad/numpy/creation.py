@@ -35,6 +35,7 @@ from fgrad.ops import elementwise as ew
 from fgrad.ops import index as ix
 from fgrad.ops import reduce as rd
 from fgrad.ops import shape as sh
+from fgrad.ops.families import BROADCAST
 from fgrad.trace import Tracer, Value, known_value
 
 
@@ -74,13 +75,20 @@ def _like(a: Any, dtype: Any, shape: Any) -> tuple[Value, np.dtype, tuple[int, .
     )
 
 
+def _array_of(like: Value, out: Value) -> Value:
+    """A result that can be written into, of shape () too, in the trace of `like`."""
+    if shape_of(out) or not isinstance(like, Tracer) or not like.builder.live:
+        return out
+    return like.builder.record(BROADCAST, (out,), {"shape": (), "dims": ()})
+
+
 @implements("zeros_like", "empty_like")
 def zeros_like(
     a: Any, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None, **_: Any
 ) -> Value:
     """Zeros with the shape and dtype of an array."""
     x, kind, lengths = _like(a, dtype, shape)
-    return traced_full(x, lengths, 0, kind)
+    return _array_of(x, traced_full(x, lengths, 0, kind))
 
 
 @implements("ones_like")
@@ -89,7 +97,7 @@ def ones_like(
 ) -> Value:
     """Ones with the shape and dtype of an array."""
     x, kind, lengths = _like(a, dtype, shape)
-    return traced_full(x, lengths, 1, kind)
+    return _array_of(x, traced_full(x, lengths, 1, kind))
 
 
 @implements("full_like")
@@ -331,7 +339,8 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     out = []
     for place, x in zip(places, xs, strict=True):
         line = reshape(x, tuple([lengths[place] if i == place else 1 for i in range(n)]))
-        out.append(line if sparse else broadcast_to(line, tuple(lengths)))
+        whole = np.broadcast_to(line, line.shape if sparse else tuple(lengths))
+        out.append(fresh(whole) if copy else whole)
     return tuple(out) if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else out
 
 

@@ -105,7 +105,7 @@ def _known(part: Any) -> Any:
     """A part of an index, as a constant where its value is known."""
     if part is None or part is Ellipsis or isinstance(part, slice) or type(part) is int:
         return part
-    if isinstance(part, (list, tuple)) and not has_tracer(part):
+    if isinstance(part, (list, tuple, range)) and not has_tracer(part):
         part = np.asarray(part) if len(part) else np.zeros(0, INT64)
     part = as_value(part)
     if isinstance(part, Tracer):
@@ -455,11 +455,20 @@ def write_basic(x: Value, index: Index, values: Value) -> Value:
     if math.prod(block) == 0:
         return x
     result = tuple([1 if p is None else block[p] for p in index.layout if p != "i"])
-    values = reshape(broadcast_to(values, result, x if isinstance(x, Tracer) else None), block)
+    values = reshape(_stored(values, result, x), block)
     if block == x.shape:
         return fresh(values)
     starts = [np.int64(i.start if isinstance(i, Slice) else i) for i in index.items]
     return ix.dynamic_update(x, values, starts)
+
+
+def _stored(values: Value, shape: Shape, x: Value) -> Value:
+    """Values as they are stored in a place of a shape: leading axes of length 1 do not count."""
+    own = shape_of(values)
+    extra = len(own) - len(shape)
+    if shape and extra > 0 and math.prod(own[:extra]) == 1:
+        values = reshape(values, own[extra:])
+    return broadcast_to(values, shape, x if isinstance(x, Tracer) else None)
 
 
 def write_scatter(x: Value, index: Index, values: Value, mode: str) -> Value:
@@ -489,7 +498,7 @@ def _updates(x: Value, index: Index, values: Value, inner: Shape, slices: list[i
     spread = [
         n for p in index.layout for n in (inner if p == "i" else (1 if p is None else counts[p],))
     ]
-    values = broadcast_to(values, tuple(spread), x if isinstance(x, Tracer) else None)
+    values = _stored(values, tuple(spread), x)
     present = [p for p in index.layout if p is not None]
     squeezed = tuple([n for p in present for n in (inner if p == "i" else (counts[p],))])
     first: dict[Any, int] = {}

@@ -12,12 +12,13 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from fgrad.assign import View, refresh
+from fgrad.assign import View, assign, link
 from fgrad.errors import ArgumentError, InPlaceError
 from fgrad.numpy import arrange
 from fgrad.numpy.compositions import to_bool
@@ -38,25 +39,47 @@ from fgrad.numpy.promote import (
     user_line,
 )
 from fgrad.numpy.register import TRACED, add
-from fgrad.numpy.views import get_view, imaginary_part, real_part, viewing
+from fgrad.numpy.views import (
+    FLAT,
+    aliasing,
+    get_view,
+    imaginary_part,
+    is_basic,
+    key_of_view,
+    real_part,
+    viewing,
+    viewing_each,
+    viewing_one_operand,
+)
 from fgrad.ops import complex as cx
 from fgrad.ops import shape as sh
 from fgrad.ops.elementwise import convert_p
 from fgrad.ops.families import BROADCAST
 from fgrad.tables import alias_functions, numpy_functions, store_hook, ufunc_methods
-from fgrad.trace import Builder, Tracer, Value, assign_to, concrete
+from fgrad.trace import Builder, Tracer, Value, concrete, writing
 
 Function = Callable[..., Any]
 
-VIEWS = (
-    "reshape", "ravel", "transpose", "swapaxes", "moveaxis", "rollaxis", "expand_dims", "squeeze",
-    "atleast_1d", "atleast_2d", "atleast_3d", "flip", "fliplr", "flipud", "rot90", "split",
-    "array_split", "vsplit", "hsplit", "dsplit", "unstack", "permute_dims", "matrix_transpose",
-    "linalg.matrix_transpose",
-)  # fmt: skip
-ALIASES = ("asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "require")
-RESHAPES = {"reshape": "reshape", "ravel": "ravel"}
-READ_ONLY_VIEWS = ("broadcast_to", "diagonal", "broadcast_arrays")
+_always = functools.partial(viewing, doubtful=False)
+_perhaps = functools.partial(viewing, doubtful=True)
+_read_only = functools.partial(viewing, doubtful=True, writable=False)
+
+VIEWS: dict[Function, tuple[str, ...]] = {
+    _always: (
+        "transpose", "swapaxes", "moveaxis", "rollaxis", "expand_dims", "squeeze", "flip", "fliplr",
+        "flipud", "rot90", "split", "array_split", "vsplit", "hsplit", "dsplit", "unstack",
+        "permute_dims", "matrix_transpose", "linalg.matrix_transpose", "trim_zeros",
+    ),
+    _perhaps: ("reshape", "ravel"),
+    _read_only: (
+        "broadcast_to", "diagonal", "diag", "linalg.diagonal",
+        "lib.stride_tricks.sliding_window_view",
+    ),
+    viewing_each: ("atleast_1d", "atleast_2d", "atleast_3d"),
+    viewing_one_operand: ("einsum",),
+    aliasing: ("asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "require"),
+}  # fmt: skip
+ALIASES = ("broadcast_arrays", "nan_to_num", "real_if_close")  # may give their argument itself
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -67,23 +90,18 @@ def setitem(x: Tracer, index: Any, value: Any) -> None:
     if isinstance(value, Tracer):
         view = value._view
         if isinstance(view, View) and view.base is x and _same_index(view.key, index):
-            refresh(value)  # the second half of x[i] += v: the view has written already
-            return
+            return  # the second half of x[i] += v: the view has written already
+    if key_of_view(x) is FLAT:
+        shape = shape_of(getitem(x, index))
+        value = reshape(_cycled(value, math.prod(shape), "flat"), shape)
     if is_unknown_mask(index):
-        assign_to(x, _traced(x, write_masked(x, index, value)))
+        write_all(x, write_masked(x, index, value))
     else:
-        assign_to(x, _traced(x, update(x, index, value, "set")))
+        write_all(x, update(x, index, value, "set"))
 
 
 def _same_index(key: Any, index: Any) -> bool:
-    return type(key) is type(index) and isinstance(key, (int, slice, tuple)) and key == index
-
-
-def _traced(x: Tracer, new: Value) -> Tracer:
-    """A new value of `x` as a tracer of its trace: a constant is recorded there."""
-    if isinstance(new, Tracer) and new.builder is x.builder:
-        return new
-    return x.builder.record(convert_p, (new,), {"dtype": x.dtype})
+    return type(key) is type(index) and is_basic(index) and key == index
 
 
 def adopt(builder: Builder, array: np.ndarray) -> Tracer:
@@ -145,8 +163,15 @@ def _spread(value: Value, x: Tracer) -> Value:
 
 
 def write_all(x: Tracer, value: Value) -> None:
-    """Let `x` hold another value of its shape and dtype."""
-    assign_to(x, _traced(x, value))
+    """Let `x` hold another value of its shape and dtype; a constant is recorded in its trace."""
+    if isinstance(value, Tracer) and value.builder is x.builder and value.index == x.index:
+        return  # nothing changes
+    builder = writing(x)
+    if isinstance(value, Tracer):
+        value = builder.lift(value)
+    else:
+        value = builder.record(convert_p, (value,), {"dtype": x.dtype})
+    assign(x, value)
 
 
 def in_place(operator: Function) -> Function:
@@ -329,11 +354,12 @@ def partition_in_place(
 
 
 NEW_ARRAYS = (
-    "all", "any", "argmax", "argmin", "astype", "choose", "clip", "compress", "conj", "conjugate",
-    "copy", "cumprod", "cumsum", "dot", "flatten", "max", "mean", "min", "prod", "repeat", "round",
-    "std", "sum", "take", "trace", "var",
+    "all", "any", "argmax", "argmin", "choose", "clip", "compress", "copy", "cumprod", "cumsum",
+    "dot", "flatten", "max", "mean", "min", "prod", "repeat", "round", "std", "sum", "take",
+    "trace", "var",
 )  # fmt: skip
-VIEWING_METHODS = ("reshape", "transpose", "ravel", "squeeze", "swapaxes")
+VIEWING_METHODS = {"reshape": _perhaps, "ravel": _perhaps, "transpose": _always,
+                   "squeeze": _always, "swapaxes": _always, "diagonal": _read_only}  # fmt: skip
 
 
 def _new_array(function: Function) -> Function:
@@ -350,13 +376,20 @@ def _new_array(function: Function) -> Function:
 
 
 def flat_of(x: Tracer) -> Value:
-    """x.flat: the elements in order, which can be written."""
-    return viewing(arrange.ravel)(x)
+    """x.flat: the elements in order, which can be written; a part of them is a copy."""
+    out = arrange.ravel(x)
+    if type(out) is not Tracer:
+        return out  # the trace has ended
+    if out is x:
+        out = x.twin()
+    view = View(x, arrange.ravel, lambda base, v: sh.reshape(v, base.shape), np.ravel, FLAT)
+    link(x, out, view)
+    return out
 
 
 def set_flat(x: Tracer, value: Any) -> None:
     """x.flat = value: values that repeat."""
-    write_all(x, sh.reshape(_cycled(value, x.size, "flat"), x.shape))
+    write_all(x, sh.reshape(convert(_cycled(value, x.size, "flat"), x.dtype), x.shape))
 
 
 def _part_of(part: Function, plain: Function) -> Function:
@@ -381,13 +414,14 @@ def _set_imag(x: Tracer, value: Any) -> None:
 
 def mark_views() -> None:
     """Let the functions that give views in NumPy, as far as they are loaded, give views."""
-    for name in VIEWS:
-        target, function = TRACED.get(name, (None, None))
-        if target is not None and target not in alias_functions:
-            plain: Any = inspect.unwrap(function)  # type: ignore[arg-type]
-            add(name, viewing(plain, RESHAPES.get(name, "")))
-            alias_functions.add(target)
-    alias_functions.update(TRACED[n][0] for n in (*ALIASES, *READ_ONLY_VIEWS) if n in TRACED)
+    for way, names in VIEWS.items():
+        for name in names:
+            target, function = TRACED.get(name, (None, None))
+            if target is not None and target not in alias_functions:
+                plain: Any = inspect.unwrap(function)  # type: ignore[arg-type]
+                add(name, way(plain, target))
+                alias_functions.add(target)
+    alias_functions.update(TRACED[n][0] for n in ALIASES if n in TRACED)
 
 
 def install(methods: dict[str, Any]) -> dict[str, Any]:
@@ -404,10 +438,10 @@ def install(methods: dict[str, Any]) -> dict[str, Any]:
     table = dict(methods)
     for name in NEW_ARRAYS:
         table[name] = _new_array(table[name])
-    for name in VIEWING_METHODS:
-        table[name] = viewing(table[name], RESHAPES.get(name, ""))
+    for name, way in VIEWING_METHODS.items():
+        table[name] = way(table[name], getattr(np.ndarray, name))
     for name in ("T", "mT"):
-        table[name] = property(viewing(table[name].fget))
+        table[name] = property(_always(table[name].fget, operator.attrgetter(name)))
     table["real"] = property(real_part, _set_real)
     table["imag"] = property(imaginary_part, _set_imag)
     table["flat"] = property(flat_of, set_flat)

@@ -15,9 +15,8 @@ from fgrad.numpy.indexing import getitem
 from fgrad.numpy.operators import OPERATORS
 from fgrad.numpy.places import At
 from fgrad.numpy.promote import refuse_argument
-from fgrad.numpy.views import same_view
+from fgrad.numpy.views import bits_view, same_view
 from fgrad.ops import complex as cx
-from fgrad.ops import elementwise as ew
 from fgrad.ops import shape as sh
 from fgrad.tables import numpy_functions
 from fgrad.trace import Tracer, Value, install_methods, known_value
@@ -37,7 +36,7 @@ def astype(
             f"Cannot cast array data from {self.dtype!r} to {np.dtype(dtype)!r} according to the "
             f"rule {casting!r}",
         )
-    return creation.astype(self, dtype)
+    return creation.astype(self, dtype, copy=copy)
 
 
 def reshape(self: Tracer, *new_shape: Any, order: Any = "C", copy: Any = None) -> Value:
@@ -100,13 +99,13 @@ def _refused(name: str, advice: str) -> Callable[..., Any]:
 
 
 def view(self: Tracer, dtype: Any = None) -> Value:
-    """The array itself, or its bits read as a dtype of the same size: a copy, not a view."""
+    """The array itself, or its bits read as a dtype of the same size."""
     if dtype is None or dtype is np.ndarray:
         return same_view(self)
     kind = np.dtype(dtype)
     if kind.itemsize != self.dtype.itemsize or "c" in (kind.kind, self.dtype.kind):
         raise refuse_argument("ndarray.view", "dtype", "x.astype(dtype), x.real, x.imag")
-    return ew.bitcast(self, kind)
+    return bits_view(self, kind)
 
 
 def compress(self: Tracer, condition: Any, axis: Any = None, **kwargs: Any) -> Value:

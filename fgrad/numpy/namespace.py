@@ -20,7 +20,7 @@ from fgrad.lifted import has_device, through
 from fgrad.numpy.inplace import adopt
 from fgrad.numpy.register import EXTRA, OWN, TRACED, has_tracer, lookup
 from fgrad.tables import deferred
-from fgrad.trace import Tracer, innermost
+from fgrad.trace import Tracer, innermost, own_handle
 
 MORE = "fgrad.numpy.more"  # the functions that `import fgrad` leaves for later
 _MODULES = ("linalg", "fft")
@@ -38,9 +38,9 @@ def _public(name: str, target: Any, traced: Callable[..., Any]) -> Callable[...,
 
     def function(*args: Any, **kwargs: Any) -> Any:
         if args and type(args[0]) is Tracer:
-            return traced(*args, **kwargs)
+            return own_handle(traced(*args, **kwargs), target, args)
         if has_tracer(args) or (kwargs and has_tracer(kwargs.values())):
-            return traced(*args, **kwargs)
+            return own_handle(traced(*args, **kwargs), target, args)
         if extra and not extra.isdisjoint(kwargs):
             return traced(*args, **kwargs)
         if has_device(args) or (kwargs and has_device(kwargs.values())):

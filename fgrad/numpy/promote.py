@@ -93,9 +93,7 @@ def strong(x: Tracer) -> Tracer:
 
 def fresh(x: Value) -> Value:
     """A handle of its own for the same value: a copy, as far as assignments are concerned."""
-    if type(x) is Tracer:
-        return Tracer(x.builder, x.index, x.value, x._aval, x.weak)
-    return x.copy()
+    return x.twin() if type(x) is Tracer else x.copy()
 
 
 def stack_nested(xs: Any) -> Value:

@@ -3,47 +3,62 @@
     y = x[1:3].T        y knows how it is read from x, and how a new value of it is written into x
 
 Whether a reshape is a view depends on the layout of memory.  An array that is no view is taken to
-be in C order; for views of views NumPy itself is asked, when one of them is first written.
+be in C order; for views of views NumPy itself is asked, when one of them is first written: its own
+functions are applied to an array without contents that has the layout.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.assign import View, link, root_of
+from fgrad.assign import View, layout_of, link
+from fgrad.errors import ArgumentError
 from fgrad.numpy.indexing import getitem, update
 from fgrad.numpy.masked import Masked, is_unknown_mask
 from fgrad.numpy.promote import traced_full
 from fgrad.ops import complex as cx
+from fgrad.ops import elementwise as ew
 from fgrad.ops import shape as sh
-from fgrad.trace import Builder, Tracer, Value, concrete
+from fgrad.trace import Tracer, Value
 
 Function = Callable[..., Any]
+
+
+FLAT = object()  # the key of `x.flat`: it is written through, but its parts are copies
 
 
 def get_view(x: Tracer, index: Any) -> Value:
     """x[index]; a basic index gives a view."""
     if is_unknown_mask(index):
-        return Masked(x.twin(), index)
+        return Masked(x.twin(), index.twin())
     out = getitem(x, index)
-    if type(out) is Tracer and out.shape and _is_basic(index):
+    if type(out) is Tracer and is_basic(index) and (out.shape or _keeps_array(index)):
         if out is x:
             out = x.twin()
-        link(
-            x,
-            out,
-            lambda base: getitem(base, index),
-            lambda base, v: update(base, index, v, "set"),
-            index,
-        )
+        if key_of_view(x) is not FLAT:
+            view = View(
+                x,
+                lambda base: getitem(base, index),
+                lambda base, v: update(base, index, v, "set"),
+                lambda array: array[index],
+                index,
+            )
+            link(x, out, view)
     return out
 
 
-def _is_basic(index: Any) -> bool:
+def key_of_view(x: Tracer) -> Any:
+    """What tells equal views apart: the index, for one that was made by an index."""
+    return x._view.key if isinstance(x._view, View) else None
+
+
+def is_basic(index: Any) -> bool:
     """Whether NumPy would give a view."""
     parts = index if type(index) is tuple else (index,)
     return all(
@@ -52,39 +67,126 @@ def _is_basic(index: Any) -> bool:
     )
 
 
-def viewing(function: Function, reshapes: str = "") -> Function:
-    """A function whose results are views of its first argument.
+def _keeps_array(index: Any) -> bool:
+    """Whether NumPy gives an array even where no axis is left: `x[..., 1]`, not `x[1]`."""
+    return index is Ellipsis or (type(index) is tuple and any([i is Ellipsis for i in index]))
 
-    `reshapes` names the method of arrays that copies where the layout of memory asks for it.
+
+def viewing(
+    function: Function, target: Function, doubtful: bool = False, writable: bool = True, at: int = 0
+) -> Function:
+    """A function whose results are views of its argument number `at`.
+
+    `target` is NumPy's own; it says where the elements of a view lie and, if that is `doubtful`,
+    whether it is one: a reshape copies where the layout of memory asks for it.
     """
 
     @functools.wraps(function)
-    def viewed(x: Any, *args: Any, **kwargs: Any) -> Any:
-        out = function(x, *args, **kwargs)
-        if type(x) is Tracer:
-            if type(out) is Tracer:
-                link_view(x, out, lambda base: function(base, *args, **kwargs))
-                if reshapes and out is not x:
-                    _check_layout(x, out, reshapes, args, kwargs)
-            elif isinstance(out, (list, tuple)):
-                for k, part in enumerate(out):
-                    link_view(x, part, lambda base, k=k: function(base, *args, **kwargs)[k])
+    def viewed(*args: Any, **kwargs: Any) -> Any:
+        out = function(*args, **kwargs)
+        x = args[at] if args else next(iter(kwargs.values()))
+        if type(x) is not Tracer:
+            return out
+        if out is x and (doubtful or not writable):
+            out = x.twin()
+        again = Again(args, kwargs, at)
+        if isinstance(out, (list, tuple)):
+            for k, part in enumerate(out):
+                _link_view(x, part, again._replace(part=k), function, target, doubtful, writable)
+        else:
+            _link_view(x, out, again, function, target, doubtful, writable)
         return out
 
     return viewed
 
 
-def link_view(base: Tracer, out: Any, read: Function) -> None:
+class Again(NamedTuple):
+    """A call, to be made again with another array; `part` says which of its results is wanted."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    at: int
+    part: int | None = None
+
+    def call(self, function: Function, array: Any) -> Any:
+        """The call of this function or of its partner in NumPy."""
+        if self.args:
+            args = (*self.args[: self.at], array, *self.args[self.at + 1 :])
+            out = function(*args, **self.kwargs)
+        else:
+            out = function(**{**self.kwargs, next(iter(self.kwargs)): array})
+        return out if self.part is None else out[self.part]
+
+
+def _link_view(
+    base: Tracer,
+    out: Any,
+    again: Again,
+    function: Function,
+    target: Function,
+    doubtful: bool,
+    writable: bool,
+) -> None:
     """Make a rearrangement of elements a view; writing finds its places by rearranging numbers."""
     if type(out) is Tracer and out is not base:
-        link(base, out, read, lambda whole, v: _write_back(whole, v, read))
+        read, move = partial(again.call, function), partial(again.call, target)
+        write = partial(_write_back, move) if writable else _refuse_write
+        link(base, out, View(base, read, write, move, doubtful=doubtful))
 
 
-def _write_back(base: Tracer, value: Value, read: Function) -> Value:
-    """`base` with the elements of its view `read(base)` replaced."""
-    builder = Builder("view", "places", eager=True)
-    with builder.running, builder:
-        places = concrete(read(builder.input(np.arange(base.size).reshape(base.shape))))
+def viewing_each(function: Function, target: Function) -> Function:
+    """A function of any number of arrays, whose results are views of one of them each."""
+    one = viewing(function, target)
+
+    @functools.wraps(function)
+    def viewed(*arys: Any) -> Any:
+        return one(*arys) if len(arys) == 1 else type(function(*arys))(map(one, arys))
+
+    return viewed
+
+
+def aliasing(function: Function, target: Function) -> Function:
+    """A function that gives its argument itself, or a copy in another order or of another dtype."""
+    viewed = viewing(function, target, doubtful=True)
+    simple = target in (np.asarray, np.asanyarray)
+
+    @functools.wraps(function)
+    def aliased(*args: Any, **kwargs: Any) -> Any:
+        if simple and len(args) == 1 and not kwargs:
+            return function(*args)
+        out = viewed(*args, **kwargs)
+        return out
+
+    return aliased
+
+
+def viewing_one_operand(function: Function, target: Function) -> Function:
+    """np.einsum, which gives a view where it only rearranges one array."""
+    ways = [viewing(function, target, doubtful=True, at=at) for at in (0, 1)]
+
+    @functools.wraps(function)
+    def viewed(*operands: Any, **kwargs: Any) -> Any:
+        named = isinstance(operands[0], str)
+        single = len(operands) == 2 if named else len(operands) <= 3
+        return (ways[named] if single and not kwargs else function)(*operands, **kwargs)
+
+    return viewed
+
+
+def _refuse_write(_base: Any, _value: Any) -> Value:
+    raise ArgumentError("assignment destination is read-only")
+
+
+def _numbers(base: Tracer) -> np.ndarray:
+    """The elements of an array by number, lying in memory as they do."""
+    numbers = np.empty_like(layout_of(base), np.int64)
+    numbers[...] = np.arange(base.size).reshape(base.shape)
+    return numbers
+
+
+def _write_back(move: Function, base: Tracer, value: Value) -> Value:
+    """`base` with the elements of its view `move(base)` replaced."""
+    places = move(_numbers(base))
     flat = sh.reshape(value, (value.size,))
     if places.size == base.size:
         order = places.ravel()
@@ -116,70 +218,28 @@ def _axes_of(places: np.ndarray, shape: tuple[int, ...]) -> tuple[int, ...] | No
 # --- layouts --------------------------------------------------------------------------------------
 
 
-def _check_layout(base: Tracer, out: Tracer, method: str, args: Any, kwargs: Any) -> None:
-    """Reshaping a transposed or strided array copies it: ask NumPy, when it first matters."""
-    ordered = kwargs.get("order", "C") != "C" or "F" in args
-    view = out._view
-    if isinstance(view, View) and (ordered or isinstance(base._view, View)):
-        view.copies = lambda: _would_copy(base, method, args, kwargs)
-
-
-def _places(x: Tracer) -> np.ndarray:
-    """For each element of a view, its number in the array at the end of the chain."""
-    view = x._view
-    if not isinstance(view, View):
-        return np.arange(x.size).reshape(x.shape)
-    builder = Builder("view", "places", eager=True)
-    with builder.running, builder:
-        return concrete(view.read(builder.input(_places(view.base))))
-
-
 def memory_axes(x: Value) -> tuple[int, ...]:
-    """The axes in the order of their strides, the longest first: how an array lies in memory."""
-    if not isinstance(x, Tracer):
-        steps: Any = np.asarray(x).strides
-    elif isinstance(x._view, View) and x.size:
-        steps = _steps(_places(x))
-    else:
-        return tuple(range(len(x.shape)))
-    return tuple(sorted(range(len(steps)), key=lambda a: -abs(steps[a])))
+    """The axes in NumPy's order "K": the one that is furthest apart in memory first."""
+    layout = layout_of(x) if isinstance(x, Tracer) else np.asarray(x)
+    return order_of(result_layout(layout))
+
+
+def order_of(layout: np.ndarray) -> tuple[int, ...]:
+    """The axes of an array, by decreasing strides."""
+    return tuple(sorted(range(layout.ndim), key=lambda a: -abs(layout.strides[a])))
+
+
+def result_layout(*operands: np.ndarray) -> np.ndarray:
+    """An array without contents that lies in memory as the result of a ufunc does."""
+    how: Any = [["readonly"]] * len(operands) + [["writeonly", "allocate"]]
+    flags: Any = ["zerosize_ok", "refs_ok"]
+    kinds = [None] * len(operands) + [operands[0].dtype]
+    return np.nditer([*operands, None], flags, how, kinds).operands[-1]
 
 
 def lies_in_columns(x: Value) -> bool:
     """Whether an array is contiguous in Fortran's order, and not in C's."""
-    if not isinstance(x, Tracer):
-        return np.asarray(x).flags.fnc
-    if not isinstance(x._view, View) or not x.size:
-        return False
-    places = _places(x).T
-    return places.ndim > 1 and not np.any(np.diff(places.ravel()) != 1)
-
-
-def _steps(places: np.ndarray) -> list[int]:
-    """How far apart neighbours along each axis are."""
-    first = int(places.flat[0])
-    return [
-        int(places.take(1, i).flat[0]) - first if n > 1 else 0 for i, n in enumerate(places.shape)
-    ]
-
-
-def overlap(a: Tracer, b: Tracer) -> bool:
-    """Whether two arrays are views of one, and have elements of it in common."""
-    if root_of(a) is not root_of(b):
-        return False
-    return bool(np.isin(_places(a), _places(b)).any())
-
-
-def _would_copy(base: Tracer, method: str, args: Any, kwargs: Any) -> bool:
-    """Whether NumPy's own method copies an array that is laid out like `base`."""
-    places = _places(base)
-    if not places.size:
-        return True
-    memory = np.empty(root_of(base).size, np.int8)[int(places.flat[0]) :]
-    same = np.lib.stride_tricks.as_strided(memory, places.shape, _steps(places))
-    given = [v for k, v in kwargs.items() if k in ("shape", "newshape")]
-    order = {"order": kwargs["order"]} if "order" in kwargs else {}
-    return not np.may_share_memory(getattr(same, method)(*args, *given, **order), same)
+    return (layout_of(x) if isinstance(x, Tracer) else np.asarray(x)).flags.fnc
 
 
 # --- parts of complex numbers ---------------------------------------------------------------------
@@ -189,7 +249,8 @@ def real_part(x: Tracer) -> Value:
     """x.real; writing it leaves the imaginary part."""
     out = cx.real(x)
     if cx.is_complex(x) and type(out) is Tracer:
-        link(x, out, cx.real, lambda base, v: cx.complex_(v, cx.imag(base)), "real")
+        view = View(x, cx.real, lambda base, v: cx.complex_(v, cx.imag(base)), attrgetter("real"))
+        link(x, out, view)
         return out
     return same_view(x)
 
@@ -197,7 +258,20 @@ def real_part(x: Tracer) -> Value:
 def same_view(x: Tracer) -> Tracer:
     """x[...]: all of the array, as a view."""
     out = x.twin()
-    link(x, out, lambda base: base.twin(), lambda base, v: v, "same")
+    link(x, out, View(x, lambda base: base, lambda _base, v: v, lambda array: array[...]))
+    return out
+
+
+def bits_view(x: Tracer, dtype: np.dtype) -> Tracer:
+    """x.view(dtype): the same bits, as numbers of another dtype of that size."""
+    out, own = ew.bitcast(x, dtype), x.dtype
+    view = View(
+        x,
+        lambda base: ew.bitcast(base, dtype),
+        lambda _base, v: ew.bitcast(v, own),
+        lambda array: array.view(dtype),
+    )
+    link(x, out, view)
     return out
 
 
@@ -207,5 +281,6 @@ def imaginary_part(x: Tracer) -> Value:
         return traced_full(x, x.shape, 0, x.dtype)
     out = cx.imag(x)
     if type(out) is Tracer:
-        link(x, out, cx.imag, lambda base, v: cx.complex_(cx.real(base), v), "imag")
+        view = View(x, cx.imag, lambda base, v: cx.complex_(cx.real(base), v), attrgetter("imag"))
+        link(x, out, view)
     return out

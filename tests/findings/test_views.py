@@ -1,0 +1,171 @@
+"""In-place code does what NumPy does: no view is read as it was before its base was written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fgrad
+import fgrad.numpy as fnp
+from fgrad.errors import InPlaceError
+
+A = np.arange(1.0, 5.0)
+
+VIEW_IS_READ = (
+    "v.copy()", "np.copy(v)", "fnp.array(v)", "v.astype(float)", "v.flatten()", "+v",
+    "np.positive(v)", "np.roll(v, 0)", "v.conj()", "v.real", "np.squeeze(v)",
+)  # fmt: skip
+VIEW_IS_STORED = ("y[:] = v", "y[...] = v", "np.copyto(y, v)", "y.flat = v", "y.flat[:] = v")
+NOTHING_IS_WRITTEN = ("v[3:3] = 0", "v[:] = v", "v[...] = v", "v[range(0)] = 1.", "v[()] = v")
+
+PROGRAMS = {
+    **{f"1.1 {r}": f"v = x[1:]; x *= x; r = {r}" for r in VIEW_IS_READ},
+    **{f"1.1 {w}": f"y = fnp.zeros(3); v = x[1:]; x *= x; {w}; r = y" for w in VIEW_IS_STORED},
+    **{f"1.1 {w}": f"v = x[:]; x.fill(.25); {w}; r = x" for w in NOTHING_IS_WRITTEN},
+    "1.2 ravel of a strided view is a copy": "v = x[::-1].ravel(); v[0] = 10; r = x",
+    "1.2 reshape of a strided view": "v = x[::2].reshape(1, 2); v[0, 0] = 10; r = x",
+    "1.2 reshape of a column is a copy": "m = x.reshape(2, 2)*1; m.T.reshape(-1)[0] = 9; r = m",
+    "1.2 ravel('F')": "m = x.reshape(2, 2)*1; m.ravel('F')[1] = 9; r = m",
+    "1.2 ravel('K')": "m = x.reshape(2, 2)*1; m.T.ravel('K')[1] = 9; r = m",
+    "1.2 reshape('A')": "m = x.reshape(2, 2)*1; m.T.reshape(-1, order='A')[1] = 9; r = m",
+    "1.3 copyto with overlap": "v = x[::-1]; np.copyto(v, x); r = x",
+    "1.3 assignment with overlap": "x[1:] = x[:-1]; x[::-1][...] = x; r = x",
+    "1.4 a view of rank 0": "v = x[..., 1]; v[...] = 7; r = x * v",
+    "1.4 += of a view of rank 0": "v = x[..., 1]; w = v; v += 7; r = x * w",
+    "1.4 x[()]": "v = x[()]; v[0] = 7; r = x",
+    "1.4 squeezed": "v = x[:1].squeeze(); v *= 7; r = x",
+    "2.9 leading axes of length 1": "m = x[None]*1; m[0, :] = m; m[0, [0]] = m[:, :1]; r = m",
+    "2.9 an empty range": "x[range(0)] = 1.; r = x",
+    "read-only views see writes": "b = np.broadcast_to(x, (2, 4)); x[0] = 9; r = b",
+    "diagonals see writes": "m = x.reshape(2, 2)*1; d = np.diag(m); m[0, 0] = 9; r = d",
+    "a part of x.flat is a copy": "v = x.flat[1:3]; v[0] = 9; r = x",
+    "an index array is no slice": "m = x.reshape(2, 2)*1; m[np.array([1, 0]), :] = m[:2, :]; r = m",
+    "two arrays at once": "s = np.sum(x); a, b = np.atleast_1d(x, s); x[0] = 9; r = a + b",
+}  # fmt: skip
+
+
+def function(statements: str) -> Callable[[Any], Any]:
+    """A function of an array; it returns `r`."""
+    scope: dict[str, Any] = {"np": np, "fnp": fnp}
+    lines = ["def f(a):", "x = a.copy()", *statements.split("; "), "return r"]
+    exec("\n    ".join(lines), scope)
+    return scope["f"]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_result_is_that_of_numpy(name: str) -> None:
+    f = function(PROGRAMS[name])
+    right = f(A.copy())
+    for found in (
+        fgrad.vjp(f, A)[0],
+        fgrad.jit(f)(A),
+        fgrad.vmap(f)(np.stack([A, A]))[1],
+        fgrad.jvp(f, (A,), (A,))[0],
+    ):
+        np.testing.assert_allclose(found, right)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_gradient_is_that_of_differences(name: str) -> None:
+    f = function(PROGRAMS[name])
+
+    def loss(a: Any) -> Any:
+        return np.sum(np.sin(f(a)))
+
+    steps = 1e-6 * np.eye(4)
+    right = [(loss(A + h) - loss(A - h)) / 2e-6 for h in steps]
+    for gradient in (fgrad.grad(loss), fgrad.jit(fgrad.grad(loss)), fgrad.grad(fgrad.jit(loss))):
+        np.testing.assert_allclose(gradient(A), right, atol=1e-7)
+
+
+# --- 1.14: an array that an inner function makes of outer values is that function's own -----------
+
+MADE_INSIDE = ("x.copy()", "np.zeros_like(x)", "1.0*x", "fnp.array(x)", "np.copy(x)", "x[:]*1",
+               "np.stack([x, x])[0].copy()", "x.astype(float)")  # fmt: skip
+
+
+@pytest.mark.parametrize("made", MADE_INSIDE)
+def test_what_an_inner_function_makes_it_may_write(made: str) -> None:
+    scope: dict[str, Any] = {"np": np, "fnp": fnp}
+    exec(f"def f(w, x):\n y = {made}; v = y[1:]; y[0] = w; v[0] *= w; return np.sum(y * x)", scope)
+    f, x = scope["f"], np.arange(1.0, 4.0)
+    right = (f(2.0 + 1e-6, x) - f(2.0 - 1e-6, x)) / 2e-6
+    np.testing.assert_allclose(fgrad.jit(fgrad.grad(f))(2.0, x), right, rtol=1e-6)
+    np.testing.assert_allclose(
+        fgrad.vmap(fgrad.grad(f), (0, None))(np.full(2, 2.0), x), [right] * 2
+    )
+
+    def mixed(t: Any) -> Any:
+        return fgrad.grad(f)(2.0, t)
+
+    value = fgrad.jit(mixed)
+    values = [(value(x + h) - value(x - h)) / 2e-6 for h in 1e-6 * np.eye(3)]
+    np.testing.assert_allclose(fgrad.grad(mixed)(x), values, atol=1e-6)
+    batch = np.arange(2.0)
+    for mapped in (fgrad.vmap(f, (0, None)), fgrad.jit(fgrad.vmap(f, (0, None)))):
+        np.testing.assert_allclose(mapped(batch, x), [f(w, x) for w in batch])
+
+
+def test_bodies_and_checkpoints_write_what_they_make() -> None:
+    def f(x: Any) -> Any:
+        def body(c: Any, e: Any) -> Any:
+            y = x.copy()
+            y[0] = c
+            return c + np.sum(y) * e, y[1]
+
+        c, ys = fgrad.lax.scan(body, x[0], np.ones(3))
+        return c + np.sum(ys) + np.sum(fgrad.checkpoint(lambda w: body(w, 2.0)[0])(c))
+
+    def plain(x: Any) -> Any:
+        c, total = x[0], 0.0
+        for _ in range(3):
+            c, total = c + c + np.sum(x[1:]), total + x[1]
+        return c + total + c + 2.0 * (c + np.sum(x[1:]))
+
+    np.testing.assert_allclose(fgrad.jit(f)(A), plain(A))
+    right = [(plain(A + h) - plain(A - h)) / 2e-6 for h in 1e-6 * np.eye(4)]
+    for gradient in (fgrad.grad(f), fgrad.jit(fgrad.grad(f))):
+        np.testing.assert_allclose(gradient(A), right, rtol=1e-6)
+
+
+def test_what_the_outer_function_made_cannot_be_written_inside() -> None:
+    def f(x: Any) -> Any:
+        y = x.copy()
+
+        def inner(w: Any) -> Any:
+            y[0] = w
+            return w
+
+        return fgrad.grad(inner)(x[0]) + y[0]
+
+    for transform in (fgrad.grad, fgrad.jit):
+        with pytest.raises(InPlaceError, match="outer function"):
+            transform(f)(A)
+
+
+def test_the_advice_of_that_card() -> None:
+    def f(x: Any) -> Any:
+        y = x * 1.0
+
+        def inner(w: Any) -> Any:
+            z = y.copy()
+            z[0] = w
+            return np.sum(z * z)
+
+        return fgrad.grad(inner)(x[0]) + y[0]
+
+    np.testing.assert_allclose(fgrad.jit(fgrad.grad(f))(A), [3.0, 0, 0, 0])
+
+
+def test_buffers_that_cannot_be_seen_are_refused() -> None:
+    def f(x: Any) -> Any:
+        y = np.ndarray(4)
+        y[0] = x[0]
+        return np.sum(y[:1] * x[:1])
+
+    for transform in (fgrad.grad, fgrad.jit):
+        with pytest.raises(ValueError, match=r"sequence|plain NumPy array"):
+            transform(f)(A)
