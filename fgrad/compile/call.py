@@ -33,13 +33,15 @@ from fgrad.ir.program import Program
 from fgrad.lifted import follows
 from fgrad.locks import Locked
 from fgrad.ops.families import FLOATS
+from fgrad.ops.selected import Selected
 from fgrad.trace import Value, bind, run
 from fgrad.transforms.derive import (
     VjpPrograms,
     batched_program,
     covers,
-    jvp_program,
+    push_program,
     vjp_programs,
+    with_supports,
     zeros_of,
 )
 
@@ -144,16 +146,7 @@ def _(
     program: Program, name: str, device: str | None = None, saved: Any = None,
 ) -> tuple[Value | None, ...]:  # fmt: skip
     """The tangents of the results, by the derived program without its primal outputs."""
-    active = tuple([t is not None for t in tangents])
-    derived = jvp_program(program, active)
-    key = ("tangents", active)
-    tangent_program = program.cache.get(key)
-    if tangent_program is None:
-        outputs = derived.program.outputs[len(program.outputs) :]
-        tangent_program = program.cache[key] = derived.program.replace(outputs=outputs)
-    given = [*primals, *[t for t in tangents if t is not None]]
-    pushed = iter(call(tangent_program, given, device))
-    return tuple([next(pushed) if has else None for has in derived.has_tangent])
+    return push_program(program, primals, tangents, lambda p, xs: call(p, xs, device))
 
 
 class Saved(NamedTuple):
@@ -181,7 +174,7 @@ def _save(
 
 
 def _pullback(
-    cts: Sequence[Value | None],
+    cts: Sequence[Any],
     wanted: Sequence[bool],
     values: Sequence[Value | None],
     _outs: Any,
@@ -197,18 +190,29 @@ def _pullback(
             zeros_of(a) if isinstance(v, Aval) else v for v, a in zip(values, avals, strict=True)
         ]
         saved = _forward(known, wanted, program, device)[1]
-    takes, avals = saved.programs.takes, program.out_avals
-    given = [
-        zeros_of(aval) if ct is None else ct
-        for ct, aval, take in zip(cts, avals, takes, strict=True)
-        if take
-    ]
-    pulled = iter(call(saved.programs.backward, [*saved.residuals, *given], device))
+    programs, residuals = saved.programs, saved.residuals
+    given = [ct for ct, take in zip(cts, programs.takes, strict=True) if take]
+
+    def apply(program: Program, operands: Sequence[Value]) -> Sequence[Value]:
+        return call(program, operands, device)
+
+    if any([ct is None or type(ct) is Selected for ct in given]):
+        # The program is linear in the cotangents: it is pushed along those that there are.
+        zeros = [zeros_of(aval) for aval in programs.backward.in_avals[len(residuals) :]]
+        tangents = [*[None] * len(residuals), *given]
+        pulled = iter(push_program(programs.backward, [*residuals, *zeros], tangents, apply))
+    else:
+        operands = [*residuals, *given]
+        found = apply(programs.backward, operands)
+        pulled = iter(
+            with_supports(found, programs.kinds, lambda: apply(programs.supports, operands))
+        )
     return [next(pulled) if m else None for m in saved.mask]
 
 
 call_p.save = _save
 call_p.pullback = _pullback
+call_p.selects = True
 call_p.refuse("transpose", "is transposed by its backward program")
 
 

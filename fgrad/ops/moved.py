@@ -12,15 +12,22 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.ops.families import BROADCAST
-from fgrad.ops.selected import ZERO, Selected, Support, plain
+from fgrad.ops.elementwise import lit, ne
+from fgrad.ops.selected import ZERO, Selected, Support, fitted, plain
 from fgrad.record import Record
-from fgrad.trace import Tracer, Value, bind
+from fgrad.trace import Tracer, Value
 
 
 def array_of(t: Any) -> Any:
     """The array of a tangent or cotangent, before its zeros are put in."""
     return t.value if type(t) is Selected else t
+
+
+def as_given(t: Value | None) -> Any:
+    """A tangent or cotangent whose zeros are meant: no infinite derivative makes NaN of them."""
+    if t is None or (not isinstance(t, Tracer) and np.all(t)):
+        return t
+    return Selected(t, Support((), lambda: ne(t, lit(t, 0)), loose=True), ZERO)
 
 
 def every(shape: tuple[int, ...], bit: bool = True) -> np.ndarray:
@@ -44,11 +51,6 @@ def _as_bools(record: Record) -> list[Any]:
     return values
 
 
-def _fitted(bits: Value, shape: tuple[int, ...]) -> Value:
-    """A support that is the same for all elements, at the shape of its value."""
-    return bits if bits.shape == shape else bind(BROADCAST, bits, shape=shape, dims=())
-
-
 def pull_moved(record: Record, ct: Any, wanted: tuple[bool, ...]) -> list[Any]:
     """The transpose of a rule that moves elements, of a cotangent and of its support."""
     prim, params = record.prim, record.params
@@ -64,7 +66,7 @@ def pull_moved(record: Record, ct: Any, wanted: tuple[bool, ...]) -> list[Any]:
         only = tuple([k == i for k in range(len(parts))])
 
         def move(bits: Value) -> Value:
-            return transpose(_fitted(bits, shape), only, *bools, **params)[i]  # type: ignore[operator]
+            return transpose(fitted(bits, shape), only, *bools, **params)[i]  # type: ignore[operator]
 
         if type(ct) is Selected:
             return Support((ct.support,), move, ct.support.loose and not gaps)
@@ -92,7 +94,7 @@ def push_moved(record: Record, tangents: Sequence[Any]) -> Any:
     def move(*bits: Value) -> Value:
         each = iter(bits)
         moved = [
-            _fitted(next(each), v.shape) if s else None if v is None else every(v.shape, True)
+            fitted(next(each), v.shape) if s else None if v is None else every(v.shape, True)
             for s, v in zip(selected, values, strict=True)
         ]
         return rule(bools, moved, None, **params)  # type: ignore[operator]

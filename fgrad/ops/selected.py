@@ -112,6 +112,10 @@ class Selected:
         self.support = support
         self.outside = outside
 
+    def bits(self) -> Value:
+        """The array of the support."""
+        return fitted(self.support.array(), self.value.shape)
+
     def then(self, part: Any, finite: bool) -> Any:
         """What an elementwise linear map makes of this, which made `part` of the value.
 
@@ -126,6 +130,18 @@ class Selected:
         if finite and self.support.loose:
             return Selected(part, self.support, self.outside)
         return Selected(part, self.support, max(self.outside, ZERO_OR_NAN))
+
+
+def fitted(bits: Value, shape: tuple[int, ...]) -> Value:
+    """A support at the shape of its value; one number is that of all elements."""
+    if bits.shape == shape:
+        return bits
+    return bind(SELECT, bits, np.broadcast_to(np.True_, shape), np.broadcast_to(FALSE, shape))
+
+
+def known_support(bits: Value) -> Support:
+    """A support whose array there is."""
+    return Support((), lambda: bits)
 
 
 def where(cond: Value, t: Value) -> Selected:
@@ -150,6 +166,11 @@ def plain(t: Any) -> Any:
     if isinstance(support, Branch) and support.outer is None:
         return bind(SELECT, support.cond, *((value, zero) if support.holds else (zero, value)))
     return bind(SELECT, support.array(), value, zero)
+
+
+def alike(t: Any, value: Value) -> Any:
+    """Another array of a tangent or cotangent whose zeros are in place, with the same support."""
+    return Selected(value, t.support, ZERO) if type(t) is Selected else value
 
 
 def join(s: Any, t: Any) -> Any:

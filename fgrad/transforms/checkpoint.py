@@ -20,12 +20,13 @@ from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Opaque, Primitive
 from fgrad.ir.program import Lit, Program
 from fgrad.lifted import lower, lowered
+from fgrad.ops.selected import alike, plain
 from fgrad.record import Record
 from fgrad.trace import STATE, Builder, Tracer, Value, bind, innermost, run
 from fgrad.transforms.beneath import trace_beneath
 from fgrad.transforms.control_parts import known_values
-from fgrad.transforms.derive import batched_program, jvp_program, zeros_of
-from fgrad.transforms.tape import Tape, pull
+from fgrad.transforms.derive import batched_program, push_program, zeros_of
+from fgrad.transforms.tape import Tape, pull_selected
 from fgrad.transforms.wrap import (
     as_value,
     check_callable,
@@ -163,18 +164,11 @@ def _(
     primals: Values, tangents: Sequence[Value | None], _outs: Any, *,
     program: Program, policy: Saving,
 ) -> tuple[Value | None, ...]:  # fmt: skip
-    active = tuple([t is not None for t in tangents])
-    derived = jvp_program(program, active)
-    key = ("checkpoint tangents", active)
-    pushing = program.cache.get(key)
-    if pushing is None:
-        outputs = derived.program.outputs[len(program.outputs) :]
-        pushing = program.cache[key] = derived.program.replace(outputs=outputs)
-    operands = [*primals, *[t for t in tangents if t is not None]]
-    found = iter(
-        bind_checkpoint(pushing, operands, Saving(None, len(pushing.outputs), policy.prevent_cse))
-    )
-    return tuple([next(found) if has else None for has in derived.has_tangent])
+    def apply(pushing: Program, operands: list[Value]) -> Sequence[Value]:
+        saving = Saving(None, len(pushing.outputs), policy.prevent_cse)
+        return bind_checkpoint(pushing, operands, saving)
+
+    return push_program(program, primals, tangents, apply)
 
 
 def _pullback(
@@ -187,7 +181,7 @@ def _pullback(
     """Run the program again, with what was saved, and pull back."""
     program, policy = params["program"], params["policy"]
     inputs = known_values(values, program.in_avals)
-    given = [ct for ct in cts if ct is not None]
+    given = [plain(ct) for ct in cts if ct is not None]
     saved = [zeros_of(y) if isinstance(y, Aval) else y for y in list(outs)[policy.count :]]
     if policy.prevent_cse:
         found = barrier([*inputs, *saved, *given])
@@ -202,7 +196,8 @@ def _pullback(
         tape = Tape(builder, targets, results)
     builder.release()
     each = iter(given)
-    pulled = iter(pull(tape, [None if ct is None else next(each) for ct in cts], release=True))
+    again = [None if ct is None else alike(ct, next(each)) for ct in cts]
+    pulled = iter(pull_selected(tape, again, release=True))
     return [next(pulled) if want else None for want in wanted]
 
 
@@ -243,6 +238,7 @@ def _known(builder: Builder, eqn: Any, operands: Values, results: Values) -> lis
 
 
 checkpoint_p.pullback = _pullback
+checkpoint_p.selects = True
 checkpoint_p.refuse("transpose", "is transposed by running it again")
 
 

@@ -39,7 +39,7 @@ from fgrad.transforms.custom_function import (
 )
 from fgrad.transforms.derive import covers
 from fgrad.transforms.linear import check_linear
-from fgrad.transforms.tape import Tape, pull, push
+from fgrad.transforms.tape import Tape, pull_selected, push_selected
 from fgrad.transforms.wrap import as_value, is_weak, outside
 
 custom_jvp_p = Primitive("custom_jvp", params=("program", "rules"), multiple=True)
@@ -380,7 +380,7 @@ def _(
         mask = [t is not None for t in tangents]
         saved = _linearized(_known(primals, program), mask, rules)[1]
     given = [t for t, m in zip(tangents, saved.mask, strict=True) if m]
-    return tuple(push(saved.tape, given))
+    return tuple(push_selected(saved.tape, given))
 
 
 def _known(values: Values, program: Program | None) -> Values:
@@ -400,13 +400,14 @@ def _pullback(
         saved = _linearized(_known(values, params["program"]), wanted, rules)[1]
     outs = saved.tape.outputs
     given = [None if k is None else ct for ct, k in zip(cts, outs, strict=True)]
-    pulled = iter(pull(saved.tape, given))
+    pulled = iter(pull_selected(saved.tape, given))
     return [next(pulled) if m else None for m in saved.mask]
 
 
 custom_jvp_p.save = _save
 custom_jvp_p.linearizes = True
 custom_jvp_p.pullback = _pullback
+custom_jvp_p.selects = True
 custom_jvp_p.refuse("transpose", "is transposed by its rule")
 
 

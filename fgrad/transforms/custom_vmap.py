@@ -24,8 +24,8 @@ from fgrad.transforms.chunked import cut, map_chunks
 from fgrad.transforms.closed_over import standing
 from fgrad.transforms.control_parts import known_values
 from fgrad.transforms.custom_function import CustomFunction, UserRules, described, line_of, recorded
-from fgrad.transforms.derive import jvp_program
-from fgrad.transforms.tape import Tape, pull
+from fgrad.transforms.derive import push_program
+from fgrad.transforms.tape import Tape, pull_selected
 from fgrad.transforms.wrap import as_value, named_like
 
 custom_vmap_p = Primitive("custom_vmap", params=("program", "rules"), multiple=True)
@@ -196,10 +196,7 @@ def _(
     primals: Values, tangents: Sequence[Value | None], outs: Values, *,
     program: Program, rules: Any,
 ) -> tuple[Value | None, ...]:  # fmt: skip
-    derived = jvp_program(program, tuple([t is not None for t in tangents]))
-    found = run(derived.program, [*primals, *[t for t in tangents if t is not None]])
-    pushed = iter(found[len(outs) :])
-    return tuple([next(pushed) if has else None for has in derived.has_tangent])
+    return push_program(program, primals, tangents, run)
 
 
 def _pullback(
@@ -218,11 +215,12 @@ def _pullback(
         targets = [x for x, want in zip(inputs, wanted, strict=True) if want]
         tape = Tape(builder, targets, results)
     builder.release()
-    pulled = iter(pull(tape, cts, release=True))
+    pulled = iter(pull_selected(tape, cts, release=True))
     return [next(pulled) if want else None for want in wanted]
 
 
 custom_vmap_p.pullback = _pullback
+custom_vmap_p.selects = True
 custom_vmap_p.refuse("transpose", "is transposed by its program")
 
 

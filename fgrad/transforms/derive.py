@@ -4,21 +4,25 @@ They serve primitives that hold a program (a nested `jit`, a loop body).  Each i
 kept in `program.cache`.
 
     jvp_program       p(x) -> y   becomes   (x, t) -> (y, s)
+    push_program      the same at once, for tangents that are selected
     vjp_programs      p(x) -> y   becomes   x -> (y, residuals)   and   (residuals, ct) -> ct_x
     batched_program   p(x) -> y   becomes   [x] -> [y]
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
-from fgrad.ir.aval import Aval
+from fgrad.ir.aval import BOOL, Aval
 from fgrad.ir.program import Program
 from fgrad.ops.families import FLOATS
+from fgrad.ops.moved import as_given
+from fgrad.ops.selected import ZERO, Selected, Support, known_support, plain
 from fgrad.ops.shape import full
 from fgrad.trace import Builder, Tracer, Value, run, trace
-from fgrad.transforms.tape import Tape, pull, push
+from fgrad.transforms.tape import Tape, pull_selected, push_selected
 from fgrad.transforms.vmap import run_batched
 from fgrad.transforms.wrap import outside
 
@@ -27,20 +31,28 @@ Mask = tuple[bool, ...]
 
 class JvpProgram(NamedTuple):
     """`program(*primals, *tangents)` for the active inputs gives the outputs, then the tangents of
-    those outputs where `has_tangent`."""
+    those outputs where `has_tangent`.
+
+    The supports of selected tangents follow them; `supports` gives those of the results.
+    """
 
     program: Program
     has_tangent: Mask
+    supports: Program
+    kinds: tuple[int, ...]  # of the tangents that there are
 
 
 class VjpPrograms(NamedTuple):
     """`forward(*inputs)` gives `count` outputs, then residuals; `backward(*residuals, *cts)` takes
-    cotangents of the outputs where `takes` and gives one for each wanted input."""
+    cotangents of the outputs where `takes` and gives one for each wanted input; `supports` gives
+    those of selected ones."""
 
     forward: Program
     backward: Program
     count: int
     takes: Mask
+    supports: Program
+    kinds: tuple[int, ...]
 
 
 class BatchedProgram(NamedTuple):
@@ -76,32 +88,120 @@ def _replay(program: Program, what: str, values: Sequence[Value], active: Mask) 
     return _Replayed(builder, [x for x, a in zip(given, active, strict=True) if a], outs)
 
 
-def jvp_program(program: Program, active: Mask) -> JvpProgram:
-    """The derivative of a program with respect to the inputs where `active`."""
-    key = ("jvp", active)
+DENSE, SELECTED, LOOSE = 0, 1, 2  # kinds of tangents: their supports are all, given, and their own
+
+
+def _kind(t: Any) -> int:
+    if type(t) is not Selected:
+        return DENSE
+    return LOOSE if t.support.loose else SELECTED
+
+
+def _of_kind(kind: int, t: Value, bits: Iterator[Value]) -> Any:
+    """A tangent of a kind; its support, if it has one, comes from `bits`."""
+    if kind == SELECTED:
+        return Selected(t, known_support(next(bits)), ZERO)
+    return as_given(t) if kind == LOOSE else t
+
+
+def jvp_program(program: Program, active: Mask, kinds: tuple[int, ...] | None = None) -> JvpProgram:
+    """The derivative of a program with respect to the inputs where `active`.
+
+    Arguments:
+        kinds: of the tangents of these inputs; dense if it is not given.
+    """
+    if kinds is None:
+        kinds = (DENSE,) * sum(active)
+    key = ("jvp", active, kinds)
     found = program.cache.get(key)
     if found is None:
-        found = program.cache[key] = _jvp_program(program, active)
+        found = program.cache[key] = _jvp_program(program, active, kinds)
     return found
 
 
-def _jvp_program(program: Program, active: Mask) -> JvpProgram:
+def _jvp_program(program: Program, active: Mask, kinds: tuple[int, ...]) -> JvpProgram:
     avals = [a.strong() for a in program.in_avals]
     count = len(avals)
     has: list[bool] = []
+    out_kinds: list[int] = []
 
     def both(*values: Value) -> list[Value]:
-        primals, tangents = values[:count], values[count:]
+        primals, tangents = values[:count], values[count : count + len(kinds)]
+        bits = iter(values[count + len(kinds) :])
         builder, inputs, outs = _replay(program, "jvp", primals, active)
-        pushed = push(Tape(builder, inputs, outs), list(tangents))
+        ts = [_of_kind(kind, t, bits) for kind, t in zip(kinds, tangents, strict=True)]
+        pushed = push_selected(Tape(builder, inputs, outs), ts)
         results = [outside(builder, y) for y in outs]
         builder.release()
         has.extend(t is not None for t in pushed)
-        return results + [t for t in pushed if t is not None]
+        there = [t for t in pushed if t is not None]
+        dense = not any(kinds)  # whoever gives no supports wants none
+        out_kinds.extend(DENSE if dense else _kind(t) for t in there)
+        supports = [t.bits() for t, kind in zip(there, out_kinds, strict=True) if kind == SELECTED]
+        return [*results, *[plain(t) for t in there], *supports]
 
     extra = [a for a, want in zip(avals, active, strict=True) if want]
-    traced = trace(both, [*avals, *extra], program.name, f"jvp({program.made_by})")
-    return JvpProgram(traced.program, tuple(has))
+    supports = [
+        Aval(a.shape, BOOL) for a, kind in zip(extra, kinds, strict=True) if kind == SELECTED
+    ]
+    ins = [*avals, *extra, *supports]
+    traced = trace(both, ins, program.name, f"jvp({program.made_by})").program
+    derived, supports = _apart(traced, out_kinds)
+    return JvpProgram(derived, tuple(has), supports, tuple(out_kinds))
+
+
+def _supports(ts: Sequence[Any], kinds: Sequence[int]) -> list[Value]:
+    return [t.bits() for t, kind in zip(ts, kinds, strict=True) if kind == SELECTED]
+
+
+def _apart(program: Program, kinds: Sequence[int]) -> tuple[Program, Program]:
+    """A program without the supports that it ends with, and the one that computes these alone."""
+    first = len(program.outputs) - sum([kind == SELECTED for kind in kinds])
+    outputs = program.outputs
+    return program.replace(outputs=outputs[:first]), program.replace(outputs=outputs[first:])
+
+
+def push_program(
+    program: Program,
+    primals: Sequence[Value],
+    tangents: Sequence[Any],
+    apply: Callable[[Program, list[Value]], Sequence[Value]],
+) -> tuple[Any, ...]:
+    """The tangents of the outputs of a program; `apply` runs the program that computes them."""
+    active = tuple([t is not None for t in tangents])
+    there = [t for t in tangents if t is not None]
+    kinds = tuple([_kind(t) for t in there])
+    derived = jvp_program(program, active, kinds)
+    key = ("tangents", active, kinds)
+    pushing = program.cache.get(key)
+    if pushing is None:
+        outputs = derived.program.outputs[len(program.outputs) :]
+        pushing = program.cache[key] = derived.program.replace(outputs=outputs)
+    operands = [*primals, *[plain(t) for t in there], *_supports(there, kinds)]
+    pushed = apply(pushing, operands)
+    each = iter(with_supports(pushed, derived.kinds, lambda: apply(derived.supports, operands)))
+    return tuple([next(each) if h else None for h in derived.has_tangent])
+
+
+def with_supports(
+    values: Sequence[Value], kinds: Sequence[int], supports: Callable[[], Sequence[Value]]
+) -> list[Any]:
+    """Tangents or cotangents that a program gave, with the supports that another one gives."""
+    found: list[Value] = []
+
+    def nth(k: int) -> Value:
+        if not found:
+            found.extend(supports())
+        return found[k]
+
+    results, count = [], 0
+    for kind, value in zip(kinds, values, strict=True):
+        if kind == SELECTED:
+            results.append(Selected(value, Support((), partial(nth, count)), ZERO))
+            count += 1
+        else:
+            results.append(as_given(value) if kind == LOOSE else value)
+    return results
 
 
 def vjp_programs(program: Program, wanted: Mask) -> VjpPrograms:
@@ -115,6 +215,7 @@ def vjp_programs(program: Program, wanted: Mask) -> VjpPrograms:
 
 def _vjp_programs(program: Program, wanted: Mask) -> VjpPrograms:
     takes: list[bool] = []
+    kinds: list[int] = []
     backward: list[Program] = []
 
     def forward(*values: Value) -> list[Value]:
@@ -131,20 +232,24 @@ def _vjp_programs(program: Program, wanted: Mask) -> VjpPrograms:
 
         def pullback(*cts: Value) -> list[Value]:
             given = iter(cts)
-            pulled = pull(tape, [next(given) if t else None for t in takes])
-            return [
-                zeros_of(x.aval) if ct is None else ct
+            pulled = pull_selected(tape, [next(given) if t else None for t in takes])
+            kinds.extend(_kind(ct) for ct in pulled)
+            cts = [
+                zeros_of(x.aval) if ct is None else plain(ct)
                 for ct, x in zip(pulled, targets, strict=True)
             ]
+            return [*cts, *_supports(pulled, kinds)]
 
         ct_avals = [y.aval.strong() for y, t in zip(outs, takes, strict=True) if t]
         traced = trace(pullback, ct_avals, program.name, f"vjp({program.made_by})")
-        backward.append(traced.program)
+        backward.extend(_apart(traced.program, kinds))
         return results + traced.captured
 
     avals = [a.strong() for a in program.in_avals]
     traced = trace(forward, avals, program.name, f"vjp({program.made_by})")
-    return VjpPrograms(traced.program, backward[0], len(program.outputs), tuple(takes))
+    pulling, supports = backward
+    count = len(program.outputs)
+    return VjpPrograms(traced.program, pulling, count, tuple(takes), supports, tuple(kinds))
 
 
 def batched_program(program: Program, size: int, dims: tuple[int | None, ...]) -> BatchedProgram:

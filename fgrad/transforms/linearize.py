@@ -18,9 +18,10 @@ from fgrad import tree
 from fgrad.errors import ArgumentError, GradDtypeError
 from fgrad.ir.aval import aval_of
 from fgrad.lifted import beside, is_lifted, lower
-from fgrad.ops.elementwise import convert, lit, ne
+from fgrad.ops.elementwise import convert
 from fgrad.ops.families import FLOATS, zeros_like
-from fgrad.ops.selected import ZERO, Selected, Support, plain
+from fgrad.ops.moved import as_given
+from fgrad.ops.selected import plain
 from fgrad.trace import Builder, Tracer, Value
 from fgrad.transforms.tape import Tape, pull_selected, push_selected
 from fgrad.transforms.wrap import (
@@ -171,13 +172,6 @@ def jvp(
     return (result, out_tangents, lin.aux) if has_aux else (result, out_tangents)
 
 
-def _given(t: Value | None) -> Any:
-    """A tangent or cotangent whose zeros are meant: no infinite derivative makes NaN of them."""
-    if t is None or (not isinstance(t, Tracer) and np.all(t)):
-        return t
-    return Selected(t, Support((), lambda: ne(t, lit(t, 0)), loose=True), ZERO)
-
-
 def _apply_tangents(lin: Linearized, tangents: tuple[Any, ...], what: str) -> Any:
     leaves, treedef = tree.flatten(tangents)
     if treedef != lin.in_tree:
@@ -186,7 +180,7 @@ def _apply_tangents(lin: Linearized, tangents: tuple[Any, ...], what: str) -> An
         )
     checked = _check_linear(leaves, lin.primals, "tangent", what, "primal")
     with np.errstate(all="ignore"):
-        pushed = [plain(t) for t in push_selected(lin.tape, [_given(t) for t in checked])]
+        pushed = [plain(t) for t in push_selected(lin.tape, [as_given(t) for t in checked])]
     filled = [
         beside(zeros_like(y) if t is None else t, y) for t, y in zip(pushed, lin.outs, strict=True)
     ]
@@ -256,7 +250,7 @@ def _pull_tree(lin: Linearized, cotangent: Any) -> Any:
         )
     checked = _check_linear(leaves, lin.outs, "cotangent", "vjp", "result")
     with np.errstate(all="ignore"):
-        pulled = [plain(ct) for ct in pull_selected(lin.tape, [_given(ct) for ct in checked])]
+        pulled = [plain(ct) for ct in pull_selected(lin.tape, [as_given(ct) for ct in checked])]
     given = ids_of(leaves)
     filled = [
         beside(zeros_like(x) if ct is None else ct, x)
