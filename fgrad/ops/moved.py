@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.ops.elementwise import lit, ne
-from fgrad.ops.selected import ZERO, Selected, Support, fitted, plain
+from fgrad.ops.selected import ZERO, Selected, Support, fitted, known_support, plain
 from fgrad.record import Record
 from fgrad.trace import Tracer, Value
 
@@ -24,10 +23,13 @@ def array_of(t: Any) -> Any:
 
 
 def as_given(t: Value | None) -> Any:
-    """A tangent or cotangent whose zeros are meant: no infinite derivative makes NaN of them."""
-    if t is None or (not isinstance(t, Tracer) and np.all(t)):
+    """A tangent or cotangent that the user gives: what is zero there is meant.
+
+    The zeros of a traced one are not, as it may be differentiated itself.
+    """
+    if t is None or isinstance(t, Tracer) or np.all(t):
         return t
-    return Selected(t, Support((), lambda: ne(t, lit(t, 0)), loose=True), ZERO)
+    return Selected(t, known_support(np.not_equal(t, 0), loose=True), ZERO)
 
 
 def every(shape: tuple[int, ...], bit: bool = True) -> np.ndarray:

@@ -139,9 +139,9 @@ def fitted(bits: Value, shape: tuple[int, ...]) -> Value:
     return bind(SELECT, bits, np.broadcast_to(np.True_, shape), np.broadcast_to(FALSE, shape))
 
 
-def known_support(bits: Value) -> Support:
+def known_support(bits: Value, loose: bool = False) -> Support:
     """A support whose array there is."""
-    return Support((), lambda: bits)
+    return Support((), lambda: bits, loose)
 
 
 def where(cond: Value, t: Value) -> Selected:

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 from fgrad.ir.aval import BOOL, Aval
 from fgrad.ir.program import Program
 from fgrad.ops.families import FLOATS
-from fgrad.ops.moved import as_given
 from fgrad.ops.selected import ZERO, Selected, Support, known_support, plain
 from fgrad.ops.shape import full
 from fgrad.trace import Builder, Tracer, Value, run, trace
@@ -88,7 +87,7 @@ def _replay(program: Program, what: str, values: Sequence[Value], active: Mask) 
     return _Replayed(builder, [x for x, a in zip(given, active, strict=True) if a], outs)
 
 
-DENSE, SELECTED, LOOSE = 0, 1, 2  # kinds of tangents: their supports are all, given, and their own
+DENSE, SELECTED, LOOSE = 0, 1, 2  # kinds of tangents, see `Support`
 
 
 def _kind(t: Any) -> int:
@@ -99,9 +98,7 @@ def _kind(t: Any) -> int:
 
 def _of_kind(kind: int, t: Value, bits: Iterator[Value]) -> Any:
     """A tangent of a kind; its support, if it has one, comes from `bits`."""
-    if kind == SELECTED:
-        return Selected(t, known_support(next(bits)), ZERO)
-    return as_given(t) if kind == LOOSE else t
+    return t if kind == DENSE else Selected(t, known_support(next(bits), kind == LOOSE), ZERO)
 
 
 def jvp_program(program: Program, active: Mask, kinds: tuple[int, ...] | None = None) -> JvpProgram:
@@ -135,15 +132,11 @@ def _jvp_program(program: Program, active: Mask, kinds: tuple[int, ...]) -> JvpP
         builder.release()
         has.extend(t is not None for t in pushed)
         there = [t for t in pushed if t is not None]
-        dense = not any(kinds)  # whoever gives no supports wants none
-        out_kinds.extend(DENSE if dense else _kind(t) for t in there)
-        supports = [t.bits() for t, kind in zip(there, out_kinds, strict=True) if kind == SELECTED]
-        return [*results, *[plain(t) for t in there], *supports]
+        out_kinds.extend(_kind(t) for t in there)
+        return [*results, *[plain(t) for t in there], *_supports(there, out_kinds)]
 
     extra = [a for a, want in zip(avals, active, strict=True) if want]
-    supports = [
-        Aval(a.shape, BOOL) for a, kind in zip(extra, kinds, strict=True) if kind == SELECTED
-    ]
+    supports = [Aval(a.shape, BOOL) for a, kind in zip(extra, kinds, strict=True) if kind]
     ins = [*avals, *extra, *supports]
     traced = trace(both, ins, program.name, f"jvp({program.made_by})").program
     derived, supports = _apart(traced, out_kinds)
@@ -151,12 +144,12 @@ def _jvp_program(program: Program, active: Mask, kinds: tuple[int, ...]) -> JvpP
 
 
 def _supports(ts: Sequence[Any], kinds: Sequence[int]) -> list[Value]:
-    return [t.bits() for t, kind in zip(ts, kinds, strict=True) if kind == SELECTED]
+    return [t.bits() for t, kind in zip(ts, kinds, strict=True) if kind]
 
 
 def _apart(program: Program, kinds: Sequence[int]) -> tuple[Program, Program]:
     """A program without the supports that it ends with, and the one that computes these alone."""
-    first = len(program.outputs) - sum([kind == SELECTED for kind in kinds])
+    first = len(program.outputs) - sum([kind != DENSE for kind in kinds])
     outputs = program.outputs
     return program.replace(outputs=outputs[:first]), program.replace(outputs=outputs[first:])
 
@@ -196,11 +189,12 @@ def with_supports(
 
     results, count = [], 0
     for kind, value in zip(kinds, values, strict=True):
-        if kind == SELECTED:
-            results.append(Selected(value, Support((), partial(nth, count)), ZERO))
-            count += 1
-        else:
-            results.append(as_given(value) if kind == LOOSE else value)
+        if kind == DENSE:
+            results.append(value)
+            continue
+        support = Support((), partial(nth, count), kind == LOOSE)
+        results.append(Selected(value, support, ZERO))
+        count += 1
     return results
 
 
@@ -234,11 +228,11 @@ def _vjp_programs(program: Program, wanted: Mask) -> VjpPrograms:
             given = iter(cts)
             pulled = pull_selected(tape, [next(given) if t else None for t in takes])
             kinds.extend(_kind(ct) for ct in pulled)
-            cts = [
+            found = [
                 zeros_of(x.aval) if ct is None else plain(ct)
                 for ct, x in zip(pulled, targets, strict=True)
             ]
-            return [*cts, *_supports(pulled, kinds)]
+            return [*found, *_supports(pulled, kinds)]
 
         ct_avals = [y.aval.strong() for y, t in zip(outs, takes, strict=True) if t]
         traced = trace(pullback, ct_avals, program.name, f"vjp({program.made_by})")

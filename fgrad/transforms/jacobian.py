@@ -14,12 +14,11 @@ from fgrad import tree
 from fgrad.ops.shape import reshape, slice_
 from fgrad.trace import Value
 from fgrad.transforms.dtypes import ascent, check_argument, check_direction, check_result
-from fgrad.transforms.linearize import linearize, vjp
+from fgrad.transforms.linearize import apply_tangents, pull_tree, trace_linear
 from fgrad.transforms.vmap import vmap
 from fgrad.transforms.wrap import (
     as_value,
     check_callable,
-    flatten,
     fresh,
     function_name,
     named_like,
@@ -77,12 +76,14 @@ def _forward(
         values = [as_value(x) for x in leaves]
         for x in values:
             check_direction(x.dtype, holomorphic, user_fun, what)
-        out, fun_jvp, *aux = linearize(restricted, *part, has_aux=has_aux)
-        for y in tree.leaves(out) if holomorphic else ():
-            check_result(as_value(y).dtype, True, user_fun, what)
+        lin = trace_linear("linearize", restricted, part, has_aux, saves=False)
+        for y in lin.outs if holomorphic else ():
+            check_result(y.dtype, True, user_fun, what)
+        linear, n = lin.without_values(), len(values)
 
-        def push_flat(*tangents: Value) -> Any:
-            return fun_jvp(*tree.unflatten(in_tree, tangents))
+        def push_flat(*parts: Value) -> Any:
+            tangents = tree.unflatten(in_tree, parts[:n])
+            return apply_tangents(linear, tangents, what, parts[n:])
 
         pushed = vmap(push_flat, out_axes=-1, chunk_size=chunk_size)(*_basis(values))
         columns, out_tree = tree.flatten(pushed)
@@ -90,7 +91,7 @@ def _forward(
             _split(column, len(column.shape) - 1, [v.shape for v in values]) for column in columns
         ]
         jacobian = tree.unflatten(out_tree, [_argument_tree(in_tree, row, argnums) for row in rows])
-        return (jacobian, aux[0]) if has_aux else jacobian
+        return (jacobian, lin.aux) if has_aux else jacobian
 
     return named_like(jacfwd_fun, user_fun, what)
 
@@ -120,14 +121,15 @@ def jacrev(
         part, restricted = _restrict(fun, argnums, args, kwargs, "jacrev")
         for x in tree.leaves(tuple(part)):
             check_argument(as_value(x).dtype, holomorphic, function_name(fun), "jacrev")
-        out, fun_vjp, *aux = vjp(restricted, *part, has_aux=has_aux)
-        out_leaves, out_tree = flatten(out)
-        outs = [as_value(y) for y in out_leaves]
+        lin = trace_linear("vjp", restricted, part, has_aux, saves=True)
+        out_tree, outs = lin.out_tree, lin.outs
         for y in outs:
             check_result(y.dtype, holomorphic, fun, "jacrev")
+        linear, n = lin.without_values(), len(outs)
 
-        def pull_flat(*cotangents: Value) -> Any:
-            return fun_vjp(tree.unflatten(out_tree, cotangents))
+        def pull_flat(*parts: Value) -> Any:
+            cotangent = tree.unflatten(out_tree, parts[:n])
+            return pull_tree(linear, cotangent, parts[n:])
 
         pulled = vmap(pull_flat, chunk_size=chunk_size)(*_basis(outs))
         rows, in_tree = tree.flatten(pulled)
@@ -140,7 +142,7 @@ def jacrev(
                 for i in range(len(outs))
             ],
         )
-        return (jacobian, aux[0]) if has_aux else jacobian
+        return (jacobian, lin.aux) if has_aux else jacobian
 
     return named_like(jacrev_fun, fun, "jacrev")
 
@@ -195,14 +197,15 @@ def _argument_tree(in_tree: tree.TreeDef, leaves: list[Value], argnums: Any) -> 
 
 
 def _basis(values: Sequence[Value]) -> list[np.ndarray]:
-    """For each value, its part of all standard basis vectors, stacked along axis 0."""
+    """For each value, its part of all standard basis vectors, stacked along axis 0; then where they
+    are not zero."""
     sizes = [int(np.prod(v.shape, dtype=int)) for v in values]
     total, at, parts = sum(sizes), 0, []
     for v, n in zip(values, sizes, strict=True):
         eye = np.eye(total, n, -at, dtype=v.dtype)
         parts.append(eye.reshape((total, *v.shape)))
         at += n
-    return parts
+    return [*parts, *[part != 0 for part in parts]]
 
 
 def _split(x: Value, axis: int, shapes: Sequence[tuple[int, ...]]) -> list[Value]:

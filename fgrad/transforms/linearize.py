@@ -21,7 +21,7 @@ from fgrad.lifted import beside, is_lifted, lower
 from fgrad.ops.elementwise import convert
 from fgrad.ops.families import FLOATS, zeros_like
 from fgrad.ops.moved import as_given
-from fgrad.ops.selected import plain
+from fgrad.ops.selected import ZERO, Selected, known_support, plain
 from fgrad.trace import Builder, Tracer, Value
 from fgrad.transforms.tape import Tape, pull_selected, push_selected
 from fgrad.transforms.wrap import (
@@ -167,12 +167,24 @@ def jvp(
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise ArgumentError("jvp: primals and tangents must be tuples or lists of arguments.")
     lin = trace_linear("jvp", fun, primals, has_aux, saves=False)
-    out_tangents = _apply_tangents(lin, tuple(tangents), "jvp")
+    out_tangents = apply_tangents(lin, tuple(tangents), "jvp")
     result = tree.unflatten(lin.out_tree, map(lower, lin.outs))
     return (result, out_tangents, lin.aux) if has_aux else (result, out_tangents)
 
 
-def _apply_tangents(lin: Linearized, tangents: tuple[Any, ...], what: str) -> Any:
+def _selected(ts: Sequence[Value | None], supports: Sequence[Value]) -> list[Any]:
+    if not supports:
+        return [as_given(t) for t in ts]
+    return [
+        t if t is None else Selected(t, known_support(bits, loose=True), ZERO)
+        for t, bits in zip(ts, supports, strict=True)
+    ]
+
+
+def apply_tangents(
+    lin: Linearized, tangents: tuple[Any, ...], what: str, supports: Sequence[Value] = ()
+) -> Any:
+    """The tangents of the results; `supports` says where those that are given are not zero."""
     leaves, treedef = tree.flatten(tangents)
     if treedef != lin.in_tree:
         raise ArgumentError(
@@ -180,7 +192,7 @@ def _apply_tangents(lin: Linearized, tangents: tuple[Any, ...], what: str) -> An
         )
     checked = _check_linear(leaves, lin.primals, "tangent", what, "primal")
     with np.errstate(all="ignore"):
-        pushed = [plain(t) for t in push_selected(lin.tape, [as_given(t) for t in checked])]
+        pushed = [plain(t) for t in push_selected(lin.tape, _selected(checked, supports))]
     filled = [
         beside(zeros_like(y) if t is None else t, y) for t, y in zip(pushed, lin.outs, strict=True)
     ]
@@ -206,7 +218,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     linear = lin.without_values()
 
     def fun_jvp(*tangents: Any) -> Any:
-        return _apply_tangents(linear, tangents, "linearize")
+        return apply_tangents(linear, tangents, "linearize")
 
     result = tree.unflatten(lin.out_tree, map(lower, lin.outs))
     return (result, fun_jvp, lin.aux) if has_aux else (result, fun_jvp)
@@ -235,14 +247,15 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[
     linear = lin.without_values()
 
     def fun_vjp(cotangent: Any) -> Any:
-        return _pull_tree(linear, cotangent)
+        return pull_tree(linear, cotangent)
 
     named_like(fun_vjp, fun, "vjp")
     result = tree.unflatten(lin.out_tree, map(lower, lin.outs))
     return (result, fun_vjp, lin.aux) if has_aux else (result, fun_vjp)
 
 
-def _pull_tree(lin: Linearized, cotangent: Any) -> Any:
+def pull_tree(lin: Linearized, cotangent: Any, supports: Sequence[Value] = ()) -> Any:
+    """The cotangents of the primals; `supports` says where those that are given are not zero."""
     leaves, treedef = flatten(cotangent)
     if treedef != lin.out_tree:
         raise ArgumentError(
@@ -250,7 +263,7 @@ def _pull_tree(lin: Linearized, cotangent: Any) -> Any:
         )
     checked = _check_linear(leaves, lin.outs, "cotangent", "vjp", "result")
     with np.errstate(all="ignore"):
-        pulled = [plain(ct) for ct in pull_selected(lin.tape, [as_given(ct) for ct in checked])]
+        pulled = [plain(ct) for ct in pull_selected(lin.tape, _selected(checked, supports))]
     given = ids_of(leaves)
     filled = [
         beside(zeros_like(x) if ct is None else ct, x)
