@@ -124,6 +124,12 @@ class LostDerivativeError(FgradError):
     """
 
 
+class RandomStateError(FgradError):
+    """A traced function drew random numbers from a generator with a state of its own."""
+
+    located = True
+
+
 class MissingRuleError(FgradError, NotImplementedError):
     """A primitive has no rule for the transform that was asked for."""
 

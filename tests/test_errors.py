@@ -355,6 +355,22 @@ def primitive_without_a_derivative() -> Any:
     return fgrad.grad(lambda x: np.sum(flip(x)))(X)
 
 
+def masked_argument() -> Any:
+    return fgrad.grad(np.sum)(np.ma.masked_array(X, X > 1))
+
+
+def masked_operand() -> Any:
+    mask = np.ma.masked_array(X, X > 1)
+    return fgrad.jit(lambda x: x * mask)(X)
+
+
+def draw_of_a_random_number_in_a_batch() -> Any:
+    def noisy(x: Any) -> Any:
+        return x + np.random.normal()
+
+    return fgrad.vmap(noisy)(X)
+
+
 def jacobian_that_is_not_sparse() -> Any:
     return fgrad.sparse.jacobian(lambda x: np.cumsum(x))(np.ones(100_000))
 

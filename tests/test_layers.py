@@ -21,7 +21,7 @@ LAYERS = {
     "tables": 2,
     "trace": 2,
     "readout": 2,
-    "on_device": 2, "lifted": 2,
+    "on_device": 2, "outside": 2, "lifted": 2,
     "trace_errors": 2,
     "ops": 3,
     "numpy": 4, "transforms": 4,

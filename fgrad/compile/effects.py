@@ -13,6 +13,7 @@ Arguments that share memory are traced as if they did not, so this is refused wh
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,18 +21,20 @@ import numpy as np
 from fgrad import tree
 from fgrad.assign import assign, immutable, keep_memory, writes_of
 from fgrad.compile.call import call
-from fgrad.compile.outside.watches import Watches
 from fgrad.compile.passes.dce import dce
 from fgrad.compile.plan import Donation
 from fgrad.containers import Watch, containers_in, put_contents
 from fgrad.errors import ArgumentWriteError
 from fgrad.ir.aval import PYTHON_SCALARS
 from fgrad.ir.program import Program, Var
+from fgrad.ir.walk import subprograms
 from fgrad.lifted import is_lifted, lift
 from fgrad.on_device import OnDevice
 from fgrad.ops.elementwise import convert_p
+from fgrad.outside.watches import Watches
 from fgrad.overlap import overlap, overlaps_itself
 from fgrad.trace import Tracer, writing
+from fgrad.transforms.callback import Function
 
 CONSTANTS = (*PYTHON_SCALARS, np.generic, str, bytes, type(None))  # stored as they are
 Names = Callable[[], Sequence[str]]
@@ -271,6 +274,17 @@ def _check_containers(stores: Sequence[Stored], args: Any, fun: str) -> None:
                     ("write", "a copy of it for one of the arguments"),
                 ),
             )
+
+
+def called_back(program: Program) -> set[CodeType]:
+    """The code of functions that equations call: what these read is no part of a trace."""
+    called = [
+        eqn.params["function"].fun
+        for part in subprograms(program)
+        for eqn in part.eqns
+        if isinstance(eqn.params.get("function"), Function)
+    ]
+    return {fun.__code__ for fun in called if isinstance(fun, FunctionType)}
 
 
 # --- calls in traces ------------------------------------------------------------------------------

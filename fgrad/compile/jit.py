@@ -24,14 +24,18 @@ from fgrad.compile.backend import BACKENDS
 from fgrad.compile.call import call, contiguous, executable_of
 from fgrad.compile.cpu.entry.native import NativeCallable, NativeCalls, native_class
 from fgrad.compile.cpu.entry.table import Parameters
-from fgrad.compile.effects import Effects, Watched, is_array, split_writes
-from fgrad.compile.jit_texts import described, explain_retrace, unhashable, unsupported
+from fgrad.compile.effects import Effects, Watched, called_back, is_array, split_writes
+from fgrad.compile.jit_texts import (
+    changes_often,
+    described,
+    explain_retrace,
+    unhashable,
+    unsupported,
+)
 from fgrad.compile.leaves import Take, taker
 from fgrad.compile.native import learn
-from fgrad.compile.outside.watches import Watches
-from fgrad.compile.outside.world import world_of
 from fgrad.compile.plan import Donation
-from fgrad.compile.static_arguments import Static, as_tuple, completed, typed
+from fgrad.compile.static_arguments import Static, as_tuple, completed, known_by_name, typed
 from fgrad.config import config
 from fgrad.errors import ArgumentError, RetraceWarning, UnsupportedTypeError
 from fgrad.foreign import foreign_container, is_foreign
@@ -40,6 +44,9 @@ from fgrad.ir.program import Program
 from fgrad.lifted import CPU, CUDA, device_of, lift, lower
 from fgrad.locks import own_lock
 from fgrad.on_device import OnDevice, put_hook
+from fgrad.outside.draws import Draws
+from fgrad.outside.watches import Watches
+from fgrad.outside.world import world_of
 from fgrad.trace import Tracer, run, trace
 from fgrad.transforms.wrap import argument_names
 
@@ -441,6 +448,8 @@ class Jitted(NativeCallable):
             effects.append(found)
             return [_result(x, self.fun) for x in values]
 
+        known = known_by_name(self.fun, signature.statics)
+        draws = Draws(self.fun, known)
         traced = trace(flat, avals, _identifier(name), "jit", copy_consts=True, names=names)
         closed, captured = tuple([lower(x) for x in traced.captured]), traced.captured
         if all([isinstance(x, OnDevice) for x in closed]):
@@ -455,22 +464,9 @@ class Jitted(NativeCallable):
         donated = done.donations(self._donated(signature, avals), len(closed), len(program.outputs))
         device = device_of(program, self.device)
         rest = donated, fits, closed, device, None if done.nothing else done
-        watches = Watches() if captured else world_of(self.fun, self._known(signature), program)
+        draws.check(f"jit({name})")
+        watches = Watches() if captured else world_of(self.fun, known, called_back(program))
         return Entry(program, out_tree, single, description, *rest, watches), captured
-
-    def _known(self, signature: Signature) -> dict[str, Any]:
-        """The static arguments by the names of the parameters."""
-        fun: Any = getattr(self.fun, "__func__", self.fun)
-        names = fun.__code__.co_varnames if isinstance(fun, types.FunctionType) else ()
-        if isinstance(self.fun, types.MethodType):
-            names = names[1:]
-        known: dict[str, Any] = {}
-        for where, (_, value) in signature.statics:
-            if isinstance(where, str):
-                known[where] = value
-            elif isinstance(where, int) and where < len(names):
-                known[names[where]] = value
-        return known
 
     def _donated(self, signature: Signature, avals: Sequence[Aval]) -> tuple[int, ...]:
         """The leaves of donated arguments, if they are large enough to be worth it."""
@@ -495,13 +491,8 @@ class Jitted(NativeCallable):
         """Warn when the world has changed often: each change costs a trace."""
         self.changes += 1
         if self.changes == MANY_CHANGES:
-            name = self.fun.__name__
-            warnings.warn(
-                f"{name} was traced again {MANY_CHANGES} times because what it reads from outside "
-                f"changed, last {before.watches.changed()}: pass it to {name} as an argument.",
-                RetraceWarning,
-                stacklevel=5,
-            )
+            text = changes_often(self.fun.__name__, MANY_CHANGES, before.watches.changed())
+            warnings.warn(text, RetraceWarning, stacklevel=5)
 
 
 def _check_integers(fits: dict[int, set[np.dtype]], leaves: Sequence[Any]) -> None:

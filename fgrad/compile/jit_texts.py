@@ -81,3 +81,11 @@ def unhashable(name: str, statics: Sequence[tuple[Hashable, Static]]) -> StaticA
                 ),
             )
     return StaticArgumentError(headline)
+
+
+def changes_often(fun: str, times: int, path: str | None) -> str:
+    """The warning about a function that is traced again and again."""
+    return (
+        f"{fun} was traced again {times} times because what it reads from outside changed, "
+        f"last {path}: pass it to {fun} as an argument."
+    )

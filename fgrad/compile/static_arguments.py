@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from types import MethodType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,6 +46,19 @@ def completed(
     by_num = [positional[k] for k in nums if -len(positional) <= k < len(positional)]
     by_name = [positional.index(n) for n in names if n in positional]
     return tuple(dict.fromkeys([*nums, *by_name])), tuple(dict.fromkeys([*names, *by_num]))
+
+
+def known_by_name(fun: Any, statics: Sequence[tuple[Hashable, Static]]) -> dict[str, Any]:
+    """Static arguments by the names of the parameters."""
+    code = getattr(getattr(fun, "__func__", fun), "__code__", None)
+    names = code.co_varnames[isinstance(fun, MethodType) :] if code is not None else ()
+    known: dict[str, Any] = {}
+    for where, (_, value) in statics:
+        if isinstance(where, str):
+            known[where] = value
+        elif isinstance(where, int) and where < len(names):
+            known[names[where]] = value
+    return known
 
 
 class Static(NamedTuple):

@@ -14,6 +14,7 @@ from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.program import Program
 from fgrad.lax.contents import contents
 from fgrad.numpy.promote import convert
+from fgrad.outside.draws import Draws
 from fgrad.source import here, resolve
 from fgrad.trace import Tracer, Value, innermost, trace
 from fgrad.transforms import control, control_reverse, control_vmap  # noqa: F401 - the rules
@@ -95,7 +96,9 @@ def body_of(
             for x, weak, dtype in zip(results, found["weak"], wanted, strict=False)
         ]
 
+    draws = Draws(fun)
     traced = trace(flat, [a for avals, _ in args for a in avals], function_name(fun), what, True)
+    draws.check(f"lax.{what}({function_name(fun)})")
     body = Body(traced.program, traced.captured, found["tree"], found["weak"], found["narrows"])
     if key is not None and not body.captured:
         while len(_BODIES) >= MOST_BODIES:

@@ -20,6 +20,7 @@ from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Primitive, Refusal
 from fgrad.ops.families import batch_first
 from fgrad.ops.shape import index, move_axis
+from fgrad.outside.draws import Draws
 from fgrad.record import Record
 from fgrad.trace import Builder, Tracer, Value, bind, passed_by
 from fgrad.transforms.chunked import cut, map_chunks
@@ -85,6 +86,7 @@ def vmap(
             whole = Mapped(leaves, values, axes, in_tree, size)
             return _by_chunks(fun, whole, out_axes, chunk_size)
         builder = Builder("vmap", function_name(fun), eager=True)
+        draws = Draws(fun)
         try:
             with builder.running, builder:
                 inputs = [
@@ -97,6 +99,7 @@ def vmap(
                     builder.lift(as_value(x, f"a result of {function_name(fun)}"))
                     for x in out_leaves
                 ]
+                draws.check(f"vmap({function_name(fun)})")
                 records, mapped = builder.records, builder.inputs
         finally:
             builder.release()

@@ -31,7 +31,7 @@ from fgrad.compile.cpu.entry.blocks import (
     member,
     word,
 )
-from fgrad.compile.outside.watches import MISSING, Content, Items, Place, Watches
+from fgrad.outside.watches import MISSING, Content, Items, Place, Watches
 
 SEARCHED = 48  # words of an object in which a reference to what it holds is looked for
 

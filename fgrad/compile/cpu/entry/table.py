@@ -53,8 +53,8 @@ from fgrad.compile.cpu.entry.blocks import (
 )
 from fgrad.compile.cpu.entry.outside import NotWatched, outside_words
 from fgrad.compile.cpu.entry.pool import POOLED_BYTES
-from fgrad.compile.outside.watches import Watches
 from fgrad.ir.aval import Aval
+from fgrad.outside.watches import Watches
 
 KEPT_BYTES = 1 << 16  # result arrays up to this size may be used again
 MAX_WORDS = 2048  # objects of one call, some 100 KB on the stack

@@ -1,4 +1,4 @@
-"""L5. The code of a function -> what it reads by name: globals, cells, parameters, and their paths.
+"""L2. The code of a function -> what it reads by name: globals, cells, parameters, and their paths.
 
     cfg["lr"] * self.w + helper(x)    cfg -> item "lr"    self -> attribute w    helper
 

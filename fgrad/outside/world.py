@@ -1,4 +1,4 @@
-"""L5. A function -> the names, containers and arrays outside of it that its result depends on.
+"""L2. A function -> the names, containers and arrays outside of it that its result depends on.
 
 The code of the function and of all functions that it can reach says which names it reads
 (`reads`); these lead to values, and values to functions and containers again.  Where a path ends,
@@ -12,18 +12,15 @@ import functools
 import gc
 import sys
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
 
-from fgrad.compile.outside.reads import FREE, GLOBAL, ITEM, LOCAL, Path, Step, reads_of
-from fgrad.compile.outside.watches import MISSING, Watches
-from fgrad.ir.program import Program
-from fgrad.ir.walk import subprograms
 from fgrad.on_device import OnDevice
+from fgrad.outside.reads import FREE, GLOBAL, ITEM, LOCAL, Path, Step, reads_of
+from fgrad.outside.watches import MISSING, Watches
 from fgrad.trace import Tracer
-from fgrad.transforms.callback import Function
 
 MOST_ITEMS = 1024  # of one container
 TRUSTED = frozenset({"numpy", "scipy", "fgrad", "optree"}) | sys.stdlib_module_names
@@ -40,36 +37,40 @@ def is_trusted(x: Any) -> bool:
     return isinstance(name, str) and name.partition(".")[0] in TRUSTED and name != "__main__"
 
 
-def world_of(fun: Any, bound: Bound, program: Program) -> Watches:
+def world_of(fun: Any, bound: Bound, called_back: Set[types.CodeType] = frozenset()) -> Watches:
     """What has to be as it is for a trace of `fun` to be right.
 
     Arguments:
         fun: what was traced.
         bound: its static arguments by the names of the parameters.
-        program: what it was traced to; the functions that it calls at each run may read anything.
+        called_back: code of functions that are called at each run, which may read anything.
     """
-    walk = _Walk(_called_back(program))
+    return _walk(fun, bound, called_back, ()).watches
+
+
+def objects_read(fun: Any, bound: Bound, kinds: tuple[type, ...]) -> list[tuple[str, Any]]:
+    """The objects of some classes that `fun` reads from outside, with their paths."""
+    if type(fun) is types.FunctionType and not (fun.__closure__ or fun.__defaults__):
+        reads = reads_of(fun.__code__)
+        if not reads.inner and all([path.source == LOCAL for path in reads.paths]):
+            return []
+    return _walk(fun, bound, frozenset(), kinds).found
+
+
+def _walk(fun: Any, bound: Bound, called_back: Set[types.CodeType], kinds: Any) -> _Walk:
+    walk = _Walk(called_back, kinds)
     walk.see(fun, getattr(fun, "__name__", "function"), bound)
     walk.finish()
-    return walk.watches
-
-
-def _called_back(program: Program) -> set[types.CodeType]:
-    """The code of functions that equations call."""
-    called = [
-        eqn.params["function"].fun
-        for part in subprograms(program)
-        for eqn in part.eqns
-        if isinstance(eqn.params.get("function"), Function)
-    ]
-    return {fun.__code__ for fun in called if isinstance(fun, types.FunctionType)}
+    return walk
 
 
 class _Walk:
     """One look at the world."""
 
-    def __init__(self, called_back: set[types.CodeType]) -> None:
+    def __init__(self, called_back: Set[types.CodeType], kinds: tuple[type, ...]) -> None:
         self.called_back = called_back
+        self.kinds = kinds
+        self.found: list[tuple[str, Any]] = []  # objects of these kinds
         self.watches = Watches()
         self.names: set[str] = set()
         self.seen: dict[Any, Any] = {}  # what was looked at, which keeps it and its identity
@@ -98,6 +99,8 @@ class _Walk:
         if key in self.seen:
             return
         self.seen[key] = (x, bound)
+        if isinstance(x, self.kinds):
+            self.found.append((path, x))
         if isinstance(x, np.ndarray):
             self.watches.array(x, path)
         elif isinstance(x, types.FunctionType):
@@ -159,7 +162,8 @@ class _Walk:
             return
         if isinstance(x, (list, dict, set)) and name in _WRITERS:
             return
-        if isinstance(x, (dict, list, tuple, np.ndarray)) or not _has_usual_attributes(x):
+        known = isinstance(x, (types.ModuleType, type)) or not is_trusted(type(x))
+        if not known or not _has_usual_attributes(x):
             self.see(x, path)
         self.attribute(x, name, path, rest)
 

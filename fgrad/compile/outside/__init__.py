@@ -1,1 +1,0 @@
-"""L5. What a jitted function reads from outside of its arguments, and whether it is as it was."""

@@ -1,0 +1,109 @@
+"""L2. Random numbers drawn from a generator's state while a function is traced: refused.
+
+A trace runs once, for all calls and all examples of a batch, and so would such a draw be one number
+for all of them.  The states of NumPy's and Python's global generators, and of all generators that
+the code of the function reads, are compared before and after.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import struct
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fgrad.errors import RandomStateError
+from fgrad.outside.world import objects_read
+
+WORD = 8
+_HEADER = object.__basicsize__
+_MT_BYTES = 2500  # 624 words, and the position among them
+
+
+class Draws:
+    """The generators that a function may draw from, and their states before it is traced."""
+
+    def __init__(self, fun: Any, bound: Mapping[str, Any] | None = None) -> None:
+        numpy_random, python_random = (sys.modules.get(n) for n in ("numpy.random", "random"))
+        found: list[tuple[str, Any]] = []
+        if python_random is not None:
+            found.append(("random", python_random._inst))  # type: ignore[attr-defined]
+        if numpy_random is not None:
+            found.append(("np.random", numpy_random.mtrand._rand))
+            kinds = (numpy_random.Generator, numpy_random.RandomState, *_kinds(python_random))
+            found += objects_read(fun, bound or {}, kinds)
+        self.states = [(name, x, _state(x)) for name, x in found]
+
+    def check(self, fun: str) -> None:
+        """Raise a card if one of them has another state now."""
+        for name, x, state in self.states:
+            if _state(x) != state:
+                raise RandomStateError(
+                    f"{fun} draws random numbers from a generator with a state.",
+                    (
+                        ("value", f"{name}, a {type(x).__name__}"),
+                        ("why", "the function is traced once: one draw would serve all calls,"),
+                        ("why", "and all examples of a batch."),
+                        ("write", "def f(key, x): ... fgrad.random.normal(key, x.shape)"),
+                        ("write", "    with a key for each call, and each example:"),
+                        ("write", "    fgrad.random.split(fgrad.random.key(0), n)"),
+                        ("write", "or draw before the call, and pass the numbers"),
+                    ),
+                )
+
+
+def _kinds(python_random: Any) -> tuple[type, ...]:
+    return () if python_random is None else (python_random.Random,)
+
+
+def _state(x: Any) -> Any:
+    """Something that is another after each draw."""
+    if hasattr(x, "getstate"):
+        return _python_state(x)
+    if not hasattr(x, "get_state"):
+        return _plain(x.bit_generator.state)
+    bits = x._bit_generator
+    offset = _offset_of_gauss() if type(bits).__name__ == "MT19937" else 0
+    if offset:  # 40 us less than get_state
+        at = bits.ctypes.state_address
+        return ctypes.string_at(at, _MT_BYTES), ctypes.string_at(id(x) + offset, 2 * WORD)
+    return _plain(x.get_state(legacy=False))
+
+
+def _python_state(x: Any) -> Any:
+    if _python_words_are_known():
+        return ctypes.string_at(id(x) + _HEADER, _MT_BYTES), x.gauss_next
+    return x.getstate()
+
+
+@functools.cache
+def _offset_of_gauss() -> int:
+    """Where a `RandomState` keeps the normal number that is left of a pair, behind its flag."""
+    x = sys.modules["numpy.random"].RandomState(0)
+    x.normal()
+    left = struct.pack("d", x.get_state()[4])
+    found = ctypes.string_at(id(x), type(x).__basicsize__).find(left)
+    return max(found - WORD, 0)
+
+
+@functools.cache
+def _python_words_are_known() -> bool:
+    """Whether a `random.Random` has its position and words behind the header."""
+    x = sys.modules["random"].Random(0)
+    before = x.getstate()[1]
+    words = struct.unpack_from("i2I", ctypes.string_at(id(x) + _HEADER, 12))
+    known = words == (before[-1], before[0], before[1])
+    x.random()
+    (position,) = struct.unpack_from("i", ctypes.string_at(id(x) + _HEADER, 4))
+    return known and position == x.getstate()[1][-1] != before[-1]
+
+
+def _plain(state: Any) -> Any:
+    """A state without arrays, which compare element by element."""
+    if isinstance(state, dict):
+        return {key: _plain(value) for key, value in state.items()}
+    return state.tobytes() if isinstance(state, np.ndarray) else state
