@@ -204,6 +204,10 @@ class MemoryBudgetWarning(UserWarning):
     """A gradient does not fit into the memory that was given."""
 
 
+class LostWriteWarning(UserWarning):
+    """A function writes into a copy that a transform made of its argument."""
+
+
 class RetraceWarning(UserWarning):
     """A jitted function was traced again, more often than `max_traces` allows."""
 

@@ -12,14 +12,14 @@ Arguments that share memory are traced as if they did not, so this is refused wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fgrad import tree
-from fgrad.assign import assign, immutable, keep_memory, writes_of
+from fgrad.assign import keep_memory, writes_of
 from fgrad.compile.call import call
 from fgrad.compile.passes.dce import dce
 from fgrad.compile.plan import Donation
@@ -28,16 +28,13 @@ from fgrad.errors import ArgumentWriteError
 from fgrad.ir.aval import PYTHON_SCALARS
 from fgrad.ir.program import Program, Var
 from fgrad.ir.walk import subprograms
-from fgrad.lifted import is_lifted, lift
-from fgrad.on_device import OnDevice
-from fgrad.ops.elementwise import convert_p
 from fgrad.outside.watches import Watches
-from fgrad.overlap import overlap, overlaps_itself
-from fgrad.trace import Tracer, writing
+from fgrad.overlap import overlap
+from fgrad.trace import Tracer
+from fgrad.transforms.arguments import Names, check_written, shared, store, unwritable
 from fgrad.transforms.callback import Function
 
 CONSTANTS = (*PYTHON_SCALARS, np.generic, str, bytes, type(None))  # stored as they are
-Names = Callable[[], Sequence[str]]
 
 
 class Part(NamedTuple):
@@ -94,16 +91,11 @@ class Effects(NamedTuple):
     ) -> None:
         """Raise a card if what is written cannot be, or shares memory with another argument, or
         with an array that the function reads from outside."""
+        check_written(self.writes, given, fun, names)
         for k in self.writes:
-            refusal = _unwritable(given[k])
-            if refusal is not None:
-                raise _card(fun, names()[k], *refusal)
-            for j, other in enumerate(given):
-                if j != k and overlap(given[k], other):
-                    raise _shared(fun, names()[k], names()[j])
             for content in outside.contents():
                 if overlap(given[k], content.array):
-                    raise _shared(fun, names()[k], content.path)
+                    raise shared(fun, names()[k], content.path)
         if self.stores:
             _check_containers(self.stores, args, fun)
 
@@ -143,7 +135,7 @@ class Watched:
         writes = tuple([k for k, x in enumerate(self.tracers) if writes_of(x)])
         for k in writes:
             if not self.arrays[k]:
-                raise _card(fun, names()[k], "is a number", "numbers do not change.")
+                raise unwritable(fun, names()[k], "is a number", "numbers do not change.")
         effects = Effects(tuple(leaves), writes, stores)
         return effects, values + [self.tracers[k] for k in writes]
 
@@ -173,27 +165,6 @@ class Watched:
         )
 
 
-def is_array(x: Any) -> bool:
-    """Whether a leaf is an array, which can be written, and not a number."""
-    if isinstance(x, Tracer):
-        return bool(x.shape) or x._view is not None
-    return isinstance(x, (np.ndarray, OnDevice))
-
-
-def store(target: Any, new: Any) -> None:
-    """Write a new value over an argument: an array, or what stands for one in a trace."""
-    if isinstance(target, Tracer):
-        builder = writing(target)
-        value = builder.lift(new)
-        if not isinstance(value, Tracer):
-            value = builder.record(convert_p, (value,), {"dtype": target.dtype})
-        assign(target, value)
-    elif isinstance(new, OnDevice):
-        np.copyto(target, new.numpy())
-    elif new is not target:
-        np.copyto(target, new)
-
-
 def _store_contents(
     stores: Sequence[Stored], outs: Sequence[Any], given: Sequence[Any], args: Any
 ) -> None:
@@ -218,47 +189,6 @@ def _store_contents(
 
 
 # --- what is refused ------------------------------------------------------------------------------
-
-
-def _unwritable(x: Any) -> tuple[str, str] | None:
-    """Why an argument cannot be written, in words; or None."""
-    if is_lifted(x) or isinstance(x, OnDevice):
-        raise immutable(lift(x).aval)
-    if isinstance(x, Tracer):
-        return None
-    if not isinstance(x, np.ndarray):
-        return f"is a {type(x).__name__}", "what is written is an array that was made of it."
-    if not x.flags.writeable:
-        return "is read-only", "NumPy: assignment destination is read-only."
-    if overlaps_itself(x):
-        return "overlaps itself", "two of its elements are one place in memory."
-    return None
-
-
-def _card(fun: str, name: str, what: str, why: str) -> ArgumentWriteError:
-    return ArgumentWriteError(
-        f"{fun} writes into an argument that cannot be written.",
-        (
-            ("value", f"{name} {what}"),
-            ("why", why),
-            ("write", f"{name} = np.array({name})     a copy, before it is written"),
-        ),
-    )
-
-
-def _shared(fun: str, name: str, other: str) -> ArgumentWriteError:
-    return ArgumentWriteError(
-        f"{fun} writes into an argument that shares memory with another one.",
-        (
-            ("value", f"{name} and {other}"),
-            (
-                "why",
-                "the function was traced for arguments that are apart: what it writes into one",
-            ),
-            ("why", "would not be seen in the other."),
-            ("write", f"{other}.copy() in the call"),
-        ),
-    )
 
 
 def _check_containers(stores: Sequence[Stored], args: Any, fun: str) -> None:

@@ -24,7 +24,7 @@ from fgrad.compile.backend import BACKENDS
 from fgrad.compile.call import call, contiguous, executable_of
 from fgrad.compile.cpu.entry.native import NativeCallable, NativeCalls, native_class
 from fgrad.compile.cpu.entry.table import Parameters
-from fgrad.compile.effects import Effects, Watched, called_back, is_array, split_writes
+from fgrad.compile.effects import Effects, Watched, called_back, split_writes
 from fgrad.compile.jit_texts import (
     changes_often,
     described,
@@ -48,6 +48,7 @@ from fgrad.outside.draws import Draws
 from fgrad.outside.watches import Watches
 from fgrad.outside.world import world_of
 from fgrad.trace import Tracer, run, trace
+from fgrad.transforms.arguments import is_array
 from fgrad.transforms.wrap import argument_names
 
 _INT_TYPES = (int, np.integer)

@@ -17,6 +17,7 @@ from fgrad.lifted import beside, lower
 from fgrad.ops.families import zeros_like
 from fgrad.source import here, resolve
 from fgrad.trace import Builder, Tracer, Value
+from fgrad.transforms.arguments import warn_of_writes, watched
 from fgrad.transforms.dtypes import ascent, check_argument, check_result
 from fgrad.transforms.tape import Tape, pull
 from fgrad.transforms.wrap import (
@@ -92,9 +93,14 @@ def value_and_grad(
                     builder.input(v, None, is_weak(x)) for v, x in zip(values, leaves, strict=True)
                 ]
                 call_args = _replace(args, positions, flat, inputs)
+                watch = watched([call_args[i] for i in positions])
                 out, aux = fun(*call_args, **kwargs), None
                 if has_aux:
                     out, aux = split_aux(out, "grad")
+                if watch is not None or any([x._view is not None for x in inputs]):
+                    name = f"grad({function_name(fun)})"
+                    warn_of_writes(name, inputs, watch, aux, lambda: _names(fun, args, positions))
+                if has_aux:
                     aux = outside_tree(builder, aux, ids_of(values))
                 out = builder.lift(_scalar_result(out, fun, holomorphic))
                 tape = Tape(builder, builder.inputs, [out])

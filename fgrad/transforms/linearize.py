@@ -23,8 +23,10 @@ from fgrad.ops.families import FLOATS, zeros_like
 from fgrad.ops.moved import as_given
 from fgrad.ops.selected import ZERO, Selected, known_support, plain
 from fgrad.trace import Builder, Tracer, Value
+from fgrad.transforms.arguments import warn_of_writes, watched
 from fgrad.transforms.tape import Tape, pull_selected, push_selected
 from fgrad.transforms.wrap import (
+    argument_names,
     as_value,
     as_values,
     check_callable,
@@ -76,10 +78,16 @@ def trace_linear(
             inputs = [
                 builder.input(v, None, is_weak(x)) for v, x in zip(values, leaves, strict=True)
             ]
-            out = fun(*tree.unflatten(in_tree, inputs))
-            aux = None
+            call_args = tree.unflatten(in_tree, inputs)
+            watch = watched(call_args)
+            out, aux = fun(*call_args), None
             if has_aux:
                 out, aux = split_aux(out, what)
+            name = f"{what}({function_name(fun)})"
+            warn_of_writes(
+                name, inputs, watch, (out, aux), lambda: argument_names(fun, primals, {})
+            )
+            if has_aux:
                 aux = outside_tree(builder, aux, ids_of(values))
             out_leaves, out_tree = flatten(out)
             outs = [

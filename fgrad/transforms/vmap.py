@@ -23,9 +23,11 @@ from fgrad.ops.shape import index, move_axis
 from fgrad.outside.draws import Draws
 from fgrad.record import Record
 from fgrad.trace import Builder, Tracer, Value, bind, passed_by
+from fgrad.transforms.arguments import Shared
 from fgrad.transforms.chunked import cut, map_chunks
 from fgrad.transforms.tape import missing_rule, replaying
 from fgrad.transforms.wrap import (
+    argument_names,
     as_value,
     as_values,
     check_callable,
@@ -93,8 +95,12 @@ def vmap(
                     _input(builder, x, v, a) for x, v, a in zip(leaves, values, axes, strict=True)
                 ]
                 call_args, call_kwargs = tree.unflatten(in_tree, inputs)
+                shared = _shared(
+                    fun, inputs, leaves, axes, (call_args, call_kwargs), (args, kwargs)
+                )
                 out = fun(*call_args, **call_kwargs)
                 out_leaves, out_tree = flatten(out)
+                store = shared.after(out_leaves)
                 outs = [
                     builder.lift(as_value(x, f"a result of {function_name(fun)}"))
                     for x in out_leaves
@@ -111,6 +117,8 @@ def vmap(
             own(_place(size, x, d, place, function_name(fun)), given)
             for (x, d), place in zip(batched, places, strict=True)
         ]
+        if store is not None:
+            store()
         return tree.unflatten(out_tree, results)
 
     return named_like(vmap_fun, fun, "vmap")
@@ -158,6 +166,16 @@ def _by_chunks(fun: Callable[..., Any], call: Mapped, out_axes: Any, length: int
         for y, place in zip(results, places, strict=True)
     ]
     return tree.unflatten(treedef, [own(y, ()) for y in placed])
+
+
+def _shared(
+    fun: Callable[..., Any], inputs: Any, leaves: Any, axes: Any, inner: Any, given: Any
+) -> Shared:
+    """What becomes of writes into the arguments of a mapped function."""
+    trees = [*inner[0], *inner[1].values()], [*given[0], *given[1].values()]
+    copied = [a is not None for a in axes]
+    name = f"vmap({function_name(fun)})"
+    return Shared(name, inputs, leaves, copied, trees, lambda: argument_names(fun, *given))
 
 
 def _mapped(inputs: Sequence[Tracer], values: Any, axes: Any) -> dict[int, Batched]:

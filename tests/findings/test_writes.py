@@ -10,7 +10,7 @@ import pytest
 
 import fgrad
 from fgrad import grad, jit, value_and_grad, vmap
-from fgrad.errors import ArgumentWriteError
+from fgrad.errors import ArgumentWriteError, LostWriteWarning
 
 
 def heat(u: Any) -> None:
@@ -184,3 +184,76 @@ def test_1_6_a_call_that_raises_leaves_its_arguments() -> None:
         with pytest.raises(np.linalg.LinAlgError):
             step(u, np.zeros((2, 2)))
         np.testing.assert_array_equal(u, np.ones((2, 2)))
+
+
+def test_1_6_what_is_written_into_a_differentiated_argument_and_not_returned_warns() -> None:
+    def lost(x: Any) -> Any:
+        x += 1
+        return np.sum(x * x)
+
+    def returned(x: Any) -> Any:
+        x += 1
+        return np.sum(x * x), x
+
+    x = np.arange(3.0)
+    calls = (
+        lambda: grad(lost)(x),
+        lambda: jit(grad(lost))(x),
+        lambda: fgrad.vjp(lost, x),
+        lambda: fgrad.jvp(lost, (x,), (x,)),
+        lambda: fgrad.linearize(lost, x),
+        lambda: fgrad.hessian(lost)(x),
+        lambda: fgrad.jacfwd(lost)(x),
+        lambda: vmap(lost)(np.stack([x, x])),
+    )
+    for call in calls:
+        with pytest.warns(LostWriteWarning, match="is a copy"):
+            call()
+    fgrad.grad(returned, has_aux=True)(x)
+    fgrad.vjp(returned, x)
+    vmap(returned)(np.stack([x, x]))
+    np.testing.assert_array_equal(x, np.arange(3.0))
+
+
+def test_1_6_what_is_stored_in_differentiated_containers_warns() -> None:
+    def lost(p: Any) -> Any:
+        p["w"] = p["w"] * 2
+        return np.sum(p["w"])
+
+    for call in (grad(lost), jit(grad(lost)), vmap(lost)):
+        with pytest.warns(LostWriteWarning, match="dict"):
+            call({"w": np.ones(3)})
+
+
+def test_1_6_arguments_that_are_not_differentiated_are_written() -> None:
+    def loss(x: Any, seen: Any, p: Any) -> Any:
+        seen[1:] += seen[:-1]
+        p["n"] += 1
+        return np.sum(x * x) * seen[1]
+
+    for call in (grad(loss), fgrad.jacrev(loss), grad(jit(loss)), fgrad.hessian(loss)):
+        seen, p = np.ones(3), {"n": 1}
+        call(np.ones(2), seen, p)
+        np.testing.assert_array_equal(seen, [1.0, 2.0, 2.0])
+        assert p["n"] == 2
+
+
+def test_1_6_what_all_examples_share_is_written_once() -> None:
+    def f(x: Any, seen: Any, p: Any) -> Any:
+        seen[1:] += seen[:-1]
+        p["kept"] = p["w"] + 1
+        return x * seen[1]
+
+    seen, p = np.ones(3), {"w": np.zeros(2)}
+    out = vmap(f, in_axes=(0, None, None))(np.arange(3.0), seen, p)
+    np.testing.assert_array_equal(out, [0.0, 2.0, 4.0])
+    np.testing.assert_array_equal(seen, [1.0, 2.0, 2.0])
+    np.testing.assert_array_equal(p["kept"], [1.0, 1.0])
+
+    def differs(x: Any, seen: Any) -> Any:
+        seen[0] = x
+        return x
+
+    with pytest.raises(ArgumentWriteError, match="differs between examples"):
+        vmap(differs, in_axes=(0, None))(np.arange(3.0), seen)
+    np.testing.assert_array_equal(seen, [1.0, 2.0, 2.0])

@@ -12,6 +12,9 @@ import fgrad
 import fgrad.numpy as fnp
 from fgrad.errors import FgradError, InPlaceError
 
+# Many functions here write into what is differentiated, and do not return it.
+pytestmark = pytest.mark.filterwarnings("ignore::fgrad.errors.LostWriteWarning")
+
 X = np.array([0.1, 0.5, -0.3, 0.7])
 M = np.arange(12.0).reshape(3, 4) / 10 + 0.01
 

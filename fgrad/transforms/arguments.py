@@ -1,0 +1,264 @@
+"""L4. Arguments that a function writes: the caller's own, or copies that a transform made.
+
+    vmap(f, in_axes=(0, None))(xs, buf)     f writes buf: written; f writes x: a copy, and a warning
+
+What a transform differentiates or batches is a copy.  All else is written as NumPy writes it, after
+everything was computed.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.assign import assign, immutable, keep_memory, writes_of
+from fgrad.containers import Edit, Watch, containers_in, put_contents
+from fgrad.errors import ArgumentWriteError, InPlaceError, LostWriteWarning
+from fgrad.lifted import is_lifted, lift
+from fgrad.on_device import OnDevice
+from fgrad.ops.elementwise import convert_p
+from fgrad.overlap import overlap, overlaps_itself
+from fgrad.source import here, resolve
+from fgrad.trace import Tracer, writing
+
+Names = Callable[[], Sequence[str]]
+
+
+def is_array(x: Any) -> bool:
+    """Whether a leaf is an array, which can be written, and not a number."""
+    if isinstance(x, Tracer):
+        return bool(x.shape) or x._view is not None
+    return isinstance(x, (np.ndarray, OnDevice))
+
+
+def check_written(
+    written: Sequence[int], given: Sequence[Any], function: str, names: Names
+) -> None:
+    """Raise a card if an argument cannot be written, or shares memory with another one."""
+    for k in written:
+        refusal = _unwritable(given[k])
+        if refusal is not None:
+            raise unwritable(function, names()[k], *refusal)
+        for j, other in enumerate(given):
+            if j != k and overlap(given[k], other):
+                raise shared(function, names()[k], names()[j])
+
+
+def store(target: Any, new: Any) -> None:
+    """Write a new value over an argument: an array, or what stands for one in a trace."""
+    if isinstance(target, Tracer):
+        builder = writing(target)
+        value = builder.lift(new)
+        if not isinstance(value, Tracer):
+            value = builder.record(convert_p, (value,), {"dtype": target.dtype})
+        assign(target, value)
+    elif isinstance(new, Tracer) and not is_lifted(new):
+        raise _traced(new)
+    elif new is not target:
+        np.copyto(target, new.numpy() if isinstance(new, OnDevice) else new)
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+def _unwritable(x: Any) -> tuple[str, str] | None:
+    """Why an argument cannot be written, in words; or None."""
+    if is_lifted(x) or isinstance(x, OnDevice):
+        raise immutable(lift(x).aval)
+    if isinstance(x, Tracer):
+        return None
+    if not isinstance(x, np.ndarray):
+        return f"is a {type(x).__name__}", "what is written is an array that was made of it."
+    if not x.flags.writeable:
+        return "is read-only", "NumPy: assignment destination is read-only."
+    if overlaps_itself(x):
+        return "overlaps itself", "two of its elements are one place in memory."
+    return None
+
+
+def unwritable(function: str, name: str, what: str, why: str) -> ArgumentWriteError:
+    """The card for an argument that cannot be written."""
+    return ArgumentWriteError(
+        f"{function} writes into an argument that cannot be written.",
+        (
+            ("value", f"{name} {what}"),
+            ("why", why),
+            ("write", f"{name} = np.array({name})     a copy, before it is written"),
+        ),
+    )
+
+
+def shared(function: str, name: str, other: str) -> ArgumentWriteError:
+    """The card for an argument that is written and shares memory with something else."""
+    return ArgumentWriteError(
+        f"{function} writes into an argument that shares memory with another one.",
+        (
+            ("value", f"{name} and {other}"),
+            (
+                "why",
+                "the function was traced for arguments that are apart: what it writes into one",
+            ),
+            ("why", "would not be seen in the other."),
+            ("write", f"{other}.copy() in the call"),
+        ),
+    )
+
+
+def _traced(new: Tracer) -> InPlaceError:
+    used = resolve(here())
+    return InPlaceError(
+        "A jitted function would write a traced value into a plain NumPy array.",
+        (
+            ("value", f"{new.aval} of {new.builder.what}({new.builder.name})"),
+            ("used", f"{used}:  {used.text()}"),
+            ("why", "a plain array holds numbers, and the trace would lose what they depend on."),
+            ("write", "return the new value instead of writing it"),
+        ),
+    )
+
+
+# --- transforms that call a function with values --------------------------------------------------
+
+
+def watched(trees: Sequence[Any]) -> Watch | None:
+    """The containers among the arguments that a function gets; None if there are none."""
+    return None if all([type(x) is Tracer for x in trees]) else Watch(tuple(trees))
+
+
+def warn_of_writes(
+    transform: str, tracers: Sequence[Tracer], watch: Watch | None, results: Any, names: Names
+) -> None:
+    """Warn of what a function wrote into arguments that are copies, if it is in no result."""
+    if watch is None and not any([x._view is not None for x in tracers]):
+        return
+    returned = {id(x) for x in tree.leaves(results)}
+    for k, x in enumerate(tracers):
+        if id(x) not in returned and x._view is not None and writes_of(x):
+            warn_lost(transform, names()[k])
+    if watch is None:
+        return
+    for edit in watch.edits():
+        stored = tree.leaves(list(edit.contents.values()))
+        if not all([id(x) in returned for x in stored]):
+            warn_lost(transform, f"a {type(watch.containers[edit.container]).__name__}")
+
+
+class Shared:
+    """Arguments of a mapped function, some of which all examples share.
+
+    Arguments:
+        transform: its name and the function's.
+        tracers: what the function gets for the leaves.
+        leaves: what the caller gave.
+        copied: which of them are mapped.
+        trees: the containers of both.
+        names: how the leaves are reached.
+    """
+
+    def __init__(
+        self,
+        transform: str,
+        tracers: Sequence[Tracer],
+        leaves: Sequence[Any],
+        copied: Sequence[bool],
+        trees: tuple[Sequence[Any], Sequence[Any]],
+        names: Names,
+    ) -> None:
+        self.transform, self.tracers, self.leaves = transform, tracers, leaves
+        self.copied, self.given, self.names = copied, trees[1], names
+        self.watch = watched(trees[0])
+        for x, leaf, copy in zip(tracers, leaves, copied, strict=True):
+            if not copy and is_array(leaf):
+                keep_memory(x)
+
+    def after(self, results: Sequence[Any]) -> Callable[[], None] | None:
+        """What is to be done when all else is computed, to write what all examples share; or None.
+
+        It warns of what was written into mapped arguments and is in no result.
+        """
+        if self.watch is None and not any([x._view is not None for x in self.tracers]):
+            return None
+        mapped = [k for k, copy in enumerate(self.copied) if copy]
+        tracers = [self.tracers[k] for k in mapped]
+        warn_of_writes(
+            self.transform, tracers, None, results, lambda: [self.names()[k] for k in mapped]
+        )
+        own = [k for k, x in enumerate(self.tracers) if not self.copied[k] and writes_of(x)]
+        edits = self.watch.edits() if self.watch is not None else ()
+        if not (own or edits):
+            return None
+        for k in own:
+            if not is_array(self.leaves[k]):
+                raise unwritable(self.transform, self.names()[k], "is a number", "numbers stay.")
+        check_written(own, self.leaves, self.transform, self.names)
+        new = [self._known(self.tracers[k], self.names()[k]) for k in own]
+        contents = [self._contents(edit, results) for edit in edits]
+
+        def store_all() -> None:
+            for k, value in zip(own, new, strict=True):
+                store(self.leaves[k], value)
+            for found in contents:
+                if found is not None:
+                    put_contents(*found)
+
+        return store_all
+
+    def _known(self, x: Any, name: str) -> Any:
+        """A value that all examples share, as the caller sees it."""
+        value = x.builder.lift(x).value if isinstance(x, Tracer) else x
+        if value is None:
+            raise ArgumentWriteError(
+                f"{self.transform} stores what differs between examples in what they share.",
+                (
+                    ("value", name),
+                    ("why", "one array cannot hold a number for each example."),
+                    ("write", f"{name}.copy()       before it is written: one for each example"),
+                    ("write", "in_axes=0           and an array with one for each example"),
+                ),
+            )
+        return value
+
+    def _contents(self, edit: Edit, results: Sequence[Any]) -> tuple[Any, dict[Any, Any]] | None:
+        """A container of the caller's, and what it holds afterwards; None if it is a copy."""
+        assert self.watch is not None
+        mine, yours = self.watch.containers, containers_in(tuple(self.given))
+        places = {id(x): k for k, x in enumerate(self.tracers)}
+        target = yours[edit.container]
+        name = f"a {type(target).__name__}"
+        before = tree.leaves(list(self.watch.before[edit.container].values()))
+        if any([self.copied[places[id(x)]] for x in before if id(x) in places]):
+            warn_lost(self.transform, name)
+            return None
+        same = {id(a): b for a, b in zip(mine, yours, strict=True)}
+
+        def outer(x: Any) -> Any:
+            if id(x) in same:
+                return same[id(x)]
+            k = places.get(id(x), -1)
+            return self._known(x, name) if k < 0 or self.copied[k] else self.leaves[k]
+
+        def is_mine(x: Any) -> bool:
+            return id(x) in same
+
+        new = {key: tree.map(outer, x, is_leaf=is_mine) for key, x in edit.contents.items()}
+        return target, new
+
+
+_SEEN: dict[Any, Any] = {}  # where a warning was given
+
+
+def warn_lost(transform: str, name: str) -> None:
+    """Warn, once for each line, that what was written into a copy is lost."""
+    loc = resolve(here())
+    warnings.warn_explicit(
+        f"{transform}: {name} is a copy inside, as it is differentiated or mapped, and what was "
+        "written into it is lost; return it, or write into a copy of your own",
+        LostWriteWarning,
+        loc.file,
+        loc.line,
+        registry=_SEEN,
+    )
