@@ -1,4 +1,4 @@
-"""L7. `scipy.integrate` with derivatives: initial value problems.
+"""L7. `scipy.integrate` with derivatives: initial value problems, and integrals (`_quadrature.py`).
 
     import fgrad.scipy.integrate as si
     fgrad.grad(lambda k: si.odeint(lambda y, t: -k * y, 1.0, ts)[-1, 0])(0.5)
@@ -23,6 +23,8 @@ from fgrad.lazy import lazy_module
 from fgrad.numpy.promote import as_value, inexact, user_line
 from fgrad.numpy.register import has_tracer
 from fgrad.ops.elementwise import stop_gradient
+from fgrad.scipy._host import at_once
+from fgrad.scipy._quadrature import dblquad, nquad, quad  # noqa: F401 - SciPy's names
 from fgrad.trace import Value, innermost
 from fgrad.transforms.custom_vjp import custom_vjp
 from fgrad.transforms.implicit import closure_convert
@@ -300,7 +302,8 @@ def solve_ivp(
         t_span: the first and the last time.
         y0: the values at the first, shape (n,).
         method: "RK45" inside of transforms.
-        t_eval: the times of the results, in order; both ends of `t_span` if they are not given.
+        t_eval: the times of the results, in order; if they are not given, those of SciPy's steps,
+            for which all values must be known: not under `jit` and `vmap`.
         args, rtol, atol, adjoint: as for `odeint`.
         options: other options of SciPy's, outside of transforms.
 
@@ -334,7 +337,8 @@ def solve_ivp(
         )
     ends = [inexact(as_value(e)) for e in t_span]
     if t_eval is None:
-        ts, inner = np.stack(ends), slice(None)
+        steps = _steps_of_scipy(fun, ends, y0, args, rtol, atol)
+        ts, inner = np.stack([ends[0], *steps[1:-1], ends[1]]), slice(None)
     else:
         middle = inexact(as_value(t_eval))
         ts, inner = np.concatenate([np.reshape(ends[0], (1,)), middle]), slice(1, None)
@@ -342,6 +346,31 @@ def solve_ivp(
     ys = _solution(lambda y, t, *a: fun(t, y, *a), y0, ts, args, control)
     ys = np.transpose(ys[inner])
     return OdeSolution(ts[inner], ys, np.all(np.isfinite(ys)))
+
+
+def _steps_of_scipy(
+    fun: Callable[..., Any], ends: Any, y0: Any, args: Sequence[Any], rtol: float, atol: float
+) -> Any:
+    """The times at which SciPy's solver has results of its own accord."""
+    start = np.reshape(inexact(as_value(y0)), -1)
+
+    def solver(field: Callable[[Any], Any], span: Any, y: Any) -> Any:
+        return plain.solve_ivp(
+            lambda t, y: field((np.float64(t), y)), span, y, rtol=rtol, atol=atol
+        ).t
+
+    found = at_once(solver, lambda x: fun(x[0], x[1], *args), (np.float64(0.5), start), ends, start)
+    if found is None:
+        raise ArgumentError(
+            "solve_ivp needs t_eval where values are not known while tracing.",
+            (
+                *user_line(),
+                ("why", "without it there are as many results as SciPy takes steps."),
+                ("write", "t_eval=np.linspace(t0, t1, 50)"),
+                ("write", "t_eval=[t1]                      the end alone"),
+            ),
+        )
+    return found
 
 
 def __getattr__(name: str) -> Any:

@@ -5,22 +5,34 @@
     so.minimize(loss, x0, method="trust-ncg")       # and products with the Hessian
     so.root(f, x0); so.least_squares(residuals, x0) # Jacobians
 
-What SciPy takes and returns stays as it is; a derivative that you give is used instead.  The result
-is not differentiable: `fgrad.custom_root` is for that.
+What SciPy takes and returns stays as it is; a derivative that you give is used instead.
+
+Solutions are differentiable themselves (`_solvers.py`): inside of a transform, `root_scalar`,
+`brentq` and its kin, `newton`, `root`, `fsolve`, `minimize_scalar`, `minimize`, `least_squares` and
+`curve_fit` return the solution with its derivatives by all that the function closes over.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fgrad.compile.jit import jit
-from fgrad.errors import ArgumentError
 from fgrad.lazy import lazy_module
-from fgrad.numpy.promote import user_line
-from fgrad.numpy.register import has_tracer
+from fgrad.scipy import _solvers
+from fgrad.scipy._host import arguments, inside, refuse_options
+from fgrad.scipy._solvers import (  # noqa: F401 - SciPy's names
+    bisect,
+    brenth,
+    brentq,
+    fsolve,
+    newton,
+    ridder,
+    toms748,
+)
 from fgrad.transforms.grad import grad, value_and_grad
 from fgrad.transforms.jacobian import hessian, jacfwd, jacrev
 from fgrad.transforms.linearize import jvp
@@ -32,23 +44,10 @@ WITH_PRODUCTS = frozenset({"newton-cg", "trust-ncg", "trust-krylov", "trust-cons
 WITH_HESSIAN = frozenset({"dogleg", "trust-exact"})
 
 
-def _known(function: str, x0: Any, args: Any) -> np.ndarray:
-    """The starting point as floats; a card if it, or an argument, is traced."""
-    if has_tracer((x0, *args)):
-        raise ArgumentError(
-            f"scipy.optimize.{function} does not take traced arrays.",
-            (
-                *user_line(),
-                ("why", "its iterations depend on values, in SciPy's code."),
-                ("write", "fgrad.custom_root, whose solution is differentiable"),
-            ),
-        )
+def _start(x0: Any) -> np.ndarray:
+    """The starting point as floats."""
     x = np.asarray(x0)
     return x if x.dtype.kind == "f" else x.astype(np.float64)
-
-
-def _arguments(args: Any) -> tuple[Any, ...]:
-    return tuple(args) if isinstance(args, (tuple, list)) else (args,)
 
 
 def _constraints(constraints: Any) -> Any:
@@ -83,18 +82,32 @@ def minimize(
         options: everything else as SciPy takes it (`tol`, `callback`, `options`, ...).
 
     Returns:
-        SciPy's `OptimizeResult`.
+        SciPy's `OptimizeResult`; inside of transforms `(x, fun, success)`, with derivatives: of a
+        minimum that lies on a bound, those of the bound.
 
     Raises:
-        ArgumentError: if `x0` or `args` are traced.
+        UnsupportedNumpyError: inside of transforms, for constraints.
 
     Example:
-        >>> import numpy as np
+        >>> import numpy as np, fgrad
         >>> minimize(lambda x: np.sum((x - 3.0) ** 2), np.zeros(2)).x
         array([3., 3.])
+        >>> def place(p):
+        ...     return minimize(lambda x: np.sum((x - p**2) ** 2), np.zeros(2)).x[0]
+        >>> float(fgrad.grad(place)(3.0).round(6))
+        6.0
     """
-    args = _arguments(args)
-    x = _known("minimize", x0, args)
+    args = arguments(args)
+    if inside(x0, args):
+        refuse_options("scipy.optimize.minimize", {"constraints": constraints or None})
+
+        def find(f: Any, x: Any, ends: Any) -> Any:
+            pairs = None if ends is None else plain.Bounds(*ends)
+            return minimize(f, x, method=method, bounds=pairs, **options)
+
+        ends = _solvers.ends_of(bounds)
+        return _solvers.vector_minimum(lambda x: fun(x, *args), x0, ends, find)
+    x = _start(x0)
     name = method.lower() if isinstance(method, str) else None
     function: Any = fun
     if jac is None and name not in WITHOUT_GRADIENT:
@@ -147,15 +160,29 @@ def root(
     jac: Any = None,
     **options: Any,
 ) -> Any:
-    """`scipy.optimize.root` with the Jacobian of `fun`.
+    """`scipy.optimize.root` with the Jacobian of `fun`, and with derivatives of the solution.
+
+    Arguments:
+        fun: `fun(x, *args)` to an array like x, of NumPy operations; derivatives flow to `args` and
+            to what it closes over.
+        x0: where to begin, shape (n,).
+        method, jac, options: as SciPy takes them; inside of transforms the Jacobian is fgrad's.
+
+    Returns:
+        SciPy's `OptimizeResult`; inside of transforms `(x, fun, success)`.
 
     Example:
-        >>> import numpy as np
+        >>> import numpy as np, fgrad
         >>> root(lambda x: x + 2.0 * np.cos(x), np.array([0.3])).x.round(6)
         array([-1.029867])
+        >>> slope = fgrad.grad(lambda p: root(lambda x: x**3 - p, np.ones(1)).x[0])
+        >>> float(slope(8.0).round(9))
+        0.083333333
     """
-    args = _arguments(args)
-    x = _known("root", x0, args)
+    args = arguments(args)
+    if inside(x0, args):
+        return _solvers.vector_root(fun, x0, args, method, options)
+    x = _start(x0)
     if jac is None and method in ("hybr", "lm"):
         jac = jit(jacfwd(fun))
     return plain.root(jit(fun), x, args=args, method=method, jac=jac, **options)
@@ -180,8 +207,21 @@ def least_squares(
         >>> least_squares(lambda p: p[0] * k + p[1] - (2.0 * k + 1.0), np.zeros(2)).x.round(6)
         array([2., 1.])
     """
-    args, keywords = _arguments(args), kwargs or {}
-    x = np.atleast_1d(_known("least_squares", x0, (*args, *keywords.values())))
+    args, keywords = arguments(args), kwargs or {}
+    if inside(x0, args, keywords):
+        refuse_options("scipy.optimize.least_squares", _not_linear(options))
+
+        def residuals_of(x: Any) -> Any:
+            return fun(x, *args, **keywords)
+
+        def find(f: Any, x: Any, ends: Any) -> Any:
+            return least_squares(f, x, bounds=ends, **options)
+
+        def half(x: Any) -> Any:
+            return 0.5 * np.sum(residuals_of(x) ** 2)
+
+        return _solvers.vector_minimum(half, x0, tuple(bounds), find, residuals_of)
+    x = np.atleast_1d(_start(x0))
     compiled = jit(fun)
     if jac is None:
         residuals = np.size(compiled(x, *args, **keywords))
@@ -189,6 +229,11 @@ def least_squares(
     return plain.least_squares(
         compiled, x, jac=jac, bounds=bounds, args=args, kwargs=keywords, **options
     )
+
+
+def _not_linear(options: dict[str, Any]) -> dict[str, Any]:
+    """The option `loss`, if it is not the sum of squares."""
+    return {k: v for k, v in options.items() if k == "loss" and v != "linear"}
 
 
 def curve_fit(
@@ -203,8 +248,36 @@ def curve_fit(
         >>> params.round(6)
         array([2., 1.])
     """
+    if inside(xdata, ydata, p0, options.get("sigma")):
+        return _fit(f, xdata, ydata, p0, **options)
     filled = jac if jac is not None else jit(_columns(f))
     return plain.curve_fit(jit(f), xdata, ydata, p0=p0, jac=filled, **options)
+
+
+def _fit(
+    f: Callable[..., Any],
+    xdata: Any,
+    ydata: Any,
+    p0: Any,
+    sigma: Any = None,
+    absolute_sigma: bool = False,
+    **options: Any,
+) -> tuple[Any, Any]:
+    """`curve_fit` inside of a transform: the parameters and their covariance."""
+    refuse_options("scipy.optimize.curve_fit", options)
+    count = len(inspect.signature(f).parameters) - 1
+    start = np.ones(count) if p0 is None else np.atleast_1d(p0)
+    scale = 1.0 if sigma is None else sigma
+
+    def residuals(p: Any) -> Any:
+        return (f(xdata, *[p[k] for k in range(start.shape[0])]) - ydata) / scale
+
+    p, r, _ = least_squares(residuals, start)
+    jac = jacfwd(residuals)(p)
+    spread = np.linalg.inv(jac.T @ jac)
+    if not absolute_sigma:
+        spread = spread * np.sum(r**2) / (r.shape[0] - start.shape[0])
+    return p, spread
 
 
 def _columns(f: Callable[..., Any]) -> Callable[..., Any]:
@@ -219,19 +292,63 @@ def _columns(f: Callable[..., Any]) -> Callable[..., Any]:
 def root_scalar(
     f: Callable[..., Any], args: Any = (), method: str | None = None, **options: Any
 ) -> Any:
-    """`scipy.optimize.root_scalar` with the derivatives that Newton's and Halley's methods need.
+    """`scipy.optimize.root_scalar` with the derivatives that methods need, and those of the root.
+
+    Arguments:
+        f: `f(x, *args)` to a number, of NumPy operations; derivatives flow to `args` and to what
+            it closes over.
+        method, options: as SciPy takes them (`bracket`, `x0`, `x1`, `xtol`, ...).
+
+    Returns:
+        SciPy's `RootResults`; inside of transforms `(root, converged)`.
 
     Example:
+        >>> import fgrad
         >>> float(root_scalar(lambda x: x**2 - 2.0, x0=1.0, method="newton").root)
         1.4142135623730951
+        >>> slope = fgrad.grad(lambda p: root_scalar(lambda x: x**3 - p, bracket=(0.0, 9.0)).root)
+        >>> float(slope(8.0).round(9))
+        0.083333333
     """
-    args = _arguments(args)
-    _known("root_scalar", options.get("x0", 0.0), args)
+    args = arguments(args)
+    if inside(list(options.values()), args):
+        return _solvers.scalar_root(f, args, method, options)
     if method in ("newton", "halley") and options.get("fprime") is None:
         options["fprime"] = _as_float(jit(grad(f)))
     if method == "halley" and options.get("fprime2") is None:
         options["fprime2"] = _as_float(jit(grad(grad(f))))
     return plain.root_scalar(_as_float(jit(f)), args=args, method=method, **options)
+
+
+def minimize_scalar(
+    fun: Callable[..., Any],
+    bracket: Any = None,
+    bounds: Any = None,
+    args: Any = (),
+    method: str | None = None,
+    **options: Any,
+) -> Any:
+    """`scipy.optimize.minimize_scalar` with derivatives of the minimum and of where it lies.
+
+    Arguments:
+        fun: `fun(x, *args)` to a number, of NumPy operations; derivatives flow to `args` and to
+            what it closes over, and to `bounds` if the minimum lies on one.
+        bracket, bounds, method, options: as SciPy takes them.
+
+    Returns:
+        SciPy's `OptimizeResult`; inside of transforms `(x, fun, success)`.
+
+    Example:
+        >>> import fgrad
+        >>> where = fgrad.grad(lambda p: minimize_scalar(lambda x: (x * x - p) ** 2, (1.0, 2.0)).x)
+        >>> float(where(4.0).round(9))
+        0.25
+    """
+    if not inside(bracket, bounds, args):
+        return plain.minimize_scalar(
+            fun, bracket, bounds, arguments(args), method=method, **options
+        )
+    return _solvers.scalar_minimum(fun, bracket, bounds, args, method, options)
 
 
 def _as_float(function: Callable[..., Any]) -> Callable[..., float]:

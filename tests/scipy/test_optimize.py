@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 import scipy.optimize as plain
 
-import fgrad
 import fgrad.scipy.optimize as so
-from fgrad.errors import ArgumentError
 
 
 def rosenbrock(x: Any, scale: float = 100.0) -> Any:
@@ -68,7 +66,5 @@ def test_root_scalar(method: str | None) -> None:
     np.testing.assert_allclose(result.root, 2.0 ** (1 / 3), rtol=1e-10)
 
 
-def test_traced_arguments_are_refused() -> None:
-    with pytest.raises(ArgumentError, match="custom_root"):
-        fgrad.grad(lambda a: so.minimize(lambda x, a: np.sum((x - a) ** 2), [0.0], (a,)).x[0])(1.0)
+def test_other_names_are_those_of_scipy() -> None:
     assert so.linprog is plain.linprog

@@ -1,0 +1,109 @@
+"""L7. SciPy's solvers on traced functions: found outside of a trace, differentiated in it.
+
+    x = on_host(solver, ...)      SciPy's own code, on plain numbers, when the program runs
+    y = implicit(f, x)            the same x, as the root of f: dy = -(df/dx)^-1 (df/dp) dp
+
+The second gives x its derivatives, of any order and in both modes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.numpy.promote import as_value, inexact
+from fgrad.numpy.register import has_tracer
+from fgrad.ops.elementwise import stop_gradient
+from fgrad.scipy._either import refusal
+from fgrad.trace import STATE, Value, concrete, innermost
+from fgrad.transforms.callback import pure_callback
+from fgrad.transforms.implicit import closure_convert, custom_root
+from fgrad.transforms.vmap import vmap
+
+
+def inside(*values: Any) -> bool:
+    """Whether a call belongs to a trace, by its arguments or by what a function closes over."""
+    return innermost() is not None or has_tracer(tree.leaves(values))
+
+
+def arguments(args: Any) -> tuple[Any, ...]:
+    """SciPy's `args`: a tuple, or a single argument."""
+    return tuple(args) if isinstance(args, (tuple, list)) else (args,)
+
+
+def constant(x: Any) -> Any:
+    """The values of a tree, regarded as constants by every derivative."""
+    return tree.map(lambda leaf: stop_gradient(as_value(leaf)), x)
+
+
+def floats(x: Any) -> Value:
+    """A number or an array as floating point values."""
+    return inexact(as_value(x))
+
+
+def refuse_options(name: str, given: dict[str, Any]) -> None:
+    """A card for options of SciPy's function `name` that have no meaning in a trace."""
+    for option, value in given.items():
+        if value is not None and value is not False and value != 0:
+            raise refusal(f"{name} with {option}", "it has no traced form.", f"{name}(...)")
+
+
+class _Untraced:
+    """Context of plain numbers: what runs inside belongs to no trace."""
+
+    def __enter__(self) -> None:
+        self.saved, STATE.builder = STATE.builder, None
+
+    def __exit__(self, *_exc: object) -> None:
+        STATE.builder = self.saved
+
+
+def on_host(
+    solver: Callable[..., Any], like: Any, fun: Callable[..., Any], example: Any, *values: Any
+) -> Any:
+    """What `solver(fun, *values)` gives on plain numbers, whatever `fun` closes over.
+
+    Arguments:
+        solver: gets a function of plain arrays; its result is like `like`.
+        fun: a function of one value like `example`.
+        values: pytrees; they count as constants, as all does that `fun` closes over.
+    """
+    converted, consts = closure_convert(fun, example)
+
+    def call(plain: Any, given: Any) -> Any:
+        with _Untraced():
+            return solver(lambda x: converted(x, *given), *plain)
+
+    return pure_callback(call, like, constant(values), constant(consts))
+
+
+def at_once(
+    solver: Callable[..., Any], fun: Callable[..., Any], example: Any, *values: Any
+) -> Any | None:
+    """`on_host` for results of any kind; None where not all values are known while tracing."""
+    converted, consts = closure_convert(fun, example)
+    leaves, treedef = tree.flatten((list(values), consts))
+    known = [concrete(x) for x in leaves]
+    if any([x is None for x in known]):
+        return None
+    given, held = tree.unflatten(treedef, known)
+    with _Untraced():
+        return solver(lambda x: converted(x, *held), *given)
+
+
+def implicit(residual: Callable[[Any], Any], found: Value) -> Value:
+    """The root `found` of `residual`, with derivatives."""
+    return custom_root(residual, found, lambda _, x: x, _solve)
+
+
+def _solve(linear: Callable[[Any], Any], y: Value) -> Value:
+    """The x with linear(x) = y, by the matrix of the function."""
+    if not y.shape:
+        return y / linear(np.ones((), y.dtype)[()])
+    n = int(np.prod(y.shape))
+    basis = np.eye(n, dtype=y.dtype).reshape(n, *y.shape)
+    matrix = np.transpose(np.reshape(vmap(linear)(basis), (n, n)))
+    return np.reshape(np.linalg.solve(matrix, np.reshape(y, -1)), y.shape)

@@ -1,0 +1,227 @@
+"""L7. Integrals of functions of one variable, by SciPy's own code, with derivatives.
+
+    I(a, b, p) = int_a^b f(t, p) dt
+    dI = f(b, p) db - f(a, p) da + (int_a^b df/dp dt) dp        (Leibniz)
+
+The last integral is one of a vector function, taken to the same tolerances, and has the same rule:
+so do derivatives of any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad.ir.aval import Aval
+from fgrad.lazy import lazy_module
+from fgrad.numpy.promote import as_value
+from fgrad.scipy._host import arguments, floats, inside, on_host, refuse_options
+from fgrad.trace import Value
+from fgrad.transforms.custom_jvp import custom_jvp
+from fgrad.transforms.implicit import closure_convert
+from fgrad.transforms.jacobian import jacrev
+from fgrad.transforms.wrap import function_name
+
+plain = lazy_module("scipy.integrate")
+
+FLOAT = np.dtype(np.float64)
+Integrand = Callable[[Any], Any]
+
+
+class Integral(NamedTuple):
+    """An integral, and an estimate of its absolute error."""
+
+    value: Value
+    error: Value
+
+
+class Tolerances(NamedTuple):
+    """What SciPy's `quad` and `quad_vec` have in common."""
+
+    epsabs: float = 1.49e-8
+    epsrel: float = 1.49e-8
+    limit: int = 50
+    points: Any = None
+
+
+def _numeric(size: int, options: Tolerances) -> Callable[..., Any]:
+    """SciPy's integration of a plain function to `size` numbers."""
+
+    def integrate(f: Integrand, low: Any, high: Any) -> Any:
+        if size == 1:
+            y, error = plain.quad(lambda t: f(t)[0], low, high, **options._asdict())[:2]
+        else:
+            y, error = plain.quad_vec(f, low, high, norm="max", **options._asdict())[:2]
+        return Integral(np.reshape(y, size), np.float64(error))
+
+    return integrate
+
+
+def _integral(f: Integrand, size: int, low: Value, high: Value, options: Tolerances) -> Integral:
+    """The integral of `f`, whose values are vectors of a length; derivatives flow to the limits and
+    to all that it closes over."""
+    start = np.float64(0.5)
+    converted, consts = closure_convert(f, start)
+
+    @custom_jvp
+    def integral(low: Value, high: Value, consts: list[Value]) -> Integral:
+        like = Integral(Aval((size,), FLOAT), Aval((), FLOAT))
+        return on_host(
+            _numeric(size, options), like, lambda t: converted(t, *consts), start, low, high
+        )
+
+    def rule(primals: Any, tangents: Any) -> tuple[Integral, Integral]:
+        (low, high, consts), (d_low, d_high, d_consts) = primals, tangents
+        found = integral(low, high, consts)
+        moved = np.zeros(size)
+        for end, d_end, sign in ((high, d_high, 1.0), (low, d_low, -1.0)):
+            if d_end is not None:
+                finite = np.isfinite(end)  # an infinite end does not move
+                along = np.where(finite, sign * d_end, 0.0)
+                moved = moved + converted(np.where(finite, end, 0.5), *consts) * along
+        active = [
+            k for k, t in enumerate(d_consts) if t is not None and consts[k].dtype.kind == "f"
+        ]
+        if active:
+            slopes = _slopes(converted, consts, active, size)
+            along = np.concatenate([np.reshape(d_consts[k], -1) for k in active])
+            n = int(along.shape[0])
+            matrix = _integral(slopes, size * n, low, high, options).value
+            moved = moved + np.reshape(matrix, (size, n)) @ along
+        return found, Integral(moved, np.zeros(()))
+
+    integral.defjvp(rule, symbolic_zeros=True)
+    integral.__name__ = integral.name = "quad"
+    return integral(low, high, consts)
+
+
+def _slopes(
+    converted: Callable[..., Any], consts: Sequence[Value], active: Sequence[int], size: int
+) -> Integrand:
+    """t -> the derivatives of the integrand in some of its parameters, in one row."""
+
+    def with_parameters(parameters: list[Value], t: Any) -> Value:
+        given = list(consts)
+        for k, p in zip(active, parameters, strict=True):
+            given[k] = p
+        return converted(t, *given)
+
+    def slopes(t: Any) -> Value:
+        parts = jacrev(with_parameters)([consts[k] for k in active], t)
+        rows = [np.reshape(p, (size, -1)) for p in parts]
+        return np.reshape(np.concatenate(rows, axis=1), -1).astype(FLOAT)
+
+    return slopes
+
+
+def quad(
+    func: Callable[..., Any],
+    a: Any,
+    b: Any,
+    args: Any = (),
+    full_output: int = 0,
+    epsabs: float = 1.49e-8,
+    epsrel: float = 1.49e-8,
+    limit: int = 50,
+    points: Any = None,
+    **options: Any,
+) -> Any:
+    """`scipy.integrate.quad` with derivatives in the limits and parameters of an integral.
+
+    Arguments:
+        func: `func(t, *args)` to a number, of NumPy operations; derivatives flow to `args` and to
+            what it closes over.
+        a, b: the limits, which may be infinite.
+        epsabs, epsrel, limit, points: as in SciPy, for the integral and for its derivatives.
+        options: other options of SciPy's, outside of transforms.
+
+    Returns:
+        The integral, and an estimate of its error.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> slope = fgrad.grad(lambda a: quad(lambda t: np.exp(-a * t), 0.0, 1.0)[0])(1.0)
+        >>> float(slope.round(12)), float(np.round(2 / np.e - 1, 12))
+        (-0.264241117657, -0.264241117657)
+    """
+    args = arguments(args)
+    if not inside(a, b, args):
+        tolerances = {"epsabs": epsabs, "epsrel": epsrel, "limit": limit, "points": points}
+        return plain.quad(func, a, b, args, full_output, **tolerances, **options)
+    refuse_options("scipy.integrate.quad", {"full_output": full_output, **options})
+
+    def vector(t: Any) -> Value:
+        return np.reshape(as_value(func(t, *args)), 1).astype(FLOAT)
+
+    vector.__name__ = function_name(func)
+    control = Tolerances(epsabs, epsrel, limit, None if points is None else np.asarray(points))
+    found = _integral(vector, 1, floats(a), floats(b), control)
+    return found.value[0], found.error
+
+
+def _limits(bounds: Any, given: Sequence[Any]) -> Any:
+    return bounds(*given) if callable(bounds) else bounds
+
+
+def nquad(func: Callable[..., Any], ranges: Any, args: Any = None, opts: Any = None) -> Any:
+    """`scipy.integrate.nquad` with derivatives, as nested integrals by `quad`.
+
+    Arguments:
+        func: `func(x0, ..., xn, *args)`.
+        ranges: the limits of each variable, x0 first: pairs, or functions of the later variables.
+        args: further arguments; derivatives flow to them.
+        opts: options of `quad`: a dictionary, or one for each variable.
+
+    Example:
+        >>> import fgrad
+        >>> volume = lambda r: nquad(lambda x, y: x * y, [(0.0, r), (0.0, 1.0)])[0]
+        >>> float(round(volume(2.0), 9)), float(fgrad.grad(volume)(2.0).round(9))
+        (1.0, 1.0)
+    """
+    args = () if args is None else arguments(args)
+    if not inside([r for r in ranges if not callable(r)], args):
+        return plain.nquad(func, ranges, args or None, opts)
+    count = len(ranges)
+    each = [opts or {}] * count if opts is None or isinstance(opts, dict) else list(opts)
+
+    def level(k: int, *later: Any) -> Any:
+        low, high = _limits(ranges[k], (*later, *args))
+        if k == 0:
+            integrand: Integrand = lambda t: func(t, *later, *args)  # noqa: E731
+        else:
+            integrand = lambda t: level(k - 1, t, *later)[0]  # noqa: E731
+        given = _limits(each[k], (*later, *args))
+        return quad(integrand, low, high, **given)
+
+    return level(count - 1)
+
+
+def dblquad(
+    func: Callable[..., Any],
+    a: Any,
+    b: Any,
+    gfun: Any,
+    hfun: Any,
+    args: Any = (),
+    epsabs: float = 1.49e-8,
+    epsrel: float = 1.49e-8,
+) -> Any:
+    """`scipy.integrate.dblquad` with derivatives: the integral of `func(y, x, *args)`.
+
+    Example:
+        >>> import fgrad
+        >>> def area(r):
+        ...     return dblquad(lambda y, x: 1.0, 0.0, r, 0.0, lambda x: x)[0]
+        >>> float(fgrad.grad(area)(2.0).round(9))
+        2.0
+    """
+    rest = arguments(args)
+    if not inside(a, b, [x for x in (gfun, hfun) if not callable(x)], rest):
+        return plain.dblquad(func, a, b, gfun, hfun, args, epsabs, epsrel)
+
+    def inner(x: Any, *_args: Any) -> Any:
+        return _limits(gfun, (x,)), _limits(hfun, (x,))
+
+    return nquad(func, [inner, (a, b)], rest, {"epsabs": epsabs, "epsrel": epsrel})

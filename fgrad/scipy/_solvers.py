@@ -1,0 +1,294 @@
+"""L7. Roots and minima by SciPy's own code, with derivatives by the implicit function theorem.
+
+Inside of a transform the function is traced; SciPy finds the solution on plain numbers, and the
+solution's derivatives are those of the equation that it solves:
+
+    f(x, p) = 0                       roots
+    df/dx = 0                         minima
+    x - clip(x - df/dx, low, high)    minima between bounds: one that lies on a bound moves with it
+
+Where to begin, brackets and tolerances have no derivative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad.ir.aval import Aval
+from fgrad.lazy import lazy_module
+from fgrad.numpy.promote import as_value
+from fgrad.scipy._host import arguments, floats, implicit, inside, on_host, refuse_options
+from fgrad.trace import Value
+from fgrad.transforms.grad import grad
+from fgrad.transforms.jacobian import jacfwd
+from fgrad.transforms.linearize import jvp
+from fgrad.transforms.wrap import function_name
+
+plain = lazy_module("scipy.optimize")
+
+Function = Callable[..., Any]
+NUMBER = Aval((), np.dtype(np.float64))
+FLAG = Aval((), np.dtype(np.bool_))
+
+
+class Root(NamedTuple):
+    """What `root_scalar` returns inside of a transform."""
+
+    root: Value
+    converged: Value
+
+
+class Solution(NamedTuple):
+    """What `root`, `minimize`, `minimize_scalar`, `least_squares` return inside of transforms."""
+
+    x: Value
+    fun: Value
+    success: Value
+
+
+def _applied(fun: Function, args: Any) -> Function:
+    """A function of the unknown alone."""
+    rest = arguments(args)
+
+    def applied(x: Any) -> Value:
+        return floats(as_value(fun(x, *rest)))
+
+    applied.__name__ = function_name(fun)
+    return applied
+
+
+def _scalar(fun: Function, args: Any) -> Function:
+    """A function of a number to a number."""
+    applied = _applied(fun, args)
+
+    def scalar(x: Any) -> Value:
+        return np.reshape(applied(x), ())
+
+    scalar.__name__ = applied.__name__
+    return scalar
+
+
+def _number(f: Function) -> Function:
+    return lambda x: float(f(np.float64(x)))
+
+
+def scalar_root(f: Function, args: Any, method: str | None, options: dict[str, Any]) -> Root:
+    """`root_scalar` inside of a transform."""
+    given = {k: options[k] for k in ("bracket", "x0", "x1") if options.get(k) is not None}
+    rest = {k: v for k, v in options.items() if k not in given}
+    first, second = rest.pop("fprime", None), rest.pop("fprime2", None)
+
+    def solver(plain_f: Function, start: dict[str, Any]) -> tuple[Any, Any]:
+        if first is not None or method in ("newton", "halley"):
+            rest["fprime"] = _number(grad(plain_f))
+        if second is not None or method == "halley":
+            rest["fprime2"] = _number(grad(grad(plain_f)))
+        found = plain.root_scalar(_number(plain_f), method=method, **start, **rest)
+        return np.float64(found.root), np.bool_(found.converged)
+
+    fun = _scalar(f, args)
+    x, converged = on_host(solver, (NUMBER, FLAG), fun, np.float64(0.5), given)
+    return Root(implicit(fun, x), converged)
+
+
+def _bracketing(name: str) -> Function:
+    """SciPy's method of this name for a root between two numbers."""
+
+    def bracketing(f: Function, a: Any, b: Any, args: Any = (), **options: Any) -> Any:
+        if not inside(a, b, args):
+            return getattr(plain, name)(f, a, b, args=arguments(args), **options)
+        refuse_options(f"scipy.optimize.{name}", {"full_output": options.pop("full_output", None)})
+
+        def solver(plain_f: Function, low: Any, high: Any) -> Any:
+            return np.float64(getattr(plain, name)(_number(plain_f), low, high, **options))
+
+        fun = _scalar(f, args)
+        return implicit(fun, on_host(solver, NUMBER, fun, np.float64(0.5), a, b))
+
+    bracketing.__name__ = bracketing.__qualname__ = name
+    bracketing.__doc__ = f"""`scipy.optimize.{name}` with derivatives of the root.
+
+    Arguments:
+        f: `f(x, *args)` to a number, of NumPy operations; derivatives flow to `args` and to what
+            it closes over.
+        a, b: ends of an interval in which f changes its sign.
+        options: everything else as SciPy takes it.
+
+    Example:
+        >>> import fgrad
+        >>> float(fgrad.grad(lambda p: {name}(lambda x: x**3 - p, 0.0, 9.0))(8.0).round(9))
+        0.083333333
+    """
+    return bracketing
+
+
+brentq, brenth, ridder, bisect, toms748 = [
+    _bracketing(name) for name in ("brentq", "brenth", "ridder", "bisect", "toms748")
+]
+
+
+def newton(
+    func: Function, x0: Any, fprime: Any = None, args: Any = (), fprime2: Any = None, **options: Any
+) -> Any:
+    """`scipy.optimize.newton` with derivatives of the root; arrays element by element.
+
+    Arguments:
+        func: `func(x, *args)`, of NumPy operations.
+        fprime, fprime2: as in SciPy; inside of transforms, fgrad's own derivatives are taken where
+            these are given.
+        options: everything else as SciPy takes it.
+
+    Example:
+        >>> import fgrad
+        >>> float(fgrad.grad(lambda p: newton(lambda x: x**3 - p, 1.0))(8.0).round(9))
+        0.083333333
+    """
+    if not inside(x0, args):
+        return plain.newton(func, x0, fprime, arguments(args), fprime2=fprime2, **options)
+    refuse_options("scipy.optimize.newton", {"full_output": options.pop("full_output", None)})
+    start, fun = floats(x0), _applied(func, args)
+    like = Aval(start.shape, start.dtype)
+
+    def along(f: Function) -> Function:
+        return lambda x: jvp(f, (x,), (np.ones_like(x),))[1]
+
+    def solver(plain_f: Function, x: Any) -> Any:
+        if fprime is not None:
+            options["fprime"] = along(plain_f)
+        if fprime2 is not None:
+            options["fprime2"] = along(along(plain_f))
+        return np.asarray(plain.newton(plain_f, x, **options), like.dtype).reshape(like.shape)
+
+    return implicit(fun, on_host(solver, like, fun, start, start))
+
+
+def vector_root(
+    fun: Function, x0: Any, args: Any, method: str, options: dict[str, Any]
+) -> Solution:
+    """`root` inside of a transform."""
+    start, applied = floats(x0), _applied(fun, args)
+    like = Aval(start.shape, start.dtype)
+
+    def residual(x: Any) -> Value:
+        return np.reshape(applied(x), like.shape).astype(like.dtype)
+
+    residual.__name__ = applied.__name__
+
+    def solver(plain_f: Function, x: Any) -> tuple[Any, Any]:
+        def flat(v: Any) -> Any:
+            return np.reshape(plain_f(np.reshape(v, like.shape).astype(like.dtype)), -1)
+
+        jac = jacfwd(flat) if method in ("hybr", "lm") else None
+        found = plain.root(flat, np.reshape(x, -1), method=method, jac=jac, **options)
+        return np.reshape(found.x, like.shape).astype(like.dtype), np.bool_(found.success)
+
+    found, success = on_host(solver, (like, FLAG), residual, start, start)
+    x = implicit(residual, found)
+    return Solution(x, residual(x), success)
+
+
+def fsolve(
+    func: Function,
+    x0: Any,
+    args: Any = (),
+    fprime: Any = None,
+    full_output: Any = 0,
+    **options: Any,
+) -> Any:
+    """`scipy.optimize.fsolve` with derivatives of the solution.
+
+    Arguments:
+        func: `func(x, *args)` to an array like x, of NumPy operations; derivatives flow to `args`
+            and to what it closes over.
+        x0: where to begin, shape (n,).
+        fprime: your own Jacobian, outside of transforms.
+        options: everything else as SciPy takes it.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> def circle(p):
+        ...     x = fsolve(lambda x: np.stack([x[0] - x[1], x @ x - p]), np.ones(2))
+        ...     return x[0]
+        >>> float(fgrad.grad(circle)(2.0).round(9))
+        0.25
+    """
+    if not inside(x0, args):
+        return plain.fsolve(func, x0, arguments(args), fprime, full_output, **options)
+    refuse_options("scipy.optimize.fsolve", {"full_output": full_output})
+    start, names = (
+        np.atleast_1d(floats(x0)),
+        {"xtol": "xtol", "maxfev": "maxfev", "factor": "factor"},
+    )
+    control = {names[k]: v for k, v in options.items() if k in names}
+    refuse_options("scipy.optimize.fsolve", {k: v for k, v in options.items() if k not in names})
+    return vector_root(func, start, args, "hybr", {"options": control}).x
+
+
+def scalar_minimum(
+    fun: Function, bracket: Any, bounds: Any, args: Any, method: str | None, options: dict[str, Any]
+) -> Solution:
+    """`minimize_scalar` inside of a transform."""
+    given = {"bracket": bracket, "bounds": bounds}
+    known = {k: v for k, v in given.items() if v is not None}
+    f = _scalar(fun, args)
+
+    def solver(plain_f: Function, start: dict[str, Any]) -> tuple[Any, Any]:
+        found = plain.minimize_scalar(_number(plain_f), method=method, **start, **options)
+        return np.float64(found.x), np.bool_(found.success)
+
+    x, success = on_host(solver, (NUMBER, FLAG), f, np.float64(0.5), known)
+    slope = grad(f)
+    if bounds is None:
+        x = implicit(slope, x)
+    else:
+        low, high = floats(bounds[0]), floats(bounds[1])
+        x = implicit(projected(slope, low, high), x)
+    return Solution(x, f(x), success)
+
+
+def projected(slope: Function, low: Value, high: Value) -> Function:
+    """What is zero at a minimum between bounds."""
+    return lambda x: x - np.clip(x - slope(x), low, high)
+
+
+def ends_of(bounds: Any) -> tuple[Value, Value] | None:
+    """Bounds as SciPy takes them, an object or pairs, as two arrays."""
+    if bounds is None:
+        return None
+    if hasattr(bounds, "lb"):
+        return floats(bounds.lb), floats(bounds.ub)
+    ends = []
+    for k, open_end in ((0, -np.inf), (1, np.inf)):
+        ends.append(np.stack([floats(open_end if pair[k] is None else pair[k]) for pair in bounds]))
+    return ends[0], ends[1]
+
+
+def vector_minimum(
+    fun: Function,
+    x0: Any,
+    ends: tuple[Value, Value] | None,
+    find: Callable[..., Any],
+    shown: Function | None = None,
+) -> Solution:
+    """A minimum inside of a transform.
+
+    Arguments:
+        fun: a function of one array to a number.
+        ends: the bounds, as arrays or numbers.
+        find: `find(f, x, ends)` is SciPy's result on plain numbers.
+        shown: the function whose value is part of the result, if it is not `fun`.
+    """
+    start, seen = np.atleast_1d(floats(x0)), shown or fun
+    like = Aval(start.shape, start.dtype)
+
+    def solver(plain_f: Function, x: Any, limits: Any) -> tuple[Any, Any]:
+        found = find(plain_f, x, limits)
+        return np.reshape(found.x, like.shape).astype(like.dtype), np.bool_(found.success)
+
+    x, success = on_host(solver, (like, FLAG), seen, start, start, ends)
+    slope = grad(fun)
+    x = implicit(slope if ends is None else projected(slope, *ends), x)
+    return Solution(x, seen(x), success)
