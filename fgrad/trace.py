@@ -218,7 +218,7 @@ class Tracer:
         function = numpy_functions.find(func)
         if function is None:
             raise unsupported_hook[0](func, "__call__")
-        if kwargs.get("out") is not None:
+        if kwargs and kwargs.get("out") is not None:
             return store_hook[0](kwargs.pop("out"), func, "__call__", args, kwargs)
         return own_handle(function(*args, **kwargs), func, args)
 
@@ -231,8 +231,10 @@ class Tracer:
 
 def own_handle(out: Any, func: Any, args: Sequence[Any]) -> Any:
     """A handle of its own for the result of a function that copies in NumPy, not here."""
-    if type(out) is Tracer and func not in alias_functions and any([out is a for a in args]):
-        return out.twin()
+    if type(out) is Tracer:
+        for a in args:
+            if out is a and func not in alias_functions:
+                return out.twin()
     return out
 
 

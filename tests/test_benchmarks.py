@@ -8,6 +8,7 @@ from typing import Any
 
 import cpu
 import eager
+import eager_table
 import harness
 import numpy as np
 import peers
@@ -70,3 +71,12 @@ def test_loops_by_hand_have_workloads() -> None:
 )
 def test_durations(seconds: float, text: str) -> None:
     assert harness.pretty(seconds) == text
+
+
+@pytest.mark.parametrize("operation", eager_table.OPERATIONS, ids=lambda o: o.name)
+def test_eager_operation(operation: eager_table.Operation, rng: np.random.Generator) -> None:
+    x = eager_table.ARGUMENTS[operation.kind](100, rng)
+    g = eager_table.gradient(operation, np, fgrad.grad)
+    direction = rng.normal(size=x.shape)
+    slope = fgrad.jvp(lambda x: np.sum(operation.apply(np, x)), (x,), (direction,))[1]
+    np.testing.assert_allclose(np.sum(g(x) * direction), slope, rtol=1e-8)

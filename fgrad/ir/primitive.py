@@ -136,11 +136,13 @@ class Primitive:
         # save(values, traced, params) -> (outs, residuals): evaluation in a differentiated trace;
         #     the residuals become the parameter "saved" of the record
         # linearizes: whether `save` serves forward derivatives too
-        # pullback(cts, wanted, values, outs, params) -> cotangents: instead of jvp and transpose
+        # pullback(cts, wanted, values, outs, params) -> cotangents: instead of jvp and transpose;
+        #     NotImplemented where these shall serve
         # composition(avals, **params) -> Program: what compiled code runs in its place
         # accumulate(buffer, ct, values, params): add the transpose of ct in place, in NumPy
         # places(shape, params): the range that is read along each axis, for those that only read
         # selects: whether `pullback` and `jvp` take and give `Selected` values (ops/selected.py)
+        # moved_back: the transpose, if it is linear in all operands and leaves no zeros in gaps
         # moves: for linear ones whose rules serve bool arrays too, see `Moves`
         # effect: whether it does more than compute, so that it runs once, in order, used or not
         self.save: Rule | None = None
@@ -150,6 +152,7 @@ class Primitive:
         self.pullback: Rule | None = None
         self.selects = False
         self.moves: Moves | None = None
+        self.moved_back: Rule | None = None
         self.accumulate: Rule | None = None
         self.places: Rule | None = None
         REGISTRY[name] = self
@@ -211,6 +214,8 @@ class Primitive:
 
     def transpose(self, rule: R) -> R:
         """Decorator: set the transpose of the linear part."""
+        if self.linear_in == "all" and not (self.moves and self.moves.transpose_gaps):
+            self.moved_back = rule
         return self._set("transpose", rule)
 
     def batch(self, rule: R) -> R:

@@ -65,28 +65,6 @@ def hypot(x: Value, y: Value) -> Value:
     return select(zero, lit(x, 0), root)
 
 
-def logaddexp(x: Value, y: Value) -> Value:
-    """log(e^x + e^y): the larger plus log1p(e^-distance); equal infinities share the slope."""
-    return _log_add(x, y, ew.exp, 1.0)
-
-
-def logaddexp2(x: Value, y: Value) -> Value:
-    """log2(2^x + 2^y)."""
-    return _log_add(x, y, ew.exp2, math.log(2))
-
-
-def _log_add(x: Value, y: Value, exp: Callable[[Value], Value], log_base: float) -> Value:
-    x_larger = ew.gt(x, y)
-    large, small = select(x_larger, x, y), select(x_larger, y, x)
-    both = ew.and_(ew.eq(x, y), ew.isinf(x))
-    distance = select(both, lit(x, 0), ew.sub(small, large))
-    extra = ew.log1p(exp(distance))
-    if log_base != 1.0:
-        extra = ew.div(extra, lit(x, log_base))
-    half_sum = ew.mul(ew.add(x, y), lit(x, 0.5))
-    return select(both, half_sum, ew.add(large, extra))
-
-
 def heaviside(x: Value, at_zero: Value) -> Value:
     """0 for x < 0, `at_zero` at 0, 1 for x > 0; NaN stays."""
     step = select(ew.lt(x, lit(x, 0)), lit(x, 0), lit(x, 1))

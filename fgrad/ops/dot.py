@@ -114,12 +114,16 @@ def _(a: Any, b: Any, *, contract: Pair, batch: Pair) -> Any:
     plan = _plan(a.ndim, b.ndim, contract, batch)
     if plan.dot is not None:
         return np.dot(a.T if plan.dot[0] else a, b.T if plan.dot[1] else b)
+    if not contract[0] and not batch[0]:
+        return np.multiply(a.reshape(a.shape + (1,) * b.ndim) if b.ndim else a, b)
     left, right = a.transpose(plan.a_order), b.transpose(plan.b_order)
     if plan.matmul:
         return np.matmul(left, right)
     nb = len(batch[0])
     lead = left.shape[:nb]
     m, n = left.shape[nb : nb + len(plan.a_free)], right.shape[nb + len(contract[0]) :]
+    if not (lead or m or n):
+        return np.dot(left.reshape(-1), right.reshape(-1))
     k = math.prod(left.shape[nb + len(plan.a_free) :])
     left = left.reshape(*lead, math.prod(m), k)
     right = right.reshape(*lead, k, math.prod(n))

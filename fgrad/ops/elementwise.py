@@ -19,6 +19,7 @@ from fgrad.errors import DtypeError, ShapeError
 from fgrad.ir.aval import BOOL, Aval
 from fgrad.ir.primitive import OUT, REGISTRY, Primitive, Reads
 from fgrad.lazy import lazy_module
+from fgrad.ops import kept
 from fgrad.ops.families import (
     ADD,
     ALL,
@@ -241,9 +242,16 @@ copysign_p = elementwise(
     accepts=REAL_FLOATS,
     reads=((0, 1), ()),
 )
+
+
+def _clip(x: Any, lo: Any, hi: Any) -> Any:
+    out = np.maximum(x, lo)
+    return np.minimum(out, hi, out=out) if isinstance(out, np.ndarray) else np.minimum(out, hi)
+
+
 clip_p = elementwise(
     "clip",
-    lambda x, lo, hi: np.minimum(np.maximum(x, lo), hi),
+    _clip,
     lambda t, x, lo, hi, out: where(and_(ge(x, lo), le(x, hi)), t),
     lambda t, x, lo, hi, out: where(and_(lt(x, lo), le(lo, hi)), t),
     lambda t, x, lo, hi, out: where(or_(gt(x, hi), gt(lo, hi)), t),
@@ -464,7 +472,7 @@ def _(cond: Aval, x: Aval, y: Aval) -> Aval:
     return Aval(same_shape(select_p, (cond, x, y)), same_dtype(select_p, (x, y), ALL))
 
 
-select_p.evaluate(lambda cond, x, y: np.where(cond, x, y)[()])
+select_p.evaluate(kept.select)
 finish_elementwise(
     select_p,
     (

@@ -163,6 +163,8 @@ def moves(
         sums: the rules that add elements.
         only: whether it is so for given parameters.
     """
+    if "transpose" in gaps:
+        prim.moved_back = None
     prim.moves = Moves("transpose" in gaps, "jvp" in gaps, "transpose" in sums, "jvp" in sums, only)
 
 

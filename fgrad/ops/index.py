@@ -186,6 +186,11 @@ def _in_bounds(indices: Sequence[Any], lengths: Sequence[int]) -> Any:
     return inside
 
 
+def _all_in_bounds(indices: Sequence[np.ndarray], lengths: Sequence[int]) -> bool:
+    """Whether index arrays that are not empty are in bounds."""
+    return all([i.min() >= 0 and i.max() < n for i, n in zip(indices, lengths, strict=True)])
+
+
 def _indexed_first(x: Any, axes: tuple[int, ...]) -> Any:
     """A view of `x` with the indexed axes first."""
     if axes[-1] == len(axes) - 1:
@@ -197,6 +202,8 @@ def _indexed_first(x: Any, axes: tuple[int, ...]) -> Any:
 def _(x: Any, *indices: Any, axes: tuple[int, ...], mode: str) -> Any:
     lengths = [x.shape[a] for a in axes]
     where = [_as_intp(i, n) for i, n in zip(indices, lengths, strict=True)]
+    if mode == "clip" and axes == (0,):
+        return x.take(where[0], 0, mode="clip")
     clipped = tuple(
         [np.minimum(np.maximum(i, 0), max(n - 1, 0)) for i, n in zip(where, lengths, strict=True)]
     )
@@ -227,18 +234,19 @@ def _update_table(table: np.ndarray, updates: Any, indices: Sequence[Any], mode:
     where = [np.ravel(_as_intp(i, n)) for i, n in zip(indices, lengths, strict=True)]
     width = math.prod(table.shape[len(indices) :])
     rows = np.reshape(updates, (where[0].size, width))
-    inside = _in_bounds(where, lengths)
-    if not inside.all():
-        where = [i[inside] for i in where]
-        rows = rows[inside]
     if not rows.size:
         return
-    places = np.ravel_multi_index(where, lengths)
+    if not _all_in_bounds(where, lengths):
+        inside = _in_bounds(where, lengths)
+        where = [i[inside] for i in where]
+        rows = rows[inside]
+    places = where[0] if len(where) == 1 else np.ravel_multi_index(where, lengths)
     if mode == "set":
         table.reshape(-1, width)[places] = rows
     else:  # ufunc.at is fast on one axis only
-        elements = (places[:, None] * width + np.arange(width)).ravel()
-        UPDATE_AT[mode].at(table.reshape(-1), elements, rows.ravel())
+        if width > 1:
+            places = (places[:, None] * width + np.arange(width)).ravel()
+        UPDATE_AT[mode].at(table.reshape(-1), places, rows.ravel())
 
 
 def _block(x: Any, starts: Sequence[Any], sizes: Sequence[int]) -> tuple[slice, ...]:
@@ -290,7 +298,7 @@ def _accumulate_gather(buffer: np.ndarray, ct: Any, values: Any, params: dict[st
     _, *indices = values
     axes, mode = params["axes"], params["mode"]
     lengths = [buffer.shape[a] for a in axes]
-    if mode == "clip":
+    if mode == "clip" and ct.size and not _all_in_bounds(indices, lengths):
         indices = _clipped(indices, lengths)
     table = _indexed_first(buffer, axes)
     if table.flags.c_contiguous:

@@ -12,7 +12,16 @@ from fgrad.errors import DtypeError, ShapeError
 from fgrad.ir.aval import INT64, Aval
 from fgrad.ir.primitive import DISCRETE, NOT_LINEAR, Primitive
 from fgrad.ops.elementwise import convert, div, eq, lit, mul, ne, or_, select
-from fgrad.ops.families import ALL, FLOATS, ORDERED, batch_first, in_float32, linear, moves
+from fgrad.ops.families import (
+    ALL,
+    BROADCAST,
+    FLOATS,
+    ORDERED,
+    batch_first,
+    in_float32,
+    linear,
+    moves,
+)
 from fgrad.ops.index import gather
 from fgrad.ops.selected import where
 from fgrad.ops.shape import (
@@ -27,7 +36,7 @@ from fgrad.ops.shape import (
     reshape,
     slice_,
 )
-from fgrad.trace import Value, bind
+from fgrad.trace import Tracer, Value, bind
 
 
 def kept_axes(ndim: int, axes: Ints) -> Ints:
@@ -37,7 +46,8 @@ def kept_axes(ndim: int, axes: Ints) -> Ints:
 
 def spread(y: Value, shape: Ints, axes: Ints) -> Value:
     """A reduced value repeated along the axes it was reduced over."""
-    return broadcast(y, shape, kept_axes(len(shape), axes))
+    kept = kept_axes(len(shape), axes) if len(axes) < len(shape) else ()
+    return bind(BROADCAST, y, shape=shape, dims=kept)
 
 
 def _reduction(prim: Primitive, ufunc: Any, accepts: str, empty: bool = True) -> None:
@@ -59,9 +69,14 @@ def _reduction(prim: Primitive, ufunc: Any, accepts: str, empty: bool = True) ->
 
     reduce = ufunc.reduce
     if ufunc in (np.add, np.multiply):
-        prim.evaluate(in_float32(lambda x, *, axes: reduce(x, axis=axes, dtype=x.dtype)))
+        in_wider = in_float32(lambda x, *, axes: reduce(x, axes, x.dtype))
+
+        @prim.evaluate
+        def _(x: Any, *, axes: Ints) -> Any:
+            dtype = x.dtype
+            return reduce(x, axes, dtype) if dtype.kind != "V" else in_wider(x, axes=axes)
     else:
-        prim.evaluate(lambda x, *, axes: reduce(x, axis=axes))
+        prim.evaluate(lambda x, *, axes: reduce(x, axes))
 
 
 _reduction(REDUCE_SUM, np.add, ALL)
@@ -105,6 +120,20 @@ def _(primals: Any, tangents: Any, _out: Any, *, axes: Ints) -> Value:
 
 def _last(x: Value, start: int, stop: int) -> Value:
     return slice_(x, (*[0] * (len(x.shape) - 1), start), (*x.shape[:-1], stop))
+
+
+def _pull_prod(cts: Any, _wanted: Any, values: Any, outs: Any, params: Any) -> Any:
+    """ct out / x for known numbers, where no product is zero, too small or too large."""
+    (ct,), (x,), (out,), axes = cts, values, outs, params["axes"]
+    if any([isinstance(v, Tracer) for v in (ct, x, out)]) or x.dtype.kind not in "fc":
+        return NotImplemented
+    size = np.abs(out)
+    if not (size >= np.finfo(x.dtype).tiny).all() or not np.isfinite(size).all():
+        return NotImplemented
+    return (np.true_divide(spread(np.multiply(ct, out), x.shape, axes), x),)
+
+
+reduce_prod_p.pullback = _pull_prod
 
 
 reduce_max_p = Primitive("reduce_max", params=("axes",))

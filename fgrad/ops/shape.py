@@ -36,6 +36,10 @@ def _(x: Any, *, shape: Ints, dims: Ints) -> np.ndarray:
     """A read-only view; `np.broadcast_to` makes the same one at several times the cost."""
     x = np.asarray(x)
     strides = [0] * len(shape)
+    if not dims:
+        view = np.ndarray(shape, x.dtype, x, 0, strides)
+        view.flags.writeable = False
+        return view
     for d, stride in zip(dims, x.strides, strict=True):
         strides[d] = stride
     if not x.flags.c_contiguous:

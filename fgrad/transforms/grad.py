@@ -12,6 +12,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.errors import NonScalarGradError
+from fgrad.ir.aval import FLOAT64
 from fgrad.lazy import lazy_module
 from fgrad.lifted import beside, lower
 from fgrad.ops.families import zeros_like
@@ -166,6 +167,8 @@ def _differentiable(
     positions: tuple[int, ...],
 ) -> list[Value]:
     """The leaves of the arguments at some positions, all of which have a derivative."""
+    if not holomorphic and all([type(x) is np.ndarray and x.dtype is FLOAT64 for x in leaves]):
+        return leaves
     name = function_name(fun)
 
     def one(x: Any, what: str) -> Value:

@@ -132,6 +132,9 @@ def missing_rule(prim: Primitive, what: str, refusal: Any, record: Record) -> Mi
     )
 
 
+_WANTED = (True,)
+
+
 class _Cotangents:
     """Sums of cotangents by number; buffers that this walk made are added to in place."""
 
@@ -144,7 +147,10 @@ class _Cotangents:
 
     def add(self, k: int, ct: Any) -> None:
         total = self.sums[k]
-        self.sums[k] = ct if total is None else join(total, ct)
+        if total is None:
+            self.sums[k] = ct
+            return
+        self.sums[k] = join(total, ct)
         self.owned.pop(k, None)
 
     def accumulate(self, record: Record, ct: Any, active: bytearray) -> bool:
@@ -248,6 +254,10 @@ def pull_selected(tape: Tape, cotangents: Sequence[Any], release: bool = False) 
                                 store.add(k, part)
             elif prim.accumulate is not None and store.accumulate(record, ct, active):
                 pass
+            elif type(ct) is not Selected and prim.moved_back is not None and len(operands) == 1:
+                k = operands[0]
+                if type(k) is int and active[k]:
+                    store.add(k, prim.moved_back(ct, _WANTED, *values, **params)[0])
             else:
                 _pull_general(record, [ct], store, active)
         store.take_reads(tape.inputs)
@@ -265,12 +275,15 @@ def _pull_general(record: Record, cts: list[Any], store: _Cotangents, active: by
     )
     if not any(wanted):
         return
+    parts: Any = NotImplemented
     if prim.moves is not None and prim.moves.holds_for(**params):
         parts = pull_moved(record, cts[0], wanted)
     elif prim.pullback is not None:
         if not prim.selects:
             cts = [plain(ct) for ct in cts]
         parts = prim.pullback(cts, wanted, values, results, params)
+    if parts is not NotImplemented:
+        pass
     elif _is_linear_in(prim, wanted, params):
         transpose = prim.rules.get("transpose")
         if transpose is None or isinstance(transpose, Refusal):
