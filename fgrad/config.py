@@ -5,6 +5,7 @@ FGRAD_CHECK=0..3        1: check programs after tracing and before emission (def
 FGRAD_SHOW=a,b          print stages: program, passes, kernel, llvm, asm, cuda, time
 FGRAD_DUMP=dir          write every stage into files
 FGRAD_DISABLE_JIT=1     evaluate jitted functions with NumPy
+FGRAD_TRACEBACK=full    errors show fgrad's own frames too
 FGRAD_CACHE_DIR=dir     the disk cache of compiled kernels;  FGRAD_CACHE=0 turns it off
 FGRAD_NUM_THREADS=n     threads of compiled code
 FGRAD_NATIVE_CALLS=0    call jitted functions through Python only
@@ -33,6 +34,7 @@ class Config:
     check: int
     show: frozenset[str]
     dump: str
+    traceback: str
     disable_jit: bool
     cache: bool
     cache_dir: str
@@ -57,6 +59,7 @@ class Config:
             "check": int(env("FGRAD_CHECK") or 1),
             "show": frozenset(filter(None, env("FGRAD_SHOW", "").split(","))),
             "dump": env("FGRAD_DUMP", ""),
+            "traceback": env("FGRAD_TRACEBACK", ""),
             "disable_jit": env("FGRAD_DISABLE_JIT", "0") not in ("", "0"),
             "cache": env("FGRAD_CACHE", "1") != "0",
             "cache_dir": env("FGRAD_CACHE_DIR", "")

@@ -1,4 +1,7 @@
-"""L0. Where in the user's code we are: the innermost frame outside fgrad, NumPy and SciPy.
+"""L0. Where in the user's code we are: the innermost frame that is no library's.
+
+A frame of fgrad, NumPy or SciPy never counts.  One of another installed package or of the standard
+library, as where pandas calls back, counts only if there is no other.
 
 Recording happens on every equation, so a location is first a raw `(code, instruction)` pair, which
 costs a frame walk and nothing else; `resolve` turns it into file, line and function when printed.
@@ -28,7 +31,10 @@ _OWN = (
     os.path.join(_SITE, "optree", ""),
     "<frozen ",
 )
-_is_internal: dict[str, bool] = {}
+_LIBRARIES = (os.path.join(_SITE, ""), os.path.join(os.path.dirname(os.__file__), ""))
+
+USERS, LIBRARY, OWN = 0, 1, 2  # whose code a file holds
+_owners: dict[str, int] = {}
 
 
 class Loc(NamedTuple):
@@ -39,46 +45,70 @@ class Loc(NamedTuple):
     func: str
 
     def __str__(self) -> str:
-        return f"{os.path.basename(self.file)}:{self.line} ({self.func})"
+        return f"{_cell_of(self.file) or os.path.basename(self.file)}:{self.line} ({self.func})"
 
     def text(self) -> str:
         """The source line itself, stripped; empty when it cannot be read."""
         return linecache.getline(self.file, self.line).strip()
 
 
-def here() -> RawLoc:
-    """The raw location of the innermost frame that belongs to the user."""
-    frame: FrameType | None = sys._getframe(1)
-    outer = frame
-    while frame is not None:
-        # Keyed by file, not by code object: hashing a code object reads all of its instructions.
-        code = frame.f_code
-        internal = _is_internal.get(code.co_filename)
-        if internal is None:
-            name = code.co_filename
-            internal = _is_internal[name] = name.startswith(_OWN)
-        if not internal:
-            return code, frame.f_lasti
-        outer = frame
-        frame = frame.f_back
-    assert outer is not None
-    return outer.f_code, outer.f_lasti
+def _cell_of(file: str) -> str:
+    """The name of a notebook's cell, as IPython shows it; empty for other files."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    named = getattr(getattr(shell, "compile", None), "format_code_name", lambda _: None)(file)
+    return " ".join(named) if named else ""
+
+
+def owner_of(file: str) -> int:
+    """Whose code a file holds: the user's, that of a library, or what fgrad is made of."""
+    found = _owners.get(file)
+    if found is None:
+        own, library = file.startswith(_OWN), file.startswith(_LIBRARIES)
+        found = _owners[file] = OWN if own else LIBRARY if library else USERS
+    return found
+
+
+def is_own_file(file: str) -> bool:
+    """Whether a file is one of fgrad's."""
+    return file.startswith(_OWN[0])
 
 
 def user_frame() -> FrameType | None:
-    """The innermost frame that belongs to the user."""
+    """The innermost frame of the user's, or else of a library; None if there is neither."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_OWN):
+    library: FrameType | None = None
+    while frame is not None:
+        owner = owner_of(frame.f_code.co_filename)
+        if owner == USERS:
+            return frame
+        if owner == LIBRARY and library is None:
+            library = frame
         frame = frame.f_back
-    return frame
+    return library
+
+
+def here() -> RawLoc:
+    """The raw location of the innermost frame that belongs to the user."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        # Keyed by file, not by code object: hashing a code object reads all of its instructions.
+        owner = _owners.get(code.co_filename)
+        if owner == USERS:
+            return code, frame.f_lasti
+        if owner != OWN and owner_of(code.co_filename) != OWN:
+            break
+        frame = frame.f_back
+    frame = user_frame() or sys._getframe(1)
+    return frame.f_code, frame.f_lasti
 
 
 def library_frames() -> list[FrameType]:
-    """The frames of NumPy and SciPy between the user's code and fgrad, from within."""
+    """The frames of libraries between the user's code and fgrad, from within."""
     found: list[FrameType] = []
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_OWN):
-        if not frame.f_code.co_filename.startswith(_OWN[0]):
+    while frame is not None and owner_of(frame.f_code.co_filename) != USERS:
+        if not is_own_file(frame.f_code.co_filename):
             found.append(frame)
         frame = frame.f_back
     return found

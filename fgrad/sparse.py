@@ -20,6 +20,7 @@ import scipy.sparse
 from fgrad import tree
 from fgrad.compile.jit import jit
 from fgrad.errors import ArgumentError, GradDtypeError
+from fgrad.frames import hides_own_frames
 from fgrad.ir.aval import aval_of
 from fgrad.ir.program import Program
 from fgrad.numpy.promote import as_array
@@ -60,6 +61,7 @@ class SparseDerivative:
         self.prepare = prepare
         self.plans: dict[Any, tuple[_Flat, Plan]] = {}
 
+    @hides_own_frames
     def __call__(self, *args: Any) -> scipy.sparse.csr_array:
         flat, plan = self._prepared(args)
         return _decompressed(plan, flat.of(args))

@@ -32,9 +32,12 @@ class _Need(NamedTuple):
 
 _STATIC = ("write", "fgrad.jit(f, static_argnums=...)    the argument is really a constant")
 
+_WITHOUT_JIT = ("write", "grad(f) without jit                 values are known, Python may look")
+_ONLY_JIT = (_STATIC, _WITHOUT_JIT)
+
 _TAKE = (
-    ("write", "fgrad.at(x)[i].get()                instead of x[i] of a NumPy array x"),
-    ("write", "x as an argument of the function    where x[i] is traced, and works"),
+    ("write", "fgrad.numpy.array(x)[i]             instead of x[i] of a NumPy array x"),
+    ("write", "n = fgrad.numpy.array(n)            an array that n[i] += 1 may write into"),
 )
 
 NEEDS = {
@@ -42,26 +45,29 @@ NEEDS = {
         TracedBoolError,
         "Python needed True or False from a traced array.",
         (
-            ("write", "np.where(condition, a, b)           both sides are cheap arrays"),
-            _STATIC,
-            ("write", "grad(f) without jit                 values are then known, and `if` works"),
+            ("write", "np.where(p, a, b)                   for `if`: both sides are computed"),
+            ("write", "fgrad.lax.cond(p, f, g, x)          for `if`: f(x) or g(x) is computed"),
+            ("write", "fgrad.lax.while_loop(p, step, x)    for `while p(x): x = step(x)`"),
+            *_ONLY_JIT,
         ),
     ),
     "number": _Need(
         TracedArrayError,
         "Python needed a number from a traced array.",
-        (("write", "keep the array: operators and np.* functions work on it"), _STATIC),
+        (
+            ("write", "x                                   operators and np.* functions take it"),
+            ("write", "fgrad.debug.print('{:.3f}', x)      for text: when its value is there"),
+            *_ONLY_JIT,
+        ),
     ),
     "integer": _Need(
         TracedIndexError,
         "Python needed an integer from a traced array.",
         (
-            (
-                "write",
-                "x[i] with a traced integer is fine; sizes and range() need known ones",
-            ),
-            ("write", "fgrad.lax.dynamic_slice_in_dim(x, i, n)    instead of x[i:i + n]"),
-            _STATIC,
+            ("write", "x[i]                                of an array: i may be traced"),
+            ("write", "fgrad.lax.fori_loop(0, n, step, x)  instead of range(n)"),
+            ("write", "fgrad.lax.dynamic_slice_in_dim(x, i, 3)    instead of x[i:i + 3]"),
+            *_ONLY_JIT,
         ),
     ),
     "array": _Need(
@@ -69,7 +75,7 @@ NEEDS = {
         "NumPy needed a plain array from a traced array.",
         (
             ("write", "np.stack([x, y])                    instead of np.array([x, y])"),
-            ("write", "import fgrad.numpy as np            whose array() takes traced values"),
+            ("write", "import fgrad.numpy as np            for np.array, np.full, np.zeros"),
             ("write", "m + s * rng.normal(size=n)          instead of rng.normal(m, s, n)"),
             ("write", "fgrad.stop_gradient(x)              if a constant is meant"),
         ),
@@ -171,6 +177,8 @@ def needs_value(need: str, x: Tracer) -> FgradError:
         advice = _TAKE
     if need in ("number", "array"):
         advice = _in_library() or advice
+    if unknown.value is not None or unknown.builder.what != "jit":
+        advice = tuple([row for row in advice if row not in _ONLY_JIT])
     if argument.isidentifier():
         static = ("write", f"fgrad.jit(f, static_argnames={argument!r})    it is really a constant")
         advice = tuple([static if row is _STATIC else row for row in advice])

@@ -39,6 +39,7 @@ from fgrad.compile.static_arguments import Static, as_tuple, completed, known_by
 from fgrad.config import config
 from fgrad.errors import ArgumentError, RetraceWarning, UnsupportedTypeError
 from fgrad.foreign import foreign_container, is_foreign
+from fgrad.frames import hides_own_frames
 from fgrad.ir.aval import DTYPE_NAMES, PYTHON_SCALARS, Aval, aval_of
 from fgrad.ir.program import Program
 from fgrad.lifted import CPU, CUDA, device_of, lift, lower
@@ -174,6 +175,7 @@ class Jitted(NativeCallable):
         settings = (self.static_argnums, self.static_argnames, self.donate_argnums)
         return Jitted, (self.fun, *settings, self.max_traces, self.device)
 
+    @hides_own_frames
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         last = self.device_calls.last
         if last is not None and not kwargs and last.entry.watches.changed() is None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.errors import ArgumentError, DtypeError, ShapeError
+from fgrad.frames import hides_own_frames
 from fgrad.ir.aval import INT64
 from fgrad.lax.bodies import (
     Body,
@@ -25,6 +26,7 @@ from fgrad.ops.control import switch as bind_switch
 from fgrad.trace import Value
 
 
+@hides_own_frames
 @lowered
 def cond(
     pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any
@@ -51,6 +53,7 @@ def cond(
     return _choose("cond", index, (false_fun, true_fun), operands)
 
 
+@hides_own_frames
 @lowered
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
     """`branches[index](*operands)`, the index clamped to the valid ones; only that is computed.

@@ -9,6 +9,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.errors import ArgumentError, ShapeError
+from fgrad.frames import hides_own_frames
 from fgrad.ir.aval import INT64, Aval
 from fgrad.lax.bodies import (
     Body,
@@ -70,6 +71,7 @@ def _pair(treedef: tree.TreeDef) -> tuple[tree.TreeDef, tree.TreeDef]:
     return parts[0], parts[1]
 
 
+@hides_own_frames
 @lowered
 def scan(
     f: Callable[[Any, Any], Any],
@@ -138,6 +140,7 @@ def _length(items: Leaves, length: int | None) -> int:
     return found.pop()
 
 
+@hides_own_frames
 @lowered
 def while_loop(
     cond_fun: Callable[[Any], Any],
@@ -214,6 +217,7 @@ def _while(
     return tree.unflatten(init.treedef, own_results(results, init.values))
 
 
+@hides_own_frames
 @lowered
 def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any) -> Any:
     """`for i in range(lower, upper): val = body_fun(i, val)`.
@@ -250,6 +254,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
     return tree.unflatten(init.treedef, own_results(results, init.values))[1]
 
 
+@hides_own_frames
 def map(f: Callable[[Any], Any], xs: Any, batch_size: int | None = None) -> Any:
     """`f` of each item of `xs` in turn, the results stacked.
 
@@ -280,6 +285,7 @@ def map(f: Callable[[Any], Any], xs: Any, batch_size: int | None = None) -> Any:
     return parts[0] if len(parts) == 1 else tree.map(lambda *ys: np.concatenate(ys), *parts)
 
 
+@hides_own_frames
 @lowered
 def associative_scan(
     fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0

@@ -24,6 +24,7 @@ from fgrad.errors import (
     TracedIndexError,
     UnsupportedNumpyError,
 )
+from fgrad.frames import hides_own_frames
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Opaque, Primitive
 from fgrad.ir.program import Program, Var
@@ -97,6 +98,7 @@ class CustomFunction:
     def __repr__(self) -> str:
         return f"<{self.what} of {self.name}>"
 
+    @hides_own_frames
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError
 

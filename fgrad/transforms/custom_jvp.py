@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from fgrad import tree
 from fgrad.errors import CustomRuleError, Row
+from fgrad.frames import hides_own_frames
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program
@@ -99,6 +100,7 @@ class CustomJvp(CustomFunction):
         self.rule, self.symbolic_zeros = rule, True
         self.shown = next((jvp for jvp in jvps if jvp is not None), self.fun)
 
+    @hides_own_frames
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         split = self.arguments(args, kwargs)
         if self.rule is None:

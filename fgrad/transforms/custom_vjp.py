@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from fgrad import tree
 from fgrad.errors import CustomRuleError, MissingRuleError, Row
+from fgrad.frames import hides_own_frames
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program
@@ -77,6 +78,7 @@ class CustomVjp(CustomFunction):
         """
         self.fwd, self.bwd, self.symbolic_zeros = fwd, bwd, symbolic_zeros
 
+    @hides_own_frames
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         split = self.arguments(args, kwargs)
         if self.fwd is None:

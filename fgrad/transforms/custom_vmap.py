@@ -12,6 +12,7 @@ from typing import Any
 
 from fgrad import tree
 from fgrad.errors import CustomRuleError
+from fgrad.frames import hides_own_frames
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program
@@ -48,6 +49,7 @@ class CustomVmap(CustomFunction):
         self.rule = vmap_rule
         return vmap_rule
 
+    @hides_own_frames
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         split = self.arguments(args, kwargs)
         if self.rule is None:

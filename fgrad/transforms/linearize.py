@@ -16,6 +16,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.errors import ArgumentError, GradDtypeError
+from fgrad.frames import hides_own_frames
 from fgrad.ir.aval import aval_of
 from fgrad.lifted import beside, is_lifted, lower
 from fgrad.ops.elementwise import convert
@@ -146,6 +147,7 @@ def _check_linear(
     return checked
 
 
+@hides_own_frames
 def jvp(
     fun: Callable[..., Any],
     primals: Sequence[Any],
@@ -208,6 +210,7 @@ def apply_tangents(
     return tree.unflatten(lin.out_tree, [own(t, given) for t in filled])
 
 
+@hides_own_frames
 def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """The value of `fun` at `primals`, and its derivative there as a function of tangents.
 
@@ -225,6 +228,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     lin = trace_linear("linearize", fun, primals, has_aux, saves=False)
     linear = lin.without_values()
 
+    @hides_own_frames
     def fun_jvp(*tangents: Any) -> Any:
         return apply_tangents(linear, tangents, "linearize")
 
@@ -232,6 +236,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     return (result, fun_jvp, lin.aux) if has_aux else (result, fun_jvp)
 
 
+@hides_own_frames
 def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """The value of `fun` at `primals`, and the transpose of its derivative there.
 
@@ -257,9 +262,9 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[
     def fun_vjp(cotangent: Any) -> Any:
         return pull_tree(linear, cotangent)
 
-    named_like(fun_vjp, fun, "vjp")
+    pullback = named_like(fun_vjp, fun, "vjp")
     result = tree.unflatten(lin.out_tree, map(lower, lin.outs))
-    return (result, fun_vjp, lin.aux) if has_aux else (result, fun_vjp)
+    return (result, pullback, lin.aux) if has_aux else (result, pullback)
 
 
 def pull_tree(lin: Linearized, cotangent: Any, supports: Sequence[Value] = ()) -> Any:

@@ -105,8 +105,9 @@ def budgeted(fun: Callable[..., Any], memory: str | int) -> Callable[..., Any]:
         outs = apply(traced.program, operands, chosen[key])
         return tree.unflatten(traced.treedef, map(lower, outs))
 
-    named_like(in_budget, fun, "budget").__name__ = function_name(fun)
-    return in_budget
+    budgeted_fun = named_like(in_budget, fun, "budget")
+    budgeted_fun.__name__ = function_name(fun)
+    return budgeted_fun
 
 
 # --- choosing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Sequence
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from fgrad import tree
 from fgrad.errors import ArgumentError, GradDtypeError, UnsupportedTypeError
 from fgrad.foreign import foreign_container, is_foreign
+from fgrad.frames import hides_own_frames
 from fgrad.ir.aval import PYTHON_SCALARS, is_numeric
 from fgrad.lifted import lift, lower
 from fgrad.on_device import OnDevice
@@ -134,7 +136,10 @@ def function_name(fun: Callable[..., Any]) -> str:
 
 
 def named_like(wrapper: Callable[..., Any], fun: Callable[..., Any], prefix: str) -> Any:
-    """Give a wrapper the name and documentation of the function it transforms."""
+    """A wrapper as users get it: with the name and documentation of the function it transforms,
+    and errors without frames of fgrad."""
+    if isinstance(wrapper, FunctionType):
+        wrapper = hides_own_frames(wrapper)
     wrapper.__name__ = f"{prefix}({function_name(fun)})"
     wrapper.__doc__ = getattr(fun, "__doc__", None)
     wrapper.__wrapped__ = fun  # type: ignore[attr-defined]

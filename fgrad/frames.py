@@ -1,0 +1,94 @@
+"""L0. Tracebacks without fgrad's own frames: the user's lines, then the error.
+
+FGRAD_TRACEBACK=full shows all frames.  They are shown too where fgrad itself seems to be at fault,
+that is where one of its frames raised what no card is made of, such as a KeyError.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any, TypeVar
+
+from fgrad.config import config
+from fgrad.errors import CheckError, FgradError
+from fgrad.source import is_own_file
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_DEFECTS = (AssertionError, AttributeError, LookupError, NameError, SystemError)
+_STORED = "setting an array element with a sequence"
+
+
+def hides_own_frames(function: Function) -> Function:
+    """A function that users call: errors leave it without the frames of fgrad."""
+
+    @functools.wraps(function)
+    def shown(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            _shorten(error)
+            if sys.version_info >= (3, 11):
+                raise
+            raise error  # Python 3.10 would raise it with the traceback of before
+
+    return shown  # type: ignore[return-value]
+
+
+def _shorten(error: BaseException) -> None:
+    """Take fgrad's frames from the tracebacks of an error and of those that led to it."""
+    if config.traceback == "full":
+        return
+    seen: set[int] = set()
+    each: BaseException | None = error
+    while each is not None and id(each) not in seen:
+        seen.add(id(each))
+        entries = list(_entries(each.__traceback__))
+        if not entries or _is_defect(each, entries[-1]):
+            return
+        _explain(each)
+        each.__traceback__ = _linked([t for t in entries if not _is_own(t)])
+        each = each.__cause__ or each.__context__
+
+
+def _explain(error: BaseException) -> None:
+    """NumPy's error for `y[0] = x` says that there is a sequence: add what there is."""
+    card = error.__cause__
+    if type(error) is not ValueError or not isinstance(card, FgradError):
+        return
+    if not str(error).startswith(_STORED) or len(error.args) > 1 or hasattr(error, "__notes__"):
+        return
+    advice = next((text for label, text in card.rows if label == "write"), "")
+    note = f"{card.headline}\n  write   {advice}"
+    if sys.version_info >= (3, 11):
+        error.add_note(note)
+    else:
+        error.args = (f"{error}\n{note}",)
+
+
+def _entries(traceback: TracebackType | None) -> Iterator[TracebackType]:
+    while traceback is not None:
+        yield traceback
+        traceback = traceback.tb_next
+
+
+def _is_own(entry: TracebackType) -> bool:
+    return is_own_file(entry.tb_frame.f_code.co_filename)
+
+
+def _is_defect(error: BaseException, last: TracebackType) -> bool:
+    """Whether an error was raised by fgrad, and not on purpose."""
+    if isinstance(error, FgradError):
+        return isinstance(error, CheckError)
+    return isinstance(error, _DEFECTS) and _is_own(last)
+
+
+def _linked(entries: list[TracebackType]) -> TracebackType | None:
+    traceback: TracebackType | None = None
+    for entry in reversed(entries):
+        place = entry.tb_frame, entry.tb_lasti, entry.tb_lineno
+        traceback = TracebackType(traceback, *place)
+    return traceback
