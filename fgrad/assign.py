@@ -20,6 +20,8 @@ import numpy as np
 
 from fgrad.errors import InPlaceError
 from fgrad.ir.aval import Aval
+from fgrad.ir.primitive import REGISTRY
+from fgrad.layouts import in_c_order, is_line, unknown_layout
 from fgrad.source import here, resolve
 
 if TYPE_CHECKING:
@@ -128,6 +130,13 @@ def layout_of(x: Tracer) -> np.ndarray:
     return view.layout
 
 
+def check_layout(x: Tracer) -> None:
+    """Raise if the layout of an array, or of what it is a view of, is not known."""
+    root = root_of(x)
+    if memory_of(root).layout is None and not in_c_order(root):
+        raise unknown_layout(root.aval)
+
+
 def settle(x: Tracer) -> Tracer:
     """Ask NumPy which of the relatives of `x` are copies after all; the root of `x`."""
     root = root_of(x)
@@ -139,6 +148,7 @@ def settle(x: Tracer) -> Tracer:
         how: Any = view._view
         if how.doubtful:
             how.doubtful = False
+            check_layout(view)
             if not np.may_share_memory(layout_of(view), layout_of(how.base)):
                 _cut_off(view, memory)
     return root_of(x)
@@ -179,6 +189,8 @@ def assign(x: Tracer, new: Tracer) -> None:
     while isinstance(target._view, View):
         view = target._view
         value, target = view.write(view.base, value), view.base
+    if not is_line(target.shape):
+        value = laid_out(value, in_c_order(target))  # the memory stays as it is
     _point(target, value)
     memory = memory_of(target)
     memory.writes += 1
@@ -187,6 +199,23 @@ def assign(x: Tracer, new: Tracer) -> None:
     if x is not target:
         _point(x, new)
         x._view.stale = False
+
+
+def laid_out(x: Tracer, c_order: bool) -> Tracer:
+    """The same values, which lie in C order or may not."""
+    if in_c_order(x) == c_order:
+        return x
+    out = x.builder.record(REGISTRY["convert"], (x,), {"dtype": x.dtype})
+    x.builder.layouts[out.index] = c_order
+    return out
+
+
+def copied_like(x: Tracer, out: Tracer) -> Tracer:
+    """`out`, a new array, laid out as NumPy lays out what is made like `x`: order "K"."""
+    if not isinstance(x._view, View) or is_line(x.shape) or not x.builder.live:
+        return out
+    as_base = in_c_order(root_of(x))
+    return laid_out(out, as_base and np.empty_like(layout_of(x)).flags.c_contiguous)
 
 
 def adopt(root: Tracer, builder: Builder) -> None:

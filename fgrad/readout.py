@@ -11,15 +11,14 @@ derivative there, so `float(x)` and its kin raise, whoever calls them.  Other kn
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fgrad.record import Record, maker_of
 from fgrad.trace_errors import loses_derivative, needs_value
 
 if TYPE_CHECKING:
-    from fgrad.record import Record
     from fgrad.trace import Builder, Tracer
 
 DIFFERENTIATING = frozenset({"grad", "vjp", "jvp", "linearize"})
@@ -76,7 +75,7 @@ def sources(builder: Builder, number: int) -> set[int]:
         if k in seen or k in builder.constants:
             continue
         seen.add(k)
-        record = _made(builder.records, k)
+        record = maker_of(builder.records, k)
         if record is None:
             found.add(k)
         else:
@@ -84,12 +83,6 @@ def sources(builder: Builder, number: int) -> set[int]:
     if not found:
         builder.constants |= seen
     return found
-
-
-def _made(records: list[Record], number: int) -> Record | None:
-    """The equation that made a value; None for an input."""
-    at = bisect_right(records, number, key=lambda record: record.outs[0]) - 1
-    return records[at] if at >= 0 and number in records[at].outs else None
 
 
 def _continuous(record: Record) -> list[int]:

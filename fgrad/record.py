@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -32,6 +33,12 @@ class Record(NamedTuple):
     results: Sequence[Any]  # likewise the outputs; None if no derivative reads them
     loc: RawLoc | Loc
     via: tuple[str, ...]
+
+
+def maker_of(records: list[Record], number: int) -> Record | None:
+    """The equation that made a value; None for an input."""
+    at = bisect_right(records, number, key=lambda record: record.outs[0]) - 1
+    return records[at] if at >= 0 and number in records[at].outs else None
 
 
 class Numbered(NamedTuple):

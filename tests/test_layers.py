@@ -16,6 +16,7 @@ LAYERS = {
     "ir": 1,
     "assign": 2,
     "doors": 2,
+    "layouts": 2,
     "overlap": 2,
     "record": 2,
     "tables": 2,

@@ -144,6 +144,8 @@ class Primitive:
         # selects: whether `pullback` and `jvp` take and give `Selected` values (ops/selected.py)
         # moved_back: the transpose, if it is linear in all operands and leaves no zeros in gaps
         # moves: for linear ones whose rules serve bool arrays too, see `Moves`
+        # c_order(values, params): whether NumPy's result lies in C order whatever the operands do
+        #     (True), does not (False), or does if they do (None)
         # effect: whether it does more than compute, so that it runs once, in order, used or not
         self.save: Rule | None = None
         self.linearizes = False
@@ -155,6 +157,7 @@ class Primitive:
         self.moved_back: Rule | None = None
         self.accumulate: Rule | None = None
         self.places: Rule | None = None
+        self.c_order: Rule | None = None
         REGISTRY[name] = self
 
     def __repr__(self) -> str:

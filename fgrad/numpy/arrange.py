@@ -24,7 +24,7 @@ from fgrad.numpy.promote import (
     shape_of,
 )
 from fgrad.numpy.register import implements
-from fgrad.numpy.views import lies_in_columns, memory_axes
+from fgrad.numpy.views import copied, lies_in_columns, memory_axes
 from fgrad.ops import shape as sh
 from fgrad.trace import Tracer, Value, known_value, numpy_functions
 
@@ -238,7 +238,7 @@ def take_slice(x: Value, axis: int, start: int, stop: int, step: int = 1) -> Val
 @implements("copy")
 def copy(a: Any, order: Any = "K", subok: bool = False) -> Value:
     """The same values, which later assignments do not change."""
-    return fresh(as_array(a))
+    return copied(as_array(a), order)
 
 
 def flatten(a: Value, order: Any = "C") -> Value:

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.assign import copied_like, laid_out
 from fgrad.errors import ArgumentError, ShapeError, UnsupportedTypeError
 from fgrad.ir.aval import BOOL, INT64, is_numeric
+from fgrad.layouts import in_c_order, is_line
 from fgrad.numpy.arrange import known_ints, moveaxis
 from fgrad.numpy.promote import (
     as_array,
@@ -30,6 +32,7 @@ from fgrad.numpy.promote import (
     user_line,
 )
 from fgrad.numpy.register import implements
+from fgrad.numpy.views import copied
 from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew
 from fgrad.ops import index as ix
@@ -44,7 +47,7 @@ def array(a: Any, dtype: Any = None, **kwargs: Any) -> Value:
     """A traced array of nested lists, or the array itself."""
     x = strong(a) if isinstance(a, Tracer) else stack_nested(a)
     x = x if dtype is None else convert(x, np.dtype(dtype))
-    x = fresh(x) if x is a and kwargs.get("copy", True) else x
+    x = copied(x, kwargs.get("order", "K")) if x is a and kwargs.get("copy", True) else x
     missing = int(kwargs.get("ndmin") or 0) - len(shape_of(x))
     return reshape(x, (1,) * missing + x.shape) if missing > 0 else x
 
@@ -75,8 +78,12 @@ def _like(a: Any, dtype: Any, shape: Any) -> tuple[Value, np.dtype, tuple[int, .
     )
 
 
-def _array_of(like: Value, out: Value) -> Value:
+def _array_of(like: Value, out: Value, order: Any) -> Value:
     """A result that can be written into, of shape () too, in the trace of `like`."""
+    if type(out) is Tracer and out.shape == shape_of(like) and not is_line(out.shape):
+        if isinstance(like, Tracer) and order == "K":
+            return copied_like(like, laid_out(out, in_c_order(like)))
+        return laid_out(out, order == "C")
     if shape_of(out) or not isinstance(like, Tracer) or not like.builder.live:
         return out
     return like.builder.record(BROADCAST, (out,), {"shape": (), "dims": ()})
@@ -88,7 +95,7 @@ def zeros_like(
 ) -> Value:
     """Zeros with the shape and dtype of an array."""
     x, kind, lengths = _like(a, dtype, shape)
-    return _array_of(x, traced_full(x, lengths, 0, kind))
+    return _array_of(x, traced_full(x, lengths, 0, kind), order)
 
 
 @implements("ones_like")
@@ -97,7 +104,7 @@ def ones_like(
 ) -> Value:
     """Ones with the shape and dtype of an array."""
     x, kind, lengths = _like(a, dtype, shape)
-    return _array_of(x, traced_full(x, lengths, 1, kind))
+    return _array_of(x, traced_full(x, lengths, 1, kind), order)
 
 
 @implements("full_like")
@@ -112,9 +119,9 @@ def full_like(
 ) -> Value:
     """One value, perhaps traced, with the shape and dtype of an array."""
     x, kind, lengths = _like(a, dtype, shape)
-    return broadcast_to(
-        convert(as_value(fill_value), kind), lengths, x if isinstance(x, Tracer) else None
-    )
+    like = x if isinstance(x, Tracer) else None
+    out = broadcast_to(convert(as_value(fill_value), kind), lengths, like)
+    return _array_of(x, fresh(out) if out is fill_value else out, order)
 
 
 @implements("full")
@@ -427,4 +434,6 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> V
         headline = f"A traced array cannot become one of dtype {dtype}."
         raise UnsupportedTypeError(headline, (*user_line(), ("why", why)))
     out = convert(cx.real(a) if dtype.kind not in "cb" else a, dtype)
-    return fresh(out) if out is a and copy else out
+    if type(a) is Tracer and copy:
+        return copied_like(a, fresh(out) if out is a else out)
+    return out

@@ -108,8 +108,11 @@ def adopt(builder: Builder, array: np.ndarray) -> Tracer:
     """A plain array as a value of a trace; one number repeated stays small."""
     if array.size and not np.any(array != array.flat[0]):
         params = {"shape": array.shape, "dims": ()}
-        return builder.record(BROADCAST, (array.dtype.type(array.flat[0]),), params)
-    return builder.record(convert_p, (array,), {"dtype": array.dtype})
+        out = builder.record(BROADCAST, (array.dtype.type(array.flat[0]),), params)
+    else:
+        out = builder.record(convert_p, (array,), {"dtype": array.dtype})
+    builder.layouts[out.index] = array.flags.c_contiguous
+    return out
 
 
 def store(out: Any, function: Any, method: str, args: Any, kwargs: dict[str, Any]) -> Any:

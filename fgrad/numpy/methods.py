@@ -39,6 +39,11 @@ def astype(
     return creation.astype(self, dtype, copy=copy)
 
 
+def copy(self: Tracer, order: Any = "C") -> Value:
+    """The same values, which later assignments do not change."""
+    return arrange.copy(self, order)
+
+
 def reshape(self: Tracer, *new_shape: Any, order: Any = "C", copy: Any = None) -> Value:
     """x.reshape(2, 3) or x.reshape((2, 3))."""
     given = new_shape[0] if len(new_shape) == 1 else new_shape
@@ -165,7 +170,7 @@ METHODS: dict[str, Any] = {
     "transpose": transpose,
     "ravel": arrange.ravel,
     "flatten": arrange.flatten,
-    "copy": arrange.copy,
+    "copy": copy,
     "take": selection.take,
     "T": property(arrange.transpose),
     "mT": property(arrange.matrix_transpose),

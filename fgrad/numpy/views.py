@@ -17,8 +17,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.assign import View, layout_of, link
+from fgrad.assign import (
+    View,
+    check_layout,
+    copied_like,
+    laid_out,
+    layout_of,
+    link,
+    memory_of,
+)
 from fgrad.errors import ArgumentError
+from fgrad.layouts import is_line
 from fgrad.numpy.indexing import getitem, update
 from fgrad.numpy.masked import Masked, is_unknown_mask
 from fgrad.numpy.promote import traced_full
@@ -146,18 +155,38 @@ def viewing_each(function: Function, target: Function) -> Function:
 
 
 def aliasing(function: Function, target: Function) -> Function:
-    """A function that gives its argument itself, or a copy in another order or of another dtype."""
-    viewed = viewing(function, target, doubtful=True)
+    """A function that gives its argument itself, or a copy that lies otherwise in memory."""
     simple = target in (np.asarray, np.asanyarray)
 
     @functools.wraps(function)
     def aliased(*args: Any, **kwargs: Any) -> Any:
-        if simple and len(args) == 1 and not kwargs:
-            return function(*args)
-        out = viewed(*args, **kwargs)
+        out = function(*args, **kwargs)
+        x = args[0] if args else next(iter(kwargs.values()))
+        if (
+            type(out) is not Tracer
+            or is_line(out.shape)
+            or (simple and len(args) + len(kwargs) < 2)
+        ):
+            return out
+        check_layout(x)
+        layout = layout_of(x)
+        new = Again(args, kwargs, 0).call(target, layout)
+        if out is x and np.may_share_memory(new, layout):
+            return x
+        out = laid_out(out.twin(), new.flags.c_contiguous)
+        memory_of(out).layout = new
         return out
 
     return aliased
+
+
+def copied(x: Value, order: Any) -> Value:
+    """A copy, in an order of NumPy's."""
+    if type(x) is not Tracer:
+        return x.copy(order)
+    if order in ("K", "A") or is_line(x.shape) or not x.builder.live:
+        return copied_like(x, x.twin()) if order == "K" else x.twin()
+    return laid_out(x.twin(), order == "C")
 
 
 def viewing_one_operand(function: Function, target: Function) -> Function:
@@ -220,8 +249,16 @@ def _axes_of(places: np.ndarray, shape: tuple[int, ...]) -> tuple[int, ...] | No
 
 def memory_axes(x: Value) -> tuple[int, ...]:
     """The axes in NumPy's order "K": the one that is furthest apart in memory first."""
-    layout = layout_of(x) if isinstance(x, Tracer) else np.asarray(x)
-    return order_of(result_layout(layout))
+    return order_of(result_layout(_known_layout(x)))
+
+
+def _known_layout(x: Value) -> np.ndarray:
+    if not isinstance(x, Tracer):
+        return np.asarray(x)
+    if is_line(x.shape):
+        return np.empty(x.shape, x.dtype)
+    check_layout(x)
+    return layout_of(x)
 
 
 def order_of(layout: np.ndarray) -> tuple[int, ...]:
@@ -239,7 +276,7 @@ def result_layout(*operands: np.ndarray) -> np.ndarray:
 
 def lies_in_columns(x: Value) -> bool:
     """Whether an array is contiguous in Fortran's order, and not in C's."""
-    return (layout_of(x) if isinstance(x, Tracer) else np.asarray(x)).flags.fnc
+    return _known_layout(x).flags.fnc
 
 
 # --- parts of complex numbers ---------------------------------------------------------------------

@@ -242,6 +242,15 @@ BROADCAST = Primitive("broadcast", params=("shape", "dims"), linear_in="all")
 PERMUTE = Primitive("permute", params=("axes",), linear_in="all")
 
 
+def _stays_in_order(values: Any, params: Any) -> bool | None:
+    """Only axes of length 1 may move."""
+    axes = [a for a in params["axes"] if values[0].shape[a] > 1]
+    return None if axes == sorted(axes) else False
+
+
+PERMUTE.c_order = _stays_in_order
+
+
 @ADD.type_rule
 def _(x: Aval, y: Aval) -> Aval:
     return Aval(same_shape(ADD, (x, y)), same_dtype(ADD, (x, y), ALL))

@@ -318,3 +318,66 @@ def test_at_of_plain_and_traced_arrays() -> None:
     np.testing.assert_array_equal(masked(x), [0, 1, 20, 30])
     with pytest.raises(IndexError):
         fgrad.at(x)[9].set(0.0)
+
+
+LAYOUTS = {
+    "m.T.copy()": True,
+    "np.copy(m)": True,
+    "(m @ m.T @ m)": True,
+    "m.T.copy('F').T": False,
+    "np.zeros_like(m.T, order='C')": True,
+    "fnp.ascontiguousarray(m.T)": True,
+    "fnp.asfortranarray(m)": True,
+    "np.sin(m)": True,
+    "m[[1, 0]]": True,
+    "np.sin(m.T)": False,
+    "np.copy(m.T)": False,
+    "np.zeros_like(m.T)": False,
+    "m[:, [0, 1]]": False,
+    "np.tanh(np.sin(m.T) + 1)": False,
+    "m.T.astype(np.float32)": False,
+}
+
+
+@pytest.mark.parametrize("made", LAYOUTS)
+def test_a_write_through_a_reshape_is_right_or_refused(made: str) -> None:
+    scope: dict[str, Any] = {"np": np, "fnp": fnp}
+    exec(f"def f(m):\n y = {made}\n r = y.reshape(-1)\n r[:2] = 9\n return y * 1.0", scope)
+    m = M + 0.5
+    right = scope["f"](m.copy())
+    for transform in (fgrad.jit, lambda f: lambda x: fgrad.vjp(f, x)[0]):
+        if LAYOUTS[made]:
+            np.testing.assert_allclose(transform(scope["f"])(m), right, rtol=1e-12)
+        else:
+            with pytest.raises(InPlaceError, match="through a reshape"):
+                transform(scope["f"])(m)
+
+
+def test_the_advice_about_reshapes() -> None:
+    def before(m: Any) -> Any:
+        y = np.sin(m.T)
+        y = y.copy()
+        y.reshape(-1)[0] = 9.0
+        return y
+
+    def apart(m: Any) -> Any:
+        y = np.sin(m.T)
+        r = y.reshape(-1).copy()
+        r[0] = 9.0
+        return y * r[0]
+
+    for f in (before, apart):
+        np.testing.assert_allclose(fgrad.jit(f)(M), f(M.copy()))
+
+
+@pytest.mark.parametrize("name", ["squeeze", "round", "real_if_close", "nan_to_num", "positive"])
+def test_results_are_handles_of_their_own(name: str) -> None:
+    """What copies in NumPy copies, by NumPy's name and by fgrad's; what aliases in NumPy aliases."""
+    for space in (np, fnp):
+
+        def f(x: Any, space: Any = space) -> Any:
+            y = getattr(space, name)(x)
+            x[0] = 7.0
+            return y * 1.0
+
+        np.testing.assert_array_equal(fgrad.jit(f)(X), f(X.copy()))

@@ -63,7 +63,8 @@ def test_traced_with_values(case: OpCase, dtype: str) -> None:
     args = _arguments(case, dtype)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        with Builder("test", case.name, eager=True) as builder:
+        builder = Builder("test", case.name, eager=True)
+        with builder.running, builder:
             got = case.fun(*[builder.input(x) for x in args])
         _agree(got, case.fun(*args))
 

@@ -1,0 +1,85 @@
+"""L2. Which values lie in C order, where NumPy would have computed them.
+
+    y = np.sin(m.T)         NumPy's result lies as m.T does: y.reshape(-1) is a copy, no view
+    y = x @ w.T             in C order: y.reshape(-1) is a view
+
+Strides are no part of a trace.  What lies in C order can be told from the equations that made it: a
+result does so where all operands do, and products do always; of a transposition nothing is known.
+An operation may say otherwise for one value: `Builder.layouts` holds what is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad.errors import InPlaceError
+from fgrad.ir.aval import Aval
+from fgrad.record import maker_of
+from fgrad.source import here, resolve
+
+
+def is_line(shape: Sequence[int]) -> bool:
+    """Whether an array has one axis at most that is longer than 1, so that all orders are one."""
+    return 0 in shape or len([n for n in shape if n > 1]) < 2
+
+
+def in_c_order(x: Any) -> bool:
+    """Whether a value, a tracer or an array, certainly lies in C order; of a view, a copy of it."""
+    if isinstance(x, np.ndarray):
+        return x.flags.c_contiguous
+    if not hasattr(x, "builder") or is_line(x.shape):
+        return True
+    builder, first = x.builder, x.index
+    known, stack = builder.layouts, [first]
+    while stack:
+        number = stack[-1]
+        if number not in known:
+            record = maker_of(builder.records, number)
+            if record is None:
+                known[number] = _is_given_in_c_order(builder, number)
+            else:
+                missing = [k for k in record.operands if type(k) is int and k not in known]
+                if missing:
+                    stack.extend(missing)
+                    continue
+                known[number] = _keeps_c_order(record, known)
+        stack.pop()
+    return known[first]
+
+
+def _keeps_c_order(record: Any, known: dict[int, bool]) -> bool:
+    prim = record.prim
+    found = None if prim.c_order is None else prim.c_order(record.values, record.params)
+    if found is None:
+        found = all([known[k] if type(k) is int else in_c_order(k) for k in record.operands])
+    return found
+
+
+def _is_given_in_c_order(builder: Any, number: int) -> bool:
+    """Of an argument, or of a captured value; what has no value yet is taken to be in C order."""
+    for _, outside, inner in builder.captures.values():
+        if inner.index == number:
+            return in_c_order(outside)
+    for x in builder.inputs:
+        if x.index == number:
+            return in_c_order(x.value)
+    return True
+
+
+def unknown_layout(aval: Aval) -> InPlaceError:
+    """The card for a reshape of which it is not known whether NumPy copies."""
+    used = resolve(here())
+    return InPlaceError(
+        "Whether NumPy would see this write through a reshape is not known.",
+        (
+            ("value", f"{aval}"),
+            ("used", f"{used}:  {used.text()}"),
+            ("why", "NumPy decides by strides whether a reshape is a view or a copy, and those of"),
+            ("why", "a result that was computed from a transposed array are not known here."),
+            ("write", "y = y.copy()        before the reshape: a copy lies in C order"),
+            ("write", "y = y.reshape(...).copy()    if a copy is meant"),
+        ),
+    )
