@@ -203,7 +203,7 @@ def assign(x: Tracer, new: Tracer) -> None:
 
 def laid_out(x: Tracer, c_order: bool) -> Tracer:
     """The same values, which lie in C order or may not."""
-    if in_c_order(x) == c_order:
+    if not x.builder.live or in_c_order(x) == c_order:
         return x
     out = x.builder.record(REGISTRY["convert"], (x,), {"dtype": x.dtype})
     x.builder.layouts[out.index] = c_order

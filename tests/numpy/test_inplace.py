@@ -342,7 +342,8 @@ LAYOUTS = {
 @pytest.mark.parametrize("made", LAYOUTS)
 def test_a_write_through_a_reshape_is_right_or_refused(made: str) -> None:
     scope: dict[str, Any] = {"np": np, "fnp": fnp}
-    exec(f"def f(m):\n y = {made}\n r = y.reshape(-1)\n r[:2] = 9\n return y * 1.0", scope)
+    lines = ("def f(m):", f"y = {made}", "r = y.reshape(-1)", "r[:2] = 9", "return y * 1.0")
+    exec("\n ".join(lines), scope)
     m = M + 0.5
     right = scope["f"](m.copy())
     for transform in (fgrad.jit, lambda f: lambda x: fgrad.vjp(f, x)[0]):
@@ -372,7 +373,7 @@ def test_the_advice_about_reshapes() -> None:
 
 @pytest.mark.parametrize("name", ["squeeze", "round", "real_if_close", "nan_to_num", "positive"])
 def test_results_are_handles_of_their_own(name: str) -> None:
-    """What copies in NumPy copies, by NumPy's name and by fgrad's; what aliases in NumPy aliases."""
+    """What copies in NumPy copies, by both names; what aliases in NumPy aliases."""
     for space in (np, fnp):
 
         def f(x: Any, space: Any = space) -> Any:

@@ -1,4 +1,4 @@
-"""A sample of the random in-place programs; `python tests/inplace_programs.py` runs more of them."""
+"""A sample of the random in-place programs; `python tests/inplace_programs.py` runs more."""
 
 from __future__ import annotations
 
