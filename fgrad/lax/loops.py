@@ -21,6 +21,7 @@ from fgrad.lax.bodies import (
     own_results,
     yielded,
 )
+from fgrad.lax.unchanged import split
 from fgrad.lifted import lowered
 from fgrad.numpy.promote import as_array, convert
 from fgrad.ops.control import scan as bind_scan
@@ -116,10 +117,10 @@ def scan(
         f, carry, [(shapes, items.treedef)], "scan", lambda treedef: _pair(treedef)[0]
     )
     between = lengths_of(checkpoint, steps) if checkpoint else ()
-    results = saving_scan(
-        body.program, steps, bool(reverse), body.captured, carry.values, items.values, between
-    )
-    n = len(carry.values)
+    parts = split(body, carry.values)
+    program, consts = parts.body(body.program, len(body.captured)), parts.consts(body.captured)
+    outs = saving_scan(program, steps, bool(reverse), consts, parts.carry, items.values, between)
+    results, n = parts.results(outs), len(carry.values)
     given = [*carry.values, *items.values]
     last, ys = own_results(results[:n], given), list(results[n:])
     return tree.unflatten(carry.treedef, last), tree.unflatten(_pair(body.out_tree)[1], ys)
@@ -211,9 +212,16 @@ def _while(
     if [(a.shape, a.dtype) for a in test.program.out_avals] != [((), np.dtype(bool))]:
         found = ", ".join(str(a) for a in test.program.out_avals)
         raise ArgumentError(f"lax.{what}: the condition is {found}; it must be one boolean.")
-    results = bind_while(
-        test.program, body.program, test.captured, body.captured, init.values, max_steps
+    parts = split(body, init.values)
+    outs = bind_while(
+        parts.program(test.program, len(test.captured)),
+        parts.body(body.program, len(body.captured)),
+        parts.consts(test.captured),
+        parts.consts(body.captured),
+        parts.carry,
+        max_steps,
     )
+    results = parts.results(outs)
     return tree.unflatten(init.treedef, own_results(results, init.values))
 
 
@@ -250,7 +258,9 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
     count = max(int(last) - int(first), 0)
     init = leaves_of((INT64.type(int(first)), init_val), "the value of fori_loop")
     body, init = _carry_body(lambda s: (s[0] + 1, body_fun(s[0], s[1])), init, [], "fori_loop")
-    results = bind_scan(body.program, count, False, body.captured, init.values, [])
+    parts = split(body, init.values)
+    program, consts = parts.body(body.program, len(body.captured)), parts.consts(body.captured)
+    results = parts.results(bind_scan(program, count, False, consts, parts.carry, []))
     return tree.unflatten(init.treedef, own_results(results, init.values))[1]
 
 

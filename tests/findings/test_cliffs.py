@@ -76,3 +76,14 @@ def test_3_2_reads_of_a_diagonal_in_a_loop_are_one_scatter_in_the_gradient() -> 
     program = trace(lambda a: [fgrad.grad(f)(a)], [aval_of(a)]).program
     assert [eqn.prim.name for eqn in program.eqns].count("scatter") == 1
     np.testing.assert_array_equal(fgrad.jit(fgrad.grad(f))(a), np.diag(2 * np.diag(a)))
+
+
+def test_3_4_a_carried_array_that_a_loop_does_not_change_is_no_part_of_its_state() -> None:
+    def f(a: Any) -> Any:
+        return fgrad.lax.fori_loop(0, 10, lambda i, c: (c[0], c[1] * 0.5 + c[0][0]), (a, 1.0))[1]
+
+    a = np.ones(1000)
+    program = trace(lambda a: [f(a)], [aval_of(a)]).program
+    (loop,) = [eqn for eqn in program.eqns if eqn.prim.name == "scan"]
+    assert (1000,) not in [y.aval.shape for y in loop.outputs]
+    np.testing.assert_allclose(fgrad.jit(f)(a), f(a))
