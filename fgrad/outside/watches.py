@@ -46,7 +46,8 @@ class Place(NamedTuple):
         try:
             if isinstance(self.key, types.MemberDescriptorType):
                 return self.key.__get__(self.holder)
-            return getattr(self.holder, self.key)
+            found = getattr(self.holder, self.key)
+            return MISSING if found is None and self.key.endswith("defaults__") else found
         except (AttributeError, ValueError):
             return MISSING
 
@@ -98,8 +99,10 @@ class Watches:
     def cell(self, cell: types.CellType, value: Any, path: str) -> None:
         self._place(cell, "cell_contents", value, path)
 
-    def code(self, fun: types.FunctionType, path: str) -> None:
-        self._place(fun, "__code__", fun.__code__, path)
+    def function(self, fun: types.FunctionType, path: str) -> None:
+        for key in ("__code__", "__defaults__", "__kwdefaults__"):
+            held = getattr(fun, key)
+            self._place(fun, key, MISSING if held is None else held, path)
 
     def type_(self, x: Any, path: str) -> None:
         self._place(x, "__class__", type(x), path)

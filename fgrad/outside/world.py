@@ -180,11 +180,11 @@ class _Walk:
             return
         if fun.__code__ in self.called_back:
             return
-        self.watches.code(fun, path)
-        for k, default in enumerate(
-            (*(fun.__defaults__ or ()), *(fun.__kwdefaults__ or {}).values())
-        ):
+        self.watches.function(fun, path)
+        for k, default in enumerate(fun.__defaults__ or ()):
             self.see(default, f"{path}.__defaults__[{k}]")
+        if fun.__kwdefaults__:
+            self.see(fun.__kwdefaults__, f"{path}.__kwdefaults__")
         cells = dict(zip(fun.__code__.co_freevars, fun.__closure__ or (), strict=True))
         self.code(fun.__code__, fun.__globals__, cells, dict(bound))
 
@@ -308,10 +308,21 @@ class _Walk:
                 continue
             if isinstance(value, _METHODS):
                 self.functions_of(value, cls, where, x)
+                self.overridden(cls, owner, name, path, x)
             elif not isinstance(value, _MEMBER):
                 self.follow(value, steps, where)
             return value
         return MISSING
+
+    def overridden(self, cls: type, owner: type, name: str, path: str, x: Any) -> None:
+        """What `super()` may find."""
+        above = cls.__mro__[cls.__mro__.index(owner) + 1 :]
+        for other in above:
+            value = vars(other).get(name)
+            if isinstance(value, _METHODS) and not is_trusted(other):
+                held = dict_of_class(other)
+                self.watches.item(held, name, value, f"{path}.{name}")
+                self.functions_of(value, cls, f"{path}.{name}", x)
 
     def functions_of(self, value: Any, cls: type, path: str, x: Any) -> None:
         if isinstance(value, property):

@@ -47,24 +47,28 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "number": ("s = 2.0\ndef f(x): return x * s", ("s = 3.0", "s = 3", "s = -0.0", "s = 0.0")),
     "dictionary": (
         'cfg = {"lr": 0.1, "net": {"k": 2}}\ndef f(x): return x * cfg["lr"] + cfg["net"]["k"]',
-        ('cfg["lr"] = 0.2', 'cfg["net"]["k"] = 5', 'cfg["net"] = {"k": 6}', 'cfg = {"lr": 1.0, "net": {"k": 0}}'),
+        ('cfg["lr"] = 0.2', 'cfg["net"]["k"] = 5', 'cfg["net"] = {"k": 6}',
+         'cfg = {"lr": 1.0, "net": {"k": 0}}'),
     ),
     "dictionary as a whole": (
         "p = {'a': 1.0, 'b': X}\ndef f(x):\n"
         "  for v in p.values(): x = x * 2 + v\n  return x",
-        ("p['a'] = 3.0", "p['c'] = 4.0", "p['b'][0] = 9", "p.pop('a')", "p['a'] = 1.0", "del p['c']"),
+        ("p['a'] = 3.0", "p['c'] = 4.0", "p['b'][0] = 9", "p.pop('a')", "p['a'] = 1.0",
+         "del p['c']"),
     ),
     "list": (
         "Ws = [np.ones(8), 2.0]\ndef f(x): return sum([w * x for w in Ws])",
         ("Ws[1] = 3.0", "Ws.append(4.0)", "Ws[0][:] = 5", "Ws.pop()", "Ws[:] = []", "Ws = [1.0]"),
     ),
     "closure": (
-        "def make():\n  s = 1.0\n  def f(x): return x * s\n  def put(v):\n    nonlocal s\n    s = v\n"
+        "def make():\n  s = 1.0\n  def f(x): return x * s\n"
+        "  def put(v):\n    nonlocal s\n    s = v\n"
         "  return f, put\nf, put = make()",
         ("put(2.0)", "put(np.arange(8.0))", "put(3)"),
     ),
     "inner function": (
-        "s = 1.0\ndef f(x):\n  def g(y): return y * s + np.sum(X)\n  return g(x) + (lambda z: z + s)(x)",
+        "s = 1.0\ndef f(x):\n  def g(y): return y * s + np.sum(X)\n"
+        "  return g(x) + (lambda z: z + s)(x)",
         ("s = 2.0", "X[:] = 0"),
     ),
     "helper": (
@@ -90,7 +94,8 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
         "  def __call__(self, x): return self.predict(x) * self.scale\n"
         "  def predict(self, x): return self.w * x + self.b\n"
         "m = M()\ndef f(x): return m(x)",
-        ("m.w *= 2", "m.b = 5.0", "m.w = np.zeros(8)", "m.scale = 2.0", "del m.scale", "M.scale = 4.0",
+        ("m.w *= 2", "m.b = 5.0", "m.w = np.zeros(8)", "m.scale = 2.0", "del m.scale",
+         "M.scale = 4.0",
          "M.predict = lambda self, x: x - self.b", "m.b = -1.0", "m = M()",
          "m.__dict__ = {'w': X, 'b': 0.5}", "m.b = 0.25"),
     ),
@@ -110,13 +115,29 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
         ("C.lr = 0.5", "E.lr = 2.0", "del E.lr"),
     ),
     "module": (
-        "settings = types.ModuleType('settings'); settings.k = 2.0\ndef f(x): return x * settings.k",
+        "settings = types.ModuleType('settings')\nsettings.k = 2.0\n"
+        "def f(x): return x * settings.k",
         ("settings.k = 3.0",),
     ),
     "transforms": (
         "import fgrad\ns = 2.0\ndef loss(x): return np.sum(x * x * s * X)\n"
         "g = fgrad.grad(loss)\nj = fgrad.jit(loss)\ndef f(x): return g(x) + j(x)",
         ("s = 3.0", "X[:] = 1", "def loss2(x): return np.sum(x)", "g = fgrad.grad(loss2)"),
+    ),
+    "two slots with one value": (
+        "class P: __slots__ = ('a', 'b')\np = P(); p.a = p.b = 1.0\n"
+        "def f(x): return x * p.b + p.a",
+        ("p.b = 3.0", "p.a = 2.0"),
+    ),
+    "super": (
+        "class A:\n  k = 1.0\n  def g(self, x): return x * self.k\n"
+        "class B(A):\n  def g(self, x): return super().g(x) - 1\n"
+        "b = B()\ndef f(x): return b.g(x)",
+        ("A.k = 2.0", "b.k = 3.0", "A.g = lambda self, x: x / self.k"),
+    ),
+    "defaults bound anew": (
+        "def h(x, a=1.0, *, b=2.0): return x * a + b\ndef f(x): return h(x)",
+        ("h.__defaults__ = (3.0,)", "h.__kwdefaults__ = {'b': 5.0}", "h.__kwdefaults__['b'] = 6.0"),
     ),
     "a name of Python": (
         "def f(x): return sum([x, x]) * max(1.0, 2.0)",

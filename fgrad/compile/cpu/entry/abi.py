@@ -8,11 +8,12 @@ if the interpreter has no GIL, or if it is not CPython on a 64-bit little-endian
 from __future__ import annotations
 
 import ctypes
+import functools
 import platform
 import sys
 import sysconfig
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -208,20 +209,47 @@ def imports() -> dict[str, int]:
     return table
 
 
-def _version_offset() -> int | None:
-    """Where a dictionary has a number that changes whenever it does; None from Python 3.13 on."""
-    held, at = {"a": object()}, 24
-    seen = []
-    for change in (object(), None, object()):
-        if change is None:
-            del held["a"]
-        else:
-            held["a"] = change
-        seen.append(word_at(id(held) + at))
-        unread = held.get("a") is change and word_at(id(held) + at) == seen[-1]
-        if not unread:
-            return None
-    return at if len(set(seen)) == len(seen) else None
+_VERSION, _VALUES = 24, 40  # in a dictionary: counts its changes; where an object has its values
+
+
+class _Holder:
+    def __init__(self) -> None:
+        self.x = 0
+
+
+def _version_shows_changes(holder: dict[str, int], change: Callable[[int], None]) -> bool:
+    """Whether a dictionary's version is another one after each of many changes."""
+    seen = {word_at(id(holder) + _VERSION)}
+    for k in range(1, 64):  # often enough for the interpreter to make short ways of its own
+        change(k)
+        seen.add(word_at(id(holder) + _VERSION))
+        if holder["x"] != k or len(seen) != k + 1:
+            return False
+    return True
+
+
+@functools.cache
+def _versions() -> tuple[bool, bool]:
+    """Whether dictionaries have versions, and those of objects too (not in Python 3.13)."""
+    if LAYOUT is None:
+        return False, False
+    held, holder = {"x": 0}, _Holder()
+
+    def change_item(k: int) -> None:
+        held["x"] = k
+
+    def change_attribute(k: int) -> None:
+        holder.x = k
+
+    objects = _version_shows_changes(vars(holder), change_attribute)
+    return _version_shows_changes(held, change_item), objects
+
+
+def version_address(holder: dict[Any, Any]) -> int | None:
+    """The address of a number that changes whenever a dictionary does; None if there is none."""
+    any_dict, of_objects = _versions()
+    whole = word_at(id(holder) + _VALUES) == 0
+    return id(holder) + _VERSION if any_dict and (of_objects or whole) else None
 
 
 def type_slot(kind: type, slot: int) -> int:
@@ -231,4 +259,3 @@ def type_slot(kind: type, slot: int) -> int:
 
 
 LAYOUT: Layout | None = _verified()
-VERSION: int | None = None if LAYOUT is None else _version_offset()

@@ -13,11 +13,13 @@ All objects live as long as the signature.  Keys are strings and integers: no Py
 
 from __future__ import annotations
 
+import functools
+from types import CellType, MemberDescriptorType
 from typing import Any
 
 import numpy as np
 
-from fgrad.compile.cpu.entry.abi import LAYOUT, VERSION, WORD, Layout, word_at
+from fgrad.compile.cpu.entry.abi import LAYOUT, WORD, Layout, version_address, word_at
 from fgrad.compile.cpu.entry.blocks import (
     BYTES,
     END,
@@ -32,8 +34,6 @@ from fgrad.compile.cpu.entry.blocks import (
     word,
 )
 from fgrad.outside.watches import MISSING, Content, Items, Place, Watches
-
-SEARCHED = 48  # words of an object in which a reference to what it holds is looked for
 
 
 class NotWatched(Exception):
@@ -54,7 +54,7 @@ def outside_words(watches: Watches, references: list[Any]) -> list[int]:
             if type(key) is not str and type(key) is not int:
                 raise NotWatched
             inside += [LOOKUP, id(holder), id(key), _address(value)]
-        words += _unless_unchanged(id(holder), inside)
+        words += _unless_unchanged(holder, inside)
     for content in watches.contents():
         words += _content(content)
     return words
@@ -67,36 +67,67 @@ def _all_of(instruction: int, items: Items, kind: type) -> list[int]:
 
 
 def _address(x: Any) -> int:
+    """The word that stands for a reference."""
     return 0 if x is MISSING else id(x)
 
 
-def _unless_unchanged(holder: int, inside: list[int]) -> list[int]:
+def _unless_unchanged(holder: dict[Any, Any], inside: list[int]) -> list[int]:
     """The instructions, which are skipped as long as a dictionary has the same version."""
-    if VERSION is None:
+    at = version_address(holder)
+    if at is None:
         return inside
-    at, skipped = holder + VERSION, 4 + len(inside) + 3
-    return [SINCE, at, 0, skipped, *inside, SEEN, at, len(inside) + 2]
+    return [SINCE, at, 0, 4 + len(inside) + 3, *inside, SEEN, at, len(inside) + 2]
 
 
 def _place(place: Place) -> list[int]:
-    """The word where an object keeps a reference, which is found by looking for it."""
-    wanted = id(place.value)
-    if place.value is MISSING:
+    """The word in which an object keeps a reference."""
+    at = id(place.holder) + _offset(place)
+    if word_at(at) != _address(place.value):
         raise NotWatched
-    base = id(place.holder)
-    if place.key == "__class__":
-        offsets = [object.__basicsize__ - WORD]
+    return [WORD_IS, at, _address(place.value)]
+
+
+def _offset(place: Place) -> int:
+    holder, key = place.holder, place.key
+    if key == "__class__":
+        return object.__basicsize__ - WORD
+    if key == "__dict__":  # before the object or in it, depending on the interpreter
+        wanted, words = id(place.value), (-4, -3, -2, -1, type(holder).__dictoffset__ // WORD)
+        found = [WORD * k for k in words if k and word_at(id(holder) + WORD * k) == wanted]
+    elif isinstance(key, MemberDescriptorType):
+        definition = word_at(id(key) + _DEFINITION)  # name, type, offset
+        found = [word_at(definition + 2 * WORD)]
     else:
-        before = range(-4, 0) if place.key == "__dict__" else range(0)
-        offsets = [WORD * k for k in (*before, *range(2, _words_of(place.holder)))]
-    for offset in offsets:
-        if word_at(base + offset) == wanted:
-            return [WORD_IS, base + offset, wanted]
-    raise NotWatched
+        found = [_fields()[key]]
+    if not found:
+        raise NotWatched
+    return found[0]
 
 
-def _words_of(x: Any) -> int:
-    return min(max(type(x).__basicsize__ // WORD, 2), SEARCHED)
+_DEFINITION = 40  # in a member descriptor, behind type, name and qualified name
+
+
+@functools.cache
+def _fields() -> dict[str, int]:
+    """Where cells and functions keep what they refer to."""
+
+    def probe(x: int = 12345, *, y: int = 54321) -> int:
+        return x + y
+
+    cell = CellType(object())
+    fields = {"cell_contents": _word_of(cell, cell.cell_contents)}
+    for name in ("__code__", "__defaults__", "__kwdefaults__"):
+        fields[name] = _word_of(probe, getattr(probe, name))
+    return fields
+
+
+def _word_of(x: Any, value: Any) -> int:
+    (found,) = [
+        WORD * k
+        for k in range(2, type(x).__basicsize__ // WORD)
+        if word_at(id(x) + WORD * k) == id(value)
+    ]
+    return found
 
 
 def _content(content: Content) -> list[int]:

@@ -1,0 +1,389 @@
+"""Random little modules, whose functions read globals, closures, objects, dictionaries and helpers,
+are jitted and called while all of that changes: each call must give what NumPy gives.
+
+    python tests/compile/outside_programs.py --seed 0 --count 1000 [--threads 4]
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import random
+import threading
+import types
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import fgrad
+from fgrad.errors import RetraceWarning
+
+SIZE = 4
+X = np.linspace(-1.0, 2.0, SIZE)
+
+HEAD = """
+import functools, types
+import numpy as np
+
+class Layer:
+    rate = 0.5
+    def __init__(self, w, b): self.w = w; self.b = b
+    def __call__(self, x): return self.forward(x)
+    def forward(self, x): return x * self.w + self.b * self.rate
+    @property
+    def scale(self): return 2.0 * self.b
+    @staticmethod
+    def half(x): return 0.5 * x
+    @classmethod
+    def rated(cls, x): return x * cls.rate
+
+class Slotted:
+    __slots__ = ("k", "m")
+    def __init__(self, k, m): self.k = k; self.m = m
+    def apply(self, x): return x * self.k + self.m
+
+class Sub(Layer):
+    def forward(self, x): return super().forward(x) - self.b
+
+class Indirect:
+    def __init__(self, **kept): self.kept = kept
+    def __getattr__(self, name):
+        if name == "kept": raise AttributeError(name)
+        return self.kept[name]
+
+def make_counter(v):
+    def get(x): return x * v
+    def put(new):
+        nonlocal v
+        v = new
+    return get, put
+
+def make_pair(a):
+    b = 1.0
+    def outer(x):
+        def inner(y): return y * a + b
+        return inner(x) + sum([inner(z) for z in (x, 2.0)])
+    def put(new):
+        nonlocal b
+        b = new
+    return outer, put
+"""
+
+
+class Module:
+    """The source of a module, and statements that change what its function reads."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.numbers = 0
+        self.lines: list[str] = []
+        self.changes: list[Callable[[], str]] = []
+        self.helpers: list[str] = []
+
+    def name(self, prefix: str) -> str:
+        self.numbers += 1
+        return f"{prefix}{self.numbers}"
+
+    def number(self) -> str:
+        values = ("0.5", "2.0", "3", "-1.5", "True", "0.0", "-0.0", "1", "np.float32(1.5)", "1.0")
+        return self.rng.choice(values)
+
+    def array(self) -> str:
+        return self.rng.choice(
+            (
+                f"np.arange({SIZE}.0)",
+                f"np.full({SIZE}, {self.number()})",
+                f"np.ones({SIZE}, np.float32)",
+                f"np.arange({2 * SIZE}.0)[::2]",
+                f"np.arange({SIZE})",
+                f"np.arange({SIZE}) % 2 == 0",
+                "np.array(2.0)",
+            )
+        )
+
+    def value(self) -> str:
+        return self.number() if self.rng.random() < 0.5 else self.array()
+
+    def rebind(self, place: str, value: Callable[[], str] | None = None) -> None:
+        """Changes of a place that holds a number or an array."""
+        make = value or self.value
+        self.changes.append(lambda: f"{place} = {make()}")
+        self.changes.append(
+            lambda: f"if isinstance({place}, np.ndarray): {place}[...] = {self.number()}"
+        )
+        self.changes.append(
+            lambda: (
+                f"if getattr({place}, 'ndim', 0): "
+                f"{place}[{self.rng.randrange(SIZE)}] = {self.number()}"
+            )
+        )
+
+    # What a function may read: each makes something, and gives an expression in `x`.
+
+    def use_global(self) -> str:
+        name = self.name("g")
+        self.lines.append(f"{name} = {self.value()}")
+        self.rebind(name)
+        return f"x * {name}"
+
+    def use_plainly(self) -> str:
+        """NumPy computes with an array while the function is traced."""
+        name = self.name("p")
+        self.lines.append(f"{name} = {self.array()}")
+        self.rebind(name, self.array)
+        return self.rng.choice(
+            (
+                f"x * np.mean({name})",
+                f"x + np.sum(np.ravel({name})[1:])",
+                f"(x if np.max({name}) > 1 else -x)",
+                f"x * len(np.nonzero({name})[0])",
+                f"np.where({name} > 0.5, x, 0.0)",
+                f"x * float(np.ravel({name})[0])",
+            )
+        )
+
+    def use_dict(self) -> str:
+        name = self.name("d")
+        self.lines.append(
+            f"{name} = {{'a': {self.value()}, 'in': {{'b': {self.value()}}}, 3: 1.0}}"
+        )
+        self.rebind(f"{name}['a']")
+        self.rebind(f"{name}['in']['b']")
+        self.changes.append(lambda: f"{name}[3] = {self.number()}")
+        self.changes.append(lambda: f"{name} = {{'a': 1.0, 'in': {{'b': {self.value()}}}, 3: 2.0}}")
+        self.changes.append(lambda: f"{name}['in'] = {{'b': {self.value()}}}")
+        return self.rng.choice(
+            (
+                f"x * {name}['a'] + {name}['in']['b']",
+                f"x * {name}.get('a', 1.0) + {name}[3]",
+                f"functools.reduce(lambda a, b: a * b, [{name}['a'], {name}[3]], x)",
+                f"x * len({name}) + {name}.get('new', 0.0)",
+            )
+        )
+
+    def use_items(self) -> str:
+        name = self.name("i")
+        self.lines.append(f"{name} = {{'a': {self.value()}, 'b': {self.value()}}}")
+        self.rebind(f"{name}['a']")
+        self.changes.append(lambda: f"{name}['{self.rng.choice('bcd')}'] = {self.value()}")
+        self.changes.append(lambda: f"{name}.pop('{self.rng.choice('bcd')}', None)")
+        return f"functools.reduce(lambda a, b: a * 0.5 + b, {name}.values(), x)"
+
+    def use_list(self) -> str:
+        name = self.name("l")
+        self.lines.append(f"{name} = [{self.value()}, {self.value()}]")
+        self.rebind(f"{name}[0]")
+        self.changes.append(lambda: f"{name}.append({self.value()})")
+        self.changes.append(lambda: f"{name}[1:] = []")
+        self.changes.append(lambda: f"{name}.insert(0, {self.number()})")
+        self.changes.append(lambda: f"{name} = [{self.value()}]")
+        return f"functools.reduce(lambda a, b: a * 0.5 + b, {name}, x)"
+
+    def use_tuple(self) -> str:
+        name = self.name("t")
+        self.lines.append(f"{name} = ({self.array()}, ({self.number()}, [{self.value()}]))")
+        self.rebind(f"{name}[1][1][0]")
+        self.changes.append(lambda: f"{name} = ({self.value()}, ({self.number()}, [2.0]))")
+        return f"x * {name}[0] + {name}[1][0] * {name}[1][1][0]"
+
+    def use_object(self) -> str:
+        name, kind = self.name("o"), self.rng.choice(("Layer", "Sub"))
+        self.lines.append(f"{name} = {kind}({self.value()}, {self.number()})")
+        self.rebind(f"{name}.w")
+        self.rebind(f"{name}.b", self.number)
+        for change in (
+            lambda: f"{name} = {self.rng.choice(('Layer', 'Sub'))}({self.value()}, 1.0)",
+            lambda: f"{name}.rate = {self.number()}",
+            lambda: f"{name}.__dict__.pop('rate', None)",
+            lambda: f"Layer.rate = {self.number()}",
+            lambda: f"{name}.__dict__ = {{'w': {self.value()}, 'b': {self.number()}}}",
+            lambda: f"{name}.forward = lambda x: x * {self.number()}",
+            lambda: f"{name}.__dict__.pop('forward', None)",
+            lambda: f"{name}.unread = {self.number()}",
+            lambda: f"{name}.__class__ = {self.rng.choice(('Layer', 'Sub'))}",
+        ):
+            self.changes.append(change)
+        return self.rng.choice(
+            (
+                f"{name}(x)",
+                f"{name}.forward(x)",
+                f"x * {name}.scale + {name}.half(x)",
+                f"{name}.rated(x)",
+                f"x * {name}.w + getattr({name}, 'late', 1.0)",
+                f"(lambda q: q.w * x)({name})",
+                f"functools.reduce(lambda a, f: f(a), [{name}, {name}.forward], x)",
+            )
+        )
+
+    def use_slots(self) -> str:
+        name = self.name("s")
+        self.lines.append(f"{name} = Slotted({self.value()}, {self.number()})")
+        self.rebind(f"{name}.k")
+        self.rebind(f"{name}.m")
+        self.changes.append(lambda: f"{name} = Slotted({self.value()}, 1.0)")
+        return self.rng.choice((f"{name}.apply(x)", f"x * {name}.k + {name}.m"))
+
+    def use_indirect(self) -> str:
+        name = self.name("a")
+        self.lines.append(f"{name} = Indirect(w={self.value()})")
+        self.rebind(f"{name}.kept['w']")
+        self.changes.append(lambda: f"{name} = Indirect(w={self.value()})")
+        return f"x * {name}.w"
+
+    def use_closure(self) -> str:
+        name = self.name("c")
+        maker = self.rng.choice(("make_counter", "make_pair"))
+        self.lines.append(f"{name}, put_{name} = {maker}({self.value()})")
+        self.changes.append(lambda: f"put_{name}({self.value()})")
+        self.changes.append(lambda: f"{name}, put_{name} = {maker}({self.value()})")
+        return f"{name}(x)"
+
+    def use_partial(self) -> str:
+        name, number = self.name("q"), self.name("n")
+        self.lines.append(f"{number} = {self.number()}")
+        self.lines.append(f"def h_{name}(a, x, b=1.0): return a * x + b * {number}")
+        self.lines.append(f"{name} = functools.partial(h_{name}, {self.value()})")
+        self.rebind(number, self.number)
+        self.changes.append(lambda: f"{name} = functools.partial(h_{name}, {self.value()}, b=2.0)")
+        return f"{name}(x)"
+
+    def use_default(self) -> str:
+        name, array = self.name("w"), self.name("e")
+        self.lines.append(f"{array} = {self.array()}")
+        self.lines.append(f"def {name}(x, w={array}, *, k={array}): return x * w + k")
+        self.rebind(array, self.array)
+        self.changes.append(lambda: f"{name}.__defaults__ = ({self.value()},)")
+        return f"{name}(x)"
+
+    def use_module(self) -> str:
+        name = self.name("m")
+        self.lines.append(f"{name} = types.ModuleType('{name}'); {name}.k = {self.value()}")
+        self.rebind(f"{name}.k")
+        return f"x * {name}.k"
+
+    def use_builtin(self) -> str:
+        self.changes.append(lambda: "def max(*xs): return xs[0]")
+        self.changes.append(lambda: "if 'max' in globals(): del max")
+        return "x * max(1.0, 2.0)"
+
+    def use_helper(self) -> str:
+        if not self.helpers:
+            return self.use_global()
+        return f"{self.rng.choice(self.helpers)}(x)"
+
+    def helper(self) -> None:
+        """A function of its own, which may call earlier ones, and may be defined again."""
+        name = self.name("h")
+        bodies = [self.expression(1) for _ in range(2)]
+        self.lines.append(f"def {name}(x): return {bodies[0]}")
+        self.changes.append(lambda: f"def {name}(x): return {self.rng.choice(bodies)}")
+        self.changes.append(
+            lambda: f"{name}.__code__ = (lambda x: {self.rng.choice(bodies)}).__code__"
+        )
+        self.helpers.append(name)
+
+    def expression(self, terms: int) -> str:
+        uses = [getattr(self, n) for n in dir(self) if n.startswith("use_")]
+        return " + ".join([f"({self.rng.choice(uses)()})" for _ in range(terms)])
+
+    def source(self) -> str:
+        for _ in range(self.rng.randrange(3)):
+            self.helper()
+        body = self.expression(self.rng.randint(1, 3))
+        return "\n".join([HEAD, *self.lines, f"def f(x): return {body}"])
+
+
+def outcome(call: Callable[[], Any]) -> Any:
+    """A result, or the class of what was raised."""
+    try:
+        return np.asarray(call())
+    except Exception as error:
+        return type(error).__name__
+
+
+def agree(a: Any, b: Any) -> bool:
+    if isinstance(a, str) or isinstance(b, str):
+        return isinstance(a, str) and isinstance(b, str)
+    same = a.shape == b.shape and a.dtype == b.dtype
+    return same and np.allclose(a, b, rtol=1e-5, atol=1e-6, equal_nan=True)
+
+
+def check(seed: int, steps: int = 12, threads: int = 0) -> str | None:
+    """What went wrong with one module; None if nothing did."""
+    module = Module(seed)
+    source = module.source()
+    scope = vars(types.ModuleType(f"module_{seed}"))
+    exec(source, scope)
+    f = scope["f"]
+    way = module.rng.randrange(4)
+    jitted = {
+        0: lambda: fgrad.jit(f),
+        1: lambda: fgrad.jit(lambda x: scope["f"](x)),
+        2: lambda: fgrad.jit(behind_a_partial(f)),
+        3: lambda: fgrad.jit(fgrad.jit(f)),
+    }[way]()
+    done: list[str] = []
+    for _ in range(steps):
+        for _ in range(module.rng.randint(0, 2)):
+            change = module.rng.choice(module.changes) if module.changes else None
+            text = change() if change else ""
+            try:
+                exec(text, scope)
+            except Exception:
+                continue
+            done.append(text)
+        expected = outcome(lambda: f(X))
+        wrong = _calls(jitted, expected, threads)
+        if wrong is not None:
+            history = "\n".join(done)
+            return f"seed {seed}, way {way}: {wrong}\n{source}\n--- changes\n{history}"
+    return None
+
+
+def behind_a_partial(f: Any) -> Any:
+    """The function behind one more call."""
+    return functools.wraps(f)(functools.partial(f))
+
+
+def _calls(jitted: Any, expected: Any, threads: int) -> str | None:
+    found: list[Any] = []
+
+    def calls() -> None:
+        for _ in range(3):
+            found.append(outcome(lambda: jitted(X)))
+
+    if threads:
+        workers = [threading.Thread(target=calls) for _ in range(threads)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    else:
+        calls()
+    for actual in found:
+        if not agree(actual, expected):
+            return f"{actual!r} instead of {expected!r}"
+    return None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--threads", type=int, default=0)
+    given = parser.parse_args()
+    warnings.simplefilter("ignore", RetraceWarning)
+    wrong = 0
+    with np.errstate(all="ignore"):
+        for seed in range(given.seed, given.seed + given.count):
+            found = check(seed, threads=given.threads)
+            if found is not None:
+                wrong += 1
+                print(found, flush=True)
+    print(f"{given.count} modules, {wrong} wrong")
+
+
+if __name__ == "__main__":
+    main()
