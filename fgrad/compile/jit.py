@@ -439,7 +439,7 @@ class Jitted(NativeCallable):
         def flat(*tracers: Tracer) -> list[Any]:
             args, kwargs = tree.unflatten(signature.treedef, tracers)
             watched = Watched(tracers, arrays, (args, kwargs))
-            args = list(args)
+            args, kwargs = list(args), dict(kwargs)
             for where, (_, value) in signature.statics:
                 if isinstance(where, int):
                     args[where] = value

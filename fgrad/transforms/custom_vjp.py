@@ -434,7 +434,14 @@ def _(
             (
                 rules.rule_line,
                 ("why", f"bwd is not linear in the cotangent: {problem}."),
-                ("write", "fgrad.custom_jvp instead: its rule serves both modes"),
+                (
+                    "write",
+                    "fgrad.grad(f) or fgrad.vjp(f, x)    reverse mode takes the rule as it is",
+                ),
+                (
+                    "write",
+                    "fgrad.custom_jvp                    a rule for both modes, if it is linear",
+                ),
             ),
         )
     pushed = iter(pull(tape, [None if t is None else t for t in tangents]))
