@@ -127,9 +127,18 @@ def _stored_by_user() -> bool:
     return frame.f_code.co_code[frame.f_lasti] == opcode.opmap["STORE_SUBSCR"]
 
 
+_LABELLED = ("pandas", "xarray", "polars")  # whose operators want plain numbers
+
+
 def _in_library() -> tuple[Row, ...]:
-    """What to write instead of the function of SciPy that the user has called, if it was one."""
-    frames = [f for f in library_frames() if f.f_globals.get("__name__", "").startswith("scipy.")]
+    """What to write instead of the function of SciPy or pandas that the user has called."""
+    modules = [(f.f_globals.get("__name__", "").partition(".")[0], f) for f in library_frames()]
+    labelled = next((name for name, _ in modules if name in _LABELLED), "")
+    if labelled:
+        return (
+            ("write", f"x.to_numpy()                        the plain array of {labelled}'s x"),
+        )
+    frames = [frame for name, frame in modules if name == "scipy"]
     for frame in reversed(frames):
         traced = _traced_form(frame)
         if traced:
