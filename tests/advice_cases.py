@@ -18,7 +18,7 @@ from fgrad import lax
 
 X = np.array([1.0, 2.0, 3.0])
 MASKED = np.ma.masked_array(X, X == 2)
-KEEP = (True, False, True)
+KEEP = np.array([True, False, True])
 RNG = np.random.default_rng(0)
 
 
@@ -236,10 +236,7 @@ MENDED: dict[str, dict[str, Mended]] = {
         "np.sum(x, where=mask)": Mended(
             lambda: fgrad.jit(lambda x: np.sum(x, where=x > 1) + np.mean(x, where=x > 1))(X), 7.5
         ),
-        "fgrad.jit(f, static_argnums=...)": Mended(
-            lambda: fgrad.jit(lambda x, m: x[np.array(m)], static_argnums=1)(X, KEEP),
-            [1, 3],
-        ),
+        "lambda x: x[mask]": Mended(lambda: fgrad.jit(lambda x: x[KEEP])(X), [1, 3]),
     },
     "custom_function_that_closes_over_a_parameter": {
         "pass the value as an argument": Mended(
@@ -410,6 +407,7 @@ MENDED: dict[str, dict[str, Mended]] = {
         "a tuple for a list": Mended(
             lambda: fgrad.jit(lambda x, n: x * n[1], static_argnums=1)(X, (1, 2)), 2 * X
         ),
+        "lambda x: x[mask]": Mended(lambda: fgrad.jit(lambda x: x[KEEP])(X), [1, 3]),
         "or pass an array": Mended(
             lambda: fgrad.jit(lambda x, n: x * n[1])(X, np.array([1, 2])),
             2 * X,

@@ -78,6 +78,7 @@ def unhashable(name: str, statics: Sequence[tuple[Hashable, Static]]) -> StaticA
                     ("why", "static arguments are part of the key under which code is kept."),
                     ("write", "a tuple for a list, a frozen dataclass for a dict"),
                     ("write", "or pass an array as an ordinary, traced argument."),
+                    ("write", "lambda x: x[mask]     closes over an array that is a constant"),
                 ),
             )
     return StaticArgumentError(headline)

@@ -15,6 +15,7 @@ import numpy as np
 
 from fgrad.errors import BoundsError, TracedIndexError
 from fgrad.ir.aval import INT64
+from fgrad.numpy.masked import ADVICE
 from fgrad.numpy.promote import (
     Shape,
     as_array,
@@ -119,12 +120,7 @@ def _known(part: Any) -> Any:
     if isinstance(part, Tracer) and part.dtype.kind == "b":
         raise TracedIndexError(
             "A boolean mask has no known values, so the shape of the result is not known.",
-            (
-                *user_line(),
-                ("write", "np.where(mask, x, 0)       then the reduction that follows"),
-                ("write", "np.sum(x, where=mask)      np.mean and others take where= too"),
-                ("write", "fgrad.jit(f, static_argnums=...)    the mask is really a constant"),
-            ),
+            (*user_line(), *ADVICE),
         )
     return part
 

@@ -17,10 +17,10 @@ from fgrad.numpy.promote import as_array, broadcast_to, convert, reshape, user_l
 from fgrad.ops import elementwise as ew
 from fgrad.trace import Tracer, Value, concrete
 
-ADVICE = (
+ADVICE = (  # where a mask has no known values
     ("write", "np.where(mask, x, 0)       then the reduction that follows"),
     ("write", "np.sum(x, where=mask)      np.mean and others take where= too"),
-    ("write", "fgrad.jit(f, static_argnums=...)    the mask is really a constant"),
+    ("write", "lambda x: x[mask]          a mask of plain numbers from outside of the function"),
 )
 
 
