@@ -96,7 +96,8 @@ _LOST = _Need(
     LostDerivativeError,
     "Python needed a plain number from a value that is differentiated.",
     (
-        ("write", "np.sin(x), np.sum(x)            instead of math.sin(x), math.fsum(x), ..."),
+        ("write", "np.sin(x), np.sum(x)            instead of math.sin(x), math.fsum(x)"),
+        ("write", "scipy.special.erf(x)            instead of math.erf(x), math.lgamma(x)"),
         ("write", "x                               instead of float(x), x.item() or x.tolist()"),
         ("write", "float(fgrad.stop_gradient(x))   if a plain number is meant"),
     ),

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.special
 
 import fgrad
 import fgrad.numpy as fnp
@@ -153,6 +154,9 @@ _NUMBER_UNDER_JIT = {
     ),
 }
 _NUMBER_UNDER_GRAD = {
+    "scipy.special.erf(x)": Mended(
+        lambda: fgrad.grad(lambda x: scipy.special.erf(x))(0.0), 2 / np.sqrt(np.pi)
+    ),
     "np.sin(x), np.sum(x)": Mended(lambda: fgrad.grad(lambda x: np.sin(x))(0.0), 1.0),
     "x  ": Mended(lambda: fgrad.grad(lambda x: np.sum(x) ** 2)(X), [12, 12, 12]),
     "float(fgrad.stop_gradient(x))": Mended(
