@@ -64,7 +64,7 @@ class Root:
     """What the end of a chain of views knows: its views, and how many traces were begun when it
     was made."""
 
-    __slots__ = ("doubtful", "layout", "limit", "made", "views", "writes")
+    __slots__ = ("asked", "doubtful", "layout", "limit", "made", "views", "writes")
 
     def __init__(self, made: int = 0) -> None:
         self.made = made
@@ -72,6 +72,7 @@ class Root:
         self.views: list[weakref.ref[Tracer]] = []
         self.limit = 64
         self.doubtful = False
+        self.asked = False  # whether NumPy was, so that the layout of memory has mattered
         self.layout: np.ndarray | None = None
 
     def add(self, x: Tracer) -> None:
@@ -99,6 +100,11 @@ def writes_of(x: Tracer) -> int:
     """How often the memory that `x` stands for was written."""
     memory = root_of(x)._view
     return 0 if memory is None else memory.writes
+
+
+def layout_matters(x: Tracer) -> bool:
+    """Whether what was written depends on how an argument lies in memory."""
+    return x._view is not None and x._view.asked
 
 
 def memory_of(root: Tracer) -> Root:
@@ -147,7 +153,7 @@ def settle(x: Tracer) -> Tracer:
     for view in memory.alive():
         how: Any = view._view
         if how.doubtful:
-            how.doubtful = False
+            how.doubtful, memory.asked = False, True
             check_layout(view)
             if not np.may_share_memory(layout_of(view), layout_of(how.base)):
                 _cut_off(view, memory)
@@ -219,9 +225,7 @@ def copied_like(x: Tracer, out: Tracer) -> Tracer:
 
 
 def adopt(root: Tracer, builder: Builder) -> None:
-    """Let an array of an enclosing trace, made while `builder` was open, belong to `builder`."""
-    if not _made_inside(root, builder):
-        raise foreign(root)
+    """Let an array of an enclosing trace belong to `builder`, while which it was made."""
     _point(root, builder.capture(root.twin()))
     root.builder = builder
     for view in memory_of(root).alive():
@@ -229,7 +233,7 @@ def adopt(root: Tracer, builder: Builder) -> None:
         view.builder = builder
 
 
-def _made_inside(root: Tracer, builder: Builder) -> bool:
+def made_inside(root: Tracer, builder: Builder) -> bool:
     """Whether an array of an enclosing trace was made since `builder` was opened."""
     if memory_of(root).made >= builder.opened:
         return True

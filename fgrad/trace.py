@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from fgrad.assign import Root, View, adopt, enclosing, foreign, refresh, settle
+from fgrad.assign import Root, View, enclosing, refresh
 from fgrad.collector import collector_paused, collector_relaxed
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import OUT, Primitive
@@ -339,7 +339,10 @@ class Builder:
         """The inner stand-in of a tracer of an enclosing builder."""
         found = self.captures.get(id(outer))
         if found is not None:
-            return found[2]
+            seen = found[1]
+            if type(seen) is not Tracer or not outer.builder.live or seen.index == outer.index:
+                return found[2]
+            self.captures[id(seen)] = found  # `outer` was written since: it is another value now
         if not outer.builder.live:
             value = lasting(outer)
             if type(value) is Tracer:
@@ -578,18 +581,6 @@ def concrete(x: Value) -> Any:
     while isinstance(x, Tracer):
         x = x.value
     return x.numpy()[()] if isinstance(x, OnDevice) else x
-
-
-def writing(x: Tracer) -> Builder:
-    """The innermost trace, which may write into the array `x` from now on; a card if it may not."""
-    if not x.builder.live:
-        raise leaked(x)
-    root, builder = settle(x), innermost()
-    if builder is None:
-        raise foreign(x)
-    if root.builder is not builder:
-        adopt(root, builder)
-    return builder
 
 
 def known_value(x: Tracer) -> Any:

@@ -208,7 +208,7 @@ def assignment_to_an_outer_tracer() -> Any:
             x[0] = 1.0
             return y
 
-        return np.sum(fgrad.vmap(inner)(x))
+        return np.sum(fgrad.jit(inner)(x))
 
     return fgrad.grad(f)(X)
 

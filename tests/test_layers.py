@@ -17,7 +17,7 @@ LAYERS = {
     "assign": 2,
     "doors": 2,
     "layouts": 2,
-    "overlap": 2,
+    "overlap": 2, "writing": 2,
     "record": 2,
     "tables": 2,
     "trace": 2,

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import tree
-from fgrad.assign import keep_memory, writes_of
+from fgrad.assign import keep_memory, layout_matters, writes_of
 from fgrad.compile.call import call
 from fgrad.compile.passes.dce import dce
 from fgrad.compile.plan import Donation
@@ -31,7 +31,15 @@ from fgrad.ir.walk import subprograms
 from fgrad.outside.watches import Watches
 from fgrad.overlap import overlap
 from fgrad.trace import Tracer
-from fgrad.transforms.arguments import Names, check_written, shared, store, unwritable
+from fgrad.transforms.arguments import (
+    Names,
+    check_written,
+    is_contiguous,
+    shared,
+    store,
+    strided,
+    unwritable,
+)
 from fgrad.transforms.callback import Function
 
 CONSTANTS = (*PYTHON_SCALARS, np.generic, str, bytes, type(None))  # stored as they are
@@ -59,16 +67,26 @@ class Effects(NamedTuple):
         leaves: for each leaf of the result, the number of an output, or ~k for the argument k.
         writes: the arguments that are written; their new values are the last outputs.
         stores: what containers hold afterwards.
+        contiguous: the arguments of which views were written that are views of contiguous arrays
+            only, such as `x.reshape(-1)`.
     """
 
     leaves: tuple[int, ...]
     writes: tuple[int, ...]
     stores: tuple[Stored, ...]
+    contiguous: tuple[int, ...]
 
     @property
     def nothing(self) -> bool:
         """Whether calls do nothing but return new arrays."""
-        return not (self.writes or self.stores or any([k < 0 for k in self.leaves]))
+        return not (
+            self.writes or self.stores or self.contiguous or any([k < 0 for k in self.leaves])
+        )
+
+    @property
+    def native(self) -> bool:
+        """Whether native code can do it."""
+        return not (self.stores or set(self.contiguous) - set(self.writes))
 
     def donations(self, donated: Sequence[int], first: int, outputs: int) -> tuple[Donation, ...]:
         """The inputs of the program that give their memory to results.
@@ -92,6 +110,9 @@ class Effects(NamedTuple):
         """Raise a card if what is written cannot be, or shares memory with another argument, or
         with an array that the function reads from outside."""
         check_written(self.writes, given, fun, names)
+        for k in self.contiguous:
+            if not is_contiguous(given[k]):
+                raise strided(fun, names()[k])
         for k in self.writes:
             for content in outside.contents():
                 if overlap(given[k], content.array):
@@ -136,7 +157,8 @@ class Watched:
         for k in writes:
             if not self.arrays[k]:
                 raise unwritable(fun, names()[k], "is a number", "numbers do not change.")
-        effects = Effects(tuple(leaves), writes, stores)
+        contiguous = tuple([k for k, x in enumerate(self.tracers) if layout_matters(x)])
+        effects = Effects(tuple(leaves), writes, stores, contiguous)
         return effects, values + [self.tracers[k] for k in writes]
 
     def _stores(self, values: list[Any], fun: str) -> tuple[Stored, ...]:

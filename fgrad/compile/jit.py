@@ -272,7 +272,7 @@ class Jitted(NativeCallable):
         """Whether calls of this kind should be made natively."""
         effects = entry.effects
         native = entry.device in (None, CPU) and not (entry.fits or config.nans)
-        native = native and (effects is None or not effects.stores)
+        native = native and (effects is None or effects.native)
         return native and self.native.wants(entry.program)
 
     def _run(self, entry: Entry, leaves: Sequence[Any]) -> Sequence[Any]:
@@ -350,10 +350,13 @@ class Jitted(NativeCallable):
         program, effects = entry.program, entry.effects
         if effects is not None:
             self._check(effects, given, entry.watches)
-        values = [
+        values: list[Any] = [
             x if isinstance(x, (Tracer, OnDevice)) or v.aval.shape else v.aval.dtype.type(x)
             for x, v in zip(operands, program.inputs, strict=True)
         ]
+        for k in () if effects is None else effects.writes:
+            at = len(values) - len(given.leaves) + k
+            values[at] = values[at].copy()  # what the trace records does not see the write
         if effects is None:
             outs: Sequence[Any] = call(program, values, entry.device)
         else:

@@ -12,7 +12,6 @@ from fgrad.errors import ArgumentError
 from fgrad.ir.aval import FLOAT64
 from fgrad.numpy import reductions as rs
 from fgrad.numpy.arrange import concatenate, ravel, take_slice
-from fgrad.numpy.inplace import write_all
 from fgrad.numpy.promote import (
     as_array,
     as_value,
@@ -39,6 +38,7 @@ from fgrad.ops import reduce as rd
 from fgrad.ops import shape as sh
 from fgrad.ops import window as wd
 from fgrad.trace import Tracer, Value
+from fgrad.writing import write_all
 
 # --- differences and integrals --------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.assign import View, assign, link
+from fgrad.assign import View, link
 from fgrad.errors import ArgumentError, InPlaceError
 from fgrad.numpy import arrange
 from fgrad.numpy.compositions import to_bool
@@ -56,7 +56,8 @@ from fgrad.ops import shape as sh
 from fgrad.ops.elementwise import convert_p
 from fgrad.ops.families import BROADCAST
 from fgrad.tables import alias_functions, numpy_functions, store_hook, ufunc_methods
-from fgrad.trace import Builder, Tracer, Value, concrete, writing
+from fgrad.trace import Builder, Tracer, Value, concrete
+from fgrad.writing import write_all
 
 Function = Callable[..., Any]
 
@@ -163,18 +164,6 @@ def _plain_output(function: Any) -> InPlaceError:
 def _spread(value: Value, x: Tracer) -> Value:
     value = as_array(value)
     return value if value.shape == x.shape else broadcast_to(value, x.shape, x)
-
-
-def write_all(x: Tracer, value: Value) -> None:
-    """Let `x` hold another value of its shape and dtype; a constant is recorded in its trace."""
-    if isinstance(value, Tracer) and value.builder is x.builder and value.index == x.index:
-        return  # nothing changes
-    builder = writing(x)
-    if isinstance(value, Tracer):
-        value = builder.lift(value)
-    else:
-        value = builder.record(convert_p, (value,), {"dtype": x.dtype})
-    assign(x, value)
 
 
 def in_place(operator: Function) -> Function:

@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
-from fgrad.assign import assign, immutable, keep_memory, writes_of
+from fgrad.assign import immutable, keep_memory, layout_matters, layout_of, writes_of
 from fgrad.containers import Edit, Watch, containers_in, put_contents
 from fgrad.errors import ArgumentWriteError, InPlaceError, LostWriteWarning
 from fgrad.lifted import is_lifted, lift
 from fgrad.on_device import OnDevice
-from fgrad.ops.elementwise import convert_p
 from fgrad.overlap import overlap, overlaps_itself
 from fgrad.source import here, resolve
-from fgrad.trace import Tracer, writing
+from fgrad.trace import Tracer
+from fgrad.writing import write_all
 
 Names = Callable[[], Sequence[str]]
 
@@ -48,14 +48,16 @@ def check_written(
                 raise shared(function, names()[k], names()[j])
 
 
+def is_contiguous(x: Any) -> bool:
+    """Whether an array, or what a tracer stands for, lies in C order without gaps."""
+    array = layout_of(x) if isinstance(x, Tracer) else x
+    return not isinstance(array, np.ndarray) or array.flags.c_contiguous
+
+
 def store(target: Any, new: Any) -> None:
     """Write a new value over an argument: an array, or what stands for one in a trace."""
     if isinstance(target, Tracer):
-        builder = writing(target)
-        value = builder.lift(new)
-        if not isinstance(value, Tracer):
-            value = builder.record(convert_p, (value,), {"dtype": target.dtype})
-        assign(target, value)
+        write_all(target, new)
     elif isinstance(new, Tracer) and not is_lifted(new):
         raise _traced(new)
     elif new is not target:
@@ -98,12 +100,23 @@ def shared(function: str, name: str, other: str) -> ArgumentWriteError:
         f"{function} writes into an argument that shares memory with another one.",
         (
             ("value", f"{name} and {other}"),
-            (
-                "why",
-                "the function was traced for arguments that are apart: what it writes into one",
-            ),
-            ("why", "would not be seen in the other."),
+            ("why", "the function was traced for arguments that are apart: what it writes into"),
+            ("why", "one would not be seen in the other."),
             ("write", f"{other}.copy() in the call"),
+        ),
+    )
+
+
+def strided(function: str, name: str) -> ArgumentWriteError:
+    """The card for a view that is none if the argument is not contiguous."""
+    return ArgumentWriteError(
+        f"{function} writes into a view of an argument that would be a copy in NumPy.",
+        (
+            ("value", f"{name} is not contiguous"),
+            ("why", "whether a reshape is a view or a copy depends on how the array lies;"),
+            ("why", "the function was traced for contiguous arrays."),
+            ("write", f"{name}[...] = ...                     without a reshape"),
+            ("write", f"np.ascontiguousarray({name})     in the call: a copy is written"),
         ),
     )
 
@@ -195,6 +208,9 @@ class Shared:
             if not is_array(self.leaves[k]):
                 raise unwritable(self.transform, self.names()[k], "is a number", "numbers stay.")
         check_written(own, self.leaves, self.transform, self.names)
+        for k, x in enumerate(self.tracers):
+            if not self.copied[k] and layout_matters(x) and not is_contiguous(self.leaves[k]):
+                raise strided(self.transform, self.names()[k])
         new = [self._known(self.tracers[k], self.names()[k]) for k in own]
         contents = [self._contents(edit, results) for edit in edits]
 

@@ -69,6 +69,8 @@ LONG_STATEMENTS = (
     "{x}.T[...] += 1", "{x}[:1] = 7", "np.add.at({x}, slice(0, 1), 1)", "{x}[{x} == 2] = 5",
     "{x}[::-1][1:] += 2", "np.maximum({x}[1:], {x}[:-1], out={x}[1:])", "{x}.sort()",
     "{x}[...] = {x}[::-1]", "t = {x}.T; {x} += 1; t -= 3", "np.put({x}, [0], 4) if {x}.size else 0",
+    "t = {x}.reshape(-1); t += 1; {x} *= 2", "t = {x}.ravel(); {x} += 1; t[:1] = 9",
+    "t = {x}.T.reshape(-1); t += 1; {x} *= 2", "{x}.reshape({x}.shape[::-1])[...] = 4",
     "{x}[-1:] += {x}[:1]", "t = {x}.ravel().copy(); t += 1; {x}[...] = t.reshape({x}.shape)",
 )  # fmt: skip
 
@@ -220,6 +222,9 @@ def ways(f: Function) -> Iterator[tuple[str, Callable[..., Any]]]:
 
 def may_be_refused(f: Function, arrays: list[np.ndarray]) -> bool:
     """Whether a written argument is read-only or shares memory."""
+    reshaped = any([s in f.text for s in ("reshape(-1)", "ravel(); ", ".shape[::-1])")])
+    if reshaped and not all([x.flags.c_contiguous for x in arrays]):
+        return True
     for k in f.written:
         if not arrays[k].flags.writeable:
             return True

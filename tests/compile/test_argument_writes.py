@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from argument_writes import Report
 
-WAYS = ("jit", "jit in jit", "jit beside grad", "jit in grad", "vmap")
+WAYS = ("jit", "jit in jit", "jit beside grad", "jit in grad", "grad in jit", "vmap")
 
 
 @pytest.mark.parametrize("way", WAYS)

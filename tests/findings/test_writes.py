@@ -10,7 +10,7 @@ import pytest
 
 import fgrad
 from fgrad import grad, jit, value_and_grad, vmap
-from fgrad.errors import ArgumentWriteError, LostWriteWarning
+from fgrad.errors import ArgumentWriteError, InPlaceError, LostWriteWarning
 
 
 def heat(u: Any) -> None:
@@ -257,3 +257,62 @@ def test_1_6_what_all_examples_share_is_written_once() -> None:
     with pytest.raises(ArgumentWriteError, match="differs between examples"):
         vmap(differs, in_axes=(0, None))(np.arange(3.0), seen)
     np.testing.assert_array_equal(seen, [1.0, 2.0, 2.0])
+
+
+@pytest.mark.parametrize("size", [4, 5000])
+def test_1_6_what_is_not_differentiated_is_written_under_jit_too(size: int) -> None:
+    def loss(x: Any, seen: Any) -> Any:
+        y = np.sum(seen * x)
+        seen[1:] += seen[:-1]
+        seen *= 2
+        part = seen[1:]
+        seen += 1
+        return y + np.sum(seen * x * x) + part[0] * x
+
+    def outcome(fun: Any) -> Any:
+        seen = np.arange(float(size)) % 7
+        return fun(3.0, seen), seen
+
+    expected = np.arange(float(size)) % 7
+    value = loss(3.0, expected)
+    slope = (outcome(lambda x, s: loss(x + 1, s))[0] - outcome(lambda x, s: loss(x - 1, s))[0]) / 2
+    found, seen = outcome(jit(loss))
+    assert found == value
+    np.testing.assert_array_equal(seen, expected)
+    gradients = [jit(grad(loss)), jit(jit(grad(loss))), grad(jit(loss)), jit(grad(jit(loss)))]
+    gradients += [jit(fgrad.jacfwd(loss)), jit(lambda x, s: fgrad.jvp(
+        lambda z: loss(z, s), (x,), (1.0,))[1])]  # fmt: skip
+    for gradient in gradients:
+        found, seen = outcome(gradient)
+        assert found == slope
+        np.testing.assert_array_equal(seen, expected)
+    mapped = jit(lambda x, s: vmap(loss, in_axes=(0, None))(np.ones(2) * x, s))
+    found, seen = outcome(mapped)
+    np.testing.assert_array_equal(found, [value, value])
+    np.testing.assert_array_equal(seen, expected)
+
+
+def test_1_6_what_has_a_derivative_is_not_written_into_what_has_none() -> None:
+    def loss(x: Any, seen: Any) -> Any:
+        seen[0] = x
+        return np.sum(seen) * x
+
+    for fun in (jit(grad(loss)), grad(jit(loss))):
+        seen = np.ones(3)
+        with pytest.raises(InPlaceError):
+            fun(2.0, seen)
+        np.testing.assert_array_equal(seen, np.ones(3))
+
+
+def test_1_6_views_that_depend_on_the_layout_of_memory_are_refused() -> None:
+    def step(u: Any) -> None:
+        line = u.reshape(-1)
+        line[1] = 9
+
+    jitted = jit(step)
+    for _ in range(4):
+        u = np.zeros((2, 3))
+        jitted(u)
+        assert u[0, 1] == 9
+        with pytest.raises(ArgumentWriteError, match="would be a copy"):
+            jitted(np.zeros((3, 2)).T)

@@ -1,0 +1,77 @@
+"""L2. Writing into a traced array: the trace that does it, and what the array may hold.
+
+def f(x, seen):          grad(f)(x, seen) in jit: `seen` is an array of the outer trace, and
+    seen += 1            grad runs f once: the outer trace writes it
+    seen[0] = x[0]       a card: the outer trace knows no derivative by x
+"""
+
+from __future__ import annotations
+
+from fgrad.assign import adopt, assign, foreign, made_inside, settle
+from fgrad.errors import InPlaceError
+from fgrad.ir.primitive import REGISTRY
+from fgrad.readout import DIFFERENTIATING, depends_on_inputs, is_discrete
+from fgrad.source import here, resolve
+from fgrad.trace import Builder, Tracer, Value, innermost
+from fgrad.trace_errors import leaked
+
+RUN_ONCE = DIFFERENTIATING | {"vmap", "functionalize"}  # traces of functions that are called once
+
+
+def write_all(x: Tracer, value: Value) -> None:
+    """Let `x` hold another value of its shape and dtype; a constant is recorded in its trace."""
+    if isinstance(value, Tracer) and value.builder is x.builder and value.index == x.index:
+        return  # nothing changes
+    builder = writing(x)
+    value = _lowered(builder, value)
+    if isinstance(value, Tracer):
+        value = builder.lift(value)
+    else:
+        value = builder.record(REGISTRY["convert"], (value,), {"dtype": x.dtype})
+    assign(x, value)
+
+
+def writing(x: Tracer) -> Builder:
+    """The trace that writes into `x`: the innermost one, or an enclosing one to which the array
+    belongs, if all traces in between are of functions that run once; else a card."""
+    if not x.builder.live:
+        raise leaked(x)
+    root, builder = settle(x), innermost()
+    if builder is None:
+        raise foreign(root)
+    if root.builder is not builder and made_inside(root, builder):
+        adopt(root, builder)
+    inner: Builder | None = builder
+    while inner is not None and inner is not root.builder:
+        if inner.what not in RUN_ONCE:
+            raise foreign(root)
+        inner = inner._outer
+    if inner is None:
+        raise foreign(root)
+    return inner
+
+
+def _lowered(builder: Builder, value: Value) -> Value:
+    """A value of a trace within `builder`, as `builder` knows it."""
+    while isinstance(value, Tracer) and value.builder.level > builder.level:
+        inner = value.builder
+        carries = inner.what in DIFFERENTIATING and not is_discrete(value)
+        if value.value is None or (carries and depends_on_inputs(value)):
+            raise _of_inner(value)
+        value = value.value
+    return value
+
+
+def _of_inner(value: Tracer) -> InPlaceError:
+    used, inner = resolve(here()), value.builder
+    return InPlaceError(
+        f"A value of {inner.what}({inner.name}) written into an array of an outer function.",
+        (
+            ("value", f"{value.aval} of {inner.what}({inner.name})"),
+            ("used", f"{used}:  {used.text()}"),
+            ("why", "what is differentiated or mapped in the inner function has no derivative and"),
+            ("why", "no examples outside of it."),
+            ("write", "x = x.copy()                in the inner function, before it"),
+            ("write", "return the new array from the inner function, and assign it outside"),
+        ),
+    )
