@@ -21,7 +21,7 @@ import numpy as np
 from fgrad.errors import InPlaceError
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import REGISTRY
-from fgrad.layouts import in_c_order, is_line, unknown_layout
+from fgrad.layouts import in_c_order, inputs_behind, is_line, unknown_layout
 from fgrad.source import here, resolve
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Root:
     """What the end of a chain of views knows: its views, and how many traces were begun when it
     was made."""
 
-    __slots__ = ("asked", "doubtful", "layout", "limit", "made", "views", "writes")
+    __slots__ = ("doubtful", "layout", "limit", "made", "views", "writes")
 
     def __init__(self, made: int = 0) -> None:
         self.made = made
@@ -72,7 +72,6 @@ class Root:
         self.views: list[weakref.ref[Tracer]] = []
         self.limit = 64
         self.doubtful = False
-        self.asked = False  # whether NumPy was, so that the layout of memory has mattered
         self.layout: np.ndarray | None = None
 
     def add(self, x: Tracer) -> None:
@@ -100,11 +99,6 @@ def writes_of(x: Tracer) -> int:
     """How often the memory that `x` stands for was written."""
     memory = root_of(x)._view
     return 0 if memory is None else memory.writes
-
-
-def layout_matters(x: Tracer) -> bool:
-    """Whether what was written depends on how an argument lies in memory."""
-    return x._view is not None and x._view.asked
 
 
 def memory_of(root: Tracer) -> Root:
@@ -141,6 +135,8 @@ def check_layout(x: Tracer) -> None:
     root = root_of(x)
     if memory_of(root).layout is None and not in_c_order(root):
         raise unknown_layout(root.aval)
+    if not root.builder.eager:
+        root.builder.taken |= inputs_behind(root)
 
 
 def settle(x: Tracer) -> Tracer:
@@ -153,7 +149,7 @@ def settle(x: Tracer) -> Tracer:
     for view in memory.alive():
         how: Any = view._view
         if how.doubtful:
-            how.doubtful, memory.asked = False, True
+            how.doubtful = False
             check_layout(view)
             if not np.may_share_memory(layout_of(view), layout_of(how.base)):
                 _cut_off(view, memory)

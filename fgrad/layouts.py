@@ -69,6 +69,22 @@ def _is_given_in_c_order(builder: Any, number: int) -> bool:
     return True
 
 
+def inputs_behind(x: Any) -> set[int]:
+    """The numbers of the inputs that a traced value is made of: its layout may depend on theirs."""
+    records = x.builder.records
+    found: set[int] = set()
+    ahead = {x.index}
+    while ahead:
+        number = max(ahead)  # operands have smaller numbers than results
+        ahead.remove(number)
+        record = maker_of(records, number)
+        if record is None:
+            found.add(number)
+        else:
+            ahead.update([k for k in record.operands if type(k) is int])
+    return found
+
+
 def unknown_layout(aval: Aval) -> InPlaceError:
     """The card for a reshape of which it is not known whether NumPy copies."""
     used = resolve(here())

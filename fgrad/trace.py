@@ -269,7 +269,7 @@ class Builder:
     __slots__ = (
         "_loc", "_outer", "_via", "before", "captures", "constants", "count", "eager", "frozen",
         "inputs", "keeps", "layouts", "level", "live", "name", "names", "narrowed", "opened",
-        "origins", "outlives", "plain", "records", "running", "saves", "thread", "what",
+        "origins", "outlives", "plain", "records", "running", "saves", "taken", "thread", "what",
     )  # fmt: skip
 
     def __init__(
@@ -295,6 +295,7 @@ class Builder:
         self.origins: dict[int, Value] | None = None  # what inputs of known values stand for
         self.constants: set[int] = set()  # numbers of values without derivative, see readout.py
         self.layouts: dict[int, bool] = {}  # which values lie in C order, see layouts.py
+        self.taken: set[int] = set()  # inputs that were taken to do so, without being seen
         self.narrowed: dict[int, set[np.dtype]] = {}  # Python integers, and what they must fit
         self.thread = 0
         self.running = threading.Lock()

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import tree
-from fgrad.assign import keep_memory, layout_matters, writes_of
+from fgrad.assign import keep_memory, writes_of
 from fgrad.compile.call import call
 from fgrad.compile.passes.dce import dce
 from fgrad.compile.plan import Donation
@@ -67,8 +67,7 @@ class Effects(NamedTuple):
         leaves: for each leaf of the result, the number of an output, or ~k for the argument k.
         writes: the arguments that are written; their new values are the last outputs.
         stores: what containers hold afterwards.
-        contiguous: the arguments of which views were written that are views of contiguous arrays
-            only, such as `x.reshape(-1)`.
+        contiguous: the arguments that were taken to lie in C order, where a reshape was written.
     """
 
     leaves: tuple[int, ...]
@@ -157,9 +156,16 @@ class Watched:
         for k in writes:
             if not self.arrays[k]:
                 raise unwritable(fun, names()[k], "is a number", "numbers do not change.")
-        contiguous = tuple([k for k, x in enumerate(self.tracers) if layout_matters(x)])
+        contiguous = self.contiguous()
         effects = Effects(tuple(leaves), writes, stores, contiguous)
         return effects, values + [self.tracers[k] for k in writes]
+
+    def contiguous(self) -> tuple[int, ...]:
+        """The arguments that were taken to lie in C order."""
+        if not self.tracers:
+            return ()
+        builder = self.tracers[0].builder
+        return tuple([k for k, x in enumerate(builder.inputs) if x.index in builder.taken])
 
     def _stores(self, values: list[Any], fun: str) -> tuple[Stored, ...]:
         """What the containers hold now; what must be computed for that is added to `values`."""

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
-from fgrad.assign import immutable, keep_memory, layout_matters, layout_of, writes_of
+from fgrad.assign import immutable, keep_memory, layout_of, memory_of, root_of, writes_of
 from fgrad.containers import Edit, Watch, containers_in, put_contents
 from fgrad.errors import ArgumentWriteError, InPlaceError, LostWriteWarning
+from fgrad.layouts import in_c_order
 from fgrad.lifted import is_lifted, lift
 from fgrad.on_device import OnDevice
 from fgrad.overlap import overlap, overlaps_itself
@@ -50,8 +51,9 @@ def check_written(
 
 def is_contiguous(x: Any) -> bool:
     """Whether an array, or what a tracer stands for, lies in C order without gaps."""
-    array = layout_of(x) if isinstance(x, Tracer) else x
-    return not isinstance(array, np.ndarray) or array.flags.c_contiguous
+    if isinstance(x, Tracer):
+        return in_c_order(root_of(x)) and layout_of(x).flags.c_contiguous
+    return not isinstance(x, np.ndarray) or x.flags.c_contiguous
 
 
 def store(target: Any, new: Any) -> None:
@@ -187,6 +189,8 @@ class Shared:
         for x, leaf, copy in zip(tracers, leaves, copied, strict=True):
             if not copy and is_array(leaf):
                 keep_memory(x)
+                if not is_contiguous(leaf) and isinstance(leaf, np.ndarray):
+                    memory_of(x).layout = leaf
 
     def after(self, results: Sequence[Any]) -> Callable[[], None] | None:
         """What is to be done when all else is computed, to write what all examples share; or None.
@@ -208,9 +212,6 @@ class Shared:
             if not is_array(self.leaves[k]):
                 raise unwritable(self.transform, self.names()[k], "is a number", "numbers stay.")
         check_written(own, self.leaves, self.transform, self.names)
-        for k, x in enumerate(self.tracers):
-            if not self.copied[k] and layout_matters(x) and not is_contiguous(self.leaves[k]):
-                raise strided(self.transform, self.names()[k])
         new = [self._known(self.tracers[k], self.names()[k]) for k in own]
         contents = [self._contents(edit, results) for edit in edits]
 

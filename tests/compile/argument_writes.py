@@ -71,6 +71,7 @@ LONG_STATEMENTS = (
     "{x}[...] = {x}[::-1]", "t = {x}.T; {x} += 1; t -= 3", "np.put({x}, [0], 4) if {x}.size else 0",
     "t = {x}.reshape(-1); t += 1; {x} *= 2", "t = {x}.ravel(); {x} += 1; t[:1] = 9",
     "t = {x}.T.reshape(-1); t += 1; {x} *= 2", "{x}.reshape({x}.shape[::-1])[...] = 4",
+    "y = {x} + 0; t = y.reshape(-1); t[:1] = 5; {x}[...] = y",
     "{x}[-1:] += {x}[:1]", "t = {x}.ravel().copy(); t += 1; {x}[...] = t.reshape({x}.shape)",
 )  # fmt: skip
 
