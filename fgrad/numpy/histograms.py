@@ -191,7 +191,8 @@ def histogramdd(
 
 def _columns(sample: Any) -> list[Value]:
     if isinstance(sample, (list, tuple)):
-        return [ravel(x) for x in sample]
+        numbers = not any([shape_of(as_array(x)) for x in sample])
+        return [np.stack(sample)] if numbers else [ravel(x) for x in sample]
     x = as_array(sample)
     if len(x.shape) == 1:
         return [x]
