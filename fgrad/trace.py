@@ -333,7 +333,8 @@ class Builder:
         if type(value) is Tracer:
             value = value.twin()  # later assignments to it must not reach what is recorded
         tracer = self.new(value, aval, weak)
-        self.inputs.append(tracer.twin())  # the function may assign to its arguments
+        # The function may write into its arguments.
+        self.inputs.append(Tracer(self, tracer.index, value, aval, weak))
         return tracer
 
     def capture(self, outer: Tracer) -> Tracer:
@@ -414,9 +415,8 @@ class Builder:
             k = self.count
             self.count = k + 1
             kept = UNREAD if OUT in unread else (result,)
-            self.records.append(
-                _new(Record, (prim, ins, values, params, (k,), kept, loc, state.via))
-            )
+            fields = (prim, ins, values, params, (k,), kept, loc, state.via)
+            self.records.append(_new(Record, fields))
             return Tracer(self, k, result, None) if known else Tracer(self, k, None, result)
         results = tuple(result)
         start = self.count
@@ -424,11 +424,8 @@ class Builder:
         outs = tuple(range(start, self.count))
         kept = (None,) * len(results) if OUT in unread else results
         self.records.append(_new(Record, (prim, ins, values, params, outs, kept, loc, state.via)))
-        tracers = [
-            Tracer(self, k, x, None) if known else Tracer(self, k, None, x)
-            for k, x in zip(outs, results, strict=True)
-        ]
-        return tuple(tracers)
+        pairs = zip(outs, results, strict=True)
+        return tuple([Tracer(self, k, *((x, None) if known else (None, x))) for k, x in pairs])
 
     def _save(
         self, prim: Primitive, ins: Sequence[Any], values: Any, params: dict[str, Any], loc: Any

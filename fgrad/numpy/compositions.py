@@ -17,6 +17,7 @@ from fgrad.ir.aval import BOOL
 from fgrad.numpy.promote import traced_full
 from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew
+from fgrad.ops.composed import hypot
 from fgrad.trace import Value
 
 lit = ew.lit
@@ -49,20 +50,6 @@ def reciprocal(x: Value) -> Value:
     if x.dtype.kind != "i":
         return result
     return ew.select(ew.eq(x, lit(x, -1)), lit(x, -1), result)
-
-
-def hypot(x: Value, y: Value) -> Value:
-    """sqrt(x^2 + y^2) without overflow; slope 0 at the origin."""
-    one = lit(x, 1)
-    largest = ew.stop_gradient(ew.max_(ew.abs_(x), ew.abs_(y)))
-    usable = ew.and_(ew.gt(largest, lit(x, 0)), ew.isfinite(largest))
-    scale = select(usable, largest, one)
-    a, b = ew.div(x, scale), ew.div(y, scale)
-    total = ew.add(ew.mul(a, a), ew.mul(b, b))
-    zero = ew.eq(total, lit(x, 0))
-    root = ew.mul(scale, ew.sqrt(select(zero, one, total)))
-    root = select(ew.or_(ew.isinf(x), ew.isinf(y)), lit(x, math.inf), root)
-    return select(zero, lit(x, 0), root)
 
 
 def heaviside(x: Value, at_zero: Value) -> Value:

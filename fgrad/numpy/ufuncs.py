@@ -38,8 +38,8 @@ from fgrad.numpy.promote import (
 )
 from fgrad.numpy.register import add
 from fgrad.ops import complex as cx
+from fgrad.ops import composed
 from fgrad.ops import elementwise as ew
-from fgrad.ops import log_add
 from fgrad.tables import numpy_functions
 from fgrad.trace import Tracer, Value, bind, concrete
 
@@ -93,9 +93,9 @@ COMPOSED: dict[str, tuple[Function, str | None]] = {
     "degrees": (co.scaled(180 / math.pi), None),
     "power": (co.power, None),
     "float_power": (co.power, None),
-    "hypot": (co.hypot, None),
-    "logaddexp": (log_add.logaddexp, None),
-    "logaddexp2": (log_add.logaddexp2, None),
+    "hypot": (composed.hypot, None),
+    "logaddexp": (composed.logaddexp, None),
+    "logaddexp2": (composed.logaddexp2, None),
     "heaviside": (co.heaviside, None),
     "fmax": (co.fmax, None),
     "fmin": (co.fmin, None),

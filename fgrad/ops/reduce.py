@@ -50,6 +50,18 @@ def spread(y: Value, shape: Ints, axes: Ints) -> Value:
     return bind(BROADCAST, y, shape=shape, dims=kept)
 
 
+MANY = 16_384  # elements from which on short sums are added array by array
+
+
+def _of_few(ufunc: Any, x: np.ndarray, axis: int) -> Any:
+    """Fewer than 8 along an axis are taken in order, as by NumPy, which calls a loop for each."""
+    moved = np.moveaxis(x, axis, 0)
+    out = np.array(moved[0])
+    for part in moved[1:]:
+        ufunc(out, part, out=out)
+    return out
+
+
 def _reduction(prim: Primitive, ufunc: Any, accepts: str, empty: bool = True) -> None:
     @prim.type_rule
     def _(x: Aval, *, axes: Ints) -> Aval:
@@ -74,6 +86,8 @@ def _reduction(prim: Primitive, ufunc: Any, accepts: str, empty: bool = True) ->
         @prim.evaluate
         def _(x: Any, *, axes: Ints) -> Any:
             dtype = x.dtype
+            if x.size > MANY and len(axes) == 1 and x.shape[axes[0]] < 8 and dtype.kind == "f":
+                return _of_few(ufunc, x, axes[0])
             return reduce(x, axes, dtype) if dtype.kind != "V" else in_wider(x, axes=axes)
     else:
         prim.evaluate(lambda x, *, axes: reduce(x, axes))

@@ -154,7 +154,8 @@ def _replace(
     call_args = list(args)
     at = 0
     for i, (part, treedef) in zip(positions, flat, strict=True):
-        call_args[i] = tree.unflatten(treedef, inputs[at : at + len(part)])
+        one = part[0] is args[i] if part else False
+        call_args[i] = inputs[at] if one else tree.unflatten(treedef, inputs[at : at + len(part)])
         at += len(part)
     return call_args
 

@@ -80,3 +80,26 @@ def test_sums_of_powers_in_logarithms(name: str, base: float) -> None:
         np.testing.assert_allclose(pullback(np.ones(8))[0], expected, rtol=1e-14, atol=1e-300)
         compiled = fgrad.jit(fgrad.grad(lambda a, b: np.sum(f(a, b)[:3])))(*pair)
         np.testing.assert_allclose(compiled[:3], expected[:3], rtol=1e-14, atol=1e-300)
+
+
+def test_lengths() -> None:
+    x = np.array([3.0, 0.0, 1e200, -2.0, np.inf, np.nan])
+    y = np.array([4.0, 0.0, 1e200, 0.0, 1.0, 1.0])
+    ones = np.ones(6)
+    half = np.sqrt(0.5)
+    for transform in (lambda f: f, fgrad.jit):
+        found = transform(lambda x, y: fgrad.vjp(np.hypot, x, y)[1](ones))(x, y)
+        np.testing.assert_allclose(found[0], [0.6, 0.0, half, -1.0, 0.0, np.nan])
+        np.testing.assert_allclose(found[1], [0.8, 0.0, half, 0.0, 0.0, np.nan])
+        np.testing.assert_allclose(transform(np.hypot)(x, y), np.hypot(x, y))
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("name", ["sum", "prod"])
+def test_long_arrays_of_short_sums(name: str, axis: int, rng: np.random.Generator) -> None:
+    shape = [9, 50, 60]
+    shape[axis] = 3
+    x = rng.normal(size=shape)
+    found = fgrad.vjp(lambda x: getattr(np, name)(x, axis=axis), np.repeat(x, 3, axis - 1))[0]
+    expected = getattr(np, name)(np.repeat(x, 3, axis - 1), axis=axis)
+    np.testing.assert_array_equal(found, expected)

@@ -1,0 +1,123 @@
+"""L3. Elementwise functions that are one call of NumPy's at the prompt, and compositions when
+compiled, where they fuse.
+
+logaddexp(x, y) = log(e^x + e^y) = max + log1p(e^(min - max))     slope in x: 1 / (1 + e^(y - x))
+hypot(x, y)     = sqrt(x^2 + y^2)     slope in x: x / hypot, 0 at 0
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from fgrad.ir.aval import Aval
+from fgrad.ir.primitive import OUT, Primitive, Reads
+from fgrad.ir.program import Program
+from fgrad.ops import elementwise as ew
+from fgrad.ops.elementwise import lit, select
+from fgrad.ops.families import DerivativeMap, finish_elementwise, same_dtype, same_shape
+from fgrad.ops.selected import unless
+from fgrad.ops.shape import broadcast
+from fgrad.trace import Value, bind, trace
+
+Binary = Callable[[Value, Value], Value]
+
+
+def composed(ufunc: Any, compose: Binary, reads: Reads, *maps: DerivativeMap) -> Binary:
+    """A function of two floats that NumPy has, and of which compiled code is composed."""
+    prim = Primitive(ufunc.__name__, reads=reads)
+    prim.evaluate(ufunc)
+
+    @prim.type_rule
+    def _(x: Aval, y: Aval) -> Aval:
+        return Aval(same_shape(prim, (x, y)), same_dtype(prim, (x, y), "f"))
+
+    finish_elementwise(prim, maps)
+
+    def fitted(x: Value, y: Value) -> Value:
+        """The composition for arrays, of which a number is one too."""
+        shape = x.shape or y.shape
+        return compose(*[v if v.shape == shape else broadcast(v, shape, ()) for v in (x, y)])
+
+    @lru_cache(maxsize=64)
+    def program(x: Aval, y: Aval) -> Program:
+        return trace(lambda x, y: [fitted(x, y)], (x, y), prim.name).program
+
+    def composition(avals: Sequence[Aval]) -> Program:
+        return program(*avals)
+
+    prim.composition = composition
+
+    def apply(x: Value, y: Value) -> Value:
+        return bind(prim, x, y) if x.dtype.kind == "f" else fitted(x, y)
+
+    apply.__name__, apply.__doc__ = prim.name, f"Elementwise `{prim.name}`."
+    return apply
+
+
+# --- sums of powers in logarithms
+
+
+def _log_add(ufunc: Any, exp: Callable[[Value], Value], log_base: float) -> Binary:
+    def compose(x: Value, y: Value) -> Value:
+        """The larger plus the logarithm of 1 and the ratio; equal infinities are their sum."""
+        x_larger = ew.gt(x, y)
+        large, small = select(x_larger, x, y), select(x_larger, y, x)
+        both = ew.and_(ew.eq(x, y), ew.isinf(x))
+        distance = select(both, lit(x, 0), ew.sub(small, large))
+        extra = ew.log1p(exp(distance))
+        if log_base != 1.0:
+            extra = ew.div(extra, lit(x, log_base))
+        half_sum = ew.mul(ew.add(x, y), lit(x, 0.5))
+        return select(both, half_sum, ew.add(large, extra))
+
+    def slope(t: Value, x: Value, y: Value) -> Value:
+        """Equal numbers share the slope, infinite ones as well."""
+        distance = ew.sub(x, y)
+        if log_base != 1.0:
+            distance = ew.mul(distance, lit(x, log_base))
+        return ew.mul(t, select(ew.eq(x, y), lit(x, 0.5), ew.logistic(distance)))
+
+    return composed(
+        ufunc,
+        compose,
+        ((0, 1), (0, 1)),
+        lambda t, x, y, out: slope(t, x, y),
+        lambda t, x, y, out: slope(t, y, x),
+    )
+
+
+logaddexp = _log_add(np.logaddexp, ew.exp, 1.0)
+logaddexp2 = _log_add(np.logaddexp2, ew.exp2, math.log(2))
+
+
+# --- the length of a vector
+
+
+def _length(x: Value, y: Value) -> Value:
+    """sqrt(x^2 + y^2) without overflow."""
+    largest = ew.stop_gradient(ew.max_(ew.abs_(x), ew.abs_(y)))
+    usable = ew.and_(ew.gt(largest, lit(x, 0)), ew.isfinite(largest))
+    scale = select(usable, largest, lit(x, 1))
+    a, b = ew.div(x, scale), ew.div(y, scale)
+    root = ew.mul(scale, ew.sqrt(ew.add(ew.mul(a, a), ew.mul(b, b))))
+    return select(ew.or_(ew.isinf(x), ew.isinf(y)), lit(x, math.inf), root)
+
+
+def _along(t: Value, x: Value, out: Value) -> Any:
+    """t x / out, and 0 at the origin and for infinite lengths."""
+    kink = ew.or_(ew.eq(out, lit(out, 0)), ew.isinf(out))
+    return unless(kink, ew.mul(t, ew.div(x, out)))
+
+
+hypot = composed(
+    np.hypot,
+    _length,
+    ((0, OUT), (1, OUT)),
+    lambda t, x, y, out: _along(t, x, out),
+    lambda t, x, y, out: _along(t, y, out),
+)
