@@ -21,7 +21,7 @@ import numpy as np
 from fgrad.errors import InPlaceError
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import REGISTRY
-from fgrad.layouts import in_c_order, inputs_behind, is_line, unknown_layout
+from fgrad.layouts import in_c_order, inputs_behind, is_line, mark, unknown_layout
 from fgrad.source import here, resolve
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def layout_of(x: Tracer) -> np.ndarray:
 def check_layout(x: Tracer) -> None:
     """Raise if the layout of an array, or of what it is a view of, is not known."""
     root = root_of(x)
-    if memory_of(root).layout is None and not in_c_order(root):
+    if memory_of(root).layout is None and not is_line(root.shape) and not in_c_order(root):
         raise unknown_layout(root.aval)
     if not root.builder.eager:
         root.builder.taken |= inputs_behind(root)
@@ -191,7 +191,7 @@ def assign(x: Tracer, new: Tracer) -> None:
     while isinstance(target._view, View):
         view = target._view
         value, target = view.write(view.base, value), view.base
-    if not is_line(target.shape):
+    if len(target.shape) > 1:
         value = laid_out(value, in_c_order(target))  # the memory stays as it is
     _point(target, value)
     memory = memory_of(target)
@@ -208,7 +208,7 @@ def laid_out(x: Tracer, c_order: bool) -> Tracer:
     if not x.builder.live or in_c_order(x) == c_order:
         return x
     out = x.builder.record(REGISTRY["convert"], (x,), {"dtype": x.dtype})
-    x.builder.layouts[out.index] = c_order
+    mark(out, c_order)
     return out
 
 

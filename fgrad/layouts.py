@@ -5,7 +5,8 @@
 
 Strides are no part of a trace.  What lies in C order can be told from the equations that made it: a
 result does so where all operands do, and products do always; of a transposition nothing is known.
-An operation may say otherwise for one value: `Builder.layouts` holds what is known.
+An operation may `mark` a value.  `Builder.layouts` holds what is known; a trace where nothing was
+transposed is not asked.
 """
 
 from __future__ import annotations
@@ -30,9 +31,13 @@ def in_c_order(x: Any) -> bool:
     """Whether a value, a tracer or an array, certainly lies in C order; of a view, a copy of it."""
     if isinstance(x, np.ndarray):
         return x.flags.c_contiguous
-    if not hasattr(x, "builder") or is_line(x.shape):
+    if not hasattr(x, "builder") or not x.builder.reordered:
         return True
-    builder, first = x.builder, x.index
+    found = x.builder.layouts.get(x.index)
+    return _infer(x.builder, x.index) if found is None else found
+
+
+def _infer(builder: Any, first: int) -> bool:
     known, stack = builder.layouts, [first]
     while stack:
         number = stack[-1]
@@ -52,10 +57,17 @@ def in_c_order(x: Any) -> bool:
 
 def _keeps_c_order(record: Any, known: dict[int, bool]) -> bool:
     prim = record.prim
-    found = None if prim.c_order is None else prim.c_order(record.values, record.params)
-    if found is None:
-        found = all([known[k] if type(k) is int else in_c_order(k) for k in record.operands])
-    return found
+    if prim.makes_order:
+        return True
+    if prim.reorders is not None and prim.reorders(record.values, record.params):
+        return False
+    return all([known[k] if type(k) is int else in_c_order(k) for k in record.operands])
+
+
+def mark(x: Any, c_order: bool) -> None:
+    """Say of a fresh value whether it lies in C order."""
+    x.builder.layouts[x.index] = c_order
+    x.builder.reordered |= not c_order
 
 
 def _is_given_in_c_order(builder: Any, number: int) -> bool:

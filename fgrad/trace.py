@@ -269,7 +269,8 @@ class Builder:
     __slots__ = (
         "_loc", "_outer", "_via", "before", "captures", "constants", "count", "eager", "frozen",
         "inputs", "keeps", "layouts", "level", "live", "name", "names", "narrowed", "opened",
-        "origins", "outlives", "plain", "records", "running", "saves", "taken", "thread", "what",
+        "origins", "outlives", "plain", "records", "reordered", "running", "saves", "taken",
+        "thread", "what",
     )  # fmt: skip
 
     def __init__(
@@ -296,6 +297,7 @@ class Builder:
         self.constants: set[int] = set()  # numbers of values without derivative, see readout.py
         self.layouts: dict[int, bool] = {}  # which values lie in C order, see layouts.py
         self.taken: set[int] = set()  # inputs that were taken to do so, without being seen
+        self.reordered = False  # whether there are such that do not
         self.narrowed: dict[int, set[np.dtype]] = {}  # Python integers, and what they must fit
         self.thread = 0
         self.running = threading.Lock()
@@ -332,6 +334,9 @@ class Builder:
         """A tracer for an argument: with its value (eager) or with an aval alone."""
         if type(value) is Tracer:
             value = value.twin()  # later assignments to it must not reach what is recorded
+            self.reordered |= value.builder.reordered
+        elif type(value) is np.ndarray and not value.flags.c_contiguous:
+            self.reordered = True
         tracer = self.new(value, aval, weak)
         # The function may write into its arguments.
         self.inputs.append(Tracer(self, tracer.index, value, aval, weak))
@@ -359,6 +364,7 @@ class Builder:
         if value is outer:
             value = outer.twin()  # `outer` may become a value of this trace
         inner = self.new(known, outer.aval, outer.weak)
+        self.reordered |= outer.builder.reordered
         self.captures[id(outer)] = (outer, value, inner)
         return inner
 
@@ -397,6 +403,8 @@ class Builder:
                     x = np.int64(x)
                 ins.append(x)
                 values.append(x)
+        if prim.reorders is not None:
+            self.reordered = True
         state = STATE
         loc = state.loc or here()
         if not known:
@@ -446,7 +454,10 @@ class Builder:
         Small arrays are copied, and all are where the records outlive the call; a large one is
         made read-only until the trace ends, so that a write raises.
         """
-        if not x.flags.writeable:
+        flags = x.flags
+        if not flags.c_contiguous:
+            self.reordered = True
+        if not flags.writeable:
             return x
         if x.nbytes <= SMALL or self.outlives:
             return x.copy()

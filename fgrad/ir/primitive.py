@@ -144,8 +144,8 @@ class Primitive:
         # selects: whether `pullback` and `jvp` take and give `Selected` values (ops/selected.py)
         # moved_back: the transpose, if it is linear in all operands and leaves no zeros in gaps
         # moves: for linear ones whose rules serve bool arrays too, see `Moves`
-        # c_order(values, params): whether NumPy's result lies in C order whatever the operands do
-        #     (True), does not (False), or does if they do (None)
+        # reorders(values, params): whether a result of operands in C order is not, see layouts.py
+        # makes_order: whether the result lies in C order whatever the operands do
         # effect: whether it does more than compute, so that it runs once, in order, used or not
         self.save: Rule | None = None
         self.linearizes = False
@@ -157,7 +157,8 @@ class Primitive:
         self.moved_back: Rule | None = None
         self.accumulate: Rule | None = None
         self.places: Rule | None = None
-        self.c_order: Rule | None = None
+        self.reorders: Rule | None = None
+        self.makes_order = False
         REGISTRY[name] = self
 
     def __repr__(self) -> str:

@@ -20,6 +20,7 @@ import numpy as np
 
 from fgrad.assign import View, link
 from fgrad.errors import ArgumentError, InPlaceError
+from fgrad.layouts import mark
 from fgrad.numpy import arrange
 from fgrad.numpy.compositions import to_bool
 from fgrad.numpy.indexing import getitem, update
@@ -112,7 +113,7 @@ def adopt(builder: Builder, array: np.ndarray) -> Tracer:
         out = builder.record(BROADCAST, (array.dtype.type(array.flat[0]),), params)
     else:
         out = builder.record(convert_p, (array,), {"dtype": array.dtype})
-    builder.layouts[out.index] = array.flags.c_contiguous
+    mark(out, array.flags.c_contiguous)
     return out
 
 

@@ -24,7 +24,7 @@ Pair = tuple[Ints, Ints]
 
 dot_general_p = Primitive("dot_general", params=("contract", "batch"), linear_in="each")
 dot_general_p.jvp(bilinear_jvp(dot_general_p))
-dot_general_p.c_order = lambda _values, _params: True
+dot_general_p.makes_order = True
 
 
 @dot_general_p.type_rule

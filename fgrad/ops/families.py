@@ -242,13 +242,13 @@ BROADCAST = Primitive("broadcast", params=("shape", "dims"), linear_in="all")
 PERMUTE = Primitive("permute", params=("axes",), linear_in="all")
 
 
-def _stays_in_order(values: Any, params: Any) -> bool | None:
-    """Only axes of length 1 may move."""
+def _reorders(values: Any, params: Any) -> bool:
+    """Whether axes move that are longer than 1."""
     axes = [a for a in params["axes"] if values[0].shape[a] > 1]
-    return None if axes == sorted(axes) else False
+    return axes != sorted(axes)
 
 
-PERMUTE.c_order = _stays_in_order
+PERMUTE.reorders = _reorders
 
 
 @ADD.type_rule
