@@ -9,7 +9,7 @@ import pytest
 
 import fgrad
 from fgrad import optim, tree
-from fgrad.errors import ArgumentError
+from fgrad.errors import ArgumentError, GradDtypeError
 
 STEPS = 20
 MATRIX = np.array([[3.0, 0.5], [0.5, 1.0]])
@@ -209,3 +209,154 @@ def test_refusals():
         optim.apply_updates(START, {"w": np.ones(2)})
     with pytest.raises(ArgumentError, match="positive"):
         optim.cosine_decay(1.0, 0)
+
+
+# --- complex parameters -----------------------------------------------------------------------------
+
+GOAL = np.array([2 + 2j, -1j])
+COMPLEX_START = np.array([0.3 - 1j, 1.5])
+
+
+def sgd_reference(z, gradient, steps, rate=0.05, momentum=0.0, nesterov=False, decay=0.0):
+    m = 0.0
+    for _ in range(steps):
+        g = gradient(z) + decay * z
+        m = momentum * m + g
+        z = z - rate * (g + momentum * m if nesterov else m)
+    return z
+
+
+def adam_reference(z, gradient, steps, rate=0.1, b1=0.9, b2=0.999, eps=1e-8, decay=0.0):
+    m, v = 0.0, np.zeros(z.shape)
+    for t in range(1, steps + 1):
+        g = gradient(z)
+        m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * (g.real**2 + g.imag**2)
+        step = m / (1 - b1**t) / (np.sqrt(v / (1 - b2**t)) + eps)
+        z = z - rate * (step + decay * z)
+    return z
+
+
+def rms_reference(z, gradient, steps, rate=0.05, decay=0.9, eps=1e-8, centered=False, momentum=0.0):
+    mean, v, m = 0.0, np.zeros(z.shape), 0.0
+    for _ in range(steps):
+        g = gradient(z)
+        v = decay * v + (1 - decay) * np.abs(g) ** 2
+        mean = decay * mean + (1 - decay) * g
+        spread = v - np.abs(mean) ** 2 if centered else v
+        m = momentum * m + g / (np.sqrt(spread) + eps)
+        z = z - rate * m
+    return z
+
+
+def adagrad_reference(z, gradient, steps, rate=0.3, eps=1e-10):
+    total = np.zeros(z.shape)
+    for _ in range(steps):
+        g = gradient(z)
+        total = total + np.abs(g) ** 2
+        z = z - rate * g / (np.sqrt(total) + eps)
+    return z
+
+
+def clipped_reference(z, gradient, steps, rate=0.1, most=1.5):
+    for _ in range(steps):
+        g = gradient(z)
+        norm = np.sqrt(np.sum(np.abs(g) ** 2))
+        z = z - rate * g * min(1.0, most / norm)
+    return z
+
+
+COMPLEX = {
+    "sgd": (lambda: optim.sgd(0.05), sgd_reference, {}),
+    "momentum": (lambda: optim.sgd(0.05, 0.9), sgd_reference, {"momentum": 0.9}),
+    "nesterov": (
+        lambda: optim.sgd(0.05, 0.8, True),
+        sgd_reference,
+        {"momentum": 0.8, "nesterov": True},
+    ),
+    "weight_decay": (
+        lambda: optim.chain(optim.add_decayed_weights(0.1), optim.sgd(0.05)),
+        sgd_reference,
+        {"decay": 0.1},
+    ),
+    "adam": (lambda: optim.adam(0.1, 0.8, 0.95), adam_reference, {"b1": 0.8, "b2": 0.95}),
+    "adamw": (lambda: optim.adamw(0.1, weight_decay=0.3), adam_reference, {"decay": 0.3}),
+    "rmsprop": (lambda: optim.rmsprop(0.05), rms_reference, {}),
+    "centered": (
+        lambda: optim.rmsprop(0.05, eps=1e-3, centered=True),
+        rms_reference,
+        {"eps": 1e-3, "centered": True},
+    ),
+    "rms_momentum": (
+        lambda: optim.rmsprop(0.05, momentum=0.5),
+        rms_reference,
+        {"momentum": 0.5},
+    ),
+    "adagrad": (lambda: optim.adagrad(0.3), adagrad_reference, {}),
+    "clipped": (
+        lambda: optim.chain(optim.clip_by_global_norm(1.5), optim.sgd(0.1)),
+        clipped_reference,
+        {},
+    ),
+}
+
+
+def complex_loss(z):
+    return np.sum(np.abs(z - GOAL.astype(z.dtype)) ** 2 + z.real**4)
+
+
+def complex_steps(optimizer, dtype):
+    @fgrad.jit
+    def step(z, state):
+        updates, state = optimizer.update(fgrad.grad(complex_loss)(z), state, z)
+        return optim.apply_updates(z, updates), state
+
+    z = COMPLEX_START.astype(dtype)
+    state = optimizer.init(z)
+    for _ in range(STEPS):
+        z, state = step(z, state)
+    return z
+
+
+@pytest.mark.parametrize("dtype", [np.complex128, np.complex64])
+@pytest.mark.parametrize("name", COMPLEX)
+def test_complex_parameters_take_the_steps_of_the_formulas(name, dtype):
+    make, reference, settings = COMPLEX[name]
+    z = complex_steps(make(), dtype)
+    assert z.dtype == dtype
+
+    def gradient(z):
+        return 2 * (z - GOAL) + 4 * z.real**3
+
+    expected = reference(COMPLEX_START, gradient, STEPS, **settings)
+    tolerance = 1e-10 if dtype == np.complex128 else 1e-4
+    np.testing.assert_allclose(z, expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+def test_split_numbers_are_pairs_of_real_ones(name):
+    optimizer = COMPLEX[name][0]()
+    z = complex_steps(optim.split_real_and_imaginary(optimizer), np.complex128)
+    pair = COMPLEX_START.real, COMPLEX_START.imag
+    state = optimizer.init(pair)
+    for _ in range(STEPS):
+        gradients = fgrad.grad(lambda p: complex_loss(p[0] + 1j * p[1]))(pair)
+        updates, state = optimizer.update(gradients, state, pair)
+        pair = optim.apply_updates(pair, updates)
+    np.testing.assert_allclose(z, pair[0] + 1j * pair[1], rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda: optim.clip_by_value(1.0).update(np.array([3 + 4j]), optim.EmptyState()),
+        lambda: optim.apply_updates(np.ones(1), np.array([1j])),
+        lambda: optim.scale(1j).update(np.ones(1), optim.EmptyState()),
+        lambda: optim.add_decayed_weights(0.1).update(
+            np.ones(1), optim.EmptyState(), np.array([1j])
+        ),
+    ],
+    ids=["clip_by_value", "apply_updates", "scale", "add_decayed_weights"],
+)
+def test_imaginary_parts_are_not_dropped(run):
+    with pytest.raises(GradDtypeError):
+        run()

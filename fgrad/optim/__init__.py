@@ -21,6 +21,7 @@ from fgrad.optim.base import (
     identity,
     scale,
     scale_by_learning_rate,
+    split_real_and_imaginary,
     stateless,
 )
 from fgrad.optim.optimizers import (
@@ -68,6 +69,7 @@ __all__ = [
     "scale_by_learning_rate",
     "scale_by_rms",
     "sgd",
+    "split_real_and_imaginary",
     "stateless",
     "trace_momentum",
     "warmup_cosine_decay",

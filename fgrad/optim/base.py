@@ -14,8 +14,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from fgrad import tree
-from fgrad.errors import ArgumentError
-from fgrad.numpy.promote import as_array, convert, dtype_of, shape_of
+from fgrad.errors import ArgumentError, GradDtypeError
+from fgrad.numpy.promote import as_array, convert, dtype_of, inexact, shape_of
+from fgrad.ops.complex import complex_, imag, real, real_dtype
 from fgrad.ops.elementwise import div, le, lit, select
 from fgrad.optim.schedules import Schedule
 from fgrad.trace import Value
@@ -48,14 +49,39 @@ def first_count() -> np.int64:
     return np.int64(0)
 
 
+def in_dtype(x: Any, dtype: np.dtype, what: str) -> Value:
+    """`x` with another dtype; a card where that drops imaginary parts."""
+    x = as_array(x)
+    if x.dtype.kind == "c" and dtype.kind != "c":
+        raise GradDtypeError(
+            f"optim: {what} is complex, but what it meets is {dtype}.",
+            (("why", "the imaginary part would be dropped."), ("write", "np.real(x)")),
+        )
+    return convert(x, dtype)
+
+
 def scaled(x: Value, factor: Any) -> Value:
     """`x` times a number, in the dtype of `x`."""
-    return x * convert(as_array(factor), x.dtype)
+    return x * in_dtype(factor, x.dtype, "a factor")
 
 
 def zeros_like(params: Params) -> Params:
     """Zeros of the shapes and dtypes of the parameters."""
     return tree.map(lambda p: np.zeros(shape_of(p), dtype_of(p))[()], params)
+
+
+def squares_like(params: Params) -> Params:
+    """Zeros for the squares of absolute values of gradients: real ones."""
+    return tree.map(lambda p: np.zeros(shape_of(p), real_dtype(dtype_of(p)))[()], params)
+
+
+def abs_square(x: Any) -> Value:
+    """|x|^2, for complex numbers the sum of the squares of their parts."""
+    x = as_array(x)
+    if x.dtype.kind != "c":
+        return x * x
+    a, b = real(x), imag(x)
+    return a * a + b * b
 
 
 def value_at(value: ScalarOrSchedule, count: Value) -> Any:
@@ -95,23 +121,23 @@ def apply_updates(params: Params, updates: Updates) -> Params:
 
     def add(p: Any, u: Any) -> Value:
         p = as_array(p)
-        return p + convert(as_array(u), p.dtype)
+        return p + in_dtype(u, p.dtype, "an update")
 
     return tree.map(add, params, updates)
 
 
 def global_norm(updates: Updates) -> Value:
-    """The Euclidean norm of all elements of a tree; its derivative at 0 is 0.
+    """The Euclidean norm of all elements of a tree, a real number; its derivative at 0 is 0.
 
     Example:
         >>> global_norm({"a": np.array([3.0]), "b": 4.0})
         np.float64(5.0)
     """
     total: Any = np.float64(0.0)
-    leaves = [as_array(x) for x in tree.leaves(updates)]
+    leaves = [inexact(x) for x in tree.leaves(updates)]
     if leaves:
         dtype = np.result_type(*[x.dtype for x in leaves])
-        total = sum([np.sum(convert(x, dtype) ** 2) for x in leaves])
+        total = sum([np.sum(abs_square(convert(x, dtype))) for x in leaves])
     positive = total > 0
     return select(positive, np.sqrt(select(positive, total, lit(total, 1))), lit(total, 0))
 
@@ -218,13 +244,63 @@ def clip_by_global_norm(max_norm: float) -> GradientTransformation:
 def clip_by_value(max_delta: float) -> GradientTransformation:
     """Clip each element of the updates to [-max_delta, max_delta].
 
+    Raises:
+        GradDtypeError: for complex updates, which have no order.
+
     Example:
         >>> clip_by_value(1.0).update(np.array([3.0, -0.5]), EmptyState())[0]
         array([ 1. , -0.5])
     """
-    return stateless(
-        lambda updates, _: tree.map(lambda u: np.clip(as_array(u), -max_delta, max_delta), updates)
-    )
+
+    def clip(u: Any) -> Value:
+        u = as_array(u)
+        if u.dtype.kind == "c":
+            raise GradDtypeError(
+                f"optim.clip_by_value: the updates are {u.dtype}, which has no order.",
+                (
+                    ("write", "optim.clip_by_global_norm(max_norm)"),
+                    (
+                        "write",
+                        "optim.split_real_and_imaginary(optim.clip_by_value(d)) for the parts",
+                    ),
+                ),
+            )
+        return np.clip(u, -max_delta, max_delta)
+
+    return stateless(lambda updates, _: tree.map(clip, updates))
+
+
+def split_real_and_imaginary(inner: GradientTransformation) -> GradientTransformation:
+    """A transformation to which complex numbers are pairs of real ones, as in PyTorch.
+
+    Without it the steps of `adam` and others depend on |g| and the direction of a complex g alone.
+
+    Example:
+        >>> split_real_and_imaginary(clip_by_value(1.0)).update(3 - 0.5j, EmptyState())[0]
+        np.complex128(1-0.5j)
+    """
+
+    def split(whole: Any) -> Any:
+        return tree.map(_parts, whole)
+
+    def update(updates: Updates, state: State, params: Params | None = None) -> Any:
+        leaves, treedef = tree.flatten(updates)
+        parts = None if params is None else split(params)
+        new, state = inner.update(split(updates), state, parts)
+        found = iter(tree.leaves(new))
+        joined = [_joined([next(found) for _ in _parts(x)]) for x in leaves]
+        return tree.unflatten(treedef, joined), state
+
+    return GradientTransformation(lambda params: inner.init(split(params)), update)
+
+
+def _parts(x: Any) -> tuple[Value, ...]:
+    x = as_array(x)
+    return (real(x), imag(x)) if x.dtype.kind == "c" else (x,)
+
+
+def _joined(parts: list[Value]) -> Value:
+    return complex_(*parts) if len(parts) == 2 else parts[0]
 
 
 def add_decayed_weights(weight_decay: float, mask: Any = None) -> GradientTransformation:
@@ -251,7 +327,7 @@ def add_decayed_weights(weight_decay: float, mask: Any = None) -> GradientTransf
 
         def add(u: Any, p: Any, wanted: bool) -> Value:
             u = as_array(u)
-            return u + scaled(convert(as_array(p), u.dtype), weight_decay) if wanted else u
+            return u + scaled(in_dtype(p, u.dtype, "a parameter"), weight_decay) if wanted else u
 
         return tree.map(add, updates, params, chosen)
 

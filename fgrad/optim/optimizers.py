@@ -4,9 +4,11 @@ With t = 1, 2, ... the step, g the gradient and r the learning rate:
 
     sgd      m = b m + g                        u = -r m                (nesterov: g + b m)
     adam     m = b1 m + (1 - b1) g              u = -r m' / (sqrt(v') + eps)
-             v = b2 v + (1 - b2) g^2            m' = m / (1 - b1^t), v' = v / (1 - b2^t)
-    rmsprop  v = d v + (1 - d) g^2              u = -r g / (sqrt(v) + eps)
-    adagrad  v = v + g^2                        u = -r g / (sqrt(v) + eps)
+             v = b2 v + (1 - b2) |g|^2          m' = m / (1 - b1^t), v' = v / (1 - b2^t)
+    rmsprop  v = d v + (1 - d) |g|^2            u = -r g / (sqrt(v) + eps)
+    adagrad  v = v + |g|^2                      u = -r g / (sqrt(v) + eps)
+
+Complex parameters have complex gradients, which point uphill, and real v.
 """
 
 from __future__ import annotations
@@ -24,12 +26,14 @@ from fgrad.optim.base import (
     Params,
     ScalarOrSchedule,
     Updates,
+    abs_square,
     add_decayed_weights,
     chain,
     first_count,
     identity,
     scale_by_learning_rate,
     scaled,
+    squares_like,
     zeros_like,
 )
 from fgrad.trace import Value
@@ -68,7 +72,7 @@ def moving_average(old: Params, new: Updates, decay: float) -> Params:
 
 
 def _squares(updates: Updates) -> Updates:
-    return tree.map(lambda g: as_array(g) * as_array(g), updates)
+    return tree.map(abs_square, updates)
 
 
 # --- parts --------------------------------------------------------------------------------------
@@ -107,7 +111,7 @@ def scale_by_adam(
     """
 
     def init(params: Params) -> AdamState:
-        return AdamState(first_count(), zeros_like(params), zeros_like(params))
+        return AdamState(first_count(), zeros_like(params), squares_like(params))
 
     def update(updates: Updates, state: AdamState, params: Params | None = None) -> Any:
         count = state.count + 1
@@ -147,12 +151,12 @@ def scale_by_rms(
     """
 
     def init(params: Params) -> RmsState:
-        return RmsState(zeros_like(params), zeros_like(params) if centered else None)
+        return RmsState(squares_like(params), zeros_like(params) if centered else None)
 
     def update(updates: Updates, state: RmsState, params: Params | None = None) -> Any:
         nu = moving_average(state.nu, _squares(updates), decay)
         mu = moving_average(state.mu, updates, decay) if centered else None
-        spread = tree.map(lambda v, m: v - m * m, nu, mu) if centered else nu
+        spread = tree.map(lambda v, m: v - abs_square(m), nu, mu) if centered else nu
         new = tree.map(lambda g, v: as_array(g) / (np.sqrt(v) + eps), updates, spread)
         return new, RmsState(nu, mu)
 
@@ -273,9 +277,9 @@ def adagrad(learning_rate: ScalarOrSchedule, eps: float = 1e-10) -> GradientTran
     """
 
     def update(updates: Updates, state: SumState, params: Params | None = None) -> Any:
-        total = tree.map(lambda s, g: s + as_array(g) * as_array(g), state.total, updates)
+        total = tree.map(lambda s, g: s + abs_square(g), state.total, updates)
         new = tree.map(lambda g, s: as_array(g) / (np.sqrt(s) + eps), updates, total)
         return new, SumState(total)
 
-    inner = GradientTransformation(lambda params: SumState(zeros_like(params)), update)
+    inner = GradientTransformation(lambda params: SumState(squares_like(params)), update)
     return chain(inner, scale_by_learning_rate(learning_rate))

@@ -47,6 +47,17 @@ WITH_HESSIAN = frozenset({"dogleg", "trust-exact"})
 def _start(x0: Any) -> np.ndarray:
     """The starting point as floats."""
     x = np.asarray(x0)
+    if x.dtype.kind == "c":
+        raise ArgumentError(
+            f"scipy.optimize.{function} starts at real numbers, not at {x.dtype}.",
+            (
+                *user_line(),
+                ("why", "SciPy's methods drop imaginary parts."),
+                ("write", "real unknowns p = np.r_[x0.real, x0.imag], of which fun takes"),
+                ("write", "p[: x0.size] + 1j * p[x0.size :]"),
+                ("write", "fgrad.optim.adam(rate) and others take complex parameters"),
+            ),
+        )
     return x if x.dtype.kind == "f" else x.astype(np.float64)
 
 

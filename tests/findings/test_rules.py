@@ -6,7 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+import fgrad
+from fgrad import optim
+from fgrad.errors import ArgumentError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -60,3 +65,38 @@ print(fgrad.grad(f)(0.0).round(4))
 """
     program = program.replace("import scipy.special\n", "")
     assert in_new_process(program).split() == ["interrupted", "1.1284"]
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "rmsprop", "adagrad"])
+def test_7_1_optimizers_find_the_minimum_over_complex_numbers(name: str) -> None:
+    settings = {"weight_decay": 0.0} if name == "adamw" else {}
+    rate = {"adagrad": 1.0, "rmsprop": 0.01}.get(name, 0.1)
+    optimizer = getattr(optim, name)(rate, **settings)
+    z = np.zeros(2, complex)
+    state = optimizer.init(z)
+    for _ in range(400):
+        gradient = fgrad.grad(lambda z: np.sum(np.abs(z - (2 + 2j)) ** 2))(z)
+        updates, state = optimizer.update(gradient, state, z)
+        z = optim.apply_updates(z, updates)
+    np.testing.assert_allclose(z, 2 + 2j, atol=0.02)
+
+
+def test_7_1_the_norm_of_complex_numbers_is_that_of_their_parts() -> None:
+    norm = optim.global_norm([3 + 4j])
+    assert norm == 5.0 and norm.dtype == np.float64
+    clipped, _ = optim.clip_by_global_norm(1.0).update([3 + 4j], optim.EmptyState())
+    np.testing.assert_allclose(clipped, [0.6 + 0.8j])
+
+
+@pytest.mark.parametrize("function", ["minimize", "root", "least_squares"])
+def test_7_1_minimisers_refuse_complex_numbers(function: str) -> None:
+    optimize = fgrad.scipy.optimize
+    with pytest.raises(ArgumentError, match="real numbers"):
+        getattr(optimize, function)(lambda z: np.abs(z - 1j) ** 2, np.array([0j]))
+    x0 = np.array([1 + 2j, 0j])  # as the card says
+    goal = np.array([1j, 3.0])
+    found = optimize.minimize(
+        lambda p: np.sum(np.abs(p[: x0.size] + 1j * p[x0.size :] - goal) ** 2),
+        np.r_[x0.real, x0.imag],
+    ).x
+    np.testing.assert_allclose(found[:2] + 1j * found[2:], goal, atol=1e-5)
