@@ -211,7 +211,7 @@ def test_refusals():
         optim.cosine_decay(1.0, 0)
 
 
-# --- complex parameters -----------------------------------------------------------------------------
+# --- complex parameters ---------------------------------------------------------------------------
 
 GOAL = np.array([2 + 2j, -1j])
 COMPLEX_START = np.array([0.3 - 1j, 1.5])

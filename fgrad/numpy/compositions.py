@@ -94,8 +94,8 @@ def _ignoring_nan(x: Value, y: Value, best: Callable[[Value, Value], Value]) -> 
 def modf(x: Value) -> tuple[Value, Value]:
     """Fractional and integral parts, both with the sign of x."""
     whole = ew.trunc(x)
-    part = select(ew.isinf(x), lit(x, 0), ew.sub(x, whole))
-    return ew.copysign(part, x), whole
+    endless = ew.copysign(lit(x, 0), x)
+    return select(ew.isinf(x), endless, ew.fmod(x, lit(x, 1))), whole
 
 
 def divmod_(x: Value, y: Value) -> tuple[Value, Value]:

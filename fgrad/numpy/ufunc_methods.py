@@ -14,6 +14,7 @@ import numpy as np
 
 from fgrad.errors import ArgumentError, BoundsError
 from fgrad.ir.aval import BOOL, INT64
+from fgrad.numpy import compositions as co
 from fgrad.numpy import reductions as rs
 from fgrad.numpy.arrange import concatenate, moveaxis, take_slice
 from fgrad.numpy.compositions import to_bool
@@ -33,6 +34,7 @@ from fgrad.numpy.register import NO_VALUE
 from fgrad.numpy.ufuncs import IMPLEMENTATIONS
 from fgrad.ops import elementwise as ew
 from fgrad.ops import index as ix
+from fgrad.ops.elementwise import lit
 from fgrad.tables import numpy_functions, ufunc_methods, unsupported_hook
 from fgrad.trace import Value, concrete
 
@@ -45,9 +47,14 @@ REDUCTIONS: dict[Any, Callable[..., Value]] = {
     np.logical_or: rs.any_,
 }
 _ASSOCIATIVE = {
-    np.logaddexp, np.logaddexp2, np.hypot, np.fmax, np.fmin, np.bitwise_and, np.bitwise_or,
-    np.bitwise_xor, np.logical_xor, np.gcd,
+    np.logaddexp, np.logaddexp2, np.hypot, np.bitwise_and, np.bitwise_or, np.bitwise_xor,
+    np.logical_xor, np.gcd,
 }  # fmt: skip
+# ufunc -> the extremum of all and so far, and what takes the place of NaN, which they leave out
+_WITHOUT_NAN: dict[Any, tuple[Callable[..., Value], Callable[..., Value], float]] = {
+    np.fmax: (rs.max_, rs.cummax, -math.inf),
+    np.fmin: (rs.min_, rs.cummin, math.inf),
+}
 _SCATTERED = {np.add: "add", np.multiply: "mul", np.maximum: "max", np.minimum: "min"}
 
 
@@ -100,7 +107,7 @@ def _reduce_by_folding(
     """Any other reduction: slices combined in halves, or one after the other."""
     function = _folded(ufunc, "reduce")
     axes = rs.reduced_axes(axis, x)
-    if len(axes) > 1 and ufunc not in _ASSOCIATIVE:
+    if len(axes) > 1 and ufunc not in _ASSOCIATIVE and ufunc not in _WITHOUT_NAN:
         raise ArgumentError(
             f"reduction operation '{ufunc.__name__}' is not reorderable, so at most one axis may "
             "be specified",
@@ -118,11 +125,40 @@ def _reduce_by_folding(
     start = None if start is None else convert(as_array(start), kind)
     if not axes and start is None:
         return fresh(x)
+    if ufunc in _WITHOUT_NAN and _has_elements(x, axes):
+        total = _extremum_without_nan(ufunc, x, axes, keepdims, mask)
+        return total if start is None else function(*broadcast((total, start)))
     parts, masks = _lanes(x, axes), None if mask is None else _lanes(mask, axes)
     total = _fold(function, parts, masks, start, ufunc in _ASSOCIATIVE)
     shape = tuple([n for i, n in enumerate(x.shape) if i not in axes])
     total = broadcast_to(total, shape)
     return rs.keep_axes(total, x.shape, axes) if keepdims else total
+
+
+def _present(ufunc: Any, x: Value, mask: Value | None) -> tuple[Value, Value]:
+    """Which elements count, and the array with the others as the last of all."""
+    present = ew.not_(co.never_or(ew.isnan, False)(x))
+    if mask is not None:
+        present = ew.and_(present, mask)
+    last = _WITHOUT_NAN[ufunc][2]
+    if x.dtype.kind in "iu":
+        bounds = np.iinfo(x.dtype)
+        last = bounds.min if last < 0 else bounds.max
+    elif x.dtype.kind == "b":
+        last = last > 0
+    return present, ew.select(*broadcast((present, x, lit(x, last))))
+
+
+def _extremum_without_nan(
+    ufunc: Any, x: Value, axes: tuple[int, ...], keepdims: bool, mask: Value | None
+) -> Value:
+    """fmax.reduce, fmin.reduce: elements that are equal share the derivative, as for maximum."""
+    present, filled = _present(ufunc, x, mask)
+    total = _WITHOUT_NAN[ufunc][0](filled, axis=axes, keepdims=keepdims)
+    if x.dtype.kind not in "fcV":
+        return total
+    found = rs.any_(present, axis=axes, keepdims=keepdims)
+    return ew.select(*broadcast((found, total, lit(x, math.nan))))
 
 
 def _loop_dtype(ufunc: Any, x: Value, dtype: Any) -> np.dtype:
@@ -193,6 +229,12 @@ def accumulate(ufunc: Any, array: Any, axis: int = 0, dtype: Any = None, out: An
     x = to_bool(x) if kind == BOOL else convert(x, kind)
     if not x.shape[i]:
         return fresh(x)
+    if ufunc in _WITHOUT_NAN:
+        present, filled = _present(ufunc, x, None)
+        total = _WITHOUT_NAN[ufunc][1](filled, i)
+        if x.dtype.kind not in "fcV":
+            return total
+        return ew.select(*broadcast((rs.cummax(present, i), total, lit(x, math.nan))))
     parts = [take_slice(x, i, 0, 1)]
     for k in range(1, x.shape[i]):
         parts.append(function(parts[-1], take_slice(x, i, k, k + 1)))

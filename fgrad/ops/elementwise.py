@@ -160,7 +160,6 @@ or_ = _discrete("or", np.bitwise_or, BITS)
 xor = _discrete("xor", np.bitwise_xor, BITS)
 shift_left = _discrete("shift_left", np.left_shift, INTEGERS)
 shift_right = _discrete("shift_right", np.right_shift, INTEGERS)
-nextafter = _discrete("nextafter", np.nextafter, REAL_FLOATS)
 floor_divide = _discrete("floor_divide", np.floor_divide, REALS)
 
 
@@ -174,23 +173,41 @@ stop_gradient_p = elementwise("stop_gradient", _stop, None, accepts=ALL)
 stop_gradient = _door(stop_gradient_p, "`x`, regarded as a constant by every derivative.")
 
 
-# --- remainders: piecewise linear in x, with slope -(x - out) / y in y --------------------------
+# --- neighbours and remainders: piecewise linear in x -------------------------------------------
+
+nextafter_p = elementwise(
+    "nextafter",
+    np.nextafter,
+    lambda t, x, y, out: t,
+    None,
+    accepts=REAL_FLOATS,
+    reads=((), ()),
+)
+
+
+nextafter = _binary(nextafter_p, "The number after x towards y: x but for rounding.")
+
+
+def _quotient_map(t: Value, x: Value, y: Value, out: Value) -> Value:
+    """-k t, where x = k y + out: k is a whole number, that of out."""
+    return neg(mul(t, rint(div(sub(x, out), y))))
+
 
 remainder_p = elementwise(
     "remainder",
     np.remainder,
     lambda t, x, y, out: t,
-    lambda t, x, y, out: neg(mul(t, floor(div(x, y)))),
+    _quotient_map,
     accepts=REALS,
-    reads=((), (0, 1)),
+    reads=((), (0, 1, OUT)),
 )
 fmod_p = elementwise(
     "fmod",
     np.fmod,
     lambda t, x, y, out: t,
-    lambda t, x, y, out: neg(mul(t, trunc(div(x, y)))),
+    _quotient_map,
     accepts=REALS,
-    reads=((), (0, 1)),
+    reads=((), (0, 1, OUT)),
 )
 
 
@@ -360,15 +377,20 @@ acosh = _unary(
 atanh = _unary("atanh", np.arctanh, _X, lambda t, x, out: div(t, sub(lit(x, 1), square(x))))
 
 
-def _norm2(x: Value, y: Value) -> Value:
-    return add(square(x), square(y))
+def _turn(x: Value, y: Value) -> tuple[Value, Value]:
+    """(x, y) / (x^2 + y^2), without squares that overflow: 1 / p (1 + q^2), q of that."""
+    wide = ge(abs_(x), abs_(y))
+    p = select(wide, x, y)
+    q = div(select(wide, y, x), p)
+    s = reciprocal(mul(p, add(square(q), lit(q, 1))))
+    return select(wide, s, mul(q, s)), select(wide, mul(q, s), s)
 
 
 atan2_p = elementwise(
     "atan2",
     np.arctan2,
-    lambda t, y, x, out: mul(t, div(x, _norm2(x, y))),
-    lambda t, y, x, out: neg(mul(t, div(y, _norm2(x, y)))),
+    lambda t, y, x, out: mul(t, _turn(x, y)[0]),
+    lambda t, y, x, out: neg(mul(t, _turn(x, y)[1])),
     accepts=REAL_FLOATS,
     reads=((0, 1), (0, 1)),
 )

@@ -11,7 +11,21 @@ import numpy as np
 from fgrad.errors import DtypeError, ShapeError
 from fgrad.ir.aval import INT64, Aval
 from fgrad.ir.primitive import DISCRETE, NOT_LINEAR, Primitive
-from fgrad.ops.elementwise import convert, div, eq, lit, mul, ne, or_, select
+from fgrad.ops.elementwise import (
+    add,
+    and_,
+    convert,
+    div,
+    eq,
+    isnan,
+    lit,
+    mul,
+    ne,
+    not_,
+    or_,
+    select,
+    sub,
+)
 from fgrad.ops.families import (
     ALL,
     BROADCAST,
@@ -36,6 +50,7 @@ from fgrad.ops.shape import (
     reshape,
     slice_,
 )
+from fgrad.ops.shape import reverse as backwards
 from fgrad.trace import Tracer, Value, bind
 
 
@@ -314,16 +329,27 @@ cummin_p = _cumulative("cummin", np.minimum, ORDERED)
 def _cumulative_extremum_jvp(
     primals: Any, tangents: Any, out: Any, *, axis: int, reverse: bool
 ) -> Value:
-    """The tangent at the latest place where the running extremum was attained."""
+    """The mean of the tangents at the places so far where the running extremum is attained.
+
+    out stays the same from its first place on: t[first], and running sums of its later equals.
+    """
     (x,), (t,) = primals, tangents
-    place = iota(x.shape, INT64, axis)
     if reverse:
-        unset = lit(place, x.shape[axis] - 1)
-        latest = bind(cummin_p, select(eq(x, out), place, unset), axis=axis, reverse=True)
-    else:
-        latest = bind(cummax_p, select(eq(x, out), place, lit(place, 0)), axis=axis, reverse=False)
-    where = [latest if a == axis else iota(x.shape, INT64, a) for a in range(len(x.shape))]
-    return gather(t, tuple(where), tuple(range(len(x.shape))))
+        x, t, out = [backwards(v, (axis,)) for v in (x, t, out)]
+    place = iota(x.shape, INT64, axis)
+    begins = or_(eq(place, lit(place, 0)), ne(out, _shift(out, axis, 1, False, 0)))
+    first = bind(cummax_p, select(begins, place, lit(place, 0)), axis=axis, reverse=False)
+    again = and_(eq(x, out), not_(begins))
+    where = [first if a == axis else iota(x.shape, INT64, a) for a in range(len(x.shape))]
+
+    def since(v: Value) -> Value:
+        total = cumsum(select(again, v, lit(v, 0)), axis)
+        return sub(total, gather(total, tuple(where), tuple(range(len(x.shape)))))
+
+    total = add(gather(t, tuple(where), tuple(range(len(x.shape)))), since(t))
+    count = add(convert(since(broadcast(lit(place, 1), x.shape, ())), t.dtype), lit(t, 1))
+    mean = div(total, select(isnan(out), lit(t, np.nan), count))
+    return backwards(mean, (axis,)) if reverse else mean
 
 
 for _prim in (cummax_p, cummin_p):

@@ -21,7 +21,9 @@ from typing import Any
 import numpy as np
 
 from fgrad.compile.jit import jit
+from fgrad.errors import ArgumentError
 from fgrad.lazy import lazy_module
+from fgrad.numpy.promote import user_line
 from fgrad.scipy import _solvers
 from fgrad.scipy._host import arguments, inside, refuse_options
 from fgrad.scipy._solvers import (  # noqa: F401 - SciPy's names
@@ -49,7 +51,7 @@ def _start(x0: Any) -> np.ndarray:
     x = np.asarray(x0)
     if x.dtype.kind == "c":
         raise ArgumentError(
-            f"scipy.optimize.{function} starts at real numbers, not at {x.dtype}.",
+            f"scipy.optimize: methods start at real numbers, not at {x.dtype}.",
             (
                 *user_line(),
                 ("why", "SciPy's methods drop imaginary parts."),

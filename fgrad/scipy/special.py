@@ -119,9 +119,10 @@ def loggamma(x: Any) -> Value:
 
 
 @_either
-def zeta(x: Any, q: Any = 1.0) -> Value:
-    """The Hurwitz zeta function, sum over k >= 0 of (k + q)^-x, differentiable in q."""
-    return sp.zeta(*_operands(x, 1.0 if q is None else q))
+def zeta(x: Any, q: Any = None) -> Value:
+    """The Hurwitz zeta function, sum over k >= 0 of (k + q)^-x, differentiable in q; Riemann's,
+    which is continued to x < 1, if there is no q."""
+    return sp.riemann_zeta(*_operands(x)) if q is None else sp.zeta(*_operands(x, q))
 
 
 @_either
@@ -177,7 +178,8 @@ def comb(N: Any, k: Any, *, exact: bool = False, repetition: bool = False) -> Va
     _refuse_exact("comb", exact)
     n, k = _operands(N, k)
     if repetition:
-        n = n + k - lit(n, 1)
+        none = (k == lit(k, 0)) & (n >= lit(n, 0))
+        return ew.select(none, lit(n, 1), sp.binom(n + k - lit(n, 1), k))
     possible = (k <= n) & (n >= lit(n, 0)) & (k >= lit(n, 0))
     return ew.select(possible, sp.binom(n, k), lit(n, 0))
 
@@ -211,7 +213,7 @@ def logit(x: Any) -> Value:
     inner = ew.select(middle, centered, lit(p, 0))
     outer = ew.select(middle, lit(p, 0.75), p)
     near = ew.log1p(inner) - ew.log1p(-inner)
-    far = ew.log(ew.div(outer, lit(p, 1) - outer))
+    far = ew.log(outer) - ew.log1p(-outer)
     return ew.select(middle, near, far)
 
 

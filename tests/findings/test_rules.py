@@ -100,3 +100,34 @@ def test_7_1_minimisers_refuse_complex_numbers(function: str) -> None:
         np.r_[x0.real, x0.imag],
     ).x
     np.testing.assert_allclose(found[:2] + 1j * found[2:], goal, atol=1e-5)
+
+
+def test_1_11_neighbours_have_the_slope_of_a_rounded_number() -> None:
+    """The spacing of floats is constant in pieces; the next number is x, but for rounding."""
+    for transform in (fgrad.grad, lambda f: fgrad.jit(fgrad.grad(f))):
+        assert transform(np.spacing)(1.5) == 0.0
+        assert transform(lambda x: np.nextafter(x, 2.0))(1.5) == 1.0
+        assert transform(lambda y: np.nextafter(1.5, y))(2.0) == 0.0
+
+
+def test_1_11_equal_elements_share_the_running_maximum() -> None:
+    slope = fgrad.grad(lambda x: np.sum(np.maximum.accumulate(x)))(np.array([1.0, 1.0, 0.0]))
+    np.testing.assert_array_equal(slope, [2.0, 1.0, 0.0])
+
+
+def test_6_entropy_has_an_infinite_slope_at_zero() -> None:
+    entr = fgrad.scipy.special.entr
+    for transform in (lambda f: f, fgrad.jit):
+        with np.errstate(divide="ignore"):
+            assert transform(lambda x: fgrad.jvp(entr, (x,), (1.0,)))(0.0) == (0.0, np.inf)
+            assert transform(fgrad.grad(entr))(0.0) == np.inf
+        assert transform(fgrad.grad(fgrad.grad(entr)))(0.5) == -2.0
+
+
+def test_6_choosing_nothing_with_repetition() -> None:
+    special = pytest.importorskip("scipy.special")
+    n, k = np.array([0.0, -1.0, 3.0, 2.0]), np.array([0.0, 0.0, 2.0, 0.0])
+    found = fgrad.jit(lambda n, k: fgrad.scipy.special.comb(n, k, repetition=True))(n, k)
+    np.testing.assert_array_equal(found, [1.0, np.nan, 6.0, 1.0])
+    if special.comb(0.0, 0.0, repetition=True) == 1.0:  # SciPy 1.16 and later
+        np.testing.assert_array_equal(found, special.comb(n, k, repetition=True))
