@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from fgrad.errors import ArgumentError
 from fgrad.lazy import lazy_module
 
 optree = lazy_module("optree")
@@ -139,16 +140,33 @@ def reduce(fun: Callable[[Any, Any], Any], tree: Any, initial: Any) -> Any:
     return total
 
 
-def transpose(outer: TreeDef, inner: TreeDef, tree: Any) -> Any:
-    """Turn a tree of structure `outer` of `inner` trees inside out."""
+def transpose(outer: TreeDef, inner: TreeDef | None, tree: Any) -> Any:
+    """Turn a tree of structure `outer` of `inner` trees inside out.
+
+    If `inner` is None, it is the structure of the trees in `tree`, which must have one in common.
+
+    Example:
+        >>> transpose(structure((0, 0)), None, ({"a": 1, "b": 2}, {"a": 3, "b": 4}))
+        {'a': (1, 3), 'b': (2, 4)}
+    """
+    if inner is None:
+        parts = outer.flatten_up_to(tree)
+        if not parts:
+            raise ArgumentError("tree.transpose: an empty outer tree does not say what is inside.")
+        inner = structure(parts[0])
     return optree.tree_transpose(outer, inner, tree)
 
 
 def broadcast_prefix(
-    prefix: Any, tree: Any, is_leaf: Callable[[Any], bool] | None = None
+    prefix: Any,
+    tree: Any,
+    is_leaf: Callable[[Any], bool] | None = None,
+    none_is_leaf: bool = True,
 ) -> list[Any]:
-    """The leaves of `prefix`, each repeated for all leaves of `tree` below it; None is a leaf."""
-    return optree.broadcast_prefix(prefix, tree, is_leaf, none_is_leaf=True, namespace=NAMESPACE)
+    """The leaves of `prefix`, each repeated for all leaves of `tree` below it."""
+    return optree.broadcast_prefix(
+        prefix, tree, is_leaf, none_is_leaf=none_is_leaf, namespace=NAMESPACE
+    )
 
 
 def register_node(

@@ -129,9 +129,7 @@ zeta = external(
     refused("zeta", "x"),
     lambda t, x, q, out: neg(mul(t, mul(x, zeta(add(x, lit(x, 1)), q)))),
 )
-riemann_zeta = external(
-    "riemann_zeta", refused("zeta", "x"), evaluate=lambda x: special.zeta(x)
-)
+riemann_zeta = external("riemann_zeta", refused("zeta", "x"), evaluate=lambda x: special.zeta(x))
 poch = external(
     "poch",
     lambda t, z, m, out: mul(t, mul(out, sub(digamma(add(z, m)), digamma(z)))),

@@ -33,6 +33,7 @@ from fgrad.readout import DIFFERENTIATING
 from fgrad.source import Loc
 from fgrad.trace import Builder, Tracer, Value, bind, innermost, lasting
 from fgrad.transforms.beneath import (
+    HIDDEN,
     Beneath,
     Traced,
     evaluate_beneath,
@@ -321,6 +322,8 @@ def apply(prim: Primitive, rules: UserRules, values: Sequence[Value]) -> list[An
         return _plain(prim, rules, values)
     (builder,) = _innermost(tracers)
     own = [x for x in tracers if x.builder is builder]
+    if within(builder):
+        return _by_program(prim, rules, values)
     known = builder.eager and all([x.value is not None for x in own])
     if known and builder.what in DIFFERENTIATING:
         with hiding(builder):
@@ -337,6 +340,14 @@ def _innermost(values: Sequence[Value]) -> list[Builder]:
     """The trace that records an equation of these operands, if there is one."""
     builders = [x.builder for x in values if type(x) is Tracer]
     return [max(builders, key=lambda b: b.level)] if builders else []
+
+
+def within(builder: Builder) -> bool:
+    """Whether a trace inside of this one is open, whose values a function may close over."""
+    inner = innermost()
+    while inner is not None and inner in HIDDEN.builders:
+        inner = inner._outer
+    return inner is not None and inner.level > builder.level
 
 
 def beneath(x: Value, builder: Any) -> Value:
@@ -390,12 +401,16 @@ def prefixed(given: Any, whole: Any) -> list[Any] | None:
     leaves, treedef = tree.flatten(given)
     if treedef == tree.structure(whole):
         return leaves
+    marked = tree.map(lambda x: _ZERO if x is None else x, given, is_leaf=lambda x: x is None)
     try:
-        found = tree.broadcast_prefix(given, whole)
+        found = tree.broadcast_prefix(marked, whole, none_is_leaf=False)
     except (ValueError, TypeError):
         return None
-    paths = [path for path, x in zip(tree.paths(whole), found, strict=True) if x is not None]
-    return found if paths == tree.paths(given) else None
+    paths = [path for path, x in zip(tree.paths(whole), found, strict=True) if x is not _ZERO]
+    return [None if x is _ZERO else x for x in found] if paths == tree.paths(given) else None
+
+
+_ZERO = object()  # a None as a leaf; in `whole` None is an empty tree
 
 
 def fitted(x: Any, aval: Aval, refuse: Callable[[str], CustomRuleError], what: str) -> Value | None:

@@ -22,7 +22,7 @@ from fgrad.lifted import lower
 from fgrad.ops.elementwise import add
 from fgrad.ops.families import batch_first, zeros_like
 from fgrad.record import Record
-from fgrad.trace import Value, bind, run
+from fgrad.trace import Tracer, Value, bind, run
 from fgrad.transforms.beneath import Beneath, batched_first, closure_card, mapped
 from fgrad.transforms.closed_over import standing
 from fgrad.transforms.control_parts import known_values
@@ -300,6 +300,23 @@ def _(*operands: Any, program: Program, rules: Rules) -> tuple[Any, ...]:
     return tuple(run(program, operands)) if found is None else found
 
 
+class _Tangents(Beneath):
+    """A builder in which tangents alone are unknown.
+
+    A custom function of a tangent must be linear there, so that it counts as what it computes:
+    a rule may call its own function on the tangent.
+    """
+
+    __slots__ = ()
+
+    def record(self, prim: Primitive, operands: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Append an equation; of a custom function of tangents, its program's."""
+        if prim is custom_jvp_p and params["program"] is not None:
+            if any([type(x) is Tracer and self.lift(x).value is None for x in operands]):
+                return tuple(run(params["program"], operands))
+        return super().record(prim, operands, params)
+
+
 class SavedJvp(NamedTuple):
     """The rule as a linear map of the tangents of some operands."""
 
@@ -317,7 +334,7 @@ def _linearized(
         for k, (m, x) in enumerate(zip(mask, values, strict=True))
     ]
     weak = rules.weak or [is_weak(x) for x in values[n:]]
-    builder = Beneath("custom_jvp", rules.name)
+    builder = _Tangents("custom_jvp", rules.name)
     try:
         with builder.running, builder:
             captured = [builder.input(v, None, is_weak(v)) for v in values[:n]]

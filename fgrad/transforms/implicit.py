@@ -20,7 +20,8 @@ from fgrad.lifted import lower
 from fgrad.ops.elementwise import neg, stop_gradient, sub
 from fgrad.ops.families import batch_first
 from fgrad.trace import Value, bind, run
-from fgrad.transforms.beneath import Traced, batched_first, trace_beneath
+from fgrad.transforms.beneath import Traced, batched_first, present, trace_beneath
+from fgrad.transforms.closed_over import Closed, standing, tracers_of
 from fgrad.transforms.control_parts import derived_program, split
 from fgrad.transforms.custom_function import line_of
 from fgrad.transforms.custom_jvp import custom_jvp
@@ -327,7 +328,7 @@ def custom_root(
             taken.
         initial_guess: where to begin, a pytree of arrays.
         solve: `solve(f, initial_guess)` gives the root; it is never differentiated, so it may be a
-            Python loop, or SciPy.
+            Python loop, or SciPy; what it closes over counts as constant.
         tangent_solve: `tangent_solve(g, y)` gives the x with `g(x) = y`, for a linear function g.
         has_aux: whether `solve` returns `(x, aux)`.
 
@@ -344,15 +345,18 @@ def custom_root(
         (np.float64(2.0), np.float64(0.25))
     """
     converted, consts = closure_convert(f, initial_guess)
+    around = [x for x in tracers_of([solve]) if present(x) is not None]
+    closed = [Closed(x, k) for k, x in enumerate(around)]
 
     @custom_jvp
-    def root(consts: list[Any], guess: Any) -> Any:
-        return solve(lambda x: converted(x, *consts), guess)
+    def root(consts: list[Any], guess: Any, constants: list[Any]) -> Any:
+        with standing(closed, constants):
+            return solve(lambda x: converted(x, *consts), guess)
 
     @root.defjvp
     def _(primals: Any, tangents: Any) -> Any:
-        (consts, guess), (moved, _) = primals, tangents
-        found = root(consts, guess)
+        (consts, *_), (moved, *_) = primals, tangents
+        found = root(*primals)
         x = found[0] if has_aux else found
 
         def residual(*parameters: Any) -> Any:
@@ -368,4 +372,5 @@ def custom_root(
         return found, (dx, tree.map(lambda _: None, found[1])) if has_aux else dx
 
     root.__name__ = root.name = f"custom_root of {function_name(f)}"
-    return root(consts, tree.map(lambda x: stop_gradient(as_value(x)), initial_guess))
+    guess, constants = tree.map(lambda x: stop_gradient(as_value(x)), (initial_guess, around))
+    return root(consts, guess, constants)
