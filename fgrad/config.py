@@ -49,6 +49,7 @@ class Config:
     check_index: bool  # set by `fgrad.debug.check_index`: compiled code checks indices
     driver: int  # set by `fgrad.lower_cuda.driver.use`: code is compiled for one driver
     nans: bool  # set by `fgrad.debug.nans`: programs run equation by equation
+    infs: bool  # set by it too: infinities that finite numbers make are errors
     epoch: int  # the number of the present combination of settings: part of every compilation key
 
     def __init__(self) -> None:
@@ -74,6 +75,7 @@ class Config:
             "cudnn": env("FGRAD_CUDNN", "1") != "0",
             "check_index": False,
             "nans": False,
+            "infs": False,
             "driver": 0,
         }
         self._names = tuple(settings)

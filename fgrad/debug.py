@@ -12,8 +12,8 @@ import pdb
 import string
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -183,10 +183,14 @@ _CONTAINERS = frozenset({"call", "scan", "while", "switch"})  # what is inside o
 
 
 @contextmanager
-def nans() -> Iterator[None]:
-    """Raise where an operation makes a NaN of numbers that are none, forward or backward.
+def nans(infs: bool = True) -> Iterator[None]:
+    """Raise where an operation makes a NaN of numbers that are none, or an infinity of finite
+    numbers, forward or backward.
 
     Compiled functions run equation by equation meanwhile, and all threads are watched.
+
+    Arguments:
+        infs: whether infinities raise too.
 
     Raises:
         NanError: with your line, the operation and its operands.
@@ -200,7 +204,16 @@ def nans() -> Iterator[None]:
         ...     print(str(error).splitlines()[0])
         sqrt made a NaN.
     """
-    with _NAN_WATCH.block():
+    with ExitStack() as stack:
+        stack.enter_context(_NAN_WATCH.block())
+        if infs:
+            stack.enter_context(_INF_WATCH.block())
+        yield
+
+
+@contextmanager
+def _watching_infs() -> Iterator[None]:
+    with config.override(infs=True):
         yield
 
 
@@ -215,6 +228,7 @@ def _watching_nans() -> Iterator[None]:
 
 
 _INDEX_CHECKS, _NAN_WATCH = Shared(_checking_index), Shared(_watching_nans)
+_INF_WATCH = Shared(_watching_infs)
 
 
 def _watch() -> list[tuple[Any, Callable[..., Any]]]:
@@ -251,34 +265,58 @@ def _checked(prim: Primitive, evaluate: Callable[..., Any]) -> Callable[..., Any
         if not config.nans:
             return out
         made = out if prim.multiple else (out,)
-        if any(map(_is_nan, made)) and not any(map(_is_nan, operands)):
-            raise _nan_error(prim, operands, next(x for x in made if _is_nan(x)))
+        given = [*operands, *[np.asarray(v) for v in params.values() if isinstance(v, float)]]
+        for kind in (NAN, INFINITY) if config.infs else (NAN,):
+            if any(map(kind.found, made)) and not any(map(kind.excuses, given)):
+                raise _nan_error(prim, operands, next(x for x in made if kind.found(x)), kind)
         return out
 
     return checked
 
 
-def _is_nan(x: Any) -> bool:
-    kind = getattr(getattr(x, "dtype", None), "kind", "")
-    return kind in ("f", "c") and bool(np.isnan(x).any())
+class _Kind(NamedTuple):
+    """What is looked for: in which numbers it is, and which operands may make it."""
+
+    what: str
+    short: str
+    test: Callable[[Any], Any]
+    may: Callable[[Any], Any]
+
+    def found(self, x: Any) -> bool:
+        """Whether it is in a result."""
+        return _has_floats(x) and bool(self.test(x).any())
+
+    def excuses(self, x: Any) -> bool:
+        """Whether an operand has what makes it."""
+        return _has_floats(x) and bool(np.any(self.may(x)))
 
 
-def _nan_error(prim: Primitive, operands: Any, out: Any) -> NanError:
-    """The card: the operation, the line, and the operands where the first NaN is."""
+NAN = _Kind("a NaN", "NaN", np.isnan, np.isnan)
+INFINITY = _Kind("an infinity", "infinite", np.isinf, lambda x: ~np.isfinite(x))
+
+
+def _has_floats(x: Any) -> bool:
+    return getattr(getattr(x, "dtype", None), "kind", "") in ("f", "c")
+
+
+def _nan_error(prim: Primitive, operands: Any, out: Any, kind: _Kind) -> NanError:
+    """The card: the operation, the line, and the operands where the first one is."""
     backward = "vjp" in STATE.via
     loc = resolve(STATE.loc or here())
-    place = tuple([int(k) for k in np.argwhere(np.isnan(out))[0]])
+    place = tuple([int(k) for k in np.argwhere(kind.test(out))[0]])
     rows = [("where", f"{loc}:  {loc.text()}")]
     if backward:
         rows.append(("pass", "backward: the derivative of this line"))
-    count = int(np.isnan(out).sum())
-    rows.append(("result", f"{out.dtype}{out.shape}, {count} NaN, the first at {place}"))
+    count = int(kind.test(out).sum())
+    rows.append(("result", f"{out.dtype}{out.shape}, {count} {kind.short}, the first at {place}"))
     for k, x in enumerate(operands):
         x = np.asarray(x)
         shown = x[place] if x.shape == out.shape else _summary(x)
         rows.append((f"arg {k}", f"{x.dtype}{x.shape}: {shown}"))
     rows.append(("write", "np.where(safe, x, 1.0) around the operand, and around the result"))
-    return NanError(f"{prim.name} made a NaN.", rows)
+    if kind is INFINITY:
+        rows.append(("write", "fgrad.debug.nans(infs=False)    if infinities are what you want"))
+    return NanError(f"{prim.name} made {kind.what}.", rows)
 
 
 def _summary(x: np.ndarray) -> str:

@@ -197,7 +197,7 @@ class DeviceMemoryError(FgradError, MemoryError):
 
 
 class NanError(FgradError, FloatingPointError):
-    """An operation made a NaN of numbers that are none; see `fgrad.debug.nans`."""
+    """An operation made a NaN or an infinity of finite numbers; see `fgrad.debug.nans`."""
 
 
 class MemoryBudgetWarning(UserWarning):

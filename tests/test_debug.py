@@ -278,11 +278,48 @@ def test_nan_forward(transform: Any) -> None:
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
 def test_nan_backward(transform: Any) -> None:
-    with np.errstate(all="ignore"), pytest.raises(NanError) as found, fgrad.debug.nans():
+    raises = pytest.raises(NanError)
+    with np.errstate(all="ignore"), raises as found, fgrad.debug.nans(infs=False):
         transform(_backward)(np.array([1.0, 3.0]))
     text = str(found.value)
     assert "backward: the derivative of this line" in text
     assert "y = np.exp(x * 1000.0)" in text
+
+
+def _overflow(x: Any) -> Any:
+    y = np.exp(x * 300.0)
+    return np.sum(y)
+
+
+def _steep(x: Any) -> Any:
+    y = np.sqrt(x - 1.0)
+    return np.sum(y)
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("f", [_overflow, _steep])
+def test_an_infinity_of_finite_numbers_is_found(transform: Any, f: Any) -> None:
+    raises = pytest.raises(NanError, match="made an infinity")
+    with np.errstate(all="ignore"), raises as found, fgrad.debug.nans():
+        transform(f)(np.array([1.0, 3.0]))
+    text = str(found.value)
+    assert "y = np." in text and "infs=False" in text
+    assert f is _overflow or "backward" in text or "jvp" in repr(transform)
+
+
+def test_infinities_that_are_given_are_no_error() -> None:
+    x = np.array([1.0, np.inf, -np.inf])
+    with fgrad.debug.nans():
+        assert fgrad.jit(lambda v: np.sum(np.where(v > 1, -np.inf, v)))(x) == -np.inf
+        assert fgrad.grad(lambda v: np.max(v[:1]))(x)[0] == 1.0
+        assert fgrad.grad(lambda v: np.max(np.pad(v[:1], 1, constant_values=-np.inf)))(x)[0] == 1.0
+        assert fgrad.grad(lambda v: np.max(v, initial=-np.inf, where=v < 2))(x)[0] == 1.0
+        np.testing.assert_array_equal(np.exp(x[1:]), [np.inf, 0.0])
+    with np.errstate(all="ignore"), fgrad.debug.nans(infs=False):
+        assert fgrad.grad(np.log)(0.0) == np.inf
+        with pytest.raises(NanError, match="infinity"), fgrad.debug.nans():
+            fgrad.grad(np.log)(0.0)
+        assert fgrad.grad(np.log)(0.0) == np.inf
 
 
 def test_nan_in_a_loop() -> None:

@@ -332,14 +332,14 @@ def test_norms():
 def test_attention_against_torch():
     torch, functional = torch_functional()
     q, k, v = (
-        RNG.normal(size=(2, 3, 4, 6)),
-        RNG.normal(size=(2, 3, 5, 6)),
-        RNG.normal(size=(2, 3, 5, 2)),
+        RNG.normal(size=(2, 4, 3, 6)),
+        RNG.normal(size=(2, 5, 3, 6)),
+        RNG.normal(size=(2, 5, 3, 2)),
     )
     mask = RNG.random((4, 5)) < 0.6
     mask[:, 0] = True
     bias = RNG.normal(size=(4, 5))
-    tensors = [torch.tensor(x) for x in (q, k, v)]
+    tensors = [torch.tensor(np.swapaxes(x, 1, 2)) for x in (q, k, v)]
     attention = functional.scaled_dot_product_attention
     for ours, theirs in (
         ({}, {}),
@@ -349,12 +349,61 @@ def test_attention_against_torch():
     ):
         expected = attention(*tensors, **theirs).numpy()
         np.testing.assert_allclose(
-            nn.dot_product_attention(q, k, v, **ours), expected, rtol=1e-11, atol=1e-14
+            np.swapaxes(nn.dot_product_attention(q, k, v, **ours), 1, 2),
+            expected,
+            rtol=1e-11,
+            atol=1e-14,
         )
 
 
+def attention_by_loops(q, k, v, bias, seen):
+    """One head and query after the other; `seen(b, n, t, s)` says what is seen."""
+    out = np.zeros((*q.shape[:-1], v.shape[-1]))
+    for b, t, n in np.ndindex(*q.shape[:-1]):
+        head = n * k.shape[2] // q.shape[2]
+        keys = [s for s in range(k.shape[1]) if seen(b, n, t, s)]
+        logits = [q[b, t, n] @ k[b, s, head] / np.sqrt(q.shape[-1]) + bias[n, t, s] for s in keys]
+        powers = np.exp(logits)
+        for s, p in zip(keys, powers / powers.sum(), strict=True):
+            out[b, t, n] += p * v[b, s, head]
+    return out
+
+
+@pytest.mark.parametrize("groups", [4, 2, 1])
+@pytest.mark.parametrize(
+    ("options", "seen"),
+    [
+        ({}, lambda b, n, t, s: True),
+        ({"is_causal": True}, lambda b, n, t, s: s <= t),
+        ({"local_window_size": 2}, lambda b, n, t, s: abs(t - s) <= 2),
+        ({"local_window_size": (1, 3)}, lambda b, n, t, s: -1 <= s - t <= 3),
+        (
+            {"local_window_size": (2, 3), "is_causal": True},
+            lambda b, n, t, s: -2 <= s - t <= 0,
+        ),
+        (
+            {"query_seq_lengths": [2, 5], "key_value_seq_lengths": [4, 1]},
+            lambda b, n, t, s: t < (2, 5)[b] and s < (4, 1)[b],
+        ),
+    ],
+    ids=["all", "causal", "window", "two sides", "causal window", "lengths"],
+)
+def test_attention_has_the_layout_of_jax(groups, options, seen):
+    q = RNG.normal(size=(2, 5, 4, 3))
+    k, v = RNG.normal(size=(2, 6, groups, 3)), RNG.normal(size=(2, 6, groups, 2))
+    bias = RNG.normal(size=(4, 5, 6))
+    with np.errstate(invalid="ignore"):
+        expected = attention_by_loops(q, k, v, bias, seen)
+    found = nn.dot_product_attention(q, k, v, bias, **options)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+    mask = np.array([[[seen(0, n, t, s) for s in range(6)] for t in range(5)] for n in range(4)])
+    np.testing.assert_allclose(
+        nn.dot_product_attention(q[0], k[0], v[0], bias, mask), expected[0], rtol=1e-12, atol=1e-14
+    )
+
+
 def test_attention_derivatives():
-    q, k, v = RNG.normal(size=(3, 2)), RNG.normal(size=(4, 2)), RNG.normal(size=(4, 2))
+    q, k, v = RNG.normal(size=(3, 1, 2)), RNG.normal(size=(4, 1, 2)), RNG.normal(size=(4, 1, 2))
     mask = np.array([[True] * 4, [False, True, False, True], [False] * 4])
 
     def masked(q, k, v):
@@ -364,8 +413,9 @@ def test_attention_derivatives():
     testing.check_grads(masked, (q, k, v), order=2)
     testing.check_vmap(masked, (np.stack([q, 2 * q]), k, v), in_axes=(0, None, None), rtol=1e-11)
     testing.check_jit(masked, (q, k, v), rtol=1e-12)
-    with pytest.raises(ShapeError, match="do not fit"):
-        nn.dot_product_attention(q, q, v)
+    for wrong in ((q, q, v), (q[0], k[0], v[0]), (q, np.ones((4, 2, 2)), np.ones((4, 2, 2)))):
+        with pytest.raises(ShapeError, match="do not fit"):
+            nn.dot_product_attention(*wrong)
 
 
 def test_dropout():

@@ -17,50 +17,85 @@ def dot_product_attention(
     query: Any,
     key: Any,
     value: Any,
-    mask: Any = None,
     bias: Any = None,
-    is_causal: bool = False,
+    mask: Any = None,
+    *,
     scale: float | None = None,
+    is_causal: bool = False,
+    query_seq_lengths: Any = None,
+    key_value_seq_lengths: Any = None,
+    local_window_size: int | tuple[int, int] | None = None,
 ) -> Value:
-    """For each query, the mean of the values, weighted by softmax(scale query . key + bias).
+    """For each query and head, the mean of the values, weighted by softmax(scale q . k + bias).
+
+    Layout and arguments are those of `jax.nn.dot_product_attention`: heads stand before the last
+    axis.
 
     Arguments:
-        query: an array (..., n, d).
-        key: an array (..., m, d).
-        value: an array (..., m, e).
-        mask: bools that broadcast to (..., n, m): which keys a query sees; a query that sees none
-            gives 0.
-        bias: numbers that broadcast to (..., n, m), added to the products.
+        query: an array (..., T, N, H): T queries with N heads of H numbers.
+        key: an array (..., S, K, H), where N is a multiple of K: groups of heads share keys.
+        value: an array (..., S, K, V).
+        bias: numbers that broadcast to (..., N, T, S), added to the products.
+        mask: bools that broadcast to (..., N, T, S): which keys a query sees; a query that sees
+            none gives 0.
+        scale: the factor of the products; 1 / sqrt(H) if None.
         is_causal: whether query i sees keys 0 ... i only.
-        scale: the factor of the products; 1 / sqrt(d) if None.
+        query_seq_lengths, key_value_seq_lengths: integers (...): how many queries or keys of a
+            sequence count; the others give 0, or are not seen.
+        local_window_size: how many keys to the left and to the right of its own place a query sees.
 
     Returns:
-        An array (..., n, e).
+        An array (..., T, N, V).
 
     Raises:
-        ShapeError: if there are fewer than two axes, or lengths do not fit.
+        ShapeError: if there are fewer than three axes, or lengths do not fit.
 
     Example:
-        >>> dot_product_attention(np.zeros((1, 2)), np.zeros((2, 2)), np.array([[1.0], [3.0]]))
-        array([[2.]])
+        >>> q, k, v = np.zeros((1, 1, 2)), np.zeros((2, 1, 2)), np.array([[[1.0]], [[3.0]]])
+        >>> dot_product_attention(q, k, v)
+        array([[[2.]]])
     """
     query, key, value = promote([inexact(x) for x in (query, key, value)])
     _check_lengths(query.shape, key.shape, value.shape)
-    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    scores = np.matmul(query * scale, np.swapaxes(key, -1, -2))
+    *_, length, heads, size = query.shape
+    shared = heads // key.shape[-2]
+    query = query * (1 / math.sqrt(size) if scale is None else scale)
+    query, key, value = [np.swapaxes(x, -2, -3) for x in (query, key, value)]
+    if shared > 1:
+        key, value = [np.repeat(x, shared, axis=-3) for x in (key, value)]
+    scores = np.matmul(query, np.swapaxes(key, -1, -2))
     if bias is not None:
         scores = scores + as_array(bias).astype(scores.dtype)
-    where = None if mask is None else as_array(mask).astype(bool)
-    if is_causal:
-        before = np.tri(query.shape[-2], key.shape[-2], dtype=bool)
-        where = before if where is None else np.logical_and(where, before)
-    return np.matmul(softmax(scores, where=where), value)
+    seen = _window(length, key.shape[-2], is_causal, local_window_size)
+    for counts, axis in ((query_seq_lengths, -2), (key_value_seq_lengths, -1)):
+        if counts is not None:
+            counts = np.expand_dims(as_array(counts), (-1, -2, -3))
+            place = np.arange(scores.shape[axis])
+            seen.append((place[:, None] if axis == -2 else place) < counts)
+    if mask is not None:
+        seen.append(as_array(mask).astype(bool))
+    where = None
+    for part in seen:
+        where = part if where is None else np.logical_and(where, part)
+    return np.swapaxes(np.matmul(softmax(scores, where=where), value), -2, -3)
+
+
+def _window(
+    queries: int, keys: int, is_causal: bool, local: int | tuple[int, int] | None
+) -> list[Any]:
+    """The keys that queries see by their distance, as (queries, keys)."""
+    left, right = (local, local) if isinstance(local, int) else local or (None, None)
+    ahead = np.arange(keys) - np.arange(queries)[:, None]
+    right = min(right, 0) if is_causal and right is not None else 0 if is_causal else right
+    seen = [] if left is None else [ahead >= -left]
+    return seen if right is None else [*seen, ahead <= right]
 
 
 def _check_lengths(q: tuple[int, ...], k: tuple[int, ...], v: tuple[int, ...]) -> None:
-    if min(len(q), len(k), len(v)) < 2 or q[-1] != k[-1] or k[-2] != v[-2]:
+    fits = min(len(q), len(k), len(v)) >= 3 and q[-1] == k[-1] and k[-3:-1] == v[-3:-1]
+    if not fits or not k[-2] or q[-2] % k[-2]:
         raise ShapeError(
             f"nn.dot_product_attention: query {q}, key {k} and value {v} do not fit: they are "
-            "(..., n, d), (..., m, d) and (..., m, e).",
-            user_line(),
+            "(..., T, N, H), (..., S, K, H) and (..., S, K, V), N a multiple of K.",
+            (*user_line(), ("write", "x[..., None, :]     for one head, np.swapaxes(x, -2, -3)")),
         )

@@ -311,9 +311,10 @@ class _Tangents(Beneath):
 
     def record(self, prim: Primitive, operands: Sequence[Any], params: dict[str, Any]) -> Any:
         """Append an equation; of a custom function of tangents, its program's."""
-        if prim is custom_jvp_p and params["program"] is not None:
-            if any([type(x) is Tracer and self.lift(x).value is None for x in operands]):
-                return tuple(run(params["program"], operands))
+        program = params["program"] if prim is custom_jvp_p else None
+        tangents = [x for x in operands if type(x) is Tracer and self.lift(x).value is None]
+        if program is not None and tangents:
+            return tuple(run(program, operands))
         return super().record(prim, operands, params)
 
 

@@ -16,8 +16,9 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.errors import ArgumentError, BatchSizeError
-from fgrad.ir.aval import Aval, aval_of
+from fgrad.ir.aval import PYTHON_SCALARS, Aval, aval_of
 from fgrad.ir.primitive import Primitive, Refusal
+from fgrad.on_device import OnDevice
 from fgrad.ops.families import batch_first
 from fgrad.ops.shape import index, move_axis
 from fgrad.outside.draws import Draws
@@ -29,8 +30,8 @@ from fgrad.transforms.tape import missing_rule, replaying
 from fgrad.transforms.wrap import (
     argument_names,
     as_value,
-    as_values,
     check_callable,
+    converted,
     flatten,
     function_name,
     ids_of,
@@ -40,6 +41,8 @@ from fgrad.transforms.wrap import (
 )
 
 Batched = tuple[Value, "int | None"]
+ARRAYS = (Tracer, np.ndarray, np.generic, OnDevice, *PYTHON_SCALARS)
+PASSED: Any = object()  # stands for an argument that all examples share and that is no array
 
 
 def vmap(
@@ -54,9 +57,9 @@ def vmap(
 
     Arguments:
         fun: a function of pytrees of arrays, written for one example.
-        in_axes: the mapped axis: an integer, None (not mapped), or a tuple with an entry for each
-            positional argument, each of which may be a pytree prefix of the argument.  Keyword
-            arguments are mapped over axis 0.
+        in_axes: the mapped axis: an integer, None (not mapped; then it may be any object), or a
+            tuple with an entry for each positional argument, each of which may be a pytree prefix
+            of the argument.  Keyword arguments are mapped over axis 0.
         out_axes: where the mapped axis stands in the results: likewise; None only for results that
             are the same for all examples.
         axis_size: the number of examples, needed only if nothing is mapped.
@@ -78,7 +81,7 @@ def vmap(
     def vmap_fun(*args: Any, **kwargs: Any) -> Any:
         leaves, in_tree = tree.flatten((args, kwargs))
         axes = _in_axes(in_axes, args, kwargs)
-        values = as_values(leaves, fun, args, kwargs)
+        values = _values(leaves, axes, fun, args, kwargs)
         axes = [
             _normal_axis(a, v, i, (args, kwargs))
             for i, (a, v) in enumerate(zip(axes, values, strict=True))
@@ -92,7 +95,8 @@ def vmap(
         try:
             with builder.running, builder:
                 inputs = [
-                    _input(builder, x, v, a) for x, v, a in zip(leaves, values, axes, strict=True)
+                    x if v is PASSED else _input(builder, x, v, a)
+                    for x, v, a in zip(leaves, values, axes, strict=True)
                 ]
                 call_args, call_kwargs = tree.unflatten(in_tree, inputs)
                 shared = _shared(
@@ -122,6 +126,25 @@ def vmap(
         return tree.unflatten(out_tree, results)
 
     return named_like(vmap_fun, fun, "vmap")
+
+
+def _values(
+    leaves: Sequence[Any],
+    axes: Sequence[Any],
+    fun: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> list[Any]:
+    """The leaves as arrays; what is no array and not mapped is passed on as it is."""
+    name = function_name(fun)
+
+    def convert(pair: tuple[Any, Any], what: str) -> Any:
+        x, axis = pair
+        passed = axis is None and not isinstance(x, ARRAYS) and not hasattr(x, "__array__")
+        return PASSED if passed else as_value(x, f"{what} of {name}")
+
+    pairs = list(zip(leaves, axes, strict=True))
+    return converted(convert, pairs, lambda: argument_names(fun, args, kwargs))
 
 
 class Mapped(NamedTuple):
@@ -180,8 +203,9 @@ def _shared(
 
 def _mapped(inputs: Sequence[Tracer], values: Any, axes: Any) -> dict[int, Batched]:
     """The batched inputs by number."""
-    triples = zip(inputs, values, axes, strict=True)
-    return {x.index: (v, a) for x, v, a in triples if a is not None}
+    arrays = [(v, a) for v, a in zip(values, axes, strict=True) if v is not PASSED]
+    pairs = zip(inputs, arrays, strict=True)
+    return {x.index: (v, a) for x, (v, a) in pairs if a is not None}
 
 
 _DERIVED = frozenset({"jvp", "vjp"})

@@ -5,13 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import fgrad
 from fgrad import optim
-from fgrad.errors import ArgumentError
+from fgrad.errors import ArgumentError, CustomRuleError, NanError, UnsupportedTypeError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -131,3 +132,181 @@ def test_6_choosing_nothing_with_repetition() -> None:
     np.testing.assert_array_equal(found, [1.0, np.nan, 6.0, 1.0])
     if special.comb(0.0, 0.0, repetition=True) == 1.0:  # SciPy 1.16 and later
         np.testing.assert_array_equal(found, special.comb(n, k, repetition=True))
+
+
+TRANSFORMS = {
+    "grad": lambda f: fgrad.grad(f),
+    "jit of grad": lambda f: fgrad.jit(fgrad.grad(f)),
+    "grad of jit": lambda f: fgrad.grad(fgrad.jit(f)),
+    "jvp": lambda f: lambda x: fgrad.jvp(f, (x,), (1.0,))[1],
+    "jit of jvp": lambda f: fgrad.jit(lambda x: fgrad.jvp(f, (x,), (1.0,))[1]),
+    "vmap of grad": lambda f: lambda x: fgrad.vmap(fgrad.grad(f))(np.stack([x, x]))[0],
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_6e_a_rule_may_call_its_function_on_the_tangent(name: str) -> None:
+    """A linear function is its own derivative; a bilinear one is so in each argument."""
+
+    @fgrad.custom_jvp
+    def triple(x: Any) -> Any:
+        return 3.0 * x
+
+    triple.defjvp(lambda p, t: (triple(p[0]), triple(t[0])))
+
+    @fgrad.custom_jvp
+    def times(x: Any, y: Any) -> Any:
+        return x * y
+
+    times.defjvp(lambda p, t: (times(*p), times(t[0], p[1]) + times(p[0], t[1])))
+    transform = TRANSFORMS[name]
+    assert transform(lambda x: triple(x) ** 2)(2.0) == 36.0
+    assert transform(lambda x: times(x, triple(x)))(2.0) == 12.0
+    assert transform(lambda x: fgrad.grad(triple)(x) * x)(2.0) == 3.0
+    mapped = transform(lambda x: np.sum(fgrad.vmap(triple)(np.stack([x, 2.0 * x]))))
+    assert mapped(2.0) == 9.0
+
+
+def test_6e_a_rule_that_calls_a_nonlinear_function_on_the_tangent_is_refused() -> None:
+    square = fgrad.custom_jvp(lambda x: x * x)
+    square.defjvp(lambda p, t: (square(p[0]), square(t[0])))
+    with pytest.raises(CustomRuleError, match="not linear in the tangents"):
+        fgrad.grad(square)(1.0)
+
+
+@pytest.mark.parametrize(
+    "cotangents",
+    [
+        lambda ct: ({"a": ct, "n": None}, None),
+        lambda ct: ({"a": None, "n": None}, (ct,)),
+        lambda ct: (None, (None,)),
+        lambda ct: [None, None],
+    ],
+    ids=["second", "inner", "both", "list"],
+)
+def test_6h_none_is_a_zero_anywhere_in_the_cotangents(cotangents: Any) -> None:
+    """Also where the argument itself holds None."""
+
+    @fgrad.custom_vjp
+    def f(p: Any, q: Any) -> Any:
+        return p["a"] * q[0]
+
+    f.defvjp(lambda p, q: (f(p, q), None), lambda _, ct: cotangents(ct))
+
+    def value(a: Any, c: Any) -> Any:
+        return f({"a": a, "n": None}, (c,))
+
+    found = cotangents(1.0)
+    expected = (
+        1.0 if found[0] and found[0]["a"] else 0.0,
+        1.0 if found[1] and found[1][0] else 0.0,
+    )
+    gradient = fgrad.grad(value, (0, 1))
+    assert gradient(2.0, 3.0) == expected
+    assert fgrad.jit(gradient)(2.0, 3.0) == expected
+    batched = fgrad.vmap(gradient)(np.ones(2), np.ones(2))
+    np.testing.assert_array_equal(batched, np.stack([expected, expected], axis=1))
+
+
+def test_6i_transposes_of_the_parts_of_complex_numbers() -> None:
+    """Cotangents pair with tangents as Re(ct t)."""
+    z = 1 + 0j
+    for transform in (lambda f: f, fgrad.jit):
+        for f, ct, expected in (
+            (np.real, 1.0, 1 + 0j),
+            (np.imag, 1.0, -1j),
+            (np.conj, 1 + 2j, 1 - 2j),
+        ):
+            assert transform(fgrad.linear_transpose(f, z))(ct) == (expected,)
+    assert fgrad.linear_transpose(lambda x: x + 2j * x, 1.0)(1 + 1j) == (-1.0,)
+
+
+def _closing_over(q: Any) -> Any:
+    @fgrad.custom_jvp
+    def f(a: Any) -> Any:
+        return a * q
+
+    f.defjvp(lambda p, t: (f(*p), t[0] * np.cos(q)))
+    return f
+
+
+@pytest.mark.parametrize("inner", [lambda f: f, fgrad.jit], ids=["plain", "jit"])
+@pytest.mark.parametrize("outer", [lambda f: f, fgrad.jit], ids=["plain", "jit"])
+def test_6j_custom_functions_close_over_values_of_an_inner_vmap(outer: Any, inner: Any) -> None:
+    """The argument belongs to the outer gradient, what is closed over to the lanes inside."""
+    qs = np.array([0.5, 1.0, 2.0])
+
+    def total(z: Any) -> Any:
+        return np.sum(fgrad.vmap(inner(lambda q: _closing_over(q)(z)))(qs))
+
+    np.testing.assert_allclose(outer(fgrad.grad(total))(3.0), np.sum(np.cos(qs)))
+    np.testing.assert_allclose(outer(total)(3.0), 10.5)
+    lanes = outer(fgrad.vmap(lambda q: fgrad.grad(inner(_closing_over(q)))(3.0)))
+    np.testing.assert_allclose(lanes(qs), np.cos(qs))
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, fgrad.jit], ids=["plain", "jit"])
+def test_6j_the_solver_of_a_root_closes_over_what_is_differentiated(transform: Any) -> None:
+    def root(a: Any, q: Any) -> Any:
+        scale = a / q
+
+        def solve(f: Any, x: Any) -> Any:
+            return np.sqrt(scale)  # counts as constant: the derivative comes from the equation
+
+        return fgrad.custom_root(lambda x: q * x * x - a, 1.0, solve, lambda g, y: y / g(1.0))
+
+    found = transform(fgrad.grad(root, (0, 1)))(8.0, 2.0)
+    np.testing.assert_allclose(found, (1 / 8, -1 / 2))
+    second = transform(fgrad.grad(fgrad.grad(root)))(8.0, 2.0)
+    np.testing.assert_allclose(second, -1 / 128)
+    qs = np.array([2.0, 8.0])
+    lanes = transform(fgrad.grad(lambda a: np.sum(fgrad.vmap(lambda q: root(a, q))(qs))))(8.0)
+    np.testing.assert_allclose(lanes, 1 / 8 + 1 / 16)
+
+
+def test_6j_a_pullback_is_no_result_of_jit() -> None:
+    with pytest.raises(UnsupportedTypeError, match="A result of jit"):
+        fgrad.jit(lambda x: fgrad.vjp(np.sin, x))(1.0)
+
+
+def test_6j_what_examples_share_under_vmap_may_be_any_object() -> None:
+    def f(x: Any, how: str) -> Any:
+        return x * 2 if how == "double" else x
+
+    x = np.arange(3.0)
+    for transform in (lambda g: g, fgrad.jit):
+        found = transform(lambda x: fgrad.vmap(f, in_axes=(0, None))(x, "double"))(x)
+        np.testing.assert_array_equal(found, 2 * x)
+    np.testing.assert_array_equal(
+        fgrad.vmap(f, in_axes=(0, None), chunk_size=2)(x, "double"), 2 * x
+    )
+    np.testing.assert_allclose(
+        fgrad.vmap(lambda g, x: fgrad.grad(g)(x), (None, 0))(np.sin, x), np.cos(x)
+    )
+    shared = {"f": None, "x": 0, "k": None}
+    found = fgrad.vmap(lambda d: d["f"](d["x"]) * d["k"], (shared,))({"f": np.sin, "x": x, "k": 3})
+    np.testing.assert_allclose(found, 3 * np.sin(x))
+
+
+def test_6j_trees_are_turned_inside_out_without_the_inner_structure() -> None:
+    outer = fgrad.tree.structure((0, 0))
+    found = fgrad.tree.transpose(outer, None, ({"a": 1, "b": 2}, {"a": 3, "b": 4}))
+    assert found == {"a": (1, 3), "b": (2, 4)}
+    with pytest.raises(ArgumentError):
+        fgrad.tree.transpose(fgrad.tree.structure(()), None, ())
+
+
+def test_7_3_infinities_are_found() -> None:
+    with np.errstate(divide="ignore"):
+        with fgrad.debug.nans(), pytest.raises(NanError, match="made an infinity"):
+            fgrad.grad(np.log)(0.0)
+        with fgrad.debug.nans(infs=False):
+            assert fgrad.grad(np.log)(0.0) == np.inf
+
+
+def test_7_6_attention_has_the_layout_of_jax() -> None:
+    """Heads stand before the last axis: a query attends over positions, not over heads."""
+    value = np.arange(6.0).reshape(3, 2, 1)  # 3 positions, 2 heads
+    zeros = np.zeros((3, 2, 4))
+    found = fgrad.nn.dot_product_attention(zeros, zeros, value)
+    np.testing.assert_allclose(found, np.broadcast_to(value.mean(0), (3, 2, 1)))
