@@ -94,10 +94,7 @@ def vmap(
         draws = Draws(fun)
         try:
             with builder.running, builder:
-                inputs = [
-                    x if v is PASSED else _input(builder, x, v, a)
-                    for x, v, a in zip(leaves, values, axes, strict=True)
-                ]
+                inputs = _inputs(builder, leaves, values, axes)
                 call_args, call_kwargs = tree.unflatten(in_tree, inputs)
                 shared = _shared(
                     fun, inputs, leaves, axes, (call_args, call_kwargs), (args, kwargs)
@@ -196,9 +193,15 @@ def _shared(
 ) -> Shared:
     """What becomes of writes into the arguments of a mapped function."""
     trees = [*inner[0], *inner[1].values()], [*given[0], *given[1].values()]
-    copied = [a is not None for a in axes]
+    arrays = [k for k, x in enumerate(inputs) if type(x) is Tracer]
     name = f"vmap({function_name(fun)})"
-    return Shared(name, inputs, leaves, copied, trees, lambda: argument_names(fun, *given))
+
+    def names() -> list[str]:
+        found = argument_names(fun, *given)
+        return [found[k] for k in arrays]
+
+    tracers, plain = [inputs[k] for k in arrays], [leaves[k] for k in arrays]
+    return Shared(name, tracers, plain, [axes[k] is not None for k in arrays], trees, names)
 
 
 def _mapped(inputs: Sequence[Tracer], values: Any, axes: Any) -> dict[int, Batched]:
@@ -254,6 +257,14 @@ def _once(
 
 def _pair(env: dict[int, Batched], k: Any, value: Value) -> Batched:
     return env.get(k, (value, None)) if type(k) is int else (value, None)
+
+
+def _inputs(builder: Builder, leaves: Any, values: Any, axes: Any) -> list[Any]:
+    """The arguments of one example; what is no array is passed on."""
+    return [
+        x if v is PASSED else _input(builder, x, v, a)
+        for x, v, a in zip(leaves, values, axes, strict=True)
+    ]
 
 
 def _input(builder: Builder, leaf: Any, value: Value, axis: int | None) -> Tracer:
