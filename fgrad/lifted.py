@@ -106,7 +106,7 @@ bind_hook[:] = [bind_lifted]
 
 def beside(x: Value, other: Value) -> Value:
     """A value in the memory that another one is in."""
-    plain = isinstance(x, (np.ndarray, np.generic))
+    plain = put_hook and isinstance(x, (np.ndarray, np.generic))
     return lift(put(x)) if plain and is_lifted(other) else x
 
 

@@ -215,7 +215,7 @@ class Tracer:
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if len(types) > 1 and any([issubclass(kind, OnDevice) for kind in types]):
             return NotImplemented  # it lifts itself
-        function = numpy_functions.find(func)
+        function = numpy_functions.get(func) or numpy_functions.find(func)
         if function is None:
             raise unsupported_hook[0](func, "__call__")
         if kwargs and kwargs.get("out") is not None:
@@ -415,7 +415,11 @@ class Builder:
             result = _bind_at(loc, prim, values, params)
         else:
             result = prim.evaluate_rule(*values, **params)
-        unread = () if self.keeps or not known else prim.unread_by(pattern)
+        unread: Sequence[int] | None = ()
+        if known and not self.keeps:
+            unread = prim.unread.get(pattern)
+            if unread is None:
+                unread = prim.unread_by(pattern)
         for k in unread:
             if k != OUT:
                 values[k] = aval_of(values[k])

@@ -106,4 +106,4 @@ def _used() -> _Rows:
 
 def ascent(ct: Value, holomorphic: bool) -> Value:
     """The gradient that a cotangent stands for: its conjugate, and itself for holomorphic ones."""
-    return ct if holomorphic else conj(ct)
+    return conj(ct) if ct.dtype.kind == "c" and not holomorphic else ct

@@ -79,13 +79,25 @@ def value_and_grad(
         (np.float64(5.0), array([2., 4.]))
     """
     check_callable(fun, "value_and_grad")
+    both = _both(fun, argnums, has_aux, holomorphic, memory)
+    return named_like(both, fun, "value_and_grad")
+
+
+def _both(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int],
+    has_aux: bool,
+    holomorphic: bool,
+    memory: int | str | None,
+) -> Callable[..., tuple[Any, Any]]:
+    """A function of the arguments of `fun` that returns its value and its gradient."""
     if memory is not None:
         fun = memory_budget.budgeted(fun, memory)
 
     def value_and_grad_fun(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         positions = normal_argnums(argnums, len(args), "grad")
         flat = [flatten(args[i]) for i in positions]
-        leaves = [leaf for part, _ in flat for leaf in part]
+        leaves = flat[0][0] if len(flat) == 1 else [leaf for part, _ in flat for leaf in part]
         values = _differentiable(leaves, fun, holomorphic, args, positions)
         builder = Builder("grad", function_name(fun), eager=True, saves=True)
         try:
@@ -117,7 +129,7 @@ def value_and_grad(
         value = lower(value)
         return ((value, aux) if has_aux else value), result
 
-    return named_like(value_and_grad_fun, fun, "value_and_grad")
+    return value_and_grad_fun
 
 
 def grad(
@@ -138,7 +150,7 @@ def grad(
         np.float64(12.0)
     """
     check_callable(fun, "grad")
-    both = value_and_grad(fun, argnums, has_aux, holomorphic, memory=memory)
+    both = _both(fun, argnums, has_aux, holomorphic, memory)
 
     def grad_fun(*args: Any, **kwargs: Any) -> Any:
         value, gradient = both(*args, **kwargs)
