@@ -128,6 +128,8 @@ class Primitive:
         self.written: dict[str, Statement | None] = {}
         self.maps: tuple[Rule | None, ...] = ()  # elementwise derivative maps, one for each operand
         self.finite = False  # whether the maps multiply by infinity for infinite operands alone
+        # harmless(k, values): whether the map of operand k makes zero of zero; None if never
+        self.harmless: Rule | None = None
         # Read on every eager call, so plain attributes; filled by the setters below.
         self.evaluate_rule: Rule = self._missing("evaluate")
         self.type_of: Rule = self._missing("type_rule")

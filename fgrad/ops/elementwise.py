@@ -218,9 +218,9 @@ fmod = _binary(fmod_p, "x - trunc(x / y) * y: the sign of the dividend.")
 # --- absolute value, order ----------------------------------------------------------------------
 
 
-def _share(t: Value, wins: Value, ties: Value) -> Selected:
-    """t where `wins`, t / 2 where `ties`, else 0."""
-    return where(or_(wins, ties), select(ties, mul(t, lit(t, 0.5)), t))
+def _share(t: Value, holds: Value, ties: Value) -> Selected:
+    """t where `holds`, of which t / 2 where `ties`, else 0."""
+    return where(holds, select(ties, mul(t, lit(t, 0.5)), t))
 
 
 def _integer_or(evaluate: Any) -> Any:
@@ -238,16 +238,16 @@ abs_p = elementwise(
 max_p = elementwise(
     "max",
     np.maximum,
-    lambda t, x, y, out: _share(t, gt(x, y), eq(x, y)),
-    lambda t, x, y, out: _share(t, lt(x, y), eq(x, y)),
+    lambda t, x, y, out: _share(t, ge(x, y), eq(x, y)),
+    lambda t, x, y, out: _share(t, le(x, y), eq(x, y)),
     accepts=ORDERED,
     reads=((0, 1), (0, 1)),
 )
 min_p = elementwise(
     "min",
     np.minimum,
-    lambda t, x, y, out: _share(t, lt(x, y), eq(x, y)),
-    lambda t, x, y, out: _share(t, gt(x, y), eq(x, y)),
+    lambda t, x, y, out: _share(t, le(x, y), eq(x, y)),
+    lambda t, x, y, out: _share(t, ge(x, y), eq(x, y)),
     accepts=ORDERED,
     reads=((0, 1), (0, 1)),
 )
@@ -547,6 +547,15 @@ _FINITE = (
 )  # fmt: skip
 for _name in _FINITE:
     REGISTRY[_name].finite = True
+for _prim in (ADD, sub_p, neg_p, select_p, convert_p):
+    _prim.harmless = lambda k, values: True
+mul_p.harmless = lambda k, values: _is_finite(values[1 - k])
+div_p.harmless = lambda k, values: k == 0 and _is_finite(values[1]) and values[1] != 0
+
+
+def _is_finite(x: Value) -> bool:
+    """Whether a value is a finite number that is known."""
+    return is_literal(x) and x.dtype.kind in "fc" and bool(np.isfinite(x))
 
 
 def select(cond: Value, x: Value, y: Value) -> Value:

@@ -92,7 +92,7 @@ def finish_elementwise(prim: Primitive, maps: tuple[DerivativeMap | None, ...]) 
     if not any(maps):
         prim.reads = reads_nothing
     if any(m is not None for m in maps):
-        prim.jvp(jvp_from_maps(maps))
+        prim.jvp(jvp_from_maps(prim))
     else:
         prim.refuse("jvp", DISCRETE)
     prim.refuse("transpose", NOT_LINEAR)
@@ -103,33 +103,35 @@ def finish_elementwise(prim: Primitive, maps: tuple[DerivativeMap | None, ...]) 
         return bind(prim, *operands, **params), dim
 
 
-def jvp_from_maps(maps: tuple[DerivativeMap | None, ...]) -> Callable[..., Value | None]:
+def jvp_from_maps(prim: Primitive) -> Callable[..., Value | None]:
     """t_out = sum of map_i(t_i)."""
 
     def jvp(primals: Any, tangents: Any, out: Any, **params: Any) -> Value | None:
-        return plain(push_maps(maps, True, primals, tangents, out, params))
+        return plain(push_maps(prim, primals, tangents, out, params))
 
     return jvp
 
 
-def push_maps(
-    maps: tuple[DerivativeMap | None, ...],
-    finite: bool,
-    primals: Any,
-    tangents: Any,
-    out: Any,
-    params: Any,
-) -> Any:
+def push_maps(prim: Primitive, primals: Any, tangents: Any, out: Any, params: Any) -> Any:
     """The sum of map_i(t_i), which is selected if the terms are."""
     total = None
-    for rule, t in zip(maps, tangents, strict=False):
+    for k, (rule, t) in enumerate(zip(prim.maps, tangents, strict=False)):
         if t is not None and rule is not None:
             if type(t) is Selected:
-                term = t.then(rule(t.value, *primals, out, **params), finite)
+                term = map_selected(prim, k, t, primals, out, params)
             else:
                 term = rule(t, *primals, out, **params)
             total = join(total, term)
     return total
+
+
+def map_selected(
+    prim: Primitive, k: int, t: Selected, primals: Any, out: Any, params: Any
+) -> Selected | None:
+    """The derivative map of an operand at a selected tangent or cotangent."""
+    part = prim.maps[k](t.value, *primals, out, **params)  # type: ignore[misc]
+    harmless = prim.harmless is not None and prim.harmless(k, primals)
+    return t.then(part, prim.finite, harmless)
 
 
 def in_float32(evaluate: Callable[..., Any]) -> Callable[..., Any]:

@@ -113,23 +113,21 @@ class Reads(Support):
         self.within: list[Support] = []
         super().__init__(self.within, self._make)
         self.shape = shape
-        self.reads: list[tuple[Any, Any, dict[str, Any], tuple[int, ...], bool]] = []
+        self.reads: list[tuple[Record, tuple[int, ...], bool]] = []
 
     def add(self, record: Record, ct: Any) -> None:
         """One more operation has read."""
         selected = type(ct) is Selected
         if selected:
             self.within.append(ct.support)
-        indices = (None, *record.values[1:])  # the array that is read is not kept
-        shape = array_of(ct).shape
-        self.reads.append((record.prim.accumulate, indices, record.params, shape, selected))
+        self.reads.append((record, array_of(ct).shape, selected))
 
     def _make(self, *bits: Value) -> Value:
         each = iter(bits)
         found = np.zeros(self.shape, bool)
-        for accumulate, indices, params, shape, selected in self.reads:
+        for record, shape, selected in self.reads:
             places = next(each) if selected else None
             if places is None or type(places) is Tracer:
-                places = every(shape, True)
-            accumulate(found, places, indices, params)
+                places = every(shape)
+            record.prim.accumulate(found, fitted(places, shape), record.values, record.params)  # type: ignore[misc]
         return found

@@ -116,10 +116,12 @@ class Selected:
         """The array of the support."""
         return fitted(self.support.array(), self.value.shape)
 
-    def then(self, part: Any, finite: bool) -> Any:
+    def then(self, part: Any, finite: bool, harmless: bool) -> Any:
         """What an elementwise linear map makes of this, which made `part` of the value.
 
-        `finite` says that the map multiplies by infinity for infinite numbers alone.
+        Arguments:
+            finite: whether the map multiplies by infinity for infinite numbers alone.
+            harmless: whether it makes zero of zero.
         """
         if part is None or part is self.value:
             return None if part is None else self
@@ -127,8 +129,8 @@ class Selected:
             branch = part.support
             assert isinstance(branch, Branch)
             return Selected(part.value, Branch(branch.cond, branch.holds, self.support))
-        if finite and self.support.loose:
-            return Selected(part, self.support, self.outside)
+        if self.outside == ZERO and (harmless or (finite and self.support.loose)):
+            return Selected(part, self.support, ZERO)
         return Selected(part, self.support, max(self.outside, ZERO_OR_NAN))
 
 
@@ -154,18 +156,27 @@ def unless(cond: Value, t: Value) -> Selected:
     return Selected(t, Branch(cond, False))
 
 
+def _has_no_nan(value: Value) -> bool:
+    """Whether a value is known, and no NaN: half a pass over it."""
+    if type(value) is Tracer or value.dtype.kind not in "fc":
+        return False
+    square = np.vdot(value, value)
+    return bool(square == square)
+
+
 def plain(t: Any) -> Any:
     """The array of a tangent or cotangent, with its zeros in place."""
-    if type(t) is not Selected or t.outside == ZERO:
-        return t.value if type(t) is Selected else t
-    value = t.value
-    if t.outside == ZERO_OR_NAN and not isinstance(value, Tracer) and not np.isnan(np.sum(value)):
-        return value
-    zero = value.dtype.type(0)
-    support = t.support
-    if isinstance(support, Branch) and support.outer is None:
-        return bind(SELECT, support.cond, *((value, zero) if support.holds else (zero, value)))
-    return bind(SELECT, support.array(), value, zero)
+    if type(t) is not Selected:
+        return t
+    if t.outside != ZERO and not (t.outside == ZERO_OR_NAN and _has_no_nan(t.value)):
+        zero, support = t.value.dtype.type(0), t.support
+        if isinstance(support, Branch) and support.outer is None:
+            pair = (t.value, zero) if support.holds else (zero, t.value)
+            t.value = bind(SELECT, support.cond, *pair)
+        else:
+            t.value = bind(SELECT, support.array(), t.value, zero)
+    t.outside = ZERO
+    return t.value
 
 
 def alike(t: Any, value: Value) -> Any:
@@ -186,6 +197,11 @@ def join(s: Any, t: Any) -> Any:
         first, second = (s, t) if a.holds else (t, s)
         whole = bind(SELECT, a.cond, first.value, second.value)
         return whole if a.outer is None else Selected(whole, a.outer)
+    known = type(s.value) is not Tracer and type(t.value) is not Tracer
+    if known and max(s.outside, t.outside) == ZERO_OR_NAN:
+        total = bind(ADD, s.value, t.value)
+        if _has_no_nan(total):  # nor has any of the two
+            return Selected(total, either(a, b), ZERO)
     return Selected(bind(ADD, plain(s), plain(t)), either(a, b), ZERO)
 
 

@@ -197,15 +197,15 @@ def _argument_tree(in_tree: tree.TreeDef, leaves: list[Value], argnums: Any) -> 
 
 
 def _basis(values: Sequence[Value]) -> list[np.ndarray]:
-    """For each value, its part of all standard basis vectors, stacked along axis 0; then where they
-    are not zero."""
+    """For each value, its part of all standard basis vectors, stacked along axis 0; then, if there
+    are zeros, where these are not."""
     sizes = [int(np.prod(v.shape, dtype=int)) for v in values]
     total, at, parts = sum(sizes), 0, []
     for v, n in zip(values, sizes, strict=True):
         eye = np.eye(total, n, -at, dtype=v.dtype)
         parts.append(eye.reshape((total, *v.shape)))
         at += n
-    return [*parts, *[part != 0 for part in parts]]
+    return [*parts, *[part != 0 for part in parts]] if total > 1 else parts
 
 
 def _split(x: Value, axis: int, shapes: Sequence[tuple[int, ...]]) -> list[Value]:

@@ -20,7 +20,7 @@ import numpy as np
 from fgrad.errors import MissingRuleError
 from fgrad.ir.aval import aval_of
 from fgrad.ir.primitive import Primitive, Refusal
-from fgrad.ops.families import FLOATS, push_maps
+from fgrad.ops.families import FLOATS, map_selected, push_maps
 from fgrad.ops.moved import Reads, array_of, pull_moved, push_moved
 from fgrad.ops.selected import ZERO, Selected, either, join, plain
 from fgrad.record import Record
@@ -99,7 +99,7 @@ def push_selected(tape: Tape, tangents: Sequence[Any]) -> list[Any]:
                 continue
             state.loc, state.via = loc, passed_by(via, outer)
             if prim.maps:
-                t = push_maps(prim.maps, prim.finite, values, ts, results[0], params)
+                t = push_maps(prim, values, ts, results[0], params)
             elif prim.moves is not None and prim.moves.holds_for(**params):
                 t = push_moved(record, ts)
             else:
@@ -240,13 +240,12 @@ def pull_selected(tape: Tape, cotangents: Sequence[Any], release: bool = False) 
             state.loc = loc
             maps = prim.maps
             if maps:
-                selected = type(ct) is Selected
-                t = ct.value if selected else ct
+                if type(ct) is Selected:
+                    _pull_selected_maps(record, ct, store, active)
+                    continue
                 for k, rule in zip(operands, maps):  # noqa: B905 - hot; lengths agree by arity
                     if rule is not None and type(k) is int and active[k]:
-                        part = rule(t, *values, results[0], **params)
-                        if selected:
-                            part = ct.then(part, prim.finite)
+                        part = rule(ct, *values, results[0], **params)
                         if part is not None:
                             if sums[k] is None:
                                 sums[k] = part
@@ -262,6 +261,18 @@ def pull_selected(tape: Tape, cotangents: Sequence[Any], release: bool = False) 
                 _pull_general(record, [ct], store, active)
         store.take_reads(tape.inputs)
     return [sums[k] for k in tape.inputs]
+
+
+def _pull_selected_maps(
+    record: Record, ct: Selected, store: _Cotangents, active: bytearray
+) -> None:
+    """Pull a selected cotangent back through an elementwise equation."""
+    prim, operands, values, params, _, results, _, _ = record
+    for i, k in enumerate(operands):
+        if prim.maps[i] is not None and type(k) is int and active[k]:
+            part = map_selected(prim, i, ct, values, results[0], params)
+            if part is not None:
+                store.add(k, part)
 
 
 def _pull_general(record: Record, cts: list[Any], store: _Cotangents, active: bytearray) -> None:
