@@ -10,7 +10,6 @@ from selections import (
     EAGER_ONLY,
     TABLE,
     WAYS,
-    Singular,
     differences,
     random_difference,
 )
@@ -25,10 +24,11 @@ def test_the_table_is_as_long_as_it_should_be() -> None:
     assert len(TABLE) >= 60
 
 
-@pytest.mark.parametrize("row", TABLE, ids=ids)
+@pytest.mark.parametrize("k", range(len(TABLE)), ids=ids)
 @np.errstate(all="ignore")
-def test_derivatives_are_those_of_the_branch_taken(row: Singular) -> None:
-    for way in WAYS:
+def test_derivatives_are_those_of_the_branch_taken(k: int) -> None:
+    row = TABLE[k]
+    for way in ["where", *list(WAYS)[1 + k % 4 :: 4]]:
         found = differences(row.function, row.bad, row.good, way, np.float64, jitted=False)
         assert not found, f"by {way}: {found}"
     assert not differences(row.function, row.bad, row.good, "where", np.float32, jitted=False)
@@ -42,7 +42,7 @@ def test_compiled_derivatives_are_those_of_the_branch_taken(k: int) -> None:
     assert not differences(row.function, row.bad, row.good, way, dtype, jitted=True)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(40))
 def test_random_chains(seed: int) -> None:
     assert random_difference(seed, jitted=seed % 10 == 0) is None
 
