@@ -144,6 +144,8 @@ def _arrays() -> list[OpCase]:
         "require": lambda a: fnp.require(a, dtype=np.float64),
         "asarray_chkfinite": fnp.asarray_chkfinite,
         "full": lambda a: fnp.full((2, 3), a[0]),
+        "tri": lambda a: fnp.tri(3, k=(a[0, 0] > 0) * 1) * a[0],
+        "eye": lambda a: fnp.eye(3, k=(a[0, 0] > 0) * 1) * a[0],
         "imag": np.imag,
         "real_if_close": np.real_if_close,
         "ix_": lambda a: a[np.ix_([1, 0], [0, 2])],

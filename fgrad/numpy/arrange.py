@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.errors import ArgumentError, ShapeError
+from fgrad.ir.aval import INT64
 from fgrad.numpy.promote import (
     as_array,
     broadcast_shapes,
@@ -26,7 +27,7 @@ from fgrad.numpy.promote import (
 from fgrad.numpy.register import implements
 from fgrad.numpy.views import copied, lies_in_columns, memory_axes
 from fgrad.ops import shape as sh
-from fgrad.trace import Tracer, Value, known_value, numpy_functions
+from fgrad.trace import Tracer, Value, concrete, known_value, numpy_functions
 
 # --- one array ------------------------------------------------------------------------------------
 
@@ -98,7 +99,8 @@ def transpose(a: Any, axes: Any = None) -> Value:
     if axes is None:
         axes = tuple(range(ndim - 1, -1, -1))
     else:
-        axes = tuple([normalize_axis(i, ndim) for i in axes])
+        given = axes if isinstance(axes, (tuple, list)) else (axes,)
+        axes = tuple([normalize_axis(i, ndim) for i in given])
         if sorted(axes) != list(range(ndim)):
             raise ArgumentError("axes don't match array")
     return x if axes == tuple(range(ndim)) else sh.permute(x, axes)
@@ -198,6 +200,8 @@ def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Value:
     """Quarter turns in the plane of two axes."""
     x = as_array(m)
     i, j = [normalize_axis(a, len(x.shape)) for a in axes]
+    if i == j:
+        raise ArgumentError("Axes must be different.")
     k %= 4
     if k == 0:
         return x
@@ -208,17 +212,28 @@ def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Value:
 
 @implements("roll")
 def roll(a: Any, shift: Any, axis: Any = None) -> Value:
-    """Elements moved along axes; what leaves at one end enters at the other."""
+    """Elements moved along axes, perhaps by traced numbers; what leaves at one end enters at the
+    other."""
     x = as_array(a)
     if axis is None:
         return reshape(roll(reshape(x, (math.prod(x.shape),)), shift, 0), x.shape)
-    for by, i in np.broadcast(shift, axis):
-        x = _roll_axis(x, int(by), normalize_axis(int(i), len(x.shape)))
+    shifts = list(shift) if np.ndim(shift) else [shift]
+    axes = list(axis) if np.ndim(axis) else [axis]
+    count = max(len(shifts), len(axes)) if shifts and axes else 0
+    if any([len(given) not in (1, count) for given in (shifts, axes)]):
+        raise ArgumentError("'shift' and 'axis' should be scalars or 1D sequences")
+    for k in range(count):
+        by, i = shifts[k % len(shifts)], axes[k % len(axes)]
+        known = concrete(by)
+        x = _roll_axis(x, by if known is None else int(known), normalize_axis(i, len(x.shape)))
     return x
 
 
-def _roll_axis(x: Value, by: int, axis: int) -> Value:
+def _roll_axis(x: Value, by: Any, axis: int) -> Value:
     n = x.shape[axis]
+    if not isinstance(by, int):
+        places = np.remainder(np.subtract(np.arange(n), by.astype(INT64)), max(n, 1))
+        return np.take(x, places, axis=axis)
     by = by % n if n else 0
     if by == 0:
         return fresh(x)
@@ -250,7 +265,15 @@ def flatten(a: Value, order: Any = "C") -> Value:
 @implements("broadcast_to")
 def broadcast_to_(array: Any, shape: Any, subok: bool = False) -> Value:
     """The array repeated to a shape."""
-    return broadcast_to(as_array(array), known_ints(shape))
+    return broadcast_to(as_array(array), known_shape(shape))
+
+
+def known_shape(shape: Any) -> tuple[int, ...]:
+    """A shape of known lengths."""
+    lengths = known_ints(shape)
+    if any([n < 0 for n in lengths]):
+        raise ShapeError("negative dimensions are not allowed")
+    return lengths
 
 
 @implements("broadcast_arrays")
@@ -451,19 +474,27 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Value]:
 @implements("vsplit")
 def vsplit(ary: Any, indices_or_sections: Any) -> list[Value]:
     """Pieces along the first axis."""
+    _check_axes(ary, 2, "vsplit")
     return split(ary, indices_or_sections, 0)
 
 
 @implements("hsplit")
 def hsplit(ary: Any, indices_or_sections: Any) -> list[Value]:
     """Pieces along the second axis, or the only one."""
+    _check_axes(ary, 1, "hsplit")
     return split(ary, indices_or_sections, 1 if len(as_array(ary).shape) > 1 else 0)
 
 
 @implements("dsplit")
 def dsplit(ary: Any, indices_or_sections: Any) -> list[Value]:
     """Pieces along the third axis."""
+    _check_axes(ary, 3, "dsplit")
     return split(ary, indices_or_sections, 2)
+
+
+def _check_axes(x: Any, least: int, name: str) -> None:
+    if len(as_array(x).shape) < least:
+        raise ArgumentError(f"{name} only works on arrays of {least} or more dimensions")
 
 
 # --- repeating ------------------------------------------------------------------------------------

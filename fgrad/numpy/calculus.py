@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.errors import ArgumentError
+from fgrad.errors import ArgumentError, DtypeError
 from fgrad.ir.aval import FLOAT64
 from fgrad.numpy import reductions as rs
 from fgrad.numpy.arrange import concatenate, ravel, take_slice
@@ -51,9 +51,9 @@ def diff(
     if n < 0:
         raise ArgumentError(f"order must be non-negative but got {n!r}")
     x = as_array(a)
-    axis = normalize_axis(axis, len(x.shape))
     if n == 0:
         return fresh(x)
+    axis = normalize_axis(axis, len(x.shape))
     ends = [None if e is NO_VALUE else _as_end(e, x, axis) for e in (prepend, append)]
     parts = [p for p in (ends[0], x, ends[1]) if p is not None]
     x = concatenate(parts, axis) if len(parts) > 1 else x
@@ -82,20 +82,19 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Value:
 
 @implements("trapezoid", "trapz")
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Value:
-    """The integral by the trapezoidal rule."""
+    """The integral by the trapezoidal rule; points with fewer axes than `y` broadcast."""
     y = as_array(y)
-    axis = normalize_axis(axis, len(y.shape))
-    n = y.shape[axis]
+    place = normalize_axis(axis, len(y.shape))
+    n = y.shape[place]
     width: Any = dx
     if x is not None:
         points = as_array(x)
+        width = diff(points, axis=axis if len(points.shape) > 1 else 0)
         if len(points.shape) == 1:
-            line = tuple([-1 if i == axis else 1 for i in range(len(y.shape))])
-            steps = diff(points)
-            width = reshape(steps, tuple([steps.shape[0] if k == -1 else 1 for k in line]))
-        else:
-            width = diff(points, axis=axis)
-    pairs = np.add(take_slice(y, axis, 1, n), take_slice(y, axis, 0, n - 1))
+            line = [1] * len(y.shape)
+            line[place] = width.shape[0]
+            width = reshape(width, tuple(line))
+    pairs = np.add(take_slice(y, place, 1, n), take_slice(y, place, 0, n - 1))
     return rs.sum_(np.multiply(np.multiply(width, pairs), 0.5), axis)
 
 
@@ -106,6 +105,8 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     axes = tuple(range(len(x.shape))) if axis is None else axis
     axes = axes if isinstance(axes, (tuple, list)) else (axes,)
     axes = [normalize_axis(i, len(x.shape)) for i in axes]
+    if len(set(axes)) < len(axes):
+        raise ArgumentError("repeated axis")
     spacings = list(varargs) or [1.0]
     if len(spacings) == 1:
         spacings *= len(axes)
@@ -209,15 +210,10 @@ def interp(
     if period is not None:
         return _interp_periodic(points, xs, ys, convert(as_value(period), FLOAT64))
     n = xs.shape[0]
-    at = ew.clip(searchsorted(xs, points, side="right"), np.int64(1), np.int64(max(n - 1, 1)))
-    at = broadcast_to(at, shape_of(points))
     if n == 1:
         inside = broadcast_to(take(ys, np.int64(0)), shape_of(points))
     else:
-        before = ew.sub(at, np.int64(1))
-        x0, x1, y0, y1 = (take(v, i) for v in (xs, ys) for i in (before, at))
-        slope = ew.div(ew.sub(y1, y0), ew.sub(x1, x0))
-        inside = ew.add(*broadcast((ew.mul(slope, ew.sub(*broadcast((points, x0)))), y0)))
+        inside = _along_line(points, xs, ys, n)
     first, last = take(xs, np.int64(0)), take(xs, np.int64(n - 1))
     low = take(ys, np.int64(0)) if left is None else convert(as_value(left), FLOAT64)
     high = take(ys, np.int64(n - 1)) if right is None else convert(as_value(right), FLOAT64)
@@ -226,6 +222,20 @@ def interp(
     above = ew.gt(*broadcast((points, last), shape))
     inside = ew.select(*broadcast((below, low, inside), shape))
     return ew.select(*broadcast((above, high, inside), shape))
+
+
+def _along_line(points: Value, xs: Value, ys: Value, n: int) -> Value:
+    """y + slope (x - x') from the last place x' that is not beyond x, where the value is y."""
+    at = ew.sub(*broadcast((searchsorted(xs, points, side="right"), np.int64(1))))
+    at = broadcast_to(ew.clip(at, np.int64(0), np.int64(n - 1)), shape_of(points))
+    first = ew.clip(at, np.int64(0), np.int64(n - 2))
+    x0, x1, y0, y1 = (take(v, i) for v in (xs, ys) for i in (first, ew.add(first, np.int64(1))))
+    width = ew.sub(x1, x0)
+    flat = ew.eq(width, ew.lit(width, 0))
+    slope = ew.div(ew.sub(y1, y0), ew.select(flat, ew.lit(width, 1), width))
+    slope = ew.select(flat, ew.lit(slope, 0), slope)
+    rise = ew.mul(slope, ew.sub(*broadcast((points, take(xs, at)))))
+    return ew.add(*broadcast((rise, take(ys, at))))
 
 
 def _interp_periodic(x: Value, xp: Value, fp: Value, period: Value) -> Value:
@@ -351,7 +361,12 @@ def cov(
     x = _variables(m, rowvar)
     if y is not None:
         x = concatenate([x, _variables(y, rowvar)], 0)
-    x = convert(x, np.result_type(x.dtype, FLOAT64) if dtype is None else np.dtype(dtype))
+    work = np.result_type(x.dtype, FLOAT64) if dtype is None else np.dtype(dtype)
+    if not x.shape[0]:
+        work = FLOAT64
+    elif work.kind not in "fcV":
+        raise DtypeError(f"A covariance of dtype {work} cannot hold distances from the mean.")
+    x = convert(x, work)
     ddof = (0 if bias else 1) if ddof is None else ddof
     if fweights is None and aweights is None:
         centered = ew.sub(*broadcast((x, rs.mean(x, 1, keepdims=True))))

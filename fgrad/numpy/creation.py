@@ -11,7 +11,7 @@ from fgrad.assign import copied_like, laid_out
 from fgrad.errors import ArgumentError, ShapeError, UnsupportedTypeError
 from fgrad.ir.aval import BOOL, INT64, is_numeric
 from fgrad.layouts import in_c_order, is_line
-from fgrad.numpy.arrange import known_ints, moveaxis
+from fgrad.numpy.arrange import known_shape, moveaxis
 from fgrad.numpy.promote import (
     as_array,
     as_value,
@@ -39,7 +39,7 @@ from fgrad.ops import index as ix
 from fgrad.ops import reduce as rd
 from fgrad.ops import shape as sh
 from fgrad.ops.families import BROADCAST
-from fgrad.trace import Tracer, Value, known_value
+from fgrad.trace import Tracer, Value, concrete, known_value
 
 
 @implements("array")
@@ -74,7 +74,7 @@ def _like(a: Any, dtype: Any, shape: Any) -> tuple[Value, np.dtype, tuple[int, .
     return (
         x,
         dtype_of(x) if dtype is None else np.dtype(dtype),
-        shape_of(x) if shape is None else known_ints(shape),
+        shape_of(x) if shape is None else known_shape(shape),
     )
 
 
@@ -128,7 +128,7 @@ def full_like(
 def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", **_: Any) -> Value:
     """One value, perhaps traced, in every place."""
     x = as_array(fill_value)
-    return broadcast_to(x if dtype is None else convert(x, np.dtype(dtype)), known_ints(shape))
+    return broadcast_to(x if dtype is None else convert(x, np.dtype(dtype)), known_shape(shape))
 
 
 @implements("linspace")
@@ -169,7 +169,7 @@ def linspace(
     if dtype is not None:
         kind = np.dtype(dtype)
         points = convert(ew.floor(points) if kind.kind in "iu" else points, kind)
-    return (points, step) if retstep else points
+    return (points, step if intervals > 0 else math.nan) if retstep else points
 
 
 @implements("logspace")
@@ -194,18 +194,22 @@ def geomspace(
 ) -> Value:
     """Numbers with a constant ratio."""
     first, last = as_array(start), as_array(stop)
-    sign = np.sign(first)
-    exponents = linspace(np.log10(first / sign), np.log10(last / sign), num, endpoint, axis=axis)
-    points = np.power(10.0, exponents) * sign
-    n = num.__index__()
+    known_ends = [x for x in (concrete(first), concrete(last)) if x is not None]
+    if any([np.any(x == 0) for x in known_ends]):
+        raise ArgumentError("Geometric sequence cannot include zero")
+    work = result_type(start, stop, float(num), np.zeros((), dtype))
+    first, last = convert(first, work), convert(last, work)
+    sign, n = np.sign(first), num.__index__()
+    scaled, end = first / sign, last / sign
+    points = logspace(np.log10(scaled), np.log10(end), n, endpoint, dtype=work)
+    rest = points.shape[1:]
     if n:
-        middle = moveaxis(points, axis, 0)
-        rest = middle.shape[1:]
-        parts = [_as_row(first, rest, middle.dtype), middle[1:]]
+        parts = [_as_row(scaled, rest, work), points[1:]]
         if endpoint and n > 1:
-            parts = [parts[0], middle[1 : n - 1], _as_row(last, rest, middle.dtype)]
-        points = moveaxis(sh.concatenate([p for p in parts if p.shape[0]], 0), 0, axis)
-    return points if dtype is None else convert(points, np.dtype(dtype))
+            parts = [parts[0], points[1 : n - 1], _as_row(end, rest, work)]
+        points = sh.concatenate([p for p in parts if p.shape[0]], 0)
+    points = moveaxis(points * sign, 0, axis)
+    return convert(points, work if dtype is None else np.dtype(dtype))
 
 
 def _as_row(x: Value, shape: tuple[int, ...], dtype: np.dtype) -> Value:
@@ -223,12 +227,38 @@ def arange(*args: Any, dtype: Any = None, **_: Any) -> Value:
 # --- triangles and diagonals ----------------------------------------------------------------------
 
 
-def _triangle(m: Any, k: int, lower: bool) -> Value:
+def _on_or_below(rows: int, columns: int, k: Any) -> Value:
+    """Where an element is on or below the diagonal k, which may be traced."""
+    known = concrete(k)
+    if known is not None:
+        return np.tri(rows, columns, int(known), dtype=bool)
+    return np.greater_equal(np.arange(rows)[:, None], np.subtract(np.arange(columns), k))
+
+
+@implements("tri")
+def tri(N: int, M: int | None = None, k: Any = 0, dtype: Any = float, **_: Any) -> Value:
+    """Ones on and below a diagonal whose number may be traced."""
+    rows = N.__index__()
+    return convert(_on_or_below(rows, rows if M is None else M.__index__(), k), np.dtype(dtype))
+
+
+@implements("eye")
+def eye(N: int, M: int | None = None, k: Any = 0, dtype: Any = float, **_: Any) -> Value:
+    """Ones on a diagonal whose number may be traced."""
+    rows = N.__index__()
+    columns = rows if M is None else M.__index__()
+    hit = np.equal(np.arange(rows)[:, None], np.subtract(np.arange(columns), k))
+    return convert(hit, np.dtype(dtype))
+
+
+def _triangle(m: Any, k: Any, lower: bool) -> Value:
     x = as_array(m)
+    if not x.shape:
+        raise ArgumentError("tril and triu take arrays with at least one axis")
     if len(x.shape) == 1:
         x = broadcast_to(x, (x.shape[0], x.shape[0]))
     rows, columns = x.shape[-2:]
-    mask = np.tri(rows, columns, k if lower else k - 1, dtype=bool)
+    mask = _on_or_below(rows, columns, k if lower else k - 1)
     mask = mask if lower else ~mask
     return ew.select(*broadcast((mask, x, ew.lit(x, 0))))
 
@@ -416,13 +446,16 @@ def isreal(x: Any) -> Value:
 
 @implements("real_if_close")
 def real_if_close(a: Any, tol: float = 100) -> Value:
-    """Real arrays themselves."""
+    """Real arrays themselves, and real parts where the imaginary ones are known to be small."""
     x = as_array(a)
-    if cx.is_complex(x):
+    if not cx.is_complex(x):
+        return x
+    value = concrete(x)
+    if value is None:
         raise refuse_argument(
             "real_if_close", "a", "x.real       the dtype must not depend on values"
         )
-    return x
+    return x if np.iscomplexobj(np.real_if_close(value, tol)) else cx.real(x)
 
 
 @implements("astype")

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.errors import ArgumentError
-from fgrad.ir.aval import BOOL
+from fgrad.errors import ArgumentError, DtypeError
+from fgrad.ir.aval import BOOL, FLOAT64
 from fgrad.numpy.promote import (
     as_array,
     broadcast,
     convert,
-    inexact,
     normalize_axis,
     refuse_out,
 )
@@ -31,7 +30,7 @@ from fgrad.numpy.reductions import (
     min_,
     prod,
     reduced_axes,
-    safe_sqrt,
+    root_of,
     sum_,
     var,
 )
@@ -55,6 +54,12 @@ def _both(where: Any, present: Any) -> Any:
     if present is True:
         return where
     return ew.and_(*broadcast((convert(as_array(where), BOOL), present)))
+
+
+def _check_inexact(present: Any, dtype: Any) -> None:
+    """Moments of numbers that may be NaN are no integers."""
+    if present is not True and dtype is not None and np.dtype(dtype).kind not in "fcV":
+        raise DtypeError("If a is inexact, then dtype must be inexact")
 
 
 @implements("nansum")
@@ -82,6 +87,7 @@ def nanmean(
     """The mean of the elements that are not NaN."""
     x, present = _numbers(a, 0)
     axis = axis if present is True else reduced_axes(axis, x)
+    _check_inexact(present, dtype)
     return mean(x, axis, dtype, out, keepdims, where=_both(where, present))
 
 
@@ -101,19 +107,21 @@ def nanvar(
     """The variance of the elements that are not NaN; NaN where too few are left."""
     x, present = _numbers(a, 0)
     ddof = ddof if correction is NO_VALUE else correction
+    _check_inexact(present, dtype)
     mask = _both(where, present)
     axis = axis if present is True else reduced_axes(axis, x)
     result = var(x, axis, dtype, out, ddof, keepdims, where=mask, mean=mean)
     if mask is True:
         return result
-    few = ew.le(*broadcast((count_of(x, axis, mask, keepdims is True), np.int64(ddof))))
+    count = convert(count_of(x, axis, mask, keepdims is True), FLOAT64)
+    few = ew.le(*broadcast((count, FLOAT64.type(ddof))))
     return ew.select(few, ew.lit(result, math.nan), result)
 
 
 @implements("nanstd")
 def nanstd(a: Any, *args: Any, **kwargs: Any) -> Value:
     """The standard deviation of the elements that are not NaN."""
-    return safe_sqrt(nanvar(inexact(a), *args, **kwargs))
+    return root_of(nanvar(a, *args, **kwargs))
 
 
 def _nan_extremum(name: str, extremum: Callable[..., Value], fill: float) -> Callable[..., Value]:

@@ -63,7 +63,7 @@ def _vector(x: Value, p: Any, axes: tuple[int, ...], keepdims: bool) -> Value:
     if isinstance(p, str):
         raise ValueError(f"Invalid norm order '{p}' for vectors")
     if p == math.inf:
-        return rs.max_(absolute(x), axes, keepdims=keepdims)
+        return _largest(absolute(x), axes, keepdims)
     if p == -math.inf:
         return rs.min_(absolute(x), axes, keepdims=keepdims)
     if p == 0:
@@ -82,6 +82,12 @@ def _vector(x: Value, p: Any, axes: tuple[int, ...], keepdims: bool) -> Value:
     return ew.select(zero, ew.lit(x, 0), root)
 
 
+def _largest(x: Value, axis: Any, keepdims: bool = False) -> Value:
+    """The largest of numbers that are not negative; 0 of none."""
+    none = any([x.shape[i] == 0 for i in normalize_axes(axis, len(x.shape))])
+    return rs.max_(x, axis, keepdims=keepdims, **({"initial": 0} if none else {}))
+
+
 def _matrix(x: Value, p: Any, axes: tuple[int, ...], keepdims: bool) -> Value:
     row, column = axes
     if row == column:
@@ -92,12 +98,12 @@ def _matrix(x: Value, p: Any, axes: tuple[int, ...], keepdims: bool) -> Value:
     if p in (1, -1, math.inf, -math.inf):
         inner, outer = (row, column) if abs(p) == 1 else (column, row)
         sums = rs.reduce_with(rd.reduce_sum, absolute(x), inner, True)
-        extremum = rs.max_ if p > 0 else rs.min_
+        extremum = _largest if p > 0 else rs.min_
         return _finish(extremum(sums, outer, keepdims=True), both, keepdims)
     if p not in (2, -2, "nuc"):
         raise ValueError("Invalid norm order for matrices.")
     values = np.linalg.svd(moveaxis(x, axes, (-2, -1)), compute_uv=False)
-    choose = {2: rs.max_, -2: rs.min_, "nuc": rs.sum_}[p]
+    choose = {2: _largest, -2: rs.min_, "nuc": rs.sum_}[p]
     result = choose(values, -1)
     shape = tuple([1 if i in both else n for i, n in enumerate(x.shape)])
     return reshape(result, shape) if keepdims else result
@@ -113,6 +119,7 @@ def _finish(y: Value, axes: tuple[int, ...], keepdims: bool) -> Value:
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Value:
     """The norm of the elements along axes, taken as one vector."""
     x = _numbers(x)
+    ord = 2 if ord is None else ord
     return _vector(x, ord, normalize_axes(axis, len(x.shape)), keepdims)
 
 
@@ -120,4 +127,4 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Value:
     """The norm of the matrices in the last two axes."""
     x = _numbers(x)
-    return _matrix(x, ord, (len(x.shape) - 2, len(x.shape) - 1), keepdims)
+    return _matrix(x, ord, _ordered_axes((-2, -1), len(x.shape)), keepdims)

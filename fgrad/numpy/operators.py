@@ -79,6 +79,18 @@ def _operator(general: Function, counts: bool) -> Function:
     return operator
 
 
+def _repeating(multiply: Function) -> Function:
+    """A product, which of a sequence and an integer is its repetition."""
+
+    def operator(x: Any, y: Any) -> Any:
+        for items, n in ((x, y), (y, x)):
+            if isinstance(items, (list, tuple)) and n.dtype.kind in "iu" and not n.shape:
+                return items * n.__index__()
+        return multiply(x, y)
+
+    return operator
+
+
 def _reflected(operator: Function) -> Function:
     return lambda x, y: operator(y, x)
 
@@ -211,6 +223,7 @@ def _table() -> dict[str, Function]:
     table: dict[str, Function] = {}
     for name, (ufunc, primitive) in (ARITHMETIC | COMPARE).items():
         general = _operator(GENERAL[ufunc], counts=name in ARITHMETIC)
+        general = _repeating(general) if name == "mul" else general
         prim = REGISTRY[primitive]
         operator = table[f"__{name}__"] = fast_binary(prim, general)
         if name in ARITHMETIC:

@@ -25,7 +25,7 @@ from fgrad.numpy.register import has_tracer, implements
 from fgrad.numpy.selection import take
 from fgrad.ops import elementwise as ew
 from fgrad.ops import shape as sh
-from fgrad.trace import Tracer, Value
+from fgrad.trace import Tracer, Value, concrete
 
 _REPEATING = ("edge", "reflect", "symmetric", "wrap")
 _STATISTICS: dict[str, Callable[..., Value]] = {
@@ -40,7 +40,9 @@ _STATISTICS: dict[str, Callable[..., Value]] = {
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Value:
     """The array with elements added around it."""
     x = as_array(array)
-    pairs = [known_ints(w) for w in _pairs(pad_width, len(x.shape), x.shape)]
+    given = concrete(pad_width) if isinstance(pad_width, Tracer) else None
+    given = pad_width if given is None else given.tolist()
+    pairs = [known_ints(w) for w in _pairs(given, len(x.shape), x.shape)]
     widths = [(low, high) for low, high in pairs]
     if any(n < 0 for w in widths for n in w):
         raise ArgumentError("index can't contain negative values")

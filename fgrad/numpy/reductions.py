@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.errors import ArgumentError
+from fgrad.errors import ArgumentError, DtypeError, ShapeError
 from fgrad.ir.aval import BOOL, FLOAT32, FLOAT64, INT64
 from fgrad.ir.primitive import Primitive
 from fgrad.numpy.compositions import to_bool
@@ -22,9 +22,11 @@ from fgrad.numpy.promote import (
     fresh,
     normalize_axes,
     normalize_axis,
+    promote,
     refuse_out,
     reshape,
     strong,
+    subtractable,
 )
 from fgrad.numpy.register import NO_VALUE, add, implements
 from fgrad.ops import complex as cx
@@ -75,7 +77,7 @@ def masked(x: Value, where: Any, identity: Any) -> Value:
     if where is True or where is NO_VALUE:
         return x
     mask = convert(as_array(where), BOOL)
-    return ew.select(*broadcast((mask, x, dtype_of(x).type(identity))))
+    return ew.select(*broadcast((mask, x, dtype_of(x).type(identity)), x.shape))
 
 
 def count_of(x: Value, axis: Any, where: Any = True, keepdims: bool = False) -> Value:
@@ -269,7 +271,9 @@ def _work_dtype(x: Value, dtype: Any) -> tuple[np.dtype, np.dtype]:
 
 
 def divide_count(total: Value, count: Any) -> Value:
-    """total / count, for a known or a traced count."""
+    """total / count in the dtype of the total, for a known or a traced count; integers are cut."""
+    if total.dtype.kind in "biu":
+        return convert(divide_count(convert(total, FLOAT64), count), total.dtype)
     return ew.div(*broadcast((total, convert(count, total.dtype))))
 
 
@@ -317,20 +321,27 @@ def var(
         return _plain_var(a, normalize_axes(axis, len(a.shape)), ddof, keepdims)
     x = as_array(a)
     work, result = _work_dtype(x, dtype)
-    x = convert(x, work)
+    x = convert(x, work) if dtype is None else x
     axes = normalize_axes(axis, len(x.shape))
     if mean is NO_VALUE:
-        total = rd.reduce_sum(masked(x, where, 0), axes)
+        total = sum_(x, axes, work, where=where)
         center = divide_count(total, count_of(x, axes, where))
         center = rd.spread(center, x.shape, axes) if axes else center
     else:
-        center = convert(as_array(mean), work)
-    distance = ew.sub(*broadcast((x, center)))
-    squares = masked(squared(distance), where, 0)
-    total = reduce_with(rd.reduce_sum, squares, axes, keepdims)
-    count = count_of(x, axes, where, keepdims is True)
-    work, result = cx.real_dtype(work), cx.real_dtype(result)
-    return convert(divide_count(total, _freedom(count, ddof, work)), result)
+        center = as_array(mean)
+    distance = subtract(x, center)
+    squares = ew.mul(distance, distance) if x.dtype.kind in "iuf" else squared(distance)
+    work = cx.real_dtype(work) if dtype is None else work
+    total = sum_(squares, axes, work, keepdims=keepdims, where=where)
+    freedom = _freedom(count_of(x, axes, where, keepdims is True), ddof)
+    result = cx.real_dtype(result) if dtype is None else result
+    return convert(divide_count(total, freedom), result)
+
+
+def subtract(x: Value, y: Value) -> Value:
+    """x - y in their common dtype."""
+    x, y = promote((x, y))
+    return ew.sub(*broadcast((subtractable(x), y)))
 
 
 def _plain_var(x: Tracer, axes: tuple[int, ...], ddof: Any, keepdims: Any) -> Value:
@@ -352,11 +363,11 @@ def squared(x: Value) -> Value:
     return ew.add(ew.mul(a, a), ew.mul(b, b))
 
 
-def _freedom(count: Any, ddof: Any, dtype: np.dtype) -> Value:
+def _freedom(count: Any, ddof: Any) -> Value:
     """max(count - ddof, 0)."""
     if isinstance(count, int):
         return max(count - ddof, 0)
-    return ew.max_(ew.sub(convert(count, dtype), dtype.type(ddof)), dtype.type(0))
+    return ew.max_(ew.sub(convert(count, FLOAT64), FLOAT64.type(ddof)), FLOAT64.type(0))
 
 
 def safe_sqrt(x: Value) -> Value:
@@ -375,10 +386,18 @@ def std(
     """The standard deviation; its derivative is 0 where all elements are equal."""
     refuse_out("std", out)
     x = as_array(a)
-    result = np.dtype(dtype) if dtype else (x.dtype if x.dtype.kind in "fcV" else FLOAT64)
-    work = FLOAT32 if result.itemsize == 2 else result
-    variance = var(convert(x, work), axis, None, None, *args, **kwargs)
-    return convert(safe_sqrt(variance), cx.real_dtype(result))
+    half = dtype is None and x.dtype.kind in "fV" and x.dtype.itemsize == 2
+    variance = var(convert(x, FLOAT32) if half else x, axis, dtype, None, *args, **kwargs)
+    return convert(root_of(variance), x.dtype) if half else root_of(variance)
+
+
+def root_of(variance: Value) -> Value:
+    """A standard deviation; NumPy has none for arrays of integers."""
+    if variance.dtype.kind in "biu":
+        if variance.shape:
+            raise DtypeError(f"sqrt: its result does not fit the dtype {variance.dtype}.")
+        return convert(ew.sqrt(convert(variance, FLOAT64)), variance.dtype)
+    return np.sqrt(variance) if cx.is_complex(variance) else safe_sqrt(variance)
 
 
 @implements("average")
@@ -403,16 +422,27 @@ def average(
     w = as_array(weights)
     axes = normalize_axes(axis, len(x.shape))
     if w.shape != x.shape:
-        expected = tuple([x.shape[i] for i in axes])
-        if axis is None or w.shape != expected:
-            raise ArgumentError("Axis must be specified when shapes of a and weights differ.")
-        w = reshape(w, tuple([n if i in axes else 1 for i, n in enumerate(x.shape)]))
+        w = _weights_along(x, w, axis)
     dtype = np.result_type(x.dtype, w.dtype, *([FLOAT64] if x.dtype.kind in "biu" else []))
     x, w = convert(x, dtype), convert(w, dtype)
     x, w = broadcast((x, w), x.shape)
     total_weight = reduce_with(rd.reduce_sum, w, axes, keepdims)
     result = ew.div(reduce_with(rd.reduce_sum, ew.mul(x, w), axes, keepdims), total_weight)
     return (result, total_weight) if returned else result
+
+
+def _weights_along(x: Value, w: Value, axis: Any) -> Value:
+    """Weights whose axes are the given ones, in their order, with axes as `x` has them."""
+    if axis is None:
+        raise DtypeError("Axis must be specified when shapes of a and weights differ.")
+    given = axis if isinstance(axis, (tuple, list)) else (axis,)
+    order = [normalize_axis(i, len(x.shape)) for i in given]
+    if w.shape != tuple([x.shape[i] for i in order]):
+        raise ShapeError(
+            "Shape of weights must be consistent with shape of a along specified axis."
+        )
+    w = np.transpose(w, sorted(range(len(order)), key=lambda k: order[k]))
+    return reshape(w, tuple([n if i in order else 1 for i, n in enumerate(x.shape)]))
 
 
 # --- cumulative -----------------------------------------------------------------------------------

@@ -218,11 +218,22 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Value:
         new = reshape(new, (1,) * (len(x.shape) - len(shape_of(new))) + shape_of(new))
         new = moveaxis(new, 0, axis) if obj.ndim == 0 else new
         obj = np.full(new.shape[axis], obj.item())
-    marks = np.insert(np.arange(n), obj, -1)
-    count = len(marks) - n
-    block = broadcast_to(new, (*x.shape[:axis], count, *x.shape[axis + 1 :]))
-    order = np.argsort(np.concatenate([np.flatnonzero(marks >= 0), np.flatnonzero(marks < 0)]))
-    return take(concatenate([x, block], axis), order, axis)
+    while len(shape_of(new)) > len(x.shape) and shape_of(new)[0] == 1:
+        new = reshape(new, shape_of(new)[1:])
+    marks = np.insert(np.full(n, -1), obj, np.arange(_count_of_places(obj, n)))
+    new_places, old_places = np.flatnonzero(marks >= 0), np.flatnonzero(marks < 0)
+    block = broadcast_to(new, (*x.shape[:axis], len(new_places), *x.shape[axis + 1 :]))
+    sources = np.empty(len(marks), np.int64)
+    sources[old_places] = np.arange(n)
+    sources[new_places] = n + marks[new_places]
+    return take(concatenate([x, block], axis), sources, axis)
+
+
+def _count_of_places(obj: Any, n: int) -> int:
+    """How many places an argument of `insert` names."""
+    if isinstance(obj, slice):
+        return len(range(*obj.indices(n)))
+    return int(np.count_nonzero(obj)) if obj.dtype == bool else obj.size
 
 
 # --- searching ------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from fgrad.ir.primitive import REGISTRY, Primitive
 from fgrad.numpy import compositions as co
 from fgrad.numpy.promote import (
     Shape,
+    as_array,
     as_value,
     broadcast,
     broadcast_shapes,
@@ -370,6 +371,7 @@ def clip(
             return ew.clip(a, dtype.type(low), dtype.type(high))
     if type(a) is Tracer and a.dtype.kind in "iu" and not a.weak:
         low, high = _integer_limit(low, a.dtype, -1), _integer_limit(high, a.dtype, 1)
+    a = as_array(a)
     present = promote([a] + [x for x in (low, high) if x is not None])
     if len(present) == 1:
         return fresh(present[0])

@@ -8,6 +8,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import fgrad
+import fgrad.numpy as fnp
 from fgrad import errors, jit, lax
 
 
@@ -37,3 +39,52 @@ def test_6d_python_numbers_take_the_dtype_of_the_body() -> None:
     assert lax.scan(lambda c, v: (c + v, None), 0.0, x)[0].dtype == np.float32
     with pytest.raises(errors.DtypeError):
         lax.scan(lambda c, v: (c + v, None), True, x)
+
+
+def test_6_weights_along_axes_in_another_order() -> None:
+    rng = np.random.default_rng(0)
+    a, w = rng.random((2, 3, 4)), rng.random((4, 2))
+    f = jit(lambda a, w: np.average(a, axis=(2, 0), weights=w))
+    np.testing.assert_allclose(f(a, w), np.average(a, axis=(2, 0), weights=w))
+
+
+def test_6_values_are_inserted_at_their_own_places() -> None:
+    x = np.arange(3.0)
+    f = jit(lambda x: np.insert(x, [2, 0], [7.0, 8.0]))
+    np.testing.assert_array_equal(f(x), np.insert(x, [2, 0], [7.0, 8.0]))
+
+
+def test_6g_functions_that_failed_when_compiled() -> None:
+    y, x = np.ones((2, 3, 4)), np.arange(12.0).reshape(3, 4)
+    f = jit(lambda y, x: np.trapezoid(y, x, axis=-1))
+    np.testing.assert_allclose(f(y, x), np.trapezoid(y, x, axis=-1))
+    ends = np.array([1.0, 2.0]), np.array([4.0, 8.0])
+    g = jit(lambda a, b: np.geomspace(a, b, 5, axis=1))
+    np.testing.assert_allclose(g(*ends), np.geomspace(*ends, 5, axis=1))
+    numbers = np.array([1.5, 2.7])
+    mean = jit(lambda a: np.mean(a, dtype=int))(numbers)
+    assert (mean, mean.dtype) == (np.mean(numbers, dtype=int), np.dtype(int))
+
+
+def test_6j_numbers_of_diagonals_and_shifts_may_be_traced() -> None:
+    m, v = np.arange(9.0).reshape(3, 3), np.arange(5.0)
+    for k in (-4, -1, 0, 1, 2, 7):
+        np.testing.assert_array_equal(jit(lambda x, k: np.roll(x, k))(v, k), np.roll(v, k))
+        np.testing.assert_array_equal(jit(np.triu)(m, k), np.triu(m, k))
+        np.testing.assert_array_equal(jit(np.tril)(m, k), np.tril(m, k))
+        np.testing.assert_array_equal(jit(lambda k: fnp.eye(3, 4, k))(k), np.eye(3, 4, k))
+        np.testing.assert_array_equal(jit(lambda k: fnp.tri(3, 4, k))(k), np.tri(3, 4, k))
+
+
+def test_1_12_a_list_repeated_by_a_traced_number_is_refused() -> None:
+    with pytest.raises(errors.TracedIndexError):
+        jit(lambda n: [0.0] * n)(3)
+    assert fgrad.jvp(lambda x: x * len([0.0] * np.int64(3)), (1.0,), (1.0,))[1] == 3.0
+    np.testing.assert_array_equal(jit(lambda x: [1.0, 2.0] * x)(np.float64(3.0)), [3.0, 6.0])
+
+
+def test_2_9_real_if_close_looks_at_known_numbers() -> None:
+    f = fgrad.grad(lambda x: np.sum(np.real_if_close(x * (1 + 0j)) ** 2))
+    np.testing.assert_array_equal(f(np.array([1.0, 2.0])), [2.0, 4.0])
+    with pytest.raises(errors.UnsupportedNumpyError):
+        jit(np.real_if_close)(np.array([1 + 0j]))

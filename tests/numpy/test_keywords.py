@@ -281,7 +281,8 @@ def _leaves(out: Any) -> list[Any]:
 
 
 def _evaluated(fun: Callable[[Any], Any], x: np.ndarray) -> list[Any]:
-    with Builder("grad", "f", eager=True) as builder:
+    builder = Builder("grad", "f", eager=True)
+    with builder.running, builder:
         return [concrete(y) for y in _leaves(fun(builder.input(x)))]
 
 

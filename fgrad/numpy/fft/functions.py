@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.errors import ArgumentError
 from fgrad.ir.aval import FLOAT32, FLOAT64
 from fgrad.numpy.arrange import known_ints, roll
-from fgrad.numpy.promote import as_array, convert, normalize_axis, refuse_out
+from fgrad.numpy.promote import as_array, convert, fresh, normalize_axis, refuse_out
 from fgrad.numpy.register import add, implements
 from fgrad.ops import fft as ft
 from fgrad.ops.complex import conj, is_complex, to_complex
@@ -79,28 +80,37 @@ def _lengths(x: Value, s: Any, axes: Any) -> tuple[list[int], list[int]]:
 # --- one axis
 
 
+def _one_length(n: Any) -> tuple[int] | None:
+    """The length of a transform along one axis."""
+    if n is None:
+        return None
+    if n < 1:
+        raise ArgumentError(f"Invalid number of FFT data points ({n}) specified.")
+    return (n.__index__(),)
+
+
 @implements("fft.fft")
 def fft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Value:
     """The transform along an axis, cut or padded to length n."""
-    return fftn(a, None if n is None else (n,), (axis,), norm, out)
+    return fftn(a, _one_length(n), (axis,), norm, out)
 
 
 @implements("fft.ifft")
 def ifft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Value:
     """The inverse transform along an axis, cut or padded to length n."""
-    return ifftn(a, None if n is None else (n,), (axis,), norm, out)
+    return ifftn(a, _one_length(n), (axis,), norm, out)
 
 
 @implements("fft.rfft")
 def rfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Value:
     """The first half of the transform of real numbers."""
-    return rfftn(a, None if n is None else (n,), (axis,), norm, out)
+    return rfftn(a, _one_length(n), (axis,), norm, out)
 
 
 @implements("fft.irfft")
 def irfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Value:
     """The n real numbers with the given half of a transform; n is even unless given."""
-    return irfftn(a, None if n is None else (n,), (axis,), norm, out)
+    return irfftn(a, _one_length(n), (axis,), norm, out)
 
 
 @implements("fft.hfft")
@@ -132,13 +142,16 @@ def _complex_transform(
         a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None
     ) -> Value:
         refuse_out(f"fft.{name}", out)
-        x = _operand(a)
+        x = as_array(a)
         sizes, where = _lengths(x, s, axes)
+        if not where:
+            return fresh(x)
+        if len(set(where)) < len(where):
+            return _one_by_one(function, x, sizes, where, norm)
+        x = _operand(x)
         for n, axis in zip(sizes, where, strict=True):
             x = resized(x, axis, n)
-        # An axis that is listed twice is transformed twice, as NumPy does.
-        for group in _distinct(where):
-            x = transform(x, group)
+        x = transform(x, tuple(where))
         return ft.scale(x, _factor(norm, math.prod(sizes), inverse))
 
     function.__name__ = name
@@ -147,14 +160,17 @@ def _complex_transform(
     return function
 
 
-def _distinct(axes: Sequence[int]) -> list[tuple[int, ...]]:
-    """Axes in groups without repetitions."""
-    groups: list[list[int]] = [[]]
-    for a in axes:
-        if a in groups[-1]:
-            groups.append([])
-        groups[-1].append(a)
-    return [tuple(g) for g in groups]
+def _one_by_one(
+    transform: Callable[..., Value],
+    x: Value,
+    sizes: Sequence[int],
+    axes: Sequence[int],
+    norm: str | None,
+) -> Value:
+    """One transform after the other, from the last axis on: an axis may be listed twice."""
+    for n, axis in reversed(list(zip(sizes, axes, strict=True))):
+        x = transform(x, (n,), (axis,), norm)
+    return x
 
 
 fftn = _complex_transform("fftn", ft.fft, False)
@@ -167,6 +183,9 @@ def rfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = 
     refuse_out("fft.rfftn", out)
     x = _operand(a, real_input=True)
     sizes, where = _lengths(x, s, axes)
+    if len(set(where)) < len(where):
+        first = rfftn(x, sizes[-1:], where[-1:], norm)
+        return _one_by_one(fftn, first, sizes[:-1], where[:-1], norm)
     for n, axis in zip(sizes, where, strict=True):
         x = resized(x, axis, n)
     y = ft.fft(ft.rfft(x, where[-1]), tuple(where[:-1]))
@@ -183,6 +202,10 @@ def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any =
         sizes[-1] = 2 * (x.shape[where[-1]] - 1)
     if sizes[-1] < 1:
         raise ValueError(f"Invalid number of FFT data points ({sizes[-1]}) specified.")
+    if len(set(where)) < len(where):
+        for n, axis in zip(sizes[:-1], where[:-1], strict=True):
+            x = ifftn(x, (n,), (axis,), norm)
+        return irfftn(x, sizes[-1:], where[-1:], norm)
     for n, axis in zip(sizes[:-1], where[:-1], strict=True):
         x = resized(x, axis, n)
     x = resized(x, where[-1], sizes[-1] // 2 + 1)
