@@ -187,14 +187,6 @@ class Tracer:
             raise needs_value("integer", self)
         return value.__index__()
 
-    def item(self, *args: int) -> Any:
-        """The value as a Python scalar, where it is known and no derivative is lost."""
-        return number_of(self, concrete(self)).item(*args)
-
-    def tolist(self) -> Any:
-        """The values as nested lists, where they are known and no derivative is lost."""
-        return number_of(self, concrete(self)).tolist()
-
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """A copy of known values, as in `table[np.argsort(x)]`, where no derivative is lost."""
         return array_of(self, concrete(self), dtype, copy)

@@ -4,11 +4,12 @@
     python tests/number_readers.py --list     and each call that was made
     python tests/number_readers.py --ways     the same from a file, -c, exec, the prompt, a notebook
 
-The functions are those that math, cmath, statistics, operator, functools, itertools, builtins,
-numpy (with linalg, fft, random and its generators, plain arrays and scalar types), scipy.special,
-scipy.integrate and scipy.optimize (with functions that close over the number) have here.  Each is
-called with a number in each place, or with lists and arrays that hold it, where plain numbers are
-taken there.  Its derivative under `grad` must be that of differences, or the call must raise:
+The functions are those that math, cmath, statistics, random, operator, functools, itertools,
+builtins, numpy (with linalg, fft, random and its generators, plain arrays and scalar types),
+scipy.special, scipy.integrate and scipy.optimize (with functions that close over the number) have
+here.  Each is called with a number in each place, or with lists and arrays that hold it, where
+plain numbers are taken there.  Its derivative under `grad` must be that of differences, or the call
+must raise:
 
     right, zero   the derivative of differences
     raised        no number was lost
@@ -32,6 +33,7 @@ import json
 import math
 import operator
 import os
+import random
 import signal
 import statistics
 import subprocess
@@ -163,6 +165,7 @@ MODULES: dict[str, Callable[[], list[tuple[str, Any]]]] = {
     "cmath": lambda: public(cmath),
     "statistics": lambda: public(statistics),
     "statistics.NormalDist": lambda: methods(lambda: statistics.NormalDist(0.1, 1.2)),
+    "random": lambda: methods(lambda: random.Random(1)),
     "operator": lambda: public(operator),
     "functools": lambda: public(functools),
     "itertools": lambda: public(itertools),

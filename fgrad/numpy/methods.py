@@ -18,8 +18,9 @@ from fgrad.numpy.promote import refuse_argument
 from fgrad.numpy.views import bits_view, same_view
 from fgrad.ops import complex as cx
 from fgrad.ops import shape as sh
+from fgrad.readout import number_of
 from fgrad.tables import numpy_functions
-from fgrad.trace import Tracer, Value, install_methods, known_value
+from fgrad.trace import Tracer, Value, concrete, install_methods
 
 
 def astype(
@@ -84,10 +85,11 @@ def _later(name: str) -> Callable[..., Any]:
 
 
 def _of_value(name: str) -> Callable[..., Any]:
-    """A method that needs the numbers: it works where they are known."""
+    """A method that gives the numbers away: it works where they are known, and no derivative is
+    lost."""
 
     def method(self: Tracer, *args: Any, **kwargs: Any) -> Any:
-        return getattr(np.asarray(known_value(self)), name)(*args, **kwargs)
+        return getattr(np.asarray(number_of(self, concrete(self)))[()], name)(*args, **kwargs)
 
     method.__name__ = name
     method.__doc__ = f"`ndarray.{name}` of known values."
@@ -140,7 +142,7 @@ REFUSED = {
     "__setstate__": _MEMORY,
 }  # fmt: skip
 REFUSED_PROPERTIES = {name: _MEMORY for name in ("data", "ctypes", "strides", "flags", "base")}
-OF_VALUES = ("tobytes", "tofile", "dump", "dumps")
+OF_VALUES = ("item", "tolist", "tobytes", "tofile", "dump", "dumps", "__reduce__")
 SAME_FUNCTION = (
     "argmax", "argmin", "argsort", "argpartition", "choose", "clip", "cumprod",
     "cumsum", "diagonal", "nonzero", "repeat", "round", "searchsorted", "squeeze", "swapaxes",

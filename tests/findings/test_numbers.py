@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.integrate
+import scipy.linalg
 import scipy.optimize
 import scipy.stats
 
@@ -168,6 +169,12 @@ SOLVERS: dict[str, Callable[[Any], Any]] = {
     "4.2 minimize_scalar": lambda p: scipy.optimize.minimize_scalar(lambda x: (x - p) ** 2),
     "4.2 least_squares": lambda p: scipy.optimize.least_squares(lambda x: x - p, 1.0)["x"],
     "4.2 bisect": lambda p: scipy.optimize.bisect(lambda x: x - p, 0.0, 9.0),
+    "4.2 linprog": lambda p: scipy.optimize.linprog([1.0], [[-1.0]], np.stack([p]))["x"],
+    "4.2 trapezoid": lambda p: scipy.integrate.trapezoid(np.stack([p, p])),
+    "4.2 simpson": lambda p: scipy.integrate.simpson(np.stack([p, p, p])),
+    "4.2 romb": lambda p: scipy.integrate.romb(np.stack([p, p, p])),
+    "4.2 wishart": lambda p: scipy.stats.wishart.logpdf(p, 3, 1.0),
+    "4.2 solve_banded": lambda p: scipy.linalg.solve_banded((0, 0), np.stack([p])[None], [1.0]),
     "4.2 math.erf": math.erf,
     "4.2 math.fsum": lambda p: math.fsum([p, p]),
 }

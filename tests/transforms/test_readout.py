@@ -7,6 +7,7 @@ import ctypes
 import functools
 import itertools
 import math
+import pickle
 import statistics
 import struct
 from collections.abc import Callable
@@ -70,6 +71,8 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "interp": lambda x: x * np.interp(-1.0, X, X, left=x),
     "generator": lambda x: x * np.random.default_rng(0).normal(x),
     "asarray": lambda x: x * np.asarray(x),
+    "tobytes": lambda x: x * np.frombuffer(x.tobytes())[0],
+    "pickle": lambda x: x * pickle.loads(pickle.dumps(x)),
     "fromiter": lambda x: x * np.fromiter([x, x], float).sum(),
     "exec": lambda x: eval("x * math.sin(x)", {"math": math, "x": x}),
 }  # fmt: skip
@@ -202,6 +205,7 @@ def test_a_log_can_be_read_when_the_trace_has_ended() -> None:
     assert (repr(total), rest.tolist()) == (repr(np.float64(8.75)), [1.5, 2.5])
     np.testing.assert_array_equal(np.asarray(rest), X[1:])
     assert grad(lambda x: x * total)(2.0) == 8.75
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(log))[1], rest)
 
 
 def test_a_value_of_an_inner_trace_belongs_to_the_outer_one() -> None:
