@@ -53,6 +53,14 @@ class Numbered(NamedTuple):
     aval: Aval
 
 
+class TracedProgram(NamedTuple):
+    """A program and the outer tracers that its first inputs stand for."""
+
+    program: Program
+    captured: list[Any]
+    fits: dict[int, set[np.dtype]]  # inputs that are Python integers, and what they must fit
+
+
 class Atoms:
     """Numbering of tracers and constants as variables and literals of a program."""
 

@@ -25,7 +25,7 @@ from fgrad.ir.primitive import OUT, Primitive
 from fgrad.ir.program import Lit, Program, Var
 from fgrad.on_device import OnDevice, bind_hook, put_hook
 from fgrad.readout import array_of, number_of
-from fgrad.record import Atoms, Numbered, Record
+from fgrad.record import Atoms, Numbered, Record, TracedProgram
 from fgrad.source import Loc, RawLoc, here
 from fgrad.tables import (
     alias_functions,
@@ -482,14 +482,6 @@ class Builder:
         self.records = []
         self.captures = {}
         self.inputs = []
-
-
-class TracedProgram(NamedTuple):
-    """A program and the outer tracers that its first inputs stand for."""
-
-    program: Program
-    captured: list[Tracer]
-    fits: dict[int, set[np.dtype]]  # inputs that are Python integers, and what they must fit
 
 
 def lasting(x: Value) -> Value:
