@@ -281,6 +281,6 @@ def immutable(aval: Aval) -> InPlaceError:
             ("used", f"{used}:  {used.text()}"),
             ("why", "kernels that were launched may still read it; arrays on a GPU do not change."),
             ("write", "x = x.at[i].set(v)      a new array"),
-            ("write", "jit(f)(x)               x[i] = v works inside, and costs no copy"),
+            ("write", "jit(f)(x)               inside, x = x.copy() and x[i] = v cost no copy"),
         ),
     )

@@ -20,9 +20,9 @@ RUN_ONCE = DIFFERENTIATING | {"vmap", "functionalize"}  # traces of functions th
 
 def write_all(x: Tracer, value: Value) -> None:
     """Let `x` hold another value of its shape and dtype; a constant is recorded in its trace."""
+    builder = writing(x)
     if isinstance(value, Tracer) and value.builder is x.builder and value.index == x.index:
         return  # nothing changes
-    builder = writing(x)
     value = _lowered(builder, value)
     if isinstance(value, Tracer):
         value = builder.lift(value)

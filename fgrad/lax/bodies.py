@@ -18,6 +18,7 @@ from fgrad.outside.draws import Draws
 from fgrad.source import here, resolve
 from fgrad.trace import Tracer, Value, innermost, trace
 from fgrad.transforms import control, control_reverse, control_vmap  # noqa: F401 - the rules
+from fgrad.transforms.arguments import refuse_writes
 from fgrad.transforms.tap import collecting_tags
 from fgrad.transforms.wrap import as_value, function_name, ids_of, is_weak, own
 
@@ -86,6 +87,7 @@ def body_of(
             given.append(tree.unflatten(treedef, values[start : start + len(avals)]))
             start += len(avals)
         out, found["tree"] = tree.flatten(fun(*given))
+        refuse_writes(f"lax.{what}({function_name(fun)})", values, out)
         found["weak"] = [is_weak(x) for x in out]
         builder = innermost()
         found["narrows"] = builder is not None and bool(builder.narrowed)

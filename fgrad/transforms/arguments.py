@@ -162,6 +162,24 @@ def warn_of_writes(
             warn_lost(transform, f"a {type(watch.containers[edit.container]).__name__}")
 
 
+def refuse_writes(of: str, tracers: Sequence[Tracer], results: Sequence[Any]) -> None:
+    """Raise a card if a function that has arrays of its own for its arguments writes into one, and
+    does not return it."""
+    for k, x in enumerate(tracers):
+        if x._view is None or not writes_of(x) or any([x is y for y in results]):
+            continue
+        raise ArgumentWriteError(
+            f"{of} writes into an argument that is a copy inside.",
+            (
+                ("value", f"array {k} of its arguments: {x.aval}"),
+                ("why", "the function is recorded with arrays of its own, to run again; what it"),
+                ("why", "writes into them would be lost."),
+                ("write", "return the array, and use the result"),
+                ("write", "y = y.copy()      in the function, before it is written"),
+            ),
+        )
+
+
 class Shared:
     """Arguments of a mapped function, some of which all examples share.
 

@@ -22,6 +22,7 @@ from fgrad.readout import DIFFERENTIATING, depends_on_inputs
 from fgrad.source import here, resolve
 from fgrad.trace import Builder, Tracer, Value, concrete, ended_hook, run
 from fgrad.trace_errors import leaked, made_at
+from fgrad.transforms.arguments import refuse_writes
 from fgrad.transforms.closed_over import RUNNING, Closed
 from fgrad.transforms.control_parts import derived_program
 from fgrad.transforms.derive import batched_program
@@ -160,11 +161,16 @@ class Evaluated(NamedTuple):
 
 
 def evaluate_beneath(
-    fun: Callable[..., Any], values: Sequence[Value], name: str, weak: Sequence[bool] = ()
+    fun: Callable[..., Any],
+    values: Sequence[Value],
+    name: str,
+    weak: Sequence[bool] = (),
+    whole: bool = False,
 ) -> Evaluated:
     """Run `fun(*tracers)` in place of the values, so that what it writes in place is its own.
 
-    Leaves of the result that are no arrays are passed on.
+    Leaves of the result that are no arrays are passed on.  What is written by a function, and not
+    by one of its rules, must be among the results: it is `whole` then.
     """
     builder = Beneath("custom rule", name)
     flags = weak or [is_weak(v) for v in values]
@@ -172,6 +178,8 @@ def evaluate_beneath(
         with builder.running, builder:
             inputs = [builder.input(v, None, w) for v, w in zip(values, flags, strict=True)]
             leaves, treedef = tree.flatten(fun(*inputs))
+            if whole:
+                refuse_writes(name, inputs, leaves)
             return Evaluated([outside(builder, x) for x in leaves], treedef)
     finally:
         builder.release()
@@ -212,6 +220,7 @@ def trace_beneath(
         with builder.running, builder:
             inputs = [_input(builder, x, w, known) for x, w in zip(values, flags, strict=True)]
             leaves, treedef = tree.flatten(fun(*inputs))
+            refuse_writes(f"{what}({name})", inputs, leaves)
             outs = [builder.lift(as_value(x, f"a result of {name}")) for x in leaves]
             outs += [] if extra is None else extra(builder)
             traced = builder.close(outs, copy_consts=True)

@@ -357,7 +357,7 @@ def beneath(x: Value, builder: Any) -> Value:
 
 def _plain(prim: Primitive, rules: UserRules, values: Sequence[Value]) -> list[Any]:
     """No argument is traced; the function may close over a traced value all the same."""
-    found = evaluate_beneath(rules.primal, values, rules.name, rules.weak)
+    found = evaluate_beneath(rules.primal, values, rules.name, rules.weak, whole=True)
     rules.out_tree = found.treedef
     if innermost() is not None and any([type(x) is Tracer for x in found.leaves]):
         return _by_program(prim, rules, values)

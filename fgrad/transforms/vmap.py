@@ -24,7 +24,7 @@ from fgrad.ops.shape import index, move_axis
 from fgrad.outside.draws import Draws
 from fgrad.record import Record
 from fgrad.trace import Builder, Tracer, Value, bind, passed_by
-from fgrad.transforms.arguments import Shared
+from fgrad.transforms.arguments import Shared, refuse_writes
 from fgrad.transforms.chunked import cut, map_chunks
 from fgrad.transforms.tape import missing_rule, replaying
 from fgrad.transforms.wrap import (
@@ -159,12 +159,18 @@ def _by_chunks(fun: Callable[..., Any], call: Mapped, out_axes: Any, length: int
     where = [k for k, a in enumerate(call.axes) if a is not None]
     firsts = [move_axis(call.values[k], call.axes[k], 0) for k in where]  # type: ignore[arg-type]
 
+    # The function runs for each part: what it would write into these, it would write each time.
+    shared = [_read_only(x) for x in call.leaves]
+
     def one(*examples: Any) -> Any:
-        leaves = list(call.leaves)
+        leaves = [x.twin() if type(x) is Tracer else x for x in shared]
+        own = [x for k, x in enumerate(leaves) if type(x) is Tracer and k not in where]
         for k, x in zip(where, examples, strict=True):
             leaves[k] = x
         args, kwargs = tree.unflatten(call.treedef, leaves)
-        return fun(*args, **kwargs)
+        out = fun(*args, **kwargs)
+        refuse_writes(f"vmap({function_name(fun)})", own, tree.leaves(out))
+        return out
 
     one.__name__ = function_name(fun)
     many_examples = vmap(one, out_axes=out_axes)
@@ -186,6 +192,14 @@ def _by_chunks(fun: Callable[..., Any], call: Mapped, out_axes: Any, length: int
         for y, place in zip(results, places, strict=True)
     ]
     return tree.unflatten(treedef, [own(y, ()) for y in placed])
+
+
+def _read_only(x: Any) -> Any:
+    if type(x) is not np.ndarray:
+        return x
+    view = x.view()
+    view.flags.writeable = False
+    return view
 
 
 def _shared(

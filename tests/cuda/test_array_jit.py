@@ -14,7 +14,7 @@ from real_device import stub_device
 
 import fgrad
 from fgrad import device_put
-from fgrad.errors import ArgumentError, NanError, UnsupportedTypeError
+from fgrad.errors import ArgumentError, InPlaceError, NanError, UnsupportedTypeError
 from fgrad.lower_cuda.array import from_cuda_array_interface, from_dlpack
 from fgrad.lower_cuda.emulator.driver import StubDriver
 
@@ -295,3 +295,21 @@ def test_no_leaves_are_on_no_device() -> None:
     f = fgrad.jit(lambda *args: 2.0)
     assert isinstance(fgrad.device_put(np.ones(2)), fgrad.DeviceArray)
     assert [f(()) for _ in range(3)] == [2.0] * 3
+
+
+def test_arguments_on_the_device_are_not_written() -> None:
+    def step(x: Any, n: Any) -> Any:
+        n += 1
+        y = x.copy()
+        y[0] = n[0]
+        return y
+
+    f, counts = jit(step), np.zeros(2)
+    for k in range(3):  # arrays on the host are
+        expected = X.copy()
+        expected[0] = k + 1
+        check(f(device_put(X), counts), expected)
+        np.testing.assert_array_equal(counts, [k + 1.0, k + 1.0])
+    for _ in range(3):
+        with pytest.raises(InPlaceError, match="An array on a GPU was to be written into"):
+            f(X, device_put(counts))

@@ -316,3 +316,47 @@ def test_1_6_views_that_depend_on_the_layout_of_memory_are_refused() -> None:
         assert u[0, 1] == 9
         with pytest.raises(ArgumentWriteError, match="would be a copy"):
             jitted(np.zeros((3, 2)).T)
+
+
+def _checkpointed(x: Any, seen: Any) -> Any:
+    fgrad.checkpoint(_touch)(x, seen)
+    return np.sum(x)
+
+
+def _touch(y: Any, seen: Any) -> Any:
+    y += 1
+    return np.sum(y * y)
+
+
+def _custom(x: Any, seen: Any) -> Any:
+    f = fgrad.custom_jvp(lambda y: _touch(y, seen))
+    f.defjvp(lambda p, t: (f(*p), 2 * np.sum(p[0] * t[0])))
+    return f(x) + np.sum(x)
+
+
+def _branch(x: Any, seen: Any) -> Any:
+    y = x * 1.0
+    out = fgrad.lax.cond(np.sum(y) > 0, lambda y: _touch(y, seen), np.sum, y)
+    return out + np.sum(y)
+
+
+def _budget(x: Any, seen: Any) -> Any:
+    return fgrad.value_and_grad(_touch, argnums=1, memory="1MB")(x, seen)[0]
+
+
+def _chunks(x: Any, seen: Any) -> Any:
+    return fgrad.vmap(lambda z, s: _touch(s, z), (0, None), chunk_size=1)(x, seen)
+
+
+@pytest.mark.parametrize("fun", [_checkpointed, _custom, _branch, _budget, _chunks])
+@pytest.mark.parametrize("transform", [lambda f: f, jit, lambda f: vmap(f, (0, None))])
+def test_1_6_no_function_that_is_called_with_copies_loses_writes(fun: Any, transform: Any) -> None:
+    x, seen = np.ones((2, 2)), np.ones(2)
+    try:
+        found = transform(fun)(x, seen)
+    except (ArgumentWriteError, InPlaceError, ValueError):
+        np.testing.assert_array_equal(x, np.ones((2, 2)))
+        np.testing.assert_array_equal(seen, np.ones(2))
+    else:
+        assert fun is _checkpointed and found == 8.0
+        np.testing.assert_array_equal(x, 2 * np.ones((2, 2)))
