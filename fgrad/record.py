@@ -54,7 +54,7 @@ class Numbered(NamedTuple):
 
 
 class TracedProgram(NamedTuple):
-    """A program and the outer tracers that its first inputs stand for."""
+    """A program and the outer tracers, or arrays, that its first inputs stand for."""
 
     program: Program
     captured: list[Any]
@@ -140,3 +140,10 @@ class Atoms:
 def as_scalar(x: Any) -> Any:
     """A Python number or a rank-0 array as a NumPy scalar."""
     return np.asarray(x)[()]
+
+
+def passed_by(via: tuple[str, ...], outer: tuple[str, ...]) -> tuple[str, ...]:
+    """The transforms of an equation: those that it went through, then those that replay it."""
+    if not via or not outer:
+        return via or outer
+    return (via[:-1] if via[-1] == outer[0] else via) + outer

@@ -25,7 +25,7 @@ from fgrad.ir.primitive import OUT, Primitive
 from fgrad.ir.program import Lit, Program, Var
 from fgrad.on_device import OnDevice, bind_hook, put_hook
 from fgrad.readout import array_of, number_of
-from fgrad.record import Atoms, Numbered, Record, TracedProgram
+from fgrad.record import Atoms, Numbered, Record, TracedProgram, passed_by
 from fgrad.source import Loc, RawLoc, here
 from fgrad.tables import (
     alias_functions,
@@ -45,6 +45,7 @@ class _State(threading.local):
     """What this thread is tracing: the innermost builder, and a location that rules replay."""
 
     builder: Builder | None = None  # read it by `innermost()`
+    hidden: Any = None  # arrays from outside that are inputs of a `jit`: outside/hidden.py
     opened: int = 0  # how many traces were begun
     loc: RawLoc | Loc | None = None
     via: tuple[str, ...] = ()
@@ -54,7 +55,6 @@ STATE = _State()
 
 
 FORWARD = frozenset({"jvp", "linearize"})  # traces that are differentiated forward
-
 UNREAD = (None,)  # the results of a record that no derivative reads
 
 SMALL = 4096  # bytes of a constant up to which copying it is cheaper than anything else
@@ -377,6 +377,8 @@ class Builder:
         known, outer, pattern = self.eager, False, 1
         for x in operands:
             pattern += pattern
+            if type(x) is np.ndarray:
+                x = self.constant(x)
             if type(x) is Tracer:
                 pattern += 1
                 if x.builder is not self:
@@ -389,9 +391,7 @@ class Builder:
                 ins.append(x.index)
                 values.append(value)
             else:
-                if type(x) is np.ndarray:
-                    x = self.snapshot(x)
-                elif type(x) is int:
+                if type(x) is int:
                     x = np.int64(x)
                 ins.append(x)
                 values.append(x)
@@ -443,6 +443,11 @@ class Builder:
         finally:
             STATE.loc = saved
         return result, {**params, "saved": residuals}
+
+    def constant(self, x: np.ndarray) -> Value:
+        """An array as it is recorded: as it is now, or what stands for it in an enclosing `jit`."""
+        found = STATE.hidden and STATE.hidden.stand_in(x)
+        return self.snapshot(x) if found is None else found
 
     def snapshot(self, x: np.ndarray) -> np.ndarray:
         """A constant as it is now: later writes of the user's must not reach what is recorded.
@@ -532,10 +537,13 @@ def trace(
     what: str = "trace",
     copy_consts: bool = False,
     names: Callable[[], Sequence[str]] | None = None,
+    hidden: Any = None,
 ) -> TracedProgram:
     """Trace `fun`, a function of flat tracers to a sequence of values, with nothing known."""
     builder = Builder(what, name, eager=False)
     builder.names = names
+    if hidden is not None:
+        hidden.builder = builder
     try:
         with collector_relaxed, builder.running, builder:
             inputs = [builder.input(None, aval, aval.weak) for aval in avals]
@@ -543,13 +551,6 @@ def trace(
             return builder.close(outputs, copy_consts)
     finally:
         builder.release()
-
-
-def passed_by(via: tuple[str, ...], outer: tuple[str, ...]) -> tuple[str, ...]:
-    """The transforms of an equation: those that it went through, then those that replay it."""
-    if not via or not outer:
-        return via or outer
-    return (via[:-1] if via[-1] == outer[0] else via) + outer
 
 
 def run(program: Program, args: Sequence[Value]) -> list[Value]:

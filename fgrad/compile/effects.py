@@ -113,9 +113,9 @@ class Effects(NamedTuple):
             if not is_contiguous(given[k]):
                 raise strided(fun, names()[k])
         for k in self.writes:
-            for content in outside.contents():
-                if overlap(given[k], content.array):
-                    raise shared(fun, names()[k], content.path)
+            for array, path in outside.arrays():
+                if overlap(given[k], array):
+                    raise shared(fun, names()[k], path)
         if self.stores:
             _check_containers(self.stores, args, fun)
 

@@ -29,6 +29,7 @@ from fgrad.compile.jit_texts import (
     changes_often,
     described,
     explain_retrace,
+    identifier,
     unhashable,
     unsupported,
 )
@@ -46,6 +47,7 @@ from fgrad.lifted import CPU, CUDA, device_of, lift, lower
 from fgrad.locks import own_lock
 from fgrad.on_device import OnDevice, put_hook
 from fgrad.outside.draws import Draws
+from fgrad.outside.hidden import candidates, trace_with_inputs
 from fgrad.outside.watches import Watches
 from fgrad.outside.world import world_of
 from fgrad.trace import Tracer, run, trace
@@ -68,7 +70,7 @@ class Entry(NamedTuple):
     description: tuple[str, ...]  # of the arguments, for explain_retrace
     donated: tuple[Donation, ...]  # inputs whose memory may be given to results
     fits: dict[int, set[np.dtype]]  # leaves that are Python integers, and what they must fit
-    captured: tuple[OnDevice, ...]  # arrays on a device that it closes over: the first inputs
+    captured: tuple[OnDevice | np.ndarray, ...]  # arrays that it closes over: the first inputs
     device: str | None  # None: where the arguments are
     effects: Effects | None  # what calls do to their arguments; None: nothing
     watches: Watches  # what it depends on besides the arguments
@@ -154,6 +156,7 @@ class Jitted(NativeCallable):
         self.entries: dict[Any, Entry] = {}
         self.older: dict[Any, list[Entry]] = {}  # the same arguments in a world that has changed
         self.changes = 0  # of the world, so far
+        self.moved: dict[int, np.ndarray] = {}  # arrays from outside that were seen to change
         self.lock = own_lock(self)
         self.native = NativeCalls()
         self.device_calls = DeviceCalls()
@@ -243,7 +246,7 @@ class Jitted(NativeCallable):
         """A call whose program is known: native from now on, or on the device."""
         if entry.effects is not None:
             self._check(entry.effects, given, entry.watches)
-        if not (on_device or entry.captured):
+        if not on_device and all([isinstance(x, np.ndarray) for x in entry.captured]):
             if self._wants_native(entry):
                 self._learn(given.args, given.kwargs, entry)
             outs = self._run(entry, leaves)
@@ -322,9 +325,8 @@ class Jitted(NativeCallable):
         """Have calls like this one made natively from now on, if possible."""
         signature, program = self._signature(args, kwargs), entry.program
         statics = {where: value for where, (_, value) in signature.statics}
-        parameters = Parameters(
-            args, kwargs, signature.treedef, statics, program.in_avals, entry.watches
-        )
+        avals = program.in_avals[len(entry.captured) :]
+        parameters = Parameters(args, kwargs, signature.treedef, statics, avals, entry.watches)
         executable = executable_of(program, donated=entry.donated)
         effects = entry.effects
         stored = () if effects is None else (effects.leaves, effects.writes)
@@ -338,6 +340,7 @@ class Jitted(NativeCallable):
             raise unhashable(self.fun.__name__, key[-1]) from None
         if entry is None or entry.watches.changed() is None:
             return entry
+        self.moved.update({id(x): x for x in entry.watches.moved()})
         older = self.older.get(key, [])
         for k, other in enumerate(older):
             if other.watches.changed() is None:
@@ -456,9 +459,12 @@ class Jitted(NativeCallable):
 
         known = known_by_name(self.fun, signature.statics)
         draws = Draws(self.fun, known)
-        traced = trace(flat, avals, _identifier(name), "jit", copy_consts=True, names=names)
+        tracing = functools.partial(trace, flat, avals, identifier(name), "jit", True, names)
+        on_host = not put_hook and self.device != CUDA
+        may_take = candidates(world_of(self.fun, known), self.moved) if on_host else {}
+        traced, unread = trace_with_inputs(tracing, may_take)
         closed, captured = tuple([lower(x) for x in traced.captured]), traced.captured
-        if all([isinstance(x, OnDevice) for x in closed]):
+        if all([isinstance(x, (OnDevice, np.ndarray)) for x in closed]):
             captured = []
         else:
             closed = ()
@@ -471,7 +477,10 @@ class Jitted(NativeCallable):
         device = device_of(program, self.device)
         rest = donated, fits, closed, device, None if done.nothing else done
         draws.check(f"jit({name})")
-        watches = Watches() if captured else world_of(self.fun, known, called_back(program))
+        watches = Watches()
+        if not captured:
+            watches = world_of(self.fun, known, called_back(program))
+            watches.take([x for x in closed if isinstance(x, np.ndarray)], unread)
         return Entry(program, out_tree, single, description, *rest, watches), captured
 
     def _donated(self, signature: Signature, avals: Sequence[Aval]) -> tuple[int, ...]:
@@ -512,10 +521,6 @@ def _check_integers(fits: dict[int, set[np.dtype]], leaves: Sequence[Any]) -> No
                 x.builder.narrowed.setdefault(x.index, set()).add(dtype)
             else:
                 dtype.type(int(x))
-
-
-def _identifier(name: str) -> str:
-    return name.strip("<>") or "function"
 
 
 def _result(x: Any, fun: Callable[..., Any]) -> Any:

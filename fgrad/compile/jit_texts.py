@@ -90,3 +90,8 @@ def changes_often(fun: str, times: int, path: str | None) -> str:
         f"{fun} was traced again {times} times because what it reads from outside changed, "
         f"last {path}: pass it to {fun} as an argument."
     )
+
+
+def identifier(name: str) -> str:
+    """A function's name as that of a program."""
+    return name.strip("<>") or "function"

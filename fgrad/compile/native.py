@@ -10,6 +10,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.compile.cpu.entry.native import NativeCalls
+from fgrad.compile.cpu.entry.outside import address
 from fgrad.compile.cpu.entry.table import Parameters, Results, Work
 from fgrad.compile.cpu.host import Call, Callback
 from fgrad.compile.executable import Executable
@@ -46,10 +47,25 @@ def learn(
     avals = executable.out_avals
     leaves = range(len(avals)) if leaves is None else leaves
     results = Results(avals, out_tree, config.recycle, list(leaves), writes)
-    learned = calls.learn(callee, parameters, results, work_of(program, executable))
+    work = taking(work_of(program, executable), parameters)
+    learned = calls.learn(callee, parameters, results, work)
     if learned:
         executable.runs_natively()
     return learned
+
+
+def taking(work: Work, parameters: Parameters) -> Work:
+    """The work with the arrays that are read from outside, its first inputs, in their places."""
+    given = [x.array for x in parameters.watches.inputs()]
+    count = len(given)
+    if not count:
+        return work
+    fixed = [(slot, address(x)) for slot, x in zip(work.inputs, given, strict=False)]
+    return work._replace(
+        inputs=work.inputs[count:],
+        constants=[*fixed, *work.constants],
+        lends=[(out, k - count) for out, k in work.lends],
+    )
 
 
 def work_of(program: Program, executable: Executable) -> Work:

@@ -121,7 +121,7 @@ def profile(fun: Callable[..., Any], repeat: int = 20) -> Callable[..., Profile]
         stages = {s.name: s.result for s in compile_program(entry.program).stages}
         planned: Plan = stages["plan"]
         program, _ = stages["control"]
-        leaves = jitted(fun).arrays_of(args, kwargs)
+        leaves = [*entry.captured, *jitted(fun).arrays_of(args, kwargs)]
         arrays = [
             contiguous(np.asarray(x), v.aval.dtype)
             for x, v in zip(leaves, program.inputs, strict=True)

@@ -8,7 +8,8 @@ A path ends where something else is done with its value: stored, passed on, iter
 from __future__ import annotations
 
 import dis
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -41,6 +42,8 @@ class Path(NamedTuple):
     source: str
     name: str
     steps: tuple[Step, ...]
+    consumer: int | None = None  # the offset of the arithmetic that takes the value, if it is that
+    called: bool = False  # the value is called, and nothing else
 
 
 class Reads(NamedTuple):
@@ -73,7 +76,7 @@ def _paths(code: CodeType) -> Iterator[Path]:
     source, name = "", ""
     steps: list[Step] = []
     constant: list[Any] = []  # that may become an item's key
-    for i in instructions:
+    for k, i in enumerate(instructions):
         op = i.opname
         if source:
             if op == "IMPORT_FROM":
@@ -88,7 +91,7 @@ def _paths(code: CodeType) -> Iterator[Path]:
             if op == "LOAD_CONST" and not constant:
                 constant.append(i.argval)
                 continue
-            yield Path(source, name, tuple(steps))
+            yield Path(source, name, tuple(steps), *_consumer(instructions, k, len(constant)))
         source, steps, constant = "", [], []
         if op in _LOADS:
             source, name = _LOADS[op], i.argval
@@ -99,3 +102,51 @@ def _paths(code: CodeType) -> Iterator[Path]:
                 yield Path(LOCAL, first, ())
     if source:
         yield Path(source, name, tuple(steps))
+
+
+_ARITHMETIC = ("+", "-", "*", "/", "@")
+_OLD_NAMES = {
+    "ADD": "+",
+    "SUBTRACT": "-",
+    "MULTIPLY": "*",
+    "TRUE_DIVIDE": "/",
+    "MATRIX_MULTIPLY": "@",
+}  # up to Python 3.10
+_POPS = {"BINARY_OP": 2, "COMPARE_OP": 2, "BINARY_SUBSCR": 2, "LOAD_ATTR": 1, "LOAD_METHOD": 1}
+_POPS |= {"UNARY_NEGATIVE": 1, "UNARY_POSITIVE": 1, "UNARY_INVERT": 1, "PUSH_NULL": 0}
+_POPS |= {"LOAD_CONST": 0, "KW_NAMES": 0, "LOAD_FAST_LOAD_FAST": 0}
+_POPS |= dict.fromkeys(_LOADS, 0)
+_CALLS = {"CALL": 2, "CALL_FUNCTION": 1, "CALL_METHOD": 2, "CALL_FUNCTION_KW": 2, "CALL_KW": 3}
+
+
+def _consumer(
+    instructions: Sequence[dis.Instruction], start: int, above: int
+) -> tuple[int | None, bool]:
+    """What takes a value off the stack: the offset of arithmetic, or None; whether it is called.
+
+    Arguments:
+        instructions: of the code.
+        start: the first one behind the value.
+        above: how many values lie on top of it there.
+    """
+    for i in instructions[start:]:
+        op, old = i.opname, i.opname.partition("_")
+        sign = i.argrepr if op == "BINARY_OP" else ""
+        if old[0] in ("BINARY", "INPLACE") and old[2] in _OLD_NAMES:
+            sign = _OLD_NAMES[old[2]] + "=" * (old[0] == "INPLACE")
+        pops = 2 if sign else _POPS.get(op)
+        if op in _CALLS:
+            pops = (i.arg or 0) + _CALLS[op]
+        if pops is None or i.is_jump_target:
+            break
+        if pops > above:
+            arithmetic = sign in _ARITHMETIC or (sign[:-1] in _ARITHMETIC and above == 0)
+            return i.offset if arithmetic else None, _is_callee(op, i.arg or 0, above)
+        above += dis.stack_effect(i.opcode, i.arg)
+    return None, False
+
+
+def _is_callee(op: str, count: int, above: int) -> bool:
+    """Whether a call's function lies so deep; since Python 3.13 something lies between."""
+    between = op == "CALL" and sys.version_info >= (3, 13)
+    return op in ("CALL", "CALL_FUNCTION", "CALL_METHOD") and above in (count, count + between)

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import types
 from collections.abc import Collection, Iterable
-from typing import Any, NamedTuple
+from types import CodeType
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+
+Site: TypeAlias = "tuple[CodeType, int]"  # an instruction
 
 _BY_VALUE = (int, float, complex, bool, str, bytes, np.generic)
 
@@ -60,6 +63,23 @@ class Items(NamedTuple):
     path: str
 
 
+class Written(NamedTuple):
+    """An array that can be written into, and the instructions that read it."""
+
+    array: np.ndarray
+    path: str
+    sites: set[Site | None]  # None: something else
+
+
+class Input(NamedTuple):
+    """An array that the program takes as an input."""
+
+    array: np.ndarray
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    path: str
+
+
 class Content(NamedTuple):
     """An array that can be written into, and a copy of it."""
 
@@ -88,8 +108,9 @@ class Watches:
         self._places: dict[tuple[int, Any], Place] = {}
         self._sequences: dict[int, Items] = {}
         self._keys: dict[int, Items] = {}
+        self._arrays: dict[int, Written] = {}
         self._contents: dict[int, Content] = {}
-        self.fast: list[tuple[Any, Any, Any, Item]] = []
+        self._inputs: dict[int, Input] = {}
 
     # Made while the world is looked at.
 
@@ -122,9 +143,20 @@ class Watches:
     def keys(self, x: dict[Any, Any], path: str) -> None:
         self._keys.setdefault(id(x), Items(x, tuple(x), path))
 
-    def array(self, x: np.ndarray, path: str) -> None:
+    def array(self, x: np.ndarray, path: str, site: Site | None) -> None:
+        """An array is read, by one instruction or in ways that are not known."""
         if is_written(x) and not x.dtype.hasobject and x.size:
-            self._contents.setdefault(id(x), Content(x, x.copy("K"), path))
+            sites = self._arrays.setdefault(id(x), Written(x, path, set())).sites
+            sites.add(site)
+
+    def take(self, inputs: Iterable[np.ndarray], unread: Collection[int]) -> None:
+        """Some arrays are inputs, in this order; of the others the numbers must stay, unless the
+        trace has read none of them."""
+        for x in inputs:
+            self._inputs[id(x)] = Input(x, x.shape, x.dtype, self._arrays[id(x)].path)
+        for key, (x, path, _) in self._arrays.items():
+            if key not in unread:
+                self._contents[key] = Content(x, x.copy("K"), path)
 
     # For what compares them natively.
 
@@ -139,6 +171,22 @@ class Watches:
     def contents(self) -> Collection[Content]:
         """Arrays that must have the same numbers."""
         return self._contents.values()
+
+    def inputs(self) -> Collection[Input]:
+        """Arrays that are read at each call."""
+        return self._inputs.values()
+
+    def arrays(self) -> list[tuple[np.ndarray, str]]:
+        """All arrays whose numbers matter, and their paths."""
+        return [(x.array, x.path) for x in (*self.contents(), *self.inputs())]
+
+    def written(self) -> Collection[Written]:
+        """All arrays that can be written into."""
+        return self._arrays.values()
+
+    def moved(self) -> list[np.ndarray]:
+        """The arrays that have other numbers now."""
+        return [array for array, copy, _ in self.contents() if not _equal_bits(array, copy)]
 
     def dictionaries(self) -> Iterable[tuple[dict[Any, Any], Items | None, list[tuple[Any, Any]]]]:
         """Dictionaries, all of their keys if these are read, and the items that are read."""
@@ -167,6 +215,9 @@ class Watches:
                 return path
         for array, copy, path in self._contents.values():
             if not _equal_bits(array, copy):
+                return path
+        for array, shape, dtype, path in self._inputs.values():
+            if array.shape != shape or array.dtype != dtype:
                 return path
         return None
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from fgrad.on_device import OnDevice
 from fgrad.outside.reads import FREE, GLOBAL, ITEM, LOCAL, Path, Step, reads_of
-from fgrad.outside.watches import MISSING, Watches
+from fgrad.outside.watches import MISSING, Site, Watches
 from fgrad.trace import Tracer
 
 MOST_ITEMS = 1024  # of one container
@@ -74,6 +74,8 @@ class _Walk:
         self.watches = Watches()
         self.names: set[str] = set()
         self.seen: dict[Any, Any] = {}  # what was looked at, which keeps it and its identity
+        self.site: Site | None = None  # the instruction that takes the value at a path's end
+        self.called = False  # whether that value is called, and nothing else
         self.objects: list[tuple[Any, str]] = []  # whose attributes are read by name
         self.asked: set[tuple[int, str]] = set()
 
@@ -84,6 +86,7 @@ class _Walk:
             count = len(self.names), len(self.objects)
             for x, path in list(self.objects):
                 for name in sorted(self.names & _attribute_names(x)):
+                    self.site = None
                     if (id(x), name) not in self.asked:
                         self.asked.add((id(x), name))
                         self.attribute(x, name, path, ())
@@ -93,7 +96,11 @@ class _Walk:
     def see(self, x: Any, path: str, bound: Bound | None = None) -> None:
         """All of a value is read."""
         kind = type(x)
+        site, self.site, self.called = self.site, None, False
         if isinstance(x, (Tracer, OnDevice, np.generic, np.ufunc, np.dtype)) or kind in _PLAIN:
+            return
+        if isinstance(x, np.ndarray):
+            self.watches.array(x, path, site)
             return
         key = (id(x), tuple([(n, id(v)) for n, v in bound.items()]) if bound else ())
         if key in self.seen:
@@ -101,9 +108,7 @@ class _Walk:
         self.seen[key] = (x, bound)
         if isinstance(x, self.kinds):
             self.found.append((path, x))
-        if isinstance(x, np.ndarray):
-            self.watches.array(x, path)
-        elif isinstance(x, types.FunctionType):
+        if isinstance(x, types.FunctionType):
             self.function(x, path, bound or {})
         elif isinstance(x, types.MethodType):
             self.method(x.__func__, x.__self__, path)
@@ -149,9 +154,15 @@ class _Walk:
     def follow(self, x: Any, steps: Sequence[Step], path: str) -> None:
         """A path leads on from a value."""
         if not steps:
-            self.see(x, path)
+            called, self.called = self.called, False
+            if called and _is_called_by_code(type(x)):
+                self.attribute(x, "__call__", path, ())
+            else:
+                self.see(x, path)
             return
         (kind, name), *rest = steps
+        if isinstance(x, np.ndarray):
+            self.site = None  # a part of it, or a method
         if kind == ITEM:
             if isinstance(x, dict) and _is_plain_key(name):
                 self.item(x, name, f"{path}[{name!r}]", rest)
@@ -190,10 +201,10 @@ class _Walk:
 
     def method(self, fun: Any, instance: Any, path: str) -> None:
         """A function whose first argument is known."""
-        self.see(instance, path.rpartition(".")[0] or path)
         if isinstance(fun, types.FunctionType) and fun.__code__.co_argcount:
             self.see(fun, path, {fun.__code__.co_varnames[0]: instance})
         else:
+            self.see(instance, path.rpartition(".")[0] or path)
             self.see(fun, path)
 
     def code(
@@ -207,7 +218,9 @@ class _Walk:
         reads = reads_of(code)
         self.names |= reads.names
         for path in reads.paths:
+            self.site = None if path.consumer is None else (code, path.consumer)
             self.path(path, scope, cells, bound)
+        self.site = None
         inner = {name: value for name, value in bound.items() if name in code.co_cellvars}
         for made in reads.inner:
             if made in self.called_back:
@@ -222,7 +235,8 @@ class _Walk:
         cells: Mapping[str, types.CellType],
         bound: Mapping[str, Any],
     ) -> None:
-        source, name, steps = path
+        source, name, steps, _, called = path
+        self.called = called
         if source == FREE and name in cells:
             value = _held(cells[name])
             self.watches.cell(cells[name], value, name)
@@ -363,6 +377,12 @@ def _has_usual_attributes(x: Any) -> bool:
         types.ModuleType.__getattribute__,
     )
     return usual and not hasattr(cls, "__getattr__")
+
+
+def _is_called_by_code(cls: type) -> bool:
+    """Whether a call of an object runs a function of its class, which says what it reads."""
+    found = [vars(owner)["__call__"] for owner in cls.__mro__ if "__call__" in vars(owner)]
+    return bool(found) and isinstance(found[0], types.FunctionType) and not is_trusted(cls)
 
 
 def _held(cell: types.CellType) -> Any:

@@ -144,6 +144,47 @@ class Module:
             )
         )
 
+    def use_recurrence(self) -> str:
+        """An instruction that calculates with plain numbers first, with traced ones later."""
+        name, fun = self.name("r"), self.name("k")
+        self.lines.append(f"{name} = {self.array()}")
+        self.lines.append(
+            f"def {fun}(x):\n  a = 1.0\n  for i in range(3): a = {name} * a + (x if i else 0.5)\n"
+            "  return a"
+        )
+        self.rebind(name, self.array)
+        return f"{fun}(x)"
+
+    def use_twice(self) -> str:
+        """A helper that is called with traced and with plain numbers."""
+        name, fun = self.name("r"), self.name("k")
+        sign = self.rng.choice("+-*/@")
+        self.lines.append(f"{name} = np.arange(1.0, {SIZE + 1}.0)")
+        self.lines.append(f"def {fun}(x): return x {sign} {name}")
+        self.rebind(name, lambda: f"np.arange(1.0, {SIZE + 1}.0) * {self.rng.randint(1, 4)}")
+        plain = self.rng.choice(
+            (f" + {fun}(np.ones({SIZE}))", f" + np.sum({fun}(np.ones({SIZE})))", "")
+        )
+        return f"{fun}(x){plain}"
+
+    def use_matrix(self) -> str:
+        name = self.name("z")
+        self.lines.append(f"{name} = np.arange({SIZE * SIZE}.0).reshape({SIZE}, {SIZE})")
+        self.rebind(name, lambda: f"np.ones(({SIZE}, {SIZE})) * {self.rng.randint(1, 4)}")
+        self.changes.append(lambda: f"{name} *= 0.5")
+        return self.rng.choice(
+            (
+                f"{name} @ x",
+                f"x @ {name}",
+                f"{name}.T @ x",
+                f"{name}[1] * x",
+                f"np.sum({name} * x, axis=0)",
+                f"np.dot({name}, x)",
+                f"np.linalg.solve({name} @ {name}.T + 50.0 * np.eye({SIZE}), x)",
+                f"np.sum(np.stack([x] * {SIZE}) - {name}, axis=1)",
+            )
+        )
+
     def use_dict(self) -> str:
         name = self.name("d")
         self.lines.append(
@@ -317,12 +358,14 @@ def check(seed: int, steps: int = 12, threads: int = 0) -> str | None:
     scope = vars(types.ModuleType(f"module_{seed}"))
     exec(source, scope)
     f = scope["f"]
-    way = module.rng.randrange(4)
+    way = module.rng.randrange(5)
+    plain = fgrad.grad(lambda x: np.sum(x * f(x))) if way == 4 else f
     jitted = {
         0: lambda: fgrad.jit(f),
         1: lambda: fgrad.jit(lambda x: scope["f"](x)),
         2: lambda: fgrad.jit(behind_a_partial(f)),
         3: lambda: fgrad.jit(fgrad.jit(f)),
+        4: lambda: fgrad.jit(plain),
     }[way]()
     done: list[str] = []
     for _ in range(steps):
@@ -334,7 +377,7 @@ def check(seed: int, steps: int = 12, threads: int = 0) -> str | None:
             except Exception:
                 continue
             done.append(text)
-        expected = outcome(lambda: f(X))
+        expected = outcome(lambda: plain(X))
         wrong = _calls(jitted, expected, threads)
         if wrong is not None:
             history = "\n".join(done)

@@ -33,7 +33,7 @@ from fgrad.compile.cpu.entry.blocks import (
     member,
     word,
 )
-from fgrad.outside.watches import MISSING, Content, Items, Place, Watches
+from fgrad.outside.watches import MISSING, Items, Place, Watches
 
 
 class NotWatched(Exception):
@@ -55,9 +55,16 @@ def outside_words(watches: Watches, references: list[Any]) -> list[int]:
                 raise NotWatched
             inside += [LOOKUP, id(holder), id(key), _address(value)]
         words += _unless_unchanged(holder, inside)
-    for content in watches.contents():
-        words += _content(content)
+    for array, copy, _ in watches.contents():
+        words += [*_layout(array), BYTES, address(array), array.nbytes, address(copy)]
+    for given in watches.inputs():
+        words += _layout(given.array)
     return words
+
+
+def address(x: np.ndarray) -> int:
+    """Where the numbers of an array are."""
+    return x.__array_interface__["data"][0]
 
 
 def _all_of(instruction: int, items: Items, kind: type) -> list[int]:
@@ -130,17 +137,16 @@ def _word_of(x: Any, value: Any) -> int:
     return found
 
 
-def _content(content: Content) -> list[int]:
-    """The numbers of an array, which has its memory, shape, strides and dtype as before."""
-    x, copy, at = content.array, content.copy, LAYOUT
-    if at is None or type(x) is not np.ndarray or not (x.flags.c_contiguous and x.dtype.isnative):
+def _layout(x: np.ndarray) -> list[int]:
+    """An array has its memory, shape, strides and dtype as before."""
+    at = LAYOUT
+    usable = x.flags.c_contiguous and x.flags.aligned and x.dtype.isnative
+    if at is None or type(x) is not np.ndarray or not usable:
         raise NotWatched
-    base = id(x)
-    data, dims = word_at(base + at.data), word_at(base + at.dims)
+    base, dims = id(x), word_at(id(x) + at.dims)
     watched = [base + at.data, base + at.descr, base + at.dims]
     watched += [dims + WORD * k for k in range(2 * x.ndim)]
-    same = [word for place in watched for word in (WORD_IS, place, word_at(place))]
-    return [*same, BYTES, data, x.nbytes, copy.ctypes.data]
+    return [word for place in watched for word in (WORD_IS, place, word_at(place))]
 
 
 def outside_text(at: Layout) -> str:

@@ -141,7 +141,7 @@ class Signature:
         self.references: list[Any] = [work.keep, work.after, pool]
         reader = _Reader(parameters, work.inputs, self.references)
         reader.apart(results.writes)
-        shares = work.after is not None or bool(parameters.watches.contents())
+        shares = work.after is not None or bool(parameters.watches.arrays())
         if results.writes and shares:
             raise NotNative  # what may fail, or read what is written, must not have written yet
         donors = {k: i for k, i in work.lends if i in reader.arrays}
