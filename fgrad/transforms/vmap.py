@@ -30,6 +30,7 @@ from fgrad.transforms.tape import missing_rule, replaying
 from fgrad.transforms.wrap import (
     argument_names,
     as_value,
+    as_values,
     check_callable,
     converted,
     flatten,
@@ -133,6 +134,8 @@ def _values(
     kwargs: dict[str, Any],
 ) -> list[Any]:
     """The leaves as arrays; what is no array and not mapped is passed on as it is."""
+    if None not in axes:
+        return as_values(leaves, fun, args, kwargs)
     name = function_name(fun)
 
     def convert(pair: tuple[Any, Any], what: str) -> Any:
