@@ -64,7 +64,7 @@ class Root:
     """What the end of a chain of views knows: its views, and how many traces were begun when it
     was made."""
 
-    __slots__ = ("doubtful", "layout", "limit", "made", "views", "writes")
+    __slots__ = ("assumed", "doubtful", "layout", "limit", "made", "views", "writes")
 
     def __init__(self, made: int = 0) -> None:
         self.made = made
@@ -72,7 +72,8 @@ class Root:
         self.views: list[weakref.ref[Tracer]] = []
         self.limit = 64
         self.doubtful = False
-        self.layout: np.ndarray | None = None
+        self.layout: np.ndarray | None = None  # where it is known
+        self.assumed: np.ndarray | None = None  # else C order, see `check_layout`
 
     def add(self, x: Tracer) -> None:
         """Remember a view; those that nobody holds any more are forgotten now and then."""
@@ -122,10 +123,13 @@ def layout_of(x: Tracer) -> np.ndarray:
     """An array without contents that lies in memory as `x` does, beside those of its relatives."""
     view = x._view
     if not isinstance(view, View):
-        view = memory_of(x)
-        if view.layout is None:
-            view.layout = np.empty(x.shape, x.dtype)
-    elif view.layout is None:
+        memory = memory_of(x)
+        if memory.layout is not None:
+            return memory.layout
+        if memory.assumed is None:
+            memory.assumed = np.empty(x.shape, x.dtype)
+        return memory.assumed
+    if view.layout is None:
         view.layout = view.move(layout_of(view.base))
     return view.layout
 

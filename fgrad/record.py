@@ -40,8 +40,9 @@ def maker_of(records: list[Record], number: int) -> Record | None:
     if not records:
         return None
     # There are no more equations since then than numbers, mostly as many.
-    at = max(len(records) - 1 - records[-1].outs[0] + number, 0)
-    if at >= len(records) or records[at].outs[0] != number:
+    last = len(records) - 1
+    at = min(max(last - records[-1].outs[0] + number, 0), last)
+    if records[at].outs[0] != number:
         at = bisect_right(records, number, at, key=lambda record: record.outs[0]) - 1
     return records[at] if at >= 0 and number in records[at].outs else None
 

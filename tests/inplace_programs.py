@@ -244,10 +244,12 @@ def outcomes(p: Program, modes: Any) -> list[Outcome]:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")
                 wrong = MODES[mode](right)
-        except FgradError as error:
-            refused = f"{type(error).__name__}: {str(error).splitlines()[0]}"
         except Exception as error:  # a crash is a mismatch, whatever it is
-            wrong = f"{type(error).__name__}: {error}"
+            card = error if isinstance(error, FgradError) else error.__cause__  # NumPy's, of a card
+            if isinstance(card, FgradError):
+                refused = f"{type(card).__name__}: {str(card).splitlines()[0]}"
+            else:
+                wrong = f"{type(error).__name__}: {error}"
         found.append(Outcome(p, mode, refused, wrong))
     return found
 

@@ -222,7 +222,7 @@ class Writer:
                 f"np.round({v}, 12)" if a.dtype.kind == "i" else f"np.tanh({v})",
                 f"{v}.T.copy()", f"{v}.T * 2", f"np.sum({v}, 0)", f"fnp.array({v}, copy=True)",
                 f"fnp.ascontiguousarray({v})", f"{v}.conj()", f"np.full_like({v}, x[1])",
-                f"np.broadcast_to({v}, (2, *{v}.shape)).copy()", f"fnp.empty_like({v}) * 0",
+                f"np.broadcast_to({v}, (2, *{v}.shape)).copy()", f"np.full_like({v}, 0.25)",
                 f"np.zeros_like({v}.T)", f"{v}.astype(np.float32)",
             )
         )  # fmt: skip
@@ -267,7 +267,8 @@ class Writer:
                 f"np.putmask({v}, {self.mask(v)}, {w})",
                 f"np.put_along_axis({v}, np.zeros_like({v}, int)[:1], {self.number()}, 0)",
                 f"np.fill_diagonal({v}, {self.number()})", f"{v}.sort()", f"{v}.sort(0)",
-                f"{v}.partition(1)", f"{v}.flat = {self.number()}", f"{v}.flat[:] = {w}",
+                f"{v}[..., :3].partition(1)", f"{v}.flat = {self.number()}",
+                f"{v}.flat[:] = fnp.array({w})",
                 f"{v}.flat[{self.pick(('0', '-1', '1:3', '[0, 1]'))}] = {self.number()}",
                 f"np.cumsum({v}, 0, out={v})", f"np.clip({v}, -0.5, 0.9, out={v})",
                 f"np.nan_to_num({v}, copy=False)", f"{v}.clip(-0.7, 1.1, out={v})",

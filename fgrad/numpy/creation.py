@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.assign import copied_like, laid_out
+from fgrad.assign import copied_like, keep_memory, laid_out
 from fgrad.errors import ArgumentError, ShapeError, UnsupportedTypeError
 from fgrad.ir.aval import BOOL, INT64, is_numeric
 from fgrad.layouts import in_c_order, is_line
@@ -86,7 +86,9 @@ def _array_of(like: Value, out: Value, order: Any) -> Value:
         return laid_out(out, order == "C")
     if shape_of(out) or not isinstance(like, Tracer) or not like.builder.live:
         return out
-    return like.builder.record(BROADCAST, (out,), {"shape": (), "dims": ()})
+    array = like.builder.record(BROADCAST, (out,), {"shape": (), "dims": ()})
+    keep_memory(array)
+    return array
 
 
 @implements("zeros_like", "empty_like")
@@ -119,8 +121,13 @@ def full_like(
 ) -> Value:
     """One value, perhaps traced, with the shape and dtype of an array."""
     x, kind, lengths = _like(a, dtype, shape)
-    like = x if isinstance(x, Tracer) else None
-    out = broadcast_to(convert(as_value(fill_value), kind), lengths, like)
+    value = convert(as_value(fill_value), kind)
+    if not isinstance(x, Tracer) or isinstance(value, Tracer):
+        out = broadcast_to(value, lengths)
+    elif np.ndim(value):
+        out = x.builder.record(ew.convert_p, (np.broadcast_to(value, lengths),), {"dtype": kind})
+    else:
+        out = traced_full(x, lengths, value, kind)
     return _array_of(x, fresh(out) if out is fill_value else out, order)
 
 

@@ -42,7 +42,7 @@ def astype(
 
 def copy(self: Tracer, order: Any = "C") -> Value:
     """The same values, which later assignments do not change."""
-    return arrange.copy(self, order)
+    return arrange.copy(self, order) if self.shape or self._view is not None else self.twin()
 
 
 def reshape(self: Tracer, *new_shape: Any, order: Any = "C", copy: Any = None) -> Value:

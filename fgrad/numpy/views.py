@@ -21,6 +21,7 @@ from fgrad.assign import (
     View,
     check_layout,
     copied_like,
+    keep_memory,
     laid_out,
     layout_of,
     link,
@@ -162,15 +163,18 @@ def aliasing(function: Function, target: Function) -> Function:
     def aliased(*args: Any, **kwargs: Any) -> Any:
         out = function(*args, **kwargs)
         x = args[0] if args else next(iter(kwargs.values()))
-        if (
-            type(out) is not Tracer
-            or is_line(out.shape)
-            or (simple and len(args) + len(kwargs) < 2)
-        ):
+        again = Again(args, kwargs, 0)
+        if type(out) is not Tracer or type(x) is not Tracer or not out.builder.live:
+            return out
+        if not x.shape and out is not x:  # an array that was made of rank 1
+            _link_view(x, out, again, function, target, True, True)
+            return out
+        as_root = is_line(out.shape) and not isinstance(x._view, View)
+        if as_root or (simple and len(args) + len(kwargs) == 1):
             return out
         check_layout(x)
         layout = layout_of(x)
-        new = Again(args, kwargs, 0).call(target, layout)
+        new = again.call(target, layout)
         if out is x and np.may_share_memory(new, layout):
             return x
         out = laid_out(out.twin(), new.flags.c_contiguous)
@@ -184,6 +188,10 @@ def copied(x: Value, order: Any) -> Value:
     """A copy, in an order of NumPy's."""
     if type(x) is not Tracer:
         return x.copy(order)
+    if not x.shape:
+        out = x.twin()
+        keep_memory(out)
+        return out
     if order in ("K", "A") or is_line(x.shape) or not x.builder.live:
         return copied_like(x, x.twin()) if order == "K" else x.twin()
     return laid_out(x.twin(), order == "C")

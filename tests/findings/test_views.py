@@ -169,3 +169,22 @@ def test_buffers_that_cannot_be_seen_are_refused() -> None:
     for transform in (fgrad.grad, fgrad.jit):
         with pytest.raises(ValueError, match=r"sequence|plain NumPy array"):
             transform(f)(A)
+
+
+NEW_ARRAYS = {
+    "a copy": "s = np.copy(x[..., 0]); w = fnp.ascontiguousarray(s); w[0] = 9; r = s * x",
+    "an array of a number": "s = fnp.array(x[0]); t = s; s += 1; s[...] *= 2; r = t * x",
+    "like a number": "s = np.zeros_like(x[0]); t = s; s += x[1]; r = t * x",
+    "a strided line": "v = np.flip(x); w = fnp.asfortranarray(v); w[0] = 9; r = x",
+    "filled": "v = np.full_like(x, 0.5); v[0] = x[1]; r = v * x",
+    "filled with a line": "v = np.full_like(x, np.ones(4)); v[0] = x[1]; r = v * x",
+}
+
+
+@pytest.mark.parametrize("name", NEW_ARRAYS)
+def test_new_arrays_are_arrays(name: str) -> None:
+    f = function(NEW_ARRAYS[name])
+    for transform in (fgrad.jit, fgrad.vmap, lambda f: lambda x: fgrad.vjp(f, x)[0]):
+        batched = transform is fgrad.vmap
+        found = transform(f)(np.stack([A, A]) if batched else A)
+        np.testing.assert_allclose(found[1] if batched else found, f(A.copy()))
