@@ -2,14 +2,16 @@
 
 python benchmarks/eager_table.py [operations] [memory] [cliffs] [--only sort] [--write page.md]
 
-Times are medians of turns in one process (A B A B ...); a ratio is fgrad's time to autograd's.  The
-machine may be busy: ratios count, not times.
+The calls of the libraries alternate (A B A B ...) in one process.  A time is the tenth percentile
+of all calls of a library: what a busy machine takes away is in the slower ones.  A ratio is fgrad's
+time to autograd's.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import time
 import tracemalloc
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from eager_programs import CLIFFS, PROGRAMS
-from harness import geometric_mean, machine, take_turns
+from harness import geometric_mean, machine
 from libraries import has
 
 import fgrad
@@ -154,7 +156,21 @@ def gradient(operation: Operation, xp: Any, grad: Callable[..., Any]) -> Callabl
     return grad(lambda x: xp.sum(operation.apply(xp, x)))
 
 
-def operation_rows(size: int, chosen: str = "", turns: int = 7) -> list[Row]:
+def alternate(calls: dict[str, Callable[[], Any]], seconds: float) -> dict[str, float]:
+    """The tenth percentile of the times of each call, which take turns; at least 5 of each."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for call in calls.values():
+        call()
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(next(iter(times.values()))) < 5:
+        for name, call in calls.items():
+            start = time.perf_counter()
+            call()
+            times[name].append(time.perf_counter() - start)
+    return {name: float(np.quantile(found, 0.1)) for name, found in times.items()}
+
+
+def operation_rows(size: int, chosen: str = "", seconds: float = 0.5) -> list[Row]:
     """The time of each operation's gradient, in microseconds."""
     rows = []
     for operation in OPERATIONS:
@@ -165,7 +181,7 @@ def operation_rows(size: int, chosen: str = "", turns: int = 7) -> list[Row]:
             name: _call(gradient(operation, xp, grad), x)
             for name, (xp, grad) in libraries().items()
         }
-        times = take_turns(calls, turns, 0.004)
+        times = alternate(calls, seconds)
         rows.append(Row(operation.name, {name: t * 1e6 for name, t in times.items()}))
         show(rows[-1], "us")
     return rows
@@ -203,12 +219,12 @@ def memory_rows(chosen: str = "") -> list[Row]:
     return rows
 
 
-def cliff_rows(chosen: str = "", turns: int = 5) -> list[Row]:
+def cliff_rows(chosen: str = "", seconds: float = 2.0) -> list[Row]:
     """The time of each cliff for all libraries that have it, in milliseconds."""
     rows = []
     for cliff in CLIFFS:
         if chosen in cliff.name:
-            times = take_turns(cliff.calls(), turns, 0.01)
+            times = alternate(cliff.calls(), seconds)
             rows.append(Row(cliff.name, {name: t * 1e3 for name, t in times.items()}))
             show(rows[-1], "ms")
     return rows
