@@ -83,7 +83,7 @@ def _is_ambiguous(treedef: TreeDef) -> bool:
     if issubclass(kind, dict):
         if any([isinstance(key, _EQUAL_KINDS) for key in treedef.entries()]):
             return True
-    elif kind not in (list, tuple, type(None)) and not hasattr(kind, "_fields"):
+    elif kind not in (list, tuple, type(None)) and not is_named_tuple(kind):
         return True
     return any([_is_ambiguous(child) for child in treedef.children()])
 
@@ -177,7 +177,17 @@ def register_node(
     """Make a class a container: `flatten_func(x) -> (children, static)` and its inverse
     `unflatten_func(static, children)`, as in JAX."""
     optree.register_pytree_node(cls, flatten_func, unflatten_func, namespace=NAMESPACE)
+    _REGISTERED.add(cls)
     return cls
+
+
+_REGISTERED: set[type] = set()
+
+
+def is_named_tuple(kind: Any) -> bool:
+    """Whether a class is a named tuple whose items are its children: it was not registered."""
+    named = isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
+    return named and kind not in _REGISTERED
 
 
 def dataclass(cls: type) -> type:

@@ -204,6 +204,8 @@ ARGUMENTS: dict[str, Sequence[Any]] = {
     "neginf": [None, -2.0],
     "kind": ["stable"],
     "assume_unique": [True, False],
+    "stable": [None],
+    "pad_width": [1, (0, 2), ((1, 0),), 0, -1],
     "invert": [True, False],
     "window_shape": [1, 2, 3, (2, 2)],
     "M": [None, 2, 4],
@@ -219,8 +221,11 @@ _OMITTED = (
     "nan_result overwrite_input writeable rtol atol period "
 )
 OMITTED = frozenset(_OMITTED.split())
-# Functions that are called in other ways, or need values, or whose results NumPy leaves open.
+# Functions that are called in other ways, or need values, or whose results NumPy leaves open, or
+# that differ among its versions.
 _LEFT_OUT = (
+    "cov corrcoef correlate convolve digitize union1d polyint polyder polydiv "
+    "lib.stride_tricks.sliding_window_view "
     "abs absolute array2string array_repr array_str save savetxt savez savez_compressed "
     "result_type can_cast shape ndim size common_type iscomplexobj isrealobj isscalar "
     "min_scalar_type copyto put place putmask put_along_axis fill_diagonal apply_along_axis "
@@ -283,6 +288,8 @@ def argument(draw: Draw, name: str, first: Any) -> Any:
         return draw.pick([(-1,), size, (1, size), (size, 1), back, (2, -1), (3, -1, 1)])
     if name == "kind":
         return "stable" if "sort" in draw.last else None
+    if name == "bins":
+        return draw.ascending(4)
     if name == "m" and "poly" in draw.last:
         return draw.pick([0, 1, 2])
     if name == "order" and ("ravel" in draw.last or "reshape" in draw.last):
@@ -316,7 +323,7 @@ def numpy_call(draw: Draw) -> Call:
             continue
         needed = parameter.default is parameter.empty
         if first is None:
-            first = draw.operand()
+            first = draw.ascending(4) if name == "searchsorted" else draw.operand()
             args.append(first)
         elif needed and kind is not kind.KEYWORD_ONLY:
             args.append(argument(draw, parameter.name, first))
@@ -412,13 +419,15 @@ def clip_call(draw: Draw) -> Call:
     low, high = [
         None if draw.chance(0.2) else draw.operand(draw.like(draw.shape_of(x))) for _ in "ab"
     ]
+    low = 0 if low is None and high is None else low
     return Call("clip", np.clip, (x, low, high), {})
 
 
 def chain_call(draw: Draw) -> Call:
     """The product of three matrices."""
     shapes = draw.pick([[(2, 3), (3, 4), (4, 1)], [(3,), (3, 4), (4, 4)], [(3, 3), (3, 3), (3,)]])
-    return Call("multi_dot", np.linalg.multi_dot, ([draw.operand(s) for s in shapes],), {})
+    dtype = "f8" if draw.smooth else draw.pick(["f8", "f4", "c16", "i8"])
+    return Call("multi_dot", np.linalg.multi_dot, ([draw.array(s, dtype) for s in shapes],), {})
 
 
 EINSUMS = [

@@ -18,6 +18,7 @@ from fgrad.numpy.promote import (
     broadcast,
     broadcast_to,
     convert,
+    dtype_of,
     fresh,
     inexact,
     normalize_axis,
@@ -76,6 +77,9 @@ def _as_end(end: Any, x: Value, axis: int) -> Value:
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Value:
     """Differences of the flattened array, between given ends."""
     x = subtractable(ravel(ary))
+    for end in (to_begin, to_end):
+        if end is not None and not np.can_cast(dtype_of(as_value(end)), x.dtype, "same_kind"):
+            raise DtypeError("dtype of an end of ediff1d must be compatible with the input")
     parts = [p for p in (to_begin, diff(x), to_end) if p is not None]
     return concatenate([convert(ravel(p), x.dtype) for p in parts])
 
@@ -490,14 +494,22 @@ def nan_to_num(
 def isposinf(x: Any, out: Any = None) -> Value:
     """x == inf."""
     refuse_out("isposinf", out)
-    return np.equal(as_array(x), math.inf)
+    return np.equal(_ordered(x, "isposinf"), math.inf)
 
 
 @implements("isneginf")
 def isneginf(x: Any, out: Any = None) -> Value:
     """x == -inf."""
     refuse_out("isneginf", out)
-    return np.equal(as_array(x), -math.inf)
+    return np.equal(_ordered(x, "isneginf"), -math.inf)
+
+
+def _ordered(x: Any, name: str) -> Value:
+    """Numbers with a sign; complex ones have none."""
+    x = as_array(x)
+    if cx.is_complex(x):
+        raise DtypeError(f"{name} is not defined for complex numbers.")
+    return x
 
 
 @implements("ix_")

@@ -186,7 +186,7 @@ def convert(x: Value, dtype: np.dtype) -> Value:
         if x.dtype == dtype:
             return x
         if x.weak and dtype.kind in "iu" and x.dtype.kind == "i":
-            _check_range(x, dtype)
+            check_range(x, dtype)
         return bind(ew.convert_p, x, dtype=dtype)
     if type(x) in PYTHON_KEYS:
         return dtype.type(x)
@@ -195,7 +195,7 @@ def convert(x: Value, dtype: np.dtype) -> Value:
     return x if x.ndim else x[()]
 
 
-def _check_range(x: Tracer, dtype: np.dtype) -> None:
+def check_range(x: Tracer, dtype: np.dtype) -> None:
     """A Python integer must fit the dtype that it meets: now, or when compiled code is called."""
     value = concrete(x)
     if value is not None:

@@ -498,7 +498,7 @@ def _cumulative_array_api(name: str, function: Callable[..., Value], identity: i
         result = function(x, axis, dtype, out)
         if not include_initial:
             return result
-        axis = normalize_axis(axis, len(x.shape))
+        axis = normalize_axis(axis, len(result.shape))
         first = tuple([1 if i == axis else n for i, n in enumerate(result.shape)])
         start = np.broadcast_to(result.dtype.type(identity), first)
         return sh.concatenate([start, result], axis)

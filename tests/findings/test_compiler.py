@@ -5,6 +5,9 @@ The numbers are those of the entries of the list of what was found.
 
 from __future__ import annotations
 
+import warnings
+from typing import Any, NamedTuple
+
 import numpy as np
 import pytest
 
@@ -88,3 +91,31 @@ def test_2_9_real_if_close_looks_at_known_numbers() -> None:
     np.testing.assert_array_equal(f(np.array([1.0, 2.0])), [2.0, 4.0])
     with pytest.raises(errors.UnsupportedNumpyError):
         jit(np.real_if_close)(np.array([1 + 0j]))
+
+
+class Scaled(NamedTuple):
+    """A named tuple of which one field is no child."""
+
+    x: Any
+    scale: Any
+
+
+def test_6c_a_named_tuple_may_be_registered_as_a_node() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # optree knows named tuples already
+        fgrad.tree.register_node(Scaled, lambda p: ((p.x,), p.scale), lambda s, xs: Scaled(*xs, s))
+    f = jit(lambda p: Scaled(p.x * p.scale, p.scale))
+    for x, scale in ((1.0, 2), (3.0, 2), (3.0, 2), (3.0, 5), (3.0, 5.0), (4.0, True), (4.0, 1)):
+        out = f(Scaled(x, scale))
+        assert (out.x, out.scale, type(out.scale)) == (x * scale, scale, type(scale))
+
+
+def test_1_12_a_negative_exponent_of_an_integer_is_refused() -> None:
+    """Python's exponents are looked at when a compiled function is called, not those in arrays."""
+    f, g = jit(lambda m: 2**m), jit(lambda x, m: x**m)
+    assert (f(3), f(0)) == (8, 1)
+    for call in (lambda: f(-1), lambda: g(2, -3), lambda: g(np.arange(3), -2)):
+        with pytest.raises(OverflowError):
+            call()
+    np.testing.assert_array_equal(g(np.array([1.0, 2.0]), -2), [1.0, 0.25])
+    assert jit(lambda k: (-1) ** k)(3) == -1

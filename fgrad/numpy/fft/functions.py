@@ -116,7 +116,7 @@ def irfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = No
 @implements("fft.hfft")
 def hfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Value:
     """The real transform of a signal of which half is given, the rest being its conjugate."""
-    return irfft(conj(_operand(a)), n, axis, _opposite(norm), out)
+    return _half_again(irfft(conj(_operand(a)), n, axis, _opposite(norm), out), a)
 
 
 @implements("fft.ihfft")
@@ -210,7 +210,12 @@ def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any =
         x = resized(x, axis, n)
     x = resized(x, where[-1], sizes[-1] // 2 + 1)
     y = ft.irfft(ft.ifft(x, tuple(where[:-1])), sizes[-1], where[-1])
-    return ft.scale(y, _factor(norm, math.prod(sizes), True))
+    return _half_again(ft.scale(y, _factor(norm, math.prod(sizes), True)), a)
+
+
+def _half_again(y: Value, a: Any) -> Value:
+    """Real results have the precision of what was given."""
+    return convert(y, as_array(a).dtype) if as_array(a).dtype == np.float16 else y
 
 
 def _plane(name: str, whole: Callable[..., Value]) -> None:
@@ -236,6 +241,8 @@ _plane("irfft2", irfftn)
 def _shift(x: Any, axes: Any, amount: Callable[[int], int]) -> Value:
     x = as_array(x)
     where = range(len(x.shape)) if axes is None else known_ints(axes)
+    if not x.shape and axes is None:
+        raise ArgumentError("a number has no axis to shift")
     return roll(x, tuple([amount(x.shape[a]) for a in where]), tuple(where))
 
 

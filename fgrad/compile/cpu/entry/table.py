@@ -231,7 +231,7 @@ def is_plain(treedef: tree.TreeDef) -> bool:
     if treedef.is_leaf():
         return True
     kind = treedef.type
-    usual = kind in (dict, list, tuple, type(None)) or _is_named_tuple(kind)
+    usual = kind in (dict, list, tuple, type(None)) or tree.is_named_tuple(kind)
     if not usual and field_names(kind) != tuple(treedef.entries()):
         return False
     return all([is_plain(child) for child in treedef.children()])
@@ -259,10 +259,6 @@ def field_names(kind: Any) -> tuple[str, ...] | None:
         if hasattr(type(stored), "__get__") and type(stored) is not types.MemberDescriptorType:
             return None
     return tuple([f.name for f in fields])
-
-
-def _is_named_tuple(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 
 class _Reader:
@@ -328,7 +324,7 @@ class _Reader:
             self.words += [DICT, register, len(value), first, *map(id, value)]
             for k, key in enumerate(value):
                 self.visit(first + k, value[key], number[key])
-        elif kind is list or kind is tuple or _is_named_tuple(kind):
+        elif kind is list or kind is tuple or tree.is_named_tuple(kind):
             first = self.open(len(value))
             self.references.append(kind)
             head = LIST if kind is list else TUPLE
