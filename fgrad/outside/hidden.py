@@ -27,6 +27,10 @@ from fgrad.trace import SMALL, STATE, Builder, Tracer, bind
 Arrays: TypeAlias = "dict[int, tuple[np.ndarray, frozenset[Site]]]"
 
 
+# From Python 3.12 on, instructions of a function that is called again may go unreported.
+COUNTS = sys.version_info < (3, 12)
+
+
 class Hidden:
     """The arrays that one trace may take as inputs; open it around the trace."""
 
@@ -108,7 +112,7 @@ def _only_repeats(x: np.ndarray, whole: np.ndarray, dims: tuple[int, ...]) -> bo
 
 def candidates(watches: Watches, moved: Container[int]) -> Arrays:
     """The arrays that a trace may take as inputs: those that are large, or were seen to change."""
-    if sys.gettrace() is not None:  # a debugger, or a tool for coverage
+    if sys.gettrace() is not None or not COUNTS:  # a debugger, or a tool for coverage
         return {}
     return {
         id(x): (x, frozenset([site for site in sites if site is not None]))
