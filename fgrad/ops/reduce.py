@@ -37,7 +37,7 @@ from fgrad.ops.families import (
     moves,
 )
 from fgrad.ops.index import gather
-from fgrad.ops.selected import where
+from fgrad.ops.selected import Branch, Selected, Support, fitted, plain
 from fgrad.ops.shape import (
     REDUCE_SUM,
     Ints,
@@ -126,7 +126,7 @@ reduce_prod_p.refuse("transpose", NOT_LINEAR)
 @reduce_prod_p.jvp
 def _(primals: Any, tangents: Any, _out: Any, *, axes: Ints) -> Value:
     """(x, t)(y, s) = (xy, ty + xs), over a balanced tree: right where factors are zero."""
-    (x,), (t,) = primals, tangents
+    (x,), (t,) = primals, [plain(t) for t in tangents]
     kept = kept_axes(len(x.shape), axes)
     order = (*kept, *axes)
     shape = tuple(x.shape[a] for a in kept)
@@ -154,7 +154,7 @@ def _last(x: Value, start: int, stop: int) -> Value:
 def _pull_prod(cts: Any, _wanted: Any, values: Any, outs: Any, params: Any) -> Any:
     """ct out / x for known numbers, where no product is zero, too small or too large."""
     (ct,), (x,), (out,), axes = cts, values, outs, params["axes"]
-    if any([isinstance(v, Tracer) for v in (ct, x, out)]) or x.dtype.kind not in "fc":
+    if any([type(v) in (Tracer, Selected) for v in (ct, x, out)]) or x.dtype.kind not in "fc":
         return NotImplemented
     size = np.abs(out)
     if not (size >= np.finfo(x.dtype).tiny).all() or not np.isfinite(size).all():
@@ -163,6 +163,7 @@ def _pull_prod(cts: Any, _wanted: Any, values: Any, outs: Any, params: Any) -> A
 
 
 reduce_prod_p.pullback = _pull_prod
+reduce_prod_p.selects = True
 
 
 reduce_max_p = Primitive("reduce_max", params=("axes",))
@@ -177,7 +178,7 @@ def _attained(x: Value, out: Value, axes: Ints) -> tuple[Value, Value]:
 
 def _extremum_jvp(primals: Any, tangents: Any, out: Any, *, axes: Ints) -> Value:
     """The mean of the tangents at the places where the extremum is attained."""
-    (x,), (t,) = primals, tangents
+    (x,), (t,) = primals, [plain(t) for t in tangents]
     here, count = _attained(x, out, axes)
     return div(bind(REDUCE_SUM, select(here, t, lit(t, 0)), axes=axes), count)
 
@@ -185,19 +186,27 @@ def _extremum_jvp(primals: Any, tangents: Any, out: Any, *, axes: Ints) -> Value
 def _extremum_pullback(cts: Any, _wanted: Any, values: Any, outs: Any, params: Any) -> Any:
     """The transpose of the mean: an equal share for each place, and NaN if the extremum is."""
     (ct,), (x,), (out,), axes = cts, values, outs, params["axes"]
+    selected = type(ct) is Selected
+    t = ct.value if selected else ct
     here, count = _attained(x, out, axes)
-    share = div(ct, count)
+    share = div(t, count)
     if x.dtype.kind in FLOATS:
         unordered = ne(out, out)
-        share = select(unordered, lit(ct, math.nan), share)
+        share = select(unordered, lit(t, math.nan), share)
         here = or_(here, spread(unordered, x.shape, axes))
-    return (where(here, spread(share, x.shape, axes)),)
+
+    def repeated(bits: Value) -> Value:
+        return spread(fitted(bits, t.shape), x.shape, axes)
+
+    outer = Support((ct.support,), repeated) if selected else None
+    return (Selected(spread(share, x.shape, axes), Branch(here, True, outer)),)
 
 
 for _prim, _ufunc in ((reduce_max_p, np.maximum), (reduce_min_p, np.minimum)):
     _reduction(_prim, _ufunc, ORDERED, empty=False)
     _prim.jvp(_extremum_jvp)
     _prim.pullback = _extremum_pullback
+    _prim.selects = True
     _prim.refuse("transpose", NOT_LINEAR)
 
 reduce_any_p = Primitive("reduce_any", params=("axes",))

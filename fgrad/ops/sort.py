@@ -18,6 +18,7 @@ from fgrad.ir.aval import INT64, Aval
 from fgrad.ir.primitive import DISCRETE, NOT_LINEAR, Primitive
 from fgrad.ops.families import batch_first
 from fgrad.ops.index import gather, sort_p
+from fgrad.ops.selected import Selected, plain
 from fgrad.ops.shape import iota, reshape
 from fgrad.trace import Tracer, Value, bind
 
@@ -85,7 +86,7 @@ def _(
     order = bind(sort_p, *primals[:num_keys], number, axis=axis, num_keys=num_keys)[-1]
     where = [order if a == axis else iota(shape, INT64, a) for a in range(len(shape))]
     every = tuple(range(len(shape)))
-    return tuple([None if t is None else gather(t, where, every) for t in tangents])
+    return tuple([None if t is None else gather(plain(t), where, every) for t in tangents])
 
 
 sort_p.refuse("transpose", NOT_LINEAR)
@@ -94,7 +95,7 @@ sort_p.refuse("transpose", NOT_LINEAR)
 def _pull_sort(cts: Any, wanted: Any, values: Any, _outs: Any, params: Any) -> Any:
     """Cotangents of known numbers move back with their elements."""
     axis, num_keys = params["axis"], params["num_keys"]
-    if any([isinstance(v, Tracer) for v in (*cts, *values)]):
+    if any([type(v) in (Tracer, Selected) for v in (*cts, *values)]):
         return NotImplemented
     order = _order(values[:num_keys], axis)
     parts: list[np.ndarray | None] = []
@@ -109,6 +110,7 @@ def _pull_sort(cts: Any, wanted: Any, values: Any, _outs: Any, params: Any) -> A
 
 
 sort_p.pullback = _pull_sort
+sort_p.selects = True
 
 
 @sort_p.batch

@@ -290,9 +290,8 @@ def _pull_general(record: Record, cts: list[Any], store: _Cotangents, active: by
     if prim.moves is not None and prim.moves.holds_for(**params):
         parts = pull_moved(record, cts[0], wanted)
     elif prim.pullback is not None:
-        if not prim.selects:
-            cts = [plain(ct) for ct in cts]
-        parts = prim.pullback(cts, wanted, values, results, params)
+        known = cts if prim.selects else [plain(ct) for ct in cts]
+        parts = prim.pullback(known, wanted, values, results, params)
     if parts is not NotImplemented:
         pass
     elif _is_linear_in(prim, wanted, params):

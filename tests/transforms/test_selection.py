@@ -129,6 +129,31 @@ def test_nan_of_the_branch_taken_is_seen() -> None:
             assert np.isnan(slope[0]) and np.all(slope[1:] == 1.0)
 
 
+@pytest.mark.parametrize("reduction", [np.max, np.min, np.sum, np.prod, np.linalg.norm, np.std])
+@np.errstate(all="ignore")
+def test_rows_that_are_not_selected(reduction: Any) -> None:
+    """A row of NaN that is not selected reaches no derivative."""
+    x = np.array([[-1.0, 2.0, 0.0], [0.5, 2.0, 3.0]])
+    good = np.array([False, True])
+
+    def f(x: Any) -> Any:
+        return np.sum(np.where(good, reduction(np.log(x) * np.sqrt(x), axis=1), 0.0))
+
+    right = grad(lambda row: reduction(np.log(row) * np.sqrt(row)))(x[1])
+    for g in (grad(f), jit(grad(f)), jacfwd(f)):
+        np.testing.assert_allclose(g(x), [np.zeros(3), right], 1e-10, 1e-12)
+    curved = grad(lambda x: np.sum(grad(f)(x)))(x)
+    assert np.isfinite(curved).all()
+
+
+@np.errstate(all="ignore")
+def test_places_of_a_sort_that_are_not_selected() -> None:
+    x = np.array([4.0, 0.0, 1.0])
+    f = lambda x: np.sum(np.sort(np.sqrt(x))[1:])  # noqa: E731
+    assert np.array_equal(grad(f)(x), [0.25, 0.0, 0.5])
+    assert np.array_equal(jit(grad(f))(x), [0.25, 0.0, 0.5])
+
+
 def test_a_value_used_within_and_without_a_selection() -> None:
     """The dense use of sqrt(x) has an infinite derivative at 0, which stays."""
     f = lambda x: np.sum(np.where(x > 0, x_log_x(x), 0.0) + np.sqrt(x))  # noqa: E731
