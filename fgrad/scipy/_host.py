@@ -44,6 +44,15 @@ def floats(x: Any) -> Value:
     return inexact(as_value(x))
 
 
+def real(x: Any, what: str) -> Value:
+    """The value of a function that must be real, as floats; a card for complex ones."""
+    value = floats(x)
+    if value.dtype.kind == "c":
+        why = "its values are complex, and their imaginary parts would be lost."
+        raise refusal(what, why, "f(x).real and f(x).imag    one function for each part")
+    return value
+
+
 def refuse_options(name: str, given: dict[str, Any]) -> None:
     """A card for options of SciPy's function `name` that have no meaning in a trace."""
     for option, value in given.items():

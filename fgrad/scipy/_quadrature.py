@@ -16,8 +16,8 @@ import numpy as np
 
 from fgrad.ir.aval import Aval
 from fgrad.lazy import lazy_module
-from fgrad.numpy.promote import as_value
-from fgrad.scipy._host import arguments, floats, inside, on_host, refuse_options
+from fgrad.scipy._either import refusal
+from fgrad.scipy._host import arguments, floats, inside, on_host, real, refuse_options
 from fgrad.trace import Value
 from fgrad.transforms.custom_jvp import custom_jvp
 from fgrad.transforms.implicit import closure_convert
@@ -81,9 +81,7 @@ def _integral(f: Integrand, size: int, low: Value, high: Value, options: Toleran
                 finite = np.isfinite(end)  # an infinite end does not move
                 along = np.where(finite, sign * d_end, 0.0)
                 moved = moved + converted(np.where(finite, end, 0.5), *consts) * along
-        active = [
-            k for k, t in enumerate(d_consts) if t is not None and consts[k].dtype.kind == "f"
-        ]
+        active = [k for k, t in enumerate(d_consts) if t is not None and is_float(consts[k])]
         if active:
             slopes = _slopes(converted, consts, active, size)
             along = np.concatenate([np.reshape(d_consts[k], -1) for k in active])
@@ -95,6 +93,14 @@ def _integral(f: Integrand, size: int, low: Value, high: Value, options: Toleran
     integral.defjvp(rule, symbolic_zeros=True)
     integral.__name__ = integral.name = "quad"
     return integral(low, high, consts)
+
+
+def is_float(x: Value) -> bool:
+    """Whether a parameter has a derivative; a card for complex ones."""
+    if x.dtype.kind == "c":
+        why = "the derivative in a complex parameter is not there."
+        raise refusal("scipy.integrate.quad", why, "z.real and z.imag    as real parameters")
+    return x.dtype.kind == "f"
 
 
 def _slopes(
@@ -153,7 +159,7 @@ def quad(
     refuse_options("scipy.integrate.quad", {"full_output": full_output, **options})
 
     def vector(t: Any) -> Value:
-        return np.reshape(as_value(func(t, *args)), 1).astype(FLOAT)
+        return np.reshape(real(func(t, *args), "scipy.integrate.quad"), 1).astype(FLOAT)
 
     vector.__name__ = function_name(func)
     control = Tolerances(epsabs, epsrel, limit, None if points is None else np.asarray(points))

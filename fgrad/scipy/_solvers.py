@@ -19,8 +19,7 @@ import numpy as np
 
 from fgrad.ir.aval import Aval
 from fgrad.lazy import lazy_module
-from fgrad.numpy.promote import as_value
-from fgrad.scipy._host import arguments, floats, implicit, inside, on_host, refuse_options
+from fgrad.scipy._host import arguments, floats, implicit, inside, on_host, real, refuse_options
 from fgrad.trace import Value
 from fgrad.transforms.grad import grad
 from fgrad.transforms.jacobian import jacfwd
@@ -54,7 +53,7 @@ def _applied(fun: Function, args: Any) -> Function:
     rest = arguments(args)
 
     def applied(x: Any) -> Value:
-        return floats(as_value(fun(x, *rest)))
+        return real(fun(x, *rest), f"The function {function_name(fun)} of scipy.optimize")
 
     applied.__name__ = function_name(fun)
     return applied
