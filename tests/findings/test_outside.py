@@ -6,6 +6,7 @@ After each of them, calls of `jit(f)` give what NumPy gives.
 
 from __future__ import annotations
 
+import sys
 import types
 import warnings
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 import fgrad
 from fgrad.errors import RetraceWarning
+from fgrad.outside.hidden import COUNTS
 
 HEAD = """
 import functools, math, types
@@ -215,3 +217,52 @@ def test_1_7_what_did_not_change_is_not_traced_again() -> None:
         scope["other"] = k
         assert jitted(3.0) == 6.0
     assert len(traced) == 1
+
+
+def inputs_of(jitted: Any) -> int:
+    """How many arrays from outside the latest trace takes as inputs."""
+    return len(list(jitted.entries.values())[-1].captured)
+
+
+@pytest.mark.skipif(not COUNTS, reason="runs of instructions cannot be counted")
+@pytest.mark.skipif(sys.gettrace() is not None, reason="another tool traces this thread")
+def test_1_7_large_arrays_that_are_calculated_with_are_read_at_each_call() -> None:
+    A, b = np.ones((100, 10)), np.zeros(100)
+
+    def loss(w: Any) -> Any:
+        r = A @ w - b
+        return np.sum(r * r)
+
+    jitted, gradient = fgrad.jit(loss), fgrad.jit(fgrad.grad(loss))
+    for k in range(30):  # no warning: nothing is traced again but once, for the small array
+        A[:] = np.arange(1000.0).reshape(100, 10) % (k + 3)
+        b[:] = k
+        w = np.linspace(0.0, 1.0, 10)
+        np.testing.assert_allclose(jitted(w), loss(w))
+        np.testing.assert_allclose(gradient(w), 2 * A.T @ (A @ w - b))
+    assert inputs_of(jitted) == inputs_of(gradient) == 2
+
+
+PLAIN_READS: dict[str, str] = {
+    "first plainly, then traced": (
+        "a = 1.0\nfor k in range(3): a = B * a + (x if k else 0.5)\nout = a"
+    ),
+    "a branch": "out = B * x if B[0] > 0 else x",
+    "a reduction": "out = B * x + B.max()",
+    "an alias": "c = B\nout = B * x + c * 2.0",
+    "a converted operand": "out = B * x.astype(np.float32).astype(np.float16) + B",
+}
+
+
+@pytest.mark.parametrize("case", PLAIN_READS)
+def test_1_7_arrays_whose_numbers_were_read_are_compared(case: str) -> None:
+    body = "\n".join(["  " + line for line in PLAIN_READS[case].split("\n")])
+    scope = run(f"B = np.ones(1000)\ndef f(x):\n{body}\n  return out")
+    jitted, x = fgrad.jit(scope["f"]), np.linspace(-1.0, 2.0, 1000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RetraceWarning)
+        for value in (1.0, -2.0, 3.0, 0.5):
+            for place in (0, 500, slice(None)):
+                scope["B"][place] = value
+                for _ in range(3):
+                    np.testing.assert_allclose(jitted(x), scope["f"](x), rtol=1e-3)
