@@ -562,10 +562,12 @@ def jit(
             one of them is.
 
     Returns:
-        A function with the same results; arrays are fresh `np.ndarray`s, scalars NumPy scalars.
+        A function with the same results and the same writes into its arguments: a returned
+        argument is itself, other arrays are fresh `np.ndarray`s, scalars NumPy scalars.
         On the GPU they are `DeviceArray`s, which are computed while Python goes on.
 
     Raises:
+        ArgumentWriteError: what is written is read-only, or overlaps another argument.
         StaticArgumentError: a static argument is not hashable or does not exist.
         UnsupportedTypeError: an argument is not an array of numbers.
 
