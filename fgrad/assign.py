@@ -21,7 +21,7 @@ import numpy as np
 from fgrad.errors import InPlaceError
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import REGISTRY
-from fgrad.layouts import in_c_order, inputs_behind, is_line, mark, unknown_layout
+from fgrad.layouts import in_c_order, is_line, mark, note_taken, unknown_layout
 from fgrad.source import here, resolve
 
 if TYPE_CHECKING:
@@ -139,8 +139,7 @@ def check_layout(x: Tracer) -> None:
     root = root_of(x)
     if memory_of(root).layout is None and not is_line(root.shape) and not in_c_order(root):
         raise unknown_layout(root.aval)
-    if not root.builder.eager:
-        root.builder.taken |= inputs_behind(root)
+    note_taken(root)
 
 
 def settle(x: Tracer) -> Tracer:

@@ -81,8 +81,19 @@ def _is_given_in_c_order(builder: Any, number: int) -> bool:
     return True
 
 
-def inputs_behind(x: Any) -> set[int]:
-    """The numbers of the inputs that a traced value is made of: its layout may depend on theirs."""
+def note_taken(x: Any) -> None:
+    """Note which inputs were taken to lie in C order: all that a traced value is made of."""
+    builder = x.builder
+    behind = _inputs_behind(x)
+    builder.taken |= behind
+    captured = [outside for _, outside, inner in builder.captures.values() if inner.index in behind]
+    for value in captured + [y.value for y in builder.inputs if y.index in behind]:
+        if hasattr(value, "builder") and value.builder.live:
+            note_taken(value)
+
+
+def _inputs_behind(x: Any) -> set[int]:
+    """The numbers of the inputs and captured values that a traced value is made of."""
     records = x.builder.records
     found: set[int] = set()
     ahead = {x.index}

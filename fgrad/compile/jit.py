@@ -562,9 +562,8 @@ def jit(
             one of them is.
 
     Returns:
-        A function with the same results and the same writes into its arguments: a returned
-        argument is itself, other arrays are fresh `np.ndarray`s, scalars NumPy scalars.
-        On the GPU they are `DeviceArray`s, which are computed while Python goes on.
+        A function with the same results and writes into its arguments: these themselves if they are
+        returned, else fresh `np.ndarray`s (`DeviceArray`s on the GPU) and NumPy scalars.
 
     Raises:
         ArgumentWriteError: what is written is read-only, or overlaps another argument.

@@ -159,7 +159,7 @@ def draw_view(
                 else line[start : start + size].reshape(shape[::-1]).T
             )
         if kind == 1:
-            return np.flip(line[start : start + size].reshape(shape))
+            return line[start : start + size].reshape(shape)[(slice(None, None, -1),) * len(shape)]
         if kind == 2 and shape:
             x = line[start : start + size].reshape(shape)
             x.flags.writeable = False
@@ -258,8 +258,11 @@ def compare(f: Function, call: Callable[..., Any], given: Arguments, objects: bo
         return "refused" if refusable or isinstance(wanted, Exception) else f"refused: {error}"
     except (ValueError, TypeError) as error:
         return "" if isinstance(wanted, Exception) else f"raised {error!r}"
-    if isinstance(wanted, Exception):
-        return f"no {wanted!r}"
+    if isinstance(wanted, Exception):  # NumPy refuses to change nothing in read-only memory
+        fixed = [k for k, x in enumerate(arrays) if not x.flags.writeable]
+        own = [f"{NAMES[k]}[...] = {NAMES[k]}[...]" in f.text for k in fixed]
+        nothing = any([*own, *[not arrays[k].size for k in fixed]])
+        return "" if nothing else f"no {wanted!r}"
     for k, (a, b) in enumerate(zip(found.memory, expected.memory, strict=True)):
         if not same(a, b):
             return f"memory {k}:\n{a}\nNumPy:\n{b}"
