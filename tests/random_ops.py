@@ -115,7 +115,9 @@ def draw_program(seed: int, number: int, smooth: bool) -> Program:
 def _undefined(call: Call, pool: Sequence[Any]) -> bool:
     """Whether floats become integers that cannot hold them, which C leaves open, or what is not
     finite meets functions whose algorithms spread NaN in ways of their own."""
-    spreads = ("fft", "einsum", "percentile", "quantile", "median", "nanm", "prod", "dot")
+    spreads = (
+        "fft", "einsum", "percentile", "quantile", "median", "nanm", "prod", "dot", "reciprocal",
+    )  # fmt: skip
     module = getattr(call.function, "__module__", "")
     if module == "numpy.linalg" or any([part in call.name for part in spreads]):
         return not all([np.all(np.isfinite(x)) for x in pool])

@@ -272,6 +272,9 @@ def ufuncs() -> list[np.ufunc]:
     return [f for _, f in sorted(named.items()) if f.signature is None and f not in left_out]
 
 
+INT_AXIS = ("linspace", "logspace", "geomspace")  # whose axis is never None
+
+
 def argument(draw: Draw, name: str, first: Any) -> Any:
     """Something for the parameter with this name."""
     if (name == "order" and "sort" in draw.last) or "partition" in draw.last:
@@ -286,12 +289,16 @@ def argument(draw: Draw, name: str, first: Any) -> Any:
         size = int(np.prod(draw.shape_of(first)))
         back = draw.shape_of(first)[::-1]
         return draw.pick([(-1,), size, (1, size), (size, 1), back, (2, -1), (3, -1, 1)])
+    if name in ("left", "right") and draw.last == "interp":
+        return draw.pick([None, 0.5])
     if name == "kind":
         return "stable" if "sort" in draw.last else None
     if name == "bins":
         return draw.ascending(4)
     if name == "m" and "poly" in draw.last:
         return draw.pick([0, 1, 2])
+    if name == "axis" and draw.last in INT_AXIS:
+        return draw.pick([0, -1, 1])
     if name == "order" and ("ravel" in draw.last or "reshape" in draw.last):
         return draw.pick(["C", "F"])  # of inputs, the layout is no part of the value
     if name == "xp":

@@ -36,6 +36,9 @@ _STATISTICS: dict[str, Callable[..., Value]] = {
 }
 
 
+MODES = ("constant", "empty", "linear_ramp", *_REPEATING, *_STATISTICS)
+
+
 @implements("pad")
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Value:
     """The array with elements added around it."""
@@ -46,6 +49,8 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Va
     widths = [(low, high) for low, high in pairs]
     if any(n < 0 for w in widths for n in w):
         raise ArgumentError("index can't contain negative values")
+    if not callable(mode) and mode not in MODES:
+        raise ArgumentError(f"mode '{mode}' is not supported")
     if mode == "empty":
         mode = "constant"
     if mode == "constant":

@@ -322,7 +322,7 @@ def var(
     x = as_array(a)
     work, result = _work_dtype(x, dtype)
     x = convert(x, work) if dtype is None else x
-    axes = normalize_axes(axis, len(x.shape))
+    axes = reduced_axes(axis, x)
     if mean is NO_VALUE:
         total = sum_(x, axes, work, where=where)
         center = divide_count(total, count_of(x, axes, where))

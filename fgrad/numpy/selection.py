@@ -210,17 +210,17 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Value:
     if axis is None:
         x, axis = ravel(x), 0
     axis = normalize_axis(axis, len(x.shape))
-    obj = obj if isinstance(obj, slice) else known(obj, "insert")
     n = x.shape[axis]
+    obj = np.arange(n)[obj] if isinstance(obj, slice) else known(obj, "insert")
     new = convert(as_value(values), x.dtype)
-    if not isinstance(obj, slice) and obj.size == 1:
+    if obj.size == 1:
         # One place takes as many elements as the values have.
         new = reshape(new, (1,) * (len(x.shape) - len(shape_of(new))) + shape_of(new))
         new = moveaxis(new, 0, axis) if obj.ndim == 0 else new
         obj = np.full(new.shape[axis], obj.item())
     while len(shape_of(new)) > len(x.shape) and shape_of(new)[0] == 1:
         new = reshape(new, shape_of(new)[1:])
-    marks = np.insert(np.full(n, -1), obj, np.arange(_count_of_places(obj, n)))
+    marks = np.insert(np.full(n, -1), obj, np.arange(_count_of_places(obj)))
     new_places, old_places = np.flatnonzero(marks >= 0), np.flatnonzero(marks < 0)
     block = broadcast_to(new, (*x.shape[:axis], len(new_places), *x.shape[axis + 1 :]))
     sources = np.empty(len(marks), np.int64)
@@ -229,10 +229,8 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Value:
     return take(concatenate([x, block], axis), sources, axis)
 
 
-def _count_of_places(obj: Any, n: int) -> int:
+def _count_of_places(obj: np.ndarray) -> int:
     """How many places an argument of `insert` names."""
-    if isinstance(obj, slice):
-        return len(range(*obj.indices(n)))
     return int(np.count_nonzero(obj)) if obj.dtype == bool else obj.size
 
 
