@@ -77,10 +77,11 @@ def _log_add(ufunc: Any, exp: Callable[[Value], Value], log_base: float) -> Bina
 
     def slope(t: Value, x: Value, y: Value) -> Value:
         """Equal numbers share the slope, infinite ones as well."""
-        distance = ew.sub(x, y)
+        endless = ew.and_(ew.eq(x, y), ew.isinf(x))
+        distance = select(endless, lit(x, 0), ew.sub(x, y))
         if log_base != 1.0:
             distance = ew.mul(distance, lit(x, log_base))
-        return ew.mul(t, select(ew.eq(x, y), lit(x, 0.5), ew.logistic(distance)))
+        return ew.mul(t, ew.logistic(distance))
 
     return composed(
         ufunc,
