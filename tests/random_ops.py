@@ -36,6 +36,7 @@ RAISED = (
 REFUSED = (errors.UnsupportedNumpyError, errors.UnsupportedTypeError, errors.TracedIndexError,
            errors.TracedBoolError, errors.TracedArrayError, errors.BoundsError,
            errors.InPlaceError, errors.ArgumentWriteError)  # fmt: skip
+REFUSES_VALUES = ("asarray_chkfinite", "geomspace")
 BY_VALUE = (IndexError, ArithmeticError, np.linalg.LinAlgError)  # raised for what is not known
 TOLERANCE = {"e": 2e-2, "f": 2e-4, "F": 2e-4, "d": 1e-8, "D": 1e-8}
 PACK = 40  # programs that are compiled as one function
@@ -280,6 +281,7 @@ class Found:
             return
         if f.raises is not None:
             by_value = way != "values" and issubclass(f.raises, BY_VALUE)
+            by_value |= way != "values" and f.calls[-1].name in REFUSES_VALUES
             by_value |= f.raises is AttributeError  # a Python number where an array is meant
             if not by_value:
                 self.note(f, way, f"NumPy raises {f.raises.__name__}")

@@ -203,7 +203,6 @@ ARGUMENTS: dict[str, Sequence[Any]] = {
     "posinf": [None, 2.0],
     "neginf": [None, -2.0],
     "kind": ["stable"],
-    "assume_unique": [True, False],
     "stable": [None],
     "pad_width": [1, (0, 2), ((1, 0),), 0, -1],
     "invert": [True, False],
@@ -218,7 +217,7 @@ _ARRAY_NAMES = (
 ARRAY_NAMES = frozenset(_ARRAY_NAMES.split())
 _OMITTED = (
     "out args kwargs subok copy like casting device signature extobj _args _ kw mean size sorter "
-    "nan_result overwrite_input writeable rtol atol period "
+    "nan_result assume_unique overwrite_input writeable rtol atol period "
 )
 OMITTED = frozenset(_OMITTED.split())
 # Functions that are called in other ways, or need values, or whose results NumPy leaves open, or
