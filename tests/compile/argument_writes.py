@@ -158,7 +158,7 @@ def draw_view(
                 if len(shape) != 2
                 else line[start : start + size].reshape(shape[::-1]).T
             )
-        if kind == 1:
+        if kind == 1 and shape:
             return line[start : start + size].reshape(shape)[(slice(None, None, -1),) * len(shape)]
         if kind == 2 and shape:
             x = line[start : start + size].reshape(shape)
