@@ -138,6 +138,17 @@ class Atoms:
         return _new(Eqn, (prim, inputs, Params(params), outputs, loc, via))
 
 
+def writable_memory(x: np.ndarray) -> list[np.ndarray]:
+    """Of an array and those that it is a view of: which can be written."""
+    found = []
+    array: Any = x
+    while isinstance(array, np.ndarray):
+        if array.flags.writeable:
+            found.append(array)
+        array = array.base
+    return found
+
+
 def as_scalar(x: Any) -> Any:
     """A Python number or a rank-0 array as a NumPy scalar."""
     return np.asarray(x)[()]

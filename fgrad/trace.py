@@ -25,7 +25,7 @@ from fgrad.ir.primitive import OUT, Primitive
 from fgrad.ir.program import Lit, Program, Var
 from fgrad.on_device import OnDevice, bind_hook, put_hook
 from fgrad.readout import array_of, number_of
-from fgrad.record import Atoms, Numbered, Record, TracedProgram, passed_by
+from fgrad.record import Atoms, Numbered, Record, TracedProgram, passed_by, writable_memory
 from fgrad.source import Loc, RawLoc, here
 from fgrad.tables import (
     alias_functions,
@@ -458,12 +458,14 @@ class Builder:
         flags = x.flags
         if not flags.c_contiguous:
             self.reordered = True
-        if not flags.writeable:
+        if x.base is None and not flags.writeable:
             return x
-        if x.nbytes <= SMALL or self.outlives:
+        memory = writable_memory(x)
+        if memory and (x.nbytes <= SMALL or self.outlives):
             return x.copy()
-        x.flags.writeable = False
-        self.frozen.append(x)
+        for array in memory:
+            array.flags.writeable = False
+            self.frozen.append(array)
         return x
 
     def close(self, outputs: Sequence[Value], copy_consts: bool = False) -> TracedProgram:

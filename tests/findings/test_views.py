@@ -188,3 +188,27 @@ def test_new_arrays_are_arrays(name: str) -> None:
         batched = transform is fgrad.vmap
         found = transform(f)(np.stack([A, A]) if batched else A)
         np.testing.assert_allclose(found[1] if batched else found, f(A.copy()))
+
+
+def test_a_plain_array_is_written_after_a_view_of_it_was_used() -> None:
+    def small(m: Any) -> Any:
+        c = np.array([0.5, 0.5])
+        y = m * np.broadcast_to(c, (2, 2))
+        c[:] = 7
+        return np.sum(y)
+
+    def large(m: Any) -> Any:
+        c = np.full(3000, 0.5)
+        y = m * c[1:]
+        c[:] = 7
+        return np.sum(y)
+
+    m = np.ones((2, 2))
+    assert fgrad.jit(small)(m) == 2.0
+    np.testing.assert_array_equal(fgrad.grad(small)(m), np.full((2, 2), 0.5))
+    for transform in (fgrad.jit, fgrad.grad):
+        with pytest.raises(ValueError, match="read-only"):
+            transform(large)(np.ones(2999))
+    c = np.ones(3000)
+    fgrad.grad(lambda x: np.sum(x * c[1:]))(np.ones(2999))
+    c[:] = 2  # again writable
