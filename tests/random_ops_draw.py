@@ -374,9 +374,9 @@ METHODS = {name: ("axis", "keepdims") for name in _REDUCING.split()} | {
     "repeat": ("repeats", "axis"), "take": ("indices", "axis", "mode"), "squeeze": ("axis",),
     "swapaxes": ("axis1", "axis2"), "trace": ("offset", "axis1", "axis2", "dtype"),
     "diagonal": ("offset", "axis1", "axis2"), "astype": ("dtype",),
-    "reshape": ("shape",), "transpose": (), "clip": ("a_min", "a_max"), "item": (), "dot": ("b",),
+    "reshape": ("shape",), "transpose": (), "clip": ("a_min", "a_max"), "item": (),
 }  # fmt: skip
-POSITIONAL = ("repeat", "take", "swapaxes", "reshape", "clip", "dot", "astype")
+POSITIONAL = ("repeat", "take", "swapaxes", "reshape", "clip", "astype")
 
 
 def method_call(draw: Draw) -> Call:

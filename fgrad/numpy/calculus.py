@@ -105,8 +105,11 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Value:
 @implements("gradient")
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     """Central differences inside, one-sided ones at the ends."""
-    x = inexact(subtractable(as_array(f)))
+    x = as_array(f)
     axes = tuple(range(len(x.shape))) if axis is None else axis
+    if axes == ():
+        return ()
+    x = inexact(subtractable(x))
     axes = axes if isinstance(axes, (tuple, list)) else (axes,)
     axes = [normalize_axis(i, len(x.shape)) for i in axes]
     if len(set(axes)) < len(axes):

@@ -111,7 +111,7 @@ def nanvar(
     mask = _both(where, present)
     axis = axis if present is True else reduced_axes(axis, x)
     result = var(x, axis, dtype, out, ddof, keepdims, where=mask, mean=mean)
-    if mask is True:
+    if mask is True or result.dtype.kind in "biu":
         return result
     count = convert(count_of(x, axis, mask, keepdims is True), FLOAT64)
     few = ew.le(*broadcast((count, FLOAT64.type(ddof))))
