@@ -56,11 +56,12 @@ class Leaves(NamedTuple):
 
 
 def leaves_of(x: Any, what: str) -> Leaves:
-    """The leaves of an argument as arrays, scalars or tracers."""
+    """The leaves of an argument as arrays, scalars or tracers; a truth value is NumPy's."""
     found, treedef = tree.flatten(x)
     values = [as_value(leaf, what) for leaf in found]
     values = [v[()] if isinstance(v, np.ndarray) and not v.ndim else v for v in values]
-    return Leaves(values, treedef, [is_weak(leaf) for leaf in found])
+    weak = [is_weak(leaf) and v.dtype.kind != "b" for leaf, v in zip(found, values, strict=True)]
+    return Leaves(values, treedef, weak)
 
 
 def body_of(
@@ -139,8 +140,8 @@ def _adapted(x: Value, weak: bool, dtype: np.dtype | None) -> Value:
 
 def yielded(x: Value, weak: bool, after: Aval, after_weak: bool) -> tuple[Value, bool]:
     """A carry before the first step, and whether it is a Python number, in view of what a step
-    makes of it; truth values do not yield."""
-    if not weak or x.dtype.kind == "b" or after.shape:
+    makes of it."""
+    if not weak or after.shape:
         return x, weak
     wide = after.dtype if fits(x.dtype, after.dtype) else np.result_type(x.dtype, after.dtype)
     if isinstance(x, Tracer) or x.dtype == wide or wide.kind not in "iu":

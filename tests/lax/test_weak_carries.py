@@ -92,8 +92,12 @@ def test_truth_values_do_not_yield() -> None:
         with pytest.raises(errors.DtypeError):
             lax.scan(lambda c, x: (c + x, None), True, np.ones(3, dtype))
     with pytest.raises(errors.DtypeError):
-        lax.fori_loop(0, 3, lambda i, c: c + c, True)
+        lax.fori_loop(0, 3, lambda i, c: c + 1, True)
+    assert lax.fori_loop(0, 3, lambda i, c: c + c, True).dtype == bool
     assert lax.fori_loop(0, 3, lambda i, c: c & (i < 2), True).dtype == bool
+    for loop in (lax.fori_loop, fgrad.jit(lax.fori_loop, static_argnums=(0, 1, 2))):
+        last = loop(0, 3, lambda i, c: ~c, True)
+        assert last.dtype == bool and not last  # where ~True is -2 in Python
 
 
 def test_an_integer_that_does_not_fit_is_refused() -> None:
