@@ -130,9 +130,17 @@ class Effects(NamedTuple):
 
 
 class Watched:
-    """The arguments of a function while it is traced; `arrays` are those that NumPy can write."""
+    """The arguments of a function while it is traced.
 
-    def __init__(self, tracers: Sequence[Tracer], arrays: Sequence[bool], args: Any) -> None:
+    Arguments:
+        arrays: which of them NumPy can write.
+        given_back: whether an argument that is returned is that object, as on the host.
+    """
+
+    def __init__(
+        self, tracers: Sequence[Tracer], arrays: Sequence[bool], args: Any, given_back: bool
+    ) -> None:
+        self.given_back = given_back
         self.numbers = {id(x): k for k, x in enumerate(tracers)}
         self.tracers, self.arrays = tracers, arrays
         self.containers = Watch(args)
@@ -146,7 +154,7 @@ class Watched:
         leaves = []
         for x in results:
             k = self.numbers.get(id(x), -1)
-            if k >= 0 and self.arrays[k]:
+            if k >= 0 and self.arrays[k] and self.given_back:
                 leaves.append(~k)
             else:
                 leaves.append(len(values))

@@ -14,7 +14,7 @@ import types
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from threading import get_ident
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from fgrad.compile.call import call, contiguous, executable_of
 from fgrad.compile.cpu.entry.native import NativeCallable, NativeCalls, native_class
 from fgrad.compile.cpu.entry.table import Parameters
 from fgrad.compile.effects import Effects, Watched, called_back, split_writes
+from fgrad.compile.entries import DeviceCalls, Entry, Given
 from fgrad.compile.jit_texts import (
     changes_often,
     described,
@@ -33,9 +34,7 @@ from fgrad.compile.jit_texts import (
     unhashable,
     unsupported,
 )
-from fgrad.compile.leaves import Take, taker
 from fgrad.compile.native import learn
-from fgrad.compile.plan import Donation
 from fgrad.compile.static_arguments import Static, as_tuple, completed, known_by_name, typed
 from fgrad.config import config
 from fgrad.errors import ArgumentError, RetraceWarning, UnsupportedTypeError
@@ -55,69 +54,9 @@ from fgrad.transforms.arguments import is_array
 from fgrad.transforms.wrap import argument_names
 
 _INT_TYPES = (int, np.integer)
-MOST_DEVICE_CALLS = 64  # of one function
 MOST_WORLDS = 4  # traces for one kind of arguments that are kept for a world that has changed
 MANY_CHANGES = 8  # of the world, after which there is a warning
 DONATED_BYTES = 1 << 16  # less memory is not worth a look at all arguments
-
-
-class Entry(NamedTuple):
-    """What is kept for one kind of arguments."""
-
-    program: Program
-    out_tree: tree.TreeDef
-    single: bool  # the result is one array, not a container
-    description: tuple[str, ...]  # of the arguments, for explain_retrace
-    donated: tuple[Donation, ...]  # inputs whose memory may be given to results
-    fits: dict[int, set[np.dtype]]  # leaves that are Python integers, and what they must fit
-    captured: tuple[OnDevice | np.ndarray, ...]  # arrays that it closes over: the first inputs
-    device: str | None  # None: where the arguments are
-    effects: Effects | None  # what calls do to their arguments; None: nothing
-    watches: Watches  # what it depends on besides the arguments
-
-    def result(self, outs: Sequence[Any]) -> Any:
-        """What a call returns: its leaves in their containers."""
-        return outs[0] if self.single else tree.unflatten(self.out_tree, outs)
-
-
-class DeviceCall(NamedTuple):
-    """A call on a device that needs no Python: `call(leaves)` gives the results, a code for
-    `failed`, or None if the call is of another kind.  `take` gives the leaves of arguments."""
-
-    entry: Entry
-    call: Callable[[tuple[Any, ...]], Any]
-    failed: Callable[[int], NoReturn]
-    take: Take | None  # None: the arguments are the leaves
-    kept: Any  # what `call` reads
-
-
-class DeviceCalls:
-    """Those of one function; `last` was made most recently."""
-
-    def __init__(self) -> None:
-        self.last: DeviceCall | None = None
-        self.known: dict[tuple[int, int], DeviceCall | None] = {}  # by entry and thread
-
-    def learn(self, entry: Entry, treedef: tree.TreeDef | None = None) -> None:
-        """Make calls like one that was made so from now on; `treedef` is of the arguments if these
-        are not the leaves."""
-        key = id(entry), get_ident()
-        if key not in self.known and len(self.known) < MOST_DEVICE_CALLS:
-            executable = entry.program.cache[CUDA]
-            native = executable.native_call()
-            count = len(entry.program.inputs)
-            take = treedef and taker(tree.unflatten(treedef, range(count))[0], count)
-            failed = executable.failed
-            self.known[key] = native and DeviceCall(entry, native.call, failed, take, native)
-        self.last = self.known.get(key)
-
-
-class Given(NamedTuple):
-    """The arguments of a call, and their leaves, as the caller gave them."""
-
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    leaves: Sequence[Any]
 
 
 class Signature(NamedTuple):
@@ -373,7 +312,7 @@ class Jitted(NativeCallable):
 
     def program_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program:
         """The traced program for some arguments, which it need not be kept for."""
-        return self.entry_of(args, kwargs).program
+        return self.entry_of(args, kwargs).whole()
 
     def arrays_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """The leaves of the arguments that a program takes: all but the static ones."""
@@ -441,10 +380,11 @@ class Jitted(NativeCallable):
         arrays = [is_array(x) for x in leaves]
         name = getattr(self.fun, "__name__", "function")
         names = functools.partial(self._names, signature)
+        on_host = self.device != CUDA and not any([isinstance(x, OnDevice) for x in leaves])
 
         def flat(*tracers: Tracer) -> list[Any]:
             args, kwargs = tree.unflatten(signature.treedef, tracers)
-            watched = Watched(tracers, arrays, (args, kwargs))
+            watched = Watched(tracers, arrays, (args, kwargs), on_host)
             args, kwargs = list(args), dict(kwargs)
             for where, (_, value) in signature.statics:
                 if isinstance(where, int):
@@ -460,9 +400,10 @@ class Jitted(NativeCallable):
         known = known_by_name(self.fun, signature.statics)
         draws = Draws(self.fun, known)
         tracing = functools.partial(trace, flat, avals, identifier(name), "jit", True, names)
-        on_host = not put_hook and self.device != CUDA
         may_take = candidates(world_of(self.fun, known), self.moved) if on_host else {}
         traced, unread = trace_with_inputs(tracing, may_take)
+        if unread and any([isinstance(lower(x), OnDevice) for x in traced.captured]):
+            traced, unread = trace_with_inputs(tracing, {})
         closed, captured = tuple([lower(x) for x in traced.captured]), traced.captured
         if all([isinstance(x, (OnDevice, np.ndarray)) for x in closed]):
             captured = []

@@ -26,6 +26,8 @@ def explain_retrace(fun: Any) -> str:
         fun: what `jit` returned.
 
     Example:
+        >>> import numpy as np
+        >>> from fgrad import jit
         >>> f = jit(lambda x: x + 1)
         >>> _ = f(np.zeros(2)), f(np.zeros(3))
         >>> print(explain_retrace(f))

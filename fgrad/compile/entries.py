@@ -1,0 +1,91 @@
+"""L5. What `jit` keeps for one kind of arguments, and calls on a device that need no Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from threading import get_ident
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.compile.effects import Effects
+from fgrad.compile.leaves import Take, taker
+from fgrad.compile.plan import Donation
+from fgrad.ir.program import Program
+from fgrad.lifted import CUDA
+from fgrad.on_device import OnDevice
+from fgrad.outside.watches import Watches
+
+MOST_DEVICE_CALLS = 64  # of one function
+
+
+class Entry(NamedTuple):
+    """What is kept for one kind of arguments."""
+
+    program: Program
+    out_tree: tree.TreeDef
+    single: bool  # the result is one array, not a container
+    description: tuple[str, ...]  # of the arguments, for explain_retrace
+    donated: tuple[Donation, ...]  # inputs whose memory may be given to results
+    fits: dict[int, set[np.dtype]]  # leaves that are Python integers, and what they must fit
+    captured: tuple[OnDevice | np.ndarray, ...]  # arrays that it closes over: the first inputs
+    device: str | None  # None: where the arguments are
+    effects: Effects | None  # what calls do to their arguments; None: nothing
+    watches: Watches  # what it depends on besides the arguments
+
+    def whole(self) -> Program:
+        """The program with the arguments that are returned among its results, in their places."""
+        if self.effects is None:
+            return self.program
+        program, first = self.program, len(self.captured)
+        outs = [
+            program.outputs[k] if k >= 0 else program.inputs[first + ~k]
+            for k in self.effects.leaves
+        ]
+        written = program.outputs[len(program.outputs) - len(self.effects.writes) :]
+        return program.replace(outputs=(*outs, *written))
+
+    def result(self, outs: Sequence[Any]) -> Any:
+        """What a call returns: its leaves in their containers."""
+        return outs[0] if self.single else tree.unflatten(self.out_tree, outs)
+
+
+class DeviceCall(NamedTuple):
+    """A call on a device that needs no Python: `call(leaves)` gives the results, a code for
+    `failed`, or None if the call is of another kind.  `take` gives the leaves of arguments."""
+
+    entry: Entry
+    call: Callable[[tuple[Any, ...]], Any]
+    failed: Callable[[int], NoReturn]
+    take: Take | None  # None: the arguments are the leaves
+    kept: Any  # what `call` reads
+
+
+class DeviceCalls:
+    """Those of one function; `last` was made most recently."""
+
+    def __init__(self) -> None:
+        self.last: DeviceCall | None = None
+        self.known: dict[tuple[int, int], DeviceCall | None] = {}  # by entry and thread
+
+    def learn(self, entry: Entry, treedef: tree.TreeDef | None = None) -> None:
+        """Make calls like one that was made so from now on; `treedef` is of the arguments if these
+        are not the leaves."""
+        key = id(entry), get_ident()
+        if key not in self.known and len(self.known) < MOST_DEVICE_CALLS:
+            executable = entry.program.cache[CUDA]
+            native = executable.native_call()
+            count = len(entry.program.inputs)
+            take = treedef and taker(tree.unflatten(treedef, range(count))[0], count)
+            failed = executable.failed
+            self.known[key] = native and DeviceCall(entry, native.call, failed, take, native)
+        self.last = self.known.get(key)
+
+
+class Given(NamedTuple):
+    """The arguments of a call, and their leaves, as the caller gave them."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    leaves: Sequence[Any]
