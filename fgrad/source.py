@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from types import CodeType, FrameType
 from typing import NamedTuple, TypeAlias
 
@@ -101,6 +102,15 @@ def here() -> RawLoc:
         frame = frame.f_back
     frame = user_frame() or sys._getframe(1)
     return frame.f_code, frame.f_lasti
+
+
+def warn_user(text: str, category: type[Warning]) -> None:
+    """Warn at the user's line, however deep fgrad has been called."""
+    frame = user_frame() or sys._getframe(1)
+    place = frame.f_code.co_filename, frame.f_lineno
+    names = frame.f_globals
+    registry = names.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(text, category, *place, names.get("__name__"), registry)
 
 
 def library_frames() -> list[FrameType]:

@@ -146,3 +146,11 @@ def test_the_environment_asks_for_all_frames() -> None:
         command = [sys.executable, "-c", code]
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
         assert ("value_and_grad_fun" in done.stderr) == shown
+
+
+def test_warnings_are_at_the_users_line() -> None:
+    f = fgrad.jit(lambda x: x + 1, max_traces=1)
+    f(np.zeros(2))
+    with pytest.warns(fgrad.errors.RetraceWarning) as caught:
+        f(np.zeros(3))
+    assert caught[0].filename == __file__

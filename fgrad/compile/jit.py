@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import sys
 import types
-import warnings
 from collections.abc import Callable, Hashable, Sequence
 from threading import get_ident
 from typing import Any, NamedTuple
@@ -49,6 +48,7 @@ from fgrad.outside.draws import Draws
 from fgrad.outside.hidden import candidates, trace_with_inputs
 from fgrad.outside.watches import Watches
 from fgrad.outside.world import world_of
+from fgrad.source import warn_user
 from fgrad.trace import Tracer, run, trace
 from fgrad.transforms.arguments import is_array
 from fgrad.transforms.wrap import argument_names
@@ -441,14 +441,14 @@ class Jitted(NativeCallable):
         self.entries[key] = entry
         kinds = {id(e): e for e in self.entries.values()}
         if self.max_traces is not None and len(kinds) > self.max_traces:
-            warnings.warn(explain_retrace(self), RetraceWarning, stacklevel=4)
+            warn_user(explain_retrace(self), RetraceWarning)
 
     def _note_change(self, before: Entry) -> None:
         """Warn when the world has changed often: each change costs a trace."""
         self.changes += 1
         if self.changes == MANY_CHANGES:
             text = changes_often(self.fun.__name__, MANY_CHANGES, before.watches.changed())
-            warnings.warn(text, RetraceWarning, stacklevel=5)
+            warn_user(text, RetraceWarning)
 
 
 def _check_integers(fits: dict[int, set[np.dtype]], leaves: Sequence[Any]) -> None:

@@ -8,7 +8,6 @@ everything was computed.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,7 +21,7 @@ from fgrad.layouts import in_c_order
 from fgrad.lifted import is_lifted, lift
 from fgrad.on_device import OnDevice
 from fgrad.overlap import overlap, overlaps_itself
-from fgrad.source import here, resolve
+from fgrad.source import warn_user
 from fgrad.trace import Tracer
 from fgrad.writing import write_all
 
@@ -283,17 +282,10 @@ class Shared:
         return target, new
 
 
-_SEEN: dict[Any, Any] = {}  # where a warning was given
-
-
 def warn_lost(transform: str, name: str) -> None:
     """Warn, once for each line, that what was written into a copy is lost."""
-    loc = resolve(here())
-    warnings.warn_explicit(
+    warn_user(
         f"{transform}: {name} is a copy inside, as it is differentiated or mapped, and what was "
         "written into it is lost; return it, or write into a copy of your own",
         LostWriteWarning,
-        loc.file,
-        loc.line,
-        registry=_SEEN,
     )

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -25,6 +24,7 @@ from fgrad.ir.memory import VIEWS, bytes_of, live_bytes, peak_bytes
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 from fgrad.lifted import lower
 from fgrad.ops.control import scan_p
+from fgrad.source import warn_user
 from fgrad.trace import STATE, Builder, Tracer, Value, bind, concrete, innermost, run, trace
 from fgrad.transforms.beneath import trace_beneath
 from fgrad.transforms.checkpoint import Saving, bind_checkpoint
@@ -129,11 +129,10 @@ def choose(
             return min([c for c in cheaper if c is not None], key=lambda c: c.cost)
         if least < 0 or need < least:
             best, least = choice, need
-    warnings.warn(
+    warn_user(
         f"the gradient of {name} takes {_shown(least)} at least, by the choices that were tried, "
         f"but memory={_shown(limit)}.",
         MemoryBudgetWarning,
-        stacklevel=4,
     )
     return best
 

@@ -17,13 +17,13 @@ import hashlib
 import os
 import struct
 import time
-import warnings
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from fgrad.compile.cpu.own_files import TEMPORARY, Folder, ForeignFileError, opened
 from fgrad.errors import CacheWarning, Row, card
+from fgrad.source import warn_user
 
 SIZE_LIMIT = 256 << 20
 _HEAD = struct.Struct("<IQ")
@@ -98,7 +98,7 @@ class DiskStore:
             ("write", "FGRAD_CACHE_DIR=folder      another folder, which is yours alone"),
             ("now", "nothing is read from it or written to it until this process ends."),
         )
-        warnings.warn(card(headline, rows, CacheWarning.__name__.lower()), CacheWarning, 4)
+        warn_user(card(headline, rows, CacheWarning.__name__.lower()), CacheWarning)
 
     def _read(self, key: str) -> bytes | None:
         with opened(self.directory) as folder, folder.inner(key[-2:]) as inner:
