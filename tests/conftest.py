@@ -30,6 +30,12 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def young() -> None:
+    """Nor is what the tests of other files have left."""
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def seeded(request: pytest.FixtureRequest) -> None:
     """NumPy's legacy generator, for code that uses it, starts from the test's name."""

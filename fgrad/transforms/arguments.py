@@ -21,7 +21,7 @@ from fgrad.layouts import in_c_order
 from fgrad.lifted import is_lifted, lift
 from fgrad.on_device import OnDevice
 from fgrad.overlap import overlap, overlaps_itself
-from fgrad.source import warn_user
+from fgrad.source import here, resolve, warn_user
 from fgrad.trace import Tracer
 from fgrad.writing import write_all
 
