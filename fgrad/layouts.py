@@ -70,6 +70,15 @@ def mark(x: Any, c_order: bool) -> None:
     x.builder.reordered |= not c_order
 
 
+def ordered(out: Any, order: Any) -> Any:
+    """Fresh results, of which NumPy was asked to lay them out in an order."""
+    if order not in (None, "K"):
+        for x in out if isinstance(out, tuple) else (out,):
+            if hasattr(x, "builder") and not is_line(x.shape):
+                mark(x, order == "C")
+    return out
+
+
 def _is_given_in_c_order(builder: Any, number: int) -> bool:
     """Of an argument, or of a captured value; what has no value yet is taken to be in C order."""
     for _, outside, inner in builder.captures.values():
@@ -79,6 +88,17 @@ def _is_given_in_c_order(builder: Any, number: int) -> bool:
         if x.index == number:
             return in_c_order(x.value)
     return True
+
+
+def examples_in_c_order(x: Any, axis: int) -> bool:
+    """Whether copies of the examples along an axis of a value certainly lie in C order."""
+    if not isinstance(x, np.ndarray):
+        return in_c_order(x)
+    if x.flags.c_contiguous:
+        return True
+    others = [k for k, n in enumerate(x.shape) if k != axis and n > 1]
+    strides = [abs(x.strides[k]) for k in others]
+    return strides == sorted(strides, reverse=True)
 
 
 def note_taken(x: Any) -> None:

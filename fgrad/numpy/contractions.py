@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.errors import ArgumentError, ShapeError
+from fgrad.layouts import ordered
 from fgrad.lazy import lazy_module
 from fgrad.numpy.creation import diagonal
 from fgrad.numpy.promote import (
@@ -50,7 +51,7 @@ def einsum(
     dtype: Any = None,
     casting: str = "safe",
     optimize: Any = False,
-    **_: Any,
+    order: Any = "K",
 ) -> Value:
     """Sums of products over labelled axes."""
     refuse_out("einsum", out)
@@ -67,7 +68,7 @@ def einsum(
         needed = set(result).union(*[t.labels for t in terms])
         terms.append(_contract(chosen, needed))
     (last,) = terms
-    return _arrange(_simplify(last, set(result)), result, sizes)
+    return ordered(_arrange(_simplify(last, set(result)), result, sizes), order)
 
 
 def _cast(x: Value, dtype: np.dtype, casting: Any) -> Value:

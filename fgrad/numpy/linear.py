@@ -9,6 +9,7 @@ import numpy as np
 
 from fgrad.errors import ArgumentError, ShapeError
 from fgrad.ir.aval import FLOAT32
+from fgrad.layouts import ordered
 from fgrad.numpy.arrange import known_ints, moveaxis
 from fgrad.numpy.promote import (
     as_array,
@@ -18,6 +19,7 @@ from fgrad.numpy.promote import (
     convert,
     normalize_axis,
     promote,
+    refuse_argument,
     refuse_out,
     reshape,
 )
@@ -52,14 +54,13 @@ _ARRAYS = (Tracer, np.ndarray)
 def matmul(x1: Any, x2: Any, /, out: Any = None, **kwargs: Any) -> Value:
     """The matrix product over the last axes; leading axes broadcast."""
     refuse_out("matmul", out)
-    dtype = kwargs.get("dtype")
-    plain = type(x1) in _ARRAYS and type(x2) in _ARRAYS and dtype is None
+    if kwargs:
+        return _matmul_as(x1, x2, **kwargs)
+    plain = type(x1) in _ARRAYS and type(x2) in _ARRAYS
     if plain and x1.dtype is x2.dtype and x1.dtype.kind == "f":
         a, b = x1, x2
     else:
         a, b = _pair("matmul", x1, x2)
-        if dtype is not None:
-            a, b = convert(a, np.dtype(dtype)), convert(b, np.dtype(dtype))
     m, n = len(a.shape), len(b.shape)
     if not m or not n:
         raise ArgumentError("matmul: operands of rank 0 are not allowed; use * instead")
@@ -68,6 +69,17 @@ def matmul(x1: Any, x2: Any, /, out: Any = None, **kwargs: Any) -> Value:
     if n <= 2:
         return dt.dot_general(a, b, ((m - 1,), (max(n - 2, 0),)))
     return _batched_matmul(a, b)
+
+
+def _matmul_as(x1: Any, x2: Any, dtype: Any = None, order: Any = "K", **rest: Any) -> Value:
+    """The matrix product with what ufuncs may be asked for."""
+    for name in rest:
+        if name not in ("casting", "subok"):
+            raise refuse_argument("matmul", name, "np.moveaxis(...)    before and after it")
+    a, b = _pair("matmul", x1, x2)
+    if dtype is not None:
+        a, b = convert(a, np.dtype(dtype)), convert(b, np.dtype(dtype))
+    return ordered(matmul(a, b), order)
 
 
 def _batched_matmul(a: Value, b: Value) -> Value:

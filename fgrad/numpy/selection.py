@@ -9,6 +9,7 @@ import numpy as np
 
 from fgrad.errors import ArgumentError, TracedIndexError
 from fgrad.ir.aval import INT64
+from fgrad.layouts import mark
 from fgrad.numpy.arrange import concatenate, moveaxis, ravel
 from fgrad.numpy.compositions import absolute, to_bool
 from fgrad.numpy.indexing import bounds_error, checked, index_hook, wrap_negative
@@ -144,6 +145,16 @@ def _moded(indices: Value, length: int, mode: str, axis: int) -> Value:
 
 
 @implements("take")
+def numpy_take(
+    a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise"
+) -> Value:
+    """`take`, whose results lie in C order whatever it takes from; those made of them need not."""
+    result = take(a, indices, axis, out, mode)
+    if isinstance(result, Tracer):
+        mark(result, True)
+    return result
+
+
 def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Value:
     """Elements by number along an axis, or of the flattened array."""
     refuse_out("take", out)

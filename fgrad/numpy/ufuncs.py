@@ -17,6 +17,7 @@ import numpy as np
 from fgrad.doors import binary_door, unary_door
 from fgrad.ir.aval import BOOL
 from fgrad.ir.primitive import REGISTRY, Primitive
+from fgrad.layouts import ordered
 from fgrad.numpy import compositions as co
 from fgrad.numpy.promote import (
     Shape,
@@ -107,7 +108,7 @@ COMPOSED: dict[str, tuple[Function, str | None]] = {
 
 # --- the general way ------------------------------------------------------------------------------
 
-_IGNORED = {"casting", "order", "subok"}  # they concern memory, or only what raises
+_IGNORED = {"casting", "order", "subok"}  # the layout of the result, or only what raises
 
 
 def call_ufunc(
@@ -133,6 +134,8 @@ def call_ufunc(
     result = function(*xs)
     if result is xs[0]:
         result = fresh(result)
+    if rest:
+        result = ordered(result, rest.get("order"))
     return result if where is True else _masked(result, where)
 
 

@@ -26,9 +26,10 @@ from fgrad.assign import (
     layout_of,
     link,
     memory_of,
+    root_of,
 )
 from fgrad.errors import ArgumentError
-from fgrad.layouts import is_line
+from fgrad.layouts import in_c_order, is_line, mark
 from fgrad.numpy.indexing import getitem, update
 from fgrad.numpy.masked import Masked, is_unknown_mask
 from fgrad.numpy.promote import traced_full
@@ -139,9 +140,18 @@ def _link_view(
 ) -> None:
     """Make a rearrangement of elements a view; writing finds its places by rearranging numbers."""
     if type(out) is Tracer and out is not base:
+        if not writable and len(out.shape) > 1:
+            _mark_parts(base, out, again.call(target, layout_of(base)))
         read, move = partial(again.call, function), partial(again.call, target)
         write = partial(_write_back, move) if writable else _refuse_write
         link(base, out, View(base, read, write, move, doubtful=doubtful))
+
+
+def _mark_parts(base: Tracer, out: Tracer, layout: np.ndarray) -> None:
+    """Note how copies lie of a view that repeats or leaves out elements."""
+    in_order = in_c_order(root_of(base)) and np.empty_like(layout).flags.c_contiguous
+    if in_order != in_c_order(out):
+        mark(out, in_order)
 
 
 def viewing_each(function: Function, target: Function) -> Function:

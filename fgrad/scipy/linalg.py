@@ -9,12 +9,14 @@ raises a card when it meets a traced array.  `overwrite_*` and `check_finite` me
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
 
 import fgrad.numpy as fnp
+from fgrad.layouts import is_line, mark
 from fgrad.lazy import lazy_module
 from fgrad.numpy.linalg.functions import linear_operands, matrices
 from fgrad.ops import decompositions as dc
@@ -24,7 +26,7 @@ from fgrad.ops import matrices as mx
 from fgrad.ops import matrix_functions as mf
 from fgrad.ops.complex import conj, is_complex, to_complex
 from fgrad.scipy._either import either, plain_only, refusal
-from fgrad.trace import Value
+from fgrad.trace import Tracer, Value
 
 plain = lazy_module("scipy.linalg")
 
@@ -32,8 +34,20 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _either(traced: F) -> F:
-    """Decorator: SciPy's function of the same name, unless a tracer is among the arguments."""
-    return either(plain, traced)
+    """Decorator: SciPy's function of the same name, unless a tracer is among the arguments.
+
+    Which of SciPy's results lie in Fortran's order differs from version to version.
+    """
+
+    @functools.wraps(traced)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        out = traced(*args, **kwargs)
+        for x in out if isinstance(out, tuple) else (out,):
+            if isinstance(x, Tracer) and not is_line(x.shape):
+                mark(x, False)
+        return out
+
+    return either(plain, function)  # type: ignore[return-value]
 
 
 ADVICE = {

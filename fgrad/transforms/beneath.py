@@ -26,7 +26,7 @@ from fgrad.transforms.arguments import refuse_writes
 from fgrad.transforms.closed_over import RUNNING, Closed
 from fgrad.transforms.control_parts import derived_program
 from fgrad.transforms.derive import batched_program
-from fgrad.transforms.vmap import Batched, run_batched
+from fgrad.transforms.vmap import Batched, example_input, run_batched
 from fgrad.transforms.wrap import as_value, is_weak, outside
 
 
@@ -251,9 +251,7 @@ def mapped(
     try:
         with builder.running, builder:
             inputs = [
-                builder.input(v, None, is_weak(v))
-                if d is None
-                else builder.input(None, without_axis(aval_of(v), d))
+                builder.input(v, None, is_weak(v)) if d is None else example_input(builder, v, d)
                 for v, d in zip(values, dims, strict=True)
             ]
             outs = [builder.lift(y) if is_array(y) else y for y in fun(*inputs)]

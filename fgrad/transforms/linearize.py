@@ -105,7 +105,7 @@ def trace_linear(
 
 def _snapshot(x: Value) -> Value:
     """An array of its own: the tape is used later, when the caller may have written into his."""
-    return x.copy() if isinstance(x, np.ndarray) else x
+    return x.copy("K") if isinstance(x, np.ndarray) else x
 
 
 def _single(primals: Sequence[Any]) -> tuple[list[Any], tree.TreeDef]:

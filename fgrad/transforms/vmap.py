@@ -18,6 +18,7 @@ from fgrad import tree
 from fgrad.errors import ArgumentError, BatchSizeError
 from fgrad.ir.aval import PYTHON_SCALARS, Aval, aval_of
 from fgrad.ir.primitive import Primitive, Refusal
+from fgrad.layouts import examples_in_c_order, mark
 from fgrad.on_device import OnDevice
 from fgrad.ops.families import batch_first
 from fgrad.ops.shape import index, move_axis
@@ -287,9 +288,17 @@ def _inputs(builder: Builder, leaves: Any, values: Any, axes: Any) -> list[Any]:
 def _input(builder: Builder, leaf: Any, value: Value, axis: int | None) -> Tracer:
     if axis is None:
         return builder.input(value, None, is_weak(leaf))
+    return example_input(builder, value, axis)
+
+
+def example_input(builder: Builder, value: Value, axis: int) -> Tracer:
+    """What stands for one example of a value: a copy that lies in memory as the example does."""
     aval = aval_of(value)
     shape = tuple(n for i, n in enumerate(aval.shape) if i != axis)
-    return builder.input(None, Aval(shape, aval.dtype))
+    x = builder.input(None, Aval(shape, aval.dtype))
+    if len(shape) > 1:
+        mark(x, examples_in_c_order(value, axis))
+    return x
 
 
 def _is_axis(x: Any) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 
 from fgrad.errors import ShapeError
 from fgrad.ir.aval import FLOAT64, INT64
+from fgrad.layouts import mark
 from fgrad.numpy.creation import trace as trace_of
 from fgrad.numpy.linear import cross as cross_of
 from fgrad.numpy.linear import matmul
@@ -36,7 +37,7 @@ from fgrad.ops.complex import conj, real
 from fgrad.ops.matrices import adjoint
 from fgrad.ops.matrices import hermitian as symmetric
 from fgrad.ops.shape import permute
-from fgrad.trace import Value, concrete
+from fgrad.trace import Tracer, Value, concrete
 
 INEXACT = "fdFD"
 
@@ -183,7 +184,11 @@ def eigvalsh(a: Any, UPLO: str = "L") -> Value:
 @implements("linalg.eig")
 def eig(a: Any) -> Any:
     """Eigenvalues and eigenvectors; complex, also where NumPy finds that all are real."""
-    return _named("eig", dc.eig(matrices(a, square=True)))
+    x = matrices(a, square=True)
+    values, vectors = dc.eig(x)
+    if isinstance(vectors, Tracer) and x.dtype.kind == "f":  # NumPy's may be parts of complex ones
+        mark(vectors, False)
+    return _named("eig", (values, vectors))
 
 
 @implements("linalg.eigvals")
