@@ -62,7 +62,18 @@ def _explain(error: BaseException) -> None:
     if not str(error).startswith(_STORED) or len(error.args) > 1 or hasattr(error, "__notes__"):
         return
     advice = next((text for label, text in card.rows if label == "write"), "")
-    note = f"{card.headline}\n  write   {advice}"
+    _add_note(error, f"{card.headline}\n  write   {advice}")
+
+
+def note_read_only(error: BaseException | None, why: str) -> None:
+    """NumPy's error for a write into a read-only array does not say who made it so: add that."""
+    if type(error) is not ValueError or hasattr(error, "__notes__"):
+        return
+    if str(error).endswith("read-only"):
+        _add_note(error, f"{why}\n  write   b = b.copy()    before it is written, or read")
+
+
+def _add_note(error: BaseException, note: str) -> None:
     if sys.version_info >= (3, 11):
         error.add_note(note)
     else:

@@ -20,6 +20,7 @@ import numpy as np
 
 from fgrad.assign import Root, View, enclosing, refresh
 from fgrad.collector import collector_paused, collector_relaxed
+from fgrad.frames import note_read_only
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import OUT, Primitive
 from fgrad.ir.program import Lit, Program, Var
@@ -58,6 +59,7 @@ FORWARD = frozenset({"jvp", "linearize"})  # traces that are differentiated forw
 UNREAD = (None,)  # the results of a record that no derivative reads
 
 SMALL = 4096  # bytes of a constant up to which copying it is cheaper than anything else
+KEPT = f"Arrays of more than {SMALL} bytes that a function has read stay as they are until it ends."
 
 _new = tuple.__new__  # skips the named tuple's own constructor, which costs more than the record
 
@@ -306,7 +308,9 @@ class Builder:
         state.builder, state.loc, state.via = self, None, ()  # no interrupt comes after this
         return self
 
-    def __exit__(self, *_exc: object) -> None:
+    def __exit__(self, _type: Any = None, error: Any = None, _traceback: Any = None) -> None:
+        if self.frozen:
+            note_read_only(error, KEPT)
         while self.frozen:
             self.frozen[-1].flags.writeable = True
             self.frozen.pop()

@@ -154,3 +154,53 @@ def test_warnings_are_at_the_users_line() -> None:
     with pytest.warns(fgrad.errors.RetraceWarning) as caught:
         f(np.zeros(3))
     assert caught[0].filename == __file__
+
+
+LARGE = np.ones(1000)
+WRITES: dict[str, Callable[[np.ndarray], Any]] = {
+    "b[0] = 3": lambda b: b.__setitem__(0, 3),
+    "b += 1": lambda b: b.__iadd__(1),
+    "b.sort()": lambda b: b.sort(),
+    "b.fill(1)": lambda b: b.fill(1),
+    "b.flat[0] = 1": lambda b: b.flat.__setitem__(0, 1),
+    "out=b": lambda b: np.sin(b, out=b),
+    "copyto": lambda b: np.copyto(b, 1),
+    "put": lambda b: np.put(b, 0, 1),
+}
+
+
+def last_part(error: BaseException) -> str:
+    """The message of an error and its notes."""
+    return "".join(traceback.format_exception(error)).rpartition("ValueError: ")[2]
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_write_into_a_plain_array_that_was_read_says_why_it_is_refused(write: str) -> None:
+    def f(x: Any) -> Any:
+        y = np.sum(x * LARGE)
+        WRITES[write](LARGE)
+        return y
+
+    for call in (lambda: fgrad.grad(f)(LARGE), lambda: fgrad.grad(fgrad.checkpoint(f))(LARGE)):
+        with pytest.raises(ValueError, match="read-only") as caught:
+            call()
+        assert last_part(caught.value).count("b = b.copy()") == 1
+        assert LARGE.flags.writeable
+
+
+def test_a_write_into_what_all_chunks_share_says_why_it_is_refused() -> None:
+    def f(x: Any, b: Any) -> Any:
+        b[0] = 1
+        return x * b
+
+    with pytest.raises(ValueError, match="read-only") as caught:
+        fgrad.vmap(f, in_axes=(0, None), chunk_size=2)(np.ones(4), np.ones(3))
+    assert "chunk_size" in last_part(caught.value)
+
+
+def test_errors_of_arrays_of_the_users_own_have_no_note() -> None:
+    own = np.ones(3)
+    own.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only") as caught:
+        fgrad.grad(lambda x: np.sum(x * own.fill(1)))(np.ones(3))
+    assert last_part(caught.value).strip().endswith("read-only")

@@ -16,6 +16,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.errors import ArgumentError, BatchSizeError
+from fgrad.frames import note_read_only
 from fgrad.ir.aval import PYTHON_SCALARS, Aval, aval_of
 from fgrad.ir.primitive import Primitive, Refusal
 from fgrad.layouts import examples_in_c_order, mark
@@ -158,6 +159,9 @@ class Mapped(NamedTuple):
     size: int
 
 
+SHARED = "With chunk_size the function runs for each part: what all share is read-only."
+
+
 def _by_chunks(fun: Callable[..., Any], call: Mapped, out_axes: Any, length: int) -> Any:
     """The mapped call, one part of the examples after the other."""
     where = [k for k, a in enumerate(call.axes) if a is not None]
@@ -172,7 +176,11 @@ def _by_chunks(fun: Callable[..., Any], call: Mapped, out_axes: Any, length: int
         for k, x in zip(where, examples, strict=True):
             leaves[k] = x
         args, kwargs = tree.unflatten(call.treedef, leaves)
-        out = fun(*args, **kwargs)
+        try:
+            out = fun(*args, **kwargs)
+        except ValueError as error:
+            note_read_only(error, SHARED)
+            raise
         refuse_writes(f"vmap({function_name(fun)})", own, tree.leaves(out))
         return out
 
