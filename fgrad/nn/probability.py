@@ -14,10 +14,12 @@ import numpy as np
 from fgrad.errors import DtypeError, ShapeError
 from fgrad.ir.aval import INT64
 from fgrad.numpy.promote import (
+    Shape,
     as_array,
     broadcast,
     broadcast_shapes,
     broadcast_to,
+    convert,
     inexact,
     normalize_axes,
     normalize_axis,
@@ -25,6 +27,7 @@ from fgrad.numpy.promote import (
     reshape,
     user_line,
 )
+from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew
 from fgrad.ops.elementwise import lit, select
 from fgrad.ops.index import gather
@@ -134,6 +137,8 @@ def logsumexp(
         x, b = broadcast_to(x, shape), broadcast_to(b, shape)
     axes = normalize_axes(axis, len(x.shape))
     counted = x if b is None else select(ew.eq(b, lit(b, 0)), lit(x, -math.inf), x)
+    if cx.is_complex(x):
+        return _log_complex_sum(x, counted, b, axes, keepdims, return_sign)
     center = _center(counted, axes)
     shifted = ew.sub(x, spread(center, x.shape, axes))
     total = reduce_sum(ew.exp(shifted) if b is None else _weighted(shifted, b), axes)
@@ -141,10 +146,31 @@ def logsumexp(
     if b is not None and not return_sign:
         log = select(ew.lt(total, lit(total, 0)), lit(log, math.nan), log)
     result = ew.add(log, center)
+    return _log_and_sign(result, sign, x.shape, axes, keepdims, return_sign)
+
+
+def _log_complex_sum(
+    x: Value, counted: Value, b: Value | None, axes: tuple[int, ...], keepdims: bool, signed: bool
+) -> Any:
+    """log(sum(b exp(x))) of complex numbers, by their real parts; its sign is a unit."""
+    center = _center(cx.real(counted), axes)
+    powers = ew.exp(ew.sub(counted, convert(spread(center, x.shape, axes), x.dtype)))
+    total = reduce_sum(powers if b is None else _masked_mul(b, powers), axes)
+    zero = ew.eq(total, lit(total, 0))
+    log = ew.log(select(zero, lit(total, 1), total))
+    log = select(zero, lit(log, -math.inf), ew.add(log, convert(center, x.dtype)))
+    sign = np.sign(total) if signed else log
+    return _log_and_sign(cx.real(log) if signed else log, sign, x.shape, axes, keepdims, signed)
+
+
+def _log_and_sign(
+    log: Value, sign: Value, shape: Shape, axes: tuple[int, ...], keepdims: bool, signed: bool
+) -> Any:
+    """The results of `logsumexp`."""
     if keepdims:
-        kept = tuple([1 if a in axes else n for a, n in enumerate(x.shape)])
-        result, sign = reshape(result, kept), reshape(sign, kept)
-    return (result, sign) if return_sign else result
+        kept = tuple([1 if a in axes else n for a, n in enumerate(shape)])
+        log, sign = reshape(log, kept), reshape(sign, kept)
+    return (log, sign) if signed else log
 
 
 def _weighted(x: Value, b: Value) -> Value:

@@ -56,7 +56,10 @@ Function = Callable[..., Value]
 
 
 def external(
-    name: str, *maps: DerivativeMap | None, evaluate: Callable[..., Any] | None = None
+    name: str,
+    *maps: DerivativeMap | None,
+    evaluate: Callable[..., Any] | None = None,
+    accepts: str = "f",
 ) -> Function:
     """An elementwise function of floats that SciPy evaluates, and how it is differentiated.
 
@@ -64,6 +67,7 @@ def external(
         name: the name in `scipy.special`, and of the primitive.
         maps: the derivative map of each operand.
         evaluate: the NumPy function, if it is not SciPy's of that name.
+        accepts: the dtype kinds of the operands: "fc" where SciPy takes complex numbers.
     """
     prim = Primitive(name)
     function = evaluate or (lambda *xs: getattr(special, name)(*xs))
@@ -74,7 +78,7 @@ def external(
 
     @prim.type_rule
     def _(*avals: Aval) -> Aval:
-        return Aval(same_shape(prim, avals), same_dtype(prim, avals, "f"))
+        return Aval(same_shape(prim, avals), same_dtype(prim, avals, accepts))
 
     finish_elementwise(prim, maps)
     EXTERNAL.add(name)
@@ -121,15 +125,30 @@ def _rgamma_map(t: Value, x: Value, out: Value) -> Value:
     return mul(t, select(pole, at_pole, neg(mul(out, digamma(safe)))))
 
 
-gamma = external("gamma", lambda t, x, out: mul(t, mul(out, digamma(x))))
-rgamma = external("rgamma", _rgamma_map)
+gamma = external(
+    "gamma",
+    lambda t, x, out: mul(t, mul(out, digamma(x))),
+    accepts="fc",
+)
+loggamma = external(
+    "loggamma",
+    lambda t, x, out: mul(t, digamma(x)),
+    accepts="fc",
+)
+rgamma = external(
+    "rgamma",
+    _rgamma_map,
+    accepts="fc",
+)
 gammasgn = external("gammasgn", None)
 zeta = external(
     "zeta",
     refused("zeta", "x"),
     lambda t, x, q, out: neg(mul(t, mul(x, zeta(add(x, lit(x, 1)), q)))),
 )
-riemann_zeta = external("riemann_zeta", refused("zeta", "x"), evaluate=lambda x: special.zeta(x))
+riemann_zeta = external(
+    "riemann_zeta", refused("zeta", "x"), evaluate=lambda x: special.zeta(x), accepts="fc"
+)
 poch = external(
     "poch",
     lambda t, z, m, out: mul(t, mul(out, sub(digamma(add(z, m)), digamma(z)))),
@@ -255,9 +274,14 @@ def _scaled_gauss(x: Value, sign_of: float, factor: float) -> Value:
 erfcx = external(
     "erfcx",
     lambda t, x, out: mul(t, sub(mul(mul(x, out), lit(x, 2)), lit(x, _TWO_OVER_SQRT_PI))),
+    accepts="fc",
 )
-erfi = external("erfi", lambda t, x, out: mul(t, _scaled_gauss(x, 1.0, _TWO_OVER_SQRT_PI)))
-dawsn = external("dawsn", lambda t, x, out: mul(t, sub(lit(x, 1), mul(mul(x, out), lit(x, 2)))))
+erfi = external(
+    "erfi", lambda t, x, out: mul(t, _scaled_gauss(x, 1.0, _TWO_OVER_SQRT_PI)), accepts="fc"
+)
+dawsn = external(
+    "dawsn", lambda t, x, out: mul(t, sub(lit(x, 1), mul(mul(x, out), lit(x, 2)))), accepts="fc"
+)
 erfcinv = external(
     "erfcinv", lambda t, x, out: mul(t, _scaled_gauss(out, 1.0, -1 / _TWO_OVER_SQRT_PI))
 )
@@ -268,6 +292,7 @@ log_ndtr = external(
         t,
         mul(exp(sub(mul(square(x), lit(x, -0.5)), out)), lit(x, 1 / _SQRT_TWO_PI)),
     ),
+    accepts="fc",
 )
 ndtri = external("ndtri", lambda t, p, out: mul(t, _scaled_gauss(out, 0.5, _SQRT_TWO_PI)))
 ndtri_exp = external(
@@ -366,8 +391,16 @@ def _half_turns(f: Callable[[Value], Value], x: Value) -> Value:
     return f(mul(square(x), lit(x, math.pi / 2)))
 
 
-expi = external("expi", lambda t, x, out: mul(t, div(exp(x), x)))
-exp1 = external("exp1", lambda t, x, out: neg(mul(t, div(exp(neg(x)), x))))
+expi = external(
+    "expi",
+    lambda t, x, out: mul(t, div(exp(x), x)),
+    accepts="fc",
+)
+exp1 = external(
+    "exp1",
+    lambda t, x, out: neg(mul(t, div(exp(neg(x)), x))),
+    accepts="fc",
+)
 expn = external(
     "expn",
     refused("expn", "n"),
@@ -384,22 +417,28 @@ def _expn_below(n: Value, x: Value) -> Value:
 
 
 sine_integral = external(
-    "sine_integral", lambda t, x, out: mul(t, _sinc(x)), evaluate=lambda x: special.sici(x)[0]
+    "sine_integral",
+    lambda t, x, out: mul(t, _sinc(x)),
+    evaluate=lambda x: special.sici(x)[0],
+    accepts="fc",
 )
 cosine_integral = external(
     "cosine_integral",
     lambda t, x, out: mul(t, div(cos(x), x)),
     evaluate=lambda x: special.sici(x)[1],
+    accepts="fc",
 )
 fresnel_s = external(
     "fresnel_s",
     lambda t, x, out: mul(t, _half_turns(sin, x)),
     evaluate=lambda x: special.fresnel(x)[0],
+    accepts="fc",
 )
 fresnel_c = external(
     "fresnel_c",
     lambda t, x, out: mul(t, _half_turns(cos, x)),
     evaluate=lambda x: special.fresnel(x)[1],
+    accepts="fc",
 )
 
 
@@ -410,7 +449,11 @@ def _spence_slope(z: Value) -> Value:
     return select(one, lit(z, -1), div(log(safe), sub(lit(z, 1), safe)))
 
 
-spence = external("spence", lambda t, z, out: mul(t, _spence_slope(z)))
+spence = external(
+    "spence",
+    lambda t, z, out: mul(t, _spence_slope(z)),
+    accepts="fc",
+)
 
 
 # --- elliptic and hypergeometric (DLMF 19.4, 13.3.15, 13.3.22, 15.5.1) ----------------------------

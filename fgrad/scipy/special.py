@@ -11,6 +11,7 @@ Every other name of `scipy.special` is there too, and raises a card when it meet
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -21,7 +22,18 @@ from fgrad.errors import ArgumentError, UnsupportedNumpyError
 from fgrad.lazy import lazy_module
 from fgrad.nn import activations as act
 from fgrad.nn import probability as prob
-from fgrad.numpy.promote import as_value, broadcast, inexact, promote, user_line
+from fgrad.numpy.promote import (
+    as_array,
+    as_value,
+    broadcast,
+    convert,
+    inexact,
+    key_of,
+    promote,
+    resolve_ufunc,
+    result_type,
+    user_line,
+)
 from fgrad.ops import elementwise as ew
 from fgrad.ops import special as sp
 from fgrad.ops import special_distributions as sd
@@ -43,10 +55,42 @@ def _operands(*xs: Any) -> list[Value]:
     return broadcast([inexact(x) for x in promote([as_value(x) for x in xs])])
 
 
+def _converted(name: str, *xs: Any) -> list[Value]:
+    """Operands in the dtype in which SciPy's ufunc of this name gives its result; float16, and
+    those that it does not take, are as they were."""
+    values = [as_value(x) for x in xs]
+    if result_type(*values).char == "e":
+        return values
+    try:
+        dtype = resolve_ufunc(getattr(plain, name), tuple([key_of(x) for x in values]))[-1]
+    except TypeError:
+        return values
+    return [convert(as_array(x), dtype) for x in values]
+
+
+def _double(x: Any) -> Value:
+    """An operand in double precision."""
+    (x,) = _operands(x)
+    return x if is_complex(x) else convert(x, np.dtype(np.float64))
+
+
 def _publish(name: str, traced: Callable[..., Any]) -> Callable[..., Any]:
     """SciPy's function of this name, unless a tracer is among the arguments."""
-    TRACED[name] = traced
-    return either(plain, traced, name)
+    TRACED[name] = _in_dtypes_of_ufunc(name, traced)
+    return either(plain, TRACED[name], name)
+
+
+def _in_dtypes_of_ufunc(name: str, traced: F) -> F:
+    """A function that takes its operands in the dtypes of SciPy's ufunc, if there is one: of
+    small integers some make float32, others float64."""
+    if not isinstance(getattr(plain, name, None), np.ufunc):
+        return traced
+
+    @functools.wraps(traced)
+    def function(*xs: Any, **settings: Any) -> Any:
+        return traced(*_converted(name, *xs), **settings)
+
+    return function  # type: ignore[return-value]
 
 
 def _either(traced: F) -> F:
@@ -113,8 +157,10 @@ def fresnel(x: Any) -> tuple[Value, Value]:
 
 @_either
 def loggamma(x: Any) -> Value:
-    """log(gamma(x)) for positive x; NaN for negative."""
+    """log(gamma(x)), real for positive x; NaN for negative ones that are not complex."""
     (x,) = _operands(x)
+    if is_complex(x):
+        return sp.loggamma(x)
     return ew.select(ew.lt(x, lit(x, 0)), lit(x, math.nan), ew.lgamma(x))
 
 
@@ -122,7 +168,9 @@ def loggamma(x: Any) -> Value:
 def zeta(x: Any, q: Any = None) -> Value:
     """The Hurwitz zeta function, sum over k >= 0 of (k + q)^-x, differentiable in q; Riemann's,
     which is continued to x < 1, if there is no q."""
-    return sp.riemann_zeta(*_operands(x)) if q is None else sp.zeta(*_operands(x, q))
+    if q is None:
+        return sp.riemann_zeta(*_operands(*_converted("entr", x)))
+    return sp.zeta(*_operands(*_converted("binom", x, q)))
 
 
 @_either
@@ -156,8 +204,8 @@ def _known_integers(function: str, argument: str, n: Any) -> np.ndarray:
 
 @_either
 def multigammaln(a: Any, d: int) -> Value:
-    """The logarithm of the multivariate gamma function of dimension d."""
-    (x,) = _operands(a)
+    """The logarithm of the multivariate gamma function of dimension d, in double precision."""
+    x = _double(a)
     total = 0.25 * d * (d - 1) * math.log(math.pi)
     for k in range(d):
         total = total + ew.lgamma(x - lit(x, 0.5 * k))
@@ -166,9 +214,9 @@ def multigammaln(a: Any, d: int) -> Value:
 
 @_either
 def factorial(n: Any, exact: bool = False, extend: str = "zero") -> Value:
-    """gamma(n + 1), and 0 for negative n."""
+    """gamma(n + 1) in double precision, and 0 for negative n."""
     _refuse_exact("factorial", exact)
-    (x,) = _operands(n)
+    x = _double(n)
     return ew.select(ew.lt(x, lit(x, 0)), lit(x, 0), sp.gamma(x + lit(x, 1)))
 
 
@@ -176,7 +224,7 @@ def factorial(n: Any, exact: bool = False, extend: str = "zero") -> Value:
 def comb(N: Any, k: Any, *, exact: bool = False, repetition: bool = False) -> Value:
     """The number of ways to take k things of N."""
     _refuse_exact("comb", exact)
-    n, k = _operands(N, k)
+    n, k = _operands(*_converted("binom", N, k))
     if repetition:
         none = (k == lit(k, 0)) & (n >= lit(n, 0))
         return ew.select(none, lit(n, 1), sp.binom(n + k - lit(n, 1), k))
@@ -188,7 +236,7 @@ def comb(N: Any, k: Any, *, exact: bool = False, repetition: bool = False) -> Va
 def perm(N: Any, k: Any, exact: bool = False) -> Value:
     """The number of ways to take k things of N in order."""
     _refuse_exact("perm", exact)
-    n, k = _operands(N, k)
+    n, k = _operands(*_converted("poch", N, k))
     possible = (k <= n) & (n >= lit(n, 0)) & (k >= lit(n, 0))
     return ew.select(possible, sp.poch(n - k + lit(n, 1), k), lit(n, 0))
 

@@ -70,7 +70,81 @@ def test_values(name: str) -> None:
         for got, want in zip(_parts(fgrad.jit(function)(*given)), expected, strict=True):
             np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance * 1e-3)
             assert got.shape == (COUNT,)
-            assert got.dtype == dtype
+            assert got.dtype == want.dtype
+
+
+DTYPES = ("bool", "int8", "int64", "uint16", "complex64", "complex128")
+ROUNDED = {"softmax", "log_softmax"}  # SciPy computes those of small integers as these
+TOLERANCES = {"f": 3e-5, "d": 1e-11, "F": 3e-5, "D": 1e-10}
+
+
+def _of_dtype(xs: list[np.ndarray], dtype: str) -> list[np.ndarray]:
+    if dtype == "bool":
+        return [np.arange(COUNT) % 2 == 0 for _ in xs]
+    return [(x + 0.3j if dtype[0] == "c" else x).astype(dtype) for x in xs]
+
+
+def _call(function: Any, xs: list[np.ndarray]) -> tuple[Any, ...] | None:
+    """The results; None if SciPy does not take such operands."""
+    try:
+        return tuple([np.asarray(y) for y in _parts(function(*xs))])
+    except (TypeError, ValueError):
+        return None
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", sorted([*NAMES, "logsumexp", *ROUNDED]))
+def test_every_dtype_that_scipy_takes(name: str) -> None:
+    """Compiled, a function gives SciPy's numbers in SciPy's dtypes, for each dtype it takes."""
+    given = {}
+    for dtype in DTYPES:
+        xs = _of_dtype([_operand(name, k) for k in range(_arity(name) or 1)], dtype)
+        expected = _call(getattr(plain, name), xs)
+        if expected is not None and not (name in ROUNDED and dtype in ("int8", "uint16")):
+            given[dtype] = (xs, expected)
+    calls = {dtype: xs for dtype, (xs, _) in given.items()}
+    function = getattr(traced, name)
+    compiled = fgrad.jit(lambda calls: {k: _parts(function(*xs)) for k, xs in calls.items()})
+    found = compiled(calls)
+    for dtype, (_, expected) in given.items():
+        for got, want in zip(found[dtype], expected, strict=True):
+            tolerance = TOLERANCES[want.dtype.char]
+            np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance, err_msg=dtype)
+            assert got.dtype == want.dtype, dtype
+
+
+HOLOMORPHIC = ("gamma", "loggamma", "erfcx", "erfi", "dawsn", "log_ndtr", "expi", "exp1", "sici")
+
+
+@pytest.mark.parametrize("name", [*HOLOMORPHIC, "logsumexp", "fresnel", "spence"])
+def test_derivatives_of_complex_functions(name: str) -> None:
+    z, step = np.array([1.3 + 0.4j, 0.6 - 0.7j]), (0.6 + 0.8j) * 1e-6
+    function = getattr(traced, name)
+    expected = [
+        (y - x) / 2e-6
+        for y, x in zip(_parts(function(z + step)), _parts(function(z - step)), strict=True)
+    ]
+    for f in (function, fgrad.jit(function)):
+        _, found = fgrad.jvp(f, (z,), (np.full(2, step * 1e6),))
+        for got, want in zip(_parts(found), expected, strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-7)
+
+
+def test_log_of_a_sum_of_complex_numbers() -> None:
+    x, b = np.array([[800 + 2j, 800 - 1j], [-np.inf, -np.inf]]), np.array([1.0, -2.0])
+    for settings in ({}, {"b": b}, {"return_sign": True}, {"keepdims": True}):
+        given = {"axis": 1, **settings}
+        got = fgrad.jit(lambda x, given=given: traced.logsumexp(x, **given))(x)
+        with np.errstate(all="ignore"):
+            want = plain.logsumexp(x, **given)
+        for y, z in zip(_parts(got), _parts(want), strict=True):
+            np.testing.assert_allclose(y, z, rtol=1e-12, err_msg=str(settings))
+
+
+def test_choices_with_repetition() -> None:
+    for n, k in ((0.0, 0.0), (2.0, 0.0), (0.0, 2.0), (3.0, 2.0)):
+        f = lambda n, k: traced.comb(n, k, repetition=True)  # noqa: E731
+        assert fgrad.jit(f)(n, k) == plain.comb(n, k, repetition=True)
 
 
 EDGES = np.array([0.0, -0.0, 1, -1, 0.5, -0.5, 2, -3, 10, -100, 1e-10, np.inf, -np.inf, np.nan])

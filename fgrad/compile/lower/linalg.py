@@ -52,7 +52,8 @@ def host_step(eqn: Eqn, _virtual: Mapping[Var, Eqn]) -> LibraryStep:
         return native(eqn)
     if eqn.prim.name in PARTS and any([isinstance(a, Var) for a in eqn.inputs]):
         return _parts(eqn)
-    if eqn.prim.name in EXTERNAL and has_pointer(eqn.prim.name, len(eqn.inputs)):
+    real = eqn.outputs[0].aval.dtype.kind == "f"
+    if eqn.prim.name in EXTERNAL and real and has_pointer(eqn.prim.name, len(eqn.inputs)):
         return _external(eqn)
     loop = _fourier(eqn) if eqn.prim.name == "fft" else _ufunc(eqn)
     if loop is not None:
