@@ -25,7 +25,6 @@ from fgrad.assign import (
     laid_out,
     layout_of,
     link,
-    memory_of,
     root_of,
 )
 from fgrad.errors import ArgumentError
@@ -182,16 +181,20 @@ def aliasing(function: Function, target: Function) -> Function:
         as_root = is_line(out.shape) and not isinstance(x._view, View)
         if as_root or (simple and len(args) + len(kwargs) == 1):
             return out
-        check_layout(x)
-        layout = layout_of(x)
-        new = again.call(target, layout)
-        if out is x and np.may_share_memory(new, layout):
-            return x
-        out = laid_out(out.twin(), new.flags.c_contiguous)
-        memory_of(out).layout = new
+        if out.dtype != x.dtype:
+            return _copy_like(x, out, target)
+        out = out.twin() if out is x else out
+        _link_view(x, out, again, function, target, True, True)
         return out
 
     return aliased
+
+
+def _copy_like(x: Tracer, out: Tracer, target: Function) -> Tracer:
+    """A copy of another dtype, which lies as the function says."""
+    if target in (np.ascontiguousarray, np.asfortranarray):
+        return laid_out(out, target is np.ascontiguousarray)
+    return copied_like(x, out)
 
 
 def copied(x: Value, order: Any) -> Value:

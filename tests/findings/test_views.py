@@ -212,3 +212,17 @@ def test_a_plain_array_is_written_after_a_view_of_it_was_used() -> None:
     c = np.ones(3000)
     fgrad.grad(lambda x: np.sum(x * c[1:]))(np.ones(2999))
     c[:] = 2  # again writable
+
+
+def test_arrays_that_are_only_read_may_lie_in_any_order() -> None:
+    """6: `ascontiguousarray` and `asarray` with a dtype, of transposed and broadcast arguments."""
+    a, rows = np.arange(6.0).reshape(2, 3), np.broadcast_to(np.arange(3.0), (2, 3))
+    for x in (a, a.T, rows):
+        for f in (
+            lambda x: fnp.ascontiguousarray(x) + 1,
+            lambda x: fnp.asfortranarray(x) * 2,
+            lambda x: fnp.asarray(x, dtype=complex) * 2,
+            lambda x: fnp.asarray(x * 2, dtype=np.float32).T + 1,
+        ):
+            for g in (fgrad.jit(f), lambda x, f=f: fgrad.jvp(f, (x,), (x,))[0]):
+                np.testing.assert_array_equal(g(x), f(x))
