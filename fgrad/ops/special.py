@@ -125,21 +125,9 @@ def _rgamma_map(t: Value, x: Value, out: Value) -> Value:
     return mul(t, select(pole, at_pole, neg(mul(out, digamma(safe)))))
 
 
-gamma = external(
-    "gamma",
-    lambda t, x, out: mul(t, mul(out, digamma(x))),
-    accepts="fc",
-)
-loggamma = external(
-    "loggamma",
-    lambda t, x, out: mul(t, digamma(x)),
-    accepts="fc",
-)
-rgamma = external(
-    "rgamma",
-    _rgamma_map,
-    accepts="fc",
-)
+gamma = external("gamma", lambda t, x, out: mul(t, mul(out, digamma(x))), accepts="fc")
+loggamma = external("loggamma", lambda t, x, out: mul(t, digamma(x)), accepts="fc")
+rgamma = external("rgamma", _rgamma_map, accepts="fc")
 gammasgn = external("gammasgn", None)
 zeta = external(
     "zeta",
@@ -391,16 +379,8 @@ def _half_turns(f: Callable[[Value], Value], x: Value) -> Value:
     return f(mul(square(x), lit(x, math.pi / 2)))
 
 
-expi = external(
-    "expi",
-    lambda t, x, out: mul(t, div(exp(x), x)),
-    accepts="fc",
-)
-exp1 = external(
-    "exp1",
-    lambda t, x, out: neg(mul(t, div(exp(neg(x)), x))),
-    accepts="fc",
-)
+expi = external("expi", lambda t, x, out: mul(t, div(exp(x), x)), accepts="fc")
+exp1 = external("exp1", lambda t, x, out: neg(mul(t, div(exp(neg(x)), x))), accepts="fc")
 expn = external(
     "expn",
     refused("expn", "n"),
@@ -449,11 +429,7 @@ def _spence_slope(z: Value) -> Value:
     return select(one, lit(z, -1), div(log(safe), sub(lit(z, 1), safe)))
 
 
-spence = external(
-    "spence",
-    lambda t, z, out: mul(t, _spence_slope(z)),
-    accepts="fc",
-)
+spence = external("spence", lambda t, z, out: mul(t, _spence_slope(z)), accepts="fc")
 
 
 # --- elliptic and hypergeometric (DLMF 19.4, 13.3.15, 13.3.22, 15.5.1) ----------------------------

@@ -12,6 +12,7 @@ see `ops/selected.py`.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -317,6 +318,30 @@ def _is_linear_in(prim: Primitive, wanted: tuple[bool, ...], params: dict[str, A
     return which is not None
 
 
+class _Pending(threading.local):
+    """The primitives along whose derivatives this thread is pulling back, the innermost last."""
+
+    rules: tuple[Primitive, ...] = ()
+
+
+_PENDING = _Pending()
+MOST_WITHIN = 50  # times that a primitive may stand in its own derivative
+
+
+def _endless(prim: Primitive, record: Record) -> MissingRuleError:
+    """The card for a derivative that is an application of the primitive itself."""
+    loc = resolve(record.loc)
+    return MissingRuleError(
+        f"The derivative of the primitive {prim.name!r} needs its own transpose.",
+        (
+            ("where", f"{loc}:  {loc.text()}"),
+            ("why", f"its derivative applies {prim.name} to the tangents again, and so on: it is"),
+            ("why", "linear, and says not how a cotangent goes back through it."),
+            ("write", f"@{prim.name}.def_transpose    in place of def_jvp"),
+        ),
+    )
+
+
 def _transposed_jvp(record: Record, cts: list[Any], wanted: tuple[bool, ...]) -> list[Any]:
     """Record the jvp as a function of the tangents alone, and pull back through that."""
     prim, _, values, params, _, outs, _, _ = record
@@ -336,5 +361,12 @@ def _transposed_jvp(record: Record, cts: list[Any], wanted: tuple[bool, ...]) ->
         tape = Tape(builder, inputs, [None if t is None else builder.lift(t) for t in results])
         builder.release()
     given = [ct if t is not None else None for ct, t in zip(cts, tape.outputs, strict=True)]
-    pulled = iter(pull_selected(tape, given))
+    within = _PENDING.rules
+    if within.count(prim) >= MOST_WITHIN:
+        raise _endless(prim, record)
+    _PENDING.rules = (*within, prim)
+    try:
+        pulled = iter(pull_selected(tape, given))
+    finally:
+        _PENDING.rules = within
     return [next(pulled) if want else None for want in wanted]

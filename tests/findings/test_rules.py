@@ -12,7 +12,13 @@ import pytest
 
 import fgrad
 from fgrad import optim
-from fgrad.errors import ArgumentError, CustomRuleError, NanError, UnsupportedTypeError
+from fgrad.errors import (
+    ArgumentError,
+    CustomRuleError,
+    MissingRuleError,
+    NanError,
+    UnsupportedTypeError,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -310,3 +316,61 @@ def test_7_6_attention_has_the_layout_of_jax() -> None:
     zeros = np.zeros((3, 2, 4))
     found = fgrad.nn.dot_product_attention(zeros, zeros, value)
     np.testing.assert_allclose(found, np.broadcast_to(value.mean(0), (3, 2, 1)))
+
+
+def _reversal(rules: str) -> Any:
+    """A linear operation whose derivative is made of itself."""
+
+    @fgrad.primitive(out=lambda x: x)
+    def flip(x: Any) -> Any:
+        return x[::-1].copy()
+
+    @fgrad.primitive(out=lambda x: x)
+    def flop(x: Any) -> Any:
+        return x[::-1].copy()
+
+    flop.def_jvp(lambda primals, tangents, out: flip(tangents[0]))
+    tangents_of = {
+        "itself": flip,
+        "scaled": lambda t: 2.0 * flip(0.5 * t),
+        "another": flop,
+    }
+    if rules == "transpose":
+        flip.def_transpose(lambda ct, x: (flip(ct),))
+    else:
+        flip.def_jvp(lambda primals, tangents, out: tangents_of[rules](tangents[0]))
+    return flip
+
+
+@pytest.mark.parametrize("rules", ["itself", "scaled", "another", "transpose"])
+def test_derivatives_that_are_made_of_the_operation_itself(rules: str) -> None:
+    """6: a card says that `def_transpose` is missing, where recursion had no end."""
+    flip, x = _reversal(rules), np.arange(3.0)
+
+    def f(x: Any) -> Any:
+        return np.sum(flip(x) * x)
+
+    np.testing.assert_array_equal(fgrad.jacfwd(f)(x), 2 * x[::-1])
+    for g in (fgrad.grad(f), fgrad.jit(fgrad.grad(f)), fgrad.grad(fgrad.jit(f))):
+        if rules == "transpose":
+            np.testing.assert_array_equal(g(x), 2 * x[::-1])
+        else:
+            with pytest.raises(MissingRuleError, match="def_transpose"):
+                g(x)
+
+
+def test_custom_functions_may_call_themselves() -> None:
+    @fgrad.custom_jvp
+    def pushed(x: Any) -> Any:
+        return x[::-1]
+
+    @fgrad.custom_vjp
+    def pulled(x: Any) -> Any:
+        return x[::-1]
+
+    pushed.defjvp(lambda primals, tangents: (pushed(primals[0]), pushed(tangents[0])))
+    pulled.defvjp(lambda x: (pulled(x), None), lambda _, ct: (pulled(ct),))
+    for flip in (pushed, pulled):
+        gradient = fgrad.grad(lambda x, flip=flip: np.sum(flip(x) * x))
+        for g in (gradient, fgrad.jit(gradient)):
+            np.testing.assert_array_equal(g(np.arange(3.0)), [4.0, 2.0, 0.0])
