@@ -25,6 +25,7 @@ from fgrad.numpy.reductions import (
     count_of,
     cumprod,
     cumsum,
+    degrees_lost,
     max_,
     mean,
     min_,
@@ -106,7 +107,7 @@ def nanvar(
 ) -> Value:
     """The variance of the elements that are not NaN; NaN where too few are left."""
     x, present = _numbers(a, 0)
-    ddof = ddof if correction is NO_VALUE else correction
+    ddof = degrees_lost(ddof, correction)
     _check_inexact(present, dtype)
     mask = _both(where, present)
     axis = axis if present is True else reduced_axes(axis, x)

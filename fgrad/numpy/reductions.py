@@ -299,6 +299,15 @@ def mean(
     return convert(divide_count(total, count_of(x, axis, where, keepdims is True)), result)
 
 
+def degrees_lost(ddof: Any, correction: Any) -> Any:
+    """What is taken from the count of elements: `correction` is the other name of `ddof`."""
+    if correction is NO_VALUE:
+        return ddof
+    if ddof != 0:
+        raise ArgumentError("ddof and correction can't be provided simultaneously.")
+    return correction
+
+
 @implements("var")
 def var(
     a: Any,
@@ -314,8 +323,7 @@ def var(
 ) -> Value:
     """The variance, by the mean first and the squared distances from it second."""
     refuse_out("var", out)
-    if correction is not NO_VALUE:
-        ddof = correction
+    ddof = degrees_lost(ddof, correction)
     plain = dtype is None and where is True and mean is NO_VALUE
     if type(a) is Tracer and plain and a.dtype.char in "df" and a.shape:
         return _plain_var(a, normalize_axes(axis, len(a.shape)), ddof, keepdims)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.errors import ShapeError
+from fgrad.errors import ArgumentError, ShapeError
 from fgrad.ir.aval import BOOL, INT64
 from fgrad.numpy.arrange import concatenate, ravel, take_slice
 from fgrad.numpy.compositions import to_bool
@@ -121,6 +121,8 @@ def compress(
 ) -> Value:
     """Elements along an axis where a condition holds."""
     refuse_out("compress", out)
+    if len(as_array(condition).shape) != 1:
+        raise ArgumentError("condition must be a 1-d array")
     if size is None:
         return take(a, np.flatnonzero(known(condition, "compress")), axis)
     x = as_array(a)
