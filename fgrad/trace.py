@@ -297,11 +297,12 @@ class Builder:
         self.running = threading.Lock()
 
     def __enter__(self) -> Builder:
-        outer, state = innermost(), STATE
+        state = STATE
+        outer = None if state.builder is None else innermost()
         self._outer, self._loc, self._via = outer, state.loc, state.via
         self.level = 1 if outer is None else outer.level + 1
         self.thread = threading.get_ident()
-        self.before = enclosing(outer)
+        self.before = () if outer is None else enclosing(outer)
         self.opened = state.opened = state.opened + 1
         self.plain = not self.keeps
         self.live = True
@@ -333,10 +334,11 @@ class Builder:
             self.reordered |= value.builder.reordered
         elif type(value) is np.ndarray and not value.flags.c_contiguous:
             self.reordered = True
-        tracer = self.new(value, aval, weak)
+        index = self.count
+        self.count = index + 1
         # The function may write into its arguments.
-        self.inputs.append(Tracer(self, tracer.index, value, aval, weak))
-        return tracer
+        self.inputs.append(Tracer(self, index, value, aval, weak))
+        return Tracer(self, index, value, aval, weak)
 
     def capture(self, outer: Tracer) -> Tracer:
         """The inner stand-in of a tracer of an enclosing builder."""

@@ -6,7 +6,7 @@ grad : (a -> R) -> a -> CT a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,12 +16,15 @@ from fgrad.ir.aval import FLOAT64
 from fgrad.lazy import lazy_module
 from fgrad.lifted import beside, lower
 from fgrad.ops.families import zeros_like
+from fgrad.ops.selected import plain
+from fgrad.quiet import quiet
 from fgrad.source import here, resolve
 from fgrad.trace import Builder, Tracer, Value
 from fgrad.transforms.arguments import warn_of_writes, watched
 from fgrad.transforms.dtypes import ascent, check_argument, check_result
-from fgrad.transforms.tape import Tape, pull
+from fgrad.transforms.tape import Tape, pull_selected
 from fgrad.transforms.wrap import (
+    PLAIN,
     argument_names,
     as_value,
     check_callable,
@@ -79,40 +82,41 @@ def value_and_grad(
         (np.float64(5.0), array([2., 4.]))
     """
     check_callable(fun, "value_and_grad")
-    both = _both(fun, argnums, has_aux, holomorphic, memory)
+    both = _differentiated(fun, argnums, has_aux, holomorphic, memory, True)
     return named_like(both, fun, "value_and_grad")
 
 
-def _both(
+def _differentiated(
     fun: Callable[..., Any],
     argnums: int | Sequence[int],
     has_aux: bool,
     holomorphic: bool,
     memory: int | str | None,
-) -> Callable[..., tuple[Any, Any]]:
-    """A function of the arguments of `fun` that returns its value and its gradient."""
+    with_value: bool,
+) -> Callable[..., Any]:
+    """A function of the arguments of `fun` that returns its gradient, or its value and that."""
     if memory is not None:
         fun = memory_budget.budgeted(fun, memory)
 
-    def value_and_grad_fun(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        positions = normal_argnums(argnums, len(args), "grad")
-        flat = [flatten(args[i]) for i in positions]
-        leaves = flat[0][0] if len(flat) == 1 else [leaf for part, _ in flat for leaf in part]
-        values = _differentiable(leaves, fun, holomorphic, args, positions)
+    def differentiated(*args: Any, **kwargs: Any) -> Any:
+        parts, leaves = _wanted(args, argnums)
+        values = _differentiable(leaves, fun, holomorphic, args, parts)
         builder = Builder("grad", function_name(fun), eager=True, saves=True)
         try:
             with builder.running, builder:
                 inputs = [
                     builder.input(v, None, is_weak(x)) for v, x in zip(values, leaves, strict=True)
                 ]
-                call_args = _replace(args, positions, flat, inputs)
-                watch = watched([call_args[i] for i in positions])
+                call_args = list(args)
+                for part in parts:
+                    call_args[part.position] = _gathered(inputs, part)
+                watch = watched([call_args[part.position] for part in parts])
                 out, aux = fun(*call_args, **kwargs), None
                 if has_aux:
                     out, aux = split_aux(out, "grad")
                 if watch is not None or any([x._view is not None for x in inputs]):
                     name = f"grad({function_name(fun)})"
-                    warn_of_writes(name, inputs, watch, aux, lambda: _names(fun, args, positions))
+                    warn_of_writes(name, inputs, watch, aux, lambda: _names(fun, args, parts))
                 if has_aux:
                     aux = outside_tree(builder, aux, ids_of(values))
                 out = builder.lift(_scalar_result(out, fun, holomorphic))
@@ -120,16 +124,15 @@ def _both(
                 value = outside(builder, out)
         finally:
             builder.release()
-        gradient = _pull_scalar(tape, value, values, builder, holomorphic)
-        parts, at = [], 0
-        for leaves_of, treedef in flat:
-            parts.append(tree.unflatten(treedef, gradient[at : at + len(leaves_of)]))
-            at += len(leaves_of)
-        result = parts[0] if isinstance(argnums, int) else tuple(parts)
+        pulled = _pull_scalar(tape, value, values, holomorphic)
+        gathered = [_gathered(pulled, part) for part in parts]
+        gradient = gathered[0] if isinstance(argnums, int) else tuple(gathered)
+        if not with_value:
+            return (gradient, aux) if has_aux else gradient
         value = lower(value)
-        return ((value, aux) if has_aux else value), result
+        return ((value, aux) if has_aux else value), gradient
 
-    return value_and_grad_fun
+    return differentiated
 
 
 def grad(
@@ -150,26 +153,39 @@ def grad(
         np.float64(12.0)
     """
     check_callable(fun, "grad")
-    both = _both(fun, argnums, has_aux, holomorphic, memory)
-
-    def grad_fun(*args: Any, **kwargs: Any) -> Any:
-        value, gradient = both(*args, **kwargs)
-        return (gradient, value[1]) if has_aux else gradient
-
-    return named_like(grad_fun, fun, "grad")
+    gradient = _differentiated(fun, argnums, has_aux, holomorphic, memory, False)
+    return named_like(gradient, fun, "grad")
 
 
-def _replace(
-    args: tuple[Any, ...], positions: tuple[int, ...], flat: Any, inputs: list[Any]
-) -> list[Any]:
-    """The arguments with the differentiated ones replaced by tracers."""
-    call_args = list(args)
-    at = 0
-    for i, (part, treedef) in zip(positions, flat, strict=True):
-        one = part[0] is args[i] if part else False
-        call_args[i] = inputs[at] if one else tree.unflatten(treedef, inputs[at : at + len(part)])
-        at += len(part)
-    return call_args
+class _Part(NamedTuple):
+    """A differentiated argument: where it stands, and its leaves among those of all."""
+
+    position: int
+    start: int
+    stop: int
+    treedef: Any  # None for an array or number
+
+
+def _wanted(args: tuple[Any, ...], argnums: int | Sequence[int]) -> tuple[list[_Part], list[Any]]:
+    """The differentiated arguments, and their leaves."""
+    parts: list[_Part] = []
+    leaves: list[Any] = []
+    for i in normal_argnums(argnums, len(args), "grad"):
+        x, start = args[i], len(leaves)
+        if type(x) in PLAIN:
+            leaves.append(x)
+            parts.append(_Part(i, start, start + 1, None))
+        else:
+            found, treedef = tree.flatten(x)
+            leaves += found
+            parts.append(_Part(i, start, len(leaves), treedef))
+    return parts, leaves
+
+
+def _gathered(values: list[Any], part: _Part) -> Any:
+    """Values for the leaves of all arguments, as one of these."""
+    _, start, stop, treedef = part
+    return values[start] if treedef is None else tree.unflatten(treedef, values[start:stop])
 
 
 def _differentiable(
@@ -177,10 +193,13 @@ def _differentiable(
     fun: Callable[..., Any],
     holomorphic: bool,
     args: tuple[Any, ...],
-    positions: tuple[int, ...],
+    parts: list[_Part],
 ) -> list[Value]:
     """The leaves of the arguments at some positions, all of which have a derivative."""
-    if not holomorphic and all([type(x) is np.ndarray and x.dtype is FLOAT64 for x in leaves]):
+    for x in leaves:
+        if holomorphic or type(x) is not np.ndarray or x.dtype is not FLOAT64:
+            break
+    else:
         return leaves
     name = function_name(fun)
 
@@ -190,12 +209,13 @@ def _differentiable(
             check_argument(value.dtype, holomorphic, name, "grad", what)
         return value
 
-    return converted(one, leaves, lambda: _names(fun, args, positions))
+    return converted(one, leaves, lambda: _names(fun, args, parts))
 
 
-def _names(fun: Callable[..., Any], args: tuple[Any, ...], positions: tuple[int, ...]) -> list[str]:
+def _names(fun: Callable[..., Any], args: tuple[Any, ...], parts: list[_Part]) -> list[str]:
     """How the leaves of the arguments at some positions are reached."""
-    one_by_one = [argument_names(fun, [*[()] * i, args[i]], {}) for i in positions]
+    places = [part.position for part in parts]
+    one_by_one = [argument_names(fun, [*[()] * i, args[i]], {}) for i in places]
     return [name for names in one_by_one for name in names]
 
 
@@ -234,13 +254,12 @@ def _describe(out: Any) -> str:
     return "None" if out is None else f"a {type(out).__name__}"
 
 
-def _pull_scalar(
-    tape: Tape, value: Value, values: list[Value], builder: Builder, holomorphic: bool
-) -> list[Value]:
+@quiet
+def _pull_scalar(tape: Tape, value: Value, values: list[Value], holomorphic: bool) -> list[Value]:
     """The gradient for each differentiated leaf."""
-    with np.errstate(all="ignore"):
-        pulled = pull(tape, [beside(value.dtype.type(1.0), value)], release=True)
-    return [
-        fresh(beside(zeros_like(x) if ct is None else ascent(ct, holomorphic), x))
-        for ct, x in zip(pulled, values, strict=True)
-    ]
+    pulled = pull_selected(tape, [beside(value.dtype.type(1.0), value)], release=True)
+    gradient = []
+    for ct, x in zip(pulled, values, strict=True):
+        ct = zeros_like(x) if ct is None else ascent(plain(ct), holomorphic)
+        gradient.append(fresh(beside(ct, x)))
+    return gradient

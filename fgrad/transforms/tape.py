@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -30,24 +31,12 @@ from fgrad.trace import STATE, Builder, Tracer, Value, passed_by
 from fgrad.transforms.reads import Read, pull_reads, read_of
 
 
-class replaying:
-    """Context in which equations take the location and provenance of those they come from."""
+def replayed_by(via: str, before: tuple[str, ...]) -> tuple[str, ...]:
+    """The transforms that replay equations, where one more begins to."""
+    return before if before and before[0] == via else (via, *before)
 
-    __slots__ = ("saved", "via")
 
-    def __init__(self, via: str) -> None:
-        self.via = via
-
-    def __enter__(self) -> tuple[Any, tuple[str, ...]]:
-        """The state of this thread, and the transforms that replay."""
-        state = STATE
-        self.saved = state.loc, state.via
-        if not state.via or state.via[0] != self.via:
-            state.via = (self.via, *state.via)
-        return state, state.via
-
-    def __exit__(self, *_exc: object) -> None:
-        STATE.loc, STATE.via = self.saved
+_INDEX = attrgetter("index")
 
 
 class Tape:
@@ -63,7 +52,7 @@ class Tape:
         exact: bool = False,
     ) -> None:
         self.records = builder.records
-        self.inputs = [x.index for x in inputs]
+        self.inputs = list(map(_INDEX, inputs))
         self.outputs = [x.index if type(x) is Tracer else None for x in outputs]
         if not exact and not builder.captures and len(inputs) == len(builder.inputs):
             # Nothing but the wanted inputs (and integers, which no cotangent reaches): all active,
@@ -90,7 +79,10 @@ def push_selected(tape: Tape, tangents: Sequence[Any]) -> list[Any]:
         k: t for k, t in zip(tape.inputs, tangents, strict=True) if t is not None
     }
     get = known.get
-    with replaying("jvp") as (state, outer):
+    state = STATE
+    saved = state.loc, state.via
+    try:
+        outer = state.via = replayed_by("jvp", state.via)
         for record in tape.records:
             prim, operands, values, params, outs, results, loc, via = record
             if prim.discrete:
@@ -113,6 +105,8 @@ def push_selected(tape: Tape, tangents: Sequence[Any]) -> list[Any]:
                     continue
             if t is not None:
                 known[outs[0]] = t
+    finally:
+        state.loc, state.via = saved
     return [None if k is None else get(k) for k in tape.outputs]
 
 
@@ -216,7 +210,10 @@ def pull_selected(tape: Tape, cotangents: Sequence[Any], release: bool = False) 
             store.add(out, ct)
     keep = set(tape.inputs)
     position = len(records)
-    with replaying("vjp") as (state, outer):
+    state = STATE
+    saved = state.loc, state.via
+    try:
+        outer = state.via = replayed_by("vjp", state.via)
         while position:
             position -= 1
             record = records.pop() if release else records[position]
@@ -260,7 +257,10 @@ def pull_selected(tape: Tape, cotangents: Sequence[Any], release: bool = False) 
                     store.add(k, prim.moved_back(ct, _WANTED, *values, **params)[0])
             else:
                 _pull_general(record, [ct], store, active)
-        store.take_reads(tape.inputs)
+        if store.reads:
+            store.take_reads(tape.inputs)
+    finally:
+        state.loc, state.via = saved
     return [sums[k] for k in tape.inputs]
 
 

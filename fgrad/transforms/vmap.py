@@ -25,10 +25,10 @@ from fgrad.ops.families import batch_first
 from fgrad.ops.shape import index, move_axis
 from fgrad.outside.draws import Draws
 from fgrad.record import Record
-from fgrad.trace import Builder, Tracer, Value, bind, passed_by
+from fgrad.trace import STATE, Builder, Tracer, Value, bind, passed_by
 from fgrad.transforms.arguments import Shared, refuse_writes
 from fgrad.transforms.chunked import cut, map_chunks
-from fgrad.transforms.tape import missing_rule, replaying
+from fgrad.transforms.tape import missing_rule, replayed_by
 from fgrad.transforms.wrap import (
     argument_names,
     as_value,
@@ -247,29 +247,34 @@ def run_batched(
 
     Derivatives do not warn, as outside of a batch: what is not selected may be infinite in them.
     """
-    with replaying("vmap") as (state, outer), ExitStack() as quiet:
-        loud = True
-        for record in records:
-            prim, operands, values, params, outs, _, loc, via = record
-            if loud and via and not _DERIVED.isdisjoint(via):
-                quiet.enter_context(np.errstate(all="ignore"))
-                loud = False
-            if not any([type(k) is int and k in env for k in operands]):
-                continue  # the same for all examples: its value is known
-            pairs = [_pair(env, k, x) for k, x in zip(operands, values, strict=True)]
-            xs, dims = [x for x, _ in pairs], [d for _, d in pairs]
-            rule: Any = prim.rules.get("batch")
-            if rule is None or isinstance(rule, Refusal):
-                raise missing_rule(prim, "batching rule", rule, record)
-            if not any([d is not None for d in dims]):
-                rule = _once  # of results that turned out to be the same for all examples
-                params = {**params, "prim": prim}
-            state.loc, state.via = loc, passed_by(via, outer)
-            out, dim = rule(size, xs, dims, **params)
-            if prim.multiple:
-                env.update(zip(outs, zip(out, dim, strict=True), strict=True))
-            else:
-                env[outs[0]] = (out, dim)
+    state = STATE
+    saved, loud = (state.loc, state.via), True
+    try:
+        outer = state.via = replayed_by("vmap", state.via)
+        with ExitStack() as quiet:
+            for record in records:
+                prim, operands, values, params, outs, _, loc, via = record
+                if loud and via and not _DERIVED.isdisjoint(via):
+                    quiet.enter_context(np.errstate(all="ignore"))
+                    loud = False
+                if not any([type(k) is int and k in env for k in operands]):
+                    continue  # the same for all examples: its value is known
+                pairs = [_pair(env, k, x) for k, x in zip(operands, values, strict=True)]
+                xs, dims = [x for x, _ in pairs], [d for _, d in pairs]
+                rule: Any = prim.rules.get("batch")
+                if rule is None or isinstance(rule, Refusal):
+                    raise missing_rule(prim, "batching rule", rule, record)
+                if not any([d is not None for d in dims]):
+                    rule = _once  # of results that turned out to be the same for all examples
+                    params = {**params, "prim": prim}
+                state.loc, state.via = loc, passed_by(via, outer)
+                out, dim = rule(size, xs, dims, **params)
+                if prim.multiple:
+                    env.update(zip(outs, zip(out, dim, strict=True), strict=True))
+                else:
+                    env[outs[0]] = (out, dim)
+    finally:
+        state.loc, state.via = saved
     return [_pair(env, x.index, x.value) if type(x) is Tracer else (x, None) for x in results]
 
 

@@ -193,6 +193,7 @@ def fresh(x: Value) -> Value:
             return x[()]
         if x.base is not None or not x.flags.writeable:
             return x.copy()
+        return x
     return lower(x)
 
 

@@ -1,0 +1,24 @@
+"""L0. Functions in which NumPy warns of nothing, as infinities in derivatives are no fault."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def quiet(function: Function) -> Function:
+    """Decorator: NumPy's floating-point errors are ignored while the function runs."""
+    if np.lib.NumpyVersion(np.__version__) >= "2.0.0":
+        return np.errstate(all="ignore")(function)
+
+    @functools.wraps(function)
+    def silent(*args: Any) -> Any:
+        with np.errstate(all="ignore"):  # as a decorator it does not nest in this NumPy
+            return function(*args)
+
+    return silent  # type: ignore[return-value]
