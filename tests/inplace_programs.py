@@ -9,14 +9,16 @@ A program is a list of statements over a few arrays: views of views, reshapes, c
 right; directional derivatives are compared with central differences, and reverse mode with forward
 mode.  A card of fgrad is a refusal, counted by its kind; any other difference is a mismatch.
 
-Compiling takes a hundred times as long as all else, so `jit` and its relatives run on every k-th
-program alone (--every); "trace" runs the traced program equation by equation, on all of them.
+Compiling takes a hundred times as long as all else, so `jit` and its relatives take turns on every
+k-th program (--every); nested transforms take turns on all.  "trace" runs the traced program
+equation by equation.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
+import functools
 import itertools
 import sys
 import time
@@ -72,13 +74,30 @@ class Right:
             self.results = p.function(*copies_of(p.args))
         self.single = "float32" in p.text
         self.slack = 2e-2 if self.single else 1e-4
+        self.losses: dict[float, float] = {}
 
     def loss_at(self, t: float) -> float:
-        """The loss along the direction."""
+        """The loss along the direction; modes ask for the same ones."""
+        if t not in self.losses:
+            self.losses[t] = self._loss_at(t)
+        return self.losses[t]
+
+    def _loss_at(self, t: float) -> float:
         x, m, n, z = copies_of(self.p.args)
         loss = loss_of(self.p.function, n, z)
         with np.errstate(all="ignore"):
             return float(loss(x + t * self.direction[0], m + t * self.direction[1]))
+
+    @functools.cached_property
+    def reverse(self) -> float:
+        """The slope along the direction, by reverse mode."""
+        x, m, n, z = copies_of(self.p.args)
+        return self.along(both(loss_of(self.p.function, n, z))(x, m))
+
+    def along(self, gradient: Any) -> float:
+        """The slope that a gradient by x and m has along the direction."""
+        gx, gm = gradient
+        return float(np.sum(gx * self.direction[0]) + np.sum(gm * self.direction[1]))
 
     def slope_close(self, found: float) -> bool:
         """Whether a directional derivative agrees with differences, of one step or another."""
@@ -128,11 +147,17 @@ def check_slope(gradient: Callable[..., Any]) -> Callable[[Right], str]:
 
     def check(right: Right) -> str:
         x, m, n, z = copies_of(right.p.args)
-        gx, gm = gradient(loss_of(right.p.function, n, z))(x, m)
-        slope = float(np.sum(gx * right.direction[0]) + np.sum(gm * right.direction[1]))
+        slope = right.along(gradient(loss_of(right.p.function, n, z))(x, m))
         return "" if right.slope_close(slope) else f"slope {slope}, differences disagree"
 
     return check
+
+
+def reverse_slope(right: Right) -> str:
+    """Reverse mode against differences."""
+    if right.slope_close(right.reverse):
+        return ""
+    return f"slope {right.reverse}, differences disagree"
 
 
 def jvp_slope(right: Right) -> str:
@@ -140,9 +165,7 @@ def jvp_slope(right: Right) -> str:
     x, m, n, z = copies_of(right.p.args)
     loss = loss_of(right.p.function, n, z)
     slope = float(fgrad.jvp(loss, (x, m), right.direction)[1])
-    x, m, n, z = copies_of(right.p.args)
-    gx, gm = both(loss_of(right.p.function, n, z))(x, m)
-    reverse = float(np.sum(gx * right.direction[0]) + np.sum(gm * right.direction[1]))
+    reverse = right.reverse
     if abs(slope - reverse) > (1e-4 if right.single else 1e-8) * max(1.0, abs(slope), abs(reverse)):
         return f"forward {slope}, reverse {reverse}"
     return "" if right.slope_close(slope) else f"forward {slope}, differences disagree"
@@ -202,10 +225,35 @@ def second_order(loss: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def aliased(transform: Callable[..., Any]) -> Callable[[Right], str]:
+    """A mode in which x and m are parts of one array: results, and what is written into it."""
+
+    def parts(buffer: np.ndarray) -> Arrays:
+        return [buffer[:4], buffer[1:7].reshape(2, 3)]
+
+    def check(right: Right) -> str:
+        mine, yours = np.linspace(-1, 1, 8), np.linspace(-1, 1, 8)
+        expected = right.p.function(*parts(yours), *copies_of(right.p.args[2:]))
+        found = transform(right.p.function)(*parts(mine), *copies_of(right.p.args[2:]))
+        return close([*found, mine], [*expected, yours])
+
+    return check
+
+
+def shared_by_all(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The results of the second of two examples, which share x and m."""
+
+    def call(x: Any, m: Any, n: Any, z: Any) -> Any:
+        mapped = fgrad.vmap(function, in_axes=(None, None, 0, 0))
+        return [np.asarray(r)[1] for r in mapped(x, m, np.stack([n, n]), np.stack([z, z]))]
+
+    return call
+
+
 MODES: dict[str, Callable[[Right], str]] = {
     "functionalize": check_value(lambda f: lambda *a: fgrad.functionalize(f)(*a)[0]),
     "vjp": check_value(eager),
-    "grad": check_slope(both),
+    "grad": reverse_slope,
     "jvp": jvp_slope,
     "vmap": check_value(in_vmap),
     "trace": check_value(traced),
@@ -214,12 +262,15 @@ MODES: dict[str, Callable[[Right], str]] = {
     "grad_vmap": check_slope(through_vmap),
     "grad_jvp": check_slope(second_order),
     "trace_vmap_grad": check_slope(batched(lambda g: traced(lambda x, m: list(g(x, m))))),
+    "aliased_vmap": aliased(shared_by_all),
     "jit": check_value(fgrad.jit),
+    "aliased_jit": aliased(fgrad.jit),
     "jit_grad": check_slope(lambda loss: fgrad.jit(both(loss))),
     "grad_jit": check_slope(lambda loss: both(fgrad.jit(loss))),
     "vmap_jit": check_value(lambda f: in_vmap(fgrad.jit(f))),
 }
-COMPILED = {"jit", "jit_grad", "grad_jit", "vmap_jit"}
+COMPILED = ("jit", "jit_grad", "grad_jit", "vmap_jit", "aliased_jit")
+NESTED = ("trace_grad", "vmap_grad", "grad_vmap", "grad_jvp", "trace_vmap_grad", "aliased_vmap")
 
 
 # --- running --------------------------------------------------------------------------------------
@@ -277,12 +328,18 @@ class Counts:
 
 
 def modes_of(number: int, modes: Any, every: int) -> list[str]:
-    """The modes of one program: those that compile have their turns."""
-    return [m for m in modes if m not in COMPILED or number % every == 0]
+    """The modes of one program: one of those that compile, and of the nested ones, has its turn."""
+    turns = [m for m in modes if m in NESTED], [m for m in modes if m in COMPILED]
+    found = [m for m in modes if m not in NESTED and m not in COMPILED]
+    if turns[0]:
+        found.append(turns[0][number % len(turns[0])])
+    if turns[1] and number % every == 0:
+        found.append(turns[1][number // every % len(turns[1])])
+    return found
 
 
 def check_many(
-    seed: int, count: int, modes: Any = tuple(MODES), every: int = 20, show: bool = False
+    seed: int, count: int, modes: Any = tuple(MODES), every: int = 10, show: bool = False
 ) -> Counts:
     """Run programs 0 to count of a seed."""
     counts = Counts()
@@ -316,7 +373,7 @@ def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--every", type=int, default=20, help="compile every k-th program")
     parser.add_argument("--only", help="one program, as SEED:NUMBER")

@@ -135,7 +135,8 @@ def full_like(
 def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", **_: Any) -> Value:
     """One value, perhaps traced, in every place."""
     x = as_array(fill_value)
-    return broadcast_to(x if dtype is None else convert(x, np.dtype(dtype)), known_shape(shape))
+    x = x if dtype is None else convert(x, np.dtype(dtype))
+    return _array_of(x, broadcast_to(x, known_shape(shape)), order)
 
 
 @implements("linspace")

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.assign import View, link
+from fgrad.assign import View, keep_memory, link
 from fgrad.errors import ArgumentError, InPlaceError
 from fgrad.layouts import mark
 from fgrad.numpy import arrange
@@ -114,6 +114,7 @@ def adopt(builder: Builder, array: np.ndarray) -> Tracer:
     else:
         out = builder.record(convert_p, (array,), {"dtype": array.dtype})
     mark(out, array.flags.c_contiguous)
+    keep_memory(out)
     return out
 
 

@@ -60,14 +60,20 @@ CREATED = frozenset({
 })  # fmt: skip
 
 
-def _created(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A new array belongs to the open trace, so that traced values can be assigned to it."""
+def _created(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """A new array belongs to the open trace, so that traced values can be assigned to it.
+
+    What `array` and `copy` make of a number stays one: its value may decide the program.
+    """
+    numbers = name in ("array", "copy")
 
     @functools.wraps(function)
     def create(*args: Any, **kwargs: Any) -> Any:
         out = function(*args, **kwargs)
         builder = innermost()
-        if builder is not None and isinstance(out, numpy.ndarray) and out.shape:
+        if builder is not None and isinstance(out, numpy.ndarray):
+            if numbers and not out.shape:
+                return out
             return adopt(builder, out)
         return out
 
@@ -96,7 +102,7 @@ def _made(name: str) -> Any:
         return target  # it finds its traced form by itself, and keeps its methods: np.add.reduce
     function = lookup(name) if traced is None else _public(name, target, traced)
     if name in CREATED:
-        return _created(function)
+        return _created(function, name)
     return _overlay(name) if traced is None else function
 
 

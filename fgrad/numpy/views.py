@@ -48,7 +48,7 @@ def get_view(x: Tracer, index: Any) -> Value:
     if is_unknown_mask(index):
         return Masked(x.twin(), index.twin())
     out = getitem(x, index)
-    if type(out) is Tracer and is_basic(index) and (out.shape or _keeps_array(index)):
+    if type(out) is Tracer and (out.shape or _keeps_array(index)) and is_basic(index):
         if out is x:
             out = x.twin()
         if key_of_view(x) is not FLAT:
@@ -70,6 +70,8 @@ def key_of_view(x: Tracer) -> Any:
 
 def is_basic(index: Any) -> bool:
     """Whether NumPy would give a view."""
+    if type(index) is int or type(index) is slice:
+        return True
     parts = index if type(index) is tuple else (index,)
     return all(
         i is None or i is Ellipsis or type(i) in (int, slice) or isinstance(i, np.integer)

@@ -12,6 +12,7 @@ REFUSALS = (
     "InPlaceError: Whether NumPy would see this write through a reshape is not known.",
     "InPlaceError: np.",
     "LostDerivativeError: ",
+    "ArgumentWriteError: vmap(f) writes into an argument that shares memory with another one.",
 )
 
 
@@ -23,5 +24,5 @@ def test_random_programs(seed: int) -> None:
 
 
 def test_compiled_random_programs() -> None:
-    counts = check_many(9, 6, tuple(COMPILED), every=1)
+    counts = check_many(9, 15, COMPILED, every=1)
     assert not counts.mismatches, "\n".join(f"{r.mode}: {r.wrong}" for r in counts.mismatches)
