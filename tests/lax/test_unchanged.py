@@ -112,3 +112,27 @@ def test_a_result_is_its_own() -> None:
         return np.sum(a) + 0 * np.sum(kept)
 
     np.testing.assert_array_equal(fgrad.grad(f)(a), np.ones_like(a))
+
+
+def test_examples_of_unequal_lengths_share_what_does_not_change() -> None:
+    """Neither batched nor selected, where each example of a batch ends at a step of its own."""
+
+    def powers(n: Any, a: Any, x: Any) -> Any:
+        return lax.while_loop(
+            lambda s: s[0] < n, lambda s: (s[0] + 1, s[1], np.tanh(s[1] @ s[2])), (0, a, x)
+        )
+
+    ns, xs = np.arange(5), np.stack([X] * 5)
+    batched = fgrad.vmap(powers, in_axes=(0, None, 0))
+    program = trace(lambda *xs: list(batched(*xs)), [aval_of(v) for v in (ns, A, xs)]).program
+    (loop,) = [eqn for eqn in program.eqns if eqn.prim.name == "while"]
+    assert A.shape in [v.aval.shape for v in loop.inputs]
+    assert all(v.aval.shape != A.shape for v in loop.outputs)
+    inside = [v.aval.shape for eqn in loop.params["body"].eqns for v in eqn.outputs]
+    assert (5, *A.shape) not in inside
+    for f in (batched, fgrad.jit(batched)):
+        counts, kept, last = f(ns, A, xs)
+        np.testing.assert_array_equal(counts, ns)
+        np.testing.assert_array_equal(kept, np.stack([A] * 5))
+        for n, y in zip(ns, last, strict=True):
+            np.testing.assert_allclose(y, powers(n, A, X)[2])
