@@ -18,7 +18,7 @@ from fgrad.numpy.promote import traced_full
 from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew
 from fgrad.ops.composed import hypot
-from fgrad.trace import Value
+from fgrad.trace import Value, concrete
 
 lit = ew.lit
 select = ew.select
@@ -166,9 +166,12 @@ def comparison(name: str) -> Callable[[Value, Value], Value]:
 
 def power(x: Value, n: Value) -> Value:
     """x ** n; squares are products."""
-    if isinstance(n, np.generic):
-        if n == 2:
-            return ew.mul(x, x)
-        if n.dtype.kind == "i" and int(n) < 0:
-            raise ArgumentError("Integers to negative integer powers are not allowed.")
+    if isinstance(n, np.generic) and n == 2:
+        return ew.mul(x, x)
+    if n.dtype.kind == "i":
+        known = concrete(n)
+        if known is None:
+            n = ew.exponent(n)
+        elif np.any(np.less(known, 0)):
+            raise ArgumentError(ew.NEGATIVE_POWER)
     return ew.pow_(x, n)

@@ -297,6 +297,26 @@ def _unary(name: str, evaluate: Any, reads: Reads, derivative: Any) -> Any:
     return _door(elementwise(name, evaluate, derivative, reads=reads), f"Elementwise `{name}`.")
 
 
+NEGATIVE_POWER = "Integers to negative integer powers are not allowed."
+exponent_p = Primitive("exponent")
+
+
+@exponent_p.evaluate
+def _(n: Any) -> Any:
+    if np.any(np.less(n, 0)):
+        raise ValueError(NEGATIVE_POWER)
+    return n
+
+
+@exponent_p.type_rule
+def _(n: Aval) -> Aval:
+    return Aval(n.shape, same_dtype(exponent_p, [n], "i"))
+
+
+finish_elementwise(exponent_p, (None,))
+exponent = _door(exponent_p, "The same integers; an error if one is negative.")
+
+
 def _by_scipy(name: str) -> Callable[[Any], Any]:
     """SciPy's function of a name; float16 stays that, of which SciPy makes float32 or float64."""
     return lambda x: getattr(special, name)(x).astype(x.dtype, copy=False)

@@ -6,6 +6,7 @@ The numbers are those of the entries of the list of what was found.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -119,3 +120,43 @@ def test_1_12_a_negative_exponent_of_an_integer_is_refused() -> None:
             call()
     np.testing.assert_array_equal(g(np.array([1.0, 2.0]), -2), [1.0, 0.25])
     assert jit(lambda k: (-1) ** k)(3) == -1
+
+
+def _summed_powers(m: Any) -> Any:
+    return fgrad.lax.fori_loop(0, 3, lambda i, c: c + 2 ** (m + i), np.zeros(m.shape, np.int64))
+
+
+POWERS: dict[str, Callable[[Any], Any]] = {
+    "a number": lambda m: 2**m,
+    "np.power": lambda m: np.power(3, m),
+    "arrays": lambda m: m**m,
+    "an intermediate": lambda m: np.sum(2 ** (m * 2 - 1 + 1)),
+    "not read elementwise": lambda m: np.cumsum(2**m)[..., -1],
+    "a loop": _summed_powers,
+    "a scan": lambda m: fgrad.lax.scan(lambda c, k: (c + 2**k, 2**k), 0, np.ravel(m)),
+}
+
+
+@pytest.mark.parametrize("name", POWERS)
+def test_1_12_negative_integer_powers(name: str) -> None:
+    """Compiled code raises what NumPy raises, and gives NumPy's numbers for other exponents."""
+    f = POWERS[name]
+    for dtype in (np.int8, np.int64):
+        for m in (np.array([2, 0, 1], dtype), np.array([[3]], dtype)):
+            for g in (fgrad.jit(f), fgrad.jit(fgrad.vmap(f))):
+                with pytest.raises(ValueError, match="negative integer powers"):
+                    g(m - dtype(4))
+                assert fgrad.tree.leaves(g(m))
+            for x, y in zip(
+                fgrad.tree.leaves(fgrad.jit(f)(m)), fgrad.tree.leaves(f(m)), strict=True
+            ):
+                np.testing.assert_array_equal(x, y)
+
+
+def test_1_12_branches_that_are_not_taken_raise_nothing() -> None:
+    def f(m: Any) -> Any:
+        return fgrad.lax.cond(m >= 0, lambda m: 2**m, lambda m: m * 0, m)
+
+    assert [int(fgrad.jit(f)(np.int64(m))) for m in (-1, 3)] == [0, 8]
+    with pytest.raises(errors.ArgumentError, match="negative integer powers"):
+        fgrad.jit(lambda x: x ** np.array([2, -3]))(np.arange(2))

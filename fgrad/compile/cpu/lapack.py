@@ -26,6 +26,7 @@ from fgrad.compile.cpu.llvm_text import element_type
 from fgrad.compile.cpu.runtime import Source, build
 from fgrad.lazy import lazy_extension
 from fgrad.ops.complex import real_dtype
+from fgrad.ops.elementwise import NEGATIVE_POWER
 
 cython_lapack: Any = lazy_extension("scipy.linalg.cython_lapack")
 PREFIX = {"f": "s", "d": "d", "F": "c", "D": "z"}
@@ -41,10 +42,11 @@ class Native(NamedTuple):
 
 @lru_cache
 def failure(message: str) -> Callback:
-    """A callback without buffers that raises LinAlgError."""
+    """A callback without buffers that raises what NumPy does."""
+    error = ValueError if message == NEGATIVE_POWER else np.linalg.LinAlgError
 
     def fail() -> NoReturn:
-        raise np.linalg.LinAlgError(message)
+        raise error(message)
 
     return Callback(fail, 0)
 
@@ -333,6 +335,18 @@ def noted(message: str) -> Native:
     b = Body(np.dtype(np.float64))
     b.fail_if(b.emit(f"icmp ne i64 {b.emit('load i64, ptr %p0, align 8')}, 0"))
     return build_step("noted", message, b, [8], message, 1)
+
+
+def exponent(dtype: np.dtype, size: int) -> Native:
+    """A copy of integers, which fails where one is negative.  Buffers: n, copy."""
+    b, kind = Body(np.dtype(np.float64)), f"i{8 * dtype.itemsize}"
+    loop = b.begin(size)
+    n = b.load("%p0", loop[2], kind)
+    b.line(f"store {kind} {n}, ptr {b.at('%p1', loop[2], kind)}")
+    b.fail_if(b.emit(f"icmp slt {kind} {n}, 0"))
+    b.end(loop, size)
+    strides = [size * dtype.itemsize] * 2
+    return build_step("exponent", (dtype.char, size), b, strides, NEGATIVE_POWER, 1)
 
 
 def _check_diagonal(b: Body, n: int) -> None:

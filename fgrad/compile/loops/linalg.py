@@ -15,6 +15,7 @@ from fgrad.compile.loops.values import TooLarge, Value
 from fgrad.compile.loops.writer import LoopRule, LoopWriter, mapped
 from fgrad.ir.aval import BOOL, INT32
 from fgrad.ir.program import Eqn
+from fgrad.ops.elementwise import NEGATIVE_POWER
 
 LARGEST = 6  # rows and columns of a matrix that is written out
 
@@ -182,7 +183,17 @@ def _cholesky(f: _Arithmetic, a: np.ndarray) -> np.ndarray:
     return low
 
 
+def exponent(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
+    """Integers, of which negative ones are noted."""
+    n = w.operand(eqn.inputs[0])
+    f = _Arithmetic(w, eqn.inputs[0].aval.dtype)
+    for k in np.ravel(n):
+        w.note(NEGATIVE_POWER, f.test("lt", int(k), f.zero()))
+    return [n]
+
+
 LINALG_RULES: Mapping[str, LoopRule] = {
+    "exponent": exponent,
     "factor": factor,
     "lu_solve": lu_solve,
     "triangular_solve": triangular_solve,

@@ -30,7 +30,7 @@ HOST = frozenset(
         "slogdet", "det", "cofactor",
         "qr", "svd", "svdvals", "eigh", "eigvalsh", "eig", "eigvals", "pinv",
         "matrix_function", "frechet", "sqrtm", "solve_sylvester", "fft", "library_conv",
-        "real", "imag", "complex", "conj",
+        "real", "imag", "complex", "conj", "exponent",
     }
 )  # fmt: skip
 
@@ -167,8 +167,8 @@ def vectors_are_native(a: Aval) -> bool:
 
 def _suits_native(eqn: Eqn) -> bool:
     a = eqn.inputs[0].aval
-    if eqn.prim.name == "pivots_order":
-        return a.size > 0
+    if eqn.prim.name in ("pivots_order", "exponent"):
+        return a.size > 0 and isinstance(eqn.inputs[0], Var)
     if a.dtype.char not in "fdFD" or not a.size:
         return False
     return eqn.prim.name not in ("eigh", "svd") or vectors_are_native(a)
@@ -205,6 +205,12 @@ def _system(eqn: Eqn) -> LibraryStep:
     return _native(eqn, eqn.inputs[eqn.prim.name == "lu_solve" :], n=n, k=k)
 
 
+def _exponent(eqn: Eqn) -> LibraryStep:
+    aval = eqn.outputs[0].aval
+    params = {"dtype": aval.dtype, "size": aval.size}
+    return LibraryStep("exponent", params, (*eqn.inputs, *eqn.outputs), ((0, 0),))
+
+
 def _exchanges(eqn: Eqn) -> LibraryStep:
     pivots = eqn.inputs[0].aval
     params = {"n": pivots.shape[-1], "batch": math.prod(pivots.shape[:-1])}
@@ -213,6 +219,7 @@ def _exchanges(eqn: Eqn) -> LibraryStep:
 
 
 NATIVE: dict[str, Callable[[Eqn], LibraryStep]] = {
+    "exponent": _exponent,
     "cholesky": _square,
     "factor": _square,
     "eigh": _square,
