@@ -208,7 +208,8 @@ def _system(eqn: Eqn) -> LibraryStep:
 def _exponent(eqn: Eqn) -> LibraryStep:
     aval = eqn.outputs[0].aval
     params = {"dtype": aval.dtype, "size": aval.size}
-    return LibraryStep("exponent", params, (*eqn.inputs, *eqn.outputs), ((0, 0),))
+    buffers: Any = (*eqn.inputs, *eqn.outputs)
+    return LibraryStep("exponent", params, buffers, ((0, 0),))
 
 
 def _exchanges(eqn: Eqn) -> LibraryStep:
