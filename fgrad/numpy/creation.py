@@ -79,7 +79,9 @@ def _like(a: Any, dtype: Any, shape: Any) -> tuple[Value, np.dtype, tuple[int, .
 
 
 def _array_of(like: Value, out: Value, order: Any) -> Value:
-    """A result that can be written into, of shape () too, in the trace of `like`."""
+    """A result that can be written into, of shape () too, in the trace of `like` if that is open."""
+    if isinstance(out, np.ndarray):
+        return out if out.flags.writeable else out.copy()
     if type(out) is Tracer and out.shape == shape_of(like) and not is_line(out.shape):
         if isinstance(like, Tracer) and order == "K":
             return copied_like(like, laid_out(out, in_c_order(like)))

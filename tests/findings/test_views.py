@@ -229,3 +229,11 @@ def test_arrays_that_are_only_read_may_lie_in_any_order() -> None:
         ):
             for g in (fgrad.jit(f), lambda x, f=f: fgrad.jvp(f, (x,), (x,))[0]):
                 np.testing.assert_array_equal(g(x), f(x))
+
+
+def test_zeros_like_an_array_of_a_trace_that_has_ended_can_be_written() -> None:
+    kept: list[Any] = []
+    fgrad.grad(lambda x: np.sum(kept.append(x * 1) or x))(A)
+    zeros = np.zeros_like(kept[0])
+    zeros[...] = 1
+    assert np.sum(zeros) == 4
