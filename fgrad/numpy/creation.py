@@ -79,7 +79,7 @@ def _like(a: Any, dtype: Any, shape: Any) -> tuple[Value, np.dtype, tuple[int, .
 
 
 def _array_of(like: Value, out: Value, order: Any) -> Value:
-    """A result that can be written into, of shape () too, in the trace of `like` if that is open."""
+    """A result that can be written into, of shape () too, in the trace of `like` if it is open."""
     if isinstance(out, np.ndarray):
         return out if out.flags.writeable else out.copy()
     if type(out) is Tracer and out.shape == shape_of(like) and not is_line(out.shape):
