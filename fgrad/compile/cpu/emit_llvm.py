@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.compile.cpu.frame import BOOL, Axis, Emit, Frame, Value, memory_type
+from fgrad.compile.cpu.interrupts import DECLARATIONS, POLL
 from fgrad.compile.cpu.llvm_text import constant, element_type, lane_type, literal
 from fgrad.compile.cpu.memory import SPARE, SPARE_BYTES, emit_load, emit_store
 from fgrad.compile.cpu.reduction import (
@@ -31,7 +32,7 @@ from fgrad.compile.cpu.reduction import (
     partial_shapes,
 )
 from fgrad.compile.cpu.tile import Tile, is_tile
-from fgrad.compile.kernel.cost import weight
+from fgrad.compile.kernel.cost import looks_for_signals, turn_cost, weight
 from fgrad.compile.kernel.ir import (
     Affine,
     Const,
@@ -56,6 +57,7 @@ VECTOR_BYTES = 64
 STACK_LIMIT = 1 << 17  # bytes of scratch memory that a kernel may take from the stack
 FILLED = 1 << 11  # bytes of scratch memory that has numbers from the start
 SPILLING_BODY = 20  # cost from which a body spills constants; one function is as much
+WORK = 1 << 21  # cycles, or so, between two looks for signals
 SMALL_BODY = 40  # cost up to which a body is written twice, with and without a mask
 
 
@@ -113,6 +115,7 @@ class KernelEmitter:
         self.tile: Tile | None = None
         self.epilogue: list[str] = []
         self.stack = 0  # bytes of scratch memory
+        self.work = ""  # where stands how much may be done until the next look for signals
 
     def emit(self) -> list[str]:
         """The lines of the function's body."""
@@ -120,6 +123,9 @@ class KernelEmitter:
         self.body(self.kernel.body)
         frame = self.frame
         function = frame.enter(frame.root)
+        if self.work:
+            function.line("br label %stopped")
+            function.label("stopped")
         for line in self.epilogue:
             function.line(line)
         function.line("ret void")
@@ -129,6 +135,9 @@ class KernelEmitter:
         frame = self.frame
         function = frame.function
         function.lines.append(f"  {SPARE} = alloca <{SPARE_BYTES} x i8>, align 8")
+        if any([looks_for_signals(s) for s in walk(self.kernel.body) if isinstance(s, Loop)]):
+            self.work = function.emit("alloca [1 x i64], align 8")
+            function.line(f"store i64 {WORK}, ptr {self.work}, align 8")
         frame.expanded = lane_copies(self.kernel)
         slot = 0
         for buffer in self.kernel.buffers:
@@ -305,6 +314,7 @@ class KernelEmitter:
         function = frame.enter(frame.inner)
         following = function.emit(f"add nsw i64 {counter}, {step}")
         again = function.emit(f"icmp slt i64 {following}, {span.stop}")
+        self._look_for_signals(loop, span.unroll)
         function.line(f"br i1 {again}, label %{head}, label %{after}")
         lines, latch = frame.close()
         parent = frame.function
@@ -342,6 +352,7 @@ class KernelEmitter:
         function.line(f"br i1 {done}, label %{after}, label %{inside}")
         function.label(inside)
         self.body(loop.body[position + 1 :])
+        self._look_for_signals(loop, 1)
         frame.enter(scope).line(f"br label %{head}")
         lines, latch = frame.close()
         parent = frame.function
@@ -353,6 +364,26 @@ class KernelEmitter:
             accumulator.parts = parts
         parent.lines += lines
         parent.label(after)
+
+    def _look_for_signals(self, loop: Loop, copies: int) -> None:
+        """At the end of a turn: leave the kernel if a signal's handler has raised."""
+        if not looks_for_signals(loop):
+            return
+        function = self.frame.enter(self.frame.inner)
+        look, on = function.fresh("look")[1:], function.fresh("on")[1:]
+        for text in DECLARATIONS:
+            function.declare(text)
+        left = function.emit(f"load i64, ptr {self.work}, align 8")
+        less = function.emit(f"sub i64 {left}, {int(turn_cost(loop)) * copies}")
+        function.line(f"store i64 {less}, ptr {self.work}, align 8")
+        spent = function.emit(f"icmp slt i64 {less}, 0")
+        function.line(f"br i1 {spent}, label %{look}, label %{on}")
+        function.label(look)
+        told = function.emit(f"call i64 @{POLL}()")
+        function.line(f"store i64 {WORK}, ptr {self.work}, align 8")
+        stop = function.emit(f"icmp ne i64 {told}, 0")
+        function.line(f"br i1 {stop}, label %stopped, label %{on}")
+        function.label(on)
 
     def _all_lanes(self, value: Value) -> str:
         """Whether a condition holds in every lane that is alive."""

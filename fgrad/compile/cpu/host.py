@@ -19,7 +19,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from fgrad.compile.cpu.emit_llvm import outer_range
-from fgrad.compile.cpu.runtime import Source, build
+from fgrad.compile.cpu.interrupts import CELLS, DECLARATIONS, POLL, is_stopped, keep
+from fgrad.compile.cpu.runtime import Source, build, raise_kept
 from fgrad.compile.cpu.threads import pool_address, share_address
 from fgrad.compile.kernel.cost import kernel_cost
 from fgrad.compile.kernel.ir import Kernel
@@ -115,6 +116,7 @@ CHUNK_CYCLES = 50_000  # the least piece of a kernel worth a thread's while
 SHARED_CYCLES = 250_000  # kernels shorter than this run in the calling thread: waking takes 25 us
 WALKED_STEPS = 1_000  # a first run of more steps is left to the interpreter, and so is one of
 WALKED_CYCLES = 30_000_000  # kernels that are worth several threads and take longer than this
+TURNS = 8  # of loops between two looks for signals: 1 takes 30 ns
 _LOOPS = (Repeat, While, Branch)
 _HEADER = 4  # slots, given slots, counters, longest buffer list
 
@@ -186,13 +188,17 @@ class HostProgram:
         """Run with the given slots' addresses; the GIL is released meanwhile.
 
         Raises:
-          whatever a Python callback among the steps raised, after all steps have run.
+          whatever a Python callback among the steps raised, after all steps have run; what a
+          signal's handler raised, which ends them.
         """
         if self._walked:
             _Interpreter(self.interpreter)(self.address, self._pointers(*pointers))
         else:
             self._walked = True
             _walk(self.steps, pointers)
+        if is_stopped():
+            _RAISED.error = None  # what unfinished results have led to
+            raise_kept()
         for kept in self.keep:
             if isinstance(kept, Callback):
                 kept.reraise()
@@ -213,7 +219,7 @@ def _is_short(steps: Sequence[Step]) -> bool:
 
 def _walk(steps: Sequence[Any], pointers: Sequence[int]) -> None:
     """What the interpreter does with steps that are not loops, in this thread alone."""
-    slots: dict[int, int] = dict(enumerate(pointers))
+    slots = dict(enumerate(pointers))
     for step in steps:
         kind = type(step)
         if kind is Call or kind is Share:
@@ -221,6 +227,8 @@ def _walk(steps: Sequence[Any], pointers: Sequence[int]) -> None:
             _StepFunction(step.address)(
                 (ctypes.c_void_p * len(buffers))(*buffers), step.lo, step.hi
             )
+            if is_stopped():
+                return
         elif kind is Place:
             slots[step.slot] = slots[step.base] + step.offset
         elif kind is Advance:
@@ -240,8 +248,8 @@ class Callback:
       function: takes the addresses of the step's buffers.
       buffers: how many buffers the step has.
 
-    An exception ends the callback, not the program; `reraise` raises the thread's first one
-    afterwards.
+    An exception ends the callback, not the program, unless it is an interrupt; `reraise` raises the
+    thread's first one afterwards.
     """
 
     def __init__(self, function: Callable[..., None], buffers: int) -> None:
@@ -249,7 +257,8 @@ class Callback:
             try:
                 function(*(ctypes.c_void_p * buffers).from_address(bufs))
             except BaseException as error:
-                _RAISED.error = _RAISED.error or error
+                if isinstance(error, Exception) or not keep(error):
+                    _RAISED.error = _RAISED.error or error
 
         self.function = function
         self._native = _StepFunction(call)
@@ -369,6 +378,7 @@ def _emit_interpreter(symbol: str) -> tuple[str, set[str]]:
     declarations = {
         "declare ptr @memmove(ptr, ptr, i64)",
         "declare ptr @memset(ptr, i32, i64)",
+        *DECLARATIONS,
     }
     return _INTERPRETER.replace("@run", f"@{symbol}"), declarations
 
@@ -411,6 +421,8 @@ entry:
   %counters = alloca i64, i64 %counter_count, align 16
   %bufs = alloca ptr, i64 %buf_count, align 16
   %pc = alloca ptr, align 8
+  %turns = alloca i64, align 8
+  store i64 0, ptr %turns, align 8
   %given_bytes = mul i64 %given_count, 8
   %copied = call ptr @memmove(ptr %slots, ptr %given, i64 %given_bytes)
 """
@@ -463,11 +475,19 @@ share:
     + _word("h_pool", 5)
     + _word("h_function", 6)
     + _word("h_chunk", 7)
-    + """  %h_address = inttoptr i64 %h_function to ptr
+    + f"""  %h_address = inttoptr i64 %h_function to ptr
   %h_where = inttoptr i64 %h_pool to ptr
   call void %h_address(ptr %h_where, ptr %c_address, ptr %bufs, i64 %c_lo, i64 %c_hi, i64 %h_chunk)
   br label %called
 called:
+  %c_stop = load volatile i64, ptr @{CELLS}, align 8
+  %c_none = icmp eq i64 %c_stop, 0
+  br i1 %c_none, label %returned, label %asked
+asked:
+  %c_told = call i64 @{POLL}()
+  %c_on = icmp eq i64 %c_told, 0
+  br i1 %c_on, label %returned, label %end
+returned:
 """
     + _next("call", "%c_size")
     + "place:\n"
@@ -531,13 +551,24 @@ called:
   %n_after = getelementptr i64, ptr %op, i64 3
   %n_next = select i1 %n_again, ptr %n_start, ptr %n_after
   store ptr %n_next, ptr %pc, align 8
-  br label %step
+  br label %turned
 jump:
 """
     + _word("j_to", 1)
-    + """  %j_next = getelementptr i64, ptr %table, i64 %j_to
+    + f"""  %j_next = getelementptr i64, ptr %table, i64 %j_to
   store ptr %j_next, ptr %pc, align 8
-  br label %step
+  br label %turned
+turned:
+  %t_old = load i64, ptr %turns, align 8
+  %t_new = add i64 %t_old, 1
+  store i64 %t_new, ptr %turns, align 8
+  %t_rest = and i64 %t_new, {TURNS - 1}
+  %t_due = icmp eq i64 %t_rest, 0
+  br i1 %t_due, label %look, label %step
+look:
+  %t_told = call i64 @{POLL}()
+  %t_on = icmp eq i64 %t_told, 0
+  br i1 %t_on, label %step, label %end
 unless:
 """
     + _word("u_flag", 1)

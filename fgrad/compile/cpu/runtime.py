@@ -23,7 +23,7 @@ from typing import NamedTuple
 import llvmlite
 import llvmlite.binding as llvm
 
-from fgrad.compile.cpu import half_conversion
+from fgrad.compile.cpu import half_conversion, interrupts
 from fgrad.compile.cpu.emit_llvm import ATTRIBUTES, emit_function
 from fgrad.compile.cpu.scalar_llvm import scalar_table
 from fgrad.compile.cpu.store import DiskStore
@@ -383,8 +383,29 @@ def _from_disk(symbol: str, imports: Mapping[str, int]) -> bool:
 
 
 def _load(code: bytes, name: str, symbols: list[str], imports: Mapping[str, int]) -> None:
-    """Load an object, which may also call the conversions of float16 that the machine lacks."""
-    _link(code, name, symbols, {**_conversions(), **imports})
+    """Load an object, which may also call the conversions of float16 that the machine lacks, and
+    look for signals."""
+    polls = _signal_functions() if interrupts.POLL.encode() in code else {}
+    _link(code, name, symbols, {**_conversions(), **polls, **imports})
+
+
+def raise_kept() -> None:
+    """Raise what a signal's handler raised while native code ran in this thread, if anything."""
+    if interrupts.is_stopped():
+        restore = _signal_functions()[interrupts.RAISE]
+        ctypes.PYFUNCTYPE(None)(restore)()  # which raises what is set
+
+
+@functools.cache
+def _signal_functions() -> dict[str, int]:
+    """The addresses of what looks for signals."""
+    texts = interrupts.functions()
+    sources = [
+        Source(text, lambda symbol, text=text, needs=needs: (text.format(symbol=symbol), needs))
+        for text, needs in texts.values()
+    ]
+    names = interrupts.imports()
+    return {**names, **dict(zip(texts, build(sources, names), strict=True))}
 
 
 @functools.cache

@@ -6,6 +6,9 @@ delays nobody.  The threads sleep on a condition variable between jobs (spinning
 whole time slices on busy machines).  They are Python daemon threads parked in a native call, so
 that the pool needs no thread start-up of its own.  While one job is shared, others run where they
 are called.
+
+Who shares a job looks for signals while it waits for the others, and tells them where it was
+stopped (see `interrupts`): they leave the loops that they are in.
 """
 
 from __future__ import annotations
@@ -13,14 +16,16 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+import time
 
 import numpy as np
 
+from fgrad.compile.cpu.interrupts import CELLS, DECLARATIONS, KEY, POLL
 from fgrad.compile.cpu.runtime import Source, build
 from fgrad.config import config
 
 # Offsets in the pool's memory, each on a cache line of its own where threads meet.
-_MUTEX, _WAKE, _DONE, _JOB, _NEXT, _BUSY, _BYTES = 0, 128, 256, 384, 512, 576, 640
+_MUTEX, _WAKE, _DONE, _JOB, _NEXT, _BUSY, _STOP, _BYTES = 0, 128, 256, 384, 512, 576, 640, 704
 _FUNCTION, _BUFS, _HI, _CHUNK, _OPEN, _ACTIVE = (_JOB + 8 * k for k in range(6))
 
 
@@ -78,12 +83,18 @@ def _addresses() -> list[int]:
 def _define(symbol: str, text: str) -> tuple[str, set[str]]:
     declarations = {f"declare i32 @pthread_{name}(ptr)" for name in _UNARY}
     declarations |= {f"declare i32 @pthread_{name}(ptr, ptr)" for name in _BINARY}
-    used = {d for d in declarations if d.split("@")[1].split("(")[0] in text}
-    return text.replace("@self", f"@{symbol}"), used
+    declarations |= {
+        "declare i32 @pthread_cond_timedwait(ptr, ptr, ptr)",
+        "declare i32 @pthread_setspecific(i64, ptr)",
+        "declare i32 @clock_gettime(i32, ptr)",
+    }
+    used = {d for d in declarations if f"@{d.split('@')[1].split('(')[0]}(" in text}
+    return text.replace("@self", f"@{symbol}"), used | DECLARATIONS
 
 
 _UNARY = ("mutex_lock", "mutex_unlock", "cond_broadcast")
 _BINARY = ("mutex_init", "cond_init", "cond_wait")
+_PATIENCE = 30_000_000  # nanoseconds of waiting between two looks for signals
 
 
 def _fields(*fields: tuple[str, int]) -> str:
@@ -104,6 +115,7 @@ _JOB_FIELDS = _fields(
     ("active", _ACTIVE),
     ("next", _NEXT),
     ("busy", _BUSY),
+    ("stopped", _STOP),
 )
 _LOCK = "  call i32 @pthread_mutex_lock(ptr %mutex)\n"
 _UNLOCK = "  call i32 @pthread_mutex_unlock(ptr %mutex)\n"
@@ -138,7 +150,12 @@ run:
 _WORK = (
     "define void @self(ptr %pool) #0 {\nentry:\n"
     + _JOB_FIELDS
-    + "  br label %sleep\nsleep:\n"
+    + f"  %key_at = getelementptr i64, ptr @{CELLS}, i64 {KEY}\n"
+    + """  %key = load i64, ptr %key_at, align 8
+  call i32 @pthread_setspecific(i64 %key, ptr %stopped)
+  br label %sleep
+sleep:
+"""
     + _LOCK
     + """  br label %look
 look:
@@ -178,7 +195,7 @@ rest:
 
 _SHARE = (
     "define void @self(ptr %pool, ptr %fn, ptr %bufs, i64 %lo, i64 %hi, i64 %chunk) #0 {\n"
-    + "entry:\n"
+    + "entry:\n  %until = alloca [2 x i64], align 8\n"
     + _JOB_FIELDS
     + """  %count = sub i64 %hi, %lo
   %small = icmp sle i64 %count, %chunk
@@ -198,6 +215,7 @@ begin:
   store i64 %hi, ptr %hi_at, align 8
   store i64 %chunk, ptr %chunk_at, align 8
   store atomic i64 %lo, ptr %next seq_cst, align 8
+  store volatile i64 0, ptr %stopped, align 8
   store i64 1, ptr %open, align 8
   call i32 @pthread_cond_broadcast(ptr %wake)
 """
@@ -212,7 +230,31 @@ check:
   %working = icmp sgt i64 %members, 0
   br i1 %working, label %wait, label %end_job
 wait:
-  call i32 @pthread_cond_wait(ptr %done, ptr %mutex)
+"""
+    + _UNLOCK
+    + f"  %told = call i64 @{POLL}()\n"
+    + """  store volatile i64 %told, ptr %stopped, align 8
+"""
+    + _LOCK
+    + """  %members_now = load i64, ptr %active, align 8
+  %working_now = icmp sgt i64 %members_now, 0
+  br i1 %working_now, label %sleep, label %end_job
+sleep:
+"""
+    + f"  call i32 @clock_gettime(i32 {time.CLOCK_REALTIME}, ptr %until)\n"
+    + """  %part_at = getelementptr i64, ptr %until, i64 1
+  %second = load i64, ptr %until, align 8
+  %part = load i64, ptr %part_at, align 8
+"""
+    + f"  %later = add i64 %part, {_PATIENCE}\n"
+    + """  %wraps = icmp sge i64 %later, 1000000000
+  %carried = sub i64 %later, 1000000000
+  %rest = select i1 %wraps, i64 %carried, i64 %later
+  %more_seconds = zext i1 %wraps to i64
+  %seconds = add i64 %second, %more_seconds
+  store i64 %seconds, ptr %until, align 8
+  store i64 %rest, ptr %part_at, align 8
+  call i32 @pthread_cond_timedwait(ptr %done, ptr %mutex, ptr %until)
   br label %check
 end_job:
 """

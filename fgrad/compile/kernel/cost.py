@@ -8,6 +8,7 @@ from fgrad.compile.kernel.scalar import SCALAR_OPS
 
 LONG_FORMULA = 20  # cycles of one operation that make a formula long: a function such as exp
 CLOSE = 4  # strides up to which whole vectors are read or written, and shuffled
+LONG_LOOP = 1 << 18  # cycles from which a loop looks for signals
 WHILE_PASSES = 32  # what a loop without an extent is thought to run
 _SLOW = {"div", "sqrt", "remainder", "floor_divide", "fmod"}
 _CHEAP = _SLOW | {"muladd", "floor", "ceil", "rint", "trunc", "copysign", "nextafter"}
@@ -23,6 +24,28 @@ def weight(s: Statement) -> float:
     if isinstance(s, Op):
         return _CYCLES[s.op]
     return 1.0 if isinstance(s, (Load, Store, Update)) else 0.0
+
+
+def turn_cost(loop: Loop) -> float:
+    """The cycles of one turn, without the loops in it that look for signals themselves."""
+    cost = 1.0
+    for s in loop.body:
+        if not isinstance(s, Loop):
+            cost += weight(s)
+        elif not looks_for_signals(s):
+            cost += s.extent * turn_cost(s)
+    return cost
+
+
+def looks_for_signals(loop: Loop) -> bool:
+    """Whether a loop may run long: without end, or in order for many cycles; and one around it."""
+    if loop.kind == "while" or any([isinstance(s, Loop) and _in_order(s) for s in loop.body]):
+        return True
+    return loop.kind == "serial" and loop.extent * turn_cost(loop) > LONG_LOOP
+
+
+def _in_order(loop: Loop) -> bool:
+    return loop.kind in ("while", "serial") and looks_for_signals(loop)
 
 
 def vector_cost(body: Body, axis: str, lanes: int) -> float:

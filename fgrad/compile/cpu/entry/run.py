@@ -11,6 +11,7 @@ finish     raise what went wrong; bools; containers
 
 from __future__ import annotations
 
+from fgrad.compile.cpu import interrupts
 from fgrad.compile.cpu.entry.abi import Layout
 from fgrad.compile.cpu.entry.blocks import NODE, RECORD, RECORD_SIZE, each_loop, member, put, word
 
@@ -26,6 +27,8 @@ DECLARATIONS = {
     "declare ptr @PyErr_NoMemory()",
     "declare void @PyEval_RestoreThread(ptr)",
     "declare ptr @PyEval_SaveThread()",
+    "declare void @PyErr_Clear()",
+    *interrupts.DECLARATIONS,
 }
 
 
@@ -239,7 +242,16 @@ write_copy:
         + "  %written = call ptr @memcpy(ptr %old_data, ptr %new_data, i64 %write_bytes)\n"
     )
     return (
-        """worked:
+        f"""worked:
+  %maybe_stopped = load volatile i64, ptr @{interrupts.CELLS}, align 8
+  %surely_on = icmp eq i64 %maybe_stopped, 0
+  br i1 %surely_on, label %settled, label %doubt
+doubt:
+  %told = call i64 @{interrupts.POLL}()
+  br label %settled
+settled:
+  %stopped = phi i64 [ 0, %worked ], [ %told, %doubt ]
+  %is_on = icmp eq i64 %stopped, 0
   %given_arena = load ptr, ptr %own_arena, align 8
   %had_none = icmp eq ptr %given_arena, null
   br i1 %had_none, label %arena_given, label %give_arena
@@ -249,7 +261,10 @@ give_arena:
 arena_given:
 """
         + word("writes", "node", NODE["writes"])
-        + "  %writing = icmp ne i64 %writes, 0\n  br i1 %writing, label %write, label %let_go\n"
+        + """  %writing = icmp ne i64 %writes, 0
+  %writing_now = and i1 %writing, %is_on
+  br i1 %writing_now, label %write, label %let_go
+"""
         + each_loop("write", "%count", copy, "let_go")
     )
 
@@ -296,7 +311,9 @@ def _finish() -> str:
     return (
         "check:\n"
         + word("after", "node", NODE["after"], "ptr")
-        + """  %unchecked = icmp eq ptr %after, null
+        + """  br i1 %is_on, label %noted, label %stop
+noted:
+  %unchecked = icmp eq ptr %after, null
   br i1 %unchecked, label %finish, label %ask
 ask:
   %asked = call ptr (ptr, ...) @PyObject_CallFunctionObjArgs(ptr %after, ptr null)
@@ -328,7 +345,18 @@ many:
 
 
 def _fail() -> str:
-    return """fail_after:
+    return f"""stop:
+  %none_noted = icmp eq ptr %after, null
+  br i1 %none_noted, label %raise, label %forget
+forget:
+  %noted_one = call ptr (ptr, ...) @PyObject_CallFunctionObjArgs(ptr %after, ptr null)
+  call void @Py_DecRef(ptr %noted_one)
+  call void @PyErr_Clear()
+  br label %raise
+raise:
+  call void @{interrupts.RAISE}()
+  br label %fail_after
+fail_after:
   call void @fgrad_drop(ptr %outs, i64 %count)
   ret ptr null
 fail_arena:
@@ -344,7 +372,7 @@ fail_records:
 fail_regs:
   call void @fgrad_drop(ptr %regs, i64 %held_count)
   ret ptr null
-}
+}}
 """
 
 

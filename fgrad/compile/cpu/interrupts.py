@@ -1,0 +1,184 @@
+"""L5. Signals while native code runs, so that Ctrl-C ends a loop: two native functions and cells.
+
+Python notes a signal and runs its handler later, in the main thread, between two instructions of
+its own: never while that thread is inside of a loop that we compiled.  So loops that may run long
+call `poll` about every millisecond of work:
+
+    main thread       each `PERIOD` it takes the GIL and lets Python run the handlers; where one
+                      raises, the exception is kept in the cells, and every `poll` from then on is 1
+    a pool's thread   1 if the thread that shares its work with it was stopped
+    another thread    0: Python runs no handlers there, and the thread may not wait for the GIL,
+                      which may be held by one that waits for it
+
+Where `poll` is 1 a kernel and a host program return at once, with their results unfinished; who
+called them asks for `stopped` then, and raises what was kept.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import time
+
+import numpy as np
+
+PERIOD = 40_000_000  # nanoseconds from one look for signals to the next
+POLL, RAISE, CELLS = "fgrad_poll", "fgrad_raise", "fgrad_signals"
+DECLARATIONS = {
+    f"declare i64 @{POLL}() cold",
+    f"declare void @{RAISE}() cold",
+    f"@{CELLS} = external global i64",
+}
+_STOP, _TYPE, _VALUE, _TRACE, _MAIN, KEY, _LAST = range(7)
+
+
+class _Signals:
+    """The cells that native code reads: whether this process's main thread was stopped, the kept
+    exception, that thread's identity, and the key of what stops a pool's thread."""
+
+    def __init__(self) -> None:
+        self.cells = np.zeros(8, np.int64)
+        self.address: int = self.cells.ctypes.data
+        main = threading.main_thread().ident
+        self.cells.view(np.uint64)[_MAIN] = main or 0
+        ctypes.CDLL(None).pthread_key_create(ctypes.c_void_p(self.address + 8 * KEY), None)
+        os.register_at_fork(after_in_child=self.forked)
+
+    def forked(self) -> None:
+        """After a fork: the thread that is left is the main one."""
+        self.cells[: _TRACE + 1] = 0
+        self.cells.view(np.uint64)[_MAIN] = threading.get_ident()
+
+
+SIGNALS = _Signals()
+_PYTHON = ("PyThread_get_thread_ident", "PyGILState_Ensure", "PyGILState_Release",
+           "PyErr_CheckSignals", "PyErr_Fetch", "PyErr_Restore")  # fmt: skip
+
+
+def imports() -> dict[str, int]:
+    """The addresses behind the external names of the functions."""
+    found = {
+        name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
+        for name in _PYTHON
+    }
+    return {**found, CELLS: SIGNALS.address}
+
+
+def is_stopped() -> bool:
+    """Whether a signal's handler has stopped the native code of this thread."""
+    if not SIGNALS.cells[_STOP]:
+        return False
+    return int(SIGNALS.cells.view(np.uint64)[_MAIN]) == threading.get_ident()
+
+
+def keep(error: BaseException) -> bool:
+    """Stop the native code that has called Python in this thread; False if it is not the main one.
+
+    What a signal's handler has raised within a callback ends the loop around it too.
+    """
+    if int(SIGNALS.cells.view(np.uint64)[_MAIN]) != threading.get_ident():
+        return False
+    parts = (type(error), error, error.__traceback__)
+    for place, part in zip((_TYPE, _VALUE, _TRACE), parts, strict=True):
+        if part is not None:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(part))
+            SIGNALS.cells[place] = id(part)
+    SIGNALS.cells[_STOP] = 1
+    return True
+
+
+def functions() -> dict[str, tuple[str, set[str]]]:
+    """The text and the declarations of each function, to be formatted with its `symbol`."""
+    declarations = {
+        f"@{CELLS} = external global i64",
+        "declare i32 @clock_gettime(i32, ptr)",
+        "declare i64 @PyThread_get_thread_ident()",
+        "declare i32 @PyGILState_Ensure()",
+        "declare void @PyGILState_Release(i32)",
+        "declare i32 @PyErr_CheckSignals()",
+        "declare void @PyErr_Fetch(ptr, ptr, ptr)",
+        "declare void @PyErr_Restore(ptr, ptr, ptr)",
+        "declare ptr @pthread_getspecific(i64)",
+    }
+    return {POLL: (_poll_text(), declarations), RAISE: (_raise_text(), declarations)}
+
+
+def _cell(name: str, number: int) -> str:
+    return f"  %{name} = getelementptr i64, ptr @{CELLS}, i64 {number}\n"
+
+
+def _poll_text() -> str:
+    return (
+        "define i64 @{symbol}() #0 {{\nentry:\n  %time = alloca [2 x i64], align 8\n"
+        + _cell("main_at", _MAIN)
+        + _cell("key_at", KEY)
+        + _cell("last_at", _LAST)
+        + _cell("type", _TYPE)
+        + _cell("value", _VALUE)
+        + _cell("trace", _TRACE)
+        + f"""  %main = load i64, ptr %main_at, align 8
+  %me = call i64 @PyThread_get_thread_ident()
+  %is_main = icmp eq i64 %main, %me
+  br i1 %is_main, label %ours, label %other
+other:
+  %key = load i64, ptr %key_at, align 8
+  %shared = call ptr @pthread_getspecific(i64 %key)
+  %alone = icmp eq ptr %shared, null
+  br i1 %alone, label %go, label %ask
+ask:
+  %told = load volatile i64, ptr %shared, align 8
+  ret i64 %told
+ours:
+  %before = load i64, ptr @{CELLS}, align 8
+  %stopped = icmp ne i64 %before, 0
+  br i1 %stopped, label %stop, label %look
+look:
+  %clock = call i32 @clock_gettime(i32 {time.CLOCK_MONOTONIC}, ptr %time)
+  %seconds = load i64, ptr %time, align 8
+  %rest_at = getelementptr i64, ptr %time, i64 1
+  %rest = load i64, ptr %rest_at, align 8
+  %whole = mul i64 %seconds, 1000000000
+  %now = add i64 %whole, %rest
+  %last = load i64, ptr %last_at, align 8
+  %passed = sub i64 %now, %last
+  %early = icmp slt i64 %passed, {PERIOD}
+  br i1 %early, label %go, label %check
+check:
+  store i64 %now, ptr %last_at, align 8
+  %held = call i32 @PyGILState_Ensure()
+  %raised = call i32 @PyErr_CheckSignals()
+  %fine = icmp eq i32 %raised, 0
+  br i1 %fine, label %release, label %keep
+keep:
+  call void @PyErr_Fetch(ptr %type, ptr %value, ptr %trace)
+  store i64 1, ptr @{CELLS}, align 8
+  br label %release
+release:
+  call void @PyGILState_Release(i32 %held)
+  br i1 %fine, label %go, label %stop
+stop:
+  ret i64 1
+go:
+  ret i64 0
+}}}}"""
+    )
+
+
+def _raise_text() -> str:
+    return (
+        "define void @{symbol}() #0 {{\n"
+        + _cell("type_at", _TYPE)
+        + _cell("value_at", _VALUE)
+        + _cell("trace_at", _TRACE)
+        + f"""  %type = load ptr, ptr %type_at, align 8
+  %value = load ptr, ptr %value_at, align 8
+  %trace = load ptr, ptr %trace_at, align 8
+  store ptr null, ptr %type_at, align 8
+  store ptr null, ptr %value_at, align 8
+  store ptr null, ptr %trace_at, align 8
+  store i64 0, ptr @{CELLS}, align 8
+  call void @PyErr_Restore(ptr %type, ptr %value, ptr %trace)
+  ret void
+}}}}"""
+    )
