@@ -373,11 +373,12 @@ class KernelEmitter:
         look, on = function.fresh("look")[1:], function.fresh("on")[1:]
         for text in DECLARATIONS:
             function.declare(text)
+        function.declare('!0 = !{!"branch_weights", i32 1, i32 1048576}')
         left = function.emit(f"load i64, ptr {self.work}, align 8")
         less = function.emit(f"sub i64 {left}, {int(turn_cost(loop)) * copies}")
         function.line(f"store i64 {less}, ptr {self.work}, align 8")
         spent = function.emit(f"icmp slt i64 {less}, 0")
-        function.line(f"br i1 {spent}, label %{look}, label %{on}")
+        function.line(f"br i1 {spent}, label %{look}, label %{on}, !prof !0")
         function.label(look)
         told = function.emit(f"call i64 @{POLL}()")
         function.line(f"store i64 {WORK}, ptr {self.work}, align 8")
