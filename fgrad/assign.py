@@ -12,6 +12,7 @@ nothing is paid where nothing is written.
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -287,3 +288,17 @@ def immutable(aval: Aval) -> InPlaceError:
             ("write", "jit(f)(x)               inside, x = x.copy() and x[i] = v cost no copy"),
         ),
     )
+
+
+def thaw(arrays: list[np.ndarray]) -> None:
+    """Let arrays be written again that were frozen for the time of a trace.
+
+    A view cannot be before its base, and not at all if the user has frozen that meanwhile.
+    """
+    for _ in range(len(arrays)):
+        for x in arrays:
+            with contextlib.suppress(ValueError):
+                x.flags.writeable = True
+        if all([x.flags.writeable for x in arrays]):
+            break
+    arrays.clear()

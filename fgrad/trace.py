@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from fgrad.assign import Root, View, enclosing, refresh
+from fgrad.assign import Root, View, enclosing, refresh, thaw
 from fgrad.collector import collector_paused, collector_relaxed
 from fgrad.frames import note_read_only
 from fgrad.ir.aval import Aval, aval_of
@@ -312,9 +312,7 @@ class Builder:
     def __exit__(self, _type: Any = None, error: Any = None, _traceback: Any = None) -> None:
         if self.frozen:
             note_read_only(error, KEPT)
-        while self.frozen:
-            self.frozen[-1].flags.writeable = True
-            self.frozen.pop()
+            thaw(self.frozen)
         self.live = self.plain = False
         self.before = ()
         state = STATE

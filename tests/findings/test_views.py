@@ -237,3 +237,19 @@ def test_zeros_like_an_array_of_a_trace_that_has_ended_can_be_written() -> None:
     zeros = np.zeros_like(kept[0])
     zeros[...] = 1
     assert np.sum(zeros) == 4
+
+
+def test_an_array_and_a_view_of_it_are_written_again_after_a_trace() -> None:
+    """Both are read-only while a trace has them as constants; a view cannot be freed first."""
+    whole = np.ones(2000)
+    part = whole[:1500]
+    for first, second in ((whole, part), (part, whole), (part[::-1], whole)):
+        for f in (
+            lambda x, u, v: np.sum(x * u) + np.sum(x * v),
+            lambda x, u, v: np.sum(x * u[0] + u) + np.sum(x * v[0] + v),
+        ):
+            fgrad.grad(f)(2.0, first, second)
+            fgrad.jit(fgrad.grad(lambda x, f=f, u=first, v=second: f(x, u, v)))(2.0)
+        assert whole.flags.writeable and part.flags.writeable
+        whole[0] = part[1] = 1.0
+        assert fgrad.grad(lambda x: x * x)(3.0) == 6.0
