@@ -84,7 +84,8 @@ class Root:
 
     def alive(self) -> list[Tracer]:
         """The views that are still in use, in the order in which they were made."""
-        found = [x for x in [ref() for ref in self.views] if x is not None]
+        held = [ref() for ref in self.views]
+        found = [x for x in held if x is not None and isinstance(x._view, View)]
         if len(found) < len(self.views):
             self.views = [weakref.ref(x) for x in found]
         return found

@@ -110,7 +110,8 @@ def warn_user(text: str, category: type[Warning]) -> None:
     place = frame.f_code.co_filename, frame.f_lineno
     names = frame.f_globals
     registry = names.setdefault("__warningregistry__", {})
-    warnings.warn_explicit(text, category, *place, names.get("__name__"), registry)
+    module = names.get("__name__") or "<unknown>"  # without one Python drops the warning
+    warnings.warn_explicit(text, category, *place, module, registry)
 
 
 def library_frames() -> list[FrameType]:

@@ -226,7 +226,7 @@ def differences(
         f"{kind}: {a}, right {b}"
         for kind, a, b in zip(KINDS, found, want, strict=True)
         if (way, kind) not in UNKNOWN
-        and (not np.allclose(a, b, tol, tol) or (kind != "value" and a.dtype != dtype))
+        and (not np.allclose(a, b, tol, tol) or (kind != "value" and a.dtype != b.dtype))
     ]
 
 

@@ -312,17 +312,19 @@ class Jitted(NativeCallable):
 
     def program_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program:
         """The traced program for some arguments, which it need not be kept for."""
-        return self.entry_of(args, kwargs).whole()
+        return self.entry_of(args, kwargs, closed_over=True).whole()
 
     def arrays_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """The leaves of the arguments that a program takes: all but the static ones."""
         return self._signature(args, kwargs).leaves
 
-    def entry_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry:
+    def entry_of(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], closed_over: bool = False
+    ) -> Entry:
         """What would be kept for some arguments."""
         signature = self._signature(args, kwargs)
         leaves = [self._leaf(x, k, signature) for k, x in enumerate(signature.leaves)]
-        return self._trace(signature, leaves)[0]
+        return self._trace(signature, leaves, closed_over)[0]
 
     # Arguments.
 
@@ -373,7 +375,10 @@ class Jitted(NativeCallable):
 
     # Tracing.
 
-    def _trace(self, signature: Signature, leaves: list[Any]) -> tuple[Entry, Sequence[Tracer]]:
+    def _trace(
+        self, signature: Signature, leaves: list[Any], closed_over: bool = False
+    ) -> tuple[Entry, Sequence[Tracer]]:
+        """Trace the function; arrays that it closes over are constants if `closed_over`."""
         out_trees: list[tree.TreeDef] = []
         effects: list[Effects] = []
         avals = [aval_of(x) for x in leaves]
@@ -400,7 +405,8 @@ class Jitted(NativeCallable):
         known = known_by_name(self.fun, signature.statics)
         draws = Draws(self.fun, known)
         tracing = functools.partial(trace, flat, avals, identifier(name), "jit", True, names)
-        may_take = candidates(world_of(self.fun, known), self.moved) if on_host else {}
+        takes = on_host and not closed_over
+        may_take = candidates(world_of(self.fun, known), self.moved) if takes else {}
         traced, unread = trace_with_inputs(tracing, may_take)
         if unread and any([isinstance(lower(x), OnDevice) for x in traced.captured]):
             traced, unread = trace_with_inputs(tracing, {})

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.assign import keep_memory
 from fgrad.errors import ArgumentError, ShapeError
 from fgrad.ir.aval import INT64
 from fgrad.numpy.promote import (
@@ -179,6 +180,8 @@ def expand_dims(a: Any, axis: Any) -> Value:
 def flip(m: Any, axis: Any = None) -> Value:
     """The elements along axes in reverse order."""
     x = as_array(m)
+    if type(x) is Tracer and not x.shape:
+        return x.twin()  # a number: NumPy's `m[()]`
     axes = normalize_axes(axis, len(x.shape))
     return sh.reverse(x, axes) if axes else x
 
@@ -216,7 +219,10 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Value:
     other."""
     x = as_array(a)
     if axis is None:
-        return reshape(roll(reshape(x, (math.prod(x.shape),)), shift, 0), x.shape)
+        out = reshape(roll(reshape(x, (math.prod(x.shape),)), shift, 0), x.shape)
+        if type(out) is Tracer:
+            keep_memory(out)
+        return out
     shifts = list(shift) if np.ndim(shift) else [shift]
     axes = list(axis) if np.ndim(axis) else [axis]
     count = max(len(shifts), len(axes)) if shifts and axes else 0

@@ -51,7 +51,9 @@ def get_view(x: Tracer, index: Any) -> Value:
     if type(out) is Tracer and (out.shape or _keeps_array(index)) and is_basic(index):
         if out is x:
             out = x.twin()
-        if key_of_view(x) is not FLAT:
+        if not x.shape and x._view is None:  # a number, of which NumPy makes a new array
+            keep_memory(out)
+        elif key_of_view(x) is not FLAT:
             view = View(
                 x,
                 lambda base: getitem(base, index),
@@ -60,6 +62,8 @@ def get_view(x: Tracer, index: Any) -> Value:
                 index,
             )
             link(x, out, view)
+    elif out is x:
+        out = x.twin()  # `x[()]` of rank 0 is a number
     return out
 
 
@@ -141,11 +145,18 @@ def _link_view(
 ) -> None:
     """Make a rearrangement of elements a view; writing finds its places by rearranging numbers."""
     if type(out) is Tracer and out is not base:
+        if not base.shape and not _is_array(again.call(target, np.empty((), base.dtype))):
+            return
         if not writable and len(out.shape) > 1:
             _mark_parts(base, out, again.call(target, layout_of(base)))
         read, move = partial(again.call, function), partial(again.call, target)
         write = partial(_write_back, move) if writable else _refuse_write
         link(base, out, View(base, read, write, move, doubtful=doubtful))
+
+
+def _is_array(x: Any) -> bool:
+    """Whether NumPy gave an array, not a number, which is a copy."""
+    return isinstance(x, np.ndarray)
 
 
 def _mark_parts(base: Tracer, out: Tracer, layout: np.ndarray) -> None:

@@ -253,3 +253,32 @@ def test_an_array_and_a_view_of_it_are_written_again_after_a_trace() -> None:
         assert whole.flags.writeable and part.flags.writeable
         whole[0] = part[1] = 1.0
         assert fgrad.grad(lambda x: x * x)(3.0) == 6.0
+
+
+RANK_0: dict[str, Callable[[Any], Any]] = {
+    "roll": lambda v: np.roll(v, 1),
+    "flip": np.flip,
+    "squeeze": np.squeeze,
+    "transpose": np.transpose,
+    "reshape": lambda v: np.reshape(v, ()),
+    "copy": np.copy,
+    "item": lambda v: v[()],
+    "ellipsis": lambda v: v[...],
+    "ravel": np.ravel,
+    "atleast_1d": np.atleast_1d,
+    "real": np.real,
+    "flat": lambda v: v.flat[:1],
+}
+
+
+@pytest.mark.parametrize("name", RANK_0)
+def test_functions_of_rank_0_give_views_copies_or_numbers_as_numpys(name: str) -> None:
+    def f(z: Any) -> Any:
+        z = z.copy()
+        v = RANK_0[name](z[..., 1])
+        w = v[...]
+        w[...] = 7.0
+        return np.sum(v), z
+
+    for made, expected in zip(fgrad.jit(f)(A), f(A), strict=True):
+        np.testing.assert_array_equal(made, expected)
