@@ -145,18 +145,15 @@ def _link_view(
 ) -> None:
     """Make a rearrangement of elements a view; writing finds its places by rearranging numbers."""
     if type(out) is Tracer and out is not base:
-        if not base.shape and not _is_array(again.call(target, np.empty((), base.dtype))):
-            return
+        if not base.shape:
+            like = again.call(target, np.empty((), base.dtype))
+            if not isinstance(like, np.ndarray):
+                return  # NumPy gives a number, which is a copy
         if not writable and len(out.shape) > 1:
             _mark_parts(base, out, again.call(target, layout_of(base)))
         read, move = partial(again.call, function), partial(again.call, target)
         write = partial(_write_back, move) if writable else _refuse_write
         link(base, out, View(base, read, write, move, doubtful=doubtful))
-
-
-def _is_array(x: Any) -> bool:
-    """Whether NumPy gave an array, not a number, which is a copy."""
-    return isinstance(x, np.ndarray)
 
 
 def _mark_parts(base: Tracer, out: Tracer, layout: np.ndarray) -> None:

@@ -59,8 +59,6 @@ def as_value(x: Any, what: str = "an argument") -> Value:
     if type(x) is not np.ndarray and isinstance(x, np.ndarray):
         if is_foreign(x):
             raise foreign_container(x, what)
-        if is_foreign(x):
-            raise foreign_container(x, what)
         x = np.asarray(x)
     return x
 
