@@ -192,8 +192,7 @@ def _pullback(
         tracers = [builder.input(x) if w else x for x, w in zip(inputs, wanted, strict=True)]
         known = dict(zip(program.outputs[policy.count :], saved, strict=True))
         results = [builder.lift(y) for y in _run_again(program, tracers, known, builder)]
-        targets = [x for x, want in zip(tracers, wanted, strict=True) if want]
-        tape = Tape(builder, targets, results)
+        tape = Tape(builder, results)
     builder.release()
     each = iter(given)
     again = [None if ct is None else alike(ct, next(each)) for ct in cts]

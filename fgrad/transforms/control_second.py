@@ -79,7 +79,7 @@ def _pull_tangent(
         ]
         slopes = [None if t is None else outside(builder, t) for t in found]
         pairs = [(t, ct) for t, ct in zip(found, cts, strict=True) if t is not None]
-        tape = Tape(builder, some(inputs, wanted), [t for t, _ in pairs])
+        tape = Tape(builder, [t for t, _ in pairs], wanted)
     builder.release()
     pulled = pull(tape, [ct for _, ct in pairs])
     return spread(iter(pulled), wanted), slopes

@@ -351,8 +351,8 @@ def _linearized(
                     f"The result of the jvp rule of {rules.name} depends on the tangents.",
                     (rules.rule_line, ("why", "the first of the pair is the value alone.")),
                 )
-            inputs = [t for t in tangents if t is not None]
-            tape = Tape(builder, inputs, [None if t is None else builder.lift(t) for t in pushed])
+            lifted = [None if t is None else builder.lift(t) for t in pushed]
+            tape = Tape(builder, lifted, [k >= len(values) for k in range(len(builder.inputs))])
     finally:
         builder.release()
     problem = check_linear(tape)

@@ -425,7 +425,8 @@ def _(
         given = [zeros_of(a) if ct is None else ct for ct, a in zip(cts, saved.outs, strict=True)]
         pulled = rules.backward(saved.residuals.token, arrays, given, saved.ins)
         lifted = [None if ct is None else builder.lift(ct) for ct in pulled]
-        tape = Tape(builder, [ct for ct in cts if ct is not None], lifted)
+        wanted = [k >= len(arrays) for k in range(len(builder.inputs))]
+        tape = Tape(builder, lifted, wanted)
     builder.release()
     problem = check_linear(tape)
     if problem is not None:

@@ -214,8 +214,7 @@ def _pullback(
     with builder.running, builder:
         inputs = [builder.input(x, None) for x in known_values(values, program.in_avals)]
         results = [builder.lift(y) for y in run(program, inputs)]
-        targets = [x for x, want in zip(inputs, wanted, strict=True) if want]
-        tape = Tape(builder, targets, results)
+        tape = Tape(builder, results, wanted)
     builder.release()
     pulled = iter(pull_selected(tape, cts, release=True))
     return [next(pulled) if want else None for want in wanted]

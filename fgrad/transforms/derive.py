@@ -125,9 +125,9 @@ def _jvp_program(program: Program, active: Mask, kinds: tuple[int, ...]) -> JvpP
     def both(*values: Value) -> list[Value]:
         primals, tangents = values[:count], values[count : count + len(kinds)]
         bits = iter(values[count + len(kinds) :])
-        builder, inputs, outs = _replay(program, "jvp", primals, active)
+        builder, _, outs = _replay(program, "jvp", primals, active)
         ts = [_of_kind(kind, t, bits) for kind, t in zip(kinds, tangents, strict=True)]
-        pushed = push_selected(Tape(builder, inputs, outs), ts)
+        pushed = push_selected(Tape(builder, outs), ts)
         results = [outside(builder, y) for y in outs]
         builder.release()
         has.extend(t is not None for t in pushed)
@@ -216,7 +216,7 @@ def _vjp_programs(program: Program, wanted: Mask) -> VjpPrograms:
         builder, targets, outs = _replay(program, "vjp", values, wanted)
         # Whoever runs the pullback gives zeros where it takes cotangents, so it must not take those
         # that end at a `stop_gradient`: primitives before it need not have a derivative.
-        tape = Tape(builder, targets, outs, exact=True)
+        tape = Tape(builder, outs, exact=True)
         takes.extend(
             isinstance(y, Tracer) and bool(tape.active[y.index]) and y.dtype.kind in FLOATS
             for y in outs

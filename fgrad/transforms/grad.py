@@ -120,7 +120,7 @@ def _differentiated(
                 if has_aux:
                     aux = outside_tree(builder, aux, ids_of(values))
                 out = builder.lift(_scalar_result(out, fun, holomorphic))
-                tape = Tape(builder, builder.inputs, [out])
+                tape = Tape(builder, [out])
                 value = outside(builder, out)
         finally:
             builder.release()

@@ -104,7 +104,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], 
             ]
             out_leaves, out_tree = flatten(fun(*tree.unflatten(in_tree, inputs)))
             outs = [builder.lift(as_value(x, f"a result of {name}")) for x in out_leaves]
-            tape = Tape(builder, inputs, outs)
+            tape = Tape(builder, outs)
         builder.release()
         problem = check_linear(tape)
         if problem is not None:

@@ -94,7 +94,7 @@ def trace_linear(
             outs = [
                 builder.lift(as_value(x, f"a result of {function_name(fun)}")) for x in out_leaves
             ]
-            tape = Tape(builder, builder.inputs, outs)
+            tape = Tape(builder, outs)
             results = [outside(builder, x) for x in outs]
             if what != "jvp":
                 results = [_snapshot(x) for x in results]

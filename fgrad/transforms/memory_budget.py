@@ -181,7 +181,7 @@ def predicted(program: Program, wanted: tuple[bool, ...], choice: Choice) -> int
         with builder.running, builder:
             inputs = [builder.input(v, None) for v in values]
             outs = [builder.lift(y) for y in apply(program, inputs, choice)]
-            tape = Tape(builder, some(inputs, wanted), outs)
+            tape = Tape(builder, outs, wanted)
         cts = [y.dtype.type(1) if not y.shape and y.dtype.kind in "fc" else None for y in outs]
         builder.release()
         targets = some(avals, wanted)

@@ -13,7 +13,8 @@ see `ops/selected.py`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import compress
 from operator import attrgetter
 from typing import Any
 
@@ -40,21 +41,30 @@ _INDEX = attrgetter("index")
 
 
 class Tape:
-    """Recorded equations with their active tracers: those that depend on the wanted inputs."""
+    """Recorded equations with their active tracers: those that depend on the wanted inputs.
+
+    Arguments:
+        builder: it has recorded them.
+        outputs: the results, of which each is one of its tracers, or a constant.
+        wanted: which of its inputs are; all by default.
+        exact: whether constants are told from results that depend on the inputs.
+    """
 
     __slots__ = ("active", "inputs", "outputs", "records")
 
     def __init__(
         self,
         builder: Builder,
-        inputs: Sequence[Tracer],
         outputs: Sequence[Any],
+        wanted: Iterable[bool] | None = None,
         exact: bool = False,
     ) -> None:
         self.records = builder.records
-        self.inputs = list(map(_INDEX, inputs))
+        # Those of the builder: the handles that a function gets stand for what it writes into them.
+        inputs = builder.inputs
+        self.inputs = list(map(_INDEX, inputs if wanted is None else compress(inputs, wanted)))
         self.outputs = [x.index if type(x) is Tracer else None for x in outputs]
-        if not exact and not builder.captures and len(inputs) == len(builder.inputs):
+        if wanted is None and not exact and not builder.captures:
             # Nothing but the wanted inputs (and integers, which no cotangent reaches): all active,
             # apart from what passes by `stop_gradient` and the like, where cotangents end.
             self.active = bytearray(b"\1") * builder.count
@@ -357,8 +367,7 @@ def _transposed_jvp(record: Record, cts: list[Any], wanted: tuple[bool, ...]) ->
         ]
         result = rule(values, tangents, outs if prim.multiple else outs[0], **params)
         results = result if prim.multiple else (result,)
-        inputs = [t for t in tangents if t is not None]
-        tape = Tape(builder, inputs, [None if t is None else builder.lift(t) for t in results])
+        tape = Tape(builder, [None if t is None else builder.lift(t) for t in results])
         builder.release()
     given = [ct if t is not None else None for ct, t in zip(cts, tape.outputs, strict=True)]
     within = _PENDING.rules
