@@ -41,7 +41,7 @@ from fgrad.compile.cpu.rows.top import RowTop, row_top
 from fgrad.compile.cpu.rows.walks import RowWalk, row_walk
 from fgrad.compile.cpu.runtime import build, kernel_source, symbol_at
 from fgrad.compile.cpu.ufunc_loops import ufunc_cycles, ufunc_loop
-from fgrad.compile.lower.control import Control
+from fgrad.compile.loops.bodies import Control
 from fgrad.compile.plan import ALIGNMENT, Plan, Slot
 from fgrad.compile.steps import KernelStep, LibraryStep
 from fgrad.ir.aval import Aval

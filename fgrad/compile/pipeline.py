@@ -22,7 +22,8 @@ from fgrad.compile.fuse.partition import fuse
 from fgrad.compile.kernel.check import check_kernel
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.text import print_kernel
-from fgrad.compile.lower.control import compile_bodies
+from fgrad.compile.loops.bodies import compile_bodies
+from fgrad.compile.loops.invariants import hoist_invariants
 from fgrad.compile.lower.groups import lower
 from fgrad.compile.passes.bfloat_words import bfloat_words, has_bfloat
 from fgrad.compile.passes.canonical_conv import canonical_conv
@@ -32,7 +33,6 @@ from fgrad.compile.passes.cse import cse
 from fgrad.compile.passes.dce import dce
 from fgrad.compile.passes.fold import fold
 from fgrad.compile.passes.inline import inline_calls
-from fgrad.compile.passes.loop_invariants import hoist_invariants
 from fgrad.compile.passes.real_parts import real_parts
 from fgrad.compile.passes.simplify import simplify
 from fgrad.compile.plan import Donation, Plan, plan

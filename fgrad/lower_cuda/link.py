@@ -23,7 +23,7 @@ from fgrad.compile.cpu.callback import evaluation
 from fgrad.compile.cpu.host import Callback, Step
 from fgrad.compile.executable import Table
 from fgrad.compile.kernel.ir import Kernel
-from fgrad.compile.lower.control import Control
+from fgrad.compile.loops.bodies import Control
 from fgrad.compile.plan import ALIGNMENT, Plan, Slot
 from fgrad.compile.steps import KernelStep, LibraryStep
 from fgrad.ir.aval import Aval

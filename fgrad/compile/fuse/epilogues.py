@@ -17,10 +17,11 @@ from typing import NamedTuple
 import numpy as np
 
 from fgrad.compile.fuse.partition import Fusion
-from fgrad.compile.lower.dot import Layout, collapsed, product_of, view_of
 from fgrad.compile.passes.bfloat_words import UINT16, Brain, rounded
 from fgrad.compile.passes.half_products import half_of, on_half
 from fgrad.compile.passes.patterns import Pattern
+from fgrad.compile.products.matrices import product_of
+from fgrad.compile.products.views import Layout, collapsed, view_of
 from fgrad.compile.steps import Group
 from fgrad.ir.aval import FLOAT32
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var

@@ -43,16 +43,16 @@ from fgrad.compile.fuse.parts import (
     rows_of,
     stripped,
 )
-from fgrad.compile.lower.dot import (
-    library_operands,
-    reads_windows,
-    view_of,
-    wants_kernel,
-    wants_library,
-)
 from fgrad.compile.lower.nest import NESTS
 from fgrad.compile.lower.rules import MOVES, REDUCTIONS
 from fgrad.compile.lower.sort import is_position
+from fgrad.compile.products.matrices import (
+    library_operands,
+    reads_windows,
+    wants_kernel,
+    wants_library,
+)
+from fgrad.compile.products.views import view_of
 from fgrad.compile.steps import Group
 from fgrad.ir.program import Atom, Eqn, Program, Var
 from fgrad.ir.walk import has_effect

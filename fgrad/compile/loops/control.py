@@ -16,12 +16,12 @@ from typing import NamedTuple
 import numpy as np
 
 from fgrad.compile.fuse.parts import COST
+from fgrad.compile.kernel.affine import Place, shifted, total
 from fgrad.compile.kernel.ir import Leave
 from fgrad.compile.loops.linalg import LINALG_RULES
 from fgrad.compile.loops.rules import RULES
 from fgrad.compile.loops.values import Counting, Sparse, Stored, TooLarge, Value, stored_at
 from fgrad.compile.loops.writer import MOST_CELLS, LoopRule, LoopWriter, is_mutable
-from fgrad.compile.lower.index import Place, shifted, total
 from fgrad.compile.passes.dce import dce
 from fgrad.ir.aval import BOOL, INT64
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var

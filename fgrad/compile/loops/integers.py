@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from fgrad.compile.kernel.affine import Place, shifted, total
 from fgrad.compile.loops.writer import LoopWriter
-from fgrad.compile.lower.index import Place, shifted, total
 from fgrad.ir.aval import BOOL
 
 

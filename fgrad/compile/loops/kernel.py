@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.compile.kernel.affine import row_major, total
+from fgrad.compile.kernel.builder import KernelBuilder
 from fgrad.compile.kernel.check import check_kernel
 from fgrad.compile.kernel.contracted import contracted
 from fgrad.compile.kernel.ir import Affine, Const, Kernel, Loop, Store
@@ -33,8 +35,6 @@ from fgrad.compile.loops.control import (
 from fgrad.compile.loops.lanes import Lanes, find_lanes
 from fgrad.compile.loops.values import Counting, Stored, TooLarge, Value
 from fgrad.compile.loops.writer import LoopBuilder, LoopWriter
-from fgrad.compile.lower.build import KernelBuilder
-from fgrad.compile.lower.index import row_major, total
 from fgrad.compile.passes.cse import cse
 from fgrad.compile.passes.dce import dce
 from fgrad.compile.passes.fold import fold

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from fgrad.compile.lower.index import axis_runs
+from fgrad.compile.kernel.affine import axis_runs
 from fgrad.compile.lower.rules import REDUCTIONS
 from fgrad.compile.passes.cse import cse
 from fgrad.compile.passes.dce import dce

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.compile.kernel.affine import Place, shifted, total
 from fgrad.compile.loops.values import Sparse, Stored, TooLarge, Update, Value
 from fgrad.compile.loops.writer import MOST_CELLS, LoopWriter, is_mutable, mapped, settled
-from fgrad.compile.lower.index import Place, shifted, total
 from fgrad.compile.lower.rules import UINT64, accumulate_op
 from fgrad.ir.aval import BOOL, INT64
 from fgrad.ir.program import Atom, Eqn, Var

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.compile.kernel.affine import Place
 from fgrad.compile.kernel.ir import Loop
 from fgrad.compile.kernel.scalar import SCALAR_OPS, TRANSCENDENTAL
 from fgrad.compile.loops.integers import INTEGER_RULES
@@ -26,7 +27,6 @@ from fgrad.compile.loops.values import (
     reshaped_view,
 )
 from fgrad.compile.loops.writer import MOST_CELLS, LoopRule, LoopWriter, is_mutable, mapped, settled
-from fgrad.compile.lower.index import Place
 from fgrad.compile.lower.rules import COMPOSED, accumulate_op
 from fgrad.ir.aval import BOOL, INT64
 from fgrad.ir.primitive import REGISTRY

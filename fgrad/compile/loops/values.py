@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from fgrad.compile.lower.index import Place, row_major, shifted, total
+from fgrad.compile.kernel.affine import Place, row_major, shifted, total
 
 
 class TooLarge(Exception):

@@ -17,12 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.compile.kernel.cost import weight
-from fgrad.compile.kernel.ir import Load, Ref, Statement
-from fgrad.compile.loops.lanes import LaneWhile
-from fgrad.compile.loops.values import Counting, Sparse, Stored, TooLarge, Update, Value
-from fgrad.compile.lower.build import KernelBuilder
-from fgrad.compile.lower.index import (
+from fgrad.compile.kernel.affine import (
     Place,
     bounds,
     row_major,
@@ -30,6 +25,11 @@ from fgrad.compile.lower.index import (
     total,
     value,
 )
+from fgrad.compile.kernel.builder import KernelBuilder
+from fgrad.compile.kernel.cost import weight
+from fgrad.compile.kernel.ir import Load, Ref, Statement
+from fgrad.compile.loops.lanes import LaneWhile
+from fgrad.compile.loops.values import Counting, Sparse, Stored, TooLarge, Update, Value
 from fgrad.ir.aval import INT64, Aval
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 from fgrad.ir.walk import consumers, definitions

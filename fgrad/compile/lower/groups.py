@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
-from fgrad.compile.fuse.alike import content
+from fgrad.compile.kernel.affine import row_major, total
+from fgrad.compile.kernel.builder import KernelBuilder
 from fgrad.compile.kernel.ir import Kernel
-from fgrad.compile.lower.build import KernelBuilder
 from fgrad.compile.lower.control import CONTROL, control_step
-from fgrad.compile.lower.dot import product_step
-from fgrad.compile.lower.index import row_major, total
+from fgrad.compile.lower.group_key import content
 from fgrad.compile.lower.linalg import HOST, host_step, on_host, with_flags
 from fgrad.compile.lower.nest import NESTS
+from fgrad.compile.lower.products import product_step
 from fgrad.compile.lower.rows import lower_rows
 from fgrad.compile.lower.rules import RULES
 from fgrad.compile.lower.sort import sort_step, top_step

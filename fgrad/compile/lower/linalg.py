@@ -18,6 +18,7 @@ import numpy as np
 from fgrad.compile.cpu.external import has_pointer
 from fgrad.compile.cpu.lapack import MESSAGES
 from fgrad.compile.cpu.ufunc_loops import Operand, find_loop, find_ufunc, types_of
+from fgrad.compile.passes.compositions import vectors_are_native
 from fgrad.compile.steps import LibraryStep
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Atom, Eqn, Lit, Var
@@ -155,14 +156,6 @@ def _parts(eqn: Eqn) -> LibraryStep:
         "constants": constants,
     }
     return LibraryStep("complex_parts", params, buffers, ((0,) * len(buffers),))
-
-
-def vectors_are_native(a: Aval) -> bool:
-    """Whether singular vectors and eigenvectors of a matrix come from a native step.
-
-    In single precision rounding would choose other signs than NumPy, which computes in double.
-    """
-    return a.dtype.char in "dD"
 
 
 def _suits_native(eqn: Eqn) -> bool:

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from fgrad.compile.kernel.affine import ZERO, Place, Places, row_major, shifted, total, value
+from fgrad.compile.kernel.builder import KernelBuilder
 from fgrad.compile.kernel.ir import Ref
-from fgrad.compile.lower.build import KernelBuilder
-from fgrad.compile.lower.index import ZERO, Place, Places, row_major, shifted, total, value
 from fgrad.compile.lower.rules import clamped, identity, position
 from fgrad.ir.aval import BOOL, INT64
 from fgrad.ir.program import Atom, Eqn, Var

@@ -18,8 +18,8 @@ from __future__ import annotations
 import math
 
 from fgrad.compile.fuse.parts import cost_of
-from fgrad.compile.lower.build import KernelBuilder, Request
-from fgrad.compile.lower.index import Place, Places, row_major, total
+from fgrad.compile.kernel.affine import Place, Places, row_major, total
+from fgrad.compile.kernel.builder import KernelBuilder, Request
 from fgrad.compile.lower.rules import REDUCTIONS, accumulate_op, identity
 from fgrad.compile.steps import Group
 from fgrad.ir.program import Atom, Eqn, Var

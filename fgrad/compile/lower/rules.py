@@ -15,9 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.compile.kernel.scalar import SCALAR_OPS
-from fgrad.compile.lower.build import KernelBuilder, Request, Rule, ValueRule
-from fgrad.compile.lower.index import (
+from fgrad.compile.kernel.affine import (
     ZERO,
     Place,
     bounds,
@@ -26,6 +24,8 @@ from fgrad.compile.lower.index import (
     total,
     value,
 )
+from fgrad.compile.kernel.builder import KernelBuilder, Request, Rule, ValueRule
+from fgrad.compile.kernel.scalar import SCALAR_OPS
 from fgrad.ir.aval import BOOL, INT64
 from fgrad.ir.primitive import REGISTRY
 from fgrad.ir.program import Atom, Eqn

@@ -11,13 +11,13 @@ matrices of buffers, through views, once what has to be computed or copied has a
 
 from __future__ import annotations
 
-from fgrad.compile.lower.dot import (
-    VIEWS,
+from fgrad.compile.products.matrices import (
     library_operands,
     product_of,
     reads_windows,
     wants_library,
 )
+from fgrad.compile.products.views import VIEWS
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var
 from fgrad.ir.walk import definitions, use_counts

@@ -14,8 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from fgrad.compile.lower.linalg import vectors_are_native
-from fgrad.compile.schedule.split_scatter import in_parts
+from fgrad.compile.passes.split_scatter import in_parts
 from fgrad.ir.aval import FLOAT32, INT32, Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Eqn, Params, Program
@@ -164,3 +163,11 @@ EXPANSIONS: dict[str, Callable[[Eqn], Program | None]] = {
         tuple([x.aval.strong() for x in eqn.inputs]), eqn.params["axis"], eqn.params["num_keys"]
     ),
 }
+
+
+def vectors_are_native(a: Aval) -> bool:
+    """Whether singular vectors and eigenvectors of a matrix come from a native step.
+
+    In single precision rounding would choose other signs than NumPy, which computes in double.
+    """
+    return a.dtype.char in "dD"

@@ -16,9 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fgrad.compile.lower.dot import VIEWS, library_operands, wants_library
 from fgrad.compile.passes.bfloat_words import UINT16, Brain, rounded
 from fgrad.compile.passes.patterns import Match, Pattern
+from fgrad.compile.products.matrices import library_operands, wants_library
+from fgrad.compile.products.views import VIEWS
 from fgrad.ir.aval import FLOAT32, UINT32, Aval
 from fgrad.ir.primitive import REGISTRY
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fgrad.compile.lower.dot import product_of, reads_windows
+from fgrad.compile.products.matrices import product_of, reads_windows
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import REGISTRY
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var

@@ -17,7 +17,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fgrad.compile.lower.index import row_major
+from fgrad.compile.kernel.affine import row_major
 from fgrad.compile.passes.library_conv import Convolution, convolution_of
 from fgrad.config import config
 from fgrad.errors import DeviceError

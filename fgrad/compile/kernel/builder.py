@@ -13,6 +13,17 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from fgrad.compile.kernel.affine import (
+    ZERO,
+    Place,
+    Places,
+    axis,
+    bounds,
+    reshaped,
+    row_major,
+    total,
+    value,
+)
 from fgrad.compile.kernel.ir import (
     Buffer,
     Const,
@@ -28,17 +39,6 @@ from fgrad.compile.kernel.ir import (
     Statement,
     Store,
     Update,
-)
-from fgrad.compile.lower.index import (
-    ZERO,
-    Place,
-    Places,
-    axis,
-    bounds,
-    reshaped,
-    row_major,
-    total,
-    value,
 )
 from fgrad.ir.aval import BOOL, INT64
 from fgrad.ir.program import Atom, Eqn, Lit, Var

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fgrad.compile.loops.kernel import prepared
+from fgrad.compile.loops.results import products_after, without_unread
 from fgrad.compile.loops.writer import KINDS
 from fgrad.compile.lower.rules import MOVES, REDUCTIONS
 from fgrad.compile.passes.dce import dce
-from fgrad.compile.passes.loop_results import products_after, without_unread
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import REGISTRY
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var

@@ -1,7 +1,6 @@
-"""L5. Products of matrices: a dot_general becomes one call when its operands are views of buffers.
+"""L5. Products of matrices: sizes, whether a library or a kernel computes them, and their operands.
 
-A view is a buffer with an offset and a stride for each axis; permute, broadcast, slice and index
-make new views of the same buffer, so transposed, sliced and repeated matrices cost nothing:
+A dot_general is a library's product when both operands are views of buffers with one unit stride:
 
     dot_general(permute(w), x)    trans_a           dot_general(broadcast(w), x)    stride_a = 0
 """
@@ -12,117 +11,13 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from fgrad.compile.lower.index import axis_runs, row_major
-from fgrad.compile.steps import LibraryStep
-from fgrad.ir.program import Atom, Eqn, Params, Var
+from fgrad.compile.kernel.affine import row_major
+from fgrad.compile.products.views import Layout, collapsed, view_of
+from fgrad.ir.program import Eqn, Var
 
 TINY = 4096  # multiplications of one matrix product up to which loops beat a call
-
-
-class Layout(NamedTuple):
-    """Where the elements of a view are: `offset + sum(stride * index)`."""
-
-    offset: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-
-
-_Move: TypeAlias = "tuple[str, Params, tuple[int, ...]]"  # the primitive, and the result's shape
-
-
-class View(NamedTuple):
-    """Elements of a buffer: `offset + sum(stride * index)`."""
-
-    source: Var
-    offset: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-
-
-def view_of(atom: Atom, virtual: Mapping[Var, Eqn]) -> View | None:
-    """The view that an atom is, or None if it must be computed."""
-    moves: list[_Move] = []
-    while True:
-        if type(atom) is not Var:
-            return None
-        eqn = virtual.get(atom)
-        if eqn is None:
-            break
-        if eqn.prim.name not in VIEWS:
-            return None
-        moves.append((eqn.prim.name, eqn.params, eqn.outputs[0].aval.shape))
-        atom = eqn.inputs[0]
-    layout = _layout(atom.aval.shape, tuple(moves))
-    return None if layout is None else View(atom, *layout)
-
-
-@lru_cache(maxsize=4096)
-def _layout(shape: tuple[int, ...], moves: tuple[_Move, ...]) -> Layout | None:
-    """The elements of an array of this shape after some moves, the last one first."""
-    layout: Layout | None = Layout(0, shape, row_major(shape))
-    for name, params, moved in reversed(moves):
-        assert layout is not None
-        layout = VIEWS[name](layout, params, moved)
-        if layout is None:
-            return None
-    return layout
-
-
-def _permuted(view: Layout, params: Mapping[str, Any], shape: tuple[int, ...]) -> Layout:
-    return Layout(view.offset, shape, tuple([view.strides[a] for a in params["axes"]]))
-
-
-def _broadcast(view: Layout, params: Mapping[str, Any], shape: tuple[int, ...]) -> Layout:
-    strides = [0] * len(shape)
-    for stride, d in zip(view.strides, params["dims"], strict=True):
-        strides[d] = stride
-    return Layout(view.offset, shape, tuple(strides))
-
-
-def _sliced(view: Layout, params: Mapping[str, Any], shape: tuple[int, ...]) -> Layout:
-    start = sum(s * a for s, a in zip(view.strides, params["start"], strict=True))
-    strides = [s * k for s, k in zip(view.strides, params["step"], strict=True)]
-    return Layout(view.offset + start, shape, tuple(strides))
-
-
-def _indexed(view: Layout, params: Mapping[str, Any], shape: tuple[int, ...]) -> Layout:
-    ints = params["ints"]
-    start = sum(s * i for s, i in zip(view.strides, ints, strict=False))
-    return Layout(view.offset + start, shape, view.strides[len(ints) :])
-
-
-def _reshaped(view: Layout, params: Mapping[str, Any], shape: tuple[int, ...]) -> Layout | None:
-    """Possible where each run of merged axes has one stride."""
-    strides: list[int] = []
-    if math.prod(shape) == 0:
-        return None
-    for (a, b), (c, d) in axis_runs(view.shape, shape):
-        step = collapsed(view, range(a, b))
-        if step is None:
-            return None
-        strides += [step * s for s in row_major(shape[c:d])]
-    return Layout(view.offset, shape, tuple(strides))
-
-
-VIEWS = {
-    "permute": _permuted,
-    "broadcast": _broadcast,
-    "slice": _sliced,
-    "index": _indexed,
-    "reshape": _reshaped,
-}
-
-
-def collapsed(view: View | Layout, axes: Sequence[int]) -> int | None:
-    """The stride of several axes taken as one; None where they have no common one."""
-    axes = [a for a in axes if view.shape[a] != 1]
-    for a, b in itertools.pairwise(axes):
-        if view.strides[a] != view.strides[b] * view.shape[b]:
-            return None
-    return view.strides[axes[-1]] if axes else 0
-
 
 _Axes: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...]]"  # of the first operand, the second
 
@@ -217,10 +112,15 @@ def wants_kernel(eqn: Eqn, right: Matrix) -> bool:
 
 
 VECTOR_BYTES = 64
+
 MANY = 8  # matrices of a batch
+
 SMALL_BYTES = 128 << 10  # of each
+
 FEW_ROWS = 6
+
 FEW_BYTES = 48  # in a row of the result: three quarters of a vector
+
 KERNEL_WORK = 1 << 19
 
 
@@ -312,50 +212,3 @@ def _orders(
             steps = [-view.strides[axis] for axis in axes]
             orders.append(tuple(sorted(given, key=steps.__getitem__)))
     return orders
-
-
-def product_step(eqn: Eqn, virtual: Mapping[Var, Eqn]) -> LibraryStep:
-    """The calls of `gemm` for a product whose operands are matrices of buffers.
-
-    A `product` has the names of its numbers and its epilogue besides, and perhaps a bias.
-    """
-    p = product_of(eqn)
-    left, right, outer = library_operands(eqn, virtual)
-    assert left is not None and right is not None
-    (out,) = eqn.outputs
-    sizes = tuple([eqn.inputs[0].aval.shape[i] for i in eqn.params["batch"][0]])
-    steps = [*_batch_steps(eqn, virtual), tuple([p.m * p.n * s for s in row_major(sizes)])]
-    inner = [i for i in range(len(sizes)) if i not in outer]
-    between = collapsed(Layout(0, sizes, steps[2]), inner)
-    params = {
-        "dtype": left.source.aval.dtype, "m": p.m, "n": p.n, "k": p.k,
-        "batch": math.prod([sizes[i] for i in inner]),
-        "lda": left.leading, "ldb": right.leading, "ldc": p.n,
-        "trans_a": left.trans, "trans_b": right.trans,
-        "stride_a": left.batch_stride, "stride_b": right.batch_stride,
-        "stride_c": between or p.m * p.n,
-    }  # fmt: skip
-    widths = [v.aval.dtype.itemsize for v in (left.source, right.source, out)]
-    calls = []
-    for at in itertools.product(*[range(sizes[i]) for i in outer]):
-        moved = [sum([i * s[k] for i, k in zip(at, outer, strict=True)]) for s in steps]
-        places = (left.offset + moved[0], right.offset + moved[1], moved[2])
-        calls.append(tuple([w * place for w, place in zip(widths, places, strict=True)]))
-    args = (left.source, right.source, out)
-    if eqn.prim.name == "dot_general":
-        return LibraryStep("gemm", params, args, tuple(calls))
-    params |= {name: eqn.params[name] for name in ("operand", "result", "epilogue")}
-    bias = [view_of(x, virtual) for x in eqn.inputs[2:]]
-    kept = [v.source for v in bias if v is not None]
-    params["bias"] = [v.offset * v.source.aval.dtype.itemsize for v in bias if v is not None]
-    return LibraryStep("product", params, (*args, *kept), tuple(calls))
-
-
-def _batch_steps(eqn: Eqn, virtual: Mapping[Var, Eqn]) -> list[tuple[int, ...]]:
-    """How far apart the operands of a batch are, along each of its axes."""
-    steps = []
-    for x, axes in zip(eqn.inputs, eqn.params["batch"], strict=False):
-        view = view_of(x, virtual)
-        assert view is not None
-        steps.append(tuple([view.strides[i] for i in axes]))
-    return steps

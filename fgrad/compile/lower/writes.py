@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from fgrad.compile.kernel.builder import KernelBuilder
 from fgrad.compile.kernel.ir import Kernel
-from fgrad.compile.lower.build import KernelBuilder
 from fgrad.compile.lower.nest import write_block, write_updates
 from fgrad.compile.lower.rules import RULES
 from fgrad.compile.passes.dce import dce

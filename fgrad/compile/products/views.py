@@ -1,0 +1,121 @@
+"""L5. Views of buffers: what permute, broadcast, slice, index and reshape make of a layout.
+
+    permute(w)      other strides          broadcast(w)      strides of 0
+    index(w)        an offset              slice(w)          an offset, and larger strides
+
+So transposed, sliced and repeated operands cost nothing where a routine takes strides.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeAlias
+
+from fgrad.compile.kernel.affine import axis_runs, row_major
+from fgrad.ir.program import Atom, Eqn, Params, Var
+
+
+class Layout(NamedTuple):
+    """Where the elements of a view are: `offset + sum(stride * index)`."""
+
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+_Move: TypeAlias = "tuple[str, Params, tuple[int, ...]]"  # the primitive, and the result's shape
+
+
+class View(NamedTuple):
+    """Elements of a buffer: `offset + sum(stride * index)`."""
+
+    source: Var
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+def view_of(atom: Atom, virtual: Mapping[Var, Eqn]) -> View | None:
+    """The view that an atom is, or None if it must be computed."""
+    moves: list[_Move] = []
+    while True:
+        if type(atom) is not Var:
+            return None
+        eqn = virtual.get(atom)
+        if eqn is None:
+            break
+        if eqn.prim.name not in VIEWS:
+            return None
+        moves.append((eqn.prim.name, eqn.params, eqn.outputs[0].aval.shape))
+        atom = eqn.inputs[0]
+    layout = _layout(atom.aval.shape, tuple(moves))
+    return None if layout is None else View(atom, *layout)
+
+
+@lru_cache(maxsize=4096)
+def _layout(shape: tuple[int, ...], moves: tuple[_Move, ...]) -> Layout | None:
+    """The elements of an array of this shape after some moves, the last one first."""
+    layout: Layout | None = Layout(0, shape, row_major(shape))
+    for name, params, moved in reversed(moves):
+        assert layout is not None
+        layout = VIEWS[name](layout, params, moved)
+        if layout is None:
+            return None
+    return layout
+
+
+def _permuted(view: Layout, params: Mapping[str, Any], shape: tuple[int, ...]) -> Layout:
+    return Layout(view.offset, shape, tuple([view.strides[a] for a in params["axes"]]))
+
+
+def _broadcast(view: Layout, params: Mapping[str, Any], shape: tuple[int, ...]) -> Layout:
+    strides = [0] * len(shape)
+    for stride, d in zip(view.strides, params["dims"], strict=True):
+        strides[d] = stride
+    return Layout(view.offset, shape, tuple(strides))
+
+
+def _sliced(view: Layout, params: Mapping[str, Any], shape: tuple[int, ...]) -> Layout:
+    start = sum(s * a for s, a in zip(view.strides, params["start"], strict=True))
+    strides = [s * k for s, k in zip(view.strides, params["step"], strict=True)]
+    return Layout(view.offset + start, shape, tuple(strides))
+
+
+def _indexed(view: Layout, params: Mapping[str, Any], shape: tuple[int, ...]) -> Layout:
+    ints = params["ints"]
+    start = sum(s * i for s, i in zip(view.strides, ints, strict=False))
+    return Layout(view.offset + start, shape, view.strides[len(ints) :])
+
+
+def _reshaped(view: Layout, params: Mapping[str, Any], shape: tuple[int, ...]) -> Layout | None:
+    """Possible where each run of merged axes has one stride."""
+    strides: list[int] = []
+    if math.prod(shape) == 0:
+        return None
+    for (a, b), (c, d) in axis_runs(view.shape, shape):
+        step = collapsed(view, range(a, b))
+        if step is None:
+            return None
+        strides += [step * s for s in row_major(shape[c:d])]
+    return Layout(view.offset, shape, tuple(strides))
+
+
+VIEWS = {
+    "permute": _permuted,
+    "broadcast": _broadcast,
+    "slice": _sliced,
+    "index": _indexed,
+    "reshape": _reshaped,
+}
+
+
+def collapsed(view: View | Layout, axes: Sequence[int]) -> int | None:
+    """The stride of several axes taken as one; None where they have no common one."""
+    axes = [a for a in axes if view.shape[a] != 1]
+    for a, b in itertools.pairwise(axes):
+        if view.strides[a] != view.strides[b] * view.shape[b]:
+            return None
+    return view.strides[axes[-1]] if axes else 0
