@@ -413,7 +413,10 @@ class Builder:
             result = prim.evaluate_rule(*values, **params)
         unread: Sequence[int] | None = ()
         if known and not self.keeps:
-            unread = prim.unread.get(pattern)
+            if params.get("saved") is not None:
+                unread = prim.unread_after_save(len(values))
+            else:
+                unread = prim.unread.get(pattern)
             if unread is None:
                 unread = prim.unread_by(pattern)
         for k in unread:

@@ -20,11 +20,12 @@ from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Opaque, Primitive
 from fgrad.ir.program import Lit, Program
 from fgrad.lifted import lower, lowered
-from fgrad.ops.selected import alike, plain
+from fgrad.ops.selected import Selected, alike, plain
 from fgrad.record import Record
 from fgrad.trace import STATE, Builder, Tracer, Value, bind, innermost, run
 from fgrad.transforms.beneath import trace_beneath
-from fgrad.transforms.control_parts import known_values
+from fgrad.transforms.checkpoint_body import Body, Ran, append, run_body, takes_body
+from fgrad.transforms.control_parts import known_values, some
 from fgrad.transforms.derive import batched_program, push_program, zeros_of
 from fgrad.transforms.tape import Tape, pull_selected
 from fgrad.transforms.wrap import (
@@ -96,8 +97,12 @@ def checkpoint(
             given, keywords = tree.unflatten(in_tree, inputs)
             return fun(*[statics.get(k, x) for k, x in enumerate(given)], **keywords)
 
-        if innermost() is None:
+        builder = innermost()
+        if builder is None:
             return fun(*args, **kwargs)
+        if policy is None and takes_body(builder, values):
+            ran = run_body(flat, leaves, name, builder)
+            return tree.unflatten(ran.treedef, map(lower, _of_body(ran, prevent_cse)))
         weak = [is_weak(x) for x in leaves]
         outs, out_tree = checkpoint_values(flat, values, weak, name, policy, prevent_cse)
         return tree.unflatten(out_tree, map(lower, outs))
@@ -130,6 +135,24 @@ def checkpoint_values(
     return list(outs[:count]), traced.treedef
 
 
+def _of_body(ran: Ran, prevent_cse: bool) -> list[Value]:
+    """The results of a body, as one equation of each trace that it belongs to."""
+    saving = Saving(None, sum(ran.traced), prevent_cse)
+    if not saving.count:
+        return ran.results
+    if ran.builder is not None:
+        return append(checkpoint_p, ran.builder, ran, saving)
+    program = ran.body.closed()
+    known = some(ran.results, ran.traced)
+    if not any([x is None for x in known]):
+        program.cache["results"] = tuple(known)
+    try:
+        outs = iter(bind_checkpoint(program, ran.operands, saving))
+    finally:
+        program.cache.pop("results", None)
+    return [next(outs) if t else y for y, t in zip(ran.results, ran.traced, strict=True)]
+
+
 def bind_checkpoint(program: Program, operands: Values, policy: Saving) -> tuple[Value, ...]:
     """Apply a program whose residuals are computed again."""
     return bind(checkpoint_p, *operands, program=program, policy=policy)
@@ -154,7 +177,9 @@ def _(*_avals: Aval, program: Program, policy: Saving) -> tuple[Aval, ...]:
 
 
 @checkpoint_p.evaluate
-def _(*operands: Any, program: Program, policy: Saving) -> tuple[Any, ...]:
+def _(*operands: Any, program: Program | Body, policy: Saving) -> tuple[Any, ...]:
+    if isinstance(program, Body):
+        return tuple(program.run(operands))
     found = program.cache.get("results")
     return tuple(run(program, operands)) if found is None else found
 
@@ -162,13 +187,15 @@ def _(*operands: Any, program: Program, policy: Saving) -> tuple[Any, ...]:
 @checkpoint_p.jvp
 def _(
     primals: Values, tangents: Sequence[Value | None], _outs: Any, *,
-    program: Program, policy: Saving,
+    program: Program | Body, policy: Saving,
 ) -> tuple[Value | None, ...]:  # fmt: skip
+    closed = program.closed() if isinstance(program, Body) else program
+
     def apply(pushing: Program, operands: list[Value]) -> Sequence[Value]:
         saving = Saving(None, len(pushing.outputs), policy.prevent_cse)
         return bind_checkpoint(pushing, operands, saving)
 
-    return push_program(program, primals, tangents, apply)
+    return push_program(closed, primals, tangents, apply)
 
 
 def _pullback(
@@ -180,6 +207,11 @@ def _pullback(
 ) -> list[Value | None]:
     """Run the program again, with what was saved, and pull back."""
     program, policy = params["program"], params["policy"]
+    if isinstance(program, Body):
+        if not any([_is_staged(ct) for ct in cts]):
+            pulled = iter(pull_selected(program.tape(values, wanted), cts, release=True))
+            return [next(pulled) if want else None for want in wanted]
+        program = program.closed()
     inputs = known_values(values, program.in_avals)
     given = [plain(ct) for ct in cts if ct is not None]
     saved = [zeros_of(y) if isinstance(y, Aval) else y for y in list(outs)[policy.count :]]
@@ -198,6 +230,16 @@ def _pullback(
     again = [None if ct is None else alike(ct, next(each)) for ct in cts]
     pulled = iter(pull_selected(tape, again, release=True))
     return [next(pulled) if want else None for want in wanted]
+
+
+def _is_staged(ct: Any) -> bool:
+    """Whether a cotangent is a value of compiled code, which computes the values again itself."""
+    ct = ct.value if type(ct) is Selected else ct
+    while type(ct) is Tracer:
+        if not ct.builder.eager:
+            return True
+        ct = ct.value
+    return False
 
 
 def _run_again(

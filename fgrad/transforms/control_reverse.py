@@ -462,5 +462,6 @@ def _backward_branch(
 
 
 switch_p.save = _save_switch
+switch_p.saved_reads = (0,)
 switch_p.pullback = _pull_switch
 switch_p.refuse("transpose", "is transposed by its branches' backward programs")

@@ -69,13 +69,33 @@ class Tape:
             # apart from what passes by `stop_gradient` and the like, where cotangents end.
             self.active = bytearray(b"\1") * builder.count
             return
-        active = self.active = bytearray(builder.count)
-        for k in self.inputs:
-            active[k] = 1
-        for record in builder.records:
-            if not record[0].discrete and any([type(x) is int and active[x] for x in record[1]]):
-                for k in record[4]:
-                    active[k] = 1
+        self.active = active_values(builder.count, self.inputs, builder.records)
+
+    @classmethod
+    def of(
+        cls,
+        records: list[Record],
+        active: bytearray,
+        inputs: Sequence[int],
+        outputs: Sequence[int | None],
+    ) -> Tape:
+        """The tape of some records, of which it is known which values are active."""
+        tape = cls.__new__(cls)
+        tape.records, tape.active = records, active
+        tape.inputs, tape.outputs = list(inputs), list(outputs)
+        return tape
+
+
+def active_values(count: int, inputs: Sequence[int], records: Sequence[Any]) -> bytearray:
+    """Which values depend on some inputs."""
+    active = bytearray(count)
+    for k in inputs:
+        active[k] = 1
+    for record in records:
+        if not record[0].discrete and any([type(x) is int and active[x] for x in record[1]]):
+            for k in record[4]:
+                active[k] = 1
+    return active
 
 
 def push(tape: Tape, tangents: Sequence[Value | None]) -> list[Value | None]:
