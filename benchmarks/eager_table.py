@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from eager_operations import ARGUMENTS, OPERATIONS, Operation
 from eager_programs import CLIFFS, PROGRAMS
 from harness import geometric_mean, machine
 from libraries import has
@@ -25,110 +26,6 @@ from libraries import has
 import fgrad
 
 SIZES = (100, 1_000_000)
-
-
-class Operation(NamedTuple):
-    """A function of NumPy's module and an array, and numbers that it takes."""
-
-    name: str
-    apply: Callable[[Any, Any], Any]
-    kind: str = "plain"
-
-
-def _plain(n: int, rng: np.random.Generator) -> np.ndarray:
-    return rng.normal(size=n)
-
-
-def _matrix(n: int, rng: np.random.Generator) -> np.ndarray:
-    side = round(n**0.5)
-    return rng.normal(size=(side, side))
-
-
-def _definite(n: int, rng: np.random.Generator) -> np.ndarray:
-    a = _matrix(n, rng)
-    return a @ a.T / len(a) + np.eye(len(a))
-
-
-ARGUMENTS: dict[str, Callable[[int, np.random.Generator], np.ndarray]] = {
-    "plain": _plain,
-    "positive": lambda n, rng: rng.uniform(0.5, 1.5, n),
-    "unit": lambda n, rng: rng.uniform(-0.9, 0.9, n),
-    "factors": lambda n, rng: rng.uniform(-1, 1, n) * 1e-3 / n + 1.0,
-    "matrix": _matrix,
-    "definite": _definite,
-}
-
-OPERATIONS = (
-    Operation("x + 1", lambda xp, x: x + 1.0),
-    Operation("x * 2", lambda xp, x: x * 2.0),
-    Operation("x * x", lambda xp, x: x * x),
-    Operation("x - x * 3", lambda xp, x: x - x * 3.0),
-    Operation("-x", lambda xp, x: -x),
-    Operation("1 / x", lambda xp, x: 1.0 / x, "positive"),
-    Operation("x / (x + 3)", lambda xp, x: x / (x + 3.0), "positive"),
-    Operation("x ** 2", lambda xp, x: x**2),
-    Operation("x ** 3.5", lambda xp, x: x**3.5, "positive"),
-    Operation("x ** x", lambda xp, x: x**x, "positive"),
-    Operation("abs", lambda xp, x: xp.abs(x)),
-    Operation("exp", lambda xp, x: xp.exp(x)),
-    Operation("expm1", lambda xp, x: xp.expm1(x)),
-    Operation("log", lambda xp, x: xp.log(x), "positive"),
-    Operation("log1p", lambda xp, x: xp.log1p(x), "positive"),
-    Operation("sqrt", lambda xp, x: xp.sqrt(x), "positive"),
-    Operation("square", lambda xp, x: xp.square(x)),
-    Operation("reciprocal", lambda xp, x: xp.reciprocal(x), "positive"),
-    Operation("sin", lambda xp, x: xp.sin(x)),
-    Operation("cos", lambda xp, x: xp.cos(x)),
-    Operation("tan", lambda xp, x: xp.tan(x), "unit"),
-    Operation("arcsin", lambda xp, x: xp.arcsin(x), "unit"),
-    Operation("arctan", lambda xp, x: xp.arctan(x)),
-    Operation("arctan2", lambda xp, x: xp.arctan2(x, x + 2.0), "positive"),
-    Operation("sinh", lambda xp, x: xp.sinh(x)),
-    Operation("tanh", lambda xp, x: xp.tanh(x)),
-    Operation("logaddexp", lambda xp, x: xp.logaddexp(x, x * 2.0)),
-    Operation("logaddexp of a constant", lambda xp, x: xp.logaddexp(x, 0.5)),
-    Operation("maximum of a constant", lambda xp, x: xp.maximum(x, 0.0)),
-    Operation("minimum of two", lambda xp, x: xp.minimum(x, x * x)),
-    Operation("clip", lambda xp, x: xp.clip(x, -0.5, 0.5)),
-    Operation("where", lambda xp, x: xp.where(x > 0, x, 0.1 * x)),
-    Operation("sum", lambda xp, x: x),
-    Operation("mean", lambda xp, x: xp.mean(x)),
-    Operation("var", lambda xp, x: xp.var(x)),
-    Operation("std", lambda xp, x: xp.std(x)),
-    Operation("prod", lambda xp, x: xp.prod(x), "factors"),
-    Operation("max", lambda xp, x: xp.max(x)),
-    Operation("min", lambda xp, x: xp.min(x)),
-    Operation("cumsum", lambda xp, x: xp.cumsum(x)),
-    Operation("sort", lambda xp, x: xp.sort(x)),
-    Operation("norm", lambda xp, x: xp.linalg.norm(x)),
-    Operation("x[3]", lambda xp, x: x[3]),
-    Operation("x[2:-2]", lambda xp, x: x[2:-2]),
-    Operation("x[::-1]", lambda xp, x: x[::-1]),
-    Operation("x[indices]", lambda xp, x: x[np.arange(0, x.shape[0], 2)]),
-    Operation("reshape", lambda xp, x: xp.reshape(x, (10, -1))),
-    Operation("concatenate", lambda xp, x: xp.concatenate([x, x])),
-    Operation("stack", lambda xp, x: xp.stack([x, x])),
-    Operation("roll", lambda xp, x: xp.roll(x, 1)),
-    Operation("repeat", lambda xp, x: xp.repeat(x, 2)),
-    Operation("tile", lambda xp, x: xp.tile(x, 2)),
-    Operation("outer with a short one", lambda xp, x: xp.outer(x, np.ones(4))),
-    Operation("dot of vectors", lambda xp, x: xp.dot(x, x)),
-    Operation("fft", lambda xp, x: xp.abs(xp.fft.fft(x))),
-    Operation("transpose", lambda xp, x: x.T, "matrix"),
-    Operation("sum of rows", lambda xp, x: xp.sum(x, axis=1) ** 2, "matrix"),
-    Operation("row plus matrix", lambda xp, x: x + x[0], "matrix"),
-    Operation("max of rows", lambda xp, x: xp.max(x, axis=1), "matrix"),
-    Operation("matrix @ vector", lambda xp, x: x @ np.ones(x.shape[0]), "matrix"),
-    Operation("matrix @ matrix", lambda xp, x: x @ x, "matrix"),
-    Operation("trace", lambda xp, x: xp.trace(x), "matrix"),
-    Operation("einsum ij,ij->", lambda xp, x: xp.einsum("ij,ij->", x, x), "matrix"),
-    Operation("einsum ij,kj->ik", lambda xp, x: xp.einsum("ij,kj->ik", x, x), "matrix"),
-    Operation("tensordot", lambda xp, x: xp.tensordot(x, x, 1), "matrix"),
-    Operation("inv", lambda xp, x: xp.linalg.inv(x), "definite"),
-    Operation("solve", lambda xp, x: xp.linalg.solve(x, np.ones(x.shape[0])), "definite"),
-    Operation("slogdet", lambda xp, x: xp.linalg.slogdet(x)[1], "definite"),
-    Operation("cholesky", lambda xp, x: xp.linalg.cholesky(x), "definite"),
-)
 
 
 class Row(NamedTuple):

@@ -17,7 +17,7 @@ from fgrad.ir.aval import BOOL
 from fgrad.numpy.promote import traced_full
 from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew
-from fgrad.ops.composed import hypot
+from fgrad.ops.composed import hypot, modulus
 from fgrad.trace import Value, concrete
 
 lit = ew.lit
@@ -115,7 +115,7 @@ def identity(x: Value) -> Value:
 
 def absolute(x: Value) -> Value:
     """|x|; for complex numbers the length, with slope 0 at 0."""
-    return hypot(cx.real(x), cx.imag(x)) if cx.is_complex(x) else ew.abs_(x)
+    return modulus(x) if cx.is_complex(x) else ew.abs_(x)
 
 
 def sign(x: Value) -> Value:

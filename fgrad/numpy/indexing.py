@@ -245,9 +245,9 @@ def checked(indices: np.ndarray, axis: int, length: int) -> np.ndarray:
     """Known indices, wrapped if negative."""
     if not indices.size:
         return indices.astype(INT64)
-    low, high = int(indices.min()), int(indices.max())
+    low, high = np.minimum.reduce(indices, None), np.maximum.reduce(indices, None)
     if low < -length or high >= length:
-        raise bounds_error(low if low < -length else high, axis, length)
+        raise bounds_error(int(low if low < -length else high), axis, length)
     if low < 0:
         return np.where(indices < 0, indices + indices.dtype.type(length), indices)
     return indices
@@ -288,7 +288,18 @@ def getitem(x: Tracer, index: Any) -> Value:
     elif type(index) is slice and x.shape:
         found = read_basic(x, (index,))
         return _read_any(x, index) if found is None else found
+    elif type(index) is np.ndarray and index.shape and x.shape:
+        found = _known_places(index, x.shape[0])
+        if found is not None:
+            return x.builder.record(ix.gather_p, (x, found), {"axes": (0,), "mode": "clip"})
     return _read_any(x, index)
+
+
+def _known_places(index: np.ndarray, length: int) -> np.ndarray | None:
+    """The places of integers, or of a mask, along one axis; None for anything else."""
+    if index.dtype.kind in "iu":
+        return checked(index, 0, length)
+    return index.nonzero()[0] if index.dtype.kind == "b" and index.shape == (length,) else None
 
 
 def _read_any(x: Value, index: Any) -> Value:

@@ -22,6 +22,7 @@ from fgrad.numpy.register import implements
 from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew
 from fgrad.ops import reduce as rd
+from fgrad.ops.squares import sum_squares
 from fgrad.trace import Value
 
 
@@ -55,6 +56,9 @@ def _ordered_axes(axis: Any, ndim: int) -> tuple[int, ...]:
 
 def _euclid(x: Value, axes: tuple[int, ...], keepdims: bool) -> Value:
     """sqrt(sum x^2)."""
+    if x.dtype.char in "fd" and axes:
+        total = sum_squares(x, axes)
+        return rs.safe_sqrt(rs.keep_axes(total, x.shape, axes) if keepdims else total)
     return rs.safe_sqrt(rs.reduce_with(rd.reduce_sum, rs.squared(x), axes, keepdims))
 
 

@@ -34,6 +34,7 @@ from fgrad.ops import elementwise as ew
 from fgrad.ops import reduce as rd
 from fgrad.ops import shape as sh
 from fgrad.ops.shape import REDUCE_SUM
+from fgrad.ops.squares import sum_squares
 from fgrad.trace import Tracer, Value, concrete
 
 Reducer = Callable[[Value, "tuple[int, ...]"], Value]
@@ -356,11 +357,9 @@ def _plain_var(x: Tracer, axes: tuple[int, ...], ddof: Any, keepdims: Any) -> Va
     """The variance of a floating point tracer over known axes."""
     if not axes:
         return var(as_array(x), axes, x.dtype, None, ddof)
-    scale, count = x.dtype.type, count_of(x, axes)
-    center = ew.div(rd.reduce_sum(x, axes), scale(count))
-    distance = ew.sub(x, rd.spread(center, x.shape, axes))
-    total = reduce_with(rd.reduce_sum, ew.mul(distance, distance), axes, keepdims)
-    return ew.div(total, scale(max(count - ddof, 0)))
+    freedom = x.dtype.type(max(count_of(x, axes) - ddof, 0))
+    total = sum_squares(x, axes, centered=True)
+    return ew.div(keep_axes(total, x.shape, axes) if keepdims is True else total, freedom)
 
 
 def squared(x: Value) -> Value:
@@ -381,7 +380,7 @@ def _freedom(count: Any, ddof: Any) -> Value:
 def safe_sqrt(x: Value) -> Value:
     """sqrt(x), with derivative 0 at 0: the root of a sum of squares."""
     value = concrete(x)
-    if value is not None and np.all(value != 0):
+    if value is not None and value.all():
         return ew.sqrt(x)
     zero = ew.eq(x, ew.lit(x, 0))
     return ew.select(zero, ew.lit(x, 0), ew.sqrt(ew.select(zero, ew.lit(x, 1), x)))

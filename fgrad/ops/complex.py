@@ -46,14 +46,15 @@ imag_p = Primitive("imag", scalar="imag", reads=((),))
 complex_p = Primitive("complex", scalar="complex", reads=((), ()))
 
 
-def _part_type(x: Aval) -> Aval:
+def part_type(x: Aval) -> Aval:
+    """The type of a part of complex numbers."""
     if x.dtype not in REAL_OF:
         raise DtypeError(f"The parts of a complex number were asked of {x.dtype}.")
     return Aval(x.shape, REAL_OF[x.dtype])
 
 
-real_p.type_rule(_part_type)
-imag_p.type_rule(_part_type)
+real_p.type_rule(part_type)
+imag_p.type_rule(part_type)
 real_p.evaluate(np.real)
 imag_p.evaluate(np.imag)
 finish_elementwise(real_p, (lambda t, z, out: real(t) if is_complex(t) else to_complex(t),))

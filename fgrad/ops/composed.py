@@ -17,14 +17,29 @@ import numpy as np
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import OUT, Primitive, Reads
 from fgrad.ir.program import Program
+from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew
 from fgrad.ops.elementwise import lit, select
 from fgrad.ops.families import DerivativeMap, finish_elementwise, same_dtype, same_shape
+from fgrad.ops.known import has_no_nan, is_positive
 from fgrad.ops.selected import unless
 from fgrad.ops.shape import broadcast
 from fgrad.trace import Value, bind, trace
 
 Binary = Callable[[Value, Value], Value]
+
+
+def compose_when_compiled(prim: Primitive, compose: Callable[..., Value]) -> None:
+    """Let compiled code run a function of the operands, with the parameters as keywords."""
+
+    @lru_cache(maxsize=64)
+    def program(avals: tuple[Aval, ...], params: tuple[tuple[str, Any], ...]) -> Program:
+        return trace(lambda *xs: [compose(*xs, **dict(params))], avals, prim.name).program
+
+    def composition(avals: Sequence[Aval], **params: Any) -> Program:
+        return program(tuple(avals), tuple(params.items()))
+
+    prim.composition = composition
 
 
 def composed(ufunc: Any, compose: Binary, reads: Reads, *maps: DerivativeMap) -> Binary:
@@ -43,14 +58,7 @@ def composed(ufunc: Any, compose: Binary, reads: Reads, *maps: DerivativeMap) ->
         shape = x.shape or y.shape
         return compose(*[v if v.shape == shape else broadcast(v, shape, ()) for v in (x, y)])
 
-    @lru_cache(maxsize=64)
-    def program(x: Aval, y: Aval) -> Program:
-        return trace(lambda x, y: [fitted(x, y)], (x, y), prim.name).program
-
-    def composition(avals: Sequence[Aval]) -> Program:
-        return program(*avals)
-
-    prim.composition = composition
+    compose_when_compiled(prim, fitted)
 
     def apply(x: Value, y: Value) -> Value:
         return bind(prim, x, y) if x.dtype.kind == "f" else fitted(x, y)
@@ -77,8 +85,10 @@ def _log_add(ufunc: Any, exp: Callable[[Value], Value], log_base: float) -> Bina
 
     def slope(t: Value, x: Value, y: Value) -> Value:
         """Equal numbers share the slope, infinite ones as well."""
-        endless = ew.and_(ew.eq(x, y), ew.isinf(x))
-        distance = select(endless, lit(x, 0), ew.sub(x, y))
+        distance = ew.sub(x, y)
+        if not has_no_nan(distance):
+            endless = ew.and_(ew.eq(x, y), ew.isinf(x))
+            distance = select(endless, lit(x, 0), distance)
         if log_base != 1.0:
             distance = ew.mul(distance, lit(x, log_base))
         return ew.mul(t, ew.logistic(distance))
@@ -111,8 +121,14 @@ def _length(x: Value, y: Value) -> Value:
 
 def _along(t: Value, x: Value, out: Value) -> Any:
     """t x / out, and 0 at the origin and for infinite lengths."""
-    kink = ew.or_(ew.eq(out, lit(out, 0)), ew.isinf(out))
-    return unless(kink, ew.mul(t, ew.div(x, out)))
+    return _where_smooth(ew.mul(t, ew.div(x, out)), out)
+
+
+def _where_smooth(t: Value, length: Value) -> Any:
+    """t, and 0 where a length is 0 or infinite."""
+    if is_positive(length):
+        return t
+    return unless(ew.or_(ew.eq(length, lit(length, 0)), ew.isinf(length)), t)
 
 
 hypot = composed(
@@ -122,3 +138,26 @@ hypot = composed(
     lambda t, x, y, out: _along(t, x, out),
     lambda t, x, y, out: _along(t, y, out),
 )
+
+
+# --- the size of a complex number, as one cotangent instead of those of two parts
+
+modulus_p = Primitive("modulus", reads=((0, OUT),))
+modulus_p.evaluate(np.absolute)
+modulus_p.type_rule(cx.part_type)
+
+
+def _modulus_map(t: Value, z: Value, out: Value) -> Any:
+    """Re(conj(z) t) / |z|, transposed conj(z) t / |z|; 0 at the origin and for infinite sizes."""
+    if cx.is_complex(t):
+        return _where_smooth(ew.div(cx.real(ew.mul(cx.conj(z), t)), out), out)
+    return _where_smooth(ew.mul(cx.conj(z), cx.to_complex(ew.div(t, out))), out)
+
+
+finish_elementwise(modulus_p, (_modulus_map,))
+compose_when_compiled(modulus_p, lambda z: hypot(cx.real(z), cx.imag(z)))
+
+
+def modulus(z: Value) -> Value:
+    """|z| of complex numbers, with slope 0 at 0."""
+    return bind(modulus_p, z)

@@ -119,7 +119,11 @@ def _(a: Aval) -> Aval:
 
 @cofactor_p.evaluate
 def _(a: Any) -> np.ndarray:
-    """conj(u) diag(products of all other singular values) v^T det(u v^H), from a = u s v^H."""
+    """conj(u) diag(products of all other singular values) v^T det(u v^H), from a = u s v^H; where
+    all matrices are far from singular, det(a) a^-T, which takes a fifth of the time."""
+    by_inverse = _by_inverse(a)
+    if by_inverse is not None:
+        return by_inverse
     u, s, vh = np.linalg.svd(a)
     one = np.ones_like(s[..., :1])
     before = np.cumprod(np.concatenate([one, s[..., :-1]], -1), -1)
@@ -127,6 +131,26 @@ def _(a: Any) -> np.ndarray:
     phase = np.linalg.det(u) * np.linalg.det(vh)
     others = (before * after * phase[..., None])[..., None, :]
     return np.matmul(np.conjugate(u) * others, np.conjugate(vh)).astype(a.dtype, copy=False)
+
+
+def _by_inverse(a: np.ndarray) -> np.ndarray | None:
+    """det(a) a^-T, or None if that may lose a third of the digits."""
+    det = np.linalg.det(a)
+    if not a.size or not np.isfinite(det).all() or not np.all(det):
+        return None
+    try:
+        inverse = np.linalg.inv(a)
+    except np.linalg.LinAlgError:
+        return None
+    condition = _largest_sum(a) * _largest_sum(inverse)
+    if not (condition * np.finfo(a.dtype).eps ** (1 / 3) < 1).all():
+        return None
+    return np.swapaxes(inverse, -1, -2) * det[..., None, None]
+
+
+def _largest_sum(a: np.ndarray) -> Any:
+    """The norm of matrices that belongs to the largest element of vectors."""
+    return np.maximum.reduce(np.add.reduce(np.abs(a), -1), -1)
 
 
 @cofactor_p.jvp

@@ -36,6 +36,7 @@ from fgrad.ops.families import (
     same_dtype,
     same_shape,
 )
+from fgrad.ops.known import is_positive, over_squares
 from fgrad.ops.selected import SELECT, Selected, unless, where
 from fgrad.trace import Value, bind
 
@@ -357,6 +358,8 @@ def _pow_exponent_map(t: Value, x: Value, n: Value, out: Value) -> Value | None:
     """x^n log x, and 0 where x is 0 and n is positive."""
     if n.dtype.kind not in FLOATS:
         return None
+    if is_positive(x):
+        return mul(t, mul(out, log(x)))
     one = lit(n, 1)
     # Beyond 1 the derivative of the product in x is 0 as well.
     safe = select(and_(eq(x, lit(x, 0)), gt(n, one)), lit(x, 1), x)
@@ -397,20 +400,23 @@ acosh = _unary(
 atanh = _unary("atanh", np.arctanh, _X, lambda t, x, out: div(t, sub(lit(x, 1), square(x))))
 
 
-def _turn(x: Value, y: Value) -> tuple[Value, Value]:
-    """(x, y) / (x^2 + y^2), without squares that overflow: 1 / p (1 + q^2), q of that."""
+def _over_squares(x: Value, y: Value) -> Value:
+    """x / (x^2 + y^2), without squares that overflow: 1 / p (1 + q^2), p the larger one."""
+    found = over_squares(x, y)
+    if found is not None:
+        return found
     wide = ge(abs_(x), abs_(y))
     p = select(wide, x, y)
     q = div(select(wide, y, x), p)
     s = reciprocal(mul(p, add(square(q), lit(q, 1))))
-    return select(wide, s, mul(q, s)), select(wide, mul(q, s), s)
+    return select(wide, s, mul(q, s))
 
 
 atan2_p = elementwise(
     "atan2",
     np.arctan2,
-    lambda t, y, x, out: mul(t, _turn(x, y)[0]),
-    lambda t, y, x, out: neg(mul(t, _turn(x, y)[1])),
+    lambda t, y, x, out: mul(t, _over_squares(x, y)),
+    lambda t, y, x, out: neg(mul(t, _over_squares(y, x))),
     accepts=REAL_FLOATS,
     reads=((0, 1), (0, 1)),
 )

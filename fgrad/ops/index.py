@@ -33,6 +33,7 @@ from fgrad.ops.elementwise import (
     select,
 )
 from fgrad.ops.families import INTEGERS, ORDERED, batch_first, linear, moves, zeros_like
+from fgrad.ops.indexed import add_rows, read, rest_of, updated
 from fgrad.ops.shape import (
     broadcast,
     full,
@@ -97,11 +98,6 @@ def dynamic_update(x: Value, update: Value, starts: Sequence[Value]) -> Value:
 # --- types ---------------------------------------------------------------------------------------
 
 
-def _rest(ndim: int, axes: tuple[int, ...]) -> tuple[int, ...]:
-    """The axes that are not indexed."""
-    return tuple([a for a in range(ndim) if a not in axes])
-
-
 def _index_shape(
     name: str, x: Aval, indices: tuple[Aval, ...], axes: tuple[int, ...]
 ) -> tuple[int, ...]:
@@ -126,7 +122,7 @@ def _(x: Aval, *indices: Aval, axes: tuple[int, ...], mode: str) -> Aval:
     empty = [a for a in axes if x.shape[a] == 0]
     if empty and mode == "clip" and math.prod(shape):
         raise ShapeError(f"gather: axis {empty[0]} of {x.shape} is empty: no index is in bounds.")
-    return Aval(shape + tuple([x.shape[a] for a in _rest(x.ndim, axes)]), x.dtype)
+    return Aval(shape + tuple([x.shape[a] for a in rest_of(x.ndim, axes)]), x.dtype)
 
 
 @scatter_p.type_rule
@@ -134,7 +130,7 @@ def _(x: Aval, updates: Aval, *indices: Aval, axes: tuple[int, ...], mode: str) 
     shape = _index_shape("scatter", x, indices, axes)
     if mode not in SCATTER_MODES:
         raise ShapeError(f"scatter: mode {mode!r} is none of {SCATTER_MODES}.")
-    expected = shape + tuple([x.shape[a] for a in _rest(x.ndim, axes)])
+    expected = shape + tuple([x.shape[a] for a in rest_of(x.ndim, axes)])
     if updates.shape != expected:
         raise ShapeError(f"scatter: updates have shape {updates.shape}, expected {expected}.")
     if updates.dtype != x.dtype:
@@ -171,84 +167,14 @@ def _(x: Aval, update: Aval, *starts: Aval) -> Aval:
 # --- evaluation ----------------------------------------------------------------------------------
 
 
-def _as_intp(index: Any, length: int) -> Any:
-    """An index array as intp; unsigned values beyond its range become `length`."""
-    if index.dtype == np.uint64:
-        index = np.minimum(index, np.uint64(length))
-    return index.astype(np.intp, copy=False) if isinstance(index, np.ndarray) else np.intp(index)
-
-
-def _in_bounds(indices: Sequence[Any], lengths: Sequence[int]) -> Any:
-    """Where all indices are in bounds."""
-    inside: Any = True
-    for i, n in zip(indices, lengths, strict=True):
-        inside = inside & (i >= 0) & (i < n)
-    return inside
-
-
-def _all_in_bounds(indices: Sequence[np.ndarray], lengths: Sequence[int]) -> bool:
-    """Whether index arrays that are not empty are in bounds."""
-    least, most = np.minimum.reduce, np.maximum.reduce  # methods of arrays take thrice as long
-    pairs = zip(indices, lengths, strict=True)
-    return all([least(i, None) >= 0 and most(i, None) < n for i, n in pairs])
-
-
-def _indexed_first(x: Any, axes: tuple[int, ...]) -> Any:
-    """A view of `x` with the indexed axes first."""
-    if axes[-1] == len(axes) - 1:
-        return x
-    return x.transpose(axes + _rest(x.ndim, axes))
-
-
 @gather_p.evaluate
 def _(x: Any, *indices: Any, axes: tuple[int, ...], mode: str) -> Any:
-    lengths = [x.shape[a] for a in axes]
-    where = [_as_intp(i, n) for i, n in zip(indices, lengths, strict=True)]
-    if mode == "clip" and axes == (0,):
-        return x.take(where[0], 0, mode="clip")
-    clipped = tuple(
-        [np.minimum(np.maximum(i, 0), max(n - 1, 0)) for i, n in zip(where, lengths, strict=True)]
-    )
-    moved = _indexed_first(x, axes)
-    if mode == "clip":
-        return moved[clipped]
-    inside = _in_bounds(where, lengths)
-    shape = np.shape(inside) + moved.shape[len(axes) :]
-    if 0 in lengths:
-        return np.zeros(shape, x.dtype)[()]
-    inside = np.reshape(inside, np.shape(inside) + (1,) * (len(shape) - np.ndim(inside)))
-    return np.where(inside, moved[clipped], x.dtype.type(0))[()]
-
-
-UPDATE_AT = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
+    return read(x, indices, axes, mode)
 
 
 @scatter_p.evaluate
 def _(x: Any, updates: Any, *indices: Any, axes: tuple[int, ...], mode: str) -> Any:
-    out = np.array(_indexed_first(x, axes), order="C", copy=True)
-    _update_table(out, updates, indices, mode)
-    return out.transpose(inverse_permutation(axes + _rest(x.ndim, axes)))
-
-
-def _update_table(table: np.ndarray, updates: Any, indices: Sequence[Any], mode: str) -> None:
-    """Update a contiguous array in place; its first axes are the indexed ones."""
-    lengths = table.shape[: len(indices)]
-    where = [np.ravel(_as_intp(i, n)) for i, n in zip(indices, lengths, strict=True)]
-    width = math.prod(table.shape[len(indices) :])
-    rows = np.reshape(updates, (where[0].size, width))
-    if not rows.size:
-        return
-    if not _all_in_bounds(where, lengths):
-        inside = _in_bounds(where, lengths)
-        where = [i[inside] for i in where]
-        rows = rows[inside]
-    places = where[0] if len(where) == 1 else np.ravel_multi_index(where, lengths)
-    if mode == "set":
-        table.reshape(-1, width)[places] = rows
-    else:  # ufunc.at is fast on one axis only
-        if width > 1:
-            places = (places[:, None] * width + np.arange(width)).ravel()
-        UPDATE_AT[mode].at(table.reshape(-1), places, rows.ravel())
+    return updated(x, updates, indices, axes, mode)
 
 
 def _block(x: Any, starts: Sequence[Any], sizes: Sequence[int]) -> tuple[slice, ...]:
@@ -297,16 +223,7 @@ def _(
 
 def _accumulate_gather(buffer: np.ndarray, ct: Any, values: Any, params: dict[str, Any]) -> None:
     """Add the transpose of gather to `buffer` in place."""
-    _, *indices = values
-    axes, mode = params["axes"], params["mode"]
-    lengths = [buffer.shape[a] for a in axes]
-    if mode == "clip" and ct.size and not _all_in_bounds(indices, lengths):
-        indices = _clipped(indices, lengths)
-    table = _indexed_first(buffer, axes)
-    if table.flags.c_contiguous:
-        _update_table(table, ct, indices, "add")
-    else:
-        buffer += bind(scatter_p, zeros_like(buffer), ct, *indices, axes=axes, mode="add")
+    add_rows(buffer, ct, values[1:], params["axes"], params["mode"])
 
 
 gather_p.accumulate = _accumulate_gather
@@ -335,7 +252,7 @@ def _(
 ) -> tuple[Value, int]:
     (x, *indices), (dim, *index_dims) = operands, dims
     if all(d is None for d in index_dims):
-        before = sum([a < dim for a in _rest(x.ndim - 1, axes)])
+        before = sum([a < dim for a in rest_of(x.ndim - 1, axes)])
         out = gather(x, indices, _shifted(axes, dim), mode)
         return out, len(indices[0].shape) + before
     batched = _batched_indices(size, indices, index_dims)
@@ -437,7 +354,7 @@ def _product_tangent(
     in a segmented scan of doubling steps.  No division: zeros are right, in all orders.
     """
     places = _places(x, axes)
-    rest = _rest(x.ndim, axes)
+    rest = rest_of(x.ndim, axes)
     count = math.prod(indices[0].shape)
     place, order = bind(
         sort_p, _flat_places(indices, places), iota((count,), INT64, 0), axis=0, num_keys=1
@@ -489,7 +406,7 @@ def _(
         return scatter(x, where, updates, (0, *_shifted(axes, 0)), mode), 0
     if dim is None:
         x, dim = batch_first(size, x, None), 0
-    before = len(indices[0].shape) + sum([a < dim for a in _rest(len(x.shape) - 1, axes)])
+    before = len(indices[0].shape) + sum([a < dim for a in rest_of(len(x.shape) - 1, axes)])
     if update_dim is None:
         updates, update_dim = batch_first(size, updates, None), 0
     updates = move_axis(updates, update_dim, before)
@@ -571,7 +488,7 @@ def _(size: int, operands: Any, dims: Any, *, sizes: tuple[int, ...]) -> tuple[V
         lane = iota(where[0].shape, INT64, 0)
         out = gather(x, (lane, *where), (0, *_shifted(axes, 0)))
     return permute(
-        out, (0, *[a + 1 for a in inverse_permutation(axes + _rest(len(sizes), axes))])
+        out, (0, *[a + 1 for a in inverse_permutation(axes + rest_of(len(sizes), axes))])
     ), 0
 
 
@@ -594,6 +511,6 @@ def _(size: int, operands: Any, dims: Any) -> tuple[Value, int | None]:
         return update, update_dim
     rows = permute(
         batch_first(size, update, update_dim),
-        (0, *[a + 1 for a in axes + _rest(len(sizes), axes)]),
+        (0, *[a + 1 for a in axes + rest_of(len(sizes), axes)]),
     )
     return scatter(x, _with_lane(where), rows, (0, *_shifted(axes, 0)), "set"), 0

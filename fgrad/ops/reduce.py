@@ -37,6 +37,7 @@ from fgrad.ops.families import (
     moves,
 )
 from fgrad.ops.index import gather
+from fgrad.ops.known import known, other_products
 from fgrad.ops.selected import Branch, Selected, Support, fitted, plain
 from fgrad.ops.shape import (
     REDUCE_SUM,
@@ -44,6 +45,7 @@ from fgrad.ops.shape import (
     add_n,
     broadcast,
     concatenate,
+    inverse_permutation,
     iota,
     pad,
     permute,
@@ -51,7 +53,7 @@ from fgrad.ops.shape import (
     slice_,
 )
 from fgrad.ops.shape import reverse as backwards
-from fgrad.trace import Tracer, Value, bind
+from fgrad.trace import Value, bind
 
 
 def kept_axes(ndim: int, axes: Ints) -> Ints:
@@ -152,14 +154,25 @@ def _last(x: Value, start: int, stop: int) -> Value:
 
 
 def _pull_prod(cts: Any, _wanted: Any, values: Any, outs: Any, params: Any) -> Any:
-    """ct out / x for known numbers, where no product is zero, too small or too large."""
+    """ct out / x for known numbers; where a product is zero, too small or too large, ct times the
+    products of all other factors."""
     (ct,), (x,), (out,), axes = cts, values, outs, params["axes"]
-    if any([type(v) in (Tracer, Selected) for v in (ct, x, out)]) or x.dtype.kind not in "fc":
+    if not known(ct, x, out) or x.dtype.kind not in "fc":
         return NotImplemented
     size = np.abs(out)
-    if not (size >= np.finfo(x.dtype).tiny).all() or not np.isfinite(size).all():
+    if not size.size or not np.isfinite(size).all():
         return NotImplemented
-    return (np.true_divide(spread(np.multiply(ct, out), x.shape, axes), x),)
+    plain_rows = size >= np.finfo(x.dtype).tiny
+    if plain_rows.all():
+        return (np.true_divide(spread(np.multiply(ct, out), x.shape, axes), x),)
+    order = (*kept_axes(x.ndim, axes), *axes)
+    rows = np.transpose(x, order).reshape(*size.shape, -1)
+    others = np.empty_like(rows)
+    others[plain_rows] = out[plain_rows][..., None] / rows[plain_rows]
+    others[~plain_rows] = other_products(rows[~plain_rows])
+    back = inverse_permutation(order)
+    others = np.transpose(others.reshape([x.shape[a] for a in order]), back)
+    return (np.multiply(spread(ct, x.shape, axes), others),)
 
 
 reduce_prod_p.pullback = _pull_prod

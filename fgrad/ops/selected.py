@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.ir.primitive import Primitive
+from fgrad.ops.known import has_no_nan
 from fgrad.trace import Tracer, Value, bind
 
 # Their rules stand in families.py and elementwise.py.
@@ -156,19 +157,11 @@ def unless(cond: Value, t: Value) -> Selected:
     return Selected(t, Branch(cond, False))
 
 
-def _has_no_nan(value: Value) -> bool:
-    """Whether a value is known, and no NaN: half a pass over it."""
-    if type(value) is Tracer or value.dtype.kind not in "fc":
-        return False
-    square = np.vdot(value, value)
-    return bool(square == square)
-
-
 def plain(t: Any) -> Any:
     """The array of a tangent or cotangent, with its zeros in place."""
     if type(t) is not Selected:
         return t
-    if t.outside != ZERO and not (t.outside == ZERO_OR_NAN and _has_no_nan(t.value)):
+    if t.outside != ZERO and not (t.outside == ZERO_OR_NAN and has_no_nan(t.value)):
         zero, support = t.value.dtype.type(0), t.support
         if isinstance(support, Branch) and support.outer is None:
             pair = (t.value, zero) if support.holds else (zero, t.value)
@@ -200,7 +193,7 @@ def join(s: Any, t: Any) -> Any:
     known = type(s.value) is not Tracer and type(t.value) is not Tracer
     if known and max(s.outside, t.outside) == ZERO_OR_NAN:
         total = bind(ADD, s.value, t.value)
-        if _has_no_nan(total):  # nor has any of the two
+        if has_no_nan(total):  # nor has any of the two
             return Selected(total, either(a, b), ZERO)
     return Selected(bind(ADD, plain(s), plain(t)), either(a, b), ZERO)
 

@@ -231,6 +231,33 @@ def _(x: Aval, *, low: Ints, high: Ints, interior: Ints, value: Any) -> Aval:
 
 @pad_p.evaluate
 def _(x: Any, *, low: Ints, high: Ints, interior: Ints, value: Any) -> np.ndarray:
+    kept = [n + min(lo, 0) + min(hi, 0) for n, lo, hi in zip(x.shape, low, high, strict=True)]
+    if any(interior) or any([n < 0 for n in kept]):
+        return _padded_and_cropped(x, low, high, interior, value)
+    inner = x[tuple([slice(max(-lo, 0), max(-lo, 0) + n) for n, lo in zip(kept, low, strict=True)])]
+    out_shape = [n + max(lo, 0) + max(hi, 0) for n, lo, hi in zip(kept, low, high, strict=True)]
+    if out_shape == kept:
+        return inner
+    if inner.size * 2 < math.prod(out_shape):
+        out = np.full(out_shape, value, x.dtype)
+    else:
+        out = np.empty(out_shape, x.dtype)
+        _fill_border(out, low, high, value)
+    out[tuple([slice(max(lo, 0), max(lo, 0) + n) for n, lo in zip(kept, low, strict=True)])] = inner
+    return out
+
+
+def _fill_border(out: np.ndarray, low: Ints, high: Ints, value: Any) -> None:
+    """Write what is before and after the inner part, axis by axis."""
+    for a, (lo, hi) in enumerate(zip(low, high, strict=True)):
+        before = (slice(None),) * a
+        if lo > 0:
+            out[(*before, slice(0, lo))] = value
+        if hi > 0:
+            out[(*before, slice(out.shape[a] - hi, None))] = value
+
+
+def _padded_and_cropped(x: Any, low: Ints, high: Ints, interior: Ints, value: Any) -> np.ndarray:
     spread = tuple(n + max(0, n - 1) * gap for n, gap in zip(x.shape, interior, strict=True))
     whole = np.full(
         tuple(n + max(lo, 0) + max(hi, 0) for n, lo, hi in zip(spread, low, high, strict=True)),
