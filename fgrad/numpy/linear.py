@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -295,16 +296,47 @@ def matrix_power(a: Any, n: int) -> Value:
 
 @implements("linalg.multi_dot")
 def multi_dot(arrays: Any, *, out: Any = None) -> Value:
-    """The product of several matrices in the order of least cost."""
+    """The product of several matrices in the order of least cost, which is NumPy's: numbers of
+    few bits make other products in another order."""
     refuse_out("multi_dot", out)
     xs = [as_array(a) for a in arrays]
-    letters = "abcdefghijklmnopqrstuvwxyz"[: len(xs) + 1]
-    terms = [letters[i : i + 2] for i in range(len(xs))]
-    if len(xs[0].shape) == 1:
-        terms[0] = terms[0][1:]
-    if len(xs[-1].shape) == 1:
-        terms[-1] = terms[-1][:1]
-    result = ("" if len(xs[0].shape) == 1 else letters[0]) + (
-        "" if len(xs[-1].shape) == 1 else letters[-1]
-    )
-    return np.einsum(",".join(terms) + "->" + result, *xs, optimize=True)
+    if len(xs) < 2:
+        raise ArgumentError("Expecting at least two arrays.")
+    if len(xs) == 2:
+        return np.dot(*xs)
+    for x in xs[1:-1]:
+        _check_matrix(x, len(x.shape) == 2)
+    for x in (xs[0], xs[-1]):
+        _check_matrix(x, len(x.shape) in (1, 2))
+    lengths = [1 if len(xs[0].shape) == 1 else xs[0].shape[0]]
+    lengths += [x.shape[0] for x in xs[1:]]
+    lengths += [1 if len(xs[-1].shape) == 1 else xs[-1].shape[1]]
+    splits = _chain_splits(lengths)
+
+    def product(i: int, j: int) -> Value:
+        k = splits.get((i, j), i)
+        return xs[i] if i == j else np.dot(product(i, k), product(k + 1, j))
+
+    return product(0, len(xs) - 1)
+
+
+def _check_matrix(x: Value, good: bool) -> None:
+    if not good:
+        raise np.linalg.LinAlgError(
+            f"{len(x.shape)}-dimensional array given. Array must be two-dimensional"
+        )
+
+
+def _chain_splits(lengths: Sequence[int]) -> dict[tuple[int, int], int]:
+    """After which factor the product of the matrices i to j is split, for least cost."""
+    n = len(lengths) - 1
+    cost = {(i, i): 0 for i in range(n)}
+    splits: dict[tuple[int, int], int] = {}
+    for size in range(1, n):
+        for i in range(n - size):
+            j = i + size
+            outer = lengths[i] * lengths[j + 1]
+            cost[i, j], splits[i, j] = min(
+                [(cost[i, k] + cost[k + 1, j] + outer * lengths[k + 1], k) for k in range(i, j)]
+            )
+    return splits
