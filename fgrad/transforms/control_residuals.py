@@ -14,7 +14,7 @@ from fgrad.ir.program import Atom, Eqn, Program, Var
 from fgrad.ir.walk import definitions
 from fgrad.trace import Value, run
 from fgrad.transforms.control_parts import derived_program, split
-from fgrad.transforms.derive import VjpPrograms
+from fgrad.transforms.derive import VjpPrograms, apart, beside
 
 CHEAP = frozenset({
     "add", "sub", "mul", "neg", "abs", "sign", "max", "min", "clip", "select", "convert",
@@ -43,15 +43,19 @@ def economical(programs: VjpPrograms, n_fixed: int, n_carry: int) -> VjpPrograms
     remade = remade.replace(eqns=_between(forward.eqns, kept, wanted))
     small = forward.replace(outputs=(*forward.outputs[: programs.count], *kept))
 
+    both = beside(programs.backward, programs.supports)
+
     def backward(*values: Value) -> Sequence[Value]:
         saved, cts = split(values, len(kept))
-        return run(programs.backward, [*run(remade, saved), *cts])
+        return run(both, [*run(remade, saved), *cts])
 
     avals = [*[v.aval for v in kept], *programs.backward.in_avals[len(wanted) :]]
     key = ("economical", id(programs.backward), n_fixed, n_carry)
-    return programs._replace(
-        forward=small, backward=derived_program(forward, key, backward, avals, "vjp")
-    )
+    whole = derived_program(forward, key, backward, avals, "vjp")
+    pair = forward.cache.get((key, "apart"))
+    if pair is None:
+        pair = forward.cache[key, "apart"] = apart(whole, programs.kinds)
+    return programs._replace(forward=small, backward=pair[0], supports=pair[1])
 
 
 class _Choice:

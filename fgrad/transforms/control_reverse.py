@@ -15,7 +15,6 @@ from fgrad.ir.program import Lit, Program, Var
 from fgrad.ir.walk import has_effect
 from fgrad.ops.control import scan, scan_p, switch, switch_p, while_p
 from fgrad.ops.elementwise import convert
-from fgrad.ops.families import ADD
 from fgrad.ops.shape import full
 from fgrad.trace import Value, bind, concrete, run
 from fgrad.transforms.control_parts import (
@@ -30,8 +29,29 @@ from fgrad.transforms.control_parts import (
 )
 from fgrad.transforms.control_residuals import economical
 from fgrad.transforms.control_second import pull_role
+from fgrad.transforms.control_selected import (
+    Gives,
+    Kinds,
+    Pulling,
+    add_to,
+    any_selected,
+    bit_avals,
+    bits_of,
+    common_kinds,
+    count_of,
+    kinds_of,
+    pulling,
+    settled,
+    sums_together,
+    there,
+    together,
+    together_later,
+    values_of,
+)
 from fgrad.transforms.control_while import ROLE, Kept, Loop, pull_loop, save_loop
 from fgrad.transforms.derive import (
+    DENSE,
+    SELECTED,
     Mask,
     VjpPrograms,
     covers,
@@ -156,46 +176,73 @@ def _operand_avals(params: dict[str, Any]) -> list[Aval]:
     ]
 
 
-def _backward_body(
-    body: Program, saved: SavedScan, n_consts: int, n_carry: int
-) -> tuple[Program, list[int]]:
-    """(fixed residuals, ct carry, sums for consts, stacked residuals, ct ys) -> (ct carry, sums,
-    ct xs)."""
+class _Step(NamedTuple):
+    """The step of a backward loop, and the kinds of what it carries, takes and gives."""
+
+    body: Program
+    carry: Kinds  # of the wanted carries
+    ys: Kinds  # of the cotangents of results that the body's pullback takes
+    consts: Kinds
+    xs: Kinds
+
+
+def _backward_step(
+    body: Program, saved: SavedScan, n_consts: int, n_carry: int, carry: Kinds, ys: Kinds
+) -> _Step:
+    """(fixed residuals, ct carry, sums for consts, bits of both, stacked residuals, ct ys, bits) ->
+    (ct carry, sums, bits of both, ct xs, bits)."""
     programs, wanted, stacked, _ = saved
-    backward, takes = programs.backward, programs.takes
+    takes = programs.takes
+    want_c, want_k, want_x = split(wanted, n_consts, n_carry)
+    n_c, n_k = sum(want_c), sum(want_k)
+
+    def cts_of(carries: Sequence[Any], of_ys: Sequence[Any]) -> tuple[Any, ...]:
+        return (*some(spread(iter(carries), want_k), takes[:n_carry]), *of_ys)
+
+    pull, carry = settled(programs, carry, lambda kinds: cts_of(kinds, ys), n_c)
+    consts, xs = pull.kinds[:n_c], pull.kinds[n_c + n_k :]
     count = len(stacked)
-    res_avals = [v.aval for v in backward.inputs[:count]]
+    res_avals = [v.aval for v in programs.backward.inputs[:count]]
     fixed_avals = [a for a, s in zip(res_avals, stacked, strict=True) if not s]
     stack_avals = some(res_avals, stacked)
-    want_c, want_k, _ = split(wanted, n_consts, n_carry)
     avals = [a.strong() for a in body.in_avals]
-    k_avals = some(avals[n_consts : n_consts + n_carry], want_k)
-    c_avals = some(avals[:n_consts], want_c)
+    c_avals, k_avals, x_avals = (
+        some(part, mask)
+        for part, mask in zip(
+            split(avals, n_consts, n_carry), (want_c, want_k, want_x), strict=True
+        )
+    )
     y_avals = some([a.strong() for a in body.out_avals], takes)[sum(takes[:n_carry]) :]
-    sizes = [len(fixed_avals), len(k_avals), len(c_avals), len(stack_avals)]
+    bits_k, bits_c = bit_avals(k_avals, carry), bit_avals(c_avals, consts)
+    own_y, bits_y = there(y_avals, ys), bit_avals(y_avals, ys)
+    parts = [fixed_avals, k_avals, c_avals, bits_k, bits_c, stack_avals, own_y, bits_y]
 
     def step(*values: Value) -> list[Value]:
-        fixed, ct_k, sums, stacks, ct_y = split(values, *sizes)
+        fixed, ct_k, sums, on_k, on_c, stacks, ct_y, on_y, _ = split(values, *map(len, parts))
         one, each = iter(fixed), iter(stacks)
         residuals = [next(each) if s else next(one) for s in stacked]
-        by_carry = spread(iter(ct_k), want_k)
-        cts = [*some(by_carry, takes[:n_carry]), *ct_y]
-        ct_c, pulled_k, ct_x = split(run(backward, [*residuals, *cts]), len(sums), len(ct_k))
-        sums = [bind(ADD, s, ct) for s, ct in zip(sums, ct_c, strict=True)]
-        return [*pulled_k, *sums, *ct_x]
+        given_k = together(iter(ct_k), iter(on_k), carry)
+        given_y = together(iter(ct_y), iter(on_y), ys)
+        pulled = pull(residuals, cts_of(given_k, given_y))
+        ct_c, pulled_k, ct_x = split(pulled, n_c, n_k)
+        sums, on_c = add_to(sums, on_c, ct_c, consts)
+        return [
+            *values_of(pulled_k, k_avals, carry), *sums, *bits_of(pulled_k, k_avals, carry), *on_c,
+            *values_of(ct_x, x_avals, xs), *bits_of(ct_x, x_avals, xs),
+        ]  # fmt: skip
 
-    ins = [*fixed_avals, *k_avals, *c_avals, *stack_avals, *y_avals]
-    key = ("scan vjp", wanted, n_consts, n_carry, id(backward))
-    return derived_program(body, key, step, ins, "vjp"), sizes
+    key = ("scan vjp", wanted, n_consts, n_carry, id(programs.backward), carry, ys)
+    ins = [a for part in parts for a in part]
+    return _Step(derived_program(body, key, step, ins, "vjp"), carry, ys, consts, xs)
 
 
 def _pull_scan(
-    cts: Sequence[Value | None],
+    cts: Sequence[Any],
     wanted: Sequence[bool],
     values: Values,
     _outs: Any,
     params: dict[str, Any],
-) -> list[Value | None]:
+) -> list[Any]:
     body: Program = params["body"]
     n_consts, n_carry, length = params["n_consts"], params["n_carry"], params["length"]
     saved: SavedScan | None = params.get("saved")
@@ -203,29 +250,44 @@ def _pull_scan(
         known = known_values(values, _operand_avals(params))
         mask = _wanted_of_scan(wanted, body, n_consts, n_carry)
         saved = _forward_scan(known, mask, params)[1]
-    step, _ = _backward_body(body, saved, n_consts, n_carry)
-    takes, avals = saved.programs.takes, body.in_avals
+    takes, avals = saved.programs.takes, [a.strong() for a in body.in_avals]
     want_c, want_k, _ = split(saved.wanted, n_consts, n_carry)
-    ct_k = [
-        zeros_of(a) if ct is None else ct
-        for ct, a, w in zip(cts[:n_carry], avals[n_consts:], want_k, strict=False)
-        if w
-    ]
-    sums = [zeros_of(a) for a in some(avals[:n_consts], want_c)]
-    ct_y = [
-        zeros_of(Aval((length, *a.shape), a.dtype)) if ct is None else ct
-        for ct, a, t in zip(cts[n_carry:], body.out_avals[n_carry:], takes[n_carry:], strict=True)
-        if t
+    ct_k, ct_y = some(cts[:n_carry], want_k), some(cts[n_carry:], takes[n_carry:])
+    k_avals, c_avals = (
+        some(avals[n_consts : n_consts + n_carry], want_k),
+        some(avals[:n_consts], want_c),
+    )
+    unknown = SELECTED if any_selected(cts) else DENSE
+    carry = tuple([unknown if kind is None else kind for kind in kinds_of(ct_k)])
+    step = _backward_step(body, saved, n_consts, n_carry, carry, kinds_of(ct_y))
+    whole = [
+        Aval((length, *a.shape), a.dtype) for a in some(body.out_avals[n_carry:], takes[n_carry:])
     ]
     fixed = [r for r, s in zip(saved.residuals, saved.stacked, strict=True) if not s]
+    starts = [
+        *values_of(ct_k, k_avals, step.carry),
+        *[zeros_of(a) for a in c_avals],
+        *bits_of(ct_k, k_avals, step.carry),
+        *[full(a.shape, False, a.dtype) for a in bit_avals(c_avals, step.consts)],
+    ]
+    items = [*values_of(ct_y, whole, step.ys), *bits_of(ct_y, whole, step.ys)]
     stacks = some(saved.residuals, saved.stacked)
-    outs = scan(step, length, not params["reverse"], fixed, [*ct_k, *sums], [*stacks, *ct_y])
-    pulled_k, pulled_c, pulled_x = split(outs, len(ct_k), len(sums))
-    return spread(iter([*pulled_c, *pulled_k, *pulled_x]), saved.wanted)
+    outs = scan(step.body, length, not params["reverse"], fixed, starts, [*stacks, *items])
+    n_bits_k, n_bits_c = step.carry.count(SELECTED), step.consts.count(SELECTED)
+    on_k, on_c, of_x = split(outs[len(k_avals) + len(c_avals) :], n_bits_k, n_bits_c)
+    pulled_k, pulled_c, _ = split(outs, len(k_avals), len(c_avals))
+    n_x = count_of(step.xs)[0]
+    pulled = [
+        *sums_together(pulled_c, on_c, step.consts),
+        *together(iter(pulled_k), iter(on_k), step.carry),
+        *together(iter(of_x[:n_x]), iter(of_x[n_x:]), step.xs),
+    ]
+    return spread(iter(pulled), saved.wanted)
 
 
 scan_p.save = _save_scan
 scan_p.pullback = _pull_scan
+scan_p.selects = True
 scan_p.refuse("transpose", "is transposed by a scan in the other direction")
 
 
@@ -299,12 +361,12 @@ def _count(numbers: Sequence[Any], params: dict[str, Any]) -> int:
 
 
 def _pull_while(
-    cts: Sequence[Value | None],
+    cts: Sequence[Any],
     wanted: Sequence[bool],
     values: Values,
     outs: Any,
     params: dict[str, Any],
-) -> list[Value | None]:
+) -> list[Any]:
     saved: SavedScan | Counted | Kept | None = params.get("saved")
     if params["max_steps"] is not None:
         return _pull_scan(cts, wanted, values, outs, {**_bounded(params), "saved": saved})
@@ -326,6 +388,7 @@ def _pull_while(
 
 while_p.save = _save_while
 while_p.pullback = _pull_while
+while_p.selects = True
 while_p.refuse("transpose", "is transposed by a loop over its steps in the other direction")
 
 
@@ -412,29 +475,33 @@ def _save_switch(
 
 
 def _pull_switch(
-    cts: Sequence[Value | None],
+    cts: Sequence[Any],
     wanted: Sequence[bool],
     values: Values,
     _outs: Any,
     params: dict[str, Any],
-) -> list[Value | None]:
+) -> list[Any]:
     branches: tuple[Program, ...] = params["branches"]
     saved: SavedSwitch | None = params.get("saved")
     if saved is None or not covers(saved.wanted, wanted[1:]):
         known = [values[0], *known_values(values[1:], branches[0].in_avals)]
         saved = _forward_switch(known, inexact(branches[0].in_avals, wanted[1:]), branches)[1]
     takes = [any(column) for column in zip(*[p.takes for p in saved.programs], strict=True)]
+    given = kinds_of([ct if t else None for ct, t in zip(cts, takes, strict=True)])
     avals = [a.strong() for a in branches[0].out_avals]
-    given = [
-        zeros_of(a) if ct is None else ct for ct, a, t in zip(cts, avals, takes, strict=True) if t
-    ]
-    residual_avals = [_aval(r) for r in saved.residuals]
-    backward = [
-        _backward_branch(b, p, row, residual_avals, avals, takes, saved.wanted)
-        for b, p, row in zip(branches, saved.programs, saved.layout, strict=True)
-    ]
-    pulled = iter(switch(values[0], backward, [*saved.residuals, *given]))
-    return [None, *spread(pulled, saved.wanted)]
+    pulls = [pulling(p, tuple(some(given, p.takes))) for p in saved.programs]
+    kinds = common_kinds([pull.kinds for pull in pulls])
+    ins = [*[_aval(r) for r in saved.residuals], *there(avals, given), *bit_avals(avals, given)]
+    operands = [*saved.residuals, *values_of(cts, avals, given), *bits_of(cts, avals, given)]
+
+    def run_branches(gives: Gives) -> Sequence[Value]:
+        backward = [
+            _backward_branch(b, pull, tuple(p.takes), row, ins, given, kinds, gives)
+            for b, pull, p, row in zip(branches, pulls, saved.programs, saved.layout, strict=True)
+        ]
+        return switch(values[0], backward, operands)
+
+    return [None, *spread(iter(together_later(run_branches, kinds)), saved.wanted)]
 
 
 def _aval(x: Value) -> Aval:
@@ -443,25 +510,31 @@ def _aval(x: Value) -> Aval:
 
 def _backward_branch(
     branch: Program,
-    programs: VjpPrograms,
+    pull: Pulling,
+    takes: Mask,
     row: Sequence[int],
-    residuals: Sequence[Aval],
-    outs: Sequence[Aval],
-    takes: Sequence[bool],
-    wanted: Mask,
+    ins: Sequence[Aval],
+    given: Kinds,
+    kinds: Kinds,
+    gives: Gives,
 ) -> Program:
-    """A branch's pullback, which takes the residuals and cotangents of all branches."""
+    """A branch's pullback, which takes the residuals and cotangents of all branches, and gives
+    the values, or the bits, of cotangents of all kinds."""
+    n_cts, n_bits = count_of(given)
 
     def backward(*values: Value) -> list[Value]:
-        saved, cts = split(values, len(residuals))
-        given = some(spread(iter(cts), takes), programs.takes)
-        return run(programs.backward, [*[saved[k] for k in row], *given])
+        saved, cts, bits = split(values, len(values) - n_cts - n_bits, n_cts)
+        every = together(iter(cts), iter(bits), given)
+        pulled = pull([saved[k] for k in row], some(every, takes))
+        return gives(pulled, pull.avals, kinds)
 
-    key = ("switch backward", wanted, tuple(residuals), tuple(row), tuple(takes))
-    return derived_program(branch, key, backward, [*residuals, *some(outs, takes)], "vjp")
+    key = ("switch backward", id(pull.program), tuple(ins), tuple(row), given, kinds, gives)
+    whole = derived_program(branch, key, backward, ins, "vjp")
+    return _cached(whole, "live", lambda: restricted(whole, whole.inputs, whole.outputs))
 
 
 switch_p.save = _save_switch
 switch_p.saved_reads = (0,)
 switch_p.pullback = _pull_switch
+switch_p.selects = True
 switch_p.refuse("transpose", "is transposed by its branches' backward programs")

@@ -8,20 +8,23 @@ which is the pullback of the jvp of L.  So no derivative of slots and stacks is 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from fgrad.trace import Builder, Value
+from fgrad.ops.selected import plain
+from fgrad.trace import Builder
 from fgrad.transforms.control import while_tangents
 from fgrad.transforms.control_parts import Values, some, split, spread
+from fgrad.transforms.control_selected import together
 from fgrad.transforms.control_while import Kept, Role, pull_loop, save_loop
-from fgrad.transforms.tape import Tape, pull
+from fgrad.transforms.tape import Tape, pull_selected
 from fgrad.transforms.wrap import outside
 
-Cotangents = Sequence["Value | None"]
+Cotangents = Sequence[Any]
 
 
 def pull_role(
     role: Role, cts: Cotangents, wanted: Sequence[bool], values: Values, outs: Values
-) -> list[Value | None] | None:
+) -> list[Any] | None:
     """The cotangents of the operands of a loop that saves states, or that pulls them back; None if
     its states have cotangents themselves."""
     return (_pull_saving if role.saves else _pull_pulling)(role, cts, wanted, values, outs)
@@ -29,8 +32,8 @@ def pull_role(
 
 def _pull_saving(
     role: Role, cts: Cotangents, wanted: Sequence[bool], values: Values, outs: Values
-) -> list[Value | None] | None:
-    loop, plan, _ = role
+) -> list[Any] | None:
+    loop, plan, *_ = role
     own, count = loop.n_cond + len(loop.body.inputs), len(loop.body.outputs)
     if any([ct is not None for ct in cts[count:]]):
         return None
@@ -44,29 +47,30 @@ def _pull_saving(
 
 def _pull_pulling(
     role: Role, cts: Cotangents, wanted: Sequence[bool], values: Values, _outs: Values
-) -> list[Value | None] | None:
-    loop, plan, _ = role
+) -> list[Any] | None:
+    loop, plan, _, carry, _ = role
     own, first = loop.n_cond + len(loop.body.inputs), 3 + len(plan.kept)
     if any([ct is not None for ct in cts[:first]]):
         return None
     want_c, want_k = plan.wanted[: loop.n_body], plan.wanted[loop.n_body :]
-    of_carry, of_sums = split(cts[first:], sum(want_k))
-    before = own + 1 + first
-    given = values[before : before + len(of_carry)]
+    of_carry, of_sums, of_bits = split(cts[first:], sum(want_k), sum(want_c))
+    _, given, _, bits = split(values, own + 1 + first, len(of_carry), len(of_sums))
     tangents = [
         *[None] * loop.n_cond,
         *spread(iter(of_sums), want_c),
         *spread(iter(of_carry), want_k),
     ]
-    pulled, slopes = _pull_tangent(role, wanted[:own], values[:own], tangents, given)
-    return [*pulled, *[None] * (1 + first), *slopes, *of_sums]
+    pulled, slopes = _pull_tangent(
+        role, wanted[:own], values[:own], tangents, together(iter(given), iter(bits), carry)
+    )
+    return [*pulled, *[None] * (1 + first), *slopes, *of_sums, *[None] * len(of_bits)]
 
 
 def _pull_tangent(
-    role: Role, wanted: Sequence[bool], values: Values, tangents: Cotangents, cts: Values
-) -> tuple[list[Value | None], Cotangents]:
+    role: Role, wanted: Sequence[bool], values: Values, tangents: Cotangents, cts: Sequence[Any]
+) -> tuple[list[Any], Cotangents]:
     """The tangents of a loop's wanted carries, and what `cts` of these pull back to operands."""
-    loop, plan, _ = role
+    loop, plan, *_ = role
     builder = Builder("vjp", loop.body.name, eager=True, saves=True)
     with builder.running, builder:
         inputs = [builder.input(v, None) for v in values]
@@ -75,11 +79,12 @@ def _pull_tangent(
             n_cond=loop.n_cond, n_body=loop.n_body, max_steps=None,
         )  # fmt: skip
         found = [
-            None if t is None else builder.lift(t) for t in some(pushed, plan.wanted[loop.n_body :])
+            None if t is None else builder.lift(plain(t))
+            for t in some(pushed, plan.wanted[loop.n_body :])
         ]
         slopes = [None if t is None else outside(builder, t) for t in found]
         pairs = [(t, ct) for t, ct in zip(found, cts, strict=True) if t is not None]
         tape = Tape(builder, [t for t, _ in pairs], wanted)
     builder.release()
-    pulled = pull(tape, [ct for _, ct in pairs])
+    pulled = pull_selected(tape, [ct for _, ct in pairs])
     return spread(iter(pulled), wanted), slopes

@@ -39,10 +39,10 @@ from fgrad.ops.elementwise import (
     select,
     sub,
 )
-from fgrad.ops.families import ADD
 from fgrad.ops.index import gather, scatter
+from fgrad.ops.selected import join
 from fgrad.source import here, resolve
-from fgrad.trace import STATE, Value, bind, run, trace
+from fgrad.trace import STATE, Value, run, trace
 from fgrad.transforms.control_parts import (
     Values,
     derived_program,
@@ -52,7 +52,20 @@ from fgrad.transforms.control_parts import (
     split,
     spread,
 )
-from fgrad.transforms.derive import Mask, VjpPrograms, vjp_programs, zeros_of
+from fgrad.transforms.control_selected import (
+    Kinds,
+    Pulling,
+    add_to,
+    any_selected,
+    bit_avals,
+    bits_of,
+    kinds_of,
+    settled,
+    sums_together,
+    together,
+    values_of,
+)
+from fgrad.transforms.derive import DENSE, SELECTED, Mask, VjpPrograms, vjp_programs, zeros_of
 
 SLOTS = 128  # of the stack; the forward loop has one less
 FEWEST = 8
@@ -92,11 +105,14 @@ class Plan(NamedTuple):
 
 
 class Role(NamedTuple):
-    """What a loop is there for: it saves the states of another one, or it pulls that back."""
+    """What a loop is there for: it saves the states of another one, or it pulls that back, with
+    bits beside the cotangents of some carries and constants."""
 
     loop: Loop
     plan: Plan
     saves: bool
+    carry: Kinds = ()
+    consts: Kinds = ()
 
 
 ROLE = "while role"  # where it stands in the cache of the loop's body
@@ -131,30 +147,20 @@ def save_loop(loop: Loop, values: Values, traced: Sequence[bool]) -> tuple[tuple
     return tuple(last), Kept(inner, plan, same, given, left)
 
 
-def pull_loop(kept: Kept, cts: Sequence[Value | None]) -> list[Value | None]:
+def pull_loop(kept: Kept, cts: Sequence[Any]) -> list[Any]:
     """The cotangents of a loop's operands, for those of its last carry."""
     loop, plan, same, values, left = kept
     changing = [not fixed for fixed in same]
     want_c, want_k = plan.wanted[: loop.n_body], plan.wanted[loop.n_body :]
-    avals = [a.strong() for a in loop.body.out_avals]
-    given = [
-        zeros_of(a) if ct is None else ct
-        for ct, a, want in zip(some(cts, changing), avals, want_k, strict=True)
-        if want
-    ]
-    pulled, sums = _pulling(loop, plan, values, left, given)
+    pulled, sums = _pulling(loop, plan, values, left, some(some(cts, changing), want_k))
     of_consts = spread(iter(sums), want_c)
     first = loop.n_body - sum(same)
     fixed, rest = iter(of_consts[first:]), iter(spread(iter(pulled), want_k))
     carry = [
-        _total(ct, next(fixed)) if is_same else next(rest)
+        join(ct, next(fixed)) if is_same else next(rest)
         for ct, is_same in zip(cts, same, strict=True)
     ]
     return [*[None] * (loop.n_cond - sum(same)), *of_consts[:first], *carry]
-
-
-def _total(a: Value | None, b: Value | None) -> Value | None:
-    return b if a is None else a if b is None else bind(ADD, a, b)
 
 
 def _settled(loop: Loop, same: Mask) -> Loop:
@@ -351,8 +357,8 @@ def _is_kept(i: Value, s: Value) -> Value:
 
 
 def _pulling(
-    loop: Loop, plan: Plan, values: Values, left: Values, cts: Values
-) -> tuple[list[Value], list[Value]]:
+    loop: Loop, plan: Plan, values: Values, left: Values, cts: Sequence[Any]
+) -> tuple[list[Any], list[Any]]:
     """The cotangents of the first carry, for those of the last one, and of the constants.
 
     Arguments:
@@ -361,25 +367,45 @@ def _pulling(
         cts: for each wanted carry.
     """
     n, s, *stores = left
-    sums = [zeros_of(a) for a in some(_const_avals(loop), plan.wanted[: loop.n_body])]
+    want_k, takes = plan.wanted[loop.n_body :], plan.programs.takes
+    c_avals, k_avals = _const_avals(loop, plan), _carry_avals(loop, plan)
+    unknown = SELECTED if any_selected(cts) else DENSE
+    carry = tuple([unknown if kind is None else kind for kind in kinds_of(cts)])
+    pull, carry = settled(
+        plan.programs, carry, lambda kinds: tuple(some(spread(iter(kinds), want_k), takes)),
+        len(c_avals),
+    )  # fmt: skip
+    consts = pull.kinds[: len(c_avals)]
     steps = zeros_of(Aval((plan.stack,), INT64))
-    cond, body = _pulling_programs(loop, plan)
-    carry = [sub(n, ONE), ZERO, steps, *stores, *cts, *sums]
-    outs = while_loop(cond, body, [], [*values, s], carry)
-    _, pulled, sums = split(outs, 3 + len(stores), len(cts))
-    return pulled, sums
+    cond, body = _pulling_programs(loop, plan, pull, carry)
+    starts = [
+        *values_of(cts, k_avals, carry), *[zeros_of(a) for a in c_avals],
+        *bits_of(cts, k_avals, carry), *[zeros_of(a) for a in bit_avals(c_avals, consts)],
+    ]  # fmt: skip
+    given = [sub(n, ONE), ZERO, steps, *stores, *starts]
+    outs = while_loop(cond, body, [], [*values, s], given)
+    sizes = len(k_avals), len(c_avals), carry.count(SELECTED)
+    _, pulled, sums, on_k, on_c = split(outs, 3 + len(stores), *sizes)
+    return together(iter(pulled), iter(on_k), carry), sums_together(sums, on_c, consts)
 
 
-def _const_avals(loop: Loop) -> list[Aval]:
-    return [a.strong() for a in loop.body.in_avals[: loop.n_body]]
+def _const_avals(loop: Loop, plan: Plan) -> list[Aval]:
+    return [a.strong() for a in some(loop.body.in_avals[: loop.n_body], plan.wanted[: loop.n_body])]
+
+
+def _carry_avals(loop: Loop, plan: Plan) -> list[Aval]:
+    return [a.strong() for a in some(loop.body.in_avals[loop.n_body :], plan.wanted[loop.n_body :])]
 
 
 class _Walk(NamedTuple):
-    """What is the same in all of a backward loop: the plan, the body's constants, the stride."""
+    """What is the same in all of a backward loop: the plan, the body's constants, the stride, the
+    pullback of a step, and the kinds of its carries."""
 
     plan: Plan
     consts: Values
     s: Value
+    pull: Pulling
+    carry: Kinds
 
 
 class _Stack(NamedTuple):
@@ -394,27 +420,29 @@ class _Stack(NamedTuple):
         return and_(gt(self.top, ZERO), eq(gather(self.steps, [sub(self.top, ONE)], (0,)), i))
 
 
-def _pulling_programs(loop: Loop, plan: Plan) -> tuple[Program, Program]:
+def _pulling_programs(
+    loop: Loop, plan: Plan, pull: Pulling, carried: Kinds
+) -> tuple[Program, Program]:
     """The condition and the body of the loop that pulls back."""
     cond, body, n_cond, n_body = loop
     given = [*cond.in_avals[:n_cond], *body.in_avals]
-    want_c, want_k = plan.wanted[:n_body], plan.wanted[n_body:]
+    c_avals, k_avals = _const_avals(loop, plan), _carry_avals(loop, plan)
+    consts = pull.kinds[: len(c_avals)]
     stores = [_slots_of(a, plan) for a in plan.again.in_avals[n_body:]]
-    ct_avals = some(body.in_avals[n_body:], want_k)
-    carry = [INT64_AVAL, INT64_AVAL, Aval((plan.stack,), INT64), *stores, *ct_avals]
-    carry += some(_const_avals(loop), want_c)
+    carry = [INT64_AVAL, INT64_AVAL, Aval((plan.stack,), INT64), *stores, *k_avals, *c_avals]
+    carry += [*bit_avals(k_avals, carried), *bit_avals(c_avals, consts)]
 
     def step(*values: Value) -> list[Value]:
         fixed, (s, i, top, steps), slots, cts = split(values, len(given), 4, len(stores))
-        walk = _Walk(plan, fixed[n_cond : n_cond + n_body], s)
+        walk = _Walk(plan, fixed[n_cond : n_cond + n_body], s, pull, carried)
         stack = _computed_again(walk, _Stack(top, steps, slots), i)
         i, top, *cts = _pulled_back(walk, stack, i, cts)
         return [i, top, stack.steps, *stack.stores, *cts]
 
-    key = ("while pulling", n_cond, n_body, plan.wanted, cond)
+    key = ("while pulling", n_cond, n_body, plan.wanted, cond, pull.given, carried)
     test = derived_program(body, (*key, "cond"), lambda i, *_: [ge(i, ZERO)], carry, "vjp")
     back = derived_program(body, key, step, [*given, INT64_AVAL, *carry], "vjp")
-    back.cache[ROLE] = Role(loop, plan, saves=False)
+    back.cache[ROLE] = Role(loop, plan, False, carried, consts)
     return test, back
 
 
@@ -489,23 +517,27 @@ def _gap(steps: Value, free: Value) -> Value:
 
 def _pulled_back(walk: _Walk, stack: _Stack, i: Value, cts: Values) -> tuple[Value, ...]:
     """Pull back steps from i down, as long as their states are there: the step that comes next,
-    the states that are left on the stack, the cotangents of carries and the sums of constants'."""
-    plan, s = walk.plan, walk.s
-    n = len(walk.consts)
-    want_k, takes = plan.wanted[n:], plan.programs.takes
+    the states that are left on the stack, the cotangents of carries and the sums of constants',
+    and the bits of both."""
+    plan, s, pull, carry = walk.plan, walk.s, walk.pull, walk.carry
+    want_k, takes = plan.wanted[len(walk.consts) :], plan.programs.takes
+    n_k, n_c = len(carry), len(pull.kinds) - len(carry)
 
-    def there(i: Value, top: Value, *_: Value) -> Value:
+    def is_there(i: Value, top: Value, *_: Value) -> Value:
         return and_(ge(i, ZERO), or_(_is_kept(i, s), stack._replace(top=top).has(i)))
 
     def step(i: Value, top: Value, *rest: Value) -> list[Value]:
-        cts, sums = split(rest, sum(want_k))
+        cts, sums, on_k, on_c = split(rest, n_k, n_c, carry.count(SELECTED))
         newest, hit = sub(top, ONE), stack._replace(top=top).has(i)
         place = select(hit, add(newest, INT64.type(plan.slots)), _slot(i, plan))
         x = [gather(store, [place], (0,)) for store in stack.stores]
         residuals = run(plan.residuals, [*walk.consts, *x])
-        given = some(spread(iter(cts), want_k), takes)
-        more, pulled = split(run(plan.programs.backward, [*residuals, *given]), len(sums))
-        sums = [add(a, b) for a, b in zip(sums, more, strict=True)]
-        return [sub(i, ONE), select(hit, newest, top), *pulled, *sums]
+        given = together(iter(cts), iter(on_k), carry)
+        pulled = pull(residuals, some(spread(iter(given), want_k), takes))
+        sums, on_c = add_to(sums, on_c, pulled[:n_c], pull.kinds[:n_c])
+        avals = pull.avals[n_c:]
+        values = values_of(pulled[n_c:], avals, carry)
+        on_k = bits_of(pulled[n_c:], avals, carry)
+        return [sub(i, ONE), select(hit, newest, top), *values, *sums, *on_k, *on_c]
 
-    return _while(there, step, [i, stack.top, *cts])
+    return _while(is_there, step, [i, stack.top, *cts])

@@ -43,15 +43,15 @@ class JvpProgram(NamedTuple):
 
 class VjpPrograms(NamedTuple):
     """`forward(*inputs)` gives `count` outputs, then residuals; `backward(*residuals, *cts)` takes
-    cotangents of the outputs where `takes` and gives one for each wanted input; `supports` gives
-    those of selected ones."""
+    cotangents of the outputs where `takes` and gives one for each wanted input, of the `kinds`,
+    where None is always zero; `supports` gives those of selected ones."""
 
     forward: Program
     backward: Program
     count: int
     takes: Mask
     supports: Program
-    kinds: tuple[int, ...]
+    kinds: tuple[int | None, ...]
 
 
 class BatchedProgram(NamedTuple):
@@ -139,19 +139,24 @@ def _jvp_program(program: Program, active: Mask, kinds: tuple[int, ...]) -> JvpP
     supports = [Aval(a.shape, BOOL) for a, kind in zip(extra, kinds, strict=True) if kind]
     ins = [*avals, *extra, *supports]
     traced = trace(both, ins, program.name, f"jvp({program.made_by})").program
-    derived, supports = _apart(traced, out_kinds)
+    derived, supports = apart(traced, out_kinds)
     return JvpProgram(derived, tuple(has), supports, tuple(out_kinds))
 
 
-def _supports(ts: Sequence[Any], kinds: Sequence[int]) -> list[Value]:
+def _supports(ts: Sequence[Any], kinds: Sequence[int | None]) -> list[Value]:
     return [t.bits() for t, kind in zip(ts, kinds, strict=True) if kind]
 
 
-def _apart(program: Program, kinds: Sequence[int]) -> tuple[Program, Program]:
+def apart(program: Program, kinds: Sequence[int | None]) -> tuple[Program, Program]:
     """A program without the supports that it ends with, and the one that computes these alone."""
-    first = len(program.outputs) - sum([kind != DENSE for kind in kinds])
+    first = len(program.outputs) - sum([bool(kind) for kind in kinds])
     outputs = program.outputs
     return program.replace(outputs=outputs[:first]), program.replace(outputs=outputs[first:])
+
+
+def beside(program: Program, supports: Program) -> Program:
+    """A program that gives the supports of its results after these, see `apart`."""
+    return program.replace(outputs=(*program.outputs, *supports.outputs))
 
 
 def push_program(
@@ -177,7 +182,7 @@ def push_program(
 
 
 def with_supports(
-    values: Sequence[Value], kinds: Sequence[int], supports: Callable[[], Sequence[Value]]
+    values: Sequence[Value], kinds: Sequence[int | None], supports: Callable[[], Sequence[Value]]
 ) -> list[Any]:
     """Tangents or cotangents that a program gave, with the supports that another one gives."""
     found: list[Value] = []
@@ -189,8 +194,8 @@ def with_supports(
 
     results, count = [], 0
     for kind, value in zip(kinds, values, strict=True):
-        if kind == DENSE:
-            results.append(value)
+        if not kind:
+            results.append(None if kind is None else value)
             continue
         support = Support((), partial(nth, count), kind == LOOSE)
         results.append(Selected(value, support, ZERO))
@@ -209,7 +214,7 @@ def vjp_programs(program: Program, wanted: Mask) -> VjpPrograms:
 
 def _vjp_programs(program: Program, wanted: Mask) -> VjpPrograms:
     takes: list[bool] = []
-    kinds: list[int] = []
+    kinds: list[int | None] = []
     backward: list[Program] = []
 
     def forward(*values: Value) -> list[Value]:
@@ -227,7 +232,7 @@ def _vjp_programs(program: Program, wanted: Mask) -> VjpPrograms:
         def pullback(*cts: Value) -> list[Value]:
             given = iter(cts)
             pulled = pull_selected(tape, [next(given) if t else None for t in takes])
-            kinds.extend(_kind(ct) for ct in pulled)
+            kinds.extend(None if ct is None else _kind(ct) for ct in pulled)
             found = [
                 zeros_of(x.aval) if ct is None else plain(ct)
                 for ct, x in zip(pulled, targets, strict=True)
@@ -236,7 +241,7 @@ def _vjp_programs(program: Program, wanted: Mask) -> VjpPrograms:
 
         ct_avals = [y.aval.strong() for y, t in zip(outs, takes, strict=True) if t]
         traced = trace(pullback, ct_avals, program.name, f"vjp({program.made_by})")
-        backward.extend(_apart(traced.program, kinds))
+        backward.extend(apart(traced.program, kinds))
         return results + traced.captured
 
     avals = [a.strong() for a in program.in_avals]
