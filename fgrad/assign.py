@@ -204,7 +204,7 @@ def assign(x: Tracer, new: Tracer) -> None:
     for view in memory.alive():
         _take_value(view)
     if x is not target:
-        _point(x, new)
+        _point(x, copied_like(x, new) if x.builder.reordered else new)
         x._view.stale = False
 
 

@@ -20,8 +20,8 @@ def collector_paused() -> Iterator[None]:
     if not gc.isenabled():
         yield
         return
-    gc.disable()
     try:
+        gc.disable()  # here, as an interrupt may come in between
         yield
     finally:
         gc.enable()
@@ -30,26 +30,38 @@ def collector_paused() -> Iterator[None]:
 YOUNG_OBJECTS = 50_000  # made between two looks, instead of 700
 
 
-class _Relaxed:
-    """A block in which the collector looks seldom; blocks may nest, and overlap in threads."""
+class _Blocks:
+    """How many blocks are open, and the thresholds outside of them."""
 
     def __init__(self) -> None:
         self.lock = own_lock(self)
         self.open = 0
         self.usual = gc.get_threshold()
 
-    def __enter__(self) -> None:
-        with self.lock:
-            self.open += 1
-            if self.open == 1:
-                self.usual = young, *older = gc.get_threshold()
+
+_BLOCKS = _Blocks()
+
+
+@contextmanager
+def collector_relaxed() -> Iterator[None]:
+    """A block in which the collector looks seldom; blocks may nest, and overlap in threads.
+
+    An interrupt may come after every call: what is undone in the end is noted before.
+    """
+    counted = False
+    try:
+        with _BLOCKS.lock:
+            if not _BLOCKS.open:
+                _BLOCKS.usual = gc.get_threshold()
+            _BLOCKS.open += 1
+            counted = True
+            if _BLOCKS.open == 1:
+                young, *older = _BLOCKS.usual
                 gc.set_threshold(young and max(young, YOUNG_OBJECTS), *older)
-
-    def __exit__(self, *_exc: object) -> None:
-        with self.lock:
-            self.open -= 1
-            if not self.open:
-                gc.set_threshold(*self.usual)
-
-
-collector_relaxed = _Relaxed()
+        yield
+    finally:
+        if counted:
+            with _BLOCKS.lock:
+                _BLOCKS.open -= 1
+                if not _BLOCKS.open:
+                    gc.set_threshold(*_BLOCKS.usual)

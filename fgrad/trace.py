@@ -554,7 +554,7 @@ def trace(
     if hidden is not None:
         hidden.builder = builder
     try:
-        with collector_relaxed, builder.running, builder:
+        with collector_relaxed(), builder.running, builder:
             inputs = [builder.input(None, aval, aval.weak) for aval in avals]
             outputs = [builder.lift(out) for out in fun(*inputs)]
             return builder.close(outputs, copy_consts)

@@ -38,6 +38,7 @@ from fgrad.trace import run, trace
 Arrays = list[np.ndarray]
 
 STEP = 1e-6
+FLAT_SAYS = "Error setting single item of array."  # NumPy, of plain.flat[0] = x, in place of a card
 
 
 # --- what is right --------------------------------------------------------------------------------
@@ -297,7 +298,9 @@ def outcomes(p: Program, modes: Any) -> list[Outcome]:
                 wrong = MODES[mode](right)
         except Exception as error:  # a crash is a mismatch, whatever it is
             card = error if isinstance(error, FgradError) else error.__cause__  # NumPy's, of a card
-            if isinstance(card, FgradError):
+            if str(error) == FLAT_SAYS:
+                refused = FLAT_SAYS
+            elif isinstance(card, FgradError):
                 refused = f"{type(card).__name__}: {str(card).splitlines()[0]}"
             else:
                 wrong = f"{type(error).__name__}: {error}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -338,6 +339,8 @@ class Writer:
         large = any(a.size > 24 or a.ndim > 4 for a in arrays)
         if large or not all(np.all(np.abs(a) < LARGEST) for a in arrays):
             return self.restore()
+        if converts_in_place(line, arrays_of(line, found)):
+            return self.restore()
         self.env = found
         self.lines.append(line)
         return None
@@ -349,6 +352,22 @@ class Writer:
         for line in self.lines:
             exec(line, self.scope | self.env, self.env)
         self.env = {k: v for k, v in self.env.items() if k not in ("g", "e")}
+
+
+def arrays_of(line: str, env: dict[str, Any]) -> list[np.ndarray]:
+    """The arrays that are named in a statement."""
+    named = [env.get(name) for name in re.findall(r"\b[a-z]\w*", line)]
+    return [a for a in named if isinstance(a, np.ndarray)]
+
+
+def converts_in_place(line: str, arrays: list[np.ndarray]) -> bool:
+    """Whether an assignment converts parts of an array into the same memory: z[...] = z.imag[:1].
+
+    NumPy copies where memory overlaps, but not here: it reads what it has written.
+    """
+    pairs = [(a, b) for a in arrays for b in arrays if a.dtype != b.dtype]
+    writes = "] = " in line or "copyto" in line
+    return writes and any([np.may_share_memory(a, b) for a, b in pairs])
 
 
 def arguments(rng: np.random.Generator) -> tuple[np.ndarray, ...]:

@@ -48,7 +48,7 @@ def test_blocks_overlap_in_threads() -> None:
 
     def many() -> None:
         for _ in range(200):
-            with collector_relaxed, collector_relaxed:
+            with collector_relaxed(), collector_relaxed():
                 pass
 
     threads = [threading.Thread(target=many) for _ in range(4)]

@@ -447,6 +447,8 @@ def round_(a: Any, decimals: int = 0, out: Any = None) -> Value:
         return ew.rint(convert(x, np.dtype(np.float16)))
     if decimals == 0:
         return ew.rint(x)
+    if x.dtype.kind == "c":
+        return cx.complex_(*[round_(part, decimals) for part in (cx.real(x), cx.imag(x))])
     scale = ew.lit(x, 10.0 ** abs(decimals))
     if decimals > 0:
         return ew.div(ew.rint(ew.mul(x, scale)), scale)

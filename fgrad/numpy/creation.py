@@ -478,5 +478,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> V
         raise UnsupportedTypeError(headline, (*user_line(), ("why", why)))
     out = convert(cx.real(a) if dtype.kind not in "cb" else a, dtype)
     if type(a) is Tracer and copy:
-        return copied_like(a, fresh(out) if out is a else out)
+        out = copied_like(a, fresh(out) if out is a else out)
+    if type(out) is Tracer and not out.shape and isinstance(a, Tracer) and a._view is not None:
+        keep_memory(out)  # of an array; that of a number is a number
     return out

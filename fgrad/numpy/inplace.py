@@ -47,6 +47,7 @@ from fgrad.numpy.views import (
     imaginary_part,
     is_basic,
     key_of_view,
+    making_arrays,
     real_part,
     viewing,
     viewing_each,
@@ -81,6 +82,10 @@ VIEWS: dict[Function, tuple[str, ...]] = {
     viewing_one_operand: ("einsum",),
     aliasing: ("asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "require"),
 }  # fmt: skip
+ARRAYS = (  # make arrays of rank 0, not numbers
+    "apply_along_axis", "array", "block", "cov", "diff", "i0", "isin", "linalg.tensordot",
+    "pad", "piecewise", "resize", "select", "tensordot", "tile", "where",
+)  # fmt: skip
 ALIASES = ("broadcast_arrays", "nan_to_num", "real_if_close")  # may give their argument itself
 
 
@@ -416,6 +421,10 @@ def mark_views() -> None:
                 add(name, way(plain, target))
                 alias_functions.add(target)
     alias_functions.update(TRACED[n][0] for n in ALIASES if n in TRACED)
+    for name in ARRAYS:
+        function = TRACED[name][1] if name in TRACED else None
+        if function is not None and not hasattr(function, "makes_arrays"):
+            add(name, making_arrays(function))
 
 
 def install(methods: dict[str, Any]) -> dict[str, Any]:

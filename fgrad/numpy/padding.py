@@ -47,7 +47,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Va
     given = pad_width if given is None else given.tolist()
     pairs = [known_ints(w) for w in _pairs(given, len(x.shape), x.shape)]
     widths = [(low, high) for low, high in pairs]
-    if any(n < 0 for w in widths for n in w):
+    if any(n < 0 for w in widths for n in w) or (type(given) is int and given < 0):
         raise ArgumentError("index can't contain negative values")
     if not callable(mode) and mode not in MODES:
         raise ArgumentError(f"mode '{mode}' is not supported")

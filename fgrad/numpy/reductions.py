@@ -82,10 +82,13 @@ def masked(x: Value, where: Any, identity: Any) -> Value:
 
 
 def count_of(x: Value, axis: Any, where: Any = True, keepdims: bool = False) -> Value:
-    """How many elements a reduction takes: a known integer unless there is a mask."""
-    axes = normalize_axes(axis, len(x.shape))
+    """How many elements a reduction takes: a known integer unless there is a mask.
+
+    NumPy counts along no axis of a number, while it sums along 0 and -1.
+    """
     if where is True or where is NO_VALUE:
-        return math.prod([x.shape[a] for a in axes])
+        return math.prod([x.shape[a] for a in normalize_axes(axis, len(x.shape))])
+    axes = reduced_axes(axis, x)
     mask = convert(as_array(where), BOOL)
     mask = broadcast_to(mask, x.shape, x if isinstance(x, Tracer) else None)
     return reduce_with(rd.reduce_sum, convert(mask, INT64), axes, keepdims)
@@ -334,7 +337,7 @@ def var(
     axes = reduced_axes(axis, x)
     if mean is NO_VALUE:
         total = sum_(x, axes, work, where=where)
-        center = divide_count(total, count_of(x, axes, where))
+        center = divide_count(total, count_of(x, axis, where))
         center = rd.spread(center, x.shape, axes) if axes else center
     else:
         center = as_array(mean)
@@ -342,7 +345,7 @@ def var(
     squares = ew.mul(distance, distance) if x.dtype.kind in "iuf" else squared(distance)
     work = cx.real_dtype(work) if dtype is None else work
     total = sum_(squares, axes, work, keepdims=keepdims, where=where)
-    freedom = _freedom(count_of(x, axes, where, keepdims is True), ddof)
+    freedom = _freedom(count_of(x, axis, where, keepdims is True), ddof)
     result = cx.real_dtype(result) if dtype is None else result
     return convert(divide_count(total, freedom), result)
 

@@ -174,7 +174,7 @@ def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Value:
     """The array; an error if its values are known and not finite."""
     x = as_array(a)
     value = concrete(x)
-    if value is not None and value.dtype.kind == "f" and not np.isfinite(value).all():
+    if value is not None and value.dtype.kind in "fc" and not np.isfinite(value).all():
         raise ArgumentError("array must not contain infs or NaNs")
     return x if dtype is None else convert(x, np.dtype(dtype))
 

@@ -145,8 +145,8 @@ def _link_view(
 ) -> None:
     """Make a rearrangement of elements a view; writing finds its places by rearranging numbers."""
     if type(out) is Tracer and out is not base:
-        if not base.shape:
-            like = again.call(target, np.empty((), base.dtype))
+        if not base.shape or not out.shape:
+            like = again.call(target, np.zeros(base.shape, base.dtype))
             if not isinstance(like, np.ndarray):
                 return  # NumPy gives a number, which is a copy
         if not writable and len(out.shape) > 1:
@@ -161,6 +161,21 @@ def _mark_parts(base: Tracer, out: Tracer, layout: np.ndarray) -> None:
     in_order = in_c_order(root_of(base)) and np.empty_like(layout).flags.c_contiguous
     if in_order != in_c_order(out):
         mark(out, in_order)
+
+
+def making_arrays(function: Function) -> Function:
+    """A function whose results are arrays also where they have no axes; others are numbers."""
+
+    @functools.wraps(function)
+    def made(*args: Any, **kwargs: Any) -> Any:
+        out = function(*args, **kwargs)
+        if type(out) is Tracer and not out.shape and not isinstance(out._view, View):
+            out = out.twin()  # it may be an operand
+            keep_memory(out)
+        return out
+
+    made.makes_arrays = True  # type: ignore[attr-defined]
+    return made
 
 
 def viewing_each(function: Function, target: Function) -> Function:
@@ -185,6 +200,10 @@ def aliasing(function: Function, target: Function) -> Function:
         again = Again(args, kwargs, 0)
         if type(out) is not Tracer or type(x) is not Tracer or not out.builder.live:
             return out
+        if not x.shape and x._view is None and not out.shape:  # a new array of a number
+            out = out.twin()
+            keep_memory(out)
+            return out
         if not x.shape and out is not x:  # an array that was made of rank 1
             _link_view(x, out, again, function, target, True, True)
             return out
@@ -193,11 +212,21 @@ def aliasing(function: Function, target: Function) -> Function:
             return out
         if out.dtype != x.dtype:
             return _copy_like(x, out, target)
-        out = out.twin() if out is x else out
+        out = _laid_out_as(target, again, x, out.twin() if out is x else out)
         _link_view(x, out, again, function, target, True, True)
         return out
 
     return aliased
+
+
+def _laid_out_as(target: Function, again: Again, x: Tracer, out: Tracer) -> Tracer:
+    """The values of `x` in the order of a function's result, which is a copy where it has to be."""
+    if is_line(out.shape):
+        return out
+    if target is np.ascontiguousarray:
+        return laid_out(out, True)
+    in_order = np.empty_like(again.call(target, layout_of(x))).flags.c_contiguous
+    return laid_out(out, in_order and (target is np.asfortranarray or in_c_order(root_of(x))))
 
 
 def _copy_like(x: Tracer, out: Tracer, target: Function) -> Tracer:

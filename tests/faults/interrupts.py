@@ -31,6 +31,9 @@ X = np.linspace(0.1, 1.7, 12)
 M = np.linspace(-1.0, 1.0, 16).reshape(4, 4) + 3.0 * np.eye(4)
 
 
+THRESHOLD = gc.get_threshold()
+
+
 class Interrupt(BaseException):
     """What the alarm raises."""
 
@@ -117,6 +120,7 @@ def _sane() -> None:
     """The process works: nothing is left of what was interrupted."""
     assert innermost() is None, "a trace is open"
     assert gc.isenabled(), "the garbage collector is off"
+    assert gc.get_threshold() == THRESHOLD, "the garbage collector looks seldom"
     assert type(fgrad.random.key(1)) is not Tracer
     for use in ("grad", "vmap", "jit of grad"):
         USES[use]()

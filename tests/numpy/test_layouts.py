@@ -6,6 +6,7 @@ sees it.  fgrad says the same, or raises a card.
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -270,6 +271,36 @@ def test_a_write_through_a_reshape_of_a_result(line: str, way: str) -> None:
             assert not line.startswith(KNOWN)
             return
     np.testing.assert_allclose(found, right, rtol=1e-9, atol=1e-12)
+
+
+VIEWS = (
+    "k.T", "k[::-1].T", "np.swapaxes(d, 0, 2)", "np.moveaxis(d, 0, 1)", "np.rot90(k)", "k[:, 1:]",
+    "d[:, 0].T", "d[0].T[None]", "k.T.T", "d.transpose(2, 0, 1)[0]", "k.reshape(2, 6, order='F')",
+)  # fmt: skip
+WRITES = (
+    "v.flat = x", "v[...] = x", "v.fill(x)", "v += x", "v[0] = x", "v[v > 0.3] = x", "v[...] = v",
+    "np.copyto(v, x)", "np.sin(v, out=v)", "np.add(v, x, out=v)", "v.T[...] = x", "v.sort()",
+    "k[...] = x; d[...] = x", "v[...] = np.ones_like(v) * x", "v[...] = (v.copy('C').T * 2).T",
+)  # fmt: skip
+RESULTS = ("np.concatenate([v, v])", "v.copy('K')", "v * 2", "np.where(v > 0, v, x)", "np.tanh(v)")
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_what_is_made_of_a_view_that_was_written(view: str) -> None:
+    """Values that are assigned lie elsewhere than the view that takes them."""
+    rng = np.random.default_rng(0)
+    x, k, d = 0.7, rng.standard_normal((3, 4)), rng.standard_normal((2, 3, 4))
+    for write in WRITES:
+        for result in RESULTS:
+            body = f"v = {view}\n    {write}\n    y = {result}\n    y.reshape(-1)[:1] = 9"
+            exec(f"def f(x, k, d):\n    {body}\n    return y, k, d", made := {"np": np})
+            f: Any = made["f"]
+            right = f(x, k.copy(), d.copy())
+            for way in WAYS.values():
+                with contextlib.suppress(FgradError):
+                    again = way(f, x, k.copy(), d.copy())
+                    for a, b in zip(again, right, strict=True):
+                        np.testing.assert_allclose(a, b, rtol=1e-12, err_msg=body)
 
 
 def columns(x: Any) -> Any:
