@@ -12,16 +12,16 @@ from __future__ import annotations
 import argparse
 import importlib
 import time
-import tracemalloc
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from eager_operations import ARGUMENTS, OPERATIONS, Operation
-from eager_programs import CLIFFS, PROGRAMS
-from harness import geometric_mean, machine
+from eager_programs import CLIFFS
+from harness import geometric_mean, machine, peak
 from libraries import has
+from memory_programs import PROGRAMS
 
 import fgrad
 
@@ -86,18 +86,6 @@ def operation_rows(size: int, chosen: str = "", seconds: float = 0.5) -> list[Ro
 
 def _call(f: Callable[[Any], Any], x: Any) -> Callable[[], Any]:
     return lambda: f(x)
-
-
-def peak(call: Callable[[], Any]) -> int:
-    """The bytes of NumPy's and Python's memory at the peak of a second call."""
-    call()
-    tracemalloc.start()
-    try:
-        before = tracemalloc.get_traced_memory()[0]
-        call()
-        return tracemalloc.get_traced_memory()[1] - before
-    finally:
-        tracemalloc.stop()
 
 
 def memory_rows(chosen: str = "") -> list[Row]:

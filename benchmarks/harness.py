@@ -17,6 +17,7 @@ import platform
 import statistics
 import sys
 import time
+import tracemalloc
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -98,6 +99,18 @@ def _repetitions(call: Callable[[], Any], seconds: float) -> int:
         if spent > seconds / 4 or count >= 1_000_000:
             return max(1, round(count * seconds / max(spent, 1e-9)))
         count *= 4
+
+
+def peak(call: Callable[[], Any]) -> int:
+    """The bytes of NumPy's and Python's memory at the peak of a second call."""
+    call()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        call()
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
 
 
 # --- numbers --------------------------------------------------------------------------------------

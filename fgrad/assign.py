@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 Read = Callable[[Any], Any]
 Write = Callable[[Any, Any], Any]
 Move = Callable[[np.ndarray], np.ndarray]
+Frozen = list["weakref.ref[np.ndarray]"]
 
 
 class View:
@@ -291,15 +292,23 @@ def immutable(aval: Aval) -> InPlaceError:
     )
 
 
-def thaw(arrays: list[np.ndarray]) -> None:
+def freeze(arrays: list[np.ndarray], frozen: Frozen) -> None:
+    """Make arrays read-only for the time of a trace, which does not keep them."""
+    for x in arrays:
+        x.flags.writeable = False
+        frozen.append(weakref.ref(x))
+
+
+def thaw(frozen: Frozen) -> None:
     """Let arrays be written again that were frozen for the time of a trace.
 
     A view cannot be before its base, and not at all if the user has frozen that meanwhile.
     """
+    arrays = [x for x in [ref() for ref in frozen] if x is not None]
+    frozen.clear()
     for _ in range(len(arrays)):
         for x in arrays:
             with contextlib.suppress(ValueError):
                 x.flags.writeable = True
         if all([x.flags.writeable for x in arrays]):
             break
-    arrays.clear()

@@ -14,7 +14,7 @@ from fgrad.ir.primitive import OUT, Primitive
 from fgrad.on_device import put_hook
 from fgrad.record import Record
 from fgrad.source import here
-from fgrad.trace import STATE, UNREAD, Tracer, Value, bind
+from fgrad.trace import STATE, UNREAD, Builder, Tracer, Value, bind
 
 # All of them, with their primitives, so that `debug.nans` can look behind them.
 DOORS: list[tuple[Primitive, Callable[..., Value]]] = []
@@ -26,6 +26,13 @@ def _reads(prim: Primitive, pattern: int) -> tuple[bool, bool, bool]:
     """Whether a derivative reads the first operand, the second, and the result."""
     unread = prim.unread_by(pattern)
     return 0 not in unread, 1 not in unread, OUT not in unread
+
+
+def _constant(builder: Builder, x: np.ndarray, read: bool) -> np.ndarray | None:
+    """A constant as it is recorded; nothing if no derivative reads it."""
+    if read or not builder.saves or not x.flags.c_contiguous:
+        return builder.snapshot(x)
+    return None
 
 
 def unary_door(prim: Primitive) -> Callable[[Value], Value]:
@@ -70,12 +77,12 @@ def binary_door(prim: Primitive) -> Callable[[Value, Value], Value]:
                 if y.builder is not builder:
                     return bind(prim, x, y)
             else:
-                j = b = builder.snapshot(y) if type(y) is np.ndarray else y
-                reads = first
+                j = _constant(builder, y, first[1]) if type(y) is np.ndarray else y
+                b, reads = y if j is None else j, first
         elif type(y) is Tracer:
             builder, j, b = y.builder, y.index, y.value
-            i = a = builder.snapshot(x) if type(x) is np.ndarray else x
-            reads = second
+            i = _constant(builder, x, second[0]) if type(x) is np.ndarray else x
+            a, reads = x if i is None else i, second
         else:
             return bind(prim, x, y) if put_hook else evaluate(x, y)
         if a is None or b is None or type(a) is Tracer or type(b) is Tracer or not builder.plain:

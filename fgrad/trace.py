@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from fgrad.assign import Root, View, enclosing, refresh, thaw
+from fgrad.assign import Frozen, Root, View, enclosing, freeze, refresh, thaw
 from fgrad.collector import collector_paused, collector_relaxed
 from fgrad.frames import note_read_only
 from fgrad.ir.aval import Aval, aval_of
@@ -281,7 +281,7 @@ class Builder:
         self.before: Sequence[tuple[Builder, int]] = ()  # enclosing traces, their values so far
         self.opened = 0
         self.outlives = what in ("vjp", "linearize")  # the records are used after the trace
-        self.frozen: list[np.ndarray] = []
+        self.frozen: Frozen = []
         self.records: list[Record] = []
         self.count = 0
         self.captures: dict[int, tuple[Tracer, Value, Tracer]] = {}  # handle, outside, inside
@@ -422,6 +422,8 @@ class Builder:
         for k in unread:
             if k != OUT:
                 values[k] = aval_of(values[k])
+                if self.saves and type(ins[k]) is np.ndarray and ins[k].flags.c_contiguous:
+                    ins[k] = None  # a constant that no derivative reads
         if not prim.multiple:
             k = self.count
             self.count = k + 1
@@ -470,9 +472,7 @@ class Builder:
         memory = writable_memory(x)
         if memory and (x.nbytes <= SMALL or self.outlives):
             return x.copy()
-        for array in memory:
-            array.flags.writeable = False
-            self.frozen.append(array)
+        freeze(memory, self.frozen)
         return x
 
     def close(self, outputs: Sequence[Value], copy_consts: bool = False) -> TracedProgram:

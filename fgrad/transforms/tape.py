@@ -255,6 +255,9 @@ def pull_selected(tape: Tape, cotangents: Sequence[Any], release: bool = False) 
                 store.take_reads(outs)
             if prim.multiple:
                 cts = [sums[k] for k in outs]
+                for k in outs:
+                    if k not in keep:
+                        sums[k] = None
                 if any([ct is not None for ct in cts]):
                     state.loc = loc
                     _pull_general(record, cts, store, active)

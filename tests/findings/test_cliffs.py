@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from harness import peak
 
 import fgrad
 from fgrad.ir.aval import aval_of
 from fgrad.trace import trace
-
-
-def peak(call: Callable[[], Any]) -> int:
-    """The bytes that the second of two calls takes at its peak."""
-    call()
-    tracemalloc.start()
-    try:
-        before = tracemalloc.get_traced_memory()[0]
-        call()
-        return tracemalloc.get_traced_memory()[1] - before
-    finally:
-        tracemalloc.stop()
 
 
 def test_3_1_a_chain_of_linear_operations_keeps_none_of_its_arrays() -> None:
