@@ -414,7 +414,7 @@ class Builder:
         unread: Sequence[int] | None = ()
         if known and not self.keeps:
             if params.get("saved") is not None:
-                unread = prim.unread_after_save(len(values))
+                unread = (OUT, *range(len(values)))
             else:
                 unread = prim.unread.get(pattern)
             if unread is None:

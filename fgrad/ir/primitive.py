@@ -136,8 +136,7 @@ class Primitive:
         self.discrete = False
         # Optional, for primitives that hold a program, and for speed:
         # save(values, traced, params) -> (outs, residuals): evaluation in a differentiated trace;
-        #     the residuals become the parameter "saved" of the record, which reads the operands at
-        #     `saved_reads` besides them and no other value
+        #     the residuals become the parameter "saved" of the record, and no other value is read
         # linearizes: whether `save` serves forward derivatives too
         # pullback(cts, wanted, values, outs, params) -> cotangents: instead of jvp and transpose;
         #     NotImplemented where these shall serve
@@ -151,7 +150,6 @@ class Primitive:
         # makes_order: whether the result lies in C order whatever the operands do
         # effect: whether it does more than compute, so that it runs once, in order, used or not
         self.save: Rule | None = None
-        self.saved_reads: Places = ()
         self.linearizes = False
         self.effect = False
         self.composition: Rule | None = None
@@ -177,10 +175,6 @@ class Primitive:
         if found is None:
             found = self.unread[pattern] = self._unread_by([c == "1" for c in f"{pattern:b}"[1:]])
         return found
-
-    def unread_after_save(self, count: int) -> Places:
-        """The places of the values of `count` operands that residuals make superfluous."""
-        return tuple([k for k in (*range(count), OUT) if k not in self.saved_reads])
 
     def _unread_by(self, traced: list[bool]) -> Places:
         reads, count = self.reads, len(traced)

@@ -16,7 +16,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.ir.aval import Aval, aval_of
-from fgrad.ir.primitive import OUT, Primitive
+from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program
 from fgrad.layouts import mark
 from fgrad.record import Record, passed_by
@@ -168,15 +168,15 @@ def _saved(step: Step, xs: list[Any], env: list[Any], active: bytearray) -> Reco
     prim, operands, params, outs = step.prim, step.operands, step.params, step.outs
     traced = [type(x) is int and bool(active[x]) for x in operands]
     results, residuals = prim.save(xs, traced, params)  # type: ignore[misc]
-    unread = () if residuals is None else prim.unread_after_save(len(xs))
     for k, y in zip(outs, results, strict=True):
         env[k] = y
     for k in step.last:
         env[k] = None
-    values = [aval_of(x) if i in unread else x for i, x in enumerate(xs)]
-    kept = (None,) * len(outs) if OUT in unread else tuple(results)
     params = {**params, "saved": residuals}
-    return Record(prim, operands, values, params, outs, kept, step.loc, step.via)
+    if residuals is None:
+        return Record(prim, operands, xs, params, outs, tuple(results), step.loc, step.via)
+    values = [aval_of(x) for x in xs]
+    return Record(prim, operands, values, params, outs, (None,) * len(outs), step.loc, step.via)
 
 
 class Recording(Beneath):

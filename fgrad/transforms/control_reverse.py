@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fgrad.ir.aval import INT64, Aval
 from fgrad.ir.program import Lit, Program, Var
 from fgrad.ir.walk import has_effect
@@ -398,6 +400,8 @@ while_p.refuse("transpose", "is transposed by a loop over its steps in the other
 class SavedSwitch(NamedTuple):
     """What the forward branches left: all residuals, of which `layout[b]` are those of branch b."""
 
+    index: Value
+    branches: tuple[Program, ...]
     programs: list[VjpPrograms]
     wanted: Mask
     layout: list[list[int]]
@@ -408,6 +412,9 @@ def _forward_switch(
     values: Values, wanted: Mask, branches: tuple[Program, ...]
 ) -> tuple[tuple[Value, ...], SavedSwitch]:
     index, *operands = values
+    if isinstance(index, (np.integer, np.ndarray)):  # it is known which one is taken
+        branches = (branches[min(max(int(index), 0), len(branches) - 1)],)
+        index = INT64.type(0)
     programs = [vjp_programs(branch, wanted) for branch in branches]
     count = len(branches[0].outputs)
     found = [_residuals(p, 0) for p in programs]
@@ -432,7 +439,10 @@ def _forward_switch(
             else:
                 row.append(j if how == "input" else first + j)
         layout.append(row)
-    return outs[:count], SavedSwitch(programs, wanted, layout, residuals)
+    read = {k: n for n, k in enumerate(sorted({k for row in layout for k in row}))}
+    layout = [[read[k] for k in row] for row in layout]
+    residuals = [residuals[k] for k in read]
+    return outs[:count], SavedSwitch(index, branches, programs, wanted, layout, residuals)
 
 
 def _forward_branch(
@@ -481,11 +491,12 @@ def _pull_switch(
     _outs: Any,
     params: dict[str, Any],
 ) -> list[Any]:
-    branches: tuple[Program, ...] = params["branches"]
     saved: SavedSwitch | None = params.get("saved")
     if saved is None or not covers(saved.wanted, wanted[1:]):
+        branches: tuple[Program, ...] = params["branches"]
         known = [values[0], *known_values(values[1:], branches[0].in_avals)]
         saved = _forward_switch(known, inexact(branches[0].in_avals, wanted[1:]), branches)[1]
+    branches = saved.branches
     takes = [any(column) for column in zip(*[p.takes for p in saved.programs], strict=True)]
     given = kinds_of([ct if t else None for ct, t in zip(cts, takes, strict=True)])
     avals = [a.strong() for a in branches[0].out_avals]
@@ -499,7 +510,7 @@ def _pull_switch(
             _backward_branch(b, pull, tuple(p.takes), row, ins, given, kinds, gives)
             for b, pull, p, row in zip(branches, pulls, saved.programs, saved.layout, strict=True)
         ]
-        return switch(values[0], backward, operands)
+        return switch(saved.index, backward, operands)
 
     return [None, *spread(iter(together_later(run_branches, kinds)), saved.wanted)]
 
@@ -534,7 +545,6 @@ def _backward_branch(
 
 
 switch_p.save = _save_switch
-switch_p.saved_reads = (0,)
 switch_p.pullback = _pull_switch
 switch_p.selects = True
 switch_p.refuse("transpose", "is transposed by its branches' backward programs")

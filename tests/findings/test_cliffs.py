@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 from harness import peak
 
 import fgrad
@@ -75,3 +77,53 @@ def test_3_4_a_carried_array_that_a_loop_does_not_change_is_no_part_of_its_state
     (loop,) = [eqn for eqn in program.eqns if eqn.prim.name == "scan"]
     assert (1000,) not in [y.aval.shape for y in loop.outputs]
     np.testing.assert_allclose(fgrad.jit(f)(a), f(a))
+
+
+LINEAR = fgrad.jit(lambda x: (x + x[::-1]) * 0.5 + 1.0)
+
+
+@fgrad.custom_vjp
+def clipped(x: Any) -> Any:
+    """The identity, whose cotangents are clipped."""
+    return x * 1.0
+
+
+clipped.defvjp(lambda x: (x * 1.0, None), lambda _, ct: (np.clip(ct, -1.0, 1.0),))
+
+STEPS: dict[str, Callable[[Any], Any]] = {
+    "jit": LINEAR,
+    "scan": lambda x: fgrad.lax.scan(lambda c, _: (c * 0.5 + 1.0, None), x, length=3)[0],
+    "while": lambda x: fgrad.lax.while_loop(
+        lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * 0.5 + 1.0), (0, x)
+    )[1],
+    "fori": lambda x: fgrad.lax.fori_loop(0, 3, lambda _, c: np.roll(c, 1) * 0.5, x),
+    "cond": lambda x: fgrad.lax.cond(True, lambda x: x * 0.5, np.sin, x),
+    "custom_vjp": clipped,
+    "checkpoint": fgrad.checkpoint(lambda x: np.roll(x, 1) + 1.0),
+    "random numbers": lambda x: x + np.random.default_rng(0).normal(size=x.shape),
+    "long constants": lambda x: np.concatenate([x[:9], x[9:] - np.arange(x.size - 9.0)]),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_7_2_linear_steps_of_all_kinds_keep_no_array(step: str) -> None:
+    def f(x: Any) -> Any:
+        for _ in range(30):
+            x = STEPS[step](x)
+        return np.sum(x)
+
+    x = np.ones(100_000)
+    assert peak(lambda: fgrad.grad(f)(x)) < 12 * x.nbytes
+
+
+def test_frozen_constants_are_written_again_and_dropped_ones_forgotten() -> None:
+    large = np.ones(10_000)
+
+    def f(x: Any) -> Any:
+        y = x * large + np.ones(10_000)
+        with pytest.raises(ValueError, match="read-only"):
+            large[0] = 2.0
+        return np.sum(y)
+
+    fgrad.grad(f)(np.ones(10_000))
+    large[0] = 2.0
