@@ -35,7 +35,7 @@ from fgrad.tables import (
     ufunc_methods,
     unsupported_hook,
 )
-from fgrad.trace_errors import leaked, needs_value
+from fgrad.trace_errors import ASKED, leaked, needs_value
 
 Value: TypeAlias = Any  # a NumPy array or scalar, or a tracer
 
@@ -46,7 +46,6 @@ class _State(threading.local):
     """What this thread is tracing: the innermost builder, and a location that rules replay."""
 
     builder: Builder | None = None  # read it by `innermost()`
-    hidden: Any = None  # arrays from outside that are inputs of a `jit`: outside/hidden.py
     opened: int = 0  # how many traces were begun
     loc: RawLoc | Loc | None = None
     via: tuple[str, ...] = ()
@@ -148,6 +147,8 @@ class Tracer:
         value = concrete(self)
         if not self.builder.live and value is not None:
             return repr(value)
+        if value is None and ASKED.note is not None:
+            ASKED.note(self)
         known = "" if value is None else f" = {value!r}"
         return f"Tracer({self.aval}{known})"
 
@@ -382,7 +383,7 @@ class Builder:
         for x in operands:
             pattern += pattern
             if type(x) is np.ndarray:
-                x = self.constant(x)
+                x = self.snapshot(x)
             if type(x) is Tracer:
                 pattern += 1
                 if x.builder is not self:
@@ -452,11 +453,6 @@ class Builder:
         finally:
             STATE.loc = saved
         return result, {**params, "saved": residuals}
-
-    def constant(self, x: np.ndarray) -> Value:
-        """An array as it is recorded: as it is now, or what stands for it in an enclosing `jit`."""
-        found = STATE.hidden and STATE.hidden.stand_in(x)
-        return self.snapshot(x) if found is None else found
 
     def snapshot(self, x: np.ndarray) -> np.ndarray:
         """A constant as it is now: later writes of the user's must not reach what is recorded.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import opcode
+import threading
+from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +22,15 @@ from fgrad.source import Loc, here, library_frames, resolve, user_frame
 
 if TYPE_CHECKING:
     from fgrad.trace import Builder, Tracer
+
+
+class _Asked(threading.local):
+    """Who is told of tracers whose numbers were wanted, also if the card for that is caught."""
+
+    note: Callable[[Tracer], None] | None = None
+
+
+ASKED = _Asked()
 
 
 class _Need(NamedTuple):
@@ -165,6 +176,8 @@ def _traced_form(frame: FrameType) -> str:
 
 def needs_value(need: str, x: Tracer) -> FgradError:
     """The card for a use of a traced value that needs its numbers."""
+    if ASKED.note is not None:
+        ASKED.note(x)
     stored = need in ("number", "array") and _stored_by_user()
     error, headline, advice = _STORED if stored else NEEDS[need]
     unknown: Any = x

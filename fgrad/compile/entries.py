@@ -15,7 +15,7 @@ from fgrad.compile.plan import Donation
 from fgrad.ir.program import Program
 from fgrad.lifted import CUDA
 from fgrad.on_device import OnDevice
-from fgrad.outside.watches import Watches
+from fgrad.outside.watches import Number, Watches
 
 MOST_DEVICE_CALLS = 64  # of one function
 
@@ -29,7 +29,7 @@ class Entry(NamedTuple):
     description: tuple[str, ...]  # of the arguments, for explain_retrace
     donated: tuple[Donation, ...]  # inputs whose memory may be given to results
     fits: dict[int, set[np.dtype]]  # leaves that are Python integers, and what they must fit
-    captured: tuple[OnDevice | np.ndarray, ...]  # arrays that it closes over: the first inputs
+    captured: tuple[OnDevice | np.ndarray | Number, ...]  # what it closes over: the first inputs
     device: str | None  # None: where the arguments are
     effects: Effects | None  # what calls do to their arguments; None: nothing
     watches: Watches  # what it depends on besides the arguments
@@ -45,6 +45,10 @@ class Entry(NamedTuple):
         ]
         written = program.outputs[len(program.outputs) - len(self.effects.writes) :]
         return program.replace(outputs=(*outs, *written))
+
+    def outside(self) -> list[Any]:
+        """The first inputs of the program, as they are now."""
+        return [x.now() if type(x) is Number else x for x in self.captured]
 
     def result(self, outs: Sequence[Any]) -> Any:
         """What a call returns: its leaves in their containers."""

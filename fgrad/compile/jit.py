@@ -45,9 +45,10 @@ from fgrad.lifted import CPU, CUDA, device_of, lift, lower
 from fgrad.locks import own_lock
 from fgrad.on_device import OnDevice, put_hook
 from fgrad.outside.draws import Draws
-from fgrad.outside.hidden import candidates, trace_with_inputs
-from fgrad.outside.watches import Watches
+from fgrad.outside.hidden import Hidden, candidates, trace_with_inputs
+from fgrad.outside.watches import Number, Watches
 from fgrad.outside.world import world_of
+from fgrad.record import TracedProgram
 from fgrad.source import warn_user
 from fgrad.trace import Tracer, run, trace
 from fgrad.transforms.arguments import is_array
@@ -95,13 +96,18 @@ class Jitted(NativeCallable):
         self.entries: dict[Any, Entry] = {}
         self.older: dict[Any, list[Entry]] = {}  # the same arguments in a world that has changed
         self.changes = 0  # of the world, so far
-        self.moved: dict[int, np.ndarray] = {}  # arrays from outside that were seen to change
+        self.moved: dict[Any, Any] = {}  # what was seen to change outside: arrays, numbers
+        self.fixed: dict[Any, Any] = {}  # and what a trace could not take as an input
         self.lock = own_lock(self)
         self.native = NativeCalls()
         self.device_calls = DeviceCalls()
 
     def __repr__(self) -> str:
         return f"<jit of {getattr(self.fun, '__name__', self.fun)!s}>"
+
+    @property
+    def _name(self) -> str:
+        return getattr(self.fun, "__name__", type(self.fun).__name__)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -185,7 +191,7 @@ class Jitted(NativeCallable):
         """A call whose program is known: native from now on, or on the device."""
         if entry.effects is not None:
             self._check(entry.effects, given, entry.watches)
-        if not on_device and all([isinstance(x, np.ndarray) for x in entry.captured]):
+        if not on_device and not any([isinstance(x, OnDevice) for x in entry.captured]):
             if self._wants_native(entry):
                 self._learn(given.args, given.kwargs, entry)
             outs = self._run(entry, leaves)
@@ -203,7 +209,7 @@ class Jitted(NativeCallable):
         def names() -> Sequence[str]:
             return self._names(self._signature(given.args, given.kwargs))
 
-        name = f"jit({self.fun.__name__})"
+        name = f"jit({self._name})"
         effects.check(given.leaves, self._containers(given), name, names, outside)
 
     def _containers(self, given: Given) -> Any:
@@ -218,7 +224,7 @@ class Jitted(NativeCallable):
         return native and self.native.wants(entry.program)
 
     def _run(self, entry: Entry, leaves: Sequence[Any]) -> Sequence[Any]:
-        program, given = entry.program, [*entry.captured, *leaves]
+        program, given = entry.program, [*entry.outside(), *leaves]
         arrays = [contiguous(x, v.aval.dtype) for x, v in zip(given, program.inputs, strict=True)]
         if config.nans:
             return run(program, arrays)
@@ -226,7 +232,7 @@ class Jitted(NativeCallable):
 
     def _run_on_device(self, entry: Entry, leaves: Sequence[Any]) -> Sequence[Any]:
         program = entry.program
-        given = [*entry.captured, *leaves] if entry.captured else leaves
+        given = [*entry.outside(), *leaves] if entry.captured else leaves
         if config.nans:  # where the first one is made is found on the host
             arrays = [contiguous(x, v.dtype) for x, v in zip(given, program.in_avals, strict=True)]
             run(program, arrays)
@@ -256,7 +262,7 @@ class Jitted(NativeCallable):
             _check_integers(entry.fits, leaves)
         if captured or any(isinstance(x, Tracer) for x in leaves):
             given = Given(args, kwargs, signature.leaves)
-            return self._nested(entry, [*captured, *entry.captured, *leaves], given)
+            return self._nested(entry, [*captured, *entry.outside(), *leaves], given)
         on_device = entry.device == CUDA or any([isinstance(x, OnDevice) for x in leaves])
         return self._call(entry, leaves, Given(args, kwargs, signature.leaves), on_device)
 
@@ -276,10 +282,10 @@ class Jitted(NativeCallable):
         try:
             entry = self.entries.get(key)
         except TypeError:
-            raise unhashable(self.fun.__name__, key[-1]) from None
+            raise unhashable(self._name, key[-1]) from None
         if entry is None or entry.watches.changed() is None:
             return entry
-        self.moved.update({id(x): x for x in entry.watches.moved()})
+        self.moved.update(entry.watches.moved())
         older = self.older.get(key, [])
         for k, other in enumerate(older):
             if other.watches.changed() is None:
@@ -290,25 +296,18 @@ class Jitted(NativeCallable):
     def _nested(self, entry: Entry, operands: list[Any], given: Given) -> Any:
         """The call as an equation of the enclosing trace."""
         program, effects = entry.program, entry.effects
-        if effects is not None:
-            self._check(effects, given, entry.watches)
         values: list[Any] = [
             x if isinstance(x, (Tracer, OnDevice)) or v.aval.shape else v.aval.dtype.type(x)
             for x, v in zip(operands, program.inputs, strict=True)
         ]
-        for k in () if effects is None else effects.writes:
+        if effects is None:
+            return entry.result(_weak_as(program, call(program, values, entry.device)))
+        self._check(effects, given, entry.watches)
+        for k in effects.writes:
             at = len(values) - len(given.leaves) + k
             values[at] = values[at].copy()  # what the trace records does not see the write
-        if effects is None:
-            outs: Sequence[Any] = call(program, values, entry.device)
-        else:
-            outs = split_writes(program, effects, values, entry.device)
-        for out, atom in zip(outs, program.outputs, strict=True):
-            if isinstance(out, Tracer):
-                out.weak = atom.aval.weak
-        if effects is not None:
-            outs = effects.finish(outs, given.leaves, self._containers(given))
-        return entry.result(outs)
+        outs = _weak_as(program, split_writes(program, effects, values, entry.device))
+        return entry.result(effects.finish(outs, given.leaves, self._containers(given)))
 
     def program_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program:
         """The traced program for some arguments, which it need not be kept for."""
@@ -353,7 +352,7 @@ class Jitted(NativeCallable):
         """A leaf as an array, a NumPy scalar, a Python scalar or a tracer."""
         if isinstance(x, (Tracer, OnDevice)) or type(x) in PYTHON_SCALARS:
             if type(x) is int and not -(2**63) <= x < 2**63:
-                raise unsupported(self.fun.__name__, x, self._names(signature)[position])
+                raise unsupported(self._name, x, self._names(signature)[position])
             return x
         array = x if isinstance(x, np.ndarray | np.generic) else None
         if array is None and hasattr(x, "__array__") and not is_foreign(x):
@@ -365,8 +364,8 @@ class Jitted(NativeCallable):
                 return array
         if is_foreign(x):
             path = self._names(signature)[position]
-            raise foreign_container(x, f"the argument {path} of {self.fun.__name__}")
-        raise unsupported(self.fun.__name__, x, self._names(signature)[position])
+            raise foreign_container(x, f"the argument {path} of {self._name}")
+        raise unsupported(self._name, x, self._names(signature)[position])
 
     def _names(self, signature: Signature) -> list[str]:
         """How each leaf is reached: the name of the parameter, and the path from there."""
@@ -383,35 +382,41 @@ class Jitted(NativeCallable):
         effects: list[Effects] = []
         avals = [aval_of(x) for x in leaves]
         arrays = [is_array(x) for x in leaves]
-        name = getattr(self.fun, "__name__", "function")
+        name = self._name
         names = functools.partial(self._names, signature)
         on_host = self.device != CUDA and not any([isinstance(x, OnDevice) for x in leaves])
 
-        def flat(*tracers: Tracer) -> list[Any]:
+        def flat(hidden: Hidden, *tracers: Tracer) -> list[Any]:
+            seen = hidden.stand_ins.of
             args, kwargs = tree.unflatten(signature.treedef, tracers)
             watched = Watched(tracers, arrays, (args, kwargs), on_host)
             args, kwargs = list(args), dict(kwargs)
             for where, (_, value) in signature.statics:
                 if isinstance(where, int):
-                    args[where] = value
+                    args[where] = seen(value)
                 else:
-                    kwargs[where] = value
-            outs, out_tree = tree.flatten(self.fun(*args, **kwargs))
+                    kwargs[where] = seen(value)
+            outs, out_tree = tree.flatten(seen(self.fun)(*args, **kwargs))
             out_trees.append(out_tree)
             found, values = watched.after(outs, f"jit({name})", names)
             effects.append(found)
-            return [_result(x, self.fun) for x in values]
+            return [_result(x, name) for x in values]
 
         known = known_by_name(self.fun, signature.statics)
         draws = Draws(self.fun, known)
-        tracing = functools.partial(trace, flat, avals, identifier(name), "jit", True, names)
-        takes = on_host and not closed_over
-        may_take = candidates(world_of(self.fun, known), self.moved) if takes else {}
-        traced, unread = trace_with_inputs(tracing, may_take)
+
+        def tracing(hidden: Hidden) -> TracedProgram:
+            fun = functools.partial(flat, hidden)
+            return trace(fun, avals, identifier(name), "jit", True, names, hidden)
+
+        world = world_of(self.fun, known) if on_host and not closed_over else None
+        inputs = {} if world is None else candidates(world, self.moved, self.fixed)
+        traced, unread, refused = trace_with_inputs(tracing, world, inputs, self.moved)
+        self.fixed.update({key: inputs[key] for key in refused})
         if unread and any([isinstance(lower(x), OnDevice) for x in traced.captured]):
-            traced, unread = trace_with_inputs(tracing, {})
+            traced, unread, _ = trace_with_inputs(tracing, None, {}, ())
         closed, captured = tuple([lower(x) for x in traced.captured]), traced.captured
-        if all([isinstance(x, (OnDevice, np.ndarray)) for x in closed]):
+        if all([isinstance(x, (OnDevice, np.ndarray, Number)) for x in closed]):
             captured = []
         else:
             closed = ()
@@ -426,8 +431,8 @@ class Jitted(NativeCallable):
         draws.check(f"jit({name})")
         watches = Watches()
         if not captured:
-            watches = world_of(self.fun, known, called_back(program))
-            watches.take([x for x in closed if isinstance(x, np.ndarray)], unread)
+            watches = world_of(self.fun, known, called_back(program)).watches
+            watches.take(closed, unread)
         return Entry(program, out_tree, single, description, *rest, watches), captured
 
     def _donated(self, signature: Signature, avals: Sequence[Aval]) -> tuple[int, ...]:
@@ -453,7 +458,7 @@ class Jitted(NativeCallable):
         """Warn when the world has changed often: each change costs a trace."""
         self.changes += 1
         if self.changes == MANY_CHANGES:
-            text = changes_often(self.fun.__name__, MANY_CHANGES, before.watches.changed())
+            text = changes_often(self._name, MANY_CHANGES, before.watches.changed())
             warn_user(text, RetraceWarning)
 
 
@@ -470,13 +475,21 @@ def _check_integers(fits: dict[int, set[np.dtype]], leaves: Sequence[Any]) -> No
                 dtype.type(int(x))
 
 
-def _result(x: Any, fun: Callable[..., Any]) -> Any:
+def _weak_as(program: Program, outs: Sequence[Any]) -> Sequence[Any]:
+    """The results of a call in a trace, Python numbers where the function gives these."""
+    for out, atom in zip(outs, program.outputs, strict=True):
+        if isinstance(out, Tracer):
+            out.weak = atom.aval.weak
+    return outs
+
+
+def _result(x: Any, fun: str) -> Any:
     if isinstance(x, (Tracer, OnDevice)):
         return lift(x)
     array = np.asarray(x)
     if array.dtype.name not in DTYPE_NAMES:
         raise UnsupportedTypeError(
-            f"A result of jit({fun.__name__}) is not an array of numbers.",
+            f"A result of jit({fun}) is not an array of numbers.",
             (
                 ("value", f"it is a {type(x).__name__}"),
                 ("write", "return arrays and containers of them"),
@@ -541,7 +554,7 @@ def jit(
     nums, names = completed(fun, nums, names)
     if device is not None and device not in BACKENDS:
         raise ArgumentError(
-            f"jit({fun.__name__}): there is no device {device!r}.",
+            f"jit({getattr(fun, '__name__', type(fun).__name__)}): there is no device {device!r}.",
             (("write", f"device={' or '.join(map(repr, BACKENDS))}"),),
         )
     return Jitted(fun, nums, names, as_tuple(donate_argnums, _INT_TYPES), max_traces, device)

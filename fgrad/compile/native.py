@@ -16,6 +16,7 @@ from fgrad.compile.cpu.host import Call, Callback
 from fgrad.compile.executable import Executable
 from fgrad.config import config
 from fgrad.ir.program import Eqn, Program
+from fgrad.outside.watches import Number
 
 RELEASE_CYCLES = 30_000  # about 10 us: from here on other threads may run meanwhile
 _FLOPS_PER_CYCLE = 16
@@ -55,16 +56,18 @@ def learn(
 
 
 def taking(work: Work, parameters: Parameters) -> Work:
-    """The work with the arrays that are read from outside, its first inputs, in their places."""
-    given = [x.array for x in parameters.watches.inputs()]
+    """The work with the arrays and numbers from outside, its first inputs, in their places."""
+    given = parameters.watches.given
     count = len(given)
     if not count:
         return work
-    fixed = [(slot, address(x)) for slot, x in zip(work.inputs, given, strict=False)]
+    both = list(zip(work.inputs, given, strict=False))
+    arrays = [(slot, address(x)) for slot, x in both if not isinstance(x, Number)]
     return work._replace(
         inputs=work.inputs[count:],
-        constants=[*fixed, *work.constants],
+        constants=[*arrays, *work.constants],
         lends=[(out, k - count) for out, k in work.lends],
+        numbers=[(slot, x) for slot, x in both if isinstance(x, Number)],
     )
 
 

@@ -1,124 +1,142 @@
-"""L2. Arrays from outside that a trace takes as inputs: `X` in `X @ w`, read at each call.
+"""L2. Arrays and numbers from outside that a trace takes as inputs: `X` in `X @ w`, read at each
+call.
 
-An array may stay an input, whatever numbers it has, only if the trace has read none of them: NumPy
-computes `X @ np.ones(3)` at once, and its result is a constant.  Where the code does nothing with
-an array but calculate, each run of such an instruction must have recorded the array.  Python's
-tracing counts the runs.
+A trace runs with tracers in the places of these values (`stand_ins`), so what it does with them is
+recorded, as it is for arguments.  Where it needs a value, as in `if X[0] > 0` or `range(n)`, or
+writes into an array, the value that is to blame is a constant, and the function is traced again.
 """
 
 from __future__ import annotations
 
 import sys
-from collections import Counter
-from collections.abc import Callable, Container
-from types import CodeType, FrameType
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from fgrad.errors import FgradError
-from fgrad.ir.aval import Aval
-from fgrad.ir.primitive import REGISTRY
-from fgrad.outside.watches import Site, Watches
+from fgrad.assign import writes_of
+from fgrad.ir.aval import aval_of
+from fgrad.ir.program import Var
+from fgrad.outside.stand_ins import StandIns, carriers
+from fgrad.outside.watches import Number, PlaceKey
+from fgrad.outside.world import World
 from fgrad.record import TracedProgram
-from fgrad.source import here
-from fgrad.trace import SMALL, STATE, Builder, Tracer, bind
+from fgrad.trace import SMALL, Builder, Tracer
+from fgrad.trace_errors import ASKED
 
-Arrays: TypeAlias = "dict[int, tuple[np.ndarray, frozenset[Site]]]"
+Outside: TypeAlias = "np.ndarray | Number"
+_OWN_REFERENCES = 3  # to the builder: of what is open here, and of the question itself
 
-
-# From Python 3.12 on, instructions of a function that is called again may go unreported.
-COUNTS = sys.version_info < (3, 12)
+Inputs: TypeAlias = "dict[int | PlaceKey, Outside]"
 
 
 class Hidden:
-    """The arrays that one trace may take as inputs; open it around the trace."""
+    """The values that one trace may take as inputs; open it around the trace."""
 
-    def __init__(self, arrays: Arrays) -> None:
-        self.arrays = arrays
-        self.builder: Builder | None = None
-        self.recorded: Counter[tuple[int, Site]] = Counter()
-        self.runs: Counter[Site] = Counter()
-        self.codes: dict[int, tuple[CodeType, set[int]]] = {}
-        for _, sites in arrays.values():
-            for code, at in sites:
-                self.codes.setdefault(id(code), (code, set()))[1].add(at)
+    def __init__(self, inputs: Inputs, world: World | None) -> None:
+        self.inputs = inputs
+        self.builder: Builder | None = None  # of the trace
+        self.tracers: dict[Any, tuple[Tracer, Tracer]] = {}  # in the program, in the function
+        self.refused: set[Any] = set()
+        on_the_way = carriers(inputs, world.links) if world is not None else ()
+        self.stand_ins = StandIns(inputs, on_the_way, self._stand_in)
 
     def __enter__(self) -> Hidden:
-        self.before = STATE.hidden
-        STATE.hidden = self
-        if self.arrays:
-            sys.settrace(self._called)
+        self.before = ASKED.note
+        ASKED.note = self._asked
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        if self.arrays:
-            sys.settrace(None)
-        STATE.hidden = self.before
+        ASKED.note = self.before
 
-    def _called(self, frame: FrameType, event: str, _arg: Any) -> Any:
-        if id(frame.f_code) not in self.codes:
-            return None
-        frame.f_trace_lines, frame.f_trace_opcodes = False, True
-        return self._step
+    def _stand_in(self, key: Any) -> Tracer:
+        """The tracer for one of these values."""
+        found = self.tracers.get(key)
+        if found is None:
+            builder, value = self.builder, self.inputs[key]
+            assert builder is not None
+            aval = aval_of(value.now() if isinstance(value, Number) else value)
+            inner = builder.new(None, aval, aval.weak)
+            given = Tracer(builder, inner.index, None, aval, aval.weak)  # may be written
+            builder.captures[id(value)] = (value, value, inner)  # type: ignore[assignment]
+            found = self.tracers[key] = inner, given
+        return found[1]
 
-    def _step(self, frame: FrameType, event: str, _arg: Any) -> Any:
-        if event == "opcode":
-            code, places = self.codes[id(frame.f_code)]
-            if frame.f_lasti in places:
-                self.runs[code, frame.f_lasti] += 1
-        return self._step
+    def _asked(self, x: Tracer) -> None:
+        """The numbers of a tracer are wanted."""
+        if self.before is not None:
+            self.before(x)
+        wanted = set(_origins(x))
+        for key in self.tracers:
+            if id(self.inputs[key]) in wanted:
+                self.refused.add(key)
 
-    def stand_in(self, x: np.ndarray) -> Tracer | None:
-        """What stands for an array in the trace; None if it is none of these, or a part of one."""
-        found, builder = self.arrays.get(id(x)), self.builder
-        if found is None and isinstance(x.base, np.ndarray):
-            found = self.arrays.get(id(x.base))
-        if found is None or builder is None or not builder.live:
-            return None
-        whole = found[0]
-        dims = tuple([k for k, n in enumerate(x.shape) if n > 1 and x.strides[k]])
-        if x is not whole and not _only_repeats(x, whole, dims):
-            return None
-        if STATE.loc is None:
-            self.recorded[id(whole), here()] += 1
-        known = builder.captures.get(id(whole))
-        tracer: Any = known[2] if known else None
-        if tracer is None:
-            tracer = builder.new(None, Aval(whole.shape, whole.dtype))
-            builder.captures[id(whole)] = (whole, whole, tracer)  # type: ignore[assignment]
-        if x is whole:
-            return tracer
-        flat = bind(REGISTRY["reshape"], tracer, shape=tuple([x.shape[k] for k in dims]))
-        return bind(REGISTRY["broadcast"], flat, shape=x.shape, dims=dims)
+    def ended(self) -> None:
+        """Refuse what the trace wrote into, or must look at in each call; and all if a tracer was
+        stored somewhere, where there should be a number."""
+        builder = self.builder
+        if builder is None or not self.tracers:
+            return
+        for key, (inner, given) in self.tracers.items():
+            if writes_of(given) or inner.index in builder.narrowed:
+                self.refused.add(key)
+        own = 2 * len(self.tracers) + _OWN_REFERENCES
+        if sys.getrefcount(builder) > own:
+            self.refused |= set(self.tracers)
 
-    def proven(self) -> Arrays:
-        """The arrays of which the trace has read no number."""
-        return {key: found for key, found in self.arrays.items() if self._is_proven(key, found[1])}
+    def forget(self) -> None:
+        """Drop what leads from here to itself, and would keep arguments alive."""
+        self.builder = None
+        self.tracers = {}
+        self.stand_ins.made.clear()
 
-    def _is_proven(self, key: int, sites: frozenset[Site]) -> bool:
-        anywhere = sum([n for (k, _), n in self.recorded.items() if k == key])
-        here_alone = sum([self.recorded[key, site] for site in sites])
-        each = all([self.runs[site] == self.recorded[key, site] for site in sites])
-        return each and anywhere == here_alone
-
-
-def _only_repeats(x: np.ndarray, whole: np.ndarray, dims: tuple[int, ...]) -> bool:
-    """Whether a view has the elements of an array in their order, repeated along new axes."""
-    own = [(n, s) for n, s in zip(whole.shape, whole.strides, strict=True) if n > 1]
-    same = x.dtype == whole.dtype and [(x.shape[k], x.strides[k]) for k in dims] == own
-    return same and x.ctypes.data == whole.ctypes.data
+    def refuse_costly(self, traced: TracedProgram, moved: Collection[Any]) -> None:
+        """Refuse arrays that have not changed yet, where products and the like of them alone would
+        be computed at each call."""
+        keys = {id(value): key for key, value in self.inputs.items()}
+        of: dict[Var, frozenset[Any]] = {}
+        for var, outer in zip(traced.program.inputs, traced.captured, strict=False):
+            if id(outer) in keys:
+                of[var] = frozenset([keys[id(outer)]])
+        for eqn in traced.program.eqns:
+            read = [of.get(a) for a in eqn.inputs if isinstance(a, Var)]
+            if not read or None in read:
+                continue
+            from_outside = frozenset().union(*[keys for keys in read if keys])
+            of.update(dict.fromkeys(eqn.outputs, from_outside))
+            if not (eqn.prim.scalar or eqn.prim.linear_in == "all"):
+                self.refused |= from_outside - set(moved)
 
 
-def candidates(watches: Watches, moved: Container[int]) -> Arrays:
-    """The arrays that a trace may take as inputs: those that are large, or were seen to change."""
-    if sys.gettrace() is not None or not COUNTS:  # a debugger, or a tool for coverage
-        return {}
-    return {
-        id(x): (x, frozenset([site for site in sites if site is not None]))
-        for x, _, sites in watches.written()
-        if None not in sites and _is_plain(x) and (x.nbytes > SMALL or id(x) in moved)
-    }
+def _origins(x: Tracer) -> Iterator[int]:
+    """The identities of what a value is computed from outside of all traces."""
+    while isinstance(x.value, Tracer):
+        x = x.value
+    builder, wanted = x.builder, {x.index}
+    for record in reversed(builder.records):
+        if not wanted.isdisjoint(record.outs):
+            wanted.update([k for k in record.operands if type(k) is int])
+    for _, outer, inner in builder.captures.values():
+        if inner.index in wanted:
+            if isinstance(outer, Tracer):
+                yield from _origins(outer)
+            else:
+                yield id(outer)
+
+
+def candidates(world: World, moved: Collection[Any], refused: Collection[Any]) -> Inputs:
+    """What a trace may take as inputs: large arrays, and arrays and numbers that were seen to
+    change, if each way to them is known."""
+    found: Inputs = {}
+    if world.looks:
+        return found
+    for x in world.watches.written():
+        if id(x) not in world.exposed and _is_plain(x) and (x.nbytes > SMALL or id(x) in moved):
+            found[id(x)] = x
+    for key, place in world.watches.numbers_read():
+        if key in moved and key in world.links and key not in world.exposed:
+            found[key] = Number(place, key)
+    return {key: value for key, value in found.items() if key not in refused}
 
 
 def _is_plain(x: np.ndarray) -> bool:
@@ -127,20 +145,27 @@ def _is_plain(x: np.ndarray) -> bool:
 
 
 def trace_with_inputs(
-    trace: Callable[[Hidden], TracedProgram], arrays: Arrays
-) -> tuple[TracedProgram, Arrays]:
-    """A trace that takes as many of these arrays as inputs as it may, and these."""
+    trace: Callable[[Hidden], TracedProgram],
+    world: World | None,
+    inputs: Inputs,
+    moved: Collection[Any],
+) -> tuple[TracedProgram, Inputs, set[Any]]:
+    """A trace that takes as many of these as inputs as it may, these, and the others."""
+    refused: set[Any] = set()
     while True:
-        hidden = Hidden(arrays)
+        hidden = Hidden(inputs, world)
         try:
             with hidden:
                 traced = trace(hidden)
-        except FgradError:
-            if not arrays:
+            hidden.ended()
+            hidden.refuse_costly(traced, moved)
+            if not hidden.refused:
+                return traced, inputs, refused
+            refused |= hidden.refused
+        except Exception:
+            if not inputs:
                 raise
-            arrays = {}  # rules of the user's own may want constants
-            continue
-        proven = hidden.proven()
-        if len(proven) == len(arrays):
-            return traced, arrays
-        arrays = proven
+            refused |= hidden.refused or set(inputs)
+        finally:
+            hidden.forget()
+        inputs = {key: value for key, value in inputs.items() if key not in refused}

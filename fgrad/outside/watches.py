@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import types
 from collections.abc import Collection, Iterable
-from types import CodeType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-Site: TypeAlias = "tuple[CodeType, int]"  # an instruction
+from fgrad.ir.aval import DTYPE_NAMES
+
+PlaceKey: TypeAlias = "tuple[int, Any]"  # the identity of what holds a value, and where in it
 
 _BY_VALUE = (int, float, complex, bool, str, bytes, np.generic)
 
@@ -35,6 +36,9 @@ class Item(NamedTuple):
     key: Any
     value: Any
     path: str
+
+    def now(self) -> Any:
+        return dict.get(self.holder, self.key, MISSING)
 
 
 class Place(NamedTuple):
@@ -63,12 +67,27 @@ class Items(NamedTuple):
     path: str
 
 
-class Written(NamedTuple):
-    """An array that can be written into, and the instructions that read it."""
+class Number:
+    """A number that the program takes as an input: what a place holds at each call.
 
-    array: np.ndarray
-    path: str
-    sites: set[Site | None]  # None: something else
+    Arguments:
+        place: where it is.
+        key: the key of that place.
+    """
+
+    def __init__(self, place: Item | Place, key: PlaceKey) -> None:
+        self.place, self.key, self.path = place, key, place.path
+        self.kind = type(place.value)
+
+    def now(self) -> Any:
+        """Its value, of the type that it had."""
+        found = self.place.now()
+        return found if type(found) is self.kind else self.kind(found)
+
+    def fits(self) -> bool:
+        """Whether there is a number of this type."""
+        found = self.place.now()
+        return type(found) is self.kind and is_number(found)
 
 
 class Input(NamedTuple):
@@ -86,6 +105,16 @@ class Content(NamedTuple):
     array: np.ndarray
     copy: np.ndarray
     path: str
+
+
+def is_number(x: Any) -> bool:
+    """Whether a value is a number that compiled code knows, other than True and False."""
+    kind = type(x)
+    if kind is int:
+        return -(2**63) <= x < 2**63
+    if kind is float or kind is complex:
+        return True
+    return isinstance(x, np.generic) and x.dtype.name in DTYPE_NAMES and x.dtype.kind in "iufc"
 
 
 def same(a: Any, b: Any) -> bool:
@@ -108,9 +137,11 @@ class Watches:
         self._places: dict[tuple[int, Any], Place] = {}
         self._sequences: dict[int, Items] = {}
         self._keys: dict[int, Items] = {}
-        self._arrays: dict[int, Written] = {}
+        self._arrays: dict[int, tuple[np.ndarray, str]] = {}
         self._contents: dict[int, Content] = {}
         self._inputs: dict[int, Input] = {}
+        self._numbers: dict[PlaceKey, Number] = {}
+        self.given: list[np.ndarray | Number] = []  # what the program takes, in order
 
     # Made while the world is looked at.
 
@@ -143,20 +174,31 @@ class Watches:
     def keys(self, x: dict[Any, Any], path: str) -> None:
         self._keys.setdefault(id(x), Items(x, tuple(x), path))
 
-    def array(self, x: np.ndarray, path: str, site: Site | None) -> None:
-        """An array is read, by one instruction or in ways that are not known."""
+    def array(self, x: np.ndarray, path: str) -> None:
+        """An array is read."""
         if is_written(x) and not x.dtype.hasobject and x.size:
-            sites = self._arrays.setdefault(id(x), Written(x, path, set())).sites
-            sites.add(site)
+            self._arrays.setdefault(id(x), (x, path))
 
-    def take(self, inputs: Iterable[np.ndarray], unread: Collection[int]) -> None:
-        """Some arrays are inputs, in this order; of the others the numbers must stay, unless the
-        trace has read none of them."""
-        for x in inputs:
-            self._inputs[id(x)] = Input(x, x.shape, x.dtype, self._arrays[id(x)].path)
-        for key, (x, path, _) in self._arrays.items():
-            if key not in unread:
+    def take(self, given: Iterable[Any], unread: Collection[Any]) -> None:
+        """What the program takes as its first inputs: arrays and numbers among others.  Other
+        arrays must keep their numbers, unless the trace has read none of these: `unread`."""
+        for x in given:
+            if isinstance(x, np.ndarray):
+                self._inputs[id(x)] = Input(x, x.shape, x.dtype, self._arrays[id(x)][1])
+                self.given.append(x)
+            elif isinstance(x, Number):
+                self._numbers[x.key] = x
+                self.given.append(x)
+        for key, (x, path) in self._arrays.items():
+            if key not in unread and key not in self._inputs:
                 self._contents[key] = Content(x, x.copy("K"), path)
+        for key in unread:
+            place = self._items.get(key) or self._places.get(key)
+            if place is not None:
+                self._numbers.setdefault(key, Number(place, key))
+        for key in self._numbers:
+            self._items.pop(key, None)
+            self._places.pop(key, None)
 
     # For what compares them natively.
 
@@ -176,17 +218,34 @@ class Watches:
         """Arrays that are read at each call."""
         return self._inputs.values()
 
+    def numbers(self) -> Collection[Number]:
+        """Numbers that are read at each call."""
+        return self._numbers.values()
+
+    def numbers_read(self) -> Iterable[tuple[PlaceKey, Item | Place]]:
+        """All places that hold a number, and their keys."""
+        both = (*self._items.items(), *self._places.items())
+        return [(key, place) for key, place in both if is_number(place.value)]
+
     def arrays(self) -> list[tuple[np.ndarray, str]]:
         """All arrays whose numbers matter, and their paths."""
         return [(x.array, x.path) for x in (*self.contents(), *self.inputs())]
 
-    def written(self) -> Collection[Written]:
+    def written(self) -> Collection[np.ndarray]:
         """All arrays that can be written into."""
-        return self._arrays.values()
+        return [x for x, _ in self._arrays.values()]
 
-    def moved(self) -> list[np.ndarray]:
-        """The arrays that have other numbers now."""
-        return [array for array, copy, _ in self.contents() if not _equal_bits(array, copy)]
+    def moved(self) -> dict[Any, Any]:
+        """The arrays that have other numbers now, by identity, and the places that hold another
+        number of the same type, by key."""
+        found: dict[Any, Any] = {
+            id(array): array for array, copy, _ in self.contents() if not _equal_bits(array, copy)
+        }
+        for key, place in self.numbers_read():
+            now = place.now()
+            if type(now) is type(place.value) and is_number(now) and not same(now, place.value):
+                found[key] = place
+        return found
 
     def dictionaries(self) -> Iterable[tuple[dict[Any, Any], Items | None, list[tuple[Any, Any]]]]:
         """Dictionaries, all of their keys if these are read, and the items that are read."""
@@ -219,6 +278,9 @@ class Watches:
         for array, shape, dtype, path in self._inputs.values():
             if array.shape != shape or array.dtype != dtype:
                 return path
+        for number in self._numbers.values():
+            if not number.fits():
+                return number.path
         return None
 
 

@@ -4,6 +4,10 @@ The code of the function and of all functions that it can reach says which names
 (`reads`); these lead to values, and values to functions and containers again.  Where a path ends,
 all that an object holds is taken for read: the items of containers, and of other objects the
 attributes with a name that some code asks for.
+
+A value is *exposed* if it may be reached in a way other than by a path of a function that leads to
+it, all functions before it likewise.  Where that is not so, a trace may put something else in its
+place (`stand_ins`): `links` say from which values each one is reached.
 """
 
 from __future__ import annotations
@@ -13,17 +17,18 @@ import gc
 import sys
 import types
 from collections.abc import Mapping, Sequence, Set
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fgrad.on_device import OnDevice
-from fgrad.outside.reads import FREE, GLOBAL, ITEM, LOCAL, Path, Step, reads_of
-from fgrad.outside.watches import MISSING, Site, Watches
+from fgrad.outside.reads import FREE, GLOBAL, ITEM, LOCAL, WRITERS, Path, Step, reads_of
+from fgrad.outside.watches import MISSING, PlaceKey, Watches, is_number
 from fgrad.trace import Tracer
 
 MOST_ITEMS = 1024  # of one container
 TRUSTED = frozenset({"numpy", "scipy", "fgrad", "optree"}) | sys.stdlib_module_names
+_HOLDERS = frozenset({("types", "SimpleNamespace"), ("argparse", "Namespace")})
 _MEMBER = types.MemberDescriptorType
 _METHODS = (types.FunctionType, property, staticmethod, classmethod, functools.cached_property)
 _UNREAD = frozenset({"__repr__", "__str__", "__del__", "__reduce__", "__getstate__"})
@@ -33,11 +38,22 @@ Bound = Mapping[str, Any]  # parameters whose values are known
 
 def is_trusted(x: Any) -> bool:
     """Whether a module, class or function belongs to a library that nobody changes."""
+    if isinstance(x, type) and (x.__module__, x.__name__) in _HOLDERS:
+        return False
     name = x.__name__ if isinstance(x, types.ModuleType) else getattr(x, "__module__", None)
     return isinstance(name, str) and name.partition(".")[0] in TRUSTED and name != "__main__"
 
 
-def world_of(fun: Any, bound: Bound, called_back: Set[types.CodeType] = frozenset()) -> Watches:
+class World(NamedTuple):
+    """What a function reads from outside, and how it gets there."""
+
+    watches: Watches
+    exposed: Set[Any]  # identities of objects, and places of numbers
+    links: Mapping[Any, Set[int]]  # from these to the identities of those that lead to them
+    looks: bool  # whether code asks for the class or identity of values, or keeps them outside
+
+
+def world_of(fun: Any, bound: Bound, called_back: Set[types.CodeType] = frozenset()) -> World:
     """What has to be as it is for a trace of `fun` to be right.
 
     Arguments:
@@ -45,7 +61,8 @@ def world_of(fun: Any, bound: Bound, called_back: Set[types.CodeType] = frozense
         bound: its static arguments by the names of the parameters.
         called_back: code of functions that are called at each run, which may read anything.
     """
-    return _walk(fun, bound, called_back, ()).watches
+    walk = _walk(fun, bound, called_back, ())
+    return World(walk.watches, walk.exposed, walk.links, walk.looks)
 
 
 def objects_read(fun: Any, bound: Bound, kinds: tuple[type, ...]) -> list[tuple[str, Any]]:
@@ -59,7 +76,7 @@ def objects_read(fun: Any, bound: Bound, kinds: tuple[type, ...]) -> list[tuple[
 
 def _walk(fun: Any, bound: Bound, called_back: Set[types.CodeType], kinds: Any) -> _Walk:
     walk = _Walk(called_back, kinds)
-    walk.see(fun, getattr(fun, "__name__", "function"), bound)
+    walk.start(fun, getattr(fun, "__name__", "function"), bound)
     walk.finish()
     return walk
 
@@ -74,38 +91,73 @@ class _Walk:
         self.watches = Watches()
         self.names: set[str] = set()
         self.seen: dict[Any, Any] = {}  # what was looked at, which keeps it and its identity
-        self.site: Site | None = None  # the instruction that takes the value at a path's end
-        self.called = False  # whether that value is called, and nothing else
+        self.called = False  # whether the value at a path's end is called, and nothing else
+        self.counted = False  # whether something in it is counted up, and nothing else
         self.objects: list[tuple[Any, str]] = []  # whose attributes are read by name
         self.asked: set[tuple[int, str]] = set()
+        self.looks = False
+        self.open = False  # whether what is reached now is exposed
+        self.parent = 0  # the identity of what leads there
+        self.exposed: set[Any] = set()
+        self.links: dict[Any, set[int]] = {}
+
+    def start(self, fun: Any, path: str, bound: Bound) -> None:
+        """What is traced: it is called."""
+        if _is_called_by_code(type(fun)):
+            self.link(id(fun))
+            self.parent = id(fun)
+            self.attribute(fun, "__call__", path, ())
+        else:
+            self.see(fun, path, bound)
 
     def finish(self) -> None:
         """Look at the attributes of objects until no new name comes up."""
+        self.open = True
         count = -1
         while count != (len(self.names), len(self.objects)):
             count = len(self.names), len(self.objects)
             for x, path in list(self.objects):
                 for name in sorted(self.names & _attribute_names(x)):
-                    self.site = None
                     if (id(x), name) not in self.asked:
                         self.asked.add((id(x), name))
                         self.attribute(x, name, path, ())
 
     # Values.
 
+    def link(self, key: Any) -> None:
+        """Something, by its identity or place, is reached from what is looked at now."""
+        self.links.setdefault(key, set()).add(self.parent)
+        if self.open:
+            self.exposed.add(key)
+
+    def number(self, key: PlaceKey, value: Any, steps: Sequence[Step]) -> None:
+        """A number is read in a place."""
+        if is_number(value):
+            self.link(key)
+            if steps:  # its attributes
+                self.exposed.add(key)
+
     def see(self, x: Any, path: str, bound: Bound | None = None) -> None:
         """All of a value is read."""
         kind = type(x)
-        site, self.site, self.called = self.site, None, False
+        self.called = False
         if isinstance(x, (Tracer, OnDevice, np.generic, np.ufunc, np.dtype)) or kind in _PLAIN:
             return
+        before = self.open, self.parent
+        self.open = self.open or not isinstance(x, _FUNCTIONS)
+        self.link(id(x))
+        self.parent = id(x)
         if isinstance(x, np.ndarray):
-            self.watches.array(x, path, site)
-            return
-        key = (id(x), tuple([(n, id(v)) for n, v in bound.items()]) if bound else ())
-        if key in self.seen:
-            return
-        self.seen[key] = (x, bound)
+            self.watches.array(x, path)
+        else:
+            key = (id(x), tuple([(n, id(v)) for n, v in bound.items()]) if bound else ())
+            if (key, self.open) not in self.seen:
+                self.seen[key, self.open] = (x, bound)
+                self.parts(x, path, bound)
+        self.open, self.parent = before
+
+    def parts(self, x: Any, path: str, bound: Bound | None) -> None:
+        """What a value consists of, apart from plain ones."""
         if isinstance(x, self.kinds):
             self.found.append((path, x))
         if isinstance(x, types.FunctionType):
@@ -113,8 +165,9 @@ class _Walk:
         elif isinstance(x, types.MethodType):
             self.method(x.__func__, x.__self__, path)
         elif isinstance(x, functools.partial):
-            for k, part in enumerate((x.func, *x.args, *x.keywords.values())):
-                self.see(part, f"{path}.args[{k}]" if k else path)
+            self.see(x.func, path)
+            for k, part in enumerate((*x.args, *x.keywords.values())):
+                self.exposing(part, f"{path}.args[{k}]")
         elif isinstance(x, types.ModuleType):
             if not is_trusted(x):
                 self.objects.append((x, path))
@@ -149,33 +202,48 @@ class _Walk:
         value = dict.get(x, key, MISSING)
         self.watches.item(x, key, value, path)
         if value is not MISSING:
+            self.number((id(x), key), value, steps)
             self.follow(value, steps, path)
 
     def follow(self, x: Any, steps: Sequence[Step], path: str) -> None:
         """A path leads on from a value."""
+        before = self.open, self.parent
         if not steps:
             called, self.called = self.called, False
             if called and _is_called_by_code(type(x)):
+                self.link(id(x))
+                self.parent = id(x)
                 self.attribute(x, "__call__", path, ())
-            else:
+            elif not self.counted:
                 self.see(x, path)
-            return
-        (kind, name), *rest = steps
-        if isinstance(x, np.ndarray):
-            self.site = None  # a part of it, or a method
+        else:
+            if isinstance(x, np.ndarray):
+                self.see(x, path)  # a part of it, or a method
+            else:
+                self.link(id(x))
+                self.parent = id(x)
+            self.lead(x, steps[0], steps[1:], path)
+        self.open, self.parent = before
+
+    def lead(self, x: Any, step: Step, rest: Sequence[Step], path: str) -> None:
+        """One step of a path, and those behind it."""
+        kind, name = step
         if kind == ITEM:
-            if isinstance(x, dict) and _is_plain_key(name):
+            if type(x) is dict and _is_plain_key(name):
                 self.item(x, name, f"{path}[{name!r}]", rest)
-            elif type(x) is tuple and type(name) is int and -len(x) <= name < len(x):
+            elif type(x) in (tuple, list) and type(name) is int and -len(x) <= name < len(x):
+                if type(x) is list:
+                    self.watches.sequence(x, path)
                 self.follow(x[name], rest, f"{path}[{name}]")
             else:
                 self.see(x, path)
             return
-        if isinstance(x, (list, dict, set)) and name in _WRITERS:
+        if isinstance(x, (list, dict, set)) and name in WRITERS:
             return
         known = isinstance(x, (types.ModuleType, type)) or not is_trusted(type(x))
         if not known or not _has_usual_attributes(x):
             self.see(x, path)
+            self.open = True
         self.attribute(x, name, path, rest)
 
     # Functions.
@@ -193,18 +261,27 @@ class _Walk:
             return
         self.watches.function(fun, path)
         for k, default in enumerate(fun.__defaults__ or ()):
-            self.see(default, f"{path}.__defaults__[{k}]")
+            self.exposing(default, f"{path}.__defaults__[{k}]")
         if fun.__kwdefaults__:
-            self.see(fun.__kwdefaults__, f"{path}.__kwdefaults__")
+            self.exposing(fun.__kwdefaults__, f"{path}.__kwdefaults__")
         cells = dict(zip(fun.__code__.co_freevars, fun.__closure__ or (), strict=True))
+        before = self.open
+        self.open = before or binds_globals(fun.__code__)
         self.code(fun.__code__, fun.__globals__, cells, dict(bound))
+        self.open = before
+
+    def exposing(self, x: Any, path: str) -> None:
+        """A value is read in a way in which nothing can be put in its place."""
+        before, self.open = self.open, True
+        self.see(x, path)
+        self.open = before
 
     def method(self, fun: Any, instance: Any, path: str) -> None:
         """A function whose first argument is known."""
         if isinstance(fun, types.FunctionType) and fun.__code__.co_argcount:
             self.see(fun, path, {fun.__code__.co_varnames[0]: instance})
         else:
-            self.see(instance, path.rpartition(".")[0] or path)
+            self.exposing(instance, path.rpartition(".")[0] or path)
             self.see(fun, path)
 
     def code(
@@ -217,16 +294,18 @@ class _Walk:
         """All paths of a code object, and of the functions that are made in it."""
         reads = reads_of(code)
         self.names |= reads.names
+        self.looks |= reads.looks
+        before = self.open
+        self.open = before or not reads.is_body
         for path in reads.paths:
-            self.site = None if path.consumer is None else (code, path.consumer)
             self.path(path, scope, cells, bound)
-        self.site = None
         inner = {name: value for name, value in bound.items() if name in code.co_cellvars}
         for made in reads.inner:
             if made in self.called_back:
                 continue
             known = {n: c for n, c in cells.items() if n in made.co_freevars}
             self.code(made, scope, known, inner)
+        self.open = before
 
     def path(
         self,
@@ -235,12 +314,14 @@ class _Walk:
         cells: Mapping[str, types.CellType],
         bound: Mapping[str, Any],
     ) -> None:
-        source, name, steps, _, called = path
-        self.called = called
+        source, name, steps, self.called, self.counted, keeps = path
+        if keeps and (source == GLOBAL or name in bound or name in cells):
+            self.looks = True
         if source == FREE and name in cells:
             value = _held(cells[name])
             self.watches.cell(cells[name], value, name)
             if value is not MISSING:
+                self.number((id(cells[name]), "cell_contents"), value, steps)
                 self.follow(value, steps, name)
         elif source in (LOCAL, FREE):
             if name in bound:
@@ -250,8 +331,14 @@ class _Walk:
                 self.item(scope, name, name, steps)
             else:
                 self.watches.item(scope, name, MISSING, name)
+                if name == "super":  # it finds the object by itself
+                    for x in bound.values():
+                        self.exposing(x, name)
         elif name in sys.modules:
+            before, self.open = self.open, True
             self.follow(sys.modules[name], steps, name)
+            self.open = before
+        self.called = self.counted = False
 
     # Objects.
 
@@ -300,6 +387,7 @@ class _Walk:
             value = _slot(in_class, x)
             self.watches.slot(x, in_class, value, where)
             if value is not MISSING:
+                self.number((id(x), in_class), value, steps)
                 self.follow(value, steps, where)
             return
         held = getattr(x, "__dict__", None)
@@ -324,6 +412,7 @@ class _Walk:
                 self.functions_of(value, cls, where, x)
                 self.overridden(cls, owner, name, path, x)
             elif not isinstance(value, _MEMBER):
+                self.number((id(held), name), value, steps)
                 self.follow(value, steps, where)
             return value
         return MISSING
@@ -336,13 +425,16 @@ class _Walk:
             if isinstance(value, _METHODS) and not is_trusted(other):
                 held = dict_of_class(other)
                 self.watches.item(held, name, value, f"{path}.{name}")
+                before, self.open = self.open, True
                 self.functions_of(value, cls, f"{path}.{name}", x)
+                self.open = before
 
     def functions_of(self, value: Any, cls: type, path: str, x: Any) -> None:
+        before = self.open
         if isinstance(value, property):
             value = value.fget
         elif isinstance(value, functools.cached_property):
-            value = value.func
+            value, self.open = value.func, True
         elif isinstance(value, (staticmethod, classmethod)):
             x = cls if isinstance(value, classmethod) else MISSING
             value = value.__func__
@@ -352,13 +444,20 @@ class _Walk:
             self.see(value, path, {value.__code__.co_varnames[0]: x})
         else:
             self.see(value, path)
+        self.open = before
 
 
+def binds_globals(code: types.CodeType) -> bool:
+    """Whether a function, or one made in it, binds names of its module or of functions around."""
+    reads = reads_of(code)
+    return bool(reads.stored) or any([binds_globals(inner) for inner in reads.inner])
+
+
+_FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial, np.ndarray)
 _PLAIN = frozenset(
     {int, float, complex, bool, str, bytes, type(None), type(Ellipsis), slice, range}
     | {types.BuiltinFunctionType, types.CodeType}
 )
-_WRITERS = frozenset({"append", "extend", "insert", "add", "update", "clear", "discard"})
 _BUILTINS: Any = sys.modules["builtins"]
 
 
@@ -375,6 +474,7 @@ def _has_usual_attributes(x: Any) -> bool:
         object.__getattribute__,
         type.__getattribute__,
         types.ModuleType.__getattribute__,
+        types.SimpleNamespace.__getattribute__,
     )
     return usual and not hasattr(cls, "__getattr__")
 

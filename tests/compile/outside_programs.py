@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import functools
 import random
+import re
 import threading
 import types
 import warnings
@@ -23,9 +24,60 @@ from fgrad.errors import RetraceWarning
 SIZE = 4
 X = np.linspace(-1.0, 2.0, SIZE)
 
+# What a function may do with a number `n` from outside; some of it needs the number in the trace.
+NUMBER_USES = (
+    "x * {n}", "{n} * x - {n}", "x * (1 - {n})", "x / (2 * {n}**2 + 1)", "-{n} * x", "x + abs({n})",
+    "np.where(x > 0, x, {n} * x)", "np.clip(x, -abs({n}), abs({n}))", "np.maximum(x, {n})",
+    "x * np.full(4, {n})", "x * np.array([{n}, 1.0])[0]", "x * np.sqrt(abs({n}))", "x + {n} // 2",
+    "x * math.exp(-abs({n}))", "x * ({n} if {n} > 0 else 2.0)", "x * float({n})", "x + {n} % 3",
+    "sum([x for _ in range(int(abs({n})) + 1)])", "x * {{0.5: 2.0}}.get({n}, 3.0)",
+    "x * len(str({n}))", "x * len(f'{{{n}}}')", "x * (1.0 if isinstance({n}, float) else 2.0)",
+    "x * (1.0 if type({n}) is float else 2.0)", "x * (1.0 if hasattr({n}, 'shape') else 2.0)",
+    "x * (1.0 if np.isscalar({n}) else 2.0)", "x * np.ndim({n}) + {n}",
+    "x + np.linspace(0, {n}, 4)",
+    "x[int({n}) % 4] * x", "x * ({n} or 2.0)", "x + {n}.real", "x * np.float64({n})",
+    "x + {n} * 1j",
+    "x + (lambda s=0.5: s * {n})()", "x * [{n}, 2.0][1]", "({n}, x)[1] * {n}", "x * max({n}, 0.25)",
+    "x * sum([{n}, {n}])", "functools.reduce(lambda a, b: a * b, [{n}, x])", "x + np.add({n}, 1)",
+    "x + np.multiply({n}, [1.0, 2.0, 3.0, 4.0])", "x * np.dot([1.0, 2.0], [{n}, {n}])",
+    "x + (note.append({n}) or {n})", "x * (lambda s: s.sum() if hasattr(s, 'sum') else s)({n})",
+    "fgrad.lax.fori_loop(0, 3, lambda i, c: c * {n} + 1.0, x)", "fgrad.vmap(lambda a: a * {n})(x)",
+    "fgrad.grad(lambda a: np.sum(a * a * {n}))(x)", "fgrad.jit(lambda a: a - {n})(x)",
+    "swallow({n}, x)",
+    "fgrad.checkpoint(lambda a: np.sin(a) * {n})(x)", "x * round({n}, 1)", "cases({n}, x)",
+    "x.astype(np.float32) * {n}", "fgrad.lax.cond(x[0] > 0, lambda a: a * {n}, lambda a: a, x)",
+    "np.stack([x, x * 0 + {n}]).sum(0)", "x * np.mean([{n}, 1.0])", "np.arange(4) * {n} + x",
+    "np.arange(4).astype(np.int8) * {n} + x", "x ** 2 * {n} ** 2", "np.power(abs(x) + 1, {n})",
+)  # fmt: skip
+
 HEAD = """
-import functools, types
+import functools, math, types
 import numpy as np
+import fgrad
+
+note, count = [], 0
+
+def swallow(n, x):
+    try:
+        return x * float(n)
+    except Exception:
+        return x - 100.0
+
+def cases(n, x):
+    match n:
+        case float(): return x * n
+        case int(): return x + n
+    return x - n
+
+class Counted:
+    calls = 0
+    def __init__(self, w): self.w = w; self.seen = {'n': 0}
+    def apply(self, x):
+        global count
+        count += 1
+        self.calls += 1
+        self.seen['n'] += 1
+        return x * self.w
 
 class Layer:
     rate = 0.5
@@ -303,6 +355,83 @@ class Module:
         self.lines.append(f"{name} = types.ModuleType('{name}'); {name}.k = {self.value()}")
         self.rebind(f"{name}.k")
         return f"x * {name}.k"
+
+    def use_swept(self) -> str:
+        """A number that changes often, in one of the places where a number may be."""
+        name, first = self.name("v"), self.swept()
+        place, text = self.rng.choice(
+            (
+                (name, f"{name} = {first}"),
+                (f"{name}['k']", f"{name} = {{'k': {first}}}"),
+                (f"{name}['k']['l']", f"{name} = {{'k': {{'l': {first}}}}}"),
+                (f"{name}.w", f"{name} = Layer({first}, 1.0)"),
+                (f"{name}.k", f"{name} = Slotted({first}, 1.0)"),
+                (f"{name}[0].w", f"{name} = [Layer({first}, 1.0)]"),
+                (f"{name}[1]", f"{name} = [0.0, {first}]"),
+                ("Layer.rate", f"Layer.rate = {first}"),
+            )
+        )
+        self.lines.append(text)
+        for _ in range(4):
+            self.changes.append(lambda: f"{place} = {self.swept()}")
+        way, fun = self.rng.randrange(4), self.name("u")
+        uses = [self.rng.choice(NUMBER_USES).format(n="n") for _ in range(self.rng.randint(1, 2))]
+        body = " + ".join([f"({use})" for use in uses])
+        if way == 0:
+            self.lines.append(f"def {fun}(x):\n  n = {place}\n  return {body}")
+        elif way == 1:
+            self.lines.append(f"def {fun}(x): return (lambda n: {body})({place})")
+        elif way == 2:
+            self.lines.append(f"def {fun}(x): return " + re.sub(r"\bn\b", place, body))
+        else:
+            self.lines.append(f"def b_{fun}(n, x): return {body}")
+            self.lines.append(f"def {fun}(x): return b_{fun}({place}, x)")
+        return f"{fun}(x)"
+
+    def swept(self) -> str:
+        return self.rng.choice(("0.5", "1.5", "-0.75", "0.25", "3.0", "2", "np.float64(0.5)", "1"))
+
+    def use_swept_again(self) -> str:
+        return self.use_swept()
+
+    def use_counted(self) -> str:
+        """What the function itself counts up."""
+        name = self.name("n")
+        self.lines.append(f"{name} = Counted({self.value()})")
+        self.rebind(f"{name}.w")
+        self.changes.append(lambda: f"count = {self.rng.randrange(9)}")
+        return f"{name}.apply(x)"
+
+    def use_kept(self) -> str:
+        """Arrays in containers, which NumPy may calculate with."""
+        name = self.name("y")
+        place, text = self.rng.choice(
+            (
+                (f"{name}['X']", f"{name} = {{'X': {self.array()}}}"),
+                (f"{name}[0]", f"{name} = [{self.array()}]"),
+                (f"{name}.w", f"{name} = Layer({self.array()}, 1.0)"),
+                (f"{name}['s'].k", f"{name} = {{'s': Slotted({self.array()}, 1.0)}}"),
+            )
+        )
+        self.lines.append(text)
+        self.rebind(place, self.array)
+        self.changes.append(lambda: f"{place} = {place} * 0.5 if {place}.ndim else {place}")
+        use = self.rng.choice(
+            (
+                "x + {p}", "x * {p}.T", "np.dot({p}, x) + x", "x @ ({p} * x) + x", "x * {p}.sum()",
+                "x * {p}[0] if {p}.ndim else x", "np.maximum({p}, x)",
+                "np.where({p} > 0.5, x, {p})",
+                "x * len({p}) if {p}.ndim else x", "x + np.sort(np.ravel({p}))[0]",
+                "x * {p}.mean()",
+                "x * (1.0 if {p}.max() > 1 else 2.0)", "x + {p}.astype(np.float32)",
+                "x + {p}.copy()",
+                "x * {p}.dtype.itemsize", "x * np.asarray({p})", "(lambda a: x + a)({p})",
+                "sum([x + a for a in np.ravel({p})])", "x * {p}.tolist()[0] if {p}.ndim else x",
+                "np.add(x, {p}) * 2", "x * np.cumsum({p})[-1]", "np.multiply({p}, x) - {p}",
+                "x * isinstance({p}, np.ndarray)", "np.concatenate([x, np.ravel({p})])[:4]",
+            )
+        )  # fmt: skip
+        return use.format(p=place)
 
     def use_builtin(self) -> str:
         self.changes.append(lambda: "def max(*xs): return xs[0]")

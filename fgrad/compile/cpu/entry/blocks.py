@@ -24,7 +24,8 @@ RECORD_SIZE = len(RECORD_FIELDS)
 
 # Instructions of a signature's program, and of the one that puts the results together.
 ARRAY, PLACE, INT, BOOL, SAME, LIST, TUPLE, DICT, FIELDS, APART, END = range(11)
-WORD_IS, LOOKUP, KEYS, ITEMS, BYTES, SINCE, SEEN = range(11, 18)  # what a call reads from outside
+# What a call reads from outside.
+WORD_IS, LOOKUP, KEYS, ITEMS, BYTES, SINCE, SEEN, FETCH, FETCH_WORD, NUMBER = range(11, 21)
 LEAF, PUSH, MAKE_TUPLE, MAKE_LIST, MAKE_DICT, MAKE_NAMED, CALL, RETURN = range(8)
 RESULT_ARRAY, RESULT_SCALAR, RESULT_BOOL, RESULT_LARGE, RESULT_OWN = range(5)
 

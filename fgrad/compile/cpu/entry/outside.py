@@ -7,6 +7,9 @@
     [BYTES, address, n, address of a copy]    an array that can be written into
     [SINCE, address, version, words]          skip what follows if a dictionary did not change
     [SEEN, address, words]                    and remember that it was as it should be
+    [FETCH, dict, key]                        an object that is there
+    [FETCH_WORD, address, 0]                  likewise
+    [NUMBER, type, slot, cell, words]         which is a number of a type: copy it for this call
 
 All objects live as long as the signature.  Keys are strings and integers: no Python code runs.
 """
@@ -23,17 +26,21 @@ from fgrad.compile.cpu.entry.abi import LAYOUT, WORD, Layout, version_address, w
 from fgrad.compile.cpu.entry.blocks import (
     BYTES,
     END,
+    FETCH,
+    FETCH_WORD,
     ITEMS,
     KEYS,
     LOOKUP,
+    NUMBER,
     SEEN,
     SINCE,
     WORD_IS,
     each_loop,
     member,
+    put,
     word,
 )
-from fgrad.outside.watches import MISSING, Items, Place, Watches
+from fgrad.outside.watches import MISSING, Item, Items, Number, Place, Watches
 
 
 class NotWatched(Exception):
@@ -60,6 +67,19 @@ def outside_words(watches: Watches, references: list[Any]) -> list[int]:
     for given in watches.inputs():
         words += _layout(given.array)
     return words
+
+
+def number_words(number: Number, slot: int, cell: int) -> list[int]:
+    """The instructions that fetch a number, which is then in one or two cells."""
+    place, kind = number.place, number.kind
+    if isinstance(place, Item):
+        if type(place.key) is not str and type(place.key) is not int:
+            raise NotWatched
+        words = [FETCH, id(place.holder), id(place.key)]
+    else:
+        words = [FETCH_WORD, id(place.holder) + _offset(place), 0]
+    size = 1 if kind is int else -(-np.dtype(kind).itemsize // WORD)
+    return [*words, NUMBER, id(kind), slot, cell, size]
 
 
 def address(x: np.ndarray) -> int:
@@ -156,7 +176,9 @@ def outside_text(at: Layout) -> str:
         + f"    i64 {END}, label %yes\n    i64 {SINCE}, label %since\n"
         + f"    i64 {WORD_IS}, label %word_is\n    i64 {LOOKUP}, label %lookup\n"
         + f"    i64 {SEEN}, label %seen\n    i64 {BYTES}, label %bytes\n"
-        + f"    i64 {KEYS}, label %keys\n    i64 {ITEMS}, label %items\n  ]\n"
+        + f"    i64 {KEYS}, label %keys\n    i64 {ITEMS}, label %items\n"
+        + f"    i64 {FETCH}, label %fetch\n    i64 {FETCH_WORD}, label %fetch_word\n"
+        + f"    i64 {NUMBER}, label %number\n  ]\n"
         + "since:\n  %version_place = inttoptr i64 %source to ptr\n"
         + "  %version_now = load i64, ptr %version_place, align 8\n"
         + word("skipped", "pc", 3)
@@ -210,10 +232,70 @@ keys:
   %b_order = call i32 @memcmp(ptr %b_data, ptr %b_copy, i64 %slot)
   %b_same = icmp eq i32 %b_order, 0
   br i1 %b_same, label %outside_done, label %no
-outside_done:
+"""
+        + _number_text(at)
+        + """outside_done:
   %o_size = phi i64 [ %since_size, %since ], [ 3, %seen ], [ 3, %word_is ], [ 4, %lookup ], \
-[ %all_size, %each_key_test ], [ %items_size, %each_item_test ], [ 4, %bytes ]
+[ %all_size, %each_key_test ], [ %items_size, %each_item_test ], [ 4, %bytes ], \
+[ 3, %fetched ], [ 5, %number_done ]
   br label %advance
+"""
+    )
+
+
+def _number_text(at: Layout) -> str:
+    return (
+        """fetch:
+  %f_dict = inttoptr i64 %source to ptr
+  %f_key = inttoptr i64 %slot to ptr
+  %f_found = call ptr @PyDict_GetItemWithError(ptr %f_dict, ptr %f_key)
+  br label %fetched
+fetch_word:
+  %fw_place = inttoptr i64 %source to ptr
+  %fw_found = load ptr, ptr %fw_place, align 8
+  br label %fetched
+fetched:
+  %fetched_now = phi ptr [ %f_found, %fetch ], [ %fw_found, %fetch_word ]
+  store ptr %fetched_now, ptr %value_cell, align 8
+  %f_there = icmp ne ptr %fetched_now, null
+  br i1 %f_there, label %outside_done, label %no
+number:
+  %n_object = load ptr, ptr %value_cell, align 8
+"""
+        + member("n_type", "n_object", at.type)
+        + """  %n_wanted = inttoptr i64 %source to ptr
+  %n_is = icmp eq ptr %n_type, %n_wanted
+  br i1 %n_is, label %number_cell, label %no
+number_cell:
+"""
+        + word("n_cell", "pc", 3)
+        + """  %n_place = getelementptr i64, ptr %cells, i64 %n_cell
+"""
+        + put("n_value", "slots", "%slot", "%n_place")
+        + """  %n_int = icmp eq ptr %n_type, @fgrad_int
+  br i1 %n_int, label %number_int, label %number_words
+number_int:
+  %n_integer = call i64 @PyLong_AsLongLongAndOverflow(ptr %n_object, ptr %overflow)
+  store i64 %n_integer, ptr %n_place, align 8
+  %n_over = load i32, ptr %overflow, align 4
+  %n_fits = icmp eq i32 %n_over, 0
+  br i1 %n_fits, label %number_done, label %no
+number_words:
+"""
+        + member("n_first", "n_object", at.header, "i64")
+        + """  store i64 %n_first, ptr %n_place, align 8
+"""
+        + word("n_size", "pc", 4)
+        + """  %n_wide = icmp eq i64 %n_size, 2
+  br i1 %n_wide, label %number_wide, label %number_done
+number_wide:
+"""
+        + member("n_second", "n_object", at.header + WORD, "i64")
+        + """  %n_next = getelementptr i64, ptr %n_place, i64 1
+  store i64 %n_second, ptr %n_next, align 8
+  br label %number_done
+number_done:
+  br label %outside_done
 """
     )
 

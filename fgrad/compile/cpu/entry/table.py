@@ -51,10 +51,10 @@ from fgrad.compile.cpu.entry.blocks import (
     SAME,
     TUPLE,
 )
-from fgrad.compile.cpu.entry.outside import NotWatched, outside_words
+from fgrad.compile.cpu.entry.outside import NotWatched, number_words, outside_words
 from fgrad.compile.cpu.entry.pool import POOLED_BYTES
 from fgrad.ir.aval import Aval
-from fgrad.outside.watches import Watches
+from fgrad.outside.watches import Number, Watches
 
 KEPT_BYTES = 1 << 16  # result arrays up to this size may be used again
 MAX_WORDS = 2048  # objects of one call, some 100 KB on the stack
@@ -87,6 +87,7 @@ class Work(NamedTuple):
         release: whether it runs long enough to let other threads go on.
         after: called when it has run, to raise what went wrong; or None.
         keep: what must live as long.
+        numbers: the slots of numbers from outside.
     """
 
     run: int
@@ -102,6 +103,7 @@ class Work(NamedTuple):
     release: bool
     after: Any
     keep: Any
+    numbers: Sequence[tuple[int, Number]] = ()
 
 
 class Parameters(NamedTuple):
@@ -139,7 +141,7 @@ class Signature:
         self, parameters: Parameters, results: Results, work: Work, epoch: int, pool: Any
     ) -> None:
         self.references: list[Any] = [work.keep, work.after, pool]
-        reader = _Reader(parameters, work.inputs, self.references)
+        reader = _Reader(parameters, work.inputs, self.references, work.numbers)
         reader.apart(results.writes)
         shares = work.after is not None or bool(parameters.watches.arrays())
         if results.writes and shares:
@@ -267,7 +269,13 @@ class _Reader:
     Registers hold objects: first the arguments, then the items of containers as these are opened.
     """
 
-    def __init__(self, parameters: Parameters, slots: Sequence[int], references: list[Any]) -> None:
+    def __init__(
+        self,
+        parameters: Parameters,
+        slots: Sequence[int],
+        references: list[Any],
+        given: Sequence[tuple[int, Number]] = (),
+    ) -> None:
         if not is_plain(parameters.treedef):
             raise NotNative
         self.words: list[int] = []
@@ -287,6 +295,9 @@ class _Reader:
                 self.visit(register, value, numbers[isinstance(where, str)][where])
         try:
             self.words += outside_words(parameters.watches, references)
+            for slot, number in given:
+                self.words += number_words(number, slot, self.cells)
+                self.cells += 2
         except NotWatched:
             raise NotNative from None
 
