@@ -16,7 +16,7 @@ import numpy as np
 from fgrad.compile.control_host import control_steps
 from fgrad.compile.cpu.callback import evaluation
 from fgrad.compile.cpu.complex_parts import complex_parts
-from fgrad.compile.cpu.external import CYCLES, external
+from fgrad.compile.cpu.external import external
 from fgrad.compile.cpu.host import (
     Callback,
     Copy,
@@ -41,8 +41,9 @@ from fgrad.compile.cpu.rows.top import RowTop, row_top
 from fgrad.compile.cpu.rows.walks import RowWalk, row_walk
 from fgrad.compile.cpu.runtime import build, kernel_source, symbol_at
 from fgrad.compile.cpu.ufunc_loops import ufunc_cycles, ufunc_loop
+from fgrad.compile.kernel.machine import CALL_CYCLES, LINE_BYTES
 from fgrad.compile.loops.bodies import Control
-from fgrad.compile.plan import ALIGNMENT, Plan, Slot
+from fgrad.compile.plan import Plan, Slot
 from fgrad.compile.steps import KernelStep, LibraryStep
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Lit, Program
@@ -133,7 +134,7 @@ class Executable:
             for k, a in enumerate(self.out_avals)
         ]
         if not self.empty:
-            arena = _ARENAS.take(self.arena_bytes + ALIGNMENT)
+            arena = _ARENAS.take(self.arena_bytes + LINE_BYTES)
             self.host.run(_given(args, self.const_pointers, outs, arena))
             if self.keeps_arena:
                 _ARENAS.give(arena)
@@ -168,7 +169,7 @@ def _given(
     pointers = [x.ctypes.data for x in args]
     pointers += consts
     pointers += [x.ctypes.data for x in outs]
-    pointers.append(-(-arena.ctypes.data // ALIGNMENT) * ALIGNMENT)
+    pointers.append(-(-arena.ctypes.data // LINE_BYTES) * LINE_BYTES)
     return pointers
 
 
@@ -188,7 +189,7 @@ class StepPrograms:
     def bound(self, args: Sequence[np.ndarray]) -> Callable[[int], None]:
         """A function that runs step k on these arguments; steps must run in order."""
         outs = [np.empty(a.shape, a.dtype) for a in self.out_avals]
-        arena = np.empty(self.arena_bytes + ALIGNMENT, np.uint8)
+        arena = np.empty(self.arena_bytes + LINE_BYTES, np.uint8)
         pointers = _given(args, [x.ctypes.data for x in self.consts], outs, arena)
         self.pointers, self.kept = pointers, (*args, *outs, arena)
         return lambda k: self.programs[k].run(pointers)
@@ -319,7 +320,7 @@ def native_routine(routine: Routine) -> NativeRoutine:
     if name == "ufunc":
         return NativeRoutine(ufunc_loop(**params), params["size"], ufunc_cycles(**params), None)
     if name == "external":
-        return NativeRoutine(external(**params), params["size"], CYCLES * params["size"], None)
+        return NativeRoutine(external(**params), params["size"], CALL_CYCLES * params["size"], None)
     if name in LAPACK:
         native = LAPACK[name](**params)
         cost = cycles(name, **params)

@@ -14,14 +14,15 @@ from fgrad.compile.cpu.entry.outside import address
 from fgrad.compile.cpu.entry.table import Parameters, Results, Work
 from fgrad.compile.cpu.host import Call, Callback
 from fgrad.compile.executable import Executable
+from fgrad.compile.kernel.machine import (
+    FLOPS_PER_CYCLE,
+    FUSED_CYCLES,
+    RELEASE_CYCLES,
+    UNKNOWN_CYCLES,
+)
 from fgrad.config import config
 from fgrad.ir.program import Eqn, Program
 from fgrad.outside.watches import Number
-
-RELEASE_CYCLES = 30_000  # about 10 us: from here on other threads may run meanwhile
-_FLOPS_PER_CYCLE = 16
-_CYCLES_PER_ELEMENT = 0.5  # of what is fused into vector loops
-_CYCLES_SLOW = 20.0  # of a routine of which nothing is known
 
 
 def learn(
@@ -141,9 +142,7 @@ def _cycles(eqn: Eqn) -> float:
     largest = max(sizes, default=1)
     if name == "dot_general":
         a, b, out = sizes
-        return 2.0 * math.sqrt(float(a) * b * out) / _FLOPS_PER_CYCLE
+        return 2.0 * math.sqrt(float(a) * b * out) / FLOPS_PER_CYCLE
     if name == "conv":
-        return 2.0 * sizes[-1] * sizes[1] / _FLOPS_PER_CYCLE
-    return largest * (
-        _CYCLES_PER_ELEMENT if eqn.prim.scalar or eqn.prim.linear_in else _CYCLES_SLOW
-    )
+        return 2.0 * sizes[-1] * sizes[1] / FLOPS_PER_CYCLE
+    return largest * (FUSED_CYCLES if eqn.prim.scalar or eqn.prim.linear_in else UNKNOWN_CYCLES)

@@ -17,12 +17,11 @@ from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from fgrad.compile.kernel.ir import Kernel, Load, Loop, Statement, Store
+from fgrad.compile.kernel.machine import LINE_BYTES
 from fgrad.compile.kernel.rewrite import walk
 from fgrad.compile.steps import AliasStep, KernelStep, LibraryStep, Step
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Lit, Program, Var
-
-ALIGNMENT = 64
 
 # An input whose memory any result may take, or (input, output): that one result.
 Donation: TypeAlias = int | tuple[int, int]
@@ -257,7 +256,7 @@ class _Arena:
 
     def take(self, size: int) -> int:
         """The offset of a block of at least `size` bytes."""
-        size = max(ALIGNMENT, -(-size // ALIGNMENT) * ALIGNMENT)
+        size = max(LINE_BYTES, -(-size // LINE_BYTES) * LINE_BYTES)
         at = bisect_left(self.free, (size, -1))
         if at < len(self.free):
             found, offset = self.free[at]

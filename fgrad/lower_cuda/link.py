@@ -23,8 +23,9 @@ from fgrad.compile.cpu.callback import evaluation
 from fgrad.compile.cpu.host import Callback, Step
 from fgrad.compile.executable import Table
 from fgrad.compile.kernel.ir import Kernel
+from fgrad.compile.kernel.machine import LINE_BYTES
 from fgrad.compile.loops.bodies import Control
-from fgrad.compile.plan import ALIGNMENT, Plan, Slot
+from fgrad.compile.plan import Plan, Slot
 from fgrad.compile.steps import KernelStep, LibraryStep
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Eqn, Program, Var
@@ -137,7 +138,7 @@ class _Linker:
         self.plan, self.driver, self.table = plan, driver, table
         self.defined = definitions(program.eqns)
         self.state = table.given - 1
-        self.first_scratch = -(-plan.arena_bytes // ALIGNMENT) * ALIGNMENT
+        self.first_scratch = -(-plan.arena_bytes // LINE_BYTES) * LINE_BYTES
         self.arena_bytes = plan.arena_bytes
         self.native = functions()
         self.graphable = {self.native.launch, self.native.copy, self.native.fill}
@@ -175,7 +176,7 @@ class _Linker:
         areas, end = [], self.first_scratch
         for size in calls.scratch:
             areas.append(end)
-            end += -(-size // ALIGNMENT) * ALIGNMENT
+            end += -(-size // LINE_BYTES) * LINE_BYTES
         self.arena_bytes = max(self.arena_bytes, end if areas else 0)
 
         def slot(place: Place) -> int:
@@ -294,7 +295,7 @@ class _Linker:
                 found.append(None)
                 continue
             found.append(self.table.place(self.table.arena, end))
-            end += -(-_bytes(row) // ALIGNMENT) * ALIGNMENT
+            end += -(-_bytes(row) // LINE_BYTES) * LINE_BYTES
             self.arena_bytes = max(self.arena_bytes, end)
         return found
 

@@ -17,8 +17,9 @@ from typing import Any, NoReturn
 from fgrad.compile.backend import Backend
 from fgrad.compile.cpu.host import HostProgram
 from fgrad.compile.fuse.epilogues import with_epilogues
-from fgrad.compile.kernel.cost import WHILE_PASSES, weight
+from fgrad.compile.kernel.cost import weight
 from fgrad.compile.kernel.ir import Kernel, Loop
+from fgrad.compile.kernel.machine import WHILE_TURNS
 from fgrad.compile.kernel.rewrite import Body
 from fgrad.compile.passes.half_products import half_products
 from fgrad.compile.passes.library_conv import library_conv
@@ -251,7 +252,7 @@ def _cycles(body: Body) -> float:
     total = 0.0
     for s in body:
         if isinstance(s, Loop):
-            total += (WHILE_PASSES if s.kind == "while" else s.extent) * (_cycles(s.body) + 1)
+            total += (WHILE_TURNS if s.kind == "while" else s.extent) * (_cycles(s.body) + 1)
         else:
             total += weight(s)
     return total

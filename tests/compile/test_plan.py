@@ -10,8 +10,9 @@ from pass_cases import body
 from random_programs import programs
 
 from fgrad.compile.fuse.partition import fuse
+from fgrad.compile.kernel.machine import LINE_BYTES
 from fgrad.compile.lower.groups import lower
-from fgrad.compile.plan import ALIGNMENT, Plan, plan
+from fgrad.compile.plan import Plan, plan
 from fgrad.ir.program import Program
 from fgrad.ir.text import parse_program
 
@@ -34,7 +35,7 @@ def test_live_temporaries_do_not_overlap(case: tuple[Program, list[Any]]) -> Non
                 size = var.aval.size * var.aval.dtype.itemsize
                 life = lives.setdefault(id(var), [slot.index, slot.index + size, k, k])
                 life[3] = k
-                assert slot.index % ALIGNMENT == 0
+                assert slot.index % LINE_BYTES == 0
                 assert slot.index + size <= result.arena_bytes
     spans = list(lives.values())
     for i, (low, high, first, last) in enumerate(spans):
@@ -61,7 +62,7 @@ def test_a_chain_of_temporaries_is_in_the_result_or_takes_two_places(
             lines.append(f"{name}: f64[10,10] = {step} {last}")
         last = name
     program = parse_program(body("a: f64[10,10]", "f64[10,10]", *lines, last))
-    size = -(-800 // ALIGNMENT) * ALIGNMENT
+    size = -(-800 // LINE_BYTES) * LINE_BYTES
     assert planned(program).arena_bytes == places * size
 
 

@@ -48,17 +48,14 @@ from fgrad.compile.kernel.ir import (
     Store,
     Update,
 )
+from fgrad.compile.kernel.machine import LONG_OPERATION, SHORT_BODY, STACK_BYTES, VECTOR_BYTES
 from fgrad.compile.kernel.rewrite import stride_of, walk
 
 ATTRIBUTES = (
     'attributes #0 = { nounwind "prefer-vector-width"="512" "min-legal-vector-width"="512" }'
 )
-VECTOR_BYTES = 64
-STACK_LIMIT = 1 << 17  # bytes of scratch memory that a kernel may take from the stack
 FILLED = 1 << 11  # bytes of scratch memory that has numbers from the start
-SPILLING_BODY = 20  # cost from which a body spills constants; one function is as much
 WORK = 1 << 21  # cycles, or so, between two looks for signals
-SMALL_BODY = 40  # cost up to which a body is written twice, with and without a mask
 
 
 class Range(NamedTuple):
@@ -98,7 +95,7 @@ def _spills(body: tuple[Statement, ...]) -> bool:
     """Whether constants of long formulas go to the stack, where whole vectors are to be aligned:
     reading one that lies across two cache lines takes twice as long."""
     loops = [s for s in walk(body) if isinstance(s, Loop) and s.lanes > 1]
-    return any([sum([weight(s) for s in loop.body]) > SPILLING_BODY for loop in loops])
+    return any([sum([weight(s) for s in loop.body]) > LONG_OPERATION for loop in loops])
 
 
 class KernelEmitter:
@@ -156,7 +153,7 @@ class KernelEmitter:
         function = self.frame.function
         size = (count + VECTOR_BYTES) * dtype.itemsize
         self.stack += size
-        if self.stack <= STACK_LIMIT:
+        if self.stack <= STACK_BYTES:
             kind = f"[{count + VECTOR_BYTES} x {memory_type(dtype)}]"
             pointer = function.emit(f"alloca {kind}, align 64")
             self._fill(pointer, count, dtype)
@@ -255,7 +252,7 @@ class KernelEmitter:
 
     def _static(self, loop: Loop, facts: LoopFacts, lanes: int, unroll: int) -> None:
         extent = loop.extent
-        if extent % lanes and facts.weight > SMALL_BODY and extent > lanes:
+        if extent % lanes and facts.weight > SHORT_BODY and extent > lanes:
             self._span(loop, facts, Span("0", str(extent), 0, extent, lanes, 1, True))
             return
         main = extent - extent % (lanes * unroll)
@@ -270,7 +267,7 @@ class KernelEmitter:
         """The loop over `[lo, hi)`: only the part of `hi == extent` has a remainder."""
         extent = loop.extent
         main = extent - extent % (lanes * unroll)
-        masked = extent % lanes > 0 and facts.weight > SMALL_BODY
+        masked = extent % lanes > 0 and facts.weight > SHORT_BODY
         if main == extent or masked:
             copies = 1 if masked else unroll
             self._span(loop, facts, Span("%lo", "%hi", None, None, lanes, copies, masked))

@@ -19,7 +19,6 @@ from fgrad.compile.cpu.runtime import Source, build
 from fgrad.lazy import lazy_extension
 
 cython_special: Any = lazy_extension("scipy.special.cython_special")
-CYCLES = 150.0  # of one call, for sharing among threads: between j0 and betainc
 
 
 def has_pointer(name: str, arity: int) -> bool:

@@ -24,6 +24,7 @@ from fgrad.compile.cpu.runtime import Source, build, raise_kept
 from fgrad.compile.cpu.threads import pool_address, share_address
 from fgrad.compile.kernel.cost import kernel_cost
 from fgrad.compile.kernel.ir import Kernel
+from fgrad.compile.kernel.machine import CHUNK_CYCLES, SHARED_CYCLES
 from fgrad.config import config
 
 
@@ -112,8 +113,6 @@ Step: TypeAlias = Call | Share | Place | Advance | Swap | Copy | Fill | Repeat |
 
 (_END, _CALL, _SHARE, _PLACE, _ADVANCE, _SWAP, _COPY) = range(7)
 (_FILL, _SET, _COUNT, _JUMP, _UNLESS, _SWITCH) = range(7, 13)
-CHUNK_CYCLES = 50_000  # the least piece of a kernel worth a thread's while
-SHARED_CYCLES = 250_000  # kernels shorter than this run in the calling thread: waking takes 25 us
 WALKED_STEPS = 1_000  # a first run of more steps is left to the interpreter, and so is one of
 WALKED_CYCLES = 30_000_000  # kernels that are worth several threads and take longer than this
 TURNS = 8  # of loops between two looks for signals: 1 takes 30 ns

@@ -30,6 +30,7 @@ from fgrad.compile.cpu.lapack import (
     routine_address,
     triangular_solve,
 )
+from fgrad.compile.kernel.machine import LAPACK_CYCLES
 from fgrad.ops.complex import real_dtype
 
 # Where a routine says how much memory it wants.
@@ -211,7 +212,6 @@ _CUBES = {
     "cholesky": 0.5, "factor": 0.7, "lu": 0.7, "qr": 2.0, "eigvalsh": 5.0, "eigh": 14.0,
     "svdvals": 8.0, "svd": 25.0,
 }  # fmt: skip
-_CALL_CYCLES = 1000.0
 
 
 def cycles(name: str, n: int = 1, m: int = 1, k: int = 1, batch: int = 1, **_: Any) -> float:
@@ -220,7 +220,7 @@ def cycles(name: str, n: int = 1, m: int = 1, k: int = 1, batch: int = 1, **_: A
         return 0.0
     size = max(n, m)
     each = _CUBES.get(name, 0.5 * k / size) * size**3
-    return batch * (each + _CALL_CYCLES)
+    return batch * (each + LAPACK_CYCLES)
 
 
 LAPACK: dict[str, Callable[..., Native]] = {

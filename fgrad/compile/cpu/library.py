@@ -22,10 +22,10 @@ from fgrad.compile.cpu.gemm.function import Layout, emit_product, product_conten
 from fgrad.compile.cpu.gemm.micro import Tiling, tiling
 from fgrad.compile.cpu.llvm_text import element_type, literal
 from fgrad.compile.cpu.runtime import Source, build, host_target
+from fgrad.compile.kernel.machine import CONFLICT_BYTES, L2_PART_BYTES, VECTOR_BYTES
 from fgrad.lazy import lazy_extension
 
 cython_blas: Any = lazy_extension("scipy.linalg.cython_blas")
-VECTOR_BYTES = 64
 _PREFIX = {"float": "s", "double": "d"}
 
 
@@ -174,7 +174,7 @@ def layout(spec: Gemm, tiles: Tiling | None = None) -> Layout:
         b_next=spec.stride_b * size,
         c_next=spec.stride_c * size,
         block=max(1, block_bytes() // (depth * tiles.columns * size)) * tiles.columns,
-        ahead=int(spec.batch * spec.m * spec.k * size > NEAR),
+        ahead=int(spec.batch * spec.m * spec.k * size > L2_PART_BYTES),
         copy_a=int(_copies_a(spec)),
         copy_b=int(_copies_b(spec)),
     )
@@ -193,7 +193,7 @@ def block_bytes() -> int:
 
 def _copies_a(spec: Gemm) -> bool:
     """Whether rows of A are copied before they are used: if they fall on the same cache sets."""
-    return not spec.trans_a and spec.m > 1 and spec.lda * spec.dtype.itemsize % CONFLICT == 0
+    return not spec.trans_a and spec.m > 1 and spec.lda * spec.dtype.itemsize % CONFLICT_BYTES == 0
 
 
 def _copies_b(spec: Gemm) -> bool:
@@ -203,8 +203,6 @@ def _copies_b(spec: Gemm) -> bool:
     return spec.trans_b or any([size >= least and spec.m >= rows for least, rows in FAR])
 
 
-NEAR = 128 << 10  # bytes of A that are near as they stand
-CONFLICT = 4096  # bytes between elements of the same set of the L1 cache
 FAR = ((512 << 10, 112), (6 << 20, 28))  # bytes of B and rows of A from which copies pay
 
 

@@ -24,8 +24,8 @@ from fgrad.compile.cpu.frame import (
 from fgrad.compile.cpu.llvm_text import constant, lane_type
 from fgrad.compile.cpu.tails import MASKED_BYTES, load_tail, store_apart, store_pieces, store_tail
 from fgrad.compile.kernel.ir import Load, Store
+from fgrad.compile.kernel.machine import CLOSE_STRIDE
 
-CLOSE = 4  # strides up to which whole vectors are read and shuffled instead of gathered
 SPARE = "%spare"  # the address of memory that nobody reads
 SPARE_BYTES = 512
 
@@ -174,7 +174,7 @@ def _vector_load(
     if dtype.kind == "b" and other != "zeroinitializer":
         other = "splat (i8 1)" if "true" in other else "zeroinitializer"
     live = lanes if mask_text is None else _leading_count(mask_text)
-    if 2 <= stride <= CLOSE and live and not indirect and other == "zeroinitializer":
+    if 2 <= stride <= CLOSE_STRIDE and live and not indirect and other == "zeroinitializer":
         frame.enter(scope)
         return _from_memory(frame, _spread_load(frame, pointer, stride, live, dtype), dtype, lanes)
     if indirect or stride not in (1, -1):
@@ -387,7 +387,7 @@ def _vector_store(
         _scalar_store(frame, pointer, dtype, Value(first, 1, dtype, scope), None, mode)
         return
     live = lanes if mask_text is None else _leading_count(mask_text)
-    if 2 <= stride <= CLOSE and live and not indirect and mode == "set":
+    if 2 <= stride <= CLOSE_STRIDE and live and not indirect and mode == "set":
         _spread_store(frame, pointer, stride, live, dtype, _to_memory(frame, text, dtype, lanes))
         return
     target = pointer if direct else _lane_pointers(frame, scope, pointer, stride, indirect, dtype)

@@ -20,12 +20,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.compile.cpu.runtime import Source, build
+from fgrad.compile.kernel.machine import CALL_CYCLES, FOURIER_CYCLES
 from fgrad.lazy import lazy_module
 
 fourier: Any = lazy_module("numpy.fft._pocketfft_umath")
-
-CYCLES = 150.0  # of one element, for sharing among threads: between square roots and powers
-_FOURIER_CYCLES = 1.5  # of one element of a transform, times the logarithm of its length
 
 
 class _Table(ctypes.Structure):
@@ -198,9 +196,9 @@ def ufunc_loop(
 def ufunc_cycles(size: int, dims: tuple[int, ...] = (), inner: int = 0, **_: Any) -> float:
     """What a step costs."""
     if not dims:
-        return CYCLES * size
+        return CALL_CYCLES * size
     n = max(dims)
-    return size * (inner or 1) * n * math.log2(n + 1) * _FOURIER_CYCLES
+    return size * (inner or 1) * n * math.log2(n + 1) * FOURIER_CYCLES
 
 
 _CELLS: dict[int, Any] = {}

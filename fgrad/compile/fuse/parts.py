@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from fgrad.compile.kernel.machine import NEAR_ELEMENTS
 from fgrad.compile.kernel.scalar import TRANSCENDENTAL
 from fgrad.compile.lower.linalg import on_host
 from fgrad.compile.lower.rules import MOVES, REDUCTIONS
@@ -27,7 +28,6 @@ COST = {  # of one scalar operation; 1 for the others
 CHEAP = 12  # scalar operations that may be computed again by every reader
 MAX_COST = 384  # of one element in one kernel: compile time grows with it, and gains nothing
 NEAR_COST = 128  # the same for arrays that stay in the nearest cache between kernels
-NEAR_SIZE = 1 << 12  # elements of such an array
 DEAR = 4  # the cost of an operation of many dependent instructions
 LONG_COST = 512  # of all dear operations on arrays of a size, from which kernels have few of them:
 PIECE_COST = 64  # a long row of them keeps the processor from running iterations side by side
@@ -100,12 +100,12 @@ class Nest:
 
 def max_cost(domain: tuple[int, ...]) -> int:
     """The greatest cost of one element of a nest over `domain`."""
-    return NEAR_COST if math.prod(domain) <= NEAR_SIZE else MAX_COST
+    return NEAR_COST if math.prod(domain) <= NEAR_ELEMENTS else MAX_COST
 
 
 def piece_cost(size: int) -> int:
     """The greatest cost of the dear operations of a nest of so many elements in a long program."""
-    return NEAR_PIECE if size <= NEAR_SIZE else PIECE_COST
+    return NEAR_PIECE if size <= NEAR_ELEMENTS else PIECE_COST
 
 
 def is_library(eqn: Eqn) -> bool:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from fgrad.compile.kernel.ir import Kernel, Load, Loop, Op, Statement, Store, Update
+from fgrad.compile.kernel.machine import CLOSE_STRIDE, WHILE_TURNS
 from fgrad.compile.kernel.rewrite import Body, stride_of
 from fgrad.compile.kernel.scalar import SCALAR_OPS
 
-LONG_FORMULA = 20  # cycles of one operation that make a formula long: a function such as exp
-CLOSE = 4  # strides up to which whole vectors are read or written, and shuffled
 LONG_LOOP = 1 << 18  # cycles from which a loop looks for signals
-WHILE_PASSES = 32  # what a loop without an extent is thought to run
 _SLOW = {"div", "sqrt", "remainder", "floor_divide", "fmod"}
 _CHEAP = _SLOW | {"muladd", "floor", "ceil", "rint", "trunc", "copysign", "nextafter"}
 _CYCLES = {name: 5.0 if name in _SLOW else 1.0 for name in SCALAR_OPS} | {
@@ -58,7 +56,7 @@ def vector_cost(body: Body, axis: str, lanes: int) -> float:
             indirect = s.gather if isinstance(s, Load) else s.scatter
             stride = abs(stride_of(s.index, axis))
             contiguous = stride <= 1 and not indirect
-            apart = 1.5 * (stride if stride <= CLOSE and not indirect else lanes)
+            apart = 1.5 * (stride if stride <= CLOSE_STRIDE and not indirect else lanes)
             cost += (1 if stride else 0.5) if contiguous else apart
         else:
             cost += weight(s)
@@ -66,7 +64,7 @@ def vector_cost(body: Body, axis: str, lanes: int) -> float:
 
 
 def _passes(loop: Loop) -> int:
-    return WHILE_PASSES if loop.kind == "while" else loop.extent
+    return WHILE_TURNS if loop.kind == "while" else loop.extent
 
 
 def kernel_cost(kernel: Kernel) -> float:

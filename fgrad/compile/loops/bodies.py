@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.compile.kernel.ir import Kernel
+from fgrad.compile.kernel.machine import LINE_BYTES
 from fgrad.compile.loops.kernel import loop_steps
 from fgrad.compile.lower.writes import Split, Write, split_writes
-from fgrad.compile.plan import ALIGNMENT
 from fgrad.compile.steps import AliasStep, KernelStep, LibraryStep, Step
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Eqn, Lit, Program, Var
@@ -154,4 +154,4 @@ def _split(eqn: Eqn) -> Split | None:
 
 
 def _aligned(size: int) -> int:
-    return max(ALIGNMENT, -(-size // ALIGNMENT) * ALIGNMENT)
+    return max(LINE_BYTES, -(-size // LINE_BYTES) * LINE_BYTES)

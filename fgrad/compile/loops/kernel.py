@@ -22,6 +22,7 @@ from fgrad.compile.kernel.builder import KernelBuilder
 from fgrad.compile.kernel.check import check_kernel
 from fgrad.compile.kernel.contracted import contracted
 from fgrad.compile.kernel.ir import Affine, Const, Kernel, Loop, Store
+from fgrad.compile.kernel.machine import VECTOR_BYTES
 from fgrad.compile.kernel.rewrite import Body, Names
 from fgrad.compile.loops.control import (
     LOOP_RULES,
@@ -49,7 +50,6 @@ from fgrad.ir.walk import has_effect
 
 KERNEL_LOOPS = frozenset({"scan", "while"})
 FEWEST_LANES = 8  # loops beside each other that are worth a vector
-VECTOR_BYTES = 64
 
 
 def prepared(program: Program) -> Program:

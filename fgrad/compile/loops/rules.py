@@ -15,6 +15,7 @@ import numpy as np
 
 from fgrad.compile.kernel.affine import Place
 from fgrad.compile.kernel.ir import Loop
+from fgrad.compile.kernel.machine import VECTOR_BYTES
 from fgrad.compile.kernel.scalar import SCALAR_OPS, TRANSCENDENTAL
 from fgrad.compile.loops.integers import INTEGER_RULES
 from fgrad.compile.loops.places import chosen_update, dynamic_slice, dynamic_update, gather, scatter
@@ -33,7 +34,6 @@ from fgrad.ir.primitive import REGISTRY
 from fgrad.ir.program import Eqn
 
 FEWEST = 6  # functions of as many elements that are computed together
-VECTOR_BYTES = 64
 CHAIN = 4  # terms that are added one after the other
 
 # --- elementwise

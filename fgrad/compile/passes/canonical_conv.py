@@ -16,13 +16,13 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+from fgrad.compile.kernel.machine import COPIES_PER_PRODUCT
 from fgrad.ir.primitive import REGISTRY
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var
 from fgrad.ops.window import conv_p
 
 LEAST_WORK = 1 << 13  # products of one convolution from which copies of operands are worth it
 _SPEED = {1: 1.0, 2: 2.0, 4: 4.0, 8: 8.0, 16: 11.0}  # products in a unit of time, by lanes
-_COPIED = 4.0  # products in the time of an element that is copied
 
 
 def canonical_conv(program: Program) -> Program:
@@ -157,7 +157,7 @@ def channels_last(eqn: Eqn) -> bool:
     work = out.aval.size * math.prod(w.aval.shape[1:])
     along = 1.0 if strides[-1] != 1 else _speed(s.places[-1], widest)
     copied = w.aval.size + out.aval.size
-    return work / _speed(s.o, widest) + copied / _COPIED < work / along
+    return work / _speed(s.o, widest) + copied / COPIES_PER_PRODUCT < work / along
 
 
 def _speed(extent: int, widest: int) -> float:

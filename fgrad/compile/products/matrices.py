@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from fgrad.compile.kernel.affine import row_major
+from fgrad.compile.kernel.machine import L2_PART_BYTES, VECTOR_BYTES
 from fgrad.compile.products.views import Layout, collapsed, view_of
 from fgrad.ir.program import Eqn, Var
 
@@ -107,15 +108,12 @@ def wants_kernel(eqn: Eqn, right: Matrix) -> bool:
     few = p.m <= FEW_ROWS or p.n * size <= FEW_BYTES
     vectors = -(-p.n * size // VECTOR_BYTES)
     filled = 8 * p.n * size >= 7 * vectors * VECTOR_BYTES
-    many = p.batch >= MANY and filled and p.k * p.n * size <= SMALL_BYTES
+    many = p.batch >= MANY and filled and p.k * p.n * size <= L2_PART_BYTES
     return (few or many) and p.batch * p.m * p.n * p.k >= KERNEL_WORK
 
 
-VECTOR_BYTES = 64
-
 MANY = 8  # matrices of a batch
 
-SMALL_BYTES = 128 << 10  # of each
 
 FEW_ROWS = 6
 

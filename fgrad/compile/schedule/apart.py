@@ -14,11 +14,10 @@ from collections.abc import Sequence
 
 from fgrad.compile.kernel.cost import kernel_cost
 from fgrad.compile.kernel.ir import Const, Index, Kernel, Load, Loop, Op, Store
+from fgrad.compile.kernel.machine import SHARED_CYCLES
 from fgrad.compile.kernel.rewrite import Body, part_of, walk
 from fgrad.compile.schedule.cut import cut_kernels
 from fgrad.compile.steps import Step
-
-LEAST_CYCLES = 250_000  # of a kernel that threads share
 
 
 def apart(steps: Sequence[Step]) -> list[Step]:
@@ -29,7 +28,7 @@ def apart(steps: Sequence[Step]) -> list[Step]:
 def _parts(kernel: Kernel) -> list[Kernel]:
     """A kernel for each loop at the top; the kernel itself if that is impossible or no use."""
     kinds = [s.kind for s in kernel.body if isinstance(s, Loop)]
-    if len(kinds) < 2 or "parallel" not in kinds or kernel_cost(kernel) < LEAST_CYCLES:
+    if len(kinds) < 2 or "parallel" not in kinds or kernel_cost(kernel) < SHARED_CYCLES:
         return [kernel]
     return [part_of(kernel, body) for body in bodies_apart(kernel)] or [kernel]
 

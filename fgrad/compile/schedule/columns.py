@@ -34,6 +34,7 @@ from fgrad.compile.kernel.ir import (
     Store,
     Update,
 )
+from fgrad.compile.kernel.machine import STRIP_BYTES
 from fgrad.compile.kernel.rewrite import (
     Body,
     Names,
@@ -45,7 +46,6 @@ from fgrad.compile.kernel.rewrite import (
 )
 from fgrad.compile.schedule.sums import BLOCK
 
-STRIP_BYTES = 1 << 14  # of results kept in the scratch row
 LEAST_ROWS = 16
 LEAST_BYTES = 1 << 16  # smaller matrices stay in a near cache either way
 _DOUBLE = np.dtype(np.float64)

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fgrad.compile.kernel.cost import LONG_FORMULA, weight
+from fgrad.compile.kernel.cost import weight
 from fgrad.compile.kernel.ir import (
     Affine,
     Buffer,
@@ -34,6 +34,7 @@ from fgrad.compile.kernel.ir import (
     Statement,
     Store,
 )
+from fgrad.compile.kernel.machine import LONG_OPERATION
 from fgrad.compile.kernel.rewrite import Body, Names, map_indices, only_loop, substitute, walk
 
 MOST_PIECES = 4
@@ -75,7 +76,7 @@ def _may_split(loop: Loop, buffers: Mapping[str, Buffer]) -> bool:
 def _plain(s: Statement, buffers: Mapping[str, Buffer]) -> bool:
     if isinstance(s, (Load, Store)):
         return buffers[s.buffer].role != "scratch"
-    return isinstance(s, (Const, Index, Op)) and weight(s) < LONG_FORMULA
+    return isinstance(s, (Const, Index, Op)) and weight(s) < LONG_OPERATION
 
 
 class Splitter:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fgrad.compile.kernel.cost import LONG_FORMULA, vector_cost, weight
+from fgrad.compile.kernel.cost import vector_cost, weight
 from fgrad.compile.kernel.ir import (
     Affine,
     Buffer,
@@ -30,6 +30,14 @@ from fgrad.compile.kernel.ir import (
     Statement,
     Store,
     Update,
+)
+from fgrad.compile.kernel.machine import (
+    ELEMENTS_WORTH_UNROLLING,
+    ELEMENTS_WORTH_WIDE_CODE,
+    LONG_OPERATION,
+    SHORT_BODY,
+    VECTOR_BYTES,
+    WIDE_REGISTERS,
 )
 from fgrad.compile.kernel.rewrite import (
     Body,
@@ -48,11 +56,6 @@ from fgrad.compile.schedule.rows import pair_rows
 from fgrad.compile.schedule.sums import block_sums
 from fgrad.compile.schedule.tiles import tile_transposes
 
-VECTOR_BYTES = 64
-WIDE_REGISTERS = 32  # from so many on several vectors are kept in them at a time
-SHORT_BODY = 40  # cycles up to which four vectors are taken at a time instead of two
-LEAST_WORK = 1 << 14  # elements from which that pays for its compilation
-MUCH_WORK = 1 << 18  # elements from which four vectors do
 UNROLL_STATEMENTS = 96  # a loop whose unrolled body has at most this many statements loses its loop
 
 
@@ -273,7 +276,7 @@ class Vectoriser:
     def _lanes(self, loop: Loop) -> int:
         """As many lanes as fill a vector with the loop's widest values, but no more than needed."""
         lanes = VECTOR_BYTES // self._width(loop.body, loop.axis, set())
-        if self.narrow and any([weight(s) >= LONG_FORMULA for s in walk(loop.body)]):
+        if self.narrow and any([weight(s) >= LONG_OPERATION for s in walk(loop.body)]):
             lanes //= 2
         updated = [s.acc for s in walk(loop.body) if isinstance(s, Update)]
         shared = any([self.updating[acc] > 1 for acc in updated])
@@ -385,12 +388,12 @@ def _interleaved(loop: Loop, shared: frozenset[str], runs: int, most: int) -> Lo
         inner = [s if not isinstance(s, Loop) else _interleaved(s, shared, runs, most)
                  for s in loop.body]  # fmt: skip
         return loop._replace(body=tuple(inner))
-    long = any([weight(s) >= LONG_FORMULA for s in loop.body])
+    long = any([weight(s) >= LONG_OPERATION for s in loop.body])
     tied = any([isinstance(s, Update) and s.acc in shared for s in loop.body])
-    if loop.lanes < 2 or loop.unroll > 1 or not long or tied or runs < LEAST_WORK:
+    if loop.lanes < 2 or loop.unroll > 1 or not long or tied or runs < ELEMENTS_WORTH_UNROLLING:
         return loop
     short = sum([weight(s) for s in loop.body]) <= SHORT_BODY
-    times = most if short and runs >= MUCH_WORK else 2
+    times = most if short and runs >= ELEMENTS_WORTH_WIDE_CODE else 2
     while times > 1 and loop.extent < 8 * times * loop.lanes:
         times //= 2
     return loop._replace(lanes=times * loop.lanes)

@@ -38,16 +38,14 @@ from fgrad.compile.kernel.ir import (
     Store,
     Update,
 )
+from fgrad.compile.kernel.machine import LATENCY_CYCLES, SHARED_CYCLES, VECTOR_BYTES
 from fgrad.compile.kernel.rewrite import Body, Names, stride_of, substitute, walk
 
-VECTOR_BYTES = 64
 LEAST_WORK = 1 << 12  # products from which a tile is worth its compile time
 LEAST_TERMS = 4
 BLOCK = 4096  # terms added one by one at most; longer sums are sums of such sums
 _FACTORS = (1, 2, 3, 4, 5, 6, 7, 8, 12)
-_LATENCY = 4.0
 LARGE = 0.6  # tiles of this share of the largest one are compared
-SHARED = 250_000  # cycles from which threads share a kernel, if one loop is outermost
 UNSHARED = 1.4  # what is lost if they cannot
 VARIANT = 0.06  # what each further piece of code must gain
 
@@ -198,7 +196,7 @@ class _Nest(NamedTuple):
         variants = math.prod([len(parts) for parts in spans])
         total *= spread * (1 + VARIANT * variants)
         split = spread == 1 and tile.others and len(spans[1]) > 1
-        return total * UNSHARED if split and total > SHARED else total
+        return total * UNSHARED if split and total > SHARED_CYCLES else total
 
     def ending(self, tile: Tile) -> float:
         """Cycles of what follows the sum, for one vector."""
@@ -217,7 +215,7 @@ class _Nest(NamedTuple):
                 work += 0 if fused else 0.5 * copies
                 if isinstance(s, Update) or (isinstance(s, Load) and len(axes & sizes.keys()) < 2):
                     held += copies if isinstance(s, Update) or copies < 7 else 2
-        return max(work, _LATENCY) + 0.5, held
+        return max(work, LATENCY_CYCLES) + 0.5, held
 
 
 def _spans(extent: int, size: int, grain: int) -> list[tuple[int, int]]:

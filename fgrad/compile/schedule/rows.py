@@ -31,14 +31,13 @@ from fgrad.compile.kernel.ir import (
     Store,
     Update,
 )
+from fgrad.compile.kernel.machine import ELEMENTS_WORTH_UNROLLING, L2_BYTES
 from fgrad.compile.kernel.rewrite import Body, Names, map_indices, stride_of, substitute, walk
 
 LEAST_ROWS = 16
-LEAST_WORK = 1 << 14  # elements from which that pays for its compilation
 MOST_STATEMENTS = 64
 # Two streams of longer rows defeat the prefetching from beyond the second cache.
 SHORT_ROW = 256  # bytes
-NEAR_BYTES = 1 << 19
 _KNOWN = (Const, Index, Load, Op, Init, Read, Update, Store, Loop)
 
 
@@ -65,7 +64,13 @@ def _private_rows(
     sums = [s for s in inner if s.kind == "reduce" and s.lanes > 1]
     work = runs * loop.extent * max([s.extent for s in inner], default=0)
     plain = loop.lanes < 2 and loop.kind in ("parallel", "serial") and loop.extent % 2 == 0
-    if not plain or len(inner) < 2 or not sums or loop.extent < LEAST_ROWS or work < LEAST_WORK:
+    if (
+        not plain
+        or len(inner) < 2
+        or not sums
+        or loop.extent < LEAST_ROWS
+        or work < ELEMENTS_WORTH_UNROLLING
+    ):
         return None
     body = list(walk(loop.body))
     if len(body) > MOST_STATEMENTS or not all([isinstance(s, _KNOWN) for s in body]):
@@ -88,7 +93,7 @@ def _is_streamed_well(
     used = [buffers[name] for name in names if buffers[name].role != "scratch"]
     width = max([b.dtype.itemsize for b in used], default=1)
     short = max([s.extent for s in inner]) * width <= SHORT_ROW
-    return short or sum([b.size * b.dtype.itemsize for b in used]) <= NEAR_BYTES
+    return short or sum([b.size * b.dtype.itemsize for b in used]) <= L2_BYTES
 
 
 def _carries(body: Sequence[Statement]) -> bool:

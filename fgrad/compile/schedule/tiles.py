@@ -13,10 +13,9 @@ does not fill a tile is left to ordinary loops.
 from __future__ import annotations
 
 from fgrad.compile.kernel.ir import Buffer, Const, Index, Load, Loop, Op, Statement, Store
+from fgrad.compile.kernel.machine import ELEMENTS_WORTH_WIDE_CODE, VECTOR_BYTES
 from fgrad.compile.kernel.rewrite import Body, Names, map_indices, only_loop, stride_of, substitute
 
-TILE_BYTES = 64
-LARGE = 1 << 18  # elements from which tiles of 16 lanes are worth twice the compile time of 8
 BLOCK_TILES = 4
 
 
@@ -48,8 +47,8 @@ def _tiled(loop: Loop, names: Names, buffers: dict[str, Buffer]) -> list[Stateme
         return None
     rows, columns = found
     width = max([buffers[s.buffer].dtype.itemsize for s in body if isinstance(s, (Load, Store))])
-    large = rows.extent * columns.extent >= LARGE
-    lanes = min(TILE_BYTES // width, 16 if large else 8)
+    large = rows.extent * columns.extent >= ELEMENTS_WORTH_WIDE_CODE
+    lanes = min(VECTOR_BYTES // width, 16 if large else 8)
     while lanes > min(rows.extent, columns.extent):
         lanes //= 2
     if lanes < 4:

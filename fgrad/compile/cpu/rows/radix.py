@@ -20,11 +20,11 @@ from contextlib import contextmanager
 from fgrad.compile.cpu.frame import memory_type
 from fgrad.compile.cpu.rows.keys import INFINITY, INT64, Keys, RowSort, piece_rows
 from fgrad.compile.cpu.structured import Routine
+from fgrad.compile.kernel.machine import VECTOR_BYTES
 
 UNROLL = 4
 BUDGET = 4  # moves for each element after which insertion gives up
 LONG = 1 << 13  # elements from which digits have more than 8 bits
-VECTOR_BYTES = 64
 
 
 def record_bytes(spec: RowSort) -> int:

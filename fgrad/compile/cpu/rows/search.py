@@ -16,11 +16,9 @@ import numpy as np
 from fgrad.compile.cpu.llvm_text import lane_type
 from fgrad.compile.cpu.runtime import Source, build
 from fgrad.compile.cpu.structured import Routine
+from fgrad.compile.kernel.machine import CHUNK_CYCLES, GATHER_CYCLES, MOST_PIECES
 
 BLOCK = 64  # elements that are looked for at a time
-_PIECE_CYCLES = 50_000
-_MOST_PIECES = 16
-_GATHER_CYCLES = 1.5  # of one lane
 
 
 class RowSearch(NamedTuple):
@@ -35,13 +33,13 @@ class RowSearch(NamedTuple):
     @property
     def cycles(self) -> float:
         """A rough guess of the whole."""
-        return self.rows * self.columns * self.table.bit_length() * _GATHER_CYCLES
+        return self.rows * self.columns * self.table.bit_length() * GATHER_CYCLES
 
     @property
     def parts(self) -> int:
         """The parts of each row's elements."""
-        wanted = int(self.cycles / self.rows / _PIECE_CYCLES)
-        return max(1, min(wanted, self.columns // BLOCK, _MOST_PIECES))
+        wanted = int(self.cycles / self.rows / CHUNK_CYCLES)
+        return max(1, min(wanted, self.columns // BLOCK, MOST_PIECES))
 
     @property
     def pieces(self) -> int:

@@ -14,10 +14,7 @@ from fgrad.compile.cpu.rows.keys import RowSort
 from fgrad.compile.cpu.rows.radix import emit_radix_sort, work_bytes
 from fgrad.compile.cpu.rows.rank_sort import emit_rank_sort, is_short
 from fgrad.compile.cpu.runtime import Source, build
-
-ELEMENT_CYCLES = 20  # a rough mean of all sorts
-_PIECE_CYCLES = 100_000
-_MOST_PIECES = 16
+from fgrad.compile.kernel.machine import MOST_PIECES, SORT_CHUNK_CYCLES, SORT_CYCLES
 
 
 def row_sort(
@@ -32,8 +29,8 @@ def row_sort(
     A payload of None is the position, as an int64, which is not read; the sorted keys are written
     unless `keys_out` is false.
     """
-    pieces = int(rows * columns * ELEMENT_CYCLES / _PIECE_CYCLES)
-    pieces = max(1, min(pieces, rows, _MOST_PIECES))
+    pieces = int(rows * columns * SORT_CYCLES / SORT_CHUNK_CYCLES)
+    pieces = max(1, min(pieces, rows, MOST_PIECES))
     return RowSort(np.dtype(dtype), rows, columns, tuple(payloads), keys_out, pieces)
 
 
@@ -44,7 +41,7 @@ def sort_work(spec: RowSort) -> int:
 
 def sort_cycles(spec: RowSort) -> float:
     """The cycles that it takes."""
-    return float(spec.rows * spec.columns * ELEMENT_CYCLES)
+    return float(spec.rows * spec.columns * SORT_CYCLES)
 
 
 def sort_rows(spec: RowSort) -> int:

@@ -15,10 +15,9 @@ import numpy as np
 from fgrad.compile.cpu.rows.keys import Keys
 from fgrad.compile.cpu.runtime import Source, build
 from fgrad.compile.cpu.structured import Routine
+from fgrad.compile.kernel.machine import CHUNK_CYCLES, MOST_PIECES
 
 VECTORS = 4  # that are compared at a time
-_PIECE_CYCLES = 50_000
-_MOST_PIECES = 16
 
 
 class RowTop(NamedTuple):
@@ -37,7 +36,7 @@ class RowTop(NamedTuple):
     @property
     def pieces(self) -> int:
         """The groups of rows that are the step's range."""
-        return max(1, min(int(self.cycles / _PIECE_CYCLES), self.rows, _MOST_PIECES))
+        return max(1, min(int(self.cycles / CHUNK_CYCLES), self.rows, MOST_PIECES))
 
 
 def row_top(spec: RowTop) -> int:

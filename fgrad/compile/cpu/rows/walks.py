@@ -18,11 +18,9 @@ from fgrad.compile.cpu.llvm_text import constant, element_type, lane_type
 from fgrad.compile.cpu.runtime import Source, build
 from fgrad.compile.cpu.scalar_llvm import SCALAR_LLVM
 from fgrad.compile.cpu.structured import Routine
+from fgrad.compile.kernel.machine import CHUNK_CYCLES, MOST_PIECES, VECTOR_BYTES
 
-VECTOR_BYTES = 64
 CHAINS = 4  # vectors of extrema, so that comparisons need not wait for each other
-_PIECE_CYCLES = 50_000
-_MOST_PIECES = 16
 
 
 class RowWalk(NamedTuple):
@@ -51,7 +49,7 @@ class RowWalk(NamedTuple):
     @property
     def pieces(self) -> int:
         """The groups of rows that are the step's range."""
-        return max(1, min(int(self.cycles / _PIECE_CYCLES), self.rows, _MOST_PIECES))
+        return max(1, min(int(self.cycles / CHUNK_CYCLES), self.rows, MOST_PIECES))
 
 
 def row_walk(spec: RowWalk) -> int:

@@ -15,10 +15,10 @@ from typing import TypeVar
 import numpy as np
 
 from fgrad.compile.cpu.llvm_text import FunctionText
+from fgrad.compile.kernel.machine import REGISTER_BITS
 
 _T = TypeVar("_T")
 Operand = str | float
-REGISTER = 512  # bits
 
 NAN = float("nan")
 INF = float("inf")
@@ -53,7 +53,7 @@ class Lanes:
         self.bits = 64 if self.double else 32
         self.mantissa = 52 if self.double else 23
         self.bias = 1023 if self.double else 127
-        self.avx512 = avx512 and lanes * self.bits % REGISTER == 0
+        self.avx512 = avx512 and lanes * self.bits % REGISTER_BITS == 0
         self.narrow = avx512 and not self.avx512
         self.element = "double" if self.double else "float"
         self.integer_element = f"i{self.bits}"
@@ -252,7 +252,7 @@ class Lanes:
 
     def lookup(self, table: Sequence[float], bits: str) -> str:
         """table[bits mod len(table)] for a table that fills one register"""
-        width = REGISTER // self.bits
+        width = REGISTER_BITS // self.bits
         kind, words = f"<{width} x {self.element}>", f"<{width} x {self.integer_element}>"
         symbol = f"@llvm.x86.avx512.permvar.{'df' if self.double else 'sf'}.512"
         self.text.declare(f"declare {kind} {symbol}({kind}, {words})")
@@ -270,7 +270,7 @@ class Lanes:
         return self.muladd(x, self.muladd(x, self.polynomial(rest, x), second), first)
 
     def _avx512(self, name: str, operands: Sequence[str], immediate: str, rounding: str) -> str:
-        width = REGISTER // self.bits
+        width = REGISTER_BITS // self.bits
         kind = f"<{width} x {self.element}>"
         symbol = f"@llvm.x86.avx512.mask.{name}.{'pd' if self.double else 'ps'}.512"
         kinds = [kind] * len(operands) + ["i32"] * bool(immediate) + [kind, f"i{width}", "i32"]
@@ -305,7 +305,7 @@ class Lanes:
 
     def in_register(self, function: Callable[..., str], *values: str) -> str:
         """function(lanes, *values) on a whole register, which holds these few lanes repeatedly"""
-        text, count = self.text, REGISTER // self.bits
+        text, count = self.text, REGISTER_BITS // self.bits
         whole = Lanes(text, count, np.dtype(f"f{self.bits // 8}"), True)
         repeated = ", ".join([f"i32 {k % self.lanes}" for k in range(count)])
         first = ", ".join([f"i32 {k}" for k in range(self.lanes)])

@@ -1,0 +1,51 @@
+"""L5. The machine model: what lowering, scheduling and code generation assume of a processor.
+
+All figures that describe hardware stand here, with their units; a figure in a pass is a rule of
+that pass.  Sizes hold for x86-64 with AVX2 or AVX-512 and for AArch64.  Cycles were measured at 2.5
+to 3.5 GHz; they decide how work is divided, never what is computed.
+"""
+
+from __future__ import annotations
+
+# --- registers and memory
+
+VECTOR_BYTES = 64  # of one vector value in the kernel IR: a register of AVX-512, two of AVX2
+REGISTER_BITS = 512  # of the widest vector register
+LINE_BYTES = 64  # of a cache line; buffers in an arena start at multiples
+WIDE_REGISTERS = 32  # a processor with as many vector registers keeps several vectors in flight
+CLOSE_STRIDE = 4  # elements apart up to which whole vectors are read and shuffled, not gathered
+CONFLICT_BYTES = 4096  # between elements that share a set of the first cache
+NEAR_ELEMENTS = 1 << 12  # of an array that stays in the first cache between two kernels
+L2_PART_BYTES = 128 << 10  # of an operand that stays in the second cache while another streams
+L2_BYTES = 1 << 19
+STRIP_BYTES = 1 << 14  # of results that stay in the first cache while rows stream past
+STACK_BYTES = 1 << 17  # that one kernel may take from the stack
+
+# --- time, in cycles of one core
+
+LATENCY_CYCLES = 4.0  # of an addition or multiplication
+LONG_OPERATION = 20  # of one operation that is a formula: exp, sin, pow
+SHORT_BODY = 40  # of a loop's body that gains from more vectors at a time
+GATHER_CYCLES = 1.5  # of one lane
+FLOPS_PER_CYCLE = 16  # of a factorisation
+FUSED_CYCLES = 0.5  # of an element in a fused loop of vectors
+UNKNOWN_CYCLES = 20.0  # of an element in a routine of which nothing is known
+SORT_CYCLES = 20  # of an element of a row that is sorted, a mean over sizes
+CALL_CYCLES = 150.0  # of one element of NumPy's or SciPy's C functions: from sqrt(z) to betainc
+FOURIER_CYCLES = 1.5  # of one element of a transform, times the logarithm of its length
+LAPACK_CYCLES = 1000.0
+COPIES_PER_PRODUCT = 4.0  # multiplications in the time of an element that is copied
+WHILE_TURNS = 32  # turns that a loop of unknown length is assumed to make
+
+# --- threads, in cycles
+
+SHARED_CYCLES = 250_000  # of a kernel that threads share: to wake one takes 25 us
+CHUNK_CYCLES = 50_000  # of the least piece that is worth a thread's while
+SORT_CHUNK_CYCLES = 100_000  # the same where pieces differ in length
+MOST_PIECES = 16  # of a routine's range
+RELEASE_CYCLES = 30_000  # of a call during which other Python threads may run: about 10 us
+
+# --- compilation: from here on a faster kernel earns what it takes to compile
+
+ELEMENTS_WORTH_UNROLLING = 1 << 14
+ELEMENTS_WORTH_WIDE_CODE = 1 << 18
