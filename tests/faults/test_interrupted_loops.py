@@ -7,8 +7,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+
+from fgrad import jit, lax, vmap
+from fgrad.compile.cpu import emit_llvm
 
 NAMES = ("kernel", "nested", "outer", "counted", "lanes", "shared lanes", "host", "routines",
          "callbacks", "gradient")  # fmt: skip
@@ -28,3 +33,25 @@ def test_interrupted_loop(name: str, threads: str) -> None:
         env={**os.environ, "FGRAD_NUM_THREADS": threads},
     )
     assert (done.returncode, done.stdout) == (0, "fine\n"), done.stderr
+
+
+def test_registers_stay_where_every_turn_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers, masks, addresses and counts of a batch of loops are in registers at a look."""
+
+    def escape(c: Any) -> Any:
+        def going(state: Any) -> Any:
+            return np.logical_and(state[0] ** 2 + state[1] ** 2 < 4.0, state[2] < 100)
+
+        def turn(state: Any) -> Any:
+            x, y, n = state
+            return x * x - y * y + c, 2.0 * x * y + 0.3 * c, n + np.where(x > y, 1, 2)
+
+        return lax.while_loop(going, turn, (c * 0.0, c * 0.0, 0))
+
+    points = np.linspace(-1.5, 1.5, 1001)
+    right = jit(vmap(escape))(points)
+    monkeypatch.setattr(emit_llvm, "WORK", 0)
+    monkeypatch.setattr(emit_llvm, "looks_for_signals", lambda _loop: True)
+    found = jit(vmap(lambda c: escape(c)))(points)
+    for a, b in zip(found, right, strict=True):
+        np.testing.assert_array_equal(a, b)

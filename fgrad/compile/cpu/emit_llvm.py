@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.compile.cpu.frame import BOOL, Axis, Emit, Frame, Value, memory_type
-from fgrad.compile.cpu.interrupts import DECLARATIONS, POLL
+from fgrad.compile.cpu.interrupts import DECLARATIONS, asked_in_a_loop
 from fgrad.compile.cpu.llvm_text import constant, element_type, lane_type, literal
 from fgrad.compile.cpu.memory import SPARE, SPARE_BYTES, emit_load, emit_store
 from fgrad.compile.cpu.reduction import (
@@ -377,7 +377,7 @@ class KernelEmitter:
         spent = function.emit(f"icmp slt i64 {less}, 0")
         function.line(f"br i1 {spent}, label %{look}, label %{on}, !prof !0")
         function.label(look)
-        told = function.emit(f"call i64 @{POLL}()")
+        told = function.emit(asked_in_a_loop())
         function.line(f"store i64 {WORK}, ptr {self.work}, align 8")
         stop = function.emit(f"icmp ne i64 {told}, 0")
         function.line(f"br i1 {stop}, label %stopped, label %{on}")

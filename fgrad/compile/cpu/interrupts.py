@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import threading
 import time
 
@@ -25,8 +26,11 @@ import numpy as np
 
 PERIOD = 40_000_000  # nanoseconds from one look for signals to the next
 POLL, RAISE, CELLS = "fgrad_poll", "fgrad_raise", "fgrad_signals"
+KEEPING = f"{POLL}_keeping"  # the same, and no register is changed but rax
+KEPT_FROM = "fgrad_looks"  # the name of `POLL` in that
 DECLARATIONS = {
     f"declare i64 @{POLL}() cold",
+    f"declare i64 @{KEEPING}() cold",
     f"declare void @{RAISE}() cold",
     f"@{CELLS} = external global i64",
 }
@@ -102,6 +106,60 @@ def functions() -> dict[str, tuple[str, set[str]]]:
         "declare ptr @pthread_getspecific(i64)",
     }
     return {POLL: (_poll_text(), declarations), RAISE: (_raise_text(), declarations)}
+
+
+# --- a call from within a loop --------------------------------------------------------------------
+
+# What registers a call may change LLVM keeps in memory, around the loop or in each turn, though the
+# call is rare.  On x86 processors a kernel calls in assembly text, a function that keeps them all.
+
+HAS_KEEPING = platform.machine() in ("x86_64", "AMD64")
+_GENERAL = ["rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11"]
+_STATES = 0xE7  # x87, SSE, AVX, AVX-512
+_AREA = 2752  # bytes that XSAVE writes for them, and a rest
+
+
+def asked_in_a_loop() -> str:
+    """The instruction by which a kernel asks; data may lie below its stack pointer."""
+    if not HAS_KEEPING:
+        return f"call i64 @{POLL}()"
+    text = r"leaq -128(%rsp), %rsp\0Acallq *%rax\0Aleaq 128(%rsp), %rsp"
+    changed = "={rax},{rax},~{dirflag},~{fpsr},~{flags}"
+    return f'call i64 asm sideeffect "{text}", "{changed}"(ptr @{KEEPING})'
+
+
+def keeping_text(features: str) -> str:
+    """The function that keeps all registers but rax, of a processor with these features."""
+    kind = "x" if "+xsave" in features.split(",") else "fx"
+    masks = [f"movl $${_STATES}, %eax", "xorl %edx, %edx"]
+    lines = [
+        "pushq %rbp",
+        "movq %rsp, %rbp",
+        *[f"pushq %{name}" for name in _GENERAL],
+        f"subq $${_AREA}, %rsp",
+        "andq $$-64, %rsp",
+        *[f"movq $$0, {512 + 8 * k}(%rsp)" for k in range(8)],  # the header
+        *masks,
+        f"{kind}save64 (%rsp)",
+        "movabsq $0, %rax",
+        "callq *%rax",
+        "movq %rax, %rcx",
+        *masks,
+        f"{kind}rstor64 (%rsp)",
+        "movq %rcx, %rax",
+        f"leaq -{8 * len(_GENERAL)}(%rbp), %rsp",
+        *[f"popq %{name}" for name in reversed(_GENERAL)],
+        "popq %rbp",
+        "retq",
+    ]
+    text = "\\0A".join(lines)
+    return (
+        "define i64 @{symbol}() naked {{\n"
+        f'  call void asm sideeffect "{text}", "i"(ptr @{KEPT_FROM})\n  unreachable\n}}}}'
+    )
+
+
+# --- texts ----------------------------------------------------------------------------------------
 
 
 def _cell(name: str, number: int) -> str:

@@ -63,6 +63,7 @@ class _Session:
     def __init__(self) -> None:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
+        llvm.initialize_native_asmparser()
         self.lock = threading.RLock()
         self.target = host_target()
         self.machine = target_machine(self.target)
@@ -405,7 +406,14 @@ def _signal_functions() -> dict[str, int]:
         for text, needs in texts.values()
     ]
     names = interrupts.imports()
-    return {**names, **dict(zip(texts, build(sources, names), strict=True))}
+    found = {**names, **dict(zip(texts, build(sources, names), strict=True))}
+    if interrupts.HAS_KEEPING:
+        text = interrupts.keeping_text(_SESSION.target.features)
+        needs = {f"declare i64 @{interrupts.KEPT_FROM}()"}
+        keeping = Source(text, lambda symbol: (text.format(symbol=symbol), needs))
+        names = {interrupts.KEPT_FROM: found[interrupts.POLL]}
+        (found[interrupts.KEEPING],) = build([keeping], names)
+    return found
 
 
 @functools.cache
