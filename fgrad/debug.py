@@ -25,7 +25,8 @@ from fgrad.locks import Shared
 from fgrad.numpy.indexing import index_hook
 from fgrad.numpy.promote import user_line
 from fgrad.source import Loc, here, resolve
-from fgrad.trace import STATE, Tracer
+from fgrad.thread_state import THREAD
+from fgrad.trace import Tracer
 from fgrad.transforms.callback import debug_callback as callback
 
 __all__ = ["breakpoint", "callback", "check_index", "nans", "print"]
@@ -301,8 +302,8 @@ def _has_floats(x: Any) -> bool:
 
 def _nan_error(prim: Primitive, operands: Any, out: Any, kind: _Kind) -> NanError:
     """The card: the operation, the line, and the operands where the first one is."""
-    backward = "vjp" in STATE.via
-    loc = resolve(STATE.loc or here())
+    backward = "vjp" in THREAD.state.via
+    loc = resolve(THREAD.state.loc or here())
     place = tuple([int(k) for k in np.argwhere(kind.test(out))[0]])
     rows = [("where", f"{loc}:  {loc.text()}")]
     if backward:

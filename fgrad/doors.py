@@ -14,7 +14,7 @@ from fgrad.ir.primitive import OUT, Primitive
 from fgrad.on_device import put_hook
 from fgrad.record import Record
 from fgrad.source import here
-from fgrad.trace import STATE, UNREAD, Builder, Tracer, Value, bind
+from fgrad.trace import UNREAD, Builder, Tracer, Value, bind
 
 # All of them, with their primitives, so that `debug.nans` can look behind them.
 DOORS: list[tuple[Primitive, Callable[..., Value]]] = []
@@ -51,7 +51,7 @@ def unary_door(prim: Primitive) -> Callable[[Value], Value]:
             index = builder.count
             builder.count = index + 1
             result = evaluate(value)
-            state = STATE
+            state = builder.state
             loc = state.loc or here()
             values = (value,) if reads_x else UNREAD
             results = (result,) if reads_out else UNREAD
@@ -90,7 +90,7 @@ def binary_door(prim: Primitive) -> Callable[[Value, Value], Value]:
         index = builder.count
         builder.count = index + 1
         result = evaluate(a, b)
-        state = STATE
+        state = builder.state
         loc = state.loc or here()
         reads_a, reads_b, reads_out = reads
         values = (a if reads_a else None, b if reads_b else None)

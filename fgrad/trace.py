@@ -27,7 +27,7 @@ from fgrad.ir.program import Lit, Program, Var
 from fgrad.on_device import OnDevice, bind_hook, put_hook
 from fgrad.readout import array_of, number_of
 from fgrad.record import Atoms, Numbered, Record, TracedProgram, passed_by, writable_memory
-from fgrad.source import Loc, RawLoc, here
+from fgrad.source import here
 from fgrad.tables import (
     alias_functions,
     numpy_functions,
@@ -35,24 +35,12 @@ from fgrad.tables import (
     ufunc_methods,
     unsupported_hook,
 )
+from fgrad.thread_state import THREAD, State
 from fgrad.trace_errors import ASKED, leaked, needs_value
 
 Value: TypeAlias = Any  # a NumPy array or scalar, or a tracer
 
 ended_hook: list[Callable[[Tracer], BaseException]] = []  # the card for an unknown value
-
-
-class _State(threading.local):
-    """What this thread is tracing: the innermost builder, and a location that rules replay."""
-
-    builder: Builder | None = None  # read it by `innermost()`
-    opened: int = 0  # how many traces were begun
-    loc: RawLoc | Loc | None = None
-    via: tuple[str, ...] = ()
-
-
-STATE = _State()
-
 
 FORWARD = frozenset({"jvp", "linearize"})  # traces that are differentiated forward
 UNREAD = (None,)  # the results of a record that no derivative reads
@@ -89,8 +77,8 @@ class Tracer:
     def twin(self) -> Tracer:
         """Another handle of the present value, which later assignments do not reach."""
         out = Tracer(self.builder, self.index, self.value, self._aval, self.weak)
-        if self.builder is not STATE.builder and self.shape:
-            out._view = Root(STATE.opened)
+        if self.builder is not THREAD.state.builder and self.shape:
+            out._view = Root(THREAD.state.opened)
         return out
 
     if not TYPE_CHECKING:
@@ -235,7 +223,8 @@ def own_handle(out: Any, func: Any, args: Sequence[Any]) -> Any:
 
 def innermost() -> Builder | None:
     """The innermost open builder of this thread; what interrupts have left of others goes."""
-    while (builder := STATE.builder) is not None and not builder.running.locked():
+    state = THREAD.state
+    while (builder := state.builder) is not None and not builder.running.locked():
         builder.__exit__()
     return builder
 
@@ -264,8 +253,8 @@ class Builder:
     __slots__ = (
         "_loc", "_outer", "_via", "before", "captures", "constants", "count", "eager", "frozen",
         "inputs", "keeps", "layouts", "level", "live", "name", "names", "narrowed", "opened",
-        "origins", "outlives", "plain", "records", "reordered", "running", "saves", "taken",
-        "thread", "what",
+        "origins", "outlives", "plain", "records", "reordered", "running", "saves", "state",
+        "taken", "thread", "what",
     )  # fmt: skip
 
     def __init__(
@@ -295,10 +284,11 @@ class Builder:
         self.reordered = False  # whether there are such that do not
         self.narrowed: dict[int, set[np.dtype]] = {}  # Python integers, and what they must fit
         self.thread = 0
+        self.state: State = None  # type: ignore[assignment]  # of its thread, once it is open
         self.running = threading.Lock()
 
     def __enter__(self) -> Builder:
-        state = STATE
+        self.state = state = THREAD.state
         outer = None if state.builder is None else innermost()
         self._outer, self._loc, self._via = outer, state.loc, state.via
         self.level = 1 if outer is None else outer.level + 1
@@ -316,7 +306,7 @@ class Builder:
             thaw(self.frozen)
         self.live = self.plain = False
         self.before = ()
-        state = STATE
+        state = self.state
         state.builder, state.loc, state.via = self._outer, self._loc, self._via
         self._outer = None
 
@@ -382,8 +372,11 @@ class Builder:
         known, outer, pattern = self.eager, False, 1
         for x in operands:
             pattern += pattern
-            if type(x) is np.ndarray:
-                x = self.snapshot(x)
+            if type(x) is not Tracer:
+                if type(x) is np.ndarray:
+                    x = self.snapshot(x)
+                elif type(x) is int:
+                    x = np.int64(x)
             if type(x) is Tracer:
                 pattern += 1
                 if x.builder is not self:
@@ -396,13 +389,11 @@ class Builder:
                 ins.append(x.index)
                 values.append(value)
             else:
-                if type(x) is int:
-                    x = np.int64(x)
                 ins.append(x)
                 values.append(x)
         if prim.reorders is not None:
             self.reordered = True
-        state = STATE
+        state = self.state
         loc = state.loc or here()
         if not known:
             result = prim.type_of(*[aval_of(x) for x in values], **params)
@@ -445,13 +436,14 @@ class Builder:
         self, prim: Primitive, ins: Sequence[Any], values: Any, params: dict[str, Any], loc: Any
     ) -> tuple[Any, dict[str, Any]]:
         """Evaluate a primitive that keeps residuals of its own for the pullback."""
-        saved, STATE.loc = STATE.loc, loc
+        state = self.state
+        saved, state.loc = state.loc, loc
         try:
             outer = {inner.index for _, _, inner in self.captures.values()}
             traced = [type(x) is int and x not in outer for x in ins]
             result, residuals = prim.save(values, traced, params)  # type: ignore[misc]
         finally:
-            STATE.loc = saved
+            state.loc = saved
         return result, {**params, "saved": residuals}
 
     def snapshot(self, x: np.ndarray) -> np.ndarray:
@@ -528,11 +520,12 @@ def bind(prim: Primitive, *operands: Any, **params: Any) -> Any:
 
 def _bind_at(loc: Any, prim: Primitive, values: Sequence[Any], params: dict[str, Any]) -> Any:
     """Bind in the enclosing context, at the location of the inner equation."""
-    saved, STATE.loc = STATE.loc, loc
+    state = THREAD.state
+    saved, state.loc = state.loc, loc
     try:
         return bind(prim, *values, **params)
     finally:
-        STATE.loc = saved
+        state.loc = saved
 
 
 def trace(
@@ -562,7 +555,7 @@ def run(program: Program, args: Sequence[Value]) -> list[Value]:
     """Evaluate a program by binding its equations in the present context, locations replayed."""
     env: dict[Var, Value] = dict(zip(program.inputs, args, strict=True))
     env.update(program.consts)
-    state = STATE
+    state = THREAD.state
     saved, outer = state.loc, state.via
     try:
         for prim, inputs, params, outputs, loc, via in program.eqns:

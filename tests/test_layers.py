@@ -21,6 +21,7 @@ LAYERS = {
     "overlap": 2, "writing": 2,
     "record": 2,
     "tables": 2,
+    "thread_state": 2,
     "trace": 2,
     "readout": 2,
     "on_device": 2, "outside": 2, "lifted": 2,

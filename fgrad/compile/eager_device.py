@@ -35,7 +35,8 @@ from fgrad.lifted import (
 from fgrad.on_device import OnDevice, put
 from fgrad.ops.families import BROADCAST
 from fgrad.source import here, resolve
-from fgrad.trace import STATE, Tracer
+from fgrad.thread_state import THREAD
+from fgrad.trace import Tracer
 
 DEVICE = "cuda"
 KEPT_PROGRAMS = 4096
@@ -170,7 +171,7 @@ def _program(prim: Primitive, forms: tuple[Operand, ...], params: dict[str, Any]
 
 
 def _made(prim: Primitive, forms: Sequence[Operand], params: dict[str, Any]) -> Program:
-    loc = resolve(STATE.loc or here())
+    loc = resolve(THREAD.state.loc or here())
     inputs: list[Var] = []
     eqns: list[Eqn] = []
     atoms: list[Var] = []

@@ -24,6 +24,9 @@ Ints = tuple[int, ...]
 # --- broadcast ----------------------------------------------------------------------------------
 
 
+_READ_ONLY = frozenset({np.float64, np.float32})  # numbers whose memory is a buffer
+
+
 @BROADCAST.type_rule
 def _(x: Aval, *, shape: Ints, dims: Ints) -> Aval:
     if tuple(shape[d] for d in dims) != x.shape or list(dims) != sorted(set(dims)):
@@ -34,8 +37,10 @@ def _(x: Aval, *, shape: Ints, dims: Ints) -> Aval:
 @BROADCAST.evaluate
 def _(x: Any, *, shape: Ints, dims: Ints) -> np.ndarray:
     """A read-only view; `np.broadcast_to` makes the same one at several times the cost."""
-    x = np.asarray(x)
     strides = [0] * len(shape)
+    if type(x) in _READ_ONLY:
+        return np.ndarray(shape, x.dtype, x, 0, strides)
+    x = np.asarray(x)
     if not dims:
         view = np.ndarray(shape, x.dtype, x, 0, strides)
         view.flags.writeable = False

@@ -18,7 +18,8 @@ from fgrad.numpy.promote import as_value, inexact
 from fgrad.numpy.register import has_tracer
 from fgrad.ops.elementwise import stop_gradient
 from fgrad.scipy._either import refusal
-from fgrad.trace import STATE, Value, concrete, innermost
+from fgrad.thread_state import THREAD
+from fgrad.trace import Value, concrete, innermost
 from fgrad.transforms.callback import pure_callback
 from fgrad.transforms.implicit import closure_convert, custom_root
 from fgrad.transforms.vmap import vmap
@@ -64,10 +65,11 @@ class _Untraced:
     """Context of plain numbers: what runs inside belongs to no trace."""
 
     def __enter__(self) -> None:
-        self.saved, STATE.builder = STATE.builder, None
+        state = THREAD.state
+        self.saved, state.builder = state.builder, None
 
     def __exit__(self, *_exc: object) -> None:
-        STATE.builder = self.saved
+        THREAD.state.builder = self.saved
 
 
 def on_host(

@@ -22,7 +22,8 @@ from fgrad.ir.program import Lit, Program
 from fgrad.lifted import lower, lowered
 from fgrad.ops.selected import Selected, alike, plain
 from fgrad.record import Record
-from fgrad.trace import STATE, Builder, Tracer, Value, bind, innermost, run
+from fgrad.thread_state import THREAD
+from fgrad.trace import Builder, Tracer, Value, bind, innermost, run
 from fgrad.transforms.beneath import trace_beneath
 from fgrad.transforms.checkpoint_body import Body, Ran, append, run_body, takes_body
 from fgrad.transforms.control_parts import known_values, some
@@ -250,7 +251,7 @@ def _run_again(
         return run(program, inputs)
     env: dict[Any, Value] = dict(zip(program.inputs, inputs, strict=True))
     env.update(program.consts)
-    state = STATE
+    state = THREAD.state
     saved = state.loc
     for eqn in program.eqns:
         state.loc = eqn.loc
@@ -272,9 +273,9 @@ def _known(builder: Builder, eqn: Any, operands: Values, results: Values) -> lis
     values = [x.value if type(x) is Tracer else x for x in operands]
     tracers = [builder.new(y, None) for y in results]
     outs = tuple([t.index for t in tracers])
-    builder.records.append(
-        Record(eqn.prim, numbers, values, eqn.params, outs, tuple(results), eqn.loc, STATE.via)
-    )
+    via = THREAD.state.via
+    record = Record(eqn.prim, numbers, values, eqn.params, outs, tuple(results), eqn.loc, via)
+    builder.records.append(record)
     return tracers
 
 

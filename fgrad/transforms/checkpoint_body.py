@@ -21,7 +21,8 @@ from fgrad.ir.program import Program
 from fgrad.layouts import mark
 from fgrad.record import Record, passed_by
 from fgrad.source import Loc, RawLoc, here
-from fgrad.trace import STATE, UNREAD, Builder, Tracer, Value, bind, trace
+from fgrad.thread_state import THREAD
+from fgrad.trace import UNREAD, Builder, Tracer, Value, bind, trace
 from fgrad.transforms.arguments import refuse_writes
 from fgrad.transforms.beneath import Beneath
 from fgrad.transforms.tape import Tape, active_values
@@ -76,17 +77,17 @@ class Body:
         env: list[Any] = [None] * self.count
         for k, x in zip(self.inputs, values, strict=True):
             env[k] = x
-        loc = STATE.loc
+        loc = THREAD.state.loc
         try:
             records = [_filled(step, env, active) for step in self.steps]
         finally:
-            STATE.loc = loc
+            THREAD.state.loc = loc
         return Tape.of(records, active, targets, self.outputs)
 
     def run(self, values: Sequence[Value]) -> list[Value]:
         """The results for other values, or tracers, by binding all equations."""
         env: dict[int, Any] = dict(zip(self.inputs, values, strict=True))
-        state = STATE
+        state = THREAD.state
         saved, outer = state.loc, state.via
         try:
             for step in self.steps:
@@ -143,7 +144,7 @@ def _filled(step: Step, env: list[Any], active: bytearray) -> Record:
     prim, operands, values, params, outs, loc, via, computed, reads, reads_out, last = step
     results: Sequence[Any] = UNREAD
     if computed:
-        STATE.loc = loc
+        THREAD.state.loc = loc
         xs = [env[x] if type(x) is int else x for x in operands]
         if prim.save is not None:
             return _saved(step, xs, env, active)
@@ -262,7 +263,7 @@ def append(prim: Primitive, builder: Builder, ran: Ran, policy: Any) -> list[Val
     outs = tuple([y.index for y in made])
     params = {"program": body, "policy": policy}
     unread = (None,) * len(outs)
-    record = (prim, numbers, values, params, outs, unread, here(), STATE.via)
+    record = (prim, numbers, values, params, outs, unread, here(), THREAD.state.via)
     builder.records.append(_new(Record, record))
     if not ran.c_order:
         for y in made:

@@ -42,7 +42,8 @@ from fgrad.ops.elementwise import (
 from fgrad.ops.index import gather, scatter
 from fgrad.ops.selected import join
 from fgrad.source import here, resolve
-from fgrad.trace import STATE, Value, run, trace
+from fgrad.thread_state import THREAD
+from fgrad.trace import Value, run, trace
 from fgrad.transforms.control_parts import (
     Values,
     derived_program,
@@ -281,7 +282,7 @@ def _silent_in(x: Any) -> Any:
 
 
 def _acts_again() -> MissingRuleError:
-    loc = resolve(STATE.loc or here())
+    loc = resolve(THREAD.state.loc or here())
     return MissingRuleError(
         "A while_loop in reverse computes its steps again, but one of them has a side effect whose "
         "result it needs.",

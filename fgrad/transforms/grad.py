@@ -5,8 +5,11 @@ grad : (a -> R) -> a -> CT a
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from itertools import islice
+from operator import attrgetter
+from typing import Any
 
 import numpy as np
 
@@ -42,6 +45,8 @@ from fgrad.transforms.wrap import (
 )
 
 memory_budget = lazy_module("fgrad.transforms.memory_budget")
+
+_VIEW = attrgetter("_view")
 
 
 def value_and_grad(
@@ -98,34 +103,35 @@ def _differentiated(
     if memory is not None:
         fun = memory_budget.budgeted(fun, memory)
 
+    name = function_name(fun)
+
     def differentiated(*args: Any, **kwargs: Any) -> Any:
-        parts, leaves = _wanted(args, argnums)
-        values = _differentiable(leaves, fun, holomorphic, args, parts)
-        builder = Builder("grad", function_name(fun), eager=True, saves=True)
+        places, leaves, structures = _wanted(args, argnums)
+        values = _differentiable(leaves, fun, holomorphic, args, places)
+        builder = Builder("grad", name, eager=True, saves=True)
         try:
             with builder.running, builder:
                 inputs = [
                     builder.input(v, None, is_weak(x)) for v, x in zip(values, leaves, strict=True)
                 ]
+                given = _gathered(inputs, structures)
                 call_args = list(args)
-                for part in parts:
-                    call_args[part.position] = _gathered(inputs, part)
-                watch = watched([call_args[part.position] for part in parts])
+                for i, x in zip(places, given, strict=True):
+                    call_args[i] = x
+                watch = None if structures is None else watched(given)
                 out, aux = fun(*call_args, **kwargs), None
                 if has_aux:
                     out, aux = split_aux(out, "grad")
-                if watch is not None or any([x._view is not None for x in inputs]):
-                    name = f"grad({function_name(fun)})"
-                    warn_of_writes(name, inputs, watch, aux, lambda: _names(fun, args, parts))
+                if watch is not None or any(map(_VIEW, inputs)):
+                    names = functools.partial(_names, fun, args, places)
+                    warn_of_writes(f"grad({name})", inputs, watch, aux, names)
                 if has_aux:
                     aux = outside_tree(builder, aux, ids_of(values))
-                out = builder.lift(_scalar_result(out, fun, holomorphic))
-                tape = Tape(builder, [out])
-                value = outside(builder, out)
+                out, value = _scalar_result(builder, out, fun, holomorphic)
+                tape = Tape(builder, (out,))
         finally:
             builder.release()
-        pulled = _pull_scalar(tape, value, values, holomorphic)
-        gathered = [_gathered(pulled, part) for part in parts]
+        gathered = _gathered(_pull_scalar(tape, value, values, holomorphic), structures)
         gradient = gathered[0] if isinstance(argnums, int) else tuple(gathered)
         if not with_value:
             return (gradient, aux) if has_aux else gradient
@@ -157,35 +163,29 @@ def grad(
     return named_like(gradient, fun, "grad")
 
 
-class _Part(NamedTuple):
-    """A differentiated argument: where it stands, and its leaves among those of all."""
-
-    position: int
-    start: int
-    stop: int
-    treedef: Any  # None for an array or number
-
-
-def _wanted(args: tuple[Any, ...], argnums: int | Sequence[int]) -> tuple[list[_Part], list[Any]]:
-    """The differentiated arguments, and their leaves."""
-    parts: list[_Part] = []
+def _wanted(
+    args: tuple[Any, ...], argnums: int | Sequence[int]
+) -> tuple[tuple[int, ...], list[Any], list[tree.TreeDef] | None]:
+    """Where the differentiated arguments stand, their leaves, and their structures; these are None
+    if all are arrays or numbers."""
+    places = normal_argnums(argnums, len(args), "grad")
     leaves: list[Any] = []
-    for i in normal_argnums(argnums, len(args), "grad"):
-        x, start = args[i], len(leaves)
-        if type(x) in PLAIN:
-            leaves.append(x)
-            parts.append(_Part(i, start, start + 1, None))
-        else:
-            found, treedef = tree.flatten(x)
-            leaves += found
-            parts.append(_Part(i, start, len(leaves), treedef))
-    return parts, leaves
+    for i in places:
+        if type(args[i]) not in PLAIN:
+            break
+        leaves.append(args[i])
+    else:
+        return places, leaves, None
+    flat = [flatten(args[i]) for i in places]
+    return places, [x for found, _ in flat for x in found], [treedef for _, treedef in flat]
 
 
-def _gathered(values: list[Any], part: _Part) -> Any:
-    """Values for the leaves of all arguments, as one of these."""
-    _, start, stop, treedef = part
-    return values[start] if treedef is None else tree.unflatten(treedef, values[start:stop])
+def _gathered(values: list[Any], structures: list[tree.TreeDef] | None) -> list[Any]:
+    """Values for the leaves of all arguments, as arguments."""
+    if structures is None:
+        return values
+    each = iter(values)
+    return [tree.unflatten(s, list(islice(each, s.num_leaves))) for s in structures]
 
 
 def _differentiable(
@@ -193,7 +193,7 @@ def _differentiable(
     fun: Callable[..., Any],
     holomorphic: bool,
     args: tuple[Any, ...],
-    parts: list[_Part],
+    places: Sequence[int],
 ) -> list[Value]:
     """The leaves of the arguments at some positions, all of which have a derivative."""
     for x in leaves:
@@ -209,17 +209,28 @@ def _differentiable(
             check_argument(value.dtype, holomorphic, name, "grad", what)
         return value
 
-    return converted(one, leaves, lambda: _names(fun, args, parts))
+    return converted(one, leaves, functools.partial(_names, fun, args, places))
 
 
-def _names(fun: Callable[..., Any], args: tuple[Any, ...], parts: list[_Part]) -> list[str]:
+def _names(fun: Callable[..., Any], args: tuple[Any, ...], places: Sequence[int]) -> list[str]:
     """How the leaves of the arguments at some positions are reached."""
-    places = [part.position for part in parts]
     one_by_one = [argument_names(fun, [*[()] * i, args[i]], {}) for i in places]
     return [name for names in one_by_one for name in names]
 
 
-def _scalar_result(out: Any, fun: Callable[..., Any], holomorphic: bool) -> Value:
+def _scalar_result(
+    builder: Builder, out: Any, fun: Callable[..., Any], holomorphic: bool
+) -> tuple[Value, Value]:
+    """The result as the trace sees it, and as the enclosing context does."""
+    if type(out) is Tracer and out.builder is builder and out._view is None and not holomorphic:
+        value = out.value
+        if type(value) is np.float64:
+            return out, value
+    out = builder.lift(_checked_result(out, fun, holomorphic))
+    return out, outside(builder, out)
+
+
+def _checked_result(out: Any, fun: Callable[..., Any], holomorphic: bool) -> Value:
     if type(out) is Tracer and out.shape == () and out.dtype.kind == ("c" if holomorphic else "f"):
         return out
     leaves, _ = flatten(out)
@@ -257,9 +268,10 @@ def _describe(out: Any) -> str:
 @quiet
 def _pull_scalar(tape: Tape, value: Value, values: list[Value], holomorphic: bool) -> list[Value]:
     """The gradient for each differentiated leaf."""
-    pulled = pull_selected(tape, [beside(value.dtype.type(1.0), value)], release=True)
+    pulled = pull_selected(tape, (beside(value.dtype.type(1.0), value),), release=True)
     gradient = []
     for ct, x in zip(pulled, values, strict=True):
-        ct = zeros_like(x) if ct is None else ascent(plain(ct), holomorphic)
-        gradient.append(fresh(beside(ct, x)))
+        if type(ct) is not np.ndarray or type(x) is not np.ndarray:
+            ct = beside(zeros_like(x) if ct is None else plain(ct), x)
+        gradient.append(fresh(ascent(ct, holomorphic)))
     return gradient

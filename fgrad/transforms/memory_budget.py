@@ -25,7 +25,8 @@ from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 from fgrad.lifted import lower
 from fgrad.ops.control import scan_p
 from fgrad.source import warn_user
-from fgrad.trace import STATE, Builder, Tracer, Value, bind, concrete, innermost, run, trace
+from fgrad.thread_state import THREAD
+from fgrad.trace import Builder, Tracer, Value, bind, concrete, innermost, run, trace
 from fgrad.transforms.beneath import trace_beneath
 from fgrad.transforms.checkpoint import Saving, bind_checkpoint
 from fgrad.transforms.checkpoint_scan import lengths_of, saving_scan
@@ -285,12 +286,12 @@ def _plain(program: Program, operands: Values, loops: str | bool) -> Sequence[Va
         return run(program, operands)
     env: dict[Atom, Value] = dict(zip(program.inputs, operands, strict=True))
     env.update(program.consts)
-    saved = STATE.loc
+    saved = THREAD.state.loc
     for eqn in program.eqns:
-        STATE.loc = eqn.loc
+        THREAD.state.loc = eqn.loc
         ins = [a.value if isinstance(a, Lit) else env[a] for a in eqn.inputs]
         env.update(zip(eqn.outputs, _equation(eqn, ins, loops), strict=True))
-    STATE.loc = saved
+    THREAD.state.loc = saved
     return [a.value if isinstance(a, Lit) else env[a] for a in program.outputs]
 
 

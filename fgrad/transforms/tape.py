@@ -28,7 +28,8 @@ from fgrad.ops.moved import Reads, array_of, pull_moved, push_moved
 from fgrad.ops.selected import ZERO, Selected, either, join, plain
 from fgrad.record import Record
 from fgrad.source import resolve
-from fgrad.trace import STATE, Builder, Tracer, Value, passed_by
+from fgrad.thread_state import THREAD
+from fgrad.trace import Builder, Tracer, Value, passed_by
 from fgrad.transforms.reads import Read, pull_reads, read_of
 
 
@@ -61,8 +62,8 @@ class Tape:
     ) -> None:
         self.records = builder.records
         # Those of the builder: the handles that a function gets stand for what it writes into them.
-        inputs = builder.inputs
-        self.inputs = list(map(_INDEX, inputs if wanted is None else compress(inputs, wanted)))
+        numbers = map(_INDEX, builder.inputs)
+        self.inputs = list(numbers if wanted is None else compress(numbers, wanted))
         self.outputs = [x.index if type(x) is Tracer else None for x in outputs]
         if wanted is None and not exact and not builder.captures:
             # Nothing but the wanted inputs (and integers, which no cotangent reaches): all active,
@@ -109,7 +110,7 @@ def push_selected(tape: Tape, tangents: Sequence[Any]) -> list[Any]:
         k: t for k, t in zip(tape.inputs, tangents, strict=True) if t is not None
     }
     get = known.get
-    state = STATE
+    state = THREAD.state
     saved = state.loc, state.via
     try:
         outer = state.via = replayed_by("jvp", state.via)
@@ -232,65 +233,66 @@ def pull(
 
 def pull_selected(tape: Tape, cotangents: Sequence[Any], release: bool = False) -> list[Any]:
     """As `pull`; cotangents may be selected, and stay so."""
-    active, records = tape.active, tape.records
+    active = tape.active
     store = _Cotangents(len(active))
-    sums = store.sums
+    sums, reads, add = store.sums, store.reads, store.add
     for out, ct in zip(tape.outputs, cotangents, strict=True):
         if ct is not None and out is not None and active[out]:
-            store.add(out, ct)
-    keep = set(tape.inputs)
-    position = len(records)
-    state = STATE
+            add(out, ct)
+    ahead = tape.records if release else tape.records.copy()
+    state = THREAD.state
     saved = state.loc, state.via
     try:
+        before: tuple[str, ...] = ()
         outer = state.via = replayed_by("vjp", state.via)
-        while position:
-            position -= 1
-            record = records.pop() if release else records[position]
-            prim, operands, values, params, outs, results, loc, via = record
-            if prim.discrete:
-                continue
-            state.via = passed_by(via, outer) if via else outer
-            if store.reads:
+        while ahead:
+            record = ahead.pop()
+            prim, operands, values, params, outs, results, state.loc, via = record
+            if via is not before:
+                state.via, before = passed_by(via, outer), via
+            if reads:
                 store.take_reads(outs)
             if prim.multiple:
                 cts = [sums[k] for k in outs]
                 for k in outs:
-                    if k not in keep:
-                        sums[k] = None
-                if any([ct is not None for ct in cts]):
-                    state.loc = loc
+                    sums[k] = None
+                if any([ct is not None for ct in cts]) and not prim.discrete:
                     _pull_general(record, cts, store, active)
                 continue
-            out = outs[0]
-            ct = sums[out]
+            ct = sums[outs[0]]
             if ct is None:
                 continue
-            if out not in keep:
-                sums[out] = None
-            state.loc = loc
+            sums[outs[0]] = None
             maps = prim.maps
             if maps:
                 if type(ct) is Selected:
                     _pull_selected_maps(record, ct, store, active)
                     continue
+                arity, result = 0 if params else len(values), results[0]
                 for k, rule in zip(operands, maps):  # noqa: B905 - hot; lengths agree by arity
-                    if rule is not None and type(k) is int and active[k]:
-                        part = rule(ct, *values, results[0], **params)
-                        if part is not None:
-                            if sums[k] is None:
-                                sums[k] = part
-                            else:
-                                store.add(k, part)
-            elif prim.accumulate is not None and store.accumulate(record, ct, active):
+                    if rule is None or type(k) is not int or not active[k]:
+                        continue
+                    if arity == 1:
+                        part = rule(ct, values[0], result)
+                    elif arity == 2:
+                        part = rule(ct, values[0], values[1], result)
+                    else:
+                        part = rule(ct, *values, result, **params)
+                    if sums[k] is None:
+                        sums[k] = part
+                    elif part is not None:
+                        add(k, part)
+            elif prim.discrete or (
+                prim.accumulate is not None and store.accumulate(record, ct, active)
+            ):
                 pass
             elif type(ct) is not Selected and prim.moved_back is not None and len(operands) == 1:
                 k = operands[0]
                 if type(k) is int and active[k]:
-                    store.add(k, prim.moved_back(ct, _WANTED, *values, **params)[0])
+                    add(k, prim.moved_back(ct, _WANTED, values[0], **params)[0])
             else:
                 _pull_general(record, [ct], store, active)
-        if store.reads:
+        if reads:
             store.take_reads(tape.inputs)
     finally:
         state.loc, state.via = saved
@@ -379,7 +381,7 @@ def _transposed_jvp(record: Record, cts: list[Any], wanted: tuple[bool, ...]) ->
     """Record the jvp as a function of the tangents alone, and pull back through that."""
     prim, _, values, params, _, outs, _, _ = record
     rule = _jvp_rule(prim, record)
-    state = STATE
+    state = THREAD.state
     loc, via = state.loc, state.via
     builder = Builder("transpose", prim.name, eager=True)
     with builder.running, builder:

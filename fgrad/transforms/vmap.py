@@ -25,7 +25,8 @@ from fgrad.ops.families import batch_first
 from fgrad.ops.shape import index, move_axis
 from fgrad.outside.draws import Draws
 from fgrad.record import Record
-from fgrad.trace import STATE, Builder, Tracer, Value, bind, passed_by
+from fgrad.thread_state import THREAD
+from fgrad.trace import Builder, Tracer, Value, bind, passed_by
 from fgrad.transforms.arguments import Shared, refuse_writes
 from fgrad.transforms.chunked import cut, map_chunks
 from fgrad.transforms.tape import missing_rule, replayed_by
@@ -247,7 +248,7 @@ def run_batched(
 
     Derivatives do not warn, as outside of a batch: what is not selected may be infinite in them.
     """
-    state = STATE
+    state = THREAD.state
     saved, loud = (state.loc, state.via), True
     try:
         outer = state.via = replayed_by("vmap", state.via)

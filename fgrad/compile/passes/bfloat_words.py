@@ -19,7 +19,8 @@ import numpy as np
 from fgrad.ir.aval import FLOAT32, UINT32, Aval, is_bfloat16
 from fgrad.ir.program import Eqn, Lit, Program, Var
 from fgrad.ops import elementwise as ew
-from fgrad.trace import STATE, Value, bind, trace
+from fgrad.thread_state import THREAD
+from fgrad.trace import Value, bind, trace
 
 UINT16 = np.dtype(np.uint16)
 _HALF = 16  # bits of a word
@@ -92,7 +93,7 @@ def bfloat_words(program: Program) -> Program:
         }
         env.update({v: _known(x) for v, x in program.consts})
         for eqn in program.eqns:
-            STATE.loc, STATE.via = eqn.loc, eqn.via
+            THREAD.state.loc, THREAD.state.via = eqn.loc, eqn.via
             operands = [_known(a.value) if type(a) is Lit else env[a] for a in eqn.inputs]  # type: ignore[index]
             env.update(zip(eqn.outputs, _apply(eqn, operands), strict=True))
         outs = [_known(a.value) if type(a) is Lit else env[a] for a in program.outputs]  # type: ignore[index]

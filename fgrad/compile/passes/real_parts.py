@@ -28,7 +28,8 @@ from fgrad.ir.program import Eqn, Lit, Program, Var
 from fgrad.ops import elementwise as ew
 from fgrad.ops.complex import complex_, imag, real, real_dtype
 from fgrad.ops.shape import full, reshape, slice_
-from fgrad.trace import STATE, Value, bind, trace
+from fgrad.thread_state import THREAD
+from fgrad.trace import Value, bind, trace
 
 
 class Split:
@@ -92,7 +93,7 @@ def _split(program: Program, rules: Mapping[str, SplitRule]) -> Program:
         }
         env.update({v: _operand(x) for v, x in program.consts})
         for eqn in program.eqns:
-            STATE.loc, STATE.via = eqn.loc, eqn.via
+            THREAD.state.loc, THREAD.state.via = eqn.loc, eqn.via
             operands = [_operand(a.value) if type(a) is Lit else env[a] for a in eqn.inputs]  # type: ignore[index]
             results = _apply(eqn, operands, rules)
             env.update(zip(eqn.outputs, results, strict=True))

@@ -1,0 +1,34 @@
+"""L2. What each thread is tracing."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from fgrad.source import Loc, RawLoc
+
+if TYPE_CHECKING:
+    from fgrad.trace import Builder
+
+
+class State:
+    """What a thread is tracing: the innermost builder, and a location that rules replay."""
+
+    __slots__ = ("builder", "loc", "opened", "via")
+
+    def __init__(self) -> None:
+        self.builder: Builder | None = None  # read it by `trace.innermost()`
+        self.opened = 0  # how many traces were begun
+        self.loc: RawLoc | Loc | None = None
+        self.via: tuple[str, ...] = ()
+
+
+class _Thread(threading.local):
+    """The state of each thread.  Who needs more of it reads it once: it takes as long as ten
+    attributes of other objects."""
+
+    def __init__(self) -> None:
+        self.state = State()
+
+
+THREAD = _Thread()
