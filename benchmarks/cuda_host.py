@@ -17,12 +17,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from stub_device import StubDriver
 
 import fgrad
 from fgrad.compile.inspect import make_program
 from fgrad.compile.pipeline import compile_program
 from fgrad.lower_cuda.driver import use
-from fgrad.lower_cuda.emulator.driver import StubDriver
 from fgrad.lower_cuda.runtime import CudaExecutable, link
 
 LAUNCHES = (1, 10, 50, 200)

@@ -35,6 +35,7 @@ import gpu_models
 import numpy as np
 from harness import Result, Workload, machine, show_header, show_row, take_turns
 from libraries import Library, fgrad_library, has, jax_library, torch_library
+from stub_device import StubDriver, StubLibraries
 from workloads_arrays import ARRAYS, CALLS
 from workloads_models import MODELS
 
@@ -42,8 +43,6 @@ import fgrad
 from fgrad import lax
 from fgrad.errors import FgradError
 from fgrad.lower_cuda import driver
-from fgrad.lower_cuda.emulator.driver import StubDriver
-from fgrad.lower_cuda.emulator.libraries import StubLibraries
 from fgrad.lower_cuda.library import functions
 
 HERE = Path(__file__).parent

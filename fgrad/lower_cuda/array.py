@@ -42,8 +42,8 @@ class DeviceArray(OnDevice):
     Example:
         >>> import numpy as np, fgrad
         >>> from fgrad.lower_cuda.driver import use
-        >>> from fgrad.lower_cuda.emulator.driver import StubDriver
-        >>> before = use(StubDriver())            # where there is no GPU
+        >>> from emulator.driver import StubDriver    # in tests: where there is no GPU
+        >>> before = use(StubDriver())
         >>> x = fgrad.device_put(np.arange(3.0))
         >>> fgrad.grad(lambda x: np.sum(x**2))(x)
         DeviceArray([0., 2., 4.])

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-
-from fgrad.lower_cuda.emulator.run import Emulated
+from emulator.run import Emulated
 
 STEPS = 1 << 20  # that a thread with a defect makes at most
 

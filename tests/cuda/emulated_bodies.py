@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from emulator.run import Emulated
 
 from fgrad.compile.cpu.llvm_text import FunctionText
 from fgrad.errors import CheckError
 from fgrad.lower_cuda.emit.team_text import block_fold, block_scan
 from fgrad.lower_cuda.emit.text import BodyText
-from fgrad.lower_cuda.emulator.run import Emulated
 
 F32 = np.dtype(np.float32)
 ORDERS = [None, 1, 2]

@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 
 import numpy as np
+from emulator.run import Emulated
 from kernel_oracle import Oracle, fill, run_native
 
 from fgrad.compile.kernel.check import check_kernel
@@ -13,7 +14,6 @@ from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.text import parse_kernel
 from fgrad.compile.schedule.order import schedule as schedule_for_cpu
 from fgrad.lower_cuda.emit.schedule import launches, schedule
-from fgrad.lower_cuda.emulator.run import Emulated
 from fgrad.lower_cuda.library.calls import Calls, KernelCall
 
 ALIGNMENT = 256  # of the blocks of the device's memory

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from emulator.run import Emulated
 
 from fgrad.lower_cuda.driver import driver
-from fgrad.lower_cuda.emulator.run import Emulated
 from fgrad.lower_cuda.library import calls as lc
 from fgrad.lower_cuda.toolchain import compile_body
 

@@ -6,9 +6,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from emulator.driver import StubDriver
+from emulator.libraries import StubLibraries
+
 from fgrad.lower_cuda import driver
-from fgrad.lower_cuda.emulator.driver import StubDriver
-from fgrad.lower_cuda.emulator.libraries import StubLibraries
 from fgrad.lower_cuda.library import functions as library_functions
 
 IS_REAL = os.environ.get("FGRAD_CUDA_DEVICE") == "1"

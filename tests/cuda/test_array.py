@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from device_arrays import K, V, W, X, Y, check
+from emulator.driver import StubDriver
 from op_cases import OP_CASES, OpCase
 from real_device import stub_device
 
@@ -23,7 +24,6 @@ from fgrad.errors import (
     UnsupportedDeviceError,
     UnsupportedTypeError,
 )
-from fgrad.lower_cuda.emulator.driver import StubDriver
 from fgrad.trace import Tracer
 
 jit: Any = fgrad.jit

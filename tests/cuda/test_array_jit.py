@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 from device_arrays import K, V, W, X, Y, check
+from emulator.driver import StubDriver
 from real_device import stub_device
 
 import fgrad
 from fgrad import device_put
 from fgrad.errors import ArgumentError, InPlaceError, NanError, UnsupportedTypeError
 from fgrad.lower_cuda.array import from_cuda_array_interface, from_dlpack
-from fgrad.lower_cuda.emulator.driver import StubDriver
 
 jit: Any = fgrad.jit
 

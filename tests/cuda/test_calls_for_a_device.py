@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from device_arrays import V, X, check
+from emulator.driver import StubDriver
 from real_device import stub_device
 
 import fgrad
 from fgrad import device_put, grad, hessian, jacfwd, jacrev, jvp, lax, linearize, vjp, vmap
 from fgrad.errors import ArgumentError, NanError
-from fgrad.lower_cuda.emulator.driver import StubDriver
 
 jit: Any = fgrad.jit
 

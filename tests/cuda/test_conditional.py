@@ -12,6 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 from device_programs import called, check, compiled
+from emulator.driver import StubDriver
+from emulator.events import Graph, Launch
+from emulator.graphs import INVALID, NOT_SUPPORTED, StubGraphs
 from real_device import real_device_or, stub_device
 
 import fgrad
@@ -22,9 +25,6 @@ from fgrad.lower_cuda import condition, runtime, toolchain
 from fgrad.lower_cuda import driver_api as api
 from fgrad.lower_cuda.array import on_device
 from fgrad.lower_cuda.driver import use
-from fgrad.lower_cuda.emulator.driver import StubDriver
-from fgrad.lower_cuda.emulator.events import Graph, Launch
-from fgrad.lower_cuda.emulator.graphs import INVALID, NOT_SUPPORTED, StubGraphs
 from fgrad.lower_cuda.graph import MOST_GRAPHS
 from fgrad.lower_cuda.nodes import Conditional, Node, flattened
 from fgrad.lower_cuda.runtime import CudaExecutable

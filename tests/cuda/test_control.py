@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from device_programs import called, check, compiled
+from emulator.driver import StubDriver
+from emulator.events import Graph, Launch
 from real_device import stub_device
 
 import fgrad
@@ -17,8 +19,6 @@ from fgrad.compile.cpu.host import Branch, Repeat, While
 from fgrad.errors import DeviceError
 from fgrad.lower_cuda import nodes, runtime
 from fgrad.lower_cuda.driver import use
-from fgrad.lower_cuda.emulator.driver import StubDriver
-from fgrad.lower_cuda.emulator.events import Graph, Launch
 
 RNG = np.random.default_rng(1)
 X = RNG.normal(size=(12, 64)).astype(np.float32)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from emulator.driver import StubDriver
 from gpu_kernels import CASES, Case, rows_of_case
 from real_device import stub_device
-
-from fgrad.lower_cuda.emulator.driver import StubDriver
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from device_programs import check, compiled
+from emulator.driver import StubDriver
+from emulator.libraries import StubLibraries
 from real_device import stub_device
 
 import fgrad
@@ -30,8 +32,6 @@ from fgrad.errors import DeviceError
 from fgrad.ir.check import check_program
 from fgrad.ir.program import Program
 from fgrad.lower_cuda import driver
-from fgrad.lower_cuda.emulator.driver import StubDriver
-from fgrad.lower_cuda.emulator.libraries import StubLibraries
 from fgrad.lower_cuda.library import cudnn
 from fgrad.lower_cuda.library import functions as library_functions
 from fgrad.lower_cuda.library.functions import Functions, Installed, status_text

@@ -13,9 +13,8 @@ from collections.abc import Iterator
 import pytest
 from defect_cases import FORMS, HARMLESS
 from defects import mutants, uncaught
+from emulator.driver import StubDriver
 from real_device import real_device_or
-
-from fgrad.lower_cuda.emulator.driver import StubDriver
 
 BODY = """define void @fgrad_body(i32 %block, i32 %x, i32 %y, i8 addrspace(1)* %p0) {
   %i = mul i32 %block, 64

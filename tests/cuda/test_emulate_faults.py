@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from emulated_bodies import BLOCK_WAIT, ORDERS, WARP_WAIT, body, put, refuses, run, words
+from emulator.run import Emulated
 
 from fgrad.errors import CheckError
-from fgrad.lower_cuda.emulator.run import Emulated
 
 BRANCH = "  %c = icmp slt i32 %x, 40\n  br i1 %c, label %a, label %b\na:\n"
 

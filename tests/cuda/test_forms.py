@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from emulator.driver import StubDriver
 from kernel_runs import check_launches
 from real_device import real_device_or
 from size_cases import EVERY, SIZE_CASES, SizeCase
@@ -20,7 +21,6 @@ import fgrad
 from fgrad.compile.kernel.text import parse_kernel
 from fgrad.lower_cuda.emit import body as emit_body
 from fgrad.lower_cuda.emit.schedule import _launches, launches, schedule
-from fgrad.lower_cuda.emulator.driver import StubDriver
 from fgrad.lower_cuda.library.calls import KernelCall
 
 # In another turn of the serial loop an element is of another thread.

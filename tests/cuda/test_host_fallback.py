@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.special as plain
 from device_arrays import V, W, check
+from emulator.driver import StubDriver
 from real_device import stub_device
 
 import fgrad
@@ -17,7 +18,6 @@ import fgrad.scipy.special as special
 from fgrad import device_put, grad, lax, vmap
 from fgrad.config import config
 from fgrad.errors import UnsupportedDeviceError
-from fgrad.lower_cuda.emulator.driver import StubDriver
 
 jit: Any = fgrad.jit
 A = np.abs(V) + 0.5

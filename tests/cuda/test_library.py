@@ -13,12 +13,12 @@ from typing import Any
 import library_runs as runs
 import numpy as np
 import pytest
+from emulator.libraries import StubLibraries
 from real_device import stub_device
 from scipy.linalg.lapack import get_lapack_funcs
 
 from fgrad.compile.cpu.library import gemm_spec
 from fgrad.compile.cpu.rows.sorting import row_sort
-from fgrad.lower_cuda.emulator.libraries import StubLibraries
 from fgrad.lower_cuda.library import fourier
 from fgrad.lower_cuda.library import lapack as library_lapack
 from fgrad.lower_cuda.library import sort as sorting

@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 import scipy.special as sp
 from device_programs import called, check, compiled
+from emulator.driver import StubDriver
+from emulator.events import Graph
+from emulator.libraries import StubLibraries
 from real_device import stub_device
 
 import fgrad
@@ -18,9 +21,6 @@ import fgrad.scipy.linalg
 import fgrad.scipy.special as fs
 from fgrad.errors import UnsupportedDeviceError
 from fgrad.lower_cuda.driver import driver
-from fgrad.lower_cuda.emulator.driver import StubDriver
-from fgrad.lower_cuda.emulator.events import Graph
-from fgrad.lower_cuda.emulator.libraries import StubLibraries
 from fgrad.lower_cuda.library.special import SPECIAL
 
 

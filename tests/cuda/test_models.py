@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from emulator.driver import StubDriver
+from emulator.events import Graph
 from real_device import stub_device
 
 import fgrad
 from fgrad import lax, nn
-from fgrad.lower_cuda.emulator.driver import StubDriver
-from fgrad.lower_cuda.emulator.events import Graph
 
 RNG = np.random.default_rng(5)
 F32 = np.float32

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from emulator.driver import StubDriver
 from real_device import stub_device
 
 import fgrad
 from fgrad.config import config
 from fgrad.errors import ArgumentError, DeviceError
 from fgrad.lower_cuda.array import DeviceArray, on_device
-from fgrad.lower_cuda.emulator.driver import StubDriver
 from fgrad.lower_cuda.native_call import is_possible
 from fgrad.lower_cuda.runtime import CudaExecutable
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from emulator.driver import StubDriver
 from op_cases import COMPLEX_CASES, OP_CASES, OpCase
 from real_device import IS_REAL, real_device_or
 from test_complex import CASES as HOLOMORPHIC
@@ -27,7 +28,6 @@ from fgrad.config import config
 from fgrad.errors import UnsupportedDeviceError
 from fgrad.lower_cuda.cubin import Resources
 from fgrad.lower_cuda.driver import Function
-from fgrad.lower_cuda.emulator.driver import StubDriver
 from fgrad.lower_cuda.toolchain import compile_body
 
 ALL = os.environ.get("FGRAD_CUDA_ALL") == "1"

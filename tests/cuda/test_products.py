@@ -15,6 +15,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 from device_programs import check, compiled
+from emulator.cublaslt import Refused
+from emulator.libraries import StubLibraries
 from real_device import stub_device
 
 import fgrad
@@ -26,8 +28,6 @@ from fgrad.compile.pipeline import compile_program
 from fgrad.compile.steps import LibraryStep
 from fgrad.config import config
 from fgrad.errors import MissingCudaError
-from fgrad.lower_cuda.emulator.cublaslt import Refused
-from fgrad.lower_cuda.emulator.libraries import StubLibraries
 from fgrad.lower_cuda.library import cublaslt as lt
 from fgrad.lower_cuda.library import functions as library_functions
 from fgrad.lower_cuda.library.calls import Calls, KernelCall, Place

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 from defect_cases import updates
+from emulator.driver import StubDriver
+from emulator.libraries import StubLibraries
 from hypothesis import HealthCheck, Phase, given, settings
 from kernel_runs import arrays_of, check_launches
 from random_kernels import KINDS, Maker
@@ -27,8 +29,6 @@ from fgrad.config import config
 from fgrad.ir.program import Program
 from fgrad.lower_cuda.array import on_device
 from fgrad.lower_cuda.emit.forms import form_of, ordered, pieces
-from fgrad.lower_cuda.emulator.driver import StubDriver
-from fgrad.lower_cuda.emulator.libraries import StubLibraries
 from fgrad.lower_cuda.library.calls import KernelCall
 
 COUNT = int(os.environ.get("FGRAD_CUDA_RANDOM", "12"))

@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 from device_programs import called, check, compiled
+from emulator.driver import StubDriver
+from emulator.events import Graph, Launch
+from emulator.graphs import StubGraphs
 from real_device import stub_device
 
 import fgrad
@@ -25,9 +28,6 @@ from fgrad.lower_cuda import graph as graph_module
 from fgrad.lower_cuda import link
 from fgrad.lower_cuda.array import on_device
 from fgrad.lower_cuda.driver import use
-from fgrad.lower_cuda.emulator.driver import StubDriver
-from fgrad.lower_cuda.emulator.events import Graph, Launch
-from fgrad.lower_cuda.emulator.graphs import StubGraphs
 from fgrad.lower_cuda.library.calls import (
     Calls,
     Check,

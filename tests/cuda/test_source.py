@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from emulator.driver import StubDriver
 from gpu_kernels import Case, gelu, kernels_of, layernorm, softmax
 from real_device import stub_device
 
 from fgrad.lower_cuda.emit.source import items_of, source_of
-from fgrad.lower_cuda.emulator.driver import StubDriver
 
 MAIN = """
 import sys

@@ -1,4 +1,4 @@
-"""L6. Runs the text of a body on a CPU: the device's threads, blocks, barriers and shuffles.
+"""Runs the text of a body on a CPU: the device's threads, blocks, barriers and shuffles.
 
 A body without barriers, shuffles and atomic operations is run by a native loop over its threads.
 Any other is run block after block, each thread with a stack of its own that is left where it waits;
@@ -23,9 +23,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from fgrad.compile.cpu.runtime import Source, build
-from fgrad.errors import CheckError
-from fgrad.lower_cuda.emulator.entry import (
+from emulator.entry import (
     CONTEXT_BYTES,
     ENDLESS,
     FAULT,
@@ -41,8 +39,10 @@ from fgrad.lower_cuda.emulator.entry import (
     loop,
     turns,
 )
-from fgrad.lower_cuda.emulator.text import Retargeted, retarget
-from fgrad.lower_cuda.emulator.turns import Threads
+from emulator.text import Retargeted, retarget
+from emulator.turns import Threads
+from fgrad.compile.cpu.runtime import Source, build
+from fgrad.errors import CheckError
 
 KEPT = 4096  # bodies that stay in memory
 STEPS = 1 << 27  # that a thread makes at most

@@ -1,4 +1,4 @@
-"""L6. A driver without a device: memory of the host, kernels run by the emulator or counted.
+"""A driver without a device: memory of the host, kernels run by the emulator or counted.
 
     use(StubDriver())                     `jit(f, device="cuda")` gives real numbers without a GPU
     use(StubDriver(execute=False))        launches are counted, natively: what the host costs
@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from emulator.events import Event, Launch
+from emulator.native import StubLibrary
 from fgrad.errors import CheckError
 from fgrad.lower_cuda.driver import Driver, Function
-from fgrad.lower_cuda.emulator.events import Event, Launch
-from fgrad.lower_cuda.emulator.native import StubLibrary
 from fgrad.lower_cuda.skeleton import padded
 
 

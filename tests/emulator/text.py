@@ -1,4 +1,4 @@
-"""L6. The text of a body for the device -> the text of a module that a CPU runs.
+"""The text of a body for the device -> the text of a module that a CPU runs.
 
 `float addrspace(1)*` becomes `ptr`, and a barrier names its place in the text:
 
@@ -19,8 +19,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from fgrad.lower_cuda.emulator.device import definitions, libdevice_globals
-from fgrad.lower_cuda.emulator.entry import ATOMIC, READ, WRITE, Shared, around
+from emulator.device import definitions, libdevice_globals
+from emulator.entry import ATOMIC, READ, WRITE, Shared, around
 
 # An array of arrays of arrays, at most.
 _ARRAY = r"\[(?:[^\[\]]|\[(?:[^\[\]]|\[[^\[\]]*\])*\])*\]"

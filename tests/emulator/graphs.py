@@ -1,4 +1,4 @@
-"""L6. The C functions for graphs of a driver without a device: captured, built, set anew, launched.
+"""The C functions for graphs of a driver without a device: captured, built, set anew, launched.
 
 Graphs are chains: each node stands behind the last one.  The handle of a node is that of its graph
 and its place in it.  A conditional handle is the address of a number, which kernels write through
@@ -16,9 +16,9 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from emulator.events import Event, Fill, Graph, Launch, Move, Work
 from fgrad.errors import CheckError
 from fgrad.lower_cuda import driver_api as api
-from fgrad.lower_cuda.emulator.events import Event, Fill, Graph, Launch, Move, Work
 
 INVALID = 1  # CUDA_ERROR_INVALID_VALUE
 NOT_SUPPORTED = 801

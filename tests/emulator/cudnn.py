@@ -1,4 +1,4 @@
-"""L6. cuDNN without a device: the convolutions of the older interface, on host memory.
+"""cuDNN without a device: the convolutions of the older interface, on host memory.
 
 Descriptors are kept as they were set, and what the real library would refuse is refused: shapes
 that do not fit, fewer than two axes of places, algorithms with atomic additions or none at all.
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.lower_cuda.emulator.cublaslt import enqueue
+from emulator.cublaslt import enqueue
 from fgrad.lower_cuda.library import cudnn
 from fgrad.lower_cuda.library.functions import C_TYPES, SIGNATURES
 

@@ -1,4 +1,4 @@
-"""L6. cuBLASLt, cuBLAS, cuSOLVER and cuFFT without a device: the work is done on host memory.
+"""cuBLASLt, cuBLAS, cuSOLVER and cuFFT without a device: the work is done on host memory.
 
     library_functions.use(StubLibraries())
 
@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from emulator.cublaslt import UNSUPPORTED, CublasLt, Refused, enqueue, put, require
+from emulator.cudnn import CudnnStub
 from fgrad.lazy import lazy_module
-from fgrad.lower_cuda.emulator.cublaslt import UNSUPPORTED, CublasLt, Refused, enqueue, put, require
-from fgrad.lower_cuda.emulator.cudnn import CudnnStub
 from fgrad.lower_cuda.library import cublaslt as lt
 from fgrad.lower_cuda.library.functions import C_TYPES, LIBRARIES, SIGNATURES
 

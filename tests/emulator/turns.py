@@ -1,4 +1,4 @@
-"""L6. The requests of waiting threads -> answers: barriers, shuffles and votes of a block.
+"""The requests of waiting threads -> answers: barriers, shuffles and votes of a block.
 
 All threads of a block have had a turn when this is called.  Warps are answered one by one as soon
 as all lanes that an instruction names have come to it; a barrier when all threads have.
@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fgrad.errors import CheckError
-from fgrad.lower_cuda.emulator.entry import (
+from emulator.entry import (
     AND,
     ANSWER,
     CLAMP,
@@ -33,6 +32,7 @@ from fgrad.lower_cuda.emulator.entry import (
     WAITING,
     WARP,
 )
+from fgrad.errors import CheckError
 
 WARP_SIZE = 32
 _POISON = 0xFFFFFFFF  # what a lane that is not there gives

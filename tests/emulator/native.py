@@ -1,4 +1,4 @@
-"""L6. The C functions of a driver without a device, as Python functions of the same names.
+"""The C functions of a driver without a device, as Python functions of the same names.
 
 Handles of functions and of executable graphs are addresses of a counter; that of a stream is the
 address of two numbers: whether it captures a graph, and the function that captures a launch.
@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from emulator.events import Event, Fill, Launch, Move, Work
+from emulator.graphs import INVALID, StubGraphs
+from emulator.run import Emulated
 from fgrad.compile.cpu import runtime
 from fgrad.errors import CheckError
 from fgrad.lower_cuda import driver_api as api
-from fgrad.lower_cuda.emulator.events import Event, Fill, Launch, Move, Work
-from fgrad.lower_cuda.emulator.graphs import INVALID, StubGraphs
-from fgrad.lower_cuda.emulator.run import Emulated
 
 POISON = 0xFF  # the byte of a NaN, and of what nobody wrote
 GUARD = 256  # bytes on each side of a block

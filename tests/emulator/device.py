@@ -1,4 +1,4 @@
-"""L6. Names of the device that a body calls -> LLVM text of functions that a CPU can run.
+"""Names of the device that a body calls -> LLVM text of functions that a CPU can run.
 
 Functions of libdevice are NVIDIA's own: its bitcode is disassembled once, and each function that
 is needed is taken with those that it calls.  What these and the emitters call below that is one
@@ -13,9 +13,9 @@ import functools
 import re
 from collections.abc import Iterable
 
+from emulator.entry import AND, BARRIER, OR, POPC, SHUFFLE, VOTE, WARP
 from fgrad.compile.cpu.runtime import disassemble
 from fgrad.errors import CheckError
-from fgrad.lower_cuda.emulator.entry import AND, BARRIER, OR, POPC, SHUFFLE, VOTE, WARP
 from fgrad.lower_cuda.toolchain import libdevice
 
 _CALLEE = re.compile(r"@([\w.$]+)\(")
@@ -338,7 +338,7 @@ def _instruction(name: str) -> str:
         )
     raise CheckError(
         f"The emulator of the device does not know the instruction llvm.{name}.",
-        [("write", "its meaning in fgrad/lower_cuda/emulator/device.py")],
+        [("write", "its meaning in tests/emulator/device.py")],
     )
 
 

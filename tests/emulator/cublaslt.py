@@ -1,4 +1,4 @@
-"""L6. cuBLASLt without a device: descriptors as they were set, products on host memory.
+"""cuBLASLt without a device: descriptors as they were set, products on host memory.
 
 What the library would refuse is refused here, with its status: layouts that do not fit, types and
 epilogues that have no algorithm, addresses less aligned than was said.  Epilogues are computed as
@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from emulator.driver import StubDriver
 from fgrad.lower_cuda.driver import driver
-from fgrad.lower_cuda.emulator.driver import StubDriver
 from fgrad.lower_cuda.library import cublaslt as lt
 
 INVALID, UNSUPPORTED = 7, 15  # CUBLAS_STATUS

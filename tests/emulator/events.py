@@ -1,4 +1,4 @@
-"""L6. What a device that is not there was asked for, as its log and its graphs hold it."""
+"""What a device that is not there was asked for, as its log and its graphs hold it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""L6. The functions around a body on a CPU: loops over threads, turns of threads, checked accesses.
+"""The functions around a body on a CPU: loops over threads, turns of threads, checked accesses.
 
 A body whose threads do not wait is called in a loop.  Else each thread has a stack of its own and
 runs until it waits: it leaves a request in its record and goes back to the function that gives the

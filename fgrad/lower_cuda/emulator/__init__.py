@@ -1,1 +1,0 @@
-"""L6. A GPU that is not there: kernels, driver and libraries on the CPU."""
