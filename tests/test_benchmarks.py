@@ -79,4 +79,4 @@ def test_eager_operation(operation: eager_table.Operation, rng: np.random.Genera
     g = eager_table.gradient(operation, np, fgrad.grad)
     direction = rng.normal(size=x.shape)
     slope = fgrad.jvp(lambda x: np.sum(operation.apply(np, x)), (x,), (direction,))[1]
-    np.testing.assert_allclose(np.sum(g(x) * direction), slope, rtol=1e-8)
+    np.testing.assert_allclose(np.sum(g(x) * direction), slope, rtol=1e-8, atol=1e-12)
