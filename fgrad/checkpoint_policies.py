@@ -11,6 +11,7 @@ from typing import Any
 
 from fgrad.errors import MissingRuleError
 from fgrad.ir.primitive import Primitive
+from fgrad.ops import primitives as prims
 from fgrad.transforms.checkpoint_name import NAME
 
 Policy = Callable[..., bool]
@@ -37,7 +38,7 @@ def dots_saveable(prim: Primitive, *_avals: Any, **_params: Any) -> bool:
         array([[3.],
                [3.]])
     """
-    return prim.name in ("dot_general", "conv")
+    return prim.contracts
 
 
 checkpoint_dots = dots_saveable
@@ -45,7 +46,7 @@ checkpoint_dots = dots_saveable
 
 def dots_with_no_batch_dims_saveable(prim: Primitive, *_avals: Any, **params: Any) -> bool:
     """Keep the results of matrix products without batch axes: those with weights."""
-    return prim.name == "dot_general" and not params["batch"][0]
+    return prim is prims.dot_general and not params["batch"][0]
 
 
 checkpoint_dots_with_no_batch_dims = dots_with_no_batch_dims_saveable

@@ -180,8 +180,6 @@ def _watch_index(i: Tracer, axis: int, length: int) -> None:
 
 # --- nans -----------------------------------------------------------------------------------------
 
-_CONTAINERS = frozenset({"call", "scan", "while", "switch"})  # what is inside of them is looked at
-
 
 @contextmanager
 def nans(infs: bool = True) -> Iterator[None]:
@@ -238,7 +236,8 @@ def _watch() -> list[tuple[Any, Callable[..., Any]]]:
     for prim, cell in _door_cells():
         before.append((cell, cell.cell_contents))
         cell.cell_contents = _checked(prim, cell.cell_contents)
-    for prim in [p for p in REGISTRY.values() if p.name not in _CONTAINERS]:
+    # What is inside of programs is looked at, not what holds them.
+    for prim in [p for p in REGISTRY.values() if p.holds is None]:
         before.append((prim, prim.evaluate_rule))
         prim.evaluate_rule = _checked(prim, prim.evaluate_rule)
     return before

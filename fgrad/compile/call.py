@@ -27,9 +27,11 @@ from fgrad.compile.pipeline import compile_program
 from fgrad.compile.plan import Donation
 from fgrad.compile.remember import keep, program_key, recall
 from fgrad.config import config
+from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program
+from fgrad.ir.traits import Holds
 from fgrad.lifted import follows
 from fgrad.locks import Locked
 from fgrad.ops.families import FLOATS
@@ -45,7 +47,7 @@ from fgrad.transforms.derive import (
     zeros_of,
 )
 
-call_p = Primitive("call", params=("program", "name"), multiple=True)
+call_p = Primitive("call", traits.holding(Holds.CALL), params=("program", "name"), multiple=True)
 
 _COMPILER = Locked()
 

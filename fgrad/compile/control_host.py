@@ -31,6 +31,7 @@ from fgrad.compile.cpu.runtime import build_kernels
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.loops.bodies import Control
 from fgrad.ir.aval import Aval
+from fgrad.ops import primitives as prims
 
 
 class Memory(NamedTuple):
@@ -155,8 +156,7 @@ def control_steps(
         memory: what the slots point to.
     """
     found = _Numbers(control, numbers, reserve, memory)
-    emit = {"scan": _scan, "while": _while, "switch": _switch}[control.eqn.prim.name]
-    return emit(control, found)
+    return _STEPS[control.eqn.prim](control, found)
 
 
 def _scan(control: Control, n: _Numbers) -> list[Step]:
@@ -268,3 +268,6 @@ def _switch(_control: Control, n: _Numbers) -> list[Step]:
         branches.append((*steps, *body.steps))
     known, fetched = n.memory.number(index, 8)
     return [*fetched, Branch(known, tuple(branches))]
+
+
+_STEPS = {prims.scan: _scan, prims.while_: _while, prims.switch: _switch}

@@ -8,22 +8,22 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fgrad.compile.inspect import inspect, jitted
-from fgrad.compile.kernel.scalar import TRANSCENDENTAL
-from fgrad.compile.lower.rules import MOVES, REDUCTIONS
 from fgrad.compile.steps import KernelStep
 from fgrad.errors import MissingRuleError
+from fgrad.ir import traits
 from fgrad.ir.memory import bytes_of
-from fgrad.ir.primitive import REGISTRY
 from fgrad.ir.program import Eqn, Program, Var
+from fgrad.ir.traits import Along
+from fgrad.ops import primitives as prims
 from fgrad.transforms.derive import vjp_programs
 
 # Of an n x n matrix, in n^3 (Golub and Van Loan, Matrix Computations, 4th edition).
 _CUBES = {
-    "cholesky": 1 / 3, "lu": 2 / 3, "factor": 2 / 3, "det": 2 / 3, "slogdet": 2 / 3, "qr": 4 / 3,
-    "svd": 22.0, "svdvals": 8 / 3, "eigh": 9.0, "eigvalsh": 4 / 3, "eig": 25.0, "eigvals": 10.0,
-    "pinv": 24.0, "sqrtm": 25.0, "matrix_function": 20.0,
+    prims.cholesky: 1 / 3, prims.lu: 2 / 3, prims.factor: 2 / 3, prims.det: 2 / 3,
+    prims.slogdet: 2 / 3, prims.qr: 4 / 3, prims.svd: 22.0, prims.svdvals: 8 / 3,
+    prims.eigh: 9.0, prims.eigvalsh: 4 / 3, prims.eig: 25.0, prims.eigvals: 10.0,
+    prims.pinv: 24.0, prims.sqrtm: 25.0, prims.matrix_function: 20.0,
 }  # fmt: skip
-_LOOPS = frozenset({"scan", "while"})
 
 
 class Cost(NamedTuple):
@@ -120,17 +120,17 @@ class _Counter:
 
     def equation(self, eqn: Eqn, times: int) -> None:
         """Count one equation, and the bodies of loops and branches."""
-        name, params = eqn.prim.name, eqn.params
-        if name == "scan":
+        prim, params = eqn.prim, eqn.params
+        if prim is prims.scan:
             self.program(params["body"], times * params["length"])
-        elif name == "while":
+        elif prim is prims.while_:
             self.bounded = False
             self.program(params["cond"], times)
             self.program(params["body"], times)
-        elif name == "switch":
+        elif prim is prims.switch:
             for branch in params["branches"]:
                 self.program(branch, times)
-        elif eqn.prim.scalar in TRANSCENDENTAL:
+        elif prim.elementwise and prim.cost is traits.Cost.FUNCTION:
             self.transcendentals += times * eqn.outputs[0].aval.size
         else:
             self.flops += times * flops_of(eqn)
@@ -138,22 +138,22 @@ class _Counter:
 
 def flops_of(eqn: Eqn) -> int:
     """The operations of one equation without a body."""
-    name, params = eqn.prim.name, eqn.params
+    prim, params = eqn.prim, eqn.params
     size = sum([v.aval.size for v in eqn.outputs])
     first = eqn.inputs[0].aval if eqn.inputs else None
-    if name == "dot_general":
+    if prim is prims.dot_general:
         assert first is not None
         return 2 * size * math.prod([first.shape[a] for a in params["contract"][0]])
-    if name == "conv":
+    if prim is prims.conv:
         return 2 * size * math.prod(eqn.inputs[1].aval.shape[1:])
-    if name in REDUCTIONS or name.startswith("cum"):
+    if prim.fold is not None and prim.fold.along is not Along.PLACE:
         return first.size if first is not None else 0
-    if name == "fft":
+    if prim is prims.fft:
         return int(5 * size * math.log2(max(size, 2)))
-    if first is not None and first.ndim >= 2 and name in _CUBES:
+    if first is not None and first.ndim >= 2 and prim in _CUBES:
         m, n = first.shape[-2:]
-        return int(_CUBES[name] * first.size * min(m, n))
-    if name in ("solve", "lu_solve", "triangular_solve"):
+        return int(_CUBES[prim] * first.size * min(m, n))
+    if prim in (prims.solve, prims.lu_solve, prims.triangular_solve):
         return 2 * size * (first.shape[-1] if first is not None else 1)
-    elementwise = REGISTRY[name].scalar is not None and name not in MOVES
-    return size if elementwise and name not in ("convert", "bitcast", "stop_gradient") else 0
+    computes = prim.elementwise and prim not in (prims.convert, prims.bitcast)
+    return size if computes and prim.cost else 0

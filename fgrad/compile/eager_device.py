@@ -20,7 +20,7 @@ from fgrad.compile.call import call_p, executable_of
 from fgrad.config import config
 from fgrad.errors import InPlaceError
 from fgrad.ir.aval import Aval
-from fgrad.ir.primitive import REGISTRY, Primitive
+from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Eqn, Params, Program, Var
 from fgrad.lifted import (
     CPU,
@@ -33,6 +33,7 @@ from fgrad.lifted import (
     through,
 )
 from fgrad.on_device import OnDevice, put
+from fgrad.ops import primitives as prims
 from fgrad.ops.families import BROADCAST
 from fgrad.source import here, resolve
 from fgrad.thread_state import THREAD
@@ -40,7 +41,6 @@ from fgrad.trace import Tracer
 
 DEVICE = "cuda"
 KEPT_PROGRAMS = 4096
-DYNAMIC_SLICE = REGISTRY["dynamic_slice"]
 
 
 # Primitives.
@@ -73,7 +73,7 @@ def compute(prim: Primitive, operands: Sequence[Any], params: dict[str, Any]) ->
     same = _same_memory(prim, operands, params)
     if same is not None:
         return same
-    if prim.name == "slice" and all([step == 1 for step in params["step"]]):
+    if prim is prims.slice and all([step == 1 for step in params["step"]]):
         prim, operands, params = _dynamic(operands[0], **params)
     shape = next((x.shape for x in operands if getattr(x, "shape", ())), ())
     forms = [_form(prim, x, shape) for x in operands]
@@ -118,17 +118,17 @@ def _same_memory(prim: Primitive, operands: Sequence[Any], params: dict[str, Any
     x: Any = operands[0] if len(operands) == 1 else None
     if not isinstance(x, OnDevice):
         return None
-    if prim.name == "reshape":
+    if prim is prims.reshape:
         return x.reshaped(params["shape"])
-    if prim.name == "convert" and params["dtype"] == x.dtype:
+    if prim is prims.convert and params["dtype"] == x.dtype:
         return x
-    if prim.name == "index" and params["ints"]:
+    if prim is prims.index and params["ints"]:
         ints = params["ints"]
         place = int(np.ravel_multi_index(ints, x.shape[: len(ints)]))
         rest = x.shape[len(ints) :]
         rows = x.reshaped((math.prod(x.shape[: len(ints)]), *rest))
         return rows.rows(place, place + 1).reshaped(rest)
-    if prim.name == "slice" and x.shape:
+    if prim is prims.slice and x.shape:
         start, stop, step = params["start"], params["stop"], params["step"]
         whole = not any(start[1:]) and stop[1:] == x.shape[1:]
         if whole and step == (1,) * x.ndim and stop[0] > start[0]:
@@ -141,7 +141,7 @@ def _dynamic(
 ) -> tuple[Primitive, Sequence[Any], dict[str, Any]]:
     """x[start:stop] with its start as operands, so that all parts of one size are one program."""
     starts = [np.int64(k) for k in start]
-    return DYNAMIC_SLICE, [x, *starts], {"sizes": tuple(map(operator.sub, stop, start))}
+    return prims.dynamic_slice, [x, *starts], {"sizes": tuple(map(operator.sub, stop, start))}
 
 
 def _form(prim: Primitive, x: Any, shape: tuple[int, ...]) -> tuple[Operand, Any]:

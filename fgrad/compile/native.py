@@ -22,6 +22,8 @@ from fgrad.compile.kernel.machine import (
 )
 from fgrad.config import config
 from fgrad.ir.program import Eqn, Program
+from fgrad.ir.traits import Holds
+from fgrad.ops import primitives as prims
 from fgrad.outside.watches import Number
 
 
@@ -135,14 +137,16 @@ def runs_long(program: Program) -> bool:
 
 def _cycles(eqn: Eqn) -> float:
     """A rough guess, which knows the size of arrays and little else."""
-    name = eqn.prim.name
-    if any([isinstance(value, Program) for value in eqn.params.values()]):
-        return RELEASE_CYCLES + 1 if name != "call" or runs_long(eqn.params["program"]) else 0.0
+    prim = eqn.prim
+    if prim.holds is Holds.CALL:
+        return RELEASE_CYCLES + 1 if runs_long(eqn.params["program"]) else 0.0
+    if prim.holds is not None:
+        return RELEASE_CYCLES + 1
     sizes = [atom.aval.size for atom in (*eqn.inputs, *eqn.outputs)]
     largest = max(sizes, default=1)
-    if name == "dot_general":
+    if prim is prims.dot_general:
         a, b, out = sizes
         return 2.0 * math.sqrt(float(a) * b * out) / FLOPS_PER_CYCLE
-    if name == "conv":
+    if prim is prims.conv:
         return 2.0 * sizes[-1] * sizes[1] / FLOPS_PER_CYCLE
     return largest * (FUSED_CYCLES if eqn.prim.scalar or eqn.prim.linear_in else UNKNOWN_CYCLES)

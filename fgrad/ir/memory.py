@@ -7,10 +7,11 @@ from typing import Any
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Atom, Eqn, Program, Var
 
-# Results that share the memory of their operands.
-VIEWS = frozenset(
-    {"reshape", "broadcast", "permute", "slice", "index", "reverse", "barrier", "checkpoint_name"}
-)
+
+def is_view(eqn: Eqn) -> bool:
+    """Whether the results share the memory of the operands."""
+    movement = eqn.prim.movement
+    return movement is not None and movement.view
 
 
 def bytes_of(aval: Aval) -> int:
@@ -29,7 +30,7 @@ def peak_bytes(program: Program) -> int:
         return owner.get(atom, atom)
 
     for eqn in program.eqns:
-        if eqn.prim.name in VIEWS:
+        if is_view(eqn):
             owner.update({v: owned(a) for v, a in zip(eqn.outputs, eqn.inputs, strict=False)})
     last: dict[Atom, int] = {}
     for k, eqn in enumerate(program.eqns):
@@ -42,7 +43,7 @@ def peak_bytes(program: Program) -> int:
     alive = peak = 0
     for k, eqn in enumerate(program.eqns):
         peak = max(peak, alive + _inside(eqn))
-        if eqn.prim.name not in VIEWS:
+        if not is_view(eqn):
             fresh = [v for v in eqn.outputs if v in last]
             made.update(fresh)
             alive += sum([bytes_of(v.aval) for v in fresh])

@@ -25,6 +25,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from fgrad.errors import CheckError
+from fgrad.ir.traits import Along, Refusal, Traits, given
 
 Rule = Callable[..., Any]
 R = TypeVar("R", bound=Rule)
@@ -38,15 +39,6 @@ class Opaque:
     """A parameter that compiled code does not depend on, such as a user's derivative rule."""
 
     __slots__ = ()
-
-
-class Refusal:
-    """An empty slot on purpose: `NotDifferentiable`, `NotLinear`; `why` completes a sentence."""
-
-    __slots__ = ("why",)
-
-    def __init__(self, why: str) -> None:
-        self.why = why
 
 
 NOT_LINEAR = Refusal("is not linear in its operands, so it has no transpose")
@@ -92,6 +84,7 @@ class Primitive:
 
     Arguments:
         name: the word that the printed IR uses; unique.
+        traits: what it is, see traits.py; passes read the attributes, which are None if refused.
         params: the names of its static parameters, in printing order.
         linear_in: "all" (linear in all operands jointly), "each" (bilinear: in each one alone), a
             tuple of operand positions it is linear in jointly, a function that says so for the
@@ -108,6 +101,7 @@ class Primitive:
     def __init__(
         self,
         name: str,
+        traits: Traits,
         params: tuple[str, ...] = (),
         linear_in: str | tuple[int, ...] | Rule | None = None,
         multiple: bool = False,
@@ -118,6 +112,15 @@ class Primitive:
         if name in REGISTRY and (self.defined is None or REGISTRY[name].defined != self.defined):
             raise CheckError(f"primitive {name!r} is defined twice")
         self.name = name
+        self.traits = traits
+        self.movement = given(traits.movement)
+        self.fold = given(traits.fold)
+        self.holds = given(traits.holds)
+        self.host = given(traits.host)
+        self.cost = given(traits.cost)
+        self.rounding = given(traits.rounding)
+        self.elementwise, self.commutative = traits.elementwise, traits.commutative
+        self.contracts = traits.contracts
         self.params = params
         self.linear_in = linear_in
         self.multiple = multiple
@@ -233,3 +236,8 @@ class Primitive:
         refusal = why if isinstance(why, Refusal) else Refusal(why)
         self._set(slot, refusal)
         self.discrete = self.discrete or refusal is DISCRETE
+
+
+def folds(along: Along) -> list[Primitive]:
+    """The primitives that combine the elements along axes in this way."""
+    return [p for p in REGISTRY.values() if p.fold is not None and p.fold.along is along]

@@ -29,6 +29,7 @@ from fgrad.compile.plan import Plan, Slot
 from fgrad.compile.steps import KernelStep, LibraryStep
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Eqn, Program, Var
+from fgrad.ir.traits import Holds
 from fgrad.ir.walk import definitions
 from fgrad.lower_cuda.array import ALIGNMENT as VECTOR_BYTES
 from fgrad.lower_cuda.driver import Driver
@@ -271,7 +272,7 @@ class _Linker:
             self.graphable |= body.image.graphable
             self.table.callbacks += body.image.callbacks
             self.kept.append(body)
-            at = f"{label} {k}" if name == "switch" else label
+            at = f"{label} {k}" if control.eqn.prim.holds is Holds.BRANCHES else label
             self.listing += [((at, *inside), number) for inside, number in body.image.listing]
         self.inside = (label,)
         memory = Memory(

@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from fgrad.errors import DtypeError
+from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
+from fgrad.ir.traits import Host, Rounding
 from fgrad.ops.elementwise import lit, neg
 from fgrad.ops.families import elementwise, finish_elementwise, same_dtype, same_shape
 from fgrad.trace import Value, bind
@@ -39,11 +41,21 @@ def is_complex(x: Value) -> bool:
     return x.dtype.kind == "c"
 
 
-conj_p = elementwise("conj", np.conjugate, lambda t, x, out: conj(t), accepts="c", reads=((),))
+_PARTS = traits.elementwise(rounding=Rounding.EXACT, host=Host.NUMPY)
 
-real_p = Primitive("real", scalar="real", reads=((),))
-imag_p = Primitive("imag", scalar="imag", reads=((),))
-complex_p = Primitive("complex", scalar="complex", reads=((), ()))
+conj_p = elementwise(
+    "conj",
+    np.conjugate,
+    lambda t, x, out: conj(t),
+    accepts="c",
+    reads=((),),
+    traits=_PARTS,
+    linear_in="all",
+)
+
+real_p = Primitive("real", _PARTS, linear_in="all", scalar="real", reads=((),))
+imag_p = Primitive("imag", _PARTS, linear_in="all", scalar="imag", reads=((),))
+complex_p = Primitive("complex", _PARTS, linear_in="all", scalar="complex", reads=((), ()))
 
 
 def part_type(x: Aval) -> Aval:

@@ -14,17 +14,29 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.doors import binary_door
+from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import OUT, Primitive, Reads
 from fgrad.ir.program import Program
+from fgrad.lazy import lazy_module
 from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew
 from fgrad.ops.elementwise import lit, select
-from fgrad.ops.families import DerivativeMap, finish_elementwise, same_dtype, same_shape
+from fgrad.ops.families import (
+    REAL_FLOATS,
+    DerivativeMap,
+    elementwise,
+    finish_elementwise,
+    same_dtype,
+    same_shape,
+)
 from fgrad.ops.known import has_no_nan, is_positive
 from fgrad.ops.selected import unless
 from fgrad.ops.shape import broadcast
 from fgrad.trace import Value, bind, trace
+
+special = lazy_module("scipy.special")
 
 Binary = Callable[[Value, Value], Value]
 
@@ -44,7 +56,7 @@ def compose_when_compiled(prim: Primitive, compose: Callable[..., Value]) -> Non
 
 def composed(ufunc: Any, compose: Binary, reads: Reads, *maps: DerivativeMap) -> Binary:
     """A function of two floats that NumPy has, and of which compiled code is composed."""
-    prim = Primitive(ufunc.__name__, reads=reads)
+    prim = Primitive(ufunc.__name__, traits.FUNCTION, reads=reads)
     prim.evaluate(ufunc)
 
     @prim.type_rule
@@ -142,7 +154,7 @@ hypot = composed(
 
 # --- the size of a complex number, as one cotangent instead of those of two parts
 
-modulus_p = Primitive("modulus", reads=((0, OUT),))
+modulus_p = Primitive("modulus", traits.FUNCTION, reads=((0, OUT),))
 modulus_p.evaluate(np.absolute)
 modulus_p.type_rule(cx.part_type)
 
@@ -161,3 +173,31 @@ compose_when_compiled(modulus_p, lambda z: hypot(cx.real(z), cx.imag(z)))
 def modulus(z: Value) -> Value:
     """|z| of complex numbers, with slope 0 at 0."""
     return bind(modulus_p, z)
+
+
+# --- products with logarithms
+
+
+def _times_log(name: str, argument: Callable[[Value], Value], log_of: Any) -> Any:
+    """x log(y), and 0 where x is 0 unless y is NaN."""
+
+    def evaluate(x: Any, y: Any) -> Any:
+        return getattr(special, name)(x, y).astype(x.dtype, copy=False)
+
+    prim = elementwise(
+        name,
+        evaluate,
+        lambda t, x, y, out: ew.mul(t, log_of(y)),
+        lambda t, x, y, out: ew.mul(t, ew.masked_div(x, argument(y))),
+        accepts=REAL_FLOATS,
+        reads=((1,), (0, 1)),
+        traits=traits.FUNCTION,
+    )
+    apply = binary_door(prim)
+    apply.__name__ = name
+    apply.__doc__ = f"x {log_of.__name__}(y), and 0 where x is 0 unless y is NaN."
+    return apply
+
+
+xlogy = _times_log("xlogy", lambda y: y, ew.log)
+xlog1py = _times_log("xlog1py", lambda y: ew.add(y, lit(y, 1)), ew.log1p)

@@ -16,20 +16,28 @@ import numpy as np
 
 from fgrad.config import config
 from fgrad.errors import DtypeError, ShapeError
+from fgrad.ir import traits
 from fgrad.ir.aval import BOOL, INT64, Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program
+from fgrad.ir.traits import Holds
 from fgrad.lifted import follows
 from fgrad.ops.straight import WORTH, is_worth, scan_loop, while_loops
 from fgrad.trace import Value, bind, run
 
 scan_p = Primitive(
-    "scan", params=("body", "length", "reverse", "n_consts", "n_carry"), multiple=True
+    "scan",
+    traits.holding(Holds.LOOP),
+    params=("body", "length", "reverse", "n_consts", "n_carry"),
+    multiple=True,
 )
 while_p = Primitive(
-    "while", params=("cond", "body", "n_cond", "n_body", "max_steps"), multiple=True
+    "while",
+    traits.holding(Holds.LOOP),
+    params=("cond", "body", "n_cond", "n_body", "max_steps"),
+    multiple=True,
 )
-switch_p = Primitive("switch", params=("branches",), multiple=True)
+switch_p = Primitive("switch", traits.holding(Holds.BRANCHES), params=("branches",), multiple=True)
 
 
 def scan(

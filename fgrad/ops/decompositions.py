@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import NOT_LINEAR, Primitive
 from fgrad.ops.complex import complex_dtype, conj, is_complex, real, real_dtype, to_complex
@@ -63,7 +64,7 @@ def _skew(lower_part: Value) -> Value:
 
 # --- qr: a = q r
 
-qr_p = Primitive("qr", params=("complete",), multiple=True)
+qr_p = Primitive("qr", traits.whole(), params=("complete",), multiple=True)
 
 
 @qr_p.type_rule
@@ -126,8 +127,8 @@ def qr(a: Value, complete: bool = False) -> tuple[Value, Value]:
 
 # --- svd: a = u diag(s) v^H
 
-svd_p = Primitive("svd", params=("full",), multiple=True)
-svdvals_p = Primitive("svdvals")
+svd_p = Primitive("svd", traits.whole(), params=("full",), multiple=True)
+svdvals_p = Primitive("svdvals", traits.whole())
 
 
 @svd_p.type_rule
@@ -212,8 +213,8 @@ def svdvals(a: Value) -> Value:
 
 # --- eigh: a = v diag(w) v^H
 
-eigh_p = Primitive("eigh", params=("lower",), multiple=True)
-eigvalsh_p = Primitive("eigvalsh", params=("lower",))
+eigh_p = Primitive("eigh", traits.whole(), params=("lower",), multiple=True)
+eigvalsh_p = Primitive("eigvalsh", traits.whole(), params=("lower",))
 
 
 @eigh_p.type_rule
@@ -269,8 +270,8 @@ def eigvalsh(a: Value, lower: bool = True) -> Value:
 
 # --- eig: a v = v diag(w), with complex results whatever the values
 
-eig_p = Primitive("eig", multiple=True)
-eigvals_p = Primitive("eigvals")
+eig_p = Primitive("eig", traits.whole(), multiple=True)
+eigvals_p = Primitive("eigvals", traits.whole())
 
 
 @eig_p.type_rule
@@ -333,7 +334,7 @@ def eigvals(a: Value) -> Value:
 
 # --- pinv: the Moore-Penrose inverse
 
-pinv_p = Primitive("pinv", params=("rcond",))
+pinv_p = Primitive("pinv", traits.whole(), params=("rcond",))
 
 
 @pinv_p.type_rule

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import NOT_LINEAR, Primitive
 from fgrad.ops.complex import complex_, imag, is_complex, real, real_dtype, to_complex
@@ -28,7 +29,7 @@ from fgrad.trace import Value, bind
 
 # --- slogdet: sign and log |det a|
 
-slogdet_p = Primitive("slogdet", multiple=True)
+slogdet_p = Primitive("slogdet", traits.whole(), multiple=True)
 
 
 @slogdet_p.type_rule
@@ -79,8 +80,8 @@ def slogdet(a: Value) -> tuple[Value, Value]:
 
 # --- det, whose gradient exists at singular matrices too
 
-det_p = Primitive("det")
-cofactor_p = Primitive("cofactor")
+det_p = Primitive("det", traits.whole())
+cofactor_p = Primitive("cofactor", traits.whole())
 
 
 @det_p.type_rule

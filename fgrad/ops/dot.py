@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.errors import DtypeError, ShapeError
+from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ops.families import bilinear_jvp, in_float32
@@ -22,7 +23,9 @@ from fgrad.trace import Value, bind
 
 Pair = tuple[Ints, Ints]
 
-dot_general_p = Primitive("dot_general", params=("contract", "batch"), linear_in="each")
+dot_general_p = Primitive(
+    "dot_general", traits.contracting(), params=("contract", "batch"), linear_in="each"
+)
 dot_general_p.jvp(bilinear_jvp(dot_general_p))
 dot_general_p.makes_order = True
 
@@ -106,7 +109,7 @@ def _prepared(a: Aval, b: Aval, *, contract: Pair, batch: Pair) -> Callable[...,
     return lambda x, y: np.dot(x.T if turned_a else x, y.T if turned_b else y)
 
 
-PREPARED["dot_general"] = _prepared
+PREPARED[dot_general_p] = _prepared
 
 
 @dot_general_p.evaluate

@@ -16,8 +16,10 @@ import numpy as np
 
 from fgrad.doors import binary_door, unary_door
 from fgrad.errors import DtypeError, ShapeError
+from fgrad.ir import traits
 from fgrad.ir.aval import BOOL, Aval
 from fgrad.ir.primitive import OUT, REGISTRY, Primitive, Reads
+from fgrad.ir.traits import Host, Rounding, Traits
 from fgrad.lazy import lazy_module
 from fgrad.ops import kept
 from fgrad.ops.families import (
@@ -51,21 +53,27 @@ def lit(x: Value, value: float) -> np.generic:
     return x.dtype.type(value)
 
 
-def _door(prim: Primitive, doc: str) -> Callable[[Value], Value]:
-    function = unary_door(prim)
+def _door(prim: Primitive, doc: str, door: Callable[..., Any] = unary_door) -> Any:
+    function = door(prim)
     function.__name__, function.__doc__ = prim.name, doc
     return function
 
 
 def _binary(prim: Primitive, doc: str) -> Callable[[Value, Value], Value]:
-    function = binary_door(prim)
-    function.__name__, function.__doc__ = prim.name, doc
-    return function
+    return _door(prim, doc, binary_door)
 
 
 # --- arithmetic ---------------------------------------------------------------------------------
 
-neg_p = elementwise("neg", np.negative, lambda t, x, out: neg(t), accepts=NUMBERS, reads=((),))
+neg_p = elementwise(
+    "neg",
+    np.negative,
+    lambda t, x, out: neg(t),
+    accepts=NUMBERS,
+    reads=((),),
+    traits=traits.EXACT,
+    linear_in="all",
+)
 sub_p = elementwise(
     "sub",
     np.subtract,
@@ -73,6 +81,7 @@ sub_p = elementwise(
     lambda t, x, y, out: neg(t),
     accepts=NUMBERS,
     reads=((), ()),
+    linear_in="all",
 )
 mul_p = elementwise(
     "mul",
@@ -81,6 +90,8 @@ mul_p = elementwise(
     lambda t, x, y, out: mul(t, x),
     accepts=ALL,
     reads=((1,), (0,)),
+    traits=traits.COMMUTES,
+    linear_in="each",
 )
 div_p = elementwise(
     "div",
@@ -89,6 +100,8 @@ div_p = elementwise(
     # The reciprocal of a broadcast number is one division for all that it divides.
     lambda t, x, y, out: neg(mul(t, mul(out, reciprocal(y)))),
     reads=((1,), (OUT, 1)),
+    traits=traits.DIVIDES,
+    linear_in=(0,),
 )
 masked_mul_p = elementwise(
     "masked_mul",
@@ -96,6 +109,7 @@ masked_mul_p = elementwise(
     lambda s, t, d, out: mul(s, d),
     lambda s, t, d, out: mul(t, s),
     reads=((1,), (0,)),
+    linear_in=(0,),
 )
 masked_div_p = elementwise(
     "masked_div",
@@ -103,21 +117,16 @@ masked_div_p = elementwise(
     lambda s, t, d, out: div(s, d),
     lambda s, t, d, out: neg(mul(s, masked_div(out, d))),
     reads=((1,), (OUT, 1)),
+    traits=traits.DIVIDES,
+    linear_in=(0,),
 )
-
 
 add = _binary(ADD, "x + y; logical or for bool.")
 sub = _binary(sub_p, "x - y.")
-
-
 mul = _binary(mul_p, "x * y; logical and for bool.")
 div = _binary(div_p, "x / y, for floats.")
-
-
 neg = _door(neg_p, "-x.")
 masked_mul = _binary(masked_mul_p, "t * d, and 0 where t is 0, whatever d is.")
-
-
 masked_div = _binary(masked_div_p, "t / d, and 0 where t is 0, whatever d is.")
 
 
@@ -134,43 +143,47 @@ def reciprocal(x: Value) -> Value:
 # --- discrete -----------------------------------------------------------------------------------
 
 
-def _discrete(name: str, evaluate: Any, accepts: str, result: np.dtype | None = None) -> Any:
-    prim = elementwise(name, evaluate, accepts=accepts, result=result)
+def _discrete(
+    name: str,
+    evaluate: Any,
+    accepts: str,
+    result: np.dtype | None = None,
+    traits: Traits = traits.PLAIN,
+) -> Any:
+    prim = elementwise(name, evaluate, accepts=accepts, result=result, traits=traits)
     door = _binary if isinstance(evaluate, np.ufunc) and evaluate.nin == 2 else _door
     return door(prim, f"Elementwise `{name}`; its derivative is zero.")
 
 
-sign = _discrete("sign", np.sign, NUMBERS)
-floor = _discrete("floor", np.floor, FLOATS)
-ceil = _discrete("ceil", np.ceil, FLOATS)
-rint = _discrete("rint", np.rint, FLOATS)
-trunc = _discrete("trunc", np.trunc, FLOATS)
+sign = _discrete("sign", np.sign, NUMBERS, traits=traits.EXACT)
+floor = _discrete("floor", np.floor, FLOATS, traits=traits.EXACT)
+ceil = _discrete("ceil", np.ceil, FLOATS, traits=traits.EXACT)
+rint = _discrete("rint", np.rint, FLOATS, traits=traits.EXACT)
+trunc = _discrete("trunc", np.trunc, FLOATS, traits=traits.EXACT)
 isnan = _discrete("isnan", np.isnan, FLOATS, BOOL)
 isinf = _discrete("isinf", np.isinf, FLOATS, BOOL)
 isfinite = _discrete("isfinite", np.isfinite, FLOATS, BOOL)
 signbit = _discrete("signbit", np.signbit, REAL_FLOATS, BOOL)
-eq = _discrete("eq", np.equal, ALL, BOOL)
-ne = _discrete("ne", np.not_equal, ALL, BOOL)
+eq = _discrete("eq", np.equal, ALL, BOOL, traits=traits.COMMUTES)
+ne = _discrete("ne", np.not_equal, ALL, BOOL, traits=traits.COMMUTES)
 lt = _discrete("lt", np.less, ORDERED, BOOL)
 le = _discrete("le", np.less_equal, ORDERED, BOOL)
 gt = _discrete("gt", np.greater, ORDERED, BOOL)
 ge = _discrete("ge", np.greater_equal, ORDERED, BOOL)
 not_ = _discrete("not", np.invert, BITS)
-and_ = _discrete("and", np.bitwise_and, BITS)
-or_ = _discrete("or", np.bitwise_or, BITS)
-xor = _discrete("xor", np.bitwise_xor, BITS)
+and_ = _discrete("and", np.bitwise_and, BITS, traits=traits.COMMUTES)
+or_ = _discrete("or", np.bitwise_or, BITS, traits=traits.COMMUTES)
+xor = _discrete("xor", np.bitwise_xor, BITS, traits=traits.COMMUTES)
 shift_left = _discrete("shift_left", np.left_shift, INTEGERS)
 shift_right = _discrete("shift_right", np.right_shift, INTEGERS)
-floor_divide = _discrete("floor_divide", np.floor_divide, REALS)
+floor_divide = _discrete("floor_divide", np.floor_divide, REALS, traits=traits.DIVIDES)
 
 
 def _stop(x: Value) -> Value:
     return x
 
 
-stop_gradient_p = elementwise("stop_gradient", _stop, None, accepts=ALL)
-
-
+stop_gradient_p = elementwise("stop_gradient", _stop, None, accepts=ALL, traits=traits.COPIES)
 stop_gradient = _door(stop_gradient_p, "`x`, regarded as a constant by every derivative.")
 
 
@@ -184,8 +197,6 @@ nextafter_p = elementwise(
     accepts=REAL_FLOATS,
     reads=((), ()),
 )
-
-
 nextafter = _binary(nextafter_p, "The number after x towards y: x but for rounding.")
 
 
@@ -194,24 +205,14 @@ def _quotient_map(t: Value, x: Value, y: Value, out: Value) -> Value:
     return neg(mul(t, rint(div(sub(x, out), y))))
 
 
-remainder_p = elementwise(
-    "remainder",
-    np.remainder,
-    lambda t, x, y, out: t,
-    _quotient_map,
-    accepts=REALS,
-    reads=((), (0, 1, OUT)),
-)
-fmod_p = elementwise(
-    "fmod",
-    np.fmod,
-    lambda t, x, y, out: t,
-    _quotient_map,
-    accepts=REALS,
-    reads=((), (0, 1, OUT)),
-)
+def _remainder(name: str, evaluate: Any) -> Primitive:
+    maps = (lambda t, x, y, out: t, _quotient_map)
+    reads = ((), (0, 1, OUT))
+    return elementwise(name, evaluate, *maps, accepts=REALS, reads=reads, traits=traits.DIVIDES)
 
 
+remainder_p = _remainder("remainder", np.remainder)
+fmod_p = _remainder("fmod", np.fmod)
 remainder = _binary(remainder_p, "x - floor(x / y) * y: the sign of the divisor.")
 fmod = _binary(fmod_p, "x - trunc(x / y) * y: the sign of the dividend.")
 
@@ -229,28 +230,27 @@ def _integer_or(evaluate: Any) -> Any:
     return lambda x: x if x.dtype.kind == "b" else evaluate(x)
 
 
+def _extremum(name: str, evaluate: Any, wins: Any, loses: Any) -> Primitive:
+    return elementwise(
+        name,
+        evaluate,
+        lambda t, x, y, out: _share(t, wins(x, y), eq(x, y)),
+        lambda t, x, y, out: _share(t, loses(x, y), eq(x, y)),
+        accepts=ORDERED,
+        reads=((0, 1), (0, 1)),
+        traits=traits.COMMUTES_EXACTLY,
+    )
+
+
+max_p = _extremum("max", np.maximum, ge, le)
+min_p = _extremum("min", np.minimum, le, ge)
 abs_p = elementwise(
     "abs",
     _integer_or(np.absolute),
     lambda t, x, out: mul(t, sign(x)),
     accepts=BITS + REAL_FLOATS,
     reads=_X,
-)
-max_p = elementwise(
-    "max",
-    np.maximum,
-    lambda t, x, y, out: _share(t, ge(x, y), eq(x, y)),
-    lambda t, x, y, out: _share(t, le(x, y), eq(x, y)),
-    accepts=ORDERED,
-    reads=((0, 1), (0, 1)),
-)
-min_p = elementwise(
-    "min",
-    np.minimum,
-    lambda t, x, y, out: _share(t, le(x, y), eq(x, y)),
-    lambda t, x, y, out: _share(t, ge(x, y), eq(x, y)),
-    accepts=ORDERED,
-    reads=((0, 1), (0, 1)),
+    traits=traits.EXACT,
 )
 copysign_p = elementwise(
     "copysign",
@@ -259,6 +259,7 @@ copysign_p = elementwise(
     None,
     accepts=REAL_FLOATS,
     reads=((0, 1), ()),
+    traits=traits.EXACT,
 )
 
 
@@ -275,13 +276,11 @@ clip_p = elementwise(
     lambda t, x, lo, hi, out: where(or_(gt(x, hi), gt(lo, hi)), t),
     accepts=ORDERED,
     reads=((0, 1, 2),) * 3,
+    traits=traits.EXACT,
 )
-
 
 abs_ = _door(abs_p, "|x|.")
 max_ = _binary(max_p, "The larger of x and y; NaN if either is.")
-
-
 min_ = _binary(min_p, "The smaller of x and y; NaN if either is.")
 copysign = _binary(copysign_p, "|x| with the sign of y.")
 
@@ -294,12 +293,15 @@ def clip(x: Value, lo: Value, hi: Value) -> Value:
 # --- exp, log, powers ---------------------------------------------------------------------------
 
 
-def _unary(name: str, evaluate: Any, reads: Reads, derivative: Any) -> Any:
-    return _door(elementwise(name, evaluate, derivative, reads=reads), f"Elementwise `{name}`.")
+def _unary(
+    name: str, evaluate: Any, reads: Reads, derivative: Any, traits: Traits = traits.FUNCTION
+) -> Any:
+    prim = elementwise(name, evaluate, derivative, reads=reads, traits=traits)
+    return _door(prim, f"Elementwise `{name}`.")
 
 
 NEGATIVE_POWER = "Integers to negative integer powers are not allowed."
-exponent_p = Primitive("exponent")
+exponent_p = Primitive("exponent", traits.elementwise(rounding=Rounding.EXACT, host=Host.NUMPY))
 
 
 @exponent_p.evaluate
@@ -330,7 +332,9 @@ log = _unary("log", np.log, _X, lambda t, x, out: div(t, x))
 log2 = _unary("log2", np.log2, _X, lambda t, x, out: div(t, mul(x, lit(x, math.log(2)))))
 log10 = _unary("log10", np.log10, _X, lambda t, x, out: div(t, mul(x, lit(x, math.log(10)))))
 log1p = _unary("log1p", np.log1p, _X, lambda t, x, out: div(t, add(x, lit(x, 1))))
-sqrt = _unary("sqrt", np.sqrt, _RESULT, lambda t, x, out: div(t, mul(out, lit(out, 2))))
+sqrt = _unary(
+    "sqrt", np.sqrt, _RESULT, lambda t, x, out: div(t, mul(out, lit(out, 2))), traits.DIVIDES
+)
 cbrt = _unary("cbrt", np.cbrt, _RESULT, lambda t, x, out: div(t, mul(mul(out, out), lit(out, 3))))
 logistic = _unary(
     "logistic",
@@ -373,6 +377,7 @@ pow_p = elementwise(
     _pow_exponent_map,
     accepts=NUMBERS,
     reads=((0, 1), (0, 1, OUT)),
+    traits=traits.FUNCTION,
 )
 
 
@@ -419,6 +424,7 @@ atan2_p = elementwise(
     lambda t, y, x, out: neg(mul(t, _over_squares(y, x))),
     accepts=REAL_FLOATS,
     reads=((0, 1), (0, 1)),
+    traits=traits.FUNCTION,
 )
 
 
@@ -486,31 +492,11 @@ def trigamma(x: Value) -> Value:
     return select(negative, reflected, positive)
 
 
-def _times_log(name: str, argument: Callable[[Value], Value], log_of: Any) -> Any:
-    """x log(y), and 0 where x is 0 unless y is NaN."""
-
-    def evaluate(x: Any, y: Any) -> Any:
-        return getattr(special, name)(x, y).astype(x.dtype, copy=False)
-
-    prim = elementwise(
-        name,
-        evaluate,
-        lambda t, x, y, out: mul(t, log_of(y)),
-        lambda t, x, y, out: mul(t, masked_div(x, argument(y))),
-        accepts=REAL_FLOATS,
-        reads=((1,), (0, 1)),
-    )
-    return _binary(prim, f"x {log_of.__name__}(y), and 0 where x is 0 unless y is NaN.")
-
-
-xlogy = _times_log("xlogy", lambda y: y, log)
-xlog1py = _times_log("xlog1py", lambda y: add(y, lit(y, 1)), log1p)
-
 # --- selection, conversion ----------------------------------------------------------------------
 
 select_p = SELECT
-convert_p = Primitive("convert", params=("dtype",), scalar="convert", reads=((),))
-bitcast_p = Primitive("bitcast", params=("dtype",), scalar="bitcast")
+convert_p = Primitive("convert", traits.PLAIN, ("dtype",), "all", scalar="convert", reads=((),))
+bitcast_p = Primitive("bitcast", traits.PLAIN, params=("dtype",), scalar="bitcast")
 
 
 @select_p.type_rule

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from fgrad.errors import DtypeError, ShapeError
+from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import DISCRETE, NOT_LINEAR, Moves, Primitive, Reads, reads_nothing
+from fgrad.ir.traits import Traits
 from fgrad.ops.selected import ADD, Selected, join, plain
 from fgrad.trace import Tracer, Value, bind
 
@@ -29,8 +31,6 @@ ALL = "biufcV"
 ORDERED = "biufcV"  # complex numbers lexicographically, as in NumPy
 
 DerivativeMap = Callable[..., Value]
-
-EXTERNAL: set[str] = set()  # elementwise primitives that a library evaluates, not a kernel
 
 
 def same_shape(prim: Primitive, avals: Sequence[Aval]) -> tuple[int, ...]:
@@ -63,6 +63,8 @@ def elementwise(
     result: np.dtype | None = None,
     scalar: str | None = None,
     reads: Reads | None = None,
+    traits: Traits = traits.PLAIN,
+    linear_in: str | tuple[int, ...] | None = None,
 ) -> Primitive:
     """Define a primitive that acts on each element, all operands having one dtype.
 
@@ -73,8 +75,10 @@ def elementwise(
         accepts: the dtype kinds of the operands.
         result: the dtype of the result if it differs from the operands'.
         reads: which values each map reads; all if it is None, none where there is no map.
+        traits: what differs from other operations on each element.
+        linear_in: the operands in which it is linear, as for a `Primitive`.
     """
-    prim = Primitive(name, scalar=scalar or name, reads=reads)
+    prim = Primitive(name, traits, linear_in=linear_in, scalar=scalar or name, reads=reads)
     prim.evaluate(evaluate)
 
     @prim.type_rule
@@ -240,8 +244,10 @@ def batch_first(size: int, x: Value, dim: int | None) -> Value:
 
 
 # Primitives that the rules of all others lean on.
-BROADCAST = Primitive("broadcast", params=("shape", "dims"), linear_in="all")
-PERMUTE = Primitive("permute", params=("axes",), linear_in="all")
+BROADCAST = Primitive(
+    "broadcast", traits.moving(view=True, repeats=True), params=("shape", "dims"), linear_in="all"
+)
+PERMUTE = Primitive("permute", traits.moving(view=True), params=("axes",), linear_in="all")
 
 
 def _reorders(values: Any, params: Any) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.errors import DtypeError, ShapeError
+from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.lazy import lazy_module
@@ -30,7 +31,7 @@ scipy_fft = lazy_module("scipy.fft")
 
 Ints = tuple[int, ...]
 
-fft_p = Primitive("fft", params=("kind", "axes", "n"), linear_in="all")
+fft_p = Primitive("fft", traits.whole(), params=("kind", "axes", "n"), linear_in="all")
 
 
 @fft_p.type_rule

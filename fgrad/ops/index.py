@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.errors import DtypeError, ShapeError
+from fgrad.ir import traits
 from fgrad.ir.aval import BOOL, INT64, Aval
 from fgrad.ir.primitive import Primitive, Reads, reads_others
 from fgrad.ops.elementwise import (
@@ -53,21 +54,20 @@ SCATTER_MODES = tuple(SCATTER_LINEAR_IN)
 
 
 def _reads_starts(count: int) -> Reads:
-    starts = tuple(range(2, count))
-    return (starts, starts, *[()] * (count - 2))
+    return (starts := tuple(range(2, count)), starts, *[()] * (count - 2))
 
 
-gather_p = Primitive("gather", params=("axes", "mode"), linear_in=(0,), reads=reads_others)
+_GATHERS = traits.moving(fixed=False, repeats=True, drops=True)
+_CUTS = traits.moving(fixed=False, drops=True)
+_UPDATES = traits.moving(fixed=False, drops=True, joins=True)
+gather_p = Primitive("gather", _GATHERS, ("axes", "mode"), (0,), reads=reads_others)
 scatter_p = Primitive(
-    "scatter",
-    params=("axes", "mode"),
-    linear_in=lambda params: SCATTER_LINEAR_IN[params["mode"]],
+    "scatter", traits.collecting(), ("axes", "mode"), lambda p: SCATTER_LINEAR_IN[p["mode"]]
 )
-dynamic_slice_p = Primitive("dynamic_slice", params=("sizes",), linear_in=(0,), reads=reads_others)
-dynamic_update_p = Primitive("dynamic_update", linear_in=(0, 1), reads=_reads_starts)
-
+dynamic_slice_p = Primitive("dynamic_slice", _CUTS, ("sizes",), (0,), reads=reads_others)
+dynamic_update_p = Primitive("dynamic_update", _UPDATES, (), (0, 1), reads=_reads_starts)
 # Declared here because the derivative of scatter-mul sorts; its rules stand in ops/sort.py.
-sort_p = Primitive("sort", params=("axis", "num_keys"), multiple=True)
+sort_p = Primitive("sort", traits.ordering(), params=("axis", "num_keys"), multiple=True)
 
 
 def gather(x: Value, indices: Sequence[Value], axes: tuple[int, ...], mode: str = "clip") -> Value:

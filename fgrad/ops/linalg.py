@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.ir import traits
 from fgrad.ir.aval import INT32, INT64, Aval
 from fgrad.ir.primitive import DISCRETE, NOT_LINEAR, Primitive
 from fgrad.lazy import lazy_module
@@ -65,7 +66,7 @@ def library_routine(module: Any, name: str, dtype: np.dtype) -> Any:
 
 # --- cholesky: a = l l^H
 
-cholesky_p = Primitive("cholesky")
+cholesky_p = Primitive("cholesky", traits.whole())
 
 
 @cholesky_p.type_rule
@@ -109,7 +110,7 @@ def cholesky(a: Value) -> Value:
 # --- triangular_solve: op(a) x = b, one triangle of a being read
 
 triangular_solve_p = Primitive(
-    "triangular_solve", params=("lower", "trans", "unit"), linear_in=(1,)
+    "triangular_solve", traits.whole(), params=("lower", "trans", "unit"), linear_in=(1,)
 )
 
 
@@ -223,7 +224,7 @@ def divide_upper(b: Value, a: Value) -> Value:
 
 # --- lu: p a = l u, packed as in LAPACK
 
-lu_p = Primitive("lu", multiple=True)
+lu_p = Primitive("lu", traits.whole(), multiple=True)
 
 
 @lu_p.type_rule
@@ -300,7 +301,7 @@ def lu(a: Value) -> tuple[Value, Value, Value]:
     return bind(lu_p, a)
 
 
-pivots_order_p = Primitive("pivots_order")
+pivots_order_p = Primitive("pivots_order", traits.whole())
 
 
 @pivots_order_p.type_rule
@@ -327,7 +328,7 @@ def pivots_order(pivots: Value) -> Value:
 
 # --- factor: a^T = p l u, the transpose of what LAPACK packs: in row-major order, its own memory
 
-factor_p = Primitive("factor", multiple=True)
+factor_p = Primitive("factor", traits.whole(), multiple=True)
 
 
 @factor_p.type_rule
@@ -359,7 +360,7 @@ def factor(a: Value) -> tuple[Value, Value]:
 
 # --- lu_solve: op(a) x = b, with the factors of a
 
-lu_solve_p = Primitive("lu_solve", params=("trans",), linear_in=(3,))
+lu_solve_p = Primitive("lu_solve", traits.whole(), params=("trans",), linear_in=(3,))
 
 
 @lu_solve_p.type_rule
@@ -431,7 +432,7 @@ def lu_solve(a: Value, packed: Value, pivots: Value, b: Value, trans: bool = Fal
 
 # --- solve: the same without factors, for stacks of matrices in NumPy
 
-solve_p = Primitive("solve", params=("trans",), linear_in=(1,))
+solve_p = Primitive("solve", traits.whole(), params=("trans",), linear_in=(1,))
 
 
 @solve_p.type_rule

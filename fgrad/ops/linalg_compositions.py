@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from fgrad.ir.aval import INT32
+from fgrad.ir.primitive import Primitive
 from fgrad.ops.complex import conj, is_complex, real, real_dtype, to_complex
-from fgrad.ops.decompositions import inverse_or_zero, svd
+from fgrad.ops.decompositions import inverse_or_zero, pinv_p, svd
+from fgrad.ops.determinants import cofactor_p, det_p, slogdet_p
 from fgrad.ops.elementwise import (
     abs_,
     convert,
@@ -25,7 +27,7 @@ from fgrad.ops.elementwise import (
     sign,
     sub,
 )
-from fgrad.ops.linalg import factor, lu_solve
+from fgrad.ops.linalg import factor, lu_solve, solve_p
 from fgrad.ops.matrices import adjoint, diagonal, matmul, scale_columns
 from fgrad.ops.reduce import cumprod, reduce_max, reduce_prod, reduce_sum
 from fgrad.ops.shape import broadcast, concatenate, full, iota, slice_
@@ -85,10 +87,10 @@ def pinv_by_svd(a: Value, rcond: float) -> Sequence[Value]:
     return [matmul(scale_columns(adjoint(vh), inverse), adjoint(u))]
 
 
-COMPOSITIONS: dict[str, Callable[..., Sequence[Value]]] = {
-    "solve": solve_by_factors,
-    "slogdet": slogdet_by_factors,
-    "det": det_by_factors,
-    "cofactor": cofactor_by_svd,
-    "pinv": pinv_by_svd,
+COMPOSITIONS: dict[Primitive, Callable[..., Sequence[Value]]] = {
+    solve_p: solve_by_factors,
+    slogdet_p: slogdet_by_factors,
+    det_p: det_by_factors,
+    cofactor_p: cofactor_by_svd,
+    pinv_p: pinv_by_svd,
 }

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import NOT_LINEAR, Primitive
 from fgrad.lazy import lazy_module
@@ -35,8 +36,8 @@ scipy_linalg = lazy_module("scipy.linalg")
 
 FUNCTIONS = frozenset({"expm", "logm", "cosm", "sinm", "tanm", "coshm", "sinhm", "tanhm"})
 
-matrix_function_p = Primitive("matrix_function", params=("name",))
-frechet_p = Primitive("frechet", params=("name",), linear_in=(1,))
+matrix_function_p = Primitive("matrix_function", traits.whole(), params=("name",))
+frechet_p = Primitive("frechet", traits.whole(), params=("name",), linear_in=(1,))
 
 
 @matrix_function_p.type_rule
@@ -125,7 +126,7 @@ def frechet(name: str, a: Value, e: Value) -> Value:
 
 # --- solve_sylvester: a x + x b = c
 
-solve_sylvester_p = Primitive("solve_sylvester", linear_in=(2,))
+solve_sylvester_p = Primitive("solve_sylvester", traits.whole(), linear_in=(2,))
 
 
 @solve_sylvester_p.type_rule
@@ -169,7 +170,7 @@ def solve_sylvester(a: Value, b: Value, c: Value) -> Value:
 
 # --- sqrtm
 
-sqrtm_p = Primitive("sqrtm")
+sqrtm_p = Primitive("sqrtm", traits.whole())
 
 
 @sqrtm_p.type_rule

@@ -14,11 +14,16 @@ from typing import Any
 import numpy as np
 
 from fgrad.errors import DtypeError, ShapeError
+from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ops.dot import Pair, dot_general_p
 
-product_p = Primitive("product", params=("contract", "batch", "operand", "result", "epilogue"))
+_TRAITS = traits.contracting()
+
+product_p = Primitive(
+    "product", _TRAITS, params=("contract", "batch", "operand", "result", "epilogue")
+)
 for _slot in ("jvp", "transpose", "batch"):
     product_p.refuse(_slot, "is made when a program is compiled, after all transforms")
 

@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from fgrad.errors import DtypeError, ShapeError
+from fgrad.ir import traits
 from fgrad.ir.aval import INT64, UINT32, Aval
 from fgrad.ir.primitive import DISCRETE, NOT_LINEAR, Primitive
 from fgrad.ops.elementwise import add, convert, or_, shift_left, shift_right, xor
 from fgrad.ops.shape import broadcast, iota, move_axis, reshape, slice_
 from fgrad.trace import Value, bind
 
-random_bits_p = Primitive("random_bits", params=("shape",))
+random_bits_p = Primitive("random_bits", traits.whole(host=None), params=("shape",))
 
 # Rotations of the rounds, in two groups of four, and the parity of the key schedule (SC 2011, 4.3).
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from fgrad.errors import DtypeError, ShapeError
+from fgrad.ir import traits
 from fgrad.ir.aval import INT64, Aval
 from fgrad.ir.primitive import DISCRETE, NOT_LINEAR, Primitive
+from fgrad.ir.traits import Along
 from fgrad.ops.elementwise import (
     add,
     and_,
@@ -120,7 +122,7 @@ def _(ct: Value, wanted: Any, x: Value, *, axes: Ints) -> tuple[Value]:
     return (spread(ct, x.shape, axes),)
 
 
-reduce_prod_p = Primitive("reduce_prod", params=("axes",))
+reduce_prod_p = Primitive("reduce_prod", traits.folding(Along.AXES, "mul"), params=("axes",))
 _reduction(reduce_prod_p, np.multiply, ALL)
 reduce_prod_p.refuse("transpose", NOT_LINEAR)
 
@@ -179,8 +181,8 @@ reduce_prod_p.pullback = _pull_prod
 reduce_prod_p.selects = True
 
 
-reduce_max_p = Primitive("reduce_max", params=("axes",))
-reduce_min_p = Primitive("reduce_min", params=("axes",))
+reduce_max_p = Primitive("reduce_max", traits.folding(Along.AXES, "max"), params=("axes",))
+reduce_min_p = Primitive("reduce_min", traits.folding(Along.AXES, "min"), params=("axes",))
 
 
 def _attained(x: Value, out: Value, axes: Ints) -> tuple[Value, Value]:
@@ -222,8 +224,8 @@ for _prim, _ufunc in ((reduce_max_p, np.maximum), (reduce_min_p, np.minimum)):
     _prim.selects = True
     _prim.refuse("transpose", NOT_LINEAR)
 
-reduce_any_p = Primitive("reduce_any", params=("axes",))
-reduce_all_p = Primitive("reduce_all", params=("axes",))
+reduce_any_p = Primitive("reduce_any", traits.folding(Along.AXES, "or"), params=("axes",))
+reduce_all_p = Primitive("reduce_all", traits.folding(Along.AXES, "and"), params=("axes",))
 for _prim, _ufunc in ((reduce_any_p, np.logical_or), (reduce_all_p, np.logical_and)):
     _reduction(_prim, _ufunc, "b")
     _prim.refuse("jvp", DISCRETE)
@@ -250,8 +252,8 @@ reduce_all = _reducer(reduce_all_p, "Logical and")
 # --- argmax, argmin -----------------------------------------------------------------------------
 
 
-def _arg_extremum(name: str, evaluate: Any) -> Primitive:
-    prim = Primitive(name, params=("axis",))
+def _arg_extremum(name: str, evaluate: Any, op: str) -> Primitive:
+    prim = Primitive(name, traits.folding(Along.PLACE, op), params=("axis",))
 
     @prim.type_rule
     def _(x: Aval, *, axis: int) -> Aval:
@@ -272,8 +274,8 @@ def _arg_extremum(name: str, evaluate: Any) -> Primitive:
     return prim
 
 
-argmax_p = _arg_extremum("argmax", np.argmax)
-argmin_p = _arg_extremum("argmin", np.argmin)
+argmax_p = _arg_extremum("argmax", np.argmax, "max")
+argmin_p = _arg_extremum("argmin", np.argmin, "min")
 
 
 def argmax(x: Value, axis: int) -> Value:
@@ -289,8 +291,10 @@ def argmin(x: Value, axis: int) -> Value:
 # --- cumulative ---------------------------------------------------------------------------------
 
 
-def _cumulative(name: str, ufunc: Any, accepts: str, is_linear: bool = False) -> Primitive:
-    prim = Primitive(name, params=("axis", "reverse"), linear_in="all" if is_linear else None)
+def _cumulative(name: str, ufunc: Any, op: str, accepts: str) -> Primitive:
+    running = traits.folding(Along.RUNNING, op)
+    linear_in = "all" if op == "add" else None
+    prim = Primitive(name, running, params=("axis", "reverse"), linear_in=linear_in)
 
     @prim.type_rule
     def _(x: Aval, *, axis: int, reverse: bool) -> Aval:
@@ -315,11 +319,11 @@ def _cumulative(name: str, ufunc: Any, accepts: str, is_linear: bool = False) ->
     return prim
 
 
-cumsum_p = _cumulative("cumsum", np.add, ALL, is_linear=True)
+cumsum_p = _cumulative("cumsum", np.add, "add", ALL)
 linear(cumsum_p)
 cumsum_p.transpose(lambda ct, wanted, x, *, axis, reverse: (cumsum(ct, axis, not reverse),))
 
-cumprod_p = _cumulative("cumprod", np.multiply, ALL)
+cumprod_p = _cumulative("cumprod", np.multiply, "mul", ALL)
 cumprod_p.refuse("transpose", NOT_LINEAR)
 
 
@@ -344,8 +348,8 @@ def _shift(x: Value, axis: int, step: int, reverse: bool, fill: int) -> Value:
     return pad(x, width, tuple(-w for w in width), None, fill)
 
 
-cummax_p = _cumulative("cummax", np.maximum, ORDERED)
-cummin_p = _cumulative("cummin", np.minimum, ORDERED)
+cummax_p = _cumulative("cummax", np.maximum, "max", ORDERED)
+cummin_p = _cumulative("cummin", np.minimum, "min", ORDERED)
 
 
 def _cumulative_extremum_jvp(

@@ -20,13 +20,27 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.ir import traits
 from fgrad.ir.primitive import Primitive
+from fgrad.ir.traits import Rounding
 from fgrad.ops.known import has_no_nan
 from fgrad.trace import Tracer, Value, bind
 
 # Their rules stand in families.py and elementwise.py.
-ADD = Primitive("add", scalar="add", reads=((), ()))
-SELECT = Primitive("select", scalar="select", reads=((), (0,), (0,)))
+ADD = Primitive(
+    "add",
+    traits.COMMUTES,
+    linear_in="all",
+    scalar="add",
+    reads=((), ()),
+)
+SELECT = Primitive(
+    "select",
+    traits.elementwise(rounding=Rounding.COPIES),
+    linear_in=(1, 2),
+    scalar="select",
+    reads=((), (0,), (0,)),
+)
 
 FALSE = np.bool_(False)
 

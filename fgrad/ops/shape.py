@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from fgrad.errors import DtypeError, ShapeError
+from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import DISCRETE, Primitive
+from fgrad.ir.traits import Along, Rounding
 from fgrad.ops.families import ADD, BROADCAST, PERMUTE, batch_first, linear, moves
 from fgrad.trace import Value, bind
 
@@ -81,7 +83,9 @@ def full(shape: Ints, value: Any, dtype: np.dtype) -> Value:
     return bind(BROADCAST, scalar, shape=shape, dims=()) if shape else scalar
 
 
-REDUCE_SUM = Primitive("reduce_sum", params=("axes",), linear_in="all")  # its rules: ops/reduce.py
+REDUCE_SUM = Primitive(
+    "reduce_sum", traits.folding(Along.AXES, "add"), params=("axes",), linear_in="all"
+)  # its rules: ops/reduce.py
 
 
 # --- permute ------------------------------------------------------------------------------------
@@ -135,7 +139,7 @@ def move_axis(x: Value, source: int, to: int) -> Value:
 
 # --- reshape ------------------------------------------------------------------------------------
 
-reshape_p = Primitive("reshape", params=("shape",), linear_in="all")
+reshape_p = Primitive("reshape", traits.moving(view=True), params=("shape",), linear_in="all")
 
 
 @reshape_p.type_rule
@@ -171,8 +175,15 @@ def reshape(x: Value, shape: Ints) -> Value:
 
 # --- slice and pad ------------------------------------------------------------------------------
 
-slice_p = Primitive("slice", params=("start", "stop", "step"), linear_in="all")
-pad_p = Primitive("pad", params=("low", "high", "interior", "value"), linear_in="all")
+slice_p = Primitive(
+    "slice", traits.moving(view=True, drops=True), params=("start", "stop", "step"), linear_in="all"
+)
+pad_p = Primitive(
+    "pad",
+    traits.moving(drops=True, fills=True, rounding=Rounding.EXACT),
+    params=("low", "high", "interior", "value"),
+    linear_in="all",
+)
 
 
 def _length(start: int, stop: int, step: int) -> int:
@@ -317,7 +328,9 @@ def pad(x: Value, low: Ints, high: Ints, interior: Ints | None = None, value: An
 
 # --- index --------------------------------------------------------------------------------------
 
-index_p = Primitive("index", params=("ints",), linear_in="all")
+index_p = Primitive(
+    "index", traits.moving(view=True, drops=True), params=("ints",), linear_in="all"
+)
 
 
 @index_p.type_rule
@@ -381,7 +394,7 @@ def index(x: Value, ints: Ints) -> Value:
 
 # --- reverse, concatenate -----------------------------------------------------------------------
 
-reverse_p = Primitive("reverse", params=("axes",), linear_in="all")
+reverse_p = Primitive("reverse", traits.moving(view=True), params=("axes",), linear_in="all")
 
 
 @reverse_p.type_rule
@@ -410,7 +423,9 @@ def reverse(x: Value, axes: Ints) -> Value:
     return bind(reverse_p, x, axes=axes) if axes else x
 
 
-concatenate_p = Primitive("concatenate", params=("axis",), linear_in="all")
+concatenate_p = Primitive(
+    "concatenate", traits.moving(joins=True), params=("axis",), linear_in="all"
+)
 
 
 @concatenate_p.type_rule
@@ -459,7 +474,9 @@ def concatenate(xs: Sequence[Value], axis: int) -> Value:
 
 # --- iota ---------------------------------------------------------------------------------------
 
-iota_p = Primitive("iota", params=("shape", "dtype", "axis"))
+iota_p = Primitive(
+    "iota", traits.moving(fills=True, rounding=Rounding.ROUNDS), params=("shape", "dtype", "axis")
+)
 
 
 @iota_p.type_rule

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.errors import ShapeError
+from fgrad.ir import traits
 from fgrad.ir.aval import INT64, Aval
 from fgrad.ir.primitive import DISCRETE, NOT_LINEAR, Primitive
 from fgrad.ops.families import batch_first
@@ -127,7 +128,7 @@ def _(
 
 # --- searching ------------------------------------------------------------------------------------
 
-searchsorted_p = Primitive("searchsorted", params=("right",))
+searchsorted_p = Primitive("searchsorted", traits.ordering(), params=("right",))
 
 
 def searchsorted(x: Value, values: Value, right: bool = False) -> Value:
@@ -176,7 +177,7 @@ def _(size: int, operands: Any, dims: Any, *, right: bool) -> tuple[Value, int]:
 
 # --- the greatest elements ------------------------------------------------------------------------
 
-top_k_p = Primitive("top_k", params=("k",), multiple=True)
+top_k_p = Primitive("top_k", traits.ordering(), params=("k",), multiple=True)
 MOST_SELECTED = 64  # elements that are selected by one walk; for more, rows are sorted
 
 

@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from fgrad.errors import MissingRuleError
+from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
+from fgrad.ir.traits import Cost, Host
 from fgrad.lazy import lazy_module
 from fgrad.ops.elementwise import (
     add,
@@ -46,7 +48,7 @@ from fgrad.ops.elementwise import (
     square,
     sub,
 )
-from fgrad.ops.families import EXTERNAL, DerivativeMap, finish_elementwise, same_dtype, same_shape
+from fgrad.ops.families import DerivativeMap, finish_elementwise, same_dtype, same_shape
 from fgrad.ops.incomplete import betainc_slope, gammainc_slope
 from fgrad.trace import Value, bind
 
@@ -69,7 +71,7 @@ def external(
         evaluate: the NumPy function, if it is not SciPy's of that name.
         accepts: the dtype kinds of the operands: "fc" where SciPy takes complex numbers.
     """
-    prim = Primitive(name)
+    prim = Primitive(name, traits.elementwise(Cost.FUNCTION, host=Host.SCIPY))
     function = evaluate or (lambda *xs: getattr(special, name)(*xs))
 
     @prim.evaluate
@@ -81,7 +83,6 @@ def external(
         return Aval(same_shape(prim, avals), same_dtype(prim, avals, accepts))
 
     finish_elementwise(prim, maps)
-    EXTERNAL.add(name)
 
     def apply(*xs: Value) -> Value:
         return bind(prim, *xs)

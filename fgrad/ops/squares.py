@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.errors import DtypeError
+from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import NOT_LINEAR, Primitive
 from fgrad.ops.composed import compose_when_compiled
@@ -23,7 +24,9 @@ from fgrad.ops.selected import ZERO, Selected, Support, fitted, plain
 from fgrad.ops.shape import REDUCE_SUM, Ints
 from fgrad.trace import Value, bind
 
-sum_squares_p = Primitive("sum_squares", params=("axes", "centered"), reads=((0,),))
+sum_squares_p = Primitive(
+    "sum_squares", traits.collecting(), params=("axes", "centered"), reads=((0,),)
+)
 sum_squares_p.refuse("transpose", NOT_LINEAR)
 
 

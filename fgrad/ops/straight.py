@@ -18,22 +18,39 @@ from typing import Any
 import numpy as np
 
 from fgrad.ir.aval import Aval
+from fgrad.ir.primitive import REGISTRY, Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 from fgrad.ir.walk import has_effect
+from fgrad.ops.elementwise import convert_p
+from fgrad.ops.families import BROADCAST
+from fgrad.ops.index import gather_p, scatter_p
 
 WORTH = 16  # steps of a body, in all of its loops so far, from which on its text is worth making
 
-# By the names of primitives: (*avals, **params) -> an evaluation for these, or None.
-PREPARED: dict[str, Callable[..., Callable[..., Any] | None]] = {}
+# (*avals, **params) -> an evaluation for these, or None.
+PREPARED: dict[Primitive, Callable[..., Callable[..., Any] | None]] = {}
 
 # Operators on scalars of float32, float64, int64 and bool.
 _OPERATORS = {
-    "add": "{} + {}", "sub": "{} - {}", "mul": "{} * {}", "div": "{} / {}", "neg": "-{}",
-    "abs": "abs({})", "lt": "{} < {}", "le": "{} <= {}", "gt": "{} > {}", "ge": "{} >= {}",
-    "eq": "{} == {}", "ne": "{} != {}", "and": "{} & {}", "or": "{} | {}", "not": "~{}",
-    "select": "{1} if {0} else {2}",
-    "masked_mul": "{0} * {1} if {0} else {0}", "masked_div": "{0} / {1} if {0} else {0}",
-}  # fmt: skip
+    REGISTRY["add"]: "{} + {}",
+    REGISTRY["sub"]: "{} - {}",
+    REGISTRY["mul"]: "{} * {}",
+    REGISTRY["div"]: "{} / {}",
+    REGISTRY["neg"]: "-{}",
+    REGISTRY["abs"]: "abs({})",
+    REGISTRY["lt"]: "{} < {}",
+    REGISTRY["le"]: "{} <= {}",
+    REGISTRY["gt"]: "{} > {}",
+    REGISTRY["ge"]: "{} >= {}",
+    REGISTRY["eq"]: "{} == {}",
+    REGISTRY["ne"]: "{} != {}",
+    REGISTRY["and"]: "{} & {}",
+    REGISTRY["or"]: "{} | {}",
+    REGISTRY["not"]: "~{}",
+    REGISTRY["select"]: "{1} if {0} else {2}",
+    REGISTRY["masked_mul"]: "{0} * {1} if {0} else {0}",
+    REGISTRY["masked_div"]: "{0} / {1} if {0} else {0}",
+}
 _DTYPES = ("f4", "f8", "i8", "b1")
 
 
@@ -175,7 +192,7 @@ class _Text:
 
     def value(self, eqn: Eqn, atoms: Sequence[str]) -> str:
         """The text of an equation's value."""
-        operator = _OPERATORS.get(eqn.prim.name)
+        operator = _OPERATORS.get(eqn.prim)
         if operator is not None and all([_is_scalar(a) for a in (*eqn.inputs, *eqn.outputs)]):
             return operator.format(*atoms)
         return f"{self.constant(_rule(eqn))}({', '.join(atoms)})"
@@ -200,11 +217,11 @@ class _Text:
 
 def _rule(eqn: Eqn) -> Callable[..., Any]:
     """The evaluation of an equation, with its parameters."""
-    name, rule = eqn.prim.name, eqn.prim.evaluate_rule
-    to_float = name == "convert" and eqn.params["dtype"].kind == "f"
+    prim, rule = eqn.prim, eqn.prim.evaluate_rule
+    to_float = prim is convert_p and eqn.params["dtype"].kind == "f"
     if to_float and all([_is_scalar(a) for a in (*eqn.inputs, *eqn.outputs)]):
         return eqn.params["dtype"].type
-    prepare = PREPARED.get(name)
+    prepare = PREPARED.get(prim)
     if prepare is not None:
         prepared = prepare(*[a.aval for a in eqn.inputs], **eqn.params)
         if prepared is not None:
@@ -241,7 +258,7 @@ def _is_one_row(x: Aval, indices: Sequence[Aval], axes: tuple[int, ...]) -> bool
     return axes == (0,) and not others and number and x.shape[0] > 0 and x.dtype.kind != "V"
 
 
-PREPARED.update({"gather": _one_row, "scatter": _one_update})
+PREPARED.update({gather_p: _one_row, scatter_p: _one_update})
 
 
 def _spread_by_numpy(program: Program) -> set[Var]:
@@ -249,7 +266,7 @@ def _spread_by_numpy(program: Program) -> set[Var]:
     spread = {
         eqn.outputs[0]
         for eqn in program.eqns
-        if eqn.prim.name == "broadcast" and not eqn.inputs[0].aval.shape
+        if eqn.prim is BROADCAST and not eqn.inputs[0].aval.shape
     }
     spread -= {a for a in program.outputs if type(a) is Var}
     for eqn in program.eqns:

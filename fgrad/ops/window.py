@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.errors import DtypeError, ShapeError
+from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ops.families import NUMBERS, batch_first, bilinear_jvp, linear, same_dtype
@@ -28,12 +29,21 @@ Padding = tuple[tuple[int, int], ...]
 
 conv_p = Primitive(
     "conv",
+    traits.contracting(),
     params=("strides", "padding", "x_dilation", "w_dilation", "feature_groups", "batch_groups"),
     linear_in="each",
 )
-windows_p = Primitive("windows", params=("axes", "sizes", "strides", "dilations"), linear_in="all")
+windows_p = Primitive(
+    "windows",
+    traits.moving(repeats=True, drops=True),
+    params=("axes", "sizes", "strides", "dilations"),
+    linear_in="all",
+)
 fold_p = Primitive(
-    "fold", params=("shape", "axes", "sizes", "strides", "dilations"), linear_in="all"
+    "fold",
+    traits.collecting(),
+    params=("shape", "axes", "sizes", "strides", "dilations"),
+    linear_in="all",
 )
 
 

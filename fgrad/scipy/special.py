@@ -34,6 +34,7 @@ from fgrad.numpy.promote import (
     result_type,
     user_line,
 )
+from fgrad.ops import composed
 from fgrad.ops import elementwise as ew
 from fgrad.ops import special as sp
 from fgrad.ops import special_distributions as sd
@@ -281,14 +282,14 @@ def softplus(x: Any) -> Value:
 def xlogy(x: Any, y: Any) -> Value:
     """x log(y), and 0 where x is 0 unless y is NaN."""
     x, y = _operands(x, y)
-    return _times_log(x, y, ew.log) if is_complex(x) else ew.xlogy(x, y)
+    return _times_log(x, y, ew.log) if is_complex(x) else composed.xlogy(x, y)
 
 
 @_either
 def xlog1py(x: Any, y: Any) -> Value:
     """x log(1 + y), and 0 where x is 0 unless y is NaN."""
     x, y = _operands(x, y)
-    return _times_log(x, y, ew.log1p) if is_complex(x) else ew.xlog1py(x, y)
+    return _times_log(x, y, ew.log1p) if is_complex(x) else composed.xlog1py(x, y)
 
 
 def _times_log(x: Value, y: Value, log: Callable[[Value], Value]) -> Value:
@@ -301,7 +302,7 @@ def _times_log(x: Value, y: Value, log: Callable[[Value], Value]) -> Value:
 def entr(x: Any) -> Value:
     """-x log(x); 0 at 0, -inf below."""
     (x,) = _operands(x)
-    return ew.select(ew.lt(x, lit(x, 0)), lit(x, -math.inf), ew.neg(ew.xlogy(x, x)))
+    return ew.select(ew.lt(x, lit(x, 0)), lit(x, -math.inf), ew.neg(composed.xlogy(x, x)))
 
 
 @_either

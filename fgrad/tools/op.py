@@ -119,7 +119,7 @@ def _name_of(function: Any) -> str:
 def _backends(prim: Primitive) -> Iterator[str]:
     for label, table in LOWERINGS:
         try:
-            yield from _entry(label, table[prim.name])
+            yield from _entry(label, table[prim])
         except KeyError:
             continue
     if prim.scalar is None:

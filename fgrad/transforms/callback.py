@@ -18,10 +18,12 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.errors import ArgumentError, CustomRuleError, UnsupportedTypeError
+from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import DISCRETE, Primitive
+from fgrad.ir.traits import Host
 from fgrad.lifted import lower
-from fgrad.ops.families import EXTERNAL, batch_first
+from fgrad.ops.families import batch_first
 from fgrad.trace import Tracer, Value, bind, innermost
 from fgrad.transforms.custom_function import line_of
 from fgrad.transforms.wrap import as_value, function_name
@@ -92,9 +94,8 @@ class Function:
 
 
 def _define(name: str, effect: bool) -> Primitive:
-    prim = Primitive(name, params=("function",), multiple=True)
+    prim = Primitive(name, traits.calling(Host.CALLBACK), params=("function",), multiple=True)
     prim.effect = effect
-    EXTERNAL.add(name)
 
     @prim.type_rule
     def _(*_avals: Aval, function: Function) -> tuple[Aval, ...]:

@@ -16,9 +16,11 @@ from typing import Any
 
 from fgrad import tree
 from fgrad.errors import ArgumentError
+from fgrad.ir import traits
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Opaque, Primitive
 from fgrad.ir.program import Lit, Program
+from fgrad.ir.traits import Holds
 from fgrad.lifted import lower, lowered
 from fgrad.ops.selected import Selected, alike, plain
 from fgrad.record import Record
@@ -40,8 +42,10 @@ from fgrad.transforms.wrap import (
 Values = Sequence[Value]
 Policy = Callable[..., bool]
 
-checkpoint_p = Primitive("checkpoint", params=("program", "policy"), multiple=True)
-barrier_p = Primitive("barrier", multiple=True)
+checkpoint_p = Primitive(
+    "checkpoint", traits.holding(Holds.CALL), params=("program", "policy"), multiple=True
+)
+barrier_p = Primitive("barrier", traits.passing(), multiple=True)
 
 
 class Saving(Opaque):

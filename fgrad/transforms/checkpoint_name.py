@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from fgrad import tree
+from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.lifted import lower
 from fgrad.trace import Value, bind
 from fgrad.transforms.wrap import as_value
 
-NAME = Primitive("checkpoint_name", params=("name",), linear_in="all")
+NAME = Primitive("checkpoint_name", traits.passing(), params=("name",), linear_in="all")
 
 
 def checkpoint_name(x: Any, name: str) -> Any:

@@ -11,18 +11,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from fgrad.ir.program import Atom, Eqn, Program, Var
+from fgrad.ir.traits import Cost
 from fgrad.ir.walk import definitions
 from fgrad.trace import Value, run
 from fgrad.transforms.control_parts import derived_program, split
 from fgrad.transforms.derive import VjpPrograms, apart, beside
 
-CHEAP = frozenset({
-    "add", "sub", "mul", "neg", "abs", "sign", "max", "min", "clip", "select", "convert",
-    "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor", "not", "stop_gradient",
-    "broadcast", "reshape", "permute", "slice", "index", "reverse", "pad", "concatenate",
-})  # fmt: skip
-DEAR = frozenset({"div", "masked_div", "sqrt"})  # cheaper than memory for whole vectors
-VECTOR = 64  # elements
+VECTOR = 64  # elements from which on a division is cheaper than memory
 MOST_EQUATIONS = 256  # that one residual may take to be computed again
 
 
@@ -102,7 +97,11 @@ class _Choice:
         eqn = self.defined.get(var)
         if eqn is None:
             return False
-        return eqn.prim.name in CHEAP or (eqn.prim.name in DEAR and var.aval.size >= VECTOR)
+        prim = eqn.prim
+        if prim.elementwise:
+            dear = Cost.DIVISION if var.aval.size >= VECTOR else Cost.CHEAP
+            return prim.host is None and prim.cost is not None and prim.cost <= dear
+        return prim.movement is not None and prim.movement.fixed and not prim.multiple
 
     def is_constant(self, var: Var) -> bool:
         """Whether a value is made of literals."""

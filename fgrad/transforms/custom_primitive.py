@@ -18,10 +18,12 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.errors import ArgumentError, CustomRuleError, MissingRuleError
+from fgrad.ir import traits
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import REGISTRY, Primitive
 from fgrad.ir.program import Program
-from fgrad.ops.families import EXTERNAL, batch_first, zeros_like
+from fgrad.ir.traits import Host
+from fgrad.ops.families import batch_first, zeros_like
 from fgrad.ops.shape import index, move_axis
 from fgrad.trace import Value, bind, run, trace
 from fgrad.transforms.chunked import cut, map_chunks
@@ -221,9 +223,12 @@ def _primitive_of(owner: CustomPrimitive) -> Primitive:
     names = (f"{owner.name}_{k}" if k else owner.name for k in itertools.count())
     name = next(n for n in names if n not in REGISTRY)
     prim = Primitive(
-        name, params=("settings",), linear_in=lambda _: owner.linear_in or None, multiple=True
+        name,
+        traits.calling(Host.CUSTOM),
+        params=("settings",),
+        linear_in=lambda _: owner.linear_in or None,
+        multiple=True,
     )
-    EXTERNAL.add(name)
 
     @prim.type_rule
     def _(*avals: Aval, settings: Settings) -> tuple[Aval, ...]:

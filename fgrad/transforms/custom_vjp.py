@@ -15,9 +15,11 @@ from typing import Any, NamedTuple
 from fgrad import tree
 from fgrad.errors import CustomRuleError, MissingRuleError, Row
 from fgrad.frames import hides_own_frames
+from fgrad.ir import traits
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program
+from fgrad.ir.traits import Holds
 from fgrad.lifted import lower
 from fgrad.ops.families import batch_first
 from fgrad.ops.reduce import reduce_sum
@@ -51,7 +53,9 @@ from fgrad.transforms.linear import check_linear
 from fgrad.transforms.tape import Tape, pull
 from fgrad.transforms.wrap import as_value, is_weak
 
-custom_vjp_p = Primitive("custom_vjp", params=("program", "rules"), multiple=True)
+custom_vjp_p = Primitive(
+    "custom_vjp", traits.holding(Holds.CALL), params=("program", "rules"), multiple=True
+)
 
 Values = Sequence[Value]
 

@@ -13,9 +13,11 @@ from typing import Any
 from fgrad import tree
 from fgrad.errors import CustomRuleError
 from fgrad.frames import hides_own_frames
+from fgrad.ir import traits
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program
+from fgrad.ir.traits import Holds
 from fgrad.lifted import lower
 from fgrad.ops.families import batch_first
 from fgrad.ops.shape import index, move_axis
@@ -29,7 +31,9 @@ from fgrad.transforms.derive import push_program
 from fgrad.transforms.tape import Tape, pull_selected
 from fgrad.transforms.wrap import as_value, named_like
 
-custom_vmap_p = Primitive("custom_vmap", params=("program", "rules"), multiple=True)
+custom_vmap_p = Primitive(
+    "custom_vmap", traits.holding(Holds.CALL), params=("program", "rules"), multiple=True
+)
 
 Values = Sequence[Value]
 

@@ -16,6 +16,7 @@ from fgrad import tree
 from fgrad.config import without_jit
 from fgrad.errors import ArgumentError
 from fgrad.ir.primitive import Refusal
+from fgrad.ops.elementwise import convert_p, select_p, stop_gradient_p
 from fgrad.record import Record
 from fgrad.source import resolve
 from fgrad.trace import Builder, Tracer, concrete
@@ -141,13 +142,13 @@ def _pushed(record: Record, known: dict[int, Any]) -> list[Any]:
 def _stop(record: Record) -> Stop:
     prim, loc = record[0], resolve(record[6])
     rule = prim.rules.get("jvp")
-    if prim.name == "stop_gradient":
+    if prim is stop_gradient_p:
         why = "you asked for it"
     elif isinstance(rule, Refusal):
         why = f"it {rule.why}"
-    elif prim.name == "convert":
+    elif prim is convert_p:
         why = f"it makes {record[3]['dtype']} of floats, whose derivative is zero"
-    elif prim.name == "select":
+    elif prim is select_p:
         why = "the other branch was taken, for every element"
     else:
         why = "its derivative at these values is zero" + _shown(record)

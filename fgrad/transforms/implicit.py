@@ -13,9 +13,11 @@ from typing import Any
 
 from fgrad import tree
 from fgrad.errors import ArgumentError, CustomRuleError, MissingRuleError
+from fgrad.ir import traits
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program, Var
+from fgrad.ir.traits import Holds
 from fgrad.lifted import lower
 from fgrad.ops.elementwise import neg, stop_gradient, sub
 from fgrad.ops.families import batch_first
@@ -34,6 +36,7 @@ Values = Sequence[Value]
 
 linear_solve_p = Primitive(
     "custom_linear_solve",
+    traits.holding(Holds.CALL),
     params=("program", "matvec", "vecmat", "solve", "transpose_solve", "counts"),
     linear_in=lambda params: _unknowns(params),
     multiple=True,

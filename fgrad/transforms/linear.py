@@ -26,24 +26,6 @@ from fgrad.transforms.wrap import (
     named_like,
 )
 
-# Elementwise primitives: the operands in which they are linear, jointly or each alone.
-_JOINTLY = {
-    "add": (0, 1),
-    "sub": (0, 1),
-    "neg": (0,),
-    "conj": (0,),
-    "real": (0,),
-    "imag": (0,),
-    "complex": (0, 1),
-    "convert": (0,),
-    "select": (1, 2),
-    "div": (0,),
-    "masked_div": (0,),
-    "masked_mul": (0,),
-}
-_EACH = frozenset({"mul"})
-_PROGRAMS = frozenset({"call", "scan", "while", "switch", "custom_jvp", "custom_vjp", "checkpoint"})
-
 
 def check_linear(tape: Tape) -> str | None:
     """What is not linear on a tape: a sentence with the user's line, or None."""
@@ -59,12 +41,9 @@ def check_linear(tape: Tape) -> str | None:
 
 
 def _is_linear(record: Record, active: list[int]) -> bool:
-    prim, which = record.prim, record.prim.linear_in
-    if prim.name in _PROGRAMS:
-        return True
-    if prim.maps or prim.scalar:
-        each = prim.name in _EACH and len(active) == 1
-        return each or set(active) <= set(_JOINTLY.get(prim.name, ()))
+    which = record.prim.linear_in
+    if which is None:
+        return record.prim.holds is not None
     if callable(which):
         which = which(record.params)
     if isinstance(which, tuple):

@@ -20,7 +20,7 @@ import numpy as np
 from fgrad import tree
 from fgrad.errors import MemoryBudgetWarning
 from fgrad.ir.aval import aval_of
-from fgrad.ir.memory import VIEWS, bytes_of, live_bytes, peak_bytes
+from fgrad.ir.memory import bytes_of, is_view, live_bytes, peak_bytes
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 from fgrad.lifted import lower
 from fgrad.ops.control import scan_p
@@ -38,7 +38,6 @@ from fgrad.transforms.wrap import as_value, function_name, is_weak, named_like
 
 Values = Sequence[Value]
 
-PRODUCTS = frozenset({"dot_general", "conv"})
 PARTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 FINER = (6, 12, 24)  # tried after the first that fits: fewer of more segments
 ELEMENTWISE = 0.25  # of the time of a function, as a guess: what is not matrix products
@@ -153,7 +152,7 @@ def _candidates(program: Program) -> Iterator[Choice]:
     found = [Choice(loops=how) for how in loops]
     parts = [k for k in PARTS if k <= len(program.eqns)]
     found += [Choice(k, k - 1, 1, how) for k in parts for how in loops]
-    if any([e.prim.name in PRODUCTS for e in program.eqns]):
+    if any([e.prim.contracts for e in program.eqns]):
         found += [Choice(k, k - 1, 1, how, True) for k in parts for how in loops]
     found += [Choice(k, k - 1, j, how) for k in parts for j in parts if j <= k for how in loops]
     return iter(sorted(found, key=lambda c: c.cost))
@@ -220,7 +219,7 @@ def _made(program: Program, loops: str | bool) -> int:
     """The bytes of all results, and of what loops keep of their steps."""
     total = 0
     for eqn in program.eqns:
-        if eqn.prim.name not in VIEWS:
+        if not is_view(eqn):
             total += sum([bytes_of(v.aval) for v in eqn.outputs])
         if eqn.prim is scan_p:
             length = eqn.params["length"]
@@ -272,7 +271,7 @@ def _products(program: Program, choice: Choice) -> list[Var]:
     """The results that a checkpoint keeps besides its arguments."""
     if not choice.products:
         return []
-    return [v for e in program.eqns if e.prim.name in PRODUCTS for v in e.outputs]
+    return [v for e in program.eqns if e.prim.contracts for v in e.outputs]
 
 
 def _nested(choice: Choice) -> Choice:

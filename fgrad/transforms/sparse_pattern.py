@@ -15,8 +15,12 @@ import numpy as np
 
 from fgrad.errors import ArgumentError
 from fgrad.ir.aval import Aval
+from fgrad.ir.primitive import Primitive, folds
 from fgrad.ir.program import Eqn, Lit, Program, Var
+from fgrad.ir.traits import Along, Holds
 from fgrad.lazy import lazy_module
+from fgrad.ops import primitives as prims
+from fgrad.transforms.checkpoint import barrier_p
 from fgrad.transforms.derive import jvp_program
 
 sparse = lazy_module("scipy.sparse")
@@ -26,16 +30,6 @@ Pattern: TypeAlias = Any  # scipy.sparse.csr_array of int8, or None for no depen
 MOST_ENTRIES = 1 << 28  # of a pattern
 MOST_KNOWN = 1 << 24  # elements of a constant that is computed
 MOST_STEPS = 256  # of a loop that is followed step by step
-
-# Rearrangements: what they do to the numbers of elements is what they do to elements.
-_MOVES = frozenset(
-    {"broadcast", "reshape", "permute", "slice", "pad", "reverse", "index", "windows"}
-)
-_SAME = frozenset({"convert", "checkpoint_name", "neg", "real", "imag", "conj"})
-_SUMS = frozenset({"reduce_sum", "reduce_max", "reduce_min", "reduce_prod"})
-_LINES = frozenset({"cumsum", "cumprod", "cummax", "cummin", "sort", "fft"})
-_LOOPS = frozenset({"scan", "while", "switch"})
-_PROGRAMS = frozenset({"call", "custom_jvp", "custom_vjp", "custom_vmap", "checkpoint"})
 
 
 def jacobian_pattern(program: Program, active: Sequence[bool]) -> Pattern:
@@ -131,8 +125,7 @@ class _Walk:
         """Compute what depends on constants alone, for it may be indices."""
         operands = [_value(a, values) for a in eqn.inputs]
         size = sum([v.aval.size for v in eqn.outputs])
-        opaque = eqn.prim.name in _PROGRAMS or eqn.prim.name in _LOOPS
-        if opaque or size > MOST_KNOWN or any([x is None for x in operands]):
+        if eqn.prim.holds is not None or size > MOST_KNOWN or any([x is None for x in operands]):
             return
         with np.errstate(all="ignore"):
             found = eqn.prim.evaluate_rule(*operands, **eqn.params)
@@ -142,23 +135,23 @@ class _Walk:
         self, eqn: Eqn, given: list[Pattern], values: dict[Var, np.ndarray]
     ) -> list[Pattern]:
         """The patterns of the results of an equation, of which some operand depends on inputs."""
-        name = eqn.prim.name
+        prim = eqn.prim
         if all([v.aval.dtype.kind not in "fc" for v in eqn.outputs]):
             return [None] * len(eqn.outputs)
-        if name == "barrier":
+        if prim is barrier_p:
             return given
-        if name in _MOVES:
+        if _rearranges(prim):
             return [self._move(eqn, given[0])]
-        if name in _SUMS:
+        if prim.fold is not None and prim.fold.along is Along.AXES:
             return [self._sum(eqn, given[0])]
-        if name in _PROGRAMS:
+        if prim.holds is Holds.CALL:
             return self.run(eqn.params["program"], given, self._known_inputs(eqn, values))
-        rule = _RULES.get(name)
+        rule = _RULES.get(prim)
         if rule is not None:
             found = rule(self, eqn, given, values)
             if found is not None:
                 return found
-        elif eqn.prim.scalar is not None or name in _SAME:
+        elif prim.elementwise:
             return [self._elementwise(eqn, given, values)]
         return self.all(eqn, given)
 
@@ -204,7 +197,7 @@ class _Walk:
             )
 
     def _move(self, eqn: Eqn, pattern: Pattern) -> Pattern:
-        params = {**eqn.params, "value": 0} if eqn.prim.name == "pad" else eqn.params
+        params = {**eqn.params, "value": 0} if "value" in eqn.params else eqn.params
         numbers = _numbers(eqn.inputs[0].aval)
         if not numbers.ndim:
             numbers = numbers[()]
@@ -227,10 +220,16 @@ class _Walk:
                 continue
             if atom.aval.shape != shape:
                 p = _picked(np.ones(shape, np.int64), p)
-            if eqn.prim.name in ("mul", "masked_mul"):
+            if eqn.prim in (prims.mul, prims.masked_mul):
                 p = _without_zeros(p, _value(eqn.inputs[1 - k], values), shape)
             found = _or(found, p)
         return found
+
+
+def _rearranges(prim: Primitive) -> bool:
+    """Whether what a primitive does to the numbers of elements is what it does to elements."""
+    movement = prim.movement
+    return movement is not None and movement.fixed and not movement.joins
 
 
 def _without_zeros(pattern: Pattern, factor: Any, shape: tuple[int, ...]) -> Pattern:
@@ -299,7 +298,7 @@ def _scatter(_walk: _Walk, eqn: Eqn, given: list[Pattern], values: Any) -> list[
 
 def _places(eqn: Eqn, x: Aval, update: Aval, places: list[Any]) -> np.ndarray:
     """For each element of an update, the number of the element that it is written to, or -1."""
-    if eqn.prim.name == "dynamic_update":
+    if eqn.prim is prims.dynamic_update:
         starts = [
             int(np.clip(int(s), 0, n - m))
             for s, n, m in zip(places, x.shape, update.shape, strict=True)
@@ -489,15 +488,17 @@ def _switch(walk: _Walk, eqn: Eqn, given: list[Pattern], _values: Any) -> list[P
     return found
 
 
-_RULES: dict[str, Rule] = {
-    "concatenate": _concatenate,
-    "gather": _gather,
-    "dynamic_slice": _gather,
-    "scatter": _scatter,
-    "dynamic_update": _scatter,
-    "dot_general": _dot,
-    "conv": _conv,
-    "scan": _scan,
-    "switch": _switch,
-    **dict.fromkeys(_LINES, _lines),
+_RULES: dict[Primitive, Rule] = {
+    prims.concatenate: _concatenate,
+    prims.gather: _gather,
+    prims.dynamic_slice: _gather,
+    prims.scatter: _scatter,
+    prims.dynamic_update: _scatter,
+    prims.dot_general: _dot,
+    prims.conv: _conv,
+    prims.scan: _scan,
+    prims.switch: _switch,
+    prims.sort: _lines,
+    prims.fft: _lines,
+    **dict.fromkeys(folds(Along.RUNNING), _lines),
 }

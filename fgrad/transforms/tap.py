@@ -16,6 +16,7 @@ import numpy as np
 from fgrad import tree
 from fgrad.config import without_jit
 from fgrad.errors import ArgumentError, CustomRuleError
+from fgrad.ir import traits
 from fgrad.ir.primitive import NOT_LINEAR, Opaque, Primitive
 from fgrad.ops.elementwise import add
 from fgrad.trace import Value, bind
@@ -52,7 +53,12 @@ class Hook(Opaque):
         return out
 
 
-tap_p = Primitive("tap", params=("hook",), scalar="stop_gradient")
+tap_p = Primitive(
+    "tap",
+    traits.COPIES,
+    params=("hook",),
+    scalar="stop_gradient",
+)
 tap_p.type_rule(lambda x, hook: x)
 tap_p.evaluate(lambda x, hook: x)
 tap_p.jvp(lambda primals, tangents, out, hook: tangents[0])

@@ -70,7 +70,7 @@ def _walkers(p: Partition) -> dict[Var, dict[int, Nest]]:
 
 def _pays(eqn: Eqn) -> bool:
     """Whether an equation sums many long rows."""
-    if eqn.prim.name not in REDUCTIONS or is_trailing(eqn):
+    if eqn.prim not in REDUCTIONS or is_trailing(eqn):
         return False
     x, out = eqn.inputs[0], eqn.outputs[0]
     axes = eqn.params["axes"]

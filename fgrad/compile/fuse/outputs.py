@@ -30,6 +30,7 @@ from fgrad.compile.steps import Group
 from fgrad.errors import CheckError
 from fgrad.ir.program import Eqn, Var
 from fgrad.ir.walk import has_effect
+from fgrad.ops import primitives as prims
 
 
 def find_outputs(p: Partition) -> None:
@@ -42,11 +43,11 @@ def find_outputs(p: Partition) -> None:
             nest = p.nest(leaf.var)
             if nest is not None and nest is not own:
                 nest.outputs.setdefault(leaf.var)
-                if leaf.how != SAME or eqn.prim.name in CONTRACTIONS:
+                if leaf.how != SAME or eqn.prim in CONTRACTIONS:
                     p.spread.add(leaf.var)
         for var in eqn.outputs:
             opaque = own is not None and own.kind not in ("loop", "product")
-            read = eqn.prim.name != "sort" or var in p.readers
+            read = eqn.prim is not prims.sort or var in p.readers
             if own is not None and (var in p.kept or (opaque and read)):
                 own.outputs.setdefault(var)
 
@@ -89,7 +90,7 @@ def _recomputed(
             rows.append(v)
             leaves[v] = None
         elif v in eqns and (v not in hard or v is var):
-            if eqns[v].prim.name in REDUCTIONS or eqns[v].prim.name in CONTRACTIONS:
+            if eqns[v].prim in REDUCTIONS or eqns[v].prim in CONTRACTIONS:
                 return None
             inside[v] = None
             spent += cost_of(eqns[v])

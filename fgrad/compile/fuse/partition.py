@@ -30,7 +30,6 @@ from fgrad.compile.fuse.parts import (
     ROW,
     ROW_LIMIT,
     SAME,
-    SHRINKING,
     Leaf,
     Nest,
     Partition,
@@ -41,6 +40,7 @@ from fgrad.compile.fuse.parts import (
     is_trailing,
     max_cost,
     rows_of,
+    shrinks,
     stripped,
 )
 from fgrad.compile.lower.nest import NESTS
@@ -56,6 +56,8 @@ from fgrad.compile.products.views import view_of
 from fgrad.compile.steps import Group
 from fgrad.ir.program import Atom, Eqn, Program, Var
 from fgrad.ir.walk import has_effect
+from fgrad.ops import primitives as prims
+from fgrad.transforms.checkpoint import barrier_p
 
 
 class Fusion(NamedTuple):
@@ -96,26 +98,24 @@ class _Fuser:
         """Products and sorts read buffers: the variables behind their operands must have one."""
         eqns = self.p.program.eqns
         views = {
-            e.outputs[0]: e
-            for e in eqns
-            if e.prim.name in MOVES and e.outputs[0] not in self.p.kept
+            e.outputs[0]: e for e in eqns if e.prim in MOVES and e.outputs[0] not in self.p.kept
         }
         products = []
         for eqn in eqns:
-            if eqn.prim.name == "barrier":
+            if eqn.prim is barrier_p:
                 self.p.kept.update([a for a in eqn.inputs if type(a) is Var])
             elif is_library(eqn):
                 self.library.add(eqn.outputs[0])
                 if has_effect(eqn):
                     self.p.kept.add(eqn.outputs[0])
                 given = [a for a in eqn.inputs if type(a) is Var]
-                if eqn.prim.name == "sort":
+                if eqn.prim is prims.sort:
                     given = [a for a in given if not is_position(a, views)]
                 self.p.kept.update(given)
-            elif eqn.prim.name == "conv" or reads_windows(eqn, views):
+            elif eqn.prim is prims.conv or reads_windows(eqn, views):
                 self._keep_window_operands(eqn, views)
                 self.products.add(eqn.outputs[0])
-            elif eqn.prim.name in ("dot_general", "product") and wants_library(eqn):
+            elif eqn.prim in (prims.dot_general, prims.product) and wants_library(eqn):
                 self._keep_matrices(eqn, views)
                 products.append(eqn)
         # A result that is wanted in another layout is a buffer that they may not be able to read.
@@ -137,10 +137,10 @@ class _Fuser:
         """What a product reads again and again is in memory: x under its windows, and w."""
         for atom in eqn.inputs:
             source: Atom = atom
-            if type(atom) is Var and atom in views and views[atom].prim.name == "windows":
+            if type(atom) is Var and atom in views and views[atom].prim is prims.windows:
                 source = views[atom].inputs[0]
             found = view_of(source, views)
-            if eqn.prim.name == "conv" or source is not atom:
+            if eqn.prim is prims.conv or source is not atom:
                 source = source if found is None else found.source
             if type(source) is Var:
                 self.p.kept.add(source)
@@ -149,20 +149,20 @@ class _Fuser:
     # One equation.
 
     def _equation(self, k: int, eqn: Eqn) -> None:
-        name = eqn.prim.name
-        if name == "barrier":
+        prim = eqn.prim
+        if prim is barrier_p:
             self._opaque(k, eqn, "barrier")
         elif eqn.outputs[0] in self.library:
             self._opaque(k, eqn, "library")
-        elif name in NESTS:
+        elif prim in NESTS:
             self._opaque(k, eqn, "nest")
         elif eqn.outputs[0] in self.products:
             self._opaque(k, eqn, "product", stripped(eqn.outputs[0].aval.shape))
-        elif name in MOVES:
+        elif prim in MOVES:
             self._move(k, eqn)
-        elif name in REDUCTIONS:
+        elif prim in REDUCTIONS:
             self._reduction(k, eqn)
-        elif name in CONTRACTIONS:
+        elif prim in CONTRACTIONS:
             self._place(k, eqn, self._elsewhere(eqn), stripped(eqn.outputs[0].aval.shape))
         else:
             self._elementwise(k, eqn)
@@ -199,7 +199,7 @@ class _Fuser:
         (out,) = eqn.outputs
         leaves = composed(eqn, self.p.sources(eqn))
         spent = sum([self.p.cost.get(a, 0) for a in eqn.inputs if type(a) is Var])
-        if eqn.prim.name == "reshape" and out in self.p.kept and self._has_buffer(eqn):
+        if eqn.prim is prims.reshape and out in self.p.kept and self._has_buffer(eqn):
             self.p.kept.update([a for a in eqn.inputs if type(a) is Var])
             nest = Nest(self._after(self.p.sources(eqn)), "alias", ())
             self._register(nest, k, eqn)
@@ -249,16 +249,16 @@ class _Fuser:
             if len(readers) != 1:
                 return False
             (reader,) = readers
-            name = reader.prim.name
+            prim = reader.prim
             if sum([a is var for a in reader.inputs]) != 1:
                 return False
-            if name in NESTS:
-                return name not in ("argmax", "argmin")
-            if name in REDUCTIONS:
+            if prim in NESTS:
+                return prim not in (prims.argmax, prims.argmin)
+            if prim in REDUCTIONS:
                 return not is_trailing(reader)
-            if name not in SHRINKING:
-                return moved and name not in CONTRACTIONS | MOVES and not is_library(reader)
-            moved = moved or name != "reshape"
+            if not shrinks(prim):
+                return moved and prim not in CONTRACTIONS | MOVES and not is_library(reader)
+            moved = moved or prim is not prims.reshape
             if reader.outputs[0] in self.p.kept:
                 return moved
             var = reader.outputs[0]
@@ -324,7 +324,7 @@ class _Fuser:
     def _joins(self, nest: Nest, eqn: Eqn, leaves: Sequence[Leaf], shape: tuple[int, ...]) -> bool:
         """Whether a reader is cheap enough to be computed in the tiles of a product."""
         others = [leaf for leaf in leaves if self.p.nest(leaf.var) is not nest]
-        cheap = nest.cost + cost_of(eqn) <= PRODUCT_COST and eqn.prim.name not in REDUCTIONS
+        cheap = nest.cost + cost_of(eqn) <= PRODUCT_COST and eqn.prim not in REDUCTIONS
         return cheap and nest.domain == shape and not nest.has_large(others)
 
     def _level(

@@ -12,19 +12,17 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from fgrad.compile.kernel.machine import NEAR_ELEMENTS
-from fgrad.compile.kernel.scalar import TRANSCENDENTAL
 from fgrad.compile.lower.linalg import on_host
 from fgrad.compile.lower.rules import MOVES, REDUCTIONS
-from fgrad.compile.lower.walks import WALKS, is_row_walk
+from fgrad.compile.lower.walks import is_row_walk
+from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Eqn, Program, Var
+from fgrad.ir.traits import CONTROL, Cost
 from fgrad.ir.walk import consumers
+from fgrad.ops import primitives as prims
 
-LIBRARY = frozenset({"sort", "searchsorted", "top_k", "scan", "while", "switch"})
-CONTRACTIONS = frozenset({"dot_general", "conv"})
-COST = {  # of one scalar operation; 1 for the others
-    **dict.fromkeys(["div", "sqrt", "masked_div", "remainder", "floor_divide", "fmod"], 4),
-    **dict.fromkeys([*TRANSCENDENTAL, "atan2", "cbrt", "pow"], 16),
-}
+LIBRARY = frozenset({prims.sort, prims.searchsorted, prims.top_k})
+CONTRACTIONS = frozenset({prims.dot_general, prims.conv})
 CHEAP = 12  # scalar operations that may be computed again by every reader
 MAX_COST = 384  # of one element in one kernel: compile time grows with it, and gains nothing
 NEAR_COST = 128  # the same for arrays that stay in the nearest cache between kernels
@@ -35,7 +33,6 @@ NEAR_PIECE = 32  # where arrays stay in the nearest cache between kernels
 MAX_LEAVES = 12  # sources of one virtual value
 PRODUCT_COST = 8  # of what is computed with each element of a product: it is written out often
 ROW_LIMIT = 1 << 15  # elements of a row that is walked more than once
-SHRINKING = frozenset({"permute", "reshape", "slice", "reverse", "index", "pad", "dynamic_slice"})
 
 SAME, ROW, OTHER = "same", "row", "other"
 
@@ -108,14 +105,23 @@ def piece_cost(size: int) -> int:
     return NEAR_PIECE if size <= NEAR_ELEMENTS else PIECE_COST
 
 
+def shrinks(prim: Primitive) -> bool:
+    """Whether a primitive moves each element of its one array to one place at most."""
+    movement = prim.movement
+    return movement is not None and not movement.repeats and not movement.joins
+
+
 def is_library(eqn: Eqn) -> bool:
-    name = eqn.prim.name
-    return name in LIBRARY or (name in WALKS and is_row_walk(eqn)) or on_host(eqn)
+    prim = eqn.prim
+    if prim in LIBRARY or prim.holds in CONTROL:
+        return True
+    return is_row_walk(eqn) or on_host(eqn)
 
 
 def cost_of(eqn: Eqn) -> int:
     """The cost of one element of an equation."""
-    return 0 if eqn.prim.name in MOVES else COST.get(eqn.prim.name, 1)
+    cost = eqn.prim.cost
+    return Cost.CHEAP if cost is None else cost
 
 
 def stripped(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -178,12 +184,12 @@ def composed(eqn: Eqn, leaves: tuple[Leaf, ...]) -> tuple[Leaf, ...]:
 
 
 def _movement(eqn: Eqn) -> str:
-    name = eqn.prim.name
-    if name not in MOVES:
+    prim = eqn.prim
+    if prim not in MOVES:
         return SAME
-    if name == "reshape":
+    if prim is prims.reshape:
         return SAME
-    if name == "broadcast":
+    if prim is prims.broadcast:
         shape, dims = eqn.params["shape"], eqn.params["dims"]
         used = [k in dims for k, n in enumerate(shape) if n != 1]
         if all(used):
@@ -255,8 +261,8 @@ class Partition:
         eqns = [self.program.eqns[k] for k in nest.members]
         return any(
             [
-                e.prim.name in CONTRACTIONS
-                or (e.prim.name in REDUCTIONS and e.outputs[0] not in nest.row_vars)
+                e.prim in CONTRACTIONS
+                or (e.prim in REDUCTIONS and e.outputs[0] not in nest.row_vars)
                 for e in eqns
                 if e.outputs[0] not in nest.columns
             ]

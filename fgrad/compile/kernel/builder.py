@@ -41,6 +41,7 @@ from fgrad.compile.kernel.ir import (
     Update,
 )
 from fgrad.ir.aval import BOOL, INT64
+from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Var
 
 UINT64 = np.dtype(np.uint64)
@@ -82,7 +83,7 @@ class KernelBuilder:
         self,
         inside: Mapping[Var, Eqn],
         virtual: Mapping[Var, Eqn],
-        rules: Mapping[str, ValueRule],
+        rules: Mapping[Primitive, ValueRule],
     ) -> None:
         self.inside = inside
         self.virtual = virtual
@@ -342,7 +343,7 @@ class KernelBuilder:
 
     def _compute(self, eqn: Eqn, request: Request) -> Rule:
         position = next(k for k, v in enumerate(eqn.outputs) if v is request.atom)
-        id = yield from self.rules[eqn.prim.name](self, eqn, position, request)
+        id = yield from self.rules[eqn.prim](self, eqn, position, request)
         self.remember(request, id)
         return id
 

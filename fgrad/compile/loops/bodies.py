@@ -23,6 +23,7 @@ from fgrad.compile.steps import AliasStep, KernelStep, LibraryStep, Step
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Eqn, Lit, Program, Var
 from fgrad.ir.walk import definitions, use_counts
+from fgrad.ops import primitives as prims
 
 
 class Control(NamedTuple):
@@ -45,9 +46,9 @@ class Control(NamedTuple):
 def bodies_of(eqn: Eqn) -> tuple[Program, ...]:
     """The programs that a control equation holds."""
     params = eqn.params
-    if eqn.prim.name == "switch":
+    if eqn.prim is prims.switch:
         return tuple(params["branches"])
-    return (params["body"],) if eqn.prim.name == "scan" else (params["cond"], params["body"])
+    return (params["body"],) if eqn.prim is prims.scan else (params["cond"], params["body"])
 
 
 def compile_bodies(
@@ -143,9 +144,9 @@ def _completed(
 def _split(eqn: Eqn) -> Split | None:
     """The body of a loop with what it writes in place; None for branches."""
     params = eqn.params
-    if eqn.prim.name == "switch":
+    if eqn.prim is prims.switch:
         return None
-    body, n_consts = params["body"], params["n_consts" if eqn.prim.name == "scan" else "n_body"]
+    body, n_consts = params["body"], params["n_consts" if eqn.prim is prims.scan else "n_body"]
     n_carry = params.get("n_carry", len(body.outputs))
     found = body.cache.get("split")
     if found is None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fgrad.compile.fuse.parts import COST
+from fgrad.compile.fuse.parts import cost_of
 from fgrad.compile.kernel.affine import Place, shifted, total
 from fgrad.compile.kernel.ir import Leave
 from fgrad.compile.loops.linalg import LINALG_RULES
@@ -24,14 +24,16 @@ from fgrad.compile.loops.values import Counting, Sparse, Stored, TooLarge, Value
 from fgrad.compile.loops.writer import MOST_CELLS, LoopRule, LoopWriter, is_mutable
 from fgrad.compile.passes.dce import dce
 from fgrad.ir.aval import BOOL, INT64
+from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
+from fgrad.ir.traits import CONTROL
 from fgrad.ir.walk import definitions
+from fgrad.ops import primitives as prims
 
 UNROLLED = 128  # scalar operations of an inner loop that is written out
 CHEAP_BRANCH = 64  # cost of a branch that is computed even if it is not chosen
 FEW = 16  # elements of a carry that is in registers even if it is updated at computed places
-_ADDRESSES = frozenset({"gather", "scatter", "dynamic_slice", "dynamic_update"})
-_LOOPS = frozenset({"scan", "while", "switch"})
+_ADDRESSES = frozenset({prims.gather, prims.scatter, prims.dynamic_slice, prims.dynamic_update})
 
 
 class Carry(NamedTuple):
@@ -51,14 +53,12 @@ class Carry(NamedTuple):
 
 def weight_of(program: Program) -> int:
     """Rough cost of a program in scalar operations."""
-    return sum(
-        [COST.get(e.prim.name, 1) * max(v.aval.size for v in e.outputs) for e in program.eqns]
-    )
+    return sum([max(cost_of(e), 1) * max(v.aval.size for v in e.outputs) for e in program.eqns])
 
 
 def has_loops(program: Program) -> bool:
     """Whether a program holds loops or branches."""
-    return any([eqn.prim.name in _LOOPS for eqn in program.eqns])
+    return any([eqn.prim.holds in CONTROL for eqn in program.eqns])
 
 
 def counter_step(program: Program, given: Var, result: Atom) -> int | None:
@@ -68,14 +68,14 @@ def counter_step(program: Program, given: Var, result: Atom) -> int | None:
     if result is given:
         return 0
     eqn = definitions(program.eqns).get(result) if isinstance(result, Var) else None
-    if eqn is None or eqn.prim.name not in ("add", "sub"):
+    if eqn is None or eqn.prim not in (prims.add, prims.sub):
         return None
     a, b = eqn.inputs
     if a is not given or not isinstance(b, Lit):
-        a, b = (b, a) if eqn.prim.name == "add" else (a, b)
+        a, b = (b, a) if eqn.prim is prims.add else (a, b)
     if a is not given or not isinstance(b, Lit):
         return None
-    return int(b.value) if eqn.prim.name == "add" else -int(b.value)
+    return int(b.value) if eqn.prim is prims.add else -int(b.value)
 
 
 def stays_in_memory(program: Program, given: Var, size: int) -> bool:
@@ -88,7 +88,7 @@ def stays_in_memory(program: Program, given: Var, size: int) -> bool:
 def _addressed(program: Program, var: Var) -> bool:
     for eqn in program.eqns:
         places = [k for k, a in enumerate(eqn.inputs) if a is var]
-        if places and eqn.prim.name in _ADDRESSES and places[0] == 0:
+        if places and eqn.prim in _ADDRESSES and places[0] == 0:
             return True
         for held, first in _held(eqn) if places else ():
             inner = [k - first for k in places if 0 <= k - first < len(held.inputs)]
@@ -100,11 +100,11 @@ def _addressed(program: Program, var: Var) -> bool:
 def _held(eqn: Eqn) -> list[tuple[Program, int]]:
     """The programs of an equation, and which operand is their first input."""
     p = eqn.params
-    if eqn.prim.name == "scan":
+    if eqn.prim is prims.scan:
         return [(p["body"], 0)]
-    if eqn.prim.name == "while":
+    if eqn.prim is prims.while_:
         return [(p["body"], p["n_cond"])]
-    return [(branch, 1) for branch in p["branches"]] if eqn.prim.name == "switch" else []
+    return [(branch, 1) for branch in p["branches"]] if eqn.prim is prims.switch else []
 
 
 # --- scan
@@ -246,7 +246,7 @@ def _give_homes(
     """Results of inner loops that are stacked again are written where they will stand."""
     stacked: dict[Var, Eqn] = {}
     for eqn in body.eqns:
-        if eqn.prim.name == "scan":
+        if eqn.prim is prims.scan:
             stacked.update({v: eqn for v in eqn.outputs[eqn.params["n_carry"] :]})
     found: set[Var] = set()
     for atom, place in zip(atoms, places, strict=True):
@@ -519,17 +519,17 @@ def _origin(program: Program, atom: Atom) -> Atom:
     while isinstance(atom, Var) and atom in defined:
         eqn = defined[atom]
         p, k = eqn.params, eqn.outputs.index(atom)
-        if eqn.prim.name in ("scatter", "dynamic_update", "add"):
+        if eqn.prim in (prims.scatter, prims.dynamic_update, prims.add):
             atom = eqn.inputs[0]
-        elif eqn.prim.name == "scan" and k < p["n_carry"]:
+        elif eqn.prim is prims.scan and k < p["n_carry"]:
             atom = eqn.inputs[p["n_consts"] + k]
-        elif eqn.prim.name == "while":
+        elif eqn.prim is prims.while_:
             atom = eqn.inputs[p["n_cond"] + p["n_body"] + k]
         else:
             break
     return atom
 
 
-LOOP_RULES: Mapping[str, LoopRule] = type(RULES)(
-    {**RULES, **LINALG_RULES, "scan": scan, "while": while_, "switch": switch}
+LOOP_RULES: Mapping[Primitive, LoopRule] = type(RULES)(
+    {**RULES, **LINALG_RULES, prims.scan: scan, prims.while_: while_, prims.switch: switch}
 )

@@ -17,27 +17,30 @@ from fgrad.compile.loops.writer import KINDS
 from fgrad.compile.lower.rules import MOVES, REDUCTIONS
 from fgrad.compile.passes.dce import dce
 from fgrad.ir.aval import Aval
-from fgrad.ir.primitive import REGISTRY
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
 from fgrad.ir.walk import consumers
+from fgrad.ops import primitives as prims
 
-COUNTS = {"scan": "n_consts", "while": "n_body"}  # how many operands of a body are constants
+COUNTS = {
+    prims.scan: "n_consts",
+    prims.while_: "n_body",
+}  # how many operands of a body are constants
 LARGE = 256  # elements of a matrix whose layout matters
 
 
 def hoist_invariants(program: Program) -> Program:
     """The program with invariant equations of loops before them."""
-    if not any([eqn.prim.name in COUNTS for eqn in program.eqns]):
+    if not any([eqn.prim in COUNTS for eqn in program.eqns]):
         return program
     program = without_unread(program)
     eqns: list[Eqn] = []
     for eqn in program.eqns:
-        if eqn.prim.name not in COUNTS:
+        if eqn.prim not in COUNTS:
             eqns.append(eqn)
             continue
         *before, loop = _hoisted(eqn)
         eqns += before
-        eqns += products_after(loop) if loop.prim.name == "scan" else [loop]
+        eqns += products_after(loop) if loop.prim is prims.scan else [loop]
     return dce(program.replace(eqns=tuple(eqns), made_by="invariants"))
 
 
@@ -46,8 +49,8 @@ class _Body:
 
     def __init__(self, eqn: Eqn) -> None:
         p = eqn.params
-        self.eqn, self.name = eqn, COUNTS[eqn.prim.name]
-        self.first = 0 if eqn.prim.name == "scan" else p["n_cond"]
+        self.eqn, self.name = eqn, COUNTS[eqn.prim]
+        self.first = 0 if eqn.prim is prims.scan else p["n_cond"]
         count = p[self.name]
         self.program = _joined(prepared(p["body"]), eqn.inputs[self.first : self.first + count])
         self.given: dict[Var, Atom] = dict(
@@ -99,10 +102,10 @@ def _hoisted(eqn: Eqn) -> list[Eqn]:
 
 
 def _is_safe(eqn: Eqn) -> bool:
-    name = eqn.prim.name
+    prim = eqn.prim
     real = all([a.aval.dtype.kind in KINDS for a in (*eqn.inputs, *eqn.outputs)])
-    known = name in MOVES or name in REDUCTIONS or name == "dot_general"
-    return real and (known or REGISTRY[name].scalar is not None)
+    known = prim in MOVES or prim in REDUCTIONS or prim is prims.dot_general
+    return real and (known or prim.scalar is not None)
 
 
 def _move_out(body: _Body) -> None:
@@ -136,7 +139,7 @@ def _worth(program: Program, moved: list[Eqn]) -> list[Eqn]:
         inside = {id(eqn) for eqn in moved}
         needed = {a for e in program.eqns if id(e) not in inside for a in e.inputs}
         needed |= set(program.outputs)
-        kept = [e for e in moved if e.prim.name not in MOVES or needed.isdisjoint(e.outputs)]
+        kept = [e for e in moved if e.prim not in MOVES or needed.isdisjoint(e.outputs)]
         if len(kept) == len(moved):
             return kept
         moved = kept
@@ -158,7 +161,7 @@ def _lay_out(body: _Body) -> None:
             continue
         turned = Aval((columns, rows), var.aval.dtype)
         inside, outside = Var(turned), Var(turned)
-        permute = REGISTRY["permute"]
+        permute = prims.permute
         body.before.append(
             Eqn(permute, (atom,), Params({"axes": (1, 0)}), (outside,), body.eqn.loc)
         )
@@ -170,7 +173,7 @@ def _lay_out(body: _Body) -> None:
 
 
 def _is_matvec(eqn: Eqn, var: Var) -> bool:
-    if eqn.prim.name != "dot_general" or eqn.params["batch"] != ((), ()):
+    if eqn.prim is not prims.dot_general or eqn.params["batch"] != ((), ()):
         return False
     a, b = eqn.inputs
     return (a is var) != (b is var) and (b if a is var else a).aval.ndim == 1

@@ -47,8 +47,9 @@ from fgrad.config import config
 from fgrad.ir.aval import INT64
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 from fgrad.ir.walk import has_effect
+from fgrad.ops import primitives as prims
 
-KERNEL_LOOPS = frozenset({"scan", "while"})
+KERNEL_LOOPS = frozenset({prims.scan, prims.while_})
 FEWEST_LANES = 8  # loops beside each other that are worth a vector
 
 
@@ -80,7 +81,7 @@ def loop_steps(
         constant: makes a constant array a variable.
         schedule: orders the loops of other kernels.
     """
-    if eqn.prim.name not in KERNEL_LOOPS or has_effect(eqn):
+    if eqn.prim not in KERNEL_LOOPS or has_effect(eqn):
         return None
     wanted = [v for v in eqn.outputs if v in used and v.aval.size]
     lanes = find_lanes(eqn, prepared, wanted)
@@ -144,7 +145,7 @@ class _Loop:
     def steps(self, schedule: Callable[[Kernel], Kernel]) -> list[Step]:
         """Copies of what is updated in place, and the loop."""
         operands = [self.operand(a) for a in self.eqn.inputs]
-        if self.eqn.prim.name == "scan":
+        if self.eqn.prim is prims.scan:
             self._scan(scan_of(self.writer, self.eqn, operands))
         else:
             self._while(operands)
@@ -210,9 +211,9 @@ class _Loop:
         if isinstance(atom, Lit):
             return self.writer.value(atom)
         eqn = self.defined.get(atom)
-        if eqn is not None and eqn.prim.name == "iota" and atom.aval.ndim == 1:
+        if eqn is not None and eqn.prim is prims.iota and atom.aval.ndim == 1:
             return Counting(atom.aval.size, atom.aval.dtype)
-        if eqn is not None and eqn.prim.name == "broadcast" and isinstance(eqn.inputs[0], Lit):
+        if eqn is not None and eqn.prim is prims.broadcast and isinstance(eqn.inputs[0], Lit):
             number = self.writer.number(eqn.inputs[0].value, atom.aval.dtype)
             return np.broadcast_to(np.int64(number), self.writer.shape(atom))
         return self.writer.stored(atom)

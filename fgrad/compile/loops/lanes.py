@@ -14,12 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from fgrad.compile.kernel.affine import axis_runs
-from fgrad.compile.lower.rules import REDUCTIONS
 from fgrad.compile.passes.cse import cse
 from fgrad.compile.passes.dce import dce
-from fgrad.ir.primitive import REGISTRY
+from fgrad.ir.primitive import Primitive, folds
 from fgrad.ir.program import Atom, Eqn, Program, Var
+from fgrad.ir.traits import Along
 from fgrad.ir.walk import definitions
+from fgrad.ops import primitives as prims
 
 Axis = tuple[Var, int]
 Prepare = Callable[[Program], Program]
@@ -160,10 +161,10 @@ class _Search:
 
     def equation(self, eqn: Eqn) -> None:
         """One equation."""
-        rule = _RULES.get(eqn.prim.name)
+        rule = _RULES.get(eqn.prim)
         if rule is not None:
             rule(self, eqn)
-        elif REGISTRY[eqn.prim.name].scalar is not None:
+        elif eqn.prim.scalar is not None:
             for a in eqn.inputs:
                 if a.aval.ndim:
                     self.join_all(eqn.outputs[0], a)
@@ -368,29 +369,29 @@ def _switch(s: _Search, eqn: Eqn) -> None:
         s.program(branch)
 
 
-_RULES: Mapping[str, Callable[[_Search, Eqn], None]] = {
-    "broadcast": _broadcast,
-    "permute": _permute,
-    "reshape": _reshape,
-    "slice": _keeps(_full),
-    "dynamic_slice": _keeps(_full),
-    "pad": _keeps(_padded),
-    "reverse": _keeps(lambda eqn, k: k not in eqn.params["axes"]),
+_RULES: Mapping[Primitive, Callable[[_Search, Eqn], None]] = {
+    prims.broadcast: _broadcast,
+    prims.permute: _permute,
+    prims.reshape: _reshape,
+    prims.slice: _keeps(_full),
+    prims.dynamic_slice: _keeps(_full),
+    prims.pad: _keeps(_padded),
+    prims.reverse: _keeps(lambda eqn, k: k not in eqn.params["axes"]),
     **dict.fromkeys(
-        ["cumsum", "cumprod", "cummax", "cummin"],
+        folds(Along.RUNNING),
         _keeps(lambda eqn, k: k != eqn.params["axis"]),
     ),
-    "index": _index,
-    "concatenate": _concatenate,
-    **dict.fromkeys([*REDUCTIONS, "argmax", "argmin"], _reduce),
-    "dot_general": _dot,
-    "gather": _gather,
-    "scatter": _scatter,
-    "dynamic_update": _dynamic_update,
-    "iota": _iota,
-    "scan": _scan,
-    "while": _while,
-    "switch": _switch,
+    prims.index: _index,
+    prims.concatenate: _concatenate,
+    **dict.fromkeys([*folds(Along.AXES), *folds(Along.PLACE)], _reduce),
+    prims.dot_general: _dot,
+    prims.gather: _gather,
+    prims.scatter: _scatter,
+    prims.dynamic_update: _dynamic_update,
+    prims.iota: _iota,
+    prims.scan: _scan,
+    prims.while_: _while,
+    prims.switch: _switch,
 }
 
 
@@ -425,7 +426,7 @@ def _lane_while(cond: Program, body: Program, n: int, n_body: int) -> LaneWhile 
     go, *results = merged.outputs
     defined = definitions(merged.eqns)
     depth = 0
-    while (eqn := _made_by(go, "reduce_any", defined)) is not None:
+    while (eqn := _made_by(go, prims.reduce_any, defined)) is not None:
         go, depth = eqn.inputs[0], depth + 1
     if not depth:
         return None
@@ -445,20 +446,20 @@ def _lane_while(cond: Program, body: Program, n: int, n_body: int) -> LaneWhile 
 
 def _without_choice(atom: Atom, go: Atom, defined: Mapping[Var, Eqn]) -> Atom:
     """What a lane that goes on has."""
-    eqn = _made_by(atom, "select", defined)
+    eqn = _made_by(atom, prims.select, defined)
     if eqn is None or _stripped(eqn.inputs[0], defined)[0] is not go:
         return atom
     return eqn.inputs[1]
 
 
-def _made_by(atom: Atom, name: str, defined: Mapping[Var, Eqn]) -> Eqn | None:
+def _made_by(atom: Atom, prim: Primitive, defined: Mapping[Var, Eqn]) -> Eqn | None:
     eqn = defined.get(atom) if isinstance(atom, Var) else None
-    return eqn if eqn is not None and eqn.prim.name == name else None
+    return eqn if eqn is not None and eqn.prim is prim else None
 
 
 def _chosen_by_lane(atom: Atom, carry: Var, go: Atom, defined: Mapping[Var, Eqn]) -> Atom | None:
     """The inner `select(go, ..., carry)` of such by whole rows of lanes, which it implies."""
-    while (eqn := _made_by(atom, "select", defined)) is not None and eqn.inputs[2] is carry:
+    while (eqn := _made_by(atom, prims.select, defined)) is not None and eqn.inputs[2] is carry:
         if not _is_test(eqn.inputs[0], go, defined):
             return None
         if _stripped(eqn.inputs[0], defined)[0] is go:
@@ -470,7 +471,7 @@ def _chosen_by_lane(atom: Atom, carry: Var, go: Atom, defined: Mapping[Var, Eqn]
 def _stripped(test: Atom, defined: Mapping[Var, Eqn]) -> tuple[Atom, tuple[int, ...]]:
     """What a test repeats, and where its axes stand."""
     dims = tuple(range(test.aval.ndim))
-    while (made := _made_by(test, "broadcast", defined)) is not None:
+    while (made := _made_by(test, prims.broadcast, defined)) is not None:
         dims = tuple([dims[d] for d in made.params["dims"]])
         test = made.inputs[0]
     return test, dims
@@ -481,7 +482,7 @@ def _is_test(test: Atom, go: Atom, defined: Mapping[Var, Eqn]) -> bool:
     found, dims = _stripped(test, defined)
     kept = tuple(range(go.aval.ndim))
     while found is not go:
-        made = _made_by(found, "reduce_any", defined)
+        made = _made_by(found, prims.reduce_any, defined)
         if made is None:
             return False
         (found,) = made.inputs

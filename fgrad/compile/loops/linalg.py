@@ -14,7 +14,9 @@ import numpy as np
 from fgrad.compile.loops.values import TooLarge, Value
 from fgrad.compile.loops.writer import LoopRule, LoopWriter, mapped
 from fgrad.ir.aval import BOOL, INT32
+from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Eqn
+from fgrad.ops import primitives as prims
 from fgrad.ops.elementwise import NEGATIVE_POWER
 
 LARGEST = 6  # rows and columns of a matrix that is written out
@@ -192,10 +194,10 @@ def exponent(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     return [n]
 
 
-LINALG_RULES: Mapping[str, LoopRule] = {
-    "exponent": exponent,
-    "factor": factor,
-    "lu_solve": lu_solve,
-    "triangular_solve": triangular_solve,
-    "cholesky": cholesky,
+LINALG_RULES: Mapping[Primitive, LoopRule] = {
+    prims.exponent: exponent,
+    prims.factor: factor,
+    prims.lu_solve: lu_solve,
+    prims.triangular_solve: triangular_solve,
+    prims.cholesky: cholesky,
 }

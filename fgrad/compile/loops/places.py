@@ -16,7 +16,7 @@ import numpy as np
 from fgrad.compile.kernel.affine import Place, shifted, total
 from fgrad.compile.loops.values import Sparse, Stored, TooLarge, Update, Value
 from fgrad.compile.loops.writer import MOST_CELLS, LoopWriter, is_mutable, mapped, settled
-from fgrad.compile.lower.rules import UINT64, accumulate_op
+from fgrad.compile.lower.rules import UINT64, accumulator
 from fgrad.ir.aval import BOOL, INT64
 from fgrad.ir.program import Atom, Eqn, Var
 
@@ -235,15 +235,12 @@ def chosen_update(w: LoopWriter, x: np.ndarray, dtype: np.dtype, update: Update)
                     hit = w.b.both(hit, w.b.op("eq", BOOL, id, w.number(k, INT64)))
             old, new = out[cell], update.updates[at]
             if update.mode != "set":
-                op = accumulate_op(f"reduce_{_REDUCES[update.mode]}", dtype)
+                op = accumulator(update.mode, dtype)
                 new = mapped(lambda p, q, op=op: w.b.op(op, dtype, p, q), old, new)
             if hit is not None:
                 new = mapped(lambda p, q, hit=hit: _pick(w, hit, p, q), new, old)
             out[cell] = new
     return np.moveaxis(out, range(len(axes)), axes)
-
-
-_REDUCES = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
 
 
 def dynamic_update(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:

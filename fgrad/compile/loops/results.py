@@ -11,11 +11,11 @@ from fgrad.compile.loops.kernel import prepared
 from fgrad.compile.loops.writer import MOST_CELLS
 from fgrad.compile.passes.dce import dce
 from fgrad.ir.aval import Aval
-from fgrad.ir.primitive import REGISTRY
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var
 from fgrad.ir.walk import definitions, has_effect, use_counts
+from fgrad.ops import primitives as prims
 
-LOOPS = frozenset({"scan", "while"})
+LOOPS = frozenset({prims.scan, prims.while_})
 MOST_BYTES = 1 << 28  # of what is stacked for one product
 
 
@@ -27,7 +27,7 @@ def without_unread(program: Program) -> Program:
         acts = has_effect(eqn)
         if live.isdisjoint(eqn.outputs) and not acts:
             continue
-        if eqn.prim.name in LOOPS and not acts:
+        if eqn.prim in LOOPS and not acts:
             eqn = _pruned(eqn, live)
         live.update([a for a in eqn.inputs if isinstance(a, Var)])
         kept.append(eqn)
@@ -36,7 +36,7 @@ def without_unread(program: Program) -> Program:
 
 def _pruned(eqn: Eqn, live: Collection[Var]) -> Eqn:
     """A loop with the carries and results that are needed."""
-    scan, p = eqn.prim.name == "scan", eqn.params
+    scan, p = eqn.prim is prims.scan, eqn.params
     body = prepared(p["body"])
     cond = None if scan else prepared(p["cond"])
     first = p["n_consts"] if scan else p["n_body"]
@@ -133,7 +133,7 @@ def _sums(eqn: Eqn, body: Program) -> list[Eqn | None]:
         given, result = body.inputs[first + k], body.outputs[k]
         made = defined.get(result) if isinstance(result, Var) else None
         product = None
-        if made is not None and made.prim.name == "add" and given in made.inputs:
+        if made is not None and made.prim is prims.add and given in made.inputs:
             term = made.inputs[0] if made.inputs[1] is given else made.inputs[1]
             alone = uses.get(given) == 1 and uses.get(result) == 1 and uses.get(term) == 1  # type: ignore[call-overload, arg-type]
             product = defined.get(term) if alone else None  # type: ignore[call-overload]
@@ -144,7 +144,7 @@ def _sums(eqn: Eqn, body: Program) -> list[Eqn | None]:
 
 def _is_large(product: Eqn, length: int) -> bool:
     """Whether a product of columns by rows has more elements than its factors."""
-    if product.prim.name != "dot_general" or product.params["contract"] != ((0,), (0,)):
+    if product.prim is not prims.dot_general or product.params["contract"] != ((0,), (0,)):
         return False
     a, b = [x.aval for x in product.inputs]
     both = a.size + b.size
@@ -162,8 +162,8 @@ def _product(product: Eqn, whole: dict[Atom, Var], start: Atom, out: Var, eqn: E
         n, m, columns = stack.aval.shape
         flat.append(Var(Aval((n * m, columns), stack.aval.dtype)))
         params = Params({"shape": (n * m, columns)})
-        eqns.append(Eqn(REGISTRY["reshape"], (stack,), params, (flat[-1],), eqn.loc, eqn.via))
+        eqns.append(Eqn(prims.reshape, (stack,), params, (flat[-1],), eqn.loc, eqn.via))
     total = Var(out.aval.strong())
     eqns.append(product._replace(inputs=tuple(flat), outputs=(total,)))
-    eqns.append(Eqn(REGISTRY["add"], (start, total), Params({}), (out,), eqn.loc, eqn.via))
+    eqns.append(Eqn(prims.add, (start, total), Params({}), (out,), eqn.loc, eqn.via))
     return eqns

@@ -28,10 +28,12 @@ from fgrad.compile.loops.values import (
     reshaped_view,
 )
 from fgrad.compile.loops.writer import MOST_CELLS, LoopRule, LoopWriter, is_mutable, mapped, settled
-from fgrad.compile.lower.rules import COMPOSED, accumulate_op
+from fgrad.compile.lower.rules import COMPOSED, accumulate_op, better_than
 from fgrad.ir.aval import BOOL, INT64
-from fgrad.ir.primitive import REGISTRY
+from fgrad.ir.primitive import Primitive, folds
 from fgrad.ir.program import Eqn
+from fgrad.ir.traits import Along
+from fgrad.ops import primitives as prims
 
 FEWEST = 6  # functions of as many elements that are computed together
 CHAIN = 4  # terms that are added one after the other
@@ -41,7 +43,7 @@ CHAIN = 4  # terms that are added one after the other
 
 def elementwise(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     """One scalar operation for each element; what is the same for all of an axis, once."""
-    if eqn.prim.name == "add":
+    if eqn.prim is prims.add:
         merged = _sparse_sum(w, eqn)
         if merged is not None:
             return [merged]
@@ -54,7 +56,8 @@ def elementwise(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     parts = [x[tuple(varies)] for x in operands]
     if parts[0].size > MOST_CELLS:
         raise TooLarge
-    scalar = eqn.prim.scalar or eqn.prim.name
+    scalar = eqn.prim.scalar
+    assert scalar is not None
     if scalar in TRANSCENDENTAL and _is_vector(w, parts[0], dtype):
         return [np.broadcast_to(_by_vectors(w, scalar, parts[0], dtype), shape)]
     one = scalar_rule(w, scalar, dtype)
@@ -261,7 +264,7 @@ def windows(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     """Sliding windows."""
     p, ids = eqn.params, w.operand(eqn.inputs[0])
     numbers = np.arange(ids.size).reshape(ids.shape)
-    return [ids.reshape(-1)[REGISTRY["windows"].evaluate_rule(numbers, **p)]]
+    return [ids.reshape(-1)[prims.windows.evaluate_rule(numbers, **p)]]
 
 
 # --- sums and products
@@ -284,7 +287,7 @@ def tree(w: LoopWriter, op: str, dtype: np.dtype, ids: Sequence[int]) -> int:
 def reduction(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     """A tree over some axes."""
     x, axes, dtype = eqn.inputs[0], eqn.params["axes"], eqn.outputs[0].aval.dtype
-    op = accumulate_op(eqn.prim.name, dtype)
+    op = accumulate_op(eqn.prim, dtype)
     ids = w.operand(x)
     kept = [k for k in range(ids.ndim) if k not in axes]
     shape = tuple([ids.shape[k] for k in kept])
@@ -293,7 +296,7 @@ def reduction(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     if rows.size > MOST_CELLS:
         raise TooLarge
     if len(rows) and not cells:
-        empty = REGISTRY[eqn.prim.name].evaluate_rule(np.zeros(x.aval.shape, dtype), axes=axes)
+        empty = eqn.prim.evaluate_rule(np.zeros(x.aval.shape, dtype), axes=axes)
         return [np.broadcast_to(np.int64(w.number(np.asarray(empty).flat[0], dtype)), shape)]
     out = [tree(w, op, dtype, [int(i) for i in row]) for row in rows]
     return [np.array(out, np.int64).reshape(shape)]
@@ -302,7 +305,7 @@ def reduction(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
 def cumulative(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     """Partial results along an axis."""
     axis, dtype = eqn.params["axis"], eqn.outputs[0].aval.dtype
-    op = accumulate_op(f"reduce_{_REDUCES_OF[eqn.prim.name]}", dtype)
+    op = accumulate_op(eqn.prim, dtype)
     ids = np.moveaxis(np.array(w.operand(eqn.inputs[0])), axis, 0)
     steps = range(len(ids) - 2, -1, -1) if eqn.params["reverse"] else range(1, len(ids))
     before = 1 if eqn.params["reverse"] else -1
@@ -311,14 +314,11 @@ def cumulative(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     return [np.moveaxis(ids, 0, axis)]
 
 
-_REDUCES_OF = {"cumsum": "sum", "cumprod": "prod", "cummax": "max", "cummin": "min"}
-
-
 def arg_extremum(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     """The first place of the largest or smallest element; the first NaN is both."""
     dtype = eqn.inputs[0].aval.dtype
     ids = np.moveaxis(w.operand(eqn.inputs[0]), eqn.params["axis"], 0)
-    compare = "gt" if eqn.prim.name == "argmax" else "lt"
+    compare = better_than(eqn.prim)
 
     def find(*row: int) -> int:
         best, where = row[0], w.number(0, INT64)
@@ -380,37 +380,34 @@ def _inner(w: LoopWriter, dtype: np.dtype, a: Sequence[int], b: Sequence[int]) -
     return tree(w, "add", dtype, parts)
 
 
-class _Rules(dict[str, LoopRule]):
+class _Rules(dict[Primitive, LoopRule]):
     """The rules, with the elementwise one for every primitive that names a scalar row."""
 
-    def get(self, name: str, default: Any = None) -> Any:
-        found = super().get(name)
-        if found is None and REGISTRY[name].scalar is not None:
+    def get(self, prim: Primitive, default: Any = None) -> Any:
+        found = super().get(prim)
+        if found is None and prim.scalar is not None:
             return elementwise
         return found if found is not None else default
 
 
-RULES: dict[str, LoopRule] = _Rules({
-    "convert": convert,
-    "broadcast": broadcast,
-    "reshape": reshape,
-    "permute": permute,
-    "slice": slice_,
-    "index": index,
-    "reverse": reverse,
-    "pad": pad,
-    "concatenate": concatenate,
-    "iota": iota,
-    "gather": gather,
-    "dynamic_slice": dynamic_slice,
-    "scatter": scatter,
-    "dynamic_update": dynamic_update,
-    **dict.fromkeys(
-        ["reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_any", "reduce_all"],
-        reduction,
-    ),
-    **dict.fromkeys(["cumsum", "cumprod", "cummax", "cummin"], cumulative),
-    **dict.fromkeys(["argmax", "argmin"], arg_extremum),
-    "windows": windows,
-    "dot_general": dot,
+RULES: dict[Primitive, LoopRule] = _Rules({
+    prims.convert: convert,
+    prims.broadcast: broadcast,
+    prims.reshape: reshape,
+    prims.permute: permute,
+    prims.slice: slice_,
+    prims.index: index,
+    prims.reverse: reverse,
+    prims.pad: pad,
+    prims.concatenate: concatenate,
+    prims.iota: iota,
+    prims.gather: gather,
+    prims.dynamic_slice: dynamic_slice,
+    prims.scatter: scatter,
+    prims.dynamic_update: dynamic_update,
+    **dict.fromkeys(folds(Along.AXES), reduction),
+    **dict.fromkeys(folds(Along.RUNNING), cumulative),
+    **dict.fromkeys(folds(Along.PLACE), arg_extremum),
+    prims.windows: windows,
+    prims.dot_general: dot,
 })  # fmt: skip

@@ -31,8 +31,10 @@ from fgrad.compile.kernel.ir import Load, Ref, Statement
 from fgrad.compile.loops.lanes import LaneWhile
 from fgrad.compile.loops.values import Counting, Sparse, Stored, TooLarge, Update, Value
 from fgrad.ir.aval import INT64, Aval
+from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 from fgrad.ir.walk import consumers, definitions
+from fgrad.ops import primitives as prims
 
 MOST_CELLS = 512  # elements of an array in registers
 KINDS = "biuf"  # of dtypes that kernels know
@@ -94,7 +96,7 @@ class LoopWriter:
     def __init__(
         self,
         builder: LoopBuilder,
-        rules: Mapping[str, LoopRule],
+        rules: Mapping[Primitive, LoopRule],
         prepare: Callable[[Program], Program],
         lanes: Mapping[Var, Mapping[int, Place]],
         constant: Callable[[np.ndarray], Var],
@@ -330,7 +332,7 @@ class LoopWriter:
 
     def equation(self, eqn: Eqn) -> None:
         """Write one equation."""
-        rule = self.rules.get(eqn.prim.name)
+        rule = self.rules.get(eqn.prim)
         if rule is None or any([v.aval.dtype.kind not in KINDS for v in eqn.outputs]):
             raise TooLarge
         self.env.update(zip(eqn.outputs, rule(self, eqn), strict=True))
@@ -410,9 +412,9 @@ def _last_uses(program: Program, eqns: Sequence[Eqn]) -> dict[Var, int]:
 
 def _overwritten(eqn: Eqn) -> Sequence[Var]:
     """The results that may be later versions of an operand in memory."""
-    if eqn.prim.name in ("scatter", "dynamic_update", "add"):
+    if eqn.prim in (prims.scatter, prims.dynamic_update, prims.add):
         return eqn.outputs
-    if eqn.prim.name in ("scan", "while", "switch"):
+    if eqn.prim in (prims.scan, prims.while_, prims.switch):
         shapes = [(a.aval.shape, a.aval.dtype) for a in eqn.inputs]
         return [v for v in eqn.outputs if (v.aval.shape, v.aval.dtype) in shapes]
     return ()
@@ -421,6 +423,6 @@ def _overwritten(eqn: Eqn) -> Sequence[Var]:
 def _replaced(eqn: Eqn) -> Sequence[Atom]:
     """The operands of which results may be later versions: no constants of loops."""
     p = eqn.params
-    if eqn.prim.name == "scan":
+    if eqn.prim is prims.scan:
         return eqn.inputs[p["n_consts"] : p["n_consts"] + p["n_carry"]]
-    return eqn.inputs[p["n_cond"] + p["n_body"] :] if eqn.prim.name == "while" else eqn.inputs
+    return eqn.inputs[p["n_cond"] + p["n_body"] :] if eqn.prim is prims.while_ else eqn.inputs

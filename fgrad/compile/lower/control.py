@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from fgrad.compile.steps import LibraryStep
 from fgrad.ir.program import Eqn, Var
 
-CONTROL = frozenset({"scan", "while", "switch"})
-
 
 def control_step(eqn: Eqn, _defined: Mapping[Var, Eqn]) -> LibraryStep:
     """The step of a control equation, until `compile_bodies` completes it."""

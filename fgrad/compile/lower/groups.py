@@ -15,9 +15,9 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from fgrad.compile.kernel.affine import row_major, total
 from fgrad.compile.kernel.builder import KernelBuilder
 from fgrad.compile.kernel.ir import Kernel
-from fgrad.compile.lower.control import CONTROL, control_step
+from fgrad.compile.lower.control import control_step
 from fgrad.compile.lower.group_key import content
-from fgrad.compile.lower.linalg import HOST, host_step, on_host, with_flags
+from fgrad.compile.lower.linalg import host_step, on_host, with_flags
 from fgrad.compile.lower.nest import NESTS
 from fgrad.compile.lower.products import product_step
 from fgrad.compile.lower.rows import lower_rows
@@ -25,15 +25,17 @@ from fgrad.compile.lower.rules import RULES
 from fgrad.compile.lower.sort import sort_step, top_step
 from fgrad.compile.lower.walks import is_row_walk, search_step, walk_step
 from fgrad.compile.steps import AliasStep, Group, KernelStep, LibraryStep, Step
+from fgrad.ir.primitive import REGISTRY, Primitive
 from fgrad.ir.program import Eqn, Var
+from fgrad.ir.traits import CONTROL
+from fgrad.ops import primitives as prims
 
-LIBRARY_STEPS: dict[str, Callable[[Eqn, Mapping[Var, Eqn]], LibraryStep]] = {
-    "dot_general": product_step,
-    "product": product_step,
-    "searchsorted": search_step,
-    "top_k": top_step,
-    **dict.fromkeys(HOST, host_step),
-    **dict.fromkeys(CONTROL, control_step),
+LIBRARY_STEPS: dict[Primitive, Callable[[Eqn, Mapping[Var, Eqn]], LibraryStep]] = {
+    prims.dot_general: product_step,
+    prims.product: product_step,
+    prims.searchsorted: search_step,
+    prims.top_k: top_step,
+    **{prim: control_step for prim in REGISTRY.values() if prim.holds in CONTROL},
 }
 
 MOST_CUTS = 8  # times that a nest is written again with finer axes
@@ -82,11 +84,11 @@ def _lower_single(group: Group, defined: Mapping[Var, Eqn]) -> Step:
         assert isinstance(source, Var)
         return AliasStep(source, eqn.outputs[0])
     (eqn,) = group.eqns
-    if eqn.prim.name == "sort":
+    if eqn.prim is prims.sort:
         return sort_step(eqn, defined, group.outputs)
     if is_row_walk(eqn):
         return walk_step(eqn)
-    step = host_step if on_host(eqn) else LIBRARY_STEPS[eqn.prim.name]
+    step = host_step if on_host(eqn) else LIBRARY_STEPS[eqn.prim]
     return step(eqn, defined)
 
 
@@ -97,7 +99,7 @@ def _lower_kernel(group: Group, defined: Mapping[Var, Eqn]) -> KernelStep:
         b = KernelBuilder(inside, defined, RULES)
         if group.kind == "nest":
             (eqn,) = group.eqns
-            NESTS[eqn.prim.name](b, eqn)
+            NESTS[eqn.prim](b, eqn)
         elif group.row_vars or group.columns:
             lower_rows(b, group)
         else:

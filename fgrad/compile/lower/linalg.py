@@ -21,19 +21,11 @@ from fgrad.compile.cpu.ufunc_loops import Operand, find_loop, find_ufunc, types_
 from fgrad.compile.passes.compositions import vectors_are_native
 from fgrad.compile.steps import LibraryStep
 from fgrad.ir.aval import Aval
+from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Var
+from fgrad.ir.traits import Host
+from fgrad.ops import primitives as prims
 from fgrad.ops.complex import real_dtype
-from fgrad.ops.families import EXTERNAL
-
-HOST = frozenset(
-    {
-        "cholesky", "triangular_solve", "lu", "pivots_order", "factor", "lu_solve", "solve",
-        "slogdet", "det", "cofactor",
-        "qr", "svd", "svdvals", "eigh", "eigvalsh", "eig", "eigvals", "pinv",
-        "matrix_function", "frechet", "sqrtm", "solve_sylvester", "fft", "library_conv",
-        "real", "imag", "complex", "conj", "exponent",
-    }
-)  # fmt: skip
 
 _COMPLEX = frozenset("FD")
 _CHAR = attrgetter("aval.dtype.char")
@@ -41,22 +33,22 @@ _CHAR = attrgetter("aval.dtype.char")
 
 def on_host(eqn: Eqn) -> bool:
     """Whether an equation is a step of this file."""
-    if eqn.prim.name in HOST or eqn.prim.name in EXTERNAL:
+    if eqn.prim.host is not None:
         return True
     return not _COMPLEX.isdisjoint(map(_CHAR, (*eqn.outputs, *eqn.inputs)))
 
 
 def host_step(eqn: Eqn, _virtual: Mapping[Var, Eqn]) -> LibraryStep:
     """A native step of LAPACK where there is one, else a call of the primitive's evaluation."""
-    native = NATIVE.get(eqn.prim.name)
+    native = NATIVE.get(eqn.prim)
     if native is not None and _suits_native(eqn):
         return native(eqn)
-    if eqn.prim.name in PARTS and any([isinstance(a, Var) for a in eqn.inputs]):
+    if eqn.prim in PARTS and any([isinstance(a, Var) for a in eqn.inputs]):
         return _parts(eqn)
     real = eqn.outputs[0].aval.dtype.kind == "f"
-    if eqn.prim.name in EXTERNAL and real and has_pointer(eqn.prim.name, len(eqn.inputs)):
+    if eqn.prim.host is Host.SCIPY and real and has_pointer(eqn.prim.name, len(eqn.inputs)):
         return _external(eqn)
-    loop = _fourier(eqn) if eqn.prim.name == "fft" else _ufunc(eqn)
+    loop = _fourier(eqn) if eqn.prim is prims.fft else _ufunc(eqn)
     if loop is not None:
         return loop
     args = (*[a for a in eqn.inputs if isinstance(a, Var)], *eqn.outputs)
@@ -142,7 +134,7 @@ def _fourier(eqn: Eqn) -> LibraryStep | None:
     return LibraryStep("ufunc", params, args, ((0, 0),))
 
 
-PARTS = frozenset({"real", "imag", "complex"})
+PARTS = frozenset({prims.real, prims.imag, prims.complex})
 
 
 def _parts(eqn: Eqn) -> LibraryStep:
@@ -160,11 +152,11 @@ def _parts(eqn: Eqn) -> LibraryStep:
 
 def _suits_native(eqn: Eqn) -> bool:
     a = eqn.inputs[0].aval
-    if eqn.prim.name in ("pivots_order", "exponent"):
+    if eqn.prim in (prims.pivots_order, prims.exponent):
         return a.size > 0 and isinstance(eqn.inputs[0], Var)
     if a.dtype.char not in "fdFD" or not a.size:
         return False
-    return eqn.prim.name not in ("eigh", "svd") or vectors_are_native(a)
+    return eqn.prim not in (prims.eigh, prims.svd) or vectors_are_native(a)
 
 
 def _native(eqn: Eqn, args: Sequence[Atom], **sizes: int) -> LibraryStep:
@@ -195,7 +187,7 @@ def _rectangular(eqn: Eqn) -> LibraryStep:
 
 def _system(eqn: Eqn) -> LibraryStep:
     n, k = eqn.outputs[0].aval.shape[-2:]
-    return _native(eqn, eqn.inputs[eqn.prim.name == "lu_solve" :], n=n, k=k)
+    return _native(eqn, eqn.inputs[eqn.prim is prims.lu_solve :], n=n, k=k)
 
 
 def _exponent(eqn: Eqn) -> LibraryStep:
@@ -212,17 +204,17 @@ def _exchanges(eqn: Eqn) -> LibraryStep:
     return LibraryStep("pivots_order", params, buffers, ((0, 0),))
 
 
-NATIVE: dict[str, Callable[[Eqn], LibraryStep]] = {
-    "exponent": _exponent,
-    "cholesky": _square,
-    "factor": _square,
-    "eigh": _square,
-    "eigvalsh": _square,
-    "lu": _rectangular,
-    "pivots_order": _exchanges,
-    "qr": _rectangular,
-    "svd": _rectangular,
-    "svdvals": _rectangular,
-    "triangular_solve": _system,
-    "lu_solve": _system,
+NATIVE: dict[Primitive, Callable[[Eqn], LibraryStep]] = {
+    prims.exponent: _exponent,
+    prims.cholesky: _square,
+    prims.factor: _square,
+    prims.eigh: _square,
+    prims.eigvalsh: _square,
+    prims.lu: _rectangular,
+    prims.pivots_order: _exchanges,
+    prims.qr: _rectangular,
+    prims.svd: _rectangular,
+    prims.svdvals: _rectangular,
+    prims.triangular_solve: _system,
+    prims.lu_solve: _system,
 }

@@ -15,12 +15,12 @@ from collections.abc import Callable
 from fgrad.compile.kernel.affine import ZERO, Place, Places, row_major, shifted, total, value
 from fgrad.compile.kernel.builder import KernelBuilder
 from fgrad.compile.kernel.ir import Ref
-from fgrad.compile.lower.rules import clamped, identity, position
+from fgrad.compile.lower.rules import accumulate_op, better_than, clamped, identity, position
 from fgrad.ir.aval import BOOL, INT64
+from fgrad.ir.primitive import Primitive, folds
 from fgrad.ir.program import Atom, Eqn, Var
-
-_CUMULATIVE = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min"}
-_BOOLEAN = {"add": "or", "mul": "and", "max": "or", "min": "and"}
+from fgrad.ir.traits import Along
+from fgrad.ops import primitives as prims
 
 
 def _with(places: Places, at: int, place: Places) -> Places:
@@ -39,8 +39,7 @@ def cumulative_nest(b: KernelBuilder, eqn: Eqn) -> None:
     """s = op(s, x[i]); out[i] = s."""
     (x,), (out,) = eqn.inputs, eqn.outputs
     axis, shape, dtype = eqn.params["axis"], out.aval.shape, out.aval.dtype
-    op = _CUMULATIVE[eqn.prim.name]
-    op = _BOOLEAN[op] if dtype == BOOL else op
+    op = accumulate_op(eqn.prim, dtype)
     others = b.open_all([n for k, n in enumerate(shape) if k != axis], "parallel")
     acc = b.accumulator(op, dtype, identity(op, dtype))
     step = b.open(shape[axis], "serial")
@@ -61,7 +60,7 @@ def arg_extremum_nest(b: KernelBuilder, eqn: Eqn) -> None:
     where = b.accumulator("carry", INT64, 0)
     step = b.open(x.aval.shape[axis], "serial")
     new, old = b.value(x, _with(others, axis, (step,))), b.read(best)
-    better = b.op("gt" if eqn.prim.name == "argmax" else "lt", BOOL, new, old)
+    better = b.op(better_than(eqn.prim), BOOL, new, old)
     if dtype.kind == "f":
         fresh = b.op("and", BOOL, b.op("isnan", BOOL, new), b.op("eq", BOOL, old, old))
         better = b.op("or", BOOL, better, fresh)
@@ -110,7 +109,7 @@ def own_lane(b: KernelBuilder, eqn: Eqn) -> int | None:
     of its own: its number.  Such rows do not meet."""
     for axis, index in zip(eqn.params["axes"], eqn.inputs[2:], strict=True):
         made = b.virtual.get(index) if isinstance(index, Var) else None
-        if made is not None and made.prim.name == "iota" and made.params["axis"] == 0:
+        if made is not None and made.prim is prims.iota and made.params["axis"] == 0:
             fits = index.aval.shape[0] <= eqn.outputs[0].aval.shape[axis]
             return axis if fits else None
     return None
@@ -177,12 +176,11 @@ def fold_nest(b: KernelBuilder, eqn: Eqn) -> None:
     b.close_to(0)
 
 
-NESTS: dict[str, Callable[[KernelBuilder, Eqn], None]] = {
-    **dict.fromkeys(_CUMULATIVE, cumulative_nest),
-    "argmax": arg_extremum_nest,
-    "argmin": arg_extremum_nest,
-    "scatter": scatter_nest,
-    "dynamic_update": dynamic_update_nest,
-    "concatenate": concatenate_nest,
-    "fold": fold_nest,
+NESTS: dict[Primitive, Callable[[KernelBuilder, Eqn], None]] = {
+    **dict.fromkeys(folds(Along.RUNNING), cumulative_nest),
+    **dict.fromkeys(folds(Along.PLACE), arg_extremum_nest),
+    prims.scatter: scatter_nest,
+    prims.dynamic_update: dynamic_update_nest,
+    prims.concatenate: concatenate_nest,
+    prims.fold: fold_nest,
 }

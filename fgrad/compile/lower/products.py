@@ -11,6 +11,7 @@ from fgrad.compile.products.matrices import library_operands, product_of
 from fgrad.compile.products.views import Layout, collapsed, view_of
 from fgrad.compile.steps import LibraryStep
 from fgrad.ir.program import Eqn, Var
+from fgrad.ops import primitives as prims
 
 
 def product_step(eqn: Eqn, virtual: Mapping[Var, Eqn]) -> LibraryStep:
@@ -41,7 +42,7 @@ def product_step(eqn: Eqn, virtual: Mapping[Var, Eqn]) -> LibraryStep:
         places = (left.offset + moved[0], right.offset + moved[1], moved[2])
         calls.append(tuple([w * place for w, place in zip(widths, places, strict=True)]))
     args = (left.source, right.source, out)
-    if eqn.prim.name == "dot_general":
+    if eqn.prim is prims.dot_general:
         return LibraryStep("gemm", params, args, tuple(calls))
     params |= {name: eqn.params[name] for name in ("operand", "result", "epilogue")}
     bias = [view_of(x, virtual) for x in eqn.inputs[2:]]

@@ -82,7 +82,7 @@ class _RowLowering:
                 self.columns[out] = after
             elif out not in rows:
                 self.phase[out] = after
-            elif eqn.prim.name in REDUCTIONS and not any(
+            elif eqn.prim in REDUCTIONS and not any(
                 v in rows and v.aval.size == eqn.inputs[0].aval.size for v in reads
             ):
                 self.reductions[out] = after
@@ -176,7 +176,7 @@ class _RowLowering:
             b.close_to(depth)
 
     def _operation(self, var: Var) -> str:
-        return accumulate_op(self.own[var].prim.name, var.aval.dtype)
+        return accumulate_op(self.own[var].prim, var.aval.dtype)
 
     def _row_index(self, var: Var) -> Places:
         group = self.group

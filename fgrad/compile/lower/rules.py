@@ -27,8 +27,10 @@ from fgrad.compile.kernel.affine import (
 from fgrad.compile.kernel.builder import KernelBuilder, Request, Rule, ValueRule
 from fgrad.compile.kernel.scalar import SCALAR_OPS
 from fgrad.ir.aval import BOOL, INT64
-from fgrad.ir.primitive import REGISTRY
+from fgrad.ir.primitive import Primitive, folds
 from fgrad.ir.program import Atom, Eqn
+from fgrad.ir.traits import Along
+from fgrad.ops import primitives as prims
 
 # --- elementwise
 
@@ -38,7 +40,8 @@ def elementwise_value(b: KernelBuilder, eqn: Eqn, _k: int, request: Request) -> 
     ids = []
     for atom in eqn.inputs:
         ids.append((yield Request(atom, request.places, request.guard)))
-    scalar = eqn.prim.scalar or eqn.prim.name
+    scalar = eqn.prim.scalar
+    assert scalar is not None
     dtype = eqn.outputs[0].aval.dtype
     composed = COMPOSED.get(scalar)
     if composed is not None:
@@ -244,14 +247,26 @@ def dynamic_slice_value(b: KernelBuilder, eqn: Eqn, _k: int, r: Request) -> Rule
 
 # --- reductions
 
-_ACCUMULATE = {"reduce_sum": "add", "reduce_prod": "mul", "reduce_max": "max", "reduce_min": "min",
-               "reduce_any": "or", "reduce_all": "and"}  # fmt: skip
 _BOOLEAN = {"add": "or", "mul": "and", "max": "or", "min": "and"}
 
 
-def accumulate_op(name: str, dtype: np.dtype) -> str:
-    """The accumulator of a reduction; on bool, + and max are `or`, * and min are `and`."""
-    op = _ACCUMULATE[name]
+REDUCTIONS = frozenset(folds(Along.AXES))
+
+
+def better_than(prim: Primitive) -> str:
+    """The comparison by which a new element replaces the extremum so far."""
+    assert prim.fold is not None
+    return "gt" if prim.fold.op == "max" else "lt"
+
+
+def accumulate_op(prim: Primitive, dtype: np.dtype) -> str:
+    """The accumulator of a fold."""
+    assert prim.fold is not None
+    return accumulator(prim.fold.op, dtype)
+
+
+def accumulator(op: str, dtype: np.dtype) -> str:
+    """The operation on a dtype; on bool, + and max are `or`, * and min are `and`."""
     return _BOOLEAN.get(op, op) if dtype == BOOL else op
 
 
@@ -282,7 +297,7 @@ def reduce_value(b: KernelBuilder, eqn: Eqn, _k: int, r: Request) -> Rule:
     (x,) = eqn.inputs
     axes = eqn.params["axes"]
     dtype = x.aval.dtype
-    op = accumulate_op(eqn.prim.name, dtype)
+    op = accumulate_op(eqn.prim, dtype)
     depth = max([b.place_depth(p) for p in r.places], default=0)
     if r.guard is not None:
         depth = max(depth, b.depths[r.guard])
@@ -379,37 +394,35 @@ def _grouped(
     return total((feature, c_at), (in_channels, 1)), total((part, n_at), (images, 1))
 
 
-VALUE_RULES: dict[str, ValueRule] = {
-    "broadcast": _same_atom(_broadcast),
-    "permute": _same_atom(_permute),
-    "reshape": _same_atom(_reshape),
-    "slice": _same_atom(_slice),
-    "index": _same_atom(_index),
-    "reverse": _same_atom(_reverse),
-    "windows": _same_atom(_windows),
-    "pad": pad_value,
-    "iota": iota_value,
-    "concatenate": concatenate_value,
-    "gather": gather_value,
-    "dynamic_slice": dynamic_slice_value,
-    **dict.fromkeys(_ACCUMULATE, reduce_value),
-    "dot_general": dot_value,
-    "conv": conv_value,
+VALUE_RULES: dict[Primitive, ValueRule] = {
+    prims.broadcast: _same_atom(_broadcast),
+    prims.permute: _same_atom(_permute),
+    prims.reshape: _same_atom(_reshape),
+    prims.slice: _same_atom(_slice),
+    prims.index: _same_atom(_index),
+    prims.reverse: _same_atom(_reverse),
+    prims.windows: _same_atom(_windows),
+    prims.pad: pad_value,
+    prims.iota: iota_value,
+    prims.concatenate: concatenate_value,
+    prims.gather: gather_value,
+    prims.dynamic_slice: dynamic_slice_value,
+    **dict.fromkeys(REDUCTIONS, reduce_value),
+    prims.dot_general: dot_value,
+    prims.conv: conv_value,
 }
 
 
-class _Rules(dict[str, ValueRule]):
+class _Rules(dict[Primitive, ValueRule]):
     """`VALUE_RULES`, with the elementwise rule for every primitive that names a scalar row."""
 
-    def __missing__(self, name: str) -> ValueRule:
-        scalar = REGISTRY[name].scalar
-        if scalar is None or (scalar not in SCALAR_OPS and scalar not in COMPOSED):
-            raise KeyError(name)
-        self[name] = elementwise_value
+    def __missing__(self, prim: Primitive) -> ValueRule:
+        if prim.scalar not in SCALAR_OPS and prim.scalar not in COMPOSED:
+            raise KeyError(prim)
+        self[prim] = elementwise_value
         return elementwise_value
 
 
 RULES = _Rules(VALUE_RULES)
-MOVES = frozenset({"broadcast", "permute", "reshape", "slice", "index", "reverse", "windows", "pad",
-                   "iota", "gather", "dynamic_slice", "concatenate"})  # fmt: skip
-REDUCTIONS = frozenset(_ACCUMULATE)
+# What kernels read in place, at other addresses.
+MOVES = frozenset([prim for prim in VALUE_RULES if prim.movement is not None])

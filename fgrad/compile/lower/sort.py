@@ -18,6 +18,7 @@ from fgrad.compile.lower.linalg import host_step
 from fgrad.compile.steps import LibraryStep
 from fgrad.ir.aval import INT64, Aval
 from fgrad.ir.program import Atom, Eqn, Var
+from fgrad.ops import primitives as prims
 from fgrad.ops.sort import is_selected
 
 
@@ -60,7 +61,7 @@ def is_position(atom: Atom, definitions: Mapping[Var, Eqn]) -> bool:
     if type(atom) is not Var or atom.aval.dtype != INT64:
         return False
     axis, eqn = atom.aval.ndim - 1, definitions.get(atom)
-    while eqn is not None and eqn.prim.name == "permute" and type(eqn.inputs[0]) is Var:
+    while eqn is not None and eqn.prim is prims.permute and type(eqn.inputs[0]) is Var:
         axis = eqn.params["axes"][axis]
         eqn = definitions.get(eqn.inputs[0])
-    return eqn is not None and eqn.prim.name == "iota" and eqn.params["axis"] == axis
+    return eqn is not None and eqn.prim is prims.iota and eqn.params["axis"] == axis

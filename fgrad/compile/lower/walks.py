@@ -15,20 +15,13 @@ from fgrad.compile.cpu.rows.walks import RowWalk
 from fgrad.compile.lower.linalg import host_step
 from fgrad.compile.steps import LibraryStep
 from fgrad.ir.program import Eqn, Var
-
-_OPS = {
-    "cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min",
-    "argmax": "argmax", "argmin": "argmin",
-}  # fmt: skip
-
-
-WALKS = frozenset(_OPS)
+from fgrad.ir.traits import Along
 
 
 def is_row_walk(eqn: Eqn) -> bool:
     """Whether an equation goes along contiguous rows of numbers that vectors can hold."""
-    op = _OPS.get(eqn.prim.name)
-    if op is None:
+    fold = eqn.prim.fold
+    if fold is None or fold.along is Along.AXES:
         return False
     shape, dtype = eqn.inputs[0].aval.shape, eqn.inputs[0].aval.dtype
     axis = eqn.params["axis"]
@@ -51,8 +44,10 @@ def walk_step(eqn: Eqn) -> LibraryStep:
     """The call of a walk."""
     aval = eqn.inputs[0].aval
     columns = aval.shape[eqn.params["axis"]]
+    fold = eqn.prim.fold
+    assert fold is not None
     spec = RowWalk(
-        _OPS[eqn.prim.name],
+        f"arg{fold.op}" if fold.along is Along.PLACE else fold.op,
         aval.dtype,
         aval.size // columns,
         columns,

@@ -19,9 +19,9 @@ from fgrad.compile.lower.rules import RULES
 from fgrad.compile.passes.dce import dce
 from fgrad.compile.passes.inline import inline_calls
 from fgrad.ir.aval import Aval
-from fgrad.ir.primitive import REGISTRY
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
 from fgrad.ir.walk import definitions, use_counts
+from fgrad.ops import primitives as prims
 
 
 class Write(NamedTuple):
@@ -80,7 +80,7 @@ def _without_ended_lanes(program: Program, n_consts: int, n_carry: int) -> Progr
     for k in range(n_carry):
         carry, atom = program.inputs[n_consts + k], outputs[k]
         eqn = defined.get(atom) if isinstance(atom, Var) else None
-        if eqn is None or eqn.prim.name != "select" or eqn.inputs[2] is not carry:
+        if eqn is None or eqn.prim is not prims.select or eqn.inputs[2] is not carry:
             continue
         go = _of_lanes(eqn.inputs[0], defined)
         chain = _chain(eqn.inputs[1], carry, defined, uses)
@@ -99,7 +99,7 @@ def _without_ended_lanes(program: Program, n_consts: int, n_carry: int) -> Progr
 
 def _of_lanes(test: Atom, defined: Mapping[Var, Eqn]) -> Var | None:
     """The flags of lanes, in the first axis, that a test repeats along all others."""
-    while isinstance(test, Var) and (eqn := defined.get(test)) and eqn.prim.name == "broadcast":
+    while isinstance(test, Var) and (eqn := defined.get(test)) and eqn.prim is prims.broadcast:
         if eqn.params["dims"] != tuple(range(eqn.inputs[0].aval.ndim)):
             return None
         test = eqn.inputs[0]
@@ -108,10 +108,10 @@ def _of_lanes(test: Atom, defined: Mapping[Var, Eqn]) -> Var | None:
 
 def _is_by_lane(eqn: Eqn, defined: Mapping[Var, Eqn]) -> bool:
     """Whether each place of an index writes into its own row."""
-    if eqn.prim.name != "scatter" or eqn.params["axes"][0]:
+    if eqn.prim is not prims.scatter or eqn.params["axes"][0]:
         return False
     made = defined.get(eqn.inputs[2])  # type: ignore[call-overload]
-    return made is not None and made.prim.name == "iota" and not made.params["axis"]
+    return made is not None and made.prim is prims.iota and not made.params["axis"]
 
 
 def _guarded(eqn: Eqn, go: Var) -> tuple[Eqn, ...]:
@@ -121,8 +121,8 @@ def _guarded(eqn: Eqn, go: Var) -> tuple[Eqn, ...]:
     spread = Params({"shape": lane.aval.shape, "dims": (0,)})
     none = Lit(lane.aval.dtype.type(eqn.inputs[0].aval.shape[0]))
     return (
-        Eqn(REGISTRY["broadcast"], (go,), spread, (test,), eqn.loc),
-        Eqn(REGISTRY["select"], (test, lane, none), Params(), (place,), eqn.loc),
+        Eqn(prims.broadcast, (go,), spread, (test,), eqn.loc),
+        Eqn(prims.select, (test, lane, none), Params(), (place,), eqn.loc),
         eqn._replace(inputs=(*eqn.inputs[:2], place, *eqn.inputs[3:])),
     )
 
@@ -136,12 +136,12 @@ def _chain(
         eqn = defined.get(atom) if isinstance(atom, Var) else None
         if eqn is None or uses[atom] > 1:  # type: ignore[index]
             return None
-        if eqn.prim.name == "add":
+        if eqn.prim is prims.add:
             update, atom = _addition(eqn.inputs, defined, uses)
             if update is None:
                 return None
             found.append(update)
-        elif eqn.prim.name in _WRITERS:
+        elif eqn.prim in _WRITERS:
             found.append(_Update(eqn, eqn.params.get("mode", "set")))
             atom = eqn.inputs[0]
         else:
@@ -155,7 +155,7 @@ def _addition(
     """`x + update(zeros, ...)` as an update of x that adds."""
     for term, other in (terms[::-1], terms):
         eqn = defined.get(term) if isinstance(term, Var) else None
-        if eqn is None or eqn.prim.name not in _WRITERS or uses[term] > 1:  # type: ignore[index]
+        if eqn is None or eqn.prim not in _WRITERS or uses[term] > 1:  # type: ignore[index]
             continue
         if eqn.params.get("mode", "add") == "add" and _is_zero(eqn.inputs[0], defined):
             return _Update(eqn, "add"), other
@@ -165,17 +165,17 @@ def _addition(
 def _is_zero(atom: Atom, defined: Mapping[Var, Eqn]) -> bool:
     while isinstance(atom, Var):
         eqn = defined.get(atom)
-        if eqn is None or eqn.prim.name != "broadcast":
+        if eqn is None or eqn.prim is not prims.broadcast:
             return False
         atom = eqn.inputs[0]
     return not atom.value.any()
 
 
-_WRITERS = {"scatter": write_updates, "dynamic_update": write_block}
+_WRITERS = {prims.scatter: write_updates, prims.dynamic_update: write_block}
 
 
 def _write(update: _Update, extra: Mapping[Var, int]) -> Write:
     b = KernelBuilder({}, {}, RULES)
-    _WRITERS[update.eqn.prim.name](b, update.eqn, update.mode)
+    _WRITERS[update.eqn.prim](b, update.eqn, update.mode)
     (out,) = update.eqn.outputs
     return Write(b.kernel(), tuple([None if v is out else extra[v] for v in b.args]))

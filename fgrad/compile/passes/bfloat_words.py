@@ -18,7 +18,9 @@ import numpy as np
 
 from fgrad.ir.aval import FLOAT32, UINT32, Aval, is_bfloat16
 from fgrad.ir.program import Eqn, Lit, Program, Var
+from fgrad.ir.traits import Rounding
 from fgrad.ops import elementwise as ew
+from fgrad.ops import primitives as prims
 from fgrad.thread_state import THREAD
 from fgrad.trace import Value, bind, trace
 
@@ -105,6 +107,9 @@ def bfloat_words(program: Program) -> Program:
     return traced.program.replace(made_by="bfloat_words")
 
 
+_EXACT = (Rounding.COPIES, Rounding.EXACT)
+
+
 def _known(x: Any) -> Operand:
     """A constant."""
     if not is_bfloat16(x.dtype):
@@ -123,13 +128,14 @@ def _wide(x: Operand) -> Value:
 
 def _apply(eqn: Eqn, operands: list[Operand]) -> list[Operand]:
     """The results of one equation."""
-    name, params = eqn.prim.name, eqn.params
-    if name == "convert":
+    prim, params = eqn.prim, eqn.params
+    if prim is prims.convert:
         return [_convert(operands[0], params["dtype"])]
-    if name == "bitcast":
+    if prim is prims.bitcast:
         return [_bitcast(operands[0], params["dtype"])]
     as_words = any([_holds_program(p) for p in params.values()]) or (
-        name in MOVES and all([not isinstance(x, Brain) or x.has_word for x in operands])
+        prim.rounding is Rounding.COPIES
+        and all([not isinstance(x, Brain) or x.has_word for x in operands])
     )
     params = {k: _without_bfloat(p) for k, p in params.items()}
     out = bind(eqn.prim, *[(_word if as_words else _wide)(x) for x in operands], **params)
@@ -140,7 +146,7 @@ def _apply(eqn: Eqn, operands: list[Operand]) -> list[Operand]:
         elif as_words:
             results.append(Brain(word=x))
         else:
-            results.append(Brain(x if name in EXACT else rounded(x)))
+            results.append(Brain(x if prim.rounding in _EXACT else rounded(x)))
     return results
 
 
@@ -171,17 +177,3 @@ def _without_bfloat(param: Any) -> Any:
     if isinstance(param, np.dtype) and is_bfloat16(param):
         return FLOAT32
     return param
-
-
-# What only moves elements, so that words will do.
-MOVES = frozenset(
-    {
-        "broadcast", "permute", "reshape", "slice", "index", "reverse", "concatenate", "gather",
-        "dynamic_slice", "dynamic_update", "windows", "stop_gradient", "select",
-    }
-)  # fmt: skip
-# What makes bfloat16 of bfloat16 without rounding.
-EXACT = MOVES | {
-    "neg", "abs", "max", "min", "clip", "sign", "floor", "ceil", "rint", "trunc", "copysign",
-    "reduce_max", "reduce_min", "cummax", "cummin", "sort", "pad",
-}  # fmt: skip

@@ -17,8 +17,9 @@ import math
 from typing import Any, NamedTuple
 
 from fgrad.compile.kernel.machine import COPIES_PER_PRODUCT
-from fgrad.ir.primitive import REGISTRY
+from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var
+from fgrad.ops import primitives as prims
 from fgrad.ops.window import conv_p
 
 LEAST_WORK = 1 << 13  # products of one convolution from which copies of operands are worth it
@@ -71,9 +72,9 @@ class _Writer:
         self.eqns: list[Eqn] = []
         self.like: Eqn | None = None
 
-    def apply(self, name: str, *inputs: Atom, **params: Any) -> Var:
+    def apply(self, prim: Primitive, *inputs: Atom, **params: Any) -> Var:
         """The result of a new equation."""
-        like, prim = self.like, REGISTRY[name]
+        like = self.like
         assert like is not None
         out = Var(prim.type_of(*[x.aval for x in inputs], **params))
         self.eqns.append(Eqn(prim, inputs, Params(params), (out,), like.loc, like.via))
@@ -81,11 +82,11 @@ class _Writer:
 
     def reshape(self, x: Atom, *shape: int) -> Atom:
         """`x` with another shape, unless it has that already."""
-        return x if x.aval.shape == shape else self.apply("reshape", x, shape=shape)
+        return x if x.aval.shape == shape else self.apply(prims.reshape, x, shape=shape)
 
     def permute(self, x: Atom, *axes: int) -> Atom:
         """`x` with its axes reordered."""
-        return x if axes == tuple(range(len(axes))) else self.apply("permute", x, axes=axes)
+        return x if axes == tuple(range(len(axes))) else self.apply(prims.permute, x, axes=axes)
 
     def conv(self, eqn: Eqn) -> None:
         """Rewrite one convolution."""
@@ -108,7 +109,7 @@ class _Writer:
             return x
         low, high = ((0, 0, *[pair[k] for pair in p["padding"]]) for k in (0, 1))
         interior = (0, 0, *[d - 1 for d in p["x_dilation"]])
-        return self.apply("pad", x, low=low, high=high, interior=interior, value=0)
+        return self.apply(prims.pad, x, low=low, high=high, interior=interior, value=0)
 
     def windows(self, eqn: Eqn, x: Atom, s: _Sizes) -> Var:
         """win[b, n, g, c, places, window]."""
@@ -116,7 +117,7 @@ class _Writer:
         x = self.reshape(x, s.b, s.n, s.g, s.c, *x.aval.shape[2:])
         axes = tuple(range(4, 4 + rank))
         steps = {"strides": eqn.params["strides"], "dilations": eqn.params["w_dilation"]}
-        return self.apply("windows", x, axes=axes, sizes=s.window, **steps)
+        return self.apply(prims.windows, x, axes=axes, sizes=s.window, **steps)
 
     def product(self, eqn: Eqn, x: Atom, s: _Sizes) -> None:
         """out[b, g, n, places, o] = sum over c, window."""
@@ -126,7 +127,7 @@ class _Writer:
         w = self.permute(w, 0, 1, *range(3, 4 + rank), 2)
         summed = range(4 + rank, 4 + 2 * rank)
         contract = ((3, *summed), tuple(range(2, 3 + rank)))
-        out = self.apply("dot_general", win, w, contract=contract, batch=((0, 2), (0, 1)))
+        out = self.apply(prims.dot_general, win, w, contract=contract, batch=((0, 2), (0, 1)))
         moved = self.permute(out, 2, 0, 1, 3 + rank, *range(3, 3 + rank))
         self.result(eqn, moved)
 
@@ -136,7 +137,7 @@ class _Writer:
         win = self.windows(eqn, x, s)
         w = self.reshape(eqn.inputs[1], s.b, s.g, s.o, s.c, *s.window)
         contract = (tuple(range(3, 4 + rank)), (3, *range(4 + rank, 4 + 2 * rank)))
-        out = self.apply("dot_general", w, win, contract=contract, batch=((0, 1), (0, 2)))
+        out = self.apply(prims.dot_general, w, win, contract=contract, batch=((0, 1), (0, 2)))
         self.result(eqn, self.permute(out, 3, 0, 1, 2, *range(4, 4 + rank)))
 
     def result(self, eqn: Eqn, moved: Atom) -> None:
@@ -144,7 +145,7 @@ class _Writer:
         (out,) = eqn.outputs
         shape = out.aval.shape
         params = Params({"shape": shape})
-        self.eqns.append(Eqn(REGISTRY["reshape"], (moved,), params, (out,), eqn.loc, eqn.via))
+        self.eqns.append(Eqn(prims.reshape, (moved,), params, (out,), eqn.loc, eqn.via))
 
 
 def channels_last(eqn: Eqn) -> bool:

@@ -56,7 +56,7 @@ class _Rewriter:
 
     def emit(self, eqn: Eqn) -> None:
         self.eqns.append(eqn)
-        if eqn.prim.name in VIEWS:
+        if eqn.prim in VIEWS:
             self.views[eqn.outputs[0]] = eqn
 
     def apply(self, like: Eqn, prim: object, x: Atom, aval: Aval, **params: object) -> Var:

@@ -13,7 +13,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from fgrad.ir.primitive import Primitive
 from fgrad.ops import elementwise as ew
+from fgrad.ops import primitives as prims
 from fgrad.trace import Value
 
 Parts = tuple[Value, Value]
@@ -175,15 +177,15 @@ def log1p(x: Value, y: Value) -> Parts:
     return ew.select(near, ew.mul(ew.log1p(v), half), re), im
 
 
-FUNCTIONS: dict[str, Callable[[Value, Value], Parts]] = {
-    "sqrt": square_root,
-    "log": logarithm,
-    "sin": sin,
-    "cos": cos,
-    "tan": tan,
-    "sinh": sinh,
-    "cosh": cosh,
-    "tanh": tanh,
-    "expm1": expm1,
-    "log1p": log1p,
+FUNCTIONS: dict[Primitive, Callable[[Value, Value], Parts]] = {
+    prims.sqrt: square_root,
+    prims.log: logarithm,
+    prims.sin: sin,
+    prims.cos: cos,
+    prims.tan: tan,
+    prims.sinh: sinh,
+    prims.cosh: cosh,
+    prims.tanh: tanh,
+    prims.expm1: expm1,
+    prims.log1p: log1p,
 }

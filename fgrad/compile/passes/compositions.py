@@ -18,6 +18,7 @@ from fgrad.compile.passes.split_scatter import in_parts
 from fgrad.ir.aval import FLOAT32, INT32, Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Eqn, Params, Program
+from fgrad.ops import primitives as prims
 from fgrad.ops.complex import complex_, imag, is_complex, real
 from fgrad.ops.dot import dot_general
 from fgrad.ops.elementwise import add, convert, isnan, mul
@@ -111,17 +112,17 @@ def _product_of_half(a: Aval, b: Aval, params: Params) -> Program:
     return trace(product, [a, b], "dot_general").program
 
 
-_FACTORED = frozenset({"det", "slogdet", "solve"})
+_FACTORED = frozenset({prims.det, prims.slogdet, prims.solve})
 
 
 def _by_factors(eqn: Eqn) -> Program | None:
     """A composition of linear algebra, where its parts are native steps."""
     a = eqn.inputs[0].aval
-    suits = a.dtype.kind in "fc" if eqn.prim.name in _FACTORED else vectors_are_native(a)
+    suits = a.dtype.kind in "fc" if eqn.prim in _FACTORED else vectors_are_native(a)
     if not suits or not a.size:
         return None
     avals = tuple([x.aval.strong() for x in eqn.inputs])
-    return _composition(COMPOSITIONS[eqn.prim.name], eqn.prim.name, avals, eqn.params)
+    return _composition(COMPOSITIONS[eqn.prim], eqn.prim.name, avals, eqn.params)
 
 
 def _in_double(eqn: Eqn) -> Program | None:
@@ -129,7 +130,7 @@ def _in_double(eqn: Eqn) -> Program | None:
     a = eqn.inputs[0].aval
     wide = np.result_type(a.dtype, np.float64)
     if a.dtype == wide:
-        return _by_factors(eqn) if eqn.prim.name in COMPOSITIONS else None
+        return _by_factors(eqn) if eqn.prim in COMPOSITIONS else None
     if not vectors_are_native(Aval(a.shape, wide)) or not a.size:
         return None
     return _narrowed(eqn.prim, a.strong(), eqn.params, tuple([v.aval.dtype for v in eqn.outputs]))
@@ -152,14 +153,14 @@ def _composition(
     return trace(lambda *xs: function(*xs, **params), avals, name).program
 
 
-EXPANSIONS: dict[str, Callable[[Eqn], Program | None]] = {
-    "scatter": in_parts,
+EXPANSIONS: dict[Primitive, Callable[[Eqn], Program | None]] = {
+    prims.scatter: in_parts,
     **dict.fromkeys(COMPOSITIONS, _by_factors),
-    **dict.fromkeys(("eigh", "svd", "pinv", "cofactor"), _in_double),
-    "fft": lambda eqn: _each_axis(eqn.inputs[0].aval.strong(), **eqn.params),
-    "dot_general": lambda eqn: _of_half(eqn) if eqn.inputs[0].aval.dtype == FLOAT16 else None,
-    "random_bits": lambda eqn: _random_bits(eqn.inputs[0].aval, eqn.params["shape"]),
-    "sort": lambda eqn: _sort(
+    **dict.fromkeys((prims.eigh, prims.svd, prims.pinv, prims.cofactor), _in_double),
+    prims.fft: lambda eqn: _each_axis(eqn.inputs[0].aval.strong(), **eqn.params),
+    prims.dot_general: lambda eqn: _of_half(eqn) if eqn.inputs[0].aval.dtype == FLOAT16 else None,
+    prims.random_bits: lambda eqn: _random_bits(eqn.inputs[0].aval, eqn.params["shape"]),
+    prims.sort: lambda eqn: _sort(
         tuple([x.aval.strong() for x in eqn.inputs]), eqn.params["axis"], eqn.params["num_keys"]
     ),
 }

@@ -21,9 +21,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.ir.primitive import REGISTRY
+from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
 from fgrad.ir.walk import definitions
+from fgrad.ops import primitives as prims
 
 MAX_FACTORS = 12
 LEAST_SIZE = 256  # of a product: smaller ones are summed in one kernel
@@ -32,7 +33,7 @@ _DOUBLE = np.dtype(np.float64)
 
 def contract(program: Program) -> Program:
     """The program with sums of products of smaller arrays rewritten."""
-    if not any([e.prim.name in ("reduce_sum", "dot_general") for e in program.eqns]):
+    if not any([e.prim in (prims.reduce_sum, prims.dot_general) for e in program.eqns]):
         return program
     return _Contractor(program).run()
 
@@ -75,7 +76,7 @@ class _Contractor:
     def rewrite(self, eqn: Eqn) -> bool:
         """Replace one sum; False where nothing is gained."""
         self.extents = []
-        if eqn.prim.name == "dot_general":
+        if eqn.prim is prims.dot_general:
             found = self.product(eqn) if self.bases else None
         else:
             found = self.total(eqn)
@@ -94,7 +95,7 @@ class _Contractor:
         """reduce_sum of a product, all factors of which are smaller than the product."""
         (x,) = eqn.inputs
         source = self.defined.get(x) if isinstance(x, Var) else None
-        if source is None or source.prim.name != "mul" or x.aval.size < LEAST_SIZE:
+        if source is None or source.prim is not prims.mul or x.aval.size < LEAST_SIZE:
             return None
         labels = self.fresh(x.aval.shape)
         factors = self.factors(x, labels)
@@ -139,7 +140,7 @@ class _Contractor:
         kept = tuple([k for k in labels if self.extents[k] != 1])
         shape = tuple([self.extents[k] for k in kept])
         if shape != atom.aval.shape:
-            atom = self.apply("reshape", atom, shape=shape)
+            atom = self.apply(prims.reshape, atom, shape=shape)
         return Factor(atom, kept)
 
     def factors(self, atom: Atom, labels: Sequence[int]) -> list[Factor] | None:
@@ -159,24 +160,24 @@ class _Contractor:
 
     def below(self, eqn: Eqn, labels: list[int]) -> list[tuple[Atom, list[int]]] | None:
         """The operands of an equation that multiplies or moves, with their labels."""
-        name, p = eqn.prim.name, eqn.params
-        if name == "mul":
+        prim, p = eqn.prim, eqn.params
+        if prim is prims.mul:
             return [(x, labels if x.aval.shape else []) for x in eqn.inputs]
-        if name == "dot_general":
+        if prim is prims.dot_general:
             return self.below_outer(eqn, labels)
         (x, *_) = eqn.inputs
-        if name == "neg":
+        if prim is prims.neg:
             return [(x, labels), (Lit(x.aval.dtype.type(-1)), [])]
-        if name == "broadcast":
+        if prim is prims.broadcast:
             at = [labels[d] for d in p["dims"]]
             return [(x, at)]
-        if name == "permute":
+        if prim is prims.permute:
             at = [0] * len(labels)
             for k, a in enumerate(p["axes"]):
                 at[a] = labels[k]
             return [(x, at)]
         long = [k for k in labels if self.extents[k] != 1]
-        if name == "reshape" and [self.extents[k] for k in long] == _long(x.aval.shape):
+        if prim is prims.reshape and [self.extents[k] for k in long] == _long(x.aval.shape):
             rest = iter(long)
             return [(x, [next(rest) if n != 1 else self.fresh((1,))[0] for n in x.aval.shape])]
         return None
@@ -260,7 +261,7 @@ class _Contractor:
 
     def times(self, f: Factor, g: Factor) -> Factor:
         """f g, where the labels of g are among those of f."""
-        return Factor(self.apply("mul", f.atom, self.spread(g, f.labels)), f.labels)
+        return Factor(self.apply(prims.mul, f.atom, self.spread(g, f.labels)), f.labels)
 
     def spread(self, f: Factor, labels: Sequence[int]) -> Atom:
         """A factor with its axes in another order, repeated along the labels that it lacks."""
@@ -270,18 +271,18 @@ class _Contractor:
         axes = tuple([f.labels.index(k) for k in own])
         x = f.atom
         if axes != tuple(range(len(axes))):
-            x = self.apply("permute", x, axes=axes)
+            x = self.apply(prims.permute, x, axes=axes)
         if own == list(labels):
             return x
         shape = tuple([self.extents[k] for k in labels])
         dims = tuple([k for k, label in enumerate(labels) if label in own])
-        return self.apply("broadcast", x, shape=shape, dims=dims)
+        return self.apply(prims.broadcast, x, shape=shape, dims=dims)
 
     def sum_of(self, f: Factor, gone: set[int]) -> Factor:
         """The sum over the labels that no other factor has."""
         axes = tuple([a for a, k in enumerate(f.labels) if k in gone])
         kept = tuple([k for k in f.labels if k not in gone])
-        return Factor(self.apply("reduce_sum", f.atom, axes=axes), kept)
+        return Factor(self.apply(prims.reduce_sum, f.atom, axes=axes), kept)
 
     def dot_of(self, f: Factor, g: Factor, gone: set[int]) -> Factor:
         """The matrix product over the labels that both have and no other one."""
@@ -293,7 +294,7 @@ class _Contractor:
         pairs = [(f.labels.index(k), g.labels.index(k), k) for k in shared]
         sums = tuple(zip(*[(i, j) for i, j, k in pairs if k in gone], strict=True)) or ((), ())
         lead = tuple(zip(*[(i, j) for i, j, k in pairs if k not in gone], strict=True)) or ((), ())
-        out = self.apply("dot_general", f.atom, g.atom, contract=sums, batch=lead)
+        out = self.apply(prims.dot_general, f.atom, g.atom, contract=sums, batch=lead)
         labels = [k for k in shared if k not in gone]
         labels += [k for k in f.labels if k not in shared] + [
             k for k in g.labels if k not in shared
@@ -306,14 +307,14 @@ class _Contractor:
         spread = [self.spread(f, kept) for f in ordered]
         x = spread[0]
         for y in spread[1:]:
-            x = self.apply("mul", x, y)
+            x = self.apply(prims.mul, x, y)
         return x
 
     # Equations.
 
-    def apply(self, name: str, *inputs: Atom, **params: Any) -> Var:
+    def apply(self, prim: Primitive, *inputs: Atom, **params: Any) -> Var:
         """The result of a new equation."""
-        like, prim = self.like, REGISTRY[name]
+        like = self.like
         assert like is not None
         out = Var(prim.type_of(*[x.aval for x in inputs], **params))
         self.eqns.append(Eqn(prim, inputs, Params(params), (out,), like.loc, like.via))
@@ -325,18 +326,18 @@ class _Contractor:
             return x
         if isinstance(x, Lit):
             return Lit(dtype.type(x.value))
-        return self.apply("convert", x, dtype=dtype)
+        return self.apply(prims.convert, x, dtype=dtype)
 
     def result(self, eqn: Eqn, x: Atom) -> None:
         """The result of the sum, in its own shape."""
         (out,) = eqn.outputs
         params = Params({"shape": out.aval.shape})
-        self.eqns.append(Eqn(REGISTRY["reshape"], (x,), params, (out,), eqn.loc, eqn.via))
+        self.eqns.append(Eqn(prims.reshape, (x,), params, (out,), eqn.loc, eqn.via))
 
 
 def _is_candidate(eqn: Eqn) -> bool:
     (out,) = eqn.outputs if len(eqn.outputs) == 1 else (None,)
-    if out is None or eqn.prim.name not in ("reduce_sum", "dot_general"):
+    if out is None or eqn.prim not in (prims.reduce_sum, prims.dot_general):
         return False
     return out.aval.dtype.name in ("float32", "float64") and all([x.aval.size for x in eqn.inputs])
 

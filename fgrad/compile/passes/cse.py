@@ -11,8 +11,6 @@ from typing import Any
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 from fgrad.ir.walk import has_effect, resolve_atom, substitute
 
-COMMUTATIVE = frozenset({"add", "mul", "max", "min", "and", "or", "xor", "eq", "ne"})
-
 
 def cse(program: Program) -> Program:
     """The program with repeated equations and constants computed once."""
@@ -44,7 +42,7 @@ def _key(eqn: Eqn) -> Any:
     words: Any = inputs
     if Lit in map(type, inputs):
         words = tuple([atom_key(a) for a in inputs])
-    if prim.name in COMMUTATIVE and inputs[0] is not inputs[1]:
+    if prim.commutative and inputs[0] is not inputs[1]:
         words = tuple(sorted(words, key=id_of_key))
     return prim, words, params.content if params else ""
 

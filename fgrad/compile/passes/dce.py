@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from fgrad.ir.program import Atom, Eqn, Program
 from fgrad.ir.walk import has_effect
+from fgrad.transforms.checkpoint import barrier_p
 
 
 def dce(program: Program) -> Program:
@@ -19,7 +20,7 @@ def dce(program: Program) -> Program:
         if live.isdisjoint(eqn.outputs) and not has_effect(eqn):
             same = False
             continue
-        if eqn.prim.name == "barrier":
+        if eqn.prim is barrier_p:
             whole = eqn
             eqn = without(eqn, [v not in live for v in eqn.outputs])
             same = same and eqn is whole

@@ -12,11 +12,11 @@ from fgrad.compile.passes.dce import without
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 from fgrad.ir.walk import resolve_atom, substitute
+from fgrad.ops import primitives as prims
+from fgrad.transforms.checkpoint import barrier_p
 
 SMALL = 1024  # elements of a result that is always folded
 MOVED = 1 << 20  # elements of a constant that is only rearranged
-_REARRANGE = frozenset({"reshape", "permute"})
-_NEVER = frozenset({"broadcast", "iota", "call", "scan", "while", "switch"})
 
 
 def fold(program: Program) -> Program:
@@ -27,7 +27,7 @@ def fold(program: Program) -> Program:
     kept: list[Eqn] = []
     for eqn in program.eqns:
         eqn = substitute(eqn, env)
-        if eqn.prim.name == "barrier":
+        if eqn.prim is barrier_p:
             known = [type(a) is Lit for a in eqn.inputs]
             env.update(
                 [(v, a) for v, a, k in zip(eqn.outputs, eqn.inputs, known, strict=True) if k]
@@ -55,10 +55,11 @@ def _foldable(eqn: Eqn, arrays: dict[Var, np.ndarray]) -> bool:
     for a in eqn.inputs:
         if type(a) is Var and a not in arrays:
             return False
-    size = sum([v.aval.size for v in eqn.outputs])
-    if eqn.prim.name in _NEVER or eqn.prim.effect:
+    prim, size = eqn.prim, sum([v.aval.size for v in eqn.outputs])
+    if prim.holds is not None or prim.effect or prim is prims.broadcast:
         return False
-    return size <= (MOVED if eqn.prim.name in _REARRANGE else SMALL) and bool(eqn.inputs)
+    moved = prim.movement is not None and prim.movement.permutes
+    return size <= (MOVED if moved else SMALL) and bool(eqn.inputs)
 
 
 def _evaluate(eqn: Eqn, arrays: dict[Var, np.ndarray]) -> list[np.ndarray]:

@@ -21,13 +21,14 @@ from fgrad.compile.passes.patterns import Match, Pattern
 from fgrad.compile.products.matrices import library_operands, wants_library
 from fgrad.compile.products.views import VIEWS
 from fgrad.ir.aval import FLOAT32, UINT32, Aval
-from fgrad.ir.primitive import REGISTRY
+from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
 from fgrad.ir.walk import consumers, definitions, resolve_atom, substitute
+from fgrad.ops import primitives as prims
 from fgrad.ops.product import product_p
 
 FLOAT16 = np.dtype(np.float16)
-_CHOICES = VIEWS.keys() | {"neg", "abs", "max", "min", "select"}
+_CHOICES = VIEWS.keys() | {prims.neg, prims.abs, prims.max, prims.min, prims.select}
 
 
 class _Patterns(NamedTuple):
@@ -59,10 +60,10 @@ class Half(NamedTuple):
 def half_products(program: Program) -> Program:
     """The program with products of 16-bit numbers where it had them widened."""
     defined = definitions(program.eqns)
-    views = {v: eqn for v, eqn in defined.items() if eqn.prim.name in VIEWS}
+    views = {v: eqn for v, eqn in defined.items() if eqn.prim in VIEWS}
     found: dict[Var, str] = {}
     for eqn in program.eqns:
-        if eqn.prim.name == "dot_general" and wants_library(eqn):
+        if eqn.prim is prims.dot_general and wants_library(eqn):
             operands = library_operands(eqn, views)
             # One that is no matrix is copied in the order of the one sum.
             matrices = (operands.left and operands.right) or len(eqn.params["contract"][0]) == 1
@@ -76,17 +77,17 @@ def half_products(program: Program) -> Program:
 def half_of(atom: Atom, defined: Mapping[Var, Eqn]) -> Half | None:
     """What an operand is a view of, if that is a widened value."""
     views: list[Eqn] = []
-    while isinstance(atom, Var) and atom in defined and defined[atom].prim.name in VIEWS:
+    while isinstance(atom, Var) and atom in defined and defined[atom].prim in VIEWS:
         views.append(defined[atom])
         atom = defined[atom].inputs[0]
     if not isinstance(atom, Var) or atom not in defined:
         return None
     eqn = defined[atom]
-    if eqn.prim.name == "convert":
+    if eqn.prim is prims.convert:
         (source,) = eqn.inputs
         known = source.aval.dtype == FLOAT16 and atom.aval.dtype == FLOAT32
         return Half(source, "float16", tuple(views)) if known and isinstance(source, Var) else None
-    match = _patterns().wide.match(atom, defined) if eqn.prim.name == "bitcast" else None
+    match = _patterns().wide.match(atom, defined) if eqn.prim is prims.bitcast else None
     if match is not None and isinstance(match.operands[0], Var):
         return Half(match.operands[0], "bfloat16", tuple(views))
     return Half(atom, "bfloat16", tuple(views)) if _is_brain(atom, defined) else None
@@ -107,9 +108,9 @@ def _is_brain(atom: Atom, defined: Mapping[Var, Eqn]) -> bool:
         if atom in seen:
             continue
         seen.add(atom)
-        if eqn.prim.name == "bitcast" and _is_cut(eqn.inputs[0], defined):
+        if eqn.prim is prims.bitcast and _is_cut(eqn.inputs[0], defined):
             rounds = True
-        elif eqn.prim.name in _CHOICES:
+        elif eqn.prim in _CHOICES:
             pending += [x for x in eqn.inputs if x.aval.dtype == FLOAT32]
         else:
             return False
@@ -119,10 +120,10 @@ def _is_brain(atom: Atom, defined: Mapping[Var, Eqn]) -> bool:
 def _is_cut(bits: Atom, defined: Mapping[Var, Eqn]) -> bool:
     """Whether the lower half of some bits is 0."""
     eqn = defined.get(bits) if isinstance(bits, Var) else None
-    if eqn is None or bits.aval.dtype != UINT32 or eqn.prim.name not in ("and", "shift_left"):
+    if eqn is None or bits.aval.dtype != UINT32 or eqn.prim not in (prims.and_, prims.shift_left):
         return False
     numbers = [int(x.value) for x in eqn.inputs if isinstance(x, Lit)]
-    return numbers == [0xFFFF0000 if eqn.prim.name == "and" else 16]
+    return numbers == [0xFFFF0000 if eqn.prim is prims.and_ else 16]
 
 
 def on_half(half: Half, value: Atom) -> list[Eqn]:
@@ -154,7 +155,7 @@ class _Rewriter:
         """Which products are read by their rounding to bfloat16 alone."""
         for eqn in self.program.eqns:
             (out, *_) = eqn.outputs
-            if eqn.prim.name == "bitcast" and out.aval.dtype == FLOAT32:
+            if eqn.prim is prims.bitcast and out.aval.dtype == FLOAT32:
                 match = _patterns().rounded.match(out, self.defined)
                 if match is not None and self._only_for(out, match):
                     (x,) = match.operands
@@ -204,7 +205,7 @@ class _Rewriter:
     def converted(self, out: Var) -> Var | None:
         """The float16 that a product is for, and for nothing else."""
         readers = self.readers.get(out, ())
-        if len(readers) != 1 or out in self.program.outputs or readers[0].prim.name != "convert":
+        if len(readers) != 1 or out in self.program.outputs or readers[0].prim is not prims.convert:
             return None
         (found,) = readers[0].outputs
         return found if found.aval.dtype == FLOAT16 else None
@@ -222,30 +223,30 @@ class _Rewriter:
 
     def word(self, wide: Atom) -> Atom:
         """The word of a float32 that is a bfloat16; equal ones become one later."""
-        bits = self.apply("bitcast", UINT32, wide)
-        upper = self.apply("shift_right", UINT32, bits, Lit(np.uint32(16)))
-        return self.apply("convert", UINT16, upper)
+        bits = self.apply(prims.bitcast, UINT32, wide)
+        upper = self.apply(prims.shift_right, UINT32, bits, Lit(np.uint32(16)))
+        return self.apply(prims.convert, UINT16, upper)
 
     def wide(self, out: Var, word: Var) -> None:
         """A float32 is that of a word."""
-        bits = self.apply("convert", UINT32, word)
-        shifted = self.apply("shift_left", UINT32, bits, Lit(np.uint32(16)))
+        bits = self.apply(prims.convert, UINT32, word)
+        shifted = self.apply(prims.shift_left, UINT32, bits, Lit(np.uint32(16)))
         params = Params(dtype=FLOAT32)
         at = self.at.loc, self.at.via
-        self.eqns.append(Eqn(REGISTRY["bitcast"], (shifted,), params, (out,), *at))
+        self.eqns.append(Eqn(prims.bitcast, (shifted,), params, (out,), *at))
 
-    def apply(self, name: str, dtype: np.dtype, *inputs: Atom) -> Var:
+    def apply(self, prim: Primitive, dtype: np.dtype, *inputs: Atom) -> Var:
         """A new equation where the present one stands."""
         out = Var(Aval(inputs[0].aval.shape, dtype))
         params = {} if len(inputs) > 1 else {"dtype": dtype}
         at = self.at.loc, self.at.via
-        self.eqns.append(Eqn(REGISTRY[name], inputs, Params(params), (out,), *at))
+        self.eqns.append(Eqn(prim, inputs, Params(params), (out,), *at))
         return out
 
     def is_word(self, eqn: Eqn) -> bool:
         """The word of a rounded product is the product itself."""
         (out, *_) = eqn.outputs
-        if eqn.prim.name != "convert" or out.aval.dtype != UINT16:
+        if eqn.prim is not prims.convert or out.aval.dtype != UINT16:
             return False
         match = _patterns().word.match(out, self.defined)
         word = None if match is None else self.words.get(match.operands[0])  # type: ignore[arg-type]
@@ -255,7 +256,7 @@ class _Rewriter:
 
     def is_spread(self, out: Var) -> bool:
         """A bias that is repeated is widened where it is read, not by a kernel of its own."""
-        half = half_of(out, self.defined) if self.defined[out].prim.name == "broadcast" else None
+        half = half_of(out, self.defined) if self.defined[out].prim is prims.broadcast else None
         if half is None or len(half.views) > 1 or half.value.aval.dtype != UINT16:
             return False
         (view,) = on_half(half, resolve_atom(half.value, self.env))

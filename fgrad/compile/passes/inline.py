@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from fgrad.compile.passes import compositions
+from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Program, Var
+from fgrad.ir.traits import Holds
 from fgrad.ir.walk import resolve_atom, substitute
+from fgrad.transforms.checkpoint_name import NAME as checkpoint_name_p
 
-EXPANSIONS: dict[str, Callable[[Eqn], Program | None]] = {
-    **dict.fromkeys(
-        ("call", "custom_jvp", "custom_vjp", "custom_vmap", "checkpoint", "custom_linear_solve"),
-        lambda eqn: eqn.params["program"],
-    ),
-    "checkpoint_name": lambda eqn: _identity(eqn),
+EXPANSIONS: dict[Primitive, Callable[[Eqn], Program | None]] = {
+    checkpoint_name_p: lambda eqn: _identity(eqn),
     **compositions.EXPANSIONS,
 }
 
@@ -30,7 +29,7 @@ def _identity(eqn: Eqn) -> Program:
 
 def inline_calls(program: Program) -> Program:
     """The program with every nested call and composition replaced by its equations."""
-    if not any(eqn.prim.name in EXPANSIONS or eqn.prim.composition for eqn in program.eqns):
+    if not any([_is_expanded(eqn.prim) for eqn in program.eqns]):
         return program
     eqns: list[Eqn] = []
     consts = list(program.consts)
@@ -66,10 +65,16 @@ def inline_calls(program: Program) -> Program:
     )
 
 
+def _is_expanded(prim: Primitive) -> bool:
+    return prim.holds is Holds.CALL or prim in EXPANSIONS or prim.composition is not None
+
+
 def _expansion(eqn: Eqn) -> Program | None:
+    if eqn.prim.holds is Holds.CALL:
+        return eqn.params["program"]
     if eqn.prim.composition is not None:
         return eqn.prim.composition([a.aval for a in eqn.inputs], **eqn.params)
-    expand = EXPANSIONS.get(eqn.prim.name)
+    expand = EXPANSIONS.get(eqn.prim)
     return None if expand is None else expand(eqn)
 
 

@@ -8,15 +8,16 @@ import numpy as np
 
 from fgrad.compile.passes.rewriter import Rewriter, is_float, lit, number, same
 from fgrad.ir.program import Atom, Eqn, Lit
+from fgrad.ops import primitives as prims
 
 # --- elementwise
 
 
 def broadcast_literal(r: Rewriter, e: Eqn) -> Atom | None:
     """f(x, broadcast(c)) -> f(x, c), for a literal c"""
-    if not r.reads(e, "broadcast"):
+    if not r.reads(e, prims.broadcast):
         return None
-    found = [r.source(a, "broadcast") for a in e.inputs]
+    found = [r.source(a, prims.broadcast) for a in e.inputs]
     literal = [
         b.inputs[0] if b is not None and isinstance(b.inputs[0], Lit) else a
         for a, b in zip(e.inputs, found, strict=True)
@@ -24,16 +25,16 @@ def broadcast_literal(r: Rewriter, e: Eqn) -> Atom | None:
     if all(a is b for a, b in zip(literal, e.inputs, strict=True)):
         return None
     if all(isinstance(a, Lit) for a in literal):
-        return r.full(r.make(e.prim.name, *literal, **e.params), e.outputs[0].aval.shape)
-    return r.make(e.prim.name, *literal, **e.params)
+        return r.full(r.make(e.prim, *literal, **e.params), e.outputs[0].aval.shape)
+    return r.make(e.prim, *literal, **e.params)
 
 
 def hoist_broadcast(r: Rewriter, e: Eqn) -> Atom | None:
     """f(broadcast(x), broadcast(y)) -> broadcast(f(x, y)), of equal shapes and axes, unless kernels
     cannot repeat the result"""
-    if not r.reads(e, "broadcast") or e.outputs[0].aval.dtype.kind == "c":
+    if not r.reads(e, prims.broadcast) or e.outputs[0].aval.dtype.kind == "c":
         return None
-    found = [r.source(a, "broadcast") for a in e.inputs if not isinstance(a, Lit)]
+    found = [r.source(a, prims.broadcast) for a in e.inputs if not isinstance(a, Lit)]
     if not found or any(b is None for b in found):
         return None
     first = found[0]
@@ -43,10 +44,8 @@ def hoist_broadcast(r: Rewriter, e: Eqn) -> Atom | None:
         if b.params["dims"] != first.params["dims"]:
             return None
     inner = iter([b.inputs[0] for b in found if b is not None])
-    x = r.make(
-        e.prim.name, *[a if isinstance(a, Lit) else next(inner) for a in e.inputs], **e.params
-    )
-    return r.make("broadcast", x, shape=e.outputs[0].aval.shape, dims=first.params["dims"])
+    x = r.make(e.prim, *[a if isinstance(a, Lit) else next(inner) for a in e.inputs], **e.params)
+    return r.make(prims.broadcast, x, shape=e.outputs[0].aval.shape, dims=first.params["dims"])
 
 
 def fold_literals(r: Rewriter, e: Eqn) -> Atom | None:
@@ -64,7 +63,7 @@ def literal_last(r: Rewriter, e: Eqn) -> Atom | None:
     x, y = e.inputs
     if not isinstance(x, Lit) or isinstance(y, Lit):
         return None
-    return r.make(e.prim.name, y, x)
+    return r.make(e.prim, y, x)
 
 
 def add_zero(r: Rewriter, e: Eqn) -> Atom | None:
@@ -77,7 +76,7 @@ def add_zero(r: Rewriter, e: Eqn) -> Atom | None:
     if y.aval.dtype.kind == "c":
         return None
     negative = math.copysign(1.0, number(y)) < 0
-    return x if negative == (e.prim.name == "add") else None
+    return x if negative == (e.prim is prims.add) else None
 
 
 def multiply_one(r: Rewriter, e: Eqn) -> Atom | None:
@@ -89,7 +88,7 @@ def multiply_one(r: Rewriter, e: Eqn) -> Atom | None:
 def multiply_minus_one(r: Rewriter, e: Eqn) -> Atom | None:
     """x * -1 -> -x"""
     x, y = e.inputs
-    return r.make("neg", x) if number(y) == -1 and x.aval.dtype.kind in "if" else None
+    return r.make(prims.neg, x) if number(y) == -1 and x.aval.dtype.kind in "if" else None
 
 
 def multiply_zero(r: Rewriter, e: Eqn) -> Atom | None:
@@ -102,43 +101,43 @@ def multiply_zero(r: Rewriter, e: Eqn) -> Atom | None:
 
 def double_negation(r: Rewriter, e: Eqn) -> Atom | None:
     """-(-x) -> x and not not x -> x"""
-    inner = r.source(e.inputs[0], e.prim.name)
+    inner = r.source(e.inputs[0], e.prim)
     return None if inner is None else inner.inputs[0]
 
 
 def add_negative(r: Rewriter, e: Eqn) -> Atom | None:
     """x + (-y) -> x - y, (-x) + y -> y - x and x - (-y) -> x + y"""
     x, y = e.inputs
-    right = r.source(y, "neg")
+    right = r.source(y, prims.neg)
     if right is not None:
-        return r.make("sub" if e.prim.name == "add" else "add", x, right.inputs[0])
-    left = r.source(x, "neg") if e.prim.name == "add" else None
-    return None if left is None else r.make("sub", y, left.inputs[0])
+        return r.make(prims.sub if e.prim is prims.add else prims.add, x, right.inputs[0])
+    left = r.source(x, prims.neg) if e.prim is prims.add else None
+    return None if left is None else r.make(prims.sub, y, left.inputs[0])
 
 
 def negative_factor(r: Rewriter, e: Eqn) -> Atom | None:
     """(-x) * c -> x * (-c) and (-x) / c -> x / (-c)"""
-    inner, c = r.source(e.inputs[0], "neg"), number(e.inputs[1])
+    inner, c = r.source(e.inputs[0], prims.neg), number(e.inputs[1])
     if inner is None or c is None or e.inputs[1].aval.dtype.kind not in "f":
         return None
-    return r.make(e.prim.name, inner.inputs[0], lit(-c, e.inputs[1].aval.dtype))
+    return r.make(e.prim, inner.inputs[0], lit(-c, e.inputs[1].aval.dtype))
 
 
 def negative_factors(r: Rewriter, e: Eqn) -> Atom | None:
     """(-x) * (-y) -> x * y"""
-    left, right = (r.source(a, "neg") for a in e.inputs)
+    left, right = (r.source(a, prims.neg) for a in e.inputs)
     if left is None or right is None:
         return None
-    return r.make(e.prim.name, left.inputs[0], right.inputs[0])
+    return r.make(e.prim, left.inputs[0], right.inputs[0])
 
 
 def negate_product(r: Rewriter, e: Eqn) -> Atom | None:
     """-(x * c) -> x * (-c)"""
-    inner = r.source(e.inputs[0], "mul", "div")
+    inner = r.source(e.inputs[0], prims.mul, prims.div)
     c = None if inner is None else number(inner.inputs[1])
     if inner is None or c is None or inner.inputs[1].aval.dtype.kind not in "f":
         return None
-    return r.make(inner.prim.name, inner.inputs[0], lit(-c, inner.inputs[1].aval.dtype))
+    return r.make(inner.prim, inner.inputs[0], lit(-c, inner.inputs[1].aval.dtype))
 
 
 def divide_power_of_two(r: Rewriter, e: Eqn) -> Atom | None:
@@ -149,7 +148,7 @@ def divide_power_of_two(r: Rewriter, e: Eqn) -> Atom | None:
         return None
     if abs(math.frexp(c)[0]) != 0.5 or not 2.0**-14 <= abs(c) <= 2.0**14:
         return None
-    return r.make("mul", x, lit(1 / c, y.aval.dtype))
+    return r.make(prims.mul, x, lit(1 / c, y.aval.dtype))
 
 
 def small_power(r: Rewriter, e: Eqn) -> Atom | None:
@@ -159,11 +158,11 @@ def small_power(r: Rewriter, e: Eqn) -> Atom | None:
     if isinstance(x, Lit) or c not in (1, 2, 3, 4, -1):
         return None
     if c == -1:
-        return r.make("div", lit(1, x.aval.dtype), x) if is_float(x) else None
-    square = x if c == 1 else r.make("mul", x, x)
+        return r.make(prims.div, lit(1, x.aval.dtype), x) if is_float(x) else None
+    square = x if c == 1 else r.make(prims.mul, x, x)
     if c == 4:
-        return r.make("mul", square, square)
-    return r.make("mul", square, x) if c == 3 else square
+        return r.make(prims.mul, square, square)
+    return r.make(prims.mul, square, x) if c == 3 else square
 
 
 def half_power(r: Rewriter, e: Eqn) -> Atom | None:
@@ -173,15 +172,15 @@ def half_power(r: Rewriter, e: Eqn) -> Atom | None:
     c, dtype = number(y), x.aval.dtype
     if isinstance(x, Lit) or dtype.kind != "f" or c not in (0.5, 1.5, -0.5, -1.5):
         return None
-    base = r.make("add", x, lit(0.0, dtype))
+    base = r.make(prims.add, x, lit(0.0, dtype))
     if c < 0:
-        base = r.make("div", lit(1, dtype), base)
-    root = r.make("sqrt", base)
-    out = r.make("mul", base, root) if abs(c) == 1.5 else root
+        base = r.make(prims.div, lit(1, dtype), base)
+    root = r.make(prims.sqrt, base)
+    out = r.make(prims.mul, base, root) if abs(c) == 1.5 else root
     if c < 0:
         return out
-    infinite = r.make("eq", x, lit(-math.inf, dtype))
-    return r.make("select", infinite, lit(math.inf, dtype), out)
+    infinite = r.make(prims.eq, x, lit(-math.inf, dtype))
+    return r.make(prims.select, infinite, lit(math.inf, dtype), out)
 
 
 def masked_by_number(r: Rewriter, e: Eqn) -> Atom | None:
@@ -189,9 +188,9 @@ def masked_by_number(r: Rewriter, e: Eqn) -> Atom | None:
     c = number(e.inputs[1])
     if c is None or isinstance(c, complex) or not math.isfinite(c):
         return None
-    if e.prim.name == "masked_mul":
-        return r.make("mul", *e.inputs)
-    return r.make("div", *e.inputs) if c else None
+    if e.prim is prims.masked_mul:
+        return r.make(prims.mul, *e.inputs)
+    return r.make(prims.div, *e.inputs) if c else None
 
 
 def select_known(r: Rewriter, e: Eqn) -> Atom | None:
@@ -207,8 +206,10 @@ def select_known(r: Rewriter, e: Eqn) -> Atom | None:
 
 def select_not(r: Rewriter, e: Eqn) -> Atom | None:
     """select(not c, x, y) -> select(c, y, x)"""
-    inner = r.source(e.inputs[0], "not")
-    return None if inner is None else r.make("select", inner.inputs[0], e.inputs[2], e.inputs[1])
+    inner = r.source(e.inputs[0], prims.not_)
+    return (
+        None if inner is None else r.make(prims.select, inner.inputs[0], e.inputs[2], e.inputs[1])
+    )
 
 
 def idempotent(r: Rewriter, e: Eqn) -> Atom | None:
@@ -239,11 +240,11 @@ def multiply_float_zero(r: Rewriter, e: Eqn) -> Atom | None:
 
 def merge_factors(r: Rewriter, e: Eqn) -> Atom | None:
     """(x * a) * b -> x * (a b)"""
-    inner, b = r.source(e.inputs[0], "mul"), number(e.inputs[1])
+    inner, b = r.source(e.inputs[0], prims.mul), number(e.inputs[1])
     a = None if inner is None else number(inner.inputs[1])
     if inner is None or a is None or b is None:
         return None
-    return r.make("mul", inner.inputs[0], lit(a * b, e.inputs[1].aval.dtype))
+    return r.make(prims.mul, inner.inputs[0], lit(a * b, e.inputs[1].aval.dtype))
 
 
 def divide_number(r: Rewriter, e: Eqn) -> Atom | None:
@@ -251,16 +252,16 @@ def divide_number(r: Rewriter, e: Eqn) -> Atom | None:
     c = number(e.inputs[1])
     if not c:
         return None
-    return r.make("mul", e.inputs[0], lit(1 / c, e.inputs[1].aval.dtype))
+    return r.make(prims.mul, e.inputs[0], lit(1 / c, e.inputs[1].aval.dtype))
 
 
 def undo_exp(r: Rewriter, e: Eqn) -> Atom | None:
     """log(exp(x)) -> x and exp(log(x)) -> x"""
-    inner = r.source(e.inputs[0], "exp" if e.prim.name == "log" else "log")
+    inner = r.source(e.inputs[0], prims.exp if e.prim is prims.log else prims.log)
     return None if inner is None else inner.inputs[0]
 
 
 def negate_difference(r: Rewriter, e: Eqn) -> Atom | None:
     """-(x - y) -> y - x"""
-    inner = r.source(e.inputs[0], "sub")
-    return None if inner is None else r.make("sub", inner.inputs[1], inner.inputs[0])
+    inner = r.source(e.inputs[0], prims.sub)
+    return None if inner is None else r.make(prims.sub, inner.inputs[1], inner.inputs[0])

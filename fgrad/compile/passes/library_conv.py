@@ -22,16 +22,20 @@ import numpy as np
 from fgrad.compile.passes.rewriter import Law, Rewriter
 from fgrad.compile.passes.simplify import EXACT
 from fgrad.errors import ShapeError
+from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Program
+from fgrad.ops import primitives as prims
 from fgrad.ops.window import Ints, conv_p, spread_length, window_count
 
 library_conv_p = Primitive(
-    "library_conv", params=("kind", "shape", "strides", "padding", "dilation", "groups")
+    "library_conv",
+    traits.whole(),
+    params=("kind", "shape", "strides", "padding", "dilation", "groups"),
 )
 
-_MOVES = ("permute", "reshape", "reverse", "pad")
+_MOVES = (prims.permute, prims.reshape, prims.reverse, prims.pad)
 
 
 class Convolution(NamedTuple):
@@ -63,7 +67,7 @@ class Convolution(NamedTuple):
         """The result of the equation for it."""
         axes = {"strides": self.strides, "padding": self.padding, "dilation": self.dilation}
         params = {"kind": self.kind, "shape": self.result, **axes, "groups": self.groups}
-        return r.make("library_conv", a, b, **params)
+        return r.make(library_conv_p, a, b, **params)
 
 
 def convolution_of(a: Aval, b: Aval, **params: Any) -> Convolution:
@@ -85,13 +89,13 @@ def library_conv(program: Program, takes: Takes) -> Program:
     """The program with the convolutions that `takes` accepts as calls."""
     if not any([eqn.prim is conv_p for eqn in program.eqns]):
         return program
-    laws = {name: [law for law in EXACT if name in law.prims.split()] for name in _MOVES}
+    laws = {prim: [law for law in EXACT if law.rewrites(prim)] for prim in _MOVES}
 
     def call_library(r: Rewriter, e: Eqn) -> Atom | None:
         """conv(x, w) -> library_conv(x, w)"""
         return _call(r, e, takes)
 
-    laws["conv"] = [Law(call_library, "conv")]
+    laws[conv_p] = [Law(call_library, (conv_p,))]
     return Rewriter(laws).run(program).replace(made_by="library_conv")
 
 
@@ -106,7 +110,7 @@ def _call(r: Rewriter, e: Eqn, takes: Takes) -> Atom | None:
             return _filter(r, e, takes)
         if groups > 1:  # gradients for single samples: products do them better
             return None
-    turned = r.source(w, "reverse")
+    turned = r.source(w, prims.reverse)
     is_turned = turned is not None and set(turned.params["axes"]) == set(range(2, rank + 2))
     if set(p["strides"]) == {1} and (is_turned or set(p["x_dilation"]) != {1}):
         return _data(r, e, takes)
@@ -115,7 +119,7 @@ def _call(r: Rewriter, e: Eqn, takes: Takes) -> Atom | None:
 
 def _is_swapped(r: Rewriter, w: Atom) -> bool:
     """Whether the channels of a window are samples of what it was made of."""
-    source = r.source(w, "permute")
+    source = r.source(w, prims.permute)
     return w.aval.shape[1] == 1 or (source is not None and source.params["axes"][1] == 0)
 
 
@@ -152,7 +156,7 @@ def _data(r: Rewriter, e: Eqn, takes: Takes) -> Atom | None:
     )  # fmt: skip
     if not takes(call):
         return None
-    w = r.make("reverse", turned, axes=tuple(range(2, out.ndim)))
+    w = r.make(prims.reverse, turned, axes=tuple(range(2, out.ndim)))
     w = _moved(r, w, (groups, channels, c), (0, 2, 1), call.w[:2])
     low, high = [[-n for n in side] for side in (fit.low, fit.high)]
     return _pad(r, call.made(r, y, w), low, high, (1,) * len(low))
@@ -211,7 +215,7 @@ def _fitted(
 
 def _swapped(r: Rewriter, x: Atom) -> Atom:
     """The first two axes exchanged."""
-    return r.make("permute", x, axes=(1, 0, *range(2, x.aval.ndim)))
+    return r.make(prims.permute, x, axes=(1, 0, *range(2, x.aval.ndim)))
 
 
 def _moved(r: Rewriter, x: Atom, given: Ints, axes: Ints, wanted: Ints) -> Atom:
@@ -220,9 +224,9 @@ def _moved(r: Rewriter, x: Atom, given: Ints, axes: Ints, wanted: Ints) -> Atom:
     These are the steps of the transposes of `conv`, backwards, so that they cancel.
     """
     places = x.aval.shape[2:]
-    x = r.make("reshape", x, shape=(*given, *places))
-    x = r.make("permute", x, axes=(*axes, *range(len(axes), x.aval.ndim)))
-    return r.make("reshape", x, shape=(*wanted, *places))
+    x = r.make(prims.reshape, x, shape=(*given, *places))
+    x = r.make(prims.permute, x, axes=(*axes, *range(len(axes), x.aval.ndim)))
+    return r.make(prims.reshape, x, shape=(*wanted, *places))
 
 
 def _spread(x: Atom, dilation: Ints) -> Ints:
@@ -233,7 +237,7 @@ def _spread(x: Atom, dilation: Ints) -> Ints:
 def _pad(r: Rewriter, x: Atom, low: Sequence[int], high: Sequence[int], spread: Ints) -> Atom:
     """The spatial axes spread and padded with zeros; cropped where a number is negative."""
     interior = (0, 0, *[d - 1 for d in spread])
-    return r.make("pad", x, low=(0, 0, *low), high=(0, 0, *high), interior=interior, value=0)
+    return r.make(prims.pad, x, low=(0, 0, *low), high=(0, 0, *high), interior=interior, value=0)
 
 
 # --- the primitive --------------------------------------------------------------------------------

@@ -23,8 +23,6 @@ from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 from fgrad.ir.walk import definitions
 from fgrad.trace import trace
 
-COMMUTATIVE = frozenset({"add", "mul", "max", "min", "and", "or"})
-
 
 class Match(NamedTuple):
     """What the operands of a pattern are, in order, and the equations that are as it says."""
@@ -83,7 +81,7 @@ class _Search:
         if eqn is None or eqn.prim is not form.prim or eqn.params != form.params:
             return False
         orders = [eqn.inputs]
-        if form.prim.name in COMMUTATIVE:
+        if form.prim.commutative:
             orders.append(eqn.inputs[::-1])
         before = dict(self.bound), dict(self.eqns)
         for inputs in orders:

@@ -24,8 +24,10 @@ from fgrad.compile.passes import complex_inverses as inverses
 from fgrad.compile.passes.complex_functions import FUNCTIONS, Parts, logarithm
 from fgrad.compile.passes.complex_loops import LOOPS, looped
 from fgrad.compile.passes.complex_rows import arg_extremum, extremum, running
+from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Eqn, Lit, Program, Var
 from fgrad.ops import elementwise as ew
+from fgrad.ops import primitives as prims
 from fgrad.ops.complex import complex_, imag, real, real_dtype
 from fgrad.ops.shape import full, reshape, slice_
 from fgrad.thread_state import THREAD
@@ -81,11 +83,11 @@ def real_parts(program: Program) -> Program:
 
 def real_parts_of_all(program: Program) -> Program:
     """The same with the rules of `OTHERS` too."""
-    left = any([eqn.prim.name in OTHERS and _is_complex(eqn) for eqn in program.eqns])
+    left = any([eqn.prim in OTHERS and _is_complex(eqn) for eqn in program.eqns])
     return _split(program, RULES | OTHERS) if left else program
 
 
-def _split(program: Program, rules: Mapping[str, SplitRule]) -> Program:
+def _split(program: Program, rules: Mapping[Primitive, SplitRule]) -> Program:
 
     def flat(*inputs: Value) -> list[Value]:
         env: dict[Var, Operand] = {
@@ -121,9 +123,11 @@ def _whole(x: Operand) -> Value:
     return x.whole if isinstance(x, Split) else x
 
 
-def _apply(eqn: Eqn, operands: list[Operand], rules: Mapping[str, SplitRule]) -> Sequence[Operand]:
+def _apply(
+    eqn: Eqn, operands: list[Operand], rules: Mapping[Primitive, SplitRule]
+) -> Sequence[Operand]:
     """The results of one equation."""
-    rule = rules.get(eqn.prim.name) if _is_complex(eqn) else None
+    rule = rules.get(eqn.prim) if _is_complex(eqn) else None
     if rule is not None:
         found = rule(eqn, *operands)
         if found is not None:
@@ -261,7 +265,7 @@ def _pow(eqn: Eqn, z: Split, n: Split) -> Operand:
         return None
     exponent = complex(n.re, n.im).real if not n.im else math.nan  # type: ignore[arg-type]
     if exponent == 0.5:
-        return _pair(eqn, *FUNCTIONS["sqrt"](z.re, z.im))
+        return _pair(eqn, *FUNCTIONS[prims.sqrt](z.re, z.im))
     if exponent == -1:
         return _reciprocal(eqn, z)
     if not exponent.is_integer() or abs(exponent) >= 100:
@@ -355,12 +359,12 @@ def _ordered(compare: Callable[[Value, Value], Value], equal: bool) -> SplitRule
 
 _OR_EQUAL = {ew.lt: ew.le, ew.gt: ew.ge}
 _ORDER = {
-    "lt": _ordered(ew.lt, False), "le": _ordered(ew.lt, True),
-    "gt": _ordered(ew.gt, False), "ge": _ordered(ew.gt, True),
+    prims.lt: _ordered(ew.lt, False), prims.le: _ordered(ew.lt, True),
+    prims.gt: _ordered(ew.gt, False), prims.ge: _ordered(ew.gt, True),
 }  # fmt: skip
 
 
-def _extremum(comparison: str) -> SplitRule:
+def _extremum(comparison: Primitive) -> SplitRule:
     """x where it has NaN or wins, else y."""
 
     def rule(eqn: Eqn, x: Split, y: Split) -> Operand:
@@ -371,7 +375,7 @@ def _extremum(comparison: str) -> SplitRule:
     return rule
 
 
-_larger, _smaller = _extremum("ge"), _extremum("le")
+_larger, _smaller = _extremum(prims.ge), _extremum(prims.le)
 
 
 def _isnan(eqn: Eqn, z: Split) -> Operand:
@@ -451,64 +455,65 @@ def _looped(eqn: Eqn, *xs: Operand) -> list[Operand]:
     return [Split(shape, *out) if len(out) == 2 else out[0] for shape, out in outs]
 
 
-RULES: dict[str, SplitRule] = {
-    "real": lambda eqn, z: filled(z.re, z.shape),
-    "imag": lambda eqn, z: filled(z.im, z.shape),
-    "complex": lambda eqn, x, y: _pair(eqn, x, y),
-    "conj": lambda eqn, z: _pair(eqn, z.re, ew.neg(z.im)),
-    "neg": lambda eqn, z: _pair(eqn, ew.neg(z.re), ew.neg(z.im)),
-    "add": lambda eqn, x, y: _pair(eqn, ew.add(x.re, y.re), ew.add(x.im, y.im)),
-    "sub": lambda eqn, x, y: _pair(eqn, ew.sub(x.re, y.re), ew.sub(x.im, y.im)),
-    "mul": _mul,
-    "div": _div,
-    "masked_mul": _masked(_mul),
-    "masked_div": _masked(_div),
-    "eq": lambda eqn, x, y: ew.and_(ew.eq(x.re, y.re), ew.eq(x.im, y.im)),
-    "ne": lambda eqn, x, y: ew.or_(ew.ne(x.re, y.re), ew.ne(x.im, y.im)),
-    "isnan": _isnan,
-    "isinf": lambda eqn, z: ew.or_(ew.isinf(z.re), ew.isinf(z.im)),
-    "isfinite": lambda eqn, z: ew.and_(ew.isfinite(z.re), ew.isfinite(z.im)),
+RULES: dict[Primitive, SplitRule] = {
+    prims.real: lambda eqn, z: filled(z.re, z.shape),
+    prims.imag: lambda eqn, z: filled(z.im, z.shape),
+    prims.complex: lambda eqn, x, y: _pair(eqn, x, y),
+    prims.conj: lambda eqn, z: _pair(eqn, z.re, ew.neg(z.im)),
+    prims.neg: lambda eqn, z: _pair(eqn, ew.neg(z.re), ew.neg(z.im)),
+    prims.add: lambda eqn, x, y: _pair(eqn, ew.add(x.re, y.re), ew.add(x.im, y.im)),
+    prims.sub: lambda eqn, x, y: _pair(eqn, ew.sub(x.re, y.re), ew.sub(x.im, y.im)),
+    prims.mul: _mul,
+    prims.div: _div,
+    prims.masked_mul: _masked(_mul),
+    prims.masked_div: _masked(_div),
+    prims.eq: lambda eqn, x, y: ew.and_(ew.eq(x.re, y.re), ew.eq(x.im, y.im)),
+    prims.ne: lambda eqn, x, y: ew.or_(ew.ne(x.re, y.re), ew.ne(x.im, y.im)),
+    prims.isnan: _isnan,
+    prims.isinf: lambda eqn, z: ew.or_(ew.isinf(z.re), ew.isinf(z.im)),
+    prims.isfinite: lambda eqn, z: ew.and_(ew.isfinite(z.re), ew.isfinite(z.im)),
     **_ORDER,
-    "max": _larger,
-    "min": _smaller,
-    "clip": _clip,
-    "reduce_prod": _reduce_prod,
-    "exp": _exp,
-    "exp2": _exp2,
-    "pow": _pow,
-    **{name: _of_parts(function) for name, function in FUNCTIONS.items()},
+    prims.max: _larger,
+    prims.min: _smaller,
+    prims.clip: _clip,
+    prims.reduce_prod: _reduce_prod,
+    prims.exp: _exp,
+    prims.exp2: _exp2,
+    prims.pow: _pow,
+    **{prim: _of_parts(function) for prim, function in FUNCTIONS.items()},
     **{
-        function.__name__: _of_parts(function)
-        for function in (
-            inverses.asinh, inverses.asin, inverses.acos, inverses.acosh, inverses.atanh,
-            inverses.atan,
+        prim: _of_parts(function)
+        for prim, function in (
+            (prims.asinh, inverses.asinh), (prims.asin, inverses.asin),
+            (prims.acos, inverses.acos), (prims.acosh, inverses.acosh),
+            (prims.atanh, inverses.atanh), (prims.atan, inverses.atan),
         )
     },
-    "log2": _scaled_logarithm(1 / math.log(2)),
-    "log10": _scaled_logarithm(1 / math.log(10)),
-    "select": _select,
-    "convert": _convert,
-    "pad": _pad,
-    "scatter": _scatter,
-    "dot_general": _dot,
+    prims.log2: _scaled_logarithm(1 / math.log(2)),
+    prims.log10: _scaled_logarithm(1 / math.log(10)),
+    prims.select: _select,
+    prims.convert: _convert,
+    prims.pad: _pad,
+    prims.scatter: _scatter,
+    prims.dot_general: _dot,
     **dict.fromkeys(
         (
-            "broadcast", "permute", "reshape", "slice", "index", "reverse", "concatenate", "gather",
-            "dynamic_slice", "dynamic_update", "windows", "fold", "reduce_sum", "cumsum",
-            "stop_gradient",
+            prims.broadcast, prims.permute, prims.reshape, prims.slice, prims.index, prims.reverse,
+            prims.concatenate, prims.gather, prims.dynamic_slice, prims.dynamic_update,
+            prims.windows, prims.fold, prims.reduce_sum, prims.cumsum, prims.stop_gradient,
         ),
         _each,
     ),
 }  # fmt: skip
 
-OTHERS: dict[str, SplitRule] = {
-    "pow": _any_power,
-    "reduce_max": _extremum_of(largest=True),
-    "reduce_min": _extremum_of(largest=False),
-    "argmax": _arg_extremum(largest=True),
-    "argmin": _arg_extremum(largest=False),
-    "cumprod": _running(lambda eqn, x, y: _product(x, y)),
-    "cummax": _running(_larger),
-    "cummin": _running(_smaller),
+OTHERS: dict[Primitive, SplitRule] = {
+    prims.pow: _any_power,
+    prims.reduce_max: _extremum_of(largest=True),
+    prims.reduce_min: _extremum_of(largest=False),
+    prims.argmax: _arg_extremum(largest=True),
+    prims.argmin: _arg_extremum(largest=False),
+    prims.cumprod: _running(lambda eqn, x, y: _product(x, y)),
+    prims.cummax: _running(_larger),
+    prims.cummin: _running(_smaller),
     **dict.fromkeys(LOOPS, _looped),
 }

@@ -3,35 +3,41 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fgrad.compile.passes.cse import atom_key
-from fgrad.ir.primitive import REGISTRY
+from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
 from fgrad.ir.walk import resolve_atom, substitute
+from fgrad.ops import primitives as prims
 
 APPLIED: Counter[str] = Counter()
+ELEMENTWISE = None  # the primitives of a law: all with a scalar row
 
 
 class Law(NamedTuple):
-    """A law and the primitives it rewrites, by name; "elementwise": all with a scalar row."""
+    """A law and the primitives that it rewrites; None: all with a scalar row."""
 
     apply: Callable[[Rewriter, Eqn], Atom | None]
-    prims: str
+    prims: tuple[Primitive, ...] | None
 
     @property
     def name(self) -> str:
         """The name of the law's function."""
         return self.apply.__name__
 
+    def rewrites(self, prim: Primitive) -> bool:
+        """Whether the law is one of the equations of a primitive."""
+        return prim.scalar is not None if self.prims is None else prim in self.prims
+
 
 class Rewriter:
     """The new equations so far, and what old variables became."""
 
-    def __init__(self, laws: dict[str, list[Law]]) -> None:
+    def __init__(self, laws: Mapping[Primitive, list[Law]]) -> None:
         self.laws = laws
         self.env: dict[Var, Atom] = {}
         self.eqns: list[Eqn] = []
@@ -53,11 +59,11 @@ class Rewriter:
         outputs = tuple([resolve_atom(a, self.env) for a in program.outputs])
         return program.replace(eqns=tuple(self.eqns), outputs=outputs, made_by="simplify")
 
-    def reads(self, eqn: Eqn, name: str) -> bool:
-        """Whether an operand comes from an equation of the primitive `name`."""
+    def reads(self, eqn: Eqn, prim: Primitive) -> bool:
+        """Whether an operand comes from an equation of a primitive."""
         for atom in eqn.inputs:
             source = self.defined.get(atom)  # type: ignore[call-overload]
-            if source is not None and source.prim.name == name:
+            if source is not None and source.prim is prim:
                 return True
         return False
 
@@ -67,16 +73,15 @@ class Rewriter:
             self.defined[eqn.outputs[0]] = eqn
 
     def rewritten(self, eqn: Eqn) -> Atom | None:
-        for law in self.laws.get(eqn.prim.name, ()):
+        for law in self.laws.get(eqn.prim, ()):
             new = law[0](self, eqn)
             if new is not None and new.aval.shape == eqn.outputs[0].aval.shape:
                 APPLIED[law.name] += 1
                 return new
         return None
 
-    def make(self, name: str, *inputs: Atom, **params: Any) -> Atom:
+    def make(self, prim: Primitive, *inputs: Atom, **params: Any) -> Atom:
         """The result of a new equation, simplified in its turn."""
-        prim = REGISTRY[name]
         aval = prim.type_of(*[x.aval for x in inputs], **params)
         like = self.like
         assert like is not None
@@ -87,14 +92,14 @@ class Rewriter:
             return eqn.outputs[0]
         return new
 
-    def source(self, atom: Atom, *names: str) -> Eqn | None:
-        """The equation of an atom, if its primitive is one of `names`."""
+    def source(self, atom: Atom, *which: Primitive) -> Eqn | None:
+        """The equation of an atom, if its primitive is one of `which`."""
         eqn = self.defined.get(atom)  # type: ignore[call-overload]
-        return eqn if eqn is not None and eqn.prim.name in names else None
+        return eqn if eqn is not None and eqn.prim in which else None
 
     def full(self, number: Atom, shape: tuple[int, ...]) -> Atom:
         """A scalar repeated to a shape."""
-        return self.make("broadcast", number, shape=shape, dims=()) if shape else number
+        return self.make(prims.broadcast, number, shape=shape, dims=()) if shape else number
 
 
 def number(atom: Atom) -> Any:

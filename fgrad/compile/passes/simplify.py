@@ -8,7 +8,7 @@ function whose docstring is the law; it returns what stands for the equation's r
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 from fgrad.compile.passes.laws_algebra import (
     add_float_zero,
@@ -56,9 +56,10 @@ from fgrad.compile.passes.laws_moves import (
     undo_convert,
     undo_reverse,
 )
-from fgrad.compile.passes.rewriter import APPLIED, Law, Rewriter
-from fgrad.ir.primitive import REGISTRY
+from fgrad.compile.passes.rewriter import APPLIED, ELEMENTWISE, Law, Rewriter
+from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program
+from fgrad.ops import primitives as prims
 
 __all__ = ["APPLIED", "EXACT", "FASTMATH", "simplify"]
 
@@ -72,74 +73,96 @@ def simplify(program: Program, fastmath: bool = False) -> Program:
     return Rewriter(_FAST if fastmath else _EXACT).run(program)
 
 
-_REDUCTIONS = "reduce_sum reduce_prod reduce_max reduce_min reduce_any reduce_all"
-
-EXACT: tuple[Law, ...] = (
-    Law(drop_identity, "permute reshape broadcast slice pad reverse index convert concatenate "
-                       "stop_gradient"),
-    Law(fold_literals, "elementwise"),
-    Law(compose_permutes, "permute"),
-    Law(compose_reshapes, "reshape"),
-    Law(compose_broadcasts, "broadcast"),
-    Law(move_scalar, "permute reshape slice reverse index"),
-    Law(permute_broadcast, "permute"),
-    Law(permute_as_reshape, "permute"),
-    Law(compose_slices, "slice"),
-    Law(undo_reverse, "reverse"),
-    Law(undo_convert, "convert"),
-    Law(static_slice, "dynamic_slice"),
-    Law(broadcast_literal, "elementwise"),
-    Law(hoist_broadcast, "elementwise"),
-    Law(literal_last, "add mul max min and or xor"),
-    Law(add_zero, "add sub"),
-    Law(multiply_one, "mul div"),
-    Law(multiply_minus_one, "mul"),
-    Law(multiply_zero, "mul"),
-    Law(double_negation, "neg not"),
-    Law(add_negative, "add sub"),
-    Law(negative_factors, "mul div"),
-    Law(negative_factor, "mul div"),
-    Law(negate_product, "neg"),
-    Law(divide_power_of_two, "div"),
-    Law(small_power, "pow"),
-    Law(half_power, "pow"),
-    Law(masked_by_number, "masked_mul masked_div"),
-    Law(select_known, "select"),
-    Law(select_not, "select"),
-    Law(idempotent, "max min and or"),
-    Law(reduce_nothing, _REDUCTIONS),
-    Law(compose_reductions, _REDUCTIONS),
-    Law(reduce_repeated, "reduce_sum reduce_max reduce_min reduce_any reduce_all"),
-    Law(reduce_permuted, _REDUCTIONS),
-)  # fmt: skip
-
-FASTMATH: tuple[Law, ...] = (
-    Law(add_float_zero, "add sub"),
-    Law(subtract_itself, "sub"),
-    Law(multiply_float_zero, "mul"),
-    Law(merge_factors, "mul"),
-    Law(divide_number, "div"),
-    Law(undo_exp, "log exp"),
-    Law(negate_difference, "neg"),
+_REDUCTIONS = (
+    prims.reduce_sum,
+    prims.reduce_prod,
+    prims.reduce_max,
+    prims.reduce_min,
+    prims.reduce_any,
+    prims.reduce_all,
 )
 
-_Table: TypeAlias = "dict[str, list[Law]]"
+EXACT: tuple[Law, ...] = (
+    Law(
+        drop_identity,
+        (
+            prims.permute,
+            prims.reshape,
+            prims.broadcast,
+            prims.slice,
+            prims.pad,
+            prims.reverse,
+            prims.index,
+            prims.convert,
+            prims.concatenate,
+            prims.stop_gradient,
+        ),
+    ),
+    Law(fold_literals, ELEMENTWISE),
+    Law(compose_permutes, (prims.permute,)),
+    Law(compose_reshapes, (prims.reshape,)),
+    Law(compose_broadcasts, (prims.broadcast,)),
+    Law(move_scalar, (prims.permute, prims.reshape, prims.slice, prims.reverse, prims.index)),
+    Law(permute_broadcast, (prims.permute,)),
+    Law(permute_as_reshape, (prims.permute,)),
+    Law(compose_slices, (prims.slice,)),
+    Law(undo_reverse, (prims.reverse,)),
+    Law(undo_convert, (prims.convert,)),
+    Law(static_slice, (prims.dynamic_slice,)),
+    Law(broadcast_literal, ELEMENTWISE),
+    Law(hoist_broadcast, ELEMENTWISE),
+    Law(
+        literal_last, (prims.add, prims.mul, prims.max, prims.min, prims.and_, prims.or_, prims.xor)
+    ),
+    Law(add_zero, (prims.add, prims.sub)),
+    Law(multiply_one, (prims.mul, prims.div)),
+    Law(multiply_minus_one, (prims.mul,)),
+    Law(multiply_zero, (prims.mul,)),
+    Law(double_negation, (prims.neg, prims.not_)),
+    Law(add_negative, (prims.add, prims.sub)),
+    Law(negative_factors, (prims.mul, prims.div)),
+    Law(negative_factor, (prims.mul, prims.div)),
+    Law(negate_product, (prims.neg,)),
+    Law(divide_power_of_two, (prims.div,)),
+    Law(small_power, (prims.pow,)),
+    Law(half_power, (prims.pow,)),
+    Law(masked_by_number, (prims.masked_mul, prims.masked_div)),
+    Law(select_known, (prims.select,)),
+    Law(select_not, (prims.select,)),
+    Law(idempotent, (prims.max, prims.min, prims.and_, prims.or_)),
+    Law(reduce_nothing, _REDUCTIONS),
+    Law(compose_reductions, _REDUCTIONS),
+    Law(
+        reduce_repeated,
+        (prims.reduce_sum, prims.reduce_max, prims.reduce_min, prims.reduce_any, prims.reduce_all),
+    ),
+    Law(reduce_permuted, _REDUCTIONS),
+)
+
+FASTMATH: tuple[Law, ...] = (
+    Law(add_float_zero, (prims.add, prims.sub)),
+    Law(subtract_itself, (prims.sub,)),
+    Law(multiply_float_zero, (prims.mul,)),
+    Law(merge_factors, (prims.mul,)),
+    Law(divide_number, (prims.div,)),
+    Law(undo_exp, (prims.log, prims.exp)),
+    Law(negate_difference, (prims.neg,)),
+)
 
 
-class _ByPrimitive(dict[str, "list[Law]"]):
+class _ByPrimitive(dict[Primitive, list[Law]]):
     """The laws of a primitive in the order of the tables, found at first use."""
 
     def __init__(self, laws: tuple[Law, ...]) -> None:
         super().__init__()
         self.all = laws
 
-    def get(self, name: str, default: Any = ()) -> list[Law]:  # type: ignore[override]
-        found = super().get(name)
+    def get(self, prim: Primitive, default: Any = ()) -> list[Law]:  # type: ignore[override]
+        found = super().get(prim)
         if found is None:
-            kinds = {name} | ({"elementwise"} if REGISTRY[name].scalar is not None else set())
-            found = self[name] = [law for law in self.all if kinds & set(law.prims.split())]
+            found = self[prim] = [law for law in self.all if law.rewrites(prim)]
         return found
 
 
-_EXACT: _Table = _ByPrimitive(EXACT)
-_FAST: _Table = _ByPrimitive(EXACT + FASTMATH)
+_EXACT = _ByPrimitive(EXACT)
+_FAST = _ByPrimitive(EXACT + FASTMATH)

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 
 from fgrad.compile.products.matrices import product_of, reads_windows
 from fgrad.ir.aval import Aval
-from fgrad.ir.primitive import REGISTRY
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var
 from fgrad.ir.walk import definitions
+from fgrad.ops import primitives as prims
 from fgrad.transforms.checkpoint import barrier_p
 
 LEAST_SUM = 64  # terms of a sum
@@ -49,7 +49,7 @@ def _rewritten(eqn: Eqn, defined: Mapping[Var, Eqn]) -> list[Eqn]:
     batch, contract = list(eqn.params["batch"]), list(eqn.params["contract"])
     for k, (x, free) in enumerate(zip(eqn.inputs, (p.a_free, p.b_free), strict=True)):
         source = defined.get(x) if isinstance(x, Var) else None
-        if source is not None and source.prim.name == "windows":
+        if source is not None and source.prim is prims.windows:
             axes = (*batch[k], *free, *contract[k])
             x = _kept(eqn, x, axes, eqns)
             first = len(batch[k]) + len(free)
@@ -64,7 +64,7 @@ def _kept(like: Eqn, x: Atom, axes: tuple[int, ...], eqns: list[Eqn]) -> Var:
     """An array with its axes in this order, in memory."""
     aval = Aval(tuple([x.aval.shape[a] for a in axes]), x.aval.dtype)
     moved, kept = Var(aval), Var(aval)
-    permute = REGISTRY["permute"]
+    permute = prims.permute
     eqns.append(Eqn(permute, (x,), Params(axes=axes), (moved,), like.loc, like.via))
     eqns.append(Eqn(barrier_p, (moved,), Params(), (kept,), like.loc, like.via))
     return kept

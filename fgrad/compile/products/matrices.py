@@ -17,6 +17,7 @@ from fgrad.compile.kernel.affine import row_major
 from fgrad.compile.kernel.machine import L2_PART_BYTES, VECTOR_BYTES
 from fgrad.compile.products.views import Layout, collapsed, view_of
 from fgrad.ir.program import Eqn, Var
+from fgrad.ops import primitives as prims
 
 TINY = 4096  # multiplications of one matrix product up to which loops beat a call
 
@@ -90,7 +91,7 @@ def _sizes(a: tuple[int, ...], b: tuple[int, ...], contract: _Axes, batch: _Axes
 
 def wants_library(eqn: Eqn) -> bool:
     """Whether a product is better called than fused: float, not tiny, with something to reuse."""
-    if eqn.prim.name == "product":
+    if eqn.prim is prims.product:
         return True
     p = product_of(eqn)
     work = p.m * p.n * p.k
@@ -103,7 +104,7 @@ def wants_kernel(eqn: Eqn, right: Matrix) -> bool:
     """Whether loops made for the shape beat the function for all shapes by more than their
     compilation costs: a few rows or columns, or many small matrices, and enough work."""
     p, size = product_of(eqn), eqn.inputs[0].aval.dtype.itemsize
-    if eqn.prim.name == "product" or right.trans or 1 in (p.m, p.n):
+    if eqn.prim is prims.product or right.trans or 1 in (p.m, p.n):
         return False
     few = p.m <= FEW_ROWS or p.n * size <= FEW_BYTES
     vectors = -(-p.n * size // VECTOR_BYTES)
@@ -124,10 +125,10 @@ KERNEL_WORK = 1 << 19
 
 def reads_windows(eqn: Eqn, defined: Mapping[Var, Eqn]) -> bool:
     """Whether an operand is all windows of an array, which no library product can read in place."""
-    if eqn.prim.name != "dot_general":
+    if eqn.prim is not prims.dot_general:
         return False
     found = [defined.get(x) for x in eqn.inputs if isinstance(x, Var)]
-    return any([e is not None and e.prim.name == "windows" for e in found])
+    return any([e is not None and e.prim is prims.windows for e in found])
 
 
 MAX_CALLS = 64  # calls for one product, where its batch axes have no common stride

@@ -15,7 +15,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from fgrad.compile.kernel.affine import axis_runs, row_major
+from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Params, Var
+from fgrad.ops import primitives as prims
 
 
 class Layout(NamedTuple):
@@ -26,7 +28,9 @@ class Layout(NamedTuple):
     strides: tuple[int, ...]
 
 
-_Move: TypeAlias = "tuple[str, Params, tuple[int, ...]]"  # the primitive, and the result's shape
+_Move: TypeAlias = (
+    "tuple[Primitive, Params, tuple[int, ...]]"  # the primitive, and the result's shape
+)
 
 
 class View(NamedTuple):
@@ -47,9 +51,9 @@ def view_of(atom: Atom, virtual: Mapping[Var, Eqn]) -> View | None:
         eqn = virtual.get(atom)
         if eqn is None:
             break
-        if eqn.prim.name not in VIEWS:
+        if eqn.prim not in VIEWS:
             return None
-        moves.append((eqn.prim.name, eqn.params, eqn.outputs[0].aval.shape))
+        moves.append((eqn.prim, eqn.params, eqn.outputs[0].aval.shape))
         atom = eqn.inputs[0]
     layout = _layout(atom.aval.shape, tuple(moves))
     return None if layout is None else View(atom, *layout)
@@ -59,9 +63,9 @@ def view_of(atom: Atom, virtual: Mapping[Var, Eqn]) -> View | None:
 def _layout(shape: tuple[int, ...], moves: tuple[_Move, ...]) -> Layout | None:
     """The elements of an array of this shape after some moves, the last one first."""
     layout: Layout | None = Layout(0, shape, row_major(shape))
-    for name, params, moved in reversed(moves):
+    for prim, params, moved in reversed(moves):
         assert layout is not None
-        layout = VIEWS[name](layout, params, moved)
+        layout = VIEWS[prim](layout, params, moved)
         if layout is None:
             return None
     return layout
@@ -104,11 +108,11 @@ def _reshaped(view: Layout, params: Mapping[str, Any], shape: tuple[int, ...]) -
 
 
 VIEWS = {
-    "permute": _permuted,
-    "broadcast": _broadcast,
-    "slice": _sliced,
-    "index": _indexed,
-    "reshape": _reshaped,
+    prims.permute: _permuted,
+    prims.broadcast: _broadcast,
+    prims.slice: _sliced,
+    prims.index: _indexed,
+    prims.reshape: _reshaped,
 }
 
 

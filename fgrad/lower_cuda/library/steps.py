@@ -18,10 +18,13 @@ import numpy as np
 
 from fgrad.compile.cpu.llvm_text import element_type, literal
 from fgrad.compile.lower.linalg import external_params
+from fgrad.compile.passes.library_conv import library_conv_p
 from fgrad.compile.steps import LibraryStep
 from fgrad.config import config
 from fgrad.errors import UnsupportedDeviceError
+from fgrad.ir.primitive import REGISTRY, Primitive
 from fgrad.ir.program import Eqn, Lit
+from fgrad.ir.traits import Host
 from fgrad.lower_cuda.emit.text import BodyText
 from fgrad.lower_cuda.library import cublaslt as library_cublaslt
 from fgrad.lower_cuda.library.calls import Calls, HostCall, Place
@@ -36,8 +39,6 @@ from fgrad.lower_cuda.library.sort import search_calls, top_calls, with_work
 from fgrad.lower_cuda.library.special import SPECIAL, special_calls
 from fgrad.lower_cuda.library.walks import walk_calls
 from fgrad.source import resolve
-
-CALLBACKS = frozenset({"pure_callback", "io_callback", "debug_callback"})
 
 
 def calls_of(step: LibraryStep, eqn: Eqn | None = None) -> Calls:
@@ -130,11 +131,12 @@ def _evaluated(step: LibraryStep, eqn: Eqn) -> Calls:
 
 def _host(step: LibraryStep) -> Calls | None:
     eqn: Eqn = step.params["eqn"]
-    if eqn.prim.name in CALLBACKS:
+    if eqn.prim.host is Host.CALLBACK:
         return _evaluated(step, eqn)
-    if eqn.prim.name in SPECIAL:
-        return special_calls(external_params(eqn), len(step.args))
-    form = _HOST_CUDA.get(eqn.prim.name)
+    if eqn.prim.host is Host.SCIPY:
+        params = external_params(eqn)
+        return special_calls(params, len(step.args)) if params["name"] in SPECIAL else None
+    form = _HOST_CUDA.get(eqn.prim)
     if form is None or any([isinstance(a, Lit) for a in eqn.inputs]):
         return None
     return form(eqn, len(step.args))
@@ -169,13 +171,13 @@ def _eigenvalues(eqn: Eqn, buffers: int) -> Calls:
     return eig(a.dtype, n, a.size // (n * n), buffers, len(eqn.outputs) > 1)
 
 
-_HOST_CUDA: dict[str, Callable[[Eqn, int], Calls | None]] = {
-    "eig": _eigenvalues,
-    "eigvals": _eigenvalues,
-    "searchsorted": _searched,
-    "top_k": _selected,
-    "fft": _fourier,
-    "library_conv": conv_calls,
+_HOST_CUDA: dict[Primitive, Callable[[Eqn, int], Calls | None]] = {
+    REGISTRY["eig"]: _eigenvalues,
+    REGISTRY["eigvals"]: _eigenvalues,
+    REGISTRY["searchsorted"]: _searched,
+    REGISTRY["top_k"]: _selected,
+    REGISTRY["fft"]: _fourier,
+    library_conv_p: conv_calls,
 }
 
 

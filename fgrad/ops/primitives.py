@@ -1,0 +1,284 @@
+"""L3. The primitives as objects, for passes: `eqn.prim is prims.convert`.
+
+A pass asks what a primitive is (ir/traits.py), or has a rule for this one: its table is then keyed
+by these objects, of which a misspelled one is an error when the table is made.  Special functions
+are not among them, as no pass knows any by itself.
+"""
+
+from __future__ import annotations
+
+from fgrad.ir.primitive import REGISTRY
+from fgrad.ops.complex import complex_p as complex
+from fgrad.ops.complex import conj_p as conj
+from fgrad.ops.complex import imag_p as imag
+from fgrad.ops.complex import real_p as real
+from fgrad.ops.control import scan_p as scan
+from fgrad.ops.control import switch_p as switch
+from fgrad.ops.control import while_p as while_
+from fgrad.ops.decompositions import eig_p as eig
+from fgrad.ops.decompositions import eigh_p as eigh
+from fgrad.ops.decompositions import eigvals_p as eigvals
+from fgrad.ops.decompositions import eigvalsh_p as eigvalsh
+from fgrad.ops.decompositions import pinv_p as pinv
+from fgrad.ops.decompositions import qr_p as qr
+from fgrad.ops.decompositions import svd_p as svd
+from fgrad.ops.decompositions import svdvals_p as svdvals
+from fgrad.ops.determinants import cofactor_p as cofactor
+from fgrad.ops.determinants import det_p as det
+from fgrad.ops.determinants import slogdet_p as slogdet
+from fgrad.ops.dot import dot_general_p as dot_general
+from fgrad.ops.elementwise import abs_p as abs
+from fgrad.ops.elementwise import atan2_p as atan2
+from fgrad.ops.elementwise import bitcast_p as bitcast
+from fgrad.ops.elementwise import clip_p as clip
+from fgrad.ops.elementwise import convert_p as convert
+from fgrad.ops.elementwise import copysign_p as copysign
+from fgrad.ops.elementwise import div_p as div
+from fgrad.ops.elementwise import exponent_p as exponent
+from fgrad.ops.elementwise import fmod_p as fmod
+from fgrad.ops.elementwise import masked_div_p as masked_div
+from fgrad.ops.elementwise import masked_mul_p as masked_mul
+from fgrad.ops.elementwise import max_p as max
+from fgrad.ops.elementwise import min_p as min
+from fgrad.ops.elementwise import mul_p as mul
+from fgrad.ops.elementwise import neg_p as neg
+from fgrad.ops.elementwise import nextafter_p as nextafter
+from fgrad.ops.elementwise import pow_p as pow
+from fgrad.ops.elementwise import remainder_p as remainder
+from fgrad.ops.elementwise import stop_gradient_p as stop_gradient
+from fgrad.ops.elementwise import sub_p as sub
+from fgrad.ops.families import BROADCAST as broadcast
+from fgrad.ops.families import PERMUTE as permute
+from fgrad.ops.fft import fft_p as fft
+from fgrad.ops.index import dynamic_slice_p as dynamic_slice
+from fgrad.ops.index import dynamic_update_p as dynamic_update
+from fgrad.ops.index import gather_p as gather
+from fgrad.ops.index import scatter_p as scatter
+from fgrad.ops.index import sort_p as sort
+from fgrad.ops.linalg import cholesky_p as cholesky
+from fgrad.ops.linalg import factor_p as factor
+from fgrad.ops.linalg import lu_p as lu
+from fgrad.ops.linalg import lu_solve_p as lu_solve
+from fgrad.ops.linalg import pivots_order_p as pivots_order
+from fgrad.ops.linalg import solve_p as solve
+from fgrad.ops.linalg import triangular_solve_p as triangular_solve
+from fgrad.ops.matrix_functions import frechet_p as frechet
+from fgrad.ops.matrix_functions import matrix_function_p as matrix_function
+from fgrad.ops.matrix_functions import solve_sylvester_p as solve_sylvester
+from fgrad.ops.matrix_functions import sqrtm_p as sqrtm
+from fgrad.ops.product import product_p as product
+from fgrad.ops.random_bits import random_bits_p as random_bits
+from fgrad.ops.reduce import argmax_p as argmax
+from fgrad.ops.reduce import argmin_p as argmin
+from fgrad.ops.reduce import cummax_p as cummax
+from fgrad.ops.reduce import cummin_p as cummin
+from fgrad.ops.reduce import cumprod_p as cumprod
+from fgrad.ops.reduce import cumsum_p as cumsum
+from fgrad.ops.reduce import reduce_all_p as reduce_all
+from fgrad.ops.reduce import reduce_any_p as reduce_any
+from fgrad.ops.reduce import reduce_max_p as reduce_max
+from fgrad.ops.reduce import reduce_min_p as reduce_min
+from fgrad.ops.reduce import reduce_prod_p as reduce_prod
+from fgrad.ops.selected import ADD as add
+from fgrad.ops.selected import SELECT as select
+from fgrad.ops.shape import REDUCE_SUM as reduce_sum
+from fgrad.ops.shape import concatenate_p as concatenate
+from fgrad.ops.shape import index_p as index
+from fgrad.ops.shape import iota_p as iota
+from fgrad.ops.shape import pad_p as pad
+from fgrad.ops.shape import reshape_p as reshape
+from fgrad.ops.shape import reverse_p as reverse
+from fgrad.ops.shape import slice_p as slice
+from fgrad.ops.sort import searchsorted_p as searchsorted
+from fgrad.ops.sort import top_k_p as top_k
+from fgrad.ops.window import conv_p as conv
+from fgrad.ops.window import fold_p as fold
+from fgrad.ops.window import windows_p as windows
+
+acos = REGISTRY["acos"]
+acosh = REGISTRY["acosh"]
+and_ = REGISTRY["and"]
+asin = REGISTRY["asin"]
+asinh = REGISTRY["asinh"]
+atan = REGISTRY["atan"]
+atanh = REGISTRY["atanh"]
+cbrt = REGISTRY["cbrt"]
+ceil = REGISTRY["ceil"]
+cos = REGISTRY["cos"]
+cosh = REGISTRY["cosh"]
+digamma = REGISTRY["digamma"]
+eq = REGISTRY["eq"]
+erf = REGISTRY["erf"]
+erfc = REGISTRY["erfc"]
+erfinv = REGISTRY["erfinv"]
+exp = REGISTRY["exp"]
+exp2 = REGISTRY["exp2"]
+expm1 = REGISTRY["expm1"]
+floor = REGISTRY["floor"]
+floor_divide = REGISTRY["floor_divide"]
+ge = REGISTRY["ge"]
+gt = REGISTRY["gt"]
+isfinite = REGISTRY["isfinite"]
+isinf = REGISTRY["isinf"]
+isnan = REGISTRY["isnan"]
+le = REGISTRY["le"]
+lgamma = REGISTRY["lgamma"]
+log = REGISTRY["log"]
+log10 = REGISTRY["log10"]
+log1p = REGISTRY["log1p"]
+log2 = REGISTRY["log2"]
+logistic = REGISTRY["logistic"]
+lt = REGISTRY["lt"]
+ne = REGISTRY["ne"]
+not_ = REGISTRY["not"]
+or_ = REGISTRY["or"]
+rint = REGISTRY["rint"]
+shift_left = REGISTRY["shift_left"]
+shift_right = REGISTRY["shift_right"]
+sign = REGISTRY["sign"]
+signbit = REGISTRY["signbit"]
+sin = REGISTRY["sin"]
+sinh = REGISTRY["sinh"]
+sqrt = REGISTRY["sqrt"]
+tan = REGISTRY["tan"]
+tanh = REGISTRY["tanh"]
+trunc = REGISTRY["trunc"]
+xor = REGISTRY["xor"]
+
+__all__ = [
+    "abs",
+    "acos",
+    "acosh",
+    "add",
+    "and_",
+    "argmax",
+    "argmin",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "bitcast",
+    "broadcast",
+    "cbrt",
+    "ceil",
+    "cholesky",
+    "clip",
+    "cofactor",
+    "complex",
+    "concatenate",
+    "conj",
+    "conv",
+    "convert",
+    "copysign",
+    "cos",
+    "cosh",
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
+    "det",
+    "digamma",
+    "div",
+    "dot_general",
+    "dynamic_slice",
+    "dynamic_update",
+    "eig",
+    "eigh",
+    "eigvals",
+    "eigvalsh",
+    "eq",
+    "erf",
+    "erfc",
+    "erfinv",
+    "exp",
+    "exp2",
+    "expm1",
+    "exponent",
+    "factor",
+    "fft",
+    "floor",
+    "floor_divide",
+    "fmod",
+    "fold",
+    "frechet",
+    "gather",
+    "ge",
+    "gt",
+    "imag",
+    "index",
+    "iota",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "le",
+    "lgamma",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "logistic",
+    "lt",
+    "lu",
+    "lu_solve",
+    "masked_div",
+    "masked_mul",
+    "matrix_function",
+    "max",
+    "min",
+    "mul",
+    "ne",
+    "neg",
+    "nextafter",
+    "not_",
+    "or_",
+    "pad",
+    "permute",
+    "pinv",
+    "pivots_order",
+    "pow",
+    "product",
+    "qr",
+    "random_bits",
+    "real",
+    "reduce_all",
+    "reduce_any",
+    "reduce_max",
+    "reduce_min",
+    "reduce_prod",
+    "reduce_sum",
+    "remainder",
+    "reshape",
+    "reverse",
+    "rint",
+    "scan",
+    "scatter",
+    "searchsorted",
+    "select",
+    "shift_left",
+    "shift_right",
+    "sign",
+    "signbit",
+    "sin",
+    "sinh",
+    "slice",
+    "slogdet",
+    "solve",
+    "solve_sylvester",
+    "sort",
+    "sqrt",
+    "sqrtm",
+    "stop_gradient",
+    "sub",
+    "svd",
+    "svdvals",
+    "switch",
+    "tan",
+    "tanh",
+    "top_k",
+    "triangular_solve",
+    "trunc",
+    "while_",
+    "windows",
+    "xor",
+]
