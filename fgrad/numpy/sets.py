@@ -186,7 +186,7 @@ def angle(z: Any, deg: bool = False) -> Value:
     if cx.is_complex(x):
         result = ew.atan2(cx.imag(x), cx.real(x))
         return ew.mul(result, ew.lit(result, 180 / np.pi)) if deg else result
-    result = np.arctan2(0, x)
+    result = np.arctan2(0, ew.stop_gradient(x))  # piecewise constant
     return np.multiply(result, 180 / np.pi) if deg else result
 
 

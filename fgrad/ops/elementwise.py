@@ -372,7 +372,7 @@ def _pow_exponent_map(t: Value, x: Value, n: Value, out: Value) -> Value | None:
 
 pow_p = elementwise(
     "pow",
-    np.power,
+    kept.power,
     _pow_base_map,
     _pow_exponent_map,
     accepts=NUMBERS,

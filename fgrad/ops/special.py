@@ -21,6 +21,7 @@ from fgrad.ir.primitive import Primitive
 from fgrad.ir.traits import Cost, Host
 from fgrad.lazy import lazy_module
 from fgrad.ops.elementwise import (
+    abs_,
     add,
     and_,
     cos,
@@ -108,7 +109,7 @@ def refused(name: str, operand: str) -> DerivativeMap:
 
 def _over(t: Value, x: Value, at_zero: float, ratio: Callable[[Value], Value]) -> Value:
     """t ratio(x), where ratio divides by x, with the limit `at_zero` at x = 0."""
-    zero = eq(x, lit(x, 0))
+    zero = le(abs_(x), lit(x, 4 * float(np.finfo(x.dtype).tiny)))  # 1 / x may be infinite
     safe = select(zero, lit(x, 1), x)
     return mul(t, select(zero, lit(x, at_zero), ratio(safe)))
 
@@ -116,19 +117,19 @@ def _over(t: Value, x: Value, at_zero: float, ratio: Callable[[Value], Value]) -
 # --- gamma and beta -------------------------------------------------------------------------------
 
 
-def _rgamma_map(t: Value, x: Value, out: Value) -> Value:
+def rgamma_slope(x: Value) -> Value:
     """-psi(x) / gamma(x), which is (-1)^n n! at x = -n (DLMF 5.7.1)."""
     pole = and_(le(x, lit(x, 0)), eq(x, floor(x)))
     safe = select(pole, lit(x, 1), x)
     n = select(pole, neg(x), lit(x, 0))
     parity = sub(lit(x, 1), mul(lit(x, 2), remainder(n, lit(x, 2))))
     at_pole = mul(parity, gamma(add(n, lit(x, 1))))
-    return mul(t, select(pole, at_pole, neg(mul(out, digamma(safe)))))
+    return select(pole, at_pole, neg(mul(rgamma(x), digamma(safe))))
 
 
 gamma = external("gamma", lambda t, x, out: mul(t, mul(out, digamma(x))), accepts="fc")
 loggamma = external("loggamma", lambda t, x, out: mul(t, digamma(x)), accepts="fc")
-rgamma = external("rgamma", _rgamma_map, accepts="fc")
+rgamma = external("rgamma", lambda t, x, out: mul(t, rgamma_slope(x)), accepts="fc")
 gammasgn = external("gammasgn", None)
 zeta = external(
     "zeta",
@@ -137,11 +138,6 @@ zeta = external(
 )
 riemann_zeta = external(
     "riemann_zeta", refused("zeta", "x"), evaluate=lambda x: special.zeta(x), accepts="fc"
-)
-poch = external(
-    "poch",
-    lambda t, z, m, out: mul(t, mul(out, sub(digamma(add(z, m)), digamma(z)))),
-    lambda t, z, m, out: mul(t, mul(out, digamma(add(z, m)))),
 )
 beta = external(
     "beta",
@@ -152,18 +148,6 @@ betaln = external(
     "betaln",
     lambda t, a, b, out: mul(t, sub(digamma(a), digamma(add(a, b)))),
     lambda t, a, b, out: mul(t, sub(digamma(b), digamma(add(a, b)))),
-)
-
-
-def _binom_slope(x: Value, n: Value, k: Value, out: Value) -> Value:
-    one = lit(n, 1)
-    return mul(out, sub(digamma(add(x, one)), digamma(add(sub(n, k), one))))
-
-
-binom = external(
-    "binom",
-    lambda t, n, k, out: mul(t, _binom_slope(n, n, k, out)),
-    lambda t, n, k, out: neg(mul(t, _binom_slope(k, n, k, out))),
 )
 
 
@@ -433,31 +417,7 @@ def _spence_slope(z: Value) -> Value:
 spence = external("spence", lambda t, z, out: mul(t, _spence_slope(z)), accepts="fc")
 
 
-# --- elliptic and hypergeometric (DLMF 19.4, 13.3.15, 13.3.22, 15.5.1) ----------------------------
-
-
-def _ellipk_slope(m: Value) -> Value:
-    one = lit(m, 1)
-    return div(sub(div(ellipe(m), sub(one, m)), ellipk(m)), mul(m, lit(m, 2)))
-
-
-def _ellipe_slope(m: Value) -> Value:
-    return div(sub(ellipe(m), ellipk(m)), mul(m, lit(m, 2)))
-
-
-ellipk = external("ellipk", lambda t, m, out: _over(t, m, math.pi / 8, _ellipk_slope))
-ellipe = external("ellipe", lambda t, m, out: _over(t, m, -math.pi / 8, _ellipe_slope))
-ellipkm1 = external("ellipkm1", lambda t, p, out: neg(mul(t, _ellipkm1_slope(p))))
-
-
-def _ellipkm1_slope(p: Value) -> Value:
-    """K'(1 - p), without the cancellation of 1 - p for small p."""
-    m = sub(lit(p, 1), p)
-    zero = eq(m, lit(m, 0))
-    safe = select(zero, lit(m, 0.5), m)
-    here = select(zero, lit(m, 0.5), p)
-    slope = div(sub(div(ellipe(safe), here), ellipkm1(here)), mul(safe, lit(m, 2)))
-    return select(zero, lit(m, math.pi / 8), slope)
+# --- hypergeometric (DLMF 13.3.15, 13.3.22, 15.5.1) -----------------------------------------------
 
 
 def _up(*xs: Value) -> list[Value]:
@@ -511,15 +471,29 @@ cosm1 = external("cosm1", lambda t, x, out: neg(mul(t, sin(x))))
 
 # --- entropies, powers and losses -----------------------------------------------------------------
 
+
+def _entropy_slope(x: Value, y: Value) -> Value:
+    """log(x / y) + 1, and 0 where both are 0."""
+    zero = and_(eq(x, lit(x, 0)), eq(y, lit(y, 0)))
+    ratio = sub(log(select(zero, lit(x, 1), x)), log(select(zero, lit(y, 1), y)))
+    return select(zero, lit(x, 0), add(ratio, lit(x, 1)))
+
+
+def _share(x: Value, y: Value) -> Value:
+    """x / y, and 0 where both are 0."""
+    zero = and_(eq(x, lit(x, 0)), eq(y, lit(y, 0)))
+    return div(x, select(zero, lit(y, 1), y))
+
+
 rel_entr = external(
     "rel_entr",
-    lambda t, x, y, out: mul(t, add(sub(log(x), log(y)), lit(x, 1))),
-    lambda t, x, y, out: neg(mul(t, div(x, y))),
+    lambda t, x, y, out: mul(t, _entropy_slope(x, y)),
+    lambda t, x, y, out: neg(mul(t, _share(x, y))),
 )
 kl_div = external(
     "kl_div",
-    lambda t, x, y, out: mul(t, sub(log(x), log(y))),
-    lambda t, x, y, out: mul(t, sub(lit(x, 1), div(x, y))),
+    lambda t, x, y, out: mul(t, sub(_entropy_slope(x, y), lit(x, 1))),
+    lambda t, x, y, out: mul(t, sub(lit(x, 1), _share(x, y))),
 )
 
 
@@ -529,22 +503,34 @@ def _hypotenuse(delta: Value, r: Value) -> Value:
 
 
 def _huber_slope(delta: Value, r: Value) -> Value:
-    """2 delta (s - 1) - r^2 / (delta s) for s = sqrt(1 + (r / delta)^2)."""
-    s = _hypotenuse(delta, r)
-    twice = mul(mul(delta, sub(s, lit(r, 1))), lit(r, 2))
-    return sub(twice, div(square(r), mul(delta, s)))
+    """2 delta (s - 1) - r^2 / (delta s) for s = sqrt(1 + (r / delta)^2), and |r| at delta = 0."""
+    zero = eq(delta, lit(r, 0))
+    safe = select(zero, lit(r, 1), delta)
+    s = _hypotenuse(safe, r)
+    twice = mul(mul(safe, sub(s, lit(r, 1))), lit(r, 2))
+    return select(zero, mul(r, sign(r)), sub(twice, div(square(r), mul(safe, s))))
+
+
+def _huber_share(delta: Value, r: Value) -> Value:
+    """r / s, and 0 at delta = 0."""
+    zero = eq(delta, lit(r, 0))
+    return select(zero, lit(r, 0), div(r, _hypotenuse(select(zero, lit(r, 1), delta), r)))
 
 
 pseudo_huber = external(
     "pseudo_huber",
     lambda t, delta, r, out: mul(t, _huber_slope(delta, r)),
-    lambda t, delta, r, out: mul(t, div(r, _hypotenuse(delta, r))),
+    lambda t, delta, r, out: mul(t, _huber_share(delta, r)),
 )
 
 
 def _power_slope(log_x: Value, power: Value) -> Value:
-    """The derivative of log_x exprel(power log_x) in the power."""
-    return mul(square(log_x), _exprel_slope(mul(power, log_x)))
+    """The derivative of log_x exprel(power log_x) in the power, 1 / power^2 far below."""
+    exponent = mul(power, log_x)
+    far = le(exponent, lit(power, -100))
+    safe = select(far, lit(power, 0), log_x)
+    near = mul(square(safe), _exprel_slope(mul(power, safe)))
+    return select(far, reciprocal(square(select(far, power, lit(power, 1)))), near)
 
 
 boxcox = external(

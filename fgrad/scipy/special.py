@@ -38,6 +38,8 @@ from fgrad.ops import composed
 from fgrad.ops import elementwise as ew
 from fgrad.ops import special as sp
 from fgrad.ops import special_distributions as sd
+from fgrad.ops import special_elliptic as el
+from fgrad.ops import special_factorials as sf
 from fgrad.ops.complex import is_complex
 from fgrad.ops.elementwise import lit
 from fgrad.scipy._either import either, plain_only
@@ -115,8 +117,8 @@ PRIMITIVES: dict[str, Callable[..., Value]] = {
     "erf": ew.erf, "erfc": ew.erfc, "erfinv": ew.erfinv, "gammaln": ew.lgamma,
     "digamma": ew.digamma, "psi": ew.digamma, "expit": ew.logistic, "expm1": ew.expm1,
     "log1p": ew.log1p, "exp2": ew.exp2, "cbrt": ew.cbrt, "gamma": sp.gamma, "rgamma": sp.rgamma,
-    "gammasgn": sp.gammasgn, "poch": sp.poch, "beta": sp.beta, "betaln": sp.betaln,
-    "binom": sp.binom, "gammainc": sp.gammainc, "gammaincc": sp.gammaincc,
+    "gammasgn": sp.gammasgn, "poch": sf.poch, "beta": sp.beta, "betaln": sp.betaln,
+    "binom": sf.binom, "gammainc": sp.gammainc, "gammaincc": sp.gammaincc,
     "gammaincinv": sp.gammaincinv, "gammainccinv": sp.gammainccinv, "betainc": sp.betainc,
     "betaincc": sp.betaincc, "betaincinv": sp.betaincinv, "erfcx": sp.erfcx, "erfi": sp.erfi,
     "dawsn": sp.dawsn, "erfcinv": sp.erfcinv, "log_ndtr": sp.log_ndtr, "ndtri": sp.ndtri,
@@ -125,8 +127,8 @@ PRIMITIVES: dict[str, Callable[..., Value]] = {
     "i0": sp.i0, "i0e": sp.i0e, "i1": sp.i1, "i1e": sp.i1e, "iv": sp.iv, "ive": sp.ive,
     "k0": sp.k0, "k0e": sp.k0e, "k1": sp.k1, "k1e": sp.k1e, "kv": sp.kv,
     "kn": lambda n, x: sp.kv(ew.trunc(n), x), "kve": sp.kve, "expi": sp.expi, "exp1": sp.exp1,
-    "expn": lambda n, x: sp.expn(ew.trunc(n), x), "spence": sp.spence, "ellipk": sp.ellipk,
-    "ellipkm1": sp.ellipkm1, "ellipe": sp.ellipe, "hyp0f1": sp.hyp0f1, "hyp1f1": sp.hyp1f1,
+    "expn": lambda n, x: sp.expn(ew.trunc(n), x), "spence": sp.spence, "ellipk": el.ellipk,
+    "ellipkm1": el.ellipkm1, "ellipe": el.ellipe, "hyp0f1": sp.hyp0f1, "hyp1f1": sp.hyp1f1,
     "hyp2f1": sp.hyp2f1, "hyperu": sp.hyperu, "stdtr": sd.stdtr, "stdtrit": sd.stdtrit,
     "gdtr": sd.gdtr, "gdtrc": sd.gdtrc, "pdtr": sd.pdtr, "pdtrc": sd.pdtrc, "fdtr": sd.fdtr,
     "fdtrc": sd.fdtrc, "rel_entr": sp.rel_entr, "kl_div": sp.kl_div,
@@ -228,9 +230,9 @@ def comb(N: Any, k: Any, *, exact: bool = False, repetition: bool = False) -> Va
     n, k = _operands(*_converted("binom", N, k))
     if repetition:
         none = (k == lit(k, 0)) & (n >= lit(n, 0))
-        return ew.select(none, lit(n, 1), sp.binom(n + k - lit(n, 1), k))
+        return ew.select(none, lit(n, 1), sf.binom(n + k - lit(n, 1), k))
     possible = (k <= n) & (n >= lit(n, 0)) & (k >= lit(n, 0))
-    return ew.select(possible, sp.binom(n, k), lit(n, 0))
+    return ew.select(possible, sf.binom(n, k), lit(n, 0))
 
 
 @_either
@@ -239,7 +241,7 @@ def perm(N: Any, k: Any, exact: bool = False) -> Value:
     _refuse_exact("perm", exact)
     n, k = _operands(*_converted("poch", N, k))
     possible = (k <= n) & (n >= lit(n, 0)) & (k >= lit(n, 0))
-    return ew.select(possible, sp.poch(n - k + lit(n, 1), k), lit(n, 0))
+    return ew.select(possible, sf.poch(n - k + lit(n, 1), k), lit(n, 0))
 
 
 def _refuse_exact(name: str, exact: bool) -> None:
