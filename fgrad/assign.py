@@ -41,7 +41,7 @@ class View:
     that may be a copy: NumPy is asked before the first write.
     """
 
-    __slots__ = ("base", "doubtful", "key", "layout", "move", "read", "stale", "write")
+    __slots__ = ("base", "doubtful", "key", "layout", "move", "read", "root", "stale", "write")
 
     def __init__(
         self,
@@ -60,6 +60,7 @@ class View:
         self.doubtful = doubtful
         self.stale = False
         self.layout: np.ndarray | None = None
+        self.root: Tracer | None = None  # the end of the chain, once it was looked for
 
 
 class Root:
@@ -94,8 +95,13 @@ class Root:
 
 def root_of(x: Tracer) -> Tracer:
     """The array at the end of a chain of views."""
+    way = []
     while isinstance(x._view, View):
-        x = x._view.base
+        view = x._view
+        way.append(view)
+        x = view.base if view.root is None else view.root
+    for view in way:
+        view.root = x
     return x
 
 
@@ -168,6 +174,8 @@ def _cut_off(copy: Tracer, memory: Root) -> None:
     copy._view = own = Root(memory.made)
     own.layout = layout
     views, memory.views = memory.alive(), []
+    for x in views:
+        x._view.root = None
     for x in views:
         if x is not copy:
             (own if root_of(x) is copy else memory).add(x)

@@ -159,15 +159,26 @@ def common_inputs(bodies: Sequence[Body]) -> tuple[list[Program], list[Tracer]]:
     every: dict[int, Tracer] = {}
     for body in bodies:
         every.update({id(x): x for x in body.captured})
-    avals = {key: x.aval.strong() for key, x in every.items()}
+    avals = [x.aval.strong() for x in every.values()]
     programs = []
     for body in bodies:
-        program, captured = body.program, body.captured
-        own = dict(zip([id(x) for x in captured], program.inputs, strict=False))
-        missing = {key: _unused(avals[key]) for key in every if key not in own}
-        first = tuple([own[key] if key in own else missing[key] for key in every])
-        programs.append(program.replace(inputs=(*first, *program.inputs[len(captured) :])))
+        place = {id(x): k for k, x in enumerate(body.captured)}
+        programs.append(_taking(body.program, [place.get(key) for key in every], avals))
     return programs, list(every.values())
+
+
+def _taking(program: Program, places: Sequence[int | None], avals: Sequence[Aval]) -> Program:
+    """A program with other first inputs: its own by their places, and unused ones."""
+    count = len(places) - places.count(None)
+    if list(places) == list(range(count)):
+        return program
+    key = ("taking", tuple(places), tuple(avals))
+    found = program.cache.get(key)
+    if found is None:
+        given = program.inputs
+        first = [_unused(a) if k is None else given[k] for k, a in zip(places, avals, strict=True)]
+        found = program.cache[key] = program.replace(inputs=(*first, *given[count:]))
+    return found
 
 
 def _unused(aval: Aval) -> Any:

@@ -20,9 +20,9 @@ from fgrad.lax.bodies import (
     leaves_of,
     own_results,
 )
+from fgrad.lax.unchanged import chosen
 from fgrad.lifted import lowered
 from fgrad.numpy.promote import as_array, convert
-from fgrad.ops.control import switch as bind_switch
 from fgrad.trace import Value
 
 
@@ -108,7 +108,7 @@ def _choose(
     ]
     programs, captured = common_inputs(bodies)
     values = [x for a in args for x in a.values]
-    results = bind_switch(index, programs, [*captured, *values])
+    results = chosen(index, programs, [*captured, *values])
     return tree.unflatten(bodies[0].out_tree, own_results(results, values))
 
 

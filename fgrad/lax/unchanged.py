@@ -1,4 +1,4 @@
-"""L7. Arrays that a loop carries and does not change: they become constants of it.
+"""L7. Arrays that a loop carries and does not change, and that all branches pass on.
 
     (a, x) -> (a, f(a, x))     carried     becomes     x -> f(a, x)     with the constant a
 
@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fgrad.ir.program import Program, Var
+from fgrad.ir.program import Atom, Program, Var
+from fgrad.ir.walk import has_effect
 from fgrad.lax.bodies import Body
+from fgrad.ops.control import switch
 from fgrad.trace import Tracer, Value
 
 
@@ -48,7 +50,7 @@ class Split(NamedTuple):
         """The results of the loop as it was written."""
         found: list[Value] = list(outs)
         for k, x in zip(self.kept, self.constants, strict=True):
-            found.insert(k, x.twin() if type(x) is Tracer else x)
+            found.insert(k, _twin(x))
         return found
 
 
@@ -61,5 +63,57 @@ def split(body: Body, carry: Sequence[Value]) -> Split:
 
 
 def _is_kept(program: Program, first: int, k: int) -> bool:
-    out = program.outputs[k]
-    return type(out) is Var and out is program.inputs[first + k]
+    return _passed_on(program, program.outputs[k]) is program.inputs[first + k]
+
+
+def _passed_on(program: Program, atom: Atom) -> Atom:
+    """What a result is, seen through jitted functions that return an argument."""
+    if type(atom) is not Var or atom in program.inputs:
+        return atom
+    for eqn in reversed(program.eqns):
+        if atom in eqn.outputs:
+            inner = eqn.params.get("program") if eqn.prim.name == "call" else None
+            if inner is None:
+                return atom
+            found = _passed_on(inner, inner.outputs[eqn.outputs.index(atom)])
+            if found not in inner.inputs:
+                return atom
+            return _passed_on(program, eqn.inputs[inner.inputs.index(found)])
+    return atom
+
+
+def chosen(index: Value, branches: Sequence[Program], operands: Sequence[Value]) -> list[Value]:
+    """The results of the branch that is chosen; what all of them pass on is no result of it."""
+    passed = [_place(branches, k, operands) for k in range(len(branches[0].outputs))]
+    kept = tuple([k for k, place in enumerate(passed) if place is None])
+    acts = any([has_effect(eqn) for b in branches for eqn in b.eqns])
+    if len(kept) == len(passed) or (acts and not kept):
+        return list(switch(index, branches, operands))
+    found = iter(switch(index, [_only(b, kept) for b in branches], operands) if kept else ())
+    return [next(found) if place is None else _twin(operands[place]) for place in passed]
+
+
+def _place(branches: Sequence[Program], k: int, operands: Sequence[Value]) -> int | None:
+    """The place of the operand that all branches have as a result."""
+    places = {_input_of(b, k) for b in branches}
+    place = places.pop() if len(places) == 1 else None
+    return place if place is not None and operands[place].shape else None
+
+
+def _input_of(program: Program, k: int) -> int | None:
+    atom = _passed_on(program, program.outputs[k])
+    return next((j for j, x in enumerate(program.inputs) if x is atom), None)
+
+
+def _only(program: Program, kept: tuple[int, ...]) -> Program:
+    """A program with some of its results."""
+    key = ("only", kept)
+    found = program.cache.get(key)
+    if found is None:
+        outputs = tuple([program.outputs[k] for k in kept])
+        found = program.cache[key] = program.replace(outputs=outputs)
+    return found
+
+
+def _twin(x: Value) -> Value:
+    return x.twin() if type(x) is Tracer else x

@@ -127,3 +127,28 @@ def test_frozen_constants_are_written_again_and_dropped_ones_forgotten() -> None
 
     fgrad.grad(f)(np.ones(10_000))
     large[0] = 2.0
+
+
+def test_a_chain_of_views_is_looked_through_once() -> None:
+    def f(x: Any) -> Any:
+        y = np.ones(3) * x
+        for _ in range(4000):
+            y = y[::-1]
+        y[0] = x * x
+        return np.sum(y)
+
+    assert fgrad.grad(f)(3.0) == 8.0
+
+
+def test_long_chains_overflow_no_stack() -> None:
+    def f(x: Any) -> Any:
+        y = fgrad.numpy.zeros(2) + x
+        for _ in range(15_000):
+            x = np.where(x > 0, x + 1e-9, -x)
+            y[0] = y[1] + x
+        return np.sum(y) + x
+
+    assert fgrad.grad(f)(1.0) == 4.0
+    y, pull = fgrad.vjp(f, 1.0)
+    assert pull(1.0) == (4.0,)
+    del y, pull

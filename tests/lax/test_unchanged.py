@@ -43,6 +43,24 @@ def by_while(a: Any, x: Any) -> Any:
     )
 
 
+def by_branches(a: Any, x: Any) -> Any:
+    def step(i: Any, c: Any) -> Any:
+        turned = lambda c: (c[0], np.tanh(c[0] @ c[1]) + i)  # noqa: E731
+        return lax.cond(i >= 0, turned, lambda c: (c[0], c[1] * 0.5), c)
+
+    return lax.fori_loop(0, 4, step, (a, x))
+
+
+def by_jitted_steps(a: Any, x: Any) -> Any:
+    step = fgrad.jit(lambda i, a, x: (np.tanh(a @ x) + i, a))
+
+    def body(i: Any, c: Any) -> Any:
+        x, a = step(i, *c)
+        return a, x
+
+    return lax.fori_loop(0, 4, body, (a, x))
+
+
 def plain_scan(a: Any, x: Any) -> Any:
     also, ys = x * 2.0, []
     for item in np.arange(4.0):
@@ -69,6 +87,8 @@ LOOPS = [
     (by_fori, plain_fori),
     (by_fori_with_unknown_ends, plain_fori),
     (by_while, plain_while),
+    (by_branches, plain_fori),
+    (by_jitted_steps, plain_fori),
 ]
 
 
@@ -136,3 +156,21 @@ def test_examples_of_unequal_lengths_share_what_does_not_change() -> None:
         np.testing.assert_array_equal(kept, np.stack([A] * 5))
         for n, y in zip(ns, last, strict=True):
             np.testing.assert_allclose(y, powers(n, A, X)[2])
+
+
+def test_what_all_branches_pass_on_is_no_result_of_the_branch() -> None:
+    def f(p: Any, a: Any, x: Any) -> Any:
+        return lax.cond(p > 0, lambda a, x: (a, x * 2.0), lambda a, x: (a, x * 3.0), a, x)
+
+    program = trace(lambda *xs: list(f(*xs)), [aval_of(v) for v in (1.0, A, X)]).program
+    (eqn,) = [eqn for eqn in program.eqns if eqn.prim.name == "switch"]
+    assert [v.aval.shape for v in eqn.outputs] == [X.shape]
+    kept, y = f(1.0, A, X)
+    np.testing.assert_array_equal(kept, A)
+    assert kept is not A and not np.may_share_memory(kept, A)
+    np.testing.assert_array_equal(y, X * 2.0)
+
+    seen: list[int] = []
+    noted = lambda a: (fgrad.debug.callback(lambda: seen.append(1)), a)[1]  # noqa: E731
+    fgrad.jit(lambda p, a: lax.cond(p > 0, noted, lambda a: a, a))(1.0, A)
+    assert seen == [1]
