@@ -42,16 +42,12 @@ def _shorten(error: BaseException) -> None:
     """Take fgrad's frames from the tracebacks of an error and of those that led to it."""
     if config.traceback == "full":
         return
-    seen: set[int] = set()
-    each: BaseException | None = error
-    while each is not None and id(each) not in seen:
-        seen.add(id(each))
-        entries = list(_entries(each.__traceback__))
+    for each in chain_of(error):
+        entries = list(entries_of(each.__traceback__))
         if not entries or _is_defect(each, entries[-1]):
             return
         _explain(each)
         each.__traceback__ = _linked([t for t in entries if not _is_own(t)])
-        each = each.__cause__ or each.__context__
 
 
 def _explain(error: BaseException) -> None:
@@ -62,7 +58,7 @@ def _explain(error: BaseException) -> None:
     if not str(error).startswith(_STORED) or len(error.args) > 1 or hasattr(error, "__notes__"):
         return
     advice = next((text for label, text in card.rows if label == "write"), "")
-    _add_note(error, f"{card.headline}\n  write   {advice}")
+    add_note(error, f"{card.headline}\n  write   {advice}")
 
 
 def note_read_only(error: BaseException | None, why: str) -> None:
@@ -70,17 +66,28 @@ def note_read_only(error: BaseException | None, why: str) -> None:
     if type(error) is not ValueError or hasattr(error, "__notes__"):
         return
     if str(error).endswith("read-only"):
-        _add_note(error, f"{why}\n  write   b = b.copy()    before it is written, or read")
+        add_note(error, f"{why}\n  write   b = b.copy()    before it is written, or read")
 
 
-def _add_note(error: BaseException, note: str) -> None:
+def chain_of(error: BaseException | None) -> list[BaseException]:
+    """An error and those that led to it."""
+    found: list[BaseException] = []
+    while error is not None and error not in found:
+        found.append(error)
+        error = error.__cause__ or error.__context__
+    return found
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Add lines to an error's message."""
     if sys.version_info >= (3, 11):
         error.add_note(note)
     else:
         error.args = (f"{error}\n{note}",)
 
 
-def _entries(traceback: TracebackType | None) -> Iterator[TracebackType]:
+def entries_of(traceback: TracebackType | None) -> Iterator[TracebackType]:
+    """The frames of a traceback, the outermost first."""
     while traceback is not None:
         yield traceback
         traceback = traceback.tb_next

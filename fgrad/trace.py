@@ -20,6 +20,7 @@ import numpy as np
 
 from fgrad.assign import Frozen, Root, View, enclosing, freeze, refresh, thaw
 from fgrad.collector import collector_paused, collector_relaxed
+from fgrad.errors import FgradError
 from fgrad.frames import note_read_only
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import OUT, Primitive
@@ -36,7 +37,7 @@ from fgrad.tables import (
     unsupported_hook,
 )
 from fgrad.thread_state import THREAD, State
-from fgrad.trace_errors import ASKED, leaked, needs_value
+from fgrad.trace_errors import ASKED, leaked, needs_value, show_card
 
 Value: TypeAlias = Any  # a NumPy array or scalar, or a tracer
 
@@ -251,9 +252,10 @@ class Builder:
     """
 
     __slots__ = (
-        "_loc", "_outer", "_via", "before", "captures", "constants", "count", "eager", "frozen",
-        "inputs", "keeps", "layouts", "level", "live", "name", "names", "narrowed", "opened",
-        "origins", "outlives", "plain", "records", "reordered", "running", "saves", "state",
+        "_loc", "_outer", "_via", "before", "captures", "card", "constants", "count", "eager",
+        "frozen", "inputs", "keeps", "layouts", "level", "live", "name", "names", "narrowed",
+        "opened", "origins", "outlives", "plain", "records", "reordered", "running", "saves",
+        "state",
         "taken", "thread", "what",
     )  # fmt: skip
 
@@ -286,6 +288,7 @@ class Builder:
         self.thread = 0
         self.state: State = None  # type: ignore[assignment]  # of its thread, once it is open
         self.running = threading.Lock()
+        self.card: FgradError | None = None  # raised where a library was at work
 
     def __enter__(self) -> Builder:
         self.state = state = THREAD.state
@@ -309,6 +312,8 @@ class Builder:
         state = self.state
         state.builder, state.loc, state.via = self._outer, self._loc, self._via
         self._outer = None
+        if isinstance(error, Exception):
+            show_card(error, self)
 
     def new(self, value: Value | None, aval: Aval | None, weak: bool = False) -> Tracer:
         """A fresh tracer of this builder."""

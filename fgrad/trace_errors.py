@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import opcode
+import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
@@ -18,7 +19,17 @@ from fgrad.errors import (
     TracedBoolError,
     TracedIndexError,
 )
-from fgrad.source import Loc, here, library_frames, resolve, user_frame
+from fgrad.frames import add_note, chain_of, entries_of
+from fgrad.source import (
+    USERS,
+    Loc,
+    here,
+    is_own_file,
+    library_frames,
+    owner_of,
+    resolve,
+    user_frame,
+)
 
 if TYPE_CHECKING:
     from fgrad.trace import Builder, Tracer
@@ -123,7 +134,51 @@ def loses_derivative(x: Tracer, by: Builder) -> FgradError:
         _used(),
         ("why", f"{by.what}({by.name}) differentiates it, and a plain number is a constant."),
     )
-    return error(headline, rows + (_in_library() or advice))
+    return _noted(x, error(headline, rows + (_in_library() or advice)))
+
+
+def _noted(x: Tracer, card: FgradError) -> FgradError:
+    """A card, which the trace remembers if a library may put an error of its own in its place."""
+    if library_frames():
+        x.builder.card = card
+    return card
+
+
+def show_card(error: Exception, builder: Builder) -> None:
+    """Raise the card that a library has replaced by an error of its own, when a trace ends; the
+    user's own errors, and other cards, stay as they are."""
+    card, builder.card = builder.card, None
+    frames = [entry.tb_frame for entry in entries_of(error.__traceback__)]
+    users = owner_of(frames[-1].f_code.co_filename) == USERS
+    if isinstance(error, FgradError):
+        return
+    if card is None:
+        _note_traced(error, frames)
+        return
+    if users and not isinstance(error, SystemError):
+        return
+    shown = type(card)(card.headline, card.rows).with_traceback(error.__traceback__)
+    raise shown from (None if card in chain_of(error) else error)
+
+
+def _note_traced(error: Exception, frames: list[FrameType]) -> None:
+    """A library's complaint of a type, where it was given a traced array: say so."""
+    files = [frame.f_code.co_filename for frame in frames]
+    users = [k for k, file in enumerate(files) if owner_of(file) == USERS]
+    inner = frames[users[-1] + 1 :] if users else []
+    if not isinstance(error, TypeError) or is_own_file(files[-1]):
+        return
+    if not inner and "Tracer" in str(error):
+        add_note(error, f"It was given a traced array.\n{_lines(_CALLBACK)}")
+    elif inner and any([hasattr(x, "builder") for x in inner[0].f_locals.values()]):
+        in_scipy = inner[0].f_globals["__name__"].startswith("scipy.")
+        advice = _in_scipy(inner[::-1]) if in_scipy else _CALLBACK
+        name = f"{_public_module(inner[0])}.{inner[0].f_code.co_name}"
+        add_note(error, f"{name} was given a traced array.\n{_lines(advice)}")
+
+
+def _lines(rows: tuple[Row, ...]) -> str:
+    return "\n".join([f"  {label:8}{text}" for label, text in rows])
 
 
 def _used() -> Row:
@@ -151,27 +206,74 @@ def _in_library() -> tuple[Row, ...]:
             ("write", f"x.to_numpy()                        the plain array of {labelled}'s x"),
         )
     frames = [frame for name, frame in modules if name == "scipy"]
+    if frames:
+        return _in_scipy(frames)
+    return _in_numpy(modules[-1][1]) if modules and modules[-1][0] == "numpy" else ()
+
+
+_CALLBACK = (
+    ("write", "np.* functions of the array"),
+    ("write", "fgrad.pure_callback(f, fgrad.ShapeDtype((), float), x)    runs f on plain arrays"),
+    ("write", "fgrad.custom_jvp(g)     gives g, which makes that call, its derivative"),
+    ("write", "fgrad.stop_gradient(x)  if a constant is meant, where values are known"),
+)
+
+
+def _in_scipy(frames: list[FrameType]) -> tuple[Row, ...]:
+    """What to write instead of the function of SciPy that the user has called."""
+    called = ""
     for frame in reversed(frames):
         traced = _traced_form(frame)
-        if traced:
+        if traced and not called:
             return (("write", f"{traced}    SciPy's function for traced arrays"),)
-    plain = ("write", "np.* functions of the array, or fgrad.pure_callback with a rule")
-    return (plain,) if frames else ()
+        if traced:
+            return (("write", f"{traced}    for traced arrays: {called} calls SciPy's"),)
+        public = sys.modules.get(_public_module(frame))
+        name = frame.f_code.co_name
+        if hasattr(public, name) or "self" in frame.f_locals:
+            called = called or name
+    return _CALLBACK
+
+
+def _public_module(frame: FrameType) -> str:
+    """The module whose function a frame executes, as its users import it: `scipy.optimize`."""
+    parts = frame.f_globals["__name__"].split(".")
+    private = [k for k, part in enumerate(parts) if part.startswith("_")]
+    return ".".join(parts[: min([*private, len(parts)])])
+
+
+def _in_numpy(frame: FrameType) -> tuple[Row, ...]:
+    """What to write instead of a function of NumPy that was given a traced argument, and does not
+    dispatch on it."""
+    name, given = frame.f_code.co_name, frame.f_locals.values()
+    surface = importlib.import_module("fgrad.numpy")
+    plain = getattr(sys.modules["numpy"], name, None)
+    if plain is None or getattr(surface, name) is plain:
+        return ()
+    if not any([hasattr(x, "builder") for x in given]):
+        return ()
+    return (("write", f"fgrad.numpy.{name}    NumPy's function for traced arguments"),)
 
 
 def _traced_form(frame: FrameType) -> str:
     """The name of fgrad's form of the function of SciPy that a frame executes; empty if none."""
-    part = frame.f_globals["__name__"].split(".")[1]
-    path, name = f"fgrad.scipy.{part}", frame.f_code.co_name
+    path, name = f"fgrad.{_public_module(frame)}", frame.f_code.co_name
     try:
         owner: Any = importlib.import_module(path)
     except ImportError:
         return ""
     family = type(frame.f_locals.get("self")).__name__.removesuffix("_gen")
-    if hasattr(type(vars(owner).get(family)), name):
+    group = vars(owner).get(family)
+    if _is_own(type(group)) and hasattr(type(group), name) and name != "__init__":
         return f"{path}.{family}.{name}"
-    found = vars(owner).get(name)
-    return f"{path}.{name}" if getattr(found, "__module__", "").startswith("fgrad.") else ""
+    if name == "__init__" and _is_own(group):
+        return f"{path}.{family}"
+    return f"{path}.{name}" if _is_own(vars(owner).get(name)) else ""
+
+
+def _is_own(x: Any) -> bool:
+    """Whether a class or function is one of fgrad's."""
+    return (getattr(x, "__module__", "") or "").startswith("fgrad.")
 
 
 def needs_value(need: str, x: Tracer) -> FgradError:
@@ -198,14 +300,13 @@ def needs_value(need: str, x: Tracer) -> FgradError:
     )
     if need == "array" and not stored and x.dtype.kind in "biu":
         advice = _TAKE
-    if need in ("number", "array"):
-        advice = _in_library() or advice
+    advice = _in_library() or advice
     if unknown.value is not None or unknown.builder.what != "jit":
         advice = tuple([row for row in advice if row not in _ONLY_JIT])
     if argument.isidentifier():
         static = ("write", f"fgrad.jit(f, static_argnames={argument!r})    it is really a constant")
         advice = tuple([static if row is _STATIC else row for row in advice])
-    return error(headline, rows + advice)
+    return _noted(x, error(headline, rows + advice))
 
 
 def _origin(x: Tracer, argument: str) -> str:

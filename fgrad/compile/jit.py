@@ -44,6 +44,7 @@ from fgrad.ir.program import Program
 from fgrad.lifted import CPU, CUDA, device_of, lift, lower
 from fgrad.locks import own_lock
 from fgrad.on_device import OnDevice, put_hook
+from fgrad.ops.checked import in_range_of
 from fgrad.outside.draws import Draws
 from fgrad.outside.hidden import Hidden, candidates, trace_with_inputs
 from fgrad.outside.watches import Number, Watches
@@ -259,7 +260,7 @@ class Jitted(NativeCallable):
         if fast_key is not None and not captured:
             self.entries[fast_key] = entry
         if entry.fits:
-            _check_integers(entry.fits, leaves)
+            leaves = _checked_integers(entry.fits, leaves)
         if captured or any(isinstance(x, Tracer) for x in leaves):
             given = Given(args, kwargs, signature.leaves)
             return self._nested(entry, [*captured, *entry.outside(), *leaves], given)
@@ -462,17 +463,17 @@ class Jitted(NativeCallable):
             warn_user(text, RetraceWarning)
 
 
-def _check_integers(fits: dict[int, set[np.dtype]], leaves: Sequence[Any]) -> None:
+def _checked_integers(fits: dict[int, set[np.dtype]], leaves: Sequence[Any]) -> list[Any]:
     """Python integers must fit the dtypes that they meet: NumPy's OverflowError, in its words."""
+    checked = list(leaves)
     for leaf, dtypes in fits.items():
-        x: Any = leaves[leaf]
-        while isinstance(x, Tracer) and x.value is not None:
-            x = x.value
         for dtype in dtypes:
+            x: Any = checked[leaf]
             if isinstance(x, Tracer):
-                x.builder.narrowed.setdefault(x.index, set()).add(dtype)
+                checked[leaf] = in_range_of(x, dtype)
             else:
                 dtype.type(int(x))
+    return checked
 
 
 def _weak_as(program: Program, outs: Sequence[Any]) -> Sequence[Any]:

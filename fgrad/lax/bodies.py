@@ -16,7 +16,7 @@ from fgrad.lax.contents import contents
 from fgrad.numpy.promote import convert
 from fgrad.outside.draws import Draws
 from fgrad.source import here, resolve
-from fgrad.trace import Tracer, Value, innermost, trace
+from fgrad.trace import Tracer, Value, trace
 from fgrad.transforms import control, control_reverse, control_vmap  # noqa: F401 - the rules
 from fgrad.transforms.arguments import refuse_writes
 from fgrad.transforms.tap import collecting_tags
@@ -30,7 +30,6 @@ class Body(NamedTuple):
     captured: list[Tracer]
     out_tree: tree.TreeDef
     weak: list[bool]  # of each result: whether it was a Python number
-    narrows: bool  # whether a Python integer of unknown value meets a smaller integer dtype
 
 
 class Leaves(NamedTuple):
@@ -90,8 +89,6 @@ def body_of(
         out, found["tree"] = tree.flatten(fun(*given))
         refuse_writes(f"lax.{what}({function_name(fun)})", values, out)
         found["weak"] = [is_weak(x) for x in out]
-        builder = innermost()
-        found["narrows"] = builder is not None and bool(builder.narrowed)
         results = [as_value(x, f"a result of {function_name(fun)}") for x in out]
         wanted = [*dtypes, *[None] * (len(results) - len(dtypes))]
         return [
@@ -102,7 +99,7 @@ def body_of(
     draws = Draws(fun)
     traced = trace(flat, [a for avals, _ in args for a in avals], function_name(fun), what, True)
     draws.check(f"lax.{what}({function_name(fun)})")
-    body = Body(traced.program, traced.captured, found["tree"], found["weak"], found["narrows"])
+    body = Body(traced.program, traced.captured, found["tree"], found["weak"])
     if key is not None and not body.captured:
         while len(_BODIES) >= MOST_BODIES:
             _BODIES.pop(next(iter(_BODIES)), None)

@@ -94,9 +94,6 @@ def _choose(
     args = [leaves_of(x, f"an operand of {what}") for x in operands]
     given = [(a.avals, a.treedef) for a in args]
     bodies = [body_of(fun, given, what) for fun in functions]
-    if any([body.narrows for body in bodies]):
-        given = [(a.strong().avals, a.treedef) for a in args]
-        bodies = [body_of(fun, given, what) for fun in functions]
     for body in bodies[1:]:
         check_structure(what, "result of one branch", bodies[0].out_tree, body.out_tree)
     dtypes = _common_dtypes(what, bodies)

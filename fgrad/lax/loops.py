@@ -55,11 +55,10 @@ def _carry_body(
         ]
         values, weak = [x for x, _ in met], [w for _, w in met]
         same = weak == init.weak and [x.dtype for x in values] == [x.dtype for x in init.values]
-        if same and not (body.narrows and init.strong().weak != weak):
+        if same:
             check_leaves(what, "carry", init.treedef, init.avals, after)
             return body, init
         init = init._replace(values=values, weak=weak)
-        init = init.strong() if same else init
 
 
 def _pair(treedef: tree.TreeDef) -> tuple[tree.TreeDef, tree.TreeDef]:
@@ -205,10 +204,6 @@ def _while(
     init = leaves_of(init_val, f"the value of {what}")
     body, init = _carry_body(body_fun, init, [], what)
     test = body_of(cond_fun, [(init.avals, init.treedef)], what)
-    if test.narrows and init.strong().weak != init.weak:
-        return _while(
-            what, cond_fun, body_fun, tree.unflatten(init.treedef, init.values), max_steps
-        )
     if [(a.shape, a.dtype) for a in test.program.out_avals] != [((), np.dtype(bool))]:
         found = ", ".join(str(a) for a in test.program.out_avals)
         raise ArgumentError(f"lax.{what}: the condition is {found}; it must be one boolean.")

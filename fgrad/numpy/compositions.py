@@ -17,6 +17,7 @@ from fgrad.ir.aval import BOOL
 from fgrad.numpy.promote import traced_full
 from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew
+from fgrad.ops.checked import NEGATIVE_POWER, in_range
 from fgrad.ops.composed import hypot, modulus
 from fgrad.trace import Value, concrete
 
@@ -171,7 +172,7 @@ def power(x: Value, n: Value) -> Value:
     if n.dtype.kind == "i":
         known = concrete(n)
         if known is None:
-            n = ew.exponent(n)
+            n = in_range(n, 0, None, NEGATIVE_POWER)
         elif np.any(np.less(known, 0)):
-            raise ArgumentError(ew.NEGATIVE_POWER)
+            raise ArgumentError(NEGATIVE_POWER)
     return ew.pow_(x, n)

@@ -27,6 +27,7 @@ from fgrad.numpy.promote import (
     result_type,
     shape_of,
     stack_nested,
+    stored,
     strong,
     traced_full,
     user_line,
@@ -45,8 +46,10 @@ from fgrad.trace import Tracer, Value, concrete, known_value
 @implements("array")
 def array(a: Any, dtype: Any = None, **kwargs: Any) -> Value:
     """A traced array of nested lists, or the array itself."""
-    x = strong(a) if isinstance(a, Tracer) else stack_nested(a)
-    x = x if dtype is None else convert(x, np.dtype(dtype))
+    if dtype is not None:
+        x = stored(a, np.dtype(dtype))
+    else:
+        x = strong(a) if isinstance(a, Tracer) else stack_nested(a)
     x = copied(x, kwargs.get("order", "K")) if x is a and kwargs.get("copy", True) else x
     missing = int(kwargs.get("ndmin") or 0) - len(shape_of(x))
     return reshape(x, (1,) * missing + x.shape) if missing > 0 else x
@@ -62,8 +65,8 @@ def ascontiguousarray(a: Any, dtype: Any = None, **_: Any) -> Value:
 @implements("asarray", "asanyarray", "require")
 def asarray(a: Any, dtype: Any = None, *_args: Any, copy: Any = None, **_: Any) -> Value:
     """The array itself, or a traced array of nested lists."""
-    x = as_array(a)
-    out = x if dtype is None else convert(x, np.dtype(dtype))
+    x = as_array(a) if dtype is None else stored(a, np.dtype(dtype))
+    out = strong(x) if isinstance(x, Tracer) else x
     if copy is False and out is not a:
         raise ArgumentError("Unable to avoid copy while creating an array as requested.")
     return fresh(out) if copy and out is a else out
@@ -123,7 +126,7 @@ def full_like(
 ) -> Value:
     """One value, perhaps traced, with the shape and dtype of an array."""
     x, kind, lengths = _like(a, dtype, shape)
-    value = convert(as_value(fill_value), kind)
+    value = stored(fill_value, kind)
     if not isinstance(x, Tracer) or isinstance(value, Tracer):
         out = broadcast_to(value, lengths)
     elif np.ndim(value):
@@ -136,8 +139,7 @@ def full_like(
 @implements("full")
 def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", **_: Any) -> Value:
     """One value, perhaps traced, in every place."""
-    x = as_array(fill_value)
-    x = x if dtype is None else convert(x, np.dtype(dtype))
+    x = as_array(fill_value) if dtype is None else stored(fill_value, np.dtype(dtype))
     return _array_of(x, broadcast_to(x, known_shape(shape)), order)
 
 

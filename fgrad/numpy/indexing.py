@@ -28,6 +28,7 @@ from fgrad.numpy.promote import (
     fresh,
     reshape,
     shape_of,
+    stored,
     strong,
     user_line,
 )
@@ -438,7 +439,7 @@ def update(x: Value, index: Any, values: Any, mode: str, bounds: str = "raise") 
     if wide is not x:
         return reshape(update(wide, index, values, mode, bounds), x.shape)
     parsed = parse(x.shape, index, bounds)
-    values = convert(as_value(values), x.dtype)
+    values = stored(values, x.dtype)
     if not parsed.has_arrays:
         if mode != "set":
             values = COMBINE[mode](*broadcast((read(x, parsed), values)))

@@ -25,18 +25,20 @@ from fgrad.numpy import arrange
 from fgrad.numpy.compositions import to_bool
 from fgrad.numpy.indexing import getitem, update
 from fgrad.numpy.masked import is_unknown_mask, write_masked
-from fgrad.numpy.operators import keep_type
+from fgrad.numpy.operators import check_cast, is_weak, keep_type
 from fgrad.numpy.places import Place
 from fgrad.numpy.promote import (
     as_array,
     as_value,
     broadcast_to,
     convert,
+    dtype_of,
     normalize_axis,
     refuse_argument,
     reshape,
     result_type,
     shape_of,
+    stored,
     user_line,
 )
 from fgrad.numpy.register import TRACED, add
@@ -100,7 +102,7 @@ def setitem(x: Tracer, index: Any, value: Any) -> None:
             return  # the second half of x[i] += v: the view has written already
     if key_of_view(x) is FLAT:
         shape = shape_of(getitem(x, index))
-        value = reshape(_cycled(value, math.prod(shape), "flat"), shape)
+        value = reshape(_cycled(value, math.prod(shape), "flat", x.dtype), shape)
     if is_unknown_mask(index):
         write_all(x, write_masked(x, index, value))
     else:
@@ -169,7 +171,6 @@ def _plain_output(function: Any) -> InPlaceError:
 
 
 def _spread(value: Value, x: Tracer) -> Value:
-    value = as_array(value)
     return value if value.shape == x.shape else broadcast_to(value, x.shape, x)
 
 
@@ -237,8 +238,9 @@ def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) ->
     """np.copyto: write `src` over `dst` where a mask holds."""
     if not isinstance(dst, Tracer):
         raise _plain_output(np.copyto)
-    value = _spread(src, dst)
-    value = convert(value, dst.dtype) if casting == "unsafe" else keep_type(dst, value)
+    if casting != "unsafe":
+        check_cast(dst, result_type(dst, src) if is_weak(src) else dtype_of(as_array(src)))
+    value = _spread(convert(as_value(src), dst.dtype), dst)
     if where is not True:
         value = convert(numpy_functions[np.where](where, value, dst), dst.dtype)
     write_all(dst, value)
@@ -249,9 +251,9 @@ def fill(x: Tracer, value: Any) -> None:
     copyto(x, value, casting="unsafe")
 
 
-def _cycled(values: Any, count: int, function: str) -> Value:
+def _cycled(values: Any, count: int, function: str, dtype: np.dtype) -> Value:
     """The first `count` of values that repeat for ever."""
-    line = as_array(values)
+    line = stored(values, dtype)
     line = reshape(line, (math.prod(shape_of(line)),))
     n = line.shape[0]
     if n == count:
@@ -275,7 +277,7 @@ def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
         raise ArgumentError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got {mode!r})")
     if not places.shape[0]:
         return
-    values = _cycled(v, places.shape[0], "put")
+    values = _cycled(v, places.shape[0], "put", a.dtype)
     new = update(sh.reshape(a, (a.size,)), places, values, "set")
     write_all(a, sh.reshape(new, a.shape))
 
@@ -287,7 +289,7 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> None:
     indices = as_array(indices)
     if axis is None:
         line = reshape(indices, (math.prod(shape_of(indices)),))
-        new = update(sh.reshape(arr, (arr.size,)), line, as_array(values), "set")
+        new = update(sh.reshape(arr, (arr.size,)), line, values, "set")
         return write_all(arr, sh.reshape(new, arr.shape))
     axis = normalize_axis(axis, arr.ndim)
     if len(indices.shape) != arr.ndim:
@@ -304,7 +306,7 @@ def putmask(a: Any, mask: Any, values: Any) -> None:
     """np.putmask: values by position where a mask holds; they repeat if there are fewer."""
     if not isinstance(a, Tracer):
         raise _plain_output(np.putmask)
-    new = reshape(_cycled(values, a.size, "putmask"), a.shape)
+    new = reshape(_cycled(values, a.size, "putmask", a.dtype), a.shape)
     copyto(a, new, casting="unsafe", where=reshape(as_array(mask), a.shape))
 
 
@@ -312,7 +314,7 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
     """np.place: the first values go to the first true elements; they repeat if there are fewer."""
     if not isinstance(arr, Tracer):
         raise _plain_output(np.place)
-    values = as_array(vals)
+    values = stored(vals, arr.dtype)
     values = reshape(values, (math.prod(shape_of(values)),))
     mask = to_bool(as_array(mask))
     if not values.shape[0]:
@@ -388,7 +390,7 @@ def flat_of(x: Tracer) -> Value:
 
 def set_flat(x: Tracer, value: Any) -> None:
     """x.flat = value: values that repeat."""
-    write_all(x, sh.reshape(convert(_cycled(value, x.size, "flat"), x.dtype), x.shape))
+    write_all(x, sh.reshape(_cycled(value, x.size, "flat", x.dtype), x.shape))
 
 
 def _part_of(part: Function, plain: Function) -> Function:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.errors import BoundsError, TracedIndexError
-from fgrad.numpy.promote import as_array, broadcast_to, convert, reshape, user_line
+from fgrad.numpy.promote import broadcast_to, convert, reshape, stored, user_line
 from fgrad.ops import elementwise as ew
 from fgrad.trace import Tracer, Value, concrete
 
@@ -117,8 +117,8 @@ def write_masked(x: Tracer, mask: Tracer, value: Any) -> Value:
             raise unknown_size()
         new = value.whole
     else:
-        new = as_array(value)
-        if len(new.shape) > x.ndim - mask.ndim:
+        new = stored(value, x.dtype)
+        if len(np.shape(new)) > x.ndim - mask.ndim:
             raise unknown_size()
     new = broadcast_to(convert(new, x.dtype), x.shape, x)
     rest = (1,) * (x.ndim - mask.ndim)

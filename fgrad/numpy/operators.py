@@ -16,7 +16,6 @@ from fgrad.foreign import foreign_container, is_foreign
 from fgrad.ir.primitive import REGISTRY
 from fgrad.numpy.promote import (
     PYTHON_KEYS,
-    check_range,
     convert,
     dtype_of,
     shape_of,
@@ -122,16 +121,7 @@ def pow_operator(x: Tracer, n: Any, modulo: Any = None) -> Any:
         power = concrete(n)
         if power is not None and power < 0:
             x = weakened(ew.convert(python_integer(x), np.dtype(np.float64)))
-    _check_exponent(x, n)
     return _pow_general(x, n)
-
-
-def _check_exponent(x: Any, n: Any) -> None:
-    """The power of an integer is one: Python's exponent, if given to a compiled function, must not
-    be negative."""
-    whole = dtype_of(x).kind in "iub" if isinstance(x, _NUMBERS) else False
-    if whole and type(n) is Tracer and n.weak and n.dtype.kind == "i" and concrete(n) is None:
-        check_range(n, np.dtype(np.uint64))
 
 
 def _scalar_power(x: Tracer, n: float) -> Any:
@@ -148,7 +138,6 @@ def rpow_operator(x: Tracer, base: Any) -> Any:
         power = concrete(x)
         if power is not None and power < 0:
             base = float(base)
-    _check_exponent(base, x)
     return _pow_general(base, x)
 
 

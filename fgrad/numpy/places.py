@@ -18,6 +18,7 @@ from fgrad.numpy.promote import (
     broadcast_to,
     convert,
     fresh,
+    stored,
 )
 from fgrad.numpy.register import has_tracer
 from fgrad.on_device import OnDevice
@@ -98,7 +99,7 @@ class Place:
 
     def _update_masked(self, values: Any, how: str) -> Value:
         if how != "set":
-            combined = COMBINE[how](*broadcast((self.x, convert(as_value(values), self.x.dtype))))
+            combined = COMBINE[how](*broadcast((self.x, stored(values, self.x.dtype))))
             values = Masked(combined, self.index)
         return write_masked(self.x, self.index, values)
 
@@ -128,7 +129,7 @@ class Place:
 
     def subtract(self, values: Any, *, mode: Any = None) -> Value:
         """`x` with values subtracted; repeated indices add up."""
-        return self.combined(ew.neg(convert(as_value(values), self.x.dtype)), "add", mode)
+        return self.combined(ew.neg(stored(values, self.x.dtype)), "add", mode)
 
     def multiply(self, values: Any, *, mode: Any = None) -> Value:
         """`x` with elements multiplied; repeated indices multiply."""
@@ -138,12 +139,12 @@ class Place:
 
     def divide(self, values: Any, *, mode: Any = None) -> Value:
         """`x` with elements divided."""
-        inverse = ew.reciprocal(convert(as_value(values), self.x.dtype))
+        inverse = ew.reciprocal(stored(values, self.x.dtype))
         return self.combined(inverse, "mul", mode)
 
     def power(self, values: Any, *, mode: Any = None) -> Value:
         """`x` with elements raised to a power; of repeated indices one counts."""
-        base, exponent = broadcast((self.get(mode), convert(as_value(values), self.x.dtype)))
+        base, exponent = broadcast((self.get(mode), stored(values, self.x.dtype)))
         return self.combined(ew.pow_(base, exponent), "set", mode)
 
     def apply(self, function: Callable[[Any], Any], *, mode: Any = None) -> Value:

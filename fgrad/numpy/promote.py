@@ -27,9 +27,10 @@ from fgrad.numpy.register import has_tracer
 from fgrad.on_device import OnDevice
 from fgrad.ops import elementwise as ew
 from fgrad.ops import shape as sh
+from fgrad.ops.checked import in_range_of
 from fgrad.ops.families import BROADCAST
 from fgrad.source import here, resolve
-from fgrad.trace import Builder, Tracer, Value, bind, concrete, innermost
+from fgrad.trace import Builder, Tracer, Value, bind, innermost
 
 Shape: TypeAlias = "tuple[int, ...]"
 Key: TypeAlias = Any  # a NumPy dtype, or the Python type int, float or complex if weak
@@ -83,7 +84,7 @@ def as_array(x: Any) -> Value:
     x = as_value(x)
     if isinstance(x, Tracer):
         return strong(x)
-    return x if isinstance(x, (np.ndarray, np.generic, OnDevice)) else np.asarray(x)[()]
+    return x if isinstance(x, (np.ndarray, np.generic, OnDevice)) else as_value(np.asarray(x))[()]
 
 
 def strong(x: Tracer) -> Tracer:
@@ -96,11 +97,12 @@ def fresh(x: Value) -> Value:
     return x.twin() if type(x) is Tracer else x.copy()
 
 
-def stack_nested(xs: Any) -> Value:
+def stack_nested(xs: Any, dtype: np.dtype | None = None) -> Value:
     """`np.array` of nested lists that hold tracers."""
     if not isinstance(xs, (list, tuple)):
-        return as_value(xs)
-    parts = promote([stack_nested(x) for x in xs])
+        return as_value(xs) if dtype is None else stored(xs, dtype)
+    parts = [stack_nested(x, dtype) for x in xs]
+    parts = promote(parts) if dtype is None else parts
     shapes = {np.shape(x) for x in parts}
     if len(shapes) > 1:
         raise ShapeError(f"Rows of unequal shapes {sorted(shapes)} make no array.")
@@ -186,7 +188,7 @@ def convert(x: Value, dtype: np.dtype) -> Value:
         if x.dtype == dtype:
             return x
         if x.weak and dtype.kind in "iu" and x.dtype.kind == "i":
-            check_range(x, dtype)
+            x = in_range_of(x, dtype)
         return bind(ew.convert_p, x, dtype=dtype)
     if type(x) in PYTHON_KEYS:
         return dtype.type(x)
@@ -195,15 +197,12 @@ def convert(x: Value, dtype: np.dtype) -> Value:
     return x if x.ndim else x[()]
 
 
-def check_range(x: Tracer, dtype: np.dtype) -> None:
-    """A Python integer must fit the dtype that it meets: now, or when compiled code is called."""
-    value = concrete(x)
-    if value is not None:
-        dtype.type(int(value))  # raises OverflowError
-        return
-    while isinstance(x.value, Tracer):
-        x = x.value
-    x.builder.narrowed.setdefault(x.index, set()).add(dtype)
+def stored(x: Any, dtype: np.dtype) -> Value:
+    """What an array of a dtype holds of `x`, by `y[i] = x` or `np.array(x, dtype)`: Python's
+    integers must fit, NumPy's wrap around."""
+    if isinstance(x, (list, tuple)):
+        return stack_nested(x, dtype) if has_tracer(x) else np.asarray(x, dtype)
+    return convert(as_value(x), dtype)
 
 
 def promote(xs: Sequence[Value]) -> list[Value]:

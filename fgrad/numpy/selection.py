@@ -305,13 +305,18 @@ def _sorts_before(at: Value, values: Value, side: str) -> Value:
 
 @implements("digitize")
 def digitize(x: Any, bins: Any, right: bool = False) -> Value:
-    """The number of the bin of each value; the bins are known or increasing."""
+    """The number of the bin of each value; bins may increase or decrease."""
     edges = as_array(bins)
-    value = concrete(edges)
-    if value is not None and value.size > 1 and value[0] > value[-1]:
-        found = searchsorted(edges[::-1], x, side="left" if right else "right")
-        return ew.sub(np.int64(value.size), found)
-    return searchsorted(edges, x, side="left" if right else "right")
+    n, side = edges.shape[0], "left" if right else "right"
+    if n < 2:
+        return searchsorted(edges, x, side=side)
+    falling = edges[0] > edges[n - 1]
+    known = concrete(falling)
+    if known is None:
+        found = searchsorted(np.where(falling, edges[::-1], edges), x, side=side)
+        return np.where(falling, n - found, found)
+    found = searchsorted(edges[::-1] if known else edges, x, side=side)
+    return ew.sub(np.int64(n), found) if known else found
 
 
 # --- what needs known values ----------------------------------------------------------------------

@@ -42,6 +42,7 @@ from fgrad.numpy.register import add
 from fgrad.ops import complex as cx
 from fgrad.ops import composed
 from fgrad.ops import elementwise as ew
+from fgrad.ops.checked import OVERFLOW, in_range
 from fgrad.tables import numpy_functions
 from fgrad.trace import Tracer, Value, bind, concrete
 
@@ -387,13 +388,16 @@ def clip(
 
 
 def _integer_limit(limit: Any, dtype: np.dtype, sign: int) -> Any:
-    """A Python integer as a limit of integers: none if it is beyond all of them."""
+    """A Python integer as a limit of integers: none if it is beyond all of them, an OverflowError
+    if that leaves none."""
     if type(limit) is not int and not _is_weak_integer(limit):
         return limit
     value, limits = concrete(limit), np.iinfo(dtype)
     if value is None:  # its size is not known: brought into range
-        wide = ew.clip(limit, np.int64(limits.min), np.int64(min(limits.max, 2**63 - 1)))
-        return ew.convert(wide, dtype)
+        least, most = int(limits.min), min(int(limits.max), 2**63 - 1)
+        ends = (None, most) if sign < 0 else (least, None)
+        limit = in_range(limit, *ends, OVERFLOW.format(dtype))
+        return ew.convert(ew.clip(limit, np.int64(least), np.int64(most)), dtype)
     edge = limits.max if sign > 0 else limits.min
     return None if sign * int(value) >= sign * edge else int(value)
 

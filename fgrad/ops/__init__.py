@@ -1,6 +1,7 @@
 """L3. The primitives, one family in each file; importing any loads the common rules."""
 
 from fgrad.ops import (  # noqa: F401
+    checked,
     dot,
     elementwise,
     index,

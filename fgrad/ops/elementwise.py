@@ -19,7 +19,7 @@ from fgrad.errors import DtypeError, ShapeError
 from fgrad.ir import traits
 from fgrad.ir.aval import BOOL, Aval
 from fgrad.ir.primitive import OUT, REGISTRY, Primitive, Reads
-from fgrad.ir.traits import Host, Rounding, Traits
+from fgrad.ir.traits import Traits
 from fgrad.lazy import lazy_module
 from fgrad.ops import kept
 from fgrad.ops.families import (
@@ -298,26 +298,6 @@ def _unary(
 ) -> Any:
     prim = elementwise(name, evaluate, derivative, reads=reads, traits=traits)
     return _door(prim, f"Elementwise `{name}`.")
-
-
-NEGATIVE_POWER = "Integers to negative integer powers are not allowed."
-exponent_p = Primitive("exponent", traits.elementwise(rounding=Rounding.EXACT, host=Host.NUMPY))
-
-
-@exponent_p.evaluate
-def _(n: Any) -> Any:
-    if np.any(np.less(n, 0)):
-        raise ValueError(NEGATIVE_POWER)
-    return n
-
-
-@exponent_p.type_rule
-def _(n: Aval) -> Aval:
-    return Aval(n.shape, same_dtype(exponent_p, [n], "i"))
-
-
-finish_elementwise(exponent_p, (None,))
-exponent = _door(exponent_p, "The same integers; an error if one is negative.")
 
 
 def _by_scipy(name: str) -> Callable[[Any], Any]:

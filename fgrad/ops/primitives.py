@@ -8,6 +8,7 @@ are not among them, as no pass knows any by itself.
 from __future__ import annotations
 
 from fgrad.ir.primitive import REGISTRY
+from fgrad.ops.checked import in_range_p as in_range
 from fgrad.ops.complex import complex_p as complex
 from fgrad.ops.complex import conj_p as conj
 from fgrad.ops.complex import imag_p as imag
@@ -34,7 +35,6 @@ from fgrad.ops.elementwise import clip_p as clip
 from fgrad.ops.elementwise import convert_p as convert
 from fgrad.ops.elementwise import copysign_p as copysign
 from fgrad.ops.elementwise import div_p as div
-from fgrad.ops.elementwise import exponent_p as exponent
 from fgrad.ops.elementwise import fmod_p as fmod
 from fgrad.ops.elementwise import masked_div_p as masked_div
 from fgrad.ops.elementwise import masked_mul_p as masked_mul
@@ -194,7 +194,6 @@ __all__ = [
     "exp",
     "exp2",
     "expm1",
-    "exponent",
     "factor",
     "fft",
     "floor",
@@ -206,6 +205,7 @@ __all__ = [
     "ge",
     "gt",
     "imag",
+    "in_range",
     "index",
     "iota",
     "isfinite",

@@ -25,8 +25,8 @@ from fgrad.compile.cpu.library import blas_address, capsule_address
 from fgrad.compile.cpu.llvm_text import element_type
 from fgrad.compile.cpu.runtime import Source, build
 from fgrad.lazy import lazy_extension
+from fgrad.ops.checked import NEGATIVE_POWER, OVERFLOW, out_of_range
 from fgrad.ops.complex import real_dtype
-from fgrad.ops.elementwise import NEGATIVE_POWER
 
 cython_lapack: Any = lazy_extension("scipy.linalg.cython_lapack")
 PREFIX = {"f": "s", "d": "d", "F": "c", "D": "z"}
@@ -40,13 +40,18 @@ class Native(NamedTuple):
     failure: Callback
 
 
+def error_of(message: str) -> Exception:
+    """What NumPy raises with such a message."""
+    checked = message == NEGATIVE_POWER or message.startswith(OVERFLOW.format(""))
+    return out_of_range(message) if checked else np.linalg.LinAlgError(message)
+
+
 @lru_cache
 def failure(message: str) -> Callback:
     """A callback without buffers that raises what NumPy does."""
-    error = ValueError if message == NEGATIVE_POWER else np.linalg.LinAlgError
 
     def fail() -> NoReturn:
-        raise error(message)
+        raise error_of(message)
 
     return Callback(fail, 0)
 
@@ -337,16 +342,18 @@ def noted(message: str) -> Native:
     return build_step("noted", message, b, [8], message, 1)
 
 
-def exponent(dtype: np.dtype, size: int) -> Native:
-    """A copy of integers, which fails where one is negative.  Buffers: n, copy."""
+def in_range(dtype: np.dtype, size: int, low: int | None, high: int | None, error: str) -> Native:
+    """A copy of integers, which fails where one is out of range.  Buffers: n, copy."""
     b, kind = Body(np.dtype(np.float64)), f"i{8 * dtype.itemsize}"
     loop = b.begin(size)
     n = b.load("%p0", loop[2], kind)
     b.line(f"store {kind} {n}, ptr {b.at('%p1', loop[2], kind)}")
-    b.fail_if(b.emit(f"icmp slt {kind} {n}, 0"))
+    for test, limit in (("slt", low), ("sgt", high)):
+        if limit is not None:
+            b.fail_if(b.emit(f"icmp {test} {kind} {n}, {limit}"))
     b.end(loop, size)
     strides = [size * dtype.itemsize] * 2
-    return build_step("exponent", (dtype.char, size), b, strides, NEGATIVE_POWER, 1)
+    return build_step("in_range", (dtype.char, size, low, high, error), b, strides, error, 1)
 
 
 def _check_diagonal(b: Body, n: int) -> None:

@@ -22,9 +22,9 @@ from fgrad.compile.cpu.lapack import (
     build_step,
     cholesky,
     count_from_zero,
-    exponent,
     factor,
     flags,
+    in_range,
     lu_solve,
     noted,
     routine_address,
@@ -216,7 +216,7 @@ _CUBES = {
 
 def cycles(name: str, n: int = 1, m: int = 1, k: int = 1, batch: int = 1, **_: Any) -> float:
     """What a stack of matrices costs, for sharing among threads."""
-    if name in ("noted", "flags", "pivots_order", "exponent"):
+    if name in ("noted", "flags", "pivots_order", "in_range"):
         return 0.0
     size = max(n, m)
     each = _CUBES.get(name, 0.5 * k / size) * size**3
@@ -228,7 +228,7 @@ LAPACK: dict[str, Callable[..., Native]] = {
     "triangular_solve": triangular_solve,
     "factor": factor,
     "lu_solve": lu_solve,
-    "exponent": exponent,
+    "in_range": in_range,
     "noted": noted,
     "flags": flags,
     "lu": lu,

@@ -17,7 +17,6 @@ from fgrad.ir.aval import BOOL, INT32
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Eqn
 from fgrad.ops import primitives as prims
-from fgrad.ops.elementwise import NEGATIVE_POWER
 
 LARGEST = 6  # rows and columns of a matrix that is written out
 
@@ -185,17 +184,21 @@ def _cholesky(f: _Arithmetic, a: np.ndarray) -> np.ndarray:
     return low
 
 
-def exponent(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
-    """Integers, of which negative ones are noted."""
+def in_range(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
+    """Integers, of which those out of range are noted."""
     n = w.operand(eqn.inputs[0])
     f = _Arithmetic(w, eqn.inputs[0].aval.dtype)
+    low, high, error = (eqn.params[name] for name in ("low", "high", "error"))
     for k in np.ravel(n):
-        w.note(NEGATIVE_POWER, f.test("lt", int(k), f.zero()))
+        if low is not None:
+            w.note(error, f.test("lt", int(k), w.number(low, f.dtype)))
+        if high is not None:
+            w.note(error, f.test("lt", w.number(high, f.dtype), int(k)))
     return [n]
 
 
 LINALG_RULES: Mapping[Primitive, LoopRule] = {
-    prims.exponent: exponent,
+    prims.in_range: in_range,
     prims.factor: factor,
     prims.lu_solve: lu_solve,
     prims.triangular_solve: triangular_solve,

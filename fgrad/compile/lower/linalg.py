@@ -152,7 +152,7 @@ def _parts(eqn: Eqn) -> LibraryStep:
 
 def _suits_native(eqn: Eqn) -> bool:
     a = eqn.inputs[0].aval
-    if eqn.prim in (prims.pivots_order, prims.exponent):
+    if eqn.prim in (prims.pivots_order, prims.in_range):
         return a.size > 0 and isinstance(eqn.inputs[0], Var)
     if a.dtype.char not in "fdFD" or not a.size:
         return False
@@ -190,11 +190,11 @@ def _system(eqn: Eqn) -> LibraryStep:
     return _native(eqn, eqn.inputs[eqn.prim is prims.lu_solve :], n=n, k=k)
 
 
-def _exponent(eqn: Eqn) -> LibraryStep:
+def _in_range(eqn: Eqn) -> LibraryStep:
     aval = eqn.outputs[0].aval
-    params = {"dtype": aval.dtype, "size": aval.size}
+    params = {**eqn.params, "dtype": aval.dtype, "size": aval.size}
     buffers: Any = (*eqn.inputs, *eqn.outputs)
-    return LibraryStep("exponent", params, buffers, ((0, 0),))
+    return LibraryStep("in_range", params, buffers, ((0, 0),))
 
 
 def _exchanges(eqn: Eqn) -> LibraryStep:
@@ -205,7 +205,7 @@ def _exchanges(eqn: Eqn) -> LibraryStep:
 
 
 NATIVE: dict[Primitive, Callable[[Eqn], LibraryStep]] = {
-    prims.exponent: _exponent,
+    prims.in_range: _in_range,
     prims.cholesky: _square,
     prims.factor: _square,
     prims.eigh: _square,

@@ -104,7 +104,7 @@ def _complex_parts(step: LibraryStep) -> Calls:
 
 
 def _unchecked(step: LibraryStep) -> Calls:
-    """A copy of exponents: kernels raise nothing.  Buffers: n, copy."""
+    """A copy of integers: kernels raise nothing.  Buffers: n, copy."""
     kind = f"i{8 * step.params['dtype'].itemsize}"
 
     def write(body: BodyText, e: str) -> None:
@@ -189,7 +189,7 @@ LIBRARY_CUDA: dict[str, Callable[[LibraryStep], Calls | None]] = {
     "top": lambda step: top_calls(step.params),
     "search": lambda step: search_calls(step.params),
     "complex_parts": _complex_parts,
-    "exponent": _unchecked,
+    "in_range": _unchecked,
     "ufunc": _ufunc,
     "external": lambda step: special_calls(step.params, len(step.args)),
     "host": _host,
