@@ -20,7 +20,6 @@ import numpy as np
 
 from fgrad.assign import Frozen, Root, View, enclosing, freeze, refresh, thaw
 from fgrad.collector import collector_paused, collector_relaxed
-from fgrad.errors import FgradError
 from fgrad.frames import note_read_only
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import OUT, Primitive
@@ -288,7 +287,7 @@ class Builder:
         self.thread = 0
         self.state: State = None  # type: ignore[assignment]  # of its thread, once it is open
         self.running = threading.Lock()
-        self.card: FgradError | None = None  # raised where a library was at work
+        self.card: Any = None  # raised where a library was at work
 
     def __enter__(self) -> Builder:
         self.state = state = THREAD.state
@@ -312,8 +311,7 @@ class Builder:
         state = self.state
         state.builder, state.loc, state.via = self._outer, self._loc, self._via
         self._outer = None
-        if isinstance(error, Exception):
-            show_card(error, self)
+        show_card(error, self)
 
     def new(self, value: Value | None, aval: Aval | None, weak: bool = False) -> Tracer:
         """A fresh tracer of this builder."""

@@ -144,14 +144,14 @@ def _noted(x: Tracer, card: FgradError) -> FgradError:
     return card
 
 
-def show_card(error: Exception, builder: Builder) -> None:
+def show_card(error: Any, builder: Builder) -> None:
     """Raise the card that a library has replaced by an error of its own, when a trace ends; the
     user's own errors, and other cards, stay as they are."""
     card, builder.card = builder.card, None
+    if not isinstance(error, Exception) or isinstance(error, FgradError):
+        return
     frames = [entry.tb_frame for entry in entries_of(error.__traceback__)]
     users = owner_of(frames[-1].f_code.co_filename) == USERS
-    if isinstance(error, FgradError):
-        return
     if card is None:
         _note_traced(error, frames)
         return
