@@ -254,8 +254,7 @@ class Builder:
         "_loc", "_outer", "_via", "before", "captures", "card", "constants", "count", "eager",
         "frozen", "inputs", "keeps", "layouts", "level", "live", "name", "names", "narrowed",
         "opened", "origins", "outlives", "plain", "records", "reordered", "running", "saves",
-        "state",
-        "taken", "thread", "what",
+        "state", "taken", "thread", "what",
     )  # fmt: skip
 
     def __init__(
