@@ -28,6 +28,7 @@ from fgrad.numpy.promote import (
 from fgrad.numpy.register import implements
 from fgrad.numpy.views import copied, lies_in_columns, memory_axes
 from fgrad.ops import shape as sh
+from fgrad.ops.roll import roll as rolled
 from fgrad.trace import Tracer, Value, concrete, known_value, numpy_functions
 
 # --- one array ------------------------------------------------------------------------------------
@@ -240,10 +241,8 @@ def _roll_axis(x: Value, by: Any, axis: int) -> Value:
     if not isinstance(by, int):
         places = np.remainder(np.subtract(np.arange(n), by.astype(INT64)), max(n, 1))
         return np.take(x, places, axis=axis)
-    by = by % n if n else 0
-    if by == 0:
-        return fresh(x)
-    return sh.concatenate([take_slice(x, axis, n - by, n), take_slice(x, axis, 0, n - by)], axis)
+    out = rolled(x, by, axis)
+    return fresh(x) if out is x else out
 
 
 def take_slice(x: Value, axis: int, start: int, stop: int, step: int = 1) -> Value:

@@ -7,7 +7,6 @@ arguments at which nothing is infinite.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -57,23 +56,6 @@ def heaviside(x: Value, at_zero: Value) -> Value:
     """0 for x < 0, `at_zero` at 0, 1 for x > 0; NaN stays."""
     step = select(ew.lt(x, lit(x, 0)), lit(x, 0), lit(x, 1))
     return select(ew.isnan(x), x, select(ew.eq(x, lit(x, 0)), at_zero, step))
-
-
-_SINC_SERIES = (1.0, -1 / 6, 1 / 120, -1 / 5040, 1 / 362880, -1 / 39916800)  # (-1)^k / (2k+1)!
-
-
-def sinc(x: Value) -> Value:
-    """sin(pi x) / (pi x), by its Taylor series near 0, where it has all derivatives."""
-    y = ew.mul(x, lit(x, math.pi))
-    size = absolute(y)
-    near = ew.lt(size, lit(size, 0.1))
-    small = select(near, y, lit(y, 0))
-    y2 = ew.mul(small, small)
-    series = lit(y, _SINC_SERIES[-1])
-    for c in reversed(_SINC_SERIES[:-1]):
-        series = ew.add(ew.mul(series, y2), lit(y, c))
-    far = select(near, lit(y, 1), y)
-    return select(near, series, ew.div(ew.sin(far), far))
 
 
 def fmax(x: Value, y: Value) -> Value:

@@ -35,8 +35,8 @@ from fgrad.numpy.promote import (
 from fgrad.numpy.register import implements
 from fgrad.numpy.views import copied
 from fgrad.ops import complex as cx
+from fgrad.ops import diagonals as dg
 from fgrad.ops import elementwise as ew
-from fgrad.ops import index as ix
 from fgrad.ops import reduce as rd
 from fgrad.ops import shape as sh
 from fgrad.ops.families import BROADCAST
@@ -299,16 +299,10 @@ def _diagonal(x: Value, offset: int, axis1: int, axis2: int) -> Value:
     i, j = normalize_axis(axis1, len(x.shape)), normalize_axis(axis2, len(x.shape))
     if i == j:
         raise ArgumentError("axis1 and axis2 cannot be the same")
-    rows, columns = x.shape[i], x.shape[j]
-    start_row, start_column = max(-offset, 0), max(offset, 0)
-    n = max(min(rows - start_row, columns - start_column), 0)
-    line = np.arange(n, dtype=INT64)
-    first, second = line + start_row, line + start_column
-    axes, indices = ((i, j), (first, second)) if i < j else ((j, i), (second, first))
     if not isinstance(x, Tracer):
         return np.diagonal(x, offset, axis1, axis2)
-    out = ix.gather(x, indices, axes)
-    return sh.permute(out, (*range(1, len(out.shape)), 0)) if len(out.shape) > 1 else out
+    others = [a for a in range(len(x.shape)) if a not in (i, j)]
+    return dg.diagonal(sh.permute(x, (*others, i, j)), offset.__index__())
 
 
 @implements("trace", "linalg.trace")
@@ -332,19 +326,7 @@ def diag(v: Any, k: int = 0) -> Value:
         return diagonal(x, k)
     if len(x.shape) != 1:
         raise ShapeError("Input must be 1- or 2-d.")
-    n = x.shape[0] + abs(k)
-    line = np.arange(x.shape[0])
-    rows, columns = line + max(-k, 0), line + max(k, 0)
-    wide = broadcast_to(reshape(_placed(x, columns, n), (1, n)), (n, n))
-    mask = np.zeros((n, n), BOOL)
-    mask[rows, columns] = True
-    return ew.select(mask, wide, ew.lit(x, 0))
-
-
-def _placed(x: Value, columns: np.ndarray, n: int) -> Value:
-    """A vector of length n with `x` at consecutive columns."""
-    start = int(columns[0]) if len(columns) else 0
-    return sh.pad(x, (start,), (n - start - x.shape[0],))
+    return dg.on_diagonal(x, k.__index__())
 
 
 @implements("diagflat")

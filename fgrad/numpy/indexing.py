@@ -281,11 +281,15 @@ def getitem(x: Tracer, index: Any) -> Value:
             wrapped = [i if i >= 0 else i + n for i, n in zip(index, lengths, strict=True)]
             return sh.index(x, tuple(wrapped))
         found = read_basic(x, index)
+        if found is None:
+            found = _read_places(x, index)
         return _read_any(x, index) if found is None else found
-    elif type(index) is Tracer and not index.shape and index.dtype.kind in "iu":
+    elif type(index) is Tracer and index.dtype.kind in "iub":
         known = concrete(index)
-        if known is not None:
+        if known is not None and index.dtype.kind != "b" and not index.shape:
             return getitem(x, int(known))
+        if type(known) is np.ndarray:
+            return getitem(x, known)
     elif type(index) is slice and x.shape:
         found = read_basic(x, (index,))
         return _read_any(x, index) if found is None else found
@@ -294,6 +298,26 @@ def getitem(x: Tracer, index: Any) -> Value:
         if found is not None:
             return x.builder.record(ix.gather_p, (x, found), {"axes": (0,), "mode": "clip"})
     return _read_any(x, index)
+
+
+def _read_places(x: Tracer, index: tuple[Any, ...]) -> Value | None:
+    """x[:, i] or x[i, j] for known integer arrays of one shape; None for anything else.
+
+    As `read_basic`, this is what `parse` and `read` do, without looking at each part four times.
+    """
+    axes, places = [], []
+    if len(index) > len(x.shape):
+        return None
+    for a, part in enumerate(index):
+        if type(part) is np.ndarray and part.dtype.kind in "iu" and part.shape:
+            axes.append(a)
+            places.append(checked(part, a, x.shape[a]))
+        elif type(part) is not slice or part != slice(None):
+            return None
+    if not axes or axes[-1] - axes[0] + 1 > len(axes) or len({i.shape for i in places}) > 1:
+        return None
+    out = ix.gather(x, places, tuple(axes))
+    return sh.move_axes(out, len(places[0].shape), axes[0])
 
 
 def _known_places(index: np.ndarray, length: int) -> np.ndarray | None:
@@ -318,7 +342,7 @@ def _all_ints(index: tuple[Any, ...], shape: Shape) -> bool:
 
 
 def read_basic(x: Tracer, index: tuple[Any, ...]) -> Value | None:
-    """x[index] for slices forward, integers, new axes and an ellipsis; None for anything else.
+    """x[index] for slices, integers, new axes and an ellipsis; None for anything else.
 
     What it does is what `parse` and `read` do; it exists because gradients read rows and columns in
     Python loops.
@@ -327,16 +351,18 @@ def read_basic(x: Tracer, index: tuple[Any, ...]) -> Value | None:
     missing = len(shape) - sum([p is not None and p is not Ellipsis for p in index])
     start, stop, step, result = [0] * len(shape), list(shape), [1] * len(shape), []
     axis = 0
+    backward: tuple[int, ...] = ()
     for part in index:
         kind = type(part)
         if kind is slice and axis < len(shape):
             low, high, stride = part.indices(shape[axis])
-            if stride < 1:
-                return None
-            count = max(0, (high - low + stride - 1) // stride)
+            count = len(range(low, high, stride))
             if count:
-                start[axis], step[axis] = low, stride if count > 1 else 1
-                stop[axis] = low + (count - 1) * stride + 1
+                last = low + (count - 1) * stride
+                if stride < 0 and count > 1:
+                    low, last, backward = last, low, (*backward, axis)
+                start[axis], step[axis] = low, abs(stride) if count > 1 else 1
+                stop[axis] = last + 1
             else:
                 stop[axis] = 0
             result.append(count)
@@ -356,7 +382,7 @@ def read_basic(x: Tracer, index: tuple[Any, ...]) -> Value | None:
     result.extend(shape[axis:])
     if stop != list(shape) or any(start) or max(step, default=1) > 1:
         x = sh.slice_(x, tuple(start), tuple(stop), tuple(step))
-    return reshape(x, tuple(result))
+    return reshape(sh.reverse(x, backward), tuple(result))
 
 
 def read(x: Value, index: Index, mode: str = "clip") -> Value:

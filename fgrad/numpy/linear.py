@@ -29,6 +29,7 @@ from fgrad.ops import complex as cx
 from fgrad.ops import dot as dt
 from fgrad.ops import elementwise as ew
 from fgrad.ops import shape as sh
+from fgrad.ops.roll import roll
 from fgrad.trace import Tracer, Value
 
 
@@ -254,14 +255,9 @@ def cross(
         )
     shape = broadcast_shapes(x.shape, y.shape)
     x, y = broadcast_to(x, shape), broadcast_to(y, shape)
-    x0, x1, x2 = (x[..., i : i + 1] for i in range(3))
-    y0, y1, y2 = (y[..., i : i + 1] for i in range(3))
-    parts = [
-        ew.sub(ew.mul(x1, y2), ew.mul(x2, y1)),
-        ew.sub(ew.mul(x2, y0), ew.mul(x0, y2)),
-        ew.sub(ew.mul(x0, y1), ew.mul(x1, y0)),
-    ]
-    return moveaxis(sh.concatenate(parts, len(shape) - 1), -1, axisc)
+    last = len(shape) - 1
+    pairs = ew.sub(ew.mul(x, roll(y, -1, last)), ew.mul(roll(x, -1, last), y))
+    return moveaxis(roll(pairs, -1, last), -1, axisc)
 
 
 def _flat_cross(x: Value, y: Value, axis: int) -> Value:

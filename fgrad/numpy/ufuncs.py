@@ -350,7 +350,7 @@ def sinc(x: Any) -> Value:
     """sin(pi x) / (pi x)."""
     x = as_value(x)
     dtype = dtype_of(x)
-    return co.sinc(convert(x, dtype if dtype.kind in "fcV" else np.dtype(np.float64)))
+    return composed.sinc(convert(x, dtype if dtype.kind in "fcV" else np.dtype(np.float64)))
 
 
 def clip(

@@ -31,7 +31,7 @@ from fgrad.ops.families import (
     same_dtype,
     same_shape,
 )
-from fgrad.ops.known import has_no_nan, is_positive
+from fgrad.ops.known import has_no_nan, is_positive, known
 from fgrad.ops.selected import unless
 from fgrad.ops.shape import broadcast
 from fgrad.trace import Value, bind, trace
@@ -201,3 +201,57 @@ def _times_log(name: str, argument: Callable[[Value], Value], log_of: Any) -> An
 
 xlogy = _times_log("xlogy", lambda y: y, ew.log)
 xlog1py = _times_log("xlog1py", lambda y: ew.add(y, lit(y, 1)), ew.log1p)
+
+
+# --- sin(pi x) / (pi x), by its Taylor series near 0, where it has all derivatives
+
+_SINC = (1.0, -1 / 6, 1 / 120, -1 / 5040, 1 / 362880, -1 / 39916800)  # (-1)^k / (2k+1)!
+_SINC_SLOPE = tuple([2 * k * c for k, c in enumerate(_SINC)][1:])
+_NEAR = 0.1
+
+sinc_p = Primitive("sinc", traits.FUNCTION, reads=((0, OUT),))
+sinc_p.evaluate(np.sinc)
+
+
+@sinc_p.type_rule
+def _(x: Aval) -> Aval:
+    return Aval(x.shape, same_dtype(sinc_p, (x,), "f"))
+
+
+def _series(y: Value, factors: Sequence[float]) -> Value:
+    """The sum of factors times even powers."""
+    y2 = ew.mul(y, y)
+    total: Value = lit(y, factors[-1])
+    for c in reversed(factors[:-1]):
+        total = ew.add(ew.mul(total, y2), lit(y, c))
+    return total
+
+
+def _parts_of_sinc(x: Value) -> tuple[Value, Value, Value]:
+    """Where pi x is small; pi x there, and 0 elsewhere; pi x elsewhere, and 1 there."""
+    y = ew.mul(x, lit(x, math.pi))
+    near = ew.lt(modulus(y) if cx.is_complex(y) else ew.abs_(y), cx.real_dtype(y.dtype).type(_NEAR))
+    return near, select(near, y, lit(y, 0)), select(near, lit(y, 1), y)
+
+
+def _sinc(x: Value) -> Value:
+    near, small, far = _parts_of_sinc(x)
+    return select(near, _series(small, _SINC), ew.div(ew.sin(far), far))
+
+
+def _sinc_map(t: Value, x: Value, out: Value) -> Value:
+    """(cos(pi x) - sinc(x)) / x."""
+    near, small, far = _parts_of_sinc(x)
+    slope = ew.div(ew.sub(ew.cos(far), out), far)
+    if not (known(near) and not near.any()):
+        slope = select(near, ew.mul(small, _series(small, _SINC_SLOPE)), slope)
+    return ew.mul(t, ew.mul(slope, lit(x, math.pi)))
+
+
+finish_elementwise(sinc_p, (_sinc_map,))
+compose_when_compiled(sinc_p, _sinc)
+
+
+def sinc(x: Value) -> Value:
+    """sin(pi x) / (pi x), and 1 at 0."""
+    return bind(sinc_p, x) if x.dtype.char in "fd" else _sinc(x)

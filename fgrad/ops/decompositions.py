@@ -23,6 +23,7 @@ from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import NOT_LINEAR, Primitive
 from fgrad.ops.complex import complex_dtype, conj, is_complex, real, real_dtype, to_complex
+from fgrad.ops.diagonals import diagonal, on_diagonal
 from fgrad.ops.elementwise import add, div, eq, lit, mul, neg, select, sub
 from fgrad.ops.linalg import divide_upper, solve
 from fgrad.ops.matrices import (
@@ -31,15 +32,15 @@ from fgrad.ops.matrices import (
     beside,
     block,
     check_matrix,
-    diagonal,
-    diagonal_matrix,
     hermitian,
     lower,
     matmul,
     per_column,
     per_row,
+    pull_hermitian,
     real_part,
     scale_columns,
+    transposed,
 )
 from fgrad.ops.reduce import reduce_sum
 from fgrad.ops.shape import pad
@@ -95,7 +96,7 @@ def _(primals: Any, tangents: Any, outs: Any, *, complete: bool) -> tuple[Value,
     o = _skew(lower(x, -1))
     if is_complex(da):
         line = diagonal(x)
-        o = add(o, diagonal_matrix(sub(line, real_part(line))))
+        o = add(o, on_diagonal(sub(line, real_part(line))))
     dq = add(matmul(thin, sub(o, x)), y)
     dr = matmul(sub(x, o), square)
     if n > m:
@@ -168,7 +169,7 @@ def _(primals: Any, tangents: Any, outs: Any, *, full: bool) -> tuple[Value, Val
     over_s = _cast(inverse_or_zero(s), da)
     if is_complex(da):
         phase = mul(sub(diagonal(p), real_part(diagonal(p))), over_s)
-        left = add(left, diagonal_matrix(phase))
+        left = add(left, on_diagonal(phase))
     du = matmul(u1, left)
     dv = matmul(v1, mul(f, add(mul(column, p), mul(ph, row))))
     if m > n:
@@ -181,6 +182,24 @@ def _(primals: Any, tangents: Any, outs: Any, *, full: bool) -> tuple[Value, Val
     if full and n > m:
         dv = beside(dv, _complement(v1, dv, adjoint(block(vh, k, n, 0, n))))
     return du, real(diagonal(p)), adjoint(dv)
+
+
+def _pull_singular(u: Value, ct_s: Value, vh: Value) -> Value:
+    """The cotangent of the matrix for that of its singular values: conj(u diag(ct_s) v^H)."""
+    k = ct_s.shape[-1]
+    u, vh = block(u, 0, u.shape[-2], 0, k), block(vh, 0, k, 0, vh.shape[-1])
+    return conj(matmul(scale_columns(u, _cast(ct_s, u)), vh))
+
+
+def _pull_svd(cts: Any, _wanted: Any, _values: Any, outs: Any, _params: Any) -> Any:
+    """That of singular values alone; the vectors by the transposed jvp."""
+    (ct_u, ct_s, ct_vh), (u, _, vh) = cts, outs
+    if ct_u is not None or ct_vh is not None:
+        return NotImplemented
+    return [_pull_singular(u, ct_s, vh)]
+
+
+svd_p.pullback = _pull_svd
 
 
 @svdvals_p.type_rule
@@ -204,6 +223,14 @@ def _(primals: Any, tangents: Any, out: Value) -> Value:
 def svd(a: Value, full: bool = False) -> tuple[Value, Value, Value]:
     """u, s, v^H with a = u diag(s) v^H; u and v square if `full`."""
     return bind(svd_p, a, full=full)
+
+
+def _pull_svdvals(cts: Any, _wanted: Any, values: Any, _outs: Any, _params: Any) -> list[Value]:
+    u, _, vh = svd(values[0])
+    return [_pull_singular(u, cts[0], vh)]
+
+
+svdvals_p.pullback = _pull_svdvals
 
 
 def svdvals(a: Value) -> Value:
@@ -239,6 +266,26 @@ def _(primals: Any, tangents: Any, outs: Any, *, lower: bool) -> tuple[Value, Va
     return real(diagonal(p)), matmul(v, mul(f, p))
 
 
+def _pull_eigenvalues(v: Value, ct_w: Value | None, ct_v: Value | None, w: Any) -> Value:
+    """The cotangent of the Hermitian matrix: conj(v) (diag ct_w + f o (v^T ct_v)) v^T."""
+    back = transposed(v)
+    total = None if ct_w is None else matmul(scale_columns(conj(v), _cast(ct_w, v)), back)
+    if ct_v is None:
+        return total
+    n = v.shape[-1]
+    f = _cast(inverse_or_zero(sub(per_column(w, n), per_row(w, n))), v)
+    turned = matmul(matmul(conj(v), mul(f, matmul(back, ct_v))), back)
+    return turned if total is None else add(total, turned)
+
+
+def _pull_eigh(cts: Any, _wanted: Any, _values: Any, outs: Any, params: Any) -> list[Value]:
+    (ct_w, ct_v), (w, v) = cts, outs
+    return [pull_hermitian(_pull_eigenvalues(v, ct_w, ct_v, w), params["lower"])]
+
+
+eigh_p.pullback = _pull_eigh
+
+
 @eigvalsh_p.type_rule
 def _(a: Aval, *, lower: bool) -> Aval:
     check_matrix(eigvalsh_p, a, square=True)
@@ -255,6 +302,14 @@ def _(primals: Any, tangents: Any, out: Value, *, lower: bool) -> Value:
     """dw = re diag(v^H da v)."""
     _, v = eigh(primals[0], lower)
     return real(diagonal(matmul(adjoint(v), matmul(hermitian(tangents[0], lower), v))))
+
+
+def _pull_eigvalsh(cts: Any, _wanted: Any, values: Any, _outs: Any, params: Any) -> list[Value]:
+    _, v = eigh(values[0], params["lower"])
+    return [pull_hermitian(_pull_eigenvalues(v, cts[0], None, None), params["lower"])]
+
+
+eigvalsh_p.pullback = _pull_eigvalsh
 
 
 def eigh(a: Value, lower: bool = True) -> tuple[Value, Value]:
@@ -357,6 +412,19 @@ def _(primals: Any, tangents: Any, b: Value, *, rcond: float) -> Value:
     first = matmul(matmul(b, bh), sub(dah, matmul(matmul(dah, a), b)))
     second = matmul(sub(dah, matmul(b, matmul(a, dah))), matmul(bh, b))
     return sub(add(first, second), matmul(b, matmul(da, b)))
+
+
+def _pull_pinv(cts: Any, _wanted: Any, values: Any, outs: Any, _params: Any) -> list[Value]:
+    """The transpose: conj((i - a b) ct^T b b^H + b^H b ct^T (i - b a)) - b^T ct b^T."""
+    (ct,), (a,), (b,) = cts, values, outs
+    bh, y = adjoint(b), transposed(ct)
+    left = matmul(matmul(sub(y, matmul(a, matmul(b, y))), b), bh)
+    right = matmul(bh, matmul(b, sub(y, matmul(matmul(y, b), a))))
+    turned = transposed(b)
+    return [sub(conj(add(left, right)), matmul(matmul(turned, ct), turned))]
+
+
+pinv_p.pullback = _pull_pinv
 
 
 def pinv(a: Value, rcond: float) -> Value:

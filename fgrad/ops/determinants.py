@@ -13,12 +13,12 @@ from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import NOT_LINEAR, Primitive
 from fgrad.ops.complex import complex_, imag, is_complex, real, real_dtype, to_complex
+from fgrad.ops.diagonals import diagonal
 from fgrad.ops.elementwise import div, lit, mul, sub
 from fgrad.ops.linalg import solve
 from fgrad.ops.matrices import (
     batch_leading,
     check_matrix,
-    diagonal,
     identity_like,
     matmul,
     spread,

@@ -17,9 +17,11 @@ import numpy as np
 
 from fgrad.ir import traits
 from fgrad.ir.aval import INT32, INT64, Aval
-from fgrad.ir.primitive import DISCRETE, NOT_LINEAR, Primitive
+from fgrad.ir.primitive import DISCRETE, NOT_LINEAR, OUT, Primitive
 from fgrad.lazy import lazy_module
 from fgrad.ops.complex import conj
+from fgrad.ops.composed import compose_when_compiled
+from fgrad.ops.diagonals import diagonal, on_diagonal
 from fgrad.ops.elementwise import (
     add,
     ge,
@@ -38,14 +40,12 @@ from fgrad.ops.matrices import (
     block,
     check_equal,
     check_matrix,
-    diagonal,
-    diagonal_matrix,
     each_matrix,
     hermitian,
     identity_like,
     lower,
     matmul,
-    real_part,
+    pull_hermitian,
     transposed,
     upper,
 )
@@ -84,17 +84,16 @@ def _(primals: Any, tangents: Any, out: Value) -> Value:
     da = hermitian(tangents[0])
     half = solve_lower(out, da)
     w = lower(solve_lower(out, adjoint(half)))
-    return matmul(out, sub(w, mul(diagonal_matrix(diagonal(w)), lit(w, 0.5))))
+    return matmul(out, sub(w, mul(on_diagonal(diagonal(w)), lit(w, 0.5))))
 
 
 def _pull_cholesky(cts: Any, _wanted: Any, _values: Any, outs: Any, _params: Any) -> list[Value]:
-    """ct_a = the lower triangle of g + g^H, g = l^-T phi(l^T ct) conj(l)^-1 [M, eq. 10]."""
+    """g = l^-T phi(l^T ct) conj(l)^-1, pulled back to the triangle that is read [M, eq. 10]."""
     (ct,), (factor,) = cts, outs
     w = lower(matmul(transposed(factor), ct))
-    w = sub(w, mul(diagonal_matrix(diagonal(w)), lit(w, 0.5)))
+    w = sub(w, mul(on_diagonal(diagonal(w)), lit(w, 0.5)))
     half = transposed(triangular_solve(factor, w, True, trans=True))
-    g = transposed(triangular_solve(conj(factor), half, True, trans=True))
-    return [add(lower(add(g, adjoint(g)), -1), diagonal_matrix(real_part(diagonal(g))))]
+    return [pull_hermitian(transposed(triangular_solve(conj(factor), half, True, trans=True)))]
 
 
 cholesky_p.pullback = _pull_cholesky
@@ -281,7 +280,7 @@ def lu_factors(packed: Value) -> tuple[Value, Value]:
     if n > k:
         rest = diagonal(identity_like(up))
         tail = ge(iota(rest.shape, INT64, lead), np.int64(k))
-        up = add(up, diagonal_matrix(select(tail, rest, lit(rest, 0))))
+        up = add(up, on_diagonal(select(tail, rest, lit(rest, 0))))
     return add(low, identity_like(low)), up
 
 
@@ -472,12 +471,13 @@ batch_solution(solve_p)
 
 def _keeps_factors(a: Value) -> bool:
     """Whether factors of a matrix are worth keeping: in programs that will be compiled, and of one
-    known matrix; but not for stacks in NumPy, whose factors Python would make one by one."""
+    known matrix; but not for stacks in NumPy, whose factors Python would make one by one, nor for
+    small matrices, which NumPy factors again in less time."""
     while isinstance(a, Tracer):
         if not a.builder.eager:
             return True
         a = a.value
-    return a is not None and a.ndim == 2
+    return a is not None and a.ndim == 2 and a.shape[-1] > STACKED
 
 
 def solve(a: Value, b: Value, trans: bool = False) -> Value:
@@ -487,6 +487,38 @@ def solve(a: Value, b: Value, trans: bool = False) -> Value:
     return bind(solve_p, a, b, trans=trans)
 
 
+# --- inv
+
+inv_p = Primitive("inv", traits.whole(), reads=((OUT,),))
+
+
+@inv_p.type_rule
+def _(a: Aval) -> Aval:
+    check_matrix(inv_p, a, square=True)
+    return a.strong()
+
+
+inv_p.evaluate(np.linalg.inv)
+inv_p.refuse("transpose", NOT_LINEAR)
+compose_when_compiled(inv_p, lambda a: solve(a, identity_like(a)))
+
+
+@inv_p.jvp
+def _(primals: Any, tangents: Any, x: Value) -> Value:
+    """dx = -x da x."""
+    return neg(matmul(matmul(x, tangents[0]), x))
+
+
+def _pull_inv(cts: Any, _wanted: Any, _values: Any, outs: Any, _params: Any) -> list[Value]:
+    """ct_a = -x^T ct x^T."""
+    turned = transposed(outs[0])
+    return [neg(matmul(matmul(turned, cts[0]), turned))]
+
+
+inv_p.pullback = _pull_inv
+batch_leading(inv_p)
+
+
 def inv(a: Value) -> Value:
     """The inverse."""
-    return solve(a, identity_like(a))
+    return bind(inv_p, a)

@@ -13,6 +13,7 @@ from fgrad.ir.primitive import Primitive
 from fgrad.ops.complex import conj, is_complex, real, real_dtype, to_complex
 from fgrad.ops.decompositions import inverse_or_zero, pinv_p, svd
 from fgrad.ops.determinants import cofactor_p, det_p, slogdet_p
+from fgrad.ops.diagonals import diagonal
 from fgrad.ops.elementwise import (
     abs_,
     convert,
@@ -28,7 +29,7 @@ from fgrad.ops.elementwise import (
     sub,
 )
 from fgrad.ops.linalg import factor, lu_solve, solve_p
-from fgrad.ops.matrices import adjoint, diagonal, matmul, scale_columns
+from fgrad.ops.matrices import adjoint, matmul, scale_columns
 from fgrad.ops.reduce import cumprod, reduce_max, reduce_prod, reduce_sum
 from fgrad.ops.shape import broadcast, concatenate, full, iota, slice_
 from fgrad.trace import Value

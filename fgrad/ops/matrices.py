@@ -6,6 +6,7 @@ All leading axes are a batch; nothing broadcasts.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,15 @@ from fgrad.errors import DtypeError, ShapeError
 from fgrad.ir.aval import INT64, Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ops.complex import conj, is_complex, real, to_complex
+from fgrad.ops.diagonals import diagonal, on_diagonal
 from fgrad.ops.dot import dot_general
-from fgrad.ops.elementwise import add, convert, eq, ge, lit, mul, select, sub
+from fgrad.ops.elementwise import add, convert, eq, ge, lit, mul, select
 from fgrad.ops.families import batch_first
-from fgrad.ops.shape import broadcast, concatenate, iota, move_axis, pad, permute, reshape, slice_
-from fgrad.trace import Value, bind
+from fgrad.ops.shape import broadcast, concatenate, iota, move_axis, permute, reshape, slice_
+from fgrad.trace import Value, bind, innermost
 
 LAPACK_DTYPES = "fdFD"
+SMALL = 64  # rows of matrices whose triangles are remembered
 
 
 # --- products and transposes
@@ -74,36 +77,31 @@ def _stacked(mask: Value, shape: tuple[int, ...]) -> Value:
     return broadcast(mask, shape, (k, k + 1)) if k else mask
 
 
+@lru_cache(maxsize=64)
+def _known_triangle(rows: int, columns: int, k: int) -> np.ndarray:
+    mask = np.tri(rows, columns, k, bool)
+    mask.flags.writeable = False
+    return mask
+
+
+def _below(rows: int, columns: int, k: int) -> Value:
+    """Where an element is on diagonal k or below; computed where a program is made, for which it is
+    no constant."""
+    builder = innermost()
+    if builder is not None and not builder.eager:
+        plane = (rows, columns)
+        return ge(add(iota(plane, INT64, 0), np.int64(k)), iota(plane, INT64, 1))
+    return (_known_triangle if rows <= SMALL else _known_triangle.__wrapped__)(rows, columns, k)
+
+
 def lower(a: Value, k: int = 0) -> Value:
     """The lower triangle, up to diagonal k."""
-    plane = a.shape[-2:]
-    rows = add(iota(plane, INT64, 0), np.int64(k))
-    mask = _stacked(ge(rows, iota(plane, INT64, 1)), a.shape)
-    return select(mask, a, lit(a, 0))
+    return select(_stacked(_below(*a.shape[-2:], k), a.shape), a, lit(a, 0))
 
 
 def upper(a: Value, k: int = 0) -> Value:
     """The upper triangle, from diagonal k."""
-    plane = a.shape[-2:]
-    columns = sub(iota(plane, INT64, 1), np.int64(k))
-    mask = _stacked(ge(columns, iota(plane, INT64, 0)), a.shape)
-    return select(mask, a, lit(a, 0))
-
-
-def diagonal(a: Value) -> Value:
-    """The main diagonal as a vector of min(m, n) elements: every (n + 1)th of the flat matrix."""
-    *lead, m, n = a.shape
-    k = min(m, n)
-    flat = reshape(a, (*lead, m * n))
-    start = (0,) * len(flat.shape)
-    return slice_(flat, start, (*lead, k * (n + 1) - n if k else 0), (*[1] * len(lead), n + 1))
-
-
-def diagonal_matrix(x: Value) -> Value:
-    """The square matrix with a diagonal."""
-    *lead, n = x.shape
-    none = (0,) * len(x.shape)
-    return reshape(pad(x, none, none, (*[0] * len(lead), n)), (*lead, n, n))
+    return select(_stacked(_below(*a.shape[-2:], k - 1), a.shape), lit(a, 0), a)
 
 
 def identity_like(a: Value) -> Value:
@@ -116,7 +114,14 @@ def identity_like(a: Value) -> Value:
 def hermitian(a: Value, low: bool = True) -> Value:
     """The Hermitian matrix that has one triangle of `a`: what LAPACK reads."""
     strict = lower(a, -1) if low else upper(a, 1)
-    return add(add(strict, adjoint(strict)), diagonal_matrix(real_part(diagonal(a))))
+    return add(add(strict, adjoint(strict)), on_diagonal(real_part(diagonal(a))))
+
+
+def pull_hermitian(ct: Value, low: bool = True) -> Value:
+    """The transpose of `hermitian`: a triangle of ct + ct^H, and the real part of the diagonal."""
+    both = add(ct, adjoint(ct))
+    line = on_diagonal(real_part(diagonal(ct)))
+    return add(lower(both, -1) if low else upper(both, 1), line)
 
 
 def real_part(x: Value) -> Value:

@@ -130,6 +130,12 @@ def inverse_permutation(axes: Sequence[int]) -> Ints:
     return tuple(inverse)
 
 
+def move_axes(x: Value, count: int, to: int) -> Value:
+    """Move the first axes behind `to` others."""
+    first, others = range(count), range(count, len(x.shape))
+    return permute(x, (*others[:to], *first, *others[to:]))
+
+
 def move_axis(x: Value, source: int, to: int) -> Value:
     """Move one axis, keeping the order of the others."""
     axes = [a for a in range(len(x.shape)) if a != source]

@@ -25,6 +25,7 @@ from fgrad.ops import linalg as la
 from fgrad.ops import matrices as mx
 from fgrad.ops import matrix_functions as mf
 from fgrad.ops.complex import conj, is_complex, to_complex
+from fgrad.ops.diagonals import diagonal, on_diagonal
 from fgrad.scipy._either import either, plain_only, refusal
 from fgrad.trace import Tracer, Value
 
@@ -186,7 +187,7 @@ def solve(
         x = mx.hermitian(x, lower)
     elif assume_a in ("sym", "symmetric"):
         part = np.tril(x, -1) if lower else np.triu(x, 1)
-        x = part + mx.transposed(part) + mx.diagonal_matrix(mx.diagonal(x))
+        x = part + mx.transposed(part) + on_diagonal(diagonal(x))
     y, vector = _columns(y, len(x.shape))
     x, y = _stacked(mx.transposed(x) if transposed else x, y)
     out = la.solve(x, y)

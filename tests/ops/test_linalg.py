@@ -19,8 +19,9 @@ from fgrad.ops import determinants as dt
 from fgrad.ops import linalg as la
 from fgrad.ops import matrix_functions as mf
 from fgrad.ops.complex import complex_, conj, imag, real
+from fgrad.ops.diagonals import diagonal
 from fgrad.ops.elementwise import mul
-from fgrad.ops.matrices import adjoint, diagonal, lower, matmul, scale_columns
+from fgrad.ops.matrices import adjoint, lower, matmul, scale_columns
 from fgrad.trace import run, trace
 
 N = 4
