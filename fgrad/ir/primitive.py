@@ -145,7 +145,8 @@ class Primitive:
         #     NotImplemented where these shall serve
         # composition(avals, **params) -> Program: what compiled code runs in its place
         # accumulate(buffer, ct, values, params): add the transpose of ct in place, in NumPy
-        # places(shape, params): the range that is read along each axis, for those that only read
+        # places(values, params): what is read along each axis, for those that only read: a range,
+        #     or an integer array, all of which have one shape
         # selects: whether `pullback` and `jvp` take and give `Selected` values (ops/selected.py)
         # moved_back: the transpose, if it is linear in all operands and leaves no zeros in gaps
         # moves: for linear ones whose rules serve bool arrays too, see `Moves`

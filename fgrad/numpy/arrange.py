@@ -534,8 +534,8 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Value:
         return np.take(x, where, axis)
     times = int(counts.reshape(()))
     before, n, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
-    x = broadcast_to(reshape(x, (*before, n, 1, *after)), (*before, n, times, *after))
-    return reshape(x, (*before, n * times, *after))
+    dims = tuple([d for d in range(len(x.shape) + 1) if d != axis + 1])
+    return reshape(sh.broadcast(x, (*before, n, times, *after), dims), (*before, n * times, *after))
 
 
 @implements("resize")

@@ -9,6 +9,7 @@ Which pairs are contracted first is opt_einsum's choice.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from fgrad.numpy.promote import (
     promote,
     refuse_out,
     reshape,
+    shape_of,
 )
 from fgrad.numpy.register import implements
 from fgrad.ops import dot as dt
@@ -55,6 +57,11 @@ def einsum(
 ) -> Value:
     """Sums of products over labelled axes."""
     refuse_out("einsum", out)
+    if len(operands) == 3 and type(operands[0]) is str and dtype is None and order == "K":
+        x, y = promote(operands[1:])
+        plan = _plan(operands[0], shape_of(x), shape_of(y))
+        if plan is not None:
+            return sh.permute(dt.dot_general(x, y, plan.contract, plan.batch), plan.order)
     terms, result = _parse(operands)
     xs = promote([t.x for t in terms])
     if dtype is not None:
@@ -69,6 +76,39 @@ def einsum(
         terms.append(_contract(chosen, needed))
     (last,) = terms
     return ordered(_arrange(_simplify(last, set(result)), result, sizes), order)
+
+
+class _Plan(NamedTuple):
+    """A product of two operands, and the order of its axes."""
+
+    contract: dt.Pair
+    batch: dt.Pair
+    order: tuple[int, ...]
+
+
+@lru_cache(maxsize=1024)
+def _plan(text: str, left: tuple[int, ...], right: tuple[int, ...]) -> _Plan | None:
+    """What a sum of products of two operands is, if each label has one length and is not repeated,
+    and no operand is summed by itself; None for anything else."""
+    inputs, arrow, out = text.replace(" ", "").partition("->")
+    a, comma, b = inputs.partition(",")
+    sizes = dict(zip(a + b, left + right, strict=False))
+    known = bool(arrow and comma) and all([c in _LETTERS for c in a + b + out])
+    if not known or [*map(len, (a, b))] != [*map(len, (left, right))]:
+        return None
+    whole = [sizes[c] for c in a + b] == [*left, *right]
+    if not whole or any([len(set(term)) < len(term) for term in (a, b, out)]):
+        return None
+    summed = [c for c in a if c in b and c not in out]
+    kept = [c for c in a if c in b and c in out]
+    free = [c for c in a + b if (c in a) != (c in b)]
+    if not summed or sorted(kept + free) != sorted(out):
+        return None
+
+    def places(labels: Sequence[str]) -> dt.Pair:
+        return tuple([a.index(c) for c in labels]), tuple([b.index(c) for c in labels])
+
+    return _Plan(places(summed), places(kept), tuple([[*kept, *free].index(c) for c in out]))
 
 
 def _cast(x: Value, dtype: np.dtype, casting: Any) -> Value:

@@ -246,6 +246,8 @@ def checked(indices: np.ndarray, axis: int, length: int) -> np.ndarray:
     """Known indices, wrapped if negative."""
     if not indices.size:
         return indices.astype(INT64)
+    if indices.dtype is INT64 and np.maximum.reduce(indices.view(np.uint64), None) < length:
+        return indices  # seen so, negative ones are the largest
     low, high = np.minimum.reduce(indices, None), np.maximum.reduce(indices, None)
     if low < -length or high >= length:
         raise bounds_error(int(low if low < -length else high), axis, length)
@@ -280,9 +282,8 @@ def getitem(x: Tracer, index: Any) -> Value:
             lengths = x.shape[: len(index)]
             wrapped = [i if i >= 0 else i + n for i, n in zip(index, lengths, strict=True)]
             return sh.index(x, tuple(wrapped))
-        found = read_basic(x, index)
-        if found is None:
-            found = _read_places(x, index)
+        basic = not any([type(part) is np.ndarray for part in index])
+        found = read_basic(x, index) if basic else _read_places(x, index)
         return _read_any(x, index) if found is None else found
     elif type(index) is Tracer and index.dtype.kind in "iub":
         known = concrete(index)
@@ -317,7 +318,7 @@ def _read_places(x: Tracer, index: tuple[Any, ...]) -> Value | None:
     if not axes or axes[-1] - axes[0] + 1 > len(axes) or len({i.shape for i in places}) > 1:
         return None
     out = ix.gather(x, places, tuple(axes))
-    return sh.move_axes(out, len(places[0].shape), axes[0])
+    return sh.move_axes(out, len(places[0].shape), axes[0]) if axes[0] else out
 
 
 def _known_places(index: np.ndarray, length: int) -> np.ndarray | None:

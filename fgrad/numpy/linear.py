@@ -146,7 +146,7 @@ def outer(a: Any, b: Any, out: Any = None) -> Value:
     x, y = promote((as_array(a), as_array(b)))
     m, n = math.prod(x.shape), math.prod(y.shape)
     x, y = reshape(x, (m,)), reshape(y, (n,))
-    return ew.mul(sh.broadcast(x, (m, n), (0,)), sh.broadcast(y, (m, n), (1,)))
+    return dt.dot_general(x, y, ((), ()))
 
 
 @implements("tensordot", "linalg.tensordot")

@@ -226,7 +226,19 @@ def _accumulate_gather(buffer: np.ndarray, ct: Any, values: Any, params: dict[st
     add_rows(buffer, ct, values[1:], params["axes"], params["mode"])
 
 
+def _places_of_gather(values: Any, params: dict[str, Any]) -> tuple[Any, ...]:
+    x, *indices = values
+    axes = params["axes"]
+    if params["mode"] == "clip":
+        indices = _clipped(indices, [x.shape[a] for a in axes])
+    places: list[Any] = [range(n) for n in x.shape]
+    for a, i in zip(axes, indices, strict=True):
+        places[a] = i
+    return tuple(places)
+
+
 gather_p.accumulate = _accumulate_gather
+gather_p.places = _places_of_gather
 
 
 def _shifted(axes: tuple[int, ...], dim: int) -> tuple[int, ...]:

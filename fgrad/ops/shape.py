@@ -357,12 +357,12 @@ def _accumulate_slice(buffer: np.ndarray, ct: Any, values: Any, params: dict[str
     buffer[tuple(map(slice, params["start"], params["stop"], params["step"]))] += ct
 
 
-def _places_of_index(shape: Ints, params: dict[str, Any]) -> tuple[range, ...]:
-    ints = params["ints"]
+def _places_of_index(values: Any, params: dict[str, Any]) -> tuple[range, ...]:
+    ints, shape = params["ints"], values[0].shape
     return (*[range(i, i + 1) for i in ints], *map(range, shape[len(ints) :]))
 
 
-def _places_of_slice(shape: Ints, params: dict[str, Any]) -> tuple[range, ...]:
+def _places_of_slice(values: Any, params: dict[str, Any]) -> tuple[range, ...]:
     return tuple(map(range, params["start"], params["stop"], params["step"]))
 
 

@@ -2,7 +2,8 @@
 
 y_j = x[r_j] for j = 1 .. m:   sum_j pad(ct_j)   becomes   scatter(zeros, all r_j, all ct_j, "add"),
 which walks what was read instead of m times the whole array.  Few reads of large parts stay pads,
-which fuse into one loop.  What was not read is zero whatever it is multiplied by.
+which fuse into one loop; reads by arrays of integers are scattered in any case.  What was not read
+is zero whatever it is multiplied by.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.ir.aval import Aval
+from fgrad.ir.aval import INT64, Aval
+from fgrad.ops.elementwise import convert
 from fgrad.ops.families import zeros_like
 from fgrad.ops.index import scatter
 from fgrad.ops.moved import every
@@ -26,10 +28,10 @@ DEAR = 8  # an element that is scattered costs as much as so many that are padde
 
 
 class Read(NamedTuple):
-    """A read at known places, and its cotangent."""
+    """A read, and its cotangent."""
 
     record: Record
-    places: tuple[range, ...]  # along each axis
+    places: tuple[Any, ...]  # along each axis: a range, or an integer array
     ct: Value
     support: Support | None
 
@@ -40,7 +42,7 @@ def read_of(record: Record, ct: Any) -> Read | None:
     if rule is None:
         return None
     support = ct.support if type(ct) is Selected else None
-    return Read(record, rule(record.values[0].shape, record.params), plain(ct), support)
+    return Read(record, rule(record.values, record.params), plain(ct), support)
 
 
 def pull_reads(reads: Sequence[Read]) -> Any:
@@ -67,20 +69,33 @@ def _covers(reads: Sequence[Read], shape: tuple[int, ...]) -> bool:
     for a, n in enumerate(shape):
         covered = np.zeros(n, bool)
         for read in reads:
-            if all([r == range(shape[b]) for b, r in enumerate(read.places) if b != a]):
+            others = [b for b in range(len(shape)) if b != a]
+            if type(read.places[a]) is range and all(
+                [_is_whole(read.places[b], shape[b]) for b in others]
+            ):
                 covered[read.places[a].start : read.places[a].stop : read.places[a].step] = True
         if covered.all():
             return True
     return not shape
 
 
+def _is_whole(places: Any, length: int) -> bool:
+    return type(places) is range and places == range(length)
+
+
 def _sum(reads: Sequence[Read]) -> Value:
     shape = reads[0].record.values[0].shape
-    groups: dict[tuple[int, ...], list[Read]] = {}
+    groups: dict[tuple[bool, tuple[int, ...]], list[Read]] = {}
     for read in reads:
-        chosen = tuple([a for a, r in enumerate(read.places) if r != range(shape[a])])
-        groups.setdefault(chosen, []).append(read)
-    return add_n([_pull_group(shape, axes, group) for axes, group in groups.items()])
+        arrays = tuple([a for a, r in enumerate(read.places) if type(r) is not range])
+        chosen = tuple([a for a, r in enumerate(read.places) if not _is_whole(r, shape[a])])
+        groups.setdefault((bool(arrays), arrays or chosen), []).append(read)
+    return add_n(
+        [
+            _pull_arrays(shape, axes, group) if arrays else _pull_group(shape, axes, group)
+            for (arrays, axes), group in groups.items()
+        ]
+    )
 
 
 def _pull_group(shape: tuple[int, ...], axes: tuple[int, ...], reads: list[Read]) -> Value:
@@ -90,6 +105,25 @@ def _pull_group(shape: tuple[int, ...], axes: tuple[int, ...], reads: list[Read]
     if len(reads) == 1 or padded < DEAR * written:
         return add_n([_padded(read) for read in reads])
     return _scattered(shape, axes, reads)
+
+
+def _pull_arrays(shape: tuple[int, ...], axes: tuple[int, ...], reads: list[Read]) -> Value:
+    """The cotangent for reads by arrays along the same axes: their places one after the other."""
+    if len(reads) == 1:
+        return _padded(reads[0])
+    rest = tuple([n for a, n in enumerate(shape) if a not in axes])
+    rows = concatenate([reshape(read.ct, (_count(read, axes), *rest)) for read in reads], 0)
+    where = [concatenate([_flat(read, a) for read in reads], 0) for a in axes]
+    return scatter(zeros_like(Aval(shape, reads[0].ct.dtype)), where, rows, axes, "add")
+
+
+def _count(read: Read, axes: tuple[int, ...]) -> int:
+    return math.prod(read.places[axes[0]].shape)
+
+
+def _flat(read: Read, axis: int) -> Value:
+    """The places along an axis as a vector of int64, which those of other reads are, too."""
+    return reshape(convert(read.places[axis], INT64), (_count(read, (axis,)),))
 
 
 def _padded(read: Read) -> Value:

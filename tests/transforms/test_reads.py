@@ -18,15 +18,17 @@ Index = tuple[Any, ...]
 
 
 def random_index(rng: np.random.Generator, shape: tuple[int, ...]) -> Index:
-    """Integers, slices with steps of both signs, parts left out, and `...`."""
+    """Integers, slices with steps of both signs, arrays, parts left out, and `...`."""
     index: list[Any] = []
     for n in shape[: rng.integers(1, len(shape) + 1)]:
-        kind = rng.integers(4)
+        kind = rng.integers(5)
         if kind < 2:
             index.append(int(rng.integers(-n, n)))
         elif kind == 2:
             start, length = int(rng.integers(n)), int(rng.integers(0, 3))
             index.append(slice(start, start + length))
+        elif kind == 3:
+            index.append(rng.integers(-n, n, 3))
         else:
             index.append(slice(None, None, int(rng.choice([-2, -1, 1, 2, 3]))))
     return (*index, ...) if rng.integers(3) == 0 else tuple(index)
@@ -58,7 +60,7 @@ def expected(x: np.ndarray, places: list[tuple[Index, float]]) -> tuple[np.ndarr
     """The first and the second derivatives, which are those of each element alone."""
     weights = np.ones_like(x)
     for index, weight in places:
-        weights[index] += weight
+        np.add.at(weights, index, weight)
     y = 1.5 * x
     return 1.5 * (weights * np.cos(y) + 2 * y), 2.25 * (2 - weights * np.sin(y))
 
@@ -99,10 +101,31 @@ def rows(a: Any) -> Any:
     return sum([np.dot(a[i], a[-i]) for i in range(a.shape[0])])
 
 
+def lookups(x: Any) -> Any:
+    return sum([np.sum(np.sin(x[np.array([[i, 3], [-i, i]])])) for i in range(x.shape[0])])
+
+
+def pairs(x: Any) -> Any:
+    line = np.arange(3)
+    return sum([np.sum(np.sin(x[line + i, i - line])) for i in range(x.shape[0] - 3)])
+
+
+def columns(x: Any) -> Any:
+    return sum([np.sum(np.sin(x[:, np.array([i, 0, i])])) for i in range(x.shape[1])])
+
+
 @pytest.mark.parametrize(
     ("f", "shape"),
-    [(diagonal, (60, 60)), (neighbours, (60,)), (windows, (60,)), (rows, (60, 3))],
-    ids=["diagonal", "neighbours", "windows", "rows"],
+    [
+        (lookups, (20,)),
+        (pairs, (20, 20)),
+        (columns, (3, 20)),
+        (diagonal, (60, 60)),
+        (neighbours, (60,)),
+        (windows, (60,)),
+        (rows, (60, 3)),
+    ],
+    ids=["lookups", "pairs", "columns", "diagonal", "neighbours", "windows", "rows"],
 )
 def test_one_scatter_for_all_reads(f: Callable[[Any], Any], shape: tuple[int, ...]) -> None:
     counts = Counter([eqn.prim.name for eqn in program_of(f, shape).eqns])
