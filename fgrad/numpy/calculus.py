@@ -23,13 +23,11 @@ from fgrad.numpy.promote import (
     inexact,
     normalize_axis,
     promote,
-    recording_builder,
     refuse_out,
     reshape,
     result_type,
     shape_of,
     subtractable,
-    traced_full,
 )
 from fgrad.numpy.register import NO_VALUE, implements
 from fgrad.numpy.selection import searchsorted, take
@@ -143,14 +141,12 @@ def _gradient_axis(x: Value, spacing: Any, axis: int, edge_order: int) -> Value:
     def at(start: int, stop: int) -> Value:
         return take_slice(x, axis, start, stop)
 
-    if type(spacing) in (int, float) and edge_order == 1:
-        return _even_gradient(x, float(spacing), axis)
     h = _steps(spacing, n, axis, len(x.shape))
     if len(shape_of(h)):
         first, second = take_slice(h, axis, 0, n - 2), take_slice(h, axis, 1, n - 1)
+        inner = _three_point(at(0, n - 2), at(1, n - 1), at(2, n), first, second)
     else:
-        first = second = h
-    inner = _three_point(at(0, n - 2), at(1, n - 1), at(2, n), first, second)
+        inner = (at(2, n) - at(0, n - 2)) / (2.0 * h)
     h_left, h_right = (
         (take_slice(h, axis, 0, 1), take_slice(h, axis, n - 2, n - 1))
         if len(shape_of(h))
@@ -170,24 +166,6 @@ def _gradient_axis(x: Value, spacing: Any, axis: int, edge_order: int) -> Value:
     return concatenate([left, inner, right], axis)
 
 
-def _even_gradient(x: Value, h: float, axis: int) -> Value:
-    """Differences of neighbours, where those at the ends are their own."""
-    n = x.shape[axis]
-    after = concatenate([take_slice(x, axis, 1, n), take_slice(x, axis, n - 1, n)], axis)
-    before = concatenate([take_slice(x, axis, 0, 1), take_slice(x, axis, 0, n - 1)], axis)
-    return ew.div(*broadcast((ew.sub(after, before), _even_steps(x, h, axis))))
-
-
-def _even_steps(x: Value, h: float, axis: int) -> Value:
-    """h at the ends and 2 h between, in the trace of `x` if it makes a program."""
-    ndim, n = len(x.shape), x.shape[axis]
-    line = tuple([n - 2 if i == axis else 1 for i in range(ndim)])
-    ends = tuple([int(i == axis) for i in range(ndim)])
-    if recording_builder(x if isinstance(x, Tracer) else None) is not None:
-        return sh.pad(traced_full(x, line, 2.0 * h, x.dtype), ends, ends, value=h)
-    return sh.pad(np.full(line, 2.0 * h, x.dtype), ends, ends, value=h)
-
-
 def _steps(spacing: Any, n: int, axis: int, ndim: int) -> Value:
     """The distance of neighbours: a scalar, or an array along the axis."""
     h = as_value(spacing)
@@ -203,8 +181,6 @@ def _steps(spacing: Any, n: int, axis: int, ndim: int) -> Value:
 
 def _three_point(left: Any, mid: Any, right: Any, h: Any, k: Any) -> Any:
     """The slope at `mid` of the parabola through three points, h before and k after it."""
-    if not len(shape_of(h)):
-        return (right - left) / (2.0 * h)
     total = h + k
     return -(k / (h * total)) * left + (k - h) / (h * k) * mid + h / (k * total) * right
 

@@ -20,6 +20,7 @@ from fgrad.numpy.promote import (
     convert,
     normalize_axis,
     promote,
+    recording_builder,
     refuse_argument,
     refuse_out,
     reshape,
@@ -146,7 +147,10 @@ def outer(a: Any, b: Any, out: Any = None) -> Value:
     x, y = promote((as_array(a), as_array(b)))
     m, n = math.prod(x.shape), math.prod(y.shape)
     x, y = reshape(x, (m,)), reshape(y, (n,))
-    return dt.dot_general(x, y, ((), ()))
+    if recording_builder(x) is None and recording_builder(y) is None:
+        return dt.dot_general(x, y, ((), ()))
+    # In a program products of broadcasts fuse with what reads them.
+    return ew.mul(sh.broadcast(x, (m, n), (0,)), sh.broadcast(y, (m, n), (1,)))
 
 
 @implements("tensordot", "linalg.tensordot")

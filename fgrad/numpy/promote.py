@@ -306,8 +306,8 @@ def _without_ones(x: Value, shape: Shape) -> Value:
     return reshape(x, shape)
 
 
-def recording_builder(like: Tracer | None) -> Builder | None:
-    """The innermost trace without values that a tracer belongs to, or None."""
+def recording_builder(like: Value | None) -> Builder | None:
+    """The innermost trace without values that a value belongs to, or None."""
     x: Any = like
     while isinstance(x, Tracer):
         if not x.builder.eager:

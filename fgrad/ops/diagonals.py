@@ -13,18 +13,21 @@ import numpy as np
 
 from fgrad.errors import ShapeError
 from fgrad.ir import traits
-from fgrad.ir.aval import Aval
+from fgrad.ir.aval import INT64, Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ops.composed import compose_when_compiled
+from fgrad.ops.elementwise import add, eq, lit, select
 from fgrad.ops.families import batch_first, linear, moves
-from fgrad.ops.shape import full, pad, reshape, slice_
+from fgrad.ops.shape import broadcast, full, iota, pad, reshape, slice_
 from fgrad.trace import Value, bind
 
-diagonal_p = Primitive("diagonal", traits.moving(view=True, drops=True), params=("offset",), linear_in="all")
+diagonal_p = Primitive(
+    "diagonal", traits.moving(view=True, drops=True), params=("offset",), linear_in="all"
+)
 on_diagonal_p = Primitive(
     "on_diagonal", traits.moving(fills=True), params=("plane", "offset"), linear_in="all"
 )
-Plane = tuple[int, int]
+Plane = tuple[int, ...]
 
 
 def _count(plane: Plane, offset: int) -> int:
@@ -104,9 +107,12 @@ def _placed(x: Value, *, plane: Plane, offset: int) -> Value:
     shape, zeros = (*lead, rows, columns), (0,) * len(lead)
     if not count:
         return full(shape, 0, x.dtype)
-    first = _first(plane, offset)
-    after = rows * columns - first - (count - 1) * (columns + 1) - 1
-    return reshape(pad(x, (*zeros, first), (*zeros, after), (*zeros, columns)), shape)
+    before = max(offset, 0)
+    line = pad(x, (*zeros, before), (*zeros, columns - count - before))
+    k = len(lead)
+    wide = broadcast(line, shape, (*range(k), k + 1))
+    rows_moved = add(iota(shape, INT64, k), np.int64(offset))
+    return select(eq(rows_moved, iota(shape, INT64, k + 1)), wide, lit(x, 0))
 
 
 compose_when_compiled(diagonal_p, _read)

@@ -78,30 +78,30 @@ def _stacked(mask: Value, shape: tuple[int, ...]) -> Value:
 
 
 @lru_cache(maxsize=64)
-def _known_triangle(rows: int, columns: int, k: int) -> np.ndarray:
-    mask = np.tri(rows, columns, k, bool)
+def _small_triangle(rows: int, columns: int, k: int, dtype: type) -> np.ndarray:
+    mask = np.tri(rows, columns, k, dtype)
     mask.flags.writeable = False
     return mask
 
 
-def _below(rows: int, columns: int, k: int) -> Value:
+def _below(plane: tuple[int, ...], k: int) -> Value:
     """Where an element is on diagonal k or below; computed where a program is made, for which it is
     no constant."""
     builder = innermost()
     if builder is not None and not builder.eager:
-        plane = (rows, columns)
         return ge(add(iota(plane, INT64, 0), np.int64(k)), iota(plane, INT64, 1))
-    return (_known_triangle if rows <= SMALL else _known_triangle.__wrapped__)(rows, columns, k)
+    rows, columns = plane
+    return (_small_triangle if rows <= SMALL else np.tri)(rows, columns, k, bool)
 
 
 def lower(a: Value, k: int = 0) -> Value:
     """The lower triangle, up to diagonal k."""
-    return select(_stacked(_below(*a.shape[-2:], k), a.shape), a, lit(a, 0))
+    return select(_stacked(_below(a.shape[-2:], k), a.shape), a, lit(a, 0))
 
 
 def upper(a: Value, k: int = 0) -> Value:
     """The upper triangle, from diagonal k."""
-    return select(_stacked(_below(*a.shape[-2:], k - 1), a.shape), lit(a, 0), a)
+    return select(_stacked(_below(a.shape[-2:], k - 1), a.shape), lit(a, 0), a)
 
 
 def identity_like(a: Value) -> Value:
