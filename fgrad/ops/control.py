@@ -21,6 +21,7 @@ from fgrad.ir.aval import BOOL, INT64, Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program
 from fgrad.ir.traits import Holds
+from fgrad.ir.walk import has_effect
 from fgrad.lifted import follows
 from fgrad.ops.straight import WORTH, is_worth, scan_loop, while_loops
 from fgrad.trace import Value, bind, run
@@ -76,6 +77,8 @@ def switch(
     index: Value, branches: Sequence[Program], operands: Sequence[Value]
 ) -> tuple[Value, ...]:
     """The outputs of the program whose number is `index` (int64), clamped to the valid ones."""
+    if not any([b.outputs or any([has_effect(eqn) for eqn in b.eqns]) for b in branches]):
+        return ()
     return bind(switch_p, index, *operands, branches=tuple(branches))
 
 
