@@ -152,3 +152,37 @@ def test_complex_arrays_are_compiled() -> None:
     np.testing.assert_allclose(fgrad.jit(f)(x), f(x))
     slope = fgrad.grad(lambda x: np.sum(f(x)))
     np.testing.assert_allclose(fgrad.jit(slope)(x), slope(x))
+
+
+WITH_NAN: dict[str, Callable[[Any], Any]] = {
+    "svd": np.linalg.svd,
+    "singular values": lambda m: np.linalg.svd(m, compute_uv=False),
+    "pinv": np.linalg.pinv,
+    "rank": np.linalg.matrix_rank,
+    "norm": lambda m: np.linalg.norm(m, 2, axis=(-2, -1)),
+    "eigh": np.linalg.eigh,
+    "eig": np.linalg.eig,
+    "inv": np.linalg.inv,
+    "cholesky": np.linalg.cholesky,
+    "qr": np.linalg.qr,
+    "lstsq": lambda m: np.linalg.lstsq(m.reshape(-1, 4), np.ones(m.size // 4), rcond=None)[0],
+}
+
+
+@pytest.mark.parametrize("name", WITH_NAN)
+@pytest.mark.parametrize("count", [0, 3])
+def test_nan_raises_where_numpy_raises(name: str, count: int) -> None:
+    """Or gives NaN: the pseudoinverse was finite."""
+    matrix = np.eye(4) + 0.1
+    matrix[1, 2] = matrix[2, 1] = np.nan
+    given = np.stack([np.eye(4), matrix, matrix][:count]) if count else matrix
+    try:
+        right = WITH_NAN[name](given)
+    except np.linalg.LinAlgError:
+        with pytest.raises(np.linalg.LinAlgError):
+            fgrad.jit(WITH_NAN[name])(given)
+        return
+    found = fgrad.jit(WITH_NAN[name])(given)
+    pairs = [(found, right)] if isinstance(right, np.ndarray) else zip(found, right, strict=True)
+    for a, b in pairs:
+        assert np.isnan(a).any() == np.isnan(b).any()

@@ -148,9 +148,9 @@ class Body:
         self.end(rows, m)
 
     def check(self, info: str) -> None:
-        """Fail where a routine reports that it did not succeed."""
+        """Fail where a routine reports that it did not succeed; below 0, that it met NaN."""
         status = self.emit(f"load i32, ptr {info}")
-        self.fail_if(self.emit(f"icmp sgt i32 {status}, 0"))
+        self.fail_if(self.emit(f"icmp ne i32 {status}, 0"))
 
     def copy(self, target: str, source: str, elements: int) -> None:
         self.declarations.add("declare ptr @memcpy(ptr, ptr, i64)")
