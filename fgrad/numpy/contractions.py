@@ -215,7 +215,12 @@ def _order(
     symbols = {label: opt_einsum.get_symbol(i) for i, label in enumerate(sizes)}
     spelled = ["".join([symbols[c] for c in t.labels]) for t in terms]
     text = ",".join(spelled) + "->" + "".join([symbols[c] for c in result])
-    shapes = [t.x.shape for t in terms]
+    return _path(text, tuple([t.x.shape for t in terms]))
+
+
+@lru_cache(maxsize=1024)
+def _path(text: str, shapes: tuple[tuple[int, ...], ...]) -> list[tuple[int, ...]]:
+    """The order of least cost, which takes longer to find than small contractions do."""
     path, _ = opt_einsum.contract_path(text, *shapes, shapes=True, optimize="auto")
     return path
 

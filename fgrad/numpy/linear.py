@@ -311,13 +311,17 @@ def multi_dot(arrays: Any, *, out: Any = None) -> Value:
     lengths = [1 if len(xs[0].shape) == 1 else xs[0].shape[0]]
     lengths += [x.shape[0] for x in xs[1:]]
     lengths += [1 if len(xs[-1].shape) == 1 else xs[-1].shape[1]]
-    splits = _chain_splits(lengths)
+    return _chain_product(xs, _chain_splits(lengths), 0, len(xs) - 1)
 
-    def product(i: int, j: int) -> Value:
-        k = splits.get((i, j), i)
-        return xs[i] if i == j else np.dot(product(i, k), product(k + 1, j))
 
-    return product(0, len(xs) - 1)
+def _chain_product(
+    xs: Sequence[Value], splits: dict[tuple[int, int], int], i: int, j: int
+) -> Value:
+    """The product of the matrices i to j."""
+    if i == j:
+        return xs[i]
+    k = splits[i, j]
+    return np.dot(_chain_product(xs, splits, i, k), _chain_product(xs, splits, k + 1, j))
 
 
 def _check_matrix(x: Value, good: bool) -> None:

@@ -111,7 +111,7 @@ class Reads(Support):
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.within: list[Support] = []
-        super().__init__(self.within, self._make)
+        super().__init__(self.within, None)
         self.shape = shape
         self.reads: list[tuple[Record, tuple[int, ...], bool]] = []
 
@@ -122,7 +122,8 @@ class Reads(Support):
             self.within.append(ct.support)
         self.reads.append((record, array_of(ct).shape, selected))
 
-    def _make(self, *bits: Value) -> Value:
+    def compute(self, *bits: Value) -> Value:
+        """True at all places that were read."""
         each = iter(bits)
         found = np.zeros(self.shape, bool)
         for record, shape, selected in self.reads:

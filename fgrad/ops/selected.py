@@ -85,9 +85,14 @@ class Support:
     def settle(self) -> None:
         """Make the array of those it is made from."""
         if self.found is None:
-            assert self.make is not None
-            self.found = self.make(*[s.found for s in self.made_from])
+            self.found = self.compute(*[s.found for s in self.made_from])
             self.made_from, self.make = (), None
+
+    def compute(self, *found: Value) -> Value:
+        """The array, of those it is made from.  Who overrides it gives no `make`: a method of its
+        own would be a cycle, and keep arrays until the collector runs."""
+        assert self.make is not None
+        return self.make(*found)
 
 
 class Branch(Support):
@@ -96,12 +101,13 @@ class Branch(Support):
     __slots__ = ("cond", "holds", "outer")
 
     def __init__(self, cond: Value, holds: bool, outer: Support | None = None) -> None:
-        super().__init__(() if outer is None else (outer,), self._make)
+        super().__init__(() if outer is None else (outer,), None)
         self.cond = cond
         self.holds = holds
         self.outer = outer
 
-    def _make(self, outer: Value = np.True_) -> Value:
+    def compute(self, outer: Value = np.True_) -> Value:
+        """The condition, where the outer support is."""
         if self.outer is None and self.holds:
             return self.cond
         pair = (outer, FALSE) if self.holds else (FALSE, outer)

@@ -189,19 +189,28 @@ def nquad(func: Callable[..., Any], ranges: Any, args: Any = None, opts: Any = N
     args = () if args is None else arguments(args)
     if not inside([r for r in ranges if not callable(r)], args):
         return plain.nquad(func, ranges, args or None, opts)
-    count = len(ranges)
-    each = [opts or {}] * count if opts is None or isinstance(opts, dict) else list(opts)
+    if opts is None or isinstance(opts, dict):
+        opts = [opts or {}] * len(ranges)
+    return _nested(func, ranges, opts, args, ())
 
-    def level(k: int, *later: Any) -> Any:
-        low, high = _limits(ranges[k], (*later, *args))
+
+def _nested(
+    func: Callable[..., Any],
+    ranges: Sequence[Any],
+    each: Sequence[Any],
+    args: tuple[Any, ...],
+    later: tuple[Any, ...],
+) -> Any:
+    """The integral over all variables but the last ones, which have the values `later`."""
+    k = len(ranges) - 1 - len(later)
+    low, high = _limits(ranges[k], (*later, *args))
+
+    def integrand(t: Any) -> Any:
         if k == 0:
-            integrand: Integrand = lambda t: func(t, *later, *args)  # noqa: E731
-        else:
-            integrand = lambda t: level(k - 1, t, *later)[0]  # noqa: E731
-        given = _limits(each[k], (*later, *args))
-        return quad(integrand, low, high, **given)
+            return func(t, *later, *args)
+        return _nested(func, ranges, each, args, (t, *later))[0]
 
-    return level(count - 1)
+    return quad(integrand, low, high, **_limits(each[k], (*later, *args)))
 
 
 def dblquad(
