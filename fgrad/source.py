@@ -91,14 +91,16 @@ def user_frame() -> FrameType | None:
 def here() -> RawLoc:
     """The raw location of the innermost frame that belongs to the user."""
     frame: FrameType | None = sys._getframe(1)
+    # Keyed by file, not by code object: hashing a code object reads all of its instructions.
+    owners = _owners.get
     while frame is not None:
         code = frame.f_code
-        # Keyed by file, not by code object: hashing a code object reads all of its instructions.
-        owner = _owners.get(code.co_filename)
-        if owner == USERS:
-            return code, frame.f_lasti
-        if owner != OWN and owner_of(code.co_filename) != OWN:
-            break
+        owner = owners(code.co_filename)
+        if owner != OWN:
+            if owner == USERS:
+                return code, frame.f_lasti
+            if owner_of(code.co_filename) != OWN:
+                break
         frame = frame.f_back
     frame = user_frame() or sys._getframe(1)
     return frame.f_code, frame.f_lasti

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from fgrad.assign import Frozen, Root, View, enclosing, freeze, refresh, thaw
+from fgrad.assign import Frozen, Root, enclosing, freeze, thaw
 from fgrad.collector import collector_paused, collector_relaxed
 from fgrad.frames import note_read_only
 from fgrad.ir.aval import Aval, aval_of
@@ -80,15 +80,6 @@ class Tracer:
         if self.builder is not THREAD.state.builder and self.shape:
             out._view = Root(THREAD.state.opened)
         return out
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """`index` and `value` of a view whose base was written: they are read again."""
-            if name in ("index", "value") and isinstance(self._view, View):
-                refresh(self)
-                return getattr(self, name)
-            raise AttributeError(f"'Tracer' object has no attribute {name!r}", name=name, obj=self)
 
     @property
     def aval(self) -> Aval:
@@ -369,6 +360,11 @@ class Builder:
         """Append an equation; evaluate it outside when its operands are known."""
         if not self.live:
             return bind(prim, *[lasting(x) for x in operands], **params)
+        if len(operands) == 1 and self.plain and prim.save is None and not prim.multiple:
+            x = operands[0]
+            value = x.value if type(x) is Tracer and x.builder is self else None
+            if value is not None and type(value) is not Tracer:
+                return self._record_known(prim, x.index, value, params)
         ins: list[Any] = []
         values: list[Any] = []
         known, outer, pattern = self.eager, False, 1
@@ -433,6 +429,21 @@ class Builder:
         self.records.append(_new(Record, (prim, ins, values, params, outs, kept, loc, state.via)))
         pairs = zip(outs, results, strict=True)
         return tuple([Tracer(self, k, *((x, None) if known else (None, x))) for k, x in pairs])
+
+    def _record_known(self, prim: Primitive, number: int, value: Any, params: Any) -> Tracer:
+        """Append an equation of one operand, an array that is known in no enclosing trace."""
+        result = prim.evaluate_rule(value, **params)
+        if prim.reorders is not None:
+            self.reordered = True
+        unread = prim.unread_by(0b11)
+        if 0 in unread:
+            value = Aval(value.shape, value.dtype)
+        kept = UNREAD if OUT in unread else (result,)
+        out, state = self.new(result, None), self.state
+        loc = state.loc or here()
+        record = (prim, (number,), (value,), params, (out.index,), kept, loc, state.via)
+        self.records.append(_new(Record, record))
+        return out
 
     def _save(
         self, prim: Primitive, ins: Sequence[Any], values: Any, params: dict[str, Any], loc: Any

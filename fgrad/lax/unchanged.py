@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fgrad.compile.call import call_p
 from fgrad.ir.program import Atom, Program, Var
 from fgrad.ir.walk import has_effect
 from fgrad.lax.bodies import Body
@@ -73,7 +72,7 @@ def _passed_on(program: Program, atom: Atom) -> Atom:
         return atom
     for eqn in reversed(program.eqns):
         if atom in eqn.outputs:
-            inner = eqn.params.get("program") if eqn.prim is call_p else None
+            inner = eqn.params.get("program") if eqn.prim.name == "call" else None
             if inner is None:
                 return atom
             found = _passed_on(inner, inner.outputs[eqn.outputs.index(atom)])
@@ -90,7 +89,7 @@ def chosen(index: Value, branches: Sequence[Program], operands: Sequence[Value])
     acts = any([has_effect(eqn) for b in branches for eqn in b.eqns])
     if len(kept) == len(passed) or (acts and not kept):
         return list(switch(index, branches, operands))
-    found = iter(switch(index, [_only(b, kept) for b in branches], operands))
+    found = iter(switch(index, [_only(b, kept) for b in branches], operands) if kept else ())
     return [next(found) if place is None else _twin(operands[place]) for place in passed]
 
 
