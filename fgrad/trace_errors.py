@@ -60,6 +60,12 @@ _ONLY_JIT = (_STATIC, _WITHOUT_JIT)
 _TAKE = (
     ("write", "fgrad.numpy.array(x)[i]             instead of x[i] of a NumPy array x"),
     ("write", "n = fgrad.numpy.array(n)            an array that n[i] += 1 may write into"),
+    ("write", "i.astype(np.int64)                  instead of np.int64(i)"),
+)
+
+_MASK = (
+    ("write", "np.where(m, x, 0)                   instead of x[m]: zeros elsewhere"),
+    ("write", "fgrad.numpy.compress(m, x, size=n)  n elements of x[m], the rest filled up"),
 )
 
 NEEDS = {
@@ -96,6 +102,8 @@ NEEDS = {
         TracedArrayError,
         "NumPy needed a plain array from a traced array.",
         (
+            ("write", "x                                   instead of np.asarray(x)"),
+            ("write", "x.astype(np.int64)                  instead of np.int64(x)"),
             ("write", "np.stack([x, y])                    instead of np.array([x, y])"),
             ("write", "import fgrad.numpy as np            for np.array, np.full, np.zeros"),
             ("write", "m + s * rng.normal(size=n)          instead of rng.normal(m, s, n)"),
@@ -242,15 +250,14 @@ def _public_module(frame: FrameType) -> str:
     return ".".join(parts[: min([*private, len(parts)])])
 
 
+_TAKE_NUMBERS = ("eye", "tri", "tril", "triu", "roll", "take")  # traced ones, in fgrad's form
+
+
 def _in_numpy(frame: FrameType) -> tuple[Row, ...]:
     """What to write instead of a function of NumPy that was given a traced argument, and does not
     dispatch on it."""
     name, given = frame.f_code.co_name, frame.f_locals.values()
-    surface = importlib.import_module("fgrad.numpy")
-    plain = getattr(sys.modules["numpy"], name, None)
-    if plain is None or getattr(surface, name) is plain:
-        return ()
-    if not any([hasattr(x, "builder") for x in given]):
+    if name not in _TAKE_NUMBERS or not any([hasattr(x, "builder") for x in given]):
         return ()
     return (("write", f"fgrad.numpy.{name}    NumPy's function for traced arguments"),)
 
@@ -299,7 +306,7 @@ def needs_value(need: str, x: Tracer) -> FgradError:
         ("why", why),
     )
     if need == "array" and not stored and x.dtype.kind in "biu":
-        advice = _TAKE
+        advice = _MASK if x.dtype.kind == "b" and x.shape else _TAKE
     advice = _in_library() or advice
     if unknown.value is not None or unknown.builder.what != "jit":
         advice = tuple([row for row in advice if row not in _ONLY_JIT])

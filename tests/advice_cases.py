@@ -179,6 +179,8 @@ _INTEGER_UNDER_JIT = {
     ),
 }
 _ARRAY = {
+    "x                       ": Mended(lambda: fgrad.grad(lambda x: np.sum(x * 2))(X), [2, 2, 2]),
+    "x.astype(np.int64)": Mended(lambda: fgrad.jit(lambda x: x.astype(np.int64))(2.5), 2),
     "np.stack([x, y])": Mended(lambda: fgrad.grad(lambda x: np.stack([x, x * 2]).sum())(2.0), 3.0),
     "import fgrad.numpy as np": Mended(
         lambda: fgrad.grad(lambda x: fnp.array([x, x * 2]).sum() + fnp.full(2, x).sum())(2.0), 5.0
@@ -331,6 +333,18 @@ MENDED: dict[str, dict[str, Mended]] = {
     "numpy_array_at_a_traced_index": {
         "fgrad.numpy.array(x)[i]": Mended(lambda: fgrad.jit(lambda i: fnp.array(X)[i])(1), 2.0),
         "n = fgrad.numpy.array(n)": Mended(lambda: fgrad.jit(_counted)(1), [0, 1, 0]),
+        "i.astype(np.int64)": Mended(lambda: fgrad.jit(lambda i: i.astype(np.int64))(1), 1),
+    },
+    "numpy_array_at_a_traced_mask": {
+        "np.where(m, x, 0)": Mended(
+            lambda: fgrad.jit(lambda m: np.where(m, X, 0))(KEEP), [1, 0, 3]
+        ),
+        "fgrad.numpy.compress(m, x, size=n)": Mended(
+            lambda: fgrad.jit(lambda m: fnp.compress(m, X, size=2))(KEEP), [1, 3]
+        ),
+    },
+    "identity_at_a_traced_diagonal": {
+        "fgrad.numpy.eye": Mended(lambda: fgrad.jit(lambda k: fnp.eye(2, k=k))(1), [[0, 1], [0, 0]])
     },
     "object_argument": {
         "convert it first": Mended(

@@ -169,6 +169,14 @@ def numpy_array_at_a_traced_index() -> Any:
     return fgrad.jit(lambda i: X[i])(1)
 
 
+def numpy_array_at_a_traced_mask() -> Any:
+    return fgrad.jit(lambda m: X[m])(X > 1)
+
+
+def identity_at_a_traced_diagonal() -> Any:
+    return fgrad.jit(lambda k: np.eye(2, k=k))(1)
+
+
 def store_into_numpy_array_under_jit() -> Any:
     def f(x: Any) -> Any:
         y = np.zeros(3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -206,7 +207,7 @@ def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Value:
     i, j = [normalize_axis(a, len(x.shape)) for a in axes]
     if i == j:
         raise ArgumentError("Axes must be different.")
-    k %= 4
+    k = operator.index(k) % 4
     if k == 0:
         return x
     if k == 2:
@@ -240,7 +241,7 @@ def _roll_axis(x: Value, by: Any, axis: int) -> Value:
     n = x.shape[axis]
     if not isinstance(by, int):
         places = np.remainder(np.subtract(np.arange(n), by.astype(INT64)), max(n, 1))
-        return np.take(x, places, axis=axis)
+        return numpy_functions[np.take](x, places, axis=axis)
     out = rolled(x, by, axis)
     return fresh(x) if out is x else out
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -296,6 +297,7 @@ def diagonal(a: Any, offset: int = 0, axis1: int | None = None, axis2: int | Non
 
 
 def _diagonal(x: Value, offset: int, axis1: int, axis2: int) -> Value:
+    offset = operator.index(offset)
     i, j = normalize_axis(axis1, len(x.shape)), normalize_axis(axis2, len(x.shape))
     if i == j:
         raise ArgumentError("axis1 and axis2 cannot be the same")
