@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import tree
-from fgrad.assign import keep_memory, writes_of
+from fgrad.assign import keep_memory, root_of, writes_of
 from fgrad.compile.call import call
 from fgrad.compile.passes.dce import dce
 from fgrad.compile.plan import Donation
@@ -28,6 +28,7 @@ from fgrad.errors import ArgumentWriteError
 from fgrad.ir.aval import PYTHON_SCALARS
 from fgrad.ir.program import Program, Var
 from fgrad.ir.walk import subprograms
+from fgrad.layouts import note_taken
 from fgrad.outside.watches import Watches
 from fgrad.overlap import overlap
 from fgrad.trace import Tracer
@@ -112,6 +113,8 @@ class Effects(NamedTuple):
         for k in self.contiguous:
             if not is_contiguous(given[k]):
                 raise strided(fun, names()[k])
+            if isinstance(given[k], Tracer):
+                note_taken(root_of(given[k]))
         for k in self.writes:
             for array, path in outside.arrays():
                 if overlap(given[k], array):

@@ -18,7 +18,7 @@ from fgrad.outside.draws import Draws
 from fgrad.source import here, resolve
 from fgrad.trace import Tracer, Value, trace
 from fgrad.transforms import control, control_reverse, control_vmap  # noqa: F401 - the rules
-from fgrad.transforms.arguments import refuse_writes
+from fgrad.transforms.arguments import Around, refuse_edits, refuse_writes, watched
 from fgrad.transforms.tap import collecting_tags
 from fgrad.transforms.wrap import as_value, function_name, ids_of, is_weak, own
 
@@ -80,14 +80,19 @@ def body_of(
     if known is not None:
         return known
     found: dict[str, Any] = {}
+    name = f"lax.{what}({function_name(fun)})"
 
     def flat(*values: Value) -> list[Value]:
         given, start = [], 0
         for avals, treedef in args:
             given.append(tree.unflatten(treedef, values[start : start + len(avals)]))
             start += len(avals)
-        out, found["tree"] = tree.flatten(fun(*given))
-        refuse_writes(f"lax.{what}({function_name(fun)})", values, out)
+        watch, around = watched(given), Around(fun)
+        result = fun(*given)
+        refuse_edits(name, watch, result)
+        around.check(name)
+        out, found["tree"] = tree.flatten(result)
+        refuse_writes(name, values, out)
         found["weak"] = [is_weak(x) for x in out]
         results = [as_value(x, f"a result of {function_name(fun)}") for x in out]
         wanted = [*dtypes, *[None] * (len(results) - len(dtypes))]
@@ -98,7 +103,7 @@ def body_of(
 
     draws = Draws(fun)
     traced = trace(flat, [a for avals, _ in args for a in avals], function_name(fun), what, True)
-    draws.check(f"lax.{what}({function_name(fun)})")
+    draws.check(name)
     body = Body(traced.program, traced.captured, found["tree"], found["weak"])
     if key is not None and not body.captured:
         while len(_BODIES) >= MOST_BODIES:

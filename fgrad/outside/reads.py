@@ -42,9 +42,20 @@ MOST_NAME = 64  # characters of a constant that may be the name of an attribute
 # Names of Python's by which code sees more of a value than its numbers, or reaches it unseen.
 _LOOKING = frozenset(
     {"type", "isinstance", "issubclass", "hasattr", "callable", "id", "globals", "locals", "vars"}
-    | {"eval", "exec", "dir"}
+    | {"eval", "exec", "dir", "getattr", "isscalar", "attrgetter", "methodcaller"}
 )
-_LOOKING_ATTRIBUTES = frozenset({"__class__", "__dict__", "__globals__", "__closure__"})
+_LOOKING_ATTRIBUTES = frozenset(
+    {
+        "__class__",
+        "__dict__",
+        "__globals__",
+        "__closure__",
+        "isscalar",
+        "attrgetter",
+        "methodcaller",
+    }
+    | {"__getattribute__", "modules"}
+)
 
 Step = tuple[str, Any]
 

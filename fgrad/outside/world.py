@@ -16,7 +16,11 @@ import functools
 import gc
 import sys
 import types
-from collections.abc import Mapping, Sequence, Set
+import weakref
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextvars import ContextVar
+from threading import local
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -252,7 +256,10 @@ class _Walk:
         """What a function reads; of a library's, only what it closes over."""
         if is_trusted(fun) or fun.__code__.co_filename.startswith("<frozen"):
             for cell in fun.__closure__ or ():
-                if callable(held := _held(cell)):
+                held = _held(cell)
+                if isinstance(held, (list, tuple, dict)):
+                    self.callables(held, path)
+                elif callable(held):
                     self.see(held, path)
             if "__wrapped__" in fun.__dict__:
                 self.see(fun.__dict__["__wrapped__"], path)
@@ -353,10 +360,10 @@ class _Walk:
         """An object that is passed on: all special functions of its class, and what is asked."""
         cls = type(x)
         if is_trusted(cls):
-            for name in ("__wrapped__", "fun", "func"):
-                held = getattr(x, "__dict__", {}).get(name)
-                if callable(held):
-                    self.see(held, path)
+            self.looks |= isinstance(x, _GIVERS)
+            self.callables(getattr(x, "__dict__", {}), path)
+            if isinstance(x, (set, deque)):
+                self.items(list(x), path)
             return
         self.objects.append((x, path))
         for owner in cls.__mro__:
@@ -364,6 +371,12 @@ class _Walk:
                 for name, held in list(vars(owner).items()):
                     if name.startswith("__") and isinstance(held, _METHODS) and name not in _UNREAD:
                         self.attribute(x, name, path, ())
+
+    def callables(self, x: Any, path: str) -> None:
+        """The functions in a container or object of a library's, such as rules of derivatives."""
+        for held in list(x.values() if isinstance(x, dict) else x):
+            if callable(held) or (isinstance(held, (tuple, list)) and any(map(callable, held))):
+                self.exposing(held, path)
 
     def attribute(self, x: Any, name: str, path: str, steps: Sequence[Step]) -> None:
         """`x.name` is read, as Python finds it: in the class, in the object, in the class."""
@@ -453,6 +466,8 @@ def binds_globals(code: types.CodeType) -> bool:
     return bool(reads.stored) or any([binds_globals(inner) for inner in reads.inner])
 
 
+# What gives objects that it does not show.
+_GIVERS = (Iterator, weakref.ref, *weakref.ProxyTypes, ContextVar, local)
 _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial, np.ndarray)
 _PLAIN = frozenset(
     {int, float, complex, bool, str, bytes, type(None), type(Ellipsis), slice, range}

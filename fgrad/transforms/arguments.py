@@ -9,21 +9,24 @@ everything was computed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import CellType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
 
 from fgrad import tree
 from fgrad.assign import immutable, keep_memory, layout_of, memory_of, root_of, writes_of
-from fgrad.containers import Edit, Watch, containers_in, put_contents
+from fgrad.containers import SEQUENCES, Edit, Watch, containers_in, put_contents
 from fgrad.errors import ArgumentWriteError, InPlaceError, LostWriteWarning
 from fgrad.layouts import in_c_order
 from fgrad.lifted import is_lifted, lift
 from fgrad.on_device import OnDevice
 from fgrad.overlap import overlap, overlaps_itself
-from fgrad.source import here, resolve, warn_user
+from fgrad.source import USERS, here, owner_of, resolve, warn_user
 from fgrad.trace import Tracer
 from fgrad.writing import write_all
+
+MOST_ITEMS = 1024  # of a container outside that is looked at
 
 Names = Callable[[], Sequence[str]]
 
@@ -177,6 +180,99 @@ def refuse_writes(of: str, tracers: Sequence[Tracer], results: Sequence[Any]) ->
                 ("write", "y = y.copy()      in the function, before it is written"),
             ),
         )
+
+
+def refuse_edits(of: str, watch: Watch | None, out: Any) -> None:
+    """Raise a card if a function that has containers of its own for its arguments changes one, and
+    returns neither that nor what it stored there."""
+    edits = () if watch is None else watch.edits()
+    if not edits:
+        return
+    assert watch is not None
+    kept = {id(x) for x in (*containers_in(out), *tree.leaves(out))}
+    for edit in edits:
+        changed, before = watch.containers[edit.container], watch.before[edit.container]
+        old = {id(x) for x in before.values()}
+        new = [x for key, x in edit.contents.items() if x is not before.get(key)]
+        given_back = all([id(x) in kept and id(x) not in old for x in tree.leaves(new)])
+        if id(changed) in kept or (given_back and before.keys() <= edit.contents.keys()):
+            continue
+        kind = type(changed).__name__
+        raise ArgumentWriteError(
+            f"{of} changes a container among its arguments that is a copy inside.",
+            (
+                ("value", f"a {kind} that holds something else afterwards"),
+                (
+                    "why",
+                    "the function is recorded with containers of its own, to run again; what it",
+                ),
+                ("why", "stores in them would be lost."),
+                ("write", f"return the {kind}, and use the result"),
+                ("write", "p = dict(p)      a copy of its own, before it is changed"),
+            ),
+        )
+
+
+class Around:
+    """The containers that the code of a loop or a branch names outside of it.
+
+    It runs once, for all steps and also for a branch that is not taken: so it must not store in
+    these what is traced.
+    """
+
+    def __init__(self, fun: Callable[..., Any]) -> None:
+        self.watch = Watch(tuple(_named_containers(fun)))
+
+    def check(self, of: str) -> None:
+        """Raise a card if one of them holds other traced values now."""
+        for edit in self.watch.edits():
+            before = {id(x) for x in self.watch.before[edit.container].values()}
+            new = [x for x in edit.contents.values() if id(x) not in before]
+            if not any([isinstance(x, Tracer) for x in tree.leaves(new)]):
+                continue
+            kind = type(self.watch.containers[edit.container]).__name__
+            raise ArgumentWriteError(
+                f"{of} stores a traced value in a container outside of it.",
+                (
+                    ("value", f"a {kind}"),
+                    ("why", "its code runs once, for all steps and whichever branch is taken:"),
+                    ("why", "what it stores would be stored once."),
+                    (
+                        "write",
+                        "return the value: as a carry, or as a result of each step of a scan",
+                    ),
+                ),
+            )
+
+
+def _named_containers(fun: Any) -> list[Any]:
+    """Dictionaries, lists and the like that the code of a function, and of those that it names,
+    names outside of them."""
+    found: dict[int, Any] = {}
+    left = [fun]
+    seen: set[int] = set()
+    while left:
+        x = left.pop()
+        x = x.__func__ if isinstance(x, MethodType) else x
+        if id(x) in seen:
+            continue
+        seen.add(id(x))
+        if isinstance(x, (dict, *SEQUENCES)) and len(x) <= MOST_ITEMS:
+            found[id(x)] = x
+        elif isinstance(x, FunctionType):
+            users = owner_of(x.__code__.co_filename) == USERS
+            held = [_held(cell) for cell in x.__closure__ or ()]
+            left += [y for y in held if users or isinstance(y, FunctionType)]
+            if users:
+                left += [x.__globals__[n] for n in x.__code__.co_names if n in x.__globals__]
+    return list(found.values())
+
+
+def _held(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # a variable that has no value yet
+        return None
 
 
 class Shared:

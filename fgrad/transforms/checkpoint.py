@@ -26,6 +26,7 @@ from fgrad.ops.selected import Selected, alike, plain
 from fgrad.record import Record
 from fgrad.thread_state import THREAD
 from fgrad.trace import Builder, Tracer, Value, bind, innermost, run
+from fgrad.transforms.arguments import refuse_edits, watched
 from fgrad.transforms.beneath import trace_beneath
 from fgrad.transforms.checkpoint_body import Body, Ran, append, run_body, takes_body
 from fgrad.transforms.control_parts import known_values, some
@@ -100,7 +101,10 @@ def checkpoint(
 
         def flat(*inputs: Value) -> Any:
             given, keywords = tree.unflatten(in_tree, inputs)
-            return fun(*[statics.get(k, x) for k, x in enumerate(given)], **keywords)
+            watch = watched([*given, keywords])
+            out = fun(*[statics.get(k, x) for k, x in enumerate(given)], **keywords)
+            refuse_edits(f"checkpoint({name})", watch, out)
+            return out
 
         builder = innermost()
         if builder is None:

@@ -32,6 +32,7 @@ from fgrad.ops.elementwise import convert
 from fgrad.readout import DIFFERENTIATING
 from fgrad.source import Loc
 from fgrad.trace import Builder, Tracer, Value, bind, innermost, lasting
+from fgrad.transforms.arguments import refuse_edits, watched
 from fgrad.transforms.beneath import (
     HIDDEN,
     Beneath,
@@ -274,7 +275,11 @@ class UserRules(Rules):
 
     def primal(self, *inputs: Value) -> Any:
         """The function itself."""
-        return self.owner.fun(*self.split.whole(inputs))
+        rest = tree.unflatten(self.split.treedef, inputs)
+        watch = watched(rest)
+        out = self.owner.fun(*merged(self.split.statics, rest, self.split.count))
+        refuse_edits(self.name, watch, out)
+        return out
 
     def with_types(self, values: Sequence[Value]) -> None:
         """Find the type of the result, which rules are checked against: the function is traced

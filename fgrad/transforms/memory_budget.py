@@ -27,6 +27,7 @@ from fgrad.ops.control import scan_p
 from fgrad.source import warn_user
 from fgrad.thread_state import THREAD
 from fgrad.trace import Builder, Tracer, Value, bind, concrete, innermost, run, trace
+from fgrad.transforms.arguments import refuse_edits, watched
 from fgrad.transforms.beneath import trace_beneath
 from fgrad.transforms.checkpoint import Saving, bind_checkpoint
 from fgrad.transforms.checkpoint_scan import lengths_of, saving_scan
@@ -84,16 +85,19 @@ def budgeted(fun: Callable[..., Any], memory: str | int) -> Callable[..., Any]:
         leaves, in_tree = tree.flatten((args, kwargs))
         where = [k for k, x in enumerate(leaves) if isinstance(x, (Tracer, np.ndarray, np.generic))]
         values = [as_value(leaves[k]) for k in where]
+        name = function_name(fun)
 
         def flat(*inputs: Value) -> Any:
             whole = list(leaves)
             for k, x in zip(where, inputs, strict=True):
                 whole[k] = x
             call_args, call_kwargs = tree.unflatten(in_tree, whole)
-            return fun(*call_args, **call_kwargs)
+            watch = watched([*call_args, call_kwargs])
+            out = fun(*call_args, **call_kwargs)
+            refuse_edits(f"grad({name})", watch, out)
+            return out
 
         weak = [is_weak(x) for x in values]
-        name = function_name(fun)
         traced = trace_beneath(flat, values, name, "grad", weak, known=False)
         operands = [*traced.captured, *values]
         wanted = tuple([isinstance(x, Tracer) and x.dtype.kind in "fc" for x in operands])

@@ -5,9 +5,11 @@
 A function of one to four arrays writes into some, by slices, operators, `out=`, `np.add.at` and
 views, and returns some.  It is called a few times, with other contents, memory and shapes: whole
 arrays, strided and reversed parts, transposed ones, parts of one array that are apart or overlap,
-read-only ones, in containers.  All memory and results are compared with NumPy's after each call.  A
-call may be refused only where an array that is written cannot be or shares memory with another one;
-then nothing has changed.  Numbers are small and whole, so that all results are exact.
+read-only ones, in containers, which some functions change too.  All memory, containers and results
+are compared with NumPy's after each call.  Inside of `checkpoint`, custom rules and branches, where
+arguments are copies, what would be lost is refused.  Otherwise a call may be refused only where an
+array that is written cannot be or shares memory with another one; then nothing has changed.
+Numbers are small and whole, so that all results are exact.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ class Function(NamedTuple):
     ranks: tuple[int, ...]
     written: tuple[int, ...]
     container: str
+    edit: Callable[..., Any] | None = None  # what it does to the container
 
 
 # --- functions ------------------------------------------------------------------------------------
@@ -76,6 +79,31 @@ LONG_STATEMENTS = (
 )  # fmt: skip
 
 
+EDITS = {
+    "dict": (
+        "p['k0'] = p['k0'] * 2", "p['new'] = p['k0'] + 1", "p.pop('k0')", "p.update(new=p['k0'])",
+        "p['k0'] = 3", "p.clear()", "p.setdefault('l', []).append(p['k0'])", "p['k0'] += 1",
+    ),
+    "list": (
+        "p.append(p[0] * 2)", "p[0] = p[0] + 1", "p.pop()", "p.clear()", "p.reverse()",
+        "p.insert(0, p[-1])", "p[:] = p[:1] * 2", "p[0] += 1", "p.extend([p[0], 2.0])",
+    ),
+    "nested": (
+        "p['first'] = p['first'] * 2", "p['rest'] = [p['first'], p['rest']]", "del p['rest']",
+    ),
+}  # fmt: skip
+
+
+def draw_edit(rng: np.random.Generator, container: str) -> Callable[..., Any] | None:
+    """A change of a container, for some functions."""
+    if container not in EDITS or rng.random() < 0.5:
+        return None
+    lines = EDITS[container]
+    scope: dict[str, Any] = {}
+    exec(f"def edit(p):\n    {lines[int(rng.integers(len(lines)))]}\n", scope)
+    return scope["edit"]
+
+
 def draw_function(rng: np.random.Generator) -> Function:
     """A random function."""
     count = int(rng.integers(1, 5))
@@ -102,7 +130,8 @@ def draw_function(rng: np.random.Generator) -> Function:
     scope: dict[str, Any] = {"np": np}
     exec(compile(text, "<drawn>", "exec"), scope)
     container = str(rng.choice(["plain", "plain", "dict", "list", "nested"]))
-    return Function(text, scope["f"], dtypes, ranks, tuple(sorted(written)), container)
+    edit = draw_edit(rng, container)
+    return Function(text, scope["f"], dtypes, ranks, tuple(sorted(written)), container, edit)
 
 
 # --- arguments ------------------------------------------------------------------------------------
@@ -188,7 +217,14 @@ def unpacking(f: Function) -> Callable[..., Any]:
     """The function of the packed arguments."""
     if f.container == "plain":
         return f.fun
-    return lambda packed: f.fun(*tree.leaves(packed))
+
+    def fun(packed: Any) -> Any:
+        out = f.fun(*tree.leaves(packed))
+        if f.edit is not None:
+            f.edit(packed)
+        return out
+
+    return fun
 
 
 # --- ways to call ---------------------------------------------------------------------------------
@@ -216,15 +252,40 @@ def ways(f: Function) -> Iterator[tuple[str, Callable[..., Any]]]:
         return fgrad.vmap(one, in_axes=axes, out_axes=(0, None))(lanes, *args)[1]
 
     yield "vmap", mapped
+    if 0 in f.ranks or is_reshaped(f):  # numbers in a body; copies, which lie in C order
+        return
+    for name, body in BODIES.items():
+        made = body(fun)
+        yield name, made
+        yield f"{name} in jit", jit(made)
+
+
+def custom_jvp(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with a rule of its own."""
+    made = fgrad.custom_jvp(fun)
+    made.defjvp(lambda primals, tangents: (made(*primals), None))
+    return made
+
+
+def branch(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as both sides of a branch."""
+    return lambda *args: fgrad.lax.cond(np.add(1, 1) > 1, fun, fun, *args)
+
+
+BODIES = {"checkpoint": fgrad.checkpoint, "custom_jvp": custom_jvp, "cond": branch}
 
 
 # --- the comparison -------------------------------------------------------------------------------
 
 
+def is_reshaped(f: Function) -> bool:
+    """Whether it depends on how arguments lie whether a part of them is a view."""
+    return any([s in f.text for s in ("reshape(-1)", "ravel(); ", ".shape[::-1])")])
+
+
 def may_be_refused(f: Function, arrays: list[np.ndarray]) -> bool:
     """Whether a written argument is read-only or shares memory."""
-    reshaped = any([s in f.text for s in ("reshape(-1)", "ravel(); ", ".shape[::-1])")])
-    if reshaped and not all([x.flags.c_contiguous for x in arrays]):
+    if is_reshaped(f) and not all([x.flags.c_contiguous for x in arrays]):
         return True
     for k in f.written:
         if not arrays[k].flags.writeable:
@@ -240,17 +301,22 @@ def same(a: Any, b: Any) -> bool:
     return a.dtype == b.dtype and a.shape == b.shape and np.array_equal(a, b, equal_nan=True)
 
 
-def compare(f: Function, call: Callable[..., Any], given: Arguments, objects: bool) -> str:
-    """One call: what is wrong with it, "refused" or nothing; `objects` are compared too."""
+def compare(
+    f: Function, call: Callable[..., Any], given: Arguments, objects: bool, copies: bool = False
+) -> str:
+    """One call: what is wrong with it, "refused" or nothing; `objects` are compared too.  Where
+    arguments are `copies` it may be refused."""
     expected, found = given.copied(), given.copied()
     arrays, numpys = found.arrays(), expected.arrays()
     try:
-        wanted = unpacking(f)(*packed(f.container, numpys))
+        numpy_args = packed(f.container, numpys)
+        wanted = unpacking(f)(*numpy_args)
     except (ValueError, TypeError) as error:
         wanted = error
-    refusable = may_be_refused(f, arrays)
+    refusable = copies or may_be_refused(f, arrays)
+    own_args = packed(f.container, arrays)
     try:
-        result = call(*packed(f.container, arrays))
+        result = call(*own_args)
     except (ArgumentWriteError, InPlaceError) as error:
         untouched = all([same(a, b) for a, b in zip(found.memory, given.memory, strict=True)])
         if not untouched:
@@ -258,14 +324,32 @@ def compare(f: Function, call: Callable[..., Any], given: Arguments, objects: bo
         return "refused" if refusable or isinstance(wanted, Exception) else f"refused: {error}"
     except (ValueError, TypeError) as error:
         return "" if isinstance(wanted, Exception) else f"raised {error!r}"
+    if copies and may_be_refused(f, arrays):  # copies share nothing, and can be written
+        return ""
     if isinstance(wanted, Exception):  # NumPy refuses to change nothing in read-only memory
         fixed = [k for k, x in enumerate(arrays) if not x.flags.writeable]
-        own = [f"{NAMES[k]}[...] = {NAMES[k]}[...]" in f.text for k in fixed]
+        own = [
+            text.format(NAMES[k]) in f.text
+            for k in fixed
+            for text in ("{0}[...] = {0}[...]", "{0}[...] = {0}.copy()", "np.copyto({0}, {0}")
+        ]
         nothing = any([*own, *[not arrays[k].size for k in fixed]])
         return "" if nothing else f"no {wanted!r}"
-    for k, (a, b) in enumerate(zip(found.memory, expected.memory, strict=True)):
+    pairs = list(zip(found.memory, expected.memory, strict=True))
+    if copies:  # what is returned is written in the copy alone
+        returned = f.text.rpartition("return (")[2]
+        lost = [k for k in f.written if f"{NAMES[k]}," not in returned]
+        pairs = [(arrays[k], numpys[k]) for k in lost]
+    for k, (a, b) in enumerate(pairs):
         if not same(a, b):
             return f"memory {k}:\n{a}\nNumPy:\n{b}"
+    if f.edit is not None:
+        a, b = tree.flatten(own_args), tree.flatten(numpy_args)
+        alike = a[1] == b[1] and (
+            copies or all([same(x, y) for x, y in zip(a[0], b[0], strict=True)])
+        )
+        if not alike:
+            return f"container {own_args}\nNumPy: {numpy_args}"
     leaves, wanted_leaves = tree.leaves(result), tree.leaves(wanted)
     if len(leaves) != len(wanted_leaves):
         return "another structure"
@@ -296,7 +380,9 @@ class Report:
                 continue
             calls = [*drawn, *drawn, drawn[0]] if name == "jit" else drawn
             for given in calls:
-                self.note(seed, number, name, f, compare(f, call, given, name == "jit"))
+                copies = name.split(" ")[0] in BODIES
+                wrong = compare(f, call, given, name == "jit", copies)
+                self.note(seed, number, name, f, wrong)
         if threads > 1:
             self.threaded(seed, number, f, drawn, threads)
 

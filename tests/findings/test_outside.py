@@ -369,6 +369,57 @@ def test_1_7_numbers_that_the_trace_needs_are_compared(use: str) -> None:
     assert all([type(n) is int for n in scope["log"]])
 
 
+# The number is also reached in a way that only the running code knows: it must not be taken for an
+# input of one of them alone.
+UNSEEN: dict[str, str] = {
+    "rule": (
+        "import fgrad\n@fgrad.custom_vjp\ndef h(x): return x * 2.0\n"
+        "h.defvjp(lambda x: (h(x), None), lambda _, ct: (ct * s,))\n"
+        "def f(x): return fgrad.grad(lambda y: np.sum(h(y) * s))(x)"
+    ),
+    "weak reference": (
+        "import weakref\nclass C: s = 0.0\nc = C(); c.s = 1; r = weakref.ref(c)\n"
+        "def f(x): return x * c.s + r().s"
+    ),
+    "iterator": (
+        "import itertools\nclass C: s = 0.0\nc = C(); c.s = 1; r = itertools.cycle([c])\n"
+        "def f(x): return x * c.s + next(r).s"
+    ),
+    "set": (
+        "class C: s = 0.0\nc = C(); c.s = 1; r = {c}\n"
+        "def f(x): return x * c.s + sum([k.s for k in r])"
+    ),
+    "context": (
+        "import contextvars\nclass C: s = 0.0\nc = C(); c.s = 1\n"
+        "r = contextvars.ContextVar('r', default=c)\ndef f(x): return x * c.s + r.get().s"
+    ),
+    "computed name": (
+        "class C:\n  def __init__(self): self.s = 1; self.kind = 'a'\n"
+        "  def go_a(self, x): return x * self.s\n"
+        "  def __call__(self, x): return getattr(self, 'go_' + self.kind)(x) + self.s\n"
+        "c = C()\ndef f(x): return c(x)"
+    ),
+    "table": ("t = {'a': lambda x: x * s, 'b': abs}\ndef f(x): return t['ab'[len(x) > 99]](x) + s"),
+    "argument": "def h(x, k): return x * k['s']\nk = {'s': 1}\ndef f(x): return h(x, k) * k['s']",
+}
+
+
+@pytest.mark.parametrize("case", UNSEEN)
+def test_1_7_numbers_with_ways_that_are_not_known_are_compared(case: str) -> None:
+    scope = run("s = 1\n" + UNSEEN[case])
+    jitted, x = fgrad.jit(scope["f"]), np.linspace(-1.0, 2.0, 8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RetraceWarning)
+        for k in (0.5, 0.25, 1.5, 2.5, 3.5, 0.75):
+            scope["s"] = k
+            if "c" in scope:
+                scope["c"].s = k
+            if "k" in scope:
+                scope["k"]["s"] = k
+            for _ in range(3):
+                np.testing.assert_allclose(jitted(x), scope["f"](x))
+
+
 def test_1_7_a_small_integer_type_refuses_large_numbers_that_are_read() -> None:
     scope = run("s = 1\ndef f(x): return x.astype(np.int8) * s")
     jitted, x = fgrad.jit(scope["f"]), np.arange(3.0)
