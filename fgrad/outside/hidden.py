@@ -77,8 +77,8 @@ class Hidden:
         builder = self.builder
         if builder is None or not self.tracers:
             return
-        for key, (inner, given) in self.tracers.items():
-            if writes_of(given) or inner.index in builder.narrowed:
+        for key, (_, given) in self.tracers.items():
+            if writes_of(given):
                 self.refused.add(key)
         own = 2 * len(self.tracers) + _OWN_REFERENCES
         if sys.getrefcount(builder) > own:

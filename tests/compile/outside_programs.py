@@ -31,7 +31,7 @@ NUMBER_USES = (
     "x * np.full(4, {n})", "x * np.array([{n}, 1.0])[0]", "x * np.sqrt(abs({n}))", "x + {n} // 2",
     "x * math.exp(-abs({n}))", "x * ({n} if {n} > 0 else 2.0)", "x * float({n})", "x + {n} % 3",
     "sum([x for _ in range(int(abs({n})) + 1)])", "x * {{0.5: 2.0}}.get({n}, 3.0)",
-    "x * len(str({n}))", "x * len(f'{{{n}}}')", "x * (1.0 if isinstance({n}, float) else 2.0)",
+    "x * len(str({n}))", "x * len('{{}}'.format({n}))", "x * (1.0 if isinstance({n}, float) else 2.0)",
     "x * (1.0 if type({n}) is float else 2.0)", "x * (1.0 if hasattr({n}, 'shape') else 2.0)",
     "x * (1.0 if np.isscalar({n}) else 2.0)", "x * np.ndim({n}) + {n}",
     "x + np.linspace(0, {n}, 4)",
