@@ -27,7 +27,7 @@ def test_every_trait_is_set_or_refused(prim: Primitive) -> None:
 def test_traits_agree_with_each_other(prim: Primitive) -> None:
     if prim.movement is not None:
         assert prim.cost is Cost.NOTHING and prim.fold is None and prim.holds is None
-        assert (prim.rounding is Rounding.COPIES) != prim.movement.fills
+        assert prim.rounding is Rounding.COPIES or prim.movement.fills
     if prim.maps or prim.scalar:
         assert prim.elementwise
     if prim.fold is not None:
