@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from fgrad.compile.call import call_p
 from fgrad.ir.program import Atom, Program, Var
 from fgrad.ir.walk import has_effect
 from fgrad.lax.bodies import Body
@@ -72,7 +73,7 @@ def _passed_on(program: Program, atom: Atom) -> Atom:
         return atom
     for eqn in reversed(program.eqns):
         if atom in eqn.outputs:
-            inner = eqn.params.get("program") if eqn.prim.name == "call" else None
+            inner = eqn.params.get("program") if eqn.prim is call_p else None
             if inner is None:
                 return atom
             found = _passed_on(inner, inner.outputs[eqn.outputs.index(atom)])
