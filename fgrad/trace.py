@@ -523,11 +523,11 @@ def bind(prim: Primitive, *operands: Any, **params: Any) -> Any:
             builder = x.builder
             level = builder.level
     if builder is None:
-        if not operands:
-            builder = innermost()
-            if builder is not None and not builder.eager:
-                return builder.record(prim, operands, params)
-        return prim.evaluate_rule(*operands, **params)
+        builder = innermost() if prim.effect or not operands else None
+        while prim.effect and builder is not None and builder.eager:
+            builder = builder._outer  # what acts belongs to the program that is being made
+        if builder is None or builder.eager:
+            return prim.evaluate_rule(*operands, **params)
     return builder.record(prim, operands, params)
 
 

@@ -12,6 +12,8 @@ from fgrad.config import config
 from fgrad.errors import ArgumentError, DtypeError, FgradError, Row, ShapeError
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.program import Program
+from fgrad.ir.traits import Host
+from fgrad.ir.walk import subprograms
 from fgrad.lax.contents import contents
 from fgrad.numpy.promote import convert
 from fgrad.outside.draws import Draws
@@ -105,11 +107,17 @@ def body_of(
     traced = trace(flat, [a for avals, _ in args for a in avals], function_name(fun), what, True)
     draws.check(name)
     body = Body(traced.program, traced.captured, found["tree"], found["weak"])
-    if key is not None and not body.captured:
+    if key is not None and not body.captured and not _calls_back(body.program):
         while len(_BODIES) >= MOST_BODIES:
             _BODIES.pop(next(iter(_BODIES)), None)
         _BODIES[key] = body
     return body
+
+
+def _calls_back(program: Program) -> bool:
+    """Whether it holds functions of the user, of which equal ones may write into other lists."""
+    every = [eqn.prim for part in subprograms(program) for eqn in part.eqns]
+    return any([prim.host is Host.CALLBACK for prim in every])
 
 
 MOST_BODIES = 512

@@ -127,8 +127,9 @@ def _flat(read: Read, axis: int) -> Value:
 
 
 def _padded(read: Read) -> Value:
-    prim, _, values, params, *_ = read.record
-    return prim.rules["transpose"](read.ct, (True,), *values, **params)[0]  # type: ignore[operator]
+    prim, _, (x, *others), params, *_ = read.record
+    like = Aval(x.shape, read.ct.dtype)  # which is bool for a support
+    return prim.rules["transpose"](read.ct, (True,), like, *others, **params)[0]  # type: ignore[operator]
 
 
 def _scattered(shape: tuple[int, ...], axes: tuple[int, ...], reads: list[Read]) -> Value:
