@@ -21,10 +21,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from random_ops_draw import Call, Draw, invoke, random_call
+from random_ops_draw import Call, Draw, invoke
+from random_ops_more import random_call
 
 import fgrad
 from fgrad import errors
+from fgrad.config import config
 from fgrad.ir.aval import aval_of
 from fgrad.trace import Builder, Tracer, concrete, run, trace
 
@@ -118,6 +120,7 @@ def _undefined(call: Call, pool: Sequence[Any]) -> bool:
     finite meets functions whose algorithms spread NaN in ways of their own."""
     spreads = (
         "fft", "einsum", "percentile", "quantile", "median", "nanm", "prod", "dot", "reciprocal",
+        "corr", "cov", "convolve", "poly",
     )  # fmt: skip
     module = getattr(call.function, "__module__", "")
     if module == "numpy.linalg" or any([part in call.name for part in spreads]):
@@ -230,10 +233,15 @@ def check_derivatives(f: Program, seed: int) -> str:
     pushed = fgrad.jvp(scalar, tuple(inputs), tuple(way))[1]
     pulled = fgrad.grad(scalar, argnums=tuple(range(len(inputs))))(*inputs)
     along = sum([np.sum(np.asarray(p) * t) for p, t in zip(pulled, way, strict=True)])
-    size = 1 + abs(float(pushed))
+    size = 1 + abs(float(pushed)) if np.isfinite(pushed) else 1.0
     single = any([y.dtype.char in "efF" for y in every_result])
-    if not abs(along - pushed) <= (1e-2 if single else 1e-7) * size:
+    # No derivative or an infinite one is right, unless differences find another.
+    no_derivative = not np.isfinite(pushed) and np.array_equal(along, pushed, equal_nan=True)
+    if not (no_derivative or abs(along - pushed) <= (1e-2 if single else 1e-7) * size):
         return f"reverse {along}, forward {pushed}"
+
+    if any([y.dtype == np.float16 for y in every_result]):
+        return ""  # whose last digits are larger than the steps
 
     def difference(h: float) -> float:
         ends = [scalar(*[x + s * t for x, t in zip(inputs, way, strict=True)]) for s in (h, -h)]
@@ -247,7 +255,7 @@ def check_derivatives(f: Program, seed: int) -> str:
 
     steps = [difference(h) for h in (1e-4, 1e-5, 1e-6)]
     agree = np.ptp(steps) < 1e-4 * (1 + abs(steps[0])) and not kinked()
-    if np.isfinite(steps).all() and agree and abs(steps[1] - pushed) > 1e-2 * size:
+    if np.isfinite(steps).all() and agree and not abs(steps[1] - pushed) <= 1e-2 * size:
         return f"forward {pushed}, differences {steps}"
     return ""
 
@@ -400,8 +408,11 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--only", type=int)
     parser.add_argument("--jit", type=int, default=4, help="every so many programs is compiled")
+    parser.add_argument("--check", type=int, help="as FGRAD_CHECK: 3 runs programs between passes")
     parser.add_argument("--refused", action="store_true", help="list what was refused")
     options = parser.parse_args()
+    if options.check is not None:
+        config.check = options.check
     start = time.perf_counter()
     numbers = range(options.first, options.first + options.count)
     only = options.only is not None

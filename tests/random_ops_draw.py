@@ -466,18 +466,6 @@ def linear_call(draw: Draw) -> Call:
     return Call(name, getattr(np.linalg, name), (x,), {})
 
 
-WAYS = [
-    (numpy_call, 12), (ufunc_call, 6), (operator_call, 4), (method_call, 3), (index_call, 3),
-    (einsum_call, 1), (linear_call, 1), (clip_call, 1), (chain_call, 1),
-]  # fmt: skip
-_CHOICES = [way for way, weight in WAYS for _ in range(weight)]
-
-
-def random_call(draw: Draw) -> Call:
-    """Any of the above."""
-    return draw.pick(_CHOICES)(draw)
-
-
 def invoke(call: Call, pool: Sequence[Any]) -> Any:
     """The result of a call on the values of a pool."""
     args = [_given(a, pool) for a in call.args]

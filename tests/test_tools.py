@@ -45,7 +45,12 @@ def test_card_of_sin():
         "lambda t, x, out: mul(t, cos(x))",
         "transpose: refused, because it is not linear",
         "CPU row: fgrad/compile/cpu/",
-        "value rule: fgrad/compile/lower/rules.py",
+        "lowering: fgrad/compile/lower/rules.py",
+        "cost: function",
+        "commutative: no",
+        "movement: none, because it computes its results",
+        "complex numbers as parts: fgrad/compile/passes/",
+        "sparsity: by default, follows from its traits",
         "test row: tests/op_cases.py",
     ):
         assert part in card

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from sources import load_primitives, python_files, relative, syntax_tree
 
+import fgrad
+from fgrad.errors import MissingRuleError
 from fgrad.ir.primitive import REGISTRY, Primitive, Refusal
 from fgrad.ir.traits import Cost, Rounding, Traits
+from fgrad.tools.op import card
+from fgrad.tools.pass_rules import PASS_RULES
 
 load_primitives()
 PRIMITIVES = sorted(REGISTRY.values(), key=lambda p: p.name)
@@ -38,6 +45,55 @@ def test_traits_agree_with_each_other(prim: Primitive) -> None:
         assert prim.host is not None
     if prim.commutative:
         assert prim.scalar is not None
+
+
+@pytest.mark.parametrize("prim", PRIMITIVES, ids=lambda p: p.name)
+def test_every_pass_has_a_rule_or_a_stated_default(prim: Primitive) -> None:
+    for label, rule_of, default in PASS_RULES:
+        assert rule_of(prim) is not None or default(prim), f"{prim.name}: pass {label}"
+
+
+def test_cards_show_all_traits_and_passes() -> None:
+    for name in ("sin", "permute", "reduce_sum", "scan", "cholesky", "io_callback", "barrier"):
+        text = card(name)
+        labels = [*Traits._fields, *[rule.label for rule in PASS_RULES], "laws", "effect"]
+        assert not [label for label in labels if f"\n{label}: " not in text], name
+        assert "missing" not in text
+
+
+def _scanned(step: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda x: fgrad.lax.scan(lambda c, _: (step(c), c), x, np.arange(3))[0]
+
+
+HOLDERS: dict[str, Callable[[Callable[[Any], Any]], Callable[[Any], Any]]] = {
+    "itself": lambda f: f,
+    "jit": fgrad.jit,
+    "checkpoint": fgrad.checkpoint,
+    "scan": _scanned,
+    "while": lambda f: lambda x: fgrad.lax.fori_loop(0, 2, lambda _, c: f(c), x),
+    "cond": lambda f: lambda x: fgrad.lax.cond(np.True_, f, lambda y: y, x),
+    "jit of scan": lambda f: fgrad.jit(_scanned(f)),
+}
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_programs_are_linear_if_their_equations_are(holder: str) -> None:
+    x = np.array([0.5, 1.0, 2.0])
+    linear = HOLDERS[holder](lambda y: 3.0 * y - y[::-1])
+    expected = fgrad.vjp(linear, x)[1](x)[0]
+    np.testing.assert_allclose(fgrad.linear_transpose(linear, x)(x)[0], expected)
+    for bent in (np.sin, lambda y: y * y, lambda y: np.floor(y)):
+        with pytest.raises(MissingRuleError, match="is not linear"):
+            fgrad.linear_transpose(HOLDERS[holder](bent), x)(x)
+
+
+def test_a_custom_primitive_is_no_function_of_scipy() -> None:
+    @fgrad.primitive(out=lambda x, s, g: x)
+    def voigt_profile(x: Any, s: Any, g: Any) -> Any:
+        return x + s + g
+
+    x = np.ones(3)
+    np.testing.assert_array_equal(fgrad.jit(lambda x: voigt_profile(x, x, x))(x), 3 * x)
 
 
 # --- no pass asks for names

@@ -18,6 +18,7 @@ from fgrad.compile.cpu.callback import evaluation
 from fgrad.compile.cpu.complex_parts import complex_parts
 from fgrad.compile.cpu.external import external
 from fgrad.compile.cpu.host import (
+    Call,
     Callback,
     Copy,
     HostProgram,
@@ -40,7 +41,8 @@ from fgrad.compile.cpu.rows.sorting import sort_cycles, sort_rows
 from fgrad.compile.cpu.rows.top import RowTop, row_top
 from fgrad.compile.cpu.rows.walks import RowWalk, row_walk
 from fgrad.compile.cpu.runtime import build, kernel_source, symbol_at
-from fgrad.compile.cpu.ufunc_loops import ufunc_cycles, ufunc_loop
+from fgrad.compile.cpu.spare_memory import check
+from fgrad.compile.cpu.ufunc_loops import Operand, bytes_needed, ufunc_cycles, ufunc_loop
 from fgrad.compile.kernel.machine import CALL_CYCLES, LINE_BYTES
 from fgrad.compile.loops.bodies import Control
 from fgrad.compile.plan import Plan, Slot
@@ -318,7 +320,8 @@ def native_routine(routine: Routine) -> NativeRoutine:
     if name == "complex_parts":
         return NativeRoutine(complex_parts(**params), params["size"], 0.0, None)
     if name == "ufunc":
-        return NativeRoutine(ufunc_loop(**params), params["size"], ufunc_cycles(**params), None)
+        failure = check(_buffers(params))[1] if bytes_needed(**params) else None
+        return NativeRoutine(ufunc_loop(**params), params["size"], ufunc_cycles(**params), failure)
     if name == "external":
         return NativeRoutine(external(**params), params["size"], CALL_CYCLES * params["size"], None)
     if name in LAPACK:
@@ -350,4 +353,11 @@ def _library_calls(step: LibraryStep, plan: Plan, table: Table) -> list[Step]:
         # Each piece of a product copies the other operand anew: few pieces.
         each = 2 if step.name == "gemm" else 4
         steps.append(shared_call(address, extent, 1, cost, tuple(numbers), each))
+        if step.name == "ufunc" and callback is not None:
+            steps.append(Call(check(_buffers(step.params))[0], 0, 1, tuple(numbers)))
     return steps
+
+
+def _buffers(params: Any) -> int:
+    """How many arguments of a loop of NumPy's are arrays."""
+    return len([fields for fields in params["operands"] if not Operand(*fields).constant])

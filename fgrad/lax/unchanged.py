@@ -90,7 +90,7 @@ def chosen(index: Value, branches: Sequence[Program], operands: Sequence[Value])
     acts = any([has_effect(eqn) for b in branches for eqn in b.eqns])
     if len(kept) == len(passed) or (acts and not kept):
         return list(switch(index, branches, operands))
-    found = iter(switch(index, [_only(b, kept) for b in branches], operands) if kept else ())
+    found = iter(switch(index, [_only(b, kept) for b in branches], operands))
     return [next(found) if place is None else _twin(operands[place]) for place in passed]
 
 

@@ -333,8 +333,10 @@ def concatenate(
         arrays = list(arrays)
     if not len(arrays):
         raise ArgumentError("need at least one array to concatenate")
-    xs = promote([as_array(a) for a in arrays])
-    if dtype is not None:
+    xs = [as_array(a) for a in arrays]
+    if dtype is None:
+        xs = promote(xs)
+    else:
         xs = [_cast(x, np.dtype(dtype), casting or "same_kind") for x in xs]
     if axis is None:
         xs, axis = [reshape(x, (math.prod(x.shape),)) for x in xs], 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -363,9 +364,9 @@ def cov(
     dtype: Any = None,
 ) -> Value:
     """The covariance matrix of variables in rows."""
-    x = _variables(m, rowvar)
+    x = _variables(m, rowvar, _row_turns())
     if y is not None:
-        x = concatenate([x, _variables(y, rowvar)], 0)
+        x = concatenate([x, _variables(y, rowvar, False)], 0)
     work = np.result_type(x.dtype, FLOAT64) if dtype is None else np.dtype(dtype)
     if not x.shape[0]:
         work = FLOAT64
@@ -398,19 +399,26 @@ def _weighted_cov(x: Value, fweights: Any, aweights: Any, ddof: int) -> Value:
         factor = np.subtract(total, squares * ddof / total)
     elif ddof:
         factor = np.subtract(total, ddof)
-    centered = np.subtract(x, rs.average(x, 1, weights, keepdims=True))
+    centered = convert(np.subtract(x, rs.average(x, 1, weights, keepdims=True)), x.dtype)
     scaled = cx.conj(np.multiply(centered, weights))
     centered, scaled = promote((centered, scaled))
     return np.divide(dt.dot_general(centered, scaled, ((1,), (1,))), factor)
 
 
-def _variables(m: Any, rowvar: bool) -> Value:
+@functools.cache
+def _row_turns() -> bool:
+    """Whether NumPy takes a single row for one observation if `rowvar` is false: from 2.2 on."""
+    return np.cov(np.zeros((1, 2)), rowvar=False, bias=True).ndim == 2
+
+
+def _variables(m: Any, rowvar: bool, row_turns: bool) -> Value:
     x = inexact(m)
     if len(x.shape) > 2:
         raise ArgumentError("m has more than 2 dimensions")
     if len(x.shape) < 2:
         return reshape(x, (1, math.prod(x.shape)))
-    return x if rowvar or x.shape[0] == 1 else sh.permute(x, (1, 0))
+    keeps = rowvar or (x.shape[0] == 1 and not row_turns)
+    return x if keeps else sh.permute(x, (1, 0))
 
 
 @implements("corrcoef")

@@ -437,6 +437,9 @@ def average(
     x, w = convert(x, dtype), convert(w, dtype)
     x, w = broadcast((x, w), x.shape)
     total_weight = reduce_with(rd.reduce_sum, w, axes, keepdims)
+    known = concrete(total_weight)
+    if known is not None and (known == 0).any():
+        raise ZeroDivisionError("Weights sum to zero, can't be normalized")
     result = ew.div(reduce_with(rd.reduce_sum, ew.mul(x, w), axes, keepdims), total_weight)
     return (result, total_weight) if returned else result
 

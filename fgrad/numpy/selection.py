@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.errors import ArgumentError, TracedIndexError
+from fgrad.errors import ArgumentError, DtypeError, ShapeError, TracedIndexError
 from fgrad.ir.aval import INT64
 from fgrad.layouts import mark
 from fgrad.numpy.arrange import concatenate, moveaxis, ravel
@@ -306,7 +306,15 @@ def _sorts_before(at: Value, values: Value, side: str) -> Value:
 @implements("digitize")
 def digitize(x: Any, bins: Any, right: bool = False) -> Value:
     """The number of the bin of each value; bins may increase or decrease."""
-    edges = as_array(bins)
+    edges, x = as_array(bins), as_array(x)
+    if x.dtype.kind == "c":
+        raise DtypeError("x may not be complex")
+    if len(edges.shape) != 1:
+        raise ShapeError(f"digitize: bins have shape {edges.shape}; they must have one axis.")
+    value = concrete(edges)
+    steps = np.zeros(0) if value is None else np.diff(value)
+    if (steps < 0).any() and (steps > 0).any():
+        raise ArgumentError("bins must be monotonically increasing or decreasing")
     n, side = edges.shape[0], "left" if right else "right"
     if n < 2:
         return searchsorted(edges, x, side=side)

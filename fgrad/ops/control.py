@@ -19,8 +19,9 @@ from fgrad.errors import DtypeError, ShapeError
 from fgrad.ir import traits
 from fgrad.ir.aval import BOOL, INT64, Aval
 from fgrad.ir.primitive import Primitive
-from fgrad.ir.program import Program
+from fgrad.ir.program import Lit, Program
 from fgrad.ir.traits import Holds
+from fgrad.ir.walk import has_effect
 from fgrad.lifted import follows
 from fgrad.ops.straight import WORTH, is_worth, scan_loop, while_loops
 from fgrad.trace import Value, bind, run
@@ -76,6 +77,11 @@ def switch(
     index: Value, branches: Sequence[Program], operands: Sequence[Value]
 ) -> tuple[Value, ...]:
     """The outputs of the program whose number is `index` (int64), clamped to the valid ones."""
+    if not branches[0].outputs:
+        if any([has_effect(eqn) for b in branches for eqn in b.eqns]):
+            nothing = (Lit(INT64.type(0)),)  # compiled steps have results
+            switch(index, [b.replace(outputs=nothing) for b in branches], operands)
+        return ()
     return bind(switch_p, index, *operands, branches=tuple(branches))
 
 

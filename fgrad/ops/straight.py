@@ -181,14 +181,14 @@ class _Text:
             env.setdefault(var, self.constant(array))
         alone = _spread_by_numpy(program)
         for eqn in eqns:
-            if eqn.outputs[0] in alone:
+            if eqn.outputs and eqn.outputs[0] in alone:
                 env[eqn.outputs[0]] = self.atom(env, eqn.inputs[0])
                 continue
             atoms = [self.atom(env, a) for a in eqn.inputs]
             outs = [self.fresh() for _ in eqn.outputs]
             env.update(zip(eqn.outputs, outs, strict=True))
-            left = ", ".join(outs) + "," * eqn.prim.multiple
-            self.lines.append(f"{left} = {self.value(eqn, atoms)}")
+            left = ", ".join(outs) + "," * eqn.prim.multiple + " = " if outs else ""
+            self.lines.append(left + self.value(eqn, atoms))
 
     def value(self, eqn: Eqn, atoms: Sequence[str]) -> str:
         """The text of an equation's value."""

@@ -1,4 +1,4 @@
-"""L7. The card of a primitive: all rules with file and line, scalar rows, lowering, test rows.
+"""L7. The card of a primitive: its traits, all rules of it and of the passes, test rows.
 
 python -m fgrad.tools.op sin
 python -m fgrad.tools.op --list
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import enum
 import importlib
 import pkgutil
 import re
@@ -18,10 +19,9 @@ from typing import Any
 from fgrad import compile as compiler
 from fgrad import ops, transforms
 from fgrad.compile.kernel.scalar import SCALAR_OPS
-from fgrad.compile.lower.groups import LIBRARY_STEPS
-from fgrad.compile.lower.nest import NESTS
-from fgrad.compile.lower.rules import RULES
 from fgrad.ir.primitive import REGISTRY, Primitive, Refusal
+from fgrad.ir.traits import Traits
+from fgrad.tools.pass_rules import PASS_RULES, laws_of
 from fgrad.tools.source import captured_functions, source_of
 
 # Tables of the backends: name, module, table; a backend that is not installed has no rows.
@@ -29,7 +29,6 @@ SCALAR_TABLES = (
     ("CPU row", "fgrad.compile.cpu.scalar_llvm", "SCALAR_LLVM"),
     ("CUDA row", "fgrad.lower_cuda.emit.scalar_cuda", "SCALAR_CUDA"),
 )
-LOWERINGS = (("value rule", RULES), ("loop nest", NESTS), ("library step", LIBRARY_STEPS))
 _TESTS = Path(ops.__path__[0]).parent.parent / "tests"
 _OPTIONAL = ("save", "pullback", "accumulate")
 _INDENT = "    "
@@ -67,7 +66,8 @@ def card(name: str) -> str:
     if prim is None:
         near = ", ".join(difflib.get_close_matches(name, REGISTRY)) or "see --list"
         raise ValueError(f"there is no primitive {name!r}; similar: {near}")
-    return "\n".join([*_signature(prim), "", *_rules(prim), *_backends(prim), *_test_rows(name)])
+    parts = _signature(prim), _traits(prim), _rules(prim), _passes(prim), _backends(prim)
+    return "\n\n".join(["\n".join(part) for part in (*parts, _test_rows(name))]).rstrip()
 
 
 def _signature(prim: Primitive) -> Iterator[str]:
@@ -76,6 +76,24 @@ def _signature(prim: Primitive) -> Iterator[str]:
     yield f"  linear in  {prim.linear_in or 'nothing'}"
     yield f"  outputs    {'several' if prim.multiple else 'one'}"
     yield f"  scalar     {prim.scalar or 'none'}"
+
+
+def _traits(prim: Primitive) -> Iterator[str]:
+    """Each trait: its value, or why there is none."""
+    for label, trait in zip(Traits._fields, prim.traits, strict=True):
+        if isinstance(trait, Refusal):
+            yield f"{label}: none, because it {trait.why}"
+        elif isinstance(trait, enum.Enum):
+            yield f"{label}: {trait.name.lower()}"
+        elif isinstance(trait, tuple):
+            yield f"{label}: {_fields(trait)}"
+        else:
+            yield f"{label}: {'yes' if trait else 'no'}"
+    yield f"effect: {'yes' if prim.effect else 'no'}"
+
+
+def _fields(trait: Any) -> str:
+    return ", ".join([f"{k}={getattr(v, 'value', v)}" for k, v in trait._asdict().items()])
 
 
 def _rules(prim: Primitive) -> Iterator[str]:
@@ -116,12 +134,17 @@ def _name_of(function: Any) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 
+def _passes(prim: Primitive) -> Iterator[str]:
+    for label, rule_of, default in PASS_RULES:
+        rule = rule_of(prim)
+        if rule is not None:
+            yield from _entry(label, rule)
+        else:
+            yield f"{label}: by default, {default(prim) or 'missing'}"
+    yield f"laws: {', '.join(laws_of(prim)) or 'none'}"
+
+
 def _backends(prim: Primitive) -> Iterator[str]:
-    for label, table in LOWERINGS:
-        try:
-            yield from _entry(label, table[prim])
-        except KeyError:
-            continue
     if prim.scalar is None:
         return
     row = SCALAR_OPS.get(prim.scalar)

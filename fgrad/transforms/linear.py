@@ -5,15 +5,17 @@ linear_transpose : (a -o b) -> (CT b -o CT a)
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fgrad import tree
 from fgrad.errors import ArgumentError, MissingRuleError
 from fgrad.ir.aval import Aval, aval_of
+from fgrad.ir.primitive import Primitive
+from fgrad.ir.program import Atom, Program
+from fgrad.ir.traits import Holds
 from fgrad.lifted import lower
 from fgrad.ops.families import zeros_like
-from fgrad.record import Record
 from fgrad.source import resolve
 from fgrad.trace import Builder, Value
 from fgrad.transforms.tape import Tape, pull
@@ -30,25 +32,76 @@ from fgrad.transforms.wrap import (
 def check_linear(tape: Tape) -> str | None:
     """What is not linear on a tape: a sentence with the user's line, or None."""
     for record in tape.records:
-        active = [k for k, x in enumerate(record.operands) if type(x) is int and tape.active[x]]
-        if not active:
-            continue
-        lost = record.prim.discrete and any([x.dtype.kind in "fc" for x in record.results])
-        if lost or not (record.prim.discrete or _is_linear(record, active)):
+        active = [type(x) is int and bool(tape.active[x]) for x in record.operands]
+        prim = record.prim
+        lost = [prim.discrete and x.dtype.kind in "fc" for x in record.results]
+        if any(active) and _linear_results(prim, record.params, active, lost) is None:
             loc = resolve(record.loc)
-            return f"{record.prim.name} at {loc}:  {loc.text()}"
+            return f"{prim.name} at {loc}:  {loc.text()}"
     return None
 
 
-def _is_linear(record: Record, active: list[int]) -> bool:
-    which = record.prim.linear_in
-    if which is None:
-        return record.prim.holds is not None
-    if callable(which):
-        which = which(record.params)
+Active = Sequence[bool]
+
+
+def _linear_results(
+    prim: Primitive, params: Mapping[str, Any], active: Active, lost: Sequence[bool]
+) -> list[bool] | None:
+    """Which results depend on the active operands; None if one does but not linearly.
+
+    Arguments:
+        lost: which results are discrete and floats.  Integers and truth values do not count: a
+            function may be linear in pieces.
+    """
+    if prim.discrete:
+        return None if any(lost) else [False] * len(lost)
+    if prim.linear_in is None and prim.holds is not None:
+        return _of_programs(prim, params, active)
+    which = prim.linear_in(params) if callable(prim.linear_in) else prim.linear_in
+    places = {k for k, a in enumerate(active) if a}
     if isinstance(which, tuple):
-        return set(active) <= set(which)
-    return which == "all" or (which == "each" and len(active) == 1)
+        linear = places <= set(which)
+    else:
+        linear = which == "all" or (which == "each" and len(places) == 1)
+    return [True] * len(lost) if linear else None
+
+
+def _of_programs(prim: Primitive, params: Mapping[str, Any], active: Active) -> list[bool] | None:
+    """The results of what runs programs, of which all must be linear."""
+    if prim.holds is Holds.CALL:
+        return _of_program(params["program"], active)
+    if prim.holds is Holds.BRANCHES:
+        found = [_of_program(branch, active[1:]) for branch in params["branches"]]
+        if any([outs is None for outs in found]):
+            return None
+        return [any(each) for each in zip(*found, strict=True)]  # type: ignore[arg-type]
+    body: Program = params["body"]
+    first = params.get("n_cond", 0)
+    n_consts = params["n_consts"] if "n_consts" in params else params["n_body"]
+    given = list(active[first:])
+    n_carry = params.get("n_carry", len(body.outputs))
+    while True:
+        outs = _of_program(body, given)
+        if outs is None:
+            return None
+        carry = [a or b for a, b in zip(given[n_consts:], outs[:n_carry], strict=False)]
+        if carry == given[n_consts : n_consts + n_carry]:
+            return carry + outs[n_carry:]
+        given[n_consts : n_consts + n_carry] = carry
+
+
+def _of_program(program: Program, active: Active) -> list[bool] | None:
+    """Which results of a program depend on active inputs; None if one does but not linearly."""
+    moving: set[Atom] = {v for v, a in zip(program.inputs, active, strict=True) if a}
+    for eqn in program.eqns:
+        given = [a in moving for a in eqn.inputs]
+        if any(given):
+            lost = [eqn.prim.discrete and v.aval.dtype.kind in "fc" for v in eqn.outputs]
+            outs = _linear_results(eqn.prim, eqn.params, given, lost)
+            if outs is None:
+                return None
+            moving.update([v for v, a in zip(eqn.outputs, outs, strict=True) if a])
+    return [a in moving for a in program.outputs]
 
 
 def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], Any]:

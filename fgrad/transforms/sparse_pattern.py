@@ -146,7 +146,7 @@ class _Walk:
             return [self._sum(eqn, given[0])]
         if prim.holds is Holds.CALL:
             return self.run(eqn.params["program"], given, self._known_inputs(eqn, values))
-        rule = _RULES.get(prim)
+        rule = PATTERN_RULES.get(prim)
         if rule is not None:
             found = rule(self, eqn, given, values)
             if found is not None:
@@ -488,7 +488,7 @@ def _switch(walk: _Walk, eqn: Eqn, given: list[Pattern], _values: Any) -> list[P
     return found
 
 
-_RULES: dict[Primitive, Rule] = {
+PATTERN_RULES: dict[Primitive, Rule] = {
     prims.concatenate: _concatenate,
     prims.gather: _gather,
     prims.dynamic_slice: _gather,

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import fgrad
+import fgrad.scipy.integrate
 from fgrad import optim
 from fgrad.errors import (
     ArgumentError,
@@ -374,3 +375,21 @@ def test_custom_functions_may_call_themselves() -> None:
         gradient = fgrad.grad(lambda x, flip=flip: np.sum(flip(x) * x))
         for g in (gradient, fgrad.jit(gradient)):
             np.testing.assert_array_equal(g(np.arange(3.0)), [4.0, 2.0, 0.0])
+
+
+def test_custom_functions_that_close_over_what_is_converted() -> None:
+    """Integrals in integrands: rules that capture a value which is an argument, too."""
+
+    def inner(a: Any, t: Any) -> Any:
+        return fgrad.scipy.integrate.quad(lambda y: y * a * t, 0, 1)[0]
+
+    def outer(a: Any) -> Any:
+        converted, consts = fgrad.closure_convert(lambda t: inner(a, t), 0.5)
+        return converted(3.0, *consts)
+
+    def twice(a: Any) -> Any:
+        return fgrad.scipy.integrate.quad(lambda t: inner(a, t), 0, 1)[0]
+
+    for f, slope in ((outer, 1.5), (twice, 0.25)):
+        np.testing.assert_allclose(fgrad.grad(f)(2.0), slope)
+        np.testing.assert_allclose(fgrad.jit(fgrad.grad(f))(2.0), slope)

@@ -174,3 +174,18 @@ def test_what_all_branches_pass_on_is_no_result_of_the_branch() -> None:
     noted = lambda a: (fgrad.debug.callback(lambda: seen.append(1)), a)[1]  # noqa: E731
     fgrad.jit(lambda p, a: lax.cond(p > 0, noted, lambda a: a, a))(1.0, A)
     assert seen == [1]
+
+
+@pytest.mark.parametrize("run", [lambda f: f, fgrad.grad, fgrad.jit], ids=["plain", "grad", "jit"])
+def test_branches_without_results_act(run: Callable[..., Any]) -> None:
+    seen: list[int] = []
+
+    def note() -> None:
+        fgrad.debug.callback(lambda: seen.append(1))
+
+    def step(i: Any, x: Any) -> Any:
+        lax.cond(i % 2 == 0, note, lambda: None)
+        return x + 1.0
+
+    run(lambda x: lax.fori_loop(0, 40, step, x))(1.0)
+    assert len(seen) == 20

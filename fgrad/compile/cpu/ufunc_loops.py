@@ -20,6 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.compile.cpu.runtime import Source, build
+from fgrad.compile.cpu.spare_memory import (
+    DECLARATIONS,
+    guard_imports,
+    guard_text,
+    transform_bytes,
+)
 from fgrad.compile.kernel.machine import CALL_CYCLES, FOURIER_CYCLES
 from fgrad.lazy import lazy_module
 
@@ -103,7 +109,7 @@ entry:
   %some = icmp slt i64 %lo, %hi
   br i1 %some, label %call, label %end
 call:
-  %number = sub i64 %hi, %lo
+{guard}  %number = sub i64 %hi, %lo
   store i64 %number, ptr %sizes
 {places}
   %data = load ptr, ptr @fgrad_{name}_data
@@ -121,9 +127,11 @@ entry:
   store i64 {inner}, ptr %sizes
   %data = load ptr, ptr @fgrad_{name}_data
   %some = icmp slt i64 %lo, %hi
-  br i1 %some, label %block, label %end
+  br i1 %some, label %call, label %end
+call:
+{guard}  br label %block
 block:
-  %i = phi i64 [ %lo, %entry ], [ %following, %block ]
+  %i = phi i64 [ %lo, %{before} ], [ %following, %block ]
 {places}
   call void @fgrad_{name}(ptr %args, ptr %sizes, ptr %steps, ptr %data)
   %following = add i64 %i, 1
@@ -156,6 +164,7 @@ def ufunc_loop(
     loop = find_loop(find_ufunc(name), types)
     assert loop is not None
     arguments = [Operand(*fields) for fields in operands]
+    needed = bytes_needed(name, types, size, dims)
     label = f"{name}_{types.replace('->', '_')}".replace(".", "_")
 
     def emit(symbol: str) -> tuple[str, set[str]]:
@@ -181,16 +190,28 @@ def ufunc_loop(
             inner=inner,
             places="".join(places),
             name=label,
+            guard=guard_text(needed) if needed else "",
+            before="enough" if needed else "call",
         )
         declarations = {
             f"declare void @fgrad_{label}(ptr, ptr, ptr, ptr)",
             f"@fgrad_{label}_data = external global ptr",
         }
+        declarations |= DECLARATIONS if needed else set()
         return "\n".join([*constants, text]), declarations
 
-    content = f"ufunc {name} {types} {operands} {dims} {inner}"
-    imports = {f"fgrad_{label}": loop.function, f"fgrad_{label}_data": _cell(loop.data)}
+    content = f"ufunc {name} {types} {operands} {dims} {inner} {needed}"
+    buffers = len([x for x in arguments if not x.constant])
+    imports = guard_imports(buffers) if needed else {}
+    imports |= {f"fgrad_{label}": loop.function, f"fgrad_{label}_data": _cell(loop.data)}
     return build([Source(content, emit)], imports, glue=True)[0]
+
+
+def bytes_needed(name: str, types: str, size: int, dims: tuple[int, ...] = (), **_: Any) -> int:
+    """What a loop allocates in all threads, if it may fail for want of it, see `spare_memory`."""
+    if not name.startswith("fft."):
+        return 0
+    return transform_bytes(max(dims), 16 if types[-1] in "dD" else 8, size)
 
 
 def ufunc_cycles(size: int, dims: tuple[int, ...] = (), inner: int = 0, **_: Any) -> float:

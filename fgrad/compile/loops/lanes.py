@@ -161,7 +161,7 @@ class _Search:
 
     def equation(self, eqn: Eqn) -> None:
         """One equation."""
-        rule = _RULES.get(eqn.prim)
+        rule = LANE_RULES.get(eqn.prim)
         if rule is not None:
             rule(self, eqn)
         elif eqn.prim.scalar is not None:
@@ -369,7 +369,7 @@ def _switch(s: _Search, eqn: Eqn) -> None:
         s.program(branch)
 
 
-_RULES: Mapping[Primitive, Callable[[_Search, Eqn], None]] = {
+LANE_RULES: Mapping[Primitive, Callable[[_Search, Eqn], None]] = {
     prims.broadcast: _broadcast,
     prims.permute: _permute,
     prims.reshape: _reshape,

@@ -153,6 +153,11 @@ def _composition(
     return trace(lambda *xs: function(*xs, **params), avals, name).program
 
 
+def _sorted(eqn: Eqn) -> Program | None:
+    avals = tuple([x.aval.strong() for x in eqn.inputs])
+    return _sort(avals, eqn.params["axis"], eqn.params["num_keys"])
+
+
 EXPANSIONS: dict[Primitive, Callable[[Eqn], Program | None]] = {
     prims.scatter: in_parts,
     **dict.fromkeys(COMPOSITIONS, _by_factors),
@@ -160,9 +165,7 @@ EXPANSIONS: dict[Primitive, Callable[[Eqn], Program | None]] = {
     prims.fft: lambda eqn: _each_axis(eqn.inputs[0].aval.strong(), **eqn.params),
     prims.dot_general: lambda eqn: _of_half(eqn) if eqn.inputs[0].aval.dtype == FLOAT16 else None,
     prims.random_bits: lambda eqn: _random_bits(eqn.inputs[0].aval, eqn.params["shape"]),
-    prims.sort: lambda eqn: _sort(
-        tuple([x.aval.strong() for x in eqn.inputs]), eqn.params["axis"], eqn.params["num_keys"]
-    ),
+    prims.sort: _sorted,
 }
 
 
