@@ -153,7 +153,12 @@ def _gradient_axis(x: Value, spacing: Any, axis: int, edge_order: int) -> Value:
         if len(shape_of(h))
         else (h, h)
     )
-    if edge_order == 1:
+    if edge_order == 1 and n > 2 and not shape_of(h):
+        ends = take_slice(x, axis, 1, n, n - 2) - take_slice(x, axis, 0, n - 1, n - 2)
+        if type(h) is not float or h != 1.0:
+            ends = ends / h
+        left, right = take_slice(ends, axis, 0, 1), take_slice(ends, axis, 1, 2)
+    elif edge_order == 1:
         left = (at(1, 2) - at(0, 1)) / h_left
         right = (at(n - 1, n) - at(n - 2, n - 1)) / h_right
     else:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+FEW = 1024  # elements up to which `ufunc.at` takes them as they stand
 LONG = 128  # elements of a row from which on rows are added one by one
 UPDATE_AT = {"mul": np.multiply, "min": np.minimum, "max": np.maximum}
 
@@ -59,8 +60,13 @@ def read(x: Any, indices: Sequence[Any], axes: tuple[int, ...], mode: str) -> An
     its ends ("clip"), or zeros ("fill")."""
     lengths = [x.shape[a] for a in axes]
     where = [_as_intp(i, n) for i, n in zip(indices, lengths, strict=True)]
-    if mode == "clip" and axes == (0,) and x.flags.c_contiguous:
-        return x.take(where[0], 0, mode="clip")
+    if mode == "clip" and len(axes) == 1 and x.flags.c_contiguous:
+        (axis,), rank = axes, where[0].ndim
+        taken = x.take(where[0], axis, mode="clip")
+        if not axis:
+            return taken
+        first = range(axis, axis + rank)
+        return taken.transpose((*first, *range(axis), *range(axis + rank, taken.ndim)))
     moved = _indexed_first(x, axes)
     if where[0].size and _all_in_bounds(where, lengths):
         return moved[tuple(where)]
@@ -136,7 +142,14 @@ def add_rows(
     buffer: np.ndarray, updates: Any, indices: Sequence[Any], axes: tuple[int, ...], mode: str
 ) -> None:
     """Add rows at places, in place: the transpose of `read`."""
-    where, rows = _rows_inside(updates, indices, [buffer.shape[a] for a in axes], mode)
+    lengths = [buffer.shape[a] for a in axes]
+    size = updates.size
+    if 0 < size <= FEW:
+        given = [_as_intp(i, n) for i, n in zip(indices, lengths, strict=True)]
+        if _all_in_bounds(given, lengths):
+            np.add.at(_indexed_first(buffer, axes), tuple(given), updates)
+            return
+    where, rows = _rows_inside(updates, indices, lengths, mode)
     if not rows.size:
         return
     width = rows[0].size

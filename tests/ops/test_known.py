@@ -91,7 +91,7 @@ def test_gradients_of_determinants_near_singular_matrices(
     np.testing.assert_allclose(found, exact, rtol=1e-9, atol=1e-14)
 
 
-SHAPES = [(7,), (5, 3), (4, LONG + 1), (3, 4, 2), (3, 2, LONG)]
+SHAPES = [(7,), (5, 3), (4, LONG + 1), (3, 4, 2), (3, 2, LONG), (3, 50, 9)]
 
 
 @pytest.mark.parametrize("dtype", ["i1", "i8", "u8", "u2"])
