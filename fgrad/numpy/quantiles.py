@@ -31,7 +31,7 @@ from fgrad.numpy.promote import (
 )
 from fgrad.numpy.reductions import keep_axes, mean
 from fgrad.numpy.register import implements
-from fgrad.numpy.selection import take_along_axis
+from fgrad.numpy.selection import laid_out_as, take_along_axis
 from fgrad.ops import elementwise as ew
 from fgrad.ops import reduce as rd
 from fgrad.ops import shape as sh
@@ -103,7 +103,7 @@ def median(
     if n % 2 == 0:
         low = ew.mul(ew.add(low, take_slice(ordered, last, n // 2, n // 2 + 1)), ew.lit(x, 0.5))
     result = _spoil_nan(reshape(low, lanes.lead), ordered)
-    return keep_axes(result, x.shape, lanes.axes) if keepdims else result
+    return laid_out_as(x, keep_axes(result, x.shape, lanes.axes) if keepdims else result)
 
 
 @implements("nanmedian")
@@ -337,7 +337,9 @@ def _quantile(name: str, percent: float, skip_nan: bool) -> None:
         places = _checked_q(as_value(q) if isinstance(q, Tracer) else q, percent, x)
         if method == "linear" and places.dtype.kind in "iu":
             method = "lower"  # 0 and 1: the ends themselves, as they are
-        return _quantiles(x, places, axis, method, bool(keepdims), weights, skip_nan)
+        result = _quantiles(x, places, axis, method, bool(keepdims), weights, skip_nan)
+        several = skip_nan and len(shape_of(places)) > 0
+        return result if several or weights is not None else laid_out_as(x, result)
 
     function.__name__ = name
     kind = "Percentiles" if percent != 1 else "Quantiles"

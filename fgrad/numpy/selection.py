@@ -9,7 +9,7 @@ import numpy as np
 
 from fgrad.errors import ArgumentError, DtypeError, ShapeError, TracedIndexError
 from fgrad.ir.aval import INT64
-from fgrad.layouts import mark
+from fgrad.layouts import in_c_order, mark
 from fgrad.numpy.arrange import concatenate, moveaxis, ravel
 from fgrad.numpy.compositions import absolute, to_bool
 from fgrad.numpy.indexing import bounds_error, checked, index_hook, wrap_negative
@@ -211,7 +211,8 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Value:
         x, axis = ravel(x), 0
     axis = normalize_axis(axis, len(x.shape))
     obj = obj if isinstance(obj, slice) else known(obj, "delete")
-    return take(x, np.delete(np.arange(x.shape[axis]), obj), axis)
+    out = take(x, np.delete(np.arange(x.shape[axis]), obj), axis)
+    return laid_out_as(x, out) if isinstance(obj, slice) or obj.size == 1 else out
 
 
 @implements("insert")
@@ -237,7 +238,14 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Value:
     sources = np.empty(len(marks), np.int64)
     sources[old_places] = np.arange(n)
     sources[new_places] = n + marks[new_places]
-    return take(concatenate([x, block], axis), sources, axis)
+    return laid_out_as(x, take(concatenate([x, block], axis), sources, axis))
+
+
+def laid_out_as(x: Value, out: Value) -> Value:
+    """A new array that NumPy makes in C order if `x` lies so."""
+    if type(out) is Tracer and in_c_order(x):
+        mark(out, True)
+    return out
 
 
 def _count_of_places(obj: np.ndarray) -> int:

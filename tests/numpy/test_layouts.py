@@ -225,8 +225,32 @@ np.linalg.solve(np.stack([s,s]),b)
 np.linalg.inv(np.stack([s,s]))
 np.linalg.qr(np.stack([t,t]))[0]
 np.histogram2d(t[0],t[1])[0]
+np.median(np.reshape(t,(2,2,3)),0)
+np.median(np.reshape(t,(2,2,3)),1,keepdims=True)
+np.nanmedian(np.reshape(t,(2,2,3)),1)
+np.quantile(np.reshape(t,(2,2,3)),0.3,1)
+np.quantile(np.reshape(t,(2,2,3)),[0.3,0.5],0)
+np.percentile(np.reshape(t,(2,2,3)),[30,50],(1,0))
+np.nanquantile(np.reshape(t,(2,2,3)),0.3,1)
+np.nanquantile(np.reshape(t,(2,2,3)),[0.3,0.5],1)
+np.quantile(t.T,0.3,0,keepdims=True)
+np.median(np.stack([t,t]).T,0)
+np.insert(t,[1,0],5,1)
+np.insert(t.T,1,5,1)
+np.insert(t,1,5,0)
+np.delete(t,1,0)
+np.delete(t,[1],1)
+np.delete(t,[0,2],1)
+np.delete(t.T,1,1)
+np.delete(t,slice(0,1),1)
+np.delete(t,np.array([True,False,False]),1)
 """.strip().splitlines()
-KNOWN = ("np.take(", "np.linalg.solve", "np.linalg.inv", "np.sort", "np.stack([s,s])")
+KNOWN = (
+    "np.take(", "np.linalg.solve", "np.linalg.inv", "np.sort", "np.stack([s,s])", "np.insert(t,",
+    "np.delete(t,1", "np.delete(t,[1]", "np.delete(t,slice", "np.median(np.reshape",
+    "np.nanmedian(np.reshape", "np.quantile(np.reshape", "np.percentile(np.reshape",
+    "np.nanquantile(np.reshape(t,(2,2,3)),0.3",
+)  # fmt: skip
 
 
 def arguments() -> list[np.ndarray]:
