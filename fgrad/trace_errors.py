@@ -257,6 +257,8 @@ def _in_numpy(frame: FrameType) -> tuple[Row, ...]:
     """What to write instead of a function of NumPy that was given a traced argument, and does not
     dispatch on it."""
     name, given = frame.f_code.co_name, frame.f_locals.values()
+    if type(frame.f_locals.get("self")).__name__ == "vectorize":
+        return (("write", "fgrad.numpy.vectorize(f)(x)    instead of np.vectorize(f)(x)"),)
     if name not in _TAKE_NUMBERS or not any([hasattr(x, "builder") for x in given]):
         return ()
     return (("write", f"fgrad.numpy.{name}    NumPy's function for traced arguments"),)

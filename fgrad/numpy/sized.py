@@ -32,7 +32,7 @@ from fgrad.numpy.promote import (
     shape_of,
 )
 from fgrad.numpy.register import implements
-from fgrad.numpy.selection import known, take
+from fgrad.numpy.selection import known, numpy_take, take
 from fgrad.ops import elementwise as ew
 from fgrad.ops import index as ix
 from fgrad.ops import reduce as rd
@@ -124,7 +124,7 @@ def compress(
     if len(as_array(condition).shape) != 1:
         raise ArgumentError("condition must be a 1-d array")
     if size is None:
-        return take(a, np.flatnonzero(known(condition, "compress")), axis)
+        return numpy_take(a, np.flatnonzero(known(condition, "compress")), axis)
     x = as_array(a)
     x, axis = (ravel(x), 0) if axis is None else (x, normalize_axis(axis, len(x.shape)))
     mask = to_bool(as_array(condition))

@@ -247,6 +247,7 @@ np.delete(t,np.array([True,False,False]),1)
 """.strip().splitlines()
 KNOWN = (
     "np.take(", "np.linalg.solve", "np.linalg.inv", "np.sort", "np.stack([s,s])", "np.insert(t,",
+    "np.compress([True,False,True],t,1)",
     "np.delete(t,1", "np.delete(t,[1]", "np.delete(t,slice", "np.median(np.reshape",
     "np.nanmedian(np.reshape", "np.quantile(np.reshape", "np.percentile(np.reshape",
     "np.nanquantile(np.reshape(t,(2,2,3)),0.3",
