@@ -329,15 +329,20 @@ class SavedJvp(NamedTuple):
     mask: tuple[bool, ...]
 
 
+def _of_arguments(mask: Sequence[bool], values: Values, rules: Any) -> list[bool]:
+    """The mask without what the function closes over, and without integers."""
+    return [
+        m and k >= rules.n_captured and x.dtype.kind in "fc"
+        for k, (m, x) in enumerate(zip(mask, values, strict=True))
+    ]
+
+
 def _linearized(
     values: Values, mask: Sequence[bool], rules: Any
 ) -> tuple[tuple[Value, ...], SavedJvp]:
     """Run the rule at known primals and record what it does with the tangents."""
     n = rules.n_captured
-    wanted = [
-        m and k >= n and x.dtype.kind in "fc"
-        for k, (m, x) in enumerate(zip(mask, values, strict=True))
-    ]
+    wanted = _of_arguments(mask, values, rules)
     weak = rules.weak or [is_weak(x) for x in values[n:]]
     builder = _Tangents("custom_jvp", rules.name)
     try:
@@ -420,8 +425,8 @@ def _pullback(
 ) -> list[Value | None]:
     rules, saved = params["rules"], params.get("saved")
     refuse_captured(wanted, rules)
-    n = rules.n_captured  # in these there is no derivative, asked for or not
-    if saved is None or not covers(saved.mask[n:], wanted[n:]):
+    wanted = _of_arguments(wanted, values, rules)
+    if saved is None or not covers(saved.mask, wanted):
         saved = _linearized(_known(values, params["program"]), wanted, rules)[1]
     outs = saved.tape.outputs
     given = [None if k is None else ct for ct, k in zip(cts, outs, strict=True)]

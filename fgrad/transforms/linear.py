@@ -33,9 +33,11 @@ def check_linear(tape: Tape) -> str | None:
     """What is not linear on a tape: a sentence with the user's line, or None."""
     for record in tape.records:
         active = [type(x) is int and bool(tape.active[x]) for x in record.operands]
+        if not any(active):
+            continue  # nor are its results kept
         prim = record.prim
         lost = [prim.discrete and x.dtype.kind in "fc" for x in record.results]
-        if any(active) and _linear_results(prim, record.params, active, lost) is None:
+        if _linear_results(prim, record.params, active, lost) is None:
             loc = resolve(record.loc)
             return f"{prim.name} at {loc}:  {loc.text()}"
     return None
