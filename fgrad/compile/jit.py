@@ -99,6 +99,7 @@ class Jitted(NativeCallable):
         self.changes = 0  # of the world, so far
         self.moved: dict[Any, Any] = {}  # what was seen to change outside: arrays, numbers
         self.fixed: dict[Any, Any] = {}  # and what a trace could not take as an input
+        self.is_twin = False
         self.lock = own_lock(self)
         self.native = NativeCalls()
         self.device_calls = DeviceCalls()
@@ -109,6 +110,13 @@ class Jitted(NativeCallable):
     @property
     def _name(self) -> str:
         return getattr(self.fun, "__name__", type(self.fun).__name__)
+
+    def with_function(self, fun: Callable[..., Any]) -> Jitted:
+        """The same for a twin of the function in a trace, which finds tracers outside of it."""
+        settings = (self.static_argnums, self.static_argnames, self.donate_argnums)
+        made = Jitted(fun, *settings, self.max_traces, self.device)
+        made.is_twin = True
+        return made
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -410,7 +418,8 @@ class Jitted(NativeCallable):
             fun = functools.partial(flat, hidden)
             return trace(fun, avals, identifier(name), "jit", True, names, hidden)
 
-        world = world_of(self.fun, known) if on_host and not closed_over else None
+        takes = on_host and not (closed_over or self.is_twin)
+        world = world_of(self.fun, known) if takes else None
         inputs = {} if world is None else candidates(world, self.moved, self.fixed)
         traced, unread, refused = trace_with_inputs(tracing, world, inputs, self.moved)
         self.fixed.update({key: inputs[key] for key in refused})

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping, Set
 from typing import Any
 
 from fgrad.outside.watches import PlaceKey
-from fgrad.outside.world import dict_of_class, is_trusted
+from fgrad.outside.world import dict_of_class, is_trusted, is_wrapper
 
 
 def carriers(chosen: Collection[Any], links: Mapping[Any, Set[int]]) -> set[Any]:
@@ -64,6 +64,8 @@ class StandIns:
                 self._twin(x)
             elif isinstance(x, functools.partial):
                 self.made[id(x)] = functools.partial(self.of(x.func), *x.args, **x.keywords)
+            elif is_wrapper(x):
+                self.made[id(x)] = x.with_function(self.of(x.fun))
             elif isinstance(x, (dict, list, tuple)):
                 self.made[id(x)] = _Items(x, self)
             else:

@@ -148,7 +148,7 @@ class _Walk:
         if isinstance(x, (Tracer, OnDevice, np.generic, np.ufunc, np.dtype)) or kind in _PLAIN:
             return
         before = self.open, self.parent
-        self.open = self.open or not isinstance(x, _FUNCTIONS)
+        self.open = self.open or not (isinstance(x, _FUNCTIONS) or is_wrapper(x))
         self.link(id(x))
         self.parent = id(x)
         if isinstance(x, np.ndarray):
@@ -172,6 +172,8 @@ class _Walk:
             self.see(x.func, path)
             for k, part in enumerate((*x.args, *x.keywords.values())):
                 self.exposing(part, f"{path}.args[{k}]")
+        elif is_wrapper(x):
+            self.see(x.fun, path)
         elif isinstance(x, types.ModuleType):
             if not is_trusted(x):
                 self.objects.append((x, path))
@@ -458,6 +460,11 @@ class _Walk:
         else:
             self.see(value, path)
         self.open = before
+
+
+def is_wrapper(x: Any) -> bool:
+    """Whether an object calls its function `fun`, and can be made of another one."""
+    return hasattr(type(x), "with_function") and is_trusted(type(x))
 
 
 def binds_globals(code: types.CodeType) -> bool:

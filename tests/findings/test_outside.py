@@ -288,6 +288,15 @@ SWEPT: dict[str, tuple[str, str]] = {
         "s",
     ),
     "vmap": ("import fgrad\ns = 0.5\ndef one(a): return a * s\nf = fgrad.vmap(one)", "s"),
+    "jit inside": (
+        "import fgrad\ns = 0.5\n@fgrad.jit\ndef h(x): return x * s\ndef f(x): return h(x) + s",
+        "s",
+    ),
+    "derivative of jit": (
+        "import fgrad\ns = 0.5\n@fgrad.jit\ndef loss(x): return np.sum(x * x * s)\n"
+        "f = fgrad.grad(loss)",
+        "s",
+    ),
     "loop": (
         "import fgrad\ns = 0.5\n"
         "def f(x): return fgrad.lax.fori_loop(0, 3, lambda i, c: c * s + 1.0, x)",
