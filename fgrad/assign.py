@@ -164,7 +164,7 @@ def settle(x: Tracer) -> Tracer:
             how.doubtful = False
             check_layout(view)
             if not np.may_share_memory(layout_of(view), layout_of(how.base)):
-                _cut_off(view, memory)
+                _cut_off(view, memory_of(root_of(view)))  # its base may have been cut off
     return root_of(x)
 
 

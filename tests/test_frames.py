@@ -134,7 +134,7 @@ def test_a_notebooks_cell_has_its_number() -> None:
         """
     )
     notebook = v4.new_notebook(cells=[v4.new_code_cell(first), v4.new_code_cell(second)])
-    NotebookClient(notebook, timeout=60, kernel_name="python3").execute()
+    NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
     text = notebook.cells[1].outputs[0]["text"]
     assert "Cell In[2]:2 (loss):  return np.sum(x + np.ones(4))" in text
 
@@ -144,7 +144,7 @@ def test_the_environment_asks_for_all_frames() -> None:
     for setting, shown in (("full", True), ("", False)):
         env = {**os.environ, "FGRAD_TRACEBACK": setting}
         command = [sys.executable, "-c", code]
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
         assert ("differentiated" in done.stderr) == shown
 
 

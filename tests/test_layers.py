@@ -142,7 +142,7 @@ def test_import_is_light() -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=True,
     )
     assert result.stdout.strip() == "[]"

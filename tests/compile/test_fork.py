@@ -57,7 +57,7 @@ results = context.Queue()
 crew = [context.Process(target=child, args=(results,)) for _ in range(3)]
 for process in crew:
     process.start()
-assert all([results.get(timeout=30) for _ in crew])
+assert all([results.get(timeout=200) for _ in crew])
 for process in crew:
     process.join()
 """

@@ -247,7 +247,7 @@ def _start(code: str, tmp_path: Path) -> subprocess.Popen[str]:
 
 def _run(code: str, tmp_path: Path) -> str:
     process = _start(code, tmp_path)
-    output = process.communicate(timeout=60)[0].strip()
+    output = process.communicate(timeout=300)[0].strip()
     assert process.returncode == 0
     return output
 

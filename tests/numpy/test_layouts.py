@@ -298,6 +298,32 @@ def test_a_write_through_a_reshape_of_a_result(line: str, way: str) -> None:
     np.testing.assert_allclose(found, right, rtol=1e-9, atol=1e-12)
 
 
+CHAINS = (
+    "fnp.ascontiguousarray(np.broadcast_to(x, (2, 3)))", "np.stack([x, x]).T.copy()",
+    "fnp.asfortranarray(np.stack([x, x]))", "np.stack([x, x]).T.reshape(2, 3)",
+)  # fmt: skip
+RESHAPES = ("y.reshape(3, 2, order='F')", "y.reshape(-1)", "y.ravel('F')", "y.T.reshape(2, 3)",
+            "y.reshape(6, 1, order='F')")  # fmt: skip
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_copies_of_copies(chain: str) -> None:
+    """Where one is found to be a copy, its own views and their copies leave with it."""
+    x = np.array([1.0, 2.0, 3.0])
+    for first in RESHAPES:
+        for second in RESHAPES:
+            again = second.replace("y", "v")
+            body = f"y = {chain}\n    v = {first}\n    w = {again}\n    v[0], v[-1] = v[-1], v[0]"
+            text = f"def f(x):\n    {body}\n    w[0] = 5\n    y[1] = 7\n    return y, v, w"
+            exec(text, made := {"np": np, "fnp": fgrad.numpy})
+            f: Any = made["f"]
+            right = f(x)
+            for way in WAYS.values():
+                with contextlib.suppress(FgradError):
+                    for a, b in zip(way(f, x), right, strict=True):
+                        np.testing.assert_allclose(a, b, err_msg=text)
+
+
 VIEWS = (
     "k.T", "k[::-1].T", "np.swapaxes(d, 0, 2)", "np.moveaxis(d, 0, 1)", "np.rot90(k)", "k[:, 1:]",
     "d[:, 0].T", "d[0].T[None]", "k.T.T", "d.transpose(2, 0, 1)[0]", "k.reshape(2, 6, order='F')",
