@@ -18,7 +18,8 @@ must raise:
     rough         differences do not say
     silent        another derivative: there must be none
 
-None was silent of 4,805 calls on Python 3.10 and of 5,407 on 3.11, in each of these ways.
+None was silent of 4,805 calls on Python 3.10, 5,407 on 3.11, 5,432 on 3.12 and 5,458 on 3.13, in
+each of these ways, which gave the same tables.
 """
 
 from __future__ import annotations
