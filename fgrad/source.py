@@ -89,8 +89,8 @@ def user_frame() -> FrameType | None:
 
 
 def here() -> RawLoc:
-    """The raw location of the innermost frame that belongs to the user."""
-    frame: FrameType | None = sys._getframe(1)
+    """The raw location of the innermost frame that belongs to the user; who asks is of fgrad."""
+    frame: FrameType | None = sys._getframe(2)
     # Keyed by file, not by code object: hashing a code object reads all of its instructions.
     owners = _owners.get
     while frame is not None:
