@@ -331,7 +331,7 @@ def compare(
         own = [
             text.format(NAMES[k]) in f.text
             for k in fixed
-            for text in ("{0}[...] = {0}[...]", "{0}[...] = {0}.copy()", "np.copyto({0}, {0}")
+            for text in ("{0}[...] = {0}[", "{0}[...] = {0}.copy()", "np.copyto({0}, {0}")
         ]
         nothing = any([*own, *[not arrays[k].size for k in fixed]])
         return "" if nothing else f"no {wanted!r}"
