@@ -149,7 +149,7 @@ def f(x):
     return np.average(x, weights=x) + np.ptp(x) + np.cov(x, x)[0, 1] + np.corrcoef(x, x ** 2)[0, 1]
 
 def f(x):
-    return np.linalg.matrix_power(np.diag(x), 3).trace() + np.linalg.multi_dot([np.diag(x), x]).sum()
+    return np.linalg.matrix_power(np.diag(x), 3).sum() + np.linalg.multi_dot([np.diag(x), x]).sum()
 
 def f(x):
     return (x.astype(int) * x).sum() + x.round().sum() * 0
