@@ -204,9 +204,9 @@ def unpackbits(a: Any, /, axis: Any = None, count: Any = None, bitorder: str = "
 
 
 def _line_or_axis(x: Value, axis: Any) -> tuple[Value, int]:
-    if axis is None:
-        return reshape(x, (math.prod(x.shape),)), 0
-    return x, normalize_axis(axis, len(x.shape))
+    if axis is None or not x.shape:
+        x = reshape(x, (math.prod(x.shape),))
+    return x, normalize_axis(axis or 0, len(x.shape))
 
 
 # --- numbers of places ----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Bins whose direction is not known, joins that cast, covariances of rows."""
+"""Bins whose direction is not known, joins that cast, covariances of rows, bits."""
 
 from __future__ import annotations
 
@@ -45,3 +45,9 @@ def test_covariances_of_one_row() -> None:
 def test_weights_whose_sum_is_zero_raise_where_they_are_known() -> None:
     with pytest.raises(ZeroDivisionError):
         grad(lambda x: np.average(x, weights=np.array([1.0, -1.0])))(np.ones(2))
+
+
+@pytest.mark.parametrize("axis", [None, 0, -1])
+def test_bits_of_numbers_of_rank_0(axis: int | None) -> None:
+    for f, x in ((np.packbits, np.array(True)), (np.unpackbits, np.array(5, np.uint8))):
+        assert np.array_equal(jit(lambda x, f=f: f(x, axis=axis))(x), f(x, axis=axis))
