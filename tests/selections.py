@@ -185,6 +185,14 @@ def _by_where_around_bounded(f: Function, g: Function, x: Any, good: Any) -> Any
     return np.where(good, state[1], g(x))
 
 
+def _by_where_around_checkpoints(f: Function, g: Function, x: Any, good: Any) -> Any:
+    def step(c: Any, k: Any) -> Any:
+        return np.where(k == 2, f(x), c), None
+
+    last, _ = lax.scan(step, x, np.arange(9), checkpoint=True)
+    return np.where(good, fgrad.checkpoint(lambda y: 1.0 * y)(last), g(x))
+
+
 def _by_where_around_cond(f: Function, g: Function, x: Any, good: Any) -> Any:
     return np.where(good, lax.cond(good[1], f, g, x), lax.cond(good[0], f, g, x))
 
@@ -358,7 +366,7 @@ WAYS = {
     "sum where": _by_where_of_sum, "around map": _by_where_around_map,
     "around scan": _by_where_around_scan, "around fori": _by_where_around_fori,
     "around while": _by_where_around_while, "around bounded": _by_where_around_bounded,
-    "around cond": _by_where_around_cond, "before a loop": _by_where_before_loop,
+    "around checkpoints": _by_where_around_checkpoints, "around cond": _by_where_around_cond, "before a loop": _by_where_before_loop,
     "cond": _by_unbatched_cond, "switch": _by_switch, "reset": _by_reset,
     "unread results": _by_unread_results, "ufunc where": _by_where_of_ufunc,
     "choose": _by_choose, "copyto": _by_copyto, "putmask": _by_putmask,
@@ -375,10 +383,8 @@ WAYS = {
 EAGER_ONLY = {
     "boolean mask", "piecewise", "masked store", "masked read", "masked product", "compress",
 }  # fmt: skip
-# Products and running sums mix what is selected with what is not.
-UNKNOWN = {
-    "where of cumsum", "where of matmul", "where of einsum", "where of products",
-}  # fmt: skip
+# Products of matrices mix what is selected with what is not.
+UNKNOWN = {"where of matmul", "where of einsum", "where of products"}
 
 
 def other(x: Any) -> Any:

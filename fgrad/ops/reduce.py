@@ -321,6 +321,7 @@ def _cumulative(name: str, ufunc: Any, op: str, accepts: str) -> Primitive:
 
 cumsum_p = _cumulative("cumsum", np.add, "add", ALL)
 linear(cumsum_p)
+moves(cumsum_p, sums="transpose jvp")  # of bools it is an or
 cumsum_p.transpose(lambda ct, wanted, x, *, axis, reverse: (cumsum(ct, axis, not reverse),))
 
 cumprod_p = _cumulative("cumprod", np.multiply, "mul", ALL)

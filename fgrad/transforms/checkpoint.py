@@ -346,6 +346,7 @@ def _through(
 
 
 barrier_p.pullback = _through
+barrier_p.selects = True
 barrier_p.refuse("transpose", "passes cotangents through")
 
 
