@@ -437,3 +437,7 @@ for _prim in (
 ):  # fmt: skip
     _prim.refuse("transpose", NOT_LINEAR)
     batch_leading(_prim)
+
+
+for _prim in (qr_p, svd_p, svdvals_p, eigh_p, eigvalsh_p, eig_p, eigvals_p, pinv_p):
+    _prim.stacks = True

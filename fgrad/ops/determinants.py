@@ -178,3 +178,7 @@ def det(a: Value) -> Value:
 def cofactor(a: Value) -> Value:
     """The gradient of the determinant: det(a) a^-T, also where that is 0 times infinity."""
     return bind(cofactor_p, a)
+
+
+for _prim in (slogdet_p, det_p):
+    _prim.stacks = True

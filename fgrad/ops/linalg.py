@@ -522,3 +522,7 @@ batch_leading(inv_p)
 def inv(a: Value) -> Value:
     """The inverse."""
     return bind(inv_p, a)
+
+
+for _prim in (cholesky_p, triangular_solve_p, lu_p, lu_solve_p, solve_p, inv_p):
+    _prim.stacks = True

@@ -192,3 +192,37 @@ def test_a_batch_of_derivatives_does_not_warn() -> None:
     """The square root does not, so what its derivative does where it is not selected is no news."""
     f = lambda x: np.where(x > 0, np.sqrt(x), 0.0)  # noqa: E731
     assert np.array_equal(vmap(grad(f))(np.array([0.0, 4.0])), [0.0, 0.25])
+
+
+# --- stacks of matrices ---------------------------------------------------------------------------
+
+SINGULAR = np.stack([np.eye(3), np.array([[2.0, 1, 0], [1, 3, 1], [0, 1, 4]])])
+GOOD = np.array([False, True])
+EACH = GOOD[:, None, None]
+STACKS = {
+    "eigh": lambda a: np.where(EACH, np.linalg.eigh(a)[1], a),
+    "an eigenvector": lambda a: np.where(GOOD[:, None], np.linalg.eigh(a)[1][:, 0], a[:, 0]),
+    "svd": lambda a: np.where(EACH, np.linalg.svd(a)[0], a),
+    "qr": lambda a: np.where(EACH, np.linalg.qr(a * a)[0], a),
+    "inv": lambda a: np.where(EACH, np.linalg.inv(a), a),
+    "solve": lambda a: np.where(EACH, np.linalg.solve(a, a + 1.0), a),
+    "cholesky": lambda a: np.where(EACH, np.linalg.cholesky(a), a),
+    "slogdet": lambda a: np.where(GOOD, np.linalg.slogdet(a)[1], 0.0),
+}
+BY_VALUE = {"inv", "solve", "cholesky", "slogdet", "qr"}  # which take NaN without complaint
+
+
+@pytest.mark.parametrize("what", STACKS)
+@np.errstate(all="ignore")
+def test_a_matrix_that_is_not_selected_counts_as_zero(what: str) -> None:
+    """The identity has equal eigenvalues, whose vectors have no derivatives."""
+    f = STACKS[what]
+    slope = grad(lambda a: np.sum(f(a)))
+    right = slope(np.stack([np.diag([1.0, 2.0, 4.0]), SINGULAR[1]]))[1]
+    first = 0.0 if what == "slogdet" else np.eye(3)[:1].T if what == "an eigenvector" else 1.0
+    for bad in (np.eye(3), np.full((3, 3), np.nan))[: 1 + (what in BY_VALUE)]:
+        a = np.stack([bad, SINGULAR[1]])
+        for found in (slope(a), jit(slope)(a)):
+            np.testing.assert_allclose(found[1], right, 1e-9, 1e-9)
+            assert np.array_equal(found[0], np.broadcast_to(first, (3, 3)))
+    assert np.isfinite(grad(lambda a: np.sum(slope(a)))(SINGULAR)).all()

@@ -1,0 +1,42 @@
+"""L3. Selected cotangents of stacks of matrices: one whose result is not selected counts as zero.
+
+inv, solve, eigh, ... of (..., n, n): each matrix of the stack is a problem of its own
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fgrad.ops.families import BROADCAST
+from fgrad.ops.reduce import reduce_any
+from fgrad.ops.selected import ADD, ZERO_OR_NAN, Selected, Support, fitted
+from fgrad.record import Record
+from fgrad.trace import Value, bind
+
+
+def pull_stacked(record: Record, cts: Sequence[Any], parts: Sequence[Any]) -> Sequence[Any]:
+    """The cotangents of the operands, with the supports that follow from those of the results."""
+    there = [ct for ct in cts if ct is not None]
+    if not all([type(ct) is Selected and not ct.support.loose for ct in there]):
+        return parts
+    lead = len(record.values[0].shape) - 2
+    supports = [ct.support for ct in there]
+    shapes = [ct.value.shape for ct in there]
+
+    def spread_to(shape: tuple[int, ...]) -> Callable[..., Value]:
+        def make(*bits: Value) -> Value:
+            total = None
+            for each, own in zip(bits, shapes, strict=True):
+                found = reduce_any(fitted(each, own), tuple(range(lead, len(own))))
+                total = found if total is None else bind(ADD, total, found)
+            return bind(BROADCAST, total, shape=shape, dims=tuple(range(lead)))
+
+        return make
+
+    return [
+        part
+        if part is None or type(part) is Selected
+        else Selected(part, Support(supports, spread_to(part.shape)), ZERO_OR_NAN)
+        for part in parts
+    ]
