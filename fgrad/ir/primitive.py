@@ -147,7 +147,7 @@ class Primitive:
         # accumulate(buffer, ct, values, params): add the transpose of ct in place, in NumPy
         # places(values, params): what is read along each axis, for those that only read: a range,
         #     or an integer array, all of which have one shape
-        # stacks: whether it computes each matrix of a stack alone, whose axes come first
+        # supports(record, cts, parts) -> cotangents of operands with the supports that follow
         # selects: whether `pullback` and `jvp` take and give `Selected` values (ops/selected.py)
         # moved_back: the transpose, if it is linear in all operands and leaves no zeros in gaps
         # moves: for linear ones whose rules serve bool arrays too, see `Moves`
@@ -160,7 +160,7 @@ class Primitive:
         self.composition: Rule | None = None
         self.pullback: Rule | None = None
         self.selects = False
-        self.stacks = False
+        self.supports: Rule | None = None
         self.moves: Moves | None = None
         self.moved_back: Rule | None = None
         self.accumulate: Rule | None = None

@@ -44,6 +44,7 @@ from fgrad.ops.matrices import (
 )
 from fgrad.ops.reduce import reduce_sum
 from fgrad.ops.shape import pad
+from fgrad.ops.stacked import pull_stacked
 from fgrad.trace import Value, bind
 
 
@@ -440,4 +441,4 @@ for _prim in (
 
 
 for _prim in (qr_p, svd_p, svdvals_p, eigh_p, eigvalsh_p, eig_p, eigvals_p, pinv_p):
-    _prim.stacks = True
+    _prim.supports = pull_stacked

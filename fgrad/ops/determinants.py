@@ -25,6 +25,7 @@ from fgrad.ops.matrices import (
     transposed,
 )
 from fgrad.ops.reduce import reduce_sum
+from fgrad.ops.stacked import pull_stacked
 from fgrad.trace import Value, bind
 
 # --- slogdet: sign and log |det a|
@@ -181,4 +182,4 @@ def cofactor(a: Value) -> Value:
 
 
 for _prim in (slogdet_p, det_p):
-    _prim.stacks = True
+    _prim.supports = pull_stacked

@@ -18,6 +18,7 @@ from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ops.families import bilinear_jvp, in_float32
 from fgrad.ops.shape import Ints, inverse_permutation, permute
+from fgrad.ops.stacked import pull_outer
 from fgrad.ops.straight import PREPARED
 from fgrad.trace import Value, bind
 
@@ -28,6 +29,7 @@ dot_general_p = Primitive(
 )
 dot_general_p.jvp(bilinear_jvp(dot_general_p))
 dot_general_p.makes_order = True
+dot_general_p.supports = pull_outer
 
 
 @dot_general_p.type_rule

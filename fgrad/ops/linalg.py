@@ -50,6 +50,7 @@ from fgrad.ops.matrices import (
     upper,
 )
 from fgrad.ops.shape import iota, pad
+from fgrad.ops.stacked import pull_stacked
 from fgrad.trace import Tracer, Value, bind
 
 blas = lazy_module("scipy.linalg.blas")
@@ -525,4 +526,4 @@ def inv(a: Value) -> Value:
 
 
 for _prim in (cholesky_p, triangular_solve_p, lu_p, lu_solve_p, solve_p, inv_p):
-    _prim.stacks = True
+    _prim.supports = pull_stacked

@@ -17,9 +17,9 @@ from fgrad.trace import Value, bind
 
 def pull_stacked(record: Record, cts: Sequence[Any], parts: Sequence[Any]) -> Sequence[Any]:
     """The cotangents of the operands, with the supports that follow from those of the results."""
-    there = [ct for ct in cts if ct is not None]
-    if not all([type(ct) is Selected and not ct.support.loose for ct in there]):
+    if not all_selected(cts):
         return parts
+    there = [ct for ct in cts if ct is not None]
     lead = len(record.values[0].shape) - 2
     supports = [ct.support for ct in there]
     shapes = [ct.value.shape for ct in there]
@@ -39,4 +39,29 @@ def pull_stacked(record: Record, cts: Sequence[Any], parts: Sequence[Any]) -> Se
         if part is None or type(part) is Selected
         else Selected(part, Support(supports, spread_to(part.shape)), ZERO_OR_NAN)
         for part in parts
+    ]
+
+
+def all_selected(cts: Sequence[Any]) -> bool:
+    """Whether all cotangents that there are are selected."""
+    return all([ct is None or (type(ct) is Selected and not ct.support.loose) for ct in cts])
+
+
+def pull_outer(record: Record, cts: Sequence[Any], parts: Sequence[Any]) -> Sequence[Any]:
+    """Outer products a_i b_j, without sums: what is selected for no j is zero for i."""
+    (_, b), params, (ct,) = record.values, record.params, cts
+    if params["contract"][0] or not all_selected(cts):
+        return parts
+    shape, last = ct.value.shape, len(b.shape) - len(params["batch"][1])
+    lead, ndim = len(params["batch"][0]), len(shape)
+    if lead:
+        return parts
+    axes = (tuple(range(ndim - last, ndim)), tuple(range(ndim - last)))
+
+    def support(k: int) -> Support:
+        return Support([ct.support], lambda bits: reduce_any(fitted(bits, shape), axes[k]))
+
+    return [
+        None if part is None else Selected(part, support(k), ZERO_OR_NAN)
+        for k, part in enumerate(parts)
     ]

@@ -26,7 +26,6 @@ from fgrad.ir.primitive import Primitive, Refusal
 from fgrad.ops.families import FLOATS, map_selected, push_maps
 from fgrad.ops.moved import Reads, array_of, pull_moved, push_moved
 from fgrad.ops.selected import ZERO, Selected, either, join, plain
-from fgrad.ops.stacked import pull_stacked
 from fgrad.record import Record
 from fgrad.source import resolve
 from fgrad.thread_state import THREAD
@@ -339,8 +338,8 @@ def _pull_general(record: Record, cts: list[Any], store: _Cotangents, active: by
         parts = transpose(given if prim.multiple else given[0], wanted, *values, **params)
     else:
         parts = _transposed_jvp(record, cts, wanted)
-    if prim.stacks:
-        parts = pull_stacked(record, cts, parts)
+    if prim.supports is not None:
+        parts = prim.supports(record, cts, parts)
     for k, want, part in zip(operands, wanted, parts, strict=True):
         if want and part is not None:
             store.add(k, part)
