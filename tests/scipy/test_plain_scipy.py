@@ -57,7 +57,7 @@ def test_right_or_a_card_that_helps(line: str, way: str) -> None:
         except Exception as error:
             printed = "".join(traceback.format_exception(error))
             assert isinstance(error, FgradError) or "was given a traced array" in printed
-            assert "write   " in "".join(printed.splitlines(keepends=True)[-6:])
+            assert "write   " in "".join(printed.splitlines(keepends=True)[-10:])
             advised = ADVISED.search(printed)
             if advised is None:
                 return
