@@ -1,6 +1,6 @@
-"""Gradients at the prompt beside HIPS autograd's: operation by operation, memory, and cliffs.
+"""Gradients at the prompt beside HIPS autograd's: operation by operation, and memory.
 
-python benchmarks/eager_table.py [operations] [memory] [cliffs] [--only sort] [--write page.md]
+python benchmarks/eager_table.py [operations] [memory] [--only sort] [--write page.md]
 
 The calls of the libraries alternate (A B A B ...) in one process.  A time is the tenth percentile
 of all calls of a library: what a busy machine takes away is in the slower ones.  A ratio is fgrad's
@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from eager_operations import ARGUMENTS, OPERATIONS, Operation
-from eager_programs import CLIFFS
 from harness import geometric_mean, machine, peak
 from libraries import has
 from memory_programs import PROGRAMS
@@ -104,17 +103,6 @@ def memory_rows(chosen: str = "") -> list[Row]:
     return rows
 
 
-def cliff_rows(chosen: str = "", seconds: float = 2.0) -> list[Row]:
-    """The time of each cliff for all libraries that have it, in milliseconds."""
-    rows = []
-    for cliff in CLIFFS:
-        if chosen in cliff.name:
-            times = alternate(cliff.calls(), seconds)
-            rows.append(Row(cliff.name, {name: t * 1e3 for name, t in times.items()}))
-            show(rows[-1], "ms")
-    return rows
-
-
 def show(row: Row, unit: str) -> None:
     """Print one row as it is measured."""
     figures = "  ".join([f"{name} {value:10.3f} {unit}" for name, value in row.figures.items()])
@@ -152,7 +140,7 @@ def summary(rows: Sequence[Row]) -> str:
 def main() -> None:
     """Measure what is asked for, all of it by default, and write a page of it."""
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("parts", nargs="*", default=["operations", "memory", "cliffs"])
+    options.add_argument("parts", nargs="*", default=["operations", "memory"])
     options.add_argument("--only", default="", help="a part of the names of rows")
     options.add_argument("--write", type=Path, help="a file for the tables, in Markdown")
     given = options.parse_args()
@@ -166,8 +154,6 @@ def main() -> None:
         rows = memory_rows(given.only)
         print(f"memory: {summary(rows)}\n")
         sections.append(f"## Peak memory\n\n{summary(rows)}\n\n{table(rows, 'MB')}")
-    if "cliffs" in given.parts:
-        sections.append(f"## Cliffs\n\n{table(cliff_rows(given.only), 'ms')}")
     if given.write:
         about = ", ".join([f"{key} {value}" for key, value in machine().items()])
         head = f"# Gradients at the prompt\n\nMade by `benchmarks/eager_table.py`: {about}."
