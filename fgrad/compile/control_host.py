@@ -29,7 +29,7 @@ from fgrad.compile.cpu.host import (
 )
 from fgrad.compile.cpu.runtime import build_kernels
 from fgrad.compile.kernel.ir import Kernel
-from fgrad.compile.loops.bodies import Control
+from fgrad.compile.routines import Control
 from fgrad.ir.aval import Aval
 from fgrad.ops import primitives as prims
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from fgrad.compile.control_host import control_steps
+from fgrad.compile.cpu.c_loops import c_loop
 from fgrad.compile.cpu.callback import evaluation
 from fgrad.compile.cpu.complex_parts import complex_parts
 from fgrad.compile.cpu.external import external
@@ -31,21 +32,30 @@ from fgrad.compile.cpu.lapack_factors import LAPACK, cycles
 from fgrad.compile.cpu.library import (
     build_products,
     gemm_address,
-    gemm_spec,
     pieces,
     product_sources,
 )
-from fgrad.compile.cpu.rows.keys import RowSort
-from fgrad.compile.cpu.rows.search import RowSearch, row_search
-from fgrad.compile.cpu.rows.sorting import sort_cycles, sort_rows
-from fgrad.compile.cpu.rows.top import RowTop, row_top
-from fgrad.compile.cpu.rows.walks import RowWalk, row_walk
+from fgrad.compile.cpu.rows.search import row_search
+from fgrad.compile.cpu.rows.sorting import sort_rows
+from fgrad.compile.cpu.rows.top import row_top
+from fgrad.compile.cpu.rows.walks import row_walk
 from fgrad.compile.cpu.runtime import build, kernel_source, symbol_at
 from fgrad.compile.cpu.spare_memory import check
-from fgrad.compile.cpu.ufunc_loops import Operand, bytes_needed, ufunc_cycles, ufunc_loop
+from fgrad.compile.cpu.ufunc_loops import UfuncLoop, ufunc_cycles, ufunc_loop
 from fgrad.compile.kernel.machine import CALL_CYCLES, LINE_BYTES
-from fgrad.compile.loops.bodies import Control
 from fgrad.compile.plan import Plan, Slot
+from fgrad.compile.routines import (
+    ComplexParts,
+    Control,
+    Evaluation,
+    Gemm,
+    MatrixRoutine,
+    RowSearch,
+    RowSort,
+    RowTop,
+    RowWalk,
+    SpecialFunction,
+)
 from fgrad.compile.steps import KernelStep, LibraryStep
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Lit, Program
@@ -53,11 +63,19 @@ from fgrad.ir.program import Lit, Program
 KEPT_BYTES = 64 << 20  # the largest arena that a thread keeps between calls
 
 
-class Routine(NamedTuple):
-    """A library step's name and static parameters, which determine its code."""
-
-    name: str
-    params: dict[str, Any]
+# What has native code: a routine of a step, or what stands for a call of the host.
+NativeTask: TypeAlias = (
+    Gemm
+    | RowSort
+    | RowTop
+    | RowWalk
+    | RowSearch
+    | ComplexParts
+    | MatrixRoutine
+    | SpecialFunction
+    | UfuncLoop
+    | Evaluation
+)
 
 
 class Image(NamedTuple):
@@ -73,7 +91,7 @@ class Image(NamedTuple):
     arena_bytes: int
     given: int
     steps: tuple[Step, ...]
-    origins: dict[int, str | Routine]
+    origins: dict[int, str | NativeTask]
     callbacks: tuple[Callback, ...]
     reuse: tuple[tuple[int, int], ...] = ()  # outputs that may take the memory of donated inputs
 
@@ -241,7 +259,7 @@ class Table:
         self.given = self.arena + 1 + common
         self.places: list[Step] = []
         self.taken = 0
-        self.origins: dict[int, str | Routine] = {}
+        self.origins: dict[int, str | NativeTask] = {}
         self.callbacks: list[Callback] = []
         self.derived: dict[tuple[int, int], int] = {}
 
@@ -270,10 +288,8 @@ class Table:
 def _native_steps(plan: Plan, table: Table) -> list[Step]:
     distinct = {id(s.kernel): s.kernel for s in plan.steps if isinstance(s, KernelStep)}
     kernels = list(dict.fromkeys(distinct.values()))
-    products = [
-        gemm_spec(**s.params) for s in plan.steps if isinstance(s, LibraryStep) and s.name == "gemm"
-    ]
-    products = list(dict.fromkeys(products))
+    routines = [s.routine for s in plan.steps if isinstance(s, LibraryStep)]
+    products = list(dict.fromkeys([r for r in routines if isinstance(r, Gemm)]))
     sources = [kernel_source(kernel) for kernel in kernels]
     addresses = build([*sources, *product_sources(products)])[: len(kernels)]
     build_products(products)
@@ -285,8 +301,8 @@ def _native_steps(plan: Plan, table: Table) -> list[Step]:
         if isinstance(step, KernelStep):
             numbers = tuple([table.number(plan.slots[v]) for v in step.args])
             steps.append(call_of[id(step.kernel)]._replace(slots=numbers))
-        elif step.name == "control":
-            control: Control = step.params["control"]
+        elif isinstance(step.routine, Control):
+            control = step.routine
             for body in control.bodies:
                 table.origins.update(body.image.origins)
                 table.callbacks += body.image.callbacks
@@ -307,42 +323,57 @@ class NativeRoutine(NamedTuple):
     callback: Callback | None
 
 
-def native_routine(routine: Routine) -> NativeRoutine:
-    """The code of a library step."""
-    name, params = routine
-    if name == "host":
-        callback = evaluation(params["eqn"])
-        return NativeRoutine(callback.address, 1, 0.0, callback)
-    if name == "gemm":
-        spec = gemm_spec(**params)
-        cut = pieces(spec)
-        return NativeRoutine(gemm_address(spec), cut.count, cut.count * cut.cycles, None)
-    if name == "complex_parts":
-        return NativeRoutine(complex_parts(**params), params["size"], 0.0, None)
-    if name == "ufunc":
-        failure = check(_buffers(params))[1] if bytes_needed(**params) else None
-        return NativeRoutine(ufunc_loop(**params), params["size"], ufunc_cycles(**params), failure)
-    if name == "external":
-        return NativeRoutine(external(**params), params["size"], CALL_CYCLES * params["size"], None)
-    if name in LAPACK:
-        native = LAPACK[name](**params)
-        cost = cycles(name, **params)
-        return NativeRoutine(native.address, params.get("batch", 1), cost, native.failure)
-    if name == "search":
-        search = RowSearch(**params)
-        return NativeRoutine(row_search(search), search.pieces, search.cycles, None)
-    if name == "top":
-        top = RowTop(**params)
-        return NativeRoutine(row_top(top), top.pieces, top.cycles, None)
-    if name == "walk":
-        walk = RowWalk(**params)
-        return NativeRoutine(row_walk(walk), walk.pieces, walk.cycles, None)
-    spec = RowSort(**params)
-    return NativeRoutine(sort_rows(spec), spec.pieces, sort_cycles(spec), None)
+def native_routine(routine: NativeTask) -> NativeRoutine:
+    """The code of a routine."""
+    return _NATIVE[type(routine)](routine)
+
+
+def _host_call(call: Evaluation) -> NativeRoutine:
+    callback = evaluation(call.eqn)
+    return NativeRoutine(callback.address, 1, 0.0, callback)
+
+
+def _product(gemm: Gemm) -> NativeRoutine:
+    cut = pieces(gemm)
+    return NativeRoutine(gemm_address(gemm), cut.count, cut.count * cut.cycles, None)
+
+
+def _matrix_routine(routine: MatrixRoutine) -> NativeRoutine:
+    params = dict(routine.params)
+    native = LAPACK[routine.name](**params)
+    cost = cycles(routine.name, **params)
+    return NativeRoutine(native.address, routine.batch, cost, native.failure)
+
+
+def _special(f: SpecialFunction) -> NativeRoutine:
+    return NativeRoutine(external(*f), f.size, CALL_CYCLES * f.size, None)
+
+
+def _ufunc(loop: UfuncLoop) -> NativeRoutine:
+    cost = ufunc_cycles(loop.size, loop.dims, loop.inner)
+    failure = check(loop.buffers)[1] if loop.bytes_needed else None
+    return NativeRoutine(ufunc_loop(*loop), loop.size, cost, failure)
+
+
+_NATIVE: dict[type, Callable[[Any], NativeRoutine]] = {
+    Evaluation: _host_call,
+    Gemm: _product,
+    ComplexParts: lambda parts: NativeRoutine(complex_parts(*parts), parts.size, 0.0, None),
+    UfuncLoop: _ufunc,
+    SpecialFunction: _special,
+    MatrixRoutine: _matrix_routine,
+    RowSearch: lambda r: NativeRoutine(row_search(r), r.pieces, r.cycles, None),
+    RowTop: lambda r: NativeRoutine(row_top(r), r.pieces, r.cycles, None),
+    RowWalk: lambda r: NativeRoutine(row_walk(r), r.pieces, r.cycles, None),
+    RowSort: lambda r: NativeRoutine(sort_rows(r), r.pieces, r.cycles, None),
+}
+NATIVE_TASKS = {task.__name__: task for task in _NATIVE}
 
 
 def _library_calls(step: LibraryStep, plan: Plan, table: Table) -> list[Step]:
-    routine = Routine(step.name, step.params)
+    routine: Any = step.routine
+    if isinstance(routine, Evaluation):
+        routine = c_loop(routine.eqn) or routine
     address, extent, cost, callback = native_routine(routine)
     table.origins[address] = routine
     table.callbacks += [callback] if callback is not None else []
@@ -351,13 +382,8 @@ def _library_calls(step: LibraryStep, plan: Plan, table: Table) -> list[Step]:
     for offsets in step.offsets:
         numbers = [table.number(s, at) for s, at in zip(slots, offsets, strict=True)]
         # Each piece of a product copies the other operand anew: few pieces.
-        each = 2 if step.name == "gemm" else 4
+        each = 2 if isinstance(routine, Gemm) else 4
         steps.append(shared_call(address, extent, 1, cost, tuple(numbers), each))
-        if step.name == "ufunc" and callback is not None:
-            steps.append(Call(check(_buffers(step.params))[0], 0, 1, tuple(numbers)))
+        if isinstance(routine, UfuncLoop) and callback is not None:
+            steps.append(Call(check(routine.buffers)[0], 0, 1, tuple(numbers)))
     return steps
-
-
-def _buffers(params: Any) -> int:
-    """How many arguments of a loop of NumPy's are arrays."""
-    return len([fields for fields in params["operands"] if not Operand(*fields).constant])

@@ -23,7 +23,7 @@ import scipy
 
 from fgrad.compile.cpu import host, runtime
 from fgrad.compile.cpu.store import contents
-from fgrad.compile.executable import Executable, Image, Routine, native_routine
+from fgrad.compile.executable import NATIVE_TASKS, Executable, Image, NativeTask, native_routine
 from fgrad.compile.identity import identity
 from fgrad.compile.plan import Donation
 from fgrad.config import config
@@ -77,15 +77,15 @@ def recall(key: str, program: Program) -> Executable | None:
     names = [routine for routine in routines if isinstance(routine, str)]
     if not runtime.load_symbols(names):
         return None
-    origins: dict[int, str | Routine] = {}
+    origins: dict[int, str | NativeTask] = {}
     callbacks: list[host.Callback] = []
     numbered: list[int] = []
     for routine in routines:
         if isinstance(routine, str):
             address, origin = runtime.address_of(routine), routine
         else:
-            name, params = routine
-            origin = Routine(name, {k: _decoded(v) for k, v in params})
+            name, fields = routine
+            origin = NATIVE_TASKS[name](*map(_decoded, fields))
             native = native_routine(origin)
             address = native.address
             callbacks += [native.callback] if native.callback is not None else []
@@ -123,10 +123,10 @@ def _entry(program: Program, image: Image) -> Any:
         if isinstance(origin, str):
             routines.append(origin)
             continue
-        params = [(k, _encoded(v)) for k, v in origin.params.items()]
-        if any([v is _FOREIGN for _, v in params]):
+        fields = tuple(map(_encoded, origin))
+        if any([v is _FOREIGN for v in fields]):
             return None
-        routines.append((origin.name, tuple(params)))
+        routines.append((type(origin).__name__, fields))
     literals = tuple([(k, _plain(np.asarray(lit.value).reshape(1))) for k, lit in image.literals])
     try:
         steps = tuple([_words(s, number) for s in image.steps])

@@ -5,9 +5,10 @@ Program --fuse--> Groups --lower--> Steps --plan--> host program
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from fgrad.compile.kernel.ir import Kernel
+from fgrad.compile.routines import Routine, label_of
 from fgrad.ir.program import Eqn, Var
 
 
@@ -43,13 +44,16 @@ class KernelStep(NamedTuple):
 
 
 class LibraryStep(NamedTuple):
-    """Call a library routine: `name` with static `params` on the buffers of `args`, once for each
-    tuple of offsets in bytes."""
+    """Call a routine on the buffers of `args`, once for each tuple of offsets in bytes."""
 
-    name: str
-    params: dict[str, Any]
+    routine: Routine
     args: tuple[Var, ...]
     offsets: tuple[tuple[int, ...], ...]
+
+    @property
+    def name(self) -> str:
+        """The routine in one word."""
+        return label_of(self.routine)
 
 
 class AliasStep(NamedTuple):

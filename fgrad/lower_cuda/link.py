@@ -24,8 +24,8 @@ from fgrad.compile.cpu.host import Callback, Step
 from fgrad.compile.executable import Table
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.machine import LINE_BYTES
-from fgrad.compile.loops.bodies import Control
 from fgrad.compile.plan import Plan, Slot
+from fgrad.compile.routines import Control
 from fgrad.compile.steps import KernelStep, LibraryStep
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Eqn, Program, Var
@@ -158,8 +158,8 @@ class _Linker:
         if isinstance(step, KernelStep):
             name = made[-1].prim.name if made else step.kernel.name
             self.steps += self.kernel(step.kernel, numbers, name, loc)
-        elif step.name == "control":
-            self.steps += self.control(step.params["control"], numbers, loc)
+        elif isinstance(step.routine, Control):
+            self.steps += self.control(step.routine, numbers, loc)
         else:
             sizes = [_bytes(v.aval) for v in step.args]
             eqn = made[-1] if made else None

@@ -25,9 +25,10 @@ from fgrad.compile.cpu.host import (
     While,
     kernel_call,
 )
-from fgrad.compile.cpu.library import gemm_address, gemm_spec, pieces
+from fgrad.compile.cpu.library import gemm_address, pieces
 from fgrad.compile.cpu.runtime import build_kernel
 from fgrad.compile.kernel.text import parse_kernel
+from fgrad.compile.routines import gemm_spec
 from fgrad.compile.schedule.order import schedule
 from fgrad.config import config
 

@@ -7,8 +7,8 @@ import pytest
 
 import fgrad
 from fgrad.compile.cpu.host import Call, HostProgram
-from fgrad.compile.cpu.rows.keys import RowSort
-from fgrad.compile.cpu.rows.sorting import row_sort, sort_rows, sort_work
+from fgrad.compile.cpu.rows.sorting import sort_rows
+from fgrad.compile.routines import RowSort, row_sort
 
 CODES = ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u4", "u8", "bool"]
 SHAPES = [(3, 1), (2, 3), (5, 16), (3, 17), (2, 64), (1, 65), (3, 100), (0, 5), (2, 300), (1, 9000)]
@@ -16,7 +16,7 @@ SHAPES = [(3, 1), (2, 3), (5, 16), (3, 17), (2, 64), (1, 65), (3, 100), (0, 5), 
 
 def run(spec: RowSort, arrays: list[np.ndarray]) -> None:
     """Sort arrays, with work memory behind them."""
-    work = np.empty(sort_work(spec), np.uint8)
+    work = np.empty(spec.work_bytes, np.uint8)
     buffers = [*arrays, work]
     step = Call(sort_rows(spec), 0, spec.pieces, tuple(range(len(buffers))))
     HostProgram([step], len(buffers)).run([x.ctypes.data for x in buffers])

@@ -17,8 +17,7 @@ from emulator.libraries import StubLibraries
 from real_device import stub_device
 from scipy.linalg.lapack import get_lapack_funcs
 
-from fgrad.compile.cpu.library import gemm_spec
-from fgrad.compile.cpu.rows.sorting import row_sort
+from fgrad.compile.routines import RowSearch, RowTop, RowWalk, gemm_spec, row_sort
 from fgrad.lower_cuda.library import fourier
 from fgrad.lower_cuda.library import lapack as library_lapack
 from fgrad.lower_cuda.library import sort as sorting
@@ -278,8 +277,7 @@ REALS = ["f", "d", "i4", "i8", "u1", "i2"]
 
 def walked(op: str, x: np.ndarray, out: np.ndarray, reverse: bool = False) -> np.ndarray:
     rows, columns = x.shape
-    params = {"op": op, "dtype": x.dtype, "rows": rows, "columns": columns, "reverse": reverse}
-    made(walk_calls(params), x, out)
+    made(walk_calls(RowWalk(op, x.dtype, rows, columns, reverse)), x, out)
     return out
 
 
@@ -352,7 +350,7 @@ def check_sort(x: np.ndarray, seed: int) -> None:
     payloads = [numbers(rng, dtype, *x.shape) for dtype in ("d", "i1", "D")]
     spec = row_sort(x.dtype, len(x), x.shape[1], [None, *[p.dtype for p in payloads]], True)
     outs = [np.empty_like(x), np.empty(x.shape, np.int64), *map(np.empty_like, payloads)]
-    made(sorting.sort_calls(spec._asdict()), x, *payloads, *outs)
+    made(sorting.sort_calls(spec), x, *payloads, *outs)
     order = np.argsort(x, 1, "stable")
     wanted = [np.take_along_axis(a, order, 1) for a in (x, *payloads)]
     wanted.insert(1, order)
@@ -376,8 +374,7 @@ def test_sorts_of_long_rows(small_chunks: None) -> None:
 def check_top(x: np.ndarray, count: int) -> None:
     rows, columns = x.shape
     values, places = np.empty((rows, count), x.dtype), np.empty((rows, count), np.int64)
-    params = {"dtype": x.dtype, "rows": rows, "columns": columns, "count": count}
-    made(sorting.top_calls(params), x, values, places)
+    made(sorting.top_calls(RowTop(x.dtype, rows, columns, count)), x, values, places)
     wanted = top_k_p.evaluate_rule(x, k=count)
     np.testing.assert_array_equal(values, wanted[0])
     np.testing.assert_array_equal(places, wanted[1])
@@ -406,8 +403,7 @@ def test_searches(dtype: str, right: bool) -> None:
         table = np.sort(with_nan(numbers(rng, dtype, rows, length)), 1)
         values = with_nan(numbers(rng, dtype, rows, 30))
         found = np.empty(values.shape, np.int64)
-        sizes = {"rows": rows, "table": length, "columns": 30}
-        calls = sorting.search_calls({"dtype": table.dtype, "right": right, **sizes})
+        calls = sorting.search_calls(RowSearch(table.dtype, rows, length, 30, right))
         made(calls, table, values, found)
         side = "right" if right else "left"
         wanted = [np.searchsorted(a, v, side) for a, v in zip(table, values, strict=True)]

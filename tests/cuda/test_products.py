@@ -21,10 +21,10 @@ from real_device import stub_device
 
 import fgrad
 from fgrad import nn
-from fgrad.compile.cpu.library import gemm_spec
 from fgrad.compile.inspect import make_program
 from fgrad.compile.passes.half_products import half_products
 from fgrad.compile.pipeline import compile_program
+from fgrad.compile.routines import gemm_spec
 from fgrad.compile.steps import LibraryStep
 from fgrad.config import config
 from fgrad.errors import MissingCudaError
@@ -179,7 +179,7 @@ def test_tf32_only_where_asked() -> None:
 def test_kernels_take_the_place_of_a_missing_library() -> None:
     spec = gemm_spec(np.dtype("f"), 40, 40, 40)
     buffers: Any = (0, 1, 2)
-    step = LibraryStep("gemm", spec._asdict(), buffers, ((0, 0, 0),))
+    step = LibraryStep(spec, buffers, ((0, 0, 0),))
     library_functions.use(Nothing())
     (call,) = calls_of(step).calls
     assert isinstance(call, KernelCall)

@@ -19,6 +19,8 @@ from op_cases import OP_CASES, OpCase
 
 import fgrad
 from fgrad import grad, hessian, jacfwd, jacrev, lax, value_and_grad
+from fgrad.compile.cpu.c_loops import c_loop
+from fgrad.compile.routines import Evaluation
 from fgrad.compile.steps import LibraryStep
 from fgrad.errors import GradDtypeError
 from fgrad.testing import check_grads, check_jit, check_transpose, check_vmap
@@ -233,9 +235,9 @@ def test_sorting() -> None:
 def host_steps(f: Callable[..., Any], *args: Any) -> list[str]:
     """The primitives that compiled code evaluates by calling Python."""
     steps = fgrad.inspect(f)(*args).passes["lower"]
-    return [
-        s.params["eqn"].prim.name for s in steps if isinstance(s, LibraryStep) and s.name == "host"
-    ]
+    routines = [s.routine for s in steps if isinstance(s, LibraryStep)]
+    evaluated = [r.eqn for r in routines if isinstance(r, Evaluation)]
+    return [eqn.prim.name for eqn in evaluated if c_loop(eqn) is None]
 
 
 @pytest.mark.parametrize("name", [*UNARY, *BINARY])

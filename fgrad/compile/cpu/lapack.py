@@ -24,6 +24,7 @@ from fgrad.compile.cpu.host import Callback
 from fgrad.compile.cpu.library import blas_address, capsule_address
 from fgrad.compile.cpu.llvm_text import element_type
 from fgrad.compile.cpu.runtime import Source, build
+from fgrad.compile.routines import MESSAGES, SINGULAR
 from fgrad.lazy import lazy_extension
 from fgrad.ops.checked import NEGATIVE_POWER, OVERFLOW, out_of_range
 from fgrad.ops.complex import real_dtype
@@ -286,18 +287,6 @@ def routine_address(name: str) -> int:
     return blas_address(name)
 
 
-SINGULAR = "Singular matrix"
-MESSAGES = {
-    "cholesky": "Matrix is not positive definite",
-    "triangular_solve": SINGULAR,
-    "factor": SINGULAR,
-    "lu_solve": SINGULAR,
-    "qr": "QR did not succeed",
-    "svd": "SVD did not converge",
-    "svdvals": "SVD did not converge",
-    "eigh": "Eigenvalues did not converge",
-    "eigvalsh": "Eigenvalues did not converge",
-}
 ONE_THREAD = 640  # rows and columns up to which the barriers of threads cost more than they gain
 
 

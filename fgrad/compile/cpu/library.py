@@ -23,66 +23,11 @@ from fgrad.compile.cpu.gemm.micro import Tiling, tiling
 from fgrad.compile.cpu.llvm_text import element_type, literal
 from fgrad.compile.cpu.runtime import Source, build, host_target
 from fgrad.compile.kernel.machine import CONFLICT_BYTES, L2_PART_BYTES, VECTOR_BYTES
+from fgrad.compile.routines import Gemm
 from fgrad.lazy import lazy_extension
 
 cython_blas: Any = lazy_extension("scipy.linalg.cython_blas")
 _PREFIX = {"float": "s", "double": "d"}
-
-
-class Gemm(NamedTuple):
-    """The parameters of `gemm`."""
-
-    dtype: np.dtype
-    m: int
-    n: int
-    k: int
-    batch: int
-    lda: int
-    ldb: int
-    ldc: int
-    trans_a: bool
-    trans_b: bool
-    stride_a: int
-    stride_b: int
-    stride_c: int
-
-
-def gemm_spec(
-    dtype: np.dtype,
-    m: int,
-    n: int,
-    k: int,
-    batch: int = 1,
-    lda: int | None = None,
-    ldb: int | None = None,
-    ldc: int | None = None,
-    trans_a: bool = False,
-    trans_b: bool = False,
-    stride_a: int | None = None,
-    stride_b: int | None = None,
-    stride_c: int | None = None,
-) -> Gemm:
-    """`C[b] = op(A[b]) @ op(B[b])` for row-major matrices.
-
-    op(A) is m x k and op(B) is k x n; a transposed operand is stored the other way round.  Leading
-    dimensions and strides between the matrices of a batch are in elements and default to contiguous
-    storage; a stride of 0 repeats one matrix.
-    """
-    return Gemm(
-        np.dtype(dtype),
-        m,
-        n,
-        k,
-        batch,
-        lda or max(1, m if trans_a else k),
-        ldb or max(1, k if trans_b else n),
-        ldc or max(1, n),
-        trans_a,
-        trans_b,
-        m * k if stride_a is None else stride_a,
-        k * n if stride_b is None else stride_b,
-        m * n if stride_c is None else stride_c,
-    )
 
 
 @lru_cache(maxsize=4096)

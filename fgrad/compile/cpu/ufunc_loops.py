@@ -142,6 +142,30 @@ end:
 }}"""
 
 
+class UfuncLoop(NamedTuple):
+    """What a loop of a ufunc is applied to; see `ufunc_loop`."""
+
+    name: str
+    types: str
+    operands: tuple[tuple[Any, ...], ...]
+    size: int
+    dims: tuple[int, ...] = ()
+    inner: int = 0
+
+    @property
+    def buffers(self) -> int:
+        """How many arguments are arrays."""
+        return len([fields for fields in self.operands if not Operand(*fields).constant])
+
+    @property
+    def bytes_needed(self) -> int:
+        """What it allocates in all threads, if it may fail for want of it, see `spare_memory`."""
+        if not self.name.startswith("fft."):
+            return 0
+        item = 16 if self.types[-1] in "dD" else 8
+        return transform_bytes(max(self.dims), item, self.size)
+
+
 def ufunc_loop(
     name: str,
     types: str,
@@ -164,7 +188,8 @@ def ufunc_loop(
     loop = find_loop(find_ufunc(name), types)
     assert loop is not None
     arguments = [Operand(*fields) for fields in operands]
-    needed = bytes_needed(name, types, size, dims)
+    task = UfuncLoop(name, types, operands, size, dims, inner)
+    needed = task.bytes_needed
     label = f"{name}_{types.replace('->', '_')}".replace(".", "_")
 
     def emit(symbol: str) -> tuple[str, set[str]]:
@@ -201,20 +226,12 @@ def ufunc_loop(
         return "\n".join([*constants, text]), declarations
 
     content = f"ufunc {name} {types} {operands} {dims} {inner} {needed}"
-    buffers = len([x for x in arguments if not x.constant])
-    imports = guard_imports(buffers) if needed else {}
+    imports = guard_imports(task.buffers) if needed else {}
     imports |= {f"fgrad_{label}": loop.function, f"fgrad_{label}_data": _cell(loop.data)}
     return build([Source(content, emit)], imports, glue=True)[0]
 
 
-def bytes_needed(name: str, types: str, size: int, dims: tuple[int, ...] = (), **_: Any) -> int:
-    """What a loop allocates in all threads, if it may fail for want of it, see `spare_memory`."""
-    if not name.startswith("fft."):
-        return 0
-    return transform_bytes(max(dims), 16 if types[-1] in "dD" else 8, size)
-
-
-def ufunc_cycles(size: int, dims: tuple[int, ...] = (), inner: int = 0, **_: Any) -> float:
+def ufunc_cycles(size: int, dims: tuple[int, ...], inner: int) -> float:
     """What a step costs."""
     if not dims:
         return CALL_CYCLES * size

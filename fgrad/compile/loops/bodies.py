@@ -10,37 +10,21 @@ the step, so that the planner knows of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.machine import LINE_BYTES
 from fgrad.compile.loops.kernel import loop_steps
-from fgrad.compile.lower.writes import Split, Write, split_writes
+from fgrad.compile.lower.writes import Split, split_writes
+from fgrad.compile.routines import Control, Unbuilt
 from fgrad.compile.steps import AliasStep, KernelStep, LibraryStep, Step
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Eqn, Lit, Program, Var
 from fgrad.ir.walk import definitions, use_counts
 from fgrad.ops import primitives as prims
-
-
-class Control(NamedTuple):
-    """A control equation whose bodies are executables.
-
-    The step's buffers are operands, results, constants of each body in turn, and scratch memory:
-    `arena` bytes for the bodies, then places for what the bodies give and for the flag of a
-    `while`.
-    The last body of a loop gives what `outputs` and `writes` say (see `Split`), and the operands of
-    writes.
-    """
-
-    eqn: Eqn
-    bodies: tuple[Any, ...]
-    places: tuple[int, ...]  # offsets in the scratch memory
-    outputs: tuple[int | None, ...] = ()
-    writes: Mapping[int, tuple[Write, ...]] = {}
 
 
 def bodies_of(eqn: Eqn) -> tuple[Program, ...]:
@@ -62,7 +46,7 @@ def compile_bodies(
 
     `in_kernel` says whether a loop should be the kernel that it can be, or have a compiled body.
     """
-    if not any([isinstance(s, LibraryStep) and s.name == "control" for s in steps]):
+    if not any([isinstance(s, LibraryStep) and isinstance(s.routine, Unbuilt) for s in steps]):
         return program, list(steps)
     consts = list(program.consts)
 
@@ -75,8 +59,8 @@ def compile_bodies(
     out: list[Step] = []
     defined, used = definitions(program.eqns), use_counts(program)
     for step in steps:
-        if isinstance(step, LibraryStep) and step.name == "control":
-            eqn, before = step.params["eqn"], len(consts)
+        if isinstance(step, LibraryStep) and isinstance(step.routine, Unbuilt):
+            eqn, before = step.routine.eqn, len(consts)
             made = loop_steps(eqn, defined, used, constant, schedule)
             kernels = [s.kernel for s in made or () if isinstance(s, KernelStep)]
             if made is not None and all([in_kernel(kernel) for kernel in kernels]):
@@ -138,7 +122,7 @@ def _completed(
         }
         control = control._replace(outputs=split.outputs, writes=writes)
     args = (*operands, *eqn.outputs, *extra, scratch)
-    return LibraryStep("control", {"control": control}, args, ())
+    return LibraryStep(control, args, ())
 
 
 def _split(eqn: Eqn) -> Split | None:

@@ -42,6 +42,7 @@ from fgrad.compile.passes.fold import fold
 from fgrad.compile.passes.inline import inline_calls
 from fgrad.compile.passes.real_parts import real_parts
 from fgrad.compile.passes.simplify import simplify
+from fgrad.compile.routines import MatrixRoutine
 from fgrad.compile.steps import KernelStep, LibraryStep, Step
 from fgrad.config import config
 from fgrad.ir.aval import INT64
@@ -157,7 +158,7 @@ class _Loop:
         if config.check >= 1:
             check_kernel(kernel)
         notes = [
-            LibraryStep("noted", {"message": message}, (flag,), ((0,),))
+            LibraryStep(MatrixRoutine("noted", (("message", message),)), (flag,), ((0,),))
             for message, flag in self.writer.flags.items()
         ]
         return [*copies, KernelStep(kernel, tuple(self.builder.args)), *notes]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from fgrad.compile.routines import Unbuilt
 from fgrad.compile.steps import LibraryStep
 from fgrad.ir.program import Eqn, Var
 
@@ -11,4 +12,4 @@ from fgrad.ir.program import Eqn, Var
 def control_step(eqn: Eqn, _defined: Mapping[Var, Eqn]) -> LibraryStep:
     """The step of a control equation, until `compile_bodies` completes it."""
     args = (*[a for a in eqn.inputs if isinstance(a, Var)], *eqn.outputs)
-    return LibraryStep("control", {"eqn": eqn}, args, ())
+    return LibraryStep(Unbuilt(eqn), args, ())

@@ -1,9 +1,10 @@
 """L5. Equations that run outside of kernels: linear algebra, Fourier transforms, convolutions that
 a library of the device takes, complex numbers.
 
-The commonest factorisations and solutions are native steps (`cpu/lapack.py`).  A step named `host`
-runs the primitive's NumPy evaluation on views of the buffers: so do the equations on complex arrays
-that pass `real_parts` has left, since kernels have no complex scalars.
+The commonest factorisations and solutions are routines of LAPACK by name.  All else is an
+`Evaluation`, for which a backend takes a loop in C where it knows one, or runs the primitive's
+NumPy evaluation on views of the buffers: so it is with the equations on complex arrays that pass
+`real_parts` has left, since kernels have no complex scalars.
 """
 
 from __future__ import annotations
@@ -15,15 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.compile.cpu.external import has_pointer
-from fgrad.compile.cpu.lapack import MESSAGES
-from fgrad.compile.cpu.ufunc_loops import Operand, find_loop, find_ufunc, types_of
 from fgrad.compile.passes.compositions import vectors_are_native
+from fgrad.compile.routines import MESSAGES, ComplexParts, Evaluation, MatrixRoutine
 from fgrad.compile.steps import LibraryStep
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Var
-from fgrad.ir.traits import Host
 from fgrad.ops import primitives as prims
 from fgrad.ops.complex import real_dtype
 
@@ -39,99 +37,14 @@ def on_host(eqn: Eqn) -> bool:
 
 
 def host_step(eqn: Eqn, _virtual: Mapping[Var, Eqn]) -> LibraryStep:
-    """A native step of LAPACK where there is one, else a call of the primitive's evaluation."""
+    """A routine of LAPACK where there is one, else a call of the primitive's evaluation."""
     native = NATIVE.get(eqn.prim)
     if native is not None and _suits_native(eqn):
         return native(eqn)
     if eqn.prim in PARTS and any([isinstance(a, Var) for a in eqn.inputs]):
         return _parts(eqn)
-    real = eqn.outputs[0].aval.dtype.kind == "f"
-    if eqn.prim.host is Host.SCIPY and real and has_pointer(eqn.prim.name, len(eqn.inputs)):
-        return _external(eqn)
-    loop = _fourier(eqn) if eqn.prim is prims.fft else _ufunc(eqn)
-    if loop is not None:
-        return loop
     args = (*[a for a in eqn.inputs if isinstance(a, Var)], *eqn.outputs)
-    return LibraryStep("host", {"eqn": eqn}, args, ((0,) * len(args),))
-
-
-def _external(eqn: Eqn) -> LibraryStep:
-    """A loop that calls SciPy's function."""
-    args: Any = (*[a for a in eqn.inputs if isinstance(a, Var)], *eqn.outputs)
-    return LibraryStep("external", external_params(eqn), args, ((0,) * len(args),))
-
-
-def external_params(eqn: Eqn) -> dict[str, Any]:
-    """The parameters of a step `external`."""
-    out = eqn.outputs[0].aval
-    return {
-        "name": eqn.prim.name,
-        "dtype": out.dtype,
-        "size": out.size,
-        "constants": tuple([float(a.value) if isinstance(a, Lit) else None for a in eqn.inputs]),
-        "ones": tuple([k for k, a in enumerate(eqn.inputs) if a.aval.size == 1 < out.size]),
-    }
-
-
-def _ufunc(eqn: Eqn) -> LibraryStep | None:
-    """A loop of NumPy's on complex arrays, where there is one for these dtypes."""
-    ufunc, out = eqn.prim.evaluate_rule, eqn.outputs[0].aval
-    if not isinstance(ufunc, np.ufunc) or eqn.params or len(eqn.outputs) > 1:
-        return None
-    types = types_of([a.aval.dtype for a in eqn.inputs], out.dtype)
-    if find_loop(ufunc, types) is None:
-        return None
-    operands = [
-        Operand(0, constant=a.value.tobytes().hex())
-        if isinstance(a, Lit)
-        else Operand(a.aval.dtype.itemsize if a.aval.ndim else 0)
-        for a in eqn.inputs
-    ]
-    args: Any = (*[a for a in eqn.inputs if isinstance(a, Var)], *eqn.outputs)
-    params = {
-        "name": ufunc.__name__,
-        "types": types,
-        "operands": tuple([tuple(x) for x in (*operands, Operand(out.dtype.itemsize))]),
-        "size": out.size,
-    }
-    return LibraryStep("ufunc", params, args, ((0,) * len(args),))
-
-
-_FOURIER = {"fft": "fft.fft", "ifft": "fft.ifft", "irfft": "fft.irfft"}
-
-
-def _fourier(eqn: Eqn) -> LibraryStep | None:
-    """Transforms along one axis by NumPy's loop, where there is one."""
-    x, out, kind = eqn.inputs[0].aval, eqn.outputs[0].aval, eqn.params["kind"]
-    if len(eqn.params["axes"]) > 1 or isinstance(eqn.inputs[0], Lit) or not x.size:
-        return None
-    (axis,) = eqn.params["axes"]
-    n, m, points = x.shape[axis], out.shape[axis], eqn.params["n"] or x.shape[axis]
-    name = _FOURIER.get(kind) or f"fft.rfft_n_{'odd' if n % 2 else 'even'}"
-    factor = real_dtype(x.dtype).type(1 / points if kind in ("ifft", "irfft") else 1)
-    types = types_of([x.dtype, factor.dtype], out.dtype)
-    if find_loop(find_ufunc(name), types) is None:
-        return None
-    outer, inner = math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1 :])
-
-    def operand(length: int, item: int) -> Operand:
-        whole = length * inner * item
-        return Operand(item if inner > 1 else whole, (inner * item,), whole)
-
-    params = {
-        "name": name,
-        "types": types,
-        "operands": (
-            tuple(operand(n, x.dtype.itemsize)),
-            tuple(Operand(0, constant=factor.tobytes().hex())),
-            tuple(operand(m, out.dtype.itemsize)),
-        ),
-        "size": outer,
-        "dims": (n, m),
-        "inner": inner if inner > 1 else 0,
-    }
-    args: Any = (*eqn.inputs, *eqn.outputs)
-    return LibraryStep("ufunc", params, args, ((0, 0),))
+    return LibraryStep(Evaluation(eqn), args, ((0,) * len(args),))
 
 
 PARTS = frozenset({prims.real, prims.imag, prims.complex})
@@ -141,13 +54,8 @@ def _parts(eqn: Eqn) -> LibraryStep:
     out = eqn.outputs[0].aval
     buffers: Any = (*[a for a in eqn.inputs if isinstance(a, Var)], *eqn.outputs)
     constants = tuple([float(a.value) if isinstance(a, Lit) else None for a in eqn.inputs])
-    params = {
-        "name": eqn.prim.name,
-        "dtype": real_dtype(out.dtype),
-        "size": out.size,
-        "constants": constants,
-    }
-    return LibraryStep("complex_parts", params, buffers, ((0,) * len(buffers),))
+    parts = ComplexParts(eqn.prim.name, real_dtype(out.dtype), out.size, constants)
+    return LibraryStep(parts, buffers, ((0,) * len(buffers),))
 
 
 def _suits_native(eqn: Eqn) -> bool:
@@ -165,15 +73,20 @@ def _native(eqn: Eqn, args: Sequence[Atom], **sizes: int) -> LibraryStep:
     params = {**eqn.params, **sizes, "dtype": first.dtype, "batch": batch}
     notes = [Var(Aval((batch,), np.dtype(np.uint8)))] if batch > 1 else []
     buffers: Any = (*args, *eqn.outputs, *notes)
-    return LibraryStep(eqn.prim.name, params, buffers, ((0,) * len(buffers),))
+    routine = MatrixRoutine(eqn.prim.name, tuple(params.items()))
+    return LibraryStep(routine, buffers, ((0,) * len(buffers),))
 
 
 def with_flags(step: LibraryStep) -> list[LibraryStep]:
     """A step, and for stacks of matrices what raises if one of them has failed."""
-    if step.name not in MESSAGES or step.params["batch"] < 2:
+    routine = step.routine
+    if not isinstance(routine, MatrixRoutine):
         return [step]
-    params = {"message": MESSAGES[step.name], "batch": step.params["batch"]}
-    return [step, LibraryStep("flags", params, step.args[-1:], ((0,),))]
+    message = MESSAGES.get(routine.name)
+    if message is None or routine.batch < 2:
+        return [step]
+    flags = MatrixRoutine("flags", (("message", message), ("batch", routine.batch)))
+    return [step, LibraryStep(flags, step.args[-1:], ((0,),))]
 
 
 def _square(eqn: Eqn) -> LibraryStep:
@@ -194,14 +107,14 @@ def _in_range(eqn: Eqn) -> LibraryStep:
     aval = eqn.outputs[0].aval
     params = {**eqn.params, "dtype": aval.dtype, "size": aval.size}
     buffers: Any = (*eqn.inputs, *eqn.outputs)
-    return LibraryStep("in_range", params, buffers, ((0, 0),))
+    return LibraryStep(MatrixRoutine("in_range", tuple(params.items())), buffers, ((0, 0),))
 
 
 def _exchanges(eqn: Eqn) -> LibraryStep:
     pivots = eqn.inputs[0].aval
-    params = {"n": pivots.shape[-1], "batch": math.prod(pivots.shape[:-1])}
+    params = (("n", pivots.shape[-1]), ("batch", math.prod(pivots.shape[:-1])))
     buffers: Any = (*eqn.inputs, *eqn.outputs)
-    return LibraryStep("pivots_order", params, buffers, ((0, 0),))
+    return LibraryStep(MatrixRoutine("pivots_order", params), buffers, ((0, 0),))
 
 
 NATIVE: dict[Primitive, Callable[[Eqn], LibraryStep]] = {

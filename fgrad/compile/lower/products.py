@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from fgrad.compile.kernel.affine import row_major
 from fgrad.compile.products.matrices import library_operands, product_of
 from fgrad.compile.products.views import Layout, collapsed, view_of
+from fgrad.compile.routines import FusedProduct, Gemm
 from fgrad.compile.steps import LibraryStep
 from fgrad.ir.program import Eqn, Var
 from fgrad.ops import primitives as prims
@@ -27,14 +28,11 @@ def product_step(eqn: Eqn, virtual: Mapping[Var, Eqn]) -> LibraryStep:
     steps = [*_batch_steps(eqn, virtual), tuple([p.m * p.n * s for s in row_major(sizes)])]
     inner = [i for i in range(len(sizes)) if i not in outer]
     between = collapsed(Layout(0, sizes, steps[2]), inner)
-    params = {
-        "dtype": left.source.aval.dtype, "m": p.m, "n": p.n, "k": p.k,
-        "batch": math.prod([sizes[i] for i in inner]),
-        "lda": left.leading, "ldb": right.leading, "ldc": p.n,
-        "trans_a": left.trans, "trans_b": right.trans,
-        "stride_a": left.batch_stride, "stride_b": right.batch_stride,
-        "stride_c": between or p.m * p.n,
-    }  # fmt: skip
+    gemm = Gemm(
+        left.source.aval.dtype, p.m, p.n, p.k, math.prod([sizes[i] for i in inner]),
+        left.leading, right.leading, p.n, left.trans, right.trans,
+        left.batch_stride, right.batch_stride, between or p.m * p.n,
+    )  # fmt: skip
     widths = [v.aval.dtype.itemsize for v in (left.source, right.source, out)]
     calls = []
     for at in itertools.product(*[range(sizes[i]) for i in outer]):
@@ -43,12 +41,13 @@ def product_step(eqn: Eqn, virtual: Mapping[Var, Eqn]) -> LibraryStep:
         calls.append(tuple([w * place for w, place in zip(widths, places, strict=True)]))
     args = (left.source, right.source, out)
     if eqn.prim is prims.dot_general:
-        return LibraryStep("gemm", params, args, tuple(calls))
-    params |= {name: eqn.params[name] for name in ("operand", "result", "epilogue")}
+        return LibraryStep(gemm, args, tuple(calls))
     bias = [view_of(x, virtual) for x in eqn.inputs[2:]]
     kept = [v.source for v in bias if v is not None]
-    params["bias"] = [v.offset * v.source.aval.dtype.itemsize for v in bias if v is not None]
-    return LibraryStep("product", params, (*args, *kept), tuple(calls))
+    starts = tuple([v.offset * v.source.aval.dtype.itemsize for v in bias if v is not None])
+    names = [eqn.params[name] for name in ("operand", "result", "epilogue")]
+    fused = FusedProduct(gemm, names[0], names[1], names[2], starts)
+    return LibraryStep(fused, (*args, *kept), tuple(calls))
 
 
 def _batch_steps(eqn: Eqn, virtual: Mapping[Var, Eqn]) -> list[tuple[int, ...]]:

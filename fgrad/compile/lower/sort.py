@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.compile.cpu.rows.sorting import row_sort, sort_work
-from fgrad.compile.cpu.rows.top import RowTop
 from fgrad.compile.lower.linalg import host_step
+from fgrad.compile.routines import RowTop, row_sort
 from fgrad.compile.steps import LibraryStep
 from fgrad.ir.aval import INT64, Aval
 from fgrad.ir.program import Atom, Eqn, Var
@@ -39,10 +38,10 @@ def sort_step(eqn: Eqn, virtual: Mapping[Var, Eqn], outputs: Sequence[Var]) -> L
         writes.append(out)
     rows = keys.aval.size // max(columns, 1)
     spec = row_sort(keys.aval.dtype, rows, columns, carried, sorted_keys in outputs)
-    size = sort_work(spec)
+    size = spec.work_bytes
     work = [Var(Aval((size,), np.dtype(np.uint8)))] if size else []
     args: Any = (*reads, *writes, *work)
-    return LibraryStep("sort", spec._asdict(), args, ((0,) * len(args),))
+    return LibraryStep(spec, args, ((0,) * len(args),))
 
 
 def top_step(eqn: Eqn, defined: Mapping[Var, Eqn]) -> LibraryStep:
@@ -53,7 +52,7 @@ def top_step(eqn: Eqn, defined: Mapping[Var, Eqn]) -> LibraryStep:
     columns = aval.shape[-1]
     spec = RowTop(aval.dtype, aval.size // columns, columns, k)
     args: Any = (*eqn.inputs, *eqn.outputs)
-    return LibraryStep("top", spec._asdict(), args, ((0, 0, 0),))
+    return LibraryStep(spec, args, ((0, 0, 0),))
 
 
 def is_position(atom: Atom, definitions: Mapping[Var, Eqn]) -> bool:

@@ -10,9 +10,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fgrad.compile.cpu.rows.search import RowSearch, fits_search
-from fgrad.compile.cpu.rows.walks import RowWalk
 from fgrad.compile.lower.linalg import host_step
+from fgrad.compile.routines import RowSearch, RowWalk, fits_search
 from fgrad.compile.steps import LibraryStep
 from fgrad.ir.program import Eqn, Var
 from fgrad.ir.traits import Along
@@ -37,7 +36,7 @@ def search_step(eqn: Eqn, defined: Mapping[Var, Eqn]) -> LibraryStep:
         return host_step(eqn, defined)
     spec = RowSearch(table.dtype, rows, table.shape[1], columns, eqn.params["right"])
     args: Any = (*eqn.inputs, *eqn.outputs)
-    return LibraryStep("search", spec._asdict(), args, ((0, 0, 0),))
+    return LibraryStep(spec, args, ((0, 0, 0),))
 
 
 def walk_step(eqn: Eqn) -> LibraryStep:
@@ -54,4 +53,4 @@ def walk_step(eqn: Eqn) -> LibraryStep:
         eqn.params.get("reverse", False),
     )
     args: Any = (*eqn.inputs, *eqn.outputs)
-    return LibraryStep("walk", spec._asdict(), args, ((0, 0),))
+    return LibraryStep(spec, args, ((0, 0),))

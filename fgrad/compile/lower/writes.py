@@ -13,22 +13,15 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from fgrad.compile.kernel.builder import KernelBuilder
-from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.lower.nest import write_block, write_updates
 from fgrad.compile.lower.rules import RULES
 from fgrad.compile.passes.dce import dce
 from fgrad.compile.passes.inline import inline_calls
+from fgrad.compile.routines import Write
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
 from fgrad.ir.walk import definitions, use_counts
 from fgrad.ops import primitives as prims
-
-
-class Write(NamedTuple):
-    """A kernel on the carry `None` and on results of the body, by number."""
-
-    kernel: Kernel
-    args: tuple[int | None, ...]
 
 
 class Split(NamedTuple):

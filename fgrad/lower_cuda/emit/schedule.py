@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from fgrad.compile.cpu.rows.keys import RowSort
 from fgrad.compile.kernel.ir import Buffer, Kernel
+from fgrad.compile.routines import RowSort
 from fgrad.config import config
 from fgrad.ir.aval import INT64
 from fgrad.lower_cuda.emit.body import emit_body
@@ -105,8 +105,7 @@ class _Writer:
         parts = in_order(found)
         places = [self.buffer(b) for b in (parts.keys, parts.ordered, parts.numbers)]
         self.kernel(parts.first)
-        params = RowSort(INT64, 1, found.count, (None,), True, 1)._asdict()
-        calls = sort_calls(params)
+        calls = sort_calls(RowSort(INT64, 1, found.count, (None,), True, 1))
         first = self.given + len(self.scratch)
         self.scratch += calls.scratch
         for call in calls.calls:

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import ctypes
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fgrad.compile.cpu.llvm_text import element_type, literal
-from fgrad.compile.cpu.ufunc_loops import Operand
 from fgrad.lower_cuda.emit.text import BodyText
 from fgrad.lower_cuda.library.calls import Calls, Place
 from fgrad.lower_cuda.library.cublaslt import DATA_TYPES
@@ -43,22 +42,6 @@ class Transform(NamedTuple):
     def to_real(self) -> bool:
         """Whether the operand is half a spectrum."""
         return self.target.kind != "c"
-
-
-def ufunc_transform(
-    name: str,
-    types: str,
-    operands: tuple[tuple[Any, ...], ...],
-    size: int,
-    dims: tuple[int, ...],
-    inner: int,
-) -> Transform:
-    """The transform that a step for NumPy's loop means."""
-    source, target = np.dtype(types[0]), np.dtype(types[-1])
-    (n, m), inverse = dims, name in ("fft.ifft", "fft.irfft")
-    assert not Operand(*operands[0]).constant
-    points = m if target.kind != "c" else n
-    return Transform(source, target, size, max(inner, 1), n, m, points, inverse)
 
 
 def fourier_calls(t: Transform, buffers: int) -> Calls:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fgrad.compile.cpu.library import Gemm, gemm_spec
 from fgrad.compile.cpu.llvm_text import element_type, literal
+from fgrad.compile.routines import FusedProduct, Gemm
 from fgrad.compile.steps import LibraryStep
 from fgrad.lower_cuda.emit.scalar_cuda import SCALAR_CUDA
 from fgrad.lower_cuda.emit.text import BodyText
@@ -71,14 +71,16 @@ class Product(NamedTuple):
 
 
 def product_of(step: LibraryStep) -> Product:
-    """What a step `gemm` or `product` computes."""
-    params = dict(step.params)
-    name = np.dtype(params["dtype"]).name
-    operand, result = params.pop("operand", name), params.pop("result", name)
-    epilogue, bias = params.pop("epilogue", ""), params.pop("bias", ())
-    place = Place(len(step.args) - 1, bias[0]) if bias else None
+    """What a step of a product computes."""
+    routine = step.routine
     starts: tuple[Offsets, ...] = step.offsets  # type: ignore[assignment]
-    return Product(gemm_spec(**params), operand, result, starts, epilogue, place)
+    if isinstance(routine, Gemm):
+        name = routine.dtype.name
+        return Product(routine, name, name, starts)
+    assert isinstance(routine, FusedProduct)
+    place = Place(len(step.args) - 1, routine.bias[0]) if routine.bias else None
+    gemm, operand, result, epilogue, _ = routine
+    return Product(gemm, operand, result, starts, epilogue, place)
 
 
 def width(name: str) -> int:

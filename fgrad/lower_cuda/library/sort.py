@@ -11,14 +11,13 @@ the first of each chunk are kept, until one chunk is left.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from fgrad.compile.cpu.rows.keys import INFINITY, RowSort
-from fgrad.compile.cpu.rows.search import RowSearch
-from fgrad.compile.cpu.rows.top import RowTop
+from fgrad.compile.cpu.rows.keys import INFINITY
+from fgrad.compile.routines import RowSearch, RowSort, RowTop
 from fgrad.lower_cuda.emit.text import BodyText, Pointer
 from fgrad.lower_cuda.library.calls import Call, Calls, KernelCall, Place
 
@@ -66,12 +65,11 @@ class Task(NamedTuple):
         return f"i{8 * self.dtype.itemsize}"
 
 
-def sort_calls(params: Mapping[str, Any]) -> Calls:
+def sort_calls(spec: RowSort) -> Calls:
     """The calls of a sort.
 
     Buffers: keys, payloads that are not positions, sorted keys if wanted, sorted payloads.
     """
-    spec = RowSort(**params)
     task = Task(spec.dtype, spec.rows, spec.columns)
     sources, moved = [Place(0)], []
     target = len(spec.inputs)
@@ -88,10 +86,9 @@ def sort_calls(params: Mapping[str, Any]) -> Calls:
     return _sorted(task, spec.columns, moved, target)
 
 
-def with_work(params: Mapping[str, Any], buffers: int) -> Calls:
+def with_work(spec: RowSort, buffers: int) -> Calls:
     """The calls of a sort whose step has work memory of its own behind its buffers, or not."""
-    calls = sort_calls(params)
-    spec = RowSort(**params)
+    calls = sort_calls(spec)
     extra = buffers - len(spec.inputs) - len(spec.outputs)
     return _moved_up(calls, len(spec.inputs) + len(spec.outputs), extra) if extra else calls
 
@@ -108,9 +105,8 @@ def _moved_up(calls: Calls, first: int, by: int) -> Calls:
     )
 
 
-def top_calls(params: Mapping[str, Any]) -> Calls:
+def top_calls(spec: RowTop) -> Calls:
     """The calls of a selection; buffers: rows, values, places."""
-    spec = RowTop(**params)
     task = Task(spec.dtype, spec.rows, spec.columns, True)
     moved = [(Place(0), Place(1), spec.dtype.itemsize), (None, Place(2), 8)]
     return _sorted(task, spec.count, moved, 3)
@@ -370,9 +366,8 @@ def _gather_call(task: Task, length: int, count: int, order: Place, moved: Moved
 # --- bisection ------------------------------------------------------------------------------------
 
 
-def search_calls(params: Mapping[str, Any]) -> Calls:
+def search_calls(spec: RowSearch) -> Calls:
     """The calls of a search; buffers: table, elements, places."""
-    spec = RowSearch(**params)
     body, kind = BodyText(), f"i{8 * spec.dtype.itemsize}"
     table, elements = body.pointer(0, kind), body.pointer(1, kind)
     e = body.number(THREADS)

@@ -8,11 +8,10 @@ All are computed in float64, as SciPy's are.  Functions that have no row are not
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from fgrad.compile.cpu.llvm_text import element_type, literal
 from fgrad.compile.cpu.vector.lanes import INF, NAN, Lanes
+from fgrad.compile.routines import SpecialFunction
 from fgrad.lower_cuda.emit.text import BodyText
 from fgrad.lower_cuda.library import beta, elliptic, incomplete
 from fgrad.lower_cuda.library.calls import Calls, Place
@@ -22,24 +21,24 @@ from fgrad.lower_cuda.library.plan import Planner
 _LARGE = 600.0  # from which e^x and Bessel's functions are near the largest number
 
 
-def special_calls(params: Mapping[str, Any], buffers: int) -> Calls | None:
-    """The calls of a step `external`; None if there is no row for its function.
+def special_calls(call: SpecialFunction, buffers: int) -> Calls | None:
+    """The calls of a special function; None if there is no row for its function.
 
     Buffers: the operands that are arrays, then the result.
     """
-    function = SPECIAL.get(params["name"])
+    function = SPECIAL.get(call.name)
     if function is None:
         return None
-    dtype = params["dtype"]
+    dtype = call.dtype
     kind = element_type(dtype)
 
     def write(body: BodyText, e: str) -> None:
         operands, place = [], 0
-        for k, constant in enumerate(params["constants"]):
+        for k, constant in enumerate(call.constants):
             if constant is not None:
                 operands.append(literal(constant, DOUBLE))
                 continue
-            at = "0" if k in params["ones"] else e
+            at = "0" if k in call.ones else e
             value = body.load(body.pointer(place, kind), at)
             operands.append(body.cast("fpext", kind, value, "double"))
             place += 1
@@ -47,7 +46,7 @@ def special_calls(params: Mapping[str, Any], buffers: int) -> Calls | None:
         body.store(body.cast("fptrunc", "double", value, kind), body.pointer(place, kind), e)
 
     plan = Planner(buffers)
-    plan.each(params["size"], write, *[Place(k) for k in range(buffers)])
+    plan.each(call.size, write, *[Place(k) for k in range(buffers)])
     return plan.finish()
 
 

@@ -13,12 +13,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from fgrad.compile.cpu.llvm_text import element_type, literal
-from fgrad.compile.lower.linalg import external_params
 from fgrad.compile.passes.library_conv import library_conv_p
+from fgrad.compile.routines import (
+    ComplexParts,
+    Evaluation,
+    FusedProduct,
+    Gemm,
+    MatrixRoutine,
+    RowSearch,
+    RowSort,
+    RowTop,
+    RowWalk,
+    special_function,
+)
 from fgrad.compile.steps import LibraryStep
 from fgrad.config import config
 from fgrad.errors import UnsupportedDeviceError
@@ -29,14 +41,14 @@ from fgrad.lower_cuda.emit.text import BodyText
 from fgrad.lower_cuda.library import cublaslt as library_cublaslt
 from fgrad.lower_cuda.library.calls import Calls, HostCall, Place
 from fgrad.lower_cuda.library.cudnn import conv_calls
-from fgrad.lower_cuda.library.fourier import Transform, fourier_calls, ufunc_transform
+from fgrad.lower_cuda.library.fourier import Transform, fourier_calls
 from fgrad.lower_cuda.library.functions import functions
 from fgrad.lower_cuda.library.gemm import epilogue_kernel, gemm_kernels
 from fgrad.lower_cuda.library.lapack import LAPACK, eig
 from fgrad.lower_cuda.library.plan import Planner
 from fgrad.lower_cuda.library.products import Product, product_of
 from fgrad.lower_cuda.library.sort import search_calls, top_calls, with_work
-from fgrad.lower_cuda.library.special import SPECIAL, special_calls
+from fgrad.lower_cuda.library.special import special_calls
 from fgrad.lower_cuda.library.walks import walk_calls
 from fgrad.source import resolve
 
@@ -48,9 +60,10 @@ def calls_of(step: LibraryStep, eqn: Eqn | None = None) -> Calls:
         UnsupportedDeviceError: there is no form of it for the device.
         MissingCudaError: a library is not installed.
     """
-    if step.name in LAPACK:
-        return LAPACK[step.name](**step.params, buffers=len(step.args))
-    calls = LIBRARY_CUDA[step.name](step)
+    routine = step.routine
+    if isinstance(routine, MatrixRoutine) and routine.name in LAPACK:
+        return LAPACK[routine.name](**dict(routine.params), buffers=len(step.args))
+    calls = LIBRARY_CUDA[type(routine)](routine, step)
     if calls is not None:
         return calls
     assert eqn is not None
@@ -59,7 +72,7 @@ def calls_of(step: LibraryStep, eqn: Eqn | None = None) -> Calls:
     return _evaluated(step, eqn)
 
 
-def _product(step: LibraryStep) -> Calls:
+def _product(_routine: Gemm | FusedProduct, step: LibraryStep) -> Calls:
     return _product_calls(product_of(step), len(step.args))
 
 
@@ -76,9 +89,9 @@ def _product_calls(product: Product, buffers: int) -> Calls:
     return sums._replace(calls=(*sums.calls, epilogue_kernel(product, buffers)))
 
 
-def _complex_parts(step: LibraryStep) -> Calls:
+def _complex_parts(parts: ComplexParts, step: LibraryStep) -> Calls:
     """`real`, `imag` (buffers: z, x) or `complex` (x, y, z); constants have no buffer."""
-    name, dtype, size = (step.params[key] for key in ("name", "dtype", "size"))
+    name, dtype, size, constants = parts
     part = element_type(dtype)
     pair = f"<2 x {part}>"
 
@@ -89,7 +102,7 @@ def _complex_parts(step: LibraryStep) -> Calls:
             body.store(value, body.pointer(1, part), e)
             return
         z, buffers = "undef", 0
-        for k, constant in enumerate(step.params["constants"]):
+        for k, constant in enumerate(constants):
             if constant is None:
                 value = body.load(body.pointer(buffers, part), e)
                 buffers += 1
@@ -103,22 +116,17 @@ def _complex_parts(step: LibraryStep) -> Calls:
     return plan.finish()
 
 
-def _unchecked(step: LibraryStep) -> Calls:
+def _unchecked(routine: MatrixRoutine, step: LibraryStep) -> Calls:
     """A copy of integers: kernels raise nothing.  Buffers: n, copy."""
-    kind = f"i{8 * step.params['dtype'].itemsize}"
+    params = dict(routine.params)
+    kind = f"i{8 * params['dtype'].itemsize}"
 
     def write(body: BodyText, e: str) -> None:
         body.store(body.load(body.pointer(0, kind), e), body.pointer(1, kind), e)
 
     plan = Planner(len(step.args))
-    plan.each(step.params["size"], write, Place(0), Place(1))
+    plan.each(params["size"], write, Place(0), Place(1))
     return plan.finish()
-
-
-def _ufunc(step: LibraryStep) -> Calls | None:
-    if not step.params["name"].startswith("fft."):
-        return None
-    return fourier_calls(ufunc_transform(**step.params), len(step.args))
 
 
 # --- equations that NumPy evaluates on the CPU ----------------------------------------------------
@@ -129,13 +137,13 @@ def _evaluated(step: LibraryStep, eqn: Eqn) -> Calls:
     return Calls((HostCall(eqn, tuple([Place(k) for k in range(len(step.args))])),))
 
 
-def _host(step: LibraryStep) -> Calls | None:
-    eqn: Eqn = step.params["eqn"]
+def _host(call: Evaluation, step: LibraryStep) -> Calls | None:
+    eqn = call.eqn
     if eqn.prim.host is Host.CALLBACK:
         return _evaluated(step, eqn)
     if eqn.prim.host is Host.SCIPY:
-        params = external_params(eqn)
-        return special_calls(params, len(step.args)) if params["name"] in SPECIAL else None
+        real = eqn.outputs[0].aval.dtype.kind == "f"
+        return special_calls(special_function(eqn), len(step.args)) if real else None
     form = _HOST_CUDA.get(eqn.prim)
     if form is None or any([isinstance(a, Lit) for a in eqn.inputs]):
         return None
@@ -144,15 +152,14 @@ def _host(step: LibraryStep) -> Calls | None:
 
 def _searched(eqn: Eqn, _buffers: int) -> Calls:
     table, values = [a.aval for a in eqn.inputs]
-    sizes = {"rows": values.shape[0], "table": table.shape[1], "columns": values.shape[1]}
-    return search_calls({"dtype": table.dtype, "right": eqn.params["right"], **sizes})
+    rows, columns = values.shape
+    return search_calls(RowSearch(table.dtype, rows, table.shape[1], columns, eqn.params["right"]))
 
 
 def _selected(eqn: Eqn, _buffers: int) -> Calls:
     aval, count = eqn.inputs[0].aval, eqn.params["k"]
     columns = aval.shape[-1]
-    sizes = {"rows": aval.size // columns, "columns": columns, "count": count}
-    return top_calls({"dtype": aval.dtype, **sizes})
+    return top_calls(RowTop(aval.dtype, aval.size // columns, columns, count))
 
 
 def _fourier(eqn: Eqn, buffers: int) -> Calls:
@@ -181,18 +188,16 @@ _HOST_CUDA: dict[Primitive, Callable[[Eqn, int], Calls | None]] = {
 }
 
 
-LIBRARY_CUDA: dict[str, Callable[[LibraryStep], Calls | None]] = {
-    "gemm": _product,
-    "product": _product,
-    "walk": lambda step: walk_calls(step.params),
-    "sort": lambda step: with_work(step.params, len(step.args)),
-    "top": lambda step: top_calls(step.params),
-    "search": lambda step: search_calls(step.params),
-    "complex_parts": _complex_parts,
-    "in_range": _unchecked,
-    "ufunc": _ufunc,
-    "external": lambda step: special_calls(step.params, len(step.args)),
-    "host": _host,
+LIBRARY_CUDA: dict[type, Callable[[Any, LibraryStep], Calls | None]] = {
+    Gemm: _product,
+    FusedProduct: _product,
+    RowWalk: lambda walk, _: walk_calls(walk),
+    RowSort: lambda sort, step: with_work(sort, len(step.args)),
+    RowTop: lambda top, _: top_calls(top),
+    RowSearch: lambda search, _: search_calls(search),
+    ComplexParts: _complex_parts,
+    MatrixRoutine: _unchecked,
+    Evaluation: _host,
 }
 
 

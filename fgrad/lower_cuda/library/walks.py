@@ -10,14 +10,15 @@ begins with what is before it.  Nothing depends on the order in which threads ru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fgrad.compile.cpu.llvm_text import FunctionText, element_type, literal
-from fgrad.compile.cpu.rows.walks import RowWalk, neutral
+from fgrad.compile.cpu.rows.walks import neutral
+from fgrad.compile.routines import RowWalk
 from fgrad.lower_cuda.emit.scalar_cuda import SCALAR_CUDA
 from fgrad.lower_cuda.emit.team_text import Values, block_fold, block_scan
 from fgrad.lower_cuda.emit.text import BodyText, Pointer
@@ -51,9 +52,8 @@ def team_of(rows: int, columns: int) -> Team:
     return Team(threads, -(-columns // length), length)
 
 
-def walk_calls(params: Mapping[str, Any]) -> Calls:
+def walk_calls(spec: RowWalk) -> Calls:
     """The calls of a walk; buffers: input, output."""
-    spec = RowWalk(**params)
     if spec.op.startswith("arg"):
         return _extremum_calls(spec)
     if spec.op == "mul" and spec.dtype.kind == "f":

@@ -7,43 +7,13 @@ int      sign bit flipped
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
 from fgrad.compile.cpu.structured import Routine
+from fgrad.compile.routines import RowSort
 
-INT64 = np.dtype(np.int64)
 INFINITY = {2: 0x7C00, 4: 0x7F800000, 8: 0x7FF0000000000000}  # the bits, by size
-
-
-class RowSort(NamedTuple):
-    """What is sorted: each row of a matrix, with payloads of its shape; None is the position.
-
-    A function's range is that of the pieces into which the rows are divided.
-    """
-
-    dtype: np.dtype
-    rows: int
-    columns: int
-    payloads: tuple[np.dtype | None, ...]
-    keys_out: bool
-    pieces: int
-
-    @property
-    def inputs(self) -> list[np.dtype]:
-        """The dtypes of the buffers that are read."""
-        return [self.dtype, *[p for p in self.payloads if p is not None]]
-
-    @property
-    def outputs(self) -> list[np.dtype]:
-        """The dtypes of the buffers that are written."""
-        return ([self.dtype] if self.keys_out else []) + [p or INT64 for p in self.payloads]
-
-    @property
-    def chunk(self) -> int:
-        """The rows of a piece."""
-        return -(-self.rows // self.pieces)
 
 
 def piece_rows(code: Routine, spec: RowSort, piece: str) -> Iterator[str]:

@@ -18,26 +18,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fgrad.compile.cpu.frame import memory_type
-from fgrad.compile.cpu.rows.keys import INFINITY, INT64, Keys, RowSort, piece_rows
+from fgrad.compile.cpu.rows.keys import INFINITY, Keys, piece_rows
 from fgrad.compile.cpu.structured import Routine
 from fgrad.compile.kernel.machine import VECTOR_BYTES
+from fgrad.compile.routines import RowSort
+from fgrad.ir.aval import INT64
 
 UNROLL = 4
 BUDGET = 4  # moves for each element after which insertion gives up
 LONG = 1 << 13  # elements from which digits have more than 8 bits
-
-
-def record_bytes(spec: RowSort) -> int:
-    """The size of a record: the key alone, or with a position."""
-    if not spec.payloads:
-        return spec.dtype.itemsize
-    return 16 if spec.dtype.itemsize == 8 else 8
-
-
-def work_bytes(spec: RowSort) -> int:
-    """The work memory of one piece: rows of records, one for keys alone and two with payloads."""
-    rows = 2 if spec.payloads else 1
-    return -(-spec.columns * record_bytes(spec) // 64) * 64 * rows
 
 
 def emit_radix_sort(symbol: str, spec: RowSort) -> tuple[str, set[str]]:
@@ -52,7 +41,7 @@ class _RadixSort:
         self.spec = spec
         self.code = Routine()
         self.keys = Keys(self.code, spec.dtype)
-        size, self.bytes = spec.dtype.itemsize, record_bytes(spec)
+        size, self.bytes = spec.dtype.itemsize, spec.record_bytes
         self.key = self.keys.kind
         self.whole = f"i{8 * min(self.bytes, 8)}"  # the part of a record that is compared
         self.record = "<2 x i64>" if self.bytes == 16 else self.whole
@@ -69,8 +58,8 @@ class _RadixSort:
         bufs = [code.buffer(k) for k in range(len(kinds) + 1)]
         self.tables = [code.table("i32", 1 << self.bits) for _ in range(2)]
         with code.count("%lo", "%hi") as piece:
-            first = code.at(bufs[-1], code.op("mul", "i64", piece, work_bytes(spec)), "i8")
-            half = code.at(first, work_bytes(spec) // 2, "i8")
+            first = code.at(bufs[-1], code.op("mul", "i64", piece, spec.piece_bytes), "i8")
+            half = code.at(first, spec.piece_bytes // 2, "i8")
             for start in piece_rows(code, spec, piece):
                 rows = [code.at(b, start, kind) for b, kind in zip(bufs[:-1], kinds, strict=True)]
                 self._row(rows, first, half if spec.payloads else rows[1])

@@ -9,16 +9,12 @@ bits of the result, count as many elements as the vector has lanes.
 from __future__ import annotations
 
 from fgrad.compile.cpu.frame import memory_type
-from fgrad.compile.cpu.rows.keys import INT64, Keys, RowSort, piece_rows
+from fgrad.compile.cpu.rows.keys import Keys, piece_rows
 from fgrad.compile.cpu.structured import Routine
+from fgrad.compile.routines import RowSort
+from fgrad.ir.aval import INT64
 
 VECTORS = 4  # of keys, at most
-LONGEST = 64
-
-
-def is_short(spec: RowSort) -> bool:
-    """Whether rows are as short as this sorter wants them."""
-    return spec.columns <= min(LONGEST, VECTORS * _lanes(spec))
 
 
 def _lanes(spec: RowSort) -> int:

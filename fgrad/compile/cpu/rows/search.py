@@ -9,52 +9,10 @@ time that a gather takes.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import numpy as np
-
 from fgrad.compile.cpu.llvm_text import lane_type
 from fgrad.compile.cpu.runtime import Source, build
 from fgrad.compile.cpu.structured import Routine
-from fgrad.compile.kernel.machine import CHUNK_CYCLES, GATHER_CYCLES, MOST_PIECES
-
-BLOCK = 64  # elements that are looked for at a time
-
-
-class RowSearch(NamedTuple):
-    """The task: for each row of a table, `columns` elements; `right` of equal ones, or left."""
-
-    dtype: np.dtype
-    rows: int
-    table: int
-    columns: int
-    right: bool
-
-    @property
-    def cycles(self) -> float:
-        """A rough guess of the whole."""
-        return self.rows * self.columns * self.table.bit_length() * GATHER_CYCLES
-
-    @property
-    def parts(self) -> int:
-        """The parts of each row's elements."""
-        wanted = int(self.cycles / self.rows / CHUNK_CYCLES)
-        return max(1, min(wanted, self.columns // BLOCK, MOST_PIECES))
-
-    @property
-    def pieces(self) -> int:
-        """The step's range."""
-        return self.rows * self.parts
-
-    @property
-    def chunk(self) -> int:
-        """The elements of a part."""
-        return -(-self.columns // self.parts)
-
-
-def fits_search(dtype: np.dtype, table: int, columns: int) -> bool:
-    """Whether there is a native search of this kind."""
-    return dtype.kind in "fiu" and dtype.itemsize >= 4 and 1 <= table < 2**31 and columns >= BLOCK
+from fgrad.compile.routines import SEARCHED, RowSearch
 
 
 def row_search(spec: RowSearch) -> int:
@@ -76,14 +34,14 @@ def emit_search(symbol: str, spec: RowSearch) -> tuple[str, set[str]]:
         first = code.op("mul nsw", "i64", part, spec.chunk)
         end = code.op("add nsw", "i64", first, spec.chunk)
         end = code.call("i64", "llvm.smin.i64", ("i64", end), ("i64", str(spec.columns)))
-        with code.count(first, end, BLOCK) as i:
-            last = ("i64", str(spec.columns - BLOCK))
+        with code.count(first, end, SEARCHED) as i:
+            last = ("i64", str(spec.columns - SEARCHED))
             _Block(code, spec, x).write(v, out, code.call("i64", "llvm.smin.i64", ("i64", i), last))
     return code.define(symbol)
 
 
 class _Block:
-    """Writes the search of `BLOCK` elements in the table at `x`."""
+    """Writes the search of `SEARCHED` elements in the table at `x`."""
 
     def __init__(self, code: Routine, spec: RowSearch, x: str) -> None:
         self.code, self.spec, self.x = code, spec, x
@@ -94,9 +52,9 @@ class _Block:
         self.place = f"<{self.lanes} x i{8 * self.size}>"
 
     def write(self, v: str, out: str, i: str) -> None:
-        """The places of elements i ... i + BLOCK - 1."""
+        """The places of elements i ... i + SEARCHED - 1."""
         code, n = self.code, self.spec.table
-        starts = [code.op("add nsw", "i64", i, k) for k in range(0, BLOCK, self.lanes)]
+        starts = [code.op("add nsw", "i64", i, k) for k in range(0, SEARCHED, self.lanes)]
         values = [code.load(self.vector, v, at, self.size, self.kind) for at in starts]
         missing = [self._is_nan(value) for value in values]
         step = 1 << (n.bit_length() - 1)

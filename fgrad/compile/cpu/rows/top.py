@@ -8,35 +8,12 @@ k log(n / k) times.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import numpy as np
-
 from fgrad.compile.cpu.rows.keys import Keys
 from fgrad.compile.cpu.runtime import Source, build
 from fgrad.compile.cpu.structured import Routine
-from fgrad.compile.kernel.machine import CHUNK_CYCLES, MOST_PIECES
+from fgrad.compile.routines import RowTop
 
 VECTORS = 4  # that are compared at a time
-
-
-class RowTop(NamedTuple):
-    """The task: the `count` greatest elements of each row, and their places."""
-
-    dtype: np.dtype
-    rows: int
-    columns: int
-    count: int
-
-    @property
-    def cycles(self) -> float:
-        """A rough guess of the whole."""
-        return self.rows * (self.columns * self.dtype.itemsize / 16 + 30.0 * self.count)
-
-    @property
-    def pieces(self) -> int:
-        """The groups of rows that are the step's range."""
-        return max(1, min(int(self.cycles / CHUNK_CYCLES), self.rows, MOST_PIECES))
 
 
 def row_top(spec: RowTop) -> int:

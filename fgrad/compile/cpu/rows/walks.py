@@ -9,7 +9,6 @@ place of the greatest or least element.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
@@ -18,38 +17,10 @@ from fgrad.compile.cpu.llvm_text import constant, element_type, lane_type
 from fgrad.compile.cpu.runtime import Source, build
 from fgrad.compile.cpu.scalar_llvm import SCALAR_LLVM
 from fgrad.compile.cpu.structured import Routine
-from fgrad.compile.kernel.machine import CHUNK_CYCLES, MOST_PIECES, VECTOR_BYTES
+from fgrad.compile.kernel.machine import VECTOR_BYTES
+from fgrad.compile.routines import RowWalk
 
 CHAINS = 4  # vectors of extrema, so that comparisons need not wait for each other
-
-
-class RowWalk(NamedTuple):
-    """The task: `op` is add, mul, max or min for a scan, argmax or argmin."""
-
-    op: str
-    dtype: np.dtype
-    rows: int
-    columns: int
-    reverse: bool
-
-    @property
-    def lanes(self) -> int:
-        """The elements of a vector.
-
-        Products of floats are made in order, one by one: another order may overflow on its way.
-        """
-        in_order = self.op == "mul" and self.dtype.kind == "f"
-        return 1 if in_order else VECTOR_BYTES // self.dtype.itemsize
-
-    @property
-    def cycles(self) -> float:
-        """A rough guess of the whole."""
-        return self.rows * (10.0 + self.columns * self.dtype.itemsize / 16)
-
-    @property
-    def pieces(self) -> int:
-        """The groups of rows that are the step's range."""
-        return max(1, min(int(self.cycles / CHUNK_CYCLES), self.rows, MOST_PIECES))
 
 
 def row_walk(spec: RowWalk) -> int:
