@@ -1,4 +1,4 @@
-"""Conditions of `while_loop` that apply functions to many elements: convergence tests of all kinds."""
+"""Conditions of `while_loop` that apply functions to many elements: tests of convergence."""
 
 from __future__ import annotations
 
