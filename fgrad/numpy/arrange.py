@@ -22,6 +22,7 @@ from fgrad.numpy.promote import (
     normalize_axes,
     normalize_axis,
     promote,
+    promote_choices,
     refuse_out,
     reshape,
     shape_of,
@@ -333,11 +334,12 @@ def concatenate(
         arrays = list(arrays)
     if not len(arrays):
         raise ArgumentError("need at least one array to concatenate")
-    xs = [as_array(a) for a in arrays]
-    if dtype is None:
-        xs = promote(xs)
+    if dtype is not None:
+        xs = [_cast(as_array(a), np.dtype(dtype), casting or "same_kind") for a in arrays]
+    elif axis is None:  # where Python's numbers adapt to the dtype of the others
+        xs = promote_choices(arrays)
     else:
-        xs = [_cast(x, np.dtype(dtype), casting or "same_kind") for x in xs]
+        xs = promote([as_array(a) for a in arrays])
     if axis is None:
         xs, axis = [reshape(x, (math.prod(x.shape),)) for x in xs], 0
     if any(not shape_of(x) for x in xs):
@@ -443,7 +445,7 @@ def _block(arrays: Any, depth: int, ndim: int) -> Value:
 @implements("append")
 def append(arr: Any, values: Any, axis: Any = None) -> Value:
     """Values joined at the end."""
-    return concatenate([arr, values], axis)
+    return concatenate([as_array(arr), as_array(values)], axis)
 
 
 # --- splitting ------------------------------------------------------------------------------------

@@ -366,21 +366,28 @@ pow_ = _binary(pow_p, "x ** n.")
 
 # --- trigonometric and hyperbolic ---------------------------------------------------------------
 
+
+def _one(x: Value) -> np.generic:
+    """1 or 1 - 0i, for 1 - x and x + 1: their imaginary parts keep the sign of zero, and with it
+    the side of the branch cut that x is on."""
+    return lit(x, complex(1, -0.0) if x.dtype.kind == "c" else 1)
+
+
 sin = _unary("sin", np.sin, _X, lambda t, x, out: mul(t, cos(x)))
 cos = _unary("cos", np.cos, _X, lambda t, x, out: neg(mul(t, sin(x))))
 tan = _unary("tan", np.tan, _RESULT, lambda t, x, out: mul(t, add(square(out), lit(out, 1))))
-asin = _unary("asin", np.arcsin, _X, lambda t, x, out: div(t, sqrt(sub(lit(x, 1), square(x)))))
-acos = _unary("acos", np.arccos, _X, lambda t, x, out: neg(div(t, sqrt(sub(lit(x, 1), square(x))))))
+asin = _unary("asin", np.arcsin, _X, lambda t, x, out: div(t, sqrt(sub(_one(x), square(x)))))
+acos = _unary("acos", np.arccos, _X, lambda t, x, out: neg(div(t, sqrt(sub(_one(x), square(x))))))
 atan = _unary("atan", np.arctan, _X, lambda t, x, out: div(t, add(square(x), lit(x, 1))))
 sinh = _unary("sinh", np.sinh, _X, lambda t, x, out: mul(t, cosh(x)))
 cosh = _unary("cosh", np.cosh, _X, lambda t, x, out: mul(t, sinh(x)))
 tanh = _unary("tanh", np.tanh, _RESULT, lambda t, x, out: mul(t, sub(lit(out, 1), square(out))))
-asinh = _unary("asinh", np.arcsinh, _X, lambda t, x, out: div(t, sqrt(add(square(x), lit(x, 1)))))
+asinh = _unary("asinh", np.arcsinh, _X, lambda t, x, out: div(t, sqrt(add(square(x), _one(x)))))
 acosh = _unary(
     "acosh",
     np.arccosh,
     _X,
-    lambda t, x, out: div(t, mul(sqrt(sub(x, lit(x, 1))), sqrt(add(x, lit(x, 1))))),
+    lambda t, x, out: div(t, mul(sqrt(sub(x, lit(x, 1))), sqrt(add(x, _one(x))))),
 )
 atanh = _unary("atanh", np.arctanh, _X, lambda t, x, out: div(t, sub(lit(x, 1), square(x))))
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -51,3 +54,28 @@ def test_weights_whose_sum_is_zero_raise_where_they_are_known() -> None:
 def test_bits_of_numbers_of_rank_0(axis: int | None) -> None:
     for f, x in ((np.packbits, np.array(True)), (np.unpackbits, np.array(5, np.uint8))):
         assert np.array_equal(jit(lambda x, f=f: f(x, axis=axis))(x), f(x, axis=axis))
+
+
+# Joins of a scalar and an array: in the first three Python's numbers adapt to the array.
+SCALAR_JOINS: list[Callable[[Any, Any], Any]] = [
+    lambda s, a: np.concatenate([s, a], axis=None), lambda s, a: np.concat((a, s, a), axis=None),
+    lambda s, a: np.concatenate([s, s, a[0]], axis=None), lambda s, a: np.append(a, s),
+    lambda s, a: np.concatenate([[s], a]), lambda s, a: np.append(a, [s], axis=0),
+    lambda s, a: np.hstack([s, a]), lambda s, a: np.vstack([s, a[:1]]),
+    lambda s, a: np.dstack([s, a[:1]]), lambda s, a: np.column_stack([s, a[:1]]),
+    lambda s, a: np.stack([s, a[0]]), lambda s, a: np.block([s, a]),
+    lambda s, a: np.concatenate([s, a], axis=None, dtype="D"),
+    lambda s, a: np.diff(a, prepend=s) if a.dtype != bool else a,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("k", range(len(SCALAR_JOINS)))
+@pytest.mark.parametrize("dtype", "?bBilefdFD")
+def test_joins_of_pythons_numbers(k: int, dtype: str) -> None:
+    join, a = SCALAR_JOINS[k], np.ones(2, dtype)
+    for number in (True, 2, 300, -1, 0.5, 1j, np.float32(0.5), np.int8(3)):
+        expected = join(number, a)
+        closed, given = jit(lambda a, s=number: join(s, a))(a), jit(join)(number, a)
+        for found in (closed, given):
+            assert found.dtype == expected.dtype, number
+            assert np.array_equal(found, expected), number

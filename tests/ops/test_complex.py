@@ -341,6 +341,46 @@ def test_complex_results_of_real_arguments() -> None:
     np.testing.assert_allclose(got, np.diag(1j * np.exp(1j * x)), rtol=1e-14)
 
 
+CUT: dict[str, Callable[[Any], Any]] = {
+    name: getattr(np, name)
+    for name in ("sqrt", "log", "log10", "log2", "log1p", "arcsin", "arccos", "arctan", "arcsinh",
+                 "arccosh", "arctanh")
+} | {f"power {n}": lambda z, n=n: z**n for n in (0.5, -0.5, 1.5, 0.3 + 1j)}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CUT)
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+@pytest.mark.parametrize("along", ["real", "imaginary"])
+def test_derivatives_on_branch_cuts(name: str, zero: float, along: str) -> None:
+    """Along a cut: the sign of zero says on which side."""
+    f, x = CUT[name], np.array([-2.03, -0.4, 0.3, 1.7])
+    way = 1 if along == "real" else 1j
+
+    def near(step: float) -> np.ndarray:
+        z = np.empty(4, complex)
+        z.real, z.imag = (x + step, zero) if along == "real" else (zero, x + step)
+        return z
+
+    expected = (f(near(1e-6)) - f(near(-1e-6))) / 2e-6
+    z, t = near(0.0), np.full(4, way, complex)
+    for run in (f, fgrad.jit(f)):
+        np.testing.assert_allclose(fgrad.jvp(run, (z,), (t,))[1], expected, 1e-5, 1e-7)
+        pulled = fgrad.vjp(lambda z, run=run: np.abs(run(z)), z)[1](np.ones(4))[0]
+        slope = (np.abs(f(near(1e-6))) - np.abs(f(near(-1e-6)))) / 2e-6
+        np.testing.assert_allclose(np.real(pulled * way), slope, 1e-5, 1e-7)
+
+
+@pytest.mark.parametrize("name", ["arcsin", "arccos", "arccosh", "arctanh", "sqrt", "log"])
+def test_derivatives_of_real_numbers_beyond_the_domain(name: str) -> None:
+    def f(x: Any) -> Any:
+        return np.abs(getattr(np, name)(x, dtype=complex))
+
+    x = np.array([-3.1, -1.2, -0.4, 0.3, 1.6, 2.0])
+    slope = (f(x + 1e-6) - f(x - 1e-6)) / 2e-6
+    for g in (grad(lambda x: np.sum(f(x))), fgrad.jit(grad(lambda x: np.sum(f(x))))):
+        np.testing.assert_allclose(g(x), slope, 1e-5)
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
