@@ -41,6 +41,15 @@ FORBIDDEN = {
     "lower_cuda": {"numpy", "transforms", "trace", "ops"},
 }
 
+# The packages of the compiler below its backends: each imports only those before it, the types of
+# steps, and the layers below.
+COMPILER = ("kernel", "products", "passes", "lower", "fuse", "loops")
+STEPS = ("fgrad.compile.steps", "fgrad.compile.routines")
+IN_COMPILER = {
+    **{name: set(COMPILER[: k + 1]) for k, name in enumerate(COMPILER)},
+    "schedule": {"kernel", "schedule"},
+}
+
 # Packages that take long to load, and the only part of fgrad that may name each of them.
 OWNERS = {"llvmlite": "compile", "numba": "lower_cuda"}
 
@@ -83,6 +92,17 @@ def test_imports_point_down(module: str) -> None:
         elif part_of(target) in FORBIDDEN.get(part, ()):
             wrong.append(f"line {line}: {part} never imports {target}")
     assert not wrong, f"{module} (layer {layer_of(module)}): " + "; ".join(wrong)
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if m.startswith("fgrad.compile.")])
+def test_the_compiler_is_a_row_of_packages(module: str) -> None:
+    package = module.split(".")[2]
+    if package not in IN_COMPILER:
+        return
+    targets = [t for _, t in imports_of(syntax_tree(MODULES[module])) if t not in STEPS]
+    inside = [t for t in targets if t.startswith("fgrad.compile.")]
+    wrong = [t for t in inside if t.split(".")[2] not in IN_COMPILER[package]]
+    assert not wrong, f"{module}: {package} stands before {wrong}"
 
 
 def for_types_only(tree: ast.Module) -> set[int]:

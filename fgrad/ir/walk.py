@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from fgrad.ir.program import Atom, Eqn, Program, Var
+from fgrad.ir.traits import Cost
 
 
 def use_counts(program: Program) -> dict[Var, int]:
@@ -85,3 +86,9 @@ def subprograms(program: Program) -> list[Program]:
                         found[id(item)] = item
                         pending.append(item)
     return list(found.values())
+
+
+def cost_of(eqn: Eqn) -> int:
+    """The cost of one element of an equation."""
+    cost = eqn.prim.cost
+    return Cost.CHEAP if cost is None else cost

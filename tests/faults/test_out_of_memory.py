@@ -13,6 +13,7 @@ import pytest
 _CODE = """
 import gc, os, resource, sys
 import numpy as np
+import numpy.testing
 import fgrad
 from fgrad import lax
 

@@ -21,7 +21,6 @@ from fgrad.compile.fuse.parts import (
     Nest,
     Partition,
     common_domain,
-    cost_of,
     is_trailing,
     rows_of,
     stripped,
@@ -29,6 +28,7 @@ from fgrad.compile.fuse.parts import (
 from fgrad.compile.lower.rules import REDUCTIONS
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Eqn, Params, Var
+from fgrad.ir.walk import cost_of
 
 LEAST_BYTES = 1 << 18  # of the operand; smaller ones stay in a near cache between two kernels
 LEAST_ROWS = 32

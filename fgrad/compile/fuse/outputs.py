@@ -20,7 +20,6 @@ from fgrad.compile.fuse.parts import (
     Partition,
     common_domain,
     composed,
-    cost_of,
     max_cost,
     piece_cost,
     rows_of,
@@ -29,7 +28,7 @@ from fgrad.compile.lower.rules import REDUCTIONS
 from fgrad.compile.steps import Group
 from fgrad.errors import CheckError
 from fgrad.ir.program import Eqn, Var
-from fgrad.ir.walk import has_effect
+from fgrad.ir.walk import cost_of, has_effect
 from fgrad.ops import primitives as prims
 
 

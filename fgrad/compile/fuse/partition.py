@@ -35,7 +35,6 @@ from fgrad.compile.fuse.parts import (
     Partition,
     common_domain,
     composed,
-    cost_of,
     is_library,
     is_trailing,
     max_cost,
@@ -55,7 +54,7 @@ from fgrad.compile.products.matrices import (
 from fgrad.compile.products.views import view_of
 from fgrad.compile.steps import Group
 from fgrad.ir.program import Atom, Eqn, Program, Var
-from fgrad.ir.walk import has_effect
+from fgrad.ir.walk import cost_of, has_effect
 from fgrad.ops import primitives as prims
 from fgrad.transforms.checkpoint import barrier_p
 

@@ -17,8 +17,8 @@ from fgrad.compile.lower.rules import MOVES, REDUCTIONS
 from fgrad.compile.lower.walks import is_row_walk
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Eqn, Program, Var
-from fgrad.ir.traits import CONTROL, Cost
-from fgrad.ir.walk import consumers
+from fgrad.ir.traits import CONTROL
+from fgrad.ir.walk import consumers, cost_of
 from fgrad.ops import primitives as prims
 
 LIBRARY = frozenset({prims.sort, prims.searchsorted, prims.top_k})
@@ -116,12 +116,6 @@ def is_library(eqn: Eqn) -> bool:
     if prim in LIBRARY or prim.holds in CONTROL:
         return True
     return is_row_walk(eqn) or on_host(eqn)
-
-
-def cost_of(eqn: Eqn) -> int:
-    """The cost of one element of an equation."""
-    cost = eqn.prim.cost
-    return Cost.CHEAP if cost is None else cost
 
 
 def stripped(shape: tuple[int, ...]) -> tuple[int, ...]:

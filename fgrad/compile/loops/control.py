@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fgrad.compile.fuse.parts import cost_of
 from fgrad.compile.kernel.affine import Place, shifted, total
 from fgrad.compile.kernel.ir import Leave
 from fgrad.compile.loops.linalg import LINALG_RULES
@@ -27,7 +26,7 @@ from fgrad.ir.aval import BOOL, INT64
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 from fgrad.ir.traits import CONTROL
-from fgrad.ir.walk import definitions
+from fgrad.ir.walk import cost_of, definitions
 from fgrad.ops import primitives as prims
 
 UNROLLED = 128  # scalar operations of an inner loop that is written out

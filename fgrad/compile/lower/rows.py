@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import math
 
-from fgrad.compile.fuse.parts import cost_of
 from fgrad.compile.kernel.affine import Place, Places, row_major, total
 from fgrad.compile.kernel.builder import KernelBuilder, Request
 from fgrad.compile.lower.rules import REDUCTIONS, accumulate_op, identity
 from fgrad.compile.steps import Group
 from fgrad.ir.program import Atom, Eqn, Var
+from fgrad.ir.walk import cost_of
 
 WORTH_KEEPING = 8  # scalar operations above which a value is kept for later phases
 
