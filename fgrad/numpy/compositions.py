@@ -42,7 +42,7 @@ def never_or(function: Callable[[Value], Value], answer: bool) -> Callable[[Valu
 def reciprocal(x: Value) -> Value:
     """1 / x; for integers the quotient of C, which is 0 unless |x| is 1, and what it is at 0."""
     if x.dtype.kind in "fcV":
-        return ew.pow_(x, lit(x, -1)) if cx.is_complex(x) else ew.reciprocal(x)
+        return ew.reciprocal(x)
     with np.errstate(divide="ignore", invalid="ignore"):
         of_zero = np.reciprocal(np.zeros(1, x.dtype))[0]
     one, zero = lit(x, 1), lit(x, 0)
@@ -148,9 +148,12 @@ def comparison(name: str) -> Callable[[Value, Value], Value]:
 
 
 def power(x: Value, n: Value) -> Value:
-    """x ** n; squares are products."""
+    """x ** n; squares are products, complex roots and reciprocals what NumPy's `**` makes of them:
+    its `np.power` gives NaN at infinity."""
     if isinstance(n, np.generic) and n == 2:
         return ew.mul(x, x)
+    if isinstance(n, np.generic) and x.dtype.kind == "c" and n in (0.5, -1):
+        return ew.sqrt(x) if n == 0.5 else ew.reciprocal(x)
     if n.dtype.kind == "i":
         known = concrete(n)
         if known is None:

@@ -288,7 +288,7 @@ def triu(m: Any, k: int = 0) -> Value:
     return _triangle(m, k, False)
 
 
-@implements("diagonal", "linalg.diagonal")
+@implements("diagonal")
 def diagonal(a: Any, offset: int = 0, axis1: int | None = None, axis2: int | None = None) -> Value:
     """The elements with equal indices along two axes, along a new last axis."""
     return _diagonal(
@@ -307,7 +307,7 @@ def _diagonal(x: Value, offset: int, axis1: int, axis2: int) -> Value:
     return dg.diagonal(sh.permute(x, (*others, i, j)), offset.__index__())
 
 
-@implements("trace", "linalg.trace")
+@implements("trace")
 def trace(
     a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
 ) -> Value:

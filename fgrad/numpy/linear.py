@@ -140,7 +140,7 @@ def inner(a: Any, b: Any, /) -> Value:
     return dt.dot_general(x, y, ((len(x.shape) - 1,), (len(y.shape) - 1,)))
 
 
-@implements("outer", "linalg.outer")
+@implements("outer")
 def outer(a: Any, b: Any, out: Any = None) -> Value:
     """All products of the elements of two flattened arrays."""
     refuse_out("outer", out)
@@ -241,7 +241,7 @@ def kron(a: Any, b: Any) -> Value:
     return reshape(product, tuple([m * n for m, n in zip(xs, ys, strict=True)]))
 
 
-@implements("cross", "linalg.cross")
+@implements("cross")
 def cross(
     a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Value:

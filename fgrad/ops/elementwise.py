@@ -48,7 +48,7 @@ _X = ((0,),)  # the derivative of a function of one operand reads that, or the r
 _RESULT = ((OUT,),)
 
 
-def lit(x: Value, value: float) -> np.generic:
+def lit(x: Value, value: complex) -> np.generic:
     """A constant of the dtype of `x`."""
     return x.dtype.type(value)
 
@@ -135,9 +135,19 @@ def square(x: Value) -> Value:
     return bind(mul_p, x, x)
 
 
+reciprocal_p = elementwise(
+    "reciprocal",
+    np.reciprocal,
+    lambda t, x, out: neg(mul(t, square(out))),
+    accepts="c",
+    reads=((OUT,),),
+    traits=traits.elementwise(traits.Cost.DIVISION, host=traits.Host.NUMPY),
+)
+
+
 def reciprocal(x: Value) -> Value:
-    """1 / x."""
-    return bind(div_p, lit(x, 1), x)
+    """1 / x; of complex numbers with NumPy's signs of zeros, which those of a quotient are not."""
+    return bind(reciprocal_p, x) if x.dtype.kind == "c" else bind(div_p, lit(x, 1), x)
 
 
 # --- discrete -----------------------------------------------------------------------------------
@@ -352,7 +362,7 @@ def _pow_exponent_map(t: Value, x: Value, n: Value, out: Value) -> Value | None:
 
 pow_p = elementwise(
     "pow",
-    kept.power,
+    np.power,
     _pow_base_map,
     _pow_exponent_map,
     accepts=NUMBERS,

@@ -1,4 +1,4 @@
-"""L3. Selections of long arrays in NumPy: elements or zeros, without branches; and powers.
+"""L3. Selections of long arrays in NumPy: elements or zeros, without branches.
 
     x where cond, else 0   =   bits(x) and -cond
 
@@ -52,10 +52,3 @@ def _kept(cond: np.ndarray, x: Any, holds: bool) -> np.ndarray:
             np.subtract(mask, 1, out=mask)
         np.bitwise_and(mask, given if one else given[part], out=mask)
     return out
-
-
-def power(x: Any, n: Any) -> Any:
-    """x ** n; the reciprocal of an infinite complex number is 0, where `np.power` gives NaN."""
-    if x.dtype.kind == "c" and n.ndim == 0 and n == -1:
-        return np.reciprocal(x)
-    return np.power(x, n)

@@ -44,6 +44,7 @@ from fgrad.ops.elementwise import mul_p as mul
 from fgrad.ops.elementwise import neg_p as neg
 from fgrad.ops.elementwise import nextafter_p as nextafter
 from fgrad.ops.elementwise import pow_p as pow
+from fgrad.ops.elementwise import reciprocal_p as reciprocal
 from fgrad.ops.elementwise import remainder_p as remainder
 from fgrad.ops.elementwise import stop_gradient_p as stop_gradient
 from fgrad.ops.elementwise import sub_p as sub
@@ -241,6 +242,7 @@ __all__ = [
     "qr",
     "random_bits",
     "real",
+    "reciprocal",
     "reduce_all",
     "reduce_any",
     "reduce_max",

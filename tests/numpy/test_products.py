@@ -3,7 +3,10 @@ each product is seen where integers of few bits overflow, and where a sum of boo
 
 from __future__ import annotations
 
+import collections
 import itertools
+import pathlib
+import re
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fgrad
 from fgrad import jit, vmap
 
 DTYPES = ("?", "i1", "u1", "i4", "i8", "u4", "u8", "f2", "f4", "f8", "F", "D")
@@ -71,3 +75,22 @@ def test_products_of_all_pairs_of_dtypes(name: str, rng: np.random.Generator) ->
                 np.abs(expected.astype(complex)), where=np.isfinite(expected), initial=1.0
             )
             np.testing.assert_allclose(found, expected, tol, tol * size, err_msg=str(dtypes))
+
+
+def test_a_function_is_registered_once() -> None:
+    """Else which of two rules a call takes depends on the modules that are loaded by then."""
+    folder = pathlib.Path(fgrad.__file__).parent / "numpy"
+    found: collections.Counter[str] = collections.Counter()
+    for path in folder.rglob("*.py"):
+        for line in re.findall(r"^@implements\((.*?)\)$", path.read_text(), re.M):
+            found.update(re.findall(r'"([\w.]+)"', line.split("extra")[0]))
+    assert [name for name, count in found.items() if count > 1] == []
+
+
+@pytest.mark.parametrize("shapes", [((3, 3), (2, 3)), ((2, 3), (3, 3)), ((2, 3), (2, 3))])
+def test_what_the_products_of_linalg_refuse(shapes: Any) -> None:
+    a, b = [np.ones(shape) for shape in shapes]
+    with pytest.raises(ValueError, match="3-dimensional vectors"):
+        jit(lambda a, b: np.linalg.cross(a, b, axis=0))(a, b)
+    with pytest.raises(ValueError, match="one-dimensional"):
+        jit(np.linalg.outer)(a, b)

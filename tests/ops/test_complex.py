@@ -180,6 +180,39 @@ def test_powers(n: complex) -> None:
     np.testing.assert_allclose(got[finite], expected[finite], rtol=1e-13)
 
 
+@pytest.mark.parametrize("n", [-1, -2, -3, 0, 1, 2, 3, 0.5, -0.5, 0.3, 2 + 1j])
+@pytest.mark.parametrize("dtype", "DF")
+def test_powers_of_special_values(n: complex, dtype: str) -> None:
+    """The prompt, compiled code and NumPy's `**` agree; literal exponents and traced ones."""
+    z = grid(dtype)
+    exponent = z.dtype.type(n)
+
+    def agree(found: Any, expected: Any) -> None:
+        finite = np.isfinite(expected)
+        np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+        np.testing.assert_array_equal(np.isfinite(found), finite)
+        for a, b in ((found.real, expected.real), (found.imag, expected.imag)):
+            if not isinstance(n, complex):
+                np.testing.assert_array_equal(a[~finite], b[~finite])
+        error = np.abs(found[finite] - expected[finite])
+        assert np.all(error <= {"D": 1e-13, "F": 2e-5}[dtype] * np.abs(expected[finite]))
+
+    for f in (lambda z: z**n, lambda z: np.power(z, n)):
+        agree(fgrad.jit(f)(z), z**n)
+        agree(fgrad.jvp(f, (z,), (z * 0,))[0], z**n)
+    for k in range(len(z)):  # of rank 0
+        args = (z[k], exponent)
+        agree(*[np.array([w(np.power)(*args)]) for w in (fgrad.jit, at_the_prompt)])
+        agree(*[np.array([w(lambda z: z**n)(z[k])]) for w in (fgrad.jit, at_the_prompt)])
+    agree(fgrad.jit(np.power)(z, exponent), np.power(z, exponent))
+    agree(at_the_prompt(np.power)(z, exponent), np.power(z, exponent))
+
+
+def at_the_prompt(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Evaluated equation by equation."""
+    return lambda *xs: fgrad.jvp(f, xs, tuple([x * 0 for x in xs]))[0]
+
+
 @pytest.mark.parametrize("kind", ["normal", "wide", "circle", "large"])
 @pytest.mark.parametrize(
     "name",

@@ -9,15 +9,13 @@ What has neither is left to Python.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from fgrad.compile.cpu.external import has_pointer
 from fgrad.compile.cpu.ufunc_loops import Operand, UfuncLoop, find_loop, find_ufunc, types_of
 from fgrad.compile.routines import SpecialFunction, special_function
-from fgrad.ir.program import Atom, Eqn, Lit
+from fgrad.ir.program import Eqn, Lit
 from fgrad.ir.traits import Host
 from fgrad.ops import primitives as prims
 from fgrad.ops.complex import real_dtype
@@ -33,7 +31,7 @@ def c_loop(eqn: Eqn) -> UfuncLoop | SpecialFunction | None:
 
 def _ufunc(eqn: Eqn) -> UfuncLoop | None:
     """A loop of NumPy's on complex arrays, where there is one for these dtypes."""
-    (ufunc, inputs), out = _ufunc_of(eqn), eqn.outputs[0].aval
+    ufunc, inputs, out = eqn.prim.evaluate_rule, eqn.inputs, eqn.outputs[0].aval
     if not isinstance(ufunc, np.ufunc) or eqn.params or len(eqn.outputs) > 1:
         return None
     types = types_of([a.aval.dtype for a in inputs], out.dtype)
@@ -47,16 +45,6 @@ def _ufunc(eqn: Eqn) -> UfuncLoop | None:
     ]
     fields = tuple([tuple(x) for x in (*operands, Operand(out.dtype.itemsize))])
     return UfuncLoop(ufunc.__name__, types, fields, out.size)
-
-
-def _ufunc_of(eqn: Eqn) -> tuple[Any, Sequence[Atom]]:
-    """What evaluates an equation, and on which operands; z ** -1 is the reciprocal (`ops.kept`)."""
-    if eqn.prim is not prims.pow:
-        return eqn.prim.evaluate_rule, eqn.inputs
-    x, n = eqn.inputs
-    if isinstance(n, Lit) and np.all(n.value == -1):
-        return np.reciprocal, (x,)
-    return np.power, eqn.inputs
 
 
 _FOURIER = {"fft": "fft.fft", "ifft": "fft.ifft", "irfft": "fft.irfft"}

@@ -259,15 +259,10 @@ def _exp2(eqn: Eqn, z: Split) -> Operand:
 
 
 def _pow(eqn: Eqn, z: Split, n: Split) -> Operand:
-    """Known powers: roots, reciprocals and integer powers by repeated squares, as NumPy has them,
-    others e^(n log z)."""
+    """Known powers: integer powers by repeated squares, as NumPy has them, others e^(n log z)."""
     if n.shape or not isinstance(n.re, np.generic) or not isinstance(n.im, np.generic):
         return None
     exponent = complex(n.re, n.im).real if not n.im else math.nan  # type: ignore[arg-type]
-    if exponent == 0.5:
-        return _pair(eqn, *FUNCTIONS[prims.sqrt](z.re, z.im))
-    if exponent == -1:
-        return _reciprocal(eqn, z)
     if not exponent.is_integer() or abs(exponent) >= 100:
         return _general_power(eqn, z, n)
     if exponent == 0:
@@ -282,14 +277,22 @@ def _pow(eqn: Eqn, z: Split, n: Split) -> Operand:
             out = _mul(eqn, out, power)
         left //= 2
         power = _mul(eqn, power, power) if left else power
-    return out if exponent > 0 else _div(eqn, one, out)
+    return out if exponent > 0 else _unless_zero(eqn, z, _div(eqn, one, out), np.nan)
 
 
 def _general_power(eqn: Eqn, z: Split, n: Split) -> Operand:
     """e^(n log z); 0 to a power with a positive real part is 0, to others nothing."""
-    out = _exp(eqn, Split(z.shape, *_times(Split(z.shape, *logarithm(z.re, z.im)), n)))
+    log = Split(z.shape, *logarithm(z.re, z.im))
+    re, im = _times(log, n)
+    re = re if n.im else ew.mul(log.re, n.re)  # not NaN where the angle is
+    at_zero = 0 if n.re > 0 else np.nan  # type: ignore[operator]
+    return _unless_zero(eqn, z, _exp(eqn, Split(z.shape, re, im)), at_zero)
+
+
+def _unless_zero(eqn: Eqn, z: Split, out: Operand, at_zero: float) -> Operand:
+    """Both parts of a result `at_zero` where z is 0."""
     zero = ew.and_(ew.eq(z.re, ew.lit(z.re, 0)), ew.eq(z.im, ew.lit(z.im, 0)))
-    nothing = ew.lit(z.re, 0 if n.re > 0 else np.nan)  # type: ignore[operator]
+    nothing = ew.lit(z.re, at_zero)
     return _pair(eqn, ew.select(zero, nothing, out.re), ew.select(zero, nothing, out.im))
 
 
@@ -480,6 +483,7 @@ RULES: dict[Primitive, SplitRule] = {
     prims.exp: _exp,
     prims.exp2: _exp2,
     prims.pow: _pow,
+    prims.reciprocal: _reciprocal,
     **{prim: _of_parts(function) for prim, function in FUNCTIONS.items()},
     **{
         prim: _of_parts(function)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.errors import ShapeError
+from fgrad.errors import ArgumentError, ShapeError
 from fgrad.ir.aval import FLOAT64, INT64
 from fgrad.layouts import mark
 from fgrad.numpy.creation import trace as trace_of
@@ -349,7 +349,13 @@ def outer(x1: Any, x2: Any, /) -> Value:
 
 @implements("linalg.cross")
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Value:
-    """The vector product in three dimensions."""
+    """The vector product, in three dimensions alone."""
+    sizes = [as_array(x).shape[axis] for x in (x1, x2)]
+    if sizes != [3, 3]:
+        raise ArgumentError(
+            "Both input arrays must be (arrays of) 3-dimensional vectors, but they are "
+            f"{sizes[0]} and {sizes[1]} dimensional instead."
+        )
     return cross_of(x1, x2, axis=axis)
 
 
