@@ -31,7 +31,9 @@ from fgrad.outside.watches import MISSING, PlaceKey, Watches, is_number
 from fgrad.trace import Tracer
 
 MOST_ITEMS = 1024  # of one container
-TRUSTED = frozenset({"numpy", "scipy", "fgrad", "optree"}) | sys.stdlib_module_names
+# Libraries that nobody changes; pytest's assertions read all of it in functions of test files.
+_LIBRARIES = {"numpy", "scipy", "fgrad", "optree", "pytest", "_pytest", "pluggy"}
+TRUSTED = frozenset(_LIBRARIES) | sys.stdlib_module_names
 _HOLDERS = frozenset({("types", "SimpleNamespace"), ("argparse", "Namespace")})
 _MEMBER = types.MemberDescriptorType
 _METHODS = (types.FunctionType, property, staticmethod, classmethod, functools.cached_property)
