@@ -133,6 +133,8 @@ def _undefined(call: Call, pool: Sequence[Any]) -> bool:
         "fft", "einsum", "percentile", "quantile", "median", "nanm", "prod", "dot", "reciprocal",
         "corr", "cov", "convolve", "poly",
     )  # fmt: skip
+    if "fft" in call.name and any([np.size(x) == 0 for x in pool]):
+        return True  # NumPy's transforms of nothing are memory as it was
     module = getattr(call.function, "__module__", "")
     if module == "numpy.linalg" or any([part in call.name for part in spreads]):
         return not all([np.all(np.isfinite(x)) for x in pool])
