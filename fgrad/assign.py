@@ -226,6 +226,16 @@ def laid_out(x: Tracer, c_order: bool) -> Tracer:
     return out
 
 
+def lying_as(x: Tracer, value: Any) -> Any:
+    """What `x` is in the enclosing context, laid out there as far as it is known of `x`."""
+    if not x.builder.reordered or is_line(x.shape):
+        return value
+    c_order = in_c_order(x)
+    if hasattr(value, "builder"):
+        return laid_out(value, c_order)
+    return np.ascontiguousarray(value) if c_order and value is not None else value
+
+
 def copied_like(x: Tracer, out: Tracer) -> Tracer:
     """`out`, a new array, laid out as NumPy lays out what is made like `x`: order "K"."""
     if not isinstance(x._view, View) or is_line(x.shape) or not x.builder.live:

@@ -6,7 +6,8 @@
 Strides are no part of a trace.  What lies in C order can be told from the equations that made it: a
 result does so where all operands do, and products do always; of a transposition nothing is known.
 An operation may `mark` a value.  `Builder.layouts` holds what is known; a trace where nothing was
-transposed is not asked.
+transposed is not asked.  What leaves a trace takes along what is known of it: a program by its
+equations (ir/order.py), a value by `lying_as` (assign.py).
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import numpy as np
 
 from fgrad.errors import InPlaceError
 from fgrad.ir.aval import Aval
+from fgrad.ir.order import kept_orders, with_orders
+from fgrad.ir.program import Program
 from fgrad.record import maker_of
 from fgrad.source import here, resolve
 
@@ -50,18 +53,18 @@ def _infer(builder: Any, first: int) -> bool:
                 if missing:
                     stack.extend(missing)
                     continue
-                known[number] = _keeps_c_order(record, known)
+                known.update(zip(record.outs, _keep_c_order(record, known), strict=True))
         stack.pop()
     return known[first]
 
 
-def _keeps_c_order(record: Any, known: dict[int, bool]) -> bool:
-    prim = record.prim
-    if prim.makes_order:
-        return True
-    if prim.reorders is not None and prim.reorders(record.values, record.params):
-        return False
-    return all([known[k] if type(k) is int else in_c_order(k) for k in record.operands])
+def _keep_c_order(record: Any, known: dict[int, bool]) -> Sequence[bool]:
+    count = len(record.outs)
+    if record.prim.makes_order:
+        return (True,) * count
+    if all([known[k] if type(k) is int else in_c_order(k) for k in record.operands]):
+        return kept_orders(record.prim, record.values, record.params, count)
+    return (False,) * count
 
 
 def mark(x: Any, c_order: bool) -> None:
@@ -99,6 +102,21 @@ def examples_in_c_order(x: Any, axis: int) -> bool:
     others = [k for k, n in enumerate(x.shape) if k != axis and n > 1]
     strides = [abs(x.strides[k]) for k in others]
     return strides == sorted(strides, reverse=True)
+
+
+def orders_known(results: Sequence[Any]) -> list[bool]:
+    """Of which results of a trace it may be taken that they lie in C order."""
+    return [in_c_order(x) or is_line(np.shape(x)) for x in results]
+
+
+def told_orders(program: Program, inputs: Sequence[Any], results: Sequence[Any]) -> Program:
+    """A program that was traced, from whose equations the orders of its results can be told."""
+    loose = [
+        k
+        for k, (x, in_order) in enumerate(zip(inputs, orders_known(inputs), strict=True))
+        if not in_order and not _is_given_in_c_order(x.builder, x.index)
+    ]
+    return with_orders(program, orders_known(results), loose)
 
 
 def note_taken(x: Any) -> None:

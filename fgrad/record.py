@@ -37,6 +37,13 @@ class Record(NamedTuple):
 
 def maker_of(records: list[Record], number: int) -> Record | None:
     """The equation that made a value; None for an input."""
+    try:
+        return _maker_among(records, number)
+    except IndexError:  # some have no results: a loop that only calls Python
+        return _maker_among([record for record in records if record.outs], number)
+
+
+def _maker_among(records: list[Record], number: int) -> Record | None:
     if not records:
         return None
     # There are no more equations since then than numbers, mostly as many.

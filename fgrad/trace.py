@@ -24,6 +24,7 @@ from fgrad.frames import note_read_only
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import OUT, Primitive
 from fgrad.ir.program import Lit, Program, Var
+from fgrad.layouts import told_orders
 from fgrad.on_device import OnDevice, bind_hook, put_hook
 from fgrad.readout import array_of, number_of
 from fgrad.record import Atoms, Numbered, Record, TracedProgram, passed_by, writable_memory
@@ -389,7 +390,7 @@ class Builder:
             else:
                 ins.append(x)
                 values.append(x)
-        if prim.reorders is not None:
+        if prim.reorders is not None or prim.holds is not None:
             self.reordered = True
         state = self.state
         loc = state.loc or here()
@@ -477,19 +478,18 @@ class Builder:
         return x
 
     def close(self, outputs: Sequence[Value], copy_consts: bool = False) -> TracedProgram:
-        """The recorded equations as a program, whose first inputs are the captured values.
-
-        `copy_consts` keeps a snapshot of captured arrays, so that later changes are not seen.
-        """
+        """The recorded equations as a program; its first inputs are the captured values."""
         captured = list(self.captures.values())
-        inputs = [Numbered(x.index, x.aval) for x in [x for _, _, x in captured] + self.inputs]
+        given = [x for _, _, x in captured] + self.inputs
+        inputs = [Numbered(x.index, x.aval) for x in given]
         outs = [Numbered(x.index, x.aval) if type(x) is Tracer else x for x in outputs]
         atoms = Atoms(self.count, copy_consts)
         with collector_paused():
             program = atoms.program(self.name, inputs, self.records, outs, self.what)
-        fits = {
-            k: self.narrowed[x.index] for k, x in enumerate(self.inputs) if x.index in self.narrowed
-        }
+        if self.reordered:
+            program = told_orders(program, given, outputs)
+        sizes = self.narrowed
+        fits = {k: sizes[x.index] for k, x in enumerate(self.inputs) if x.index in sizes}
         return TracedProgram(program, [outer for _, outer, _ in captured], fits)
 
     def release(self) -> None:

@@ -16,11 +16,14 @@ import numpy as np
 from fgrad import tree
 from fgrad.errors import CustomRuleError, FgradError, Row
 from fgrad.ir.aval import Aval, aval_of
+from fgrad.ir.order import Orders
+from fgrad.ir.primitive import REGISTRY
 from fgrad.ir.program import Program
+from fgrad.layouts import mark, orders_known
 from fgrad.ops.families import batch_first
 from fgrad.readout import DIFFERENTIATING, depends_on_inputs
 from fgrad.source import here, resolve
-from fgrad.trace import Builder, Tracer, Value, concrete, ended_hook, run
+from fgrad.trace import Builder, Tracer, Value, concrete, ended_hook, innermost, run
 from fgrad.trace_errors import leaked, made_at
 from fgrad.transforms.arguments import refuse_writes
 from fgrad.transforms.closed_over import RUNNING, Closed
@@ -144,6 +147,8 @@ class Beneath(Builder):
         x = unhidden(outer, self.name)
         here = x.twin() if type(x) is Tracer else x
         inner = self.stand_in(outer, x, concrete(x) if self.abstract else here)
+        if not orders_known([outer])[0]:
+            mark(inner, False)
         return self.standing_for(inner, x)
 
     def standing_for(self, inner: Tracer, outer: Value) -> Tracer:
@@ -158,6 +163,7 @@ class Evaluated(NamedTuple):
 
     leaves: list[Any]
     treedef: tree.TreeDef
+    orders: list[bool]  # which of them are known to lie in C order
 
 
 def evaluate_beneath(
@@ -180,9 +186,26 @@ def evaluate_beneath(
             leaves, treedef = tree.flatten(fun(*inputs))
             if whole:
                 refuse_writes(name, inputs, leaves)
-            return Evaluated([outside(builder, x) for x in leaves], treedef)
+            found = [outside(builder, x) for x in leaves]
+            return Evaluated(found, treedef, _orders(builder, leaves))
     finally:
         builder.release()
+
+
+def _orders(builder: Builder, leaves: Sequence[Any]) -> list[bool]:
+    """Which results of a function lie in C order as far as its trace knows."""
+    return [type(x) is not Tracer or orders_known([builder.lift(x)])[0] for x in leaves]
+
+
+def doubtful(value: Any) -> Any:
+    """An array whose order is not known, as a value of the present trace, if that has values:
+    NumPy may have laid it out in another way."""
+    outer = innermost()
+    if outer is None or not outer.eager or type(value) is not np.ndarray:
+        return value
+    out = outer.record(REGISTRY["convert"], (value,), {"dtype": value.dtype})
+    mark(out, False)
+    return out
 
 
 class Traced(NamedTuple):
@@ -196,6 +219,7 @@ class Traced(NamedTuple):
     treedef: tree.TreeDef
     results: list[Any] | None
     closed: list[Closed]
+    orders: Orders
 
 
 def trace_beneath(
@@ -225,12 +249,13 @@ def trace_beneath(
             outs += [] if extra is None else extra(builder)
             traced = builder.close(outs, copy_consts=True)
             found = [outside(builder, y) for y in outs]
+            orders = tuple(orders_known(outs))
             handles = [handle for handle, _, _ in builder.captures.values()]
     finally:
         builder.release()
     results = None if any([x is None for x in found]) else found
     closed = [Closed(handle, k) for k, handle in enumerate(handles)]
-    return Traced(traced.program, traced.captured, treedef, results, closed)
+    return Traced(traced.program, traced.captured, treedef, results, closed, orders)
 
 
 def _input(builder: Beneath, x: Value, weak: bool, known: bool) -> Tracer:
@@ -258,7 +283,7 @@ def mapped(
         env: dict[int, Batched] = {
             x.index: (v, d) for x, v, d in zip(inputs, values, dims, strict=True) if d is not None
         }
-        return run_batched(builder.records, env, outs, size)
+        return run_batched(builder.records, env, outs, orders_known(outs), size)
     finally:
         builder.release()
 

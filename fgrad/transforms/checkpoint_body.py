@@ -16,9 +16,10 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.ir.aval import Aval, aval_of
+from fgrad.ir.order import with_orders
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program
-from fgrad.layouts import mark
+from fgrad.layouts import mark, orders_known
 from fgrad.record import Record, passed_by
 from fgrad.source import Loc, RawLoc, here
 from fgrad.thread_state import THREAD
@@ -51,7 +52,17 @@ class Step(NamedTuple):
 class Body:
     """The equations of a function of flat values, the first of which it closes over."""
 
-    __slots__ = ("avals", "count", "inputs", "name", "needed", "outputs", "program", "steps")
+    __slots__ = (
+        "avals",
+        "count",
+        "inputs",
+        "name",
+        "needed",
+        "orders",
+        "outputs",
+        "program",
+        "steps",
+    )
 
     def __init__(
         self, builder: Builder, inputs: Sequence[Tracer], outputs: Sequence[Value]
@@ -61,6 +72,7 @@ class Body:
         self.inputs = [x.index for x in inputs]
         self.avals = [x.aval.strong() for x in inputs]
         self.outputs = [x.index for x in outputs if type(x) is Tracer]
+        self.orders = orders_known([x for x in outputs if type(x) is Tracer])
         needed = bytearray(self.count)
         self.steps = [_step(record, needed) for record in reversed(builder.records)]
         self.steps.reverse()
@@ -106,7 +118,7 @@ class Body:
         """The body as a program."""
         if self.program is None:
             traced = trace(lambda *xs: self.run(xs), self.avals, self.name, "checkpoint", True)
-            self.program = traced.program
+            self.program = with_orders(traced.program, self.orders)
         return self.program
 
 
@@ -207,7 +219,6 @@ class Ran(NamedTuple):
     traced: list[bool]
     treedef: tree.TreeDef
     builder: Builder | None  # the trace that all operands belong to, if it takes bodies
-    c_order: bool  # whether results are known to lie so
 
 
 def takes_body(builder: Builder, values: Sequence[Value]) -> bool:
@@ -236,7 +247,7 @@ def run_body(fun: Callable[..., Any], leaves: Sequence[Any], name: str, within: 
             results = [y.value if type(y) is Tracer else y for y in outs]
             operands = [*[x for _, x, _ in captured], *given]
             owner = _owner(operands) if captured else within
-            return Ran(body, operands, results, traced, treedef, owner, not builder.reordered)
+            return Ran(body, operands, results, traced, treedef, owner)
     finally:
         builder.release()
 
@@ -265,7 +276,7 @@ def append(prim: Primitive, builder: Builder, ran: Ran, policy: Any) -> list[Val
     unread = (None,) * len(outs)
     record = (prim, numbers, values, params, outs, unread, here(), THREAD.state.via)
     builder.records.append(_new(Record, record))
-    if not ran.c_order:
-        for y in made:
-            mark(y, np.asarray(y.value).flags.c_contiguous)
+    for y, in_order in zip(made, body.orders, strict=True):
+        if not in_order:
+            mark(y, False)
     return results

@@ -26,6 +26,7 @@ from fgrad.errors import (
 )
 from fgrad.frames import hides_own_frames
 from fgrad.ir.aval import Aval, aval_of
+from fgrad.ir.order import Orders
 from fgrad.ir.primitive import Opaque, Primitive
 from fgrad.ir.program import Program, Var
 from fgrad.ops.elementwise import convert
@@ -37,6 +38,7 @@ from fgrad.transforms.beneath import (
     HIDDEN,
     Beneath,
     Traced,
+    doubtful,
     evaluate_beneath,
     hiding,
     is_array,
@@ -50,6 +52,8 @@ from fgrad.transforms.wrap import as_value, check_callable, function_name, is_we
 KEYWORD_ONLY, VAR_KEYWORD = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD
 _UNTRACEABLE = (TracedArrayError, TracedBoolError, TracedIndexError, UnsupportedNumpyError)
 _MOST_TYPES = 256  # kinds of arguments whose results are remembered
+
+Known = tuple[tree.TreeDef, tuple[Aval, ...], Orders]  # of results
 
 
 class Split(NamedTuple):
@@ -95,7 +99,7 @@ class CustomFunction:
             self.signature = None
         self.arity = _arity(self.signature)
         self.nondiff = _positions(self, nondiff_argnums, nondiff_argnames)
-        self.types: dict[Any, tuple[tree.TreeDef, tuple[Aval, ...]]] = {}
+        self.types: dict[Any, Known] = {}
 
     def __repr__(self) -> str:
         return f"<{self.what} of {self.name}>"
@@ -175,11 +179,11 @@ class CustomFunction:
         """The user's functions."""
         return [x for x in vars(self).values() if callable(x)]
 
-    def remember(self, key: Any, treedef: tree.TreeDef, avals: tuple[Aval, ...]) -> None:
+    def remember(self, key: Any, found: Known) -> None:
         """Keep the type of a result."""
         if len(self.types) >= _MOST_TYPES:
             self.types.clear()
-        self.types[key] = treedef, avals
+        self.types[key] = found
 
 
 def _arity(signature: inspect.Signature | None) -> int | None:
@@ -251,6 +255,7 @@ class Rules(Opaque):
     origins: Sequence[str] = ()  # of the operands that the function itself closes over
     out_tree: Any = None
     expected: tuple[Aval, ...] | None = None
+    orders: Orders | None = None  # which results lie in C order; None if that is not known
     weak: Sequence[bool] = ()
     differentiates = True  # whether they give the derivative, and not only the form for a batch
 
@@ -295,15 +300,16 @@ class UserRules(Rules):
                 return  # the rule may do without values all the same
             self.seen(values, traced)
         else:
-            self.out_tree, self.expected = found
+            self.out_tree, self.expected, self.orders = found
 
     def seen(self, values: Sequence[Value], traced: Traced) -> None:
         """Take the type of the result from a trace."""
         self.out_tree = traced.treedef
         self.expected = tuple([a.strong() for a in traced.program.out_avals])
+        self.orders = traced.orders
         key = self._key(values)
         if key is not None:
-            self.owner.remember(key, self.out_tree, self.expected)
+            self.owner.remember(key, (self.out_tree, self.expected, self.orders))
 
     def _key(self, values: Sequence[Value]) -> Any:
         statics = tuple(self.split.statics.items())
@@ -366,7 +372,8 @@ def _plain(prim: Primitive, rules: UserRules, values: Sequence[Value]) -> list[A
     rules.out_tree = found.treedef
     if innermost() is not None and any([type(x) is Tracer for x in found.leaves]):
         return _by_program(prim, rules, values)
-    return found.leaves
+    pairs = zip(found.leaves, found.orders, strict=True)
+    return [x if in_order else doubtful(x) for x, in_order in pairs]
 
 
 def _by_program(prim: Primitive, rules: UserRules, values: Sequence[Value]) -> list[Any]:

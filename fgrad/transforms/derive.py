@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from fgrad.ir.aval import BOOL, Aval
 from fgrad.ir.program import Program
+from fgrad.layouts import orders_known
 from fgrad.ops.families import FLOATS
 from fgrad.ops.selected import ZERO, Selected, Support, known_support, plain
 from fgrad.ops.shape import full
@@ -278,7 +279,7 @@ def _batched_program(program: Program, size: int, dims: tuple[int | None, ...]) 
         env: dict[int, Any] = {
             x.index: (v, d) for x, v, d in zip(inputs, values, dims, strict=True) if d is not None
         }
-        pairs = run_batched(builder.records, env, outs, size)
+        pairs = run_batched(builder.records, env, outs, orders_known(outs), size)
         builder.release()
         out_dims.extend(d for _, d in pairs)
         return [y for y, _ in pairs]

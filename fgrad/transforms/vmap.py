@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import tree
+from fgrad.assign import laid_out
 from fgrad.errors import ArgumentError, BatchSizeError
 from fgrad.frames import note_read_only
 from fgrad.ir.aval import PYTHON_SCALARS, Aval, aval_of
 from fgrad.ir.primitive import Primitive, Refusal
-from fgrad.layouts import examples_in_c_order, mark
+from fgrad.layouts import examples_in_c_order, mark, orders_known
 from fgrad.on_device import OnDevice
 from fgrad.ops.families import batch_first
 from fgrad.ops.shape import index, move_axis
@@ -112,10 +113,11 @@ def vmap(
                 ]
                 draws.check(f"vmap({function_name(fun)})")
                 records, mapped = builder.records, builder.inputs
+                orders = orders_known(outs)
         finally:
             builder.release()
         env = _mapped(mapped, values, axes)
-        batched = run_batched(records, env, outs, size)
+        batched = run_batched(records, env, outs, orders, size)
         places = _out_axes(out_axes, out)
         given = ids_of([*values, *[x for x in outs if not isinstance(x, Tracer)]])
         results = [
@@ -242,10 +244,15 @@ _DERIVED = frozenset({"jvp", "vjp"})
 
 
 def run_batched(
-    records: Sequence[Record], env: dict[int, Batched], results: Sequence[Value], size: int
+    records: Sequence[Record],
+    env: dict[int, Batched],
+    results: Sequence[Value],
+    orders: Sequence[bool],
+    size: int,
 ) -> list[Batched]:
     """Apply recorded equations to batches; `env` holds the mapped inputs by number.
 
+    Where a result is not known to lie in C order for one example (`orders`), it is not for all.
     Derivatives do not warn, as outside of a batch: what is not selected may be infinite in them.
     """
     state = THREAD.state
@@ -276,7 +283,11 @@ def run_batched(
                     env[outs[0]] = (out, dim)
     finally:
         state.loc, state.via = saved
-    return [_pair(env, x.index, x.value) if type(x) is Tracer else (x, None) for x in results]
+    pairs = [_pair(env, x.index, x.value) if type(x) is Tracer else (x, None) for x in results]
+    return [
+        (laid_out(y, False) if type(y) is Tracer and not in_order else y, d)
+        for (y, d), in_order in zip(pairs, orders, strict=True)
+    ]
 
 
 def _once(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
+from fgrad.assign import lying_as
 from fgrad.errors import ArgumentError, GradDtypeError, UnsupportedTypeError
 from fgrad.foreign import foreign_container, is_foreign
 from fgrad.frames import hides_own_frames
@@ -172,7 +173,8 @@ def normal_argnums(argnums: int | Sequence[int], count: int, transform: str) -> 
 def outside(builder: Builder, x: Any) -> Value:
     """A result as the enclosing context sees it."""
     if isinstance(x, Tracer):
-        value = builder.lift(x).value
+        inner = builder.lift(x)
+        value = lying_as(inner, inner.value)
         # A handle of its own: later assignments to the result must not reach what is recorded.
         return value.twin() if isinstance(value, Tracer) else value
     return x

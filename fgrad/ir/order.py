@@ -1,0 +1,87 @@
+"""L1. Which results of a program lie in C order, where NumPy would have computed them.
+
+y = scan[body=P] x      not in C order, if a result of P is not
+a = permute y           two equations for a result that is not in C order, although all that
+z = permute a           it was made of is: whoever runs the program again can tell it from them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from fgrad.ir.primitive import REGISTRY, Primitive
+from fgrad.ir.program import Atom, Eqn, Params, Program, Var
+from fgrad.ir.traits import Holds
+from fgrad.source import Loc
+
+Orders = tuple[bool, ...]
+
+
+def orders_of(program: Program, loose: Collection[int] = ()) -> Orders:
+    """Whether each result certainly lies in C order, where all inputs do but those at `loose`."""
+    key = ("orders", *sorted(loose))
+    found = program.cache.get(key)
+    if found is None:
+        unknown = {program.inputs[k] for k in loose}
+        unknown.update(v for v, array in program.consts if not array.flags.c_contiguous)
+        for eqn in program.eqns:
+            kept = _kept(eqn, unknown)
+            unknown.update(v for v, in_order in zip(eqn.outputs, kept, strict=True) if not in_order)
+        found = program.cache[key] = tuple([a not in unknown for a in program.outputs])
+    return found
+
+
+def _kept(eqn: Eqn, unknown: Collection[Atom]) -> Orders:
+    avals = [a.aval for a in eqn.inputs]
+    if eqn.prim.makes_order:
+        return (True,) * len(eqn.outputs)
+    if any([a in unknown for a in eqn.inputs]):
+        return (False,) * len(eqn.outputs)
+    return kept_orders(eqn.prim, avals, eqn.params, len(eqn.outputs))
+
+
+def kept_orders(
+    prim: Primitive, values: Sequence[Any], params: Mapping[str, Any], count: int
+) -> Orders:
+    """Whether each result of an equation lies in C order, where all operands do."""
+    if prim.holds is not None:
+        return _held_orders(prim, params, count)
+    return (prim.reorders is None or not prim.reorders(values, params),) * count
+
+
+def _held_orders(prim: Primitive, params: Mapping[str, Any], count: int) -> Orders:
+    """The orders of programs that run once; those of a loop start the next step."""
+    programs = [p for x in params.values() for p in (x if type(x) is tuple else (x,))]
+    found = [orders_of(p) for p in programs if isinstance(p, Program)]
+    if not found:  # a custom rule, which knows of its function
+        orders = getattr(params.get("rules"), "orders", None)
+        found = [(False,) if orders is None else orders]
+    if prim.holds is not Holds.LOOP and all([len(orders) == count for orders in found]):
+        return tuple([all(each) for each in zip(*found, strict=True)])
+    return (all([all(orders) for orders in found]),) * count
+
+
+def with_orders(program: Program, orders: Sequence[bool], loose: Collection[int] = ()) -> Program:
+    """The program with equations that tell of its results where they do not lie in C order; of the
+    inputs at `loose` it is known that they may not."""
+    outputs: list[Atom] = list(program.outputs)
+    told = orders_of(program, loose)
+    eqns: list[Eqn] = []
+    for k, (atom, in_order, known) in enumerate(zip(outputs, orders, told, strict=True)):
+        if known and not in_order:
+            outputs[k] = _twice_permuted(atom, eqns, program.eqns[-1].loc)
+    if not eqns:
+        return program
+    return program.replace(eqns=(*program.eqns, *eqns), outputs=tuple(outputs))
+
+
+def _twice_permuted(atom: Atom, eqns: list[Eqn], loc: Loc | None) -> Var:
+    prim, rank = REGISTRY["permute"], len(atom.aval.shape)
+    params = Params({"axes": tuple(range(rank))[::-1]})
+    for _ in range(2):
+        var = Var(prim.type_of(atom.aval, **params))
+        eqns.append(Eqn(prim, (atom,), params, (var,), loc))
+        atom = var
+    assert isinstance(atom, Var)
+    return atom
