@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import functools
 import gc
+import os
 import sys
 import types
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextvars import ContextVar
 from threading import local
@@ -31,6 +32,8 @@ from fgrad.outside.watches import MISSING, PlaceKey, Watches, is_number
 from fgrad.trace import Tracer
 
 MOST_ITEMS = 1024  # of one container
+MOST_FUNCTIONS = 200  # of one installed package that are looked into
+_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 # Libraries that nobody changes; pytest's assertions read all of it in functions of test files.
 _LIBRARIES = {"numpy", "scipy", "fgrad", "optree", "pytest", "_pytest", "pluggy"}
 TRUSTED = frozenset(_LIBRARIES) | sys.stdlib_module_names
@@ -106,6 +109,7 @@ class _Walk:
         self.parent = 0  # the identity of what leads there
         self.exposed: set[Any] = set()
         self.links: dict[Any, set[int]] = {}
+        self.looked_into: Counter[str] = Counter()  # functions of installed packages
 
     def start(self, fun: Any, path: str, bound: Bound) -> None:
         """What is traced: it is called."""
@@ -268,7 +272,7 @@ class _Walk:
             if "__wrapped__" in fun.__dict__:
                 self.see(fun.__dict__["__wrapped__"], path)
             return
-        if fun.__code__ in self.called_back:
+        if fun.__code__ in self.called_back or self.is_enough(fun):
             return
         self.watches.function(fun, path)
         for k, default in enumerate(fun.__defaults__ or ()):
@@ -280,6 +284,15 @@ class _Walk:
         self.open = before or binds_globals(fun.__code__)
         self.code(fun.__code__, fun.__globals__, cells, dict(bound))
         self.open = before
+
+    def is_enough(self, fun: types.FunctionType) -> bool:
+        """Whether a function belongs to a large installed package, of which many were looked into:
+        all of pandas is behind `isinstance(x, pandas.DataFrame)`."""
+        if not any([folder in fun.__code__.co_filename for folder in _INSTALLED]):
+            return False
+        package = fun.__module__.partition(".")[0]
+        self.looked_into[package] += 1
+        return self.looked_into[package] > MOST_FUNCTIONS
 
     def exposing(self, x: Any, path: str) -> None:
         """A value is read in a way in which nothing can be put in its place."""

@@ -6,10 +6,12 @@ After each of them, calls of `jit(f)` give what NumPy gives.
 
 from __future__ import annotations
 
+import importlib
 import sys
 import threading
 import types
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ import pytest
 
 import fgrad
 from fgrad.errors import RetraceWarning
+from fgrad.outside.world import world_of
 
 HEAD = """
 import functools, math, types
@@ -534,3 +537,17 @@ def test_1_7_arrays_whose_numbers_were_read_are_compared(case: str) -> None:
                 scope["B"][place] = value
                 for _ in range(3):
                     np.testing.assert_allclose(jitted(x), scope["f"](x), rtol=1e-3)
+
+
+def test_1_7_large_packages_are_not_looked_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    functions = [f"def f{k}(x): return f{k + 1}(x)" for k in range(300)]
+    (folder / "large_package.py").write_text("\n".join([*functions, "def f300(x): return LAST"]))
+    monkeypatch.syspath_prepend(folder)
+    package = importlib.import_module("large_package")
+    world = world_of(lambda x: package.f0(x), {})
+    watched = {id(getattr(package, f"f{k}")) for k in range(300)} & set(world.links)
+    assert 200 <= len(watched) < 300
