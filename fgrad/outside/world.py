@@ -33,6 +33,7 @@ from fgrad.trace import Tracer
 
 MOST_ITEMS = 1024  # of one container
 MOST_FUNCTIONS = 200  # of one installed package that are looked into
+DEEPEST = 50  # functions of functions that are looked into at once, the others afterwards
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 # Libraries that nobody changes; pytest's assertions read all of it in functions of test files.
 _LIBRARIES = {"numpy", "scipy", "fgrad", "optree", "pytest", "_pytest", "pluggy"}
@@ -110,6 +111,8 @@ class _Walk:
         self.exposed: set[Any] = set()
         self.links: dict[Any, set[int]] = {}
         self.looked_into: Counter[str] = Counter()  # functions of installed packages
+        self.depth = 0
+        self.deep: list[tuple[types.FunctionType, Bound, bool, int]] = []  # with open and parent
 
     def start(self, fun: Any, path: str, bound: Bound) -> None:
         """What is traced: it is called."""
@@ -122,9 +125,12 @@ class _Walk:
 
     def finish(self) -> None:
         """Look at the attributes of objects until no new name comes up."""
-        self.open = True
-        count = -1
-        while count != (len(self.names), len(self.objects)):
+        count: Any = None
+        while self.deep or count != (len(self.names), len(self.objects)):
+            while self.deep:
+                fun, bound, self.open, self.parent = self.deep.pop()
+                self.body(fun, bound)
+            self.open = True
             count = len(self.names), len(self.objects)
             for x, path in list(self.objects):
                 for name in sorted(self.names & _attribute_names(x)):
@@ -279,11 +285,20 @@ class _Walk:
             self.exposing(default, f"{path}.__defaults__[{k}]")
         if fun.__kwdefaults__:
             self.exposing(fun.__kwdefaults__, f"{path}.__kwdefaults__")
+        if self.depth >= DEEPEST:
+            self.deep.append((fun, bound, self.open, self.parent))
+        else:
+            self.body(fun, bound)
+
+    def body(self, fun: types.FunctionType, bound: Bound) -> None:
+        """What the code of a function reads."""
         cells = dict(zip(fun.__code__.co_freevars, fun.__closure__ or (), strict=True))
         before = self.open
+        self.depth += 1
         self.open = before or binds_globals(fun.__code__)
         self.code(fun.__code__, fun.__globals__, cells, dict(bound))
         self.open = before
+        self.depth -= 1
 
     def is_enough(self, fun: types.FunctionType) -> bool:
         """Whether a function belongs to a large installed package, of which many were looked into:

@@ -545,9 +545,18 @@ def test_1_7_large_packages_are_not_looked_through(
     folder = tmp_path / "site-packages"
     folder.mkdir()
     functions = [f"def f{k}(x): return f{k + 1}(x)" for k in range(300)]
-    (folder / "large_package.py").write_text("\n".join([*functions, "def f300(x): return LAST"]))
+    (folder / "large_package.py").write_text("\n".join([*functions, "def f300(x): return x"]))
     monkeypatch.syspath_prepend(folder)
     package = importlib.import_module("large_package")
     world = world_of(lambda x: package.f0(x), {})
     watched = {id(getattr(package, f"f{k}")) for k in range(300)} & set(world.links)
     assert 200 <= len(watched) < 300
+
+
+def test_1_7_long_chains_of_functions_are_looked_through() -> None:
+    lines = [f"def f{k}(x): return f{k + 1}(x) if x.shape else f{k + 9}(x)" for k in range(400)]
+    scope: dict[str, Any] = {"factor": 2.0}
+    exec("\n".join([*lines, "def f400(x): return x * factor"]), scope)
+    world = world_of(scope["f0"], {})
+    assert all([id(scope[f"f{k}"]) in world.links for k in range(401)])
+    assert (id(scope), "factor") in world.links
