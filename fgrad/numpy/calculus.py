@@ -331,6 +331,8 @@ def _slide(x: Value, y: Value, mode: Any) -> Value:
         raise ArgumentError(f"mode must be one of 'full', 'same', or 'valid' (got {mode!r})")
     n = x.shape[0]
     inner = dt.dot_general(_windows(x, m), y, ((1,), (0,)))
+    if m == 1 and inner.dtype.kind in "fc":
+        inner = ew.add(inner, ew.lit(inner, 0.0))  # a sum begins at 0.0: never -0.0
     before = sh.pad(take_slice(x, 0, 0, m - 1), (low,), (0,))
     after = sh.pad(take_slice(x, 0, n - m + 1, n), (0,), (high,))
     place = np.add.outer(np.arange(max(low, high)), np.arange(m))
