@@ -22,7 +22,7 @@ from fgrad.doors import DOORS
 from fgrad.errors import ArgumentError, BoundsError, NanError
 from fgrad.ir.primitive import REGISTRY, Primitive
 from fgrad.locks import Shared
-from fgrad.numpy.indexing import index_hook
+from fgrad.numpy.indexing import index_watchers
 from fgrad.numpy.promote import user_line
 from fgrad.source import Loc, here, resolve
 from fgrad.thread_state import THREAD
@@ -157,12 +157,12 @@ def check_index() -> Iterator[None]:
 
 @contextmanager
 def _checking_index() -> Iterator[None]:
-    index_hook.append(_watch_index)
+    index_watchers.append(_watch_index)
     try:
         with config.override(check_index=True):
             yield
     finally:
-        index_hook.remove(_watch_index)
+        index_watchers.remove(_watch_index)
 
 
 def _watch_index(i: Tracer, axis: int, length: int) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fgrad.ir.primitive import OUT, Primitive
-from fgrad.on_device import put_hook
+from fgrad.on_device import to_device
 from fgrad.record import Record
 from fgrad.source import here
 from fgrad.trace import UNREAD, Builder, Tracer, Value, bind
@@ -58,7 +58,7 @@ def unary_door(prim: Primitive) -> Callable[[Value], Value]:
             record = (prim, (x.index,), values, {}, (index,), results, loc, state.via)
             builder.records.append(_new(Record, record))
             return Tracer(builder, index, result, None)
-        return bind(prim, x) if put_hook else evaluate(x)
+        return bind(prim, x) if to_device.provided else evaluate(x)
 
     DOORS.append((prim, apply))
     return apply
@@ -84,7 +84,7 @@ def binary_door(prim: Primitive) -> Callable[[Value, Value], Value]:
             i = _constant(builder, x, second[0]) if type(x) is np.ndarray else x
             a, reads = x if i is None else i, second
         else:
-            return bind(prim, x, y) if put_hook else evaluate(x, y)
+            return bind(prim, x, y) if to_device.provided else evaluate(x, y)
         if a is None or b is None or type(a) is Tracer or type(b) is Tracer or not builder.plain:
             return bind(prim, x, y)
         index = builder.count

@@ -15,7 +15,7 @@ import functools
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -25,17 +25,19 @@ from fgrad.errors import ArgumentError
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Eqn, Program
 from fgrad.ir.walk import subprograms
-from fgrad.on_device import OnDevice, bind_hook, put, put_hook
+from fgrad.on_device import OnDevice, bind_on_device, put, to_device
+from fgrad.provided import Provided
 from fgrad.source import resolve
 from fgrad.trace import Builder, Tracer, Value, bind
 
 CPU, CUDA = "cpu", "cuda"
 F = TypeVar("F", bound=Callable[..., Any])
 
-# (primitive, operands, params) -> results on the device; filled by the compiler.  The first one
+# (primitive, operands, params) -> results on the device; from the compiler.  The first one
 # looks for what is said of the evaluation: that it is for the CPU, or that NaN are watched for.
-evaluate_hook: list[Callable[[Primitive, Sequence[Any], dict[str, Any]], Any]] = []
-compute_hook: list[Callable[[Primitive, Sequence[Any], dict[str, Any]], Any]] = []
+Evaluation: TypeAlias = Callable[[Primitive, Sequence[Any], dict[str, Any]], Any]
+evaluate_on_device: Provided[Evaluation] = Provided("fgrad.compile.eager_device.evaluate")
+compute_on_device: Provided[Evaluation] = Provided("fgrad.compile.eager_device.compute")
 
 
 class DeviceBuilder(Builder):
@@ -51,7 +53,7 @@ class DeviceBuilder(Builder):
     def record(self, prim: Primitive, operands: Sequence[Any], params: dict[str, Any]) -> Any:
         """Evaluate an equation on the device."""
         values = [x.value if type(x) is Tracer else x for x in operands]
-        results = evaluate_hook[0](prim, values, params)
+        results = evaluate_on_device.call(prim, values, params)
         if prim.multiple:
             return tuple([lift(x) for x in results])
         return lift(results)
@@ -101,12 +103,12 @@ def bind_lifted(prim: Primitive, operands: Sequence[Any], params: dict[str, Any]
     return tuple([lower(x) for x in out]) if prim.multiple else lower(out)
 
 
-bind_hook[:] = [bind_lifted]
+bind_on_device.provide(bind_lifted)
 
 
 def beside(x: Value, other: Value) -> Value:
     """A value in the memory that another one is in."""
-    plain = put_hook and isinstance(x, (np.ndarray, np.generic))
+    plain = to_device.provided and isinstance(x, (np.ndarray, np.generic))
     return lift(put(x)) if plain and is_lifted(other) else x
 
 
@@ -128,7 +130,7 @@ def results_of(out: Any) -> Any:
 
 def has_device(values: Iterable[Any]) -> bool:
     """Whether an array on a device is among the values, or in lists and tuples in them."""
-    return bool(put_hook) and any(
+    return to_device.provided and any(
         [isinstance(x, OnDevice) or (type(x) in (list, tuple) and has_device(x)) for x in values]
     )
 
@@ -148,7 +150,7 @@ def lowered(function: F) -> F:
         out = function(*args, **kwargs)
         if type(out) is Tracer:
             return lower(out)
-        return tree.map(lower, out) if put_hook else out
+        return tree.map(lower, out) if to_device.provided else out
 
     return functools.update_wrapper(outer, function)  # type: ignore[return-value]
 
@@ -200,7 +202,7 @@ def follows(prim: Primitive) -> Callable[[F], F]:
                 return rule(*operands, **params)
             if config.nans and "device" in params:  # where the first one is made: on the host
                 rule(*operands, **params)
-            return tuple([lift(x) for x in compute_hook[0](prim, operands, params)])
+            return tuple([lift(x) for x in compute_on_device.call(prim, operands, params)])
 
         return evaluate  # type: ignore[return-value]
 

@@ -6,16 +6,23 @@ Higher layers make them: the class with its memory, and what `put` of an array g
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fgrad.ir.aval import Aval
+from fgrad.ir.primitive import Primitive
+from fgrad.provided import Provided
 
-# Filled by higher layers: host array, dtype -> array on the device; `bind` of arrays on a device.
-put_hook: list[Callable[[Any, np.dtype | None], OnDevice]] = []
-bind_hook: list[Callable[..., Any]] = []
+# (array or number, dtype) -> array on the device; while it is not provided, there is no such array
+to_device: Provided[Callable[[Any, np.dtype | None], OnDevice]] = Provided(
+    "fgrad.lower_cuda.array.on_device"
+)
+# `bind` of arrays on a device: (primitive, operands, params) -> results
+bind_on_device: Provided[Callable[[Primitive, Sequence[Any], dict[str, Any]], Any]] = Provided(
+    "fgrad.lifted.bind_lifted"
+)
 
 
 class OnDevice:
@@ -68,4 +75,4 @@ class OnDevice:
 
 def put(x: Any, dtype: np.dtype | None = None) -> OnDevice:
     """An array or number in the memory of the device."""
-    return put_hook[0](x, dtype)
+    return to_device.call(x, dtype)

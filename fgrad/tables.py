@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fgrad.lazy import load
+from fgrad.provided import Provided
 
 deferred: dict[str, None] = {}  # the modules, in order, that fill the tables with rarer functions
 
@@ -33,6 +34,12 @@ class FunctionTable(dict[Any, Callable[..., Any]]):
 
 numpy_functions = FunctionTable()
 ufunc_methods: dict[str, Callable[..., Any]] = {}
-unsupported_hook: list[Callable[..., BaseException]] = []
-store_hook: list[Callable[..., Any]] = []  # (out, function, method, args, kwargs) -> out
 alias_functions: set[Any] = set()  # what may return its argument itself, or a view of it
+
+# (function, method) -> the card; (out, function, method, args, kwargs) -> out
+unsupported_card: Provided[Callable[[Any, str], BaseException]] = Provided(
+    "fgrad.numpy.unsupported.unsupported"
+)
+store_out: Provided[Callable[[Any, Any, str, Any, dict[str, Any]], Any]] = Provided(
+    "fgrad.numpy.inplace.store"
+)

@@ -12,14 +12,16 @@ if TYPE_CHECKING:
 
 
 class State:
-    """What a thread is tracing: the innermost builder, and a location that rules replay."""
+    """What a thread is tracing: the innermost builder, and a location that rules replay; whether
+    it runs a custom rule."""
 
-    __slots__ = ("builder", "loc", "opened", "via")
+    __slots__ = ("builder", "loc", "opened", "rule", "via")
 
     def __init__(self) -> None:
         self.builder: Builder | None = None  # read it by `trace.innermost()`
         self.opened = 0  # how many traces were begun
         self.loc: RawLoc | Loc | None = None
+        self.rule = False
         self.via: tuple[str, ...] = ()
 
 

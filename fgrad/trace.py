@@ -25,23 +25,21 @@ from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import OUT, Primitive
 from fgrad.ir.program import Lit, Program, Var
 from fgrad.layouts import told_orders
-from fgrad.on_device import OnDevice, bind_hook, put_hook
+from fgrad.on_device import OnDevice, bind_on_device, to_device
 from fgrad.readout import array_of, number_of
 from fgrad.record import Atoms, Numbered, Record, TracedProgram, passed_by, writable_memory
 from fgrad.source import here
 from fgrad.tables import (
     alias_functions,
     numpy_functions,
-    store_hook,
+    store_out,
     ufunc_methods,
-    unsupported_hook,
+    unsupported_card,
 )
 from fgrad.thread_state import THREAD, State
-from fgrad.trace_errors import ASKED, leaked, needs_value, show_card
+from fgrad.trace_errors import ASKED, leaked, needs_value, outlived, show_card
 
 Value: TypeAlias = Any  # a NumPy array or scalar, or a tracer
-
-ended_hook: list[Callable[[Tracer], BaseException]] = []  # the card for an unknown value
 
 FORWARD = frozenset({"jvp", "linearize"})  # traces that are differentiated forward
 UNREAD = (None,)  # the results of a record that no derivative reads
@@ -176,7 +174,7 @@ class Tracer:
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if "out" in kwargs:
-            return store_hook[0](kwargs.pop("out"), ufunc, method, inputs, kwargs)
+            return store_out.call(kwargs.pop("out"), ufunc, method, inputs, kwargs)
         if method == "__call__":
             function = numpy_functions.get(ufunc) or numpy_functions.find(ufunc)
             if function is not None:
@@ -185,16 +183,16 @@ class Tracer:
             handler = ufunc_methods.get(method)
             if handler is not None:
                 return handler(ufunc, *inputs, **kwargs)
-        raise unsupported_hook[0](ufunc, method)
+        raise unsupported_card.call(ufunc, method)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if len(types) > 1 and any([issubclass(kind, OnDevice) for kind in types]):
             return NotImplemented  # it lifts itself
         function = numpy_functions.get(func) or numpy_functions.find(func)
         if function is None:
-            raise unsupported_hook[0](func, "__call__")
+            raise unsupported_card.call(func, "__call__")
         if kwargs and kwargs.get("out") is not None:
-            return store_hook[0](kwargs.pop("out"), func, "__call__", args, kwargs)
+            return store_out.call(kwargs.pop("out"), func, "__call__", args, kwargs)
         return own_handle(function(*args, **kwargs), func, args)
 
     def __copy__(self) -> Tracer:
@@ -506,7 +504,7 @@ def lasting(x: Value) -> Value:
     while type(value) is Tracer and not value.builder.live:
         value = value.value
     if value is None:
-        raise ended_hook[0](x) if ended_hook else leaked(x)
+        raise outlived(x)
     return value
 
 
@@ -515,8 +513,8 @@ def bind(prim: Primitive, *operands: Any, **params: Any) -> Any:
 
     Returns an array or tracer, or a tuple of them if the primitive has several outputs.
     """
-    if put_hook and any([isinstance(x, OnDevice) for x in operands]):
-        return bind_hook[0](prim, operands, params)
+    if to_device.provided and any([isinstance(x, OnDevice) for x in operands]):
+        return bind_on_device.call(prim, operands, params)
     level, builder = -1, None
     for x in operands:
         if type(x) is Tracer and x.builder.level > level:

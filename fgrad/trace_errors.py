@@ -11,6 +11,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fgrad.errors import (
+    CustomRuleError,
     FgradError,
     LeakedTracerError,
     LostDerivativeError,
@@ -30,6 +31,7 @@ from fgrad.source import (
     resolve,
     user_frame,
 )
+from fgrad.thread_state import THREAD
 
 if TYPE_CHECKING:
     from fgrad.trace import Builder, Tracer
@@ -358,3 +360,23 @@ def leaked(x: Tracer) -> LeakedTracerError:
             ("write", "a list or an object; has_aux=True returns extra results."),
         ),
     )
+
+
+def _ended(x: Tracer) -> CustomRuleError:
+    """The card for a rule that reads a value which was not found when the call was recorded."""
+    used = resolve(here())
+    return CustomRuleError(
+        "A custom rule reads a value of a trace that has ended.",
+        (
+            ("value", f"{x.aval} made while {x.builder.what}({x.builder.name}) was tracing"),
+            ("used", f"{used}:  {used.text()}"),
+            ("why", "the rule runs later than the function; its arguments are there, and what it"),
+            ("why", "closes over directly, but not what it finds in other objects."),
+            ("write", "pass the value as an argument, or return it from fwd as a residual"),
+        ),
+    )
+
+
+def outlived(x: Tracer) -> FgradError:
+    """The card for a tracer of an ended trace whose value is not known."""
+    return _ended(x) if THREAD.state.rule else leaked(x)

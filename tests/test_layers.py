@@ -13,7 +13,7 @@ from sources import MODULES, ROOT, python_files, relative, syntax_tree
 LAYERS = {
     "errors": 0, "config": 0, "tree": 0, "source": 0, "lazy": 0,
     "collector": 0, "foreign": 0, "frames": 0, "interpreter": 0, "locks": 0, "containers": 0,
-    "quiet": 0,
+    "quiet": 0, "provided": 0,
     "ir": 1,
     "assign": 2,
     "doors": 2,

@@ -24,8 +24,8 @@ from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Eqn, Params, Program, Var
 from fgrad.lifted import (
     CPU,
-    compute_hook,
-    evaluate_hook,
+    compute_on_device,
+    evaluate_on_device,
     lift,
     lift_tree,
     pinned_to,
@@ -190,8 +190,8 @@ def _made(prim: Primitive, forms: Sequence[Operand], params: dict[str, Any]) -> 
     return Program(prim.name, tuple(inputs), (), tuple(eqns), outs)
 
 
-evaluate_hook[:] = [evaluate]
-compute_hook[:] = [compute]
+evaluate_on_device.provide(evaluate)
+compute_on_device.provide(compute)
 
 
 # Operators, methods and functions.

@@ -43,7 +43,7 @@ from fgrad.ir.aval import DTYPE_NAMES, PYTHON_SCALARS, Aval, aval_of
 from fgrad.ir.program import Program
 from fgrad.lifted import CPU, CUDA, device_of, lift, lower
 from fgrad.locks import own_lock
-from fgrad.on_device import OnDevice, put_hook
+from fgrad.on_device import OnDevice, to_device
 from fgrad.ops.checked import in_range_of
 from fgrad.outside.draws import Draws
 from fgrad.outside.hidden import Hidden, candidates, trace_with_inputs
@@ -168,7 +168,7 @@ class Jitted(NativeCallable):
     def _with_trees(self, args: tuple[Any, ...]) -> Any:
         """A call with containers or numbers among its arguments; short if all that they hold is on
         the device, as in a call before."""
-        if not put_hook or self.device == CPU:
+        if not to_device.provided or self.device == CPU:
             return self._general(args, {})
         leaves, treedef = tree.flatten((args, {}))
         if not leaves:

@@ -192,7 +192,7 @@ def _mask_indices(mask: Any) -> list[Any]:
     return [_Mask(where, n) for where, n in zip(np.nonzero(mask), mask.shape, strict=True)]
 
 
-index_hook: list[Callable[[Tracer, int, int], None]] = []  # of `fgrad.debug.check_index`
+index_watchers: list[Callable[[Tracer, int, int], None]] = []  # of `fgrad.debug.check_index`
 
 
 class _Mask(NamedTuple):
@@ -216,7 +216,7 @@ def _item(part: Any, axis: int, length: int, bounds: str) -> Item:
     if bounds != "raise":
         return _bounded(part, length, bounds)
     if isinstance(part, Tracer):
-        for watch in index_hook:
+        for watch in index_watchers:
             watch(part, axis, length)
         return wrap_negative(part, length)
     if np.ndim(part) == 0:

@@ -59,7 +59,7 @@ from fgrad.ops import complex as cx
 from fgrad.ops import shape as sh
 from fgrad.ops.elementwise import convert_p
 from fgrad.ops.families import BROADCAST
-from fgrad.tables import alias_functions, numpy_functions, store_hook, ufunc_methods
+from fgrad.tables import alias_functions, numpy_functions, store_out, ufunc_methods
 from fgrad.trace import Builder, Tracer, Value, concrete
 from fgrad.writing import write_all
 
@@ -439,7 +439,7 @@ def install(methods: dict[str, Any]) -> dict[str, Any]:
         target, function = TRACED[name]
         add(name, _part_of(part, inspect.unwrap(function)))
         alias_functions.add(target)
-    store_hook[:] = [store]
+    store_out.provide(store)
     table = dict(methods)
     for name in NEW_ARRAYS:
         table[name] = _new_array(table[name])

@@ -12,7 +12,7 @@ from fgrad.ir.aval import INT64
 from fgrad.layouts import in_c_order, mark
 from fgrad.numpy.arrange import concatenate, moveaxis, ravel
 from fgrad.numpy.compositions import absolute, to_bool
-from fgrad.numpy.indexing import bounds_error, checked, index_hook, wrap_negative
+from fgrad.numpy.indexing import bounds_error, checked, index_watchers, wrap_negative
 from fgrad.numpy.promote import (
     as_array,
     as_value,
@@ -133,7 +133,7 @@ def _moded(indices: Value, length: int, mode: str, axis: int) -> Value:
     if mode != "raise":
         raise ArgumentError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got {mode!r})")
     if value is None:
-        for watch in index_hook:
+        for watch in index_watchers:
             watch(indices, axis, length)
         return wrap_negative(indices, length)
     if value.ndim:

@@ -35,7 +35,7 @@ from fgrad.numpy.ufuncs import IMPLEMENTATIONS
 from fgrad.ops import elementwise as ew
 from fgrad.ops import index as ix
 from fgrad.ops.elementwise import lit
-from fgrad.tables import numpy_functions, ufunc_methods, unsupported_hook
+from fgrad.tables import numpy_functions, ufunc_methods, unsupported_card
 from fgrad.trace import Value, concrete
 
 REDUCTIONS: dict[Any, Callable[..., Value]] = {
@@ -64,7 +64,7 @@ def _folded(ufunc: Any, method: str) -> Callable[..., Value]:
         raise ArgumentError(f"{method} only supported for binary functions")
     function = numpy_functions.find(ufunc)
     if function is None or ufunc not in IMPLEMENTATIONS:
-        raise unsupported_hook[0](ufunc, method)
+        raise unsupported_card.call(ufunc, method)
     return function
 
 

@@ -11,7 +11,7 @@ from fgrad.errors import UnsupportedNumpyError
 from fgrad.numpy.promote import user_line
 from fgrad.numpy.register import TRACED
 from fgrad.numpy.selection import SIZED
-from fgrad.tables import unsupported_hook
+from fgrad.tables import unsupported_card
 
 _DATES = ("it calculates with dates, and traced arrays hold numbers", "days as plain integers")
 _MATRIX = (
@@ -99,4 +99,4 @@ def _suggest(name: str) -> str:
     return "fgrad.stop_gradient(x) and plain NumPy, where x is known and a constant"
 
 
-unsupported_hook[:] = [unsupported]
+unsupported_card.provide(unsupported)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import tree
-from fgrad.errors import CustomRuleError, FgradError, Row
+from fgrad.errors import CustomRuleError, Row
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.order import Orders
 from fgrad.ir.primitive import REGISTRY
@@ -23,10 +23,10 @@ from fgrad.layouts import mark, orders_known
 from fgrad.ops.families import batch_first
 from fgrad.readout import DIFFERENTIATING, depends_on_inputs
 from fgrad.source import here, resolve
-from fgrad.trace import Builder, Tracer, Value, concrete, ended_hook, innermost, run
+from fgrad.trace import Builder, Tracer, Value, concrete, innermost, run
 from fgrad.trace_errors import leaked, made_at
 from fgrad.transforms.arguments import refuse_writes
-from fgrad.transforms.closed_over import RUNNING, Closed
+from fgrad.transforms.closed_over import Closed
 from fgrad.transforms.control_parts import derived_program
 from fgrad.transforms.derive import batched_program
 from fgrad.transforms.vmap import Batched, example_input, run_batched
@@ -67,14 +67,6 @@ def unhidden(x: Value, of: str) -> Value:
     return x
 
 
-def outlived(x: Tracer) -> FgradError:
-    """The card for a tracer of an ended trace whose value is not known."""
-    return ended(x) if RUNNING.rule else leaked(x)
-
-
-ended_hook[:] = [outlived]
-
-
 def present(x: Value) -> Value | None:
     """A tracer as an operand in the present context; None if it belongs to another one."""
     while type(x) is Tracer and x.builder in HIDDEN.builders:
@@ -82,21 +74,6 @@ def present(x: Value) -> Value | None:
     if type(x) is not Tracer or (x.builder.live and x.builder.thread == threading.get_ident()):
         return x
     return None
-
-
-def ended(x: Tracer) -> CustomRuleError:
-    """The card for a rule that reads a value which was not found when the call was recorded."""
-    used = resolve(here())
-    return CustomRuleError(
-        "A custom rule reads a value of a trace that has ended.",
-        (
-            ("value", f"{x.aval} made while {x.builder.what}({x.builder.name}) was tracing"),
-            ("used", f"{used}:  {used.text()}"),
-            ("why", "the rule runs later than the function; its arguments are there, and what it"),
-            ("why", "closes over directly, but not what it finds in other objects."),
-            ("write", "pass the value as an argument, or return it from fwd as a residual"),
-        ),
-    )
 
 
 def closes_over(x: Tracer, of: str) -> CustomRuleError:

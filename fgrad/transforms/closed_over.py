@@ -11,7 +11,6 @@ A tracer is a handle: while a rule runs, the user's own handle is pointed to the
 from __future__ import annotations
 
 import functools
-import threading
 import types
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -21,6 +20,7 @@ import numpy as np
 from fgrad.errors import InPlaceError
 from fgrad.ir.program import Program
 from fgrad.locks import Locked
+from fgrad.thread_state import THREAD
 from fgrad.trace import Builder, Tracer
 
 _NO_TRACERS = (type, types.ModuleType, np.ndarray, np.generic, str, bytes, Builder, Program)
@@ -34,13 +34,6 @@ class Closed(NamedTuple):
     position: int
 
 
-class _Running(threading.local):
-    """Whether this thread runs a rule."""
-
-    rule: bool = False
-
-
-RUNNING = _Running()
 _POINTED = Locked()  # handles are the program's, which threads share
 
 
@@ -53,7 +46,8 @@ class standing:
         self.closed, self.values = closed, values
 
     def __enter__(self) -> None:
-        self.running, RUNNING.rule = RUNNING.rule, True
+        state = THREAD.state
+        self.running, state.rule = state.rule, True
         if self.closed:
             _POINTED.lock.acquire()
             self.before = [_state(handle) for handle, _ in self.closed]
@@ -61,7 +55,7 @@ class standing:
                 _point(handle, _state(self.values[position]))
 
     def __exit__(self, error: type | None, *_exc: object) -> None:
-        RUNNING.rule = self.running
+        THREAD.state.rule = self.running
         if self.closed:
             written = [x for x, k in self.closed if x.index != self.values[k].index]
             for (handle, _), state in zip(self.closed, self.before, strict=True):

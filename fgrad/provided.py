@@ -1,0 +1,55 @@
+"""L0. Functions of higher layers that a lower layer calls and never imports.
+
+    to_device: Provided[...] = Provided("fgrad.lower_cuda.array.on_device")     the lower layer
+    to_device.call(x)
+    to_device.provide(on_device)                         where `on_device` is defined, higher up
+
+The declaration names the only function that can be provided: a second provider is refused, and a
+module that runs again after an interrupted import (see lazy.py) provides the same one anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from fgrad.errors import CheckError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Provided(Generic[F]):
+    """A function that another module provides when it is imported.
+
+    Arguments:
+        name: the module and name of the function.
+    """
+
+    __slots__ = ("call", "name", "provided")
+
+    call: F  # a plain attribute, which costs nothing more than the function's own name
+    provided: bool  # whether its module has been imported
+
+    def __init__(self, name: str) -> None:
+        def missing(*_args: Any, **_kwargs: Any) -> Any:
+            module = name.rpartition(".")[0]
+            raise CheckError(f"{name} is called before {module} is imported")
+
+        self.name = name
+        self.call = missing  # type: ignore[assignment]
+        self.provided = False
+
+    def __repr__(self) -> str:
+        return f"<{'provided' if self.provided else 'missing'} {self.name}>"
+
+    def provide(self, function: F) -> None:
+        """Set the function.
+
+        Raises:
+            CheckError: it is not the function that the declaration names.
+        """
+        name = f"{function.__module__}.{function.__qualname__}"
+        if name != self.name:
+            raise CheckError(f"{name} is provided where {self.name} is declared")
+        self.call = function
+        self.provided = True  # last: other threads read it first
