@@ -5,7 +5,8 @@ Every equation carries the user's location and the transforms that made it; neit
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -34,6 +35,8 @@ class Lit:
 
 
 Atom: TypeAlias = Var | Lit
+T = TypeVar("T")
+_NOT_YET = object()
 
 
 class Params(dict[str, Any]):
@@ -113,6 +116,17 @@ class Program:
         self.outputs = outputs
         self.made_by = made_by
         self.cache: dict[Any, Any] = {}  # derived programs: derivative, batched, compiled
+
+    def derived(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make` derives from this program alone and from the key, made once.
+
+        Of threads that make it at once, all get what the first has made.  Nothing else may stand
+        there: what is dropped is made again, and means the same.
+        """
+        found = self.cache.get(key, _NOT_YET)
+        if found is _NOT_YET:
+            found = self.cache.setdefault(key, make())
+        return cast(T, found)
 
     def replace(self, **changes: Any) -> Program:
         """A copy with some fields changed and an empty cache."""

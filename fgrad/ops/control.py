@@ -18,7 +18,7 @@ from fgrad.config import config
 from fgrad.errors import DtypeError, ShapeError
 from fgrad.ir import traits
 from fgrad.ir.aval import BOOL, INT64, Aval
-from fgrad.ir.primitive import Primitive
+from fgrad.ir.primitive import Opaque, Primitive
 from fgrad.ir.program import Lit, Program
 from fgrad.ir.traits import Holds
 from fgrad.ir.walk import has_effect
@@ -35,9 +35,22 @@ scan_p = Primitive(
 while_p = Primitive(
     "while",
     traits.holding(Holds.LOOP),
-    params=("cond", "body", "n_cond", "n_body", "max_steps"),
+    params=("cond", "body", "n_cond", "n_body", "max_steps", "role"),
     multiple=True,
 )
+
+
+class Role(Opaque):
+    """What a while loop does in a derivative, which says how it is differentiated itself: by the
+    loop that it belongs to, and not by its own steps.  `operands` are the types of its operands;
+    the type rule refuses others."""
+
+    __slots__ = ("operands",)
+
+    def __init__(self, operands: Sequence[Aval]) -> None:
+        self.operands = tuple(operands)
+
+
 switch_p = Primitive("switch", traits.holding(Holds.BRANCHES), params=("branches",), multiple=True)
 
 
@@ -63,13 +76,14 @@ def while_loop(
     body_consts: Sequence[Value],
     carry: Sequence[Value],
     max_steps: int | None = None,
+    role: Role | None = None,
 ) -> tuple[Value, ...]:
     """Apply `body` to the carry while `cond` holds; `max_steps` bounds the number of steps, which
-    is what derivatives in reverse need."""
+    is what derivatives in reverse need.  A loop with a `role` is differentiated by that."""
     return bind(
         while_p, *cond_consts, *body_consts, *carry,
         cond=cond, body=body, n_cond=len(cond_consts), n_body=len(body_consts),
-        max_steps=max_steps,
+        max_steps=max_steps, role=role,
     )  # fmt: skip
 
 
@@ -138,21 +152,25 @@ def _(
 
 @while_p.type_rule
 def _(
-    *avals: Aval, cond: Program, body: Program, n_cond: int, n_body: int, max_steps: int | None
-) -> tuple[Aval, ...]:
+    *avals: Aval, cond: Program, body: Program, n_cond: int, n_body: int, max_steps: int | None,
+    role: Role | None,
+) -> tuple[Aval, ...]:  # fmt: skip
     carry = avals[n_cond + n_body :]
     _check("while", [*avals[:n_cond], *carry], cond.in_avals)
     _check("while", avals[n_cond:], body.in_avals)
     _check("while", carry, body.out_avals)
     _check("while", cond.out_avals, [Aval((), BOOL)])
+    if role is not None:
+        _check(f"while with the role {type(role).__name__}", avals, role.operands)
     return tuple([x.strong() for x in carry])
 
 
 @while_p.evaluate
 @follows(while_p)
 def _(
-    *operands: Any, cond: Program, body: Program, n_cond: int, n_body: int, max_steps: int | None
-) -> tuple[Any, ...]:
+    *operands: Any, cond: Program, body: Program, n_cond: int, n_body: int, max_steps: int | None,
+    role: Role | None,
+) -> tuple[Any, ...]:  # fmt: skip
     cond_consts, body_consts = operands[:n_cond], operands[n_cond : n_cond + n_body]
     carry = list(operands[n_cond + n_body :])
     for _ in range(WORTH):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Program
-from fgrad.ops.control import scan, scan_p, switch, switch_p, while_loop, while_p
+from fgrad.ops.control import Role, scan, scan_p, switch, switch_p, while_loop, while_p
 from fgrad.trace import Value, run
 from fgrad.transforms.control_parts import Values, derived_program, known, split
 from fgrad.transforms.control_selected import (
@@ -124,7 +124,7 @@ def _(
 def while_tangents(
     primals: Values, tangents: Sequence[Any], _outs: Any, *,
     cond: Program, body: Program, n_cond: int, n_body: int, max_steps: int | None,
-    saved: Any = None,
+    role: Role | None, saved: Any = None,
 ) -> tuple[Any, ...]:  # fmt: skip
     """The tangents of the last carry; those of the condition's constants have no part in them."""
     active = known(tangents[n_cond:])

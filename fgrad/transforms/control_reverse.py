@@ -50,7 +50,7 @@ from fgrad.transforms.control_selected import (
     together_later,
     values_of,
 )
-from fgrad.transforms.control_while import ROLE, Kept, Loop, pull_loop, save_loop
+from fgrad.transforms.control_while import Kept, Loop, pull_loop, save_loop
 from fgrad.transforms.derive import (
     DENSE,
     SELECTED,
@@ -331,7 +331,7 @@ def _save_while(
 ) -> tuple[tuple[Value, ...], SavedScan | Counted | Kept | None]:
     if params["max_steps"] is not None:
         return _save_scan(values, traced, _bounded(params))
-    if ROLE in params["body"].cache:
+    if params["role"] is not None:
         return bind(while_p, *values, **params), None
     return _save_unbounded(values, traced, params)
 
@@ -372,7 +372,7 @@ def _pull_while(
     saved: SavedScan | Counted | Kept | None = params.get("saved")
     if params["max_steps"] is not None:
         return _pull_scan(cts, wanted, values, outs, {**_bounded(params), "saved": saved})
-    role, n_cond = params["body"].cache.get(ROLE), params["n_cond"]
+    role, n_cond = params["role"], params["n_cond"]
     if role is not None and not any([isinstance(v, Aval) for v in values]):
         found = pull_role(role, cts, wanted, values, outs)
         if found is not None:

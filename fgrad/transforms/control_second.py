@@ -15,7 +15,14 @@ from fgrad.trace import Builder
 from fgrad.transforms.control import while_tangents
 from fgrad.transforms.control_parts import Values, some, split, spread
 from fgrad.transforms.control_selected import together
-from fgrad.transforms.control_while import Kept, Role, pull_loop, save_loop
+from fgrad.transforms.control_while import (
+    Kept,
+    LoopRole,
+    PullsBack,
+    SavesStates,
+    pull_loop,
+    save_loop,
+)
 from fgrad.transforms.tape import Tape, pull_selected
 from fgrad.transforms.wrap import outside
 
@@ -23,17 +30,20 @@ Cotangents = Sequence[Any]
 
 
 def pull_role(
-    role: Role, cts: Cotangents, wanted: Sequence[bool], values: Values, outs: Values
+    role: LoopRole, cts: Cotangents, wanted: Sequence[bool], values: Values, outs: Values
 ) -> list[Any] | None:
     """The cotangents of the operands of a loop that saves states, or that pulls them back; None if
     its states have cotangents themselves."""
-    return (_pull_saving if role.saves else _pull_pulling)(role, cts, wanted, values, outs)
+    if isinstance(role, PullsBack):
+        return _pull_pulling(role, cts, wanted, values)
+    assert isinstance(role, SavesStates)
+    return _pull_saving(role, cts, wanted, values, outs)
 
 
 def _pull_saving(
-    role: Role, cts: Cotangents, wanted: Sequence[bool], values: Values, outs: Values
+    role: SavesStates, cts: Cotangents, wanted: Sequence[bool], values: Values, outs: Values
 ) -> list[Any] | None:
-    loop, plan, *_ = role
+    loop, plan = role.loop, role.plan
     own, count = loop.n_cond + len(loop.body.inputs), len(loop.body.outputs)
     if any([ct is not None for ct in cts[count:]]):
         return None
@@ -46,9 +56,9 @@ def _pull_saving(
 
 
 def _pull_pulling(
-    role: Role, cts: Cotangents, wanted: Sequence[bool], values: Values, _outs: Values
+    role: PullsBack, cts: Cotangents, wanted: Sequence[bool], values: Values
 ) -> list[Any] | None:
-    loop, plan, _, carry, _ = role
+    loop, plan, carry = role.loop, role.plan, role.carry
     own, first = loop.n_cond + len(loop.body.inputs), 3 + len(plan.kept)
     if any([ct is not None for ct in cts[:first]]):
         return None
@@ -67,16 +77,20 @@ def _pull_pulling(
 
 
 def _pull_tangent(
-    role: Role, wanted: Sequence[bool], values: Values, tangents: Cotangents, cts: Sequence[Any]
+    role: PullsBack,
+    wanted: Sequence[bool],
+    values: Values,
+    tangents: Cotangents,
+    cts: Sequence[Any],
 ) -> tuple[list[Any], Cotangents]:
     """The tangents of a loop's wanted carries, and what `cts` of these pull back to operands."""
-    loop, plan, *_ = role
+    loop, plan = role.loop, role.plan
     builder = Builder("vjp", loop.body.name, eager=True, saves=True)
     with builder.running, builder:
         inputs = [builder.input(v, None) for v in values]
         pushed = while_tangents(
             inputs, tangents, None, cond=loop.cond, body=loop.body,
-            n_cond=loop.n_cond, n_body=loop.n_body, max_steps=None,
+            n_cond=loop.n_cond, n_body=loop.n_body, max_steps=None, role=None,
         )  # fmt: skip
         found = [
             None if t is None else builder.lift(plain(t))

@@ -12,7 +12,7 @@ from typing import Any
 
 from fgrad.ir.aval import INT64
 from fgrad.ir.program import Program
-from fgrad.ops.control import scan, scan_p, switch, switch_p, while_loop, while_p
+from fgrad.ops.control import Role, scan, scan_p, switch, switch_p, while_loop, while_p
 from fgrad.ops.elementwise import eq, le, select
 from fgrad.ops.families import batch_first
 from fgrad.ops.reduce import reduce_any
@@ -87,7 +87,7 @@ def _(
 def _(
     size: int, operands: Values, dims: Dims, *,
     cond: Program, body: Program, n_cond: int, n_body: int, max_steps: int | None,
-    saved: Any = None,
+    role: Role | None, saved: Any = None,
 ) -> tuple[tuple[Value, ...], list[int | None]]:  # fmt: skip
     cc, c, k = split(operands, n_cond, n_body)
     cond_dims, own = list(dims[:n_cond]), list(dims[n_cond:])

@@ -20,7 +20,7 @@ from fgrad.errors import MissingRuleError
 from fgrad.ir.aval import INT64, Aval, aval_of
 from fgrad.ir.program import Params, Program, Var
 from fgrad.ir.walk import has_effect
-from fgrad.ops.control import while_loop
+from fgrad.ops.control import Role, while_loop
 from fgrad.ops.elementwise import (
     add,
     and_,
@@ -105,18 +105,30 @@ class Plan(NamedTuple):
         return self.slots + 1
 
 
-class Role(NamedTuple):
-    """What a loop is there for: it saves the states of another one, or it pulls that back, with
-    bits beside the cotangents of some carries and constants."""
+class LoopRole(Role):
+    """What a loop does for another one."""
 
-    loop: Loop
-    plan: Plan
-    saves: bool
-    carry: Kinds = ()
-    consts: Kinds = ()
+    __slots__ = ("loop", "plan")
+
+    def __init__(self, loop: Loop, plan: Plan, operands: Sequence[Aval]) -> None:
+        super().__init__(operands)
+        self.loop, self.plan = loop, plan
 
 
-ROLE = "while role"  # where it stands in the cache of the loop's body
+class SavesStates(LoopRole):
+    """A loop that takes the steps of another one and keeps states."""
+
+    __slots__ = ()
+
+
+class PullsBack(LoopRole):
+    """A loop that pulls another one back, with cotangents of some kinds for its carries."""
+
+    __slots__ = ("carry",)
+
+    def __init__(self, loop: Loop, plan: Plan, operands: Sequence[Aval], carry: Kinds) -> None:
+        super().__init__(loop, plan, operands)
+        self.carry = carry
 
 
 class Kept(NamedTuple):
@@ -270,7 +282,10 @@ def _silent(program: Program) -> Program:
             if not live.isdisjoint(eqn.outputs):
                 raise _acts_again()
             continue
-        kept.append(eqn._replace(params=Params({k: _silent_in(x) for k, x in eqn.params.items()})))
+        params = {k: _silent_in(x) for k, x in eqn.params.items()}
+        if params != eqn.params and "role" in params:
+            params["role"] = None  # its derivative would act again
+        kept.append(eqn._replace(params=Params(params)))
         live.update(_variables(eqn.inputs))
     return program.replace(eqns=tuple(reversed(kept)))
 
@@ -305,14 +320,14 @@ def _saving(loop: Loop, plan: Plan, values: Values) -> tuple[list[Value], list[V
         zeros_of(Aval((plan.slots + plan.stack, *a.shape), a.dtype))
         for a in plan.again.in_avals[loop.n_body :]
     ]
-    cond, body = _saving_programs(loop, plan)
+    cond, body, role = _saving_programs(loop, plan)
     given = [*carry, ZERO, ONE, *stores]
-    outs = while_loop(cond, body, consts[: loop.n_cond], consts[loop.n_cond :], given)
+    outs = while_loop(cond, body, consts[: loop.n_cond], consts[loop.n_cond :], given, role=role)
     return list(outs[: len(carry)]), list(outs[len(carry) :])
 
 
-def _saving_programs(loop: Loop, plan: Plan) -> tuple[Program, Program]:
-    """The condition and the body of the loop that keeps states."""
+def _saving_programs(loop: Loop, plan: Plan) -> tuple[Program, Program, SavesStates]:
+    """The condition and the body of the loop that keeps states, and its role."""
     cond, body, n_cond, n_body = loop
     count = len(body.outputs)
 
@@ -333,8 +348,8 @@ def _saving_programs(loop: Loop, plan: Plan) -> tuple[Program, Program]:
     key = ("while saving", n_cond, n_body, plan.wanted, cond)
     test = derived_program(body, (*key, "cond"), going, [*cond.in_avals, *more], "vjp")
     kept = derived_program(body, key, step, [*body.in_avals, *more], "vjp")
-    kept.cache[ROLE] = Role(loop, plan, saves=True)
-    return test, kept
+    operands = [*cond.in_avals[:n_cond], *kept.in_avals]
+    return test, kept, body.derived((*key, "role"), lambda: SavesStates(loop, plan, operands))
 
 
 INT64_AVAL = Aval((), INT64)
@@ -378,13 +393,13 @@ def _pulling(
     )  # fmt: skip
     consts = pull.kinds[: len(c_avals)]
     steps = zeros_of(Aval((plan.stack,), INT64))
-    cond, body = _pulling_programs(loop, plan, pull, carry)
+    cond, body, role = _pulling_programs(loop, plan, pull, carry)
     starts = [
         *values_of(cts, k_avals, carry), *[zeros_of(a) for a in c_avals],
         *bits_of(cts, k_avals, carry), *[zeros_of(a) for a in bit_avals(c_avals, consts)],
     ]  # fmt: skip
     given = [sub(n, ONE), ZERO, steps, *stores, *starts]
-    outs = while_loop(cond, body, [], [*values, s], given)
+    outs = while_loop(cond, body, [], [*values, s], given, role=role)
     sizes = len(k_avals), len(c_avals), carry.count(SELECTED)
     _, pulled, sums, on_k, on_c = split(outs, 3 + len(stores), *sizes)
     return together(iter(pulled), iter(on_k), carry), sums_together(sums, on_c, consts)
@@ -423,8 +438,8 @@ class _Stack(NamedTuple):
 
 def _pulling_programs(
     loop: Loop, plan: Plan, pull: Pulling, carried: Kinds
-) -> tuple[Program, Program]:
-    """The condition and the body of the loop that pulls back."""
+) -> tuple[Program, Program, PullsBack]:
+    """The condition and the body of the loop that pulls back, and its role."""
     cond, body, n_cond, n_body = loop
     given = [*cond.in_avals[:n_cond], *body.in_avals]
     c_avals, k_avals = _const_avals(loop, plan), _carry_avals(loop, plan)
@@ -443,8 +458,9 @@ def _pulling_programs(
     key = ("while pulling", n_cond, n_body, plan.wanted, cond, pull.given, carried)
     test = derived_program(body, (*key, "cond"), lambda i, *_: [ge(i, ZERO)], carry, "vjp")
     back = derived_program(body, key, step, [*given, INT64_AVAL, *carry], "vjp")
-    back.cache[ROLE] = Role(loop, plan, False, carried, consts)
-    return test, back
+    operands = back.in_avals
+    role = body.derived((*key, "role"), lambda: PullsBack(loop, plan, operands, carried))
+    return test, back, role
 
 
 def _while(

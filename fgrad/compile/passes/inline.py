@@ -1,7 +1,8 @@
 """L5. Pass `inline`: call[program=P] a -> the equations of P, at any depth.
 
 Requires nothing.  Ensures that no `call` equation is left, so that later passes see across calls.
-Primitives that are compositions of others (`EXPANSIONS`) are replaced by theirs in the same walk.
+Primitives that are compositions of others (`EXPANSIONS`) are replaced by theirs in the same walk,
+and loops lose the roles that they have in derivatives: later passes change their operands.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from fgrad.compile.passes import compositions
 from fgrad.ir.primitive import Primitive
-from fgrad.ir.program import Atom, Eqn, Program, Var
+from fgrad.ir.program import Atom, Eqn, Params, Program, Var
 from fgrad.ir.traits import Holds
 from fgrad.ir.walk import resolve_atom, substitute
 from fgrad.transforms.checkpoint_name import NAME as checkpoint_name_p
@@ -29,7 +30,7 @@ def _identity(eqn: Eqn) -> Program:
 
 def inline_calls(program: Program) -> Program:
     """The program with every nested call and composition replaced by its equations."""
-    if not any([_is_expanded(eqn.prim) for eqn in program.eqns]):
+    if not any([_is_expanded(eqn.prim) or _has_role(eqn) for eqn in program.eqns]):
         return program
     eqns: list[Eqn] = []
     consts = list(program.consts)
@@ -55,6 +56,8 @@ def inline_calls(program: Program) -> Program:
             pending.append((iter(body.eqns), inner, eqn, body.outputs, env))
         else:
             eqn = substitute(eqn, env)
+            if _has_role(eqn):
+                eqn = eqn._replace(params=Params({**eqn.params, "role": None}))
             if len(pending) > 1:
                 eqn = _renamed(eqn, env, pending[-1][2])
             eqns.append(eqn)
@@ -67,6 +70,10 @@ def inline_calls(program: Program) -> Program:
 
 def _is_expanded(prim: Primitive) -> bool:
     return prim.holds is Holds.CALL or prim in EXPANSIONS or prim.composition is not None
+
+
+def _has_role(eqn: Eqn) -> bool:
+    return eqn.prim.holds is Holds.LOOP and eqn.params.get("role") is not None
 
 
 def _expansion(eqn: Eqn) -> Program | None:
