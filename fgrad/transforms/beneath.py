@@ -17,13 +17,13 @@ from fgrad import tree
 from fgrad.errors import CustomRuleError, Row
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.order import Orders
-from fgrad.ir.primitive import REGISTRY
+from fgrad.ir.primitive import REGISTRY, Opaque, Primitive
 from fgrad.ir.program import Program
 from fgrad.layouts import mark, orders_known
 from fgrad.ops.families import batch_first
 from fgrad.readout import DIFFERENTIATING, depends_on_inputs
 from fgrad.source import here, resolve
-from fgrad.trace import Builder, Tracer, Value, concrete, innermost, run
+from fgrad.trace import Builder, Tracer, Value, bind, concrete, innermost, run
 from fgrad.trace_errors import leaked, made_at
 from fgrad.transforms.arguments import refuse_writes
 from fgrad.transforms.closed_over import Closed
@@ -183,6 +183,34 @@ def doubtful(value: Any) -> Any:
     out = outer.record(REGISTRY["convert"], (value,), {"dtype": value.dtype})
     mark(out, False)
     return out
+
+
+class Call(Opaque):
+    """A parameter that belongs to one call of a user function.
+
+    The function has run when its equation is bound: while that goes on, the call has the results,
+    and the program is not run again.
+    """
+
+    results: Sequence[Any] | None = None
+
+    def bound(
+        self,
+        results: Sequence[Any] | None,
+        prim: Primitive,
+        operands: Sequence[Value],
+        **params: Any,
+    ) -> list[Any]:
+        """The equation of the call; `results` are its results if all are known."""
+        self.results = results
+        try:
+            return list(bind(prim, *operands, **params))
+        finally:
+            self.results = None  # the equation must not keep them alive
+
+    def evaluated(self, program: Program, operands: Sequence[Any]) -> tuple[Any, ...]:
+        """The results of the program of the call."""
+        return tuple(run(program, operands) if self.results is None else self.results)
 
 
 class Traced(NamedTuple):

@@ -18,7 +18,7 @@ from fgrad import tree
 from fgrad.errors import ArgumentError
 from fgrad.ir import traits
 from fgrad.ir.aval import Aval, aval_of
-from fgrad.ir.primitive import Opaque, Primitive
+from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Lit, Program
 from fgrad.ir.traits import Holds
 from fgrad.lifted import lower, lowered
@@ -27,7 +27,7 @@ from fgrad.record import Record
 from fgrad.thread_state import THREAD
 from fgrad.trace import Builder, Tracer, Value, bind, innermost, run
 from fgrad.transforms.arguments import refuse_edits, watched
-from fgrad.transforms.beneath import trace_beneath
+from fgrad.transforms.beneath import Call, trace_beneath
 from fgrad.transforms.checkpoint_body import Body, Ran, append, run_body, takes_body
 from fgrad.transforms.control_parts import known_values, some
 from fgrad.transforms.derive import batched_program, push_program, zeros_of
@@ -49,7 +49,7 @@ checkpoint_p = Primitive(
 barrier_p = Primitive("barrier", traits.passing(), multiple=True)
 
 
-class Saving(Opaque):
+class Saving(Call):
     """A policy, and the number of results before the values that it saves."""
 
     def __init__(self, policy: Policy | None, count: int, prevent_cse: bool) -> None:
@@ -135,13 +135,9 @@ def checkpoint_values(
     traced = trace_beneath(flat, values, name, "checkpoint", weak, extra=saved)
     program, count = traced.program, traced.treedef.num_leaves
     operands = [*traced.captured, *values]
-    if traced.results is not None:
-        program.cache["results"] = tuple(traced.results)
-    try:
-        outs = bind_checkpoint(program, operands, Saving(policy, count, prevent_cse))
-    finally:
-        program.cache.pop("results", None)
-    return list(outs[:count]), traced.treedef
+    saving = Saving(policy, count, prevent_cse)
+    outs = saving.bound(traced.results, checkpoint_p, operands, program=program, policy=saving)
+    return outs[:count], traced.treedef
 
 
 def _of_body(ran: Ran, prevent_cse: bool) -> list[Value]:
@@ -151,14 +147,10 @@ def _of_body(ran: Ran, prevent_cse: bool) -> list[Value]:
         return ran.results
     if ran.builder is not None:
         return append(checkpoint_p, ran.builder, ran, saving)
-    program = ran.body.closed()
     known = some(ran.results, ran.traced)
-    if not any([x is None for x in known]):
-        program.cache["results"] = tuple(known)
-    try:
-        outs = iter(bind_checkpoint(program, ran.operands, saving))
-    finally:
-        program.cache.pop("results", None)
+    results = None if any([x is None for x in known]) else known
+    params = {"program": ran.body.closed(), "policy": saving}
+    outs = iter(saving.bound(results, checkpoint_p, ran.operands, **params))
     return [next(outs) if t else y for y, t in zip(ran.results, ran.traced, strict=True)]
 
 
@@ -189,8 +181,7 @@ def _(*_avals: Aval, program: Program, policy: Saving) -> tuple[Aval, ...]:
 def _(*operands: Any, program: Program | Body, policy: Saving) -> tuple[Any, ...]:
     if isinstance(program, Body):
         return tuple(program.run(operands))
-    found = program.cache.get("results")
-    return tuple(run(program, operands)) if found is None else found
+    return policy.evaluated(program, operands)
 
 
 @checkpoint_p.jvp

@@ -27,16 +27,17 @@ from fgrad.errors import (
 from fgrad.frames import hides_own_frames
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.order import Orders
-from fgrad.ir.primitive import Opaque, Primitive
+from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program, Var
 from fgrad.ops.elementwise import convert
 from fgrad.readout import DIFFERENTIATING
 from fgrad.source import Loc
-from fgrad.trace import Builder, Tracer, Value, bind, innermost, lasting
+from fgrad.trace import Builder, Tracer, Value, innermost, lasting
 from fgrad.transforms.arguments import refuse_edits, watched
 from fgrad.transforms.beneath import (
     HIDDEN,
     Beneath,
+    Call,
     Traced,
     doubtful,
     evaluate_beneath,
@@ -245,7 +246,7 @@ def called(rule: Callable[..., Any], what: str, takes: str, *args: Any) -> Any:
         raise
 
 
-class Rules(Opaque):
+class Rules(Call):
     """The rules for one call; the equation's operands are `n_captured` values that the function and
     its rules close over, then the leaves of its arguments."""
 
@@ -377,17 +378,23 @@ def _plain(prim: Primitive, rules: UserRules, values: Sequence[Value]) -> list[A
 
 
 def _by_program(prim: Primitive, rules: UserRules, values: Sequence[Value]) -> list[Any]:
-    program, captured = recorded(rules, values, "custom")
-    operands = [*captured, *values]
-    try:
-        with hiding(*_innermost(operands)):
-            return list(bind(prim, *operands, program=program, rules=rules))
-    finally:
-        program.cache.pop("results", None)
+    found = recorded(rules, values, "custom")
+    operands = [*found.captured, *values]
+    with hiding(*_innermost(operands)):
+        return rules.bound(found.results, prim, operands, program=found.program, rules=rules)
 
 
-def recorded(rules: UserRules, values: Sequence[Value], what: str) -> tuple[Program, list[Value]]:
-    """The function as a program, and what it and its rules close over: the first operands."""
+class Recorded(NamedTuple):
+    """The function as a program, what it and its rules close over, which are the first operands,
+    and its results if all are known."""
+
+    program: Program
+    captured: list[Value]
+    results: list[Any] | None
+
+
+def recorded(rules: UserRules, values: Sequence[Value], what: str) -> Recorded:
+    """Trace the function of a call."""
     ruled = rules.differentiates
     traced = trace_beneath(rules.primal, values, rules.name, what, rules.weak, ruled=ruled)
     rules.seen(values, traced)
@@ -403,9 +410,7 @@ def recorded(rules: UserRules, values: Sequence[Value], what: str) -> tuple[Prog
         inputs, n = program.inputs, len(traced.captured)
         program = program.replace(inputs=(*inputs[:n], *extra, *inputs[n:]))
     rules.closed, rules.n_captured = closed, len(captured)
-    if traced.results is not None:
-        program.cache["results"] = tuple(traced.results)
-    return program, captured
+    return Recorded(program, captured, traced.results)
 
 
 def prefixed(given: Any, whole: Any) -> list[Any] | None:

@@ -24,7 +24,7 @@ from fgrad.lifted import lower
 from fgrad.ops.families import batch_first
 from fgrad.ops.reduce import reduce_sum
 from fgrad.ops.shape import move_axis
-from fgrad.trace import Value, bind, run
+from fgrad.trace import Value, bind
 from fgrad.transforms.beneath import (
     HIDDEN,
     Beneath,
@@ -351,8 +351,7 @@ def _(*_avals: Aval, program: Program, rules: Rules) -> tuple[Aval, ...]:
 
 @custom_vjp_p.evaluate
 def _(*operands: Any, program: Program, rules: Rules) -> tuple[Any, ...]:
-    found = program.cache.get("results")
-    return tuple(run(program, operands)) if found is None else found
+    return rules.evaluated(program, operands)
 
 
 class SavedVjp(NamedTuple):

@@ -21,7 +21,7 @@ from fgrad.ir.traits import Holds
 from fgrad.lifted import lower
 from fgrad.ops.families import batch_first
 from fgrad.ops.shape import index, move_axis
-from fgrad.trace import Builder, Value, bind, innermost, run
+from fgrad.trace import Builder, Value, innermost, run
 from fgrad.transforms.beneath import batched_first, evaluate_beneath
 from fgrad.transforms.chunked import cut, map_chunks
 from fgrad.transforms.closed_over import standing
@@ -69,11 +69,9 @@ class CustomVmap(CustomFunction):
         rules = VmapRules(self, split)
         if innermost() is None:
             return self.fun(*args, **kwargs)
-        program, captured = recorded(rules, split.values, "custom_vmap")
-        try:
-            outs = bind(custom_vmap_p, *captured, *split.values, program=program, rules=rules)
-        finally:
-            program.cache.pop("results", None)
+        program, captured, results = recorded(rules, split.values, "custom_vmap")
+        operands = [*captured, *split.values]
+        outs = rules.bound(results, custom_vmap_p, operands, program=program, rules=rules)
         return tree.unflatten(rules.out_tree, map(lower, outs))
 
 
@@ -193,8 +191,7 @@ def _(*_avals: Aval, program: Program, rules: Any) -> tuple[Aval, ...]:
 
 @custom_vmap_p.evaluate
 def _(*operands: Any, program: Program, rules: Any) -> tuple[Any, ...]:
-    found = program.cache.get("results")
-    return tuple(run(program, operands)) if found is None else found
+    return rules.evaluated(program, operands)
 
 
 @custom_vmap_p.jvp
