@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,29 @@ def test_the_compiler_is_a_row_of_packages(module: str) -> None:
     inside = [t for t in targets if t.startswith("fgrad.compile.")]
     wrong = [t for t in inside if t.split(".")[2] not in IN_COMPILER[package]]
     assert not wrong, f"{module}: {package} stands before {wrong}"
+
+
+# In `ops` the one equation, in `numpy` what converts and broadcasts first.
+AT_TWO_LEVELS = {"broadcast", "concatenate", "convert", "reshape"}
+MANY = 4  # modules that import a function make it one that readers know by its name
+
+
+def test_what_many_modules_import_has_a_name_of_its_own() -> None:
+    users: dict[str, Counter[str]] = defaultdict(Counter)
+    for path in MODULES.values():
+        for node in ast.walk(syntax_tree(path)):
+            if isinstance(node, ast.ImportFrom) and node.module in MODULES:
+                tree = syntax_tree(MODULES[node.module])
+                made = {f.name for f in tree.body if isinstance(f, ast.FunctionDef)}
+                for alias in node.names:
+                    if alias.name in made:
+                        users[alias.name][node.module] += 1
+    several = {
+        name: sorted(m for m, count in modules.items() if count >= MANY)
+        for name, modules in users.items()
+        if name not in AT_TWO_LEVELS
+    }
+    assert not {name: modules for name, modules in several.items() if len(modules) > 1}
 
 
 def for_types_only(tree: ast.Module) -> set[int]:

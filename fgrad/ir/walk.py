@@ -40,7 +40,7 @@ def consumers(eqns: Iterable[Eqn]) -> dict[Var, list[Eqn]]:
     return users
 
 
-def substitute(eqn: Eqn, env: Mapping[Var, Atom]) -> Eqn:
+def resolve_operands(eqn: Eqn, env: Mapping[Var, Atom]) -> Eqn:
     """The equation with its operands replaced; itself when none is in `env`."""
     if not env:
         return eqn

@@ -15,7 +15,7 @@ from fgrad.numpy import reductions as rs
 from fgrad.numpy.arrange import concatenate, ravel, take_slice
 from fgrad.numpy.promote import (
     as_array,
-    as_value,
+    as_operand,
     broadcast,
     broadcast_to,
     convert,
@@ -79,7 +79,7 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Value:
     """Differences of the flattened array, between given ends."""
     x = subtractable(ravel(ary))
     for end in (to_begin, to_end):
-        if end is not None and not np.can_cast(dtype_of(as_value(end)), x.dtype, "same_kind"):
+        if end is not None and not np.can_cast(dtype_of(as_operand(end)), x.dtype, "same_kind"):
             raise DtypeError("dtype of an end of ediff1d must be compatible with the input")
     parts = [p for p in (to_begin, diff(x), to_end) if p is not None]
     return concatenate([convert(ravel(p), x.dtype) for p in parts])
@@ -174,7 +174,7 @@ def _gradient_axis(x: Value, spacing: Any, axis: int, edge_order: int) -> Value:
 
 def _steps(spacing: Any, n: int, axis: int, ndim: int) -> Value:
     """The distance of neighbours: a scalar, or an array along the axis."""
-    h = as_value(spacing)
+    h = as_operand(spacing)
     if not shape_of(h):
         return h
     if shape_of(h) != (n,):
@@ -206,11 +206,11 @@ def interp(
 ) -> Value:
     """Piecewise linear interpolation; slope 0 outside of the points."""
     for line in (xp, fp):
-        if len(shape_of(as_value(line))) != 1:
+        if len(shape_of(as_operand(line))) != 1:
             raise ArgumentError("object too deep for desired array")
-    if not shape_of(as_value(xp))[0]:
+    if not shape_of(as_operand(xp))[0]:
         raise ArgumentError("array of sample points is empty")
-    if shape_of(as_value(xp)) != shape_of(as_value(fp)):
+    if shape_of(as_operand(xp)) != shape_of(as_operand(fp)):
         raise ArgumentError("fp and xp are not of the same length.")
     if as_array(fp).dtype.kind == "c":
         parts = [np.real(as_array(fp)), np.imag(as_array(fp))]
@@ -219,15 +219,15 @@ def interp(
         convert(v, FLOAT64) for v in promote((as_array(x), as_array(xp), as_array(fp)))
     ]
     if period is not None:
-        return _interp_periodic(points, xs, ys, convert(as_value(period), FLOAT64))
+        return _interp_periodic(points, xs, ys, convert(as_operand(period), FLOAT64))
     n = xs.shape[0]
     if n == 1:
         inside = broadcast_to(take(ys, np.int64(0)), shape_of(points))
     else:
         inside = _along_line(points, xs, ys, n)
     first, last = take(xs, np.int64(0)), take(xs, np.int64(n - 1))
-    low = take(ys, np.int64(0)) if left is None else convert(as_value(left), FLOAT64)
-    high = take(ys, np.int64(n - 1)) if right is None else convert(as_value(right), FLOAT64)
+    low = take(ys, np.int64(0)) if left is None else convert(as_operand(left), FLOAT64)
+    high = take(ys, np.int64(n - 1)) if right is None else convert(as_operand(right), FLOAT64)
     shape = shape_of(points)
     below = ew.lt(*broadcast((points, first), shape))
     above = ew.gt(*broadcast((points, last), shape))
@@ -503,7 +503,7 @@ def nan_to_num(
         (ew.eq(x, ew.lit(x, -math.inf)), low),
     )
     for mask, fill in fills:
-        value = convert(as_value(fill), x.dtype)
+        value = convert(as_operand(fill), x.dtype)
         x = ew.select(*broadcast((mask, value, x), x.shape))
     return x
 

@@ -15,7 +15,7 @@ from fgrad.layouts import in_c_order, is_line
 from fgrad.numpy.arrange import known_shape, moveaxis
 from fgrad.numpy.promote import (
     as_array,
-    as_value,
+    as_operand,
     broadcast,
     broadcast_to,
     convert,
@@ -74,7 +74,7 @@ def asarray(a: Any, dtype: Any = None, *_args: Any, copy: Any = None, **_: Any) 
 
 
 def _like(a: Any, dtype: Any, shape: Any) -> tuple[Value, np.dtype, tuple[int, ...]]:
-    x = as_value(a)
+    x = as_operand(a)
     return (
         x,
         dtype_of(x) if dtype is None else np.dtype(dtype),
@@ -380,19 +380,19 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
 @implements("shape")
 def shape(a: Any) -> tuple[int, ...]:
     """The lengths of the axes."""
-    return shape_of(as_value(a))
+    return shape_of(as_operand(a))
 
 
 @implements("ndim")
 def ndim(a: Any) -> int:
     """The number of axes."""
-    return len(shape_of(as_value(a)))
+    return len(shape_of(as_operand(a)))
 
 
 @implements("size")
 def size(a: Any, axis: Any = None) -> int:
     """The number of elements, in all or along an axis."""
-    lengths = shape_of(as_value(a))
+    lengths = shape_of(as_operand(a))
     return math.prod(lengths) if axis is None else lengths[normalize_axis(axis, len(lengths))]
 
 

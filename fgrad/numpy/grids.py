@@ -17,7 +17,7 @@ from fgrad.numpy.arrange import concatenate, swapaxes, transpose
 from fgrad.numpy.creation import arange, linspace
 from fgrad.numpy.promote import (
     as_array,
-    as_value,
+    as_operand,
     broadcast_to,
     convert,
     reshape,
@@ -57,7 +57,7 @@ class Concatenator:
         axis, ndmin, trans1d = self.axis, self.ndmin, self.trans1d
         if isinstance(parts[0], str):
             axis, ndmin, trans1d = self._directive(parts.pop(0))
-        values = [_line(p) if isinstance(p, slice) else as_value(p) for p in parts]
+        values = [_line(p) if isinstance(p, slice) else as_operand(p) for p in parts]
         kind = result_type(*values)
         placed = [
             _placed(convert(v, kind), ndmin, trans1d, isinstance(p, slice))

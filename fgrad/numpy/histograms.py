@@ -17,7 +17,7 @@ from fgrad.numpy.calculus import diff
 from fgrad.numpy.creation import linspace
 from fgrad.numpy.promote import (
     as_array,
-    as_value,
+    as_operand,
     broadcast,
     broadcast_to,
     convert,
@@ -231,9 +231,9 @@ def histogram2d(
     x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
 ) -> tuple[Value, Value, Value]:
     """Counts of points in rectangles, and the edges along x and y."""
-    if shape_of(as_value(x)) != shape_of(as_value(y)):
+    if shape_of(as_operand(x)) != shape_of(as_operand(y)):
         raise ArgumentError("x and y must have the same length.")
-    if isinstance(bins, (list, tuple)) or shape_of(as_value(bins)):
+    if isinstance(bins, (list, tuple)) or shape_of(as_operand(bins)):
         count = len(bins)
         bins = [bins, bins] if count not in (1, 2) else bins
     total, (first, second) = histogramdd([x, y], bins, range, density, weights)

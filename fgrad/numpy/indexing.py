@@ -19,7 +19,7 @@ from fgrad.numpy.masked import ADVICE
 from fgrad.numpy.promote import (
     Shape,
     as_array,
-    as_value,
+    as_operand,
     broadcast,
     broadcast_shapes,
     broadcast_to,
@@ -109,7 +109,7 @@ def _known(part: Any) -> Any:
         return part
     if isinstance(part, (list, tuple, range)) and not has_tracer(part):
         part = np.asarray(part) if len(part) else np.zeros(0, INT64)
-    part = as_value(part)
+    part = as_operand(part)
     if isinstance(part, Tracer):
         value = concrete(part)
         part = part if value is None else value

@@ -29,7 +29,7 @@ from fgrad.numpy.operators import check_cast, is_weak, keep_type
 from fgrad.numpy.places import Place
 from fgrad.numpy.promote import (
     as_array,
-    as_value,
+    as_operand,
     broadcast_to,
     convert,
     dtype_of,
@@ -147,7 +147,7 @@ def store(out: Any, function: Any, method: str, args: Any, kwargs: dict[str, Any
 
 def _store_one(out: Tracer, result: Value, where: Any, casting: str) -> Tracer:
     """Write one result over an array, where a mask holds."""
-    if shape_of(as_value(result)) != out.shape:
+    if shape_of(as_operand(result)) != out.shape:
         result = broadcast_to(as_array(result), out.shape, out)
     new = convert(result, out.dtype) if casting == "unsafe" else keep_type(out, result)
     if where is not True:
@@ -196,7 +196,7 @@ def ufunc_at(ufunc: Any, x: Any, indices: Any, values: Any = None) -> None:
     if not isinstance(x, Tracer):
         raise _plain_output(ufunc)
     if values is not None:
-        values = as_value(values)
+        values = as_operand(values)
     combine = _REPEATABLE.get(ufunc)
     if combine is not None and np.can_cast(result_type(x, values), x.dtype, "same_kind"):
         if ufunc is np.subtract:
@@ -240,7 +240,7 @@ def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) ->
         raise _plain_output(np.copyto)
     if casting != "unsafe":
         check_cast(dst, result_type(dst, src) if is_weak(src) else dtype_of(as_array(src)))
-    value = _spread(convert(as_value(src), dst.dtype), dst)
+    value = _spread(convert(as_operand(src), dst.dtype), dst)
     if where is not True:
         value = convert(numpy_functions[np.where](where, value, dst), dst.dtype)
     write_all(dst, value)

@@ -13,7 +13,7 @@ from fgrad.numpy.arrange import known_ints, take_slice
 from fgrad.numpy.creation import linspace
 from fgrad.numpy.promote import (
     as_array,
-    as_value,
+    as_operand,
     broadcast,
     broadcast_to,
     convert,
@@ -87,7 +87,7 @@ def _pair_of(value: Any) -> tuple[Any, Any]:
 
 def _constant(x: Value, widths: list[Any], values: Any) -> Value:
     fills = _pairs(values, len(x.shape), x.shape)
-    fills = [tuple([convert(as_value(f), x.dtype) for f in pair]) for pair in fills]
+    fills = [tuple([convert(as_operand(f), x.dtype) for f in pair]) for pair in fills]
     flat = [f for pair in fills for f in pair]
     if not has_tracer(flat) and len(set(flat)) <= 1:
         low, high = zip(*widths, strict=True) if widths else ((), ())
@@ -103,7 +103,7 @@ def _block(x: Value, axis: int, width: int, value: Any) -> Value | None:
         return None
     shape = tuple([width if i == axis else n for i, n in enumerate(x.shape)])
     return broadcast_to(
-        convert(as_value(value), x.dtype), shape, x if isinstance(x, Tracer) else None
+        convert(as_operand(value), x.dtype), shape, x if isinstance(x, Tracer) else None
     )
 
 

@@ -13,7 +13,7 @@ from fgrad.numpy.indexing import COMBINE, parse, read, update, with_truth_axes
 from fgrad.numpy.masked import Masked, is_unknown_mask, write_masked
 from fgrad.numpy.promote import (
     as_array,
-    as_value,
+    as_operand,
     broadcast,
     broadcast_to,
     convert,
@@ -116,7 +116,7 @@ class Place:
         if bounds != "drop" or not parsed.has_arrays:
             return found
         there = read(broadcast_to(np.bool_(True), x.shape), parsed, "fill")
-        fill = convert(as_value(_fill_of(x.dtype) if fill_value is None else fill_value), x.dtype)
+        fill = convert(as_operand(_fill_of(x.dtype) if fill_value is None else fill_value), x.dtype)
         return ew.select(*broadcast((there, found, fill)))
 
     def set(self, values: Any, *, mode: Any = None) -> Value:

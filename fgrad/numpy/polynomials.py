@@ -18,7 +18,7 @@ from fgrad.numpy.calculus import convolve
 from fgrad.numpy.creation import vander
 from fgrad.numpy.promote import (
     as_array,
-    as_value,
+    as_operand,
     broadcast_to,
     convert,
     inexact,
@@ -58,7 +58,7 @@ def _without_leading_zeros(x: Value) -> Value:
 def polyval(p: Any, x: Any) -> Value:
     """A polynomial by Horner's rule, highest power first."""
     coefficients = as_array(p)
-    x = as_value(x)
+    x = as_operand(x)
     result: Any = np.zeros_like(x) if isinstance(x, Tracer) else np.zeros_like(np.asarray(x))[()]
     for i in range(coefficients.shape[0]):
         result = np.add(np.multiply(result, x), coefficients[i])

@@ -59,7 +59,7 @@ def user_line() -> tuple[tuple[str, str], ...]:
 # --- operands -------------------------------------------------------------------------------------
 
 
-def as_value(x: Any) -> Value:
+def as_operand(x: Any) -> Value:
     """An array, NumPy scalar, Python scalar or tracer; lists become arrays or stacked tracers."""
     if isinstance(x, Tracer) or type(x) in PYTHON_KEYS:
         return x
@@ -80,11 +80,11 @@ def as_value(x: Any) -> Value:
 
 
 def as_array(x: Any) -> Value:
-    """Like `as_value`, with Python scalars as NumPy scalars and weak tracers made strong."""
-    x = as_value(x)
+    """Like `as_operand`, with Python scalars as NumPy scalars and weak tracers made strong."""
+    x = as_operand(x)
     if isinstance(x, Tracer):
         return strong(x)
-    return x if isinstance(x, (np.ndarray, np.generic, OnDevice)) else as_value(np.asarray(x))[()]
+    return x if isinstance(x, (np.ndarray, np.generic, OnDevice)) else as_operand(np.asarray(x))[()]
 
 
 def strong(x: Tracer) -> Tracer:
@@ -100,7 +100,7 @@ def fresh(x: Value) -> Value:
 def stack_nested(xs: Any, dtype: np.dtype | None = None) -> Value:
     """`np.array` of nested lists that hold tracers."""
     if not isinstance(xs, (list, tuple)):
-        return as_value(xs) if dtype is None else stored(xs, dtype)
+        return as_operand(xs) if dtype is None else stored(xs, dtype)
     parts = [stack_nested(x, dtype) for x in xs]
     parts = promote(parts) if dtype is None else parts
     shapes = {np.shape(x) for x in parts}
@@ -202,19 +202,19 @@ def stored(x: Any, dtype: np.dtype) -> Value:
     integers must fit, NumPy's wrap around."""
     if isinstance(x, (list, tuple)):
         return stack_nested(x, dtype) if has_tracer(x) else np.asarray(x, dtype)
-    return convert(as_value(x), dtype)
+    return convert(as_operand(x), dtype)
 
 
 def promote(xs: Sequence[Value]) -> list[Value]:
     """Operands converted to their common dtype."""
-    xs = [as_value(x) for x in xs]
+    xs = [as_operand(x) for x in xs]
     dtype = result_type(*xs)
     return [convert(x, dtype) for x in xs]
 
 
 def promote_choices(xs: Sequence[Value]) -> list[Value]:
     """Like `promote` for `where` and its relatives, in which Python integers wrap around."""
-    xs = [as_value(x) for x in xs]
+    xs = [as_operand(x) for x in xs]
     dtype = result_type(*xs)
     return [convert(as_array(x), dtype) for x in xs]
 

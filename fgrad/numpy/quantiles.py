@@ -16,7 +16,7 @@ from fgrad.ir.aval import FLOAT64, INT64
 from fgrad.numpy.arrange import take_slice
 from fgrad.numpy.promote import (
     as_array,
-    as_value,
+    as_operand,
     broadcast,
     broadcast_to,
     convert,
@@ -334,7 +334,7 @@ def _quantile(name: str, percent: float, skip_nan: bool) -> None:
             raise ArgumentError("a must be an array of real numbers")
         if skip_nan and not math.prod(x.shape):
             return mean(x, axis, keepdims=keepdims)
-        places = _checked_q(as_value(q) if isinstance(q, Tracer) else q, percent, x)
+        places = _checked_q(as_operand(q) if isinstance(q, Tracer) else q, percent, x)
         if method == "linear" and places.dtype.kind in "iu":
             method = "lower"  # 0 and 1: the ends themselves, as they are
         result = _quantiles(x, places, axis, method, bool(keepdims), weights, skip_nan)

@@ -14,7 +14,7 @@ from fgrad.ir.primitive import Primitive
 from fgrad.numpy.compositions import to_bool
 from fgrad.numpy.promote import (
     as_array,
-    as_value,
+    as_operand,
     broadcast,
     broadcast_to,
     convert,
@@ -104,7 +104,7 @@ def sum_dtype(dtype: np.dtype) -> np.dtype:
 def _with_initial(y: Value, initial: Any, combine: Callable[[Value, Value], Value]) -> Value:
     if initial is NO_VALUE or initial is None:
         return y
-    return combine(*broadcast((y, convert(as_value(initial), dtype_of(y)))))
+    return combine(*broadcast((y, convert(as_operand(initial), dtype_of(y)))))
 
 
 # --- sums and products ----------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from fgrad.numpy.compositions import absolute, to_bool
 from fgrad.numpy.indexing import bounds_error, checked, index_watchers, wrap_negative
 from fgrad.numpy.promote import (
     as_array,
-    as_value,
+    as_operand,
     broadcast,
     broadcast_shapes,
     broadcast_to,
@@ -99,8 +99,8 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Value:
 def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Value:
     """Functions chosen by conditions; each is applied to the whole array."""
     x = as_array(x)
-    several = isinstance(condlist, (list, tuple)) or len(shape_of(as_value(condlist))) > 1
-    if not several or (not shape_of(as_value(condlist[0])) and x.shape):
+    several = isinstance(condlist, (list, tuple)) or len(shape_of(as_operand(condlist))) > 1
+    if not several or (not shape_of(as_operand(condlist[0])) and x.shape):
         condlist = [condlist]
     conditions = [to_bool(as_array(c)) for c in condlist]
     functions = list(funclist)
@@ -110,7 +110,7 @@ def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Va
             f"{len(conditions) + 1} functions are expected",
         )
     values = [f(x, *args, **kw) if callable(f) else f for f in functions]
-    values = [convert(as_value(v), x.dtype) for v in values]
+    values = [convert(as_operand(v), x.dtype) for v in values]
     result = values[-1] if len(values) > len(conditions) else ew.lit(x, 0)
     for condition, value in zip(conditions, values, strict=False):
         # The last condition that holds wins, as NumPy assigns one after the other.
@@ -224,7 +224,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Value:
     axis = normalize_axis(axis, len(x.shape))
     n = x.shape[axis]
     obj = np.arange(n)[obj] if isinstance(obj, slice) else known(obj, "insert")
-    new = convert(as_value(values), x.dtype)
+    new = convert(as_operand(values), x.dtype)
     if obj.size == 1:
         # One place takes as many elements as the values have.
         new = reshape(new, (1,) * (len(x.shape) - len(shape_of(new))) + shape_of(new))
@@ -340,7 +340,7 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Value:
 
 def known(x: Any, function: str, *advice: str) -> Any:
     """The concrete value of an argument that decides about shapes."""
-    value = concrete(as_value(x) if not isinstance(x, Tracer) else x)
+    value = concrete(as_operand(x) if not isinstance(x, Tracer) else x)
     if value is None:
         given = advice or (SIZED.get(function) or "np.where(mask, x, 0)       keeps the shape",)
         raise TracedIndexError(
@@ -372,7 +372,7 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
         x, y = convert(x, np.dtype(np.float64)), convert(y, np.dtype(np.float64))
     x, y = broadcast((x, y))
     size, distance = absolute(y), absolute(ew.sub(x, y))
-    relative, fixed = convert(as_value(rtol), size.dtype), convert(as_value(atol), size.dtype)
+    relative, fixed = convert(as_operand(rtol), size.dtype), convert(as_operand(atol), size.dtype)
     limit = ew.add(*broadcast((fixed, ew.mul(*broadcast((relative, size))))))
     near = ew.and_(ew.le(*broadcast((distance, limit))), ew.isfinite(y))
     close = ew.or_(near, ew.eq(x, y))

@@ -20,7 +20,7 @@ from fgrad.numpy.arrange import concatenate, ravel, take_slice
 from fgrad.numpy.compositions import to_bool
 from fgrad.numpy.promote import (
     as_array,
-    as_value,
+    as_operand,
     broadcast,
     broadcast_to,
     convert,
@@ -139,7 +139,7 @@ def compress(
     picked = take(x, ew.min_(which, np.int64(max(n - 1, 0))), axis)
     line = tuple([count if i == axis else 1 for i in range(len(x.shape))])
     absent = reshape(ew.ge(which, np.int64(n)), line)
-    fill = convert(as_value(fill_value), x.dtype)
+    fill = convert(as_operand(fill_value), x.dtype)
     return ew.select(*broadcast((absent, fill, picked), picked.shape))
 
 
@@ -189,7 +189,7 @@ def _distinct_sized(a: Value, size: Any, fill_value: Any, equal_nan: bool) -> Di
     at = ew.select(absent, np.int64(0), first)
     values, index = take(ordered, at), take(order, at)
     if fill_value is not None:
-        fill = broadcast_to(convert(as_value(fill_value), x.dtype), (count,))
+        fill = broadcast_to(convert(as_operand(fill_value), x.dtype), (count,))
         values = ew.select(absent, fill, values)
     ends = take_slice(places(fresh, count + 1, n), 0, 1, count + 1)
     number = ew.sub(rd.cumsum(convert(fresh, INT64), 0), np.int64(1))

@@ -11,7 +11,7 @@ from fgrad.errors import ArgumentError
 from fgrad.ir.aval import INT64
 from fgrad.numpy.promote import (
     as_array,
-    as_value,
+    as_operand,
     broadcast,
     convert,
     normalize_axis,
@@ -86,7 +86,7 @@ def partition(a: Any, kth: Any, axis: Any = -1, kind: Any = None, order: Any = N
 @implements("argpartition")
 def argpartition(a: Any, kth: Any, axis: Any = -1, kind: Any = None, order: Any = None) -> Value:
     """The indices of a full sort."""
-    x, i = _on_axis(a, axis if shape_of(as_value(a)) else None)
+    x, i = _on_axis(a, axis if shape_of(as_operand(a)) else None)
     _check_kth(kth, x.shape[i])
     return argsort(x, i)
 

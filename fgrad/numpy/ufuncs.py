@@ -22,7 +22,7 @@ from fgrad.numpy import compositions as co
 from fgrad.numpy.promote import (
     Shape,
     as_array,
-    as_value,
+    as_operand,
     broadcast,
     broadcast_shapes,
     convert,
@@ -128,7 +128,7 @@ def call_ufunc(
     for name in rest:
         if name not in _IGNORED:
             raise refuse_argument(ufunc.__name__, name, "y.astype(dtype)   for another dtype")
-    xs = [as_value(x) for x in inputs[: ufunc.nin]]
+    xs = [as_operand(x) for x in inputs[: ufunc.nin]]
     keys = tuple([key_of(x) for x in xs])
     dtypes = resolve_ufunc(ufunc, keys, dtype)
     xs = broadcast([convert(x, d) for x, d in zip(xs, dtypes, strict=False)])
@@ -144,7 +144,7 @@ def _masked(result: Any, where: Any) -> Any:
     """Zero where the mask is false: NumPy leaves these elements undefined."""
     if isinstance(result, tuple):
         return tuple([_masked(r, where) for r in result])
-    mask = convert(as_value(where), np.dtype(bool))
+    mask = convert(as_operand(where), np.dtype(bool))
     zero = dtype_of(result).type(0)
     return ew.select(*broadcast((mask, result, zero)))
 
@@ -348,7 +348,7 @@ for _alias in (
 
 def sinc(x: Any) -> Value:
     """sin(pi x) / (pi x)."""
-    x = as_value(x)
+    x = as_operand(x)
     dtype = dtype_of(x)
     return composed.sinc(convert(x, dtype if dtype.kind in "fcV" else np.dtype(np.float64)))
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
-from fgrad.numpy.promote import as_value, inexact
+from fgrad.numpy.promote import as_operand, inexact
 from fgrad.numpy.register import has_tracer
 from fgrad.ops.elementwise import stop_gradient
 from fgrad.scipy._either import refusal
@@ -37,12 +37,12 @@ def arguments(args: Any) -> tuple[Any, ...]:
 
 def constant(x: Any) -> Any:
     """The values of a tree, regarded as constants by every derivative."""
-    return tree.map(lambda leaf: stop_gradient(as_value(leaf)), x)
+    return tree.map(lambda leaf: stop_gradient(as_operand(leaf)), x)
 
 
 def floats(x: Any) -> Value:
     """A number or an array as floating point values."""
-    return inexact(as_value(x))
+    return inexact(as_operand(x))
 
 
 def real(x: Any, what: str) -> Value:

@@ -20,7 +20,7 @@ from fgrad import tree
 from fgrad.errors import ArgumentError
 from fgrad.lax.loops import scan, while_loop
 from fgrad.lazy import lazy_module
-from fgrad.numpy.promote import as_value, inexact, user_line
+from fgrad.numpy.promote import as_operand, inexact, user_line
 from fgrad.numpy.register import has_tracer
 from fgrad.ops.elementwise import stop_gradient
 from fgrad.scipy._host import at_once
@@ -204,10 +204,10 @@ def _inside(values: Any) -> bool:
 
 def _solution(f: Field, y0: Any, ts: Any, args: Sequence[Any], control: Control) -> Value:
     """Convert a user's f(y, t, *args), with what it closes over, to one of floating parameters."""
-    y0, ts = np.reshape(inexact(as_value(y0)), -1), inexact(as_value(ts))
+    y0, ts = np.reshape(inexact(as_operand(y0)), -1), inexact(as_operand(ts))
     converted, consts = closure_convert(f, y0, ts[0], *args)
     leaves, treedef = tree.flatten((list(args), consts))
-    leaves = [as_value(x) for x in leaves]
+    leaves = [as_operand(x) for x in leaves]
     floats = [k for k, x in enumerate(leaves) if np.dtype(getattr(x, "dtype", type(x))).kind == "f"]
 
     def field(y: Value, t: Value, params: list[Value]) -> Value:
@@ -215,7 +215,7 @@ def _solution(f: Field, y0: Any, ts: Any, args: Sequence[Any], control: Control)
         for k, p in zip(floats, params, strict=True):
             given[k] = p
         arguments, captured = tree.unflatten(treedef, given)
-        slope = np.reshape(as_value(converted(y, t, *arguments, *captured)), -1)
+        slope = np.reshape(as_operand(converted(y, t, *arguments, *captured)), -1)
         return slope.astype(y0.dtype)
 
     params = [leaves[k] for k in floats]
@@ -335,12 +335,12 @@ def solve_ivp(
                 ("write", 'method="RK45", t_eval=times'),
             ),
         )
-    ends = [inexact(as_value(e)) for e in t_span]
+    ends = [inexact(as_operand(e)) for e in t_span]
     if t_eval is None:
         steps = _steps_of_scipy(fun, ends, y0, args, rtol, atol)
         ts, inner = np.stack([ends[0], *steps[1:-1], ends[1]]), slice(None)
     else:
-        middle = inexact(as_value(t_eval))
+        middle = inexact(as_operand(t_eval))
         ts, inner = np.concatenate([np.reshape(ends[0], (1,)), middle]), slice(1, None)
     control = Control(rtol, atol, 100_000 if adjoint else 500, not adjoint)
     ys = _solution(lambda y, t, *a: fun(t, y, *a), y0, ts, args, control)
@@ -352,7 +352,7 @@ def _steps_of_scipy(
     fun: Callable[..., Any], ends: Any, y0: Any, args: Sequence[Any], rtol: float, atol: float
 ) -> Any:
     """The times at which SciPy's solver has results of its own accord."""
-    start = np.reshape(inexact(as_value(y0)), -1)
+    start = np.reshape(inexact(as_operand(y0)), -1)
 
     def solver(field: Callable[[Any], Any], span: Any, y: Any) -> Any:
         return plain.solve_ivp(

@@ -24,7 +24,7 @@ from fgrad.nn import activations as act
 from fgrad.nn import probability as prob
 from fgrad.numpy.promote import (
     as_array,
-    as_value,
+    as_operand,
     broadcast,
     convert,
     inexact,
@@ -55,13 +55,13 @@ TRACED: dict[str, Callable[..., Any]] = {}  # names of scipy.special -> what the
 
 def _operands(*xs: Any) -> list[Value]:
     """Floating point operands of one dtype and shape."""
-    return broadcast([inexact(x) for x in promote([as_value(x) for x in xs])])
+    return broadcast([inexact(x) for x in promote([as_operand(x) for x in xs])])
 
 
 def _converted(name: str, *xs: Any) -> list[Value]:
     """Operands in the dtype in which SciPy's ufunc of this name gives its result; float16, and
     those that it does not take, are as they were."""
-    values = [as_value(x) for x in xs]
+    values = [as_operand(x) for x in xs]
     if result_type(*values).char == "e":
         return values
     try:

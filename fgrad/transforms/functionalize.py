@@ -14,12 +14,12 @@ from fgrad.trace import Builder, Tracer
 from fgrad.transforms.wrap import (
     as_values,
     check_callable,
-    fresh,
     function_name,
     is_weak,
     named_like,
     outside,
     outside_tree,
+    writable_result,
 )
 
 
@@ -62,4 +62,4 @@ def functionalize(fun: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
 
 def _own(x: Any) -> Any:
     """An argument that was not written is copied: the results are the caller's to write into."""
-    return x if isinstance(x, Tracer) or not hasattr(x, "copy") else fresh(x.copy())
+    return x if isinstance(x, Tracer) or not hasattr(x, "copy") else writable_result(x.copy())

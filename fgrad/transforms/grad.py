@@ -33,7 +33,6 @@ from fgrad.transforms.wrap import (
     check_callable,
     converted,
     flatten,
-    fresh,
     function_name,
     ids_of,
     is_weak,
@@ -42,6 +41,7 @@ from fgrad.transforms.wrap import (
     outside,
     outside_tree,
     split_aux,
+    writable_result,
 )
 
 memory_budget = lazy_module("fgrad.transforms.memory_budget")
@@ -273,5 +273,5 @@ def _pull_scalar(tape: Tape, value: Value, values: list[Value], holomorphic: boo
     for ct, x in zip(pulled, values, strict=True):
         if type(ct) is not np.ndarray or type(x) is not np.ndarray:
             ct = beside(zeros_like(x) if ct is None else plain(ct), x)
-        gradient.append(fresh(ascent(ct, holomorphic)))
+        gradient.append(writable_result(ascent(ct, holomorphic)))
     return gradient

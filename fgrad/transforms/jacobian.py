@@ -19,10 +19,10 @@ from fgrad.transforms.vmap import vmap
 from fgrad.transforms.wrap import (
     as_value,
     check_callable,
-    fresh,
     function_name,
     named_like,
     normal_argnums,
+    writable_result,
 )
 
 
@@ -192,7 +192,7 @@ def _restrict(
 
 
 def _argument_tree(in_tree: tree.TreeDef, leaves: list[Value], argnums: Any) -> Any:
-    parts = tree.unflatten(in_tree, [fresh(x) for x in leaves])
+    parts = tree.unflatten(in_tree, [writable_result(x) for x in leaves])
     return parts[0] if isinstance(argnums, int) else tuple(parts)
 
 

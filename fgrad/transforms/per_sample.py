@@ -30,10 +30,10 @@ from fgrad.transforms.vmap import vmap
 from fgrad.transforms.wrap import (
     as_value,
     check_callable,
-    fresh,
     function_name,
     named_like,
     normal_argnums,
+    writable_result,
 )
 
 
@@ -104,7 +104,7 @@ def per_sample_grad(
             found = sum_chunks(many, batch.mapped, chunks)
         else:
             found = map_chunks(many, batch.mapped, chunks)
-        return fresh(found[0]) if norms_only else batch.tree_of(found)
+        return writable_result(found[0]) if norms_only else batch.tree_of(found)
 
     return named_like(per_sample_fun, fun, "per_sample_grad")
 
@@ -137,7 +137,9 @@ class Batch(NamedTuple):
 
     def tree_of(self, leaves: Sequence[Value]) -> Any:
         """The leaves of gradients as trees like the parameters."""
-        found = tree.unflatten(tree.structure(tuple(self.params)), [fresh(x) for x in leaves])
+        found = tree.unflatten(
+            tree.structure(tuple(self.params)), [writable_result(x) for x in leaves]
+        )
         return found[0] if self.single else found
 
 

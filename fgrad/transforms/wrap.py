@@ -186,7 +186,7 @@ def outside_tree(builder: Builder, x: Any, given: Collection[int] = ()) -> Any:
     return tree.unflatten(treedef, [own(outside(builder, leaf), given) for leaf in leaves])
 
 
-def fresh(x: Value) -> Value:
+def writable_result(x: Value) -> Value:
     """A result that the caller may write into: a copy if it is a view, or read-only."""
     if type(x) is np.ndarray:
         if not x.shape:
@@ -199,7 +199,7 @@ def fresh(x: Value) -> Value:
 
 def own(x: Value, given: Collection[int]) -> Value:
     """A result that shares no memory with the arrays whose ids are `given`: the caller's own."""
-    x = fresh(x)
+    x = writable_result(x)
     return x.copy() if id(x) in given and isinstance(x, np.ndarray) else x
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
-from fgrad.ir.walk import has_effect, resolve_atom, substitute
+from fgrad.ir.walk import has_effect, resolve_atom, resolve_operands
 
 
 def cse(program: Program) -> Program:
@@ -25,7 +25,7 @@ def cse(program: Program) -> Program:
     seen: dict[Any, Eqn] = {}
     kept: list[Eqn] = []
     for eqn in program.eqns:
-        eqn = substitute(eqn, env)
+        eqn = resolve_operands(eqn, env)
         first_eqn = seen.setdefault(_key(eqn), eqn)
         if first_eqn is eqn or has_effect(eqn):
             kept.append(eqn)

@@ -11,7 +11,7 @@ import numpy as np
 from fgrad.compile.passes.dce import without
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
-from fgrad.ir.walk import resolve_atom, substitute
+from fgrad.ir.walk import resolve_atom, resolve_operands
 from fgrad.ops import primitives as prims
 from fgrad.transforms.checkpoint import barrier_p
 
@@ -26,7 +26,7 @@ def fold(program: Program) -> Program:
     consts = list(program.consts)
     kept: list[Eqn] = []
     for eqn in program.eqns:
-        eqn = substitute(eqn, env)
+        eqn = resolve_operands(eqn, env)
         if eqn.prim is barrier_p:
             known = [type(a) is Lit for a in eqn.inputs]
             env.update(

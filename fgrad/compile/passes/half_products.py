@@ -23,7 +23,7 @@ from fgrad.compile.products.views import VIEWS
 from fgrad.ir.aval import FLOAT32, UINT32, Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
-from fgrad.ir.walk import consumers, definitions, resolve_atom, substitute
+from fgrad.ir.walk import consumers, definitions, resolve_atom, resolve_operands
 from fgrad.ops import primitives as prims
 from fgrad.ops.product import product_p
 
@@ -176,7 +176,7 @@ class _Rewriter:
     def run(self) -> Program:
         """The program; what was read as float32 before may still be."""
         for eqn in self.program.eqns:
-            self.at = eqn = substitute(eqn, self.env)
+            self.at = eqn = resolve_operands(eqn, self.env)
             (out, *_) = eqn.outputs
             if out in self.found:
                 self.product(eqn)

@@ -13,7 +13,7 @@ from fgrad.compile.passes import compositions
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var
 from fgrad.ir.traits import Holds
-from fgrad.ir.walk import resolve_atom, substitute
+from fgrad.ir.walk import resolve_atom, resolve_operands
 from fgrad.transforms.checkpoint_name import NAME as checkpoint_name_p
 
 EXPANSIONS: dict[Primitive, Callable[[Eqn], Program | None]] = {
@@ -55,7 +55,7 @@ def inline_calls(program: Program) -> Program:
                 consts.append((fresh, array))
             pending.append((iter(body.eqns), inner, eqn, body.outputs, env))
         else:
-            eqn = substitute(eqn, env)
+            eqn = resolve_operands(eqn, env)
             if _has_role(eqn):
                 eqn = eqn._replace(params=Params({**eqn.params, "role": None}))
             if len(pending) > 1:

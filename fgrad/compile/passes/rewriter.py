@@ -11,7 +11,7 @@ import numpy as np
 from fgrad.compile.passes.cse import atom_key
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
-from fgrad.ir.walk import resolve_atom, substitute
+from fgrad.ir.walk import resolve_atom, resolve_operands
 from fgrad.ops import primitives as prims
 
 APPLIED: Counter[str] = Counter()
@@ -48,7 +48,7 @@ class Rewriter:
         before = sum(APPLIED.values())
         for eqn in program.eqns:
             self.like = eqn
-            eqn = substitute(eqn, self.env)
+            eqn = resolve_operands(eqn, self.env)
             new = None if eqn.prim.multiple else self.rewritten(eqn)
             if new is None:
                 self.append(eqn)

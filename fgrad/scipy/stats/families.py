@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.lazy import lazy_module
-from fgrad.numpy.promote import as_value, broadcast, inexact, promote
+from fgrad.numpy.promote import as_operand, broadcast, inexact, promote
 from fgrad.ops.elementwise import lit
 from fgrad.scipy._either import any_traced, plain_only
 from fgrad.trace import Value
@@ -63,7 +63,7 @@ class Distribution:
             raise TypeError(f"{self.name}({signature}): got {len(args)} and {sorted(kwargs)}")
         defaults = {"loc": 0.0, "scale": 1.0}
         values = [given.get(n, defaults.get(n)) for n in names]
-        return broadcast([inexact(v) for v in promote([as_value(v) for v in (x, *values)])])
+        return broadcast([inexact(v) for v in promote([as_operand(v) for v in (x, *values)])])
 
 
 def method(rule: Rule) -> Rule:

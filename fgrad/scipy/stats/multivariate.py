@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.lazy import lazy_module
-from fgrad.numpy.promote import as_value, inexact
+from fgrad.numpy.promote import as_operand, inexact
 from fgrad.numpy.register import has_tracer
 from fgrad.scipy import special as sp
 from fgrad.scipy.linalg import solve_triangular
@@ -47,11 +47,11 @@ class MultivariateNormal(_Family):
         """
         if not has_tracer((x, mean, cov)):
             return plain.multivariate_normal.logpdf(x, mean, cov, **kwargs)
-        x, cov = inexact(as_value(x)), inexact(as_value(cov))
+        x, cov = inexact(as_operand(x)), inexact(as_operand(cov))
         known = mean if mean is not None else (cov if len(cov.shape) else x)
         size = np.shape(known)[-1] if np.shape(known) else 1
         x = _points(x, size)
-        mean = np.zeros(size) if mean is None else inexact(as_value(mean))
+        mean = np.zeros(size) if mean is None else inexact(as_operand(mean))
         if len(cov.shape) < 2:
             cov = cov * np.eye(size) if size > 1 or not cov.shape else np.reshape(cov, (1, 1))
         factor = np.linalg.cholesky(cov)
@@ -87,7 +87,7 @@ class Dirichlet(_Family):
         """
         if not has_tracer((x, alpha)):
             return plain.dirichlet.logpdf(x, alpha)
-        x, alpha = inexact(as_value(x)), inexact(as_value(alpha))
+        x, alpha = inexact(as_operand(x)), inexact(as_operand(alpha))
         if x.shape[0] == alpha.shape[0] - 1:
             x = np.concatenate([x, 1 - np.sum(x, axis=0, keepdims=True)])
         powers = np.reshape(alpha - 1, (-1, *[1] * (len(x.shape) - 1)))
@@ -106,7 +106,7 @@ class Multinomial(_Family):
         """The logarithm of the probability of counts in the last axis of x, of n trials."""
         if not has_tracer((x, n, p)):
             return plain.multinomial.logpmf(x, n, p)
-        x, n, p = inexact(as_value(x)), inexact(as_value(n)), inexact(as_value(p))
+        x, n, p = inexact(as_operand(x)), inexact(as_operand(n)), inexact(as_operand(p))
         p = np.concatenate([p[..., :-1], 1 - np.sum(p[..., :-1], axis=-1, keepdims=True)], -1)
         possible = (np.sum(x, axis=-1) == n) & np.all((x >= 0) & (x == np.floor(x)), axis=-1)
         mass = sp.gammaln(n + 1) + np.sum(sp.xlogy(x, p) - sp.gammaln(x + 1), axis=-1)
