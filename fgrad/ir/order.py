@@ -13,6 +13,7 @@ from typing import Any
 from fgrad.ir.primitive import REGISTRY, Primitive
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var
 from fgrad.ir.traits import Holds
+from fgrad.ir.walk import resolve_atom, substitute
 from fgrad.source import Loc
 
 Orders = tuple[bool, ...]
@@ -85,3 +86,30 @@ def _twice_permuted(atom: Atom, eqns: list[Eqn], loc: Loc | None) -> Var:
         atom = var
     assert isinstance(atom, Var)
     return atom
+
+
+def without_pairs(program: Program) -> Program:
+    """The program without transpositions of transpositions that change nothing: no compiled code
+    asks for the order."""
+    permute = REGISTRY["permute"]
+    if len([eqn for eqn in program.eqns if eqn.prim is permute]) < 2:
+        return program
+    made: dict[Atom, Eqn] = {}
+    same: dict[Var, Atom] = {}
+    eqns: list[Eqn] = []
+    for given in program.eqns:
+        eqn = substitute(given, same)
+        if eqn.prim is permute:
+            (x,), (out,), axes = eqn.inputs, eqn.outputs, eqn.params["axes"]
+            first = made.get(x)
+            if first is not None and _changes_nothing(first.params["axes"], axes):
+                same[out] = first.inputs[0]
+                continue
+            made[out] = eqn
+        eqns.append(eqn)
+    outputs = tuple([resolve_atom(a, same) for a in program.outputs])
+    return program.replace(eqns=tuple(eqns), outputs=outputs) if same else program
+
+
+def _changes_nothing(first: Sequence[int], then: Sequence[int]) -> bool:
+    return all([first[a] == k for k, a in enumerate(then)])

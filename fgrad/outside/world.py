@@ -305,7 +305,7 @@ class _Walk:
         all of pandas is behind `isinstance(x, pandas.DataFrame)`."""
         if not any([folder in fun.__code__.co_filename for folder in _INSTALLED]):
             return False
-        package = fun.__module__.partition(".")[0]
+        package = (fun.__module__ or "").partition(".")[0]
         self.looked_into[package] += 1
         return self.looked_into[package] > MOST_FUNCTIONS
 

@@ -1,5 +1,7 @@
 """L5. Pass `dce`: an equation or constant that no output needs is dropped.
 
+Pairs of transpositions that only tell the order of a result (`ir/order.py`) are needed by none.
+
 Requires nothing.  Ensures that each equation has a result that is read later, or an effect.
 """
 
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fgrad.ir.order import without_pairs
 from fgrad.ir.program import Atom, Eqn, Program
 from fgrad.ir.walk import has_effect
 from fgrad.transforms.checkpoint import barrier_p
@@ -14,6 +17,7 @@ from fgrad.transforms.checkpoint import barrier_p
 
 def dce(program: Program) -> Program:
     """The program without dead equations and constants; its inputs stay."""
+    program = without_pairs(program)
     live: set[Atom] = set(program.outputs)
     kept, same = [], True
     for eqn in reversed(program.eqns):
