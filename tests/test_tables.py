@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from sources import load_primitives
 
 from fgrad.compile.cpu.scalar_llvm import SCALAR_LLVM
-from fgrad.compile.kernel.scalar import SCALAR_OPS
+from fgrad.compile.kernel.rewrite import identity
+from fgrad.compile.kernel.scalar import ACCUMULATORS, SCALAR_OPS, TRANSCENDENTAL
 from fgrad.compile.lower.groups import LIBRARY_STEPS
 from fgrad.compile.lower.nest import NESTS
 from fgrad.compile.lower.rules import COMPOSED, VALUE_RULES
 from fgrad.compile.passes.inline import EXPANSIONS
 from fgrad.errors import CheckError
 from fgrad.ir.primitive import REGISTRY, Primitive, Refusal
-from fgrad.ir.traits import PLAIN, Holds
+from fgrad.ir.traits import PLAIN, Cost, Holds
 from fgrad.transforms.checkpoint import barrier_p
 
 load_primitives()
@@ -41,6 +43,31 @@ def test_every_primitive_has_a_lowering(prim: Primitive) -> None:
 
 def test_the_scalar_tables_agree() -> None:
     assert set(SCALAR_LLVM) == set(SCALAR_OPS)
+
+
+@pytest.mark.parametrize("prim", PRIMITIVES, ids=lambda p: p.name)
+def test_every_fold_has_an_accumulator(prim: Primitive) -> None:
+    assert prim.fold is None or prim.fold.op in ACCUMULATORS, f"{prim.name}: {prim.fold}"
+
+
+@pytest.mark.parametrize("prim", PRIMITIVES, ids=lambda p: p.name)
+def test_every_formula_has_its_cost(prim: Primitive) -> None:
+    assert prim.scalar not in TRANSCENDENTAL or prim.cost is Cost.FUNCTION
+
+
+UFUNCS = {
+    "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum,
+    "and": np.bitwise_and, "or": np.bitwise_or,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", ACCUMULATORS)
+def test_accumulators_start_from_a_neutral_element(op: str) -> None:
+    for dtype in (np.dtype(c) for c in "?bBhHiIqQfd"):
+        if dtype.kind in ACCUMULATORS[op]:
+            values = np.array([0, 1, 1, 0], dtype)
+            start = np.array(identity(op, dtype), dtype)
+            np.testing.assert_array_equal(UFUNCS[op](values, start), values, f"{op} {dtype}")
 
 
 def test_a_slot_is_written_once() -> None:

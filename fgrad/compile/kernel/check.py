@@ -36,11 +36,10 @@ from fgrad.compile.kernel.ir import (
     Update,
 )
 from fgrad.compile.kernel.rewrite import indices, walk
-from fgrad.compile.kernel.scalar import SCALAR_OPS
+from fgrad.compile.kernel.scalar import ACCUMULATORS, SCALAR_OPS
 from fgrad.compile.kernel.text import PRINTERS, print_kernel
 from fgrad.errors import CheckError
 
-_ACC_KINDS = {"add": "biuf", "mul": "biuf", "max": "biuf", "min": "biuf", "and": "biu", "or": "biu"}
 _ROLES = ("in", "out", "inout", "scratch")
 _BOOL = np.dtype(bool)
 _INT64 = np.dtype(np.int64)
@@ -173,7 +172,7 @@ class _Checker:
         self.define(s.id, s.dtype)
 
     def init(self, s: Init) -> None:
-        kinds = _ACC_KINDS.get(s.op, "biuf" if s.op == "carry" else "")
+        kinds = ACCUMULATORS.get(s.op, "biuf" if s.op == "carry" else "")
         if s.dtype.kind not in kinds:
             self.fail("K3", f"no accumulator {s.op} of {s.dtype}")
         if isinstance(s.start, Ref):

@@ -93,3 +93,13 @@ SCALAR_OPS: dict[str, ScalarRow] = {
     "bitcast": ScalarRow(1, "iuf", "named"),
     "mulhi": ScalarRow(2, "u", "same"),
 }
+
+# The operations that an accumulator repeats, and the dtype kinds of the accumulator.
+ACCUMULATORS = {
+    "add": "biuf",
+    "mul": "biuf",
+    "max": "biuf",
+    "min": "biuf",
+    "and": "biu",
+    "or": "biu",
+}

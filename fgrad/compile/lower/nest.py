@@ -15,7 +15,8 @@ from collections.abc import Callable
 from fgrad.compile.kernel.affine import ZERO, Place, Places, row_major, shifted, total, value
 from fgrad.compile.kernel.builder import KernelBuilder
 from fgrad.compile.kernel.ir import Ref
-from fgrad.compile.lower.rules import accumulate_op, better_than, clamped, identity, position
+from fgrad.compile.kernel.rewrite import identity
+from fgrad.compile.lower.rules import accumulate_op, better_than, clamped, position
 from fgrad.ir.aval import BOOL, INT64
 from fgrad.ir.primitive import Primitive, folds
 from fgrad.ir.program import Atom, Eqn, Var

@@ -11,7 +11,6 @@ A rule is a generator that yields requests for operands and returns a value id.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from fgrad.compile.kernel.affine import (
     value,
 )
 from fgrad.compile.kernel.builder import KernelBuilder, Request, Rule, ValueRule
+from fgrad.compile.kernel.rewrite import identity
 from fgrad.compile.kernel.scalar import SCALAR_OPS
 from fgrad.ir.aval import BOOL, INT64
 from fgrad.ir.primitive import Primitive, folds
@@ -268,19 +268,6 @@ def accumulate_op(prim: Primitive, dtype: np.dtype) -> str:
 def accumulator(op: str, dtype: np.dtype) -> str:
     """The operation on a dtype; on bool, + and max are `or`, * and min are `and`."""
     return _BOOLEAN.get(op, op) if dtype == BOOL else op
-
-
-def identity(op: str, dtype: np.dtype) -> Any:
-    """The neutral element of an accumulator."""
-    if op in ("add", "or"):
-        return False if dtype == BOOL else 0
-    if op in ("mul", "and"):
-        return True if dtype == BOOL else 1 if op == "mul" else -1
-    sign = -1 if op == "max" else 1
-    if dtype.kind == "f":
-        return sign * float("inf")
-    info = np.iinfo(dtype)
-    return int(info.min if op == "max" else info.max)
 
 
 def reduced_places(
