@@ -1,8 +1,10 @@
 """L5. The compiler as a list of passes.
 
-Program -> Program   inline dce cse fold simplify canonical_dot
-Program -> steps     fuse lower share split schedule apart plan
-steps -> native      build, and a host program that runs them over a table of buffers
+Program -> Program   inline dce cse bfloat_words real_parts fold simplify contract canonical_conv
+                     canonical_dot cse dce invariants; and three of the backend, see `Backend`
+Program -> groups    fuse, and the backend's join
+groups -> steps      lower share split schedule apart control
+steps -> native      plan and the backend's build
 """
 
 from __future__ import annotations

@@ -13,24 +13,35 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from fgrad.compile.loops.invariants import hoist_invariants
+from fgrad.compile.passes.bfloat_words import bfloat_words
+from fgrad.compile.passes.canonical_conv import canonical_conv
 from fgrad.compile.passes.canonical_dot import canonical_dot
+from fgrad.compile.passes.contract import contract
 from fgrad.compile.passes.cse import cse
 from fgrad.compile.passes.dce import dce
 from fgrad.compile.passes.fold import fold
 from fgrad.compile.passes.inline import inline_calls
+from fgrad.compile.passes.real_parts import real_parts
 from fgrad.compile.passes.simplify import simplify
 from fgrad.ir.check import check_program
 from fgrad.ir.program import Program
 from fgrad.ir.text import parse_program, print_program
 from fgrad.tools.op import load_primitives
 
+# The passes of `fgrad.compile.pipeline` over programs, in its order and by its names.
 PASSES: dict[str, Callable[[Program], Program]] = {
     "inline": inline_calls,
     "dce": dce,
     "cse": cse,
+    "bfloat_words": bfloat_words,
+    "real_parts": real_parts,
     "fold": fold,
     "simplify": simplify,
+    "contract": contract,
+    "canonical_conv": canonical_conv,
     "canonical_dot": canonical_dot,
+    "invariants": hoist_invariants,
 }
 
 

@@ -1,6 +1,6 @@
 """L5. `LoopWriter`: a program's equations written into a kernel, one scalar at a time.
 
-A small array is an array of value ids (see `loop_values`): moving elements rearranges ids and costs
+A small array is an array of value ids (see `values.py`): moving elements rearranges ids and costs
 nothing, arithmetic writes one scalar operation for each element.  What does not depend on a loop is
 written before it by the builder, so that invariant equations are computed once.
 

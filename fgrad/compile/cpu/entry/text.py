@@ -1,7 +1,7 @@
 """L5. The native entry of jitted functions as LLVM text: matching a call to a signature.
 
 One function serves all jitted functions and signatures; tables of int64 words drive it
-(`entry_table`):
+(`table.py`):
 
     entry    walks the chain of signatures of the callee; none fits: the method `__call__`
     attempt  matches one signature, brings it to the front of the chain, and runs it
