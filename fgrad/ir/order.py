@@ -13,7 +13,7 @@ from typing import Any
 from fgrad.ir.primitive import REGISTRY, Primitive
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var
 from fgrad.ir.traits import Holds
-from fgrad.ir.walk import resolve_atom, substitute
+from fgrad.ir.walk import resolve_atom, resolve_operands
 from fgrad.source import Loc
 
 Orders = tuple[bool, ...]
@@ -98,7 +98,7 @@ def without_pairs(program: Program) -> Program:
     same: dict[Var, Atom] = {}
     eqns: list[Eqn] = []
     for given in program.eqns:
-        eqn = substitute(given, same)
+        eqn = resolve_operands(given, same)
         if eqn.prim is permute:
             (x,), (out,), axes = eqn.inputs, eqn.outputs, eqn.params["axes"]
             first = made.get(x)
