@@ -159,10 +159,7 @@ class Jitted(NativeCallable):
             return self._general(args, kwargs, tuple(key))
         on_device = entry.device == CUDA or (on_device and entry.device != CPU)
         if on_device and entry.effects is None:
-            outs = self._run_on_device(entry, args)
-            if not (config.nans or entry.captured or entry.donated):
-                self.device_calls.learn(entry)
-            return entry.result(outs)
+            return self._call_on_device(entry, args)
         return self._call(entry, args, Given(args, kwargs, args), on_device)
 
     def _with_trees(self, args: tuple[Any, ...]) -> Any:
@@ -186,14 +183,20 @@ class Jitted(NativeCallable):
             return self._general(args, {}, tuple(key))
         native = self.device_calls.known.get((id(entry), get_ident()))
         outs = None if native is None else native.call(tuple(leaves))
-        if native is not None and type(outs) is int:
+        if native is None or outs is None:
+            return self._call_on_device(entry, leaves, treedef)
+        if type(outs) is int:
             native.failed(outs)
-        if outs is None:
-            outs = self._run_on_device(entry, leaves)
-            if not (config.nans or entry.captured or entry.donated):
-                self.device_calls.learn(entry, treedef)
-        else:
-            self.device_calls.last = native
+        self.device_calls.last = native
+        return entry.result(outs)
+
+    def _call_on_device(
+        self, entry: Entry, leaves: Sequence[Any], treedef: tree.TreeDef | None = None
+    ) -> Any:
+        """A call of a known program on the device; the next ones like it are native if possible."""
+        outs = self._run_on_device(entry, leaves)
+        if not (config.nans or entry.captured or entry.donated):
+            self.device_calls.learn(entry, treedef)
         return entry.result(outs)
 
     def _call(self, entry: Entry, leaves: Sequence[Any], given: Given, on_device: bool) -> Any:
