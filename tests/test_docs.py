@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sources import ROOT, relative
+from sources import ROOT, python_files, relative
 
 from fgrad import errors
 from fgrad.numpy.register import TRACED
@@ -59,3 +59,31 @@ def test_supported_numpy_functions_are_listed() -> None:
     assert set(TRACED) <= listed
     names = [n for n in dir(np) if not n.startswith("_") and callable(getattr(np, n))]
     assert {n for n in names if not isinstance(getattr(np, n), type)} <= listed
+
+
+GUIDES = ("CONTRIBUTING.md", "docs/design.md")
+CODE = re.compile(r"`([^`\n]+)`")
+EXAMPLES = {"model.py", "program.txt"}
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_files_that_guides_name_exist(guide: str) -> None:
+    names = set(CODE.findall((ROOT / guide).read_text(encoding="utf-8"))) - EXAMPLES
+    paths = {n for n in names if re.fullmatch(r"[\w/]+/|[\w/]+\.(py|md|txt)", n)}
+    assert paths
+    folders = ("fgrad", "tests", "benchmarks", "docs", "examples")
+    files = [relative(f) for folder in folders for f in (ROOT / folder).rglob("*")]
+    there = [f"/{file}" + "/" * (ROOT / file).is_dir() for file in (*files, *folders)]
+    assert not sorted(p for p in paths if not any(t.endswith(f"/{p}") for t in there))
+
+
+def test_names_in_checklists_exist() -> None:
+    code = "".join(
+        path.read_text(encoding="utf-8")
+        for path in python_files("fgrad", "tests", "benchmarks")
+        if path.name != "test_docs.py"
+    )
+    names = set(CODE.findall((ROOT / "CONTRIBUTING.md").read_text()))
+    plain = {name for name in names if re.fullmatch(r"[A-Za-z_]+(\.[a-zA-Z_]+)*", name)}
+    words = set(re.findall(r"\w+", code))
+    assert not sorted(n for n in plain if not words.issuperset(n.split(".")))

@@ -1,7 +1,8 @@
 """L5. The table of devices: what is left to do for a program of kernels on each.
 
-A backend reads scheduled kernels and never an array program.  Higher layers name the modules of
-theirs, which are imported when a program is first compiled for the device:
+A backend schedules and builds kernels, and may rewrite array programs for the libraries of its
+device.  Higher layers name the modules of theirs, which are imported when a program is first
+compiled for the device:
 
     PROVIDERS["cuda"] = "fgrad.lower_cuda.runtime"      which defines BACKEND
 """
