@@ -284,7 +284,7 @@ def mapped(
                 builder.input(v, None, is_weak(v)) if d is None else example_input(builder, v, d)
                 for v, d in zip(values, dims, strict=True)
             ]
-            outs = [builder.lift(y) if is_array(y) else y for y in fun(*inputs)]
+            outs = [builder.lift(y) if is_value(y) else y for y in fun(*inputs)]
         env: dict[int, Batched] = {
             x.index: (v, d) for x, v, d in zip(inputs, values, dims, strict=True) if d is not None
         }
@@ -298,7 +298,7 @@ def without_axis(aval: Aval, axis: int) -> Aval:
     return Aval(aval.shape[:axis] + aval.shape[axis + 1 :], aval.dtype)
 
 
-def is_array(x: Any) -> bool:
+def is_value(x: Any) -> bool:
     """Whether a leaf is an array, a NumPy scalar or a tracer."""
     return isinstance(x, (Tracer, np.ndarray, np.generic))
 

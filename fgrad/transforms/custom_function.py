@@ -42,7 +42,7 @@ from fgrad.transforms.beneath import (
     doubtful,
     evaluate_beneath,
     hiding,
-    is_array,
+    is_value,
     origin_of,
     present,
     trace_beneath,
@@ -226,7 +226,7 @@ def described(x: Any) -> str:
     """What a rule returned instead of a tuple."""
     if isinstance(x, (tuple, list)):
         return f"a {type(x).__name__} of {len(x)}"
-    return f"one array, {aval_of(x).strong()}" if is_array(x) else f"a {type(x).__name__}"
+    return f"one array, {aval_of(x).strong()}" if is_value(x) else f"a {type(x).__name__}"
 
 
 def called(rule: Callable[..., Any], what: str, takes: str, *args: Any) -> Any:

@@ -31,7 +31,7 @@ from fgrad.transforms.beneath import (
     batched_first,
     evaluate_beneath,
     hiding,
-    is_array,
+    is_value,
     mapped,
 )
 from fgrad.transforms.closed_over import standing
@@ -180,8 +180,8 @@ class VjpRules(UserRules):
         found = evaluate_beneath(flat, values, self.name, weak)
         outs, kept = found.leaves[: counts[0]], found.leaves[counts[0] :]
         self._check(outs)
-        plain = [None if is_array(x) else (x,) for x in kept]
-        arrays = [*values[:n], *[x for x in kept if is_array(x)]]
+        plain = [None if is_value(x) else (x,) for x in kept]
+        arrays = [*values[:n], *[x for x in kept if is_value(x)]]
         return outs, Residuals(arrays, (plain, found.treedef, HIDDEN.builders))
 
     def _pair(self, found: Any) -> tuple[Any, Any]:
