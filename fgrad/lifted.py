@@ -164,10 +164,12 @@ def device_of(program: Program, wanted: str | None = None) -> str | None:
     Raises:
         ArgumentError: there are several.
     """
-    calls = program.cache.get("pinned")
-    if calls is None:
+
+    def pinned() -> list[Eqn]:
         eqns = [eqn for part in subprograms(program) for eqn in part.eqns]
-        calls = program.cache["pinned"] = [eqn for eqn in eqns if "device" in eqn.params]
+        return [eqn for eqn in eqns if "device" in eqn.params]
+
+    calls = program.derived("pinned", pinned)
     devices = {eqn.params["device"] for eqn in calls} | ({wanted} - {None})
     if len(devices) > 1:
         raise _several(program, calls, wanted)

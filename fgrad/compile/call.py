@@ -6,7 +6,7 @@
               ct_x = call[program=P.backward] r, ct
     batch     [y] = call[program=P.batched] [x]
 
-The derived programs are made once and kept in P.cache, so `grad(jit(f))` and `vmap(jit(f))` run
+The derived programs are made once and kept with P, so `grad(jit(f))` and `vmap(jit(f))` run
 native code.  A call of `jit(f, device=...)` has the device as a parameter, and so have its derived
 calls: they run there, also where their operands are elsewhere.
 """
@@ -65,12 +65,10 @@ def executable_of(
 ) -> Any:
     """The compiled form of a program for a device, made once; see `compile_program`."""
     key = (device, donated) if donated else device
-    found = program.cache.get(key)
+    found = program.known(key)
     if found is None:
-        with _COMPILER.lock:
-            found = program.cache.get(key)
-            if found is None:
-                found = program.cache[key] = _compiled(program, args, device, donated)
+        with _COMPILER.lock:  # whoever waited finds what was made meanwhile
+            found = program.derived(key, lambda: _compiled(program, args, device, donated))
     return found
 
 
@@ -116,11 +114,12 @@ class FlatCall(NativeCallable):
 def _(*operands: Any, program: Program, name: str, device: str | None = None) -> tuple[Any, ...]:
     if config.nans:
         return tuple(run(program, operands))
-    flat = program.cache.get("flat")
-    if flat is None:
+
+    def flat() -> FlatCall:
         arrays = [contiguous(x, v.dtype) for x, v in zip(operands, program.in_avals, strict=True)]
-        flat = program.cache["flat"] = FlatCall(program, executable_of(program, arrays))
-    return flat(*operands)
+        return FlatCall(program, executable_of(program, arrays))
+
+    return program.derived("flat", flat)(*operands)
 
 
 def contiguous(x: Any, dtype: np.dtype) -> np.ndarray:

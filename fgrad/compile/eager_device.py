@@ -90,7 +90,7 @@ def run_on_device(
     program: Program, arguments: Sequence[Any], donated: tuple[int, ...] = ()
 ) -> list[OnDevice]:
     """The results of a program; arguments that are on the host are copied to the device."""
-    executable = None if donated else program.cache.get(DEVICE)
+    executable = None if donated else program.known(DEVICE)
     if executable is None:
         executable = executable_of(program, None, DEVICE, donated)
     for x in arguments:

@@ -280,11 +280,9 @@ def split_writes(
         outs[k] = call(part, [operands[i] for i in inputs], device)[0]
     whole = program
     if len(together) < len(program.outputs):
+        outputs = tuple([program.outputs[k] for k in together])
         key = ("without writes", tuple(together))
-        whole = program.cache.get(key) or program.replace(
-            outputs=tuple([program.outputs[k] for k in together])
-        )
-        program.cache[key] = whole
+        whole = program.derived(key, lambda: program.replace(outputs=outputs))
     for k, out in zip(together, call(whole, operands, device) if together else (), strict=True):
         outs[k] = out
     return outs
@@ -301,13 +299,10 @@ def needs(program: Program, output: int) -> set[Any]:
 
 def _part(program: Program, output: int, needed: set[Any]) -> tuple[Program, list[int]]:
     """The program of one output, and the numbers of its inputs."""
-    key = ("part", output)
-    found = program.cache.get(key)
-    if found is None:
+
+    def cut() -> tuple[Program, list[int]]:
         inputs = [i for i, v in enumerate(program.inputs) if v in needed]
         part = dce(program.replace(outputs=(program.outputs[output],)))
-        found = program.cache[key] = (
-            part.replace(inputs=tuple([program.inputs[i] for i in inputs])),
-            inputs,
-        )
-    return found
+        return part.replace(inputs=tuple([program.inputs[i] for i in inputs])), inputs
+
+    return program.derived(("part", output), cut)

@@ -78,7 +78,10 @@ class DeviceCalls:
         are not the leaves."""
         key = id(entry), get_ident()
         if key not in self.known and len(self.known) < MOST_DEVICE_CALLS:
-            executable = entry.program.cache[CUDA]
+            executable = entry.program.known(CUDA)
+            if executable is None:
+                self.last = None  # it was dropped since it ran: the next call makes another
+                return
             native = executable.native_call()
             count = len(entry.program.inputs)
             take = treedef and taker(tree.unflatten(treedef, range(count))[0], count)

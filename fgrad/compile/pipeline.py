@@ -170,10 +170,8 @@ def _compile(
 
 def _compile_body(program: Program, backend: Backend) -> Any:
     """The executable of a loop's body or of a branch, made once for each backend."""
-    found = program.cache.get(("body", backend))
-    if found is None:
-        found = program.cache["body", backend] = _compile(program, None, backend, ()).executable
-    return found
+    key = ("body", backend)
+    return program.derived(key, lambda: _compile(program, None, backend, ()).executable)
 
 
 def _schedule_steps(steps: Sequence[Step], backend: Backend) -> list[Step]:

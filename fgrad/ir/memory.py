@@ -62,10 +62,7 @@ def _inside(eqn: Eqn) -> int:
 
 
 def _peak_of(program: Program) -> int:
-    known = program.cache.get("peak")
-    if known is None:
-        known = program.cache["peak"] = peak_bytes(program)
-    return known
+    return program.derived("peak", lambda: peak_bytes(program))
 
 
 def live_bytes(program: Program) -> list[int]:

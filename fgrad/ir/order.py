@@ -21,16 +21,16 @@ Orders = tuple[bool, ...]
 
 def orders_of(program: Program, loose: Collection[int] = ()) -> Orders:
     """Whether each result certainly lies in C order, where all inputs do but those at `loose`."""
-    key = ("orders", *sorted(loose))
-    found = program.cache.get(key)
-    if found is None:
+
+    def find() -> Orders:
         unknown = {program.inputs[k] for k in loose}
         unknown.update(v for v, array in program.consts if not array.flags.c_contiguous)
         for eqn in program.eqns:
             kept = _kept(eqn, unknown)
             unknown.update(v for v, in_order in zip(eqn.outputs, kept, strict=True) if not in_order)
-        found = program.cache[key] = tuple([a not in unknown for a in program.outputs])
-    return found
+        return tuple([a not in unknown for a in program.outputs])
+
+    return program.derived(("orders", *sorted(loose)), find)
 
 
 def _kept(eqn: Eqn, unknown: Collection[Atom]) -> Orders:

@@ -98,7 +98,16 @@ class Program:
     inputs, constants, results or literals.  `made_by` says which step made it.
     """
 
-    __slots__ = ("name", "inputs", "consts", "eqns", "outputs", "made_by", "cache", "__weakref__")
+    __slots__ = (
+        "name",
+        "inputs",
+        "consts",
+        "eqns",
+        "outputs",
+        "made_by",
+        "_derived",
+        "__weakref__",
+    )
 
     def __init__(
         self,
@@ -115,21 +124,25 @@ class Program:
         self.eqns = eqns
         self.outputs = outputs
         self.made_by = made_by
-        self.cache: dict[Any, Any] = {}  # derived programs: derivative, batched, compiled
+        self._derived: dict[Hashable, Any] = {}  # see `derived`
 
     def derived(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What `make` derives from this program alone and from the key, made once.
+        """What `make` derives from this program and the key alone, made once.
 
-        Of threads that make it at once, all get what the first has made.  Nothing else may stand
-        there: what is dropped is made again, and means the same.
+        Of threads that make it at once, all get what the first has made.  No result may depend on
+        whether it was made before: derivatives, batched and compiled forms, facts about it.
         """
-        found = self.cache.get(key, _NOT_YET)
+        found = self._derived.get(key, _NOT_YET)
         if found is _NOT_YET:
-            found = self.cache.setdefault(key, make())
+            found = self._derived.setdefault(key, make())
         return cast(T, found)
 
+    def known(self, key: Hashable) -> Any:
+        """What was derived for a key; None if nothing was."""
+        return self._derived.get(key)
+
     def replace(self, **changes: Any) -> Program:
-        """A copy with some fields changed and an empty cache."""
+        """A copy with some fields changed, of which nothing is derived yet."""
         fields = {name: getattr(self, name) for name in self.__slots__[:6]}
         return Program(**{**fields, **changes})
 

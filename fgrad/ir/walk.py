@@ -67,10 +67,7 @@ def has_effect(eqn: Eqn) -> bool:
 
 
 def _acts(program: Program) -> bool:
-    found = program.cache.get("effect")
-    if found is None:
-        found = program.cache["effect"] = any([has_effect(eqn) for eqn in program.eqns])
-    return found
+    return program.derived("effect", lambda: any([has_effect(eqn) for eqn in program.eqns]))
 
 
 def subprograms(program: Program) -> list[Program]:

@@ -183,12 +183,13 @@ def _taking(program: Program, places: Sequence[int | None], avals: Sequence[Aval
     if list(places) == list(range(count)):
         return program
     key = ("taking", tuple(places), tuple(avals))
-    found = program.cache.get(key)
-    if found is None:
+
+    def taking() -> Program:
         given = program.inputs
         first = [_unused(a) if k is None else given[k] for k, a in zip(places, avals, strict=True)]
-        found = program.cache[key] = program.replace(inputs=(*first, *given[count:]))
-    return found
+        return program.replace(inputs=(*first, *given[count:]))
+
+    return program.derived(key, taking)
 
 
 def _unused(aval: Aval) -> Any:

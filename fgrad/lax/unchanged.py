@@ -108,12 +108,8 @@ def _input_of(program: Program, k: int) -> int | None:
 
 def _only(program: Program, kept: tuple[int, ...]) -> Program:
     """A program with some of its results."""
-    key = ("only", kept)
-    found = program.cache.get(key)
-    if found is None:
-        outputs = tuple([program.outputs[k] for k in kept])
-        found = program.cache[key] = program.replace(outputs=outputs)
-    return found
+    outputs = tuple([program.outputs[k] for k in kept])
+    return program.derived(("only", kept), lambda: program.replace(outputs=outputs))
 
 
 def _twin(x: Value) -> Value:

@@ -56,8 +56,15 @@ _DTYPES = ("f4", "f8", "i8", "b1")
 
 def is_worth(program: Program, steps: int) -> bool:
     """Whether a body that runs so many steps more has run often enough."""
-    done = program.cache["steps"] = program.cache.get("steps", 0) + steps
-    return done >= WORTH
+    done = program.derived("steps", _Steps)
+    done.count += steps
+    return done.count >= WORTH
+
+
+class _Steps:
+    """How many steps of a body have run: they decide how, and not what, the next ones compute."""
+
+    count = 0
 
 
 def scan_loop(body: Program, n_consts: int, n_carry: int) -> Callable[..., tuple[Any, ...]]:
@@ -66,10 +73,8 @@ def scan_loop(body: Program, n_consts: int, n_carry: int) -> Callable[..., tuple
     `items` gives for each step its number and an item of each operand; the results of a step are
     written into `stacks` at its number.
     """
-    found = body.cache.get("loop")
-    if found is None:
-        found = body.cache["loop"] = _scan_loop(body, n_consts, n_carry)
-    return found
+    key = ("scan loop", n_consts, n_carry)
+    return body.derived(key, lambda: _scan_loop(body, n_consts, n_carry))
 
 
 def _scan_loop(body: Program, n_consts: int, n_carry: int) -> Callable[..., tuple[Any, ...]]:
@@ -98,10 +103,8 @@ def while_loops(
     cond: Program, body: Program, n_cond: int, n_body: int
 ) -> Callable[..., tuple[Any, ...]]:
     """`loop(cond_consts, body_consts, carry)`: the carry for which the condition fails."""
-    found = body.cache.get("loop")
-    if found is None or found[0] is not cond:
-        found = body.cache["loop"] = cond, _while_loop(cond, body, n_cond, n_body)
-    return found[1]
+    key = ("while loop", cond, n_cond, n_body)
+    return body.derived(key, lambda: _while_loop(cond, body, n_cond, n_body))
 
 
 def _while_loop(

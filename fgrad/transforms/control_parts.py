@@ -22,11 +22,12 @@ def derived_program(
     of: Program, key: Any, fun: Callable[..., Values], avals: Sequence[Aval], by: str
 ) -> Program:
     """A program derived from another one, traced once."""
-    found = of.cache.get(key)
-    if found is None:
+
+    def derive() -> Program:
         made_by = f"{by}({of.made_by})"
-        found = of.cache[key] = trace(fun, [a.strong() for a in avals], of.name, made_by).program
-    return found
+        return trace(fun, [a.strong() for a in avals], of.name, made_by).program
+
+    return of.derived(key, derive)
 
 
 def split(values: Values, *counts: int) -> list[list[Value]]:

@@ -45,11 +45,9 @@ def economical(programs: VjpPrograms, n_fixed: int, n_carry: int) -> VjpPrograms
         return run(both, [*run(remade, saved), *cts])
 
     avals = [*[v.aval for v in kept], *programs.backward.in_avals[len(wanted) :]]
-    key = ("economical", id(programs.backward), n_fixed, n_carry)
+    key = ("economical", programs.backward, n_fixed, n_carry)
     whole = derived_program(forward, key, backward, avals, "vjp")
-    pair = forward.cache.get((key, "apart"))
-    if pair is None:
-        pair = forward.cache[key, "apart"] = apart(whole, programs.kinds)
+    pair = whole.derived("apart", lambda: apart(whole, programs.kinds))
     return programs._replace(forward=small, backward=pair[0], supports=pair[1])
 
 

@@ -7,7 +7,7 @@ backward  a scan in the other direction, which sums the cotangents of the consta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -93,13 +93,6 @@ def _residuals(programs: VjpPrograms, n_fixed: int) -> Residuals:
     return Residuals(places, alone, list(extra))
 
 
-def _cached(program: Program, key: Any, make: Callable[[], Any]) -> Any:
-    found = program.cache.get(key)
-    if found is None:
-        found = program.cache[key] = make()
-    return found
-
-
 # --- scan in reverse
 
 
@@ -121,7 +114,7 @@ def _forward_scan(
     programs = vjp_programs(body, wanted)
     if any([concrete(v) is None for v in values]):  # else NumPy would compute again, slowly
         programs = economical(programs, n_consts, n_carry)
-    key = ("scan residuals", wanted, n_consts, n_carry, id(programs.backward))
+    key = ("scan residuals", wanted, n_consts, n_carry, programs.backward)
 
     def make() -> tuple[Residuals, Program, list[Any]]:
         found = _residuals(programs, n_consts)
@@ -133,7 +126,7 @@ def _forward_scan(
         outputs = (*programs.forward.outputs[: programs.count], *extra)
         return found, programs.forward.replace(outputs=outputs), sorted(carried)
 
-    found, forward, carried = _cached(body, key, make)
+    found, forward, carried = body.derived(key, make)
     c, k, x = split(values, n_consts, n_carry)
     outs = scan(forward, params["length"], params["reverse"], c, k, x)
     results, stacks = outs[: programs.count], outs[programs.count :]
@@ -233,7 +226,7 @@ def _backward_step(
             *values_of(ct_x, x_avals, xs), *bits_of(ct_x, x_avals, xs),
         ]  # fmt: skip
 
-    key = ("scan vjp", wanted, n_consts, n_carry, id(programs.backward), carry, ys)
+    key = ("scan vjp", wanted, n_consts, n_carry, programs.backward, carry, ys)
     ins = [a for part in parts for a in part]
     return _Step(derived_program(body, key, step, ins, "vjp"), carry, ys, consts, xs)
 
@@ -539,9 +532,9 @@ def _backward_branch(
         pulled = pull([saved[k] for k in row], some(every, takes))
         return gives(pulled, pull.avals, kinds)
 
-    key = ("switch backward", id(pull.program), tuple(ins), tuple(row), given, kinds, gives)
+    key = ("switch backward", pull.program, tuple(ins), tuple(row), given, kinds, gives)
     whole = derived_program(branch, key, backward, ins, "vjp")
-    return _cached(whole, "live", lambda: restricted(whole, whole.inputs, whole.outputs))
+    return whole.derived("live", lambda: restricted(whole, whole.inputs, whole.outputs))
 
 
 switch_p.save = _save_switch

@@ -156,13 +156,12 @@ NOTHING = Aval((), BOOL)
 def pulling(programs: VjpPrograms, given: Kinds) -> Pulling:
     """The pullback of a step or branch for cotangents of some kinds."""
     backward = programs.backward
-    key = ("pulling", given)
-    found = backward.cache.get(key)
-    if found is None:
+
+    def make() -> Pulling:
         dense = all([kind == DENSE for kind in given])
-        found = _pulling_all(programs, given) if dense else _pulling(backward, given)
-        backward.cache[key] = found
-    return found
+        return _pulling_all(programs, given) if dense else _pulling(backward, given)
+
+    return backward.derived(("pulling", given), make)
 
 
 def _pulling_all(programs: VjpPrograms, given: Kinds) -> Pulling:

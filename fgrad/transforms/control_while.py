@@ -181,12 +181,11 @@ def _settled(loop: Loop, same: Mask) -> Loop:
     if not any(same):
         return loop
     cond, body, n_cond, n_body = loop
-    key = ("settled", n_cond, n_body, cond)
-    found = body.cache.get(key)
-    if found is None:
+
+    def settle() -> Loop:
         changing = [not fixed for fixed in same]
         tested, changed = cond.inputs[n_cond:], body.inputs[n_body:]
-        found = body.cache[key] = Loop(
+        return Loop(
             cond.replace(
                 inputs=(*cond.inputs[:n_cond], *some(tested, same), *some(tested, changing))
             ),
@@ -197,7 +196,8 @@ def _settled(loop: Loop, same: Mask) -> Loop:
             n_cond + sum(same),
             n_body + sum(same),
         )
-    return found
+
+    return body.derived(("settled", n_cond, n_body, cond), settle)
 
 
 def _settled_operands(loop: Loop, same: Mask, operands: Sequence[Any]) -> list[Any]:
@@ -209,9 +209,8 @@ def _settled_operands(loop: Loop, same: Mask, operands: Sequence[Any]) -> list[A
 def plan_of(loop: Loop, traced: Sequence[bool]) -> Plan:
     """The plan for a loop of which the `traced` inputs of the body are wanted."""
     body, n = loop.body, loop.n_body
-    key = ("while plan", n, tuple(traced))
-    found = body.cache.get(key)
-    if found is None:
+
+    def make() -> Plan:
         wanted = tuple(_reached(loop, traced))
         programs = vjp_programs(body, wanted)
         forward = programs.forward
@@ -222,8 +221,9 @@ def plan_of(loop: Loop, traced: Sequence[bool]) -> Plan:
         residuals = _part(forward, n, carries, made)
         size = sum([a.size * a.dtype.itemsize for a in again.in_avals[n:]])
         stack = max(FEWEST, min(SLOTS, BUDGET // (2 * max(size, 1)))) & ~1
-        found = body.cache[key] = Plan(programs, wanted, kept, again, residuals, stack - 1)
-    return found
+        return Plan(programs, wanted, kept, again, residuals, stack - 1)
+
+    return body.derived(("while plan", n, tuple(traced)), make)
 
 
 def _reached(loop: Loop, traced: Sequence[bool]) -> list[bool]:

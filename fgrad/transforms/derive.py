@@ -1,7 +1,7 @@
 """L4. Derived programs: the derivative, the pullback and the batched form of a closed program.
 
 They serve primitives that hold a program (a nested `jit`, a loop body).  Each is traced once and
-kept in `program.cache`.
+made once, see `Program.derived`.
 
     jvp_program       p(x) -> y   becomes   (x, t) -> (y, s)
     push_program      the same at once, for tangents that are selected
@@ -110,11 +110,8 @@ def jvp_program(program: Program, active: Mask, kinds: tuple[int, ...] | None = 
     """
     if kinds is None:
         kinds = (DENSE,) * sum(active)
-    key = ("jvp", active, kinds)
-    found = program.cache.get(key)
-    if found is None:
-        found = program.cache[key] = _jvp_program(program, active, kinds)
-    return found
+    given = kinds
+    return program.derived(("jvp", active, kinds), lambda: _jvp_program(program, active, given))
 
 
 def _jvp_program(program: Program, active: Mask, kinds: tuple[int, ...]) -> JvpProgram:
@@ -171,11 +168,10 @@ def push_program(
     there = [t for t in tangents if t is not None]
     kinds = tuple([_kind(t) for t in there])
     derived = jvp_program(program, active, kinds)
-    key = ("tangents", active, kinds)
-    pushing = program.cache.get(key)
-    if pushing is None:
-        outputs = derived.program.outputs[len(program.outputs) :]
-        pushing = program.cache[key] = derived.program.replace(outputs=outputs)
+    tangent_outs = derived.program.outputs[len(program.outputs) :]
+    pushing = derived.program.derived(
+        "tangents", lambda: derived.program.replace(outputs=tangent_outs)
+    )
     operands = [*primals, *[plain(t) for t in there], *_supports(there, kinds)]
     pushed = apply(pushing, operands)
     each = iter(with_supports(pushed, derived.kinds, lambda: apply(derived.supports, operands)))
@@ -206,11 +202,7 @@ def with_supports(
 
 def vjp_programs(program: Program, wanted: Mask) -> VjpPrograms:
     """The forward program with residuals, and the pullback to the inputs where `wanted`."""
-    key = ("vjp", wanted)
-    found = program.cache.get(key)
-    if found is None:
-        found = program.cache[key] = _vjp_programs(program, wanted)
-    return found
+    return program.derived(("vjp", wanted), lambda: _vjp_programs(program, wanted))
 
 
 def _vjp_programs(program: Program, wanted: Mask) -> VjpPrograms:
@@ -254,11 +246,7 @@ def _vjp_programs(program: Program, wanted: Mask) -> VjpPrograms:
 
 def batched_program(program: Program, size: int, dims: tuple[int | None, ...]) -> BatchedProgram:
     """The program on batches of `size`, with batched axes of the inputs at `dims`."""
-    key = ("vmap", size, dims)
-    found = program.cache.get(key)
-    if found is None:
-        found = program.cache[key] = _batched_program(program, size, dims)
-    return found
+    return program.derived(("vmap", size, dims), lambda: _batched_program(program, size, dims))
 
 
 def _batched_program(program: Program, size: int, dims: tuple[int | None, ...]) -> BatchedProgram:

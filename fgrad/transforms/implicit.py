@@ -217,11 +217,12 @@ def _bind(operands: Values, **params: Any) -> tuple[Value, ...]:
     n_s, n_t, _ = params["counts"]
     unused = () if n_t == 0 else params["transpose_solve"].in_avals[:n_t]
     key = ("whole", n_s, unused)
-    program = solve.cache.get(key)
-    if program is None:
+
+    def whole() -> Program:
         extra = tuple([Var(a.strong()) for a in unused])
-        inputs = (*solve.inputs[:n_s], *extra, *solve.inputs[n_s:])
-        program = solve.cache[key] = solve.replace(inputs=inputs)
+        return solve.replace(inputs=(*solve.inputs[:n_s], *extra, *solve.inputs[n_s:]))
+
+    program = solve.derived(key, whole)
     return bind(linear_solve_p, *operands, **{**params, "program": program})
 
 

@@ -259,14 +259,16 @@ def apply(program: Program, operands: Values, choice: Choice) -> list[Value]:
 def _saved(program: Program, operands: Values, choice: Choice) -> Sequence[Value]:
     """A segment as a checkpoint, whose own segments may be checkpoints too."""
     key = ("budget", choice.inner, choice.loops, choice.products)
-    inner = program.cache.get(key)
-    if inner is None:
+
+    def checkpointed() -> Program:
         nested = _nested(choice)
         avals = [a.strong() for a in program.in_avals]
         traced = trace(lambda *xs: apply(program, xs, nested), avals, program.name, "checkpoint")
         outputs = traced.program.outputs
         extra = tuple(_products(traced.program, choice))
-        inner = program.cache[key] = traced.program.replace(outputs=(*outputs, *extra))
+        return traced.program.replace(outputs=(*outputs, *extra))
+
+    inner = program.derived(key, checkpointed)
     count = len(program.outputs)
     return bind_checkpoint(inner, operands, Saving(None, count, True))[:count]
 
@@ -310,12 +312,11 @@ def _equation(eqn: Eqn, ins: Values, loops: str | bool) -> Sequence[Value]:
 
 def segments_of(program: Program, parts: int) -> list[Segment]:
     """The program in consecutive parts that make about as much each, cut where little is alive."""
-    key = ("segments", parts)
-    found = program.cache.get(key)
-    if found is None:
-        edges = _edges(program, parts)
-        found = program.cache[key] = [_segment(program, a, b) for a, b in itertools.pairwise(edges)]
-    return found
+
+    def cut() -> list[Segment]:
+        return [_segment(program, a, b) for a, b in itertools.pairwise(_edges(program, parts))]
+
+    return program.derived(("segments", parts), cut)
 
 
 def _edges(program: Program, parts: int) -> list[int]:

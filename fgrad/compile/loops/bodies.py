@@ -132,10 +132,7 @@ def _split(eqn: Eqn) -> Split | None:
         return None
     body, n_consts = params["body"], params["n_consts" if eqn.prim is prims.scan else "n_body"]
     n_carry = params.get("n_carry", len(body.outputs))
-    found = body.cache.get("split")
-    if found is None:
-        found = body.cache["split"] = split_writes(body, n_consts, n_carry)
-    return found
+    return body.derived(("split", n_consts, n_carry), lambda: split_writes(body, n_consts, n_carry))
 
 
 def _aligned(size: int) -> int:

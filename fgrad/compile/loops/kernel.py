@@ -56,14 +56,15 @@ FEWEST_LANES = 8  # loops beside each other that are worth a vector
 
 def prepared(program: Program) -> Program:
     """The body of a loop as it is written into a kernel."""
-    found = program.cache.get("prepared")
-    if found is None:
+
+    def prepare() -> Program:
         found = program
         for rewrite in (inline_calls, dce, cse, real_parts, fold, simplify, cse, dce):
             found = rewrite(found)
-        program.cache["prepared"] = found
-        found.cache["prepared"] = found
-    return found
+        return found
+
+    found = program.derived("prepared", prepare)
+    return found.derived("prepared", lambda: found) if found is not program else found
 
 
 def loop_steps(

@@ -408,10 +408,8 @@ def lane_while(eqn: Eqn, prepare: Prepare) -> LaneWhile | None:
     same = all([a is b for a, b in zip(eqn.inputs[:n], eqn.inputs[n:], strict=False)])
     if not same or n > p["n_body"]:
         return None
-    key = ("lane while", cond)
-    if key not in body.cache:
-        body.cache[key] = _lane_while(prepare(cond), prepare(body), n, p["n_body"])
-    return body.cache[key]
+    key = ("lane while", cond, n, p["n_body"])
+    return body.derived(key, lambda: _lane_while(prepare(cond), prepare(body), n, p["n_body"]))
 
 
 def _lane_while(cond: Program, body: Program, n: int, n_body: int) -> LaneWhile | None:
