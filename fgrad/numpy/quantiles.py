@@ -187,7 +187,7 @@ def _discrete_place(q: Value, n: Value, top: Value, method: str) -> Value:
 def _mix(low: Value, high: Value, weight: Value) -> Value:
     """(1 - w) low + w high, from the nearer end; equal infinities, and w = 0, stay as they are."""
     low, high, weight = broadcast((low, high, weight))
-    same = ew.eq(low, high)
+    same = ew.and_(ew.eq(low, high), ew.isinf(low))
     step = ew.sub(ew.select(same, ew.lit(low, 0), high), ew.select(same, ew.lit(low, 0), low))
     up = ew.add(low, ew.mul(step, weight))
     down = ew.sub(high, ew.mul(step, ew.sub(ew.lit(low, 1), weight)))

@@ -393,3 +393,12 @@ def test_custom_functions_that_close_over_what_is_converted() -> None:
     for f, slope in ((outer, 1.5), (twice, 0.25)):
         np.testing.assert_allclose(fgrad.grad(f)(2.0), slope)
         np.testing.assert_allclose(fgrad.jit(fgrad.grad(f))(2.0), slope)
+
+
+@pytest.mark.parametrize(
+    "f", [np.median, np.nanmedian, lambda x: np.quantile(x, 0.5), lambda x: np.nanpercentile(x, 50)]
+)
+def test_quantiles_between_equal_numbers_share_their_slope(f: Any) -> None:
+    x = np.array([2.0, 2.0])
+    np.testing.assert_allclose(fgrad.grad(f)(x), [0.5, 0.5])
+    np.testing.assert_allclose(fgrad.jit(fgrad.grad(f))(x), [0.5, 0.5])
