@@ -41,7 +41,7 @@ from fgrad.compile.cpu.rows.top import row_top
 from fgrad.compile.cpu.rows.walks import row_walk
 from fgrad.compile.cpu.runtime import build, kernel_source, symbol_at
 from fgrad.compile.cpu.spare_memory import check
-from fgrad.compile.cpu.ufunc_loops import UfuncLoop, ufunc_cycles, ufunc_loop
+from fgrad.compile.cpu.ufunc_loops import UfuncLoop, ufunc_loop
 from fgrad.compile.kernel.machine import CALL_CYCLES, LINE_BYTES
 from fgrad.compile.plan import Plan, Slot
 from fgrad.compile.routines import (
@@ -346,19 +346,18 @@ def _matrix_routine(routine: MatrixRoutine) -> NativeRoutine:
 
 
 def _special(f: SpecialFunction) -> NativeRoutine:
-    return NativeRoutine(external(*f), f.size, CALL_CYCLES * f.size, None)
+    return NativeRoutine(external(f), f.size, CALL_CYCLES * f.size, None)
 
 
 def _ufunc(loop: UfuncLoop) -> NativeRoutine:
-    cost = ufunc_cycles(loop.size, loop.dims, loop.inner)
     failure = check(loop.buffers)[1] if loop.bytes_needed else None
-    return NativeRoutine(ufunc_loop(*loop), loop.size, cost, failure)
+    return NativeRoutine(ufunc_loop(loop), loop.size, loop.cycles, failure)
 
 
 _NATIVE: dict[type, Callable[[Any], NativeRoutine]] = {
     Evaluation: _host_call,
     Gemm: _product,
-    ComplexParts: lambda parts: NativeRoutine(complex_parts(*parts), parts.size, 0.0, None),
+    ComplexParts: lambda parts: NativeRoutine(complex_parts(parts), parts.size, 0.0, None),
     UfuncLoop: _ufunc,
     SpecialFunction: _special,
     MatrixRoutine: _matrix_routine,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from fgrad.compile.cpu.llvm_text import element_type, literal, range_loop
 from fgrad.compile.cpu.runtime import Source, build
+from fgrad.compile.routines import ComplexParts
 
 _PLACES = "  %twice = mul i64 %i, 2\n  %other = add i64 %twice, 1\n"
 
@@ -27,11 +26,9 @@ def _store(kind: str, number: int, place: str, value: str) -> str:
     )
 
 
-def complex_parts(
-    name: str, dtype: np.dtype, size: int, constants: tuple[float | None, ...]
-) -> int:
-    """The address of `real`, `imag` (buffers: z, x) or `complex` (x, y, z) for parts of a dtype;
-    range: [0, size).  Operands that are constants have no buffer."""
+def complex_parts(task: ComplexParts) -> int:
+    """The address of a step; range: [0, size)."""
+    name, dtype, _, constants = task
     kind, body, count = element_type(dtype), "", 0
     if name == "complex":
         values = []

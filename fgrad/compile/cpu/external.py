@@ -16,6 +16,7 @@ import numpy as np
 from fgrad.compile.cpu.library import capsule_address
 from fgrad.compile.cpu.llvm_text import element_type, literal, range_loop
 from fgrad.compile.cpu.runtime import Source, build
+from fgrad.compile.routines import SpecialFunction
 from fgrad.lazy import lazy_extension
 
 cython_special: Any = lazy_extension("scipy.special.cython_special")
@@ -37,24 +38,9 @@ def _entry(name: str, arity: int) -> str:
     return ""
 
 
-def external(
-    name: str,
-    dtype: np.dtype,
-    size: int,
-    constants: tuple[float | None, ...],
-    ones: tuple[int, ...],
-) -> int:
-    """The address of a function applied to each element.
-
-    Arguments:
-      name: SciPy's name.
-      dtype: float16, float32 or float64, of all arrays; the function itself takes float64.
-      size: the number of elements, which is the extent of the range.
-      constants: for each operand its value, or None if it is an array.
-      ones: the operands that are arrays of one element for all.
-
-    Buffers: the operands that are arrays, then the result.
-    """
+def external(task: SpecialFunction) -> int:
+    """The address of a function applied to each element; range: [0, size)."""
+    name, dtype, _, constants, ones = task
     arity, kind = len(constants), element_type(dtype)
     function = f"fgrad_special_{name}"
     arrays = [k for k, value in enumerate(constants) if value is None]

@@ -143,7 +143,17 @@ end:
 
 
 class UfuncLoop(NamedTuple):
-    """What a loop of a ufunc is applied to; see `ufunc_loop`."""
+    """A ufunc applied to arrays.
+
+    Arguments:
+        name: of the ufunc, as `find_ufunc` takes it.
+        types: of the loop, which exists.
+        operands: the fields of an `Operand` for each argument, results last; buffers are those
+            that are no constants.
+        size: the extent of the range: elements, vectors, or blocks of vectors.
+        dims: the core dimensions of a generalised ufunc.
+        inner: the vectors of a block; 0 if the range counts them.
+    """
 
     name: str
     types: str
@@ -165,30 +175,21 @@ class UfuncLoop(NamedTuple):
         item = 16 if self.types[-1] in "dD" else 8
         return transform_bytes(max(self.dims), item, self.size)
 
+    @property
+    def cycles(self) -> float:
+        """A rough guess of the whole."""
+        if not self.dims:
+            return CALL_CYCLES * self.size
+        n = max(self.dims)
+        return self.size * (self.inner or 1) * n * math.log2(n + 1) * FOURIER_CYCLES
 
-def ufunc_loop(
-    name: str,
-    types: str,
-    operands: tuple[tuple[Any, ...], ...],
-    size: int,
-    dims: tuple[int, ...] = (),
-    inner: int = 0,
-) -> int:
-    """The address of a step that applies a ufunc to arrays.
 
-    Arguments:
-        name: of the ufunc, as `find_ufunc` takes it.
-        types: of the loop, which exists.
-        operands: the fields of an `Operand` for each argument, results last; buffers are those
-            that are no constants.
-        size: the extent of the range: elements, vectors, or blocks of vectors.
-        dims: the core dimensions of a generalised ufunc.
-        inner: the vectors of a block; 0 if the range counts them.
-    """
+def ufunc_loop(task: UfuncLoop) -> int:
+    """The address of a step that applies a ufunc to arrays."""
+    name, types, operands, _, dims, inner = task
     loop = find_loop(find_ufunc(name), types)
     assert loop is not None
     arguments = [Operand(*fields) for fields in operands]
-    task = UfuncLoop(name, types, operands, size, dims, inner)
     needed = task.bytes_needed
     label = f"{name}_{types.replace('->', '_')}".replace(".", "_")
 
@@ -229,14 +230,6 @@ def ufunc_loop(
     imports = guard_imports(task.buffers) if needed else {}
     imports |= {f"fgrad_{label}": loop.function, f"fgrad_{label}_data": _cell(loop.data)}
     return build([Source(content, emit)], imports, glue=True)[0]
-
-
-def ufunc_cycles(size: int, dims: tuple[int, ...], inner: int) -> float:
-    """What a step costs."""
-    if not dims:
-        return CALL_CYCLES * size
-    n = max(dims)
-    return size * (inner or 1) * n * math.log2(n + 1) * FOURIER_CYCLES
 
 
 _CELLS: dict[int, Any] = {}
