@@ -266,8 +266,8 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * mat
     x = as_array(p)
     axis = normalize_axis(axis, len(x.shape))
     kind = result_type(x, period)
-    steps = convert(diff(x, axis=axis), kind)
-    x = convert(x, kind)
+    exact = diff(x, axis=axis)
+    steps, x = convert(exact, kind), convert(x, kind)
     half, odd = divmod(period, 2) if kind.kind in "iu" else (period / 2, 0)
     low = ew.lit(x, -half)
     wrapped = ew.add(ew.remainder(ew.sub(steps, low), ew.lit(x, period)), low)
@@ -275,7 +275,9 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * mat
         edge = ew.and_(ew.eq(wrapped, low), ew.gt(steps, ew.lit(x, 0)))
         wrapped = ew.select(edge, ew.lit(x, half), wrapped)
     limit = period / 2 if discont is None else discont
-    jump = ew.select(np.less(np.abs(steps), limit), ew.lit(x, 0), ew.sub(wrapped, steps))
+    # The least integer of a dtype is its own |x|, which is how NumPy compares.
+    small = np.less(np.abs(exact), limit)
+    jump = ew.select(small, ew.lit(x, 0), ew.sub(wrapped, steps))
     if x.shape[axis] < 2:
         return x
     rest = ew.add(take_slice(x, axis, 1, x.shape[axis]), rd.cumsum(jump, axis))

@@ -154,7 +154,7 @@ def power(x: Value, n: Value) -> Value:
         return ew.mul(x, x)
     if isinstance(n, np.generic) and x.dtype.kind == "c" and n in (0.5, -1):
         return ew.sqrt(x) if n == 0.5 else ew.reciprocal(x)
-    if n.dtype.kind == "i":
+    if n.dtype.kind == "i" and not (0 in x.shape or 0 in n.shape):
         known = concrete(n)
         if known is None:
             n = in_range(n, 0, None, NEGATIVE_POWER)

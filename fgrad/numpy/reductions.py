@@ -423,6 +423,8 @@ def average(
     x = as_array(a)
     if weights is None:
         result = mean(x, axis, keepdims=keepdims)
+        if not math.prod(result.shape):
+            raise ZeroDivisionError("division by zero")  # NumPy divides the sizes
         count = count_of(x, axis)
         return (
             (result, np.broadcast_to(result.dtype.type(count), result.shape)[()])

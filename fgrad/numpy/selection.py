@@ -129,7 +129,7 @@ def _moded(indices: Value, length: int, mode: str, axis: int) -> Value:
     if mode == "clip":
         return ew.clip(convert(indices, INT64), np.int64(0), np.int64(length - 1))
     if mode == "wrap":
-        return ew.remainder(convert(indices, INT64), np.int64(length))
+        return ew.remainder(convert(indices, INT64), np.int64(max(length, 1)))
     if mode != "raise":
         raise ArgumentError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got {mode!r})")
     if value is None:
@@ -225,14 +225,17 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Value:
     n = x.shape[axis]
     obj = np.arange(n)[obj] if isinstance(obj, slice) else known(obj, "insert")
     new = convert(as_operand(values), x.dtype)
+    obj = np.flatnonzero(obj) if obj.dtype == bool and obj.ndim == 1 else obj
     if obj.size == 1:
         # One place takes as many elements as the values have.
+        if not -n <= obj.item() <= n:
+            raise bounds_error(obj.item(), axis, n)
         new = reshape(new, (1,) * (len(x.shape) - len(shape_of(new))) + shape_of(new))
         new = moveaxis(new, 0, axis) if obj.ndim == 0 else new
         obj = np.full(new.shape[axis], obj.item())
     while len(shape_of(new)) > len(x.shape) and shape_of(new)[0] == 1:
         new = reshape(new, shape_of(new)[1:])
-    marks = np.insert(np.full(n, -1), obj, np.arange(_count_of_places(obj)))
+    marks = np.insert(np.full(n, -1), obj, np.arange(obj.size))
     new_places, old_places = np.flatnonzero(marks >= 0), np.flatnonzero(marks < 0)
     block = broadcast_to(new, (*x.shape[:axis], len(new_places), *x.shape[axis + 1 :]))
     sources = np.empty(len(marks), np.int64)
@@ -246,11 +249,6 @@ def laid_out_as(x: Value, out: Value) -> Value:
     if type(out) is Tracer and in_c_order(x):
         mark(out, True)
     return out
-
-
-def _count_of_places(obj: np.ndarray) -> int:
-    """How many places an argument of `insert` names."""
-    return int(np.count_nonzero(obj)) if obj.dtype == bool else obj.size
 
 
 # --- searching ------------------------------------------------------------------------------------

@@ -278,12 +278,20 @@ def _clip(x: Any, lo: Any, hi: Any) -> Any:
     return np.minimum(out, hi, out=out) if isinstance(out, np.ndarray) else np.minimum(out, hi)
 
 
+def _between(x: Value, lo: Value, hi: Value) -> Value:
+    """Where `x` is what is left of it; between limits that meet, the upper one is."""
+    inside = and_(ge(x, lo), le(x, hi))
+    if is_literal(lo) and is_literal(hi) and lo < hi:
+        return inside
+    return and_(inside, lt(lo, hi))
+
+
 clip_p = elementwise(
     "clip",
     _clip,
-    lambda t, x, lo, hi, out: where(and_(ge(x, lo), le(x, hi)), t),
-    lambda t, x, lo, hi, out: where(and_(lt(x, lo), le(lo, hi)), t),
-    lambda t, x, lo, hi, out: where(or_(gt(x, hi), gt(lo, hi)), t),
+    lambda t, x, lo, hi, out: where(_between(x, lo, hi), t),
+    lambda t, x, lo, hi, out: where(and_(lt(x, lo), lt(lo, hi)), t),
+    lambda t, x, lo, hi, out: where(or_(gt(x, hi), ge(lo, hi)), t),
     accepts=ORDERED,
     reads=((0, 1, 2),) * 3,
     traits=traits.EXACT,

@@ -119,10 +119,11 @@ def _(x: Aval, *indices: Aval, axes: tuple[int, ...], mode: str) -> Aval:
     shape = _index_shape("gather", x, indices, axes)
     if mode not in GATHER_MODES:
         raise ShapeError(f"gather: mode {mode!r} is none of {GATHER_MODES}.")
+    made = shape + tuple([x.shape[a] for a in rest_of(x.ndim, axes)])
     empty = [a for a in axes if x.shape[a] == 0]
-    if empty and mode == "clip" and math.prod(shape):
+    if empty and mode == "clip" and math.prod(made):
         raise ShapeError(f"gather: axis {empty[0]} of {x.shape} is empty: no index is in bounds.")
-    return Aval(shape + tuple([x.shape[a] for a in rest_of(x.ndim, axes)]), x.dtype)
+    return Aval(made, x.dtype)
 
 
 @scatter_p.type_rule

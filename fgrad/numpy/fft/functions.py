@@ -66,7 +66,7 @@ def _lengths(x: Value, s: Any, axes: Any) -> tuple[list[int], list[int]]:
     ndim = len(x.shape)
     if axes is None:
         count = ndim if s is None else len(s)
-        axes = range(ndim - count, ndim)
+        axes = range(-count, 0)
     where = [normalize_axis(a, ndim) for a in axes]
     sizes = [None] * len(where) if s is None else list(s)
     if len(sizes) != len(where):
