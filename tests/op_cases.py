@@ -415,6 +415,7 @@ def _calculus() -> list[OpCase]:
         OpCase("gradient.spacing", lambda x: np.gradient(x, np.array([0.0, 1, 1.5, 3, 4]), edge_order=2), normal((5,))),
         OpCase("gradient.axis", lambda x: np.gradient(x, 0.5, axis=0, edge_order=2), normal((5, 2))),
         OpCase("interp", lambda x, f: np.interp(x, [0.0, 1, 2.5, 4], f), lambda rng: (np.array([-1.0, 0.5, 1.7, 3, 9]), rng.normal(size=4))),
+        OpCase("interp.ends", lambda x: np.imag(np.interp(x, [0.0, 1, 2], [1.0, 2j, 3], left=0.5, right=1 - 2j)), lambda rng: (np.array([-1.0, 0.5, 3.0]),)),
         OpCase("interp.period", lambda x, f: np.interp(x, [0.0, 2, 1], f, period=3.0), lambda rng: (np.array([-1.3, 0.5, 1.7, 3.2]), rng.normal(size=3))),
         OpCase("unwrap", np.unwrap, lambda rng: (np.array([0.0, 1, 5, 8, 9, 15, 14, 2]),)),
         OpCase("convolve", np.convolve, normal((5,), (3,))),

@@ -131,7 +131,7 @@ def _undefined(call: Call, pool: Sequence[Any]) -> bool:
     finite meets functions whose algorithms spread NaN in ways of their own."""
     spreads = (
         "fft", "einsum", "percentile", "quantile", "median", "nanm", "prod", "dot", "reciprocal",
-        "corr", "cov", "convolve", "poly",
+        "corr", "cov", "convolve", "poly", "inner",
     )  # fmt: skip
     if "fft" in call.name and any([np.size(x) == 0 for x in pool]):
         return True  # NumPy's transforms of nothing are memory as it was
@@ -140,6 +140,8 @@ def _undefined(call: Call, pool: Sequence[Any]) -> bool:
         return not all([np.all(np.isfinite(x)) for x in pool])
     if call.name in ("signbit", "copysign"):  # of NaN, the processor's or the compiler's
         return any([np.any(np.isnan(x)) for x in pool])
+    if call.name in ("nanvar", "nanstd") and call.kwargs.get("dtype") is not None:
+        return any([_largest(x) > 1e4 for x in pool])  # NumPy squares in the dtype of its argument
     if call.name == "pow" and call.args[1] == 2 and isinstance(call.args[0], Ref):
         x = pool[call.args[0].number]  # NumPy's squares of arrays of rank 0 are no numbers' squares
         if isinstance(x, np.ndarray) and x.dtype == bool and not x.shape:

@@ -213,8 +213,12 @@ def interp(
     if shape_of(as_operand(xp)) != shape_of(as_operand(fp)):
         raise ArgumentError("fp and xp are not of the same length.")
     if as_array(fp).dtype.kind == "c":
-        parts = [np.real(as_array(fp)), np.imag(as_array(fp))]
-        return cx.complex_(*[interp(x, xp, part, left, right, period) for part in parts])
+        ends = [None if end is None else as_array(end) for end in (left, right)]
+        parts = [
+            interp(x, xp, part(as_array(fp)), *[e if e is None else part(e) for e in ends], period)
+            for part in (np.real, np.imag)
+        ]
+        return cx.complex_(*parts)
     points, xs, ys = [
         convert(v, FLOAT64) for v in promote((as_array(x), as_array(xp), as_array(fp)))
     ]
