@@ -369,11 +369,6 @@ class Builder:
         known, outer, pattern = self.eager, False, 1
         for x in operands:
             pattern += pattern
-            if type(x) is not Tracer:
-                if type(x) is np.ndarray:
-                    x = self.snapshot(x)
-                elif type(x) is int:
-                    x = np.int64(x)
             if type(x) is Tracer:
                 pattern += 1
                 if x.builder is not self:
@@ -386,6 +381,8 @@ class Builder:
                 ins.append(x.index)
                 values.append(value)
             else:
+                if type(x) is np.ndarray or type(x) is int:
+                    x = self.snapshot(x) if type(x) is np.ndarray else np.int64(x)
                 ins.append(x)
                 values.append(x)
         if prim.reorders is not None or prim.holds is not None:
@@ -400,19 +397,8 @@ class Builder:
             result = _bind_at(loc, prim, values, params)
         else:
             result = prim.evaluate_rule(*values, **params)
-        unread: Sequence[int] | None = ()
-        if known and not self.keeps:
-            if params.get("saved") is not None:
-                unread = (OUT, *range(len(values)))
-            else:
-                unread = prim.unread.get(pattern)
-            if unread is None:
-                unread = prim.unread_by(pattern)
-        for k in unread:
-            if k != OUT:
-                values[k] = aval_of(values[k])
-                if self.saves and type(ins[k]) is np.ndarray and ins[k].flags.c_contiguous:
-                    ins[k] = None  # a constant that no derivative reads
+        forgets = known and not self.keeps
+        unread = self._forget(prim, pattern, params, ins, values) if forgets else ()
         if not prim.multiple:
             k = self.count
             self.count = k + 1
@@ -428,6 +414,22 @@ class Builder:
         self.records.append(_new(Record, (prim, ins, values, params, outs, kept, loc, state.via)))
         pairs = zip(outs, results, strict=True)
         return tuple([Tracer(self, k, *((x, None) if known else (None, x))) for k, x in pairs])
+
+    def _forget(
+        self, prim: Primitive, pattern: int, params: Any, ins: list[Any], values: list[Any]
+    ) -> Sequence[int]:
+        """Drop the operands that no derivative reads; their places, and that of such results."""
+        unread = prim.unread.get(pattern)
+        if unread is None:
+            unread = prim.unread_by(pattern)
+        if params.get("saved") is not None:
+            unread = (OUT, *range(len(values)))
+        for k in unread:
+            if k != OUT:
+                values[k] = aval_of(values[k])
+                if self.saves and type(ins[k]) is np.ndarray and ins[k].flags.c_contiguous:
+                    ins[k] = None  # a constant that no derivative reads
+        return unread
 
     def _record_known(self, prim: Primitive, number: int, value: Any, params: Any) -> Tracer:
         """Append an equation of one operand, an array that is known in no enclosing trace."""

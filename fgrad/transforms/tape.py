@@ -171,6 +171,12 @@ class _Cotangents:
         self.owned: dict[int, Reads | None] = {}  # the buffers, and where they were added to
         self.reads: dict[int, list[Read]] = {}  # what is still to be added to the sums
 
+    def begin(self, tape: Tape, cotangents: Sequence[Any]) -> None:
+        """Add the cotangents of the results."""
+        for out, ct in zip(tape.outputs, cotangents, strict=True):
+            if ct is not None and out is not None and tape.active[out]:
+                self.add(out, ct)
+
     def add(self, k: int, ct: Any) -> None:
         total = self.sums[k]
         if total is None:
@@ -236,9 +242,7 @@ def pull_selected(tape: Tape, cotangents: Sequence[Any], release: bool = False) 
     active = tape.active
     store = _Cotangents(len(active))
     sums, reads, add = store.sums, store.reads, store.add
-    for out, ct in zip(tape.outputs, cotangents, strict=True):
-        if ct is not None and out is not None and active[out]:
-            add(out, ct)
+    store.begin(tape, cotangents)
     ahead = tape.records if release else tape.records.copy()
     state = THREAD.state
     saved = state.loc, state.via
@@ -253,11 +257,7 @@ def pull_selected(tape: Tape, cotangents: Sequence[Any], release: bool = False) 
             if reads:
                 store.take_reads(outs)
             if prim.multiple:
-                cts = [sums[k] for k in outs]
-                for k in outs:
-                    sums[k] = None
-                if any([ct is not None for ct in cts]) and not prim.discrete:
-                    _pull_general(record, cts, store, active)
+                _pull_multiple(record, store, active)
                 continue
             ct = sums[outs[0]]
             if ct is None:
@@ -282,21 +282,35 @@ def pull_selected(tape: Tape, cotangents: Sequence[Any], release: bool = False) 
                         sums[k] = part
                     elif part is not None:
                         add(k, part)
-            elif prim.discrete or (
-                prim.accumulate is not None and store.accumulate(record, ct, active)
-            ):
-                pass
-            elif type(ct) is not Selected and prim.moved_back is not None and len(operands) == 1:
-                k = operands[0]
-                if type(k) is int and active[k]:
-                    add(k, prim.moved_back(ct, _WANTED, values[0], **params)[0])
-            else:
-                _pull_general(record, [ct], store, active)
-        if reads:
-            store.take_reads(tape.inputs)
+            elif not prim.discrete:
+                _pull_one(record, ct, store, active)
+        store.take_reads(tape.inputs)
     finally:
         state.loc, state.via = saved
     return [sums[k] for k in tape.inputs]
+
+
+def _pull_multiple(record: Record, store: _Cotangents, active: bytearray) -> None:
+    """Pull the cotangents of several results back."""
+    sums, outs = store.sums, record.outs
+    cts = [sums[k] for k in outs]
+    for k in outs:
+        sums[k] = None
+    if any([ct is not None for ct in cts]) and not record.prim.discrete:
+        _pull_general(record, cts, store, active)
+
+
+def _pull_one(record: Record, ct: Any, store: _Cotangents, active: bytearray) -> None:
+    """Pull the cotangent of one result back through an equation that is not elementwise."""
+    prim, operands = record.prim, record.operands
+    if prim.accumulate is not None and store.accumulate(record, ct, active):
+        return
+    if type(ct) is not Selected and prim.moved_back is not None and len(operands) == 1:
+        k = operands[0]
+        if type(k) is int and active[k]:
+            store.add(k, prim.moved_back(ct, _WANTED, record.values[0], **record.params)[0])
+    else:
+        _pull_general(record, [ct], store, active)
 
 
 def _pull_selected_maps(

@@ -301,6 +301,32 @@ def same(a: Any, b: Any) -> bool:
     return a.dtype == b.dtype and a.shape == b.shape and np.array_equal(a, b, equal_nan=True)
 
 
+def changes_nothing(f: Function, arrays: list[Any]) -> bool:
+    """Whether a write into read-only memory changes nothing, which NumPy refuses too."""
+    fixed = [k for k, x in enumerate(arrays) if not x.flags.writeable]
+    own = [
+        text.format(NAMES[k]) in f.text
+        for k in fixed
+        for text in ("{0}[...] = {0}[", "{0}[...] = {0}.copy()", "np.copyto({0}, {0}")
+    ]
+    return any([*own, *[not arrays[k].size for k in fixed]])
+
+
+def compare_results(result: Any, wanted: Any, arguments: list[list[Any]]) -> str:
+    """What is wrong with results; an argument among NumPy's is that argument among ours."""
+    leaves, wanted_leaves = tree.leaves(result), tree.leaves(wanted)
+    if len(leaves) != len(wanted_leaves):
+        return "another structure"
+    arrays, numpys = arguments
+    for a, b in zip(leaves, wanted_leaves, strict=True):
+        if not same(a, b):
+            return f"result {a!r}, NumPy {b!r}"
+        own = [k for k, x in enumerate(numpys) if x is b and isinstance(x, np.ndarray)]
+        if own and not any([a is arrays[k] for k in own]):
+            return "a returned argument is another object"
+    return ""
+
+
 def compare(
     f: Function, call: Callable[..., Any], given: Arguments, objects: bool, copies: bool = False
 ) -> str:
@@ -326,15 +352,8 @@ def compare(
         return "" if isinstance(wanted, Exception) else f"raised {error!r}"
     if copies and may_be_refused(f, arrays):  # copies share nothing, and can be written
         return ""
-    if isinstance(wanted, Exception):  # NumPy refuses to change nothing in read-only memory
-        fixed = [k for k, x in enumerate(arrays) if not x.flags.writeable]
-        own = [
-            text.format(NAMES[k]) in f.text
-            for k in fixed
-            for text in ("{0}[...] = {0}[", "{0}[...] = {0}.copy()", "np.copyto({0}, {0}")
-        ]
-        nothing = any([*own, *[not arrays[k].size for k in fixed]])
-        return "" if nothing else f"no {wanted!r}"
+    if isinstance(wanted, Exception):
+        return "" if changes_nothing(f, arrays) else f"no {wanted!r}"
     pairs = list(zip(found.memory, expected.memory, strict=True))
     if copies:  # what is returned is written in the copy alone
         returned = f.text.rpartition("return (")[2]
@@ -350,16 +369,7 @@ def compare(
         )
         if not alike:
             return f"container {own_args}\nNumPy: {numpy_args}"
-    leaves, wanted_leaves = tree.leaves(result), tree.leaves(wanted)
-    if len(leaves) != len(wanted_leaves):
-        return "another structure"
-    for a, b in zip(leaves, wanted_leaves, strict=True):
-        if not same(a, b):
-            return f"result {a!r}, NumPy {b!r}"
-        own = [k for k, x in enumerate(numpys) if x is b and isinstance(x, np.ndarray)]
-        if objects and own and not any([a is arrays[k] for k in own]):
-            return "a returned argument is another object"
-    return ""
+    return compare_results(result, wanted, [arrays, numpys] if objects else [[], []])
 
 
 class Report:

@@ -83,32 +83,17 @@ class Oracle:
 
     def statement(self, s) -> None:
         values, kind = self.values, type(s)
-        if kind is Loop and s.kind == "while":
-            try:
-                while True:
-                    self.body(s.body)
-            except Left:
-                pass
+        if kind is Loop:
+            self.loop(s)
         elif kind is Leave:
             if values[s.value]:
                 raise Left
-        elif kind is Loop:
-            for position in range(s.extent):
-                self.axes[s.axis] = position
-                self.body(s.body)
         elif kind is Const:
             values[s.id] = np.asarray(s.value).astype(s.dtype)[()]
         elif kind is Index:
             values[s.id] = np.asarray(self.at(s.index)).astype(s.dtype)[()]
         elif kind is Load:
-            dead = s.guard is not None and not values[s.guard]
-            memory = self.memory[s.buffer]
-            if dead:
-                values[s.id] = memory.dtype.type(s.other)
-            else:
-                place = self.at(s.index, s.gather)
-                assert 0 <= place < memory.size
-                values[s.id] = memory[place]
+            values[s.id] = self.load(s)
         elif kind is Op:
             values[s.id] = self.op(s)
         elif kind is Read:
@@ -125,6 +110,25 @@ class Oracle:
             assert 0 <= place < memory.size
             value = values[s.value]
             memory[place] = value if s.mode == "set" else FUNCTIONS[s.mode](memory[place], value)
+
+    def loop(self, s) -> None:
+        if s.kind == "while":
+            try:
+                while True:
+                    self.body(s.body)
+            except Left:
+                return
+        for position in range(s.extent):
+            self.axes[s.axis] = position
+            self.body(s.body)
+
+    def load(self, s):
+        memory = self.memory[s.buffer]
+        if s.guard is not None and not self.values[s.guard]:
+            return memory.dtype.type(s.other)
+        place = self.at(s.index, s.gather)
+        assert 0 <= place < memory.size
+        return memory[place]
 
     def op(self, s):
         args = [self.values[a] for a in s.args]

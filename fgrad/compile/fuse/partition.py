@@ -282,19 +282,7 @@ class _Fuser:
 
         `shape` is what it loops over; a trailing reduction of `inner` elements yields row values.
         """
-        stage, size, cost = 1, math.prod(shape), cost_of(eqn)
-        joined: dict[int, tuple[Nest, bool]] = {}
-        for leaf in leaves:
-            nest = self.p.nest(leaf.var)
-            if nest is None:
-                continue
-            level = self._level(nest, leaf, shape, size, inner, cost)
-            if nest.kind == "product":
-                level = SAME if leaf.how == SAME and self._joins(nest, eqn, leaves, shape) else None
-            stage = max(stage, nest.stage + (level is None))
-            if level is not None:
-                joined[id(nest)] = (nest, level == ROW)
-        fitting = [(nest, row) for nest, row in joined.values() if nest.stage == stage]
+        stage, fitting = self._sources(eqn, leaves, shape, inner)
         if fitting and not self._agree(fitting, shape, inner):
             fitting, stage = [], stage + 1
         if not fitting:
@@ -319,6 +307,25 @@ class _Fuser:
             for leaf in leaves:
                 if leaf.how == SAME:
                     self.siblings.setdefault((stage, shape, leaf.var), nest)
+
+    def _sources(
+        self, eqn: Eqn, leaves: tuple[Leaf, ...], shape: tuple[int, ...], inner: int
+    ) -> tuple[int, list[tuple[Nest, bool]]]:
+        """The stage of an equation, and the groups of its sources in that stage that it fits: with
+        each, whether it would yield row values there."""
+        stage, size, cost = 1, math.prod(shape), cost_of(eqn)
+        joined: dict[int, tuple[Nest, bool]] = {}
+        for leaf in leaves:
+            nest = self.p.nest(leaf.var)
+            if nest is None:
+                continue
+            level = self._level(nest, leaf, shape, size, inner, cost)
+            if nest.kind == "product":
+                level = SAME if leaf.how == SAME and self._joins(nest, eqn, leaves, shape) else None
+            stage = max(stage, nest.stage + (level is None))
+            if level is not None:
+                joined[id(nest)] = (nest, level == ROW)
+        return stage, [(nest, row) for nest, row in joined.values() if nest.stage == stage]
 
     def _joins(self, nest: Nest, eqn: Eqn, leaves: Sequence[Leaf], shape: tuple[int, ...]) -> bool:
         """Whether a reader is cheap enough to be computed in the tiles of a product."""
