@@ -193,7 +193,7 @@ def refresh(x: Tracer) -> None:
     new = view.read(view.base)
     view.stale = False
     if getattr(new, "builder", None) is x.builder:
-        _point(x, new)
+        _point(x, copied_like(x, new) if x.builder.reordered else new)
     else:  # the trace has ended
         x.index, x.value, x._aval = -1, new, None
 

@@ -116,13 +116,20 @@ class Right:
         return False
 
 
+def _digits_of(right: np.ndarray) -> float:
+    """What an element may differ by after elements as large as the largest cancelled."""
+    finite = np.abs(right[np.isfinite(right)])
+    scale = max(1.0, float(finite.max(initial=0.0)))
+    return (1e-7 if right.dtype == np.float32 else 1e-9) * scale
+
+
 def close(found: Any, right: Any, rtol: float = 1e-6) -> str:
     """What is different between two lists of arrays; nothing if nothing is."""
     for k, (a, b) in enumerate(zip(found, right, strict=True)):
         a, b = np.asarray(a), np.asarray(b)
         if a.dtype != b.dtype or a.shape != b.shape:
             return f"result {k}: {a.dtype}{a.shape}, right {b.dtype}{b.shape}"
-        if not np.allclose(a, b, rtol, 1e-7 if b.dtype == np.float32 else 1e-9, equal_nan=True):
+        if not np.allclose(a, b, rtol, _digits_of(b), equal_nan=True):
             return f"result {k}: {a.tolist()}, right {b.tolist()}"
     return ""
 

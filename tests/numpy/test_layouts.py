@@ -389,3 +389,29 @@ def test_examples_of_arrays_in_c_order_lie_in_c_order(axis: int) -> None:
 def test_axes_of_matmul_are_refused() -> None:
     with pytest.raises(FgradError, match="does not take 'axes'"):
         fgrad.grad(lambda x: np.matmul(x, x, axes=[(0, 1), (0, 1), (1, 0)]).sum())(np.eye(2))
+
+
+@pytest.mark.parametrize("copied", [False, True])
+@pytest.mark.parametrize("written", [False, True])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_view_that_is_read_again_lies_as_it_did(order: Any, written: bool, copied: bool) -> None:
+    """After its base was written, what is made of a broadcast view still lies as the view does."""
+
+    def f(x: Any) -> Any:
+        column = x.reshape((4, 1), order=order)
+        rows = np.broadcast_to(column[:, 0], (2, 4))
+        if written:
+            column -= column
+        twice = np.concatenate([rows, rows])
+        if copied:
+            twice = np.full_like(twice, 1.0)
+        np.reshape(twice, (1, -1))[0] = 5.0
+        return twice
+
+    x = np.arange(4.0)
+    for transformed in (fgrad.jit(f), lambda x: fgrad.vjp(f, x)[0]):
+        try:
+            found = transformed(x.copy())
+        except FgradError:
+            continue
+        assert np.array_equal(found, f(x.copy()))
