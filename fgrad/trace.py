@@ -12,6 +12,7 @@ known is evaluated in the enclosing context while it is recorded.  `jit` builder
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
@@ -22,7 +23,7 @@ from fgrad.assign import Frozen, Root, enclosing, freeze, thaw
 from fgrad.collector import collector_paused, collector_relaxed
 from fgrad.frames import note_read_only
 from fgrad.ir.aval import Aval, aval_of
-from fgrad.ir.primitive import OUT, Primitive
+from fgrad.ir.primitive import OUT, Places, Primitive
 from fgrad.ir.program import Lit, Program, Var
 from fgrad.layouts import told_orders
 from fgrad.on_device import OnDevice, bind_on_device, to_device
@@ -166,7 +167,7 @@ class Tracer:
         value = concrete(self)
         if value is None:
             raise needs_value("integer", self)
-        return value.__index__()
+        return operator.index(value.item() if self.weak else value)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """A copy of known values, as in `table[np.argsort(x)]`, where no derivative is lost."""
@@ -415,9 +416,7 @@ class Builder:
         pairs = zip(outs, results, strict=True)
         return tuple([Tracer(self, k, *((x, None) if known else (None, x))) for k, x in pairs])
 
-    def _forget(
-        self, prim: Primitive, pattern: int, params: Any, ins: list[Any], values: list[Any]
-    ) -> Sequence[int]:
+    def _forget(self, prim: Primitive, pattern: int, params: Any, ins: Any, values: Any) -> Places:
         """Drop the operands that no derivative reads; their places, and that of such results."""
         unread = prim.unread.get(pattern)
         if unread is None:

@@ -91,7 +91,7 @@ def set_call(draw: Draw) -> Call:
     )  # fmt: skip
     dtype = "f8" if draw.smooth else draw.pick(["i8", "f8", "i4", "b", "u1", "f4"])
     refs = []
-    apart = draw.rng.permutation(12)  # equal values would part when they are moved
+    apart = 1 + draw.rng.permutation(12)  # equal values would part when moved, zeros would hold
     for k in range(2):
         count = int(draw.rng.integers(0, 6))
         values = apart[6 * k :][:count] if draw.smooth else draw.rng.integers(0, 4, count)

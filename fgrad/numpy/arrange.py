@@ -43,8 +43,8 @@ def known_ints(shape: Any) -> tuple[int, ...]:
     if isinstance(shape, np.ndarray):
         shape = shape.tolist()
     if isinstance(shape, (tuple, list)):
-        return tuple([n.__index__() for n in shape])
-    return (shape.__index__(),)
+        return tuple([operator.index(n) for n in shape])
+    return (operator.index(shape),)
 
 
 def _complete(shape: tuple[int, ...], size: int) -> tuple[int, ...]:

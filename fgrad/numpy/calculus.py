@@ -23,6 +23,7 @@ from fgrad.numpy.promote import (
     fresh,
     inexact,
     normalize_axis,
+    only_real,
     promote,
     refuse_out,
     reshape,
@@ -39,7 +40,7 @@ from fgrad.ops import elementwise as ew
 from fgrad.ops import reduce as rd
 from fgrad.ops import shape as sh
 from fgrad.ops import window as wd
-from fgrad.trace import Tracer, Value
+from fgrad.trace import Tracer, Value, concrete
 from fgrad.writing import write_all
 
 # --- differences and integrals --------------------------------------------------------------------
@@ -213,30 +214,36 @@ def interp(
     if shape_of(as_operand(xp)) != shape_of(as_operand(fp)):
         raise ArgumentError("fp and xp are not of the same length.")
     if as_array(fp).dtype.kind == "c":
-        ends = [None if end is None else as_array(end) for end in (left, right)]
-        parts = [
-            interp(x, xp, part(as_array(fp)), *[e if e is None else part(e) for e in ends], period)
-            for part in (np.real, np.imag)
-        ]
+        parts = []
+        for part in (np.real, np.imag):
+            low, high = [None if end is None else part(as_array(end)) for end in (left, right)]
+            parts.append(interp(x, xp, part(as_array(fp)), low, high, period))
         return cx.complex_(*parts)
-    points, xs, ys = [
-        convert(v, FLOAT64) for v in promote((as_array(x), as_array(xp), as_array(fp)))
-    ]
+    given = promote((as_array(x), as_array(xp), as_array(fp)))
+    points, xs, ys = [convert(only_real("interp", v), FLOAT64) for v in given]
     if period is not None:
-        return _interp_periodic(points, xs, ys, convert(as_operand(period), FLOAT64))
+        return _interp_periodic(points, xs, ys, _end(period))
     n = xs.shape[0]
     if n == 1:
         inside = broadcast_to(take(ys, np.int64(0)), shape_of(points))
     else:
         inside = _along_line(points, xs, ys, n)
     first, last = take(xs, np.int64(0)), take(xs, np.int64(n - 1))
-    low = take(ys, np.int64(0)) if left is None else convert(as_operand(left), FLOAT64)
-    high = take(ys, np.int64(n - 1)) if right is None else convert(as_operand(right), FLOAT64)
+    low = take(ys, np.int64(0)) if left is None else _end(left)
+    high = take(ys, np.int64(n - 1)) if right is None else _end(right)
     shape = shape_of(points)
     below = ew.lt(*broadcast((points, first), shape))
     above = ew.gt(*broadcast((points, last), shape))
     inside = ew.select(*broadcast((below, low, inside), shape))
     return ew.select(*broadcast((above, high, inside), shape))
+
+
+def _end(x: Any) -> Value:
+    """A number to the left, to the right, or of the period."""
+    x = only_real("interp", as_array(x))
+    if x.shape:
+        raise DtypeError("interp: left, right and period are numbers, not arrays.")
+    return convert(x, FLOAT64)
 
 
 def _along_line(points: Value, xs: Value, ys: Value, n: int) -> Value:
@@ -254,6 +261,9 @@ def _along_line(points: Value, xs: Value, ys: Value, n: int) -> Value:
 
 
 def _interp_periodic(x: Value, xp: Value, fp: Value, period: Value) -> Value:
+    length = concrete(period)
+    if length is not None and length == 0:
+        raise ArgumentError("period must be a non-zero value")
     period = np.abs(period)
     x, xp = np.remainder(x, period), np.remainder(xp, period)
     order = argsort(xp)
@@ -401,7 +411,7 @@ def cov(
 def _weighted_cov(x: Value, fweights: Any, aweights: Any, ddof: int) -> Value:
     """Counts `fweights` and relative weights `aweights` of the observations."""
     counts: Any = None if fweights is None else as_array(fweights)
-    relative: Any = None if aweights is None else as_array(aweights)
+    relative: Any = None if aweights is None else only_real("cov", as_array(aweights))
     weights: Any = counts if relative is None else relative
     if counts is not None and relative is not None:
         weights = np.multiply(counts, relative)

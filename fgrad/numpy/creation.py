@@ -156,7 +156,7 @@ def linspace(
     **_: Any,
 ) -> Any:
     """Evenly spaced numbers from start to stop, of which either may be traced."""
-    num = num.__index__()
+    num = operator.index(num)
     first, last = promote((as_array(start), as_array(stop)))
     kind = result_type(start, stop, float(num))
     first, last = broadcast((convert(first, kind), convert(last, kind)))
@@ -212,7 +212,7 @@ def geomspace(
         raise ArgumentError("Geometric sequence cannot include zero")
     work = result_type(start, stop, float(num), np.zeros((), dtype))
     first, last = convert(first, work), convert(last, work)
-    sign, n = np.sign(first), num.__index__()
+    sign, n = np.sign(first), operator.index(num)
     scaled, end = first / sign, last / sign
     points = logspace(np.log10(scaled), np.log10(end), n, endpoint, dtype=work)
     rest = points.shape[1:]
@@ -251,15 +251,15 @@ def _on_or_below(rows: int, columns: int, k: Any) -> Value:
 @implements("tri")
 def tri(N: int, M: int | None = None, k: Any = 0, dtype: Any = float, **_: Any) -> Value:
     """Ones on and below a diagonal whose number may be traced."""
-    rows = N.__index__()
-    return convert(_on_or_below(rows, rows if M is None else M.__index__(), k), np.dtype(dtype))
+    rows = operator.index(N)
+    return convert(_on_or_below(rows, rows if M is None else operator.index(M), k), np.dtype(dtype))
 
 
 @implements("eye")
 def eye(N: int, M: int | None = None, k: Any = 0, dtype: Any = float, **_: Any) -> Value:
     """Ones on a diagonal whose number may be traced."""
-    rows = N.__index__()
-    columns = rows if M is None else M.__index__()
+    rows = operator.index(N)
+    columns = rows if M is None else operator.index(M)
     hit = np.equal(np.arange(rows)[:, None], np.subtract(np.arange(columns), k))
     return convert(hit, np.dtype(dtype))
 
@@ -304,7 +304,7 @@ def _diagonal(x: Value, offset: int, axis1: int, axis2: int) -> Value:
     if not isinstance(x, Tracer):
         return np.diagonal(x, offset, axis1, axis2)
     others = [a for a in range(len(x.shape)) if a not in (i, j)]
-    return dg.diagonal(sh.permute(x, (*others, i, j)), offset.__index__())
+    return dg.diagonal(sh.permute(x, (*others, i, j)), operator.index(offset))
 
 
 @implements("trace")
@@ -328,7 +328,7 @@ def diag(v: Any, k: int = 0) -> Value:
         return diagonal(x, k)
     if len(x.shape) != 1:
         raise ShapeError("Input must be 1- or 2-d.")
-    return dg.on_diagonal(x, k.__index__())
+    return dg.on_diagonal(x, operator.index(k))
 
 
 @implements("diagflat")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from fgrad.numpy.promote import (
     broadcast,
     broadcast_to,
     convert,
+    only_real,
     promote,
     reshape,
     shape_of,
@@ -44,7 +46,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: Any = N
         numbers = known(numbers, "bincount")
         if weights is None:
             return np.bincount(numbers, None, minlength)
-        length = max(int(numbers.max(initial=-1)) + 1, int(minlength))
+        length = max(int(numbers.max(initial=-1)) + 1, operator.index(minlength))
     if len(shape_of(numbers)) != 1:
         raise ShapeError("bincount counts an array of one axis.")
     if numbers.dtype.kind not in "biu":
@@ -52,14 +54,14 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: Any = N
     value = concrete(numbers)
     if value is not None and value.dtype.kind == "i" and value.size and value.min() < 0:
         raise ArgumentError("'list' argument must have no negative elements")
-    n = length.__index__()
+    n = operator.index(length)
     place = convert(numbers, INT64)
     place = ew.select(ew.lt(place, np.int64(0)), np.int64(n), place)  # beyond the end: dropped
     w: Value
     if weights is None:
         w = np.ones(shape_of(numbers), INT64)
     else:
-        w = convert(as_array(weights), FLOAT64)
+        w = convert(only_real("bincount", as_array(weights)), FLOAT64)
         if w.shape != numbers.shape:
             raise ArgumentError("The weights and list don't have the same length.")
     return ix.scatter(np.zeros(n, w.dtype), (place,), w, (0,), "add")
@@ -70,8 +72,9 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: Any = N
 
 def _edges(x: Value, bins: Any, range: Any, name: str) -> Value:
     """The edges of bins: given, or evenly spaced over a range or over the values."""
+    only_real(name, x)
     if shape_of(as_array(bins)):
-        return _increasing(as_array(bins))
+        return _increasing(only_real(name, as_array(bins)))
     if as_array(bins).dtype.kind not in "iu":
         raise ArgumentError("`bins` must be an integer, a string, or an array")
     count = known(bins, name).item()

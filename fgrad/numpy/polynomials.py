@@ -22,6 +22,7 @@ from fgrad.numpy.promote import (
     broadcast_to,
     convert,
     inexact,
+    only_real,
     promote,
     reshape,
 )
@@ -226,6 +227,8 @@ def polyfit(
     matrix = vander(points, order)
     if w is not None:
         weights = inexact(w)
+        if "f" in (points.dtype.kind, values.dtype.kind):
+            only_real("polyfit", weights)
         if len(weights.shape) != 1:
             raise ArgumentError("expected a 1-d array for weights")
         if weights.shape != values.shape[:1]:

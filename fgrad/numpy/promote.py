@@ -16,6 +16,7 @@ import numpy as np
 from fgrad.errors import (
     ArgumentError,
     AxisError,
+    DtypeError,
     ShapeError,
     UnsupportedNumpyError,
     UnsupportedTypeError,
@@ -195,6 +196,13 @@ def convert(x: Value, dtype: np.dtype) -> Value:
     if x.dtype != dtype:
         x = x.astype(dtype)
     return x if x.ndim else x[()]
+
+
+def only_real(name: str, x: Value) -> Value:
+    """Numbers that lie on a line, or a card: a conversion would drop imaginary parts."""
+    if x.dtype.kind == "c":
+        raise DtypeError(f"{name} takes no complex numbers here ({x.dtype}): give np.real(x).")
+    return x
 
 
 def stored(x: Any, dtype: np.dtype) -> Value:

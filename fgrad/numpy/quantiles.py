@@ -22,6 +22,7 @@ from fgrad.numpy.promote import (
     convert,
     inexact,
     normalize_axes,
+    only_real,
     refuse_out,
     reshape,
     result_type,
@@ -217,7 +218,7 @@ def _check_method(method: str, interpolation: Any, weights: Any) -> str:
 def _checked_q(q: Any, percent: float, x: Value) -> Value:
     """The quantiles as an array, in the precision that NumPy gives them."""
     single = isinstance(q, (int, float)) and x.dtype.kind == "f"
-    value = np.asarray(q, x.dtype)[()] if single else as_array(q)
+    value = np.asarray(q, x.dtype)[()] if single else only_real("quantile", as_array(q))
     if percent != 1:
         value = np.divide(value, x.dtype.type(100) if x.dtype.kind == "f" else 100)
     known = concrete(value)
@@ -275,7 +276,7 @@ def _counts(lanes: Value, q: Value, skip_nan: bool) -> Value:
 
 
 def _broadcast_weights(weights: Any, x: Value, axis: Any) -> Value:
-    w = as_array(weights)
+    w = only_real("quantile", as_array(weights))
     if w.shape != x.shape:
         if axis is None:
             raise ArgumentError("Axis must be specified when shapes of a and weights differ.")

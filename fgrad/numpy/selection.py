@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.errors import ArgumentError, DtypeError, ShapeError, TracedIndexError
+from fgrad.errors import ArgumentError, ShapeError, TracedIndexError
 from fgrad.ir.aval import INT64
 from fgrad.layouts import in_c_order, mark
 from fgrad.numpy.arrange import concatenate, moveaxis, ravel
@@ -21,6 +21,7 @@ from fgrad.numpy.promote import (
     broadcast_to,
     convert,
     normalize_axis,
+    only_real,
     promote,
     promote_choices,
     refuse_out,
@@ -312,9 +313,7 @@ def _sorts_before(at: Value, values: Value, side: str) -> Value:
 @implements("digitize")
 def digitize(x: Any, bins: Any, right: bool = False) -> Value:
     """The number of the bin of each value; bins may increase or decrease."""
-    edges, x = as_array(bins), as_array(x)
-    if x.dtype.kind == "c":
-        raise DtypeError("x may not be complex")
+    edges, x = only_real("digitize", as_array(bins)), only_real("digitize", as_array(x))
     if len(edges.shape) != 1:
         raise ShapeError(f"digitize: bins have shape {edges.shape}; they must have one axis.")
     value = concrete(edges)

@@ -9,6 +9,7 @@ The elements are picked by integers, so that they have derivatives.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -76,7 +77,7 @@ def _strides(shape: Sequence[int]) -> list[int]:
 
 
 def _length(size: Any) -> int:
-    length = size.__index__()
+    length = operator.index(size)
     if length < 0:
         raise ShapeError(f"size={length} is negative.")
     return length

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -72,7 +73,7 @@ def _lengths(x: Value, s: Any, axes: Any) -> tuple[list[int], list[int]]:
     if len(sizes) != len(where):
         raise ValueError("Shape and axes have different lengths.")
     return [
-        x.shape[a] if n is None or n == -1 else n.__index__()
+        x.shape[a] if n is None or n == -1 else operator.index(n)
         for n, a in zip(sizes, where, strict=True)
     ], where
 
@@ -86,7 +87,7 @@ def _one_length(n: Any) -> tuple[int] | None:
         return None
     if n < 1:
         raise ArgumentError(f"Invalid number of FFT data points ({n}) specified.")
-    return (n.__index__(),)
+    return (operator.index(n),)
 
 
 @implements("fft.fft")
