@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import fgrad.interpreter  # noqa: F401  (first: it may refuse, before NumPy is loaded)
+import fgrad.base.interpreter  # noqa: F401  (first: it may refuse, before NumPy is loaded)
 from fgrad import numpy, tree
+from fgrad.base.lazy_import import PROVIDERS as _PROVIDERS
+from fgrad.base.lazy_import import load as _load
 from fgrad.config import config
-from fgrad.lazy import PROVIDERS as _PROVIDERS
-from fgrad.lazy import load as _load
 from fgrad.numpy.places import at
 from fgrad.ops.elementwise import stop_gradient as _stop_gradient
-from fgrad.tables import deferred as _deferred
+from fgrad.tracing.tables import deferred as _deferred
 from fgrad.transforms.functionalize import functionalize
 from fgrad.transforms.grad import grad, value_and_grad
 from fgrad.transforms.jacobian import hessian, jacfwd, jacrev

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from fgrad.locks import Shared
+from fgrad.base.fork_locks import Shared
 
 
 class Config:

@@ -17,16 +17,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad.base.fork_locks import Shared
+from fgrad.base.source import Loc, here, resolve
 from fgrad.config import config
-from fgrad.doors import DOORS
 from fgrad.errors import ArgumentError, BoundsError, NanError
 from fgrad.ir.primitive import REGISTRY, Primitive
-from fgrad.locks import Shared
 from fgrad.numpy.indexing import index_watchers
 from fgrad.numpy.promote import user_line
-from fgrad.source import Loc, here, resolve
-from fgrad.thread_state import THREAD
 from fgrad.trace import Tracer
+from fgrad.tracing.fastpath import DOORS
+from fgrad.tracing.thread_state import THREAD
 from fgrad.transforms.callback import debug_callback as callback
 
 __all__ = ["breakpoint", "callback", "check_index", "nans", "print"]

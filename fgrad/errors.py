@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fgrad.source import here, resolve
+from fgrad.base.source import here, resolve
 
 Row = tuple[str, str]
 

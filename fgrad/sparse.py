@@ -18,9 +18,9 @@ import numpy as np
 import scipy.sparse
 
 from fgrad import tree
+from fgrad.base.frames import hides_own_frames
 from fgrad.compile.jit import jit
 from fgrad.errors import ArgumentError, GradDtypeError
-from fgrad.frames import hides_own_frames
 from fgrad.ir.aval import aval_of
 from fgrad.ir.program import Program
 from fgrad.numpy.promote import as_array

@@ -19,26 +19,26 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fgrad.assign import Frozen, Root, enclosing, freeze, thaw
-from fgrad.collector import collector_paused, collector_relaxed
-from fgrad.frames import note_read_only
+from fgrad.base.frames import note_read_only
+from fgrad.base.gc_policy import collector_paused, collector_relaxed
+from fgrad.base.source import here
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import OUT, Places, Primitive
 from fgrad.ir.program import Lit, Program, Var
-from fgrad.layouts import told_orders
-from fgrad.on_device import OnDevice, bind_on_device, to_device
-from fgrad.readout import array_of, number_of
-from fgrad.record import Atoms, Numbered, Record, TracedProgram, passed_by, writable_memory
-from fgrad.source import here
-from fgrad.tables import (
+from fgrad.tracing.assign import Frozen, Root, enclosing, freeze, thaw
+from fgrad.tracing.layouts import told_orders
+from fgrad.tracing.on_device import OnDevice, bind_on_device, to_device
+from fgrad.tracing.readout import array_of, number_of
+from fgrad.tracing.record import Atoms, Numbered, Record, TracedProgram, passed_by, writable_memory
+from fgrad.tracing.tables import (
     alias_functions,
     numpy_functions,
     store_out,
     ufunc_methods,
     unsupported_card,
 )
-from fgrad.thread_state import THREAD, State
-from fgrad.trace_errors import ASKED, leaked, needs_value, outlived, show_card
+from fgrad.tracing.thread_state import THREAD, State
+from fgrad.tracing.trace_errors import ASKED, leaked, needs_value, outlived, show_card
 
 Value: TypeAlias = Any  # a NumPy array or scalar, or a tracer
 
@@ -72,7 +72,7 @@ class Tracer:
         self.value = value
         self._aval = aval
         self.weak = weak
-        self._view: Any = None  # see assign.py
+        self._view: Any = None  # see tracing/assign.py
 
     def twin(self) -> Tracer:
         """Another handle of the present value, which later assignments do not reach."""
@@ -269,8 +269,8 @@ class Builder:
         self.inputs: list[Tracer] = []
         self.names: Callable[[], Sequence[str]] | None = None  # of the inputs, for messages
         self.origins: dict[int, Value] | None = None  # what inputs of known values stand for
-        self.constants: set[int] = set()  # numbers of values without derivative, see readout.py
-        self.layouts: dict[int, bool] = {}  # which values lie in C order, see layouts.py
+        self.constants: set[int] = set()  # values without derivative, see tracing/readout.py
+        self.layouts: dict[int, bool] = {}  # which values lie in C order, see tracing/layouts.py
         self.taken: set[int] = set()  # inputs that were taken to do so, without being seen
         self.reordered = False  # whether there are such that do not
         self.narrowed: dict[int, set[np.dtype]] = {}  # Python integers, and what they must fit

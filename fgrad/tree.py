@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import ArgumentError
-from fgrad.lazy import lazy_module
 
 optree = lazy_module("optree")
 optree_dataclasses = lazy_module("optree.dataclasses")

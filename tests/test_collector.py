@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fgrad
-from fgrad.collector import collector_paused, collector_relaxed
+from fgrad.base.gc_policy import collector_paused, collector_relaxed
 
 
 def _state() -> tuple[bool, tuple[int, int, int]]:

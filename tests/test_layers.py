@@ -12,21 +12,9 @@ import pytest
 from sources import MODULES, ROOT, python_files, relative, syntax_tree
 
 LAYERS = {
-    "errors": 0, "config": 0, "tree": 0, "source": 0, "lazy": 0,
-    "collector": 0, "foreign": 0, "frames": 0, "interpreter": 0, "locks": 0, "containers": 0,
-    "quiet": 0, "provided": 0,
+    "base": 0, "errors": 0, "config": 0, "tree": 0,
     "ir": 1,
-    "assign": 2,
-    "doors": 2,
-    "layouts": 2,
-    "overlap": 2, "writing": 2,
-    "record": 2,
-    "tables": 2,
-    "thread_state": 2,
-    "trace": 2,
-    "readout": 2,
-    "on_device": 2, "outside": 2, "lifted": 2,
-    "trace_errors": 2,
+    "tracing": 2, "trace": 2,
     "ops": 3,
     "numpy": 4, "transforms": 4,
     "compile": 5,

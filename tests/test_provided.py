@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 from sources import MODULES, syntax_tree
 
+from fgrad.base.provided import Provided
 from fgrad.errors import CheckError
-from fgrad.provided import Provided
 
 
 def assigned(tree: ast.Module) -> list[tuple[str, ast.expr]]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from fgrad.base.lazy_import import PROVIDERS, load
 from fgrad.compile.cpu.runtime import asm_text, kernel_source, vector_registers
 from fgrad.compile.executable import link
 from fgrad.compile.fuse.partition import Fusion
@@ -19,7 +20,6 @@ from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.plan import Plan
 from fgrad.compile.schedule.order import schedule
 from fgrad.ir.program import Program
-from fgrad.lazy import PROVIDERS, load
 
 Runnable: TypeAlias = Callable[[Sequence[Any]], "list[Any]"]
 

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import tree
-from fgrad.collector import collector_paused
+from fgrad.base.fork_locks import Locked
+from fgrad.base.gc_policy import collector_paused
 from fgrad.compile.cpu.entry.native import NativeCallable, NativeCalls, native_class
 from fgrad.compile.cpu.entry.table import Parameters
 from fgrad.compile.native import learn
@@ -32,11 +33,10 @@ from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program
 from fgrad.ir.traits import Holds
-from fgrad.lifted import follows
-from fgrad.locks import Locked
 from fgrad.ops.families import FLOATS
 from fgrad.ops.selected import Selected
 from fgrad.trace import Value, bind, run
+from fgrad.tracing.device_tracing import follows
 from fgrad.transforms.derive import (
     VjpPrograms,
     batched_program,

@@ -15,14 +15,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.assign import immutable
+from fgrad.base.source import here, resolve
 from fgrad.compile.call import call_p, executable_of
 from fgrad.config import config
 from fgrad.errors import InPlaceError
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Eqn, Params, Program, Var
-from fgrad.lifted import (
+from fgrad.ops import primitives as prims
+from fgrad.ops.families import BROADCAST
+from fgrad.trace import Tracer
+from fgrad.tracing.assign import immutable
+from fgrad.tracing.device_tracing import (
     CPU,
     compute_on_device,
     evaluate_on_device,
@@ -32,12 +36,8 @@ from fgrad.lifted import (
     results_of,
     through,
 )
-from fgrad.on_device import OnDevice, put
-from fgrad.ops import primitives as prims
-from fgrad.ops.families import BROADCAST
-from fgrad.source import here, resolve
-from fgrad.thread_state import THREAD
-from fgrad.trace import Tracer
+from fgrad.tracing.on_device import OnDevice, put
+from fgrad.tracing.thread_state import THREAD
 
 DEVICE = "cuda"
 KEPT_PROGRAMS = 4096

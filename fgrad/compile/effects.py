@@ -19,19 +19,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import tree
-from fgrad.assign import keep_memory, root_of, writes_of
+from fgrad.base.containers import Watch, containers_in, put_contents
 from fgrad.compile.call import call
 from fgrad.compile.passes.dce import dce
 from fgrad.compile.plan import Donation
-from fgrad.containers import Watch, containers_in, put_contents
 from fgrad.errors import ArgumentWriteError
 from fgrad.ir.aval import PYTHON_SCALARS
 from fgrad.ir.program import Program, Var
 from fgrad.ir.walk import subprograms
-from fgrad.layouts import note_taken
-from fgrad.outside.watches import Watches
-from fgrad.overlap import overlap
 from fgrad.trace import Tracer
+from fgrad.tracing.assign import keep_memory, root_of, writes_of
+from fgrad.tracing.layouts import note_taken
+from fgrad.tracing.outside.watches import Watches
+from fgrad.tracing.overlap import overlap
 from fgrad.transforms.arguments import (
     Names,
     check_written,

@@ -13,9 +13,9 @@ from fgrad.compile.effects import Effects
 from fgrad.compile.leaves import Take, taker
 from fgrad.compile.plan import Donation
 from fgrad.ir.program import Program
-from fgrad.lifted import CUDA
-from fgrad.on_device import OnDevice
-from fgrad.outside.watches import Number, Watches
+from fgrad.tracing.device_tracing import CUDA
+from fgrad.tracing.on_device import OnDevice
+from fgrad.tracing.outside.watches import Number, Watches
 
 MOST_DEVICE_CALLS = 64  # of one function
 

@@ -18,6 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.foreign import foreign_container, is_foreign
+from fgrad.base.fork_locks import own_lock
+from fgrad.base.frames import hides_own_frames
+from fgrad.base.source import warn_user
 from fgrad.compile import eager_device
 from fgrad.compile.backend import BACKENDS
 from fgrad.compile.call import call, contiguous, executable_of
@@ -37,21 +41,17 @@ from fgrad.compile.native import learn
 from fgrad.compile.static_arguments import Static, as_tuple, completed, known_by_name, typed
 from fgrad.config import config
 from fgrad.errors import ArgumentError, RetraceWarning, UnsupportedTypeError
-from fgrad.foreign import foreign_container, is_foreign
-from fgrad.frames import hides_own_frames
 from fgrad.ir.aval import DTYPE_NAMES, PYTHON_SCALARS, Aval, aval_of
 from fgrad.ir.program import Program
-from fgrad.lifted import CPU, CUDA, device_of, lift, lower
-from fgrad.locks import own_lock
-from fgrad.on_device import OnDevice, to_device
 from fgrad.ops.checked import in_range_of
-from fgrad.outside.draws import Draws
-from fgrad.outside.hidden import Hidden, candidates, trace_with_inputs
-from fgrad.outside.watches import Number, Watches
-from fgrad.outside.world import world_of
-from fgrad.record import TracedProgram
-from fgrad.source import warn_user
 from fgrad.trace import Tracer, run, trace
+from fgrad.tracing.device_tracing import CPU, CUDA, device_of, lift, lower
+from fgrad.tracing.on_device import OnDevice, to_device
+from fgrad.tracing.outside.draws import Draws
+from fgrad.tracing.outside.hidden import Hidden, candidates, trace_with_inputs
+from fgrad.tracing.outside.watches import Number, Watches
+from fgrad.tracing.outside.world import world_of
+from fgrad.tracing.record import TracedProgram
 from fgrad.transforms.arguments import is_array
 from fgrad.transforms.wrap import argument_names
 

@@ -24,7 +24,7 @@ from fgrad.config import config
 from fgrad.ir.program import Eqn, Program
 from fgrad.ir.traits import Holds
 from fgrad.ops import primitives as prims
-from fgrad.outside.watches import Number
+from fgrad.tracing.outside.watches import Number
 
 
 def learn(

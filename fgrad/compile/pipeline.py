@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.collector import collector_paused
+from fgrad.base.gc_policy import collector_paused
 from fgrad.compile.backend import BACKENDS, Backend
 from fgrad.compile.cpu.runtime import spent
 from fgrad.compile.fuse.partition import fuse

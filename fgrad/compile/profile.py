@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad.base.source import Loc
 from fgrad.compile.call import contiguous
 from fgrad.compile.executable import StepPrograms
 from fgrad.compile.inspect import jitted
@@ -23,7 +24,6 @@ from fgrad.compile.plan import Plan
 from fgrad.compile.steps import Group, KernelStep, LibraryStep
 from fgrad.errors import ArgumentError
 from fgrad.ir.program import Eqn, Var
-from fgrad.source import Loc
 
 OPERATIONS = 6  # that a row of the table names
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from fgrad.base.source import Loc
 from fgrad.ir.primitive import REGISTRY, Primitive
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var
 from fgrad.ir.traits import Holds
 from fgrad.ir.walk import resolve_atom, resolve_operands
-from fgrad.source import Loc
 
 Orders = tuple[bool, ...]
 

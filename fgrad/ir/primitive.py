@@ -151,7 +151,7 @@ class Primitive:
         # selects: whether `pullback` and `jvp` take and give `Selected` values (ops/selected.py)
         # moved_back: the transpose, if it is linear in all operands and leaves no zeros in gaps
         # moves: for linear ones whose rules serve bool arrays too, see `Moves`
-        # reorders(values, params): whether a result of operands in C order is not, see layouts.py
+        # reorders(values, params): whether a result of operands in C order is not (tracing/layouts)
         # makes_order: whether the result lies in C order whatever the operands do
         # effect: whether it does more than compute, so that it runs once, in order, used or not
         self.save: Rule | None = None

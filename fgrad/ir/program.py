@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
 
+from fgrad.base.source import Loc
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
-from fgrad.source import Loc
 
 
 class Var:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.source import here, resolve
 from fgrad.config import config
 from fgrad.errors import ArgumentError, DtypeError, FgradError, Row, ShapeError
 from fgrad.ir.aval import Aval, aval_of
@@ -16,9 +17,8 @@ from fgrad.ir.traits import Host
 from fgrad.ir.walk import subprograms
 from fgrad.lax.contents import contents
 from fgrad.numpy.promote import convert
-from fgrad.outside.draws import Draws
-from fgrad.source import here, resolve
 from fgrad.trace import Tracer, Value, trace
+from fgrad.tracing.outside.draws import Draws
 from fgrad.transforms import control, control_reverse, control_vmap  # noqa: F401 - the rules
 from fgrad.transforms.arguments import Around, refuse_edits, refuse_writes, watched
 from fgrad.transforms.tap import collecting_tags

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.frames import hides_own_frames
 from fgrad.errors import ArgumentError, DtypeError, ShapeError
-from fgrad.frames import hides_own_frames
 from fgrad.ir.aval import INT64
 from fgrad.lax.bodies import (
     Body,
@@ -21,9 +21,9 @@ from fgrad.lax.bodies import (
     own_results,
 )
 from fgrad.lax.unchanged import chosen
-from fgrad.lifted import lowered
 from fgrad.numpy.promote import as_array, convert
 from fgrad.trace import Value
+from fgrad.tracing.device_tracing import lowered
 
 
 @hides_own_frames

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.frames import hides_own_frames
 from fgrad.errors import ArgumentError, ShapeError
-from fgrad.frames import hides_own_frames
 from fgrad.ir.aval import INT64, Aval
 from fgrad.lax.bodies import (
     Body,
@@ -22,11 +22,11 @@ from fgrad.lax.bodies import (
     yielded,
 )
 from fgrad.lax.unchanged import split
-from fgrad.lifted import lowered
 from fgrad.numpy.promote import as_array, convert
 from fgrad.ops.control import scan as bind_scan
 from fgrad.ops.control import while_loop as bind_while
 from fgrad.trace import concrete
+from fgrad.tracing.device_tracing import lowered
 from fgrad.transforms.checkpoint_scan import lengths_of, saving_scan
 from fgrad.transforms.vmap import vmap
 

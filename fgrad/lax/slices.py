@@ -9,10 +9,10 @@ import numpy as np
 
 from fgrad.errors import ShapeError
 from fgrad.ir.aval import INT64
-from fgrad.lifted import lowered
 from fgrad.numpy.promote import as_array, convert
 from fgrad.ops import index as _ops
 from fgrad.trace import Tracer, Value
+from fgrad.tracing.device_tracing import lowered
 
 
 @lowered

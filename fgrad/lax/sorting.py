@@ -6,13 +6,13 @@ from typing import Any
 
 from fgrad.errors import ShapeError
 from fgrad.ir.aval import INT64, Aval
-from fgrad.lifted import lowered
 from fgrad.numpy.promote import as_array
 from fgrad.ops import sort as _ops
 from fgrad.ops.elementwise import sub
 from fgrad.ops.shape import iota, move_axis, reverse, slice_
 from fgrad.ops.sort import is_selected
 from fgrad.trace import Value
+from fgrad.tracing.device_tracing import lowered
 
 
 @lowered

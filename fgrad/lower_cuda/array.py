@@ -21,7 +21,7 @@ from fgrad.errors import ArgumentError, UnsupportedTypeError
 from fgrad.ir.aval import PYTHON_SCALARS, Aval, is_numeric
 from fgrad.lower_cuda import dlpack
 from fgrad.lower_cuda.driver import Driver, driver
-from fgrad.on_device import OnDevice, to_device
+from fgrad.tracing.on_device import OnDevice, to_device
 
 ALIGNMENT = 16  # bytes: what kernels read at once
 KEPT_SCALARS = 256

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import UnsupportedTypeError
 from fgrad.ir.aval import DTYPE_NAMES, is_bfloat16
-from fgrad.lazy import lazy_module
 
 ml_dtypes = lazy_module("ml_dtypes")
 

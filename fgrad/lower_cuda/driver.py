@@ -20,10 +20,10 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from fgrad.base.fork_locks import own_lock
+from fgrad.base.lazy_import import lazy_module
 from fgrad.config import config
 from fgrad.errors import DeviceError, DeviceMemoryError, Row
-from fgrad.lazy import lazy_module
-from fgrad.locks import own_lock
 from fgrad.lower_cuda import driver_api as api
 from fgrad.lower_cuda.memory import Memory
 from fgrad.lower_cuda.skeleton import padded

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fgrad.base.source import resolve
 from fgrad.errors import Row
 from fgrad.lower_cuda.link import Image, Origin
 from fgrad.lower_cuda.nodes import GraphNode, count
-from fgrad.source import resolve
 
 
 def described(image: Image, nodes: Sequence[GraphNode] | None, refused: str = "") -> str:

@@ -14,8 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import CheckError
-from fgrad.lazy import lazy_module
 from fgrad.lower_cuda import store
 from fgrad.lower_cuda.cubin import Cubin, resources
 from fgrad.lower_cuda.missing import needs

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.assign import keep_memory
 from fgrad.errors import ArgumentError, ShapeError
 from fgrad.ir.aval import INT64
 from fgrad.numpy.promote import (
@@ -32,6 +31,7 @@ from fgrad.numpy.views import copied, lies_in_columns, memory_axes
 from fgrad.ops import shape as sh
 from fgrad.ops.roll import roll as rolled
 from fgrad.trace import Tracer, Value, concrete, known_value, numpy_functions
+from fgrad.tracing.assign import keep_memory
 
 # --- one array ------------------------------------------------------------------------------------
 

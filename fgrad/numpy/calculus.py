@@ -41,7 +41,7 @@ from fgrad.ops import reduce as rd
 from fgrad.ops import shape as sh
 from fgrad.ops import window as wd
 from fgrad.trace import Tracer, Value, concrete
-from fgrad.writing import write_all
+from fgrad.tracing.writing import write_all
 
 # --- differences and integrals --------------------------------------------------------------------
 

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import ArgumentError, ShapeError
-from fgrad.layouts import ordered
-from fgrad.lazy import lazy_module
 from fgrad.numpy.creation import diagonal
 from fgrad.numpy.promote import (
     as_array,
@@ -33,6 +32,7 @@ from fgrad.ops import elementwise as ew
 from fgrad.ops import reduce as rd
 from fgrad.ops import shape as sh
 from fgrad.trace import Tracer, Value
+from fgrad.tracing.layouts import ordered
 
 opt_einsum = lazy_module("opt_einsum")
 

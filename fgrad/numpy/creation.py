@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.assign import copied_like, keep_memory, laid_out
 from fgrad.errors import ArgumentError, ShapeError, UnsupportedTypeError
 from fgrad.ir.aval import BOOL, INT64, is_numeric
-from fgrad.layouts import in_c_order, is_line
 from fgrad.numpy.arrange import known_shape, moveaxis
 from fgrad.numpy.promote import (
     as_array,
@@ -42,6 +40,8 @@ from fgrad.ops import reduce as rd
 from fgrad.ops import shape as sh
 from fgrad.ops.families import BROADCAST
 from fgrad.trace import Tracer, Value, concrete, known_value
+from fgrad.tracing.assign import copied_like, keep_memory, laid_out
+from fgrad.tracing.layouts import in_c_order, is_line
 
 
 @implements("array")

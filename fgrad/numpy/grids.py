@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from fgrad.errors import ArgumentError
-from fgrad.lifted import has_device, through
 from fgrad.numpy.arrange import concatenate, swapaxes, transpose
 from fgrad.numpy.creation import arange, linspace
 from fgrad.numpy.promote import (
@@ -26,6 +25,7 @@ from fgrad.numpy.promote import (
 )
 from fgrad.numpy.register import OWN, has_tracer
 from fgrad.trace import Value
+from fgrad.tracing.device_tracing import has_device, through
 
 
 def _traced_index(key: Any) -> bool:

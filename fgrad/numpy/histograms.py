@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.assign import memory_of
 from fgrad.errors import ArgumentError, ShapeError
 from fgrad.ir.aval import FLOAT64, INT64
 from fgrad.numpy import reductions as rs
@@ -32,6 +31,7 @@ from fgrad.numpy.selection import known, searchsorted, take
 from fgrad.ops import elementwise as ew
 from fgrad.ops import index as ix
 from fgrad.trace import Tracer, Value, concrete
+from fgrad.tracing.assign import memory_of
 
 
 @implements("bincount", extra=("length",))

@@ -18,9 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.assign import View, keep_memory, link
 from fgrad.errors import ArgumentError, InPlaceError
-from fgrad.layouts import mark
 from fgrad.numpy import arrange
 from fgrad.numpy.compositions import to_bool
 from fgrad.numpy.indexing import getitem, update
@@ -59,9 +57,11 @@ from fgrad.ops import complex as cx
 from fgrad.ops import shape as sh
 from fgrad.ops.elementwise import convert_p
 from fgrad.ops.families import BROADCAST
-from fgrad.tables import alias_functions, numpy_functions, store_out, ufunc_methods
 from fgrad.trace import Builder, Tracer, Value, concrete
-from fgrad.writing import write_all
+from fgrad.tracing.assign import View, keep_memory, link
+from fgrad.tracing.layouts import mark
+from fgrad.tracing.tables import alias_functions, numpy_functions, store_out, ufunc_methods
+from fgrad.tracing.writing import write_all
 
 Function = Callable[..., Any]
 

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from fgrad.errors import ArgumentError
-from fgrad.lifted import has_device, through
 from fgrad.numpy.arrange import moveaxis, stack
 from fgrad.numpy.promote import (
     as_array,
@@ -26,6 +25,7 @@ from fgrad.numpy.promote import (
 )
 from fgrad.numpy.register import OWN, has_tracer, implements
 from fgrad.trace import Value, concrete
+from fgrad.tracing.device_tracing import has_device, through
 from fgrad.transforms.vmap import vmap
 
 

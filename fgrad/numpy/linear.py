@@ -10,7 +10,6 @@ import numpy as np
 
 from fgrad.errors import ArgumentError, ShapeError
 from fgrad.ir.aval import FLOAT32
-from fgrad.layouts import ordered
 from fgrad.numpy.arrange import known_ints, moveaxis
 from fgrad.numpy.promote import (
     as_array,
@@ -32,6 +31,7 @@ from fgrad.ops import elementwise as ew
 from fgrad.ops import shape as sh
 from fgrad.ops.roll import roll
 from fgrad.trace import Tracer, Value
+from fgrad.tracing.layouts import ordered
 
 
 def _mismatch(name: str, a: Value, b: Value) -> ShapeError:

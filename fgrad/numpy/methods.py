@@ -18,9 +18,9 @@ from fgrad.numpy.promote import refuse_argument
 from fgrad.numpy.views import bits_view, same_view
 from fgrad.ops import complex as cx
 from fgrad.ops import shape as sh
-from fgrad.readout import number_of
-from fgrad.tables import numpy_functions
 from fgrad.trace import Tracer, Value, concrete, install_methods
+from fgrad.tracing.readout import number_of
+from fgrad.tracing.tables import numpy_functions
 
 
 def astype(

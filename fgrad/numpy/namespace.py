@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy
 
-from fgrad.lazy import load
-from fgrad.lifted import has_device, through
+from fgrad.base.lazy_import import load
 from fgrad.numpy.inplace import adopt
 from fgrad.numpy.register import EXTRA, OWN, TRACED, has_tracer, lookup
-from fgrad.tables import deferred
 from fgrad.trace import Tracer, innermost, own_handle
+from fgrad.tracing.device_tracing import has_device, through
+from fgrad.tracing.tables import deferred
 
 MORE = "fgrad.numpy.more"  # the functions that `import fgrad` leaves for later
 _MODULES = ("linalg", "fft")

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.base.foreign import foreign_container, is_foreign
 from fgrad.errors import ArgumentError, DtypeError, ShapeError
-from fgrad.foreign import foreign_container, is_foreign
 from fgrad.ir.primitive import REGISTRY
 from fgrad.numpy.promote import (
     PYTHON_KEYS,
@@ -24,8 +24,8 @@ from fgrad.numpy.promote import (
 )
 from fgrad.numpy.ufuncs import GENERAL, fast_binary, fast_reflected
 from fgrad.ops import elementwise as ew
-from fgrad.tables import numpy_functions
 from fgrad.trace import Tracer, Value, bind, concrete
+from fgrad.tracing.tables import numpy_functions
 
 Function = Callable[..., Any]
 

@@ -21,9 +21,9 @@ from fgrad.numpy.promote import (
     stored,
 )
 from fgrad.numpy.register import has_tracer
-from fgrad.on_device import OnDevice
 from fgrad.ops import elementwise as ew
 from fgrad.trace import Tracer, Value
+from fgrad.tracing.on_device import OnDevice
 
 
 def at(x: Any) -> At:

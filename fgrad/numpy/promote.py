@@ -13,6 +13,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from fgrad.base.foreign import foreign_container, is_foreign
+from fgrad.base.source import here, resolve
 from fgrad.errors import (
     ArgumentError,
     AxisError,
@@ -21,17 +23,15 @@ from fgrad.errors import (
     UnsupportedNumpyError,
     UnsupportedTypeError,
 )
-from fgrad.foreign import foreign_container, is_foreign
 from fgrad.ir.aval import BOOL, aval_of, is_numeric
-from fgrad.lifted import lift
 from fgrad.numpy.register import has_tracer
-from fgrad.on_device import OnDevice
 from fgrad.ops import elementwise as ew
 from fgrad.ops import shape as sh
 from fgrad.ops.checked import in_range_of
 from fgrad.ops.families import BROADCAST
-from fgrad.source import here, resolve
 from fgrad.trace import Builder, Tracer, Value, bind, innermost
+from fgrad.tracing.device_tracing import lift
+from fgrad.tracing.on_device import OnDevice
 
 Shape: TypeAlias = "tuple[int, ...]"
 Key: TypeAlias = Any  # a NumPy dtype, or the Python type int, float or complex if weak

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fgrad.tables import numpy_functions
 from fgrad.trace import Tracer
+from fgrad.tracing.tables import numpy_functions
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from fgrad.errors import ArgumentError, ShapeError, TracedIndexError
 from fgrad.ir.aval import INT64
-from fgrad.layouts import in_c_order, mark
 from fgrad.numpy.arrange import concatenate, moveaxis, ravel
 from fgrad.numpy.compositions import absolute, to_bool
 from fgrad.numpy.indexing import bounds_error, checked, index_watchers, wrap_negative
@@ -34,8 +33,9 @@ from fgrad.ops import elementwise as ew
 from fgrad.ops import index as ix
 from fgrad.ops import shape as sh
 from fgrad.ops.sort import searchsorted as searching
-from fgrad.tables import numpy_functions
 from fgrad.trace import Tracer, Value, concrete
+from fgrad.tracing.layouts import in_c_order, mark
+from fgrad.tracing.tables import numpy_functions
 
 MANY = 64  # values that are looked for by a search of their own
 

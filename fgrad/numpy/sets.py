@@ -30,8 +30,8 @@ from fgrad.ops import elementwise as ew
 from fgrad.ops import index as ix
 from fgrad.ops import reduce as rd
 from fgrad.ops import sort as so
-from fgrad.overlap import overlap
 from fgrad.trace import Value, concrete
+from fgrad.tracing.overlap import overlap
 
 FEW = 64  # members up to which each element is compared with all of them
 

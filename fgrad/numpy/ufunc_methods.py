@@ -35,8 +35,8 @@ from fgrad.numpy.ufuncs import IMPLEMENTATIONS
 from fgrad.ops import elementwise as ew
 from fgrad.ops import index as ix
 from fgrad.ops.elementwise import lit
-from fgrad.tables import numpy_functions, ufunc_methods, unsupported_card
 from fgrad.trace import Value, concrete
+from fgrad.tracing.tables import numpy_functions, ufunc_methods, unsupported_card
 
 REDUCTIONS: dict[Any, Callable[..., Value]] = {
     np.add: rs.sum_,

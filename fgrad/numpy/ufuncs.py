@@ -14,10 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.doors import binary_door, unary_door
 from fgrad.ir.aval import BOOL
 from fgrad.ir.primitive import REGISTRY, Primitive
-from fgrad.layouts import ordered
 from fgrad.numpy import compositions as co
 from fgrad.numpy.promote import (
     Shape,
@@ -43,8 +41,10 @@ from fgrad.ops import complex as cx
 from fgrad.ops import composed
 from fgrad.ops import elementwise as ew
 from fgrad.ops.checked import OVERFLOW, in_range
-from fgrad.tables import numpy_functions
 from fgrad.trace import Tracer, Value, bind, concrete
+from fgrad.tracing.fastpath import binary_door, unary_door
+from fgrad.tracing.layouts import ordered
+from fgrad.tracing.tables import numpy_functions
 
 Function = Callable[..., Any]
 

@@ -11,7 +11,7 @@ from fgrad.errors import UnsupportedNumpyError
 from fgrad.numpy.promote import user_line
 from fgrad.numpy.register import TRACED
 from fgrad.numpy.selection import SIZED
-from fgrad.tables import unsupported_card
+from fgrad.tracing.tables import unsupported_card
 
 _DATES = ("it calculates with dates, and traced arrays hold numbers", "days as plain integers")
 _MATRIX = (

@@ -11,7 +11,7 @@ from typing import Any
 
 from fgrad.numpy.register import implements, lookup
 from fgrad.trace import Tracer, concrete
-from fgrad.trace_errors import needs_value
+from fgrad.tracing.trace_errors import needs_value
 
 PRINTING = ("array2string", "array_repr", "array_str")
 WRITING = ("save", "savetxt", "savez", "savez_compressed")

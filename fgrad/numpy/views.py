@@ -17,7 +17,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.assign import (
+from fgrad.errors import ArgumentError
+from fgrad.numpy.indexing import getitem, update
+from fgrad.numpy.masked import Masked, is_unknown_mask
+from fgrad.numpy.promote import traced_full
+from fgrad.ops import complex as cx
+from fgrad.ops import elementwise as ew
+from fgrad.ops import shape as sh
+from fgrad.trace import Tracer, Value
+from fgrad.tracing.assign import (
     View,
     check_layout,
     copied_like,
@@ -27,15 +35,7 @@ from fgrad.assign import (
     link,
     root_of,
 )
-from fgrad.errors import ArgumentError
-from fgrad.layouts import in_c_order, is_line, mark
-from fgrad.numpy.indexing import getitem, update
-from fgrad.numpy.masked import Masked, is_unknown_mask
-from fgrad.numpy.promote import traced_full
-from fgrad.ops import complex as cx
-from fgrad.ops import elementwise as ew
-from fgrad.ops import shape as sh
-from fgrad.trace import Tracer, Value
+from fgrad.tracing.layouts import in_c_order, is_line, mark
 
 Function = Callable[..., Any]
 

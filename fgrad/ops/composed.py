@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.doors import binary_door
+from fgrad.base.lazy_import import lazy_module
 from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import OUT, Primitive, Reads
 from fgrad.ir.program import Program
-from fgrad.lazy import lazy_module
 from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew
 from fgrad.ops.elementwise import lit, select
@@ -35,6 +34,7 @@ from fgrad.ops.known import has_no_nan, is_positive, known
 from fgrad.ops.selected import unless
 from fgrad.ops.shape import broadcast
 from fgrad.trace import Value, bind, trace
+from fgrad.tracing.fastpath import binary_door
 
 special = lazy_module("scipy.special")
 

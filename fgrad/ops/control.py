@@ -22,9 +22,9 @@ from fgrad.ir.primitive import Opaque, Primitive
 from fgrad.ir.program import Lit, Program
 from fgrad.ir.traits import Holds
 from fgrad.ir.walk import has_effect
-from fgrad.lifted import follows
 from fgrad.ops.straight import WORTH, is_worth, scan_loop, while_loops
 from fgrad.trace import Value, bind, run
+from fgrad.tracing.device_tracing import follows
 
 scan_p = Primitive(
     "scan",

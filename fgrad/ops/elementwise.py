@@ -14,13 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.doors import binary_door, unary_door
+from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import DtypeError, ShapeError
 from fgrad.ir import traits
 from fgrad.ir.aval import BOOL, Aval
 from fgrad.ir.primitive import OUT, REGISTRY, Primitive, Reads
 from fgrad.ir.traits import Traits
-from fgrad.lazy import lazy_module
 from fgrad.ops import kept
 from fgrad.ops.families import (
     ADD,
@@ -41,6 +40,7 @@ from fgrad.ops.families import (
 from fgrad.ops.known import is_positive, over_squares
 from fgrad.ops.selected import SELECT, Selected, unless, where
 from fgrad.trace import Value, bind
+from fgrad.tracing.fastpath import binary_door, unary_door
 
 special = lazy_module("scipy.special")
 

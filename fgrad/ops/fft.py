@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import DtypeError, ShapeError
 from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
-from fgrad.lazy import lazy_module
 from fgrad.ops.complex import COMPLEX_OF, REAL_OF, complex_dtype, conj
 from fgrad.ops.elementwise import lit, mul
 from fgrad.ops.families import linear

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.lazy import lazy_module
+from fgrad.base.lazy_import import lazy_module
 
 special = lazy_module("scipy.special")
 

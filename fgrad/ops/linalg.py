@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.base.lazy_import import lazy_module
 from fgrad.ir import traits
 from fgrad.ir.aval import INT32, INT64, Aval
 from fgrad.ir.primitive import DISCRETE, NOT_LINEAR, OUT, Primitive
-from fgrad.lazy import lazy_module
 from fgrad.ops.complex import conj
 from fgrad.ops.composed import compose_when_compiled
 from fgrad.ops.diagonals import diagonal, on_diagonal

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.base.lazy_import import lazy_module
 from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import NOT_LINEAR, Primitive
-from fgrad.lazy import lazy_module
 from fgrad.ops.elementwise import add, neg
 from fgrad.ops.families import zeros_like
 from fgrad.ops.matrices import (

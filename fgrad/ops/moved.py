@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from fgrad.ops.selected import ZERO, Selected, Support, fitted, known_support, plain
-from fgrad.record import Record
 from fgrad.trace import Tracer, Value
+from fgrad.tracing.record import Record
 
 
 def array_of(t: Any) -> Any:

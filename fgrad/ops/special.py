@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import MissingRuleError
 from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.traits import Cost, Host
-from fgrad.lazy import lazy_module
 from fgrad.ops.elementwise import (
     abs_,
     add,

@@ -11,8 +11,8 @@ from typing import Any
 from fgrad.ops.families import BROADCAST
 from fgrad.ops.reduce import reduce_any
 from fgrad.ops.selected import ADD, ZERO_OR_NAN, Selected, Support, fitted
-from fgrad.record import Record
 from fgrad.trace import Value, bind
+from fgrad.tracing.record import Record
 
 
 def pull_stacked(record: Record, cts: Sequence[Any], parts: Sequence[Any]) -> Sequence[Any]:

@@ -14,11 +14,11 @@ import numpy as np
 from fgrad.errors import ArgumentError
 from fgrad.ir.aval import INT64, UINT32
 from fgrad.numpy.promote import user_line
-from fgrad.on_device import OnDevice
 from fgrad.ops.elementwise import convert, shift_right, xor
 from fgrad.ops.random_bits import random_bits
 from fgrad.ops.shape import concatenate, reshape
 from fgrad.trace import Tracer, Value
+from fgrad.tracing.on_device import OnDevice
 
 Key: TypeAlias = Any
 Shape: TypeAlias = "int | tuple[int, ...]"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pkgutil
 from typing import Any
 
-from fgrad.lazy import load
+from fgrad.base.lazy_import import load
 
 
 def _modules() -> list[str]:

@@ -18,8 +18,8 @@ from fgrad.numpy.promote import as_operand, inexact
 from fgrad.numpy.register import has_tracer
 from fgrad.ops.elementwise import stop_gradient
 from fgrad.scipy._either import refusal
-from fgrad.thread_state import THREAD
 from fgrad.trace import Value, concrete, innermost
+from fgrad.tracing.thread_state import THREAD
 from fgrad.transforms.callback import pure_callback
 from fgrad.transforms.implicit import closure_convert, custom_root
 from fgrad.transforms.vmap import vmap

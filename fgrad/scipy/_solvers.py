@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad.base.lazy_import import lazy_module
 from fgrad.ir.aval import Aval
-from fgrad.lazy import lazy_module
 from fgrad.scipy._host import arguments, floats, implicit, inside, on_host, real, refuse_options
 from fgrad.trace import Value
 from fgrad.transforms.grad import grad

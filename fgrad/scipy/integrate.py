@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import ArgumentError
 from fgrad.lax.loops import scan, while_loop
-from fgrad.lazy import lazy_module
 from fgrad.numpy.promote import as_operand, inexact, user_line
 from fgrad.numpy.register import has_tracer
 from fgrad.ops.elementwise import stop_gradient

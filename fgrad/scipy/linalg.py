@@ -16,8 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 import fgrad.numpy as fnp
-from fgrad.layouts import is_line, mark
-from fgrad.lazy import lazy_module
+from fgrad.base.lazy_import import lazy_module
 from fgrad.numpy.linalg.functions import linear_operands, matrices
 from fgrad.ops import decompositions as dc
 from fgrad.ops import determinants as dt
@@ -28,6 +27,7 @@ from fgrad.ops.complex import conj, is_complex, to_complex
 from fgrad.ops.diagonals import diagonal, on_diagonal
 from fgrad.scipy._either import either, plain_only, refusal
 from fgrad.trace import Tracer, Value
+from fgrad.tracing.layouts import is_line, mark
 
 plain = lazy_module("scipy.linalg")
 

@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.base.lazy_import import lazy_module
 from fgrad.compile.jit import jit
 from fgrad.errors import ArgumentError
-from fgrad.lazy import lazy_module
 from fgrad.numpy.promote import user_line
 from fgrad.scipy import _solvers
 from fgrad.scipy._host import arguments, inside, refuse_options

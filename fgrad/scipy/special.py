@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import ArgumentError, UnsupportedNumpyError
-from fgrad.lazy import lazy_module
 from fgrad.nn import activations as act
 from fgrad.nn import probability as prob
 from fgrad.numpy.promote import (
@@ -43,8 +43,8 @@ from fgrad.ops import special_factorials as sf
 from fgrad.ops.complex import is_complex
 from fgrad.ops.elementwise import lit
 from fgrad.scipy._either import either, plain_only
-from fgrad.tables import numpy_functions
 from fgrad.trace import Tracer, Value
+from fgrad.tracing.tables import numpy_functions
 
 plain = lazy_module("scipy.special")
 

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fgrad.base.source import Loc
 from fgrad.compile.inspect import inspect
 from fgrad.compile.steps import Group
 from fgrad.ir.program import Eqn, Lit, Program, Var
 from fgrad.ir.text import names, print_eqn, scalar_text
-from fgrad.source import Loc
 
 # Fills that text can be read on, for groups in turn.
 COLOURS = (

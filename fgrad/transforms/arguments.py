@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
-from fgrad.assign import immutable, keep_memory, layout_of, memory_of, root_of, writes_of
-from fgrad.containers import SEQUENCES, Edit, Watch, containers_in, put_contents
+from fgrad.base.containers import SEQUENCES, Edit, Watch, containers_in, put_contents
+from fgrad.base.source import USERS, here, owner_of, resolve, warn_user
 from fgrad.errors import ArgumentWriteError, InPlaceError, LostWriteWarning
-from fgrad.layouts import in_c_order
-from fgrad.lifted import is_lifted, lift
-from fgrad.on_device import OnDevice
-from fgrad.overlap import overlap, overlaps_itself
-from fgrad.source import USERS, here, owner_of, resolve, warn_user
 from fgrad.trace import Tracer
-from fgrad.writing import write_all
+from fgrad.tracing.assign import immutable, keep_memory, layout_of, memory_of, root_of, writes_of
+from fgrad.tracing.device_tracing import is_lifted, lift
+from fgrad.tracing.layouts import in_c_order
+from fgrad.tracing.on_device import OnDevice
+from fgrad.tracing.overlap import overlap, overlaps_itself
+from fgrad.tracing.writing import write_all
 
 MOST_ITEMS = 1024  # of a container outside that is looked at
 

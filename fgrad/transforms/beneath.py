@@ -14,17 +14,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.source import here, resolve
 from fgrad.errors import CustomRuleError, Row
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.order import Orders
 from fgrad.ir.primitive import REGISTRY, Opaque, Primitive
 from fgrad.ir.program import Program
-from fgrad.layouts import mark, orders_known
 from fgrad.ops.families import batch_first
-from fgrad.readout import DIFFERENTIATING, depends_on_inputs
-from fgrad.source import here, resolve
 from fgrad.trace import Builder, Tracer, Value, bind, concrete, innermost, run
-from fgrad.trace_errors import leaked, made_at
+from fgrad.tracing.layouts import mark, orders_known
+from fgrad.tracing.readout import DIFFERENTIATING, depends_on_inputs
+from fgrad.tracing.trace_errors import leaked, made_at
 from fgrad.transforms.arguments import refuse_writes
 from fgrad.transforms.closed_over import Closed
 from fgrad.transforms.control_parts import derived_program

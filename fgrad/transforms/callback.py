@@ -22,9 +22,9 @@ from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import DISCRETE, Primitive
 from fgrad.ir.traits import Host
-from fgrad.lifted import lower
 from fgrad.ops.families import batch_first
 from fgrad.trace import Tracer, Value, bind, innermost
+from fgrad.tracing.device_tracing import lower
 from fgrad.transforms.custom_function import line_of
 from fgrad.transforms.wrap import as_value, function_name
 

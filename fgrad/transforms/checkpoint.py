@@ -21,11 +21,11 @@ from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Lit, Program
 from fgrad.ir.traits import Holds
-from fgrad.lifted import lower, lowered
 from fgrad.ops.selected import Selected, alike, plain
-from fgrad.record import Record
-from fgrad.thread_state import THREAD
 from fgrad.trace import Builder, Tracer, Value, bind, innermost, run
+from fgrad.tracing.device_tracing import lower, lowered
+from fgrad.tracing.record import Record
+from fgrad.tracing.thread_state import THREAD
 from fgrad.transforms.arguments import refuse_edits, watched
 from fgrad.transforms.beneath import Call, trace_beneath
 from fgrad.transforms.checkpoint_body import Body, Ran, append, run_body, takes_body

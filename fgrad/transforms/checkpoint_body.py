@@ -15,15 +15,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.source import Loc, RawLoc, here
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.order import with_orders
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program
-from fgrad.layouts import mark, orders_known
-from fgrad.record import Record, passed_by
-from fgrad.source import Loc, RawLoc, here
-from fgrad.thread_state import THREAD
 from fgrad.trace import UNREAD, Builder, Tracer, Value, bind, trace
+from fgrad.tracing.layouts import mark, orders_known
+from fgrad.tracing.record import Record, passed_by
+from fgrad.tracing.thread_state import THREAD
 from fgrad.transforms.arguments import refuse_writes
 from fgrad.transforms.beneath import Beneath
 from fgrad.transforms.tape import Tape, active_values

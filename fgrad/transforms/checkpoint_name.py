@@ -8,8 +8,8 @@ from fgrad import tree
 from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
-from fgrad.lifted import lower
 from fgrad.trace import Value, bind
+from fgrad.tracing.device_tracing import lower
 from fgrad.transforms.wrap import as_value
 
 NAME = Primitive("checkpoint_name", traits.passing(), params=("name",), linear_in="all")

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import ArgumentError
-from fgrad.lazy import lazy_module
 from fgrad.ops.families import ADD
 from fgrad.ops.shape import concatenate, reshape, slice_
 from fgrad.trace import Tracer, Value, bind, innermost

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad.base.fork_locks import Locked
 from fgrad.errors import InPlaceError
 from fgrad.ir.program import Program
-from fgrad.locks import Locked
-from fgrad.thread_state import THREAD
 from fgrad.trace import Builder, Tracer
+from fgrad.tracing.thread_state import THREAD
 
 _NO_TRACERS = (type, types.ModuleType, np.ndarray, np.generic, str, bytes, Builder, Program)
 _MOST = 1000  # objects that are looked at

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from fgrad.base.source import here, resolve
 from fgrad.errors import MissingRuleError
 from fgrad.ir.aval import INT64, Aval, aval_of
 from fgrad.ir.program import Params, Program, Var
@@ -41,9 +42,8 @@ from fgrad.ops.elementwise import (
 )
 from fgrad.ops.index import gather, scatter
 from fgrad.ops.selected import join
-from fgrad.source import here, resolve
-from fgrad.thread_state import THREAD
 from fgrad.trace import Value, run, trace
+from fgrad.tracing.thread_state import THREAD
 from fgrad.transforms.control_parts import (
     Values,
     derived_program,

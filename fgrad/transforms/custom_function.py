@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.frames import hides_own_frames
+from fgrad.base.source import Loc
 from fgrad.errors import (
     ArgumentError,
     CustomRuleError,
@@ -24,15 +26,13 @@ from fgrad.errors import (
     TracedIndexError,
     UnsupportedNumpyError,
 )
-from fgrad.frames import hides_own_frames
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.order import Orders
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program, Var
 from fgrad.ops.elementwise import convert
-from fgrad.readout import DIFFERENTIATING
-from fgrad.source import Loc
 from fgrad.trace import Builder, Tracer, Value, innermost, lasting
+from fgrad.tracing.readout import DIFFERENTIATING
 from fgrad.transforms.arguments import refuse_edits, watched
 from fgrad.transforms.beneath import (
     HIDDEN,

@@ -13,18 +13,18 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from fgrad import tree
+from fgrad.base.frames import hides_own_frames
 from fgrad.errors import CustomRuleError, Row
-from fgrad.frames import hides_own_frames
 from fgrad.ir import traits
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program
 from fgrad.ir.traits import Holds
-from fgrad.lifted import lower
 from fgrad.ops.elementwise import add
 from fgrad.ops.families import batch_first, zeros_like
-from fgrad.record import Record
 from fgrad.trace import Tracer, Value, bind, run
+from fgrad.tracing.device_tracing import lower
+from fgrad.tracing.record import Record
 from fgrad.transforms.beneath import Beneath, batched_first, closure_card, mapped
 from fgrad.transforms.closed_over import standing
 from fgrad.transforms.control_parts import known_values

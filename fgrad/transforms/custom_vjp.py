@@ -13,18 +13,18 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from fgrad import tree
+from fgrad.base.frames import hides_own_frames
 from fgrad.errors import CustomRuleError, MissingRuleError, Row
-from fgrad.frames import hides_own_frames
 from fgrad.ir import traits
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program
 from fgrad.ir.traits import Holds
-from fgrad.lifted import lower
 from fgrad.ops.families import batch_first
 from fgrad.ops.reduce import reduce_sum
 from fgrad.ops.shape import move_axis
 from fgrad.trace import Value, bind
+from fgrad.tracing.device_tracing import lower
 from fgrad.transforms.beneath import (
     HIDDEN,
     Beneath,

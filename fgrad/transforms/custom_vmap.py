@@ -11,17 +11,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fgrad import tree
+from fgrad.base.frames import hides_own_frames
 from fgrad.errors import CustomRuleError
-from fgrad.frames import hides_own_frames
 from fgrad.ir import traits
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program
 from fgrad.ir.traits import Holds
-from fgrad.lifted import lower
 from fgrad.ops.families import batch_first
 from fgrad.ops.shape import index, move_axis
 from fgrad.trace import Builder, Value, innermost, run
+from fgrad.tracing.device_tracing import lower
 from fgrad.transforms.beneath import batched_first, evaluate_beneath
 from fgrad.transforms.chunked import cut, map_chunks
 from fgrad.transforms.closed_over import standing

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 from fgrad.ir.aval import BOOL, Aval
 from fgrad.ir.program import Program
-from fgrad.layouts import orders_known
 from fgrad.ops.families import FLOATS
 from fgrad.ops.selected import ZERO, Selected, Support, known_support, plain
 from fgrad.ops.shape import full
 from fgrad.trace import Builder, Tracer, Value, run, trace
+from fgrad.tracing.layouts import orders_known
 from fgrad.transforms.tape import Tape, pull_selected, push_selected
 from fgrad.transforms.vmap import run_batched
 from fgrad.transforms.wrap import outside

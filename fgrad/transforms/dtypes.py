@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.base.source import here, resolve
 from fgrad.errors import GradDtypeError
 from fgrad.ops.complex import conj
 from fgrad.ops.families import REAL_FLOATS
-from fgrad.source import here, resolve
 from fgrad.trace import Value
 from fgrad.transforms.wrap import function_name
 

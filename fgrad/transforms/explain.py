@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.source import resolve
 from fgrad.config import without_jit
 from fgrad.errors import ArgumentError
 from fgrad.ir.primitive import Refusal
 from fgrad.ops.elementwise import convert_p, select_p, stop_gradient_p
-from fgrad.record import Record
-from fgrad.source import resolve
 from fgrad.trace import Builder, Tracer, concrete
+from fgrad.tracing.record import Record
 from fgrad.transforms.wrap import as_value, function_name, is_weak
 
 

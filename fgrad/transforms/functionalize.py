@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from fgrad import tree
-from fgrad.lifted import lower
 from fgrad.trace import Builder, Tracer
+from fgrad.tracing.device_tracing import lower
 from fgrad.transforms.wrap import (
     as_values,
     check_callable,

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.lazy_import import lazy_module
+from fgrad.base.quiet import quiet
+from fgrad.base.source import here, resolve
 from fgrad.errors import NonScalarGradError
 from fgrad.ir.aval import FLOAT64
-from fgrad.lazy import lazy_module
-from fgrad.lifted import beside, lower
 from fgrad.ops.families import zeros_like
 from fgrad.ops.selected import plain
-from fgrad.quiet import quiet
-from fgrad.source import here, resolve
 from fgrad.trace import Builder, Tracer, Value
+from fgrad.tracing.device_tracing import beside, lower
 from fgrad.transforms.arguments import warn_of_writes, watched
 from fgrad.transforms.dtypes import ascent, check_argument, check_result
 from fgrad.transforms.tape import Tape, pull_selected

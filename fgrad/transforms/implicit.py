@@ -18,10 +18,10 @@ from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program, Var
 from fgrad.ir.traits import Holds
-from fgrad.lifted import lower
 from fgrad.ops.elementwise import neg, stop_gradient, sub
 from fgrad.ops.families import batch_first
 from fgrad.trace import Value, bind, run
+from fgrad.tracing.device_tracing import lower
 from fgrad.transforms.beneath import Traced, batched_first, present, trace_beneath
 from fgrad.transforms.closed_over import Closed, standing, tracers_of
 from fgrad.transforms.control_parts import derived_program, split

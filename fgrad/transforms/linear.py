@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fgrad import tree
+from fgrad.base.source import resolve
 from fgrad.errors import ArgumentError, MissingRuleError
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Program
 from fgrad.ir.traits import Holds
-from fgrad.lifted import lower
 from fgrad.ops.families import zeros_like
-from fgrad.source import resolve
 from fgrad.trace import Builder, Value
+from fgrad.tracing.device_tracing import lower
 from fgrad.transforms.tape import Tape, pull
 from fgrad.transforms.wrap import (
     as_value,

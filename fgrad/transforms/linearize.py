@@ -15,15 +15,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.frames import hides_own_frames
 from fgrad.errors import ArgumentError, GradDtypeError
-from fgrad.frames import hides_own_frames
 from fgrad.ir.aval import aval_of
-from fgrad.lifted import beside, is_lifted, lower
 from fgrad.ops.elementwise import convert
 from fgrad.ops.families import FLOATS, zeros_like
 from fgrad.ops.moved import as_given
 from fgrad.ops.selected import ZERO, Selected, known_support, plain
 from fgrad.trace import Builder, Tracer, Value
+from fgrad.tracing.device_tracing import beside, is_lifted, lower
 from fgrad.transforms.arguments import warn_of_writes, watched
 from fgrad.transforms.tape import Tape, pull_selected, push_selected
 from fgrad.transforms.wrap import (

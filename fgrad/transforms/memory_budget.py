@@ -18,15 +18,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.source import warn_user
 from fgrad.errors import MemoryBudgetWarning
 from fgrad.ir.aval import aval_of
 from fgrad.ir.memory import bytes_of, is_view, live_bytes, peak_bytes
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
-from fgrad.lifted import lower
 from fgrad.ops.control import scan_p
-from fgrad.source import warn_user
-from fgrad.thread_state import THREAD
 from fgrad.trace import Builder, Tracer, Value, bind, concrete, innermost, run, trace
+from fgrad.tracing.device_tracing import lower
+from fgrad.tracing.thread_state import THREAD
 from fgrad.transforms.arguments import refuse_edits, watched
 from fgrad.transforms.beneath import trace_beneath
 from fgrad.transforms.checkpoint import Saving, bind_checkpoint

@@ -21,8 +21,8 @@ from fgrad.ops.index import scatter
 from fgrad.ops.moved import every
 from fgrad.ops.selected import ZERO, Selected, Support, plain
 from fgrad.ops.shape import add_n, concatenate, inverse_permutation, permute, reshape
-from fgrad.record import Record
 from fgrad.trace import Value
+from fgrad.tracing.record import Record
 
 DEAR = 8  # an element that is scattered costs as much as so many that are padded and added
 

@@ -13,12 +13,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import ArgumentError
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive, folds
 from fgrad.ir.program import Eqn, Lit, Program, Var
 from fgrad.ir.traits import Along, Holds
-from fgrad.lazy import lazy_module
 from fgrad.ops import primitives as prims
 from fgrad.transforms.checkpoint import barrier_p
 from fgrad.transforms.derive import jvp_program

@@ -20,16 +20,16 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.base.source import resolve
 from fgrad.errors import MissingRuleError
 from fgrad.ir.aval import aval_of
 from fgrad.ir.primitive import Primitive, Refusal
 from fgrad.ops.families import FLOATS, map_selected, push_maps
 from fgrad.ops.moved import Reads, array_of, pull_moved, push_moved
 from fgrad.ops.selected import ZERO, Selected, either, join, plain
-from fgrad.record import Record
-from fgrad.source import resolve
-from fgrad.thread_state import THREAD
 from fgrad.trace import Builder, Tracer, Value, passed_by
+from fgrad.tracing.record import Record
+from fgrad.tracing.thread_state import THREAD
 from fgrad.transforms.reads import Read, pull_reads, read_of
 
 

@@ -15,19 +15,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import tree
-from fgrad.assign import laid_out
+from fgrad.base.frames import note_read_only
 from fgrad.errors import ArgumentError, BatchSizeError
-from fgrad.frames import note_read_only
 from fgrad.ir.aval import PYTHON_SCALARS, Aval, aval_of
 from fgrad.ir.primitive import Primitive, Refusal
-from fgrad.layouts import examples_in_c_order, mark, orders_known
-from fgrad.on_device import OnDevice
 from fgrad.ops.families import batch_first
 from fgrad.ops.shape import index, move_axis
-from fgrad.outside.draws import Draws
-from fgrad.record import Record
-from fgrad.thread_state import THREAD
 from fgrad.trace import Builder, Tracer, Value, bind, passed_by
+from fgrad.tracing.assign import laid_out
+from fgrad.tracing.layouts import examples_in_c_order, mark, orders_known
+from fgrad.tracing.on_device import OnDevice
+from fgrad.tracing.outside.draws import Draws
+from fgrad.tracing.record import Record
+from fgrad.tracing.thread_state import THREAD
 from fgrad.transforms.arguments import Shared, refuse_writes
 from fgrad.transforms.chunked import cut, map_chunks
 from fgrad.transforms.tape import missing_rule, replayed_by

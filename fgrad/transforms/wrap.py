@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
-from fgrad.assign import lying_as
+from fgrad.base.foreign import foreign_container, is_foreign
+from fgrad.base.frames import hides_own_frames
 from fgrad.errors import ArgumentError, GradDtypeError, UnsupportedTypeError
-from fgrad.foreign import foreign_container, is_foreign
-from fgrad.frames import hides_own_frames
 from fgrad.ir.aval import PYTHON_SCALARS, is_numeric
-from fgrad.lifted import lift, lower
-from fgrad.on_device import OnDevice
 from fgrad.trace import Builder, Tracer, Value
+from fgrad.tracing.assign import lying_as
+from fgrad.tracing.device_tracing import lift, lower
+from fgrad.tracing.on_device import OnDevice
 
 PLAIN = frozenset({np.ndarray, Tracer, float, int, np.float64, np.float32, bool})
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from random_programs import programs
 
+from fgrad.base.source import Loc
 from fgrad.errors import CheckError
 from fgrad.ir.aval import Aval
 from fgrad.ir.check import check_program
 from fgrad.ir.program import Eqn, Lit, Params, Program, Var
 from fgrad.ir.text import parse_program
-from fgrad.source import Loc
 
 F64 = np.dtype(np.float64)
 GOOD = parse_program(

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from fgrad.base.lazy_import import lazy_module
 from fgrad.compile.cpu import runtime
 from fgrad.config import config
 from fgrad.errors import CheckError, MissingCudaError
-from fgrad.lazy import lazy_module
 from fgrad.lower_cuda import skeleton, store, toolchain
 from fgrad.lower_cuda.cubin import (
     Cubin,

@@ -17,7 +17,7 @@ import numpy as np
 
 from emulator.cublaslt import UNSUPPORTED, CublasLt, Refused, enqueue, put, require
 from emulator.cudnn import CudnnStub
-from fgrad.lazy import lazy_module
+from fgrad.base.lazy_import import lazy_module
 from fgrad.lower_cuda.library import cublaslt as lt
 from fgrad.lower_cuda.library.functions import C_TYPES, LIBRARIES, SIGNATURES
 

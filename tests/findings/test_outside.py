@@ -19,7 +19,7 @@ import pytest
 
 import fgrad
 from fgrad.errors import RetraceWarning
-from fgrad.outside.world import world_of
+from fgrad.tracing.outside.world import world_of
 
 HEAD = """
 import functools, math, types

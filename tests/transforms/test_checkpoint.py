@@ -13,7 +13,7 @@ import fgrad
 from fgrad import checkpoint_policies as policies
 from fgrad.compile.call import executable_of
 from fgrad.errors import ArgumentError, MissingRuleError
-from fgrad.record import Record
+from fgrad.tracing.record import Record
 from tests.transforms.functions import CASES, Smooth
 from tests.transforms.test_compose import DERIVATIVES, X
 

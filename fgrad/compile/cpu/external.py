@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.base.lazy_import import lazy_extension
 from fgrad.compile.cpu.library import capsule_address
 from fgrad.compile.cpu.llvm_text import element_type, literal, range_loop
 from fgrad.compile.cpu.runtime import Source, build
 from fgrad.compile.routines import SpecialFunction
-from fgrad.lazy import lazy_extension
 
 cython_special: Any = lazy_extension("scipy.special.cython_special")
 

@@ -21,9 +21,9 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fgrad.base.source import warn_user
 from fgrad.compile.cpu.own_files import TEMPORARY, Folder, ForeignFileError, opened
 from fgrad.errors import CacheWarning, Row, card
-from fgrad.source import warn_user
 
 SIZE_LIMIT = 256 << 20
 _HEAD = struct.Struct("<IQ")

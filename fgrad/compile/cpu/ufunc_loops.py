@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad.base.lazy_import import lazy_module
 from fgrad.compile.cpu.runtime import Source, build
 from fgrad.compile.cpu.spare_memory import (
     DECLARATIONS,
@@ -27,7 +28,6 @@ from fgrad.compile.cpu.spare_memory import (
     transform_bytes,
 )
 from fgrad.compile.kernel.machine import CALL_CYCLES, FOURIER_CYCLES
-from fgrad.lazy import lazy_module
 
 fourier: Any = lazy_module("numpy.fft._pocketfft_umath")
 

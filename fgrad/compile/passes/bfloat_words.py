@@ -21,8 +21,8 @@ from fgrad.ir.program import Eqn, Lit, Program, Var
 from fgrad.ir.traits import Rounding
 from fgrad.ops import elementwise as ew
 from fgrad.ops import primitives as prims
-from fgrad.thread_state import THREAD
 from fgrad.trace import Value, bind, trace
+from fgrad.tracing.thread_state import THREAD
 
 UINT16 = np.dtype(np.uint16)
 _HALF = 16  # bits of a word

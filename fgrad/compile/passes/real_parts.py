@@ -30,8 +30,8 @@ from fgrad.ops import elementwise as ew
 from fgrad.ops import primitives as prims
 from fgrad.ops.complex import complex_, imag, real, real_dtype
 from fgrad.ops.shape import full, reshape, slice_
-from fgrad.thread_state import THREAD
 from fgrad.trace import Value, bind, trace
+from fgrad.tracing.thread_state import THREAD
 
 
 class Split:

@@ -14,9 +14,9 @@ import ctypes
 import weakref
 from typing import Any, Protocol
 
+from fgrad.base.fork_locks import own_lock
+from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import DeviceError, MissingCudaError
-from fgrad.lazy import lazy_module
-from fgrad.locks import own_lock
 from fgrad.lower_cuda.driver import driver
 from fgrad.lower_cuda.library.calls import Number
 from fgrad.lower_cuda.missing import INSTALL

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.base.source import resolve
 from fgrad.compile.cpu.llvm_text import element_type, literal
 from fgrad.compile.passes.library_conv import library_conv_p
 from fgrad.compile.routines import (
@@ -50,7 +51,6 @@ from fgrad.lower_cuda.library.products import Product, product_of
 from fgrad.lower_cuda.library.sort import search_calls, top_calls, with_work
 from fgrad.lower_cuda.library.special import special_calls
 from fgrad.lower_cuda.library.walks import walk_calls
-from fgrad.source import resolve
 
 
 def calls_of(step: LibraryStep, eqn: Eqn | None = None) -> Calls:

@@ -10,7 +10,6 @@ import numpy as np
 
 from fgrad.errors import ArgumentError, ShapeError
 from fgrad.ir.aval import FLOAT64, INT64
-from fgrad.layouts import mark
 from fgrad.numpy.creation import trace as trace_of
 from fgrad.numpy.linear import cross as cross_of
 from fgrad.numpy.linear import matmul
@@ -38,6 +37,7 @@ from fgrad.ops.matrices import adjoint
 from fgrad.ops.matrices import hermitian as symmetric
 from fgrad.ops.shape import permute
 from fgrad.trace import Tracer, Value, concrete
+from fgrad.tracing.layouts import mark
 
 INEXACT = "fdFD"
 

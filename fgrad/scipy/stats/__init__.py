@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fgrad.lazy import lazy_module
+from fgrad.base.lazy_import import lazy_module
 from fgrad.scipy.stats.continuous import CONTINUOUS
 from fgrad.scipy.stats.discrete import DISCRETE
 from fgrad.scipy.stats.multivariate import (  # noqa: F401

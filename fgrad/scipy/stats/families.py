@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.lazy import lazy_module
+from fgrad.base.lazy_import import lazy_module
 from fgrad.numpy.promote import as_operand, broadcast, inexact, promote
 from fgrad.ops.elementwise import lit
 from fgrad.scipy._either import any_traced, plain_only

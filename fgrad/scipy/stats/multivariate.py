@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.lazy import lazy_module
+from fgrad.base.lazy_import import lazy_module
 from fgrad.numpy.promote import as_operand, inexact
 from fgrad.numpy.register import has_tracer
 from fgrad.scipy import special as sp

@@ -40,7 +40,7 @@ from fgrad.compile.cpu.entry.blocks import (
     put,
     word,
 )
-from fgrad.outside.watches import MISSING, Item, Items, Number, Place, Watches
+from fgrad.tracing.outside.watches import MISSING, Item, Items, Number, Place, Watches
 
 
 class NotWatched(Exception):

@@ -54,7 +54,7 @@ from fgrad.compile.cpu.entry.blocks import (
 from fgrad.compile.cpu.entry.outside import NotWatched, number_words, outside_words
 from fgrad.compile.cpu.entry.pool import POOLED_BYTES
 from fgrad.ir.aval import Aval
-from fgrad.outside.watches import Number, Watches
+from fgrad.tracing.outside.watches import Number, Watches
 
 KEPT_BYTES = 1 << 16  # result arrays up to this size may be used again
 MAX_WORDS = 2048  # objects of one call, some 100 KB on the stack

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, TypeVar
 
+from fgrad.base.source import is_own_file
 from fgrad.config import config
 from fgrad.errors import CheckError, FgradError
-from fgrad.source import is_own_file
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fgrad.record import Record, maker_of
-from fgrad.trace_errors import loses_derivative, needs_value
+from fgrad.tracing.record import Record, maker_of
+from fgrad.tracing.trace_errors import loses_derivative, needs_value
 
 if TYPE_CHECKING:
     from fgrad.trace import Builder, Tracer

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.assign import layout_of, settle
 from fgrad.trace import Tracer
+from fgrad.tracing.assign import layout_of, settle
 
 MOST_WORK: Any = 100_000  # of NumPy's search for a common element; beyond, it counts as found
 

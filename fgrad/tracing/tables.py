@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fgrad.lazy import load
-from fgrad.provided import Provided
+from fgrad.base.lazy_import import load
+from fgrad.base.provided import Provided
 
 deferred: dict[str, None] = {}  # the modules, in order, that fill the tables with rarer functions
 

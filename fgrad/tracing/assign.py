@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fgrad.base.source import here, resolve
 from fgrad.errors import InPlaceError
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import REGISTRY
-from fgrad.layouts import in_c_order, is_line, mark, note_taken, unknown_layout
-from fgrad.source import here, resolve
+from fgrad.tracing.layouts import in_c_order, is_line, mark, note_taken, unknown_layout
 
 if TYPE_CHECKING:
     from fgrad.trace import Builder, Tracer

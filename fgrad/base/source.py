@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy
 
-from fgrad.lazy import lazy_module
+from fgrad.base.lazy_import import lazy_module
 
 linecache = lazy_module("linecache")
 
@@ -26,7 +26,7 @@ RawLoc: TypeAlias = "tuple[CodeType, int]"
 _NUMPY = os.path.dirname(os.path.abspath(numpy.__file__))
 _SITE = os.path.dirname(_NUMPY)
 _OWN = (
-    os.path.dirname(os.path.abspath(__file__)) + os.sep,
+    os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep,
     _NUMPY + os.sep,
     os.path.join(_SITE, "scipy", ""),
     os.path.join(_SITE, "optree", ""),

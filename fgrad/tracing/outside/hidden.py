@@ -14,15 +14,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fgrad.assign import writes_of
 from fgrad.ir.aval import aval_of
 from fgrad.ir.program import Var
-from fgrad.outside.stand_ins import StandIns, carriers
-from fgrad.outside.watches import Number, PlaceKey
-from fgrad.outside.world import World
-from fgrad.record import TracedProgram
 from fgrad.trace import SMALL, Builder, Tracer
-from fgrad.trace_errors import ASKED
+from fgrad.tracing.assign import writes_of
+from fgrad.tracing.outside.stand_ins import StandIns, carriers
+from fgrad.tracing.outside.watches import Number, PlaceKey
+from fgrad.tracing.outside.world import World
+from fgrad.tracing.record import TracedProgram
+from fgrad.tracing.trace_errors import ASKED
 
 Outside: TypeAlias = "np.ndarray | Number"
 _OWN_REFERENCES = 3  # to the builder: of what is open here, and of the question itself

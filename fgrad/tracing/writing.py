@@ -7,13 +7,13 @@ def f(x, seen):          grad(f)(x, seen) in jit: `seen` is an array of the oute
 
 from __future__ import annotations
 
-from fgrad.assign import adopt, assign, foreign, made_inside, settle
+from fgrad.base.source import here, resolve
 from fgrad.errors import InPlaceError
 from fgrad.ir.primitive import REGISTRY
-from fgrad.readout import DIFFERENTIATING, depends_on_inputs, is_discrete
-from fgrad.source import here, resolve
 from fgrad.trace import Builder, Tracer, Value, innermost
-from fgrad.trace_errors import leaked
+from fgrad.tracing.assign import adopt, assign, foreign, made_inside, settle
+from fgrad.tracing.readout import DIFFERENTIATING, depends_on_inputs, is_discrete
+from fgrad.tracing.trace_errors import leaked
 
 RUN_ONCE = DIFFERENTIATING | {"vmap", "functionalize"}  # traces of functions that are called once
 

@@ -26,10 +26,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.on_device import OnDevice
-from fgrad.outside.reads import FREE, GLOBAL, ITEM, LOCAL, WRITERS, Path, Step, reads_of
-from fgrad.outside.watches import MISSING, PlaceKey, Watches, is_number
 from fgrad.trace import Tracer
+from fgrad.tracing.on_device import OnDevice
+from fgrad.tracing.outside.reads import FREE, GLOBAL, ITEM, LOCAL, WRITERS, Path, Step, reads_of
+from fgrad.tracing.outside.watches import MISSING, PlaceKey, Watches, is_number
 
 MOST_ITEMS = 1024  # of one container
 MOST_FUNCTIONS = 200  # of one installed package that are looked into

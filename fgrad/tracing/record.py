@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad.base.source import Loc, RawLoc, resolve
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import REGISTRY, Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
-from fgrad.source import Loc, RawLoc, resolve
 
 _new = tuple.__new__  # skips the named tuple's own constructor
 

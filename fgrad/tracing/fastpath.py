@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from fgrad.base.source import here
 from fgrad.ir.primitive import OUT, Primitive
-from fgrad.on_device import to_device
-from fgrad.record import Record
-from fgrad.source import here
 from fgrad.trace import UNREAD, Builder, Tracer, Value, bind
+from fgrad.tracing.on_device import to_device
+from fgrad.tracing.record import Record
 
 # All of them, with their primitives, so that `debug.nans` can look behind them.
 DOORS: list[tuple[Primitive, Callable[..., Value]]] = []

@@ -16,8 +16,8 @@ import types
 from collections.abc import Callable, Collection, Mapping, Set
 from typing import Any
 
-from fgrad.outside.watches import PlaceKey
-from fgrad.outside.world import dict_of_class, is_trusted, is_wrapper
+from fgrad.tracing.outside.watches import PlaceKey
+from fgrad.tracing.outside.world import dict_of_class, is_trusted, is_wrapper
 
 
 def carriers(chosen: Collection[Any], links: Mapping[Any, Set[int]]) -> set[Any]:

@@ -7,7 +7,7 @@ Strides are no part of a trace.  What lies in C order can be told from the equat
 result does so where all operands do, and products do always; of a transposition nothing is known.
 An operation may `mark` a value.  `Builder.layouts` holds what is known; a trace where nothing was
 transposed is not asked.  What leaves a trace takes along what is known of it: a program by its
-equations (ir/order.py), a value by `lying_as` (assign.py).
+equations (ir/order.py), a value by `lying_as` (tracing/assign.py).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.base.source import here, resolve
 from fgrad.errors import InPlaceError
 from fgrad.ir.aval import Aval
 from fgrad.ir.order import kept_orders, with_orders
 from fgrad.ir.program import Program
-from fgrad.record import maker_of
-from fgrad.source import here, resolve
+from fgrad.tracing.record import maker_of
 
 
 def is_line(shape: Sequence[int]) -> bool:

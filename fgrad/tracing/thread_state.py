@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from fgrad.source import Loc, RawLoc
+from fgrad.base.source import Loc, RawLoc
 
 if TYPE_CHECKING:
     from fgrad.trace import Builder

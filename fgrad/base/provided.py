@@ -5,7 +5,7 @@
     to_device.provide(on_device)                         where `on_device` is defined, higher up
 
 The declaration names the only function that can be provided: a second provider is refused, and a
-module that runs again after an interrupted import (see lazy.py) provides the same one anew.
+module that runs again after an interrupted import (see lazy_import.py) provides the same one anew.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fgrad.locks import own_lock
+from fgrad.base.fork_locks import own_lock
 
 
 @contextmanager

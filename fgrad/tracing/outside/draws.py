@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.errors import RandomStateError
-from fgrad.outside.world import objects_read
+from fgrad.tracing.outside.world import objects_read
 
 WORD = 8
 _HEADER = object.__basicsize__

@@ -20,15 +20,15 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.provided import Provided
+from fgrad.base.source import resolve
 from fgrad.config import config
 from fgrad.errors import ArgumentError
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Eqn, Program
 from fgrad.ir.walk import subprograms
-from fgrad.on_device import OnDevice, bind_on_device, put, to_device
-from fgrad.provided import Provided
-from fgrad.source import resolve
 from fgrad.trace import Builder, Tracer, Value, bind
+from fgrad.tracing.on_device import OnDevice, bind_on_device, put, to_device
 
 CPU, CUDA = "cpu", "cuda"
 F = TypeVar("F", bound=Callable[..., Any])

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.base.provided import Provided
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
-from fgrad.provided import Provided
 
 # (array or number, dtype) -> array on the device; while it is not provided, there is no such array
 to_device: Provided[Callable[[Any, np.dtype | None], OnDevice]] = Provided(
@@ -21,7 +21,7 @@ to_device: Provided[Callable[[Any, np.dtype | None], OnDevice]] = Provided(
 )
 # `bind` of arrays on a device: (primitive, operands, params) -> results
 bind_on_device: Provided[Callable[[Primitive, Sequence[Any], dict[str, Any]], Any]] = Provided(
-    "fgrad.lifted.bind_lifted"
+    "fgrad.tracing.device_tracing.bind_lifted"
 )
 
 

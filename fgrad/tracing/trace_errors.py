@@ -10,6 +10,17 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fgrad.base.frames import add_note, chain_of, entries_of
+from fgrad.base.source import (
+    USERS,
+    Loc,
+    here,
+    is_own_file,
+    library_frames,
+    owner_of,
+    resolve,
+    user_frame,
+)
 from fgrad.errors import (
     CustomRuleError,
     FgradError,
@@ -20,18 +31,7 @@ from fgrad.errors import (
     TracedBoolError,
     TracedIndexError,
 )
-from fgrad.frames import add_note, chain_of, entries_of
-from fgrad.source import (
-    USERS,
-    Loc,
-    here,
-    is_own_file,
-    library_frames,
-    owner_of,
-    resolve,
-    user_frame,
-)
-from fgrad.thread_state import THREAD
+from fgrad.tracing.thread_state import THREAD
 
 if TYPE_CHECKING:
     from fgrad.trace import Builder, Tracer

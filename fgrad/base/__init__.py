@@ -1,0 +1,1 @@
+"""L0. What any module may use: late imports, locks, tracebacks, lines, foreign containers."""
