@@ -206,7 +206,7 @@ def unpackbits(a: Any, /, axis: Any = None, count: Any = None, bitorder: str = "
 def _line_or_axis(x: Value, axis: Any) -> tuple[Value, int]:
     if axis is None or not x.shape:
         x = reshape(x, (math.prod(x.shape),))
-    return x, normalize_axis(axis or 0, len(x.shape))
+    return x, normalize_axis(0 if axis is None else axis, len(x.shape))
 
 
 # --- numbers of places ----------------------------------------------------------------------------

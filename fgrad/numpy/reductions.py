@@ -191,7 +191,7 @@ def _empty_extremum(name: str, x: Value, axes: Any, keepdims: Any, initial: Any)
             f"zero-size array to reduction operation {name}imum which has no identity"
         )
     shape = tuple([n for i, n in enumerate(x.shape) if i not in axes])
-    y = broadcast_to(convert(as_array(initial), x.dtype), shape)
+    y = broadcast_to(convert(as_operand(initial), x.dtype), shape)
     return keep_axes(y, x.shape, axes) if keepdims is True else y
 
 

@@ -25,6 +25,8 @@ ERRORS: dict[str, tuple[Callable[..., Any], Any, type[Exception]]] = {
     "insert": (lambda x: np.insert(x, 1, x), np.zeros(0), IndexError),
     "insert before": (lambda x: np.insert(x, -1, x), np.zeros(0), IndexError),
     "insert in an axis": (lambda x: np.insert(x, 3, x[:, :0], axis=1), np.ones((2, 2)), IndexError),
+    "initial": (lambda x: np.max(x, initial=-1), np.zeros((0, 3), np.uint32), OverflowError),
+    "packbits": (lambda x: np.packbits(x, axis=()), np.zeros(0, bool), TypeError),
     "average of an axis": (lambda x: np.average(x, axis=-1), FLOATS, ZeroDivisionError),
     "lengths of axes": (lambda x: np.fft.ifftn(x, (8, 7, 5)), np.ones((3, 3)), ValueError),
     "lengths of real axes": (lambda x: np.fft.irfftn(x, (8, 1, 3)), np.ones((2, 3)), ValueError),
