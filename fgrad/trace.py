@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -39,6 +39,7 @@ from fgrad.tracing.tables import (
 )
 from fgrad.tracing.thread_state import THREAD, State
 from fgrad.tracing.trace_errors import ASKED, leaked, needs_value, outlived, show_card
+from fgrad.typing import DType, Operators
 
 Value: TypeAlias = Any  # a NumPy array or scalar, or a tracer
 
@@ -51,7 +52,7 @@ KEPT = f"Arrays of more than {SMALL} bytes that a function has read stay as they
 _new = tuple.__new__  # skips the named tuple's own constructor, which costs more than the record
 
 
-class Tracer:
+class Tracer(Operators if TYPE_CHECKING else object):
     """A stand-in for an array inside a trace.  `value` is what it is in the enclosing context
     (an array or an outer tracer), or None where that is not known yet."""
 
@@ -97,7 +98,7 @@ class Tracer:
         return self.value.shape if aval is None else aval.shape  # type: ignore[union-attr]
 
     @property
-    def dtype(self) -> np.dtype:
+    def dtype(self) -> DType:
         """The NumPy dtype."""
         aval = self._aval
         return self.value.dtype if aval is None else aval.dtype  # type: ignore[union-attr]
@@ -143,10 +144,10 @@ class Tracer:
             raise TypeError("len() of a traced array of shape ()")
         return self.shape[0]
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Any]:
         if not self.shape:
             raise TypeError("iteration over a traced array of shape ()")
-        return iter([self[i] for i in range(self.shape[0])])  # type: ignore[index]
+        return iter([self[i] for i in range(self.shape[0])])
 
     def __bool__(self) -> bool:
         value = concrete(self)

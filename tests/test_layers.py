@@ -12,7 +12,7 @@ import pytest
 from sources import MODULES, ROOT, python_files, relative, syntax_tree
 
 LAYERS = {
-    "base": 0, "errors": 0, "config": 0, "tree": 0,
+    "base": 0, "errors": 0, "config": 0, "tree": 0, "typing": 0,
     "ir": 1,
     "tracing": 2, "trace": 2,
     "ops": 3,

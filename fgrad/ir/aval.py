@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.typing import DType
+
 DTYPE_NAMES = {
     "bool": "bool",
     "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
@@ -28,7 +30,7 @@ FLOAT32 = np.dtype(np.float32)
 FLOAT64 = np.dtype(np.float64)
 
 # Python scalars stand for these dtypes while they are weak (NEP 50).
-PYTHON_SCALARS: dict[type, np.dtype] = {
+PYTHON_SCALARS: dict[type, DType] = {
     bool: BOOL,
     int: INT64,
     float: FLOAT64,
@@ -53,7 +55,7 @@ class Aval:
 
     __slots__ = ("shape", "dtype", "weak")
 
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, weak: bool = False) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: DType, weak: bool = False) -> None:
         self.shape = shape
         self.dtype = dtype
         self.weak = weak

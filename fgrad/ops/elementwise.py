@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,7 @@ from fgrad.ops.known import is_positive, over_squares
 from fgrad.ops.selected import SELECT, Selected, unless, where
 from fgrad.trace import Value, bind
 from fgrad.tracing.fastpath import binary_door, unary_door
+from fgrad.typing import Operand
 
 special = lazy_module("scipy.special")
 
@@ -48,7 +50,7 @@ _X = ((0,),)  # the derivative of a function of one operand reads that, or the r
 _RESULT = ((OUT,),)
 
 
-def lit(x: Value, value: complex) -> np.generic:
+def lit(x: Operand, value: complex) -> Value:
     """A constant of the dtype of `x`."""
     return x.dtype.type(value)
 
@@ -59,7 +61,7 @@ def _door(prim: Primitive, doc: str, door: Callable[..., Any] = unary_door) -> A
     return function
 
 
-def _binary(prim: Primitive, doc: str) -> Callable[[Value, Value], Value]:
+def _binary(prim: Primitive, doc: str) -> Callable[[Operand, Operand], Value]:
     return _door(prim, doc, binary_door)
 
 
@@ -303,7 +305,7 @@ min_ = _binary(min_p, "The smaller of x and y; NaN if either is.")
 copysign = _binary(copysign_p, "|x| with the sign of y.")
 
 
-def clip(x: Value, lo: Value, hi: Value) -> Value:
+def clip(x: Operand, lo: Operand, hi: Operand) -> Value:
     """min(max(x, lo), hi)."""
     return bind(clip_p, x, lo, hi)
 
@@ -385,7 +387,7 @@ pow_ = _binary(pow_p, "x ** n.")
 # --- trigonometric and hyperbolic ---------------------------------------------------------------
 
 
-def _one(x: Value) -> np.generic:
+def _one(x: Value) -> Value:
     """1 or 1 - 0i, for 1 - x and x + 1: their imaginary parts keep the sign of zero, and with it
     the side of the branch cut that x is on."""
     return lit(x, complex(1, -0.0) if x.dtype.kind == "c" else 1)
@@ -480,10 +482,7 @@ def trigamma(x: Value) -> Value:
     """
     negative = lt(x, lit(x, 0))
     z = select(negative, sub(lit(x, 1), x), x)
-    total = None
-    for k in range(_SHIFT):
-        term = reciprocal(square(add(z, lit(x, k))))
-        total = term if total is None else add(total, term)
+    total = reduce(add, [reciprocal(square(add(z, lit(x, k)))) for k in range(_SHIFT)])
     inverse = reciprocal(add(z, lit(x, _SHIFT)))
     inverse2 = square(inverse)
     series = lit(x, _BERNOULLI[-1])
@@ -575,16 +574,16 @@ def _is_finite(x: Value) -> bool:
     return is_literal(x) and x.dtype.kind in "fc" and bool(np.isfinite(x))
 
 
-def select(cond: Value, x: Value, y: Value) -> Value:
+def select(cond: Operand, x: Operand, y: Operand) -> Value:
     """x where cond, else y."""
     return bind(select_p, cond, x, y)
 
 
-def convert(x: Value, dtype: np.dtype) -> Value:
+def convert(x: Operand, dtype: np.dtype) -> Value:
     """`x` with another dtype, as `astype`; `x` itself if it has it."""
     return x if x.dtype == dtype else bind(convert_p, x, dtype=dtype)
 
 
-def bitcast(x: Value, dtype: np.dtype) -> Value:
+def bitcast(x: Operand, dtype: np.dtype) -> Value:
     """The bits of `x` read as another dtype of the same size."""
     return bind(bitcast_p, x, dtype=dtype)

@@ -19,6 +19,7 @@ from fgrad.ir.primitive import DISCRETE, NOT_LINEAR, Moves, Primitive, Reads, re
 from fgrad.ir.traits import Traits
 from fgrad.ops.selected import ADD, Selected, join, plain
 from fgrad.trace import Tracer, Value, bind
+from fgrad.typing import Operand
 
 # Kinds of dtypes; V is that of bfloat16.
 FLOATS = "fcV"
@@ -30,7 +31,7 @@ BITS = "biu"
 ALL = "biufcV"
 ORDERED = "biufcV"  # complex numbers lexicographically, as in NumPy
 
-DerivativeMap = Callable[..., Value]
+DerivativeMap = Callable[..., Value | Selected | None]
 
 
 def same_shape(prim: Primitive, avals: Sequence[Aval]) -> tuple[int, ...]:
@@ -206,7 +207,7 @@ def bilinear_jvp(prim: Primitive) -> Callable[..., Value | None]:
     return jvp
 
 
-def zeros_like(x: Any) -> np.ndarray | np.generic:
+def zeros_like(x: Operand | Aval) -> Value:
     """A known zero with the shape and dtype of `x`, at no cost in memory."""
     return np.broadcast_to(x.dtype.type(0), x.shape) if x.shape else x.dtype.type(0)
 

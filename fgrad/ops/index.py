@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -398,12 +399,12 @@ def _delayed(x: Value, step: int, fill: int) -> Value:
 def _flat_places(indices: Sequence[Value], places: tuple[int, ...]) -> Value:
     """One flat index for those of all axes; out of bounds becomes the number of places."""
     count = math.prod(indices[0].shape)
-    flat, inside = None, None
-    for i, n in zip(indices, places, strict=True):
-        i = reshape(convert(i, INT64), (count,))
-        ok = and_(ge(i, np.int64(0)), lt(i, np.int64(n)))
-        inside = ok if inside is None else and_(inside, ok)
-        flat = i if flat is None else add(mul(flat, np.int64(n)), i)
+    rows = [reshape(convert(i, INT64), (count,)) for i in indices]
+    sizes = [np.int64(n) for n in places]
+    each = [and_(ge(i, np.int64(0)), lt(i, n)) for i, n in zip(rows, sizes, strict=True)]
+    inside, flat = reduce(and_, each), rows[0]
+    for i, n in zip(rows[1:], sizes[1:], strict=True):
+        flat = add(mul(flat, n), i)
     return select(inside, flat, np.int64(math.prod(places)))
 
 

@@ -15,6 +15,7 @@ from fgrad.ir.primitive import OUT, Primitive
 from fgrad.trace import UNREAD, Builder, Tracer, Value, bind
 from fgrad.tracing.on_device import to_device
 from fgrad.tracing.record import Record
+from fgrad.typing import Operand
 
 # All of them, with their primitives, so that `debug.nans` can look behind them.
 DOORS: list[tuple[Primitive, Callable[..., Value]]] = []
@@ -35,7 +36,7 @@ def _constant(builder: Builder, x: np.ndarray, read: bool) -> np.ndarray | None:
     return None
 
 
-def unary_door(prim: Primitive) -> Callable[[Value], Value]:
+def unary_door(prim: Primitive) -> Callable[[Operand], Value]:
     """`bind(prim, x)` for one operand and no parameters, with a short way for known values.
 
     Eager differentiation makes these calls by the thousand; each Python frame shows.
@@ -64,7 +65,7 @@ def unary_door(prim: Primitive) -> Callable[[Value], Value]:
     return apply
 
 
-def binary_door(prim: Primitive) -> Callable[[Value, Value], Value]:
+def binary_door(prim: Primitive) -> Callable[[Operand, Operand], Value]:
     """`bind(prim, x, y)` for two operands and no parameters, with a short way for known values."""
     evaluate = prim.evaluate_rule
     both, first, second = [_reads(prim, pattern) for pattern in (0b111, 0b110, 0b101)]

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fgrad.base.provided import Provided
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
+from fgrad.typing import Operators
 
 # (array or number, dtype) -> array on the device; while it is not provided, there is no such array
 to_device: Provided[Callable[[Any, np.dtype | None], OnDevice]] = Provided(
@@ -25,7 +26,7 @@ bind_on_device: Provided[Callable[[Primitive, Sequence[Any], dict[str, Any]], An
 )
 
 
-class OnDevice:
+class OnDevice(Operators if TYPE_CHECKING else object):
     """An immutable array, contiguous in the memory of a device."""
 
     __slots__ = ("__weakref__", "dtype", "given_away", "lifted", "shape")
