@@ -23,10 +23,10 @@ from fgrad.config import config
 from fgrad.numpy.places import at
 from fgrad.ops.elementwise import stop_gradient as _stop_gradient
 from fgrad.tracing.tables import deferred as _deferred
+from fgrad.transforms.core.linearize import jvp, linearize, vjp
 from fgrad.transforms.functionalize import functionalize
 from fgrad.transforms.grad import grad, value_and_grad
 from fgrad.transforms.jacobian import hessian, jacfwd, jacrev
-from fgrad.transforms.linearize import jvp, linearize, vjp
 from fgrad.transforms.vmap import vmap
 
 if TYPE_CHECKING:  # for editors and type checkers; else loaded when first used
@@ -37,52 +37,52 @@ if TYPE_CHECKING:  # for editors and type checkers; else loaded when first used
     from fgrad.compile.profile import profile
     from fgrad.lower_cuda.array import DeviceArray, block_until_ready, device_get, device_put
     from fgrad.tools.view import view
-    from fgrad.transforms.callback import io_callback, pure_callback
-    from fgrad.transforms.checkpoint import checkpoint, remat
-    from fgrad.transforms.checkpoint_name import checkpoint_name
-    from fgrad.transforms.custom_jvp import custom_jvp
-    from fgrad.transforms.custom_primitive import ShapeDtype, primitive
-    from fgrad.transforms.custom_vjp import custom_vjp
-    from fgrad.transforms.custom_vmap import custom_vmap, sequential_vmap
+    from fgrad.transforms.checkpoint.checkpoint import checkpoint, remat
+    from fgrad.transforms.checkpoint.names import checkpoint_name
+    from fgrad.transforms.core.linear import linear_transpose
+    from fgrad.transforms.custom.callback import io_callback, pure_callback
+    from fgrad.transforms.custom.implicit import closure_convert, custom_linear_solve, custom_root
+    from fgrad.transforms.custom.jvp import custom_jvp
+    from fgrad.transforms.custom.primitive import ShapeDtype, primitive
+    from fgrad.transforms.custom.vjp import custom_vjp
+    from fgrad.transforms.custom.vmap import custom_vmap, sequential_vmap
     from fgrad.transforms.explain import explain_zero
-    from fgrad.transforms.implicit import closure_convert, custom_linear_solve, custom_root
-    from fgrad.transforms.linear import linear_transpose
+    from fgrad.transforms.hooks import grad_wrt_tags, tag, tap
     from fgrad.transforms.per_sample import per_sample_grad
-    from fgrad.transforms.tap import grad_wrt_tags, tag, tap
 
 __version__ = "0.1.0"
 
 _LAZY = {
     "DeviceArray": "fgrad.lower_cuda.array",
-    "ShapeDtype": "fgrad.transforms.custom_primitive",
+    "ShapeDtype": "fgrad.transforms.custom.primitive",
     "block_until_ready": "fgrad.lower_cuda.array",
-    "checkpoint": "fgrad.transforms.checkpoint",
-    "checkpoint_name": "fgrad.transforms.checkpoint_name",
-    "closure_convert": "fgrad.transforms.implicit",
+    "checkpoint": "fgrad.transforms.checkpoint.checkpoint",
+    "checkpoint_name": "fgrad.transforms.checkpoint.names",
+    "closure_convert": "fgrad.transforms.custom.implicit",
     "cost_analysis": "fgrad.compile.costs",
-    "custom_jvp": "fgrad.transforms.custom_jvp",
-    "custom_linear_solve": "fgrad.transforms.implicit",
-    "custom_root": "fgrad.transforms.implicit",
-    "custom_vjp": "fgrad.transforms.custom_vjp",
-    "custom_vmap": "fgrad.transforms.custom_vmap",
+    "custom_jvp": "fgrad.transforms.custom.jvp",
+    "custom_linear_solve": "fgrad.transforms.custom.implicit",
+    "custom_root": "fgrad.transforms.custom.implicit",
+    "custom_vjp": "fgrad.transforms.custom.vjp",
+    "custom_vmap": "fgrad.transforms.custom.vmap",
     "device_get": "fgrad.lower_cuda.array",
     "device_put": "fgrad.lower_cuda.array",
     "explain_retrace": "fgrad.compile.jit_texts",
     "explain_zero": "fgrad.transforms.explain",
-    "grad_wrt_tags": "fgrad.transforms.tap",
+    "grad_wrt_tags": "fgrad.transforms.hooks",
     "inspect": "fgrad.compile.inspect",
-    "io_callback": "fgrad.transforms.callback",
+    "io_callback": "fgrad.transforms.custom.callback",
     "jit": "fgrad.compile.jit",
-    "linear_transpose": "fgrad.transforms.linear",
+    "linear_transpose": "fgrad.transforms.core.linear",
     "make_program": "fgrad.compile.inspect",
     "per_sample_grad": "fgrad.transforms.per_sample",
-    "primitive": "fgrad.transforms.custom_primitive",
+    "primitive": "fgrad.transforms.custom.primitive",
     "profile": "fgrad.compile.profile",
-    "pure_callback": "fgrad.transforms.callback",
-    "remat": "fgrad.transforms.checkpoint",
-    "sequential_vmap": "fgrad.transforms.custom_vmap",
-    "tag": "fgrad.transforms.tap",
-    "tap": "fgrad.transforms.tap",
+    "pure_callback": "fgrad.transforms.custom.callback",
+    "remat": "fgrad.transforms.checkpoint.checkpoint",
+    "sequential_vmap": "fgrad.transforms.custom.vmap",
+    "tag": "fgrad.transforms.hooks",
+    "tap": "fgrad.transforms.hooks",
     "view": "fgrad.tools.view",
 }
 _MODULES = (

@@ -12,7 +12,7 @@ from typing import Any
 from fgrad.errors import MissingRuleError
 from fgrad.ir.primitive import Primitive
 from fgrad.ops import primitives as prims
-from fgrad.transforms.checkpoint_name import NAME
+from fgrad.transforms.checkpoint.names import NAME
 
 Policy = Callable[..., bool]
 

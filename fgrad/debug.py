@@ -27,7 +27,7 @@ from fgrad.numpy.promote import user_line
 from fgrad.trace import Tracer
 from fgrad.tracing.fastpath import DOORS
 from fgrad.tracing.thread_state import THREAD
-from fgrad.transforms.callback import debug_callback as callback
+from fgrad.transforms.custom.callback import debug_callback as callback
 
 __all__ = ["breakpoint", "callback", "check_index", "nans", "print"]
 

@@ -25,12 +25,12 @@ from fgrad.ir.aval import aval_of
 from fgrad.ir.program import Program
 from fgrad.numpy.promote import as_array
 from fgrad.trace import Tracer, trace
+from fgrad.transforms.core.linearize import jvp, vjp
+from fgrad.transforms.core.wrap import as_value, check_callable, function_name, named_like
 from fgrad.transforms.grad import grad
-from fgrad.transforms.linearize import jvp, vjp
-from fgrad.transforms.sparse_coloring import color_columns, color_star
-from fgrad.transforms.sparse_pattern import jacobian_pattern
+from fgrad.transforms.sparse.coloring import color_columns, color_star
+from fgrad.transforms.sparse.pattern import jacobian_pattern
 from fgrad.transforms.vmap import vmap
-from fgrad.transforms.wrap import as_value, check_callable, function_name, named_like
 
 
 class Plan(NamedTuple):

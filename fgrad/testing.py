@@ -20,7 +20,7 @@ from fgrad.compile.jit import jit
 from fgrad.errors import ArgumentError
 from fgrad.numpy.promote import as_array
 from fgrad.trace import concrete
-from fgrad.transforms.linearize import jvp, linearize, vjp
+from fgrad.transforms.core.linearize import jvp, linearize, vjp
 from fgrad.transforms.vmap import vmap
 
 Function = Callable[..., Any]

@@ -16,7 +16,7 @@ from fgrad.compile.passes.inline import EXPANSIONS
 from fgrad.errors import CheckError
 from fgrad.ir.primitive import REGISTRY, Primitive, Refusal
 from fgrad.ir.traits import PLAIN, Cost, Holds
-from fgrad.transforms.checkpoint import barrier_p
+from fgrad.transforms.checkpoint.checkpoint import barrier_p
 
 load_primitives()
 PRIMITIVES = sorted(REGISTRY.values(), key=lambda p: p.name)

@@ -37,7 +37,7 @@ from fgrad.ops.families import FLOATS
 from fgrad.ops.selected import Selected
 from fgrad.trace import Value, bind, run
 from fgrad.tracing.device_tracing import follows
-from fgrad.transforms.derive import (
+from fgrad.transforms.core.derived_programs import (
     VjpPrograms,
     batched_program,
     covers,

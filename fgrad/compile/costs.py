@@ -15,7 +15,7 @@ from fgrad.ir.memory import bytes_of
 from fgrad.ir.program import Eqn, Program, Var
 from fgrad.ir.traits import Along
 from fgrad.ops import primitives as prims
-from fgrad.transforms.derive import vjp_programs
+from fgrad.transforms.core.derived_programs import vjp_programs
 
 # Of an n x n matrix, in n^3 (Golub and Van Loan, Matrix Computations, 4th edition).
 _CUBES = {

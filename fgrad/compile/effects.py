@@ -32,7 +32,7 @@ from fgrad.tracing.assign import keep_memory, root_of, writes_of
 from fgrad.tracing.layouts import note_taken
 from fgrad.tracing.outside.watches import Watches
 from fgrad.tracing.overlap import overlap
-from fgrad.transforms.arguments import (
+from fgrad.transforms.core.arguments import (
     Names,
     check_written,
     is_contiguous,
@@ -41,7 +41,7 @@ from fgrad.transforms.arguments import (
     strided,
     unwritable,
 )
-from fgrad.transforms.callback import Function
+from fgrad.transforms.custom.callback import Function
 
 CONSTANTS = (*PYTHON_SCALARS, np.generic, str, bytes, type(None))  # stored as they are
 

@@ -52,8 +52,8 @@ from fgrad.tracing.outside.hidden import Hidden, candidates, trace_with_inputs
 from fgrad.tracing.outside.watches import Number, Watches
 from fgrad.tracing.outside.world import world_of
 from fgrad.tracing.record import TracedProgram
-from fgrad.transforms.arguments import is_array
-from fgrad.transforms.wrap import argument_names
+from fgrad.transforms.core.arguments import is_array
+from fgrad.transforms.core.wrap import argument_names
 
 _INT_TYPES = (int, np.integer)
 MOST_WORLDS = 4  # traces for one kind of arguments that are kept for a world that has changed

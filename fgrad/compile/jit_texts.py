@@ -8,7 +8,7 @@ from typing import Any
 from fgrad.compile.static_arguments import Static
 from fgrad.errors import StaticArgumentError, UnsupportedTypeError
 from fgrad.ir.aval import Aval
-from fgrad.transforms.wrap import dataclass_advice
+from fgrad.transforms.core.wrap import dataclass_advice
 
 
 def described(

@@ -18,8 +18,8 @@ from fgrad.lax.slices import (
     dynamic_update_slice,
 )
 from fgrad.lax.sorting import top_k
-from fgrad.transforms.checkpoint import optimization_barrier
-from fgrad.transforms.implicit import custom_linear_solve, custom_root
+from fgrad.transforms.checkpoint.checkpoint import optimization_barrier
+from fgrad.transforms.custom.implicit import custom_linear_solve, custom_root
 
 __all__ = [
     "associative_scan",

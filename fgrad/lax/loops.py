@@ -27,7 +27,7 @@ from fgrad.ops.control import scan as bind_scan
 from fgrad.ops.control import while_loop as bind_while
 from fgrad.trace import concrete
 from fgrad.tracing.device_tracing import lowered
-from fgrad.transforms.checkpoint_scan import lengths_of, saving_scan
+from fgrad.transforms.checkpoint.scan import lengths_of, saving_scan
 from fgrad.transforms.vmap import vmap
 
 

@@ -31,7 +31,7 @@ from fgrad.ops import shape as sh
 from fgrad.ops.control import while_loop
 from fgrad.ops.reduce import reduce_any, reduce_sum
 from fgrad.trace import Tracer, Value, concrete, trace
-from fgrad.transforms import control_vmap  # noqa: F401 - the batching rule of loops
+from fgrad.transforms.control import vmap as control_vmap  # noqa: F401 - the batching rule of loops
 
 lit = ew.lit
 

@@ -4,7 +4,7 @@
     while    (cond consts, body consts, carry) -> carry
     switch   (index, operands) -> outputs            one program for each index, clamped
 
-Their derivatives and batching rules derive the programs they hold: see `transforms/control.py`.
+Their derivatives and batching rules derive the programs they hold: see `transforms/control/jvp.py`.
 """
 
 from __future__ import annotations

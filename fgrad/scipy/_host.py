@@ -20,8 +20,8 @@ from fgrad.ops.elementwise import stop_gradient
 from fgrad.scipy._either import refusal
 from fgrad.trace import Value, concrete, innermost
 from fgrad.tracing.thread_state import THREAD
-from fgrad.transforms.callback import pure_callback
-from fgrad.transforms.implicit import closure_convert, custom_root
+from fgrad.transforms.custom.callback import pure_callback
+from fgrad.transforms.custom.implicit import closure_convert, custom_root
 from fgrad.transforms.vmap import vmap
 
 

@@ -19,10 +19,10 @@ from fgrad.ir.aval import Aval
 from fgrad.scipy._either import refusal
 from fgrad.scipy._host import arguments, floats, inside, on_host, real, refuse_options
 from fgrad.trace import Value
-from fgrad.transforms.custom_jvp import custom_jvp
-from fgrad.transforms.implicit import closure_convert
+from fgrad.transforms.core.wrap import function_name
+from fgrad.transforms.custom.implicit import closure_convert
+from fgrad.transforms.custom.jvp import custom_jvp
 from fgrad.transforms.jacobian import jacrev
-from fgrad.transforms.wrap import function_name
 
 plain = lazy_module("scipy.integrate")
 

@@ -21,10 +21,10 @@ from fgrad.base.lazy_import import lazy_module
 from fgrad.ir.aval import Aval
 from fgrad.scipy._host import arguments, floats, implicit, inside, on_host, real, refuse_options
 from fgrad.trace import Value
+from fgrad.transforms.core.linearize import jvp
+from fgrad.transforms.core.wrap import function_name
 from fgrad.transforms.grad import grad
 from fgrad.transforms.jacobian import jacfwd
-from fgrad.transforms.linearize import jvp
-from fgrad.transforms.wrap import function_name
 
 plain = lazy_module("scipy.optimize")
 

@@ -26,9 +26,9 @@ from fgrad.ops.elementwise import stop_gradient
 from fgrad.scipy._host import at_once
 from fgrad.scipy._quadrature import dblquad, nquad, quad  # noqa: F401 - SciPy's names
 from fgrad.trace import Value, innermost
-from fgrad.transforms.custom_vjp import custom_vjp
-from fgrad.transforms.implicit import closure_convert
-from fgrad.transforms.linearize import vjp
+from fgrad.transforms.core.linearize import vjp
+from fgrad.transforms.custom.implicit import closure_convert
+from fgrad.transforms.custom.vjp import custom_vjp
 
 plain = lazy_module("scipy.integrate")
 

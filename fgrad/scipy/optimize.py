@@ -35,9 +35,9 @@ from fgrad.scipy._solvers import (  # noqa: F401 - SciPy's names
     ridder,
     toms748,
 )
+from fgrad.transforms.core.linearize import jvp
 from fgrad.transforms.grad import grad, value_and_grad
 from fgrad.transforms.jacobian import hessian, jacfwd, jacrev
-from fgrad.transforms.linearize import jvp
 
 plain = lazy_module("scipy.optimize")
 

@@ -21,8 +21,8 @@ from fgrad.compile.passes.real_parts import RULES as REAL_PARTS
 from fgrad.compile.passes.simplify import EXACT, FASTMATH
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.traits import Holds
-from fgrad.transforms.checkpoint import barrier_p
-from fgrad.transforms.sparse_pattern import PATTERN_RULES
+from fgrad.transforms.checkpoint.checkpoint import barrier_p
+from fgrad.transforms.sparse.pattern import PATTERN_RULES
 
 Default = Callable[[Primitive], "str | None"]
 

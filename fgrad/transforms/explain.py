@@ -20,7 +20,7 @@ from fgrad.ir.primitive import Refusal
 from fgrad.ops.elementwise import convert_p, select_p, stop_gradient_p
 from fgrad.trace import Builder, Tracer, concrete
 from fgrad.tracing.record import Record
-from fgrad.transforms.wrap import as_value, function_name, is_weak
+from fgrad.transforms.core.wrap import as_value, function_name, is_weak
 
 
 class Stop(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Any
 from fgrad import tree
 from fgrad.trace import Builder, Tracer
 from fgrad.tracing.device_tracing import lower
-from fgrad.transforms.wrap import (
+from fgrad.transforms.core.wrap import (
     as_values,
     check_callable,
     function_name,

@@ -23,10 +23,10 @@ from fgrad.ops.families import zeros_like
 from fgrad.ops.selected import plain
 from fgrad.trace import Builder, Tracer, Value
 from fgrad.tracing.device_tracing import beside, lower
-from fgrad.transforms.arguments import warn_of_writes, watched
-from fgrad.transforms.dtypes import ascent, check_argument, check_result
-from fgrad.transforms.tape import Tape, pull_selected
-from fgrad.transforms.wrap import (
+from fgrad.transforms.core.arguments import warn_of_writes, watched
+from fgrad.transforms.core.dtypes import ascent, check_argument, check_result
+from fgrad.transforms.core.tape import Tape, pull_selected
+from fgrad.transforms.core.wrap import (
     PLAIN,
     argument_names,
     as_value,
@@ -44,7 +44,7 @@ from fgrad.transforms.wrap import (
     writable_result,
 )
 
-memory_budget = lazy_module("fgrad.transforms.memory_budget")
+memory_budget = lazy_module("fgrad.transforms.checkpoint.memory_budget")
 
 _VIEW = attrgetter("_view")
 

@@ -13,10 +13,9 @@ import numpy as np
 from fgrad import tree
 from fgrad.ops.shape import reshape, slice_
 from fgrad.trace import Value
-from fgrad.transforms.dtypes import ascent, check_argument, check_direction, check_result
-from fgrad.transforms.linearize import apply_tangents, pull_tree, trace_linear
-from fgrad.transforms.vmap import vmap
-from fgrad.transforms.wrap import (
+from fgrad.transforms.core.dtypes import ascent, check_argument, check_direction, check_result
+from fgrad.transforms.core.linearize import apply_tangents, pull_tree, trace_linear
+from fgrad.transforms.core.wrap import (
     as_value,
     check_callable,
     function_name,
@@ -24,6 +23,7 @@ from fgrad.transforms.wrap import (
     normal_argnums,
     writable_result,
 )
+from fgrad.transforms.vmap import vmap
 
 
 def jacfwd(

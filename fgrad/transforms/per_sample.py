@@ -23,11 +23,9 @@ from fgrad.ops.families import ADD
 from fgrad.ops.reduce import reduce_sum
 from fgrad.ops.shape import broadcast, move_axis
 from fgrad.trace import Value, bind, trace
-from fgrad.transforms.beneath import without_axis
-from fgrad.transforms.chunked import Chunks, byte_count, cut, map_chunks, sum_chunks
-from fgrad.transforms.grad import grad
-from fgrad.transforms.vmap import vmap
-from fgrad.transforms.wrap import (
+from fgrad.transforms.control.chunks import Chunks, byte_count, cut, map_chunks, sum_chunks
+from fgrad.transforms.core.outer_context import without_axis
+from fgrad.transforms.core.wrap import (
     as_value,
     check_callable,
     function_name,
@@ -35,6 +33,8 @@ from fgrad.transforms.wrap import (
     normal_argnums,
     writable_result,
 )
+from fgrad.transforms.grad import grad
+from fgrad.transforms.vmap import vmap
 
 
 def per_sample_grad(

@@ -9,29 +9,24 @@ known.  Each recorded equation is then applied to the whole batch by its primiti
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fgrad import tree
 from fgrad.base.frames import note_read_only
+from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import ArgumentError, BatchSizeError
-from fgrad.ir.aval import PYTHON_SCALARS, Aval, aval_of
-from fgrad.ir.primitive import Primitive, Refusal
+from fgrad.ir.aval import PYTHON_SCALARS
 from fgrad.ops.families import batch_first
 from fgrad.ops.shape import index, move_axis
-from fgrad.trace import Builder, Tracer, Value, bind, passed_by
-from fgrad.tracing.assign import laid_out
-from fgrad.tracing.layouts import examples_in_c_order, mark, orders_known
+from fgrad.trace import Builder, Tracer, Value
+from fgrad.tracing.layouts import orders_known
 from fgrad.tracing.on_device import OnDevice
 from fgrad.tracing.outside.draws import Draws
-from fgrad.tracing.record import Record
-from fgrad.tracing.thread_state import THREAD
-from fgrad.transforms.arguments import Shared, refuse_writes
-from fgrad.transforms.chunked import cut, map_chunks
-from fgrad.transforms.tape import missing_rule, replayed_by
-from fgrad.transforms.wrap import (
+from fgrad.transforms.core.arguments import Shared, refuse_writes
+from fgrad.transforms.core.batching import Batched, example_input, run_batched
+from fgrad.transforms.core.wrap import (
     argument_names,
     as_value,
     as_values,
@@ -45,7 +40,8 @@ from fgrad.transforms.wrap import (
     own,
 )
 
-Batched = tuple[Value, "int | None"]
+chunks = lazy_module("fgrad.transforms.control.chunks")
+
 ARRAYS = (Tracer, np.ndarray, np.generic, OnDevice, *PYTHON_SCALARS)
 PASSED: Any = object()  # stands for an argument that all examples share and that is no array
 
@@ -199,7 +195,7 @@ def _by_chunks(fun: Callable[..., Any], call: Mapped, out_axes: Any, length: int
         return [batch_first(size, y, p % len(y.shape) if p is not None else None) for y, p in pairs]
 
     found: list[tuple[tree.TreeDef, list[Any]]] = []
-    results = map_chunks(many, firsts, cut(call.size, length, "vmap"))
+    results = chunks.map_chunks(many, firsts, chunks.cut(call.size, length, "vmap"))
     treedef, places = found[-1]
     name = function_name(fun)
     placed = [
@@ -240,68 +236,6 @@ def _mapped(inputs: Sequence[Tracer], values: Any, axes: Any) -> dict[int, Batch
     return {x.index: (v, a) for x, (v, a) in pairs if a is not None}
 
 
-_DERIVED = frozenset({"jvp", "vjp"})
-
-
-def run_batched(
-    records: Sequence[Record],
-    env: dict[int, Batched],
-    results: Sequence[Value],
-    orders: Sequence[bool],
-    size: int,
-) -> list[Batched]:
-    """Apply recorded equations to batches; `env` holds the mapped inputs by number.
-
-    Where a result is not known to lie in C order for one example (`orders`), it is not for all.
-    Derivatives do not warn, as outside of a batch: what is not selected may be infinite in them.
-    """
-    state = THREAD.state
-    saved, loud = (state.loc, state.via), True
-    try:
-        outer = state.via = replayed_by("vmap", state.via)
-        with ExitStack() as quiet:
-            for record in records:
-                prim, operands, values, params, outs, _, loc, via = record
-                if loud and via and not _DERIVED.isdisjoint(via):
-                    quiet.enter_context(np.errstate(all="ignore"))
-                    loud = False
-                if not any([type(k) is int and k in env for k in operands]):
-                    continue  # the same for all examples: its value is known
-                pairs = [_pair(env, k, x) for k, x in zip(operands, values, strict=True)]
-                xs, dims = [x for x, _ in pairs], [d for _, d in pairs]
-                rule: Any = prim.rules.get("batch")
-                if rule is None or isinstance(rule, Refusal):
-                    raise missing_rule(prim, "batching rule", rule, record)
-                if not any([d is not None for d in dims]):
-                    rule = _once  # of results that turned out to be the same for all examples
-                    params = {**params, "prim": prim}
-                state.loc, state.via = loc, passed_by(via, outer)
-                out, dim = rule(size, xs, dims, **params)
-                if prim.multiple:
-                    env.update(zip(outs, zip(out, dim, strict=True), strict=True))
-                else:
-                    env[outs[0]] = (out, dim)
-    finally:
-        state.loc, state.via = saved
-    pairs = [_pair(env, x.index, x.value) if type(x) is Tracer else (x, None) for x in results]
-    return [
-        (laid_out(y, False) if type(y) is Tracer and not in_order else y, d)
-        for (y, d), in_order in zip(pairs, orders, strict=True)
-    ]
-
-
-def _once(
-    _size: int, operands: Sequence[Value], _dims: Any, *, prim: Primitive, **params: Any
-) -> tuple[Any, Any]:
-    """An equation on values that all examples share."""
-    out = bind(prim, *operands, **{k: v for k, v in params.items() if k != "saved"})
-    return out, (None,) * len(out) if prim.multiple else None
-
-
-def _pair(env: dict[int, Batched], k: Any, value: Value) -> Batched:
-    return env.get(k, (value, None)) if type(k) is int else (value, None)
-
-
 def _inputs(builder: Builder, leaves: Any, values: Any, axes: Any) -> list[Any]:
     """The arguments of one example; what is no array is passed on."""
     return [
@@ -314,16 +248,6 @@ def _input(builder: Builder, leaf: Any, value: Value, axis: int | None) -> Trace
     if axis is None:
         return builder.input(value, None, is_weak(leaf))
     return example_input(builder, value, axis)
-
-
-def example_input(builder: Builder, value: Value, axis: int) -> Tracer:
-    """What stands for one example of a value: a copy that lies in memory as the example does."""
-    aval = aval_of(value)
-    shape = tuple(n for i, n in enumerate(aval.shape) if i != axis)
-    x = builder.input(None, Aval(shape, aval.dtype))
-    if len(shape) > 1:
-        mark(x, examples_in_c_order(value, axis))
-    return x
 
 
 def _is_axis(x: Any) -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 import fgrad
 from fgrad.errors import ArgumentWriteError, LostDerivativeError
-from fgrad.transforms.checkpoint_body import Body
+from fgrad.transforms.checkpoint.body import Body
 
 X = np.linspace(0.3, 1.2, 5)
 Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]

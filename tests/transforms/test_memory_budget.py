@@ -10,7 +10,7 @@ import pytest
 
 import fgrad
 from fgrad.errors import ArgumentError, MemoryBudgetWarning
-from fgrad.transforms.memory_budget import Choice, apply, choose, held, predicted
+from fgrad.transforms.checkpoint.memory_budget import Choice, apply, choose, held, predicted
 from tests.transforms.functions import CASES, Smooth
 
 X = np.array([0.4, -0.3, 0.8])

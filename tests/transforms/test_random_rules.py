@@ -13,8 +13,8 @@ import fgrad
 from fgrad.ir.program import Program
 from fgrad.ir.text import print_program
 from fgrad.trace import run
-from fgrad.transforms.memory_budget import Choice, apply
-from fgrad.transforms.sparse_pattern import jacobian_pattern
+from fgrad.transforms.checkpoint.memory_budget import Choice, apply
+from fgrad.transforms.sparse.pattern import jacobian_pattern
 
 BOUNDED = settings(
     max_examples=120, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)

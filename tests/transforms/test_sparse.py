@@ -11,7 +11,7 @@ import scipy.sparse
 
 import fgrad
 from fgrad.errors import ArgumentError, GradDtypeError
-from fgrad.transforms.sparse_coloring import color_columns, color_star
+from fgrad.transforms.sparse.coloring import color_columns, color_star
 from tests.transforms.functions import CASES
 
 N = 12

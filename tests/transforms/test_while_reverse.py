@@ -11,7 +11,7 @@ import pytest
 
 import fgrad
 from fgrad import errors, lax
-from fgrad.transforms import control_while
+from fgrad.transforms.control import while_loop as control_while
 
 RNG = np.random.default_rng(11)
 W = RNG.normal(size=(3, 3)) / 3

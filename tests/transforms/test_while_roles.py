@@ -16,7 +16,7 @@ from fgrad.ir.program import Eqn, Params, Program
 from fgrad.ir.walk import subprograms
 from fgrad.ops.control import while_p
 from fgrad.trace import run, trace
-from fgrad.transforms.control_while import PullsBack, SavesStates
+from fgrad.transforms.control.while_loop import PullsBack, SavesStates
 
 X, N = 0.7, 5
 

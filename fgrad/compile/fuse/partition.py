@@ -56,7 +56,7 @@ from fgrad.compile.steps import Group
 from fgrad.ir.program import Atom, Eqn, Program, Var
 from fgrad.ir.walk import cost_of, has_effect
 from fgrad.ops import primitives as prims
-from fgrad.transforms.checkpoint import barrier_p
+from fgrad.transforms.checkpoint.checkpoint import barrier_p
 
 
 class Fusion(NamedTuple):

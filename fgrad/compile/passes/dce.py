@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from fgrad.ir.order import without_pairs
 from fgrad.ir.program import Atom, Eqn, Program
 from fgrad.ir.walk import has_effect
-from fgrad.transforms.checkpoint import barrier_p
+from fgrad.transforms.checkpoint.checkpoint import barrier_p
 
 
 def dce(program: Program) -> Program:

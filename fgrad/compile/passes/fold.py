@@ -13,7 +13,7 @@ from fgrad.ir.aval import Aval
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 from fgrad.ir.walk import resolve_atom, resolve_operands
 from fgrad.ops import primitives as prims
-from fgrad.transforms.checkpoint import barrier_p
+from fgrad.transforms.checkpoint.checkpoint import barrier_p
 
 SMALL = 1024  # elements of a result that is always folded
 MOVED = 1 << 20  # elements of a constant that is only rearranged

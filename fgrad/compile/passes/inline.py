@@ -14,7 +14,7 @@ from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var
 from fgrad.ir.traits import Holds
 from fgrad.ir.walk import resolve_atom, resolve_operands
-from fgrad.transforms.checkpoint_name import NAME as checkpoint_name_p
+from fgrad.transforms.checkpoint.names import NAME as checkpoint_name_p
 
 EXPANSIONS: dict[Primitive, Callable[[Eqn], Program | None]] = {
     checkpoint_name_p: lambda eqn: _identity(eqn),

@@ -15,7 +15,7 @@ from fgrad.ir.aval import Aval
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var
 from fgrad.ir.walk import definitions
 from fgrad.ops import primitives as prims
-from fgrad.transforms.checkpoint import barrier_p
+from fgrad.transforms.checkpoint.checkpoint import barrier_p
 
 LEAST_SUM = 64  # terms of a sum
 LEAST_SIDE = 32  # rows and columns

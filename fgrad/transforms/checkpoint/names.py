@@ -1,0 +1,55 @@
+"""L4. Names of values, by which policies of checkpoints choose what is kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fgrad import tree
+from fgrad.ir import traits
+from fgrad.ir.aval import Aval
+from fgrad.ir.primitive import Primitive
+from fgrad.trace import Value, bind
+from fgrad.tracing.device_tracing import lower
+from fgrad.transforms.core.wrap import as_value
+
+NAME = Primitive("checkpoint_name", traits.passing(), params=("name",), linear_in="all")
+
+
+def checkpoint_name(x: Any, name: str) -> Any:
+    """`x`, a tree of arrays, under a name that policies know.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> def f(x):
+        ...     y = fgrad.checkpoint_name(np.exp(x), "y")
+        ...     return np.sin(y)
+        >>> keep = fgrad.checkpoint_policies.save_only_these_names("y")
+        >>> float(fgrad.grad(fgrad.checkpoint(f, policy=keep))(0.0) / np.cos(1.0))
+        1.0
+    """
+    return tree.map(lambda leaf: lower(bind(NAME, as_value(leaf), name=str(name))), x)
+
+
+@NAME.type_rule
+def _(x: Aval, name: str) -> Aval:
+    return x.strong()
+
+
+@NAME.evaluate
+def _(x: Any, name: str) -> Any:
+    return x
+
+
+@NAME.jvp
+def _(_primals: Any, tangents: Any, _out: Any, name: str) -> Value | None:
+    return None if tangents[0] is None else bind(NAME, tangents[0], name=name)
+
+
+@NAME.transpose
+def _(ct: Value, _wanted: Any, _x: Any, name: str) -> tuple[Value]:
+    return (ct,)
+
+
+@NAME.batch
+def _(_size: int, operands: Any, dims: Any, name: str) -> tuple[Value, int]:
+    return bind(NAME, *operands, name=name), dims[0]

@@ -1,0 +1,75 @@
+"""L4. What derivatives and batching of control flow share: parts of operands and of programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from fgrad.ir.aval import Aval
+from fgrad.ir.program import Program, Var
+from fgrad.ops.families import FLOATS, zeros_like
+from fgrad.trace import Value
+from fgrad.transforms.core.derived_programs import (
+    Mask,
+    zeros_of,
+)
+
+Values = Sequence[Value]
+Dims = Sequence["int | None"]
+
+
+def split(values: Values, *counts: int) -> list[list[Value]]:
+    """Consecutive parts of the given lengths, and the rest."""
+    parts, start = [], 0
+    for n in counts:
+        parts.append(list(values[start : start + n]))
+        start += n
+    return [*parts, list(values[start:])]
+
+
+def some(values: Values, mask: Sequence[bool]) -> list[Any]:
+    """The values where the mask says so."""
+    return [x for x, m in zip(values, mask, strict=True) if m]
+
+
+def spread(values: Iterator[Value], mask: Sequence[bool]) -> list[Value | None]:
+    """The next values where the mask says so, None elsewhere."""
+    return [next(values) if m else None for m in mask]
+
+
+def known(tangents: Sequence[Value | None]) -> Mask:
+    """Which tangents are not known zeros."""
+    return tuple([t is not None for t in tangents])
+
+
+def tangents_of(primals: Values, tangents: Sequence[Value | None], mask: Mask) -> list[Value]:
+    """Tangents where the mask says so, zeros where they are zero."""
+    return [
+        zeros_like(x) if t is None else t
+        for x, t, m in zip(primals, tangents, mask, strict=True)
+        if m
+    ]
+
+
+def inexact(avals: Sequence[Aval], mask: Sequence[bool]) -> Mask:
+    """The mask without those that have no derivative."""
+    return tuple([bool(m and a.dtype.kind in FLOATS) for a, m in zip(avals, mask, strict=True)])
+
+
+def known_values(values: Values, avals: Sequence[Aval]) -> list[Value]:
+    """Operands with zeros for those without a value, which enter linearly."""
+    return [zeros_of(a) if isinstance(v, Aval) else v for v, a in zip(values, avals, strict=True)]
+
+
+def restricted(program: Program, inputs: tuple[Var, ...], outputs: tuple[Any, ...]) -> Program:
+    """The part of a program that some outputs need."""
+    live = {a for a in outputs if type(a) is Var}
+    kept = []
+    for eqn in reversed(program.eqns):
+        if any([v in live for v in eqn.outputs]):
+            kept.append(eqn)
+            live.update([a for a in eqn.inputs if type(a) is Var])
+    consts = tuple([pair for pair in program.consts if pair[0] in live])
+    return program.replace(
+        inputs=inputs, consts=consts, eqns=tuple(reversed(kept)), outputs=outputs
+    )

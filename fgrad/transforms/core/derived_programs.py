@@ -1,0 +1,288 @@
+"""L4. Derived programs: the derivative, the pullback and the batched form of a closed program.
+
+They serve primitives that hold a program (a nested `jit`, a loop body).  Each is traced once and
+made once, see `Program.derived`.
+
+    jvp_program       p(x) -> y   becomes   (x, t) -> (y, s)
+    push_program      the same at once, for tangents that are selected
+    vjp_programs      p(x) -> y   becomes   x -> (y, residuals)   and   (residuals, ct) -> ct_x
+    batched_program   p(x) -> y   becomes   [x] -> [y]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from fgrad.ir.aval import BOOL, Aval
+from fgrad.ir.program import Program
+from fgrad.ops.families import FLOATS
+from fgrad.ops.selected import ZERO, Selected, Support, known_support, plain
+from fgrad.ops.shape import full
+from fgrad.trace import Builder, Tracer, Value, run, trace
+from fgrad.tracing.layouts import orders_known
+from fgrad.transforms.core.batching import run_batched
+from fgrad.transforms.core.tape import Tape, pull_selected, push_selected
+from fgrad.transforms.core.wrap import outside
+
+Mask = tuple[bool, ...]
+
+
+class JvpProgram(NamedTuple):
+    """`program(*primals, *tangents)` for the active inputs gives the outputs, then the tangents of
+    those outputs where `has_tangent`.
+
+    The supports of selected tangents follow them; `supports` gives those of the results.
+    """
+
+    program: Program
+    has_tangent: Mask
+    supports: Program
+    kinds: tuple[int, ...]  # of the tangents that there are
+
+
+class VjpPrograms(NamedTuple):
+    """`forward(*inputs)` gives `count` outputs, then residuals; `backward(*residuals, *cts)` takes
+    cotangents of the outputs where `takes` and gives one for each wanted input, of the `kinds`,
+    where None is always zero; `supports` gives those of selected ones."""
+
+    forward: Program
+    backward: Program
+    count: int
+    takes: Mask
+    supports: Program
+    kinds: tuple[int | None, ...]
+
+
+class BatchedProgram(NamedTuple):
+    """`program` on whole batches; `dims` says where each output has its batched axis."""
+
+    program: Program
+    dims: tuple[int | None, ...]
+
+
+def derived_program(
+    of: Program, key: Any, fun: Callable[..., Sequence[Value]], avals: Sequence[Aval], by: str
+) -> Program:
+    """A program derived from another one, traced once."""
+
+    def derive() -> Program:
+        made_by = f"{by}({of.made_by})"
+        return trace(fun, [a.strong() for a in avals], of.name, made_by).program
+
+    return of.derived(key, derive)
+
+
+def covers(mask: Sequence[bool], wanted: Sequence[bool]) -> bool:
+    """Whether what was prepared for some operands serves the wanted ones."""
+    return not any([w and not m for w, m in zip(wanted, mask, strict=True)])
+
+
+def zeros_of(aval: Aval) -> Value:
+    """Zeros of a shape and dtype."""
+    return full(aval.shape, 0, aval.dtype)
+
+
+class _Replayed(NamedTuple):
+    """A program run inside an eager builder; the inputs that are differentiated are its own."""
+
+    builder: Builder
+    inputs: list[Tracer]
+    outs: list[Value]
+
+
+def _replay(program: Program, what: str, values: Sequence[Value], active: Mask) -> _Replayed:
+    builder = Builder(what, program.name, eager=True, saves=what == "vjp")
+    with builder.running, builder:
+        given = [builder.input(v, None) if a else v for v, a in zip(values, active, strict=True)]
+        outs = [builder.lift(y) for y in run(program, given)]
+    return _Replayed(builder, [x for x, a in zip(given, active, strict=True) if a], outs)
+
+
+DENSE, SELECTED, LOOSE = 0, 1, 2  # kinds of tangents, see `Support`
+
+
+def _kind(t: Any) -> int:
+    if type(t) is not Selected:
+        return DENSE
+    return LOOSE if t.support.loose else SELECTED
+
+
+def _of_kind(kind: int, t: Value, bits: Iterator[Value]) -> Any:
+    """A tangent of a kind; its support, if it has one, comes from `bits`."""
+    return t if kind == DENSE else Selected(t, known_support(next(bits), kind == LOOSE), ZERO)
+
+
+def jvp_program(program: Program, active: Mask, kinds: tuple[int, ...] | None = None) -> JvpProgram:
+    """The derivative of a program with respect to the inputs where `active`.
+
+    Arguments:
+        kinds: of the tangents of these inputs; dense if it is not given.
+    """
+    if kinds is None:
+        kinds = (DENSE,) * sum(active)
+    given = kinds
+    return program.derived(("jvp", active, kinds), lambda: _jvp_program(program, active, given))
+
+
+def _jvp_program(program: Program, active: Mask, kinds: tuple[int, ...]) -> JvpProgram:
+    avals = [a.strong() for a in program.in_avals]
+    count = len(avals)
+    has: list[bool] = []
+    out_kinds: list[int] = []
+
+    def both(*values: Value) -> list[Value]:
+        primals, tangents = values[:count], values[count : count + len(kinds)]
+        bits = iter(values[count + len(kinds) :])
+        builder, _, outs = _replay(program, "jvp", primals, active)
+        ts = [_of_kind(kind, t, bits) for kind, t in zip(kinds, tangents, strict=True)]
+        pushed = push_selected(Tape(builder, outs), ts)
+        results = [outside(builder, y) for y in outs]
+        builder.release()
+        has.extend(t is not None for t in pushed)
+        there = [t for t in pushed if t is not None]
+        out_kinds.extend(_kind(t) for t in there)
+        return [*results, *[plain(t) for t in there], *_supports(there, out_kinds)]
+
+    extra = [a for a, want in zip(avals, active, strict=True) if want]
+    supports = [Aval(a.shape, BOOL) for a, kind in zip(extra, kinds, strict=True) if kind]
+    ins = [*avals, *extra, *supports]
+    traced = trace(both, ins, program.name, f"jvp({program.made_by})").program
+    derived, supports = apart(traced, out_kinds)
+    return JvpProgram(derived, tuple(has), supports, tuple(out_kinds))
+
+
+def _supports(ts: Sequence[Any], kinds: Sequence[int | None]) -> list[Value]:
+    return [t.bits() for t, kind in zip(ts, kinds, strict=True) if kind]
+
+
+def apart(program: Program, kinds: Sequence[int | None]) -> tuple[Program, Program]:
+    """A program without the supports that it ends with, and the one that computes these alone."""
+    first = len(program.outputs) - sum([bool(kind) for kind in kinds])
+    outputs = program.outputs
+    return program.replace(outputs=outputs[:first]), program.replace(outputs=outputs[first:])
+
+
+def beside(program: Program, supports: Program) -> Program:
+    """A program that gives the supports of its results after these, see `apart`."""
+    return program.replace(outputs=(*program.outputs, *supports.outputs))
+
+
+def push_program(
+    program: Program,
+    primals: Sequence[Value],
+    tangents: Sequence[Any],
+    apply: Callable[[Program, list[Value]], Sequence[Value]],
+) -> tuple[Any, ...]:
+    """The tangents of the outputs of a program; `apply` runs the program that computes them."""
+    active = tuple([t is not None for t in tangents])
+    there = [t for t in tangents if t is not None]
+    kinds = tuple([_kind(t) for t in there])
+    derived = jvp_program(program, active, kinds)
+    tangent_outs = derived.program.outputs[len(program.outputs) :]
+    pushing = derived.program.derived(
+        "tangents", lambda: derived.program.replace(outputs=tangent_outs)
+    )
+    operands = [*primals, *[plain(t) for t in there], *_supports(there, kinds)]
+    pushed = apply(pushing, operands)
+    each = iter(with_supports(pushed, derived.kinds, lambda: apply(derived.supports, operands)))
+    return tuple([next(each) if h else None for h in derived.has_tangent])
+
+
+def with_supports(
+    values: Sequence[Value], kinds: Sequence[int | None], supports: Callable[[], Sequence[Value]]
+) -> list[Any]:
+    """Tangents or cotangents that a program gave, with the supports that another one gives."""
+    found: list[Value] = []
+
+    def nth(k: int) -> Value:
+        if not found:
+            found.extend(supports())
+        return found[k]
+
+    results, count = [], 0
+    for kind, value in zip(kinds, values, strict=True):
+        if not kind:
+            results.append(None if kind is None else value)
+            continue
+        support = Support((), partial(nth, count), kind == LOOSE)
+        results.append(Selected(value, support, ZERO))
+        count += 1
+    return results
+
+
+def vjp_programs(program: Program, wanted: Mask) -> VjpPrograms:
+    """The forward program with residuals, and the pullback to the inputs where `wanted`."""
+    return program.derived(("vjp", wanted), lambda: _vjp_programs(program, wanted))
+
+
+def _vjp_programs(program: Program, wanted: Mask) -> VjpPrograms:
+    takes: list[bool] = []
+    kinds: list[int | None] = []
+    backward: list[Program] = []
+
+    def forward(*values: Value) -> list[Value]:
+        builder, targets, outs = _replay(program, "vjp", values, wanted)
+        # Whoever runs the pullback gives zeros where it takes cotangents, so it must not take those
+        # that end at a `stop_gradient`: primitives before it need not have a derivative.
+        tape = Tape(builder, outs, exact=True)
+        takes.extend(
+            isinstance(y, Tracer) and bool(tape.active[y.index]) and y.dtype.kind in FLOATS
+            for y in outs
+        )
+        results = [outside(builder, y) for y in outs]
+        builder.release()
+
+        def pullback(*cts: Value) -> list[Value]:
+            given = iter(cts)
+            pulled = pull_selected(tape, [next(given) if t else None for t in takes])
+            kinds.extend(None if ct is None else _kind(ct) for ct in pulled)
+            found = [
+                zeros_of(x.aval) if ct is None else plain(ct)
+                for ct, x in zip(pulled, targets, strict=True)
+            ]
+            return [*found, *_supports(pulled, kinds)]
+
+        ct_avals = [y.aval.strong() for y, t in zip(outs, takes, strict=True) if t]
+        traced = trace(pullback, ct_avals, program.name, f"vjp({program.made_by})")
+        backward.extend(apart(traced.program, kinds))
+        return results + traced.captured
+
+    avals = [a.strong() for a in program.in_avals]
+    traced = trace(forward, avals, program.name, f"vjp({program.made_by})")
+    pulling, supports = backward
+    count = len(program.outputs)
+    return VjpPrograms(traced.program, pulling, count, tuple(takes), supports, tuple(kinds))
+
+
+def batched_program(program: Program, size: int, dims: tuple[int | None, ...]) -> BatchedProgram:
+    """The program on batches of `size`, with batched axes of the inputs at `dims`."""
+    return program.derived(("vmap", size, dims), lambda: _batched_program(program, size, dims))
+
+
+def _batched_program(program: Program, size: int, dims: tuple[int | None, ...]) -> BatchedProgram:
+    avals = [
+        a.strong() if d is None else Aval((*a.shape[:d], size, *a.shape[d:]), a.dtype)
+        for a, d in zip(program.in_avals, dims, strict=True)
+    ]
+    out_dims: list[int | None] = []
+
+    def batched(*values: Value) -> list[Value]:
+        builder = Builder("vmap", program.name, eager=True)
+        with builder.running, builder:
+            inputs = [
+                builder.input(v, None) if d is None else builder.input(None, a.strong())
+                for v, a, d in zip(values, program.in_avals, dims, strict=True)
+            ]
+            outs = [builder.lift(y) for y in run(program, inputs)]
+        env: dict[int, Any] = {
+            x.index: (v, d) for x, v, d in zip(inputs, values, dims, strict=True) if d is not None
+        }
+        pairs = run_batched(builder.records, env, outs, orders_known(outs), size)
+        builder.release()
+        out_dims.extend(d for _, d in pairs)
+        return [y for y, _ in pairs]
+
+    traced = trace(batched, avals, program.name, f"vmap({program.made_by})")
+    return BatchedProgram(traced.program, tuple(out_dims))

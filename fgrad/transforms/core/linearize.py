@@ -1,0 +1,285 @@
+"""L4. Linearisation at a point: one trace of the user's function, and the linear maps along it.
+
+    jvp       : (a -> b) -> (a, T a) -> (b, T b)
+    linearize : (a -> b) -> a -> (b, T a -o T b)
+    vjp       : (a -> b) -> a -> (b, CT b -o CT a)
+
+The function runs once, eagerly, so its values are the residuals and Python control flow works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.base.frames import hides_own_frames
+from fgrad.errors import ArgumentError, GradDtypeError
+from fgrad.ir.aval import aval_of
+from fgrad.ops.elementwise import convert
+from fgrad.ops.families import FLOATS, zeros_like
+from fgrad.ops.moved import as_given
+from fgrad.ops.selected import ZERO, Selected, known_support, plain
+from fgrad.trace import Builder, Tracer, Value
+from fgrad.tracing.device_tracing import beside, is_lifted, lower
+from fgrad.transforms.core.arguments import warn_of_writes, watched
+from fgrad.transforms.core.tape import Tape, pull_selected, push_selected
+from fgrad.transforms.core.wrap import (
+    argument_names,
+    as_value,
+    as_values,
+    check_callable,
+    flatten,
+    function_name,
+    ids_of,
+    is_weak,
+    named_like,
+    outside,
+    outside_tree,
+    own,
+    split_aux,
+)
+
+
+class Linearized(NamedTuple):
+    """A function traced at a point: its result there and the tape of its derivative."""
+
+    outs: list[Any]
+    out_tree: tree.TreeDef
+    aux: Any
+    tape: Tape
+    in_tree: tree.TreeDef
+    primals: list[Any]
+
+    def without_values(self) -> Linearized:
+        """What the linear map needs: no value but those that derivatives read."""
+        return self._replace(
+            outs=_likenesses(self.outs), primals=_likenesses(self.primals), aux=None
+        )
+
+
+def _likenesses(values: Sequence[Value]) -> list[Any]:
+    """Avals in place of values, but of those on a device, which say where their derivatives go."""
+    return [x if is_lifted(x) else aval_of(x).strong() for x in values]
+
+
+def trace_linear(
+    what: str, fun: Callable[..., Any], primals: Sequence[Any], has_aux: bool, saves: bool
+) -> Linearized:
+    """Run `fun(*primals)` once, recording it for differentiation."""
+    leaves, in_tree = tree.flatten(tuple(primals)) if len(primals) != 1 else _single(primals)
+    values = as_values(leaves, fun, primals, {})
+    if what != "jvp":
+        values = [_snapshot(x) for x in values]
+    builder = Builder(what, function_name(fun), eager=True, saves=saves)
+    try:
+        with builder.running, builder:
+            inputs = [
+                builder.input(v, None, is_weak(x)) for v, x in zip(values, leaves, strict=True)
+            ]
+            call_args = tree.unflatten(in_tree, inputs)
+            watch = watched(call_args)
+            out, aux = fun(*call_args), None
+            if has_aux:
+                out, aux = split_aux(out, what)
+            name = f"{what}({function_name(fun)})"
+            warn_of_writes(
+                name, inputs, watch, (out, aux), lambda: argument_names(fun, primals, {})
+            )
+            if has_aux:
+                aux = outside_tree(builder, aux, ids_of(values))
+            out_leaves, out_tree = flatten(out)
+            outs = [
+                builder.lift(as_value(x, f"a result of {function_name(fun)}")) for x in out_leaves
+            ]
+            tape = Tape(builder, outs)
+            results = [outside(builder, x) for x in outs]
+            if what != "jvp":
+                results = [_snapshot(x) for x in results]
+    finally:
+        builder.release()
+    return Linearized(results, out_tree, aux, tape, in_tree, values)
+
+
+def _snapshot(x: Value) -> Value:
+    """An array of its own: the tape is used later, when the caller may have written into his."""
+    return x.copy("K") if isinstance(x, np.ndarray) else x
+
+
+def _single(primals: Sequence[Any]) -> tuple[list[Any], tree.TreeDef]:
+    leaves, treedef = flatten(primals[0])
+    return leaves, tree.tuple_of(treedef)
+
+
+def is_inexact(x: Value) -> bool:
+    """Whether a value has a dtype with derivatives: floating or complex."""
+    return x.dtype.kind in FLOATS
+
+
+def _check_linear(
+    values: Sequence[Any], like: Sequence[Any], what: str, of: str, whose: str
+) -> list[Value | None]:
+    """Tangents or cotangents as values of the right shape and dtype; None stands for zero."""
+    checked: list[Value | None] = []
+    for x, primal in zip(values, like, strict=True):
+        v = as_value(x, f"a {what}")
+        if not is_inexact(primal):
+            if np.dtype(v.dtype).kind != "V" and not isinstance(v, Tracer) and not np.any(v):
+                checked.append(None)
+                continue
+            raise GradDtypeError(
+                f"{of}: the {whose} has dtype {primal.dtype}, so its {what} must be zero.",
+                (("why", "only floating-point values have derivatives."),),
+            )
+        if v.shape != primal.shape:
+            raise ArgumentError(
+                f"{of}: a {what} has shape {v.shape}, but its {whose} has shape {primal.shape}."
+            )
+        if v.dtype != primal.dtype:
+            if not is_weak(x) and np.result_type(v.dtype, primal.dtype) != primal.dtype:
+                raise ArgumentError(
+                    f"{of}: a {what} has dtype {v.dtype}, but its {whose} has dtype {primal.dtype}."
+                )
+            v = convert(v, primal.dtype)
+        checked.append(v)
+    return checked
+
+
+@hides_own_frames
+def jvp(
+    fun: Callable[..., Any],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    has_aux: bool = False,
+) -> tuple[Any, ...]:
+    """The value of `fun` at `primals` and its directional derivative along `tangents`.
+
+    Arguments:
+        fun: a function of pytrees of arrays.
+        primals: a tuple or list of its positional arguments.
+        tangents: a tuple or list of the same structure, shapes and dtypes.
+        has_aux: whether `fun` returns `(result, aux)`.
+
+    Returns:
+        `(result, tangent)`, or `(result, tangent, aux)`.
+
+    Raises:
+        ArgumentError: if the tangents do not match the primals.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> fgrad.jvp(np.sin, (0.0,), (2.0,))
+        (np.float64(0.0), np.float64(2.0))
+    """
+    check_callable(fun, "jvp")
+    if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
+        raise ArgumentError("jvp: primals and tangents must be tuples or lists of arguments.")
+    lin = trace_linear("jvp", fun, primals, has_aux, saves=False)
+    out_tangents = apply_tangents(lin, tuple(tangents), "jvp")
+    result = tree.unflatten(lin.out_tree, map(lower, lin.outs))
+    return (result, out_tangents, lin.aux) if has_aux else (result, out_tangents)
+
+
+def _selected(ts: Sequence[Value | None], supports: Sequence[Value]) -> list[Any]:
+    if not supports:
+        return [as_given(t) for t in ts]
+    return [
+        t if t is None else Selected(t, known_support(bits, loose=True), ZERO)
+        for t, bits in zip(ts, supports, strict=True)
+    ]
+
+
+def apply_tangents(
+    lin: Linearized, tangents: tuple[Any, ...], what: str, supports: Sequence[Value] = ()
+) -> Any:
+    """The tangents of the results; `supports` says where those that are given are not zero."""
+    leaves, treedef = tree.flatten(tangents)
+    if treedef != lin.in_tree:
+        raise ArgumentError(
+            f"{what}: the tangents have structure {treedef}, the primals {lin.in_tree}."
+        )
+    checked = _check_linear(leaves, lin.primals, "tangent", what, "primal")
+    with np.errstate(all="ignore"):
+        pushed = [plain(t) for t in push_selected(lin.tape, _selected(checked, supports))]
+    filled = [
+        beside(zeros_like(y) if t is None else t, y) for t, y in zip(pushed, lin.outs, strict=True)
+    ]
+    given = ids_of(leaves)
+    return tree.unflatten(lin.out_tree, [own(t, given) for t in filled])
+
+
+@hides_own_frames
+def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
+    """The value of `fun` at `primals`, and its derivative there as a function of tangents.
+
+    Returns:
+        `(result, fun_jvp)`, or `(result, fun_jvp, aux)`; `fun_jvp(*tangents)` repeats no work
+        of `fun`.
+
+    Example:
+        >>> import fgrad
+        >>> y, f_jvp = fgrad.linearize(lambda x: x**2, 3.0)
+        >>> float(f_jvp(1.0))
+        6.0
+    """
+    check_callable(fun, "linearize")
+    lin = trace_linear("linearize", fun, primals, has_aux, saves=False)
+    linear = lin.without_values()
+
+    @hides_own_frames
+    def fun_jvp(*tangents: Any) -> Any:
+        return apply_tangents(linear, tangents, "linearize")
+
+    result = tree.unflatten(lin.out_tree, map(lower, lin.outs))
+    return (result, fun_jvp, lin.aux) if has_aux else (result, fun_jvp)
+
+
+@hides_own_frames
+def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
+    """The value of `fun` at `primals`, and the transpose of its derivative there.
+
+    Arguments:
+        fun: a function of pytrees of arrays.
+        primals: its positional arguments.
+        has_aux: whether `fun` returns `(result, aux)`.
+
+    Returns:
+        `(result, fun_vjp)`, or `(result, fun_vjp, aux)`.  `fun_vjp(cotangent)` returns a tuple with
+        one cotangent for each primal; it may be called again, and from several threads.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> y, f_vjp = fgrad.vjp(np.sin, 0.0)
+        >>> f_vjp(3.0)
+        (np.float64(3.0),)
+    """
+    check_callable(fun, "vjp")
+    lin = trace_linear("vjp", fun, primals, has_aux, saves=True)
+    linear = lin.without_values()
+
+    def fun_vjp(cotangent: Any) -> Any:
+        return pull_tree(linear, cotangent)
+
+    pullback = named_like(fun_vjp, fun, "vjp")
+    result = tree.unflatten(lin.out_tree, map(lower, lin.outs))
+    return (result, pullback, lin.aux) if has_aux else (result, pullback)
+
+
+def pull_tree(lin: Linearized, cotangent: Any, supports: Sequence[Value] = ()) -> Any:
+    """The cotangents of the primals; `supports` says where those that are given are not zero."""
+    leaves, treedef = flatten(cotangent)
+    if treedef != lin.out_tree:
+        raise ArgumentError(
+            f"vjp: the cotangent has structure {treedef}, the result {lin.out_tree}."
+        )
+    checked = _check_linear(leaves, lin.outs, "cotangent", "vjp", "result")
+    with np.errstate(all="ignore"):
+        pulled = [plain(ct) for ct in pull_selected(lin.tape, _selected(checked, supports))]
+    given = ids_of(leaves)
+    filled = [
+        beside(zeros_like(x) if ct is None else ct, x)
+        for ct, x in zip(pulled, lin.primals, strict=True)
+    ]
+    return tree.unflatten(lin.in_tree, [own(ct, given) for ct in filled])

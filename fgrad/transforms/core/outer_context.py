@@ -1,0 +1,316 @@
+"""L4. User functions that run beneath a trace: custom rules, bodies of checkpoints.
+
+An equation is evaluated in the context that encloses its trace.  Where it stands for a user
+function, that function runs there too, while the trace is *hidden*: a tracer of a hidden trace that
+the function closes over counts as its value, unless a derivative would get lost.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.base.source import here, resolve
+from fgrad.errors import CustomRuleError, Row
+from fgrad.ir.aval import Aval, aval_of
+from fgrad.ir.order import Orders
+from fgrad.ir.primitive import REGISTRY, Opaque, Primitive
+from fgrad.ir.program import Program
+from fgrad.ops.families import batch_first
+from fgrad.trace import Builder, Tracer, Value, bind, concrete, innermost, run
+from fgrad.tracing.layouts import mark, orders_known
+from fgrad.tracing.readout import DIFFERENTIATING, depends_on_inputs
+from fgrad.tracing.trace_errors import leaked, made_at
+from fgrad.transforms.core.arguments import refuse_writes
+from fgrad.transforms.core.batching import Batched, example_input, run_batched
+from fgrad.transforms.core.closure_capture import Closed
+from fgrad.transforms.core.derived_programs import batched_program, derived_program
+from fgrad.transforms.core.wrap import as_value, is_weak, outside
+
+
+class _Hidden(threading.local):
+    """The traces beneath which this thread runs user code."""
+
+    builders: tuple[Builder, ...] = ()
+
+
+HIDDEN = _Hidden()
+
+
+class hiding:
+    """Context in which tracers of some builders count as their values."""
+
+    __slots__ = ("builders", "saved")
+
+    def __init__(self, *builders: Builder) -> None:
+        self.builders = builders
+
+    def __enter__(self) -> None:
+        self.saved = HIDDEN.builders
+        HIDDEN.builders = (*self.saved, *self.builders)
+
+    def __exit__(self, *_exc: object) -> None:
+        HIDDEN.builders = self.saved
+
+
+def unhidden(x: Value, of: str) -> Value:
+    """What a captured value is beneath the hidden traces; a card if its derivative got lost."""
+    while type(x) is Tracer and x.builder in HIDDEN.builders:
+        if x.builder.what in DIFFERENTIATING and depends_on_inputs(x):
+            raise closes_over(x, of)
+        x = x.value
+    return x
+
+
+def present(x: Value) -> Value | None:
+    """A tracer as an operand in the present context; None if it belongs to another one."""
+    while type(x) is Tracer and x.builder in HIDDEN.builders:
+        x = x.value
+    if type(x) is not Tracer or (x.builder.live and x.builder.thread == threading.get_ident()):
+        return x
+    return None
+
+
+def closes_over(x: Tracer, of: str) -> CustomRuleError:
+    """The card for a custom function that reads a differentiated value around its arguments."""
+    used = resolve(here())
+    return closure_card(of, (("value", origin_of(x)), ("used", f"{used}:  {used.text()}")))
+
+
+def origin_of(x: Tracer) -> str:
+    """What a tracer is, and where it was made."""
+    made = made_at(x)
+    place = f"made at {made}:  {made.text()}" if made else f"an argument of {x.builder.name}"
+    return f"{x.aval} {place}"
+
+
+def closure_card(of: str, rows: Sequence[Row]) -> CustomRuleError:
+    """The card for a custom function whose derivative is asked for around its arguments."""
+    return CustomRuleError(
+        f"{of} closes over a value that is being differentiated.",
+        (
+            *rows,
+            ("why", "the rule gives derivatives with respect to the arguments alone."),
+            ("write", "pass the value as an argument, and let the rule have its derivative"),
+            ("write", "fgrad.stop_gradient(value)     if it counts as a constant"),
+        ),
+    )
+
+
+class Beneath(Builder):
+    """A builder of user code beneath hidden traces.
+
+    An `abstract` one is there for its program: values are known where they are plain arrays.
+    Unless the program has a derivative of its own, `origins` says what these stand for.
+    """
+
+    __slots__ = ("abstract",)
+
+    def __init__(self, what: str, name: str, abstract: bool = False) -> None:
+        super().__init__(what, name, eager=True, keeps=abstract)
+        self.abstract = abstract
+
+    def capture(self, outer: Tracer) -> Tracer:
+        """The stand-in of a captured value, or of what it is beneath the hidden traces."""
+        if id(outer) in self.captures or not outer.builder.live:
+            return super().capture(outer)
+        if outer.builder.thread != self.thread:
+            raise leaked(outer)
+        x = unhidden(outer, self.name)
+        here = x.twin() if type(x) is Tracer else x
+        inner = self.stand_in(outer, x, concrete(x) if self.abstract else here)
+        if not orders_known([outer])[0]:
+            mark(inner, False)
+        return self.standing_for(inner, x)
+
+    def standing_for(self, inner: Tracer, outer: Value) -> Tracer:
+        """Note what an input or captured value is in the enclosing context."""
+        if self.origins is not None:
+            self.origins[inner.index] = outer
+        return inner
+
+
+class Evaluated(NamedTuple):
+    """The result of a user function in the present context."""
+
+    leaves: list[Any]
+    treedef: tree.TreeDef
+    orders: list[bool]  # which of them are known to lie in C order
+
+
+def evaluate_beneath(
+    fun: Callable[..., Any],
+    values: Sequence[Value],
+    name: str,
+    weak: Sequence[bool] = (),
+    whole: bool = False,
+) -> Evaluated:
+    """Run `fun(*tracers)` in place of the values, so that what it writes in place is its own.
+
+    Leaves of the result that are no arrays are passed on.  What is written by a function, and not
+    by one of its rules, must be among the results: it is `whole` then.
+    """
+    builder = Beneath("custom rule", name)
+    flags = weak or [is_weak(v) for v in values]
+    try:
+        with builder.running, builder:
+            inputs = [builder.input(v, None, w) for v, w in zip(values, flags, strict=True)]
+            leaves, treedef = tree.flatten(fun(*inputs))
+            if whole:
+                refuse_writes(name, inputs, leaves)
+            found = [outside(builder, x) for x in leaves]
+            return Evaluated(found, treedef, _orders(builder, leaves))
+    finally:
+        builder.release()
+
+
+def _orders(builder: Builder, leaves: Sequence[Any]) -> list[bool]:
+    """Which results of a function lie in C order as far as its trace knows."""
+    return [type(x) is not Tracer or orders_known([builder.lift(x)])[0] for x in leaves]
+
+
+def doubtful(value: Any) -> Any:
+    """An array whose order is not known, as a value of the present trace, if that has values:
+    NumPy may have laid it out in another way."""
+    outer = innermost()
+    if outer is None or not outer.eager or type(value) is not np.ndarray:
+        return value
+    out = outer.record(REGISTRY["convert"], (value,), {"dtype": value.dtype})
+    mark(out, False)
+    return out
+
+
+class Call(Opaque):
+    """A parameter that belongs to one call of a user function.
+
+    The function has run when its equation is bound: while that goes on, the call has the results,
+    and the program is not run again.
+    """
+
+    results: Sequence[Any] | None = None
+
+    def bound(
+        self,
+        results: Sequence[Any] | None,
+        prim: Primitive,
+        operands: Sequence[Value],
+        **params: Any,
+    ) -> list[Any]:
+        """The equation of the call; `results` are its results if all are known."""
+        self.results = results
+        try:
+            return list(bind(prim, *operands, **params))
+        finally:
+            self.results = None  # the equation must not keep them alive
+
+    def evaluated(self, program: Program, operands: Sequence[Any]) -> tuple[Any, ...]:
+        """The results of the program of the call."""
+        return tuple(run(program, operands) if self.results is None else self.results)
+
+
+class Traced(NamedTuple):
+    """A user function as a closed program, whose first inputs are the values it captured.
+
+    `results` are its results if all is known, else None; `closed` the tracers it closes over.
+    """
+
+    program: Program
+    captured: list[Value]
+    treedef: tree.TreeDef
+    results: list[Any] | None
+    closed: list[Closed]
+    orders: Orders
+
+
+def trace_beneath(
+    fun: Callable[..., Any],
+    values: Sequence[Value],
+    name: str,
+    what: str,
+    weak: Sequence[bool] = (),
+    known: bool = True,
+    extra: Callable[[Builder], list[Tracer]] | None = None,
+    ruled: bool = False,
+) -> Traced:
+    """Trace `fun(*tracers)`; where the values are plain arrays and `known`, Python sees them.
+
+    `extra` chooses values of the trace that become results too.  A `ruled` function has a
+    derivative of its own, so that numbers may be read out of this trace.
+    """
+    builder = Beneath(what, name, abstract=True)
+    builder.origins = None if ruled else {}
+    flags = weak or [is_weak(v) for v in values]
+    try:
+        with builder.running, builder:
+            inputs = [_input(builder, x, w, known) for x, w in zip(values, flags, strict=True)]
+            leaves, treedef = tree.flatten(fun(*inputs))
+            refuse_writes(f"{what}({name})", inputs, leaves)
+            outs = [builder.lift(as_value(x, f"a result of {name}")) for x in leaves]
+            outs += [] if extra is None else extra(builder)
+            traced = builder.close(outs, copy_consts=True)
+            found = [outside(builder, y) for y in outs]
+            orders = tuple(orders_known(outs))
+            handles = [handle for handle, _, _ in builder.captures.values()]
+    finally:
+        builder.release()
+    results = None if any([x is None for x in found]) else found
+    closed = [Closed(handle, k) for k, handle in enumerate(handles)]
+    return Traced(traced.program, traced.captured, treedef, results, closed, orders)
+
+
+def _input(builder: Beneath, x: Value, weak: bool, known: bool) -> Tracer:
+    value = concrete(x) if known else None
+    given = builder.input(value, aval_of(x).strong() if value is None else None, weak)
+    return builder.standing_for(given, x)
+
+
+def mapped(
+    fun: Callable[..., Sequence[Any]],
+    size: int,
+    values: Sequence[Value],
+    dims: Sequence[int | None],
+    name: str,
+) -> list[Batched]:
+    """The results of a function of flat values over a batch, and where their batched axes are."""
+    builder = Beneath("vmap", name)
+    try:
+        with builder.running, builder:
+            inputs = [
+                builder.input(v, None, is_weak(v)) if d is None else example_input(builder, v, d)
+                for v, d in zip(values, dims, strict=True)
+            ]
+            outs = [builder.lift(y) if is_value(y) else y for y in fun(*inputs)]
+        env: dict[int, Batched] = {
+            x.index: (v, d) for x, v, d in zip(inputs, values, dims, strict=True) if d is not None
+        }
+        return run_batched(builder.records, env, outs, orders_known(outs), size)
+    finally:
+        builder.release()
+
+
+def without_axis(aval: Aval, axis: int) -> Aval:
+    """The aval of one example of a batch."""
+    return Aval(aval.shape[:axis] + aval.shape[axis + 1 :], aval.dtype)
+
+
+def is_value(x: Any) -> bool:
+    """Whether a leaf is an array, a NumPy scalar or a tracer."""
+    return isinstance(x, (Tracer, np.ndarray, np.generic))
+
+
+def batched_first(program: Program, size: int, dims: tuple[int | None, ...]) -> Program:
+    """A program on batches, all results of which have their batched axis first."""
+    derived = batched_program(program, size, dims)
+    if all([d == 0 for d in derived.dims]):
+        return derived.program
+
+    def first(*values: Value) -> list[Value]:
+        pairs = zip(run(derived.program, values), derived.dims, strict=True)
+        return [batch_first(size, y, d) for y, d in pairs]
+
+    key = ("batched first", size, dims)
+    return derived_program(program, key, first, derived.program.in_avals, "vmap")

@@ -1,0 +1,422 @@
+"""L4. Linear maps along recorded equations: pushing tangents forward, pulling cotangents back.
+
+A tape is what an eager builder recorded.  `push` applies each primitive's jvp in order; `pull`
+applies the transposed derivatives in reverse.  Both bind in the enclosing context, so they nest.
+The derivative of a primitive is written once: elementwise maps are their own transposes, linear
+primitives have a transpose rule, and for all others the jvp is recorded as a small linear tape of
+its own and pulled back.
+
+What is zero because it was not selected, or not read, stays zero whatever it is multiplied by:
+see `ops/selected.py`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from itertools import compress
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from fgrad.base.source import resolve
+from fgrad.errors import MissingRuleError
+from fgrad.ir.aval import aval_of
+from fgrad.ir.primitive import Primitive, Refusal
+from fgrad.ops.families import FLOATS, map_selected, push_maps
+from fgrad.ops.moved import Reads, array_of, pull_moved, push_moved
+from fgrad.ops.selected import ZERO, Selected, either, join, plain
+from fgrad.trace import Builder, Tracer, Value, passed_by
+from fgrad.tracing.record import Record
+from fgrad.tracing.thread_state import THREAD
+from fgrad.transforms.core.reads import Read, pull_reads, read_of
+
+
+def replayed_by(via: str, before: tuple[str, ...]) -> tuple[str, ...]:
+    """The transforms that replay equations, where one more begins to."""
+    return before if before and before[0] == via else (via, *before)
+
+
+_INDEX = attrgetter("index")
+
+
+class Tape:
+    """Recorded equations with their active tracers: those that depend on the wanted inputs.
+
+    Arguments:
+        builder: it has recorded them.
+        outputs: the results, of which each is one of its tracers, or a constant.
+        wanted: which of its inputs are; all by default.
+        exact: whether constants are told from results that depend on the inputs.
+    """
+
+    __slots__ = ("active", "inputs", "outputs", "records")
+
+    def __init__(
+        self,
+        builder: Builder,
+        outputs: Sequence[Any],
+        wanted: Iterable[bool] | None = None,
+        exact: bool = False,
+    ) -> None:
+        self.records = builder.records
+        # Those of the builder: the handles that a function gets stand for what it writes into them.
+        numbers = map(_INDEX, builder.inputs)
+        self.inputs = list(numbers if wanted is None else compress(numbers, wanted))
+        self.outputs = [x.index if type(x) is Tracer else None for x in outputs]
+        if wanted is None and not exact and not builder.captures:
+            # Nothing but the wanted inputs (and integers, which no cotangent reaches): all active,
+            # apart from what passes by `stop_gradient` and the like, where cotangents end.
+            self.active = bytearray(b"\1") * builder.count
+            return
+        self.active = active_values(builder.count, self.inputs, builder.records)
+
+    @classmethod
+    def of(
+        cls,
+        records: list[Record],
+        active: bytearray,
+        inputs: Sequence[int],
+        outputs: Sequence[int | None],
+    ) -> Tape:
+        """The tape of some records, of which it is known which values are active."""
+        tape = cls.__new__(cls)
+        tape.records, tape.active = records, active
+        tape.inputs, tape.outputs = list(inputs), list(outputs)
+        return tape
+
+
+def active_values(count: int, inputs: Sequence[int], records: Sequence[Any]) -> bytearray:
+    """Which values depend on some inputs."""
+    active = bytearray(count)
+    for k in inputs:
+        active[k] = 1
+    for record in records:
+        if not record[0].discrete and any([type(x) is int and active[x] for x in record[1]]):
+            for k in record[4]:
+                active[k] = 1
+    return active
+
+
+def push(tape: Tape, tangents: Sequence[Value | None]) -> list[Value | None]:
+    """The tangents of the outputs, for tangents of the inputs; None is zero."""
+    return [plain(t) for t in push_selected(tape, tangents)]
+
+
+def push_selected(tape: Tape, tangents: Sequence[Any]) -> list[Any]:
+    """As `push`; tangents may be selected, and stay so."""
+    known: dict[int, Any] = {
+        k: t for k, t in zip(tape.inputs, tangents, strict=True) if t is not None
+    }
+    get = known.get
+    state = THREAD.state
+    saved = state.loc, state.via
+    try:
+        outer = state.via = replayed_by("jvp", state.via)
+        for record in tape.records:
+            prim, operands, values, params, outs, results, loc, via = record
+            if prim.discrete:
+                continue
+            ts = [get(x) if type(x) is int else None for x in operands]
+            if all(t is None for t in ts):
+                continue
+            state.loc, state.via = loc, passed_by(via, outer)
+            if prim.maps:
+                t = push_maps(prim, values, ts, results[0], params)
+            elif prim.moves is not None and prim.moves.holds_for(**params):
+                t = push_moved(record, ts)
+            else:
+                rule = _jvp_rule(prim, record)
+                if not prim.selects:
+                    ts = [plain(t) for t in ts]
+                t = rule(values, ts, results if prim.multiple else results[0], **params)
+                if prim.multiple:
+                    known.update((k, t) for k, t in zip(outs, t, strict=True) if t is not None)
+                    continue
+            if t is not None:
+                known[outs[0]] = t
+    finally:
+        state.loc, state.via = saved
+    return [None if k is None else get(k) for k in tape.outputs]
+
+
+def _jvp_rule(prim: Primitive, record: Record) -> Any:
+    rule = prim.rules.get("jvp")
+    if rule is None or isinstance(rule, Refusal):
+        raise missing_rule(prim, "derivative", rule, record)
+    return rule
+
+
+def missing_rule(prim: Primitive, what: str, refusal: Any, record: Record) -> MissingRuleError:
+    """The card for a rule that does not exist, or that was refused."""
+    loc = resolve(record.loc)
+    why = refusal.why if isinstance(refusal, Refusal) else f"has no {what} rule"
+    return MissingRuleError(
+        f"There is no {what} of the primitive {prim.name!r}.",
+        (("where", f"{loc}:  {loc.text()}"), ("why", f"{prim.name} {why}.")),
+    )
+
+
+_WANTED = (True,)
+
+
+class _Cotangents:
+    """Sums of cotangents by number; buffers that this walk made are added to in place."""
+
+    __slots__ = ("owned", "reads", "sums")
+
+    def __init__(self, count: int) -> None:
+        self.sums: list[Any] = [None] * count
+        self.owned: dict[int, Reads | None] = {}  # the buffers, and where they were added to
+        self.reads: dict[int, list[Read]] = {}  # what is still to be added to the sums
+
+    def begin(self, tape: Tape, cotangents: Sequence[Any]) -> None:
+        """Add the cotangents of the results."""
+        for out, ct in zip(tape.outputs, cotangents, strict=True):
+            if ct is not None and out is not None and tape.active[out]:
+                self.add(out, ct)
+
+    def add(self, k: int, ct: Any) -> None:
+        total = self.sums[k]
+        if total is None:
+            self.sums[k] = ct
+            return
+        self.sums[k] = join(total, ct)
+        self.owned.pop(k, None)
+
+    def accumulate(self, record: Record, ct: Any, active: bytearray) -> bool:
+        """Add the transpose of an indexing operation into a buffer, or note it among the reads of
+        its array; False where neither can be."""
+        k, values = record.operands[0], record.values
+        if type(k) is not int or not active[k]:
+            return True
+        value = plain(ct)
+        start = None if k in self.owned else plain(self.sums[k])
+        if any([type(v) is Tracer for v in (value, start, *values[1:])]):
+            read = read_of(record, ct)
+            if read is not None:
+                self.reads.setdefault(k, []).append(read)
+            return read is not None
+        if k not in self.owned:
+            self.owned[k] = self._own(k, start, record, value.dtype)
+        reads = self.owned[k]
+        if reads is not None:
+            reads.add(record, ct)
+        record.prim.accumulate(array_of(self.sums[k]), value, values, record.params)  # type: ignore[misc]
+        return True
+
+    def _own(self, k: int, start: Any, record: Record, dtype: np.dtype) -> Reads | None:
+        """Put a sum into a buffer; where it is selected, give what will be known of its support."""
+        total = self.sums[k]
+        if total is not None and type(total) is not Selected:
+            self.sums[k] = np.array(start)
+            return None
+        shape = record.values[0].shape
+        reads = Reads(shape)
+        if total is None:
+            self.sums[k] = Selected(np.zeros(shape, dtype), reads, ZERO)
+        else:
+            self.sums[k] = Selected(np.array(start), either(total.support, reads), ZERO)
+        return reads
+
+    def take_reads(self, outs: Sequence[int]) -> None:
+        """Add what was read of some values to their sums."""
+        for k in outs:
+            if k in self.reads:
+                self.add(k, pull_reads(self.reads.pop(k)))
+
+
+def pull(
+    tape: Tape, cotangents: Sequence[Value | None], release: bool = False
+) -> list[Value | None]:
+    """The cotangents of the inputs, for cotangents of the outputs; None is zero.
+
+    With `release`, records are dropped as soon as they have been used, to free their arrays.
+    """
+    return [plain(ct) for ct in pull_selected(tape, cotangents, release)]
+
+
+def pull_selected(tape: Tape, cotangents: Sequence[Any], release: bool = False) -> list[Any]:
+    """As `pull`; cotangents may be selected, and stay so."""
+    active = tape.active
+    store = _Cotangents(len(active))
+    sums, reads, add = store.sums, store.reads, store.add
+    store.begin(tape, cotangents)
+    ahead = tape.records if release else tape.records.copy()
+    state = THREAD.state
+    saved = state.loc, state.via
+    try:
+        before: tuple[str, ...] = ()
+        outer = state.via = replayed_by("vjp", state.via)
+        while ahead:
+            record = ahead.pop()
+            prim, operands, values, params, outs, results, state.loc, via = record
+            if via is not before:
+                state.via, before = passed_by(via, outer), via
+            if reads:
+                store.take_reads(outs)
+            if prim.multiple:
+                _pull_multiple(record, store, active)
+                continue
+            ct = sums[outs[0]]
+            if ct is None:
+                continue
+            sums[outs[0]] = None
+            maps = prim.maps
+            if maps:
+                if type(ct) is Selected:
+                    _pull_selected_maps(record, ct, store, active)
+                    continue
+                arity, result = 0 if params else len(values), results[0]
+                for k, rule in zip(operands, maps):  # noqa: B905 - hot; lengths agree by arity
+                    if rule is None or type(k) is not int or not active[k]:
+                        continue
+                    if arity == 1:
+                        part = rule(ct, values[0], result)
+                    elif arity == 2:
+                        part = rule(ct, values[0], values[1], result)
+                    else:
+                        part = rule(ct, *values, result, **params)
+                    if sums[k] is None:
+                        sums[k] = part
+                    elif part is not None:
+                        add(k, part)
+            elif not prim.discrete:
+                _pull_one(record, ct, store, active)
+        store.take_reads(tape.inputs)
+    finally:
+        state.loc, state.via = saved
+    return [sums[k] for k in tape.inputs]
+
+
+def _pull_multiple(record: Record, store: _Cotangents, active: bytearray) -> None:
+    """Pull the cotangents of several results back."""
+    sums, outs = store.sums, record.outs
+    cts = [sums[k] for k in outs]
+    for k in outs:
+        sums[k] = None
+    if any([ct is not None for ct in cts]) and not record.prim.discrete:
+        _pull_general(record, cts, store, active)
+
+
+def _pull_one(record: Record, ct: Any, store: _Cotangents, active: bytearray) -> None:
+    """Pull the cotangent of one result back through an equation that is not elementwise."""
+    prim, operands = record.prim, record.operands
+    if prim.accumulate is not None and store.accumulate(record, ct, active):
+        return
+    if type(ct) is not Selected and prim.moved_back is not None and len(operands) == 1:
+        k = operands[0]
+        if type(k) is int and active[k]:
+            store.add(k, prim.moved_back(ct, _WANTED, record.values[0], **record.params)[0])
+    else:
+        _pull_general(record, [ct], store, active)
+
+
+def _pull_selected_maps(
+    record: Record, ct: Selected, store: _Cotangents, active: bytearray
+) -> None:
+    """Pull a selected cotangent back through an elementwise equation."""
+    prim, operands, values, params, _, results, _, _ = record
+    for i, k in enumerate(operands):
+        if prim.maps[i] is not None and type(k) is int and active[k]:
+            part = map_selected(prim, i, ct, values, results[0], params)
+            if part is not None:
+                store.add(k, part)
+
+
+def _pull_general(record: Record, cts: list[Any], store: _Cotangents, active: bytearray) -> None:
+    """Pull back through one equation by its pullback, its transpose, or its jvp transposed."""
+    prim, operands, values, params, _, results, _, _ = record
+    wanted = tuple(
+        [
+            type(k) is int and bool(active[k]) and x.dtype.kind in FLOATS
+            for k, x in zip(operands, values, strict=True)
+        ]
+    )
+    if not any(wanted):
+        return
+    parts: Any = NotImplemented
+    if prim.moves is not None and prim.moves.holds_for(**params):
+        parts = pull_moved(record, cts[0], wanted)
+    elif prim.pullback is not None:
+        known = cts if prim.selects else [plain(ct) for ct in cts]
+        parts = prim.pullback(known, wanted, values, results, params)
+    if parts is not NotImplemented:
+        pass
+    elif _is_linear_in(prim, wanted, params):
+        transpose = prim.rules.get("transpose")
+        if transpose is None or isinstance(transpose, Refusal):
+            raise missing_rule(prim, "transpose", transpose, record)
+        given = tuple([plain(ct) for ct in cts])
+        parts = transpose(given if prim.multiple else given[0], wanted, *values, **params)
+    else:
+        parts = _transposed_jvp(record, cts, wanted)
+    if prim.supports is not None:
+        parts = prim.supports(record, cts, parts)
+    for k, want, part in zip(operands, wanted, parts, strict=True):
+        if want and part is not None:
+            store.add(k, part)
+
+
+def _is_linear_in(prim: Primitive, wanted: tuple[bool, ...], params: dict[str, Any]) -> bool:
+    """Whether the transpose rule serves all wanted operands."""
+    which = prim.linear_in
+    if callable(which):
+        which = which(params)
+    if isinstance(which, tuple):
+        return all(i in which for i, want in enumerate(wanted) if want)
+    return which is not None
+
+
+class _Pending(threading.local):
+    """The primitives along whose derivatives this thread is pulling back, the innermost last."""
+
+    rules: tuple[Primitive, ...] = ()
+
+
+_PENDING = _Pending()
+MOST_WITHIN = 50  # times that a primitive may stand in its own derivative
+
+
+def _endless(prim: Primitive, record: Record) -> MissingRuleError:
+    """The card for a derivative that is an application of the primitive itself."""
+    loc = resolve(record.loc)
+    return MissingRuleError(
+        f"The derivative of the primitive {prim.name!r} needs its own transpose.",
+        (
+            ("where", f"{loc}:  {loc.text()}"),
+            ("why", f"its derivative applies {prim.name} to the tangents again, and so on: it is"),
+            ("why", "linear, and says not how a cotangent goes back through it."),
+            ("write", f"@{prim.name}.def_transpose    in place of def_jvp"),
+        ),
+    )
+
+
+def _transposed_jvp(record: Record, cts: list[Any], wanted: tuple[bool, ...]) -> list[Any]:
+    """Record the jvp as a function of the tangents alone, and pull back through that."""
+    prim, _, values, params, _, outs, _, _ = record
+    rule = _jvp_rule(prim, record)
+    state = THREAD.state
+    loc, via = state.loc, state.via
+    builder = Builder("transpose", prim.name, eager=True)
+    with builder.running, builder:
+        state.loc, state.via = loc, via
+        tangents = [
+            builder.input(None, aval_of(x).strong()) if want else None
+            for x, want in zip(values, wanted, strict=True)
+        ]
+        result = rule(values, tangents, outs if prim.multiple else outs[0], **params)
+        results = result if prim.multiple else (result,)
+        tape = Tape(builder, [None if t is None else builder.lift(t) for t in results])
+        builder.release()
+    given = [ct if t is not None else None for ct, t in zip(cts, tape.outputs, strict=True)]
+    within = _PENDING.rules
+    if within.count(prim) >= MOST_WITHIN:
+        raise _endless(prim, record)
+    _PENDING.rules = (*within, prim)
+    try:
+        pulled = iter(pull_selected(tape, given))
+    finally:
+        _PENDING.rules = within
+    return [next(pulled) if want else None for want in wanted]

@@ -1,0 +1,1 @@
+"""L4. Functions with rules of their users: derivatives, batching, callbacks, implicit functions."""

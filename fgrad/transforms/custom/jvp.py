@@ -1,0 +1,451 @@
+"""L4. Functions with a forward derivative of the user's.
+
+    custom_jvp : (a -> b), ((a, T a) -> (b, T b)) -> (a -> b)
+
+In a trace that is differentiated the rule runs with the values of the primals and with unknown
+tangents; what it does with these is recorded, and serves both modes, as any other jvp.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from fgrad import tree
+from fgrad.base.frames import hides_own_frames
+from fgrad.errors import CustomRuleError, Row
+from fgrad.ir import traits
+from fgrad.ir.aval import Aval, aval_of
+from fgrad.ir.primitive import Primitive
+from fgrad.ir.program import Program
+from fgrad.ir.traits import Holds
+from fgrad.ops.elementwise import add
+from fgrad.ops.families import batch_first, zeros_like
+from fgrad.trace import Tracer, Value, bind, run
+from fgrad.tracing.device_tracing import lower
+from fgrad.tracing.record import Record
+from fgrad.transforms.control.common import known_values
+from fgrad.transforms.core.closure_capture import standing
+from fgrad.transforms.core.derived_programs import covers
+from fgrad.transforms.core.linear import check_linear
+from fgrad.transforms.core.outer_context import Beneath, batched_first, closure_card, mapped
+from fgrad.transforms.core.tape import Tape, pull_selected, push_selected
+from fgrad.transforms.core.wrap import as_value, is_weak, outside
+from fgrad.transforms.custom.function import (
+    CustomFunction,
+    Rules,
+    Split,
+    UserRules,
+    apply,
+    called,
+    described,
+    fitted,
+    line_of,
+    prefixed,
+)
+
+custom_jvp_p = Primitive(
+    "custom_jvp", traits.holding(Holds.CALL), params=("program", "rules"), multiple=True
+)
+
+Values = Sequence[Value]
+
+
+class CustomJvp(CustomFunction):
+    """A function whose derivative is given by `defjvp` or `defjvps`."""
+
+    what = "custom_jvp"
+    rule: Callable[..., Any] | None = None
+    symbolic_zeros = False
+    shown: Callable[..., Any]  # the user's function that cards name as the rule
+
+    def defjvp(self, jvp: Callable[..., Any], symbolic_zeros: bool = False) -> Callable[..., Any]:
+        """Set the derivative: `jvp(*nondiff_args, primals, tangents) -> (out, tangent_out)`.
+
+        Arguments:
+            jvp: a function of two tuples with an item for each argument that is not static.  The
+                tangent of an integer is zeros of its own dtype.
+            symbolic_zeros: whether known zeros among the tangents are given as None.
+
+        Returns:
+            `jvp`, so that this serves as a decorator.
+        """
+        self.rule, self.symbolic_zeros = jvp, symbolic_zeros
+        self.shown = jvp
+        return jvp
+
+    def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
+        """Set the derivative by a function for each argument; None where it is zero.
+
+        Each is called as `jvp(tangent, out, *args)` and gives a tangent of the result.
+        """
+        if self.nondiff:
+            raise CustomRuleError(
+                f"custom_jvp {self.name}: defjvps cannot be used with static arguments.",
+                (("write", f"@{self.name}.defjvp"),),
+            )
+
+        def rule(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> Any:
+            if len(jvps) != len(primals):
+                raise CustomRuleError(
+                    f"defjvps got {len(jvps)} rules, but {self.name} has {len(primals)} arguments.",
+                    (line_of(self.fun, "defined"), ("write", "None for an argument without one")),
+                )
+            out = self(*primals)
+            total: Any = None
+            for jvp, t in zip(jvps, tangents, strict=True):
+                if jvp is not None and t is not None:
+                    what, takes = f"A rule of {self.name}", "def rule(tangent, out, *arguments)"
+                    part = called(jvp, what, takes, t, out, *primals)
+                    total = part if total is None else tree.map(add, total, part)
+            return out, tree.map(zeros_like, out) if total is None else total
+
+        self.rule, self.symbolic_zeros = rule, True
+        self.shown = next((jvp for jvp in jvps if jvp is not None), self.fun)
+
+    @hides_own_frames
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        split = self.arguments(args, kwargs)
+        if self.rule is None:
+            raise CustomRuleError(
+                f"The custom_jvp function {self.name} has no derivative yet.",
+                (
+                    line_of(self.fun, "defined"),
+                    ("write", f"@{self.name}.defjvp"),
+                    ("write", f"def {self.name}_jvp(primals, tangents):"),
+                    ("write", f"    return {self.name}(*primals), tangent_of_the_result"),
+                ),
+            )
+        rules = JvpRules(self, split)
+        outs = apply(custom_jvp_p, rules, split.values)
+        return tree.unflatten(rules.out_tree, map(lower, outs))
+
+
+def custom_jvp(
+    fun: Callable[..., Any] | None = None,
+    nondiff_argnums: int | Sequence[int] = (),
+    nondiff_argnames: str | Sequence[str] = (),
+) -> Any:
+    """A function whose derivative you write yourself, as a jvp; `grad` transposes it.
+
+    Arguments:
+        fun: a function of pytrees of arrays.
+        nondiff_argnums: positions of arguments that are settings: functions, strings, sizes.  They
+            are given to the rule first, before primals and tangents.
+        nondiff_argnames: the same by name.
+
+    Returns:
+        A function like `fun` with methods `defjvp` and `defjvps`.
+
+    Raises:
+        CustomRuleError: if a rule's result does not fit that of the function.
+
+    Example: a norm whose derivative at 0 is 0.
+        >>> import numpy as np, fgrad
+        >>> @fgrad.custom_jvp
+        ... def norm(x):
+        ...     return np.sqrt(np.sum(x * x))
+        >>> @norm.defjvp
+        ... def norm_jvp(primals, tangents):
+        ...     (x,), (t,) = primals, tangents
+        ...     y = norm(x)
+        ...     return y, np.sum(x * t) / np.where(y > 0, y, 1.0)
+        >>> fgrad.grad(norm)(np.zeros(2)), fgrad.grad(norm)(np.array([3.0, 4.0]))
+        (array([0., 0.]), array([0.6, 0.8]))
+    """
+    if fun is None:
+        return functools.partial(
+            custom_jvp, nondiff_argnums=nondiff_argnums, nondiff_argnames=nondiff_argnames
+        )
+    return CustomJvp(fun, nondiff_argnums, nondiff_argnames)
+
+
+class JvpRules(UserRules):
+    """The user's rule on flat values."""
+
+    owner: CustomJvp
+
+    def __init__(self, owner: CustomJvp, split: Split) -> None:
+        super().__init__(owner, split)
+        self.rule = owner.rule
+
+    @property
+    def rule_line(self) -> Row:
+        """Where the user's rule is written."""
+        return line_of(self.owner.shown, "rule")
+
+    def linear(
+        self, captured: Values, primals: Values, tangents: Sequence[Value | None]
+    ) -> tuple[list[Value], list[Value | None]]:
+        """Results and their tangents."""
+        with standing(self.closed, captured):
+            return self._linear(primals, tangents)
+
+    def _linear(
+        self, primals: Values, tangents: Sequence[Value | None]
+    ) -> tuple[list[Value], list[Value | None]]:
+        assert self.rule is not None
+        statics = [x for _, x in sorted(self.split.statics.items())]
+        if not self.owner.symbolic_zeros:
+            tangents = [
+                zeros_like(x) if t is None else t for x, t in zip(primals, tangents, strict=True)
+            ]
+        treedef = self.split.treedef
+        args = tree.unflatten(treedef, primals), tree.unflatten(treedef, tangents)
+        names = "".join([f"{self.owner.parameter(k)[1:-1]}, " for k in sorted(self.split.statics)])
+        takes = f"def rule({names}primals, tangents)"
+        found = called(self.rule, f"The jvp rule of {self.name}", takes, *statics, *args)
+        if not isinstance(found, (tuple, list)) or len(found) != 2:
+            raise self.refuse(
+                "must return a pair (result, tangent of the result)", f"it is {described(found)}"
+            )
+        out, pushed = found
+        leaves, out_tree = tree.flatten(out)
+        if self.out_tree is not None and out_tree != self.out_tree:
+            raise self.refuse(
+                f"must return the result of {self.name} first",
+                f"it has structure {out_tree}, but {self.name} returns {self.out_tree}",
+            )
+        self.out_tree = out_tree
+        outs = [as_value(x, f"a result of the rule of {self.name}") for x in leaves]
+        self._check(outs, out_tree)
+        parts = prefixed(pushed, out)
+        if parts is None:
+            raise self.refuse(
+                "must return a tangent with the structure of the result",
+                f"it has structure {tree.structure(pushed)}, but the result has {out_tree}",
+            )
+        return outs, [
+            self._tangent(t, y, k, out_tree)
+            for k, (t, y) in enumerate(zip(parts, outs, strict=True))
+        ]
+
+    def _check(self, outs: Values, out_tree: tree.TreeDef) -> None:
+        avals = [aval_of(y).strong() for y in outs]
+        if self.expected is None:
+            return
+        for k, (found, aval) in enumerate(zip(avals, self.expected, strict=True)):
+            if found != aval:
+                raise self.refuse(
+                    f"must return the result of {self.name} first",
+                    f"result{_path(out_tree, k)} is {found}, but {self.name} returns {aval}",
+                )
+
+    def _tangent(self, t: Any, y: Value, k: int, out_tree: tree.TreeDef) -> Value | None:
+        def refuse(text: str) -> CustomRuleError:
+            return self.refuse(
+                "must return a tangent like the result",
+                f"the tangent of result{_path(out_tree, k)} is {text}",
+            )
+
+        return fitted(t, aval_of(y), refuse, f"a tangent from the rule of {self.name}")
+
+    def refuse(self, headline: str, found: str) -> CustomRuleError:
+        """The card for a rule whose result does not fit."""
+        return CustomRuleError(
+            f"The jvp rule of {self.name} {headline}.", (("found", found), self.rule_line)
+        )
+
+
+def _path(treedef: tree.TreeDef, k: int) -> str:
+    """Where a leaf is in a result: empty for the only one."""
+    return tree.paths(tree.unflatten(treedef, range(treedef.num_leaves)))[k]
+
+
+class BatchedJvpRules(Rules):
+    """Rules for a batch; all results have their batched axis first."""
+
+    def __init__(self, inner: Any, size: int, dims: Sequence[int | None]) -> None:
+        self.inner, self.size = inner, size
+        self.dims = tuple(dims)
+        self.name, self.n_captured = inner.name, inner.n_captured
+        self.origins = inner.origins
+
+    @property
+    def rule_line(self) -> Row:
+        """Where the user's rule is written."""
+        return self.inner.rule_line
+
+    def linear(
+        self, captured: Values, primals: Values, tangents: Sequence[Value | None]
+    ) -> tuple[list[Value], list[Value | None]]:
+        """Results and their tangents."""
+        n, count = len(captured), len(captured) + len(primals)
+        active = [t is not None for t in tangents]
+        has: list[bool] = []
+
+        def both(*values: Value) -> list[Value]:
+            given = iter(values[count:])
+            ts = [next(given) if a else None for a in active]
+            outs, pushed = self.inner.linear(values[:n], list(values[n:count]), ts)
+            has.extend([t is not None for t in pushed])
+            return [*outs, *[t for t in pushed if t is not None]]
+
+        values = [*captured, *primals, *[t for t in tangents if t is not None]]
+        all_dims = [*self.dims, *[d for d, a in zip(self.dims[n:], active, strict=True) if a]]
+        pairs = mapped(both, self.size, values, all_dims, self.name)
+        found = [batch_first(self.size, y, d) for y, d in pairs]
+        pushed = iter(found[len(has) :])
+        return found[: len(has)], [next(pushed) if h else None for h in has]
+
+
+# --- the primitive
+
+
+@custom_jvp_p.type_rule
+def _(*_avals: Aval, program: Program, rules: Rules) -> tuple[Aval, ...]:
+    return tuple([aval.strong() for aval in program.out_avals])
+
+
+@custom_jvp_p.evaluate
+def _(*operands: Any, program: Program, rules: Rules) -> tuple[Any, ...]:
+    return rules.evaluated(program, operands)
+
+
+class _Tangents(Beneath):
+    """A builder in which tangents alone are unknown.
+
+    A custom function of a tangent must be linear there, so that it counts as what it computes:
+    a rule may call its own function on the tangent.
+    """
+
+    __slots__ = ()
+
+    def record(self, prim: Primitive, operands: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Append an equation; of a custom function of tangents, its program's."""
+        program = params["program"] if prim is custom_jvp_p else None
+        tangents = [x for x in operands if type(x) is Tracer and self.lift(x).value is None]
+        if program is not None and tangents:
+            return tuple(run(program, operands))
+        return super().record(prim, operands, params)
+
+
+class SavedJvp(NamedTuple):
+    """The rule as a linear map of the tangents of some operands."""
+
+    tape: Tape
+    mask: tuple[bool, ...]
+
+
+def _of_arguments(mask: Sequence[bool], values: Values, rules: Any) -> list[bool]:
+    """The mask without what the function closes over, and without integers."""
+    return [
+        m and k >= rules.n_captured and x.dtype.kind in "fc"
+        for k, (m, x) in enumerate(zip(mask, values, strict=True))
+    ]
+
+
+def _linearized(
+    values: Values, mask: Sequence[bool], rules: Any
+) -> tuple[tuple[Value, ...], SavedJvp]:
+    """Run the rule at known primals and record what it does with the tangents."""
+    n = rules.n_captured
+    wanted = _of_arguments(mask, values, rules)
+    weak = rules.weak or [is_weak(x) for x in values[n:]]
+    builder = _Tangents("custom_jvp", rules.name)
+    try:
+        with builder.running, builder:
+            captured = [builder.input(v, None, is_weak(v)) for v in values[:n]]
+            primals = [builder.input(v, None, w) for v, w in zip(values[n:], weak, strict=True)]
+            tangents = [
+                builder.input(None, aval_of(x).strong()) if w else None
+                for x, w in zip(values[n:], wanted[n:], strict=True)
+            ]
+            results, pushed = rules.linear(captured, primals, tangents)
+            outs = [outside(builder, y) for y in results]
+            if any([y is None for y in outs]):
+                raise CustomRuleError(
+                    f"The result of the jvp rule of {rules.name} depends on the tangents.",
+                    (rules.rule_line, ("why", "the first of the pair is the value alone.")),
+                )
+            lifted = [None if t is None else builder.lift(t) for t in pushed]
+            tape = Tape(builder, lifted, [k >= len(values) for k in range(len(builder.inputs))])
+    finally:
+        builder.release()
+    problem = check_linear(tape)
+    if problem is not None:
+        raise CustomRuleError(
+            f"The jvp rule of {rules.name} is not linear in the tangents.",
+            (("found", problem), rules.rule_line),
+        )
+    active = tape.active
+    tape.records = [_with_values(r) for r in tape.records if any([active[k] for k in r.outs])]
+    return tuple(outs), SavedJvp(tape, tuple(wanted))
+
+
+def _with_values(record: Record) -> Record:
+    """Zeros for the tangents in equations that hold programs, which run them to be pushed."""
+    if record.prim.pullback is None:
+        return record
+    values, results = [
+        [zeros_like(x) if isinstance(x, Aval) else x for x in part]
+        for part in (record.values, record.results)
+    ]
+    return record._replace(values=values, results=results)
+
+
+def _save(
+    values: Values, traced: Sequence[bool], params: dict[str, Any]
+) -> tuple[tuple[Value, ...], SavedJvp]:
+    return _linearized(values, traced, params["rules"])
+
+
+def refuse_captured(wanted: Sequence[bool], rules: Rules) -> None:
+    """Raise where a derivative is asked for of what a custom function closes over."""
+    for want, origin in zip(wanted, rules.origins, strict=False):
+        if want:
+            raise closure_card(rules.name, (("value", origin), rules.rule_line))
+
+
+@custom_jvp_p.jvp
+def _(
+    primals: Values, tangents: Sequence[Value | None], outs: Any, *,
+    program: Program | None, rules: Any, saved: SavedJvp | None = None,
+) -> tuple[Value | None, ...]:  # fmt: skip
+    refuse_captured([t is not None for t in tangents], rules)
+    if saved is None:
+        mask = [t is not None for t in tangents]
+        saved = _linearized(_known(primals, program), mask, rules)[1]
+    given = [t for t, m in zip(tangents, saved.mask, strict=True) if m]
+    return tuple(push_selected(saved.tape, given))
+
+
+def _known(values: Values, program: Program | None) -> Values:
+    return values if program is None else known_values(values, program.in_avals)
+
+
+def _pullback(
+    cts: Sequence[Value | None],
+    wanted: Sequence[bool],
+    values: Values,
+    _outs: Any,
+    params: dict[str, Any],
+) -> list[Value | None]:
+    rules, saved = params["rules"], params.get("saved")
+    refuse_captured(wanted, rules)
+    wanted = _of_arguments(wanted, values, rules)
+    if saved is None or not covers(saved.mask, wanted):
+        saved = _linearized(_known(values, params["program"]), wanted, rules)[1]
+    outs = saved.tape.outputs
+    given = [None if k is None else ct for ct, k in zip(cts, outs, strict=True)]
+    pulled = iter(pull_selected(saved.tape, given))
+    return [next(pulled) if m else None for m in saved.mask]
+
+
+custom_jvp_p.save = _save
+custom_jvp_p.linearizes = True
+custom_jvp_p.pullback = _pullback
+custom_jvp_p.selects = True
+custom_jvp_p.refuse("transpose", "is transposed by its rule")
+
+
+@custom_jvp_p.batch
+def _(
+    size: int, operands: Values, dims: Sequence[int | None], *,
+    program: Program, rules: Any, saved: Any = None,
+) -> tuple[tuple[Value, ...], list[int]]:  # fmt: skip
+    derived = batched_first(program, size, tuple(dims))
+    batched = BatchedJvpRules(rules, size, dims)
+    outs = bind(custom_jvp_p, *operands, program=derived, rules=batched)
+    return outs, [0] * len(outs)

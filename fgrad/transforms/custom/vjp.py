@@ -1,0 +1,469 @@
+"""L4. Functions with a reverse derivative of the user's.
+
+    custom_vjp : (a -> b), (a -> (b, r)), ((r, CT b) -> CT a) -> (a -> b)
+
+In a trace that is differentiated `fwd` runs in place of the function, and its residuals are kept.
+Forward derivatives are the transpose of `bwd`, where that is linear.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from fgrad import tree
+from fgrad.base.frames import hides_own_frames
+from fgrad.errors import CustomRuleError, MissingRuleError, Row
+from fgrad.ir import traits
+from fgrad.ir.aval import Aval, aval_of
+from fgrad.ir.primitive import Primitive
+from fgrad.ir.program import Program
+from fgrad.ir.traits import Holds
+from fgrad.ops.families import batch_first
+from fgrad.ops.reduce import reduce_sum
+from fgrad.ops.shape import move_axis
+from fgrad.trace import Value, bind
+from fgrad.tracing.device_tracing import lower
+from fgrad.transforms.control.common import known_values
+from fgrad.transforms.core.closure_capture import standing
+from fgrad.transforms.core.derived_programs import zeros_of
+from fgrad.transforms.core.linear import check_linear
+from fgrad.transforms.core.outer_context import (
+    HIDDEN,
+    Beneath,
+    batched_first,
+    evaluate_beneath,
+    hiding,
+    is_value,
+    mapped,
+)
+from fgrad.transforms.core.tape import Tape, pull
+from fgrad.transforms.core.wrap import as_value, is_weak
+from fgrad.transforms.custom.function import (
+    CustomFunction,
+    Rules,
+    UserRules,
+    apply,
+    called,
+    described,
+    fitted,
+    line_of,
+    prefixed,
+)
+from fgrad.transforms.custom.jvp import refuse_captured
+
+custom_vjp_p = Primitive(
+    "custom_vjp", traits.holding(Holds.CALL), params=("program", "rules"), multiple=True
+)
+
+Values = Sequence[Value]
+
+
+class CustomVjp(CustomFunction):
+    """A function whose reverse derivative is given by `defvjp`."""
+
+    what = "custom_vjp"
+    fwd: Callable[..., Any] | None = None
+    bwd: Callable[..., Any] | None = None
+    symbolic_zeros = False
+
+    def defvjp(
+        self, fwd: Callable[..., Any], bwd: Callable[..., Any], symbolic_zeros: bool = False
+    ) -> None:
+        """Set the derivative.
+
+        Arguments:
+            fwd: a function of all arguments that returns `(result, residuals)`; residuals are any
+                tree, with arrays or other objects.
+            bwd: `bwd(*nondiff_args, residuals, cotangent)` returns a tuple with a cotangent for
+                each argument that is not static: None for a zero, and for integers.
+            symbolic_zeros: whether known zeros among the cotangents are given as None.
+        """
+        self.fwd, self.bwd, self.symbolic_zeros = fwd, bwd, symbolic_zeros
+
+    @hides_own_frames
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        split = self.arguments(args, kwargs)
+        if self.fwd is None:
+            raise CustomRuleError(
+                f"The custom_vjp function {self.name} has no derivative yet.",
+                (
+                    line_of(self.fun, "defined"),
+                    ("write", f"def fwd(x):         return {self.name}(x), residuals"),
+                    ("write", "def bwd(res, ct):   return (cotangent_of_x,)"),
+                    ("write", f"{self.name}.defvjp(fwd, bwd)"),
+                ),
+            )
+        rules = VjpRules(self, split)
+        outs = apply(custom_vjp_p, rules, split.values)
+        return tree.unflatten(rules.out_tree, map(lower, outs))
+
+
+def custom_vjp(
+    fun: Callable[..., Any] | None = None,
+    nondiff_argnums: int | Sequence[int] = (),
+    nondiff_argnames: str | Sequence[str] = (),
+) -> Any:
+    """A function whose derivative in reverse you write yourself.
+
+    Arguments:
+        fun: a function of pytrees of arrays.
+        nondiff_argnums: positions of arguments that are settings: functions, strings, sizes.  `fwd`
+            gets them in their places, `bwd` first.
+        nondiff_argnames: the same by name.
+
+    Returns:
+        A function like `fun` with a method `defvjp(fwd, bwd)`.
+
+    Raises:
+        CustomRuleError: if a rule's result does not fit that of the function.
+
+    Example: the identity, with its gradient clipped on the way back.
+        >>> import numpy as np, fgrad
+        >>> @fgrad.custom_vjp
+        ... def clip_gradient(x):
+        ...     return x
+        >>> clip_gradient.defvjp(lambda x: (x, None), lambda _, ct: (np.clip(ct, -1.0, 1.0),))
+        >>> fgrad.grad(lambda x: 5.0 * clip_gradient(x))(2.0)
+        np.float64(1.0)
+    """
+    if fun is None:
+        return functools.partial(
+            custom_vjp, nondiff_argnums=nondiff_argnums, nondiff_argnames=nondiff_argnames
+        )
+    return CustomVjp(fun, nondiff_argnums, nondiff_argnames)
+
+
+class Residuals(NamedTuple):
+    """What `fwd` left: arrays, and how they are put together again."""
+
+    arrays: list[Value]
+    token: Any
+
+
+class VjpRules(UserRules):
+    """The user's rules on flat values."""
+
+    owner: CustomVjp
+
+    @property
+    def rule_line(self) -> Row:
+        """Where `bwd` is written."""
+        assert self.owner.bwd is not None
+        return line_of(self.owner.bwd, "bwd")
+
+    def forward(self, values: Values) -> tuple[list[Value], Residuals]:
+        """Results and residuals, the first of which are the captured values."""
+        counts: list[int] = []
+        n = self.n_captured
+
+        def flat(*inputs: Value) -> Any:
+            with standing(self.closed, inputs[:n]):
+                return from_arguments(inputs[n:])
+
+        def from_arguments(inputs: Values) -> Any:
+            args = self.split.whole(inputs)
+            what, takes = f"fwd of {self.name}", f"def fwd({self._names(range(self.split.count))})"
+            out, residuals = self._pair(called(self.owner.fwd, what, takes, *args))  # type: ignore[arg-type]
+            leaves, out_tree = tree.flatten(out)
+            if self.out_tree is not None and out_tree != self.out_tree:
+                raise self.refuse_fwd(
+                    f"must return the result of {self.name} first",
+                    f"it has structure {out_tree}, but {self.name} returns {self.out_tree}",
+                )
+            self.out_tree = out_tree
+            counts.append(len(leaves))
+            return [as_value(x, f"a result of fwd of {self.name}") for x in leaves], residuals
+
+        weak = [*map(is_weak, values[:n]), *self.weak] if self.weak else ()
+        found = evaluate_beneath(flat, values, self.name, weak)
+        outs, kept = found.leaves[: counts[0]], found.leaves[counts[0] :]
+        self._check(outs)
+        plain = [None if is_value(x) else (x,) for x in kept]
+        arrays = [*values[:n], *[x for x in kept if is_value(x)]]
+        return outs, Residuals(arrays, (plain, found.treedef, HIDDEN.builders))
+
+    def _pair(self, found: Any) -> tuple[Any, Any]:
+        if not isinstance(found, (tuple, list)) or len(found) != 2:
+            raise self.refuse_fwd(
+                "must return a pair (result, residuals)", f"it is {described(found)}"
+            )
+        return found[0], found[1]
+
+    def _check(self, outs: Values) -> None:
+        for k, (y, aval) in enumerate(zip(outs, self.expected or (), strict=False)):
+            if aval_of(y).strong() != aval:
+                path = tree.paths(tree.unflatten(self.out_tree, range(len(outs))))[k]
+                raise self.refuse_fwd(
+                    f"must return the result of {self.name} first",
+                    f"result{path} is {aval_of(y).strong()}, but {self.name} returns {aval}",
+                )
+
+    def refuse_fwd(self, headline: str, found: str) -> CustomRuleError:
+        """The card for a `fwd` whose result does not fit."""
+        assert self.owner.fwd is not None
+        rows = (("found", found), line_of(self.owner.fwd, "fwd"))
+        return CustomRuleError(f"fwd of the custom_vjp function {self.name} {headline}.", rows)
+
+    def backward(
+        self, token: Any, arrays: Values, cts: Sequence[Value | None], avals: Sequence[Aval]
+    ) -> list[Value | None]:
+        """A cotangent for each leaf of the arguments; `avals` are those of the arguments."""
+        plain, treedef, hidden = token
+        each = iter(arrays[self.n_captured :])
+        kept = [next(each) if x is None else x[0] for x in plain]
+        count = treedef.num_leaves - len(kept)
+        _, residuals = tree.unflatten(treedef, [*[0] * count, *kept])
+        statics = [x for _, x in sorted(self.split.statics.items())]
+        ct = tree.unflatten(self.out_tree, cts)
+        names = self._names(sorted(self.split.statics))
+        takes = f"def bwd({names}{', ' * bool(names)}residuals, cotangent)"
+        args = (*statics, residuals, ct)
+        with hiding(*hidden), standing(self.closed, arrays[: self.n_captured]):
+            found = called(self.owner.bwd, f"bwd of {self.name}", takes, *args)  # type: ignore[arg-type]
+            return self._cotangents(found, avals)
+
+    def _names(self, positions: Iterable[int]) -> str:
+        return ", ".join([self.owner.parameter(k).strip("'") for k in positions])
+
+    def _cotangents(self, found: Any, avals: Sequence[Aval]) -> list[Value | None]:
+        positions = [k for k in range(self.split.count) if k not in self.split.statics]
+        names = ", ".join(map(self.owner.parameter, positions))
+        if not isinstance(found, (tuple, list)):
+            raise self.refuse_bwd(
+                f"must return a tuple with a cotangent for each of {names}",
+                f"it is {described(found)}",
+            )
+        if len(found) != len(positions):
+            raise self.refuse_bwd(
+                f"must return a cotangent for each of {names}",
+                f"it returned {len(found)}, for {len(positions)} arguments",
+            )
+        whole = tree.unflatten(self.split.treedef, range(len(avals)))
+        parts: list[Any] = []
+        for k, given, arg in zip(positions, found, whole, strict=True):
+            part = prefixed(given, arg)
+            if part is None:
+                raise self.refuse_bwd(
+                    "must return cotangents with the structure of the arguments",
+                    f"that of {self.owner.parameter(k)} is {tree.structure(given)}, "
+                    f"but the argument is {tree.structure(arg)}",
+                )
+            parts += part
+        return [
+            self._cotangent(ct, aval, k)
+            for k, (ct, aval) in enumerate(zip(parts, avals, strict=True))
+        ]
+
+    def _cotangent(self, ct: Any, aval: Aval, k: int) -> Value | None:
+        def refuse(text: str) -> CustomRuleError:
+            return self.refuse_bwd(
+                "must return cotangents like the arguments",
+                f"that of {self.leaf_name(k)} is {text}",
+            )
+
+        return fitted(ct, aval, refuse, f"a cotangent from bwd of {self.name}")
+
+    def refuse_bwd(self, headline: str, found: str) -> CustomRuleError:
+        """The card for a `bwd` whose result does not fit."""
+        rows = (("found", found), self.rule_line)
+        return CustomRuleError(f"bwd of the custom_vjp function {self.name} {headline}.", rows)
+
+    def zero_or(self, ct: Value | None, aval: Aval) -> Value | None:
+        """The cotangent as the user's rule wants it."""
+        return zeros_of(aval) if ct is None and not self.owner.symbolic_zeros else ct
+
+
+class BatchedVjpRules(Rules):
+    """Rules for a batch; all results have their batched axis first."""
+
+    def __init__(self, inner: Any, size: int, dims: Sequence[int | None]) -> None:
+        self.inner, self.size = inner, size
+        self.dims = tuple(dims)
+        self.name, self.n_captured = inner.name, inner.n_captured
+        self.origins = inner.origins
+
+    @property
+    def rule_line(self) -> Row:
+        """Where `bwd` is written."""
+        return self.inner.rule_line
+
+    def forward(self, values: Values) -> tuple[list[Value], Residuals]:
+        """Results and residuals."""
+        counts: list[Any] = []
+
+        def flat(*inputs: Value) -> list[Value]:
+            outs, residuals = self.inner.forward(inputs)
+            counts.extend([len(outs), residuals.token])
+            return [*outs, *residuals.arrays]
+
+        pairs = mapped(flat, self.size, values, self.dims, self.name)
+        count, token = counts
+        outs = [batch_first(self.size, y, d) for y, d in pairs[:count]]
+        kept = pairs[count:]
+        return outs, Residuals([x for x, _ in kept], (token, [d for _, d in kept]))
+
+    def backward(
+        self, token: Any, arrays: Values, cts: Sequence[Value | None], avals: Sequence[Aval]
+    ) -> list[Value | None]:
+        """A cotangent for each leaf of the arguments."""
+        inner_token, res_dims = token
+        dims, count = self.dims[self.n_captured :], len(arrays)
+        active = [ct is not None for ct in cts]
+        inner = [
+            a if d is None else Aval(a.shape[:d] + a.shape[d + 1 :], a.dtype)
+            for a, d in zip(avals, dims, strict=True)
+        ]
+        has: list[bool] = []
+
+        def flat(*inputs: Value) -> list[Value]:
+            given = iter(inputs[count:])
+            ts = [next(given) if a else None for a in active]
+            found = self.inner.backward(inner_token, inputs[:count], ts, inner)
+            has.extend([x is not None for x in found])
+            return [x for x in found if x is not None]
+
+        values = [*arrays, *[ct for ct in cts if ct is not None]]
+        all_dims = [*res_dims, *[0] * (len(values) - count)]
+        found = iter(mapped(flat, self.size, values, all_dims, self.name))
+        return [
+            self._placed(*next(found), to) if h else None for h, to in zip(has, dims, strict=True)
+        ]
+
+    def _placed(self, ct: Value, dim: int | None, to: int | None) -> Value:
+        """A cotangent with its batched axis where the argument has it, else summed."""
+        ct = batch_first(self.size, ct, dim)
+        return reduce_sum(ct, (0,)) if to is None else move_axis(ct, 0, to)
+
+    def zero_or(self, ct: Value | None, aval: Aval) -> Value | None:
+        """The cotangent as the user's rule wants it."""
+        return self.inner.zero_or(ct, aval)
+
+
+# --- the primitive
+
+
+@custom_vjp_p.type_rule
+def _(*_avals: Aval, program: Program, rules: Rules) -> tuple[Aval, ...]:
+    return tuple([aval.strong() for aval in program.out_avals])
+
+
+@custom_vjp_p.evaluate
+def _(*operands: Any, program: Program, rules: Rules) -> tuple[Any, ...]:
+    return rules.evaluated(program, operands)
+
+
+class SavedVjp(NamedTuple):
+    """The residuals of `fwd`, and the types of arguments and results."""
+
+    residuals: Residuals
+    ins: list[Aval]
+    outs: list[Aval]
+
+
+def _forward(values: Values, rules: Any) -> tuple[tuple[Value, ...], SavedVjp]:
+    outs, residuals = rules.forward(values)
+    ins = [aval_of(x).strong() for x in values[rules.n_captured :]]
+    return tuple(outs), SavedVjp(residuals, ins, [aval_of(y).strong() for y in outs])
+
+
+def _save(
+    values: Values, traced: Sequence[bool], params: dict[str, Any]
+) -> tuple[tuple[Value, ...], SavedVjp]:
+    return _forward(values, params["rules"])
+
+
+def _saved(values: Values, program: Program | None, rules: Any, saved: SavedVjp | None) -> SavedVjp:
+    if saved is not None:
+        return saved
+    known = values if program is None else known_values(values, program.in_avals)
+    return _forward(known, rules)[1]
+
+
+def _pullback(
+    cts: Sequence[Value | None],
+    wanted: Sequence[bool],
+    values: Values,
+    _outs: Any,
+    params: dict[str, Any],
+) -> list[Value | None]:
+    rules = params["rules"]
+    refuse_captured(wanted, rules)
+    saved = _saved(values, params["program"], rules, params.get("saved"))
+    given = [rules.zero_or(ct, aval) for ct, aval in zip(cts, saved.outs, strict=True)]
+    has = [ct is not None for ct in given]
+    arrays, token = saved.residuals
+    count = len(arrays)
+
+    def backward(*inputs: Value) -> list[Value | None]:
+        each = iter(inputs[count:])
+        ts = [next(each) if h else None for h in has]
+        found = rules.backward(token, inputs[:count], ts, saved.ins)
+        found_mask.extend([ct is not None for ct in found])
+        return [ct for ct in found if ct is not None]
+
+    found_mask: list[bool] = []
+    inputs = [*arrays, *[ct for ct in given if ct is not None]]
+    pulled = iter(evaluate_beneath(backward, inputs, rules.name).leaves)
+    return [
+        *[None] * rules.n_captured,
+        *[next(pulled) if m else None for m in found_mask],
+    ]
+
+
+@custom_vjp_p.jvp
+def _(
+    primals: Values, tangents: Sequence[Value | None], outs: Any, *,
+    program: Program | None, rules: Any, saved: SavedVjp | None = None,
+) -> tuple[Value | None, ...]:  # fmt: skip
+    """bwd is linear in the cotangent, ct -> bwd(r, ct); the tangent is its transpose."""
+    refuse_captured([t is not None for t in tangents], rules)
+    saved = _saved(primals, program, rules, saved)
+    tangents = tangents[rules.n_captured :]
+    builder = Beneath("custom_vjp", rules.name)
+    with builder.running, builder:
+        arrays = [builder.input(x) for x in saved.residuals.arrays]
+        cts = [builder.input(None, a) if a.dtype.kind in "fc" else None for a in saved.outs]
+        given = [zeros_of(a) if ct is None else ct for ct, a in zip(cts, saved.outs, strict=True)]
+        pulled = rules.backward(saved.residuals.token, arrays, given, saved.ins)
+        lifted = [None if ct is None else builder.lift(ct) for ct in pulled]
+        wanted = [k >= len(arrays) for k in range(len(builder.inputs))]
+        tape = Tape(builder, lifted, wanted)
+    builder.release()
+    problem = check_linear(tape)
+    if problem is not None:
+        raise MissingRuleError(
+            f"The custom_vjp function {rules.name} has no forward derivative.",
+            (
+                rules.rule_line,
+                ("why", f"bwd is not linear in the cotangent: {problem}."),
+                (
+                    "write",
+                    "fgrad.grad(f) or fgrad.vjp(f, x)    reverse mode takes the rule as it is",
+                ),
+                (
+                    "write",
+                    "fgrad.custom_jvp                    a rule for both modes, if it is linear",
+                ),
+            ),
+        )
+    pushed = iter(pull(tape, [None if t is None else t for t in tangents]))
+    return tuple([None if ct is None else next(pushed) for ct in cts])
+
+
+custom_vjp_p.save = _save
+custom_vjp_p.linearizes = True
+custom_vjp_p.pullback = _pullback
+custom_vjp_p.refuse("transpose", "is transposed by its rule")
+
+
+@custom_vjp_p.batch
+def _(
+    size: int, operands: Values, dims: Sequence[int | None], *,
+    program: Program, rules: Any, saved: Any = None,
+) -> tuple[tuple[Value, ...], list[int]]:  # fmt: skip
+    derived = batched_first(program, size, tuple(dims))
+    batched = BatchedVjpRules(rules, size, dims)
+    outs = bind(custom_vjp_p, *operands, program=derived, rules=batched)
+    return outs, [0] * len(outs)

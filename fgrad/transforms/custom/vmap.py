@@ -1,0 +1,242 @@
+"""L4. Functions with a batching rule of the user's.
+
+custom_vmap : (a -> b), (n -> [a] -> [b]) -> (a -> b)
+
+Derivatives are those of the function itself, in forward mode and in reverse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fgrad import tree
+from fgrad.base.frames import hides_own_frames
+from fgrad.errors import CustomRuleError
+from fgrad.ir import traits
+from fgrad.ir.aval import Aval, aval_of
+from fgrad.ir.primitive import Primitive
+from fgrad.ir.program import Program
+from fgrad.ir.traits import Holds
+from fgrad.ops.families import batch_first
+from fgrad.ops.shape import index, move_axis
+from fgrad.trace import Builder, Value, innermost, run
+from fgrad.tracing.device_tracing import lower
+from fgrad.transforms.control.chunks import cut, map_chunks
+from fgrad.transforms.control.common import known_values
+from fgrad.transforms.core.closure_capture import standing
+from fgrad.transforms.core.derived_programs import push_program
+from fgrad.transforms.core.outer_context import batched_first, evaluate_beneath
+from fgrad.transforms.core.tape import Tape, pull_selected
+from fgrad.transforms.core.wrap import as_value, named_like
+from fgrad.transforms.custom.function import CustomFunction, UserRules, described, line_of, recorded
+
+custom_vmap_p = Primitive(
+    "custom_vmap", traits.holding(Holds.CALL), params=("program", "rules"), multiple=True
+)
+
+Values = Sequence[Value]
+
+
+class CustomVmap(CustomFunction):
+    """A function whose batching rule is given by `def_vmap`."""
+
+    what = "custom_vmap"
+    rule: Callable[..., Any] | None = None
+
+    def def_vmap(self, vmap_rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Set the rule: `vmap_rule(axis_size, in_batched, *args) -> (out, out_batched)`.
+
+        `in_batched` is a list with a tree of booleans for each argument; batched axes are first.
+        `out_batched` is a tree of booleans like the result, or one for a whole part of it.
+        """
+        self.rule = vmap_rule
+        return vmap_rule
+
+    @hides_own_frames
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        split = self.arguments(args, kwargs)
+        if self.rule is None:
+            raise CustomRuleError(
+                f"The custom_vmap function {self.name} has no batching rule yet.",
+                (
+                    line_of(self.fun, "defined"),
+                    ("write", f"@{self.name}.def_vmap"),
+                    ("write", f"def {self.name}_vmap(axis_size, in_batched, *args):"),
+                    ("write", "    return result, True"),
+                ),
+            )
+        rules = VmapRules(self, split)
+        if innermost() is None:
+            return self.fun(*args, **kwargs)
+        program, captured, results = recorded(rules, split.values, "custom_vmap")
+        operands = [*captured, *split.values]
+        outs = rules.bound(results, custom_vmap_p, operands, program=program, rules=rules)
+        return tree.unflatten(rules.out_tree, map(lower, outs))
+
+
+def custom_vmap(fun: Callable[..., Any]) -> CustomVmap:
+    """A function whose behaviour under `vmap` you write yourself.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> @fgrad.custom_vmap
+        ... def row_sum(x):
+        ...     return np.sum(x)
+        >>> @row_sum.def_vmap
+        ... def row_sum_vmap(axis_size, in_batched, x):
+        ...     return np.sum(x, axis=-1), True
+        >>> fgrad.vmap(row_sum)(np.ones((2, 3)))
+        array([3., 3.])
+    """
+    return CustomVmap(fun)
+
+
+def sequential_vmap(fun: Callable[..., Any]) -> CustomVmap:
+    """A function that `vmap` applies to one example after the other, in a loop.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> f = fgrad.sequential_vmap(lambda x: x * x)
+        >>> fgrad.vmap(f)(np.arange(3.0))
+        array([0., 1., 4.])
+    """
+    mapped = CustomVmap(fun)
+
+    def rule(axis_size: int, in_batched: list[Any], *args: Any) -> tuple[Any, Any]:
+        leaves, treedef = tree.flatten(args)
+        flags = tree.leaves(in_batched)
+        batched = [as_value(x) for x, b in zip(leaves, flags, strict=True) if b]
+        trees: list[tree.TreeDef] = []
+
+        def one(blocks: Values) -> list[Value]:
+            each = iter(blocks)
+            given = [
+                index(next(each), (0,)) if b else x for x, b in zip(leaves, flags, strict=True)
+            ]
+            outs, out_tree = tree.flatten(fun(*tree.unflatten(treedef, given)))
+            trees.append(out_tree)
+            return [batch_first(1, as_value(y), None) for y in outs]
+
+        found = map_chunks(one, batched, cut(axis_size, 1, "sequential_vmap"))
+        return tree.unflatten(trees[-1], found), True
+
+    mapped.def_vmap(rule)
+    return named_like(mapped, fun, "sequential_vmap")
+
+
+class VmapRules(UserRules):
+    """The user's rule on flat values."""
+
+    owner: CustomVmap
+    differentiates = False
+
+    def batched(self, size: int, flags: Sequence[bool], values: Values) -> list[tuple[Value, bool]]:
+        """The results of a batch, and which of them are batched; the first values are captured."""
+        n = self.n_captured
+        rule, treedef = self.owner.rule, self.split.treedef
+        assert rule is not None
+        found_flags: list[bool] = []
+        found_tree: list[tree.TreeDef] = []
+
+        def flat(*inputs: Value) -> Any:
+            in_batched = list(tree.unflatten(treedef, flags))
+            with standing(self.closed, inputs[:n]):
+                found = rule(size, in_batched, *tree.unflatten(treedef, inputs[n:]))
+            if not isinstance(found, (tuple, list)) or len(found) != 2:
+                raise self.refuse(
+                    "must return a pair (result, which parts are batched)",
+                    f"it is {described(found)}",
+                )
+            out, out_batched = found
+            leaves, out_tree = tree.flatten(out)
+            found_tree.append(out_tree)
+            if out_tree != self.out_tree:
+                raise self.refuse(
+                    f"must return the result of {self.name} first",
+                    f"it has structure {out_tree}, but {self.name} returns {self.out_tree}",
+                )
+            try:
+                found_flags.extend(map(bool, tree.broadcast_prefix(out_batched, out)))
+            except (ValueError, TypeError):
+                raise self.refuse(
+                    "must say which parts of the result are batched",
+                    f"its flags are {out_batched}, but the result has structure {out_tree}",
+                ) from None
+            return [as_value(x, f"a result of the rule of {self.name}") for x in leaves]
+
+        outs = evaluate_beneath(flat, values, self.name).leaves
+        for k, (y, aval, b) in enumerate(zip(outs, self.expected or (), found_flags, strict=True)):
+            expected = Aval((size, *aval.shape), aval.dtype) if b else aval
+            if aval_of(y).strong() != expected:
+                raise self.refuse(
+                    "must return the results of all examples",
+                    f"result {k} is {aval_of(y).strong()}, but it must be {expected}",
+                )
+        return list(zip(outs, found_flags, strict=True))
+
+    def refuse(self, headline: str, found: str) -> CustomRuleError:
+        """The card for a rule whose result does not fit."""
+        assert self.owner.rule is not None
+        return CustomRuleError(
+            f"The batching rule of {self.name} {headline}.",
+            (("found", found), line_of(self.owner.rule, "rule")),
+        )
+
+
+@custom_vmap_p.type_rule
+def _(*_avals: Aval, program: Program, rules: Any) -> tuple[Aval, ...]:
+    return tuple([aval.strong() for aval in program.out_avals])
+
+
+@custom_vmap_p.evaluate
+def _(*operands: Any, program: Program, rules: Any) -> tuple[Any, ...]:
+    return rules.evaluated(program, operands)
+
+
+@custom_vmap_p.jvp
+def _(
+    primals: Values, tangents: Sequence[Value | None], outs: Values, *,
+    program: Program, rules: Any,
+) -> tuple[Value | None, ...]:  # fmt: skip
+    return push_program(program, primals, tangents, run)
+
+
+def _pullback(
+    cts: Sequence[Value | None],
+    wanted: Sequence[bool],
+    values: Values,
+    _outs: Any,
+    params: dict[str, Any],
+) -> list[Value | None]:
+    """Run the program again, and pull back."""
+    program: Program = params["program"]
+    builder = Builder("vjp", program.name, eager=True, saves=True)
+    with builder.running, builder:
+        inputs = [builder.input(x, None) for x in known_values(values, program.in_avals)]
+        results = [builder.lift(y) for y in run(program, inputs)]
+        tape = Tape(builder, results, wanted)
+    builder.release()
+    pulled = iter(pull_selected(tape, cts, release=True))
+    return [next(pulled) if want else None for want in wanted]
+
+
+custom_vmap_p.pullback = _pullback
+custom_vmap_p.selects = True
+custom_vmap_p.refuse("transpose", "is transposed by its program")
+
+
+@custom_vmap_p.batch
+def _(
+    size: int, operands: Values, dims: Sequence[int | None], *, program: Program, rules: VmapRules
+) -> tuple[Sequence[Value], list[int | None]]:
+    n = rules.n_captured
+    if any([d is not None for d in dims[:n]]):  # a batch of what it closes over: no rule for that
+        derived = batched_first(program, size, tuple(dims))
+        outs = run(derived, operands)
+        return outs, [0] * len(outs)
+    values = [
+        x if d is None else move_axis(x, d, 0) for x, d in zip(operands[n:], dims[n:], strict=True)
+    ]
+    pairs = rules.batched(size, [d is not None for d in dims[n:]], [*operands[:n], *values])
+    return [y for y, _ in pairs], [0 if b else None for _, b in pairs]
