@@ -1,6 +1,6 @@
 """Derive the polynomial coefficients of fgrad's vector math by weighted Remez exchange in mpmath.
 
-Redirected to fgrad/compile/cpu/vector/coefficients.py this script's output is the module that the
+Redirected to fgrad/compile/llvm/vector/coefficients.py this script's output is the module that the
 library reads (half a minute).  With names as arguments only those rows are printed.
 """
 

@@ -15,7 +15,7 @@ import numpy as np
 import fgrad
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.pipeline import compile_program
-from fgrad.compile.steps import KernelStep
+from fgrad.compile.tasks.steps import KernelStep
 from fgrad.ir.program import Program
 from fgrad.lower_cuda.emit.schedule import launches
 from fgrad.lower_cuda.library.calls import KernelCall

@@ -111,6 +111,7 @@ def stop_gradient(x: Any) -> Any:
 
 
 _deferred["fgrad.scipy.special"] = None  # what the ufuncs of `scipy.special` do to tracers
+_PROVIDERS["cpu"] = "fgrad.compile.cpu.backend"
 _PROVIDERS["cuda"] = "fgrad.lower_cuda.runtime"
 
 

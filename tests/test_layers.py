@@ -30,13 +30,19 @@ FORBIDDEN = {
     "lower_cuda": {"numpy", "transforms", "trace", "ops"},
 }
 
-# The packages of the compiler below its backends: each imports only those before it, the types of
-# steps, and the layers below.
-COMPILER = ("kernel", "products", "passes", "lower", "fuse", "loops")
-STEPS = ("fgrad.compile.steps", "fgrad.compile.routines")
+# The packages of `fgrad.compile` and what each imports of it, beside itself.  Every one but `jit`'s
+# row stands before the backends, which are siblings: nothing of one imports the other.
+MIDDLE = ("kernel", "tasks", "products", "passes", "lower", "fuse", "loops")  # a row
 IN_COMPILER = {
-    **{name: set(COMPILER[: k + 1]) for k, name in enumerate(COMPILER)},
-    "schedule": {"kernel", "schedule"},
+    **{name: set(MIDDLE[:k]) for k, name in enumerate(MIDDLE)},
+    "schedule": {"kernel", "tasks"},
+    "llvm": set[str](),
+    "llvm.vector": {"kernel", "llvm"},
+    "host": {"kernel", "tasks", "llvm"},
+    "cpu.emit": {"kernel", "llvm", "llvm.vector"},
+    "cpu.gemm": {"kernel", "llvm", "cpu.emit"},
+    "cpu.rows": {"kernel", "tasks", "llvm", "llvm.vector"},
+    "cpu.entry": {"llvm"},
 }
 
 # Packages that take long to load, and the only part of fgrad that may name each of them.
@@ -83,15 +89,33 @@ def test_imports_point_down(module: str) -> None:
     assert not wrong, f"{module} (layer {layer_of(module)}): " + "; ".join(wrong)
 
 
+def package_of(module: str) -> str:
+    """The folder of a module: `fgrad.compile.llvm` for fgrad/compile/llvm/text.py."""
+    return module if MODULES[module].stem == "__init__" else module.rpartition(".")[0]
+
+
 @pytest.mark.parametrize("module", [m for m in MODULES if m.startswith("fgrad.compile.")])
-def test_the_compiler_is_a_row_of_packages(module: str) -> None:
-    package = module.split(".")[2]
+def test_the_compiler_is_made_of_packages(module: str) -> None:
+    package = package_of(module).removeprefix("fgrad.compile").removeprefix(".")
     if package not in IN_COMPILER:
         return
-    targets = [t for _, t in imports_of(syntax_tree(MODULES[module])) if t not in STEPS]
-    inside = [t for t in targets if t.startswith("fgrad.compile.")]
-    wrong = [t for t in inside if t.split(".")[2] not in IN_COMPILER[package]]
+    allowed = {f"fgrad.compile.{name}" for name in (package, *IN_COMPILER[package])}
+    targets = [t for _, t in imports_of(syntax_tree(MODULES[module])) if t in MODULES]
+    inside = [t for t in targets if t.startswith("fgrad.compile")]
+    wrong = [t for t in inside if package_of(t) not in allowed]
     assert not wrong, f"{module}: {package} stands before {wrong}"
+
+
+def test_backends_are_siblings() -> None:
+    """What two backends need stands below both of them."""
+    wrong = [
+        (module, target)
+        for module, path in MODULES.items()
+        if module.startswith("fgrad.lower_cuda")
+        for _, target in imports_of(syntax_tree(path))
+        if target.startswith("fgrad.compile.cpu")
+    ]
+    assert not wrong
 
 
 # In `ops` the one equation, in `numpy` what converts and broadcasts first.

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from sources import load_primitives
 
-from fgrad.compile.cpu.scalar_llvm import SCALAR_LLVM
 from fgrad.compile.kernel.rewrite import identity
 from fgrad.compile.kernel.scalar import ACCUMULATORS, SCALAR_OPS, TRANSCENDENTAL
+from fgrad.compile.llvm.vector.scalar_llvm import SCALAR_LLVM
 from fgrad.compile.lower.groups import LIBRARY_STEPS
 from fgrad.compile.lower.nest import NESTS
 from fgrad.compile.lower.rules import COMPOSED, VALUE_RULES

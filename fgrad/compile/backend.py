@@ -4,7 +4,7 @@ A backend schedules and builds kernels, and may rewrite array programs for the l
 device.  Higher layers name the modules of theirs, which are imported when a program is first
 compiled for the device:
 
-    PROVIDERS["cuda"] = "fgrad.lower_cuda.runtime"      which defines BACKEND
+    PROVIDERS["cpu"] = "fgrad.compile.cpu.backend"      which defines BACKEND
 """
 
 from __future__ import annotations
@@ -13,12 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from fgrad.base.lazy_import import PROVIDERS, load
-from fgrad.compile.cpu.runtime import asm_text, kernel_source, vector_registers
-from fgrad.compile.executable import link
 from fgrad.compile.fuse.partition import Fusion
 from fgrad.compile.kernel.ir import Kernel
-from fgrad.compile.plan import Plan
-from fgrad.compile.schedule.order import schedule
+from fgrad.compile.tasks.plan import Plan
 from fgrad.ir.program import Program
 
 Runnable: TypeAlias = Callable[[Sequence[Any]], "list[Any]"]
@@ -50,8 +47,8 @@ class Backend(NamedTuple):
 class _Backends(Mapping[str, Backend]):
     """The backends by the names of their devices."""
 
-    def __init__(self, loaded: dict[str, Backend]) -> None:
-        self._loaded = loaded
+    def __init__(self) -> None:
+        self._loaded: dict[str, Backend] = {}
 
     def __getitem__(self, device: str) -> Backend:
         found = self._loaded.get(device)
@@ -63,32 +60,10 @@ class _Backends(Mapping[str, Backend]):
         return device in self._loaded or device in PROVIDERS
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys((*self._loaded, *PROVIDERS)))
+        return iter(dict.fromkeys((*PROVIDERS, *self._loaded)))
 
     def __len__(self) -> int:
         return len(list(iter(self)))
 
 
-def _cpu_texts(topic: str, kernels: Sequence[Kernel]) -> str:
-    """The LLVM functions of kernels, or their machine code."""
-    if topic == "llvm":
-        return "\n".join(kernel_source(k).emit(f"kernel_{n}")[0] for n, k in enumerate(kernels))
-    return "\n".join(map(asm_text, kernels)) if topic == "asm" else ""
-
-
-def _cpu() -> Backend:
-    registers = vector_registers()
-    return Backend(
-        schedule=lambda kernel: schedule(kernel, registers),
-        build=link,
-        in_kernel=lambda _kernel: True,
-        threads=True,
-        convs=lambda program: program,
-        prepare=lambda program: program,
-        products=lambda program: program,
-        join=lambda fusion, _program: fusion,
-        texts=_cpu_texts,
-    )
-
-
-BACKENDS: Mapping[str, Backend] = _Backends({"cpu": _cpu()})
+BACKENDS: Mapping[str, Backend] = _Backends()

@@ -23,10 +23,10 @@ from fgrad.base.fork_locks import Locked
 from fgrad.base.gc_policy import collector_paused
 from fgrad.compile.cpu.entry.native import NativeCallable, NativeCalls, native_class
 from fgrad.compile.cpu.entry.table import Parameters
-from fgrad.compile.native import learn
+from fgrad.compile.cpu.native import learn
+from fgrad.compile.cpu.program_cache import keep, program_key, recall
 from fgrad.compile.pipeline import compile_program
-from fgrad.compile.plan import Donation
-from fgrad.compile.remember import keep, program_key, recall
+from fgrad.compile.tasks.plan import Donation
 from fgrad.config import config
 from fgrad.ir import traits
 from fgrad.ir.aval import Aval

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fgrad.compile.inspect import inspect, jitted
-from fgrad.compile.steps import KernelStep
+from fgrad.compile.tasks.steps import KernelStep
 from fgrad.errors import MissingRuleError
 from fgrad.ir import traits
 from fgrad.ir.memory import bytes_of

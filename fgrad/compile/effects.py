@@ -22,7 +22,7 @@ from fgrad import tree
 from fgrad.base.containers import Watch, containers_in, put_contents
 from fgrad.compile.call import call
 from fgrad.compile.passes.dce import dce
-from fgrad.compile.plan import Donation
+from fgrad.compile.tasks.plan import Donation
 from fgrad.errors import ArgumentWriteError
 from fgrad.ir.aval import PYTHON_SCALARS
 from fgrad.ir.program import Program, Var

@@ -11,7 +11,7 @@ import numpy as np
 from fgrad import tree
 from fgrad.compile.effects import Effects
 from fgrad.compile.leaves import Take, taker
-from fgrad.compile.plan import Donation
+from fgrad.compile.tasks.plan import Donation
 from fgrad.ir.program import Program
 from fgrad.tracing.device_tracing import CUDA
 from fgrad.tracing.on_device import OnDevice

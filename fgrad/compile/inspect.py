@@ -16,7 +16,7 @@ from fgrad.compile.jit import Jitted, jit
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.text import print_kernel
 from fgrad.compile.pipeline import Stage, compile_program, distinct_kernels
-from fgrad.compile.steps import KernelStep
+from fgrad.compile.tasks.steps import KernelStep
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Program
 

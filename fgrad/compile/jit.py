@@ -27,6 +27,7 @@ from fgrad.compile.backend import BACKENDS
 from fgrad.compile.call import call, contiguous, executable_of
 from fgrad.compile.cpu.entry.native import NativeCallable, NativeCalls, native_class
 from fgrad.compile.cpu.entry.table import Parameters
+from fgrad.compile.cpu.native import learn
 from fgrad.compile.effects import Effects, Watched, called_back, split_writes
 from fgrad.compile.entries import DeviceCalls, Entry, Given
 from fgrad.compile.jit_texts import (
@@ -37,7 +38,6 @@ from fgrad.compile.jit_texts import (
     unhashable,
     unsupported,
 )
-from fgrad.compile.native import learn
 from fgrad.compile.static_arguments import Static, as_tuple, completed, known_by_name, typed
 from fgrad.config import config
 from fgrad.errors import ArgumentError, RetraceWarning, UnsupportedTypeError

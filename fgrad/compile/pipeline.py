@@ -19,11 +19,11 @@ import numpy as np
 
 from fgrad.base.gc_policy import collector_paused
 from fgrad.compile.backend import BACKENDS, Backend
-from fgrad.compile.cpu.runtime import spent
 from fgrad.compile.fuse.partition import fuse
 from fgrad.compile.kernel.check import check_kernel
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.text import print_kernel
+from fgrad.compile.llvm.runtime import spent
 from fgrad.compile.loops.bodies import compile_bodies
 from fgrad.compile.loops.invariants import hoist_invariants
 from fgrad.compile.lower.groups import lower
@@ -37,11 +37,11 @@ from fgrad.compile.passes.fold import fold
 from fgrad.compile.passes.inline import inline_calls
 from fgrad.compile.passes.real_parts import real_parts
 from fgrad.compile.passes.simplify import simplify
-from fgrad.compile.plan import Donation, Plan, plan
 from fgrad.compile.schedule.apart import apart
 from fgrad.compile.schedule.share import share
 from fgrad.compile.schedule.split import split
-from fgrad.compile.steps import KernelStep, Step
+from fgrad.compile.tasks.plan import Donation, Plan, plan
+from fgrad.compile.tasks.steps import KernelStep, Step
 from fgrad.config import config
 from fgrad.errors import CheckError
 from fgrad.ir.check import check_program

@@ -17,11 +17,11 @@ import numpy as np
 
 from fgrad.base.source import Loc
 from fgrad.compile.call import contiguous
-from fgrad.compile.executable import StepPrograms
+from fgrad.compile.cpu.executable import StepPrograms
 from fgrad.compile.inspect import jitted
 from fgrad.compile.pipeline import compile_program
-from fgrad.compile.plan import Plan
-from fgrad.compile.steps import Group, KernelStep, LibraryStep
+from fgrad.compile.tasks.plan import Plan
+from fgrad.compile.tasks.steps import Group, KernelStep, LibraryStep
 from fgrad.errors import ArgumentError
 from fgrad.ir.program import Eqn, Var
 

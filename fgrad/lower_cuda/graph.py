@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.compile.cpu.host import Call
+from fgrad.compile.host.program import Call
 from fgrad.errors import DeviceError
 from fgrad.lower_cuda import condition
 from fgrad.lower_cuda.driver import Driver

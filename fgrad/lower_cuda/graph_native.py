@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from fgrad.compile.cpu.entry.blocks import each_loop, put, word
-from fgrad.compile.cpu.runtime import Source, build
+from fgrad.compile.llvm.blocks import each_loop, put, word
+from fgrad.compile.llvm.runtime import Source, build
 from fgrad.lower_cuda.driver_api import CAPTURE_THREAD_LOCAL
 from fgrad.lower_cuda.host import ERROR, FUNCTION, STATE_WORDS, STREAM, WORD, keep
 

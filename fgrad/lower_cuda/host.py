@@ -1,6 +1,6 @@
 """L6. Native functions that make the calls of a program: launches, copies, library functions.
 
-A host program is a table that the interpreter of `compile/cpu/host` walks.  Its calls are of
+A host program is a table that the interpreter of `compile/host/program.py` walks.  Its calls are of
 functions of this file, `f(bufs, lo, hi)` as for kernels of the CPU: the first of their buffers is
 the state of the program's call, the others are addresses on the device.
 
@@ -24,10 +24,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.compile.cpu.entry.abi import function_address
-from fgrad.compile.cpu.entry.blocks import each_loop, put, word
-from fgrad.compile.cpu.host import interpreter_address
-from fgrad.compile.cpu.runtime import Source, build
+from fgrad.compile.host.program import interpreter_address
+from fgrad.compile.llvm.abi import function_address
+from fgrad.compile.llvm.blocks import each_loop, put, word
+from fgrad.compile.llvm.runtime import Source, build
 from fgrad.lower_cuda.library.calls import FunctionCall, Number, Place
 
 # The words of a call's state: the stream, the first failure and its step, a number that was

@@ -17,16 +17,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.compile.control_host import Memory, control_steps
-from fgrad.compile.cpu import host as native
-from fgrad.compile.cpu.callback import evaluation
-from fgrad.compile.cpu.host import Callback, Step
-from fgrad.compile.executable import Table
+from fgrad.compile.host import program as native
+from fgrad.compile.host.callback import evaluation
+from fgrad.compile.host.control import Memory, control_steps
+from fgrad.compile.host.program import Callback, Step
+from fgrad.compile.host.table import Table
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.machine import LINE_BYTES
-from fgrad.compile.plan import Plan, Slot
-from fgrad.compile.routines import Control
-from fgrad.compile.steps import KernelStep, LibraryStep
+from fgrad.compile.tasks.plan import Plan, Slot
+from fgrad.compile.tasks.routines import Control
+from fgrad.compile.tasks.steps import KernelStep, LibraryStep
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Eqn, Program, Var
 from fgrad.ir.traits import Holds

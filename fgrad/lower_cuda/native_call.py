@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.compile.cpu.entry.abi import LAYOUT, WORD, function_address, word_at
-from fgrad.compile.cpu.entry.blocks import each_loop, member, put, word
-from fgrad.compile.cpu.runtime import Source, build
+from fgrad.compile.llvm.abi import LAYOUT, WORD, function_address, word_at
+from fgrad.compile.llvm.blocks import each_loop, member, put, word
+from fgrad.compile.llvm.runtime import Source, build
 from fgrad.config import config
 from fgrad.ir.aval import Aval
 from fgrad.lower_cuda.array import DeviceArray

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-from fgrad.compile.cpu.host import Advance, Branch, Call, Place, Repeat, Step, Swap, While
+from fgrad.compile.host.program import Advance, Branch, Call, Place, Repeat, Step, Swap, While
 
 LEAST_NODES = 4
 MOST_NODES = 1024

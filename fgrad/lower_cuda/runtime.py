@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from fgrad.compile.backend import Backend
-from fgrad.compile.cpu.host import HostProgram
 from fgrad.compile.fuse.epilogues import with_epilogues
+from fgrad.compile.host.program import HostProgram
 from fgrad.compile.kernel.cost import weight
 from fgrad.compile.kernel.ir import Kernel, Loop
 from fgrad.compile.kernel.machine import WHILE_TURNS
@@ -25,7 +25,7 @@ from fgrad.compile.passes.half_products import half_products
 from fgrad.compile.passes.library_conv import library_conv
 from fgrad.compile.passes.real_parts import real_parts_of_all
 from fgrad.compile.passes.windows import windows_in_memory
-from fgrad.compile.plan import Plan
+from fgrad.compile.tasks.plan import Plan
 from fgrad.config import config
 from fgrad.errors import CheckError, DeviceError
 from fgrad.ir.aval import Aval

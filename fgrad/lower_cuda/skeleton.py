@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.base.lazy_import import lazy_module
-from fgrad.compile.cpu import runtime
+from fgrad.compile.llvm import runtime
 from fgrad.config import config
 from fgrad.errors import CheckError
 from fgrad.lower_cuda.missing import missing, needs

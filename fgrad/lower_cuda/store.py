@@ -1,6 +1,6 @@
 """L6. The cache of cubins: a key -> a compiled kernel, in the same directory as the CPU's code.
 
-The files are those of `fgrad.compile.cpu.store`, which says what they withstand.
+The files are those of `fgrad.compile.llvm.store`, which says what they withstand.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import marshal
 
-from fgrad.compile.cpu import runtime
+from fgrad.compile.llvm import runtime
 from fgrad.config import config
 from fgrad.lower_cuda.cubin import Cubin, Resources
 

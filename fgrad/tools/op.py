@@ -26,7 +26,7 @@ from fgrad.tools.source import captured_functions, source_of
 
 # Tables of the backends: name, module, table; a backend that is not installed has no rows.
 SCALAR_TABLES = (
-    ("CPU row", "fgrad.compile.cpu.scalar_llvm", "SCALAR_LLVM"),
+    ("CPU row", "fgrad.compile.llvm.vector.scalar_llvm", "SCALAR_LLVM"),
     ("CUDA row", "fgrad.lower_cuda.emit.scalar_cuda", "SCALAR_CUDA"),
 )
 _TESTS = Path(ops.__path__[0]).parent.parent / "tests"

@@ -8,8 +8,8 @@ import math
 
 import numpy as np
 
-from fgrad.compile.cpu.emit_llvm import outer_range
-from fgrad.compile.cpu.runtime import KernelFunction, build_kernel
+from fgrad.compile.cpu.emit.kernel import outer_range
+from fgrad.compile.cpu.kernels import build_kernel
 from fgrad.compile.kernel.check import check_kernel
 from fgrad.compile.kernel.ir import (
     Const,
@@ -24,6 +24,7 @@ from fgrad.compile.kernel.ir import (
     Ref,
     Update,
 )
+from fgrad.compile.llvm.runtime import KernelFunction
 from fgrad.compile.schedule.order import schedule
 
 FUNCTIONS = {

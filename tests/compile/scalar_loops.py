@@ -9,9 +9,9 @@ from functools import cache
 import llvmlite.binding as llvm
 import numpy as np
 
-from fgrad.compile.cpu.llvm_text import FunctionText, element_type, lane_type
-from fgrad.compile.cpu.scalar_llvm import scalar_table
 from fgrad.compile.kernel.scalar import SCALAR_OPS
+from fgrad.compile.llvm.text import FunctionText, element_type, lane_type
+from fgrad.compile.llvm.vector.scalar_llvm import scalar_table
 
 llvm.initialize_native_target()
 llvm.initialize_native_asmprinter()

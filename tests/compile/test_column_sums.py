@@ -11,7 +11,7 @@ import pytest
 import fgrad
 from fgrad.compile.fuse.columns import splits
 from fgrad.compile.pipeline import compile_program
-from fgrad.compile.steps import KernelStep
+from fgrad.compile.tasks.steps import KernelStep
 from fgrad.config import config
 from fgrad.ir.aval import aval_of
 from fgrad.trace import run, trace

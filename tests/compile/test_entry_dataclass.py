@@ -13,7 +13,7 @@ import pytest
 from native_calls import X, assert_same, counted, learnt
 
 from fgrad import jit, tree
-from fgrad.compile.cpu.entry.abi import LAYOUT
+from fgrad.compile.llvm.abi import LAYOUT
 from fgrad.config import config
 
 pytestmark = pytest.mark.skipif(LAYOUT is None, reason="calls are not native on this interpreter")

@@ -17,10 +17,10 @@ import pytest
 from native_calls import X, learnt, outcome
 
 from fgrad import jit, tree
-from fgrad.compile.cpu.entry.abi import LAYOUT
 from fgrad.compile.cpu.entry.native import NativeCallable, NativeCalls, native_class
 from fgrad.compile.cpu.entry.table import Parameters, Results, Work
-from fgrad.compile.cpu.host import Call, Callback, HostProgram
+from fgrad.compile.host.program import Call, Callback, HostProgram
+from fgrad.compile.llvm.abi import LAYOUT
 from fgrad.config import config
 from fgrad.ir.aval import aval_of
 

@@ -9,8 +9,10 @@ import threading
 import numpy as np
 import pytest
 
-import fgrad.compile.cpu.host as host
-from fgrad.compile.cpu.host import (
+import fgrad.compile.host.program as host
+from fgrad.compile.cpu.kernels import build_kernel, kernel_call
+from fgrad.compile.cpu.library import gemm_address, pieces
+from fgrad.compile.host.program import (
     Advance,
     Branch,
     Call,
@@ -23,13 +25,10 @@ from fgrad.compile.cpu.host import (
     Share,
     Swap,
     While,
-    kernel_call,
 )
-from fgrad.compile.cpu.library import gemm_address, pieces
-from fgrad.compile.cpu.runtime import build_kernel
 from fgrad.compile.kernel.text import parse_kernel
-from fgrad.compile.routines import gemm_spec
 from fgrad.compile.schedule.order import schedule
+from fgrad.compile.tasks.routines import gemm_spec
 from fgrad.config import config
 
 SHAPES = [(3, 4, 5), (1, 4, 3), (4, 1, 3), (1, 1, 7), (0, 3, 2), (2, 3, 0), (2, 1, 0), (17, 33, 65)]

@@ -13,19 +13,12 @@ import numpy as np
 import pytest
 from kernel_oracle import compare, run_native
 
-import fgrad.compile.cpu.runtime as runtime
-from fgrad.compile.cpu.runtime import (
-    Target,
-    asm_text,
-    build_kernels,
-    compile_text,
-    kernel_source,
-    llvm_text,
-    module_text,
-)
-from fgrad.compile.cpu.store import DiskStore
+import fgrad.compile.llvm.runtime as runtime
+from fgrad.compile.cpu.kernels import asm_text, build_kernels, kernel_source, llvm_text
 from fgrad.compile.kernel.check import check_kernel
 from fgrad.compile.kernel.text import parse_kernel
+from fgrad.compile.llvm.runtime import Target, compile_text, module_text
+from fgrad.compile.llvm.store import DiskStore
 from fgrad.compile.schedule.order import schedule
 from fgrad.config import config
 
@@ -181,14 +174,15 @@ import sys
 from kernel_oracle import compare
 from test_kernel_runtime import softmax
 import numpy as np
-import fgrad.compile.cpu.runtime as runtime
+import fgrad.compile.llvm.runtime as runtime
 compiled = []
 real = runtime.compile_text
 runtime.compile_text = lambda text, **options: compiled.append(1) or real(text)
 for rows in (2, 3):
     compare(softmax(rows, 5), [np.ones((rows, 5), "f4"), np.zeros((rows, 5), "f4")])
 from fgrad.compile.schedule.order import schedule
-runtime.build_kernels([schedule(softmax(rows, 6)) for rows in (2, 3, 4)])
+from fgrad.compile.cpu.kernels import build_kernels
+build_kernels([schedule(softmax(rows, 6)) for rows in (2, 3, 4)])
 print(len(compiled))
 """
 

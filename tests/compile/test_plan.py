@@ -12,7 +12,7 @@ from random_programs import programs
 from fgrad.compile.fuse.partition import fuse
 from fgrad.compile.kernel.machine import LINE_BYTES
 from fgrad.compile.lower.groups import lower
-from fgrad.compile.plan import Plan, plan
+from fgrad.compile.tasks.plan import Plan, plan
 from fgrad.ir.program import Program
 from fgrad.ir.text import parse_program
 

@@ -20,8 +20,9 @@ import fgrad
 from fgrad.compile.cpu.gemm.function import emit_product
 from fgrad.compile.cpu.gemm.micro import TABLE, Tiling, next_tile, tiling
 from fgrad.compile.cpu.library import gemm_address, layout, pieces
-from fgrad.compile.cpu.runtime import ATTRIBUTES, Target, compile_text
-from fgrad.compile.routines import Gemm, gemm_spec
+from fgrad.compile.llvm.runtime import Target, compile_text
+from fgrad.compile.llvm.text import ATTRIBUTES
+from fgrad.compile.tasks.routines import Gemm, gemm_spec
 from fgrad.config import config
 
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)

@@ -10,8 +10,8 @@ import pytest
 import scipy.special
 from scalar_loops import BOOL, compiled
 
-from fgrad.compile.cpu.scalar_llvm import SCALAR_LLVM
 from fgrad.compile.kernel.scalar import SCALAR_OPS
+from fgrad.compile.llvm.vector.scalar_llvm import SCALAR_LLVM
 
 F16, F32, F64 = (np.dtype(kind) for kind in ("f2", "f4", "f8"))
 SIGNED = [np.dtype(f"i{size}") for size in (1, 2, 4, 8)]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import fgrad
-from fgrad.compile.cpu.host import Call, HostProgram
 from fgrad.compile.cpu.rows.sorting import sort_rows
-from fgrad.compile.routines import RowSort, row_sort
+from fgrad.compile.host.program import Call, HostProgram
+from fgrad.compile.tasks.routines import RowSort, row_sort
 
 CODES = ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u4", "u8", "bool"]
 SHAPES = [(3, 1), (2, 3), (5, 16), (3, 17), (2, 64), (1, 65), (3, 100), (0, 5), (2, 300), (1, 9000)]

@@ -14,7 +14,7 @@ from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.text import parse_kernel
 from fgrad.compile.pipeline import compile_program
 from fgrad.compile.schedule import apart, split
-from fgrad.compile.steps import KernelStep
+from fgrad.compile.tasks.steps import KernelStep
 from fgrad.config import config
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.program import Var

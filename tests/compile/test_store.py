@@ -16,10 +16,10 @@ import pytest
 import fgrad
 from fgrad import lax
 from fgrad.compile.call import executable_of
-from fgrad.compile.cpu import own_files, runtime, store
-from fgrad.compile.cpu.store import DiskStore, contents
-from fgrad.compile.identity import identity
-from fgrad.compile.remember import program_key, recall
+from fgrad.compile.cpu.program_cache import program_key, recall
+from fgrad.compile.cpu.structural_hash import identity
+from fgrad.compile.llvm import own_files, runtime, store
+from fgrad.compile.llvm.store import DiskStore, contents
 from fgrad.config import config
 
 X = np.linspace(0.1, 1.0, 24).reshape(4, 6)

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from fgrad.compile.cpu import own_files
-from fgrad.compile.cpu.store import DiskStore
+from fgrad.compile.llvm import own_files
+from fgrad.compile.llvm.store import DiskStore
 from fgrad.errors import CacheWarning
 
 KEY, OTHER = "k_00ab", "k_11ab"  # in one inner folder

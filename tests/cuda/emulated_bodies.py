@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from emulator.run import Emulated
 
-from fgrad.compile.cpu.llvm_text import FunctionText
+from fgrad.compile.llvm.text import FunctionText
 from fgrad.errors import CheckError
 from fgrad.lower_cuda.emit.team_text import block_fold, block_scan
 from fgrad.lower_cuda.emit.text import BodyText

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from emulator.run import Emulated
 
-from fgrad.compile.cpu.llvm_text import element_type
 from fgrad.compile.kernel.scalar import SCALAR_OPS
+from fgrad.compile.llvm.text import element_type
 from fgrad.lower_cuda.emit.scalar_cuda import SCALAR_CUDA
 from fgrad.lower_cuda.emit.text import BodyText
 

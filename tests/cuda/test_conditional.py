@@ -19,7 +19,7 @@ from real_device import real_device_or, stub_device
 
 import fgrad
 from fgrad import lax
-from fgrad.compile.cpu.host import Advance, Branch, Call, Place, Repeat, Swap, While
+from fgrad.compile.host.program import Advance, Branch, Call, Place, Repeat, Swap, While
 from fgrad.errors import CheckError, DeviceError
 from fgrad.lower_cuda import condition, runtime, toolchain
 from fgrad.lower_cuda import driver_api as api

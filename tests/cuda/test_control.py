@@ -15,7 +15,7 @@ from real_device import stub_device
 
 import fgrad
 from fgrad import lax
-from fgrad.compile.cpu.host import Branch, Repeat, While
+from fgrad.compile.host.program import Branch, Repeat, While
 from fgrad.errors import DeviceError
 from fgrad.lower_cuda import nodes, runtime
 from fgrad.lower_cuda.driver import use

@@ -10,7 +10,7 @@ import pytest
 from emulated_bodies import ORDERS, body, fold_body, numbers, put, run, scan_body, words
 from emulator.text import width_of
 
-from fgrad.compile.cpu import runtime
+from fgrad.compile.llvm import runtime
 from fgrad.lower_cuda.emit.text import BodyText
 from fgrad.lower_cuda.skeleton import padded, skeleton
 from fgrad.lower_cuda.toolchain import inlined

@@ -17,7 +17,7 @@ from emulator.libraries import StubLibraries
 from real_device import stub_device
 from scipy.linalg.lapack import get_lapack_funcs
 
-from fgrad.compile.routines import RowSearch, RowTop, RowWalk, gemm_spec, row_sort
+from fgrad.compile.tasks.routines import RowSearch, RowTop, RowWalk, gemm_spec, row_sort
 from fgrad.lower_cuda.library import fourier
 from fgrad.lower_cuda.library import lapack as library_lapack
 from fgrad.lower_cuda.library import sort as sorting

@@ -24,8 +24,8 @@ from fgrad import nn
 from fgrad.compile.inspect import make_program
 from fgrad.compile.passes.half_products import half_products
 from fgrad.compile.pipeline import compile_program
-from fgrad.compile.routines import gemm_spec
-from fgrad.compile.steps import LibraryStep
+from fgrad.compile.tasks.routines import gemm_spec
+from fgrad.compile.tasks.steps import LibraryStep
 from fgrad.config import config
 from fgrad.errors import MissingCudaError
 from fgrad.lower_cuda.library import cublaslt as lt

@@ -21,8 +21,8 @@ from real_device import stub_device
 import fgrad
 import fgrad.numpy as fnp
 from fgrad.compile.backend import BACKENDS
-from fgrad.compile.cpu.host import Advance, Call, Repeat, Swap, While
-from fgrad.compile.cpu.host import Place as Derive
+from fgrad.compile.host.program import Advance, Call, Repeat, Swap, While
+from fgrad.compile.host.program import Place as Derive
 from fgrad.errors import DeviceError, DeviceMemoryError
 from fgrad.lower_cuda import graph as graph_module
 from fgrad.lower_cuda import link

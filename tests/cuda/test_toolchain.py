@@ -13,17 +13,11 @@ from pathlib import Path
 import pytest
 
 from fgrad.base.lazy_import import lazy_module
-from fgrad.compile.cpu import runtime
+from fgrad.compile.llvm import runtime
 from fgrad.config import config
 from fgrad.errors import CheckError, MissingCudaError
 from fgrad.lower_cuda import skeleton, store, toolchain
-from fgrad.lower_cuda.cubin import (
-    Cubin,
-    float64_opcodes,
-    opcodes,
-    resources,
-    wide_accesses,
-)
+from fgrad.lower_cuda.cubin import Cubin, float64_opcodes, opcodes, resources, wide_accesses
 from fgrad.lower_cuda.toolchain import body_ptx, compile_body
 
 pytestmark = pytest.mark.skipif(sys.platform == "darwin", reason="NVIDIA has no toolchain for it")

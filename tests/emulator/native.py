@@ -16,7 +16,7 @@ import numpy as np
 from emulator.events import Event, Fill, Launch, Move, Work
 from emulator.graphs import INVALID, StubGraphs
 from emulator.run import Emulated
-from fgrad.compile.cpu import runtime
+from fgrad.compile.llvm import runtime
 from fgrad.errors import CheckError
 from fgrad.lower_cuda import driver_api as api
 

@@ -41,7 +41,7 @@ from emulator.entry import (
 )
 from emulator.text import Retargeted, retarget
 from emulator.turns import Threads
-from fgrad.compile.cpu.runtime import Source, build
+from fgrad.compile.llvm.runtime import Source, build
 from fgrad.errors import CheckError
 
 KEPT = 4096  # bodies that stay in memory

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fgrad import jit, lax, vmap
-from fgrad.compile.cpu import emit_llvm
+from fgrad.compile.cpu.emit import kernel as emit_llvm
 
 NAMES = ("kernel", "nested", "outer", "counted", "lanes", "shared lanes", "host", "routines",
          "callbacks", "gradient")  # fmt: skip

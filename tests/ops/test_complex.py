@@ -20,8 +20,8 @@ from op_cases import OP_CASES, OpCase
 import fgrad
 from fgrad import grad, hessian, jacfwd, jacrev, lax, value_and_grad
 from fgrad.compile.cpu.c_loops import c_loop
-from fgrad.compile.routines import Evaluation
-from fgrad.compile.steps import LibraryStep
+from fgrad.compile.tasks.routines import Evaluation
+from fgrad.compile.tasks.steps import LibraryStep
 from fgrad.errors import GradDtypeError
 from fgrad.testing import check_grads, check_jit, check_transpose, check_vmap
 

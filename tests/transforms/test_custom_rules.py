@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fgrad
-from fgrad.compile.identity import identity
+from fgrad.compile.cpu.structural_hash import identity
 from fgrad.errors import ArgumentError, CustomRuleError, LeakedTracerError, MissingRuleError
 
 X = np.array([0.3, -0.7, 1.1])

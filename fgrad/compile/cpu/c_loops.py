@@ -14,7 +14,7 @@ import numpy as np
 
 from fgrad.compile.cpu.external import has_pointer
 from fgrad.compile.cpu.ufunc_loops import Operand, UfuncLoop, find_loop, find_ufunc, types_of
-from fgrad.compile.routines import SpecialFunction, special_function
+from fgrad.compile.tasks.routines import SpecialFunction, special_function
 from fgrad.ir.program import Eqn, Lit
 from fgrad.ir.traits import Host
 from fgrad.ops import primitives as prims

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fgrad.compile.cpu.llvm_text import element_type, literal, range_loop
-from fgrad.compile.cpu.runtime import Source, build
-from fgrad.compile.routines import ComplexParts
+from fgrad.compile.llvm.runtime import Source, build
+from fgrad.compile.llvm.text import element_type, literal, range_loop
+from fgrad.compile.tasks.routines import ComplexParts
 
 _PLACES = "  %twice = mul i64 %i, 2\n  %other = add i64 %twice, 1\n"
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from fgrad.base.lazy_import import lazy_extension
 from fgrad.compile.cpu.library import capsule_address
-from fgrad.compile.cpu.llvm_text import element_type, literal, range_loop
-from fgrad.compile.cpu.runtime import Source, build
-from fgrad.compile.routines import SpecialFunction
+from fgrad.compile.llvm.runtime import Source, build
+from fgrad.compile.llvm.text import element_type, literal, range_loop
+from fgrad.compile.tasks.routines import SpecialFunction
 
 cython_special: Any = lazy_extension("scipy.special.cython_special")
 

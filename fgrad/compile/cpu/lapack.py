@@ -21,11 +21,11 @@ import numpy as np
 
 from fgrad.base.lazy_import import lazy_extension
 from fgrad.compile.cpu import blas_threads
-from fgrad.compile.cpu.host import Callback
 from fgrad.compile.cpu.library import blas_address, capsule_address
-from fgrad.compile.cpu.llvm_text import element_type
-from fgrad.compile.cpu.runtime import Source, build
-from fgrad.compile.routines import MESSAGES, SINGULAR
+from fgrad.compile.host.program import Callback
+from fgrad.compile.llvm.runtime import Source, build
+from fgrad.compile.llvm.text import element_type
+from fgrad.compile.tasks.routines import MESSAGES, SINGULAR
 from fgrad.ops.checked import NEGATIVE_POWER, OVERFLOW, out_of_range
 from fgrad.ops.complex import real_dtype
 

@@ -21,10 +21,10 @@ from fgrad.base.lazy_import import lazy_extension
 from fgrad.compile.cpu import blas_threads
 from fgrad.compile.cpu.gemm.function import Layout, emit_product, product_content
 from fgrad.compile.cpu.gemm.micro import Tiling, tiling
-from fgrad.compile.cpu.llvm_text import element_type, literal
-from fgrad.compile.cpu.runtime import Source, build, host_target
 from fgrad.compile.kernel.machine import CONFLICT_BYTES, L2_PART_BYTES, VECTOR_BYTES
-from fgrad.compile.routines import Gemm
+from fgrad.compile.llvm.runtime import Source, build, host_target
+from fgrad.compile.llvm.text import element_type, literal
+from fgrad.compile.tasks.routines import Gemm
 
 cython_blas: Any = lazy_extension("scipy.linalg.cython_blas")
 _PREFIX = {"float": "s", "double": "d"}

@@ -15,8 +15,8 @@ from __future__ import annotations
 import ctypes
 from functools import lru_cache
 
-from fgrad.compile.cpu.host import Callback
-from fgrad.compile.cpu.runtime import Source, build
+from fgrad.compile.host.program import Callback
+from fgrad.compile.llvm.runtime import Source, build
 from fgrad.config import config
 
 LEAST = 1 << 20  # bytes that are asked for; of less, Python's own objects fail too

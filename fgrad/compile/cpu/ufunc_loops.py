@@ -20,14 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.base.lazy_import import lazy_module
-from fgrad.compile.cpu.runtime import Source, build
-from fgrad.compile.cpu.spare_memory import (
-    DECLARATIONS,
-    guard_imports,
-    guard_text,
-    transform_bytes,
-)
+from fgrad.compile.cpu.spare_memory import DECLARATIONS, guard_imports, guard_text, transform_bytes
 from fgrad.compile.kernel.machine import CALL_CYCLES, FOURIER_CYCLES
+from fgrad.compile.llvm.runtime import Source, build
 
 fourier: Any = lazy_module("numpy.fft._pocketfft_umath")
 

@@ -22,7 +22,7 @@ from fgrad.compile.passes.half_products import half_of, on_half
 from fgrad.compile.passes.patterns import Pattern
 from fgrad.compile.products.matrices import product_of
 from fgrad.compile.products.views import Layout, collapsed, view_of
-from fgrad.compile.steps import Group
+from fgrad.compile.tasks.steps import Group
 from fgrad.ir.aval import FLOAT32
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var
 from fgrad.ir.walk import definitions

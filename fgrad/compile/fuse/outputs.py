@@ -25,7 +25,7 @@ from fgrad.compile.fuse.parts import (
     rows_of,
 )
 from fgrad.compile.lower.rules import REDUCTIONS
-from fgrad.compile.steps import Group
+from fgrad.compile.tasks.steps import Group
 from fgrad.errors import CheckError
 from fgrad.ir.program import Eqn, Var
 from fgrad.ir.walk import cost_of, has_effect

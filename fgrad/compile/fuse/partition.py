@@ -52,7 +52,7 @@ from fgrad.compile.products.matrices import (
     wants_library,
 )
 from fgrad.compile.products.views import view_of
-from fgrad.compile.steps import Group
+from fgrad.compile.tasks.steps import Group
 from fgrad.ir.program import Atom, Eqn, Program, Var
 from fgrad.ir.walk import cost_of, has_effect
 from fgrad.ops import primitives as prims

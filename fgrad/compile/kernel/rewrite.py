@@ -122,6 +122,11 @@ def identity(op: str, dtype: np.dtype) -> Scalar:
     return {"add": 0, "mul": 1, "or": 0}[op]
 
 
+def neutral(op: str, dtype: np.dtype) -> Scalar:
+    """What changes no bit of another operand: -0.0 for sums of floats, else the `identity`."""
+    return -0.0 if (op, dtype.kind) == ("add", "f") else identity(op, dtype)
+
+
 class Names:
     """Ids, axes and accumulators that a kernel does not use yet."""
 

@@ -19,8 +19,8 @@ from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.machine import LINE_BYTES
 from fgrad.compile.loops.kernel import loop_steps
 from fgrad.compile.lower.writes import Split, split_writes
-from fgrad.compile.routines import Control, Unbuilt
-from fgrad.compile.steps import AliasStep, KernelStep, LibraryStep, Step
+from fgrad.compile.tasks.routines import Control, Unbuilt
+from fgrad.compile.tasks.steps import AliasStep, KernelStep, LibraryStep, Step
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Eqn, Lit, Program, Var
 from fgrad.ir.walk import definitions, use_counts

@@ -42,8 +42,8 @@ from fgrad.compile.passes.fold import fold
 from fgrad.compile.passes.inline import inline_calls
 from fgrad.compile.passes.real_parts import real_parts
 from fgrad.compile.passes.simplify import simplify
-from fgrad.compile.routines import MatrixRoutine
-from fgrad.compile.steps import KernelStep, LibraryStep, Step
+from fgrad.compile.tasks.routines import MatrixRoutine
+from fgrad.compile.tasks.steps import KernelStep, LibraryStep, Step
 from fgrad.config import config
 from fgrad.ir.aval import INT64
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var

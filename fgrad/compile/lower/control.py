@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fgrad.compile.routines import Unbuilt
-from fgrad.compile.steps import LibraryStep
+from fgrad.compile.tasks.routines import Unbuilt
+from fgrad.compile.tasks.steps import LibraryStep
 from fgrad.ir.program import Eqn, Var
 
 

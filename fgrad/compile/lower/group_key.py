@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 
-from fgrad.compile.steps import Group
+from fgrad.compile.tasks.steps import Group
 from fgrad.ir.program import Eqn, Lit, Var
 
 

@@ -24,7 +24,7 @@ from fgrad.compile.lower.rows import lower_rows
 from fgrad.compile.lower.rules import RULES
 from fgrad.compile.lower.sort import sort_step, top_step
 from fgrad.compile.lower.walks import is_row_walk, search_step, walk_step
-from fgrad.compile.steps import AliasStep, Group, KernelStep, LibraryStep, Step
+from fgrad.compile.tasks.steps import AliasStep, Group, KernelStep, LibraryStep, Step
 from fgrad.ir.primitive import REGISTRY, Primitive
 from fgrad.ir.program import Eqn, Var
 from fgrad.ir.traits import CONTROL

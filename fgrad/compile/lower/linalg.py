@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from fgrad.compile.passes.compositions import vectors_are_native
-from fgrad.compile.routines import MESSAGES, ComplexParts, Evaluation, MatrixRoutine
-from fgrad.compile.steps import LibraryStep
+from fgrad.compile.tasks.routines import MESSAGES, ComplexParts, Evaluation, MatrixRoutine
+from fgrad.compile.tasks.steps import LibraryStep
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Var

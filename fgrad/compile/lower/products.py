@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from fgrad.compile.kernel.affine import row_major
 from fgrad.compile.products.matrices import library_operands, product_of
 from fgrad.compile.products.views import Layout, collapsed, view_of
-from fgrad.compile.routines import FusedProduct, Gemm
-from fgrad.compile.steps import LibraryStep
+from fgrad.compile.tasks.routines import FusedProduct, Gemm
+from fgrad.compile.tasks.steps import LibraryStep
 from fgrad.ir.program import Eqn, Var
 from fgrad.ops import primitives as prims
 

@@ -21,7 +21,7 @@ from fgrad.compile.kernel.affine import Place, Places, row_major, total
 from fgrad.compile.kernel.builder import KernelBuilder, Request
 from fgrad.compile.kernel.rewrite import identity
 from fgrad.compile.lower.rules import REDUCTIONS, accumulate_op
-from fgrad.compile.steps import Group
+from fgrad.compile.tasks.steps import Group
 from fgrad.ir.program import Atom, Eqn, Var
 from fgrad.ir.walk import cost_of
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from fgrad.compile.lower.linalg import host_step
-from fgrad.compile.routines import RowTop, row_sort
-from fgrad.compile.steps import LibraryStep
+from fgrad.compile.tasks.routines import RowTop, row_sort
+from fgrad.compile.tasks.steps import LibraryStep
 from fgrad.ir.aval import INT64, Aval
 from fgrad.ir.program import Atom, Eqn, Var
 from fgrad.ops import primitives as prims

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fgrad.compile.lower.linalg import host_step
-from fgrad.compile.routines import RowSearch, RowWalk, fits_search
-from fgrad.compile.steps import LibraryStep
+from fgrad.compile.tasks.routines import RowSearch, RowWalk, fits_search
+from fgrad.compile.tasks.steps import LibraryStep
 from fgrad.ir.program import Eqn, Var
 from fgrad.ir.traits import Along
 

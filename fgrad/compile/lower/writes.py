@@ -17,7 +17,7 @@ from fgrad.compile.lower.nest import write_block, write_updates
 from fgrad.compile.lower.rules import RULES
 from fgrad.compile.passes.dce import dce
 from fgrad.compile.passes.inline import inline_calls
-from fgrad.compile.routines import Write
+from fgrad.compile.tasks.routines import Write
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
 from fgrad.ir.walk import definitions, use_counts

@@ -17,7 +17,7 @@ from fgrad.compile.kernel.ir import Const, Index, Kernel, Load, Loop, Op, Store
 from fgrad.compile.kernel.machine import SHARED_CYCLES
 from fgrad.compile.kernel.rewrite import Body, part_of, walk
 from fgrad.compile.schedule.cut import cut_kernels
-from fgrad.compile.steps import Step
+from fgrad.compile.tasks.steps import Step
 
 
 def apart(steps: Sequence[Step]) -> list[Step]:

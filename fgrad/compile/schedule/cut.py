@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from fgrad.compile.kernel.ir import Kernel
-from fgrad.compile.steps import KernelStep, Step
+from fgrad.compile.tasks.steps import KernelStep, Step
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Var
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fgrad.compile.kernel.ir import Affine, Buffer, Const, Kernel, Load, Statement
-from fgrad.compile.steps import KernelStep, Step
+from fgrad.compile.tasks.steps import KernelStep, Step
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Program, Var
 

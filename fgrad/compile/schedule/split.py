@@ -48,7 +48,7 @@ from fgrad.compile.kernel.rewrite import (
     walk,
 )
 from fgrad.compile.schedule.cut import cut_kernels
-from fgrad.compile.steps import Step
+from fgrad.compile.tasks.steps import Step
 
 LEAST_COST = 1 << 20  # statements that a reduction runs, from which two kernels are better
 BLOCK = 1 << 15  # the least terms of a block

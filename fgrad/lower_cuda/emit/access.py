@@ -14,9 +14,8 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from fgrad.compile.cpu.frame import memory_lanes, memory_type
-from fgrad.compile.cpu.llvm_text import element_type, literal
 from fgrad.compile.kernel.ir import Affine, Load, Store
+from fgrad.compile.llvm.text import element_type, literal, memory_lanes, memory_type
 from fgrad.lower_cuda.emit.forms import is_aligned
 from fgrad.lower_cuda.emit.scalar_cuda import SCALAR_CUDA
 from fgrad.lower_cuda.emit.text import BodyText, Pointer

@@ -17,8 +17,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.compile.cpu.frame import memory_type
-from fgrad.compile.cpu.llvm_text import element_type, literal
 from fgrad.compile.kernel.ir import (
     Const,
     Index,
@@ -34,6 +32,7 @@ from fgrad.compile.kernel.ir import (
     Update,
 )
 from fgrad.compile.kernel.rewrite import Body, identity, walk
+from fgrad.compile.llvm.text import element_type, literal, memory_type
 from fgrad.compile.schedule.order import perfect_nest
 from fgrad.ir.aval import INT64
 from fgrad.lower_cuda.emit.access import Axes, Home, Memory, Names, memoised, of

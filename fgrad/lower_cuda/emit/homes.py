@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fgrad.compile.cpu.frame import memory_type
 from fgrad.compile.kernel.ir import Buffer, Const, Index, Init, Load, Loop, Op, Read, Store
 from fgrad.compile.kernel.rewrite import Body, walk
+from fgrad.compile.llvm.text import memory_type
 from fgrad.compile.schedule.order import perfect_nest
 from fgrad.lower_cuda.emit.access import Axes, Home
 from fgrad.lower_cuda.emit.forms import Form, Piece, is_written_out, shared_loops, trips_of

@@ -1,7 +1,7 @@
 """L6. One row of LLVM 7 text per scalar operation: SCALAR_CUDA[name](text, args, dtype, result).
 
 A row appends instructions to a FunctionText and returns the operand that holds the result, as those
-of compile/cpu/scalar_llvm.py do for one lane; most are those, in the older language of libNVVM.
+of `scalar_llvm.py` do for one lane; most are those, in the older language of libNVVM.
 Semantics are those of kernel.scalar.SCALAR_OPS.  Transcendental functions are libdevice's, but for
 digamma, which it lacks, lgamma of float64, whose registers would spill, and sin, cos and tan of
 float32, which would use float64.  float16 is computed in float32 and rounded back after each
@@ -15,12 +15,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fgrad.compile.cpu.llvm_text import FunctionText, element_type
-from fgrad.compile.cpu.scalar_llvm import SCALAR_LLVM
-from fgrad.compile.cpu.vector import divide as vector_divide
-from fgrad.compile.cpu.vector import special as vector_special
-from fgrad.compile.cpu.vector.lanes import INF, Lanes
-from fgrad.compile.cpu.vector.words import Words
+from fgrad.compile.llvm.text import FunctionText, element_type
+from fgrad.compile.llvm.vector import divide as vector_divide
+from fgrad.compile.llvm.vector import special as vector_special
+from fgrad.compile.llvm.vector.lanes import INF, Lanes
+from fgrad.compile.llvm.vector.scalar_llvm import SCALAR_LLVM
+from fgrad.compile.llvm.vector.words import Words
 from fgrad.lower_cuda.emit.scalar_trig import TRIGONOMETRIC
 
 ScalarCuda = Callable[[FunctionText, Sequence[str], np.dtype, np.dtype], str]

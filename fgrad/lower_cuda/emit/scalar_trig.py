@@ -11,9 +11,9 @@ from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 
-from fgrad.compile.cpu.vector import trig as vector_trig
-from fgrad.compile.cpu.vector.lanes import Lanes
-from fgrad.compile.cpu.vector.trig import TWO_OVER_PI_WORDS
+from fgrad.compile.llvm.vector import trig as vector_trig
+from fgrad.compile.llvm.vector.lanes import Lanes
+from fgrad.compile.llvm.vector.trig import TWO_OVER_PI_WORDS
 
 _SIZE = 8  # words of 32 bits: zeros, then 2/pi as far as a float32 needs it
 _TABLE = "@fgrad.two_over_pi_32"

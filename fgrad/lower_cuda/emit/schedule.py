@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from fgrad.compile.kernel.ir import Buffer, Kernel
-from fgrad.compile.routines import RowSort
+from fgrad.compile.tasks.routines import RowSort
 from fgrad.config import config
 from fgrad.ir.aval import INT64
 from fgrad.lower_cuda.emit.body import emit_body

@@ -17,8 +17,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from fgrad.compile.cpu.frame import memory_type
-from fgrad.compile.cpu.llvm_text import element_type
+from fgrad.compile.llvm.text import element_type, memory_type
 from fgrad.lower_cuda.emit.text import BodyText
 
 WARP = 32

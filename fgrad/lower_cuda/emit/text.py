@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fgrad.compile.cpu.structured import Structured
+from fgrad.compile.llvm.structured import Structured
 
 GLOBAL, SHARED, PRIVATE = " addrspace(1)", " addrspace(3)", ""
 _BARRIER = "llvm.nvvm.barrier0"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from fgrad.compile.cpu.vector.lanes import INF, NAN, Lanes
+from fgrad.compile.llvm.vector.lanes import INF, NAN, Lanes
 from fgrad.lower_cuda.library.formulas import all_of, any_of, device, minus, row
 from fgrad.lower_cuda.library.incomplete import star
 

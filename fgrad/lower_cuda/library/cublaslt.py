@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from fgrad.compile.cpu.runtime import Source, build
+from fgrad.compile.llvm.runtime import Source, build
 from fgrad.config import config
 from fgrad.lower_cuda.emit.text import BodyText
 from fgrad.lower_cuda.library.calls import Argument, Calls, FunctionCall, Number, Place, Stream

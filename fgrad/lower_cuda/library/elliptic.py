@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from fgrad.compile.cpu.vector.lanes import INF, NAN, Lanes
+from fgrad.compile.llvm.vector.lanes import INF, NAN, Lanes
 
 _STEPS = 14  # from the smallest number on
 

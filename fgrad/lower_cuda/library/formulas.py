@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fgrad.compile.cpu.vector.lanes import Lanes
+from fgrad.compile.llvm.vector.lanes import Lanes
 from fgrad.lower_cuda.emit.scalar_cuda import SCALAR_CUDA
 from fgrad.lower_cuda.emit.text import BodyText
 

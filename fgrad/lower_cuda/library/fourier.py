@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fgrad.compile.cpu.llvm_text import element_type, literal
+from fgrad.compile.llvm.text import element_type, literal
 from fgrad.lower_cuda.emit.text import BodyText
 from fgrad.lower_cuda.library.calls import Calls, Place
 from fgrad.lower_cuda.library.cublaslt import DATA_TYPES

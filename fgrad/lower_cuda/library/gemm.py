@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fgrad.compile.cpu.llvm_text import element_type
+from fgrad.compile.llvm.text import element_type
 from fgrad.lower_cuda.emit.text import BodyText, Pointer
 from fgrad.lower_cuda.library.calls import KernelCall, Place
 from fgrad.lower_cuda.library.plan import Planner

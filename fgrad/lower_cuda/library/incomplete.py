@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from fgrad.compile.cpu.vector.lanes import INF, NAN, Lanes
+from fgrad.compile.llvm.vector.lanes import INF, NAN, Lanes
 from fgrad.lower_cuda.library.formulas import all_of, any_of, body_of, device, minus, row
 
 _EPS = 2.0**-53

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fgrad.compile.cpu.llvm_text import element_type
+from fgrad.compile.llvm.text import element_type
 from fgrad.lower_cuda.emit.text import BodyText, Pointer
 from fgrad.lower_cuda.library.calls import Place
 from fgrad.lower_cuda.library.plan import THREADS, Planner, real_dtype

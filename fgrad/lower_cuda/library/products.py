@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fgrad.compile.cpu.llvm_text import element_type, literal
-from fgrad.compile.routines import FusedProduct, Gemm
-from fgrad.compile.steps import LibraryStep
+from fgrad.compile.llvm.text import element_type, literal
+from fgrad.compile.tasks.routines import FusedProduct, Gemm
+from fgrad.compile.tasks.steps import LibraryStep
 from fgrad.lower_cuda.emit.scalar_cuda import SCALAR_CUDA
 from fgrad.lower_cuda.emit.text import BodyText
 from fgrad.lower_cuda.library.calls import Place

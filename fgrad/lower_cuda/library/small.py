@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fgrad.compile.cpu.llvm_text import FunctionText, element_type
+from fgrad.compile.llvm.text import FunctionText, element_type
 from fgrad.lower_cuda.emit.team_text import Values, shuffle_from, warp_fold
 from fgrad.lower_cuda.emit.text import BodyText, Pointer
 from fgrad.lower_cuda.library.calls import Place

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fgrad.compile.cpu.rows.keys import INFINITY
-from fgrad.compile.routines import RowSearch, RowSort, RowTop
+from fgrad.compile.llvm.text import INFINITY
+from fgrad.compile.tasks.routines import RowSearch, RowSort, RowTop
 from fgrad.lower_cuda.emit.text import BodyText, Pointer
 from fgrad.lower_cuda.library.calls import Call, Calls, KernelCall, Place
 

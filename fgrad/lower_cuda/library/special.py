@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 
-from fgrad.compile.cpu.llvm_text import element_type, literal
-from fgrad.compile.cpu.vector.lanes import INF, NAN, Lanes
-from fgrad.compile.routines import SpecialFunction
+from fgrad.compile.llvm.text import element_type, literal
+from fgrad.compile.llvm.vector.lanes import INF, NAN, Lanes
+from fgrad.compile.tasks.routines import SpecialFunction
 from fgrad.lower_cuda.emit.text import BodyText
 from fgrad.lower_cuda.library import beta, elliptic, incomplete
 from fgrad.lower_cuda.library.calls import Calls, Place

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from fgrad.base.source import resolve
-from fgrad.compile.cpu.llvm_text import element_type, literal
+from fgrad.compile.llvm.text import element_type, literal
 from fgrad.compile.passes.library_conv import library_conv_p
-from fgrad.compile.routines import (
+from fgrad.compile.tasks.routines import (
     ComplexParts,
     Evaluation,
     FusedProduct,
@@ -32,7 +32,7 @@ from fgrad.compile.routines import (
     RowWalk,
     special_function,
 )
-from fgrad.compile.steps import LibraryStep
+from fgrad.compile.tasks.steps import LibraryStep
 from fgrad.config import config
 from fgrad.errors import UnsupportedDeviceError
 from fgrad.ir.primitive import REGISTRY, Primitive

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fgrad.compile.cpu.llvm_text import FunctionText, element_type, literal
-from fgrad.compile.cpu.rows.walks import neutral
-from fgrad.compile.routines import RowWalk
+from fgrad.compile.kernel.rewrite import neutral
+from fgrad.compile.llvm.text import FunctionText, element_type, literal
+from fgrad.compile.tasks.routines import RowWalk
 from fgrad.lower_cuda.emit.scalar_cuda import SCALAR_CUDA
 from fgrad.lower_cuda.emit.team_text import Values, block_fold, block_scan
 from fgrad.lower_cuda.emit.text import BodyText, Pointer

@@ -6,8 +6,8 @@ at their elements.
 
 from __future__ import annotations
 
-from fgrad.compile.cpu.entry.abi import WRITABLE, Layout
-from fgrad.compile.cpu.entry.blocks import each_loop, member, word
+from fgrad.compile.llvm.abi import WRITABLE, Layout
+from fgrad.compile.llvm.blocks import each_loop, member, word
 
 
 def beside_text(at: Layout) -> str:

@@ -8,7 +8,7 @@ A postfix program over a small stack: each instruction replaces the last n objec
 
 from __future__ import annotations
 
-from fgrad.compile.cpu.entry.blocks import (
+from fgrad.compile.cpu.entry.fields import (
     CALL,
     LEAF,
     MAKE_DICT,
@@ -16,10 +16,8 @@ from fgrad.compile.cpu.entry.blocks import (
     MAKE_NAMED,
     MAKE_TUPLE,
     PUSH,
-    each_loop,
-    put,
-    word,
 )
+from fgrad.compile.llvm.blocks import each_loop, put, word
 
 DECLARATIONS = {
     "declare ptr @PyDict_New()",

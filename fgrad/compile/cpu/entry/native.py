@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from fgrad.base.fork_locks import own_lock
-from fgrad.compile.cpu.entry.abi import LAYOUT, WORD, Layout, function_address, imports, word_at
 from fgrad.compile.cpu.entry.pool import Pool
 from fgrad.compile.cpu.entry.table import NotNative, Parameters, Results, Signature, Work
 from fgrad.compile.cpu.entry.text import EXPORTS, emit_entry
-from fgrad.compile.cpu.runtime import Source, build
+from fgrad.compile.llvm.abi import LAYOUT, WORD, Layout, function_address, imports, word_at
+from fgrad.compile.llvm.runtime import Source, build
 from fgrad.config import config
 
 MAX_SIGNATURES = 64  # in one chain

@@ -22,8 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.compile.cpu.entry.abi import LAYOUT, WORD, Layout, version_address, word_at
-from fgrad.compile.cpu.entry.blocks import (
+from fgrad.compile.cpu.entry.fields import (
     BYTES,
     END,
     FETCH,
@@ -35,11 +34,9 @@ from fgrad.compile.cpu.entry.blocks import (
     SEEN,
     SINCE,
     WORD_IS,
-    each_loop,
-    member,
-    put,
-    word,
 )
+from fgrad.compile.llvm.abi import LAYOUT, WORD, Layout, version_address, word_at
+from fgrad.compile.llvm.blocks import each_loop, member, put, word
 from fgrad.tracing.outside.watches import MISSING, Item, Items, Number, Place, Watches
 
 

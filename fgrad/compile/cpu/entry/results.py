@@ -12,19 +12,16 @@ in dropping those arrays.
 
 from __future__ import annotations
 
-from fgrad.compile.cpu.entry.abi import LENDABLE, Layout
-from fgrad.compile.cpu.entry.blocks import (
+from fgrad.compile.cpu.entry.fields import (
     NODE,
     RECORD,
     RESULT_ARRAY,
     RESULT_LARGE,
     RESULT_OWN,
     RESULT_SCALAR,
-    each_loop,
-    member,
-    put,
-    word,
 )
+from fgrad.compile.llvm.abi import LENDABLE, Layout
+from fgrad.compile.llvm.blocks import each_loop, member, put, word
 
 DECLARATIONS = {
     "declare ptr @PyArray_NewFromDescr(ptr, ptr, i32, ptr, ptr, ptr, i32, ptr)",

@@ -11,9 +11,10 @@ finish     raise what went wrong; bools; containers
 
 from __future__ import annotations
 
-from fgrad.compile.cpu import interrupts
-from fgrad.compile.cpu.entry.abi import Layout
-from fgrad.compile.cpu.entry.blocks import NODE, RECORD, RECORD_SIZE, each_loop, member, put, word
+from fgrad.compile.cpu.entry.fields import NODE, RECORD, RECORD_SIZE
+from fgrad.compile.llvm import interrupts
+from fgrad.compile.llvm.abi import Layout
+from fgrad.compile.llvm.blocks import each_loop, member, put, word
 
 HOT = 16  # calls after which result arrays are kept for use again
 STACK_ARENA = 8192  # bytes of temporaries taken from the stack

@@ -17,9 +17,9 @@ from fgrad.compile.cpu.entry import build as entry_build
 from fgrad.compile.cpu.entry import pool as entry_pool
 from fgrad.compile.cpu.entry import results as entry_results
 from fgrad.compile.cpu.entry import run as entry_run
-from fgrad.compile.cpu.entry.abi import DESCR_MASK, USABLE, WORD, Layout
 from fgrad.compile.cpu.entry.apart import beside_text, match_apart
-from fgrad.compile.cpu.entry.blocks import (
+from fgrad.compile.cpu.entry.build import build_text
+from fgrad.compile.cpu.entry.fields import (
     APART,
     ARRAY,
     BOOL,
@@ -32,17 +32,13 @@ from fgrad.compile.cpu.entry.blocks import (
     PLACE,
     SAME,
     TUPLE,
-    copy_loop,
-    each_loop,
-    member,
-    put,
-    word,
 )
-from fgrad.compile.cpu.entry.build import build_text
 from fgrad.compile.cpu.entry.outside import outside_text
 from fgrad.compile.cpu.entry.pool import pool_text
 from fgrad.compile.cpu.entry.results import results_text
 from fgrad.compile.cpu.entry.run import run_text
+from fgrad.compile.llvm.abi import DESCR_MASK, USABLE, WORD, Layout
+from fgrad.compile.llvm.blocks import copy_loop, each_loop, member, put, word
 
 EXPORTS = ("entry", "link", *entry_pool.NAMES)
 

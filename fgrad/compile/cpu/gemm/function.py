@@ -27,8 +27,8 @@ from fgrad.compile.cpu.gemm.micro import (
     next_tile,
 )
 from fgrad.compile.cpu.gemm.pack import emit_ahead, emit_lines, emit_merge, emit_panels, emit_turn
-from fgrad.compile.cpu.llvm_text import element_type, literal
-from fgrad.compile.cpu.structured import Routine
+from fgrad.compile.llvm.structured import Routine
+from fgrad.compile.llvm.text import element_type, literal
 
 _LINE = KC_BYTES + 64  # bytes from one row of a copy of A to the next: other cache sets
 

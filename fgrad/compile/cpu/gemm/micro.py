@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fgrad.compile.cpu.llvm_text import element_type, lane_type
-from fgrad.compile.cpu.structured import Routine
+from fgrad.compile.llvm.structured import Routine
+from fgrad.compile.llvm.text import element_type, lane_type
 
 VECTORS = 2  # of a row of B, in a tile
 KC_BYTES = (

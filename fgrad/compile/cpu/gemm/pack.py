@@ -13,6 +13,7 @@ compute with them, and leave the results out.
 
 from __future__ import annotations
 
+from fgrad.compile.cpu.emit.tile import butterfly
 from fgrad.compile.cpu.gemm.micro import (
     VECTORS,
     Tiling,
@@ -21,8 +22,7 @@ from fgrad.compile.cpu.gemm.micro import (
     masked_store,
     prefetch,
 )
-from fgrad.compile.cpu.structured import Routine
-from fgrad.compile.cpu.tile import butterfly
+from fgrad.compile.llvm.structured import Routine
 
 SQUARE = 8  # lanes of the vectors that are turned: 16 take three times as long to compile
 COPIED = 4  # vectors that are copied at a time

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fgrad.compile.cpu.structured import Routine
-from fgrad.compile.routines import RowSort
-
-INFINITY = {2: 0x7C00, 4: 0x7F800000, 8: 0x7FF0000000000000}  # the bits, by size
+from fgrad.compile.llvm.structured import Routine
+from fgrad.compile.llvm.text import INFINITY
+from fgrad.compile.tasks.routines import RowSort
 
 
 def piece_rows(code: Routine, spec: RowSort, piece: str) -> Iterator[str]:

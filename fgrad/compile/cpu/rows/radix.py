@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fgrad.compile.cpu.frame import memory_type
-from fgrad.compile.cpu.rows.keys import INFINITY, Keys, piece_rows
-from fgrad.compile.cpu.structured import Routine
+from fgrad.compile.cpu.rows.keys import Keys, piece_rows
 from fgrad.compile.kernel.machine import VECTOR_BYTES
-from fgrad.compile.routines import RowSort
+from fgrad.compile.llvm.structured import Routine
+from fgrad.compile.llvm.text import INFINITY, memory_type
+from fgrad.compile.tasks.routines import RowSort
 from fgrad.ir.aval import INT64
 
 UNROLL = 4

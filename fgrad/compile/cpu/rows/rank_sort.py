@@ -8,10 +8,10 @@ bits of the result, count as many elements as the vector has lanes.
 
 from __future__ import annotations
 
-from fgrad.compile.cpu.frame import memory_type
 from fgrad.compile.cpu.rows.keys import Keys, piece_rows
-from fgrad.compile.cpu.structured import Routine
-from fgrad.compile.routines import RowSort
+from fgrad.compile.llvm.structured import Routine
+from fgrad.compile.llvm.text import memory_type
+from fgrad.compile.tasks.routines import RowSort
 from fgrad.ir.aval import INT64
 
 VECTORS = 4  # of keys, at most

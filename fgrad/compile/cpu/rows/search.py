@@ -9,10 +9,10 @@ time that a gather takes.
 
 from __future__ import annotations
 
-from fgrad.compile.cpu.llvm_text import lane_type
-from fgrad.compile.cpu.runtime import Source, build
-from fgrad.compile.cpu.structured import Routine
-from fgrad.compile.routines import SEARCHED, RowSearch
+from fgrad.compile.llvm.runtime import Source, build
+from fgrad.compile.llvm.structured import Routine
+from fgrad.compile.llvm.text import lane_type
+from fgrad.compile.tasks.routines import SEARCHED, RowSearch
 
 
 def row_search(spec: RowSearch) -> int:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from fgrad.compile.cpu.rows.radix import emit_radix_sort
 from fgrad.compile.cpu.rows.rank_sort import emit_rank_sort
-from fgrad.compile.cpu.runtime import Source, build
-from fgrad.compile.routines import RowSort
+from fgrad.compile.llvm.runtime import Source, build
+from fgrad.compile.tasks.routines import RowSort
 
 
 def sort_rows(spec: RowSort) -> int:

@@ -9,9 +9,9 @@ k log(n / k) times.
 from __future__ import annotations
 
 from fgrad.compile.cpu.rows.keys import Keys
-from fgrad.compile.cpu.runtime import Source, build
-from fgrad.compile.cpu.structured import Routine
-from fgrad.compile.routines import RowTop
+from fgrad.compile.llvm.runtime import Source, build
+from fgrad.compile.llvm.structured import Routine
+from fgrad.compile.tasks.routines import RowTop
 
 VECTORS = 4  # that are compared at a time
 

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fgrad.compile.cpu.frame import memory_type
-from fgrad.compile.cpu.llvm_text import constant, element_type, lane_type
-from fgrad.compile.cpu.runtime import Source, build
-from fgrad.compile.cpu.scalar_llvm import SCALAR_LLVM
-from fgrad.compile.cpu.structured import Routine
 from fgrad.compile.kernel.machine import VECTOR_BYTES
-from fgrad.compile.routines import RowWalk
+from fgrad.compile.kernel.rewrite import neutral
+from fgrad.compile.llvm.runtime import Source, build
+from fgrad.compile.llvm.structured import Routine
+from fgrad.compile.llvm.text import constant, element_type, lane_type, memory_type
+from fgrad.compile.llvm.vector.scalar_llvm import SCALAR_LLVM
+from fgrad.compile.tasks.routines import RowWalk
 
 CHAINS = 4  # vectors of extrema, so that comparisons need not wait for each other
 
@@ -48,16 +48,6 @@ def _suffix(dtype: np.dtype, lanes: int) -> str:
 
 
 # --- scans ----------------------------------------------------------------------------------------
-
-
-def neutral(op: str, dtype: np.dtype) -> bool | int | float:
-    """What changes no bit of another operand."""
-    if op in ("add", "mul"):
-        return -0.0 if (op, dtype.kind) == ("add", "f") else int(op == "mul")
-    if dtype.kind == "f":
-        return float("-inf" if op == "max" else "inf")
-    info = np.iinfo(dtype)
-    return int(info.min if op == "max" else info.max)
 
 
 def _emit_scan(symbol: str, spec: RowWalk) -> tuple[str, set[str]]:

@@ -1,0 +1,1 @@
+"""L5. Kernels -> LLVM functions for CPUs."""

@@ -1,0 +1,588 @@
+"""L5. Scheduled kernels as LLVM text: `void @name(ptr bufs, i64 lo, i64 hi)`.
+
+`bufs` points to the addresses of the kernel's buffers (scratch excluded) in order.  Where the
+outermost loop is parallel, `[lo, hi)` is its range, so that threads can share it: `lo` is a
+multiple of `outer_range(kernel).grain`, and so is `hi` unless it is the extent.  Other kernels
+ignore the range.
+
+A loop of L lanes unrolled U times becomes a main loop of step L*U, and a remainder of step L whose
+last pass is masked.  The text needs no LLVM passes: invariant code is already outside of loops (see
+`frame`), values are in SSA form, and vectors are explicit.
+
+An `in` buffer may share memory with an `out` buffer only if each element is read by the same
+iteration that writes it, at the same index, unguarded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad.compile.cpu.emit.frame import BOOL, Axis, Emit, Frame, Value
+from fgrad.compile.cpu.emit.memory import SPARE, SPARE_BYTES, emit_load, emit_store
+from fgrad.compile.cpu.emit.reduction import (
+    Accumulator,
+    emit_init,
+    emit_read,
+    emit_update,
+    partial_shapes,
+)
+from fgrad.compile.cpu.emit.tile import Tile, is_tile
+from fgrad.compile.kernel.cost import looks_for_signals, turn_cost, weight
+from fgrad.compile.kernel.ir import (
+    Affine,
+    Const,
+    Index,
+    Init,
+    Kernel,
+    Leave,
+    Load,
+    Loop,
+    Op,
+    Read,
+    Statement,
+    Store,
+    Update,
+)
+from fgrad.compile.kernel.machine import LONG_OPERATION, SHORT_BODY, STACK_BYTES, VECTOR_BYTES
+from fgrad.compile.kernel.rewrite import stride_of, walk
+from fgrad.compile.llvm.interrupts import DECLARATIONS, asked_in_a_loop
+from fgrad.compile.llvm.text import constant, element_type, lane_type, literal, memory_type
+
+FILLED = 1 << 11  # bytes of scratch memory that has numbers from the start
+WORK = 1 << 21  # cycles, or so, between two looks for signals
+
+
+class Range(NamedTuple):
+    """The iterations of the outermost parallel loop, and the unit in which they may be split."""
+
+    extent: int
+    grain: int
+
+
+def outer_loop(kernel: Kernel) -> Loop | None:
+    """The loop that `[lo, hi)` applies to: the only loop at the top, if it is parallel."""
+    loops = [s for s in kernel.body if isinstance(s, Loop)]
+    others = [s for s in kernel.body if not isinstance(s, (Loop, Const, Index, Load, Op))]
+    if len(loops) != 1 or others or loops[0].kind != "parallel" or loops[0].extent == 0:
+        return None
+    return loops[0]
+
+
+def outer_range(kernel: Kernel) -> Range:
+    """The range to pass for a whole run of a scheduled kernel, `[0, extent)`, and its grain."""
+    loop = outer_loop(kernel)
+    if loop is None:
+        return Range(1, 1)
+    return Range(loop.extent, max(loop.lanes, 1) * max(loop.unroll, 1))
+
+
+def emit_function(symbol: str, kernel: Kernel, ops: dict[str, Emit]) -> tuple[str, set[str]]:
+    """The text of one function and the declarations that it needs."""
+    emitter = KernelEmitter(kernel, ops)
+    lines = emitter.emit()
+    aligned = " alignstack(64)" if _spills(kernel.body) else ""
+    head = f"define void @{symbol}(ptr %bufs, i64 %lo, i64 %hi){aligned} #0 {{\nentry:\n"
+    return head + "\n".join(lines) + "\n}", emitter.frame.function.declarations
+
+
+def _spills(body: tuple[Statement, ...]) -> bool:
+    """Whether constants of long formulas go to the stack, where whole vectors are to be aligned:
+    reading one that lies across two cache lines takes twice as long."""
+    loops = [s for s in walk(body) if isinstance(s, Loop) and s.lanes > 1]
+    return any([sum([weight(s) for s in loop.body]) > LONG_OPERATION for loop in loops])
+
+
+class KernelEmitter:
+    """Walks one scheduled kernel and writes its function."""
+
+    def __init__(self, kernel: Kernel, ops: dict[str, Emit]) -> None:
+        self.kernel = kernel
+        self.frame = Frame(ops)
+        self.accumulators: dict[str, Accumulator] = {}
+        self.shapes = partial_shapes(kernel.body)
+        self.outer = outer_loop(kernel)
+        self.facts: dict[int, LoopFacts] = {}
+        self.copy = 0
+        self.tile: Tile | None = None
+        self.epilogue: list[str] = []
+        self.stack = 0  # bytes of scratch memory
+        self.work = ""  # where stands how much may be done until the next look for signals
+
+    def emit(self) -> list[str]:
+        """The lines of the function's body."""
+        self._buffers()
+        self.body(self.kernel.body)
+        frame = self.frame
+        function = frame.enter(frame.root)
+        if self.work:
+            function.line("br label %stopped")
+            function.label("stopped")
+        for line in self.epilogue:
+            function.line(line)
+        function.line("ret void")
+        return frame.root.lines
+
+    def _buffers(self) -> None:
+        frame = self.frame
+        function = frame.function
+        function.lines.append(f"  {SPARE} = alloca <{SPARE_BYTES} x i8>, align 8")
+        if any([looks_for_signals(s) for s in walk(self.kernel.body) if isinstance(s, Loop)]):
+            self.work = function.emit("alloca [1 x i64], align 8")
+            function.line(f"store i64 {WORK}, ptr {self.work}, align 8")
+        frame.expanded = lane_copies(self.kernel)
+        slot = 0
+        for buffer in self.kernel.buffers:
+            frame.buffers[buffer.name] = buffer
+            if buffer.role == "scratch":
+                frame.bases[buffer.name] = self._scratch(
+                    buffer.size * frame.expanded.get(buffer.name, 1), buffer.dtype
+                )
+                continue
+            where = function.emit(f"getelementptr ptr, ptr %bufs, i64 {slot}")
+            frame.bases[buffer.name] = function.emit(f"load ptr, ptr {where}, align 8")
+            slot += 1
+
+    def _scratch(self, count: int, dtype: np.dtype) -> str:
+        """Memory for a scratch buffer, padded so that whole vectors can be read at its end."""
+        function = self.frame.function
+        size = (count + VECTOR_BYTES) * dtype.itemsize
+        self.stack += size
+        if self.stack <= STACK_BYTES:
+            kind = f"[{count + VECTOR_BYTES} x {memory_type(dtype)}]"
+            pointer = function.emit(f"alloca {kind}, align 64")
+            self._fill(pointer, count, dtype)
+            return pointer
+        function.declare("declare ptr @malloc(i64)")
+        function.declare("declare void @free(ptr)")
+        pointer = function.emit(f"call ptr @malloc(i64 {size})")
+        self.epilogue.append(f"call void @free(ptr {pointer})")
+        return pointer
+
+    def _fill(self, pointer: str, count: int, dtype: np.dtype) -> None:
+        """Numbers for the lanes of whole vectors that read more than was written.
+
+        What was never written is undefined for LLVM in every use, also as the condition of a
+        branch, once the memory lives in registers.  Ones take no rare path of any function.
+        """
+        lanes = max([1, *[s.lanes for s in walk(self.kernel.body) if isinstance(s, Loop)]])
+        if lanes == 1:
+            return
+        function, stored = self.frame.function, np.dtype(np.int8) if dtype.kind == "b" else dtype
+        size = count * dtype.itemsize
+        if size <= FILLED:
+            function.declare("declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
+            function.line(f"call void @llvm.memset.p0.i64(ptr {pointer}, i8 0, i64 {size}, i1 0)")
+        behind = function.emit(f"getelementptr {memory_type(dtype)}, ptr {pointer}, i64 {count}")
+        ones = f"{lane_type(stored, lanes)} {constant(1, stored, lanes)}"
+        function.line(f"store {ones}, ptr {behind}, align {dtype.itemsize}")
+
+    # --- statements
+
+    def body(self, body: tuple[Statement, ...]) -> None:
+        """Emit statements in order; those already emitted and still valid are kept."""
+        values = self.frame.values
+        for s in body:
+            kind = type(s)
+            if isinstance(s, Load):
+                if s.id not in values:
+                    values[s.id] = emit_load(self.frame, s)
+            elif isinstance(s, Op):
+                if s.id not in values:
+                    args = [values[a] for a in s.args]
+                    scope = self.frame.deepest(*[a.scope for a in args])
+                    values[s.id] = self.frame.apply(s.op, args, s.dtype, scope)
+            else:
+                _EMIT[kind](self, s)
+
+    def const(self, s: Const) -> None:
+        """A literal; no instruction."""
+        root = self.frame.root
+        self.frame.values[s.id] = Value(literal(s.value, s.dtype), 1, s.dtype, root, True)
+
+    def index(self, s: Index) -> None:
+        """The integer value of an affine map."""
+        if s.id not in self.frame.values:
+            self.frame.values[s.id] = emit_index(self.frame, s.index, s.dtype)
+
+    def read(self, s: Read) -> None:
+        """The accumulator's value now."""
+        self.frame.values[s.id] = emit_read(self.frame, s, self.accumulators[s.acc])
+
+    def init(self, s: Init) -> None:
+        """A new accumulator."""
+        self.accumulators[s.acc] = emit_init(self.frame, s, self.shapes[s.acc])
+
+    def update(self, s: Update) -> None:
+        """One contribution to an accumulator."""
+        emit_update(self.frame, self.accumulators[s.acc], self.frame.values[s.value], self.copy)
+
+    def store(self, s: Store) -> None:
+        """Memory written."""
+        emit_store(self.frame, s)
+
+    # --- loops
+
+    def loop(self, loop: Loop) -> None:
+        """A whole loop: main part and remainder."""
+        if loop.extent == 0:
+            return
+        facts = self.facts.get(id(loop)) or self.facts.setdefault(id(loop), LoopFacts(loop))
+        lanes, unroll = max(loop.lanes, 1), max(loop.unroll, 1)
+        saved = self.frame.lanes, self.copy, self.frame.mask
+        if lanes > 1:
+            self.frame.lanes = lanes
+        if is_tile(loop):
+            self.tile = Tile(self.frame, loop, lambda s: self.body((s,)))
+        if loop.kind == "while":
+            self._while(loop, facts)
+        elif loop is self.outer:
+            self._outer(loop, facts, lanes, unroll)
+        else:
+            self._static(loop, facts, lanes, unroll)
+        self.frame.lanes, self.copy, self.frame.mask = saved
+        if is_tile(loop):
+            self.tile = None
+        del self.frame.axes[loop.axis]
+
+    def _static(self, loop: Loop, facts: LoopFacts, lanes: int, unroll: int) -> None:
+        extent = loop.extent
+        if extent % lanes and facts.weight > SHORT_BODY and extent > lanes:
+            self._span(loop, facts, Span("0", str(extent), 0, extent, lanes, 1, True))
+            return
+        main = extent - extent % (lanes * unroll)
+        if main:
+            self._span(loop, facts, Span("0", str(main), 0, main, lanes, unroll, False))
+        if main < extent:
+            masked = (extent - main) % lanes > 0
+            rest = Span(str(main), str(extent), main, extent, lanes, 1, masked)
+            self._span(loop, facts, rest)
+
+    def _outer(self, loop: Loop, facts: LoopFacts, lanes: int, unroll: int) -> None:
+        """The loop over `[lo, hi)`: only the part of `hi == extent` has a remainder."""
+        extent = loop.extent
+        main = extent - extent % (lanes * unroll)
+        masked = extent % lanes > 0 and facts.weight > SHORT_BODY
+        if main == extent or masked:
+            copies = 1 if masked else unroll
+            self._span(loop, facts, Span("%lo", "%hi", None, None, lanes, copies, masked))
+            return
+        function = self.frame.enter(self.frame.root)
+        if main:
+            short = function.emit(f"icmp slt i64 %hi, {main}")
+            stop = function.emit(f"select i1 {short}, i64 %hi, i64 {main}")
+            self._span(loop, facts, Span("%lo", stop, None, None, lanes, unroll, False))
+        function = self.frame.enter(self.frame.root)
+        early = function.emit(f"icmp sgt i64 %lo, {main}")
+        start = function.emit(f"select i1 {early}, i64 %lo, i64 {main}")
+        masked = (extent - main) % lanes > 0
+        self._span(loop, facts, Span(start, "%hi", None, None, lanes, 1, masked))
+
+    def _span(self, loop: Loop, facts: LoopFacts, span: Span) -> None:
+        """The iterations of one span, as a loop or, if it is one pass, as straight code."""
+        step = span.lanes * span.unroll
+        if span.first is None or span.last is None or span.first + step < span.last:
+            self._looped(loop, facts, span, step)
+            return
+        frame, saved = self.frame, self.frame.mask
+        if span.masked:
+            live = span.last - span.first
+            frame.mask = Value(_leading(live, span.lanes), span.lanes, BOOL, frame.root)
+        self._copies(loop, facts, None, span.first, span)
+        frame.mask = saved
+
+    def _looped(self, loop: Loop, facts: LoopFacts, span: Span, step: int) -> None:
+        frame = self.frame
+        counter, head = frame.function.fresh("i"), frame.function.fresh("loop")[1:]
+        after, saved = frame.function.fresh("end")[1:], (frame.mask, frame.tail)
+        carried = self._open_phis(facts)
+        scope = frame.open(head, facts.stored)
+        for accumulator, _, _ in carried:
+            accumulator.scope = scope
+        if span.masked:
+            frame.mask = self._live_lanes(counter, span)
+        self._copies(loop, facts, counter, 0, span)
+        frame.mask, frame.tail = saved
+        function = frame.enter(frame.inner)
+        following = function.emit(f"add nsw i64 {counter}, {step}")
+        again = function.emit(f"icmp slt i64 {following}, {span.stop}")
+        self._look_for_signals(loop, span.unroll)
+        function.line(f"br i1 {again}, label %{head}, label %{after}")
+        lines, latch = frame.close()
+        parent = frame.function
+        before = parent.block
+        if span.first is None:
+            some = parent.emit(f"icmp slt i64 {span.start}, {span.stop}")
+            parent.line(f"br i1 {some}, label %{head}, label %{after}")
+        else:
+            parent.line(f"br label %{head}")
+        parent.label(head)
+        parent.line(f"{counter} = phi i64 [ {span.start}, %{before} ], [ {following}, %{latch} ]")
+        self._close_phis(carried, before, latch)
+        parent.lines += lines
+        parent.label(after)
+
+    def _while(self, loop: Loop, facts: LoopFacts) -> None:
+        """A loop that tests at its head; what it updates leaves with the values of the head."""
+        frame = self.frame
+        head, inside = frame.function.fresh("while")[1:], frame.function.fresh("do")[1:]
+        after = frame.function.fresh("end")[1:]
+        carried = self._open_phis(facts)
+        heads = [list(accumulator.parts) for accumulator, _, _ in carried]
+        scope = frame.open(head, facts.stored)
+        for accumulator, _, _ in carried:
+            accumulator.scope = scope
+        for id in facts.varying:
+            frame.values.pop(id, None)
+        frame.axes[loop.axis] = Axis(None, 0, 1, scope)
+        position = next(k for k, s in enumerate(loop.body) if isinstance(s, Leave))
+        leave = loop.body[position]
+        assert isinstance(leave, Leave)
+        self.body(loop.body[:position])
+        done = self._all_lanes(frame.values[leave.value])
+        function = frame.enter(scope)
+        function.line(f"br i1 {done}, label %{after}, label %{inside}")
+        function.label(inside)
+        self.body(loop.body[position + 1 :])
+        self._look_for_signals(loop, 1)
+        frame.enter(scope).line(f"br label %{head}")
+        lines, latch = frame.close()
+        parent = frame.function
+        before = parent.block
+        parent.line(f"br label %{head}")
+        parent.label(head)
+        self._close_phis(carried, before, latch)
+        for (accumulator, _, _), parts in zip(carried, heads, strict=True):
+            accumulator.parts = parts
+        parent.lines += lines
+        parent.label(after)
+
+    def _look_for_signals(self, loop: Loop, copies: int) -> None:
+        """At the end of a turn: leave the kernel if a signal's handler has raised."""
+        if not looks_for_signals(loop):
+            return
+        function = self.frame.enter(self.frame.inner)
+        look, on = function.fresh("look")[1:], function.fresh("on")[1:]
+        for text in DECLARATIONS:
+            function.declare(text)
+        function.declare('!0 = !{!"branch_weights", i32 1, i32 1048576}')
+        left = function.emit(f"load i64, ptr {self.work}, align 8")
+        less = function.emit(f"sub i64 {left}, {int(turn_cost(loop)) * copies}")
+        function.line(f"store i64 {less}, ptr {self.work}, align 8")
+        spent = function.emit(f"icmp slt i64 {less}, 0")
+        function.line(f"br i1 {spent}, label %{look}, label %{on}, !prof !0")
+        function.label(look)
+        told = function.emit(asked_in_a_loop())
+        function.line(f"store i64 {WORK}, ptr {self.work}, align 8")
+        stop = function.emit(f"icmp ne i64 {told}, 0")
+        function.line(f"br i1 {stop}, label %stopped, label %{on}")
+        function.label(on)
+
+    def _all_lanes(self, value: Value) -> str:
+        """Whether a condition holds in every lane that is alive."""
+        frame = self.frame
+        if value.lanes == 1:
+            return frame.spread(value, 1)
+        lanes, mask = value.lanes, frame.mask
+        live = None if mask is None else frame.spread(mask, lanes)
+        function = frame.enter(frame.inner)
+        text = value.text
+        if live is not None:
+            text = function.emit(f"xor <{lanes} x i1> {text}, splat (i1 true)")
+            text = function.emit(f"and <{lanes} x i1> {text}, {live}")
+            text = function.emit(f"xor <{lanes} x i1> {text}, splat (i1 true)")
+        bits = function.emit(f"bitcast <{lanes} x i1> {text} to i{lanes}")
+        return function.emit(f"icmp eq i{lanes} {bits}, -1")
+
+    def _open_phis(self, facts: LoopFacts) -> list[tuple[Accumulator, list[str], list[str]]]:
+        """Give the accumulators that a loop updates names for their values at its head."""
+        carried = []
+        for name in facts.updates:
+            accumulator = self.accumulators[name]
+            heads = [self.frame.function.fresh("acc") for _ in accumulator.parts]
+            carried.append((accumulator, list(accumulator.parts), heads))
+            accumulator.parts = list(heads)
+        return carried
+
+    def _close_phis(
+        self,
+        carried: list[tuple[Accumulator, list[str], list[str]]],
+        before: str,
+        latch: str,
+    ) -> None:
+        parent = self.frame.function
+        for accumulator, starts, heads in carried:
+            kind = lane_type(accumulator.dtype, accumulator.lanes)
+            for start, head, final in zip(starts, heads, accumulator.parts, strict=True):
+                parent.line(f"{head} = phi {kind} [ {start}, %{before} ], [ {final}, %{latch} ]")
+            accumulator.scope = self.frame.inner
+
+    def _copies(
+        self, loop: Loop, facts: LoopFacts, counter: str | None, first: int, span: Span
+    ) -> None:
+        """The body, once for each unrolled copy."""
+        frame, scope = self.frame, self.frame.inner if counter else self.frame.root
+        for copy in range(span.unroll):
+            for id in facts.varying:
+                frame.values.pop(id, None)
+            offset = first + copy * span.lanes
+            axis = Axis(counter, offset, span.lanes, scope)
+            if self.tile is not None:
+                self._tile_step(self.tile, loop, axis)
+                continue
+            frame.axes[loop.axis] = axis
+            self.copy = copy if loop.kind == "reduce" else 0
+            self.body(loop.body)
+
+    def _tile_step(self, tile: Tile, loop: Loop, axis: Axis) -> None:
+        """One pass of a tile's outer loop is the inner loop; one pass of that is the tile."""
+        if loop is tile.rows:
+            self.frame.axes[loop.axis] = axis._replace(lanes=1)
+            self.loop(tile.columns)
+            return
+        rows = self.frame.axes[tile.rows.axis]
+        tile.emit(rows._replace(lanes=1), axis._replace(lanes=1))
+
+    def _live_lanes(self, counter: str, span: Span) -> Value:
+        """The mask of lanes below `stop`."""
+        frame, lanes = self.frame, span.lanes
+        function = frame.enter(frame.inner)
+        left = function.emit(f"sub nsw i64 {span.stop}, {counter}")
+        whole = function.emit(f"icmp sge i64 {left}, {lanes}")
+        live = function.emit(f"select i1 {whole}, i64 {lanes}, i64 {left}")
+        frame.tail = whole, live
+        narrow = function.emit(f"trunc i64 {live} to i32")
+        bound = frame.splat(narrow, np.dtype(np.int32), lanes, frame.inner)
+        numbers = ", ".join([f"i32 {k}" for k in range(lanes)])
+        mask = frame.enter(frame.inner).emit(f"icmp slt <{lanes} x i32> <{numbers}>, {bound}")
+        return Value(mask, lanes, BOOL, frame.inner, is_tail=True)
+
+
+class Span(NamedTuple):
+    """A run of iterations: bounds as text, and as numbers unless they are run-time values."""
+
+    start: str
+    stop: str
+    first: int | None
+    last: int | None
+    lanes: int
+    unroll: int
+    masked: bool
+
+
+class LoopFacts:
+    """What the emitter must know about a loop before it walks it."""
+
+    __slots__ = ("stored", "updates", "varying", "weight")
+
+    def __init__(self, loop: Loop) -> None:
+        self.stored = frozenset([s.buffer for s in walk(loop.body) if isinstance(s, Store)])
+        own = {s.acc for s in walk(loop.body) if isinstance(s, Init)}
+        updated = [s.acc for s in walk(loop.body) if isinstance(s, Update) and s.acc not in own]
+        self.updates = list(dict.fromkeys(updated))
+        self.varying: set[int] = set()  # ids whose value may differ between iterations
+        self.weight = _vary(loop.body, frozenset([loop.axis]), self.varying, self.stored)
+
+
+def _vary(
+    body: tuple[Statement, ...], axes: frozenset[str], varying: set[int], stored: frozenset[str]
+) -> float:
+    """Collect the ids that vary with `axes`; returns the cost of the statements."""
+    cost = 0.0
+    for s in body:
+        cost += weight(s)
+        if isinstance(s, Loop):
+            cost += _vary(s.body, axes | {s.axis}, varying, stored)
+        elif isinstance(s, Op):
+            if not varying.isdisjoint(s.args):
+                varying.add(s.id)
+        elif isinstance(s, Load):
+            used = [v for v, _ in s.gather] + ([] if s.guard is None else [s.guard])
+            moves = any([a in axes for a, _ in s.index.terms])
+            if moves or s.buffer in stored or not varying.isdisjoint(used):
+                varying.add(s.id)
+        elif isinstance(s, Read) or (
+            isinstance(s, Index) and any([a in axes for a, _ in s.index.terms])
+        ):
+            varying.add(s.id)
+    return cost
+
+
+def lane_copies(kernel: Kernel) -> dict[str, int]:
+    """Scratch buffers that need a copy for each lane: those that a vector loop stores to at stride
+    0 along its axis."""
+    scratch = {b.name for b in kernel.buffers if b.role == "scratch"}
+    found: dict[str, int] = {}
+
+    def visit(body: tuple[Statement, ...], vector: Loop | None) -> None:
+        for s in body:
+            if isinstance(s, Loop):
+                visit(s.body, s if s.lanes > 1 else vector)
+            elif (
+                isinstance(s, Store) and vector is not None and not stride_of(s.index, vector.axis)
+            ):
+                found[s.buffer] = vector.lanes
+
+    if scratch:
+        visit(kernel.body, None)
+    return {name: lanes for name, lanes in found.items() if name in scratch}
+
+
+def _leading(live: int, lanes: int) -> str:
+    """The constant mask whose first `live` lanes are true."""
+    return "<" + ", ".join([f"i1 {str(k < live).lower()}" for k in range(lanes)]) + ">"
+
+
+def emit_index(frame: Frame, index: Affine, dtype: np.dtype) -> Value:
+    """`const + sum(stride * axis)` as a value of `dtype`, a vector along the vector axis."""
+    const, stride, scope, text = index.const, 0, frame.root, None
+    for name, step in index.terms:
+        axis = frame.axes[name]
+        const += step * axis.offset
+        if axis.lanes > 1:
+            stride = step
+        if axis.text is not None:
+            scope = frame.deepest(scope, axis.scope)
+            function = frame.enter(scope)
+            term = axis.text if step == 1 else function.emit(f"mul nsw i64 {axis.text}, {step}")
+            text = term if text is None else function.emit(f"add nsw i64 {text}, {term}")
+    integer = dtype if dtype.kind in "iu" else np.dtype(np.int64)
+    if text is None and not stride:
+        return Value(literal(const, dtype), 1, dtype, frame.root, True)
+    function = frame.enter(scope)
+    if text is None:
+        text = literal(const, integer)
+    else:
+        if const:
+            text = function.emit(f"add nsw i64 {text}, {const}")
+        if integer.itemsize < 8:
+            text = function.emit(f"trunc i64 {text} to {element_type(integer)}")
+    lanes = frame.lanes if stride else 1
+    if stride:
+        text = _ramp(frame, text, stride, integer, lanes)
+    if dtype.kind == "f":
+        kinds = lane_type(integer, lanes), lane_type(dtype, lanes)
+        text = function.emit(f"sitofp {kinds[0]} {text} to {kinds[1]}")
+    return Value(text, lanes, dtype, scope)
+
+
+def _ramp(frame: Frame, base: str, stride: int, dtype: np.dtype, lanes: int) -> str:
+    """`base + stride * lane` in every lane."""
+    scope, kind = frame.scope, lane_type(dtype, lanes)
+    steps = ", ".join([f"{element_type(dtype)} {literal(stride * k, dtype)}" for k in range(lanes)])
+    first = frame.splat(base, dtype, lanes, scope)
+    return frame.enter(scope).emit(f"add {kind} {first}, <{steps}>")
+
+
+_EMIT: dict[type, Callable[[KernelEmitter, Any], None]] = {
+    Const: KernelEmitter.const,
+    Index: KernelEmitter.index,
+    Read: KernelEmitter.read,
+    Init: KernelEmitter.init,
+    Update: KernelEmitter.update,
+    Store: KernelEmitter.store,
+    Loop: KernelEmitter.loop,
+}
+__all__ = ["Range", "constant", "emit_function", "outer_loop", "outer_range"]

@@ -1,0 +1,433 @@
+"""L5. Loads and stores of a kernel as LLVM text: scalar, contiguous, reversed, strided and
+indirect.
+
+Inside a vector loop an access is classified by its stride along the vector axis: 0 is one scalar
+load, 1 and -1 are vector accesses, anything else (and any indirect term) is a gather or scatter. A
+guard becomes a mask; a scalar guarded access is redirected to a spare stack slot instead of
+branching.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fgrad.compile.cpu.emit.frame import BOOL, Address, Frame, Scope, Value, intrinsic_suffix
+from fgrad.compile.cpu.emit.tails import (
+    MASKED_BYTES,
+    load_tail,
+    store_apart,
+    store_pieces,
+    store_tail,
+)
+from fgrad.compile.kernel.ir import Load, Store
+from fgrad.compile.kernel.machine import CLOSE_STRIDE
+from fgrad.compile.llvm.text import constant, lane_type, memory_lanes, memory_type
+
+SPARE = "%spare"  # the address of memory that nobody reads
+SPARE_BYTES = 512
+
+
+def emit_load(frame: Frame, s: Load) -> Value:
+    """Emit a load in the outermost scope where it is the same."""
+    dtype = frame.buffers[s.buffer].dtype
+    address = frame.address(s.buffer, s.index)
+    guard = None if s.guard is None else frame.values[s.guard]
+    spread = frame.expanded.get(s.buffer, 1)
+    indirect = [(frame.values[v], stride * spread) for v, stride in s.gather]
+    scope = frame.deepest(
+        address.scope,
+        frame.after_stores(s.buffer),
+        *[v.scope for v, _ in indirect],
+        *([guard.scope] if guard else []),
+    )
+    vector = (
+        address.stride or any([v.lanes > 1 for v, _ in indirect]) or (guard and guard.lanes > 1)
+    )
+    if not vector:
+        text = _scalar_load(frame, scope, address.pointer, indirect, dtype, guard, s)
+        return Value(text, 1, dtype, scope)
+    scope = frame.deepest(scope, _vector_scope(frame))
+    if guard is None and not indirect and _is_pinned(frame, s.buffer, address):
+        return Value(_pinned_load(frame, scope, address, dtype), frame.lanes, dtype, scope)
+    padded = frame.buffers[s.buffer].role == "scratch" and address.stride == 1 and not indirect
+    mask = frame.masked(guard) if guard or not padded else None
+    scope = frame.deepest(scope, mask.scope) if mask else scope
+    other = constant(s.other, dtype, frame.lanes) if guard else "zeroinitializer"
+    frame.enter(scope)
+    pointer, indirect = _row_start(frame, address, indirect, dtype)
+    raw = _vector_load(frame, scope, pointer, address.stride, indirect, dtype, mask, other)
+    return Value(raw, frame.lanes, dtype, scope)
+
+
+def _is_pinned(frame: Frame, name: str, address: Address) -> bool:
+    """Whether an access to scratch memory is strided and meets constant positions only.
+
+    Such lanes are loaded and stored one by one, so that the buffer can live in registers.
+    """
+    scratch = frame.buffers[name].role == "scratch" and name not in frame.expanded
+    return scratch and address.position is not None and address.stride != 1
+
+
+def _live_count(frame: Frame) -> int | None:
+    """How many leading lanes are alive, if that is a constant."""
+    if frame.mask is None:
+        return frame.lanes
+    return frame.mask.text.count("true") if frame.mask.text.startswith("<") else None
+
+
+def _pinned_load(frame: Frame, scope: Scope, address: Address, dtype: np.dtype) -> str:
+    function, kind = frame.enter(scope), lane_type(dtype, frame.lanes)
+    text = "zeroinitializer"
+    live = _live_count(frame)
+    for lane in range(frame.lanes if live is None else live):
+        offset = lane * address.stride
+        at = function.emit(
+            f"getelementptr {memory_type(dtype)}, ptr {address.pointer}, i64 {offset}"
+        )
+        raw = function.emit(f"load {memory_type(dtype)}, ptr {at}, align {dtype.itemsize}")
+        one = _from_memory(frame, raw, dtype, 1)
+        element = lane_type(dtype, 1)
+        text = function.emit(f"insertelement {kind} {text}, {element} {one}, i64 {lane}")
+    return text
+
+
+def _vector_scope(frame: Frame) -> Scope:
+    """The scope in which the vector axis lives."""
+    return frame.deepest(frame.root, *[a.scope for a in frame.axes.values() if a.lanes > 1])
+
+
+def _row_start(
+    frame: Frame, address: Address, indirect: list[tuple[Value, int]], dtype: np.dtype
+) -> tuple[str, list[tuple[Value, int]]]:
+    """The pointer moved by what is the same for all lanes, and what is left.
+
+    Along `x[i, :]` for a computed `i` vectors are contiguous.
+    """
+    same = [p for p in indirect if p[0].lanes == 1]
+    apart = [p for p in indirect if p[0].lanes > 1]
+    return _offset_scalar(frame, address.pointer, same, dtype), apart
+
+
+def _offset_scalar(
+    frame: Frame, pointer: str, indirect: list[tuple[Value, int]], dtype: np.dtype
+) -> str:
+    function = frame.function
+    for value, stride in indirect:
+        step = function.emit(f"mul nsw i64 {value.text}, {stride}") if stride != 1 else value.text
+        pointer = function.emit(f"getelementptr {memory_type(dtype)}, ptr {pointer}, i64 {step}")
+    return pointer
+
+
+def _scalar_load(
+    frame: Frame,
+    scope: Scope,
+    pointer: str,
+    indirect: list[tuple[Value, int]],
+    dtype: np.dtype,
+    guard: Value | None,
+    s: Load,
+) -> str:
+    function = frame.enter(scope)
+    pointer = _offset_scalar(frame, pointer, indirect, dtype)
+    if guard:
+        pointer = function.emit(f"select i1 {guard.text}, ptr {pointer}, ptr {SPARE}")
+    kind = memory_type(dtype)
+    raw = function.emit(f"load {kind}, ptr {pointer}, align {dtype.itemsize}")
+    text = _from_memory(frame, raw, dtype, 1)
+    if guard:
+        text = frame.choose(guard.text, 1, text, constant(s.other, dtype, 1), dtype)
+    return text
+
+
+def _from_memory(frame: Frame, raw: str, dtype: np.dtype, lanes: int) -> str:
+    if dtype.kind != "b":
+        return raw
+    return frame.function.emit(
+        f"icmp ne {memory_lanes(dtype, lanes)} {raw}, {'0' if lanes == 1 else 'zeroinitializer'}"
+    )
+
+
+def _to_memory(frame: Frame, text: str, dtype: np.dtype, lanes: int) -> str:
+    if dtype.kind != "b":
+        return text
+    return frame.function.emit(
+        f"zext {lane_type(BOOL, lanes)} {text} to {memory_lanes(dtype, lanes)}"
+    )
+
+
+def _vector_load(
+    frame: Frame,
+    scope: Scope,
+    pointer: str,
+    stride: int,
+    indirect: list[tuple[Value, int]],
+    dtype: np.dtype,
+    mask: Value | None,
+    other: str,
+) -> str:
+    """One load of all lanes; `other` where the mask is false."""
+    lanes = frame.lanes
+    mask_text = frame.spread(mask, lanes) if mask else None
+    if dtype.kind == "b" and other != "zeroinitializer":
+        other = "splat (i8 1)" if "true" in other else "zeroinitializer"
+    live = lanes if mask_text is None else _leading_count(mask_text)
+    if 2 <= stride <= CLOSE_STRIDE and live and not indirect and other == "zeroinitializer":
+        frame.enter(scope)
+        return _from_memory(frame, _spread_load(frame, pointer, stride, live, dtype), dtype, lanes)
+    if indirect or stride not in (1, -1):
+        pointers = _lane_pointers(frame, scope, pointer, stride, indirect, dtype)
+        frame.enter(scope)
+        raw = _gather(frame, pointers, mask_text, dtype, other)
+        return _from_memory(frame, raw, dtype, lanes)
+    frame.enter(scope)
+    if stride == 1 and _is_tail(frame, mask) and dtype.itemsize < MASKED_BYTES:
+        return _from_memory(frame, load_tail(frame, pointer, dtype), dtype, lanes)
+    if stride == -1:
+        pointer, mask_text = _reversed(frame, pointer, mask_text, dtype)
+    raw = _contiguous(frame, pointer, mask_text, dtype, other)
+    if stride == -1:
+        raw = reverse(frame, raw, memory_lanes(dtype, lanes), lanes)
+    return _from_memory(frame, raw, dtype, lanes)
+
+
+def _is_tail(frame: Frame, mask: Value | None) -> bool:
+    """Whether a mask is that of a loop's live lanes, on a target where whole vectors are faster."""
+    return mask is not None and mask.is_tail and not frame.masks
+
+
+def _leading_count(mask: str) -> int:
+    """How many leading lanes a constant mask leaves alive; 0 for a mask of run-time values."""
+    return mask.count("true") if mask.startswith("<") else 0
+
+
+def _spread_load(frame: Frame, pointer: str, stride: int, live: int, dtype: np.dtype) -> str:
+    """Every `stride`-th element: all from the first to the last one are loaded, then shuffled."""
+    function, lanes = frame.function, frame.lanes
+    wide, kind = stride * lanes, memory_lanes(dtype, stride * lanes)
+    read = [f"i1 {str(k <= (live - 1) * stride).lower()}" for k in range(wide)]
+    name = f"@llvm.masked.load.{intrinsic_suffix(dtype, wide)}.p0"
+    function.declare(f"declare {kind} {name}(ptr, i32, <{wide} x i1>, {kind})")
+    raw = function.emit(
+        f"call {kind} {name}(ptr {pointer}, i32 {dtype.itemsize}, "
+        f"<{wide} x i1> <{', '.join(read)}>, {kind} zeroinitializer)"
+    )
+    order = ", ".join([f"i32 {k * stride}" for k in range(lanes)])
+    return function.emit(f"shufflevector {kind} {raw}, {kind} poison, <{lanes} x i32> <{order}>")
+
+
+def _spread_store(
+    frame: Frame, pointer: str, stride: int, live: int, dtype: np.dtype, text: str
+) -> None:
+    """Write every `stride`-th element by stores that leave the others as they are."""
+    function, lanes = frame.function, frame.lanes
+    if not frame.masks:
+        store_apart(frame, text, pointer, stride, live, dtype)
+        return
+    wide, narrow = stride * lanes, memory_lanes(dtype, lanes)
+    kind, last = memory_lanes(dtype, wide), (live - 1) * stride
+    order = [f"i32 {k // stride}" if k % stride == 0 else "i32 poison" for k in range(wide)]
+    written = [f"i1 {str(k <= last and k % stride == 0).lower()}" for k in range(wide)]
+    apart = function.emit(
+        f"shufflevector {narrow} {text}, {narrow} poison, <{wide} x i32> <{', '.join(order)}>"
+    )
+    name = f"@llvm.masked.store.{intrinsic_suffix(dtype, wide)}.p0"
+    function.declare(f"declare void {name}({kind}, ptr, i32, <{wide} x i1>)")
+    function.line(
+        f"call void {name}({kind} {apart}, ptr {pointer}, i32 {dtype.itemsize}, "
+        f"<{wide} x i1> <{', '.join(written)}>)"
+    )
+
+
+def _contiguous(frame: Frame, pointer: str, mask: str | None, dtype: np.dtype, other: str) -> str:
+    function, lanes = frame.function, frame.lanes
+    kind, size = memory_lanes(dtype, lanes), dtype.itemsize
+    if mask is None:
+        return function.emit(f"load {kind}, ptr {pointer}, align {size}")
+    name = f"@llvm.masked.load.{intrinsic_suffix(dtype, lanes)}.p0"
+    function.declare(f"declare {kind} {name}(ptr, i32, <{lanes} x i1>, {kind})")
+    return function.emit(
+        f"call {kind} {name}(ptr {pointer}, i32 {size}, <{lanes} x i1> {mask}, {kind} {other})"
+    )
+
+
+def _gather(frame: Frame, pointers: str, mask: str | None, dtype: np.dtype, other: str) -> str:
+    function, lanes = frame.function, frame.lanes
+    kind = memory_lanes(dtype, lanes)
+    name = f"@llvm.masked.gather.{intrinsic_suffix(dtype, lanes)}.v{lanes}p0"
+    function.declare(f"declare {kind} {name}(<{lanes} x ptr>, i32, <{lanes} x i1>, {kind})")
+    return function.emit(
+        f"call {kind} {name}(<{lanes} x ptr> {pointers}, i32 {dtype.itemsize}, "
+        f"<{lanes} x i1> {mask or 'splat (i1 true)'}, {kind} {other})"
+    )
+
+
+def _lane_pointers(
+    frame: Frame,
+    scope: Scope,
+    pointer: str,
+    stride: int,
+    indirect: list[tuple[Value, int]],
+    dtype: np.dtype,
+) -> str:
+    """A vector of addresses: `pointer + stride * lane + sum(value * stride)`, vectors of values."""
+    frame.enter(scope)
+    lanes = frame.lanes
+    function, vector = frame.function, f"<{lanes} x i64>"
+    offsets = "<" + ", ".join([f"i64 {stride * k}" for k in range(lanes)]) + ">"
+    for value, step in indirect:
+        scaled = value.text
+        if step != 1:
+            scaled = function.emit(f"mul nsw {vector} {scaled}, splat (i64 {step})")
+        offsets = function.emit(f"add nsw {vector} {scaled}, {offsets}")
+    return function.emit(f"getelementptr {memory_type(dtype)}, ptr {pointer}, {vector} {offsets}")
+
+
+def reverse(frame: Frame, text: str, kind: str, lanes: int) -> str:
+    """The lanes of a vector in opposite order."""
+    order = ", ".join([f"i32 {k}" for k in range(lanes - 1, -1, -1)])
+    return frame.function.emit(
+        f"shufflevector {kind} {text}, {kind} poison, <{lanes} x i32> <{order}>"
+    )
+
+
+def _reversed(
+    frame: Frame, pointer: str, mask: str | None, dtype: np.dtype
+) -> tuple[str, str | None]:
+    """The lowest address of a reversed access, and the mask in memory order."""
+    lanes = frame.lanes
+    low = frame.function.emit(f"getelementptr {memory_type(dtype)}, ptr {pointer}, i64 {1 - lanes}")
+    return low, mask and reverse(frame, mask, f"<{lanes} x i1>", lanes)
+
+
+def emit_store(frame: Frame, s: Store) -> None:
+    """Emit a store in the innermost scope."""
+    dtype = frame.buffers[s.buffer].dtype
+    value = frame.values[s.value]
+    address = frame.address(s.buffer, s.index)
+    guard = None if s.guard is None else frame.values[s.guard]
+    spread = frame.expanded.get(s.buffer, 1)
+    indirect = [(frame.values[v], stride * spread) for v, stride in s.scatter]
+    vector = address.stride or any([v.lanes > 1 for v, _ in indirect])
+    if not vector and frame.lanes > 1 and (value.lanes > 1 or (guard and guard.lanes > 1)):
+        vector = True
+    if vector:
+        aside = guard if _can_go_aside(frame, guard, address, indirect, dtype) else None
+        mask = frame.masked(None if aside else guard)
+        if guard is None and not indirect and _ends_scratch(frame, s.buffer, address):
+            mask = None
+        function = frame.enter(frame.inner)
+        pointer, indirect = _row_start(frame, address, indirect, dtype)
+        if aside:
+            pointer = function.emit(f"select i1 {aside.text}, ptr {pointer}, ptr {SPARE}")
+        _vector_store(frame, pointer, address.stride, indirect, dtype, value, mask, s.mode)
+    else:
+        frame.enter(frame.inner)
+        pointer = _offset_scalar(frame, address.pointer, indirect, dtype)
+        _scalar_store(frame, pointer, dtype, value, guard, s.mode)
+
+
+def _can_go_aside(
+    frame: Frame,
+    guard: Value | None,
+    address: Address,
+    indirect: list[tuple[Value, int]],
+    dtype: np.dtype,
+) -> bool:
+    """Whether whole vectors can be stored aside where a guard fails, for all lanes alike."""
+    along = address.stride == 1 and all([v.lanes == 1 for v, _ in indirect])
+    fits = frame.lanes * dtype.itemsize <= SPARE_BYTES
+    return guard is not None and guard.lanes == 1 and along and fits
+
+
+def _ends_scratch(frame: Frame, name: str, address: Address) -> bool:
+    """Whether the dead lanes of a store fall into the padding behind a scratch buffer."""
+    buffer = frame.buffers[name]
+    if buffer.role != "scratch" or address.position is None or frame.mask is None:
+        return False
+    live = _live_count(frame)
+    inside = live is None or address.position + live != buffer.size
+    return address.stride == 1 and name not in frame.expanded and not inside
+
+
+def _scalar_store(
+    frame: Frame, pointer: str, dtype: np.dtype, value: Value, guard: Value | None, mode: str
+) -> None:
+    function, kind = frame.function, memory_type(dtype)
+    text = value.text
+    if guard:
+        pointer = function.emit(f"select i1 {guard.text}, ptr {pointer}, ptr {SPARE}")
+    if mode != "set":
+        raw = function.emit(f"load {kind}, ptr {pointer}, align {dtype.itemsize}")
+        text = frame.combine(mode, 1, _from_memory(frame, raw, dtype, 1), text, dtype)
+    text = _to_memory(frame, text, dtype, 1)
+    function.line(f"store {kind} {text}, ptr {pointer}, align {dtype.itemsize}")
+
+
+def _vector_store(
+    frame: Frame,
+    pointer: str,
+    stride: int,
+    indirect: list[tuple[Value, int]],
+    dtype: np.dtype,
+    value: Value,
+    mask: Value | None,
+    mode: str,
+) -> None:
+    lanes, scope = frame.lanes, frame.inner
+    mask_text = frame.spread(mask, lanes) if mask else None
+    text = frame.spread(value, lanes)
+    direct = not indirect and stride in (1, -1) and not (mask and _may_truncate(dtype, mask))
+    function = frame.enter(scope)
+    if mask_text and mask_text.startswith(_FIRST_LANE) and not indirect:
+        kind = lane_type(dtype, lanes)
+        first = function.emit(f"extractelement {kind} {text}, i64 0")
+        _scalar_store(frame, pointer, dtype, Value(first, 1, dtype, scope), None, mode)
+        return
+    live = lanes if mask_text is None else _leading_count(mask_text)
+    if 2 <= stride <= CLOSE_STRIDE and live and not indirect and mode == "set":
+        _spread_store(frame, pointer, stride, live, dtype, _to_memory(frame, text, dtype, lanes))
+        return
+    target = pointer if direct else _lane_pointers(frame, scope, pointer, stride, indirect, dtype)
+    if direct and stride == -1:
+        target, mask_text = _reversed(frame, pointer, mask_text, dtype)
+        text = reverse(frame, text, lane_type(dtype, lanes), lanes)
+    if mode != "set":
+        read = _contiguous if direct else _gather
+        raw = read(frame, target, mask_text, dtype, "zeroinitializer")
+        # Memory stands last: LLVM makes `p = nan(p) ? p : max(p, x)` a masked store, which is slow.
+        text = frame.combine(mode, lanes, text, _from_memory(frame, raw, dtype, lanes), dtype)
+    text = _to_memory(frame, text, dtype, lanes)
+    kind, size = memory_lanes(dtype, lanes), dtype.itemsize
+    if direct and mask_text is None:
+        function.line(f"store {kind} {text}, ptr {target}, align {size}")
+        return
+    known = 0 if mask_text is None else _leading_count(mask_text)
+    if direct and stride == 1 and known and not frame.masks:
+        store_pieces(frame, text, target, known, dtype)
+        return
+    kinds = "ptr" if direct else f"<{lanes} x ptr>"
+    suffix = f"{intrinsic_suffix(dtype, lanes)}." + ("p0" if direct else f"v{lanes}p0")
+    name = f"@llvm.masked.{'store' if direct else 'scatter'}.{suffix}"
+    function.declare(f"declare void {name}({kind}, {kinds}, i32, <{lanes} x i1>)")
+    masked = (
+        f"call void {name}({kind} {text}, {kinds} {target}, i32 {size}, "
+        f"<{lanes} x i1> {mask_text or 'splat (i1 true)'})"
+    )
+    if direct and stride == 1 and _is_tail(frame, mask):
+        store_tail(frame, text, target, dtype, masked)
+    else:
+        function.line(masked)
+
+
+_FIRST_LANE = "<i1 true, i1 false"
+
+
+def _may_truncate(dtype: np.dtype, mask: Value) -> bool:
+    """Whether LLVM 22 could store too much.
+
+    It turns a masked store of truncated integers into a wide scalar store where it finds the mask
+    to be a constant with one lane.  Masks of loop tails are either spelt out or truly variable, but
+    the mask of a guard may fold to such a constant; a scatter is not affected.
+    """
+    spelt = mask.text.startswith("<")
+    return dtype.kind in "iub" and dtype.itemsize < 8 and not spelt and not mask.is_tail

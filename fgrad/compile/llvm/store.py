@@ -1,0 +1,197 @@
+"""L5. The disk cache of compiled code: a directory of small files named by content keys.
+
+A file is the CRC-32 and the length of the rest, then its key and its payload.  A file that does not
+match is ignored, and so is any failure of the file system: a cache may forget but must not break a
+program.  Files are written under another name and renamed, so that readers never see half of one.
+
+What is read here is executed.  So each folder and file must be the user's own and writable by
+nobody else, which is looked at through the descriptor that is read (`own_files.py`); and a file
+holds its key, so that one that was moved to another name is not taken for it.  What is refused ends
+the use of the cache for the process, with one warning.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import struct
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fgrad.base.source import warn_user
+from fgrad.compile.llvm.own_files import TEMPORARY, Folder, ForeignFileError, opened
+from fgrad.errors import CacheWarning, Row, card
+
+SIZE_LIMIT = 256 << 20
+_HEAD = struct.Struct("<IQ")
+_START = 0x66677264  # of the CRC, so that zeros match nothing
+_USED_NOW = 3600.0  # seconds in which a file is not marked as used again
+_LOOK_AGAIN = 3600.0  # seconds between two looks at the size of the directory, by any process
+_STAMP = "last-look"
+_SETTLED = 2_000_000_000  # nanoseconds after which another change has another time
+_SLOW = 0.25  # seconds that reads and writes may take in the mean
+_SLOW_AFTER = 8  # reads and writes before a folder is called slow
+
+
+class DiskStore:
+    """Payloads by key in `directory`; what was not used for longest goes when it outgrows
+    `size_limit` bytes."""
+
+    def __init__(self, directory: str, size_limit: int = SIZE_LIMIT) -> None:
+        self.directory = directory
+        self.size_limit = size_limit
+        self._written = 0  # bytes since the last look at the directory
+        self._off = False  # refused, or too slow
+        self._uses = 0
+        self._seconds = 0.0
+
+    def path(self, key: str) -> str:
+        """The file of `key`."""
+        return os.path.join(self.directory, key[-2:], key)
+
+    def get(self, key: str) -> bytes | None:
+        """The payload of `key`, or None if it is absent, damaged or not the user's own."""
+        return self._attempt(self._read, key)
+
+    def put(self, key: str, payload: bytes) -> None:
+        """Keep `payload`, if the file system lets us."""
+        self._attempt(self._write, key, payload)
+
+    def trim(self) -> None:
+        """Delete the files that were not used for longest until three quarters of the limit are
+        left."""
+        self._attempt(self._trim)
+
+    def _attempt(self, action: Callable[..., Any], *args: Any) -> Any:
+        """What `action` gives; None where the file system fails or the cache is not used."""
+        if self._off:
+            return None
+        start = time.perf_counter()
+        try:
+            return action(*args)
+        except ForeignFileError as error:
+            self._turn_off(
+                "The cache of compiled code holds what others could have written.",
+                ("what", f"{error}"),
+                ("why", "code that is read from the cache is executed."),
+                ("write", f"rm -r {self.directory}    it is made anew; do not change its mode"),
+            )
+        except OSError:
+            return None
+        finally:
+            self._uses += 1
+            self._seconds += time.perf_counter() - start
+            if self._uses >= _SLOW_AFTER and self._seconds > _SLOW * self._uses:
+                self._turn_off(
+                    "The folder of the cache of compiled code is slow.",
+                    ("what", f"{self._uses} files of {self.directory}: {self._seconds:.1f} s"),
+                )
+
+    def _turn_off(self, headline: str, *rows: Row) -> None:
+        if self._off:
+            return
+        self._off = True
+        rows += (
+            ("write", "FGRAD_CACHE_DIR=folder      another folder, which is yours alone"),
+            ("now", "nothing is read from it or written to it until this process ends."),
+        )
+        warn_user(card(headline, rows, CacheWarning.__name__.lower()), CacheWarning)
+
+    def _read(self, key: str) -> bytes | None:
+        with opened(self.directory) as folder, folder.inner(key[-2:]) as inner:
+            data, state = inner.read(key)
+            payload = _payload(key, data)
+            if payload is not None and state.st_mtime < time.time() - _USED_NOW:
+                with contextlib.suppress(OSError):
+                    inner.mark_used(key)  # see `trim`
+            return payload
+
+    def _write(self, key: str, payload: bytes) -> None:
+        with opened(self.directory, create=True) as folder:
+            with folder.inner(key[-2:], create=True) as inner:
+                inner.write(key, _entry(key, payload))
+            self._written += len(payload)
+            if self._written > self.size_limit // 8 or _look_is_old(folder):
+                self._written = 0
+                self._trim()
+
+    def _trim(self) -> None:
+        with opened(self.directory) as folder:
+            files = [file for name in folder.names() for file in _entries(folder, name)]
+            total = sum([size for _, size, _, _ in files])
+            if total <= self.size_limit:
+                return
+            for _, size, inner, name in sorted(files):
+                if total <= self.size_limit * 3 // 4:
+                    return
+                with contextlib.suppress(OSError), folder.inner(inner) as place:
+                    place.remove(name)
+                    total -= size
+
+
+def _entries(folder: Folder, inner: str) -> list[tuple[float, int, str, str]]:
+    """The last use, size and place of each entry in an inner folder.
+
+    A file that was not made here, as where the cache is in a folder with other files, is no entry.
+    """
+    found: list[tuple[float, int, str, str]] = []
+    if len(inner) != 2:
+        return found
+    with contextlib.suppress(OSError, ForeignFileError), folder.inner(inner) as place:
+        for name in place.names():
+            if name.endswith(inner) or name.startswith(TEMPORARY):
+                with contextlib.suppress(OSError):
+                    state = place.state(name)
+                    found.append((state.st_mtime, state.st_size, inner, name))
+    return found
+
+
+def _look_is_old(folder: Folder) -> bool:
+    """Whether no process has looked at the directory's size for an hour; ours will now."""
+    with contextlib.suppress(FileNotFoundError):
+        if abs(time.time() - folder.state(_STAMP).st_mtime) < _LOOK_AGAIN:
+            return False
+    folder.write(_STAMP, b"")
+    return True
+
+
+def _entry(key: str, payload: bytes) -> bytes:
+    """The contents of a file."""
+    body = key.encode() + b"\n" + payload
+    return _HEAD.pack(zlib.crc32(body, _START), len(body)) + body
+
+
+def _payload(key: str, data: bytes) -> bytes | None:
+    """The payload of a file; None if it is damaged, or of another key."""
+    body = data[_HEAD.size :]
+    if data[: _HEAD.size] != _HEAD.pack(zlib.crc32(body, _START), len(body)):
+        return None
+    name, _, payload = body.partition(b"\n")
+    return payload if name == key.encode() else None
+
+
+def contents(files: Sequence[str], store: DiskStore) -> str:
+    """A hash of the contents of files, which are read where one of them may have changed since the
+    store was told: any change of a file changes the time of its last change, which nobody can set.
+    """
+    states = [(file, os.stat(file)) for file in files]
+    stamp = [(name, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino) for name, s in states]
+    key = "d_" + hashlib.sha256(repr(stamp).encode()).hexdigest()[:40]
+    settled = max([s.st_ctime_ns for _, s in states], default=0) < time.time_ns() - _SETTLED
+    known = store.get(key) if os.name == "posix" and settled else None
+    if known is not None:
+        return known.decode()
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(_read(file))
+    if os.name == "posix" and settled:
+        store.put(key, digest.hexdigest().encode())
+    return digest.hexdigest()
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
