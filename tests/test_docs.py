@@ -61,7 +61,8 @@ def test_supported_numpy_functions_are_listed() -> None:
     assert {n for n in names if not isinstance(getattr(np, n), type)} <= listed
 
 
-GUIDES = ("CONTRIBUTING.md", "docs/design.md")
+CHAPTERS = sorted(relative(p) for p in (ROOT / "docs/design").glob("*.md"))
+GUIDES = ("CONTRIBUTING.md", "docs/design.md", *CHAPTERS)
 CODE = re.compile(r"`([^`\n]+)`")
 EXAMPLES = {"model.py", "program.txt"}
 
@@ -70,11 +71,16 @@ EXAMPLES = {"model.py", "program.txt"}
 def test_files_that_guides_name_exist(guide: str) -> None:
     names = set(CODE.findall((ROOT / guide).read_text(encoding="utf-8"))) - EXAMPLES
     paths = {n for n in names if re.fullmatch(r"[\w/]+/|[\w/]+\.(py|md|txt)", n)}
-    assert paths
     folders = ("fgrad", "tests", "benchmarks", "docs", "examples")
     files = [relative(f) for folder in folders for f in (ROOT / folder).rglob("*")]
     there = [f"/{file}" + "/" * (ROOT / file).is_dir() for file in (*files, *folders)]
     assert not sorted(p for p in paths if not any(t.endswith(f"/{p}") for t in there))
+
+
+def test_the_overview_of_the_design_is_short_and_names_its_chapters() -> None:
+    overview = (ROOT / "docs/design.md").read_text(encoding="utf-8")
+    assert len(overview.split()) <= 1500
+    assert [c for c in CHAPTERS if f"]({c.removeprefix('docs/')})" not in overview] == []
 
 
 def test_names_in_checklists_exist() -> None:
