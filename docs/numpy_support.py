@@ -15,9 +15,9 @@ import numpy as np
 
 from fgrad.errors import FgradError
 from fgrad.ir.aval import aval_of
+from fgrad.numpy.dispatch import TRACED, lookup
 from fgrad.numpy.methods import REFUSED, REFUSED_PROPERTIES
 from fgrad.numpy.namespace import load_all
-from fgrad.numpy.register import TRACED, lookup
 from fgrad.numpy.unsupported import ADVICE, NEEDS_VALUES, PLAIN
 from fgrad.trace import Tracer, trace
 

@@ -20,7 +20,7 @@ from fgrad import numpy, tree
 from fgrad.base.lazy_import import PROVIDERS as _PROVIDERS
 from fgrad.base.lazy_import import load as _load
 from fgrad.config import config
-from fgrad.numpy.places import at
+from fgrad.numpy.at_indexing import at
 from fgrad.ops.elementwise import stop_gradient as _stop_gradient
 from fgrad.tracing.tables import deferred as _deferred
 from fgrad.transforms.core.linearize import jvp, linearize, vjp

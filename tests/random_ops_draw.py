@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import fgrad.numpy
-from fgrad.numpy.register import TRACED
+from fgrad.numpy.dispatch import TRACED
 
 SHAPES = [
     (), (1,), (3,), (4,), (2, 3), (3, 4), (1, 4), (4, 1), (3, 3), (2, 3, 4), (2, 1, 3), (0,),

@@ -11,7 +11,7 @@ import pytest
 from sources import ROOT, python_files, relative
 
 from fgrad import errors
-from fgrad.numpy.register import TRACED
+from fgrad.numpy.dispatch import TRACED
 
 DOCUMENTS = [
     ROOT / "README.md",

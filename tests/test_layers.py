@@ -89,9 +89,17 @@ def test_imports_point_down(module: str) -> None:
     assert not wrong, f"{module} (layer {layer_of(module)}): " + "; ".join(wrong)
 
 
+# A folder is a package; these modules, which users import, belong to one of another name.
+BELONGS_TO = {
+    **dict.fromkeys(("fgrad.config", "fgrad.errors", "fgrad.tree", "fgrad.typing"), "fgrad.base"),
+    "fgrad.trace": "fgrad.tracing",
+}
+
+
 def package_of(module: str) -> str:
     """The folder of a module: `fgrad.compile.llvm` for fgrad/compile/llvm/text.py."""
-    return module if MODULES[module].stem == "__init__" else module.rpartition(".")[0]
+    is_package = MODULES[module].name == "__init__.py" or module.count(".") == 1
+    return BELONGS_TO.get(module, module if is_package else module.rpartition(".")[0])
 
 
 @pytest.mark.parametrize("module", [m for m in MODULES if m.startswith("fgrad.compile.")])
@@ -151,20 +159,80 @@ def for_types_only(tree: ast.Module) -> set[int]:
     }
 
 
+def needs_of(module: str) -> set[str]:
+    """The modules that a module imports, now or later, but for its types.
+
+    What is loaded late is a string, `lazy_module("fgrad.compile.jit")`: any string that is the
+    name of a module counts.  The names of `Provided(...)` are those of functions.
+    """
+    tree = syntax_tree(MODULES[module])
+    skipped = for_types_only(tree)
+    named = {t for line, t in imports_of(tree) if line not in skipped}
+    named |= {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and n.value in MODULES}
+    return {t for t in named if t in MODULES} - {module, "fgrad"}
+
+
+GRAPH = {module: needs_of(module) for module in MODULES}
+
+
+def in_cycles(graph: dict[str, set[str]]) -> list[str]:
+    """What needs itself, through others."""
+
+    def reached(start: str) -> set[str]:
+        found: set[str] = set()
+        waiting = [start]
+        while waiting:
+            fresh = graph[waiting.pop()] - found
+            found |= fresh
+            waiting.extend(fresh)
+        return found
+
+    return sorted(start for start in graph if start in reached(start))
+
+
 def test_imports_have_no_cycles() -> None:
-    graph = {}
-    for module, path in MODULES.items():
-        tree = syntax_tree(path)
-        skipped = for_types_only(tree)
-        needs = {t for line, t in imports_of(tree) if t in MODULES and line not in skipped}
-        graph[module] = needs - {module}
-    done: set[str] = set()
-    while True:
-        ready = {m for m, needs in graph.items() if m not in done and needs <= done | {"fgrad"}}
-        if not ready:
-            break
-        done |= ready
-    assert set(graph) == done, f"modules that import each other: {sorted(set(graph) - done)}"
+    assert in_cycles(GRAPH) == []
+
+
+KNOTS = ("fgrad.compile", "fgrad.lower_cuda")  # between the front of the compiler and a backend
+
+
+def test_packages_have_no_cycles() -> None:
+    arrows: dict[str, set[str]] = {package_of(module): set() for module in MODULES}
+    for module, needs in GRAPH.items():
+        arrows[package_of(module)] |= {package_of(t) for t in needs} - {package_of(module)}
+    tied = [p for p in in_cycles(arrows) if not p.startswith(KNOTS)]
+    imports = [
+        f"{module} -> {target}"
+        for module, needs in GRAPH.items()
+        for target in sorted(needs)
+        if package_of(module) != package_of(target)
+        and {package_of(module), package_of(target)} <= set(tied)
+    ]
+    assert not tied, f"packages that need each other: {tied}; imports between them: {imports}"
+
+
+# What a lower layer calls and cannot import, and why it is there.
+UPWARD = {
+    "fgrad.tracing.tables.unsupported_card": "NumPy calls a tracer, which has no card for names",
+    "fgrad.tracing.tables.store_out": "NumPy calls a tracer with `out=`, an assignment",
+    "fgrad.tracing.on_device.to_device": "a number beside an array on a device goes to it",
+    "fgrad.tracing.on_device.bind_on_device": "`bind` meets an array on a device: it is traced",
+    "fgrad.tracing.device_tracing.evaluate_on_device": "an equation at the prompt is compiled",
+    "fgrad.tracing.device_tracing.compute_on_device": "a program in an equation is compiled",
+}
+
+
+def test_calls_upward_are_few_and_have_reasons() -> None:
+    declared = {
+        f"{module}.{ast.unparse(node.target)}"
+        for module, path in MODULES.items()
+        for node in syntax_tree(path).body
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.value, ast.Call)
+        and ast.unparse(node.value.func) == "Provided"
+    }
+    assert declared == set(UPWARD)
 
 
 @pytest.mark.parametrize(

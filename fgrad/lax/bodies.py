@@ -19,9 +19,7 @@ from fgrad.lax.contents import contents
 from fgrad.numpy.promote import convert
 from fgrad.trace import Tracer, Value, trace
 from fgrad.tracing.outside.draws import Draws
-from fgrad.transforms.control import jvp as control  # noqa: F401 - the rules
-from fgrad.transforms.control import vjp as control_reverse  # noqa: F401 - the rules
-from fgrad.transforms.control import vmap as control_vmap  # noqa: F401 - the rules
+from fgrad.transforms.control import jvp, vjp, vmap  # noqa: F401 - the rules
 from fgrad.transforms.core.arguments import Around, refuse_edits, refuse_writes, watched
 from fgrad.transforms.core.wrap import as_value, function_name, ids_of, is_weak, own
 from fgrad.transforms.hooks import collecting_tags

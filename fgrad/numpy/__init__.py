@@ -6,6 +6,8 @@ traced form is NumPy's own too, and raises a card when it meets a traced array.
 
 from __future__ import annotations
 
+import sys
+
 from fgrad.numpy import (  # noqa: F401  (each fills the tables)
     creation,
     inplace,
@@ -15,5 +17,5 @@ from fgrad.numpy import (  # noqa: F401  (each fills the tables)
 )
 from fgrad.numpy.namespace import attributes
 
-methods.install()
-__getattr__, __dir__ = attributes(__name__)
+methods.install(sys.modules[__name__])
+__getattr__, __dir__ = attributes(__name__, ("fft", "linalg"))

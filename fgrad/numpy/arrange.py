@@ -12,6 +12,7 @@ import numpy as np
 
 from fgrad.errors import ArgumentError, ShapeError
 from fgrad.ir.aval import INT64
+from fgrad.numpy.dispatch import implements
 from fgrad.numpy.promote import (
     as_array,
     broadcast_shapes,
@@ -26,7 +27,6 @@ from fgrad.numpy.promote import (
     reshape,
     shape_of,
 )
-from fgrad.numpy.register import implements
 from fgrad.numpy.views import copied, lies_in_columns, memory_axes
 from fgrad.ops import shape as sh
 from fgrad.ops.roll import roll as rolled

@@ -13,6 +13,7 @@ from fgrad.errors import ArgumentError, DtypeError
 from fgrad.ir.aval import FLOAT64
 from fgrad.numpy import reductions as rs
 from fgrad.numpy.arrange import concatenate, ravel, take_slice
+from fgrad.numpy.dispatch import NO_VALUE, implements
 from fgrad.numpy.promote import (
     as_array,
     as_operand,
@@ -31,7 +32,6 @@ from fgrad.numpy.promote import (
     shape_of,
     subtractable,
 )
-from fgrad.numpy.register import NO_VALUE, implements
 from fgrad.numpy.selection import searchsorted, take
 from fgrad.numpy.sorting import argsort
 from fgrad.ops import complex as cx

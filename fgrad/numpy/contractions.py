@@ -17,6 +17,7 @@ import numpy as np
 from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import ArgumentError, ShapeError
 from fgrad.numpy.creation import diagonal
+from fgrad.numpy.dispatch import implements
 from fgrad.numpy.promote import (
     as_array,
     broadcast_to,
@@ -26,7 +27,6 @@ from fgrad.numpy.promote import (
     reshape,
     shape_of,
 )
-from fgrad.numpy.register import implements
 from fgrad.ops import dot as dt
 from fgrad.ops import elementwise as ew
 from fgrad.ops import reduce as rd

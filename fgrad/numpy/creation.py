@@ -11,6 +11,7 @@ import numpy as np
 from fgrad.errors import ArgumentError, ShapeError, UnsupportedTypeError
 from fgrad.ir.aval import BOOL, INT64, is_numeric
 from fgrad.numpy.arrange import known_shape, moveaxis
+from fgrad.numpy.dispatch import implements
 from fgrad.numpy.promote import (
     as_array,
     as_operand,
@@ -31,7 +32,6 @@ from fgrad.numpy.promote import (
     traced_full,
     user_line,
 )
-from fgrad.numpy.register import implements
 from fgrad.numpy.views import copied
 from fgrad.ops import complex as cx
 from fgrad.ops import diagonals as dg

@@ -14,6 +14,7 @@ import numpy as np
 from fgrad.errors import ArgumentError
 from fgrad.numpy.arrange import concatenate, swapaxes, transpose
 from fgrad.numpy.creation import arange, linspace
+from fgrad.numpy.dispatch import OWN, has_tracer
 from fgrad.numpy.promote import (
     as_array,
     as_operand,
@@ -23,7 +24,6 @@ from fgrad.numpy.promote import (
     result_type,
     shape_of,
 )
-from fgrad.numpy.register import OWN, has_tracer
 from fgrad.trace import Value
 from fgrad.tracing.device_tracing import has_device, through
 

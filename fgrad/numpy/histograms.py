@@ -15,6 +15,7 @@ from fgrad.numpy import reductions as rs
 from fgrad.numpy.arrange import ravel
 from fgrad.numpy.calculus import diff
 from fgrad.numpy.creation import linspace
+from fgrad.numpy.dispatch import implements
 from fgrad.numpy.promote import (
     as_array,
     as_operand,
@@ -26,7 +27,6 @@ from fgrad.numpy.promote import (
     reshape,
     shape_of,
 )
-from fgrad.numpy.register import implements
 from fgrad.numpy.selection import known, searchsorted, take
 from fgrad.ops import elementwise as ew
 from fgrad.ops import index as ix

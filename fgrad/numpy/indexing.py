@@ -15,6 +15,7 @@ import numpy as np
 
 from fgrad.errors import BoundsError, TracedIndexError
 from fgrad.ir.aval import INT64
+from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.masked import ADVICE
 from fgrad.numpy.promote import (
     Shape,
@@ -32,7 +33,6 @@ from fgrad.numpy.promote import (
     strong,
     user_line,
 )
-from fgrad.numpy.register import has_tracer
 from fgrad.ops import elementwise as ew
 from fgrad.ops import index as ix
 from fgrad.ops import shape as sh

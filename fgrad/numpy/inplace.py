@@ -20,11 +20,12 @@ import numpy as np
 
 from fgrad.errors import ArgumentError, InPlaceError
 from fgrad.numpy import arrange
+from fgrad.numpy.at_indexing import Place
 from fgrad.numpy.compositions import to_bool
+from fgrad.numpy.dispatch import TRACED, add
 from fgrad.numpy.indexing import getitem, update
 from fgrad.numpy.masked import is_unknown_mask, write_masked
 from fgrad.numpy.operators import check_cast, is_weak, keep_type
-from fgrad.numpy.places import Place
 from fgrad.numpy.promote import (
     as_array,
     as_operand,
@@ -39,7 +40,6 @@ from fgrad.numpy.promote import (
     stored,
     user_line,
 )
-from fgrad.numpy.register import TRACED, add
 from fgrad.numpy.views import (
     FLAT,
     aliasing,

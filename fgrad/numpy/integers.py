@@ -16,6 +16,7 @@ from fgrad.errors import ArgumentError, BoundsError
 from fgrad.ir.aval import INT64, Aval
 from fgrad.numpy.arrange import known_ints, moveaxis
 from fgrad.numpy.compositions import to_bool
+from fgrad.numpy.dispatch import implements
 from fgrad.numpy.promote import (
     as_array,
     broadcast,
@@ -24,7 +25,6 @@ from fgrad.numpy.promote import (
     normalize_axis,
     reshape,
 )
-from fgrad.numpy.register import implements
 from fgrad.numpy.ufuncs import define
 from fgrad.ops import elementwise as ew
 from fgrad.ops import shape as sh

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from fgrad.errors import ArgumentError
-from fgrad.numpy import arrange, creation, inplace, linear, reductions, selection
+from fgrad.numpy import arrange, creation, inplace, products, reductions, selection
+from fgrad.numpy.at_indexing import At
 from fgrad.numpy.indexing import getitem
 from fgrad.numpy.operators import OPERATORS
-from fgrad.numpy.places import At
 from fgrad.numpy.promote import refuse_argument
 from fgrad.numpy.views import bits_view, same_view
 from fgrad.ops import complex as cx
@@ -65,11 +65,11 @@ def transpose(self: Tracer, *axes: Any) -> Value:
 def _matmul(self: Tracer, other: Any) -> Any:
     if not isinstance(other, (Tracer, np.ndarray, np.generic, list, tuple)):
         return NotImplemented
-    return linear.matmul(self, other)
+    return products.matmul(self, other)
 
 
 def _rmatmul(self: Tracer, other: Any) -> Any:
-    return linear.matmul(other, self)
+    return products.matmul(other, self)
 
 
 def _later(name: str) -> Callable[..., Any]:
@@ -166,7 +166,7 @@ METHODS: dict[str, Any] = {
     "var": reductions.var,
     "std": reductions.std,
     "ptp": reductions.ptp,
-    "dot": linear.dot,
+    "dot": products.dot,
     "astype": astype,
     "reshape": reshape,
     "transpose": transpose,
@@ -181,7 +181,6 @@ METHODS: dict[str, Any] = {
     "imag": property(lambda x: numpy_functions[np.imag](x)),
     "device": property(lambda x: "cpu"),
     "to_device": lambda x, device, stream=None: x,
-    "__array_namespace__": lambda x, api_version=None: sys.modules["fgrad.numpy"],
     "view": view,
     "compress": compress,
     "conj": conjugate,
@@ -196,6 +195,7 @@ METHODS: dict[str, Any] = {
 }
 
 
-def install() -> None:
-    """Give tracers their operators, methods and properties."""
-    install_methods(inplace.install(METHODS))
+def install(namespace: ModuleType) -> None:
+    """Give tracers their operators, methods and properties; `namespace` has their functions."""
+    methods = METHODS | {"__array_namespace__": lambda x, api_version=None: namespace}
+    install_methods(inplace.install(methods))

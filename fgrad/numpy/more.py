@@ -2,23 +2,23 @@
 
 # ruff: noqa: F401
 
+import fgrad.numpy.apply_functions
 import fgrad.numpy.calculus
 import fgrad.numpy.contractions
-import fgrad.numpy.fft.functions
+import fgrad.numpy.dynamic_shapes
+import fgrad.numpy.fft_functions
 import fgrad.numpy.grids
 import fgrad.numpy.histograms
+import fgrad.numpy.host_only
 import fgrad.numpy.integers
-import fgrad.numpy.lanes
-import fgrad.numpy.linalg.functions
+import fgrad.numpy.linalg_functions
 import fgrad.numpy.nan_reductions
 import fgrad.numpy.norms
 import fgrad.numpy.padding
 import fgrad.numpy.polynomials
 import fgrad.numpy.quantiles
 import fgrad.numpy.sets
-import fgrad.numpy.sized
 import fgrad.numpy.sorting
-import fgrad.numpy.values
 import fgrad.numpy.windows
 from fgrad.numpy.inplace import mark_views
 

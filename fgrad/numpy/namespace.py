@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from types import SimpleNamespace
 from typing import Any
 
 import numpy
 
 from fgrad.base.lazy_import import load
+from fgrad.numpy.dispatch import EXTRA, OWN, TRACED, has_tracer, lookup
 from fgrad.numpy.inplace import adopt
-from fgrad.numpy.register import EXTRA, OWN, TRACED, has_tracer, lookup
 from fgrad.trace import Tracer, innermost, own_handle
 from fgrad.tracing.device_tracing import has_device, through
 from fgrad.tracing.tables import deferred
 
 MORE = "fgrad.numpy.more"  # the functions that `import fgrad` leaves for later
-_MODULES = ("linalg", "fft")
 deferred[MORE] = None
 
 
@@ -91,8 +90,6 @@ def _of_dtype(kind: type) -> Callable[[Any], Any]:
 
 def _made(name: str) -> Any:
     """What stands here for a dotted name of NumPy; None if that is NumPy's own."""
-    if name in _MODULES:
-        return load(f"fgrad.numpy.{name}")
     if name not in TRACED:
         load_all()
     if name in OWN:
@@ -116,9 +113,16 @@ def _overlay(name: str) -> Any:
     return SimpleNamespace(**(present | {n: _made(f"{name}.{n}") for n in inside}))
 
 
-def attributes(module: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a module that has the names of one of NumPy's."""
-    group = module.removeprefix("fgrad.numpy").lstrip(".")
+def attributes(
+    module: str, parts: Container[str] = ()
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a module that has the names of one of NumPy's.
+
+    Arguments:
+        module: its name, `fgrad.numpy` or one of a module in it.
+        parts: the names that are modules in it.
+    """
+    group = module.removeprefix(__name__.rpartition(".")[0]).lstrip(".")
     plain = lookup(group) if group else numpy
     prefix = f"{group}." if group else ""
 
@@ -127,7 +131,7 @@ def attributes(module: str) -> tuple[Callable[[str], Any], Callable[[], list[str
             return [n for n in dir(plain) if not n.startswith("_")]
         found = getattr(plain, name)  # also one of the module's own files is no name of NumPy
         if not name.startswith("_"):
-            made = _made(prefix + name)
+            made = load(f"{module}.{name}") if name in parts else _made(prefix + name)
             found = vars(sys.modules[module])[name] = found if made is None else made
         return found
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from fgrad.errors import ArgumentError, DtypeError
 from fgrad.ir.aval import BOOL, FLOAT64
+from fgrad.numpy.dispatch import add, implements
 from fgrad.numpy.promote import (
     as_array,
     broadcast,
@@ -35,7 +36,6 @@ from fgrad.numpy.reductions import (
     sum_,
     var,
 )
-from fgrad.numpy.register import add, implements
 from fgrad.ops import elementwise as ew
 from fgrad.trace import Value, concrete
 

@@ -11,6 +11,7 @@ from fgrad.ir.aval import FLOAT64
 from fgrad.numpy import reductions as rs
 from fgrad.numpy.arrange import moveaxis
 from fgrad.numpy.compositions import absolute
+from fgrad.numpy.dispatch import implements
 from fgrad.numpy.promote import (
     convert,
     inexact,
@@ -18,7 +19,6 @@ from fgrad.numpy.promote import (
     normalize_axis,
     reshape,
 )
-from fgrad.numpy.register import implements
 from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew
 from fgrad.ops import reduce as rd

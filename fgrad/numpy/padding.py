@@ -11,6 +11,7 @@ from fgrad.errors import ArgumentError
 from fgrad.numpy import reductions as rs
 from fgrad.numpy.arrange import known_ints, take_slice
 from fgrad.numpy.creation import linspace
+from fgrad.numpy.dispatch import has_tracer, implements
 from fgrad.numpy.promote import (
     as_array,
     as_operand,
@@ -21,7 +22,6 @@ from fgrad.numpy.promote import (
     shape_of,
 )
 from fgrad.numpy.quantiles import median
-from fgrad.numpy.register import has_tracer, implements
 from fgrad.numpy.selection import take
 from fgrad.ops import elementwise as ew
 from fgrad.ops import shape as sh

@@ -16,6 +16,7 @@ from fgrad.ir.aval import FLOAT64
 from fgrad.numpy.arrange import concatenate, take_slice
 from fgrad.numpy.calculus import convolve
 from fgrad.numpy.creation import vander
+from fgrad.numpy.dispatch import implements
 from fgrad.numpy.promote import (
     as_array,
     as_operand,
@@ -26,7 +27,6 @@ from fgrad.numpy.promote import (
     promote,
     reshape,
 )
-from fgrad.numpy.register import implements
 from fgrad.numpy.selection import known
 from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew

@@ -24,7 +24,7 @@ from fgrad.errors import (
     UnsupportedTypeError,
 )
 from fgrad.ir.aval import BOOL, aval_of, is_numeric
-from fgrad.numpy.register import has_tracer
+from fgrad.numpy.dispatch import has_tracer
 from fgrad.ops import elementwise as ew
 from fgrad.ops import shape as sh
 from fgrad.ops.checked import in_range_of

@@ -14,6 +14,7 @@ import numpy as np
 from fgrad.errors import ArgumentError, BoundsError
 from fgrad.ir.aval import FLOAT64, INT64
 from fgrad.numpy.arrange import take_slice
+from fgrad.numpy.dispatch import implements
 from fgrad.numpy.promote import (
     as_array,
     as_operand,
@@ -31,7 +32,6 @@ from fgrad.numpy.promote import (
     traced_full,
 )
 from fgrad.numpy.reductions import keep_axes, mean
-from fgrad.numpy.register import implements
 from fgrad.numpy.selection import laid_out_as, take_along_axis
 from fgrad.ops import elementwise as ew
 from fgrad.ops import reduce as rd

@@ -12,6 +12,7 @@ from fgrad.errors import ArgumentError, DtypeError, ShapeError
 from fgrad.ir.aval import BOOL, FLOAT32, FLOAT64, INT64
 from fgrad.ir.primitive import Primitive
 from fgrad.numpy.compositions import to_bool
+from fgrad.numpy.dispatch import NO_VALUE, add, implements
 from fgrad.numpy.promote import (
     as_array,
     as_operand,
@@ -28,7 +29,6 @@ from fgrad.numpy.promote import (
     strong,
     subtractable,
 )
-from fgrad.numpy.register import NO_VALUE, add, implements
 from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew
 from fgrad.ops import reduce as rd

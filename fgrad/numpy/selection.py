@@ -11,6 +11,7 @@ from fgrad.errors import ArgumentError, ShapeError, TracedIndexError
 from fgrad.ir.aval import INT64
 from fgrad.numpy.arrange import concatenate, moveaxis, ravel
 from fgrad.numpy.compositions import absolute, to_bool
+from fgrad.numpy.dispatch import implements
 from fgrad.numpy.indexing import bounds_error, checked, index_watchers, wrap_negative
 from fgrad.numpy.promote import (
     as_array,
@@ -28,7 +29,6 @@ from fgrad.numpy.promote import (
     shape_of,
     user_line,
 )
-from fgrad.numpy.register import implements
 from fgrad.ops import elementwise as ew
 from fgrad.ops import index as ix
 from fgrad.ops import shape as sh

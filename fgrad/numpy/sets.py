@@ -13,6 +13,7 @@ import numpy as np
 from fgrad.errors import ArgumentError
 from fgrad.numpy import reductions as rs
 from fgrad.numpy.arrange import ravel, take_slice
+from fgrad.numpy.dispatch import implements
 from fgrad.numpy.promote import (
     as_array,
     broadcast,
@@ -23,7 +24,6 @@ from fgrad.numpy.promote import (
     reshape,
     shape_of,
 )
-from fgrad.numpy.register import implements
 from fgrad.numpy.selection import bisect, isclose, known
 from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew

@@ -9,6 +9,7 @@ import numpy as np
 
 from fgrad.errors import ArgumentError
 from fgrad.ir.aval import INT64
+from fgrad.numpy.dispatch import implements
 from fgrad.numpy.promote import (
     as_array,
     as_operand,
@@ -18,7 +19,6 @@ from fgrad.numpy.promote import (
     reshape,
     shape_of,
 )
-from fgrad.numpy.register import implements
 from fgrad.ops import elementwise as ew
 from fgrad.ops import shape as sh
 from fgrad.ops import sort as so

@@ -18,6 +18,7 @@ from fgrad.numpy import compositions as co
 from fgrad.numpy import reductions as rs
 from fgrad.numpy.arrange import concatenate, moveaxis, take_slice
 from fgrad.numpy.compositions import to_bool
+from fgrad.numpy.dispatch import NO_VALUE
 from fgrad.numpy.promote import (
     as_array,
     broadcast,
@@ -30,7 +31,6 @@ from fgrad.numpy.promote import (
     reshape,
     resolve_ufunc,
 )
-from fgrad.numpy.register import NO_VALUE
 from fgrad.numpy.ufuncs import IMPLEMENTATIONS
 from fgrad.ops import elementwise as ew
 from fgrad.ops import index as ix

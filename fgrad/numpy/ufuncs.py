@@ -17,6 +17,7 @@ import numpy as np
 from fgrad.ir.aval import BOOL
 from fgrad.ir.primitive import REGISTRY, Primitive
 from fgrad.numpy import compositions as co
+from fgrad.numpy.dispatch import add
 from fgrad.numpy.promote import (
     Shape,
     as_array,
@@ -36,7 +37,6 @@ from fgrad.numpy.promote import (
     traced_full,
     weakened,
 )
-from fgrad.numpy.register import add
 from fgrad.ops import complex as cx
 from fgrad.ops import composed
 from fgrad.ops import elementwise as ew

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from fgrad.errors import UnsupportedNumpyError
+from fgrad.numpy.dispatch import TRACED
 from fgrad.numpy.promote import user_line
-from fgrad.numpy.register import TRACED
 from fgrad.numpy.selection import SIZED
 from fgrad.tracing.tables import unsupported_card
 

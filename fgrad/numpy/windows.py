@@ -10,6 +10,7 @@ import numpy as np
 from fgrad.errors import ArgumentError
 from fgrad.ir.aval import FLOAT64
 from fgrad.numpy.arrange import known_ints
+from fgrad.numpy.dispatch import implements
 from fgrad.numpy.promote import (
     as_array,
     broadcast,
@@ -17,7 +18,6 @@ from fgrad.numpy.promote import (
     inexact,
     normalize_axis,
 )
-from fgrad.numpy.register import implements
 from fgrad.ops import elementwise as ew
 from fgrad.ops import window as wd
 from fgrad.trace import Value

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from fgrad.errors import UnsupportedNumpyError
+from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.promote import user_line
-from fgrad.numpy.register import has_tracer
 from fgrad.tracing.device_tracing import has_device, through
 
 F = TypeVar("F", bound=Callable[..., Any])

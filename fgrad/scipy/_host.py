@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
+from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.promote import as_operand, inexact
-from fgrad.numpy.register import has_tracer
 from fgrad.ops.elementwise import stop_gradient
 from fgrad.scipy._either import refusal
 from fgrad.trace import Value, concrete, innermost

@@ -20,8 +20,8 @@ from fgrad import tree
 from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import ArgumentError
 from fgrad.lax.loops import scan, while_loop
+from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.promote import as_operand, inexact, user_line
-from fgrad.numpy.register import has_tracer
 from fgrad.ops.elementwise import stop_gradient
 from fgrad.scipy._host import at_once
 from fgrad.scipy._quadrature import dblquad, nquad, quad  # noqa: F401 - SciPy's names

@@ -17,7 +17,7 @@ import numpy as np
 
 import fgrad.numpy as fnp
 from fgrad.base.lazy_import import lazy_module
-from fgrad.numpy.linalg.functions import linear_operands, matrices
+from fgrad.numpy.linalg_functions import linear_operands, matrices
 from fgrad.ops import decompositions as dc
 from fgrad.ops import determinants as dt
 from fgrad.ops import linalg as la

@@ -11,8 +11,8 @@ import pytest
 from op_cases import COMPLEX_CASES, OP_CASES, OpCase
 
 from fgrad.ir.aval import aval_of
+from fgrad.numpy.dispatch import TRACED
 from fgrad.numpy.namespace import load_all
-from fgrad.numpy.register import TRACED
 from fgrad.trace import Builder, concrete, run, trace
 
 TOLERANCE = {"d": 1e-13, "D": 1e-13, "f": 1e-5, "e": 1e-2}

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from fgrad.base.lazy_import import lazy_module
+from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.promote import as_operand, inexact
-from fgrad.numpy.register import has_tracer
 from fgrad.scipy import special as sp
 from fgrad.scipy.linalg import solve_triangular
 from fgrad.trace import Value

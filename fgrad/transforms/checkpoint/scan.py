@@ -19,9 +19,7 @@ from fgrad.ops.control import scan
 from fgrad.ops.shape import concatenate, reshape
 from fgrad.trace import Value
 from fgrad.transforms.checkpoint.checkpoint import Saving, bind_checkpoint
-from fgrad.transforms.control import jvp as control  # noqa: F401 - the rules
-from fgrad.transforms.control import vjp as control_reverse  # noqa: F401 - the rules
-from fgrad.transforms.control import vmap as control_vmap  # noqa: F401 - the rules
+from fgrad.transforms.control import jvp, vjp, vmap  # noqa: F401 - the rules
 from fgrad.transforms.control.chunks import part
 from fgrad.transforms.control.common import split
 from fgrad.transforms.core.derived_programs import derived_program

@@ -19,6 +19,7 @@ from fgrad.errors import ArgumentError, ShapeError
 from fgrad.ir.aval import BOOL, INT64
 from fgrad.numpy.arrange import concatenate, ravel, take_slice
 from fgrad.numpy.compositions import to_bool
+from fgrad.numpy.dispatch import implements
 from fgrad.numpy.promote import (
     as_array,
     as_operand,
@@ -32,7 +33,6 @@ from fgrad.numpy.promote import (
     reshape,
     shape_of,
 )
-from fgrad.numpy.register import implements
 from fgrad.numpy.selection import known, numpy_take, take
 from fgrad.ops import elementwise as ew
 from fgrad.ops import index as ix

@@ -14,6 +14,7 @@ import numpy as np
 
 from fgrad.errors import ArgumentError
 from fgrad.numpy.arrange import moveaxis, stack
+from fgrad.numpy.dispatch import OWN, has_tracer, implements
 from fgrad.numpy.promote import (
     as_array,
     broadcast_shapes,
@@ -23,7 +24,6 @@ from fgrad.numpy.promote import (
     reshape,
     shape_of,
 )
-from fgrad.numpy.register import OWN, has_tracer, implements
 from fgrad.trace import Value, concrete
 from fgrad.tracing.device_tracing import has_device, through
 from fgrad.transforms.vmap import vmap

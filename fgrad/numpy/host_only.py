@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fgrad.numpy.register import implements, lookup
+from fgrad.numpy.dispatch import implements, lookup
 from fgrad.trace import Tracer, concrete
 from fgrad.tracing.trace_errors import needs_value
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.errors import ArgumentError
+from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.indexing import COMBINE, parse, read, update, with_truth_axes
 from fgrad.numpy.masked import Masked, is_unknown_mask, write_masked
 from fgrad.numpy.promote import (
@@ -20,7 +21,6 @@ from fgrad.numpy.promote import (
     fresh,
     stored,
 )
-from fgrad.numpy.register import has_tracer
 from fgrad.ops import elementwise as ew
 from fgrad.trace import Tracer, Value
 from fgrad.tracing.on_device import OnDevice

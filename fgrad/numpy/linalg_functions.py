@@ -11,10 +11,11 @@ import numpy as np
 from fgrad.errors import ArgumentError, ShapeError
 from fgrad.ir.aval import FLOAT64, INT64
 from fgrad.numpy.creation import trace as trace_of
-from fgrad.numpy.linear import cross as cross_of
-from fgrad.numpy.linear import matmul
-from fgrad.numpy.linear import outer as outer_of
+from fgrad.numpy.dispatch import NO_VALUE, implements
 from fgrad.numpy.norms import norm
+from fgrad.numpy.products import cross as cross_of
+from fgrad.numpy.products import matmul
+from fgrad.numpy.products import outer as outer_of
 from fgrad.numpy.promote import (
     as_array,
     broadcast,
@@ -26,7 +27,6 @@ from fgrad.numpy.promote import (
     reshape,
 )
 from fgrad.numpy.reductions import any_
-from fgrad.numpy.register import NO_VALUE, implements
 from fgrad.ops import decompositions as dc
 from fgrad.ops import determinants as dt
 from fgrad.ops import elementwise as ew

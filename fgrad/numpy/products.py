@@ -11,6 +11,7 @@ import numpy as np
 from fgrad.errors import ArgumentError, ShapeError
 from fgrad.ir.aval import FLOAT32
 from fgrad.numpy.arrange import known_ints, moveaxis
+from fgrad.numpy.dispatch import implements
 from fgrad.numpy.promote import (
     as_array,
     broadcast,
@@ -24,7 +25,6 @@ from fgrad.numpy.promote import (
     refuse_out,
     reshape,
 )
-from fgrad.numpy.register import implements
 from fgrad.ops import complex as cx
 from fgrad.ops import dot as dt
 from fgrad.ops import elementwise as ew

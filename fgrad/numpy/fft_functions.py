@@ -12,8 +12,8 @@ import numpy as np
 from fgrad.errors import ArgumentError
 from fgrad.ir.aval import FLOAT32, FLOAT64
 from fgrad.numpy.arrange import known_ints, roll
+from fgrad.numpy.dispatch import add, implements
 from fgrad.numpy.promote import as_array, convert, fresh, normalize_axis, refuse_out
-from fgrad.numpy.register import add, implements
 from fgrad.ops import fft as ft
 from fgrad.ops.complex import conj, is_complex, to_complex
 from fgrad.ops.shape import pad, slice_
