@@ -24,7 +24,7 @@ from fgrad.errors import ArgumentError, BoundsError, NanError
 from fgrad.ir.primitive import REGISTRY, Primitive
 from fgrad.numpy.indexing import index_watchers
 from fgrad.numpy.promote import user_line
-from fgrad.trace import Tracer
+from fgrad.trace import Value
 from fgrad.tracing.fastpath import DOORS
 from fgrad.tracing.thread_state import THREAD
 from fgrad.transforms.custom.callback import debug_callback as callback
@@ -165,7 +165,7 @@ def _checking_index() -> Iterator[None]:
         index_watchers.remove(_watch_index)
 
 
-def _watch_index(i: Tracer, axis: int, length: int) -> None:
+def _watch_index(i: Value, axis: int, length: int) -> None:
     line = user_line()
 
     def check(known: Any) -> None:

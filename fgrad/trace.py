@@ -39,9 +39,9 @@ from fgrad.tracing.tables import (
 )
 from fgrad.tracing.thread_state import THREAD, State
 from fgrad.tracing.trace_errors import ASKED, leaked, needs_value, outlived, show_card
-from fgrad.typing import DType, Operators
+from fgrad.typing import Array, DType, Operators
 
-Value: TypeAlias = Any  # a NumPy array or scalar, or a tracer
+Value: TypeAlias = Array  # a NumPy array or scalar, or a tracer
 
 FORWARD = frozenset({"jvp", "linearize"})  # traces that are differentiated forward
 UNREAD = (None,)  # the results of a record that no derivative reads
@@ -349,7 +349,7 @@ class Builder:
         self.captures[id(outer)] = (outer, value, inner)
         return inner
 
-    def lift(self, value: Value) -> Value:
+    def lift(self, value: Value) -> Any:
         """A result as this builder sees it: its own tracer, a captured one, or a constant."""
         if isinstance(value, Tracer) and value.builder is not self:
             if value.builder.live and value.builder.level > self.level:
@@ -499,10 +499,10 @@ class Builder:
         self.inputs = []
 
 
-def lasting(x: Value) -> Value:
+def lasting(x: Any) -> Value:
     """A value that may be used now: for a tracer of an ended trace what it was in the enclosing
     context; a card if that is not known."""
-    value = x
+    value: Any = x
     while type(value) is Tracer and not value.builder.live:
         value = value.value
     if value is None:
@@ -585,7 +585,7 @@ def run(program: Program, args: Sequence[Value]) -> list[Value]:
     return [x.value if type(x) is Lit else env[x] for x in program.outputs]  # type: ignore[index]
 
 
-def concrete(x: Value) -> Any:
+def concrete(x: Any) -> Any:
     """The array or scalar behind a value through all enclosing traces; None if unknown."""
     while isinstance(x, Tracer):
         x = x.value

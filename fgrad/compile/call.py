@@ -177,7 +177,7 @@ def _save(
 def _pullback(
     cts: Sequence[Any],
     wanted: Sequence[bool],
-    values: Sequence[Value | None],
+    values: Sequence[Value | Aval],
     _outs: Any,
     params: dict[str, Any],
 ) -> list[Value | None]:

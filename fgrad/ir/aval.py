@@ -22,12 +22,12 @@ DTYPE_NAMES = {
 DTYPES = {short: np.dtype(name) for name, short in DTYPE_NAMES.items()}
 DTYPE_NAMES["bfloat16"] = "bf16"  # of ml_dtypes, which only those need who have such arrays
 
-BOOL = np.dtype(np.bool_)
-INT32 = np.dtype(np.int32)
-INT64 = np.dtype(np.int64)
-UINT32 = np.dtype(np.uint32)
-FLOAT32 = np.dtype(np.float32)
-FLOAT64 = np.dtype(np.float64)
+BOOL: DType = np.dtype(np.bool_)
+INT32: DType = np.dtype(np.int32)
+INT64: DType = np.dtype(np.int64)
+UINT32: DType = np.dtype(np.uint32)
+FLOAT32: DType = np.dtype(np.float32)
+FLOAT64: DType = np.dtype(np.float64)
 
 # Python scalars stand for these dtypes while they are weak (NEP 50).
 PYTHON_SCALARS: dict[type, DType] = {

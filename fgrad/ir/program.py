@@ -29,7 +29,7 @@ class Lit:
 
     __slots__ = ("value", "aval")
 
-    def __init__(self, value: np.generic) -> None:
+    def __init__(self, value: Any) -> None:  # np.generic, whose stubs have no arithmetic
         self.value = value
         self.aval = Aval((), value.dtype)
 

@@ -60,7 +60,7 @@ def leaves_of(x: Any, what: str) -> Leaves:
     """The leaves of an argument as arrays, scalars or tracers; a truth value is NumPy's."""
     found, treedef = tree.flatten(x)
     values = [as_value(leaf, what) for leaf in found]
-    values = [v[()] if isinstance(v, np.ndarray) and not v.ndim else v for v in values]
+    values: list[Any] = [v[()] if isinstance(v, np.ndarray) and not v.ndim else v for v in values]
     weak = [is_weak(leaf) and v.dtype.kind != "b" for leaf, v in zip(found, values, strict=True)]
     return Leaves(values, treedef, weak)
 
@@ -84,7 +84,7 @@ def body_of(
     found: dict[str, Any] = {}
     name = f"lax.{what}({function_name(fun)})"
 
-    def flat(*values: Value) -> list[Value]:
+    def flat(*values: Tracer) -> list[Value]:
         given, start = [], 0
         for avals, treedef in args:
             given.append(tree.unflatten(treedef, values[start : start + len(avals)]))

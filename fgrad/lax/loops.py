@@ -309,7 +309,7 @@ def associative_scan(
         array([0, 1, 3, 6])
     """
     leaves, treedef = tree.flatten(elems)
-    arrays = [as_array(x) for x in leaves]
+    arrays: list[Any] = [as_array(x) for x in leaves]
     lengths = {x.shape[axis] for x in arrays}
     if len(lengths) != 1:
         raise ShapeError(f"lax.associative_scan: the lengths {sorted(lengths)} differ.")

@@ -86,7 +86,7 @@ class Place:
 
     __slots__ = ("index", "x")
 
-    def __init__(self, x: Value, index: Any) -> None:
+    def __init__(self, x: Any, index: Any) -> None:
         self.x = x
         self.index = index
 

@@ -272,7 +272,7 @@ def _triangle(m: Any, k: Any, lower: bool) -> Value:
         x = broadcast_to(x, (x.shape[0], x.shape[0]))
     rows, columns = x.shape[-2:]
     mask = _on_or_below(rows, columns, k if lower else k - 1)
-    mask = mask if lower else ~mask
+    mask = mask if lower else ew.not_(mask)
     return ew.select(*broadcast((mask, x, ew.lit(x, 0))))
 
 
@@ -462,7 +462,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> V
         why = "only bool, integer, float and complex arrays can be traced and compiled."
         headline = f"A traced array cannot become one of dtype {dtype}."
         raise UnsupportedTypeError(headline, (*user_line(), ("why", why)))
-    out = convert(cx.real(a) if dtype.kind not in "cb" else a, dtype)
+    out: Any = convert(cx.real(a) if dtype.kind not in "cb" else a, dtype)
     if type(a) is Tracer and copy:
         out = copied_like(a, fresh(out) if out is a else out)
     if type(out) is Tracer and not out.shape and isinstance(a, Tracer) and a._view is not None:

@@ -308,7 +308,7 @@ def setdiff1d(
             if size is None
             else so.sort((x,), 0)[0]
         )
-    keep = np.isin(x, ravel(ar2), invert=True)
+    keep: Any = np.isin(x, ravel(ar2), invert=True)
     if size is not None and not assume_unique:
         keep = ew.and_(keep, _differs_from_previous(x))
     return _chosen(x, keep, size, fill_value, "setdiff1d")

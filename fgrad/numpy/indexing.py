@@ -192,7 +192,7 @@ def _mask_indices(mask: Any) -> list[Any]:
     return [_Mask(where, n) for where, n in zip(np.nonzero(mask), mask.shape, strict=True)]
 
 
-index_watchers: list[Callable[[Tracer, int, int], None]] = []  # of `fgrad.debug.check_index`
+index_watchers: list[Callable[[Value, int, int], None]] = []  # of `fgrad.debug.check_index`
 
 
 class _Mask(NamedTuple):
@@ -256,7 +256,7 @@ def checked(indices: np.ndarray, axis: int, length: int) -> np.ndarray:
     return indices
 
 
-def wrap_negative(i: Tracer, length: int) -> Value:
+def wrap_negative(i: Any, length: int) -> Value:
     """A traced index, counted from the end where it is negative."""
     i = strong(i)
     if i.dtype.kind == "u":
@@ -342,7 +342,7 @@ def _all_ints(index: tuple[Any, ...], shape: Shape) -> bool:
     return True
 
 
-def read_basic(x: Tracer, index: tuple[Any, ...]) -> Value | None:
+def read_basic(x: Value, index: tuple[Any, ...]) -> Value | None:
     """x[index] for slices, integers, new axes and an ellipsis; None for anything else.
 
     What it does is what `parse` and `read` do; it exists because gradients read rows and columns in

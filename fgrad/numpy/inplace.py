@@ -145,7 +145,7 @@ def store(out: Any, function: Any, method: str, args: Any, kwargs: dict[str, Any
     return stored if len(outs) > 1 else stored[0]
 
 
-def _store_one(out: Tracer, result: Value, where: Any, casting: str) -> Tracer:
+def _store_one(out: Tracer, result: Any, where: Any, casting: str) -> Tracer:
     """Write one result over an array, where a mask holds."""
     if shape_of(as_operand(result)) != out.shape:
         result = broadcast_to(as_array(result), out.shape, out)

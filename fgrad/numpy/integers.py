@@ -257,7 +257,7 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: s
     if len(parts) != len(lengths):
         raise ArgumentError(f"parameter multi_index must be a sequence of length {len(lengths)}")
     modes = (mode,) * len(parts) if isinstance(mode, str) else tuple(mode)
-    total: Value = np.int64(0)
+    total: Any = np.int64(0)
     for x, n, step, how in zip(parts, lengths, _strides(lengths, order), modes, strict=True):
         if how == "raise":
             _check(x, n)

@@ -141,7 +141,7 @@ def _odd(x: Value, axis: int, width: tuple[int, int], mode: Any) -> Value:
     """2 edge - reflection: the sum of a few elements each, with the factors that NumPy gives."""
     n = x.shape[axis]
     factors = np.pad(np.eye(n), [width, (0, 0)], mode, reflect_type="odd")
-    total: Value | None = None
+    total: Any = None
     line = tuple([len(factors) if i == axis else 1 for i in range(len(x.shape))])
     order = np.argsort(factors == 0, axis=1, kind="stable")
     for k in range(int(np.count_nonzero(factors, axis=1).max())):

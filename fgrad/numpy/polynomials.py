@@ -78,10 +78,11 @@ def polysub(a1: Any, a2: Any) -> Value:
     return np.subtract(*_same_degree(a1, a2))
 
 
-def _same_degree(a1: Any, a2: Any) -> list[Value]:
+def _same_degree(a1: Any, a2: Any) -> tuple[Value, Value]:
     x, y = _line(a1), _line(a2)
     n = max(x.shape[0], y.shape[0])
-    return [sh.pad(v, (n - v.shape[0],), (0,)) for v in promote((x, y))]
+    x, y = [sh.pad(v, (n - v.shape[0],), (0,)) for v in promote((x, y))]
+    return x, y
 
 
 @implements("polymul")
@@ -139,10 +140,10 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Value:
     if m < 0:
         raise ArgumentError("Order of integral must be positive (see polyder)")
     x = _line(p)
-    constants = _line(np.zeros(m) if k is None else k)
+    constants: Value = _line(np.zeros(m) if k is None else k)
     if constants.shape[0] == 1 and m > 1:
         constants = broadcast_to(constants, (m,))
-    if len(constants.shape) > 1 or constants.shape[0] < m:
+    if constants.ndim > 1 or constants.shape[0] < m:
         raise ArgumentError("k must be a scalar or a rank-1 array of length 1 or >m.")
     for i in range(int(m)):
         x = np.divide(x, np.arange(x.shape[0], 0, -1))
@@ -169,7 +170,7 @@ def poly(seq_of_zeros: Any) -> Value:
         x = convert(x, np.dtype(np.mintypecode(x.dtype.char)))
     else:
         raise ShapeError("input must be 1d or non-empty square 2d array.")
-    result: Value = np.ones(1, x.dtype)
+    result: Any = np.ones(1, x.dtype)
     one = np.ones(1, x.dtype)
     for i in range(x.shape[0]):
         result = convolve(result, concatenate([one, reshape(ew.neg(x[i]), (1,))]))
@@ -266,7 +267,7 @@ def _covariance(
 ) -> Value:
     """The covariance of the coefficients; "unscaled" ones take the weights for exact."""
     base = np.divide(np.linalg.inv(np.matmul(np.transpose(matrix), matrix)), np.outer(scale, scale))
-    factor: Value = np.float64(1)
+    factor: Any = np.float64(1)
     if not (isinstance(kind, str) and kind == "unscaled"):
         n = matrix.shape[0]
         if n <= order:

@@ -271,7 +271,7 @@ def _flat_cross(x: Value, y: Value, axis: int) -> Value:
         sh.pad(v, (0,) * len(v.shape), (0,) * (len(v.shape) - 1) + (3 - v.shape[-1],))
         for v in (x, y)
     ]
-    out = cross(*spatial)
+    out = cross(spatial[0], spatial[1])
     return out[..., 2] if alone else moveaxis(out, -1, axis)
 
 
@@ -284,13 +284,13 @@ def matrix_power(a: Any, n: int) -> Value:
     if n == 0:
         eye = np.eye(x.shape[-1], dtype=x.dtype)
         return broadcast_to(eye, x.shape)
-    result = None
-    while n:
-        if n & 1:
-            result = x if result is None else matmul(result, x)
-        n >>= 1
-        if n:
-            x = matmul(x, x)
+    while n % 2 == 0:
+        x, n = matmul(x, x), n // 2
+    result = x
+    while n := n // 2:
+        x = matmul(x, x)
+        if n % 2:
+            result = matmul(result, x)
     return result
 
 
@@ -303,7 +303,7 @@ def multi_dot(arrays: Any, *, out: Any = None) -> Value:
     if len(xs) < 2:
         raise ArgumentError("Expecting at least two arrays.")
     if len(xs) == 2:
-        return np.dot(*xs)
+        return np.dot(xs[0], xs[1])
     for x in xs[1:-1]:
         _check_matrix(x, len(x.shape) == 2)
     for x in (xs[0], xs[-1]):

@@ -32,8 +32,8 @@ from fgrad.ops.families import BROADCAST
 from fgrad.trace import Builder, Tracer, Value, bind, innermost
 from fgrad.tracing.device_tracing import lift
 from fgrad.tracing.on_device import OnDevice
+from fgrad.typing import Operand, Shape
 
-Shape: TypeAlias = "tuple[int, ...]"
 Key: TypeAlias = Any  # a NumPy dtype, or the Python type int, float or complex if weak
 
 PYTHON_KEYS: dict[type, Key] = {bool: BOOL, int: int, float: float, complex: complex}
@@ -85,10 +85,10 @@ def as_array(x: Any) -> Value:
     x = as_operand(x)
     if isinstance(x, Tracer):
         return strong(x)
-    return x if isinstance(x, (np.ndarray, np.generic, OnDevice)) else as_operand(np.asarray(x))[()]
+    return as_operand(np.asarray(x))[()] if type(x) in PYTHON_KEYS else x
 
 
-def strong(x: Tracer) -> Tracer:
+def strong(x: Tracer) -> Value:
     """The same value, no longer weak."""
     return bind(ew.convert_p, x, dtype=x.dtype) if x.weak else x
 
@@ -111,7 +111,7 @@ def stack_nested(xs: Any, dtype: np.dtype | None = None) -> Value:
     return sh.concatenate([reshape(x, (1, *shape)) for x in parts], 0)
 
 
-def key_of(x: Value) -> Key:
+def key_of(x: Any) -> Key:
     """What promotion sees of an operand: its dtype, or a Python type if it is weak."""
     if isinstance(x, Tracer):
         return WEAK_KEYS[x.dtype.kind] if x.weak else x.dtype
@@ -119,12 +119,12 @@ def key_of(x: Value) -> Key:
     return x.dtype if weak is None else weak
 
 
-def shape_of(x: Value) -> Shape:
+def shape_of(x: Any) -> Shape:
     """The shape of an operand; () for Python scalars."""
     return () if type(x) in PYTHON_KEYS else x.shape
 
 
-def dtype_of(x: Value) -> np.dtype:
+def dtype_of(x: Any) -> np.dtype:
     """The dtype of an operand; the default one for Python scalars."""
     key = PYTHON_KEYS.get(type(x))
     return x.dtype if key is None else WEAK_DTYPES.get(key, key)
@@ -183,7 +183,7 @@ def _add_weak(dtype: np.dtype, kind: type) -> np.dtype:
     return np.add.resolve_dtypes((dtype, kind, None))[2]
 
 
-def convert(x: Value, dtype: np.dtype) -> Value:
+def convert(x: Any, dtype: np.dtype) -> Value:
     """An operand with another dtype; a rank-0 constant becomes a NumPy scalar."""
     if isinstance(x, Tracer):
         if x.dtype == dtype:
@@ -213,14 +213,14 @@ def stored(x: Any, dtype: np.dtype) -> Value:
     return convert(as_operand(x), dtype)
 
 
-def promote(xs: Sequence[Value]) -> list[Value]:
+def promote(xs: Sequence[Operand | complex]) -> list[Value]:
     """Operands converted to their common dtype."""
     xs = [as_operand(x) for x in xs]
     dtype = result_type(*xs)
     return [convert(x, dtype) for x in xs]
 
 
-def promote_choices(xs: Sequence[Value]) -> list[Value]:
+def promote_choices(xs: Sequence[Operand | complex]) -> list[Value]:
     """Like `promote` for `where` and its relatives, in which Python integers wrap around."""
     xs = [as_operand(x) for x in xs]
     dtype = result_type(*xs)
@@ -269,7 +269,7 @@ def _broadcast_pair(a: Shape, b: Shape, shapes: Sequence[Shape]) -> Shape:
     return tuple(out)
 
 
-def broadcast_to(x: Value, shape: Shape, like: Tracer | None = None) -> Value:
+def broadcast_to(x: Any, shape: Shape, like: Tracer | None = None) -> Value:
     """`x` repeated to a shape that it broadcasts to.
 
     A constant is repeated by an equation in the trace that owns `like`, so that the compiled
@@ -314,7 +314,7 @@ def _without_ones(x: Value, shape: Shape) -> Value:
     return reshape(x, shape)
 
 
-def recording_builder(like: Value | None) -> Builder | None:
+def recording_builder(like: Operand | None) -> Builder | None:
     """The innermost trace without values that a value belongs to, or None."""
     x: Any = like
     while isinstance(x, Tracer):
@@ -324,7 +324,7 @@ def recording_builder(like: Value | None) -> Builder | None:
     return None
 
 
-def broadcast(xs: Sequence[Value], shape: Shape | None = None) -> list[Value]:
+def broadcast(xs: Sequence[Any], shape: Shape | None = None) -> list[Value]:
     """Operands with one shape; rank-0 constants stay as they are."""
     if shape is None:
         shape = broadcast_shapes(*[shape_of(x) for x in xs])

@@ -81,7 +81,7 @@ def masked(x: Value, where: Any, identity: Any) -> Value:
     return ew.select(*broadcast((mask, x, dtype_of(x).type(identity)), x.shape))
 
 
-def count_of(x: Value, axis: Any, where: Any = True, keepdims: bool = False) -> Value:
+def count_of(x: Value, axis: Any, where: Any = True, keepdims: bool = False) -> Any:
     """How many elements a reduction takes: a known integer unless there is a mask.
 
     NumPy counts along no axis of a number, while it sums along 0 and -1.

@@ -142,7 +142,7 @@ def _moded(indices: Value, length: int, mode: str, axis: int) -> Value:
     i = int(value)
     if not -length <= i < length:
         raise bounds_error(i, axis, length)
-    return np.int64(i % length)
+    return INT64.type(i % length)
 
 
 @implements("take")

@@ -39,7 +39,7 @@ FEW = 64  # members up to which each element is compared with all of them
 
 
 @implements("array_equal")
-def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Value:
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Value | np.bool_:
     """Whether two arrays have one shape and equal elements."""
     x, y = promote((as_array(a1), as_array(a2)))
     if shape_of(x) != shape_of(y):
@@ -51,7 +51,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Value:
 
 
 @implements("array_equiv")
-def array_equiv(a1: Any, a2: Any) -> Value:
+def array_equiv(a1: Any, a2: Any) -> Value | np.bool_:
     """Whether two arrays are equal after broadcasting."""
     x, y = promote((as_array(a1), as_array(a2)))
     try:

@@ -194,7 +194,7 @@ def _fold(
     start: Value | None,
     associative: bool,
 ) -> Value:
-    total = start
+    total: Any = start
     if masks is not None:
         for part, mask in zip(parts, masks, strict=True):
             total = ew.select(*broadcast((mask, function(total, part), total)))

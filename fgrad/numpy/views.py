@@ -43,7 +43,7 @@ Function = Callable[..., Any]
 FLAT = object()  # the key of `x.flat`: it is written through, but its parts are copies
 
 
-def get_view(x: Tracer, index: Any) -> Value:
+def get_view(x: Tracer, index: Any) -> Value | Masked:
     """x[index]; a basic index gives a view."""
     if is_unknown_mask(index):
         return Masked(x.twin(), index.twin())
@@ -236,7 +236,7 @@ def _copy_like(x: Tracer, out: Tracer, target: Function) -> Tracer:
     return copied_like(x, out)
 
 
-def copied(x: Value, order: Any) -> Value:
+def copied(x: Any, order: Any) -> Value:
     """A copy, in an order of NumPy's."""
     if type(x) is not Tracer:
         return x.copy(order)
@@ -359,9 +359,10 @@ def same_view(x: Tracer) -> Tracer:
     return out
 
 
-def bits_view(x: Tracer, dtype: np.dtype) -> Tracer:
+def bits_view(x: Tracer, dtype: np.dtype) -> Value:
     """x.view(dtype): the same bits, as numbers of another dtype of that size."""
-    out, own = ew.bitcast(x, dtype), x.dtype
+    out: Any = ew.bitcast(x, dtype)
+    own = x.dtype
     view = View(
         x,
         lambda base: ew.bitcast(base, dtype),

@@ -46,7 +46,7 @@ def _(n: Aval, low: int | None, high: int | None, error: str) -> Aval:
 finish_elementwise(in_range_p, (None,))
 
 
-def in_range(n: Value, low: int | None, high: int | None, error: str) -> Value:
+def in_range(n: Any, low: int | None, high: int | None, error: str) -> Value:
     """The same integers; an error where one is not in the range; a limit may be None."""
     limits = np.iinfo(n.dtype)
     low = None if low is None or low <= limits.min else low
@@ -69,6 +69,6 @@ def in_range_of(x: Tracer, dtype: np.dtype) -> Value:
         builder.narrowed.setdefault(number.index, set()).add(dtype)
         return x
     limits = np.iinfo(dtype)
-    out = in_range(x, int(limits.min), int(limits.max), OVERFLOW.format(dtype))
+    out: Any = in_range(x, int(limits.min), int(limits.max), OVERFLOW.format(dtype))
     out.weak = True
     return out

@@ -35,11 +35,10 @@ from fgrad.ops.selected import unless
 from fgrad.ops.shape import broadcast
 from fgrad.trace import Value, bind, trace
 from fgrad.tracing.fastpath import binary_door
-from fgrad.typing import Operand
 
 special = lazy_module("scipy.special")
 
-Binary = Callable[[Operand, Operand], Value]
+Binary = Callable[[Value, Value], Value]
 
 
 def compose_when_compiled(prim: Primitive, compose: Callable[..., Value]) -> None:

@@ -267,7 +267,7 @@ def _(primals: Any, tangents: Any, outs: Any, *, lower: bool) -> tuple[Value, Va
     return real(diagonal(p)), matmul(v, mul(f, p))
 
 
-def _pull_eigenvalues(v: Value, ct_w: Value | None, ct_v: Value | None, w: Any) -> Value:
+def _pull_eigenvalues(v: Value, ct_w: Value | None, ct_v: Value | None, w: Any) -> Any:
     """The cotangent of the Hermitian matrix: conj(v) (diag ct_w + f o (v^T ct_v)) v^T."""
     back = transposed(v)
     total = None if ct_w is None else matmul(scale_columns(conj(v), _cast(ct_w, v)), back)

@@ -50,7 +50,7 @@ _X = ((0,),)  # the derivative of a function of one operand reads that, or the r
 _RESULT = ((OUT,),)
 
 
-def lit(x: Operand, value: complex) -> Value:
+def lit(x: Operand, value: Value | complex) -> Value:
     """A constant of the dtype of `x`."""
     return x.dtype.type(value)
 
@@ -579,7 +579,7 @@ def select(cond: Operand, x: Operand, y: Operand) -> Value:
     return bind(select_p, cond, x, y)
 
 
-def convert(x: Operand, dtype: np.dtype) -> Value:
+def convert(x: Any, dtype: np.dtype) -> Value:
     """`x` with another dtype, as `astype`; `x` itself if it has it."""
     return x if x.dtype == dtype else bind(convert_p, x, dtype=dtype)
 

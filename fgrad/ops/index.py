@@ -48,6 +48,7 @@ from fgrad.ops.shape import (
     slice_,
 )
 from fgrad.trace import Value, bind
+from fgrad.typing import Operand
 
 GATHER_MODES = ("clip", "fill")
 SCATTER_LINEAR_IN = {"set": (0, 1), "add": (0, 1), "mul": (0,), "min": (), "max": ()}
@@ -86,12 +87,12 @@ def scatter(
     return bind(scatter_p, x, updates, *indices, axes=axes, mode=mode)
 
 
-def dynamic_slice(x: Value, starts: Sequence[Value], sizes: tuple[int, ...]) -> Value:
+def dynamic_slice(x: Value, starts: Sequence[Operand], sizes: tuple[int, ...]) -> Value:
     """The block of `x` with shape `sizes` at integer scalars `starts`, clamped to lie inside."""
     return bind(dynamic_slice_p, x, *starts, sizes=sizes)
 
 
-def dynamic_update(x: Value, update: Value, starts: Sequence[Value]) -> Value:
+def dynamic_update(x: Value, update: Value, starts: Sequence[Operand]) -> Value:
     """`x` with the block at `starts`, clamped to lie inside, replaced by `update`."""
     return bind(dynamic_update_p, x, update, *starts)
 

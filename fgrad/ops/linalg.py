@@ -470,7 +470,7 @@ solve_p.pullback = _pull_solve
 batch_solution(solve_p)
 
 
-def _keeps_factors(a: Value) -> bool:
+def _keeps_factors(a: Value | None) -> bool:
     """Whether factors of a matrix are worth keeping: in programs that will be compiled, and of one
     known matrix; but not for stacks in NumPy, whose factors Python would make one by one, nor for
     small matrices, which NumPy factors again in less time."""

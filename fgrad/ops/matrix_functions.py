@@ -86,7 +86,7 @@ def _(a: Any, e: Any, *, name: str) -> np.ndarray:
 
 
 @frechet_p.jvp
-def _(primals: Any, tangents: Any, out: Value, *, name: str) -> Value:
+def _(primals: Any, tangents: Any, out: Value, *, name: str) -> Value | None:
     """Linear in e; in a, the derivative of f([[a, e], [0, a]]), which is linear in da: the upper
     right block of l([[a, e], [0, a]], [[da, 0], [0, da]])."""
     (a, e), (da, de) = primals, tangents

@@ -25,6 +25,7 @@ from fgrad.ir.primitive import Primitive
 from fgrad.ir.traits import Rounding
 from fgrad.ops.known import has_no_nan
 from fgrad.trace import Tracer, Value, bind
+from fgrad.typing import Operand
 
 # Their rules stand in families.py and elementwise.py.
 ADD = Primitive(
@@ -80,12 +81,13 @@ class Support:
                 stack.pop()
                 top.settle()
             stack.extend(missing)
+        assert self.found is not None
         return self.found
 
     def settle(self) -> None:
         """Make the array of those it is made from."""
         if self.found is None:
-            self.found = self.compute(*[s.found for s in self.made_from])
+            self.found = self.compute(*[s.array() for s in self.made_from])
             self.made_from, self.make = (), None
 
     def compute(self, *found: Value) -> Value:
@@ -106,7 +108,7 @@ class Branch(Support):
         self.holds = holds
         self.outer = outer
 
-    def compute(self, outer: Value = np.True_) -> Value:
+    def compute(self, outer: Operand = np.True_) -> Value:
         """The condition, where the outer support is."""
         if self.outer is None and self.holds:
             return self.cond

@@ -44,7 +44,7 @@ class CountState(NamedTuple):
     count: Value
 
 
-def first_count() -> np.int64:
+def first_count() -> Any:
     """The step number before the first update."""
     return np.int64(0)
 

@@ -18,7 +18,7 @@ from fgrad.numpy.promote import as_array
 from fgrad.ops.elementwise import convert, ge, lt, select
 from fgrad.trace import Value
 
-Schedule: TypeAlias = Callable[[Any], Value]
+Schedule: TypeAlias = Callable[[Any], Value | np.float64]
 
 
 def _count(step: Any) -> Value:
@@ -161,7 +161,7 @@ def piecewise_constant(init_value: float, boundaries_and_scales: Mapping[int, fl
         (np.float64(1.0), np.float64(0.1), np.float64(0.05))
     """
 
-    def schedule(step: Any) -> Value:
+    def schedule(step: Any) -> Value | np.float64:
         count, value = _count(step), np.float64(init_value)
         for boundary, scale in sorted(boundaries_and_scales.items()):
             reached = ge(count, np.float64(boundary))

@@ -19,11 +19,12 @@ from fgrad.ops.random_bits import random_bits
 from fgrad.ops.shape import concatenate, reshape
 from fgrad.trace import Tracer, Value
 from fgrad.tracing.on_device import OnDevice
+from fgrad.typing import DType
 
 Key: TypeAlias = Any
 Shape: TypeAlias = "int | tuple[int, ...]"
 
-UINT64 = np.dtype(np.uint64)
+UINT64: DType = np.dtype(np.uint64)
 
 # Tweaks: words of the fractional parts of sqrt(2) and sqrt(3), as in FIPS 180-4.
 _SPLIT = np.array([0x6A09E667, 0xF3BCC908], UINT32)
@@ -54,7 +55,7 @@ def key(seed: int) -> Key:
             )
         wide = convert(seed, UINT64)
     elif isinstance(seed, (int, np.integer)) and -(2**63) <= int(seed) < 2**64:
-        wide = np.uint64(int(seed) % 2**64)
+        wide = UINT64.type(int(seed) % 2**64)
     else:
         raise ArgumentError(
             f"random.key takes an integer of 64 bits, not {_describe(seed)}.", user_line()
@@ -119,7 +120,7 @@ def _data_key(data: Any) -> Key:
         raise ArgumentError(f"random.fold_in takes an integer, not {_describe(data)}.", user_line())
     if isinstance(data, Tracer):
         return _key_of(convert(convert(data, INT64), UINT64))
-    return _key_of(np.uint64(int(data) % 2**64))
+    return _key_of(UINT64.type(int(data) % 2**64))
 
 
 def check_key(key: Any, function: str) -> Key:

@@ -242,7 +242,7 @@ def _below_known(key: Key, shape: tuple[int, ...], span: int) -> Value:
     if span == 2**64:
         return _wide(*words(key, 2, shape))
     if span > 2**32:
-        return _below(key, shape, np.uint64(span))
+        return _below(key, shape, UINT64.type(span))
     # floor(u span / 2^64) with u = high 2^32 + low; nothing overflows
     high, low = (convert(x, UINT64) for x in words(key, 2, shape))
     n = np.uint64(span)

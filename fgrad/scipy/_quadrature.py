@@ -33,8 +33,8 @@ Integrand = Callable[[Any], Any]
 class Integral(NamedTuple):
     """An integral, and an estimate of its absolute error."""
 
-    value: Value
-    error: Value
+    value: Any
+    error: Any
 
 
 class Tolerances(NamedTuple):

@@ -67,7 +67,7 @@ class State(NamedTuple):
     h: Value
 
 
-def _combined(weights: Sequence[float], slopes: Sequence[Value]) -> Value:
+def _combined(weights: Sequence[float], slopes: Sequence[Value]) -> Any:
     return sum([w * k for w, k in zip(weights, slopes, strict=False) if w])
 
 
@@ -280,7 +280,7 @@ class OdeSolution(NamedTuple):
 
     t: Value
     y: Value
-    success: Value
+    success: Value | np.bool_
 
 
 def solve_ivp(

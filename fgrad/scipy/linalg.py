@@ -169,7 +169,7 @@ def lu(a: Any, permute_l: bool = False, p_indices: bool = False, **_: Any) -> tu
         return la.permute_rows(low, back), up
     if p_indices:
         return back.astype(np.int32), low, up
-    eye = np.broadcast_to(np.eye(m, dtype=packed.real.dtype), (*packed.shape[:-2], m, m))
+    eye = np.broadcast_to(np.eye(m, dtype=np.real(packed).dtype), (*packed.shape[:-2], m, m))
     return la.permute_rows(eye, back), low, up
 
 

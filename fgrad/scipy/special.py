@@ -209,7 +209,7 @@ def _known_integers(function: str, argument: str, n: Any) -> np.ndarray:
 def multigammaln(a: Any, d: int) -> Value:
     """The logarithm of the multivariate gamma function of dimension d, in double precision."""
     x = _double(a)
-    total = 0.25 * d * (d - 1) * math.log(math.pi)
+    total: Any = 0.25 * d * (d - 1) * math.log(math.pi)
     for k in range(d):
         total = total + ew.lgamma(x - lit(x, 0.5 * k))
     return total

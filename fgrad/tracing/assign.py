@@ -236,7 +236,7 @@ def lying_as(x: Tracer, value: Any) -> Any:
     return np.ascontiguousarray(value) if c_order and value is not None else value
 
 
-def copied_like(x: Tracer, out: Tracer) -> Tracer:
+def copied_like(x: Tracer, out: Any) -> Tracer:
     """`out`, a new array, laid out as NumPy lays out what is made like `x`: order "K"."""
     if not isinstance(x._view, View) or is_line(x.shape) or not x.builder.live:
         return out

@@ -44,7 +44,7 @@ def unary_door(prim: Primitive) -> Callable[[Operand], Value]:
     evaluate, unread = prim.evaluate_rule, prim.unread_by(0b11)
     reads_x, reads_out = 0 not in unread, OUT not in unread
 
-    def apply(x: Value) -> Value:
+    def apply(x: Operand) -> Value:
         if type(x) is Tracer:
             builder, value = x.builder, x.value
             if value is None or type(value) is Tracer or not builder.plain:
@@ -70,7 +70,7 @@ def binary_door(prim: Primitive) -> Callable[[Operand, Operand], Value]:
     evaluate = prim.evaluate_rule
     both, first, second = [_reads(prim, pattern) for pattern in (0b111, 0b110, 0b101)]
 
-    def apply(x: Value, y: Value) -> Value:
+    def apply(x: Operand, y: Operand) -> Value:
         if type(x) is Tracer:
             builder, i, a = x.builder, x.index, x.value
             if type(y) is Tracer:

@@ -34,6 +34,7 @@ class OnDevice(Operators if TYPE_CHECKING else object):
 
     shape: tuple[int, ...]
     dtype: np.dtype
+    nbytes: int
     given_away: bool  # whether its memory is that of a result now
     lifted: weakref.ref[Any] | None  # the tracer that stands for it
 

@@ -25,10 +25,9 @@ def write_all(x: Tracer, value: Value) -> None:
         return  # nothing changes
     value = _lowered(builder, value)
     if isinstance(value, Tracer):
-        value = builder.lift(value)
+        assign(x, builder.lift(value))
     else:
-        value = builder.record(REGISTRY["convert"], (value,), {"dtype": x.dtype})
-    assign(x, value)
+        assign(x, builder.record(REGISTRY["convert"], (value,), {"dtype": x.dtype}))
 
 
 def writing(x: Tracer) -> Builder:

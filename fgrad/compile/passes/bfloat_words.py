@@ -33,7 +33,7 @@ class Brain:
 
     __slots__ = ("_wide", "_word")
 
-    def __init__(self, wide: Value = None, word: Value = None) -> None:
+    def __init__(self, wide: Any = None, word: Any = None) -> None:
         self._wide, self._word = wide, word
 
     @property

@@ -244,7 +244,7 @@ def run_body(fun: Callable[..., Any], leaves: Sequence[Any], name: str, within: 
             captured = list(builder.captures.values())
             body = Body(builder, [*[x for _, _, x in captured], *builder.inputs], outs)
             traced = [type(y) is Tracer for y in outs]
-            results = [y.value if type(y) is Tracer else y for y in outs]
+            results: list[Any] = [y.value if type(y) is Tracer else y for y in outs]
             operands = [*[x for _, x, _ in captured], *given]
             owner = _owner(operands) if captured else within
             return Ran(body, operands, results, traced, treedef, owner)
@@ -266,7 +266,7 @@ def append(prim: Primitive, builder: Builder, ran: Ran, policy: Any) -> list[Val
         for x, read in zip(ran.operands, body.needed, strict=True)
     ]
     numbers = [x.index if type(x) is Tracer else x for x in ran.operands]
-    results = [
+    results: list[Any] = [
         builder.new(y, None) if traced else y
         for y, traced in zip(ran.results, ran.traced, strict=True)
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Program, Var
@@ -15,10 +15,11 @@ from fgrad.transforms.core.derived_programs import (
 )
 
 Values = Sequence[Value]
+T = TypeVar("T")
 Dims = Sequence["int | None"]
 
 
-def split(values: Values, *counts: int) -> list[list[Value]]:
+def split(values: Sequence[T], *counts: int) -> list[list[T]]:
     """Consecutive parts of the given lengths, and the rest."""
     parts, start = [], 0
     for n in counts:
@@ -27,12 +28,12 @@ def split(values: Values, *counts: int) -> list[list[Value]]:
     return [*parts, list(values[start:])]
 
 
-def some(values: Values, mask: Sequence[bool]) -> list[Any]:
+def some(values: Sequence[T], mask: Sequence[bool]) -> list[T]:
     """The values where the mask says so."""
     return [x for x, m in zip(values, mask, strict=True) if m]
 
 
-def spread(values: Iterator[Value], mask: Sequence[bool]) -> list[Value | None]:
+def spread(values: Iterator[T], mask: Sequence[bool]) -> list[T | None]:
     """The next values where the mask says so, None elsewhere."""
     return [next(values) if m else None for m in mask]
 

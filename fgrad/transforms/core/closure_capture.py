@@ -42,7 +42,7 @@ class standing:
 
     __slots__ = ("before", "closed", "running", "values")
 
-    def __init__(self, closed: Sequence[Closed], values: Sequence[Tracer]) -> None:
+    def __init__(self, closed: Sequence[Closed], values: Sequence[Any]) -> None:
         self.closed, self.values = closed, values
 
     def __enter__(self) -> None:

@@ -88,8 +88,8 @@ class _Replayed(NamedTuple):
     """A program run inside an eager builder; the inputs that are differentiated are its own."""
 
     builder: Builder
-    inputs: list[Tracer]
-    outs: list[Value]
+    inputs: list[Any]
+    outs: list[Any]
 
 
 def _replay(program: Program, what: str, values: Sequence[Value], active: Mask) -> _Replayed:

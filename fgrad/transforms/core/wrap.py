@@ -29,7 +29,7 @@ def flatten(x: Any) -> tuple[list[Any], tree.TreeDef]:
     return tree.flatten(x)
 
 
-def as_value(x: Any, what: str = "an argument") -> Value:
+def as_value(x: Any, what: str = "an argument") -> Any:
     """A leaf as an array, NumPy scalar or tracer of native byte order.
 
     Raises:
