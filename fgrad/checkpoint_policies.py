@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fgrad.base.pickling import pickles_as_call
 from fgrad.errors import MissingRuleError
 from fgrad.ir.primitive import Primitive
 from fgrad.ops import primitives as prims
@@ -52,6 +53,7 @@ def dots_with_no_batch_dims_saveable(prim: Primitive, *_avals: Any, **params: An
 checkpoint_dots_with_no_batch_dims = dots_with_no_batch_dims_saveable
 
 
+@pickles_as_call
 def save_only_these_names(*names: str) -> Policy:
     """Keep what `checkpoint_name` gave one of these names."""
 
@@ -61,6 +63,7 @@ def save_only_these_names(*names: str) -> Policy:
     return policy
 
 
+@pickles_as_call
 def save_any_names_but_these(*names: str) -> Policy:
     """Keep what `checkpoint_name` gave another name than these."""
 
@@ -70,6 +73,7 @@ def save_any_names_but_these(*names: str) -> Policy:
     return policy
 
 
+@pickles_as_call
 def save_anything_except_these_names(*names: str) -> Policy:
     """Keep all but what `checkpoint_name` gave one of these names."""
 
@@ -79,6 +83,7 @@ def save_anything_except_these_names(*names: str) -> Policy:
     return policy
 
 
+@pickles_as_call
 def save_from_both_policies(first: Policy, second: Policy) -> Policy:
     """Keep what one of two policies keeps."""
 

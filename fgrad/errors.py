@@ -5,8 +5,9 @@ A card has a first sentence and rows of aligned text; it never prints the conten
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -50,6 +51,13 @@ class FgradError(Exception):
         super().__init__(card(headline, rows, name.lower() if rows else ""))
         self.headline = headline
         self.rows = rows
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.headline, self.rows), self.__dict__
+
+
+class UnpicklableError(FgradError, pickle.PicklingError):
+    """A function that another process could not find by its name."""
 
 
 class CheckError(FgradError):
@@ -158,6 +166,9 @@ class AxisError(FgradError, np.exceptions.AxisError):
 
     def __str__(self) -> str:
         return card(self.headline, self.rows, "axiserror" if self.rows else "")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.axis, self.ndim, self.rows), self.__dict__
 
 
 class ShapeError(FgradError, ValueError):

@@ -19,6 +19,7 @@ import scipy.sparse
 
 from fgrad import tree
 from fgrad.base.frames import hides_own_frames
+from fgrad.base.pickling import Recipe, label_of, named, pickles_as_call, reduced
 from fgrad.compile.jit import jit
 from fgrad.errors import ArgumentError, GradDtypeError
 from fgrad.ir.aval import aval_of
@@ -49,6 +50,8 @@ class Plan(NamedTuple):
 class SparseDerivative:
     """A function that gives a sparse matrix; `plan(*args)` says how."""
 
+    recipe: Recipe | None = None  # the call that made it
+
     def __init__(
         self,
         fun: Callable[..., Any],
@@ -60,6 +63,14 @@ class SparseDerivative:
         self.fun, self.argnums, self.given, self.what = fun, argnums, pattern, what
         self.prepare = prepare
         self.plans: dict[Any, tuple[_Flat, Plan]] = {}
+        named(self, fun, f"{what}({function_name(fun)})")
+
+    def __repr__(self) -> str:
+        return f"<{label_of(self)}>"
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        assert self.recipe is not None
+        return reduced(self, self.recipe)
 
     @hides_own_frames
     def __call__(self, *args: Any) -> scipy.sparse.csr_array:
@@ -78,6 +89,7 @@ class SparseDerivative:
         return found
 
 
+@pickles_as_call
 def jacobian(
     fun: Callable[..., Any],
     argnums: int = 0,
@@ -119,10 +131,10 @@ def jacobian(
             f"sparse.jacobian: mode={mode!r}; it is 'auto', 'forward' or 'reverse'."
         )
     prepare = functools.partial(_plan_jacobian, mode=mode)
-    derivative = SparseDerivative(fun, argnums, pattern, "sparse.jacobian", prepare)
-    return named_like(derivative, fun, "sparse.jacobian")
+    return SparseDerivative(fun, argnums, pattern, "sparse.jacobian", prepare)
 
 
+@pickles_as_call
 def hessian(fun: Callable[..., Any], argnums: int = 0, *, pattern: Any = None) -> SparseDerivative:
     """The matrix of second derivatives of a function, as a sparse matrix.
 
@@ -145,10 +157,10 @@ def hessian(fun: Callable[..., Any], argnums: int = 0, *, pattern: Any = None) -
         2
     """
     check_callable(fun, "sparse.hessian")
-    derivative = SparseDerivative(fun, argnums, pattern, "sparse.hessian", _plan_hessian)
-    return named_like(derivative, fun, "sparse.hessian")
+    return SparseDerivative(fun, argnums, pattern, "sparse.hessian", _plan_hessian)
 
 
+@pickles_as_call
 def pattern(fun: Callable[..., Any], argnums: int = 0) -> Callable[..., scipy.sparse.csr_array]:
     """Where the Jacobian of a function may differ from 0, whatever the values are.
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.pickling import label_of
 from fgrad.compile.jit import jit
 from fgrad.errors import ArgumentError
 from fgrad.numpy.promote import as_array
@@ -72,7 +73,7 @@ def check_grads(
         if mode not in ("fwd", "rev"):
             raise ArgumentError(f"check_grads: modes are 'fwd' and 'rev', not {mode!r}.")
     rng = np.random.default_rng(seed)
-    name = getattr(f, "__name__", "function")
+    name = label_of(f)
     leaves, treedef = tree.flatten(tuple(args))
     free = [i for i, x in enumerate(leaves) if as_array(x).dtype.kind in "fc"]
     if not free:
@@ -287,8 +288,7 @@ def check_transpose(f: Function, args: Sequence[Any], rtol: float | None = None)
     bound = _value_rtol(values) if rtol is None else rtol
     if not abs(left - right) <= bound * max(scale, abs(left), 1e-300):
         raise AssertionError(
-            f"the transpose of {getattr(f, '__name__', 'function')} is wrong: "
-            f"<y, A x> = {left!r}, <A^T y, x> = {right!r}"
+            f"the transpose of {label_of(f)} is wrong: <y, A x> = {left!r}, <A^T y, x> = {right!r}"
         )
 
 
@@ -327,7 +327,7 @@ def check_vmap(
         rows.append(f(*lane))
     looped = tree.map(lambda *xs: np.stack(xs), *rows)
     tolerance = Tolerance(atol, _value_rtol(values) if rtol is None else rtol)
-    name = f"vmap of {getattr(f, '__name__', 'function')}"
+    name = f"vmap of {label_of(f)}"
     _assert_close(vmap(f, in_axes)(*values), looped, tolerance, name, equal_dtypes=True)
 
 
@@ -354,6 +354,6 @@ def check_jit(
     expected, compiled = f(*args), jit(f)
     leaves = [as_array(x) for x in tree.leaves((tuple(args), expected))]
     tolerance = Tolerance(atol, _value_rtol(leaves) if rtol is None else rtol)
-    name = f"jit of {getattr(f, '__name__', 'function')}"
+    name = f"jit of {label_of(f)}"
     for _ in range(2):
         _assert_close(compiled(*args), expected, tolerance, name, equal_dtypes=True)

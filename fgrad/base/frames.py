@@ -30,7 +30,7 @@ def hides_own_frames(function: Function) -> Function:
         try:
             return function(*args, **kwargs)
         except Exception as error:
-            _shorten(error)
+            shorten(error)
             if sys.version_info >= (3, 11):
                 raise
             raise error  # Python 3.10 would raise it with the traceback of before
@@ -38,7 +38,7 @@ def hides_own_frames(function: Function) -> Function:
     return shown  # type: ignore[return-value]
 
 
-def _shorten(error: BaseException) -> None:
+def shorten(error: BaseException) -> None:
     """Take fgrad's frames from the tracebacks of an error and of those that led to it."""
     if config.traceback == "full":
         return

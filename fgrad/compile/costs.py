@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from fgrad.base.pickling import pickles_as_call
 from fgrad.compile.inspect import inspect, jitted
 from fgrad.compile.tasks.steps import KernelStep
 from fgrad.errors import MissingRuleError
@@ -16,6 +16,7 @@ from fgrad.ir.program import Eqn, Program, Var
 from fgrad.ir.traits import Along
 from fgrad.ops import primitives as prims
 from fgrad.transforms.core.derived_programs import vjp_programs
+from fgrad.transforms.core.wrap import named_like
 
 # Of an n x n matrix, in n^3 (Golub and Van Loan, Matrix Computations, 4th edition).
 _CUBES = {
@@ -56,6 +57,7 @@ def _shown(value: Any) -> str:
     return f"{value:,}" if type(value) is int else str(value)
 
 
+@pickles_as_call
 def cost_analysis(fun: Callable[..., Any]) -> Callable[..., Cost]:
     """A function that counts what a call of `fun` with its arguments costs, without running it.
 
@@ -70,7 +72,6 @@ def cost_analysis(fun: Callable[..., Any]) -> Callable[..., Cost]:
         (128, 16)
     """
 
-    @functools.wraps(fun)
     def analysed(*args: Any, **kwargs: Any) -> Cost:
         stages = inspect(fun)(*args, **kwargs)
         program = jitted(fun).program_of(args, kwargs)
@@ -90,7 +91,7 @@ def cost_analysis(fun: Callable[..., Any]) -> Callable[..., Cost]:
             counted.bounded,
         )
 
-    return analysed
+    return named_like(analysed, fun, "cost_analysis")
 
 
 def _residual_bytes(program: Program) -> int | None:

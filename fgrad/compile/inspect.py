@@ -6,11 +6,11 @@ inspect(f)(*args)           all stages of its compilation, with times and sizes
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from fgrad.base.pickling import pickles_as_call
 from fgrad.compile.backend import BACKENDS
 from fgrad.compile.jit import Jitted, jit
 from fgrad.compile.kernel.ir import Kernel
@@ -19,6 +19,7 @@ from fgrad.compile.pipeline import Stage, compile_program, distinct_kernels
 from fgrad.compile.tasks.steps import KernelStep
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Program
+from fgrad.transforms.core.wrap import named_like
 
 
 class Memory(NamedTuple):
@@ -127,6 +128,7 @@ def jitted(fun: Callable[..., Any]) -> Jitted:
     return fun if isinstance(fun, Jitted) else jit(fun)
 
 
+@pickles_as_call
 def make_program(fun: Callable[..., Any]) -> Callable[..., Program]:
     """A function that traces `fun` with its arguments and returns the program.
 
@@ -142,13 +144,13 @@ def make_program(fun: Callable[..., Any]) -> Callable[..., Program]:
         <BLANKLINE>
     """
 
-    @functools.wraps(fun)
     def traced(*args: Any, **kwargs: Any) -> Program:
         return jitted(fun).program_of(args, kwargs)
 
-    return traced
+    return named_like(traced, fun, "make_program")
 
 
+@pickles_as_call
 def inspect(fun: Callable[..., Any]) -> Callable[..., Stages]:
     """A function that compiles `fun` for its arguments and returns all stages.
 
@@ -162,7 +164,6 @@ def inspect(fun: Callable[..., Any]) -> Callable[..., Stages]:
         (5, 1)
     """
 
-    @functools.wraps(fun)
     def compiled(*args: Any, **kwargs: Any) -> Stages:
         start = time.perf_counter()
         whole = jitted(fun)
@@ -173,4 +174,4 @@ def inspect(fun: Callable[..., Any]) -> Callable[..., Stages]:
         first = Stage("trace", ms, len(program.eqns), len(program.eqns), program)
         return Stages(program, [first, *done.stages], done.code, device)
 
-    return compiled
+    return named_like(compiled, fun, "inspect")

@@ -9,7 +9,6 @@ scalars count by type: they are weak), the static arguments, and the settings.
 from __future__ import annotations
 
 import functools
-import sys
 import types
 from collections.abc import Callable, Hashable, Sequence
 from threading import get_ident
@@ -21,6 +20,7 @@ from fgrad import tree
 from fgrad.base.foreign import foreign_container, is_foreign
 from fgrad.base.fork_locks import own_lock
 from fgrad.base.frames import hides_own_frames
+from fgrad.base.pickling import Recipe, label_of, reduced
 from fgrad.base.source import warn_user
 from fgrad.compile import eager_device
 from fgrad.compile.backend import BACKENDS
@@ -105,11 +105,11 @@ class Jitted(NativeCallable):
         self.device_calls = DeviceCalls()
 
     def __repr__(self) -> str:
-        return f"<jit of {getattr(self.fun, '__name__', self.fun)!s}>"
+        return f"<jit of {self._name}>"
 
     @property
     def _name(self) -> str:
-        return getattr(self.fun, "__name__", type(self.fun).__name__)
+        return label_of(self.fun)
 
     def with_function(self, fun: Callable[..., Any]) -> Jitted:
         """The same for a twin of the function in a trace, which finds tracers outside of it."""
@@ -122,15 +122,9 @@ class Jitted(NativeCallable):
         return self if instance is None else types.MethodType(self, instance)
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        """By name, if the name leads here; else as the function and how it was jitted."""
-        path = getattr(self.fun, "__qualname__", "")
-        found: Any = sys.modules.get(getattr(self.fun, "__module__", ""))
-        for name in path.split("."):
-            found = getattr(found, name, None)
-        if found is self:
-            return path
         settings = (self.static_argnums, self.static_argnames, self.donate_argnums)
-        return Jitted, (self.fun, *settings, self.max_traces, self.device)
+        call = (self.fun, *settings, self.max_traces, self.device)
+        return reduced(self, Recipe(Jitted, call, {}))
 
     @hides_own_frames
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+from fgrad.base.pickling import label_of
 from fgrad.compile.static_arguments import Static
 from fgrad.errors import StaticArgumentError, UnsupportedTypeError
 from fgrad.ir.aval import Aval
@@ -35,7 +36,7 @@ def explain_retrace(fun: Any) -> str:
           trace 2: [0][0]: f64[2] -> f64[3]
     """
     entries = list({id(e): e for e in fun.entries.values()}.values())
-    name = getattr(fun.fun, "__name__", "function").strip("<>")
+    name = label_of(fun.fun).strip("<>")
     lines = [f"{name} was traced {len(entries)} time{'s' * (len(entries) != 1)}"]
     for k in range(1, len(entries)):
         before, after = entries[k - 1].description, entries[k].description

@@ -6,7 +6,6 @@ profile(loss)(w, x).chrome_trace("t.json")  for chrome://tracing and Perfetto
 
 from __future__ import annotations
 
-import functools
 import json
 import statistics
 import time
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad.base.pickling import pickles_as_call
 from fgrad.base.source import Loc
 from fgrad.compile.call import contiguous
 from fgrad.compile.cpu.executable import StepPrograms
@@ -24,6 +24,7 @@ from fgrad.compile.tasks.plan import Plan
 from fgrad.compile.tasks.steps import Group, KernelStep, LibraryStep
 from fgrad.errors import ArgumentError
 from fgrad.ir.program import Eqn, Var
+from fgrad.transforms.core.wrap import named_like
 
 OPERATIONS = 6  # that a row of the table names
 
@@ -94,6 +95,7 @@ class Profile(NamedTuple):
             json.dump({"traceEvents": events, "displayTimeUnit": "ns"}, file)
 
 
+@pickles_as_call
 def profile(fun: Callable[..., Any], repeat: int = 20) -> Callable[..., Profile]:
     """A function that compiles `fun`, runs it, and returns the time of each of its steps.
 
@@ -115,7 +117,6 @@ def profile(fun: Callable[..., Any], repeat: int = 20) -> Callable[..., Profile]
     if repeat < 1:
         raise ArgumentError(f"profile: repeat={repeat}; it must be positive.")
 
-    @functools.wraps(fun)
     def profiled(*args: Any, **kwargs: Any) -> Profile:
         entry = jitted(fun).entry_of(args, kwargs)
         stages = {s.name: s.result for s in compile_program(entry.program).stages}
@@ -134,7 +135,7 @@ def profile(fun: Callable[..., Any], repeat: int = 20) -> Callable[..., Profile]
         ]
         return Profile(entry.program.name, rows)
 
-    return profiled
+    return named_like(profiled, fun, "profile")
 
 
 def _timed(steps: StepPrograms, arrays: list[np.ndarray], repeat: int) -> list[float]:

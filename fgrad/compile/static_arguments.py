@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad.base.pickling import label_of
 from fgrad.errors import StaticArgumentError
 
 
@@ -36,12 +37,12 @@ def completed(
     for k in nums:
         if not variadic and not -len(positional) <= k < len(positional):
             raise StaticArgumentError(
-                f"static_argnums={k}, but {fun.__name__} takes {len(positional)} positional ones."
+                f"static_argnums={k}, but {label_of(fun)} takes {len(positional)} positional ones."
             )
     for name in names:
         if name not in parameters and inspect.Parameter.VAR_KEYWORD not in kinds:
             raise StaticArgumentError(
-                f"static_argnames={name!r}, but {fun.__name__} has arguments {', '.join(listed)}."
+                f"static_argnames={name!r}, but {label_of(fun)} has arguments {', '.join(listed)}."
             )
     by_num = [positional[k] for k in nums if -len(positional) <= k < len(positional)]
     by_name = [positional.index(n) for n in names if n in positional]

@@ -24,6 +24,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
+from fgrad.base.lazy_import import load
 from fgrad.errors import CheckError
 from fgrad.ir.traits import Along, Refusal, Traits, given
 
@@ -49,12 +50,22 @@ REGISTRY: dict[str, Primitive] = {}
 Statement = tuple[str, int]
 
 
-def _statement() -> Statement | None:
-    """The file and line of the statement of a module that is running now; None outside of one."""
+def registered(name: str, module: str | None) -> Primitive:
+    """The primitive of a name, whose module is imported."""
+    if module is not None:
+        load(module)
+    return REGISTRY[name]
+
+
+def _statement() -> tuple[Statement | None, str | None]:
+    """The file and line of the statement of a module that is running now, and the name of the
+    module; None outside of one."""
     frame = sys._getframe(2)
     while frame is not None and frame.f_code.co_name != "<module>":
         frame = frame.f_back
-    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+    if frame is None:
+        return None, None
+    return (frame.f_code.co_filename, frame.f_lineno), frame.f_globals.get("__name__")
 
 
 def reads_nothing(count: int) -> Reads:
@@ -108,7 +119,7 @@ class Primitive:
         scalar: str | None = None,
         reads: Reads | Callable[[int], Reads] | None = None,
     ) -> None:
-        self.defined = _statement()
+        self.defined, self.module = _statement()
         if name in REGISTRY and (self.defined is None or REGISTRY[name].defined != self.defined):
             raise CheckError(f"primitive {name!r} is defined twice")
         self.name = name
@@ -172,6 +183,9 @@ class Primitive:
     def __repr__(self) -> str:
         return self.name
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return registered, (self.name, self.module)
+
     def unread_by(self, pattern: int) -> Places:
         """The places of the values that no derivative reads.
 
@@ -202,7 +216,7 @@ class Primitive:
         return missing
 
     def _set(self, slot: str, rule: R | Refusal) -> R:
-        here = _statement()
+        here, _ = _statement()
         if slot in self.rules and (here is None or self.written[slot] != here):
             raise CheckError(f"slot {slot!r} of primitive {self.name!r} is written twice")
         self.rules[slot], self.written[slot] = rule, here

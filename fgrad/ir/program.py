@@ -126,6 +126,9 @@ class Program:
         self.made_by = made_by
         self._derived: dict[Hashable, Any] = {}  # see `derived`
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Program, tuple([getattr(self, name) for name in self.__slots__[:6]])
+
     def derived(self, key: Hashable, make: Callable[[], T]) -> T:
         """What `make` derives from this program and the key alone, made once.
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.base.pickling import Transformed
+
 LARGE = 1 << 16  # bytes of an array that is not compared
 TRUSTED = frozenset({"numpy", "fgrad", "math", "cmath", "operator", "builtins", "scipy", "typing"})
 _PLAIN = (str, bytes, int, bool, type(None), type(Ellipsis), slice)
@@ -56,6 +58,8 @@ def _part(x: Any, around: tuple[Any, ...]) -> Hashable:
         return kind, tuple([(_part(k, around), _part(v, around)) for k, v in x.items()])
     if kind is functools.partial:
         return kind, _part((x.func, x.args, x.keywords), around)
+    if kind is Transformed:
+        return kind, _part(x.fun, around)
     if _is_trusted(x):
         return _Same(x)
     if kind is types.FunctionType:

@@ -99,8 +99,18 @@ def _made(name: str) -> Any:
         return target  # it finds its traced form by itself, and keeps its methods: np.add.reduce
     function = lookup(name) if traced is None else _public(name, target, traced)
     if name in CREATED:
-        return _created(function, name)
-    return _overlay(name) if traced is None else function
+        return _found_here(_created(function, name), name)
+    return _overlay(name) if traced is None else _found_here(function, name)
+
+
+def _found_here(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """A function that pickle finds: NumPy's name leads to NumPy's function."""
+    group, _, last = name.partition(".")
+    inside = bool(last) and group in ("fft", "linalg")
+    package = __name__.rpartition(".")[0]
+    function.__module__ = f"{package}.{group}" if inside else package
+    function.__qualname__ = last if inside else name
+    return function
 
 
 def _overlay(name: str) -> Any:
@@ -138,4 +148,6 @@ def attributes(
     return get, lambda: dir(plain)
 
 
-OWN.update(finfo=_of_dtype(numpy.finfo), iinfo=_of_dtype(numpy.iinfo))
+OWN.update({
+    name: _found_here(_of_dtype(getattr(numpy, name)), name) for name in ("finfo", "iinfo")
+})  # fmt: skip

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.pickling import pickles_as_call
 from fgrad.errors import ArgumentError, GradDtypeError
 from fgrad.numpy.promote import as_array, convert, dtype_of, inexact, shape_of
 from fgrad.ops.complex import complex_, imag, real, real_dtype
@@ -142,6 +143,7 @@ def global_norm(updates: Updates) -> Value:
     return select(positive, np.sqrt(select(positive, total, lit(total, 1))), lit(total, 0))
 
 
+@pickles_as_call
 def identity() -> GradientTransformation:
     """The transformation that changes nothing.
 
@@ -152,6 +154,7 @@ def identity() -> GradientTransformation:
     return stateless(lambda updates, params: updates)
 
 
+@pickles_as_call
 def stateless(
     function: Callable[[Updates, Params | None], Updates],
 ) -> GradientTransformation:
@@ -168,6 +171,7 @@ def stateless(
     return GradientTransformation(lambda params: EmptyState(), update)
 
 
+@pickles_as_call
 def chain(*transformations: GradientTransformation) -> GradientTransformation:
     """Transformations applied one after the other; the state is the tuple of their states.
 
@@ -196,6 +200,7 @@ def chain(*transformations: GradientTransformation) -> GradientTransformation:
     return GradientTransformation(init, update)
 
 
+@pickles_as_call
 def scale(factor: float) -> GradientTransformation:
     """Multiply by a number.
 
@@ -206,6 +211,7 @@ def scale(factor: float) -> GradientTransformation:
     return stateless(lambda updates, _: tree.map(lambda u: scaled(as_array(u), factor), updates))
 
 
+@pickles_as_call
 def scale_by_learning_rate(learning_rate: ScalarOrSchedule) -> GradientTransformation:
     """Multiply by the negative of a number or of a schedule.
 
@@ -223,6 +229,7 @@ def scale_by_learning_rate(learning_rate: ScalarOrSchedule) -> GradientTransform
     return GradientTransformation(lambda params: CountState(first_count()), update)
 
 
+@pickles_as_call
 def clip_by_global_norm(max_norm: float) -> GradientTransformation:
     """Shrink all updates by one factor so that their global norm is at most `max_norm`.
 
@@ -241,6 +248,7 @@ def clip_by_global_norm(max_norm: float) -> GradientTransformation:
     return stateless(clip)
 
 
+@pickles_as_call
 def clip_by_value(max_delta: float) -> GradientTransformation:
     """Clip each element of the updates to [-max_delta, max_delta].
 
@@ -270,6 +278,7 @@ def clip_by_value(max_delta: float) -> GradientTransformation:
     return stateless(lambda updates, _: tree.map(clip, updates))
 
 
+@pickles_as_call
 def split_real_and_imaginary(inner: GradientTransformation) -> GradientTransformation:
     """A transformation to which complex numbers are pairs of real ones, as in PyTorch.
 
@@ -303,6 +312,7 @@ def _joined(parts: list[Value]) -> Value:
     return complex_(*parts) if len(parts) == 2 else parts[0]
 
 
+@pickles_as_call
 def add_decayed_weights(weight_decay: float, mask: Any = None) -> GradientTransformation:
     """Add `weight_decay` times the parameters to the updates.
 

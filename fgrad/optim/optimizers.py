@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.pickling import pickles_as_call
 from fgrad.ir.aval import FLOAT64
 from fgrad.numpy.promote import as_array
 from fgrad.ops.elementwise import convert, pow_
@@ -78,6 +79,7 @@ def _squares(updates: Updates) -> Updates:
 # --- parts --------------------------------------------------------------------------------------
 
 
+@pickles_as_call
 def trace_momentum(decay: float, nesterov: bool = False) -> GradientTransformation:
     """Momentum: m = decay m + g; the update is m, or g + decay m (Sutskever et al. 2013).
 
@@ -99,6 +101,7 @@ def trace_momentum(decay: float, nesterov: bool = False) -> GradientTransformati
     return GradientTransformation(lambda params: TraceState(zeros_like(params)), update)
 
 
+@pickles_as_call
 def scale_by_adam(
     b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, nesterov: bool = False
 ) -> GradientTransformation:
@@ -138,6 +141,7 @@ def _bias(decay: float, count: Any) -> Value:
     return 1.0 - pow_(np.float64(decay), convert(as_array(count), FLOAT64))
 
 
+@pickles_as_call
 def scale_by_rms(
     decay: float = 0.9, eps: float = 1e-8, centered: bool = False
 ) -> GradientTransformation:
@@ -166,6 +170,7 @@ def scale_by_rms(
 # --- optimisers ---------------------------------------------------------------------------------
 
 
+@pickles_as_call
 def sgd(
     learning_rate: ScalarOrSchedule, momentum: float | None = None, nesterov: bool = False
 ) -> GradientTransformation:
@@ -190,6 +195,7 @@ def sgd(
     return chain(inner, scale_by_learning_rate(learning_rate))
 
 
+@pickles_as_call
 def adam(
     learning_rate: ScalarOrSchedule,
     b1: float = 0.9,
@@ -214,6 +220,7 @@ def adam(
     return chain(scale_by_adam(b1, b2, eps, nesterov), scale_by_learning_rate(learning_rate))
 
 
+@pickles_as_call
 def adamw(
     learning_rate: ScalarOrSchedule,
     b1: float = 0.9,
@@ -241,6 +248,7 @@ def adamw(
     )
 
 
+@pickles_as_call
 def rmsprop(
     learning_rate: ScalarOrSchedule,
     decay: float = 0.9,
@@ -267,6 +275,7 @@ def rmsprop(
     return chain(inner, after, scale_by_learning_rate(learning_rate))
 
 
+@pickles_as_call
 def adagrad(learning_rate: ScalarOrSchedule, eps: float = 1e-10) -> GradientTransformation:
     """Gradients divided by the root of the sum of their squares (Duchi, Hazan and Singer 2011).
 

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from fgrad.base.pickling import pickles_as_call
 from fgrad.errors import ArgumentError
 from fgrad.ir.aval import FLOAT64
 from fgrad.numpy.promote import as_array
@@ -32,6 +33,7 @@ def _check_steps(name: str, steps: int) -> float:
     return float(steps)
 
 
+@pickles_as_call
 def constant_schedule(value: float) -> Schedule:
     """The same value at every step.
 
@@ -42,6 +44,7 @@ def constant_schedule(value: float) -> Schedule:
     return lambda step: np.float64(value)
 
 
+@pickles_as_call
 def linear_schedule(init_value: float, end_value: float, transition_steps: int) -> Schedule:
     """From `init_value` to `end_value` in equal steps; constant afterwards.
 
@@ -58,6 +61,7 @@ def linear_schedule(init_value: float, end_value: float, transition_steps: int) 
     return schedule
 
 
+@pickles_as_call
 def exponential_decay(
     init_value: float, transition_steps: int, decay_rate: float, staircase: bool = False
 ) -> Schedule:
@@ -83,6 +87,7 @@ def exponential_decay(
     return schedule
 
 
+@pickles_as_call
 def cosine_decay(init_value: float, decay_steps: int, alpha: float = 0.0) -> Schedule:
     """Half a cosine from `init_value` to `alpha * init_value` (Loshchilov and Hutter 2017, eq. 5).
 
@@ -99,6 +104,7 @@ def cosine_decay(init_value: float, decay_steps: int, alpha: float = 0.0) -> Sch
     return schedule
 
 
+@pickles_as_call
 def warmup_cosine_decay(
     init_value: float,
     peak_value: float,
@@ -127,6 +133,7 @@ def warmup_cosine_decay(
     return join_schedules([rise, fall], [warmup_steps])
 
 
+@pickles_as_call
 def join_schedules(schedules: list[Schedule], boundaries: list[int]) -> Schedule:
     """One schedule after the other; each counts its steps from its boundary.
 
@@ -152,6 +159,7 @@ def join_schedules(schedules: list[Schedule], boundaries: list[int]) -> Schedule
     return schedule
 
 
+@pickles_as_call
 def piecewise_constant(init_value: float, boundaries_and_scales: Mapping[int, float]) -> Schedule:
     """`init_value`, multiplied by a scale from each boundary on.
 

@@ -9,7 +9,6 @@ view(f)(*args)              in a notebook: a table; `.save("f.html")`, `.dot()` 
 
 from __future__ import annotations
 
-import functools
 import html
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +19,7 @@ from fgrad.compile.inspect import inspect
 from fgrad.compile.tasks.steps import Group
 from fgrad.ir.program import Eqn, Lit, Program, Var
 from fgrad.ir.text import names, print_eqn, scalar_text
+from fgrad.transforms.core.wrap import named_like
 
 # Fills that text can be read on, for groups in turn.
 COLOURS = (
@@ -184,10 +184,9 @@ def view(fun: Callable[..., Any]) -> Callable[..., View]:
         (True, True)
     """
 
-    @functools.wraps(fun)
     def viewed(*args: Any, **kwargs: Any) -> View:
         stages = inspect(fun)(*args, **kwargs)
         passes = stages.passes
         return View(passes["cse"], passes["fuse"].groups)
 
-    return viewed
+    return named_like(viewed, fun, "view")

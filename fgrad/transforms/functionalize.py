@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fgrad import tree
+from fgrad.base.pickling import pickles_as_call
 from fgrad.trace import Builder, Tracer
 from fgrad.tracing.device_tracing import lower
 from fgrad.transforms.core.wrap import (
@@ -23,6 +24,7 @@ from fgrad.transforms.core.wrap import (
 )
 
 
+@pickles_as_call
 def functionalize(fun: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
     """A function that returns what `fun` returns, and its arguments as `fun` leaves them.
 

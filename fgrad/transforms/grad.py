@@ -15,6 +15,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.base.lazy_import import lazy_module
+from fgrad.base.pickling import pickles_as_call
 from fgrad.base.quiet import quiet
 from fgrad.base.source import here, resolve
 from fgrad.errors import NonScalarGradError
@@ -49,6 +50,7 @@ memory_budget = lazy_module("fgrad.transforms.checkpoint.memory_budget")
 _VIEW = attrgetter("_view")
 
 
+@pickles_as_call
 def value_and_grad(
     fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
@@ -141,6 +143,7 @@ def _differentiated(
     return differentiated
 
 
+@pickles_as_call
 def grad(
     fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.pickling import pickles_as_call
 from fgrad.config import without_jit
 from fgrad.errors import ArgumentError, CustomRuleError
 from fgrad.ir import traits
@@ -21,7 +22,7 @@ from fgrad.ir.primitive import NOT_LINEAR, Opaque, Primitive
 from fgrad.ops.elementwise import add
 from fgrad.trace import Value, bind
 from fgrad.transforms.core.closure_capture import tracers_of
-from fgrad.transforms.core.wrap import as_value, function_name
+from fgrad.transforms.core.wrap import as_value, function_name, named_like
 from fgrad.transforms.custom.function import line_of
 from fgrad.transforms.custom.vjp import custom_vjp
 from fgrad.transforms.grad import grad
@@ -184,6 +185,7 @@ def tag(x: Any, name: str) -> Any:
     return collector.meet(name, as_value(x, f"the operand of tag {name!r}"))
 
 
+@pickles_as_call
 def grad_wrt_tags(fun: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
     """The gradients of a scalar function with respect to the intermediate results that it tags.
 
@@ -214,4 +216,4 @@ def grad_wrt_tags(fun: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
 
         return grad(perturbed)(first.found) if first.found else {}
 
-    return gradients
+    return named_like(gradients, fun, "grad_wrt_tags")

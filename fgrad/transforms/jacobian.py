@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.pickling import pickles_as_call
 from fgrad.ops.shape import reshape, slice_
 from fgrad.trace import Value
 from fgrad.transforms.core.dtypes import ascent, check_argument, check_direction, check_result
@@ -26,6 +27,7 @@ from fgrad.transforms.core.wrap import (
 from fgrad.transforms.vmap import vmap
 
 
+@pickles_as_call
 def jacfwd(
     fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
@@ -96,6 +98,7 @@ def _forward(
     return named_like(jacfwd_fun, user_fun, what)
 
 
+@pickles_as_call
 def jacrev(
     fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
@@ -147,6 +150,7 @@ def jacrev(
     return named_like(jacrev_fun, fun, "jacrev")
 
 
+@pickles_as_call
 def hessian(
     fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.pickling import pickles_as_call
 from fgrad.errors import ArgumentError, BatchSizeError
 from fgrad.ir.aval import aval_of
 from fgrad.ir.memory import peak_bytes
@@ -37,6 +38,7 @@ from fgrad.transforms.grad import grad
 from fgrad.transforms.vmap import vmap
 
 
+@pickles_as_call
 def per_sample_grad(
     fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,

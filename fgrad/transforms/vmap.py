@@ -16,6 +16,7 @@ import numpy as np
 from fgrad import tree
 from fgrad.base.frames import note_read_only
 from fgrad.base.lazy_import import lazy_module
+from fgrad.base.pickling import pickles_as_call
 from fgrad.errors import ArgumentError, BatchSizeError
 from fgrad.ir.aval import PYTHON_SCALARS
 from fgrad.ops.families import batch_first
@@ -46,6 +47,7 @@ ARRAYS = (Tracer, np.ndarray, np.generic, OnDevice, *PYTHON_SCALARS)
 PASSED: Any = object()  # stands for an argument that all examples share and that is no array
 
 
+@pickles_as_call
 def vmap(
     fun: Callable[..., Any],
     in_axes: Any = 0,

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import tree
-from fgrad.base.source import Loc, RawLoc, here
+from fgrad.base.source import Loc, RawLoc, here, resolve
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.order import with_orders
 from fgrad.ir.primitive import Primitive
@@ -78,6 +78,11 @@ class Body:
         self.steps.reverse()
         self.needed = [bool(needed[k]) for k in self.inputs]  # inputs that the pullback reads
         self.program: Program | None = None
+
+    def __getstate__(self) -> tuple[None, dict[str, Any]]:
+        state = {name: getattr(self, name) for name in self.__slots__}
+        state["steps"] = [step._replace(loc=resolve(step.loc)) for step in self.steps]
+        return None, state
 
     def tape(self, values: Sequence[Value], wanted: Sequence[bool]) -> Tape:
         """The tape of the function at some values, from the wanted ones of its inputs."""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fgrad import tree
+from fgrad.base.pickling import pickles_as_call
 from fgrad.errors import ArgumentError
 from fgrad.ir import traits
 from fgrad.ir.aval import Aval, aval_of
@@ -56,6 +57,7 @@ class Saving(Call):
         self.policy, self.count, self.prevent_cse = policy, count, prevent_cse
 
 
+@pickles_as_call
 def checkpoint(
     fun: Callable[..., Any] | None = None,
     *,

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.pickling import Transformed
 from fgrad.base.source import warn_user
 from fgrad.errors import MemoryBudgetWarning
 from fgrad.ir.aval import aval_of
@@ -35,7 +36,7 @@ from fgrad.transforms.core.arguments import refuse_edits, watched
 from fgrad.transforms.core.derived_programs import zeros_of
 from fgrad.transforms.core.outer_context import trace_beneath
 from fgrad.transforms.core.tape import Tape, pull
-from fgrad.transforms.core.wrap import as_value, function_name, is_weak, named_like
+from fgrad.transforms.core.wrap import as_value, function_name, is_weak
 
 Values = Sequence[Value]
 
@@ -109,9 +110,7 @@ def budgeted(fun: Callable[..., Any], memory: str | int) -> Callable[..., Any]:
         outs = apply(traced.program, operands, chosen[key])
         return tree.unflatten(traced.treedef, map(lower, outs))
 
-    budgeted_fun = named_like(in_budget, fun, "budget")
-    budgeted_fun.__name__ = function_name(fun)
-    return budgeted_fun
+    return Transformed(in_budget, fun, function_name(fun))
 
 
 # --- choosing

@@ -16,6 +16,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.base.containers import SEQUENCES, Edit, Watch, containers_in, put_contents
+from fgrad.base.pickling import Transformed
 from fgrad.base.source import USERS, here, owner_of, resolve, warn_user
 from fgrad.errors import ArgumentWriteError, InPlaceError, LostWriteWarning
 from fgrad.trace import Tracer
@@ -254,6 +255,7 @@ def _named_containers(fun: Any) -> list[Any]:
     while left:
         x = left.pop()
         x = x.__func__ if isinstance(x, MethodType) else x
+        x = x.fun if isinstance(x, Transformed) else x
         if id(x) in seen:
             continue
         seen.add(id(x))

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.base.fork_locks import Locked
+from fgrad.base.pickling import Transformed
 from fgrad.errors import InPlaceError
 from fgrad.ir.program import Program
 from fgrad.trace import Builder, Tracer
@@ -106,6 +107,8 @@ def _inside(x: Any) -> list[Any]:
     if isinstance(x, types.FunctionType):
         defaults = [*(x.__defaults__ or ()), *(x.__kwdefaults__ or {}).values()]
         return [*map(_contents, x.__closure__ or ()), *defaults]
+    if isinstance(x, Transformed):
+        return [x.fun]
     if isinstance(x, types.MethodType):
         return [x.__self__, x.__func__]
     if isinstance(x, functools.partial):

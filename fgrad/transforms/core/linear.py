@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fgrad import tree
+from fgrad.base.pickling import Recipe, with_recipe
 from fgrad.base.source import resolve
 from fgrad.errors import ArgumentError, MissingRuleError
 from fgrad.ir.aval import Aval, aval_of
@@ -152,7 +153,11 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], 
         found = [zeros_like(a) if ct is None else ct for ct, a in zip(pulled, avals, strict=True)]
         return tree.unflatten(in_tree, map(lower, found))
 
-    return named_like(transposed, fun, "linear_transpose")
+    made = named_like(transposed, fun, "linear_transpose")
+    likenesses = [Aval(a.shape, a.dtype, is_weak(x)) for a, x in zip(avals, leaves, strict=True)]
+    return with_recipe(
+        made, Recipe(linear_transpose, (fun, *tree.unflatten(in_tree, likenesses)), {})
+    )
 
 
 def _aval(x: Any) -> Aval:

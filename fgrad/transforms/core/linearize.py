@@ -16,6 +16,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.base.frames import hides_own_frames
+from fgrad.base.pickling import Transformed, pickles_as_call
 from fgrad.errors import ArgumentError, GradDtypeError
 from fgrad.ir.aval import aval_of
 from fgrad.ops.elementwise import convert
@@ -35,7 +36,6 @@ from fgrad.transforms.core.wrap import (
     function_name,
     ids_of,
     is_weak,
-    named_like,
     outside,
     outside_tree,
     own,
@@ -226,14 +226,20 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     """
     check_callable(fun, "linearize")
     lin = trace_linear("linearize", fun, primals, has_aux, saves=False)
-    linear = lin.without_values()
+    pushforward = _pushforward(lin.without_values(), function_name(fun))
+    result = tree.unflatten(lin.out_tree, map(lower, lin.outs))
+    return (result, pushforward, lin.aux) if has_aux else (result, pushforward)
 
-    @hides_own_frames
+
+@pickles_as_call
+def _pushforward(linear: Linearized, name: str) -> Callable[..., Any]:
+    """The derivative at a point, as a function."""
+
     def fun_jvp(*tangents: Any) -> Any:
+        """The tangent of the result, for one of each primal."""
         return apply_tangents(linear, tangents, "linearize")
 
-    result = tree.unflatten(lin.out_tree, map(lower, lin.outs))
-    return (result, fun_jvp, lin.aux) if has_aux else (result, fun_jvp)
+    return Transformed(fun_jvp, fun_jvp, f"linearize({name})")
 
 
 @hides_own_frames
@@ -257,14 +263,20 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[
     """
     check_callable(fun, "vjp")
     lin = trace_linear("vjp", fun, primals, has_aux, saves=True)
-    linear = lin.without_values()
-
-    def fun_vjp(cotangent: Any) -> Any:
-        return pull_tree(linear, cotangent)
-
-    pullback = named_like(fun_vjp, fun, "vjp")
+    pullback = _pullback(lin.without_values(), function_name(fun))
     result = tree.unflatten(lin.out_tree, map(lower, lin.outs))
     return (result, pullback, lin.aux) if has_aux else (result, pullback)
+
+
+@pickles_as_call
+def _pullback(linear: Linearized, name: str) -> Callable[..., Any]:
+    """The transposed derivative at a point, as a function."""
+
+    def fun_vjp(cotangent: Any) -> Any:
+        """The cotangents of the primals, for one of the result."""
+        return pull_tree(linear, cotangent)
+
+    return Transformed(fun_vjp, fun_vjp, f"vjp({name})")
 
 
 def pull_tree(lin: Linearized, cotangent: Any, supports: Sequence[Value] = ()) -> Any:

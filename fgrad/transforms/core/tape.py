@@ -86,6 +86,14 @@ class Tape:
         tape.inputs, tape.outputs = list(inputs), list(outputs)
         return tape
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        records = [record._replace(loc=resolve(record.loc)) for record in self.records]
+        return _unpickled, (records, self.active, self.inputs, self.outputs)
+
+
+def _unpickled(*parts: Any) -> Tape:
+    return Tape.of(*parts)
+
 
 def active_values(count: int, inputs: Sequence[int], records: Sequence[Any]) -> bytearray:
     """Which values depend on some inputs."""

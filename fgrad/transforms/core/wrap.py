@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Sequence
-from types import FunctionType
 from typing import Any
 
 import numpy as np
 
 from fgrad import tree
 from fgrad.base.foreign import foreign_container, is_foreign
-from fgrad.base.frames import hides_own_frames
+from fgrad.base.pickling import Transformed, label_of
 from fgrad.errors import ArgumentError, GradDtypeError, UnsupportedTypeError
-from fgrad.ir.aval import PYTHON_SCALARS, is_numeric
+from fgrad.ir.aval import PYTHON_SCALARS, Aval, is_numeric
 from fgrad.trace import Builder, Tracer, Value
 from fgrad.tracing.assign import lying_as
 from fgrad.tracing.device_tracing import lift, lower
@@ -126,23 +125,16 @@ def argument_names(fun: Callable[..., Any], args: Sequence[Any], kwargs: Any) ->
 
 def is_weak(x: Any) -> bool:
     """Whether a leaf is a Python scalar, or a tracer that stands for one."""
-    return x.weak if isinstance(x, Tracer) else type(x) in PYTHON_SCALARS
+    return x.weak if isinstance(x, (Tracer, Aval)) else type(x) in PYTHON_SCALARS
 
 
-def function_name(fun: Callable[..., Any]) -> str:
-    """The user's name for a function."""
-    return getattr(fun, "__name__", None) or type(fun).__name__
+function_name = label_of
 
 
-def named_like(wrapper: Callable[..., Any], fun: Callable[..., Any], prefix: str) -> Any:
+def named_like(wrapper: Callable[..., Any], fun: Callable[..., Any], prefix: str) -> Transformed:
     """A wrapper as users get it: with the name and documentation of the function it transforms,
     and errors without frames of fgrad."""
-    if isinstance(wrapper, FunctionType):
-        wrapper = hides_own_frames(wrapper)
-    wrapper.__name__ = f"{prefix}({function_name(fun)})"
-    wrapper.__doc__ = getattr(fun, "__doc__", None)
-    wrapper.__wrapped__ = fun  # type: ignore[attr-defined]
-    return wrapper
+    return Transformed(wrapper, fun, f"{prefix}({label_of(fun)})")
 
 
 def check_callable(fun: Any, transform: str) -> None:

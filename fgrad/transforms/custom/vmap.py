@@ -12,6 +12,7 @@ from typing import Any
 
 from fgrad import tree
 from fgrad.base.frames import hides_own_frames
+from fgrad.base.pickling import named
 from fgrad.errors import CustomRuleError
 from fgrad.ir import traits
 from fgrad.ir.aval import Aval, aval_of
@@ -28,7 +29,7 @@ from fgrad.transforms.core.closure_capture import standing
 from fgrad.transforms.core.derived_programs import push_program
 from fgrad.transforms.core.outer_context import batched_first, evaluate_beneath
 from fgrad.transforms.core.tape import Tape, pull_selected
-from fgrad.transforms.core.wrap import as_value, named_like
+from fgrad.transforms.core.wrap import as_value, function_name
 from fgrad.transforms.custom.function import CustomFunction, UserRules, described, line_of, recorded
 
 custom_vmap_p = Primitive(
@@ -122,7 +123,8 @@ def sequential_vmap(fun: Callable[..., Any]) -> CustomVmap:
         return tree.unflatten(trees[-1], found), True
 
     mapped.def_vmap(rule)
-    return named_like(mapped, fun, "sequential_vmap")
+    named(mapped, fun, f"sequential_vmap({function_name(fun)})")
+    return mapped
 
 
 class VmapRules(UserRules):

@@ -1,0 +1,253 @@
+"""L0. Functions that transforms return: called like plain ones, pickled as the call that made them.
+
+    vmap(f, in_axes=1)               pickles as    vmap, (f,), {"in_axes": 1}
+    @grad                            pickles as    the name `loss` of its module, which leads to it
+    def loss(w): ...
+
+So it can be pickled if the function that was transformed can: by name with pickle, by value with
+cloudpickle and what is made of it (joblib, dask, Ray).  Compiled code is not in a pickle; the cache
+on disk has it.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import functools
+import pickle
+import sys
+import types
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+from fgrad.base.frames import shorten
+from fgrad.base.source import is_own_file
+from fgrad.errors import UnpicklableError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Recipe(NamedTuple):
+    """The call that makes a function, or the field of the result that it is."""
+
+    make: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    field: str | None = None
+
+
+class Transformed:
+    """What a transform makes of a function.
+
+    Arguments:
+        fun: a closure that does the work.
+        of: the function that was transformed, which gives its name and documentation.
+        label: how cards call it.
+    """
+
+    __slots__ = ("fun", "recipe", "__dict__", "__weakref__")
+
+    recipe: Recipe
+
+    def __init__(self, fun: Callable[..., Any], of: Callable[..., Any], label: str) -> None:
+        self.fun = fun
+        named(self, of, label)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return self.fun(*args, **kwargs)
+        except Exception as error:
+            shorten(error)
+            if sys.version_info >= (3, 11):
+                raise
+            raise error  # Python 3.10 would raise it with the traceback of before
+
+    def __repr__(self) -> str:
+        return f"<{label_of(self)}>"
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return reduced(self, self.recipe)
+
+    def with_function(self, fun: Callable[..., Any]) -> Transformed:
+        """The same with another closure."""
+        made = Transformed(fun, self, label_of(self))
+        made.__wrapped__ = self.__wrapped__  # type: ignore[attr-defined]
+        made.recipe = self.recipe
+        return made
+
+
+def named(wrapper: Any, of: Callable[..., Any], label: str) -> None:
+    """Give what was made of a function its name and documentation, and a label for cards."""
+    functools.update_wrapper(wrapper, of, _NAMES, ())
+    wrapper.__label__ = label
+
+
+_NAMES = ("__module__", "__name__", "__qualname__", "__doc__")
+
+
+def label_of(fun: Any) -> str:
+    """The user's name for a function: `grad(loss)` for what is made of `loss`."""
+    return getattr(fun, "__label__", None) or getattr(fun, "__name__", None) or type(fun).__name__
+
+
+def pickles_as_call(make: Callable[P, R]) -> Callable[P, R]:
+    """Decorator of a function that makes functions, or named tuples of them: they are pickled as
+    the call that made them."""
+
+    @functools.wraps(make)
+    def made(*args: P.args, **kwargs: P.kwargs) -> R:
+        return with_recipe(make(*args, **kwargs), Recipe(made, args, kwargs))
+
+    return made
+
+
+def with_recipe(result: Any, recipe: Recipe) -> Any:
+    """What a call has made, which knows that call."""
+    if isinstance(result, types.FunctionType):
+        label = recipe.make.__name__ + (f".{recipe.field}" if recipe.field else "")
+        result = Transformed(result, result, label)
+    if isinstance(result, tuple):
+        fields = zip(result._fields, result, strict=True)  # type: ignore[attr-defined]
+        return type(result)(*[with_recipe(f, recipe._replace(field=name)) for name, f in fields])
+    if hasattr(type(result), "recipe"):
+        result.recipe = recipe
+    return result
+
+
+def remade(make: Callable[..., Any], args: Any, kwargs: Any, field: str | None) -> Any:
+    """What a recipe makes."""
+    made = make(*args, **kwargs)
+    return made if field is None else getattr(made, field)
+
+
+def reduced(x: Any, recipe: Recipe) -> str | tuple[Any, ...]:
+    """What pickle writes for a function: its name if that leads to it, else its recipe.
+
+    Raises:
+        UnpicklableError: another process could not find a function by its name.
+    """
+    pickler = _pickler()
+    if _at(x) is x and not (pickler.by_value and _is_of_main(x)):
+        return x.__qualname__
+    make, args, kwargs, field = recipe
+    parts = [*args, *kwargs.values()]
+    if pickler.by_name:
+        for part in parts:
+            for function in _named_parts(part):
+                if _steps_to(function) is None:
+                    raise _unpicklable(x, function)
+    if not pickler.by_value:
+        args = tuple([_below_its_name(part) for part in args])
+        kwargs = {key: _below_its_name(part) for key, part in kwargs.items()}
+    return remade, (make, args, kwargs, field)
+
+
+# --- names
+
+
+def _at(x: Any) -> Any:
+    """What the module and name of a function, or class, lead to; None if to nothing."""
+    found: Any = sys.modules.get(getattr(x, "__module__", None) or "")
+    for name in (getattr(x, "__qualname__", None) or "").split("."):
+        found = getattr(found, name, None)
+    return found
+
+
+def _is_of_main(x: Any) -> bool:
+    """Whether a function is defined in a script or notebook, which another process may not have."""
+    return x.__module__ == "__main__"
+
+
+def _steps_to(function: Any) -> int | None:
+    """How often what its name leads to must be unwrapped to find a function; None if it is not
+    found."""
+    found, steps = _at(function), 0
+    while found is not function:
+        found, steps = getattr(found, "__wrapped__", None), steps + 1
+        if found is None:
+            return None
+    return steps
+
+
+class _Below:
+    """A function whose name leads to what was made of it, as the unwrapped form of that."""
+
+    def __init__(self, function: Any, steps: int) -> None:
+        self.function, self.steps = function, steps
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return unwrapped, (_at(self.function), self.steps)
+
+
+def _below_its_name(x: Any) -> Any:
+    steps = _steps_to(x) if isinstance(x, types.FunctionType) else 0
+    return _Below(x, steps) if steps else x
+
+
+def unwrapped(x: Any, steps: int) -> Any:
+    """The function that was wrapped so often."""
+    for _ in range(steps):
+        x = x.__wrapped__
+    return x
+
+
+def _named_parts(x: Any) -> Iterator[Any]:
+    """The functions and classes in an argument that pickle would write by name."""
+    if isinstance(x, (types.FunctionType, type)):
+        yield x
+    elif isinstance(x, types.MethodType):
+        yield from _named_parts(x.__self__)
+    elif isinstance(x, functools.partial):
+        for part in (x.func, *x.args, *x.keywords.values()):
+            yield from _named_parts(part)
+    elif callable(x) and type(x).__reduce__ is object.__reduce__ and type(x) not in _REDUCERS:
+        yield type(x)
+
+
+_REDUCERS = copyreg.dispatch_table
+
+
+# --- who pickles
+
+
+class _Pickler(NamedTuple):
+    by_name: bool  # functions are written by name, or not at all
+    by_value: bool  # functions that have no name elsewhere are written by value
+
+
+def _pickler() -> _Pickler:
+    """What is known of the pickler that asks: the nearest frame that is not fgrad's is its own, if
+    it is written in Python (cloudpickle, dill), or calls one that is not; `copy` needs no names."""
+    frame = sys._getframe(1)
+    while is_own_file(frame.f_code.co_filename) and frame.f_back is not None:
+        frame = frame.f_back
+    if frame.f_globals.get("__name__") == "copy":
+        return _Pickler(False, False)
+    pickler = frame.f_locals.get("self")
+    if not isinstance(pickler, (pickle.Pickler, pickle._Pickler)):  # type: ignore[attr-defined]
+        return _Pickler(True, False)
+    plain = pickle._Pickler.dispatch[types.FunctionType]  # type: ignore[attr-defined]
+    dispatch = getattr(pickler, "dispatch", {})
+    by_value = hasattr(pickler, "reducer_override")
+    by_value = by_value or dispatch.get(types.FunctionType, plain) is not plain
+    return _Pickler(not by_value, by_value)
+
+
+def _unpicklable(x: Any, function: Any) -> UnpicklableError:
+    name = getattr(function, "__qualname__", "function")
+    code = getattr(function, "__code__", None)
+    place = f" in {code.co_filename}:{code.co_firstlineno}" if code is not None else ""
+    kind = "class" if isinstance(function, type) else "function"
+    return UnpicklableError(
+        f"{label_of(x)} cannot be pickled: it is made of a {kind} that has no name elsewhere.",
+        (
+            ("value", f"{name}{place}"),
+            ("why", f"pickle writes the name of a {kind}; the process that reads it imports the"),
+            ("why", f"module and looks there: {function.__module__}.{name} is not found."),
+            ("write", f"def or class at the top of a module, for {name}"),
+            ("write", "cloudpickle.dumps(...), or joblib, which write functions by value"),
+        ),
+    )

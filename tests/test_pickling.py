@@ -1,0 +1,254 @@
+"""What transforms return is pickled: by name, as the call that made it, or as a tape."""
+
+from __future__ import annotations
+
+import copy
+import errno
+import functools
+import importlib
+import inspect
+import io
+import pickle
+import threading
+import types
+import warnings
+import weakref
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import pickle_cases
+import pytest
+from pickle_cases import LINEAR, TRANSFORMED, M, X, loss, vector
+
+import fgrad
+from fgrad import errors, optim, tree
+from fgrad.errors import FgradError, UnpicklableError
+
+PROTOCOLS = range(2, pickle.HIGHEST_PROTOCOL + 1)
+
+
+def bits(out: Any) -> Any:
+    """All that a result is: the structure, and dtype, shape and bits of each leaf."""
+    out = out.toarray() if hasattr(out, "toarray") else out
+    leaves, treedef = tree.flatten(out)
+    if any(type(x).__name__ == "Program" for x in leaves):
+        return [str(x) for x in leaves]
+    arrays = [np.asarray(x) for x in leaves]
+    return str(treedef), [(x.dtype, x.shape, x.tobytes()) for x in arrays]
+
+
+def called(case: pickle_cases.Case) -> Any:
+    """The result for arguments that are not written into."""
+    return bits(case.function(*copy.deepcopy(case.args)))
+
+
+def again(x: Any, protocol: int = pickle.DEFAULT_PROTOCOL) -> Any:
+    return pickle.loads(pickle.dumps(x, protocol))
+
+
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_transformed_functions(name: str) -> None:
+    case = TRANSFORMED[name]
+    expected = called(case)
+    for protocol in PROTOCOLS:
+        loaded = again(case.function, protocol)
+        twice = again(loaded, protocol)
+        assert called(case._replace(function=loaded)) == expected
+        assert called(case._replace(function=twice)) == expected
+    by_value = cloudpickle.loads(cloudpickle.dumps(case.function))
+    assert called(case._replace(function=by_value)) == expected
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_linear_maps_at_a_point(name: str) -> None:
+    fun, x = LINEAR[name]
+    y, pullback = fgrad.vjp(fun, x)
+    _, pushforward = fgrad.linearize(fun, x)
+    for f, ones in (
+        (pullback, tree.map(np.ones_like, y)),
+        (pushforward, tree.map(np.ones_like, x)),
+    ):
+        expected = bits(f(ones))
+        for protocol in PROTOCOLS:
+            assert bits(again(f, protocol)(ones)) == expected
+        assert bits(again(again(f))(ones)) == expected
+        assert bits(cloudpickle.loads(cloudpickle.dumps(f))(ones)) == expected
+        assert bits(copy.deepcopy(f)(ones)) == expected
+
+
+def test_a_pullback_needs_no_function_to_be_pickled() -> None:
+    _, pullback = fgrad.vjp(lambda x: np.sin(x) * x, X)
+    loaded = again(pullback)
+    assert bits(loaded(X)) == bits(pullback(X))
+    assert bits(fgrad.jit(loaded)(X)) == bits(fgrad.jit(pullback)(X))
+    assert bits(fgrad.vmap(loaded)(M)) == bits(fgrad.vmap(pullback)(M))
+
+
+def test_a_pullback_holds_the_residuals_alone() -> None:
+    x = np.ones(10_000)
+    _, pullback = fgrad.vjp(lambda x: np.sum(np.sin(x)), x)
+    assert len(pickle.dumps(pullback)) < 2.5 * x.nbytes
+
+
+NAMED = {
+    "grad": pickle_cases.decorated,
+    "three": pickle_cases.decorated_thrice,
+    "method": pickle_cases.Model.slope,
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_what_a_name_leads_to_is_itself(name: str) -> None:
+    f = NAMED[name]
+    assert again(f) is f and copy.copy(f) is f and copy.deepcopy(f) is f
+
+
+def test_a_function_behaves_as_one() -> None:
+    f = fgrad.grad(pickle_cases.weighted)
+    assert (f.__name__, f.__qualname__, f.__module__) == ("weighted", "weighted", "pickle_cases")
+    assert f.__wrapped__ is pickle_cases.weighted and inspect.unwrap(f) is pickle_cases.weighted
+    assert list(inspect.signature(f).parameters) == ["w", "x"]
+    assert repr(f) == "<grad(weighted)>"
+    assert f == f and f != fgrad.grad(pickle_cases.weighted) and len({f, f}) == 1
+    assert weakref.ref(f)() is f
+    assert copy.deepcopy([f, f])[0] is not f
+    f.note = "kept"
+    assert f.note == "kept"
+
+
+def test_methods() -> None:
+    model = pickle_cases.Model(2.0)
+    assert model.slope.__self__ is model and model.slope == model.slope
+    loaded = again(model.slope)
+    assert loaded.__self__.w == 2.0 and loaded.__func__ is pickle_cases.Model.slope
+    assert copy.deepcopy(model.slope).__self__ is not model
+
+
+# --- by value
+
+
+def local_cases(scale: Any) -> dict[str, Callable[..., Any]]:
+    """Functions without names elsewhere."""
+
+    def inner(x: Any) -> Any:
+        return np.sum(np.sin(scale * x))
+
+    class Local:
+        def __call__(self, x: Any) -> Any:
+            return np.sum(scale * x**2)
+
+        @functools.partial(fgrad.grad, argnums=1)
+        def slope(self, x: Any) -> Any:
+            return self(x)
+
+    return {
+        "lambda": fgrad.grad(lambda x: np.sum(scale * x)),
+        "closure": fgrad.grad(inner),
+        "jit": fgrad.jit(inner),
+        "jit(grad)": fgrad.jit(fgrad.grad(inner)),
+        "grad(jit)": fgrad.grad(fgrad.jit(inner)),
+        "vmap": fgrad.vmap(inner),
+        "hessian": fgrad.hessian(inner),
+        "checkpoint": fgrad.grad(fgrad.checkpoint(loss, policy=lambda *_a, **_p: True)),
+        "partial": fgrad.grad(functools.partial(inner)),
+        "of a local class": fgrad.grad(Local()),
+        "method of a local class": Local().slope,
+        "schedule": functools.partial(
+            pickle_cases.optimised, optim.sgd(lambda step: 0.1 * step + 0.0 * np.sum(scale))
+        ),
+        "mask": functools.partial(
+            pickle_cases.optimised, optim.add_decayed_weights(0.1, mask=lambda p: True)
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", local_cases(X))
+def test_functions_by_value(name: str) -> None:
+    f = local_cases(X)[name]
+    x = X if name != "vmap" else X[None]
+    loaded = cloudpickle.loads(cloudpickle.dumps(f))
+    assert bits(loaded(x)) == bits(f(x))
+    assert bits(copy.deepcopy(f)(x)) == bits(f(x))
+
+
+REFUSED = {
+    name: f
+    for name, f in local_cases(X).items()
+    if not isinstance(f, (functools.partial, types.MethodType))
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_card_says_what_has_no_name(name: str) -> None:
+    for write in (pickle.dumps, lambda f: pickle.dump([f], io.BytesIO())):
+        with pytest.raises(UnpicklableError, match=r"(?s)cannot be pickled.*local_cases.*cloudpi"):
+            write(REFUSED[name])
+
+
+def test_the_card_is_a_pickling_error() -> None:
+    with pytest.raises(pickle.PicklingError):
+        pickle.dumps(fgrad.vmap(lambda x: x))
+
+
+# --- what else travels
+
+MODULES = (
+    "fgrad", "fgrad.numpy", "fgrad.numpy.linalg", "fgrad.numpy.fft", "fgrad.lax", "fgrad.nn",
+    "fgrad.nn.initializers", "fgrad.random", "fgrad.optim", "fgrad.sparse", "fgrad.testing",
+    "fgrad.debug", "fgrad.checkpoint_policies", "fgrad.tree", "fgrad.errors",
+)  # fmt: skip
+NO_FUNCTIONS = {"test"}  # NumPy's tests are an object without a name
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_public_functions_are_found_by_name(module: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = importlib.import_module(module)
+        names = getattr(found, "__all__", None) or vars(found)
+        public = {n: getattr(found, n) for n in names if not n.startswith("_")}
+    if not hasattr(found, "__all__"):
+        public = {n: x for n, x in public.items() if getattr(x, "__module__", "") == module}
+    for name, x in public.items():
+        if isinstance(x, (types.FunctionType, type)) and name not in NO_FUNCTIONS:
+            assert again(x) is x, name
+
+
+ERRORS = [
+    kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, FgradError)
+]
+
+
+@pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
+def test_errors(kind: type[FgradError]) -> None:
+    rows = (("why", "so it is."), ("write", "something else"))
+    error = kind(3, 2, rows) if kind is errors.AxisError else kind("It failed.", rows)
+    loaded = again(error)
+    assert type(loaded) is kind and str(loaded) == str(error)
+    assert loaded.rows == error.rows and str(again(loaded)) == str(error)
+    assert str(copy.copy(error)) == str(error)
+    assert getattr(loaded, "axis", errno.EPERM) == getattr(error, "axis", errno.EPERM)
+
+
+def test_threads_pickle_at_once() -> None:
+    f, x = fgrad.jit(fgrad.grad(fgrad.checkpoint(vector_sum))), X
+    _, pullback = fgrad.vjp(vector, x)
+    start = threading.Barrier(4)
+
+    def work(_: int) -> list[Any]:
+        start.wait()
+        return [bits(again(f)(x)) for _ in range(5)] + [bits(again(pullback)(x)) for _ in range(5)]
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(work, range(4)))
+    assert all(each == found[0] for each in found)
+    assert found[0] == [bits(f(x))] * 5 + [bits(pullback(x))] * 5
+
+
+def vector_sum(x: Any) -> Any:
+    return np.sum(vector(x))
