@@ -7,18 +7,21 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from kernel_oracle import compare, run_native
 
-import fgrad.compile.llvm.runtime as runtime
 from fgrad.compile.cpu.kernels import asm_text, build_kernels, kernel_source, llvm_text
 from fgrad.compile.kernel.check import check_kernel
 from fgrad.compile.kernel.text import parse_kernel
-from fgrad.compile.llvm.runtime import Target, compile_text, module_text
+from fgrad.compile.llvm import generator
+from fgrad.compile.llvm.generator import compile_text
+from fgrad.compile.llvm.runtime import module_text
 from fgrad.compile.llvm.store import DiskStore
+from fgrad.compile.llvm.text import Target
 from fgrad.compile.schedule.order import schedule
 from fgrad.config import config
 
@@ -137,8 +140,8 @@ def test_two_threads_share_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> N
     """Long texts are two modules; their functions, and the errors of both, are as those of one."""
     shapes = [(5, n) for n in range(30, 42)]
     helped: list[str] = []
-    helper = runtime._Helper
-    monkeypatch.setattr(runtime, "_Helper", lambda *a: helped.append(a[0]) or helper(*a))
+    helper = generator._Helper
+    monkeypatch.setattr(generator, "_Helper", lambda *a: helped.append(a[0]) or helper(*a))
     with config.override(num_threads=2, cache=False):
         addresses = build_kernels([schedule(softmax(*shape)) for shape in shapes])
     assert len(helped) == 1 and len(set(addresses)) == len(shapes)
@@ -152,7 +155,7 @@ def test_two_threads_share_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_threads_build_the_same_code() -> None:
-    found: list[list[int]] = []
+    found: list[Sequence[int]] = []
     kernels = [schedule(softmax(2, n)) for n in range(2, 8)]
     threads = [
         threading.Thread(target=lambda: found.append(build_kernels(kernels))) for _ in range(4)
@@ -174,10 +177,10 @@ import sys
 from kernel_oracle import compare
 from test_kernel_runtime import softmax
 import numpy as np
-import fgrad.compile.llvm.runtime as runtime
+import fgrad.compile.llvm.generator as generator
 compiled = []
-real = runtime.compile_text
-runtime.compile_text = lambda text, **options: compiled.append(1) or real(text)
+real = generator.objects
+generator.objects = lambda texts, glue: compiled.append(1) or real(texts, glue)
 for rows in (2, 3):
     compare(softmax(rows, 5), [np.ones((rows, 5), "f4"), np.zeros((rows, 5), "f4")])
 from fgrad.compile.schedule.order import schedule

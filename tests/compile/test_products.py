@@ -20,8 +20,8 @@ import fgrad
 from fgrad.compile.cpu.gemm.function import emit_product
 from fgrad.compile.cpu.gemm.micro import TABLE, Tiling, next_tile, tiling
 from fgrad.compile.cpu.library import gemm_address, layout, pieces
-from fgrad.compile.llvm.runtime import Target, compile_text
-from fgrad.compile.llvm.text import ATTRIBUTES
+from fgrad.compile.llvm.generator import compile_text
+from fgrad.compile.llvm.text import ATTRIBUTES, Target
 from fgrad.compile.tasks.routines import Gemm, gemm_spec
 from fgrad.config import config
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable
 
 from emulator.entry import AND, BARRIER, OR, POPC, SHUFFLE, VOTE, WARP
-from fgrad.compile.llvm.runtime import disassemble
+from fgrad.compile.llvm.generator import disassemble
 from fgrad.errors import CheckError
 from fgrad.lower_cuda.toolchain import libdevice
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fgrad.compile.llvm.runtime import Source, build
+from fgrad.compile.llvm.runtime import Source, build_counted
 from fgrad.compile.llvm.text import element_type, literal, range_loop
 from fgrad.compile.tasks.routines import ComplexParts
 
@@ -48,4 +48,4 @@ def complex_parts(task: ComplexParts) -> int:
     def emit(symbol: str) -> tuple[str, set[str]]:
         return range_loop(symbol, count + 1, _PLACES + body), set()
 
-    return build([Source(f"complex_parts {name} {kind} {constants}", emit)])[0]
+    return build_counted([Source(f"complex_parts {name} {kind} {constants}", emit)])[0]

@@ -35,7 +35,7 @@ from fgrad.compile.host.control import control_steps
 from fgrad.compile.host.program import Call, Callback, Copy, HostProgram, Step, shared_call
 from fgrad.compile.host.table import Table
 from fgrad.compile.kernel.machine import CALL_CYCLES, LINE_BYTES
-from fgrad.compile.llvm.runtime import build, symbol_at
+from fgrad.compile.llvm.runtime import build_counted
 from fgrad.compile.tasks.plan import Plan, Slot
 from fgrad.compile.tasks.routines import (
     ComplexParts,
@@ -254,9 +254,9 @@ def _native_steps(plan: Plan, table: _Linking) -> list[Step]:
     routines = [s.routine for s in plan.steps if isinstance(s, LibraryStep)]
     products = list(dict.fromkeys([r for r in routines if isinstance(r, Gemm)]))
     sources = [kernel_source(kernel) for kernel in kernels]
-    addresses = build([*sources, *product_sources(products)])[: len(kernels)]
+    addresses = build_counted([*sources, *product_sources(products)])[: len(kernels)]
     build_products(products)
-    table.origins.update({address: symbol_at(address) for address in addresses})
+    table.origins.update({address: address.symbol for address in addresses})
     calls = {k: kernel_call(k, a, ()) for k, a in zip(kernels, addresses, strict=True)}
     call_of = {place: calls[kernel] for place, kernel in distinct.items()}
     steps: list[Step] = []

@@ -15,7 +15,7 @@ import numpy as np
 
 from fgrad.base.lazy_import import lazy_extension
 from fgrad.compile.cpu.library import capsule_address
-from fgrad.compile.llvm.runtime import Source, build
+from fgrad.compile.llvm.runtime import Source, build_counted
 from fgrad.compile.llvm.text import element_type, literal, range_loop
 from fgrad.compile.tasks.routines import SpecialFunction
 
@@ -61,7 +61,7 @@ def external(task: SpecialFunction) -> int:
 
     address = capsule_address(cython_special, _entry(name, arity))
     content = f"external {name} {kind} {constants} {ones}"
-    return build([Source(content, emit)], {function: address}, glue=True)[0]
+    return build_counted([Source(content, emit)], {function: address}, glue=True)[0]
 
 
 def _load(place: int, kind: str, one: bool) -> str:

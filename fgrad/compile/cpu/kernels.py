@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from fgrad.base.lazy_import import lazy_module
 from fgrad.compile.cpu.emit.kernel import emit_function, outer_range
 from fgrad.compile.host.control import Memory
 from fgrad.compile.host.program import Call, Copy, Share, Step, shared_call
 from fgrad.compile.kernel.cost import kernel_cost
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.text import canonical, print_kernel
-from fgrad.compile.llvm.runtime import Source, Target, assembly, build, module_text, target
+from fgrad.compile.llvm.runtime import Source, build_counted, module_text, target
+from fgrad.compile.llvm.text import Target
 from fgrad.compile.llvm.vector.scalar_llvm import scalar_table
+
+generator: Any = lazy_module("fgrad.compile.llvm.generator")
 
 
 def kernel_source(kernel: Kernel) -> Source:
@@ -23,12 +28,12 @@ def kernel_source(kernel: Kernel) -> Source:
 
 def build_kernel(kernel: Kernel) -> int:
     """The address of `void f(ptr bufs, i64 lo, i64 hi)` for a scheduled kernel."""
-    return build([kernel_source(kernel)])[0]
+    return build_counted([kernel_source(kernel)])[0]
 
 
-def build_kernels(kernels: Sequence[Kernel]) -> list[int]:
+def build_kernels(kernels: Sequence[Kernel]) -> Sequence[int]:
     """The addresses of several scheduled kernels; those not yet known are compiled together."""
-    return build([kernel_source(kernel) for kernel in kernels])
+    return build_counted([kernel_source(kernel) for kernel in kernels])
 
 
 def kernel_call(kernel: Kernel, address: int, slots: tuple[int, ...]) -> Call | Share:
@@ -59,4 +64,4 @@ def llvm_text(kernel: Kernel, of: Target | None = None) -> str:
 
 def asm_text(kernel: Kernel, of: Target | None = None) -> str:
     """The assembly of a scheduled kernel, for this machine or another."""
-    return assembly(llvm_text(kernel, of), of)
+    return generator.assembly(llvm_text(kernel, of), of)

@@ -23,7 +23,7 @@ from fgrad.base.lazy_import import lazy_extension
 from fgrad.compile.cpu import blas_threads
 from fgrad.compile.cpu.library import blas_address, capsule_address
 from fgrad.compile.host.program import Callback
-from fgrad.compile.llvm.runtime import Source, build
+from fgrad.compile.llvm.runtime import Source, build_counted
 from fgrad.compile.llvm.text import element_type
 from fgrad.compile.tasks.routines import MESSAGES, SINGULAR
 from fgrad.ops.checked import NEGATIVE_POWER, OVERFLOW, out_of_range
@@ -268,7 +268,7 @@ def build_step(
         )
         return text, declarations
 
-    return Native(build([Source(content, emit)], imports)[0], note)
+    return Native(build_counted([Source(content, emit)], imports)[0], note)
 
 
 def flags(message: str, batch: int) -> Native:

@@ -22,7 +22,7 @@ from fgrad.compile.cpu import blas_threads
 from fgrad.compile.cpu.gemm.function import Layout, emit_product, product_content
 from fgrad.compile.cpu.gemm.micro import Tiling, tiling
 from fgrad.compile.kernel.machine import CONFLICT_BYTES, L2_PART_BYTES, VECTOR_BYTES
-from fgrad.compile.llvm.runtime import Source, build, host_target
+from fgrad.compile.llvm.runtime import Source, build_counted, target
 from fgrad.compile.llvm.text import element_type, literal
 from fgrad.compile.tasks.routines import Gemm
 
@@ -47,7 +47,7 @@ def build_products(specs: Sequence[Gemm]) -> list[int]:
     found: dict[Gemm, int] = {}
     for kind, alike in kinds.items():
         imports = _blas_imports() if kind == "vector" else _product_imports(kind)
-        addresses = build([_source(spec) for spec in alike], imports, glue=True)
+        addresses = build_counted([_source(spec) for spec in alike], imports, glue=True)
         found.update(zip(alike, addresses, strict=True))
     return [found[spec] for spec in specs]
 
@@ -67,14 +67,14 @@ def _source(spec: Gemm) -> Source:
 
 @lru_cache
 def _tiles(dtype: np.dtype) -> Tiling:
-    target = host_target()
-    return tiling(dtype, target.triple, target.features)
+    made_for = target()
+    return tiling(dtype, made_for.triple, made_for.features)
 
 
 @lru_cache
 def _product_imports(dtype: np.dtype) -> dict[str, int]:
     """The function for a type of numbers, by its name."""
-    return {_product_name(dtype): build([_product_source(dtype)])[0]}
+    return {_product_name(dtype): build_counted([_product_source(dtype)])[0]}
 
 
 def _product_source(dtype: np.dtype) -> Source:

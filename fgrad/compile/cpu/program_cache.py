@@ -76,14 +76,16 @@ def recall(key: str, program: Program) -> Executable | None:
         return None
     arena, consts, literals, given, reuse, routines, steps = marshal.loads(payload)
     names = [routine for routine in routines if isinstance(routine, str)]
-    if not runtime.load_symbols(names):
+    known = runtime.recalled(names)
+    if known is None:
         return None
+    kernels = dict(zip(names, known, strict=True))
     origins: dict[int, str | NativeTask] = {}
     callbacks: list[host.Callback] = []
     numbered: list[int] = []
     for routine in routines:
         if isinstance(routine, str):
-            address, origin = runtime.address_of(routine), routine
+            address, origin = kernels[routine], routine
         else:
             name, fields = routine
             origin = NATIVE_TASKS[name](*map(_decoded, fields))

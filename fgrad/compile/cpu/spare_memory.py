@@ -16,7 +16,7 @@ import ctypes
 from functools import lru_cache
 
 from fgrad.compile.host.program import Callback
-from fgrad.compile.llvm.runtime import Source, build
+from fgrad.compile.llvm.runtime import Source, build_counted
 from fgrad.config import config
 
 LEAST = 1 << 20  # bytes that are asked for; of less, Python's own objects fail too
@@ -98,7 +98,7 @@ def check(buffers: int) -> tuple[int, Callback]:
 
     callback = Callback(raise_if_short, buffers)
     imports = {COUNT: ctypes.addressof(_COUNT), CHECK: callback.address}
-    return build([Source(f"short {buffers}", emit)], imports, glue=True)[0], callback
+    return build_counted([Source(f"short {buffers}", emit)], imports, glue=True)[0], callback
 
 
 _CHECK = f"""define void @{{symbol}}(ptr %bufs, i64 %lo, i64 %hi) #0 {{{{

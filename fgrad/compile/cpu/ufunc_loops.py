@@ -22,7 +22,7 @@ import numpy as np
 from fgrad.base.lazy_import import lazy_module
 from fgrad.compile.cpu.spare_memory import DECLARATIONS, guard_imports, guard_text, transform_bytes
 from fgrad.compile.kernel.machine import CALL_CYCLES, FOURIER_CYCLES
-from fgrad.compile.llvm.runtime import Source, build
+from fgrad.compile.llvm.runtime import Source, build_counted
 
 fourier: Any = lazy_module("numpy.fft._pocketfft_umath")
 
@@ -224,7 +224,7 @@ def ufunc_loop(task: UfuncLoop) -> int:
     content = f"ufunc {name} {types} {operands} {dims} {inner} {needed}"
     imports = guard_imports(task.buffers) if needed else {}
     imports |= {f"fgrad_{label}": loop.function, f"fgrad_{label}_data": _cell(loop.data)}
-    return build([Source(content, emit)], imports, glue=True)[0]
+    return build_counted([Source(content, emit)], imports, glue=True)[0]
 
 
 _CELLS: dict[int, Any] = {}

@@ -17,6 +17,7 @@ import ctypes
 import os
 import threading
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -75,7 +76,7 @@ def share_address() -> int:
     return _addresses()[2]
 
 
-def _addresses() -> list[int]:
+def _addresses() -> Sequence[int]:
     parts = (_INITIALISE, _WORK, _SHARE)
     return build([Source(text, lambda symbol, text=text: _define(symbol, text)) for text in parts])
 

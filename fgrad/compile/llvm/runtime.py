@@ -1,9 +1,10 @@
-"""L5. LLVM text -> machine code in memory: the only module that loads llvmlite, and the code cache.
+"""L5. Functions as LLVM text -> machine code in memory, by way of the code cache.
 
 Code is compiled once per machine: its content key, the CPU's features, the version of LLVM and the
 text of the emitter itself make a symbol name; that is looked up in memory, then on disk, and else
 compiled. All functions that are missing at one time are compiled in one module, which is cheaper
 than one module for each (0.75 ms of 2.4); on disk each then refers to the object that holds it.
+LLVM itself is loaded when the first of them is compiled.
 """
 
 from __future__ import annotations
@@ -12,37 +13,30 @@ import contextlib
 import ctypes
 import functools
 import hashlib
-import itertools
-import os
-import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
-import llvmlite
-import llvmlite.binding as llvm
-
+from fgrad.base.lazy_import import lazy_module
 from fgrad.compile.llvm import half_conversion, interrupts
+from fgrad.compile.llvm.code_memory import LOCK
+from fgrad.compile.llvm.loader import Address, Code, load
 from fgrad.compile.llvm.store import DiskStore
-from fgrad.compile.llvm.text import ATTRIBUTES
+from fgrad.compile.llvm.target import host_target, llvm_version
+from fgrad.compile.llvm.text import ATTRIBUTES, Target
 from fgrad.config import config
 
-CODEGEN_LEVEL = 1
-GLUE_LEVEL = 0  # three times faster to generate
+generator: Any = lazy_module("fgrad.compile.llvm.generator")
+
 EMITTERS = ("kernel", "tasks", "llvm", "host", "cpu")  # the packages that machine code depends on
 LEAST_TEXT = 1 << 13  # characters, about 5 ms, that are worth a thread
+RECENT_CODE = 512  # objects that are kept though nothing refers to them
 _REFERENCE = b"see "
 
 KernelFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-
-
-class Target(NamedTuple):
-    """What code is made for: triple, CPU name and feature string."""
-
-    triple: str
-    cpu: str
-    features: str
 
 
 class Source(NamedTuple):
@@ -56,23 +50,16 @@ class Source(NamedTuple):
 
 
 class _Session:
-    """The LLVM state of the process."""
+    """The machine code of the process."""
 
     def __init__(self) -> None:
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        llvm.initialize_native_asmparser()
-        self.lock = threading.RLock()
-        self.target = host_target()
-        self.machine = target_machine(self.target)
-        self.jit = llvm.create_lljit_compiler(target_machine(self.target))
-        self.loaded: dict[str, llvm.ResourceTracker] = {}  # object name -> keeps its memory
-        self.numbers = itertools.count()  # of libraries
-        self.addresses: dict[str, int] = {}  # symbol -> address
+        self.loaded: WeakValueDictionary[str, Code] = WeakValueDictionary()  # by symbol
+        self.recent: OrderedDict[Code, None] = OrderedDict()
+        self.permanent: set[Code] = set()
         self.spent = {"write": 0.0, "generate": 0.0, "load": 0.0}  # seconds, of this process
-        self.symbols: dict[int, str] = {}
         self._store = DiskStore(config.cache_dir)
-        self.identity = "\n".join([*self.target, llvmlite.__version__, emitter_digest()])
+        self.target = host_target(self._store if config.cache else None)
+        self.identity = "\n".join([*self.target, llvm_version(), emitter_digest()])
 
     @property
     def store(self) -> DiskStore:
@@ -86,26 +73,13 @@ class _Session:
         digest = hashlib.sha256(f"{self.identity}\n{content}".encode())
         return "k_" + digest.hexdigest()[:40]
 
-
-def host_target() -> Target:
-    """This machine, by its features and not by LLVM's guess of its name alone."""
-    features = llvm.get_host_cpu_features().flatten()
-    return Target(llvm.get_process_triple(), llvm.get_host_cpu_name(), features)
-
-
-def target_machine(target: Target, level: int = CODEGEN_LEVEL) -> llvm.TargetMachine:
-    """The code generator for a target."""
-    if target.triple != llvm.get_process_triple():
-        llvm.initialize_all_targets()
-        llvm.initialize_all_asmprinters()
-    return llvm.Target.from_triple(target.triple).create_target_machine(
-        cpu=target.cpu,
-        features=target.features,
-        opt=level,
-        reloc="default",
-        codemodel="jitdefault",
-        jit=True,
-    )
+    def use(self, code: Code) -> Code:
+        """Keep code for a while."""
+        self.recent[code] = None
+        self.recent.move_to_end(code)
+        if len(self.recent) > RECENT_CODE:
+            self.recent.popitem(last=False)
+        return code
 
 
 def emitter_digest() -> str:
@@ -119,20 +93,28 @@ def emitter_digest() -> str:
 
 
 _SESSION = _Session()
-# Code may run until the very end of the process, when modules are torn down: never free it.
+# Code may run until the very end of the process, when modules are torn down: never free it then.
 ctypes.pythonapi.Py_IncRef(ctypes.py_object(_SESSION))
-# A fork waits until no other thread is inside of LLVM, whose locks the child could never take.
-os.register_at_fork(
-    before=_SESSION.lock.acquire,
-    after_in_parent=_SESSION.lock.release,
-    after_in_child=_SESSION.lock.release,
-)
 
 
 def build(
     sources: Sequence[Source], imports: Mapping[str, int] | None = None, glue: bool = False
-) -> list[int]:
+) -> list[Address]:
+    """The addresses of functions that stay in memory for the life of the process.
+
+    Arguments: see `build_counted`.
+    """
+    addresses = build_counted(sources, imports, glue)
+    _SESSION.permanent.update([address.code for address in addresses])
+    return addresses
+
+
+def build_counted(
+    sources: Sequence[Source], imports: Mapping[str, int] | None = None, glue: bool = False
+) -> list[Address]:
     """The addresses of functions: from memory, from disk, or compiled now in one module.
+
+    A function is in memory as long as its `Address` is kept somewhere, as that object.
 
     Arguments:
       sources: the functions.
@@ -141,18 +123,22 @@ def build(
     """
     session = _SESSION
     symbols = [session.symbol(source.content) for source in sources]
-    with session.lock:
-        missing = {}
+    with LOCK:
+        found: dict[str, Code] = {}
+        missing: dict[str, Source] = {}
         for symbol, source in zip(symbols, sources, strict=True):
-            if symbol not in session.addresses and not _from_disk(symbol, imports or {}):
+            code = _known(symbol, imports or {})
+            if code is None:
                 missing[symbol] = source
-        if missing:
-            for names, code in _objects(missing, glue):
-                with _timed("load"):
-                    _load(code, names[0], names, imports or {})
-                if config.cache:
-                    _to_disk(code, names)
-        return [session.addresses[symbol] for symbol in symbols]
+            else:
+                found[symbol] = code
+        for names, data in _objects(missing, glue) if missing else ():
+            with _timed("load"):
+                code = _load(data, names, imports or {})
+            found.update(dict.fromkeys(names, code))
+            if config.cache:
+                _to_disk(data, names)
+        return [found[symbol].address(symbol) for symbol in symbols]
 
 
 @contextlib.contextmanager
@@ -167,20 +153,14 @@ def spent() -> dict[str, float]:
     return dict(_SESSION.spent)
 
 
-def symbol_at(address: int) -> str:
-    """The symbol of code that was built."""
-    return _SESSION.symbols[address]
-
-
-def address_of(symbol: str) -> int:
-    """The address of a symbol that is loaded."""
-    return _SESSION.addresses[symbol]
-
-
-def load_symbols(symbols: Sequence[str]) -> bool:
-    """Load kernels by their symbols from the disk cache; False if one is not there."""
-    with _SESSION.lock:
-        return all([s in _SESSION.addresses or _from_disk(s, {}) for s in symbols])
+def recalled(symbols: Sequence[str]) -> list[Address] | None:
+    """The addresses of functions by their symbols, from memory or from disk; None if one is not
+    there."""
+    with LOCK:
+        found = [_known(symbol, {}) for symbol in symbols]
+        if None in found:
+            return None
+        return [code.address(s) for s, code in zip(symbols, found, strict=True) if code is not None]
 
 
 def store() -> DiskStore:
@@ -212,17 +192,7 @@ def _objects(sources: Mapping[str, Source], glue: bool) -> list[tuple[list[str],
         parts = list(emitted), []
     texts = [_module([emitted[symbol] for symbol in part]) for part in parts if part]
     with _timed("generate"):
-        return list(zip(parts, _generate(texts, glue), strict=False))
-
-
-def _generate(texts: Sequence[str], glue: bool) -> list[bytes]:
-    """The objects of one or two modules."""
-    if len(texts) == 1:
-        return [compile_text(texts[0], glue=glue)]
-    with _no_strength_reduction():
-        helper = _Helper(texts[1], glue)
-        first = _emit(texts[0], _machine(None, glue), llvm.get_global_context())
-        return [first, helper.result()]
+        return list(zip(parts, generator.objects(texts, glue), strict=False))
 
 
 def module_text(sources: Mapping[str, Source]) -> str:
@@ -235,108 +205,6 @@ def _module(functions: Iterable[tuple[str, set[str]]]) -> str:
     return "\n".join([*sorted(set().union(*declarations)), *texts, ATTRIBUTES, ""])
 
 
-def compile_text(text: str, target: Target | None = None, glue: bool = False) -> bytes:
-    """LLVM text -> a relocatable object, for this machine or another."""
-    with _no_strength_reduction():
-        return _emit(text, _machine(target, glue), llvm.get_global_context())
-
-
-def _machine(target: Target | None, glue: bool) -> llvm.TargetMachine:
-    if target is None and not glue:
-        return _SESSION.machine
-    return target_machine(target or _SESSION.target, GLUE_LEVEL if glue else CODEGEN_LEVEL)
-
-
-def _emit(text: str, machine: llvm.TargetMachine, context: llvm.ContextRef) -> bytes:
-    """LLVM text -> a relocatable object."""
-    with llvm.parse_assembly(text, context) as module:
-        if config.check >= 2:
-            module.verify()  # a malformed module would end the process
-        if "alloca [" in text:
-            promote_scratch(module, machine)
-        return _emit_object(machine, module)
-
-
-def _emit_object(machine: llvm.TargetMachine, module: llvm.ModuleRef) -> bytes:
-    """`machine.emit_object(module)` without llvmlite's lock, so that two threads can do it."""
-    error = ctypes.c_char_p()
-    buffer = _UNLOCKED.LLVMPY_TargetMachineEmitToMemory(machine, module, 1, ctypes.byref(error))
-    if not buffer:
-        raise RuntimeError((error.value or b"LLVM failed").decode())
-    try:
-        start = _UNLOCKED.LLVMPY_GetBufferStart(buffer)
-        return ctypes.string_at(start, _UNLOCKED.LLVMPY_GetBufferSize(buffer))
-    finally:
-        _UNLOCKED.LLVMPY_DisposeMemoryBuffer(buffer)
-
-
-def _unlocked() -> ctypes.CDLL:
-    """llvmlite's library as plain functions, with the types that llvmlite gives them."""
-    locked = llvm.ffi.lib
-    library = ctypes.CDLL(locked._name, handle=locked._handle)
-    for name in ("TargetMachineEmitToMemory", "GetBufferStart", "GetBufferSize"):
-        theirs, ours = getattr(locked, f"LLVMPY_{name}"), getattr(library, f"LLVMPY_{name}")
-        ours.argtypes, ours.restype = theirs.argtypes, theirs.restype
-    library.LLVMPY_DisposeMemoryBuffer.argtypes = locked.LLVMPY_DisposeMemoryBuffer.argtypes
-    return library
-
-
-_UNLOCKED = _unlocked()
-
-
-class _Helper(threading.Thread):
-    """A thread that compiles one module, with a context and a code generator of its own."""
-
-    def __init__(self, text: str, glue: bool) -> None:
-        super().__init__(name="fgrad-compile")
-        self.text = text
-        self.level = GLUE_LEVEL if glue else CODEGEN_LEVEL
-        self.code = b""
-        self.error: RuntimeError | None = None
-        self.start()
-
-    def run(self) -> None:
-        try:
-            machine = target_machine(_SESSION.target, self.level)
-            self.code = _emit(self.text, machine, llvm.create_context())
-        except RuntimeError as error:
-            self.error = error
-
-    def result(self) -> bytes:
-        """The object, when it is finished."""
-        self.join()
-        if self.error is not None:
-            raise self.error
-        return self.code
-
-
-@contextlib.contextmanager
-def _no_strength_reduction() -> Iterator[None]:
-    """Turn off LLVM's loop strength reduction, which takes a third of code generation and gains
-    nothing on these loops; other users of LLVM in the process keep it."""
-    with _SESSION.lock:
-        llvm.set_option("fgrad", "-disable-lsr")
-        try:
-            yield
-        finally:
-            llvm.set_option("fgrad", "-disable-lsr=false")
-
-
-def promote_scratch(module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
-    """Move scratch buffers into registers where all their indices are constants.
-
-    The only LLVM pass that is run: it halves the time of small loops over a few state variables,
-    and costs less than it saves in code generation.
-    """
-    options = llvm.create_pipeline_tuning_options(speed_level=1)
-    builder = llvm.create_pass_builder(machine, options)
-    passes = llvm.create_new_function_pass_manager()
-    passes.add_sroa_pass()
-    for function in module.functions:
-        if not function.is_declaration:
-            passes.run(function, builder)
-
-
 def _to_disk(code: bytes, symbols: list[str]) -> None:
     """One file for the object, headed by its symbols, under the first; the others refer to it."""
     first, *others = symbols
@@ -345,32 +213,39 @@ def _to_disk(code: bytes, symbols: list[str]) -> None:
         _SESSION.store.put(symbol, _REFERENCE + first.encode())
 
 
-def _from_disk(symbol: str, imports: Mapping[str, int]) -> bool:
-    """Load the object with `symbol` from the disk cache, if it is there and sound."""
+def _known(symbol: str, imports: Mapping[str, int]) -> Code | None:
+    """The object with a function: in memory, or from the disk cache, if it is there and sound."""
+    found = _SESSION.loaded.get(symbol)
+    if found is not None:
+        return _SESSION.use(found)
     if not config.cache:
-        return False
-    store, name = _SESSION.store, symbol
+        return None
+    store = _SESSION.store
     payload = store.get(symbol)
     if payload is not None and payload.startswith(_REFERENCE):
-        name = payload[len(_REFERENCE) :].decode()
-        payload = store.get(name)
-    if payload is None or name in _SESSION.loaded:
-        return False
-    head, _, code = payload.partition(b"\n")
+        payload = store.get(payload[len(_REFERENCE) :].decode())
+    if payload is None:
+        return None
+    head, _, data = payload.partition(b"\n")
     symbols = head.decode().split()
     if symbol not in symbols:
-        return False
+        return None
     with contextlib.suppress(RuntimeError):
-        _load(code, name, symbols, imports)
-        return True
-    return False
+        return _load(data, symbols, imports)
+    return None
 
 
-def _load(code: bytes, name: str, symbols: list[str], imports: Mapping[str, int]) -> None:
+def _load(data: bytes, symbols: list[str], imports: Mapping[str, int]) -> Code:
     """Load an object, which may also call the conversions of float16 that the machine lacks, and
     look for signals."""
-    polls = _signal_functions() if interrupts.POLL.encode() in code else {}
-    _link(code, name, symbols, {**_conversions(), **polls, **imports})
+    polls = _signal_functions() if interrupts.POLL.encode() in data else {}
+    return _loaded(data, symbols, {**_conversions(), **polls, **imports})
+
+
+def _loaded(data: bytes, symbols: list[str], imports: Mapping[str, int]) -> Code:
+    code = load(data, symbols[0], symbols, imports)
+    _SESSION.loaded.update(dict.fromkeys(symbols, code))
+    return _SESSION.use(code)
 
 
 def raise_kept() -> None:
@@ -408,36 +283,5 @@ def _conversions() -> dict[str, int]:
     symbols = {name: _SESSION.symbol(text) for name, text in texts.items()}
     functions = [(texts[name].format(symbol=symbol), set()) for name, symbol in symbols.items()]
     names = list(symbols.values())
-    _link(compile_text(_module(functions)), names[0], names, {})
-    return {name: _SESSION.addresses[symbol] for name, symbol in symbols.items()}
-
-
-def _link(code: bytes, name: str, symbols: list[str], imports: Mapping[str, int]) -> None:
-    """Load an object for the life of the process, and note the addresses of its symbols."""
-    builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
-    for symbol, address in imports.items():
-        builder.import_symbol(symbol, address)
-    for symbol in symbols:
-        builder.export_symbol(symbol)
-    # A library that could not be linked keeps its name.
-    tracker = builder.link(_SESSION.jit, f"{name}.{next(_SESSION.numbers)}")
-    _SESSION.loaded[name] = tracker
-    for symbol in symbols:
-        address = _SESSION.addresses[symbol] = tracker[symbol]
-        _SESSION.symbols[address] = symbol
-
-
-def disassemble(bitcode: bytes) -> str:
-    """The text of a module of LLVM bitcode, which may be of an older version of LLVM."""
-    with _SESSION.lock, llvm.parse_bitcode(bitcode) as module:
-        return str(module)
-
-
-def assembly(text: str, target: Target | None = None) -> str:
-    """LLVM text -> the assembly of its functions, for this machine or another."""
-    with llvm.parse_assembly(text) as module:
-        module.verify()
-        machine = _SESSION.machine if target is None else target_machine(target)
-        promote_scratch(module, machine)
-        with _no_strength_reduction():
-            return machine.emit_assembly(module)
+    code = _loaded(generator.compile_text(_module(functions)), names, {})
+    return {name: code.address(symbol) for name, symbol in symbols.items()}

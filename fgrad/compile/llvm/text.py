@@ -7,6 +7,7 @@ lane values have scalar types, else `<lanes x type>`; a bool is i1 in registers 
 from __future__ import annotations
 
 import struct
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +21,14 @@ ATTRIBUTES = (
     'attributes #0 = { nounwind "prefer-vector-width"="512" "min-legal-vector-width"="512" }'
 )
 INFINITY = {2: 0x7C00, 4: 0x7F800000, 8: 0x7FF0000000000000}  # the bits, by size
+
+
+class Target(NamedTuple):
+    """What code is made for: triple, CPU name and feature string."""
+
+    triple: str
+    cpu: str
+    features: str
 
 
 def element_type(dtype: np.dtype) -> str:

@@ -9,7 +9,7 @@ time that a gather takes.
 
 from __future__ import annotations
 
-from fgrad.compile.llvm.runtime import Source, build
+from fgrad.compile.llvm.runtime import Source, build_counted
 from fgrad.compile.llvm.structured import Routine
 from fgrad.compile.llvm.text import lane_type
 from fgrad.compile.tasks.routines import SEARCHED, RowSearch
@@ -17,7 +17,9 @@ from fgrad.compile.tasks.routines import SEARCHED, RowSearch
 
 def row_search(spec: RowSearch) -> int:
     """The address of a step; buffers: table, elements, places; range: pieces."""
-    return build([Source(f"search {tuple(spec)}", lambda symbol: emit_search(symbol, spec))])[0]
+    return build_counted(
+        [Source(f"search {tuple(spec)}", lambda symbol: emit_search(symbol, spec))]
+    )[0]
 
 
 def emit_search(symbol: str, spec: RowSearch) -> tuple[str, set[str]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fgrad.compile.cpu.rows.radix import emit_radix_sort
 from fgrad.compile.cpu.rows.rank_sort import emit_rank_sort
-from fgrad.compile.llvm.runtime import Source, build
+from fgrad.compile.llvm.runtime import Source, build_counted
 from fgrad.compile.tasks.routines import RowSort
 
 
@@ -19,4 +19,4 @@ def sort_rows(spec: RowSort) -> int:
     memory if any is needed; range: [0, pieces).  Inputs and outputs may not overlap.
     """
     emit = emit_rank_sort if spec.is_short else emit_radix_sort
-    return build([Source(f"sort {tuple(spec)}", lambda symbol: emit(symbol, spec))])[0]
+    return build_counted([Source(f"sort {tuple(spec)}", lambda symbol: emit(symbol, spec))])[0]

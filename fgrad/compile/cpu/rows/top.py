@@ -9,7 +9,7 @@ k log(n / k) times.
 from __future__ import annotations
 
 from fgrad.compile.cpu.rows.keys import Keys
-from fgrad.compile.llvm.runtime import Source, build
+from fgrad.compile.llvm.runtime import Source, build_counted
 from fgrad.compile.llvm.structured import Routine
 from fgrad.compile.tasks.routines import RowTop
 
@@ -18,7 +18,7 @@ VECTORS = 4  # that are compared at a time
 
 def row_top(spec: RowTop) -> int:
     """The address of a step; buffers: rows, values, places; range: pieces."""
-    return build([Source(f"top {tuple(spec)}", lambda symbol: _Top(spec).emit(symbol))])[0]
+    return build_counted([Source(f"top {tuple(spec)}", lambda symbol: _Top(spec).emit(symbol))])[0]
 
 
 class _Top:

@@ -14,7 +14,7 @@ import numpy as np
 
 from fgrad.compile.kernel.machine import VECTOR_BYTES
 from fgrad.compile.kernel.rewrite import neutral
-from fgrad.compile.llvm.runtime import Source, build
+from fgrad.compile.llvm.runtime import Source, build_counted
 from fgrad.compile.llvm.structured import Routine
 from fgrad.compile.llvm.text import constant, element_type, lane_type, memory_type
 from fgrad.compile.llvm.vector.scalar_llvm import SCALAR_LLVM
@@ -26,7 +26,7 @@ CHAINS = 4  # vectors of extrema, so that comparisons need not wait for each oth
 def row_walk(spec: RowWalk) -> int:
     """The address of a step; buffers: input, output; range: pieces."""
     emit = _emit_extremum if spec.op.startswith("arg") else _emit_scan
-    return build([Source(f"walk {tuple(spec)}", lambda symbol: emit(symbol, spec))])[0]
+    return build_counted([Source(f"walk {tuple(spec)}", lambda symbol: emit(symbol, spec))])[0]
 
 
 def _rows(code: Routine, spec: RowWalk) -> Iterator[str]:

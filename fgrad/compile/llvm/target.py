@@ -1,0 +1,60 @@
+"""L5. What code is made for, known without LLVM where it was found out before.
+
+The processor as the system describes it and the version of LLVM are the key of LLVM's words for
+it, so that a process that finds all its code in the cache never loads LLVM.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any
+
+from fgrad.base.lazy_import import lazy_module
+from fgrad.compile.llvm.store import DiskStore
+from fgrad.compile.llvm.text import Target
+
+generator: Any = lazy_module("fgrad.compile.llvm.generator")
+_DESCRIBES = {
+    "vendor_id", "cpu family", "model", "model name", "stepping", "flags",
+    "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision", "Features",
+}  # fmt: skip
+_PROCESSOR_BYTES = 1 << 14  # the description of the first processor
+
+
+def host_target(store: DiskStore | None) -> Target:
+    """This machine, by its features and not by LLVM's guess of its name alone."""
+    processor = _processor()
+    if store is None or not processor:
+        return generator.host_target()
+    words = (processor, platform.machine(), llvm_version())
+    key = "t_" + hashlib.sha256(repr(words).encode()).hexdigest()[:40]
+    known = (store.get(key) or b"").decode().split("\n")
+    if len(known) == len(Target._fields):
+        return Target(*known)
+    found = generator.host_target()
+    store.put(key, "\n".join(found).encode())
+    return found
+
+
+def llvm_version() -> str:
+    """The version of LLVM, from its file."""
+    found = PathFinder.find_spec("llvmlite")
+    for place in (found and found.submodule_search_locations) or ():
+        path = Path(place, "_version.py")
+        if path.is_file():
+            return hashlib.sha256(path.read_bytes()).hexdigest()
+    return generator.version()
+
+
+def _processor() -> str:
+    """How the system describes the first processor, without what changes from time to time."""
+    try:
+        with open("/proc/cpuinfo", "rb") as file:
+            text = file.read(_PROCESSOR_BYTES).decode(errors="replace").partition("\n\n")[0]
+    except OSError:
+        return ""
+    lines = [line for line in text.split("\n") if line.partition(":")[0].strip() in _DESCRIBES]
+    return "\n".join(lines)
