@@ -22,8 +22,8 @@ from stub_device import StubDriver
 import fgrad
 from fgrad.compile.inspect import make_program
 from fgrad.compile.pipeline import compile_program
-from fgrad.lower_cuda.driver import use
-from fgrad.lower_cuda.runtime import CudaExecutable, link
+from fgrad.lower_cuda.device.driver import use
+from fgrad.lower_cuda.executable import CudaExecutable, link
 
 LAUNCHES = (1, 10, 50, 200)
 ROUNDS = 100

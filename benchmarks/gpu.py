@@ -42,7 +42,7 @@ from workloads_models import MODELS
 import fgrad
 from fgrad import lax
 from fgrad.errors import FgradError
-from fgrad.lower_cuda import driver
+from fgrad.lower_cuda.device import driver
 from fgrad.lower_cuda.library import functions
 
 HERE = Path(__file__).parent

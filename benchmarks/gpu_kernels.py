@@ -17,9 +17,9 @@ from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.pipeline import compile_program
 from fgrad.compile.tasks.steps import KernelStep
 from fgrad.ir.program import Program
-from fgrad.lower_cuda.emit.schedule import launches
-from fgrad.lower_cuda.library.calls import KernelCall
-from fgrad.lower_cuda.toolchain import body_ptx, compile_body
+from fgrad.lower_cuda.device.toolchain import body_ptx, compile_body
+from fgrad.lower_cuda.emit.calls import KernelCall
+from fgrad.lower_cuda.schedule import launches
 
 WIDE = re.compile(r"\b(ld|st)\.global\.v[24]\.")
 DOUBLE = re.compile(r"\.f64\b")

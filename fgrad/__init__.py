@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # for editors and type checkers; else loaded when first used
     from fgrad.compile.jit import jit
     from fgrad.compile.jit_texts import explain_retrace
     from fgrad.compile.profile import profile
-    from fgrad.lower_cuda.array import DeviceArray, block_until_ready, device_get, device_put
+    from fgrad.lower_cuda.device.array import DeviceArray, block_until_ready, device_get, device_put
     from fgrad.tools.view import view
     from fgrad.transforms.checkpoint.checkpoint import checkpoint, remat
     from fgrad.transforms.checkpoint.names import checkpoint_name
@@ -53,9 +53,9 @@ if TYPE_CHECKING:  # for editors and type checkers; else loaded when first used
 __version__ = "0.1.0"
 
 _LAZY = {
-    "DeviceArray": "fgrad.lower_cuda.array",
+    "DeviceArray": "fgrad.lower_cuda.device.array",
     "ShapeDtype": "fgrad.transforms.custom.primitive",
-    "block_until_ready": "fgrad.lower_cuda.array",
+    "block_until_ready": "fgrad.lower_cuda.device.array",
     "checkpoint": "fgrad.transforms.checkpoint.checkpoint",
     "checkpoint_name": "fgrad.transforms.checkpoint.names",
     "closure_convert": "fgrad.transforms.custom.implicit",
@@ -65,8 +65,8 @@ _LAZY = {
     "custom_root": "fgrad.transforms.custom.implicit",
     "custom_vjp": "fgrad.transforms.custom.vjp",
     "custom_vmap": "fgrad.transforms.custom.vmap",
-    "device_get": "fgrad.lower_cuda.array",
-    "device_put": "fgrad.lower_cuda.array",
+    "device_get": "fgrad.lower_cuda.device.array",
+    "device_put": "fgrad.lower_cuda.device.array",
     "explain_retrace": "fgrad.compile.jit_texts",
     "explain_zero": "fgrad.transforms.explain",
     "grad_wrt_tags": "fgrad.transforms.hooks",
@@ -112,7 +112,7 @@ def stop_gradient(x: Any) -> Any:
 
 _deferred["fgrad.scipy.special"] = None  # what the ufuncs of `scipy.special` do to tracers
 _PROVIDERS["cpu"] = "fgrad.compile.cpu.backend"
-_PROVIDERS["cuda"] = "fgrad.lower_cuda.runtime"
+_PROVIDERS["cuda"] = "fgrad.lower_cuda.backend"
 
 
 def __getattr__(name: str) -> Any:

@@ -47,7 +47,7 @@ class Config:
     host_fallback: bool
     cudnn: bool
     check_index: bool  # set by `fgrad.debug.check_index`: compiled code checks indices
-    driver: int  # set by `fgrad.lower_cuda.driver.use`: code is compiled for one driver
+    driver: int  # set by `fgrad.lower_cuda.device.driver.use`: code is compiled for one driver
     nans: bool  # set by `fgrad.debug.nans`: programs run equation by equation
     infs: bool  # set by it too: infinities that finite numbers make are errors
     epoch: int  # the number of the present combination of settings: part of every compilation key

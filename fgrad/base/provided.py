@@ -1,8 +1,8 @@
 """L0. Functions of higher layers that a lower layer calls and never imports.
 
-    to_device: Provided[...] = Provided("fgrad.lower_cuda.array.on_device")     the lower layer
-    to_device.call(x)
-    to_device.provide(on_device)                         where `on_device` is defined, higher up
+    at: Provided[...] = Provided("fgrad.lower_cuda.device.array.on_device")     the lower layer
+    at.call(x)
+    at.provide(on_device)                         where `on_device` is defined, higher up
 
 The declaration names the only function that can be provided: a second provider is refused, and a
 module that runs again after an interrupted import (see lazy_import.py) provides the same one anew.

@@ -30,8 +30,8 @@ import numpy as np
 from fgrad.compile.host.program import Call
 from fgrad.errors import DeviceError
 from fgrad.lower_cuda import condition
-from fgrad.lower_cuda.driver import Driver
-from fgrad.lower_cuda.driver_api import (
+from fgrad.lower_cuda.device.driver import Driver
+from fgrad.lower_cuda.device.driver_api import (
     CAPTURE_THREAD_LOCAL,
     CONDITIONAL_NODE,
     FUNCTIONS,

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from fgrad.compile.llvm.blocks import each_loop, put, word
 from fgrad.compile.llvm.runtime import Source, build
-from fgrad.lower_cuda.driver_api import CAPTURE_THREAD_LOCAL
+from fgrad.lower_cuda.device.driver_api import CAPTURE_THREAD_LOCAL
 from fgrad.lower_cuda.host import ERROR, FUNCTION, STATE_WORDS, STREAM, WORD, keep
 
 # The words of a graph: `LAST`, `WEIGHTS` and `STARTS` are tables with an entry for each slot, the

@@ -28,7 +28,7 @@ from fgrad.compile.host.program import interpreter_address
 from fgrad.compile.llvm.abi import function_address
 from fgrad.compile.llvm.blocks import each_loop, put, word
 from fgrad.compile.llvm.runtime import Source, build
-from fgrad.lower_cuda.library.calls import FunctionCall, Number, Place
+from fgrad.lower_cuda.emit.calls import FunctionCall, Number, Place
 
 # The words of a call's state: the stream, the first failure and its step, a number that was
 # fetched, and the functions of the driver.

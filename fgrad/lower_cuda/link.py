@@ -31,9 +31,18 @@ from fgrad.ir.aval import Aval
 from fgrad.ir.program import Eqn, Program, Var
 from fgrad.ir.traits import Holds
 from fgrad.ir.walk import definitions
-from fgrad.lower_cuda.array import ALIGNMENT as VECTOR_BYTES
-from fgrad.lower_cuda.driver import Driver
-from fgrad.lower_cuda.emit.schedule import launches
+from fgrad.lower_cuda.device.array import ALIGNMENT as VECTOR_BYTES
+from fgrad.lower_cuda.device.driver import Driver
+from fgrad.lower_cuda.emit.calls import (
+    Call,
+    Calls,
+    Check,
+    CopyCall,
+    FillCall,
+    FunctionCall,
+    KernelCall,
+    Place,
+)
 from fgrad.lower_cuda.host import (
     CELL,
     ERROR,
@@ -45,17 +54,8 @@ from fgrad.lower_cuda.host import (
     launch_record,
     signature,
 )
-from fgrad.lower_cuda.library.calls import (
-    Call,
-    Calls,
-    Check,
-    CopyCall,
-    FillCall,
-    FunctionCall,
-    KernelCall,
-    Place,
-)
 from fgrad.lower_cuda.library.steps import calls_of
+from fgrad.lower_cuda.schedule import launches
 
 CAPTURED = ("cublas", "cufft", "cudnn")  # libraries whose functions may be part of a graph
 

@@ -25,8 +25,9 @@ from fgrad.compile.llvm.blocks import each_loop, member, put, word
 from fgrad.compile.llvm.runtime import Source, build
 from fgrad.config import config
 from fgrad.ir.aval import Aval
-from fgrad.lower_cuda.array import DeviceArray
-from fgrad.lower_cuda.driver import Driver
+from fgrad.lower_cuda.device.array import DeviceArray
+from fgrad.lower_cuda.device.driver import Driver
+from fgrad.lower_cuda.device.memory import HELD, IN_USE, PEAK, REUSED
 from fgrad.lower_cuda.host import (
     MISSED,
     WORK_DECLARATIONS,
@@ -36,7 +37,6 @@ from fgrad.lower_cuda.host import (
     table_of_slots,
     work_text,
 )
-from fgrad.lower_cuda.memory import HELD, IN_USE, PEAK, REUSED
 
 # The words of a call's record; of an argument's: dtype, shape; of an output's: free blocks, their
 # size, then what the array is made of.

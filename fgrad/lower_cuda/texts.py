@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fgrad.compile.kernel.ir import Kernel
-from fgrad.lower_cuda.emit.schedule import launches
+from fgrad.lower_cuda.device.toolchain import body_ptx
+from fgrad.lower_cuda.emit.calls import KernelCall
 from fgrad.lower_cuda.emit.source import source_of
-from fgrad.lower_cuda.library.calls import KernelCall
-from fgrad.lower_cuda.toolchain import body_ptx
+from fgrad.lower_cuda.schedule import launches
 
 
 def texts(topic: str, kernels: Sequence[Kernel]) -> str:

@@ -18,7 +18,7 @@ from fgrad.typing import Operators
 
 # (array or number, dtype) -> array on the device; while it is not provided, there is no such array
 to_device: Provided[Callable[[Any, np.dtype | None], OnDevice]] = Provided(
-    "fgrad.lower_cuda.array.on_device"
+    "fgrad.lower_cuda.device.array.on_device"
 )
 # `bind` of arrays on a device: (primitive, operands, params) -> results
 bind_on_device: Provided[Callable[[Primitive, Sequence[Any], dict[str, Any]], Any]] = Provided(

@@ -14,7 +14,7 @@ from kernel_runs import run_calls
 import fgrad
 from fgrad import tree
 from fgrad.compile.kernel.text import parse_kernel
-from fgrad.lower_cuda.emit.schedule import launches, schedule
+from fgrad.lower_cuda.schedule import launches, schedule
 
 
 def threads(n: int) -> str:

@@ -10,8 +10,8 @@ import numpy as np
 from fgrad import tree
 from fgrad.compile.inspect import make_program
 from fgrad.compile.pipeline import compile_program
-from fgrad.lower_cuda.array import on_device
-from fgrad.lower_cuda.runtime import CudaExecutable
+from fgrad.lower_cuda.device.array import on_device
+from fgrad.lower_cuda.executable import CudaExecutable
 
 
 def compiled(fun: Callable[..., Any], *args: Any, **options: Any) -> CudaExecutable:

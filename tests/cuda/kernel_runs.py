@@ -13,8 +13,8 @@ from fgrad.compile.kernel.check import check_kernel
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.text import parse_kernel
 from fgrad.compile.schedule.order import schedule as schedule_for_cpu
-from fgrad.lower_cuda.emit.schedule import launches, schedule
-from fgrad.lower_cuda.library.calls import Calls, KernelCall
+from fgrad.lower_cuda.emit.calls import Calls, KernelCall
+from fgrad.lower_cuda.schedule import launches, schedule
 
 ALIGNMENT = 256  # of the blocks of the device's memory
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from emulator.run import Emulated
 
-from fgrad.lower_cuda.driver import driver
-from fgrad.lower_cuda.library import calls as lc
-from fgrad.lower_cuda.toolchain import compile_body
+from fgrad.lower_cuda.device.driver import driver
+from fgrad.lower_cuda.device.toolchain import compile_body
+from fgrad.lower_cuda.emit import calls as lc
 
 C_TYPES = {
     "i32": ctypes.c_int32,

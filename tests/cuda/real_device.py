@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from emulator.driver import StubDriver
 from emulator.libraries import StubLibraries
 
-from fgrad.lower_cuda import driver
+from fgrad.lower_cuda.device import driver
 from fgrad.lower_cuda.library import functions as library_functions
 
 IS_REAL = os.environ.get("FGRAD_CUDA_DEVICE") == "1"

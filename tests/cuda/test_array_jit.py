@@ -16,7 +16,7 @@ from real_device import stub_device
 import fgrad
 from fgrad import device_put
 from fgrad.errors import ArgumentError, InPlaceError, NanError, UnsupportedTypeError
-from fgrad.lower_cuda.array import from_cuda_array_interface, from_dlpack
+from fgrad.lower_cuda.device.array import from_cuda_array_interface, from_dlpack
 
 jit: Any = fgrad.jit
 

@@ -21,13 +21,14 @@ import fgrad
 from fgrad import lax
 from fgrad.compile.host.program import Advance, Branch, Call, Place, Repeat, Swap, While
 from fgrad.errors import CheckError, DeviceError
-from fgrad.lower_cuda import condition, runtime, toolchain
-from fgrad.lower_cuda import driver_api as api
-from fgrad.lower_cuda.array import on_device
-from fgrad.lower_cuda.driver import use
+from fgrad.lower_cuda import backend, condition
+from fgrad.lower_cuda.device import driver_api as api
+from fgrad.lower_cuda.device import toolchain
+from fgrad.lower_cuda.device.array import on_device
+from fgrad.lower_cuda.device.driver import use
+from fgrad.lower_cuda.executable import CudaExecutable
 from fgrad.lower_cuda.graph import MOST_GRAPHS
 from fgrad.lower_cuda.nodes import Conditional, Node, flattened
-from fgrad.lower_cuda.runtime import CudaExecutable
 
 RNG = np.random.default_rng(2)
 X = RNG.normal(size=(8, 24)).astype(np.float32)
@@ -37,7 +38,7 @@ OLD_DRIVER = 12040
 @pytest.fixture(autouse=True)
 def bodies_are_launches(monkeypatch: pytest.MonkeyPatch) -> None:
     """No loop is one kernel, however short its turns are."""
-    monkeypatch.setattr(runtime, "PASS_CYCLES", -1.0)
+    monkeypatch.setattr(backend, "PASS_CYCLES", -1.0)
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ import fgrad
 from fgrad import lax
 from fgrad.compile.host.program import Branch, Repeat, While
 from fgrad.errors import DeviceError
-from fgrad.lower_cuda import nodes, runtime
-from fgrad.lower_cuda.driver import use
+from fgrad.lower_cuda import backend, nodes
+from fgrad.lower_cuda.device.driver import use
 
 RNG = np.random.default_rng(1)
 X = RNG.normal(size=(12, 64)).astype(np.float32)
@@ -67,7 +67,7 @@ def test_a_short_scan_is_part_of_a_graph(stub: StubDriver) -> None:
 def test_rows_that_do_not_begin_where_vectors_may(
     monkeypatch: pytest.MonkeyPatch, dtype: Any, reverse: bool
 ) -> None:
-    monkeypatch.setattr(runtime, "PASS_CYCLES", -1.0)
+    monkeypatch.setattr(backend, "PASS_CYCLES", -1.0)
     rows = (np.arange(27).reshape(3, 9) % 5).astype(dtype)
 
     def f(x: Any, rows: Any) -> Any:
@@ -80,7 +80,7 @@ def test_rows_that_do_not_begin_where_vectors_may(
 
 
 def test_rows_of_loops_in_loops(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime, "PASS_CYCLES", -1.0)
+    monkeypatch.setattr(backend, "PASS_CYCLES", -1.0)
 
     def inner(c: Any, row: Any) -> Any:
         return shrunk(c), (row * 2, c[0, :6] + row.sum())
@@ -309,8 +309,8 @@ COMPLEX: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("cycles", [-1.0, runtime.PASS_CYCLES])
+@pytest.mark.parametrize("cycles", [-1.0, backend.PASS_CYCLES])
 @pytest.mark.parametrize("name", COMPLEX)
 def test_complex_carries(monkeypatch: pytest.MonkeyPatch, name: str, cycles: float) -> None:
-    monkeypatch.setattr(runtime, "PASS_CYCLES", cycles)
+    monkeypatch.setattr(backend, "PASS_CYCLES", cycles)
     check(COMPLEX[name], X[:, :12].astype(np.complex128) * (1 + 0.5j))

@@ -31,7 +31,7 @@ from fgrad.config import config
 from fgrad.errors import DeviceError
 from fgrad.ir.check import check_program
 from fgrad.ir.program import Program
-from fgrad.lower_cuda import driver
+from fgrad.lower_cuda.device import driver
 from fgrad.lower_cuda.library import cudnn
 from fgrad.lower_cuda.library import functions as library_functions
 from fgrad.lower_cuda.library.functions import Functions, Installed, status_text

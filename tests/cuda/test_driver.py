@@ -15,10 +15,10 @@ from emulator.events import Graph, Launch
 from real_device import stub_device
 
 from fgrad.errors import CheckError, DeviceError, DeviceMemoryError
-from fgrad.lower_cuda import driver as driver_module
-from fgrad.lower_cuda import driver_api as api
-from fgrad.lower_cuda.driver import Driver, Function, driver, use
-from fgrad.lower_cuda.memory import SMALLEST, Memory, size_class
+from fgrad.lower_cuda.device import driver as driver_module
+from fgrad.lower_cuda.device import driver_api as api
+from fgrad.lower_cuda.device.driver import Driver, Function, driver, use
+from fgrad.lower_cuda.device.memory import SMALLEST, Memory, size_class
 
 # p1[i] = p0[i] + 1 for 256 floats a block
 ADD_ONE = """

@@ -11,9 +11,9 @@ from emulated_bodies import ORDERS, body, fold_body, numbers, put, run, scan_bod
 from emulator.text import width_of
 
 from fgrad.compile.llvm import runtime
+from fgrad.lower_cuda.device.skeleton import padded, skeleton
+from fgrad.lower_cuda.device.toolchain import inlined
 from fgrad.lower_cuda.emit.text import BodyText
-from fgrad.lower_cuda.skeleton import padded, skeleton
-from fgrad.lower_cuda.toolchain import inlined
 
 # Threads.
 

@@ -20,8 +20,8 @@ from size_cases import EVERY, SIZE_CASES, SizeCase
 import fgrad
 from fgrad.compile.kernel.text import parse_kernel
 from fgrad.lower_cuda.emit import body as emit_body
-from fgrad.lower_cuda.emit.schedule import _launches, launches, schedule
-from fgrad.lower_cuda.library.calls import KernelCall
+from fgrad.lower_cuda.emit.calls import KernelCall
+from fgrad.lower_cuda.schedule import _launches, launches, schedule
 
 # In another turn of the serial loop an element is of another thread.
 OVERLAP = """kernel k(x: in f32[640], y: inout f32[80])

@@ -18,10 +18,10 @@ from real_device import stub_device
 from scipy.linalg.lapack import get_lapack_funcs
 
 from fgrad.compile.tasks.routines import RowSearch, RowTop, RowWalk, gemm_spec, row_sort
+from fgrad.lower_cuda.emit.calls import Calls
 from fgrad.lower_cuda.library import fourier
 from fgrad.lower_cuda.library import lapack as library_lapack
 from fgrad.lower_cuda.library import sort as sorting
-from fgrad.lower_cuda.library.calls import Calls
 from fgrad.lower_cuda.library.cublaslt import product_calls
 from fgrad.lower_cuda.library.functions import SIGNATURES, functions, status_text
 from fgrad.lower_cuda.library.lapack import LAPACK

@@ -20,7 +20,7 @@ import fgrad
 import fgrad.scipy.linalg
 import fgrad.scipy.special as fs
 from fgrad.errors import UnsupportedDeviceError
-from fgrad.lower_cuda.driver import driver
+from fgrad.lower_cuda.device.driver import driver
 from fgrad.lower_cuda.library.special import SPECIAL
 
 

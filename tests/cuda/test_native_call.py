@@ -17,9 +17,9 @@ from real_device import stub_device
 import fgrad
 from fgrad.config import config
 from fgrad.errors import ArgumentError, DeviceError
-from fgrad.lower_cuda.array import DeviceArray, on_device
+from fgrad.lower_cuda.device.array import DeviceArray, on_device
+from fgrad.lower_cuda.executable import CudaExecutable
 from fgrad.lower_cuda.native_call import is_possible
-from fgrad.lower_cuda.runtime import CudaExecutable
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(6, 50)).astype(np.float32)

@@ -26,9 +26,9 @@ from test_complex import complex_arguments
 import fgrad
 from fgrad.config import config
 from fgrad.errors import UnsupportedDeviceError
-from fgrad.lower_cuda.cubin import Resources
-from fgrad.lower_cuda.driver import Function
-from fgrad.lower_cuda.toolchain import compile_body
+from fgrad.lower_cuda.device.cubin import Resources
+from fgrad.lower_cuda.device.driver import Function
+from fgrad.lower_cuda.device.toolchain import compile_body
 
 ALL = os.environ.get("FGRAD_CUDA_ALL") == "1"
 ROWS = [case for case in (*OP_CASES, *COMPLEX_CASES) if not case.known]

@@ -28,9 +28,9 @@ from fgrad.compile.tasks.routines import gemm_spec
 from fgrad.compile.tasks.steps import LibraryStep
 from fgrad.config import config
 from fgrad.errors import MissingCudaError
+from fgrad.lower_cuda.emit.calls import Calls, KernelCall, Place
 from fgrad.lower_cuda.library import cublaslt as lt
 from fgrad.lower_cuda.library import functions as library_functions
-from fgrad.lower_cuda.library.calls import Calls, KernelCall, Place
 from fgrad.lower_cuda.library.functions import Functions, Installed, functions
 from fgrad.lower_cuda.library.gemm import epilogue_kernel, gemm_kernels
 from fgrad.lower_cuda.library.lapack import LAPACK

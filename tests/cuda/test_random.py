@@ -27,9 +27,9 @@ from fgrad.compile.kernel.text import parse_kernel
 from fgrad.compile.pipeline import compile_program
 from fgrad.config import config
 from fgrad.ir.program import Program
-from fgrad.lower_cuda.array import on_device
+from fgrad.lower_cuda.device.array import on_device
+from fgrad.lower_cuda.emit.calls import KernelCall
 from fgrad.lower_cuda.emit.forms import form_of, ordered, pieces
-from fgrad.lower_cuda.library.calls import KernelCall
 
 COUNT = int(os.environ.get("FGRAD_CUDA_RANDOM", "12"))
 EXTENTS = [1, 2, 3, 4, 5, 8, 16, 17, 31, 32, 33, 63, 64, 100, 127, 128, 129, 255, 256, 1000, 1023,

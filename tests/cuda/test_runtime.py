@@ -26,9 +26,9 @@ from fgrad.compile.host.program import Place as Derive
 from fgrad.errors import DeviceError, DeviceMemoryError
 from fgrad.lower_cuda import graph as graph_module
 from fgrad.lower_cuda import link
-from fgrad.lower_cuda.array import on_device
-from fgrad.lower_cuda.driver import use
-from fgrad.lower_cuda.library.calls import (
+from fgrad.lower_cuda.device.array import on_device
+from fgrad.lower_cuda.device.driver import use
+from fgrad.lower_cuda.emit.calls import (
     Calls,
     Check,
     CopyCall,

@@ -32,9 +32,9 @@ from test_scalar_llvm import (
 )
 
 from fgrad.compile.kernel.scalar import SCALAR_OPS, TRANSCENDENTAL
-from fgrad.lower_cuda.cubin import opcodes
+from fgrad.lower_cuda.device.cubin import opcodes
+from fgrad.lower_cuda.device.toolchain import body_ptx, compile_body
 from fgrad.lower_cuda.emit.scalar_cuda import SCALAR_CUDA
-from fgrad.lower_cuda.toolchain import body_ptx, compile_body
 
 LIMIT = 3.7  # ulp
 FLOATS = [F16, F32, F64]

@@ -16,9 +16,9 @@ from fgrad.base.lazy_import import lazy_module
 from fgrad.compile.llvm import runtime
 from fgrad.config import config
 from fgrad.errors import CheckError, MissingCudaError
-from fgrad.lower_cuda import skeleton, store, toolchain
-from fgrad.lower_cuda.cubin import Cubin, float64_opcodes, opcodes, resources, wide_accesses
-from fgrad.lower_cuda.toolchain import body_ptx, compile_body
+from fgrad.lower_cuda.device import skeleton, store, toolchain
+from fgrad.lower_cuda.device.cubin import Cubin, float64_opcodes, opcodes, resources, wide_accesses
+from fgrad.lower_cuda.device.toolchain import body_ptx, compile_body
 
 pytestmark = pytest.mark.skipif(sys.platform == "darwin", reason="NVIDIA has no toolchain for it")
 
@@ -283,7 +283,7 @@ def test_threads_compile_at_once(fresh: Path) -> None:
 
 _OTHER = """
 import sys
-from fgrad.lower_cuda.toolchain import compile_body
+from fgrad.lower_cuda.device.toolchain import compile_body
 text = sys.stdin.read()
 for k in range(4):
     print(compile_body(text.replace("256", str(300 + k)), 2, 256).entry)

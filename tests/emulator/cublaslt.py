@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from emulator.driver import StubDriver
-from fgrad.lower_cuda.driver import driver
+from fgrad.lower_cuda.device.driver import driver
 from fgrad.lower_cuda.library import cublaslt as lt
 
 INVALID, UNSUPPORTED = 7, 15  # CUBLAS_STATUS

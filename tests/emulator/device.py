@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from emulator.entry import AND, BARRIER, OR, POPC, SHUFFLE, VOTE, WARP
 from fgrad.compile.llvm.generator import disassemble
 from fgrad.errors import CheckError
-from fgrad.lower_cuda.toolchain import libdevice
+from fgrad.lower_cuda.device.toolchain import libdevice
 
 _CALLEE = re.compile(r"@([\w.$]+)\(")
 _SINGLE, _DOUBLE = ("float", "f32"), ("double", "f64")

@@ -18,8 +18,8 @@ import numpy as np
 from emulator.events import Event, Launch
 from emulator.native import StubLibrary
 from fgrad.errors import CheckError
-from fgrad.lower_cuda.driver import Driver, Function
-from fgrad.lower_cuda.skeleton import padded
+from fgrad.lower_cuda.device.driver import Driver, Function
+from fgrad.lower_cuda.device.skeleton import padded
 
 
 class StubDriver(Driver):

@@ -18,7 +18,7 @@ import numpy as np
 
 from emulator.events import Event, Fill, Graph, Launch, Move, Work
 from fgrad.errors import CheckError
-from fgrad.lower_cuda import driver_api as api
+from fgrad.lower_cuda.device import driver_api as api
 
 INVALID = 1  # CUDA_ERROR_INVALID_VALUE
 NOT_SUPPORTED = 801

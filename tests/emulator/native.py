@@ -18,7 +18,7 @@ from emulator.graphs import INVALID, StubGraphs
 from emulator.run import Emulated
 from fgrad.compile.llvm import runtime
 from fgrad.errors import CheckError
-from fgrad.lower_cuda import driver_api as api
+from fgrad.lower_cuda.device import driver_api as api
 
 POISON = 0xFF  # the byte of a NaN, and of what nobody wrote
 GUARD = 256  # bytes on each side of a block

@@ -25,8 +25,8 @@ from typing import Any
 
 from fgrad.compile.llvm.runtime import Source, build
 from fgrad.config import config
+from fgrad.lower_cuda.emit.calls import Argument, Calls, FunctionCall, Number, Place, Stream
 from fgrad.lower_cuda.emit.text import BodyText
-from fgrad.lower_cuda.library.calls import Argument, Calls, FunctionCall, Number, Place, Stream
 from fgrad.lower_cuda.library.functions import Cells, Functions
 from fgrad.lower_cuda.library.plan import Planner
 from fgrad.lower_cuda.library.products import Product, axes_of, matrices, moved

@@ -22,7 +22,7 @@ from fgrad.compile.passes.library_conv import Convolution, convolution_of
 from fgrad.config import config
 from fgrad.errors import DeviceError
 from fgrad.ir.program import Eqn
-from fgrad.lower_cuda.library.calls import Calls, FunctionCall, Number, Place
+from fgrad.lower_cuda.emit.calls import Calls, FunctionCall, Number, Place
 from fgrad.lower_cuda.library.functions import Cells, Functions, functions, status_text
 
 LEAST_WORK = 1 << 22  # products from which a call is made; a guess, for no device was at hand

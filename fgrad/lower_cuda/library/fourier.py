@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fgrad.compile.llvm.text import element_type, literal
+from fgrad.lower_cuda.emit.calls import Calls, Place
 from fgrad.lower_cuda.emit.text import BodyText
-from fgrad.lower_cuda.library.calls import Calls, Place
 from fgrad.lower_cuda.library.cublaslt import DATA_TYPES
 from fgrad.lower_cuda.library.functions import functions
 from fgrad.lower_cuda.library.matrices import number_kind

@@ -17,9 +17,9 @@ from typing import Any, Protocol
 from fgrad.base.fork_locks import own_lock
 from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import DeviceError, MissingCudaError
-from fgrad.lower_cuda.driver import driver
-from fgrad.lower_cuda.library.calls import Number
-from fgrad.lower_cuda.missing import INSTALL
+from fgrad.lower_cuda.device.driver import driver
+from fgrad.lower_cuda.device.missing import INSTALL
+from fgrad.lower_cuda.emit.calls import Number
 
 pathfinder = lazy_module("cuda.pathfinder")
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fgrad.compile.llvm.text import element_type
+from fgrad.lower_cuda.emit.calls import KernelCall, Place
 from fgrad.lower_cuda.emit.text import BodyText, Pointer
-from fgrad.lower_cuda.library.calls import KernelCall, Place
 from fgrad.lower_cuda.library.plan import Planner
 from fgrad.lower_cuda.library.products import (
     Product,

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from fgrad.compile.tasks.routines import MESSAGES, SINGULAR
+from fgrad.lower_cuda.emit.calls import Argument, Calls, Number, Place
 from fgrad.lower_cuda.library import small as library_small
-from fgrad.lower_cuda.library.calls import Argument, Calls, Number, Place
 from fgrad.lower_cuda.library.cublaslt import DATA_TYPES
 from fgrad.lower_cuda.library.matrices import (
     Stack,

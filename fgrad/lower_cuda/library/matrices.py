@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fgrad.compile.llvm.text import element_type
+from fgrad.lower_cuda.emit.calls import Place
 from fgrad.lower_cuda.emit.text import BodyText, Pointer
-from fgrad.lower_cuda.library.calls import Place
 from fgrad.lower_cuda.library.plan import THREADS, Planner, real_dtype
 
 TILE = 32  # rows and columns that a block transposes

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.lower_cuda.emit.text import BodyText
-from fgrad.lower_cuda.library.calls import (
+from fgrad.lower_cuda.emit.calls import (
     Argument,
     Call,
     Calls,
@@ -21,6 +20,7 @@ from fgrad.lower_cuda.library.calls import (
     Number,
     Place,
 )
+from fgrad.lower_cuda.emit.text import BodyText
 from fgrad.lower_cuda.library.functions import Cells, Functions, functions
 
 THREADS = 256

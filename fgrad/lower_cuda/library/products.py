@@ -16,9 +16,9 @@ import numpy as np
 from fgrad.compile.llvm.text import element_type, literal
 from fgrad.compile.tasks.routines import FusedProduct, Gemm
 from fgrad.compile.tasks.steps import LibraryStep
+from fgrad.lower_cuda.emit.calls import Place
 from fgrad.lower_cuda.emit.scalar_cuda import SCALAR_CUDA
 from fgrad.lower_cuda.emit.text import BodyText
-from fgrad.lower_cuda.library.calls import Place
 
 FLOAT32 = np.dtype(np.float32)
 Offsets = tuple[int, int, int]

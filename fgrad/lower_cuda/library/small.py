@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fgrad.compile.llvm.text import FunctionText, element_type
+from fgrad.lower_cuda.emit.calls import Place
 from fgrad.lower_cuda.emit.team_text import Values, shuffle_from, warp_fold
 from fgrad.lower_cuda.emit.text import BodyText, Pointer
-from fgrad.lower_cuda.library.calls import Place
 from fgrad.lower_cuda.library.plan import Planner
 
 MOST = 32  # rows

@@ -18,8 +18,8 @@ import numpy as np
 
 from fgrad.compile.llvm.text import INFINITY
 from fgrad.compile.tasks.routines import RowSearch, RowSort, RowTop
+from fgrad.lower_cuda.emit.calls import Call, Calls, KernelCall, Place
 from fgrad.lower_cuda.emit.text import BodyText, Pointer
-from fgrad.lower_cuda.library.calls import Call, Calls, KernelCall, Place
 
 CHUNK = 4096  # pairs that fit into 48 KB of shared memory, whatever their keys
 SMALL = 1024  # pairs that a block sorts where rows are short

@@ -12,9 +12,9 @@ import math
 from fgrad.compile.llvm.text import element_type, literal
 from fgrad.compile.llvm.vector.lanes import INF, NAN, Lanes
 from fgrad.compile.tasks.routines import SpecialFunction
+from fgrad.lower_cuda.emit.calls import Calls, Place
 from fgrad.lower_cuda.emit.text import BodyText
 from fgrad.lower_cuda.library import beta, elliptic, incomplete
-from fgrad.lower_cuda.library.calls import Calls, Place
 from fgrad.lower_cuda.library.formulas import DOUBLE, Special, all_of, device, minus, row
 from fgrad.lower_cuda.library.plan import Planner
 

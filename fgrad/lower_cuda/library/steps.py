@@ -38,9 +38,9 @@ from fgrad.errors import UnsupportedDeviceError
 from fgrad.ir.primitive import REGISTRY, Primitive
 from fgrad.ir.program import Eqn, Lit
 from fgrad.ir.traits import Host
+from fgrad.lower_cuda.emit.calls import Calls, HostCall, Place
 from fgrad.lower_cuda.emit.text import BodyText
 from fgrad.lower_cuda.library import cublaslt as library_cublaslt
-from fgrad.lower_cuda.library.calls import Calls, HostCall, Place
 from fgrad.lower_cuda.library.cudnn import conv_calls
 from fgrad.lower_cuda.library.fourier import Transform, fourier_calls
 from fgrad.lower_cuda.library.functions import functions

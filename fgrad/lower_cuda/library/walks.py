@@ -19,10 +19,10 @@ import numpy as np
 from fgrad.compile.kernel.rewrite import neutral
 from fgrad.compile.llvm.text import FunctionText, element_type, literal
 from fgrad.compile.tasks.routines import RowWalk
+from fgrad.lower_cuda.emit.calls import Calls, KernelCall, Place
 from fgrad.lower_cuda.emit.scalar_cuda import SCALAR_CUDA
 from fgrad.lower_cuda.emit.team_text import Values, block_fold, block_scan
 from fgrad.lower_cuda.emit.text import BodyText, Pointer
-from fgrad.lower_cuda.library.calls import Calls, KernelCall, Place
 
 SHORT = 1024  # columns up to which a row is a warp's
 THREADS = 256  # of a block, and of the team of a long row

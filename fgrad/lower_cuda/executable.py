@@ -14,36 +14,20 @@ import weakref
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from fgrad.compile.backend import Backend
-from fgrad.compile.fuse.epilogues import with_epilogues
 from fgrad.compile.host.program import HostProgram
-from fgrad.compile.kernel.cost import weight
-from fgrad.compile.kernel.ir import Kernel, Loop
-from fgrad.compile.kernel.machine import WHILE_TURNS
-from fgrad.compile.kernel.rewrite import Body
-from fgrad.compile.passes.half_products import half_products
-from fgrad.compile.passes.library_conv import library_conv
-from fgrad.compile.passes.real_parts import real_parts_of_all
-from fgrad.compile.passes.windows import windows_in_memory
 from fgrad.compile.tasks.plan import Plan
-from fgrad.config import config
 from fgrad.errors import CheckError, DeviceError
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Lit, Program
-from fgrad.lower_cuda.array import DeviceArray
-from fgrad.lower_cuda.driver import Driver, driver
-from fgrad.lower_cuda.emit.schedule import schedule
+from fgrad.lower_cuda.device.array import DeviceArray
+from fgrad.lower_cuda.device.driver import Driver, driver
 from fgrad.lower_cuda.graph import Graphs
 from fgrad.lower_cuda.host import MISSED, Caller, functions, state
-from fgrad.lower_cuda.library import cudnn
 from fgrad.lower_cuda.library.functions import SIGNATURES, status_text
 from fgrad.lower_cuda.link import Image, Origin, linked
 from fgrad.lower_cuda.native_call import NativeCall, is_possible
 from fgrad.lower_cuda.nodes import GraphNode, flattened
 from fgrad.lower_cuda.report import described, rows
-from fgrad.lower_cuda.texts import texts
-
-PASS_CYCLES = 4000.0  # of one thread in one pass of a loop: longer ones are a kernel for each part
 
 
 def link(program: Program, plan: Plan) -> CudaExecutable:
@@ -230,42 +214,3 @@ class _Resident:
 def _release(device: Driver, pointers: Sequence[int], sizes: Sequence[int]) -> None:
     for pointer, nbytes in zip(pointers, sizes, strict=True):
         device.release(pointer, nbytes)
-
-
-# What is a kernel.
-
-
-def in_kernel(kernel: Kernel) -> bool:
-    """Whether a loop that can be one kernel should be: not if each pass takes a thread so long that
-    launches for the parts of the body, which all threads share, are less."""
-    return _pass_cycles(kernel.body) <= PASS_CYCLES
-
-
-def _pass_cycles(body: Body) -> float:
-    """The cycles of a pass of the longest loop; threads share parallel loops around it."""
-    loops = [s for s in body if isinstance(s, Loop)]
-    cycles = [_pass_cycles(s.body) if s.kind == "parallel" else _cycles(s.body) for s in loops]
-    return max(cycles, default=0.0)
-
-
-def _cycles(body: Body) -> float:
-    total = 0.0
-    for s in body:
-        if isinstance(s, Loop):
-            total += (WHILE_TURNS if s.kind == "while" else s.extent) * (_cycles(s.body) + 1)
-        else:
-            total += weight(s)
-    return total
-
-
-BACKEND = Backend(
-    schedule,
-    link,
-    in_kernel,
-    threads=False,
-    convs=lambda program: library_conv(program, cudnn.takes),
-    prepare=lambda program: real_parts_of_all(windows_in_memory(program)),
-    products=half_products,
-    join=lambda fusion, program: with_epilogues(fusion, program, config.epilogues),
-    texts=texts,
-)

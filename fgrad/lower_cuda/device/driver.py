@@ -24,11 +24,11 @@ from fgrad.base.fork_locks import own_lock
 from fgrad.base.lazy_import import lazy_module
 from fgrad.config import config
 from fgrad.errors import DeviceError, DeviceMemoryError, Row
-from fgrad.lower_cuda import driver_api as api
-from fgrad.lower_cuda.memory import Memory
-from fgrad.lower_cuda.skeleton import padded
+from fgrad.lower_cuda.device import driver_api as api
+from fgrad.lower_cuda.device.memory import Memory
+from fgrad.lower_cuda.device.skeleton import padded
 
-toolchain = lazy_module("fgrad.lower_cuda.toolchain")
+toolchain = lazy_module("fgrad.lower_cuda.device.toolchain")
 
 LIBRARY = "libcuda.so.1"
 STAGE_BYTES = 4 << 20  # of each of the two pinned buffers that large copies go through

@@ -9,6 +9,7 @@ from fgrad.compile.tasks.routines import RowSort
 from fgrad.config import config
 from fgrad.ir.aval import INT64
 from fgrad.lower_cuda.emit.body import emit_body
+from fgrad.lower_cuda.emit.calls import Calls, KernelCall, Place
 from fgrad.lower_cuda.emit.forms import Piece, form_of, ordered, pieces
 from fgrad.lower_cuda.emit.scatter import (
     FEW,
@@ -20,7 +21,6 @@ from fgrad.lower_cuda.emit.scatter import (
     match_scatter,
 )
 from fgrad.lower_cuda.emit.two_passes import two_passes
-from fgrad.lower_cuda.library.calls import Calls, KernelCall, Place
 from fgrad.lower_cuda.library.sort import sort_calls
 
 

@@ -19,8 +19,8 @@ from fgrad import tree
 from fgrad.compile import eager_device  # noqa: F401 - the operators
 from fgrad.errors import ArgumentError, UnsupportedTypeError
 from fgrad.ir.aval import PYTHON_SCALARS, Aval, is_numeric
-from fgrad.lower_cuda import dlpack
-from fgrad.lower_cuda.driver import Driver, driver
+from fgrad.lower_cuda.device import dlpack
+from fgrad.lower_cuda.device.driver import Driver, driver
 from fgrad.tracing.on_device import OnDevice, to_device
 
 ALIGNMENT = 16  # bytes: what kernels read at once
@@ -41,7 +41,7 @@ class DeviceArray(OnDevice):
 
     Example:
         >>> import numpy as np, fgrad
-        >>> from fgrad.lower_cuda.driver import use
+        >>> from fgrad.lower_cuda.device.driver import use
         >>> from emulator.driver import StubDriver    # in tests: where there is no GPU
         >>> before = use(StubDriver())
         >>> x = fgrad.device_put(np.arange(3.0))

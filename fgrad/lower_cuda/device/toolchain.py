@@ -16,10 +16,10 @@ from typing import Any
 
 from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import CheckError
-from fgrad.lower_cuda import store
-from fgrad.lower_cuda.cubin import Cubin, resources
-from fgrad.lower_cuda.missing import needs
-from fgrad.lower_cuda.skeleton import BODY, ENTRY, identity, padded, skeleton, version_of
+from fgrad.lower_cuda.device import store
+from fgrad.lower_cuda.device.cubin import Cubin, resources
+from fgrad.lower_cuda.device.missing import needs
+from fgrad.lower_cuda.device.skeleton import BODY, ENTRY, identity, padded, skeleton, version_of
 
 KEPT = 4096  # kernels that stay in memory
 

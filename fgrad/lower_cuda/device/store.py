@@ -10,7 +10,7 @@ import marshal
 
 from fgrad.compile.llvm import runtime
 from fgrad.config import config
-from fgrad.lower_cuda.cubin import Cubin, Resources
+from fgrad.lower_cuda.device.cubin import Cubin, Resources
 
 
 def key_of(text: str, words: tuple[object, ...]) -> str:

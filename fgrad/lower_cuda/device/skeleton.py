@@ -24,7 +24,7 @@ from fgrad.base.lazy_import import lazy_module
 from fgrad.compile.llvm import runtime
 from fgrad.config import config
 from fgrad.errors import CheckError
-from fgrad.lower_cuda.missing import missing, needs
+from fgrad.lower_cuda.device.missing import missing, needs
 
 ENTRY = "fgrad_kernel"
 BODY = "fgrad_body"
