@@ -19,17 +19,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from fgrad.base.frames import note_read_only
 from fgrad.base.gc_policy import collector_paused, collector_relaxed
 from fgrad.base.source import here
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import OUT, Places, Primitive
 from fgrad.ir.program import Lit, Program, Var
-from fgrad.tracing.assign import Frozen, Root, enclosing, freeze, thaw
+from fgrad.tracing.assign import Frozen, Root, enclosing
+from fgrad.tracing.closed import Captured, holds, own, takes
+from fgrad.tracing.constants import constant, thaw_constants
 from fgrad.tracing.layouts import told_orders
 from fgrad.tracing.on_device import OnDevice, bind_on_device, to_device
 from fgrad.tracing.readout import array_of, number_of
-from fgrad.tracing.record import Atoms, Numbered, Record, TracedProgram, passed_by, writable_memory
+from fgrad.tracing.record import Atoms, Numbered, Record, TracedProgram, passed_by
 from fgrad.tracing.tables import (
     alias_functions,
     numpy_functions,
@@ -45,9 +46,6 @@ Value: TypeAlias = Array  # a NumPy array or scalar, or a tracer
 
 FORWARD = frozenset({"jvp", "linearize"})  # traces that are differentiated forward
 UNREAD = (None,)  # the results of a record that no derivative reads
-
-SMALL = 4096  # bytes of a constant up to which copying it is cheaper than anything else
-KEPT = f"Arrays of more than {SMALL} bytes that a function has read stay as they are until it ends."
 
 _new = tuple.__new__  # skips the named tuple's own constructor, which costs more than the record
 
@@ -77,6 +75,11 @@ class Tracer(Operators if TYPE_CHECKING else object):
 
     def twin(self) -> Tracer:
         """Another handle of the present value, which later assignments do not reach."""
+        closed = THREAD.state.closed
+        return (self if closed is None else own(closed, self)).handle()
+
+    def handle(self) -> Tracer:
+        """Another handle, also of a value from outside of a custom function."""
         out = Tracer(self.builder, self.index, self.value, self._aval, self.weak)
         if self.builder is not THREAD.state.builder and self.shape:
             out._view = Root(THREAD.state.opened)
@@ -221,12 +224,6 @@ def innermost() -> Builder | None:
     return builder
 
 
-def install_methods(methods: dict[str, Any]) -> None:
-    """Give `Tracer` operators, methods and properties that are defined in higher layers."""
-    for name, method in methods.items():
-        setattr(Tracer, name, method)
-
-
 class Builder:
     """Records equations while it is open: `with builder.running, builder: ...`
 
@@ -243,10 +240,10 @@ class Builder:
     """
 
     __slots__ = (
-        "_loc", "_outer", "_via", "before", "captures", "card", "constants", "count", "eager",
-        "frozen", "inputs", "keeps", "layouts", "level", "live", "name", "names", "narrowed",
-        "opened", "origins", "outlives", "plain", "records", "reordered", "running", "saves",
-        "state", "taken", "thread", "what",
+        "_loc", "_outer", "_via", "around", "before", "captures", "card", "catches", "constants",
+        "count", "eager", "frozen", "inputs", "keeps", "layouts", "level", "live", "name", "names",
+        "narrowed", "opened", "origins", "outlives", "plain", "records", "reordered", "running",
+        "saves", "state", "taken", "thread", "what",
     )  # fmt: skip
 
     def __init__(
@@ -266,7 +263,7 @@ class Builder:
         self.frozen: Frozen = []
         self.records: list[Record] = []
         self.count = 0
-        self.captures: dict[int, tuple[Tracer, Value, Tracer]] = {}  # handle, outside, inside
+        self.captures: dict[int, Captured] = {}
         self.inputs: list[Tracer] = []
         self.names: Callable[[], Sequence[str]] | None = None  # of the inputs, for messages
         self.origins: dict[int, Value] | None = None  # what inputs of known values stand for
@@ -277,6 +274,8 @@ class Builder:
         self.narrowed: dict[int, set[np.dtype]] = {}  # Python integers, and what they must fit
         self.thread = 0
         self.state: State = None  # type: ignore[assignment]  # of its thread, once it is open
+        self.around: Builder | None = None  # the closed trace around this one
+        self.catches = False  # whether it is closed, and captures all that it uses
         self.running = threading.Lock()
         self.card: Any = None  # raised where a library was at work
 
@@ -290,18 +289,19 @@ class Builder:
         self.opened = state.opened = state.opened + 1
         self.plain = not self.keeps
         self.live = True
+        self.around = state.closed
         state.builder, state.loc, state.via = self, None, ()  # no interrupt comes after this
         return self
 
     def __exit__(self, _type: Any = None, error: Any = None, _traceback: Any = None) -> None:
         if self.frozen:
-            note_read_only(error, KEPT)
-            thaw(self.frozen)
+            thaw_constants(self, error)
         self.live = self.plain = False
         self.before = ()
         state = self.state
         state.builder, state.loc, state.via = self._outer, self._loc, self._via
-        self._outer = None
+        state.closed = self.around
+        self._outer, self.around = None, None
         show_card(error, self)
 
     def new(self, value: Value | None, aval: Aval | None, weak: bool = False) -> Tracer:
@@ -313,8 +313,9 @@ class Builder:
     def input(self, value: Value | None, aval: Aval | None = None, weak: bool = False) -> Tracer:
         """A tracer for an argument: with its value (eager) or with an aval alone."""
         if type(value) is Tracer:
-            value = value.twin()  # later assignments to it must not reach what is recorded
-            self.reordered |= value.builder.reordered
+            given: Tracer = value if self.around is None else own(self.around, value)
+            value = given.handle()  # later assignments to it must not reach what is recorded
+            self.reordered |= given.builder.reordered
         elif type(value) is np.ndarray and not value.flags.c_contiguous:
             self.reordered = True
         index = self.count
@@ -327,26 +328,27 @@ class Builder:
         """The inner stand-in of a tracer of an enclosing builder."""
         found = self.captures.get(id(outer))
         if found is not None:
-            seen = found[1]
-            if type(seen) is not Tracer or not outer.builder.live or seen.index == outer.index:
+            if found[3] is None or not outer.builder.live or found[3] == outer.index:
                 return found[2]
-            self.captures[id(seen)] = found  # `outer` was written since: it is another value now
-        if not outer.builder.live:
-            value = lasting(outer)
+            self.captures[id(found)] = found  # `outer` was written since: it is another value now
+        x = outer if self.around is None else own(self.around, outer)
+        if not x.builder.live:
+            value = lasting(x)
             if type(value) is Tracer:
                 return value if value.builder is self else self.capture(value)
             return self.stand_in(outer, value, value if self.eager else None)
-        if outer.builder.thread != self.thread:
+        if x.builder.thread != self.thread:
             raise leaked(outer)
-        return self.stand_in(outer, outer, outer.twin() if self.eager else None)
+        return self.stand_in(outer, x, x.handle() if self.eager else None)
 
     def stand_in(self, outer: Tracer, value: Value, known: Value | None) -> Tracer:
         """A tracer for `outer`, which is `value` in the enclosing context."""
         if value is outer:
-            value = outer.twin()  # `outer` may become a value of this trace
+            value = outer.handle()  # `outer` may become a value of this trace
         inner = self.new(known, outer.aval, outer.weak)
         self.reordered |= outer.builder.reordered
-        self.captures[id(outer)] = (outer, value, inner)
+        index = outer.index if outer.builder.live else None
+        self.captures[id(outer)] = (outer, value, inner, index)
         return inner
 
     def lift(self, value: Value) -> Any:
@@ -361,6 +363,9 @@ class Builder:
         """Append an equation; evaluate it outside when its operands are known."""
         if not self.live:
             return bind(prim, *[lasting(x) for x in operands], **params)
+        closed = self.state.closed
+        if closed is not None and takes(closed, self, operands):
+            return closed.record(prim, operands, params)
         if len(operands) == 1 and self.plain and prim.save is None and not prim.multiple:
             x = operands[0]
             value = x.value if type(x) is Tracer and x.builder is self else None
@@ -387,8 +392,7 @@ class Builder:
                     x = self.snapshot(x) if type(x) is np.ndarray else np.int64(x)
                 ins.append(x)
                 values.append(x)
-        if prim.reorders is not None or prim.holds is not None:
-            self.reordered = True
+        self.reordered |= prim.reorders is not None or prim.holds is not None
         state = self.state
         loc = state.loc or here()
         if not known:
@@ -396,7 +400,7 @@ class Builder:
         elif prim.save is not None and (self.saves or (prim.linearizes and self.what in FORWARD)):
             result, params = self._save(prim, ins, values, params, loc)
         elif outer:
-            result = _bind_at(loc, prim, values, params)
+            result = self.outside(loc, bind, prim, *values, **params)
         else:
             result = prim.evaluate_rule(*values, **params)
         forgets = known and not self.keeps
@@ -450,37 +454,29 @@ class Builder:
         self, prim: Primitive, ins: Sequence[Any], values: Any, params: dict[str, Any], loc: Any
     ) -> tuple[Any, dict[str, Any]]:
         """Evaluate a primitive that keeps residuals of its own for the pullback."""
-        state = self.state
-        saved, state.loc = state.loc, loc
-        try:
-            outer = {inner.index for _, _, inner in self.captures.values()}
-            traced = [type(x) is int and x not in outer for x in ins]
-            result, residuals = prim.save(values, traced, params)  # type: ignore[misc]
-        finally:
-            state.loc = saved
+        outer = {found[2].index for found in self.captures.values()}
+        traced = [type(x) is int and x not in outer for x in ins]
+        result, residuals = self.outside(loc, prim.save, values, traced, params)
         return result, {**params, "saved": residuals}
 
-    def snapshot(self, x: np.ndarray) -> np.ndarray:
-        """A constant as it is now: later writes of the user's must not reach what is recorded.
+    def outside(self, loc: Any, call: Any, *args: Any, **params: Any) -> Any:
+        """Call a function in the enclosing context, at the location of an equation."""
+        state = self.state
+        saved = state.loc, state.closed
+        state.loc, state.closed = loc, self.around
+        try:
+            return call(*args, **params)
+        finally:
+            state.loc, state.closed = saved
 
-        Small arrays are copied, and all are where the records outlive the call; a large one is
-        made read-only until the trace ends, so that a write raises.
-        """
-        flags = x.flags
-        if not flags.c_contiguous:
-            self.reordered = True
-        if x.base is None and not flags.writeable:
-            return x
-        memory = writable_memory(x)
-        if memory and (x.nbytes <= SMALL or self.outlives):
-            return x.copy()
-        freeze(memory, self.frozen)
-        return x
+    def snapshot(self, x: np.ndarray) -> np.ndarray:
+        """A constant as it is now: later writes of the user's must not reach what is recorded."""
+        return constant(self, x)
 
     def close(self, outputs: Sequence[Value], copy_consts: bool = False) -> TracedProgram:
         """The recorded equations as a program; its first inputs are the captured values."""
         captured = list(self.captures.values())
-        given = [x for _, _, x in captured] + self.inputs
+        given = [found[2] for found in captured] + self.inputs
         inputs = [Numbered(x.index, x.aval) for x in given]
         outs = [Numbered(x.index, x.aval) if type(x) is Tracer else x for x in outputs]
         atoms = Atoms(self.count, copy_consts)
@@ -490,7 +486,7 @@ class Builder:
             program = told_orders(program, given, outputs)
         sizes = self.narrowed
         fits = {k: sizes[x.index] for k, x in enumerate(self.inputs) if x.index in sizes}
-        return TracedProgram(program, [outer for _, outer, _ in captured], fits)
+        return TracedProgram(program, [found[1] for found in captured], fits)
 
     def release(self) -> None:
         """Drop the records, so that no reference cycle keeps arrays alive."""
@@ -502,6 +498,9 @@ class Builder:
 def lasting(x: Any) -> Value:
     """A value that may be used now: for a tracer of an ended trace what it was in the enclosing
     context; a card if that is not known."""
+    closed = THREAD.state.closed
+    if closed is not None and type(x) is Tracer:
+        x = own(closed, x)
     value: Any = x
     while type(value) is Tracer and not value.builder.live:
         value = value.value
@@ -529,16 +528,6 @@ def bind(prim: Primitive, *operands: Any, **params: Any) -> Any:
         if builder is None or builder.eager:
             return prim.evaluate_rule(*operands, **params)
     return builder.record(prim, operands, params)
-
-
-def _bind_at(loc: Any, prim: Primitive, values: Sequence[Any], params: dict[str, Any]) -> Any:
-    """Bind in the enclosing context, at the location of the inner equation."""
-    state = THREAD.state
-    saved, state.loc = state.loc, loc
-    try:
-        return bind(prim, *values, **params)
-    finally:
-        state.loc = saved
 
 
 def trace(
@@ -587,6 +576,14 @@ def run(program: Program, args: Sequence[Value]) -> list[Value]:
 
 def concrete(x: Any) -> Any:
     """The array or scalar behind a value through all enclosing traces; None if unknown."""
+    closed = THREAD.state.closed
+    if closed is not None and isinstance(x, Tracer) and holds(closed, x):
+        x = closed.capture(x)
+    return known_array(x)
+
+
+def known_array(x: Any) -> Any:
+    """As `concrete`, of a value from outside of a custom function too."""
     while isinstance(x, Tracer):
         x = x.value
     return x.numpy()[()] if isinstance(x, OnDevice) else x

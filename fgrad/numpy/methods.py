@@ -18,7 +18,7 @@ from fgrad.numpy.promote import refuse_argument
 from fgrad.numpy.views import bits_view, same_view
 from fgrad.ops import complex as cx
 from fgrad.ops import shape as sh
-from fgrad.trace import Tracer, Value, concrete, install_methods
+from fgrad.trace import Tracer, Value, concrete
 from fgrad.tracing.readout import number_of
 from fgrad.tracing.tables import numpy_functions
 
@@ -198,4 +198,5 @@ METHODS: dict[str, Any] = {
 def install(namespace: ModuleType) -> None:
     """Give tracers their operators, methods and properties; `namespace` has their functions."""
     methods = METHODS | {"__array_namespace__": lambda x, api_version=None: namespace}
-    install_methods(inplace.install(methods))
+    for name, method in inplace.install(methods).items():
+        setattr(Tracer, name, method)

@@ -23,7 +23,9 @@ from fgrad.base.source import here, resolve
 from fgrad.errors import InPlaceError
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import REGISTRY
+from fgrad.tracing.closed import own
 from fgrad.tracing.layouts import in_c_order, is_line, mark, note_taken, unknown_layout
+from fgrad.tracing.thread_state import THREAD
 
 if TYPE_CHECKING:
     from fgrad.trace import Builder, Tracer
@@ -120,6 +122,9 @@ def memory_of(root: Tracer) -> Root:
 
 def link(base: Tracer, out: Tracer, view: View) -> None:
     """Make `out`, a fresh result, a view of `base`; of a number there are none."""
+    closed = THREAD.state.closed
+    if closed is not None:
+        base = own(closed, base)
     number = not base.shape and base._view is None
     if out.builder is base.builder and not isinstance(out._view, View) and not number:
         out._view = view
@@ -200,7 +205,7 @@ def refresh(x: Tracer) -> None:
 
 def assign(x: Tracer, new: Tracer) -> None:
     """Let `x`, its base and all views of it see the value `new`, of the shape and dtype of `x`."""
-    new = new.twin()  # it may be one of the views
+    new = new.handle()  # it may be one of the views
     target, value = x, new
     while isinstance(target._view, View):
         view = target._view
@@ -246,7 +251,7 @@ def copied_like(x: Tracer, out: Any) -> Tracer:
 
 def adopt(root: Tracer, builder: Builder) -> None:
     """Let an array of an enclosing trace belong to `builder`, while which it was made."""
-    _point(root, builder.capture(root.twin()))
+    _point(root, builder.capture(root.handle()))
     root.builder = builder
     for view in memory_of(root).alive():
         _take_value(view)

@@ -84,7 +84,7 @@ def ordered(out: Any, order: Any) -> Any:
 
 def _is_given_in_c_order(builder: Any, number: int) -> bool:
     """Of an argument, or of a captured value; what has no value yet is taken to be in C order."""
-    for _, outside, inner in builder.captures.values():
+    for _, outside, inner, _ in builder.captures.values():
         if inner.index == number:
             return in_c_order(outside)
     for x in builder.inputs:
@@ -124,8 +124,10 @@ def note_taken(x: Any) -> None:
     builder = x.builder
     behind = _inputs_behind(x)
     builder.taken |= behind
-    captured = [outside for _, outside, inner in builder.captures.values() if inner.index in behind]
-    for value in captured + [y.value for y in builder.inputs if y.index in behind]:
+    captured = [(inner, outside) for _, outside, inner, _ in builder.captures.values()]
+    for y, value in [*captured, *[(y, y.value) for y in builder.inputs]]:
+        if y.index not in behind:
+            continue
         if hasattr(value, "builder") and value.builder.live:
             note_taken(value)
 

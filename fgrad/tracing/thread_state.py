@@ -12,15 +12,16 @@ if TYPE_CHECKING:
 
 
 class State:
-    """What a thread is tracing: the innermost builder, and a location that rules replay; whether
-    it runs a custom rule."""
+    """What a thread is tracing: the innermost builder, and a location that rules replay; the
+    innermost closed trace (`closed.py`), and whether it is that of a custom rule."""
 
-    __slots__ = ("builder", "loc", "opened", "rule", "via")
+    __slots__ = ("builder", "closed", "loc", "opened", "rule", "via")
 
     def __init__(self) -> None:
         self.builder: Builder | None = None  # read it by `trace.innermost()`
         self.opened = 0  # how many traces were begun
         self.loc: RawLoc | Loc | None = None
+        self.closed: Builder | None = None
         self.rule = False
         self.via: tuple[str, ...] = ()
 

@@ -370,8 +370,8 @@ def _ended(x: Tracer) -> CustomRuleError:
         (
             ("value", f"{x.aval} made while {x.builder.what}({x.builder.name}) was tracing"),
             ("used", f"{used}:  {used.text()}"),
-            ("why", "the rule runs later than the function; its arguments are there, and what it"),
-            ("why", "closes over directly, but not what it finds in other objects."),
+            ("why", "the rule runs later than the function: its arguments are there, and what it"),
+            ("why", "reads when it is run on unknown values, as it was when it was called."),
             ("write", "pass the value as an argument, or return it from fwd as a residual"),
         ),
     )

@@ -12,7 +12,9 @@ from fgrad.errors import InPlaceError
 from fgrad.ir.primitive import REGISTRY
 from fgrad.trace import Builder, Tracer, Value, innermost
 from fgrad.tracing.assign import adopt, assign, foreign, made_inside, settle
+from fgrad.tracing.closed import captured, own
 from fgrad.tracing.readout import DIFFERENTIATING, depends_on_inputs, is_discrete
+from fgrad.tracing.thread_state import THREAD
 from fgrad.tracing.trace_errors import leaked
 
 RUN_ONCE = DIFFERENTIATING | {"vmap", "functionalize"}  # traces of functions that are called once
@@ -33,10 +35,13 @@ def write_all(x: Tracer, value: Value) -> None:
 def writing(x: Tracer) -> Builder:
     """The trace that writes into `x`: the innermost one, or an enclosing one to which the array
     belongs, if all traces in between are of functions that run once; else a card."""
+    closed = THREAD.state.closed
+    if closed is not None:
+        x = own(closed, x)
     if not x.builder.live:
         raise leaked(x)
     root, builder = settle(x), innermost()
-    if builder is None:
+    if builder is None or (closed is not None and captured(closed, root)):
         raise foreign(root)
     if root.builder is not builder and made_inside(root, builder):
         adopt(root, builder)

@@ -21,7 +21,7 @@ from fgrad.ir import traits
 from fgrad.ir.primitive import NOT_LINEAR, Opaque, Primitive
 from fgrad.ops.elementwise import add
 from fgrad.trace import Value, bind
-from fgrad.transforms.core.closure_capture import tracers_of
+from fgrad.transforms.core.closure_capture import held
 from fgrad.transforms.core.wrap import as_value, function_name, named_like
 from fgrad.transforms.custom.function import line_of
 from fgrad.transforms.custom.vjp import custom_vjp
@@ -112,7 +112,7 @@ def tap(
             on_value(value)
         if on_cotangent is None:
             return value
-        if tracers_of([on_cotangent]):
+        if held(on_cotangent):
             return _with_closure(on_cotangent)(value)
         return bind(tap_p, value, hook=Hook(on_cotangent))
 

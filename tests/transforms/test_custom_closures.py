@@ -102,6 +102,63 @@ def _mapped(x: Any, c: Any) -> Any:
     return g(x)
 
 
+class _Slots:
+    """A value that no `__dict__` leads to, behind many objects."""
+
+    __slots__ = ("many", "w")
+
+    def __init__(self, w: Any) -> None:
+        self.many = [[k] for k in range(2000)]
+        self.w = w
+
+    def __call__(self, y: Any) -> Any:
+        return self.w * y
+
+
+def _slots(x: Any, c: Any) -> Any:
+    scale = _Slots(c)
+    g = fgrad.custom_vjp(lambda y: y * y)
+    g.defvjp(lambda y: (y * y, y), lambda y, ct: (scale(y) * ct,))
+    return g(x)
+
+
+def _given_back(x: Any, c: Any) -> Any:
+    """What is closed over is a residual, a result and a cotangent itself."""
+    g = fgrad.custom_vjp(lambda y: (y, c))
+    g.defvjp(lambda y: ((y, c), (c, lambda: c)), lambda r, cts: ((r[0] + r[1]() - c) * cts[0],))
+    return g(x)[0]
+
+
+def _nested(x: Any, c: Any) -> Any:
+    """Rules that call functions with rules, which close over the same, and what is made of it."""
+    z = np.exp(c)
+    inner = fgrad.custom_vjp(lambda y: y * z)
+    inner.defvjp(lambda y: (y * z, None), lambda _, ct: (ct * c * z / np.exp(c),))
+
+    @fgrad.custom_jvp
+    def outer(y: Any) -> Any:
+        return inner(y) + c
+
+    @outer.defjvp
+    def _(primals: Any, tangents: Any) -> Any:
+        slope = grad(inner)(primals[0])
+        return outer(*primals), slope * tangents[0] * primals[0]
+
+    return outer(x)
+
+
+def _partly_traced(x: Any, c: Any) -> Any:
+    """The values of constants decide in Python what the rule does."""
+    k = np.array([2.0, 3.0])
+
+    def bwd(y: Any, ct: Any) -> Any:
+        return (ct * c * y,) if k[0] < 3.0 else (ct * 100.0,)
+
+    g = fgrad.custom_vjp(lambda y: y * y)
+    g.defvjp(lambda y: (y * y, y), bwd)
+    return g(x)
+
+
 CASES = [
     (_both, lambda x, c: (np.cos(np.sin(c)) + x * c) * c),
     (_forward, lambda x, c: np.cos(np.sin(c)) * x * c),
@@ -110,6 +167,10 @@ CASES = [
     (_static, lambda x, c: x * x * c),
     (_busy, lambda x, c: 3 * x * c + 5 * c + x),
     (_mapped, lambda x, c: c + 0 * x),
+    (_slots, lambda x, c: c * x),
+    (_given_back, lambda x, c: c + 0 * x),
+    (_nested, lambda x, c: c * x),
+    (_partly_traced, lambda x, c: c * x),
 ]
 
 
@@ -128,6 +189,12 @@ ONE = {
     "jit closes over": lambda f: lambda x, c: grad(jit(lambda x: f(x, c)))(x),
     "checkpoint": lambda f: grad(fgrad.checkpoint(jit(f))),
     "scan": _looped,
+    "jit of scan": lambda f: jit(_looped(f)),
+    "scan in jit in jit": lambda f: jit(lambda x, c: jit(_looped(f))(x, c)),
+    "closed over by a scan": lambda f: jit(lambda x, c: _looped(lambda x, _: f(x, c))(x, 0.0)),
+    "checkpoint closes over": lambda f: jit(
+        lambda x, c: grad(fgrad.checkpoint(lambda x: f(x, c)))(x)
+    ),
     "cond": lambda f: grad(lambda x, c: fgrad.lax.cond(x > 0, f, f, x, c)),
     "jvp": lambda f: lambda x, c: fgrad.jvp(lambda x: jit(f)(x, c), (x,), (1.0,))[1],
     "linearize": lambda f: lambda x, c: fgrad.linearize(lambda x: jit(f)(x, c), x)[1](1.0),
@@ -212,7 +279,7 @@ class _Slot:
     __slots__ = ("w",)
 
 
-def test_what_rules_find_elsewhere_is_named() -> None:
+def test_what_rules_find_anywhere_is_found() -> None:
     slot = _Slot()
 
     @jit
@@ -222,26 +289,53 @@ def test_what_rules_find_elsewhere_is_named() -> None:
         g.defvjp(lambda y: (y * y, y), lambda y, ct: (slot.w * ct,))
         return g(x)
 
-    with pytest.raises(CustomRuleError, match="trace that has ended") as found:
-        grad(f)(1.7, 0.6)
-    assert "slot.w * ct" in str(found.value)
+    assert grad(f)(1.7, 0.6) == 0.6
     with pytest.raises(LeakedTracerError):
         np.sin(slot.w)
 
 
-def test_rules_do_not_write_into_what_they_close_over() -> None:
+def test_what_rules_did_not_read_at_the_call_is_named() -> None:
+    slot = _Slot()
+
     @jit
     def f(x: Any, c: Any) -> Any:
+        slot.w = 1.0
+        g = fgrad.custom_vjp(lambda y: y * y)
+        g.defvjp(lambda y: (y * y, y), lambda y, ct: (slot.w * ct,))
+        out = g(x)
+        slot.w = c
+        return out
+
+    with pytest.raises(CustomRuleError, match="trace that has ended") as found:
+        grad(f)(1.7, 0.6)
+    assert "slot.w * ct" in str(found.value)
+
+
+def _write(c: Any) -> None:
+    c[0] = 3.0
+
+
+def _write_view(c: Any) -> None:
+    part = c[0:1]
+    part *= 3.0
+
+
+@pytest.mark.parametrize("write", [_write, _write_view])
+@pytest.mark.parametrize(
+    "transform", [lambda f: grad(jit(f)), lambda f: jit(lambda *xs: grad(jit(f))(*xs))]
+)
+def test_rules_do_not_write_into_what_they_close_over(write: Any, transform: Any) -> None:
+    def f(x: Any, c: Any) -> Any:
         def bwd(y: Any, ct: Any) -> Any:
-            c[0] = 3.0
+            write(c)
             return (c * ct,)
 
         g = fgrad.custom_vjp(lambda y: y * y)
         g.defvjp(lambda y: (y * y, y), bwd)
         return np.sum(g(x))
 
-    with pytest.raises(InPlaceError, match="A custom rule assigned"):
-        grad(f)(np.ones(2), np.ones(2))
+    with pytest.raises(InPlaceError, match="array of an outer function"):
+        transform(f)(np.ones(2), np.ones(2))
 
 
 def test_later_assignments_are_not_seen_by_the_function() -> None:

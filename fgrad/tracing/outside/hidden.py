@@ -16,8 +16,9 @@ import numpy as np
 
 from fgrad.ir.aval import aval_of
 from fgrad.ir.program import Var
-from fgrad.trace import SMALL, Builder, Tracer
+from fgrad.trace import Builder, Tracer
 from fgrad.tracing.assign import writes_of
+from fgrad.tracing.constants import SMALL
 from fgrad.tracing.outside.stand_ins import StandIns, carriers
 from fgrad.tracing.outside.watches import Number, PlaceKey
 from fgrad.tracing.outside.world import World
@@ -58,7 +59,7 @@ class Hidden:
             aval = aval_of(value.now() if isinstance(value, Number) else value)
             inner = builder.new(None, aval, aval.weak)
             given = Tracer(builder, inner.index, None, aval, aval.weak)  # may be written
-            builder.captures[id(value)] = (value, value, inner)  # type: ignore[assignment]
+            builder.captures[id(value)] = (value, value, inner, None)  # type: ignore[assignment]
             found = self.tracers[key] = inner, given
         return found[1]
 
@@ -116,7 +117,7 @@ def _origins(x: Tracer) -> Iterator[int]:
     for record in reversed(builder.records):
         if not wanted.isdisjoint(record.outs):
             wanted.update([k for k in record.operands if type(k) is int])
-    for _, outer, inner in builder.captures.values():
+    for _, outer, inner, _ in builder.captures.values():
         if inner.index in wanted:
             if isinstance(outer, Tracer):
                 yield from _origins(outer)

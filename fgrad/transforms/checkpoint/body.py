@@ -247,10 +247,10 @@ def run_body(fun: Callable[..., Any], leaves: Sequence[Any], name: str, within: 
             refuse_writes(f"checkpoint({name})", inputs, outputs)
             outs = [builder.lift(as_value(x, f"a result of {name}")) for x in outputs]
             captured = list(builder.captures.values())
-            body = Body(builder, [*[x for _, _, x in captured], *builder.inputs], outs)
+            body = Body(builder, [*[found[2] for found in captured], *builder.inputs], outs)
             traced = [type(y) is Tracer for y in outs]
             results: list[Any] = [y.value if type(y) is Tracer else y for y in outs]
-            operands = [*[x for _, x, _ in captured], *given]
+            operands = [*[found[1] for found in captured], *given]
             owner = _owner(operands) if captured else within
             return Ran(body, operands, results, traced, treedef, owner)
     finally:

@@ -1,123 +1,104 @@
-"""L4. What custom functions close over: found when a call is recorded, replaced when a rule runs.
+"""L4. What custom functions and their rules close over: captured inputs of a closed trace.
 
-In a trace without values a rule runs later, in another trace.  The tracers that a function and its
-rules close over become operands of the equation:
+In a trace without values a rule runs later, in another trace, where the tracers that it closes over
+mean nothing.  They are operands of its equation, found by tracing, and stand for the tracers again
+while the rule runs:
 
-    g(y), which closes over x   becomes   z = custom_vjp x, y     and in its rules x is the operand
+    g(y), which closes over x   becomes   z = custom_call x, y    and in its rules x is the operand
 
-A tracer is a handle: while a rule runs, the user's own handle is pointed to the operand.
+A trace is *closed* while it captures the tracers themselves: `np.sin(x)` of an outer x is recorded
+inside, where elsewhere it is recorded outside, and its result captured.  That of a function catches
+all tracers from outside; that of a rule has those that the equation has operands for.
 """
 
 from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from fgrad.base.fork_locks import Locked
+from fgrad import tree
 from fgrad.base.pickling import Transformed
-from fgrad.errors import InPlaceError
-from fgrad.ir.program import Program
 from fgrad.trace import Builder, Tracer
+from fgrad.tracing.closed import Captured, own
 from fgrad.tracing.thread_state import THREAD
 
-_NO_TRACERS = (type, types.ModuleType, np.ndarray, np.generic, str, bytes, Builder, Program)
-_MOST = 1000  # objects that are looked at
+_PLAIN = (str, bytes, int, float, complex, type, types.ModuleType, types.NoneType, np.dtype)
 
 
-class Closed(NamedTuple):
-    """A tracer that a custom function closes over, and the operand that it became."""
+class closing:
+    """Context in which a trace is closed; its first inputs stand for what was closed over.
 
-    handle: Tracer
-    position: int
+    Arguments:
+        builder: the innermost open builder.
+        handles: what a custom function and its rules closed over when they were called.
+        inputs: the inputs of the builder that stand for these; there may be more.
+        rule: whether a rule runs for an equation, and these are all that is captured.
+    """
 
+    __slots__ = ("before", "builder", "rule", "seeds", "shut")
 
-_POINTED = Locked()  # handles are the program's, which threads share
-
-
-class standing:
-    """Context of a rule: `values`, the first operands, stand for what the function closes over."""
-
-    __slots__ = ("before", "closed", "running", "values")
-
-    def __init__(self, closed: Sequence[Closed], values: Sequence[Any]) -> None:
-        self.closed, self.values = closed, values
+    def __init__(
+        self,
+        builder: Builder,
+        handles: Sequence[Tracer] = (),
+        inputs: Sequence[Tracer] = (),
+        rule: bool = False,
+    ) -> None:
+        self.builder, self.rule = builder, rule
+        self.seeds: dict[int, Captured] = {
+            id(handle): (handle, x.value, x, None)
+            for handle, x in zip(handles, inputs, strict=False)
+        }
 
     def __enter__(self) -> None:
+        state, builder = THREAD.state, self.builder
+        self.before = state.closed, state.rule
+        state.closed, state.rule = builder, self.rule
+        builder.catches = not self.rule
+        builder.captures.update(self.seeds)
+        self.shut = [outer for outer, _ in builder.before if outer.plain]
+        for outer in self.shut:
+            outer.plain = False  # the short doors would record there
+
+    def __exit__(self, *_exc: object) -> None:
         state = THREAD.state
-        self.running, state.rule = state.rule, True
-        if self.closed:
-            _POINTED.lock.acquire()
-            self.before = [_state(handle) for handle, _ in self.closed]
-            for handle, position in self.closed:
-                _point(handle, _state(self.values[position]))
-
-    def __exit__(self, error: type | None, *_exc: object) -> None:
-        THREAD.state.rule = self.running
-        if self.closed:
-            written = [x for x, k in self.closed if x.index != self.values[k].index]
-            for (handle, _), state in zip(self.closed, self.before, strict=True):
-                _point(handle, state)
-            _POINTED.lock.release()
-            if written and error is None:
-                raise _written(written[0])
+        state.closed, state.rule = self.before
+        self.builder.catches = False
+        for outer in self.shut:
+            outer.plain = outer.live
+        for key in self.seeds:
+            self.builder.captures.pop(key, None)
 
 
-def _written(x: Tracer) -> InPlaceError:
-    return InPlaceError(
-        "A custom rule assigned into an array that its function closes over.",
-        (
-            ("value", f"{x.aval} of {x.builder.what}({x.builder.name})"),
-            ("why", "the rule runs later, or not at all."),
-            ("write", "x = x.copy()    in the rule, before the assignment"),
-        ),
-    )
+def settled(x: Any) -> Any:
+    """A result of a user's function, where it may be what it closes over, as it is inside."""
+    closed = THREAD.state.closed
+    if closed is None:
+        return x
+    return tree.map(lambda leaf: own(closed, leaf) if type(leaf) is Tracer else leaf, x)
 
 
-def _state(x: Tracer) -> tuple[Any, ...]:
-    return x.builder, x.index, x.value, x._aval, x._view
-
-
-def _point(x: Tracer, state: tuple[Any, ...]) -> None:
-    x.builder, x.index, x.value, x._aval, x._view = state
-
-
-def tracers_of(roots: Iterable[Any]) -> list[Tracer]:
-    """The tracers in closures, defaults, containers and attributes that functions reach."""
-    seen: dict[int, Any] = {}
-    found: list[Tracer] = []
-    work = list(roots)
-    while work and len(seen) < _MOST:
-        x = work.pop()
-        if id(x) in seen or isinstance(x, _NO_TRACERS):
-            continue
-        seen[id(x)] = x
-        if type(x) is Tracer:
-            found.append(x)
-        else:
-            work += _inside(x)
-    return found
-
-
-def _inside(x: Any) -> list[Any]:
-    """What an object holds."""
+def may_close(x: Any) -> bool:
+    """Whether a function or setting can have traced values in it; globals do not count."""
     if isinstance(x, types.FunctionType):
-        defaults = [*(x.__defaults__ or ()), *(x.__kwdefaults__ or {}).values()]
-        return [*map(_contents, x.__closure__ or ()), *defaults]
-    if isinstance(x, Transformed):
-        return [x.fun]
+        return bool(x.__closure__ or x.__defaults__ or x.__kwdefaults__)
     if isinstance(x, types.MethodType):
-        return [x.__self__, x.__func__]
+        return may_close(x.__self__) or may_close(x.__func__)
     if isinstance(x, functools.partial):
-        return [x.func, *x.args, *x.keywords.values()]
-    if isinstance(x, dict):
-        return list(x.values())
-    if isinstance(x, (list, tuple, set, frozenset)):
-        return list(x)
-    return list(getattr(x, "__dict__", {}).values())
+        return True
+    return not isinstance(x, (*_PLAIN, types.BuiltinFunctionType, np.ufunc))
+
+
+def held(fun: Any) -> list[Tracer]:
+    """The tracers in the variables that a function closes over, and in containers there."""
+    while isinstance(fun, Transformed):
+        fun = fun.fun
+    cells = getattr(fun, "__closure__", None) or ()
+    return [x for cell in cells for x in tree.leaves(_contents(cell)) if type(x) is Tracer]
 
 
 def _contents(cell: types.CellType) -> Any:

@@ -8,7 +8,8 @@ the function closes over counts as its value, unless a derivative would get lost
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,21 +22,26 @@ from fgrad.ir.order import Orders
 from fgrad.ir.primitive import REGISTRY, Opaque, Primitive
 from fgrad.ir.program import Program
 from fgrad.ops.families import batch_first
-from fgrad.trace import Builder, Tracer, Value, bind, concrete, innermost, run
+from fgrad.trace import Builder, Tracer, Value, bind, concrete, innermost, known_array, run
+from fgrad.tracing.closed import own
 from fgrad.tracing.layouts import mark, orders_known
 from fgrad.tracing.readout import DIFFERENTIATING, depends_on_inputs
 from fgrad.tracing.trace_errors import leaked, made_at
 from fgrad.transforms.core.arguments import refuse_writes
 from fgrad.transforms.core.batching import Batched, example_input, run_batched
-from fgrad.transforms.core.closure_capture import Closed
+from fgrad.transforms.core.closure_capture import closing, settled
 from fgrad.transforms.core.derived_programs import batched_program, derived_program
 from fgrad.transforms.core.wrap import as_value, is_weak, outside
 
 
 class _Hidden(threading.local):
-    """The traces beneath which this thread runs user code."""
+    """The traces beneath which this thread runs user code; what becomes of a derivative of what it
+    closes over: "refused", "stopped" where that counts as a constant, or "open" if it is not known
+    yet."""
 
     builders: tuple[Builder, ...] = ()
+    derivatives: str = "refused"
+    trying: tuple[Any, ...] = ()  # the custom functions whose rules run to see what they close over
 
 
 HIDDEN = _Hidden()
@@ -57,22 +63,24 @@ class hiding:
         HIDDEN.builders = self.saved
 
 
+@contextmanager
+def derivatives(are: str) -> Iterator[None]:
+    """A context in which derivatives of what a function closes over are "stopped" or "open"."""
+    saved, HIDDEN.derivatives = HIDDEN.derivatives, are
+    try:
+        yield
+    finally:
+        HIDDEN.derivatives = saved
+
+
 def unhidden(x: Value, of: str) -> Value:
     """What a captured value is beneath the hidden traces; a card if its derivative got lost."""
+    refused = HIDDEN.derivatives == "refused"
     while type(x) is Tracer and x.builder in HIDDEN.builders:
-        if x.builder.what in DIFFERENTIATING and depends_on_inputs(x):
+        if refused and x.builder.what in DIFFERENTIATING and depends_on_inputs(x):
             raise closes_over(x, of)
         x = x.value
     return x
-
-
-def present(x: Value) -> Value | None:
-    """A tracer as an operand in the present context; None if it belongs to another one."""
-    while type(x) is Tracer and x.builder in HIDDEN.builders:
-        x = x.value
-    if type(x) is not Tracer or (x.builder.live and x.builder.thread == threading.get_ident()):
-        return x
-    return None
 
 
 def closes_over(x: Tracer, of: str) -> CustomRuleError:
@@ -116,16 +124,25 @@ class Beneath(Builder):
 
     def capture(self, outer: Tracer) -> Tracer:
         """The stand-in of a captured value, or of what it is beneath the hidden traces."""
-        if id(outer) in self.captures or not outer.builder.live:
+        given = outer if self.around is None else own(self.around, outer)
+        if id(outer) in self.captures or not given.builder.live:
             return super().capture(outer)
-        if outer.builder.thread != self.thread:
+        if given.builder.thread != self.thread:
             raise leaked(outer)
-        x = unhidden(outer, self.name)
-        here = x.twin() if type(x) is Tracer else x
-        inner = self.stand_in(outer, x, concrete(x) if self.abstract else here)
+        x = unhidden(given, self.name)
+        if HIDDEN.derivatives == "stopped" and type(x) is Tracer:
+            x = self.outside(here(), bind, REGISTRY["stop_gradient"], x)
+        known = x.handle() if type(x) is Tracer else x
+        inner = self.stand_in(outer, x, known_array(x) if self.abstract else known)
         if not orders_known([outer])[0]:
             mark(inner, False)
         return self.standing_for(inner, x)
+
+    def example(self, x: Value, weak: bool, known: bool = True) -> Tracer:
+        """An input for a value, which Python sees where it is a plain array and `known`."""
+        value = concrete(x) if known else None
+        given = self.input(value, aval_of(x).strong() if value is None else None, weak)
+        return self.standing_for(given, x)
 
     def standing_for(self, inner: Tracer, outer: Value) -> Tracer:
         """Note what an input or captured value is in the enclosing context."""
@@ -215,14 +232,14 @@ class Call(Opaque):
 class Traced(NamedTuple):
     """A user function as a closed program, whose first inputs are the values it captured.
 
-    `results` are its results if all is known, else None; `closed` the tracers it closes over.
+    `results` are its results if all is known, else None; `handles` the tracers it closes over.
     """
 
     program: Program
     captured: list[Value]
     treedef: tree.TreeDef
     results: list[Any] | None
-    closed: list[Closed]
+    handles: list[Tracer]
     orders: Orders
 
 
@@ -235,37 +252,33 @@ def trace_beneath(
     known: bool = True,
     extra: Callable[[Builder], list[Tracer]] | None = None,
     ruled: bool = False,
+    closed: bool = False,
 ) -> Traced:
     """Trace `fun(*tracers)`; where the values are plain arrays and `known`, Python sees them.
 
     `extra` chooses values of the trace that become results too.  A `ruled` function has a
-    derivative of its own, so that numbers may be read out of this trace.
+    derivative of its own, so that numbers may be read out of this trace.  A `closed` trace captures
+    the very tracers that the function uses, and not what is made of them alone.
     """
     builder = Beneath(what, name, abstract=True)
     builder.origins = None if ruled else {}
     flags = weak or [is_weak(v) for v in values]
     try:
         with builder.running, builder:
-            inputs = [_input(builder, x, w, known) for x, w in zip(values, flags, strict=True)]
-            leaves, treedef = tree.flatten(fun(*inputs))
+            inputs = [builder.example(x, w, known) for x, w in zip(values, flags, strict=True)]
+            with closing(builder) if closed else nullcontext():
+                leaves, treedef = tree.flatten(settled(fun(*inputs)))
             refuse_writes(f"{what}({name})", inputs, leaves)
             outs = [builder.lift(as_value(x, f"a result of {name}")) for x in leaves]
             outs += [] if extra is None else extra(builder)
             traced = builder.close(outs, copy_consts=True)
             found = [outside(builder, y) for y in outs]
             orders = tuple(orders_known(outs))
-            handles = [handle for handle, _, _ in builder.captures.values()]
+            handles = [found[0] for found in builder.captures.values()]
     finally:
         builder.release()
     results = None if any([x is None for x in found]) else found
-    closed = [Closed(handle, k) for k, handle in enumerate(handles)]
-    return Traced(traced.program, traced.captured, treedef, results, closed, orders)
-
-
-def _input(builder: Beneath, x: Value, weak: bool, known: bool) -> Tracer:
-    value = concrete(x) if known else None
-    given = builder.input(value, aval_of(x).strong() if value is None else None, weak)
-    return builder.standing_for(given, x)
+    return Traced(traced.program, traced.captured, treedef, results, handles, orders)
 
 
 def mapped(

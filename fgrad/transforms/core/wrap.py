@@ -168,7 +168,7 @@ def outside(builder: Builder, x: Any) -> Value:
         inner = builder.lift(x)
         value = lying_as(inner, inner.value)
         # A handle of its own: later assignments to the result must not reach what is recorded.
-        return value.twin() if isinstance(value, Tracer) else value
+        return value.handle() if isinstance(value, Tracer) else value
     return x
 
 

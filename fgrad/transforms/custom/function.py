@@ -1,9 +1,4 @@
-"""L4. What functions with rules of the user's have in common: their arguments, and where they run.
-
-A call of such a function is one equation.  In a trace that is differentiated the user's rule runs
-at once, beneath it, in place of the function; in a trace without values (`jit`, `vmap`) the
-equation holds the function as a program, and the rule for later.
-"""
+"""L4. Arguments and results of functions with rules of the user's, and of these rules."""
 
 from __future__ import annotations
 
@@ -15,43 +10,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import tree
-from fgrad.base.frames import hides_own_frames
 from fgrad.base.source import Loc
-from fgrad.errors import (
-    ArgumentError,
-    CustomRuleError,
-    Row,
-    TracedArrayError,
-    TracedBoolError,
-    TracedIndexError,
-    UnsupportedNumpyError,
-)
+from fgrad.errors import ArgumentError, CustomRuleError, Row
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.order import Orders
-from fgrad.ir.primitive import Primitive
-from fgrad.ir.program import Program, Var
 from fgrad.ops.elementwise import convert
-from fgrad.trace import Builder, Tracer, Value, innermost, lasting
-from fgrad.tracing.readout import DIFFERENTIATING
-from fgrad.transforms.core.arguments import refuse_edits, watched
-from fgrad.transforms.core.closure_capture import Closed, tracers_of
-from fgrad.transforms.core.outer_context import (
-    HIDDEN,
-    Beneath,
-    Call,
-    Traced,
-    doubtful,
-    evaluate_beneath,
-    hiding,
-    is_value,
-    origin_of,
-    present,
-    trace_beneath,
-)
+from fgrad.trace import Tracer, Value
+from fgrad.transforms.core.closure_capture import settled
+from fgrad.transforms.core.outer_context import is_value
 from fgrad.transforms.core.wrap import as_value, check_callable, function_name, is_weak
 
 KEYWORD_ONLY, VAR_KEYWORD = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD
-_UNTRACEABLE = (TracedArrayError, TracedBoolError, TracedIndexError, UnsupportedNumpyError)
 _MOST_TYPES = 256  # kinds of arguments whose results are remembered
 
 Known = tuple[tree.TreeDef, tuple[Aval, ...], Orders]  # of results
@@ -105,8 +74,8 @@ class CustomFunction:
     def __repr__(self) -> str:
         return f"<{self.what} of {self.name}>"
 
-    @hides_own_frames
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function."""
         raise NotImplementedError
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -176,10 +145,6 @@ class CustomFunction:
             ),
         )
 
-    def reached(self) -> list[Any]:
-        """The user's functions."""
-        return [x for x in vars(self).values() if callable(x)]
-
     def remember(self, key: Any, found: Known) -> None:
         """Keep the type of a result."""
         if len(self.types) >= _MOST_TYPES:
@@ -232,7 +197,7 @@ def described(x: Any) -> str:
 def called(rule: Callable[..., Any], what: str, takes: str, *args: Any) -> Any:
     """The result of a user's rule; a card if it does not take these arguments."""
     try:
-        return rule(*args)
+        return settled(rule(*args))
     except TypeError:
         try:
             inspect.signature(rule).bind(*args)
@@ -244,173 +209,6 @@ def called(rule: Callable[..., Any], what: str, takes: str, *args: Any) -> Any:
         except ValueError:
             pass
         raise
-
-
-class Rules(Call):
-    """The rules for one call; the equation's operands are `n_captured` values that the function and
-    its rules close over, then the leaves of its arguments."""
-
-    name = "custom"
-    n_captured = 0
-    closed: Sequence[Closed] = ()
-    origins: Sequence[str] = ()  # of the operands that the function itself closes over
-    out_tree: Any = None
-    expected: tuple[Aval, ...] | None = None
-    orders: Orders | None = None  # which results lie in C order; None if that is not known
-    weak: Sequence[bool] = ()
-    differentiates = True  # whether they give the derivative, and not only the form for a batch
-
-    def primal(self, *inputs: Value) -> Any:
-        """The function itself."""
-        raise NotImplementedError
-
-    @property
-    def rule_line(self) -> Row:
-        """Where the user's rule is written."""
-        raise NotImplementedError
-
-
-class UserRules(Rules):
-    """The rules for a call of the user's function."""
-
-    def __init__(self, owner: CustomFunction, split: Split) -> None:
-        self.owner = owner
-        self.name = owner.name
-        self.split = split._replace(values=[])
-        self.weak = split.weak
-
-    def primal(self, *inputs: Value) -> Any:
-        """The function itself."""
-        rest = tree.unflatten(self.split.treedef, inputs)
-        watch = watched(rest)
-        out = self.owner.fun(*merged(self.split.statics, rest, self.split.count))
-        refuse_edits(self.name, watch, out)
-        return out
-
-    def with_types(self, values: Sequence[Value]) -> None:
-        """Find the type of the result, which rules are checked against: the function is traced
-        once for each kind of arguments."""
-        key = self._key(values)
-        found = None if key is None else self.owner.types.get(key)
-        if found is None:
-            try:
-                traced = trace_beneath(
-                    self.primal, values, self.name, "custom", self.weak, ruled=True
-                )
-            except _UNTRACEABLE:
-                return  # the rule may do without values all the same
-            self.seen(values, traced)
-        else:
-            self.out_tree, self.expected, self.orders = found
-
-    def seen(self, values: Sequence[Value], traced: Traced) -> None:
-        """Take the type of the result from a trace."""
-        self.out_tree = traced.treedef
-        self.expected = tuple([a.strong() for a in traced.program.out_avals])
-        self.orders = traced.orders
-        key = self._key(values)
-        if key is not None:
-            self.owner.remember(key, (self.out_tree, self.expected, self.orders))
-
-    def _key(self, values: Sequence[Value]) -> Any:
-        statics = tuple(self.split.statics.items())
-        key = (self.split.treedef, tuple([aval_of(x) for x in values]), *self.weak, statics)
-        try:
-            hash(key)
-        except TypeError:
-            return None
-        return key
-
-    def leaf_name(self, k: int) -> str:
-        """The name of an operand, for messages."""
-        return self.owner.leaf_name(k, self.split.treedef, self.split.statics, self.split.count)
-
-
-def apply(prim: Primitive, rules: UserRules, values: Sequence[Value]) -> list[Any]:
-    """The results of a call, as one equation of each trace that it belongs to."""
-    values = [lasting(x) for x in values]
-    tracers = [x for x in values if type(x) is Tracer]
-    if not tracers:
-        return _plain(prim, rules, values)
-    (builder,) = _innermost(tracers)
-    own = [x for x in tracers if x.builder is builder]
-    if within(builder):
-        return _by_program(prim, rules, values)
-    known = builder.eager and all([x.value is not None for x in own])
-    if known and builder.what in DIFFERENTIATING:
-        with hiding(builder):
-            rules.with_types([beneath(x, builder) for x in values])
-            return list(builder.record(prim, values, {"program": None, "rules": rules}))
-    abstract = isinstance(builder, Beneath) and builder.abstract
-    if known and builder.what != "vmap" and not abstract:
-        with hiding(builder):
-            return apply(prim, rules, [beneath(x, builder) for x in values])
-    return _by_program(prim, rules, values)
-
-
-def _innermost(values: Sequence[Value]) -> list[Builder]:
-    """The trace that records an equation of these operands, if there is one."""
-    builders = [x.builder for x in values if type(x) is Tracer]
-    return [max(builders, key=lambda b: b.level)] if builders else []
-
-
-def within(builder: Builder) -> bool:
-    """Whether a trace inside of this one is open, whose values a function may close over."""
-    inner = innermost()
-    while inner is not None and inner in HIDDEN.builders:
-        inner = inner._outer
-    return inner is not None and inner.level > builder.level
-
-
-def beneath(x: Value, builder: Any) -> Value:
-    """A value in the context that encloses a trace."""
-    return x.value if type(x) is Tracer and x.builder is builder else x
-
-
-def _plain(prim: Primitive, rules: UserRules, values: Sequence[Value]) -> list[Any]:
-    """No argument is traced; the function may close over a traced value all the same."""
-    found = evaluate_beneath(rules.primal, values, rules.name, rules.weak, whole=True)
-    rules.out_tree = found.treedef
-    if innermost() is not None and any([type(x) is Tracer for x in found.leaves]):
-        return _by_program(prim, rules, values)
-    pairs = zip(found.leaves, found.orders, strict=True)
-    return [x if in_order else doubtful(x) for x, in_order in pairs]
-
-
-def _by_program(prim: Primitive, rules: UserRules, values: Sequence[Value]) -> list[Any]:
-    found = recorded(rules, values, "custom")
-    operands = [*found.captured, *values]
-    with hiding(*_innermost(operands)):
-        return rules.bound(found.results, prim, operands, program=found.program, rules=rules)
-
-
-class Recorded(NamedTuple):
-    """The function as a program, what it and its rules close over, which are the first operands,
-    and its results if all are known."""
-
-    program: Program
-    captured: list[Value]
-    results: list[Any] | None
-
-
-def recorded(rules: UserRules, values: Sequence[Value], what: str) -> Recorded:
-    """Trace the function of a call."""
-    ruled = rules.differentiates
-    traced = trace_beneath(rules.primal, values, rules.name, what, rules.weak, ruled=ruled)
-    rules.seen(values, traced)
-    program, captured, closed = traced.program, list(traced.captured), list(traced.closed)
-    rules.origins = [origin_of(handle) for handle, _ in closed]
-    for x in tracers_of([*rules.owner.reached(), *rules.split.statics.values()]):
-        value = present(x)
-        if value is not None and all([handle is not x for handle, _ in closed]):
-            closed.append(Closed(x, len(captured)))
-            captured.append(value)
-    extra = [Var(aval_of(x).strong()) for x in captured[len(traced.captured) :]]
-    if extra:
-        inputs, n = program.inputs, len(traced.captured)
-        program = program.replace(inputs=(*inputs[:n], *extra, *inputs[n:]))
-    rules.closed, rules.n_captured = closed, len(captured)
-    return Recorded(program, captured, traced.results)
 
 
 def prefixed(given: Any, whole: Any) -> list[Any] | None:

@@ -23,11 +23,10 @@ from fgrad.ops.families import batch_first
 from fgrad.trace import Value, bind, run
 from fgrad.tracing.device_tracing import lower
 from fgrad.transforms.control.common import split
-from fgrad.transforms.core.closure_capture import Closed, standing, tracers_of
 from fgrad.transforms.core.derived_programs import derived_program, jvp_program, zeros_of
 from fgrad.transforms.core.linear import linear_transpose
 from fgrad.transforms.core.linearize import jvp
-from fgrad.transforms.core.outer_context import Traced, batched_first, present, trace_beneath
+from fgrad.transforms.core.outer_context import Traced, batched_first, trace_beneath
 from fgrad.transforms.core.wrap import as_value, function_name, is_weak
 from fgrad.transforms.custom.function import line_of
 from fgrad.transforms.custom.jvp import custom_jvp
@@ -349,17 +348,14 @@ def custom_root(
         (np.float64(2.0), np.float64(0.25))
     """
     converted, consts = closure_convert(f, initial_guess)
-    around = [x for x in tracers_of([solve]) if present(x) is not None]
-    closed = [Closed(x, k) for k, x in enumerate(around)]
 
     @custom_jvp
-    def root(consts: list[Any], guess: Any, constants: list[Any]) -> Any:
-        with standing(closed, constants):
-            return solve(lambda x: converted(x, *consts), guess)
+    def root(consts: list[Any], guess: Any) -> Any:
+        return solve(lambda x: converted(x, *consts), guess)
 
     @root.defjvp
     def _(primals: Any, tangents: Any) -> Any:
-        (consts, *_), (moved, *_) = primals, tangents
+        (consts, _), (moved, _) = primals, tangents
         found = root(*primals)
         x = found[0] if has_aux else found
 
@@ -375,6 +371,6 @@ def custom_root(
         dx = custom_linear_solve(matvec, rhs, tangent_solve, tangent_solve)
         return found, (dx, tree.map(lambda _: None, found[1])) if has_aux else dx
 
+    root.stops = True
     root.__name__ = root.name = f"custom_root of {function_name(f)}"
-    guess, constants = tree.map(lambda x: stop_gradient(as_value(x)), (initial_guess, around))
-    return root(consts, guess, constants)
+    return root(consts, tree.map(lambda x: stop_gradient(as_value(x)), initial_guess))

@@ -13,49 +13,41 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from fgrad import tree
-from fgrad.base.frames import hides_own_frames
 from fgrad.errors import CustomRuleError, Row
-from fgrad.ir import traits
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Primitive
-from fgrad.ir.program import Program
-from fgrad.ir.traits import Holds
 from fgrad.ops.elementwise import add
 from fgrad.ops.families import batch_first, zeros_like
-from fgrad.trace import Tracer, Value, bind, run
-from fgrad.tracing.device_tracing import lower
+from fgrad.trace import Builder, Tracer, Value, run
 from fgrad.tracing.record import Record
 from fgrad.transforms.control.common import known_values
-from fgrad.transforms.core.closure_capture import standing
 from fgrad.transforms.core.derived_programs import covers
 from fgrad.transforms.core.linear import check_linear
-from fgrad.transforms.core.outer_context import Beneath, batched_first, closure_card, mapped
+from fgrad.transforms.core.outer_context import Beneath, mapped
 from fgrad.transforms.core.tape import Tape, pull_selected, push_selected
 from fgrad.transforms.core.wrap import as_value, is_weak, outside
-from fgrad.transforms.custom.function import (
-    CustomFunction,
+from fgrad.transforms.custom.call import (
+    BatchedRules,
+    Pushed,
+    RuledFunction,
     Rules,
-    Split,
     UserRules,
-    apply,
-    called,
-    described,
-    fitted,
-    line_of,
-    prefixed,
+    Values,
+    custom_call_p,
 )
-
-custom_jvp_p = Primitive(
-    "custom_jvp", traits.holding(Holds.CALL), params=("program", "rules"), multiple=True
-)
-
-Values = Sequence[Value]
+from fgrad.transforms.custom.function import Split, called, described, fitted, line_of, prefixed
 
 
-class CustomJvp(CustomFunction):
+class CustomJvp(RuledFunction):
     """A function whose derivative is given by `defjvp` or `defjvps`."""
 
     what = "custom_jvp"
+    lacks = "derivative"
+    advice = (
+        "@{0}.defjvp",
+        "def {0}_jvp(primals, tangents):",
+        "    return {0}(*primals), tangent_of_the_result",
+    )
     rule: Callable[..., Any] | None = None
     symbolic_zeros = False
     shown: Callable[..., Any]  # the user's function that cards name as the rule
@@ -104,22 +96,9 @@ class CustomJvp(CustomFunction):
         self.rule, self.symbolic_zeros = rule, True
         self.shown = next((jvp for jvp in jvps if jvp is not None), self.fun)
 
-    @hides_own_frames
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        split = self.arguments(args, kwargs)
-        if self.rule is None:
-            raise CustomRuleError(
-                f"The custom_jvp function {self.name} has no derivative yet.",
-                (
-                    line_of(self.fun, "defined"),
-                    ("write", f"@{self.name}.defjvp"),
-                    ("write", f"def {self.name}_jvp(primals, tangents):"),
-                    ("write", f"    return {self.name}(*primals), tangent_of_the_result"),
-                ),
-            )
-        rules = JvpRules(self, split)
-        outs = apply(custom_jvp_p, rules, split.values)
-        return tree.unflatten(rules.out_tree, map(lower, outs))
+    def rules_for(self, split: Split) -> JvpRules | None:
+        """The rules for a call; None if they are not set."""
+        return None if self.rule is None else JvpRules(self, split)
 
 
 def custom_jvp(
@@ -161,31 +140,72 @@ def custom_jvp(
     return CustomJvp(fun, nondiff_argnums, nondiff_argnames)
 
 
-class JvpRules(UserRules):
+class LinearRules(Rules):
+    """A jvp on flat values: linearized once, pushed and pulled."""
+
+    weak: Sequence[bool] = ()
+
+    def linear(
+        self, captured: Values, primals: Values, tangents: Pushed
+    ) -> tuple[list[Value], list[Value | None]]:
+        """Results and their tangents."""
+        raise NotImplementedError
+
+    def save(self, values: Values, traced: Sequence[bool], program: Any) -> tuple[Any, Any]:
+        """The results, and the rule as a linear map."""
+        return _linearized(values, traced, self)
+
+    def push(self, primals: Values, tangents: Pushed, program: Any, saved: Any) -> Pushed:
+        """The tangents of the results."""
+        if saved is None:
+            mask = [t is not None for t in tangents]
+            saved = _linearized(_known(primals, program), mask, self)[1]
+        given = [t for t, m in zip(tangents, saved.mask, strict=True) if m]
+        return push_selected(saved.tape, given)
+
+    def pull(
+        self, cts: Pushed, wanted: Sequence[bool], values: Values, program: Any, saved: Any
+    ) -> Pushed:
+        """The cotangents of the operands."""
+        wanted = _of_arguments(wanted, values, self)
+        if saved is None or not covers(saved.mask, wanted):
+            saved = _linearized(_known(values, program), wanted, self)[1]
+        outs = saved.tape.outputs
+        given = [None if k is None else ct for ct, k in zip(cts, outs, strict=True)]
+        pulled = iter(pull_selected(saved.tape, given))
+        return [next(pulled) if m else None for m in saved.mask]
+
+    def over(self, size: int, dims: Sequence[int | None]) -> Rules:
+        """The rules for a batch."""
+        return BatchedJvpRules(self, size, dims)
+
+
+class JvpRules(UserRules, LinearRules):
     """The user's rule on flat values."""
 
     owner: CustomJvp
-
-    def __init__(self, owner: CustomJvp, split: Split) -> None:
-        super().__init__(owner, split)
-        self.rule = owner.rule
+    weak: Sequence[bool]
 
     @property
     def rule_line(self) -> Row:
         """Where the user's rule is written."""
         return line_of(self.owner.shown, "rule")
 
+    def try_rule(self, inputs: Sequence[Tracer], builder: Builder) -> None:
+        """Run the rule with unknown tangents."""
+        tangents = [builder.input(None, x.aval.strong()) for x in inputs]
+        self._call(inputs, tangents)
+
     def linear(
-        self, captured: Values, primals: Values, tangents: Sequence[Value | None]
+        self, captured: Values, primals: Values, tangents: Pushed
     ) -> tuple[list[Value], list[Value | None]]:
         """Results and their tangents."""
-        with standing(self.closed, captured):
+        with self.standing(captured):
             return self._linear(primals, tangents)
 
-    def _linear(
-        self, primals: Values, tangents: Sequence[Value | None]
-    ) -> tuple[list[Value], list[Value | None]]:
-        assert self.rule is not None
+    def _call(self, primals: Values, tangents: Pushed) -> Any:
+        """What the user's rule returns."""
+        assert self.owner.rule is not None
         statics = [x for _, x in sorted(self.split.statics.items())]
         if not self.owner.symbolic_zeros:
             tangents = [
@@ -195,7 +215,12 @@ class JvpRules(UserRules):
         args = tree.unflatten(treedef, primals), tree.unflatten(treedef, tangents)
         names = "".join([f"{self.owner.parameter(k)[1:-1]}, " for k in sorted(self.split.statics)])
         takes = f"def rule({names}primals, tangents)"
-        found = called(self.rule, f"The jvp rule of {self.name}", takes, *statics, *args)
+        return called(self.owner.rule, f"The jvp rule of {self.name}", takes, *statics, *args)
+
+    def _linear(
+        self, primals: Values, tangents: Sequence[Value | None]
+    ) -> tuple[list[Value], list[Value | None]]:
+        found = self._call(primals, tangents)
         if not isinstance(found, (tuple, list)) or len(found) != 2:
             raise self.refuse(
                 "must return a pair (result, tangent of the result)", f"it is {described(found)}"
@@ -253,19 +278,8 @@ def _path(treedef: tree.TreeDef, k: int) -> str:
     return tree.paths(tree.unflatten(treedef, range(treedef.num_leaves)))[k]
 
 
-class BatchedJvpRules(Rules):
-    """Rules for a batch; all results have their batched axis first."""
-
-    def __init__(self, inner: Any, size: int, dims: Sequence[int | None]) -> None:
-        self.inner, self.size = inner, size
-        self.dims = tuple(dims)
-        self.name, self.n_captured = inner.name, inner.n_captured
-        self.origins = inner.origins
-
-    @property
-    def rule_line(self) -> Row:
-        """Where the user's rule is written."""
-        return self.inner.rule_line
+class BatchedJvpRules(BatchedRules, LinearRules):
+    """Rules for a batch."""
 
     def linear(
         self, captured: Values, primals: Values, tangents: Sequence[Value | None]
@@ -290,19 +304,6 @@ class BatchedJvpRules(Rules):
         return found[: len(has)], [next(pushed) if h else None for h in has]
 
 
-# --- the primitive
-
-
-@custom_jvp_p.type_rule
-def _(*_avals: Aval, program: Program, rules: Rules) -> tuple[Aval, ...]:
-    return tuple([aval.strong() for aval in program.out_avals])
-
-
-@custom_jvp_p.evaluate
-def _(*operands: Any, program: Program, rules: Rules) -> tuple[Any, ...]:
-    return rules.evaluated(program, operands)
-
-
 class _Tangents(Beneath):
     """A builder in which tangents alone are unknown.
 
@@ -314,7 +315,7 @@ class _Tangents(Beneath):
 
     def record(self, prim: Primitive, operands: Sequence[Any], params: dict[str, Any]) -> Any:
         """Append an equation; of a custom function of tangents, its program's."""
-        program = params["program"] if prim is custom_jvp_p else None
+        program = _program_of_jvp(prim, params)
         tangents = [x for x in operands if type(x) is Tracer and self.lift(x).value is None]
         if program is not None and tangents:
             return tuple(run(program, operands))
@@ -385,67 +386,11 @@ def _with_values(record: Record) -> Record:
     return record._replace(values=values, results=results)
 
 
-def _save(
-    values: Values, traced: Sequence[bool], params: dict[str, Any]
-) -> tuple[tuple[Value, ...], SavedJvp]:
-    return _linearized(values, traced, params["rules"])
+def _program_of_jvp(prim: Primitive, params: dict[str, Any]) -> Any:
+    """The program of an equation that has a jvp of the user's."""
+    has_jvp = prim is custom_call_p and isinstance(params["rules"], LinearRules)
+    return params["program"] if has_jvp else None
 
 
-def refuse_captured(wanted: Sequence[bool], rules: Rules) -> None:
-    """Raise where a derivative is asked for of what a custom function closes over."""
-    for want, origin in zip(wanted, rules.origins, strict=False):
-        if want:
-            raise closure_card(rules.name, (("value", origin), rules.rule_line))
-
-
-@custom_jvp_p.jvp
-def _(
-    primals: Values, tangents: Sequence[Value | None], outs: Any, *,
-    program: Program | None, rules: Any, saved: SavedJvp | None = None,
-) -> tuple[Value | None, ...]:  # fmt: skip
-    refuse_captured([t is not None for t in tangents], rules)
-    if saved is None:
-        mask = [t is not None for t in tangents]
-        saved = _linearized(_known(primals, program), mask, rules)[1]
-    given = [t for t, m in zip(tangents, saved.mask, strict=True) if m]
-    return tuple(push_selected(saved.tape, given))
-
-
-def _known(values: Values, program: Program | None) -> Values:
+def _known(values: Values, program: Any) -> Values:
     return values if program is None else known_values(values, program.in_avals)
-
-
-def _pullback(
-    cts: Sequence[Value | None],
-    wanted: Sequence[bool],
-    values: Values,
-    _outs: Any,
-    params: dict[str, Any],
-) -> list[Value | None]:
-    rules, saved = params["rules"], params.get("saved")
-    refuse_captured(wanted, rules)
-    wanted = _of_arguments(wanted, values, rules)
-    if saved is None or not covers(saved.mask, wanted):
-        saved = _linearized(_known(values, params["program"]), wanted, rules)[1]
-    outs = saved.tape.outputs
-    given = [None if k is None else ct for ct, k in zip(cts, outs, strict=True)]
-    pulled = iter(pull_selected(saved.tape, given))
-    return [next(pulled) if m else None for m in saved.mask]
-
-
-custom_jvp_p.save = _save
-custom_jvp_p.linearizes = True
-custom_jvp_p.pullback = _pullback
-custom_jvp_p.selects = True
-custom_jvp_p.refuse("transpose", "is transposed by its rule")
-
-
-@custom_jvp_p.batch
-def _(
-    size: int, operands: Values, dims: Sequence[int | None], *,
-    program: Program, rules: Any, saved: Any = None,
-) -> tuple[tuple[Value, ...], list[int]]:  # fmt: skip
-    derived = batched_first(program, size, tuple(dims))
-    batched = BatchedJvpRules(rules, size, dims)
-    outs = bind(custom_jvp_p, *operands, program=derived, rules=batched)
-    return outs, [0] * len(outs)

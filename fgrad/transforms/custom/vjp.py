@@ -13,26 +13,19 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from fgrad import tree
-from fgrad.base.frames import hides_own_frames
 from fgrad.errors import CustomRuleError, MissingRuleError, Row
-from fgrad.ir import traits
 from fgrad.ir.aval import Aval, aval_of
-from fgrad.ir.primitive import Primitive
-from fgrad.ir.program import Program
-from fgrad.ir.traits import Holds
 from fgrad.ops.families import batch_first
 from fgrad.ops.reduce import reduce_sum
+from fgrad.ops.selected import plain
 from fgrad.ops.shape import move_axis
-from fgrad.trace import Value, bind
-from fgrad.tracing.device_tracing import lower
+from fgrad.trace import Builder, Tracer, Value
 from fgrad.transforms.control.common import known_values
-from fgrad.transforms.core.closure_capture import standing
 from fgrad.transforms.core.derived_programs import zeros_of
 from fgrad.transforms.core.linear import check_linear
 from fgrad.transforms.core.outer_context import (
     HIDDEN,
     Beneath,
-    batched_first,
     evaluate_beneath,
     hiding,
     is_value,
@@ -40,30 +33,27 @@ from fgrad.transforms.core.outer_context import (
 )
 from fgrad.transforms.core.tape import Tape, pull
 from fgrad.transforms.core.wrap import as_value, is_weak
-from fgrad.transforms.custom.function import (
-    CustomFunction,
+from fgrad.transforms.custom.call import (
+    BatchedRules,
+    Pushed,
+    RuledFunction,
     Rules,
     UserRules,
-    apply,
-    called,
-    described,
-    fitted,
-    line_of,
-    prefixed,
+    Values,
 )
-from fgrad.transforms.custom.jvp import refuse_captured
-
-custom_vjp_p = Primitive(
-    "custom_vjp", traits.holding(Holds.CALL), params=("program", "rules"), multiple=True
-)
-
-Values = Sequence[Value]
+from fgrad.transforms.custom.function import Split, called, described, fitted, line_of, prefixed
 
 
-class CustomVjp(CustomFunction):
+class CustomVjp(RuledFunction):
     """A function whose reverse derivative is given by `defvjp`."""
 
     what = "custom_vjp"
+    lacks = "derivative"
+    advice = (
+        "def fwd(x):         return {0}(x), residuals",
+        "def bwd(res, ct):   return (cotangent_of_x,)",
+        "{0}.defvjp(fwd, bwd)",
+    )
     fwd: Callable[..., Any] | None = None
     bwd: Callable[..., Any] | None = None
     symbolic_zeros = False
@@ -82,22 +72,9 @@ class CustomVjp(CustomFunction):
         """
         self.fwd, self.bwd, self.symbolic_zeros = fwd, bwd, symbolic_zeros
 
-    @hides_own_frames
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        split = self.arguments(args, kwargs)
-        if self.fwd is None:
-            raise CustomRuleError(
-                f"The custom_vjp function {self.name} has no derivative yet.",
-                (
-                    line_of(self.fun, "defined"),
-                    ("write", f"def fwd(x):         return {self.name}(x), residuals"),
-                    ("write", "def bwd(res, ct):   return (cotangent_of_x,)"),
-                    ("write", f"{self.name}.defvjp(fwd, bwd)"),
-                ),
-            )
-        rules = VjpRules(self, split)
-        outs = apply(custom_vjp_p, rules, split.values)
-        return tree.unflatten(rules.out_tree, map(lower, outs))
+    def rules_for(self, split: Split) -> VjpRules | None:
+        """The rules for a call; None if they are not set."""
+        return None if self.fwd is None else VjpRules(self, split)
 
 
 def custom_vjp(
@@ -142,7 +119,115 @@ class Residuals(NamedTuple):
     token: Any
 
 
-class VjpRules(UserRules):
+class SavedVjp(NamedTuple):
+    """The residuals of `fwd`, and the types of arguments and results."""
+
+    residuals: Residuals
+    ins: list[Aval]
+    outs: list[Aval]
+
+
+class ReverseRules(Rules):
+    """`fwd` and `bwd` on flat values."""
+
+    def forward(self, values: Values) -> tuple[list[Value], Residuals]:
+        """Results and residuals, the first of which are the captured values."""
+        raise NotImplementedError
+
+    def backward(
+        self, token: Any, arrays: Values, cts: Pushed, avals: Sequence[Aval]
+    ) -> list[Value | None]:
+        """A cotangent for each leaf of the arguments; `avals` are those of the arguments."""
+        raise NotImplementedError
+
+    def zero_or(self, ct: Value | None, aval: Aval) -> Value | None:
+        """The cotangent as the user's rule wants it."""
+        raise NotImplementedError
+
+    def save(self, values: Values, traced: Sequence[bool], program: Any) -> tuple[Any, SavedVjp]:
+        """The results, and the residuals of `fwd`."""
+        outs, residuals = self.forward(values)
+        ins = [aval_of(x).strong() for x in values[self.n_captured :]]
+        return tuple(outs), SavedVjp(residuals, ins, [aval_of(y).strong() for y in outs])
+
+    def _saved(self, values: Values, program: Any, saved: SavedVjp | None) -> SavedVjp:
+        if saved is not None:
+            return saved
+        known = values if program is None else known_values(values, program.in_avals)
+        return self.save(known, (), program)[1]
+
+    def pull(
+        self, cts: Pushed, wanted: Sequence[bool], values: Values, program: Any, saved: Any
+    ) -> Pushed:
+        """The cotangents of the operands."""
+        saved = self._saved(values, program, saved)
+        dense = [None if ct is None else plain(ct) for ct in cts]
+        given = [self.zero_or(ct, aval) for ct, aval in zip(dense, saved.outs, strict=True)]
+        has = [ct is not None for ct in given]
+        arrays, token = saved.residuals
+        count = len(arrays)
+
+        def backward(*inputs: Value) -> list[Value | None]:
+            each = iter(inputs[count:])
+            ts = [next(each) if h else None for h in has]
+            found = self.backward(token, inputs[:count], ts, saved.ins)
+            found_mask.extend([ct is not None for ct in found])
+            return [ct for ct in found if ct is not None]
+
+        found_mask: list[bool] = []
+        inputs = [*arrays, *[ct for ct in given if ct is not None]]
+        pulled = iter(evaluate_beneath(backward, inputs, self.name).leaves)
+        return [
+            *[None] * self.n_captured,
+            *[next(pulled) if m else None for m in found_mask],
+        ]
+
+    def push(self, primals: Values, tangents: Pushed, program: Any, saved: Any) -> Pushed:
+        """bwd is linear in the cotangent, ct -> bwd(r, ct); the tangent is its transpose."""
+        saved = self._saved(primals, program, saved)
+        tangents = tangents[self.n_captured :]
+        builder = Beneath("custom_vjp", self.name)
+        with builder.running, builder:
+            arrays = [builder.input(x) for x in saved.residuals.arrays]
+            cts = [builder.input(None, a) if a.dtype.kind in "fc" else None for a in saved.outs]
+            given = [
+                zeros_of(a) if ct is None else ct for ct, a in zip(cts, saved.outs, strict=True)
+            ]
+            pulled = self.backward(saved.residuals.token, arrays, given, saved.ins)
+            lifted = [None if ct is None else builder.lift(ct) for ct in pulled]
+            wanted = [k >= len(arrays) for k in range(len(builder.inputs))]
+            tape = Tape(builder, lifted, wanted)
+        builder.release()
+        problem = check_linear(tape)
+        if problem is not None:
+            raise self._not_linear(problem)
+        pushed = iter(pull(tape, list(tangents)))
+        return [None if ct is None else next(pushed) for ct in cts]
+
+    def _not_linear(self, problem: str) -> MissingRuleError:
+        """The card for a forward derivative of a rule that cannot be transposed."""
+        return MissingRuleError(
+            f"The custom_vjp function {self.name} has no forward derivative.",
+            (
+                self.rule_line,
+                ("why", f"bwd is not linear in the cotangent: {problem}."),
+                (
+                    "write",
+                    "fgrad.grad(f) or fgrad.vjp(f, x)    reverse mode takes the rule as it is",
+                ),
+                (
+                    "write",
+                    "fgrad.custom_jvp                    a rule for both modes, if it is linear",
+                ),
+            ),
+        )
+
+    def over(self, size: int, dims: Sequence[int | None]) -> Rules:
+        """The rules for a batch."""
+        return BatchedVjpRules(self, size, dims)
+
+
+class VjpRules(UserRules, ReverseRules):
     """The user's rules on flat values."""
 
     owner: CustomVjp
@@ -153,13 +238,19 @@ class VjpRules(UserRules):
         assert self.owner.bwd is not None
         return line_of(self.owner.bwd, "bwd")
 
+    def try_rule(self, inputs: Sequence[Tracer], builder: Builder) -> None:
+        """Run `fwd`, and `bwd` with unknown cotangents."""
+        fwd: Any = self.owner.fwd
+        out, residuals = fwd(*self.split.whole(inputs))
+        self._bwd(residuals, tree.map(lambda y: builder.input(None, aval_of(y).strong()), out))
+
     def forward(self, values: Values) -> tuple[list[Value], Residuals]:
         """Results and residuals, the first of which are the captured values."""
         counts: list[int] = []
         n = self.n_captured
 
         def flat(*inputs: Value) -> Any:
-            with standing(self.closed, inputs[:n]):
+            with self.standing(inputs[:n]):
                 return from_arguments(inputs[n:])
 
         def from_arguments(inputs: Values) -> Any:
@@ -215,14 +306,17 @@ class VjpRules(UserRules):
         kept = [next(each) if x is None else x[0] for x in plain]
         count = treedef.num_leaves - len(kept)
         _, residuals = tree.unflatten(treedef, [*[0] * count, *kept])
-        statics = [x for _, x in sorted(self.split.statics.items())]
         ct = tree.unflatten(self.out_tree, cts)
+        with hiding(*hidden), self.standing(arrays[: self.n_captured]):
+            return self._cotangents(self._bwd(residuals, ct), avals)
+
+    def _bwd(self, residuals: Any, ct: Any) -> Any:
+        """What the user's `bwd` returns."""
+        bwd: Any = self.owner.bwd
+        statics = [x for _, x in sorted(self.split.statics.items())]
         names = self._names(sorted(self.split.statics))
         takes = f"def bwd({names}{', ' * bool(names)}residuals, cotangent)"
-        args = (*statics, residuals, ct)
-        with hiding(*hidden), standing(self.closed, arrays[: self.n_captured]):
-            found = called(self.owner.bwd, f"bwd of {self.name}", takes, *args)  # type: ignore[arg-type]
-            return self._cotangents(found, avals)
+        return called(bwd, f"bwd of {self.name}", takes, *statics, residuals, ct)
 
     def _names(self, positions: Iterable[int]) -> str:
         return ", ".join([self.owner.parameter(k).strip("'") for k in positions])
@@ -275,19 +369,8 @@ class VjpRules(UserRules):
         return zeros_of(aval) if ct is None and not self.owner.symbolic_zeros else ct
 
 
-class BatchedVjpRules(Rules):
-    """Rules for a batch; all results have their batched axis first."""
-
-    def __init__(self, inner: Any, size: int, dims: Sequence[int | None]) -> None:
-        self.inner, self.size = inner, size
-        self.dims = tuple(dims)
-        self.name, self.n_captured = inner.name, inner.n_captured
-        self.origins = inner.origins
-
-    @property
-    def rule_line(self) -> Row:
-        """Where `bwd` is written."""
-        return self.inner.rule_line
+class BatchedVjpRules(BatchedRules, ReverseRules):
+    """Rules for a batch."""
 
     def forward(self, values: Values) -> tuple[list[Value], Residuals]:
         """Results and residuals."""
@@ -339,131 +422,3 @@ class BatchedVjpRules(Rules):
     def zero_or(self, ct: Value | None, aval: Aval) -> Value | None:
         """The cotangent as the user's rule wants it."""
         return self.inner.zero_or(ct, aval)
-
-
-# --- the primitive
-
-
-@custom_vjp_p.type_rule
-def _(*_avals: Aval, program: Program, rules: Rules) -> tuple[Aval, ...]:
-    return tuple([aval.strong() for aval in program.out_avals])
-
-
-@custom_vjp_p.evaluate
-def _(*operands: Any, program: Program, rules: Rules) -> tuple[Any, ...]:
-    return rules.evaluated(program, operands)
-
-
-class SavedVjp(NamedTuple):
-    """The residuals of `fwd`, and the types of arguments and results."""
-
-    residuals: Residuals
-    ins: list[Aval]
-    outs: list[Aval]
-
-
-def _forward(values: Values, rules: Any) -> tuple[tuple[Value, ...], SavedVjp]:
-    outs, residuals = rules.forward(values)
-    ins = [aval_of(x).strong() for x in values[rules.n_captured :]]
-    return tuple(outs), SavedVjp(residuals, ins, [aval_of(y).strong() for y in outs])
-
-
-def _save(
-    values: Values, traced: Sequence[bool], params: dict[str, Any]
-) -> tuple[tuple[Value, ...], SavedVjp]:
-    return _forward(values, params["rules"])
-
-
-def _saved(values: Values, program: Program | None, rules: Any, saved: SavedVjp | None) -> SavedVjp:
-    if saved is not None:
-        return saved
-    known = values if program is None else known_values(values, program.in_avals)
-    return _forward(known, rules)[1]
-
-
-def _pullback(
-    cts: Sequence[Value | None],
-    wanted: Sequence[bool],
-    values: Values,
-    _outs: Any,
-    params: dict[str, Any],
-) -> list[Value | None]:
-    rules = params["rules"]
-    refuse_captured(wanted, rules)
-    saved = _saved(values, params["program"], rules, params.get("saved"))
-    given = [rules.zero_or(ct, aval) for ct, aval in zip(cts, saved.outs, strict=True)]
-    has = [ct is not None for ct in given]
-    arrays, token = saved.residuals
-    count = len(arrays)
-
-    def backward(*inputs: Value) -> list[Value | None]:
-        each = iter(inputs[count:])
-        ts = [next(each) if h else None for h in has]
-        found = rules.backward(token, inputs[:count], ts, saved.ins)
-        found_mask.extend([ct is not None for ct in found])
-        return [ct for ct in found if ct is not None]
-
-    found_mask: list[bool] = []
-    inputs = [*arrays, *[ct for ct in given if ct is not None]]
-    pulled = iter(evaluate_beneath(backward, inputs, rules.name).leaves)
-    return [
-        *[None] * rules.n_captured,
-        *[next(pulled) if m else None for m in found_mask],
-    ]
-
-
-@custom_vjp_p.jvp
-def _(
-    primals: Values, tangents: Sequence[Value | None], outs: Any, *,
-    program: Program | None, rules: Any, saved: SavedVjp | None = None,
-) -> tuple[Value | None, ...]:  # fmt: skip
-    """bwd is linear in the cotangent, ct -> bwd(r, ct); the tangent is its transpose."""
-    refuse_captured([t is not None for t in tangents], rules)
-    saved = _saved(primals, program, rules, saved)
-    tangents = tangents[rules.n_captured :]
-    builder = Beneath("custom_vjp", rules.name)
-    with builder.running, builder:
-        arrays = [builder.input(x) for x in saved.residuals.arrays]
-        cts = [builder.input(None, a) if a.dtype.kind in "fc" else None for a in saved.outs]
-        given = [zeros_of(a) if ct is None else ct for ct, a in zip(cts, saved.outs, strict=True)]
-        pulled = rules.backward(saved.residuals.token, arrays, given, saved.ins)
-        lifted = [None if ct is None else builder.lift(ct) for ct in pulled]
-        wanted = [k >= len(arrays) for k in range(len(builder.inputs))]
-        tape = Tape(builder, lifted, wanted)
-    builder.release()
-    problem = check_linear(tape)
-    if problem is not None:
-        raise MissingRuleError(
-            f"The custom_vjp function {rules.name} has no forward derivative.",
-            (
-                rules.rule_line,
-                ("why", f"bwd is not linear in the cotangent: {problem}."),
-                (
-                    "write",
-                    "fgrad.grad(f) or fgrad.vjp(f, x)    reverse mode takes the rule as it is",
-                ),
-                (
-                    "write",
-                    "fgrad.custom_jvp                    a rule for both modes, if it is linear",
-                ),
-            ),
-        )
-    pushed = iter(pull(tape, [None if t is None else t for t in tangents]))
-    return tuple([None if ct is None else next(pushed) for ct in cts])
-
-
-custom_vjp_p.save = _save
-custom_vjp_p.linearizes = True
-custom_vjp_p.pullback = _pullback
-custom_vjp_p.refuse("transpose", "is transposed by its rule")
-
-
-@custom_vjp_p.batch
-def _(
-    size: int, operands: Values, dims: Sequence[int | None], *,
-    program: Program, rules: Any, saved: Any = None,
-) -> tuple[tuple[Value, ...], list[int]]:  # fmt: skip
-    derived = batched_first(program, size, tuple(dims))
-    batched = BatchedVjpRules(rules, size, dims)
-    outs = bind(custom_vjp_p, *operands, program=derived, rules=batched)
-    return outs, [0] * len(outs)

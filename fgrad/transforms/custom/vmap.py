@@ -11,38 +11,33 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fgrad import tree
-from fgrad.base.frames import hides_own_frames
 from fgrad.base.pickling import named
 from fgrad.errors import CustomRuleError
-from fgrad.ir import traits
 from fgrad.ir.aval import Aval, aval_of
-from fgrad.ir.primitive import Primitive
-from fgrad.ir.program import Program
-from fgrad.ir.traits import Holds
 from fgrad.ops.families import batch_first
 from fgrad.ops.shape import index, move_axis
-from fgrad.trace import Builder, Value, innermost, run
-from fgrad.tracing.device_tracing import lower
+from fgrad.trace import Builder, Value, run
 from fgrad.transforms.control.chunks import cut, map_chunks
 from fgrad.transforms.control.common import known_values
-from fgrad.transforms.core.closure_capture import standing
+from fgrad.transforms.core.closure_capture import settled
 from fgrad.transforms.core.derived_programs import push_program
 from fgrad.transforms.core.outer_context import batched_first, evaluate_beneath
 from fgrad.transforms.core.tape import Tape, pull_selected
 from fgrad.transforms.core.wrap import as_value, function_name
-from fgrad.transforms.custom.function import CustomFunction, UserRules, described, line_of, recorded
-
-custom_vmap_p = Primitive(
-    "custom_vmap", traits.holding(Holds.CALL), params=("program", "rules"), multiple=True
-)
-
-Values = Sequence[Value]
+from fgrad.transforms.custom.call import Pushed, RuledFunction, UserRules, Values
+from fgrad.transforms.custom.function import Split, described, line_of
 
 
-class CustomVmap(CustomFunction):
+class CustomVmap(RuledFunction):
     """A function whose batching rule is given by `def_vmap`."""
 
     what = "custom_vmap"
+    lacks = "batching rule"
+    advice = (
+        "@{0}.def_vmap",
+        "def {0}_vmap(axis_size, in_batched, *args):",
+        "    return result, True",
+    )
     rule: Callable[..., Any] | None = None
 
     def def_vmap(self, vmap_rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -54,26 +49,9 @@ class CustomVmap(CustomFunction):
         self.rule = vmap_rule
         return vmap_rule
 
-    @hides_own_frames
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        split = self.arguments(args, kwargs)
-        if self.rule is None:
-            raise CustomRuleError(
-                f"The custom_vmap function {self.name} has no batching rule yet.",
-                (
-                    line_of(self.fun, "defined"),
-                    ("write", f"@{self.name}.def_vmap"),
-                    ("write", f"def {self.name}_vmap(axis_size, in_batched, *args):"),
-                    ("write", "    return result, True"),
-                ),
-            )
-        rules = VmapRules(self, split)
-        if innermost() is None:
-            return self.fun(*args, **kwargs)
-        program, captured, results = recorded(rules, split.values, "custom_vmap")
-        operands = [*captured, *split.values]
-        outs = rules.bound(results, custom_vmap_p, operands, program=program, rules=rules)
-        return tree.unflatten(rules.out_tree, map(lower, outs))
+    def rules_for(self, split: Split) -> VmapRules | None:
+        """The rules for a call; None if they are not set."""
+        return None if self.rule is None else VmapRules(self, split)
 
 
 def custom_vmap(fun: Callable[..., Any]) -> CustomVmap:
@@ -133,6 +111,42 @@ class VmapRules(UserRules):
     owner: CustomVmap
     differentiates = False
 
+    def save(self, values: Values, traced: Sequence[bool], program: Any) -> tuple[Any, Any]:
+        """The results alone: derivatives run the program again."""
+        return self.evaluated(program, values), None
+
+    def push(self, primals: Values, tangents: Pushed, program: Any, saved: Any) -> Pushed:
+        """The tangents of the results, by the program."""
+        return push_program(program, primals, tangents, run)
+
+    def pull(
+        self, cts: Pushed, wanted: Sequence[bool], values: Values, program: Any, saved: Any
+    ) -> Pushed:
+        """Run the program again, and pull back."""
+        builder = Builder("vjp", program.name, eager=True, saves=True)
+        with builder.running, builder:
+            inputs = [builder.input(x, None) for x in known_values(values, program.in_avals)]
+            results = [builder.lift(y) for y in run(program, inputs)]
+            tape = Tape(builder, results, wanted)
+        builder.release()
+        pulled = iter(pull_selected(tape, cts, release=True))
+        return [next(pulled) if want else None for want in wanted]
+
+    def batch(
+        self, size: int, operands: Values, dims: Sequence[int | None], program: Any
+    ) -> tuple[Values, Sequence[int | None]]:
+        """By the user's rule; by the function, if what it closes over differs between examples."""
+        n = self.n_captured
+        if any([d is not None for d in dims[:n]]):
+            outs = run(batched_first(program, size, tuple(dims)), operands)
+            return outs, [0] * len(outs)
+        values = [
+            x if d is None else move_axis(x, d, 0)
+            for x, d in zip(operands[n:], dims[n:], strict=True)
+        ]
+        pairs = self.batched(size, [d is not None for d in dims[n:]], [*operands[:n], *values])
+        return [y for y, _ in pairs], [0 if b else None for _, b in pairs]
+
     def batched(self, size: int, flags: Sequence[bool], values: Values) -> list[tuple[Value, bool]]:
         """The results of a batch, and which of them are batched; the first values are captured."""
         n = self.n_captured
@@ -143,8 +157,8 @@ class VmapRules(UserRules):
 
         def flat(*inputs: Value) -> Any:
             in_batched = list(tree.unflatten(treedef, flags))
-            with standing(self.closed, inputs[:n]):
-                found = rule(size, in_batched, *tree.unflatten(treedef, inputs[n:]))
+            with self.standing(inputs[:n]):
+                found = settled(rule(size, in_batched, *tree.unflatten(treedef, inputs[n:])))
             if not isinstance(found, (tuple, list)) or len(found) != 2:
                 raise self.refuse(
                     "must return a pair (result, which parts are batched)",
@@ -184,61 +198,3 @@ class VmapRules(UserRules):
             f"The batching rule of {self.name} {headline}.",
             (("found", found), line_of(self.owner.rule, "rule")),
         )
-
-
-@custom_vmap_p.type_rule
-def _(*_avals: Aval, program: Program, rules: Any) -> tuple[Aval, ...]:
-    return tuple([aval.strong() for aval in program.out_avals])
-
-
-@custom_vmap_p.evaluate
-def _(*operands: Any, program: Program, rules: Any) -> tuple[Any, ...]:
-    return rules.evaluated(program, operands)
-
-
-@custom_vmap_p.jvp
-def _(
-    primals: Values, tangents: Sequence[Value | None], outs: Values, *,
-    program: Program, rules: Any,
-) -> tuple[Value | None, ...]:  # fmt: skip
-    return push_program(program, primals, tangents, run)
-
-
-def _pullback(
-    cts: Sequence[Value | None],
-    wanted: Sequence[bool],
-    values: Values,
-    _outs: Any,
-    params: dict[str, Any],
-) -> list[Value | None]:
-    """Run the program again, and pull back."""
-    program: Program = params["program"]
-    builder = Builder("vjp", program.name, eager=True, saves=True)
-    with builder.running, builder:
-        inputs = [builder.input(x, None) for x in known_values(values, program.in_avals)]
-        results = [builder.lift(y) for y in run(program, inputs)]
-        tape = Tape(builder, results, wanted)
-    builder.release()
-    pulled = iter(pull_selected(tape, cts, release=True))
-    return [next(pulled) if want else None for want in wanted]
-
-
-custom_vmap_p.pullback = _pullback
-custom_vmap_p.selects = True
-custom_vmap_p.refuse("transpose", "is transposed by its program")
-
-
-@custom_vmap_p.batch
-def _(
-    size: int, operands: Values, dims: Sequence[int | None], *, program: Program, rules: VmapRules
-) -> tuple[Sequence[Value], list[int | None]]:
-    n = rules.n_captured
-    if any([d is not None for d in dims[:n]]):  # a batch of what it closes over: no rule for that
-        derived = batched_first(program, size, tuple(dims))
-        outs = run(derived, operands)
-        return outs, [0] * len(outs)
-    values = [
-        x if d is None else move_axis(x, d, 0) for x, d in zip(operands[n:], dims[n:], strict=True)
-    ]
-    pairs = rules.batched(size, [d is not None for d in dims[n:]], [*operands[:n], *values])
-    return [y for y, _ in pairs], [0 if b else None for _, b in pairs]

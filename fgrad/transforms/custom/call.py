@@ -1,0 +1,386 @@
+"""L4. Calls of functions with rules of the user's: one primitive, which holds the function as a
+program, and the rules for it.
+
+    z = custom_call[program, rules] c, y     c: what they close over; y: leaves of the arguments
+
+In a trace that is differentiated the user's rule runs at once, beneath it, in place of the
+function, and there is no program; in a trace without values (`jit`, `vmap`) the equation holds the
+function as a program, and the rule for later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
+from typing import Any, NamedTuple
+
+from fgrad import tree
+from fgrad.base.frames import hides_own_frames
+from fgrad.errors import (
+    CustomRuleError,
+    Row,
+    TracedArrayError,
+    TracedBoolError,
+    TracedIndexError,
+    UnsupportedNumpyError,
+)
+from fgrad.ir import traits
+from fgrad.ir.aval import Aval, aval_of
+from fgrad.ir.order import Orders
+from fgrad.ir.primitive import Primitive
+from fgrad.ir.program import Program, Var
+from fgrad.ir.traits import Holds
+from fgrad.trace import Builder, Tracer, Value, bind, innermost, lasting
+from fgrad.tracing.device_tracing import lower
+from fgrad.tracing.readout import DIFFERENTIATING
+from fgrad.transforms.core.arguments import refuse_edits, watched
+from fgrad.transforms.core.closure_capture import closing, may_close
+from fgrad.transforms.core.outer_context import (
+    HIDDEN,
+    Beneath,
+    Call,
+    Traced,
+    batched_first,
+    closure_card,
+    derivatives,
+    doubtful,
+    evaluate_beneath,
+    hiding,
+    origin_of,
+    trace_beneath,
+)
+from fgrad.transforms.custom.function import CustomFunction, Split, line_of, merged
+
+custom_call_p = Primitive(
+    "custom_call", traits.holding(Holds.CALL), params=("program", "rules"), multiple=True
+)
+
+_UNTRACEABLE = (TracedArrayError, TracedBoolError, TracedIndexError, UnsupportedNumpyError)
+
+Values = Sequence[Value]
+Pushed = Sequence[Value | None]
+
+
+class Rules(Call):
+    """The rules for one call; the equation's operands are `n_captured` values that the function and
+    its rules close over, then the leaves of its arguments."""
+
+    name = "custom"
+    n_captured = 0
+    origins: Sequence[str] = ()  # of the operands that the function itself closes over
+    differentiates = True  # whether they give the derivative, and not only the form for a batch
+
+    @property
+    def rule_line(self) -> Row:
+        """Where the user's rule is written."""
+        raise NotImplementedError
+
+    def save(self, values: Values, traced: Sequence[bool], program: Any) -> tuple[Any, Any]:
+        """The results, and what a derivative of them needs."""
+        raise NotImplementedError
+
+    def push(self, primals: Values, tangents: Pushed, program: Any, saved: Any) -> Pushed:
+        """The tangents of the results."""
+        raise NotImplementedError
+
+    def pull(
+        self, cts: Pushed, wanted: Sequence[bool], values: Values, program: Any, saved: Any
+    ) -> Pushed:
+        """The cotangents of the operands."""
+        raise NotImplementedError
+
+    def over(self, size: int, dims: Sequence[int | None]) -> Rules:
+        """The rules for a batch, all results of which have their batched axis first."""
+        raise NotImplementedError
+
+    def batch(
+        self, size: int, operands: Values, dims: Sequence[int | None], program: Program
+    ) -> tuple[Values, Sequence[int | None]]:
+        """The results of a batch, and where their batched axes are."""
+        derived = batched_first(program, size, tuple(dims))
+        outs = bind(custom_call_p, *operands, program=derived, rules=self.over(size, dims))
+        return outs, [0] * len(outs)
+
+    def refuse_captured(self, wanted: Sequence[bool]) -> None:
+        """Raise where a derivative is asked for of what a custom function closes over."""
+        for want, origin in zip(wanted, self.origins, strict=False):
+            if want:
+                raise closure_card(self.name, (("value", origin), self.rule_line))
+
+
+class BatchedRules(Rules):
+    """Rules for a batch; all results have their batched axis first."""
+
+    def __init__(self, inner: Any, size: int, dims: Sequence[int | None]) -> None:
+        self.inner, self.size = inner, size
+        self.dims = tuple(dims)
+        self.name, self.n_captured = inner.name, inner.n_captured
+        self.origins = inner.origins
+
+    @property
+    def rule_line(self) -> Row:
+        """Where the user's rule is written."""
+        return self.inner.rule_line
+
+
+class UserRules(Rules):
+    """The rules for a call of the user's function."""
+
+    out_tree: Any = None
+    expected: tuple[Aval, ...] | None = None
+    orders: Orders | None = None  # which results lie in C order; None if that is not known
+    handles: Sequence[Tracer] | None = None  # what is closed over, once the call was recorded
+
+    def __init__(self, owner: RuledFunction, split: Split) -> None:
+        self.owner: Any = owner
+        self.name = owner.name
+        self.split = split._replace(values=[])
+        self.weak = split.weak
+
+    def primal(self, *inputs: Value) -> Any:
+        """The function itself."""
+        rest = tree.unflatten(self.split.treedef, inputs)
+        watch = watched(rest)
+        with derivatives("stopped" if self.owner.stops else HIDDEN.derivatives):
+            out = self.owner.fun(*merged(self.split.statics, rest, self.split.count))
+        refuse_edits(self.name, watch, out)
+        return out
+
+    def try_rule(self, inputs: Sequence[Tracer], builder: Builder) -> None:
+        """Run the user's rule on unknown values of a trace that is thrown away."""
+
+    def standing(self, captured: Sequence[Any]) -> Any:
+        """Context of a rule, in which these inputs stand for what is closed over."""
+        builder = innermost()
+        if self.handles is None or builder is None:
+            return nullcontext()
+        return closing(builder, self.handles, captured, rule=True)
+
+    def with_types(self, values: Values) -> None:
+        """Find the type of the result, which rules are checked against: the function is traced
+        once for each kind of arguments."""
+        key = self._key(values)
+        found = None if key is None else self.owner.types.get(key)
+        if found is None:
+            try:
+                traced = trace_beneath(
+                    self.primal, values, self.name, "custom", self.weak, ruled=True
+                )
+            except _UNTRACEABLE:
+                return  # the rule may do without values all the same
+            self.seen(values, traced)
+        else:
+            self.out_tree, self.expected, self.orders = found
+
+    def seen(self, values: Values, traced: Traced) -> None:
+        """Take the type of the result from a trace."""
+        self.out_tree = traced.treedef
+        self.expected = tuple([a.strong() for a in traced.program.out_avals])
+        self.orders = traced.orders
+        key = self._key(values)
+        if key is not None:
+            self.owner.remember(key, (self.out_tree, self.expected, self.orders))
+
+    def _key(self, values: Values) -> Any:
+        statics = tuple(self.split.statics.items())
+        key = (self.split.treedef, tuple([aval_of(x) for x in values]), *self.weak, statics)
+        try:
+            hash(key)
+        except TypeError:
+            return None
+        return key
+
+    def leaf_name(self, k: int) -> str:
+        """The name of an operand, for messages."""
+        return self.owner.leaf_name(k, self.split.treedef, self.split.statics, self.split.count)
+
+
+class RuledFunction(CustomFunction):
+    """A function with rules of the user's."""
+
+    stops = False  # whether what it closes over counts as a constant
+    lacks = ""  # what it has not before the rule is set
+    advice: Sequence[str] = ()  # how the rule is set
+
+    def rules_for(self, split: Split) -> UserRules | None:
+        """The rules for a call; None if they are not set."""
+        raise NotImplementedError
+
+    @hides_own_frames
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        split = self.arguments(args, kwargs)
+        rules = self.rules_for(split)
+        if rules is None:
+            raise CustomRuleError(
+                f"The {self.what} function {self.name} has no {self.lacks} yet.",
+                (
+                    line_of(self.fun, "defined"),
+                    *[("write", line.format(self.name)) for line in self.advice],
+                ),
+            )
+        outs = apply(rules, split.values)
+        return tree.unflatten(rules.out_tree, map(lower, outs))
+
+
+def apply(rules: UserRules, values: Values) -> list[Any]:
+    """The results of a call, as one equation of each trace that it belongs to."""
+    values = [lasting(x) for x in values]
+    tracers = [x for x in values if type(x) is Tracer]
+    if not tracers:
+        return _plain(rules, values)
+    (builder,) = _innermost(tracers)
+    own = [x for x in tracers if x.builder is builder]
+    if within(builder) or not rules.differentiates:
+        return _by_program(rules, values)
+    known = builder.eager and all([x.value is not None for x in own])
+    if known and builder.what in DIFFERENTIATING:
+        with hiding(builder):
+            rules.with_types([beneath(x, builder) for x in values])
+            params = {"program": None, "rules": rules}
+            return list(builder.record(custom_call_p, values, params))
+    abstract = isinstance(builder, Beneath) and builder.abstract
+    if known and builder.what != "vmap" and not abstract:
+        with hiding(builder):
+            return apply(rules, [beneath(x, builder) for x in values])
+    return _by_program(rules, values)
+
+
+def _innermost(values: Values) -> list[Builder]:
+    """The trace that records an equation of these operands, if there is one."""
+    builders = [x.builder for x in values if type(x) is Tracer]
+    return [max(builders, key=lambda b: b.level)] if builders else []
+
+
+def within(builder: Builder) -> bool:
+    """Whether a trace inside of this one is open, whose values a function may close over."""
+    inner = innermost()
+    while inner is not None and inner in HIDDEN.builders:
+        inner = inner._outer
+    return inner is not None and inner.level > builder.level
+
+
+def beneath(x: Value, builder: Any) -> Value:
+    """A value in the context that encloses a trace."""
+    return x.value if type(x) is Tracer and x.builder is builder else x
+
+
+def _plain(rules: UserRules, values: Values) -> list[Any]:
+    """No argument is traced; the function may close over a traced value all the same."""
+    found = evaluate_beneath(rules.primal, values, rules.name, rules.weak, whole=True)
+    rules.out_tree = found.treedef
+    if innermost() is not None and any([type(x) is Tracer for x in found.leaves]):
+        return _by_program(rules, values)
+    pairs = zip(found.leaves, found.orders, strict=True)
+    return [x if in_order else doubtful(x) for x, in_order in pairs]
+
+
+def _by_program(rules: UserRules, values: Values) -> list[Any]:
+    found = recorded(rules, values)
+    operands = [*found.captured, *values]
+    hidden = _innermost(operands) if rules.differentiates else []
+    with hiding(*hidden):
+        params = {"program": found.program, "rules": rules}
+        return rules.bound(found.results, custom_call_p, operands, **params)
+
+
+class Recorded(NamedTuple):
+    """The function as a program, what it and its rules close over, which are the first operands,
+    and its results if all are known."""
+
+    program: Program
+    captured: list[Value]
+    results: list[Any] | None
+
+
+def recorded(rules: UserRules, values: Values) -> Recorded:
+    """Trace the function of a call, and find what it and its rules close over."""
+    ruled, what = rules.differentiates, rules.owner.what
+    traced = trace_beneath(
+        rules.primal, values, rules.name, what, rules.weak, ruled=ruled, closed=True
+    )
+    rules.seen(values, traced)
+    program, n = traced.program, len(traced.captured)
+    rules.origins = [] if rules.owner.stops else [origin_of(x) for x in traced.handles]
+    found = list(zip(traced.handles, traced.captured, strict=True))
+    known = set(map(id, traced.handles))
+    found += [(x, value) for x, value in closed_over(rules, values) if id(x) not in known]
+    if len(found) > n:
+        extra = [Var(aval_of(x).strong()) for x, _ in found[n:]]
+        program = program.replace(inputs=(*program.inputs[:n], *extra, *program.inputs[n:]))
+    rules.handles, rules.n_captured = [x for x, _ in found], len(found)
+    return Recorded(program, [value for _, value in found], traced.results)
+
+
+def closed_over(rules: UserRules, values: Values) -> list[tuple[Tracer, Value]]:
+    """The tracers that the user's rules read around their arguments, and what these are here.
+
+    The rules run on unknown values, and what they record is thrown away; where one needs values it
+    is left there, and a card comes when it asks for what was not found.  A rule that calls its own
+    function does not run again for that.
+    """
+    owner = rules.owner
+    reached = [*[x for x in vars(owner).values() if callable(x)], *rules.split.statics.values()]
+    if owner in HIDDEN.trying or not any(map(may_close, reached)):
+        return []
+    builder = Beneath("custom rule", rules.name, abstract=True)
+    builder.eager = False  # nothing is computed, and what acts is thrown away too
+    saved, HIDDEN.trying = HIDDEN.trying, (*HIDDEN.trying, owner)
+    try:
+        with builder.running, builder, derivatives("open"):
+            weak = rules.weak or [False] * len(values)
+            inputs = [builder.example(x, w) for x, w in zip(values, weak, strict=True)]
+            with closing(builder), suppress(Exception):
+                rules.try_rule(inputs, builder)
+        return [(handle, value) for handle, value, _, _ in builder.captures.values()]
+    finally:
+        HIDDEN.trying = saved
+        builder.release()
+
+
+# --- the primitive
+
+
+@custom_call_p.type_rule
+def _(*_avals: Aval, program: Program, rules: Rules) -> tuple[Aval, ...]:
+    return tuple([aval.strong() for aval in program.out_avals])
+
+
+@custom_call_p.evaluate
+def _(*operands: Any, program: Program, rules: Rules) -> tuple[Any, ...]:
+    return rules.evaluated(program, operands)
+
+
+@custom_call_p.jvp
+def _(
+    primals: Values, tangents: Pushed, outs: Any, *,
+    program: Program | None, rules: Rules, saved: Any = None,
+) -> tuple[Value | None, ...]:  # fmt: skip
+    rules.refuse_captured([t is not None for t in tangents])
+    return tuple(rules.push(primals, tangents, program, saved))
+
+
+def _pullback(
+    cts: Pushed, wanted: Sequence[bool], values: Values, _outs: Any, params: dict[str, Any]
+) -> Pushed:
+    rules: Rules = params["rules"]
+    rules.refuse_captured(wanted)
+    return rules.pull(cts, wanted, values, params["program"], params.get("saved"))
+
+
+def _save(values: Values, traced: Sequence[bool], params: dict[str, Any]) -> tuple[Any, Any]:
+    return params["rules"].save(values, traced, params["program"])
+
+
+@custom_call_p.batch
+def _(
+    size: int, operands: Values, dims: Sequence[int | None], *,
+    program: Program, rules: Rules, saved: Any = None,
+) -> tuple[Values, Sequence[int | None]]:  # fmt: skip
+    return rules.batch(size, operands, dims, program)
+
+
+custom_call_p.save = _save
+custom_call_p.linearizes = True
+custom_call_p.pullback = _pullback
+custom_call_p.selects = True
+custom_call_p.refuse("transpose", "is transposed by its rule")
