@@ -105,21 +105,33 @@ class FlatCall(NativeCallable):
             results = tree.structure(tuple(self.program.outputs))
             parameters = Parameters(operands, {}, treedef, {}, avals)
             learn(self.native, self, parameters, self.program, self.executable, results)
-        arrays = [contiguous(x, aval.dtype) for x, aval in zip(operands, avals, strict=True)]
-        return tuple(self.executable(arrays))
+        return tuple(computed(self.program, operands))
 
 
 @call_p.evaluate
 @follows(call_p)
 def _(*operands: Any, program: Program, name: str, device: str | None = None) -> tuple[Any, ...]:
-    if config.nans:
-        return tuple(run(program, operands))
-
     def flat() -> FlatCall:
         arrays = [contiguous(x, v.dtype) for x, v in zip(operands, program.in_avals, strict=True)]
         return FlatCall(program, executable_of(program, arrays))
 
+    if config.nans:
+        return tuple(computed(program, operands))
     return program.derived("flat", flat)(*operands)
+
+
+def computed(
+    program: Program,
+    operands: Sequence[Any],
+    device: str = "cpu",
+    donated: tuple[Donation, ...] = (),
+) -> Sequence[Any]:
+    """The results of a program for arrays and scalars on the host; where NaN are looked for, those
+    of its equations one by one."""
+    arrays = [contiguous(x, v.dtype) for x, v in zip(operands, program.in_avals, strict=True)]
+    if config.nans:
+        return run(program, arrays)
+    return executable_of(program, arrays, device, donated)(arrays)
 
 
 def contiguous(x: Any, dtype: np.dtype) -> np.ndarray:

@@ -65,6 +65,13 @@ class DeviceCall(NamedTuple):
     take: Take | None  # None: the arguments are the leaves
     kept: Any  # what `call` reads
 
+    def outs(self, leaves: tuple[Any, ...]) -> Any:
+        """The results; None if the call is of another kind."""
+        found = self.call(leaves)
+        if type(found) is int:
+            self.failed(found)
+        return found
+
 
 class DeviceCalls:
     """Those of one function; `last` was made most recently."""

@@ -24,7 +24,7 @@ from fgrad.base.pickling import Recipe, label_of, reduced
 from fgrad.base.source import warn_user
 from fgrad.compile import eager_device
 from fgrad.compile.backend import BACKENDS
-from fgrad.compile.call import call, contiguous, executable_of
+from fgrad.compile.call import call, computed, executable_of
 from fgrad.compile.cpu.entry.native import NativeCallable, NativeCalls, native_class
 from fgrad.compile.cpu.entry.table import Parameters
 from fgrad.compile.cpu.native import learn
@@ -44,7 +44,7 @@ from fgrad.errors import ArgumentError, RetraceWarning, UnsupportedTypeError
 from fgrad.ir.aval import DTYPE_NAMES, PYTHON_SCALARS, Aval, aval_of
 from fgrad.ir.program import Program
 from fgrad.ops.checked import in_range_of
-from fgrad.trace import Tracer, run, trace
+from fgrad.trace import Tracer, trace
 from fgrad.tracing.device_tracing import CPU, CUDA, device_of, lift, lower
 from fgrad.tracing.on_device import OnDevice, to_device
 from fgrad.tracing.outside.draws import Draws
@@ -67,6 +67,29 @@ class Signature(NamedTuple):
     leaves: list[Any]
     treedef: tree.TreeDef
     statics: tuple[tuple[Hashable, Static], ...]
+
+
+class Short(NamedTuple):
+    """The key of arguments that are known by dtypes and shapes alone, and their leaves; `treedef`
+    is None where these are the arguments."""
+
+    key: tuple[Any, ...]
+    leaves: Sequence[Any]
+    treedef: tree.TreeDef | None
+
+
+class Call(NamedTuple):
+    """A call whose program is known: what `Jitted._answer` makes its results of.
+
+    `leaves` are the arguments as the program takes them, `given` as the caller gave them;
+    `captured` are tracers that the function closes over; `short` is the key that it was found by.
+    """
+
+    entry: Entry
+    leaves: Sequence[Any]
+    captured: Sequence[Tracer]
+    given: Given
+    short: Short | None
 
 
 @native_class
@@ -130,84 +153,104 @@ class Jitted(NativeCallable):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         last = self.device_calls.last
         if last is not None and not kwargs and last.entry.watches.changed() is None:
-            outs = last.call(args if last.take is None else last.take(args))
+            outs = last.outs(args if last.take is None else last.take(args))
             if outs is not None:
-                if type(outs) is int:
-                    last.failed(outs)
                 return last.entry.result(outs)
         if config.disable_jit:
             return self.fun(*args, **kwargs)
-        if kwargs or self.static_argnums:
-            return self._general(args, kwargs)
-        key: list[Any] = [config.epoch]
-        on_device = False
-        for x in args:
-            if type(x) is not np.ndarray:
-                if not isinstance(x, OnDevice):
-                    return self._with_trees(args)
-                on_device = True
-            key.append(x.dtype)
-            key.append(x.shape)
-        entry = self.entries.get(tuple(key))
-        if entry is None or entry.watches.changed() is not None:
-            return self._general(args, kwargs, tuple(key))
-        on_device = entry.device == CUDA or (on_device and entry.device != CPU)
-        if on_device and entry.effects is None:
-            return self._call_on_device(entry, args)
-        return self._call(entry, args, Given(args, kwargs, args), on_device)
-
-    def _with_trees(self, args: tuple[Any, ...]) -> Any:
-        """A call with containers or numbers among its arguments; short if all that they hold is on
-        the device, as in a call before."""
-        if not to_device.provided or self.device == CPU:
-            return self._general(args, {})
-        leaves, treedef = tree.flatten((args, {}))
-        if not leaves:
-            return self._general(args, {})
-        key: list[Any] = [config.epoch, tree.exact(treedef)]
-        for x in leaves:
-            if not isinstance(x, OnDevice):
-                return self._general(args, {})
-            key.append(x.dtype)
-            key.append(x.shape)
-        entry = self.entries.get(tuple(key))
-        if entry is None or entry.device == CPU or entry.effects is not None:
-            return self._general(args, {}, tuple(key))
-        if entry.watches.changed() is not None:
-            return self._general(args, {}, tuple(key))
-        native = self.device_calls.known.get((id(entry), get_ident()))
-        outs = None if native is None else native.call(tuple(leaves))
-        if native is None or outs is None:
-            return self._call_on_device(entry, leaves, treedef)
-        if type(outs) is int:
-            native.failed(outs)
-        self.device_calls.last = native
-        return entry.result(outs)
-
-    def _call_on_device(
-        self, entry: Entry, leaves: Sequence[Any], treedef: tree.TreeDef | None = None
-    ) -> Any:
-        """A call of a known program on the device; the next ones like it are native if possible."""
-        outs = self._run_on_device(entry, leaves)
-        if not (config.nans or entry.captured or entry.donated):
-            self.device_calls.learn(entry, treedef)
-        return entry.result(outs)
-
-    def _call(self, entry: Entry, leaves: Sequence[Any], given: Given, on_device: bool) -> Any:
-        """A call whose program is known: native from now on, or on the device."""
-        if entry.effects is not None:
-            self._check(entry.effects, given, entry.watches)
-        if not on_device and not any([isinstance(x, OnDevice) for x in entry.captured]):
-            if self._wants_native(entry):
-                self._learn(given.args, given.kwargs, entry)
-            outs = self._run(entry, leaves)
-        elif entry.device == CPU:
-            outs = self._run(entry, leaves)
+        short = None if kwargs or self.static_argnums else self._short(args)
+        entry = None if short is None else self.entries.get(short.key)
+        if short is None or entry is None or entry.watches.changed() is not None:
+            call = self._traced_call(args, kwargs, short)
         else:
-            outs = self._run_on_device(entry, leaves)
-        if entry.effects is not None:
-            outs = entry.effects.finish(outs, given.leaves, self._containers(given))
+            call = Call(entry, short.leaves, (), Given(args, kwargs, short.leaves), short)
+        return self._answer(call)
+
+    def _short(self, args: tuple[Any, ...]) -> Short | None:
+        """The short key of arguments that are arrays, or containers of arrays on the device."""
+        key: list[Any] = [config.epoch]
+        for x in args:
+            if type(x) is not np.ndarray and not isinstance(x, OnDevice):
+                break
+            key.append(x.dtype)
+            key.append(x.shape)
+        else:
+            return Short(tuple(key), args, None)
+        if not to_device.provided or self.device == CPU:
+            return None
+        leaves, treedef = tree.flatten((args, {}))
+        if not leaves or not all([isinstance(x, OnDevice) for x in leaves]):
+            return None
+        types = [part for x in leaves for part in (x.dtype, x.shape)]
+        return Short((config.epoch, tree.exact(treedef), *types), leaves, treedef)
+
+    def _traced_call(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], short: Short | None
+    ) -> Call:
+        """Any call, by the whole key: containers, numbers, static arguments, tracers; traced if it
+        is the first of its kind."""
+        signature = self._signature(args, kwargs)
+        leaves = [self._leaf(x, k, signature) for k, x in enumerate(signature.leaves)]
+        avals = [aval_of(x) for x in leaves]
+        structure = tree.exact(signature.treedef)
+        arrays = tuple([k for k, x in enumerate(leaves) if not avals[k].shape and is_array(x)])
+        key = (config.epoch, structure, tuple(avals), arrays, signature.statics)
+        entry = self._entry(key)
+        captured: Sequence[Tracer] = ()
+        if entry is None:
+            with self.lock:
+                entry = self._entry(key)
+                if entry is None:
+                    entry, captured = self._trace(signature, leaves)
+                    if not captured:
+                        self._keep(key, entry)
+        if short is not None and not captured:
+            self.entries[short.key] = entry
+        if entry.fits:
+            leaves = _checked_integers(entry.fits, leaves)
+        return Call(entry, leaves, captured, Given(args, kwargs, signature.leaves), None)
+
+    def _answer(self, call: Call) -> Any:
+        """The way of every call from its program to its results; see `Call`."""
+        entry, given = call.entry, call.given
+        effects = entry.effects
+        if effects is not None:
+            self._check(effects, given, entry.watches)
+        outs = self._results(call)
+        if effects is not None:
+            outs = effects.finish(outs, given.leaves, self._containers(given))
         return entry.result(outs)
+
+    def _results(self, call: Call) -> Sequence[Any]:
+        """The results of the program: recorded in an open trace, on the device, or native."""
+        entry = call.entry
+        inputs = [*call.captured, *entry.outside(), *call.leaves]
+        if call.short is None and any([isinstance(x, Tracer) for x in inputs]):
+            return _recorded(entry, inputs, len(call.given.leaves))
+        moved = to_device.provided and any([isinstance(x, OnDevice) for x in inputs])
+        if entry.device == CUDA or (moved and entry.device != CPU):
+            return self._on_device(entry, inputs, call.short)
+        if not moved and self._wants_native(entry):
+            self._learn(call.given.args, call.given.kwargs, entry)
+        return computed(entry.program, inputs, entry.device or CPU, entry.donated)
+
+    def _on_device(self, entry: Entry, inputs: list[Any], short: Short | None) -> Sequence[Any]:
+        """The results of a program on the device; the next calls like it are native if possible."""
+        plain = not (config.nans or entry.captured or entry.donated or entry.effects)
+        if short is not None and plain:
+            known = self.device_calls.known.get((id(entry), get_ident()))
+            outs = None if known is None else known.outs(tuple(inputs))
+            if outs is not None:
+                self.device_calls.last = known
+                return outs
+        program = entry.program
+        if config.nans:  # where the first one is made is found on the host
+            computed(program, inputs)
+        donated = tuple([k for k in entry.donated if isinstance(k, int)])
+        outs = eager_device.run_on_device(program, inputs, donated)
+        if short is not None and plain:
+            self.device_calls.learn(entry, short.treedef)
+        return outs
 
     def _check(self, effects: Effects, given: Given, outside: Watches) -> None:
         """Refuse arguments that cannot be written, before anything is computed."""
@@ -228,49 +271,6 @@ class Jitted(NativeCallable):
         native = entry.device in (None, CPU) and not (entry.fits or config.nans)
         native = native and (effects is None or effects.native)
         return native and self.native.wants(entry.program)
-
-    def _run(self, entry: Entry, leaves: Sequence[Any]) -> Sequence[Any]:
-        program, given = entry.program, [*entry.outside(), *leaves]
-        arrays = [contiguous(x, v.aval.dtype) for x, v in zip(given, program.inputs, strict=True)]
-        if config.nans:
-            return run(program, arrays)
-        return executable_of(program, arrays, entry.device or CPU, entry.donated)(arrays)
-
-    def _run_on_device(self, entry: Entry, leaves: Sequence[Any]) -> Sequence[Any]:
-        program = entry.program
-        given = [*entry.outside(), *leaves] if entry.captured else leaves
-        if config.nans:  # where the first one is made is found on the host
-            arrays = [contiguous(x, v.dtype) for x, v in zip(given, program.in_avals, strict=True)]
-            run(program, arrays)
-        donated = tuple([k for k in entry.donated if isinstance(k, int)])
-        return eager_device.run_on_device(program, given, donated)
-
-    def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any], fast_key: Any = None) -> Any:
-        """Any call: containers, scalars, static arguments, tracers, and first calls."""
-        signature = self._signature(args, kwargs)
-        leaves = [self._leaf(x, k, signature) for k, x in enumerate(signature.leaves)]
-        avals = [aval_of(x) for x in leaves]
-        structure = tree.exact(signature.treedef)
-        arrays = tuple([k for k, x in enumerate(leaves) if not avals[k].shape and is_array(x)])
-        key = (config.epoch, structure, tuple(avals), arrays, signature.statics)
-        entry = self._entry(key)
-        captured: Sequence[Tracer] = ()
-        if entry is None:
-            with self.lock:
-                entry = self._entry(key)
-                if entry is None:
-                    entry, captured = self._trace(signature, leaves)
-                    if not captured:
-                        self._keep(key, entry)
-        if fast_key is not None and not captured:
-            self.entries[fast_key] = entry
-        if entry.fits:
-            leaves = _checked_integers(entry.fits, leaves)
-        if captured or any(isinstance(x, Tracer) for x in leaves):
-            given = Given(args, kwargs, signature.leaves)
-            return self._nested(entry, [*captured, *entry.outside(), *leaves], given)
-        on_device = entry.device == CUDA or any([isinstance(x, OnDevice) for x in leaves])
-        return self._call(entry, leaves, Given(args, kwargs, signature.leaves), on_device)
 
     def _learn(self, args: tuple[Any, ...], kwargs: dict[str, Any], entry: Entry) -> None:
         """Have calls like this one made natively from now on, if possible."""
@@ -298,22 +298,6 @@ class Jitted(NativeCallable):
                 older[k], self.entries[key] = entry, other
                 return other
         return None
-
-    def _nested(self, entry: Entry, operands: list[Any], given: Given) -> Any:
-        """The call as an equation of the enclosing trace."""
-        program, effects = entry.program, entry.effects
-        values: list[Any] = [
-            x if isinstance(x, (Tracer, OnDevice)) or v.aval.shape else v.aval.dtype.type(x)
-            for x, v in zip(operands, program.inputs, strict=True)
-        ]
-        if effects is None:
-            return entry.result(_weak_as(program, call(program, values, entry.device)))
-        self._check(effects, given, entry.watches)
-        for k in effects.writes:
-            at = len(values) - len(given.leaves) + k
-            values[at] = values[at].copy()  # what the trace records does not see the write
-        outs = _weak_as(program, split_writes(program, effects, values, entry.device))
-        return entry.result(effects.finish(outs, given.leaves, self._containers(given)))
 
     def program_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program:
         """The traced program for some arguments, which it need not be kept for."""
@@ -480,6 +464,22 @@ def _checked_integers(fits: dict[int, set[np.dtype]], leaves: Sequence[Any]) -> 
             else:
                 dtype.type(int(x))
     return checked
+
+
+def _recorded(entry: Entry, inputs: list[Any], count: int) -> Sequence[Any]:
+    """The results as those of an equation of the enclosing trace; the last `count` inputs are the
+    leaves of the arguments."""
+    program, effects = entry.program, entry.effects
+    values: list[Any] = [
+        x if isinstance(x, (Tracer, OnDevice)) or v.aval.shape else v.aval.dtype.type(x)
+        for x, v in zip(inputs, program.inputs, strict=True)
+    ]
+    if effects is None:
+        return _weak_as(program, call(program, values, entry.device))
+    for k in effects.writes:
+        at = len(values) - count + k
+        values[at] = values[at].copy()  # what the trace records does not see the write
+    return _weak_as(program, split_writes(program, effects, values, entry.device))
 
 
 def _weak_as(program: Program, outs: Sequence[Any]) -> Sequence[Any]:
