@@ -14,6 +14,7 @@ FGRAD_ATOMICS=1         sums of floats at computed places on a GPU may be taken 
 FGRAD_TF32=1            products of float32 matrices on a GPU may round their operands to TF32
 FGRAD_EPILOGUES=1       products on a GPU may do relu and gelu too: NaN becomes 0, gelu is rounded
 FGRAD_HOST_FALLBACK=1   operations that have no form on a GPU run on the CPU, amid a GPU's program
+FGRAD_SHARED_KERNELS=0  machine code of a kernel is for its sizes alone
 FGRAD_CUDNN=0           no convolutions by cuDNN, also where it is installed
 """
 
@@ -46,6 +47,7 @@ class Config:
     epilogues: bool
     host_fallback: bool
     cudnn: bool
+    shared_kernels: bool
     check_index: bool  # set by `fgrad.debug.check_index`: compiled code checks indices
     driver: int  # set by `fgrad.lower_cuda.device.driver.use`: code is compiled for one driver
     nans: bool  # set by `fgrad.debug.nans`: programs run equation by equation
@@ -72,6 +74,7 @@ class Config:
             "tf32": env("FGRAD_TF32", "0") not in ("", "0"),
             "epilogues": env("FGRAD_EPILOGUES", "0") not in ("", "0"),
             "host_fallback": env("FGRAD_HOST_FALLBACK", "0") not in ("", "0"),
+            "shared_kernels": env("FGRAD_SHARED_KERNELS", "1") != "0",
             "cudnn": env("FGRAD_CUDNN", "1") != "0",
             "check_index": False,
             "nans": False,

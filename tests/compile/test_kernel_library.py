@@ -11,7 +11,7 @@ import pytest
 
 import fgrad.compile.host.program as host
 from fgrad.compile.cpu.kernels import build_kernel, kernel_call
-from fgrad.compile.cpu.library import gemm_address, pieces
+from fgrad.compile.cpu.library import pieces, product_code
 from fgrad.compile.host.program import (
     Advance,
     Branch,
@@ -28,11 +28,17 @@ from fgrad.compile.host.program import (
 )
 from fgrad.compile.kernel.text import parse_kernel
 from fgrad.compile.schedule.order import schedule
-from fgrad.compile.tasks.routines import gemm_spec
+from fgrad.compile.tasks.routines import Gemm, gemm_spec
 from fgrad.config import config
 
 SHAPES = [(3, 4, 5), (1, 4, 3), (4, 1, 3), (1, 1, 7), (0, 3, 2), (2, 3, 0), (2, 1, 0), (17, 33, 65)]
 SHAPES += [(6, 6, 6), (3, 20, 2), (2, 2, 16), (130, 40, 70), (20, 150, 33)]
+
+
+def multiply(spec: Gemm, arrays: list[np.ndarray]) -> None:
+    """Run a product on arrays."""
+    address, table = product_code(spec)
+    run(address, pieces(spec).count, [*arrays, np.array(table, np.int64)])
 
 
 def run(address: int, batch: int, arrays: list[np.ndarray]) -> None:
@@ -53,7 +59,7 @@ def test_gemm(shape: tuple[int, int, int], code: str) -> None:
         c = np.full((batch, m, n), np.nan, dtype)
         left, right = (a.swapaxes(1, 2) if ta else a), (b.swapaxes(1, 2) if tb else b)
         spec = gemm_spec(dtype, m, n, k, batch, trans_a=ta, trans_b=tb)
-        run(gemm_address(spec), pieces(spec).count, [a, b, c])
+        multiply(spec, [a, b, c])
         np.testing.assert_allclose(c, left @ right, 1e-4, 1e-4)
 
 
@@ -63,7 +69,7 @@ def test_gemm_strides_and_leading_dimensions() -> None:
     a, b = rng.standard_normal((5, 8, 9)), rng.standard_normal((6, 7))
     c = np.zeros((5, 8, 7))
     spec = gemm_spec(a.dtype, 3, 4, 6, 5, 9, 7, 7, stride_a=72, stride_b=0, stride_c=56)
-    run(gemm_address(spec), pieces(spec).count, [a, b, c])
+    multiply(spec, [a, b, c])
     np.testing.assert_allclose(c[:, :3, :4], a[:, :3, :6] @ b[:, :4])
     assert not c[:, 3:].any() and not c[:, :, 4:].any()
 

@@ -19,7 +19,7 @@ import pytest
 import fgrad
 from fgrad.compile.cpu.gemm.function import emit_product
 from fgrad.compile.cpu.gemm.micro import TABLE, Tiling, next_tile, tiling
-from fgrad.compile.cpu.library import gemm_address, layout, pieces
+from fgrad.compile.cpu.library import layout, pieces, product_code
 from fgrad.compile.llvm.generator import compile_text
 from fgrad.compile.llvm.text import ATTRIBUTES, Target
 from fgrad.compile.tasks.routines import Gemm, gemm_spec
@@ -51,8 +51,9 @@ def expected(spec: Gemm, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def run(spec: Gemm, arrays: list[np.ndarray], cuts: tuple[int, ...] = ()) -> np.ndarray:
     """The product by this machine's function, in ranges that end at `cuts`."""
-    function = WORDS(gemm_address(spec))
-    pointers = (ctypes.c_void_p * 3)(*[x.ctypes.data for x in arrays])
+    address, words = product_code(spec)
+    function, table = WORDS(address), np.array(words, np.int64)
+    pointers = (ctypes.c_void_p * 4)(*[x.ctypes.data for x in [*arrays, table]])
     bounds = [0, *cuts, pieces(spec).count]
     for lo, hi in itertools.pairwise(bounds):
         function(ctypes.addressof(pointers), lo, hi)

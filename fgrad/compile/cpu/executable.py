@@ -16,24 +16,25 @@ import numpy as np
 from fgrad.compile.cpu.c_loops import c_loop
 from fgrad.compile.cpu.complex_parts import complex_parts
 from fgrad.compile.cpu.external import external
-from fgrad.compile.cpu.kernels import HOST_MEMORY, kernel_call, kernel_source
+from fgrad.compile.cpu.kernels import HOST_MEMORY, kernel_call
 from fgrad.compile.cpu.lapack_factors import LAPACK, cycles
 from fgrad.compile.cpu.library import (
-    build_products,
-    gemm_address,
     pieces,
+    product_code,
     product_sources,
 )
 from fgrad.compile.cpu.rows.search import row_search
 from fgrad.compile.cpu.rows.sorting import sort_rows
 from fgrad.compile.cpu.rows.top import row_top
 from fgrad.compile.cpu.rows.walks import row_walk
+from fgrad.compile.cpu.shared import shared_sources
 from fgrad.compile.cpu.spare_memory import check
 from fgrad.compile.cpu.ufunc_loops import UfuncLoop, ufunc_loop
 from fgrad.compile.host.callback import evaluation
 from fgrad.compile.host.control import control_steps
-from fgrad.compile.host.program import Call, Callback, Copy, HostProgram, Step, shared_call
+from fgrad.compile.host.program import Call, Callback, Copy, HostProgram, Share, Step, shared_call
 from fgrad.compile.host.table import Table
+from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.machine import CALL_CYCLES, LINE_BYTES
 from fgrad.compile.llvm.runtime import build_counted
 from fgrad.compile.tasks.plan import Plan, Slot
@@ -91,8 +92,9 @@ class Image(NamedTuple):
 
 def link(program: Program, plan: Plan) -> Executable:
     """The native form of a planned program."""
-    consts = [np.ascontiguousarray(array) for _, array in program.consts]
-    table = _Linking(program)
+    code = _native_code(plan)
+    consts = [*[np.ascontiguousarray(array) for _, array in program.consts], *code.arrays()]
+    table = _Linking(program, code)
     body = _native_steps(plan, table)
     body += [
         Copy(table.number(Slot("output", k)), table.number(plan.slots[v]), _bytes(v))
@@ -190,8 +192,9 @@ class StepPrograms:
     """The steps of a plan as programs of their own, so that each can be timed."""
 
     def __init__(self, program: Program, plan: Plan) -> None:
-        consts = [np.ascontiguousarray(array) for _, array in program.consts]
-        table = _Linking(program)
+        code = _native_code(plan)
+        consts = [*[np.ascontiguousarray(array) for _, array in program.consts], *code.arrays()]
+        table = _Linking(program, code)
         bodies = [_native_steps(plan._replace(steps=[step]), table) for step in plan.steps]
         self.consts, self.out_avals = consts, program.out_avals
         self.arena_bytes = plan.arena_bytes
@@ -240,30 +243,60 @@ def _bytes(var: Any) -> int:
     return var.aval.size * var.aval.dtype.itemsize
 
 
+class _Code(NamedTuple):
+    """The machine code of a plan; tables of numbers are the last constants of the program."""
+
+    kernels: dict[int, Call | Share]  # by identity; the last slot is the number of the table
+    tables: dict[tuple[int, ...], int]
+
+    def arrays(self) -> list[np.ndarray]:
+        """The tables."""
+        return [np.array(table, np.int64) for table in self.tables]
+
+
+def _native_code(plan: Plan) -> _Code:
+    """Machine code for the kernels of a plan, and for what its products call."""
+    distinct = {id(s.kernel): s.kernel for s in plan.steps if isinstance(s, KernelStep)}
+    kernels = list(dict.fromkeys(distinct.values()))
+    sources = shared_sources(kernels)
+    addresses = build_counted([*[source for source, _ in sources], *product_sources(_products(plan))])
+    tables: dict[tuple[int, ...], int] = {}
+    calls: dict[Kernel, Call | Share] = {}
+    for kernel, address, (_, table) in zip(kernels, addresses, sources, strict=False):
+        last = (tables.setdefault(table, len(tables)),) if table else ()
+        calls[kernel] = kernel_call(kernel, address, last)
+    for product in _products(plan):
+        tables.setdefault(product_code(product).table, len(tables))
+    return _Code({place: calls[kernel] for place, kernel in distinct.items()}, tables)
+
+
+def _products(plan: Plan) -> list[Gemm]:
+    routines = [s.routine for s in plan.steps if isinstance(s, LibraryStep)]
+    return list(dict.fromkeys([r for r in routines if isinstance(r, Gemm)]))
+
+
 class _Linking(Table):
     """A table of slots, and what each address among the steps is."""
 
-    def __init__(self, program: Program) -> None:
-        super().__init__(len(program.inputs), len(program.consts), len(program.outputs))
+    def __init__(self, program: Program, code: _Code) -> None:
+        consts = len(program.consts) + len(code.tables)
+        super().__init__(len(program.inputs), consts, len(program.outputs))
         self.origins: dict[int, str | NativeTask] = {}
+        self.kernels = code.kernels
+        first = self.first["const"] + len(program.consts)
+        self.tables = {table: first + k for table, k in code.tables.items()}
+        self.first_table = first
 
 
 def _native_steps(plan: Plan, table: _Linking) -> list[Step]:
-    distinct = {id(s.kernel): s.kernel for s in plan.steps if isinstance(s, KernelStep)}
-    kernels = list(dict.fromkeys(distinct.values()))
-    routines = [s.routine for s in plan.steps if isinstance(s, LibraryStep)]
-    products = list(dict.fromkeys([r for r in routines if isinstance(r, Gemm)]))
-    sources = [kernel_source(kernel) for kernel in kernels]
-    addresses = build_counted([*sources, *product_sources(products)])[: len(kernels)]
-    build_products(products)
-    table.origins.update({address: address.symbol for address in addresses})
-    calls = {k: kernel_call(k, a, ()) for k, a in zip(kernels, addresses, strict=True)}
-    call_of = {place: calls[kernel] for place, kernel in distinct.items()}
     steps: list[Step] = []
     for step in plan.steps:
         if isinstance(step, KernelStep):
-            numbers = tuple([table.number(plan.slots[v]) for v in step.args])
-            steps.append(call_of[id(step.kernel)]._replace(slots=numbers))
+            call = table.kernels[id(step.kernel)]
+            table.origins[call.address] = call.address.symbol
+            numbers = [table.number(plan.slots[v]) for v in step.args]
+            numbers += [table.first_table + number for number in call.slots]
+            steps.append(call._replace(slots=tuple(numbers)))
         elif isinstance(step.routine, Control):
             control = step.routine
             for body in control.bodies:
@@ -284,6 +317,7 @@ class NativeRoutine(NamedTuple):
     extent: int
     cost: float
     callback: Callback | None
+    table: tuple[int, ...] = ()  # the last buffer
 
 
 def native_routine(routine: NativeTask) -> NativeRoutine:
@@ -298,7 +332,8 @@ def _host_call(call: Evaluation) -> NativeRoutine:
 
 def _product(gemm: Gemm) -> NativeRoutine:
     cut = pieces(gemm)
-    return NativeRoutine(gemm_address(gemm), cut.count, cut.count * cut.cycles, None)
+    address, table = product_code(gemm)
+    return NativeRoutine(address, cut.count, cut.count * cut.cycles, None, table)
 
 
 def _matrix_routine(routine: MatrixRoutine) -> NativeRoutine:
@@ -336,13 +371,14 @@ def _library_calls(step: LibraryStep, plan: Plan, table: _Linking) -> list[Step]
     routine: Any = step.routine
     if isinstance(routine, Evaluation):
         routine = c_loop(routine.eqn) or routine
-    address, extent, cost, callback = native_routine(routine)
+    address, extent, cost, callback, words = native_routine(routine)
+    last = [table.tables[words]] if words else []
     table.origins[address] = routine
     table.callbacks += [callback] if callback is not None else []
     slots = [plan.slots[v] for v in step.args]
     steps: list[Step] = []
     for offsets in step.offsets:
-        numbers = [table.number(s, at) for s, at in zip(slots, offsets, strict=True)]
+        numbers = [table.number(s, at) for s, at in zip(slots, offsets, strict=True)] + last
         # Each piece of a product copies the other operand anew: few pieces.
         each = 2 if isinstance(routine, Gemm) else 4
         steps.append(shared_call(address, extent, 1, cost, tuple(numbers), each))

@@ -1,7 +1,7 @@
 """L5. Native library steps: matrix products, with the kernels' calling convention.
 
-A set of parameters is a table of sizes and strides, and a few instructions that pass it to the
-function for its type of numbers (`gemm/`).  Products with a vector, which read each number once,
+A set of parameters is a table of sizes and strides, the last buffer of a call: the function for a
+type of numbers (`gemm/`) serves all of them.  Products with a vector, which read each number once,
 call BLAS by the public function pointers of `scipy.linalg.cython_blas`.  BLAS is column-major: a
 row-major matrix is a transposed one there.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,39 +30,37 @@ cython_blas: Any = lazy_extension("scipy.linalg.cython_blas")
 _PREFIX = {"float": "s", "double": "d"}
 
 
-@lru_cache(maxsize=4096)
-def gemm_address(spec: Gemm) -> int:
-    """The address of a product.  Buffers: A, B, C; range: [0, pieces(spec).count)."""
-    return build_products([spec])[0]
+class Product(NamedTuple):
+    """A product: buffers A, B, C, table; range: [0, pieces(spec).count)."""
+
+    address: int
+    table: tuple[int, ...]
 
 
-def build_products(specs: Sequence[Gemm]) -> list[int]:
-    """The addresses of products; those not yet known are compiled together.
+def product_code(spec: Gemm) -> Product:
+    """The code of a product, and its table."""
+    if is_vector(spec):
+        guarded = bool(blas_threads.imports())
+        return Product(_vector_address(spec.dtype, guarded), _vector_words(spec))
+    return Product(_matrix_address(spec.dtype), tuple(layout(spec)))
 
-    Objects hold products that call the same functions: each can be loaded by itself later.
-    """
-    kinds: dict[Any, list[Gemm]] = {}
-    for spec in specs:
-        kinds.setdefault("vector" if is_vector(spec) else spec.dtype, []).append(spec)
-    found: dict[Gemm, int] = {}
-    for kind, alike in kinds.items():
-        imports = _blas_imports() if kind == "vector" else _product_imports(kind)
-        addresses = build_counted([_source(spec) for spec in alike], imports, glue=True)
-        found.update(zip(alike, addresses, strict=True))
-    return [found[spec] for spec in specs]
+
+@lru_cache
+def _vector_address(dtype: np.dtype, guarded: bool) -> int:
+    source = Source(f"gemv {dtype.str} {guarded}", lambda symbol: _gemv(symbol, dtype, guarded))
+    return build_counted([source], _blas_imports(), glue=True)[0]
+
+
+@lru_cache
+def _matrix_address(dtype: np.dtype) -> int:
+    content = f"gemm {_product_name(dtype)}"
+    source = Source(content, lambda symbol: _glue(symbol, dtype))
+    return build_counted([source], _product_imports(dtype), glue=True)[0]
 
 
 def is_vector(spec: Gemm) -> bool:
     """Whether an operand is a vector."""
     return 1 in (spec.m, spec.n) and spec.k > 0
-
-
-def _source(spec: Gemm) -> Source:
-    if is_vector(spec):
-        guarded = bool(blas_threads.imports())
-        return Source(f"gemv {tuple(spec)} {guarded}", lambda symbol: _gemv(symbol, spec, guarded))
-    content = f"gemm {tuple(layout(spec))} {_product_name(spec.dtype)}"
-    return Source(content, lambda symbol: _glue(symbol, spec))
 
 
 @lru_cache
@@ -184,15 +182,14 @@ CELLS = 64  # at most
 STRIPS = 8  # at most
 
 
-def _glue(symbol: str, spec: Gemm) -> tuple[str, set[str]]:
-    """A call of the function for the type of numbers, with the table."""
-    words = layout(spec)
-    name = _product_name(spec.dtype)
-    table = ", ".join([f"i64 {word}" for word in words])
+def _glue(symbol: str, dtype: np.dtype) -> tuple[str, set[str]]:
+    """A call of the function for the type of numbers, with the table among the buffers."""
+    name = _product_name(dtype)
     text = (
-        f"@{symbol}_table = internal constant [{len(words)} x i64] [{table}]\n"
         f"define void @{symbol}(ptr %bufs, i64 %lo, i64 %hi) #0 {{\n"
-        f"  tail call void @{name}(ptr %bufs, i64 %lo, i64 %hi, ptr @{symbol}_table)\n"
+        "  %at = getelementptr ptr, ptr %bufs, i64 3\n"
+        "  %table = load ptr, ptr %at, align 8\n"
+        f"  tail call void @{name}(ptr %bufs, i64 %lo, i64 %hi, ptr %table)\n"
         "  ret void\n}"
     )
     return text, {f"declare void @{name}(ptr, i64, i64, ptr)"}
@@ -220,58 +217,89 @@ def _blas_imports() -> dict[str, int]:
     return routines | blas_threads.imports()
 
 
-def _gemv(symbol: str, spec: Gemm, guarded: bool) -> tuple[str, set[str]]:
+class _VectorWords(NamedTuple):
+    """The table of a product with a vector: y = M x, where M is A, or B if `turned`."""
+
+    flag: int
+    rows: int
+    columns: int
+    ld: int
+    step: int
+    result_step: int
+    turned: int
+    a: int
+    b: int
+    c: int
+
+
+def _vector_words(spec: Gemm) -> _VectorWords:
+    if spec.n == 1:
+        ld, stored_transposed, rows = spec.lda, spec.trans_a, spec.m
+        step, result_step = 1 if spec.trans_b else spec.ldb, spec.ldc
+    else:
+        ld, stored_transposed, rows = spec.ldb, not spec.trans_b, spec.n
+        step, result_step = spec.lda if spec.trans_a else 1, 1
+    flag, shape = ("N", (rows, spec.k)) if stored_transposed else ("T", (spec.k, rows))
+    strides = spec.stride_a, spec.stride_b, spec.stride_c
+    return _VectorWords(ord(flag), *shape, ld, step, result_step, int(spec.n != 1), *strides)
+
+
+def _gemv(symbol: str, dtype: np.dtype, guarded: bool) -> tuple[str, set[str]]:
     """BLAS calls for a range of a batch."""
-    kind = element_type(spec.dtype)
+    kind = element_type(dtype)
     routine = f"{_PREFIX[kind]}gemv"
-    cells, operands, types = [], [], []
-    for k, (cell, value) in enumerate(_gemv_arguments(spec)):
-        types.append("ptr")
-        if cell == "ptr":
-            operands.append(f"ptr {value}")
-        else:
-            operands.append(f"ptr %cell{k}")
-            cells += [f"  %cell{k} = alloca {cell}", f"  store {cell} {value}, ptr %cell{k}"]
-    declarations = {f"declare void @fgrad_{routine}({', '.join(types)})"}
+    declarations = {f"declare void @fgrad_{routine}({', '.join(['ptr'] * 11)})"}
     first, last = "  br label %entered\nentered:", "  br label %left\nleft:"
     if guarded:
         declarations |= blas_threads.DECLARATIONS
         first, last = blas_threads.ENTER, blas_threads.LEAVE
+    words, cells = [], []
+    for k, name in enumerate(_VectorWords._fields):
+        words += [
+            f"  %{name}_word_at = getelementptr i64, ptr %table, i64 {k}",
+            f"  %{name}_word = load i64, ptr %{name}_word_at, align 8",
+        ]
+    for name in _VectorWords._fields[:6]:
+        size = "i8" if name == "flag" else "i32"
+        cells += [
+            f"  %{name} = alloca {size}",
+            f"  %{name}_value = trunc i64 %{name}_word to {size}",
+            f"  store {size} %{name}_value, ptr %{name}",
+        ]
+    for name, value in (("one", 1.0), ("zero", 0.0)):
+        cells += [
+            f"  %{name} = alloca {kind}",
+            f"  store {kind} {literal(value, dtype)}, ptr %{name}",
+        ]
     moves = "\n".join(
         [
-            f"  %{name}_step = mul i64 %i, {step}\n"
+            f"  %{name}_step = mul i64 %i, %{name}_word\n"
             f"  %{name} = getelementptr {kind}, ptr %{name}_base, i64 %{name}_step"
-            for name, step in zip("abc", (spec.stride_a, spec.stride_b, spec.stride_c), strict=True)
+            for name in "abc"
         ]
     )
+    operands = [
+        "flag",
+        "rows",
+        "columns",
+        "one",
+        "matrix",
+        "ld",
+        "vector",
+        "step",
+        "zero",
+        "c",
+        "result_step",
+    ]
     text = _BATCH.format(
         symbol=symbol,
-        cells="\n".join(cells),
+        cells="\n".join([*words, *cells]),
         moves=moves,
-        call=f"  call void @fgrad_{routine}({', '.join(operands)})",
+        call=f"  call void @fgrad_{routine}({', '.join([f'ptr %{name}' for name in operands])})",
         first=first,
         last=last,
     )
     return text, declarations
-
-
-def _gemv_arguments(spec: Gemm) -> list[tuple[str, str]]:
-    """A product with a vector: y = M x, where M is A (n = 1) or B' (m = 1)."""
-    if spec.n == 1:
-        matrix, ld, stored_transposed, rows = "%a", spec.lda, spec.trans_a, spec.m
-        vector, step = "%b", 1 if spec.trans_b else spec.ldb
-        result_step = spec.ldc
-    else:
-        matrix, ld, stored_transposed, rows = "%b", spec.ldb, not spec.trans_b, spec.n
-        vector, step = "%a", spec.lda if spec.trans_a else 1
-        result_step = 1
-    flag, shape = ("N", (rows, spec.k)) if stored_transposed else ("T", (spec.k, rows))
-    kind = element_type(spec.dtype)
-    one, zero = [(kind, literal(x, spec.dtype)) for x in (1.0, 0.0)]
-    sizes = [("i32", str(shape[0])), ("i32", str(shape[1]))]
-    operands = [("ptr", matrix), ("i32", str(ld)), ("ptr", vector), ("i32", str(step))]
-    result = [("ptr", "%c"), ("i32", str(result_step))]
-    return [("i8", str(ord(flag))), *sizes, one, *operands, zero, *result]
 
 
 _BATCH = """define void @{symbol}(ptr %bufs, i64 %lo, i64 %hi) #0 {{
@@ -281,7 +309,10 @@ entry:
   %b_base = load ptr, ptr %b_at, align 8
   %c_at = getelementptr ptr, ptr %bufs, i64 2
   %c_base = load ptr, ptr %c_at, align 8
+  %table_at = getelementptr ptr, ptr %bufs, i64 3
+  %table = load ptr, ptr %table_at, align 8
 {cells}
+  %turned = icmp ne i64 %turned_word, 0
   %some = icmp slt i64 %lo, %hi
   br i1 %some, label %first, label %end
 first:
@@ -290,6 +321,8 @@ first:
 loop:
   %i = phi i64 [ %lo, %entered ], [ %following, %loop ]
 {moves}
+  %matrix = select i1 %turned, ptr %b, ptr %a
+  %vector = select i1 %turned, ptr %a, ptr %b
 {call}
   %following = add i64 %i, 1
   %again = icmp slt i64 %following, %hi

@@ -45,6 +45,7 @@ def program_key(program: Program, donated: Sequence[Donation] = ()) -> str | Non
     if name is None:
         return None
     words = (name, compiler_digest(), runtime.identity(), config.num_threads, tuple(donated))
+    words += (config.shared_kernels,)
     return "p_" + hashlib.sha256(repr(words).encode()).hexdigest()[:40]
 
 

@@ -45,6 +45,12 @@ def only_loop(body: Body) -> Loop:
     return loop
 
 
+def is_tile(loop: Loop) -> bool:
+    """Whether a loop and the only loop in it are a tile: both are vectors."""
+    inner = loop.body[0] if len(loop.body) == 1 else None
+    return loop.lanes > 1 and isinstance(inner, Loop) and inner.lanes > 1
+
+
 def part_of(kernel: Kernel, body: Body, more: Iterable[Buffer] = ()) -> Kernel:
     """A kernel of another body: with the buffers that it uses, some of which may be new.  Results
     that are only read there become `in`."""

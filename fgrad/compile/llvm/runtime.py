@@ -173,6 +173,11 @@ def identity() -> str:
     return _SESSION.identity
 
 
+def symbol(content: str) -> str:
+    """The name of the code with this content."""
+    return _SESSION.symbol(content)
+
+
 def target() -> Target:
     """What this process makes code for."""
     return _SESSION.target

@@ -57,6 +57,7 @@ from fgrad.compile.schedule.sums import block_sums
 from fgrad.compile.schedule.tiles import tile_transposes
 
 UNROLL_STATEMENTS = 96  # a loop whose unrolled body has at most this many statements loses its loop
+SHORT_LOOP = 16  # iterations below which a loop has code for its own extent
 
 
 def schedule(kernel: Kernel, registers: int = 32) -> Kernel:
@@ -339,16 +340,29 @@ def _unrolled(loop: Loop, inside: bool) -> Loop:
     if any([isinstance(s, Loop) and s.unroll * max(s.lanes, 1) < s.extent for s in loop.body]):
         return loop  # a real loop inside
     trips = loop.extent // lanes
+    if _is_short(loop, inside, size):
+        whole = loop.extent % lanes == 0 and trips.bit_count() == 1
+        # Others share code with their neighbours, see `cpu/shared.py`.
+        copies = trips if whole or loop.extent < SHORT_LOOP else 2
+    else:
+        cycles = sum([weight(x) for x in loop.body])
+        copies = 4 if loop.kind == "reduce" and cycles <= 12 else 1  # to hide latency of updates
+    return loop._replace(unroll=next(n for n in (copies, 2, 1) if n <= max(trips, 1)))
+
+
+def _is_short(loop: Loop, inside: bool, size: int) -> bool:
+    """Whether a loop with a body of `size` statements is worth more than one pass at a time because
+    it has few."""
+    if loop.extent >= SHORT_LOOP and not inside:
+        return False
+    lanes = max(loop.lanes, 1)
+    trips = loop.extent // lanes
     few = lanes > 1 and trips <= 8 and trips * size <= UNROLL_STATEMENTS // 2
     small = trips * size <= UNROLL_STATEMENTS and (loop.kind != "parallel" or inside)
     # Of nests of short loops, as in arrays of shape (2, 2, 2, ...), the innermost ones alone.
     nested = any([isinstance(s, Loop) for s in loop.body])
     two = trips <= 2 and (not nested or trips * size <= 2 * UNROLL_STATEMENTS)
-    if (small and (lanes == 1 or loop.kind != "parallel")) or two or few:
-        return loop._replace(unroll=max(trips, 1))
-    cycles = sum([weight(x) for x in loop.body])
-    copies = 4 if loop.kind == "reduce" and cycles <= 12 else 1  # to hide the latency of updates
-    return loop._replace(unroll=max(1, min(copies, trips)))
+    return (small and (lanes == 1 or loop.kind != "parallel")) or two or few
 
 
 def _size(body: Body) -> int:

@@ -16,14 +16,13 @@ serial loops.  float16 is summed in float32, as NumPy does.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from fgrad.compile.kernel.ir import Const, Init, Loop, Op, Read, Ref, Statement, Update
 from fgrad.compile.kernel.rewrite import Body, Names, map_indices, only_loop, substitute, walk
 
 BLOCK = 4096
+WHOLE = 64  # terms that are whole vectors of any type
 _BOOL, _HALF, _SINGLE, _DOUBLE = (np.dtype(c) for c in ("bool", "f2", "f4", "f8"))
 
 
@@ -199,8 +198,15 @@ class _Blocks:
 
 
 def _block_size(extent: int, limit: int) -> int:
-    """A block size that divides the extent if one near the limit does, else the limit."""
-    for size in range(min(limit, extent), limit // 4, -1):
-        if extent % size == 0 and (size % 64 == 0 or size < 64 or math.gcd(extent, 64) < 64):
-            return size
-    return limit
+    """The size of blocks: about the same for all of them, and whole vectors where they are long.
+
+    It has no use for divisors, which every extent has others of.
+
+    >>> _block_size(100_000, 4096), _block_size(1001, 3)
+    (4032, 3)
+    """
+    if limit < 2 * WHOLE:
+        return limit
+    count = -(-extent // limit)
+    size = -(-extent // count)
+    return min(limit // WHOLE * WHOLE, -(-size // WHOLE) * WHOLE)

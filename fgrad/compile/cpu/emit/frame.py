@@ -9,10 +9,11 @@ splatted in their own scope when a vector instruction needs them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from fgrad.compile.cpu.emit.numbers import Register
 from fgrad.compile.kernel.ir import Affine, Buffer
 from fgrad.compile.llvm.text import FunctionText, element_type, lane_type, memory_type
 from fgrad.compile.llvm.vector.scalar_llvm import ACCUMULATE, AVX512_LLVM
@@ -32,7 +33,7 @@ class Scope:
         self.block = block
         self.stored = stored  # buffers that the loop's body stores to
         self.lines: list[str] = []
-        self.cache: dict[tuple, str] = {}  # pointers and splats already computed in this scope
+        self.cache: dict[tuple, Any] = {}  # texts already computed in this scope
 
 
 class Value(NamedTuple):
@@ -63,7 +64,7 @@ class Address(NamedTuple):
 
     pointer: str
     scope: Scope
-    stride: int
+    stride: int | Register
     position: int | None
 
 
@@ -180,26 +181,38 @@ class Frame:
         """The address of `name[index]` at the first lane, computed scope by scope."""
         buffer = self.buffers[name]
         spread = self.expanded.get(name, 1)
-        const, stride, dynamic = index.const * spread, 0 if spread == 1 else 1, []
+        const, stride = 0, 0 if spread == 1 else 1
+        dynamic: list[tuple[int, str, int | Register]] = []
+        if isinstance(index.const, Register):
+            dynamic.append((0, index.const.text, spread))
+        else:
+            const = index.const * spread
         for axis_name, step in index.terms:
             axis = self.axes[axis_name]
-            const += step * axis.offset * spread
+            if not isinstance(step, Register):
+                const += step * axis.offset * spread
+            elif axis.offset:
+                dynamic.append((0, str(axis.offset * spread), step))
             if axis.lanes > 1:
                 if spread > 1:
                     raise CheckError(f"scratch buffer {name} is shared by the lanes of {axis_name}")
                 stride = step
             if axis.text is not None:
-                dynamic.append((axis.scope.depth, axis.text, step * spread))
+                dynamic.append(
+                    (axis.scope.depth, axis.text, step if spread == 1 else step * spread)
+                )
         pointer, scope = self.bases[name], self.root
-        for depth, text, step in sorted(dynamic):
+        for depth, text, step in sorted(dynamic, key=lambda term: term[:2]):
             scope = self.scopes[depth]
             pointer = self._advance(pointer, text, step, buffer.dtype, scope)
         if const:
             pointer = self._advance(pointer, str(const), 1, buffer.dtype, scope)
         return Address(pointer, scope, stride, None if dynamic else const)
 
-    def _advance(self, pointer: str, text: str, step: int, dtype: np.dtype, scope: Scope) -> str:
-        key = (pointer, text, step)
+    def _advance(
+        self, pointer: str, text: str, step: int | Register, dtype: np.dtype, scope: Scope
+    ) -> str:
+        key = (pointer, text, str(step))
         found = scope.cache.get(key)
         if found is None:
             before = self.scope

@@ -11,6 +11,10 @@ last pass is masked.  The text needs no LLVM passes: invariant code is already o
 
 An `in` buffer may share memory with an `out` buffer only if each element is read by the same
 iteration that writes it, at the same index, unguarded.
+
+Numbers of a kernel may be words of a table, whose address follows the buffers' (`numbers`).  The
+code differs in nothing else: a pass that is known to be the only one of a loop is a loop all the
+same, or LLVM would see more of what is computed in one block, and fuse more of it.
 """
 
 from __future__ import annotations
@@ -20,8 +24,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.compile.cpu.emit.frame import BOOL, Axis, Emit, Frame, Value
+from fgrad.compile.cpu.emit.frame import BOOL, Axis, Emit, Frame, Scope, Value
+from fgrad.compile.cpu.emit.index import emit_index
 from fgrad.compile.cpu.emit.memory import SPARE, SPARE_BYTES, emit_load, emit_store
+from fgrad.compile.cpu.emit.numbers import (
+    Pattern,
+    Register,
+    capacity,
+    form,
+    is_written_out,
+    known,
+)
 from fgrad.compile.cpu.emit.reduction import (
     Accumulator,
     emit_init,
@@ -29,10 +42,10 @@ from fgrad.compile.cpu.emit.reduction import (
     emit_update,
     partial_shapes,
 )
-from fgrad.compile.cpu.emit.tile import Tile, is_tile
-from fgrad.compile.kernel.cost import looks_for_signals, turn_cost, weight
+from fgrad.compile.cpu.emit.tile import Tile
+from fgrad.compile.kernel.cost import weight
 from fgrad.compile.kernel.ir import (
-    Affine,
+    Buffer,
     Const,
     Index,
     Init,
@@ -47,7 +60,7 @@ from fgrad.compile.kernel.ir import (
     Update,
 )
 from fgrad.compile.kernel.machine import LONG_OPERATION, SHORT_BODY, STACK_BYTES, VECTOR_BYTES
-from fgrad.compile.kernel.rewrite import stride_of, walk
+from fgrad.compile.kernel.rewrite import is_tile, stride_of, walk
 from fgrad.compile.llvm.interrupts import DECLARATIONS, asked_in_a_loop
 from fgrad.compile.llvm.text import constant, element_type, lane_type, literal, memory_type
 
@@ -79,9 +92,17 @@ def outer_range(kernel: Kernel) -> Range:
     return Range(loop.extent, max(loop.lanes, 1) * max(loop.unroll, 1))
 
 
-def emit_function(symbol: str, kernel: Kernel, ops: dict[str, Emit]) -> tuple[str, set[str]]:
-    """The text of one function and the declarations that it needs."""
-    emitter = KernelEmitter(kernel, ops)
+def emit_function(
+    symbol: str, kernel: Kernel, ops: dict[str, Emit], pattern: Pattern | None = None
+) -> tuple[str, set[str]]:
+    """The text of one function and the declarations that it needs.
+
+    With a pattern it reads the numbers that this makes data from a table.
+
+    Raises:
+      NotShared: the code would depend on such a number.
+    """
+    emitter = KernelEmitter(kernel, ops, pattern)
     lines = emitter.emit()
     aligned = " alignstack(64)" if _spills(kernel.body) else ""
     head = f"define void @{symbol}(ptr %bufs, i64 %lo, i64 %hi){aligned} #0 {{\nentry:\n"
@@ -98,12 +119,15 @@ def _spills(body: tuple[Statement, ...]) -> bool:
 class KernelEmitter:
     """Walks one scheduled kernel and writes its function."""
 
-    def __init__(self, kernel: Kernel, ops: dict[str, Emit]) -> None:
-        self.kernel = kernel
+    def __init__(
+        self, kernel: Kernel, ops: dict[str, Emit], pattern: Pattern | None = None
+    ) -> None:
+        self.registers = None if pattern is None else pattern.registers()
+        self.kernel, self.turns = form(kernel, self.registers)
         self.frame = Frame(ops)
         self.accumulators: dict[str, Accumulator] = {}
-        self.shapes = partial_shapes(kernel.body)
-        self.outer = outer_loop(kernel)
+        self.shapes = partial_shapes(self.kernel.body)
+        self.outer = outer_loop(self.kernel)
         self.facts: dict[int, LoopFacts] = {}
         self.copy = 0
         self.tile: Tile | None = None
@@ -129,7 +153,7 @@ class KernelEmitter:
         frame = self.frame
         function = frame.function
         function.lines.append(f"  {SPARE} = alloca <{SPARE_BYTES} x i8>, align 8")
-        if any([looks_for_signals(s) for s in walk(self.kernel.body) if isinstance(s, Loop)]):
+        if self.turns:
             self.work = function.emit("alloca [1 x i64], align 8")
             function.line(f"store i64 {WORK}, ptr {self.work}, align 8")
         frame.expanded = lane_copies(self.kernel)
@@ -137,23 +161,38 @@ class KernelEmitter:
         for buffer in self.kernel.buffers:
             frame.buffers[buffer.name] = buffer
             if buffer.role == "scratch":
-                frame.bases[buffer.name] = self._scratch(
-                    buffer.size * frame.expanded.get(buffer.name, 1), buffer.dtype
-                )
                 continue
             where = function.emit(f"getelementptr ptr, ptr %bufs, i64 {slot}")
             frame.bases[buffer.name] = function.emit(f"load ptr, ptr {where}, align 8")
             slot += 1
+        self._numbers(slot)
+        for buffer in self.kernel.buffers:
+            if buffer.role == "scratch":
+                frame.bases[buffer.name] = self._scratch(buffer)
 
-    def _scratch(self, count: int, dtype: np.dtype) -> str:
-        """Memory for a scratch buffer, padded so that whole vectors can be read at its end."""
+    def _numbers(self, slot: int) -> None:
+        """The registers of numbers, from the table in a slot."""
         function = self.frame.function
+        distinct = {r.text: r for r in self.registers or () if r is not None}
+        if not distinct:
+            return
+        where = function.emit(f"getelementptr ptr, ptr %bufs, i64 {slot}")
+        table = function.emit(f"load ptr, ptr {where}, align 8")
+        for word, register in enumerate(distinct.values()):
+            kind = "double" if isinstance(register.value, float) else "i64"
+            at = function.emit(f"getelementptr i64, ptr {table}, i64 {word}")
+            function.line(f"{register.text} = load {kind}, ptr {at}, align 8")
+
+    def _scratch(self, buffer: Buffer) -> str:
+        """Memory for a scratch buffer, padded so that whole vectors can be read at its end."""
+        function, dtype = self.frame.function, buffer.dtype
+        count = capacity(known(buffer.size)) * self.frame.expanded.get(buffer.name, 1)
         size = (count + VECTOR_BYTES) * dtype.itemsize
         self.stack += size
         if self.stack <= STACK_BYTES:
             kind = f"[{count + VECTOR_BYTES} x {memory_type(dtype)}]"
             pointer = function.emit(f"alloca {kind}, align 64")
-            self._fill(pointer, count, dtype)
+            self._fill(pointer, buffer, count * dtype.itemsize)
             return pointer
         function.declare("declare ptr @malloc(i64)")
         function.declare("declare void @free(ptr)")
@@ -161,7 +200,7 @@ class KernelEmitter:
         self.epilogue.append(f"call void @free(ptr {pointer})")
         return pointer
 
-    def _fill(self, pointer: str, count: int, dtype: np.dtype) -> None:
+    def _fill(self, pointer: str, buffer: Buffer, size: int) -> None:
         """Numbers for the lanes of whole vectors that read more than was written.
 
         What was never written is undefined for LLVM in every use, also as the condition of a
@@ -170,12 +209,17 @@ class KernelEmitter:
         lanes = max([1, *[s.lanes for s in walk(self.kernel.body) if isinstance(s, Loop)]])
         if lanes == 1:
             return
-        function, stored = self.frame.function, np.dtype(np.int8) if dtype.kind == "b" else dtype
-        size = count * dtype.itemsize
+        function, dtype = self.frame.function, buffer.dtype
+        stored = np.dtype(np.int8) if dtype.kind == "b" else dtype
         if size <= FILLED:
             function.declare("declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
             function.line(f"call void @llvm.memset.p0.i64(ptr {pointer}, i8 0, i64 {size}, i1 0)")
-        behind = function.emit(f"getelementptr {memory_type(dtype)}, ptr {pointer}, i64 {count}")
+        copies, count = self.frame.expanded.get(buffer.name, 1), buffer.size
+        if copies > 1 and isinstance(count, Register):
+            end = function.emit(f"mul i64 {count}, {copies}")
+        else:
+            end = str(count) if copies == 1 else str(count * copies)
+        behind = function.emit(f"getelementptr {memory_type(dtype)}, ptr {pointer}, i64 {end}")
         ones = f"{lane_type(stored, lanes)} {constant(1, stored, lanes)}"
         function.line(f"store {ones}, ptr {behind}, align {dtype.itemsize}")
 
@@ -198,9 +242,22 @@ class KernelEmitter:
                 _EMIT[kind](self, s)
 
     def const(self, s: Const) -> None:
-        """A literal; no instruction."""
+        """A literal; no instruction, unless it is in a register."""
         root = self.frame.root
+        if isinstance(s.value, Register):
+            self.frame.values[s.id] = self._converted(s.value, s.dtype)
+            return
         self.frame.values[s.id] = Value(literal(s.value, s.dtype), 1, s.dtype, root, True)
+
+    def _converted(self, number: Register, dtype: np.dtype) -> Value:
+        """A number of the table as a value of a type that holds it exactly."""
+        function = self.frame.enter(self.frame.root)
+        text, element = number.text, element_type(dtype)
+        if dtype.kind == "f" and dtype.itemsize < 8:
+            text = function.emit(f"fptrunc double {text} to {element}")
+        elif dtype.kind != "f" and dtype.itemsize < 8:
+            text = function.emit(f"trunc i64 {text} to {element}")
+        return Value(text, 1, dtype, self.frame.root)
 
     def index(self, s: Index) -> None:
         """The integer value of an affine map."""
@@ -248,49 +305,71 @@ class KernelEmitter:
         del self.frame.axes[loop.axis]
 
     def _static(self, loop: Loop, facts: LoopFacts, lanes: int, unroll: int) -> None:
-        extent = loop.extent
-        if extent % lanes and facts.weight > SHORT_BODY and extent > lanes:
-            self._span(loop, facts, Span("0", str(extent), 0, extent, lanes, 1, True))
+        extent, size = loop.extent, known(loop.extent)
+        ragged = size % lanes > 0
+        if ragged and facts.weight > SHORT_BODY and size > lanes:
+            self._span(loop, facts, Span("0", str(extent), lanes, 1, True))
             return
-        main = extent - extent % (lanes * unroll)
-        if main:
-            self._span(loop, facts, Span("0", str(main), 0, main, lanes, unroll, False))
-        if main < extent:
-            masked = (extent - main) % lanes > 0
-            rest = Span(str(main), str(extent), main, extent, lanes, 1, masked)
+        if size < lanes * unroll:
+            self._span(
+                loop,
+                facts,
+                Span("0", str(extent), lanes, 1, ragged, False, size < lanes, 0, extent),
+            )
+            return
+        main = self._multiple(extent, lanes * unroll)
+        self._span(loop, facts, Span("0", str(main), lanes, unroll, False, last=main))
+        if ragged or (unroll > 1 and main != extent):
+            maybe = not ragged and isinstance(extent, Register)
+            bounds = str(main), str(extent)
+            rest = Span(*bounds, lanes, 1, ragged, maybe, unroll == 1, main, extent)
             self._span(loop, facts, rest)
+
+    def _multiple(self, extent: int | Register, step: int) -> int | Register:
+        """The largest multiple of `step` that is not beyond an extent."""
+        if not isinstance(extent, Register):
+            return extent - extent % step
+        if step == 1:
+            return extent
+        key = ("multiple", extent.text, step)
+        cache = self.frame.root.cache
+        if key not in cache:
+            function = self.frame.enter(self.frame.root)
+            rest = function.emit(f"urem i64 {extent}, {step}")
+            cache[key] = function.emit(f"sub i64 {extent}, {rest}")
+        return Register(cache[key])
 
     def _outer(self, loop: Loop, facts: LoopFacts, lanes: int, unroll: int) -> None:
         """The loop over `[lo, hi)`: only the part of `hi == extent` has a remainder."""
-        extent = loop.extent
-        main = extent - extent % (lanes * unroll)
-        masked = extent % lanes > 0 and facts.weight > SHORT_BODY
-        if main == extent or masked:
+        extent, size = loop.extent, known(loop.extent)
+        ragged = size % lanes > 0
+        masked = ragged and facts.weight > SHORT_BODY
+        main = self._multiple(extent, lanes * unroll)
+        if masked or main == extent or (unroll == 1 and not ragged):
             copies = 1 if masked else unroll
-            self._span(loop, facts, Span("%lo", "%hi", None, None, lanes, copies, masked))
+            self._span(loop, facts, Span("%lo", "%hi", lanes, copies, masked, True))
             return
-        function = self.frame.enter(self.frame.root)
-        if main:
+        if size >= lanes * unroll:
+            function = self.frame.enter(self.frame.root)
             short = function.emit(f"icmp slt i64 %hi, {main}")
             stop = function.emit(f"select i1 {short}, i64 %hi, i64 {main}")
-            self._span(loop, facts, Span("%lo", stop, None, None, lanes, unroll, False))
+            self._span(loop, facts, Span("%lo", stop, lanes, unroll, False, True))
         function = self.frame.enter(self.frame.root)
         early = function.emit(f"icmp sgt i64 %lo, {main}")
         start = function.emit(f"select i1 {early}, i64 %lo, i64 {main}")
-        masked = (extent - main) % lanes > 0
-        self._span(loop, facts, Span(start, "%hi", None, None, lanes, 1, masked))
+        self._span(loop, facts, Span(start, "%hi", lanes, 1, ragged, True))
 
     def _span(self, loop: Loop, facts: LoopFacts, span: Span) -> None:
-        """The iterations of one span, as a loop or, if it is one pass, as straight code."""
-        step = span.lanes * span.unroll
-        if span.first is None or span.last is None or span.first + step < span.last:
-            self._looped(loop, facts, span, step)
+        """The iterations of one span, as a loop or, where all passes are written out, as straight
+        code."""
+        live = span.only_pass()
+        if live is None or not is_written_out(loop):
+            self._looped(loop, facts, span, span.lanes * span.unroll)
             return
         frame, saved = self.frame, self.frame.mask
         if span.masked:
-            live = span.last - span.first
             frame.mask = Value(_leading(live, span.lanes), span.lanes, BOOL, frame.root)
-        self._copies(loop, facts, None, span.first, span)
+        self._copies(loop, facts, None, known(span.first), span)
         frame.mask = saved
 
     def _looped(self, loop: Loop, facts: LoopFacts, span: Span, step: int) -> None:
@@ -313,7 +392,7 @@ class KernelEmitter:
         lines, latch = frame.close()
         parent = frame.function
         before = parent.block
-        if span.first is None:
+        if span.maybe_empty:
             some = parent.emit(f"icmp slt i64 {span.start}, {span.stop}")
             parent.line(f"br i1 {some}, label %{head}, label %{after}")
         else:
@@ -323,6 +402,8 @@ class KernelEmitter:
         self._close_phis(carried, before, latch)
         parent.lines += lines
         parent.label(after)
+        if span.maybe_empty:
+            self._leave_phis(carried, before, latch)
 
     def _while(self, loop: Loop, facts: LoopFacts) -> None:
         """A loop that tests at its head; what it updates leaves with the values of the head."""
@@ -361,7 +442,7 @@ class KernelEmitter:
 
     def _look_for_signals(self, loop: Loop, copies: int) -> None:
         """At the end of a turn: leave the kernel if a signal's handler has raised."""
-        if not looks_for_signals(loop):
+        if loop.axis not in self.turns:
             return
         function = self.frame.enter(self.frame.inner)
         look, on = function.fresh("look")[1:], function.fresh("on")[1:]
@@ -369,7 +450,8 @@ class KernelEmitter:
             function.declare(text)
         function.declare('!0 = !{!"branch_weights", i32 1, i32 1048576}')
         left = function.emit(f"load i64, ptr {self.work}, align 8")
-        less = function.emit(f"sub i64 {left}, {int(turn_cost(loop)) * copies}")
+        cycles = function.emit(f"mul i64 {self.turns[loop.axis]}, {copies}")
+        less = function.emit(f"sub i64 {left}, {cycles}")
         function.line(f"store i64 {less}, ptr {self.work}, align 8")
         spent = function.emit(f"icmp slt i64 {less}, 0")
         function.line(f"br i1 {spent}, label %{look}, label %{on}, !prof !0")
@@ -419,6 +501,21 @@ class KernelEmitter:
                 parent.line(f"{head} = phi {kind} [ {start}, %{before} ], [ {final}, %{latch} ]")
             accumulator.scope = self.frame.inner
 
+    def _leave_phis(
+        self,
+        carried: list[tuple[Accumulator, list[str], list[str]]],
+        before: str,
+        latch: str,
+    ) -> None:
+        """What a loop that may be empty leaves in its accumulators."""
+        parent = self.frame.function
+        for accumulator, starts, _ in carried:
+            kind = lane_type(accumulator.dtype, accumulator.lanes)
+            accumulator.parts = [
+                parent.emit(f"phi {kind} [ {start}, %{before} ], [ {final}, %{latch} ]")
+                for start, final in zip(starts, accumulator.parts, strict=True)
+            ]
+
     def _copies(
         self, loop: Loop, facts: LoopFacts, counter: str | None, first: int, span: Span
     ) -> None:
@@ -446,30 +543,53 @@ class KernelEmitter:
         tile.emit(rows._replace(lanes=1), axis._replace(lanes=1))
 
     def _live_lanes(self, counter: str, span: Span) -> Value:
-        """The mask of lanes below `stop`."""
+        """The mask of lanes below `stop`; it is the same in all runs of a loop of one pass."""
         frame, lanes = self.frame, span.lanes
-        function = frame.enter(frame.inner)
-        left = function.emit(f"sub nsw i64 {span.stop}, {counter}")
+        live = span.only_pass()
+        if live is not None:
+            return Value(_leading(live, lanes), lanes, BOOL, frame.root)
+        key = ("live", span.start, span.stop, lanes)
+        if not span.is_short:
+            texts = self._live_texts(counter, span, frame.inner)
+        elif (texts := frame.root.cache.get(key)) is None:
+            texts = frame.root.cache[key] = self._live_texts(span.start, span, frame.root)
+        mask, frame.tail = texts[0], texts[1:]
+        scope = frame.root if span.is_short else frame.inner
+        return Value(mask, lanes, BOOL, scope, is_tail=True)
+
+    def _live_texts(self, first: str, span: Span, scope: Scope) -> tuple[str, str, str]:
+        """The mask, whether all lanes are alive, and how many are."""
+        frame, lanes = self.frame, span.lanes
+        function = frame.enter(scope)
+        left = function.emit(f"sub nsw i64 {span.stop}, {first}")
         whole = function.emit(f"icmp sge i64 {left}, {lanes}")
         live = function.emit(f"select i1 {whole}, i64 {lanes}, i64 {left}")
-        frame.tail = whole, live
         narrow = function.emit(f"trunc i64 {live} to i32")
-        bound = frame.splat(narrow, np.dtype(np.int32), lanes, frame.inner)
+        bound = frame.splat(narrow, np.dtype(np.int32), lanes, scope)
         numbers = ", ".join([f"i32 {k}" for k in range(lanes)])
-        mask = frame.enter(frame.inner).emit(f"icmp slt <{lanes} x i32> <{numbers}>, {bound}")
-        return Value(mask, lanes, BOOL, frame.inner, is_tail=True)
+        mask = frame.enter(scope).emit(f"icmp slt <{lanes} x i32> <{numbers}>, {bound}")
+        return mask, whole, live
 
 
 class Span(NamedTuple):
-    """A run of iterations: bounds as text, and as numbers unless they are run-time values."""
+    """A run of iterations: its bounds as text; and as numbers, where these may be known."""
 
     start: str
     stop: str
-    first: int | None
-    last: int | None
     lanes: int
     unroll: int
     masked: bool
+    maybe_empty: bool = False
+    is_short: bool = False  # one pass at most
+    first: int | Register = 0
+    last: int | Register | None = None
+
+    def only_pass(self) -> int | None:
+        """The iterations of the only pass; None if there are more, or nobody knows."""
+        if type(self.first) is not int or type(self.last) is not int:
+            return None
+        live = self.last - self.first
+        return live if live <= self.lanes * self.unroll else None
 
 
 class LoopFacts:
@@ -533,47 +653,6 @@ def lane_copies(kernel: Kernel) -> dict[str, int]:
 def _leading(live: int, lanes: int) -> str:
     """The constant mask whose first `live` lanes are true."""
     return "<" + ", ".join([f"i1 {str(k < live).lower()}" for k in range(lanes)]) + ">"
-
-
-def emit_index(frame: Frame, index: Affine, dtype: np.dtype) -> Value:
-    """`const + sum(stride * axis)` as a value of `dtype`, a vector along the vector axis."""
-    const, stride, scope, text = index.const, 0, frame.root, None
-    for name, step in index.terms:
-        axis = frame.axes[name]
-        const += step * axis.offset
-        if axis.lanes > 1:
-            stride = step
-        if axis.text is not None:
-            scope = frame.deepest(scope, axis.scope)
-            function = frame.enter(scope)
-            term = axis.text if step == 1 else function.emit(f"mul nsw i64 {axis.text}, {step}")
-            text = term if text is None else function.emit(f"add nsw i64 {text}, {term}")
-    integer = dtype if dtype.kind in "iu" else np.dtype(np.int64)
-    if text is None and not stride:
-        return Value(literal(const, dtype), 1, dtype, frame.root, True)
-    function = frame.enter(scope)
-    if text is None:
-        text = literal(const, integer)
-    else:
-        if const:
-            text = function.emit(f"add nsw i64 {text}, {const}")
-        if integer.itemsize < 8:
-            text = function.emit(f"trunc i64 {text} to {element_type(integer)}")
-    lanes = frame.lanes if stride else 1
-    if stride:
-        text = _ramp(frame, text, stride, integer, lanes)
-    if dtype.kind == "f":
-        kinds = lane_type(integer, lanes), lane_type(dtype, lanes)
-        text = function.emit(f"sitofp {kinds[0]} {text} to {kinds[1]}")
-    return Value(text, lanes, dtype, scope)
-
-
-def _ramp(frame: Frame, base: str, stride: int, dtype: np.dtype, lanes: int) -> str:
-    """`base + stride * lane` in every lane."""
-    scope, kind = frame.scope, lane_type(dtype, lanes)
-    steps = ", ".join([f"{element_type(dtype)} {literal(stride * k, dtype)}" for k in range(lanes)])
-    first = frame.splat(base, dtype, lanes, scope)
-    return frame.enter(scope).emit(f"add {kind} {first}, <{steps}>")
 
 
 _EMIT: dict[type, Callable[[KernelEmitter, Any], None]] = {

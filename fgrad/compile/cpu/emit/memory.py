@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from fgrad.compile.cpu.emit.frame import BOOL, Address, Frame, Scope, Value, intrinsic_suffix
+from fgrad.compile.cpu.emit.numbers import NotShared, Register
 from fgrad.compile.cpu.emit.tails import (
     MASKED_BYTES,
     load_tail,
@@ -33,7 +34,9 @@ def emit_load(frame: Frame, s: Load) -> Value:
     address = frame.address(s.buffer, s.index)
     guard = None if s.guard is None else frame.values[s.guard]
     spread = frame.expanded.get(s.buffer, 1)
-    indirect = [(frame.values[v], stride * spread) for v, stride in s.gather]
+    indirect = [
+        (frame.values[v], stride if spread == 1 else stride * spread) for v, stride in s.gather
+    ]
     scope = frame.deepest(
         address.scope,
         frame.after_stores(s.buffer),
@@ -79,6 +82,8 @@ def _pinned_load(frame: Frame, scope: Scope, address: Address, dtype: np.dtype) 
     function, kind = frame.enter(scope), lane_type(dtype, frame.lanes)
     text = "zeroinitializer"
     live = _live_count(frame)
+    if isinstance(address.stride, Register):
+        raise NotShared("registers")
     for lane in range(frame.lanes if live is None else live):
         offset = lane * address.stride
         at = function.emit(
@@ -97,8 +102,8 @@ def _vector_scope(frame: Frame) -> Scope:
 
 
 def _row_start(
-    frame: Frame, address: Address, indirect: list[tuple[Value, int]], dtype: np.dtype
-) -> tuple[str, list[tuple[Value, int]]]:
+    frame: Frame, address: Address, indirect: list[tuple[Value, int | Register]], dtype: np.dtype
+) -> tuple[str, list[tuple[Value, int | Register]]]:
     """The pointer moved by what is the same for all lanes, and what is left.
 
     Along `x[i, :]` for a computed `i` vectors are contiguous.
@@ -109,7 +114,7 @@ def _row_start(
 
 
 def _offset_scalar(
-    frame: Frame, pointer: str, indirect: list[tuple[Value, int]], dtype: np.dtype
+    frame: Frame, pointer: str, indirect: list[tuple[Value, int | Register]], dtype: np.dtype
 ) -> str:
     function = frame.function
     for value, stride in indirect:
@@ -122,7 +127,7 @@ def _scalar_load(
     frame: Frame,
     scope: Scope,
     pointer: str,
-    indirect: list[tuple[Value, int]],
+    indirect: list[tuple[Value, int | Register]],
     dtype: np.dtype,
     guard: Value | None,
     s: Load,
@@ -159,8 +164,8 @@ def _vector_load(
     frame: Frame,
     scope: Scope,
     pointer: str,
-    stride: int,
-    indirect: list[tuple[Value, int]],
+    stride: int | Register,
+    indirect: list[tuple[Value, int | Register]],
     dtype: np.dtype,
     mask: Value | None,
     other: str,
@@ -171,7 +176,7 @@ def _vector_load(
     if dtype.kind == "b" and other != "zeroinitializer":
         other = "splat (i8 1)" if "true" in other else "zeroinitializer"
     live = lanes if mask_text is None else _leading_count(mask_text)
-    if 2 <= stride <= CLOSE_STRIDE and live and not indirect and other == "zeroinitializer":
+    if _is_close(stride) and live and not indirect and other == "zeroinitializer":
         frame.enter(scope)
         return _from_memory(frame, _spread_load(frame, pointer, stride, live, dtype), dtype, lanes)
     if indirect or stride not in (1, -1):
@@ -188,6 +193,11 @@ def _vector_load(
     if stride == -1:
         raw = reverse(frame, raw, memory_lanes(dtype, lanes), lanes)
     return _from_memory(frame, raw, dtype, lanes)
+
+
+def _is_close(stride: int | Register) -> bool:
+    """Whether elements are so near that vectors hold several of them."""
+    return not isinstance(stride, Register) and 2 <= stride <= CLOSE_STRIDE
 
 
 def _is_tail(frame: Frame, mask: Value | None) -> bool:
@@ -265,21 +275,43 @@ def _lane_pointers(
     frame: Frame,
     scope: Scope,
     pointer: str,
-    stride: int,
-    indirect: list[tuple[Value, int]],
+    stride: int | Register,
+    indirect: list[tuple[Value, int | Register]],
     dtype: np.dtype,
 ) -> str:
     """A vector of addresses: `pointer + stride * lane + sum(value * stride)`, vectors of values."""
-    frame.enter(scope)
     lanes = frame.lanes
-    function, vector = frame.function, f"<{lanes} x i64>"
-    offsets = "<" + ", ".join([f"i64 {stride * k}" for k in range(lanes)]) + ">"
+    vector = f"<{lanes} x i64>"
+    offsets = _lane_offsets(frame, stride)
     for value, step in indirect:
-        scaled = value.text
+        scaled, all_lanes = value.text, _splat(frame, step)
+        function = frame.enter(scope)
         if step != 1:
-            scaled = function.emit(f"mul nsw {vector} {scaled}, splat (i64 {step})")
+            scaled = function.emit(f"mul nsw {vector} {scaled}, {all_lanes}")
         offsets = function.emit(f"add nsw {vector} {scaled}, {offsets}")
+    function = frame.enter(scope)
     return function.emit(f"getelementptr {memory_type(dtype)}, ptr {pointer}, {vector} {offsets}")
+
+
+def _splat(frame: Frame, step: int | Register) -> str:
+    """A number of elements in all lanes."""
+    if isinstance(step, Register):
+        return frame.splat(step.text, np.dtype(np.int64), frame.lanes, frame.root)
+    return f"splat (i64 {step})"
+
+
+def _lane_offsets(frame: Frame, stride: int | Register) -> str:
+    """`stride * lane` in each lane."""
+    lanes = frame.lanes
+    if not isinstance(stride, Register):
+        return "<" + ", ".join([f"i64 {stride * k}" for k in range(lanes)]) + ">"
+    key = ("lanes", stride.text, lanes)
+    if key not in frame.root.cache:
+        steps, kind = _splat(frame, stride), f"<{lanes} x i64>"
+        numbers = _lane_offsets(frame, 1)
+        text = frame.enter(frame.root).emit(f"mul nsw {kind} {steps}, {numbers}")
+        frame.root.cache[key] = text
+    return frame.root.cache[key]
 
 
 def reverse(frame: Frame, text: str, kind: str, lanes: int) -> str:
@@ -306,7 +338,9 @@ def emit_store(frame: Frame, s: Store) -> None:
     address = frame.address(s.buffer, s.index)
     guard = None if s.guard is None else frame.values[s.guard]
     spread = frame.expanded.get(s.buffer, 1)
-    indirect = [(frame.values[v], stride * spread) for v, stride in s.scatter]
+    indirect = [
+        (frame.values[v], stride if spread == 1 else stride * spread) for v, stride in s.scatter
+    ]
     vector = address.stride or any([v.lanes > 1 for v, _ in indirect])
     if not vector and frame.lanes > 1 and (value.lanes > 1 or (guard and guard.lanes > 1)):
         vector = True
@@ -330,7 +364,7 @@ def _can_go_aside(
     frame: Frame,
     guard: Value | None,
     address: Address,
-    indirect: list[tuple[Value, int]],
+    indirect: list[tuple[Value, int | Register]],
     dtype: np.dtype,
 ) -> bool:
     """Whether whole vectors can be stored aside where a guard fails, for all lanes alike."""
@@ -366,8 +400,8 @@ def _scalar_store(
 def _vector_store(
     frame: Frame,
     pointer: str,
-    stride: int,
-    indirect: list[tuple[Value, int]],
+    stride: int | Register,
+    indirect: list[tuple[Value, int | Register]],
     dtype: np.dtype,
     value: Value,
     mask: Value | None,
@@ -384,7 +418,7 @@ def _vector_store(
         _scalar_store(frame, pointer, dtype, Value(first, 1, dtype, scope), None, mode)
         return
     live = lanes if mask_text is None else _leading_count(mask_text)
-    if 2 <= stride <= CLOSE_STRIDE and live and not indirect and mode == "set":
+    if _is_close(stride) and live and not indirect and mode == "set":
         _spread_store(frame, pointer, stride, live, dtype, _to_memory(frame, text, dtype, lanes))
         return
     target = pointer if direct else _lane_pointers(frame, scope, pointer, stride, indirect, dtype)

@@ -18,12 +18,6 @@ from fgrad.compile.kernel.rewrite import only_loop, stride_of
 from fgrad.compile.llvm.text import lane_type
 
 
-def is_tile(loop: Loop) -> bool:
-    """Whether a loop and the only loop in it are a tile."""
-    inner = loop.body[0] if len(loop.body) == 1 else None
-    return loop.lanes > 1 and isinstance(inner, Loop) and inner.lanes > 1
-
-
 class Tile:
     """The body of one tile at a position given by two axes."""
 

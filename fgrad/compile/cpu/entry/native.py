@@ -23,7 +23,7 @@ from fgrad.compile.llvm.abi import LAYOUT, WORD, Layout, function_address, impor
 from fgrad.compile.llvm.runtime import Source, build
 from fgrad.config import config
 
-MAX_SIGNATURES = 64  # in one chain
+MAX_SIGNATURES = 512  # in one chain
 MAX_ATTEMPTS = 8  # to make calls of one compiled program native
 
 _CALL_NAME = sys.intern("__call__")

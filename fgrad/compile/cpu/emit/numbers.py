@@ -1,0 +1,286 @@
+"""L5. The numbers of a scheduled kernel: which of them are structure, and which may be data.
+
+Extents, strides, offsets and constants may be data: the code of a kernel is then right for all
+kernels of its structure, and reads them from a table.  What decides which instructions are written
+is structure: small numbers, how a loop is cut into vectors, loops that are written out.  So are
+constants that LLVM could compute with: code has the same bits whether a number stands in it or not.
+
+    parallel i in 1000 lanes 8:        structure: parallel i in # lanes 8:     numbers: 1000, 0.37
+      %0 = load x[i]                                %0 = load x[i]
+      %1 = const float64 0.37      ->               %1 = const float64 #
+      %2 = mul float64 %0 %1                        %2 = mul float64 %0 %1
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from fgrad.compile.kernel.cost import looks_for_signals, turn_cost
+from fgrad.compile.kernel.ir import (
+    Affine,
+    Const,
+    Index,
+    Kernel,
+    Load,
+    Loop,
+    Op,
+    Statement,
+    Store,
+)
+from fgrad.compile.kernel.rewrite import is_tile, walk
+from fgrad.compile.kernel.text import print_kernel
+
+LEAST = 5  # numbers below are structure: strides that vectors know, loops that are written out
+SHORT_EXTENT = 16  # iterations below which unrolled loops have code for their own extent
+SHORT_SCRATCH = 16  # elements of scratch memory that may live in registers
+_PLAIN = (0.0, 1.0, -1.0, 2.0, 0.5, -0.5)  # constants with instructions of their own
+
+Number: TypeAlias = "int | float"
+
+
+class NotShared(Exception):
+    """A kernel cannot be written with a number in a register."""
+
+
+class Register:
+    """A number that is not known when code is written.
+
+    There is no arithmetic, so what would need its value fails.  `value` is one that it can have, to
+    ask what all of them have in common.
+    """
+
+    __slots__ = ("text", "value")
+
+    def __init__(self, text: str, value: Number = 0) -> None:
+        self.text = text
+        self.value = value
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _unknown(self, *_: object) -> Any:
+        raise NotShared(self.text)
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __neg__ = _unknown
+    __mod__ = __floordiv__ = __lt__ = __le__ = __gt__ = __ge__ = __abs__ = __index__ = _unknown
+
+
+def known(extent: int | Register) -> int:
+    """An extent, or one of those that it can have."""
+    return int(extent.value) if isinstance(extent, Register) else extent
+
+
+def is_written_out(loop: Loop) -> bool:
+    """Whether a loop's passes are straight code."""
+    extent, lanes = known(loop.extent), max(loop.lanes, 1)
+    if is_tile(loop) or loop.kind == "while":
+        return extent <= lanes
+    passes = loop.unroll * lanes
+    return extent < LEAST or (loop.unroll > 1 and (passes == extent or extent < SHORT_EXTENT))
+
+
+def capacity(size: int) -> int:
+    """The elements that a scratch buffer has room for: one figure for many sizes."""
+    if size < SHORT_SCRATCH:
+        return size
+    room = 64
+    while room < size:
+        room *= 4
+    return room
+
+
+class Structure(NamedTuple):
+    """A kernel without its numbers."""
+
+    text: str
+    numbers: tuple[Number, ...]
+
+
+def structure(kernel: Kernel) -> Structure:
+    """The structure of a canonical scheduled kernel, and its numbers in order."""
+    numbers: list[Number] = []
+
+    def take(number: Number) -> Any:
+        numbers.append(number)
+        return _HOLE
+
+    lines = [print_kernel(_replaced(kernel, take).kernel)]
+    lines += [str(capacity(b.size)) for b in kernel.buffers if b.role == "scratch"]
+    lines += [_cut(s) for s in walk(kernel.body) if isinstance(s, Loop)]
+    return Structure("\n".join(lines), tuple(numbers))
+
+
+class Form(NamedTuple):
+    """A kernel as code is written for it, with registers in place of some numbers.
+
+    `turns` are the cycles of one turn of the loops that look for signals, by their axes.
+    """
+
+    kernel: Kernel
+    turns: dict[str, Any]
+
+
+def form(kernel: Kernel, registers: Sequence[Register | None] | None = None) -> Form:
+    """The form of a kernel; without registers all its numbers are known."""
+    if registers is None:
+        loops = [s for s in walk(kernel.body) if isinstance(s, Loop)]
+        return Form(kernel, {s.axis: int(turn_cost(s)) for s in loops if looks_for_signals(s)})
+    given = iter(registers)
+
+    def take(number: Number) -> Any:
+        found = next(given)
+        return number if found is None else found
+
+    return _replaced(kernel, take)
+
+
+_HOLE = Register("#")
+_Take: TypeAlias = Callable[[Number], Any]
+
+
+def _cut(loop: Loop) -> str:
+    """What the code of a loop depends on beside the text."""
+    if is_written_out(loop):
+        return str(int(looks_for_signals(loop)))
+    extent, lanes = loop.extent, max(loop.lanes, 1)
+    words = [extent % lanes > 0, extent > lanes, extent >= lanes * loop.unroll]
+    words.append(looks_for_signals(loop))
+    return " ".join([str(int(word)) for word in words])
+
+
+def _replaced(kernel: Kernel, take: _Take) -> Form:
+    buffers = [
+        b._replace(size=0)
+        if b.role != "scratch"
+        else b._replace(size=take(b.size))
+        if b.size >= SHORT_SCRATCH
+        else b
+        for b in kernel.buffers
+    ]
+    replacing = _Replacing(take, _folded(kernel.body))
+    body = replacing.body(kernel.body)
+    return Form(kernel._replace(buffers=tuple(buffers), body=body), replacing.turns)
+
+
+def _folded(body: tuple[Statement, ...]) -> frozenset[int]:
+    """The constants that meet nothing but constants, indices and choices of them, with which LLVM
+    could compute."""
+    found: set[int] = set()
+    constant: set[int] = set()
+    bools: set[int] = set()
+    for s in walk(body):
+        if isinstance(s, (Const, Index)):
+            constant.add(s.id)
+        elif isinstance(s, Op):
+            if s.dtype.kind == "b":
+                bools.add(s.id)
+            args = s.args[1:] if s.op == "select" else s.args
+            if constant.issuperset(args):
+                constant.add(s.id)
+                found.update(args)
+            elif s.op == "convert" and not bools.isdisjoint(args):
+                constant.add(s.id)
+    return frozenset(found)
+
+
+class _Replacing:
+    """Copies statements with their numbers replaced."""
+
+    def __init__(self, take: _Take, folded: frozenset[int]) -> None:
+        self.take, self.folded = take, folded
+        self.turns: dict[str, Any] = {}
+
+    def body(self, body: tuple[Statement, ...]) -> tuple[Statement, ...]:
+        out: list[Statement] = []
+        for s in body:
+            kind = type(s)
+            if kind is Load:
+                s = s._replace(index=self.affine(s.index), gather=self.indirect(s.gather))
+            elif kind is Store:
+                s = s._replace(index=self.affine(s.index), scatter=self.indirect(s.scatter))
+            elif kind is Index:
+                s = s._replace(index=self.affine(s.index))
+            elif kind is Const:
+                s = self.const(s)
+            elif kind is Loop:
+                s = self.loop(s)
+            out.append(s)
+        return tuple(out)
+
+    def number(self, number: int) -> Any:
+        return number if -LEAST < number < LEAST else self.take(number)
+
+    def affine(self, index: Affine) -> Affine:
+        terms = [(axis, self.number(stride)) for axis, stride in index.terms]
+        return Affine(self.number(index.const), tuple(terms))
+
+    def indirect(self, terms: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+        return tuple([(value, self.number(stride)) for value, stride in terms])
+
+    def const(self, s: Const) -> Const:
+        kind = s.dtype.kind
+        if kind == "b" or s.id in self.folded or s.dtype.itemsize < 4:
+            return s
+        if kind == "f":
+            value = float(np.asarray(s.value).astype(s.dtype))
+            plain = value in _PLAIN or not math.isfinite(value)
+            return s if plain else s._replace(value=self.take(value))
+        value = int(np.asarray(s.value).astype(s.dtype))
+        return s if -LEAST < value < LEAST else s._replace(value=self.take(value))
+
+    def loop(self, s: Loop) -> Loop:
+        extent = s.extent if is_written_out(s) else self.take(s.extent)
+        if looks_for_signals(s):
+            self.turns[s.axis] = self.take(int(turn_cost(s)))
+        return s._replace(extent=extent, body=self.body(s.body))
+
+
+class Pattern(NamedTuple):
+    """Which numbers of a structure are data: for each the number of its word in the table, or None
+    for one that stands in the code as it does in `numbers`."""
+
+    words: tuple[int | None, ...]
+    numbers: tuple[Number, ...]
+
+    def table(self, numbers: Sequence[Number]) -> tuple[int, ...] | None:
+        """The table of a kernel with these numbers; None if the code is not for it."""
+        found: dict[int, Number] = {}
+        for word, mine, number in zip(self.words, self.numbers, numbers, strict=True):
+            if not _same(found.setdefault(word, number) if word is not None else mine, number):
+                return None
+        return tuple([_word(found[k]) for k in range(len(found))])
+
+    def registers(self) -> list[Register | None]:
+        """The registers that hold the table's words."""
+        return [
+            None if word is None else Register(f"%number{word}", number)
+            for word, number in zip(self.words, self.numbers, strict=True)
+        ]
+
+
+def pattern(seen: Sequence[tuple[Number, ...]]) -> Pattern:
+    """The pattern of kernels of one structure: what differs among them is data, and numbers that
+    are equal in each of them are one word."""
+    words: dict[tuple[Any, ...], int] = {}
+    found: list[int | None] = []
+    for row in zip(*seen, strict=True):
+        differs = any([not _same(row[0], number) for number in row])
+        key = type(row[0]), *row
+        found.append(words.setdefault(key, len(words)) if differs else None)
+    return Pattern(tuple(found), seen[-1])
+
+
+def _same(a: Number, b: Number) -> bool:
+    return type(a) is type(b) and a == b
+
+
+def _word(number: Number) -> int:
+    """A number as 64 bits."""
+    if isinstance(number, float):
+        return struct.unpack("<q", struct.pack("<d", number))[0]
+    return number if number < 1 << 63 else number - (1 << 64)
