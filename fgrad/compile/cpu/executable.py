@@ -247,6 +247,7 @@ class _Code(NamedTuple):
     """The machine code of a plan; tables of numbers are the last constants of the program."""
 
     kernels: dict[int, Call | Share]  # by identity; the last slot is the number of the table
+    symbols: dict[int, str]
     tables: dict[tuple[int, ...], int]
 
     def arrays(self) -> list[np.ndarray]:
@@ -259,15 +260,17 @@ def _native_code(plan: Plan) -> _Code:
     distinct = {id(s.kernel): s.kernel for s in plan.steps if isinstance(s, KernelStep)}
     kernels = list(dict.fromkeys(distinct.values()))
     sources = shared_sources(kernels)
-    addresses = build_counted([*[source for source, _ in sources], *product_sources(_products(plan))])
+    codes = [source for source, _ in sources]
+    addresses = build_counted([*codes, *product_sources(_products(plan))])[: len(codes)]
     tables: dict[tuple[int, ...], int] = {}
     calls: dict[Kernel, Call | Share] = {}
-    for kernel, address, (_, table) in zip(kernels, addresses, sources, strict=False):
+    for kernel, address, (_, table) in zip(kernels, addresses, sources, strict=True):
         last = (tables.setdefault(table, len(tables)),) if table else ()
         calls[kernel] = kernel_call(kernel, address, last)
     for product in _products(plan):
         tables.setdefault(product_code(product).table, len(tables))
-    return _Code({place: calls[kernel] for place, kernel in distinct.items()}, tables)
+    calls_by_place = {place: calls[kernel] for place, kernel in distinct.items()}
+    return _Code(calls_by_place, {a: a.symbol for a in addresses}, tables)
 
 
 def _products(plan: Plan) -> list[Gemm]:
@@ -282,7 +285,7 @@ class _Linking(Table):
         consts = len(program.consts) + len(code.tables)
         super().__init__(len(program.inputs), consts, len(program.outputs))
         self.origins: dict[int, str | NativeTask] = {}
-        self.kernels = code.kernels
+        self.kernels, self.symbols = code.kernels, code.symbols
         first = self.first["const"] + len(program.consts)
         self.tables = {table: first + k for table, k in code.tables.items()}
         self.first_table = first
@@ -293,7 +296,7 @@ def _native_steps(plan: Plan, table: _Linking) -> list[Step]:
     for step in plan.steps:
         if isinstance(step, KernelStep):
             call = table.kernels[id(step.kernel)]
-            table.origins[call.address] = call.address.symbol
+            table.origins[call.address] = table.symbols[call.address]
             numbers = [table.number(plan.slots[v]) for v in step.args]
             numbers += [table.first_table + number for number in call.slots]
             steps.append(call._replace(slots=tuple(numbers)))

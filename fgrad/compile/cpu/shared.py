@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import marshal
+from collections import OrderedDict
 from collections.abc import Sequence
 
 from fgrad.base.fork_locks import own_lock
@@ -24,6 +25,7 @@ from fgrad.compile.llvm.runtime import Source
 from fgrad.compile.llvm.vector.scalar_llvm import scalar_table
 from fgrad.config import config
 
+MOST_FAMILIES = 4096  # that a process remembers; the disk has all of them
 MOST_PATTERNS = 8  # of one structure; what does not fit them has its own code
 
 
@@ -34,50 +36,51 @@ class _Family:
         self.text = text
         self.name = "f_" + runtime.symbol(f"structure {text}")[2:]
         self.seen: list[tuple[Number, ...]] = []
-        self.shared: list[tuple[Pattern, Source]] = []
+        self.patterns: list[Pattern] = []
         self.is_open = True
 
     def source(self, kernel: Kernel, numbers: tuple[Number, ...]) -> tuple[Source, tuple[int, ...]]:
         """The code for a canonical kernel, and its table."""
-        for found, source in self.shared:
+        for found in self.patterns:
             table = found.table(numbers)
             if table is not None:
-                return source, table
+                return _shared_source(self.text, kernel, found), table
         if numbers not in self.seen and self.is_open:
             self.seen.append(numbers)
-            if len(self.seen) > 1:
-                self.generalise(kernel)
+            source = self.generalised(kernel) if len(self.seen) > 1 else None
             self.keep()
-            if len(self.seen) > 1 and self.is_open:
-                return self.source(kernel, numbers)
+            if source is not None:
+                return source, self.patterns[-1].table(numbers) or ()
         return canonical_source(kernel), ()
 
-    def generalise(self, kernel: Kernel) -> None:
-        """Code for all that was seen; none from now on if that cannot be written."""
+    def generalised(self, kernel: Kernel) -> Source | None:
+        """Code for all that was seen; None from now on if that cannot be written."""
         found = pattern(self.seen)
         try:
-            self.shared.append((found, _written(self.text, kernel, found)))
+            source = _written(_shared_source(self.text, kernel, found))
         except NotShared:
             self.is_open = False
-        self.is_open = self.is_open and len(self.shared) < MOST_PATTERNS
+            return None
+        self.patterns.append(found)
+        self.is_open = len(self.patterns) < MOST_PATTERNS
+        return source
 
     def keep(self) -> None:
         """Tell later processes."""
         if config.cache:
             runtime.store().put(self.name, marshal.dumps((self.is_open, tuple(self.seen))))
 
-    def recall(self, kernel: Kernel, numbers: tuple[Number, ...]) -> None:
+    def recall(self, numbers: tuple[Number, ...]) -> None:
         """Learn what earlier processes have seen."""
         payload = runtime.store().get(self.name) if config.cache else None
         if payload is None:
             return
-        self.is_open, seen = marshal.loads(payload)
+        is_open, seen = marshal.loads(payload)
         kinds = list(map(type, numbers))
         if all([list(map(type, each)) == kinds for each in seen]):
-            self.seen = list(seen)
-            for count in range(2, len(seen) + 1):
-                found = pattern(seen[:count])
-                self.shared.append((found, _unwritten(self.text, kernel, found)))
+            self.is_open, self.seen = is_open, list(seen)
+            shared = len(seen) if is_open or len(seen) > MOST_PATTERNS else len(seen) - 1
+            self.patterns = [pattern(seen[:count]) for count in range(2, shared + 1)]
 
 
 class _Families:
@@ -85,7 +88,7 @@ class _Families:
 
     def __init__(self) -> None:
         self.lock = own_lock(self)
-        self.by_text: dict[bytes, _Family] = {}
+        self.recent: OrderedDict[bytes, _Family] = OrderedDict()
 
     def source(self, kernel: Kernel) -> tuple[Source, tuple[int, ...]]:
         """The code for a scheduled kernel, and its table."""
@@ -95,10 +98,13 @@ class _Families:
             return canonical_source(renamed), ()
         key = hashlib.sha256(text.encode()).digest()
         with self.lock:
-            family = self.by_text.get(key)
+            family = self.recent.get(key)
             if family is None:
-                family = self.by_text[key] = _Family(text)
-                family.recall(renamed, numbers)
+                family = self.recent[key] = _Family(text)
+                family.recall(numbers)
+                if len(self.recent) > MOST_FAMILIES:
+                    self.recent.popitem(last=False)
+            self.recent.move_to_end(key)
             return family.source(renamed, numbers)
 
 
@@ -118,15 +124,15 @@ def _content(text: str, found: Pattern) -> str:
     return f"shared\n{text}\n{found.words}\n{fixed}"
 
 
-def _unwritten(text: str, kernel: Kernel, found: Pattern) -> Source:
+def _shared_source(text: str, kernel: Kernel, found: Pattern) -> Source:
     table = scalar_table(runtime.target().features)
     return Source(_content(text, found), lambda symbol: emit_function(symbol, kernel, table, found))
 
 
-def _written(text: str, kernel: Kernel, found: Pattern) -> Source:
-    """The same, written at once: whether that is possible is known then."""
+def _written(source: Source) -> Source:
+    """The same source, written at once: whether that is possible is known then."""
     name = "fgrad_unnamed_kernel"
-    function, needs = _unwritten(text, kernel, found).emit(name)
+    function, needs = source.emit(name)
     return Source(
-        _content(text, found), lambda symbol: (function.replace(f"@{name}", f"@{symbol}"), needs)
+        source.content, lambda symbol: (function.replace(f"@{name}", f"@{symbol}"), needs)
     )

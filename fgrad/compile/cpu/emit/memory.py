@@ -9,6 +9,9 @@ branching.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TypeAlias, TypeGuard
+
 import numpy as np
 
 from fgrad.compile.cpu.emit.frame import BOOL, Address, Frame, Scope, Value, intrinsic_suffix
@@ -23,6 +26,9 @@ from fgrad.compile.cpu.emit.tails import (
 from fgrad.compile.kernel.ir import Load, Store
 from fgrad.compile.kernel.machine import CLOSE_STRIDE
 from fgrad.compile.llvm.text import constant, lane_type, memory_lanes, memory_type
+
+# Terms of an address that are values, and their strides.
+Indirect: TypeAlias = "Sequence[tuple[Value, int | Register]]"
 
 SPARE = "%spare"  # the address of memory that nobody reads
 SPARE_BYTES = 512
@@ -102,8 +108,8 @@ def _vector_scope(frame: Frame) -> Scope:
 
 
 def _row_start(
-    frame: Frame, address: Address, indirect: list[tuple[Value, int | Register]], dtype: np.dtype
-) -> tuple[str, list[tuple[Value, int | Register]]]:
+    frame: Frame, address: Address, indirect: Indirect, dtype: np.dtype
+) -> tuple[str, Indirect]:
     """The pointer moved by what is the same for all lanes, and what is left.
 
     Along `x[i, :]` for a computed `i` vectors are contiguous.
@@ -113,9 +119,7 @@ def _row_start(
     return _offset_scalar(frame, address.pointer, same, dtype), apart
 
 
-def _offset_scalar(
-    frame: Frame, pointer: str, indirect: list[tuple[Value, int | Register]], dtype: np.dtype
-) -> str:
+def _offset_scalar(frame: Frame, pointer: str, indirect: Indirect, dtype: np.dtype) -> str:
     function = frame.function
     for value, stride in indirect:
         step = function.emit(f"mul nsw i64 {value.text}, {stride}") if stride != 1 else value.text
@@ -127,7 +131,7 @@ def _scalar_load(
     frame: Frame,
     scope: Scope,
     pointer: str,
-    indirect: list[tuple[Value, int | Register]],
+    indirect: Indirect,
     dtype: np.dtype,
     guard: Value | None,
     s: Load,
@@ -165,7 +169,7 @@ def _vector_load(
     scope: Scope,
     pointer: str,
     stride: int | Register,
-    indirect: list[tuple[Value, int | Register]],
+    indirect: Indirect,
     dtype: np.dtype,
     mask: Value | None,
     other: str,
@@ -195,7 +199,7 @@ def _vector_load(
     return _from_memory(frame, raw, dtype, lanes)
 
 
-def _is_close(stride: int | Register) -> bool:
+def _is_close(stride: int | Register) -> TypeGuard[int]:
     """Whether elements are so near that vectors hold several of them."""
     return not isinstance(stride, Register) and 2 <= stride <= CLOSE_STRIDE
 
@@ -276,7 +280,7 @@ def _lane_pointers(
     scope: Scope,
     pointer: str,
     stride: int | Register,
-    indirect: list[tuple[Value, int | Register]],
+    indirect: Indirect,
     dtype: np.dtype,
 ) -> str:
     """A vector of addresses: `pointer + stride * lane + sum(value * stride)`, vectors of values."""
@@ -364,7 +368,7 @@ def _can_go_aside(
     frame: Frame,
     guard: Value | None,
     address: Address,
-    indirect: list[tuple[Value, int | Register]],
+    indirect: Indirect,
     dtype: np.dtype,
 ) -> bool:
     """Whether whole vectors can be stored aside where a guard fails, for all lanes alike."""
@@ -401,7 +405,7 @@ def _vector_store(
     frame: Frame,
     pointer: str,
     stride: int | Register,
-    indirect: list[tuple[Value, int | Register]],
+    indirect: Indirect,
     dtype: np.dtype,
     value: Value,
     mask: Value | None,

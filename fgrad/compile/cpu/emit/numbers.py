@@ -198,16 +198,15 @@ class _Replacing:
     def body(self, body: tuple[Statement, ...]) -> tuple[Statement, ...]:
         out: list[Statement] = []
         for s in body:
-            kind = type(s)
-            if kind is Load:
+            if isinstance(s, Load):
                 s = s._replace(index=self.affine(s.index), gather=self.indirect(s.gather))
-            elif kind is Store:
+            elif isinstance(s, Store):
                 s = s._replace(index=self.affine(s.index), scatter=self.indirect(s.scatter))
-            elif kind is Index:
-                s = s._replace(index=self.affine(s.index))
-            elif kind is Const:
+            elif isinstance(s, Index):
+                s = Index(s.id, self.affine(s.index), s.dtype)
+            elif isinstance(s, Const):
                 s = self.const(s)
-            elif kind is Loop:
+            elif isinstance(s, Loop):
                 s = self.loop(s)
             out.append(s)
         return tuple(out)
