@@ -68,19 +68,19 @@ class _Family:
     def keep(self) -> None:
         """Tell later processes."""
         if config.cache:
-            runtime.store().put(self.name, marshal.dumps((self.is_open, tuple(self.seen))))
+            known = self.is_open, len(self.patterns), tuple(self.seen)
+            runtime.store().put(self.name, marshal.dumps(known))
 
     def recall(self, numbers: tuple[Number, ...]) -> None:
         """Learn what earlier processes have seen."""
         payload = runtime.store().get(self.name) if config.cache else None
         if payload is None:
             return
-        is_open, seen = marshal.loads(payload)
+        is_open, count, seen = marshal.loads(payload)
         kinds = list(map(type, numbers))
         if all([list(map(type, each)) == kinds for each in seen]):
             self.is_open, self.seen = is_open, list(seen)
-            shared = len(seen) if is_open or len(seen) > MOST_PATTERNS else len(seen) - 1
-            self.patterns = [pattern(seen[:count]) for count in range(2, shared + 1)]
+            self.patterns = [pattern(seen[: k + 2]) for k in range(count)]
 
 
 class _Families:
@@ -131,8 +131,6 @@ def _shared_source(text: str, kernel: Kernel, found: Pattern) -> Source:
 
 def _written(source: Source) -> Source:
     """The same source, written at once: whether that is possible is known then."""
-    name = "fgrad_unnamed_kernel"
-    function, needs = source.emit(name)
-    return Source(
-        source.content, lambda symbol: (function.replace(f"@{name}", f"@{symbol}"), needs)
-    )
+    name = "@fgrad_unnamed_kernel"
+    text, needs = source.emit(name[1:])
+    return Source(source.content, lambda symbol: (text.replace(name, f"@{symbol}"), needs))
