@@ -20,7 +20,7 @@ import numpy as np
 from stub_device import StubDriver
 
 import fgrad
-from fgrad.compile.inspect import make_program
+from fgrad.compile.jit.inspect import make_program
 from fgrad.compile.pipeline import compile_program
 from fgrad.lower_cuda.device.driver import use
 from fgrad.lower_cuda.executable import CudaExecutable, link

@@ -30,11 +30,11 @@ from fgrad.transforms.jacobian import hessian, jacfwd, jacrev
 from fgrad.transforms.vmap import vmap
 
 if TYPE_CHECKING:  # for editors and type checkers; else loaded when first used
-    from fgrad.compile.costs import cost_analysis
-    from fgrad.compile.inspect import inspect, make_program
-    from fgrad.compile.jit import jit
-    from fgrad.compile.jit_texts import explain_retrace
-    from fgrad.compile.profile import profile
+    from fgrad.compile.jit.costs import cost_analysis
+    from fgrad.compile.jit.inspect import inspect, make_program
+    from fgrad.compile.jit.jitted import jit
+    from fgrad.compile.jit.profile import profile
+    from fgrad.compile.jit.texts import explain_retrace
     from fgrad.lower_cuda.device.array import DeviceArray, block_until_ready, device_get, device_put
     from fgrad.tools.view import view
     from fgrad.transforms.checkpoint.checkpoint import checkpoint, remat
@@ -59,7 +59,7 @@ _LAZY = {
     "checkpoint": "fgrad.transforms.checkpoint.checkpoint",
     "checkpoint_name": "fgrad.transforms.checkpoint.names",
     "closure_convert": "fgrad.transforms.custom.implicit",
-    "cost_analysis": "fgrad.compile.costs",
+    "cost_analysis": "fgrad.compile.jit.costs",
     "custom_jvp": "fgrad.transforms.custom.jvp",
     "custom_linear_solve": "fgrad.transforms.custom.implicit",
     "custom_root": "fgrad.transforms.custom.implicit",
@@ -67,17 +67,17 @@ _LAZY = {
     "custom_vmap": "fgrad.transforms.custom.vmap",
     "device_get": "fgrad.lower_cuda.device.array",
     "device_put": "fgrad.lower_cuda.device.array",
-    "explain_retrace": "fgrad.compile.jit_texts",
+    "explain_retrace": "fgrad.compile.jit.texts",
     "explain_zero": "fgrad.transforms.explain",
     "grad_wrt_tags": "fgrad.transforms.hooks",
-    "inspect": "fgrad.compile.inspect",
+    "inspect": "fgrad.compile.jit.inspect",
     "io_callback": "fgrad.transforms.custom.callback",
-    "jit": "fgrad.compile.jit",
+    "jit": "fgrad.compile.jit.jitted",
     "linear_transpose": "fgrad.transforms.core.linear",
-    "make_program": "fgrad.compile.inspect",
+    "make_program": "fgrad.compile.jit.inspect",
     "per_sample_grad": "fgrad.transforms.per_sample",
     "primitive": "fgrad.transforms.custom.primitive",
-    "profile": "fgrad.compile.profile",
+    "profile": "fgrad.compile.jit.profile",
     "pure_callback": "fgrad.transforms.custom.callback",
     "remat": "fgrad.transforms.checkpoint.checkpoint",
     "sequential_vmap": "fgrad.transforms.custom.vmap",

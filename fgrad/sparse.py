@@ -20,7 +20,7 @@ import scipy.sparse
 from fgrad import tree
 from fgrad.base.frames import hides_own_frames
 from fgrad.base.pickling import Recipe, label_of, named, pickles_as_call, reduced
-from fgrad.compile.jit import jit
+from fgrad.compile.jit.jitted import jit
 from fgrad.errors import ArgumentError, GradDtypeError
 from fgrad.ir.aval import aval_of
 from fgrad.ir.program import Program

@@ -17,7 +17,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.base.pickling import label_of
-from fgrad.compile.jit import jit
+from fgrad.compile.jit.jitted import jit
 from fgrad.errors import ArgumentError
 from fgrad.numpy.promote import as_array
 from fgrad.trace import concrete

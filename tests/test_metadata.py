@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fgrad
-from fgrad.compile.call import executable_of
+from fgrad.compile.jit.call import executable_of
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Program
 from fgrad.trace import trace

@@ -1,4 +1,4 @@
-"""L5. The table of devices: what is left to do for a program of kernels on each.
+"""L5. The contract of backends: what is left to do for a program of kernels on each device.
 
 A backend schedules and builds kernels, and may rewrite array programs for the libraries of its
 device.  Higher layers name the modules of theirs, which are imported when a program is first
@@ -10,19 +10,18 @@ compiled for the device:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from fgrad.base.lazy_import import PROVIDERS, load
 from fgrad.compile.fuse.partition import Fusion
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.tasks.plan import Plan
+from fgrad.compile.tasks.runnable import Runnable
 from fgrad.ir.program import Program
-
-Runnable: TypeAlias = Callable[[Sequence[Any]], "list[Any]"]
 
 
 class Backend(NamedTuple):
-    """What a device does with kernels.
+    """What a device does with kernels; what `build` makes has a contract of its own, `Runnable`.
 
     `schedule` orders the loops of one, `build` makes a planned program callable, and `in_kernel`
     says whether a loop should be the one kernel that it can be.  `threads` says that threads share

@@ -41,6 +41,7 @@ from fgrad.compile.schedule.apart import apart
 from fgrad.compile.schedule.share import share
 from fgrad.compile.schedule.split import split
 from fgrad.compile.tasks.plan import Donation, Plan, plan
+from fgrad.compile.tasks.runnable import Runnable
 from fgrad.compile.tasks.steps import KernelStep, Step
 from fgrad.config import config
 from fgrad.errors import CheckError
@@ -65,7 +66,7 @@ class Stage(NamedTuple):
 class Compiled(NamedTuple):
     """An executable and how it came about."""
 
-    executable: Any  # what the backend builds: a function of arrays
+    executable: Runnable
     stages: list[Stage]
     code: tuple[tuple[str, float], ...] = ()  # milliseconds of the parts of `build`, by name
 
@@ -168,7 +169,7 @@ def _compile(
     return Compiled(executable, log.stages)
 
 
-def _compile_body(program: Program, backend: Backend) -> Any:
+def _compile_body(program: Program, backend: Backend) -> Runnable:
     """The executable of a loop's body or of a branch, made once for each backend."""
     key = ("body", backend)
     return program.derived(key, lambda: _compile(program, None, backend, ()).executable)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fgrad.compile.call import call_p
+from fgrad.compile.jit.call import call_p
 from fgrad.ir.program import Atom, Program, Var
 from fgrad.ir.walk import has_effect
 from fgrad.lax.bodies import Body

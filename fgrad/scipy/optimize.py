@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.base.lazy_import import lazy_module
-from fgrad.compile.jit import jit
+from fgrad.compile.jit.jitted import jit
 from fgrad.errors import ArgumentError
 from fgrad.numpy.promote import user_line
 from fgrad.scipy import _solvers

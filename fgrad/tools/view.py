@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fgrad.base.source import Loc
-from fgrad.compile.inspect import inspect
+from fgrad.compile.jit.inspect import inspect
 from fgrad.compile.tasks.steps import Group
 from fgrad.ir.program import Eqn, Lit, Program, Var
 from fgrad.ir.text import names, print_eqn, scalar_text

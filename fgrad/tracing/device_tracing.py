@@ -36,8 +36,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 # (primitive, operands, params) -> results on the device; from the compiler.  The first one
 # looks for what is said of the evaluation: that it is for the CPU, or that NaN are watched for.
 Evaluation: TypeAlias = Callable[[Primitive, Sequence[Any], dict[str, Any]], Any]
-evaluate_on_device: Provided[Evaluation] = Provided("fgrad.compile.eager_device.evaluate")
-compute_on_device: Provided[Evaluation] = Provided("fgrad.compile.eager_device.compute")
+evaluate_on_device: Provided[Evaluation] = Provided("fgrad.compile.jit.eager_device.evaluate")
+compute_on_device: Provided[Evaluation] = Provided("fgrad.compile.jit.eager_device.compute")
 
 
 class DeviceBuilder(Builder):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fgrad.compile import call  # noqa: F401 - defines the primitive that texts name
+from fgrad.compile.jit import call  # noqa: F401 - defines the primitive that texts name
 from fgrad.compile.passes.dce import dce
 from fgrad.ir.check import check_program
 from fgrad.ir.program import Program

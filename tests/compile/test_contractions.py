@@ -8,8 +8,8 @@ import pytest
 import fgrad
 from fgrad.compile import pipeline
 from fgrad.compile.backend import BACKENDS
-from fgrad.compile.inspect import make_program
-from fgrad.compile.jit import jit
+from fgrad.compile.jit.inspect import make_program
+from fgrad.compile.jit.jitted import jit
 from fgrad.compile.passes.contract import contract
 from fgrad.compile.passes.dce import dce
 from fgrad.compile.passes.simplify import simplify

@@ -11,7 +11,7 @@ import pytest
 from native_calls import counted, learnt
 
 import fgrad
-from fgrad.compile.call import executable_of
+from fgrad.compile.jit.call import executable_of
 from fgrad.config import config
 
 N = 1 << 16

@@ -21,8 +21,8 @@ from native_calls import X, assert_same, counted, learnt, outcome
 
 import fgrad
 from fgrad import jit, tree
-from fgrad.compile.call import FlatCall
 from fgrad.compile.cpu.entry.native import is_native
+from fgrad.compile.jit.call import FlatCall
 from fgrad.compile.llvm.abi import LAYOUT
 from fgrad.config import config
 from fgrad.errors import UnsupportedTypeError
@@ -417,7 +417,7 @@ FRESH = """
 import copy, pickle
 import numpy as np
 import fgrad
-from fgrad.compile.call import FlatCall
+from fgrad.compile.jit.call import FlatCall
 from fgrad.compile.cpu.entry.native import is_native
 
 class Model:

@@ -11,8 +11,8 @@ import pytest
 
 import fgrad
 from fgrad.compile.backend import BACKENDS
-from fgrad.compile.jit import jit
-from fgrad.compile.jit_texts import explain_retrace
+from fgrad.compile.jit.jitted import jit
+from fgrad.compile.jit.texts import explain_retrace
 from fgrad.config import config
 from fgrad.errors import ArgumentError, RetraceWarning, StaticArgumentError, UnsupportedTypeError
 

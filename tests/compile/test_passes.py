@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from random_programs import programs
 
-from fgrad.compile.inspect import make_program
+from fgrad.compile.jit.inspect import make_program
 from fgrad.compile.pipeline import compile_program
 from fgrad.ir.check import check_program
 from fgrad.ir.program import Program

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, note, settings
 from random_programs import programs
 
 from fgrad.compile import pipeline
-from fgrad.compile.inspect import inspect, make_program
+from fgrad.compile.jit.inspect import inspect, make_program
 from fgrad.compile.pipeline import compile_program
 from fgrad.config import config
 from fgrad.errors import CheckError

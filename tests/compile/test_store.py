@@ -15,9 +15,9 @@ import pytest
 
 import fgrad
 from fgrad import lax
-from fgrad.compile.call import executable_of
 from fgrad.compile.cpu.program_cache import program_key, recall
 from fgrad.compile.cpu.structural_hash import identity
+from fgrad.compile.jit.call import executable_of
 from fgrad.compile.llvm import own_files, runtime, store
 from fgrad.compile.llvm.store import DiskStore, contents
 from fgrad.config import config

@@ -69,7 +69,7 @@ program @2 h(a: f64[]) -> (f64[]):
 
 
 def test_programs_in_parameters() -> None:
-    pytest.importorskip("fgrad.compile.call")
+    pytest.importorskip("fgrad.compile.jit.call")
     program = parse_program(NESTED)
     inner = program.eqns[0].params["program"]
     assert program.eqns[1].params["program"] is inner

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
-from fgrad.compile.inspect import make_program
+from fgrad.compile.jit.inspect import make_program
 from fgrad.compile.pipeline import compile_program
 from fgrad.lower_cuda.device.array import on_device
 from fgrad.lower_cuda.executable import CudaExecutable

@@ -17,7 +17,7 @@ from real_device import stub_device
 
 import fgrad
 from fgrad import DeviceArray, device_get, device_put
-from fgrad.compile import eager_device
+from fgrad.compile.jit import eager_device
 from fgrad.errors import (
     ArgumentError,
     InPlaceError,

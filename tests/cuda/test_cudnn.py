@@ -18,7 +18,7 @@ from real_device import stub_device
 import fgrad
 from fgrad import nn
 from fgrad.compile.backend import BACKENDS
-from fgrad.compile.inspect import make_program
+from fgrad.compile.jit.inspect import make_program
 from fgrad.compile.passes.dce import dce
 from fgrad.compile.passes.library_conv import (
     Convolution,

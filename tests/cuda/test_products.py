@@ -21,7 +21,7 @@ from real_device import stub_device
 
 import fgrad
 from fgrad import nn
-from fgrad.compile.inspect import make_program
+from fgrad.compile.jit.inspect import make_program
 from fgrad.compile.passes.half_products import half_products
 from fgrad.compile.pipeline import compile_program
 from fgrad.compile.tasks.routines import gemm_spec

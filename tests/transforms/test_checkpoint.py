@@ -11,7 +11,7 @@ import pytest
 
 import fgrad
 from fgrad import checkpoint_policies as policies
-from fgrad.compile.call import executable_of
+from fgrad.compile.jit.call import executable_of
 from fgrad.errors import ArgumentError, MissingRuleError
 from fgrad.tracing.record import Record
 from tests.transforms.functions import CASES, Smooth

@@ -27,6 +27,7 @@ from fgrad.compile.host import program as host
 from fgrad.compile.llvm import runtime
 from fgrad.compile.llvm.store import contents
 from fgrad.compile.tasks.plan import Donation
+from fgrad.compile.tasks.runnable import Runnable
 from fgrad.config import config
 from fgrad.ir.program import Lit, Program
 from fgrad.ir.walk import subprograms
@@ -63,7 +64,7 @@ def compiler_digest() -> str:
     return repr((ours, sys.version, np.__version__, scipy.__version__))
 
 
-def keep(key: str, program: Program, executable: Executable) -> None:
+def keep(key: str, program: Program, executable: Runnable) -> None:
     """Write the entry of a compiled program, if all of it is plain data."""
     entry = _entry(program, executable.image)
     if entry is not None:

@@ -11,7 +11,7 @@ A body's slots are its inputs, constants, results and arena, then what it derive
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fgrad.compile.host.program import (
     Advance,
@@ -27,6 +27,7 @@ from fgrad.compile.host.program import (
 )
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.tasks.routines import Control
+from fgrad.compile.tasks.runnable import Runnable
 from fgrad.ir.aval import Aval
 from fgrad.ops import primitives as prims
 
@@ -81,7 +82,7 @@ class _Body:
 
     def __init__(
         self,
-        executable: Any,
+        executable: Runnable,
         base: int,
         consts: Sequence[int],
         lits: Sequence[int],

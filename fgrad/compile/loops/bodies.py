@@ -11,7 +11,6 @@ the step, so that the planner knows of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from fgrad.compile.kernel.machine import LINE_BYTES
 from fgrad.compile.loops.kernel import loop_steps
 from fgrad.compile.lower.writes import Split, split_writes
 from fgrad.compile.tasks.routines import Control, Unbuilt
+from fgrad.compile.tasks.runnable import Runnable
 from fgrad.compile.tasks.steps import AliasStep, KernelStep, LibraryStep, Step
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Eqn, Lit, Program, Var
@@ -38,7 +38,7 @@ def bodies_of(eqn: Eqn) -> tuple[Program, ...]:
 def compile_bodies(
     program: Program,
     steps: Sequence[Step],
-    compile_body: Callable[[Program], Any],
+    compile_body: Callable[[Program], Runnable],
     schedule: Callable[[Kernel], Kernel],
     in_kernel: Callable[[Kernel], bool],
 ) -> tuple[Program, list[Step]]:
@@ -94,7 +94,7 @@ def _live(program: Program, steps: Sequence[Step]) -> list[Step]:
 
 def _completed(
     eqn: Eqn,
-    compile_body: Callable[[Program], Any],
+    compile_body: Callable[[Program], Runnable],
     schedule: Callable[[Kernel], Kernel],
     constant: Callable[[np.ndarray], Var],
 ) -> LibraryStep:

@@ -28,6 +28,7 @@ from fgrad.compile.kernel.machine import (
     SORT_CYCLES,
     VECTOR_BYTES,
 )
+from fgrad.compile.tasks.runnable import Runnable
 from fgrad.ir.aval import INT64
 from fgrad.ir.program import Eqn, Lit
 
@@ -368,7 +369,7 @@ class Control(NamedTuple):
     """
 
     eqn: Eqn
-    bodies: tuple[Any, ...]
+    bodies: tuple[Runnable, ...]
     places: tuple[int, ...]  # offsets in the scratch memory
     outputs: tuple[int | None, ...] = ()
     writes: Mapping[int, tuple[Write, ...]] = {}

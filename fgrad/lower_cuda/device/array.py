@@ -4,7 +4,7 @@
     device_put(cupy_array)       the same memory, through __cuda_array_interface__ or DLPack
     np.asarray(x), x.numpy()     a copy in the memory of the host, after all work before it
 
-What NumPy's functions and Python's operators do with them is `fgrad.compile.eager_device`'s.
+What NumPy's functions and Python's operators do with them is `fgrad.compile.jit.eager_device`'s.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
-from fgrad.compile import eager_device  # noqa: F401 - the operators
+from fgrad.compile.jit import eager_device  # noqa: F401 - the operators
 from fgrad.errors import ArgumentError, UnsupportedTypeError
 from fgrad.ir.aval import PYTHON_SCALARS, Aval, is_numeric
 from fgrad.lower_cuda.device import dlpack

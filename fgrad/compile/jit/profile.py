@@ -16,9 +16,9 @@ import numpy as np
 
 from fgrad.base.pickling import pickles_as_call
 from fgrad.base.source import Loc
-from fgrad.compile.call import contiguous
 from fgrad.compile.cpu.executable import StepPrograms
-from fgrad.compile.inspect import jitted
+from fgrad.compile.jit.call import contiguous
+from fgrad.compile.jit.inspect import jitted
 from fgrad.compile.pipeline import compile_program
 from fgrad.compile.tasks.plan import Plan
 from fgrad.compile.tasks.steps import Group, KernelStep, LibraryStep

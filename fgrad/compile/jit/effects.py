@@ -20,7 +20,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.base.containers import Watch, containers_in, put_contents
-from fgrad.compile.call import call
+from fgrad.compile.jit.call import call
 from fgrad.compile.passes.dce import dce
 from fgrad.compile.tasks.plan import Donation
 from fgrad.errors import ArgumentWriteError

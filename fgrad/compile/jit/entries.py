@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from fgrad import tree
-from fgrad.compile.effects import Effects
-from fgrad.compile.leaves import Take, taker
+from fgrad.compile.jit.effects import Effects
+from fgrad.compile.jit.flatten_codegen import Take, taker
 from fgrad.compile.tasks.plan import Donation
 from fgrad.ir.program import Program
 from fgrad.tracing.device_tracing import CUDA

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fgrad.base.pickling import pickles_as_call
-from fgrad.compile.inspect import inspect, jitted
+from fgrad.compile.jit.inspect import inspect, jitted
 from fgrad.compile.tasks.steps import KernelStep
 from fgrad.errors import MissingRuleError
 from fgrad.ir import traits

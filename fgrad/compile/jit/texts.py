@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from fgrad.base.pickling import label_of
-from fgrad.compile.static_arguments import Static
+from fgrad.compile.jit.static_arguments import Static
 from fgrad.errors import StaticArgumentError, UnsupportedTypeError
 from fgrad.ir.aval import Aval
 from fgrad.transforms.core.wrap import dataclass_advice

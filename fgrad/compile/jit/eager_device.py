@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.base.source import here, resolve
-from fgrad.compile.call import call_p, executable_of
+from fgrad.compile.jit.call import call_p, executable_of
 from fgrad.config import config
 from fgrad.errors import InPlaceError
 from fgrad.ir.aval import Aval

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from fgrad.base.pickling import pickles_as_call
 from fgrad.compile.backend import BACKENDS
-from fgrad.compile.jit import Jitted, jit
+from fgrad.compile.jit.jitted import Jitted, jit
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.text import print_kernel
 from fgrad.compile.pipeline import Stage, compile_program, distinct_kernels

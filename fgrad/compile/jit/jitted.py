@@ -22,15 +22,16 @@ from fgrad.base.fork_locks import own_lock
 from fgrad.base.frames import hides_own_frames
 from fgrad.base.pickling import Recipe, label_of, reduced
 from fgrad.base.source import warn_user
-from fgrad.compile import eager_device
 from fgrad.compile.backend import BACKENDS
-from fgrad.compile.call import call, computed, executable_of
 from fgrad.compile.cpu.entry.native import NativeCallable, NativeCalls, native_class
 from fgrad.compile.cpu.entry.table import Parameters
 from fgrad.compile.cpu.native import learn
-from fgrad.compile.effects import Effects, Watched, called_back, split_writes
-from fgrad.compile.entries import DeviceCalls, Entry, Given
-from fgrad.compile.jit_texts import (
+from fgrad.compile.jit import eager_device
+from fgrad.compile.jit.call import call, computed, executable_of
+from fgrad.compile.jit.effects import Effects, Watched, called_back, split_writes
+from fgrad.compile.jit.entries import DeviceCalls, Entry, Given
+from fgrad.compile.jit.static_arguments import Static, as_tuple, completed, known_by_name, typed
+from fgrad.compile.jit.texts import (
     changes_often,
     described,
     explain_retrace,
@@ -38,7 +39,6 @@ from fgrad.compile.jit_texts import (
     unhashable,
     unsupported,
 )
-from fgrad.compile.static_arguments import Static, as_tuple, completed, known_by_name, typed
 from fgrad.config import config
 from fgrad.errors import ArgumentError, RetraceWarning, UnsupportedTypeError
 from fgrad.ir.aval import DTYPE_NAMES, PYTHON_SCALARS, Aval, aval_of

@@ -1,0 +1,57 @@
+"""L5. What a backend's `build` makes: the part of the contract that programs are run by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn, Protocol
+
+import numpy as np
+
+from fgrad.ir.aval import Aval
+from fgrad.ir.program import Lit
+
+
+class Runnable(Protocol):
+    """A compiled program, on arrays of its device.
+
+    Attributes:
+        in_avals, out_avals: of the arguments and results.
+        consts: the arrays that it needs besides.
+        literals: the results that are numbers, and these.
+        arena_bytes: of temporaries, which are one block.
+        image: its `steps` are those of a host program (`compile/host/program.py`), over the slots
+            inputs, constants, results, arena; bodies of loops become steps of the loop's program.
+        host: that host program.
+    """
+
+    in_avals: tuple[Aval, ...]
+    out_avals: tuple[Aval, ...]
+    consts: list[np.ndarray]
+    literals: list[tuple[int, Lit]]
+    arena_bytes: int
+    image: Any
+    host: Any
+
+    def __call__(self, args: Sequence[Any], /) -> list[Any]:
+        """The results."""
+        ...
+
+    def seen_as(self, in_avals: Sequence[Aval], out_avals: Sequence[Aval]) -> Runnable:
+        """The same for arguments and results of other dtypes of the same sizes."""
+        ...
+
+
+class RunnableOnDevice(Runnable, Protocol):
+    """The same where arrays are `OnDevice`: calls may need no Python."""
+
+    def native_call(self) -> Any:
+        """What calls without Python, by `call(leaves)`; None if there is no such way."""
+        ...
+
+    def failed(self, code: int) -> NoReturn:
+        """Raise what a native call answered."""
+        ...
+
+    def describe(self) -> str:
+        """The calls of the program, for those who look inside."""
+        ...
