@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsIndex, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -165,6 +165,12 @@ Axis: TypeAlias = SupportsIndex | Sequence[SupportsIndex] | None
 IndexOfAxis: TypeAlias = SupportsIndex | slice | EllipsisType | ArrayLike | None
 Index: TypeAlias = IndexOfAxis | tuple[IndexOfAxis, ...]
 """What stands between the brackets of `x[...]`."""
+
+Order: TypeAlias = Literal["K", "A", "C", "F"]
+"""The order of an array's elements in memory."""
+
+Casting: TypeAlias = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
+"""Which conversions of dtypes are allowed."""
 
 Params: TypeAlias = Mapping[str, Any]
 """The parameters of an equation by name; each primitive says what they are."""

@@ -27,10 +27,11 @@ from fgrad.numpy.promote import (
 from fgrad.trace import Value, concrete
 from fgrad.tracing.device_tracing import has_device, through
 from fgrad.transforms.vmap import vmap
+from fgrad.typing import ArrayLike
 
 
 @implements("apply_along_axis")
-def apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: Any) -> Value:
+def apply_along_axis(func1d: Any, axis: int, arr: ArrayLike, *args: Any, **kwargs: Any) -> Value:
     """A function applied to each lane, one after the other; `fgrad.vmap` does all at once."""
     x = as_array(arr)
     axis = normalize_axis(axis, len(x.shape))
@@ -47,7 +48,7 @@ def apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: Any
 
 
 @implements("apply_over_axes")
-def apply_over_axes(func: Any, a: Any, axes: Any) -> Value:
+def apply_over_axes(func: Any, a: ArrayLike, axes: Sequence[int]) -> Value:
     """A reduction applied to one axis after the other."""
     x = as_array(a)
     for i in axes if isinstance(axes, (tuple, list)) else (axes,):
@@ -100,7 +101,7 @@ class vectorize:
         names = [n for n in kwargs if n not in self.excluded]
         values = [as_array(args[i]) for i in places] + [as_array(kwargs[n]) for n in names]
 
-        def call(*parts: Any) -> Any:
+        def call(*parts: ArrayLike) -> Any:
             given = list(args)
             for i, part in zip(places, parts, strict=False):
                 given[i] = part

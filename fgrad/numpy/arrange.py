@@ -6,7 +6,7 @@ import math
 import operator
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from fgrad.ops import shape as sh
 from fgrad.ops.roll import roll as rolled
 from fgrad.trace import Tracer, Value, concrete, known_value, numpy_functions
 from fgrad.tracing.assign import keep_memory
+from fgrad.typing import ArrayLike, Axis, Order, ShapeLike
 
 # --- one array ------------------------------------------------------------------------------------
 
@@ -60,7 +61,7 @@ def _complete(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
     return shape
 
 
-def _row_major(x: Value, order: Any) -> bool:
+def _row_major(x: Value, order: Order) -> bool:
     """Whether an order means C for an array; "A" asks how it lies in memory."""
     if order in ("C", None):
         return True
@@ -73,7 +74,13 @@ def _row_major(x: Value, order: Any) -> bool:
 
 @implements("reshape")
 def reshape_(
-    a: Any, /, shape: Any = None, order: Any = "C", *, newshape: Any = None, copy: Any = None
+    a: ArrayLike,
+    /,
+    shape: Sequence[int] | None = None,
+    order: Order = "C",
+    *,
+    newshape: Any = None,
+    copy: bool | None = None,
 ) -> Value:
     """The elements in order, in another shape."""
     x = as_array(a)
@@ -85,7 +92,7 @@ def reshape_(
 
 
 @implements("ravel")
-def ravel(a: Any, order: Any = "C") -> Value:
+def ravel(a: ArrayLike, order: Order = "C") -> Value:
     """One axis with all elements."""
     x = as_array(a)
     if order == "K":
@@ -96,7 +103,7 @@ def ravel(a: Any, order: Any = "C") -> Value:
 
 
 @implements("transpose", "permute_dims")
-def transpose(a: Any, axes: Any = None) -> Value:
+def transpose(a: ArrayLike, axes: Any = None) -> Value:
     """The axes in another order; reversed by default."""
     x = as_array(a)
     ndim = len(x.shape)
@@ -111,13 +118,13 @@ def transpose(a: Any, axes: Any = None) -> Value:
 
 
 @implements("matrix_transpose", "linalg.matrix_transpose")
-def matrix_transpose(x: Any, /) -> Value:
+def matrix_transpose(x: ArrayLike, /) -> Value:
     """The last two axes swapped."""
     return swapaxes(x, -1, -2)
 
 
 @implements("swapaxes")
-def swapaxes(a: Any, axis1: int, axis2: int) -> Value:
+def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Value:
     """Two axes interchanged."""
     x = as_array(a)
     order = list(range(len(x.shape)))
@@ -127,7 +134,7 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Value:
 
 
 @implements("moveaxis")
-def moveaxis(a: Any, source: Any, destination: Any) -> Value:
+def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Value:
     """Some axes moved to new positions, the others in their old order."""
     x = as_array(a)
     ndim = len(x.shape)
@@ -144,7 +151,7 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Value:
 
 
 @implements("rollaxis")
-def rollaxis(a: Any, axis: int, start: int = 0) -> Value:
+def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Value:
     """One axis moved before another."""
     x = as_array(a)
     ndim = len(x.shape)
@@ -154,7 +161,7 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Value:
 
 
 @implements("squeeze")
-def squeeze(a: Any, axis: Any = None) -> Value:
+def squeeze(a: ArrayLike, axis: Axis = None) -> Value:
     """Without axes of length 1."""
     x = as_array(a)
     if not x.shape and axis in (0, -1):
@@ -168,7 +175,7 @@ def squeeze(a: Any, axis: Any = None) -> Value:
 
 
 @implements("expand_dims")
-def expand_dims(a: Any, axis: Any) -> Value:
+def expand_dims(a: ArrayLike, axis: Axis) -> Value:
     """With new axes of length 1 at the given places of the result."""
     x = as_array(a)
     new = axis if isinstance(axis, (tuple, list)) else (axis,)
@@ -180,7 +187,7 @@ def expand_dims(a: Any, axis: Any) -> Value:
 
 
 @implements("flip")
-def flip(m: Any, axis: Any = None) -> Value:
+def flip(m: ArrayLike, axis: Axis = None) -> Value:
     """The elements along axes in reverse order."""
     x = as_array(m)
     if type(x) is Tracer and not x.shape:
@@ -190,19 +197,19 @@ def flip(m: Any, axis: Any = None) -> Value:
 
 
 @implements("fliplr")
-def fliplr(m: Any) -> Value:
+def fliplr(m: ArrayLike) -> Value:
     """The columns in reverse order."""
     return flip(m, 1)
 
 
 @implements("flipud")
-def flipud(m: Any) -> Value:
+def flipud(m: ArrayLike) -> Value:
     """The rows in reverse order."""
     return flip(m, 0)
 
 
 @implements("rot90")
-def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Value:
+def rot90(m: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Value:
     """Quarter turns in the plane of two axes."""
     x = as_array(m)
     i, j = [normalize_axis(a, len(x.shape)) for a in axes]
@@ -217,7 +224,7 @@ def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Value:
 
 
 @implements("roll")
-def roll(a: Any, shift: Any, axis: Any = None) -> Value:
+def roll(a: ArrayLike, shift: Any, axis: Any = None) -> Value:
     """Elements moved along axes, perhaps by traced numbers; what leaves at one end enters at the
     other."""
     x = as_array(a)
@@ -258,24 +265,24 @@ def take_slice(x: Value, axis: int, start: int, stop: int, step: int = 1) -> Val
 
 
 @implements("copy")
-def copy(a: Any, order: Any = "K", subok: bool = False) -> Value:
+def copy(a: ArrayLike, order: Order = "K", subok: bool = False) -> Value:
     """The same values, which later assignments do not change."""
     return copied(as_array(a), order)
 
 
-def flatten(a: Value, order: Any = "C") -> Value:
+def flatten(a: Value, order: Order = "C") -> Value:
     """A copy with one axis."""
     x = ravel(a, order)
     return fresh(x) if x is a else x
 
 
 @implements("broadcast_to")
-def broadcast_to_(array: Any, shape: Any, subok: bool = False) -> Value:
+def broadcast_to_(array: ArrayLike, shape: ShapeLike, subok: bool = False) -> Value:
     """The array repeated to a shape."""
     return broadcast_to(as_array(array), known_shape(shape))
 
 
-def known_shape(shape: Any) -> tuple[int, ...]:
+def known_shape(shape: ShapeLike) -> tuple[int, ...]:
     """A shape of known lengths."""
     lengths = known_ints(shape)
     if any([n < 0 for n in lengths]):
@@ -294,21 +301,21 @@ def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Value, ...]:
 
 
 @implements("atleast_1d")
-def atleast_1d(*arys: Any) -> Any:
+def atleast_1d(*arys: ArrayLike) -> Any:
     """With at least one axis."""
     out = tuple([x if len(x.shape) else reshape(x, (1,)) for x in map(as_array, arys)])
     return out[0] if len(out) == 1 else out
 
 
 @implements("atleast_2d")
-def atleast_2d(*arys: Any) -> Any:
+def atleast_2d(*arys: ArrayLike) -> Any:
     """With at least two axes; new ones in front."""
     out = tuple([reshape(x, (1,) * (2 - len(x.shape)) + x.shape) for x in map(as_array, arys)])
     return out[0] if len(out) == 1 else out
 
 
 @implements("atleast_3d")
-def atleast_3d(*arys: Any) -> Any:
+def atleast_3d(*arys: ArrayLike) -> Any:
     """With at least three axes."""
     out = tuple([_three_axes(as_array(a)) for a in arys])
     return out[0] if len(out) == 1 else out
@@ -326,7 +333,12 @@ def _three_axes(x: Value) -> Value:
 
 @implements("concatenate", "concat")
 def concatenate(
-    arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: Any = None
+    arrays: Any,
+    axis: SupportsIndex | None = 0,
+    out: Any = None,
+    *,
+    dtype: Any = None,
+    casting: Any = None,
 ) -> Value:
     """Arrays joined along an axis; None joins the flattened ones."""
     refuse_out("concatenate", out)
@@ -382,7 +394,7 @@ def stack(
 
 
 @implements("unstack")
-def unstack(x: Any, /, *, axis: int = 0) -> tuple[Value, ...]:
+def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Value, ...]:
     """The arrays that `stack` would join."""
     x = as_array(x)
     axis = normalize_axis(axis, len(x.shape))
@@ -403,13 +415,13 @@ def hstack(tup: Any, *, dtype: Any = None, casting: Any = None) -> Value:
 
 
 @implements("dstack")
-def dstack(tup: Any) -> Value:
+def dstack(tup: Sequence[ArrayLike]) -> Value:
     """Arrays joined along the third axis."""
     return concatenate([atleast_3d(a) for a in tup], 2)
 
 
 @implements("column_stack")
-def column_stack(tup: Any) -> Value:
+def column_stack(tup: Sequence[ArrayLike]) -> Value:
     """Vectors as the columns of a matrix."""
     xs = [as_array(a) for a in tup]
     return concatenate(
@@ -425,17 +437,17 @@ def block(arrays: Any) -> Value:
     return _block(arrays, depth, ndim)
 
 
-def _depth(arrays: Any) -> int:
+def _depth(arrays: ArrayLike) -> int:
     return 1 + max(_depth(a) for a in arrays) if isinstance(arrays, list) else 0
 
 
-def _most_axes(arrays: Any) -> int:
+def _most_axes(arrays: ArrayLike) -> int:
     if isinstance(arrays, list):
         return max(_most_axes(a) for a in arrays)
     return len(as_array(arrays).shape)
 
 
-def _block(arrays: Any, depth: int, ndim: int) -> Value:
+def _block(arrays: ArrayLike, depth: int, ndim: int) -> Value:
     if not isinstance(arrays, list):
         x = as_array(arrays)
         return reshape(x, (1,) * (ndim - len(x.shape)) + x.shape)
@@ -443,7 +455,7 @@ def _block(arrays: Any, depth: int, ndim: int) -> Value:
 
 
 @implements("append")
-def append(arr: Any, values: Any, axis: Any = None) -> Value:
+def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Value:
     """Values joined at the end."""
     return concatenate([as_array(arr), as_array(values)], axis)
 
@@ -452,7 +464,7 @@ def append(arr: Any, values: Any, axis: Any = None) -> Value:
 
 
 @implements("array_split")
-def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Value]:
+def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Value]:
     """Pieces along an axis, at places or of nearly equal length."""
     x = as_array(ary)
     axis = normalize_axis(axis, len(x.shape))
@@ -473,7 +485,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Value
 
 
 @implements("split")
-def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Value]:
+def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Value]:
     """Pieces along an axis, at places or of equal length."""
     x = as_array(ary)
     if np.ndim(indices_or_sections) == 0 and x.shape[axis] % int(indices_or_sections):
@@ -482,27 +494,27 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Value]:
 
 
 @implements("vsplit")
-def vsplit(ary: Any, indices_or_sections: Any) -> list[Value]:
+def vsplit(ary: ArrayLike, indices_or_sections: ArrayLike) -> list[Value]:
     """Pieces along the first axis."""
     _check_axes(ary, 2, "vsplit")
     return split(ary, indices_or_sections, 0)
 
 
 @implements("hsplit")
-def hsplit(ary: Any, indices_or_sections: Any) -> list[Value]:
+def hsplit(ary: ArrayLike, indices_or_sections: ArrayLike) -> list[Value]:
     """Pieces along the second axis, or the only one."""
     _check_axes(ary, 1, "hsplit")
     return split(ary, indices_or_sections, 1 if len(as_array(ary).shape) > 1 else 0)
 
 
 @implements("dsplit")
-def dsplit(ary: Any, indices_or_sections: Any) -> list[Value]:
+def dsplit(ary: ArrayLike, indices_or_sections: ArrayLike) -> list[Value]:
     """Pieces along the third axis."""
     _check_axes(ary, 3, "dsplit")
     return split(ary, indices_or_sections, 2)
 
 
-def _check_axes(x: Any, least: int, name: str) -> None:
+def _check_axes(x: ArrayLike, least: int, name: str) -> None:
     if len(as_array(x).shape) < least:
         raise ArgumentError(f"{name} only works on arrays of {least} or more dimensions")
 
@@ -511,7 +523,7 @@ def _check_axes(x: Any, least: int, name: str) -> None:
 
 
 @implements("tile")
-def tile(A: Any, reps: Any) -> Value:
+def tile(A: ArrayLike, reps: Any) -> Value:
     """The array repeated as a whole along each axis."""
     x = as_array(A)
     reps = known_ints(reps)
@@ -525,7 +537,7 @@ def tile(A: Any, reps: Any) -> Value:
 
 
 @implements("repeat")
-def repeat(a: Any, repeats: Any, axis: Any = None) -> Value:
+def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None) -> Value:
     """Each element repeated, a known number of times."""
     x = as_array(a)
     if axis is None or not x.shape:
@@ -544,7 +556,7 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Value:
 
 
 @implements("resize")
-def resize(a: Any, new_shape: Any) -> Value:
+def resize(a: ArrayLike, new_shape: Any) -> Value:
     """The elements repeated as often as a new shape needs."""
     x = ravel(a)
     shape = known_ints(new_shape)

@@ -24,9 +24,10 @@ from fgrad.numpy.promote import (
 from fgrad.ops import elementwise as ew
 from fgrad.trace import Tracer, Value
 from fgrad.tracing.on_device import OnDevice
+from fgrad.typing import ArrayLike
 
 
-def at(x: Any) -> At:
+def at(x: ArrayLike) -> At:
     """Some elements of an array, to be read or replaced in a new array: `at(x)[i].set(v)`.
 
     Arguments:
@@ -49,7 +50,7 @@ class At:
     __slots__ = ("x",)
 
     def __init__(self, x: Value) -> None:
-        self.x = x
+        self.x: Any = x
 
     def __getitem__(self, index: Any) -> Place:
         return Place(self.x, index)
@@ -59,7 +60,7 @@ _BOUNDS = {None: "raise", "promise_in_bounds": "raise", "clip": "clip", "drop": 
            "fill": "drop"}  # fmt: skip
 
 
-def _bounds_of(mode: Any) -> str:
+def _bounds_of(mode: str | None) -> str:
     if mode not in _BOUNDS:
         raise ArgumentError(
             f"mode={mode!r} is none of None, 'clip', 'drop', 'fill', 'promise_in_bounds'.",
@@ -86,11 +87,11 @@ class Place:
 
     __slots__ = ("index", "x")
 
-    def __init__(self, x: Any, index: Any) -> None:
-        self.x = x
+    def __init__(self, x: Value, index: Any) -> None:
+        self.x: Any = x
         self.index = index
 
-    def combined(self, values: Any, how: str, mode: Any = None) -> Value:
+    def combined(self, values: Any, how: str, mode: str | None = None) -> Value:
         """`x` with values combined as `how` says: set, add, mul, min, max."""
         if is_unknown_mask(self.index):
             return self._update_masked(values, how)
@@ -103,7 +104,7 @@ class Place:
             values = Masked(combined, self.index)
         return write_masked(self.x, self.index, values)
 
-    def get(self, mode: Any = None, fill_value: Any = None) -> Value:
+    def get(self, mode: str | None = None, fill_value: Any = None) -> Value:
         """x[index]; with mode "fill", `fill_value` (NaN by default) where there is no element."""
         bounds = _bounds_of(mode)
         x: Any = self.x
@@ -119,42 +120,42 @@ class Place:
         fill = convert(as_operand(_fill_of(x.dtype) if fill_value is None else fill_value), x.dtype)
         return ew.select(*broadcast((there, found, fill)))
 
-    def set(self, values: Any, *, mode: Any = None) -> Value:
+    def set(self, values: ArrayLike, *, mode: str | None = None) -> Value:
         """`x` with the elements replaced."""
         return self.combined(values, "set", mode)
 
-    def add(self, values: Any, *, mode: Any = None) -> Value:
+    def add(self, values: ArrayLike, *, mode: str | None = None) -> Value:
         """`x` with values added; repeated indices add up."""
         return self.combined(values, "add", mode)
 
-    def subtract(self, values: Any, *, mode: Any = None) -> Value:
+    def subtract(self, values: ArrayLike, *, mode: str | None = None) -> Value:
         """`x` with values subtracted; repeated indices add up."""
         return self.combined(ew.neg(stored(values, self.x.dtype)), "add", mode)
 
-    def multiply(self, values: Any, *, mode: Any = None) -> Value:
+    def multiply(self, values: ArrayLike, *, mode: str | None = None) -> Value:
         """`x` with elements multiplied; repeated indices multiply."""
         return self.combined(values, "mul", mode)
 
     mul = multiply
 
-    def divide(self, values: Any, *, mode: Any = None) -> Value:
+    def divide(self, values: ArrayLike, *, mode: str | None = None) -> Value:
         """`x` with elements divided."""
         inverse = ew.reciprocal(stored(values, self.x.dtype))
         return self.combined(inverse, "mul", mode)
 
-    def power(self, values: Any, *, mode: Any = None) -> Value:
+    def power(self, values: ArrayLike, *, mode: str | None = None) -> Value:
         """`x` with elements raised to a power; of repeated indices one counts."""
         base, exponent = broadcast((self.get(mode), stored(values, self.x.dtype)))
         return self.combined(ew.pow_(base, exponent), "set", mode)
 
-    def apply(self, function: Callable[[Any], Any], *, mode: Any = None) -> Value:
+    def apply(self, function: Callable[[Any], Any], *, mode: str | None = None) -> Value:
         """`x` with a function applied to elements; of repeated indices one counts."""
         return self.combined(function(self.get(mode)), "set", mode)
 
-    def min(self, values: Any, *, mode: Any = None) -> Value:
+    def min(self, values: ArrayLike, *, mode: str | None = None) -> Value:
         """`x` with the smaller of elements and values."""
         return self.combined(values, "min", mode)
 
-    def max(self, values: Any, *, mode: Any = None) -> Value:
+    def max(self, values: ArrayLike, *, mode: str | None = None) -> Value:
         """`x` with the larger of elements and values."""
         return self.combined(values, "max", mode)

@@ -42,13 +42,18 @@ from fgrad.ops import shape as sh
 from fgrad.ops import window as wd
 from fgrad.trace import Tracer, Value, concrete
 from fgrad.tracing.writing import write_all
+from fgrad.typing import Array, ArrayLike, DTypeLike
 
 # --- differences and integrals --------------------------------------------------------------------
 
 
 @implements("diff")
 def diff(
-    a: Any, n: int = 1, axis: int = -1, prepend: Any = NO_VALUE, append: Any = NO_VALUE
+    a: ArrayLike,
+    n: int = 1,
+    axis: int = -1,
+    prepend: ArrayLike = NO_VALUE,
+    append: ArrayLike = NO_VALUE,
 ) -> Value:
     """The n-th discrete difference along an axis."""
     if n < 0:
@@ -67,7 +72,7 @@ def diff(
     return x
 
 
-def _as_end(end: Any, x: Value, axis: int) -> Value:
+def _as_end(end: ArrayLike, x: Value, axis: int) -> Value:
     """A value to be joined to `x`; a scalar is one more element."""
     y = as_array(end)
     if len(y.shape):
@@ -76,7 +81,9 @@ def _as_end(end: Any, x: Value, axis: int) -> Value:
 
 
 @implements("ediff1d")
-def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Value:
+def ediff1d(
+    ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None
+) -> Value:
     """Differences of the flattened array, between given ends."""
     x = subtractable(ravel(ary))
     for end in (to_begin, to_end):
@@ -87,7 +94,9 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Value:
 
 
 @implements("trapezoid", "trapz")
-def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Value:
+def trapezoid(
+    y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1
+) -> Value:
     """The integral by the trapezoidal rule; points with fewer axes than `y` broadcast."""
     y = as_array(y)
     place = normalize_axis(axis, len(y.shape))
@@ -105,7 +114,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Value:
 
 
 @implements("gradient")
-def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
+def gradient(f: ArrayLike, *varargs: Any, axis: int | None = None, edge_order: int = 1) -> Any:
     """Central differences inside, one-sided ones at the ends."""
     x = as_array(f)
     axes = tuple(range(len(x.shape))) if axis is None else axis
@@ -132,7 +141,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     return tuple(out) if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else out
 
 
-def _gradient_axis(x: Value, spacing: Any, axis: int, edge_order: int) -> Value:
+def _gradient_axis(x: Value, spacing: ArrayLike, axis: int, edge_order: int) -> Value:
     n = x.shape[axis]
     if n < edge_order + 1:
         raise ArgumentError(
@@ -173,7 +182,7 @@ def _gradient_axis(x: Value, spacing: Any, axis: int, edge_order: int) -> Value:
     return concatenate([left, inner, right], axis)
 
 
-def _steps(spacing: Any, n: int, axis: int, ndim: int) -> Value:
+def _steps(spacing: ArrayLike, n: int, axis: int, ndim: int) -> Value:
     """The distance of neighbours: a scalar, or an array along the axis."""
     h = as_operand(spacing)
     if not shape_of(h):
@@ -186,13 +195,13 @@ def _steps(spacing: Any, n: int, axis: int, ndim: int) -> Value:
     return reshape(steps, tuple([n - 1 if i == axis else 1 for i in range(ndim)]))
 
 
-def _three_point(left: Any, mid: Any, right: Any, h: Any, k: Any) -> Any:
+def _three_point(left: Value, mid: Value, right: Value, h: Value, k: ArrayLike) -> Any:
     """The slope at `mid` of the parabola through three points, h before and k after it."""
     total = h + k
     return -(k / (h * total)) * left + (k - h) / (h * k) * mid + h / (k * total) * right
 
 
-def _one_sided(first: Any, second: Any, third: Any, h: Any, k: Any) -> Any:
+def _one_sided(first: Value, second: Value, third: Value, h: Value, k: ArrayLike) -> Any:
     """The slope at the first of three points, h and then k apart."""
     total = h + k
     return -(h + h + k) / (h * total) * first + total / (h * k) * second - h / (k * total) * third
@@ -203,7 +212,12 @@ def _one_sided(first: Any, second: Any, third: Any, h: Any, k: Any) -> Any:
 
 @implements("interp")
 def interp(
-    x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
+    x: ArrayLike,
+    xp: ArrayLike,
+    fp: ArrayLike,
+    left: ArrayLike | None = None,
+    right: ArrayLike | None = None,
+    period: Any = None,
 ) -> Value:
     """Piecewise linear interpolation; slope 0 outside of the points."""
     for line in (xp, fp):
@@ -238,7 +252,7 @@ def interp(
     return ew.select(*broadcast((above, high, inside), shape))
 
 
-def _end(x: Any) -> Value:
+def _end(x: ArrayLike) -> Value:
     """A number to the left, to the right, or of the period."""
     x = only_real("interp", as_array(x))
     if x.shape:
@@ -275,7 +289,9 @@ def _interp_periodic(x: Value, xp: Value, fp: Value, period: Value) -> Value:
 
 
 @implements("unwrap")
-def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * math.pi) -> Value:
+def unwrap(
+    p: ArrayLike, discont: float | None = None, axis: int = -1, *, period: float = 2 * math.pi
+) -> Value:
     """Angles without jumps of more than half a period."""
     x = as_array(p)
     axis = normalize_axis(axis, len(x.shape))
@@ -301,7 +317,7 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * mat
 # --- convolution ---------------------------------------------------------------------
 
 
-def _lines(a: Any, v: Any) -> tuple[Value, Value]:
+def _lines(a: ArrayLike, v: ArrayLike) -> tuple[Value, Value]:
     x, y = promote((as_array(a), as_array(v)))
     x, y = (reshape(z, (1,)) if not len(z.shape) else z for z in (x, y))
     if len(x.shape) != 1 or len(y.shape) != 1:
@@ -312,7 +328,7 @@ def _lines(a: Any, v: Any) -> tuple[Value, Value]:
 
 
 @implements("convolve")
-def convolve(a: Any, v: Any, mode: str = "full") -> Value:
+def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full") -> Value:
     """sum_k a[k] v[n - k]."""
     x, y = _lines(a, v)
     if x.shape[0] < y.shape[0]:
@@ -321,7 +337,7 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Value:
 
 
 @implements("correlate")
-def correlate(a: Any, v: Any, mode: str = "valid") -> Value:
+def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid") -> Value:
     """sum_k a[n + k] v[k]."""
     x, y = _lines(a, v)
     y = cx.conj(y)
@@ -333,7 +349,7 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Value:
 _MODES = {"v": "valid", "s": "same", "f": "full", 0: "valid", 1: "same", 2: "full"}
 
 
-def _slide(x: Value, y: Value, mode: Any) -> Value:
+def _slide(x: Value, y: Value, mode: str) -> Value:
     """Inner products of `y` with windows of the longer `x`."""
     mode = _MODES.get(mode if isinstance(mode, int) else mode[:1].lower(), mode)
     m = y.shape[0]
@@ -376,15 +392,15 @@ def _edge(windows: Value, y: Value, inside: np.ndarray) -> Value:
 
 @implements("cov")
 def cov(
-    m: Any,
-    y: Any = None,
+    m: ArrayLike,
+    y: ArrayLike | None = None,
     rowvar: bool = True,
     bias: bool = False,
     ddof: int | None = None,
-    fweights: Any = None,
-    aweights: Any = None,
+    fweights: ArrayLike | None = None,
+    aweights: ArrayLike | None = None,
     *,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> Value:
     """The covariance matrix of variables in rows."""
     x = _variables(m, rowvar, _row_turns())
@@ -408,7 +424,9 @@ def cov(
     )
 
 
-def _weighted_cov(x: Value, fweights: Any, aweights: Any, ddof: int) -> Value:
+def _weighted_cov(
+    x: Value, fweights: ArrayLike | None, aweights: ArrayLike | None, ddof: int
+) -> Value:
     """Counts `fweights` and relative weights `aweights` of the observations."""
     counts: Any = None if fweights is None else as_array(fweights)
     relative: Any = None if aweights is None else only_real("cov", as_array(aweights))
@@ -445,7 +463,9 @@ def _variables(m: Any, rowvar: bool, row_turns: bool) -> Value:
 
 
 @implements("corrcoef")
-def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Value:
+def corrcoef(
+    x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, *, dtype: DTypeLike | None = None
+) -> Value:
     """The matrix of correlation coefficients."""
     c = cov(x, y, rowvar, dtype=dtype)
     if not len(c.shape):
@@ -464,7 +484,7 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -
 
 
 @implements("round", "around", "round_")
-def round_(a: Any, decimals: int = 0, out: Any = None) -> Value:
+def round_(a: ArrayLike, decimals: int = 0, out: Array | None = None) -> Value:
     """Rounded to decimals, halves to even."""
     refuse_out("round", out)
     x = as_array(a)
@@ -490,7 +510,7 @@ def _round_integer(x: Value, unit: int) -> Value:
 
 
 @implements("fix")
-def fix(x: Any, out: Any = None) -> Value:
+def fix(x: ArrayLike, out: Array | None = None) -> Value:
     """Rounded towards zero."""
     refuse_out("fix", out)
     return np.trunc(as_array(x))
@@ -498,7 +518,11 @@ def fix(x: Any, out: Any = None) -> Value:
 
 @implements("nan_to_num")
 def nan_to_num(
-    x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
+    x: Value,
+    copy: bool = True,
+    nan: ArrayLike = 0.0,
+    posinf: ArrayLike | None = None,
+    neginf: ArrayLike | None = None,
 ) -> Value:
     """NaN and infinities replaced by numbers; written into the array itself if `copy` is false."""
     if not copy and isinstance(x, Tracer):
@@ -525,20 +549,20 @@ def nan_to_num(
 
 
 @implements("isposinf")
-def isposinf(x: Any, out: Any = None) -> Value:
+def isposinf(x: ArrayLike, out: Array | None = None) -> Value:
     """x == inf."""
     refuse_out("isposinf", out)
     return np.equal(_ordered(x, "isposinf"), math.inf)
 
 
 @implements("isneginf")
-def isneginf(x: Any, out: Any = None) -> Value:
+def isneginf(x: ArrayLike, out: Array | None = None) -> Value:
     """x == -inf."""
     refuse_out("isneginf", out)
     return np.equal(_ordered(x, "isneginf"), -math.inf)
 
 
-def _ordered(x: Any, name: str) -> Value:
+def _ordered(x: ArrayLike, name: str) -> Value:
     """Numbers with a sign; complex ones have none."""
     x = as_array(x)
     if cx.is_complex(x):

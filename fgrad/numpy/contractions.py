@@ -33,6 +33,7 @@ from fgrad.ops import reduce as rd
 from fgrad.ops import shape as sh
 from fgrad.trace import Tracer, Value
 from fgrad.tracing.layouts import ordered
+from fgrad.typing import Array, Order
 
 opt_einsum = lazy_module("opt_einsum")
 
@@ -49,11 +50,11 @@ class Term(NamedTuple):
 @implements("einsum")
 def einsum(
     *operands: Any,
-    out: Any = None,
+    out: Array | None = None,
     dtype: Any = None,
     casting: str = "safe",
     optimize: Any = False,
-    order: Any = "K",
+    order: Order = "K",
 ) -> Value:
     """Sums of products over labelled axes."""
     refuse_out("einsum", out)

@@ -42,10 +42,11 @@ from fgrad.ops.families import BROADCAST
 from fgrad.trace import Tracer, Value, concrete, known_value
 from fgrad.tracing.assign import copied_like, keep_memory, laid_out
 from fgrad.tracing.layouts import in_c_order, is_line
+from fgrad.typing import Array, ArrayLike, Casting, DTypeLike, Order, ShapeLike
 
 
 @implements("array")
-def array(a: Any, dtype: Any = None, **kwargs: Any) -> Value:
+def array(a: ArrayLike, dtype: DTypeLike | None = None, **kwargs: Any) -> Value:
     """A traced array of nested lists, or the array itself."""
     if dtype is not None:
         x = stored(a, np.dtype(dtype))
@@ -57,14 +58,20 @@ def array(a: Any, dtype: Any = None, **kwargs: Any) -> Value:
 
 
 @implements("ascontiguousarray", "asfortranarray")
-def ascontiguousarray(a: Any, dtype: Any = None, **_: Any) -> Value:
+def ascontiguousarray(a: ArrayLike, dtype: DTypeLike | None = None, **_: object) -> Value:
     """The array itself, with at least one axis."""
     x = asarray(a, dtype)
     return x if len(shape_of(x)) else reshape(x, (1,))
 
 
 @implements("asarray", "asanyarray", "require")
-def asarray(a: Any, dtype: Any = None, *_args: Any, copy: Any = None, **_: Any) -> Value:
+def asarray(
+    a: ArrayLike,
+    dtype: DTypeLike | None = None,
+    *_args: object,
+    copy: bool | None = None,
+    **_: object,
+) -> Value:
     """The array itself, or a traced array of nested lists."""
     x = as_array(a) if dtype is None else stored(a, np.dtype(dtype))
     out = strong(x) if isinstance(x, Tracer) else x
@@ -73,7 +80,9 @@ def asarray(a: Any, dtype: Any = None, *_args: Any, copy: Any = None, **_: Any) 
     return fresh(out) if copy and out is a else out
 
 
-def _like(a: Any, dtype: Any, shape: Any) -> tuple[Value, np.dtype, tuple[int, ...]]:
+def _like(
+    a: ArrayLike, dtype: DTypeLike | None, shape: ShapeLike | None
+) -> tuple[Value, np.dtype, tuple[int, ...]]:
     x = as_operand(a)
     return (
         x,
@@ -82,7 +91,7 @@ def _like(a: Any, dtype: Any, shape: Any) -> tuple[Value, np.dtype, tuple[int, .
     )
 
 
-def _array_of(like: Value, out: Value, order: Any) -> Value:
+def _array_of(like: Value, out: Value, order: Order) -> Value:
     """A result that can be written into, of shape () too, in the trace of `like` if it is open."""
     if isinstance(out, np.ndarray):
         return out if out.flags.writeable else out.copy()
@@ -99,7 +108,12 @@ def _array_of(like: Value, out: Value, order: Any) -> Value:
 
 @implements("zeros_like", "empty_like")
 def zeros_like(
-    a: Any, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None, **_: Any
+    a: ArrayLike,
+    dtype: DTypeLike | None = None,
+    order: Order = "K",
+    subok: bool = True,
+    shape: ShapeLike | None = None,
+    **_: object,
 ) -> Value:
     """Zeros with the shape and dtype of an array."""
     x, kind, lengths = _like(a, dtype, shape)
@@ -108,7 +122,12 @@ def zeros_like(
 
 @implements("ones_like")
 def ones_like(
-    a: Any, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None, **_: Any
+    a: ArrayLike,
+    dtype: DTypeLike | None = None,
+    order: Order = "K",
+    subok: bool = True,
+    shape: ShapeLike | None = None,
+    **_: object,
 ) -> Value:
     """Ones with the shape and dtype of an array."""
     x, kind, lengths = _like(a, dtype, shape)
@@ -117,13 +136,13 @@ def ones_like(
 
 @implements("full_like")
 def full_like(
-    a: Any,
-    fill_value: Any,
-    dtype: Any = None,
-    order: Any = "K",
+    a: ArrayLike,
+    fill_value: ArrayLike,
+    dtype: DTypeLike | None = None,
+    order: Order = "K",
     subok: bool = True,
-    shape: Any = None,
-    **_: Any,
+    shape: ShapeLike | None = None,
+    **_: object,
 ) -> Value:
     """One value, perhaps traced, with the shape and dtype of an array."""
     x, kind, lengths = _like(a, dtype, shape)
@@ -138,7 +157,13 @@ def full_like(
 
 
 @implements("full")
-def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", **_: Any) -> Value:
+def full(
+    shape: ShapeLike,
+    fill_value: ArrayLike,
+    dtype: DTypeLike | None = None,
+    order: Order = "C",
+    **_: object,
+) -> Value:
     """One value, perhaps traced, in every place."""
     x = as_array(fill_value) if dtype is None else stored(fill_value, np.dtype(dtype))
     return _array_of(x, broadcast_to(x, known_shape(shape)), order)
@@ -146,14 +171,14 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", **_: 
 
 @implements("linspace")
 def linspace(
-    start: Any,
-    stop: Any,
+    start: ArrayLike,
+    stop: ArrayLike,
     num: int = 50,
     endpoint: bool = True,
     retstep: bool = False,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     axis: int = 0,
-    **_: Any,
+    **_: object,
 ) -> Any:
     """Evenly spaced numbers from start to stop, of which either may be traced."""
     num = operator.index(num)
@@ -187,12 +212,12 @@ def linspace(
 
 @implements("logspace")
 def logspace(
-    start: Any,
-    stop: Any,
+    start: ArrayLike,
+    stop: ArrayLike,
     num: int = 50,
     endpoint: bool = True,
-    base: Any = 10.0,
-    dtype: Any = None,
+    base: ArrayLike = 10.0,
+    dtype: DTypeLike | None = None,
     axis: int = 0,
 ) -> Value:
     """Powers of a base with evenly spaced exponents."""
@@ -203,7 +228,12 @@ def logspace(
 
 @implements("geomspace")
 def geomspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    endpoint: bool = True,
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
 ) -> Value:
     """Numbers with a constant ratio."""
     first, last = as_array(start), as_array(stop)
@@ -231,7 +261,7 @@ def _as_row(x: Value, shape: tuple[int, ...], dtype: np.dtype) -> Value:
 
 
 @implements("arange")
-def arange(*args: Any, dtype: Any = None, **_: Any) -> Value:
+def arange(*args: Any, dtype: DTypeLike | None = None, **_: object) -> Value:
     """`np.arange` needs a known length: traced limits must have known values."""
     limits = [known_value(a) if isinstance(a, Tracer) else a for a in args]
     return np.arange(*limits, dtype=dtype)
@@ -240,7 +270,7 @@ def arange(*args: Any, dtype: Any = None, **_: Any) -> Value:
 # --- triangles and diagonals ----------------------------------------------------------------------
 
 
-def _on_or_below(rows: int, columns: int, k: Any) -> Value:
+def _on_or_below(rows: int, columns: int, k: ArrayLike) -> Value:
     """Where an element is on or below the diagonal k, which may be traced."""
     known = concrete(k)
     if known is not None:
@@ -249,14 +279,18 @@ def _on_or_below(rows: int, columns: int, k: Any) -> Value:
 
 
 @implements("tri")
-def tri(N: int, M: int | None = None, k: Any = 0, dtype: Any = float, **_: Any) -> Value:
+def tri(
+    N: int, M: int | None = None, k: ArrayLike = 0, dtype: DTypeLike = float, **_: object
+) -> Value:
     """Ones on and below a diagonal whose number may be traced."""
     rows = operator.index(N)
     return convert(_on_or_below(rows, rows if M is None else operator.index(M), k), np.dtype(dtype))
 
 
 @implements("eye")
-def eye(N: int, M: int | None = None, k: Any = 0, dtype: Any = float, **_: Any) -> Value:
+def eye(
+    N: int, M: int | None = None, k: ArrayLike = 0, dtype: DTypeLike = float, **_: object
+) -> Value:
     """Ones on a diagonal whose number may be traced."""
     rows = operator.index(N)
     columns = rows if M is None else operator.index(M)
@@ -264,7 +298,7 @@ def eye(N: int, M: int | None = None, k: Any = 0, dtype: Any = float, **_: Any) 
     return convert(hit, np.dtype(dtype))
 
 
-def _triangle(m: Any, k: Any, lower: bool) -> Value:
+def _triangle(m: ArrayLike, k: int, lower: bool) -> Value:
     x = as_array(m)
     if not x.shape:
         raise ArgumentError("tril and triu take arrays with at least one axis")
@@ -277,19 +311,21 @@ def _triangle(m: Any, k: Any, lower: bool) -> Value:
 
 
 @implements("tril")
-def tril(m: Any, k: int = 0) -> Value:
+def tril(m: ArrayLike, k: int = 0) -> Value:
     """The lower triangle; zeros above the diagonal k."""
     return _triangle(m, k, True)
 
 
 @implements("triu")
-def triu(m: Any, k: int = 0) -> Value:
+def triu(m: ArrayLike, k: int = 0) -> Value:
     """The upper triangle; zeros below the diagonal k."""
     return _triangle(m, k, False)
 
 
 @implements("diagonal")
-def diagonal(a: Any, offset: int = 0, axis1: int | None = None, axis2: int | None = None) -> Value:
+def diagonal(
+    a: ArrayLike, offset: int = 0, axis1: int | None = None, axis2: int | None = None
+) -> Value:
     """The elements with equal indices along two axes, along a new last axis."""
     return _diagonal(
         as_array(a), offset, 0 if axis1 is None else axis1, 1 if axis2 is None else axis2
@@ -309,7 +345,12 @@ def _diagonal(x: Value, offset: int, axis1: int, axis2: int) -> Value:
 
 @implements("trace")
 def trace(
-    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
+    a: ArrayLike,
+    offset: int = 0,
+    axis1: int = 0,
+    axis2: int = 1,
+    dtype: DTypeLike | None = None,
+    out: Array | None = None,
 ) -> Value:
     """The sum of the diagonal."""
     line = diagonal(a, offset, axis1, axis2)
@@ -321,7 +362,7 @@ def trace(
 
 
 @implements("diag")
-def diag(v: Any, k: int = 0) -> Value:
+def diag(v: ArrayLike, k: int = 0) -> Value:
     """The diagonal of a matrix, or the matrix of a diagonal."""
     x = as_array(v)
     if len(x.shape) == 2:
@@ -332,14 +373,14 @@ def diag(v: Any, k: int = 0) -> Value:
 
 
 @implements("diagflat")
-def diagflat(v: Any, k: int = 0) -> Value:
+def diagflat(v: ArrayLike, k: int = 0) -> Value:
     """The matrix with the flattened array as its diagonal."""
     x = as_array(v)
     return diag(reshape(x, (math.prod(x.shape),)), k)
 
 
 @implements("vander")
-def vander(x: Any, N: int | None = None, increasing: bool = False) -> Value:
+def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Value:
     """The powers of a vector as columns."""
     x = as_array(x)
     if len(x.shape) != 1:
@@ -357,7 +398,7 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Value:
 
 
 @implements("meshgrid")
-def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
+def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
     """Coordinate arrays of a grid."""
     xs = [as_array(x) for x in xi]
     n = len(xs)
@@ -378,19 +419,19 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
 
 
 @implements("shape")
-def shape(a: Any) -> tuple[int, ...]:
+def shape(a: ArrayLike) -> tuple[int, ...]:
     """The lengths of the axes."""
     return shape_of(as_operand(a))
 
 
 @implements("ndim")
-def ndim(a: Any) -> int:
+def ndim(a: ArrayLike) -> int:
     """The number of axes."""
     return len(shape_of(as_operand(a)))
 
 
 @implements("size")
-def size(a: Any, axis: Any = None) -> int:
+def size(a: ArrayLike, axis: int | None = None) -> int:
     """The number of elements, in all or along an axis."""
     lengths = shape_of(as_operand(a))
     return math.prod(lengths) if axis is None else lengths[normalize_axis(axis, len(lengths))]
@@ -406,26 +447,26 @@ def result_type_(*args: Any) -> np.dtype:
 
 
 @implements("can_cast")
-def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
+def can_cast(from_: Any, to: Any, casting: Casting = "safe") -> bool:
     """Whether a dtype can be cast to another."""
     return np.can_cast(from_.dtype if isinstance(from_, Tracer) else from_, to, casting)
 
 
 @implements("real")
-def real(val: Any) -> Value:
+def real(val: ArrayLike) -> Value:
     """The real part: real arrays themselves."""
     return cx.real(as_array(val))
 
 
 @implements("imag")
-def imag(val: Any) -> Value:
+def imag(val: ArrayLike) -> Value:
     """The imaginary part: zeros of real arrays."""
     x = as_array(val)
     return cx.imag(x) if cx.is_complex(x) else zeros_like(x)
 
 
 @implements("iscomplex")
-def iscomplex(x: Any) -> Value:
+def iscomplex(x: ArrayLike) -> Value:
     """Whether elements have an imaginary part."""
     x = as_array(x)
     if cx.is_complex(x):
@@ -435,13 +476,13 @@ def iscomplex(x: Any) -> Value:
 
 
 @implements("isreal")
-def isreal(x: Any) -> Value:
+def isreal(x: ArrayLike) -> Value:
     """Whether elements have no imaginary part."""
     return ew.not_(iscomplex(x))
 
 
 @implements("real_if_close")
-def real_if_close(a: Any, tol: float = 100) -> Value:
+def real_if_close(a: ArrayLike, tol: float = 100) -> Value:
     """Real arrays themselves, and real parts where the imaginary ones are known to be small."""
     x = as_array(a)
     if not cx.is_complex(x):
@@ -455,7 +496,9 @@ def real_if_close(a: Any, tol: float = 100) -> Value:
 
 
 @implements("astype")
-def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Value:
+def astype(
+    x: ArrayLike, dtype: DTypeLike | None, /, *, copy: bool = True, device: str | None = None
+) -> Value:
     """The values with another dtype; complex numbers lose their imaginary part to a real one."""
     a, dtype = as_array(x), np.dtype(dtype)
     if not is_numeric(dtype):

@@ -40,6 +40,7 @@ from fgrad.ops import reduce as rd
 from fgrad.ops import shape as sh
 from fgrad.ops import sort as so
 from fgrad.trace import Value
+from fgrad.typing import Array, ArrayLike
 
 _SIZED = ("size", "fill_value")
 
@@ -84,7 +85,9 @@ def _length(size: Any) -> int:
 
 
 @implements("nonzero", extra=_SIZED)
-def nonzero(a: Any, *, size: Any = None, fill_value: Any = None) -> tuple[Value, ...]:
+def nonzero(
+    a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None
+) -> tuple[Value, ...]:
     """The indices of elements that are not 0."""
     if size is not None:
         return _nonzero_places(a, size, fill_value)
@@ -92,7 +95,9 @@ def nonzero(a: Any, *, size: Any = None, fill_value: Any = None) -> tuple[Value,
 
 
 @implements("flatnonzero", extra=_SIZED)
-def flatnonzero(a: Any, *, size: Any = None, fill_value: Any = None) -> Value:
+def flatnonzero(
+    a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None
+) -> Value:
     """The indices of elements of the flattened array that are not 0."""
     if size is not None:
         return _nonzero_places(ravel(a), size, fill_value)[0]
@@ -100,7 +105,9 @@ def flatnonzero(a: Any, *, size: Any = None, fill_value: Any = None) -> Value:
 
 
 @implements("argwhere", extra=_SIZED)
-def argwhere(a: Any, *, size: Any = None, fill_value: Any = None) -> Value:
+def argwhere(
+    a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None
+) -> Value:
     """The indices of elements that are not 0, as rows."""
     if size is None:
         return np.argwhere(known(a, "argwhere"))
@@ -112,13 +119,13 @@ def argwhere(a: Any, *, size: Any = None, fill_value: Any = None) -> Value:
 
 @implements("compress", extra=_SIZED)
 def compress(
-    condition: Any,
-    a: Any,
-    axis: Any = None,
-    out: Any = None,
+    condition: ArrayLike,
+    a: ArrayLike,
+    axis: int | None = None,
+    out: Array | None = None,
     *,
-    size: Any = None,
-    fill_value: Any = 0,
+    size: int | None = None,
+    fill_value: ArrayLike = 0,
 ) -> Value:
     """Elements along an axis where a condition holds."""
     refuse_out("compress", out)
@@ -145,7 +152,9 @@ def compress(
 
 
 @implements("extract", extra=_SIZED)
-def extract(condition: Any, arr: Any, *, size: Any = None, fill_value: Any = 0) -> Value:
+def extract(
+    condition: ArrayLike, arr: ArrayLike, *, size: int | None = None, fill_value: ArrayLike = 0
+) -> Value:
     """Elements where a condition holds."""
     if size is None:
         return take(arr, np.flatnonzero(known(condition, "extract")))
@@ -171,7 +180,9 @@ def _distinct(x: Value, equal_nan: bool, name: str) -> Distinct:
     return Distinct(take(ravel(x), index), index, inverse.reshape(-1), counts)
 
 
-def _distinct_sized(a: Value, size: Any, fill_value: Any, equal_nan: bool) -> Distinct:
+def _distinct_sized(
+    a: Value, size: int | None, fill_value: ArrayLike | None, equal_nan: bool
+) -> Distinct:
     """`size` distinct elements: what there are not is `fill_value`, by default the least."""
     x, count = ravel(a), _length(size)
     n = x.shape[0]
@@ -199,7 +210,11 @@ def _distinct_sized(a: Value, size: Any, fill_value: Any, equal_nan: bool) -> Di
 
 
 def _distinct_of(
-    a: Any, size: Any, fill_value: Any, equal_nan: bool = True, name: str = "unique"
+    a: ArrayLike,
+    size: int | None,
+    fill_value: ArrayLike | None,
+    equal_nan: bool = True,
+    name: str = "unique",
 ) -> Distinct:
     x = as_array(a)
     if size is None:
@@ -209,16 +224,16 @@ def _distinct_of(
 
 @implements("unique", extra=_SIZED)
 def unique(
-    ar: Any,
+    ar: ArrayLike,
     return_index: bool = False,
     return_inverse: bool = False,
     return_counts: bool = False,
-    axis: Any = None,
+    axis: int | None = None,
     *,
     equal_nan: bool = True,
     sorted: bool = True,
-    size: Any = None,
-    fill_value: Any = None,
+    size: int | None = None,
+    fill_value: ArrayLike | None = None,
 ) -> Any:
     """The distinct elements in order, or the distinct slices along an axis."""
     x = as_array(ar)
@@ -250,7 +265,9 @@ def _array_api_type(name: str) -> Any:
 
 
 @implements("unique_all", extra=_SIZED)
-def unique_all(x: Any, /, *, size: Any = None, fill_value: Any = None) -> Any:
+def unique_all(
+    x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None
+) -> Any:
     """Distinct values, where each stands first, the inverse, and counts; NaN differ."""
     a = as_array(x)
     found = _distinct_of(a, size, fill_value, equal_nan=False, name="unique_all")
@@ -259,14 +276,18 @@ def unique_all(x: Any, /, *, size: Any = None, fill_value: Any = None) -> Any:
 
 
 @implements("unique_counts", extra=_SIZED)
-def unique_counts(x: Any, /, *, size: Any = None, fill_value: Any = None) -> Any:
+def unique_counts(
+    x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None
+) -> Any:
     """Distinct values and how often each occurs; NaN differ."""
     found = _distinct_of(x, size, fill_value, equal_nan=False, name="unique_counts")
     return _array_api_type("unique_counts")(found.values, found.counts)
 
 
 @implements("unique_inverse", extra=_SIZED)
-def unique_inverse(x: Any, /, *, size: Any = None, fill_value: Any = None) -> Any:
+def unique_inverse(
+    x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None
+) -> Any:
     """Distinct values, and for each element the number of its value; NaN differ."""
     a = as_array(x)
     found = _distinct_of(a, size, fill_value, equal_nan=False, name="unique_inverse")
@@ -274,7 +295,9 @@ def unique_inverse(x: Any, /, *, size: Any = None, fill_value: Any = None) -> An
 
 
 @implements("unique_values", extra=_SIZED)
-def unique_values(x: Any, /, *, size: Any = None, fill_value: Any = None) -> Value:
+def unique_values(
+    x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None
+) -> Value:
     """Distinct values in order; NaN differ."""
     return _distinct_of(x, size, fill_value, equal_nan=False, name="unique_values").values
 
@@ -283,13 +306,17 @@ def unique_values(x: Any, /, *, size: Any = None, fill_value: Any = None) -> Val
 
 
 @implements("union1d", extra=_SIZED)
-def union1d(ar1: Any, ar2: Any, *, size: Any = None, fill_value: Any = None) -> Value:
+def union1d(
+    ar1: ArrayLike, ar2: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None
+) -> Value:
     """The distinct elements of two arrays."""
     both = concatenate([ravel(ar1), ravel(ar2)])
     return _distinct_of(both, size, fill_value, name="union1d").values
 
 
-def _chosen(x: Value, mask: Value, size: Any, fill_value: Any, name: str) -> Value:
+def _chosen(
+    x: Value, mask: Value, size: int | None, fill_value: ArrayLike | None, name: str
+) -> Value:
     """The elements of `x` where a mask holds: all of them, or `size`."""
     if size is None:
         return take(x, np.flatnonzero(known(mask, name)))
@@ -298,7 +325,12 @@ def _chosen(x: Value, mask: Value, size: Any, fill_value: Any, name: str) -> Val
 
 @implements("setdiff1d", extra=_SIZED)
 def setdiff1d(
-    ar1: Any, ar2: Any, assume_unique: bool = False, *, size: Any = None, fill_value: Any = None
+    ar1: ArrayLike,
+    ar2: ArrayLike,
+    assume_unique: bool = False,
+    *,
+    size: int | None = None,
+    fill_value: ArrayLike | None = None,
 ) -> Value:
     """The elements of the first array that are not in the second."""
     x = ravel(ar1)
@@ -322,7 +354,12 @@ def _differs_from_previous(x: Value) -> Value:
 
 @implements("setxor1d", extra=_SIZED)
 def setxor1d(
-    ar1: Any, ar2: Any, assume_unique: bool = False, *, size: Any = None, fill_value: Any = None
+    ar1: ArrayLike,
+    ar2: ArrayLike,
+    assume_unique: bool = False,
+    *,
+    size: int | None = None,
+    fill_value: ArrayLike | None = None,
 ) -> Value:
     """The elements that are in one of two arrays only, in order."""
     if size is not None:
@@ -337,7 +374,9 @@ def setxor1d(
     return _chosen(both, alone, size, fill_value, "setxor1d")
 
 
-def _sized_xor(ar1: Any, ar2: Any, size: Any, fill_value: Any) -> Value:
+def _sized_xor(
+    ar1: ArrayLike, ar2: ArrayLike, size: int | None, fill_value: ArrayLike | None
+) -> Value:
     """The distinct elements of both arrays that are not in both."""
     x, y = promote((ravel(ar1), ravel(ar2)))
     (both,) = so.sort((concatenate([x, y]),), 0)
@@ -348,13 +387,13 @@ def _sized_xor(ar1: Any, ar2: Any, size: Any, fill_value: Any) -> Value:
 
 @implements("intersect1d", extra=_SIZED)
 def intersect1d(
-    ar1: Any,
-    ar2: Any,
+    ar1: ArrayLike,
+    ar2: ArrayLike,
     assume_unique: bool = False,
     return_indices: bool = False,
     *,
-    size: Any = None,
-    fill_value: Any = None,
+    size: int | None = None,
+    fill_value: ArrayLike | None = None,
 ) -> Any:
     """The distinct elements that are in both arrays, and where they stand first in each."""
     x, y = promote((ravel(ar1), ravel(ar2)))

@@ -18,6 +18,7 @@ from fgrad.ops import fft as ft
 from fgrad.ops.complex import conj, is_complex, to_complex
 from fgrad.ops.shape import pad, slice_
 from fgrad.trace import Value
+from fgrad.typing import Array, ArrayLike
 
 _NORMS = ("backward", "ortho", "forward")
 
@@ -34,7 +35,7 @@ def _factor(norm: str | None, size: int, inverse: bool) -> float:
     return size**exponent if inverse else size**-exponent
 
 
-def _operand(a: Any, real_input: bool = False) -> Value:
+def _operand(a: ArrayLike, real_input: bool = False) -> Value:
     """A complex operand in its precision; a real one if asked for."""
     x = as_array(a)
     if x.dtype.kind in "biu":
@@ -62,7 +63,9 @@ def resized(x: Value, axis: int, n: int) -> Value:
     return pad(x, (0,) * len(high), high)
 
 
-def _lengths(x: Value, s: Any, axes: Any) -> tuple[list[int], list[int]]:
+def _lengths(
+    x: Value, s: Sequence[int] | None, axes: Sequence[int] | None
+) -> tuple[list[int], list[int]]:
     """Lengths and axes of a transform over several; -1 keeps a length."""
     ndim = len(x.shape)
     if axes is None:
@@ -91,37 +94,73 @@ def _one_length(n: Any) -> tuple[int] | None:
 
 
 @implements("fft.fft")
-def fft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Value:
+def fft(
+    a: ArrayLike,
+    n: int | None = None,
+    axis: int = -1,
+    norm: str | None = None,
+    out: Array | None = None,
+) -> Value:
     """The transform along an axis, cut or padded to length n."""
     return fftn(a, _one_length(n), (axis,), norm, out)
 
 
 @implements("fft.ifft")
-def ifft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Value:
+def ifft(
+    a: ArrayLike,
+    n: int | None = None,
+    axis: int = -1,
+    norm: str | None = None,
+    out: Array | None = None,
+) -> Value:
     """The inverse transform along an axis, cut or padded to length n."""
     return ifftn(a, _one_length(n), (axis,), norm, out)
 
 
 @implements("fft.rfft")
-def rfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Value:
+def rfft(
+    a: ArrayLike,
+    n: int | None = None,
+    axis: int = -1,
+    norm: str | None = None,
+    out: Array | None = None,
+) -> Value:
     """The first half of the transform of real numbers."""
     return rfftn(a, _one_length(n), (axis,), norm, out)
 
 
 @implements("fft.irfft")
-def irfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Value:
+def irfft(
+    a: ArrayLike,
+    n: int | None = None,
+    axis: int = -1,
+    norm: str | None = None,
+    out: Array | None = None,
+) -> Value:
     """The n real numbers with the given half of a transform; n is even unless given."""
     return irfftn(a, _one_length(n), (axis,), norm, out)
 
 
 @implements("fft.hfft")
-def hfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Value:
+def hfft(
+    a: ArrayLike,
+    n: int | None = None,
+    axis: int = -1,
+    norm: str | None = None,
+    out: Array | None = None,
+) -> Value:
     """The real transform of a signal of which half is given, the rest being its conjugate."""
     return _half_again(irfft(conj(_operand(a)), n, axis, _opposite(norm), out), a)
 
 
 @implements("fft.ihfft")
-def ihfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Value:
+def ihfft(
+    a: ArrayLike,
+    n: int | None = None,
+    axis: int = -1,
+    norm: str | None = None,
+    out: Array | None = None,
+) -> Value:
     """The inverse of `hfft`."""
     return conj(rfft(a, n, axis, _opposite(norm), out))
 
@@ -140,7 +179,11 @@ def _complex_transform(
     name: str, transform: Callable[[Value, tuple[int, ...]], Value], inverse: bool
 ) -> Callable[..., Value]:
     def function(
-        a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None
+        a: ArrayLike,
+        s: Sequence[int] | None = None,
+        axes: Sequence[int] | None = None,
+        norm: str | None = None,
+        out: Array | None = None,
     ) -> Value:
         refuse_out(f"fft.{name}", out)
         x = as_array(a)
@@ -179,7 +222,13 @@ ifftn = _complex_transform("ifftn", ft.ifft, True)
 
 
 @implements("fft.rfftn")
-def rfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Value:
+def rfftn(
+    a: ArrayLike,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str | None = None,
+    out: Array | None = None,
+) -> Value:
     """The transform of real numbers over several axes; of the last one, the first half."""
     refuse_out("fft.rfftn", out)
     x = _operand(a, real_input=True)
@@ -194,7 +243,13 @@ def rfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = 
 
 
 @implements("fft.irfftn")
-def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Value:
+def irfftn(
+    a: ArrayLike,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str | None = None,
+    out: Array | None = None,
+) -> Value:
     """The inverse of `rfftn`; the last length is even unless given."""
     refuse_out("fft.irfftn", out)
     x = _operand(a)
@@ -215,14 +270,18 @@ def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any =
     return _half_again(y, a) if len(where) == 1 else y  # else NumPy's `ifft` has widened it
 
 
-def _half_again(y: Value, a: Any) -> Value:
+def _half_again(y: Value, a: ArrayLike) -> Value:
     """Real results have the precision of what was given."""
     return convert(y, as_array(a).dtype) if as_array(a).dtype == np.float16 else y
 
 
 def _plane(name: str, whole: Callable[..., Value]) -> None:
     def function(
-        a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None
+        a: ArrayLike,
+        s: Sequence[int] | None = None,
+        axes: Sequence[int] = (-2, -1),
+        norm: str | None = None,
+        out: Array | None = None,
     ) -> Value:
         return whole(a, s, axes, norm, out)
 
@@ -240,7 +299,7 @@ _plane("irfft2", irfftn)
 # --- order of the frequencies
 
 
-def _shift(x: Any, axes: Any, amount: Callable[[int], int]) -> Value:
+def _shift(x: Any, axes: Sequence[int] | None, amount: Callable[[int], int]) -> Value:
     x = as_array(x)
     where = range(len(x.shape)) if axes is None else known_ints(axes)
     if not x.shape and axes is None:
@@ -249,12 +308,12 @@ def _shift(x: Any, axes: Any, amount: Callable[[int], int]) -> Value:
 
 
 @implements("fft.fftshift")
-def fftshift(x: Any, axes: Any = None) -> Value:
+def fftshift(x: ArrayLike, axes: Sequence[int] | None = None) -> Value:
     """Zero frequency moved to the middle."""
     return _shift(x, axes, lambda n: n // 2)
 
 
 @implements("fft.ifftshift")
-def ifftshift(x: Any, axes: Any = None) -> Value:
+def ifftshift(x: ArrayLike, axes: Sequence[int] | None = None) -> Value:
     """The inverse of `fftshift`."""
     return _shift(x, axes, lambda n: -(n // 2))

@@ -26,6 +26,7 @@ from fgrad.numpy.promote import (
 )
 from fgrad.trace import Value
 from fgrad.tracing.device_tracing import has_device, through
+from fgrad.typing import ArrayLike, DTypeLike
 
 
 def _traced_index(key: Any) -> bool:
@@ -116,19 +117,23 @@ class Grid:
         return concatenate([reshape(x, (1, *lengths)) for x in out], 0)
 
 
-def ndenumerate(arr: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
+def ndenumerate(arr: ArrayLike) -> Iterator[tuple[tuple[int, ...], Any]]:
     """Index and element, one after the other."""
     x = as_array(arr)
     return ((index, x[index]) for index in np.ndindex(*x.shape))
 
 
-def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
+def fftfreq(
+    n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: str | None = None
+) -> Any:
     """`np.fft.fftfreq` with a dtype: the frequencies of a transform of length n."""
     found = np.fft.fftfreq(n, d)
     return found if dtype is None else found.astype(dtype)
 
 
-def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
+def rfftfreq(
+    n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: str | None = None
+) -> Any:
     """`np.fft.rfftfreq` with a dtype: the frequencies that are not negative."""
     found = np.fft.rfftfreq(n, d)
     return found if dtype is None else found.astype(dtype)

@@ -32,10 +32,13 @@ from fgrad.ops import elementwise as ew
 from fgrad.ops import index as ix
 from fgrad.trace import Tracer, Value, concrete
 from fgrad.tracing.assign import memory_of
+from fgrad.typing import ArrayLike
 
 
 @implements("bincount", extra=("length",))
-def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: Any = None) -> Value:
+def bincount(
+    x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0, *, length: int | None = None
+) -> Value:
     """How often each number occurs, or the sums of its weights.
 
     The largest number decides the length of the result, so the numbers must be known; `length=n`
@@ -70,7 +73,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: Any = N
 # --- bins -----------------------------------------------------------------------------------------
 
 
-def _edges(x: Value, bins: Any, range: Any, name: str) -> Value:
+def _edges(x: Value, bins: ArrayLike | str, range: Any, name: str) -> Value:
     """The edges of bins: given, or evenly spaced over a range or over the values."""
     only_real(name, x)
     if shape_of(as_array(bins)):
@@ -127,7 +130,7 @@ def _bin_of(x: Value, edges: Value) -> tuple[Value, Value]:
     return broadcast_to(place, shape_of(x)), inside
 
 
-def _fill(place: Value, inside: Value, weights: Any, count: int) -> Value:
+def _fill(place: Value, inside: Value, weights: ArrayLike | None, count: int) -> Value:
     """Counts, or sums of weights, of numbered bins."""
     place = ew.select(inside, place, np.int64(count))
     w: Value = np.ones(shape_of(place), INT64) if weights is None else ravel(weights)
@@ -137,7 +140,12 @@ def _fill(place: Value, inside: Value, weights: Any, count: int) -> Value:
 
 
 @implements("histogram_bin_edges")
-def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Value:
+def histogram_bin_edges(
+    a: ArrayLike,
+    bins: ArrayLike | str = 10,
+    range: tuple[float, float] | None = None,
+    weights: ArrayLike | None = None,
+) -> Value:
     """The edges that `histogram` would use."""
     x = ravel(a)
     if isinstance(bins, str):
@@ -147,7 +155,11 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
 
 @implements("histogram")
 def histogram(
-    a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+    a: ArrayLike,
+    bins: ArrayLike | str = 10,
+    range: tuple[float, float] | None = None,
+    density: bool | None = None,
+    weights: ArrayLike | None = None,
 ) -> tuple[Value, Value]:
     """Counts, or sums of weights, of values in bins; the number of bins is known."""
     x = ravel(a)
@@ -163,7 +175,11 @@ def histogram(
 
 @implements("histogramdd")
 def histogramdd(
-    sample: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+    sample: ArrayLike,
+    bins: ArrayLike | str = 10,
+    range: tuple[float, float] | None = None,
+    density: bool | None = None,
+    weights: ArrayLike | None = None,
 ) -> tuple[Value, tuple[Value, ...]]:
     """Counts of points in boxes; `sample` has points as rows, or is a list of coordinates."""
     columns = _columns(sample)
@@ -195,7 +211,7 @@ def histogramdd(
     return total, tuple(edges)
 
 
-def _columns(sample: Any) -> list[Value]:
+def _columns(sample: ArrayLike) -> list[Value]:
     if isinstance(sample, (list, tuple)):
         numbers = not any([shape_of(as_array(x)) for x in sample])
         return [np.stack(sample)] if numbers else [ravel(x) for x in sample]
@@ -218,7 +234,7 @@ def _for_each(bins: Any, dim: int) -> Sequence[Any]:
     return [bins] * dim
 
 
-def _edges_of(x: Value, bins: Any, range: Any, i: int) -> Value:
+def _edges_of(x: Value, bins: ArrayLike | str, range: float | None, i: int) -> Value:
     if shape_of(as_array(bins)):
         edges = as_array(bins)
         value = concrete(edges)
@@ -231,7 +247,12 @@ def _edges_of(x: Value, bins: Any, range: Any, i: int) -> Value:
 
 @implements("histogram2d")
 def histogram2d(
-    x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+    x: Value,
+    y: Value,
+    bins: Any = 10,
+    range: tuple[float, float] | None = None,
+    density: bool | None = None,
+    weights: ArrayLike | None = None,
 ) -> tuple[Value, Value, Value]:
     """Counts of points in rectangles, and the edges along x and y."""
     if shape_of(as_operand(x)) != shape_of(as_operand(y)):

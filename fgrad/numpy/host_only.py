@@ -10,14 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 from fgrad.numpy.dispatch import implements, lookup
-from fgrad.trace import Tracer, concrete
+from fgrad.trace import Tracer, Value, concrete
 from fgrad.tracing.trace_errors import needs_value
 
 PRINTING = ("array2string", "array_repr", "array_str")
 WRITING = ("save", "savetxt", "savez", "savez_compressed")
 
 
-def _plain(x: Any) -> Any:
+def _plain(x: Value) -> Any:
     """The numbers behind a traced array, or a list of them."""
     if isinstance(x, (list, tuple)):
         return type(x)([_plain(y) for y in x])

@@ -37,6 +37,7 @@ from fgrad.ops import elementwise as ew
 from fgrad.ops import index as ix
 from fgrad.ops import shape as sh
 from fgrad.trace import Tracer, Value, concrete
+from fgrad.typing import ArrayLike
 
 
 class Slice(NamedTuple):
@@ -459,7 +460,9 @@ def same_shapes(indices: Sequence[Any]) -> list[Value]:
 # --- writing --------------------------------------------------------------------------------------
 
 
-def update(x: Value, index: Any, values: Any, mode: str, bounds: str = "raise") -> Value:
+def update(
+    x: Value, index: Any, values: ArrayLike | None, mode: str, bounds: str = "raise"
+) -> Value:
     """`x` with `values` set, added, ... at an index; a new array."""
     x = as_array(x)
     wide, index = with_truth_axes(x, index)

@@ -13,7 +13,7 @@ import functools
 import inspect
 import math
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,7 @@ from fgrad.tracing.assign import View, keep_memory, link
 from fgrad.tracing.layouts import mark
 from fgrad.tracing.tables import alias_functions, numpy_functions, store_out, ufunc_methods
 from fgrad.tracing.writing import write_all
+from fgrad.typing import ArrayLike, Order
 
 Function = Callable[..., Any]
 
@@ -145,7 +146,7 @@ def store(out: Any, function: Any, method: str, args: Any, kwargs: dict[str, Any
     return stored if len(outs) > 1 else stored[0]
 
 
-def _store_one(out: Tracer, result: Any, where: Any, casting: str) -> Tracer:
+def _store_one(out: Tracer, result: Any, where: ArrayLike, casting: str) -> Tracer:
     """Write one result over an array, where a mask holds."""
     if shape_of(as_operand(result)) != out.shape:
         result = broadcast_to(as_array(result), out.shape, out)
@@ -156,7 +157,7 @@ def _store_one(out: Tracer, result: Any, where: Any, casting: str) -> Tracer:
     return out
 
 
-def _plain_output(function: Any) -> InPlaceError:
+def _plain_output(function: Callable[..., Any]) -> InPlaceError:
     name = getattr(function, "__name__", "function")
     return InPlaceError(
         f"np.{name} would write a traced value into a plain NumPy array.",
@@ -177,7 +178,7 @@ def _spread(value: Value, x: Tracer) -> Value:
 def in_place(operator: Function) -> Function:
     """`x += y`: an array keeps its shape and dtype and is written; a scalar is a new value."""
 
-    def assign_operator(x: Tracer, y: Any) -> Any:
+    def assign_operator(x: Tracer, y: ArrayLike) -> Any:
         new = operator(x, y)
         if new is NotImplemented or not (x.shape or x._view is not None):
             return new
@@ -191,7 +192,9 @@ _REPEATABLE = {np.add: "add", np.subtract: "add", np.multiply: "mul", np.maximum
                np.minimum: "min"}  # fmt: skip
 
 
-def ufunc_at(ufunc: Any, x: Any, indices: Any, values: Any = None) -> None:
+def ufunc_at(
+    ufunc: np.ufunc, x: ArrayLike, indices: ArrayLike, values: ArrayLike | None = None
+) -> None:
     """np.add.at(x, i, v) and its relatives: repeated indices count each time."""
     if not isinstance(x, Tracer):
         raise _plain_output(ufunc)
@@ -209,7 +212,9 @@ def ufunc_at(ufunc: Any, x: Any, indices: Any, values: Any = None) -> None:
     return None
 
 
-def _single_places(ufunc: Any, x: Tracer, indices: Any, values: Any) -> Iterator[tuple[Any, Any]]:
+def _single_places(
+    ufunc: np.ufunc, x: Tracer, indices: ArrayLike, values: Value | None
+) -> Iterator[tuple[Any, Any]]:
     """Indices none of which names an element twice, one after the other, with their values."""
     parts = indices if isinstance(indices, tuple) else (indices,)
     unknown = any(isinstance(i, Tracer) and i.ndim and concrete(i) is None for i in parts)
@@ -234,7 +239,9 @@ def _plain_index(parts: tuple[Any, ...]) -> tuple[Any, ...]:
                   for value, part in zip(known, parts, strict=True)])  # fmt: skip
 
 
-def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
+def copyto(
+    dst: ArrayLike, src: ArrayLike, casting: str = "same_kind", where: ArrayLike = True
+) -> None:
     """np.copyto: write `src` over `dst` where a mask holds."""
     if not isinstance(dst, Tracer):
         raise _plain_output(np.copyto)
@@ -246,12 +253,12 @@ def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) ->
     write_all(dst, value)
 
 
-def fill(x: Tracer, value: Any) -> None:
+def fill(x: Tracer, value: ArrayLike) -> None:
     """x.fill(value)."""
     copyto(x, value, casting="unsafe")
 
 
-def _cycled(values: Any, count: int, function: str, dtype: np.dtype) -> Value:
+def _cycled(values: ArrayLike, count: int, function: str, dtype: np.dtype) -> Value:
     """The first `count` of values that repeat for ever."""
     line = stored(values, dtype)
     line = reshape(line, (math.prod(shape_of(line)),))
@@ -263,7 +270,7 @@ def _cycled(values: Any, count: int, function: str, dtype: np.dtype) -> Value:
     return numpy_functions[np.take](line, np.arange(count) % n)
 
 
-def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
+def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str = "raise") -> None:
     """np.put: write values at flat indices; they repeat if there are fewer."""
     if not isinstance(a, Tracer):
         raise _plain_output(np.put)
@@ -282,7 +289,7 @@ def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     write_all(a, sh.reshape(new, a.shape))
 
 
-def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> None:
+def put_along_axis(arr: ArrayLike, indices: ArrayLike, values: ArrayLike, axis: int) -> None:
     """np.put_along_axis: the writing partner of take_along_axis."""
     if not isinstance(arr, Tracer):
         raise _plain_output(np.put_along_axis)
@@ -302,7 +309,7 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> None:
     return setitem(arr, where, values)
 
 
-def putmask(a: Any, mask: Any, values: Any) -> None:
+def putmask(a: ArrayLike, mask: ArrayLike, values: ArrayLike) -> None:
     """np.putmask: values by position where a mask holds; they repeat if there are fewer."""
     if not isinstance(a, Tracer):
         raise _plain_output(np.putmask)
@@ -310,7 +317,7 @@ def putmask(a: Any, mask: Any, values: Any) -> None:
     copyto(a, new, casting="unsafe", where=reshape(as_array(mask), a.shape))
 
 
-def place(arr: Any, mask: Any, vals: Any) -> None:
+def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike) -> None:
     """np.place: the first values go to the first true elements; they repeat if there are fewer."""
     if not isinstance(arr, Tracer):
         raise _plain_output(np.place)
@@ -328,7 +335,7 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
     copyto(arr, new, casting="unsafe", where=reshape(mask, arr.shape))
 
 
-def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
+def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False) -> None:
     """np.fill_diagonal of a matrix, or of a cube of equal sides."""
     if not isinstance(a, Tracer):
         raise _plain_output(np.fill_diagonal)
@@ -338,14 +345,23 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
 
 
 def sort_in_place(
-    x: Tracer, axis: int = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+    x: Tracer,
+    axis: int = -1,
+    kind: str | None = None,
+    order: Order | None = None,
+    *,
+    stable: bool | None = None,
 ) -> None:
     """x.sort()."""
     write_all(x, numpy_functions[np.sort](x, axis=axis))
 
 
 def partition_in_place(
-    x: Tracer, kth: Any, axis: int = -1, kind: Any = None, order: Any = None
+    x: Tracer,
+    kth: int | Sequence[int],
+    axis: int = -1,
+    kind: str | None = None,
+    order: Order | None = None,
 ) -> None:
     """x.partition(k)."""
     write_all(x, numpy_functions[np.partition](x, kth, axis=axis))
@@ -388,7 +404,7 @@ def flat_of(x: Tracer) -> Value:
     return out
 
 
-def set_flat(x: Tracer, value: Any) -> None:
+def set_flat(x: Tracer, value: ArrayLike) -> None:
     """x.flat = value: values that repeat."""
     write_all(x, sh.reshape(_cycled(value, x.size, "flat", x.dtype), x.shape))
 
@@ -397,17 +413,17 @@ def _part_of(part: Function, plain: Function) -> Function:
     """np.real and np.imag, whose result is a view of a traced array."""
 
     @functools.wraps(plain)
-    def function(val: Any) -> Value:
+    def function(val: ArrayLike) -> Value:
         return part(val) if type(val) is Tracer and not val.weak else plain(val)
 
     return function
 
 
-def _set_real(x: Tracer, value: Any) -> None:
+def _set_real(x: Tracer, value: Value) -> None:
     copyto(real_part(x), value, casting="unsafe")
 
 
-def _set_imag(x: Tracer, value: Any) -> None:
+def _set_imag(x: Tracer, value: Value) -> None:
     if not cx.is_complex(x):
         raise ArgumentError("array does not have imaginary part to set")
     copyto(imaginary_part(x), value, casting="unsafe")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from fgrad.ops.control import while_loop
 from fgrad.ops.reduce import reduce_any, reduce_sum
 from fgrad.trace import Tracer, Value, concrete, trace
 from fgrad.transforms.control import vmap as control_vmap  # noqa: F401 - the batching rule of loops
+from fgrad.typing import ArrayLike
 
 lit = ew.lit
 
@@ -167,7 +168,7 @@ def _weights(order: str) -> np.ndarray:
 
 
 @implements("packbits")
-def packbits(a: Any, /, axis: Any = None, bitorder: str = "big") -> Value:
+def packbits(a: ArrayLike, /, axis: int | None = None, bitorder: str = "big") -> Value:
     """Truth values as the bits of bytes, zeros at the end."""
     x = as_array(a)
     if x.dtype.kind not in "biu":
@@ -184,7 +185,9 @@ def packbits(a: Any, /, axis: Any = None, bitorder: str = "big") -> Value:
 
 
 @implements("unpackbits")
-def unpackbits(a: Any, /, axis: Any = None, count: Any = None, bitorder: str = "big") -> Value:
+def unpackbits(
+    a: ArrayLike, /, axis: int | None = None, count: int | None = None, bitorder: str = "big"
+) -> Value:
     """The bits of bytes, `count` of them or all but the last `-count`."""
     x = as_array(a)
     if x.dtype != _UINT8:
@@ -203,7 +206,7 @@ def unpackbits(a: Any, /, axis: Any = None, count: Any = None, bitorder: str = "
     return moveaxis(bits, -1, axis)
 
 
-def _line_or_axis(x: Value, axis: Any) -> tuple[Value, int]:
+def _line_or_axis(x: Value, axis: SupportsIndex | None) -> tuple[Value, int]:
     if axis is None or not x.shape:
         x = reshape(x, (math.prod(x.shape),))
     return x, normalize_axis(0 if axis is None else axis, len(x.shape))
@@ -221,7 +224,7 @@ def _strides(shape: Sequence[int], order: str) -> list[int]:
     return [math.prod(shape[:i]) for i in range(len(shape))]
 
 
-def _integers(a: Any) -> Value:
+def _integers(a: ArrayLike) -> Value:
     x = as_array(a)
     if x.dtype.kind not in "iu":
         raise ArgumentError("only int indices permitted")
@@ -236,7 +239,7 @@ def _check(x: Value, length: int) -> None:
 
 
 @implements("unravel_index")
-def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Value, ...]:
+def unravel_index(indices: ArrayLike, shape: Sequence[int], order: str = "C") -> tuple[Value, ...]:
     """The coordinates of numbered places."""
     lengths = known_ints(shape)
     flat = _integers(indices)
@@ -250,7 +253,9 @@ def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Value, ..
 
 
 @implements("ravel_multi_index")
-def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C") -> Value:
+def ravel_multi_index(
+    multi_index: Sequence[ArrayLike], dims: Sequence[int], mode: str = "raise", order: str = "C"
+) -> Value:
     """The numbers of places with given coordinates."""
     lengths = known_ints(dims)
     parts = [_integers(x) for x in multi_index]

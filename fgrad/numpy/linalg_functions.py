@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -38,11 +39,12 @@ from fgrad.ops.matrices import hermitian as symmetric
 from fgrad.ops.shape import permute
 from fgrad.trace import Tracer, Value, concrete
 from fgrad.tracing.layouts import mark
+from fgrad.typing import ArrayLike, DTypeLike
 
 INEXACT = "fdFD"
 
 
-def linear_operands(*xs: Any) -> list[Value]:
+def linear_operands(*xs: ArrayLike | None) -> list[Value]:
     """Operands of one dtype that LAPACK knows: integers become float64."""
     values = [as_array(x) for x in xs]
     dtype = values[0].dtype
@@ -56,7 +58,7 @@ def linear_operands(*xs: Any) -> list[Value]:
     raise TypeError(f"array type {dtype} is unsupported in linalg")
 
 
-def matrices(a: Any, square: bool = False) -> Value:
+def matrices(a: ArrayLike, square: bool = False) -> Value:
     """An operand that is a stack of matrices; NumPy's errors if it is not."""
     (x,) = linear_operands(a)
     if len(x.shape) < 2:
@@ -72,7 +74,7 @@ def matrices(a: Any, square: bool = False) -> Value:
 
 
 @implements("linalg.solve")
-def solve(a: Any, b: Any) -> Value:
+def solve(a: ArrayLike, b: Any) -> Value:
     """x with a x = b; b is one vector if it has one axis, else matrices."""
     x, y = linear_operands(a, b)
     matrices(x, square=True)
@@ -103,25 +105,25 @@ def _solve_columns(a: Value, b: Value) -> Value:
 
 
 @implements("linalg.inv")
-def inv(a: Any) -> Value:
+def inv(a: ArrayLike) -> Value:
     """The inverse."""
     return la.inv(matrices(a, square=True))
 
 
 @implements("linalg.det")
-def det(a: Any) -> Value:
+def det(a: ArrayLike) -> Value:
     """The determinant; its gradient exists at singular matrices too."""
     return dt.det(matrices(a, square=True))
 
 
 @implements("linalg.slogdet")
-def slogdet(a: Any) -> Any:
+def slogdet(a: ArrayLike) -> Any:
     """The sign and the logarithm of the size of the determinant."""
     return _named("slogdet", dt.slogdet(matrices(a, square=True)))
 
 
 @implements("linalg.cholesky")
-def cholesky(a: Any, /, *, upper: bool = False) -> Value:
+def cholesky(a: ArrayLike, /, *, upper: bool = False) -> Value:
     """The triangular factor of Hermitian matrices, of which one triangle is read."""
     x = matrices(a, square=True)
     return adjoint(la.cholesky(adjoint(x))) if upper else la.cholesky(x)
@@ -131,7 +133,7 @@ def cholesky(a: Any, /, *, upper: bool = False) -> Value:
 
 
 @implements("linalg.qr")
-def qr(a: Any, mode: str = "reduced") -> Any:
+def qr(a: ArrayLike, mode: str = "reduced") -> Any:
     """q and r with a = q r; only r for mode "r"."""
     x = matrices(a)
     if mode == "r":
@@ -146,7 +148,7 @@ def qr(a: Any, mode: str = "reduced") -> Any:
 
 @implements("linalg.svd")
 def svd(
-    a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False
+    a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False
 ) -> Any:
     """The singular value decomposition, or the singular values alone."""
     x = matrices(a)
@@ -158,7 +160,7 @@ def svd(
 
 
 @implements("linalg.svdvals")
-def svdvals(x: Any, /) -> Value:
+def svdvals(x: ArrayLike, /) -> Value:
     """The singular values, in descending order."""
     return dc.svdvals(matrices(x))
 
@@ -170,19 +172,19 @@ def _lower(uplo: str) -> bool:
 
 
 @implements("linalg.eigh")
-def eigh(a: Any, UPLO: str = "L") -> Any:
+def eigh(a: ArrayLike, UPLO: str = "L") -> Any:
     """Eigenvalues and eigenvectors of Hermitian matrices, of which one triangle is read."""
     return _named("eigh", dc.eigh(matrices(a, square=True), _lower(UPLO)))
 
 
 @implements("linalg.eigvalsh")
-def eigvalsh(a: Any, UPLO: str = "L") -> Value:
+def eigvalsh(a: ArrayLike, UPLO: str = "L") -> Value:
     """The eigenvalues of Hermitian matrices, of which one triangle is read."""
     return dc.eigvalsh(matrices(a, square=True), _lower(UPLO))
 
 
 @implements("linalg.eig")
-def eig(a: Any) -> Any:
+def eig(a: ArrayLike) -> Any:
     """Eigenvalues and eigenvectors; complex, also where NumPy finds that all are real."""
     x = matrices(a, square=True)
     values, vectors = dc.eig(x)
@@ -192,7 +194,7 @@ def eig(a: Any) -> Any:
 
 
 @implements("linalg.eigvals")
-def eigvals(a: Any) -> Value:
+def eigvals(a: ArrayLike) -> Value:
     """The eigenvalues; complex, also where NumPy finds that all are real."""
     return dc.eigvals(matrices(a, square=True))
 
@@ -200,7 +202,7 @@ def eigvals(a: Any) -> Value:
 # --- least squares and rank
 
 
-def _tolerance(name: str, given: Any, default: float) -> float:
+def _tolerance(name: str, given: ArrayLike | None, default: float) -> float:
     """A relative tolerance: a number known while tracing."""
     if given is None or given is NO_VALUE:
         return default
@@ -218,7 +220,13 @@ def _machine(x: Value) -> float:
 
 
 @implements("linalg.pinv")
-def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = NO_VALUE) -> Value:
+def pinv(
+    a: ArrayLike,
+    rcond: ArrayLike | None = None,
+    hermitian: bool = False,
+    *,
+    rtol: ArrayLike = NO_VALUE,
+) -> Value:
     """The pseudo-inverse; its derivative is that at constant rank."""
     x = matrices(a)
     if hermitian:
@@ -228,7 +236,9 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = NO_V
 
 
 @implements("linalg.lstsq")
-def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Value, Value, Value, Value]:
+def lstsq(
+    a: ArrayLike, b: ArrayLike, rcond: ArrayLike | None = None
+) -> tuple[Value, Value, Value, Value]:
     """The least-squares solution of least norm, sums of squared residuals, rank, singular values.
 
     Residuals are there if `a` has more rows than columns, as for full rank in NumPy.
@@ -266,7 +276,13 @@ def _count_above(values: Value, tolerance: float) -> Value:
 
 
 @implements("linalg.matrix_rank")
-def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Value:
+def matrix_rank(
+    A: ArrayLike,
+    tol: ArrayLike | None = None,
+    hermitian: bool = False,
+    *,
+    rtol: ArrayLike | None = None,
+) -> Value:
     """The number of singular values above a tolerance: absolute `tol` or relative `rtol`."""
     (x,) = linear_operands(A)
     if len(x.shape) < 2:
@@ -283,7 +299,7 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
 
 
 @implements("linalg.cond")
-def cond(x: Any, p: Any = None) -> Value:
+def cond(x: ArrayLike, p: Any = None) -> Value:
     """The condition number: the ratio of singular values, or norm(x) norm(inv(x))."""
     a = matrices(x)
     if p in (None, 2, -2):
@@ -299,7 +315,7 @@ def cond(x: Any, p: Any = None) -> Value:
 
 
 @implements("linalg.tensorsolve")
-def tensorsolve(a: Any, b: Any, axes: Any = None) -> Value:
+def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Sequence[int] | None = None) -> Value:
     """x with tensordot(a, x, x.ndim) = b."""
     x, y = linear_operands(a, b)
     if axes is not None:
@@ -317,7 +333,7 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Value:
 
 
 @implements("linalg.tensorinv")
-def tensorinv(a: Any, ind: int = 2) -> Value:
+def tensorinv(a: ArrayLike, ind: int = 2) -> Value:
     """The inverse of a tensor whose first `ind` axes are the rows of a square matrix."""
     (x,) = linear_operands(a)
     if ind <= 0:
@@ -328,19 +344,19 @@ def tensorinv(a: Any, ind: int = 2) -> Value:
 
 
 @implements("linalg.diagonal")
-def diagonal(x: Any, /, *, offset: int = 0) -> Value:
+def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Value:
     """The diagonals of matrices."""
     return np.diagonal(x, offset, -2, -1)
 
 
 @implements("linalg.trace")
-def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Value:
+def trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Value:
     """The sums of the diagonals of matrices."""
     return trace_of(x, offset, -2, -1, dtype)
 
 
 @implements("linalg.outer")
-def outer(x1: Any, x2: Any, /) -> Value:
+def outer(x1: ArrayLike, x2: ArrayLike, /) -> Value:
     """All products of the elements of two vectors."""
     if len(as_array(x1).shape) != 1 or len(as_array(x2).shape) != 1:
         raise ValueError("Input arrays must be one-dimensional.")
@@ -348,7 +364,7 @@ def outer(x1: Any, x2: Any, /) -> Value:
 
 
 @implements("linalg.cross")
-def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Value:
+def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Value:
     """The vector product, in three dimensions alone."""
     sizes = [as_array(x).shape[axis] for x in (x1, x2)]
     if sizes != [3, 3]:

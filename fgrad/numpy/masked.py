@@ -16,6 +16,7 @@ from fgrad.errors import BoundsError, TracedIndexError
 from fgrad.numpy.promote import broadcast_to, convert, reshape, stored, user_line
 from fgrad.ops import elementwise as ew
 from fgrad.trace import Tracer, Value, concrete
+from fgrad.typing import ArrayLike, DTypeLike
 
 ADVICE = (  # where a mask has no known values
     ("write", "np.where(mask, x, 0)       then the reduction that follows"),
@@ -39,13 +40,15 @@ class Masked(np.lib.mixins.NDArrayOperatorsMixin):
         self.whole = whole
         self.mask = mask
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Masked:
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: ArrayLike, **kwargs: Any
+    ) -> Masked:
         kwargs.pop("out", None)
         if method != "__call__" or ufunc.nout != 1:
             raise self._unknown()
         return Masked(ufunc(*[self._operand(x) for x in inputs], **kwargs), self.mask)
 
-    def _operand(self, x: Any) -> Any:
+    def _operand(self, x: ArrayLike) -> Any:
         if isinstance(x, Masked):
             if not same_value(x.mask, self.mask):
                 raise self._unknown()
@@ -54,7 +57,7 @@ class Masked(np.lib.mixins.NDArrayOperatorsMixin):
             raise self._unknown()
         return x
 
-    def astype(self, dtype: Any) -> Masked:
+    def astype(self, dtype: DTypeLike | None) -> Masked:
         """The elements with another dtype."""
         return Masked(convert(self.whole, np.dtype(dtype)), self.mask)
 
@@ -62,7 +65,7 @@ class Masked(np.lib.mixins.NDArrayOperatorsMixin):
         """The same elements."""
         return self
 
-    def __array__(self, *_args: Any, **_kwargs: Any) -> Any:
+    def __array__(self, *_args: object, **_kwargs: object) -> Any:
         raise self._unknown()
 
     def __getattr__(self, name: str) -> Any:
@@ -76,7 +79,7 @@ class Masked(np.lib.mixins.NDArrayOperatorsMixin):
     def __len__(self) -> int:
         raise self._unknown()
 
-    def __getitem__(self, _index: Any) -> Any:
+    def __getitem__(self, _index: object) -> Any:
         raise self._unknown()
 
     def _unknown(self) -> TracedIndexError:
@@ -106,7 +109,7 @@ def _equation(x: Tracer) -> Any:
     return x.index
 
 
-def write_masked(x: Tracer, mask: Tracer, value: Any) -> Value:
+def write_masked(x: Tracer, mask: Tracer, value: Value) -> Value:
     """x[mask] = value, without knowing how many elements that are."""
     if x.shape[: mask.ndim] != mask.shape:
         raise BoundsError(

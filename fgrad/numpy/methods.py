@@ -21,13 +21,14 @@ from fgrad.ops import shape as sh
 from fgrad.trace import Tracer, Value, concrete
 from fgrad.tracing.readout import number_of
 from fgrad.tracing.tables import numpy_functions
+from fgrad.typing import ArrayLike, Casting, DTypeLike, Order
 
 
 def astype(
     self: Tracer,
-    dtype: Any,
-    order: Any = "K",
-    casting: Any = "unsafe",
+    dtype: DTypeLike | None,
+    order: Order = "K",
+    casting: Casting = "unsafe",
     subok: bool = True,
     copy: bool = True,
 ) -> Value:
@@ -40,12 +41,12 @@ def astype(
     return creation.astype(self, dtype, copy=copy)
 
 
-def copy(self: Tracer, order: Any = "C") -> Value:
+def copy(self: Tracer, order: Order = "C") -> Value:
     """The same values, which later assignments do not change."""
     return arrange.copy(self, order) if self.shape or self._view is not None else self.twin()
 
 
-def reshape(self: Tracer, *new_shape: Any, order: Any = "C", copy: Any = None) -> Value:
+def reshape(self: Tracer, *new_shape: Any, order: Order = "C", copy: bool | None = None) -> Value:
     """x.reshape(2, 3) or x.reshape((2, 3))."""
     given = new_shape[0] if len(new_shape) == 1 else new_shape
     if order == "C" and type(given) is tuple and not self.weak:
@@ -62,13 +63,13 @@ def transpose(self: Tracer, *axes: Any) -> Value:
     return arrange.transpose(self, axes[0] if len(axes) == 1 and np.ndim(axes[0] or ()) else axes)
 
 
-def _matmul(self: Tracer, other: Any) -> Any:
+def _matmul(self: Tracer, other: Value) -> Any:
     if not isinstance(other, (Tracer, np.ndarray, np.generic, list, tuple)):
         return NotImplemented
     return products.matmul(self, other)
 
 
-def _rmatmul(self: Tracer, other: Any) -> Any:
+def _rmatmul(self: Tracer, other: Value) -> Any:
     return products.matmul(other, self)
 
 
@@ -97,7 +98,7 @@ def _of_value(name: str) -> Callable[..., Any]:
 
 
 def _refused(name: str, advice: str) -> Callable[..., Any]:
-    def method(self: Tracer, *_args: Any, **_kwargs: Any) -> Any:
+    def method(self: Tracer, *_args: object, **_kwargs: object) -> Any:
         raise refuse_argument(f"ndarray.{name}", "self", advice)
 
     method.__name__ = name
@@ -105,7 +106,7 @@ def _refused(name: str, advice: str) -> Callable[..., Any]:
     return method
 
 
-def view(self: Tracer, dtype: Any = None) -> Value:
+def view(self: Tracer, dtype: DTypeLike | None = None) -> Value:
     """The array itself, or its bits read as a dtype of the same size."""
     if dtype is None or dtype is np.ndarray:
         return same_view(self)
@@ -115,7 +116,7 @@ def view(self: Tracer, dtype: Any = None) -> Value:
     return bits_view(self, kind)
 
 
-def compress(self: Tracer, condition: Any, axis: Any = None, **kwargs: Any) -> Value:
+def compress(self: Tracer, condition: ArrayLike, axis: int | None = None, **kwargs: Any) -> Value:
     """The elements along an axis where a condition holds."""
     return numpy_functions[np.compress](condition, self, axis, **kwargs)
 
@@ -125,12 +126,12 @@ def conjugate(self: Tracer) -> Value:
     return cx.conj(self) if cx.is_complex(self) else self
 
 
-def contains(self: Tracer, value: Any) -> bool:
+def contains(self: Tracer, value: ArrayLike) -> bool:
     """Whether an element is equal to a value."""
     return bool(reductions.any_(np.equal(self, value)))
 
 
-def _delete(self: Tracer, _index: Any) -> None:
+def _delete(self: Tracer, _index: object) -> None:
     raise ArgumentError("cannot delete array elements")
 
 

@@ -21,6 +21,7 @@ from fgrad.numpy.inplace import adopt
 from fgrad.trace import Tracer, innermost, own_handle
 from fgrad.tracing.device_tracing import has_device, through
 from fgrad.tracing.tables import deferred
+from fgrad.typing import DTypeLike
 
 MORE = "fgrad.numpy.more"  # the functions that `import fgrad` leaves for later
 deferred[MORE] = None
@@ -82,7 +83,7 @@ def _created(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 def _of_dtype(kind: type) -> Callable[[Any], Any]:
     """`finfo` and `iinfo` of a dtype, or of an array's."""
 
-    def info(dtype: Any) -> Any:
+    def info(dtype: DTypeLike | None) -> Any:
         return kind(dtype.dtype if isinstance(dtype, (Tracer, numpy.ndarray)) else dtype)
 
     return functools.update_wrapper(info, kind, updated=())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -38,9 +38,10 @@ from fgrad.numpy.reductions import (
 )
 from fgrad.ops import elementwise as ew
 from fgrad.trace import Value, concrete
+from fgrad.typing import Array, ArrayLike, Axis, DTypeLike
 
 
-def _numbers(a: Any, fill: float) -> tuple[Value, Any]:
+def _numbers(a: ArrayLike, fill: float) -> tuple[Value, Any]:
     """The array with NaN replaced, and the mask of numbers (True if there can be no NaN)."""
     x = as_array(a)
     if x.dtype.kind not in "fcV":
@@ -49,7 +50,7 @@ def _numbers(a: Any, fill: float) -> tuple[Value, Any]:
     return ew.select(nan, ew.lit(x, fill), x), ew.not_(nan)
 
 
-def _both(where: Any, present: Any) -> Any:
+def _both(where: ArrayLike, present: Any) -> Any:
     if where is True or where is NO_VALUE:
         return present
     if present is True:
@@ -57,33 +58,33 @@ def _both(where: Any, present: Any) -> Any:
     return ew.and_(*broadcast((convert(as_array(where), BOOL), present)))
 
 
-def _check_inexact(present: Any, dtype: Any) -> None:
+def _check_inexact(present: Any, dtype: DTypeLike | None) -> None:
     """Moments of numbers that may be NaN are no integers."""
     if present is not True and dtype is not None and np.dtype(dtype).kind not in "fcV":
         raise DtypeError("If a is inexact, then dtype must be inexact")
 
 
 @implements("nansum")
-def nansum(a: Any, *args: Any, **kwargs: Any) -> Value:
+def nansum(a: ArrayLike, *args: Any, **kwargs: Any) -> Value:
     """The sum of the elements that are not NaN."""
     return sum_(_numbers(a, 0)[0], *args, **kwargs)
 
 
 @implements("nanprod")
-def nanprod(a: Any, *args: Any, **kwargs: Any) -> Value:
+def nanprod(a: ArrayLike, *args: Any, **kwargs: Any) -> Value:
     """The product of the elements that are not NaN."""
     return prod(_numbers(a, 1)[0], *args, **kwargs)
 
 
 @implements("nanmean")
 def nanmean(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    keepdims: Any = False,
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    out: Array | None = None,
+    keepdims: bool = False,
     *,
-    where: Any = True,
+    where: ArrayLike = True,
 ) -> Value:
     """The mean of the elements that are not NaN."""
     x, present = _numbers(a, 0)
@@ -94,16 +95,16 @@ def nanmean(
 
 @implements("nanvar")
 def nanvar(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    ddof: Any = 0,
-    keepdims: Any = False,
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    out: Array | None = None,
+    ddof: float = 0,
+    keepdims: bool = False,
     *,
-    where: Any = True,
+    where: ArrayLike = True,
     mean: Any = NO_VALUE,
-    correction: Any = NO_VALUE,
+    correction: float = NO_VALUE,
 ) -> Value:
     """The variance of the elements that are not NaN; NaN where too few are left."""
     x, present = _numbers(a, 0)
@@ -120,19 +121,19 @@ def nanvar(
 
 
 @implements("nanstd")
-def nanstd(a: Any, *args: Any, **kwargs: Any) -> Value:
+def nanstd(a: ArrayLike, *args: Any, **kwargs: Any) -> Value:
     """The standard deviation of the elements that are not NaN."""
     return root_of(nanvar(a, *args, **kwargs))
 
 
 def _nan_extremum(name: str, extremum: Callable[..., Value], fill: float) -> Callable[..., Value]:
     def function(
-        a: Any,
-        axis: Any = None,
-        out: Any = None,
-        keepdims: Any = False,
-        initial: Any = NO_VALUE,
-        where: Any = True,
+        a: ArrayLike,
+        axis: Axis = None,
+        out: Array | None = None,
+        keepdims: bool = False,
+        initial: ArrayLike = NO_VALUE,
+        where: ArrayLike = True,
     ) -> Value:
         refuse_out(name, out)
         x, present = _numbers(a, fill)
@@ -155,7 +156,7 @@ add("nanmax", nanmax)
 add("nanmin", nanmin)
 
 
-def _without_nan(a: Any, fill: float, axis: Any) -> Value:
+def _without_nan(a: ArrayLike, fill: float, axis: SupportsIndex | None) -> Value:
     """The array with NaN replaced; a lane of nothing but NaN is an error, where it is known."""
     x, present = _numbers(a, fill)
     if present is not True:
@@ -171,24 +172,32 @@ def _without_nan(a: Any, fill: float, axis: Any) -> Value:
 
 
 @implements("nanargmax")
-def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Value:
+def nanargmax(
+    a: ArrayLike, axis: int | None = None, out: Array | None = None, *, keepdims: bool = False
+) -> Value:
     """The index of the largest element that is not NaN."""
     return argmax(_without_nan(a, -math.inf, axis), axis, out, keepdims=keepdims)
 
 
 @implements("nanargmin")
-def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Value:
+def nanargmin(
+    a: ArrayLike, axis: int | None = None, out: Array | None = None, *, keepdims: bool = False
+) -> Value:
     """The index of the smallest element that is not NaN."""
     return argmin(_without_nan(a, math.inf, axis), axis, out, keepdims=keepdims)
 
 
 @implements("nancumsum")
-def nancumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Value:
+def nancumsum(
+    a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: Array | None = None
+) -> Value:
     """Cumulative sum in which NaN counts as 0."""
     return cumsum(_numbers(a, 0)[0], axis, dtype, out)
 
 
 @implements("nancumprod")
-def nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Value:
+def nancumprod(
+    a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: Array | None = None
+) -> Value:
     """Cumulative product in which NaN counts as 1."""
     return cumprod(_numbers(a, 1)[0], axis, dtype, out)

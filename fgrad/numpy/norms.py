@@ -24,6 +24,7 @@ from fgrad.ops import elementwise as ew
 from fgrad.ops import reduce as rd
 from fgrad.ops.squares import sum_squares
 from fgrad.trace import Value
+from fgrad.typing import ArrayLike, Axis
 
 
 def _numbers(x: Any) -> Value:
@@ -33,7 +34,7 @@ def _numbers(x: Any) -> Value:
 
 
 @implements("linalg.norm")
-def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Value:
+def norm(x: Value, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Value:
     """The norm of a vector or matrix, over all elements or along axes."""
     x = _numbers(x)
     ndim = len(x.shape)
@@ -49,7 +50,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> V
     raise ValueError("Improper number of dimensions to norm.")
 
 
-def _ordered_axes(axis: Any, ndim: int) -> tuple[int, ...]:
+def _ordered_axes(axis: Axis, ndim: int) -> tuple[int, ...]:
     given = axis if isinstance(axis, (tuple, list)) else (axis,)
     return tuple([normalize_axis(i, ndim) for i in given])
 
@@ -86,7 +87,7 @@ def _vector(x: Value, p: Any, axes: tuple[int, ...], keepdims: bool) -> Value:
     return ew.select(zero, ew.lit(x, 0), root)
 
 
-def _largest(x: Value, axis: Any, keepdims: bool = False) -> Value:
+def _largest(x: Value, axis: Axis, keepdims: bool = False) -> Value:
     """The largest of numbers that are not negative; 0 of none."""
     none = any([x.shape[i] == 0 for i in normalize_axes(axis, len(x.shape))])
     return rs.max_(x, axis, keepdims=keepdims, **({"initial": 0} if none else {}))
@@ -120,7 +121,9 @@ def _finish(y: Value, axes: tuple[int, ...], keepdims: bool) -> Value:
 
 
 @implements("linalg.vector_norm")
-def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Value:
+def vector_norm(
+    x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, ord: Any = 2
+) -> Value:
     """The norm of the elements along axes, taken as one vector."""
     x = _numbers(x)
     ord = 2 if ord is None else ord
@@ -128,7 +131,7 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
 
 
 @implements("linalg.matrix_norm")
-def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Value:
+def matrix_norm(x: Value, /, *, keepdims: bool = False, ord: Any = "fro") -> Value:
     """The norm of the matrices in the last two axes."""
     x = _numbers(x)
     return _matrix(x, ord, _ordered_axes((-2, -1), len(x.shape)), keepdims)

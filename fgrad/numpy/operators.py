@@ -26,6 +26,7 @@ from fgrad.numpy.ufuncs import GENERAL, fast_binary, fast_reflected
 from fgrad.ops import elementwise as ew
 from fgrad.trace import Tracer, Value, bind, concrete
 from fgrad.tracing.tables import numpy_functions
+from fgrad.typing import ArrayLike
 
 Function = Callable[..., Any]
 
@@ -51,12 +52,12 @@ _NUMBERS = (Tracer, np.ndarray, np.generic, bool, int, float, complex)
 _OPERANDS = (*_NUMBERS, list, tuple)
 
 
-def is_weak(x: Any) -> bool:
+def is_weak(x: ArrayLike) -> bool:
     """Whether an operand is a Python scalar or stands for one."""
     return x.weak if isinstance(x, Tracer) else type(x) in PYTHON_KEYS
 
 
-def python_integer(x: Any) -> Any:
+def python_integer(x: ArrayLike) -> Any:
     """A weak bool as the weak integer that Python calculates with."""
     if isinstance(x, Tracer) and x.weak and x.dtype.kind == "b":
         return weakened(bind(ew.convert_p, x, dtype=np.dtype(np.int64)))
@@ -66,7 +67,7 @@ def python_integer(x: Any) -> Any:
 def _operator(general: Function, counts: bool) -> Function:
     """The general form of a binary operator; `counts` if Python takes bools as integers."""
 
-    def operator(x: Any, y: Any) -> Any:
+    def operator(x: ArrayLike, y: ArrayLike) -> Any:
         if not isinstance(x, _OPERANDS) or not isinstance(y, _OPERANDS):
             if is_foreign(y):
                 raise foreign_container(y, "an operand")
@@ -103,7 +104,7 @@ _POW = REGISTRY["pow"]
 _pow_general = _operator(GENERAL["power"], counts=True)
 
 
-def pow_operator(x: Tracer, n: Any, modulo: Any = None) -> Any:
+def pow_operator(x: Tracer, n: int, modulo: None = None) -> Any:
     """x ** n: exponents 2, 1, 0.5, -1 and 0 are what NumPy makes of them."""
     if modulo is not None:
         return NotImplemented
@@ -132,7 +133,7 @@ def _scalar_power(x: Tracer, n: float) -> Any:
     return bind(_POW, x, x.dtype.type(n))
 
 
-def rpow_operator(x: Tracer, base: Any) -> Any:
+def rpow_operator(x: Tracer, base: ArrayLike) -> Any:
     """base ** x."""
     if type(base) is int and x.weak and x.dtype.kind == "i":
         power = concrete(x)
@@ -191,7 +192,7 @@ def round_operator(x: Tracer, ndigits: int | None = None) -> Any:
 def _in_place(operator: Function) -> Function:
     """`x += y` for a name: a new value with the shape and dtype of the array x."""
 
-    def assign(x: Tracer, y: Any) -> Any:
+    def assign(x: Tracer, y: ArrayLike) -> Any:
         out = operator(x, y)
         if out is NotImplemented or (out.dtype is x.dtype and out.shape == x.shape):
             return out

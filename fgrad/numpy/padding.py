@@ -26,6 +26,7 @@ from fgrad.numpy.selection import take
 from fgrad.ops import elementwise as ew
 from fgrad.ops import shape as sh
 from fgrad.trace import Tracer, Value, concrete
+from fgrad.typing import ArrayLike
 
 _REPEATING = ("edge", "reflect", "symmetric", "wrap")
 _STATISTICS: dict[str, Callable[..., Value]] = {
@@ -40,7 +41,7 @@ MODES = ("constant", "empty", "linear_ramp", *_REPEATING, *_STATISTICS)
 
 
 @implements("pad")
-def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Value:
+def pad(array: ArrayLike, pad_width: ArrayLike, mode: str = "constant", **kwargs: Any) -> Value:
     """The array with elements added around it."""
     x = as_array(array)
     given = concrete(pad_width) if isinstance(pad_width, Tracer) else None
@@ -61,7 +62,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Va
     return x
 
 
-def _pairs(value: Any, ndim: int, shape: tuple[int, ...]) -> list[Any]:
+def _pairs(value: ArrayLike, ndim: int, shape: tuple[int, ...]) -> list[Any]:
     """One (before, after) for each axis, from a number, a pair, a list of pairs or a dict."""
     if isinstance(value, dict):
         table = {axis % ndim: v for axis, v in value.items()}
@@ -79,13 +80,13 @@ def _pairs(value: Any, ndim: int, shape: tuple[int, ...]) -> list[Any]:
     return [tuple(row) for row in np.broadcast_to(given, (ndim, 2)).tolist()]
 
 
-def _pair_of(value: Any) -> tuple[Any, Any]:
+def _pair_of(value: ArrayLike) -> tuple[Any, Any]:
     if isinstance(value, (list, tuple)):
         return (value[0], value[-1])
     return (value, value)
 
 
-def _constant(x: Value, widths: list[Any], values: Any) -> Value:
+def _constant(x: Value, widths: list[Any], values: Value) -> Value:
     fills = _pairs(values, len(x.shape), x.shape)
     fills = [tuple([convert(as_operand(f), x.dtype) for f in pair]) for pair in fills]
     flat = [f for pair in fills for f in pair]
@@ -97,7 +98,7 @@ def _constant(x: Value, widths: list[Any], values: Any) -> Value:
     return x
 
 
-def _block(x: Value, axis: int, width: int, value: Any) -> Value | None:
+def _block(x: Value, axis: int, width: int, value: Value) -> Value | None:
     """A constant block to be joined to `x` along an axis."""
     if not width:
         return None
@@ -112,7 +113,7 @@ def _join(x: Value, axis: int, before: Value | None, after: Value | None) -> Val
 
 
 def _pad_axis(
-    x: Value, axis: int, width: tuple[int, int], mode: Any, options: dict[str, Any]
+    x: Value, axis: int, width: tuple[int, int], mode: str, options: dict[str, Any]
 ) -> Value:
     n = x.shape[axis]
     if not n:
@@ -152,7 +153,7 @@ def _odd(x: Value, axis: int, width: tuple[int, int], mode: Any) -> Value:
     return total
 
 
-def _ramp(x: Value, axis: int, width: int, end: Any, edge: int) -> Value | None:
+def _ramp(x: Value, axis: int, width: int, end: Value, edge: int) -> Value | None:
     """Numbers from the end value up to the edge, the edge excluded."""
     if not width:
         return None

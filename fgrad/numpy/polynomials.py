@@ -33,9 +33,10 @@ from fgrad.ops import elementwise as ew
 from fgrad.ops import reduce as rd
 from fgrad.ops import shape as sh
 from fgrad.trace import Tracer, Value, concrete
+from fgrad.typing import ArrayLike
 
 
-def _line(p: Any) -> Value:
+def _line(p: ArrayLike) -> Value:
     """Coefficients, at least one-dimensional."""
     x = as_array(p)
     return x if len(x.shape) else reshape(x, (1,))
@@ -56,7 +57,7 @@ def _without_leading_zeros(x: Value) -> Value:
 
 
 @implements("polyval")
-def polyval(p: Any, x: Any) -> Value:
+def polyval(p: ArrayLike, x: ArrayLike) -> Value:
     """A polynomial by Horner's rule, highest power first."""
     coefficients = as_array(p)
     x = as_operand(x)
@@ -67,18 +68,18 @@ def polyval(p: Any, x: Any) -> Value:
 
 
 @implements("polyadd")
-def polyadd(a1: Any, a2: Any) -> Value:
+def polyadd(a1: ArrayLike, a2: ArrayLike) -> Value:
     """The sum of two polynomials."""
     return np.add(*_same_degree(a1, a2))
 
 
 @implements("polysub")
-def polysub(a1: Any, a2: Any) -> Value:
+def polysub(a1: ArrayLike, a2: ArrayLike) -> Value:
     """The difference of two polynomials."""
     return np.subtract(*_same_degree(a1, a2))
 
 
-def _same_degree(a1: Any, a2: Any) -> tuple[Value, Value]:
+def _same_degree(a1: ArrayLike, a2: ArrayLike) -> tuple[Value, Value]:
     x, y = _line(a1), _line(a2)
     n = max(x.shape[0], y.shape[0])
     x, y = [sh.pad(v, (n - v.shape[0],), (0,)) for v in promote((x, y))]
@@ -86,14 +87,14 @@ def _same_degree(a1: Any, a2: Any) -> tuple[Value, Value]:
 
 
 @implements("polymul")
-def polymul(a1: Any, a2: Any) -> Value:
+def polymul(a1: ArrayLike, a2: ArrayLike) -> Value:
     """The product of two polynomials; leading zeros of known values are dropped."""
     x, y = (_without_leading_zeros(_line(a)) for a in (a1, a2))
     return convolve(x, y)
 
 
 @implements("polydiv", extra=("trim_leading_zeros",))
-def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = True) -> tuple[Value, Value]:
+def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = True) -> tuple[Value, Value]:
     """Quotient and remainder; the remainder's leading zeros are dropped if its values are known.
 
     With `trim_leading_zeros=False` the remainder has the length of `u`, whatever its values.
@@ -123,7 +124,7 @@ def _trimmed(rest: Value) -> Value:
 
 
 @implements("polyder")
-def polyder(p: Any, m: int = 1) -> Value:
+def polyder(p: ArrayLike, m: int = 1) -> Value:
     """The derivative of a polynomial."""
     if m < 0:
         raise ArgumentError("Order of derivative must be positive (see polyint)")
@@ -155,7 +156,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Value:
 
 
 @implements("poly")
-def poly(seq_of_zeros: Any) -> Value:
+def poly(seq_of_zeros: ArrayLike) -> Value:
     """The polynomial with given roots, or the characteristic polynomial of a matrix.
 
     Of complex roots it is complex, also where these are conjugate pairs.
@@ -178,7 +179,7 @@ def poly(seq_of_zeros: Any) -> Value:
 
 
 @implements("roots", extra=("strip_zeros",))
-def roots(p: Any, *, strip_zeros: bool = True) -> Value:
+def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Value:
     """The roots, as eigenvalues of the companion matrix; complex, also where all are real.
 
     How many leading and trailing zeros there are must be known; with `strip_zeros=False` there are
@@ -216,7 +217,13 @@ def _spread(x: Value, scalar: Value) -> tuple[Value, Value]:
 
 @implements("polyfit")
 def polyfit(
-    x: Any, y: Any, deg: Any, rcond: Any = None, full: bool = False, w: Any = None, cov: Any = False
+    x: Value,
+    y: Value,
+    deg: int,
+    rcond: Any = None,
+    full: bool = False,
+    w: Value | None = None,
+    cov: Any = False,
 ) -> Any:
     """The polynomial of least squares through points; with `full` or `cov` also how good it is."""
     order = int(deg) + 1
@@ -263,7 +270,7 @@ def _check_fit(x: Value, y: Value, deg: int) -> None:
 
 
 def _covariance(
-    matrix: Value, scale: Value, residuals: Value, y: Value, order: int, kind: Any
+    matrix: Value, scale: Value, residuals: Value, y: Value, order: int, kind: str
 ) -> Value:
     """The covariance of the coefficients; "unscaled" ones take the weights for exact."""
     base = np.divide(np.linalg.inv(np.matmul(np.transpose(matrix), matrix)), np.outer(scale, scale))

@@ -32,6 +32,7 @@ from fgrad.ops import shape as sh
 from fgrad.ops.roll import roll
 from fgrad.trace import Tracer, Value
 from fgrad.tracing.layouts import ordered
+from fgrad.typing import Array, ArrayLike, DTypeLike, Order
 
 
 def _mismatch(name: str, a: Value, b: Value) -> ShapeError:
@@ -54,7 +55,7 @@ _ARRAYS = (Tracer, np.ndarray)
 
 
 @implements("matmul", "linalg.matmul")
-def matmul(x1: Any, x2: Any, /, out: Any = None, **kwargs: Any) -> Value:
+def matmul(x1: Value, x2: Value, /, out: Any = None, **kwargs: Any) -> Value:
     """The matrix product over the last axes; leading axes broadcast."""
     refuse_out("matmul", out)
     if kwargs:
@@ -74,7 +75,9 @@ def matmul(x1: Any, x2: Any, /, out: Any = None, **kwargs: Any) -> Value:
     return _batched_matmul(a, b)
 
 
-def _matmul_as(x1: Any, x2: Any, dtype: Any = None, order: Any = "K", **rest: Any) -> Value:
+def _matmul_as(
+    x1: ArrayLike, x2: ArrayLike, dtype: DTypeLike | None = None, order: Order = "K", **rest: Any
+) -> Value:
     """The matrix product with what ufuncs may be asked for."""
     for name in rest:
         if name not in ("casting", "subok"):
@@ -103,7 +106,7 @@ def _batched_matmul(a: Value, b: Value) -> Value:
 
 
 @implements("dot")
-def dot(a: Any, b: Any, out: Any = None) -> Value:
+def dot(a: Value, b: Value, out: Any = None) -> Value:
     """Sum over the last axis of `a` and the second to last of `b`; a product for rank 0."""
     refuse_out("dot", out)
     plain = type(a) in _ARRAYS and type(b) in _ARRAYS
@@ -120,7 +123,7 @@ def dot(a: Any, b: Any, out: Any = None) -> Value:
 
 
 @implements("vdot")
-def vdot(a: Any, b: Any, /) -> Value:
+def vdot(a: ArrayLike, b: ArrayLike, /) -> Value:
     """The inner product of the flattened arrays, the first conjugated."""
     x, y = promote((as_array(a), as_array(b)))
     x, y = (reshape(v, (math.prod(v.shape),)) for v in (x, y))
@@ -130,7 +133,7 @@ def vdot(a: Any, b: Any, /) -> Value:
 
 
 @implements("inner")
-def inner(a: Any, b: Any, /) -> Value:
+def inner(a: ArrayLike, b: ArrayLike, /) -> Value:
     """Sum over the last axes; a product for rank 0."""
     x, y = promote((as_array(a), as_array(b)))
     if not len(x.shape) or not len(y.shape):
@@ -141,7 +144,7 @@ def inner(a: Any, b: Any, /) -> Value:
 
 
 @implements("outer")
-def outer(a: Any, b: Any, out: Any = None) -> Value:
+def outer(a: ArrayLike, b: ArrayLike, out: Array | None = None) -> Value:
     """All products of the elements of two flattened arrays."""
     refuse_out("outer", out)
     x, y = promote((as_array(a), as_array(b)))
@@ -154,7 +157,7 @@ def outer(a: Any, b: Any, out: Any = None) -> Value:
 
 
 @implements("tensordot", "linalg.tensordot")
-def tensordot(a: Any, b: Any, axes: Any = 2) -> Value:
+def tensordot(a: Value, b: Value, axes: Any = 2) -> Value:
     """Sum over pairs of axes, or over the last and first few."""
     x, y = promote((as_array(a), as_array(b)))
     m, n = len(x.shape), len(y.shape)
@@ -171,7 +174,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Value:
     return dt.dot_general(x, y, (left, right))
 
 
-def _vector_product(x: Any, y: Any, axis: int, conjugate: bool = True) -> Value:
+def _vector_product(x: ArrayLike, y: ArrayLike, axis: int, conjugate: bool = True) -> Value:
     """Sum of products over one axis; the other axes broadcast."""
     a, b = promote((as_array(x), as_array(y)))
     a, b = moveaxis(a, axis, -1), moveaxis(b, axis, -1)
@@ -184,14 +187,14 @@ def _vector_product(x: Any, y: Any, axis: int, conjugate: bool = True) -> Value:
 
 
 @implements("vecdot")
-def vecdot(x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1) -> Value:
+def vecdot(x1: ArrayLike, x2: ArrayLike, /, out: Array | None = None, *, axis: int = -1) -> Value:
     """Inner products along an axis, the first operand conjugated."""
     refuse_out("vecdot", out)
     return _vector_product(x1, x2, axis)
 
 
 @implements("linalg.vecdot")
-def linalg_vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Value:
+def linalg_vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Value:
     """Inner products along an axis, the first operand conjugated."""
     return _vector_product(x1, x2, axis)
 
@@ -211,7 +214,7 @@ def _with_axes(name: str, *operands: tuple[Any, int]) -> list[Value]:
 
 
 @implements("matvec")
-def matvec(x1: Any, x2: Any, /, out: Any = None) -> Value:
+def matvec(x1: ArrayLike, x2: ArrayLike, /, out: Array | None = None) -> Value:
     """Matrices times vectors; leading axes broadcast."""
     refuse_out("matvec", out)
     x1, x2 = _with_axes("matvec", (x1, 2), (x2, 1))
@@ -220,7 +223,7 @@ def matvec(x1: Any, x2: Any, /, out: Any = None) -> Value:
 
 
 @implements("vecmat")
-def vecmat(x1: Any, x2: Any, /, out: Any = None) -> Value:
+def vecmat(x1: ArrayLike, x2: ArrayLike, /, out: Array | None = None) -> Value:
     """Conjugated vectors times matrices; leading axes broadcast."""
     refuse_out("vecmat", out)
     x1, x2 = _with_axes("vecmat", (x1, 1), (x2, 2))
@@ -229,7 +232,7 @@ def vecmat(x1: Any, x2: Any, /, out: Any = None) -> Value:
 
 
 @implements("kron")
-def kron(a: Any, b: Any) -> Value:
+def kron(a: ArrayLike, b: ArrayLike) -> Value:
     """The block matrix of a[i, j] * b."""
     x, y = promote((as_array(a), as_array(b)))
     ndim = max(len(x.shape), len(y.shape))
@@ -243,7 +246,12 @@ def kron(a: Any, b: Any) -> Value:
 
 @implements("cross")
 def cross(
-    a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
+    a: ArrayLike,
+    b: ArrayLike,
+    axisa: int = -1,
+    axisb: int = -1,
+    axisc: int = -1,
+    axis: int | None = None,
 ) -> Value:
     """The vector product in three dimensions."""
     if axis is not None:
@@ -276,7 +284,7 @@ def _flat_cross(x: Value, y: Value, axis: int) -> Value:
 
 
 @implements("linalg.matrix_power")
-def matrix_power(a: Any, n: int) -> Value:
+def matrix_power(a: ArrayLike, n: int) -> Value:
     """A square matrix multiplied with itself, by repeated squaring."""
     x = as_array(a)
     if n < 0:
@@ -295,7 +303,7 @@ def matrix_power(a: Any, n: int) -> Value:
 
 
 @implements("linalg.multi_dot")
-def multi_dot(arrays: Any, *, out: Any = None) -> Value:
+def multi_dot(arrays: Sequence[ArrayLike], *, out: Array | None = None) -> Value:
     """The product of several matrices in the order of least cost, which is NumPy's: numbers of
     few bits make other products in another order."""
     refuse_out("multi_dot", out)

@@ -32,7 +32,7 @@ from fgrad.ops.families import BROADCAST
 from fgrad.trace import Builder, Tracer, Value, bind, innermost
 from fgrad.tracing.device_tracing import lift
 from fgrad.tracing.on_device import OnDevice
-from fgrad.typing import Operand, Shape
+from fgrad.typing import Array, ArrayLike, DTypeLike, Operand, Shape
 
 Key: TypeAlias = Any  # a NumPy dtype, or the Python type int, float or complex if weak
 
@@ -42,7 +42,7 @@ WEAK_DTYPES = {int: np.dtype(np.int64), float: np.dtype(np.float64), complex: np
 _PLAIN = (Tracer, np.ndarray, bool, int, float, complex, np.generic)
 
 
-def weakened(x: Any) -> Any:
+def weakened(x: ArrayLike) -> Any:
     """A fresh result, marked as a Python scalar."""
     if isinstance(x, tuple):
         return tuple([weakened(y) for y in x])
@@ -80,7 +80,7 @@ def as_operand(x: Any) -> Value:
     return array
 
 
-def as_array(x: Any) -> Value:
+def as_array(x: ArrayLike | None) -> Value:
     """Like `as_operand`, with Python scalars as NumPy scalars and weak tracers made strong."""
     x = as_operand(x)
     if isinstance(x, Tracer):
@@ -124,7 +124,7 @@ def shape_of(x: Any) -> Shape:
     return () if type(x) in PYTHON_KEYS else x.shape
 
 
-def dtype_of(x: Any) -> np.dtype:
+def dtype_of(x: Value) -> np.dtype:
     """The dtype of an operand; the default one for Python scalars."""
     key = PYTHON_KEYS.get(type(x))
     return x.dtype if key is None else WEAK_DTYPES.get(key, key)
@@ -135,7 +135,9 @@ def dtype_of(x: Any) -> np.dtype:
 _resolved: dict[Any, tuple[np.dtype, ...]] = {}
 
 
-def resolve_ufunc(ufunc: Any, keys: tuple[Key, ...], dtype: Any = None) -> tuple[np.dtype, ...]:
+def resolve_ufunc(
+    ufunc: np.ufunc, keys: tuple[Key, ...], dtype: DTypeLike | None = None
+) -> tuple[np.dtype, ...]:
     """The dtypes of the loop that NumPy would run: of the inputs, then of the outputs."""
     cache_key = (ufunc, keys, dtype)
     found = _resolved.get(cache_key)
@@ -152,7 +154,7 @@ def resolve_ufunc(ufunc: Any, keys: tuple[Key, ...], dtype: Any = None) -> tuple
     return found
 
 
-def result_type(*xs: Any) -> np.dtype:
+def result_type(*xs: ArrayLike | None) -> np.dtype:
     """`np.result_type` of values, where Python scalars and weak tracers yield to the others."""
     keys = tuple([key_of(x) for x in xs])
     first = keys[0]
@@ -205,7 +207,7 @@ def only_real(name: str, x: Value) -> Value:
     return x
 
 
-def stored(x: Any, dtype: np.dtype) -> Value:
+def stored(x: ArrayLike | None, dtype: np.dtype) -> Value:
     """What an array of a dtype holds of `x`, by `y[i] = x` or `np.array(x, dtype)`: Python's
     integers must fit, NumPy's wrap around."""
     if isinstance(x, (list, tuple)):
@@ -293,7 +295,7 @@ def broadcast_to(x: Any, shape: Shape, like: Tracer | None = None) -> Value:
     return builder.record(BROADCAST, (x,), {"shape": shape, "dims": dims})
 
 
-def repeat_leading(x: Value, own: Shape, shape: Shape, like: Any) -> Value:
+def repeat_leading(x: Value, own: Shape, shape: Shape, like: Value | None) -> Value:
     """`broadcast_to` of a tracer of shape `own`, quick where only leading axes are new."""
     new = len(shape) - len(own)
     if type(x) is Tracer and shape[new:] == own:
@@ -346,7 +348,7 @@ def reshape(x: Value, shape: Shape) -> Value:
     return np.reshape(x, shape) if shape else np.asarray(x).reshape(())[()]
 
 
-def traced_full(like: Value, shape: Shape, value: Any, dtype: np.dtype) -> Value:
+def traced_full(like: Value, shape: Shape, value: ArrayLike, dtype: np.dtype) -> Value:
     """An array of one value that belongs to the trace of `like`, if that is a tracer."""
     scalar = dtype.type(value)
     if not isinstance(like, Tracer):
@@ -387,7 +389,7 @@ def refuse_argument(function: str, argument: str, advice: str) -> UnsupportedNum
     )
 
 
-def refuse_out(function: str, out: Any) -> None:
+def refuse_out(function: str, out: Array | None) -> None:
     """Raise unless `out` is absent: traced values cannot be written into an array."""
     given = out if isinstance(out, tuple) else (out,)
     if any(o is not None for o in given):

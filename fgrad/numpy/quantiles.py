@@ -38,6 +38,7 @@ from fgrad.ops import reduce as rd
 from fgrad.ops import shape as sh
 from fgrad.ops import sort as so
 from fgrad.trace import Tracer, Value, concrete
+from fgrad.typing import Array, ArrayLike, Axis
 
 
 class Lanes(NamedTuple):
@@ -64,7 +65,7 @@ class Lanes(NamedTuple):
         return reshape(y, (*q_shape, *kept))
 
 
-def lanes_of(x: Value, axis: Any) -> Lanes:
+def lanes_of(x: Value, axis: Axis) -> Lanes:
     """The axes to be reduced, joined as the last one."""
     axes = normalize_axes(axis, len(x.shape))
     kept = tuple([i for i in range(len(x.shape)) if i not in axes])
@@ -89,7 +90,11 @@ def _spoil_nan(result: Value, ordered: Value) -> Value:
 
 @implements("median")
 def median(
-    a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False
+    a: Value,
+    axis: Axis = None,
+    out: Array | None = None,
+    overwrite_input: bool = False,
+    keepdims: bool = False,
 ) -> Value:
     """The middle element, or the mean of the two middle ones."""
     refuse_out("median", out)
@@ -109,7 +114,11 @@ def median(
 
 @implements("nanmedian")
 def nanmedian(
-    a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False
+    a: Value,
+    axis: Axis = None,
+    out: Array | None = None,
+    overwrite_input: bool = False,
+    keepdims: bool = False,
 ) -> Value:
     """The median of the elements that are not NaN."""
     refuse_out("nanmedian", out)
@@ -206,7 +215,7 @@ def _lane_take(ordered: Value, place: Value, rank: int) -> Value:
 # --- quantiles ------------------------------------------------------------------------------------
 
 
-def _check_method(method: str, interpolation: Any, weights: Any) -> str:
+def _check_method(method: str, interpolation: str | None, weights: ArrayLike | None) -> str:
     method = method if interpolation is None else interpolation
     if method not in METHODS:
         raise ArgumentError(f"{method!r} is not a valid method. Use one of: {sorted(METHODS)}")
@@ -215,7 +224,7 @@ def _check_method(method: str, interpolation: Any, weights: Any) -> str:
     return method
 
 
-def _checked_q(q: Any, percent: float, x: Value) -> Value:
+def _checked_q(q: Value, percent: float, x: Value) -> Value:
     """The quantiles as an array, in the precision that NumPy gives them."""
     single = isinstance(q, (int, float)) and x.dtype.kind == "f"
     value = np.asarray(q, x.dtype)[()] if single else only_real("quantile", as_array(q))
@@ -231,10 +240,10 @@ def _checked_q(q: Any, percent: float, x: Value) -> Value:
 def _quantiles(
     x: Value,
     q: Value,
-    axis: Any,
+    axis: Axis,
     method: str,
     keepdims: bool,
-    weights: Any,
+    weights: ArrayLike | None,
     skip_nan: bool,
 ) -> Value:
     """The quantiles `q` along axes; the axes of q come first in the result."""
@@ -275,7 +284,7 @@ def _counts(lanes: Value, q: Value, skip_nan: bool) -> Value:
     return rd.reduce_sum(convert(present, q.dtype), (len(lanes.shape) - 1,))
 
 
-def _broadcast_weights(weights: Any, x: Value, axis: Any) -> Value:
+def _broadcast_weights(weights: ArrayLike, x: Value, axis: Axis) -> Value:
     w = only_real("quantile", as_array(weights))
     if w.shape != x.shape:
         if axis is None:
@@ -317,16 +326,16 @@ def _quantile(name: str, percent: float, skip_nan: bool) -> None:
     """Register one of quantile, percentile, nanquantile, nanpercentile."""
 
     def function(
-        a: Any,
-        q: Any,
-        axis: Any = None,
-        out: Any = None,
+        a: ArrayLike,
+        q: Value,
+        axis: Axis = None,
+        out: Array | None = None,
         overwrite_input: bool = False,
         method: str = "linear",
         keepdims: bool = False,
         *,
-        weights: Any = None,
-        interpolation: Any = None,
+        weights: ArrayLike | None = None,
+        interpolation: str | None = None,
     ) -> Value:
         refuse_out(name, out)
         method = _check_method(method, interpolation, weights)

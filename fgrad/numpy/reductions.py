@@ -36,6 +36,7 @@ from fgrad.ops import shape as sh
 from fgrad.ops.shape import REDUCE_SUM
 from fgrad.ops.squares import sum_squares
 from fgrad.trace import Tracer, Value, concrete
+from fgrad.typing import Array, ArrayLike, Axis, DTypeLike
 
 Reducer = Callable[[Value, "tuple[int, ...]"], Value]
 _EVERY_AXIS = [tuple(range(n)) for n in range(65)]
@@ -49,21 +50,21 @@ def keep_axes(y: Value, shape: tuple[int, ...], axes: tuple[int, ...]) -> Value:
     return reshape(y, tuple([1 if i in axes else n for i, n in enumerate(shape)]))
 
 
-def reduced_axes(axis: Any, x: Value) -> tuple[int, ...]:
+def reduced_axes(axis: Axis, x: Value) -> tuple[int, ...]:
     """The axes of a reduction; a scalar has none, and lets 0 and -1 pass, as in NumPy."""
     if not x.shape and type(axis) is int and axis in (0, -1):
         return ()
     return normalize_axes(axis, len(x.shape))
 
 
-def reduce_with(reducer: Reducer, x: Value, axis: Any, keepdims: Any) -> Value:
+def reduce_with(reducer: Reducer, x: Value, axis: Axis, keepdims: bool) -> Value:
     """Reduce over `axis` (an integer, a tuple, or None for all axes)."""
     axes = reduced_axes(axis, x)
     y = reducer(x, axes) if axes else fresh(x)
     return keep_axes(y, x.shape, axes) if keepdims is True and axes else y
 
 
-def reduce_fast(prim: Primitive, x: Tracer, axis: Any, keepdims: Any) -> Value:
+def reduce_fast(prim: Primitive, x: Tracer, axis: int, keepdims: bool) -> Value:
     """Record a reduction of a tracer that has axes."""
     shape = x.shape
     axes = _EVERY_AXIS[len(shape)] if axis is None else normalize_axes(axis, len(shape))
@@ -73,7 +74,7 @@ def reduce_fast(prim: Primitive, x: Tracer, axis: Any, keepdims: Any) -> Value:
     return keep_axes(y, shape, axes) if keepdims is True else y
 
 
-def masked(x: Value, where: Any, identity: Any) -> Value:
+def masked(x: Value, where: ArrayLike, identity: Any) -> Value:
     """`x` where the mask is true, else the identity of the reduction."""
     if where is True or where is NO_VALUE:
         return x
@@ -81,7 +82,7 @@ def masked(x: Value, where: Any, identity: Any) -> Value:
     return ew.select(*broadcast((mask, x, dtype_of(x).type(identity)), x.shape))
 
 
-def count_of(x: Value, axis: Any, where: Any = True, keepdims: bool = False) -> Any:
+def count_of(x: Value, axis: Axis, where: ArrayLike = True, keepdims: bool = False) -> Any:
     """How many elements a reduction takes: a known integer unless there is a mask.
 
     NumPy counts along no axis of a number, while it sums along 0 and -1.
@@ -101,7 +102,7 @@ def sum_dtype(dtype: np.dtype) -> np.dtype:
     return np.dtype(np.uint64) if dtype.kind == "u" else dtype
 
 
-def _with_initial(y: Value, initial: Any, combine: Callable[[Value, Value], Value]) -> Value:
+def _with_initial(y: Value, initial: ArrayLike, combine: Callable[[Value, Value], Value]) -> Value:
     if initial is NO_VALUE or initial is None:
         return y
     return combine(*broadcast((y, convert(as_operand(initial), dtype_of(y)))))
@@ -112,12 +113,12 @@ def _with_initial(y: Value, initial: Any, combine: Callable[[Value, Value], Valu
 
 @implements("sum")
 def sum_(
-    a: Any,
-    axis: Any = None,
+    a: ArrayLike,
+    axis: Axis = None,
     dtype: Any = None,
-    out: Any = None,
-    keepdims: Any = False,
-    initial: Any = NO_VALUE,
+    out: Array | None = None,
+    keepdims: bool = False,
+    initial: ArrayLike = NO_VALUE,
     where: Any = True,
 ) -> Value:
     """Sum over axes; small integers are summed as 64-bit ones."""
@@ -132,12 +133,12 @@ def sum_(
 
 @implements("prod")
 def prod(
-    a: Any,
-    axis: Any = None,
+    a: ArrayLike,
+    axis: Axis = None,
     dtype: Any = None,
-    out: Any = None,
-    keepdims: Any = False,
-    initial: Any = NO_VALUE,
+    out: Array | None = None,
+    keepdims: bool = False,
+    initial: ArrayLike = NO_VALUE,
     where: Any = True,
 ) -> Value:
     """Product over axes."""
@@ -154,12 +155,12 @@ def _extremum(
     name: str, prim: Primitive, reducer: Reducer, combine: Callable[[Value, Value], Value]
 ) -> Callable[..., Value]:
     def function(
-        a: Any,
-        axis: Any = None,
-        out: Any = None,
+        a: ArrayLike,
+        axis: Axis = None,
+        out: Array | None = None,
         keepdims: Any = False,
-        initial: Any = NO_VALUE,
-        where: Any = True,
+        initial: Value = NO_VALUE,
+        where: ArrayLike = True,
     ) -> Value:
         refuse_out(name, out)
         if type(a) is Tracer and initial is NO_VALUE and where is True and 0 not in a.shape:
@@ -185,7 +186,7 @@ def _extremum(
     return function
 
 
-def _empty_extremum(name: str, x: Value, axes: Any, keepdims: Any, initial: Any) -> Value:
+def _empty_extremum(name: str, x: Value, axes: Any, keepdims: bool, initial: ArrayLike) -> Value:
     if initial is NO_VALUE:
         raise ArgumentError(
             f"zero-size array to reduction operation {name}imum which has no identity"
@@ -202,14 +203,16 @@ for _name, _function in (("max", max_), ("amax", max_), ("min", min_), ("amin", 
 
 
 @implements("ptp")
-def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Value:
+def ptp(a: ArrayLike, axis: Axis = None, out: Array | None = None, keepdims: bool = False) -> Value:
     """max - min."""
     refuse_out("ptp", out)
     return ew.sub(max_(a, axis, keepdims=keepdims), min_(a, axis, keepdims=keepdims))
 
 
 def _arg_extremum(name: str, function: Callable[[Value, int], Value]) -> Callable[..., Value]:
-    def arg(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Value:
+    def arg(
+        a: ArrayLike, axis: int | None = None, out: Array | None = None, *, keepdims: bool = False
+    ) -> Value:
         refuse_out(name, out)
         x = as_array(a)
         shape = x.shape
@@ -240,7 +243,12 @@ add("argmin", argmin)
 
 def _truth(name: str, reducer: Reducer, identity: bool) -> Callable[..., Value]:
     def function(
-        a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True
+        a: Value,
+        axis: Any = None,
+        out: Array | None = None,
+        keepdims: Any = False,
+        *,
+        where: Any = True,
     ) -> Value:
         refuse_out(name, out)
         return reduce_with(reducer, masked(to_bool(as_array(a)), where, identity), axis, keepdims)
@@ -257,7 +265,7 @@ add("all", all_)
 
 
 @implements("count_nonzero")
-def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Value:
+def count_nonzero(a: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Value:
     """The number of elements that are not 0."""
     return reduce_with(rd.reduce_sum, convert(to_bool(as_array(a)), INT64), axis, keepdims)
 
@@ -265,7 +273,7 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Value:
 # --- moments --------------------------------------------------------------------------------------
 
 
-def _work_dtype(x: Value, dtype: Any) -> tuple[np.dtype, np.dtype]:
+def _work_dtype(x: Value, dtype: DTypeLike | None) -> tuple[np.dtype, np.dtype]:
     """The dtype that moments are computed in, and that of the result."""
     if dtype is not None:
         return np.dtype(dtype), np.dtype(dtype)
@@ -274,7 +282,7 @@ def _work_dtype(x: Value, dtype: Any) -> tuple[np.dtype, np.dtype]:
     return (FLOAT32 if x.dtype.itemsize == 2 else x.dtype), x.dtype
 
 
-def divide_count(total: Value, count: Any) -> Value:
+def divide_count(total: Value, count: Value) -> Value:
     """total / count in the dtype of the total, for a known or a traced count; integers are cut."""
     if total.dtype.kind in "biu":
         return convert(divide_count(convert(total, FLOAT64), count), total.dtype)
@@ -283,11 +291,11 @@ def divide_count(total: Value, count: Any) -> Value:
 
 @implements("mean")
 def mean(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    keepdims: Any = False,
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    out: Array | None = None,
+    keepdims: bool = False,
     *,
     where: Any = True,
 ) -> Value:
@@ -303,7 +311,7 @@ def mean(
     return convert(divide_count(total, count_of(x, axis, where, keepdims is True)), result)
 
 
-def degrees_lost(ddof: Any, correction: Any) -> Any:
+def degrees_lost(ddof: float, correction: float) -> Any:
     """What is taken from the count of elements: `correction` is the other name of `ddof`."""
     if correction is NO_VALUE:
         return ddof
@@ -314,16 +322,16 @@ def degrees_lost(ddof: Any, correction: Any) -> Any:
 
 @implements("var")
 def var(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    ddof: Any = 0,
-    keepdims: Any = False,
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    out: Array | None = None,
+    ddof: float = 0,
+    keepdims: bool = False,
     *,
-    where: Any = True,
+    where: ArrayLike = True,
     mean: Any = NO_VALUE,
-    correction: Any = NO_VALUE,
+    correction: float = NO_VALUE,
 ) -> Value:
     """The variance, by the mean first and the squared distances from it second."""
     refuse_out("var", out)
@@ -356,7 +364,7 @@ def subtract(x: Value, y: Value) -> Value:
     return ew.sub(*broadcast((subtractable(x), y)))
 
 
-def _plain_var(x: Tracer, axes: tuple[int, ...], ddof: Any, keepdims: Any) -> Value:
+def _plain_var(x: Tracer, axes: tuple[int, ...], ddof: float, keepdims: bool) -> Value:
     """The variance of a floating point tracer over known axes."""
     if not axes:
         return var(as_array(x), axes, x.dtype, None, ddof)
@@ -373,7 +381,7 @@ def squared(x: Value) -> Value:
     return ew.add(ew.mul(a, a), ew.mul(b, b))
 
 
-def _freedom(count: Any, ddof: Any) -> Value:
+def _freedom(count: Value, ddof: Any) -> Value:
     """max(count - ddof, 0)."""
     if isinstance(count, int):
         return max(count - ddof, 0)
@@ -391,7 +399,12 @@ def safe_sqrt(x: Value) -> Value:
 
 @implements("std")
 def std(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, *args: Any, **kwargs: Any
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    out: Array | None = None,
+    *args: Any,
+    **kwargs: Any,
 ) -> Value:
     """The standard deviation; its derivative is 0 where all elements are equal."""
     refuse_out("std", out)
@@ -412,9 +425,9 @@ def root_of(variance: Value) -> Value:
 
 @implements("average")
 def average(
-    a: Any,
-    axis: Any = None,
-    weights: Any = None,
+    a: ArrayLike,
+    axis: Axis = None,
+    weights: ArrayLike | None = None,
     returned: bool = False,
     *,
     keepdims: Any = False,
@@ -446,7 +459,7 @@ def average(
     return (result, total_weight) if returned else result
 
 
-def _weights_along(x: Value, w: Value, axis: Any) -> Value:
+def _weights_along(x: Value, w: Value, axis: Axis) -> Value:
     """Weights whose axes are the given ones, in their order, with axes as `x` has them."""
     if axis is None:
         raise DtypeError("Axis must be specified when shapes of a and weights differ.")
@@ -464,7 +477,12 @@ def _weights_along(x: Value, w: Value, axis: Any) -> Value:
 
 
 def _cumulative(name: str, function: Callable[[Value, int], Value]) -> Callable[..., Value]:
-    def cumulate(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Value:
+    def cumulate(
+        a: ArrayLike,
+        axis: int | None = None,
+        dtype: DTypeLike | None = None,
+        out: Array | None = None,
+    ) -> Value:
         refuse_out(name, out)
         x = as_array(a)
         x = convert(x, np.dtype(dtype) if dtype else sum_dtype(x.dtype))
@@ -495,12 +513,12 @@ def cummin(x: Value, axis: int) -> Value:
 
 def _cumulative_array_api(name: str, function: Callable[..., Value], identity: int) -> None:
     def cumulate(
-        x: Any,
+        x: ArrayLike,
         /,
         *,
-        axis: Any = None,
-        dtype: Any = None,
-        out: Any = None,
+        axis: int | None = None,
+        dtype: DTypeLike | None = None,
+        out: Array | None = None,
         include_initial: bool = False,
     ) -> Value:
         x = as_array(x)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,19 +37,20 @@ from fgrad.ops.sort import searchsorted as searching
 from fgrad.trace import Tracer, Value, concrete
 from fgrad.tracing.layouts import in_c_order, mark
 from fgrad.tracing.tables import numpy_functions
+from fgrad.typing import Array, ArrayLike, Axis
 
 MANY = 64  # values that are looked for by a search of their own
 
 
 @implements("where", extra=("size", "fill_value"))
 def where(
-    condition: Any,
-    x: Any = None,
-    y: Any = None,
+    condition: ArrayLike,
+    x: Value | None = None,
+    y: Value | None = None,
     /,
     *,
-    size: Any = None,
-    fill_value: Any = None,
+    size: int | None = None,
+    fill_value: ArrayLike | None = None,
 ) -> Any:
     """x where the condition holds, else y; with one argument, the indices of true elements."""
     if x is None and y is None:
@@ -65,7 +67,7 @@ def where(
 
 
 @implements("select")
-def select(condlist: Any, choicelist: Any, default: Any = 0) -> Value:
+def select(condlist: Sequence[ArrayLike], choicelist: Any, default: Any = 0) -> Value:
     """For each element the choice of the first condition that holds."""
     if len(condlist) != len(choicelist):
         raise ArgumentError("list of cases must be same length as list of conditions")
@@ -83,7 +85,7 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Value:
 
 
 @implements("choose")
-def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Value:
+def choose(a: ArrayLike, choices: Value, out: Array | None = None, mode: str = "raise") -> Value:
     """For each element the choice whose number it is."""
     refuse_out("choose", out)
     options = promote_choices(list(choices))
@@ -97,7 +99,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Value:
 
 
 @implements("piecewise")
-def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Value:
+def piecewise(x: Value, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Value:
     """Functions chosen by conditions; each is applied to the whole array."""
     x = as_array(x)
     several = isinstance(condlist, (list, tuple)) or len(shape_of(as_operand(condlist))) > 1
@@ -147,7 +149,11 @@ def _moded(indices: Value, length: int, mode: str, axis: int) -> Value:
 
 @implements("take")
 def numpy_take(
-    a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise"
+    a: ArrayLike,
+    indices: ArrayLike,
+    axis: int | None = None,
+    out: Array | None = None,
+    mode: str = "raise",
 ) -> Value:
     """`take`, whose results lie in C order whatever it takes from; those made of them need not."""
     result = take(a, indices, axis, out, mode)
@@ -156,7 +162,13 @@ def numpy_take(
     return result
 
 
-def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Value:
+def take(
+    a: ArrayLike,
+    indices: ArrayLike,
+    axis: int | None = None,
+    out: Array | None = None,
+    mode: str = "raise",
+) -> Value:
     """Elements by number along an axis, or of the flattened array."""
     refuse_out("take", out)
     x = as_array(a)
@@ -175,7 +187,7 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "r
 
 
 @implements("take_along_axis")
-def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Value:
+def take_along_axis(arr: Any, indices: ArrayLike, axis: int = -1) -> Value:
     """Elements by number along an axis, with other numbers in each lane."""
     x, which = as_array(arr), as_array(indices)
     if axis is None:
@@ -205,7 +217,7 @@ def _place(shape: tuple[int, ...], axis: int, length: int) -> Value:
 
 
 @implements("delete")
-def delete(arr: Any, obj: Any, axis: Any = None) -> Value:
+def delete(arr: ArrayLike, obj: Any, axis: Axis = None) -> Value:
     """Without the elements at known places along an axis."""
     x = as_array(arr)
     if axis is None:
@@ -217,7 +229,7 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Value:
 
 
 @implements("insert")
-def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Value:
+def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: Axis = None) -> Value:
     """With values inserted before known places along an axis."""
     x = as_array(arr)
     if axis is None:
@@ -256,7 +268,9 @@ def laid_out_as(x: Value, out: Value) -> Value:
 
 
 @implements("searchsorted")
-def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Value:
+def searchsorted(
+    a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None
+) -> Value:
     """Where values would be inserted to keep order, by bisection of all of them at once."""
     if side not in ("left", "right"):
         raise ArgumentError(f"side must be 'left' or 'right' (got {side!r})")
@@ -311,7 +325,7 @@ def _sorts_before(at: Value, values: Value, side: str) -> Value:
 
 
 @implements("digitize")
-def digitize(x: Any, bins: Any, right: bool = False) -> Value:
+def digitize(x: ArrayLike, bins: ArrayLike | str, right: bool = False) -> Value:
     """The number of the bin of each value; bins may increase or decrease."""
     edges, x = only_real("digitize", as_array(bins)), only_real("digitize", as_array(x))
     if len(edges.shape) != 1:
@@ -335,7 +349,7 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Value:
 # --- what needs known values ----------------------------------------------------------------------
 
 
-def known(x: Any, function: str, *advice: str) -> Any:
+def known(x: ArrayLike, function: str, *advice: str) -> Any:
     """The concrete value of an argument that decides about shapes."""
     value = concrete(as_operand(x) if not isinstance(x, Tracer) else x)
     if value is None:
@@ -362,7 +376,13 @@ SIZED = {
 
 
 @implements("isclose")
-def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Value:
+def isclose(
+    a: ArrayLike,
+    b: ArrayLike,
+    rtol: ArrayLike = 1e-5,
+    atol: ArrayLike = 1e-8,
+    equal_nan: bool = False,
+) -> Value:
     """|a - b| <= atol + rtol |b|; equal infinities are close."""
     x, y = promote((as_array(a), as_array(b)))
     if x.dtype.kind not in "fcV":
@@ -377,7 +397,7 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
 
 
 @implements("diag_indices_from")
-def diag_indices_from(arr: Any) -> tuple[np.ndarray, ...]:
+def diag_indices_from(arr: ArrayLike) -> tuple[np.ndarray, ...]:
     """The indices of the main diagonal."""
     x = as_array(arr)
     if len(x.shape) < 2 or len(set(x.shape)) > 1:

@@ -32,6 +32,7 @@ from fgrad.ops import reduce as rd
 from fgrad.ops import sort as so
 from fgrad.trace import Value, concrete
 from fgrad.tracing.overlap import overlap
+from fgrad.typing import ArrayLike, DTypeLike, Order
 
 FEW = 64  # members up to which each element is compared with all of them
 
@@ -39,7 +40,7 @@ FEW = 64  # members up to which each element is compared with all of them
 
 
 @implements("array_equal")
-def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Value | np.bool_:
+def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Value | np.bool_:
     """Whether two arrays have one shape and equal elements."""
     x, y = promote((as_array(a1), as_array(a2)))
     if shape_of(x) != shape_of(y):
@@ -51,7 +52,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Value | np.bool_:
 
 
 @implements("array_equiv")
-def array_equiv(a1: Any, a2: Any) -> Value | np.bool_:
+def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Value | np.bool_:
     """Whether two arrays are equal after broadcasting."""
     x, y = promote((as_array(a1), as_array(a2)))
     try:
@@ -62,25 +63,31 @@ def array_equiv(a1: Any, a2: Any) -> Value | np.bool_:
 
 
 @implements("allclose")
-def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Value:
+def allclose(
+    a: ArrayLike,
+    b: ArrayLike,
+    rtol: ArrayLike = 1e-5,
+    atol: ArrayLike = 1e-8,
+    equal_nan: bool = False,
+) -> Value:
     """Whether all elements are close."""
     return rs.all_(isclose(a, b, rtol, atol, equal_nan))
 
 
 @implements("iscomplexobj")
-def iscomplexobj(x: Any) -> bool:
+def iscomplexobj(x: ArrayLike) -> bool:
     """Whether the dtype is complex."""
     return as_array(x).dtype.kind == "c"
 
 
 @implements("isrealobj")
-def isrealobj(x: Any) -> bool:
+def isrealobj(x: ArrayLike) -> bool:
     """Whether the dtype is not complex."""
     return not iscomplexobj(x)
 
 
 @implements("may_share_memory", "shares_memory")
-def shares_memory(a: Any, b: Any, max_work: Any = None) -> bool:
+def shares_memory(a: ArrayLike, b: ArrayLike, max_work: Any = None) -> bool:
     """Whether a write into one of two arrays may be seen in the other."""
     return a is b or overlap(a, b)
 
@@ -90,12 +97,12 @@ def shares_memory(a: Any, b: Any, max_work: Any = None) -> bool:
 
 @implements("isin")
 def isin(
-    element: Any,
-    test_elements: Any,
+    element: ArrayLike,
+    test_elements: ArrayLike,
     assume_unique: bool = False,
     invert: bool = False,
     *,
-    kind: Any = None,
+    kind: str | None = None,
 ) -> Value:
     """For each element, whether it is among others."""
     x, members = promote((as_array(element), ravel(test_elements)))
@@ -111,14 +118,19 @@ def isin(
 
 @implements("in1d")
 def in1d(
-    ar1: Any, ar2: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None
+    ar1: ArrayLike,
+    ar2: ArrayLike,
+    assume_unique: bool = False,
+    invert: bool = False,
+    *,
+    kind: str | None = None,
 ) -> Value:
     """`isin` of the flattened array."""
     return isin(ravel(ar1), ar2, assume_unique, invert)
 
 
 @implements("trim_zeros")
-def trim_zeros(filt: Any, trim: str = "fb", **kwargs: Any) -> Value:
+def trim_zeros(filt: ArrayLike, trim: str = "fb", **kwargs: Any) -> Value:
     """Without leading and trailing zeros, of known values."""
     if kwargs.get("axis") is not None:
         raise refuse_argument("trim_zeros", "axis", "x[a:b] with known bounds")
@@ -136,20 +148,20 @@ def trim_zeros(filt: Any, trim: str = "fb", **kwargs: Any) -> Value:
 
 
 @implements("tril_indices_from")
-def tril_indices_from(arr: Any, k: int = 0) -> tuple[np.ndarray, ...]:
+def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[np.ndarray, ...]:
     """The indices of the lower triangle."""
     rows, columns = _matrix_shape(arr)
     return np.tril_indices(rows, k, columns)
 
 
 @implements("triu_indices_from")
-def triu_indices_from(arr: Any, k: int = 0) -> tuple[np.ndarray, ...]:
+def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[np.ndarray, ...]:
     """The indices of the upper triangle."""
     rows, columns = _matrix_shape(arr)
     return np.triu_indices(rows, k, columns)
 
 
-def _matrix_shape(arr: Any) -> tuple[int, int]:
+def _matrix_shape(arr: ArrayLike) -> tuple[int, int]:
     shape = shape_of(as_array(arr))
     if len(shape) != 2:
         raise ArgumentError("input array must be 2-d")
@@ -157,20 +169,22 @@ def _matrix_shape(arr: Any) -> tuple[int, int]:
 
 
 @implements("common_type")
-def common_type(*arrays: Any) -> type:
+def common_type(*arrays: ArrayLike) -> type:
     """The floating point type that holds all arrays."""
     dtypes = [as_array(a).dtype for a in arrays]
     return np.common_type(*[np.empty(0, d) for d in dtypes])
 
 
 @implements("min_scalar_type")
-def min_scalar_type(a: Any) -> np.dtype:
+def min_scalar_type(a: ArrayLike) -> np.dtype:
     """The dtype of the array: its values are not looked at."""
     return as_array(a).dtype
 
 
 @implements("asarray_chkfinite")
-def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Value:
+def asarray_chkfinite(
+    a: ArrayLike, dtype: DTypeLike | None = None, order: Order | None = None
+) -> Value:
     """The array; an error if its values are known and not finite."""
     x = as_array(a)
     value = concrete(x)
@@ -180,7 +194,7 @@ def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Value:
 
 
 @implements("angle")
-def angle(z: Any, deg: bool = False) -> Value:
+def angle(z: ArrayLike, deg: bool = False) -> Value:
     """The angle in the complex plane: 0, or pi for negative real numbers."""
     x = as_array(z)
     if cx.is_complex(x):
@@ -191,6 +205,6 @@ def angle(z: Any, deg: bool = False) -> Value:
 
 
 @implements("isscalar")
-def isscalar(element: Any) -> bool:
+def isscalar(element: ArrayLike) -> bool:
     """Arrays are not scalars, traced ones included."""
     return False

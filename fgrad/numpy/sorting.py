@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -23,16 +24,17 @@ from fgrad.ops import elementwise as ew
 from fgrad.ops import shape as sh
 from fgrad.ops import sort as so
 from fgrad.trace import Value
+from fgrad.typing import ArrayLike, Order
 
 
-def _on_axis(a: Any, axis: Any) -> tuple[Value, int]:
+def _on_axis(a: ArrayLike, axis: SupportsIndex | None) -> tuple[Value, int]:
     x = as_array(a)
     if axis is None:
         return reshape(x, (math.prod(x.shape),)), 0
     return x, normalize_axis(axis, len(x.shape))
 
 
-def _check_kth(kth: Any, length: int) -> None:
+def _check_kth(kth: int | Sequence[int], length: int) -> None:
     """Places of a partition must exist."""
     for k in np.atleast_1d(kth).tolist():
         if length and not -length <= k < length:
@@ -41,12 +43,12 @@ def _check_kth(kth: Any, length: int) -> None:
 
 @implements("sort", extra=("descending",))
 def sort(
-    a: Any,
-    axis: Any = -1,
-    kind: Any = None,
-    order: Any = None,
+    a: ArrayLike,
+    axis: int = -1,
+    kind: str | None = None,
+    order: Order | None = None,
     *,
-    stable: Any = None,
+    stable: bool | None = None,
     descending: bool = False,
 ) -> Value:
     """Ascending order along an axis, NaN last; or the opposite."""
@@ -57,12 +59,12 @@ def sort(
 
 @implements("argsort", extra=("descending",))
 def argsort(
-    a: Any,
+    a: ArrayLike,
     axis: Any = -1,
-    kind: Any = None,
+    kind: str | None = None,
     order: Any = None,
     *,
-    stable: Any = None,
+    stable: bool | None = None,
     descending: bool = False,
 ) -> Value:
     """The indices that sort, equal elements in their old order."""
@@ -76,7 +78,13 @@ def argsort(
 
 
 @implements("partition")
-def partition(a: Any, kth: Any, axis: Any = -1, kind: Any = None, order: Any = None) -> Value:
+def partition(
+    a: ArrayLike,
+    kth: int | Sequence[int],
+    axis: int = -1,
+    kind: str | None = None,
+    order: Order | None = None,
+) -> Value:
     """A full sort, which is a partition at every place."""
     x, i = _on_axis(a, axis)
     _check_kth(kth, x.shape[i])
@@ -84,7 +92,13 @@ def partition(a: Any, kth: Any, axis: Any = -1, kind: Any = None, order: Any = N
 
 
 @implements("argpartition")
-def argpartition(a: Any, kth: Any, axis: Any = -1, kind: Any = None, order: Any = None) -> Value:
+def argpartition(
+    a: ArrayLike,
+    kth: int | Sequence[int],
+    axis: int = -1,
+    kind: str | None = None,
+    order: Order | None = None,
+) -> Value:
     """The indices of a full sort."""
     x, i = _on_axis(a, axis if shape_of(as_operand(a)) else None)
     _check_kth(kth, x.shape[i])
@@ -92,7 +106,7 @@ def argpartition(a: Any, kth: Any, axis: Any = -1, kind: Any = None, order: Any 
 
 
 @implements("sort_complex")
-def sort_complex(a: Any) -> Value:
+def sort_complex(a: ArrayLike) -> Value:
     """Ascending order along the last axis, as complex numbers."""
     x = sort(a)
     if x.dtype.kind == "c":
@@ -101,7 +115,7 @@ def sort_complex(a: Any) -> Value:
 
 
 @implements("lexsort")
-def lexsort(keys: Any, axis: int = -1) -> Value:
+def lexsort(keys: Sequence[ArrayLike], axis: int = -1) -> Value:
     """The indices that sort by several keys, the last one first."""
     xs = [as_array(k) for k in keys]
     axis = normalize_axis(axis, len(xs[0].shape))

@@ -37,6 +37,7 @@ from fgrad.ops import index as ix
 from fgrad.ops.elementwise import lit
 from fgrad.trace import Value, concrete
 from fgrad.tracing.tables import numpy_functions, ufunc_methods, unsupported_card
+from fgrad.typing import Array, ArrayLike, DTypeLike
 
 REDUCTIONS: dict[Any, Callable[..., Value]] = {
     np.add: rs.sum_,
@@ -58,7 +59,7 @@ _WITHOUT_NAN: dict[Any, tuple[Callable[..., Value], Callable[..., Value], float]
 _SCATTERED = {np.add: "add", np.multiply: "mul", np.maximum: "max", np.minimum: "min"}
 
 
-def _folded(ufunc: Any, method: str) -> Callable[..., Value]:
+def _folded(ufunc: np.ufunc, method: str) -> Callable[..., Value]:
     """The traced form of a binary ufunc; a card if it has none."""
     if ufunc.nin != 2 or ufunc.nout != 1:
         raise ArgumentError(f"{method} only supported for binary functions")
@@ -72,14 +73,14 @@ def _folded(ufunc: Any, method: str) -> Callable[..., Value]:
 
 
 def reduce(
-    ufunc: Any,
-    array: Any,
-    axis: Any = 0,
-    dtype: Any = None,
-    out: Any = None,
+    ufunc: np.ufunc,
+    array: ArrayLike,
+    axis: int = 0,
+    dtype: DTypeLike | None = None,
+    out: Array | None = None,
     keepdims: bool = False,
     initial: Any = NO_VALUE,
-    where: Any = True,
+    where: ArrayLike = True,
 ) -> Value:
     """ufunc.reduce: over the first axis by default."""
     refuse_out(f"{ufunc.__name__}.reduce", out)
@@ -102,7 +103,13 @@ def reduce(
 
 
 def _reduce_by_folding(
-    ufunc: Any, x: Value, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any
+    ufunc: np.ufunc,
+    x: Value,
+    axis: int,
+    dtype: DTypeLike | None,
+    keepdims: bool,
+    initial: ArrayLike,
+    where: ArrayLike,
 ) -> Value:
     """Any other reduction: slices combined in halves, or one after the other."""
     function = _folded(ufunc, "reduce")
@@ -135,7 +142,7 @@ def _reduce_by_folding(
     return rs.keep_axes(total, x.shape, axes) if keepdims else total
 
 
-def _present(ufunc: Any, x: Value, mask: Value | None) -> tuple[Value, Value]:
+def _present(ufunc: np.ufunc, x: Value, mask: Value | None) -> tuple[Value, Value]:
     """Which elements count, and the array with the others as the last of all."""
     present = ew.not_(co.never_or(ew.isnan, False)(x))
     if mask is not None:
@@ -150,7 +157,7 @@ def _present(ufunc: Any, x: Value, mask: Value | None) -> tuple[Value, Value]:
 
 
 def _extremum_without_nan(
-    ufunc: Any, x: Value, axes: tuple[int, ...], keepdims: bool, mask: Value | None
+    ufunc: np.ufunc, x: Value, axes: tuple[int, ...], keepdims: bool, mask: Value | None
 ) -> Value:
     """fmax.reduce, fmin.reduce: elements that are equal share the derivative, as for maximum."""
     present, filled = _present(ufunc, x, mask)
@@ -161,7 +168,7 @@ def _extremum_without_nan(
     return ew.select(*broadcast((found, total, lit(x, math.nan))))
 
 
-def _loop_dtype(ufunc: Any, x: Value, dtype: Any) -> np.dtype:
+def _loop_dtype(ufunc: np.ufunc, x: Value, dtype: DTypeLike | None) -> np.dtype:
     """The dtype that a reduction is computed in: what comes out goes in again."""
     if ufunc.__name__.startswith("logical"):
         return BOOL
@@ -210,7 +217,13 @@ def _fold(
 # --- accumulate and reduceat ----------------------------------------------------------------------
 
 
-def accumulate(ufunc: Any, array: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Value:
+def accumulate(
+    ufunc: np.ufunc,
+    array: ArrayLike,
+    axis: int = 0,
+    dtype: DTypeLike | None = None,
+    out: Array | None = None,
+) -> Value:
     """ufunc.accumulate: all partial results along an axis."""
     refuse_out(f"{ufunc.__name__}.accumulate", out)
     x = as_array(array)
@@ -242,7 +255,12 @@ def accumulate(ufunc: Any, array: Any, axis: int = 0, dtype: Any = None, out: An
 
 
 def reduceat(
-    ufunc: Any, array: Any, indices: Any, axis: int = 0, dtype: Any = None, out: Any = None
+    ufunc: np.ufunc,
+    array: ArrayLike,
+    indices: ArrayLike,
+    axis: int = 0,
+    dtype: DTypeLike | None = None,
+    out: Array | None = None,
 ) -> Value:
     """ufunc.reduceat: a reduction from each of some known places to the next."""
     refuse_out(f"{ufunc.__name__}.reduceat", out)
@@ -271,7 +289,7 @@ def reduceat(
     return concatenate(pieces, i)
 
 
-def _known_places(ufunc: Any, indices: Any, length: int) -> np.ndarray:
+def _known_places(ufunc: np.ufunc, indices: ArrayLike, length: int) -> np.ndarray:
     places = concrete(as_array(indices))
     if places is None:
         raise refuse_argument(
@@ -300,7 +318,7 @@ def _by_segments(mode: str, x: Value, places: np.ndarray, axis: int) -> Value:
 # --- outer ----------------------------------------------------------------------------------------
 
 
-def outer(ufunc: Any, a: Any, b: Any, **kwargs: Any) -> Value:
+def outer(ufunc: np.ufunc, a: ArrayLike, b: ArrayLike, **kwargs: Any) -> Value:
     """ufunc.outer: the function of all pairs."""
     x, y = as_array(a), as_array(b)
     x = reshape(x, tuple(x.shape) + (1,) * len(y.shape))

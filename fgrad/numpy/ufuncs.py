@@ -45,6 +45,7 @@ from fgrad.trace import Tracer, Value, bind, concrete
 from fgrad.tracing.fastpath import binary_door, unary_door
 from fgrad.tracing.layouts import ordered
 from fgrad.tracing.tables import numpy_functions
+from fgrad.typing import Array, ArrayLike, DTypeLike
 
 Function = Callable[..., Any]
 
@@ -117,8 +118,8 @@ def call_ufunc(
     function: Function,
     inputs: tuple[Any, ...],
     out: Any = None,
-    where: Any = True,
-    dtype: Any = None,
+    where: ArrayLike = True,
+    dtype: DTypeLike | None = None,
     **rest: Any,
 ) -> Any:
     """Promote, broadcast and apply; `function` acts on operands of one shape."""
@@ -140,7 +141,7 @@ def call_ufunc(
     return result if where is True else _masked(result, where)
 
 
-def _masked(result: Any, where: Any) -> Any:
+def _masked(result: Value, where: ArrayLike) -> Any:
     """Zero where the mask is false: NumPy leaves these elements undefined."""
     if isinstance(result, tuple):
         return tuple([_masked(r, where) for r in result])
@@ -152,7 +153,7 @@ def _masked(result: Any, where: Any) -> Any:
 def _compare_any(ufunc: Any, function: Function) -> Function:
     """A comparison, also with a Python integer that the other operand's dtype cannot hold."""
 
-    def general(x: Any, y: Any, **kwargs: Any) -> Value:
+    def general(x: Value, y: Value, **kwargs: Any) -> Value:
         for value, other, flip in ((y, x, False), (x, y, True)):
             if type(value) is int and getattr(other, "dtype", np.dtype(float)).kind in "iu":
                 limits = np.iinfo(other.dtype)
@@ -180,7 +181,7 @@ def _compare_any(ufunc: Any, function: Function) -> Function:
 _SMALLER_INTEGERS = {np.dtype(t) for t in "bhiBHI"}
 
 
-def _is_weak_integer(x: Any) -> bool:
+def _is_weak_integer(x: ArrayLike | None) -> bool:
     """Whether an operand is a traced Python integer, whose size is not known."""
     return type(x) is Tracer and x.weak and x.dtype.kind == "i"
 
@@ -191,7 +192,7 @@ def _is_weak_integer(x: Any) -> bool:
 def fast_unary(apply: Function, general: Function) -> Function:
     """Record a primitive at once for a floating point tracer."""
 
-    def function(x: Any, *args: Any, **kwargs: Any) -> Any:
+    def function(x: ArrayLike, *args: Any, **kwargs: Any) -> Any:
         if type(x) is Tracer and not args and not kwargs and x.dtype.kind == "f":
             return apply(x)
         return general(x, *args, **kwargs)
@@ -251,7 +252,7 @@ def fast_reflected(prim: Primitive, general: Function) -> Function:
     """Like `fast_binary` for a number on the left: `2.0 - x`."""
     apply = binary_door(prim)
 
-    def function(x: Tracer, y: Any) -> Any:
+    def function(x: Tracer, y: ArrayLike) -> Any:
         kind = type(y)
         if kind is float or kind is int:
             dtype = x.dtype
@@ -271,11 +272,11 @@ GENERAL: dict[str, Function] = {}  # ufunc name -> its general form
 IMPLEMENTATIONS: dict[Any, Function] = {}  # ufunc -> function of promoted, broadcast operands
 
 
-def _general(ufunc: Any, function: Function) -> Function:
+def _general(ufunc: np.ufunc, function: Function) -> Function:
     if ufunc.__name__ in COMPARISONS:
         return _compare_any(ufunc, function)
 
-    def general(*inputs: Any, **kwargs: Any) -> Any:
+    def general(*inputs: ArrayLike, **kwargs: Any) -> Any:
         return call_ufunc(ufunc, function, inputs, **kwargs)
 
     return general
@@ -286,7 +287,7 @@ def _ufunc_form(prim: Primitive, general: Function) -> Function:
     fast = fast_binary(prim, general)
     apply = binary_door(prim)
 
-    def function(x: Any, y: Any, *args: Any, **kwargs: Any) -> Any:
+    def function(x: ArrayLike, y: ArrayLike, *args: Any, **kwargs: Any) -> Any:
         if args or kwargs:
             return general(x, y, *args, **kwargs)
         if type(x) is Tracer:
@@ -346,7 +347,7 @@ for _alias in (
 # --- functions that act like ufuncs ---------------------------------------------------------------
 
 
-def sinc(x: Any) -> Value:
+def sinc(x: ArrayLike) -> Value:
     """sin(pi x) / (pi x)."""
     x = as_operand(x)
     dtype = dtype_of(x)
@@ -355,12 +356,12 @@ def sinc(x: Any) -> Value:
 
 def clip(
     a: Any,
-    a_min: Any = None,
-    a_max: Any = None,
-    out: Any = None,
+    a_min: ArrayLike | None = None,
+    a_max: ArrayLike | None = None,
+    out: Array | None = None,
     *,
-    min: Any = None,
-    max: Any = None,
+    min: ArrayLike | None = None,
+    max: ArrayLike | None = None,
     **kwargs: Any,
 ) -> Value:
     """`a` within limits, of which either may be None; slope 1 on the closed interval."""
@@ -387,7 +388,7 @@ def clip(
     return ew.clip(*broadcast((present[0], lo, hi), shape))
 
 
-def _integer_limit(limit: Any, dtype: np.dtype, sign: int) -> Any:
+def _integer_limit(limit: ArrayLike | None, dtype: np.dtype, sign: int) -> Any:
     """A Python integer as a limit of integers: none if it is beyond all of them, an OverflowError
     if that leaves none."""
     if type(limit) is not int and not _is_weak_integer(limit):

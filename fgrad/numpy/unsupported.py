@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,7 @@ NEEDS_VALUES: dict[str, str] = {
 }
 
 
-def unsupported(function: Any, method: str = "__call__") -> UnsupportedNumpyError:
+def unsupported(function: Callable[..., Any], method: str = "__call__") -> UnsupportedNumpyError:
     """The error for a function, or a method of a ufunc, that does not take traced arrays."""
     name = _name_of(function)
     if method != "__call__":
@@ -83,7 +84,7 @@ def unsupported(function: Any, method: str = "__call__") -> UnsupportedNumpyErro
     return UnsupportedNumpyError(f"{shown} does not take traced arrays.", rows)
 
 
-def _name_of(function: Any) -> str:
+def _name_of(function: Callable[..., Any]) -> str:
     """How the user calls a function: `np.linalg.solve`, or its plain name if it is not NumPy's."""
     name = getattr(function, "__name__", str(function))
     for group, prefix in ((np, "np"), (np.linalg, "np.linalg"), (np.fft, "np.fft")):

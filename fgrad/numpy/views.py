@@ -36,6 +36,7 @@ from fgrad.tracing.assign import (
     root_of,
 )
 from fgrad.tracing.layouts import in_c_order, is_line, mark
+from fgrad.typing import ArrayLike
 
 Function = Callable[..., Any]
 
@@ -124,7 +125,7 @@ class Again(NamedTuple):
     at: int
     part: int | None = None
 
-    def call(self, function: Function, array: Any) -> Any:
+    def call(self, function: Function, array: ArrayLike) -> Any:
         """The call of this function or of its partner in NumPy."""
         if self.args:
             args = (*self.args[: self.at], array, *self.args[self.at + 1 :])
@@ -136,7 +137,7 @@ class Again(NamedTuple):
 
 def _link_view(
     base: Tracer,
-    out: Any,
+    out: Value,
     again: Again,
     function: Function,
     target: Function,
@@ -183,7 +184,7 @@ def viewing_each(function: Function, target: Function) -> Function:
     one = viewing(function, target)
 
     @functools.wraps(function)
-    def viewed(*arys: Any) -> Any:
+    def viewed(*arys: ArrayLike) -> Any:
         return one(*arys) if len(arys) == 1 else type(function(*arys))(map(one, arys))
 
     return viewed
@@ -254,7 +255,7 @@ def viewing_one_operand(function: Function, target: Function) -> Function:
     ways = [viewing(function, target, doubtful=True, at=at) for at in (0, 1)]
 
     @functools.wraps(function)
-    def viewed(*operands: Any, **kwargs: Any) -> Any:
+    def viewed(*operands: ArrayLike, **kwargs: Any) -> Any:
         named = isinstance(operands[0], str)
         single = len(operands) == 2 if named else len(operands) <= 3
         return (ways[named] if single and not kwargs else function)(*operands, **kwargs)
@@ -262,7 +263,7 @@ def viewing_one_operand(function: Function, target: Function) -> Function:
     return viewed
 
 
-def _refuse_write(_base: Any, _value: Any) -> Value:
+def _refuse_write(_base: object, _value: object) -> Value:
     raise ArgumentError("assignment destination is read-only")
 
 

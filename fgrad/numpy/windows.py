@@ -21,6 +21,7 @@ from fgrad.numpy.promote import (
 from fgrad.ops import elementwise as ew
 from fgrad.ops import window as wd
 from fgrad.trace import Value
+from fgrad.typing import ArrayLike
 
 # I0(x) = sum (x^2 / 4)^k / k!^2: all terms are positive, so that nothing cancels (DLMF 10.25.2).
 _NEAR = 20.0
@@ -59,7 +60,7 @@ def bessel_i0(x: Value) -> Value:
 
 
 @implements("i0")
-def i0(x: Any) -> Value:
+def i0(x: ArrayLike) -> Value:
     """The modified Bessel function of the first kind, of order 0."""
     a = as_array(x)
     if a.dtype.kind == "c":
@@ -68,7 +69,7 @@ def i0(x: Any) -> Value:
 
 
 @implements("kaiser")
-def kaiser(M: Any, beta: Any) -> Value:
+def kaiser(M: int, beta: ArrayLike) -> Value:
     """The Kaiser window of a known length; its shape may be traced."""
     (count,) = known_ints(M)
     if count < 1:
@@ -84,7 +85,12 @@ def kaiser(M: Any, beta: Any) -> Value:
 
 @implements("lib.stride_tricks.sliding_window_view")
 def sliding_window_view(
-    x: Any, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False
+    x: ArrayLike,
+    window_shape: Any,
+    axis: int | None = None,
+    *,
+    subok: bool = False,
+    writeable: bool = False,
 ) -> Value:
     """All windows of a shape: the axes of the windows come last.  Not a view: a value."""
     a = as_array(x)

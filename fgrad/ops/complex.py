@@ -84,7 +84,7 @@ def _(x: Aval, y: Aval) -> Aval:
 
 
 @complex_p.evaluate
-def _(x: Any, y: Any) -> Any:
+def _(x: Value, y: Value) -> Any:
     out = np.empty(np.broadcast_shapes(x.shape, y.shape), COMPLEX_OF[x.dtype])
     out.real, out.imag = x, y
     return out if out.ndim else out[()]

@@ -54,7 +54,7 @@ def compose_when_compiled(prim: Primitive, compose: Callable[..., Value]) -> Non
     prim.composition = composition
 
 
-def composed(ufunc: Any, compose: Binary, reads: Reads, *maps: DerivativeMap) -> Binary:
+def composed(ufunc: np.ufunc, compose: Binary, reads: Reads, *maps: DerivativeMap) -> Binary:
     """A function of two floats that NumPy has, and of which compiled code is composed."""
     prim = Primitive(ufunc.__name__, traits.FUNCTION, reads=reads)
     prim.evaluate(ufunc)
@@ -82,7 +82,7 @@ def composed(ufunc: Any, compose: Binary, reads: Reads, *maps: DerivativeMap) ->
 # --- sums of powers in logarithms
 
 
-def _log_add(ufunc: Any, exp: Callable[[Value], Value], log_base: float) -> Binary:
+def _log_add(ufunc: np.ufunc, exp: Callable[[Value], Value], log_base: float) -> Binary:
     def compose(x: Value, y: Value) -> Value:
         """The larger plus the logarithm of 1 and the ratio; equal infinities are their sum."""
         x_larger = ew.gt(x, y)
@@ -181,7 +181,7 @@ def modulus(z: Value) -> Value:
 def _times_log(name: str, argument: Callable[[Value], Value], log_of: Any) -> Any:
     """x log(y), and 0 where x is 0 unless y is NaN."""
 
-    def evaluate(x: Any, y: Any) -> Any:
+    def evaluate(x: Value, y: Value) -> Any:
         return getattr(special, name)(x, y).astype(x.dtype, copy=False)
 
     prim = elementwise(

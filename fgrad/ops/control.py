@@ -130,7 +130,7 @@ def _(
 @scan_p.evaluate
 @follows(scan_p)
 def _(
-    *operands: Any, body: Program, length: int, reverse: bool, n_consts: int, n_carry: int
+    *operands: Value, body: Program, length: int, reverse: bool, n_consts: int, n_carry: int
 ) -> tuple[Any, ...]:
     consts, xs = operands[:n_consts], operands[n_consts + n_carry :]
     carry = list(operands[n_consts : n_consts + n_carry])
@@ -168,7 +168,7 @@ def _(
 @while_p.evaluate
 @follows(while_p)
 def _(
-    *operands: Any, cond: Program, body: Program, n_cond: int, n_body: int, max_steps: int | None,
+    *operands: Value, cond: Program, body: Program, n_cond: int, n_body: int, max_steps: int | None,
     role: Role | None,
 ) -> tuple[Any, ...]:  # fmt: skip
     cond_consts, body_consts = operands[:n_cond], operands[n_cond : n_cond + n_body]
@@ -199,5 +199,5 @@ def _(index: Aval, *operands: Aval, branches: tuple[Program, ...]) -> tuple[Aval
 
 @switch_p.evaluate
 @follows(switch_p)
-def _(index: Any, *operands: Any, branches: tuple[Program, ...]) -> tuple[Any, ...]:
+def _(index: Any, *operands: Value, branches: tuple[Program, ...]) -> tuple[Any, ...]:
     return tuple(run(branches[min(max(int(index), 0), len(branches) - 1)], operands))

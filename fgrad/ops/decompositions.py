@@ -15,6 +15,7 @@ use; second derivatives there are not defined.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,7 @@ from fgrad.ops.reduce import reduce_sum
 from fgrad.ops.shape import pad
 from fgrad.ops.stacked import pull_stacked
 from fgrad.trace import Value, bind
+from fgrad.typing import Params
 
 
 def inverse_or_zero(x: Value) -> Value:
@@ -78,13 +80,13 @@ def _(a: Aval, *, complete: bool) -> tuple[Aval, Aval]:
 
 
 @qr_p.evaluate
-def _(a: Any, *, complete: bool) -> tuple[np.ndarray, np.ndarray]:
+def _(a: Value, *, complete: bool) -> tuple[np.ndarray, np.ndarray]:
     q, r = np.linalg.qr(a, "complete" if complete else "reduced")
     return q, r
 
 
 @qr_p.jvp
-def _(primals: Any, tangents: Any, outs: Any, *, complete: bool) -> tuple[Value, Value]:
+def _(primals: Any, tangents: Sequence[Value], outs: Any, *, complete: bool) -> tuple[Value, Value]:
     """dq = q o + (i - q q^H) da r^-1, dr = (q^H da r^-1 - o) r with o skew and its strictly lower
     triangle that of q^H da r^-1 [W, section 3]; columns of a wide matrix beyond the square part
     follow from da = dq r + q dr, and the complement of q by dq' = -q dq^H q'."""
@@ -147,12 +149,14 @@ def _(a: Aval, *, full: bool) -> tuple[Aval, Aval, Aval]:
 
 
 @svd_p.evaluate
-def _(a: Any, *, full: bool) -> tuple[np.ndarray, ...]:
+def _(a: Value, *, full: bool) -> tuple[np.ndarray, ...]:
     return tuple(np.linalg.svd(a, full_matrices=full))
 
 
 @svd_p.jvp
-def _(primals: Any, tangents: Any, outs: Any, *, full: bool) -> tuple[Value, Value, Value]:
+def _(
+    primals: Any, tangents: Sequence[Value], outs: Any, *, full: bool
+) -> tuple[Value, Value, Value]:
     """With p = u^H da v: ds = re diag p, du = u (f o (p s + s p^H) + d) + (i - u u^H) da v / s,
     dv = v (f o (s p + p^H s)) + (i - v v^H) da^H u / s, f_ij = 1 / (s_j^2 - s_i^2) and d the
     imaginary diagonal of p / s [S, section 4.2; G, 3.3]."""
@@ -192,7 +196,7 @@ def _pull_singular(u: Value, ct_s: Value, vh: Value) -> Value:
     return conj(matmul(scale_columns(u, _cast(ct_s, u)), vh))
 
 
-def _pull_svd(cts: Any, _wanted: Any, _values: Any, outs: Any, _params: Any) -> Any:
+def _pull_svd(cts: Sequence[Value], _wanted: Any, _values: Any, outs: Any, _params: Any) -> Any:
     """That of singular values alone; the vectors by the transposed jvp."""
     (ct_u, ct_s, ct_vh), (u, _, vh) = cts, outs
     if ct_u is not None or ct_vh is not None:
@@ -210,12 +214,12 @@ def _(a: Aval) -> Aval:
 
 
 @svdvals_p.evaluate
-def _(a: Any) -> np.ndarray:
+def _(a: Value) -> np.ndarray:
     return np.linalg.svd(a, compute_uv=False)
 
 
 @svdvals_p.jvp
-def _(primals: Any, tangents: Any, out: Value) -> Value:
+def _(primals: Sequence[Value], tangents: Sequence[Value], out: Value) -> Value:
     """ds = re diag(u^H da v)."""
     u, _, vh = svd(primals[0])
     return real(diagonal(matmul(matmul(adjoint(u), tangents[0]), adjoint(vh))))
@@ -226,7 +230,9 @@ def svd(a: Value, full: bool = False) -> tuple[Value, Value, Value]:
     return bind(svd_p, a, full=full)
 
 
-def _pull_svdvals(cts: Any, _wanted: Any, values: Any, _outs: Any, _params: Any) -> list[Value]:
+def _pull_svdvals(
+    cts: Sequence[Value], _wanted: object, values: Sequence[Value], _outs: object, _params: object
+) -> list[Value]:
     u, _, vh = svd(values[0])
     return [_pull_singular(u, cts[0], vh)]
 
@@ -252,13 +258,15 @@ def _(a: Aval, *, lower: bool) -> tuple[Aval, Aval]:
 
 
 @eigh_p.evaluate
-def _(a: Any, *, lower: bool) -> tuple[np.ndarray, np.ndarray]:
+def _(a: Value, *, lower: bool) -> tuple[np.ndarray, np.ndarray]:
     values, vectors = np.linalg.eigh(a, "L" if lower else "U")
     return values, vectors
 
 
 @eigh_p.jvp
-def _(primals: Any, tangents: Any, outs: Any, *, lower: bool) -> tuple[Value, Value]:
+def _(
+    primals: Sequence[Value], tangents: Sequence[Value], outs: Sequence[Value], *, lower: bool
+) -> tuple[Value, Value]:
     """With p = v^H da v: dw = re diag p, dv = v (f o p), f_ij = 1 / (w_j - w_i) [G, 3.1]."""
     w, v = outs
     n = w.shape[-1]
@@ -279,7 +287,13 @@ def _pull_eigenvalues(v: Value, ct_w: Value | None, ct_v: Value | None, w: Any) 
     return turned if total is None else add(total, turned)
 
 
-def _pull_eigh(cts: Any, _wanted: Any, _values: Any, outs: Any, params: Any) -> list[Value]:
+def _pull_eigh(
+    cts: Sequence[Value | None],
+    _wanted: object,
+    _values: object,
+    outs: Sequence[Value],
+    params: Params,
+) -> list[Value]:
     (ct_w, ct_v), (w, v) = cts, outs
     return [pull_hermitian(_pull_eigenvalues(v, ct_w, ct_v, w), params["lower"])]
 
@@ -294,18 +308,24 @@ def _(a: Aval, *, lower: bool) -> Aval:
 
 
 @eigvalsh_p.evaluate
-def _(a: Any, *, lower: bool) -> np.ndarray:
+def _(a: Value, *, lower: bool) -> np.ndarray:
     return np.linalg.eigvalsh(a, "L" if lower else "U")
 
 
 @eigvalsh_p.jvp
-def _(primals: Any, tangents: Any, out: Value, *, lower: bool) -> Value:
+def _(primals: Sequence[Value], tangents: Sequence[Value], out: Value, *, lower: bool) -> Value:
     """dw = re diag(v^H da v)."""
     _, v = eigh(primals[0], lower)
     return real(diagonal(matmul(adjoint(v), matmul(hermitian(tangents[0], lower), v))))
 
 
-def _pull_eigvalsh(cts: Any, _wanted: Any, values: Any, _outs: Any, params: Any) -> list[Value]:
+def _pull_eigvalsh(
+    cts: Sequence[Value | None],
+    _wanted: object,
+    values: Sequence[Value],
+    _outs: object,
+    params: Params,
+) -> list[Value]:
     _, v = eigh(values[0], params["lower"])
     return [pull_hermitian(_pull_eigenvalues(v, cts[0], None, None), params["lower"])]
 
@@ -338,14 +358,16 @@ def _(a: Aval) -> tuple[Aval, Aval]:
 
 
 @eig_p.evaluate
-def _(a: Any) -> tuple[np.ndarray, np.ndarray]:
+def _(a: Value) -> tuple[np.ndarray, np.ndarray]:
     w, v = np.linalg.eig(a)
     dtype = complex_dtype(a.dtype)
     return w.astype(dtype, copy=False), v.astype(dtype, copy=False)
 
 
 @eig_p.jvp
-def _(primals: Any, tangents: Any, outs: Any) -> tuple[Value, Value]:
+def _(
+    primals: Sequence[Value], tangents: Sequence[Value], outs: Sequence[Value]
+) -> tuple[Value, Value]:
     """With p = v^-1 da v: dw = diag p, dv = v (f o p) less what would change the length of the
     vectors, f_ij = 1 / (w_j - w_i) [G, 3.1]."""
     w, v = outs
@@ -364,12 +386,12 @@ def _(a: Aval) -> Aval:
 
 
 @eigvals_p.evaluate
-def _(a: Any) -> np.ndarray:
+def _(a: Value) -> np.ndarray:
     return np.linalg.eigvals(a).astype(complex_dtype(a.dtype), copy=False)
 
 
 @eigvals_p.jvp
-def _(primals: Any, tangents: Any, out: Value) -> Value:
+def _(primals: Sequence[Value], tangents: Sequence[Value], out: Value) -> Value:
     """dw = diag(v^-1 da v), in the order of `out`, which `eig` has too."""
     _, v = eig(primals[0])
     return diagonal(solve(v, matmul(to_complex(tangents[0]), v)))
@@ -401,12 +423,12 @@ def _(a: Aval, *, rcond: float) -> Aval:
 
 
 @pinv_p.evaluate
-def _(a: Any, *, rcond: float) -> np.ndarray:
+def _(a: Value, *, rcond: float) -> np.ndarray:
     return np.linalg.pinv(a, rcond)
 
 
 @pinv_p.jvp
-def _(primals: Any, tangents: Any, b: Value, *, rcond: float) -> Value:
+def _(primals: Any, tangents: Sequence[Value], b: Value, *, rcond: float) -> Value:
     """db = -b da b + b b^H da^H (i - a b) + (i - b a) da^H b^H b, at constant rank [P, 4.12]."""
     (a,), (da,) = primals, tangents
     bh, dah = adjoint(b), adjoint(da)
@@ -415,7 +437,9 @@ def _(primals: Any, tangents: Any, b: Value, *, rcond: float) -> Value:
     return sub(add(first, second), matmul(b, matmul(da, b)))
 
 
-def _pull_pinv(cts: Any, _wanted: Any, values: Any, outs: Any, _params: Any) -> list[Value]:
+def _pull_pinv(
+    cts: Sequence[Value], _wanted: Any, values: Any, outs: Any, _params: Any
+) -> list[Value]:
     """The transpose: conj((i - a b) ct^T b b^H + b^H b ct^T (i - b a)) - b^T ct b^T."""
     (ct,), (a,), (b,) = cts, values, outs
     bh, y = adjoint(b), transposed(ct)

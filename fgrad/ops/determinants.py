@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -40,12 +41,12 @@ def _(a: Aval) -> tuple[Aval, Aval]:
 
 
 @slogdet_p.evaluate
-def _(a: Any) -> tuple[Any, Any]:
+def _(a: Value) -> tuple[Any, Any]:
     return tuple(np.linalg.slogdet(a))
 
 
 @slogdet_p.jvp
-def _(primals: Any, tangents: Any, outs: Any) -> tuple[Value | None, Value]:
+def _(primals: Any, tangents: Sequence[Value], outs: Any) -> tuple[Value | None, Value]:
     """d log |det a| + i d(phase) = tr(a^-1 da) [G, 2.2.4]."""
     (a,), (da,) = primals, tangents
     slope = reduce_sum(diagonal(solve(a, da)), (len(a.shape) - 2,))
@@ -56,7 +57,11 @@ def _(primals: Any, tangents: Any, outs: Any) -> tuple[Value | None, Value]:
 
 
 def _pull_slogdet(
-    cts: Any, _wanted: Any, values: Any, outs: Any, _params: Any
+    cts: Sequence[Value | None],
+    _wanted: object,
+    values: Sequence[Value],
+    outs: Sequence[Value],
+    _params: object,
 ) -> list[Value | None]:
     """ct_a = w a^-T with w = ct_log, for complex a ct_log + i im(sign ct_sign)."""
     (a,), (ct_sign, ct_log) = values, cts
@@ -95,12 +100,14 @@ det_p.evaluate(np.linalg.det)
 
 
 @det_p.jvp
-def _(primals: Any, tangents: Any, out: Value) -> Value:
+def _(primals: Sequence[Value], tangents: Sequence[Value], out: Value) -> Value:
     """d det a = sum(cofactor(a) da): Jacobi's formula."""
     return _pairing(cofactor(primals[0]), tangents[0])
 
 
-def _pull_det(cts: Any, _wanted: Any, values: Any, _outs: Any, _params: Any) -> list[Value]:
+def _pull_det(
+    cts: Sequence[Value], _wanted: object, values: Sequence[Value], _outs: object, _params: object
+) -> list[Value]:
     c = cofactor(values[0])
     return [mul(c, spread(cts[0], c.shape))]
 
@@ -156,7 +163,7 @@ def _largest_sum(a: np.ndarray) -> Any:
 
 
 @cofactor_p.jvp
-def _(primals: Any, tangents: Any, c: Value) -> Value:
+def _(primals: Any, tangents: Sequence[Value], c: Value) -> Value:
     """dc = (c <c, da> - c da^T c) / det a, which is NaN at singular matrices."""
     (a,), (da,) = primals, tangents
     n = a.shape[-1]

@@ -7,6 +7,7 @@ map when compiled.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -65,13 +66,13 @@ def _writable(a: np.ndarray, offset: int) -> np.ndarray:
 
 
 @on_diagonal_p.evaluate
-def _(x: Any, *, plane: Plane, offset: int) -> np.ndarray:
+def _(x: Value, *, plane: Plane, offset: int) -> np.ndarray:
     out = np.zeros((*x.shape[:-1], *plane), x.dtype)
     _writable(out, offset)[...] = x
     return out
 
 
-def _accumulate(buffer: np.ndarray, ct: Any, _values: Any, params: dict[str, Any]) -> None:
+def _accumulate(buffer: np.ndarray, ct: Value, _values: object, params: dict[str, Any]) -> None:
     view = _writable(buffer, params["offset"])
     view += ct
 
@@ -80,12 +81,12 @@ diagonal_p.accumulate = _accumulate
 
 
 @diagonal_p.transpose
-def _(ct: Value, wanted: Any, a: Value, *, offset: int) -> tuple[Value]:
+def _(ct: Value, wanted: Sequence[bool], a: Value, *, offset: int) -> tuple[Value]:
     return (bind(on_diagonal_p, ct, plane=tuple(a.shape[-2:]), offset=offset),)
 
 
 @on_diagonal_p.transpose
-def _(ct: Value, wanted: Any, x: Value, *, plane: Plane, offset: int) -> tuple[Value]:
+def _(ct: Value, wanted: Sequence[bool], x: Value, *, plane: Plane, offset: int) -> tuple[Value]:
     return (bind(diagonal_p, ct, offset=offset),)
 
 
@@ -123,7 +124,14 @@ for _prim in (diagonal_p, on_diagonal_p):
     linear(_prim)
 
     @_prim.batch
-    def _(size: int, operands: Any, dims: Any, *, _prim: Any = _prim, **params: Any) -> Any:
+    def _(
+        size: int,
+        operands: Sequence[Value],
+        dims: Sequence[int | None],
+        *,
+        _prim: Any = _prim,
+        **params: Any,
+    ) -> Any:
         return bind(_prim, batch_first(size, operands[0], dims[0]), **params), 0
 
 

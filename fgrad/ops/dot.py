@@ -6,7 +6,7 @@ result axes = batch axes, then the free axes of a, then the free axes of b
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -116,7 +116,7 @@ PREPARED[dot_general_p] = _prepared
 
 @dot_general_p.evaluate
 @in_float32
-def _(a: Any, b: Any, *, contract: Pair, batch: Pair) -> Any:
+def _(a: Value, b: Value, *, contract: Pair, batch: Pair) -> Any:
     plan = _plan(a.ndim, b.ndim, contract, batch)
     if plan.dot is not None:
         return np.dot(a.T if plan.dot[0] else a, b.T if plan.dot[1] else b)
@@ -137,7 +137,7 @@ def _(a: Any, b: Any, *, contract: Pair, batch: Pair) -> Any:
 
 
 @dot_general_p.transpose
-def _(ct: Value, wanted: Any, a: Value, b: Value, *, contract: Pair, batch: Pair) -> Any:
+def _(ct: Value, wanted: Sequence[bool], a: Value, b: Value, *, contract: Pair, batch: Pair) -> Any:
     """ct_a = ct . b over b's free axes; ct_b = a . ct over a's free axes."""
     plan = _transpose_plan(len(a.shape), len(b.shape), contract, batch)
     left = right = None
@@ -154,7 +154,9 @@ def _paired(order: Ints, partner: Ints) -> Ints:
 
 
 @dot_general_p.batch
-def _(size: int, operands: Any, dims: Any, *, contract: Pair, batch: Pair) -> tuple[Value, int]:
+def _(
+    size: int, operands: Sequence[Value], dims: Sequence[int | None], *, contract: Pair, batch: Pair
+) -> tuple[Value, int]:
     (a, b), (da, db) = operands, dims
     (ca, cb), (ba, bb) = contract, batch
     if da is not None:

@@ -42,7 +42,7 @@ from fgrad.ops.known import is_positive, over_squares
 from fgrad.ops.selected import SELECT, Selected, unless, where
 from fgrad.trace import Value, bind
 from fgrad.tracing.fastpath import binary_door, unary_door
-from fgrad.typing import Operand
+from fgrad.typing import Array, Operand
 
 special = lazy_module("scipy.special")
 
@@ -157,7 +157,7 @@ def reciprocal(x: Value) -> Value:
 
 def _discrete(
     name: str,
-    evaluate: Any,
+    evaluate: Callable[..., Array],
     accepts: str,
     result: np.dtype | None = None,
     traits: Traits = traits.PLAIN,
@@ -217,7 +217,7 @@ def _quotient_map(t: Value, x: Value, y: Value, out: Value) -> Value:
     return neg(mul(t, rint(div(sub(x, out), y))))
 
 
-def _remainder(name: str, evaluate: Any) -> Primitive:
+def _remainder(name: str, evaluate: Callable[..., Array]) -> Primitive:
     maps = (lambda t, x, y, out: t, _quotient_map)
     reads = ((), (0, 1, OUT))
     return elementwise(name, evaluate, *maps, accepts=REALS, reads=reads, traits=traits.DIVIDES)
@@ -237,12 +237,12 @@ def _share(t: Value, holds: Value, ties: Value) -> Selected:
     return where(holds, select(ties, mul(t, lit(t, 0.5)), t))
 
 
-def _integer_or(evaluate: Any) -> Any:
+def _integer_or(evaluate: Callable[..., Array]) -> Any:
     """Absolute value of bool is the value itself."""
     return lambda x: x if x.dtype.kind == "b" else evaluate(x)
 
 
-def _extremum(name: str, evaluate: Any, wins: Any, loses: Any) -> Primitive:
+def _extremum(name: str, evaluate: Callable[..., Array], wins: Any, loses: Any) -> Primitive:
     return elementwise(
         name,
         evaluate,
@@ -275,7 +275,7 @@ copysign_p = elementwise(
 )
 
 
-def _clip(x: Any, lo: Any, hi: Any) -> Any:
+def _clip(x: Value, lo: Value, hi: Value) -> Any:
     out = np.maximum(x, lo)
     return np.minimum(out, hi, out=out) if isinstance(out, np.ndarray) else np.minimum(out, hi)
 
@@ -314,7 +314,11 @@ def clip(x: Operand, lo: Operand, hi: Operand) -> Value:
 
 
 def _unary(
-    name: str, evaluate: Any, reads: Reads, derivative: Any, traits: Traits = traits.FUNCTION
+    name: str,
+    evaluate: Callable[..., Array],
+    reads: Reads,
+    derivative: Any,
+    traits: Traits = traits.FUNCTION,
 ) -> Any:
     prim = elementwise(name, evaluate, derivative, reads=reads, traits=traits)
     return _door(prim, f"Elementwise `{name}`.")

@@ -19,7 +19,7 @@ from fgrad.ir.primitive import DISCRETE, NOT_LINEAR, Moves, Primitive, Reads, re
 from fgrad.ir.traits import Traits
 from fgrad.ops.selected import ADD, Selected, join, plain
 from fgrad.trace import Tracer, Value, bind
-from fgrad.typing import Operand
+from fgrad.typing import Operand, Params
 
 # Kinds of dtypes; V is that of bfloat16.
 FLOATS = "fcV"
@@ -103,7 +103,9 @@ def finish_elementwise(prim: Primitive, maps: tuple[DerivativeMap | None, ...]) 
     prim.refuse("transpose", NOT_LINEAR)
 
     @prim.batch
-    def _(size: int, operands: Any, dims: Any, **params: Any) -> tuple[Value, int]:
+    def _(
+        size: int, operands: Sequence[Value], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Value, int]:
         operands, dim = align_batched(size, operands, dims)
         return bind(prim, *operands, **params), dim
 
@@ -111,13 +113,21 @@ def finish_elementwise(prim: Primitive, maps: tuple[DerivativeMap | None, ...]) 
 def jvp_from_maps(prim: Primitive) -> Callable[..., Value | None]:
     """t_out = sum of map_i(t_i)."""
 
-    def jvp(primals: Any, tangents: Any, out: Any, **params: Any) -> Value | None:
+    def jvp(
+        primals: Sequence[Value], tangents: Sequence[Value | None], out: Value, **params: Any
+    ) -> Value | None:
         return plain(push_maps(prim, primals, tangents, out, params))
 
     return jvp
 
 
-def push_maps(prim: Primitive, primals: Any, tangents: Any, out: Any, params: Any) -> Any:
+def push_maps(
+    prim: Primitive,
+    primals: Sequence[Value],
+    tangents: Sequence[Value | None],
+    out: Value,
+    params: Params,
+) -> Any:
     """The sum of map_i(t_i), which is selected if the terms are."""
     total = None
     for k, (rule, t) in enumerate(zip(prim.maps, tangents, strict=False)):
@@ -131,7 +141,12 @@ def push_maps(prim: Primitive, primals: Any, tangents: Any, out: Any, params: An
 
 
 def map_selected(
-    prim: Primitive, k: int, t: Selected, primals: Any, out: Any, params: Any
+    prim: Primitive,
+    k: int,
+    t: Selected,
+    primals: Sequence[Value],
+    out: Value | None,
+    params: Params,
 ) -> Selected | None:
     """The derivative map of an operand at a selected tangent or cotangent."""
     part = prim.maps[k](t.value, *primals, out, **params)  # type: ignore[misc]
@@ -142,7 +157,7 @@ def map_selected(
 def in_float32(evaluate: Callable[..., Any]) -> Callable[..., Any]:
     """An evaluation that goes through float32 for bfloat16, whose own sums lose all digits."""
 
-    def rule(*operands: Any, **params: Any) -> Any:
+    def rule(*operands: Value, **params: Any) -> Any:
         dtype = operands[0].dtype
         if dtype.kind != "V":
             return evaluate(*operands, **params)
@@ -178,7 +193,9 @@ def moves(
 def linear_jvp(prim: Primitive) -> Callable[..., Value | None]:
     """f(x + t) - f(x) = f(t), with zeros for the operands whose tangent is zero."""
 
-    def jvp(primals: Any, tangents: Any, _out: Any, **params: Any) -> Any:
+    def jvp(
+        primals: Sequence[Value], tangents: Sequence[Value | None], _out: object, **params: Any
+    ) -> Any:
         if all(t is None for t in tangents):
             return None
         which = prim.linear_in
@@ -196,7 +213,9 @@ def linear_jvp(prim: Primitive) -> Callable[..., Value | None]:
 def bilinear_jvp(prim: Primitive) -> Callable[..., Value | None]:
     """f(x + s, y + t) = f(x, y) + f(s, y) + f(x, t) + o(|s| + |t|)."""
 
-    def jvp(primals: Any, tangents: Any, _out: Any, **params: Any) -> Value | None:
+    def jvp(
+        primals: Sequence[Value], tangents: Sequence[Value | None], _out: object, **params: Any
+    ) -> Value | None:
         (x, y), (s, t) = primals, tangents
         total = None if s is None else bind(prim, s, y, **params)
         if t is not None:
@@ -212,7 +231,7 @@ def zeros_like(x: Operand | Aval) -> Value:
     return np.broadcast_to(x.dtype.type(0), x.shape) if x.shape else x.dtype.type(0)
 
 
-def is_literal(x: Any) -> bool:
+def is_literal(x: Value) -> bool:
     """Whether an operand is a rank-0 constant, which fits any shape."""
     return not isinstance(x, Tracer) and x.ndim == 0
 
@@ -251,7 +270,7 @@ BROADCAST = Primitive(
 PERMUTE = Primitive("permute", traits.moving(view=True), params=("axes",), linear_in="all")
 
 
-def _reorders(values: Any, params: Any) -> bool:
+def _reorders(values: Sequence[Value], params: Params) -> bool:
     """Whether axes move that are longer than 1."""
     axes = [a for a in params["axes"] if values[0].shape[a] > 1]
     return axes != sorted(axes)

@@ -12,6 +12,7 @@ and h = (1, 1/2, ..., 1/2, 1), whose last 1 is there for even n:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ def _(x: Aval, *, kind: str, axes: Ints, n: int | None) -> Aval:
 
 
 @fft_p.evaluate
-def _(x: Any, *, kind: str, axes: Ints, n: int | None) -> np.ndarray:
+def _(x: Value, *, kind: str, axes: Ints, n: int | None) -> np.ndarray:
     if kind == "rfft":
         return scipy_fft.rfft(x, n, axes[0])
     if kind == "irfft":
@@ -82,7 +83,9 @@ def _weighted(x: Value, axis: int, weights: np.ndarray) -> Value:
 
 
 @fft_p.transpose
-def _(ct: Value, wanted: Any, x: Value, *, kind: str, axes: Ints, n: int | None) -> tuple[Value]:
+def _(
+    ct: Value, wanted: Sequence[bool], x: Value, *, kind: str, axes: Ints, n: int | None
+) -> tuple[Value]:
     if kind in ("fft", "ifft"):
         return (bind(fft_p, ct, kind=kind, axes=axes, n=n),)
     (axis,) = axes
@@ -94,7 +97,7 @@ def _(ct: Value, wanted: Any, x: Value, *, kind: str, axes: Ints, n: int | None)
 
 @fft_p.batch
 def _(
-    size: int, operands: Any, dims: Any, *, kind: str, axes: Ints, n: int | None
+    size: int, operands: Any, dims: Sequence[int], *, kind: str, axes: Ints, n: int | None
 ) -> tuple[Value, int]:
     (x,), (d,) = operands, dims
     return bind(fft_p, x, kind=kind, axes=tuple(a + (a >= d) for a in axes), n=n), d

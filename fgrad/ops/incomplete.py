@@ -6,11 +6,10 @@ numbers: each quantity carries its derivative in `a`.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from fgrad.base.lazy_import import lazy_module
+from fgrad.trace import Value
 
 special = lazy_module("scipy.special")
 
@@ -18,7 +17,7 @@ TERMS = 10_000  # after which a sum that has not converged is taken as it is
 EPSILON = 1e-17
 
 
-def gammainc_slope(a: Any, x: Any) -> np.ndarray:
+def gammainc_slope(a: Value, x: Value) -> np.ndarray:
     """dP(a, x) / da for the regularised lower incomplete gamma function P.
 
     By the series of DLMF 8.7.1 for x below a + 1, and by the continued fraction of DLMF 8.9.2 for
@@ -82,7 +81,7 @@ class _Lentz:
         self.d, self.dd = np.zeros_like(b), np.zeros_like(b)
         self.delta, self.ddelta = np.ones_like(b), np.zeros_like(b)
 
-    def step(self, a: np.ndarray, da: Any, b: np.ndarray, db: Any) -> None:
+    def step(self, a: np.ndarray, da: Value, b: np.ndarray, db: Value) -> None:
         """Add one partial quotient, a / (b + ...)."""
         down, ddown = b + a * self.d, db + da * self.d + a * self.dd
         down = np.where(down == 0, 1e-300, down)
@@ -105,7 +104,7 @@ class _Lentz:
         return 1 / self.f, -self.df / self.f**2
 
 
-def betainc_slope(a: Any, b: Any, x: Any) -> np.ndarray:
+def betainc_slope(a: Value, b: Value, x: Value) -> np.ndarray:
     """dI_x(a, b) / da for the regularised incomplete beta function I.
 
     By the continued fraction of DLMF 8.17.22, for x above (a + 1) / (a + b + 2) after the

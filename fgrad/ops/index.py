@@ -171,16 +171,16 @@ def _(x: Aval, update: Aval, *starts: Aval) -> Aval:
 
 
 @gather_p.evaluate
-def _(x: Any, *indices: Any, axes: tuple[int, ...], mode: str) -> Any:
+def _(x: Value, *indices: Value, axes: tuple[int, ...], mode: str) -> Any:
     return read(x, indices, axes, mode)
 
 
 @scatter_p.evaluate
-def _(x: Any, updates: Any, *indices: Any, axes: tuple[int, ...], mode: str) -> Any:
+def _(x: Value, updates: Value, *indices: Value, axes: tuple[int, ...], mode: str) -> Any:
     return updated(x, updates, indices, axes, mode)
 
 
-def _block(x: Any, starts: Sequence[Any], sizes: Sequence[int]) -> tuple[slice, ...]:
+def _block(x: Value, starts: Sequence[Any], sizes: Sequence[int]) -> tuple[slice, ...]:
     """The slices of a block, clamped to lie in `x`."""
     clamped = [
         min(max(int(s), 0), n - size) for s, n, size in zip(starts, x.shape, sizes, strict=True)
@@ -189,12 +189,12 @@ def _block(x: Any, starts: Sequence[Any], sizes: Sequence[int]) -> tuple[slice, 
 
 
 @dynamic_slice_p.evaluate
-def _(x: Any, *starts: Any, sizes: tuple[int, ...]) -> Any:
+def _(x: Value, *starts: Value, sizes: tuple[int, ...]) -> Any:
     return x[_block(x, starts, sizes)]
 
 
 @dynamic_update_p.evaluate
-def _(x: Any, update: Any, *starts: Any) -> Any:
+def _(x: Value, update: Value, *starts: Value) -> Any:
     out = np.array(x, copy=True)
     out[_block(x, starts, np.shape(update))] = update
     return out if out.ndim else out[()]
@@ -217,19 +217,21 @@ def _clipped(indices: Sequence[Value], lengths: Sequence[int]) -> tuple[Value, .
 
 @gather_p.transpose
 def _(
-    ct: Value, wanted: Any, x: Any, *indices: Value, axes: tuple[int, ...], mode: str
+    ct: Value, wanted: Sequence[bool], x: Value, *indices: Value, axes: tuple[int, ...], mode: str
 ) -> tuple[Value | None, ...]:
     if mode == "clip":
         indices = _clipped(indices, [x.shape[a] for a in axes])
     return scatter(zeros_like(x), indices, ct, axes, "add"), *[None] * len(indices)
 
 
-def _accumulate_gather(buffer: np.ndarray, ct: Any, values: Any, params: dict[str, Any]) -> None:
+def _accumulate_gather(
+    buffer: np.ndarray, ct: Value, values: Sequence[Value], params: dict[str, Any]
+) -> None:
     """Add the transpose of gather to `buffer` in place."""
     add_rows(buffer, ct, values[1:], params["axes"], params["mode"])
 
 
-def _places_of_gather(values: Any, params: dict[str, Any]) -> tuple[Any, ...]:
+def _places_of_gather(values: Sequence[Value], params: dict[str, Any]) -> tuple[Any, ...]:
     x, *indices = values
     axes = params["axes"]
     if params["mode"] == "clip":
@@ -263,7 +265,7 @@ def _with_lane(indices: tuple[Value, ...]) -> tuple[Value, ...]:
 
 @gather_p.batch
 def _(
-    size: int, operands: Any, dims: Any, *, axes: tuple[int, ...], mode: str
+    size: int, operands: Any, dims: Sequence[int], *, axes: tuple[int, ...], mode: str
 ) -> tuple[Value, int]:
     (x, *indices), (dim, *index_dims) = operands, dims
     if all(d is None for d in index_dims):
@@ -280,11 +282,11 @@ def _(
 # --- scatter -------------------------------------------------------------------------------------
 
 
-def _places(x: Any, axes: tuple[int, ...]) -> tuple[int, ...]:
+def _places(x: Value, axes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple([x.shape[a] for a in axes])
 
 
-def _is_last(x: Any, indices: Sequence[Value], axes: tuple[int, ...]) -> Value:
+def _is_last(x: Value, indices: Sequence[Value], axes: tuple[int, ...]) -> Value:
     """Where an update is the last one of its place: the one that "set" keeps."""
     shape = indices[0].shape
     if math.prod(shape) == 1:
@@ -305,9 +307,9 @@ def _over_rows(flags: Value, like: Any) -> Value:
 @scatter_p.transpose
 def _(
     ct: Value,
-    wanted: Any,
-    x: Any,
-    updates: Any,
+    wanted: Sequence[bool],
+    x: Value,
+    updates: Value,
     *indices: Value,
     axes: tuple[int, ...],
     mode: str,
@@ -329,7 +331,14 @@ def _(
 
 
 @scatter_p.jvp
-def _(primals: Any, tangents: Any, out: Value, *, axes: tuple[int, ...], mode: str) -> Value | None:
+def _(
+    primals: Sequence[Value],
+    tangents: Sequence[Value | None],
+    out: Value,
+    *,
+    axes: tuple[int, ...],
+    mode: str,
+) -> Value | None:
     (x, updates, *indices), (t, s, *_) = primals, tangents
     if t is None and s is None:
         return None
@@ -348,7 +357,10 @@ def _(primals: Any, tangents: Any, out: Value, *, axes: tuple[int, ...], mode: s
 
 
 def _extremum_tangent(
-    primals: Any, tangents: tuple[Value | None, Value | None], out: Value, axes: tuple[int, ...]
+    primals: Sequence[Value],
+    tangents: tuple[Value | None, Value | None],
+    out: Value,
+    axes: tuple[int, ...],
 ) -> Value:
     """The mean of the tangents of all operands that attain the extremum."""
     x, updates, *indices = primals
@@ -361,7 +373,7 @@ def _extremum_tangent(
 
 
 def _product_tangent(
-    x: Any, indices: Sequence[Value], updates: Value, s: Value, axes: tuple[int, ...]
+    x: Value, indices: Sequence[Value], updates: Value, s: Value, axes: tuple[int, ...]
 ) -> Value:
     """For each place, the tangent of the product of its updates.
 
@@ -411,7 +423,12 @@ def _flat_places(indices: Sequence[Value], places: tuple[int, ...]) -> Value:
 
 @scatter_p.batch
 def _(
-    size: int, operands: Any, dims: Any, *, axes: tuple[int, ...], mode: str
+    size: int,
+    operands: Sequence[Value],
+    dims: Sequence[int | None],
+    *,
+    axes: tuple[int, ...],
+    mode: str,
 ) -> tuple[Value, int]:
     (x, updates, *indices), (dim, update_dim, *index_dims) = operands, dims
     if any(d is not None for d in index_dims):
@@ -438,19 +455,23 @@ moves(dynamic_update_p, gaps="jvp transpose")
 
 @dynamic_slice_p.transpose
 def _(
-    ct: Value, wanted: Any, x: Any, *starts: Value, sizes: tuple[int, ...]
+    ct: Value, wanted: Sequence[bool], x: Value, *starts: Value, sizes: tuple[int, ...]
 ) -> tuple[Value | None, ...]:
     return dynamic_update(zeros_like(x), ct, starts), *[None] * len(starts)
 
 
 @dynamic_update_p.transpose
-def _(ct: Value, wanted: Any, x: Any, update: Any, *starts: Value) -> tuple[Value | None, ...]:
+def _(
+    ct: Value, wanted: Sequence[bool], x: Value, update: Value, *starts: Value
+) -> tuple[Value | None, ...]:
     ct_x = dynamic_update(ct, zeros_like(update), starts) if wanted[0] else None
     ct_u = dynamic_slice(ct, starts, update.shape) if wanted[1] else None
     return ct_x, ct_u, *[None] * len(starts)
 
 
-def _accumulate_block(buffer: np.ndarray, ct: Any, values: Any, params: dict[str, Any]) -> None:
+def _accumulate_block(
+    buffer: np.ndarray, ct: Value, values: Sequence[Value], params: dict[str, Any]
+) -> None:
     buffer[_block(buffer, values[1:], params["sizes"])] += ct
 
 
@@ -485,7 +506,9 @@ def _block_indices(
 
 
 @dynamic_slice_p.batch
-def _(size: int, operands: Any, dims: Any, *, sizes: tuple[int, ...]) -> tuple[Value, int | None]:
+def _(
+    size: int, operands: Any, dims: Sequence[int], *, sizes: tuple[int, ...]
+) -> tuple[Value, int | None]:
     (x, *starts), (dim, *start_dims) = operands, dims
     if all(d is None for d in start_dims):
         starts.insert(dim, _ZERO)
@@ -508,7 +531,7 @@ def _(size: int, operands: Any, dims: Any, *, sizes: tuple[int, ...]) -> tuple[V
 
 
 @dynamic_update_p.batch
-def _(size: int, operands: Any, dims: Any) -> tuple[Value, int | None]:
+def _(size: int, operands: Any, dims: Sequence[int]) -> tuple[Value, int | None]:
     (x, update, *starts), (dim, update_dim, *start_dims) = operands, dims
     if all(d is None for d in start_dims):
         if dim is None:

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.trace import Value
+
 FEW = 1024  # elements up to which `ufunc.at` takes them as they stand
 LONG = 128  # elements of a row from which on rows are added one by one
 UPDATE_AT = {"mul": np.multiply, "min": np.minimum, "max": np.maximum}
@@ -48,7 +50,7 @@ def _clipped(indices: Sequence[Any], lengths: Sequence[int]) -> list[Any]:
     return [np.minimum(np.maximum(i, 0), max(n - 1, 0)) for i, n in pairs]
 
 
-def _indexed_first(x: Any, axes: tuple[int, ...]) -> Any:
+def _indexed_first(x: Value, axes: tuple[int, ...]) -> Any:
     """A view of `x` with the indexed axes first."""
     if axes[-1] == len(axes) - 1:
         return x
@@ -82,7 +84,7 @@ def read(x: Any, indices: Sequence[Any], axes: tuple[int, ...], mode: str) -> An
 
 
 def updated(
-    x: Any, updates: Any, indices: Sequence[Any], axes: tuple[int, ...], mode: str
+    x: Value, updates: Value, indices: Sequence[Any], axes: tuple[int, ...], mode: str
 ) -> np.ndarray:
     """A copy of `x` with rows set, added, ... at places; those out of bounds are dropped."""
     if mode == "add":
@@ -105,7 +107,7 @@ def updated(
 
 
 def _rows_inside(
-    updates: Any, indices: Sequence[Any], lengths: Sequence[int], mode: str
+    updates: Value, indices: Sequence[Any], lengths: Sequence[int], mode: str
 ) -> tuple[list[Any], Any]:
     """Flat places, clipped to lie in bounds or without those that do not, and their rows."""
     where = [np.ravel(_as_intp(i, n)) for i, n in zip(indices, lengths, strict=True)]
@@ -131,7 +133,7 @@ def _flat(where: Sequence[Any], strides: Sequence[int]) -> Any:
     return total
 
 
-def _at(ufunc: Any, table: np.ndarray, places: Any, inner: Any, rows: Any) -> None:
+def _at(ufunc: np.ufunc, table: np.ndarray, places: Value, inner: Value, rows: Value) -> None:
     """Combine rows with a contiguous array at places, and at further ones within each row."""
     if rows.size > len(places):  # `ufunc.at` is fast on one axis only
         places = (places[:, None] + inner).reshape(-1)
@@ -139,7 +141,7 @@ def _at(ufunc: Any, table: np.ndarray, places: Any, inner: Any, rows: Any) -> No
 
 
 def add_rows(
-    buffer: np.ndarray, updates: Any, indices: Sequence[Any], axes: tuple[int, ...], mode: str
+    buffer: np.ndarray, updates: Value, indices: Sequence[Any], axes: tuple[int, ...], mode: str
 ) -> None:
     """Add rows at places, in place: the transpose of `read`."""
     lengths = [buffer.shape[a] for a in axes]

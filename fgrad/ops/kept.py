@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.trace import Value
+
 LONG = 32_768  # elements from which on branches are no longer foreseen
 BLOCK = 16_384  # elements at a time, so that they stay in the first caches
 _BITS = {4: np.dtype(np.int32), 8: np.dtype(np.int64)}
 
 
-def select(cond: Any, x: Any, y: Any) -> Any:
+def select(cond: Any, x: Any, y: Value) -> Any:
     """x where cond, else y."""
     if np.size(cond) >= LONG and x.dtype.kind == "f" and cond.flags.c_contiguous:
         if _is_zero(y) and _fits(cond, x):
@@ -27,11 +29,11 @@ def select(cond: Any, x: Any, y: Any) -> Any:
     return np.where(cond, x, y)[()]
 
 
-def _is_zero(x: Any) -> bool:
+def _is_zero(x: Value) -> bool:
     return x.ndim == 0 and x == 0 and not np.signbit(x)
 
 
-def _fits(cond: Any, x: Any) -> bool:
+def _fits(cond: Value, x: Any) -> bool:
     return x.dtype.itemsize in _BITS and (x.ndim == 0 or x.flags.c_contiguous or not any(x.strides))
 
 

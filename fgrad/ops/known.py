@@ -13,27 +13,29 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.trace import Value
+
 _LEAST = {np.dtype(np.float32): 1e-30, np.dtype(np.float64): 1e-290}  # squares of that are exact
 
 
-def known(*xs: Any) -> bool:
+def known(*xs: Value | None) -> bool:
     """Whether all are arrays or numbers of NumPy: not traced, not on a device."""
     return all([type(x) is np.ndarray or isinstance(x, np.generic) for x in xs])
 
 
-def is_positive(x: Any) -> bool:
+def is_positive(x: Value) -> bool:
     """Whether all are known to be finite numbers above 0."""
     return known(x) and x.dtype.kind == "f" and _between(x, 0.0)
 
 
-def _between(x: Any, low: float) -> bool:
+def _between(x: Value, low: float) -> bool:
     """Whether all lie between a number and infinity; of no numbers that is said too."""
     if not x.size:
         return True
     return bool(np.minimum.reduce(x, None) > low and np.maximum.reduce(x, None) < np.inf)
 
 
-def has_no_nan(x: Any) -> bool:
+def has_no_nan(x: Value) -> bool:
     """Whether floats are known, and no NaN: half a pass over them."""
     if not known(x) or x.dtype.kind not in "fc":
         return False
@@ -41,7 +43,7 @@ def has_no_nan(x: Any) -> bool:
     return bool(square == square)
 
 
-def over_squares(x: Any, y: Any) -> Any:
+def over_squares(x: Value, y: Value) -> Any:
     """x / (x^2 + y^2) of known numbers, or None where a square may overflow or vanish."""
     if not known(x, y) or x.dtype not in _LEAST:
         return None
@@ -51,7 +53,7 @@ def over_squares(x: Any, y: Any) -> Any:
     return np.divide(x, squares, out=squares if squares.ndim else None)
 
 
-def other_products(x: Any) -> Any:
+def other_products(x: Value) -> Any:
     """The product of all others along the last axis, also where some are 0."""
     others = np.empty_like(x)
     others[..., :1] = 1

@@ -11,6 +11,7 @@ where LAPACK reads one triangle of a matrix, the derivative with respect to the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,7 @@ from fgrad.ops.matrices import (
 from fgrad.ops.shape import iota, pad
 from fgrad.ops.stacked import pull_stacked
 from fgrad.trace import Tracer, Value, bind
+from fgrad.typing import Params
 
 blas = lazy_module("scipy.linalg.blas")
 lapack = lazy_module("scipy.linalg.lapack")
@@ -80,7 +82,7 @@ cholesky_p.evaluate(np.linalg.cholesky)
 
 
 @cholesky_p.jvp
-def _(primals: Any, tangents: Any, out: Value) -> Value:
+def _(primals: Sequence[Value], tangents: Sequence[Value], out: Value) -> Value:
     """dl = l phi(l^-1 da l^-H), phi: the lower triangle with half the diagonal [M, eq. 8]."""
     da = hermitian(tangents[0])
     half = solve_lower(out, da)
@@ -88,7 +90,9 @@ def _(primals: Any, tangents: Any, out: Value) -> Value:
     return matmul(out, sub(w, mul(on_diagonal(diagonal(w)), lit(w, 0.5))))
 
 
-def _pull_cholesky(cts: Any, _wanted: Any, _values: Any, outs: Any, _params: Any) -> list[Value]:
+def _pull_cholesky(
+    cts: Sequence[Value], _wanted: Any, _values: Any, outs: Any, _params: Any
+) -> list[Value]:
     """g = l^-T phi(l^T ct) conj(l)^-1, pulled back to the triangle that is read [M, eq. 10]."""
     (ct,), (factor,) = cts, outs
     w = lower(matmul(transposed(factor), ct))
@@ -162,7 +166,13 @@ def _check_singular(triangular: np.ndarray) -> None:
 
 @triangular_solve_p.jvp
 def _(
-    primals: Any, tangents: Any, x: Value, *, lower: bool, trans: bool, unit: bool
+    primals: Sequence[Value],
+    tangents: Sequence[Value | None],
+    x: Value,
+    *,
+    lower: bool,
+    trans: bool,
+    unit: bool,
 ) -> Value | None:
     """dx = op(a)^-1 (db - op(da) x), da on its triangle [G, 2.3.1]."""
     (a, _), (da, db) = primals, tangents
@@ -179,13 +189,17 @@ def _triangle(a: Value, low: bool, unit: bool) -> Value:
 
 @triangular_solve_p.transpose
 def _(
-    ct: Value, wanted: Any, a: Value, b: Value, *, lower: bool, trans: bool, unit: bool
+    ct: Value, wanted: Sequence[bool], a: Value, b: Value, *, lower: bool, trans: bool, unit: bool
 ) -> tuple[None, Value]:
     return None, triangular_solve(a, ct, lower, not trans, unit)
 
 
 def _pull_triangular(
-    cts: Any, wanted: Any, values: Any, outs: Any, params: Any
+    cts: Sequence[Value],
+    wanted: Sequence[bool],
+    values: Sequence[Value],
+    outs: Sequence[Value],
+    params: Params,
 ) -> list[Value | None]:
     ct_b = triangular_solve(values[0], cts[0], **{**params, "trans": not params["trans"]})
     if not wanted[0]:
@@ -260,7 +274,9 @@ def permutation_of(pivots: np.ndarray, m: int) -> np.ndarray:
 
 
 @lu_p.jvp
-def _(primals: Any, tangents: Any, outs: Any) -> tuple[Value, None, None]:
+def _(
+    primals: Sequence[Value], tangents: Sequence[Value], outs: Sequence[Value]
+) -> tuple[Value, None, None]:
     """dl = l tril(f, -1), du = triu(f) u with f = l^-1 (p da) u^-1; l and u are made square by
     identities where a is not [H, section 3]."""
     packed, _, order = outs
@@ -310,7 +326,7 @@ def _(pivots: Aval) -> Aval:
 
 
 @pivots_order_p.evaluate
-def _(pivots: Any) -> np.ndarray:
+def _(pivots: Value) -> np.ndarray:
     order = np.empty(pivots.shape, INT64)
     for lane in np.ndindex(*pivots.shape[:-1]):
         order[lane] = permutation_of(pivots[lane], pivots.shape[-1])
@@ -370,7 +386,7 @@ def _(a: Aval, packed: Aval, pivots: Aval, b: Aval, *, trans: bool) -> Aval:
 
 
 @lu_solve_p.evaluate
-def _(a: Any, packed: Any, pivots: Any, b: Any, *, trans: bool) -> np.ndarray:
+def _(a: Value, packed: Any, pivots: Any, b: Any, *, trans: bool) -> np.ndarray:
     """x = p l^-T u^-T b, or u^-1 l^-1 p^T b; the memory holds u^T below l^T.
 
     By getrs for one column; for more, it starts threads for the smallest matrices.
@@ -396,7 +412,9 @@ def _(a: Any, packed: Any, pivots: Any, b: Any, *, trans: bool) -> np.ndarray:
 
 
 @lu_solve_p.jvp
-def _(primals: Any, tangents: Any, x: Value, *, trans: bool) -> Value | None:
+def _(
+    primals: Sequence[Value], tangents: Sequence[Value | None], x: Value, *, trans: bool
+) -> Value | None:
     """dx = op(a)^-1 (db - op(da) x); the factors are a function of a [G, 2.3.1]."""
     (a, packed, pivots, _), (da, _, _, db) = primals, tangents
     if da is not None:
@@ -407,13 +425,24 @@ def _(primals: Any, tangents: Any, x: Value, *, trans: bool) -> Value | None:
 
 @lu_solve_p.transpose
 def _(
-    ct: Value, wanted: Any, a: Value, packed: Value, pivots: Value, b: Value, *, trans: bool
+    ct: Value,
+    wanted: Sequence[bool],
+    a: Value,
+    packed: Value,
+    pivots: Value,
+    b: Value,
+    *,
+    trans: bool,
 ) -> tuple[None, None, None, Value]:
     return None, None, None, lu_solve(a, packed, pivots, ct, not trans)
 
 
 def _pull_lu_solve(
-    cts: Any, wanted: Any, values: Any, outs: Any, params: Any
+    cts: Sequence[Value],
+    wanted: Sequence[bool],
+    values: Sequence[Value],
+    outs: Sequence[Value],
+    params: Params,
 ) -> list[Value | None]:
     a, packed, pivots = values[:3]
     ct_b = lu_solve(a, packed, pivots, cts[0], not params["trans"])
@@ -441,12 +470,14 @@ def _(a: Aval, b: Aval, *, trans: bool) -> Aval:
 
 
 @solve_p.evaluate
-def _(a: Any, b: Any, *, trans: bool) -> np.ndarray:
+def _(a: Value, b: Value, *, trans: bool) -> np.ndarray:
     return np.linalg.solve(np.swapaxes(a, -1, -2) if trans else a, b)
 
 
 @solve_p.jvp
-def _(primals: Any, tangents: Any, x: Value, *, trans: bool) -> Value | None:
+def _(
+    primals: Sequence[Value], tangents: Sequence[Value | None], x: Value, *, trans: bool
+) -> Value | None:
     """dx = op(a)^-1 (db - op(da) x) [G, 2.3.1]."""
     a, (da, db) = primals[0], tangents
     if da is not None:
@@ -456,11 +487,17 @@ def _(primals: Any, tangents: Any, x: Value, *, trans: bool) -> Value | None:
 
 
 @solve_p.transpose
-def _(ct: Value, wanted: Any, a: Value, b: Value, *, trans: bool) -> tuple[None, Value]:
+def _(ct: Value, wanted: Sequence[bool], a: Value, b: Value, *, trans: bool) -> tuple[None, Value]:
     return None, bind(solve_p, a, ct, trans=not trans)
 
 
-def _pull_solve(cts: Any, wanted: Any, values: Any, outs: Any, params: Any) -> list[Value | None]:
+def _pull_solve(
+    cts: Sequence[Value | None],
+    wanted: Sequence[bool],
+    values: Sequence[Value],
+    outs: Sequence[Value],
+    params: Params,
+) -> list[Value | None]:
     ct_b = bind(solve_p, values[0], cts[0], trans=not params["trans"])
     ct_a = _pull_matrix(ct_b, outs[0], params["trans"]) if wanted[0] else None
     return [ct_a, ct_b if wanted[1] else None]
@@ -505,12 +542,14 @@ compose_when_compiled(inv_p, lambda a: solve(a, identity_like(a)))
 
 
 @inv_p.jvp
-def _(primals: Any, tangents: Any, x: Value) -> Value:
+def _(primals: Sequence[Value], tangents: Sequence[Value], x: Value) -> Value:
     """dx = -x da x."""
     return neg(matmul(matmul(x, tangents[0]), x))
 
 
-def _pull_inv(cts: Any, _wanted: Any, _values: Any, outs: Any, _params: Any) -> list[Value]:
+def _pull_inv(
+    cts: Sequence[Value], _wanted: object, _values: object, outs: Sequence[Value], _params: object
+) -> list[Value]:
     """ct_a = -x^T ct x^T."""
     turned = transposed(outs[0])
     return [neg(matmul(matmul(turned, cts[0]), turned))]

@@ -5,7 +5,7 @@ All leading axes are a batch; nothing broadcasts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -171,7 +171,9 @@ def check_equal(prim: Primitive, *parts: Any) -> None:
 def batch_leading(prim: Primitive) -> Callable[..., Any]:
     """Set the batching rule of a primitive all of whose operands have the same leading axes."""
 
-    def batch(size: int, operands: Any, dims: Any, **params: Any) -> tuple[Any, Any]:
+    def batch(
+        size: int, operands: Sequence[Value], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
         moved = [batch_first(size, x, d) for x, d in zip(operands, dims, strict=True)]
         out = bind(prim, *moved, **params)
         return out, [0] * len(out) if prim.multiple else 0
@@ -183,7 +185,9 @@ def batch_solution(prim: Primitive) -> Callable[..., Any]:
     """Set the batching rule of a primitive whose last operand is a right-hand side: where no other
     operand is batched, the examples become further columns of it."""
 
-    def batch(size: int, operands: Any, dims: Any, **params: Any) -> tuple[Value, int]:
+    def batch(
+        size: int, operands: Sequence[Value], dims: Sequence[int], **params: Any
+    ) -> tuple[Value, int]:
         *shared, b = operands
         if any(d is not None for d in dims[:-1]):
             moved = [batch_first(size, x, d) for x, d in zip(operands, dims, strict=True)]

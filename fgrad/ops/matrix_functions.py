@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ def _(a: Any, *, name: str) -> np.ndarray:
 
 
 @matrix_function_p.jvp
-def _(primals: Any, tangents: Any, out: Value, *, name: str) -> Value:
+def _(primals: Sequence[Value], tangents: Sequence[Value], out: Value, *, name: str) -> Value:
     return frechet(name, primals[0], tangents[0])
 
 
@@ -86,7 +87,9 @@ def _(a: Any, e: Any, *, name: str) -> np.ndarray:
 
 
 @frechet_p.jvp
-def _(primals: Any, tangents: Any, out: Value, *, name: str) -> Value | None:
+def _(
+    primals: Sequence[Value], tangents: Sequence[Value | None], out: Value, *, name: str
+) -> Value | None:
     """Linear in e; in a, the derivative of f([[a, e], [0, a]]), which is linear in da: the upper
     right block of l([[a, e], [0, a]], [[da, 0], [0, da]])."""
     (a, e), (da, de) = primals, tangents
@@ -104,7 +107,7 @@ def _blocks(a: Value, b: Value, c: Value, d: Value) -> Value:
 
 
 @frechet_p.transpose
-def _(ct: Value, wanted: Any, a: Value, e: Value, *, name: str) -> tuple[None, Value]:
+def _(ct: Value, wanted: Sequence[bool], a: Value, e: Value, *, name: str) -> tuple[None, Value]:
     """The transpose of l(a, .) is l(a^T, .)."""
     return None, frechet(name, transposed(a), ct)
 
@@ -146,7 +149,7 @@ def _(a: Any, b: Any, c: Any) -> np.ndarray:
 
 
 @solve_sylvester_p.jvp
-def _(primals: Any, tangents: Any, x: Value) -> Value | None:
+def _(primals: Sequence[Value], tangents: Sequence[Value | None], x: Value) -> Value | None:
     """a dx + dx b = dc - da x - x db."""
     (a, b, _), (da, db, dc) = primals, tangents
     for part in (None if da is None else matmul(da, x), None if db is None else matmul(x, db)):
@@ -156,7 +159,7 @@ def _(primals: Any, tangents: Any, x: Value) -> Value | None:
 
 
 @solve_sylvester_p.transpose
-def _(ct: Value, wanted: Any, a: Value, b: Value, c: Value) -> tuple[None, None, Value]:
+def _(ct: Value, wanted: Sequence[bool], a: Value, b: Value, c: Value) -> tuple[None, None, Value]:
     return None, None, solve_sylvester(transposed(a), transposed(b), ct)
 
 
@@ -185,7 +188,7 @@ def _(a: Any) -> np.ndarray:
 
 
 @sqrtm_p.jvp
-def _(primals: Any, tangents: Any, x: Value) -> Value:
+def _(primals: Sequence[Value], tangents: Sequence[Value], x: Value) -> Value:
     """x dx + dx x = da [B, 6.5]."""
     return solve_sylvester(x, x, tangents[0])
 

@@ -18,6 +18,7 @@ from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ops.dot import Pair, dot_general_p
+from fgrad.trace import Value
 
 _TRAITS = traits.contracting()
 
@@ -52,7 +53,7 @@ def _(*avals: Aval, contract: Pair, batch: Pair, operand: str, result: str, epil
 
 @product_p.evaluate
 def _(
-    a: Any, b: Any, *bias: Any, contract: Pair, batch: Pair, operand: str, result: str,
+    a: Value, b: Value, *bias: Value, contract: Pair, batch: Pair, operand: str, result: str,
     epilogue: str,
 ) -> Any:  # fmt: skip
     out = dot_general_p.evaluate_rule(
@@ -63,7 +64,7 @@ def _(
     return narrow(act(out, epilogue), result)
 
 
-def act(x: Any, epilogue: str) -> Any:
+def act(x: Value, epilogue: str) -> Any:
     """max(x, 0), or x (1 + tanh(c (x + 0.044715 x^3))) / 2 with c = sqrt(2 / pi)."""
     if epilogue == "relu":
         return np.maximum(x, x.dtype.type(0))
@@ -73,14 +74,14 @@ def act(x: Any, epilogue: str) -> Any:
     return x
 
 
-def wide(x: Any, name: str) -> Any:
+def wide(x: Value, name: str) -> Any:
     """Numbers as they are computed with: those of 16 bits in float32."""
     if name == "bfloat16":
         return (np.asarray(x).astype(np.uint32) << 16).view(np.float32)
     return x.astype(np.float32) if name == "float16" else x
 
 
-def narrow(x: Any, name: str) -> Any:
+def narrow(x: Value, name: str) -> Any:
     """The nearest numbers of a name, ties to even."""
     if name != "bfloat16":
         return x.astype(name)

@@ -10,6 +10,7 @@ index: results are the same for one key and for that key in a batch, eagerly and
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,9 @@ random_bits_p.refuse("transpose", NOT_LINEAR)
 
 
 @random_bits_p.batch
-def _(size: int, operands: Any, dims: Any, *, shape: tuple[int, ...]) -> tuple[Value, int]:
+def _(
+    size: int, operands: Sequence[Value], dims: Sequence[int], *, shape: tuple[int, ...]
+) -> tuple[Value, int]:
     return random_bits(move_axis(operands[0], dims[0], 0), shape), 0
 
 

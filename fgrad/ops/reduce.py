@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,6 +56,7 @@ from fgrad.ops.shape import (
 )
 from fgrad.ops.shape import reverse as backwards
 from fgrad.trace import Value, bind
+from fgrad.typing import Array
 
 
 def kept_axes(ndim: int, axes: Ints) -> Ints:
@@ -72,7 +73,7 @@ def spread(y: Value, shape: Ints, axes: Ints) -> Value:
 MANY = 16_384  # elements from which on short sums are added array by array
 
 
-def _of_few(ufunc: Any, x: np.ndarray, axis: int) -> Any:
+def _of_few(ufunc: np.ufunc, x: np.ndarray, axis: int) -> Any:
     """Fewer than 8 along an axis are taken in order, as by NumPy, which calls a loop for each."""
     moved = np.moveaxis(x, axis, 0)
     out = np.array(moved[0])
@@ -93,7 +94,7 @@ def _reduction(prim: Primitive, ufunc: Any, accepts: str, empty: bool = True) ->
         return Aval(tuple(x.shape[a] for a in kept_axes(x.ndim, axes)), x.dtype)
 
     @prim.batch
-    def _(size: int, operands: Any, dims: Any, *, axes: Ints) -> tuple[Value, int]:
+    def _(size: int, operands: Any, dims: Sequence[int], *, axes: Ints) -> tuple[Value, int]:
         (x,), (d,) = operands, dims
         moved = tuple(a + (a >= d) for a in axes)
         return bind(prim, x, axes=moved), d - sum(a < d for a in moved)
@@ -118,7 +119,7 @@ moves(REDUCE_SUM, sums="jvp")
 
 
 @REDUCE_SUM.transpose
-def _(ct: Value, wanted: Any, x: Value, *, axes: Ints) -> tuple[Value]:
+def _(ct: Value, wanted: Sequence[bool], x: Value, *, axes: Ints) -> tuple[Value]:
     return (spread(ct, x.shape, axes),)
 
 
@@ -128,7 +129,9 @@ reduce_prod_p.refuse("transpose", NOT_LINEAR)
 
 
 @reduce_prod_p.jvp
-def _(primals: Any, tangents: Any, _out: Any, *, axes: Ints) -> Value:
+def _(
+    primals: Sequence[Value], tangents: Sequence[Value | None], _out: object, *, axes: Ints
+) -> Value:
     """(x, t)(y, s) = (xy, ty + xs), over a balanced tree: right where factors are zero."""
     (x,), (t,) = primals, [plain(t) for t in tangents]
     kept = kept_axes(len(x.shape), axes)
@@ -155,7 +158,7 @@ def _last(x: Value, start: int, stop: int) -> Value:
     return slice_(x, (*[0] * (len(x.shape) - 1), start), (*x.shape[:-1], stop))
 
 
-def _pull_prod(cts: Any, _wanted: Any, values: Any, outs: Any, params: Any) -> Any:
+def _pull_prod(cts: Sequence[Value], _wanted: Any, values: Any, outs: Any, params: Any) -> Any:
     """ct out / x for known numbers; where a product is zero, too small or too large, ct times the
     products of all other factors."""
     (ct,), (x,), (out,), axes = cts, values, outs, params["axes"]
@@ -191,14 +194,18 @@ def _attained(x: Value, out: Value, axes: Ints) -> tuple[Value, Value]:
     return here, bind(REDUCE_SUM, convert(here, x.dtype), axes=axes)
 
 
-def _extremum_jvp(primals: Any, tangents: Any, out: Any, *, axes: Ints) -> Value:
+def _extremum_jvp(
+    primals: Sequence[Value], tangents: Sequence[Value | None], out: Value, *, axes: Ints
+) -> Value:
     """The mean of the tangents at the places where the extremum is attained."""
     (x,), (t,) = primals, [plain(t) for t in tangents]
     here, count = _attained(x, out, axes)
     return div(bind(REDUCE_SUM, select(here, t, lit(t, 0)), axes=axes), count)
 
 
-def _extremum_pullback(cts: Any, _wanted: Any, values: Any, outs: Any, params: Any) -> Any:
+def _extremum_pullback(
+    cts: Sequence[Value], _wanted: Any, values: Any, outs: Any, params: Any
+) -> Any:
     """The transpose of the mean: an equal share for each place, and NaN if the extremum is."""
     (ct,), (x,), (out,), axes = cts, values, outs, params["axes"]
     selected = type(ct) is Selected
@@ -252,7 +259,7 @@ reduce_all = _reducer(reduce_all_p, "Logical and")
 # --- argmax, argmin -----------------------------------------------------------------------------
 
 
-def _arg_extremum(name: str, evaluate: Any, op: str) -> Primitive:
+def _arg_extremum(name: str, evaluate: Callable[..., Array], op: str) -> Primitive:
     prim = Primitive(name, traits.folding(Along.PLACE, op), params=("axis",))
 
     @prim.type_rule
@@ -264,7 +271,9 @@ def _arg_extremum(name: str, evaluate: Any, op: str) -> Primitive:
         return Aval(x.shape[:axis] + x.shape[axis + 1 :], INT64)
 
     @prim.batch
-    def _(size: int, operands: Any, dims: Any, *, axis: int) -> tuple[Value, int]:
+    def _(
+        size: int, operands: Sequence[Value], dims: Sequence[int | None], *, axis: int
+    ) -> tuple[Value, int]:
         x = batch_first(size, operands[0], dims[0])
         return bind(prim, x, axis=axis + 1), 0
 
@@ -291,7 +300,7 @@ def argmin(x: Value, axis: int) -> Value:
 # --- cumulative ---------------------------------------------------------------------------------
 
 
-def _cumulative(name: str, ufunc: Any, op: str, accepts: str) -> Primitive:
+def _cumulative(name: str, ufunc: np.ufunc, op: str, accepts: str) -> Primitive:
     running = traits.folding(Along.RUNNING, op)
     linear_in = "all" if op == "add" else None
     prim = Primitive(name, running, params=("axis", "reverse"), linear_in=linear_in)
@@ -306,13 +315,20 @@ def _cumulative(name: str, ufunc: Any, op: str, accepts: str) -> Primitive:
 
     @prim.evaluate
     @in_float32
-    def _(x: Any, *, axis: int, reverse: bool) -> np.ndarray:
+    def _(x: Value, *, axis: int, reverse: bool) -> np.ndarray:
         if reverse:
             return np.flip(ufunc.accumulate(np.flip(x, axis), axis, dtype=x.dtype), axis)
         return ufunc.accumulate(x, axis, dtype=x.dtype)
 
     @prim.batch
-    def _(size: int, operands: Any, dims: Any, *, axis: int, reverse: bool) -> tuple[Value, int]:
+    def _(
+        size: int,
+        operands: Sequence[Value],
+        dims: Sequence[int | None],
+        *,
+        axis: int,
+        reverse: bool,
+    ) -> tuple[Value, int]:
         x = batch_first(size, operands[0], dims[0])
         return bind(prim, x, axis=axis + 1, reverse=reverse), 0
 
@@ -329,7 +345,7 @@ cumprod_p.refuse("transpose", NOT_LINEAR)
 
 
 @cumprod_p.jvp
-def _(primals: Any, tangents: Any, _out: Any, *, axis: int, reverse: bool) -> Value:
+def _(primals: Any, tangents: Sequence[Value], _out: Any, *, axis: int, reverse: bool) -> Value:
     """Doubling steps on pairs (x, t): log2(n) of them, right where factors are zero."""
     (x,), (t,) = primals, tangents
     n, step = x.shape[axis], 1
@@ -354,7 +370,7 @@ cummin_p = _cumulative("cummin", np.minimum, "min", ORDERED)
 
 
 def _cumulative_extremum_jvp(
-    primals: Any, tangents: Any, out: Any, *, axis: int, reverse: bool
+    primals: Any, tangents: Sequence[Value], out: Any, *, axis: int, reverse: bool
 ) -> Value:
     """The mean of the tangents at the places so far where the running extremum is attained.
 

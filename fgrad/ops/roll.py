@@ -5,6 +5,7 @@ roll(x, 1) = concatenate(x[-1:], x[:-1])      transposed: roll(ct, -1)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ def _(x: Aval, *, by: int, axis: int) -> Aval:
 
 
 @roll_p.evaluate
-def _(x: Any, *, by: int, axis: int) -> np.ndarray:
+def _(x: Value, *, by: int, axis: int) -> np.ndarray:
     out = np.empty_like(x)
     before = (slice(None),) * axis
     out[(*before, slice(by, None))] = x[(*before, slice(None, -by))]
@@ -48,12 +49,12 @@ compose_when_compiled(roll_p, _joined)
 
 
 @roll_p.transpose
-def _(ct: Value, wanted: Any, x: Value, *, by: int, axis: int) -> tuple[Value]:
+def _(ct: Value, wanted: Sequence[bool], x: Value, *, by: int, axis: int) -> tuple[Value]:
     return (bind(roll_p, ct, by=x.shape[axis] - by, axis=axis),)
 
 
 @roll_p.batch
-def _(size: int, operands: Any, dims: Any, *, by: int, axis: int) -> tuple[Value, int]:
+def _(size: int, operands: Any, dims: Sequence[int], *, by: int, axis: int) -> tuple[Value, int]:
     (x,), (d,) = operands, dims
     return bind(roll_p, x, by=by, axis=axis + (axis >= d)), d
 

@@ -194,7 +194,7 @@ def plain(t: Any) -> Any:
     return t.value
 
 
-def alike(t: Any, value: Value) -> Any:
+def alike(t: Value, value: Value) -> Any:
     """Another array of a tangent or cotangent whose zeros are in place, with the same support."""
     return Selected(value, t.support, ZERO) if type(t) is Selected else value
 

@@ -57,13 +57,15 @@ def _(x: Any, *, shape: Ints, dims: Ints) -> np.ndarray:
 
 
 @BROADCAST.transpose
-def _(ct: Value, wanted: Any, x: Value, *, shape: Ints, dims: Ints) -> tuple[Value]:
+def _(ct: Value, wanted: Sequence[bool], x: Value, *, shape: Ints, dims: Ints) -> tuple[Value]:
     axes = tuple(a for a in range(len(shape)) if a not in dims)
     return (bind(REDUCE_SUM, ct, axes=axes) if axes else ct,)
 
 
 @BROADCAST.batch
-def _(size: int, operands: Any, at: Any, *, shape: Ints, dims: Ints) -> tuple[Value, int]:
+def _(
+    size: int, operands: Sequence[Value], at: Any, *, shape: Ints, dims: Ints
+) -> tuple[Value, int]:
     x = batch_first(size, operands[0], at[0])
     return bind(BROADCAST, x, shape=(size, *shape), dims=(0, *[d + 1 for d in dims])), 0
 
@@ -102,12 +104,12 @@ PERMUTE.evaluate(lambda x, *, axes: np.transpose(x, axes))
 
 
 @PERMUTE.transpose
-def _(ct: Value, wanted: Any, x: Value, *, axes: Ints) -> tuple[Value]:
+def _(ct: Value, wanted: Sequence[bool], x: Value, *, axes: Ints) -> tuple[Value]:
     return (permute(ct, inverse_permutation(axes)),)
 
 
 @PERMUTE.batch
-def _(size: int, operands: Any, dims: Any, *, axes: Ints) -> tuple[Value, int]:
+def _(size: int, operands: Any, dims: Sequence[int], *, axes: Ints) -> tuple[Value, int]:
     (x,), (d,) = operands, dims
     return permute(x, (d, *[a + (a >= d) for a in axes])), 0
 
@@ -156,17 +158,19 @@ def _(x: Aval, *, shape: Ints) -> Aval:
 
 
 @reshape_p.evaluate
-def _(x: Any, *, shape: Ints) -> Any:
+def _(x: Value, *, shape: Ints) -> Any:
     return np.reshape(x, shape)[()] if not shape else np.reshape(x, shape)
 
 
 @reshape_p.transpose
-def _(ct: Value, wanted: Any, x: Value, *, shape: Ints) -> tuple[Value]:
+def _(ct: Value, wanted: Sequence[bool], x: Value, *, shape: Ints) -> tuple[Value]:
     return (reshape(ct, x.shape),)
 
 
 @reshape_p.batch
-def _(size: int, operands: Any, dims: Any, *, shape: Ints) -> tuple[Value, int]:
+def _(
+    size: int, operands: Sequence[Value], dims: Sequence[int | None], *, shape: Ints
+) -> tuple[Value, int]:
     return reshape(batch_first(size, operands[0], dims[0]), (size, *shape)), 0
 
 
@@ -206,12 +210,14 @@ def _(x: Aval, *, start: Ints, stop: Ints, step: Ints) -> Aval:
 
 
 @slice_p.evaluate
-def _(x: Any, *, start: Ints, stop: Ints, step: Ints) -> np.ndarray:
+def _(x: Value, *, start: Ints, stop: Ints, step: Ints) -> np.ndarray:
     return x[tuple(map(slice, start, stop, step))]
 
 
 @slice_p.transpose
-def _(ct: Value, wanted: Any, x: Value, *, start: Ints, stop: Ints, step: Ints) -> tuple[Value]:
+def _(
+    ct: Value, wanted: Sequence[bool], x: Value, *, start: Ints, stop: Ints, step: Ints
+) -> tuple[Value]:
     """Zeros, with ct at the places that were read."""
     low, high = [], []
     for n, k, a, s in zip(x.shape, ct.shape, start, step, strict=True):
@@ -221,7 +227,15 @@ def _(ct: Value, wanted: Any, x: Value, *, start: Ints, stop: Ints, step: Ints) 
 
 
 @slice_p.batch
-def _(size: int, operands: Any, dims: Any, *, start: Ints, stop: Ints, step: Ints) -> Any:
+def _(
+    size: int,
+    operands: Sequence[Value],
+    dims: Sequence[int | None],
+    *,
+    start: Ints,
+    stop: Ints,
+    step: Ints,
+) -> Any:
     x = batch_first(size, operands[0], dims[0])
     return bind(slice_p, x, start=(0, *start), stop=(size, *stop), step=(1, *step)), 0
 
@@ -239,7 +253,7 @@ def slice_(x: Value, start: Ints, stop: Ints, step: Ints | None = None) -> Value
 
 
 @pad_p.type_rule
-def _(x: Aval, *, low: Ints, high: Ints, interior: Ints, value: Any) -> Aval:
+def _(x: Aval, *, low: Ints, high: Ints, interior: Ints, value: Value) -> Aval:
     if not len(low) == len(high) == len(interior) == x.ndim:
         raise ShapeError(f"pad: widths {low}, {high} do not fit shape {x.shape}.")
     shape = tuple(
@@ -252,7 +266,7 @@ def _(x: Aval, *, low: Ints, high: Ints, interior: Ints, value: Any) -> Aval:
 
 
 @pad_p.evaluate
-def _(x: Any, *, low: Ints, high: Ints, interior: Ints, value: Any) -> np.ndarray:
+def _(x: Value, *, low: Ints, high: Ints, interior: Ints, value: Value) -> np.ndarray:
     kept = [n + min(lo, 0) + min(hi, 0) for n, lo, hi in zip(x.shape, low, high, strict=True)]
     if any(interior) or any([n < 0 for n in kept]):
         return _padded_and_cropped(x, low, high, interior, value)
@@ -269,7 +283,7 @@ def _(x: Any, *, low: Ints, high: Ints, interior: Ints, value: Any) -> np.ndarra
     return out
 
 
-def _fill_border(out: np.ndarray, low: Ints, high: Ints, value: Any) -> None:
+def _fill_border(out: np.ndarray, low: Ints, high: Ints, value: Value) -> None:
     """Write what is before and after the inner part, axis by axis."""
     for a, (lo, hi) in enumerate(zip(low, high, strict=True)):
         before = (slice(None),) * a
@@ -279,7 +293,9 @@ def _fill_border(out: np.ndarray, low: Ints, high: Ints, value: Any) -> None:
             out[(*before, slice(out.shape[a] - hi, None))] = value
 
 
-def _padded_and_cropped(x: Any, low: Ints, high: Ints, interior: Ints, value: Any) -> np.ndarray:
+def _padded_and_cropped(
+    x: Value, low: Ints, high: Ints, interior: Ints, value: Value
+) -> np.ndarray:
     spread = tuple(n + max(0, n - 1) * gap for n, gap in zip(x.shape, interior, strict=True))
     whole = np.full(
         tuple(n + max(lo, 0) + max(hi, 0) for n, lo, hi in zip(spread, low, high, strict=True)),
@@ -299,13 +315,22 @@ def _padded_and_cropped(x: Any, low: Ints, high: Ints, interior: Ints, value: An
 
 
 @pad_p.jvp
-def _(primals: Any, tangents: Any, _out: Any, **params: Any) -> Value:
+def _(
+    primals: Sequence[Value], tangents: Sequence[Value | None], _out: object, **params: Any
+) -> Value:
     return bind(pad_p, tangents[0], **{**params, "value": 0})
 
 
 @pad_p.transpose
 def _(
-    ct: Value, wanted: Any, x: Value, *, low: Ints, high: Ints, interior: Ints, value: Any
+    ct: Value,
+    wanted: Sequence[bool],
+    x: Value,
+    *,
+    low: Ints,
+    high: Ints,
+    interior: Ints,
+    value: Value,
 ) -> Any:
     """Undo the outer widths, then read every (interior + 1)th element."""
     inner = pad(ct, tuple(-w for w in low), tuple(-w for w in high))
@@ -315,7 +340,14 @@ def _(
 
 @pad_p.batch
 def _(
-    size: int, operands: Any, dims: Any, *, low: Ints, high: Ints, interior: Ints, value: Any
+    size: int,
+    operands: Sequence[Value],
+    dims: Sequence[int | None],
+    *,
+    low: Ints,
+    high: Ints,
+    interior: Ints,
+    value: Value,
 ) -> Any:
     x = batch_first(size, operands[0], dims[0])
     return pad(x, (0, *low), (0, *high), (0, *interior), value), 0
@@ -349,20 +381,24 @@ def _(x: Aval, *, ints: Ints) -> Aval:
 index_p.evaluate(lambda x, *, ints: x[ints])
 
 
-def _accumulate_index(buffer: np.ndarray, ct: Any, values: Any, params: dict[str, Any]) -> None:
+def _accumulate_index(
+    buffer: np.ndarray, ct: Value, values: Sequence[Value], params: dict[str, Any]
+) -> None:
     buffer[params["ints"]] += ct
 
 
-def _accumulate_slice(buffer: np.ndarray, ct: Any, values: Any, params: dict[str, Any]) -> None:
+def _accumulate_slice(
+    buffer: np.ndarray, ct: Value, values: Sequence[Value], params: dict[str, Any]
+) -> None:
     buffer[tuple(map(slice, params["start"], params["stop"], params["step"]))] += ct
 
 
-def _places_of_index(values: Any, params: dict[str, Any]) -> tuple[range, ...]:
+def _places_of_index(values: Sequence[Value], params: dict[str, Any]) -> tuple[range, ...]:
     ints, shape = params["ints"], values[0].shape
     return (*[range(i, i + 1) for i in ints], *map(range, shape[len(ints) :]))
 
 
-def _places_of_slice(values: Any, params: dict[str, Any]) -> tuple[range, ...]:
+def _places_of_slice(values: Sequence[Value], params: dict[str, Any]) -> tuple[range, ...]:
     return tuple(map(range, params["start"], params["stop"], params["step"]))
 
 
@@ -373,7 +409,7 @@ slice_p.accumulate = _accumulate_slice
 
 
 @index_p.transpose
-def _(ct: Value, wanted: Any, x: Value, *, ints: Ints) -> tuple[Value]:
+def _(ct: Value, wanted: Sequence[bool], x: Value, *, ints: Ints) -> tuple[Value]:
     """Zeros, with ct at the place that was read."""
     rest = (0,) * (len(x.shape) - len(ints))
     low = (*ints, *rest)
@@ -382,7 +418,9 @@ def _(ct: Value, wanted: Any, x: Value, *, ints: Ints) -> tuple[Value]:
 
 
 @index_p.batch
-def _(size: int, operands: Any, dims: Any, *, ints: Ints) -> tuple[Value, int]:
+def _(
+    size: int, operands: Sequence[Value], dims: Sequence[int | None], *, ints: Ints
+) -> tuple[Value, int]:
     x = batch_first(size, operands[0], dims[0])
     start = (0, *ints, *[0] * (len(x.shape) - 1 - len(ints)))
     stop = (size, *[i + 1 for i in ints], *x.shape[1 + len(ints) :])
@@ -415,7 +453,7 @@ reverse_p.transpose(lambda ct, wanted, x, *, axes: (reverse(ct, axes),))
 
 
 @reverse_p.batch
-def _(size: int, operands: Any, dims: Any, *, axes: Ints) -> tuple[Value, int]:
+def _(size: int, operands: Any, dims: Sequence[int], *, axes: Ints) -> tuple[Value, int]:
     (x,), (d,) = operands, dims
     return reverse(x, tuple(a + (a >= d) for a in axes)), d
 
@@ -450,7 +488,7 @@ concatenate_p.evaluate(lambda *xs, axis: np.concatenate(xs, axis))
 
 
 @concatenate_p.transpose
-def _(ct: Value, wanted: Any, *xs: Value, axis: int) -> tuple[Value | None, ...]:
+def _(ct: Value, wanted: Sequence[bool], *xs: Value, axis: int) -> tuple[Value | None, ...]:
     """The piece of ct that each operand filled."""
     pieces: list[Value | None] = []
     at = 0
@@ -464,7 +502,9 @@ def _(ct: Value, wanted: Any, *xs: Value, axis: int) -> tuple[Value | None, ...]
 
 
 @concatenate_p.batch
-def _(size: int, operands: Any, dims: Any, *, axis: int) -> tuple[Value, int]:
+def _(
+    size: int, operands: Sequence[Value], dims: Sequence[int | None], *, axis: int
+) -> tuple[Value, int]:
     xs = [batch_first(size, x, d) for x, d in zip(operands, dims, strict=True)]
     return bind(concatenate_p, *xs, axis=axis + 1), 0
 

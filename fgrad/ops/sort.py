@@ -22,6 +22,7 @@ from fgrad.ops.index import gather, sort_p
 from fgrad.ops.selected import Selected, plain
 from fgrad.ops.shape import iota, reshape
 from fgrad.trace import Tracer, Value, bind
+from fgrad.typing import Params
 
 
 def sort(operands: Sequence[Value], axis: int, num_keys: int = 1) -> tuple[Value, ...]:
@@ -52,7 +53,7 @@ def _(*operands: Any, axis: int, num_keys: int) -> tuple[np.ndarray, ...]:
 FAST = 256  # elements from which on another order than the stable one is worth a look
 
 
-def _sorted(x: Any, axis: int) -> np.ndarray:
+def _sorted(x: Value, axis: int) -> np.ndarray:
     """In ascending order; zeros of both signs stay in theirs, which NumPy's fast way mixes up."""
     if x.dtype.kind in "biuf" and x.shape[axis] >= FAST:
         signs = np.signbit(x[x == 0]) if x.dtype.kind == "f" else np.False_
@@ -77,7 +78,7 @@ def _order(keys: Sequence[Any], axis: int) -> np.ndarray:
 
 @sort_p.jvp
 def _(
-    primals: Any, tangents: Any, _outs: Any, *, axis: int, num_keys: int
+    primals: Sequence[Value], tangents: Any, _outs: object, *, axis: int, num_keys: int
 ) -> tuple[Value | None, ...]:
     """Tangents move with their elements."""
     shape = tuple(primals[0].shape)
@@ -93,7 +94,13 @@ def _(
 sort_p.refuse("transpose", NOT_LINEAR)
 
 
-def _pull_sort(cts: Any, wanted: Any, values: Any, _outs: Any, params: Any) -> Any:
+def _pull_sort(
+    cts: Sequence[Value | None],
+    wanted: Sequence[bool],
+    values: Sequence[Value],
+    _outs: object,
+    params: Params,
+) -> Any:
     """Cotangents of known numbers move back with their elements."""
     axis, num_keys = params["axis"], params["num_keys"]
     if any([type(v) in (Tracer, Selected) for v in (*cts, *values)]):
@@ -116,7 +123,7 @@ sort_p.selects = True
 
 @sort_p.batch
 def _(
-    size: int, operands: Any, dims: Any, *, axis: int, num_keys: int
+    size: int, operands: Sequence[Value], dims: Sequence[int | None], *, axis: int, num_keys: int
 ) -> tuple[tuple[Value, ...], list[int]]:
     dim = dims[0]
     if dim is None or any(d != dim for d in dims):
@@ -153,7 +160,7 @@ def _(x: Aval, values: Aval, *, right: bool) -> Aval:
 
 
 @searchsorted_p.evaluate
-def _(x: Any, values: Any, *, right: bool) -> np.ndarray:
+def _(x: Value, values: Any, *, right: bool) -> np.ndarray:
     side = "right" if right else "left"
     rows = [np.searchsorted(a, v, side) for a, v in zip(x, values, strict=True)]
     return np.array(rows, np.int64).reshape(values.shape)
@@ -164,7 +171,9 @@ searchsorted_p.refuse("transpose", NOT_LINEAR)
 
 
 @searchsorted_p.batch
-def _(size: int, operands: Any, dims: Any, *, right: bool) -> tuple[Value, int]:
+def _(
+    size: int, operands: Sequence[Value], dims: Sequence[int | None], *, right: bool
+) -> tuple[Value, int]:
     x, values = operands
     if dims[0] is None and x.shape[0] == 1:  # all in one row
         values = batch_first(size, values, dims[1])
@@ -208,7 +217,9 @@ def _(x: Any, *, k: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @top_k_p.jvp
-def _(primals: Any, tangents: Any, outs: Any, *, k: int) -> tuple[Value | None, None]:
+def _(
+    primals: Sequence[Value], tangents: Sequence[Value | None], outs: Sequence[Value], *, k: int
+) -> tuple[Value | None, None]:
     """Tangents of the elements that are taken."""
     shape, (t,) = tuple(outs[1].shape), tangents
     where = [iota(shape, INT64, a) for a in range(len(shape) - 1)]
@@ -219,5 +230,7 @@ top_k_p.refuse("transpose", NOT_LINEAR)
 
 
 @top_k_p.batch
-def _(size: int, operands: Any, dims: Any, *, k: int) -> tuple[tuple[Value, Value], list[int]]:
+def _(
+    size: int, operands: Sequence[Value], dims: Sequence[int | None], *, k: int
+) -> tuple[tuple[Value, Value], list[int]]:
     return bind(top_k_p, batch_first(size, operands[0], dims[0]), k=k), [0, 0]

@@ -76,7 +76,7 @@ def external(
     function = evaluate or (lambda *xs: getattr(special, name)(*xs))
 
     @prim.evaluate
-    def _(*xs: Any) -> Any:
+    def _(*xs: Value) -> Any:
         return np.asarray(function(*xs), dtype=xs[0].dtype)[()]
 
     @prim.type_rule
@@ -95,7 +95,7 @@ def external(
 def refused(name: str, operand: str) -> DerivativeMap:
     """The map of an operand in which a function has no derivative here."""
 
-    def rule(*_: Any) -> Value:
+    def rule(*_: object) -> Value:
         raise MissingRuleError(
             f"The derivative of {name} in {operand} is not available.",
             (

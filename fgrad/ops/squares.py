@@ -7,6 +7,7 @@ and a sum when compiled, where they fuse.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ def _(x: Any, *, axes: Ints, centered: bool) -> Any:
     return np.add.reduce(np.multiply(distance, distance, out=distance), axes)
 
 
-def _count(x: Any, axes: Ints) -> int:
+def _count(x: Value, axes: Ints) -> int:
     count = 1
     for a in axes:
         count *= x.shape[a]
@@ -72,7 +73,7 @@ compose_when_compiled(sum_squares_p, _composed)
 
 
 @sum_squares_p.jvp
-def _(primals: Any, tangents: Any, _out: Any, *, axes: Ints, centered: bool) -> Any:
+def _(primals: Any, tangents: Sequence[Value], _out: Any, *, axes: Ints, centered: bool) -> Any:
     """2 sum (x - mean) t; what selections leave out of t stays out."""
     (x,), (t,) = primals, tangents
     twice = mul(_distance(x, axes, centered), lit(x, 2))
@@ -89,7 +90,7 @@ def _(primals: Any, tangents: Any, _out: Any, *, axes: Ints, centered: bool) -> 
     return Selected(total, Support((t.support,), any_of), ZERO)
 
 
-def _pull_squares(cts: Any, _wanted: Any, values: Any, _outs: Any, params: Any) -> Any:
+def _pull_squares(cts: Sequence[Value], _wanted: Any, values: Any, _outs: Any, params: Any) -> Any:
     """2 (x - mean) ct; selections go back through the transposed jvp."""
     (ct,), (x,), axes = cts, values, params["axes"]
     if type(ct) is Selected:
@@ -105,7 +106,9 @@ sum_squares_p.selects = True
 
 
 @sum_squares_p.batch
-def _(size: int, operands: Any, dims: Any, *, axes: Ints, centered: bool) -> tuple[Value, int]:
+def _(
+    size: int, operands: Any, dims: Sequence[int], *, axes: Ints, centered: bool
+) -> tuple[Value, int]:
     (x,), (d,) = operands, dims
     moved = tuple([a + (a >= d) for a in axes])
     return sum_squares(x, moved, centered), d - sum([a < d for a in moved])

@@ -24,6 +24,7 @@ from fgrad.ir.walk import has_effect
 from fgrad.ops.elementwise import convert_p
 from fgrad.ops.families import BROADCAST
 from fgrad.ops.index import gather_p, scatter_p
+from fgrad.trace import Value
 
 WORTH = 16  # steps of a body, in all of its loops so far, from which on its text is worth making
 
@@ -246,7 +247,7 @@ def _one_update(x: Aval, _updates: Aval, *indices: Aval, axes: tuple[int, ...], 
         return None
     count = x.shape[0]
 
-    def update(x: Any, row: Any, i: Any) -> Any:
+    def update(x: Value, row: Value, i: Any) -> Any:
         out = np.array(x, order="C")
         if 0 <= i < count:
             out[i] = row if mode == "set" else out[i] + row

@@ -217,7 +217,7 @@ class _Axis(NamedTuple):
     out: int
 
 
-def _axes(x: Any, w: Any, ct: Any, params: dict[str, Any]) -> list[_Axis]:
+def _axes(x: Value, w: Value, ct: Value, params: dict[str, Any]) -> list[_Axis]:
     return [
         _Axis(low, spread_length(n, xd), spread_length(k, wd), spread_length(p, s))
         for n, k, p, (low, _), xd, wd, s in zip(
@@ -234,7 +234,9 @@ def _axes(x: Any, w: Any, ct: Any, params: dict[str, Any]) -> list[_Axis]:
 
 
 @conv_p.transpose
-def _(ct: Value, wanted: Any, x: Any, w: Any, **params: Any) -> tuple[Value | None, Value | None]:
+def _(
+    ct: Value, wanted: Sequence[bool], x: Value, w: Value, **params: Any
+) -> tuple[Value | None, Value | None]:
     if 0 in ct.shape or 0 in x.shape or 0 in w.shape:
         return None, None
     return (
@@ -259,7 +261,7 @@ def _permute_front(x: Value, axes: Sequence[int]) -> Value:
     return permute(x, (*axes, *range(len(axes), len(x.shape))))
 
 
-def _conv_ct_x(ct: Value, x: Any, w: Value, params: dict[str, Any]) -> Value:
+def _conv_ct_x(ct: Value, x: Value, w: Value, params: dict[str, Any]) -> Value:
     """ct_x[bn, gc, s] = sum over o, k of ct[n, bgo, p] w[bgo, c, k].
 
     Here p stride + k w_dil = s x_dil + low.  With k -> -k this is a conv of ct, spread by the
@@ -285,7 +287,7 @@ def _conv_ct_x(ct: Value, x: Any, w: Value, params: dict[str, Any]) -> Value:
     return _merge(_permute_front(out, (1, 0, 2)), 0, 2)
 
 
-def _conv_ct_w(ct: Value, x: Value, w: Any, params: dict[str, Any]) -> Value:
+def _conv_ct_w(ct: Value, x: Value, w: Value, params: dict[str, Any]) -> Value:
     """ct_w[bgo, c, k] = sum over n, p of x[bn, gc, k w_dil - low + p stride] ct[n, bgo, p].
 
     A conv with window ct and channels n, in which strides and window dilations change places.
@@ -312,7 +314,7 @@ def _conv_ct_w(ct: Value, x: Value, w: Any, params: dict[str, Any]) -> Value:
 
 
 @conv_p.batch
-def _(size: int, operands: Any, dims: Any, **params: Any) -> tuple[Value, int]:
+def _(size: int, operands: Any, dims: Sequence[int], **params: Any) -> tuple[Value, int]:
     """The batch m is folded into the samples, the filters, or the groups."""
     (x, w), (x_dim, w_dim) = operands, dims
     groups, batches = params["feature_groups"], params["batch_groups"]
@@ -370,12 +372,14 @@ linear(windows_p)
 
 
 @windows_p.transpose
-def _(ct: Value, wanted: Any, x: Any, **params: Any) -> tuple[Value]:
+def _(ct: Value, wanted: Sequence[bool], x: Value, **params: Any) -> tuple[Value]:
     return (bind(fold_p, ct, shape=tuple(x.shape), **params),)
 
 
 @windows_p.batch
-def _(size: int, operands: Any, dims: Any, *, axes: Ints, **params: Any) -> tuple[Value, int]:
+def _(
+    size: int, operands: Any, dims: Sequence[int], *, axes: Ints, **params: Any
+) -> tuple[Value, int]:
     (x,), (d,) = operands, dims
     return bind(windows_p, x, axes=tuple([a + (a >= d) for a in axes]), **params), d
 
@@ -407,13 +411,13 @@ linear(fold_p)
 
 
 @fold_p.transpose
-def _(ct: Value, wanted: Any, y: Any, *, shape: Ints, **params: Any) -> tuple[Value]:
+def _(ct: Value, wanted: Sequence[bool], y: Value, *, shape: Ints, **params: Any) -> tuple[Value]:
     return (bind(windows_p, ct, **params),)
 
 
 @fold_p.batch
 def _(
-    size: int, operands: Any, dims: Any, *, shape: Ints, axes: Ints, **params: Any
+    size: int, operands: Any, dims: Sequence[int], *, shape: Ints, axes: Ints, **params: Any
 ) -> tuple[Value, int]:
     y, d = operands[0], dims[0]
     if d > len(shape):
