@@ -15,6 +15,7 @@ import scipy.special
 import fgrad
 import fgrad.numpy as fnp
 from fgrad import checkpoint_policies, lax, nn, optim, random, sparse, tree
+from fgrad.scipy import stats
 
 X = np.linspace(0.1, 1.0, 5)
 M = np.linspace(-1.0, 1.0, 15).reshape(3, 5)
@@ -112,6 +113,89 @@ def policy(prim: Any, *avals: Any, **params: Any) -> bool:
     return prim.name == "sin"
 
 
+@fgrad.custom_jvp
+def slow_sine(x: Any) -> Any:
+    return np.sin(x)
+
+
+@slow_sine.defjvp
+def slow_sine_jvp(primals: Any, tangents: Any) -> Any:
+    return slow_sine(primals[0]), np.cos(primals[0]) * tangents[0]
+
+
+@fgrad.custom_vjp
+def clipped(x: Any) -> Any:
+    return 2.0 * x
+
+
+def clipped_fwd(x: Any) -> Any:
+    return clipped(x), x
+
+
+def clipped_bwd(x: Any, ct: Any) -> Any:
+    return (5.0 * ct * x,)
+
+
+clipped.defvjp(clipped_fwd, clipped_bwd)
+
+
+def scaled_by(n: int, x: Any) -> Any:
+    return n * x
+
+
+def scaled_by_jvp(n: int, primals: Any, tangents: Any) -> Any:
+    return n * primals[0], 10.0 * n * tangents[0]
+
+
+scaled = fgrad.custom_jvp(scaled_by, nondiff_argnums=0)  # not found under the name of its function
+scaled.defjvp(scaled_by_jvp)
+
+
+@fgrad.custom_vmap
+def row(x: Any) -> Any:
+    return np.sum(x)
+
+
+@row.def_vmap
+def row_vmap(axis_size: int, in_batched: Any, x: Any) -> Any:
+    return np.sum(x, axis=-1), True
+
+
+@fgrad.primitive(out=lambda x: x)
+def cube(x: Any) -> Any:
+    return x * x * x
+
+
+@cube.def_jvp
+def cube_jvp(primals: Any, tangents: Any, out: Any) -> Any:
+    return 3.0 * primals[0] ** 2 * tangents[0]
+
+
+def square_type(x: Any) -> Any:
+    return x
+
+
+def square_jvp(primals: Any, tangents: Any, out: Any) -> Any:
+    return 2.0 * primals[0] * tangents[0]
+
+
+def square(x: Any) -> Any:
+    return x * x
+
+
+squared = fgrad.primitive(square, out=square_type, name="cube")  # a name that is taken
+squared.def_jvp(square_jvp)
+
+
+def with_callback(x: Any) -> Any:
+    fgrad.debug.callback(str, x)
+    return x * fgrad.pure_callback(np.max, fgrad.ShapeDtype((), float), X)
+
+
+def with_customs(x: Any) -> Any:
+    return scaled(2, slow_sine(x)) * clipped(cube(x) + squared(x)) + row(x)
+
+
 class Case(NamedTuple):
     """A function and its arguments."""
 
@@ -167,6 +251,20 @@ TRANSFORMED: dict[str, Case] = {
     "per_sample norms": Case(fgrad.per_sample_grad(weighted, norms_only=True), (X, M)),
     "linear_transpose": Case(fgrad.linear_transpose(linear, X), (np.ones(3),)),
     "grad_wrt_tags": Case(fgrad.grad_wrt_tags(tagged)),
+    "custom_jvp": Case(fgrad.vmap(fgrad.grad(slow_sine)), (X,)),
+    "custom_jvp alone": Case(slow_sine),
+    "custom_jvp with settings": Case(fgrad.grad(functools.partial(scaled, 3)), (2.0,)),
+    "custom_vjp": Case(fgrad.vmap(fgrad.grad(clipped)), (X,)),
+    "jit(custom_vjp)": Case(fgrad.jit(fgrad.jacrev(clipped))),
+    "custom_vmap": Case(fgrad.vmap(row), (M,)),
+    "sequential_vmap": Case(fgrad.vmap(fgrad.sequential_vmap(vector)), (M,)),
+    "primitive": Case(fgrad.jit(fgrad.vmap(fgrad.grad(cube))), (X,)),
+    "primitive elsewhere": Case(fgrad.jit(fgrad.vmap(fgrad.grad(squared))), (X,)),
+    "callbacks": Case(fgrad.jit(fgrad.jacfwd(with_callback))),
+    "mapped callbacks": Case(fgrad.vmap(with_callback), (M,)),
+    "closure_convert": Case(fgrad.closure_convert(weighted, X, X)[0], (X, X)),
+    "distribution": Case(fgrad.vmap(fgrad.grad(stats.norm.logpdf)), (X,)),
+    "special": Case(fgrad.vmap(fgrad.grad(fgrad.scipy.special.gammaln)), (X,)),
     "jit(grad)": Case(fgrad.jit(fgrad.grad(loss))),
     "grad(jit)": Case(fgrad.grad(fgrad.jit(loss))),
     "vmap(grad)": Case(fgrad.vmap(fgrad.grad(loss)), (M,)),
@@ -259,11 +357,24 @@ def with_special(x: Any) -> Any:
     return scipy.special.gammaln(x) * scipy.special.erf(x)
 
 
+def with_jitted_customs(x: Any) -> Any:
+    return fgrad.jit(with_customs)(x)
+
+
+def times_x(solve: Any, b: Any) -> Any:
+    return b / solve(np.ones_like(b))
+
+
+def with_solve(x: Any) -> Any:
+    return fgrad.custom_linear_solve(lambda y: x * y, x * x, times_x, symmetric=True)
+
+
 LINEAR: dict[str, tuple[Callable[..., Any], Any]] = {
     f.__name__: (f, X)
     for f in (
         loss, vector, linear, matrices, gathered, with_scan, with_while, with_cond, with_jit,
-        with_checkpoint, with_policy, with_tap, with_fft, with_random, with_special,
+        with_checkpoint, with_policy, with_tap, with_fft, with_random, with_special, with_callback,
+        with_customs, with_jitted_customs, with_solve,
     )
 }  # fmt: skip
 LINEAR["with_tree"] = with_tree, {"x": X, "y": [2.0, M]}

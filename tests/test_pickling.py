@@ -198,7 +198,8 @@ def test_the_card_is_a_pickling_error() -> None:
 MODULES = (
     "fgrad", "fgrad.numpy", "fgrad.numpy.linalg", "fgrad.numpy.fft", "fgrad.lax", "fgrad.nn",
     "fgrad.nn.initializers", "fgrad.random", "fgrad.optim", "fgrad.sparse", "fgrad.testing",
-    "fgrad.debug", "fgrad.checkpoint_policies", "fgrad.tree", "fgrad.errors",
+    "fgrad.debug", "fgrad.checkpoint_policies", "fgrad.tree", "fgrad.errors", "fgrad.scipy.linalg",
+    "fgrad.scipy.special", "fgrad.scipy.stats", "fgrad.scipy.optimize", "fgrad.scipy.integrate",
 )  # fmt: skip
 NO_FUNCTIONS = {"test"}  # NumPy's tests are an object without a name
 

@@ -72,6 +72,9 @@ class LazyModule:
         self.__dict__[attribute] = value
         return value
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.__dict__["_name"],)
+
     def __repr__(self) -> str:
         return f"<lazy module {self.__dict__['_name']!r}>"
 

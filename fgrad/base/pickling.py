@@ -81,8 +81,13 @@ class Transformed:
 
 def named(wrapper: Any, of: Callable[..., Any], label: str) -> None:
     """Give what was made of a function its name and documentation, and a label for cards."""
-    functools.update_wrapper(wrapper, of, _NAMES, ())
+    take_names(wrapper, of)
     wrapper.__label__ = label
+
+
+def take_names(wrapper: Any, of: Callable[..., Any]) -> None:
+    """Give what was made of a function its names and documentation."""
+    functools.update_wrapper(wrapper, of, _NAMES, ())
 
 
 _NAMES = ("__module__", "__name__", "__qualname__", "__doc__")

@@ -144,6 +144,7 @@ class Primitive:
         self.finite = False  # whether the maps multiply by infinity for infinite operands alone
         # harmless(k, values): whether the map of operand k makes zero of zero; None if never
         self.harmless: Rule | None = None
+        self.owner: Any = None  # of a user's: the function, whose `prim` this is
         # Read on every eager call, so plain attributes; filled by the setters below.
         self.evaluate_rule: Rule = self._missing("evaluate")
         self.type_of: Rule = self._missing("type_rule")
@@ -184,6 +185,8 @@ class Primitive:
         return self.name
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self.owner is not None:
+            return getattr, (self.owner, "prim")
         return registered, (self.name, self.module)
 
     def unread_by(self, pattern: int) -> Places:

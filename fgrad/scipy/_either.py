@@ -32,7 +32,7 @@ def either(plain: Any, traced: F, name: str = "") -> F:
         return getattr(plain, name)(*args, **kwargs)
 
     functools.update_wrapper(function, traced)
-    function.__name__ = name
+    function.__name__ = function.__qualname__ = name
     return function  # type: ignore[return-value]
 
 
@@ -58,4 +58,8 @@ def plain_only(target: Any, what: str, write: str, why: str = "it has no traced 
             raise refusal(what, why, write)
         return target(*args, **kwargs)
 
-    return functools.update_wrapper(function, target)
+    functools.update_wrapper(function, target)
+    root, words = __name__.partition(".")[0], what.split(".")
+    function.__module__ = ".".join([root, *words[:2]])  # where pickle finds it
+    function.__qualname__ = ".".join(words[2:])
+    return function

@@ -62,7 +62,9 @@ def __getattr__(name: str) -> Any:
     """The names of SciPy that have no traced form: functions of plain arrays."""
     advice = "it has no traced form.", f"{name} of plain arrays, outside of the function"
     why, write = ADVICE.get(name, advice)
-    return plain_only(getattr(plain, name), f"scipy.linalg.{name}", write, why)
+    found = plain_only(getattr(plain, name), f"scipy.linalg.{name}", write, why)
+    globals()[name] = found
+    return found
 
 
 def _columns(b: Value, ndim: int) -> tuple[Value, bool]:

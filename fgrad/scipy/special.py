@@ -393,7 +393,9 @@ def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     write = f"{name} of plain arrays, outside of the function"
-    return plain_only(getattr(plain, name), f"scipy.special.{name}", write)
+    found = plain_only(getattr(plain, name), f"scipy.special.{name}", write)
+    globals()[name] = found
+    return found
 
 
 register()

@@ -41,6 +41,7 @@ class Distribution:
         self.name = name
         self.shapes = tuple(shapes.split())
         self.valid = valid
+        self.__module__ = __name__.rpartition(".")[0]
 
     def __repr__(self) -> str:
         return f"<distribution {self.name}({', '.join(self.shapes)})>"
@@ -51,7 +52,12 @@ class Distribution:
             raise AttributeError(method)
         write = f"one of {', '.join(self.methods)}"
         target = getattr(getattr(plain, self.name), method)
-        return plain_only(target, f"scipy.stats.{self.name}.{method}", write)
+        found = plain_only(target, f"scipy.stats.{self.name}.{method}", write)
+        self.__dict__[method] = found
+        return found
+
+    def __reduce__(self) -> str:
+        return self.name  # of the package
 
     def _operands(self, x: Any, args: Any, kwargs: Any, names: tuple[str, ...]) -> list[Value]:
         """The point and the parameters, with one dtype and shape."""
@@ -77,6 +83,7 @@ def method(rule: Rule) -> Rule:
         return getattr(getattr(plain, self.name), name)(*args, **kwargs)
 
     function.__name__, function.__doc__ = name, inspect.getdoc(rule)
+    function.__qualname__, function.__module__ = rule.__qualname__, rule.__module__
     return function
 
 

@@ -12,6 +12,7 @@ see `ops/selected.py`.
 
 from __future__ import annotations
 
+import copyreg
 import threading
 from collections.abc import Iterable, Sequence
 from itertools import compress
@@ -87,12 +88,24 @@ class Tape:
         return tape
 
     def __reduce__(self) -> tuple[Any, ...]:
-        records = [record._replace(loc=resolve(record.loc)) for record in self.records]
+        records = [
+            record._replace(loc=resolve(record.loc))
+            for record in self.records
+            if not record.prim.discrete and any([self.active[k] for k in record.outs])
+        ]
         return _unpickled, (records, self.active, self.inputs, self.outputs)
 
 
 def _unpickled(*parts: Any) -> Tape:
     return Tape.of(*parts)
+
+
+def _builder(what: str, name: str) -> Builder:
+    """A builder that has ended, which what was recorded in a rule refers to."""
+    return Builder(what, name, eager=True)
+
+
+copyreg.pickle(Builder, lambda builder: (_builder, (builder.what, builder.name)))
 
 
 def active_values(count: int, inputs: Sequence[int], records: Sequence[Any]) -> bytearray:

@@ -11,12 +11,14 @@ A mapped callback is called once for each example, unless it says that it takes 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.pickling import Transformed, pickles_as_call
 from fgrad.errors import ArgumentError, CustomRuleError, UnsupportedTypeError
 from fgrad.ir import traits
 from fgrad.ir.aval import Aval
@@ -70,27 +72,30 @@ class Function:
         """The function of all examples, in the first axis of what is batched."""
         avals = tuple([Aval((size, *a.shape), a.dtype) for a in self.avals])
 
-        def each(*operands: Any) -> Any:
-            rows = [
-                self(*[x[k] if b else x for x, b in zip(operands, batched, strict=True)])
-                for k in range(size)
-            ]
-            columns = [
-                np.array([row[j] for row in rows], a.dtype).reshape(a.shape)
-                for j, a in enumerate(avals)
-            ]
-            return tree.unflatten(self.treedef, columns)
-
-        def together(*operands: Any) -> Any:
-            given = [
-                x if b else np.broadcast_to(x, (size if self.method == "broadcast_all" else 1,
-                                                *np.shape(x)))
-                for x, b in zip(operands, batched, strict=True)
-            ]  # fmt: skip
-            return self.call(*given)
-
-        call = each if self.method == "sequential" else together
+        mapped = self.each if self.method == "sequential" else self.together
+        call = functools.partial(mapped, size, batched)
         return Function(self.fun, call, avals, self.treedef, "sequential")
+
+    def each(self, size: int, batched: tuple[bool, ...], *operands: Any) -> Any:
+        """The results for all examples, one after the other."""
+        rows = [
+            self(*[x[k] if b else x for x, b in zip(operands, batched, strict=True)])
+            for k in range(size)
+        ]
+        columns = [
+            np.array([row[j] for row in rows], a.dtype).reshape((size, *a.shape))
+            for j, a in enumerate(self.avals)
+        ]
+        return tree.unflatten(self.treedef, columns)
+
+    def together(self, size: int, batched: tuple[bool, ...], *operands: Any) -> Any:
+        """The results for all examples at once."""
+        length = size if self.method == "broadcast_all" else 1
+        given = [
+            x if b else np.broadcast_to(x, (length, *np.shape(x)))
+            for x, b in zip(operands, batched, strict=True)
+        ]
+        return self.call(*given)
 
 
 def _define(name: str, effect: bool) -> Primitive:
@@ -144,13 +149,15 @@ def _called(
     leaves, given = tree.flatten((args, kwargs))
     values = [as_value(x, f"an argument of {function_name(fun)}") for x in leaves]
 
-    def call(*operands: Any) -> Any:
-        positional, named = tree.unflatten(given, operands)
-        return fun(*positional, **named)
-
-    function = Function(fun, call, avals, treedef, method)
+    function = Function(fun, functools.partial(_on_leaves, fun, given), avals, treedef, method)
     *outs, _token = _bind(prim, values, function)
     return tree.unflatten(treedef, map(lower, outs))
+
+
+def _on_leaves(fun: Callable[..., Any], given: tree.TreeDef, *operands: Any) -> Any:
+    """The result of a function for the leaves of its arguments."""
+    positional, named = tree.unflatten(given, operands)
+    return fun(*positional, **named)
 
 
 def _bind(prim: Primitive, values: Sequence[Value], function: Function) -> Any:
@@ -242,18 +249,25 @@ def debug_callback(
 
     leaves, treedef = tree.flatten((args, kwargs))
     arrays = [_is_value(x) for x in leaves]
+    values = [x for x, a in zip(leaves, arrays, strict=True) if a]
+    rest = [None if a else x for x, a in zip(leaves, arrays, strict=True)]
+    _called(debug_p, _silent(callback, rest, arrays, treedef), (), values, {}, "sequential")
+
+
+@pickles_as_call
+def _silent(
+    callback: Callable[..., Any], rest: list[Any], arrays: list[bool], treedef: tree.TreeDef
+) -> Callable[..., Any]:
+    """A function of the arrays among some leaves, the others being given, without a result."""
 
     def silent(*values: Any) -> tuple[()]:
         each = iter(values)
-        given = [next(each) if a else x for x, a in zip(leaves, arrays, strict=True)]
+        given = [next(each) if a else x for x, a in zip(rest, arrays, strict=True)]
         xs, named = tree.unflatten(treedef, given)
         callback(*xs, **named)
         return ()
 
-    silent.__name__ = function_name(callback)
-    values = [x for x, a in zip(leaves, arrays, strict=True) if a]
-    leaves = [None if a else x for x, a in zip(leaves, arrays, strict=True)]
-    _called(debug_p, silent, (), values, {}, "sequential")
+    return Transformed(silent, callback, function_name(callback))
 
 
 def _is_value(x: Any) -> bool:

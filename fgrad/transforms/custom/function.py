@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.pickling import Recipe, reduced, take_names
 from fgrad.base.source import Loc
 from fgrad.errors import ArgumentError, CustomRuleError, Row
 from fgrad.ir.aval import Aval, aval_of
@@ -50,6 +51,7 @@ class CustomFunction:
     """A function with rules: calls with keywords are put into order, static arguments apart."""
 
     what = "custom"
+    recipe: Recipe | None = None  # the call that made it, if that set the rules too
 
     def __init__(
         self,
@@ -60,13 +62,9 @@ class CustomFunction:
         check_callable(fun, self.what)
         self.fun = fun
         self.name = function_name(fun)
-        self.__name__ = self.name
-        self.__doc__ = fun.__doc__
-        self.__wrapped__ = fun
-        try:
-            self.signature: inspect.Signature | None = inspect.signature(fun)
-        except (TypeError, ValueError):
-            self.signature = None
+        take_names(self, fun)
+        self.__dict__.setdefault("__name__", self.name)
+        self.signature = _signature(fun)
         self.arity = _arity(self.signature)
         self.nondiff = _positions(self, nondiff_argnums, nondiff_argnames)
         self.types: dict[Any, Known] = {}
@@ -77,6 +75,10 @@ class CustomFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function."""
         raise NotImplementedError
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        kept = {k: x for k, x in vars(self).items() if k not in _MADE_ANEW}
+        return reduced(self, self.recipe or Recipe(_with_rules, (type(self),), kept))
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -150,6 +152,23 @@ class CustomFunction:
         if len(self.types) >= _MOST_TYPES:
             self.types.clear()
         self.types[key] = found
+
+
+_MADE_ANEW = frozenset({"recipe", "signature", "types"})
+
+
+def _with_rules(kind: type[CustomFunction], **kept: Any) -> CustomFunction:
+    """A function with the rules that another one has."""
+    made = kind.__new__(kind)
+    made.__dict__.update(kept, signature=_signature(kept["fun"]), types={})
+    return made
+
+
+def _signature(fun: Callable[..., Any]) -> inspect.Signature | None:
+    try:
+        return inspect.signature(fun)
+    except (TypeError, ValueError):
+        return None
 
 
 def _arity(signature: inspect.Signature | None) -> int | None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fgrad import tree
+from fgrad.base.pickling import Transformed, pickles_as_call
 from fgrad.errors import ArgumentError, CustomRuleError, MissingRuleError
 from fgrad.ir import traits
 from fgrad.ir.aval import Aval, aval_of
@@ -67,20 +68,28 @@ def closure_convert(
         lambda *xs: fun(*tree.unflatten(treedef, xs)),
         values, function_name(fun), "closure_convert", weak, known=False,
     )  # fmt: skip
-    count = len(traced.captured)
+    consts, program = list(traced.captured), traced.program
+    return _converted(program, len(consts), treedef, traced.treedef, function_name(fun)), consts
+
+
+@pickles_as_call
+def _converted(
+    program: Program, count: int, in_tree: tree.TreeDef, out_tree: tree.TreeDef, name: str
+) -> Callable[..., Any]:
+    """A program, whose first inputs are constants, as a function that takes them last."""
 
     def converted(*args: Any) -> Any:
         given, consts = args[: len(args) - count], args[len(args) - count :]
         leaves, found = tree.flatten(tuple(given))
-        if found != treedef:
+        if found != in_tree:
             raise ArgumentError(
-                f"closure_convert: {function_name(fun)} was converted for arguments of structure "
-                f"{treedef}, not {found}."
+                f"closure_convert: {name} was converted for arguments of structure "
+                f"{in_tree}, not {found}."
             )
-        outs = run(traced.program, [*map(as_value, consts), *map(as_value, leaves)])
-        return tree.unflatten(traced.treedef, map(lower, outs))
+        outs = run(program, [*map(as_value, consts), *map(as_value, leaves)])
+        return tree.unflatten(out_tree, map(lower, outs))
 
-    return converted, list(traced.captured)
+    return Transformed(converted, converted, f"closure_convert({name})")
 
 
 def _leaves(x: Any) -> tuple[list[Value], tree.TreeDef, list[bool]]:

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.pickling import Recipe, reduced, take_names
 from fgrad.errors import ArgumentError, CustomRuleError, MissingRuleError
 from fgrad.ir import traits
 from fgrad.ir.aval import Aval, aval_of
@@ -49,14 +52,17 @@ class Settings:
     def __hash__(self) -> int:
         return hash(self.key)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Settings, (self.owner, self.values)
+
 
 class CustomPrimitive:
     """An operation with rules; call it like a function of arrays, settings by keyword."""
 
     def __init__(self, evaluate: Callable[..., Any], name: str, out: Callable[..., Any]) -> None:
-        self.name = name
-        self.__name__ = name
-        self.__doc__ = evaluate.__doc__
+        take_names(self, evaluate)
+        self.name = self.__name__ = name
+        self.mark = os.urandom(16)  # the same in all processes that it was sent to
         self.evaluate, self.out = evaluate, out
         self.jvp_rule: Callable[..., Any] | None = None
         self.transpose_rule: Callable[..., Any] | None = None
@@ -64,6 +70,11 @@ class CustomPrimitive:
         self.batch_rule: Callable[..., Any] | None = None
         self.composition: Callable[..., Any] | None = None
         self.prim = _primitive_of(self)
+        _SENT[self.mark] = self
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        kept = {k: x for k, x in vars(self).items() if k not in ("prim", "__wrapped__")}
+        return reduced(self, Recipe(_with_rules, (), kept))
 
     def __repr__(self) -> str:
         return f"<primitive {self.name}>"
@@ -164,6 +175,19 @@ class CustomPrimitive:
         return tuple([y if y.ndim else y[()] for y in arrays])
 
 
+_SENT: WeakValueDictionary[bytes, CustomPrimitive] = WeakValueDictionary()
+
+
+def _with_rules(**kept: Any) -> CustomPrimitive:
+    """The primitive that another process has sent, once."""
+    found = _SENT.get(kept["mark"])
+    if found is None:
+        found = CustomPrimitive(kept["evaluate"], kept["name"], kept["out"])
+        found.__dict__.update(kept)
+        _SENT[found.mark] = found
+    return found
+
+
 def primitive(
     evaluate: Callable[..., Any] | None = None,
     *,
@@ -229,6 +253,7 @@ def _primitive_of(owner: CustomPrimitive) -> Primitive:
         linear_in=lambda _: owner.linear_in or None,
         multiple=True,
     )
+    prim.owner = owner
 
     @prim.type_rule
     def _(*avals: Aval, settings: Settings) -> tuple[Aval, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fgrad import tree
-from fgrad.base.pickling import named
+from fgrad.base.pickling import pickles_as_call
 from fgrad.errors import CustomRuleError
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ops.families import batch_first
@@ -23,7 +23,7 @@ from fgrad.transforms.core.closure_capture import settled
 from fgrad.transforms.core.derived_programs import push_program
 from fgrad.transforms.core.outer_context import batched_first, evaluate_beneath
 from fgrad.transforms.core.tape import Tape, pull_selected
-from fgrad.transforms.core.wrap import as_value, function_name
+from fgrad.transforms.core.wrap import as_value
 from fgrad.transforms.custom.call import Pushed, RuledFunction, UserRules, Values
 from fgrad.transforms.custom.function import Split, described, line_of
 
@@ -71,6 +71,7 @@ def custom_vmap(fun: Callable[..., Any]) -> CustomVmap:
     return CustomVmap(fun)
 
 
+@pickles_as_call
 def sequential_vmap(fun: Callable[..., Any]) -> CustomVmap:
     """A function that `vmap` applies to one example after the other, in a loop.
 
@@ -101,7 +102,6 @@ def sequential_vmap(fun: Callable[..., Any]) -> CustomVmap:
         return tree.unflatten(trees[-1], found), True
 
     mapped.def_vmap(rule)
-    named(mapped, fun, f"sequential_vmap({function_name(fun)})")
     return mapped
 
 
