@@ -21,7 +21,7 @@ from fgrad.lax.bodies import (
     own_results,
     yielded,
 )
-from fgrad.lax.unchanged import split
+from fgrad.lax.unchanged import split_carry
 from fgrad.numpy.promote import as_array, convert
 from fgrad.ops.control import scan as bind_scan
 from fgrad.ops.control import while_loop as bind_while
@@ -116,7 +116,7 @@ def scan(
         f, carry, [(shapes, items.treedef)], "scan", lambda treedef: _pair(treedef)[0]
     )
     between = lengths_of(checkpoint, steps) if checkpoint else ()
-    parts = split(body, carry.values)
+    parts = split_carry(body, carry.values)
     program, consts = parts.body(body.program, len(body.captured)), parts.consts(body.captured)
     outs = saving_scan(program, steps, bool(reverse), consts, parts.carry, items.values, between)
     results, n = parts.results(outs), len(carry.values)
@@ -207,7 +207,7 @@ def _while(
     if [(a.shape, a.dtype) for a in test.program.out_avals] != [((), np.dtype(bool))]:
         found = ", ".join(str(a) for a in test.program.out_avals)
         raise ArgumentError(f"lax.{what}: the condition is {found}; it must be one boolean.")
-    parts = split(body, init.values)
+    parts = split_carry(body, init.values)
     outs = bind_while(
         parts.program(test.program, len(test.captured)),
         parts.body(body.program, len(body.captured)),
@@ -253,7 +253,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
     count = max(int(last) - int(first), 0)
     init = leaves_of((INT64.type(int(first)), init_val), "the value of fori_loop")
     body, init = _carry_body(lambda s: (s[0] + 1, body_fun(s[0], s[1])), init, [], "fori_loop")
-    parts = split(body, init.values)
+    parts = split_carry(body, init.values)
     program, consts = parts.body(body.program, len(body.captured)), parts.consts(body.captured)
     results = parts.results(bind_scan(program, count, False, consts, parts.carry, []))
     return tree.unflatten(init.treedef, own_results(results, init.values))[1]

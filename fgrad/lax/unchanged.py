@@ -18,7 +18,7 @@ from fgrad.ops.control import switch
 from fgrad.trace import Tracer, Value
 
 
-class Split(NamedTuple):
+class SplitCarry(NamedTuple):
     """The carries of a loop: which of them change, and the values of both kinds."""
 
     changed: list[int]
@@ -55,12 +55,12 @@ class Split(NamedTuple):
         return found
 
 
-def split(body: Body, carry: Sequence[Value]) -> Split:
+def split_carry(body: Body, carry: Sequence[Value]) -> SplitCarry:
     """The carries that a body changes, and those that it gives back as they were."""
     program, first = body.program, len(body.captured)
     kept = [k for k, x in enumerate(carry) if x.shape and _is_kept(program, first, k)]
     changed = [k for k in range(len(carry)) if k not in kept]
-    return Split(changed, kept, [carry[k] for k in changed], [carry[k] for k in kept])
+    return SplitCarry(changed, kept, [carry[k] for k in changed], [carry[k] for k in kept])
 
 
 def _is_kept(program: Program, first: int, k: int) -> bool:

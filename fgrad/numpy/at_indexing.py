@@ -34,7 +34,7 @@ def at(x: ArrayLike) -> At:
         x: an array, plain or traced.  A traced one has `x.at` too.
 
     Returns:
-        What `[index]` gives a `Place` of, with `get`, `set`, `add`, `multiply`, `min`, `max`, ...
+        What `[index]` gives elements of, which have `get`, `set`, `add`, `multiply`, `min`, ...
 
     Example:
         >>> import numpy as np, fgrad
@@ -52,8 +52,8 @@ class At:
     def __init__(self, x: Value) -> None:
         self.x: Any = x
 
-    def __getitem__(self, index: Any) -> Place:
-        return Place(self.x, index)
+    def __getitem__(self, index: Any) -> IndexedElements:
+        return IndexedElements(self.x, index)
 
 
 _BOUNDS = {None: "raise", "promise_in_bounds": "raise", "clip": "clip", "drop": "drop",
@@ -78,7 +78,7 @@ def _fill_of(dtype: np.dtype) -> Any:
     return limits.min if dtype.kind == "i" else limits.max
 
 
-class Place:
+class IndexedElements:
     """Some elements of an array, to be read or replaced.
 
     `mode` says what becomes of indices out of bounds: an error where they are known (None), the

@@ -91,7 +91,7 @@ def scaled(factor: float) -> Callable[[Value], Value]:
     return lambda x: ew.mul(x, lit(x, factor))
 
 
-def identity(x: Value) -> Value:
+def positive(x: Value) -> Value:
     """x."""
     return x
 

@@ -33,7 +33,7 @@ from fgrad.numpy.promote import (
     reshape,
     shape_of,
 )
-from fgrad.numpy.selection import known, numpy_take, take
+from fgrad.numpy.selection import known_array, numpy_take, take
 from fgrad.ops import elementwise as ew
 from fgrad.ops import index as ix
 from fgrad.ops import reduce as rd
@@ -91,7 +91,7 @@ def nonzero(
     """The indices of elements that are not 0."""
     if size is not None:
         return _nonzero_places(a, size, fill_value)
-    return np.nonzero(known(a, "nonzero"))
+    return np.nonzero(known_array(a, "nonzero"))
 
 
 @implements("flatnonzero", extra=_SIZED)
@@ -101,7 +101,7 @@ def flatnonzero(
     """The indices of elements of the flattened array that are not 0."""
     if size is not None:
         return _nonzero_places(ravel(a), size, fill_value)[0]
-    return np.flatnonzero(known(a, "flatnonzero"))
+    return np.flatnonzero(known_array(a, "flatnonzero"))
 
 
 @implements("argwhere", extra=_SIZED)
@@ -110,7 +110,7 @@ def argwhere(
 ) -> Value:
     """The indices of elements that are not 0, as rows."""
     if size is None:
-        return np.argwhere(known(a, "argwhere"))
+        return np.argwhere(known_array(a, "argwhere"))
     found = _nonzero_places(a, size, fill_value)
     if not found:
         return np.zeros((_length(size), 0), INT64)
@@ -132,7 +132,7 @@ def compress(
     if len(as_array(condition).shape) != 1:
         raise ArgumentError("condition must be a 1-d array")
     if size is None:
-        return numpy_take(a, np.flatnonzero(known(condition, "compress")), axis)
+        return numpy_take(a, np.flatnonzero(known_array(condition, "compress")), axis)
     x = as_array(a)
     x, axis = (ravel(x), 0) if axis is None else (x, normalize_axis(axis, len(x.shape)))
     mask = to_bool(as_array(condition))
@@ -157,7 +157,7 @@ def extract(
 ) -> Value:
     """Elements where a condition holds."""
     if size is None:
-        return take(arr, np.flatnonzero(known(condition, "extract")))
+        return take(arr, np.flatnonzero(known_array(condition, "extract")))
     return compress(ravel(condition), ravel(arr), 0, size=size, fill_value=fill_value)
 
 
@@ -175,7 +175,7 @@ class Distinct(NamedTuple):
 
 def _distinct(x: Value, equal_nan: bool, name: str) -> Distinct:
     """Of an array of known values."""
-    found: Any = np.unique(known(x, name), True, True, True, equal_nan=equal_nan)
+    found: Any = np.unique(known_array(x, name), True, True, True, equal_nan=equal_nan)
     _, index, inverse, counts = found
     return Distinct(take(ravel(x), index), index, inverse.reshape(-1), counts)
 
@@ -249,7 +249,7 @@ def unique(
 
 
 def _unique_slices(x: Value, wanted: tuple[bool, ...], axis: int, equal_nan: bool) -> Any:
-    values = known(x, "unique")
+    values = known_array(x, "unique")
     distinct: Any = np.unique
     found = distinct(values, True, *wanted[1:], axis, equal_nan=equal_nan)
     _, first, *more = found
@@ -319,7 +319,7 @@ def _chosen(
 ) -> Value:
     """The elements of `x` where a mask holds: all of them, or `size`."""
     if size is None:
-        return take(x, np.flatnonzero(known(mask, name)))
+        return take(x, np.flatnonzero(known_array(mask, name)))
     return extract(mask, x, size=size, fill_value=0 if fill_value is None else fill_value)
 
 
@@ -399,7 +399,10 @@ def intersect1d(
     x, y = promote((ravel(ar1), ravel(ar2)))
     if size is None:
         plain: Any = np.intersect1d(
-            known(x, "intersect1d"), known(y, "intersect1d"), assume_unique, return_indices=True
+            known_array(x, "intersect1d"),
+            known_array(y, "intersect1d"),
+            assume_unique,
+            return_indices=True,
         )
         _, first, second = plain
         picked = take(x, first)

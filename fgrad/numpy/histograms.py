@@ -27,7 +27,7 @@ from fgrad.numpy.promote import (
     reshape,
     shape_of,
 )
-from fgrad.numpy.selection import known, searchsorted, take
+from fgrad.numpy.selection import known_array, searchsorted, take
 from fgrad.ops import elementwise as ew
 from fgrad.ops import index as ix
 from fgrad.trace import Tracer, Value, concrete
@@ -46,7 +46,7 @@ def bincount(
     """
     numbers = as_array(x)
     if length is None:
-        numbers = known(numbers, "bincount")
+        numbers = known_array(numbers, "bincount")
         if weights is None:
             return np.bincount(numbers, None, minlength)
         length = max(int(numbers.max(initial=-1)) + 1, operator.index(minlength))
@@ -80,7 +80,7 @@ def _edges(x: Value, bins: ArrayLike | str, range: Any, name: str) -> Value:
         return _increasing(only_real(name, as_array(bins)))
     if as_array(bins).dtype.kind not in "iu":
         raise ArgumentError("`bins` must be an integer, a string, or an array")
-    count = known(bins, name).item()
+    count = known_array(bins, name).item()
     if count < 1:
         raise ArgumentError("`bins` must be positive, when an integer")
     low, high = _limits(x, range)
@@ -149,7 +149,7 @@ def histogram_bin_edges(
     """The edges that `histogram` would use."""
     x = ravel(a)
     if isinstance(bins, str):
-        return np.histogram_bin_edges(known(x, "histogram_bin_edges"), bins, range)
+        return np.histogram_bin_edges(known_array(x, "histogram_bin_edges"), bins, range)
     return _edges(x, bins, range, "histogram_bin_edges")
 
 
@@ -242,7 +242,7 @@ def _edges_of(x: Value, bins: ArrayLike | str, range: float | None, i: int) -> V
             raise ArgumentError(f"`bins[{i}]` must be monotonically increasing, when an array")
         return edges
     low, high = _limits(x, range)
-    return linspace(low, high, known(bins, "histogramdd").item() + 1)
+    return linspace(low, high, known_array(bins, "histogramdd").item() + 1)
 
 
 @implements("histogram2d")

@@ -20,7 +20,7 @@ import numpy as np
 
 from fgrad.errors import ArgumentError, InPlaceError
 from fgrad.numpy import arrange
-from fgrad.numpy.at_indexing import Place
+from fgrad.numpy.at_indexing import IndexedElements
 from fgrad.numpy.compositions import to_bool
 from fgrad.numpy.dispatch import TRACED, add
 from fgrad.numpy.indexing import getitem, update
@@ -114,7 +114,7 @@ def _same_index(key: Any, index: Any) -> bool:
     return type(key) is type(index) and is_basic(index) and key == index
 
 
-def adopt(builder: Builder, array: np.ndarray) -> Tracer:
+def adopt_array(builder: Builder, array: np.ndarray) -> Tracer:
     """A plain array as a value of a trace; one number repeated stays small."""
     if array.size and not np.any(array != array.flat[0]):
         params = {"shape": array.shape, "dims": ()}
@@ -204,7 +204,7 @@ def ufunc_at(
     if combine is not None and np.can_cast(result_type(x, values), x.dtype, "same_kind"):
         if ufunc is np.subtract:
             values = numpy_functions[np.negative](as_array(values))
-        return write_all(x, Place(x, indices).combined(values, combine))
+        return write_all(x, IndexedElements(x, indices).combined(values, combine))
     for place, part in _single_places(ufunc, x, indices, values):
         old = getitem(x, place)
         new = ufunc(old) if values is None else ufunc(old, part)

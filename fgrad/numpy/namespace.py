@@ -17,7 +17,7 @@ import numpy
 
 from fgrad.base.lazy_import import load
 from fgrad.numpy.dispatch import EXTRA, OWN, TRACED, has_tracer, lookup
-from fgrad.numpy.inplace import adopt
+from fgrad.numpy.inplace import adopt_array
 from fgrad.trace import Tracer, innermost, own_handle
 from fgrad.tracing.device_tracing import has_device, through
 from fgrad.tracing.tables import deferred
@@ -74,7 +74,7 @@ def _created(function: Callable[..., Any], name: str) -> Callable[..., Any]:
         if builder is not None and isinstance(out, numpy.ndarray):
             if numbers and not out.shape:
                 return out
-            return adopt(builder, out)
+            return adopt_array(builder, out)
         return out
 
     return create

@@ -27,12 +27,12 @@ from fgrad.numpy.reductions import (
     cumprod,
     cumsum,
     degrees_lost,
+    deviation_of,
     max_,
     mean,
     min_,
     prod,
     reduced_axes,
-    root_of,
     sum_,
     var,
 )
@@ -123,7 +123,7 @@ def nanvar(
 @implements("nanstd")
 def nanstd(a: ArrayLike, *args: Any, **kwargs: Any) -> Value:
     """The standard deviation of the elements that are not NaN."""
-    return root_of(nanvar(a, *args, **kwargs))
+    return deviation_of(nanvar(a, *args, **kwargs))
 
 
 def _nan_extremum(name: str, extremum: Callable[..., Value], fill: float) -> Callable[..., Value]:

@@ -27,7 +27,7 @@ from fgrad.numpy.promote import (
     promote,
     reshape,
 )
-from fgrad.numpy.selection import known
+from fgrad.numpy.selection import known_array
 from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew
 from fgrad.ops import reduce as rd
@@ -116,7 +116,7 @@ def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = True) -> t
 
 def _trimmed(rest: Value) -> Value:
     """Without the leading numbers that are 0, as closely as NumPy compares them."""
-    values = known(rest, "polydiv", "fgrad.numpy.polydiv(u, v, trim_leading_zeros=False)")
+    values = known_array(rest, "polydiv", "fgrad.numpy.polydiv(u, v, trim_leading_zeros=False)")
     start = 0
     while len(values) - start > 1 and np.allclose(values[start], 0, rtol=1e-14):
         start += 1
@@ -190,7 +190,7 @@ def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Value:
         raise ShapeError("Input must be a rank-1 array.")
     trailing = 0
     if strip_zeros:
-        places = np.flatnonzero(known(x, "roots", "fgrad.numpy.roots(p, strip_zeros=False)"))
+        places = np.flatnonzero(known_array(x, "roots", "fgrad.numpy.roots(p, strip_zeros=False)"))
         if not len(places):
             return np.zeros(0)
         trailing = x.shape[0] - 1 - int(places[-1])

@@ -411,10 +411,10 @@ def std(
     x = as_array(a)
     half = dtype is None and x.dtype.kind in "fV" and x.dtype.itemsize == 2
     variance = var(convert(x, FLOAT32) if half else x, axis, dtype, None, *args, **kwargs)
-    return convert(root_of(variance), x.dtype) if half else root_of(variance)
+    return convert(deviation_of(variance), x.dtype) if half else deviation_of(variance)
 
 
-def root_of(variance: Value) -> Value:
+def deviation_of(variance: Value) -> Value:
     """A standard deviation; NumPy has none for arrays of integers."""
     if variance.dtype.kind in "biu":
         if variance.shape:

@@ -223,7 +223,7 @@ def delete(arr: ArrayLike, obj: Any, axis: Axis = None) -> Value:
     if axis is None:
         x, axis = ravel(x), 0
     axis = normalize_axis(axis, len(x.shape))
-    obj = obj if isinstance(obj, slice) else known(obj, "delete")
+    obj = obj if isinstance(obj, slice) else known_array(obj, "delete")
     out = take(x, np.delete(np.arange(x.shape[axis]), obj), axis)
     return laid_out_as(x, out) if isinstance(obj, slice) or obj.size == 1 else out
 
@@ -236,7 +236,7 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: Axis = None) -> Va
         x, axis = ravel(x), 0
     axis = normalize_axis(axis, len(x.shape))
     n = x.shape[axis]
-    obj = np.arange(n)[obj] if isinstance(obj, slice) else known(obj, "insert")
+    obj = np.arange(n)[obj] if isinstance(obj, slice) else known_array(obj, "insert")
     new = convert(as_operand(values), x.dtype)
     obj = np.flatnonzero(obj) if obj.dtype == bool and obj.ndim == 1 else obj
     if obj.size == 1:
@@ -338,18 +338,18 @@ def digitize(x: ArrayLike, bins: ArrayLike | str, right: bool = False) -> Value:
     if n < 2:
         return searchsorted(edges, x, side=side)
     falling = edges[0] > edges[n - 1]
-    known = concrete(falling)
-    if known is None:
+    known_array = concrete(falling)
+    if known_array is None:
         found = searchsorted(np.where(falling, edges[::-1], edges), x, side=side)
         return np.where(falling, n - found, found)
-    found = searchsorted(edges[::-1] if known else edges, x, side=side)
-    return ew.sub(np.int64(n), found) if known else found
+    found = searchsorted(edges[::-1] if known_array else edges, x, side=side)
+    return ew.sub(np.int64(n), found) if known_array else found
 
 
 # --- what needs known values ----------------------------------------------------------------------
 
 
-def known(x: ArrayLike, function: str, *advice: str) -> Any:
+def known_array(x: ArrayLike, function: str, *advice: str) -> Any:
     """The concrete value of an argument that decides about shapes."""
     value = concrete(as_operand(x) if not isinstance(x, Tracer) else x)
     if value is None:

@@ -24,7 +24,7 @@ from fgrad.numpy.promote import (
     reshape,
     shape_of,
 )
-from fgrad.numpy.selection import bisect, isclose, known
+from fgrad.numpy.selection import bisect, isclose, known_array
 from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew
 from fgrad.ops import index as ix
@@ -135,7 +135,7 @@ def trim_zeros(filt: ArrayLike, trim: str = "fb", **kwargs: Any) -> Value:
     if kwargs.get("axis") is not None:
         raise refuse_argument("trim_zeros", "axis", "x[a:b] with known bounds")
     x = as_array(filt)
-    places = np.flatnonzero(known(x, "trim_zeros"))
+    places = np.flatnonzero(known_array(x, "trim_zeros"))
     n = x.shape[0]
     if not len(places):
         return take_slice(x, 0, 0, 0)

@@ -85,7 +85,7 @@ COMPOSED: dict[str, tuple[Function, str | None]] = {
     "logical_and": (co.logical(ew.and_), None),
     "logical_or": (co.logical(ew.or_), None),
     "logical_xor": (co.logical(ew.xor), None),
-    "positive": (co.identity, None),
+    "positive": (co.positive, None),
     "conjugate": (cx.conj, None),
     "absolute": (co.absolute, "abs"),
     "sign": (co.sign, "sign"),

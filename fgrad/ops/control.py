@@ -22,7 +22,7 @@ from fgrad.ir.primitive import Opaque, Primitive
 from fgrad.ir.program import Lit, Program
 from fgrad.ir.traits import Holds
 from fgrad.ir.walk import has_effect
-from fgrad.ops.straight import WORTH, is_worth, scan_loop, while_loops
+from fgrad.ops.loop_to_python import WORTH, is_worth, scan_loop, while_loops
 from fgrad.trace import Value, bind, run
 from fgrad.tracing.device_tracing import follows
 

@@ -34,7 +34,7 @@ from fgrad.ops.matrices import (
     block,
     check_matrix,
     hermitian,
-    lower,
+    lower_triangle,
     matmul,
     per_column,
     per_row,
@@ -96,7 +96,7 @@ def _(primals: Any, tangents: Sequence[Value], outs: Any, *, complete: bool) -> 
     thin, square = block(q, 0, m, 0, k), block(r, 0, k, 0, k)
     y = divide_upper(block(da, 0, m, 0, k), square)
     x = matmul(adjoint(thin), y)
-    o = _skew(lower(x, -1))
+    o = _skew(lower_triangle(x, -1))
     if is_complex(da):
         line = diagonal(x)
         o = add(o, on_diagonal(sub(line, real_part(line))))

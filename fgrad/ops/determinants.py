@@ -22,7 +22,7 @@ from fgrad.ops.matrices import (
     check_matrix,
     identity_like,
     matmul,
-    spread,
+    per_matrix,
     transposed,
 )
 from fgrad.ops.reduce import reduce_sum
@@ -71,7 +71,7 @@ def _pull_slogdet(
         ct_log = to_complex(ct_log) if turn is None else complex_(ct_log, turn)
     if ct_log is None:
         return [None]
-    return [mul(solve(a, identity_like(a), True), spread(ct_log, a.shape))]
+    return [mul(solve(a, identity_like(a), True), per_matrix(ct_log, a.shape))]
 
 
 slogdet_p.pullback = _pull_slogdet
@@ -109,7 +109,7 @@ def _pull_det(
     cts: Sequence[Value], _wanted: object, values: Sequence[Value], _outs: object, _params: object
 ) -> list[Value]:
     c = cofactor(values[0])
-    return [mul(c, spread(cts[0], c.shape))]
+    return [mul(c, per_matrix(cts[0], c.shape))]
 
 
 det_p.pullback = _pull_det
@@ -168,9 +168,9 @@ def _(primals: Any, tangents: Sequence[Value], c: Value) -> Value:
     (a,), (da,) = primals, tangents
     n = a.shape[-1]
     det = mul(_pairing(c, a), lit(a, 1 / max(n, 1)))
-    slope = spread(_pairing(c, da), c.shape)
+    slope = per_matrix(_pairing(c, da), c.shape)
     change = sub(mul(c, slope), matmul(matmul(c, transposed(da)), c))
-    return div(change, spread(det, c.shape))
+    return div(change, per_matrix(det, c.shape))
 
 
 for _prim in (det_p, cofactor_p):

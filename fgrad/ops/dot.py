@@ -17,9 +17,9 @@ from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ops.families import bilinear_jvp, in_float32
+from fgrad.ops.loop_to_python import PREPARED
 from fgrad.ops.shape import Ints, inverse_permutation, permute
 from fgrad.ops.stacked import pull_outer
-from fgrad.ops.straight import PREPARED
 from fgrad.trace import Value, bind
 
 Pair = tuple[Ints, Ints]

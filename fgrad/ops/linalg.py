@@ -44,11 +44,11 @@ from fgrad.ops.matrices import (
     each_matrix,
     hermitian,
     identity_like,
-    lower,
+    lower_triangle,
     matmul,
     pull_hermitian,
     transposed,
-    upper,
+    upper_triangle,
 )
 from fgrad.ops.shape import iota, pad
 from fgrad.ops.stacked import pull_stacked
@@ -86,7 +86,7 @@ def _(primals: Sequence[Value], tangents: Sequence[Value], out: Value) -> Value:
     """dl = l phi(l^-1 da l^-H), phi: the lower triangle with half the diagonal [M, eq. 8]."""
     da = hermitian(tangents[0])
     half = solve_lower(out, da)
-    w = lower(solve_lower(out, adjoint(half)))
+    w = lower_triangle(solve_lower(out, adjoint(half)))
     return matmul(out, sub(w, mul(on_diagonal(diagonal(w)), lit(w, 0.5))))
 
 
@@ -95,7 +95,7 @@ def _pull_cholesky(
 ) -> list[Value]:
     """g = l^-T phi(l^T ct) conj(l)^-1, pulled back to the triangle that is read [M, eq. 10]."""
     (ct,), (factor,) = cts, outs
-    w = lower(matmul(transposed(factor), ct))
+    w = lower_triangle(matmul(transposed(factor), ct))
     w = sub(w, mul(on_diagonal(diagonal(w)), lit(w, 0.5)))
     half = transposed(triangular_solve(factor, w, True, trans=True))
     return [pull_hermitian(transposed(triangular_solve(conj(factor), half, True, trans=True)))]
@@ -184,7 +184,7 @@ def _(
 
 
 def _triangle(a: Value, low: bool, unit: bool) -> Value:
-    return lower(a, -1 if unit else 0) if low else upper(a, 1 if unit else 0)
+    return lower_triangle(a, -1 if unit else 0) if low else upper_triangle(a, 1 if unit else 0)
 
 
 @triangular_solve_p.transpose
@@ -282,7 +282,7 @@ def _(
     packed, _, order = outs
     low, up = lu_factors(packed)
     f = divide_upper(triangular_solve(low, permute_rows(tangents[0], order), unit=True), up)
-    return add(matmul(low, lower(f, -1)), matmul(upper(f), up)), None, None
+    return add(matmul(low, lower_triangle(f, -1)), matmul(upper_triangle(f), up)), None, None
 
 
 def lu_factors(packed: Value) -> tuple[Value, Value]:
@@ -290,9 +290,9 @@ def lu_factors(packed: Value) -> tuple[Value, Value]:
     m, n = packed.shape[-2:]
     k = min(m, n)
     lead = len(packed.shape) - 2
-    low = lower(block(packed, 0, m, 0, k), -1)
+    low = lower_triangle(block(packed, 0, m, 0, k), -1)
     low = pad(low, (0,) * (lead + 2), (*[0] * (lead + 1), m - k))
-    up = upper(block(packed, 0, k, 0, n))
+    up = upper_triangle(block(packed, 0, k, 0, n))
     up = pad(up, (0,) * (lead + 2), (*[0] * lead, n - k, 0))
     if n > k:
         rest = diagonal(identity_like(up))

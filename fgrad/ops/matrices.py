@@ -59,7 +59,7 @@ def per_row(x: Value, n: int) -> Value:
     return broadcast(x, (*x.shape, n), tuple(range(len(x.shape))))
 
 
-def spread(x: Value, shape: tuple[int, ...]) -> Value:
+def per_matrix(x: Value, shape: tuple[int, ...]) -> Value:
     """One number for each matrix, repeated over it."""
     return broadcast(x, tuple(shape), tuple(range(len(shape) - 2)))
 
@@ -94,12 +94,12 @@ def _below(plane: tuple[int, ...], k: int) -> Value:
     return (_small_triangle if rows <= SMALL else np.tri)(rows, columns, k, bool)
 
 
-def lower(a: Value, k: int = 0) -> Value:
+def lower_triangle(a: Value, k: int = 0) -> Value:
     """The lower triangle, up to diagonal k."""
     return select(_stacked(_below(a.shape[-2:], k), a.shape), a, lit(a, 0))
 
 
-def upper(a: Value, k: int = 0) -> Value:
+def upper_triangle(a: Value, k: int = 0) -> Value:
     """The upper triangle, from diagonal k."""
     return select(_stacked(_below(a.shape[-2:], k - 1), a.shape), lit(a, 0), a)
 
@@ -113,7 +113,7 @@ def identity_like(a: Value) -> Value:
 
 def hermitian(a: Value, low: bool = True) -> Value:
     """The Hermitian matrix that has one triangle of `a`: what LAPACK reads."""
-    strict = lower(a, -1) if low else upper(a, 1)
+    strict = lower_triangle(a, -1) if low else upper_triangle(a, 1)
     return add(add(strict, adjoint(strict)), on_diagonal(real_part(diagonal(a))))
 
 
@@ -121,7 +121,7 @@ def pull_hermitian(ct: Value, low: bool = True) -> Value:
     """The transpose of `hermitian`: a triangle of ct + ct^H, and the real part of the diagonal."""
     both = add(ct, adjoint(ct))
     line = on_diagonal(real_part(diagonal(ct)))
-    return add(lower(both, -1) if low else upper(both, 1), line)
+    return add(lower_triangle(both, -1) if low else upper_triangle(both, 1), line)
 
 
 def real_part(x: Value) -> Value:

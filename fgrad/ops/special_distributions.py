@@ -26,7 +26,7 @@ from fgrad.ops.elementwise import (
     square,
     sub,
 )
-from fgrad.ops.special import (
+from fgrad.ops.special_functions import (
     beta_density,
     betainc_a,
     betainc_b,

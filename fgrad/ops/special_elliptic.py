@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from fgrad.ops.elementwise import abs_, add, div, lit, lt, mul, neg, select, sub
-from fgrad.ops.special import external
+from fgrad.ops.special_functions import external
 from fgrad.trace import Value
 
 NEAR = 0.05

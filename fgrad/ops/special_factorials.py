@@ -21,7 +21,7 @@ from fgrad.ops.elementwise import (
     select,
     sub,
 )
-from fgrad.ops.special import external, gamma, rgamma, rgamma_slope
+from fgrad.ops.special_functions import external, gamma, rgamma, rgamma_slope
 from fgrad.trace import Value
 
 

@@ -5,7 +5,7 @@
     fgrad.grad(scipy.special.gammaln)(2.5)    # SciPy's ufuncs find the same functions
 
 Functions that are sums and products of others are compositions, which compiled code fuses; the rest
-are primitives that call SciPy's own code, with derivatives by formula (`fgrad/ops/special.py`).
+are primitives that call SciPy's own code, with derivatives by formula.
 Every other name of `scipy.special` is there too, and raises a card when it meets a traced array.
 """
 
@@ -36,10 +36,10 @@ from fgrad.numpy.promote import (
 )
 from fgrad.ops import composed
 from fgrad.ops import elementwise as ew
-from fgrad.ops import special as sp
 from fgrad.ops import special_distributions as sd
 from fgrad.ops import special_elliptic as el
 from fgrad.ops import special_factorials as sf
+from fgrad.ops import special_functions as sp
 from fgrad.ops.complex import is_complex
 from fgrad.ops.elementwise import lit
 from fgrad.scipy._either import either, plain_only

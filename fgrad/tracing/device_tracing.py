@@ -106,7 +106,7 @@ def bind_lifted(prim: Primitive, operands: Sequence[Any], params: dict[str, Any]
 bind_on_device.provide(bind_lifted)
 
 
-def beside(x: Value, other: Value) -> Value:
+def on_same_device(x: Value, other: Value) -> Value:
     """A value in the memory that another one is in."""
     plain = to_device.provided and isinstance(x, (np.ndarray, np.generic))
     return lift(put(x)) if plain and is_lifted(other) else x

@@ -23,7 +23,7 @@ from fgrad.ir.aval import FLOAT64
 from fgrad.ops.families import zeros_like
 from fgrad.ops.selected import plain
 from fgrad.trace import Builder, Tracer, Value
-from fgrad.tracing.device_tracing import beside, lower
+from fgrad.tracing.device_tracing import lower, on_same_device
 from fgrad.transforms.core.arguments import warn_of_writes, watched
 from fgrad.transforms.core.dtypes import ascent, check_argument, check_result
 from fgrad.transforms.core.tape import Tape, pull_selected
@@ -271,10 +271,10 @@ def _describe(out: Any) -> str:
 @quiet
 def _pull_scalar(tape: Tape, value: Value, values: list[Value], holomorphic: bool) -> list[Value]:
     """The gradient for each differentiated leaf."""
-    pulled = pull_selected(tape, (beside(value.dtype.type(1.0), value),), release=True)
+    pulled = pull_selected(tape, (on_same_device(value.dtype.type(1.0), value),), release=True)
     gradient = []
     for ct, x in zip(pulled, values, strict=True):
         if type(ct) is not np.ndarray or type(x) is not np.ndarray:
-            ct = beside(zeros_like(x) if ct is None else plain(ct), x)
+            ct = on_same_device(zeros_like(x) if ct is None else plain(ct), x)
         gradient.append(writable_result(ascent(ct, holomorphic)))
     return gradient

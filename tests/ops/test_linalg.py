@@ -21,7 +21,7 @@ from fgrad.ops import matrix_functions as mf
 from fgrad.ops.complex import complex_, conj, imag, real
 from fgrad.ops.diagonals import diagonal
 from fgrad.ops.elementwise import mul
-from fgrad.ops.matrices import adjoint, lower, matmul, scale_columns
+from fgrad.ops.matrices import adjoint, lower_triangle, matmul, scale_columns
 from fgrad.trace import run, trace
 
 N = 4
@@ -392,7 +392,7 @@ def test_type_errors() -> None:
 def test_helpers() -> None:
     a = np.arange(6.0).reshape(2, 3)
     np.testing.assert_array_equal(diagonal(a), [0, 4])
-    np.testing.assert_array_equal(lower(a, 1), np.tril(a, 1))
+    np.testing.assert_array_equal(lower_triangle(a, 1), np.tril(a, 1))
     packed, pivots, order = la.lu(a.T)
     np.testing.assert_array_equal(la.permute_rows(a.T, order), a.T[order])
     assert pivots.dtype == np.int32 and packed.shape == (3, 2)

@@ -41,7 +41,7 @@ class Item(NamedTuple):
         return dict.get(self.holder, self.key, MISSING)
 
 
-class Place(NamedTuple):
+class Attribute(NamedTuple):
     """Something else that holds a value: a cell, an object's class or dictionary, a slot."""
 
     holder: Any
@@ -75,7 +75,7 @@ class Number:
         key: the key of that place.
     """
 
-    def __init__(self, place: Item | Place, key: PlaceKey) -> None:
+    def __init__(self, place: Item | Attribute, key: PlaceKey) -> None:
         self.place, self.key, self.path = place, key, place.path
         self.kind = type(place.value)
 
@@ -134,7 +134,7 @@ class Watches:
 
     def __init__(self) -> None:
         self._items: dict[tuple[int, Any], Item] = {}
-        self._places: dict[tuple[int, Any], Place] = {}
+        self._places: dict[tuple[int, Any], Attribute] = {}
         self._sequences: dict[int, Items] = {}
         self._keys: dict[int, Items] = {}
         self._arrays: dict[int, tuple[np.ndarray, str]] = {}
@@ -166,7 +166,7 @@ class Watches:
         self._place(x, member, value, path)
 
     def _place(self, holder: Any, key: Any, value: Any, path: str) -> None:
-        self._places.setdefault((id(holder), key), Place(holder, key, value, path))
+        self._places.setdefault((id(holder), key), Attribute(holder, key, value, path))
 
     def sequence(self, x: list[Any], path: str) -> None:
         self._sequences.setdefault(id(x), Items(x, tuple(x), path))
@@ -202,7 +202,7 @@ class Watches:
 
     # For what compares them natively.
 
-    def places(self) -> Iterable[Place]:
+    def places(self) -> Iterable[Attribute]:
         """Cells, slots, classes and dictionaries of objects, code of functions."""
         return self._places.values()
 
@@ -222,7 +222,7 @@ class Watches:
         """Numbers that are read at each call."""
         return self._numbers.values()
 
-    def numbers_read(self) -> Iterable[tuple[PlaceKey, Item | Place]]:
+    def numbers_read(self) -> Iterable[tuple[PlaceKey, Item | Attribute]]:
         """All places that hold a number, and their keys."""
         both = (*self._items.items(), *self._places.items())
         return [(key, place) for key, place in both if is_number(place.value)]

@@ -31,7 +31,7 @@ from fgrad.tracing.thread_state import THREAD
 from fgrad.transforms.checkpoint.checkpoint import Saving, bind_checkpoint
 from fgrad.transforms.checkpoint.scan import lengths_of, saving_scan
 from fgrad.transforms.control.chunks import byte_count
-from fgrad.transforms.control.common import some, split
+from fgrad.transforms.control.common import some, split_list
 from fgrad.transforms.core.arguments import refuse_edits, watched
 from fgrad.transforms.core.derived_programs import zeros_of
 from fgrad.transforms.core.outer_context import trace_beneath
@@ -302,7 +302,7 @@ def _plain(program: Program, operands: Values, loops: str | bool) -> Sequence[Va
 def _equation(eqn: Eqn, ins: Values, loops: str | bool) -> Sequence[Value]:
     p = eqn.params
     if eqn.prim is scan_p and p["length"] > LONG:
-        c, k, x = split(ins, p["n_consts"], p["n_carry"])
+        c, k, x = split_list(ins, p["n_consts"], p["n_carry"])
         lengths = lengths_of(loops, p["length"])
         return saving_scan(p["body"], p["length"], p["reverse"], c, k, x, lengths)
     out = bind(eqn.prim, *ins, **p)

@@ -21,7 +21,7 @@ from fgrad.trace import Value
 from fgrad.transforms.checkpoint.checkpoint import Saving, bind_checkpoint
 from fgrad.transforms.control import jvp, vjp, vmap  # noqa: F401 - the rules
 from fgrad.transforms.control.chunks import part
-from fgrad.transforms.control.common import split
+from fgrad.transforms.control.common import split_list
 from fgrad.transforms.core.derived_programs import derived_program
 
 Values = Sequence[Value]
@@ -96,7 +96,7 @@ def _segment(
     key = ("segment", n, reverse, counts, lengths)
 
     def steps(*values: Value) -> list[Value]:
-        c, k, x = split(values, *counts)
+        c, k, x = split_list(values, *counts)
         return list(saving_scan(body, n, reverse, c, k, x, [m for m in lengths if m < n]))
 
     inner = derived_program(body, key, steps, ins, "checkpoint")

@@ -19,7 +19,7 @@ T = TypeVar("T")
 Dims = Sequence["int | None"]
 
 
-def split(values: Sequence[T], *counts: int) -> list[list[T]]:
+def split_list(values: Sequence[T], *counts: int) -> list[list[T]]:
     """Consecutive parts of the given lengths, and the rest."""
     parts, start = [], 0
     for n in counts:
@@ -33,12 +33,12 @@ def some(values: Sequence[T], mask: Sequence[bool]) -> list[T]:
     return [x for x, m in zip(values, mask, strict=True) if m]
 
 
-def spread(values: Iterator[T], mask: Sequence[bool]) -> list[T | None]:
+def expand_list(values: Iterator[T], mask: Sequence[bool]) -> list[T | None]:
     """The next values where the mask says so, None elsewhere."""
     return [next(values) if m else None for m in mask]
 
 
-def known(tangents: Sequence[Value | None]) -> Mask:
+def nonzero_mask(tangents: Sequence[Value | None]) -> Mask:
     """Which tangents are not known zeros."""
     return tuple([t is not None for t in tangents])
 
@@ -52,7 +52,7 @@ def tangents_of(primals: Values, tangents: Sequence[Value | None], mask: Mask) -
     ]
 
 
-def inexact(avals: Sequence[Aval], mask: Sequence[bool]) -> Mask:
+def inexact_mask(avals: Sequence[Aval], mask: Sequence[bool]) -> Mask:
     """The mask without those that have no derivative."""
     return tuple([bool(m and a.dtype.kind in FLOATS) for a, m in zip(avals, mask, strict=True)])
 

@@ -12,7 +12,7 @@ from fgrad.ir.aval import Aval
 from fgrad.ir.program import Program
 from fgrad.ops.control import Role, scan, scan_p, switch, switch_p, while_loop, while_p
 from fgrad.trace import Value, run
-from fgrad.transforms.control.common import Values, known, split
+from fgrad.transforms.control.common import Values, nonzero_mask, split_list
 from fgrad.transforms.control.selected import (
     Gives,
     Kinds,
@@ -33,8 +33,8 @@ from fgrad.transforms.core.derived_programs import (
     DENSE,
     SELECTED,
     Mask,
-    beside,
     derived_program,
+    join_supports,
     jvp_program,
 )
 
@@ -72,20 +72,20 @@ def _jvp_body(
     stop = n_consts + n_carry
     given, kinds = pushed_kinds(body, active, given, n_consts, stop)
     derived = jvp_program(body, active, tuple([k for k in given if k is not None]))
-    whole = beside(derived.program, derived.supports)
+    whole = join_supports(derived.program, derived.supports)
     avals = [a.strong() for a in body.in_avals]
-    own = [tuple(part) for part in split(given, n_consts, n_carry)]
+    own = [tuple(part) for part in split_list(given, n_consts, n_carry)]
     parts = [
         part
-        for p, k in zip(split(avals, n_consts, n_carry), own, strict=True)
+        for p, k in zip(split_list(avals, n_consts, n_carry), own, strict=True)
         for part in (p, there(p, k), bit_avals(p, k))
     ]
     n_pushed = count_of(kinds)[0]
 
     def both(*values: Value) -> list[Value]:
-        c, tc, bc, k, tk, bk, x, tx, bx, _ = split(values, *map(len, parts))
+        c, tc, bc, k, tk, bk, x, tx, bx, _ = split_list(values, *map(len, parts))
         outs = run(whole, [*c, *k, *x, *tc, *tk, *tx, *bc, *bk, *bx])
-        carry, _, pushed, bits = split(outs, n_carry, len(body.outputs) - n_carry, n_pushed)
+        carry, _, pushed, bits = split_list(outs, n_carry, len(body.outputs) - n_carry, n_pushed)
         found = together(iter(pushed), iter(bits), kinds)
         carries, ys = found[:n_carry], found[n_carry:]
         return [
@@ -117,13 +117,13 @@ def _(
     body: Program, length: int, reverse: bool, n_consts: int, n_carry: int, saved: Any = None,
 ) -> tuple[Any, ...]:  # fmt: skip
     stop = n_consts + n_carry
-    active = _carry_fixpoint(body, known(tangents), n_consts, stop)
+    active = _carry_fixpoint(body, nonzero_mask(tangents), n_consts, stop)
     pushing = _jvp_body(body, active, tangents, n_consts, n_carry)
-    parts = [split(each, n_consts, n_carry) for each in (primals, tangents, pushing.given)]
+    parts = [split_list(each, n_consts, n_carry) for each in (primals, tangents, pushing.given)]
     c, k, x = (_with_tangents(p, t, tuple(kinds)) for p, t, kinds in zip(*parts, strict=True))
     outs = scan(pushing.body, length, reverse, c, k, x)
     of_carry = pushing.given[n_consts:stop]
-    _, of_carries, of_ys = split(outs, n_carry, sum(count_of(of_carry)))
+    _, of_carries, of_ys = split_list(outs, n_carry, sum(count_of(of_carry)))
     return (*_apart(of_carries, of_carry), *_apart(of_ys, pushing.kinds[n_carry:]))
 
 
@@ -134,13 +134,13 @@ def while_tangents(
     role: Role | None, saved: Any = None,
 ) -> tuple[Any, ...]:  # fmt: skip
     """The tangents of the last carry; those of the condition's constants have no part in them."""
-    active = known(tangents[n_cond:])
+    active = nonzero_mask(tangents[n_cond:])
     active = _carry_fixpoint(body, active, n_body, len(active))
     n_carry = len(primals) - n_cond - n_body
     pushing = _jvp_body(body, active, tangents[n_cond:], n_body, n_carry)
     of_consts, of_carry = pushing.given[:n_body], pushing.given[n_body:]
-    cc, c, k = split(primals, n_cond, n_body)
-    _, tc, tk = split(tangents, n_cond, n_body)
+    cc, c, k = split_list(primals, n_cond, n_body)
+    _, tc, tk = split_list(tangents, n_cond, n_body)
 
     def holds(*values: Value) -> list[Value]:
         return run(cond, values[: n_cond + n_carry])
@@ -188,7 +188,7 @@ def _push_branch(branch: Program, given: Kinds) -> Pushed:
     derived = jvp_program(branch, active, tuple([k for k in given if k is not None]))
     each = iter([kind and SELECTED for kind in derived.kinds])
     kinds = tuple([next(each) if has else None for has in derived.has_tangent])
-    return beside(derived.program, derived.supports), kinds
+    return join_supports(derived.program, derived.supports), kinds
 
 
 def _jvp_branch(

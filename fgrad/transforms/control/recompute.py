@@ -14,8 +14,13 @@ from fgrad.ir.program import Atom, Eqn, Program, Var
 from fgrad.ir.traits import Cost
 from fgrad.ir.walk import definitions
 from fgrad.trace import Value, run
-from fgrad.transforms.control.common import split
-from fgrad.transforms.core.derived_programs import VjpPrograms, apart, beside, derived_program
+from fgrad.transforms.control.common import split_list
+from fgrad.transforms.core.derived_programs import (
+    VjpPrograms,
+    derived_program,
+    join_supports,
+    split_supports,
+)
 
 VECTOR = 64  # elements from which on a division is cheaper than memory
 MOST_EQUATIONS = 256  # that one residual may take to be computed again
@@ -38,16 +43,16 @@ def economical(programs: VjpPrograms, n_fixed: int, n_carry: int) -> VjpPrograms
     remade = remade.replace(eqns=_between(forward.eqns, kept, wanted))
     small = forward.replace(outputs=(*forward.outputs[: programs.count], *kept))
 
-    both = beside(programs.backward, programs.supports)
+    both = join_supports(programs.backward, programs.supports)
 
     def backward(*values: Value) -> Sequence[Value]:
-        saved, cts = split(values, len(kept))
+        saved, cts = split_list(values, len(kept))
         return run(both, [*run(remade, saved), *cts])
 
     avals = [*[v.aval for v in kept], *programs.backward.in_avals[len(wanted) :]]
     key = ("economical", programs.backward, n_fixed, n_carry)
     whole = derived_program(forward, key, backward, avals, "vjp")
-    pair = whole.derived("apart", lambda: apart(whole, programs.kinds))
+    pair = whole.derived("split supports", lambda: split_supports(whole, programs.kinds))
     return programs._replace(forward=small, backward=pair[0], supports=pair[1])
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from fgrad.ops.selected import plain
 from fgrad.trace import Builder
-from fgrad.transforms.control.common import Values, some, split, spread
+from fgrad.transforms.control.common import Values, expand_list, some, split_list
 from fgrad.transforms.control.jvp import while_tangents
 from fgrad.transforms.control.selected import together
 from fgrad.transforms.control.while_loop import (
@@ -63,12 +63,12 @@ def _pull_pulling(
     if any([ct is not None for ct in cts[:first]]):
         return None
     want_c, want_k = plan.wanted[: loop.n_body], plan.wanted[loop.n_body :]
-    of_carry, of_sums, of_bits = split(cts[first:], sum(want_k), sum(want_c))
-    _, given, _, bits = split(values, own + 1 + first, len(of_carry), len(of_sums))
+    of_carry, of_sums, of_bits = split_list(cts[first:], sum(want_k), sum(want_c))
+    _, given, _, bits = split_list(values, own + 1 + first, len(of_carry), len(of_sums))
     tangents = [
         *[None] * loop.n_cond,
-        *spread(iter(of_sums), want_c),
-        *spread(iter(of_carry), want_k),
+        *expand_list(iter(of_sums), want_c),
+        *expand_list(iter(of_carry), want_k),
     ]
     pulled, slopes = _pull_tangent(
         role, wanted[:own], values[:own], tangents, together(iter(given), iter(bits), carry)
@@ -101,4 +101,4 @@ def _pull_tangent(
         tape = Tape(builder, [t for t, _ in pairs], wanted)
     builder.release()
     pulled = pull_selected(tape, [ct for _, ct in pairs])
-    return spread(iter(pulled), wanted), slopes
+    return expand_list(iter(pulled), wanted), slopes

@@ -22,8 +22,8 @@ from fgrad.transforms.core.derived_programs import (
     SELECTED,
     Mask,
     VjpPrograms,
-    beside,
     derived_program,
+    join_supports,
     jvp_program,
     with_supports,
     zeros_of,
@@ -179,7 +179,7 @@ def _pulling(backward: Program, given: Kinds) -> Pulling:
     avals = [a.strong() for a in backward.in_avals]
     active = (*(False,) * count, *[kind is not None for kind in given])
     derived = jvp_program(backward, active, tuple([k for k in given if k is not None]))
-    whole = beside(derived.program, derived.supports)
+    whole = join_supports(derived.program, derived.supports)
     each = iter([kind and SELECTED for kind in derived.kinds])
     kinds = tuple([next(each) if has else None for has in derived.has_tangent])
 

@@ -21,12 +21,12 @@ from fgrad.ops.shape import full
 from fgrad.trace import Value, bind, concrete, run
 from fgrad.transforms.control.common import (
     Values,
-    inexact,
+    expand_list,
+    inexact_mask,
     known_values,
     restricted,
     some,
-    split,
-    spread,
+    split_list,
 )
 from fgrad.transforms.control.recompute import economical
 from fgrad.transforms.control.second_order import pull_role
@@ -127,7 +127,7 @@ def _forward_scan(
         return found, programs.forward.replace(outputs=outputs), sorted(carried)
 
     found, forward, carried = body.derived(key, make)
-    c, k, x = split(values, n_consts, n_carry)
+    c, k, x = split_list(values, n_consts, n_carry)
     outs = scan(forward, params["length"], params["reverse"], c, k, x)
     results, stacks = outs[: programs.count], outs[programs.count :]
     fixed = run(found.fixed, c)
@@ -151,7 +151,7 @@ def _wanted_of_scan(mask: Sequence[bool], body: Program, n_consts: int, n_carry:
     """All inexact carries: a cotangent of one step's result may reach any of them."""
     stop = n_consts + n_carry
     full = [*mask[:n_consts], *[True] * n_carry, *mask[stop:]]
-    return inexact(body.in_avals, full)
+    return inexact_mask(body.in_avals, full)
 
 
 def _save_scan(
@@ -188,11 +188,11 @@ def _backward_step(
     (ct carry, sums, bits of both, ct xs, bits)."""
     programs, wanted, stacked, _ = saved
     takes = programs.takes
-    want_c, want_k, want_x = split(wanted, n_consts, n_carry)
+    want_c, want_k, want_x = split_list(wanted, n_consts, n_carry)
     n_c, n_k = sum(want_c), sum(want_k)
 
     def cts_of(carries: Sequence[Any], of_ys: Sequence[Any]) -> tuple[Any, ...]:
-        return (*some(spread(iter(carries), want_k), takes[:n_carry]), *of_ys)
+        return (*some(expand_list(iter(carries), want_k), takes[:n_carry]), *of_ys)
 
     pull, carry = settled(programs, carry, lambda kinds: cts_of(kinds, ys), n_c)
     consts, xs = pull.kinds[:n_c], pull.kinds[n_c + n_k :]
@@ -204,7 +204,7 @@ def _backward_step(
     c_avals, k_avals, x_avals = (
         some(part, mask)
         for part, mask in zip(
-            split(avals, n_consts, n_carry), (want_c, want_k, want_x), strict=True
+            split_list(avals, n_consts, n_carry), (want_c, want_k, want_x), strict=True
         )
     )
     y_avals = some([a.strong() for a in body.out_avals], takes)[sum(takes[:n_carry]) :]
@@ -213,13 +213,13 @@ def _backward_step(
     parts = [fixed_avals, k_avals, c_avals, bits_k, bits_c, stack_avals, own_y, bits_y]
 
     def step(*values: Value) -> list[Value]:
-        fixed, ct_k, sums, on_k, on_c, stacks, ct_y, on_y, _ = split(values, *map(len, parts))
+        fixed, ct_k, sums, on_k, on_c, stacks, ct_y, on_y, _ = split_list(values, *map(len, parts))
         one, each = iter(fixed), iter(stacks)
         residuals = [next(each) if s else next(one) for s in stacked]
         given_k = together(iter(ct_k), iter(on_k), carry)
         given_y = together(iter(ct_y), iter(on_y), ys)
         pulled = pull(residuals, cts_of(given_k, given_y))
-        ct_c, pulled_k, ct_x = split(pulled, n_c, n_k)
+        ct_c, pulled_k, ct_x = split_list(pulled, n_c, n_k)
         sums, on_c = add_to(sums, on_c, ct_c, consts)
         return [
             *values_of(pulled_k, k_avals, carry), *sums, *bits_of(pulled_k, k_avals, carry), *on_c,
@@ -246,7 +246,7 @@ def _pull_scan(
         mask = _wanted_of_scan(wanted, body, n_consts, n_carry)
         saved = _forward_scan(known, mask, params)[1]
     takes, avals = saved.programs.takes, [a.strong() for a in body.in_avals]
-    want_c, want_k, _ = split(saved.wanted, n_consts, n_carry)
+    want_c, want_k, _ = split_list(saved.wanted, n_consts, n_carry)
     ct_k, ct_y = some(cts[:n_carry], want_k), some(cts[n_carry:], takes[n_carry:])
     k_avals, c_avals = (
         some(avals[n_consts : n_consts + n_carry], want_k),
@@ -269,15 +269,15 @@ def _pull_scan(
     stacks = some(saved.residuals, saved.stacked)
     outs = scan(step.body, length, not params["reverse"], fixed, starts, [*stacks, *items])
     n_bits_k, n_bits_c = step.carry.count(SELECTED), step.consts.count(SELECTED)
-    on_k, on_c, of_x = split(outs[len(k_avals) + len(c_avals) :], n_bits_k, n_bits_c)
-    pulled_k, pulled_c, _ = split(outs, len(k_avals), len(c_avals))
+    on_k, on_c, of_x = split_list(outs[len(k_avals) + len(c_avals) :], n_bits_k, n_bits_c)
+    pulled_k, pulled_c, _ = split_list(outs, len(k_avals), len(c_avals))
     n_x = count_of(step.xs)[0]
     pulled = [
         *sums_together(pulled_c, on_c, step.consts),
         *together(iter(pulled_k), iter(on_k), step.carry),
         *together(iter(of_x[:n_x]), iter(of_x[n_x:]), step.xs),
     ]
-    return spread(iter(pulled), saved.wanted)
+    return expand_list(iter(pulled), saved.wanted)
 
 
 scan_p.save = _save_scan
@@ -296,7 +296,7 @@ def _bounded(params: dict[str, Any]) -> dict[str, Any]:
     n_carry = len(body.outputs)
 
     def step(*values: Value) -> Values:
-        cc, c, k = split(values, n_cond, n_body)
+        cc, c, k = split_list(values, n_cond, n_body)
         (go,) = run(cond, [*cc, *k])
         same = derived_program(
             body, ("same", n_body), lambda *v: list(v[n_body:]), body.in_avals, "identity"
@@ -347,7 +347,7 @@ def _save_unbounded(
 
 def _count(numbers: Sequence[Any], params: dict[str, Any]) -> int:
     """The steps of a loop whose operands are known."""
-    cond_consts, body_consts, carry = split(numbers, params["n_cond"], params["n_body"])
+    cond_consts, body_consts, carry = split_list(numbers, params["n_cond"], params["n_body"])
     steps = 0
     while run(params["cond"], [*cond_consts, *carry])[0]:
         carry = run(params["body"], [*body_consts, *carry])
@@ -456,7 +456,7 @@ def _forward_branch(
     )
 
     def forward(*values: Value) -> list[Value]:
-        outs, extra = split(run(own, values), programs.count)
+        outs, extra = split_list(run(own, values), programs.count)
         before = [_unused(a) for a in every[:first]]
         after = [_unused(a) for a in every[first + len(extra) :]]
         return [*outs, *before, *extra, *after]
@@ -473,7 +473,7 @@ def _save_switch(
     values: Values, traced: Sequence[bool], params: dict[str, Any]
 ) -> tuple[tuple[Value, ...], SavedSwitch]:
     branches = params["branches"]
-    wanted = inexact(branches[0].in_avals, traced[1:])
+    wanted = inexact_mask(branches[0].in_avals, traced[1:])
     return _forward_switch(values, wanted, branches)
 
 
@@ -488,7 +488,7 @@ def _pull_switch(
     if saved is None or not covers(saved.wanted, wanted[1:]):
         branches: tuple[Program, ...] = params["branches"]
         known = [values[0], *known_values(values[1:], branches[0].in_avals)]
-        saved = _forward_switch(known, inexact(branches[0].in_avals, wanted[1:]), branches)[1]
+        saved = _forward_switch(known, inexact_mask(branches[0].in_avals, wanted[1:]), branches)[1]
     branches = saved.branches
     takes = [any(column) for column in zip(*[p.takes for p in saved.programs], strict=True)]
     given = kinds_of([ct if t else None for ct, t in zip(cts, takes, strict=True)])
@@ -505,7 +505,7 @@ def _pull_switch(
         ]
         return switch(saved.index, backward, operands)
 
-    return [None, *spread(iter(together_later(run_branches, kinds)), saved.wanted)]
+    return [None, *expand_list(iter(together_later(run_branches, kinds)), saved.wanted)]
 
 
 def _aval(x: Value) -> Aval:
@@ -527,7 +527,7 @@ def _backward_branch(
     n_cts, n_bits = count_of(given)
 
     def backward(*values: Value) -> list[Value]:
-        saved, cts, bits = split(values, len(values) - n_cts - n_bits, n_cts)
+        saved, cts, bits = split_list(values, len(values) - n_cts - n_bits, n_cts)
         every = together(iter(cts), iter(bits), given)
         pulled = pull([saved[k] for k in row], some(every, takes))
         return gives(pulled, pull.avals, kinds)

@@ -18,7 +18,7 @@ from fgrad.ops.families import batch_first
 from fgrad.ops.reduce import reduce_any
 from fgrad.ops.shape import broadcast, move_axis
 from fgrad.trace import Value, run
-from fgrad.transforms.control.common import Dims, Values, split
+from fgrad.transforms.control.common import Dims, Values, split_list
 from fgrad.transforms.core.derived_programs import (
     batched_program,
     derived_program,
@@ -69,7 +69,7 @@ def _(
     items = [None if d is None else 0 for d in dims[stop:]]
     found = _batched_carry(body, size, [*dims[:stop], *items], n_consts, stop)
     derived, outs = _batched_body(body, size, found, found[n_consts:stop])
-    c, k, x = split(operands, n_consts, n_carry)
+    c, k, x = split_list(operands, n_consts, n_carry)
     k = [
         _normal(size, v, d, to is not None)
         for v, d, to in zip(k, dims[n_consts:], found[n_consts:stop], strict=False)
@@ -85,7 +85,7 @@ def _(
     cond: Program, body: Program, n_cond: int, n_body: int, max_steps: int | None,
     role: Role | None, saved: Any = None,
 ) -> tuple[tuple[Value, ...], list[int | None]]:  # fmt: skip
-    cc, c, k = split(operands, n_cond, n_body)
+    cc, c, k = split_list(operands, n_cond, n_body)
     cond_dims, own = list(dims[:n_cond]), list(dims[n_cond:])
     found = _batched_carry(body, size, own, n_body, len(own))
     test = batched_program(cond, size, (*cond_dims, *found[n_body:]))
@@ -105,7 +105,7 @@ def _(
         return [reduce_any(run(test.program, values)[0], (0,))]
 
     def masked(*values: Value) -> list[Value]:
-        cc, c, old = split(values, n_cond, n_body)
+        cc, c, old = split_list(values, n_cond, n_body)
         (go,) = run(test.program, [*cc, *old])
         new = run(derived, [*c, *old])
         return [

@@ -44,7 +44,14 @@ from fgrad.ops.index import gather, scatter
 from fgrad.ops.selected import join
 from fgrad.trace import Value, run, trace
 from fgrad.tracing.thread_state import THREAD
-from fgrad.transforms.control.common import Values, inexact, restricted, some, split, spread
+from fgrad.transforms.control.common import (
+    Values,
+    expand_list,
+    inexact_mask,
+    restricted,
+    some,
+    split_list,
+)
 from fgrad.transforms.control.selected import (
     Kinds,
     Pulling,
@@ -166,9 +173,9 @@ def pull_loop(kept: Kept, cts: Sequence[Any]) -> list[Any]:
     changing = [not fixed for fixed in same]
     want_c, want_k = plan.wanted[: loop.n_body], plan.wanted[loop.n_body :]
     pulled, sums = _pulling(loop, plan, values, left, some(some(cts, changing), want_k))
-    of_consts = spread(iter(sums), want_c)
+    of_consts = expand_list(iter(sums), want_c)
     first = loop.n_body - sum(same)
-    fixed, rest = iter(of_consts[first:]), iter(spread(iter(pulled), want_k))
+    fixed, rest = iter(of_consts[first:]), iter(expand_list(iter(pulled), want_k))
     carry = [
         join(ct, next(fixed)) if is_same else next(rest)
         for ct, is_same in zip(cts, same, strict=True)
@@ -201,7 +208,7 @@ def _settled(loop: Loop, same: Mask) -> Loop:
 
 
 def _settled_operands(loop: Loop, same: Mask, operands: Sequence[Any]) -> list[Any]:
-    cc, c, k = split(operands, loop.n_cond, loop.n_body)
+    cc, c, k = split_list(operands, loop.n_cond, loop.n_body)
     fixed = some(k, same)
     return [*cc, *fixed, *c, *fixed, *some(k, [not is_same for is_same in same])]
 
@@ -229,14 +236,14 @@ def plan_of(loop: Loop, traced: Sequence[bool]) -> Plan:
 def _reached(loop: Loop, traced: Sequence[bool]) -> list[bool]:
     """The wanted inputs, and the carries that depend on them in some step."""
     body, n = loop.body, loop.n_body
-    found = list(inexact(body.in_avals, traced))
+    found = list(inexact_mask(body.in_avals, traced))
     while True:
         active = {v for v, t in zip(body.inputs, found, strict=True) if t}
         for eqn in body.eqns:
             if not eqn.prim.discrete and not active.isdisjoint(_variables(eqn.inputs)):
                 active.update(eqn.outputs)
         after = [t or y in active for t, y in zip(found[n:], body.outputs, strict=True)]
-        carries = list(inexact(body.in_avals[n:], after))
+        carries = list(inexact_mask(body.in_avals[n:], after))
         if carries == found[n:]:
             return found
         found[n:] = carries
@@ -335,7 +342,7 @@ def _saving_programs(loop: Loop, plan: Plan) -> tuple[Program, Program, SavesSta
         return run(cond, values[: n_cond + count])
 
     def step(*values: Value) -> list[Value]:
-        c, k, (i, s), stores = split(values, n_body, count, 2)
+        c, k, (i, s), stores = split_list(values, n_body, count, 2)
         s = select(eq(i, mul(s, INT64.type(plan.slots))), add(s, s), s)
         slot = select(_is_kept(i, s), _slot(i, plan), INT64.type(plan.slots + plan.stack))
         stores = [
@@ -388,7 +395,7 @@ def _pulling(
     unknown = SELECTED if any_selected(cts) else DENSE
     carry = tuple([unknown if kind is None else kind for kind in kinds_of(cts)])
     pull, carry = settled(
-        plan.programs, carry, lambda kinds: tuple(some(spread(iter(kinds), want_k), takes)),
+        plan.programs, carry, lambda kinds: tuple(some(expand_list(iter(kinds), want_k), takes)),
         len(c_avals),
     )  # fmt: skip
     consts = pull.kinds[: len(c_avals)]
@@ -401,7 +408,7 @@ def _pulling(
     given = [sub(n, ONE), ZERO, steps, *stores, *starts]
     outs = while_loop(cond, body, [], [*values, s], given, role=role)
     sizes = len(k_avals), len(c_avals), carry.count(SELECTED)
-    _, pulled, sums, on_k, on_c = split(outs, 3 + len(stores), *sizes)
+    _, pulled, sums, on_k, on_c = split_list(outs, 3 + len(stores), *sizes)
     return together(iter(pulled), iter(on_k), carry), sums_together(sums, on_c, consts)
 
 
@@ -449,7 +456,7 @@ def _pulling_programs(
     carry += [*bit_avals(k_avals, carried), *bit_avals(c_avals, consts)]
 
     def step(*values: Value) -> list[Value]:
-        fixed, (s, i, top, steps), slots, cts = split(values, len(given), 4, len(stores))
+        fixed, (s, i, top, steps), slots, cts = split_list(values, len(given), 4, len(stores))
         walk = _Walk(plan, fixed[n_cond : n_cond + n_body], s, pull, carried)
         stack = _computed_again(walk, _Stack(top, steps, slots), i)
         i, top, *cts = _pulled_back(walk, stack, i, cts)
@@ -483,7 +490,7 @@ def _computed_again(walk: _Walk, stack: _Stack, i: Value) -> _Stack:
     after = add(at, _gap(sub(i, at), sub(most, stack.top)))
 
     def step(at: Value, after: Value, top: Value, steps: Value, *rest: Value) -> list[Value]:
-        stores, x = split(rest, len(stack.stores))
+        stores, x = split_list(rest, len(stack.stores))
         x = run(plan.again, [*walk.consts, *x])
         at = add(at, ONE)
         hit = eq(at, after)
@@ -544,13 +551,13 @@ def _pulled_back(walk: _Walk, stack: _Stack, i: Value, cts: Values) -> tuple[Val
         return and_(ge(i, ZERO), or_(_is_kept(i, s), stack._replace(top=top).has(i)))
 
     def step(i: Value, top: Value, *rest: Value) -> list[Value]:
-        cts, sums, on_k, on_c = split(rest, n_k, n_c, carry.count(SELECTED))
+        cts, sums, on_k, on_c = split_list(rest, n_k, n_c, carry.count(SELECTED))
         newest, hit = sub(top, ONE), stack._replace(top=top).has(i)
         place = select(hit, add(newest, INT64.type(plan.slots)), _slot(i, plan))
         x = [gather(store, [place], (0,)) for store in stack.stores]
         residuals = run(plan.residuals, [*walk.consts, *x])
         given = together(iter(cts), iter(on_k), carry)
-        pulled = pull(residuals, some(spread(iter(given), want_k), takes))
+        pulled = pull(residuals, some(expand_list(iter(given), want_k), takes))
         sums, on_c = add_to(sums, on_c, pulled[:n_c], pull.kinds[:n_c])
         avals = pull.avals[n_c:]
         values = values_of(pulled[n_c:], avals, carry)

@@ -149,7 +149,7 @@ def _jvp_program(program: Program, active: Mask, kinds: tuple[int, ...]) -> JvpP
     supports = [Aval(a.shape, BOOL) for a, kind in zip(extra, kinds, strict=True) if kind]
     ins = [*avals, *extra, *supports]
     traced = trace(both, ins, program.name, f"jvp({program.made_by})").program
-    derived, supports = apart(traced, out_kinds)
+    derived, supports = split_supports(traced, out_kinds)
     return JvpProgram(derived, tuple(has), supports, tuple(out_kinds))
 
 
@@ -157,15 +157,15 @@ def _supports(ts: Sequence[Any], kinds: Sequence[int | None]) -> list[Value]:
     return [t.bits() for t, kind in zip(ts, kinds, strict=True) if kind]
 
 
-def apart(program: Program, kinds: Sequence[int | None]) -> tuple[Program, Program]:
+def split_supports(program: Program, kinds: Sequence[int | None]) -> tuple[Program, Program]:
     """A program without the supports that it ends with, and the one that computes these alone."""
     first = len(program.outputs) - sum([bool(kind) for kind in kinds])
     outputs = program.outputs
     return program.replace(outputs=outputs[:first]), program.replace(outputs=outputs[first:])
 
 
-def beside(program: Program, supports: Program) -> Program:
-    """A program that gives the supports of its results after these, see `apart`."""
+def join_supports(program: Program, supports: Program) -> Program:
+    """A program that gives the supports of its results after these, see `split_supports`."""
     return program.replace(outputs=(*program.outputs, *supports.outputs))
 
 
@@ -246,7 +246,7 @@ def _vjp_programs(program: Program, wanted: Mask) -> VjpPrograms:
 
         ct_avals = [y.aval.strong() for y, t in zip(outs, takes, strict=True) if t]
         traced = trace(pullback, ct_avals, program.name, f"vjp({program.made_by})")
-        backward.extend(apart(traced.program, kinds))
+        backward.extend(split_supports(traced.program, kinds))
         return results + traced.captured
 
     avals = [a.strong() for a in program.in_avals]

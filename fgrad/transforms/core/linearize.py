@@ -24,7 +24,7 @@ from fgrad.ops.families import FLOATS, zeros_like
 from fgrad.ops.moved import as_given
 from fgrad.ops.selected import ZERO, Selected, known_support, plain
 from fgrad.trace import Builder, Tracer, Value
-from fgrad.tracing.device_tracing import beside, is_lifted, lower
+from fgrad.tracing.device_tracing import is_lifted, lower, on_same_device
 from fgrad.transforms.core.arguments import warn_of_writes, watched
 from fgrad.transforms.core.tape import Tape, pull_selected, push_selected
 from fgrad.transforms.core.wrap import (
@@ -204,7 +204,8 @@ def apply_tangents(
     with np.errstate(all="ignore"):
         pushed = [plain(t) for t in push_selected(lin.tape, _selected(checked, supports))]
     filled = [
-        beside(zeros_like(y) if t is None else t, y) for t, y in zip(pushed, lin.outs, strict=True)
+        on_same_device(zeros_like(y) if t is None else t, y)
+        for t, y in zip(pushed, lin.outs, strict=True)
     ]
     given = ids_of(leaves)
     return tree.unflatten(lin.out_tree, [own(t, given) for t in filled])
@@ -291,7 +292,7 @@ def pull_tree(lin: Linearized, cotangent: Any, supports: Sequence[Value] = ()) -
         pulled = [plain(ct) for ct in pull_selected(lin.tape, _selected(checked, supports))]
     given = ids_of(leaves)
     filled = [
-        beside(zeros_like(x) if ct is None else ct, x)
+        on_same_device(zeros_like(x) if ct is None else ct, x)
         for ct, x in zip(pulled, lin.primals, strict=True)
     ]
     return tree.unflatten(lin.in_tree, [own(ct, given) for ct in filled])

@@ -23,7 +23,7 @@ from fgrad.ops.elementwise import neg, stop_gradient, sub
 from fgrad.ops.families import batch_first
 from fgrad.trace import Value, bind, run
 from fgrad.tracing.device_tracing import lower
-from fgrad.transforms.control.common import split
+from fgrad.transforms.control.common import split_list
 from fgrad.transforms.core.derived_programs import derived_program, jvp_program, zeros_of
 from fgrad.transforms.core.linear import linear_transpose
 from fgrad.transforms.core.linearize import jvp
@@ -251,8 +251,8 @@ def _(
     n_s, n_t, n_m = params["counts"]
     matvec: Program = params["matvec"]
     count = len(matvec.outputs)
-    caps_s, caps_t, consts, _ = split(primals, n_s, n_t, n_m)
-    _, _, dconsts, db = split(tangents, n_s, n_t, n_m)
+    caps_s, caps_t, consts, _ = split_list(primals, n_s, n_t, n_m)
+    _, _, dconsts, db = split_list(tangents, n_s, n_t, n_m)
     active = tuple([t is not None for t in dconsts])
     if any(active):
         derived = jvp_program(matvec, (*active, *[False] * count))
@@ -288,7 +288,7 @@ def _(
                 ("write", "symmetric=True    if matvec is its own transpose"),
             ),
         )
-    caps_s, caps_t, consts, _ = split(operands, n_s, n_t, n_m)
+    caps_s, caps_t, consts, _ = split_list(operands, n_s, n_t, n_m)
     avals = [a.strong() for a in params["matvec"].out_avals]
     rhs = [
         zeros_of(a) if ct is None else ct for ct, a in zip(cts[: len(avals)], avals, strict=True)
@@ -307,8 +307,8 @@ def _(
     size: int, operands: Values, dims: Sequence[int | None], **params: Any
 ) -> tuple[tuple[Value, ...], list[int]]:
     n_s, n_t, n_m = params["counts"]
-    caps_s, caps_t, consts, b = split(operands, n_s, n_t, n_m)
-    d_s, d_t, d_m, d_b = split(dims, n_s, n_t, n_m)
+    caps_s, caps_t, consts, b = split_list(operands, n_s, n_t, n_m)
+    d_s, d_t, d_m, d_b = split_list(dims, n_s, n_t, n_m)
     b = [batch_first(size, x, d) for x, d in zip(b, d_b, strict=True)]
     zeros = [0] * len(b)
 

@@ -37,7 +37,7 @@ from fgrad.compile.cpu.entry.fields import (
 )
 from fgrad.compile.llvm.abi import LAYOUT, WORD, Layout, version_address, word_at
 from fgrad.compile.llvm.blocks import each_loop, member, put, word
-from fgrad.tracing.outside.watches import MISSING, Item, Items, Number, Place, Watches
+from fgrad.tracing.outside.watches import MISSING, Attribute, Item, Items, Number, Watches
 
 
 class NotWatched(Exception):
@@ -103,7 +103,7 @@ def _unless_unchanged(holder: dict[Any, Any], inside: list[int]) -> list[int]:
     return [SINCE, at, 0, 4 + len(inside) + 3, *inside, SEEN, at, len(inside) + 2]
 
 
-def _place(place: Place) -> list[int]:
+def _place(place: Attribute) -> list[int]:
     """The word in which an object keeps a reference."""
     at = id(place.holder) + _offset(place)
     if word_at(at) != _address(place.value):
@@ -111,7 +111,7 @@ def _place(place: Place) -> list[int]:
     return [WORD_IS, at, _address(place.value)]
 
 
-def _offset(place: Place) -> int:
+def _offset(place: Attribute) -> int:
     holder, key = place.holder, place.key
     if key == "__class__":
         return object.__basicsize__ - WORD

@@ -11,7 +11,7 @@ import pytest
 import fgrad
 import fgrad.numpy as fnp
 from fgrad import lax, tree
-from fgrad.ops import control, straight
+from fgrad.ops import control, loop_to_python
 
 N = 20
 RNG = np.random.default_rng(3)
@@ -117,7 +117,7 @@ def _evaluated(monkeypatch: pytest.MonkeyPatch, case: Callable[[], Any], worth: 
     global RNG
     RNG = np.random.default_rng(3)
     with monkeypatch.context() as patch, np.errstate(all="ignore"):
-        patch.setattr(straight, "WORTH", worth)
+        patch.setattr(loop_to_python, "WORTH", worth)
         patch.setattr(control, "WORTH", worth)
         return tree.leaves(case())
 
