@@ -210,7 +210,7 @@ def test_keys_with_code_of_their_own() -> None:
 
 
 def test_polymorphic() -> None:
-    f = jit(lambda x: x + 1)
+    f = jit(lambda x: x + 1, max_traces=100)
     arrays = [np.arange(n, dtype=float) for n in range(1, 100)]
     for _ in range(3):
         for x in arrays:

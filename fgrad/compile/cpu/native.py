@@ -11,7 +11,7 @@ import numpy as np
 from fgrad import tree
 from fgrad.compile.cpu.entry.native import NativeCalls
 from fgrad.compile.cpu.entry.outside import address
-from fgrad.compile.cpu.entry.table import Parameters, Results, Work
+from fgrad.compile.cpu.entry.table import Parameters, Results, Signature, Work
 from fgrad.compile.cpu.executable import Executable
 from fgrad.compile.host.program import Call, Callback
 from fgrad.compile.kernel.machine import (
@@ -36,8 +36,8 @@ def learn(
     out_tree: tree.TreeDef,
     leaves: Sequence[int] | None = None,
     writes: Sequence[int] = (),
-) -> bool:
-    """Make calls like this one native from now on.
+) -> Signature | None:
+    """Make calls like this one native from now on; None if that is not possible.
 
     Arguments:
         calls: the callee's signatures.
@@ -53,7 +53,7 @@ def learn(
     results = Results(avals, out_tree, config.recycle, list(leaves), writes)
     work = taking(work_of(program, executable), parameters)
     learned = calls.learn(callee, parameters, results, work)
-    if learned:
+    if learned is not None:
         executable.runs_natively()
     return learned
 

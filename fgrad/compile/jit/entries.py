@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from threading import get_ident
 from typing import Any, NamedTuple, NoReturn
 
@@ -11,8 +11,11 @@ import numpy as np
 from fgrad import tree
 from fgrad.compile.jit.effects import Effects
 from fgrad.compile.jit.flatten_codegen import Take, taker
+from fgrad.compile.jit.recent import Use
+from fgrad.compile.jit.static_arguments import Static
 from fgrad.compile.tasks.plan import Donation
 from fgrad.ir.program import Program
+from fgrad.trace import Tracer
 from fgrad.tracing.device_tracing import CUDA
 from fgrad.tracing.on_device import OnDevice
 from fgrad.tracing.outside.watches import Number, Watches
@@ -33,6 +36,7 @@ class Entry(NamedTuple):
     device: str | None  # None: where the arguments are
     effects: Effects | None  # what calls do to their arguments; None: nothing
     watches: Watches  # what it depends on besides the arguments
+    use: Use  # how it is kept
 
     def whole(self) -> Program:
         """The program with the arguments that are returned among its results, in their places."""
@@ -103,3 +107,34 @@ class Given(NamedTuple):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     leaves: Sequence[Any]
+
+
+class Signature(NamedTuple):
+    """Flat dynamic arguments, and the key of all else."""
+
+    leaves: list[Any]
+    treedef: tree.TreeDef
+    statics: tuple[tuple[Hashable, Static], ...]
+
+
+class Short(NamedTuple):
+    """The key of arguments that are known by dtypes and shapes alone, and their leaves; `treedef`
+    is None where these are the arguments."""
+
+    key: tuple[Any, ...]
+    leaves: Sequence[Any]
+    treedef: tree.TreeDef | None
+
+
+class Call(NamedTuple):
+    """A call whose program is known: what `Jitted._answer` makes its results of.
+
+    `leaves` are the arguments as the program takes them, `given` as the caller gave them;
+    `captured` are tracers that the function closes over; `short` is the key that it was found by.
+    """
+
+    entry: Entry
+    leaves: Sequence[Any]
+    captured: Sequence[Tracer]
+    given: Given
+    short: Short | None

@@ -12,7 +12,7 @@ import functools
 import types
 from collections.abc import Callable, Hashable, Sequence
 from threading import get_ident
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -29,13 +29,15 @@ from fgrad.compile.cpu.native import learn
 from fgrad.compile.jit import eager_device
 from fgrad.compile.jit.call import call, computed, executable_of
 from fgrad.compile.jit.effects import Effects, Watched, called_back, split_writes
-from fgrad.compile.jit.entries import DeviceCalls, Entry, Given
+from fgrad.compile.jit.entries import Call, DeviceCalls, Entry, Given, Short, Signature
+from fgrad.compile.jit.recent import RECENT, Use
 from fgrad.compile.jit.static_arguments import Static, as_tuple, completed, known_by_name, typed
 from fgrad.compile.jit.texts import (
     changes_often,
     described,
     explain_retrace,
     identifier,
+    traced_often,
     unhashable,
     unsupported,
 )
@@ -57,39 +59,9 @@ from fgrad.transforms.core.wrap import argument_names
 
 _INT_TYPES = (int, np.integer)
 MOST_WORLDS = 4  # traces for one kind of arguments that are kept for a world that has changed
+MANY_TRACES = 64  # of one function, after which there is a warning
 MANY_CHANGES = 8  # of the world, after which there is a warning
 DONATED_BYTES = 1 << 16  # less memory is not worth a look at all arguments
-
-
-class Signature(NamedTuple):
-    """Flat dynamic arguments, and the key of all else."""
-
-    leaves: list[Any]
-    treedef: tree.TreeDef
-    statics: tuple[tuple[Hashable, Static], ...]
-
-
-class Short(NamedTuple):
-    """The key of arguments that are known by dtypes and shapes alone, and their leaves; `treedef`
-    is None where these are the arguments."""
-
-    key: tuple[Any, ...]
-    leaves: Sequence[Any]
-    treedef: tree.TreeDef | None
-
-
-class Call(NamedTuple):
-    """A call whose program is known: what `Jitted._answer` makes its results of.
-
-    `leaves` are the arguments as the program takes them, `given` as the caller gave them;
-    `captured` are tracers that the function closes over; `short` is the key that it was found by.
-    """
-
-    entry: Entry
-    leaves: Sequence[Any]
-    captured: Sequence[Tracer]
-    given: Given
-    short: Short | None
 
 
 @native_class
@@ -119,6 +91,7 @@ class Jitted(NativeCallable):
         self.device = device  # None: where the calls in it are, or the arguments
         self.entries: dict[Any, Entry] = {}
         self.older: dict[Any, list[Entry]] = {}  # the same arguments in a world that has changed
+        self.traces = 0  # so far, but for those after changes of the world
         self.changes = 0  # of the world, so far
         self.moved: dict[Any, Any] = {}  # what was seen to change outside: arrays, numbers
         self.fixed: dict[Any, Any] = {}  # and what a trace could not take as an input
@@ -205,7 +178,7 @@ class Jitted(NativeCallable):
                     if not captured:
                         self._keep(key, entry)
         if short is not None and not captured:
-            self.entries[short.key] = entry
+            self._file(short.key, entry)
         if entry.fits:
             leaves = _checked_integers(entry.fits, leaves)
         return Call(entry, leaves, captured, Given(args, kwargs, signature.leaves), None)
@@ -224,6 +197,7 @@ class Jitted(NativeCallable):
     def _results(self, call: Call) -> Sequence[Any]:
         """The results of the program: recorded in an open trace, on the device, or native."""
         entry = call.entry
+        entry.use.recent = True
         inputs = [*call.captured, *entry.outside(), *call.leaves]
         if call.short is None and any([isinstance(x, Tracer) for x in inputs]):
             return _recorded(entry, inputs, len(call.given.leaves))
@@ -270,6 +244,7 @@ class Jitted(NativeCallable):
         effects = entry.effects
         native = entry.device in (None, CPU) and not (entry.fits or config.nans)
         native = native and (effects is None or effects.native)
+        native = native and entry.use.kept
         return native and self.native.wants(entry.program)
 
     def _learn(self, args: tuple[Any, ...], kwargs: dict[str, Any], entry: Entry) -> None:
@@ -281,7 +256,9 @@ class Jitted(NativeCallable):
         executable = executable_of(program, donated=entry.donated)
         effects = entry.effects
         stored = () if effects is None else (effects.leaves, effects.writes)
-        learn(self.native, self, parameters, program, executable, entry.out_tree, *stored)
+        made = learn(self.native, self, parameters, program, executable, entry.out_tree, *stored)
+        if made is not None:
+            entry.use.signatures.append(made)
 
     def _entry(self, key: Any) -> Entry | None:
         """What is known of a kind of arguments, in the world as it is."""
@@ -424,7 +401,8 @@ class Jitted(NativeCallable):
         if not captured:
             watches = world_of(self.fun, known, called_back(program)).watches
             watches.take(closed, unread)
-        return Entry(program, out_tree, single, description, *rest, watches), captured
+        use = Use(self, program)
+        return Entry(program, out_tree, single, description, *rest, watches, use), captured
 
     def _donated(self, signature: Signature, avals: Sequence[Aval]) -> tuple[int, ...]:
         """The leaves of donated arguments, if they are large enough to be worth it."""
@@ -440,10 +418,32 @@ class Jitted(NativeCallable):
         if before is not None:
             self._note_change(before)
             self.older[key] = [before, *self.older.get(key, ())][:MOST_WORLDS]
-        self.entries[key] = entry
-        kinds = {id(e): e for e in self.entries.values()}
-        if self.max_traces is not None and len(kinds) > self.max_traces:
+        else:
+            self.traces += 1
+        self._file(key, entry)
+        RECENT.add(entry.use)
+        if self.max_traces is None:
+            if self.traces == MANY_TRACES:
+                warn_user(traced_often(self), RetraceWarning)
+        elif self.traces > self.max_traces:
             warn_user(explain_retrace(self), RetraceWarning)
+
+    def _file(self, key: Any, entry: Entry) -> None:
+        self.entries[key] = entry
+        entry.use.keys[key] = None
+
+    def forget(self, use: Use) -> None:
+        """Keep a trace no longer: others were used more recently."""
+        use.kept = False
+        for key in use.keys:
+            entry = self.entries.get(key)
+            if entry is not None and entry.use is use:
+                self.entries.pop(key, None)
+            if key in self.older:
+                self.older[key] = [e for e in self.older[key] if e.use is not use]
+                if not self.older[key]:
+                    self.older.pop(key, None)
+        self.native.forget(self, use.signatures, use.program)
 
     def _note_change(self, before: Entry) -> None:
         """Warn when the world has changed often: each change costs a trace."""
@@ -523,7 +523,8 @@ def jit(
         static_argnames: the same by name.
         donate_argnums: positions of arguments whose memory may be reused for results: the arrays
             must not be read after the call, which may have written a result into them.
-        max_traces: warn with `RetraceWarning` when the function is traced more often.
+        max_traces: warn with `RetraceWarning` when the function is traced more often; None for one
+            warning at the 64th time.
         device: "cpu" or "cuda", also for what transforms make of the function, and for a function
             jitted without a device that calls it; None for where the arguments are: on the GPU if
             one of them is.

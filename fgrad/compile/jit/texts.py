@@ -35,7 +35,7 @@ def explain_retrace(fun: Any) -> str:
         lambda was traced 2 times
           trace 2: [0][0]: f64[2] -> f64[3]
     """
-    entries = list({id(e): e for e in fun.entries.values()}.values())
+    entries = list({id(e): e for e in list(fun.entries.values())}.values())
     name = label_of(fun.fun).strip("<>")
     lines = [f"{name} was traced {len(entries)} time{'s' * (len(entries) != 1)}"]
     for k in range(1, len(entries)):
@@ -85,6 +85,17 @@ def unhashable(name: str, statics: Sequence[tuple[Hashable, Static]]) -> StaticA
                 ),
             )
     return StaticArgumentError(headline)
+
+
+def traced_often(fun: Any) -> str:
+    """The warning about a function with many kinds of arguments."""
+    name = label_of(fun.fun).strip("<>")
+    last = explain_retrace(fun).rpartition("\n")[2].partition(": ")[2]
+    return (
+        f"{name} was traced {fun.traces} times, which takes as long as a first call each; the last "
+        f"time for {last}. fgrad.explain_retrace tells all of them; sizes that differ from call to "
+        f"call may be padded to a few, and jit({name}, max_traces=n) moves this warning."
+    )
 
 
 def changes_often(fun: str, times: int, path: str | None) -> str:

@@ -5,7 +5,7 @@ NODE_FIELDS = (
     "next", "epoch", "nargs", "keywords", "names", "registers", "slots", "cells", "program",
     "outputs", "records", "constants", "pairs", "fills", "sources", "arena_slot", "arena_bytes",
     "run", "table", "direct", "extent", "release", "after", "bools", "build", "depth", "recycle",
-    "calls", "owns", "reads", "extents", "writes",
+    "calls", "owns", "reads", "extents", "writes", "running", "used",
 )  # fmt: skip
 NODE = {name: k for k, name in enumerate(NODE_FIELDS)}
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -105,6 +106,7 @@ class _Entry:
         self.lock = own_lock(self)
         self.address = 0
         self.link: Any = None
+        self.unlink: Any = None
         self.pool: Any = None
 
     def load(self, at: Layout) -> None:
@@ -120,12 +122,29 @@ class _Entry:
             address = build([Source(content, lambda symbol: emit_entry(symbol, at))], names)[0]
             table = (ctypes.c_void_p * len(EXPORTS))()
             ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)(ctypes.addressof(table))
-            entry, link, *memory = [function or 0 for function in table]
-            self.link = ctypes.PYFUNCTYPE(None, ctypes.py_object, ctypes.c_void_p)(link)
+            entry, link, unlink, *memory = [function or 0 for function in table]
+            kind = ctypes.PYFUNCTYPE(None, ctypes.py_object, ctypes.c_void_p)
+            self.link, self.unlink = kind(link), kind(unlink)
             self.pool = Pool(memory)
             self.address = entry
 
 
+class _Retired:
+    """Signatures that were taken out of their chains while calls may have been at them."""
+
+    def __init__(self) -> None:
+        self.lock = own_lock(self)
+        self.signatures: list[Signature] = []
+
+    def add(self, signatures: Sequence[Signature]) -> None:
+        """Keep these as long as calls are at them, and no longer those that were left."""
+        with self.lock:
+            before = [*self.signatures, *signatures]
+            self.signatures = [s for s in before if s.running]
+        del before  # frees the others, without the lock
+
+
+_RETIRED = _Retired()
 _OBJECTS = {
     "fgrad_ndarray": np.ndarray,
     "fgrad_int": int,
@@ -160,22 +179,33 @@ class NativeCalls:
         attempt = self.attempts[id(program)] = self.attempts.get(id(program), -1) + 1
         return 1 <= attempt <= MAX_ATTEMPTS
 
-    def learn(self, callee: Any, parameters: Parameters, results: Results, work: Work) -> bool:
-        """Make calls like this one native from now on; False if that is not possible."""
+    def learn(
+        self, callee: Any, parameters: Parameters, results: Results, work: Work
+    ) -> Signature | None:
+        """Make calls like this one native from now on; None if that is not possible."""
         assert LAYOUT is not None
         _ENTRY.load(LAYOUT)
         try:
             signature = Signature(parameters, results, work, config.epoch, _ENTRY.pool.capsule)
         except NotNative:
-            return False
+            return None
         with self.lock:
             if signature.key in self.signatures:
-                return False
+                return None
             self.signatures[signature.key] = signature
             _ENTRY.link(callee, signature.address)
             place = ctypes.c_void_p.from_address(id(callee) + LAYOUT.header)
             place.value = _ENTRY.address
-        return True
+        return signature
+
+    def forget(self, callee: Any, signatures: Sequence[Signature], program: object) -> None:
+        """Have calls like these come to Python again; what they need is freed when none is left."""
+        self.attempts.pop(id(program), None)
+        for signature in signatures:
+            if self.signatures.get(signature.key) is signature:
+                _ENTRY.unlink(callee, signature.address)
+                del self.signatures[signature.key]
+        _RETIRED.add(signatures)
 
 
 def is_native(callee: Any) -> bool:

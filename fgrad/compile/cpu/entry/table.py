@@ -194,6 +194,16 @@ class Signature:
             for name in ("first", "second")
         ]
 
+    @property
+    def running(self) -> bool:
+        """Whether calls are at it."""
+        return self.words[NODE["running"]] != 0
+
+    def was_used(self) -> bool:
+        """Whether a call fitted it since this was asked."""
+        used, self.words[NODE["used"]] = self.words[NODE["used"]], 0
+        return used != 0
+
     def __del__(self, _release: Any = _release) -> None:
         for at in getattr(self, "kept", ()):
             array, self.words[at] = self.words[at], 0

@@ -7,6 +7,9 @@ One function serves all jitted functions and signatures; tables of int64 words d
     attempt  matches one signature, brings it to the front of the chain, and runs it
     match    compares the arguments with the signature's program, and collects addresses
 
+A signature counts the calls that are at it, so that it is not freed under them when it is taken out
+of the chain meanwhile.
+
 No Python code can run while borrowed references are held: what may release the GIL or free an
 object comes after the arguments are held, or after the compiled code has run.
 """
@@ -19,6 +22,7 @@ from fgrad.compile.cpu.entry import results as entry_results
 from fgrad.compile.cpu.entry import run as entry_run
 from fgrad.compile.cpu.entry.apart import beside_text, match_apart
 from fgrad.compile.cpu.entry.build import build_text
+from fgrad.compile.cpu.entry.chain import link_text, unlink_text
 from fgrad.compile.cpu.entry.fields import (
     APART,
     ARRAY,
@@ -40,7 +44,7 @@ from fgrad.compile.cpu.entry.run import run_text
 from fgrad.compile.llvm.abi import DESCR_MASK, USABLE, WORD, Layout
 from fgrad.compile.llvm.blocks import copy_loop, each_loop, member, put, word
 
-EXPORTS = ("entry", "link", *entry_pool.NAMES)
+EXPORTS = ("entry", "link", "unlink", *entry_pool.NAMES)
 
 DECLARATIONS = {
     "@fgrad_ndarray = external global i8",
@@ -75,7 +79,8 @@ def emit_entry(symbol: str, at: Layout) -> tuple[str, set[str]]:
         _slow(at),
         _attempt(at),
         _entry(at),
-        _link(at),
+        link_text(at),
+        unlink_text(at),
         _exports(symbol),
     ]
     declarations = (DECLARATIONS, entry_pool.DECLARATIONS, entry_results.DECLARATIONS)
@@ -91,16 +96,6 @@ def _exports(symbol: str) -> str:
         for k, name in enumerate(EXPORTS)
     ]
     return f"define void @{symbol}(ptr %table) #0 {{\nentry:\n{''.join(stores)}  ret void\n}}"
-
-
-def _link(at: Layout) -> str:
-    """`void link(ptr callee, ptr node)`: put a signature in front of the chain."""
-    return (
-        "define internal void @fgrad_link(ptr %callee, ptr %node) #0 {\nentry:\n"
-        + member("head", "callee", at.header + WORD)
-        + "  store ptr %head, ptr %node, align 8\n"
-        + "  store ptr %node, ptr %head_at, align 8\n  ret void\n}\n"
-    )
 
 
 # --- matching -------------------------------------------------------------------------------------
@@ -446,8 +441,8 @@ def _attempt(at: Layout) -> str:
         + "name_never:\n"
     )
     return (
-        """define internal ptr @fgrad_attempt(ptr %callee, ptr %before, ptr %node, ptr %args, \
-i64 %nargs, ptr %kwnames) #0 {
+        """define internal ptr @fgrad_attempt(ptr %callee, ptr %node, ptr %args, i64 %nargs, \
+ptr %kwnames) #0 {
 entry:
 """
         + word("epoch", "node", NODE["epoch"])
@@ -503,16 +498,24 @@ i64 %own_from)
   %fits = icmp sge i64 %copies, 0
   br i1 %fits, label %matched, label %no
 matched:
-  %is_first = icmp eq ptr %before, null
-  br i1 %is_first, label %run, label %forward
-forward:
-  %still_next = load ptr, ptr %before, align 8
-  %unchanged = icmp eq ptr %still_next, %node
-  br i1 %unchanged, label %move, label %run
-move:
 """
+        + f"  %used_at = getelementptr i64, ptr %node, i64 {NODE['used']}\n"
+        + "  store i64 1, ptr %used_at, align 8\n"
         + member("head", "callee", at.header + WORD)
-        + """  %after_node = load ptr, ptr %node, align 8
+        + """  %is_first = icmp eq ptr %head, %node
+  %is_empty = icmp eq ptr %head, null
+  %stays = or i1 %is_first, %is_empty
+  br i1 %stays, label %run, label %forward
+forward:
+  %before = phi ptr [ %head, %matched ], [ %further, %other ]
+  %further = load ptr, ptr %before, align 8
+  %unlinked = icmp eq ptr %further, null
+  br i1 %unlinked, label %run, label %other
+other:
+  %is_next = icmp eq ptr %further, %node
+  br i1 %is_next, label %move, label %forward
+move:
+  %after_node = load ptr, ptr %node, align 8
   store ptr %after_node, ptr %before, align 8
   store ptr %head, ptr %node, align 8
   store ptr %node, ptr %head_at, align 8
@@ -540,16 +543,21 @@ entry:
         + """  br label %try
 try:
   %node = phi ptr [ %head, %entry ], [ %next, %again ]
-  %before = phi ptr [ null, %entry ], [ %node, %again ]
   %over = icmp eq ptr %node, null
   br i1 %over, label %slow, label %one
 one:
-  %result = call ptr @fgrad_attempt(ptr %callee, ptr %before, ptr %node, ptr %args, i64 %nargs, \
-ptr %kwnames)
+"""
+        + word("running", "node", NODE["running"])
+        + """  %entered = add i64 %running, 1
+  store i64 %entered, ptr %running_at, align 8
+  %result = call ptr @fgrad_attempt(ptr %callee, ptr %node, ptr %args, i64 %nargs, ptr %kwnames)
+  %next = load ptr, ptr %node, align 8
+  %inside = load i64, ptr %running_at, align 8
+  %left = sub i64 %inside, 1
+  store i64 %left, ptr %running_at, align 8
   %missed = icmp eq ptr %result, inttoptr (i64 1 to ptr)
   br i1 %missed, label %again, label %done
 again:
-  %next = load ptr, ptr %node, align 8
   br label %try
 done:
   ret ptr %result

@@ -1,0 +1,72 @@
+"""L5. Which traces are kept: of all jitted functions together, those that were used recently.
+
+A trace that is forgotten leaves its function, with its compiled code and its native calls; when
+such a call comes again, it is traced anew, and its code comes from the disk cache.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+from weakref import WeakValueDictionary, ref
+
+from fgrad.base.fork_locks import own_lock
+
+MOST_EQUATIONS = 1 << 17  # in the programs of all traces that are kept, some 300 MB
+EACH = 16  # equations that a trace counts for beside its own
+
+
+class Use:
+    """How a trace is kept, by its function: under which keys, and with which native calls."""
+
+    __slots__ = ("__weakref__", "kept", "keys", "owner", "program", "recent", "signatures", "size")
+
+    def __init__(self, owner: Any, program: Any) -> None:
+        self.owner = ref(owner)
+        self.program = program
+        self.size = EACH + len(program.eqns)
+        self.keys: dict[Any, None] = {}
+        self.signatures: list[Any] = []
+        self.recent = self.kept = True
+
+    def was_recent(self) -> bool:
+        """Whether it was used since this was asked."""
+        recent, self.recent = self.recent, False
+        return any([signature.was_used() for signature in self.signatures]) or recent
+
+
+class Recent:
+    """The uses of all traces, oldest first."""
+
+    def __init__(self) -> None:
+        self.lock = own_lock(self)
+        self.numbers = itertools.count()
+        self.held: WeakValueDictionary[int, Use] = WeakValueDictionary()
+        self.size = 0  # an upper bound: of those that are gone too
+
+    def add(self, use: Use) -> None:
+        """Keep a trace; its function may be asked to `forget` it, when others were added."""
+        with self.lock:
+            self.held[next(self.numbers)] = use
+            self.size += use.size
+            going = self._reduce() if self.size > MOST_EQUATIONS else []
+        for other in going:
+            owner = other.owner()
+            if owner is not None:
+                owner.forget(other)
+
+    def _reduce(self) -> list[Use]:
+        """What was not used for longest, until 7/8 of the limit are left."""
+        alive = sorted(self.held.items())
+        recent = {number: use.was_recent() for number, use in alive}
+        self.size, going = sum([use.size for _, use in alive]), []
+        for number, use in sorted(alive[:-1], key=lambda item: recent[item[0]]):
+            if self.size <= MOST_EQUATIONS * 7 // 8:
+                break
+            self.size -= use.size
+            self.held.pop(number, None)
+            going.append(use)
+        return going
+
+
+RECENT = Recent()
