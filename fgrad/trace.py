@@ -302,7 +302,8 @@ class Builder:
         state.builder, state.loc, state.via = self._outer, self._loc, self._via
         state.closed = self.around
         self._outer, self.around = None, None
-        show_card(error, self)
+        if error is not None:
+            show_card(error, self)
 
     def new(self, value: Value | None, aval: Aval | None, weak: bool = False) -> Tracer:
         """A fresh tracer of this builder."""
@@ -440,7 +441,9 @@ class Builder:
         result = prim.evaluate_rule(value, **params)
         if prim.reorders is not None:
             self.reordered = True
-        unread = prim.unread_by(0b11)
+        unread = prim.unread.get(0b11)
+        if unread is None:
+            unread = prim.unread_by(0b11)
         if 0 in unread:
             value = Aval(value.shape, value.dtype)
         kept = UNREAD if OUT in unread else (result,)

@@ -271,10 +271,14 @@ def _describe(out: Any) -> str:
 @quiet
 def _pull_scalar(tape: Tape, value: Value, values: list[Value], holomorphic: bool) -> list[Value]:
     """The gradient for each differentiated leaf."""
-    pulled = pull_selected(tape, (on_same_device(value.dtype.type(1.0), value),), release=True)
+    one = value.dtype.type(1.0)
+    seed = on_same_device(one, value) if type(value) is Tracer else one
+    pulled = pull_selected(tape, (seed,), release=True)
     gradient = []
     for ct, x in zip(pulled, values, strict=True):
         if type(ct) is not np.ndarray or type(x) is not np.ndarray:
             ct = on_same_device(zeros_like(x) if ct is None else plain(ct), x)
-        gradient.append(writable_result(ascent(ct, holomorphic)))
+        if ct.dtype.kind == "c":
+            ct = ascent(ct, holomorphic)
+        gradient.append(writable_result(ct))
     return gradient

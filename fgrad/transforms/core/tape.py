@@ -25,6 +25,7 @@ from fgrad.base.source import resolve
 from fgrad.errors import MissingRuleError
 from fgrad.ir.aval import aval_of
 from fgrad.ir.primitive import Primitive, Refusal
+from fgrad.ops.elementwise import add as sum_of
 from fgrad.ops.families import FLOATS, map_selected, push_maps
 from fgrad.ops.moved import Reads, array_of, pull_moved, push_moved
 from fgrad.ops.selected import ZERO, Selected, either, join, plain
@@ -203,7 +204,8 @@ class _Cotangents:
         if total is None:
             self.sums[k] = ct
             return
-        self.sums[k] = join(total, ct)
+        plainly = type(total) is np.ndarray and type(ct) is np.ndarray
+        self.sums[k] = sum_of(total, ct) if plainly else join(total, ct)
         self.owned.pop(k, None)
 
     def accumulate(self, record: Record, ct: Any, active: bytearray) -> bool:
