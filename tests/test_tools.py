@@ -44,7 +44,7 @@ def test_card_of_sin():
         "numpy.sin",
         "lambda t, x, out: mul(t, cos(x))",
         "transpose: refused, because it is not linear",
-        "CPU row: fgrad/compile/cpu/",
+        "CPU row: fgrad/compile/llvm/",
         "lowering: fgrad/compile/lower/rules.py",
         "cost: function",
         "commutative: no",
