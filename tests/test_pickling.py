@@ -8,7 +8,9 @@ import functools
 import importlib
 import inspect
 import io
+import marshal
 import pickle
+import sys
 import threading
 import types
 import warnings
@@ -174,10 +176,44 @@ def test_functions_by_value(name: str) -> None:
     assert bits(copy.deepcopy(f)(x)) == bits(f(x))
 
 
+def test_modules_that_are_sent_by_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    cloudpickle.register_pickle_by_value(pickle_cases)
+    try:
+        data = [cloudpickle.dumps(f) for f in (pickle_cases.decorated, pickle_cases.slow_sine)]
+    finally:
+        cloudpickle.unregister_pickle_by_value(pickle_cases)
+    monkeypatch.setitem(sys.modules, "pickle_cases", None)  # type: ignore[arg-type]
+    slope, sine = [pickle.loads(each) for each in data]
+    assert bits(slope(X)) == bits(3 * X**2)
+    assert bits(fgrad.grad(sine)(0.5)) == bits(np.cos(0.5))
+
+
+class Dispatching(pickle._Pickler):  # type: ignore[name-defined]
+    """A pickler that writes functions by value, as dill does."""
+
+    def save_function(self, fun: types.FunctionType) -> None:
+        if fun.__name__ == "<lambda>":
+            self.save_reduce(function_of, (marshal.dumps(fun.__code__),), obj=fun)  # type: ignore[attr-defined]
+        else:
+            self.save_global(fun)  # type: ignore[attr-defined]
+
+    dispatch = {**pickle._Pickler.dispatch, types.FunctionType: save_function}  # type: ignore[attr-defined] # noqa: RUF012
+
+
+def function_of(code: bytes) -> types.FunctionType:
+    return types.FunctionType(marshal.loads(code), globals())
+
+
+def test_a_pickler_with_functions_in_its_dispatch() -> None:
+    file = io.BytesIO()
+    Dispatching(file).dump(fgrad.grad(lambda x: np.sum(x * x)))
+    assert bits(pickle.loads(file.getvalue())(X)) == bits(2 * X)
+
+
 REFUSED = {
     name: f
     for name, f in local_cases(X).items()
-    if not isinstance(f, (functools.partial, types.MethodType))
+    if not isinstance(f, (functools.partial, types.MethodType))  # pickle's own error
 }
 
 

@@ -135,18 +135,16 @@ def reduced(x: Any, recipe: Recipe) -> str | tuple[Any, ...]:
         UnpicklableError: another process could not find a function by its name.
     """
     pickler = _pickler()
-    if _at(x) is x and not (pickler.by_value and _is_of_main(x)):
+    if _at(x) is x and not pickler.sends(x):
         return x.__qualname__
     make, args, kwargs, field = recipe
-    parts = [*args, *kwargs.values()]
     if pickler.by_name:
-        for part in parts:
+        for part in (*args, *kwargs.values()):
             for function in _named_parts(part):
                 if _steps_to(function) is None:
                     raise _unpicklable(x, function)
-    if not pickler.by_value:
-        args = tuple([_below_its_name(part) for part in args])
-        kwargs = {key: _below_its_name(part) for key, part in kwargs.items()}
+    args = tuple([_below_its_name(part, pickler) for part in args])
+    kwargs = {key: _below_its_name(part, pickler) for key, part in kwargs.items()}
     return remade, (make, args, kwargs, field)
 
 
@@ -161,20 +159,18 @@ def _at(x: Any) -> Any:
     return found
 
 
-def _is_of_main(x: Any) -> bool:
-    """Whether a function is defined in a script or notebook, which another process may not have."""
-    return x.__module__ == "__main__"
-
-
 def _steps_to(function: Any) -> int | None:
     """How often what its name leads to must be unwrapped to find a function; None if it is not
     found."""
     found, steps = _at(function), 0
     while found is not function:
         found, steps = getattr(found, "__wrapped__", None), steps + 1
-        if found is None:
+        if found is None or steps > _DEEPEST:
             return None
     return steps
+
+
+_DEEPEST = 100  # more is a circle
 
 
 class _Below:
@@ -187,8 +183,10 @@ class _Below:
         return unwrapped, (_at(self.function), self.steps)
 
 
-def _below_its_name(x: Any) -> Any:
-    steps = _steps_to(x) if isinstance(x, types.FunctionType) else 0
+def _below_its_name(x: Any, pickler: _Pickler) -> Any:
+    if not isinstance(x, types.FunctionType) or pickler.sends(x):
+        return x
+    steps = _steps_to(x)
     return _Below(x, steps) if steps else x
 
 
@@ -204,7 +202,7 @@ def _named_parts(x: Any) -> Iterator[Any]:
     if isinstance(x, (types.FunctionType, type)):
         yield x
     elif isinstance(x, types.MethodType):
-        yield from _named_parts(x.__self__)
+        yield x.__self__ if isinstance(x.__self__, type) else type(x.__self__)
     elif isinstance(x, functools.partial):
         for part in (x.func, *x.args, *x.keywords.values()):
             yield from _named_parts(part)
@@ -220,7 +218,14 @@ _REDUCERS = copyreg.dispatch_table
 
 class _Pickler(NamedTuple):
     by_name: bool  # functions are written by name, or not at all
-    by_value: bool  # functions that have no name elsewhere are written by value
+    modules: frozenset[str] = frozenset()  # those whose functions it writes by value
+
+    def sends(self, x: Any) -> bool:
+        """Whether a function is written by value, though its name may lead to it."""
+        module: str = getattr(x, "__module__", None) or ""
+        while module and module not in self.modules:
+            module = module.rpartition(".")[0]
+        return bool(module)
 
 
 def _pickler() -> _Pickler:
@@ -230,15 +235,24 @@ def _pickler() -> _Pickler:
     while is_own_file(frame.f_code.co_filename) and frame.f_back is not None:
         frame = frame.f_back
     if frame.f_globals.get("__name__") == "copy":
-        return _Pickler(False, False)
+        return _Pickler(False)
     pickler = frame.f_locals.get("self")
     if not isinstance(pickler, (pickle.Pickler, pickle._Pickler)):  # type: ignore[attr-defined]
-        return _Pickler(True, False)
-    plain = pickle._Pickler.dispatch[types.FunctionType]  # type: ignore[attr-defined]
+        return _Pickler(True)
+    plain = pickle._Pickler.save_global  # type: ignore[attr-defined]
     dispatch = getattr(pickler, "dispatch", {})
     by_value = hasattr(pickler, "reducer_override")
     by_value = by_value or dispatch.get(types.FunctionType, plain) is not plain
-    return _Pickler(not by_value, by_value)
+    return _Pickler(False, _modules_by_value(pickler)) if by_value else _Pickler(True)
+
+
+def _modules_by_value(pickler: Any) -> frozenset[str]:
+    """The script, and what was given to `cloudpickle.register_pickle_by_value`."""
+    found = {"__main__"}
+    for cls in type(pickler).__mro__:
+        listed = getattr(sys.modules.get(cls.__module__), "list_registry_pickle_by_value", None)
+        found |= listed() if listed is not None else set()
+    return frozenset(found)
 
 
 def _unpicklable(x: Any, function: Any) -> UnpicklableError:

@@ -110,6 +110,15 @@ def test_copies_and_pickles() -> None:
     check(pickle.loads(pickle.dumps(x)), X)
 
 
+def test_linear_maps_at_a_point_on_the_device_are_pickled() -> None:
+    x = device_put(X)
+    _, pullback = fgrad.vjp(lambda x: np.sin(x) * x, x)
+    _, pushforward = fgrad.linearize(lambda x: np.sin(x) * x, x)
+    for f in (pullback, pushforward):
+        loaded = pickle.loads(pickle.dumps(f))
+        check(loaded(device_put(Y)), fgrad.tree.map(device_get, f(device_put(Y))))
+
+
 # NumPy on the device.
 
 EXPRESSIONS: dict[str, Callable[..., Any]] = {
