@@ -1,9 +1,10 @@
 """L5. The compiler as a list of passes.
 
-Program -> Program   inline dce cse bfloat_words real_parts fold simplify contract canonical_conv
-                     canonical_dot cse dce invariants; and three of the backend, see `Backend`
+Program -> Program   inline dce cse legalize_bfloat16 legalize_complex fold simplify
+                     factor_contractions canonical_conv canonical_dot cse dce invariants; and three
+                     of the backend, see `Backend`
 Program -> groups    fuse, and the backend's join
-groups -> steps      lower share split schedule apart control
+groups -> steps      lower parameterize_constants split_steps schedule loop_fission control
 steps -> native      plan and the backend's build
 """
 
@@ -27,19 +28,19 @@ from fgrad.compile.llvm.runtime import spent
 from fgrad.compile.loops.bodies import compile_bodies
 from fgrad.compile.loops.invariants import hoist_invariants
 from fgrad.compile.lower.groups import lower
-from fgrad.compile.passes.bfloat_words import bfloat_words, has_bfloat
 from fgrad.compile.passes.canonical_conv import canonical_conv
 from fgrad.compile.passes.canonical_dot import canonical_dot
-from fgrad.compile.passes.contract import contract
 from fgrad.compile.passes.cse import cse
 from fgrad.compile.passes.dce import dce
+from fgrad.compile.passes.factor_contractions import factor_contractions
 from fgrad.compile.passes.fold import fold
 from fgrad.compile.passes.inline import inline_calls
-from fgrad.compile.passes.real_parts import real_parts
+from fgrad.compile.passes.legalize_bfloat16 import has_bfloat, legalize_bfloat16
+from fgrad.compile.passes.legalize_complex import legalize_complex
 from fgrad.compile.passes.simplify import simplify
-from fgrad.compile.schedule.apart import apart
-from fgrad.compile.schedule.share import share
-from fgrad.compile.schedule.split import split
+from fgrad.compile.schedule.loop_fission import loop_fission
+from fgrad.compile.schedule.parameterize_constants import parameterize_constants
+from fgrad.compile.schedule.split_steps import split_steps
 from fgrad.compile.tasks.plan import Donation, Plan, plan
 from fgrad.compile.tasks.runnable import Runnable
 from fgrad.compile.tasks.steps import KernelStep, Step
@@ -106,14 +107,14 @@ def _compile(
     given = program
     if has_bfloat(program):
         log.expected = None  # words are not compared as numbers
-    program = log.checked("bfloat_words", bfloat_words, program)
+    program = log.checked("legalize_bfloat16", legalize_bfloat16, program)
     # Complex arrays become pairs of real ones, for all passes that know arithmetic.
-    program = log.checked("real_parts", real_parts, program)
+    program = log.checked("legalize_complex", legalize_complex, program)
     # Numbers known now become literals, which the laws of `simplify` match.
     program = log.checked("fold", fold, program)
     program = log.checked("simplify", simplify, program)
     # Sums of products of small arrays become products of sums, before anything is formed.
-    program = log.checked("contract", contract, program)
+    program = log.checked("factor_contractions", factor_contractions, program)
     # Convolutions that no library of the device takes become products of windows, which are
     # scheduled like any other product.
     program = log.checked("library_conv", backend.convs, program)
@@ -138,15 +139,19 @@ def _compile(
     steps = log.timed("lower", lambda f: lower(f.groups, f.virtual), fusion, size=len)
     # Steps of an unrolled loop that differ in numbers alone compile once.
     program, steps = log.timed(
-        "share", lambda s: share(program, s), steps, size=lambda shared: len(shared[1])
+        "parameterize_constants",
+        lambda s: parameterize_constants(program, s),
+        steps,
+        size=lambda shared: len(shared[1]),
     )
     if backend.threads:
-        # After `share`, which knows kernels by their numbers, and before loops change their kinds.
-        steps = log.timed("split", split, steps, size=len)
+        # After `parameterize_constants`, which knows kernels by their numbers, and before loops
+        # change their kinds.
+        steps = log.timed("split_steps", split_steps, steps, size=len)
     steps = log.timed("schedule", lambda s: _schedule_steps(s, backend), steps, size=len)
     if backend.threads:
         # After `schedule`, which makes a loop for each kind of edge.
-        steps = log.timed("apart", apart, steps, size=len)
+        steps = log.timed("loop_fission", loop_fission, steps, size=len)
     # Bodies of loops and branches are compiled by all of these passes too.
     program, steps = log.timed(
         "control",
@@ -258,7 +263,7 @@ class _Log:
                 print(f"--- {name}\n{text}", file=sys.stderr)
         if "time" in config.show and self.stages:
             stage = self.stages[-1]
-            print(f"{name:>14} {stage.ms:9.3f} ms {stage.before} -> {stage.after}", file=sys.stderr)
+            print(f"{name:>22} {stage.ms:9.3f} ms {stage.before} -> {stage.after}", file=sys.stderr)
         if config.dump:
             self.dump(name, parts)
 

@@ -8,10 +8,10 @@ from fgrad.compile.kernel.cost import weight
 from fgrad.compile.kernel.ir import Kernel, Loop
 from fgrad.compile.kernel.machine import WHILE_TURNS
 from fgrad.compile.kernel.rewrite import Body
-from fgrad.compile.passes.half_products import half_products
+from fgrad.compile.passes.im2col import im2col
+from fgrad.compile.passes.legalize_complex import legalize_all_complex
 from fgrad.compile.passes.library_conv import library_conv
-from fgrad.compile.passes.real_parts import real_parts_of_all
-from fgrad.compile.passes.windows import windows_in_memory
+from fgrad.compile.passes.mixed_precision_matmul import mixed_precision_matmul
 from fgrad.config import config
 from fgrad.lower_cuda.executable import link
 from fgrad.lower_cuda.library import cudnn
@@ -50,8 +50,8 @@ BACKEND = Backend(
     in_kernel,
     threads=False,
     convs=lambda program: library_conv(program, cudnn.takes),
-    prepare=lambda program: real_parts_of_all(windows_in_memory(program)),
-    products=half_products,
+    prepare=lambda program: legalize_all_complex(im2col(program)),
+    products=mixed_precision_matmul,
     join=lambda fusion, program: with_epilogues(fusion, program, config.epilogues),
     texts=texts,
 )

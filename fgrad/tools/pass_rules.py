@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from fgrad.compile.loops.control import LOOP_RULES
-from fgrad.compile.loops.lanes import LANE_RULES
+from fgrad.compile.loops.find_batch_axes import LANE_RULES
 from fgrad.compile.lower.groups import LIBRARY_STEPS
 from fgrad.compile.lower.linalg import NATIVE
 from fgrad.compile.lower.nest import NESTS
 from fgrad.compile.lower.rules import RULES
 from fgrad.compile.passes.inline import EXPANSIONS
-from fgrad.compile.passes.real_parts import OTHERS
-from fgrad.compile.passes.real_parts import RULES as REAL_PARTS
+from fgrad.compile.passes.legalize_complex import OTHERS
+from fgrad.compile.passes.legalize_complex import RULES as REAL_PARTS
 from fgrad.compile.passes.simplify import EXACT, FASTMATH
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.traits import Holds

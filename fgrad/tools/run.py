@@ -14,15 +14,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fgrad.compile.loops.invariants import hoist_invariants
-from fgrad.compile.passes.bfloat_words import bfloat_words
 from fgrad.compile.passes.canonical_conv import canonical_conv
 from fgrad.compile.passes.canonical_dot import canonical_dot
-from fgrad.compile.passes.contract import contract
 from fgrad.compile.passes.cse import cse
 from fgrad.compile.passes.dce import dce
+from fgrad.compile.passes.factor_contractions import factor_contractions
 from fgrad.compile.passes.fold import fold
 from fgrad.compile.passes.inline import inline_calls
-from fgrad.compile.passes.real_parts import real_parts
+from fgrad.compile.passes.legalize_bfloat16 import legalize_bfloat16
+from fgrad.compile.passes.legalize_complex import legalize_complex
 from fgrad.compile.passes.simplify import simplify
 from fgrad.ir.check import check_program
 from fgrad.ir.program import Program
@@ -34,11 +34,11 @@ PASSES: dict[str, Callable[[Program], Program]] = {
     "inline": inline_calls,
     "dce": dce,
     "cse": cse,
-    "bfloat_words": bfloat_words,
-    "real_parts": real_parts,
+    "legalize_bfloat16": legalize_bfloat16,
+    "legalize_complex": legalize_complex,
     "fold": fold,
     "simplify": simplify,
-    "contract": contract,
+    "factor_contractions": factor_contractions,
     "canonical_conv": canonical_conv,
     "canonical_dot": canonical_dot,
     "invariants": hoist_invariants,

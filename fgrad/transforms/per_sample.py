@@ -3,7 +3,7 @@
     per_sample_grad : (a -> b -> R) -> a -> [b] -> [CT a]
 
 Compiled norms and sums of dense layers need no gradient of any single example (see
-`compile/passes/contract.py`); for the other layers, chunks bound how many are there at once.
+`compile/passes/factor_contractions.py`); for other layers, chunks bound how many are there at once.
 """
 
 from __future__ import annotations

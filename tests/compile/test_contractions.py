@@ -10,8 +10,8 @@ from fgrad.compile import pipeline
 from fgrad.compile.backend import BACKENDS
 from fgrad.compile.jit.inspect import make_program
 from fgrad.compile.jit.jitted import jit
-from fgrad.compile.passes.contract import contract
 from fgrad.compile.passes.dce import dce
+from fgrad.compile.passes.factor_contractions import factor_contractions
 from fgrad.compile.passes.simplify import simplify
 from fgrad.compile.schedule.order import schedule
 from fgrad.config import config
@@ -110,8 +110,8 @@ def test_products_of_computed_operands(seed):
 
 
 def names(fun, *args):
-    """The primitives of the program after the pass `contract`."""
-    program = contract(simplify(make_program(fun)(*args)))
+    """The primitives of the program after the pass `factor_contractions`."""
+    program = factor_contractions(simplify(make_program(fun)(*args)))
     return [eqn.prim.name for eqn in dce(program).eqns]
 
 

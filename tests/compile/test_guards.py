@@ -104,7 +104,7 @@ def test_long_pads_become_a_kernel_for_each_piece() -> None:
         return np.pad(x, (3, 4), constant_values=1)
 
     np.testing.assert_array_equal(fgrad.jit(f)(x), f(x))
-    assert len(fgrad.inspect(f)(x).passes["apart"]) == 3
+    assert len(fgrad.inspect(f)(x).passes["loop_fission"]) == 3
 
 
 def test_arguments_given_away_are_read_before_they_are_written() -> None:

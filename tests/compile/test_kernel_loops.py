@@ -7,7 +7,7 @@ import pytest
 from kernel_oracle import Oracle, run_native
 
 from fgrad.compile.kernel.check import check_kernel
-from fgrad.compile.kernel.contracted import contracted
+from fgrad.compile.kernel.fuse_multiply_add import fuse_multiply_add
 from fgrad.compile.kernel.ir import Kernel, Op
 from fgrad.compile.kernel.rewrite import walk
 from fgrad.compile.kernel.text import canonical, parse_kernel, print_kernel
@@ -132,6 +132,6 @@ def test_products_that_are_added(line: str) -> None:
     store r[i] %4
 """
     rng = np.random.default_rng(1)
-    kernel = contracted(parse_kernel(text))
+    kernel = fuse_multiply_add(parse_kernel(text))
     assert [s.op for s in walk(kernel.body) if isinstance(s, Op)] == CONTRACTED[line]
     agree(kernel, [*rng.normal(size=(3, 8)), np.zeros(8)])

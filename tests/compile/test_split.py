@@ -13,7 +13,7 @@ from fgrad.compile.fuse import columns as fuse_columns
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.text import parse_kernel
 from fgrad.compile.pipeline import compile_program
-from fgrad.compile.schedule import apart, split
+from fgrad.compile.schedule import loop_fission, split_steps
 from fgrad.compile.tasks.steps import KernelStep
 from fgrad.config import config
 from fgrad.ir.aval import Aval, aval_of
@@ -42,7 +42,7 @@ def kernels(fun: Any, *args: Any) -> int:
     for a, e in zip(compiled.executable(args), expected, strict=True):
         assert (np.shape(a), np.asarray(a).dtype) == (np.shape(e), np.asarray(e).dtype)
         np.testing.assert_allclose(a, e, 1e-5 if np.asarray(e).dtype == np.float32 else 1e-11)
-    steps = next(s.result for s in compiled.stages if s.name == "apart")
+    steps = next(s.result for s in compiled.stages if s.name == "loop_fission")
     return sum([isinstance(step, KernelStep) for step in steps])
 
 
@@ -125,12 +125,12 @@ def test_numbers_between_the_loops_of_a_transpose(shape: tuple[int, int]) -> Non
 @pytest.fixture
 def cut_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small arrays are cut like large ones."""
-    monkeypatch.setattr(apart, "SHARED_CYCLES", 0)
+    monkeypatch.setattr(loop_fission, "SHARED_CYCLES", 0)
     monkeypatch.setattr(fuse_columns, "LEAST_BYTES", 0)
     monkeypatch.setattr(fuse_columns, "LEAST_ROWS", 2)
     monkeypatch.setattr(fuse_columns, "BLOCKS", 4)
     for name, value in (("LEAST_COST", 0), ("BLOCK", 2), ("MOST_BLOCKS", 3)):
-        monkeypatch.setattr(split, name, value)
+        monkeypatch.setattr(split_steps, name, value)
 
 
 def _some(shape: tuple[int, ...], seed: int) -> np.ndarray:
@@ -160,7 +160,7 @@ def _after_split(kernel: Kernel, arrays: list[np.ndarray]) -> int:
     """Run the kernels that a kernel becomes; returns how many there are."""
     step = KernelStep(kernel, tuple([Var(Aval(x.shape, x.dtype)) for x in arrays]))
     memory = dict(zip(step.args, arrays, strict=True))
-    steps = split.split([step])
+    steps = split_steps.split_steps([step])
     for part in steps:
         assert isinstance(part, KernelStep)
         buffers = [memory.setdefault(v, np.zeros(v.aval.shape, v.aval.dtype)) for v in part.args]

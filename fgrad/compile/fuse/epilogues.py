@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fgrad.compile.fuse.partition import Fusion
-from fgrad.compile.passes.bfloat_words import UINT16, Brain, rounded
-from fgrad.compile.passes.half_products import half_of, on_half
+from fgrad.compile.passes.legalize_bfloat16 import UINT16, Brain, rounded
+from fgrad.compile.passes.mixed_precision_matmul import half_of, on_half
 from fgrad.compile.passes.patterns import Pattern
 from fgrad.compile.products.matrices import product_of
 from fgrad.compile.products.views import Layout, collapsed, view_of

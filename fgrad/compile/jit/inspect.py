@@ -81,7 +81,7 @@ class Stages(NamedTuple):
             Memory(arguments=32768, constants=0, results=32768, temporaries=0)
         """
         plan, program = self.passes["plan"], self.program
-        final = self.passes["share"][0]
+        final = self.passes["parameterize_constants"][0]
         written = {k for k, _ in plan.reuse}
         return Memory(
             sum([_bytes(a) for a in program.in_avals]),
@@ -93,10 +93,10 @@ class Stages(NamedTuple):
     def report(self) -> str:
         """A table of passes (milliseconds, equations or steps before and after), of the parts of
         `build`, of kernels and of memory."""
-        lines = [f"{'pass':<14}{'ms':>9}  size"]
+        lines = [f"{'pass':<22}{'ms':>9}  size"]
         for stage in self.list:
-            lines.append(f"{stage.name:<14}{stage.ms:>9.3f}  {stage.before} -> {stage.after}")
-        lines.append(f"{'total':<14}{sum([stage.ms for stage in self.list]):>9.3f}")
+            lines.append(f"{stage.name:<22}{stage.ms:>9.3f}  {stage.before} -> {stage.after}")
+        lines.append(f"{'total':<22}{sum([stage.ms for stage in self.list]):>9.3f}")
         lines += [f"  build: {name:<8}{ms:>6.3f}" for name, ms in self.code]
         kernels, routines = self.calls
         lines.append(f"kernels        {len(self.kernels)} distinct, {kernels} called")

@@ -20,7 +20,7 @@ import numpy as np
 from fgrad.compile.kernel.affine import row_major, total
 from fgrad.compile.kernel.builder import KernelBuilder
 from fgrad.compile.kernel.check import check_kernel
-from fgrad.compile.kernel.contracted import contracted
+from fgrad.compile.kernel.fuse_multiply_add import fuse_multiply_add
 from fgrad.compile.kernel.ir import Affine, Const, Kernel, Loop, Store
 from fgrad.compile.kernel.machine import VECTOR_BYTES
 from fgrad.compile.kernel.rewrite import Body, Names
@@ -33,14 +33,14 @@ from fgrad.compile.loops.control import (
     write_scan,
     write_while,
 )
-from fgrad.compile.loops.lanes import Lanes, find_lanes
+from fgrad.compile.loops.find_batch_axes import Lanes, find_lanes
 from fgrad.compile.loops.values import Counting, Stored, TooLarge, Value
 from fgrad.compile.loops.writer import LoopBuilder, LoopWriter
 from fgrad.compile.passes.cse import cse
 from fgrad.compile.passes.dce import dce
 from fgrad.compile.passes.fold import fold
 from fgrad.compile.passes.inline import inline_calls
-from fgrad.compile.passes.real_parts import real_parts
+from fgrad.compile.passes.legalize_complex import legalize_complex
 from fgrad.compile.passes.simplify import simplify
 from fgrad.compile.tasks.routines import MatrixRoutine
 from fgrad.compile.tasks.steps import KernelStep, LibraryStep, Step
@@ -59,7 +59,7 @@ def prepared(program: Program) -> Program:
 
     def prepare() -> Program:
         found = program
-        for rewrite in (inline_calls, dce, cse, real_parts, fold, simplify, cse, dce):
+        for rewrite in (inline_calls, dce, cse, legalize_complex, fold, simplify, cse, dce):
             found = rewrite(found)
         return found
 
@@ -152,7 +152,7 @@ class _Loop:
         else:
             self._while(operands)
         self.builder.close_to(0)
-        kernel = self.vectorised(contracted(self.cleared(self.builder.kernel())))
+        kernel = self.vectorised(fuse_multiply_add(self.cleared(self.builder.kernel())))
         copies = [step._replace(kernel=schedule(step.kernel)) for step in self.copies]
         if not kernel.body:
             return [*copies]

@@ -18,7 +18,13 @@ from fgrad.compile.kernel.ir import Loop
 from fgrad.compile.kernel.machine import VECTOR_BYTES
 from fgrad.compile.kernel.scalar import SCALAR_OPS, TRANSCENDENTAL
 from fgrad.compile.loops.integers import INTEGER_RULES
-from fgrad.compile.loops.places import chosen_update, dynamic_slice, dynamic_update, gather, scatter
+from fgrad.compile.loops.loop_indexing import (
+    chosen_update,
+    dynamic_slice,
+    dynamic_update,
+    gather,
+    scatter,
+)
 from fgrad.compile.loops.values import (
     Counting,
     Sparse,

@@ -28,7 +28,7 @@ from fgrad.compile.kernel.affine import (
 from fgrad.compile.kernel.builder import KernelBuilder
 from fgrad.compile.kernel.cost import weight
 from fgrad.compile.kernel.ir import Load, Ref, Statement
-from fgrad.compile.loops.lanes import LaneWhile
+from fgrad.compile.loops.find_batch_axes import LaneWhile
 from fgrad.compile.loops.values import Counting, Sparse, Stored, TooLarge, Update, Value
 from fgrad.ir.aval import INT64, Aval
 from fgrad.ir.primitive import Primitive

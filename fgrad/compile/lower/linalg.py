@@ -4,7 +4,7 @@ a library of the device takes, complex numbers.
 The commonest factorisations and solutions are routines of LAPACK by name.  All else is an
 `Evaluation`, for which a backend takes a loop in C where it knows one, or runs the primitive's
 NumPy evaluation on views of the buffers: so it is with the equations on complex arrays that pass
-`real_parts` has left, since kernels have no complex scalars.
+`legalize_complex` has left, since kernels have no complex scalars.
 """
 
 from __future__ import annotations

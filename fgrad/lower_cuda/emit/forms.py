@@ -37,7 +37,7 @@ from fgrad.compile.kernel.rewrite import (
     substitute,
     walk,
 )
-from fgrad.compile.schedule.apart import bodies_apart
+from fgrad.compile.schedule.loop_fission import bodies_apart
 from fgrad.compile.schedule.order import (
     collapse,
     perfect_nest,

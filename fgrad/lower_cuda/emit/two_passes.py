@@ -18,7 +18,7 @@ from typing import NamedTuple
 from fgrad.compile.kernel.ir import Buffer, Kernel, Loop, Update
 from fgrad.compile.kernel.rewrite import Body, Lines, part_of
 from fgrad.compile.schedule.order import perfect_nest
-from fgrad.compile.schedule.split import Parts, reduction_of
+from fgrad.compile.schedule.split_steps import Parts, reduction_of
 from fgrad.lower_cuda.emit.forms import MOST_THREADS, Piece, ordered, runs_inside
 
 LEAST_TERMS = 1 << 16  # of all items together, from which two kernels are better

@@ -1,4 +1,4 @@
-"""L5. Pass `share`: kernels that differ only in their numbers become one that reads them.
+"""L5. Pass `parameterize_constants`: kernels that differ in numbers alone become one.
 
     y = sin(x) * 1.5 + 0.0                  y = sin(x) * 1.5 + c[0]      c = [0.0]
     z = sin(y) * 1.5 + 0.25        ->       z = sin(y) * 1.5 + c[0]      c = [0.25]
@@ -19,7 +19,7 @@ from fgrad.ir.aval import Aval
 from fgrad.ir.program import Program, Var
 
 
-def share(program: Program, steps: Sequence[Step]) -> tuple[Program, list[Step]]:
+def parameterize_constants(program: Program, steps: Sequence[Step]) -> tuple[Program, list[Step]]:
     """The steps with shared kernels, and the program with their numbers as constants."""
     families: dict[Kernel, list[int]] = {}
     known: dict[int, list[int]] = {}  # of kernels that are one object: not compared at length

@@ -12,7 +12,7 @@ import pytest
 import fgrad
 import fgrad.numpy
 from fgrad.compile.passes.cse import cse
-from fgrad.compile.passes.real_parts import RULES, real_parts
+from fgrad.compile.passes.legalize_complex import RULES, legalize_complex
 from fgrad.trace import run
 
 RNG = np.random.default_rng(3)
@@ -63,7 +63,7 @@ def test_values(name: str) -> None:
 def test_what_is_left(name: str) -> None:
     """The pass keeps the meaning, and no equation that it has a rule for stays complex."""
     program = fgrad.make_program(lambda z, w: CASES[name](z, w))(Z, W)
-    split = cse(real_parts(program))
+    split = cse(legalize_complex(program))
     for a, b in zip(run(program, [Z, W]), run(split, [Z, W]), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-12)
     assert split.out_avals == program.out_avals
@@ -73,7 +73,7 @@ def test_what_is_left(name: str) -> None:
 
 def test_real_programs_stay_as_they_are() -> None:
     program = fgrad.make_program(lambda x: np.sin(x) * 2)(np.ones(3))
-    assert real_parts(program) is program
+    assert legalize_complex(program) is program
 
 
 @pytest.mark.parametrize("name", ["divide", "multiply", "exp", "add", "absolute"])

@@ -1,5 +1,5 @@
-"""L5. Pass `apart`: a long kernel of several loops becomes a kernel for each, so that threads share
-every one of them.
+"""L5. Pass `loop_fission`: a long kernel of several loops becomes a kernel for each, so that
+threads share every one of them.
 
     parallel i in 96 tiles: ...            kernel: parallel i in 96 tiles: ...
     parallel i in 3: ...             ->    kernel: parallel i in 3: ...
@@ -16,11 +16,11 @@ from fgrad.compile.kernel.cost import kernel_cost
 from fgrad.compile.kernel.ir import Const, Index, Kernel, Load, Loop, Op, Store
 from fgrad.compile.kernel.machine import SHARED_CYCLES
 from fgrad.compile.kernel.rewrite import Body, part_of, walk
-from fgrad.compile.schedule.cut import cut_kernels
+from fgrad.compile.schedule.split_steps import cut_kernels
 from fgrad.compile.tasks.steps import Step
 
 
-def apart(steps: Sequence[Step]) -> list[Step]:
+def loop_fission(steps: Sequence[Step]) -> list[Step]:
     """The steps with long kernels of several loops taken apart."""
     return cut_kernels(steps, _parts)
 

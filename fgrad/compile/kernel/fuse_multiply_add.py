@@ -21,7 +21,7 @@ from fgrad.compile.kernel.ir import (
 from fgrad.compile.kernel.rewrite import Body, Names, walk
 
 
-def contracted(kernel: Kernel) -> Kernel:
+def fuse_multiply_add(kernel: Kernel) -> Kernel:
     """The kernel with sums of products contracted."""
     return _Contraction(kernel).kernel()
 

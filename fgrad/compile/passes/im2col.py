@@ -22,7 +22,7 @@ LEAST_SIDE = 32  # rows and columns
 MOST_BYTES = 1 << 30  # of windows
 
 
-def windows_in_memory(program: Program) -> Program:
+def im2col(program: Program) -> Program:
     """The program with the windows of large products in memory."""
     defined = definitions(program.eqns)
     if not any([_is_worth(eqn, defined) for eqn in program.eqns]):

@@ -1,4 +1,4 @@
-"""L5. Pass `bfloat_words`: bfloat16 arrays -> words of 16 bits, computed with in float32.
+"""L5. Pass `legalize_bfloat16`: bfloat16 arrays -> words of 16 bits, computed with in float32.
 
     z = mul a b        z = word(round(wide(a) * wide(b)))
 
@@ -83,7 +83,7 @@ def has_bfloat(program: Program) -> bool:
     return any([v.aval.dtype.kind == "V" for v in values])
 
 
-def bfloat_words(program: Program) -> Program:
+def legalize_bfloat16(program: Program) -> Program:
     """The program on words."""
     if not has_bfloat(program):
         return program
@@ -104,7 +104,7 @@ def bfloat_words(program: Program) -> Program:
     avals = [words_aval(a) for a in program.in_avals]
     with np.errstate(all="ignore"):
         traced = trace(flat, avals, program.name, program.made_by)
-    return traced.program.replace(made_by="bfloat_words")
+    return traced.program.replace(made_by="legalize_bfloat16")
 
 
 _EXACT = (Rounding.COPIES, Rounding.EXACT)
@@ -171,7 +171,7 @@ def _holds_program(param: Any) -> bool:
 def _without_bfloat(param: Any) -> Any:
     """A parameter for words: programs on words, and float32 for the dtype itself."""
     if isinstance(param, Program):
-        return bfloat_words(param)
+        return legalize_bfloat16(param)
     if isinstance(param, tuple):
         return tuple([_without_bfloat(p) for p in param])
     if isinstance(param, np.dtype) and is_bfloat16(param):

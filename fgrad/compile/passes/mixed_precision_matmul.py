@@ -1,9 +1,9 @@
-"""L5. Pass `half_products`: products of numbers of 16 bits read these, and write them.
+"""L5. Pass `mixed_precision_matmul`: products of numbers of 16 bits read these, and write them.
 
     convert[f16] (dot_general (convert[f32] a) (convert[f32] b))   ->   product[float16] a b
 
-The sums stay in float32, which is rounded once.  bfloat16 is found in the words that `bfloat_words`
-made of it: the upper half of a float32, and the rounding to one.
+The sums stay in float32, which is rounded once.  bfloat16 is found in the words that
+`legalize_bfloat16` made of it: the upper half of a float32, and the rounding to one.
 
 Requires `canonical_dot`.  Leaves equations that nobody reads.
 """
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fgrad.compile.passes.bfloat_words import UINT16, Brain, rounded
+from fgrad.compile.passes.legalize_bfloat16 import UINT16, Brain, rounded
 from fgrad.compile.passes.patterns import Match, Pattern
 from fgrad.compile.products.matrices import library_operands, wants_library
 from fgrad.compile.products.views import VIEWS
@@ -32,7 +32,7 @@ _CHOICES = VIEWS.keys() | {prims.neg, prims.abs, prims.max, prims.min, prims.sel
 
 
 class _Patterns(NamedTuple):
-    """What `bfloat_words` writes: a word made wide, the rounding of a float32, the word of one."""
+    """What `legalize_bfloat16` writes: a word made wide, a float32 rounded, the word of one."""
 
     wide: Pattern
     rounded: Pattern
@@ -57,7 +57,7 @@ class Half(NamedTuple):
     views: tuple[Eqn, ...]
 
 
-def half_products(program: Program) -> Program:
+def mixed_precision_matmul(program: Program) -> Program:
     """The program with products of 16-bit numbers where it had them widened."""
     defined = definitions(program.eqns)
     views = {v: eqn for v, eqn in defined.items() if eqn.prim in VIEWS}
@@ -187,7 +187,9 @@ class _Rewriter:
             elif not self.is_word(eqn) and not self.is_spread(out):
                 self.eqns.append(eqn)
         outputs = tuple([resolve_atom(a, self.env) for a in self.program.outputs])
-        return self.program.replace(eqns=tuple(self.eqns), outputs=outputs, made_by="half_products")
+        return self.program.replace(
+            eqns=tuple(self.eqns), outputs=outputs, made_by="mixed_precision_matmul"
+        )
 
     def product(self, eqn: Eqn) -> None:
         """The product, of 16-bit operands; its result too is rounded, if that is all it is for."""

@@ -1,4 +1,4 @@
-"""L5. Pass `contract`: sums of products of broadcasts, without forming the products.
+"""L5. Pass `factor_contractions`: sums of products of broadcasts, without forming the products.
 
 A sum of a product is written with a label for each axis; factors have some of the labels each.
 
@@ -31,7 +31,7 @@ LEAST_SIZE = 256  # of a product: smaller ones are summed in one kernel
 _DOUBLE = np.dtype(np.float64)
 
 
-def contract(program: Program) -> Program:
+def factor_contractions(program: Program) -> Program:
     """The program with sums of products of smaller arrays rewritten."""
     if not any([e.prim in (prims.reduce_sum, prims.dot_general) for e in program.eqns]):
         return program
@@ -69,7 +69,7 @@ class _Contractor:
                 self.eqns.append(eqn)
         if not changed:
             return self.program
-        return self.program.replace(eqns=tuple(self.eqns), made_by="contract")
+        return self.program.replace(eqns=tuple(self.eqns), made_by="factor_contractions")
 
     # The sum as factors.
 

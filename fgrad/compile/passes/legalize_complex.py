@@ -1,4 +1,4 @@
-"""L5. Pass `real_parts`: complex arrays -> pairs of real ones, which kernels can compute with.
+"""L5. Pass `legalize_complex`: complex arrays -> pairs of real ones, which kernels know.
 
     z = mul a b        re = a.re * b.re - a.im * b.im;  im = a.re * b.im + a.im * b.re
 
@@ -7,7 +7,7 @@ Requires nothing.  Ensures that the only equations on complex arrays are those t
 and at the ends of the program.  Formulas are NumPy's: products are not rescued from overflow,
 quotients are Smith's (Algorithm 116: complex division, 1962).
 
-On a GPU, for which NumPy evaluates nothing, `real_parts_of_all` follows: with rules for what the
+On a GPU, for which NumPy evaluates nothing, `legalize_all_complex` follows: with rules for what the
 CPU does better in NumPy's loops (extrema, running products, any powers), and for loops and
 branches.
 """
@@ -74,12 +74,12 @@ def filled(x: Value, shape: tuple[int, ...]) -> Value:
     return full(shape, x, x.dtype) if shape and not x.shape else x
 
 
-def real_parts(program: Program) -> Program:
+def legalize_complex(program: Program) -> Program:
     """The program on real arrays."""
     return _split(program, RULES) if any(_is_complex(eqn) for eqn in program.eqns) else program
 
 
-def real_parts_of_all(program: Program) -> Program:
+def legalize_all_complex(program: Program) -> Program:
     """The same with the rules of `OTHERS` too."""
     left = any([eqn.prim in OTHERS and _is_complex(eqn) for eqn in program.eqns])
     return _split(program, RULES | OTHERS) if left else program
@@ -102,7 +102,7 @@ def _split(program: Program, rules: Mapping[Primitive, SplitRule]) -> Program:
 
     with np.errstate(all="ignore"):
         traced = trace(flat, program.in_avals, program.name, program.made_by)
-    return traced.program.replace(made_by="real_parts")
+    return traced.program.replace(made_by="legalize_complex")
 
 
 def _is_complex(eqn: Eqn) -> bool:

@@ -1,4 +1,4 @@
-"""L5. Pass `split`: long reductions to few numbers become two kernels, so that threads share them.
+"""L5. Pass `split_steps`: long reductions to few numbers become two kernels.
 
     acc s = add f32 0.0               parallel b in 64:                  acc s = add f64 0.0
     reduce i in 6400000:                acc s = add f32 0.0              reduce b in 64:
@@ -14,7 +14,7 @@ The GPU cuts its pieces in the same way (lower_cuda/emit/two_passes.py).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -47,8 +47,9 @@ from fgrad.compile.kernel.rewrite import (
     substitute,
     walk,
 )
-from fgrad.compile.schedule.cut import cut_kernels
-from fgrad.compile.tasks.steps import Step
+from fgrad.compile.tasks.steps import KernelStep, Step
+from fgrad.ir.aval import Aval
+from fgrad.ir.program import Var
 
 LEAST_COST = 1 << 20  # statements that a reduction runs, from which two kernels are better
 BLOCK = 1 << 15  # the least terms of a block
@@ -65,7 +66,7 @@ class Reduction(NamedTuple):
     after: Body
 
 
-def split(steps: Sequence[Step]) -> list[Step]:
+def split_steps(steps: Sequence[Step]) -> list[Step]:
     """The steps with long reductions in two kernels."""
     return cut_kernels(steps, _kernels)
 
@@ -214,3 +215,31 @@ def _resized(loop: Loop, axis: str, extent: int) -> Loop:
         return loop._replace(extent=extent)
     body = tuple([_resized(s, axis, extent) if isinstance(s, Loop) else s for s in loop.body])
     return loop._replace(body=body)
+
+
+def cut_kernels(steps: Sequence[Step], cut: Callable[[Kernel], Sequence[Kernel]]) -> list[Step]:
+    """The steps with each kernel as those that it is cut into: itself alone if it stays."""
+    done: dict[int, Sequence[Kernel]] = {}  # by object: comparing them takes longer
+    out: list[Step] = []
+    for step in steps:
+        if not isinstance(step, KernelStep):
+            out.append(step)
+            continue
+        kernels = done.get(id(step.kernel))
+        if kernels is None:
+            kernels = done[id(step.kernel)] = cut(step.kernel)
+        out += [step] if kernels[0] is step.kernel else _steps(step, kernels)
+    return out
+
+
+def _steps(step: KernelStep, kernels: Sequence[Kernel]) -> list[Step]:
+    """All kernels with their arguments; what one writes for another is a new variable."""
+    own = {b.name: v for b, v in zip(step.kernel.buffers, step.args, strict=False)}
+    found: list[Step] = []
+    for kernel in kernels:
+        given = [b for b in kernel.buffers if b.role != "scratch"]
+        for b in given:
+            if b.name not in own:
+                own[b.name] = Var(Aval((b.size,), b.dtype))
+        found.append(KernelStep(kernel, tuple([own[b.name] for b in given])))
+    return found
