@@ -3,6 +3,7 @@ came before."""
 
 from __future__ import annotations
 
+import ctypes
 import warnings
 import zlib
 from collections.abc import Callable
@@ -10,13 +11,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kernel_oracle import run_native
 from op_cases import OP_CASES, OpCase
+from random_kernels import KINDS, Maker
 from sized_programs import arguments, random_function
 
 import fgrad
 from fgrad import jit, lax
 from fgrad.compile.cpu import shared
+from fgrad.compile.cpu.emit.kernel import outer_range
+from fgrad.compile.cpu.emit.numbers import NotShared, Pattern, Register, structure
+from fgrad.compile.kernel.ir import Kernel
+from fgrad.compile.kernel.text import canonical, parse_kernel
 from fgrad.compile.llvm import runtime
+from fgrad.compile.schedule.order import schedule
 from fgrad.config import config
 
 
@@ -197,3 +205,66 @@ def test_many_sizes_stay_native() -> None:
         for _ in range(3):
             ours(np.ones(n + 1))
     assert len(ours.native.signatures) == 100
+
+
+# --- kernels with every number in a register
+
+
+REFUSED = 0.2  # the largest part of random kernels that may need code of their own
+
+
+def shared_run(kernel: Kernel, arrays: list[np.ndarray]) -> bool:
+    """Run a scheduled kernel whose numbers are all data; False if such code cannot be written."""
+    renamed = canonical(kernel)
+    text, numbers = structure(renamed)
+    words = Pattern(tuple(range(len(numbers))), numbers)
+    table = np.array(words.table(numbers), np.int64)
+    source = shared._shared_source(text, renamed, words)
+    try:
+        source.emit("probe")
+    except NotShared:
+        return False
+    function = runtime.KernelFunction(runtime.build([source])[0])
+    pointers = (ctypes.c_void_p * (len(arrays) + 1))(*[x.ctypes.data for x in [*arrays, table]])
+    function(pointers, 0, outer_range(kernel).extent)
+    return True
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_kernels_read_all_their_numbers(kind: str) -> None:
+    refused, count = 0, 40
+    for seed in range(1000, 1000 + count):
+        maker = Maker(seed)
+        kernel = schedule(KINDS[kind](maker))
+        own, ours = ([x.copy() for x in maker.arrays] for _ in range(2))
+        run_native(kernel, own)
+        if not shared_run(kernel, ours):
+            refused += 1
+            continue
+        for a, b in zip(own, ours, strict=True):
+            assert a.tobytes() == b.tobytes(), f"seed {seed}"
+    assert refused <= REFUSED * count
+
+
+def test_a_register_has_no_arithmetic() -> None:
+    number = Register("%number0", 7)
+    for use in (lambda: number + 1, lambda: 2 * number, lambda: number < 8, lambda: range(number)):
+        with pytest.raises(NotShared):
+            use()
+
+
+def test_what_cannot_be_shared_has_its_own_code() -> None:
+    text = """kernel k(b0: out f64[{size}])
+  reduce a0 in 4:
+    %0 = index f64 {step}*a0
+    store b0[{step}*a0] %0
+"""
+    results = []
+    for step in (7, 9, 11):
+        kernel = schedule(parse_kernel(text.format(size=3 * step + 1, step=step)))
+        ((source, table),) = shared.shared_sources([kernel])
+        out = np.zeros(3 * step + 1)
+        pointers = (ctypes.c_void_p * 1)(out.ctypes.data)
+        runtime.KernelFunction(runtime.build([source])[0])(pointers, 0, 1)
+        results.append((table, out[::step].tolist()))
+    assert results == [((), [0.0, 1.0 * n, 2.0 * n, 3.0 * n]) for n in (7, 9, 11)]

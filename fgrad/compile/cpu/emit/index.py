@@ -68,9 +68,23 @@ def _sum(
 
 def _ramp(frame: Frame, base: str, stride: int | Register, dtype: np.dtype, lanes: int) -> str:
     """`base + stride * lane` in every lane."""
-    if isinstance(stride, Register):
-        raise NotShared("a ramp of unknown steps")
     scope, kind = frame.scope, lane_type(dtype, lanes)
-    steps = ", ".join([f"{element_type(dtype)} {literal(stride * k, dtype)}" for k in range(lanes)])
+    if isinstance(stride, Register):
+        steps = _multiples(frame, stride, dtype, lanes)
+    else:
+        element = element_type(dtype)
+        numbers = [f"{element} {literal(stride * k, dtype)}" for k in range(lanes)]
+        steps = f"<{', '.join(numbers)}>"
     first = frame.splat(base, dtype, lanes, scope)
-    return frame.enter(scope).emit(f"add {kind} {first}, <{steps}>")
+    return frame.enter(scope).emit(f"add {kind} {first}, {steps}")
+
+
+def _multiples(frame: Frame, stride: Register, dtype: np.dtype, lanes: int) -> str:
+    """`stride * lane` in every lane."""
+    element, text = element_type(dtype), stride.text
+    if dtype.itemsize < 8:
+        text = frame.enter(frame.root).emit(f"trunc i64 {text} to {element}")
+    strides = frame.splat(text, dtype, lanes, frame.root)
+    numbers = ", ".join([f"{element} {k}" for k in range(lanes)])
+    function = frame.enter(frame.root)
+    return function.emit(f"mul {lane_type(dtype, lanes)} {strides}, <{numbers}>")
