@@ -81,6 +81,48 @@ def test_linear_maps_at_a_point(name: str) -> None:
         assert bits(copy.deepcopy(f)(ones)) == expected
 
 
+MAKERS = {
+    f"{module.__name__}.{name}": getattr(module, name)
+    for module in (fgrad, fgrad.optim, fgrad.sparse, fgrad.checkpoint_policies, fgrad.testing)
+    for name in getattr(module, "__all__", vars(module))
+    if isinstance(getattr(module, name), types.FunctionType)
+    and not getattr(module, name).__module__.startswith(("fgrad.base", "fgrad.transforms.core"))
+}
+GIVEN = (
+    (loss,),
+    (),
+    (0.5,),
+    (0.5, 0.5),
+    (1.0, 2, 0.5),
+    (0.0, 1.0, 2, 4),
+    ([loss], []),
+    (loss, loss),
+)
+
+
+def made_by(maker: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    try:
+        return maker(*args)
+    except Exception:
+        return None
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_whatever_makes_functions_makes_such_that_are_pickled(name: str) -> None:
+    for args in GIVEN:
+        made = made_by(MAKERS[name], args)
+        for f in made if isinstance(made, tuple) else (made,):
+            if callable(f) and f is not loss:
+                assert callable(again(f))
+
+
+def test_programs() -> None:
+    program = fgrad.make_program(pickle_cases.with_jitted_customs)(X)
+    loaded = again(program)
+    assert str(loaded) == str(program)
+    assert bits(fgrad.trace.run(loaded, [X])) == bits(fgrad.trace.run(program, [X]))
+
+
 def test_a_pullback_needs_no_function_to_be_pickled() -> None:
     _, pullback = fgrad.vjp(lambda x: np.sin(x) * x, X)
     loaded = again(pullback)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fgrad.base.pickling import pickles_as_call
 from fgrad.base.source import Loc
 from fgrad.compile.jit.inspect import inspect
 from fgrad.compile.tasks.steps import Group
@@ -171,6 +172,7 @@ def _colour(group: int) -> str:
     return COLOURS[group % len(COLOURS)]
 
 
+@pickles_as_call
 def view(fun: Callable[..., Any]) -> Callable[..., View]:
     """A function that compiles `fun` for its arguments and shows the program beside its source.
 
