@@ -143,6 +143,9 @@ class UserRules(Rules):
         watch = watched(rest)
         with derivatives("stopped" if self.owner.stops else HIDDEN.derivatives):
             out = self.owner.fun(*merged(self.split.statics, rest, self.split.count))
+            builder = innermost()
+            if self.owner.stops and builder is not None:  # what comes from outside is stopped here
+                out = tree.map(lambda x: builder.lift(x) if type(x) is Tracer else x, out)
         refuse_edits(self.name, watch, out)
         return out
 
