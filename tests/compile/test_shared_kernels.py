@@ -191,6 +191,7 @@ def test_products_of_other_sizes_are_data(rng: np.random.Generator) -> None:
         assert not compiled(lambda: ours(*args))
 
 
+@pytest.mark.filterwarnings("ignore::fgrad.errors.RetraceWarning")
 def test_few_compilations_over_all_sizes(rng: np.random.Generator) -> None:
     sizes = np.unique(np.exp(rng.uniform(np.log(2), np.log(4096), 80)).astype(int))
     ours = jit(chain)
@@ -199,6 +200,7 @@ def test_few_compilations_over_all_sizes(rng: np.random.Generator) -> None:
     assert count <= 16
 
 
+@pytest.mark.filterwarnings("ignore::fgrad.errors.RetraceWarning")
 def test_many_sizes_stay_native() -> None:
     ours = jit(lambda x: x * 2)
     for n in range(100):
