@@ -9,7 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsIndex, TypeAlias
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    ParamSpec,
+    Protocol,
+    SupportsIndex,
+    TypeAlias,
+    TypeVar,
+)
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +28,12 @@ DType: TypeAlias = np.dtype[Any]
 
 PyTree: TypeAlias = Any
 """Nested tuples, lists, dicts and registered classes, with arrays as leaves."""
+
+P = ParamSpec("P")
+"""The parameters of a function of a user: what is made of it takes the same."""
+
+R = TypeVar("R")
+"""What it returns."""
 
 
 class Array(Protocol):

@@ -17,7 +17,7 @@ from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import DISCRETE, NOT_LINEAR, Moves, Primitive, Reads, reads_nothing
 from fgrad.ir.traits import Traits
-from fgrad.ops.selected import ADD, Selected, join, plain
+from fgrad.ops.selected import ADD, Selected, Tangent, join, plain
 from fgrad.trace import Tracer, Value, bind
 from fgrad.typing import Operand, Params
 
@@ -124,7 +124,7 @@ def jvp_from_maps(prim: Primitive) -> Callable[..., Value | None]:
 def push_maps(
     prim: Primitive,
     primals: Sequence[Value],
-    tangents: Sequence[Value | None],
+    tangents: Sequence[Tangent],
     out: Value,
     params: Params,
 ) -> Any:

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.ops.selected import ZERO, Selected, Support, fitted, known_support, plain
+from fgrad.ops.selected import ZERO, Selected, Support, Tangent, fitted, known_support, plain
 from fgrad.trace import Tracer, Value
 from fgrad.tracing.record import Record
 
 
-def array_of(t: Value) -> Any:
+def array_of(t: Tangent) -> Any:
     """The array of a tangent or cotangent, before its zeros are put in."""
     return t.value if type(t) is Selected else t
 
@@ -53,7 +53,7 @@ def _as_bools(record: Record) -> list[Any]:
     return values
 
 
-def pull_moved(record: Record, ct: Value, wanted: tuple[bool, ...]) -> list[Any]:
+def pull_moved(record: Record, ct: Tangent, wanted: tuple[bool, ...]) -> list[Any]:
     """The transpose of a rule that moves elements, of a cotangent and of its support."""
     prim, params = record.prim, record.params
     transpose = prim.rules["transpose"]
@@ -115,7 +115,7 @@ class Reads(Support):
         self.shape = shape
         self.reads: list[tuple[Record, tuple[int, ...], bool]] = []
 
-    def add(self, record: Record, ct: Value) -> None:
+    def add(self, record: Record, ct: Value | Selected) -> None:
         """One more operation has read."""
         selected = type(ct) is Selected
         if selected:

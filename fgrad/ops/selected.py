@@ -16,7 +16,7 @@ right there is not known.  Supports are computed when they are first needed, mos
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -157,6 +157,10 @@ class Selected:
         return Selected(part, self.support, max(self.outside, ZERO_OR_NAN))
 
 
+Tangent: TypeAlias = Value | Selected | None
+"""A tangent or cotangent inside of a walk; None is zero."""
+
+
 def fitted(bits: Value, shape: tuple[int, ...]) -> Value:
     """A support at the shape of its value; one number is that of all elements."""
     if bits.shape == shape:
@@ -194,7 +198,7 @@ def plain(t: Any) -> Any:
     return t.value
 
 
-def alike(t: Value, value: Value) -> Any:
+def alike(t: Tangent, value: Value) -> Value | Selected:
     """Another array of a tangent or cotangent whose zeros are in place, with the same support."""
     return Selected(value, t.support, ZERO) if type(t) is Selected else value
 

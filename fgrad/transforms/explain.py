@@ -8,7 +8,7 @@ values is zero (a branch that was not taken, a saturated `clip`, a factor 0).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,9 +18,10 @@ from fgrad.config import without_jit
 from fgrad.errors import ArgumentError
 from fgrad.ir.primitive import Refusal
 from fgrad.ops.elementwise import convert_p, select_p, stop_gradient_p
-from fgrad.trace import Builder, Tracer, concrete
+from fgrad.trace import Builder, Tracer, Value, concrete
 from fgrad.tracing.record import Record
 from fgrad.transforms.core.wrap import as_value, function_name, is_weak
+from fgrad.typing import PyTree
 
 
 class Stop(NamedTuple):
@@ -50,7 +51,7 @@ class Explanation(NamedTuple):
         return "\n".join(lines)
 
 
-def explain_zero(fun: Callable[..., Any], *args: Any) -> Explanation:
+def explain_zero(fun: Callable[..., PyTree], *args: PyTree) -> Explanation:
     """Why the derivative of `fun` in its first argument is zero, leaf by leaf.
 
     Arguments:
@@ -94,7 +95,7 @@ def explain_zero(fun: Callable[..., Any], *args: Any) -> Explanation:
 
 
 def _follow(
-    records: list[Record], start: int, value: Any, outputs: set[int]
+    records: list[Record], start: int, value: Value, outputs: set[int]
 ) -> tuple[bool, list[Stop]]:
     """Push a direction from one input; where it ends, if none of it arrives."""
     rng, value = np.random.default_rng(0), concrete(value)
@@ -103,7 +104,7 @@ def _follow(
     direction = rng.standard_normal((2, *np.shape(value)))
     complex_one = np.asarray(value).dtype.kind == "c"
     first = direction[0] + 1j * direction[1] if complex_one else direction[0]
-    known: dict[int, Any] = {start: first.astype(value.dtype)[()]}
+    known: dict[int, Value] = {start: first.astype(value.dtype)[()]}
     depends = {start}
     stops: dict[int, Stop] = {}
     for record in records:
@@ -125,7 +126,7 @@ def _follow(
     return zero, [stop for k, stop in stops.items() if k in needed] if zero else []
 
 
-def _pushed(record: Record, known: dict[int, Any]) -> list[Any]:
+def _pushed(record: Record, known: dict[int, Value]) -> list[Value | None]:
     prim, operands, values, params, outs, results, _, _ = record
     rule = prim.rules.get("jvp")
     if rule is None or isinstance(rule, Refusal):

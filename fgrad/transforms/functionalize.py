@@ -6,11 +6,10 @@ functionalize : (a -> b, writing into a) -> a -> (b, a)
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from fgrad import tree
 from fgrad.base.pickling import pickles_as_call
-from fgrad.trace import Builder, Tracer
+from fgrad.trace import Builder, Tracer, Value
 from fgrad.tracing.device_tracing import lower
 from fgrad.transforms.core.wrap import (
     as_values,
@@ -22,10 +21,11 @@ from fgrad.transforms.core.wrap import (
     outside_tree,
     writable_result,
 )
+from fgrad.typing import P, PyTree, R
 
 
 @pickles_as_call
-def functionalize(fun: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
+def functionalize(fun: Callable[P, R]) -> Callable[P, tuple[R, PyTree]]:
     """A function that returns what `fun` returns, and its arguments as `fun` leaves them.
 
     Arguments:
@@ -45,7 +45,7 @@ def functionalize(fun: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
     """
     check_callable(fun, "functionalize")
 
-    def functionalized(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+    def functionalized(*args: PyTree, **kwargs: PyTree) -> tuple[PyTree, PyTree]:
         leaves, in_tree = tree.flatten(args)
         values = as_values(leaves, fun, args, {})
         builder = Builder("functionalize", function_name(fun), eager=True)
@@ -62,6 +62,6 @@ def functionalize(fun: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
     return named_like(functionalized, fun, "functionalize")
 
 
-def _own(x: Any) -> Any:
+def _own(x: Value) -> Value:
     """An argument that was not written is copied: the results are the caller's to write into."""
     return x if isinstance(x, Tracer) or not hasattr(x, "copy") else writable_result(x.copy())

@@ -9,7 +9,6 @@ import functools
 from collections.abc import Callable, Sequence
 from itertools import islice
 from operator import attrgetter
-from typing import Any
 
 import numpy as np
 
@@ -44,6 +43,7 @@ from fgrad.transforms.core.wrap import (
     split_aux,
     writable_result,
 )
+from fgrad.typing import P, PyTree
 
 memory_budget = lazy_module("fgrad.transforms.checkpoint.memory_budget")
 
@@ -52,13 +52,13 @@ _VIEW = attrgetter("_view")
 
 @pickles_as_call
 def value_and_grad(
-    fun: Callable[..., Any],
+    fun: Callable[P, PyTree],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
     *,
     memory: int | str | None = None,
-) -> Callable[..., tuple[Any, Any]]:
+) -> Callable[P, tuple[PyTree, PyTree]]:
     """A function that returns both `fun(*args)` and its gradient.
 
     Arguments:
@@ -94,20 +94,20 @@ def value_and_grad(
 
 
 def _differentiated(
-    fun: Callable[..., Any],
+    fun: Callable[..., PyTree],
     argnums: int | Sequence[int],
     has_aux: bool,
     holomorphic: bool,
     memory: int | str | None,
     with_value: bool,
-) -> Callable[..., Any]:
+) -> Callable[..., PyTree]:
     """A function of the arguments of `fun` that returns its gradient, or its value and that."""
     if memory is not None:
         fun = memory_budget.budgeted(fun, memory)
 
     name = function_name(fun)
 
-    def differentiated(*args: Any, **kwargs: Any) -> Any:
+    def differentiated(*args: PyTree, **kwargs: PyTree) -> PyTree:
         places, leaves, structures = _wanted(args, argnums)
         values = _differentiable(leaves, fun, holomorphic, args, places)
         builder = Builder("grad", name, eager=True, saves=True)
@@ -145,13 +145,13 @@ def _differentiated(
 
 @pickles_as_call
 def grad(
-    fun: Callable[..., Any],
+    fun: Callable[P, PyTree],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
     *,
     memory: int | str | None = None,
-) -> Callable[..., Any]:
+) -> Callable[P, PyTree]:
     """A function that returns the gradient of `fun`.
 
     Arguments and errors are those of `value_and_grad`; with `has_aux` it returns `(gradient, aux)`.
@@ -167,12 +167,12 @@ def grad(
 
 
 def _wanted(
-    args: tuple[Any, ...], argnums: int | Sequence[int]
-) -> tuple[tuple[int, ...], list[Any], list[tree.TreeDef] | None]:
+    args: tuple[PyTree, ...], argnums: int | Sequence[int]
+) -> tuple[tuple[int, ...], list[PyTree], list[tree.TreeDef] | None]:
     """Where the differentiated arguments stand, their leaves, and their structures; these are None
     if all are arrays or numbers."""
     places = normal_argnums(argnums, len(args), "grad")
-    leaves: list[Any] = []
+    leaves: list[PyTree] = []
     for i in places:
         if type(args[i]) not in PLAIN:
             break
@@ -183,7 +183,7 @@ def _wanted(
     return places, [x for found, _ in flat for x in found], [treedef for _, treedef in flat]
 
 
-def _gathered(values: list[Any], structures: list[tree.TreeDef] | None) -> list[Any]:
+def _gathered(values: Sequence[PyTree], structures: list[tree.TreeDef] | None) -> Sequence[PyTree]:
     """Values for the leaves of all arguments, as arguments."""
     if structures is None:
         return values
@@ -192,10 +192,10 @@ def _gathered(values: list[Any], structures: list[tree.TreeDef] | None) -> list[
 
 
 def _differentiable(
-    leaves: list[Any],
-    fun: Callable[..., Any],
+    leaves: list[PyTree],
+    fun: Callable[..., PyTree],
     holomorphic: bool,
-    args: tuple[Any, ...],
+    args: tuple[PyTree, ...],
     places: Sequence[int],
 ) -> list[Value]:
     """The leaves of the arguments at some positions, all of which have a derivative."""
@@ -206,7 +206,7 @@ def _differentiable(
         return leaves
     name = function_name(fun)
 
-    def one(x: Any, what: str) -> Value:
+    def one(x: object, what: str) -> Value:
         value = as_value(x, f"{what} of {name}")
         if value.dtype.kind != "f" or holomorphic:
             check_argument(value.dtype, holomorphic, name, "grad", what)
@@ -215,14 +215,16 @@ def _differentiable(
     return converted(one, leaves, functools.partial(_names, fun, args, places))
 
 
-def _names(fun: Callable[..., Any], args: tuple[Any, ...], places: Sequence[int]) -> list[str]:
+def _names(
+    fun: Callable[..., PyTree], args: tuple[PyTree, ...], places: Sequence[int]
+) -> list[str]:
     """How the leaves of the arguments at some positions are reached."""
     one_by_one = [argument_names(fun, [*[()] * i, args[i]], {}) for i in places]
     return [name for names in one_by_one for name in names]
 
 
 def _scalar_result(
-    builder: Builder, out: Any, fun: Callable[..., Any], holomorphic: bool
+    builder: Builder, out: PyTree, fun: Callable[..., PyTree], holomorphic: bool
 ) -> tuple[Value, Value]:
     """The result as the trace sees it, and as the enclosing context does."""
     if type(out) is Tracer and out.builder is builder and out._view is None and not holomorphic:
@@ -233,7 +235,7 @@ def _scalar_result(
     return out, outside(builder, out)
 
 
-def _checked_result(out: Any, fun: Callable[..., Any], holomorphic: bool) -> Value:
+def _checked_result(out: object, fun: Callable[..., PyTree], holomorphic: bool) -> Value:
     if type(out) is Tracer and out.shape == () and out.dtype.kind == ("c" if holomorphic else "f"):
         return out
     leaves, _ = flatten(out)
@@ -264,7 +266,7 @@ def _checked_result(out: Any, fun: Callable[..., Any], holomorphic: bool) -> Val
     return value
 
 
-def _describe(out: Any) -> str:
+def _describe(out: object) -> str:
     return "None" if out is None else f"a {type(out).__name__}"
 
 

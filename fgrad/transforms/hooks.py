@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from fgrad.transforms.custom.function import line_of
 from fgrad.transforms.custom.vjp import custom_vjp
 from fgrad.transforms.grad import grad
 from fgrad.transforms.vmap import vmap
+from fgrad.typing import ArrayLike, P, Params, PyTree
 
 
 class Hook(Opaque):
@@ -34,7 +34,7 @@ class Hook(Opaque):
 
     __slots__ = ("fun",)
 
-    def __init__(self, fun: Callable[[Any], Any]) -> None:
+    def __init__(self, fun: Callable[[PyTree], PyTree]) -> None:
         self.fun = fun
 
     def __call__(self, ct: Value) -> Value:
@@ -67,12 +67,20 @@ tap_p.refuse("transpose", NOT_LINEAR)
 
 
 @tap_p.batch
-def _(size: int, operands: Any, dims: Any, hook: Hook) -> tuple[Any, Any]:
+def _(
+    size: int, operands: Sequence[Value], dims: Sequence[int | None], hook: Hook
+) -> tuple[Value, int | None]:
     (d,) = dims
     return bind(tap_p, operands[0], hook=Hook(vmap(hook, in_axes=d, out_axes=d))), d
 
 
-def _pull(cts: Any, wanted: Any, values: Any, outs: Any, params: Any) -> Sequence[Any]:
+def _pull(
+    cts: Sequence[Value | None],
+    wanted: Sequence[bool],
+    values: Sequence[Value],
+    outs: Sequence[Value],
+    params: Params,
+) -> Sequence[Value | None]:
     (ct,) = cts if isinstance(cts, (tuple, list)) else (cts,)
     return (None if ct is None else params["hook"](ct),)
 
@@ -81,11 +89,11 @@ tap_p.pullback = _pull
 
 
 def tap(
-    x: Any,
+    x: PyTree,
     name: str | None = None,
-    on_value: Callable[[Any], Any] | None = None,
-    on_cotangent: Callable[[Any], Any] | None = None,
-) -> Any:
+    on_value: Callable[[PyTree], PyTree] | None = None,
+    on_cotangent: Callable[[PyTree], PyTree] | None = None,
+) -> PyTree:
     """`x` itself, with hooks on its value and on the gradient that comes back to it.
 
     Arguments:
@@ -106,7 +114,7 @@ def tap(
         np.float64(-6.0)
     """
 
-    def one(leaf: Any) -> Any:
+    def one(leaf: object) -> Value:
         value = as_value(leaf, f"the operand of tap {name or ''}")
         if on_value is not None:
             on_value(value)
@@ -119,7 +127,7 @@ def tap(
     return tree.map(one, x)
 
 
-def _with_closure(on_cotangent: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _with_closure(on_cotangent: Callable[[PyTree], PyTree]) -> Callable[[PyTree], PyTree]:
     """The identity with a hook that reads traced values: these are operands of a custom rule."""
     identity = custom_vjp(lambda x: x)
     identity.defvjp(lambda x: (x, None), lambda _, ct: (Hook(on_cotangent)(ct),))
@@ -172,7 +180,7 @@ def collecting_tags() -> bool:
     return _COLLECTORS.innermost is not None
 
 
-def tag(x: Any, name: str) -> Any:
+def tag(x: ArrayLike, name: str) -> ArrayLike:
     """`x` itself, under a name for `grad_wrt_tags`; free where nobody asks.
 
     Example:
@@ -186,7 +194,7 @@ def tag(x: Any, name: str) -> Any:
 
 
 @pickles_as_call
-def grad_wrt_tags(fun: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
+def grad_wrt_tags(fun: Callable[P, PyTree]) -> Callable[P, dict[str, Value]]:
     """The gradients of a scalar function with respect to the intermediate results that it tags.
 
     Arguments:
@@ -205,12 +213,12 @@ def grad_wrt_tags(fun: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
         {'a': np.float64(6.0)}
     """
 
-    def gradients(*args: Any, **kwargs: Any) -> dict[str, Any]:
+    def gradients(*args: PyTree, **kwargs: PyTree) -> dict[str, Value]:
         first = _Collector(None)
         with _collecting(first):
             fun(*args, **kwargs)
 
-        def perturbed(added: dict[str, Any]) -> Any:
+        def perturbed(added: dict[str, Value]) -> PyTree:
             with _collecting(_Collector(added)):
                 return fun(*args, **kwargs)
 

@@ -6,7 +6,6 @@ jacfwd, jacrev : (a -> b) -> a -> b x CT a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -25,17 +24,18 @@ from fgrad.transforms.core.wrap import (
     writable_result,
 )
 from fgrad.transforms.vmap import vmap
+from fgrad.typing import P, PyTree
 
 
 @pickles_as_call
 def jacfwd(
-    fun: Callable[..., Any],
+    fun: Callable[P, PyTree],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
     *,
     chunk_size: int | None = None,
-) -> Callable[..., Any]:
+) -> Callable[P, PyTree]:
     """The Jacobian of `fun` by forward mode: one pass for each element of the argument.
 
     Cheaper than `jacrev` when the result has more elements than the argument.
@@ -62,17 +62,17 @@ def jacfwd(
 
 
 def _forward(
-    fun: Callable[..., Any],
+    fun: Callable[..., PyTree],
     argnums: int | Sequence[int],
     has_aux: bool,
     holomorphic: bool,
     what: str,
-    user_fun: Callable[..., Any],
+    user_fun: Callable[..., PyTree],
     chunk_size: int | None,
-) -> Callable[..., Any]:
+) -> Callable[..., PyTree]:
     """`jacfwd` of a function, which is, or was made of, the user's: that one is named in cards."""
 
-    def jacfwd_fun(*args: Any, **kwargs: Any) -> Any:
+    def jacfwd_fun(*args: PyTree, **kwargs: PyTree) -> PyTree:
         part, restricted = _restrict(fun, argnums, args, kwargs, what)
         leaves, in_tree = tree.flatten(tuple(part))
         values = [as_value(x) for x in leaves]
@@ -83,7 +83,7 @@ def _forward(
             check_result(y.dtype, True, user_fun, what)
         linear, n = lin.without_values(), len(values)
 
-        def push_flat(*parts: Value) -> Any:
+        def push_flat(*parts: Value) -> PyTree:
             tangents = tree.unflatten(in_tree, parts[:n])
             return apply_tangents(linear, tangents, what, parts[n:])
 
@@ -100,13 +100,13 @@ def _forward(
 
 @pickles_as_call
 def jacrev(
-    fun: Callable[..., Any],
+    fun: Callable[P, PyTree],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
     *,
     chunk_size: int | None = None,
-) -> Callable[..., Any]:
+) -> Callable[P, PyTree]:
     """The Jacobian of `fun` by reverse mode: one pass for each element of the result.
 
     Cheaper than `jacfwd` when the argument has more elements than the result.  Takes and returns
@@ -120,7 +120,7 @@ def jacrev(
     """
     check_callable(fun, "jacrev")
 
-    def jacrev_fun(*args: Any, **kwargs: Any) -> Any:
+    def jacrev_fun(*args: PyTree, **kwargs: PyTree) -> PyTree:
         part, restricted = _restrict(fun, argnums, args, kwargs, "jacrev")
         for x in tree.leaves(tuple(part)):
             check_argument(as_value(x).dtype, holomorphic, function_name(fun), "jacrev")
@@ -130,7 +130,7 @@ def jacrev(
             check_result(y.dtype, holomorphic, fun, "jacrev")
         linear, n = lin.without_values(), len(outs)
 
-        def pull_flat(*parts: Value) -> Any:
+        def pull_flat(*parts: Value) -> PyTree:
             cotangent = tree.unflatten(out_tree, parts[:n])
             return pull_tree(linear, cotangent, parts[n:])
 
@@ -152,13 +152,13 @@ def jacrev(
 
 @pickles_as_call
 def hessian(
-    fun: Callable[..., Any],
+    fun: Callable[P, PyTree],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
     *,
     chunk_size: int | None = None,
-) -> Callable[..., Any]:
+) -> Callable[P, PyTree]:
     """The matrix of second derivatives of `fun`: forward mode over reverse mode.
 
     Arguments are those of `jacfwd`; the arguments and results of `fun` are real, or complex with
@@ -176,16 +176,16 @@ def hessian(
 
 
 def _restrict(
-    fun: Callable[..., Any],
+    fun: Callable[..., PyTree],
     argnums: int | Sequence[int],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    args: tuple[PyTree, ...],
+    kwargs: dict[str, PyTree],
     what: str,
-) -> tuple[list[Any], Callable[..., Any]]:
+) -> tuple[list[PyTree], Callable[..., PyTree]]:
     """The differentiated arguments, and `fun` as a function of them alone."""
     positions = normal_argnums(argnums, len(args), what)
 
-    def restricted(*part: Any) -> Any:
+    def restricted(*part: PyTree) -> PyTree:
         whole = list(args)
         for i, x in zip(positions, part, strict=True):
             whole[i] = x
@@ -195,7 +195,9 @@ def _restrict(
     return [args[i] for i in positions], restricted
 
 
-def _argument_tree(in_tree: tree.TreeDef, leaves: list[Value], argnums: Any) -> Any:
+def _argument_tree(
+    in_tree: tree.TreeDef, leaves: list[Value], argnums: int | Sequence[int]
+) -> PyTree:
     parts = tree.unflatten(in_tree, [writable_result(x) for x in leaves])
     return parts[0] if isinstance(argnums, int) else tuple(parts)
 

@@ -9,7 +9,8 @@ Compiled norms and sums of dense layers need no gradient of any single example (
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from functools import partial, reduce
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,18 +37,19 @@ from fgrad.transforms.core.wrap import (
 )
 from fgrad.transforms.grad import grad
 from fgrad.transforms.vmap import vmap
+from fgrad.typing import P, PyTree
 
 
 @pickles_as_call
 def per_sample_grad(
-    fun: Callable[..., Any],
+    fun: Callable[P, PyTree],
     argnums: int | Sequence[int] = 0,
-    in_axes: int | Sequence[Any] = 0,
+    in_axes: int | Sequence[PyTree] | None = 0,
     *,
     chunk: int | str | None = None,
     norms_only: bool = False,
     clip: float | None = None,
-) -> Callable[..., Any]:
+) -> Callable[P, PyTree]:
     """The gradient for each example of a batch, or what is wanted of these gradients.
 
     Arguments:
@@ -87,7 +89,7 @@ def per_sample_grad(
     if clip is not None and not _is_positive(clip):
         raise ArgumentError(f"per_sample_grad: clip={clip}; it must be positive, and a number.")
 
-    def per_sample_fun(*args: Any, **kwargs: Any) -> Any:
+    def per_sample_fun(*args: PyTree, **kwargs: PyTree) -> PyTree:
         batch = _batch(fun, args, kwargs, argnums, in_axes)
         chunks = _chunks(batch, chunk)
 
@@ -111,7 +113,7 @@ def per_sample_grad(
     return named_like(per_sample_fun, fun, "per_sample_grad")
 
 
-def _is_positive(clip: Any) -> bool:
+def _is_positive(clip: object) -> bool:
     """Whether a bound of norms is one; it is known when the function is made."""
     return isinstance(clip, (float, int, np.floating, np.integer)) and bool(clip > 0)
 
@@ -119,14 +121,14 @@ def _is_positive(clip: Any) -> bool:
 class Batch(NamedTuple):
     """Arguments with those that are batched as leaves, batched axes first."""
 
-    fun: Callable[..., Any]
-    params: list[Any]
+    fun: Callable[..., PyTree]
+    params: list[PyTree]
     mapped: list[Value]
     size: int
-    restore: Callable[[Sequence[Any], Sequence[Any]], tuple[Any, Any]]
+    restore: Callable[[Sequence[PyTree], Sequence[Value]], tuple[PyTree, PyTree]]
     single: bool
 
-    def one(self, params: Sequence[Any], mapped: Sequence[Any]) -> Any:
+    def one(self, params: Sequence[PyTree], mapped: Sequence[Value]) -> PyTree:
         """The loss of one example."""
         args, kwargs = self.restore(params, mapped)
         return self.fun(*args, **kwargs)
@@ -137,7 +139,7 @@ class Batch(NamedTuple):
         found = vmap(gradient, in_axes=(None, 0))(tuple(self.params), tuple(mapped))
         return tree.leaves(found)
 
-    def tree_of(self, leaves: Sequence[Value]) -> Any:
+    def tree_of(self, leaves: Sequence[Value]) -> PyTree:
         """The leaves of gradients as trees like the parameters."""
         found = tree.unflatten(
             tree.structure(tuple(self.params)), [writable_result(x) for x in leaves]
@@ -146,11 +148,11 @@ class Batch(NamedTuple):
 
 
 def _batch(
-    fun: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    fun: Callable[..., PyTree],
+    args: tuple[PyTree, ...],
+    kwargs: dict[str, PyTree],
     argnums: int | Sequence[int],
-    in_axes: int | Sequence[Any],
+    in_axes: int | Sequence[PyTree] | None,
 ) -> Batch:
     """The arguments of a call, sorted."""
     positions = normal_argnums(argnums, len(args), "per_sample_grad")
@@ -177,8 +179,8 @@ def _batch(
         found = ", ".join(map(str, sorted(sizes))) or "none"
         raise BatchSizeError(f"per_sample_grad: the sizes of the batched axes are {found}.")
 
-    def restore(params: Sequence[Any], examples: Sequence[Any]) -> tuple[Any, Any]:
-        whole: list[Any] = list(values)
+    def restore(params: Sequence[PyTree], examples: Sequence[Value]) -> tuple[PyTree, PyTree]:
+        whole: list[Value] = list(values)
         for k, x in zip(where, examples, strict=True):
             whole[k] = x
         given, keywords = tree.unflatten(treedef, whole)
@@ -190,7 +192,7 @@ def _batch(
     return Batch(fun, params, mapped, sizes.pop(), restore, isinstance(argnums, int))
 
 
-def _first(x: Value, axis: int, fun: Callable[..., Any]) -> Value:
+def _first(x: Value, axis: int, fun: Callable[..., PyTree]) -> Value:
     ndim = len(x.shape)
     if not -ndim <= axis < ndim:
         raise BatchSizeError(
@@ -222,11 +224,8 @@ def _bytes_of_one(batch: Batch) -> int:
 
 def _norms(gradients: Sequence[Value]) -> Value:
     """The norm of each example's gradient, all leaves together."""
-    total: Any = None
-    for g in gradients:
-        square = reduce_sum(_squared(g), tuple(range(1, len(g.shape))))
-        total = square if total is None else bind(ADD, total, square)
-    return ew.sqrt(total)
+    squares = [reduce_sum(_squared(g), tuple(range(1, len(g.shape)))) for g in gradients]
+    return ew.sqrt(reduce(partial(bind, ADD), squares))
 
 
 def _squared(g: Value) -> Value:

@@ -9,7 +9,7 @@ known.  Each recorded equation is then applied to the whole batch by its primiti
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -40,6 +40,7 @@ from fgrad.transforms.core.wrap import (
     named_like,
     own,
 )
+from fgrad.typing import P, PyTree, R
 
 chunks = lazy_module("fgrad.transforms.control.chunks")
 
@@ -49,13 +50,13 @@ PASSED: Any = object()  # stands for an argument that all examples share and tha
 
 @pickles_as_call
 def vmap(
-    fun: Callable[..., Any],
-    in_axes: Any = 0,
-    out_axes: Any = 0,
+    fun: Callable[P, R],
+    in_axes: PyTree = 0,
+    out_axes: PyTree = 0,
     axis_size: int | None = None,
     *,
     chunk_size: int | None = None,
-) -> Callable[..., Any]:
+) -> Callable[P, R]:
     """Map `fun` over axes of its arguments.
 
     Arguments:
@@ -81,7 +82,9 @@ def vmap(
     """
     check_callable(fun, "vmap")
 
-    def vmap_fun(*args: Any, **kwargs: Any) -> Any:
+    of_example: Callable[..., R] = fun
+
+    def vmap_fun(*args: P.args, **kwargs: P.kwargs) -> R:
         leaves, in_tree = tree.flatten((args, kwargs))
         axes = _in_axes(in_axes, args, kwargs)
         values = _values(leaves, axes, fun, args, kwargs)
@@ -98,11 +101,9 @@ def vmap(
         try:
             with builder.running, builder:
                 inputs = _inputs(builder, leaves, values, axes)
-                call_args, call_kwargs = tree.unflatten(in_tree, inputs)
-                shared = _shared(
-                    fun, inputs, leaves, axes, (call_args, call_kwargs), (args, kwargs)
-                )
-                out = fun(*call_args, **call_kwargs)
+                call = tree.unflatten(in_tree, inputs)
+                shared = _shared(fun, inputs, leaves, axes, call, (args, kwargs))
+                out = of_example(*call[0], **call[1])
                 out_leaves, out_tree = flatten(out)
                 store = shared.after(out_leaves)
                 outs = [
@@ -130,18 +131,18 @@ def vmap(
 
 
 def _values(
-    leaves: Sequence[Any],
-    axes: Sequence[Any],
-    fun: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> list[Any]:
+    leaves: Sequence[object],
+    axes: Sequence[int | None],
+    fun: Callable[..., PyTree],
+    args: tuple[PyTree, ...],
+    kwargs: dict[str, PyTree],
+) -> list[Value]:
     """The leaves as arrays; what is no array and not mapped is passed on as it is."""
     if None not in axes:
         return as_values(leaves, fun, args, kwargs)
     name = function_name(fun)
 
-    def convert(pair: tuple[Any, Any], what: str) -> Any:
+    def convert(pair: tuple[PyTree, int | None], what: str) -> Value:
         x, axis = pair
         passed = axis is None and not isinstance(x, ARRAYS) and not hasattr(x, "__array__")
         return PASSED if passed else as_value(x, f"{what} of {name}")
@@ -153,7 +154,7 @@ def _values(
 class Mapped(NamedTuple):
     """The arguments of a mapped call."""
 
-    leaves: list[Any]
+    leaves: list[PyTree]
     values: list[Value]
     axes: list[int | None]
     treedef: tree.TreeDef
@@ -163,7 +164,7 @@ class Mapped(NamedTuple):
 SHARED = "With chunk_size the function runs for each part: what all share is read-only."
 
 
-def _by_chunks(fun: Callable[..., Any], call: Mapped, out_axes: Any, length: int) -> Any:
+def _by_chunks(fun: Callable[..., PyTree], call: Mapped, out_axes: PyTree, length: int) -> PyTree:
     """The mapped call, one part of the examples after the other."""
     where = [k for k, a in enumerate(call.axes) if a is not None]
     firsts = [move_axis(call.values[k], call.axes[k], 0) for k in where]  # type: ignore[arg-type]
@@ -171,7 +172,7 @@ def _by_chunks(fun: Callable[..., Any], call: Mapped, out_axes: Any, length: int
     # The function runs for each part: what it would write into these, it would write each time.
     shared = [_read_only(x) for x in call.leaves]
 
-    def one(*examples: Any) -> Any:
+    def one(*examples: PyTree) -> PyTree:
         leaves = [x.twin() if type(x) is Tracer else x for x in shared]
         own = [x for k, x in enumerate(leaves) if type(x) is Tracer and k not in where]
         for k, x in zip(where, examples, strict=True):
@@ -196,7 +197,7 @@ def _by_chunks(fun: Callable[..., Any], call: Mapped, out_axes: Any, length: int
         pairs = zip(leaves, places, strict=True)
         return [batch_first(size, y, p % len(y.shape) if p is not None else None) for y, p in pairs]
 
-    found: list[tuple[tree.TreeDef, list[Any]]] = []
+    found: list[tuple[tree.TreeDef, list[int | None]]] = []
     results = chunks.map_chunks(many, firsts, chunks.cut(call.size, length, "vmap"))
     treedef, places = found[-1]
     name = function_name(fun)
@@ -207,7 +208,7 @@ def _by_chunks(fun: Callable[..., Any], call: Mapped, out_axes: Any, length: int
     return tree.unflatten(treedef, [own(y, ()) for y in placed])
 
 
-def _read_only(x: Any) -> Any:
+def _read_only(x: PyTree) -> PyTree:
     if type(x) is not np.ndarray:
         return x
     view = x.view()
@@ -216,7 +217,12 @@ def _read_only(x: Any) -> Any:
 
 
 def _shared(
-    fun: Callable[..., Any], inputs: Any, leaves: Any, axes: Any, inner: Any, given: Any
+    fun: Callable[..., PyTree],
+    inputs: Sequence[PyTree],
+    leaves: Sequence[object],
+    axes: Sequence[int | None],
+    inner: Sequence[PyTree],
+    given: Sequence[PyTree],
 ) -> Shared:
     """What becomes of writes into the arguments of a mapped function."""
     trees = [*inner[0], *inner[1].values()], [*given[0], *given[1].values()]
@@ -231,14 +237,18 @@ def _shared(
     return Shared(name, tracers, plain, [axes[k] is not None for k in arrays], trees, names)
 
 
-def _mapped(inputs: Sequence[Tracer], values: Any, axes: Any) -> dict[int, Batched]:
+def _mapped(
+    inputs: Sequence[Tracer], values: Sequence[Value], axes: Sequence[int | None]
+) -> dict[int, Batched]:
     """The batched inputs by number."""
     arrays = [(v, a) for v, a in zip(values, axes, strict=True) if v is not PASSED]
     pairs = zip(inputs, arrays, strict=True)
     return {x.index: (v, a) for x, (v, a) in pairs if a is not None}
 
 
-def _inputs(builder: Builder, leaves: Any, values: Any, axes: Any) -> list[Any]:
+def _inputs(
+    builder: Builder, leaves: Sequence[object], values: Sequence[Value], axes: Sequence[int | None]
+) -> list[PyTree]:
     """The arguments of one example; what is no array is passed on."""
     return [
         x if v is PASSED else _input(builder, x, v, a)
@@ -246,17 +256,17 @@ def _inputs(builder: Builder, leaves: Any, values: Any, axes: Any) -> list[Any]:
     ]
 
 
-def _input(builder: Builder, leaf: Any, value: Value, axis: int | None) -> Tracer:
+def _input(builder: Builder, leaf: object, value: Value, axis: int | None) -> Tracer:
     if axis is None:
         return builder.input(value, None, is_weak(leaf))
     return example_input(builder, value, axis)
 
 
-def _is_axis(x: Any) -> bool:
+def _is_axis(x: object) -> TypeGuard[int | None]:
     return x is None or isinstance(x, (int, np.integer))
 
 
-def _prefix(axes: Any, whole: Any, what: str) -> list[Any]:
+def _prefix(axes: PyTree, whole: PyTree, what: str) -> list[int | None]:
     """An axis for each leaf of `whole`, from a prefix tree."""
     if _is_axis(axes):
         return [axes] * len(tree.leaves(whole))
@@ -271,7 +281,9 @@ def _prefix(axes: Any, whole: Any, what: str) -> list[Any]:
     return found
 
 
-def _in_axes(in_axes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+def _in_axes(
+    in_axes: PyTree, args: tuple[PyTree, ...], kwargs: dict[str, PyTree]
+) -> list[int | None]:
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
     if isinstance(in_axes, tuple) and len(in_axes) != len(args):
@@ -279,6 +291,7 @@ def _in_axes(in_axes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> lis
             f"vmap: in_axes={in_axes!r} has {len(in_axes)} entries, but there are "
             f"{len(args)} positional arguments."
         )
+    axes: list[int | None]
     if _is_axis(in_axes):
         axes = [in_axes] * len(tree.leaves(args))
     else:
@@ -290,11 +303,11 @@ def _in_axes(in_axes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> lis
     return axes + [0] * len(tree.leaves(kwargs))
 
 
-def _out_axes(out_axes: Any, out: Any) -> list[Any]:
+def _out_axes(out_axes: PyTree, out: PyTree) -> list[int | None]:
     return _prefix(out_axes, out, "out_axes")
 
 
-def _normal_axis(axis: Any, x: Value, position: int, args: Any) -> int | None:
+def _normal_axis(axis: int | None, x: Value, position: int, args: Sequence[object]) -> int | None:
     if axis is None:
         return None
     ndim = len(x.shape)
@@ -306,14 +319,14 @@ def _normal_axis(axis: Any, x: Value, position: int, args: Any) -> int | None:
     return int(axis) % ndim
 
 
-def _path(args: Any, position: int) -> str:
+def _path(args: Sequence[object], position: int) -> str:
     """A readable name of a leaf of (args, kwargs): `args[0]['w']`."""
     path = tree.paths(args)[position]
     return ("args" if path.startswith("[0]") else "kwargs") + path[3:]
 
 
 def _batch_size(
-    axes: list[int | None], values: list[Value], axis_size: int | None, args: Any
+    axes: list[int | None], values: list[Value], axis_size: int | None, args: Sequence[object]
 ) -> int:
     sizes = {
         i: v.shape[a] for i, (a, v) in enumerate(zip(axes, values, strict=True)) if a is not None

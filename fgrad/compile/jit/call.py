@@ -34,7 +34,7 @@ from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program
 from fgrad.ir.traits import Holds
 from fgrad.ops.families import FLOATS
-from fgrad.ops.selected import Selected
+from fgrad.ops.selected import Selected, Tangent
 from fgrad.trace import Value, bind, run
 from fgrad.tracing.device_tracing import follows
 from fgrad.transforms.core.derived_programs import (
@@ -46,6 +46,7 @@ from fgrad.transforms.core.derived_programs import (
     with_supports,
     zeros_of,
 )
+from fgrad.typing import Params
 
 call_p = Primitive("call", traits.holding(Holds.CALL), params=("program", "name"), multiple=True)
 
@@ -155,9 +156,9 @@ def call(
 
 @call_p.jvp
 def _(
-    primals: Sequence[Value], tangents: Sequence[Value | None], _outs: Any, *,
+    primals: Sequence[Value], tangents: Sequence[Tangent], _outs: object, *,
     program: Program, name: str, device: str | None = None, saved: Any = None,
-) -> tuple[Value | None, ...]:  # fmt: skip
+) -> tuple[Tangent, ...]:  # fmt: skip
     """The tangents of the results, by the derived program without its primal outputs."""
     return push_program(program, primals, tangents, lambda p, xs: call(p, xs, device))
 
@@ -187,12 +188,12 @@ def _save(
 
 
 def _pullback(
-    cts: Sequence[Any],
+    cts: Sequence[Tangent],
     wanted: Sequence[bool],
     values: Sequence[Value | Aval],
-    _outs: Any,
-    params: dict[str, Any],
-) -> list[Value | None]:
+    _outs: object,
+    params: Params,
+) -> list[Tangent]:
     """Cotangents by the backward program; an operand without a value enters linearly: zeros do."""
     program: Program = params["program"]
     device: str | None = params.get("device")

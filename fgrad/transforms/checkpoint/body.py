@@ -18,7 +18,7 @@ from fgrad import tree
 from fgrad.base.source import Loc, RawLoc, here, resolve
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.order import with_orders
-from fgrad.ir.primitive import Primitive
+from fgrad.ir.primitive import Opaque, Primitive
 from fgrad.ir.program import Program
 from fgrad.trace import UNREAD, Builder, Tracer, Value, bind, trace
 from fgrad.tracing.layouts import mark, orders_known
@@ -28,6 +28,7 @@ from fgrad.transforms.core.arguments import refuse_writes
 from fgrad.transforms.core.outer_context import Beneath
 from fgrad.transforms.core.tape import Tape, active_values
 from fgrad.transforms.core.wrap import as_value
+from fgrad.typing import Params, PyTree
 
 _new = tuple.__new__  # skips the named tuple's own constructor
 _ARRAYS = (np.ndarray, np.generic)
@@ -39,7 +40,7 @@ class Step(NamedTuple):
     prim: Primitive
     operands: Sequence[Any]
     values: Sequence[Any]
-    params: dict[str, Any]
+    params: Params
     outs: Sequence[int]
     loc: RawLoc | Loc
     via: tuple[str, ...]
@@ -91,7 +92,7 @@ class Body:
         else:
             targets = [k for k, want in zip(self.inputs, wanted, strict=True) if want]
             active = active_values(self.count, targets, self.steps)
-        env: list[Any] = [None] * self.count
+        env: list[Value | None] = [None] * self.count
         for k, x in zip(self.inputs, values, strict=True):
             env[k] = x
         loc = THREAD.state.loc
@@ -103,7 +104,7 @@ class Body:
 
     def run(self, values: Sequence[Value]) -> list[Value]:
         """The results for other values, or tracers, by binding all equations."""
-        env: dict[int, Any] = dict(zip(self.inputs, values, strict=True))
+        env: dict[int, Value] = dict(zip(self.inputs, values, strict=True))
         state = THREAD.state
         saved, outer = state.loc, state.via
         try:
@@ -159,7 +160,7 @@ def _step(record: Record, needed: bytearray) -> Step:
 def _filled(step: Step, env: list[Any], active: bytearray) -> Record:
     """The record of an equation; `env` holds the values that are still needed."""
     prim, operands, values, params, outs, loc, via, computed, reads, reads_out, last = step
-    results: Sequence[Any] = UNREAD
+    results: Sequence[Value | None] = UNREAD
     if computed:
         THREAD.state.loc = loc
         xs = [env[x] if type(x) is int else x for x in operands]
@@ -181,7 +182,7 @@ def _filled(step: Step, env: list[Any], active: bytearray) -> Record:
     return _new(Record, (prim, operands, values, params, outs, results, loc, via))
 
 
-def _saved(step: Step, xs: list[Any], env: list[Any], active: bytearray) -> Record:
+def _saved(step: Step, xs: list[Value], env: list[Any], active: bytearray) -> Record:
     """The record of an equation that keeps residuals of its own."""
     prim, operands, params, outs = step.prim, step.operands, step.params, step.outs
     traced = [type(x) is int and bool(active[x]) for x in operands]
@@ -234,7 +235,9 @@ def takes_body(builder: Builder, values: Sequence[Value]) -> bool:
     return all([x.builder is builder and isinstance(x.value, _ARRAYS) for x in tracers])
 
 
-def run_body(fun: Callable[..., Any], leaves: Sequence[Any], name: str, within: Builder) -> Ran:
+def run_body(
+    fun: Callable[..., PyTree], leaves: Sequence[object], name: str, within: Builder
+) -> Ran:
     """Run `fun(*leaves)`, with tracers of its own in place of those of the trace `within`."""
     builder = Recording(name, within)
     try:
@@ -263,7 +266,7 @@ def _owner(operands: Sequence[Value]) -> Builder | None:
     return found if found is not None and takes_body(found, operands) else None
 
 
-def append(prim: Primitive, builder: Builder, ran: Ran, policy: Any) -> list[Value]:
+def append(prim: Primitive, builder: Builder, ran: Ran, policy: Opaque | None) -> list[Value]:
     """The results of a body, as one equation of a trace."""
     body = ran.body
     values = [

@@ -12,17 +12,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from fgrad import tree
 from fgrad.base.pickling import pickles_as_call
+from fgrad.base.source import here
 from fgrad.errors import ArgumentError
 from fgrad.ir import traits
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Primitive
-from fgrad.ir.program import Lit, Program
+from fgrad.ir.program import Atom, Eqn, Lit, Program
 from fgrad.ir.traits import Holds
-from fgrad.ops.selected import Selected, alike, plain
+from fgrad.ops.selected import Selected, Tangent, alike, plain
 from fgrad.trace import Builder, Tracer, Value, bind, innermost, run
 from fgrad.tracing.device_tracing import lower, lowered
 from fgrad.tracing.record import Record
@@ -40,6 +40,7 @@ from fgrad.transforms.core.wrap import (
     is_weak,
     named_like,
 )
+from fgrad.typing import Params, PyTree
 
 Values = Sequence[Value]
 Policy = Callable[..., bool]
@@ -59,12 +60,12 @@ class Saving(Call):
 
 @pickles_as_call
 def checkpoint(
-    fun: Callable[..., Any] | None = None,
+    fun: Callable[..., PyTree] | None = None,
     *,
     policy: Policy | None = None,
     prevent_cse: bool = True,
     static_argnums: int | Sequence[int] = (),
-) -> Any:
+) -> PyTree:
     """A function whose intermediate values are not kept for derivatives in reverse, but computed
     again: less memory for more time.
 
@@ -95,13 +96,13 @@ def checkpoint(
     nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     name = function_name(fun)
 
-    def checkpointed(*args: Any, **kwargs: Any) -> Any:
+    def checkpointed(*args: PyTree, **kwargs: PyTree) -> PyTree:
         statics = {k % len(args): args[k] for k in nums if -len(args) <= k < len(args)}
         rest = tuple([None if k in statics else x for k, x in enumerate(args)])
         leaves, in_tree = tree.flatten((rest, kwargs))
         values = [as_value(x, f"an argument of {name}") for x in leaves]
 
-        def flat(*inputs: Value) -> Any:
+        def flat(*inputs: Value) -> PyTree:
             given, keywords = tree.unflatten(in_tree, inputs)
             watch = watched([*given, keywords])
             out = fun(*[statics.get(k, x) for k, x in enumerate(given)], **keywords)
@@ -122,7 +123,7 @@ def checkpoint(
 
 
 def checkpoint_values(
-    flat: Callable[..., Any],
+    flat: Callable[..., PyTree],
     values: Values,
     weak: Sequence[bool],
     name: str,
@@ -180,7 +181,7 @@ def _(*_avals: Aval, program: Program, policy: Saving) -> tuple[Aval, ...]:
 
 
 @checkpoint_p.evaluate
-def _(*operands: Any, program: Program | Body, policy: Saving) -> tuple[Any, ...]:
+def _(*operands: Value, program: Program | Body, policy: Saving) -> tuple[Value, ...]:
     if isinstance(program, Body):
         return tuple(program.run(operands))
     return policy.evaluated(program, operands)
@@ -188,9 +189,9 @@ def _(*operands: Any, program: Program | Body, policy: Saving) -> tuple[Any, ...
 
 @checkpoint_p.jvp
 def _(
-    primals: Values, tangents: Sequence[Value | None], _outs: Any, *,
+    primals: Values, tangents: Sequence[Tangent], _outs: object, *,
     program: Program | Body, policy: Saving,
-) -> tuple[Value | None, ...]:  # fmt: skip
+) -> tuple[Tangent, ...]:  # fmt: skip
     closed = program.closed() if isinstance(program, Body) else program
 
     def apply(pushing: Program, operands: list[Value]) -> Sequence[Value]:
@@ -201,12 +202,12 @@ def _(
 
 
 def _pullback(
-    cts: Sequence[Value | None],
+    cts: Sequence[Tangent],
     wanted: Sequence[bool],
     values: Values,
     outs: Values,
-    params: dict[str, Any],
-) -> list[Value | None]:
+    params: Params,
+) -> list[Tangent]:
     """Run the program again, with what was saved, and pull back."""
     program, policy = params["program"], params["policy"]
     if isinstance(program, Body):
@@ -234,7 +235,7 @@ def _pullback(
     return [next(pulled) if want else None for want in wanted]
 
 
-def _is_staged(ct: Any) -> bool:
+def _is_staged(ct: object) -> bool:
     """Whether a cotangent is a value of compiled code, which computes the values again itself."""
     ct = ct.value if type(ct) is Selected else ct
     while type(ct) is Tracer:
@@ -245,12 +246,12 @@ def _is_staged(ct: Any) -> bool:
 
 
 def _run_again(
-    program: Program, inputs: Values, known: dict[Any, Value], builder: Builder
+    program: Program, inputs: Values, known: dict[Atom, Value], builder: Builder
 ) -> list[Value]:
     """Bind the equations of a program; the results of some are known."""
     if not known:
         return run(program, inputs)
-    env: dict[Any, Value] = dict(zip(program.inputs, inputs, strict=True))
+    env: dict[Atom, Value] = dict(zip(program.inputs, inputs, strict=True))
     env.update(program.consts)
     state = THREAD.state
     saved = state.loc
@@ -267,15 +268,15 @@ def _run_again(
     return [x.value if type(x) is Lit else env[x] for x in program.outputs]  # type: ignore[index]
 
 
-def _known(builder: Builder, eqn: Any, operands: Values, results: Values) -> list[Tracer]:
+def _known(builder: Builder, eqn: Eqn, operands: Values, results: Values) -> list[Tracer]:
     """An equation whose results were saved: recorded, not computed."""
     operands = [builder.lift(x) for x in operands]
     numbers = [x.index if type(x) is Tracer else x for x in operands]
     values = [x.value if type(x) is Tracer else x for x in operands]
     tracers = [builder.new(y, None) for y in results]
     outs = tuple([t.index for t in tracers])
-    via = THREAD.state.via
-    record = Record(eqn.prim, numbers, values, eqn.params, outs, tuple(results), eqn.loc, via)
+    loc, via = eqn.loc or here(), THREAD.state.via
+    record = Record(eqn.prim, numbers, values, eqn.params, outs, tuple(results), loc, via)
     builder.records.append(record)
     return tracers
 
@@ -304,7 +305,7 @@ def barrier(values: Values) -> list[Value]:
 
 
 @lowered
-def optimization_barrier(operand: Any) -> Any:
+def optimization_barrier(operand: PyTree) -> PyTree:
     """`operand`, a tree of arrays: what compiled code makes of them begins when all are there, and
     nothing is moved across or found to be computed already.
 
@@ -323,18 +324,18 @@ def _(*avals: Aval) -> tuple[Aval, ...]:
 
 
 @barrier_p.evaluate
-def _(*operands: Any) -> tuple[Any, ...]:
+def _(*operands: Value) -> tuple[Value, ...]:
     return operands
 
 
 @barrier_p.jvp
-def _(_primals: Values, tangents: Sequence[Value | None], _outs: Any) -> tuple[Value | None, ...]:
+def _(_primals: Values, tangents: Sequence[Tangent], _outs: object) -> tuple[Tangent, ...]:
     return tuple(tangents)
 
 
 def _through(
-    cts: Sequence[Value | None], _wanted: Any, _values: Any, _outs: Any, _params: Any
-) -> list[Value | None]:
+    cts: Sequence[Tangent], _wanted: object, _values: object, _outs: object, _params: object
+) -> list[Tangent]:
     return list(cts)
 
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from fgrad.transforms.core.derived_programs import zeros_of
 from fgrad.transforms.core.outer_context import trace_beneath
 from fgrad.transforms.core.tape import Tape, pull
 from fgrad.transforms.core.wrap import as_value, function_name, is_weak
+from fgrad.typing import PyTree
 
 Values = Sequence[Value]
 
@@ -72,15 +73,15 @@ class Segment(NamedTuple):
     outputs: tuple[Var, ...]
 
 
-def budgeted(fun: Callable[..., Any], memory: str | int) -> Callable[..., Any]:
+def budgeted(fun: Callable[..., PyTree], memory: str | int) -> Callable[..., PyTree]:
     """`fun`, which derivatives in reverse can differentiate in so much memory beyond the arguments.
 
     It is traced like a jitted function: Python does not see the values of arrays.
     """
     limit = byte_count(memory, "memory")
-    chosen: dict[Any, Choice] = {}
+    chosen: dict[Hashable, Choice] = {}
 
-    def in_budget(*args: Any, **kwargs: Any) -> Any:
+    def in_budget(*args: PyTree, **kwargs: PyTree) -> PyTree:
         if innermost() is None:
             return fun(*args, **kwargs)
         leaves, in_tree = tree.flatten((args, kwargs))
@@ -88,7 +89,7 @@ def budgeted(fun: Callable[..., Any], memory: str | int) -> Callable[..., Any]:
         values = [as_value(leaves[k]) for k in where]
         name = function_name(fun)
 
-        def flat(*inputs: Value) -> Any:
+        def flat(*inputs: Value) -> PyTree:
             whole = list(leaves)
             for k, x in zip(where, inputs, strict=True):
                 whole[k] = x

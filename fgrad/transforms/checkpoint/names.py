@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from fgrad import tree
 from fgrad.ir import traits
@@ -11,11 +11,12 @@ from fgrad.ir.primitive import Primitive
 from fgrad.trace import Value, bind
 from fgrad.tracing.device_tracing import lower
 from fgrad.transforms.core.wrap import as_value
+from fgrad.typing import PyTree
 
 NAME = Primitive("checkpoint_name", traits.passing(), params=("name",), linear_in="all")
 
 
-def checkpoint_name(x: Any, name: str) -> Any:
+def checkpoint_name(x: PyTree, name: str) -> PyTree:
     """`x`, a tree of arrays, under a name that policies know.
 
     Example:
@@ -36,20 +37,22 @@ def _(x: Aval, name: str) -> Aval:
 
 
 @NAME.evaluate
-def _(x: Any, name: str) -> Any:
+def _(x: Value, name: str) -> Value:
     return x
 
 
 @NAME.jvp
-def _(_primals: Any, tangents: Any, _out: Any, name: str) -> Value | None:
+def _(_primals: object, tangents: Sequence[Value], _out: object, name: str) -> Value | None:
     return None if tangents[0] is None else bind(NAME, tangents[0], name=name)
 
 
 @NAME.transpose
-def _(ct: Value, _wanted: Any, _x: Any, name: str) -> tuple[Value]:
+def _(ct: Value, _wanted: object, _x: object, name: str) -> tuple[Value]:
     return (ct,)
 
 
 @NAME.batch
-def _(_size: int, operands: Any, dims: Any, name: str) -> tuple[Value, int]:
+def _(
+    _size: int, operands: Sequence[Value], dims: Sequence[int | None], name: str
+) -> tuple[Value, int | None]:
     return bind(NAME, *operands, name=name), dims[0]

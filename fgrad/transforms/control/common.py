@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
 
 from fgrad.ir.aval import Aval
-from fgrad.ir.program import Program, Var
+from fgrad.ir.program import Atom, Program, Var
 from fgrad.ops.families import FLOATS, zeros_like
 from fgrad.trace import Value
 from fgrad.transforms.core.derived_programs import (
     Mask,
     zeros_of,
 )
+from fgrad.typing import R
 
 Values = Sequence[Value]
-T = TypeVar("T")
 Dims = Sequence["int | None"]
 
 
-def split_list(values: Sequence[T], *counts: int) -> list[list[T]]:
+def split_list(values: Sequence[R], *counts: int) -> list[list[R]]:
     """Consecutive parts of the given lengths, and the rest."""
     parts, start = [], 0
     for n in counts:
@@ -28,17 +27,17 @@ def split_list(values: Sequence[T], *counts: int) -> list[list[T]]:
     return [*parts, list(values[start:])]
 
 
-def some(values: Sequence[T], mask: Sequence[bool]) -> list[T]:
+def some(values: Sequence[R], mask: Sequence[bool]) -> list[R]:
     """The values where the mask says so."""
     return [x for x, m in zip(values, mask, strict=True) if m]
 
 
-def expand_list(values: Iterator[T], mask: Sequence[bool]) -> list[T | None]:
+def expand_list(values: Iterator[R], mask: Sequence[bool]) -> list[R | None]:
     """The next values where the mask says so, None elsewhere."""
     return [next(values) if m else None for m in mask]
 
 
-def nonzero_mask(tangents: Sequence[Value | None]) -> Mask:
+def nonzero_mask(tangents: Sequence[object]) -> Mask:
     """Which tangents are not known zeros."""
     return tuple([t is not None for t in tangents])
 
@@ -62,7 +61,7 @@ def known_values(values: Values, avals: Sequence[Aval]) -> list[Value]:
     return [zeros_of(a) if isinstance(v, Aval) else v for v, a in zip(values, avals, strict=True)]
 
 
-def restricted(program: Program, inputs: tuple[Var, ...], outputs: tuple[Any, ...]) -> Program:
+def restricted(program: Program, inputs: tuple[Var, ...], outputs: tuple[Atom, ...]) -> Program:
     """The part of a program that some outputs need."""
     live = {a for a in outputs if type(a) is Var}
     kept = []

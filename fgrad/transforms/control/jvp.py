@@ -6,11 +6,12 @@ scan of the body's jvp; while by its body's; switch of the branches' jvps
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Program
 from fgrad.ops.control import Role, scan, scan_p, switch, switch_p, while_loop, while_p
+from fgrad.ops.selected import Tangent
 from fgrad.trace import Value, run
 from fgrad.transforms.control.common import Values, nonzero_mask, split_list
 from fgrad.transforms.control.selected import (
@@ -58,7 +59,7 @@ class _Pushing(NamedTuple):
 
 
 def _jvp_body(
-    body: Program, active: Mask, tangents: Sequence[Any], n_consts: int, n_carry: int
+    body: Program, active: Mask, tangents: Sequence[Tangent], n_consts: int, n_carry: int
 ) -> _Pushing:
     """(consts, t consts, carry, t carry, xs, t xs) -> (carry, t carry, t ys), with the bits of
     tangents after these."""
@@ -99,13 +100,13 @@ def _jvp_body(
     return _Pushing(derived_program(body, key, both, ins, "jvp"), given, kinds)
 
 
-def _with_tangents(values: Values, tangents: Sequence[Any], kinds: Kinds) -> list[Value]:
+def _with_tangents(values: Values, tangents: Sequence[Tangent], kinds: Kinds) -> list[Value]:
     """Operands of a loop, their tangents, and the bits of these."""
     avals = [Aval(tuple(x.shape), x.dtype) for x in values]
     return [*values, *values_of(tangents, avals, kinds), *bits_of(tangents, avals, kinds)]
 
 
-def _apart(pushed: Values, kinds: Kinds) -> list[Any]:
+def _apart(pushed: Values, kinds: Kinds) -> list[Tangent]:
     """The tangents of their values and bits."""
     n = count_of(kinds)[0]
     return together(iter(pushed[:n]), iter(pushed[n:]), kinds)
@@ -113,9 +114,10 @@ def _apart(pushed: Values, kinds: Kinds) -> list[Any]:
 
 @scan_p.jvp
 def _(
-    primals: Values, tangents: Sequence[Any], _outs: Any, *,
-    body: Program, length: int, reverse: bool, n_consts: int, n_carry: int, saved: Any = None,
-) -> tuple[Any, ...]:  # fmt: skip
+    primals: Values, tangents: Sequence[Tangent], _outs: object, *,
+    body: Program, length: int, reverse: bool, n_consts: int, n_carry: int,
+    saved: Values | None = None,
+) -> tuple[Tangent, ...]:  # fmt: skip
     stop = n_consts + n_carry
     active = _carry_fixpoint(body, nonzero_mask(tangents), n_consts, stop)
     pushing = _jvp_body(body, active, tangents, n_consts, n_carry)
@@ -129,10 +131,10 @@ def _(
 
 @while_p.jvp
 def while_tangents(
-    primals: Values, tangents: Sequence[Any], _outs: Any, *,
+    primals: Values, tangents: Sequence[Tangent], _outs: object, *,
     cond: Program, body: Program, n_cond: int, n_body: int, max_steps: int | None,
-    role: Role | None, saved: Any = None,
-) -> tuple[Any, ...]:  # fmt: skip
+    role: Role | None, saved: Values | None = None,
+) -> tuple[Tangent, ...]:  # fmt: skip
     """The tangents of the last carry; those of the condition's constants have no part in them."""
     active = nonzero_mask(tangents[n_cond:])
     active = _carry_fixpoint(body, active, n_body, len(active))
@@ -155,9 +157,9 @@ def while_tangents(
 
 @switch_p.jvp
 def _(
-    primals: Values, tangents: Sequence[Any], outs: Values, *,
-    branches: tuple[Program, ...], saved: Any = None,
-) -> tuple[Any, ...]:  # fmt: skip
+    primals: Values, tangents: Sequence[Tangent], outs: Values, *,
+    branches: tuple[Program, ...], saved: Values | None = None,
+) -> tuple[Tangent, ...]:  # fmt: skip
     given = kinds_of(tangents[1:])
     if not any([kind is not None for kind in given]):
         return (None,) * len(outs)

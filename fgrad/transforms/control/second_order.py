@@ -8,9 +8,8 @@ which is the pullback of the jvp of L.  So no derivative of slots and stacks is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from fgrad.ops.selected import plain
+from fgrad.ops.selected import Tangent, plain
 from fgrad.trace import Builder
 from fgrad.transforms.control.common import Values, expand_list, some, split_list
 from fgrad.transforms.control.jvp import while_tangents
@@ -26,12 +25,12 @@ from fgrad.transforms.control.while_loop import (
 from fgrad.transforms.core.tape import Tape, pull_selected
 from fgrad.transforms.core.wrap import outside
 
-Cotangents = Sequence[Any]
+Cotangents = Sequence[Tangent]
 
 
 def pull_role(
     role: LoopRole, cts: Cotangents, wanted: Sequence[bool], values: Values, outs: Values
-) -> list[Any] | None:
+) -> list[Tangent] | None:
     """The cotangents of the operands of a loop that saves states, or that pulls them back; None if
     its states have cotangents themselves."""
     if isinstance(role, PullsBack):
@@ -42,7 +41,7 @@ def pull_role(
 
 def _pull_saving(
     role: SavesStates, cts: Cotangents, wanted: Sequence[bool], values: Values, outs: Values
-) -> list[Any] | None:
+) -> list[Tangent] | None:
     loop, plan = role.loop, role.plan
     own, count = loop.n_cond + len(loop.body.inputs), len(loop.body.outputs)
     if any([ct is not None for ct in cts[count:]]):
@@ -57,7 +56,7 @@ def _pull_saving(
 
 def _pull_pulling(
     role: PullsBack, cts: Cotangents, wanted: Sequence[bool], values: Values
-) -> list[Any] | None:
+) -> list[Tangent] | None:
     loop, plan, carry = role.loop, role.plan, role.carry
     own, first = loop.n_cond + len(loop.body.inputs), 3 + len(plan.kept)
     if any([ct is not None for ct in cts[:first]]):
@@ -81,8 +80,8 @@ def _pull_tangent(
     wanted: Sequence[bool],
     values: Values,
     tangents: Cotangents,
-    cts: Sequence[Any],
-) -> tuple[list[Any], Cotangents]:
+    cts: Cotangents,
+) -> tuple[list[Tangent], Cotangents]:
     """The tangents of a loop's wanted carries, and what `cts` of these pull back to operands."""
     loop, plan = role.loop, role.plan
     builder = Builder("vjp", loop.body.name, eager=True, saves=True)

@@ -8,12 +8,12 @@ that infinite or NaN.  A loop without selections carries no bits.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fgrad.ir.aval import BOOL, Aval
 from fgrad.ir.program import Program
 from fgrad.ops.families import ADD
-from fgrad.ops.selected import ZERO, Selected, known_support, plain
+from fgrad.ops.selected import ZERO, Selected, Tangent, known_support, plain
 from fgrad.ops.shape import full
 from fgrad.trace import Value, bind, run
 from fgrad.transforms.control.common import Values, restricted
@@ -28,12 +28,13 @@ from fgrad.transforms.core.derived_programs import (
     with_supports,
     zeros_of,
 )
+from fgrad.typing import R
 
 Kind = int | None  # DENSE, SELECTED, or None for what is known to be zero
 Kinds = tuple[Kind, ...]
 
 
-def kind_of(t: Any) -> Kind:
+def kind_of(t: Tangent) -> Kind:
     """The kind of a tangent or cotangent; zeros that happen to be in what was given do not count
     as a selection here."""
     if t is None:
@@ -41,17 +42,17 @@ def kind_of(t: Any) -> Kind:
     return SELECTED if type(t) is Selected and not t.support.loose else DENSE
 
 
-def kinds_of(ts: Sequence[Any]) -> Kinds:
+def kinds_of(ts: Sequence[Tangent]) -> Kinds:
     """The kinds of some tangents or cotangents."""
     return tuple([kind_of(t) for t in ts])
 
 
-def any_selected(ts: Sequence[Any]) -> bool:
+def any_selected(ts: Sequence[Tangent]) -> bool:
     """Whether any tangent or cotangent is selected."""
     return SELECTED in kinds_of(ts)
 
 
-def values_of(ts: Sequence[Any], avals: Sequence[Aval], kinds: Kinds) -> list[Value]:
+def values_of(ts: Sequence[Tangent], avals: Sequence[Aval], kinds: Kinds) -> list[Value]:
     """The values of those that are not known to be zero, by `kinds`."""
     return [
         zeros_of(a) if t is None else plain(t)
@@ -60,7 +61,7 @@ def values_of(ts: Sequence[Any], avals: Sequence[Aval], kinds: Kinds) -> list[Va
     ]
 
 
-def bits_of(ts: Sequence[Any], avals: Sequence[Aval], kinds: Kinds) -> list[Value]:
+def bits_of(ts: Sequence[Tangent], avals: Sequence[Aval], kinds: Kinds) -> list[Value]:
     """The bits of those that are selected by `kinds`, whatever they are themselves."""
     return [
         t.bits() if type(t) is Selected else full(a.shape, t is not None, BOOL)
@@ -74,7 +75,7 @@ def bit_avals(avals: Sequence[Aval], kinds: Kinds) -> list[Aval]:
     return [Aval(a.shape, BOOL) for a, kind in zip(avals, kinds, strict=True) if kind == SELECTED]
 
 
-def there(those: Sequence[Any], kinds: Kinds) -> list[Any]:
+def there(those: Sequence[R], kinds: Kinds) -> list[R]:
     """Those that are not known to be zero."""
     return [a for a, kind in zip(those, kinds, strict=True) if kind is not None]
 
@@ -84,9 +85,9 @@ def count_of(kinds: Kinds) -> tuple[int, int]:
     return len(kinds) - kinds.count(None), kinds.count(SELECTED)
 
 
-def together(values: Iterator[Value], bits: Iterator[Value], kinds: Kinds) -> list[Any]:
+def together(values: Iterator[Value], bits: Iterator[Value], kinds: Kinds) -> list[Tangent]:
     """Tangents or cotangents made of their values and bits."""
-    found: list[Any] = []
+    found: list[Tangent] = []
     for kind in kinds:
         if kind is None:
             found.append(None)
@@ -97,10 +98,10 @@ def together(values: Iterator[Value], bits: Iterator[Value], kinds: Kinds) -> li
     return found
 
 
-Gives = Callable[[Sequence[Any], Sequence[Aval], Kinds], list[Value]]  # values_of or bits_of
+Gives = Callable[[Sequence[Tangent], Sequence[Aval], Kinds], list[Value]]  # values_of or bits_of
 
 
-def together_later(run_branches: Callable[[Gives], Sequence[Value]], kinds: Kinds) -> list[Any]:
+def together_later(run_branches: Callable[[Gives], Sequence[Value]], kinds: Kinds) -> list[Tangent]:
     """The tangents or cotangents of branches, whose bits are computed when they are needed."""
     some_kinds = [kind for kind in kinds if kind is not None]
     values = run_branches(values_of)
@@ -108,7 +109,7 @@ def together_later(run_branches: Callable[[Gives], Sequence[Value]], kinds: Kind
     return [None if kind is None else next(found) for kind in kinds]
 
 
-def sums_together(sums: Values, bits: Values, kinds: Kinds) -> list[Any]:
+def sums_together(sums: Values, bits: Values, kinds: Kinds) -> list[Tangent]:
     """Sums of cotangents with their bits; None for those to which nothing was added."""
     each = iter(bits)
     return [
@@ -141,7 +142,7 @@ class Pulling(NamedTuple):
     kinds: Kinds  # of those of the inputs
     avals: tuple[Aval, ...]  # of all wanted inputs
 
-    def __call__(self, residuals: Values, cts: Sequence[Any]) -> list[Any]:
+    def __call__(self, residuals: Values, cts: Sequence[Tangent]) -> list[Tangent]:
         """The cotangents of the inputs, for those of the results."""
         each = iter([v.aval for v in self.program.inputs[len(residuals) :]])
         own = [NOTHING if kind is None else next(each) for kind in self.given]
@@ -215,7 +216,9 @@ def settled(
         carry = more
 
 
-def add_to(sums: Values, bits: Values, cts: Sequence[Any], kinds: Kinds) -> tuple[Values, Values]:
+def add_to(
+    sums: Values, bits: Values, cts: Sequence[Tangent], kinds: Kinds
+) -> tuple[Values, Values]:
     """Sums of cotangents, and of their bits."""
     avals = [Aval(tuple(s.shape), s.dtype) for s in sums]
     sums = [s if ct is None else bind(ADD, s, plain(ct)) for s, ct in zip(sums, cts, strict=True)]

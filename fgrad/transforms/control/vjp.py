@@ -8,15 +8,16 @@ backward  a scan in the other direction, which sums the cotangents of the consta
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fgrad.ir.aval import INT64, Aval
-from fgrad.ir.program import Lit, Program, Var
+from fgrad.ir.program import Atom, Lit, Program, Var
 from fgrad.ir.walk import has_effect
 from fgrad.ops.control import scan, scan_p, switch, switch_p, while_p
 from fgrad.ops.elementwise import convert
+from fgrad.ops.selected import Tangent
 from fgrad.ops.shape import full
 from fgrad.trace import Value, bind, concrete, run
 from fgrad.transforms.control.common import (
@@ -60,6 +61,7 @@ from fgrad.transforms.core.derived_programs import (
     vjp_programs,
     zeros_of,
 )
+from fgrad.typing import Params, R
 
 
 class Residuals(NamedTuple):
@@ -68,7 +70,7 @@ class Residuals(NamedTuple):
 
     places: list[tuple[str, int]]
     fixed: Program
-    extra: list[Any]
+    extra: list[Atom]
 
 
 def _residuals(programs: VjpPrograms, n_fixed: int) -> Residuals:
@@ -79,8 +81,8 @@ def _residuals(programs: VjpPrograms, n_fixed: int) -> Residuals:
     for eqn in forward.eqns:
         if any([type(a) is Var and a in varying for a in eqn.inputs]):
             varying.update(eqn.outputs)
-    fixed: dict[Any, int] = {}
-    extra: dict[Any, int] = {}
+    fixed: dict[Atom, int] = {}
+    extra: dict[Atom, int] = {}
     places: list[tuple[str, int]] = []
     for atom in forward.outputs[programs.count :]:
         if atom in number:
@@ -107,7 +109,7 @@ class SavedScan(NamedTuple):
 
 
 def _forward_scan(
-    values: Values, wanted: Mask, params: dict[str, Any]
+    values: Values, wanted: Mask, params: Params
 ) -> tuple[tuple[Value, ...], SavedScan]:
     body: Program = params["body"]
     n_consts, n_carry = params["n_consts"], params["n_carry"]
@@ -116,7 +118,7 @@ def _forward_scan(
         programs = economical(programs, n_consts, n_carry)
     key = ("scan residuals", wanted, n_consts, n_carry, programs.backward)
 
-    def make() -> tuple[Residuals, Program, list[Any]]:
+    def make() -> tuple[Residuals, Program, list[int]]:
         found = _residuals(programs, n_consts)
         first, stop = n_consts, n_consts + n_carry
         extra = list(found.extra)
@@ -155,13 +157,13 @@ def _wanted_of_scan(mask: Sequence[bool], body: Program, n_consts: int, n_carry:
 
 
 def _save_scan(
-    values: Values, traced: Sequence[bool], params: dict[str, Any]
+    values: Values, traced: Sequence[bool], params: Params
 ) -> tuple[tuple[Value, ...], SavedScan]:
     wanted = _wanted_of_scan(traced, params["body"], params["n_consts"], params["n_carry"])
     return _forward_scan(values, wanted, params)
 
 
-def _operand_avals(params: dict[str, Any]) -> list[Aval]:
+def _operand_avals(params: Params) -> list[Aval]:
     """The avals of a scan's operands."""
     avals, first = params["body"].in_avals, params["n_consts"] + params["n_carry"]
     length = params["length"]
@@ -191,7 +193,7 @@ def _backward_step(
     want_c, want_k, want_x = split_list(wanted, n_consts, n_carry)
     n_c, n_k = sum(want_c), sum(want_k)
 
-    def cts_of(carries: Sequence[Any], of_ys: Sequence[Any]) -> tuple[Any, ...]:
+    def cts_of(carries: Sequence[R], of_ys: Sequence[R]) -> tuple[R | None, ...]:
         return (*some(expand_list(iter(carries), want_k), takes[:n_carry]), *of_ys)
 
     pull, carry = settled(programs, carry, lambda kinds: cts_of(kinds, ys), n_c)
@@ -232,12 +234,12 @@ def _backward_step(
 
 
 def _pull_scan(
-    cts: Sequence[Any],
+    cts: Sequence[Tangent],
     wanted: Sequence[bool],
     values: Values,
-    _outs: Any,
-    params: dict[str, Any],
-) -> list[Any]:
+    _outs: object,
+    params: Params,
+) -> list[Tangent]:
     body: Program = params["body"]
     n_consts, n_carry, length = params["n_consts"], params["n_carry"], params["length"]
     saved: SavedScan | None = params.get("saved")
@@ -289,7 +291,7 @@ scan_p.refuse("transpose", "is transposed by a scan in the other direction")
 # --- while in reverse
 
 
-def _bounded(params: dict[str, Any]) -> dict[str, Any]:
+def _bounded(params: Params) -> Params:
     """A loop of at most `max_steps` steps as a scan whose steps do nothing once it has ended."""
     cond, body = params["cond"], params["body"]
     n_cond, n_body = params["n_cond"], params["n_body"]
@@ -315,12 +317,12 @@ def _bounded(params: dict[str, Any]) -> dict[str, Any]:
 class Counted(NamedTuple):
     """A loop whose steps could be counted, as a scan and what that saved."""
 
-    params: dict[str, Any]
+    params: Params
     saved: SavedScan
 
 
 def _save_while(
-    values: Values, traced: Sequence[bool], params: dict[str, Any]
+    values: Values, traced: Sequence[bool], params: Params
 ) -> tuple[tuple[Value, ...], SavedScan | Counted | Kept | None]:
     if params["max_steps"] is not None:
         return _save_scan(values, traced, _bounded(params))
@@ -330,7 +332,7 @@ def _save_while(
 
 
 def _save_unbounded(
-    values: Values, traced: Sequence[bool], params: dict[str, Any]
+    values: Values, traced: Sequence[bool], params: Params
 ) -> tuple[tuple[Value, ...], Counted | Kept]:
     numbers = [concrete(v) for v in values]
     cond, body, n_cond, n_body = [params[k] for k in ("cond", "body", "n_cond", "n_body")]
@@ -345,7 +347,7 @@ def _save_unbounded(
     return outs, Counted(as_scan, saved)
 
 
-def _count(numbers: Sequence[Any], params: dict[str, Any]) -> int:
+def _count(numbers: Sequence[Value], params: Params) -> int:
     """The steps of a loop whose operands are known."""
     cond_consts, body_consts, carry = split_list(numbers, params["n_cond"], params["n_body"])
     steps = 0
@@ -356,12 +358,12 @@ def _count(numbers: Sequence[Any], params: dict[str, Any]) -> int:
 
 
 def _pull_while(
-    cts: Sequence[Any],
+    cts: Sequence[Tangent],
     wanted: Sequence[bool],
     values: Values,
-    outs: Any,
-    params: dict[str, Any],
-) -> list[Any]:
+    outs: Sequence[Value],
+    params: Params,
+) -> list[Tangent]:
     saved: SavedScan | Counted | Kept | None = params.get("saved")
     if params["max_steps"] is not None:
         return _pull_scan(cts, wanted, values, outs, {**_bounded(params), "saved": saved})
@@ -470,7 +472,7 @@ def _unused(aval: Aval) -> Value:
 
 
 def _save_switch(
-    values: Values, traced: Sequence[bool], params: dict[str, Any]
+    values: Values, traced: Sequence[bool], params: Params
 ) -> tuple[tuple[Value, ...], SavedSwitch]:
     branches = params["branches"]
     wanted = inexact_mask(branches[0].in_avals, traced[1:])
@@ -478,12 +480,12 @@ def _save_switch(
 
 
 def _pull_switch(
-    cts: Sequence[Any],
+    cts: Sequence[Tangent],
     wanted: Sequence[bool],
     values: Values,
-    _outs: Any,
-    params: dict[str, Any],
-) -> list[Any]:
+    _outs: object,
+    params: Params,
+) -> list[Tangent]:
     saved: SavedSwitch | None = params.get("saved")
     if saved is None or not covers(saved.wanted, wanted[1:]):
         branches: tuple[Program, ...] = params["branches"]

@@ -8,7 +8,6 @@ switch   all branches, and a selection, where lanes choose differently
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from fgrad.ir.aval import INT64
 from fgrad.ir.program import Program
@@ -45,7 +44,9 @@ def _batched_carry(body: Program, size: int, dims: Dims, start: int, stop: int) 
         found[start:stop] = carry
 
 
-def _batched_body(body: Program, size: int, dims: Dims, carry: Dims) -> tuple[Program, list[Any]]:
+def _batched_body(
+    body: Program, size: int, dims: Dims, carry: Dims
+) -> tuple[Program, list[int | None]]:
     """The batched body with its carry's axes as they come in, and those of the ys first."""
     derived = batched_program(body, size, tuple(dims))
     outs = [*carry, *[None if d is None else 0 for d in derived.dims[len(carry) :]]]
@@ -63,7 +64,8 @@ def _batched_body(body: Program, size: int, dims: Dims, carry: Dims) -> tuple[Pr
 @scan_p.batch
 def _(
     size: int, operands: Values, dims: Dims, *,
-    body: Program, length: int, reverse: bool, n_consts: int, n_carry: int, saved: Any = None,
+    body: Program, length: int, reverse: bool, n_consts: int, n_carry: int,
+    saved: Values | None = None,
 ) -> tuple[tuple[Value, ...], list[int | None]]:  # fmt: skip
     stop = n_consts + n_carry
     items = [None if d is None else 0 for d in dims[stop:]]
@@ -83,7 +85,7 @@ def _(
 def _(
     size: int, operands: Values, dims: Dims, *,
     cond: Program, body: Program, n_cond: int, n_body: int, max_steps: int | None,
-    role: Role | None, saved: Any = None,
+    role: Role | None, saved: Values | None = None,
 ) -> tuple[tuple[Value, ...], list[int | None]]:  # fmt: skip
     cc, c, k = split_list(operands, n_cond, n_body)
     cond_dims, own = list(dims[:n_cond]), list(dims[n_cond:])
@@ -123,7 +125,12 @@ def _(
 
 @switch_p.batch
 def _(
-    size: int, operands: Values, dims: Dims, *, branches: tuple[Program, ...], saved: Any = None
+    size: int,
+    operands: Values,
+    dims: Dims,
+    *,
+    branches: tuple[Program, ...],
+    saved: Values | None = None,
 ) -> tuple[tuple[Value, ...], list[int | None]]:
     index, *xs = operands
     own = tuple(dims[1:])

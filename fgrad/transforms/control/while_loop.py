@@ -14,12 +14,12 @@ every so many states, as Griewank's binomial schedule has it, so that any number
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fgrad.base.source import here, resolve
 from fgrad.errors import MissingRuleError
 from fgrad.ir.aval import INT64, Aval, aval_of
-from fgrad.ir.program import Params, Program, Var
+from fgrad.ir.program import Atom, Params, Program, Var
 from fgrad.ir.walk import has_effect
 from fgrad.ops.control import Role, while_loop
 from fgrad.ops.elementwise import (
@@ -41,7 +41,7 @@ from fgrad.ops.elementwise import (
     sub,
 )
 from fgrad.ops.index import gather, scatter
-from fgrad.ops.selected import join
+from fgrad.ops.selected import Tangent, join
 from fgrad.trace import Value, run, trace
 from fgrad.tracing.thread_state import THREAD
 from fgrad.transforms.control.common import (
@@ -74,6 +74,7 @@ from fgrad.transforms.core.derived_programs import (
     vjp_programs,
     zeros_of,
 )
+from fgrad.typing import R
 
 SLOTS = 128  # of the stack; the forward loop has one less
 FEWEST = 8
@@ -167,7 +168,7 @@ def save_loop(loop: Loop, values: Values, traced: Sequence[bool]) -> tuple[tuple
     return tuple(last), Kept(inner, plan, same, given, left)
 
 
-def pull_loop(kept: Kept, cts: Sequence[Any]) -> list[Any]:
+def pull_loop(kept: Kept, cts: Sequence[Tangent]) -> list[Tangent]:
     """The cotangents of a loop's operands, for those of its last carry."""
     loop, plan, same, values, left = kept
     changing = [not fixed for fixed in same]
@@ -207,7 +208,7 @@ def _settled(loop: Loop, same: Mask) -> Loop:
     return body.derived(("settled", n_cond, n_body, cond), settle)
 
 
-def _settled_operands(loop: Loop, same: Mask, operands: Sequence[Any]) -> list[Any]:
+def _settled_operands(loop: Loop, same: Mask, operands: Sequence[R]) -> list[R]:
     cc, c, k = split_list(operands, loop.n_cond, loop.n_body)
     fixed = some(k, same)
     return [*cc, *fixed, *c, *fixed, *some(k, [not is_same for is_same in same])]
@@ -249,11 +250,11 @@ def _reached(loop: Loop, traced: Sequence[bool]) -> list[bool]:
         found[n:] = carries
 
 
-def _variables(atoms: Sequence[Any]) -> list[Var]:
+def _variables(atoms: Sequence[Atom]) -> list[Var]:
     return [a for a in atoms if isinstance(a, Var)]
 
 
-def _inputs_of(program: Program, wanted: Sequence[Any]) -> set[int]:
+def _inputs_of(program: Program, wanted: Sequence[Atom]) -> set[int]:
     """The numbers of the inputs that some results depend on."""
     live = set(_variables(wanted))
     for eqn in reversed(program.eqns):
@@ -273,7 +274,7 @@ def _needed(loop: Loop, inputs: set[int]) -> tuple[int, ...]:
         inputs = more
 
 
-def _part(program: Program, n: int, carries: Sequence[int], outputs: Sequence[Any]) -> Program:
+def _part(program: Program, n: int, carries: Sequence[int], outputs: Sequence[Atom]) -> Program:
     """The part of a program that makes some results of its constants and some carries."""
     inputs = (*program.inputs[:n], *[program.inputs[k] for k in carries])
     return _silent(restricted(program, inputs, tuple(outputs)))
@@ -297,7 +298,7 @@ def _silent(program: Program) -> Program:
     return program.replace(eqns=tuple(reversed(kept)))
 
 
-def _silent_in(x: Any) -> Any:
+def _silent_in(x: object) -> object:
     if isinstance(x, tuple) and any([isinstance(p, Program) for p in x]):
         return tuple([_silent(p) for p in x])
     return _silent(x) if isinstance(x, Program) else x
@@ -380,8 +381,8 @@ def _is_kept(i: Value, s: Value) -> Value:
 
 
 def _pulling(
-    loop: Loop, plan: Plan, values: Values, left: Values, cts: Sequence[Any]
-) -> tuple[list[Any], list[Any]]:
+    loop: Loop, plan: Plan, values: Values, left: Values, cts: Sequence[Tangent]
+) -> tuple[list[Tangent], list[Tangent]]:
     """The cotangents of the first carry, for those of the last one, and of the constants.
 
     Arguments:

@@ -8,9 +8,8 @@ everything was computed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from types import CellType, FunctionType, MethodType
-from typing import Any
 
 import numpy as np
 
@@ -19,20 +18,21 @@ from fgrad.base.containers import SEQUENCES, Edit, Watch, containers_in, put_con
 from fgrad.base.pickling import Transformed
 from fgrad.base.source import USERS, here, owner_of, resolve, warn_user
 from fgrad.errors import ArgumentWriteError, InPlaceError, LostWriteWarning
-from fgrad.trace import Tracer
+from fgrad.trace import Tracer, Value
 from fgrad.tracing.assign import immutable, keep_memory, layout_of, memory_of, root_of, writes_of
 from fgrad.tracing.device_tracing import is_lifted, lift
 from fgrad.tracing.layouts import in_c_order
 from fgrad.tracing.on_device import OnDevice
 from fgrad.tracing.overlap import overlap, overlaps_itself
 from fgrad.tracing.writing import write_all
+from fgrad.typing import PyTree
 
 MOST_ITEMS = 1024  # of a container outside that is looked at
 
 Names = Callable[[], Sequence[str]]
 
 
-def is_array(x: Any) -> bool:
+def is_array(x: object) -> bool:
     """Whether a leaf is an array, which can be written, and not a number."""
     if isinstance(x, Tracer):
         return bool(x.shape) or x._view is not None
@@ -40,7 +40,7 @@ def is_array(x: Any) -> bool:
 
 
 def check_written(
-    written: Sequence[int], given: Sequence[Any], function: str, names: Names
+    written: Sequence[int], given: Sequence[object], function: str, names: Names
 ) -> None:
     """Raise a card if an argument cannot be written, or shares memory with another one."""
     for k in written:
@@ -52,14 +52,14 @@ def check_written(
                 raise shared(function, names()[k], names()[j])
 
 
-def is_contiguous(x: Any) -> bool:
+def is_contiguous(x: object) -> bool:
     """Whether an array, or what a tracer stands for, lies in C order without gaps."""
     if isinstance(x, Tracer):
         return in_c_order(root_of(x)) and layout_of(x).flags.c_contiguous
     return not isinstance(x, np.ndarray) or x.flags.c_contiguous
 
 
-def store(target: Any, new: Any) -> None:
+def store(target: PyTree, new: PyTree) -> None:
     """Write a new value over an argument: an array, or what stands for one in a trace."""
     if isinstance(target, Tracer):
         write_all(target, new)
@@ -72,7 +72,7 @@ def store(target: Any, new: Any) -> None:
 # --- what is refused ------------------------------------------------------------------------------
 
 
-def _unwritable(x: Any) -> tuple[str, str] | None:
+def _unwritable(x: object) -> tuple[str, str] | None:
     """Why an argument cannot be written, in words; or None."""
     if is_lifted(x) or isinstance(x, OnDevice):
         raise immutable(lift(x).aval)
@@ -142,13 +142,13 @@ def _traced(new: Tracer) -> InPlaceError:
 # --- transforms that call a function with values --------------------------------------------------
 
 
-def watched(trees: Sequence[Any]) -> Watch | None:
+def watched(trees: Sequence[object]) -> Watch | None:
     """The containers among the arguments that a function gets; None if there are none."""
     return None if all([type(x) is Tracer for x in trees]) else Watch(tuple(trees))
 
 
 def warn_of_writes(
-    transform: str, tracers: Sequence[Tracer], watch: Watch | None, results: Any, names: Names
+    transform: str, tracers: Sequence[Tracer], watch: Watch | None, results: object, names: Names
 ) -> None:
     """Warn of what a function wrote into arguments that are copies, if it is in no result."""
     if watch is None and not any([x._view is not None for x in tracers]):
@@ -165,7 +165,7 @@ def warn_of_writes(
             warn_lost(transform, f"a {type(watch.containers[edit.container]).__name__}")
 
 
-def refuse_writes(of: str, tracers: Sequence[Tracer], results: Sequence[Any]) -> None:
+def refuse_writes(of: str, tracers: Sequence[Tracer], results: Sequence[object]) -> None:
     """Raise a card if a function that has arrays of its own for its arguments writes into one, and
     does not return it."""
     for k, x in enumerate(tracers):
@@ -183,7 +183,7 @@ def refuse_writes(of: str, tracers: Sequence[Tracer], results: Sequence[Any]) ->
         )
 
 
-def refuse_edits(of: str, watch: Watch | None, out: Any) -> None:
+def refuse_edits(of: str, watch: Watch | None, out: object) -> None:
     """Raise a card if a function that has containers of its own for its arguments changes one, and
     returns neither that nor what it stored there."""
     edits = () if watch is None else watch.edits()
@@ -221,7 +221,7 @@ class Around:
     these what is traced.
     """
 
-    def __init__(self, fun: Callable[..., Any]) -> None:
+    def __init__(self, fun: Callable[..., PyTree]) -> None:
         self.watch = Watch(tuple(_named_containers(fun)))
 
     def check(self, of: str) -> None:
@@ -246,11 +246,11 @@ class Around:
             )
 
 
-def _named_containers(fun: Any) -> list[Any]:
+def _named_containers(fun: Callable[..., PyTree]) -> list[PyTree]:
     """Dictionaries, lists and the like that the code of a function, and of those that it names,
     names outside of them."""
-    found: dict[int, Any] = {}
-    left = [fun]
+    found: dict[int, PyTree] = {}
+    left: list[PyTree] = [fun]
     seen: set[int] = set()
     while left:
         x = left.pop()
@@ -270,7 +270,7 @@ def _named_containers(fun: Any) -> list[Any]:
     return list(found.values())
 
 
-def _held(cell: CellType) -> Any:
+def _held(cell: CellType) -> object:
     try:
         return cell.cell_contents
     except ValueError:  # a variable that has no value yet
@@ -293,9 +293,9 @@ class Shared:
         self,
         transform: str,
         tracers: Sequence[Tracer],
-        leaves: Sequence[Any],
+        leaves: Sequence[object],
         copied: Sequence[bool],
-        trees: tuple[Sequence[Any], Sequence[Any]],
+        trees: tuple[Sequence[PyTree], Sequence[PyTree]],
         names: Names,
     ) -> None:
         self.transform, self.tracers, self.leaves = transform, tracers, leaves
@@ -307,7 +307,7 @@ class Shared:
                 if not is_contiguous(leaf) and isinstance(leaf, np.ndarray):
                     memory_of(x).layout = leaf
 
-    def after(self, results: Sequence[Any]) -> Callable[[], None] | None:
+    def after(self, results: Sequence[PyTree]) -> Callable[[], None] | None:
         """What is to be done when all else is computed, to write what all examples share; or None.
 
         It warns of what was written into mapped arguments and is in no result.
@@ -339,7 +339,7 @@ class Shared:
 
         return store_all
 
-    def _known(self, x: Any, name: str) -> Any:
+    def _known(self, x: Value, name: str) -> Value:
         """A value that all examples share, as the caller sees it."""
         value = x.builder.lift(x).value if isinstance(x, Tracer) else x
         if value is None:
@@ -354,7 +354,9 @@ class Shared:
             )
         return value
 
-    def _contents(self, edit: Edit, results: Sequence[Any]) -> tuple[Any, dict[Any, Any]] | None:
+    def _contents(
+        self, edit: Edit, results: Sequence[PyTree]
+    ) -> tuple[PyTree, dict[Hashable, PyTree]] | None:
         """A container of the caller's, and what it holds afterwards; None if it is a copy."""
         assert self.watch is not None
         mine, yours = self.watch.containers, containers_in(tuple(self.given))
@@ -367,13 +369,13 @@ class Shared:
             return None
         same = {id(a): b for a, b in zip(mine, yours, strict=True)}
 
-        def outer(x: Any) -> Any:
+        def outer(x: PyTree) -> PyTree:
             if id(x) in same:
                 return same[id(x)]
             k = places.get(id(x), -1)
             return self._known(x, name) if k < 0 or self.copied[k] else self.leaves[k]
 
-        def is_mine(x: Any) -> bool:
+        def is_mine(x: object) -> bool:
             return id(x) in same
 
         new = {key: tree.map(outer, x, is_leaf=is_mine) for key, x in edit.contents.items()}

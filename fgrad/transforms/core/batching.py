@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from fgrad.tracing.layouts import examples_in_c_order, mark
 from fgrad.tracing.record import Record
 from fgrad.tracing.thread_state import THREAD
 from fgrad.transforms.core.tape import missing_rule, replayed_by
+from fgrad.typing import PyTree
 
 Batched = tuple[Value, "int | None"]
 
@@ -58,7 +58,9 @@ def run_batched(
                     continue  # the same for all examples: its value is known
                 pairs = [_pair(env, k, x) for k, x in zip(operands, values, strict=True)]
                 xs, dims = [x for x, _ in pairs], [d for _, d in pairs]
-                rule: Any = prim.rules.get("batch")
+                rule: Callable[..., tuple[PyTree, PyTree]] | Refusal | None = prim.rules.get(
+                    "batch"
+                )
                 if rule is None or isinstance(rule, Refusal):
                     raise missing_rule(prim, "batching rule", rule, record)
                 if not any([d is not None for d in dims]):
@@ -80,12 +82,12 @@ def run_batched(
 
 
 def _once(
-    _size: int, operands: Sequence[Value], _dims: Any, *, prim: Primitive, **params: Any
-) -> tuple[Any, Any]:
+    _size: int, operands: Sequence[Value], _dims: object, *, prim: Primitive, **params: object
+) -> tuple[PyTree, PyTree]:
     """An equation on values that all examples share."""
     out = bind(prim, *operands, **{k: v for k, v in params.items() if k != "saved"})
     return out, (None,) * len(out) if prim.multiple else None
 
 
-def _pair(env: dict[int, Batched], k: Any, value: Value) -> Batched:
+def _pair(env: dict[int, Batched], k: object, value: Value) -> Batched:
     return env.get(k, (value, None)) if type(k) is int else (value, None)

@@ -101,7 +101,7 @@ def held(fun: Any) -> list[Tracer]:
     return [x for cell in cells for x in tree.leaves(_contents(cell)) if type(x) is Tracer]
 
 
-def _contents(cell: types.CellType) -> Any:
+def _contents(cell: types.CellType) -> object:
     try:
         return cell.cell_contents
     except ValueError:  # a variable that is not assigned yet

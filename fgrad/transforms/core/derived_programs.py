@@ -11,20 +11,21 @@ made once, see `Program.derived`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from fgrad.ir.aval import BOOL, Aval
 from fgrad.ir.program import Program
 from fgrad.ops.families import FLOATS
-from fgrad.ops.selected import ZERO, Selected, Support, known_support, plain
+from fgrad.ops.selected import ZERO, Selected, Support, Tangent, known_support, plain
 from fgrad.ops.shape import full
 from fgrad.trace import Builder, Tracer, Value, run, trace
 from fgrad.tracing.layouts import orders_known
-from fgrad.transforms.core.batching import run_batched
+from fgrad.transforms.core.batching import Batched, run_batched
 from fgrad.transforms.core.tape import Tape, pull_selected, push_selected
 from fgrad.transforms.core.wrap import outside
+from fgrad.typing import PyTree
 
 Mask = tuple[bool, ...]
 
@@ -63,7 +64,7 @@ class BatchedProgram(NamedTuple):
 
 
 def derived_program(
-    of: Program, key: Any, fun: Callable[..., Sequence[Value]], avals: Sequence[Aval], by: str
+    of: Program, key: Hashable, fun: Callable[..., Sequence[Value]], avals: Sequence[Aval], by: str
 ) -> Program:
     """A program derived from another one, traced once."""
 
@@ -103,13 +104,13 @@ def _replay(program: Program, what: str, values: Sequence[Value], active: Mask) 
 DENSE, SELECTED, LOOSE = 0, 1, 2  # kinds of tangents, see `Support`
 
 
-def _kind(t: Any) -> int:
+def _kind(t: Tangent) -> int:
     if type(t) is not Selected:
         return DENSE
     return LOOSE if t.support.loose else SELECTED
 
 
-def _of_kind(kind: int, t: Value, bits: Iterator[Value]) -> Any:
+def _of_kind(kind: int, t: Value, bits: Iterator[Value]) -> Value | Selected:
     """A tangent of a kind; its support, if it has one, comes from `bits`."""
     return t if kind == DENSE else Selected(t, known_support(next(bits), kind == LOOSE), ZERO)
 
@@ -153,7 +154,7 @@ def _jvp_program(program: Program, active: Mask, kinds: tuple[int, ...]) -> JvpP
     return JvpProgram(derived, tuple(has), supports, tuple(out_kinds))
 
 
-def _supports(ts: Sequence[Any], kinds: Sequence[int | None]) -> list[Value]:
+def _supports(ts: Sequence[PyTree], kinds: Sequence[int | None]) -> list[Value]:
     return [t.bits() for t, kind in zip(ts, kinds, strict=True) if kind]
 
 
@@ -172,9 +173,9 @@ def join_supports(program: Program, supports: Program) -> Program:
 def push_program(
     program: Program,
     primals: Sequence[Value],
-    tangents: Sequence[Any],
+    tangents: Sequence[Tangent],
     apply: Callable[[Program, list[Value]], Sequence[Value]],
-) -> tuple[Any, ...]:
+) -> tuple[Tangent, ...]:
     """The tangents of the outputs of a program; `apply` runs the program that computes them."""
     active = tuple([t is not None for t in tangents])
     there = [t for t in tangents if t is not None]
@@ -192,7 +193,7 @@ def push_program(
 
 def with_supports(
     values: Sequence[Value], kinds: Sequence[int | None], supports: Callable[[], Sequence[Value]]
-) -> list[Any]:
+) -> list[Value]:
     """Tangents or cotangents that a program gave, with the supports that another one gives."""
     found: list[Value] = []
 
@@ -276,7 +277,7 @@ def _batched_program(program: Program, size: int, dims: tuple[int | None, ...]) 
                 for v, a, d in zip(values, program.in_avals, dims, strict=True)
             ]
             outs = [builder.lift(y) for y in run(program, inputs)]
-        env: dict[int, Any] = {
+        env: dict[int, Batched] = {
             x.index: (v, d) for x, v, d in zip(inputs, values, dims, strict=True) if d is not None
         }
         pairs = run_batched(builder.records, env, outs, orders_known(outs), size)

@@ -12,7 +12,6 @@ argument and the result are complex, and the derivative is f'(z).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from fgrad.ops.complex import conj
 from fgrad.ops.families import REAL_FLOATS
 from fgrad.trace import Value
 from fgrad.transforms.core.wrap import function_name
+from fgrad.typing import PyTree
 
 _Rows = tuple[tuple[str, str], ...]
 
@@ -53,7 +53,7 @@ def check_argument(
     )
 
 
-def check_result(dtype: np.dtype, holomorphic: bool, fun: Callable[..., Any], what: str) -> None:
+def check_result(dtype: np.dtype, holomorphic: bool, fun: Callable[..., PyTree], what: str) -> None:
     """Refuse results that have no derivative, or none of the kind that was asked for."""
     if dtype.kind in ("c" if holomorphic else REAL_FLOATS):
         return
@@ -84,7 +84,9 @@ def check_result(dtype: np.dtype, holomorphic: bool, fun: Callable[..., Any], wh
     )
 
 
-def check_direction(dtype: np.dtype, holomorphic: bool, fun: Callable[..., Any], what: str) -> None:
+def check_direction(
+    dtype: np.dtype, holomorphic: bool, fun: Callable[..., PyTree], what: str
+) -> None:
     """Refuse complex arguments of a forward Jacobian that is not holomorphic."""
     check_argument(dtype, holomorphic, function_name(fun), what)
     if dtype.kind == "c" and not holomorphic:

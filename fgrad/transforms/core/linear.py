@@ -5,8 +5,7 @@ linear_transpose : (a -o b) -> (CT b -o CT a)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from fgrad import tree
 from fgrad.base.pickling import Recipe, with_recipe
@@ -28,6 +27,7 @@ from fgrad.transforms.core.wrap import (
     is_weak,
     named_like,
 )
+from fgrad.typing import Params, PyTree
 
 
 def check_linear(tape: Tape) -> str | None:
@@ -48,7 +48,7 @@ Active = Sequence[bool]
 
 
 def _linear_results(
-    prim: Primitive, params: Mapping[str, Any], active: Active, lost: Sequence[bool]
+    prim: Primitive, params: Params, active: Active, lost: Sequence[bool]
 ) -> list[bool] | None:
     """Which results depend on the active operands; None if one does but not linearly.
 
@@ -69,7 +69,7 @@ def _linear_results(
     return [True] * len(lost) if linear else None
 
 
-def _of_programs(prim: Primitive, params: Mapping[str, Any], active: Active) -> list[bool] | None:
+def _of_programs(prim: Primitive, params: Params, active: Active) -> list[bool] | None:
     """The results of what runs programs, of which all must be linear."""
     if prim.holds is Holds.CALL:
         return _of_program(params["program"], active)
@@ -107,7 +107,7 @@ def _of_program(program: Program, active: Active) -> list[bool] | None:
     return [a in moving for a in program.outputs]
 
 
-def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], Any]:
+def linear_transpose(fun: Callable[..., PyTree], *primals: PyTree) -> Callable[[PyTree], PyTree]:
     """The transpose of a linear function: `<ct, fun(x)> == <fun_t(ct), x>`.
 
     Arguments:
@@ -131,7 +131,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], 
     avals = [_aval(x) for x in leaves]
     name = function_name(fun)
 
-    def transposed(cotangent: Any) -> Any:
+    def transposed(cotangent: PyTree) -> PyTree:
         builder = Builder("transpose", name, eager=True)
         with builder.running, builder:
             inputs = [
@@ -160,13 +160,13 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], 
     )
 
 
-def _aval(x: Any) -> Aval:
+def _aval(x: PyTree) -> Aval:
     if hasattr(x, "shape") and hasattr(x, "dtype"):
         return Aval(tuple(x.shape), x.dtype)
     return aval_of(as_value(x)).strong()
 
 
-def _like(ct: Any, aval: Aval) -> Value:
+def _like(ct: object, aval: Aval) -> Value:
     value = as_value(ct, "a cotangent")
     if tuple(value.shape) != aval.shape:
         raise ArgumentError(

@@ -22,7 +22,7 @@ from fgrad.ir.aval import aval_of
 from fgrad.ops.elementwise import convert
 from fgrad.ops.families import FLOATS, zeros_like
 from fgrad.ops.moved import as_given
-from fgrad.ops.selected import ZERO, Selected, known_support, plain
+from fgrad.ops.selected import ZERO, Selected, Tangent, known_support, plain
 from fgrad.trace import Builder, Tracer, Value
 from fgrad.tracing.device_tracing import is_lifted, lower, on_same_device
 from fgrad.transforms.core.arguments import warn_of_writes, watched
@@ -41,17 +41,18 @@ from fgrad.transforms.core.wrap import (
     own,
     split_aux,
 )
+from fgrad.typing import PyTree
 
 
 class Linearized(NamedTuple):
     """A function traced at a point: its result there and the tape of its derivative."""
 
-    outs: list[Any]
+    outs: list[Value]
     out_tree: tree.TreeDef
-    aux: Any
+    aux: PyTree
     tape: Tape
     in_tree: tree.TreeDef
-    primals: list[Any]
+    primals: list[Value]
 
     def without_values(self) -> Linearized:
         """What the linear map needs: no value but those that derivatives read."""
@@ -66,7 +67,7 @@ def _likenesses(values: Sequence[Value]) -> list[Any]:
 
 
 def trace_linear(
-    what: str, fun: Callable[..., Any], primals: Sequence[Any], has_aux: bool, saves: bool
+    what: str, fun: Callable[..., PyTree], primals: Sequence[PyTree], has_aux: bool, saves: bool
 ) -> Linearized:
     """Run `fun(*primals)` once, recording it for differentiation."""
     leaves, in_tree = tree.flatten(tuple(primals)) if len(primals) != 1 else _single(primals)
@@ -108,7 +109,7 @@ def _snapshot(x: Value) -> Value:
     return x.copy("K") if isinstance(x, np.ndarray) else x
 
 
-def _single(primals: Sequence[Any]) -> tuple[list[Any], tree.TreeDef]:
+def _single(primals: Sequence[PyTree]) -> tuple[list[Value], tree.TreeDef]:
     leaves, treedef = flatten(primals[0])
     return leaves, tree.tuple_of(treedef)
 
@@ -119,7 +120,7 @@ def is_inexact(x: Value) -> bool:
 
 
 def _check_linear(
-    values: Sequence[Any], like: Sequence[Any], what: str, of: str, whose: str
+    values: Sequence[object], like: Sequence[Value], what: str, of: str, whose: str
 ) -> list[Value | None]:
     """Tangents or cotangents as values of the right shape and dtype; None stands for zero."""
     checked: list[Value | None] = []
@@ -149,11 +150,11 @@ def _check_linear(
 
 @hides_own_frames
 def jvp(
-    fun: Callable[..., Any],
-    primals: Sequence[Any],
-    tangents: Sequence[Any],
+    fun: Callable[..., PyTree],
+    primals: Sequence[PyTree],
+    tangents: Sequence[PyTree],
     has_aux: bool = False,
-) -> tuple[Any, ...]:
+) -> tuple[PyTree, ...]:
     """The value of `fun` at `primals` and its directional derivative along `tangents`.
 
     Arguments:
@@ -182,7 +183,7 @@ def jvp(
     return (result, out_tangents, lin.aux) if has_aux else (result, out_tangents)
 
 
-def _selected(ts: Sequence[Value | None], supports: Sequence[Value]) -> list[Any]:
+def _selected(ts: Sequence[Value | None], supports: Sequence[Value]) -> list[Tangent]:
     if not supports:
         return [as_given(t) for t in ts]
     return [
@@ -192,8 +193,8 @@ def _selected(ts: Sequence[Value | None], supports: Sequence[Value]) -> list[Any
 
 
 def apply_tangents(
-    lin: Linearized, tangents: tuple[Any, ...], what: str, supports: Sequence[Value] = ()
-) -> Any:
+    lin: Linearized, tangents: tuple[PyTree, ...], what: str, supports: Sequence[Value] = ()
+) -> PyTree:
     """The tangents of the results; `supports` says where those that are given are not zero."""
     leaves, treedef = tree.flatten(tangents)
     if treedef != lin.in_tree:
@@ -212,7 +213,9 @@ def apply_tangents(
 
 
 @hides_own_frames
-def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
+def linearize(
+    fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool = False
+) -> tuple[PyTree, ...]:
     """The value of `fun` at `primals`, and its derivative there as a function of tangents.
 
     Returns:
@@ -233,10 +236,10 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
 
 
 @pickles_as_call
-def _pushforward(linear: Linearized, name: str) -> Callable[..., Any]:
+def _pushforward(linear: Linearized, name: str) -> Callable[..., PyTree]:
     """The derivative at a point, as a function."""
 
-    def fun_jvp(*tangents: Any) -> Any:
+    def fun_jvp(*tangents: PyTree) -> PyTree:
         """The tangent of the result, for one of each primal."""
         return apply_tangents(linear, tangents, "linearize")
 
@@ -244,7 +247,7 @@ def _pushforward(linear: Linearized, name: str) -> Callable[..., Any]:
 
 
 @hides_own_frames
-def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
+def vjp(fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool = False) -> tuple[PyTree, ...]:
     """The value of `fun` at `primals`, and the transpose of its derivative there.
 
     Arguments:
@@ -270,17 +273,17 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[
 
 
 @pickles_as_call
-def _pullback(linear: Linearized, name: str) -> Callable[..., Any]:
+def _pullback(linear: Linearized, name: str) -> Callable[..., PyTree]:
     """The transposed derivative at a point, as a function."""
 
-    def fun_vjp(cotangent: Any) -> Any:
+    def fun_vjp(cotangent: PyTree) -> PyTree:
         """The cotangents of the primals, for one of the result."""
         return pull_tree(linear, cotangent)
 
     return Transformed(fun_vjp, fun_vjp, f"vjp({name})")
 
 
-def pull_tree(lin: Linearized, cotangent: Any, supports: Sequence[Value] = ()) -> Any:
+def pull_tree(lin: Linearized, cotangent: PyTree, supports: Sequence[Value] = ()) -> PyTree:
     """The cotangents of the primals; `supports` says where those that are given are not zero."""
     leaves, treedef = flatten(cotangent)
     if treedef != lin.out_tree:

@@ -32,6 +32,7 @@ from fgrad.transforms.core.batching import Batched, example_input, run_batched
 from fgrad.transforms.core.closure_capture import closing, settled
 from fgrad.transforms.core.derived_programs import batched_program, derived_program
 from fgrad.transforms.core.wrap import as_value, is_weak, outside
+from fgrad.typing import PyTree
 
 
 class _Hidden(threading.local):
@@ -154,13 +155,13 @@ class Beneath(Builder):
 class Evaluated(NamedTuple):
     """The result of a user function in the present context."""
 
-    leaves: list[Any]
+    leaves: list[PyTree]
     treedef: tree.TreeDef
     orders: list[bool]  # which of them are known to lie in C order
 
 
 def evaluate_beneath(
-    fun: Callable[..., Any],
+    fun: Callable[..., PyTree],
     values: Sequence[Value],
     name: str,
     weak: Sequence[bool] = (),
@@ -185,12 +186,12 @@ def evaluate_beneath(
         builder.release()
 
 
-def _orders(builder: Builder, leaves: Sequence[Any]) -> list[bool]:
+def _orders(builder: Builder, leaves: Sequence[object]) -> list[bool]:
     """Which results of a function lie in C order as far as its trace knows."""
     return [type(x) is not Tracer or orders_known([builder.lift(x)])[0] for x in leaves]
 
 
-def doubtful(value: Any) -> Any:
+def doubtful(value: Value) -> Value:
     """An array whose order is not known, as a value of the present trace, if that has values:
     NumPy may have laid it out in another way."""
     outer = innermost()
@@ -208,15 +209,15 @@ class Call(Opaque):
     and the program is not run again.
     """
 
-    results: Sequence[Any] | None = None
+    results: Sequence[Value] | None = None
 
     def bound(
         self,
-        results: Sequence[Any] | None,
+        results: Sequence[Value] | None,
         prim: Primitive,
         operands: Sequence[Value],
-        **params: Any,
-    ) -> list[Any]:
+        **params: object,
+    ) -> list[Value]:
         """The equation of the call; `results` are its results if all are known."""
         self.results = results
         try:
@@ -224,7 +225,7 @@ class Call(Opaque):
         finally:
             self.results = None  # the equation must not keep them alive
 
-    def evaluated(self, program: Program, operands: Sequence[Any]) -> tuple[Any, ...]:
+    def evaluated(self, program: Program, operands: Sequence[Value]) -> tuple[Value, ...]:
         """The results of the program of the call."""
         return tuple(run(program, operands) if self.results is None else self.results)
 
@@ -244,7 +245,7 @@ class Traced(NamedTuple):
 
 
 def trace_beneath(
-    fun: Callable[..., Any],
+    fun: Callable[..., PyTree],
     values: Sequence[Value],
     name: str,
     what: str,
@@ -282,7 +283,7 @@ def trace_beneath(
 
 
 def mapped(
-    fun: Callable[..., Sequence[Any]],
+    fun: Callable[..., Sequence[Value]],
     size: int,
     values: Sequence[Value],
     dims: Sequence[int | None],
@@ -310,7 +311,7 @@ def without_axis(aval: Aval, axis: int) -> Aval:
     return Aval(aval.shape[:axis] + aval.shape[axis + 1 :], aval.dtype)
 
 
-def is_value(x: Any) -> bool:
+def is_value(x: object) -> bool:
     """Whether a leaf is an array, a NumPy scalar or a tracer."""
     return isinstance(x, (Tracer, np.ndarray, np.generic))
 

@@ -19,7 +19,7 @@ from fgrad.ops.elementwise import convert
 from fgrad.ops.families import zeros_like
 from fgrad.ops.index import scatter
 from fgrad.ops.moved import every
-from fgrad.ops.selected import ZERO, Selected, Support, plain
+from fgrad.ops.selected import ZERO, Selected, Support, Tangent, plain
 from fgrad.ops.shape import add_n, concatenate, inverse_permutation, permute, reshape
 from fgrad.trace import Value
 from fgrad.tracing.record import Record
@@ -36,7 +36,7 @@ class Read(NamedTuple):
     support: Support | None
 
 
-def read_of(record: Record, ct: Any) -> Read | None:
+def read_of(record: Record, ct: Tangent) -> Read | None:
     """A read of an operation that says its places; None for others."""
     rule = record.prim.places
     if rule is None:
@@ -45,7 +45,7 @@ def read_of(record: Record, ct: Any) -> Read | None:
     return Read(record, rule(record.values, record.params), plain(ct), support)
 
 
-def pull_reads(reads: Sequence[Read]) -> Any:
+def pull_reads(reads: Sequence[Read]) -> Value | Selected:
     """The cotangent of the array that all of them read, and its support if that is not all."""
     value = _sum(reads)
     if _covers([read for read in reads if read.support is None], value.shape):
@@ -79,7 +79,7 @@ def _covers(reads: Sequence[Read], shape: tuple[int, ...]) -> bool:
     return not shape
 
 
-def _is_whole(places: Any, length: int) -> bool:
+def _is_whole(places: object, length: int) -> bool:
     return type(places) is range and places == range(length)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import copyreg
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 from operator import attrgetter
 from typing import Any
@@ -28,11 +28,12 @@ from fgrad.ir.primitive import Primitive, Refusal
 from fgrad.ops.elementwise import add as sum_of
 from fgrad.ops.families import FLOATS, map_selected, push_maps
 from fgrad.ops.moved import Reads, array_of, pull_moved, push_moved
-from fgrad.ops.selected import ZERO, Selected, either, join, plain
+from fgrad.ops.selected import ZERO, Selected, Tangent, either, join, plain
 from fgrad.trace import Builder, Tracer, Value, passed_by
 from fgrad.tracing.record import Record
 from fgrad.tracing.thread_state import THREAD
 from fgrad.transforms.core.reads import Read, pull_reads, read_of
+from fgrad.typing import Params, PyTree
 
 
 def replayed_by(via: str, before: tuple[str, ...]) -> tuple[str, ...]:
@@ -58,7 +59,7 @@ class Tape:
     def __init__(
         self,
         builder: Builder,
-        outputs: Sequence[Any],
+        outputs: Sequence[Value | None],
         wanted: Iterable[bool] | None = None,
         exact: bool = False,
     ) -> None:
@@ -109,7 +110,9 @@ def _builder(what: str, name: str) -> Builder:
 copyreg.pickle(Builder, lambda builder: (_builder, (builder.what, builder.name)))
 
 
-def active_values(count: int, inputs: Sequence[int], records: Sequence[Any]) -> bytearray:
+def active_values(
+    count: int, inputs: Sequence[int], records: Sequence[tuple[Any, ...]]
+) -> bytearray:
     """Which values depend on some inputs."""
     active = bytearray(count)
     for k in inputs:
@@ -126,9 +129,9 @@ def push(tape: Tape, tangents: Sequence[Value | None]) -> list[Value | None]:
     return [plain(t) for t in push_selected(tape, tangents)]
 
 
-def push_selected(tape: Tape, tangents: Sequence[Any]) -> list[Any]:
+def push_selected(tape: Tape, tangents: Sequence[Tangent]) -> list[Tangent]:
     """As `push`; tangents may be selected, and stay so."""
-    known: dict[int, Any] = {
+    known: dict[int, Tangent] = {
         k: t for k, t in zip(tape.inputs, tangents, strict=True) if t is not None
     }
     get = known.get
@@ -163,14 +166,14 @@ def push_selected(tape: Tape, tangents: Sequence[Any]) -> list[Any]:
     return [None if k is None else get(k) for k in tape.outputs]
 
 
-def _jvp_rule(prim: Primitive, record: Record) -> Any:
+def _jvp_rule(prim: Primitive, record: Record) -> Callable[..., PyTree]:
     rule = prim.rules.get("jvp")
     if rule is None or isinstance(rule, Refusal):
         raise missing_rule(prim, "derivative", rule, record)
     return rule
 
 
-def missing_rule(prim: Primitive, what: str, refusal: Any, record: Record) -> MissingRuleError:
+def missing_rule(prim: Primitive, what: str, refusal: object, record: Record) -> MissingRuleError:
     """The card for a rule that does not exist, or that was refused."""
     loc = resolve(record.loc)
     why = refusal.why if isinstance(refusal, Refusal) else f"has no {what} rule"
@@ -193,7 +196,7 @@ class _Cotangents:
         self.owned: dict[int, Reads | None] = {}  # the buffers, and where they were added to
         self.reads: dict[int, list[Read]] = {}  # what is still to be added to the sums
 
-    def begin(self, tape: Tape, cotangents: Sequence[Any]) -> None:
+    def begin(self, tape: Tape, cotangents: Sequence[Tangent]) -> None:
         """Add the cotangents of the results."""
         for out, ct in zip(tape.outputs, cotangents, strict=True):
             if ct is not None and out is not None and tape.active[out]:
@@ -208,7 +211,7 @@ class _Cotangents:
         self.sums[k] = sum_of(total, ct) if plainly else join(total, ct)
         self.owned.pop(k, None)
 
-    def accumulate(self, record: Record, ct: Any, active: bytearray) -> bool:
+    def accumulate(self, record: Record, ct: Value | Selected, active: bytearray) -> bool:
         """Add the transpose of an indexing operation into a buffer, or note it among the reads of
         its array; False where neither can be."""
         k, values = record.operands[0], record.values
@@ -229,7 +232,7 @@ class _Cotangents:
         record.prim.accumulate(array_of(self.sums[k]), value, values, record.params)  # type: ignore[misc]
         return True
 
-    def _own(self, k: int, start: Any, record: Record, dtype: np.dtype) -> Reads | None:
+    def _own(self, k: int, start: Value | None, record: Record, dtype: np.dtype) -> Reads | None:
         """Put a sum into a buffer; where it is selected, give what will be known of its support."""
         total = self.sums[k]
         if total is not None and type(total) is not Selected:
@@ -250,9 +253,7 @@ class _Cotangents:
                 self.add(k, pull_reads(self.reads.pop(k)))
 
 
-def pull(
-    tape: Tape, cotangents: Sequence[Value | None], release: bool = False
-) -> list[Value | None]:
+def pull(tape: Tape, cotangents: Sequence[Tangent], release: bool = False) -> list[Value | None]:
     """The cotangents of the inputs, for cotangents of the outputs; None is zero.
 
     With `release`, records are dropped as soon as they have been used, to free their arrays.
@@ -260,7 +261,9 @@ def pull(
     return [plain(ct) for ct in pull_selected(tape, cotangents, release)]
 
 
-def pull_selected(tape: Tape, cotangents: Sequence[Any], release: bool = False) -> list[Any]:
+def pull_selected(
+    tape: Tape, cotangents: Sequence[Tangent], release: bool = False
+) -> list[Tangent]:
     """As `pull`; cotangents may be selected, and stay so."""
     active = tape.active
     store = _Cotangents(len(active))
@@ -323,7 +326,7 @@ def _pull_multiple(record: Record, store: _Cotangents, active: bytearray) -> Non
         _pull_general(record, cts, store, active)
 
 
-def _pull_one(record: Record, ct: Any, store: _Cotangents, active: bytearray) -> None:
+def _pull_one(record: Record, ct: Value | Selected, store: _Cotangents, active: bytearray) -> None:
     """Pull the cotangent of one result back through an equation that is not elementwise."""
     prim, operands = record.prim, record.operands
     if prim.accumulate is not None and store.accumulate(record, ct, active):
@@ -348,7 +351,9 @@ def _pull_selected_maps(
                 store.add(k, part)
 
 
-def _pull_general(record: Record, cts: list[Any], store: _Cotangents, active: bytearray) -> None:
+def _pull_general(
+    record: Record, cts: list[Tangent], store: _Cotangents, active: bytearray
+) -> None:
     """Pull back through one equation by its pullback, its transpose, or its jvp transposed."""
     prim, operands, values, params, _, results, _, _ = record
     wanted = tuple(
@@ -359,7 +364,7 @@ def _pull_general(record: Record, cts: list[Any], store: _Cotangents, active: by
     )
     if not any(wanted):
         return
-    parts: Any = NotImplemented
+    parts: Sequence[Tangent] = NotImplemented
     if prim.moves is not None and prim.moves.holds_for(**params):
         parts = pull_moved(record, cts[0], wanted)
     elif prim.pullback is not None:
@@ -382,7 +387,7 @@ def _pull_general(record: Record, cts: list[Any], store: _Cotangents, active: by
             store.add(k, part)
 
 
-def _is_linear_in(prim: Primitive, wanted: tuple[bool, ...], params: dict[str, Any]) -> bool:
+def _is_linear_in(prim: Primitive, wanted: tuple[bool, ...], params: Params) -> bool:
     """Whether the transpose rule serves all wanted operands."""
     which = prim.linear_in
     if callable(which):
@@ -416,7 +421,7 @@ def _endless(prim: Primitive, record: Record) -> MissingRuleError:
     )
 
 
-def _transposed_jvp(record: Record, cts: list[Any], wanted: tuple[bool, ...]) -> list[Any]:
+def _transposed_jvp(record: Record, cts: list[Tangent], wanted: tuple[bool, ...]) -> list[Tangent]:
     """Record the jvp as a function of the tangents alone, and pull back through that."""
     prim, _, values, params, _, outs, _, _ = record
     rule = _jvp_rule(prim, record)

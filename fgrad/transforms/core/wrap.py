@@ -17,18 +17,19 @@ from fgrad.trace import Builder, Tracer, Value
 from fgrad.tracing.assign import lying_as
 from fgrad.tracing.device_tracing import lift, lower
 from fgrad.tracing.on_device import OnDevice
+from fgrad.typing import P, PyTree, R
 
 PLAIN = frozenset({np.ndarray, Tracer, float, int, np.float64, np.float32, bool})
 
 
-def flatten(x: Any) -> tuple[list[Any], tree.TreeDef]:
+def flatten(x: PyTree) -> tuple[list[PyTree], tree.TreeDef]:
     """The leaves and structure of a tree; a plain array takes a short way."""
     if type(x) in PLAIN:
         return [x], tree.leaf()
     return tree.flatten(x)
 
 
-def as_value(x: Any, what: str = "an argument") -> Any:
+def as_value(x: object, what: str = "an argument") -> Any:
     """A leaf as an array, NumPy scalar or tracer of native byte order.
 
     Raises:
@@ -63,7 +64,7 @@ def as_value(x: Any, what: str = "an argument") -> Any:
     return x
 
 
-def unsupported_type(x: Any, what: str) -> UnsupportedTypeError:
+def unsupported_type(x: object, what: str) -> UnsupportedTypeError:
     """The card for a leaf that is not an array of numbers."""
     kind = f"{type(x).__module__}.{type(x).__qualname__}".removeprefix("builtins.")
     is_array = isinstance(x, (np.ndarray, np.generic))
@@ -80,7 +81,7 @@ def unsupported_type(x: Any, what: str) -> UnsupportedTypeError:
     )
 
 
-def dataclass_advice(x: Any) -> tuple[tuple[str, str], ...]:
+def dataclass_advice(x: object) -> tuple[tuple[str, str], ...]:
     """The row of a card about an object of a plain dataclass."""
     if not hasattr(type(x), "__dataclass_fields__"):
         return ()
@@ -89,7 +90,10 @@ def dataclass_advice(x: Any) -> tuple[tuple[str, str], ...]:
 
 
 def as_values(
-    leaves: Sequence[Any], fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+    leaves: Sequence[object],
+    fun: Callable[..., PyTree],
+    args: Sequence[PyTree],
+    kwargs: dict[str, PyTree],
 ) -> list[Value]:
     """The leaves of `(args, kwargs)` as values; a card says which of them is no array."""
     name = function_name(fun)
@@ -101,7 +105,9 @@ def as_values(
 
 
 def converted(
-    convert: Callable[[Any, str], Value], leaves: Sequence[Any], names: Callable[[], list[str]]
+    convert: Callable[[PyTree, str], Value],
+    leaves: Sequence[object],
+    names: Callable[[], list[str]],
 ) -> list[Value]:
     """`convert(x, "an argument")` of each leaf; if one is refused, again, by its name."""
     try:
@@ -111,7 +117,9 @@ def converted(
     return [convert(x, f"the argument {name}") for x, name in zip(leaves, names(), strict=True)]
 
 
-def argument_names(fun: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> list[str]:
+def argument_names(
+    fun: Callable[..., PyTree], args: Sequence[PyTree], kwargs: dict[str, PyTree]
+) -> list[str]:
     """How each leaf of the arguments is reached: `params['w']`."""
     try:
         kinds = inspect.signature(fun).parameters.values()
@@ -123,7 +131,7 @@ def argument_names(fun: Callable[..., Any], args: Sequence[Any], kwargs: Any) ->
     return [head + path for head, x in parts for path in tree.paths(x)]
 
 
-def is_weak(x: Any) -> bool:
+def is_weak(x: object) -> bool:
     """Whether a leaf is a Python scalar, or a tracer that stands for one."""
     return x.weak if isinstance(x, (Tracer, Aval)) else type(x) in PYTHON_SCALARS
 
@@ -131,13 +139,13 @@ def is_weak(x: Any) -> bool:
 function_name = label_of
 
 
-def named_like(wrapper: Callable[..., Any], fun: Callable[..., Any], prefix: str) -> Transformed:
+def named_like(wrapper: Callable[P, R], fun: Callable[..., PyTree], prefix: str) -> Transformed:
     """A wrapper as users get it: with the name and documentation of the function it transforms,
     and errors without frames of fgrad."""
     return Transformed(wrapper, fun, f"{prefix}({label_of(fun)})")
 
 
-def check_callable(fun: Any, transform: str) -> None:
+def check_callable(fun: Callable[..., PyTree], transform: str) -> None:
     """Refuse what cannot be called."""
     if not callable(fun):
         raise ArgumentError(f"{transform} takes a function, not {type(fun).__name__}.")
@@ -162,7 +170,7 @@ def normal_argnums(argnums: int | Sequence[int], count: int, transform: str) -> 
     return normal
 
 
-def outside(builder: Builder, x: Any) -> Value:
+def outside(builder: Builder, x: Value) -> Value:
     """A result as the enclosing context sees it."""
     if isinstance(x, Tracer):
         inner = builder.lift(x)
@@ -172,7 +180,7 @@ def outside(builder: Builder, x: Any) -> Value:
     return x
 
 
-def outside_tree(builder: Builder, x: Any, given: Collection[int] = ()) -> Any:
+def outside_tree(builder: Builder, x: PyTree, given: Collection[int] = ()) -> PyTree:
     """A tree of results as the enclosing context sees it, apart from the arrays `given`."""
     leaves, treedef = flatten(x)
     return tree.unflatten(treedef, [own(outside(builder, leaf), given) for leaf in leaves])
@@ -195,12 +203,12 @@ def own(x: Value, given: Collection[int]) -> Value:
     return x.copy() if id(x) in given and isinstance(x, np.ndarray) else x
 
 
-def ids_of(values: Iterable[Any]) -> set[int]:
+def ids_of(values: Iterable[Value]) -> set[int]:
     """The identities of arrays."""
     return {id(x) for x in values if isinstance(x, np.ndarray)}
 
 
-def split_aux(out: Any, transform: str) -> tuple[Any, Any]:
+def split_aux(out: PyTree, transform: str) -> tuple[PyTree, PyTree]:
     """The result and the auxiliary data of a function with `has_aux=True`."""
     if not isinstance(out, tuple) or len(out) != 2:
         raise ArgumentError(

@@ -30,6 +30,7 @@ from fgrad.ir.order import Orders
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program, Var
 from fgrad.ir.traits import Holds
+from fgrad.ops.selected import Tangent
 from fgrad.trace import Builder, Tracer, Value, bind, innermost, lasting
 from fgrad.tracing.device_tracing import lower
 from fgrad.tracing.readout import DIFFERENTIATING
@@ -58,7 +59,7 @@ custom_call_p = Primitive(
 _UNTRACEABLE = (TracedArrayError, TracedBoolError, TracedIndexError, UnsupportedNumpyError)
 
 Values = Sequence[Value]
-Pushed = Sequence[Value | None]
+Pushed = Sequence[Tangent]
 
 
 class Rules(Call):
@@ -357,7 +358,7 @@ def _(*operands: Any, program: Program, rules: Rules) -> tuple[Any, ...]:
 def _(
     primals: Values, tangents: Pushed, outs: Any, *,
     program: Program | None, rules: Rules, saved: Any = None,
-) -> tuple[Value | None, ...]:  # fmt: skip
+) -> Pushed:  # fmt: skip
     rules.refuse_captured([t is not None for t in tangents])
     return tuple(rules.push(primals, tangents, program, saved))
 

@@ -18,6 +18,7 @@ from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Primitive
 from fgrad.ops.elementwise import add
 from fgrad.ops.families import batch_first, zeros_like
+from fgrad.ops.selected import Tangent
 from fgrad.trace import Builder, Tracer, Value, run
 from fgrad.tracing.record import Record
 from fgrad.transforms.control.common import known_values
@@ -218,7 +219,7 @@ class JvpRules(UserRules, LinearRules):
         return called(self.owner.rule, f"The jvp rule of {self.name}", takes, *statics, *args)
 
     def _linear(
-        self, primals: Values, tangents: Sequence[Value | None]
+        self, primals: Values, tangents: Sequence[Tangent]
     ) -> tuple[list[Value], list[Value | None]]:
         found = self._call(primals, tangents)
         if not isinstance(found, (tuple, list)) or len(found) != 2:

@@ -6,14 +6,16 @@ star      of a symmetric matrix: each entry can be read from its column or from 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+
+Pattern: TypeAlias = Any  # scipy.sparse.csr_array of int8; SciPy has no types
 
 MOST_WORK = 20_000_000  # steps of the star colouring; beyond, columns are coloured
 
 
-def color_columns(pattern: Any) -> np.ndarray:
+def color_columns(pattern: Pattern) -> np.ndarray:
     """A colour for each column of a sparse matrix, so that columns of one colour have no row in
     common; greedily, in their order.
 
@@ -39,7 +41,7 @@ def color_columns(pattern: Any) -> np.ndarray:
     return colors
 
 
-def color_star(pattern: Any) -> np.ndarray | None:
+def color_star(pattern: Pattern) -> np.ndarray | None:
     """A star colouring of a symmetric pattern; None if that takes too long.
 
     Neighbours differ, and every path of four vertices has three colours at least (Gebremedhin,

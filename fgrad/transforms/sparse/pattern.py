@@ -17,7 +17,7 @@ from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import ArgumentError
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive, folds
-from fgrad.ir.program import Eqn, Lit, Program, Var
+from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 from fgrad.ir.traits import Along, Holds
 from fgrad.ops import primitives as prims
 from fgrad.transforms.checkpoint.checkpoint import barrier_p
@@ -26,6 +26,7 @@ from fgrad.transforms.core.derived_programs import jvp_program
 sparse = lazy_module("scipy.sparse")
 
 Pattern: TypeAlias = Any  # scipy.sparse.csr_array of int8, or None for no dependence
+Known: TypeAlias = dict[Var, np.ndarray]  # values of variables that do not depend on anything
 
 MOST_ENTRIES = 1 << 28  # of a pattern
 MOST_KNOWN = 1 << 24  # elements of a constant that is computed
@@ -71,7 +72,7 @@ def _or(a: Pattern, b: Pattern) -> Pattern:
     return found
 
 
-def _through(selection: Any, pattern: Pattern) -> Pattern:
+def _through(selection: Pattern, pattern: Pattern) -> Pattern:
     """The pattern of S x, for the pattern of x."""
     wide = selection.astype(np.int32) @ pattern.astype(np.int32)
     found = sparse.csr_array(wide)
@@ -79,7 +80,7 @@ def _through(selection: Any, pattern: Pattern) -> Pattern:
     return found
 
 
-def _selection(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int]) -> Any:
+def _selection(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int]) -> Pattern:
     entries = np.ones(len(rows), np.int8)
     return sparse.csr_array(sparse.coo_array((entries, (rows, columns)), shape))
 
@@ -111,7 +112,7 @@ class _Walk:
     ) -> list[Pattern]:
         """The patterns of the results."""
         env: dict[Var, Pattern] = dict(zip(program.inputs, inputs, strict=True))
-        values: dict[Var, np.ndarray] = {**(known or {}), **dict(program.consts)}
+        values: Known = {**(known or {}), **dict(program.consts)}
         for eqn in program.eqns:
             given = [env.get(a) if isinstance(a, Var) else None for a in eqn.inputs]
             if all([p is None for p in given]):
@@ -121,7 +122,7 @@ class _Walk:
             env.update(zip(eqn.outputs, outs, strict=True))
         return [env.get(a) if isinstance(a, Var) else None for a in program.outputs]
 
-    def _constant(self, eqn: Eqn, values: dict[Var, np.ndarray]) -> None:
+    def _constant(self, eqn: Eqn, values: Known) -> None:
         """Compute what depends on constants alone, for it may be indices."""
         operands = [_value(a, values) for a in eqn.inputs]
         size = sum([v.aval.size for v in eqn.outputs])
@@ -131,9 +132,7 @@ class _Walk:
             found = eqn.prim.evaluate_rule(*operands, **eqn.params)
         values.update(zip(eqn.outputs, found if eqn.prim.multiple else (found,), strict=True))
 
-    def equation(
-        self, eqn: Eqn, given: list[Pattern], values: dict[Var, np.ndarray]
-    ) -> list[Pattern]:
+    def equation(self, eqn: Eqn, given: list[Pattern], values: Known) -> list[Pattern]:
         """The patterns of the results of an equation, of which some operand depends on inputs."""
         prim = eqn.prim
         if all([v.aval.dtype.kind not in "fc" for v in eqn.outputs]):
@@ -155,7 +154,7 @@ class _Walk:
             return [self._elementwise(eqn, given, values)]
         return self.all(eqn, given)
 
-    def _known_inputs(self, eqn: Eqn, values: dict[Var, np.ndarray]) -> dict[Var, np.ndarray]:
+    def _known_inputs(self, eqn: Eqn, values: Known) -> Known:
         found = {}
         for var, atom in zip(eqn.params["program"].inputs, eqn.inputs, strict=True):
             value = _value(atom, values)
@@ -211,9 +210,7 @@ class _Walk:
             _selection(rows, np.arange(len(rows)), (math.prod(kept), len(rows))), pattern
         )
 
-    def _elementwise(
-        self, eqn: Eqn, given: Sequence[Pattern], values: dict[Var, np.ndarray]
-    ) -> Pattern:
+    def _elementwise(self, eqn: Eqn, given: Sequence[Pattern], values: Known) -> Pattern:
         shape, found = eqn.outputs[0].aval.shape, None
         for k, (p, atom) in enumerate(zip(given, eqn.inputs, strict=True)):
             if p is None:
@@ -232,7 +229,9 @@ def _rearranges(prim: Primitive) -> bool:
     return movement is not None and movement.fixed and not movement.joins
 
 
-def _without_zeros(pattern: Pattern, factor: Any, shape: tuple[int, ...]) -> Pattern:
+def _without_zeros(
+    pattern: Pattern, factor: np.ndarray | np.generic | None, shape: tuple[int, ...]
+) -> Pattern:
     """A product with a constant does not depend on anything where that is 0."""
     if factor is None or np.all(factor):
         return pattern
@@ -240,15 +239,15 @@ def _without_zeros(pattern: Pattern, factor: Any, shape: tuple[int, ...]) -> Pat
     return _picked(np.where(kept, np.arange(1, kept.size + 1).reshape(shape), 0), pattern)
 
 
-def _value(atom: Any, values: dict[Var, np.ndarray]) -> Any:
+def _value(atom: Atom, values: Known) -> np.ndarray | np.generic | None:
     return atom.value if isinstance(atom, Lit) else values.get(atom)
 
 
-Rule = Callable[[_Walk, Eqn, "list[Pattern]", "dict[Var, np.ndarray]"], "list[Pattern] | None"]
+Rule = Callable[[_Walk, Eqn, "list[Pattern]", Known], "list[Pattern] | None"]
 
 
 def _concatenate(
-    _walk: _Walk, eqn: Eqn, given: list[Pattern], _values: Any
+    _walk: _Walk, eqn: Eqn, given: list[Pattern], _values: Known
 ) -> list[Pattern] | None:
     first, numbers, parts = 1, [], []
     for p, atom in zip(given, eqn.inputs, strict=True):
@@ -262,7 +261,7 @@ def _concatenate(
     return [_picked(whole, sparse.csr_array(sparse.vstack(parts, format="csr")))]
 
 
-def _gather(_walk: _Walk, eqn: Eqn, given: list[Pattern], values: Any) -> list[Pattern] | None:
+def _gather(_walk: _Walk, eqn: Eqn, given: list[Pattern], values: Known) -> list[Pattern] | None:
     """Reading at known places."""
     places = [_value(a, values) for a in eqn.inputs[1:]]
     if given[0] is None or any([x is None for x in places]):
@@ -271,7 +270,7 @@ def _gather(_walk: _Walk, eqn: Eqn, given: list[Pattern], values: Any) -> list[P
     return [_picked(eqn.prim.evaluate_rule(numbers, *places, **eqn.params), given[0])]
 
 
-def _scatter(_walk: _Walk, eqn: Eqn, given: list[Pattern], values: Any) -> list[Pattern] | None:
+def _scatter(_walk: _Walk, eqn: Eqn, given: list[Pattern], values: Known) -> list[Pattern] | None:
     """Writing at known places: `set` and `add` of numbers, where both say where these go."""
     places = [_value(a, values) for a in eqn.inputs[2:]]
     mode = eqn.params.get("mode", "set")
@@ -296,7 +295,7 @@ def _scatter(_walk: _Walk, eqn: Eqn, given: list[Pattern], values: Any) -> list[
     return [found]
 
 
-def _places(eqn: Eqn, x: Aval, update: Aval, places: list[Any]) -> np.ndarray:
+def _places(eqn: Eqn, x: Aval, update: Aval, places: Sequence[Any]) -> np.ndarray:
     """For each element of an update, the number of the element that it is written to, or -1."""
     if eqn.prim is prims.dynamic_update:
         starts = [
@@ -318,7 +317,7 @@ def _places(eqn: Eqn, x: Aval, update: Aval, places: list[Any]) -> np.ndarray:
     return np.where(inside.reshape(*inside.shape, *extra), found, -1).ravel()
 
 
-def _lines(_walk: _Walk, eqn: Eqn, given: list[Pattern], _values: Any) -> list[Pattern] | None:
+def _lines(_walk: _Walk, eqn: Eqn, given: list[Pattern], _values: Known) -> list[Pattern] | None:
     """Each element of a line may depend on all of the line."""
     params = eqn.params
     axes = params["axes"] if "axes" in params else (params["axis"],)
@@ -340,7 +339,7 @@ def _lines(_walk: _Walk, eqn: Eqn, given: list[Pattern], _values: Any) -> list[P
     return outs
 
 
-def _dot(_walk: _Walk, eqn: Eqn, given: list[Pattern], values: Any) -> list[Pattern] | None:
+def _dot(_walk: _Walk, eqn: Eqn, given: list[Pattern], values: Known) -> list[Pattern] | None:
     """out[b,i,j] depends on x[b,i,:] and y[b,:,j], and not where a constant is 0."""
     x, y = eqn.inputs
     (cx, cy), (bx, by) = eqn.params["contract"], eqn.params["batch"]
@@ -382,7 +381,7 @@ def _dot(_walk: _Walk, eqn: Eqn, given: list[Pattern], values: Any) -> list[Patt
     return [found]
 
 
-def _conv(_walk: _Walk, eqn: Eqn, given: list[Pattern], _values: Any) -> list[Pattern] | None:
+def _conv(_walk: _Walk, eqn: Eqn, given: list[Pattern], _values: Known) -> list[Pattern] | None:
     """Each result depends on its window, in all channels of its group."""
     p, (x, w) = eqn.params, [a.aval for a in eqn.inputs]
     if given[0] is None or given[1] is not None or p["batch_groups"] != 1:
@@ -405,7 +404,9 @@ def _conv(_walk: _Walk, eqn: Eqn, given: list[Pattern], _values: Any) -> list[Pa
     return [_through(into, given[0])]
 
 
-def _spread(x: np.ndarray, dilation: Sequence[int], padding: Sequence[Any]) -> np.ndarray:
+def _spread(
+    x: np.ndarray, dilation: Sequence[int], padding: Sequence[tuple[int, int]]
+) -> np.ndarray:
     """Zeros between and around the elements of the spatial axes; negative padding crops."""
     for axis, (d, (low, high)) in enumerate(zip(dilation, padding, strict=True), 2):
         shape = list(x.shape)
@@ -420,7 +421,7 @@ def _spread(x: np.ndarray, dilation: Sequence[int], padding: Sequence[Any]) -> n
     return x
 
 
-def _scan(walk: _Walk, eqn: Eqn, given: list[Pattern], values: Any) -> list[Pattern] | None:
+def _scan(walk: _Walk, eqn: Eqn, given: list[Pattern], values: Known) -> list[Pattern] | None:
     """Step by step, or as a fixed point of the carry for long loops."""
     p = eqn.params
     body, length, n_consts, n_carry = p["body"], p["length"], p["n_consts"], p["n_carry"]
@@ -480,7 +481,7 @@ def _stack(parts: Sequence[Pattern], size: int, total: int) -> Pattern:
     return sparse.csr_array(sparse.vstack([empty if p is None else p for p in parts], format="csr"))
 
 
-def _switch(walk: _Walk, eqn: Eqn, given: list[Pattern], _values: Any) -> list[Pattern] | None:
+def _switch(walk: _Walk, eqn: Eqn, given: list[Pattern], _values: Known) -> list[Pattern] | None:
     found: list[Pattern] = [None] * len(eqn.outputs)
     for branch in eqn.params["branches"]:
         outs = walk.run(branch, given[1:])
