@@ -31,7 +31,9 @@ from fgrad.typing import ArrayLike
 
 
 @implements("apply_along_axis")
-def apply_along_axis(func1d: Any, axis: int, arr: ArrayLike, *args: Any, **kwargs: Any) -> Value:
+def apply_along_axis(
+    func1d: Any, axis: int, arr: ArrayLike, *args: ArrayLike, **kwargs: object
+) -> Value:
     """A function applied to each lane, one after the other; `fgrad.vmap` does all at once."""
     x = as_array(arr)
     axis = normalize_axis(axis, len(x.shape))
@@ -92,7 +94,7 @@ class vectorize:
         )
         self.__doc__ = self.plain.__doc__
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: ArrayLike, **kwargs: Any) -> Any:
         if not has_tracer(args) and not has_tracer(kwargs.values()):
             if has_device(args) or has_device(kwargs.values()):
                 return through(self, args, kwargs)

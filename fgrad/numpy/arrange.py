@@ -32,7 +32,7 @@ from fgrad.ops import shape as sh
 from fgrad.ops.roll import roll as rolled
 from fgrad.trace import Tracer, Value, concrete, known_value, numpy_functions
 from fgrad.tracing.assign import keep_memory
-from fgrad.typing import ArrayLike, Axis, Order, ShapeLike
+from fgrad.typing import Array, ArrayLike, Axis, DTypeLike, Order, ShapeLike
 
 # --- one array ------------------------------------------------------------------------------------
 
@@ -291,7 +291,7 @@ def known_shape(shape: ShapeLike) -> tuple[int, ...]:
 
 
 @implements("broadcast_arrays")
-def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Value, ...]:
+def broadcast_arrays(*args: ArrayLike, subok: bool = False) -> tuple[Value, ...]:
     """The arrays repeated to their common shape."""
     xs = [as_array(a) for a in args]
     shape = broadcast_shapes(*[x.shape for x in xs])
@@ -335,9 +335,9 @@ def _three_axes(x: Value) -> Value:
 def concatenate(
     arrays: Any,
     axis: SupportsIndex | None = 0,
-    out: Any = None,
+    out: Array | None = None,
     *,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     casting: Any = None,
 ) -> Value:
     """Arrays joined along an axis; None joins the flattened ones."""

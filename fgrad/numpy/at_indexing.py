@@ -104,7 +104,7 @@ class IndexedElements:
             values = Masked(combined, self.index)
         return write_masked(self.x, self.index, values)
 
-    def get(self, mode: str | None = None, fill_value: Any = None) -> Value:
+    def get(self, mode: str | None = None, fill_value: ArrayLike | None = None) -> Value:
         """x[index]; with mode "fill", `fill_value` (NaN by default) where there is no element."""
         bounds = _bounds_of(mode)
         x: Any = self.x

@@ -114,7 +114,9 @@ def trapezoid(
 
 
 @implements("gradient")
-def gradient(f: ArrayLike, *varargs: Any, axis: int | None = None, edge_order: int = 1) -> Any:
+def gradient(
+    f: ArrayLike, *varargs: ArrayLike, axis: int | None = None, edge_order: int = 1
+) -> Any:
     """Central differences inside, one-sided ones at the ends."""
     x = as_array(f)
     axes = tuple(range(len(x.shape))) if axis is None else axis
@@ -195,13 +197,13 @@ def _steps(spacing: ArrayLike, n: int, axis: int, ndim: int) -> Value:
     return reshape(steps, tuple([n - 1 if i == axis else 1 for i in range(ndim)]))
 
 
-def _three_point(left: Value, mid: Value, right: Value, h: Value, k: ArrayLike) -> Any:
+def _three_point(left: Value, mid: Value, right: Value, h: Value, k: ArrayLike) -> Value:
     """The slope at `mid` of the parabola through three points, h before and k after it."""
     total = h + k
     return -(k / (h * total)) * left + (k - h) / (h * k) * mid + h / (k * total) * right
 
 
-def _one_sided(first: Value, second: Value, third: Value, h: Value, k: ArrayLike) -> Any:
+def _one_sided(first: Value, second: Value, third: Value, h: Value, k: ArrayLike) -> Value:
     """The slope at the first of three points, h and then k apart."""
     total = h + k
     return -(h + h + k) / (h * total) * first + total / (h * k) * second - h / (k * total) * third
@@ -217,7 +219,7 @@ def interp(
     fp: ArrayLike,
     left: ArrayLike | None = None,
     right: ArrayLike | None = None,
-    period: Any = None,
+    period: float | None = None,
 ) -> Value:
     """Piecewise linear interpolation; slope 0 outside of the points."""
     for line in (xp, fp):
@@ -571,7 +573,7 @@ def _ordered(x: ArrayLike, name: str) -> Value:
 
 
 @implements("ix_")
-def ix_(*args: Any) -> tuple[Value, ...]:
+def ix_(*args: ArrayLike) -> tuple[Value, ...]:
     """Index arrays for the product of lists of integers."""
     n = len(args)
     xs = [as_array(a) for a in args]

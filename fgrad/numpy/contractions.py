@@ -53,7 +53,7 @@ def einsum(
     out: Array | None = None,
     dtype: Any = None,
     casting: str = "safe",
-    optimize: Any = False,
+    optimize: bool | str | Sequence[object] = False,
     order: Order = "K",
 ) -> Value:
     """Sums of products over labelled axes."""

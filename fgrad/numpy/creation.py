@@ -438,7 +438,7 @@ def size(a: ArrayLike, axis: int | None = None) -> int:
 
 
 @implements("result_type")
-def result_type_(*args: Any) -> np.dtype:
+def result_type_(*args: ArrayLike) -> np.dtype:
     """The dtype that operands are promoted to."""
     plain = [a if isinstance(a, (Tracer, np.ndarray, np.generic)) else None for a in args]
     if all(p is not None for p in plain):

@@ -278,7 +278,7 @@ def unique_all(
 @implements("unique_counts", extra=_SIZED)
 def unique_counts(
     x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None
-) -> Any:
+) -> tuple[Value, Value]:
     """Distinct values and how often each occurs; NaN differ."""
     found = _distinct_of(x, size, fill_value, equal_nan=False, name="unique_counts")
     return _array_api_type("unique_counts")(found.values, found.counts)
@@ -287,7 +287,7 @@ def unique_counts(
 @implements("unique_inverse", extra=_SIZED)
 def unique_inverse(
     x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None
-) -> Any:
+) -> tuple[Value, Value]:
     """Distinct values, and for each element the number of its value; NaN differ."""
     a = as_array(x)
     found = _distinct_of(a, size, fill_value, equal_nan=False, name="unique_inverse")

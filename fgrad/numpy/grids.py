@@ -29,7 +29,7 @@ from fgrad.tracing.device_tracing import has_device, through
 from fgrad.typing import ArrayLike, DTypeLike
 
 
-def _traced_index(key: Any) -> bool:
+def _traced_index(key: object) -> bool:
     parts = key if isinstance(key, tuple) else (key,)
     ends = [(p.start, p.stop, p.step) if isinstance(p, slice) else (p,) for p in parts]
     return has_tracer([v for group in ends for v in group])
@@ -50,7 +50,7 @@ class Concatenator:
         self.plain = plain
         self.axis, self.ndmin, self.trans1d = axis, ndmin, trans1d
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Any) -> Value:
         if not _traced_index(key):
             on_device = has_device(key if isinstance(key, tuple) else (key,))
             return through(self.__getitem__, (key,)) if on_device else self.plain[key]
@@ -125,7 +125,7 @@ def ndenumerate(arr: ArrayLike) -> Iterator[tuple[tuple[int, ...], Any]]:
 
 def fftfreq(
     n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: str | None = None
-) -> Any:
+) -> Value:
     """`np.fft.fftfreq` with a dtype: the frequencies of a transform of length n."""
     found = np.fft.fftfreq(n, d)
     return found if dtype is None else found.astype(dtype)
@@ -133,7 +133,7 @@ def fftfreq(
 
 def rfftfreq(
     n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: str | None = None
-) -> Any:
+) -> Value:
     """`np.fft.rfftfreq` with a dtype: the frequencies that are not negative."""
     found = np.fft.rfftfreq(n, d)
     return found if dtype is None else found.astype(dtype)

@@ -93,7 +93,7 @@ def parse(shape: Shape, index: Any, bounds: str = "raise") -> Index:
     return Index(tuple(items), _place(layout, advanced), has_arrays)
 
 
-def _place(layout: list[Any], advanced: list[int]) -> tuple[Any, ...]:
+def _place(layout: list[Value], advanced: list[int]) -> tuple[Any, ...]:
     """One "i" for all index axes: where the first stands if they are adjacent, else in front."""
     if not advanced:
         return tuple([x for x in layout if x is not _GAP])
@@ -104,7 +104,7 @@ def _place(layout: list[Any], advanced: list[int]) -> tuple[Any, ...]:
     return ("i", *rest_before, *rest_after)
 
 
-def _known(part: Any) -> Any:
+def _known(part: Value) -> Any:
     """A part of an index, as a constant where its value is known."""
     if part is None or part is Ellipsis or isinstance(part, slice) or type(part) is int:
         return part
@@ -127,7 +127,7 @@ def _known(part: Any) -> Any:
     return part
 
 
-def _expand(parts: list[Any], ndim: int) -> list[Any]:
+def _expand(parts: list[Value], ndim: int) -> list[Any]:
     """The parts with masks as integers, the ellipsis as slices, and an item for every axis."""
     out: list[Any] = []
     ellipsis = -1
@@ -154,7 +154,7 @@ def _expand(parts: list[Any], ndim: int) -> list[Any]:
 _GAP = object()  # an ellipsis that stands for no axis, but still parts integer arrays
 
 
-def _is_truth(part: Any) -> bool:
+def _is_truth(part: Value) -> bool:
     """Whether a part of an index is one truth value, which consumes no axis."""
     return type(part) is bool or (getattr(part, "dtype", None) == np.bool_ and not part.shape)
 
@@ -182,14 +182,14 @@ def with_truth_axes(x: Value, index: Any) -> tuple[Value, Any]:
     return reshape(x, tuple(shape)), tuple(parts)
 
 
-def _consumed(part: Any) -> int:
+def _consumed(part: Value) -> int:
     """How many axes a part of an index stands for."""
     if part is None or part is Ellipsis or _is_truth(part):
         return 0
     return len(part.shape) if getattr(part, "dtype", None) == np.bool_ else 1
 
 
-def _mask_indices(mask: Any) -> list[Any]:
+def _mask_indices(mask: Value) -> list[Any]:
     return [_Mask(where, n) for where, n in zip(np.nonzero(mask), mask.shape, strict=True)]
 
 
@@ -228,7 +228,7 @@ def _item(part: Any, axis: int, length: int, bounds: str) -> Item:
     return checked(part, axis, length)
 
 
-def _bounded(part: Any, length: int, bounds: str) -> Item:
+def _bounded(part: Value, length: int, bounds: str) -> Item:
     """Integers from the end where they are negative, and then clipped, or `length` if outside."""
     i = convert(strong(part) if isinstance(part, Tracer) else as_array(part), INT64)
     zero, n = np.int64(0), np.int64(length)
@@ -302,7 +302,7 @@ def getitem(x: Tracer, index: Any) -> Value:
     return _read_any(x, index)
 
 
-def _read_places(x: Tracer, index: tuple[Any, ...]) -> Value | None:
+def _read_places(x: Tracer, index: tuple[Value, ...]) -> Value | None:
     """x[:, i] or x[i, j] for known integer arrays of one shape; None for anything else.
 
     As `read_basic`, this is what `parse` and `read` do, without looking at each part four times.
@@ -334,7 +334,7 @@ def _read_any(x: Value, index: Any) -> Value:
     return read(x, parse(x.shape, index))
 
 
-def _all_ints(index: tuple[Any, ...], shape: Shape) -> bool:
+def _all_ints(index: tuple[Value, ...], shape: Shape) -> bool:
     if not index or len(index) > len(shape):
         return False
     for i, n in zip(index, shape, strict=False):
@@ -450,7 +450,7 @@ def index_arrays(index: Index) -> tuple[tuple[int, ...], list[Value]]:
     return axes, same_shapes([index.items[a] for a in axes])
 
 
-def same_shapes(indices: Sequence[Any]) -> list[Value]:
+def same_shapes(indices: Sequence[Value]) -> list[Value]:
     """Integer arrays broadcast together, all of them in full."""
     arrays = [np.int64(i) if isinstance(i, int) else i for i in indices]
     shape = broadcast_shapes(*[i.shape for i in arrays])

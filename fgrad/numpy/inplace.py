@@ -110,7 +110,7 @@ def setitem(x: Tracer, index: Any, value: Any) -> None:
         write_all(x, update(x, index, value, "set"))
 
 
-def _same_index(key: Any, index: Any) -> bool:
+def _same_index(key: object, index: Any) -> bool:
     return type(key) is type(index) and is_basic(index) and key == index
 
 
@@ -178,7 +178,7 @@ def _spread(value: Value, x: Tracer) -> Value:
 def in_place(operator: Function) -> Function:
     """`x += y`: an array keeps its shape and dtype and is written; a scalar is a new value."""
 
-    def assign_operator(x: Tracer, y: ArrayLike) -> Any:
+    def assign_operator(x: Tracer, y: ArrayLike) -> Value:
         new = operator(x, y)
         if new is NotImplemented or not (x.shape or x._view is not None):
             return new
@@ -383,7 +383,7 @@ def _new_array(function: Function) -> Function:
     """A method that gives a new array, never its object, or writes it over `out`."""
 
     @functools.wraps(function)
-    def method(x: Tracer, *args: Any, **kwargs: Any) -> Any:
+    def method(x: Tracer, *args: ArrayLike, **kwargs: Any) -> Any:
         if kwargs and kwargs.get("out") is not None:
             return store(kwargs.pop("out"), function, "__call__", (x, *args), kwargs)
         out = function(x, *args, **kwargs)

@@ -74,7 +74,7 @@ def matrices(a: ArrayLike, square: bool = False) -> Value:
 
 
 @implements("linalg.solve")
-def solve(a: ArrayLike, b: Any) -> Value:
+def solve(a: ArrayLike, b: ArrayLike) -> Value:
     """x with a x = b; b is one vector if it has one axis, else matrices."""
     x, y = linear_operands(a, b)
     matrices(x, square=True)
@@ -117,7 +117,7 @@ def det(a: ArrayLike) -> Value:
 
 
 @implements("linalg.slogdet")
-def slogdet(a: ArrayLike) -> Any:
+def slogdet(a: ArrayLike) -> tuple[Value, Value]:
     """The sign and the logarithm of the size of the determinant."""
     return _named("slogdet", dt.slogdet(matrices(a, square=True)))
 
@@ -172,7 +172,7 @@ def _lower(uplo: str) -> bool:
 
 
 @implements("linalg.eigh")
-def eigh(a: ArrayLike, UPLO: str = "L") -> Any:
+def eigh(a: ArrayLike, UPLO: str = "L") -> tuple[Value, Value]:
     """Eigenvalues and eigenvectors of Hermitian matrices, of which one triangle is read."""
     return _named("eigh", dc.eigh(matrices(a, square=True), _lower(UPLO)))
 
@@ -184,7 +184,7 @@ def eigvalsh(a: ArrayLike, UPLO: str = "L") -> Value:
 
 
 @implements("linalg.eig")
-def eig(a: ArrayLike) -> Any:
+def eig(a: ArrayLike) -> tuple[Value, Value]:
     """Eigenvalues and eigenvectors; complex, also where NumPy finds that all are real."""
     x = matrices(a, square=True)
     values, vectors = dc.eig(x)
@@ -299,7 +299,7 @@ def matrix_rank(
 
 
 @implements("linalg.cond")
-def cond(x: ArrayLike, p: Any = None) -> Value:
+def cond(x: ArrayLike, p: ArrayLike | None = None) -> Value:
     """The condition number: the ratio of singular values, or norm(x) norm(inv(x))."""
     a = matrices(x)
     if p in (None, 2, -2):

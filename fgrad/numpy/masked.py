@@ -41,7 +41,7 @@ class Masked(np.lib.mixins.NDArrayOperatorsMixin):
         self.mask = mask
 
     def __array_ufunc__(
-        self, ufunc: np.ufunc, method: str, *inputs: ArrayLike, **kwargs: Any
+        self, ufunc: np.ufunc, method: str, *inputs: ArrayLike, **kwargs: object
     ) -> Masked:
         kwargs.pop("out", None)
         if method != "__call__" or ufunc.nout != 1:

@@ -63,13 +63,13 @@ def transpose(self: Tracer, *axes: Any) -> Value:
     return arrange.transpose(self, axes[0] if len(axes) == 1 and np.ndim(axes[0] or ()) else axes)
 
 
-def _matmul(self: Tracer, other: Value) -> Any:
+def _matmul(self: Tracer, other: Value) -> Value:
     if not isinstance(other, (Tracer, np.ndarray, np.generic, list, tuple)):
         return NotImplemented
     return products.matmul(self, other)
 
 
-def _rmatmul(self: Tracer, other: Value) -> Any:
+def _rmatmul(self: Tracer, other: Value) -> Value:
     return products.matmul(other, self)
 
 
@@ -77,7 +77,7 @@ def _later(name: str) -> Callable[..., Any]:
     """A method that is a NumPy function of its object."""
     target = getattr(np, name)
 
-    def method(self: Tracer, *args: Any, **kwargs: Any) -> Any:
+    def method(self: Tracer, *args: ArrayLike, **kwargs: object) -> Any:
         return numpy_functions[target](self, *args, **kwargs)
 
     method.__name__ = name
@@ -89,7 +89,7 @@ def _of_value(name: str) -> Callable[..., Any]:
     """A method that gives the numbers away: it works where they are known, and no derivative is
     lost."""
 
-    def method(self: Tracer, *args: Any, **kwargs: Any) -> Any:
+    def method(self: Tracer, *args: ArrayLike, **kwargs: object) -> Any:
         return getattr(np.asarray(number_of(self, concrete(self)))[()], name)(*args, **kwargs)
 
     method.__name__ = name
@@ -116,7 +116,9 @@ def view(self: Tracer, dtype: DTypeLike | None = None) -> Value:
     return bits_view(self, kind)
 
 
-def compress(self: Tracer, condition: ArrayLike, axis: int | None = None, **kwargs: Any) -> Value:
+def compress(
+    self: Tracer, condition: ArrayLike, axis: int | None = None, **kwargs: object
+) -> Value:
     """The elements along an axis where a condition holds."""
     return numpy_functions[np.compress](condition, self, axis, **kwargs)
 

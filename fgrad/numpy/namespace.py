@@ -21,7 +21,7 @@ from fgrad.numpy.inplace import adopt_array
 from fgrad.trace import Tracer, innermost, own_handle
 from fgrad.tracing.device_tracing import has_device, through
 from fgrad.tracing.tables import deferred
-from fgrad.typing import DTypeLike
+from fgrad.typing import ArrayLike, DTypeLike
 
 MORE = "fgrad.numpy.more"  # the functions that `import fgrad` leaves for later
 deferred[MORE] = None
@@ -36,7 +36,7 @@ def _public(name: str, target: Any, traced: Callable[..., Any]) -> Callable[...,
     """NumPy's function, and the traced one if a tracer is among the arguments."""
     extra = EXTRA.get(name)
 
-    def function(*args: Any, **kwargs: Any) -> Any:
+    def function(*args: ArrayLike, **kwargs: object) -> Any:
         if args and type(args[0]) is Tracer:
             return own_handle(traced(*args, **kwargs), target, args)
         if has_tracer(args) or (kwargs and has_tracer(kwargs.values())):
@@ -68,7 +68,7 @@ def _created(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     numbers = name in ("array", "copy")
 
     @functools.wraps(function)
-    def create(*args: Any, **kwargs: Any) -> Any:
+    def create(*args: ArrayLike, **kwargs: object) -> Any:
         out = function(*args, **kwargs)
         builder = innermost()
         if builder is not None and isinstance(out, numpy.ndarray):

@@ -65,13 +65,13 @@ def _check_inexact(present: Any, dtype: DTypeLike | None) -> None:
 
 
 @implements("nansum")
-def nansum(a: ArrayLike, *args: Any, **kwargs: Any) -> Value:
+def nansum(a: ArrayLike, *args: Any, **kwargs: object) -> Value:
     """The sum of the elements that are not NaN."""
     return sum_(_numbers(a, 0)[0], *args, **kwargs)
 
 
 @implements("nanprod")
-def nanprod(a: ArrayLike, *args: Any, **kwargs: Any) -> Value:
+def nanprod(a: ArrayLike, *args: Any, **kwargs: object) -> Value:
     """The product of the elements that are not NaN."""
     return prod(_numbers(a, 1)[0], *args, **kwargs)
 
@@ -103,7 +103,7 @@ def nanvar(
     keepdims: bool = False,
     *,
     where: ArrayLike = True,
-    mean: Any = NO_VALUE,
+    mean: Value = NO_VALUE,
     correction: float = NO_VALUE,
 ) -> Value:
     """The variance of the elements that are not NaN; NaN where too few are left."""
@@ -121,7 +121,7 @@ def nanvar(
 
 
 @implements("nanstd")
-def nanstd(a: ArrayLike, *args: Any, **kwargs: Any) -> Value:
+def nanstd(a: ArrayLike, *args: Any, **kwargs: object) -> Value:
     """The standard deviation of the elements that are not NaN."""
     return deviation_of(nanvar(a, *args, **kwargs))
 

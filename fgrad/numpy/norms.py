@@ -34,7 +34,7 @@ def _numbers(x: Any) -> Value:
 
 
 @implements("linalg.norm")
-def norm(x: Value, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Value:
+def norm(x: Value, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Value:
     """The norm of a vector or matrix, over all elements or along axes."""
     x = _numbers(x)
     ndim = len(x.shape)

@@ -67,7 +67,7 @@ def python_integer(x: ArrayLike) -> Any:
 def _operator(general: Function, counts: bool) -> Function:
     """The general form of a binary operator; `counts` if Python takes bools as integers."""
 
-    def operator(x: ArrayLike, y: ArrayLike) -> Any:
+    def operator(x: ArrayLike, y: ArrayLike) -> Value:
         if not isinstance(x, _OPERANDS) or not isinstance(y, _OPERANDS):
             if is_foreign(y):
                 raise foreign_container(y, "an operand")
@@ -104,7 +104,7 @@ _POW = REGISTRY["pow"]
 _pow_general = _operator(GENERAL["power"], counts=True)
 
 
-def pow_operator(x: Tracer, n: int, modulo: None = None) -> Any:
+def pow_operator(x: Tracer, n: int, modulo: None = None) -> Value:
     """x ** n: exponents 2, 1, 0.5, -1 and 0 are what NumPy makes of them."""
     if modulo is not None:
         return NotImplemented
@@ -125,7 +125,7 @@ def pow_operator(x: Tracer, n: int, modulo: None = None) -> Any:
     return _pow_general(x, n)
 
 
-def _scalar_power(x: Tracer, n: float) -> Any:
+def _scalar_power(x: Tracer, n: float) -> Value:
     if n == 0.5:
         return ew.sqrt(x)
     if n == -1:
@@ -133,7 +133,7 @@ def _scalar_power(x: Tracer, n: float) -> Any:
     return bind(_POW, x, x.dtype.type(n))
 
 
-def rpow_operator(x: Tracer, base: ArrayLike) -> Any:
+def rpow_operator(x: Tracer, base: ArrayLike) -> Value:
     """base ** x."""
     if type(base) is int and x.weak and x.dtype.kind == "i":
         power = concrete(x)
@@ -149,7 +149,7 @@ def _unary(ufunc: str, primitive: str | None) -> Function:
     general = GENERAL[ufunc]
     prim = REGISTRY.get(primitive or "")
 
-    def operator(x: Tracer) -> Any:
+    def operator(x: Tracer) -> Value:
         if prim is not None and x.dtype.kind == "f":
             out = x.builder.record(prim, (x,), {})
         else:
@@ -169,7 +169,7 @@ def positive(x: Tracer) -> Any:
 def _rounded(function: Function) -> Function:
     """math.floor(x) and the like: a weak integer."""
 
-    def operator(x: Tracer) -> Any:
+    def operator(x: Tracer) -> Value:
         if x.shape:
             raise ArgumentError("only arrays of rank 0 can be converted to Python integers")
         rounded = function(x) if x.dtype.kind in "fV" else x
@@ -178,7 +178,7 @@ def _rounded(function: Function) -> Function:
     return operator
 
 
-def round_operator(x: Tracer, ndigits: int | None = None) -> Any:
+def round_operator(x: Tracer, ndigits: int | None = None) -> Value:
     """round(x): an integer for a scalar unless digits are asked for."""
     if ndigits is None:
         return _rounded(ew.rint)(x)
@@ -192,7 +192,7 @@ def round_operator(x: Tracer, ndigits: int | None = None) -> Any:
 def _in_place(operator: Function) -> Function:
     """`x += y` for a name: a new value with the shape and dtype of the array x."""
 
-    def assign(x: Tracer, y: ArrayLike) -> Any:
+    def assign(x: Tracer, y: ArrayLike) -> Value:
         out = operator(x, y)
         if out is NotImplemented or (out.dtype is x.dtype and out.shape == x.shape):
             return out

@@ -55,7 +55,7 @@ _ARRAYS = (Tracer, np.ndarray)
 
 
 @implements("matmul", "linalg.matmul")
-def matmul(x1: Value, x2: Value, /, out: Any = None, **kwargs: Any) -> Value:
+def matmul(x1: Value, x2: Value, /, out: Array | None = None, **kwargs: Any) -> Value:
     """The matrix product over the last axes; leading axes broadcast."""
     refuse_out("matmul", out)
     if kwargs:
@@ -76,7 +76,7 @@ def matmul(x1: Value, x2: Value, /, out: Any = None, **kwargs: Any) -> Value:
 
 
 def _matmul_as(
-    x1: ArrayLike, x2: ArrayLike, dtype: DTypeLike | None = None, order: Order = "K", **rest: Any
+    x1: ArrayLike, x2: ArrayLike, dtype: DTypeLike | None = None, order: Order = "K", **rest: object
 ) -> Value:
     """The matrix product with what ufuncs may be asked for."""
     for name in rest:
@@ -106,7 +106,7 @@ def _batched_matmul(a: Value, b: Value) -> Value:
 
 
 @implements("dot")
-def dot(a: Value, b: Value, out: Any = None) -> Value:
+def dot(a: Value, b: Value, out: Array | None = None) -> Value:
     """Sum over the last axis of `a` and the second to last of `b`; a product for rank 0."""
     refuse_out("dot", out)
     plain = type(a) in _ARRAYS and type(b) in _ARRAYS

@@ -158,7 +158,7 @@ def _extremum(
         a: ArrayLike,
         axis: Axis = None,
         out: Array | None = None,
-        keepdims: Any = False,
+        keepdims: bool = False,
         initial: Value = NO_VALUE,
         where: ArrayLike = True,
     ) -> Value:
@@ -330,7 +330,7 @@ def var(
     keepdims: bool = False,
     *,
     where: ArrayLike = True,
-    mean: Any = NO_VALUE,
+    mean: Value = NO_VALUE,
     correction: float = NO_VALUE,
 ) -> Value:
     """The variance, by the mean first and the squared distances from it second."""
@@ -381,7 +381,7 @@ def squared(x: Value) -> Value:
     return ew.add(ew.mul(a, a), ew.mul(b, b))
 
 
-def _freedom(count: Value, ddof: Any) -> Value:
+def _freedom(count: Value, ddof: float) -> Value:
     """max(count - ddof, 0)."""
     if isinstance(count, int):
         return max(count - ddof, 0)
@@ -404,7 +404,7 @@ def std(
     dtype: DTypeLike | None = None,
     out: Array | None = None,
     *args: Any,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> Value:
     """The standard deviation; its derivative is 0 where all elements are equal."""
     refuse_out("std", out)
@@ -430,7 +430,7 @@ def average(
     weights: ArrayLike | None = None,
     returned: bool = False,
     *,
-    keepdims: Any = False,
+    keepdims: bool = False,
 ) -> Any:
     """The weighted mean; with `returned`, also the sum of the weights."""
     x = as_array(a)

@@ -99,7 +99,7 @@ def choose(a: ArrayLike, choices: Value, out: Array | None = None, mode: str = "
 
 
 @implements("piecewise")
-def piecewise(x: Value, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Value:
+def piecewise(x: Value, condlist: Any, funclist: Any, *args: ArrayLike, **kw: object) -> Value:
     """Functions chosen by conditions; each is applied to the whole array."""
     x = as_array(x)
     several = isinstance(condlist, (list, tuple)) or len(shape_of(as_operand(condlist))) > 1

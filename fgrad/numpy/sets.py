@@ -130,7 +130,7 @@ def in1d(
 
 
 @implements("trim_zeros")
-def trim_zeros(filt: ArrayLike, trim: str = "fb", **kwargs: Any) -> Value:
+def trim_zeros(filt: ArrayLike, trim: str = "fb", **kwargs: object) -> Value:
     """Without leading and trailing zeros, of known values."""
     if kwargs.get("axis") is not None:
         raise refuse_argument("trim_zeros", "axis", "x[a:b] with known bounds")

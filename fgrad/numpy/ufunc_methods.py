@@ -318,7 +318,7 @@ def _by_segments(mode: str, x: Value, places: np.ndarray, axis: int) -> Value:
 # --- outer ----------------------------------------------------------------------------------------
 
 
-def outer(ufunc: np.ufunc, a: ArrayLike, b: ArrayLike, **kwargs: Any) -> Value:
+def outer(ufunc: np.ufunc, a: ArrayLike, b: ArrayLike, **kwargs: object) -> Value:
     """ufunc.outer: the function of all pairs."""
     x, y = as_array(a), as_array(b)
     x = reshape(x, tuple(x.shape) + (1,) * len(y.shape))

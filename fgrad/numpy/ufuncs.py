@@ -120,7 +120,7 @@ def call_ufunc(
     out: Any = None,
     where: ArrayLike = True,
     dtype: DTypeLike | None = None,
-    **rest: Any,
+    **rest: object,
 ) -> Any:
     """Promote, broadcast and apply; `function` acts on operands of one shape."""
     if len(inputs) > ufunc.nin:
@@ -150,10 +150,10 @@ def _masked(result: Value, where: ArrayLike) -> Any:
     return ew.select(*broadcast((mask, result, zero)))
 
 
-def _compare_any(ufunc: Any, function: Function) -> Function:
+def _compare_any(ufunc: np.ufunc, function: Function) -> Function:
     """A comparison, also with a Python integer that the other operand's dtype cannot hold."""
 
-    def general(x: Value, y: Value, **kwargs: Any) -> Value:
+    def general(x: Value, y: Value, **kwargs: Any) -> Any:
         for value, other, flip in ((y, x, False), (x, y, True)):
             if type(value) is int and getattr(other, "dtype", np.dtype(float)).kind in "iu":
                 limits = np.iinfo(other.dtype)
@@ -192,7 +192,7 @@ def _is_weak_integer(x: ArrayLike | None) -> bool:
 def fast_unary(apply: Function, general: Function) -> Function:
     """Record a primitive at once for a floating point tracer."""
 
-    def function(x: ArrayLike, *args: Any, **kwargs: Any) -> Any:
+    def function(x: ArrayLike, *args: ArrayLike, **kwargs: object) -> Any:
         if type(x) is Tracer and not args and not kwargs and x.dtype.kind == "f":
             return apply(x)
         return general(x, *args, **kwargs)
@@ -287,7 +287,7 @@ def _ufunc_form(prim: Primitive, general: Function) -> Function:
     fast = fast_binary(prim, general)
     apply = binary_door(prim)
 
-    def function(x: ArrayLike, y: ArrayLike, *args: Any, **kwargs: Any) -> Any:
+    def function(x: ArrayLike, y: ArrayLike, *args: ArrayLike, **kwargs: object) -> Any:
         if args or kwargs:
             return general(x, y, *args, **kwargs)
         if type(x) is Tracer:
@@ -362,7 +362,7 @@ def clip(
     *,
     min: ArrayLike | None = None,
     max: ArrayLike | None = None,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> Value:
     """`a` within limits, of which either may be None; slope 1 on the closed interval."""
     refuse_out("clip", out)

@@ -99,7 +99,7 @@ def viewing(
     """
 
     @functools.wraps(function)
-    def viewed(*args: Any, **kwargs: Any) -> Any:
+    def viewed(*args: ArrayLike, **kwargs: object) -> Any:
         out = function(*args, **kwargs)
         x = args[at] if args else next(iter(kwargs.values()))
         if type(x) is not Tracer:
@@ -168,7 +168,7 @@ def making_arrays(function: Function) -> Function:
     """A function whose results are arrays also where they have no axes; others are numbers."""
 
     @functools.wraps(function)
-    def made(*args: Any, **kwargs: Any) -> Any:
+    def made(*args: ArrayLike, **kwargs: object) -> Any:
         out = function(*args, **kwargs)
         if type(out) is Tracer and not out.shape and not isinstance(out._view, View):
             out = out.twin()  # it may be an operand
@@ -195,7 +195,7 @@ def aliasing(function: Function, target: Function) -> Function:
     simple = target in (np.asarray, np.asanyarray)
 
     @functools.wraps(function)
-    def aliased(*args: Any, **kwargs: Any) -> Any:
+    def aliased(*args: ArrayLike, **kwargs: object) -> Any:
         out = function(*args, **kwargs)
         x = args[0] if args else next(iter(kwargs.values()))
         again = Again(args, kwargs, 0)
@@ -255,7 +255,7 @@ def viewing_one_operand(function: Function, target: Function) -> Function:
     ways = [viewing(function, target, doubtful=True, at=at) for at in (0, 1)]
 
     @functools.wraps(function)
-    def viewed(*operands: ArrayLike, **kwargs: Any) -> Any:
+    def viewed(*operands: ArrayLike, **kwargs: object) -> Any:
         named = isinstance(operands[0], str)
         single = len(operands) == 2 if named else len(operands) <= 3
         return (ways[named] if single and not kwargs else function)(*operands, **kwargs)

@@ -9,8 +9,6 @@ multiplication by a, not by its conjugate.  So
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from fgrad.errors import DtypeError
@@ -84,7 +82,7 @@ def _(x: Aval, y: Aval) -> Aval:
 
 
 @complex_p.evaluate
-def _(x: Value, y: Value) -> Any:
+def _(x: Value, y: Value) -> Value:
     out = np.empty(np.broadcast_shapes(x.shape, y.shape), COMPLEX_OF[x.dtype])
     out.real, out.imag = x, y
     return out if out.ndim else out[()]

@@ -48,7 +48,7 @@ def compose_when_compiled(prim: Primitive, compose: Callable[..., Value]) -> Non
     def program(avals: tuple[Aval, ...], params: tuple[tuple[str, Any], ...]) -> Program:
         return trace(lambda *xs: [compose(*xs, **dict(params))], avals, prim.name).program
 
-    def composition(avals: Sequence[Aval], **params: Any) -> Program:
+    def composition(avals: Sequence[Aval], **params: object) -> Program:
         return program(tuple(avals), tuple(params.items()))
 
     prim.composition = composition

@@ -10,7 +10,6 @@ Their derivatives and batching rules derive the programs they hold: see `transfo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -131,7 +130,7 @@ def _(
 @follows(scan_p)
 def _(
     *operands: Value, body: Program, length: int, reverse: bool, n_consts: int, n_carry: int
-) -> tuple[Any, ...]:
+) -> tuple[Value, ...]:
     consts, xs = operands[:n_consts], operands[n_consts + n_carry :]
     carry = list(operands[n_consts : n_consts + n_carry])
     ys = [np.empty((length, *y.shape), y.dtype) for y in body.out_avals[n_carry:]]
@@ -170,7 +169,7 @@ def _(
 def _(
     *operands: Value, cond: Program, body: Program, n_cond: int, n_body: int, max_steps: int | None,
     role: Role | None,
-) -> tuple[Any, ...]:  # fmt: skip
+) -> tuple[Value, ...]:  # fmt: skip
     cond_consts, body_consts = operands[:n_cond], operands[n_cond : n_cond + n_body]
     carry = list(operands[n_cond + n_body :])
     for _ in range(WORTH):
@@ -199,5 +198,5 @@ def _(index: Aval, *operands: Aval, branches: tuple[Program, ...]) -> tuple[Aval
 
 @switch_p.evaluate
 @follows(switch_p)
-def _(index: Any, *operands: Value, branches: tuple[Program, ...]) -> tuple[Any, ...]:
+def _(index: Value, *operands: Value, branches: tuple[Program, ...]) -> tuple[Value, ...]:
     return tuple(run(branches[min(max(int(index), 0), len(branches) - 1)], operands))

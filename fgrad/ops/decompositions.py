@@ -86,7 +86,9 @@ def _(a: Value, *, complete: bool) -> tuple[np.ndarray, np.ndarray]:
 
 
 @qr_p.jvp
-def _(primals: Any, tangents: Sequence[Value], outs: Any, *, complete: bool) -> tuple[Value, Value]:
+def _(
+    primals: Sequence[Value], tangents: Sequence[Value], outs: Sequence[Value], *, complete: bool
+) -> tuple[Value, Value]:
     """dq = q o + (i - q q^H) da r^-1, dr = (q^H da r^-1 - o) r with o skew and its strictly lower
     triangle that of q^H da r^-1 [W, section 3]; columns of a wide matrix beyond the square part
     follow from da = dq r + q dr, and the complement of q by dq' = -q dq^H q'."""
@@ -155,7 +157,7 @@ def _(a: Value, *, full: bool) -> tuple[np.ndarray, ...]:
 
 @svd_p.jvp
 def _(
-    primals: Any, tangents: Sequence[Value], outs: Any, *, full: bool
+    primals: Sequence[Value], tangents: Sequence[Value], outs: Sequence[Value], *, full: bool
 ) -> tuple[Value, Value, Value]:
     """With p = u^H da v: ds = re diag p, du = u (f o (p s + s p^H) + d) + (i - u u^H) da v / s,
     dv = v (f o (s p + p^H s)) + (i - v v^H) da^H u / s, f_ij = 1 / (s_j^2 - s_i^2) and d the
@@ -196,7 +198,9 @@ def _pull_singular(u: Value, ct_s: Value, vh: Value) -> Value:
     return conj(matmul(scale_columns(u, _cast(ct_s, u)), vh))
 
 
-def _pull_svd(cts: Sequence[Value], _wanted: Any, _values: Any, outs: Any, _params: Any) -> Any:
+def _pull_svd(
+    cts: Sequence[Value], _wanted: object, _values: object, outs: Sequence[Value], _params: object
+) -> Any:
     """That of singular values alone; the vectors by the transposed jvp."""
     (ct_u, ct_s, ct_vh), (u, _, vh) = cts, outs
     if ct_u is not None or ct_vh is not None:
@@ -428,7 +432,7 @@ def _(a: Value, *, rcond: float) -> np.ndarray:
 
 
 @pinv_p.jvp
-def _(primals: Any, tangents: Sequence[Value], b: Value, *, rcond: float) -> Value:
+def _(primals: Sequence[Value], tangents: Sequence[Value], b: Value, *, rcond: float) -> Value:
     """db = -b da b + b b^H da^H (i - a b) + (i - b a) da^H b^H b, at constant rank [P, 4.12]."""
     (a,), (da,) = primals, tangents
     bh, dah = adjoint(b), adjoint(da)
@@ -438,7 +442,11 @@ def _(primals: Any, tangents: Sequence[Value], b: Value, *, rcond: float) -> Val
 
 
 def _pull_pinv(
-    cts: Sequence[Value], _wanted: Any, values: Any, outs: Any, _params: Any
+    cts: Sequence[Value],
+    _wanted: object,
+    values: Sequence[Value],
+    outs: Sequence[Value],
+    _params: object,
 ) -> list[Value]:
     """The transpose: conj((i - a b) ct^T b b^H + b^H b ct^T (i - b a)) - b^T ct b^T."""
     (ct,), (a,), (b,) = cts, values, outs

@@ -41,12 +41,14 @@ def _(a: Aval) -> tuple[Aval, Aval]:
 
 
 @slogdet_p.evaluate
-def _(a: Value) -> tuple[Any, Any]:
+def _(a: Value) -> tuple[Value, Value]:
     return tuple(np.linalg.slogdet(a))
 
 
 @slogdet_p.jvp
-def _(primals: Any, tangents: Sequence[Value], outs: Any) -> tuple[Value | None, Value]:
+def _(
+    primals: Sequence[Value], tangents: Sequence[Value], outs: Sequence[Value]
+) -> tuple[Value | None, Value]:
     """d log |det a| + i d(phase) = tr(a^-1 da) [G, 2.2.4]."""
     (a,), (da,) = primals, tangents
     slope = reduce_sum(diagonal(solve(a, da)), (len(a.shape) - 2,))
@@ -157,13 +159,13 @@ def _by_inverse(a: np.ndarray) -> np.ndarray | None:
     return np.swapaxes(inverse, -1, -2) * det[..., None, None]
 
 
-def _largest_sum(a: np.ndarray) -> Any:
+def _largest_sum(a: np.ndarray) -> Value:
     """The norm of matrices that belongs to the largest element of vectors."""
     return np.maximum.reduce(np.add.reduce(np.abs(a), -1), -1)
 
 
 @cofactor_p.jvp
-def _(primals: Any, tangents: Sequence[Value], c: Value) -> Value:
+def _(primals: Sequence[Value], tangents: Sequence[Value], c: Value) -> Value:
     """dc = (c <c, da> - c da^T c) / det a, which is NaN at singular matrices."""
     (a,), (da,) = primals, tangents
     n = a.shape[-1]

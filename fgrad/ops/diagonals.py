@@ -21,6 +21,7 @@ from fgrad.ops.elementwise import add, eq, lit, select
 from fgrad.ops.families import batch_first, linear, moves
 from fgrad.ops.shape import broadcast, full, iota, pad, reshape, slice_
 from fgrad.trace import Value, bind
+from fgrad.typing import Params
 
 diagonal_p = Primitive(
     "diagonal", traits.moving(view=True, drops=True), params=("offset",), linear_in="all"
@@ -72,7 +73,7 @@ def _(x: Value, *, plane: Plane, offset: int) -> np.ndarray:
     return out
 
 
-def _accumulate(buffer: np.ndarray, ct: Value, _values: object, params: dict[str, Any]) -> None:
+def _accumulate(buffer: np.ndarray, ct: Value, _values: object, params: Params) -> None:
     view = _writable(buffer, params["offset"])
     view += ct
 
@@ -130,7 +131,7 @@ for _prim in (diagonal_p, on_diagonal_p):
         dims: Sequence[int | None],
         *,
         _prim: Any = _prim,
-        **params: Any,
+        **params: object,
     ) -> Any:
         return bind(_prim, batch_first(size, operands[0], dims[0]), **params), 0
 

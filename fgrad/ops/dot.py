@@ -116,7 +116,7 @@ PREPARED[dot_general_p] = _prepared
 
 @dot_general_p.evaluate
 @in_float32
-def _(a: Value, b: Value, *, contract: Pair, batch: Pair) -> Any:
+def _(a: Value, b: Value, *, contract: Pair, batch: Pair) -> Value:
     plan = _plan(a.ndim, b.ndim, contract, batch)
     if plan.dot is not None:
         return np.dot(a.T if plan.dot[0] else a, b.T if plan.dot[1] else b)

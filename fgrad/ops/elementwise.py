@@ -242,7 +242,12 @@ def _integer_or(evaluate: Callable[..., Array]) -> Any:
     return lambda x: x if x.dtype.kind == "b" else evaluate(x)
 
 
-def _extremum(name: str, evaluate: Callable[..., Array], wins: Any, loses: Any) -> Primitive:
+def _extremum(
+    name: str,
+    evaluate: Callable[..., Array],
+    wins: Callable[..., Value],
+    loses: Callable[..., Value],
+) -> Primitive:
     return elementwise(
         name,
         evaluate,
@@ -538,7 +543,7 @@ def _convert_map(t: Value, x: Value, out: Value, *, dtype: np.dtype) -> Value | 
 
 
 @convert_p.evaluate
-def _(x: Any, *, dtype: np.dtype) -> Any:
+def _(x: Any, *, dtype: np.dtype) -> Value:
     """As `astype`; the real part of a complex number where the result is real."""
     if x.dtype.kind == "c" and dtype.kind in "fiu":
         x = x.real

@@ -58,7 +58,7 @@ def same_dtype(prim: Primitive, avals: Sequence[Aval], accepts: str) -> np.dtype
 
 def elementwise(
     name: str,
-    evaluate: Callable[..., Any],
+    evaluate: Callable[..., Value],
     *maps: DerivativeMap | None,
     accepts: str = FLOATS,
     result: np.dtype | None = None,
@@ -104,7 +104,7 @@ def finish_elementwise(prim: Primitive, maps: tuple[DerivativeMap | None, ...]) 
 
     @prim.batch
     def _(
-        size: int, operands: Sequence[Value], dims: Sequence[int | None], **params: Any
+        size: int, operands: Sequence[Value], dims: Sequence[int | None], **params: object
     ) -> tuple[Value, int]:
         operands, dim = align_batched(size, operands, dims)
         return bind(prim, *operands, **params), dim
@@ -114,7 +114,7 @@ def jvp_from_maps(prim: Primitive) -> Callable[..., Value | None]:
     """t_out = sum of map_i(t_i)."""
 
     def jvp(
-        primals: Sequence[Value], tangents: Sequence[Value | None], out: Value, **params: Any
+        primals: Sequence[Value], tangents: Sequence[Value | None], out: Value, **params: object
     ) -> Value | None:
         return plain(push_maps(prim, primals, tangents, out, params))
 
@@ -154,10 +154,10 @@ def map_selected(
     return t.then(part, prim.finite, harmless)
 
 
-def in_float32(evaluate: Callable[..., Any]) -> Callable[..., Any]:
+def in_float32(evaluate: Callable[..., Value]) -> Callable[..., Any]:
     """An evaluation that goes through float32 for bfloat16, whose own sums lose all digits."""
 
-    def rule(*operands: Value, **params: Any) -> Any:
+    def rule(*operands: Value, **params: object) -> Any:
         dtype = operands[0].dtype
         if dtype.kind != "V":
             return evaluate(*operands, **params)
@@ -194,7 +194,7 @@ def linear_jvp(prim: Primitive) -> Callable[..., Value | None]:
     """f(x + t) - f(x) = f(t), with zeros for the operands whose tangent is zero."""
 
     def jvp(
-        primals: Sequence[Value], tangents: Sequence[Value | None], _out: object, **params: Any
+        primals: Sequence[Value], tangents: Sequence[Value | None], _out: object, **params: object
     ) -> Any:
         if all(t is None for t in tangents):
             return None
@@ -214,7 +214,7 @@ def bilinear_jvp(prim: Primitive) -> Callable[..., Value | None]:
     """f(x + s, y + t) = f(x, y) + f(s, y) + f(x, t) + o(|s| + |t|)."""
 
     def jvp(
-        primals: Sequence[Value], tangents: Sequence[Value | None], _out: object, **params: Any
+        primals: Sequence[Value], tangents: Sequence[Value | None], _out: object, **params: object
     ) -> Value | None:
         (x, y), (s, t) = primals, tangents
         total = None if s is None else bind(prim, s, y, **params)

@@ -13,7 +13,6 @@ and h = (1, 1/2, ..., 1/2, 1), whose last 1 is there for even n:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -97,7 +96,13 @@ def _(
 
 @fft_p.batch
 def _(
-    size: int, operands: Any, dims: Sequence[int], *, kind: str, axes: Ints, n: int | None
+    size: int,
+    operands: Sequence[Value],
+    dims: Sequence[int],
+    *,
+    kind: str,
+    axes: Ints,
+    n: int | None,
 ) -> tuple[Value, int]:
     (x,), (d,) = operands, dims
     return bind(fft_p, x, kind=kind, axes=tuple(a + (a >= d) for a in axes), n=n), d

@@ -48,7 +48,7 @@ from fgrad.ops.shape import (
     slice_,
 )
 from fgrad.trace import Value, bind
-from fgrad.typing import Operand
+from fgrad.typing import Operand, Params
 
 GATHER_MODES = ("clip", "fill")
 SCATTER_LINEAR_IN = {"set": (0, 1), "add": (0, 1), "mul": (0,), "min": (), "max": ()}
@@ -171,16 +171,16 @@ def _(x: Aval, update: Aval, *starts: Aval) -> Aval:
 
 
 @gather_p.evaluate
-def _(x: Value, *indices: Value, axes: tuple[int, ...], mode: str) -> Any:
+def _(x: Value, *indices: Value, axes: tuple[int, ...], mode: str) -> Value:
     return read(x, indices, axes, mode)
 
 
 @scatter_p.evaluate
-def _(x: Value, updates: Value, *indices: Value, axes: tuple[int, ...], mode: str) -> Any:
+def _(x: Value, updates: Value, *indices: Value, axes: tuple[int, ...], mode: str) -> Value:
     return updated(x, updates, indices, axes, mode)
 
 
-def _block(x: Value, starts: Sequence[Any], sizes: Sequence[int]) -> tuple[slice, ...]:
+def _block(x: Value, starts: Sequence[Value], sizes: Sequence[int]) -> tuple[slice, ...]:
     """The slices of a block, clamped to lie in `x`."""
     clamped = [
         min(max(int(s), 0), n - size) for s, n, size in zip(starts, x.shape, sizes, strict=True)
@@ -189,12 +189,12 @@ def _block(x: Value, starts: Sequence[Any], sizes: Sequence[int]) -> tuple[slice
 
 
 @dynamic_slice_p.evaluate
-def _(x: Value, *starts: Value, sizes: tuple[int, ...]) -> Any:
+def _(x: Value, *starts: Value, sizes: tuple[int, ...]) -> Value:
     return x[_block(x, starts, sizes)]
 
 
 @dynamic_update_p.evaluate
-def _(x: Value, update: Value, *starts: Value) -> Any:
+def _(x: Value, update: Value, *starts: Value) -> Value:
     out = np.array(x, copy=True)
     out[_block(x, starts, np.shape(update))] = update
     return out if out.ndim else out[()]
@@ -225,13 +225,13 @@ def _(
 
 
 def _accumulate_gather(
-    buffer: np.ndarray, ct: Value, values: Sequence[Value], params: dict[str, Any]
+    buffer: np.ndarray, ct: Value, values: Sequence[Value], params: Params
 ) -> None:
     """Add the transpose of gather to `buffer` in place."""
     add_rows(buffer, ct, values[1:], params["axes"], params["mode"])
 
 
-def _places_of_gather(values: Sequence[Value], params: dict[str, Any]) -> tuple[Any, ...]:
+def _places_of_gather(values: Sequence[Value], params: Params) -> tuple[Value, ...]:
     x, *indices = values
     axes = params["axes"]
     if params["mode"] == "clip":
@@ -265,7 +265,7 @@ def _with_lane(indices: tuple[Value, ...]) -> tuple[Value, ...]:
 
 @gather_p.batch
 def _(
-    size: int, operands: Any, dims: Sequence[int], *, axes: tuple[int, ...], mode: str
+    size: int, operands: Sequence[Value], dims: Sequence[int], *, axes: tuple[int, ...], mode: str
 ) -> tuple[Value, int]:
     (x, *indices), (dim, *index_dims) = operands, dims
     if all(d is None for d in index_dims):
@@ -470,7 +470,7 @@ def _(
 
 
 def _accumulate_block(
-    buffer: np.ndarray, ct: Value, values: Sequence[Value], params: dict[str, Any]
+    buffer: np.ndarray, ct: Value, values: Sequence[Value], params: Params
 ) -> None:
     buffer[_block(buffer, values[1:], params["sizes"])] += ct
 

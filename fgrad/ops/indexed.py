@@ -23,14 +23,14 @@ def rest_of(ndim: int, axes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple([a for a in range(ndim) if a not in axes])
 
 
-def _as_intp(index: Any, length: int) -> Any:
+def _as_intp(index: Value, length: int) -> Any:
     """An index array as intp; unsigned values beyond its range become `length`."""
     if index.dtype == np.uint64:
         index = np.minimum(index, np.uint64(length))
     return index.astype(np.intp, copy=False) if isinstance(index, np.ndarray) else np.intp(index)
 
 
-def _in_bounds(indices: Sequence[Any], lengths: Sequence[int]) -> Any:
+def _in_bounds(indices: Sequence[Value], lengths: Sequence[int]) -> Value:
     """Where all indices are in bounds."""
     inside: Any = True
     for i, n in zip(indices, lengths, strict=True):
@@ -45,7 +45,7 @@ def _all_in_bounds(indices: Sequence[Any], lengths: Sequence[int]) -> bool:
     return all([most(i.view(np.uintp), None) < n for i, n in pairs])
 
 
-def _clipped(indices: Sequence[Any], lengths: Sequence[int]) -> list[Any]:
+def _clipped(indices: Sequence[Value], lengths: Sequence[int]) -> list[Value]:
     pairs = zip(indices, lengths, strict=True)
     return [np.minimum(np.maximum(i, 0), max(n - 1, 0)) for i, n in pairs]
 
@@ -57,7 +57,7 @@ def _indexed_first(x: Value, axes: tuple[int, ...]) -> Any:
     return x.transpose(axes + rest_of(x.ndim, axes))
 
 
-def read(x: Any, indices: Sequence[Any], axes: tuple[int, ...], mode: str) -> Any:
+def read(x: Any, indices: Sequence[Value], axes: tuple[int, ...], mode: str) -> Value:
     """The elements at places, those first and then the other axes; outside of the array those at
     its ends ("clip"), or zeros ("fill")."""
     lengths = [x.shape[a] for a in axes]
@@ -84,7 +84,7 @@ def read(x: Any, indices: Sequence[Any], axes: tuple[int, ...], mode: str) -> An
 
 
 def updated(
-    x: Value, updates: Value, indices: Sequence[Any], axes: tuple[int, ...], mode: str
+    x: Value, updates: Value, indices: Sequence[Value], axes: tuple[int, ...], mode: str
 ) -> np.ndarray:
     """A copy of `x` with rows set, added, ... at places; those out of bounds are dropped."""
     if mode == "add":
@@ -107,7 +107,7 @@ def updated(
 
 
 def _rows_inside(
-    updates: Value, indices: Sequence[Any], lengths: Sequence[int], mode: str
+    updates: Value, indices: Sequence[Value], lengths: Sequence[int], mode: str
 ) -> tuple[list[Any], Any]:
     """Flat places, clipped to lie in bounds or without those that do not, and their rows."""
     where = [np.ravel(_as_intp(i, n)) for i, n in zip(indices, lengths, strict=True)]
@@ -125,7 +125,7 @@ def _strides(shape: Sequence[int]) -> list[int]:
     return [math.prod(shape[a + 1 :]) for a in range(len(shape))]
 
 
-def _flat(where: Sequence[Any], strides: Sequence[int]) -> Any:
+def _flat(where: Sequence[Value], strides: Sequence[int]) -> Any:
     total = None
     for i, n in zip(where, strides, strict=True):
         term = i if n == 1 else i * n
@@ -141,7 +141,7 @@ def _at(ufunc: np.ufunc, table: np.ndarray, places: Value, inner: Value, rows: V
 
 
 def add_rows(
-    buffer: np.ndarray, updates: Value, indices: Sequence[Any], axes: tuple[int, ...], mode: str
+    buffer: np.ndarray, updates: Value, indices: Sequence[Value], axes: tuple[int, ...], mode: str
 ) -> None:
     """Add rows at places, in place: the transpose of `read`."""
     lengths = [buffer.shape[a] for a in axes]

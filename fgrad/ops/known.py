@@ -53,7 +53,7 @@ def over_squares(x: Value, y: Value) -> Any:
     return np.divide(x, squares, out=squares if squares.ndim else None)
 
 
-def other_products(x: Value) -> Any:
+def other_products(x: Value) -> Value:
     """The product of all others along the last axis, also where some are 0."""
     others = np.empty_like(x)
     others[..., :1] = 1

@@ -91,7 +91,7 @@ def _(primals: Sequence[Value], tangents: Sequence[Value], out: Value) -> Value:
 
 
 def _pull_cholesky(
-    cts: Sequence[Value], _wanted: Any, _values: Any, outs: Any, _params: Any
+    cts: Sequence[Value], _wanted: object, _values: object, outs: Sequence[Value], _params: object
 ) -> list[Value]:
     """g = l^-T phi(l^T ct) conj(l)^-1, pulled back to the triangle that is read [M, eq. 10]."""
     (ct,), (factor,) = cts, outs

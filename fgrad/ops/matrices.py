@@ -172,7 +172,7 @@ def batch_leading(prim: Primitive) -> Callable[..., Any]:
     """Set the batching rule of a primitive all of whose operands have the same leading axes."""
 
     def batch(
-        size: int, operands: Sequence[Value], dims: Sequence[int | None], **params: Any
+        size: int, operands: Sequence[Value], dims: Sequence[int | None], **params: object
     ) -> tuple[Any, Any]:
         moved = [batch_first(size, x, d) for x, d in zip(operands, dims, strict=True)]
         out = bind(prim, *moved, **params)
@@ -186,7 +186,7 @@ def batch_solution(prim: Primitive) -> Callable[..., Any]:
     operand is batched, the examples become further columns of it."""
 
     def batch(
-        size: int, operands: Sequence[Value], dims: Sequence[int], **params: Any
+        size: int, operands: Sequence[Value], dims: Sequence[int], **params: object
     ) -> tuple[Value, int]:
         *shared, b = operands
         if any(d is not None for d in dims[:-1]):

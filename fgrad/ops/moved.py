@@ -45,7 +45,7 @@ def _linear_in(record: Record) -> Sequence[int]:
     return range(len(record.operands)) if which == "all" else which  # type: ignore[return-value]
 
 
-def _as_bools(record: Record) -> list[Any]:
+def _as_bools(record: Record) -> list[Value]:
     """The operands, those that are moved as bool arrays."""
     values = list(record.values)
     for i in _linear_in(record):
@@ -79,7 +79,7 @@ def pull_moved(record: Record, ct: Tangent, wanted: tuple[bool, ...]) -> list[An
     ]
 
 
-def push_moved(record: Record, tangents: Sequence[Any]) -> Any:
+def push_moved(record: Record, tangents: Sequence[Value | Selected | None]) -> Any:
     """The rule that moves elements, of tangents and of their supports."""
     prim, params = record.prim, record.params
     rule = prim.rules["jvp"]

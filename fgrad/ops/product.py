@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -55,7 +54,7 @@ def _(*avals: Aval, contract: Pair, batch: Pair, operand: str, result: str, epil
 def _(
     a: Value, b: Value, *bias: Value, contract: Pair, batch: Pair, operand: str, result: str,
     epilogue: str,
-) -> Any:  # fmt: skip
+) -> Value:  # fmt: skip
     out = dot_general_p.evaluate_rule(
         wide(a, operand), wide(b, operand), contract=contract, batch=batch
     )
@@ -64,7 +63,7 @@ def _(
     return narrow(act(out, epilogue), result)
 
 
-def act(x: Value, epilogue: str) -> Any:
+def act(x: Value, epilogue: str) -> Value:
     """max(x, 0), or x (1 + tanh(c (x + 0.044715 x^3))) / 2 with c = sqrt(2 / pi)."""
     if epilogue == "relu":
         return np.maximum(x, x.dtype.type(0))
@@ -74,14 +73,14 @@ def act(x: Value, epilogue: str) -> Any:
     return x
 
 
-def wide(x: Value, name: str) -> Any:
+def wide(x: Value, name: str) -> Value:
     """Numbers as they are computed with: those of 16 bits in float32."""
     if name == "bfloat16":
         return (np.asarray(x).astype(np.uint32) << 16).view(np.float32)
     return x.astype(np.float32) if name == "float16" else x
 
 
-def narrow(x: Value, name: str) -> Any:
+def narrow(x: Value, name: str) -> Value:
     """The nearest numbers of a name, ties to even."""
     if name != "bfloat16":
         return x.astype(name)

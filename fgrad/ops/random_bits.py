@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -62,7 +61,7 @@ _PIECE = 1 << 14
 
 
 @random_bits_p.evaluate
-def _(key: np.ndarray, *, shape: tuple[int, ...]) -> Any:
+def _(key: np.ndarray, *, shape: tuple[int, ...]) -> Value:
     count = math.prod(shape)
     keys = key.reshape(-1, 2)
     out = np.empty((len(keys), count), np.uint32)

@@ -56,7 +56,7 @@ from fgrad.ops.shape import (
 )
 from fgrad.ops.shape import reverse as backwards
 from fgrad.trace import Value, bind
-from fgrad.typing import Array
+from fgrad.typing import Array, Params
 
 
 def kept_axes(ndim: int, axes: Ints) -> Ints:
@@ -73,7 +73,7 @@ def spread(y: Value, shape: Ints, axes: Ints) -> Value:
 MANY = 16_384  # elements from which on short sums are added array by array
 
 
-def _of_few(ufunc: np.ufunc, x: np.ndarray, axis: int) -> Any:
+def _of_few(ufunc: np.ufunc, x: np.ndarray, axis: int) -> Value:
     """Fewer than 8 along an axis are taken in order, as by NumPy, which calls a loop for each."""
     moved = np.moveaxis(x, axis, 0)
     out = np.array(moved[0])
@@ -82,7 +82,7 @@ def _of_few(ufunc: np.ufunc, x: np.ndarray, axis: int) -> Any:
     return out
 
 
-def _reduction(prim: Primitive, ufunc: Any, accepts: str, empty: bool = True) -> None:
+def _reduction(prim: Primitive, ufunc: np.ufunc, accepts: str, empty: bool = True) -> None:
     @prim.type_rule
     def _(x: Aval, *, axes: Ints) -> Aval:
         if any(not 0 <= a < x.ndim for a in axes) or list(axes) != sorted(set(axes)):
@@ -94,7 +94,9 @@ def _reduction(prim: Primitive, ufunc: Any, accepts: str, empty: bool = True) ->
         return Aval(tuple(x.shape[a] for a in kept_axes(x.ndim, axes)), x.dtype)
 
     @prim.batch
-    def _(size: int, operands: Any, dims: Sequence[int], *, axes: Ints) -> tuple[Value, int]:
+    def _(
+        size: int, operands: Sequence[Value], dims: Sequence[int], *, axes: Ints
+    ) -> tuple[Value, int]:
         (x,), (d,) = operands, dims
         moved = tuple(a + (a >= d) for a in axes)
         return bind(prim, x, axes=moved), d - sum(a < d for a in moved)
@@ -104,7 +106,7 @@ def _reduction(prim: Primitive, ufunc: Any, accepts: str, empty: bool = True) ->
         in_wider = in_float32(lambda x, *, axes: reduce(x, axes, x.dtype))
 
         @prim.evaluate
-        def _(x: Any, *, axes: Ints) -> Any:
+        def _(x: Any, *, axes: Ints) -> Value:
             dtype = x.dtype
             if x.size > MANY and len(axes) == 1 and x.shape[axes[0]] < 8 and dtype.kind == "f":
                 return _of_few(ufunc, x, axes[0])
@@ -158,7 +160,13 @@ def _last(x: Value, start: int, stop: int) -> Value:
     return slice_(x, (*[0] * (len(x.shape) - 1), start), (*x.shape[:-1], stop))
 
 
-def _pull_prod(cts: Sequence[Value], _wanted: Any, values: Any, outs: Any, params: Any) -> Any:
+def _pull_prod(
+    cts: Sequence[Value],
+    _wanted: object,
+    values: Sequence[Value],
+    outs: Sequence[Value],
+    params: Params,
+) -> Any:
     """ct out / x for known numbers; where a product is zero, too small or too large, ct times the
     products of all other factors."""
     (ct,), (x,), (out,), axes = cts, values, outs, params["axes"]
@@ -204,7 +212,11 @@ def _extremum_jvp(
 
 
 def _extremum_pullback(
-    cts: Sequence[Value], _wanted: Any, values: Any, outs: Any, params: Any
+    cts: Sequence[Value],
+    _wanted: object,
+    values: Sequence[Value],
+    outs: Sequence[Value],
+    params: Params,
 ) -> Any:
     """The transpose of the mean: an equal share for each place, and NaN if the extremum is."""
     (ct,), (x,), (out,), axes = cts, values, outs, params["axes"]
@@ -345,7 +357,9 @@ cumprod_p.refuse("transpose", NOT_LINEAR)
 
 
 @cumprod_p.jvp
-def _(primals: Any, tangents: Sequence[Value], _out: Any, *, axis: int, reverse: bool) -> Value:
+def _(
+    primals: Sequence[Value], tangents: Sequence[Value], _out: object, *, axis: int, reverse: bool
+) -> Value:
     """Doubling steps on pairs (x, t): log2(n) of them, right where factors are zero."""
     (x,), (t,) = primals, tangents
     n, step = x.shape[axis], 1
@@ -370,7 +384,7 @@ cummin_p = _cumulative("cummin", np.minimum, "min", ORDERED)
 
 
 def _cumulative_extremum_jvp(
-    primals: Any, tangents: Sequence[Value], out: Any, *, axis: int, reverse: bool
+    primals: Sequence[Value], tangents: Sequence[Value], out: Value, *, axis: int, reverse: bool
 ) -> Value:
     """The mean of the tangents at the places so far where the running extremum is attained.
 

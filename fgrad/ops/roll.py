@@ -6,7 +6,6 @@ roll(x, 1) = concatenate(x[-1:], x[:-1])      transposed: roll(ct, -1)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -54,7 +53,9 @@ def _(ct: Value, wanted: Sequence[bool], x: Value, *, by: int, axis: int) -> tup
 
 
 @roll_p.batch
-def _(size: int, operands: Any, dims: Sequence[int], *, by: int, axis: int) -> tuple[Value, int]:
+def _(
+    size: int, operands: Sequence[Value], dims: Sequence[int], *, by: int, axis: int
+) -> tuple[Value, int]:
     (x,), (d,) = operands, dims
     return bind(roll_p, x, by=by, axis=axis + (axis >= d)), d
 

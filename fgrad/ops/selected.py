@@ -139,7 +139,7 @@ class Selected:
         """The array of the support."""
         return fitted(self.support.array(), self.value.shape)
 
-    def then(self, part: Any, finite: bool, harmless: bool) -> Any:
+    def then(self, part: Value, finite: bool, harmless: bool) -> Any:
         """What an elementwise linear map makes of this, which made `part` of the value.
 
         Arguments:
@@ -203,7 +203,7 @@ def alike(t: Tangent, value: Value) -> Value | Selected:
     return Selected(value, t.support, ZERO) if type(t) is Selected else value
 
 
-def join(s: Any, t: Any) -> Any:
+def join(s: Value | None, t: Any) -> Any:
     """The sum of two tangents or cotangents; None is zero."""
     if s is None or t is None:
         return t if s is None else s

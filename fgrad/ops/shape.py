@@ -19,6 +19,7 @@ from fgrad.ir.primitive import DISCRETE, Primitive
 from fgrad.ir.traits import Along, Rounding
 from fgrad.ops.families import ADD, BROADCAST, PERMUTE, batch_first, linear, moves
 from fgrad.trace import Value, bind
+from fgrad.typing import Params
 
 Ints = tuple[int, ...]
 
@@ -64,7 +65,7 @@ def _(ct: Value, wanted: Sequence[bool], x: Value, *, shape: Ints, dims: Ints) -
 
 @BROADCAST.batch
 def _(
-    size: int, operands: Sequence[Value], at: Any, *, shape: Ints, dims: Ints
+    size: int, operands: Sequence[Value], at: Value, *, shape: Ints, dims: Ints
 ) -> tuple[Value, int]:
     x = batch_first(size, operands[0], at[0])
     return bind(BROADCAST, x, shape=(size, *shape), dims=(0, *[d + 1 for d in dims])), 0
@@ -109,7 +110,9 @@ def _(ct: Value, wanted: Sequence[bool], x: Value, *, axes: Ints) -> tuple[Value
 
 
 @PERMUTE.batch
-def _(size: int, operands: Any, dims: Sequence[int], *, axes: Ints) -> tuple[Value, int]:
+def _(
+    size: int, operands: Sequence[Value], dims: Sequence[int], *, axes: Ints
+) -> tuple[Value, int]:
     (x,), (d,) = operands, dims
     return permute(x, (d, *[a + (a >= d) for a in axes])), 0
 
@@ -158,7 +161,7 @@ def _(x: Aval, *, shape: Ints) -> Aval:
 
 
 @reshape_p.evaluate
-def _(x: Value, *, shape: Ints) -> Any:
+def _(x: Value, *, shape: Ints) -> Value:
     return np.reshape(x, shape)[()] if not shape else np.reshape(x, shape)
 
 
@@ -316,7 +319,7 @@ def _padded_and_cropped(
 
 @pad_p.jvp
 def _(
-    primals: Sequence[Value], tangents: Sequence[Value | None], _out: object, **params: Any
+    primals: Sequence[Value], tangents: Sequence[Value | None], _out: object, **params: object
 ) -> Value:
     return bind(pad_p, tangents[0], **{**params, "value": 0})
 
@@ -382,23 +385,23 @@ index_p.evaluate(lambda x, *, ints: x[ints])
 
 
 def _accumulate_index(
-    buffer: np.ndarray, ct: Value, values: Sequence[Value], params: dict[str, Any]
+    buffer: np.ndarray, ct: Value, values: Sequence[Value], params: Params
 ) -> None:
     buffer[params["ints"]] += ct
 
 
 def _accumulate_slice(
-    buffer: np.ndarray, ct: Value, values: Sequence[Value], params: dict[str, Any]
+    buffer: np.ndarray, ct: Value, values: Sequence[Value], params: Params
 ) -> None:
     buffer[tuple(map(slice, params["start"], params["stop"], params["step"]))] += ct
 
 
-def _places_of_index(values: Sequence[Value], params: dict[str, Any]) -> tuple[range, ...]:
+def _places_of_index(values: Sequence[Value], params: Params) -> tuple[range, ...]:
     ints, shape = params["ints"], values[0].shape
     return (*[range(i, i + 1) for i in ints], *map(range, shape[len(ints) :]))
 
 
-def _places_of_slice(values: Sequence[Value], params: dict[str, Any]) -> tuple[range, ...]:
+def _places_of_slice(values: Sequence[Value], params: Params) -> tuple[range, ...]:
     return tuple(map(range, params["start"], params["stop"], params["step"]))
 
 
@@ -453,7 +456,9 @@ reverse_p.transpose(lambda ct, wanted, x, *, axes: (reverse(ct, axes),))
 
 
 @reverse_p.batch
-def _(size: int, operands: Any, dims: Sequence[int], *, axes: Ints) -> tuple[Value, int]:
+def _(
+    size: int, operands: Sequence[Value], dims: Sequence[int], *, axes: Ints
+) -> tuple[Value, int]:
     (x,), (d,) = operands, dims
     return reverse(x, tuple(a + (a >= d) for a in axes)), d
 

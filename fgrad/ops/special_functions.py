@@ -76,7 +76,7 @@ def external(
     function = evaluate or (lambda *xs: getattr(special, name)(*xs))
 
     @prim.evaluate
-    def _(*xs: Value) -> Any:
+    def _(*xs: Value) -> Value:
         return np.asarray(function(*xs), dtype=xs[0].dtype)[()]
 
     @prim.type_rule

@@ -24,6 +24,7 @@ from fgrad.ops.reduce import reduce_sum, spread
 from fgrad.ops.selected import ZERO, Selected, Support, fitted, plain
 from fgrad.ops.shape import REDUCE_SUM, Ints
 from fgrad.trace import Value, bind
+from fgrad.typing import Params
 
 sum_squares_p = Primitive(
     "sum_squares", traits.collecting(), params=("axes", "centered"), reads=((0,),)
@@ -39,7 +40,7 @@ def _(x: Aval, *, axes: Ints, centered: bool) -> Aval:
 
 
 @sum_squares_p.evaluate
-def _(x: Any, *, axes: Ints, centered: bool) -> Any:
+def _(x: Any, *, axes: Ints, centered: bool) -> Value:
     if not centered:
         if len(axes) == x.ndim and x.flags.c_contiguous:
             return np.dot(x.reshape(-1), x.reshape(-1))  # as `np.linalg.norm`
@@ -73,7 +74,9 @@ compose_when_compiled(sum_squares_p, _composed)
 
 
 @sum_squares_p.jvp
-def _(primals: Any, tangents: Sequence[Value], _out: Any, *, axes: Ints, centered: bool) -> Any:
+def _(
+    primals: Sequence[Value], tangents: Sequence[Value], _out: object, *, axes: Ints, centered: bool
+) -> Any:
     """2 sum (x - mean) t; what selections leave out of t stays out."""
     (x,), (t,) = primals, tangents
     twice = mul(_distance(x, axes, centered), lit(x, 2))
@@ -90,7 +93,9 @@ def _(primals: Any, tangents: Sequence[Value], _out: Any, *, axes: Ints, centere
     return Selected(total, Support((t.support,), any_of), ZERO)
 
 
-def _pull_squares(cts: Sequence[Value], _wanted: Any, values: Any, _outs: Any, params: Any) -> Any:
+def _pull_squares(
+    cts: Sequence[Value], _wanted: object, values: Sequence[Value], _outs: object, params: Params
+) -> Any:
     """2 (x - mean) ct; selections go back through the transposed jvp."""
     (ct,), (x,), axes = cts, values, params["axes"]
     if type(ct) is Selected:
@@ -107,7 +112,7 @@ sum_squares_p.selects = True
 
 @sum_squares_p.batch
 def _(
-    size: int, operands: Any, dims: Sequence[int], *, axes: Ints, centered: bool
+    size: int, operands: Sequence[Value], dims: Sequence[int], *, axes: Ints, centered: bool
 ) -> tuple[Value, int]:
     (x,), (d,) = operands, dims
     moved = tuple([a + (a >= d) for a in axes])

@@ -23,6 +23,7 @@ from fgrad.ir.primitive import Primitive
 from fgrad.ops.families import NUMBERS, batch_first, bilinear_jvp, linear, same_dtype
 from fgrad.ops.shape import move_axis, permute, reshape, reverse
 from fgrad.trace import Value, bind
+from fgrad.typing import Params
 
 Ints = tuple[int, ...]
 Padding = tuple[tuple[int, int], ...]
@@ -100,7 +101,7 @@ def window_count(length: int, size: int, stride: int, dilation: int) -> int:
     return max(0, (length - spread_length(size, dilation)) // stride + 1)
 
 
-def _spatial_shape(x: Any, w: Any, params: dict[str, Any]) -> Ints:
+def _spatial_shape(x: Any, w: Any, params: Params) -> Ints:
     """The lengths of the spatial axes of the result."""
     return tuple(
         [
@@ -217,7 +218,7 @@ class _Axis(NamedTuple):
     out: int
 
 
-def _axes(x: Value, w: Value, ct: Value, params: dict[str, Any]) -> list[_Axis]:
+def _axes(x: Value, w: Value, ct: Value, params: Params) -> list[_Axis]:
     return [
         _Axis(low, spread_length(n, xd), spread_length(k, wd), spread_length(p, s))
         for n, k, p, (low, _), xd, wd, s in zip(
@@ -235,7 +236,7 @@ def _axes(x: Value, w: Value, ct: Value, params: dict[str, Any]) -> list[_Axis]:
 
 @conv_p.transpose
 def _(
-    ct: Value, wanted: Sequence[bool], x: Value, w: Value, **params: Any
+    ct: Value, wanted: Sequence[bool], x: Value, w: Value, **params: object
 ) -> tuple[Value | None, Value | None]:
     if 0 in ct.shape or 0 in x.shape or 0 in w.shape:
         return None, None
@@ -261,7 +262,7 @@ def _permute_front(x: Value, axes: Sequence[int]) -> Value:
     return permute(x, (*axes, *range(len(axes), len(x.shape))))
 
 
-def _conv_ct_x(ct: Value, x: Value, w: Value, params: dict[str, Any]) -> Value:
+def _conv_ct_x(ct: Value, x: Value, w: Value, params: Params) -> Value:
     """ct_x[bn, gc, s] = sum over o, k of ct[n, bgo, p] w[bgo, c, k].
 
     Here p stride + k w_dil = s x_dil + low.  With k -> -k this is a conv of ct, spread by the
@@ -287,7 +288,7 @@ def _conv_ct_x(ct: Value, x: Value, w: Value, params: dict[str, Any]) -> Value:
     return _merge(_permute_front(out, (1, 0, 2)), 0, 2)
 
 
-def _conv_ct_w(ct: Value, x: Value, w: Value, params: dict[str, Any]) -> Value:
+def _conv_ct_w(ct: Value, x: Value, w: Value, params: Params) -> Value:
     """ct_w[bgo, c, k] = sum over n, p of x[bn, gc, k w_dil - low + p stride] ct[n, bgo, p].
 
     A conv with window ct and channels n, in which strides and window dilations change places.
@@ -372,13 +373,13 @@ linear(windows_p)
 
 
 @windows_p.transpose
-def _(ct: Value, wanted: Sequence[bool], x: Value, **params: Any) -> tuple[Value]:
+def _(ct: Value, wanted: Sequence[bool], x: Value, **params: object) -> tuple[Value]:
     return (bind(fold_p, ct, shape=tuple(x.shape), **params),)
 
 
 @windows_p.batch
 def _(
-    size: int, operands: Any, dims: Sequence[int], *, axes: Ints, **params: Any
+    size: int, operands: Sequence[Value], dims: Sequence[int], *, axes: Ints, **params: object
 ) -> tuple[Value, int]:
     (x,), (d,) = operands, dims
     return bind(windows_p, x, axes=tuple([a + (a >= d) for a in axes]), **params), d
@@ -411,13 +412,21 @@ linear(fold_p)
 
 
 @fold_p.transpose
-def _(ct: Value, wanted: Sequence[bool], y: Value, *, shape: Ints, **params: Any) -> tuple[Value]:
+def _(
+    ct: Value, wanted: Sequence[bool], y: Value, *, shape: Ints, **params: object
+) -> tuple[Value]:
     return (bind(windows_p, ct, **params),)
 
 
 @fold_p.batch
 def _(
-    size: int, operands: Any, dims: Sequence[int], *, shape: Ints, axes: Ints, **params: Any
+    size: int,
+    operands: Sequence[Value],
+    dims: Sequence[int],
+    *,
+    shape: Ints,
+    axes: Ints,
+    **params: object,
 ) -> tuple[Value, int]:
     y, d = operands[0], dims[0]
     if d > len(shape):
