@@ -203,7 +203,7 @@ def alike(t: Tangent, value: Value) -> Value | Selected:
     return Selected(value, t.support, ZERO) if type(t) is Selected else value
 
 
-def join(s: Value | None, t: Any) -> Any:
+def join(s: Any, t: Any) -> Any:
     """The sum of two tangents or cotangents; None is zero."""
     if s is None or t is None:
         return t if s is None else s
