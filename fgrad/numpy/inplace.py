@@ -62,7 +62,7 @@ from fgrad.tracing.assign import View, keep_memory, link
 from fgrad.tracing.layouts import mark
 from fgrad.tracing.tables import alias_functions, numpy_functions, store_out, ufunc_methods
 from fgrad.tracing.writing import write_all
-from fgrad.typing import ArrayLike, Order
+from fgrad.typing import ArrayLike
 
 Function = Callable[..., Any]
 
@@ -348,7 +348,7 @@ def sort_in_place(
     x: Tracer,
     axis: int = -1,
     kind: str | None = None,
-    order: Order | None = None,
+    order: str | None = None,
     *,
     stable: bool | None = None,
 ) -> None:
@@ -361,7 +361,7 @@ def partition_in_place(
     kth: int | Sequence[int],
     axis: int = -1,
     kind: str | None = None,
-    order: Order | None = None,
+    order: str | None = None,
 ) -> None:
     """x.partition(k)."""
     write_all(x, numpy_functions[np.partition](x, kth, axis=axis))

@@ -32,7 +32,7 @@ from fgrad.ops import reduce as rd
 from fgrad.ops import sort as so
 from fgrad.trace import Value, concrete
 from fgrad.tracing.overlap import overlap
-from fgrad.typing import ArrayLike, DTypeLike, Order
+from fgrad.typing import ArrayLike, DTypeLike
 
 FEW = 64  # members up to which each element is compared with all of them
 
@@ -183,7 +183,7 @@ def min_scalar_type(a: ArrayLike) -> np.dtype:
 
 @implements("asarray_chkfinite")
 def asarray_chkfinite(
-    a: ArrayLike, dtype: DTypeLike | None = None, order: Order | None = None
+    a: ArrayLike, dtype: DTypeLike | None = None, order: str | None = None
 ) -> Value:
     """The array; an error if its values are known and not finite."""
     x = as_array(a)

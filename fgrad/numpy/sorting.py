@@ -24,7 +24,7 @@ from fgrad.ops import elementwise as ew
 from fgrad.ops import shape as sh
 from fgrad.ops import sort as so
 from fgrad.trace import Value
-from fgrad.typing import ArrayLike, Order
+from fgrad.typing import ArrayLike
 
 
 def _on_axis(a: ArrayLike, axis: SupportsIndex | None) -> tuple[Value, int]:
@@ -46,7 +46,7 @@ def sort(
     a: ArrayLike,
     axis: int = -1,
     kind: str | None = None,
-    order: Order | None = None,
+    order: str | None = None,
     *,
     stable: bool | None = None,
     descending: bool = False,
@@ -83,7 +83,7 @@ def partition(
     kth: int | Sequence[int],
     axis: int = -1,
     kind: str | None = None,
-    order: Order | None = None,
+    order: str | None = None,
 ) -> Value:
     """A full sort, which is a partition at every place."""
     x, i = _on_axis(a, axis)
@@ -97,7 +97,7 @@ def argpartition(
     kth: int | Sequence[int],
     axis: int = -1,
     kind: str | None = None,
-    order: Order | None = None,
+    order: str | None = None,
 ) -> Value:
     """The indices of a full sort."""
     x, i = _on_axis(a, axis if shape_of(as_operand(a)) else None)
