@@ -20,6 +20,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from fgrad.base.gc_policy import collector_paused
+
 PROVIDERS: dict[str, str] = {}  # for each device, the module whose `BACKEND` compiles for it
 
 
@@ -28,9 +30,10 @@ def load(name: str, by: Callable[[str], ModuleType] = importlib.import_module) -
     found = sys.modules.get(name)
     if found is not None and not getattr(found.__spec__, "_initializing", False):
         return found
-    if threading.current_thread() is not threading.main_thread():
-        return by(name)  # interrupts are raised in the main thread alone
-    return _uninterrupted(lambda: by(name), [s for s in signal.valid_signals() if _raises(s)])
+    with collector_paused():
+        if threading.current_thread() is not threading.main_thread():
+            return by(name)  # interrupts are raised in the main thread alone
+        return _uninterrupted(lambda: by(name), [s for s in signal.valid_signals() if _raises(s)])
 
 
 def _raises(number: int) -> bool:

@@ -10,14 +10,16 @@ compiled for the device:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from fgrad.base.lazy_import import PROVIDERS, load
-from fgrad.compile.fuse.partition import Fusion
-from fgrad.compile.kernel.ir import Kernel
-from fgrad.compile.tasks.plan import Plan
-from fgrad.compile.tasks.runnable import Runnable
-from fgrad.ir.program import Program
+
+if TYPE_CHECKING:  # a program that is found in the cache needs none of these
+    from fgrad.compile.fuse.partition import Fusion
+    from fgrad.compile.kernel.ir import Kernel
+    from fgrad.compile.tasks.plan import Plan
+    from fgrad.compile.tasks.runnable import Runnable
+    from fgrad.ir.program import Program
 
 
 class Backend(NamedTuple):

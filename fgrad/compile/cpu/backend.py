@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fgrad.compile.backend import Backend
-from fgrad.compile.cpu.executable import link
 from fgrad.compile.cpu.kernels import asm_text, kernel_source, vector_registers
+from fgrad.compile.cpu.link import link
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.schedule.order import schedule
 

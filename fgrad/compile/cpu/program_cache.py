@@ -16,21 +16,27 @@ import os
 import sys
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy
 
-from fgrad.compile.cpu.executable import NATIVE_TASKS, Executable, Image, NativeTask, native_routine
+from fgrad.base.lazy_import import lazy_module
+from fgrad.compile.cpu.executable import Executable, Image
+from fgrad.compile.cpu.native_routines import NativeTask, native_routine, task_of
 from fgrad.compile.cpu.structural_hash import identity
 from fgrad.compile.host import program as host
 from fgrad.compile.llvm import runtime
 from fgrad.compile.llvm.store import contents
-from fgrad.compile.tasks.plan import Donation
+from fgrad.compile.llvm.target import version_in
 from fgrad.compile.tasks.runnable import Runnable
 from fgrad.config import config
 from fgrad.ir.program import Lit, Program
 from fgrad.ir.walk import subprograms
+
+if TYPE_CHECKING:
+    from fgrad.compile.tasks.plan import Donation
+
+scipy: Any = lazy_module("scipy")
 
 CONSTANT_LIMIT = 16 << 20  # bytes of computed constants in one entry
 _FLAT = (host.Call, host.Share, host.Place, host.Advance, host.Swap, host.Copy, host.Fill)
@@ -61,7 +67,8 @@ def compiler_digest() -> str:
             inner[:] = [name for name in inner if name not in (*runtime.EMITTERS, "__pycache__")]
             files.extend(f"{folder}/{name}" for name in names if name.endswith(".py"))
     ours = contents(sorted(files), runtime.store())
-    return repr((ours, sys.version, np.__version__, scipy.__version__))
+    of_scipy = version_in("scipy", "version.py") or scipy.__version__
+    return repr((ours, sys.version, np.__version__, of_scipy))
 
 
 def keep(key: str, program: Program, executable: Runnable) -> None:
@@ -90,7 +97,7 @@ def recall(key: str, program: Program) -> Executable | None:
             address, origin = kernels[routine], routine
         else:
             name, fields = routine
-            origin = NATIVE_TASKS[name](*map(_decoded, fields))
+            origin = task_of(name, [_decoded(field) for field in fields])
             native = native_routine(origin)
             address = native.address
             callbacks += [native.callback] if native.callback is not None else []

@@ -14,19 +14,18 @@ calls: they run there, also where their operands are elsewhere.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from fgrad import tree
 from fgrad.base.fork_locks import Locked
 from fgrad.base.gc_policy import collector_paused
+from fgrad.base.lazy_import import lazy_module
 from fgrad.compile.cpu.entry.native import NativeCallable, NativeCalls, native_class
 from fgrad.compile.cpu.entry.table import Parameters
 from fgrad.compile.cpu.native import learn
 from fgrad.compile.cpu.program_cache import keep, program_key, recall
-from fgrad.compile.pipeline import compile_program
-from fgrad.compile.tasks.plan import Donation
 from fgrad.config import config
 from fgrad.ir import traits
 from fgrad.ir.aval import Aval
@@ -47,6 +46,11 @@ from fgrad.transforms.core.derived_programs import (
     zeros_of,
 )
 from fgrad.typing import Params
+
+if TYPE_CHECKING:
+    from fgrad.compile.tasks.plan import Donation
+
+pipeline: Any = lazy_module("fgrad.compile.pipeline")  # needed for what is not in the cache
 
 call_p = Primitive("call", traits.holding(Holds.CALL), params=("program", "name"), multiple=True)
 
@@ -82,7 +86,7 @@ def _compiled(
         found = None if key is None else recall(key, program)
     if found is not None:
         return found
-    executable = compile_program(program, args, device, donated).executable
+    executable = pipeline.compile_program(program, args, device, donated).executable
     if key is not None:
         keep(key, program, executable)
     return executable

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import CodeType, FunctionType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from fgrad import tree
 from fgrad.base.containers import Watch, containers_in, put_contents
 from fgrad.compile.jit.call import call
 from fgrad.compile.passes.dce import dce
-from fgrad.compile.tasks.plan import Donation
 from fgrad.errors import ArgumentWriteError
 from fgrad.ir.aval import PYTHON_SCALARS
 from fgrad.ir.program import Program, Var
@@ -42,6 +41,9 @@ from fgrad.transforms.core.arguments import (
     unwritable,
 )
 from fgrad.transforms.custom.callback import Function
+
+if TYPE_CHECKING:
+    from fgrad.compile.tasks.plan import Donation
 
 CONSTANTS = (*PYTHON_SCALARS, np.generic, str, bytes, type(None))  # stored as they are
 

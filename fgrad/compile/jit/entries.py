@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from threading import get_ident
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -13,12 +13,14 @@ from fgrad.compile.jit.effects import Effects
 from fgrad.compile.jit.flatten_codegen import Take, taker
 from fgrad.compile.jit.recent import Use
 from fgrad.compile.jit.static_arguments import Static
-from fgrad.compile.tasks.plan import Donation
 from fgrad.ir.program import Program
 from fgrad.trace import Tracer
 from fgrad.tracing.device_tracing import CUDA
 from fgrad.tracing.on_device import OnDevice
 from fgrad.tracing.outside.watches import Number, Watches
+
+if TYPE_CHECKING:
+    from fgrad.compile.tasks.plan import Donation
 
 MOST_DEVICE_CALLS = 64  # of one function
 

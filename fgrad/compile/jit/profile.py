@@ -16,7 +16,7 @@ import numpy as np
 
 from fgrad.base.pickling import pickles_as_call
 from fgrad.base.source import Loc
-from fgrad.compile.cpu.executable import StepPrograms
+from fgrad.compile.cpu.link import StepPrograms
 from fgrad.compile.jit.call import contiguous
 from fgrad.compile.jit.inspect import jitted
 from fgrad.compile.pipeline import compile_program

@@ -11,7 +11,6 @@ import ctypes
 import functools
 import platform
 import sys
-import sysconfig
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -174,7 +173,7 @@ def _supported_interpreter() -> bool:
         platform.python_implementation() == "CPython"
         and sys.byteorder == "little"
         and ctypes.sizeof(ctypes.c_void_p) == WORD
-        and not sysconfig.get_config_var("Py_GIL_DISABLED")
+        and "t" not in getattr(sys, "abiflags", "")
         and not hasattr(sys, "getobjects")  # a build that traces references
     )
 

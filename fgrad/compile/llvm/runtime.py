@@ -24,7 +24,7 @@ from fgrad.base.lazy_import import lazy_module
 from fgrad.compile.llvm import half_conversion, interrupts
 from fgrad.compile.llvm.code_memory import LOCK
 from fgrad.compile.llvm.loader import Address, Code, load
-from fgrad.compile.llvm.store import DiskStore
+from fgrad.compile.llvm.store import DiskStore, contents
 from fgrad.compile.llvm.target import host_target, llvm_version
 from fgrad.compile.llvm.text import ATTRIBUTES, Target
 from fgrad.config import config
@@ -58,8 +58,9 @@ class _Session:
         self.permanent: set[Code] = set()
         self.spent = {"write": 0.0, "generate": 0.0, "load": 0.0}  # seconds, of this process
         self._store = DiskStore(config.cache_dir)
-        self.target = host_target(self._store if config.cache else None)
-        self.identity = "\n".join([*self.target, llvm_version(), emitter_digest()])
+        store = self._store if config.cache else None
+        self.target = host_target(store)
+        self.identity = "\n".join([*self.target, llvm_version(), emitter_digest(store)])
 
     @property
     def store(self) -> DiskStore:
@@ -82,14 +83,11 @@ class _Session:
         return code
 
 
-def emitter_digest() -> str:
+def emitter_digest(store: DiskStore | None) -> str:
     """A hash of the modules that write code, so that a changed emitter finds no old code."""
-    digest = hashlib.sha256()
     root = Path(__file__).parent.parent
-    for package in EMITTERS:
-        for path in sorted((root / package).rglob("*.py")):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
+    files = [str(path) for name in EMITTERS for path in sorted((root / name).rglob("*.py"))]
+    return contents(files, store)
 
 
 _SESSION = _Session()

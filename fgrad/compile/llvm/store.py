@@ -173,21 +173,22 @@ def _payload(key: str, data: bytes) -> bytes | None:
     return payload if name == key.encode() else None
 
 
-def contents(files: Sequence[str], store: DiskStore) -> str:
+def contents(files: Sequence[str], store: DiskStore | None) -> str:
     """A hash of the contents of files, which are read where one of them may have changed since the
-    store was told: any change of a file changes the time of its last change, which nobody can set.
+    store, if there is one, was told: any change of a file changes the time of its last change,
+    which nobody can set.
     """
     states = [(file, os.stat(file)) for file in files]
     stamp = [(name, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino) for name, s in states]
     key = "d_" + hashlib.sha256(repr(stamp).encode()).hexdigest()[:40]
     settled = max([s.st_ctime_ns for _, s in states], default=0) < time.time_ns() - _SETTLED
-    known = store.get(key) if os.name == "posix" and settled else None
+    known = store.get(key) if store is not None and os.name == "posix" and settled else None
     if known is not None:
         return known.decode()
     digest = hashlib.sha256()
     for file in files:
         digest.update(_read(file))
-    if os.name == "posix" and settled:
+    if store is not None and os.name == "posix" and settled:
         store.put(key, digest.hexdigest().encode())
     return digest.hexdigest()
 

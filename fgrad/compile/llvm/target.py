@@ -41,12 +41,18 @@ def host_target(store: DiskStore | None) -> Target:
 
 def llvm_version() -> str:
     """The version of LLVM, from its file."""
-    found = PathFinder.find_spec("llvmlite")
+    return version_in("llvmlite", "_version.py") or generator.version()
+
+
+def version_in(package: str, file: str) -> str:
+    """A hash of the file in which a package keeps its version, which takes less time than to import
+    it; empty if it is not there."""
+    found = PathFinder.find_spec(package)
     for place in (found and found.submodule_search_locations) or ():
-        path = Path(place, "_version.py")
+        path = Path(place, file)
         if path.is_file():
             return hashlib.sha256(path.read_bytes()).hexdigest()
-    return generator.version()
+    return ""
 
 
 def _processor() -> str:

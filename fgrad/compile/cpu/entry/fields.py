@@ -26,3 +26,7 @@ ARRAY, PLACE, INT, BOOL, SAME, LIST, TUPLE, DICT, FIELDS, APART, END = range(11)
 WORD_IS, LOOKUP, KEYS, ITEMS, BYTES, SINCE, SEEN, FETCH, FETCH_WORD, NUMBER = range(11, 21)
 LEAF, PUSH, MAKE_TUPLE, MAKE_LIST, MAKE_DICT, MAKE_NAMED, CALL, RETURN = range(8)
 RESULT_ARRAY, RESULT_SCALAR, RESULT_BOOL, RESULT_LARGE, RESULT_OWN = range(5)
+
+# What the compiled entry exports: `fgrad_entry` etc., allocators in the order of NumPy's.
+ALLOCATORS = ("malloc", "calloc", "realloc", "free")
+EXPORTS = ("entry", "link", "unlink", *ALLOCATORS)

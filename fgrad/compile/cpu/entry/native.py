@@ -17,12 +17,15 @@ from typing import Any
 import numpy as np
 
 from fgrad.base.fork_locks import own_lock
+from fgrad.base.lazy_import import lazy_module
+from fgrad.compile.cpu.entry.fields import EXPORTS
 from fgrad.compile.cpu.entry.pool import Pool
 from fgrad.compile.cpu.entry.table import NotNative, Parameters, Results, Signature, Work
-from fgrad.compile.cpu.entry.text import EXPORTS, emit_entry
 from fgrad.compile.llvm.abi import LAYOUT, WORD, Layout, function_address, imports, word_at
 from fgrad.compile.llvm.runtime import Source, build
 from fgrad.config import config
+
+text: Any = lazy_module("fgrad.compile.cpu.entry.text")  # where the entry is not in the cache
 
 MAX_SIGNATURES = 512  # in one chain
 MAX_ATTEMPTS = 8  # to make calls of one compiled program native
@@ -117,9 +120,8 @@ class _Entry:
             names = imports()
             names.update({name: id(obj) for name, obj in _OBJECTS.items()})
             names["fgrad_epoch"] = ctypes.addressof(config.epoch_cell)
-            text, declared = emit_entry("entry", at)
-            content = "\n".join([*sorted(declared), text])
-            address = build([Source(content, lambda symbol: emit_entry(symbol, at))], names)[0]
+            source = Source(f"entry {tuple(at)}", lambda symbol: text.emit_entry(symbol, at))
+            address = build([source], names)[0]
             table = (ctypes.c_void_p * len(EXPORTS))()
             ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)(ctypes.addressof(table))
             entry, link, unlink, *memory = [function or 0 for function in table]

@@ -15,6 +15,7 @@ import ctypes
 import sys
 from collections.abc import Sequence
 
+from fgrad.compile.cpu.entry.fields import ALLOCATORS
 from fgrad.compile.llvm.blocks import each_loop, put, word
 
 POOLED_BYTES = 1 << 18  # from here on blocks are kept
@@ -23,7 +24,6 @@ _BLOCKS = 64
 _HUGE_BYTES, _HUGE_PAGE, _PAGE = 1 << 22, 1 << 21, 1 << 12
 _MADV_HUGEPAGE = 14
 
-NAMES = ("malloc", "calloc", "realloc", "free")  # of `fgrad_malloc` etc., in NumPy's order
 
 DECLARATIONS = {
     f"@fgrad_pool = internal global [{_BLOCKS} x ptr] zeroinitializer",
@@ -266,7 +266,7 @@ declare { i64, i1 } @llvm.umul.with.overflow.i64(i64, i64)
 class _Allocator(ctypes.Structure):
     _fields_ = (
         ("context", ctypes.c_void_p),
-        ("functions", ctypes.c_void_p * len(NAMES)),
+        ("functions", ctypes.c_void_p * len(ALLOCATORS)),
     )
 
 
@@ -285,11 +285,11 @@ class Pool:
     """The pool as NumPy's memory handler.
 
     Arguments:
-        functions: the addresses of the functions `NAMES`.
+        functions: the addresses of the functions `ALLOCATORS`.
     """
 
     def __init__(self, functions: Sequence[int]) -> None:
-        table = (ctypes.c_void_p * len(NAMES))(*functions)
+        table = (ctypes.c_void_p * len(ALLOCATORS))(*functions)
         self.handler = _Handler(b"fgrad", 1, _Allocator(None, table))
         make = ctypes.PYFUNCTYPE(
             ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p

@@ -29,6 +29,7 @@ from fgrad.compile.cpu.entry.fields import (
     BOOL,
     DICT,
     END,
+    EXPORTS,
     FIELDS,
     INT,
     LIST,
@@ -43,8 +44,6 @@ from fgrad.compile.cpu.entry.results import results_text
 from fgrad.compile.cpu.entry.run import run_text
 from fgrad.compile.llvm.abi import DESCR_MASK, USABLE, WORD, Layout
 from fgrad.compile.llvm.blocks import copy_loop, each_loop, member, put, word
-
-EXPORTS = ("entry", "link", "unlink", *entry_pool.NAMES)
 
 DECLARATIONS = {
     "@fgrad_ndarray = external global i8",

@@ -1,0 +1,97 @@
+"""L5. Routines -> native code: what a step that is no kernel calls.
+
+The modules that write them are loaded when a program has such a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from fgrad.base.lazy_import import lazy_module
+from fgrad.compile.host.program import Callback
+from fgrad.compile.kernel.machine import CALL_CYCLES
+
+if TYPE_CHECKING:
+    from fgrad.compile.tasks.routines import Evaluation, Gemm, MatrixRoutine, SpecialFunction
+
+callbacks: Any = lazy_module("fgrad.compile.host.callback")
+complex_loops: Any = lazy_module("fgrad.compile.cpu.complex_parts")
+lapack_factors: Any = lazy_module("fgrad.compile.cpu.lapack_factors")
+library: Any = lazy_module("fgrad.compile.cpu.library")
+search: Any = lazy_module("fgrad.compile.cpu.rows.search")
+sorting: Any = lazy_module("fgrad.compile.cpu.rows.sorting")
+spare_memory: Any = lazy_module("fgrad.compile.cpu.spare_memory")
+special: Any = lazy_module("fgrad.compile.cpu.external")
+top: Any = lazy_module("fgrad.compile.cpu.rows.top")
+ufunc_loops: Any = lazy_module("fgrad.compile.cpu.ufunc_loops")
+tasks: Any = lazy_module("fgrad.compile.tasks.routines")
+walks: Any = lazy_module("fgrad.compile.cpu.rows.walks")
+
+# A routine of a step, what stands for a call of the host, or a `UfuncLoop`.
+NativeTask: TypeAlias = Any
+
+
+class NativeRoutine(NamedTuple):
+    """A routine in memory: its address, its range, the cycles of all of it if it may be shared
+    among threads, and what notes its failures."""
+
+    address: int
+    extent: int
+    cost: float
+    callback: Callback | None
+    table: tuple[int, ...] = ()  # the last buffer
+
+
+def native_routine(routine: NativeTask) -> NativeRoutine:
+    """The code of a routine."""
+    return _NATIVE[type(routine).__name__](routine)
+
+
+def task_of(name: str, fields: Sequence[Any]) -> NativeTask:
+    """A task by the name of its type."""
+    kind = getattr(tasks, name, None) or getattr(ufunc_loops, name)
+    return kind(*fields)
+
+
+def _host_call(call: Evaluation) -> NativeRoutine:
+    callback = callbacks.evaluation(call.eqn)
+    return NativeRoutine(callback.address, 1, 0.0, callback)
+
+
+def _product(gemm: Gemm) -> NativeRoutine:
+    cut = library.pieces(gemm)
+    address, table = library.product_code(gemm)
+    return NativeRoutine(address, cut.count, cut.count * cut.cycles, None, table)
+
+
+def _matrix_routine(routine: MatrixRoutine) -> NativeRoutine:
+    params = dict(routine.params)
+    native = lapack_factors.LAPACK[routine.name](**params)
+    cost = lapack_factors.cycles(routine.name, **params)
+    return NativeRoutine(native.address, routine.batch, cost, native.failure)
+
+
+def _special(f: SpecialFunction) -> NativeRoutine:
+    return NativeRoutine(special.external(f), f.size, CALL_CYCLES * f.size, None)
+
+
+def _ufunc(loop: Any) -> NativeRoutine:
+    failure = spare_memory.check(loop.buffers)[1] if loop.bytes_needed else None
+    return NativeRoutine(ufunc_loops.ufunc_loop(loop), loop.size, loop.cycles, failure)
+
+
+_NATIVE: dict[str, Callable[[Any], NativeRoutine]] = {
+    "Evaluation": _host_call,
+    "Gemm": _product,
+    "ComplexParts": lambda parts: NativeRoutine(
+        complex_loops.complex_parts(parts), parts.size, 0.0, None
+    ),
+    "UfuncLoop": _ufunc,
+    "SpecialFunction": _special,
+    "MatrixRoutine": _matrix_routine,
+    "RowSearch": lambda r: NativeRoutine(search.row_search(r), r.pieces, r.cycles, None),
+    "RowTop": lambda r: NativeRoutine(top.row_top(r), r.pieces, r.cycles, None),
+    "RowWalk": lambda r: NativeRoutine(walks.row_walk(r), r.pieces, r.cycles, None),
+    "RowSort": lambda r: NativeRoutine(sorting.sort_rows(r), r.pieces, r.cycles, None),
+}

@@ -1,0 +1,41 @@
+"""A process whose functions are in the cache loads neither LLVM nor the compiler."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import sys
+import numpy as np
+import fgrad
+
+def loss(w, x):
+    return np.mean(np.tanh(x @ w) ** 2)
+
+f = fgrad.jit({function})
+for _ in range(4):
+    f(np.ones((3, 4)), np.ones((5, 3)))
+parts = ("pipeline", "cpu.link", "cpu.emit", "fuse", "schedule", "lower", "loops")
+heavy = ["llvmlite", "scipy", *["fgrad.compile." + part for part in parts]]
+print([name for name in heavy if name in sys.modules])
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="LLVM loads the code elsewhere")
+@pytest.mark.parametrize("function", ["lambda w, x: np.sin(w) + 1", "fgrad.value_and_grad(loss)"])
+def test_what_a_second_process_loads(function: str, tmp_path: Path) -> None:
+    environment = {**os.environ, "FGRAD_CACHE_DIR": str(tmp_path), "FGRAD_CACHE": "1"}
+    environment["FGRAD_CHECK"] = "1"  # programs whose passes are checked are not kept
+
+    def child() -> str:
+        command = [sys.executable, "-c", PROGRAM.format(function=function)]
+        done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    assert child() != "[]"
+    assert child() == "[]"
