@@ -1,0 +1,24 @@
+"""Doctests are those of fgrad's own docstrings: NumPy's, which its functions carry here, are left out."""
+
+from __future__ import annotations
+
+import pkgutil
+
+import pytest
+from _pytest.doctest import DoctestItem
+
+
+def _is_carried(item: pytest.Item) -> bool:
+    """Whether a doctest of `fgrad.numpy.f` stands in the docstring of `numpy.f`."""
+    if not isinstance(item, DoctestItem) or item.dtest.docstring is None:
+        return False
+    try:
+        plain = pkgutil.resolve_name(item.name.removeprefix("fgrad."))
+    except (AttributeError, ImportError, ValueError):
+        return False
+    return plain.__doc__ == item.dtest.docstring
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out the doctests that are not fgrad's."""
+    items[:] = [item for item in items if not _is_carried(item)]
