@@ -1,4 +1,4 @@
-"""Doctests are those of fgrad's own docstrings: NumPy's, which its functions carry here, are left out."""
+"""Doctests are of fgrad's own docstrings: those that it carries over from NumPy are left out."""
 
 from __future__ import annotations
 
