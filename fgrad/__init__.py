@@ -99,7 +99,7 @@ _MODULES = (
 )
 
 
-def stop_gradient(x: Any) -> Any:
+def stop_gradient(x: object) -> Any:
     """`x`, a tree of arrays, regarded as a constant by every derivative.
 
     Example:

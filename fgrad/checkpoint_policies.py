@@ -18,17 +18,17 @@ from fgrad.transforms.checkpoint.names import NAME
 Policy = Callable[..., bool]
 
 
-def everything_saveable(_prim: Primitive, *_avals: Any, **_params: Any) -> bool:
+def everything_saveable(_prim: Primitive, *_avals: object, **_params: object) -> bool:
     """Keep all: no memory is saved."""
     return True
 
 
-def nothing_saveable(_prim: Primitive, *_avals: Any, **_params: Any) -> bool:
+def nothing_saveable(_prim: Primitive, *_avals: object, **_params: object) -> bool:
     """Keep nothing but the arguments: the default."""
     return False
 
 
-def dots_saveable(prim: Primitive, *_avals: Any, **_params: Any) -> bool:
+def dots_saveable(prim: Primitive, *_avals: object, **_params: object) -> bool:
     """Keep the results of matrix products and convolutions.
 
     Example:
@@ -57,7 +57,7 @@ checkpoint_dots_with_no_batch_dims = dots_with_no_batch_dims_saveable
 def save_only_these_names(*names: str) -> Policy:
     """Keep what `checkpoint_name` gave one of these names."""
 
-    def policy(prim: Primitive, *_avals: Any, **params: Any) -> bool:
+    def policy(prim: Primitive, *_avals: object, **params: object) -> bool:
         return prim is NAME and params["name"] in names
 
     return policy
@@ -67,7 +67,7 @@ def save_only_these_names(*names: str) -> Policy:
 def save_any_names_but_these(*names: str) -> Policy:
     """Keep what `checkpoint_name` gave another name than these."""
 
-    def policy(prim: Primitive, *_avals: Any, **params: Any) -> bool:
+    def policy(prim: Primitive, *_avals: object, **params: object) -> bool:
         return prim is NAME and params["name"] not in names
 
     return policy
@@ -77,7 +77,7 @@ def save_any_names_but_these(*names: str) -> Policy:
 def save_anything_except_these_names(*names: str) -> Policy:
     """Keep all but what `checkpoint_name` gave one of these names."""
 
-    def policy(prim: Primitive, *_avals: Any, **params: Any) -> bool:
+    def policy(prim: Primitive, *_avals: object, **params: object) -> bool:
         return prim is not NAME or params["name"] not in names
 
     return policy
@@ -87,18 +87,18 @@ def save_anything_except_these_names(*names: str) -> Policy:
 def save_from_both_policies(first: Policy, second: Policy) -> Policy:
     """Keep what one of two policies keeps."""
 
-    def policy(prim: Primitive, *avals: Any, **params: Any) -> bool:
+    def policy(prim: Primitive, *avals: object, **params: object) -> bool:
         return first(prim, *avals, **params) or second(prim, *avals, **params)
 
     return policy
 
 
-def offload_dot_with_no_batch_dims(*_args: Any, **_params: Any) -> Policy:
+def offload_dot_with_no_batch_dims(*_args: object, **_params: object) -> Policy:
     """Refused: there is no second memory to move values to."""
     raise _no_offload("offload_dot_with_no_batch_dims", "dots_with_no_batch_dims_saveable")
 
 
-def save_and_offload_only_these_names(*_args: Any, **_params: Any) -> Policy:
+def save_and_offload_only_these_names(*_args: object, **_params: object) -> Policy:
     """Refused: there is no second memory to move values to."""
     raise _no_offload("save_and_offload_only_these_names", "save_only_these_names(...)")
 

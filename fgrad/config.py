@@ -84,7 +84,7 @@ class Config:
         self._names = tuple(settings)
         self._update(settings)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if name in vars(self).get("_names", ()):
             self._update({name: value})
         else:
@@ -98,7 +98,7 @@ class Config:
         self.epoch_cell.value = self.epoch
 
     @contextmanager
-    def override(self, **settings: Any) -> Iterator[None]:
+    def override(self, **settings: object) -> Iterator[None]:
         """Change settings within a block.
 
         Example:

@@ -28,11 +28,12 @@ from fgrad.trace import Value
 from fgrad.tracing.fastpath import DOORS
 from fgrad.tracing.thread_state import THREAD
 from fgrad.transforms.custom.callback import debug_callback as callback
+from fgrad.typing import PyTree
 
 __all__ = ["breakpoint", "callback", "check_index", "nans", "print"]
 
 
-def print(fmt: str, /, *args: Any, ordered: bool = True, **kwargs: Any) -> None:
+def print(fmt: str, /, *args: PyTree, ordered: bool = True, **kwargs: PyTree) -> None:
     """Print values when the program runs, not when it is traced.
 
     Arguments:
@@ -54,7 +55,7 @@ def print(fmt: str, /, *args: Any, ordered: bool = True, **kwargs: Any) -> None:
     """
     _check_format(fmt, args, kwargs)
 
-    def show(*xs: Any, **named: Any) -> None:
+    def show(*xs: object, **named: object) -> None:
         builtins.print(fmt.format(*xs, **named), flush=True)
 
     callback(show, *args, **kwargs)
@@ -230,9 +231,9 @@ _INDEX_CHECKS, _NAN_WATCH = Shared(_checking_index), Shared(_watching_nans)
 _INF_WATCH = Shared(_watching_infs)
 
 
-def _watch() -> list[tuple[Any, Callable[..., Any]]]:
+def _watch() -> list[tuple[Any, Callable[..., PyTree]]]:
     """Have every evaluation checked; what was there before, to be put back."""
-    before: list[tuple[Any, Callable[..., Any]]] = []
+    before: list[tuple[Any, Callable[..., PyTree]]] = []
     for prim, cell in _door_cells():
         before.append((cell, cell.cell_contents))
         cell.cell_contents = _checked(prim, cell.cell_contents)
@@ -251,7 +252,7 @@ def _door_cells() -> list[tuple[Primitive, Any]]:
     ]
 
 
-def _restore(before: list[tuple[Any, Callable[..., Any]]]) -> None:
+def _restore(before: list[tuple[Any, Callable[..., PyTree]]]) -> None:
     for place, rule in before:
         if isinstance(place, Primitive):
             place.evaluate_rule = rule
@@ -259,8 +260,8 @@ def _restore(before: list[tuple[Any, Callable[..., Any]]]) -> None:
             place.cell_contents = rule
 
 
-def _checked(prim: Primitive, evaluate: Callable[..., Any]) -> Callable[..., Any]:
-    def checked(*operands: Any, **params: Any) -> Any:
+def _checked(prim: Primitive, evaluate: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    def checked(*operands: Value, **params: object) -> Any:
         out = evaluate(*operands, **params)
         if not config.nans:
             return out
@@ -279,14 +280,14 @@ class _Kind(NamedTuple):
 
     what: str
     short: str
-    test: Callable[[Any], Any]
-    may: Callable[[Any], Any]
+    test: Callable[[PyTree], PyTree]
+    may: Callable[[PyTree], PyTree]
 
-    def found(self, x: Any) -> bool:
+    def found(self, x: object) -> bool:
         """Whether it is in a result."""
         return _has_floats(x) and bool(self.test(x).any())
 
-    def excuses(self, x: Any) -> bool:
+    def excuses(self, x: object) -> bool:
         """Whether an operand has what makes it."""
         return _has_floats(x) and bool(np.any(self.may(x)))
 
@@ -295,7 +296,7 @@ NAN = _Kind("a NaN", "NaN", np.isnan, np.isnan)
 INFINITY = _Kind("an infinity", "infinite", np.isinf, lambda x: ~np.isfinite(x))
 
 
-def _has_floats(x: Any) -> bool:
+def _has_floats(x: object) -> bool:
     return getattr(getattr(x, "dtype", None), "kind", "") in ("f", "c")
 
 

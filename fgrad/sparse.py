@@ -25,13 +25,14 @@ from fgrad.errors import ArgumentError, GradDtypeError
 from fgrad.ir.aval import aval_of
 from fgrad.ir.program import Program
 from fgrad.numpy.promote import as_array
-from fgrad.trace import Tracer, trace
+from fgrad.trace import Tracer, Value, trace
 from fgrad.transforms.core.linearize import jvp, vjp
 from fgrad.transforms.core.wrap import as_value, check_callable, function_name, named_like
 from fgrad.transforms.grad import grad
 from fgrad.transforms.sparse.coloring import color_columns, color_star
 from fgrad.transforms.sparse.pattern import jacobian_pattern
 from fgrad.transforms.vmap import vmap
+from fgrad.typing import PyTree
 
 
 class Plan(NamedTuple):
@@ -43,7 +44,7 @@ class Plan(NamedTuple):
     reverse: bool
     rows: np.ndarray  # where each entry stands among the compressed derivatives
     columns: np.ndarray
-    compressed: Callable[..., Any]
+    compressed: Callable[..., PyTree]
     seeds: np.ndarray
 
 
@@ -54,9 +55,9 @@ class SparseDerivative:
 
     def __init__(
         self,
-        fun: Callable[..., Any],
+        fun: Callable[..., PyTree],
         argnums: int,
-        pattern: Any,
+        pattern: object,
         what: str,
         prepare: Callable[[_Flat, Any], Plan],
     ) -> None:
@@ -68,20 +69,20 @@ class SparseDerivative:
     def __repr__(self) -> str:
         return f"<{label_of(self)}>"
 
-    def __reduce__(self) -> str | tuple[Any, ...]:
+    def __reduce__(self) -> str | tuple[Value, ...]:
         assert self.recipe is not None
         return reduced(self, self.recipe)
 
     @hides_own_frames
-    def __call__(self, *args: Any) -> scipy.sparse.csr_array:
+    def __call__(self, *args: PyTree) -> scipy.sparse.csr_array:
         flat, plan = self._prepared(args)
         return _decompressed(plan, flat.of(args))
 
-    def plan(self, *args: Any) -> Plan:
+    def plan(self, *args: PyTree) -> Plan:
         """The pattern and colours for arguments like these."""
         return self._prepared(args)[1]
 
-    def _prepared(self, args: tuple[Any, ...]) -> tuple[_Flat, Plan]:
+    def _prepared(self, args: tuple[PyTree, ...]) -> tuple[_Flat, Plan]:
         flat = _Flat(self.fun, self.argnums, args, self.what)
         found = self.plans.get(flat.key)
         if found is None:
@@ -91,11 +92,11 @@ class SparseDerivative:
 
 @pickles_as_call
 def jacobian(
-    fun: Callable[..., Any],
+    fun: Callable[..., PyTree],
     argnums: int = 0,
     *,
     mode: str = "auto",
-    pattern: Any = None,
+    pattern: object = None,
 ) -> SparseDerivative:
     """The Jacobian of a function as a sparse matrix.
 
@@ -135,7 +136,9 @@ def jacobian(
 
 
 @pickles_as_call
-def hessian(fun: Callable[..., Any], argnums: int = 0, *, pattern: Any = None) -> SparseDerivative:
+def hessian(
+    fun: Callable[..., PyTree], argnums: int = 0, *, pattern: object = None
+) -> SparseDerivative:
     """The matrix of second derivatives of a function, as a sparse matrix.
 
     Arguments:
@@ -161,7 +164,7 @@ def hessian(fun: Callable[..., Any], argnums: int = 0, *, pattern: Any = None) -
 
 
 @pickles_as_call
-def pattern(fun: Callable[..., Any], argnums: int = 0) -> Callable[..., scipy.sparse.csr_array]:
+def pattern(fun: Callable[..., PyTree], argnums: int = 0) -> Callable[..., scipy.sparse.csr_array]:
     """Where the Jacobian of a function may differ from 0, whatever the values are.
 
     Example:
@@ -173,7 +176,7 @@ def pattern(fun: Callable[..., Any], argnums: int = 0) -> Callable[..., scipy.sp
     """
     check_callable(fun, "sparse.pattern")
 
-    def pattern_fun(*args: Any) -> scipy.sparse.csr_array:
+    def pattern_fun(*args: PyTree) -> scipy.sparse.csr_array:
         return _found(_Flat(fun, argnums, args, "sparse.pattern")).astype(bool)
 
     return named_like(pattern_fun, fun, "sparse.pattern")
@@ -183,7 +186,7 @@ class _Flat:
     """A function of one flat vector: the leaves of an argument, one after the other."""
 
     def __init__(
-        self, fun: Callable[..., Any], argnums: int, args: tuple[Any, ...], what: str
+        self, fun: Callable[..., PyTree], argnums: int, args: tuple[PyTree, ...], what: str
     ) -> None:
         if not isinstance(argnums, (int, np.integer)):
             raise ArgumentError(f"{what}: argnums is one integer, not {argnums!r}.")
@@ -201,7 +204,7 @@ class _Flat:
         self.size = sum([a.size for a in self.avals])
         self.dtype = np.result_type(*[a.dtype for a in self.avals]) if values else np.dtype(float)
 
-    def _checked(self, x: Any) -> Any:
+    def _checked(self, x: object) -> PyTree:
         if isinstance(x, Tracer):
             raise _traced(self.what, x, "the argument is traced")
         value = as_value(x)
@@ -228,7 +231,7 @@ class _Flat:
         given.insert(self.position, tree.unflatten(self.treedef, parts))
         return fun(*given)
 
-    def flat(self, x: Any, rest: Any) -> Any:
+    def flat(self, x: object, rest: object) -> PyTree:
         """The result as one vector."""
         leaves = [as_array(y) for y in tree.leaves(self.call(self.fun, x, rest))]
         for y in leaves:
@@ -239,7 +242,7 @@ class _Flat:
                 )
         return np.concatenate([np.ravel(y) for y in leaves]) if leaves else np.zeros(0)
 
-    def gradient(self, x: Any, rest: Any) -> Any:
+    def gradient(self, x: object, rest: object) -> PyTree:
         """The gradient as one vector."""
         return grad(lambda v: self.call(self.fun, v, rest))(x)
 
@@ -254,7 +257,7 @@ def _traced(what: str, x: Tracer, found: str) -> ArgumentError:
     )
 
 
-def _found(flat: _Flat, gradient: bool = False) -> Any:
+def _found(flat: _Flat, gradient: bool = False) -> PyTree:
     """The pattern of a function's Jacobian, or of its gradient's."""
     program = _program(flat, gradient)
     return jacobian_pattern(program, [True] + [False] * len(flat.rest_avals))
@@ -266,7 +269,7 @@ def _program(flat: _Flat, gradient: bool) -> Program:
     avals = [vector, *flat.rest_avals]
     what = flat.gradient if gradient else flat.flat
 
-    def traced(x: Any, *rest: Any) -> list[Any]:
+    def traced(x: object, *rest: object) -> list[Value]:
         return [what(x, rest)]
 
     program, captured, _ = trace(traced, avals, function_name(flat.fun), flat.what)
@@ -277,7 +280,7 @@ def _program(flat: _Flat, gradient: bool) -> Program:
     return program
 
 
-def _checked_pattern(given: Any, flat: _Flat, gradient: bool) -> Any:
+def _checked_pattern(given: object, flat: _Flat, gradient: bool) -> PyTree:
     found = scipy.sparse.csr_array(given, copy=True)
     found.sum_duplicates()
     expected = (_program(flat, gradient).out_avals[0].size, flat.size)
@@ -288,20 +291,20 @@ def _checked_pattern(given: Any, flat: _Flat, gradient: bool) -> Any:
     return found
 
 
-def _plan_jacobian(flat: _Flat, given: Any, mode: str) -> Plan:
+def _plan_jacobian(flat: _Flat, given: object, mode: str) -> Plan:
     found = _found(flat) if given is None else _checked_pattern(given, flat, False)
     colors, reverse = _columns_or_rows(found, mode)
     rows, columns = _entries(found)
     if reverse:
 
-        def pulled(x: Any, seeds: Any, rest: Any) -> Any:
+        def pulled(x: object, seeds: object, rest: object) -> PyTree:
             pullback = vjp(lambda v: flat.flat(v, rest), x)[1]
             return vmap(lambda ct: pullback(ct)[0])(seeds)
 
         places = colors[rows], columns
         return _plan(found, colors, True, places, jit(pulled), flat.dtype)
 
-    def pushed(x: Any, seeds: Any, rest: Any) -> Any:
+    def pushed(x: object, seeds: object, rest: object) -> PyTree:
         return vmap(lambda t: jvp(lambda v: flat.flat(v, rest), (x,), (t,))[1])(seeds)
 
     return _plan(found, colors, False, (colors[columns], rows), jit(pushed), flat.dtype)
@@ -317,7 +320,7 @@ def _columns_or_rows(found: Any, mode: str) -> tuple[np.ndarray, bool]:
     return (backward, True) if fewer and backward is not None else (forward, False)
 
 
-def _plan_hessian(flat: _Flat, given: Any) -> Plan:
+def _plan_hessian(flat: _Flat, given: object) -> Plan:
     found = _found(flat, True) if given is None else _checked_pattern(given, flat, True)
     found = scipy.sparse.csr_array(found + found.T)
     found.data = np.ones(found.nnz, np.int8)
@@ -339,7 +342,7 @@ def _plan_hessian(flat: _Flat, given: Any) -> Plan:
             np.where(alone, rows, columns),
         )
 
-    def pushed(x: Any, seeds: Any, rest: Any) -> Any:
+    def pushed(x: object, seeds: object, rest: object) -> PyTree:
         return vmap(lambda t: jvp(lambda v: flat.gradient(v, rest), (x,), (t,))[1])(seeds)
 
     return _plan(found, colors, False, places, jit(pushed), flat.dtype)
@@ -355,11 +358,11 @@ def _entries(found: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _plan(
-    found: Any,
+    found: object,
     colors: np.ndarray,
     reverse: bool,
     places: tuple[np.ndarray, np.ndarray],
-    compressed: Callable[..., Any],
+    compressed: Callable[..., PyTree],
     dtype: np.dtype,
 ) -> Plan:
     count = _count(colors)

@@ -20,11 +20,12 @@ from fgrad.base.pickling import label_of
 from fgrad.compile.jit.jitted import jit
 from fgrad.errors import ArgumentError
 from fgrad.numpy.promote import as_array
-from fgrad.trace import concrete
+from fgrad.trace import Value, concrete
 from fgrad.transforms.core.linearize import jvp, linearize, vjp
 from fgrad.transforms.vmap import vmap
+from fgrad.typing import PyTree
 
-Function = Callable[..., Any]
+Function = Callable[..., PyTree]
 
 
 class Tolerance(NamedTuple):
@@ -79,7 +80,7 @@ def check_grads(
     if not free:
         raise ArgumentError("check_grads: no argument has a floating-point or complex array.")
 
-    def flat(*xs: Any) -> list[Any]:
+    def flat(*xs: object) -> list[Value]:
         whole = list(leaves)
         for i, x in zip(free, xs, strict=True):
             whole[i] = x
@@ -124,14 +125,14 @@ def _check_order(
     if "fwd" in modes:
         tangents = _direction(values, rng)
 
-        def forward(*xs: Any) -> list[Any]:
+        def forward(*xs: object) -> list[Value]:
             return jvp(f, xs, tuple(tangents))[1]
 
         _check_order(forward, values, order - 1, modes, eps, tolerance, rng, f"jvp of {name}")
     if "rev" in modes:
         cotangents = _direction(f(*values), rng)
 
-        def backward(*xs: Any) -> list[Any]:
+        def backward(*xs: object) -> list[Value]:
             return list(vjp(f, *xs)[1](cotangents))
 
         _check_order(backward, values, order - 1, modes, eps, tolerance, rng, f"vjp of {name}")
@@ -150,7 +151,7 @@ def _direction(like: Sequence[Any], rng: np.random.Generator) -> list[Any]:
     return out
 
 
-def _step(values: Sequence[Any], eps: float | None) -> float:
+def _step(values: Sequence[object], eps: float | None) -> float:
     """The step of central differences that balances truncation and rounding."""
     if eps is not None:
         return eps
@@ -162,8 +163,8 @@ def _moved(values: Sequence[Any], direction: Sequence[Any], step: float) -> list
 
 
 def _difference(
-    f: Function, values: Sequence[Any], direction: Sequence[Any], eps: float | None
-) -> list[Any]:
+    f: Function, values: Sequence[object], direction: Sequence[object], eps: float | None
+) -> list[Value]:
     """(f(x + h t) - f(x - h t)) / 2h, in double precision."""
     step = _step(values, eps)
     above, below = (f(*_moved(values, direction, h)) for h in (step, -step))
@@ -172,8 +173,8 @@ def _difference(
 
 def _compare_jvp(
     f: Function,
-    values: Sequence[Any],
-    direction: Sequence[Any],
+    values: Sequence[object],
+    direction: Sequence[object],
     eps: float | None,
     tolerance: Tolerance,
     what: str,
@@ -205,7 +206,7 @@ def _compare_vjp(
     _assert_close([right], [left], tolerance, f"{what}, against finite differences")
 
 
-def _double(x: Any) -> np.ndarray:
+def _double(x: object) -> np.ndarray:
     """A value in double precision."""
     x = np.asarray(x)
     return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
@@ -218,7 +219,7 @@ def _inner(xs: Sequence[Any], ys: Sequence[Any]) -> np.float64:
 
 
 def _assert_close(
-    actual: Any, expected: Any, tolerance: Tolerance, what: str, equal_dtypes: bool = False
+    actual: object, expected: object, tolerance: Tolerance, what: str, equal_dtypes: bool = False
 ) -> None:
     """Compare two trees leaf by leaf."""
     got, structure = tree.flatten(actual)
@@ -292,15 +293,15 @@ def check_transpose(f: Function, args: Sequence[Any], rtol: float | None = None)
         )
 
 
-def _norm(xs: Sequence[Any]) -> np.float64:
+def _norm(xs: Sequence[object]) -> np.float64:
     """The Euclidean norm, in double precision."""
     return np.sqrt(np.float64(sum([np.sum(np.abs(_double(x)) ** 2) for x in xs])))
 
 
 def check_vmap(
     f: Function,
-    args: Sequence[Any],
-    in_axes: Any = 0,
+    args: Sequence[object],
+    in_axes: PyTree = 0,
     rtol: float | None = None,
     atol: float = 0.0,
 ) -> None:
@@ -336,7 +337,7 @@ def _value_rtol(values: Sequence[Any]) -> float:
 
 
 def check_jit(
-    f: Function, args: Sequence[Any], rtol: float | None = None, atol: float = 0.0
+    f: Function, args: Sequence[object], rtol: float | None = None, atol: float = 0.0
 ) -> None:
     """Check that `jit(f)` equals `f`, at its first and its second call.
 

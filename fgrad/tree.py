@@ -13,6 +13,7 @@ import numpy as np
 
 from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import ArgumentError
+from fgrad.typing import PyTree
 
 optree = lazy_module("optree")
 optree_dataclasses = lazy_module("optree.dataclasses")
@@ -21,7 +22,9 @@ NAMESPACE = "fgrad"
 TreeDef: TypeAlias = Any  # optree.PyTreeSpec
 
 
-def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeDef]:
+def flatten(
+    tree: PyTree, is_leaf: Callable[[Any], bool] | None = None
+) -> tuple[list[Any], TreeDef]:
     """The leaves of a tree and its structure.
 
     Example:
@@ -43,7 +46,7 @@ def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
     return optree.tree_unflatten(treedef, leaves)
 
 
-def leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
+def leaves(tree: PyTree, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
     """The leaves of a tree, in order."""
     return optree.tree_leaves(tree, is_leaf, namespace=NAMESPACE)
 
@@ -54,7 +57,7 @@ def leaf() -> TreeDef:
     return structure(0)
 
 
-def structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> TreeDef:
+def structure(tree: PyTree, is_leaf: Callable[[Any], bool] | None = None) -> TreeDef:
     """The structure of a tree."""
     return optree.tree_structure(tree, is_leaf, namespace=NAMESPACE)
 
@@ -92,11 +95,11 @@ _EQUAL_KINDS = (int, float, complex, np.generic, tuple, frozenset)
 
 
 def map(
-    fun: Callable[..., Any],
-    tree: Any,
-    *rest: Any,
+    fun: Callable[..., PyTree],
+    tree: PyTree,
+    *rest: object,
     is_leaf: Callable[[Any], bool] | None = None,
-) -> Any:
+) -> PyTree:
     """Apply `fun` to the corresponding leaves of trees of one structure.
 
     Example:
@@ -111,28 +114,28 @@ def tuple_of(*treedefs: TreeDef) -> TreeDef:
     return optree.treespec_tuple(treedefs, namespace=NAMESPACE)
 
 
-def is_leaf(x: Any) -> bool:
+def is_leaf(x: object) -> bool:
     """Whether a value is no container."""
     return optree.tree_is_leaf(x, namespace=NAMESPACE)
 
 
-def children(x: Any) -> list[Any]:
+def children(x: object) -> list[Any]:
     """What stands in a container directly."""
     return list(optree.tree_flatten_one_level(x, namespace=NAMESPACE)[0])
 
 
-def paths(tree: Any) -> list[str]:
+def paths(tree: PyTree) -> list[str]:
     """A readable path for each leaf, such as `['w'][0]`."""
     accessors = optree.tree_accessors(tree, namespace=NAMESPACE)
     return [accessor.codify("") for accessor in accessors]
 
 
-def all(tree: Any) -> bool:
+def all(tree: PyTree) -> bool:
     """Whether all leaves are true."""
     return not any(not leaf for leaf in leaves(tree))
 
 
-def reduce(fun: Callable[[Any, Any], Any], tree: Any, initial: Any) -> Any:
+def reduce(fun: Callable[[PyTree, PyTree], PyTree], tree: PyTree, initial: object) -> PyTree:
     """Fold the leaves from the left, starting with `initial`."""
     total = initial
     for leaf in leaves(tree):
@@ -140,7 +143,7 @@ def reduce(fun: Callable[[Any, Any], Any], tree: Any, initial: Any) -> Any:
     return total
 
 
-def transpose(outer: TreeDef, inner: TreeDef | None, tree: Any) -> Any:
+def transpose(outer: TreeDef, inner: TreeDef | None, tree: PyTree) -> PyTree:
     """Turn a tree of structure `outer` of `inner` trees inside out.
 
     If `inner` is None, it is the structure of the trees in `tree`, which must have one in common.
@@ -158,8 +161,8 @@ def transpose(outer: TreeDef, inner: TreeDef | None, tree: Any) -> Any:
 
 
 def broadcast_prefix(
-    prefix: Any,
-    tree: Any,
+    prefix: object,
+    tree: PyTree,
     is_leaf: Callable[[Any], bool] | None = None,
     none_is_leaf: bool = True,
 ) -> list[Any]:
@@ -172,7 +175,7 @@ def broadcast_prefix(
 def register_node(
     cls: type,
     flatten_func: Callable[[Any], tuple[Iterable[Any], Any]],
-    unflatten_func: Callable[[Any, Any], Any],
+    unflatten_func: Callable[[PyTree, PyTree], PyTree],
 ) -> type:
     """Make a class a container: `flatten_func(x) -> (children, static)` and its inverse
     `unflatten_func(static, children)`, as in JAX."""
@@ -184,7 +187,7 @@ def register_node(
 _REGISTERED: set[type] = set()
 
 
-def is_named_tuple(kind: Any) -> bool:
+def is_named_tuple(kind: object) -> bool:
     """Whether a class is a named tuple whose items are its children: it was not registered."""
     named = isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
     return named and kind not in _REGISTERED

@@ -25,12 +25,12 @@ class Edit(NamedTuple):
     contents: dict[Any, Any]
 
 
-def containers_in(x: Any) -> list[Any]:
+def containers_in(x: object) -> list[Any]:
     """All containers of a tree that can be changed, in the order of the tree."""
     return list(_walk(x))
 
 
-def _walk(x: Any) -> Iterator[Any]:
+def _walk(x: object) -> Iterator[Any]:
     if x is None or tree.is_leaf(x):
         return
     if not isinstance(x, tuple):
@@ -39,7 +39,7 @@ def _walk(x: Any) -> Iterator[Any]:
         yield from _walk(child)
 
 
-def contents_of(container: Any) -> dict[Any, Any]:
+def contents_of(container: object) -> dict[Any, Any]:
     """What stands in a container: items by key or index, or attributes by name."""
     if isinstance(container, dict):
         return dict(container)
@@ -59,7 +59,7 @@ def _slots_of(kind: type) -> Sequence[str]:
 class Watch:
     """The containers of a tree, and what stood in them."""
 
-    def __init__(self, x: Any) -> None:
+    def __init__(self, x: object) -> None:
         self.containers = containers_in(x)
         self.before = [contents_of(c) for c in self.containers]
 
@@ -74,7 +74,7 @@ def _same(a: dict[Any, Any], b: dict[Any, Any]) -> bool:
     return list(a) == list(b) and all([x is y for x, y in zip(a.values(), b.values(), strict=True)])
 
 
-def put_contents(container: Any, contents: dict[Any, Any]) -> None:
+def put_contents(container: object, contents: dict[Any, Any]) -> None:
     """Let a container hold other contents: the same object afterwards."""
     if isinstance(container, dict):
         if list(container) != list(contents):

@@ -7,21 +7,19 @@ a method `to_numpy`, is none.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from fgrad.errors import UnsupportedTypeError
 
 
-def is_foreign(x: Any) -> bool:
+def is_foreign(x: object) -> bool:
     """Whether an object holds numbers, but is not a plain array of them."""
     if isinstance(x, np.ndarray):
         return type(x) is not np.ndarray and isinstance(x, (np.ma.MaskedArray, np.matrix))
     return hasattr(type(x), "to_numpy")
 
 
-def foreign_container(x: Any, what: str) -> UnsupportedTypeError:
+def foreign_container(x: object, what: str) -> UnsupportedTypeError:
     """The card that says how to make an array of it."""
     kind = type(x)
     if isinstance(x, np.ma.MaskedArray):

@@ -13,7 +13,7 @@ from typing import Any
 _OWNERS: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def own_lock(owner: Any) -> Any:
+def own_lock(owner: object) -> Any:
     """A reentrant lock to be kept as `owner.lock`, which is replaced in a forked child."""
     _OWNERS.add(owner)
     return threading.RLock()

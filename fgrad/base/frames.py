@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 from fgrad.base.source import is_own_file
 from fgrad.config import config
 from fgrad.errors import CheckError, FgradError
+from fgrad.typing import PyTree
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., PyTree])
 
 _DEFECTS = (AssertionError, AttributeError, LookupError, NameError, SystemError)
 _STORED = "setting an array element with a sequence"
@@ -26,7 +27,7 @@ def hides_own_frames(function: Function) -> Function:
     """A function that users call: errors leave it without the frames of fgrad."""
 
     @functools.wraps(function)
-    def shown(*args: Any, **kwargs: Any) -> Any:
+    def shown(*args: PyTree, **kwargs: PyTree) -> Any:
         try:
             return function(*args, **kwargs)
         except Exception as error:

@@ -44,7 +44,7 @@ def _raises(number: int) -> bool:
 _WAITING: set[int] = set()  # the signals that have come meanwhile
 
 
-def _wait(number: int, _frame: Any) -> None:
+def _wait(number: int, _frame: object) -> None:
     _WAITING.add(number)
 
 

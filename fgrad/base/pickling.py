@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from fgrad.base.frames import shorten
 from fgrad.base.source import is_own_file
 from fgrad.errors import UnpicklableError
+from fgrad.typing import PyTree
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,7 +31,7 @@ R = TypeVar("R")
 class Recipe(NamedTuple):
     """The call that makes a function, or the field of the result that it is."""
 
-    make: Callable[..., Any]
+    make: Callable[..., PyTree]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     field: str | None = None
@@ -49,11 +50,11 @@ class Transformed:
 
     recipe: Recipe
 
-    def __init__(self, fun: Callable[..., Any], of: Callable[..., Any], label: str) -> None:
+    def __init__(self, fun: Callable[..., PyTree], of: Callable[..., PyTree], label: str) -> None:
         self.fun = fun
         named(self, of, label)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: PyTree, **kwargs: PyTree) -> Any:
         try:
             return self.fun(*args, **kwargs)
         except Exception as error:
@@ -65,13 +66,13 @@ class Transformed:
     def __repr__(self) -> str:
         return f"<{label_of(self)}>"
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         return reduced(self, self.recipe)
 
-    def with_function(self, fun: Callable[..., Any]) -> Transformed:
+    def with_function(self, fun: Callable[..., PyTree]) -> Transformed:
         """The same with another closure."""
         made = Transformed(fun, self, label_of(self))
         made.__wrapped__ = self.__wrapped__  # type: ignore[attr-defined]
@@ -109,7 +110,7 @@ def pickles_as_call(make: Callable[P, R]) -> Callable[P, R]:
     return made
 
 
-def with_recipe(result: Any, recipe: Recipe) -> Any:
+def with_recipe(result: PyTree, recipe: Recipe) -> Any:
     """What a call has made, which knows that call."""
     if isinstance(result, types.FunctionType):
         label = recipe.make.__name__ + (f".{recipe.field}" if recipe.field else "")
@@ -151,7 +152,7 @@ def reduced(x: Any, recipe: Recipe) -> str | tuple[Any, ...]:
 # --- names
 
 
-def _at(x: Any) -> Any:
+def _at(x: object) -> Any:
     """What the module and name of a function, or class, lead to; None if to nothing."""
     found: Any = sys.modules.get(getattr(x, "__module__", None) or "")
     for name in (getattr(x, "__qualname__", None) or "").split("."):
@@ -159,7 +160,7 @@ def _at(x: Any) -> Any:
     return found
 
 
-def _steps_to(function: Any) -> int | None:
+def _steps_to(function: Callable[..., PyTree]) -> int | None:
     """How often what its name leads to must be unwrapped to find a function; None if it is not
     found."""
     found, steps = _at(function), 0
@@ -176,14 +177,14 @@ _DEEPEST = 100  # more is a circle
 class _Below:
     """A function whose name leads to what was made of it, as the unwrapped form of that."""
 
-    def __init__(self, function: Any, steps: int) -> None:
+    def __init__(self, function: Callable[..., PyTree], steps: int) -> None:
         self.function, self.steps = function, steps
 
     def __reduce__(self) -> tuple[Any, ...]:
         return unwrapped, (_at(self.function), self.steps)
 
 
-def _below_its_name(x: Any, pickler: _Pickler) -> Any:
+def _below_its_name(x: object, pickler: _Pickler) -> Any:
     if not isinstance(x, types.FunctionType) or pickler.sends(x):
         return x
     steps = _steps_to(x)
@@ -197,7 +198,7 @@ def unwrapped(x: Any, steps: int) -> Any:
     return x
 
 
-def _named_parts(x: Any) -> Iterator[Any]:
+def _named_parts(x: object) -> Iterator[Any]:
     """The functions and classes in an argument that pickle would write by name."""
     if isinstance(x, (types.FunctionType, type)):
         yield x
@@ -220,7 +221,7 @@ class _Pickler(NamedTuple):
     by_name: bool  # functions are written by name, or not at all
     modules: frozenset[str] = frozenset()  # those whose functions it writes by value
 
-    def sends(self, x: Any) -> bool:
+    def sends(self, x: object) -> bool:
         """Whether a function is written by value, though its name may lead to it."""
         module: str = getattr(x, "__module__", None) or ""
         while module and module not in self.modules:
@@ -246,7 +247,7 @@ def _pickler() -> _Pickler:
     return _Pickler(False, _modules_by_value(pickler)) if by_value else _Pickler(True)
 
 
-def _modules_by_value(pickler: Any) -> frozenset[str]:
+def _modules_by_value(pickler: object) -> frozenset[str]:
     """The script, and what was given to `cloudpickle.register_pickle_by_value`."""
     found = {"__main__"}
     for cls in type(pickler).__mro__:

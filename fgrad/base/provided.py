@@ -14,8 +14,9 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from fgrad.errors import CheckError
+from fgrad.typing import PyTree
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., PyTree])
 
 
 class Provided(Generic[F]):
@@ -31,7 +32,7 @@ class Provided(Generic[F]):
     provided: bool  # whether its module has been imported
 
     def __init__(self, name: str) -> None:
-        def missing(*_args: Any, **_kwargs: Any) -> Any:
+        def missing(*_args: object, **_kwargs: object) -> Any:
             module = name.rpartition(".")[0]
             raise CheckError(f"{name} is called before {module} is imported")
 

@@ -8,7 +8,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+from fgrad.typing import PyTree
+
+Function = TypeVar("Function", bound=Callable[..., PyTree])
 
 
 def quiet(function: Function) -> Function:
@@ -17,7 +19,7 @@ def quiet(function: Function) -> Function:
         return np.errstate(all="ignore")(function)
 
     @functools.wraps(function)
-    def silent(*args: Any) -> Any:
+    def silent(*args: PyTree) -> Any:
         with np.errstate(all="ignore"):  # as a decorator it does not nest in this NumPy
             return function(*args)
 

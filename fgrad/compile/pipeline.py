@@ -50,6 +50,7 @@ from fgrad.ir.check import check_program
 from fgrad.ir.program import Program
 from fgrad.ir.text import print_program
 from fgrad.trace import run
+from fgrad.typing import PyTree
 
 CODE = ("llvm", "asm", "cuda")  # topics of FGRAD_SHOW that are of kernels
 
@@ -74,7 +75,7 @@ class Compiled(NamedTuple):
 
 def compile_program(
     program: Program,
-    args: Sequence[Any] | None = None,
+    args: Sequence[object] | None = None,
     device: str = "cpu",
     donated: Sequence[Donation] = (),
 ) -> Compiled:
@@ -94,7 +95,7 @@ def compile_program(
 
 
 def _compile(
-    program: Program, args: Sequence[Any] | None, backend: Backend, donated: Sequence[Donation]
+    program: Program, args: Sequence[object] | None, backend: Backend, donated: Sequence[Donation]
 ) -> Compiled:
     log = _Log(program, args, backend)
     # Calls first, so that every later pass sees the whole program.
@@ -247,7 +248,7 @@ class _Log:
                     (("write", "FGRAD_DUMP=dir shows the program before and after"),),
                 )
 
-    def show(self, name: str, result: Any, topic: str) -> None:
+    def show(self, name: str, result: PyTree, topic: str) -> None:
         """Print or dump a stage, as FGRAD_SHOW and FGRAD_DUMP ask."""
         if not config.show and not config.dump:
             return
@@ -287,14 +288,14 @@ def _close(a: np.ndarray, b: np.ndarray) -> bool:
     return bool(np.allclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=True))
 
 
-def stage_text(result: Any) -> str:
+def stage_text(result: PyTree) -> str:
     """The result of a pass as text."""
     if isinstance(result, Program):
         return print_program(result)
     return "\n".join(print_kernel(kernel) for kernel in distinct_kernels(result))
 
 
-def distinct_kernels(result: Any) -> list[Kernel]:
+def distinct_kernels(result: PyTree) -> list[Kernel]:
     """The kernels among steps, each once, in order."""
     steps = result.steps if isinstance(result, Plan) else result
     if not isinstance(steps, list):

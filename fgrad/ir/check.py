@@ -127,7 +127,7 @@ def _type_problem(eqn: Eqn) -> tuple[str, str] | None:
     return None
 
 
-def _closed(value: Any) -> bool:
+def _closed(value: object) -> bool:
     if type(value) is tuple:
         return all([type(item) in _PLAIN or _closed(item) for item in value])
     return not isinstance(value, Var | Lit) and not isinstance(getattr(value, "aval", None), Aval)

@@ -7,8 +7,7 @@ z = permute a           it was made of is: whoever runs the program again can te
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
 from fgrad.base.source import Loc
 from fgrad.ir.primitive import REGISTRY, Primitive
@@ -42,16 +41,14 @@ def _kept(eqn: Eqn, unknown: Collection[Atom]) -> Orders:
     return kept_orders(eqn.prim, avals, eqn.params, len(eqn.outputs))
 
 
-def kept_orders(
-    prim: Primitive, values: Sequence[Any], params: Mapping[str, Any], count: int
-) -> Orders:
+def kept_orders(prim: Primitive, values: Sequence[object], params: Params, count: int) -> Orders:
     """Whether each result of an equation lies in C order, where all operands do."""
     if prim.holds is not None:
         return _held_orders(prim, params, count)
     return (prim.reorders is None or not prim.reorders(values, params),) * count
 
 
-def _held_orders(prim: Primitive, params: Mapping[str, Any], count: int) -> Orders:
+def _held_orders(prim: Primitive, params: Params, count: int) -> Orders:
     """The orders of programs that run once; those of a loop start the next step."""
     programs = [p for x in params.values() for p in (x if type(x) is tuple else (x,))]
     found = [orders_of(p) for p in programs if isinstance(p, Program)]

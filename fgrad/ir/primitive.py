@@ -27,8 +27,9 @@ from typing import Any, NamedTuple, TypeVar
 from fgrad.base.lazy_import import load
 from fgrad.errors import CheckError
 from fgrad.ir.traits import Along, Refusal, Traits, given
+from fgrad.typing import PyTree
 
-Rule = Callable[..., Any]
+Rule = Callable[..., PyTree]
 R = TypeVar("R", bound=Rule)
 Places = tuple[int, ...]
 Reads = tuple[Places, ...]
@@ -213,7 +214,7 @@ class Primitive:
         return tuple([k for k in (*range(count), OUT) if k not in read])
 
     def _missing(self, slot: str) -> Rule:
-        def missing(*_args: Any, **_params: Any) -> Any:
+        def missing(*_args: object, **_params: object) -> Any:
             raise CheckError(f"primitive {self.name!r} has no {slot}")
 
         return missing

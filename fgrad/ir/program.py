@@ -144,7 +144,7 @@ class Program:
         """What was derived for a key; None if nothing was."""
         return self._derived.get(key)
 
-    def replace(self, **changes: Any) -> Program:
+    def replace(self, **changes: object) -> Program:
         """A copy with some fields changed, of which nothing is derived yet."""
         fields = {name: getattr(self, name) for name in self.__slots__[:6]}
         return Program(**{**fields, **changes})

@@ -128,7 +128,7 @@ def const_digest(x: np.ndarray) -> str:
     return "sha256:" + hashlib.sha256(head + np.ascontiguousarray(x).tobytes()).hexdigest()[:24]
 
 
-def _value(value: Any, labels: dict[int, str]) -> str:
+def _value(value: object, labels: dict[int, str]) -> str:
     if type(value) is tuple:
         inner = ", ".join(_value(v, labels) for v in value)
         return f"({inner},)" if len(value) == 1 else f"({inner})"

@@ -23,6 +23,7 @@ from fgrad.transforms.control import jvp, vjp, vmap  # noqa: F401 - the rules
 from fgrad.transforms.core.arguments import Around, refuse_edits, refuse_writes, watched
 from fgrad.transforms.core.wrap import as_value, function_name, ids_of, is_weak, own
 from fgrad.transforms.hooks import collecting_tags
+from fgrad.typing import ArrayLike, PyTree
 
 
 class Body(NamedTuple):
@@ -56,7 +57,7 @@ class Leaves(NamedTuple):
         return self._replace(weak=weak)
 
 
-def leaves_of(x: Any, what: str) -> Leaves:
+def leaves_of(x: ArrayLike, what: str) -> Leaves:
     """The leaves of an argument as arrays, scalars or tracers; a truth value is NumPy's."""
     found, treedef = tree.flatten(x)
     values = [as_value(leaf, what) for leaf in found]
@@ -66,7 +67,7 @@ def leaves_of(x: Any, what: str) -> Leaves:
 
 
 def body_of(
-    fun: Callable[..., Any],
+    fun: Callable[..., PyTree],
     args: Sequence[tuple[Sequence[Aval], tree.TreeDef]],
     what: str,
     dtypes: Sequence[np.dtype | None] = (),
@@ -125,7 +126,7 @@ _BODIES: dict[Hashable, Body] = {}  # traced functions, by what they are made of
 
 
 def _key(
-    fun: Callable[..., Any],
+    fun: Callable[..., PyTree],
     args: Sequence[tuple[Sequence[Aval], tree.TreeDef]],
     what: str,
     dtypes: Sequence[np.dtype | None],
@@ -192,7 +193,7 @@ def _taking(program: Program, places: Sequence[int | None], avals: Sequence[Aval
     return program.derived(key, taking)
 
 
-def _unused(aval: Aval) -> Any:
+def _unused(aval: Aval) -> PyTree:
     return trace(lambda x: [x], [aval]).program.inputs[0]
 
 

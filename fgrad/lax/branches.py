@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -24,13 +23,17 @@ from fgrad.lax.unchanged import chosen
 from fgrad.numpy.promote import as_array, convert
 from fgrad.trace import Value
 from fgrad.tracing.device_tracing import lowered
+from fgrad.typing import ArrayLike, PyTree
 
 
 @hides_own_frames
 @lowered
 def cond(
-    pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any
-) -> Any:
+    pred: ArrayLike,
+    true_fun: Callable[..., PyTree],
+    false_fun: Callable[..., PyTree],
+    *operands: Value,
+) -> PyTree:
     """`true_fun(*operands)` if `pred`, else `false_fun(*operands)`; only one of them is computed.
 
     Arguments:
@@ -55,7 +58,7 @@ def cond(
 
 @hides_own_frames
 @lowered
-def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+def switch(index: ArrayLike, branches: Sequence[Callable[..., PyTree]], *operands: Value) -> PyTree:
     """`branches[index](*operands)`, the index clamped to the valid ones; only that is computed.
 
     Arguments:
@@ -81,7 +84,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     return _choose("switch", convert(found, INT64), branches, operands)
 
 
-def _scalar(x: Any, what: str) -> Value:
+def _scalar(x: ArrayLike, what: str) -> Value:
     value = as_array(x)
     if value.shape:
         raise ArgumentError(f"lax.{what}: the choice has shape {value.shape}; it must be a scalar.")
@@ -89,8 +92,8 @@ def _scalar(x: Any, what: str) -> Value:
 
 
 def _choose(
-    what: str, index: Value, functions: Sequence[Callable[..., Any]], operands: Sequence[Any]
-) -> Any:
+    what: str, index: Value, functions: Sequence[Callable[..., PyTree]], operands: Sequence[PyTree]
+) -> PyTree:
     args = [leaves_of(x, f"an operand of {what}") for x in operands]
     given = [(a.avals, a.treedef) for a in args]
     bodies = [body_of(fun, given, what) for fun in functions]
@@ -129,7 +132,7 @@ def _common_dtypes(what: str, bodies: Sequence[Body]) -> list[np.dtype]:
 
 
 @lowered
-def select_n(which: Any, *cases: Any) -> Any:
+def select_n(which: ArrayLike, *cases: ArrayLike) -> PyTree:
     """`cases[which]` for each element.
 
     Arguments:

@@ -29,14 +29,15 @@ from fgrad.trace import concrete
 from fgrad.tracing.device_tracing import lowered
 from fgrad.transforms.checkpoint.scan import lengths_of, saving_scan
 from fgrad.transforms.vmap import vmap
+from fgrad.typing import ArrayLike, PyTree
 
 
 def _carry_body(
-    fun: Callable[..., Any],
+    fun: Callable[..., PyTree],
     init: Leaves,
     rest: Sequence[tuple[Sequence[Aval], tree.TreeDef]],
     what: str,
-    carry_of: Callable[[Any], Any] = lambda out: out,
+    carry_of: Callable[[PyTree], PyTree] = lambda out: out,
 ) -> tuple[Body, Leaves]:
     """The traced body and its first carry; `carry_of` finds it in the structure of the results.
 
@@ -74,9 +75,9 @@ def _pair(treedef: tree.TreeDef) -> tuple[tree.TreeDef, tree.TreeDef]:
 @hides_own_frames
 @lowered
 def scan(
-    f: Callable[[Any, Any], Any],
-    init: Any,
-    xs: Any = None,
+    f: Callable[[PyTree, PyTree], PyTree],
+    init: PyTree,
+    xs: PyTree = None,
     length: int | None = None,
     reverse: bool = False,
     unroll: int | bool = 1,
@@ -143,11 +144,11 @@ def _length(items: Leaves, length: int | None) -> int:
 @hides_own_frames
 @lowered
 def while_loop(
-    cond_fun: Callable[[Any], Any],
-    body_fun: Callable[[Any], Any],
-    init_val: Any,
+    cond_fun: Callable[[PyTree], PyTree],
+    body_fun: Callable[[PyTree], PyTree],
+    init_val: PyTree,
     max_steps: int | None = None,
-) -> Any:
+) -> PyTree:
     """`while cond_fun(val): val = body_fun(val)`.
 
     Arguments:
@@ -180,8 +181,11 @@ def while_loop(
 
 
 def _bounded(
-    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init: Any, most: int
-) -> Any:
+    cond_fun: Callable[[PyTree], PyTree],
+    body_fun: Callable[[PyTree], PyTree],
+    init: PyTree,
+    most: int,
+) -> PyTree:
     """A loop that counts its steps."""
     start = (INT64.type(0), init)
     _, last = _while(
@@ -196,11 +200,11 @@ def _bounded(
 
 def _while(
     what: str,
-    cond_fun: Callable[[Any], Any],
-    body_fun: Callable[[Any], Any],
-    init_val: Any,
+    cond_fun: Callable[[PyTree], PyTree],
+    body_fun: Callable[[PyTree], PyTree],
+    init_val: PyTree,
     max_steps: int | None,
-) -> Any:
+) -> PyTree:
     init = leaves_of(init_val, f"the value of {what}")
     body, init = _carry_body(body_fun, init, [], what)
     test = body_of(cond_fun, [(init.avals, init.treedef)], what)
@@ -222,7 +226,12 @@ def _while(
 
 @hides_own_frames
 @lowered
-def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any) -> Any:
+def fori_loop(
+    lower: ArrayLike,
+    upper: ArrayLike,
+    body_fun: Callable[[PyTree, PyTree], PyTree],
+    init_val: PyTree,
+) -> PyTree:
     """`for i in range(lower, upper): val = body_fun(i, val)`.
 
     Arguments:
@@ -260,7 +269,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
 
 
 @hides_own_frames
-def map(f: Callable[[Any], Any], xs: Any, batch_size: int | None = None) -> Any:
+def map(f: Callable[[PyTree], PyTree], xs: PyTree, batch_size: int | None = None) -> PyTree:
     """`f` of each item of `xs` in turn, the results stacked.
 
     Arguments:
@@ -293,8 +302,8 @@ def map(f: Callable[[Any], Any], xs: Any, batch_size: int | None = None) -> Any:
 @hides_own_frames
 @lowered
 def associative_scan(
-    fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0
-) -> Any:
+    fn: Callable[[PyTree, PyTree], PyTree], elems: PyTree, reverse: bool = False, axis: int = 0
+) -> PyTree:
     """All partial results of an associative function along an axis, in log2(n) parallel steps.
 
     Arguments:

@@ -13,10 +13,13 @@ from fgrad.numpy.promote import as_array, convert
 from fgrad.ops import index as _ops
 from fgrad.trace import Tracer, Value
 from fgrad.tracing.device_tracing import lowered
+from fgrad.typing import ArrayLike
 
 
 @lowered
-def dynamic_slice(operand: Any, start_indices: Sequence[Any], slice_sizes: Sequence[int]) -> Value:
+def dynamic_slice(
+    operand: ArrayLike, start_indices: Sequence[ArrayLike], slice_sizes: Sequence[int]
+) -> Value:
     """`operand[start : start + size]` along each axis, moved so that it lies inside.
 
     Arguments:
@@ -41,7 +44,9 @@ def dynamic_slice(operand: Any, start_indices: Sequence[Any], slice_sizes: Seque
 
 
 @lowered
-def dynamic_update_slice(operand: Any, update: Any, start_indices: Sequence[Any]) -> Value:
+def dynamic_update_slice(
+    operand: ArrayLike, update: ArrayLike, start_indices: Sequence[ArrayLike]
+) -> Value:
     """The array with a block replaced by `update`, which is moved so that it lies inside.
 
     Arguments:
@@ -63,7 +68,9 @@ def dynamic_update_slice(operand: Any, update: Any, start_indices: Sequence[Any]
     return _ops.dynamic_update(operand, update, starts)
 
 
-def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: int = 0) -> Value:
+def dynamic_slice_in_dim(
+    operand: ArrayLike, start_index: ArrayLike, slice_size: int, axis: int = 0
+) -> Value:
     """`dynamic_slice` along one axis."""
     operand = as_array(operand)
     axis = axis % len(operand.shape)
@@ -73,7 +80,9 @@ def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: 
     return dynamic_slice(operand, starts, sizes)
 
 
-def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool = True) -> Value:
+def dynamic_index_in_dim(
+    operand: ArrayLike, index: ArrayLike, axis: int = 0, keepdims: bool = True
+) -> Value:
     """The item at a traced position of one axis.
 
     Example:
@@ -85,7 +94,9 @@ def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool
     return found if keepdims else np.squeeze(found, axis)[()]
 
 
-def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int) -> Value:
+def dynamic_update_index_in_dim(
+    operand: ArrayLike, update: ArrayLike, index: ArrayLike, axis: int
+) -> Value:
     """The array with the item at a traced position of one axis replaced by `update`."""
     operand, update = as_array(operand), as_array(update)
     axis = axis % len(operand.shape)
@@ -96,7 +107,7 @@ def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int
     return dynamic_update_slice(operand, update, starts)
 
 
-def _starts(operand: Value, indices: Sequence[Any], what: str) -> list[Value]:
+def _starts(operand: Value, indices: Sequence[ArrayLike], what: str) -> list[Value]:
     """The positions as int64 scalars counted from the front."""
     if len(indices) != len(operand.shape):
         raise ShapeError(f"lax.{what}: {len(indices)} positions for shape {operand.shape}.")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fgrad.errors import ShapeError
 from fgrad.ir.aval import INT64, Aval
 from fgrad.numpy.promote import as_array
@@ -13,10 +11,11 @@ from fgrad.ops.shape import iota, move_axis, reverse, slice_
 from fgrad.ops.sort import is_selected
 from fgrad.trace import Value
 from fgrad.tracing.device_tracing import lowered
+from fgrad.typing import ArrayLike
 
 
 @lowered
-def top_k(operand: Any, k: int, *, axis: int = -1) -> tuple[Value, Value]:
+def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> tuple[Value, Value]:
     """The `k` largest elements along an axis, descending, and where they are.
 
     Of equal elements the first ones are taken; NaN counts as the largest of all.

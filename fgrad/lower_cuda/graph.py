@@ -189,7 +189,7 @@ class _Graph:
         call = Call(self.launch, self.kept[-1].ctypes.data, 0, ())
         return self.node(graph, Node(call, (node.place,)), before, numbers)
 
-    def words(self, words: Any) -> int:
+    def words(self, words: object) -> int:
         """The address of words, which stays."""
         self.kept.append(np.array(words, np.int64))
         return self.kept[-1].ctypes.data

@@ -20,7 +20,7 @@ import ctypes
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from fgrad.compile.llvm.abi import function_address
 from fgrad.compile.llvm.blocks import each_loop, put, word
 from fgrad.compile.llvm.runtime import Source, build
 from fgrad.lower_cuda.emit.calls import FunctionCall, Number, Place
+from fgrad.typing import PyTree
 
 # The words of a call's state: the stream, the first failure and its step, a number that was
 # fetched, and the functions of the driver.
@@ -382,7 +383,7 @@ def _method() -> Method:
     return Method(b"run", address, _METH_FASTCALL, None)
 
 
-def builtin(method: Method, record: int) -> Callable[..., Any]:
+def builtin(method: Method, record: int) -> Callable[..., PyTree]:
     """A native function as one of Python's that is bound to a record."""
     kind = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
     make = kind(("PyCFunction_NewEx", ctypes.pythonapi))

@@ -165,13 +165,13 @@ class _Linker:
             eqn = made[-1] if made else None
             self.steps += self.calls(calls_of(step, eqn), numbers, step.name, loc, sum(sizes))
 
-    def kernel(self, kernel: Kernel, numbers: Sequence[int], name: str, loc: Any) -> list[Step]:
+    def kernel(self, kernel: Kernel, numbers: Sequence[int], name: str, loc: object) -> list[Step]:
         """The launches of a kernel on the buffers of these slots."""
         sizes = [b.size * b.dtype.itemsize for b in kernel.buffers if b.role != "scratch"]
         return self.calls(launches(kernel), numbers, name, loc, sum(sizes))
 
     def calls(
-        self, calls: Calls, numbers: Sequence[int], name: str, loc: Any, nbytes: int = 0
+        self, calls: Calls, numbers: Sequence[int], name: str, loc: object, nbytes: int = 0
     ) -> list[Step]:
         """The steps of calls whose first places are the buffers of these slots."""
         areas, end = [], self.first_scratch
@@ -263,7 +263,7 @@ class _Linker:
 
     # Loops and branches.
 
-    def control(self, control: Control, numbers: Sequence[int], loc: Any) -> list[Step]:
+    def control(self, control: Control, numbers: Sequence[int], loc: object) -> list[Step]:
         """The steps of a loop or of branches, whose bodies are linked already."""
         name, length = control.eqn.prim.name, control.eqn.params.get("length")
         label = name if length is None else f"{name} of {length}"
@@ -300,7 +300,7 @@ class _Linker:
             self.arena_bytes = max(self.arena_bytes, end)
         return found
 
-    def fetched(self, slot: int, size: int, loc: Any) -> tuple[int, list[Step]]:
+    def fetched(self, slot: int, size: int, loc: object) -> tuple[int, list[Step]]:
         """A number on the device, read by the host program: a copy, for which it waits.
 
         In a graph a conditional node takes the place of this.

@@ -141,7 +141,7 @@ class NativeCall:
         record = self.words([words.get(k, 0) for k in range(_HOOK + 1)])
         self.call: Callable[[tuple[Any, ...]], Any] = builtin(_method(), record)
 
-    def place(self, x: Any) -> int:
+    def place(self, x: object) -> int:
         """The address of an object, which stays."""
         self.kept.append(x)
         return id(x)

@@ -16,6 +16,7 @@ from fgrad.ops import elementwise as ew
 from fgrad.ops.elementwise import lit, select
 from fgrad.ops.shape import slice_
 from fgrad.trace import Value
+from fgrad.typing import ArrayLike
 
 
 def _between_tails(x: Value, bound: float, middle: Callable[[Value], Value]) -> Value:
@@ -42,7 +43,7 @@ def relu(x: Any) -> Value:
     return select(ew.le(x, lit(x, 0)), lit(x, 0), x)
 
 
-def relu6(x: Any) -> Value:
+def relu6(x: ArrayLike) -> Value:
     """min(max(x, 0), 6), with derivative 0 at 0 and at 6.
 
     Example:
@@ -107,7 +108,7 @@ _SELU_ALPHA = 1.6732632423543772848170429916717
 _SELU_SCALE = 1.0507009873554804934193349852946
 
 
-def selu(x: Any) -> Value:
+def selu(x: ArrayLike) -> Value:
     """The self-normalising scale * elu(x, alpha) (Klambauer et al. 2017, eq. 2).
 
     Example:

@@ -10,7 +10,6 @@ With fan_in and fan_out the numbers of connections into and out of a unit:
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from fgrad.errors import ShapeError
 from fgrad.numpy.promote import normalize_axis, user_line
 from fgrad.ops.elementwise import lit, mul, sub
 from fgrad.trace import Value
+from fgrad.typing import ArrayLike, DTypeLike
 
 Ints = tuple[int, ...]
 
@@ -42,12 +42,12 @@ def fans(shape: Ints, in_axis: int = -2, out_axis: int = -1) -> tuple[int, int]:
     return shape[i] * window, shape[o] * window
 
 
-def _normal(key: Any, shape: Ints, dtype: Any, variance: float) -> Value:
+def _normal(key: ArrayLike, shape: Ints, dtype: DTypeLike | None, variance: float) -> Value:
     x = random.normal(key, shape, dtype)
     return mul(x, lit(x, math.sqrt(variance)))
 
 
-def _uniform(key: Any, shape: Ints, dtype: Any, variance: float) -> Value:
+def _uniform(key: ArrayLike, shape: Ints, dtype: DTypeLike | None, variance: float) -> Value:
     """Uniform in [-a, a), where a^2 = 3 variance."""
     limit = math.sqrt(3 * variance)
     u = random.uniform(key, shape, dtype)
@@ -55,7 +55,11 @@ def _uniform(key: Any, shape: Ints, dtype: Any, variance: float) -> Value:
 
 
 def glorot_normal(
-    key: Any, shape: Ints, dtype: Any = np.float64, in_axis: int = -2, out_axis: int = -1
+    key: ArrayLike,
+    shape: Ints,
+    dtype: DTypeLike | None = np.float64,
+    in_axis: int = -2,
+    out_axis: int = -1,
 ) -> Value:
     """Normal numbers of variance 2 / (fan_in + fan_out).
 
@@ -78,7 +82,11 @@ def glorot_normal(
 
 
 def glorot_uniform(
-    key: Any, shape: Ints, dtype: Any = np.float64, in_axis: int = -2, out_axis: int = -1
+    key: ArrayLike,
+    shape: Ints,
+    dtype: DTypeLike | None = np.float64,
+    in_axis: int = -2,
+    out_axis: int = -1,
 ) -> Value:
     """Uniform numbers of variance 2 / (fan_in + fan_out); arguments as for `glorot_normal`.
 
@@ -91,7 +99,11 @@ def glorot_uniform(
 
 
 def he_normal(
-    key: Any, shape: Ints, dtype: Any = np.float64, in_axis: int = -2, out_axis: int = -1
+    key: ArrayLike,
+    shape: Ints,
+    dtype: DTypeLike | None = np.float64,
+    in_axis: int = -2,
+    out_axis: int = -1,
 ) -> Value:
     """Normal numbers of variance 2 / fan_in, for relu; arguments as for `glorot_normal`.
 
@@ -104,7 +116,11 @@ def he_normal(
 
 
 def he_uniform(
-    key: Any, shape: Ints, dtype: Any = np.float64, in_axis: int = -2, out_axis: int = -1
+    key: ArrayLike,
+    shape: Ints,
+    dtype: DTypeLike | None = np.float64,
+    in_axis: int = -2,
+    out_axis: int = -1,
 ) -> Value:
     """Uniform numbers of variance 2 / fan_in; arguments as for `glorot_normal`.
 
@@ -117,7 +133,11 @@ def he_uniform(
 
 
 def lecun_normal(
-    key: Any, shape: Ints, dtype: Any = np.float64, in_axis: int = -2, out_axis: int = -1
+    key: ArrayLike,
+    shape: Ints,
+    dtype: DTypeLike | None = np.float64,
+    in_axis: int = -2,
+    out_axis: int = -1,
 ) -> Value:
     """Normal numbers of variance 1 / fan_in; arguments as for `glorot_normal`.
 
@@ -130,7 +150,11 @@ def lecun_normal(
 
 
 def lecun_uniform(
-    key: Any, shape: Ints, dtype: Any = np.float64, in_axis: int = -2, out_axis: int = -1
+    key: ArrayLike,
+    shape: Ints,
+    dtype: DTypeLike | None = np.float64,
+    in_axis: int = -2,
+    out_axis: int = -1,
 ) -> Value:
     """Uniform numbers of variance 1 / fan_in; arguments as for `glorot_normal`.
 

@@ -28,6 +28,7 @@ from fgrad.ops.elementwise import lit, select
 from fgrad.ops.reduce import reduce_max, reduce_sum, spread
 from fgrad.ops.shape import inverse_permutation, pad, permute
 from fgrad.trace import Value
+from fgrad.typing import PyTree
 
 Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
@@ -211,7 +212,7 @@ def conv(
     return permute(y, inverse_permutation(order))
 
 
-def _check_conv(x: Value, w: Value, options: tuple[Any, ...]) -> None:
+def _check_conv(x: Value, w: Value, options: tuple[PyTree, ...]) -> None:
     """Raise what tracing would raise: plain arrays are evaluated unchecked."""
     params = dict(zip(window.conv_p.params, (*options, 1), strict=True))
     window.conv_p.type_of(aval_of(x), aval_of(w), **params)

@@ -34,6 +34,7 @@ from fgrad.ops.index import gather
 from fgrad.ops.reduce import reduce_max, reduce_sum, spread
 from fgrad.ops.shape import iota, move_axis
 from fgrad.trace import Tracer, Value
+from fgrad.typing import ArrayLike, DTypeLike
 
 
 def _masked(x: Any, where: Any) -> Value:
@@ -151,7 +152,7 @@ def logsumexp(
 
 def _log_complex_sum(
     x: Value, counted: Value, b: Value | None, axes: tuple[int, ...], keepdims: bool, signed: bool
-) -> Any:
+) -> Value:
     """log(sum(b exp(x))) of complex numbers, by their real parts; its sign is a unit."""
     center = _center(cx.real(counted), axes)
     powers = ew.exp(ew.sub(counted, convert(spread(center, x.shape, axes), x.dtype)))
@@ -195,7 +196,9 @@ def _log_abs(x: Value) -> Value:
 # --- losses -------------------------------------------------------------------------------------
 
 
-def one_hot(x: Any, num_classes: int, dtype: Any = np.float64, axis: int = -1) -> Value:
+def one_hot(
+    x: ArrayLike, num_classes: int, dtype: DTypeLike | None = np.float64, axis: int = -1
+) -> Value:
     """1 at the place that an integer names, 0 elsewhere; all 0 for integers that name none.
 
     Arguments:
@@ -221,7 +224,7 @@ def one_hot(x: Any, num_classes: int, dtype: Any = np.float64, axis: int = -1) -
     return move_axis(hot, rank - 1, normalize_axis(axis, rank))
 
 
-def _labels(x: Any, function: str) -> Value:
+def _labels(x: ArrayLike, function: str) -> Value:
     x = as_array(x)
     if x.dtype.kind not in "iu":
         raise DtypeError(

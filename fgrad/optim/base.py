@@ -21,6 +21,7 @@ from fgrad.ops.complex import complex_, imag, real, real_dtype
 from fgrad.ops.elementwise import div, le, lit, select
 from fgrad.optim.schedules import Schedule
 from fgrad.trace import Value
+from fgrad.typing import ArrayLike, PyTree
 
 Params: TypeAlias = Any
 Updates: TypeAlias = Any
@@ -45,12 +46,12 @@ class CountState(NamedTuple):
     count: Value
 
 
-def first_count() -> Any:
+def first_count() -> PyTree:
     """The step number before the first update."""
     return np.int64(0)
 
 
-def in_dtype(x: Any, dtype: np.dtype, what: str) -> Value:
+def in_dtype(x: ArrayLike, dtype: np.dtype, what: str) -> Value:
     """`x` with another dtype; a card where that drops imaginary parts."""
     x = as_array(x)
     if x.dtype.kind == "c" and dtype.kind != "c":
@@ -61,7 +62,7 @@ def in_dtype(x: Any, dtype: np.dtype, what: str) -> Value:
     return convert(x, dtype)
 
 
-def scaled(x: Value, factor: Any) -> Value:
+def scaled(x: Value, factor: ArrayLike) -> Value:
     """`x` times a number, in the dtype of `x`."""
     return x * in_dtype(factor, x.dtype, "a factor")
 
@@ -76,7 +77,7 @@ def squares_like(params: Params) -> Params:
     return tree.map(lambda p: np.zeros(shape_of(p), real_dtype(dtype_of(p)))[()], params)
 
 
-def abs_square(x: Any) -> Value:
+def abs_square(x: ArrayLike) -> Value:
     """|x|^2, for complex numbers the sum of the squares of their parts."""
     x = as_array(x)
     if x.dtype.kind != "c":
@@ -85,7 +86,7 @@ def abs_square(x: Any) -> Value:
     return a * a + b * b
 
 
-def value_at(value: ScalarOrSchedule, count: Value) -> Any:
+def value_at(value: ScalarOrSchedule, count: Value) -> PyTree:
     """A number, or the value of a schedule at a step."""
     return value(count) if callable(value) else value
 
@@ -120,7 +121,7 @@ def apply_updates(params: Params, updates: Updates) -> Params:
     """
     check_structure(updates, params, "apply_updates")
 
-    def add(p: Any, u: Any) -> Value:
+    def add(p: ArrayLike, u: ArrayLike) -> Value:
         p = as_array(p)
         return p + in_dtype(u, p.dtype, "an update")
 
@@ -165,7 +166,7 @@ def stateless(
         (-2.0, EmptyState())
     """
 
-    def update(updates: Updates, state: State, params: Params | None = None) -> Any:
+    def update(updates: Updates, state: State, params: Params | None = None) -> PyTree:
         return function(updates, params), state
 
     return GradientTransformation(lambda params: EmptyState(), update)
@@ -185,7 +186,7 @@ def chain(*transformations: GradientTransformation) -> GradientTransformation:
     def init(params: Params) -> State:
         return tuple([t.init(params) for t in transformations])
 
-    def update(updates: Updates, state: State, params: Params | None = None) -> Any:
+    def update(updates: Updates, state: State, params: Params | None = None) -> PyTree:
         if len(state) != len(transformations):
             raise ArgumentError(
                 f"optim.chain: a state of {len(state)} parts for {len(transformations)} "
@@ -221,7 +222,7 @@ def scale_by_learning_rate(learning_rate: ScalarOrSchedule) -> GradientTransform
         array([-0.5, -1. ])
     """
 
-    def update(updates: Updates, state: CountState, params: Params | None = None) -> Any:
+    def update(updates: Updates, state: CountState, params: Params | None = None) -> PyTree:
         rate = value_at(learning_rate, state.count)
         new = tree.map(lambda u: scaled(as_array(u), -as_array(rate)), updates)
         return new, CountState(state.count + 1)
@@ -260,7 +261,7 @@ def clip_by_value(max_delta: float) -> GradientTransformation:
         array([ 1. , -0.5])
     """
 
-    def clip(u: Any) -> Value:
+    def clip(u: ArrayLike) -> Value:
         u = as_array(u)
         if u.dtype.kind == "c":
             raise GradDtypeError(
@@ -289,10 +290,10 @@ def split_real_and_imaginary(inner: GradientTransformation) -> GradientTransform
         np.complex128(1-0.5j)
     """
 
-    def split(whole: Any) -> Any:
+    def split(whole: Any) -> PyTree:
         return tree.map(_parts, whole)
 
-    def update(updates: Updates, state: State, params: Params | None = None) -> Any:
+    def update(updates: Updates, state: State, params: Params | None = None) -> PyTree:
         leaves, treedef = tree.flatten(updates)
         parts = None if params is None else split(params)
         new, state = inner.update(split(updates), state, parts)
@@ -303,7 +304,7 @@ def split_real_and_imaginary(inner: GradientTransformation) -> GradientTransform
     return GradientTransformation(lambda params: inner.init(split(params)), update)
 
 
-def _parts(x: Any) -> tuple[Value, ...]:
+def _parts(x: ArrayLike) -> tuple[Value, ...]:
     x = as_array(x)
     return (real(x), imag(x)) if x.dtype.kind == "c" else (x,)
 

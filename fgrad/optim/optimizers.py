@@ -38,6 +38,7 @@ from fgrad.optim.base import (
     zeros_like,
 )
 from fgrad.trace import Value
+from fgrad.typing import ArrayLike, PyTree
 
 
 class TraceState(NamedTuple):
@@ -90,8 +91,8 @@ def trace_momentum(decay: float, nesterov: bool = False) -> GradientTransformati
         np.float64(1.5)
     """
 
-    def update(updates: Updates, state: TraceState, params: Params | None = None) -> Any:
-        def accumulate(m: Value, g: Any) -> Value:
+    def update(updates: Updates, state: TraceState, params: Params | None = None) -> PyTree:
+        def accumulate(m: Value, g: ArrayLike) -> Value:
             return as_array(g) + scaled(m, decay)
 
         momentum = tree.map(accumulate, state.trace, updates)
@@ -116,7 +117,7 @@ def scale_by_adam(
     def init(params: Params) -> AdamState:
         return AdamState(first_count(), zeros_like(params), squares_like(params))
 
-    def update(updates: Updates, state: AdamState, params: Params | None = None) -> Any:
+    def update(updates: Updates, state: AdamState, params: Params | None = None) -> PyTree:
         count = state.count + 1
         mu = moving_average(state.mu, updates, b1)
         nu = moving_average(state.nu, _squares(updates), b2)
@@ -125,7 +126,7 @@ def scale_by_adam(
         m_scale = (b1 if nesterov else 1.0) / _bias(b1, count + 1 if nesterov else count)
         g_scale = (1.0 - b1) / _bias(b1, count) if nesterov else None
 
-        def step(m: Value, v: Value, g: Any) -> Value:
+        def step(m: Value, v: Value, g: ArrayLike) -> Value:
             mean = scaled(m, m_scale)
             if g_scale is not None:
                 mean = mean + scaled(as_array(g), g_scale)
@@ -157,7 +158,7 @@ def scale_by_rms(
     def init(params: Params) -> RmsState:
         return RmsState(squares_like(params), zeros_like(params) if centered else None)
 
-    def update(updates: Updates, state: RmsState, params: Params | None = None) -> Any:
+    def update(updates: Updates, state: RmsState, params: Params | None = None) -> PyTree:
         nu = moving_average(state.nu, _squares(updates), decay)
         mu = moving_average(state.mu, updates, decay) if centered else None
         spread = tree.map(lambda v, m: v - abs_square(m), nu, mu) if centered else nu
@@ -285,7 +286,7 @@ def adagrad(learning_rate: ScalarOrSchedule, eps: float = 1e-10) -> GradientTran
         np.float64(-0.5)
     """
 
-    def update(updates: Updates, state: SumState, params: Params | None = None) -> Any:
+    def update(updates: Updates, state: SumState, params: Params | None = None) -> PyTree:
         total = tree.map(lambda s, g: s + abs_square(g), state.total, updates)
         new = tree.map(lambda g, s: as_array(g) / (np.sqrt(s) + eps), updates, total)
         return new, SumState(total)

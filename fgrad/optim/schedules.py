@@ -18,11 +18,12 @@ from fgrad.ir.aval import FLOAT64
 from fgrad.numpy.promote import as_array
 from fgrad.ops.elementwise import convert, ge, lt, select
 from fgrad.trace import Value
+from fgrad.typing import ArrayLike
 
 Schedule: TypeAlias = Callable[[Any], Value | np.float64]
 
 
-def _count(step: Any) -> Value:
+def _count(step: ArrayLike) -> Value:
     """The step number as float64."""
     return convert(as_array(step), FLOAT64)
 
@@ -54,7 +55,7 @@ def linear_schedule(init_value: float, end_value: float, transition_steps: int) 
     """
     total = _check_steps("linear_schedule", transition_steps)
 
-    def schedule(step: Any) -> Value:
+    def schedule(step: ArrayLike) -> Value:
         done = np.minimum(_count(step) / total, 1.0)
         return init_value + (end_value - init_value) * done
 
@@ -79,7 +80,7 @@ def exponential_decay(
     """
     total = _check_steps("exponential_decay", transition_steps)
 
-    def schedule(step: Any) -> Value:
+    def schedule(step: ArrayLike) -> Value:
         exponent = _count(step) / total
         exponent = np.floor(exponent) if staircase else exponent
         return init_value * np.float64(decay_rate) ** exponent
@@ -97,7 +98,7 @@ def cosine_decay(init_value: float, decay_steps: int, alpha: float = 0.0) -> Sch
     """
     total = _check_steps("cosine_decay", decay_steps)
 
-    def schedule(step: Any) -> Value:
+    def schedule(step: ArrayLike) -> Value:
         done = np.minimum(_count(step) / total, 1.0)
         return init_value * ((1 - alpha) * 0.5 * (1 + np.cos(math.pi * done)) + alpha)
 
@@ -148,7 +149,7 @@ def join_schedules(schedules: list[Schedule], boundaries: list[int]) -> Schedule
             f"boundaries, not {len(boundaries)}."
         )
 
-    def schedule(step: Any) -> Value:
+    def schedule(step: ArrayLike) -> Value:
         count = _count(step)
         value = as_array(schedules[0](count))
         for boundary, later in zip(boundaries, schedules[1:], strict=True):
@@ -169,7 +170,7 @@ def piecewise_constant(init_value: float, boundaries_and_scales: Mapping[int, fl
         (np.float64(1.0), np.float64(0.1), np.float64(0.05))
     """
 
-    def schedule(step: Any) -> Value | np.float64:
+    def schedule(step: ArrayLike) -> Value | np.float64:
         count, value = _count(step), np.float64(init_value)
         for boundary, scale in sorted(boundaries_and_scales.items()):
             reached = ge(count, np.float64(boundary))

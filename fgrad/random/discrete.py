@@ -25,6 +25,7 @@ from fgrad.random.distributions import gumbel
 from fgrad.random.keys import Key, Shape, as_shape, check_key
 from fgrad.random.uniform import randint, unit, words
 from fgrad.trace import Tracer, Value
+from fgrad.typing import ArrayLike
 
 
 def categorical(key: Key, logits: Any, axis: int = -1, shape: Shape | None = None) -> Value:
@@ -62,7 +63,7 @@ def categorical(key: Key, logits: Any, axis: int = -1, shape: Shape | None = Non
 # --- permutations -------------------------------------------------------------------------------
 
 
-def permutation(key: Key, x: Any, axis: int = 0) -> Value:
+def permutation(key: Key, x: ArrayLike, axis: int = 0) -> Value:
     """The integers below `x`, or the slices of an array along an axis, in random order.
 
     Arguments:
@@ -104,7 +105,7 @@ def take(x: Value, indices: Value, axis: int) -> Value:
     return taken
 
 
-def shuffle(key: Key, x: Any, axis: int = 0) -> None:
+def shuffle(key: Key, x: ArrayLike, axis: int = 0) -> None:
     """Refused: fgrad's random functions return new arrays.
 
     Raises:

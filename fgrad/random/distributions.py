@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -36,9 +35,12 @@ from fgrad.ops.shape import concatenate, reshape, slice_
 from fgrad.random.keys import UINT64, Key, Shape, as_shape, check_key
 from fgrad.random.uniform import float_dtype, unit, unit_of_words, words
 from fgrad.trace import Tracer, Value
+from fgrad.typing import ArrayLike, DTypeLike
 
 
-def _arguments(key: Key, shape: Shape, dtype: Any, name: str) -> tuple[tuple[int, ...], np.dtype]:
+def _arguments(
+    key: Key, shape: Shape, dtype: DTypeLike | None, name: str
+) -> tuple[tuple[int, ...], np.dtype]:
     """The checked shape and dtype of a draw."""
     check_key(key, name)
     return as_shape(shape, name), float_dtype(dtype, name)
@@ -52,7 +54,7 @@ def _working(dtype: np.dtype) -> np.dtype:
 # --- normal -------------------------------------------------------------------------------------
 
 
-def normal(key: Key, shape: Shape = (), dtype: Any = np.float64) -> Value:
+def normal(key: Key, shape: Shape = (), dtype: DTypeLike | None = np.float64) -> Value:
     """Standard normal numbers, by G. Box and M. Muller, Ann. Math. Stat. 29 (1958) 610.
 
     The radius is made of 64 random bits (32 for float32), so the tails reach beyond 9 standard
@@ -98,7 +100,11 @@ def _polar(key: Key, count: int, dtype: np.dtype) -> tuple[Value, Value]:
 
 
 def truncated_normal(
-    key: Key, lower: Any, upper: Any, shape: Shape = (), dtype: Any = np.float64
+    key: Key,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    shape: Shape = (),
+    dtype: DTypeLike | None = np.float64,
 ) -> Value:
     """Standard normal numbers between limits, by inversion.
 
@@ -131,7 +137,7 @@ def truncated_normal(
     return convert(clip(mul(erfinv(level), lit(u, math.sqrt(2))), low, high), dtype)
 
 
-def _check_interval(lower: Any, upper: Any) -> None:
+def _check_interval(lower: ArrayLike, upper: ArrayLike) -> None:
     if isinstance(lower, Tracer) or isinstance(upper, Tracer):
         return
     if np.any(np.asarray(lower) >= np.asarray(upper)):
@@ -145,7 +151,7 @@ def _check_interval(lower: Any, upper: Any) -> None:
 # --- exponential and its relatives --------------------------------------------------------------
 
 
-def exponential(key: Key, shape: Shape = (), dtype: Any = np.float64) -> Value:
+def exponential(key: Key, shape: Shape = (), dtype: DTypeLike | None = np.float64) -> Value:
     """Standard exponential numbers, -log(1 - u), with mean 1.
 
     Arguments and errors are those of `normal`.
@@ -159,7 +165,7 @@ def exponential(key: Key, shape: Shape = (), dtype: Any = np.float64) -> Value:
     return convert(neg(log1p(neg(unit(key, shape, _working(dtype), centred=True)))), dtype)
 
 
-def gumbel(key: Key, shape: Shape = (), dtype: Any = np.float64) -> Value:
+def gumbel(key: Key, shape: Shape = (), dtype: DTypeLike | None = np.float64) -> Value:
     """Standard Gumbel numbers, -log(-log u): the maximum of many exponential ones.
 
     Arguments and errors are those of `normal`.
@@ -173,7 +179,7 @@ def gumbel(key: Key, shape: Shape = (), dtype: Any = np.float64) -> Value:
     return convert(neg(log(neg(log(unit(key, shape, _working(dtype), centred=True))))), dtype)
 
 
-def logistic(key: Key, shape: Shape = (), dtype: Any = np.float64) -> Value:
+def logistic(key: Key, shape: Shape = (), dtype: DTypeLike | None = np.float64) -> Value:
     """Standard logistic numbers, log(u / (1 - u)).
 
     Arguments and errors are those of `normal`.
@@ -188,7 +194,7 @@ def logistic(key: Key, shape: Shape = (), dtype: Any = np.float64) -> Value:
     return convert(sub(log(u), log1p(neg(u))), dtype)
 
 
-def laplace(key: Key, shape: Shape = (), dtype: Any = np.float64) -> Value:
+def laplace(key: Key, shape: Shape = (), dtype: DTypeLike | None = np.float64) -> Value:
     """Standard Laplace numbers, with density exp(-|x|) / 2.
 
     Arguments and errors are those of `normal`.
@@ -206,7 +212,7 @@ def laplace(key: Key, shape: Shape = (), dtype: Any = np.float64) -> Value:
     return convert(select(lt(v, lit(v, 0)), neg(size), size), dtype)
 
 
-def cauchy(key: Key, shape: Shape = (), dtype: Any = np.float64) -> Value:
+def cauchy(key: Key, shape: Shape = (), dtype: DTypeLike | None = np.float64) -> Value:
     """Standard Cauchy numbers, tan(pi (u - 1/2)).
 
     Arguments and errors are those of `normal`.

@@ -5,8 +5,6 @@ Floats are multiples of a power of two with exact arithmetic, so they are the sa
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from fgrad.errors import ArgumentError, DtypeError
@@ -30,6 +28,7 @@ from fgrad.ops.random_bits import random_bits
 from fgrad.ops.shape import index, reshape
 from fgrad.random.keys import UINT64, Key, Shape, as_shape, check_key
 from fgrad.trace import Tracer, Value
+from fgrad.typing import ArrayLike, DTypeLike
 
 _LOW_WORD = np.uint64(0xFFFFFFFF)
 _WORD = np.uint64(32)
@@ -46,7 +45,7 @@ def _wide(high: Value, low: Value) -> Value:
     return or_(shift_left(convert(high, UINT64), _WORD), convert(low, UINT64))
 
 
-def bits(key: Key, shape: Shape = (), dtype: Any = np.uint32) -> Value:
+def bits(key: Key, shape: Shape = (), dtype: DTypeLike | None = np.uint32) -> Value:
     """Uniform random bits.
 
     Arguments:
@@ -76,7 +75,7 @@ def bits(key: Key, shape: Shape = (), dtype: Any = np.uint32) -> Value:
 _FLOAT_BITS = {"float16": 11, "float32": 24, "float64": 53}
 
 
-def float_dtype(dtype: Any, function: str) -> np.dtype:
+def float_dtype(dtype: DTypeLike | None, function: str) -> np.dtype:
     """A real floating dtype.
 
     Raises:
@@ -116,9 +115,9 @@ def _float_of(word: Value, count: int, dtype: np.dtype) -> Value:
 def uniform(
     key: Key,
     shape: Shape = (),
-    dtype: Any = np.float64,
-    minval: Any = 0.0,
-    maxval: Any = 1.0,
+    dtype: DTypeLike | None = np.float64,
+    minval: ArrayLike = 0.0,
+    maxval: ArrayLike = 1.0,
 ) -> Value:
     """Uniform numbers in [minval, maxval), multiples of 2^-53 (float32: 2^-24) of the interval.
 
@@ -150,7 +149,7 @@ def uniform(
     return select(lt(drawn, high), drawn, low)
 
 
-def bernoulli(key: Key, p: Any = 0.5, shape: Shape | None = None) -> Value:
+def bernoulli(key: Key, p: ArrayLike = 0.5, shape: Shape | None = None) -> Value:
     """True with probability `p`.
 
     Arguments:
@@ -176,7 +175,11 @@ def bernoulli(key: Key, p: Any = 0.5, shape: Shape | None = None) -> Value:
 
 
 def randint(
-    key: Key, shape: Shape = (), minval: Any = 0, maxval: Any = 2, dtype: Any = np.int64
+    key: Key,
+    shape: Shape = (),
+    minval: ArrayLike = 0,
+    maxval: ArrayLike = 2,
+    dtype: DTypeLike | None = np.int64,
 ) -> Value:
     """Uniform integers in [minval, maxval): no value is likelier than another by more than 2^-32.
 
@@ -211,7 +214,7 @@ def randint(
     return reshape(convert(drawn, dtype), shape)
 
 
-def _check_limits(minval: Any, maxval: Any, dtype: np.dtype) -> None:
+def _check_limits(minval: ArrayLike, maxval: ArrayLike, dtype: np.dtype) -> None:
     """Refuse limits that are known to be wrong."""
     info = np.iinfo(dtype)
     for name, x, most in (("minval", minval, info.max), ("maxval", maxval, int(info.max) + 1)):
@@ -229,7 +232,9 @@ def _check_limits(minval: Any, maxval: Any, dtype: np.dtype) -> None:
         raise ArgumentError("random.randint: minval must be below maxval.", user_line())
 
 
-def _low_and_span(minval: Any, maxval: Any, shape: tuple[int, ...]) -> tuple[Value, Value]:
+def _low_and_span(
+    minval: ArrayLike, maxval: ArrayLike, shape: tuple[int, ...]
+) -> tuple[Value, Value]:
     """The lower limit and the width as uint64 of a shape; the width is 0 where it is negative."""
     low, high = (broadcast_to(as_array(x), shape) for x in (minval, maxval))
     empty = np.less_equal(high, low)

@@ -9,12 +9,14 @@ from typing import Any, TypeVar
 from fgrad.errors import UnsupportedNumpyError
 from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.promote import user_line
+from fgrad.trace import Value
 from fgrad.tracing.device_tracing import has_device, through
+from fgrad.typing import PyTree
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., PyTree])
 
 
-def any_traced(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def any_traced(args: tuple[PyTree, ...], kwargs: dict[str, PyTree]) -> bool:
     """Whether a tracer is among the arguments of a call."""
     return has_tracer(args) or has_tracer(kwargs.values())
 
@@ -24,7 +26,7 @@ def either(plain: Any, traced: F, name: str = "") -> F:
     is among the arguments; the name is that of `traced`, or given."""
     name = name or traced.__name__
 
-    def function(*args: Any, **kwargs: Any) -> Any:
+    def function(*args: PyTree, **kwargs: PyTree) -> Value:
         if any_traced(args, kwargs):
             return traced(*args, **kwargs)
         if has_device(args) or has_device(kwargs.values()):

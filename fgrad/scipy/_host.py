@@ -23,6 +23,7 @@ from fgrad.tracing.thread_state import THREAD
 from fgrad.transforms.custom.callback import pure_callback
 from fgrad.transforms.custom.implicit import closure_convert, custom_root
 from fgrad.transforms.vmap import vmap
+from fgrad.typing import ArrayLike, PyTree
 
 
 def inside(*values: Any) -> bool:
@@ -30,17 +31,17 @@ def inside(*values: Any) -> bool:
     return innermost() is not None or has_tracer(tree.leaves(values))
 
 
-def arguments(args: Any) -> tuple[Any, ...]:
+def arguments(args: PyTree) -> tuple[Value, ...]:
     """SciPy's `args`: a tuple, or a single argument."""
     return tuple(args) if isinstance(args, (tuple, list)) else (args,)
 
 
-def constant(x: Any) -> Any:
+def constant(x: ArrayLike) -> Value:
     """The values of a tree, regarded as constants by every derivative."""
     return tree.map(lambda leaf: stop_gradient(as_operand(leaf)), x)
 
 
-def floats(x: Any) -> Value:
+def floats(x: ArrayLike) -> Value:
     """A number or an array as floating point values."""
     return inexact(as_operand(x))
 
@@ -92,7 +93,7 @@ def on_host(
 
 
 def at_once(
-    solver: Callable[..., Any], fun: Callable[..., Any], example: Any, *values: Any
+    solver: Callable[..., PyTree], fun: Callable[..., PyTree], example: PyTree, *values: Value
 ) -> Any | None:
     """`on_host` for results of any kind; None where not all values are known while tracing."""
     converted, consts = closure_convert(fun, example)
@@ -105,12 +106,12 @@ def at_once(
         return solver(lambda x: converted(x, *held), *given)
 
 
-def implicit(residual: Callable[[Any], Any], found: Value) -> Value:
+def implicit(residual: Callable[[PyTree], PyTree], found: Value) -> Value:
     """The root `found` of `residual`, with derivatives."""
     return custom_root(residual, found, lambda _, x: x, _solve)
 
 
-def _solve(linear: Callable[[Any], Any], y: Value) -> Value:
+def _solve(linear: Callable[[PyTree], PyTree], y: Value) -> Value:
     """The x with linear(x) = y, by the matrix of the function."""
     if not y.shape:
         return y / linear(np.ones((), y.dtype)[()])

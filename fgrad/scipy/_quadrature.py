@@ -23,11 +23,12 @@ from fgrad.transforms.core.wrap import function_name
 from fgrad.transforms.custom.implicit import closure_convert
 from fgrad.transforms.custom.jvp import custom_jvp
 from fgrad.transforms.jacobian import jacrev
+from fgrad.typing import ArrayLike, PyTree
 
 plain = lazy_module("scipy.integrate")
 
 FLOAT = np.dtype(np.float64)
-Integrand = Callable[[Any], Any]
+Integrand = Callable[[PyTree], PyTree]
 
 
 class Integral(NamedTuple):
@@ -104,17 +105,17 @@ def is_float(x: Value) -> bool:
 
 
 def _slopes(
-    converted: Callable[..., Any], consts: Sequence[Value], active: Sequence[int], size: int
+    converted: Callable[..., PyTree], consts: Sequence[Value], active: Sequence[int], size: int
 ) -> Integrand:
     """t -> the derivatives of the integrand in some of its parameters, in one row."""
 
-    def with_parameters(parameters: list[Value], t: Any) -> Value:
+    def with_parameters(parameters: list[Value], t: ArrayLike) -> Value:
         given = list(consts)
         for k, p in zip(active, parameters, strict=True):
             given[k] = p
         return converted(t, *given)
 
-    def slopes(t: Any) -> Value:
+    def slopes(t: ArrayLike) -> Value:
         parts = jacrev(with_parameters)([consts[k] for k in active], t)
         rows = [np.reshape(p, (size, -1)) for p in parts]
         return np.reshape(np.concatenate(rows, axis=1), -1).astype(FLOAT)

@@ -25,10 +25,11 @@ from fgrad.transforms.core.linearize import jvp
 from fgrad.transforms.core.wrap import function_name
 from fgrad.transforms.grad import grad
 from fgrad.transforms.jacobian import jacfwd
+from fgrad.typing import ArrayLike, PyTree
 
 plain = lazy_module("scipy.optimize")
 
-Function = Callable[..., Any]
+Function = Callable[..., PyTree]
 NUMBER = Aval((), np.dtype(np.float64))
 FLAG = Aval((), np.dtype(np.bool_))
 
@@ -48,22 +49,22 @@ class Solution(NamedTuple):
     success: Value
 
 
-def _applied(fun: Function, args: Any) -> Function:
+def _applied(fun: Function, args: PyTree) -> Function:
     """A function of the unknown alone."""
     rest = arguments(args)
 
-    def applied(x: Any) -> Value:
+    def applied(x: ArrayLike) -> Value:
         return real(fun(x, *rest), f"The function {function_name(fun)} of scipy.optimize")
 
     applied.__name__ = function_name(fun)
     return applied
 
 
-def _scalar(fun: Function, args: Any) -> Function:
+def _scalar(fun: Function, args: PyTree) -> Function:
     """A function of a number to a number."""
     applied = _applied(fun, args)
 
-    def scalar(x: Any) -> Value:
+    def scalar(x: ArrayLike) -> Value:
         return np.reshape(applied(x), ())
 
     scalar.__name__ = applied.__name__
@@ -165,19 +166,19 @@ def newton(
 
 
 def vector_root(
-    fun: Function, x0: Any, args: Any, method: str, options: dict[str, Any]
+    fun: Function, x0: ArrayLike, args: PyTree, method: str, options: dict[str, Any]
 ) -> Solution:
     """`root` inside of a transform."""
     start, applied = floats(x0), _applied(fun, args)
     like = Aval(start.shape, start.dtype)
 
-    def residual(x: Any) -> Value:
+    def residual(x: ArrayLike) -> Value:
         return np.reshape(applied(x), like.shape).astype(like.dtype)
 
     residual.__name__ = applied.__name__
 
-    def solver(plain_f: Function, x: Any) -> tuple[Any, Any]:
-        def flat(v: Any) -> Any:
+    def solver(plain_f: Function, x: ArrayLike) -> tuple[Any, Any]:
+        def flat(v: ArrayLike) -> PyTree:
             return np.reshape(plain_f(np.reshape(v, like.shape).astype(like.dtype)), -1)
 
         jac = jacfwd(flat) if method in ("hybr", "lm") else None

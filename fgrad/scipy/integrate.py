@@ -29,6 +29,7 @@ from fgrad.trace import Value, innermost
 from fgrad.transforms.core.linearize import vjp
 from fgrad.transforms.custom.implicit import closure_convert
 from fgrad.transforms.custom.vjp import custom_vjp
+from fgrad.typing import ArrayLike, PyTree
 
 plain = lazy_module("scipy.integrate")
 
@@ -202,7 +203,7 @@ def _inside(values: Any) -> bool:
     return innermost() is not None or has_tracer(values)
 
 
-def _solution(f: Field, y0: Any, ts: Any, args: Sequence[Any], control: Control) -> Value:
+def _solution(f: Field, y0: ArrayLike, ts: Any, args: Sequence[PyTree], control: Control) -> Value:
     """Convert a user's f(y, t, *args), with what it closes over, to one of floating parameters."""
     y0, ts = np.reshape(inexact(as_operand(y0)), -1), inexact(as_operand(ts))
     converted, consts = closure_convert(f, y0, ts[0], *args)
@@ -225,17 +226,17 @@ def _solution(f: Field, y0: Any, ts: Any, args: Sequence[Any], control: Control)
 
 
 def odeint(
-    func: Callable[..., Any],
-    y0: Any,
-    t: Any,
-    args: Any = (),
+    func: Callable[..., PyTree],
+    y0: ArrayLike,
+    t: ArrayLike,
+    args: PyTree = (),
     *,
     rtol: float | None = None,
     atol: float | None = None,
     mxstep: int = 0,
     tfirst: bool = False,
     adjoint: bool = True,
-    **options: Any,
+    **options: object,
 ) -> Value:
     """The solution of dy/dt = func(y, t, *args) at given times.
 
@@ -349,12 +350,17 @@ def solve_ivp(
 
 
 def _steps_of_scipy(
-    fun: Callable[..., Any], ends: Any, y0: Any, args: Sequence[Any], rtol: float, atol: float
-) -> Any:
+    fun: Callable[..., PyTree],
+    ends: Any,
+    y0: ArrayLike,
+    args: Sequence[PyTree],
+    rtol: float,
+    atol: float,
+) -> Value:
     """The times at which SciPy's solver has results of its own accord."""
     start = np.reshape(inexact(as_operand(y0)), -1)
 
-    def solver(field: Callable[[Any], Any], span: Any, y: Any) -> Any:
+    def solver(field: Callable[[PyTree], PyTree], span: Any, y: ArrayLike) -> Value:
         return plain.solve_ivp(
             lambda t, y: field((np.float64(t), y)), span, y, rtol=rtol, atol=atol
         ).t

@@ -28,10 +28,11 @@ from fgrad.ops.diagonals import diagonal, on_diagonal
 from fgrad.scipy._either import either, plain_only, refusal
 from fgrad.trace import Tracer, Value
 from fgrad.tracing.layouts import is_line, mark
+from fgrad.typing import ArrayLike, PyTree
 
 plain = lazy_module("scipy.linalg")
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., PyTree])
 
 
 def _either(traced: F) -> F:
@@ -88,7 +89,12 @@ def _trans(trans: Any) -> int:
 
 @_either
 def solve_triangular(
-    a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, **_: Any
+    a: ArrayLike,
+    b: ArrayLike,
+    trans: Any = 0,
+    lower: bool = False,
+    unit_diagonal: bool = False,
+    **_: object,
 ) -> Value:
     """x with op(a) x = b, where op is the transpose (1, "T") or its conjugate (2, "C").
 
@@ -114,13 +120,13 @@ def cholesky(a: Any, lower: bool = False, **_: Any) -> Value:
 
 
 @_either
-def cho_factor(a: Any, lower: bool = False, **_: Any) -> tuple[Value, bool]:
+def cho_factor(a: ArrayLike, lower: bool = False, **_: object) -> tuple[Value, bool]:
     """The factor for `cho_solve`, and which triangle it is; zeros in the other."""
     return cholesky(a, lower=lower), lower
 
 
 @_either
-def cho_solve(c_and_lower: Any, b: Any, **_: Any) -> Value:
+def cho_solve(c_and_lower: Any, b: ArrayLike, **_: object) -> Value:
     """x with a x = b, by the Cholesky factor of a."""
     factor, low = c_and_lower
     first, second = (0, "C") if low else ("C", 0)
@@ -132,14 +138,14 @@ def cho_solve(c_and_lower: Any, b: Any, **_: Any) -> Value:
 
 
 @_either
-def lu_factor(a: Any, **_: Any) -> tuple[Value, Value]:
+def lu_factor(a: ArrayLike, **_: object) -> tuple[Value, Value]:
     """The packed factors and the exchanges of rows, for `lu_solve`."""
     packed, pivots, _order = la.lu(matrices(a))
     return packed, pivots
 
 
 @_either
-def lu_solve(lu_and_piv: Any, b: Any, trans: Any = 0, **_: Any) -> Value:
+def lu_solve(lu_and_piv: Any, b: ArrayLike, trans: Any = 0, **_: object) -> Value:
     """x with op(a) x = b, by the packed factors of a."""
     packed, y = linear_operands(lu_and_piv[0], b)
     y, vector = _columns(y, len(packed.shape))
@@ -159,7 +165,9 @@ def lu_solve(lu_and_piv: Any, b: Any, trans: Any = 0, **_: Any) -> Value:
 
 
 @_either
-def lu(a: Any, permute_l: bool = False, p_indices: bool = False, **_: Any) -> tuple[Value, ...]:
+def lu(
+    a: ArrayLike, permute_l: bool = False, p_indices: bool = False, **_: object
+) -> tuple[Value, ...]:
     """p, l, u with a = p l u; p l and u if `permute_l`; p as indices of rows if `p_indices`."""
     packed, _pivots, order = la.lu(matrices(a))
     m, n = packed.shape[-2:]
@@ -197,13 +205,13 @@ def solve(
 
 
 @_either
-def inv(a: Any, **_: Any) -> Value:
+def inv(a: ArrayLike, **_: object) -> Value:
     """The inverse."""
     return la.inv(matrices(a, square=True))
 
 
 @_either
-def det(a: Any, **_: Any) -> Value:
+def det(a: ArrayLike, **_: object) -> Value:
     """The determinant."""
     return dt.det(matrices(a, square=True))
 
@@ -269,7 +277,7 @@ def eigvals(a: Any, **_: Any) -> Value:
 
 
 @_either
-def pinv(a: Any, *, rtol: Any = None, **_: Any) -> Value:
+def pinv(a: ArrayLike, *, rtol: Any = None, **_: object) -> Value:
     """The pseudo-inverse."""
     inverse: Any = np.linalg.pinv
     return inverse(a, rtol=rtol)
@@ -279,7 +287,7 @@ def pinv(a: Any, *, rtol: Any = None, **_: Any) -> Value:
 
 
 def _function(name: str) -> Callable[[Any], Value]:
-    def function(A: Any) -> Value:
+    def function(A: ArrayLike) -> Value:
         return mf.matrix_function(name, matrices(A, square=True))
 
     function.__name__ = name
@@ -306,26 +314,26 @@ def expm_frechet(A: Any, E: Any, method: Any = None, compute_expm: bool = True, 
 
 
 @_either
-def sqrtm(A: Any, *_: Any, **__: Any) -> Value:
+def sqrtm(A: ArrayLike, *_: object, **__: object) -> Value:
     """The principal square root, in the dtype of A: NaN for real A whose root is complex."""
     return mf.sqrtm(matrices(A, square=True))
 
 
 @_either
-def solve_sylvester(a: Any, b: Any, q: Any) -> Value:
+def solve_sylvester(a: ArrayLike, b: ArrayLike, q: ArrayLike) -> Value:
     """x with a x + x b = q."""
     return mf.solve_sylvester(*_stacked(*linear_operands(a, b, q)))
 
 
 @_either
-def solve_continuous_lyapunov(a: Any, q: Any) -> Value:
+def solve_continuous_lyapunov(a: ArrayLike, q: ArrayLike) -> Value:
     """x with a x + x a^H = q."""
     x, y = _stacked(*linear_operands(a, q))
     return mf.solve_sylvester(x, mx.adjoint(x), y)
 
 
 @_either
-def solve_discrete_lyapunov(a: Any, q: Any, method: Any = None) -> Value:
+def solve_discrete_lyapunov(a: ArrayLike, q: ArrayLike, method: Any = None) -> Value:
     """x with a x a^H - x + q = 0, as a linear system for the elements of x."""
     x, y = linear_operands(a, q)
     n = matrices(x, square=True).shape[-1]
@@ -334,7 +342,7 @@ def solve_discrete_lyapunov(a: Any, q: Any, method: Any = None) -> Value:
 
 
 @_either
-def polar(a: Any, side: str = "right") -> tuple[Value, Value]:
+def polar(a: ArrayLike, side: str = "right") -> tuple[Value, Value]:
     """u and p with a = u p (or p u): u has orthonormal columns or rows, p is Hermitian."""
     u, s, vh = dc.svd(matrices(a))
     s = to_complex(s) if is_complex(u) else s
@@ -353,7 +361,7 @@ def lstsq(a: Any, b: Any, cond: Any = None, *_: Any, **__: Any) -> tuple[Value, 
 
 
 @_either
-def block_diag(*arrs: Any) -> Value:
+def block_diag(*arrs: ArrayLike) -> Value:
     """The matrix with given blocks on the diagonal, and zeros elsewhere.
 
     Example:
@@ -394,7 +402,7 @@ def hankel(c: Any, r: Any = None) -> Value:
 
 
 @_either
-def circulant(c: Any) -> Value:
+def circulant(c: ArrayLike) -> Value:
     """The matrix whose columns are rotations of the first."""
     column = fnp.ravel(c)
     n = column.shape[0]

@@ -38,6 +38,7 @@ from fgrad.scipy._solvers import (  # noqa: F401 - SciPy's names
 from fgrad.transforms.core.linearize import jvp
 from fgrad.transforms.grad import grad, value_and_grad
 from fgrad.transforms.jacobian import hessian, jacfwd, jacrev
+from fgrad.typing import ArrayLike, PyTree
 
 plain = lazy_module("scipy.optimize")
 
@@ -46,7 +47,7 @@ WITH_PRODUCTS = frozenset({"newton-cg", "trust-ncg", "trust-krylov", "trust-cons
 WITH_HESSIAN = frozenset({"dogleg", "trust-exact"})
 
 
-def _start(x0: Any) -> np.ndarray:
+def _start(x0: ArrayLike) -> np.ndarray:
     """The starting point as floats."""
     x = np.asarray(x0)
     if x.dtype.kind == "c":
@@ -63,7 +64,7 @@ def _start(x0: Any) -> np.ndarray:
     return x if x.dtype.kind == "f" else x.astype(np.float64)
 
 
-def _constraints(constraints: Any) -> Any:
+def _constraints(constraints: Any) -> PyTree:
     """Constraints given as dictionaries, with their Jacobians."""
     if isinstance(constraints, dict):
         if constraints.get("jac") is not None:
@@ -145,21 +146,21 @@ def minimize(
     )
 
 
-def _value_and_gradient(both: Callable[..., Any]) -> Callable[..., Any]:
+def _value_and_gradient(both: Callable[..., PyTree]) -> Callable[..., PyTree]:
     """SciPy wants a Python float and an array of its own."""
 
-    def function(x: np.ndarray, *args: Any) -> tuple[float, np.ndarray]:
+    def function(x: np.ndarray, *args: PyTree) -> tuple[float, np.ndarray]:
         value, gradient = both(x, *args)
         return float(value), gradient
 
     return function
 
 
-def _products(fun: Callable[..., Any]) -> Callable[..., Any]:
+def _products(fun: Callable[..., PyTree]) -> Callable[..., PyTree]:
     """Products with the Hessian: the gradient, pushed forward."""
 
     @jit
-    def hessp(x: np.ndarray, p: np.ndarray, *args: Any) -> np.ndarray:
+    def hessp(x: np.ndarray, p: np.ndarray, *args: PyTree) -> np.ndarray:
         return jvp(lambda x: grad(fun)(x, *args), (x,), (p.astype(x.dtype),))[1]
 
     return hessp
@@ -293,10 +294,10 @@ def _fit(
     return p, spread
 
 
-def _columns(f: Callable[..., Any]) -> Callable[..., Any]:
+def _columns(f: Callable[..., PyTree]) -> Callable[..., PyTree]:
     """The Jacobian of f(x, *params) in the parameters."""
 
-    def jac(x: Any, *params: Any) -> Any:
+    def jac(x: ArrayLike, *params: ArrayLike) -> PyTree:
         return jacfwd(lambda p: f(x, *[p[k] for k in range(len(params))]))(np.stack(params))
 
     return jac
@@ -334,13 +335,13 @@ def root_scalar(
 
 
 def minimize_scalar(
-    fun: Callable[..., Any],
+    fun: Callable[..., PyTree],
     bracket: Any = None,
     bounds: Any = None,
-    args: Any = (),
+    args: PyTree = (),
     method: str | None = None,
-    **options: Any,
-) -> Any:
+    **options: object,
+) -> PyTree:
     """`scipy.optimize.minimize_scalar` with derivatives of the minimum and of where it lies.
 
     Arguments:
@@ -364,7 +365,7 @@ def minimize_scalar(
     return _solvers.scalar_minimum(fun, bracket, bounds, args, method, options)
 
 
-def _as_float(function: Callable[..., Any]) -> Callable[..., float]:
+def _as_float(function: Callable[..., PyTree]) -> Callable[..., float]:
     return lambda x, *args: float(function(float(x), *args))
 
 

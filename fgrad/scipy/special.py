@@ -45,20 +45,21 @@ from fgrad.ops.elementwise import lit
 from fgrad.scipy._either import either, plain_only
 from fgrad.trace import Tracer, Value
 from fgrad.tracing.tables import numpy_functions
+from fgrad.typing import ArrayLike, Axis, PyTree
 
 plain = lazy_module("scipy.special")
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., PyTree])
 
-TRACED: dict[str, Callable[..., Any]] = {}  # names of scipy.special -> what they do to tracers
+TRACED: dict[str, Callable[..., PyTree]] = {}  # names of scipy.special -> what they do to tracers
 
 
-def _operands(*xs: Any) -> list[Value]:
+def _operands(*xs: ArrayLike) -> list[Value]:
     """Floating point operands of one dtype and shape."""
     return broadcast([inexact(x) for x in promote([as_operand(x) for x in xs])])
 
 
-def _converted(name: str, *xs: Any) -> list[Value]:
+def _converted(name: str, *xs: ArrayLike) -> list[Value]:
     """Operands in the dtype in which SciPy's ufunc of this name gives its result; float16, and
     those that it does not take, are as they were."""
     values = [as_operand(x) for x in xs]
@@ -71,13 +72,13 @@ def _converted(name: str, *xs: Any) -> list[Value]:
     return [convert(as_array(x), dtype) for x in values]
 
 
-def _double(x: Any) -> Value:
+def _double(x: ArrayLike) -> Value:
     """An operand in double precision."""
     (x,) = _operands(x)
     return x if is_complex(x) else convert(x, np.dtype(np.float64))
 
 
-def _publish(name: str, traced: Callable[..., Any]) -> Callable[..., Any]:
+def _publish(name: str, traced: Callable[..., PyTree]) -> Callable[..., PyTree]:
     """SciPy's function of this name, unless a tracer is among the arguments."""
     TRACED[name] = _in_dtypes_of_ufunc(name, traced)
     return either(plain, TRACED[name], name)
@@ -90,7 +91,7 @@ def _in_dtypes_of_ufunc(name: str, traced: F) -> F:
         return traced
 
     @functools.wraps(traced)
-    def function(*xs: Any, **settings: Any) -> Any:
+    def function(*xs: ArrayLike, **settings: object) -> Value:
         return traced(*_converted(name, *xs), **settings)
 
     return function  # type: ignore[return-value]
@@ -101,10 +102,10 @@ def _either(traced: F) -> F:
     return _publish(traced.__name__, traced)  # type: ignore[return-value]
 
 
-def _elementwise(name: str, apply: Callable[..., Value]) -> Callable[..., Any]:
+def _elementwise(name: str, apply: Callable[..., Value]) -> Callable[..., PyTree]:
     """A function of floats that is one primitive."""
 
-    def traced(*xs: Any) -> Value:
+    def traced(*xs: ArrayLike) -> Value:
         return apply(*_operands(*xs))
 
     traced.__doc__ = f"`scipy.special.{name}`, with derivatives."
@@ -142,14 +143,14 @@ for _name, _apply in PRIMITIVES.items():
 
 
 @_either
-def sici(x: Any) -> tuple[Value, Value]:
+def sici(x: ArrayLike) -> tuple[Value, Value]:
     """The integrals of sin(t) / t and cos(t) / t."""
     (x,) = _operands(x)
     return sp.sine_integral(x), sp.cosine_integral(x)
 
 
 @_either
-def fresnel(x: Any) -> tuple[Value, Value]:
+def fresnel(x: ArrayLike) -> tuple[Value, Value]:
     """The integrals of sin(pi t^2 / 2) and cos(pi t^2 / 2)."""
     (x,) = _operands(x)
     return sp.fresnel_s(x), sp.fresnel_c(x)
@@ -159,7 +160,7 @@ def fresnel(x: Any) -> tuple[Value, Value]:
 
 
 @_either
-def loggamma(x: Any) -> Value:
+def loggamma(x: ArrayLike) -> Value:
     """log(gamma(x)), real for positive x; NaN for negative ones that are not complex."""
     (x,) = _operands(x)
     if is_complex(x):
@@ -177,7 +178,7 @@ def zeta(x: Any, q: Any = None) -> Value:
 
 
 @_either
-def polygamma(n: Any, x: Any) -> Value:
+def polygamma(n: ArrayLike, x: ArrayLike) -> Value:
     """The n-th derivative of digamma: (-1)^(n + 1) n! zeta(n + 1, x) (DLMF 5.15.1).
 
     Arguments:
@@ -196,7 +197,7 @@ def polygamma(n: Any, x: Any) -> Value:
     return high if (order > 0).all() else np.where(order == 0, ew.digamma(x), high)
 
 
-def _known_integers(function: str, argument: str, n: Any) -> np.ndarray:
+def _known_integers(function: str, argument: str, n: ArrayLike) -> np.ndarray:
     if isinstance(n, Tracer) or np.asarray(n).dtype.kind not in "iu":
         raise ArgumentError(
             f"{function}: {argument} must be a known integer.",
@@ -206,7 +207,7 @@ def _known_integers(function: str, argument: str, n: Any) -> np.ndarray:
 
 
 @_either
-def multigammaln(a: Any, d: int) -> Value:
+def multigammaln(a: ArrayLike, d: int) -> Value:
     """The logarithm of the multivariate gamma function of dimension d, in double precision."""
     x = _double(a)
     total: Any = 0.25 * d * (d - 1) * math.log(math.pi)
@@ -216,7 +217,7 @@ def multigammaln(a: Any, d: int) -> Value:
 
 
 @_either
-def factorial(n: Any, exact: bool = False, extend: str = "zero") -> Value:
+def factorial(n: ArrayLike, exact: bool = False, extend: str = "zero") -> Value:
     """gamma(n + 1) in double precision, and 0 for negative n."""
     _refuse_exact("factorial", exact)
     x = _double(n)
@@ -224,7 +225,7 @@ def factorial(n: Any, exact: bool = False, extend: str = "zero") -> Value:
 
 
 @_either
-def comb(N: Any, k: Any, *, exact: bool = False, repetition: bool = False) -> Value:
+def comb(N: ArrayLike, k: ArrayLike, *, exact: bool = False, repetition: bool = False) -> Value:
     """The number of ways to take k things of N."""
     _refuse_exact("comb", exact)
     n, k = _operands(*_converted("binom", N, k))
@@ -236,7 +237,7 @@ def comb(N: Any, k: Any, *, exact: bool = False, repetition: bool = False) -> Va
 
 
 @_either
-def perm(N: Any, k: Any, exact: bool = False) -> Value:
+def perm(N: ArrayLike, k: ArrayLike, exact: bool = False) -> Value:
     """The number of ways to take k things of N in order."""
     _refuse_exact("perm", exact)
     n, k = _operands(*_converted("poch", N, k))
@@ -256,7 +257,7 @@ def _refuse_exact(name: str, exact: bool) -> None:
 
 
 @_either
-def logit(x: Any) -> Value:
+def logit(x: ArrayLike) -> Value:
     """log(p / (1 - p))."""
     (p,) = _operands(x)
     centered = p * lit(p, 2) - lit(p, 1)
@@ -269,26 +270,26 @@ def logit(x: Any) -> Value:
 
 
 @_either
-def log_expit(x: Any) -> Value:
+def log_expit(x: ArrayLike) -> Value:
     """log(expit(x)), without underflow."""
     return act.log_sigmoid(*_operands(x))
 
 
 @_either
-def softplus(x: Any) -> Value:
+def softplus(x: ArrayLike) -> Value:
     """log(1 + exp(x)), without overflow."""
     return act.softplus(*_operands(x))
 
 
 @_either
-def xlogy(x: Any, y: Any) -> Value:
+def xlogy(x: ArrayLike, y: ArrayLike) -> Value:
     """x log(y), and 0 where x is 0 unless y is NaN."""
     x, y = _operands(x, y)
     return _times_log(x, y, ew.log) if is_complex(x) else composed.xlogy(x, y)
 
 
 @_either
-def xlog1py(x: Any, y: Any) -> Value:
+def xlog1py(x: ArrayLike, y: ArrayLike) -> Value:
     """x log(1 + y), and 0 where x is 0 unless y is NaN."""
     x, y = _operands(x, y)
     return _times_log(x, y, ew.log1p) if is_complex(x) else composed.xlog1py(x, y)
@@ -301,7 +302,7 @@ def _times_log(x: Value, y: Value, log: Callable[[Value], Value]) -> Value:
 
 
 @_either
-def entr(x: Any) -> Value:
+def entr(x: ArrayLike) -> Value:
     """-x log(x); 0 at 0, -inf below."""
     (x,) = _operands(x)
     return ew.select(ew.lt(x, lit(x, 0)), lit(x, -math.inf), ew.neg(composed.xlogy(x, x)))
@@ -322,7 +323,7 @@ def softmax(x: Any, axis: Any = None) -> Value:
 
 
 @_either
-def log_softmax(x: Any, axis: Any = None) -> Value:
+def log_softmax(x: ArrayLike, axis: Axis = None) -> Value:
     """log(softmax(x)), over all elements unless an axis is given."""
     return prob.log_softmax(x, axis)
 
@@ -331,20 +332,20 @@ def log_softmax(x: Any, axis: Any = None) -> Value:
 
 
 @_either
-def exp10(x: Any) -> Value:
+def exp10(x: ArrayLike) -> Value:
     """10^x."""
     (x,) = _operands(x)
     return lit(x, 10) ** x
 
 
 @_either
-def sinc(x: Any) -> Value:
+def sinc(x: ArrayLike) -> Value:
     """sin(pi x) / (pi x)."""
     return np.sinc(*_operands(x))
 
 
 @_either
-def huber(delta: Any, r: Any) -> Value:
+def huber(delta: ArrayLike, r: ArrayLike) -> Value:
     """r^2 / 2 for |r| <= delta, delta (|r| - delta / 2) beyond; inf for negative delta."""
     delta, r = _operands(delta, r)
     size = ew.abs_(r)
@@ -357,21 +358,21 @@ def huber(delta: Any, r: Any) -> Value:
 
 
 @_either
-def ndtr(x: Any) -> Value:
+def ndtr(x: ArrayLike) -> Value:
     """The standard normal distribution function."""
     (x,) = _operands(x)
     return ew.erfc(x * lit(x, -math.sqrt(0.5))) * lit(x, 0.5)
 
 
 @_either
-def chdtr(v: Any, x: Any) -> Value:
+def chdtr(v: ArrayLike, x: ArrayLike) -> Value:
     """The chi-square distribution function with v degrees of freedom."""
     v, x = _operands(v, x)
     return sp.gammainc(v * lit(v, 0.5), x * lit(x, 0.5))
 
 
 @_either
-def chdtrc(v: Any, x: Any) -> Value:
+def chdtrc(v: ArrayLike, x: ArrayLike) -> Value:
     """1 - chdtr(v, x)."""
     v, x = _operands(v, x)
     return sp.gammaincc(v * lit(v, 0.5), x * lit(x, 0.5))

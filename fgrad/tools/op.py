@@ -12,7 +12,7 @@ import enum
 import importlib
 import pkgutil
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from fgrad.ir.primitive import REGISTRY, Primitive, Refusal
 from fgrad.ir.traits import Traits
 from fgrad.tools.pass_rules import PASS_RULES, laws_of
 from fgrad.tools.source import captured_functions, source_of
+from fgrad.typing import PyTree
 
 # Tables of the backends: name, module, table; a backend that is not installed has no rows.
 SCALAR_TABLES = (
@@ -123,14 +124,14 @@ def _entry(label: str, rule: Any, empty: str = "missing") -> Iterator[str]:
         yield from _captured(rule, _INDENT)
 
 
-def _captured(rule: Any, indent: str) -> Iterator[str]:
+def _captured(rule: Callable[..., PyTree], indent: str) -> Iterator[str]:
     """The functions that a made-up rule is composed of."""
     for name, function in captured_functions(rule):
         yield f"{indent}with {name}: {_name_of(function)} at {source_of(function).place}"
         yield from _captured(function, indent + "  ")
 
 
-def _name_of(function: Any) -> str:
+def _name_of(function: Callable[..., PyTree]) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 

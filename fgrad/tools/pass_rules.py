@@ -79,7 +79,7 @@ def _pattern(prim: Primitive) -> str:
     return "each result may depend on all operands"
 
 
-def _in_table(table: Mapping[Primitive, Any]) -> Callable[[Primitive], Any]:
+def _in_table(table: Mapping[Primitive, object]) -> Callable[[Primitive], Any]:
     return lambda prim: table.get(prim)
 
 

@@ -9,9 +9,11 @@ import os
 import textwrap
 from collections.abc import Callable
 from types import CodeType, FunctionType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+
+from fgrad.typing import PyTree
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -23,7 +25,7 @@ class Source(NamedTuple):
     text: str
 
 
-def source_of(rule: Callable[..., Any]) -> Source:
+def source_of(rule: Callable[..., PyTree]) -> Source:
     """The place and text of a rule; its name alone for functions written in C.
 
     Example:
@@ -40,7 +42,7 @@ def source_of(rule: Callable[..., Any]) -> Source:
     return Source(place, _text(code))
 
 
-def captured_functions(rule: Callable[..., Any]) -> list[tuple[str, Callable[..., Any]]]:
+def captured_functions(rule: Callable[..., PyTree]) -> list[tuple[str, Callable[..., PyTree]]]:
     """The functions that a rule made by another function has in its closure, by name.
 
     Example:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import html
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fgrad.base.pickling import pickles_as_call
 from fgrad.base.source import Loc
@@ -21,6 +21,7 @@ from fgrad.compile.tasks.steps import Group
 from fgrad.ir.program import Eqn, Lit, Program, Var
 from fgrad.ir.text import names, print_eqn, scalar_text
 from fgrad.transforms.core.wrap import named_like
+from fgrad.typing import PyTree
 
 # Fills that text can be read on, for groups in turn.
 COLOURS = (
@@ -173,7 +174,7 @@ def _colour(group: int) -> str:
 
 
 @pickles_as_call
-def view(fun: Callable[..., Any]) -> Callable[..., View]:
+def view(fun: Callable[..., PyTree]) -> Callable[..., View]:
     """A function that compiles `fun` for its arguments and shows the program beside its source.
 
     Arguments:
@@ -186,7 +187,7 @@ def view(fun: Callable[..., Any]) -> Callable[..., View]:
         (True, True)
     """
 
-    def viewed(*args: Any, **kwargs: Any) -> View:
+    def viewed(*args: PyTree, **kwargs: PyTree) -> View:
         stages = inspect(fun)(*args, **kwargs)
         passes = stages.passes
         return View(passes["cse"], passes["fuse"].groups)

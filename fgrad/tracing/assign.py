@@ -26,12 +26,13 @@ from fgrad.ir.primitive import REGISTRY
 from fgrad.tracing.closed import own
 from fgrad.tracing.layouts import in_c_order, is_line, mark, note_taken, unknown_layout
 from fgrad.tracing.thread_state import THREAD
+from fgrad.typing import PyTree
 
 if TYPE_CHECKING:
     from fgrad.trace import Builder, Tracer
 
-Read = Callable[[Any], Any]
-Write = Callable[[Any, Any], Any]
+Read = Callable[[PyTree], PyTree]
+Write = Callable[[PyTree, PyTree], PyTree]
 Move = Callable[[np.ndarray], np.ndarray]
 Frozen = list["weakref.ref[np.ndarray]"]
 
@@ -51,7 +52,7 @@ class View:
         read: Read,
         write: Write,
         move: Move,
-        key: Any = None,
+        key: object = None,
         doubtful: bool = False,
     ) -> None:
         self.base = base

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Captured: TypeAlias = "tuple[Tracer, Any, Tracer, int | None]"
 
 
-def holds(closed: Builder | None, x: Any) -> bool:
+def holds(closed: Builder | None, x: object) -> bool:
     """Whether a value is captured by a closed trace, or by one around it."""
     while closed is not None:
         if id(x) in closed.captures:
@@ -42,7 +42,7 @@ def captured(closed: Builder | None, inner: Tracer) -> bool:
     return False
 
 
-def takes(closed: Builder, outer: Builder, operands: Sequence[Any]) -> bool:
+def takes(closed: Builder, outer: Builder, operands: Sequence[object]) -> bool:
     """Whether an equation of an enclosing trace belongs into a closed one."""
     if outer.level >= closed.level:
         return False

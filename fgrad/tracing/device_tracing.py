@@ -29,9 +29,10 @@ from fgrad.ir.program import Eqn, Program
 from fgrad.ir.walk import subprograms
 from fgrad.trace import Builder, Tracer, Value, bind
 from fgrad.tracing.on_device import OnDevice, bind_on_device, put, to_device
+from fgrad.typing import Params, PyTree
 
 CPU, CUDA = "cpu", "cuda"
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., PyTree])
 
 # (primitive, operands, params) -> results on the device; from the compiler.  The first one
 # looks for what is said of the evaluation: that it is for the CPU, or that NaN are watched for.
@@ -73,7 +74,7 @@ class _Here(threading.local):
 _HERE = _Here()
 
 
-def lift(x: Any) -> Any:
+def lift(x: object) -> Any:
     """An array on the device as a tracer, the same one for as long as it lives; else `x` itself."""
     if not isinstance(x, OnDevice):
         return x
@@ -85,7 +86,7 @@ def lift(x: Any) -> Any:
     return tracer
 
 
-def is_lifted(x: Any) -> bool:
+def is_lifted(x: object) -> bool:
     """Whether a value is a tracer that stands for an array on the device."""
     return type(x) is Tracer and type(x.builder) is DeviceBuilder
 
@@ -95,7 +96,7 @@ def lower(x: Value) -> Any:
     return x.value if type(x) is Tracer and type(x.builder) is DeviceBuilder else x
 
 
-def bind_lifted(prim: Primitive, operands: Sequence[Any], params: dict[str, Any]) -> Any:
+def bind_lifted(prim: Primitive, operands: Sequence[object], params: Params) -> Any:
     """`bind` where arrays on a device are among the operands."""
     out = bind(prim, *[lift(x) for x in operands], **params)
     if any([type(x) is Tracer for x in operands]):
@@ -112,14 +113,14 @@ def on_same_device(x: Value, other: Value) -> Value:
     return lift(put(x)) if plain and is_lifted(other) else x
 
 
-def lift_tree(x: Any) -> Any:
+def lift_tree(x: object) -> Any:
     """A tree with all arrays on the device lifted."""
     if isinstance(x, OnDevice):
         return lift(x)
     return tree.map(lift, x) if isinstance(x, (list, tuple, dict)) else x
 
 
-def results_of(out: Any) -> Any:
+def results_of(out: object) -> Any:
     """Results as the caller sees them: on the device, whatever is an array."""
     if type(out) is Tracer:
         return lower(out)
@@ -136,7 +137,7 @@ def has_device(values: Iterable[Any]) -> bool:
 
 
 def through(
-    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
+    function: Callable[..., PyTree], args: Sequence[object], kwargs: Mapping[str, Any] | None = None
 ) -> Any:
     """What a function of tracers makes of arrays on a device."""
     named = {k: lift_tree(x) for k, x in kwargs.items()} if kwargs else {}
@@ -146,7 +147,7 @@ def through(
 def lowered(function: F) -> F:
     """Decorator: a function whose results the user sees."""
 
-    def outer(*args: Any, **kwargs: Any) -> Any:
+    def outer(*args: PyTree, **kwargs: PyTree) -> Any:
         out = function(*args, **kwargs)
         if type(out) is Tracer:
             return lower(out)
@@ -199,7 +200,7 @@ def follows(prim: Primitive) -> Callable[[F], F]:
     so is the evaluation, and its results are tracers of arrays there."""
 
     def decorate(rule: F) -> F:
-        def evaluate(*operands: Any, **params: Any) -> Any:
+        def evaluate(*operands: Value, **params: object) -> Any:
             if pinned_to(params) != CUDA:
                 return rule(*operands, **params)
             if config.nans and "device" in params:  # where the first one is made: on the host
@@ -211,7 +212,7 @@ def follows(prim: Primitive) -> Callable[[F], F]:
     return decorate
 
 
-def pinned_to(params: Mapping[str, Any]) -> str | None:
+def pinned_to(params: Params) -> str | None:
     """The device of an equation that holds programs: its own, or that of the programs."""
     device = params.get("device")
     for value in params.values() if device is None else ():

@@ -93,7 +93,7 @@ def _is_given_in_c_order(builder: Any, number: int) -> bool:
     return True
 
 
-def examples_in_c_order(x: Any, axis: int) -> bool:
+def examples_in_c_order(x: object, axis: int) -> bool:
     """Whether copies of the examples along an axis of a value certainly lie in C order."""
     if not isinstance(x, np.ndarray):
         return in_c_order(x)

@@ -75,6 +75,6 @@ class OnDevice(Operators if TYPE_CHECKING else object):
         return self.dtype.itemsize
 
 
-def put(x: Any, dtype: np.dtype | None = None) -> OnDevice:
+def put(x: object, dtype: np.dtype | None = None) -> OnDevice:
     """An array or number in the memory of the device."""
     return to_device.call(x, dtype)

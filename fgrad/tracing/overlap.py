@@ -15,7 +15,7 @@ from fgrad.tracing.assign import layout_of, settle
 MOST_WORK: Any = 100_000  # of NumPy's search for a common element; beyond, it counts as found
 
 
-def overlap(a: Any, b: Any) -> bool:
+def overlap(a: object, b: object) -> bool:
     """Whether two arrays have elements of one memory in common."""
     if isinstance(a, Tracer) and isinstance(b, Tracer):
         if settle(a) is not settle(b):

@@ -17,6 +17,7 @@ import numpy as np
 
 from fgrad.tracing.record import Record, maker_of
 from fgrad.tracing.trace_errors import loses_derivative, needs_value
+from fgrad.typing import DTypeLike
 
 if TYPE_CHECKING:
     from fgrad.trace import Builder, Tracer
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 DIFFERENTIATING = frozenset({"grad", "vjp", "jvp", "linearize"})
 
 
-def number_of(x: Tracer, value: Any) -> Any:
+def number_of(x: Tracer, value: object) -> Any:
     """`value`, that of `x`, as it is given to Python; a card if a derivative would be lost."""
     if value is None:
         raise needs_value("number", x)
@@ -34,7 +35,7 @@ def number_of(x: Tracer, value: Any) -> Any:
     return value
 
 
-def array_of(x: Tracer, value: Any, dtype: Any, copy: bool | None) -> np.ndarray:
+def array_of(x: Tracer, value: object, dtype: DTypeLike | None, copy: bool | None) -> np.ndarray:
     """A copy of `value`, that of `x`, for what wants a plain array; a card as for numbers."""
     if value is None or copy is False or differentiator(x) is not None:
         raise needs_value("array", x)

@@ -7,6 +7,7 @@ from typing import Any
 
 from fgrad.base.lazy_import import load
 from fgrad.base.provided import Provided
+from fgrad.typing import PyTree
 
 deferred: dict[str, None] = {}  # the modules, in order, that fill the tables with rarer functions
 
@@ -15,13 +16,13 @@ class FunctionTable(dict[Any, Callable[..., Any]]):
     """NumPy's or SciPy's function or ufunc -> fgrad's; the rarer ones are loaded when one is first
     missing."""
 
-    def __missing__(self, key: Any) -> Callable[..., Any]:
+    def __missing__(self, key: object) -> Callable[..., PyTree]:
         found = self.find(key)
         if found is None:
             raise KeyError(key)
         return found
 
-    def find(self, key: Any) -> Callable[..., Any] | None:
+    def find(self, key: object) -> Callable[..., PyTree] | None:
         """The traced form of a function, or None if it has none."""
         found = self.get(key)
         for module in deferred if found is None else ():
@@ -33,8 +34,8 @@ class FunctionTable(dict[Any, Callable[..., Any]]):
 
 
 numpy_functions = FunctionTable()
-ufunc_methods: dict[str, Callable[..., Any]] = {}
-alias_functions: set[Any] = set()  # what may return its argument itself, or a view of it
+ufunc_methods: dict[str, Callable[..., PyTree]] = {}
+alias_functions: set[object] = set()  # what may return its argument itself, or a view of it
 
 # (function, method) -> the card; (out, function, method, args, kwargs) -> out
 unsupported_card: Provided[Callable[[Any, str], BaseException]] = Provided(

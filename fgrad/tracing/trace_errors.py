@@ -282,7 +282,7 @@ def _traced_form(frame: FrameType) -> str:
     return f"{path}.{name}" if _is_own(vars(owner).get(name)) else ""
 
 
-def _is_own(x: Any) -> bool:
+def _is_own(x: object) -> bool:
     """Whether a class or function is one of fgrad's."""
     return (getattr(x, "__module__", "") or "").startswith("fgrad.")
 

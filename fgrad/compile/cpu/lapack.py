@@ -218,7 +218,7 @@ class Body:
 
 
 def build_step(
-    name: str, spec: Any, body: Body, strides: list[int], message: str, size: int
+    name: str, spec: object, body: Body, strides: list[int], message: str, size: int
 ) -> Native:
     """A loop over the batch around a body.
 

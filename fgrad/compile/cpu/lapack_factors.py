@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -214,7 +214,7 @@ _CUBES = {
 }  # fmt: skip
 
 
-def cycles(name: str, n: int = 1, m: int = 1, k: int = 1, batch: int = 1, **_: Any) -> float:
+def cycles(name: str, n: int = 1, m: int = 1, k: int = 1, batch: int = 1, **_: object) -> float:
     """What a stack of matrices costs, for sharing among threads."""
     if name in ("noted", "flags", "pivots_order", "in_range"):
         return 0.0

@@ -110,7 +110,7 @@ def work_of(program: Program, executable: Executable) -> Work:
     )
 
 
-def _is_whole(step: Any, given: int) -> bool:
+def _is_whole(step: object, given: int) -> bool:
     """Whether a step is a kernel on different given slots, from the beginning of its range."""
     return (
         type(step) is Call

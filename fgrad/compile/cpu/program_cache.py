@@ -32,6 +32,7 @@ from fgrad.compile.tasks.runnable import Runnable
 from fgrad.config import config
 from fgrad.ir.program import Lit, Program
 from fgrad.ir.walk import subprograms
+from fgrad.typing import PyTree
 
 if TYPE_CHECKING:
     from fgrad.compile.tasks.plan import Donation
@@ -161,7 +162,7 @@ def _plain(array: np.ndarray) -> tuple[str, tuple[int, ...], bytes]:
     return array.dtype.str, array.shape, array.tobytes()
 
 
-def _array(words: tuple[Any, ...], program: Program) -> np.ndarray:
+def _array(words: tuple[PyTree, ...], program: Program) -> np.ndarray:
     if len(words) == 2:
         return np.ascontiguousarray(subprograms(program)[words[0]].consts[words[1]][1])
     dtype, shape, data = words
@@ -171,7 +172,7 @@ def _array(words: tuple[Any, ...], program: Program) -> np.ndarray:
 _FOREIGN = object()
 
 
-def _encoded(value: Any) -> Any:
+def _encoded(value: object) -> Any:
     """A parameter as plain data."""
     if isinstance(value, np.dtype):
         return "dtype", value.str
@@ -182,7 +183,7 @@ def _encoded(value: Any) -> Any:
     return value if plain else _FOREIGN
 
 
-def _decoded(value: Any) -> Any:
+def _decoded(value: object) -> Any:
     if type(value) is not tuple:
         return value
     kind, items = value
@@ -199,14 +200,14 @@ def _words(step: Any, number: dict[int, int]) -> tuple[Any, ...]:
     return kind.__name__, *step
 
 
-def _body_words(field: Any, number: dict[int, int]) -> Any:
+def _body_words(field: object, number: dict[int, int]) -> Any:
     """A field of a loop: a number, a body, or several bodies."""
     if type(field) is not tuple:
         return field
     return tuple([_body_words(s, number) if type(s) is tuple else _words(s, number) for s in field])
 
 
-def _step(words: tuple[Any, ...], addresses: list[int]) -> host.Step:
+def _step(words: tuple[PyTree, ...], addresses: list[int]) -> host.Step:
     kind = _KINDS[words[0]]
     if kind in _ADDRESSED:
         return kind(addresses[words[1]], *words[2:])
@@ -215,7 +216,7 @@ def _step(words: tuple[Any, ...], addresses: list[int]) -> host.Step:
     return kind(*words[1:])
 
 
-def _body(field: Any, addresses: list[int]) -> Any:
+def _body(field: object, addresses: list[int]) -> Any:
     if type(field) is not tuple:
         return field
     return tuple(

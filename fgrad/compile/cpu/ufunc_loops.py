@@ -23,6 +23,7 @@ from fgrad.base.lazy_import import lazy_module
 from fgrad.compile.cpu.spare_memory import DECLARATIONS, guard_imports, guard_text, transform_bytes
 from fgrad.compile.kernel.machine import CALL_CYCLES, FOURIER_CYCLES
 from fgrad.compile.llvm.runtime import Source, build_counted
+from fgrad.typing import PyTree
 
 fourier: Any = lazy_module("numpy.fft._pocketfft_umath")
 
@@ -60,7 +61,7 @@ class Loop(NamedTuple):
 
 
 @lru_cache
-def find_loop(ufunc: Any, types: str) -> Loop | None:
+def find_loop(ufunc: object, types: str) -> Loop | None:
     """The loop for dtype characters such as "DD->D", or None."""
     if not isinstance(ufunc, np.ufunc):
         return None
@@ -227,7 +228,7 @@ def ufunc_loop(task: UfuncLoop) -> int:
     return build_counted([Source(content, emit)], imports, glue=True)[0]
 
 
-_CELLS: dict[int, Any] = {}
+_CELLS: dict[int, PyTree] = {}
 
 
 def _cell(value: int) -> int:

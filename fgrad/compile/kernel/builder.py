@@ -183,7 +183,7 @@ class KernelBuilder:
                 return k
         return depth
 
-    def _emit(self, key: Any, depth: int, make: Callable[[int], Statement]) -> int:
+    def _emit(self, key: object, depth: int, make: Callable[[int], Statement]) -> int:
         """The value that `key` identifies, written at `depth` unless it is known."""
         depth = self._hoisted(depth)
         known = self.frames[depth].known
@@ -194,7 +194,7 @@ class KernelBuilder:
             self.frames[depth].body.append(make(id))
         return id
 
-    def const(self, x: Any, dtype: np.dtype) -> int:
+    def const(self, x: object, dtype: np.dtype) -> int:
         """A number."""
         scalar = _python_scalar(x, dtype)
         key = ("const", dtype.char, repr(scalar))
@@ -240,7 +240,7 @@ class KernelBuilder:
         """Write an element, in the innermost open loop."""
         self.frames[-1].body.append(Store(buffer, place.affine, value, place.values, mode, guard))
 
-    def accumulator(self, op: str, dtype: np.dtype, start: Any) -> str:
+    def accumulator(self, op: str, dtype: np.dtype, start: object) -> str:
         """A fresh accumulator in the innermost open loop."""
         name = f"s{self.accs}"
         self.accs += 1
@@ -352,7 +352,7 @@ class KernelBuilder:
         self.frames[min(self.depths[id], self.depth)].known[request] = id
 
 
-def _python_scalar(x: Any, dtype: np.dtype) -> Scalar:
+def _python_scalar(x: object, dtype: np.dtype) -> Scalar:
     """A number as the Python scalar that a kernel holds."""
     with np.errstate(all="ignore"):
         return np.asarray(x).astype(dtype).item() if type(x) is not bool else x

@@ -29,7 +29,7 @@ class Code:
 
     __slots__ = ("__weakref__", "_block", "functions", "keep")
 
-    def __init__(self, functions: dict[str, int], block: Block | None, keep: Any) -> None:
+    def __init__(self, functions: dict[str, int], block: Block | None, keep: object) -> None:
         self.functions = functions
         self.keep = keep
         self._block = block

@@ -24,6 +24,7 @@ from typing import Any
 from fgrad.base.source import warn_user
 from fgrad.compile.llvm.own_files import TEMPORARY, Folder, ForeignFileError, opened
 from fgrad.errors import CacheWarning, Row, card
+from fgrad.typing import PyTree
 
 SIZE_LIMIT = 256 << 20
 _HEAD = struct.Struct("<IQ")
@@ -65,7 +66,7 @@ class DiskStore:
         left."""
         self._attempt(self._trim)
 
-    def _attempt(self, action: Callable[..., Any], *args: Any) -> Any:
+    def _attempt(self, action: Callable[..., PyTree], *args: PyTree) -> Any:
         """What `action` gives; None where the file system fails or the cache is not used."""
         if self._off:
             return None

@@ -35,6 +35,7 @@ from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 from fgrad.ir.walk import consumers, definitions
 from fgrad.ops import primitives as prims
+from fgrad.typing import PyTree
 
 MOST_CELLS = 512  # elements of an array in registers
 KINDS = "biuf"  # of dtypes that kernels know
@@ -54,7 +55,7 @@ class LoopBuilder(KernelBuilder):
         self.acc_dtypes: dict[str, np.dtype] = {}
         self.size = 0.0  # of the code, in instructions
 
-    def accumulator(self, op: str, dtype: np.dtype, start: Any) -> str:
+    def accumulator(self, op: str, dtype: np.dtype, start: object) -> str:
         """A fresh accumulator in the innermost open loop."""
         name = super().accumulator(op, dtype, start)
         self.acc_dtypes[name] = dtype
@@ -66,7 +67,7 @@ class LoopBuilder(KernelBuilder):
         self.dtypes[id] = self.acc_dtypes[acc]
         return id
 
-    def _emit(self, key: Any, depth: int, make: Callable[[int], Statement]) -> int:
+    def _emit(self, key: object, depth: int, make: Callable[[int], Statement]) -> int:
         def typed(id: int) -> Statement:
             s = make(id)
             buffers = {b.name: b for b in self.buffers} if isinstance(s, Load) else {}
@@ -109,7 +110,7 @@ class LoopWriter:
         self.lanes = lanes
         self.constant = constant
         self.env: dict[Var, Value] = {}
-        self.numbers: dict[int, Any] = {}  # ids of constants
+        self.numbers: dict[int, PyTree] = {}  # ids of constants
         self.affine: dict[int, Place] = {}  # ids of integers that are affine in loop axes
         self.versions: dict[str, int] = {}  # how often a buffer was written
         self.homes: dict[Var, Stored] = {}  # where results should be written

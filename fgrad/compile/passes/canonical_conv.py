@@ -14,7 +14,7 @@ of x and no groups.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fgrad.compile.kernel.machine import COPIES_PER_PRODUCT
 from fgrad.ir.primitive import Primitive
@@ -72,7 +72,7 @@ class _Writer:
         self.eqns: list[Eqn] = []
         self.like: Eqn | None = None
 
-    def apply(self, prim: Primitive, *inputs: Atom, **params: Any) -> Var:
+    def apply(self, prim: Primitive, *inputs: Atom, **params: object) -> Var:
         """The result of a new equation."""
         like = self.like
         assert like is not None

@@ -17,7 +17,7 @@ or NaN, an entry depends on its own row alone, not on 0 times the others.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -312,7 +312,7 @@ class _Contractor:
 
     # Equations.
 
-    def apply(self, prim: Primitive, *inputs: Atom, **params: Any) -> Var:
+    def apply(self, prim: Primitive, *inputs: Atom, **params: object) -> Var:
         """The result of a new equation."""
         like = self.like
         assert like is not None

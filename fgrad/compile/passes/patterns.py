@@ -9,7 +9,7 @@ it is written once, where the function is.  All its operations are elementwise.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from fgrad.ir.aval import Aval
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 from fgrad.ir.walk import definitions
 from fgrad.trace import trace
+from fgrad.typing import PyTree
 
 
 class Match(NamedTuple):
@@ -34,7 +35,7 @@ class Match(NamedTuple):
 class Pattern:
     """A function of arrays of one shape, whose values are to be found."""
 
-    def __init__(self, fun: Callable[..., Any], dtypes: Sequence[np.dtype]) -> None:
+    def __init__(self, fun: Callable[..., PyTree], dtypes: Sequence[np.dtype]) -> None:
         avals = [Aval((2,), dtype) for dtype in dtypes]
         with np.errstate(all="ignore"):
             program = trace(lambda *xs: [fun(*xs)], avals, "pattern").program

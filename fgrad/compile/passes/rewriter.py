@@ -80,7 +80,7 @@ class Rewriter:
                 return new
         return None
 
-    def make(self, prim: Primitive, *inputs: Atom, **params: Any) -> Atom:
+    def make(self, prim: Primitive, *inputs: Atom, **params: object) -> Atom:
         """The result of a new equation, simplified in its turn."""
         aval = prim.type_of(*[x.aval for x in inputs], **params)
         like = self.like

@@ -12,7 +12,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from fgrad.compile.kernel.affine import axis_runs, row_major
 from fgrad.ir.primitive import Primitive
@@ -71,30 +71,30 @@ def _layout(shape: tuple[int, ...], moves: tuple[_Move, ...]) -> Layout | None:
     return layout
 
 
-def _permuted(view: Layout, params: Mapping[str, Any], shape: tuple[int, ...]) -> Layout:
+def _permuted(view: Layout, params: Params, shape: tuple[int, ...]) -> Layout:
     return Layout(view.offset, shape, tuple([view.strides[a] for a in params["axes"]]))
 
 
-def _broadcast(view: Layout, params: Mapping[str, Any], shape: tuple[int, ...]) -> Layout:
+def _broadcast(view: Layout, params: Params, shape: tuple[int, ...]) -> Layout:
     strides = [0] * len(shape)
     for stride, d in zip(view.strides, params["dims"], strict=True):
         strides[d] = stride
     return Layout(view.offset, shape, tuple(strides))
 
 
-def _sliced(view: Layout, params: Mapping[str, Any], shape: tuple[int, ...]) -> Layout:
+def _sliced(view: Layout, params: Params, shape: tuple[int, ...]) -> Layout:
     start = sum(s * a for s, a in zip(view.strides, params["start"], strict=True))
     strides = [s * k for s, k in zip(view.strides, params["step"], strict=True)]
     return Layout(view.offset + start, shape, tuple(strides))
 
 
-def _indexed(view: Layout, params: Mapping[str, Any], shape: tuple[int, ...]) -> Layout:
+def _indexed(view: Layout, params: Params, shape: tuple[int, ...]) -> Layout:
     ints = params["ints"]
     start = sum(s * i for s, i in zip(view.strides, ints, strict=False))
     return Layout(view.offset + start, shape, view.strides[len(ints) :])
 
 
-def _reshaped(view: Layout, params: Mapping[str, Any], shape: tuple[int, ...]) -> Layout | None:
+def _reshaped(view: Layout, params: Params, shape: tuple[int, ...]) -> Layout | None:
     """Possible where each run of merged axes has one stride."""
     strides: list[int] = []
     if math.prod(shape) == 0:

@@ -22,6 +22,7 @@ from fgrad.ir.aval import PYTHON_SCALARS, Aval, is_numeric
 from fgrad.lower_cuda.device import dlpack
 from fgrad.lower_cuda.device.driver import Driver, driver
 from fgrad.tracing.on_device import OnDevice, to_device
+from fgrad.typing import DTypeLike
 
 ALIGNMENT = 16  # bytes: what kernels read at once
 KEPT_SCALARS = 256
@@ -59,7 +60,7 @@ class DeviceArray(OnDevice):
         pointer: int,
         nbytes: int,
         device: Driver,
-        owner: Any = None,
+        owner: object = None,
     ) -> None:
         self.shape = shape
         self.dtype = dtype
@@ -110,7 +111,7 @@ class DeviceArray(OnDevice):
         self.device_of.to_host(out, self.pointer)
         return out
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         """A copy in the memory of the host.
 
         It is made without being asked for by name, as JAX does and CuPy does not: NumPy's functions
@@ -138,7 +139,7 @@ class DeviceArray(OnDevice):
     def __copy__(self) -> DeviceArray:
         return self
 
-    def __deepcopy__(self, _memo: Any) -> DeviceArray:
+    def __deepcopy__(self, _memo: object) -> DeviceArray:
         return self
 
     # Parts of the memory.
@@ -302,7 +303,7 @@ def from_dlpack(x: Any) -> DeviceArray:
     return _adopted(x, dlpack.imported(x.__dlpack__(stream=device.stream)))
 
 
-def _adopted(x: Any, given: dlpack.Imported) -> DeviceArray:
+def _adopted(x: object, given: dlpack.Imported) -> DeviceArray:
     """An array in the memory of another library, or a copy if kernels could not read it there."""
     pointer, shape, strides, dtype, _, owner = given
     aval, device = Aval(shape, dtype), driver()
@@ -330,7 +331,7 @@ def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...] | None) -> b
     return True
 
 
-def _foreign(x: Any, why: str) -> UnsupportedTypeError:
+def _foreign(x: object, why: str) -> UnsupportedTypeError:
     kind = f"{type(x).__module__}.{type(x).__qualname__}"
     return UnsupportedTypeError(
         f"fgrad cannot use the memory of a {kind}.",
@@ -345,7 +346,7 @@ def _foreign(x: Any, why: str) -> UnsupportedTypeError:
 # Trees.
 
 
-def device_put(x: Any, device: str = "cuda") -> Any:
+def device_put(x: object, device: str = "cuda") -> Any:
     """The arrays of a tree in the memory of a device.
 
     Arguments:
@@ -370,7 +371,7 @@ def device_put(x: Any, device: str = "cuda") -> Any:
     return tree.map(on_device, x)
 
 
-def device_get(x: Any) -> Any:
+def device_get(x: object) -> Any:
     """The tree with copies, in the memory of the host, of all arrays on a GPU.
 
     Example:
@@ -381,7 +382,7 @@ def device_get(x: Any) -> Any:
     return tree.map(lambda leaf: leaf.numpy()[()] if isinstance(leaf, OnDevice) else leaf, x)
 
 
-def block_until_ready(x: Any) -> Any:
+def block_until_ready(x: object) -> Any:
     """Wait until all arrays of a tree are computed; the tree itself.
 
     Functions on a GPU return before their results are there.  What failed on the way is raised.

@@ -13,6 +13,7 @@ import numpy as np
 from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import UnsupportedTypeError
 from fgrad.ir.aval import DTYPE_NAMES, is_bfloat16
+from fgrad.typing import PyTree
 
 ml_dtypes = lazy_module("ml_dtypes")
 
@@ -63,7 +64,7 @@ _rename = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_SetName", _api)
 )
 
-_EXPORTED: dict[int, Any] = {}  # structure -> what must live as long
+_EXPORTED: dict[int, PyTree] = {}  # structure -> what must live as long
 
 
 @_Deleter
@@ -79,7 +80,9 @@ def _destroy(capsule: int) -> None:
         _forget(_dying_pointer(capsule, _NAME))
 
 
-def capsule(owner: Any, pointer: int, shape: tuple[int, ...], dtype: np.dtype, device: int) -> Any:
+def capsule(
+    owner: object, pointer: int, shape: tuple[int, ...], dtype: np.dtype, device: int
+) -> Any:
     """A capsule for memory that `owner` keeps alive."""
     count = len(shape)
     lengths = (ctypes.c_int64 * max(count, 1))(*shape)
@@ -122,7 +125,7 @@ class _Owner:
             _Deleter(deleter)(self.managed)
 
 
-def imported(given: Any) -> Imported:
+def imported(given: object) -> Imported:
     """What a capsule holds, which is used up."""
     managed = _pointer_of(given, _NAME)
     _rename(given, _USED)

@@ -27,6 +27,7 @@ from fgrad.errors import DeviceError, DeviceMemoryError, Row
 from fgrad.lower_cuda.device import driver_api as api
 from fgrad.lower_cuda.device.memory import Memory
 from fgrad.lower_cuda.device.skeleton import padded
+from fgrad.typing import PyTree
 
 toolchain = lazy_module("fgrad.lower_cuda.device.toolchain")
 
@@ -169,10 +170,10 @@ class Driver:
         self.check(self.call(function, ctypes.addressof(out), *arguments), function)
         return int(out.value or 0)
 
-    def _handle(self, function: str, *arguments: Any) -> int:
+    def _handle(self, function: str, *arguments: PyTree) -> int:
         return self._number(function, ctypes.c_void_p, *arguments)
 
-    def _text(self, function: str, *arguments: Any) -> str:
+    def _text(self, function: str, *arguments: PyTree) -> str:
         out = ctypes.create_string_buffer(256)
         self.check(self.call(function, ctypes.addressof(out), 256, *arguments), function)
         return out.value.decode()

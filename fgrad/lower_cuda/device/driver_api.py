@@ -11,6 +11,8 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
+from fgrad.typing import PyTree
+
 FUNCTIONS = {
     "cuInit": "u",
     "cuDriverGetVersion": "o",
@@ -104,7 +106,7 @@ CONDITIONAL_NODE = 13
 IF_NODE, WHILE_NODE, SWITCH_NODE = range(3)
 
 
-def prototype(name: str) -> Callable[..., Any]:
+def prototype(name: str) -> Callable[..., PyTree]:
     """The ctypes function type of a driver function."""
     return ctypes.CFUNCTYPE(ctypes.c_int, *[_TYPES[letter] for letter in FUNCTIONS[name]])
 

@@ -116,7 +116,7 @@ def _text(size: int) -> str:
     body = extending.intrinsic(_call_body)
     cuda = importlib.import_module("numba.cuda")  # Numba must know it for what it is
 
-    def kernel(pointers: Any) -> None:
+    def kernel(pointers: object) -> None:
         body(cuda.blockIdx.x, cuda.threadIdx.x, cuda.threadIdx.y, pointers)
 
     pointers = numba.types.UniTuple(numba.types.CPointer(numba.types.uint8), size)

@@ -185,7 +185,7 @@ def _name(dtype: np.dtype) -> str:
     return "bool_" if dtype.kind == "b" else dtype.name
 
 
-def _number(value: Any, dtype: np.dtype) -> str:
+def _number(value: object, dtype: np.dtype) -> str:
     text = repr(np.asarray(value).astype(dtype).item())
     text = {"inf": "np.inf", "-inf": "-np.inf", "nan": "np.nan"}.get(text, text)
     return f"np.{_name(dtype)}({text})"

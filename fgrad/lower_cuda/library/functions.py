@@ -20,6 +20,7 @@ from fgrad.errors import DeviceError, MissingCudaError
 from fgrad.lower_cuda.device.driver import driver
 from fgrad.lower_cuda.device.missing import INSTALL
 from fgrad.lower_cuda.emit.calls import Number
+from fgrad.typing import PyTree
 
 pathfinder = lazy_module("cuda.pathfinder")
 
@@ -163,7 +164,7 @@ class Functions:
             raise _missing(name)
         return found
 
-    def status(self, name: str, *arguments: Any) -> int:
+    def status(self, name: str, *arguments: PyTree) -> int:
         """What a function answers: 0 for success."""
         types = [C_TYPES[letter] for letter in SIGNATURES[name]]
         return ctypes.CFUNCTYPE(ctypes.c_int32, *types)(self.address(name))(*arguments)
@@ -174,7 +175,7 @@ class Functions:
         if status:
             raise DeviceError(status_text(name, status))
 
-    def created(self, name: str, *arguments: Any) -> int:
+    def created(self, name: str, *arguments: PyTree) -> int:
         """Call a function that writes a handle to its first argument."""
         handle = ctypes.c_void_p()
         self.call(name, ctypes.addressof(handle), *arguments)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -368,7 +367,7 @@ def noted(message: str, buffers: int) -> Calls:
     return plan.finish()
 
 
-def flags(buffers: int, **_: Any) -> Calls:
+def flags(buffers: int, **_: object) -> Calls:
     """Nothing: steps on stacks check on their own."""
     return Planner(buffers).finish()
 

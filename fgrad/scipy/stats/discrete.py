@@ -18,11 +18,11 @@ def _choose(n: Value, k: Value) -> Value:
     return sp.gammaln(n + 1) - sp.gammaln(k + 1) - sp.gammaln(n - k + 1)
 
 
-def _probability(p: Value) -> Any:
+def _probability(p: Value) -> Value:
     return (p >= 0) & (p <= 1)
 
 
-def _trials(n: Value) -> Any:
+def _trials(n: Value) -> Value:
     return (n >= 0) & (n == np.floor(n))
 
 

@@ -13,6 +13,7 @@ from fgrad.numpy.promote import as_operand, inexact
 from fgrad.scipy import special as sp
 from fgrad.scipy.linalg import solve_triangular
 from fgrad.trace import Value
+from fgrad.typing import ArrayLike
 
 plain = lazy_module("scipy.stats")
 
@@ -78,7 +79,7 @@ def _points(x: Value, size: int) -> Value:
 class Dirichlet(_Family):
     """Dirichlet's distribution of probabilities."""
 
-    def logpdf(self, x: Any, alpha: Any) -> Value:
+    def logpdf(self, x: ArrayLike, alpha: ArrayLike) -> Value:
         """The logarithm of the density of probabilities in the first axis of x.
 
         Arguments:
@@ -94,7 +95,7 @@ class Dirichlet(_Family):
         norm = np.sum(sp.gammaln(alpha)) - sp.gammaln(np.sum(alpha))
         return np.sum(sp.xlogy(np.broadcast_to(powers, x.shape), x), axis=0) - norm
 
-    def pdf(self, x: Any, alpha: Any) -> Value:
+    def pdf(self, x: ArrayLike, alpha: ArrayLike) -> Value:
         """The density."""
         return np.exp(self.logpdf(x, alpha))
 
@@ -102,7 +103,7 @@ class Dirichlet(_Family):
 class Multinomial(_Family):
     """The multinomial distribution of counts."""
 
-    def logpmf(self, x: Any, n: Any, p: Any) -> Value:
+    def logpmf(self, x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Value:
         """The logarithm of the probability of counts in the last axis of x, of n trials."""
         if not has_tracer((x, n, p)):
             return plain.multinomial.logpmf(x, n, p)
@@ -112,7 +113,7 @@ class Multinomial(_Family):
         mass = sp.gammaln(n + 1) + np.sum(sp.xlogy(x, p) - sp.gammaln(x + 1), axis=-1)
         return np.where(possible, mass, -math.inf)
 
-    def pmf(self, x: Any, n: Any, p: Any) -> Value:
+    def pmf(self, x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Value:
         """The probability."""
         return np.exp(self.logpmf(x, n, p))
 

@@ -27,7 +27,7 @@ _MT_BYTES = 2500  # 624 words, and the position among them
 class Draws:
     """The generators that a function may draw from, and their states before it is traced."""
 
-    def __init__(self, fun: Any, bound: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, fun: object, bound: Mapping[str, Any] | None = None) -> None:
         numpy_random, python_random = (sys.modules.get(n) for n in ("numpy.random", "random"))
         found: list[tuple[str, Any]] = []
         if python_random is not None:
@@ -102,7 +102,7 @@ def _python_words_are_known() -> bool:
     return known and position == x.getstate()[1][-1] != before[-1]
 
 
-def _plain(state: Any) -> Any:
+def _plain(state: object) -> Any:
     """A state without arrays, which compare element by element."""
     if isinstance(state, dict):
         return {key: _plain(value) for key, value in state.items()}

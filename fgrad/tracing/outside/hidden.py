@@ -38,7 +38,7 @@ class Hidden:
         self.inputs = inputs
         self.builder: Builder | None = None  # of the trace
         self.tracers: dict[Any, tuple[Tracer, Tracer]] = {}  # in the program, in the function
-        self.refused: set[Any] = set()
+        self.refused: set[object] = set()
         on_the_way = carriers(inputs, world.links) if world is not None else ()
         self.stand_ins = StandIns(inputs, on_the_way, self._stand_in)
 
@@ -91,7 +91,7 @@ class Hidden:
         self.tracers = {}
         self.stand_ins.made.clear()
 
-    def refuse_costly(self, traced: TracedProgram, moved: Collection[Any]) -> None:
+    def refuse_costly(self, traced: TracedProgram, moved: Collection[object]) -> None:
         """Refuse arrays that have not changed yet, where products and the like of them alone would
         be computed at each call."""
         keys = {id(value): key for key, value in self.inputs.items()}
@@ -125,7 +125,7 @@ def _origins(x: Tracer) -> Iterator[int]:
                 yield id(outer)
 
 
-def candidates(world: World, moved: Collection[Any], refused: Collection[Any]) -> Inputs:
+def candidates(world: World, moved: Collection[object], refused: Collection[object]) -> Inputs:
     """What a trace may take as inputs: large arrays, and arrays and numbers that were seen to
     change, if each way to them is known."""
     found: Inputs = {}
@@ -149,10 +149,10 @@ def trace_with_inputs(
     trace: Callable[[Hidden], TracedProgram],
     world: World | None,
     inputs: Inputs,
-    moved: Collection[Any],
+    moved: Collection[object],
 ) -> tuple[TracedProgram, Inputs, set[Any]]:
     """A trace that takes as many of these as inputs as it may, these, and the others."""
-    refused: set[Any] = set()
+    refused: set[object] = set()
     while True:
         hidden = Hidden(inputs, world)
         try:

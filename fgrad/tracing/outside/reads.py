@@ -176,7 +176,7 @@ def _counted(
     name: str,
     source: str,
     steps: Sequence[Step],
-    constant: Sequence[Any],
+    constant: Sequence[object],
 ) -> tuple[bool, int]:
     """Whether `n += 1`, `x.n += 1` or `x["n"] += 1` follows a path, of which nothing else becomes;
     and how many more instructions that takes."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from fgrad.ir.aval import DTYPE_NAMES
+from fgrad.typing import PyTree
 
 PlaceKey: TypeAlias = "tuple[int, Any]"  # the identity of what holds a value, and where in it
 
@@ -117,7 +118,7 @@ def is_number(x: Any) -> bool:
     return isinstance(x, np.generic) and x.dtype.name in DTYPE_NAMES and x.dtype.kind in "iufc"
 
 
-def same(a: Any, b: Any) -> bool:
+def same(a: object, b: object) -> bool:
     """Whether two values are one, or equal in type and bits."""
     if a is b:
         return True
@@ -145,10 +146,10 @@ class Watches:
 
     # Made while the world is looked at.
 
-    def item(self, holder: dict[Any, Any], key: Any, value: Any, path: str) -> None:
+    def item(self, holder: dict[Any, Any], key: object, value: object, path: str) -> None:
         self._items.setdefault((id(holder), key), Item(holder, key, value, path))
 
-    def cell(self, cell: types.CellType, value: Any, path: str) -> None:
+    def cell(self, cell: types.CellType, value: object, path: str) -> None:
         self._place(cell, "cell_contents", value, path)
 
     def function(self, fun: types.FunctionType, path: str) -> None:
@@ -156,16 +157,16 @@ class Watches:
             held = getattr(fun, key)
             self._place(fun, key, MISSING if held is None else held, path)
 
-    def type_(self, x: Any, path: str) -> None:
+    def type_(self, x: object, path: str) -> None:
         self._place(x, "__class__", type(x), path)
 
-    def dict_of(self, x: Any, held: dict[str, Any], path: str) -> None:
+    def dict_of(self, x: object, held: dict[str, Any], path: str) -> None:
         self._place(x, "__dict__", held, path)
 
-    def slot(self, x: Any, member: Any, value: Any, path: str) -> None:
+    def slot(self, x: object, member: object, value: object, path: str) -> None:
         self._place(x, member, value, path)
 
-    def _place(self, holder: Any, key: Any, value: Any, path: str) -> None:
+    def _place(self, holder: object, key: object, value: object, path: str) -> None:
         self._places.setdefault((id(holder), key), Attribute(holder, key, value, path))
 
     def sequence(self, x: list[Any], path: str) -> None:
@@ -250,7 +251,7 @@ class Watches:
     def dictionaries(self) -> Iterable[tuple[dict[Any, Any], Items | None, list[tuple[Any, Any]]]]:
         """Dictionaries, all of their keys if these are read, and the items that are read."""
         found: dict[int, list[tuple[Any, Any]]] = {at: [] for at in self._keys}
-        holders: dict[int, Any] = {at: items.holder for at, items in self._keys.items()}
+        holders: dict[int, PyTree] = {at: items.holder for at, items in self._keys.items()}
         for holder, key, value, _ in self._items.values():
             holders[id(holder)] = holder
             found.setdefault(id(holder), []).append((key, value))

@@ -46,7 +46,7 @@ _UNREAD = frozenset({"__repr__", "__str__", "__del__", "__reduce__", "__getstate
 Bound = Mapping[str, Any]  # parameters whose values are known
 
 
-def is_trusted(x: Any) -> bool:
+def is_trusted(x: object) -> bool:
     """Whether a module, class or function belongs to a library that nobody changes."""
     if isinstance(x, type) and (x.__module__, x.__name__) in _HOLDERS:
         return False
@@ -63,7 +63,7 @@ class World(NamedTuple):
     looks: bool  # whether code asks for the class or identity of values, or keeps them outside
 
 
-def world_of(fun: Any, bound: Bound, called_back: Set[types.CodeType] = frozenset()) -> World:
+def world_of(fun: object, bound: Bound, called_back: Set[types.CodeType] = frozenset()) -> World:
     """What has to be as it is for a trace of `fun` to be right.
 
     Arguments:
@@ -75,7 +75,7 @@ def world_of(fun: Any, bound: Bound, called_back: Set[types.CodeType] = frozense
     return World(walk.watches, walk.exposed, walk.links, walk.looks)
 
 
-def objects_read(fun: Any, bound: Bound, kinds: tuple[type, ...]) -> list[tuple[str, Any]]:
+def objects_read(fun: object, bound: Bound, kinds: tuple[type, ...]) -> list[tuple[str, Any]]:
     """The objects of some classes that `fun` reads from outside, with their paths."""
     if type(fun) is types.FunctionType and not (fun.__closure__ or fun.__defaults__):
         reads = reads_of(fun.__code__)
@@ -108,13 +108,13 @@ class _Walk:
         self.looks = False
         self.open = False  # whether what is reached now is exposed
         self.parent = 0  # the identity of what leads there
-        self.exposed: set[Any] = set()
+        self.exposed: set[object] = set()
         self.links: dict[Any, set[int]] = {}
         self.looked_into: Counter[str] = Counter()  # functions of installed packages
         self.depth = 0
         self.deep: list[tuple[types.FunctionType, Bound, bool, int]] = []  # with open and parent
 
-    def start(self, fun: Any, path: str, bound: Bound) -> None:
+    def start(self, fun: object, path: str, bound: Bound) -> None:
         """What is traced: it is called."""
         if _is_called_by_code(type(fun)):
             self.link(id(fun))
@@ -140,7 +140,7 @@ class _Walk:
 
     # Values.
 
-    def link(self, key: Any) -> None:
+    def link(self, key: object) -> None:
         """Something, by its identity or place, is reached from what is looked at now."""
         self.links.setdefault(key, set()).add(self.parent)
         if self.open:
@@ -153,7 +153,7 @@ class _Walk:
             if steps:  # its attributes
                 self.exposed.add(key)
 
-    def see(self, x: Any, path: str, bound: Bound | None = None) -> None:
+    def see(self, x: object, path: str, bound: Bound | None = None) -> None:
         """All of a value is read."""
         kind = type(x)
         self.called = False
@@ -215,7 +215,7 @@ class _Walk:
         if type(x) is not dict:
             self.instance(x, path)
 
-    def item(self, x: dict[Any, Any], key: Any, path: str, steps: Sequence[Step]) -> None:
+    def item(self, x: dict[Any, Any], key: object, path: str, steps: Sequence[Step]) -> None:
         """`x[key]` of a dictionary is read."""
         value = dict.get(x, key, MISSING)
         self.watches.item(x, key, value, path)
@@ -223,7 +223,7 @@ class _Walk:
             self.number((id(x), key), value, steps)
             self.follow(value, steps, path)
 
-    def follow(self, x: Any, steps: Sequence[Step], path: str) -> None:
+    def follow(self, x: object, steps: Sequence[Step], path: str) -> None:
         """A path leads on from a value."""
         before = self.open, self.parent
         if not steps:
@@ -309,13 +309,13 @@ class _Walk:
         self.looked_into[package] += 1
         return self.looked_into[package] > MOST_FUNCTIONS
 
-    def exposing(self, x: Any, path: str) -> None:
+    def exposing(self, x: object, path: str) -> None:
         """A value is read in a way in which nothing can be put in its place."""
         before, self.open = self.open, True
         self.see(x, path)
         self.open = before
 
-    def method(self, fun: Any, instance: Any, path: str) -> None:
+    def method(self, fun: object, instance: object, path: str) -> None:
         """A function whose first argument is known."""
         if isinstance(fun, types.FunctionType) and fun.__code__.co_argcount:
             self.see(fun, path, {fun.__code__.co_varnames[0]: instance})
@@ -388,7 +388,7 @@ class _Walk:
             for name in ("__init__", "__new__", "__post_init__"):
                 self.class_attribute(cls, name, path)
 
-    def instance(self, x: Any, path: str) -> None:
+    def instance(self, x: object, path: str) -> None:
         """An object that is passed on: all special functions of its class, and what is asked."""
         cls = type(x)
         if is_trusted(cls):
@@ -410,7 +410,7 @@ class _Walk:
             if callable(held) or (isinstance(held, (tuple, list)) and any(map(callable, held))):
                 self.exposing(held, path)
 
-    def attribute(self, x: Any, name: str, path: str, steps: Sequence[Step]) -> None:
+    def attribute(self, x: object, name: str, path: str, steps: Sequence[Step]) -> None:
         """`x.name` is read, as Python finds it: in the class, in the object, in the class."""
         where = f"{path}.{name}"
         if isinstance(x, types.ModuleType):
@@ -441,7 +441,7 @@ class _Walk:
             self.item(held, name, where, steps)
 
     def class_attribute(
-        self, cls: type, name: str, path: str, steps: Sequence[Step] = (), x: Any = MISSING
+        self, cls: type, name: str, path: str, steps: Sequence[Step] = (), x: object = MISSING
     ) -> Any:
         """What a class has under a name, for the object `x` of it if there is one."""
         where = f"{path}.{name}"
@@ -462,7 +462,7 @@ class _Walk:
             return value
         return MISSING
 
-    def overridden(self, cls: type, owner: type, name: str, path: str, x: Any) -> None:
+    def overridden(self, cls: type, owner: type, name: str, path: str, x: object) -> None:
         """What `super()` may find."""
         above = cls.__mro__[cls.__mro__.index(owner) + 1 :]
         for other in above:
@@ -474,7 +474,7 @@ class _Walk:
                 self.functions_of(value, cls, f"{path}.{name}", x)
                 self.open = before
 
-    def functions_of(self, value: Any, cls: type, path: str, x: Any) -> None:
+    def functions_of(self, value: object, cls: type, path: str, x: object) -> None:
         before = self.open
         if isinstance(value, property):
             value = value.fget
@@ -492,7 +492,7 @@ class _Walk:
         self.open = before
 
 
-def is_wrapper(x: Any) -> bool:
+def is_wrapper(x: object) -> bool:
     """Whether an object calls its function `fun`, and can be made of another one."""
     return hasattr(type(x), "with_function") and is_trusted(type(x))
 
@@ -513,13 +513,13 @@ _PLAIN = frozenset(
 _BUILTINS: Any = sys.modules["builtins"]
 
 
-def _is_plain_key(key: Any) -> bool:
+def _is_plain_key(key: object) -> bool:
     return type(key) in (str, int, bool, float, bytes, type(None)) or (
         type(key) is tuple and all([_is_plain_key(part) for part in key])
     )
 
 
-def _has_usual_attributes(x: Any) -> bool:
+def _has_usual_attributes(x: object) -> bool:
     """Whether no code of the user's own answers when an attribute is asked for."""
     cls = type(x)
     usual = cls.__getattribute__ in (
@@ -557,7 +557,7 @@ def dict_of_class(cls: type) -> dict[str, Any]:
     return held
 
 
-def _attribute_names(x: Any) -> set[str]:
+def _attribute_names(x: object) -> set[str]:
     """The names of an object's attributes."""
     found: set[str] = set(getattr(x, "__dict__", ()))
     for owner in type(x).__mro__ if not isinstance(x, type) else x.__mro__:

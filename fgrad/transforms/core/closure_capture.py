@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from fgrad.base.pickling import Transformed
 from fgrad.trace import Builder, Tracer
 from fgrad.tracing.closed import Captured, own
 from fgrad.tracing.thread_state import THREAD
+from fgrad.typing import PyTree
 
 _PLAIN = (str, bytes, int, float, complex, type, types.ModuleType, types.NoneType, np.dtype)
 
@@ -74,7 +75,7 @@ class closing:
             self.builder.captures.pop(key, None)
 
 
-def settled(x: Any) -> Any:
+def settled(x: object) -> Any:
     """A result of a user's function, where it may be what it closes over, as it is inside."""
     closed = THREAD.state.closed
     if closed is None:
@@ -82,7 +83,7 @@ def settled(x: Any) -> Any:
     return tree.map(lambda leaf: own(closed, leaf) if type(leaf) is Tracer else leaf, x)
 
 
-def may_close(x: Any) -> bool:
+def may_close(x: object) -> bool:
     """Whether a function or setting can have traced values in it; globals do not count."""
     if isinstance(x, types.FunctionType):
         return bool(x.__closure__ or x.__defaults__ or x.__kwdefaults__)
@@ -93,7 +94,7 @@ def may_close(x: Any) -> bool:
     return not isinstance(x, (*_PLAIN, types.BuiltinFunctionType, np.ufunc))
 
 
-def held(fun: Any) -> list[Tracer]:
+def held(fun: Callable[..., PyTree]) -> list[Tracer]:
     """The tracers in the variables that a function closes over, and in containers there."""
     while isinstance(fun, Transformed):
         fun = fun.fun

@@ -51,6 +51,7 @@ from fgrad.transforms.core.outer_context import (
     trace_beneath,
 )
 from fgrad.transforms.custom.function import CustomFunction, Split, line_of, merged
+from fgrad.typing import Params, PyTree
 
 custom_call_p = Primitive(
     "custom_call", traits.holding(Holds.CALL), params=("program", "rules"), multiple=True
@@ -76,7 +77,7 @@ class Rules(Call):
         """Where the user's rule is written."""
         raise NotImplementedError
 
-    def save(self, values: Values, traced: Sequence[bool], program: Any) -> tuple[Any, Any]:
+    def save(self, values: Values, traced: Sequence[bool], program: object) -> tuple[Any, Any]:
         """The results, and what a derivative of them needs."""
         raise NotImplementedError
 
@@ -85,7 +86,7 @@ class Rules(Call):
         raise NotImplementedError
 
     def pull(
-        self, cts: Pushed, wanted: Sequence[bool], values: Values, program: Any, saved: Any
+        self, cts: Pushed, wanted: Sequence[bool], values: Values, program: object, saved: object
     ) -> Pushed:
         """The cotangents of the operands."""
         raise NotImplementedError
@@ -211,7 +212,7 @@ class RuledFunction(CustomFunction):
         raise NotImplementedError
 
     @hides_own_frames
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: PyTree, **kwargs: PyTree) -> Any:
         split = self.arguments(args, kwargs)
         rules = self.rules_for(split)
         if rules is None:
@@ -226,7 +227,7 @@ class RuledFunction(CustomFunction):
         return tree.unflatten(rules.out_tree, map(lower, outs))
 
 
-def apply(rules: UserRules, values: Values) -> list[Any]:
+def apply(rules: UserRules, values: Values) -> list[Value]:
     """The results of a call, as one equation of each trace that it belongs to."""
     values = [lasting(x) for x in values]
     tracers = [x for x in values if type(x) is Tracer]
@@ -268,7 +269,7 @@ def beneath(x: Value, builder: Any) -> Value:
     return x.value if type(x) is Tracer and x.builder is builder else x
 
 
-def _plain(rules: UserRules, values: Values) -> list[Any]:
+def _plain(rules: UserRules, values: Values) -> list[Value]:
     """No argument is traced; the function may close over a traced value all the same."""
     found = evaluate_beneath(rules.primal, values, rules.name, rules.weak, whole=True)
     rules.out_tree = found.treedef
@@ -278,7 +279,7 @@ def _plain(rules: UserRules, values: Values) -> list[Any]:
     return [x if in_order else doubtful(x) for x, in_order in pairs]
 
 
-def _by_program(rules: UserRules, values: Values) -> list[Any]:
+def _by_program(rules: UserRules, values: Values) -> list[Value]:
     found = recorded(rules, values)
     operands = [*found.captured, *values]
     hidden = _innermost(operands) if rules.differentiates else []
@@ -350,35 +351,35 @@ def _(*_avals: Aval, program: Program, rules: Rules) -> tuple[Aval, ...]:
 
 
 @custom_call_p.evaluate
-def _(*operands: Any, program: Program, rules: Rules) -> tuple[Any, ...]:
+def _(*operands: Value, program: Program, rules: Rules) -> tuple[Value, ...]:
     return rules.evaluated(program, operands)
 
 
 @custom_call_p.jvp
 def _(
-    primals: Values, tangents: Pushed, outs: Any, *,
-    program: Program | None, rules: Rules, saved: Any = None,
+    primals: Values, tangents: Pushed, outs: object, *,
+    program: Program | None, rules: Rules, saved: object = None,
 ) -> Pushed:  # fmt: skip
     rules.refuse_captured([t is not None for t in tangents])
     return tuple(rules.push(primals, tangents, program, saved))
 
 
 def _pullback(
-    cts: Pushed, wanted: Sequence[bool], values: Values, _outs: Any, params: dict[str, Any]
+    cts: Pushed, wanted: Sequence[bool], values: Values, _outs: object, params: Params
 ) -> Pushed:
     rules: Rules = params["rules"]
     rules.refuse_captured(wanted)
     return rules.pull(cts, wanted, values, params["program"], params.get("saved"))
 
 
-def _save(values: Values, traced: Sequence[bool], params: dict[str, Any]) -> tuple[Any, Any]:
+def _save(values: Values, traced: Sequence[bool], params: Params) -> tuple[Any, Any]:
     return params["rules"].save(values, traced, params["program"])
 
 
 @custom_call_p.batch
 def _(
     size: int, operands: Values, dims: Sequence[int | None], *,
-    program: Program, rules: Rules, saved: Any = None,
+    program: Program, rules: Rules, saved: object = None,
 ) -> tuple[Values, Sequence[int | None]]:  # fmt: skip
     return rules.batch(size, operands, dims, program)
 

@@ -29,6 +29,7 @@ from fgrad.trace import Tracer, Value, bind, innermost
 from fgrad.tracing.device_tracing import lower
 from fgrad.transforms.core.wrap import as_value, function_name
 from fgrad.transforms.custom.function import line_of
+from fgrad.typing import PyTree
 
 VMAP_METHODS = ("sequential", "expand_dims", "broadcast_all")
 
@@ -40,8 +41,8 @@ class Function:
 
     def __init__(
         self,
-        fun: Callable[..., Any],
-        call: Callable[..., Any],
+        fun: Callable[..., PyTree],
+        call: Callable[..., PyTree],
         avals: tuple[Aval, ...],
         treedef: tree.TreeDef,
         method: str,
@@ -52,7 +53,7 @@ class Function:
     def __repr__(self) -> str:
         return function_name(self.fun)
 
-    def __call__(self, *operands: Any) -> tuple[Any, ...]:
+    def __call__(self, *operands: Value) -> tuple[Value, ...]:
         """The results as arrays of the promised types."""
         leaves, found = tree.flatten(self.call(*[np.array(x)[()] for x in operands]))
         arrays = [np.asarray(x) for x in leaves]
@@ -76,7 +77,7 @@ class Function:
         call = functools.partial(mapped, size, batched)
         return Function(self.fun, call, avals, self.treedef, "sequential")
 
-    def each(self, size: int, batched: tuple[bool, ...], *operands: Any) -> Any:
+    def each(self, size: int, batched: tuple[bool, ...], *operands: Value) -> Any:
         """The results for all examples, one after the other."""
         rows = [
             self(*[x[k] if b else x for x, b in zip(operands, batched, strict=True)])
@@ -88,7 +89,7 @@ class Function:
         ]
         return tree.unflatten(self.treedef, columns)
 
-    def together(self, size: int, batched: tuple[bool, ...], *operands: Any) -> Any:
+    def together(self, size: int, batched: tuple[bool, ...], *operands: Value) -> Any:
         """The results for all examples at once."""
         length = size if self.method == "broadcast_all" else 1
         given = [
@@ -137,7 +138,12 @@ debug_p.refuse("transpose", DISCRETE)
 
 
 def _called(
-    prim: Primitive, fun: Callable[..., Any], results: Any, args: Any, kwargs: Any, method: str
+    prim: Primitive,
+    fun: Callable[..., PyTree],
+    results: PyTree,
+    args: PyTree,
+    kwargs: object,
+    method: str,
 ) -> Any:
     """Bind a callback on the leaves of its arguments; the leaves of its results."""
     if method not in VMAP_METHODS:
@@ -154,7 +160,7 @@ def _called(
     return tree.unflatten(treedef, map(lower, outs))
 
 
-def _on_leaves(fun: Callable[..., Any], given: tree.TreeDef, *operands: Any) -> Any:
+def _on_leaves(fun: Callable[..., PyTree], given: tree.TreeDef, *operands: Value) -> Any:
     """The result of a function for the leaves of its arguments."""
     positional, named = tree.unflatten(given, operands)
     return fun(*positional, **named)
@@ -169,11 +175,11 @@ def _bind(prim: Primitive, values: Sequence[Value], function: Function) -> Any:
 
 
 def pure_callback(
-    callback: Callable[..., Any],
-    result_shape_dtypes: Any,
-    *args: Any,
+    callback: Callable[..., PyTree],
+    result_shape_dtypes: object,
+    *args: PyTree,
     vmap_method: str = "sequential",
-    **kwargs: Any,
+    **kwargs: PyTree,
 ) -> Any:
     """The result of a Python function without side effects, in any trace.
 
@@ -202,12 +208,12 @@ def pure_callback(
 
 
 def io_callback(
-    callback: Callable[..., Any],
-    result_shape_dtypes: Any,
-    *args: Any,
+    callback: Callable[..., PyTree],
+    result_shape_dtypes: object,
+    *args: PyTree,
     vmap_method: str = "sequential",
     ordered: bool = True,
-    **kwargs: Any,
+    **kwargs: PyTree,
 ) -> Any:
     """The result of a Python function with side effects: it is called once each time, in order.
 
@@ -256,11 +262,11 @@ def debug_callback(
 
 @pickles_as_call
 def _silent(
-    callback: Callable[..., Any], rest: list[Any], arrays: list[bool], treedef: tree.TreeDef
-) -> Callable[..., Any]:
+    callback: Callable[..., PyTree], rest: list[Any], arrays: list[bool], treedef: tree.TreeDef
+) -> Callable[..., PyTree]:
     """A function of the arrays among some leaves, the others being given, without a result."""
 
-    def silent(*values: Any) -> tuple[()]:
+    def silent(*values: Value) -> tuple[()]:
         each = iter(values)
         given = [next(each) if a else x for x, a in zip(rest, arrays, strict=True)]
         xs, named = tree.unflatten(treedef, given)
@@ -270,7 +276,7 @@ def _silent(
     return Transformed(silent, callback, function_name(callback))
 
 
-def _is_value(x: Any) -> bool:
+def _is_value(x: object) -> bool:
     try:
         as_value(x)
     except UnsupportedTypeError:

@@ -20,6 +20,7 @@ from fgrad.trace import Tracer, Value
 from fgrad.transforms.core.closure_capture import settled
 from fgrad.transforms.core.outer_context import is_value
 from fgrad.transforms.core.wrap import as_value, check_callable, function_name, is_weak
+from fgrad.typing import PyTree
 
 KEYWORD_ONLY, VAR_KEYWORD = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD
 _MOST_TYPES = 256  # kinds of arguments whose results are remembered
@@ -30,13 +31,13 @@ Known = tuple[tree.TreeDef, tuple[Aval, ...], Orders]  # of results
 class Split(NamedTuple):
     """Arguments of a call: all in order, with the static ones, and the others as leaves."""
 
-    statics: dict[int, Any]
+    statics: dict[int, PyTree]
     count: int
     values: list[Value]
     treedef: tree.TreeDef
     weak: list[bool]
 
-    def whole(self, leaves: Sequence[Any]) -> list[Any]:
+    def whole(self, leaves: Sequence[object]) -> list[Value]:
         """All arguments in order, with other leaves."""
         return merged(self.statics, tree.unflatten(self.treedef, leaves), self.count)
 
@@ -55,7 +56,7 @@ class CustomFunction:
 
     def __init__(
         self,
-        fun: Callable[..., Any],
+        fun: Callable[..., PyTree],
         nondiff_argnums: int | Sequence[int] = (),
         nondiff_argnames: str | Sequence[str] = (),
     ) -> None:
@@ -72,18 +73,18 @@ class CustomFunction:
     def __repr__(self) -> str:
         return f"<{self.what} of {self.name}>"
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: PyTree, **kwargs: PyTree) -> Any:
         """Call the function."""
         raise NotImplementedError
 
-    def __reduce__(self) -> str | tuple[Any, ...]:
+    def __reduce__(self) -> str | tuple[Value, ...]:
         kept = {k: x for k, x in vars(self).items() if k not in _MADE_ANEW}
         return reduced(self, self.recipe or Recipe(_with_rules, (type(self),), kept))
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
-    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Split:
+    def arguments(self, args: tuple[PyTree, ...], kwargs: dict[str, PyTree]) -> Split:
         """The arguments of a call, checked."""
         ordered = self._ordered(args, kwargs)
         where = [k % len(ordered) if k < len(ordered) else k for k in self.nondiff]
@@ -97,7 +98,7 @@ class CustomFunction:
             values.append(as_value(x, f"an argument of {self.name}"))
         return Split(statics, len(ordered), values, treedef, [is_weak(x) for x in leaves])
 
-    def _ordered(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    def _ordered(self, args: tuple[PyTree, ...], kwargs: dict[str, PyTree]) -> tuple[Value, ...]:
         """All arguments by position, with defaults."""
         if self.signature is None or (not kwargs and len(args) == self.arity):
             return args
@@ -134,7 +135,7 @@ class CustomFunction:
         return self.parameter(positions[int(head)]) + rest
 
     def _not_an_array(
-        self, x: Any, k: int, treedef: tree.TreeDef, statics: dict[int, Any], count: int
+        self, x: object, k: int, treedef: tree.TreeDef, statics: dict[int, Any], count: int
     ) -> CustomRuleError:
         name = self.leaf_name(k, treedef, statics, count)
         return CustomRuleError(
@@ -147,7 +148,7 @@ class CustomFunction:
             ),
         )
 
-    def remember(self, key: Any, found: Known) -> None:
+    def remember(self, key: object, found: Known) -> None:
         """Keep the type of a result."""
         if len(self.types) >= _MOST_TYPES:
             self.types.clear()
@@ -195,7 +196,7 @@ def _positions(
     return tuple(dict.fromkeys([int(k) for k in nums]))
 
 
-def line_of(fun: Callable[..., Any], label: str) -> Row:
+def line_of(fun: Callable[..., PyTree], label: str) -> Row:
     """Where a user's function is written."""
     code = getattr(inspect.unwrap(fun), "__code__", None)
     if code is None:
@@ -206,14 +207,14 @@ def line_of(fun: Callable[..., Any], label: str) -> Row:
     return label, f"{loc}:  {loc.text()}"
 
 
-def described(x: Any) -> str:
+def described(x: object) -> str:
     """What a rule returned instead of a tuple."""
     if isinstance(x, (tuple, list)):
         return f"a {type(x).__name__} of {len(x)}"
     return f"one array, {aval_of(x).strong()}" if is_value(x) else f"a {type(x).__name__}"
 
 
-def called(rule: Callable[..., Any], what: str, takes: str, *args: Any) -> Any:
+def called(rule: Callable[..., PyTree], what: str, takes: str, *args: PyTree) -> Any:
     """The result of a user's rule; a card if it does not take these arguments."""
     try:
         return settled(rule(*args))
@@ -247,7 +248,9 @@ def prefixed(given: Any, whole: Any) -> list[Any] | None:
 _ZERO = object()  # a None as a leaf; in `whole` None is an empty tree
 
 
-def fitted(x: Any, aval: Aval, refuse: Callable[[str], CustomRuleError], what: str) -> Value | None:
+def fitted(
+    x: object, aval: Aval, refuse: Callable[[str], CustomRuleError], what: str
+) -> Value | None:
     """A derivative of a value: None where that is discrete, else checked; weak ones convert."""
     if x is None or aval.dtype.kind not in "fc":
         return None

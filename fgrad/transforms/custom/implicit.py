@@ -31,6 +31,7 @@ from fgrad.transforms.core.outer_context import Traced, batched_first, trace_ben
 from fgrad.transforms.core.wrap import as_value, function_name, is_weak
 from fgrad.transforms.custom.function import line_of
 from fgrad.transforms.custom.jvp import custom_jvp
+from fgrad.typing import Params, PyTree
 
 Values = Sequence[Value]
 
@@ -44,8 +45,8 @@ linear_solve_p = Primitive(
 
 
 def closure_convert(
-    fun: Callable[..., Any], *example_args: Any
-) -> tuple[Callable[..., Any], list[Value]]:
+    fun: Callable[..., PyTree], *example_args: object
+) -> tuple[Callable[..., PyTree], list[Value]]:
     """A function that takes what `fun` closes over as arguments, and these values.
 
     Arguments:
@@ -75,10 +76,10 @@ def closure_convert(
 @pickles_as_call
 def _converted(
     program: Program, count: int, in_tree: tree.TreeDef, out_tree: tree.TreeDef, name: str
-) -> Callable[..., Any]:
+) -> Callable[..., PyTree]:
     """A program, whose first inputs are constants, as a function that takes them last."""
 
-    def converted(*args: Any) -> Any:
+    def converted(*args: PyTree) -> Any:
         given, consts = args[: len(args) - count], args[len(args) - count :]
         leaves, found = tree.flatten(tuple(given))
         if found != in_tree:
@@ -98,10 +99,10 @@ def _leaves(x: Any) -> tuple[list[Value], tree.TreeDef, list[bool]]:
 
 
 def custom_linear_solve(
-    matvec: Callable[[Any], Any],
-    b: Any,
-    solve: Callable[[Callable[[Any], Any], Any], Any],
-    transpose_solve: Callable[[Callable[[Any], Any], Any], Any] | None = None,
+    matvec: Callable[[PyTree], PyTree],
+    b: object,
+    solve: Callable[[Callable[[PyTree], PyTree], Any], Any],
+    transpose_solve: Callable[[Callable[[PyTree], PyTree], Any], Any] | None = None,
     symmetric: bool = False,
     has_aux: bool = False,
 ) -> Any:
@@ -136,9 +137,9 @@ def custom_linear_solve(
     _check_operator(mv, matvec, treedef, values)
     n_m = len(mv.captured)
 
-    def with_solver(solver: Callable[..., Any], program: Program) -> Traced:
+    def with_solver(solver: Callable[..., PyTree], program: Program) -> Traced:
         def flat(*inputs: Value) -> Any:
-            def apply(x: Any) -> Any:
+            def apply(x: object) -> Any:
                 leaves = [as_value(leaf) for leaf in tree.leaves(x)]
                 outs = run(program, [*inputs[:n_m], *leaves])
                 return tree.unflatten(tree.structure(x), outs)
@@ -182,7 +183,7 @@ def _transposed(program: Program, n_m: int) -> Program | None:
 
 
 def _check_operator(
-    mv: Traced, matvec: Callable[..., Any], treedef: tree.TreeDef, values: Values
+    mv: Traced, matvec: Callable[..., PyTree], treedef: tree.TreeDef, values: Values
 ) -> None:
     single = tree.unflatten(treedef, range(len(values)))[0]
     found = [a.strong() for a in mv.program.out_avals]
@@ -199,7 +200,7 @@ def _check_operator(
 
 
 def _check_solution(
-    solving: Traced, solve: Callable[..., Any], treedef: tree.TreeDef, values: Values
+    solving: Traced, solve: Callable[..., PyTree], treedef: tree.TreeDef, values: Values
 ) -> None:
     found = [a.strong() for a in solving.program.out_avals][: len(values)]
     expected = [aval_of(x).strong() for x in values]
@@ -214,7 +215,7 @@ def _check_solution(
         )
 
 
-def _unknowns(params: dict[str, Any]) -> tuple[int, ...]:
+def _unknowns(params: Params) -> tuple[int, ...]:
     first = sum(params["counts"])
     return tuple(range(first, first + len(params["matvec"].outputs)))
 

@@ -37,6 +37,7 @@ from fgrad.transforms.custom.call import (
     custom_call_p,
 )
 from fgrad.transforms.custom.function import Split, called, described, fitted, line_of, prefixed
+from fgrad.typing import Params, PyTree
 
 
 class CustomJvp(RuledFunction):
@@ -49,11 +50,13 @@ class CustomJvp(RuledFunction):
         "def {0}_jvp(primals, tangents):",
         "    return {0}(*primals), tangent_of_the_result",
     )
-    rule: Callable[..., Any] | None = None
+    rule: Callable[..., PyTree] | None = None
     symbolic_zeros = False
-    shown: Callable[..., Any]  # the user's function that cards name as the rule
+    shown: Callable[..., PyTree]  # the user's function that cards name as the rule
 
-    def defjvp(self, jvp: Callable[..., Any], symbolic_zeros: bool = False) -> Callable[..., Any]:
+    def defjvp(
+        self, jvp: Callable[..., PyTree], symbolic_zeros: bool = False
+    ) -> Callable[..., PyTree]:
         """Set the derivative: `jvp(*nondiff_args, primals, tangents) -> (out, tangent_out)`.
 
         Arguments:
@@ -68,7 +71,7 @@ class CustomJvp(RuledFunction):
         self.shown = jvp
         return jvp
 
-    def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
+    def defjvps(self, *jvps: Callable[..., PyTree] | None) -> None:
         """Set the derivative by a function for each argument; None where it is zero.
 
         Each is called as `jvp(tangent, out, *args)` and gives a tangent of the result.
@@ -79,7 +82,7 @@ class CustomJvp(RuledFunction):
                 (("write", f"@{self.name}.defjvp"),),
             )
 
-        def rule(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> Any:
+        def rule(primals: tuple[PyTree, ...], tangents: tuple[PyTree, ...]) -> Any:
             if len(jvps) != len(primals):
                 raise CustomRuleError(
                     f"defjvps got {len(jvps)} rules, but {self.name} has {len(primals)} arguments.",
@@ -103,7 +106,7 @@ class CustomJvp(RuledFunction):
 
 
 def custom_jvp(
-    fun: Callable[..., Any] | None = None,
+    fun: Callable[..., PyTree] | None = None,
     nondiff_argnums: int | Sequence[int] = (),
     nondiff_argnames: str | Sequence[str] = (),
 ) -> Any:
@@ -152,7 +155,7 @@ class LinearRules(Rules):
         """Results and their tangents."""
         raise NotImplementedError
 
-    def save(self, values: Values, traced: Sequence[bool], program: Any) -> tuple[Any, Any]:
+    def save(self, values: Values, traced: Sequence[bool], program: object) -> tuple[Any, Any]:
         """The results, and the rule as a linear map."""
         return _linearized(values, traced, self)
 
@@ -258,7 +261,7 @@ class JvpRules(UserRules, LinearRules):
                     f"result{_path(out_tree, k)} is {found}, but {self.name} returns {aval}",
                 )
 
-    def _tangent(self, t: Any, y: Value, k: int, out_tree: tree.TreeDef) -> Value | None:
+    def _tangent(self, t: object, y: Value, k: int, out_tree: tree.TreeDef) -> Value | None:
         def refuse(text: str) -> CustomRuleError:
             return self.refuse(
                 "must return a tangent like the result",
@@ -387,7 +390,7 @@ def _with_values(record: Record) -> Record:
     return record._replace(values=values, results=results)
 
 
-def _program_of_jvp(prim: Primitive, params: dict[str, Any]) -> Any:
+def _program_of_jvp(prim: Primitive, params: Params) -> Any:
     """The program of an equation that has a jvp of the user's."""
     has_jvp = prim is custom_call_p and isinstance(params["rules"], LinearRules)
     return params["program"] if has_jvp else None

@@ -34,6 +34,7 @@ from fgrad.transforms.core.derived_programs import batched_program
 from fgrad.transforms.core.linearize import jvp
 from fgrad.transforms.core.wrap import as_value, function_name
 from fgrad.transforms.custom.function import fitted, line_of
+from fgrad.typing import DTypeLike, PyTree
 
 Values = Sequence[Value]
 
@@ -59,27 +60,29 @@ class Settings:
 class CustomPrimitive:
     """An operation with rules; call it like a function of arrays, settings by keyword."""
 
-    def __init__(self, evaluate: Callable[..., Any], name: str, out: Callable[..., Any]) -> None:
+    def __init__(
+        self, evaluate: Callable[..., PyTree], name: str, out: Callable[..., PyTree]
+    ) -> None:
         take_names(self, evaluate)
         self.name = self.__name__ = name
         self.mark = os.urandom(16)  # the same in all processes that it was sent to
         self.evaluate, self.out = evaluate, out
-        self.jvp_rule: Callable[..., Any] | None = None
-        self.transpose_rule: Callable[..., Any] | None = None
+        self.jvp_rule: Callable[..., PyTree] | None = None
+        self.transpose_rule: Callable[..., PyTree] | None = None
         self.linear_in: tuple[int, ...] = ()
-        self.batch_rule: Callable[..., Any] | None = None
-        self.composition: Callable[..., Any] | None = None
+        self.batch_rule: Callable[..., PyTree] | None = None
+        self.composition: Callable[..., PyTree] | None = None
         self.prim = _primitive_of(self)
         _SENT[self.mark] = self
 
-    def __reduce__(self) -> str | tuple[Any, ...]:
+    def __reduce__(self) -> str | tuple[Value, ...]:
         kept = {k: x for k, x in vars(self).items() if k not in ("prim", "__wrapped__")}
         return reduced(self, Recipe(_with_rules, (), kept))
 
     def __repr__(self) -> str:
         return f"<primitive {self.name}>"
 
-    def __call__(self, *operands: Any, **settings: Any) -> Any:
+    def __call__(self, *operands: Value, **settings: object) -> Any:
         values = [as_value(x, f"an operand of {self.name}") for x in operands]
         try:
             params = Settings(self, settings)
@@ -116,14 +119,14 @@ class CustomPrimitive:
 
     # Rules.
 
-    def def_jvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+    def def_jvp(self, rule: Callable[..., PyTree]) -> Callable[..., PyTree]:
         """Set the derivative: `rule(primals, tangents, out, **settings)` gives the tangent of the
         result, or a tuple of them; a known-zero tangent is None, both ways."""
         self.jvp_rule = rule
         return rule
 
     def def_transpose(
-        self, rule: Callable[..., Any] | None = None, linear_in: Sequence[int] = (0,)
+        self, rule: Callable[..., PyTree] | None = None, linear_in: Sequence[int] = (0,)
     ) -> Any:
         """Set the transpose of an operation that is linear in some operands, jointly:
         `rule(ct, *operands, **settings)` gives a tuple with a cotangent for each operand, or None.
@@ -133,14 +136,14 @@ class CustomPrimitive:
         self.transpose_rule, self.linear_in = rule, tuple(linear_in)
         return rule
 
-    def def_batch(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+    def def_batch(self, rule: Callable[..., PyTree]) -> Callable[..., PyTree]:
         """Set the batching rule: `rule(size, operands, dims, **settings)` gives the result and its
         batched axis; `dims` are those of the operands, None where one is not batched.  Without
         this rule examples are computed one after the other."""
         self.batch_rule = rule
         return rule
 
-    def def_composition(self, fun: Callable[..., Any]) -> Callable[..., Any]:
+    def def_composition(self, fun: Callable[..., PyTree]) -> Callable[..., PyTree]:
         """Set what compiled code runs: `fun(*operands, **settings)` in terms of traced functions.
         It also gives the derivative and the batching rule, if these are not set."""
         self.composition = fun
@@ -157,7 +160,7 @@ class CustomPrimitive:
 
         return trace(flat, [a.strong() for a in avals], self.name, "primitive").program
 
-    def checked(self, results: Any, avals: Sequence[Aval]) -> tuple[Any, ...]:
+    def checked(self, results: PyTree, avals: Sequence[Aval]) -> tuple[Value, ...]:
         """Results of the evaluation, which must be of the type that was promised."""
         outs = results if isinstance(results, tuple) else (results,)
         arrays = [np.asarray(y) for y in outs]
@@ -189,9 +192,9 @@ def _with_rules(**kept: Any) -> CustomPrimitive:
 
 
 def primitive(
-    evaluate: Callable[..., Any] | None = None,
+    evaluate: Callable[..., PyTree] | None = None,
     *,
-    out: Callable[..., Any],
+    out: Callable[..., PyTree],
     name: str | None = None,
 ) -> Any:
     """An operation of your own, with its rules.
@@ -235,7 +238,7 @@ class ShapeDtype:
 
     __slots__ = ("dtype", "shape")
 
-    def __init__(self, shape: Sequence[int], dtype: Any) -> None:
+    def __init__(self, shape: Sequence[int], dtype: DTypeLike | None) -> None:
         self.shape, self.dtype = tuple(shape), np.dtype(dtype)
 
     def __repr__(self) -> str:

@@ -42,6 +42,7 @@ from fgrad.transforms.custom.call import (
     Values,
 )
 from fgrad.transforms.custom.function import Split, called, described, fitted, line_of, prefixed
+from fgrad.typing import PyTree
 
 
 class CustomVjp(RuledFunction):
@@ -54,12 +55,12 @@ class CustomVjp(RuledFunction):
         "def bwd(res, ct):   return (cotangent_of_x,)",
         "{0}.defvjp(fwd, bwd)",
     )
-    fwd: Callable[..., Any] | None = None
-    bwd: Callable[..., Any] | None = None
+    fwd: Callable[..., PyTree] | None = None
+    bwd: Callable[..., PyTree] | None = None
     symbolic_zeros = False
 
     def defvjp(
-        self, fwd: Callable[..., Any], bwd: Callable[..., Any], symbolic_zeros: bool = False
+        self, fwd: Callable[..., PyTree], bwd: Callable[..., PyTree], symbolic_zeros: bool = False
     ) -> None:
         """Set the derivative.
 
@@ -78,7 +79,7 @@ class CustomVjp(RuledFunction):
 
 
 def custom_vjp(
-    fun: Callable[..., Any] | None = None,
+    fun: Callable[..., PyTree] | None = None,
     nondiff_argnums: int | Sequence[int] = (),
     nondiff_argnames: str | Sequence[str] = (),
 ) -> Any:
@@ -135,7 +136,7 @@ class ReverseRules(Rules):
         raise NotImplementedError
 
     def backward(
-        self, token: Any, arrays: Values, cts: Pushed, avals: Sequence[Aval]
+        self, token: object, arrays: Values, cts: Pushed, avals: Sequence[Aval]
     ) -> list[Value | None]:
         """A cotangent for each leaf of the arguments; `avals` are those of the arguments."""
         raise NotImplementedError
@@ -144,7 +145,7 @@ class ReverseRules(Rules):
         """The cotangent as the user's rule wants it."""
         raise NotImplementedError
 
-    def save(self, values: Values, traced: Sequence[bool], program: Any) -> tuple[Any, SavedVjp]:
+    def save(self, values: Values, traced: Sequence[bool], program: object) -> tuple[Any, SavedVjp]:
         """The results, and the residuals of `fwd`."""
         outs, residuals = self.forward(values)
         ins = [aval_of(x).strong() for x in values[self.n_captured :]]
@@ -275,7 +276,7 @@ class VjpRules(UserRules, ReverseRules):
         arrays = [*values[:n], *[x for x in kept if is_value(x)]]
         return outs, Residuals(arrays, (plain, found.treedef, HIDDEN.builders))
 
-    def _pair(self, found: Any) -> tuple[Any, Any]:
+    def _pair(self, found: object) -> tuple[Any, Any]:
         if not isinstance(found, (tuple, list)) or len(found) != 2:
             raise self.refuse_fwd(
                 "must return a pair (result, residuals)", f"it is {described(found)}"
@@ -310,7 +311,7 @@ class VjpRules(UserRules, ReverseRules):
         with hiding(*hidden), self.standing(arrays[: self.n_captured]):
             return self._cotangents(self._bwd(residuals, ct), avals)
 
-    def _bwd(self, residuals: Any, ct: Any) -> Any:
+    def _bwd(self, residuals: object, ct: object) -> Any:
         """What the user's `bwd` returns."""
         bwd: Any = self.owner.bwd
         statics = [x for _, x in sorted(self.split.statics.items())]
@@ -321,7 +322,7 @@ class VjpRules(UserRules, ReverseRules):
     def _names(self, positions: Iterable[int]) -> str:
         return ", ".join([self.owner.parameter(k).strip("'") for k in positions])
 
-    def _cotangents(self, found: Any, avals: Sequence[Aval]) -> list[Value | None]:
+    def _cotangents(self, found: object, avals: Sequence[Aval]) -> list[Value | None]:
         positions = [k for k in range(self.split.count) if k not in self.split.statics]
         names = ", ".join(map(self.owner.parameter, positions))
         if not isinstance(found, (tuple, list)):
@@ -350,7 +351,7 @@ class VjpRules(UserRules, ReverseRules):
             for k, (ct, aval) in enumerate(zip(parts, avals, strict=True))
         ]
 
-    def _cotangent(self, ct: Any, aval: Aval, k: int) -> Value | None:
+    def _cotangent(self, ct: object, aval: Aval, k: int) -> Value | None:
         def refuse(text: str) -> CustomRuleError:
             return self.refuse_bwd(
                 "must return cotangents like the arguments",

@@ -26,6 +26,7 @@ from fgrad.transforms.core.tape import Tape, pull_selected
 from fgrad.transforms.core.wrap import as_value
 from fgrad.transforms.custom.call import Pushed, RuledFunction, UserRules, Values
 from fgrad.transforms.custom.function import Split, described, line_of
+from fgrad.typing import PyTree
 
 
 class CustomVmap(RuledFunction):
@@ -38,9 +39,9 @@ class CustomVmap(RuledFunction):
         "def {0}_vmap(axis_size, in_batched, *args):",
         "    return result, True",
     )
-    rule: Callable[..., Any] | None = None
+    rule: Callable[..., PyTree] | None = None
 
-    def def_vmap(self, vmap_rule: Callable[..., Any]) -> Callable[..., Any]:
+    def def_vmap(self, vmap_rule: Callable[..., PyTree]) -> Callable[..., PyTree]:
         """Set the rule: `vmap_rule(axis_size, in_batched, *args) -> (out, out_batched)`.
 
         `in_batched` is a list with a tree of booleans for each argument; batched axes are first.
@@ -54,7 +55,7 @@ class CustomVmap(RuledFunction):
         return None if self.rule is None else VmapRules(self, split)
 
 
-def custom_vmap(fun: Callable[..., Any]) -> CustomVmap:
+def custom_vmap(fun: Callable[..., PyTree]) -> CustomVmap:
     """A function whose behaviour under `vmap` you write yourself.
 
     Example:
@@ -72,7 +73,7 @@ def custom_vmap(fun: Callable[..., Any]) -> CustomVmap:
 
 
 @pickles_as_call
-def sequential_vmap(fun: Callable[..., Any]) -> CustomVmap:
+def sequential_vmap(fun: Callable[..., PyTree]) -> CustomVmap:
     """A function that `vmap` applies to one example after the other, in a loop.
 
     Example:
@@ -83,7 +84,7 @@ def sequential_vmap(fun: Callable[..., Any]) -> CustomVmap:
     """
     mapped = CustomVmap(fun)
 
-    def rule(axis_size: int, in_batched: list[Any], *args: Any) -> tuple[Any, Any]:
+    def rule(axis_size: int, in_batched: list[Any], *args: PyTree) -> tuple[Any, Any]:
         leaves, treedef = tree.flatten(args)
         flags = tree.leaves(in_batched)
         batched = [as_value(x) for x, b in zip(leaves, flags, strict=True) if b]

@@ -200,7 +200,7 @@ class NativeCalls:
             place.value = _ENTRY.address
         return signature
 
-    def forget(self, callee: Any, signatures: Sequence[Signature], program: object) -> None:
+    def forget(self, callee: object, signatures: Sequence[Signature], program: object) -> None:
         """Have calls like these come to Python again; what they need is freed when none is left."""
         self.attempts.pop(id(program), None)
         for signature in signatures:
@@ -210,6 +210,6 @@ class NativeCalls:
         _RETIRED.add(signatures)
 
 
-def is_native(callee: Any) -> bool:
+def is_native(callee: object) -> bool:
     """Whether calls of a jitted function go to the native entry first."""
     return LAYOUT is not None and word_at(id(callee) + LAYOUT.header) != 0

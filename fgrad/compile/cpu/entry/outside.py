@@ -90,7 +90,7 @@ def _all_of(instruction: int, items: Items, kind: type) -> list[int]:
     return [instruction, id(items.holder), len(items.values), *map(id, items.values)]
 
 
-def _address(x: Any) -> int:
+def _address(x: object) -> int:
     """The word that stands for a reference."""
     return 0 if x is MISSING else id(x)
 
@@ -145,7 +145,7 @@ def _fields() -> dict[str, int]:
     return fields
 
 
-def _word_of(x: Any, value: Any) -> int:
+def _word_of(x: object, value: object) -> int:
     (found,) = [
         WORD * k
         for k in range(2, type(x).__basicsize__ // WORD)

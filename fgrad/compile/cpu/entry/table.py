@@ -138,7 +138,7 @@ class Signature:
     """A table for the native entry; it lives as long as a callee's chain holds it."""
 
     def __init__(
-        self, parameters: Parameters, results: Results, work: Work, epoch: int, pool: Any
+        self, parameters: Parameters, results: Results, work: Work, epoch: int, pool: object
     ) -> None:
         self.references: list[Any] = [work.keep, work.after, pool]
         reader = _Reader(parameters, work.inputs, self.references, work.numbers)
@@ -249,7 +249,7 @@ def is_plain(treedef: tree.TreeDef) -> bool:
     return all([is_plain(child) for child in treedef.children()])
 
 
-def field_names(kind: Any) -> tuple[str, ...] | None:
+def field_names(kind: object) -> tuple[str, ...] | None:
     """The fields of a dataclass that consists of them and is made of them in this order; or None.
 
     Its attributes can be read without running Python code.
@@ -323,14 +323,14 @@ class _Reader:
             self.words += [APART, register, size, len(others) // 2, *others]
         self.words += [END, 0, 0]
 
-    def static(self, register: int, value: Any) -> None:
+    def static(self, register: int, value: object) -> None:
         kind = type(value)
         by_identity = kind.__eq__ is object.__eq__ and kind.__hash__ is object.__hash__
         if kind not in _STATIC_TYPES and not by_identity:
             raise NotNative
         self.same(register, value)
 
-    def same(self, register: int, value: Any) -> None:
+    def same(self, register: int, value: object) -> None:
         self.references.append(value)
         self.words += [SAME, register, id(value)]
 
