@@ -59,6 +59,8 @@ custom_call_p = Primitive(
 
 _UNTRACEABLE = (TracedArrayError, TracedBoolError, TracedIndexError, UnsupportedNumpyError)
 
+DEEPEST = 2  # rules of one code that are tried inside of each other
+
 Values = Sequence[Value]
 Pushed = Sequence[Tangent]
 
@@ -321,11 +323,13 @@ def closed_over(rules: UserRules, values: Values) -> list[tuple[Tracer, Value]]:
 
     The rules run on unknown values, and what they record is thrown away; where one needs values it
     is left there, and a card comes when it asks for what was not found.  A rule that calls its own
-    function does not run again for that.
+    function does not run again for that, and one that makes another such function, as derivatives of
+    integrals are integrals, no more than `DEEPEST` times.
     """
     owner = rules.owner
     reached = [*[x for x in vars(owner).values() if callable(x)], *rules.split.statics.values()]
-    if owner in HIDDEN.trying or not any(map(may_close, reached)):
+    alike = [other for other in HIDDEN.trying if _code_of(other) == _code_of(owner)]
+    if owner in alike or len(alike) >= DEEPEST or not any(map(may_close, reached)):
         return []
     builder = Beneath("custom rule", rules.name, abstract=True)
     builder.eager = False  # nothing is computed, and what acts is thrown away too
@@ -340,6 +344,11 @@ def closed_over(rules: UserRules, values: Values) -> list[tuple[Tracer, Value]]:
     finally:
         HIDDEN.trying = saved
         builder.release()
+
+
+def _code_of(owner: Any) -> list[Any]:
+    """The code of a function and of its rules."""
+    return [getattr(x, "__code__", None) for x in vars(owner).values() if callable(x)]
 
 
 # --- the primitive
