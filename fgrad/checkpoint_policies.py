@@ -107,7 +107,7 @@ def _no_offload(name: str, instead: str) -> MissingRuleError:
     return MissingRuleError(
         f"checkpoint_policies.{name} is not supported.",
         (
-            ("why", "arrays are in main memory already; there is no other to move them to."),
+            ("why", "arrays are in main memory already; there is nowhere to offload them."),
             ("write", f"fgrad.checkpoint_policies.{instead}"),
         ),
     )

@@ -1,4 +1,4 @@
-"""L7. Looking into a program while it runs: printing, stopping, and finding where NaN comes from.
+"""L7. Debug running programs: print, breakpoints, and the origin of NaN.
 
 fgrad.debug.print("x = {x}", x=x)     under every transform, compiled or not
 with fgrad.debug.nans(): ...          the first operation that makes a NaN, and your line

@@ -116,7 +116,7 @@ class BatchSizeError(FgradError, ValueError):
 
 
 class InPlaceError(FgradError, TypeError):
-    """An assignment into a traced array that cannot be made right."""
+    """An assignment into a traced array that fgrad cannot carry out correctly."""
 
 
 class ArgumentWriteError(FgradError, ValueError):
@@ -133,7 +133,7 @@ class LostDerivativeError(FgradError):
 
 
 class RandomStateError(FgradError):
-    """A traced function drew random numbers from a generator with a state of its own."""
+    """A traced function drew random numbers from a stateful generator."""
 
     located = True
 
@@ -184,7 +184,7 @@ class DtypeError(FgradError, TypeError):
 
 
 class CustomRuleError(FgradError, TypeError, ValueError):
-    """A derivative or batching rule of the user's gave something that does not fit."""
+    """A user-defined derivative or batching rule returned a result that does not fit."""
 
 
 class MissingCudaError(FgradError, ImportError):
@@ -198,21 +198,21 @@ class DeviceError(FgradError, RuntimeError):
 
 
 class UnsupportedDeviceError(FgradError, TypeError, NotImplementedError):
-    """An operation has no form on a GPU."""
+    """An operation has no GPU implementation."""
 
 
 class DeviceMemoryError(FgradError, MemoryError):
-    """A GPU has not as much memory left as was needed."""
+    """The GPU is out of memory."""
 
     located = True
 
 
 class NanError(FgradError, FloatingPointError):
-    """An operation made a NaN or an infinity of finite numbers; see `fgrad.debug.nans`."""
+    """An operation produced NaN or infinity from finite inputs; see `fgrad.debug.nans`."""
 
 
 class MemoryBudgetWarning(UserWarning):
-    """A gradient does not fit into the memory that was given."""
+    """A gradient does not fit into the memory budget."""
 
 
 class LostWriteWarning(UserWarning):

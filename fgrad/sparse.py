@@ -1,11 +1,11 @@
 """L7. Sparse Jacobians and Hessians, as matrices of `scipy.sparse`.
 
-    fgrad.sparse.jacobian(f)(x)      a few derivatives instead of one for each column
+    fgrad.sparse.jacobian(f)(x)      one derivative for each colour, not for each column
     fgrad.sparse.hessian(f)(x)
-    fgrad.sparse.pattern(f)(x)       where entries may be
+    fgrad.sparse.pattern(f)(x)       where entries may be nonzero
 
-The pattern is found by following dependences through the traced function, once for each kind of
-arguments; columns that have no row in common share a derivative.
+The pattern comes from a dependence analysis of the traced function, once for each type of
+arguments; columns without a common row get one colour and share a derivative.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from fgrad.typing import PyTree
 
 
 class Plan(NamedTuple):
-    """What is known for one kind of arguments: the pattern, colours, and compiled derivatives."""
+    """The plan for one type of arguments: pattern, colours, and compiled derivatives."""
 
     pattern: Any
     colors: np.ndarray
     count: int
     reverse: bool
-    rows: np.ndarray  # where each entry stands among the compressed derivatives
+    rows: np.ndarray  # the position of each entry in the compressed derivatives
     columns: np.ndarray
     compressed: Callable[..., PyTree]
     seeds: np.ndarray
 
 
 class SparseDerivative:
-    """A function that gives a sparse matrix; `plan(*args)` says how."""
+    """A function that returns a sparse matrix; `plan(*args)` returns its pattern and colours."""
 
     recipe: Recipe | None = None  # the call that made it
 
@@ -104,13 +104,13 @@ def jacobian(
         fun: a function of pytrees of real arrays.
         argnums: the position of the argument to differentiate.
         mode: "forward" computes columns, "reverse" rows, "auto" what takes fewer derivatives.
-        pattern: a sparse matrix whose entries are where derivatives may differ from 0; by default
-            it is found from the function.
+        pattern: a sparse matrix with an entry wherever a derivative may be nonzero; by default
+            it is derived from the function.
 
     Returns:
         A function that returns a `scipy.sparse.csr_array` with a row for each element of the
-        result and a column for each element of the argument, leaves one after the other.  Pattern,
-        colours and compiled code are kept for arguments of the same shapes and dtypes.
+        result and a column for each element of the argument, leaves concatenated.  Pattern,
+        colours and compiled code are cached by the shapes and dtypes of the arguments.
 
     Raises:
         ArgumentError: if the pattern has another shape, or would be dense and huge.
@@ -165,7 +165,7 @@ def hessian(
 
 @pickles_as_call
 def pattern(fun: Callable[..., PyTree], argnums: int = 0) -> Callable[..., scipy.sparse.csr_array]:
-    """Where the Jacobian of a function may differ from 0, whatever the values are.
+    """Where the Jacobian of a function may be nonzero, for any values.
 
     Example:
         >>> import numpy as np, fgrad
@@ -183,7 +183,7 @@ def pattern(fun: Callable[..., PyTree], argnums: int = 0) -> Callable[..., scipy
 
 
 class _Flat:
-    """A function of one flat vector: the leaves of an argument, one after the other."""
+    """A function of one flat vector, the concatenated leaves of an argument."""
 
     def __init__(
         self, fun: Callable[..., PyTree], argnums: int, args: tuple[PyTree, ...], what: str
@@ -222,7 +222,7 @@ class _Flat:
         return np.concatenate(leaves) if leaves else np.zeros(0), [as_value(x) for x in rest]
 
     def call(self, fun: Callable[..., Any], x: Any, rest: Any) -> Any:
-        """`fun` of arguments put together again."""
+        """Unflatten the arguments and call `fun`."""
         parts, start = [], 0
         for a in self.avals:
             parts.append(np.reshape(x[start : start + a.size], a.shape).astype(a.dtype))
@@ -371,7 +371,7 @@ def _plan(
 
 
 def _decompressed(plan: Plan, given: tuple[np.ndarray, list[Any]]) -> scipy.sparse.csr_array:
-    """The matrix from sums of its columns, or of its rows."""
+    """Recover the matrix from sums of its columns or rows."""
     found = plan.pattern
     dtype = np.promote_types(plan.seeds.dtype, np.float32)  # scipy.sparse has no float16
     if not found.nnz:

@@ -1,4 +1,4 @@
-"""L2. Tracing: `bind` is the only door; a `Builder` records what goes through it.
+"""L2. Tracing: every operation calls `bind`; a `Builder` records it as an equation.
 
 `bind(prim, *operands, **params)` evaluates with NumPy when no operand is a tracer.  Otherwise the
 innermost builder that owns an operand records an equation.  A tracer of an enclosing builder that
@@ -74,7 +74,7 @@ class Tracer(Operators if TYPE_CHECKING else object):
         self._view: Any = None  # see tracing/assign.py
 
     def twin(self) -> Tracer:
-        """Another handle of the present value, which later assignments do not reach."""
+        """A new handle of the current value, not affected by later assignments."""
         closed = THREAD.state.closed
         return (self if closed is None else own(closed, self)).handle()
 
@@ -217,7 +217,7 @@ def own_handle(out: Any, func: Any, args: Sequence[Any]) -> Any:
 
 
 def innermost() -> Builder | None:
-    """The innermost open builder of this thread; what interrupts have left of others goes."""
+    """The innermost open builder of this thread; drops builders left open by interrupts."""
     state = THREAD.state
     while (builder := state.builder) is not None and not builder.running.locked():
         builder.__exit__()
@@ -353,7 +353,7 @@ class Builder:
         return inner
 
     def lift(self, value: Value) -> Any:
-        """A result as this builder sees it: its own tracer, a captured one, or a constant."""
+        """Convert a result for this builder: its own tracer, a captured one, or a constant."""
         if isinstance(value, Tracer) and value.builder is not self:
             if value.builder.live and value.builder.level > self.level:
                 raise leaked(value)
@@ -473,7 +473,7 @@ class Builder:
             state.loc, state.closed = saved
 
     def snapshot(self, x: np.ndarray) -> np.ndarray:
-        """A constant as it is now: later writes of the user's must not reach what is recorded."""
+        """A copy of a constant, so that later writes by the user do not change the record."""
         return constant(self, x)
 
     def close(self, outputs: Sequence[Value], copy_consts: bool = False) -> TracedProgram:
@@ -513,7 +513,7 @@ def lasting(x: Any) -> Value:
 
 
 def bind(prim: Primitive, *operands: Any, **params: Any) -> Any:
-    """Apply a primitive to values or tracers: the only door into a trace.
+    """Apply a primitive to values or tracers; the only function that records equations.
 
     Returns an array or tracer, or a tuple of them if the primitive has several outputs.
     """
@@ -542,7 +542,7 @@ def trace(
     names: Callable[[], Sequence[str]] | None = None,
     hidden: Any = None,
 ) -> TracedProgram:
-    """Trace `fun`, a function of flat tracers to a sequence of values, with nothing known."""
+    """Trace `fun`, a function of flat tracers to a sequence of values, without concrete values."""
     builder = Builder(what, name, eager=False)
     builder.names = names
     if hidden is not None:
@@ -557,7 +557,7 @@ def trace(
 
 
 def run(program: Program, args: Sequence[Value]) -> list[Value]:
-    """Evaluate a program by binding its equations in the present context, locations replayed."""
+    """Evaluate a program by binding its equations in the current context, with their locations."""
     env: dict[Var, Value] = dict(zip(program.inputs, args, strict=True))
     env.update(program.consts)
     state = THREAD.state

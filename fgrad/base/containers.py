@@ -1,4 +1,4 @@
-"""L0. What a function changed in the containers that it was given: found, and done again elsewhere.
+"""L0. Detect what a function changed in its argument containers, and replay these changes.
 
     p = {"w": w}; f(p)          f stores p["w"] = 2 * w and p["n"] = 3
     Watch(p).edits()            (Edit(0, {"w": ..., "n": ...}),)    0: the first container in p

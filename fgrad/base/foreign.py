@@ -1,4 +1,4 @@
-"""L0. Containers of numbers that calculate in another way than arrays do: refused, not converted.
+"""L0. Refuse containers whose arithmetic differs from that of arrays, such as data frames.
 
 pandas and polars skip NaN, align indices, and have another `std`; xarray aligns by names; masked
 arrays leave elements out; `np.matrix` has another product.  What says how it becomes an array, by

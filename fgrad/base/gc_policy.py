@@ -1,4 +1,4 @@
-"""L0. A pause of Python's cycle collector while many objects are made that stay.
+"""L0. Pause Python's cycle collector while many long-lived objects are created.
 
 Programs are thousands of small tuples without cycles; the collector would walk all of them again
 and again, for half of the time of a large trace.  While users' code runs, which may well make

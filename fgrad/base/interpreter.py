@@ -1,4 +1,4 @@
-"""L0. The refusal to be imported into a subinterpreter, where calls would hang or end the process.
+"""L0. Refuse import into a subinterpreter, where calls would deadlock or crash the process.
 
 NumPy does not support them, and machine code that calls back into Python takes the lock of the main
 interpreter.

@@ -1,4 +1,4 @@
-"""L0. Functions of higher layers that a lower layer calls and never imports.
+"""L0. Functions of higher layers that lower layers call without importing them.
 
     at: Provided[...] = Provided("fgrad.lower_cuda.device.array.on_device")     the lower layer
     at.call(x)

@@ -1,4 +1,4 @@
-"""L0. Functions in which NumPy warns of nothing, as infinities in derivatives are no fault."""
+"""L0. Silence NumPy's floating-point warnings: infinities in derivatives are not errors."""
 
 from __future__ import annotations
 

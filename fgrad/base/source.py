@@ -1,4 +1,4 @@
-"""L0. Where in the user's code we are: the innermost frame that is no library's.
+"""L0. Stack -> the user's source line: the innermost frame outside libraries.
 
 A frame of fgrad, NumPy or SciPy never counts.  One of another installed package or of the standard
 library, as where pandas calls back, counts only if there is no other.

@@ -1,7 +1,7 @@
-"""L5. The contract of backends: what is left to do for a program of kernels on each device.
+"""L5. The interface of backends: how each device schedules and builds a program of kernels.
 
 A backend schedules and builds kernels, and may rewrite array programs for the libraries of its
-device.  Higher layers name the modules of theirs, which are imported when a program is first
+device.  Higher layers register their modules here, imported when a program is first
 compiled for the device:
 
     PROVIDERS["cpu"] = "fgrad.compile.cpu.backend"      which defines BACKEND
@@ -23,14 +23,14 @@ if TYPE_CHECKING:  # a program that is found in the cache needs none of these
 
 
 class Backend(NamedTuple):
-    """What a device does with kernels; what `build` makes has a contract of its own, `Runnable`.
+    """How a device schedules and builds kernels; `build` returns a `Runnable`.
 
     `schedule` orders the loops of one, `build` makes a planned program callable, and `in_kernel`
-    says whether a loop should be the one kernel that it can be.  `threads` says that threads share
+    says whether a loop that can be one kernel should be.  `threads` says that threads share
     a kernel by its outermost loop alone: long reductions are two kernels then, and long kernels of
-    several loops are one for each.  `convs` gives convolutions to a library of the device;
-    `prepare` rewrites a program before its products get their form and `products` when they have
-    it, `join` the groups that were fused, and `texts` gives what FGRAD_SHOW asks for: "llvm",
+    several loops are split by loop.  `convs` gives convolutions to a library of the device;
+    `prepare` rewrites a program before its products are canonical and `products` after; `join`
+    rewrites fused groups, and `texts` returns what FGRAD_SHOW prints: "llvm",
     "asm" or "cuda" of kernels.
     """
 
@@ -46,7 +46,7 @@ class Backend(NamedTuple):
 
 
 class _Backends(Mapping[str, Backend]):
-    """The backends by the names of their devices."""
+    """Backends by device name, imported on first use."""
 
     def __init__(self) -> None:
         self._loaded: dict[str, Backend] = {}

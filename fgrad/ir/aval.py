@@ -1,4 +1,4 @@
-"""L1. Abstract values: what is known of an array without its numbers.
+"""L1. Abstract values: the shape, dtype and weakness of an array.
 
 Aval((3, 4), float64)  prints as  f64[3,4];   a weak Python scalar prints as  f64[]~
 """

@@ -1,4 +1,4 @@
-"""L1. The memory that a program needs if each equation runs by itself, in order."""
+"""L1. Program -> its peak memory if the equations run one by one, in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""L1. Which results of a program lie in C order, where NumPy would have computed them.
+"""L1. Program -> which results NumPy would have computed in C order.
 
 y = scan[body=P] x      not in C order, if a result of P is not
 a = permute y           two equations for a result that is not in C order, although all that

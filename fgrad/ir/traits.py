@@ -1,4 +1,4 @@
-"""L1. What a primitive is, as far as passes ask: each trait is set or refused where it is defined.
+"""L1. Traits of primitives for passes; each primitive sets or refuses every trait.
 
     Primitive("permute", moving(view=True), ...)       in its block
     eqn.prim.movement                                  what a pass reads: a `Movement`, or None

@@ -1,4 +1,4 @@
-"""L1. Small questions about programs: who uses a variable, what is free, what stands for what."""
+"""L1. Queries on programs: readers of variables, free variables, substitutions."""
 
 from __future__ import annotations
 

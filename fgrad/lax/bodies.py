@@ -161,7 +161,7 @@ def yielded(x: Value, weak: bool, after: Aval, after_weak: bool) -> tuple[Value,
 
 
 def fits(weak: np.dtype, dtype: np.dtype) -> bool:
-    """Whether a Python number of a dtype yields to another one."""
+    """Whether a Python number of a dtype is promoted to another dtype."""
     return _KINDS.index(weak.kind) <= _KINDS.index(dtype.kind)
 
 
@@ -198,7 +198,7 @@ def _unused(aval: Aval) -> PyTree:
 
 
 def own_results(results: Sequence[Value], given: Sequence[Value]) -> list[Value]:
-    """Results that share no memory with what was given."""
+    """Results that share no memory with the operands."""
     ids = ids_of(given)
     return [own(x, ids) for x in results]
 

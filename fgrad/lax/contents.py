@@ -1,4 +1,4 @@
-"""L7. What a function is made of, so that an equal one need not be traced again.
+"""L7. Function -> a key of its code and closure, so that equal functions share one trace.
 
 The contents of a function are its code, the values that it closes over and its defaults, and the
 global names that it reads, at any depth.  They are compared by value, so that a change of a
@@ -22,7 +22,7 @@ _PLAIN = (str, bytes, int, bool, type(None), type(Ellipsis), slice)
 
 
 class Unknown(Exception):
-    """Something that may change unseen."""
+    """A value whose changes cannot be detected."""
 
 
 def contents(fun: Any) -> Hashable | None:
@@ -74,7 +74,7 @@ def _array(x: np.ndarray) -> Hashable:
 
 
 def _is_trusted(x: Any) -> bool:
-    """Modules, types, and functions that close over nothing, which nobody changes."""
+    """Modules, types and functions without closure, assumed not to change."""
     if isinstance(x, types.ModuleType):
         name = x.__name__
     elif isinstance(x, types.FunctionType) and x.__closure__:

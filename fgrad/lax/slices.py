@@ -1,4 +1,4 @@
-"""L7. Slices of static size at traced positions, clamped into the array."""
+"""L7. Slices of static size at traced start indices, clamped to stay within the array."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fgrad.typing import ArrayLike
 def dynamic_slice(
     operand: ArrayLike, start_indices: Sequence[ArrayLike], slice_sizes: Sequence[int]
 ) -> Value:
-    """`operand[start : start + size]` along each axis, moved so that it lies inside.
+    """`operand[start : start + size]` along each axis, clamped to lie inside.
 
     Arguments:
         operand: an array.
@@ -47,7 +47,7 @@ def dynamic_slice(
 def dynamic_update_slice(
     operand: ArrayLike, update: ArrayLike, start_indices: Sequence[ArrayLike]
 ) -> Value:
-    """The array with a block replaced by `update`, which is moved so that it lies inside.
+    """The array with a block replaced by `update`, clamped to lie inside.
 
     Arguments:
         operand: an array.
@@ -108,7 +108,7 @@ def dynamic_update_index_in_dim(
 
 
 def _starts(operand: Value, indices: Sequence[ArrayLike], what: str) -> list[Value]:
-    """The positions as int64 scalars counted from the front."""
+    """Start indices as non-negative int64 scalars."""
     if len(indices) != len(operand.shape):
         raise ShapeError(f"lax.{what}: {len(indices)} positions for shape {operand.shape}.")
     starts = []

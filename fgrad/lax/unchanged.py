@@ -1,4 +1,4 @@
-"""L7. Arrays that a loop carries and does not change, and that all branches pass on.
+"""L7. Loop-invariant carries, and operands that all branches return unchanged.
 
     (a, x) -> (a, f(a, x))     carried     becomes     x -> f(a, x)     with the constant a
 
@@ -56,7 +56,7 @@ class SplitCarry(NamedTuple):
 
 
 def split_carry(body: Body, carry: Sequence[Value]) -> SplitCarry:
-    """The carries that a body changes, and those that it gives back as they were."""
+    """Split carries into those that the body changes and those that it returns unchanged."""
     program, first = body.program, len(body.captured)
     kept = [k for k, x in enumerate(carry) if x.shape and _is_kept(program, first, k)]
     changed = [k for k in range(len(carry)) if k not in kept]

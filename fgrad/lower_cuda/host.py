@@ -1,17 +1,17 @@
-"""L6. Native functions that make the calls of a program: launches, copies, library functions.
+"""L6. A program's calls -> native functions: kernel launches, copies, library calls.
 
-A host program is a table that the interpreter of `compile/host/program.py` walks.  Its calls are of
-functions of this file, `f(bufs, lo, hi)` as for kernels of the CPU: the first of their buffers is
-the state of the program's call, the others are addresses on the device.
+A host program is a table run by the interpreter in `compile/host/program.py`.  It calls the
+functions of this file as `f(bufs, lo, hi)`, like CPU kernels: the first buffer is
+the call's state, the others are device addresses.
 
     launch   lo is a record of the kernel                    parameters point into the buffers
     copy     lo bytes from the second address to the first
     fill     lo bytes
-    fetch    lo bytes from the second address to the first, which is of the host; waits for them
+    fetch    lo bytes from the second address to the first, in host memory; synchronises
     a library function has one for its signature, and a record of numbers that are no addresses
 
-After the first failure, which the state keeps, all of them do nothing.  So a program is compiled
-without LLVM: only the functions are, once per machine.
+After the first failure, recorded in the state, all calls are no-ops.  A program is compiled
+without LLVM: only these functions need it, once per machine.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ WORD = 8
 
 
 def state(addresses: Mapping[str, int], stream: int) -> list[int]:
-    """The words of a state before anything was called."""
+    """The initial words of a call's state."""
     return [stream, 0, 0, 0, *[addresses[name] for name in ENTRY_POINTS]]
 
 
@@ -61,7 +61,7 @@ def state(addresses: Mapping[str, int], stream: int) -> list[int]:
 
 
 class LaunchRecord(NamedTuple):
-    """A launch but for its addresses; the kernel has `parameters` pointers, of which the first
+    """A launch without its addresses; the kernel has `parameters` pointers, of which the first
     `count` are used."""
 
     function: int
@@ -78,7 +78,7 @@ _FUNCTION, _GRID, _X, _Y, _SHARED, _COUNT, _PARAMETERS, _STEP = range(8)
 
 
 def launch_record(record: LaunchRecord) -> np.ndarray:
-    """The record as native code reads it."""
+    """A launch record as bytes for native code."""
     return np.array(record, np.int64)
 
 
@@ -97,12 +97,12 @@ def function_record(call: FunctionCall, buffers: Sequence[int], step: int) -> np
     return np.array(words, np.int64)
 
 
-# Taken by whoever uses a handle of a library: no two threads may.  Zeros are a mutex that is open.
+# Guards library handles, which are not thread-safe.  Zeros are an unlocked mutex.
 _MUTEX = np.zeros(8, np.int64)
 
 
 def _bits(number: Number) -> int:
-    """A number as the word that native code loads it from."""
+    """The bits of a number as an integer word."""
     if number.kind == "double":
         return struct.unpack("<q", struct.pack("<d", number.value))[0]
     if number.kind == "float":
@@ -140,7 +140,7 @@ def _guarded(symbol: str, body: str, step: str) -> tuple[str, set[str]]:
 
 
 def _launch(symbol: str) -> tuple[str, set[str]]:
-    """Parameters point to the buffers themselves; those that a kernel does not read, to the state's
+    """Parameters point to the buffers; unused parameters point to the state's
     address."""
     point = (
         "  %used = icmp slt i64 %point_i, %count\n  %after = add i64 %point_i, 1\n"
@@ -180,7 +180,7 @@ def _copy(symbol: str) -> tuple[str, set[str]]:
 
 
 def _fill(symbol: str) -> tuple[str, set[str]]:
-    """The byte is the lowest one of `hi`, the step stands above it."""
+    """The fill byte is the lowest byte of `hi`; the step number is above it."""
     body = (
         word("target", "bufs", 1)
         + word("stream", "state", STREAM, "ptr")
@@ -192,7 +192,7 @@ def _fill(symbol: str) -> tuple[str, set[str]]:
 
 
 def _fetch(symbol: str) -> tuple[str, set[str]]:
-    """After a failure the number is 0, so that loops come to an end."""
+    """After a failure the number is 0, so that loops terminate."""
     body = (
         word("target", "bufs", 1, "ptr")
         + word("source", "bufs", 2)
@@ -213,7 +213,7 @@ def _fetch(symbol: str) -> tuple[str, set[str]]:
 def _function(symbol: str, kinds: str) -> tuple[str, set[str]]:
     """A C function of arguments: p an address, s the stream, i l f d numbers.
 
-    After h, the first argument is a handle that works on the stream which it was given last.
+    After h, the first argument is a library handle, bound to the stream that was set last.
     """
     handled = kinds.startswith("h")
     at, loads, arguments = 5 if handled else 3, "", []
@@ -255,7 +255,7 @@ def _function(symbol: str, kinds: str) -> tuple[str, set[str]]:
 
 
 def _with_handle(kind: str) -> str:
-    """Take the mutex and give the handle our stream; after a failure nothing is called."""
+    """Lock the mutex and set the handle's stream; after a failure nothing is called."""
     return (
         word("setter", "record", 3, "ptr")
         + word("mutex", "record", 4, "ptr")
@@ -299,14 +299,14 @@ class Functions(NamedTuple):
 
 @lru_cache
 def functions() -> Functions:
-    """Compiled once per machine, loaded once per process."""
+    """The functions' addresses; compiled once per machine, loaded once per process."""
     emit = (_launch, _copy, _fill, _fetch)
     return Functions(*build([Source(f"cuda {f.__name__} {f('f')[0]}", f) for f in emit]))
 
 
 @lru_cache
 def function_caller(kinds: str) -> int:
-    """What calls library functions with arguments of these kinds."""
+    """The native function that calls library functions with this signature."""
     text = _function("f", kinds)[0]
     return build([Source(f"cuda function {text}", lambda symbol: _function(symbol, kinds))])[0]
 
@@ -316,7 +316,7 @@ def function_caller(kinds: str) -> int:
 # The words of a program's record, before those of the state.
 _RUN, _TABLE, _INPUTS, _CONSTS, _OTHERS, _POINTERS, _GRAPHS, _ATTEMPT = range(8)
 _STATE = 8
-MISSED = 1 << 31  # of a call's answer: no graph was near enough
+MISSED = 1 << 31  # flag in a call's result: no recorded graph was close enough
 
 _IMPORTS = (
     "PyLong_AsVoidPtr",
@@ -329,7 +329,7 @@ _IMPORTS = (
 class Caller:
     """A host program as a Python function of addresses: inputs, outputs, the arena.
 
-    It answers 0, or the first failure: its code in the lower 31 bits, its step in the upper 32.
+    Returns 0, or the first failure: its code in the lower 31 bits, its step in the upper 32.
 
     Arguments:
         table: where the steps are, as the interpreter reads them.
@@ -351,13 +351,13 @@ class Caller:
         self.call: Callable[..., int] = builtin(_method(), self.record)
 
     def offer(self, graphs: np.ndarray, attempt: int) -> None:
-        """Let calls use one of these graphs where that is better: see `graph.attempt_address`."""
+        """Let calls use one of these graphs where that is faster: see `graph.attempt_address`."""
         self._graphs = graphs
         self._record[_ATTEMPT] = attempt
         self._record[_GRAPHS] = graphs.ctypes.data
 
     def withdraw(self) -> None:
-        """Let no call use a graph any more."""
+        """Stop calls from using graphs."""
         self._record[_GRAPHS] = 0
 
 
@@ -384,7 +384,7 @@ def _method() -> Method:
 
 
 def builtin(method: Method, record: int) -> Callable[..., PyTree]:
-    """A native function as one of Python's that is bound to a record."""
+    """A Python builtin function from a native function and its record."""
     kind = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
     make = kind(("PyCFunction_NewEx", ctypes.pythonapi))
     return make(ctypes.addressof(method), record, None)
@@ -427,7 +427,7 @@ def table_of_slots(then: str) -> str:
 
 
 def work_text(symbol: str) -> str:
-    """`{symbol}_work(record, given)`: fill in the constants and run; the answer of a call."""
+    """`{symbol}_work(record, given)`: fill in the constants and run; returns the call's status."""
     return (
         f"define internal i64 @{symbol}_work(ptr %record, ptr %given) #0 {{\nentry:\n"
         + word("run", "record", _RUN, "ptr")

@@ -1,4 +1,4 @@
-"""L6. Kernels for the device: their loops in order, and the launches that they become."""
+"""L6. Kernels -> kernels with ordered loops -> GPU launches."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from fgrad.lower_cuda.library.sort import sort_calls
 
 
 def schedule(kernel: Kernel) -> Kernel:
-    """The kernel as `launches` takes it."""
+    """Order the kernel's loops for `launches`."""
     return ordered(kernel)
 
 
 def launches(kernel: Kernel) -> Calls:
-    """What runs a scheduled kernel: places are its buffers that are no scratch, in order, and
-    after them the scratch areas."""
+    """The launches of a scheduled kernel; places number its non-scratch buffers in order, then
+    the scratch areas."""
     return _launches(kernel, config.atomics)
 
 
@@ -48,7 +48,7 @@ def _launches(kernel: Kernel, atomics: bool) -> Calls:
 
 
 class _Writer:
-    """Collects launches and the areas that they need."""
+    """Collects launches and their scratch areas."""
 
     def __init__(self, given: list[str]) -> None:
         self.places = {name: Place(k) for k, name in enumerate(given)}
@@ -78,7 +78,7 @@ class _Writer:
         self.kernel(passes.second)
 
     def kernel(self, kernel: Kernel, atomic: bool = False) -> None:
-        """The launches of a kernel as it is."""
+        """The launches of a kernel, each piece unchanged."""
         for piece in pieces(ordered(kernel)):
             self.launch(piece._replace(atomic=atomic))
 
@@ -92,7 +92,7 @@ class _Writer:
         self.calls.append(KernelCall(body.text, form.grid, form.block, tuple(places)))
 
     def scatter(self, found: Scatter, atomics: bool) -> None:
-        """The launches of updates of computed places."""
+        """The launches of a scatter."""
         if found.count <= FEW:
             self.kernel(by_columns(found))
         elif is_atomic(found, atomics):
@@ -101,7 +101,7 @@ class _Writer:
             self.in_order(found)
 
     def in_order(self, found: Scatter) -> None:
-        """Keys, their sort, and the kernel that takes runs of equal keys."""
+        """Compute keys, sort them, and reduce runs of equal keys."""
         parts = in_order(found)
         places = [self.buffer(b) for b in (parts.keys, parts.ordered, parts.numbers)]
         self.kernel(parts.first)

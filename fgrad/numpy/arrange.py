@@ -225,8 +225,8 @@ def rot90(m: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Value:
 
 @implements("roll")
 def roll(a: ArrayLike, shift: Any, axis: Any = None) -> Value:
-    """Elements moved along axes, perhaps by traced numbers; what leaves at one end enters at the
-    other."""
+    """Elements shifted cyclically along axes, possibly by traced amounts; those beyond an end
+    enter at the other."""
     x = as_array(a)
     if axis is None:
         out = reshape(roll(reshape(x, (math.prod(x.shape),)), shift, 0), x.shape)
@@ -266,7 +266,7 @@ def take_slice(x: Value, axis: int, start: int, stop: int, step: int = 1) -> Val
 
 @implements("copy")
 def copy(a: ArrayLike, order: Order = "K", subok: bool = False) -> Value:
-    """The same values, which later assignments do not change."""
+    """A copy, independent of later assignments."""
     return copied(as_array(a), order)
 
 
@@ -283,7 +283,7 @@ def broadcast_to_(array: ArrayLike, shape: ShapeLike, subok: bool = False) -> Va
 
 
 def known_shape(shape: ShapeLike) -> tuple[int, ...]:
-    """A shape of known lengths."""
+    """A shape as a tuple of known, non-negative integers."""
     lengths = known_ints(shape)
     if any([n < 0 for n in lengths]):
         raise ShapeError("negative dimensions are not allowed")
@@ -340,7 +340,7 @@ def concatenate(
     dtype: DTypeLike | None = None,
     casting: Any = None,
 ) -> Value:
-    """Arrays joined along an axis; None joins the flattened ones."""
+    """Arrays joined along an axis; None flattens them first."""
     refuse_out("concatenate", out)
     if isinstance(arrays, Tracer):
         arrays = list(arrays)
@@ -431,7 +431,7 @@ def column_stack(tup: Sequence[ArrayLike]) -> Value:
 
 @implements("block")
 def block(arrays: Any) -> Value:
-    """An array of nested lists of blocks."""
+    """Nested lists of blocks -> one array."""
     depth = _depth(arrays)
     ndim = max(depth, _most_axes(arrays))
     return _block(arrays, depth, ndim)

@@ -1,4 +1,4 @@
-"""L4. `fgrad.numpy.fft`: NumPy's names, for plain and for traced arrays."""
+"""L4. `fgrad.numpy.fft`: the functions of `numpy.fft`, for plain and traced arrays."""
 
 from __future__ import annotations
 

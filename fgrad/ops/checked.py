@@ -1,4 +1,4 @@
-"""L3. Integers that must lie in a range: the same integers, or an error.
+"""L3. Range checks of integers: the operand unchanged, or an error.
 
 in_range(n, 0, None, NEGATIVE_POWER)        exponents of integers: ValueError
 in_range(n, -128, 127, OVERFLOW.format("int8"))       Python's integers that meet int8

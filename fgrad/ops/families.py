@@ -1,4 +1,4 @@
-"""L3. Families of primitives: what their members share is derived here once.
+"""L3. Families of primitives: one formula for each member -> its type, jvp and batching rules.
 
 `elementwise` gives type, batching and both derivatives from one linear map for each operand.  A map
 `(t, *xs, out) -> t'` multiplies by the local derivative, so it is diagonal and its own transpose:
@@ -21,7 +21,7 @@ from fgrad.ops.selected import ADD, Selected, Tangent, join, plain
 from fgrad.trace import Tracer, Value, bind
 from fgrad.typing import Operand, Params
 
-# Kinds of dtypes; V is that of bfloat16.
+# dtype.kind letters; V is bfloat16.
 FLOATS = "fcV"
 REAL_FLOATS = "fV"
 NUMBERS = "iufcV"
@@ -35,7 +35,7 @@ DerivativeMap = Callable[..., Value | Selected | None]
 
 
 def same_shape(prim: Primitive, avals: Sequence[Aval]) -> tuple[int, ...]:
-    """The common shape of elementwise operands, of which rank-0 ones fit any shape."""
+    """The common shape of elementwise operands; rank-0 operands fit any shape."""
     shape: tuple[int, ...] = ()
     for aval in avals:
         if aval.shape != shape and aval.shape:
@@ -67,7 +67,7 @@ def elementwise(
     traits: Traits = traits.PLAIN,
     linear_in: str | tuple[int, ...] | None = None,
 ) -> Primitive:
-    """Define a primitive that acts on each element, all operands having one dtype.
+    """Define an elementwise primitive whose operands have one dtype.
 
     Arguments:
         name: the name of the primitive and, unless `scalar` is given, of its scalar row.
@@ -128,7 +128,7 @@ def push_maps(
     out: Value,
     params: Params,
 ) -> Any:
-    """The sum of map_i(t_i), which is selected if the terms are."""
+    """The sum of map_i(t_i); it is `Selected` if all terms are."""
     total = None
     for k, (rule, t) in enumerate(zip(prim.maps, tangents, strict=False)):
         if t is not None and rule is not None:
@@ -155,7 +155,7 @@ def map_selected(
 
 
 def in_float32(evaluate: Callable[..., Value]) -> Callable[..., Any]:
-    """An evaluation that goes through float32 for bfloat16, whose own sums lose all digits."""
+    """Evaluate bfloat16 in float32, as sums in bfloat16 lose all digits."""
 
     def rule(*operands: Value, **params: object) -> Any:
         dtype = operands[0].dtype
@@ -178,12 +178,12 @@ def moves(
     sums: str = "",
     only: Callable[..., bool] = lambda **params: True,
 ) -> None:
-    """Say that the rules of a linear primitive move and add elements, so that they serve supports.
+    """Declare that a linear primitive's rules only move and add elements, so supports can use them.
 
     Arguments:
         gaps: "transpose" or "jvp", the rules that leave zeros where nothing is moved to.
         sums: the rules that add elements.
-        only: whether it is so for given parameters.
+        only: a predicate of the parameters for which this holds.
     """
     if "transpose" in gaps:
         prim.moved_back = None
@@ -227,7 +227,7 @@ def bilinear_jvp(prim: Primitive) -> Callable[..., Value | None]:
 
 
 def zeros_like(x: Operand | Aval) -> Value:
-    """A known zero with the shape and dtype of `x`, at no cost in memory."""
+    """A zero with the shape and dtype of `x`, without allocating memory."""
     return np.broadcast_to(x.dtype.type(0), x.shape) if x.shape else x.dtype.type(0)
 
 
@@ -239,7 +239,7 @@ def is_literal(x: Value) -> bool:
 def align_batched(
     size: int, operands: Sequence[Value], dims: Sequence[int | None]
 ) -> tuple[list[Value], int]:
-    """Bring the batched axes of elementwise operands to one place; repeat the unbatched ones."""
+    """Move the batch axes of elementwise operands to one position; broadcast unbatched operands."""
     known = [d for d in dims if d is not None]
     if all(
         d == known[0] if d is not None else is_literal(x)
@@ -263,7 +263,7 @@ def batch_first(size: int, x: Value, dim: int | None) -> Value:
     return bind(PERMUTE, x, axes=axes)
 
 
-# Primitives that the rules of all others lean on.
+# Primitives used by the rules of all others.
 BROADCAST = Primitive(
     "broadcast", traits.moving(view=True, repeats=True), params=("shape", "dims"), linear_in="all"
 )
@@ -271,7 +271,7 @@ PERMUTE = Primitive("permute", traits.moving(view=True), params=("axes",), linea
 
 
 def _reorders(values: Sequence[Value], params: Params) -> bool:
-    """Whether axes move that are longer than 1."""
+    """Whether axes longer than 1 change order."""
     axes = [a for a in params["axes"] if values[0].shape[a] > 1]
     return axes != sorted(axes)
 

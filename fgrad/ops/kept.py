@@ -1,4 +1,4 @@
-"""L3. Selections of long arrays in NumPy: elements or zeros, without branches.
+"""L3. `select` of long arrays in NumPy, without branches.
 
     x where cond, else 0   =   bits(x) and -cond
 

@@ -1,4 +1,4 @@
-"""L3. What rules ask of numbers that are known, to leave out the cases that do not occur.
+"""L3. Tests of known values by which rules skip cases that do not occur.
 
     t y / (x^2 + y^2)      as it stands, where no square overflows or vanishes
     t out / x              the derivative of a product, where no factor is 0
@@ -29,7 +29,7 @@ def is_positive(x: Value) -> bool:
 
 
 def _between(x: Value, low: float) -> bool:
-    """Whether all lie between a number and infinity; of no numbers that is said too."""
+    """Whether all lie between a number and infinity; True for empty arrays."""
     if not x.size:
         return True
     return bool(np.minimum.reduce(x, None) > low and np.maximum.reduce(x, None) < np.inf)

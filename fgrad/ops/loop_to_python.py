@@ -1,4 +1,4 @@
-"""L3. Loops that NumPy evaluates: the equations of their bodies as the lines of a Python function.
+"""L3. Loop bodies -> Python functions of NumPy calls, for eager loops.
 
     d = mul a 0.99; e = add d b        becomes        for k, v1 in ...:
                                                           v2 = v0 * c0

@@ -1,4 +1,4 @@
-"""L3. Selections moved along with the elements of tangents and cotangents.
+"""L3. Supports of tangents and cotangents, moved by the rules that move their elements.
 
 A rule that moves and adds elements does so with bools, where a sum is an `or`: what it makes of
 a support is the support of what it makes of the value.  Some rules leave zeros where they move
@@ -116,7 +116,7 @@ class Reads(Support):
         self.reads: list[tuple[Record, tuple[int, ...], bool]] = []
 
     def add(self, record: Record, ct: Value | Selected) -> None:
-        """One more operation has read."""
+        """Add a read."""
         selected = type(ct) is Selected
         if selected:
             self.within.append(ct.support)

@@ -1,4 +1,4 @@
-"""L3. Tangents and cotangents that are known to be zero outside of a selection.
+"""L3. Tangents and cotangents that are zero outside a known support.
 
 The derivative of `select(c, x, y)` in x is t where c.  Elsewhere it is not multiplied by zero: the
 pair (t, c) goes on as one.  Elementwise derivatives act on t alone, whatever they make of it
@@ -109,14 +109,14 @@ class Branch(Support):
         self.outer = outer
 
     def compute(self, outer: Operand = np.True_) -> Value:
-        """The condition, where the outer support is."""
+        """The condition within the outer support."""
         if self.outer is None and self.holds:
             return self.cond
         pair = (outer, FALSE) if self.holds else (FALSE, outer)
         return bind(SELECT, self.cond, *pair)
 
     def completes(self, other: Support) -> bool:
-        """Whether both together are the outer support."""
+        """Whether the two branches together cover the outer support."""
         return (
             isinstance(other, Branch)
             and self.cond is other.cond
@@ -225,5 +225,5 @@ def join(s: Any, t: Any) -> Any:
 
 
 def either(a: Support, b: Support) -> Support:
-    """Where one of two supports is."""
+    """The union of two supports."""
     return Support((a, b), lambda x, y: bind(ADD, x, y), a.loose and b.loose)

@@ -99,7 +99,7 @@ def refused(name: str, operand: str) -> DerivativeMap:
         raise MissingRuleError(
             f"The derivative of {name} in {operand} is not available.",
             (
-                ("why", "it has no formula of functions that are available."),
+                ("why", "its formula needs a function that is not available."),
                 ("write", f"fgrad.stop_gradient({operand}), if it is a constant of the problem"),
             ),
         )

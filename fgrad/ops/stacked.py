@@ -43,7 +43,7 @@ def pull_stacked(record: Record, cts: Sequence[Any], parts: Sequence[Any]) -> Se
 
 
 def all_selected(cts: Sequence[Value]) -> bool:
-    """Whether all cotangents that there are are selected."""
+    """Whether all cotangents that are not None are selected."""
     return all([ct is None or (type(ct) is Selected and not ct.support.loose) for ct in cts])
 
 

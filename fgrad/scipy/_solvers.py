@@ -1,13 +1,13 @@
-"""L7. Roots and minima by SciPy's own code, with derivatives by the implicit function theorem.
+"""L7. SciPy's root finders and minimisers, differentiated by the implicit function theorem.
 
-Inside of a transform the function is traced; SciPy finds the solution on plain numbers, and the
-solution's derivatives are those of the equation that it solves:
+Inside a transform the function is traced; SciPy computes the solution on plain numbers, and the
+solution is differentiated by the equation that it satisfies:
 
     f(x, p) = 0                       roots
     df/dx = 0                         minima
-    x - clip(x - df/dx, low, high)    minima between bounds: one that lies on a bound moves with it
+    x - clip(x - df/dx, low, high)    minima within bounds: a minimum on a bound moves with it
 
-Where to begin, brackets and tolerances have no derivative.
+Initial guesses, brackets and tolerances have no derivative.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _applied(fun: Function, args: PyTree) -> Function:
 
 
 def _scalar(fun: Function, args: PyTree) -> Function:
-    """A function of a number to a number."""
+    """A scalar function of a scalar."""
     applied = _applied(fun, args)
 
     def scalar(x: ArrayLike) -> Value:
@@ -95,7 +95,7 @@ def scalar_root(f: Function, args: Any, method: str | None, options: dict[str, A
 
 
 def _bracketing(name: str) -> Function:
-    """SciPy's method of this name for a root between two numbers."""
+    """SciPy's bracketing root finder of this name."""
 
     def bracketing(f: Function, a: Any, b: Any, args: Any = (), **options: Any) -> Any:
         if not inside(a, b, args):
@@ -137,8 +137,8 @@ def newton(
 
     Arguments:
         func: `func(x, *args)`, of NumPy operations.
-        fprime, fprime2: as in SciPy; inside of transforms, fgrad's own derivatives are taken where
-            these are given.
+        fprime, fprime2: as in SciPy; inside transforms fgrad's own derivatives replace
+            these.
         options: everything else as SciPy takes it.
 
     Example:
@@ -203,8 +203,8 @@ def fsolve(
     Arguments:
         func: `func(x, *args)` to an array like x, of NumPy operations; derivatives flow to `args`
             and to what it closes over.
-        x0: where to begin, shape (n,).
-        fprime: your own Jacobian, outside of transforms.
+        x0: the initial guess, shape (n,).
+        fprime: your own Jacobian, used outside transforms only.
         options: everything else as SciPy takes it.
 
     Example:
@@ -250,12 +250,12 @@ def scalar_minimum(
 
 
 def projected(slope: Function, low: Value, high: Value) -> Function:
-    """What is zero at a minimum between bounds."""
+    """The projected gradient step, which is zero at a minimum within bounds."""
     return lambda x: x - np.clip(x - slope(x), low, high)
 
 
 def ends_of(bounds: Any) -> tuple[Value, Value] | None:
-    """Bounds as SciPy takes them, an object or pairs, as two arrays."""
+    """SciPy's bounds, an object or pairs -> two arrays."""
     if bounds is None:
         return None
     if hasattr(bounds, "lb"):

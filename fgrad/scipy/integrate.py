@@ -332,7 +332,7 @@ def solve_ivp(
             f"solve_ivp of traced arrays takes no method {method!r}, or options {sorted(options)}.",
             (
                 *user_line(),
-                ("why", "its steps are those of RK45, without events and dense output."),
+                ("why", "only RK45 can be traced, without events and dense output."),
                 ("write", 'method="RK45", t_eval=times'),
             ),
         )
@@ -371,7 +371,7 @@ def _steps_of_scipy(
             "solve_ivp needs t_eval where values are not known while tracing.",
             (
                 *user_line(),
-                ("why", "without it there are as many results as SciPy takes steps."),
+                ("why", "without it the number of results depends on SciPy's adaptive steps."),
                 ("write", "t_eval=np.linspace(t0, t1, 50)"),
                 ("write", "t_eval=[t1]                      the end alone"),
             ),

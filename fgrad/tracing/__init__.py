@@ -1,1 +1,1 @@
-"""L2. The parts of tracing, of which `fgrad.trace` is the whole."""
+"""L2. Helpers of `fgrad.trace`: records, views, captures, cards."""

@@ -82,7 +82,7 @@ class Root:
         self.assumed: np.ndarray | None = None  # else C order, see `check_layout`
 
     def add(self, x: Tracer) -> None:
-        """Remember a view; those that nobody holds any more are forgotten now and then."""
+        """Register a view; dead ones are removed from time to time."""
         if len(self.views) >= self.limit:
             self.limit = 2 * len(self.alive()) + 64
         self.views.append(weakref.ref(x))
@@ -158,7 +158,7 @@ def check_layout(x: Tracer) -> None:
 
 
 def settle(x: Tracer) -> Tracer:
-    """Ask NumPy which of the relatives of `x` are copies after all; the root of `x`."""
+    """Ask NumPy which views of the root of `x` are really copies; returns the root."""
     root = root_of(x)
     memory = memory_of(root)
     if not memory.doubtful:
@@ -194,7 +194,7 @@ def keep_memory(x: Tracer) -> None:
 
 
 def refresh(x: Tracer) -> None:
-    """Read a view again, whose value was taken away."""
+    """Recompute a view whose value was invalidated."""
     view = x._view
     new = view.read(view.base)
     view.stale = False
@@ -251,7 +251,7 @@ def copied_like(x: Tracer, out: Any) -> Tracer:
 
 
 def adopt(root: Tracer, builder: Builder) -> None:
-    """Let an array of an enclosing trace belong to `builder`, while which it was made."""
+    """Transfer an array of an enclosing trace to `builder`, during whose trace it was made."""
     _point(root, builder.capture(root.handle()))
     root.builder = builder
     for view in memory_of(root).alive():
@@ -272,7 +272,7 @@ def enclosing(builder: Builder | None) -> tuple[tuple[Builder, int], ...]:
 
 
 def _take_value(x: Tracer) -> None:
-    """Leave a view without a value until it is read again."""
+    """Invalidate a view's value until it is read again."""
     view: Any = x._view
     if not view.stale:
         view.stale = True
@@ -308,7 +308,7 @@ def foreign(x: Tracer) -> InPlaceError:
         (
             ("value", f"{x.aval} of {owner}"),
             ("used", f"{used}:  {used.text()}"),
-            ("why", "the inner function is traced once, and runs any number of times."),
+            ("why", "the inner function is traced once, but may run any number of times."),
             ("write", "x = x.copy()                in the inner function, before it"),
             ("write", "return the new array from the inner function, and assign it outside"),
         ),
@@ -319,11 +319,11 @@ def immutable(aval: Aval) -> InPlaceError:
     """The card for a write into an array on a device."""
     used = resolve(here())
     return InPlaceError(
-        "An array on a GPU was to be written into.",
+        "Arrays on the GPU are immutable.",
         (
             ("value", f"{aval}"),
             ("used", f"{used}:  {used.text()}"),
-            ("why", "kernels that were launched may still read it; arrays on a GPU do not change."),
+            ("why", "kernels that are already launched may still read the array."),
             ("write", "x = x.at[i].set(v)      a new array"),
             ("write", "jit(f)(x)               inside, x = x.copy() and x[i] = v cost no copy"),
         ),
@@ -331,14 +331,14 @@ def immutable(aval: Aval) -> InPlaceError:
 
 
 def freeze(arrays: list[np.ndarray], frozen: Frozen) -> None:
-    """Make arrays read-only for the time of a trace, which does not keep them."""
+    """Make arrays read-only during a trace, without keeping them alive."""
     for x in arrays:
         x.flags.writeable = False
         frozen.append(weakref.ref(x))
 
 
 def thaw(frozen: Frozen) -> None:
-    """Let arrays be written again that were frozen for the time of a trace.
+    """Make arrays writable again that were frozen during a trace.
 
     A view cannot be before its base, and not at all if the user has frozen that meanwhile.
     """

@@ -1,4 +1,4 @@
-"""L2. Closed traces, of the user's functions that have rules: what comes from outside is captured.
+"""L2. Closed traces of functions with custom rules: outer values become captured inputs.
 
 `np.sin(x)` of an outer x is recorded outside where it is used in a trace, and its result captured.
 In a closed trace x itself is captured, so that it is known what the function closes over.  A closed
@@ -28,7 +28,7 @@ def holds(closed: Builder | None, x: object) -> bool:
 
 
 def own(closed: Builder, x: Tracer) -> Tracer:
-    """A value as it is in a closed trace: one from outside is captured."""
+    """A value for use in a closed trace: outer values are captured."""
     outer = closed.catches and x.builder.live and x.builder.level < closed.level
     return closed.capture(x) if outer or holds(closed, x) else x
 

@@ -1,4 +1,4 @@
-"""L2. Arrays that a function reads from outside: what is recorded is what they were then."""
+"""L2. Arrays that a function closes over -> recorded constants with their values at trace time."""
 
 from __future__ import annotations
 
@@ -36,6 +36,6 @@ def constant(builder: Builder, x: np.ndarray) -> np.ndarray:
 
 
 def thaw_constants(builder: Builder, error: BaseException | None) -> None:
-    """Let arrays be written again when a trace ends; an error of a write to them says why."""
+    """Make frozen arrays writable again at the end of a trace; explain failed writes to them."""
     note_read_only(error, KEPT)
     thaw(builder.frozen)

@@ -1,4 +1,4 @@
-"""L2. Arrays on a device in traces: as tracers of a builder that encloses all others.
+"""L2. Device arrays in traces -> tracers of an outermost builder that evaluates on the device.
 
     lift(x)      a tracer whose equations are evaluated on the device at once
     lower(y)     the array behind such a tracer; anything else as it is
@@ -92,7 +92,7 @@ def is_lifted(x: object) -> bool:
 
 
 def lower(x: Value) -> Any:
-    """The array on the device behind a tracer, if that is all that it stands for."""
+    """The device array of a lifted tracer; other values unchanged."""
     return x.value if type(x) is Tracer and type(x.builder) is DeviceBuilder else x
 
 
@@ -121,7 +121,7 @@ def lift_tree(x: object) -> Any:
 
 
 def results_of(out: object) -> Any:
-    """Results as the caller sees them: on the device, whatever is an array."""
+    """Results for the caller: arrays stay on the device."""
     if type(out) is Tracer:
         return lower(out)
     if isinstance(out, np.ndarray):
@@ -139,7 +139,7 @@ def has_device(values: Iterable[Any]) -> bool:
 def through(
     function: Callable[..., PyTree], args: Sequence[object], kwargs: Mapping[str, Any] | None = None
 ) -> Any:
-    """What a function of tracers makes of arrays on a device."""
+    """Apply a function of tracers to device arrays."""
     named = {k: lift_tree(x) for k, x in kwargs.items()} if kwargs else {}
     return results_of(function(*[lift_tree(x) for x in args], **named))
 

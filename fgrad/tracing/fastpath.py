@@ -1,7 +1,7 @@
-"""L2. The short doors: `bind` for one or two operands, without parameters, whose values are known.
+"""L2. Fast paths of `bind` for one or two operands with known values and no parameters.
 
-Eager differentiation makes these calls by the thousand, and each Python frame shows.  Whatever is
-not plain goes through `bind`.
+Eager differentiation makes thousands of these calls, so each Python frame counts.  All other
+calls go through `bind`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fgrad.tracing.on_device import to_device
 from fgrad.tracing.record import Record
 from fgrad.typing import Operand
 
-# All of them, with their primitives, so that `debug.nans` can look behind them.
+# All fast paths with their primitives, so that `debug.nans` can check their results too.
 DOORS: list[tuple[Primitive, Callable[..., Value]]] = []
 
 _new = tuple.__new__  # skips the named tuple's own constructor, which costs more than the record
@@ -37,7 +37,7 @@ def _constant(builder: Builder, x: np.ndarray, read: bool) -> np.ndarray | None:
 
 
 def unary_door(prim: Primitive) -> Callable[[Operand], Value]:
-    """`bind(prim, x)` for one operand and no parameters, with a short way for known values.
+    """`bind(prim, x)` for one operand and no parameters, with a fast path for known values.
 
     Eager differentiation makes these calls by the thousand; each Python frame shows.
     """
@@ -66,7 +66,7 @@ def unary_door(prim: Primitive) -> Callable[[Operand], Value]:
 
 
 def binary_door(prim: Primitive) -> Callable[[Operand, Operand], Value]:
-    """`bind(prim, x, y)` for two operands and no parameters, with a short way for known values."""
+    """`bind(prim, x, y)` for two operands and no parameters, with a fast path for known values."""
     evaluate = prim.evaluate_rule
     both, first, second = [_reads(prim, pattern) for pattern in (0b111, 0b110, 0b101)]
 

@@ -1,4 +1,4 @@
-"""L2. Which values lie in C order, where NumPy would have computed them.
+"""L2. Memory layout of traced values: which ones NumPy would have computed in C order.
 
     y = np.sin(m.T)         NumPy's result lies as m.T does: y.reshape(-1) is a copy, no view
     y = x @ w.T             in C order: y.reshape(-1) is a view
@@ -74,7 +74,7 @@ def mark(x: Any, c_order: bool) -> None:
 
 
 def ordered(out: Any, order: Any) -> Any:
-    """Fresh results, of which NumPy was asked to lay them out in an order."""
+    """Mark fresh results with the memory order that the user requested."""
     if order not in (None, "K"):
         for x in out if isinstance(out, tuple) else (out,):
             if hasattr(x, "builder") and not is_line(x.shape):
@@ -156,8 +156,8 @@ def unknown_layout(aval: Aval) -> InPlaceError:
         (
             ("value", f"{aval}"),
             ("used", f"{used}:  {used.text()}"),
-            ("why", "NumPy decides by strides whether a reshape is a view or a copy, and those of"),
-            ("why", "a result that was computed from a transposed array are not known here."),
+            ("why", "whether a reshape is a view or a copy depends on strides, and the strides of"),
+            ("why", "a result computed from a transposed array are unknown here."),
             ("write", "y = y.copy()        before the reshape: a copy lies in C order"),
             ("write", "y = y.reshape(...).copy()    if a copy is meant"),
         ),

@@ -1,4 +1,4 @@
-"""L2. Arrays in the memory of a device, as far as traces need to know them.
+"""L2. The interface of device arrays that tracing uses.
 
 Higher layers make them: the class with its memory, and what `put` of an array gives.
 """
@@ -43,7 +43,7 @@ class OnDevice(Operators if TYPE_CHECKING else object):
         raise NotImplementedError
 
     def require(self) -> None:
-        """Raise if the memory was given away."""
+        """Raise if the memory was donated."""
         raise NotImplementedError
 
     def reshaped(self, shape: tuple[int, ...]) -> OnDevice:

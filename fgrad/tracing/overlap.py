@@ -1,4 +1,4 @@
-"""L2. Whether arrays, or traced ones, share memory.
+"""L2. Whether plain or traced arrays share memory.
 
 overlap(u, u[1:]), overlap(u[:5], u[5:]), overlap(u[::2], u[1::2])     True, False, False
 """

@@ -1,4 +1,4 @@
-"""L2. Numbers that Python and C code read out of a trace: which may leave it, and which may not.
+"""L2. Values that leave a trace as plain numbers: allowed, or refused with a card.
 
 What is made of a plain number is a constant.  A value that is being differentiated would lose its
 derivative there, so `float(x)` and its kin raise, whoever calls them.  Other known values go:

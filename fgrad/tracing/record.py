@@ -1,4 +1,4 @@
-"""L2. Recorded equations, and the program that they make when a trace is closed."""
+"""L2. Recorded equations -> a program, when a trace is closed."""
 
 from __future__ import annotations
 

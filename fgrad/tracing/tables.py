@@ -1,4 +1,4 @@
-"""L2. Tables that NumPy's surface fills: which function of fgrad's stands for which of NumPy's."""
+"""L2. The dispatch tables from NumPy functions to traced ones, filled by `fgrad/numpy`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""L2. The cards of tracing: a value that is not known, a tracer that outlived its trace."""
+"""L2. Error cards of tracing: unknown values, tracers used after their trace, lost derivatives."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class _Asked(threading.local):
-    """Who is told of tracers whose numbers were wanted, also if the card for that is caught."""
+    """Callbacks for tracers whose numbers were needed, called even if the card is caught."""
 
     note: Callable[[Tracer], None] | None = None
 
@@ -47,7 +47,7 @@ ASKED = _Asked()
 
 
 class _Need(NamedTuple):
-    """What Python or NumPy wanted of a tracer, and what to write instead."""
+    """What Python or NumPy needed from a tracer, and what to write instead."""
 
     error: type[FgradError]
     headline: str
@@ -148,15 +148,15 @@ def loses_derivative(x: Tracer, by: Builder) -> FgradError:
 
 
 def _noted(x: Tracer, card: FgradError) -> FgradError:
-    """A card, which the trace remembers if a library may put an error of its own in its place."""
+    """A card; the trace keeps it in case a library replaces it by its own error."""
     if library_frames():
         x.builder.card = card
     return card
 
 
 def show_card(error: Any, builder: Builder) -> None:
-    """Raise the card that a library has replaced by an error of its own, when a trace ends; the
-    user's own errors, and other cards, stay as they are."""
+    """At the end of a trace, raise the card that a library replaced by its own error; the
+    user's errors and other cards are unchanged."""
     card, builder.card = builder.card, None
     if not isinstance(error, Exception) or isinstance(error, FgradError):
         return
@@ -172,7 +172,7 @@ def show_card(error: Any, builder: Builder) -> None:
 
 
 def _note_traced(error: Exception, frames: list[FrameType]) -> None:
-    """A library's complaint of a type, where it was given a traced array: say so."""
+    """Add a note to a library's TypeError if the library was given a traced array."""
     files = [frame.f_code.co_filename for frame in frames]
     users = [k for k, file in enumerate(files) if owner_of(file) == USERS]
     inner = frames[users[-1] + 1 :] if users else []
@@ -366,12 +366,12 @@ def _ended(x: Tracer) -> CustomRuleError:
     """The card for a rule that reads a value which was not found when the call was recorded."""
     used = resolve(here())
     return CustomRuleError(
-        "A custom rule reads a value of a trace that has ended.",
+        "A custom rule reads a traced value after its trace has ended.",
         (
             ("value", f"{x.aval} made while {x.builder.what}({x.builder.name}) was tracing"),
             ("used", f"{used}:  {used.text()}"),
-            ("why", "the rule runs later than the function: its arguments are there, and what it"),
-            ("why", "reads when it is run on unknown values, as it was when it was called."),
+            ("why", "the rule runs after the function has ended.  It may read its arguments, and"),
+            ("why", "values that it reads when it is traced at the call."),
             ("write", "pass the value as an argument, or return it from fwd as a residual"),
         ),
     )

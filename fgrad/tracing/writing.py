@@ -1,4 +1,4 @@
-"""L2. Writing into a traced array: the trace that does it, and what the array may hold.
+"""L2. Writes into traced arrays: which trace records the write, and which values it accepts.
 
 def f(x, seen):          grad(f)(x, seen) in jit: `seen` is an array of the outer trace, and
     seen += 1            grad runs f once: the outer trace writes it
@@ -21,7 +21,7 @@ RUN_ONCE = DIFFERENTIATING | {"vmap", "functionalize"}  # traces of functions th
 
 
 def write_all(x: Tracer, value: Value) -> None:
-    """Let `x` hold another value of its shape and dtype; a constant is recorded in its trace."""
+    """Replace the value of `x` by one of its shape and dtype; its trace records constants."""
     builder = writing(x)
     if isinstance(value, Tracer) and value.builder is x.builder and value.index == x.index:
         return  # nothing changes
@@ -34,7 +34,7 @@ def write_all(x: Tracer, value: Value) -> None:
 
 def writing(x: Tracer) -> Builder:
     """The trace that writes into `x`: the innermost one, or an enclosing one to which the array
-    belongs, if all traces in between are of functions that run once; else a card."""
+    belongs, if all traces in between run their function once; else raise a card."""
     closed = THREAD.state.closed
     if closed is not None:
         x = own(closed, x)
@@ -56,7 +56,7 @@ def writing(x: Tracer) -> Builder:
 
 
 def _lowered(builder: Builder, value: Value) -> Value:
-    """A value of a trace within `builder`, as `builder` knows it."""
+    """A value of an inner trace, as a value of `builder`."""
     while isinstance(value, Tracer) and value.builder.level > builder.level:
         inner = value.builder
         carries = inner.what in DIFFERENTIATING and not is_discrete(value)
@@ -69,12 +69,12 @@ def _lowered(builder: Builder, value: Value) -> Value:
 def _of_inner(value: Tracer) -> InPlaceError:
     used, inner = resolve(here()), value.builder
     return InPlaceError(
-        f"A value of {inner.what}({inner.name}) written into an array of an outer function.",
+        f"A value of {inner.what}({inner.name}) was written into an array of an outer function.",
         (
             ("value", f"{value.aval} of {inner.what}({inner.name})"),
             ("used", f"{used}:  {used.text()}"),
-            ("why", "what is differentiated or mapped in the inner function has no derivative and"),
-            ("why", "no examples outside of it."),
+            ("why", "a value that the inner function differentiates or maps has no derivative and"),
+            ("why", "no batch axis outside of it."),
             ("write", "x = x.copy()                in the inner function, before it"),
             ("write", "return the new array from the inner function, and assign it outside"),
         ),

@@ -1,4 +1,4 @@
-"""L4. Why a gradient is zero: the operations at which a function stops to depend on its argument.
+"""L4. Why a gradient is zero: the operations at which the dependence on the argument ends.
 
 A direction is pushed through the recorded function.  It ends where an operation has no derivative
 (a comparison, `floor`, a conversion to integers, `stop_gradient`) or where the derivative at these

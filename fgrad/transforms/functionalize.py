@@ -1,4 +1,4 @@
-"""L4. In-place functions as functions of values.
+"""L4. In-place functions -> pure functions that return the new values.
 
 functionalize : (a -> b, writing into a) -> a -> (b, a)
 """

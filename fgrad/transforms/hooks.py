@@ -1,4 +1,4 @@
-"""L4. Hooks: looking at values and cotangents on their way, and gradients of what is in between.
+"""L4. Hooks: observe intermediate values and cotangents, and differentiate by them.
 
 y = tap(x, on_cotangent=lambda ct: np.clip(ct, -1, 1))       y = x; its gradient is clipped
 tag(h, "hidden");   grad_wrt_tags(loss)(w)["hidden"]         dloss/dh

@@ -1,4 +1,4 @@
-"""L4. Jacobians and Hessians: many directions at once, by `vmap` of the linear maps.
+"""L4. Jacobians and Hessians: `vmap` of the pushforward or pullback over a basis.
 
 jacfwd, jacrev : (a -> b) -> a -> b x CT a
 """
@@ -70,7 +70,7 @@ def _forward(
     user_fun: Callable[..., PyTree],
     chunk_size: int | None,
 ) -> Callable[..., PyTree]:
-    """`jacfwd` of a function, which is, or was made of, the user's: that one is named in cards."""
+    """`jacfwd` of `fun`; error cards name `user_fun`, from which `fun` was derived."""
 
     def jacfwd_fun(*args: PyTree, **kwargs: PyTree) -> PyTree:
         part, restricted = _restrict(fun, argnums, args, kwargs, what)
@@ -203,8 +203,8 @@ def _argument_tree(
 
 
 def _basis(values: Sequence[Value]) -> list[np.ndarray]:
-    """For each value, its part of all standard basis vectors, stacked along axis 0; then, if there
-    are zeros, where these are not."""
+    """For each value, its part of all standard basis vectors, stacked along axis 0; then, if these
+    contain zeros, masks of their nonzeros."""
     sizes = [int(np.prod(v.shape, dtype=int)) for v in values]
     total, at, parts = sum(sizes), 0, []
     for v, n in zip(values, sizes, strict=True):
@@ -215,7 +215,7 @@ def _basis(values: Sequence[Value]) -> list[np.ndarray]:
 
 
 def _split(x: Value, axis: int, shapes: Sequence[tuple[int, ...]]) -> list[Value]:
-    """Cut an axis into pieces and give each piece a shape."""
+    """Split an axis into pieces and reshape each piece."""
     pieces, at = [], 0
     for shape in shapes:
         n = int(np.prod(shape, dtype=int))

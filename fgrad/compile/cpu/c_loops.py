@@ -1,4 +1,4 @@
-"""L5. Equations that C functions of NumPy and SciPy compute -> loops that call these.
+"""L5. Equations computed by C functions of NumPy and SciPy -> loops that call these.
 
     np.log(z), np.fft.fft(z)      the loop of NumPy's ufunc
     scipy.special.j0(x)           its pointer

@@ -1,7 +1,7 @@
-"""L5. Native QR, singular values and eigenvalues, by the routines that NumPy calls.
+"""L5. Native QR, SVD and eigendecompositions, by the LAPACK routines that NumPy calls.
 
-Matrices are transposed into work memory, so that LAPACK sees what NumPy shows it and the signs of
-vectors are the same in compiled programs and in NumPy.
+Matrices are transposed into work memory, so that LAPACK gets the same input as from NumPy and
+vectors have the same signs in compiled programs and in NumPy.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from fgrad.compile.cpu.lapack import (
 from fgrad.compile.kernel.machine import LAPACK_CYCLES
 from fgrad.ops.complex import real_dtype
 
-# Where a routine says how much memory it wants.
+# Where a routine returns the size of its workspace.
 WORK, PARTS, INTEGERS = "work", "parts", "integers"
 
 
 class Lengths(NamedTuple):
-    """Of the work memory of a routine, in elements, real numbers and integers."""
+    """Workspace sizes of a routine, in elements, real numbers and integers."""
 
     work: int
     parts: int
@@ -47,7 +47,7 @@ class Lengths(NamedTuple):
 
 @lru_cache
 def _lengths(routine: str, char: str, *arguments: str | int | None) -> Lengths:
-    """The lengths of all kinds of work memory that a routine asks for; None is an array."""
+    """All workspace sizes, by a workspace query; None stands for an array argument."""
     work, integers = np.zeros(1, char), np.zeros(1, np.int32)
     parts = np.zeros(1, real_dtype(np.dtype(char)))
     asked = {WORK: work, None: work, PARTS: parts, INTEGERS: integers}
@@ -124,7 +124,7 @@ def svd(dtype: np.dtype, m: int, n: int, batch: int, full: bool, vectors: bool =
 
 
 def _gesdd_parts(longer: int, k: int) -> int:
-    """The length of LRWORK that the documentation of zgesdd asks for."""
+    """LRWORK as specified in the documentation of zgesdd."""
     return max(5 * k * k + 5 * k, 2 * longer * k + 2 * k * k + k, 7 * k)
 
 
@@ -207,7 +207,7 @@ def _order(b: Body, pivots: str, order: str, m: int, k: int) -> None:
     b.end(loop, k)
 
 
-# Cycles for n^3 of an n x n matrix, of which all but the largest ones spend most otherwise.
+# Cycles per n^3 of an n x n matrix; small matrices spend most of them on overhead.
 _CUBES = {
     "cholesky": 0.5, "factor": 0.7, "lu": 0.7, "qr": 2.0, "eigvalsh": 5.0, "eigh": 14.0,
     "svdvals": 8.0, "svd": 25.0,
@@ -215,7 +215,7 @@ _CUBES = {
 
 
 def cycles(name: str, n: int = 1, m: int = 1, k: int = 1, batch: int = 1, **_: object) -> float:
-    """What a stack of matrices costs, for sharing among threads."""
+    """The cost of a stack of matrices, for splitting it among threads."""
     if name in ("noted", "flags", "pivots_order", "in_range"):
         return 0.0
     size = max(n, m)

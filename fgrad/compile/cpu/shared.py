@@ -1,4 +1,4 @@
-"""L5. Kernels of one structure share machine code; the numbers in which they differ are data.
+"""L5. Kernels of one structure share machine code; the constants that differ are parameters.
 
 The first kernel of a structure has its own code, with all numbers in it.  When a second one comes,
 code is made for both, which reads the numbers in which they differ from a table; it serves later
@@ -72,7 +72,7 @@ class _Family:
             runtime.store().put(self.name, marshal.dumps(known))
 
     def recall(self, numbers: tuple[Number, ...]) -> None:
-        """Learn what earlier processes have seen."""
+        """Load the kernel patterns recorded by earlier processes."""
         payload = runtime.store().get(self.name) if config.cache else None
         if payload is None:
             return

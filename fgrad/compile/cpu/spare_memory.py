@@ -1,4 +1,4 @@
-"""L5. Whether there is memory for a routine whose own failure nobody would see.
+"""L5. Check memory before routines that do not report a failed allocation.
 
 NumPy's Fourier transforms allocate, and note a `MemoryError` in the thread that runs them: one of
 the pool's loses it, and Python finds it too late in the caller's.  So each piece of a transform

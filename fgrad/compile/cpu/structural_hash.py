@@ -1,4 +1,4 @@
-"""L5. What a program is, apart from names and places in the source: the key under which it is kept.
+"""L5. Program -> its cache key: the structure without names and source locations.
 
 Variables are numbered in the order in which they are bound, numbers are written by their bits, and
 constants by a hash of their contents, so that equal text means an equal program.
@@ -17,7 +17,7 @@ from fgrad.ir.program import Lit, Params, Program, Var
 
 
 class Nameless(Exception):
-    """A parameter has no text that stands for its value (a Python function, an object)."""
+    """A parameter's value has no text form (a Python function, an object)."""
 
 
 def identity(program: Program) -> str | None:

@@ -1,1 +1,1 @@
-"""L5. Which equations share a kernel."""
+"""L5. Program -> groups of equations that share a kernel."""

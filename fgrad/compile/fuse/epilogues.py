@@ -1,4 +1,4 @@
-"""L5. Pass `join` of a GPU: what a function for products does besides needs no kernel.
+"""L5. GPU pass `join`: fuse bias and activation into the GEMM call.
 
     product p = dot_general a b; loop y = max (add p (broadcast bias)) 0     ->   product[relu] y
 
@@ -40,7 +40,7 @@ def with_epilogues(fusion: Fusion, program: Program, allowed: bool) -> Fusion:
 
 
 class _Joiner:
-    """One walk over the groups."""
+    """One traversal of the groups."""
 
     def __init__(self, fusion: Fusion, program: Program, allowed: bool) -> None:
         self.groups, self.virtual = fusion.groups, dict(fusion.virtual)
@@ -48,7 +48,7 @@ class _Joiner:
         self.made = definitions(program.eqns)
 
     def run(self) -> Fusion:
-        """What nobody reads any more is gone, as a bias that was widened before."""
+        """Drop groups that nothing reads any more, such as the widening of a bias."""
         readers = self.readers(self.groups)
         joined: dict[int, Group | None] = {}
         for group in self.groups:
@@ -83,7 +83,7 @@ class _Joiner:
         return readers
 
     def joined(self, product: Eqn, group: Group) -> Eqn | None:
-        """The product with a group as its epilogue, if that is what it is."""
+        """The product with the group as its epilogue; None if it is no epilogue."""
         numbers, (out,) = _numbers(product), product.outputs
         if numbers is None or group.kind != "loop" or len(group.outputs) != 1:
             return None

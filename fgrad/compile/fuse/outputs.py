@@ -76,7 +76,7 @@ def drop_cheap_outputs(p: Partition, nest: Nest) -> None:
 def _recomputed(
     p: Partition, var: Var, eqns: Mapping[Var, Eqn], hard: set[Var], nest: Nest
 ) -> tuple[list[Var], list[Var]] | None:
-    """What to compute again for `var`, and the row values it reads; None if dear."""
+    """What to recompute for `var`, and the row values it reads; None if expensive."""
     inside: dict[Var, None] = {}
     leaves: dict[Var, None] = {}
     rows: list[Var] = []

@@ -72,7 +72,7 @@ def fuse(program: Program) -> Fusion:
 
 
 class _Fuser:
-    """One walk over the equations; see the module's docstring."""
+    """One traversal of the equations; see the module's docstring."""
 
     def __init__(self, program: Program) -> None:
         self.p = Partition(program)
@@ -124,7 +124,7 @@ class _Fuser:
                 (self.products if wants_kernel(eqn, right) else self.library).add(eqn.outputs[0])
 
     def _keep_matrices(self, eqn: Eqn, views: dict[Var, Eqn]) -> None:
-        """What the function for products reads is in memory."""
+        """Operands of GEMM need a buffer."""
         left, right, _ = library_operands(eqn, views)
         for atom, found in zip(eqn.inputs[:2], (left, right), strict=True):
             source = atom if found is None else found.source

@@ -1,4 +1,4 @@
-"""L5. The parts of fusion: sources, nests, loops that shapes share, a partition in the making.
+"""L5. The data structures of fusion: sources, nests, shared loops, the partition being built.
 
 A source is read in one of three ways: at the same place ("same"), once for each row ("row", a
 broadcast along trailing axes), or elsewhere ("other").
@@ -101,7 +101,7 @@ def max_cost(domain: tuple[int, ...]) -> int:
 
 
 def piece_cost(size: int) -> int:
-    """The greatest cost of the dear operations of a nest of so many elements in a long program."""
+    """The cost limit for expensive operations in a nest of this size in a long program."""
     return NEAR_PIECE if size <= NEAR_ELEMENTS else PIECE_COST
 
 
@@ -193,7 +193,7 @@ def _movement(eqn: Eqn) -> str:
 
 
 class Partition:
-    """What is known of a program while it is partitioned."""
+    """The state of a program being partitioned."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -284,7 +284,7 @@ class Partition:
         return cost != 1 and nest.dear >= piece_cost(size) and self.is_long(size)
 
     def is_long(self, size: int) -> bool:
-        """Whether the dear operations on arrays of this size are many kernels anyway."""
+        """Whether the expensive operations on arrays of this size need many kernels anyway."""
         if not self.totals:
             for eqn in self.program.eqns:
                 if cost_of(eqn) >= DEAR:

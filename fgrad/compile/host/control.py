@@ -205,7 +205,7 @@ def _extra_places(control: Control, n: _Numbers, body: _Body) -> list[Step]:
 
 
 def _write_steps(control: Control, body: _Body, n_consts: int, memory: Memory) -> list[Step]:
-    """What is done to carries in place when the body has run."""
+    """The in-place updates of carries after the body has run."""
     calls: list[tuple[Kernel, tuple[int, ...]]] = []
     for k, each in control.writes.items():
         for write in each:

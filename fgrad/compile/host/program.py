@@ -195,7 +195,7 @@ class HostProgram:
 
 
 def _is_short(steps: Sequence[Step]) -> bool:
-    """Whether Python can walk the steps in less time than it takes to compile the interpreter."""
+    """Whether Python runs the steps faster than the interpreter compiles."""
     if len(steps) > WALKED_STEPS:
         return False
     cost = 0.0
@@ -208,7 +208,7 @@ def _is_short(steps: Sequence[Step]) -> bool:
 
 
 def _walk(steps: Sequence[Any], pointers: Sequence[int]) -> None:
-    """What the interpreter does with steps that are not loops, in this thread alone."""
+    """Run steps without loops in Python, as the interpreter would, in this thread."""
     slots = dict(enumerate(pointers))
     for step in steps:
         kind = type(step)

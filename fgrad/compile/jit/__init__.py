@@ -1,1 +1,1 @@
-"""L5. `jit` and what it keeps for each kind of arguments, and the views of what it makes."""
+"""L5. `jit`: its cache entries by argument type, and inspection of compiled programs."""

@@ -1,4 +1,4 @@
-"""L5. What a function costs, counted before it runs: operations, bytes, kernels, residuals."""
+"""L5. Static cost of a function: operations, bytes, kernels, residuals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fgrad.ops import primitives as prims
 from fgrad.transforms.core.derived_programs import vjp_programs
 from fgrad.transforms.core.wrap import named_like
 
-# Of an n x n matrix, in n^3 (Golub and Van Loan, Matrix Computations, 4th edition).
+# Flops / n^3 for an n x n matrix (Golub and Van Loan, Matrix Computations, 4th edition).
 _CUBES = {
     prims.cholesky: 1 / 3, prims.lu: 2 / 3, prims.factor: 2 / 3, prims.det: 2 / 3,
     prims.slogdet: 2 / 3, prims.qr: 4 / 3, prims.svd: 22.0, prims.svdvals: 8 / 3,
@@ -34,8 +34,8 @@ class Cost(NamedTuple):
     transcendentals: calls of exp, log, sin, ... for one element each.
     bytes: what the steps read and write, each buffer once a step.
     kernels, library_calls: steps of the compiled program.
-    residual_bytes: what a derivative in reverse keeps between the passes, if it has one.
-    temporaries: bytes of the block in which intermediate arrays live.
+    residual_bytes: residuals between forward and backward pass, if it has a gradient.
+    temporaries: bytes of the block that holds intermediate arrays.
     bounded: whether all loops have a known number of steps; others count as one step.
     """
 
@@ -95,7 +95,7 @@ def cost_analysis(fun: Callable[..., Any]) -> Callable[..., Cost]:
 
 
 def _residual_bytes(program: Program) -> int | None:
-    """The bytes of what the forward pass hands to the backward pass, inputs not counted."""
+    """The bytes of the residuals, without inputs."""
     wanted = tuple([a.dtype.kind in "fc" for a in program.in_avals])
     if not any(wanted) or not any([a.dtype.kind in "fc" for a in program.out_avals]):
         return None
@@ -109,7 +109,7 @@ def _residual_bytes(program: Program) -> int | None:
 
 
 class _Counter:
-    """Sums over equations."""
+    """Accumulates costs over equations."""
 
     def __init__(self) -> None:
         self.flops = self.transcendentals = 0

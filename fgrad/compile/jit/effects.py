@@ -1,4 +1,4 @@
-"""L5. What a jitted function does to its arguments: arrays written, containers changed.
+"""L5. Side effects of a jitted function on its arguments: written arrays, changed containers.
 
     @jit
     def step(u, p):
@@ -241,7 +241,7 @@ def _check_containers(stores: Sequence[Stored], args: Any, fun: str) -> None:
                 f"{fun} changes a container that it was given twice.",
                 (
                     ("value", f"a {type(changed).__name__}"),
-                    ("why", "the function was traced for containers that are apart."),
+                    ("why", "the function was traced for distinct containers."),
                     ("write", "a copy of it for one of the arguments"),
                 ),
             )

@@ -1,4 +1,4 @@
-"""L5. What `jit` keeps for one kind of arguments, and calls on a device that need no Python."""
+"""L5. Cache entries of `jit`, one for each argument type, and native calls on a device."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST_DEVICE_CALLS = 64  # of one function
 
 
 class Entry(NamedTuple):
-    """What is kept for one kind of arguments."""
+    """The cache entry for one type of arguments."""
 
     program: Program
     out_tree: tree.TreeDef

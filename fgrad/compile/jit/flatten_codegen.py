@@ -1,4 +1,4 @@
-"""L5. Trees of a known structure -> their leaves, by a function made for it.
+"""L5. Tree structure -> a generated Python function that flattens such trees.
 
     ({"w": x, "b": [y, z]},)  ->  (y, z, x)     take(args), ten times as fast as a general walk
 

@@ -1,4 +1,4 @@
-"""L5. Looking inside: what a function becomes, stage by stage.
+"""L5. `inspect`: a function -> the result of every compiler stage.
 
 make_program(f)(*args)      the traced program, which prints as text
 inspect(f)(*args)           all stages of its compilation, with times and sizes
@@ -124,7 +124,7 @@ def _bytes(aval: Aval) -> int:
 
 
 def jitted(fun: Callable[..., Any]) -> Jitted:
-    """A function as `jit` makes it; what is jitted already as it is."""
+    """The jitted function; one that is jitted already is returned unchanged."""
     return fun if isinstance(fun, Jitted) else jit(fun)
 
 

@@ -1,6 +1,6 @@
-"""L5. Where the time goes: the steps of a compiled program, timed one by one, with your lines.
+"""L5. `profile`: a compiled program -> the time of each step, with your source lines.
 
-print(profile(loss)(w, x))                  a table, the dearest step first
+print(profile(loss)(w, x))                  a table, the slowest step first
 profile(loss)(w, x).chrome_trace("t.json")  for chrome://tracing and Perfetto
 """
 
@@ -30,7 +30,7 @@ OPERATIONS = 6  # that a row of the table names
 
 
 class StepTime(NamedTuple):
-    """One step: its median time, what it is, its operations, and the lines they are of."""
+    """One step: median time, kind, operations, and their source lines."""
 
     seconds: float
     kind: str
@@ -40,7 +40,7 @@ class StepTime(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The operations in short."""
+        """A short list of the operations."""
         names = list(dict.fromkeys(self.operations))
         more = f" +{len(names) - OPERATIONS}" if len(names) > OPERATIONS else ""
         return " ".join(names[:OPERATIONS]) + more
@@ -156,9 +156,9 @@ def _timed(steps: StepPrograms, arrays: list[np.ndarray], repeat: int) -> list[f
 def _groups_of(
     steps: Sequence[KernelStep | LibraryStep], groups: Sequence[Group]
 ) -> list[list[Group]]:
-    """The groups of equations that each step computes: those whose results it is the first to name.
+    """The equation groups of each step: those whose results appear first in its arguments.
 
-    A step with results of its own alone (partial sums) belongs to the step that reads these.
+    A step that only writes internal results (partial sums) counts towards their reader.
     """
     made_by = {v: g for g in groups for v in g.outputs}
     seen: set[Var] = set()

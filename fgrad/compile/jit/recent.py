@@ -1,4 +1,4 @@
-"""L5. Which traces are kept: of all jitted functions together, those that were used recently.
+"""L5. Least-recently-used eviction of traces, over all jitted functions.
 
 A trace that is forgotten leaves its function, with its compiled code and its native calls; when
 such a call comes again, it is traced anew, and its code comes from the disk cache.
@@ -17,7 +17,7 @@ EACH = 16  # equations that a trace counts for beside its own
 
 
 class Use:
-    """How a trace is kept, by its function: under which keys, and with which native calls."""
+    """Where a trace is cached: its function, keys and native calls."""
 
     __slots__ = ("__weakref__", "kept", "keys", "owner", "program", "recent", "signatures", "size")
 
@@ -30,7 +30,7 @@ class Use:
         self.recent = self.kept = True
 
     def was_recent(self) -> bool:
-        """Whether it was used since this was asked."""
+        """Whether it was used since the last query."""
         recent, self.recent = self.recent, False
         return any([signature.was_used() for signature in self.signatures]) or recent
 
@@ -56,7 +56,7 @@ class Recent:
                 owner.forget(other)
 
     def _reduce(self) -> list[Use]:
-        """What was not used for longest, until 7/8 of the limit are left."""
+        """Evict least recently used traces until 7/8 of the limit remain."""
         alive = sorted(self.held.items())
         recent = {number: use.was_recent() for number, use in alive}
         self.size, going = sum([use.size for _, use in alive]), []

@@ -1,4 +1,4 @@
-"""L5. Static arguments of `jit`: which ones they are, and what tells two values apart."""
+"""L5. Static arguments of `jit`: their positions and names, and the equality of their values."""
 
 from __future__ import annotations
 

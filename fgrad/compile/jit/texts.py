@@ -1,4 +1,4 @@
-"""L5. What `jit` says in words: why it traced again, and which argument it does not take."""
+"""L5. Messages of `jit`: reasons for a retrace, and rejected arguments."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def unhashable(name: str, statics: Sequence[tuple[Hashable, Static]]) -> StaticA
                 headline,
                 (
                     ("value", f"argument {where!r} is a {type(static.value).__name__}"),
-                    ("why", "static arguments are part of the key under which code is kept."),
+                    ("why", "static arguments are part of the cache key of compiled code."),
                     ("write", "a tuple for a list, a frozen dataclass for a dict"),
                     ("write", "or pass an array as an ordinary, traced argument."),
                     ("write", "lambda x: x[mask]     closes over an array that is a constant"),

@@ -1,4 +1,4 @@
-"""L5. The invariants of kernels, numbered; `check_kernel` names the first one that is broken.
+"""L5. The kernel checker: `check_kernel` names the first violated invariant, K1 to K7.
 
 K1  every name is defined once, before its use and in scope; vector loops nest only as tiles
 K2  indices without indirect terms or guards stay inside their buffers
@@ -6,8 +6,8 @@ K3  every operation is in SCALAR_OPS, with operands and result of the right dtyp
 K4  every out buffer that has elements is stored
 K5  iterations of a parallel loop do not write the same element
 K6  updates and reads name a live accumulator; parallel loops update none from outside
-K7  a while loop has one `leave`; before it stand only updates of accumulators that begin there, and
-    writes to memory that is read nowhere else
+K7  a while loop has one `leave`, preceded only by updates of accumulators that begin there and
+    by writes to memory that is read nowhere else
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class _Acc(NamedTuple):
 
 
 class _Checker:
-    """Walks a kernel with the definitions in scope."""
+    """Traverses a kernel, tracking the definitions in scope."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
@@ -159,7 +159,7 @@ class _Checker:
             self.need(dtypes[0] == _BOOL, "K3", "select needs a bool first")
             dtypes = dtypes[1:]
         operand = dtypes[0]
-        # Texts are written where they are needed: NumPy takes its time to print a dtype.
+        # Texts are formatted only on failure: printing a dtype is slow in NumPy.
         if any([d != operand for d in dtypes]):
             self.fail("K3", f"operands of {s.op} differ: {dtypes}")
         if operand.kind not in row.kinds:
@@ -206,7 +206,7 @@ class _Checker:
             self.disjoint(s)
 
     def disjoint(self, s: Store) -> None:
-        """K5: the loops from the outermost parallel one inwards reach distinct elements."""
+        """K5: iterations from the outermost parallel loop inwards write distinct elements."""
         loops = [loop for loop in self.loops if loop.extent > 1]
         first = [k for k, loop in enumerate(loops) if loop.kind == "parallel"][:1]
         inside = loops[first[0] :] if first else []
@@ -252,7 +252,7 @@ class _Checker:
         self.need(not used, "K7", f"{s.axis} is used in an index")
 
     def written_before(self, body: tuple[Statement, ...], leave: int) -> bool:
-        """Whether anything but a condition's own memory is written before the loop ends."""
+        """Whether memory not private to the condition is written before the loop's `leave`."""
         before = list(walk(body[:leave]))
         own = {s.acc for s in before if isinstance(s, Init)}
         if any([isinstance(s, Update) and s.acc not in own for s in before]):

@@ -77,7 +77,7 @@ class DiskStore:
             self._turn_off(
                 "The cache of compiled code holds what others could have written.",
                 ("what", f"{error}"),
-                ("why", "code that is read from the cache is executed."),
+                ("why", "code from the cache is executed, so others must not be able to write it."),
                 ("write", f"rm -r {self.directory}    it is made anew; do not change its mode"),
             )
         except OSError:

@@ -1,1 +1,1 @@
-"""L5. Loops with small bodies as one kernel."""
+"""L5. Loops with small bodies -> one kernel each."""

@@ -73,7 +73,7 @@ def compile_bodies(
 
 
 def _live(program: Program, steps: Sequence[Step]) -> list[Step]:
-    """The steps without kernels whose results no step reads any more."""
+    """The steps without those kernels whose results are unread."""
     needed = {a for a in program.outputs if isinstance(a, Var)}
     out: list[Step] = []
     for step in reversed(steps):

@@ -1,4 +1,4 @@
-"""L5. Batches of a loop: axes along which its steps never mix, so that each place has its own loop.
+"""L5. Find the batch axes of a loop: its steps never mix elements along these lanes.
 
     vmap of a loop      scan (carry f64[512,512]) ...     becomes
                         parallel i in 512, j in 512 lanes 32: scan (carry f64) ...
@@ -100,12 +100,12 @@ class _Search:
         return axis
 
     def join(self, a: Atom, i: int, b: Atom, k: int) -> None:
-        """Two axes that stand for the same places."""
+        """Unify two axes."""
         if isinstance(a, Var) and isinstance(b, Var):
             self.parent[self.root((a, i))] = self.root((b, k))
 
     def spoil(self, a: Atom, k: int) -> None:
-        """An axis whose places are mixed."""
+        """Mark an axis along which elements are mixed."""
         if isinstance(a, Var):
             self.root((a, k))
             self.spoiled.add((a, k))
@@ -443,7 +443,7 @@ def _lane_while(cond: Program, body: Program, n: int, n_body: int) -> LaneWhile 
 
 
 def _without_choice(atom: Atom, go: Atom, defined: Mapping[Var, Eqn]) -> Atom:
-    """What a lane that goes on has."""
+    """The value in a lane that continues."""
     eqn = _made_by(atom, prims.select, defined)
     if eqn is None or _stripped(eqn.inputs[0], defined)[0] is not go:
         return atom
@@ -467,7 +467,7 @@ def _chosen_by_lane(atom: Atom, carry: Var, go: Atom, defined: Mapping[Var, Eqn]
 
 
 def _stripped(test: Atom, defined: Mapping[Var, Eqn]) -> tuple[Atom, tuple[int, ...]]:
-    """What a test repeats, and where its axes stand."""
+    """The atom that a test broadcasts, and the positions of its axes."""
     dims = tuple(range(test.aval.ndim))
     while (made := _made_by(test, prims.broadcast, defined)) is not None:
         dims = tuple([dims[d] for d in made.params["dims"]])

@@ -1,4 +1,4 @@
-"""L5. Pass `invariants`: what does not change from step to step is computed before the loop.
+"""L5. Pass `invariants`: hoist loop-invariant equations out of loops.
 
     scan (w, c, x) -> ... exp w ...     becomes     e = exp w;  scan (e, c, x) -> ... e ...
 

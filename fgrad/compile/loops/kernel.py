@@ -274,7 +274,7 @@ class _Loop:
         self._store(write_while(self.writer, s, memory), memory)
 
     def _store(self, results: Sequence[Value], memory: Sequence[Stored | None]) -> None:
-        """The last carry, where somebody reads it and it does not stand there yet."""
+        """Store the final carry if it is read and not stored yet."""
         for var, x, place in zip(self.eqn.outputs, results, memory, strict=False):
             if var in self.used and (place is None or place.buffer not in self.homes):
                 self.writer.write(self.home(var), x)

@@ -1,4 +1,4 @@
-"""L5. Elements at computed places, inside of a whole-loop kernel.
+"""L5. Gather, scatter and dynamic slices inside a whole-loop kernel.
 
 x[i]              an indirect load; a chain of selections where x is in registers
 x.at[i].set(u)    a store where x is memory that the loop updates; else selections

@@ -1,4 +1,4 @@
-"""L5. Results of loops that nobody reads, and sums of products that need no loop.
+"""L5. Remove unread results of loops, and move sums of products out of them.
 
 carry g + a.T @ b, never read by the body     becomes     a, b stacked, and one product
 """
@@ -20,7 +20,7 @@ MOST_BYTES = 1 << 28  # of what is stacked for one product
 
 
 def without_unread(program: Program) -> Program:
-    """The program with loops that only compute what somebody reads."""
+    """The program with unread carries and results of loops removed."""
     live = {a for a in program.outputs if isinstance(a, Var)}
     kept: list[Eqn] = []
     for eqn in reversed(program.eqns):

@@ -1,4 +1,4 @@
-"""L5. Values inside of a whole-loop kernel: small arrays as scalars, large ones where they lie.
+"""L5. Values in a whole-loop kernel: small arrays as scalars, large ones in memory.
 
 np.ndarray   the id of the kernel's scalar for each element: a small array in registers
 Stored       a strided view of a buffer, from which elements are loaded when they are needed

@@ -1,4 +1,4 @@
-"""L5. Walks along contiguous rows: which equations are such, and their library steps.
+"""L5. Cumulative operations and searches along contiguous rows -> library steps.
 
 cumsum[axis=1] x: (rows, columns)     each row is contiguous          a native walk by vectors
 cumsum[axis=0] x                      neighbours are in other lanes   a nest (lower_nest)

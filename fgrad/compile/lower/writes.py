@@ -1,4 +1,4 @@
-"""L5. Carries that a loop's body updates in place: only the elements that change are written.
+"""L5. Carries updated in place by a loop's body: only changed elements are written.
 
     body   (b, i) -> (scatter[set] b u i)     becomes     body' (b, i) -> (u, i), then  b[i] = u
 

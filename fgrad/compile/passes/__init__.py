@@ -1,1 +1,1 @@
-"""L5. Program -> Program: what is decided before there are kernels."""
+"""L5. Program -> Program: the passes before fusion."""

@@ -1,4 +1,4 @@
-"""L5. Primitives as compositions of others, for which there are kernels or native steps.
+"""L5. Primitives -> compositions of primitives that have kernels or native steps.
 
     sort a, axis=0            permute, sort along the last axis, permute
     solve a, b                factor a, lu_solve

@@ -1,4 +1,4 @@
-"""L5. Pass `cse`: two equations of one primitive, parameters and operands become one.
+"""L5. Pass `cse`: merge equations with equal primitive, parameters and operands.
 
 Requires nothing.  Ensures that no two equations compute the same; operands of commutative
 primitives are compared without order (x + y and y + x are equal to the last bit).

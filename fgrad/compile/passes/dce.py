@@ -1,4 +1,4 @@
-"""L5. Pass `dce`: an equation or constant that no output needs is dropped.
+"""L5. Pass `dce`: drop equations and constants that no output needs.
 
 Pairs of transpositions that only tell the order of a result (`ir/order.py`) are needed by none.
 

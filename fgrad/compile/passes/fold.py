@@ -1,4 +1,4 @@
-"""L5. Pass `fold`: an equation whose operands are known numbers is computed now.
+"""L5. Pass `fold`: evaluate equations whose operands are constants.
 
 Requires nothing.  Ensures that no small equation of literals and constants is left.  Large results
 stay equations: a broadcast or iota is cheaper to compute again than to keep.

@@ -1,4 +1,4 @@
-"""L5. Pass `windows`: large products that read windows of an array get these in memory.
+"""L5. Pass `windows`: store the windows of an array for large products (im2col).
 
     dot(windows(x), w)      ->      dot(barrier(permute(windows(x))), w)
 

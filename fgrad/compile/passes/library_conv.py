@@ -1,4 +1,4 @@
-"""L5. Pass `library_conv`: convolutions that a library of the device computes become calls of it.
+"""L5. Pass `library_conv`: convolutions -> calls of the device's library, if it supports them.
 
     conv(x, w)                                 library_conv[forward] x w
     conv(spread(y), reverse(swapped(w)))       library_conv[data] y w      the transpose in x

@@ -1,4 +1,4 @@
-"""L5. Pass `mixed_precision_matmul`: products of numbers of 16 bits read these, and write them.
+"""L5. Pass `mixed_precision_matmul`: 16-bit matrix products with float32 accumulation.
 
     convert[f16] (dot_general (convert[f32] a) (convert[f32] b))   ->   product[float16] a b
 

@@ -1,4 +1,4 @@
-"""L5. Patterns: whether a value is computed as a function would compute it.
+"""L5. Pattern matching: find equations that compute a given function.
 
     pattern(lambda x, b: relu(x + b), FLOAT32, FLOAT32).match(v)   ->   what x and b are
 

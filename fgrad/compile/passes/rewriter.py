@@ -1,4 +1,4 @@
-"""L5. What laws of algebra are written with: the equations so far, and how to make new ones."""
+"""L5. The rewriter of `simplify`: looks up equations and creates new ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""L5. Long sums into few places, in parts whose sums are added: threads share the parts.
+"""L5. Split long scatter-adds into few elements into partial sums that threads share.
 
     y = scatter[mode=add] x, updates, i          a million updates of a thousand places
     ->

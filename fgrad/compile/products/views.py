@@ -1,4 +1,4 @@
-"""L5. Views of buffers: what permute, broadcast, slice, index and reshape make of a layout.
+"""L5. Strided views: a layout -> its layout after permute, broadcast, slice, index or reshape.
 
     permute(w)      other strides          broadcast(w)      strides of 0
     index(w)        an offset              slice(w)          an offset, and larger strides

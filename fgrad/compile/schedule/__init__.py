@@ -1,1 +1,1 @@
-"""L5. Kernel -> Kernel: the same meaning in an order that is fast on a CPU."""
+"""L5. Kernel -> scheduled Kernel: reorder, tile and vectorise loops for a CPU."""

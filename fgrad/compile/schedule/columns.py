@@ -1,4 +1,4 @@
-"""L5. Reductions down the columns of a large matrix: rows are streamed instead of columns walked.
+"""L5. Column reductions of large matrices: stream rows instead of striding down columns.
 
 Each element of a row of results would walk down its own column, a cache line at a time.  Instead a
 strip of results is kept in a scratch row, and the matrix is added to it row by row:

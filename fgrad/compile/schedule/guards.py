@@ -1,4 +1,4 @@
-"""L5. Loops whose guards compare their own axis with numbers become one loop for each case.
+"""L5. Split loops at the constants that their predicates compare the axis with.
 
     parallel i in 1007:                          parallel i in 3:
       %0 = index i64 -3 + i                        store y[i] 0.0
@@ -187,7 +187,7 @@ class Folder:
         self.same: dict[int, int] = {}  # values that are another
 
     def body(self, body: Body) -> Body:
-        """The statements that are left."""
+        """The remaining statements."""
         made = [self._statement(self._renamed(s)) for s in body]
         return _used([s for s in made if s is not None])
 

@@ -1,4 +1,4 @@
-"""L5. Pass `parameterize_constants`: kernels that differ in numbers alone become one.
+"""L5. Pass `parameterize_constants`: merge kernels that differ only in constants.
 
     y = sin(x) * 1.5 + 0.0                  y = sin(x) * 1.5 + c[0]      c = [0.0]
     z = sin(y) * 1.5 + 0.25        ->       z = sin(y) * 1.5 + c[0]      c = [0.25]

@@ -1,4 +1,4 @@
-"""L5. Two rows at a time: what follows a row's sum does not wait for it alone.
+"""L5. Interleave two rows, to hide the latency of each row's reduction.
 
 Between two loops over a row stands a number of the row, and all of it must be there before the
 second loop begins.  The loops of two rows side by side halve that wait, and share what both read:

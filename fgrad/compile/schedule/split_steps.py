@@ -1,4 +1,4 @@
-"""L5. Pass `split_steps`: long reductions to few numbers become two kernels.
+"""L5. Pass `split_steps`: split long reductions with few results into two kernels.
 
     acc s = add f32 0.0               parallel b in 64:                  acc s = add f64 0.0
     reduce i in 6400000:                acc s = add f32 0.0              reduce b in 64:

@@ -1,8 +1,8 @@
-"""L5. Tiles for kernels that read along one axis and write along another, such as transposes.
+"""L5. Loops that read along one axis and write along another (transposes) -> register tiles.
 
 Two nested parallel loops that both have `lanes` are a tile: the emitter takes `lanes` rows of
-`lanes` elements at a time and turns the accesses that run along the outer axis in registers.  What
-does not fill a tile is left to ordinary loops.
+`lanes` elements at a time and transposes in registers those accessed along the outer axis.  What
+does not fill a tile becomes ordinary loops.
 
     parallel j in 100:                       parallel j in 96 lanes 16:
       parallel i in 100:                       parallel i in 96 lanes 16:
@@ -34,7 +34,7 @@ def tile_transposes(body: Body, names: Names, buffers: dict[str, Buffer]) -> Bod
 
 
 def _tiled(loop: Loop, names: Names, buffers: dict[str, Buffer]) -> list[Statement] | None:
-    """The nest that starts at `loop` with its two transposed axes tiled, if it has such."""
+    """The nest at `loop` with its two transposed axes tiled; None if it has none."""
     loops, body = [loop], loop.body
     while len(body) == 1 and type(body[0]) is Loop:
         loops.append(body[0])
@@ -60,12 +60,12 @@ def _tiled(loop: Loop, names: Names, buffers: dict[str, Buffer]) -> list[Stateme
 
 
 def _transposed(loops: list[Loop], body: Body) -> tuple[Loop, Loop] | None:
-    """Two loops (rows, columns): some accesses run along the one and some along the other.
+    """Two loops (rows, columns) such that some accesses are contiguous along each.
 
-    What is the same for all of a row, or for all of a column, needs no turning.
+    Values constant along a row or a column need no transposition.
     """
     votes: dict[str, int] = {}
-    turned: set[tuple[str, str]] = set()  # (axis that an access runs along, another of its axes)
+    turned: set[tuple[str, str]] = set()  # (contiguous axis of an access, another of its axes)
     for s in body:
         if isinstance(s, (Load, Store)):
             indirect = s.gather if isinstance(s, Load) else s.scatter
@@ -120,7 +120,7 @@ def _shifted(outer: Loop, inner: Loop, first: int, second: int) -> Loop:
 
 
 def _blocked(tile: Loop, lanes: int, names: Names) -> Loop:
-    """The tiled nest inside loops over blocks of tiles that stay in the near cache."""
+    """The tiled nest inside loops over blocks of tiles that fit a near cache."""
     size = lanes * BLOCK_TILES
     rows, columns = tile, only_loop(tile.body)
     if rows.extent % size or columns.extent % size or rows.extent * columns.extent < 4 * size**2:

@@ -1,1 +1,1 @@
-"""L5. What kernels and calls are, planned: steps, the routines among them, and their memory."""
+"""L5. Steps of a program: kernels, routines, and the plan of their memory."""

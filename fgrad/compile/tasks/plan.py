@@ -1,4 +1,4 @@
-"""L5. Pass `plan`: where every buffer lives.
+"""L5. Pass `plan`: assign every buffer its memory.
 
 Inputs and constants are the caller's; an output has its own fresh array; all else shares one arena,
 in which a buffer's place is used again after its last reader, and by a kernel that reads it for the

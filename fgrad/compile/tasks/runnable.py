@@ -1,4 +1,4 @@
-"""L5. What a backend's `build` makes: the part of the contract that programs are run by."""
+"""L5. `Runnable`: the interface of the compiled programs that a backend's `build` returns."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class RunnableOnDevice(Runnable, Protocol):
         ...
 
     def failed(self, code: int) -> NoReturn:
-        """Raise what a native call answered."""
+        """Raise the error of a failed native call."""
         ...
 
     def describe(self) -> str:

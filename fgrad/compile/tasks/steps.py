@@ -1,4 +1,4 @@
-"""L5. What a program becomes: groups of equations, and steps over buffers.
+"""L5. The data types of lowering: groups of equations, and steps over buffers.
 
 Program --fuse--> Groups --lower--> Steps --plan--> host program
 """
@@ -13,11 +13,11 @@ from fgrad.ir.program import Eqn, Var
 
 
 class Group(NamedTuple):
-    """Equations that become one step.
+    """A group of equations, lowered to one step.
 
     kind:
       loop     one nest over `domain`, whose first `rows` axes are independent; reductions over the
-               rest, and all that stands between them, are phases inside; `row_vars` are the
+               rest, and the equations between them, are phases inside; `row_vars` are the
                results with one value for each row, `columns` those with one for each column and
                block of rows, where axis k of the rows is cut into `splits[k]` parts
       product  a sum of products over `domain`, and elementwise equations on its result
@@ -44,7 +44,7 @@ class KernelStep(NamedTuple):
 
 
 class LibraryStep(NamedTuple):
-    """Call a routine on the buffers of `args`, once for each tuple of offsets in bytes."""
+    """Call a routine on the buffers of `args`, once for each tuple of byte offsets."""
 
     routine: Routine
     args: tuple[Var, ...]
@@ -52,7 +52,7 @@ class LibraryStep(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The routine in one word."""
+        """The name of the routine, for reports."""
         return label_of(self.routine)
 
 

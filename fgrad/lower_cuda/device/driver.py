@@ -202,7 +202,7 @@ class Driver:
             raise DeviceError(
                 "The GPU was used before this process was forked.",
                 (
-                    ("why", "a forked process has a copy of a context that works in its parent."),
+                    ("why", "a CUDA context works only in the process that created it."),
                     ("write", 'multiprocessing.get_context("spawn")'),
                 ),
             )

@@ -212,7 +212,7 @@ def _unsupported(eqn: Eqn) -> UnsupportedDeviceError:
         f"{name} of {', '.join([str(a.aval.dtype) for a in eqn.inputs])} does not run on a GPU.",
         (
             *used,
-            ("why", "on the CPU a function of NumPy or SciPy computes it, which has no form here."),
+            ("why", "on the CPU NumPy or SciPy computes it; it has no GPU implementation."),
             ("write", "with fgrad.config.override(host_fallback=True):   or FGRAD_HOST_FALLBACK=1"),
             ("write", f"    {name} runs on the CPU then, on copies of its operands"),
             ("write", f"fgrad.pure_callback(g, like, x)     where g calls {name} on the host"),

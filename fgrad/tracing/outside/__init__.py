@@ -1,1 +1,1 @@
-"""L2. What a jitted function reads from outside of its arguments, and whether it is as it was."""
+"""L2. Globals and closures that a jitted function reads, and whether they have changed."""

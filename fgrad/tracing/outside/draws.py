@@ -39,7 +39,7 @@ class Draws:
         self.states = [(name, x, _state(x)) for name, x in found]
 
     def check(self, fun: str) -> None:
-        """Raise a card if one of them has another state now."""
+        """Raise a card if the state of a generator has changed."""
         for name, x, state in self.states:
             if _state(x) != state:
                 raise RandomStateError(
@@ -61,7 +61,7 @@ def _kinds(python_random: Any) -> tuple[type, ...]:
 
 
 def _state(x: Any) -> Any:
-    """Something that is another after each draw."""
+    """A value that changes with each draw."""
     if hasattr(x, "getstate"):
         return _python_state(x)
     if not hasattr(x, "get_state"):

@@ -51,7 +51,7 @@ class Hidden:
         ASKED.note = self.before
 
     def _stand_in(self, key: Any) -> Tracer:
-        """The tracer for one of these values."""
+        """The tracer that replaces one of these values."""
         found = self.tracers.get(key)
         if found is None:
             builder, value = self.builder, self.inputs[key]
@@ -64,7 +64,7 @@ class Hidden:
         return found[1]
 
     def _asked(self, x: Tracer) -> None:
-        """The numbers of a tracer are wanted."""
+        """Called when Python or NumPy needs the numbers of a tracer."""
         if self.before is not None:
             self.before(x)
         wanted = set(_origins(x))
@@ -86,7 +86,7 @@ class Hidden:
             self.refused |= set(self.tracers)
 
     def forget(self) -> None:
-        """Drop what leads from here to itself, and would keep arguments alive."""
+        """Break reference cycles that would keep arguments alive."""
         self.builder = None
         self.tracers = {}
         self.stand_ins.made.clear()

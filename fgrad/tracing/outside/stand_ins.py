@@ -1,4 +1,4 @@
-"""L2. Functions that find something else where they read a value from outside.
+"""L2. Function -> a copy of it that reads tracers in place of outer values.
 
     cfg = {"lr": 0.1}
     def step(w): return w - cfg["lr"] * w

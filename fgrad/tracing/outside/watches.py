@@ -1,4 +1,4 @@
-"""L2. Values that were read from outside, by place: whether they are still the same.
+"""L2. Values read from globals and closures, by path: whether they have changed.
 
 Two values are the same if they are one object, or numbers, strings and the like of one type and
 the same bits.

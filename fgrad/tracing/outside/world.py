@@ -1,4 +1,4 @@
-"""L2. A function -> the names, containers and arrays outside of it that its result depends on.
+"""L2. A function -> the globals, closures, containers and arrays on which its result depends.
 
 The code of the function and of all functions that it can reach says which names it reads
 (`reads`); these lead to values, and values to functions and containers again.  Where a path ends,

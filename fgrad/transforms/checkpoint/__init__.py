@@ -1,1 +1,1 @@
-"""L4. Recomputation in place of saved values, chosen by the user or by a memory budget."""
+"""L4. Recompute residuals instead of saving them, as the user or a memory budget chooses."""

@@ -1,4 +1,4 @@
-"""L4. The body of a checkpoint at the prompt: equations without values, which are computed again.
+"""L4. Eager checkpoints: record the body without residuals, and recompute them for the pullback.
 
     forward    the function runs once, on known values; its equations are kept, its values are not
     pullback   the values that a derivative reads, and those that these are made of, are computed

@@ -1,4 +1,4 @@
-"""L4. Derivatives in a given memory: what is kept and what is computed again is chosen here.
+"""L4. Memory budget -> which residuals of a gradient are saved and which are recomputed.
 
     grad(f, memory="500MB")
 

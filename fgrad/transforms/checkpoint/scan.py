@@ -1,4 +1,4 @@
-"""L4. Loops whose derivative in reverse keeps few carries, and runs the steps between them again.
+"""L4. Checkpointed scans: the pullback saves few carries and reruns the steps between them.
 
     scan of T steps   ->   scan of T / n checkpoints, each a scan of n steps
 

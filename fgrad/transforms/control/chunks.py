@@ -1,4 +1,4 @@
-"""L4. Batches in chunks: a function of a whole batch is applied to one part after the other.
+"""L4. Chunked `vmap`: apply a batched function to one chunk of the batch after the other.
 
 In code that is compiled the chunks are the steps of a loop.
 """

@@ -1,4 +1,4 @@
-"""L4. What derivatives and batching of control flow share: parts of operands and of programs."""
+"""L4. Helpers for control-flow rules: split operands and programs into their parts."""
 
 from __future__ import annotations
 

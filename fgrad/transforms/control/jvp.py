@@ -1,4 +1,4 @@
-"""L4. Forward derivatives of loops and branches: the same with the jvp of what they hold.
+"""L4. JVP rules of scan, while and switch: the same equation on the jvp of its programs.
 
 scan of the body's jvp; while by its body's; switch of the branches' jvps
 """

@@ -1,4 +1,4 @@
-"""L4. Which values of a loop's steps are kept for its pullback, and which are computed again.
+"""L4. Choose which residuals of a loop's steps are saved, and which the pullback recomputes.
 
     step (x, y, z) -> x * y, x + z, exp x     keeps  x, y, z and exp x
                                               computes  x * y and x + z  in the backward step

@@ -1,4 +1,4 @@
-"""L4. Second derivatives of while loops: the pullback of the loops that pull another one back.
+"""L4. Second derivatives of while loops: the vjp of the loops that compute a vjp.
 
 With J the derivative of a loop L, its pullback P maps a cotangent u to uJ.  A cotangent v of that
 goes back to u as Jv, the tangent of L along v, and to the operands of L as the gradient of u(Jv),

@@ -1,4 +1,4 @@
-"""L4. Control flow in reverse: forward loops that stack residuals, and loops the other way round.
+"""L4. VJP rules of control flow: a forward loop stacks residuals, a reversed loop reads them.
 
 forward   a scan that also stacks the residuals of each step; those that depend on the loop's
           constants alone are computed once

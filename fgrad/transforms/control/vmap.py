@@ -1,4 +1,4 @@
-"""L4. Batches of loops and branches: loops of batched bodies.
+"""L4. Batching rules of scan, while and switch: the same equation on batched bodies.
 
 scan     what is batched in the carry is a fixed point
 while    runs until all lanes have ended; those that have keep their values

@@ -311,7 +311,7 @@ def _acts_again() -> MissingRuleError:
         "result it needs.",
         (
             ("where", f"{loc}:  {loc.text()}"),
-            ("why", "the effect would happen twice, and might give another result."),
+            ("why", "the pullback runs the step again: the effect would happen twice."),
             ("write", "lax.while_loop(cond, body, init, max_steps=1000)   keeps all steps"),
             ("write", "fgrad.pure_callback       if the function has no side effects"),
         ),

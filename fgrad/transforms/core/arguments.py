@@ -1,4 +1,4 @@
-"""L4. Arguments that a function writes: the caller's own, or copies that a transform made.
+"""L4. Written arguments: the write reaches the caller's array, or a transform's copy of it.
 
     vmap(f, in_axes=(0, None))(xs, buf)     f writes buf: written; f writes x: a copy, and a warning
 
@@ -105,8 +105,8 @@ def shared(function: str, name: str, other: str) -> ArgumentWriteError:
         f"{function} writes into an argument that shares memory with another one.",
         (
             ("value", f"{name} and {other}"),
-            ("why", "the function was traced for arguments that are apart: what it writes into"),
-            ("why", "one would not be seen in the other."),
+            ("why", "the function was traced for arguments that share no memory: a write into"),
+            ("why", "one would not change the other."),
             ("write", f"{other}.copy() in the call"),
         ),
     )
@@ -118,7 +118,7 @@ def strided(function: str, name: str) -> ArgumentWriteError:
         f"{function} writes into a view of an argument that would be a copy in NumPy.",
         (
             ("value", f"{name} is not contiguous"),
-            ("why", "whether a reshape is a view or a copy depends on how the array lies;"),
+            ("why", "whether a reshape is a view or a copy depends on the memory layout;"),
             ("why", "the function was traced for contiguous arrays."),
             ("write", f"{name}[...] = ...                     without a reshape"),
             ("write", f"np.ascontiguousarray({name})     in the call: a copy is written"),
@@ -175,8 +175,8 @@ def refuse_writes(of: str, tracers: Sequence[Tracer], results: Sequence[object])
             f"{of} writes into an argument that is a copy inside.",
             (
                 ("value", f"array {k} of its arguments: {x.aval}"),
-                ("why", "the function is recorded with arrays of its own, to run again; what it"),
-                ("why", "writes into them would be lost."),
+                ("why", "the function is recorded with copies of its arguments, to run again; its"),
+                ("why", "writes into the copies would be lost."),
                 ("write", "return the array, and use the result"),
                 ("write", "y = y.copy()      in the function, before it is written"),
             ),
@@ -205,7 +205,7 @@ def refuse_edits(of: str, watch: Watch | None, out: object) -> None:
                 ("value", f"a {kind} that holds something else afterwards"),
                 (
                     "why",
-                    "the function is recorded with containers of its own, to run again; what it",
+                    "the function is recorded with copies of its containers, to run again; what it",
                 ),
                 ("why", "stores in them would be lost."),
                 ("write", f"return the {kind}, and use the result"),
@@ -236,8 +236,8 @@ class Around:
                 f"{of} stores a traced value in a container outside of it.",
                 (
                     ("value", f"a {kind}"),
-                    ("why", "its code runs once, for all steps and whichever branch is taken:"),
-                    ("why", "what it stores would be stored once."),
+                    ("why", "the function is traced once, for all steps and for every branch:"),
+                    ("why", "the value would be stored once, at trace time."),
                     (
                         "write",
                         "return the value: as a carry, or as a result of each step of a scan",
@@ -344,10 +344,10 @@ class Shared:
         value = x.builder.lift(x).value if isinstance(x, Tracer) else x
         if value is None:
             raise ArgumentWriteError(
-                f"{self.transform} stores what differs between examples in what they share.",
+                f"{self.transform} stores a batched value in an unbatched argument.",
                 (
                     ("value", name),
-                    ("why", "one array cannot hold a number for each example."),
+                    ("why", "an unbatched array cannot hold one number for each example."),
                     ("write", f"{name}.copy()       before it is written: one for each example"),
                     ("write", "in_axes=0           and an array with one for each example"),
                 ),

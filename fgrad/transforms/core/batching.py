@@ -1,4 +1,4 @@
-"""L4. Recorded equations of one example, applied to a whole batch by their batching rules."""
+"""L4. Recorded equations of one example -> the same equations on a batch, by batching rules."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DERIVED = frozenset({"jvp", "vjp"})
 
 
 def example_input(builder: Builder, value: Value, axis: int) -> Tracer:
-    """What stands for one example of a value: a copy that lies in memory as the example does."""
+    """A tracer for one example of a batched value, with the example's memory layout."""
     aval = aval_of(value)
     shape = tuple(n for i, n in enumerate(aval.shape) if i != axis)
     x = builder.input(None, Aval(shape, aval.dtype))
@@ -41,8 +41,8 @@ def run_batched(
 ) -> list[Batched]:
     """Apply recorded equations to batches; `env` holds the mapped inputs by number.
 
-    Where a result is not known to lie in C order for one example (`orders`), it is not for all.
-    Derivatives do not warn, as outside of a batch: what is not selected may be infinite in them.
+    Results whose C order is unknown for one example (`orders`) have unknown order for the batch.
+    Derivatives do not warn, batched or not: branches that are not selected may be infinite.
     """
     state = THREAD.state
     saved, loud = (state.loc, state.via), True
@@ -55,7 +55,7 @@ def run_batched(
                     quiet.enter_context(np.errstate(all="ignore"))
                     loud = False
                 if not any([type(k) is int and k in env for k in operands]):
-                    continue  # the same for all examples: its value is known
+                    continue  # unbatched: its value is known
                 pairs = [_pair(env, k, x) for k, x in zip(operands, values, strict=True)]
                 xs, dims = [x for x, _ in pairs], [d for _, d in pairs]
                 rule: Callable[..., tuple[PyTree, PyTree]] | Refusal | None = prim.rules.get(
@@ -64,7 +64,7 @@ def run_batched(
                 if rule is None or isinstance(rule, Refusal):
                     raise missing_rule(prim, "batching rule", rule, record)
                 if not any([d is not None for d in dims]):
-                    rule = _once  # of results that turned out to be the same for all examples
+                    rule = _once  # of results that turned out to be unbatched
                     params = {**params, "prim": prim}
                 state.loc, state.via = loc, passed_by(via, outer)
                 out, dim = rule(size, xs, dims, **params)
@@ -84,7 +84,7 @@ def run_batched(
 def _once(
     _size: int, operands: Sequence[Value], _dims: object, *, prim: Primitive, **params: object
 ) -> tuple[PyTree, PyTree]:
-    """An equation on values that all examples share."""
+    """Apply an equation to unbatched values."""
     out = bind(prim, *operands, **{k: v for k, v in params.items() if k != "saved"})
     return out, (None,) * len(out) if prim.multiple else None
 

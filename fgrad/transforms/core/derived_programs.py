@@ -1,4 +1,4 @@
-"""L4. Derived programs: the derivative, the pullback and the batched form of a closed program.
+"""L4. Closed program -> its jvp, vjp and batched programs.
 
 They serve primitives that hold a program (a nested `jit`, a loop body).  Each is traced once and
 made once, see `Program.derived`.

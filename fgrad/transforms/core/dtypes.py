@@ -72,7 +72,7 @@ def check_result(dtype: np.dtype, holomorphic: bool, fun: Callable[..., PyTree],
             f"{what} needs a real result, but {name} returned {dtype}.",
             (
                 *_used(),
-                ("why", "a complex result has two real parts, each with derivatives of its own."),
+                ("why", "the real and the imaginary part each have their own derivatives."),
                 ("write", "np.abs(y) or y.real                make a real number of the result"),
                 ("write", f"{what}(f, holomorphic=True)".ljust(35) + "f'(z) of a holomorphic f"),
                 ("write", "fgrad.jvp(f, (z,), (dz,))          the derivative in one direction"),
@@ -94,7 +94,7 @@ def check_direction(
             f"{what} needs real arguments, but one of {function_name(fun)} is {dtype}.",
             (
                 *_used(),
-                ("why", "along x and along y a function of z = x + iy has two derivatives."),
+                ("why", "a function of z = x + iy has one derivative along x and another along y."),
                 ("write", f"{what}(f, holomorphic=True)".ljust(46) + "f'(z) of a holomorphic f"),
                 ("write", f"{what}(lambda x, y: f(x + 1j * y), (0, 1))".ljust(46) + "both of them"),
             ),

@@ -1,7 +1,7 @@
-"""L4. User functions that run beneath a trace: custom rules, bodies of checkpoints.
+"""L4. Run user functions (custom rules, checkpoint bodies) in the context enclosing a trace.
 
-An equation is evaluated in the context that encloses its trace.  Where it stands for a user
-function, that function runs there too, while the trace is *hidden*: a tracer of a hidden trace that
+An equation is evaluated in the context that encloses its trace.  If it calls a user
+function, the function runs there too, with the trace *hidden*: a tracer of a hidden trace that
 the function closes over counts as its value, unless a derivative would get lost.
 """
 
@@ -36,13 +36,13 @@ from fgrad.typing import PyTree
 
 
 class _Hidden(threading.local):
-    """The traces beneath which this thread runs user code; what becomes of a derivative of what it
+    """The hidden traces while this thread runs user code; how derivatives are treated of values it
     closes over: "refused", "stopped" where that counts as a constant, or "open" if it is not known
     yet."""
 
     builders: tuple[Builder, ...] = ()
     derivatives: str = "refused"
-    trying: tuple[Any, ...] = ()  # the custom functions whose rules run to see what they close over
+    trying: tuple[Any, ...] = ()  # custom functions whose rules run to find their closure
 
 
 HIDDEN = _Hidden()

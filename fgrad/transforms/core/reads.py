@@ -1,4 +1,4 @@
-"""L4. The cotangents of many reads of one array: one scatter instead of a sum of arrays.
+"""L4. Accumulate the cotangents of many reads of one array by one scatter, not a sum of arrays.
 
 y_j = x[r_j] for j = 1 .. m:   sum_j pad(ct_j)   becomes   scatter(zeros, all r_j, all ct_j, "add"),
 which walks what was read instead of m times the whole array.  Few reads of large parts stay pads,

@@ -415,7 +415,7 @@ def _endless(prim: Primitive, record: Record) -> MissingRuleError:
         (
             ("where", f"{loc}:  {loc.text()}"),
             ("why", f"its derivative applies {prim.name} to the tangents again, and so on: it is"),
-            ("why", "linear, and says not how a cotangent goes back through it."),
+            ("why", "linear, but defines no transpose."),
             ("write", f"@{prim.name}.def_transpose    in place of def_jvp"),
         ),
     )

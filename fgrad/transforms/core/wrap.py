@@ -1,4 +1,4 @@
-"""L4. Between user functions of pytrees and flat lists of values: arguments in, results out."""
+"""L4. User functions of pytrees <-> functions of flat lists of values."""
 
 from __future__ import annotations
 

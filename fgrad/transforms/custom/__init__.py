@@ -1,1 +1,1 @@
-"""L4. Functions with rules of their users: derivatives, batching, callbacks, implicit functions."""
+"""L4. User-defined rules: derivatives, batching, callbacks, implicit functions, primitives."""

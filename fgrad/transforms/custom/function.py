@@ -1,4 +1,4 @@
-"""L4. Arguments and results of functions with rules of the user's, and of these rules."""
+"""L4. Check arguments and results of functions with custom rules, and of the rules."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class CustomFunction:
             (
                 ("value", f"it is a {type(x).__name__}"),
                 line_of(self.fun, "defined"),
-                ("why", "rules get derivatives of all arguments that are not marked as static."),
+                ("why", "rules get derivatives of all arguments that are not static."),
                 ("write", f"{self.what}({self.name}, nondiff_argnames=({name.split('[')[0]},))"),
             ),
         )

@@ -1,4 +1,4 @@
-"""L4. Functions with a forward derivative of the user's.
+"""L4. `custom_jvp`: functions with a user-defined jvp rule.
 
     custom_jvp : (a -> b), ((a, T a) -> (b, T b)) -> (a -> b)
 

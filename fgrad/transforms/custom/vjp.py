@@ -1,4 +1,4 @@
-"""L4. Functions with a reverse derivative of the user's.
+"""L4. `custom_vjp`: functions with a user-defined vjp rule.
 
     custom_vjp : (a -> b), (a -> (b, r)), ((r, CT b) -> CT a) -> (a -> b)
 

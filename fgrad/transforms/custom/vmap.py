@@ -1,4 +1,4 @@
-"""L4. Functions with a batching rule of the user's.
+"""L4. `custom_vmap`: functions with a user-defined batching rule.
 
 custom_vmap : (a -> b), (n -> [a] -> [b]) -> (a -> b)
 

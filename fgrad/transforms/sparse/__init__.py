@@ -1,1 +1,1 @@
-"""L4. Which entries of a Jacobian can be nonzero, and columns that are computed together."""
+"""L4. Sparsity patterns of Jacobians, and colourings of their columns."""

@@ -1,4 +1,4 @@
-"""L4. Colours of columns: those of one colour are computed by one derivative.
+"""L4. Sparsity pattern -> colours of columns; one derivative computes all columns of a colour.
 
 columns   two columns of one colour have no row in common
 star      of a symmetric matrix: each entry can be read from its column or from its row

@@ -1,4 +1,4 @@
-"""L4. Which results of a program depend on which of its inputs: patterns of Jacobians.
+"""L4. Program -> the sparsity pattern of its Jacobian, by dependence analysis.
 
 The derivative of a function is a linear program of the tangents; dependences are followed through
 its equations as sparse matrices with a row for each element of an array and a column for each

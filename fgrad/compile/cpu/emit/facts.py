@@ -1,4 +1,4 @@
-"""L5. What is known of loops before their code is written: spans of iterations, what varies."""
+"""L5. Analysis of loops before code generation: iteration ranges, and which values vary."""
 
 from __future__ import annotations
 

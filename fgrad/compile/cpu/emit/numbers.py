@@ -1,4 +1,4 @@
-"""L5. The numbers of a scheduled kernel: which of them are structure, and which may be data.
+"""L5. The constants of a scheduled kernel: which are structural, and which can be parameters.
 
 Extents, strides, offsets and constants may be data: the code of a kernel is then right for all
 kernels of its structure, and reads them from a table.  What decides which instructions are written

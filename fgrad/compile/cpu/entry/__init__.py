@@ -1,1 +1,1 @@
-"""L5. The native way in: a call like an earlier one runs no Python code."""
+"""L5. The native entry of jitted functions: a repeated call runs no Python code."""

@@ -1,4 +1,4 @@
-"""L5. The native entry as LLVM text: arguments that are written lie apart from all others.
+"""L5. The native entry as LLVM text: check that no written argument overlaps another.
 
 Bounds are compared; arrays whose bounds overlap, as u[::2] and u[1::2], go to Python, which looks
 at their elements.

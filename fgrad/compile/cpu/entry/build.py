@@ -1,4 +1,4 @@
-"""L5. The native entry as LLVM text: putting the leaves of a result together in containers.
+"""L5. The native entry as LLVM text: leaves of a result -> containers.
 
     [LEAF, number]  [PUSH, object]  [MAKE_TUPLE, n]  [MAKE_LIST, n]  [MAKE_DICT, n, keys...]
     [MAKE_NAMED, n, class, its tp_new]  [CALL, n, function of a tuple]  [RETURN, 0]

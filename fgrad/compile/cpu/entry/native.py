@@ -1,4 +1,4 @@
-"""L5. Native calls of jitted functions: a call that was made before runs no Python code.
+"""L5. Native calls of jitted functions: a repeated call runs no Python code.
 
 `NativeCallable` is the base class of jitted functions.  Its instances hold the address of the
 entry, a function in the vectorcall convention that is compiled once per machine, and of a chain of
@@ -201,7 +201,7 @@ class NativeCalls:
         return signature
 
     def forget(self, callee: object, signatures: Sequence[Signature], program: object) -> None:
-        """Have calls like these come to Python again; what they need is freed when none is left."""
+        """Route such calls through Python again; free the signature after the last running call."""
         self.attempts.pop(id(program), None)
         for signature in signatures:
             if self.signatures.get(signature.key) is signature:

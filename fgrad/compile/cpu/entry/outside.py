@@ -1,17 +1,17 @@
-"""L5. What a call reads from outside of its arguments, as instructions of a signature's program.
+"""L5. A call's reads of globals and closures -> instructions of its signature's program.
 
     [WORD_IS, address, word]                  a cell, a class, a slot, a function's code
     [LOOKUP, dict, key, object or 0]          a name
-    [KEYS, dict, n, keys...]                  all names in a dictionary, in order
+    [KEYS, dict, n, keys...]                  all keys of a dictionary, in order
     [ITEMS, list, n, objects...]
     [BYTES, address, n, address of a copy]    an array that can be written into
-    [SINCE, address, version, words]          skip what follows if a dictionary did not change
-    [SEEN, address, words]                    and remember that it was as it should be
-    [FETCH, dict, key]                        an object that is there
+    [SINCE, address, version, words]          skip what follows if the dictionary is unchanged
+    [SEEN, address, words]                    and record that the check passed
+    [FETCH, dict, key]                        load the object found there
     [FETCH_WORD, address, 0]                  likewise
-    [NUMBER, type, slot, cell, words]         which is a number of a type: copy it for this call
+    [NUMBER, type, slot, cell, words]         check the number's type; copy it for this call
 
-All objects live as long as the signature.  Keys are strings and integers: no Python code runs.
+The signature owns all objects.  Keys are strings and integers, so comparing runs no Python code.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from fgrad.tracing.outside.watches import MISSING, Attribute, Item, Items, Numbe
 
 
 class NotWatched(Exception):
-    """Something that only Python can look at."""
+    """A read that native code cannot check."""
 
 
 def outside_words(watches: Watches, references: list[Any]) -> list[int]:
-    """The instructions that compare the world with what was watched, which `references` keep."""
+    """Instructions that compare watched values with their current state; `references` own them."""
     references.append(watches)
     words: list[int] = []
     for place in watches.places():
@@ -67,7 +67,7 @@ def outside_words(watches: Watches, references: list[Any]) -> list[int]:
 
 
 def number_words(number: Number, slot: int, cell: int) -> list[int]:
-    """The instructions that fetch a number, which is then in one or two cells."""
+    """Instructions that copy a number into one or two cells."""
     place, kind = number.place, number.kind
     if isinstance(place, Item):
         if type(place.key) is not str and type(place.key) is not int:
@@ -80,7 +80,7 @@ def number_words(number: Number, slot: int, cell: int) -> list[int]:
 
 
 def address(x: np.ndarray) -> int:
-    """Where the numbers of an array are."""
+    """The data pointer of an array."""
     return x.__array_interface__["data"][0]
 
 
@@ -91,12 +91,12 @@ def _all_of(instruction: int, items: Items, kind: type) -> list[int]:
 
 
 def _address(x: object) -> int:
-    """The word that stands for a reference."""
+    """A reference as a table word."""
     return 0 if x is MISSING else id(x)
 
 
 def _unless_unchanged(holder: dict[Any, Any], inside: list[int]) -> list[int]:
-    """The instructions, which are skipped as long as a dictionary has the same version."""
+    """The instructions, skipped while the dictionary's version is unchanged."""
     at = version_address(holder)
     if at is None:
         return inside
@@ -104,7 +104,7 @@ def _unless_unchanged(holder: dict[Any, Any], inside: list[int]) -> list[int]:
 
 
 def _place(place: Attribute) -> list[int]:
-    """The word in which an object keeps a reference."""
+    """The address at which an object stores a reference."""
     at = id(place.holder) + _offset(place)
     if word_at(at) != _address(place.value):
         raise NotWatched
@@ -133,7 +133,7 @@ _DEFINITION = 40  # in a member descriptor, behind type, name and qualified name
 
 @functools.cache
 def _fields() -> dict[str, int]:
-    """Where cells and functions keep what they refer to."""
+    """The offsets of the references stored in cells and functions."""
 
     def probe(x: int = 12345, *, y: int = 54321) -> int:
         return x + y
@@ -155,7 +155,7 @@ def _word_of(x: object, value: object) -> int:
 
 
 def _layout(x: np.ndarray) -> list[int]:
-    """An array has its memory, shape, strides and dtype as before."""
+    """Check that an array's data pointer, shape, strides and dtype are unchanged."""
     at = LAYOUT
     usable = x.flags.c_contiguous and x.flags.aligned and x.dtype.isnative
     if at is None or type(x) is not np.ndarray or not usable:

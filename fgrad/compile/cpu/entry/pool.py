@@ -1,4 +1,4 @@
-"""L5. The native entry as LLVM text: memory for temporaries and large results, used again.
+"""L5. The native entry as LLVM text: reusable memory for temporaries and large results.
 
 The first touch of fresh memory costs more than most loops over it: 10 million elements take 10 ms
 in new pages and 5 in old ones.  Blocks that are given back are therefore kept, up to a limit, and

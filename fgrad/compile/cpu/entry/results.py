@@ -37,7 +37,7 @@ def results_text(at: Layout) -> str:
 
 
 def _drop() -> str:
-    """Give up the references in an array of pointers; null ones are passed over."""
+    """Release the references in an array of pointers, skipping null."""
     body = word("object", "objects", "%drop_i", "ptr") + "  call void @Py_DecRef(ptr %object)\n"
     return (
         "define internal void @fgrad_drop(ptr %objects, i64 %count) #0 {\nentry:\n"
@@ -49,7 +49,7 @@ def _drop() -> str:
 
 
 def _usable(at: Layout) -> str:
-    """Whether nobody else refers to an array, and it still is what it was when it was made."""
+    """Whether an array has no other reference and its header is unmodified."""
     same_dim = (
         word("extent", "dims", "%dim_i")
         + word("wanted_extent", "wanted_dims", "%dim_i")

@@ -196,11 +196,11 @@ class Signature:
 
     @property
     def running(self) -> bool:
-        """Whether calls are at it."""
+        """Whether calls are running it."""
         return self.words[NODE["running"]] != 0
 
     def was_used(self) -> bool:
-        """Whether a call fitted it since this was asked."""
+        """Whether a call matched it since the last query."""
         used, self.words[NODE["used"]] = self.words[NODE["used"]], 0
         return used != 0
 

@@ -1,1 +1,1 @@
-"""L5. The product of matrices."""
+"""L5. Matrix products on the CPU."""

@@ -1,1 +1,1 @@
-"""L5. Native walks along rows: sorting, selecting, searching, running totals."""
+"""L5. Native operations on contiguous rows: sort, top-k, search, cumulative sum."""

@@ -1,4 +1,4 @@
-"""L5. The greatest elements of rows, natively: one walk by vectors, and a short list in order.
+"""L5. Native top-k of rows: one vectorised pass and a short sorted list.
 
 A record is the element's key above the complement of its place, so that of equal elements the first
 is the greatest.  The list begins with the first elements of the row.  Vectors are compared with the
