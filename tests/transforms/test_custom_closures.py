@@ -384,3 +384,33 @@ def test_threads_share_a_program_with_closures() -> None:
     for t in threads:
         t.join()
     assert not wrong
+
+
+def powers(k: int, a: Any) -> Any:
+    """a^k exp(a x), whose rule makes the next of the family."""
+
+    @fgrad.custom_jvp
+    def f(x: Any) -> Any:
+        return np.exp(x * a) * a**k
+
+    @f.defjvp
+    def rule(primals: Any, tangents: Any) -> Any:
+        (x,), (t,) = primals, tangents
+        return f(x), powers(k + 1, a)(x) * t
+
+    return f
+
+
+@pytest.mark.parametrize("inside", [lambda f: f, fgrad.jit])
+@pytest.mark.parametrize("outside", [lambda f: f, fgrad.jit])
+def test_a_rule_may_make_another_custom_function(outside: Any, inside: Any) -> None:
+    """Without end, if each of them ran its rule to see what it closes over."""
+    x = np.array([0.3, 0.4])
+
+    def third(a: Any) -> Any:
+        def slope(fun: Any) -> Any:
+            return lambda x: np.sum(fgrad.grad(fun)(x))
+
+        return fgrad.grad(slope(slope(inside(lambda x: np.sum(powers(0, a)(x))))))(x)
+
+    np.testing.assert_allclose(outside(third)(2.0), 8.0 * np.exp(2.0 * x))
