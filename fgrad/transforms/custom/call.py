@@ -323,8 +323,8 @@ def closed_over(rules: UserRules, values: Values) -> list[tuple[Tracer, Value]]:
 
     The rules run on unknown values, and what they record is thrown away; where one needs values it
     is left there, and a card comes when it asks for what was not found.  A rule that calls its own
-    function does not run again for that, and one that makes another such function, as derivatives of
-    integrals are integrals, no more than `DEEPEST` times.
+    function does not run again for that, and one that makes another such function (derivatives of
+    integrals are integrals) no more than `DEEPEST` times.
     """
     owner = rules.owner
     reached = [*[x for x in vars(owner).values() if callable(x)], *rules.split.statics.values()]
