@@ -40,7 +40,7 @@ def _walk(x: object) -> Iterator[Any]:
 
 
 def contents_of(container: object) -> dict[Any, Any]:
-    """What stands in a container: items by key or index, or attributes by name."""
+    """The contents of a container: items by key or index, or attributes by name."""
     if isinstance(container, dict):
         return dict(container)
     if isinstance(container, SEQUENCES):
@@ -57,14 +57,14 @@ def _slots_of(kind: type) -> Sequence[str]:
 
 
 class Watch:
-    """The containers of a tree, and what stood in them."""
+    """The containers of a tree and a snapshot of their contents."""
 
     def __init__(self, x: object) -> None:
         self.containers = containers_in(x)
         self.before = [contents_of(c) for c in self.containers]
 
     def edits(self) -> tuple[Edit, ...]:
-        """The containers that hold something else now."""
+        """The containers whose contents have changed."""
         pairs = zip(self.containers, self.before, strict=True)
         now = [(k, contents_of(c), before) for k, (c, before) in enumerate(pairs)]
         return tuple([Edit(k, contents) for k, contents, old in now if not _same(contents, old)])
@@ -75,7 +75,7 @@ def _same(a: dict[Any, Any], b: dict[Any, Any]) -> bool:
 
 
 def put_contents(container: object, contents: dict[Any, Any]) -> None:
-    """Let a container hold other contents: the same object afterwards."""
+    """Replace the contents of a container in place."""
     if isinstance(container, dict):
         if list(container) != list(contents):
             container.clear()

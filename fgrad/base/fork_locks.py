@@ -20,7 +20,7 @@ def own_lock(owner: object) -> Any:
 
 
 class Locked:
-    """Something with a lock."""
+    """An object with a lock."""
 
     def __init__(self) -> None:
         self.lock = own_lock(self)

@@ -24,7 +24,7 @@ _STORED = "setting an array element with a sequence"
 
 
 def hides_own_frames(function: Function) -> Function:
-    """A function that users call: errors leave it without the frames of fgrad."""
+    """Decorator of public functions: remove fgrad's frames from the tracebacks of their errors."""
 
     @functools.wraps(function)
     def shown(*args: PyTree, **kwargs: PyTree) -> Any:
@@ -40,7 +40,7 @@ def hides_own_frames(function: Function) -> Function:
 
 
 def shorten(error: BaseException) -> None:
-    """Take fgrad's frames from the tracebacks of an error and of those that led to it."""
+    """Remove fgrad's frames from the tracebacks of an error and of its causes."""
     if config.traceback == "full":
         return
     for each in chain_of(error):
@@ -63,7 +63,7 @@ def _explain(error: BaseException) -> None:
 
 
 def note_read_only(error: BaseException | None, why: str) -> None:
-    """NumPy's error for a write into a read-only array does not say who made it so: add that."""
+    """Explain NumPy's error for a write into a read-only array: say who made it read-only."""
     if type(error) is not ValueError or hasattr(error, "__notes__"):
         return
     if str(error).endswith("read-only"):
@@ -71,7 +71,7 @@ def note_read_only(error: BaseException | None, why: str) -> None:
 
 
 def chain_of(error: BaseException | None) -> list[BaseException]:
-    """An error and those that led to it."""
+    """An error and its chain of causes."""
     found: list[BaseException] = []
     while error is not None and error not in found:
         found.append(error)
@@ -99,7 +99,7 @@ def _is_own(entry: TracebackType) -> bool:
 
 
 def _is_defect(error: BaseException, last: TracebackType) -> bool:
-    """Whether an error was raised by fgrad, and not on purpose."""
+    """Whether an error is a defect of fgrad, not one raised on purpose."""
     if isinstance(error, FgradError):
         return isinstance(error, CheckError)
     return isinstance(error, _DEFECTS) and _is_own(last)

@@ -31,7 +31,7 @@ YOUNG_OBJECTS = 50_000  # made between two looks, instead of 700
 
 
 class _Blocks:
-    """How many blocks are open, and the thresholds outside of them."""
+    """The number of open blocks, and the thresholds to restore."""
 
     def __init__(self) -> None:
         self.lock = own_lock(self)
@@ -44,7 +44,7 @@ _BLOCKS = _Blocks()
 
 @contextmanager
 def collector_relaxed() -> Iterator[None]:
-    """A block in which the collector looks seldom; blocks may nest, and overlap in threads.
+    """A block with fewer collections; blocks may nest, and overlap across threads.
 
     An interrupt may come after every call: what is undone in the end is noted before.
     """

@@ -26,7 +26,7 @@ PROVIDERS: dict[str, str] = {}  # for each device, the module whose `BACKEND` co
 
 
 def load(name: str, by: Callable[[str], ModuleType] = importlib.import_module) -> ModuleType:
-    """The module `name`, imported if it is not; an interrupt waits until it is there."""
+    """Import the module `name` if necessary; interrupts are deferred until it is loaded."""
     found = sys.modules.get(name)
     if found is not None and not getattr(found.__spec__, "_initializing", False):
         return found
@@ -49,7 +49,7 @@ def _wait(number: int, _frame: object) -> None:
 
 
 def _uninterrupted(function: Callable[[], Any], signals: Sequence[int]) -> Any:
-    """The result of a function during which these signals wait."""
+    """Call a function with these signals deferred."""
     if not signals:
         return function()
     number = signals[0]
@@ -65,7 +65,7 @@ def _uninterrupted(function: Callable[[], Any], signals: Sequence[int]) -> Any:
 
 
 class LazyModule:
-    """Stands for a module until one of its names is read."""
+    """A proxy that imports its module when an attribute is first read."""
 
     def __init__(self, name: str) -> None:
         self.__dict__["_name"] = name
@@ -86,7 +86,7 @@ class LazyModule:
 
 
 class LazyExtension(LazyModule):
-    """Stands for a compiled module, which is loaded without the package around it."""
+    """A proxy of an extension module, loaded without importing its package."""
 
     def _load(self, name: str) -> ModuleType:
         return load(name, lambda name: _load_alone(name) or importlib.import_module(name))

@@ -38,7 +38,7 @@ class Recipe(NamedTuple):
 
 
 class Transformed:
-    """What a transform makes of a function.
+    """The result of a transform.
 
     Arguments:
         fun: a closure that does the work.
@@ -81,13 +81,13 @@ class Transformed:
 
 
 def named(wrapper: Any, of: Callable[..., Any], label: str) -> None:
-    """Give what was made of a function its name and documentation, and a label for cards."""
+    """Copy a function's name and documentation to its transformed form, and set its card label."""
     take_names(wrapper, of)
     wrapper.__label__ = label
 
 
 def take_names(wrapper: Any, of: Callable[..., Any]) -> None:
-    """Give what was made of a function its names and documentation."""
+    """Copy a function's names and documentation to its transformed form."""
     functools.update_wrapper(wrapper, of, _NAMES, ())
 
 
@@ -111,7 +111,7 @@ def pickles_as_call(make: Callable[P, R]) -> Callable[P, R]:
 
 
 def with_recipe(result: PyTree, recipe: Recipe) -> Any:
-    """What a call has made, which knows that call."""
+    """The result of a call, with the call recorded as its recipe."""
     if isinstance(result, types.FunctionType):
         label = recipe.make.__name__ + (f".{recipe.field}" if recipe.field else "")
         result = Transformed(result, result, label)
@@ -124,7 +124,7 @@ def with_recipe(result: PyTree, recipe: Recipe) -> Any:
 
 
 def remade(make: Callable[..., Any], args: Any, kwargs: Any, field: str | None) -> Any:
-    """What a recipe makes."""
+    """Execute a recipe."""
     made = make(*args, **kwargs)
     return made if field is None else getattr(made, field)
 
@@ -192,7 +192,7 @@ def _below_its_name(x: object, pickler: _Pickler) -> Any:
 
 
 def unwrapped(x: Any, steps: int) -> Any:
-    """The function that was wrapped so often."""
+    """The function below a number of wrappers."""
     for _ in range(steps):
         x = x.__wrapped__
     return x
@@ -248,7 +248,7 @@ def _pickler() -> _Pickler:
 
 
 def _modules_by_value(pickler: object) -> frozenset[str]:
-    """The script, and what was given to `cloudpickle.register_pickle_by_value`."""
+    """Modules pickled by value: the script, and those registered with cloudpickle."""
     found = {"__main__"}
     for cls in type(pickler).__mro__:
         listed = getattr(sys.modules.get(cls.__module__), "list_registry_pickle_by_value", None)

@@ -61,7 +61,7 @@ def _cell_of(file: str) -> str:
 
 
 def owner_of(file: str) -> int:
-    """Whose code a file holds: the user's, that of a library, or what fgrad is made of."""
+    """The owner of a file: the user, a library, or fgrad."""
     found = _owners.get(file)
     if found is None:
         own, library = file.startswith(_OWN), file.startswith(_LIBRARIES)
@@ -89,7 +89,7 @@ def user_frame() -> FrameType | None:
 
 
 def here() -> RawLoc:
-    """The raw location of the innermost frame that belongs to the user; who asks is of fgrad."""
+    """The raw location of the innermost user frame; to be called from fgrad's code."""
     frame: FrameType | None = sys._getframe(2)
     # Keyed by file, not by code object: hashing a code object reads all of its instructions.
     owners = _owners.get
@@ -107,7 +107,7 @@ def here() -> RawLoc:
 
 
 def warn_user(text: str, category: type[Warning]) -> None:
-    """Warn at the user's line, however deep fgrad has been called."""
+    """Warn at the user's line, at any call depth inside fgrad."""
     frame = user_frame() or sys._getframe(1)
     place = frame.f_code.co_filename, frame.f_lineno
     names = frame.f_globals

@@ -1,4 +1,4 @@
-"""L6. The backend of the GPU: what is a kernel, and what its libraries do better."""
+"""L6. The GPU backend: which steps are kernels, and which are library calls."""
 
 from __future__ import annotations
 

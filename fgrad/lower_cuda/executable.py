@@ -142,7 +142,7 @@ class CudaExecutable:
         )
 
     def failed(self, code: int) -> NoReturn:
-        """Raise what a native call answered."""
+        """Raise the error of a failed native call."""
         self._answered(code, (), 0)
         raise CheckError(f"a call on the device answered {code:#x}, which is no failure.")
 

@@ -28,7 +28,7 @@ def attempt_address() -> int:
 
 
 def _attempt(symbol: str) -> tuple[str, set[str]]:
-    """The nearest graph, if it is near enough and nobody else is at it."""
+    """The nearest graph, if it is near enough and not in use."""
     nearer = (
         "  %graph_k = add i64 %choose_i, 2\n"
         + word("candidate", "table", "%graph_k", "ptr")

@@ -1,4 +1,4 @@
-"""L6. What a compiled program does on the device, as text.
+"""L6. Compiled program -> a text report of its device calls.
 
 2 kernels in 3 launches, 1 other call, arena 64.0 KB, constants 0 B, graph of 4 nodes
 tanh_add      grid 128 of (256, 1)   1.5 MB   model.py:12 (loss)

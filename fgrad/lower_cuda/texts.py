@@ -1,4 +1,4 @@
-"""L6. What kernels become, as text: FGRAD_SHOW=cuda,llvm,asm and `inspect(f).texts(...)`."""
+"""L6. Kernels -> source text for FGRAD_SHOW=cuda,llvm,asm and `inspect(f).texts(...)`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""L7. Random initial weights whose variance keeps that of signals or of gradients.
+"""L7. Random initial weights that preserve the variance of activations or gradients.
 
 With fan_in and fan_out the numbers of connections into and out of a unit:
 

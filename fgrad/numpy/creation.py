@@ -1,4 +1,4 @@
-"""L4. Arrays made of nothing but a shape, arrays like others, triangles and diagonals."""
+"""L4. Array creation: from a shape, like another array, triangles and diagonals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""L4. Results whose length depends on values: known ones, or as many as `size=` says.
+"""L4. Functions whose result length depends on values: values are known, or `size=` is given.
 
     np.nonzero(x), np.unique(x), ...        values must be known: `grad`, not `jit`
     fgrad.numpy.unique(x, size=5)           five elements, filled up or cut off: also under `jit`

@@ -1,4 +1,4 @@
-"""L4. Functions that need the numbers themselves: they print, write or decide.
+"""L4. NumPy functions that need concrete values: they print, write files or decide.
 
 They work where values are known (under `grad`, and outside of all transforms), and give a card
 where they are not.

@@ -1,4 +1,4 @@
-"""L4. `x[mask]` for a mask whose values are not known: it can be calculated with and written back.
+"""L4. `x[mask]` for a mask with unknown values: usable in arithmetic and in `x[mask] = ...`.
 
     x[x > 1] *= 2          under jit: reads x[mask], multiplies, assigns to x[mask]
 

@@ -1,4 +1,4 @@
-"""L4. The functions of NumPy that are loaded when one of them is first used."""
+"""L4. Rarely used NumPy functions, imported at the first use of one."""
 
 # ruff: noqa: F401
 

@@ -1,4 +1,4 @@
-"""L4. Norms of vectors and matrices; every one has slope 0 where it is 0."""
+"""L4. Norms of vectors and matrices; the gradient of a zero norm is 0."""
 
 from __future__ import annotations
 

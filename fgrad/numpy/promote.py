@@ -1,4 +1,4 @@
-"""L4. Promotion and broadcasting, made explicit: after this file all operands agree.
+"""L4. Operands -> operands of one dtype and shape, by explicit promotion and broadcasting.
 
 dtypes follow NumPy's own tables (`ufunc.resolve_dtypes`), where Python scalars, and tracers that
 stand for them, are weak as NEP 50 says.  A rank-0 constant becomes a literal of the result's dtype;

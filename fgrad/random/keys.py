@@ -1,4 +1,4 @@
-"""L7. Keys of random numbers: values that say which numbers, in place of hidden state.
+"""L7. Keys of random numbers: explicit values in place of hidden generator state.
 
 A key is a uint32 array of shape (2,).  A function of `fgrad.random` gives the same numbers for the
 same key, eagerly, compiled and batched; `split` and `fold_in` make independent keys of one.  Each

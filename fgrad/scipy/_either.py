@@ -1,4 +1,4 @@
-"""L7. SciPy's own functions on plain arrays, and what they are to traced ones: a rule or a card."""
+"""L7. Dispatch of SciPy's functions: SciPy for plain arrays, a rule or an error card for traced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""L7. SciPy's solvers on traced functions: found outside of a trace, differentiated in it.
+"""L7. SciPy's solvers on traced functions: solve outside the trace, differentiate inside it.
 
     x = on_host(solver, ...)      SciPy's own code, on plain numbers, when the program runs
     y = implicit(f, x)            the same x, as the root of f: dy = -(df/dx)^-1 (df/dp) dp

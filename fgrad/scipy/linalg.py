@@ -1,4 +1,4 @@
-"""L7. `scipy.linalg` with derivatives: SciPy's own functions, and what they are to tracers.
+"""L7. `scipy.linalg` with derivatives: SciPy for plain arrays, traced forms for tracers.
 
     import fgrad.scipy.linalg as sla
     fgrad.grad(lambda a: sla.expm(a).sum())(np.eye(2))

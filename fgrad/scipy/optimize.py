@@ -1,4 +1,4 @@
-"""L7. `scipy.optimize` with derivatives filled in: SciPy's own methods, compiled functions.
+"""L7. `scipy.optimize` with fgrad's derivatives and compiled functions given to SciPy's methods.
 
     import fgrad.scipy.optimize as so
     so.minimize(loss, x0)                  # gradient by reverse mode, in the same call as the value

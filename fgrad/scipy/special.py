@@ -1,4 +1,4 @@
-"""L7. `scipy.special` with derivatives: SciPy's own functions, and what they are to tracers.
+"""L7. `scipy.special` with derivatives: SciPy for plain arrays, traced forms for tracers.
 
     import fgrad.scipy.special as sps
     fgrad.grad(sps.gammaln)(2.5)              # digamma(2.5)

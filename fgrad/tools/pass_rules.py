@@ -1,4 +1,4 @@
-"""L7. What each pass does with a primitive: its rule, or the default that stands for one.
+"""L7. A primitive -> the rule, or default, that each pass applies to it.
 
 A pass asks for traits (ir/traits.py), or has a table keyed by primitives.  What holds for those
 that are not in its table is written here, so that the card of a primitive says it.

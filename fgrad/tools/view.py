@@ -1,4 +1,4 @@
-"""L7. A program beside its source: each of your lines, what it became, and what it costs.
+"""L7. Source lines side by side with the equations and costs of each.
 
 view(f)(*args)              in a notebook: a table; `.save("f.html")`, `.dot()` for Graphviz
 

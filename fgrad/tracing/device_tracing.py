@@ -121,7 +121,7 @@ def lift_tree(x: object) -> Any:
 
 
 def results_of(out: object) -> Any:
-    """Results for the caller: arrays stay on the device."""
+    """Results for the caller: arrays become device arrays."""
     if type(out) is Tracer:
         return lower(out)
     if isinstance(out, np.ndarray):

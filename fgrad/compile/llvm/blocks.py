@@ -29,7 +29,7 @@ def put(name: str, base: str, index: str, value: str) -> str:
 
 
 def copy_loop(label: str, target: str, source: str, count: str, then: str) -> str:
-    """Blocks that copy `count` pointers and go on at `then`."""
+    """Blocks that copy `count` pointers, then jump to `then`."""
     return (
         f"{label}:\n"
         f"  br label %{label}_test\n"

@@ -70,7 +70,7 @@ def imports() -> dict[str, int]:
 
 
 def is_stopped() -> bool:
-    """Whether a signal's handler has stopped the native code of this thread."""
+    """Whether a signal handler has stopped the native code of this thread."""
     if not SIGNALS.cells[_STOP]:
         return False
     return int(SIGNALS.cells.view(np.uint64)[_MAIN]) == threading.get_ident()

@@ -89,7 +89,7 @@ def _load(code: bytes, symbols: Sequence[str], imports: Mapping[str, int]) -> Co
 
 @functools.cache
 def process_symbol(name: str) -> int:
-    """The address of what the process knows by a name."""
+    """The address of a symbol of the process."""
     try:
         function = getattr(_PROCESS, name)
     except AttributeError:

@@ -1,4 +1,4 @@
-"""L5. Folders and files that nobody else could have written, checked on the descriptor in use.
+"""L5. Files and folders writable by the user only, checked on the open descriptor.
 
     with opened("/home/me/.cache/fgrad") as folder:    # refused if others could have written there
         with folder.inner("3f") as inner:

@@ -52,7 +52,7 @@ class Structured(FunctionText):
     # Control.
 
     def branch(self, condition: str, then: str, other: str) -> None:
-        """Go on at one of two labels."""
+        """Conditional branch to one of two labels."""
         self.line(f"br i1 {condition}, label %{then}, label %{other}")
 
     def labels(self, *names: str) -> list[str]:

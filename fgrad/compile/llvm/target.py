@@ -1,4 +1,4 @@
-"""L5. What code is made for, known without LLVM where it was found out before.
+"""L5. The compilation target: triple, CPU and features, cached so that LLVM need not load.
 
 The processor as the system describes it and the version of LLVM are the key of LLVM's words for
 it, so that a process that finds all its code in the cache never loads LLVM.

@@ -24,7 +24,7 @@ INFINITY = {2: 0x7C00, 4: 0x7F800000, 8: 0x7FF0000000000000}  # the bits, by siz
 
 
 class Target(NamedTuple):
-    """What code is made for: triple, CPU name and feature string."""
+    """The compilation target: triple, CPU name and feature string."""
 
     triple: str
     cpu: str

@@ -1,4 +1,4 @@
-"""L6. What of the CUDA toolchain is not installed: an import or a load that failed -> a card."""
+"""L6. Failed import or load of a CUDA library -> the card that names the missing package."""
 
 from __future__ import annotations
 

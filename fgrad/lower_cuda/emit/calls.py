@@ -1,4 +1,4 @@
-"""L6. What a library step is on the device: calls that a host program makes, in order.
+"""L6. A library step as the calls that a host program makes, in order.
 
     gemm     -> FunctionCall cublasLtMatmul(handle, plan, 1.0, place 0, ..., stream)
     walk     -> KernelCall(a body text, its grid and block, places 0 and 1)

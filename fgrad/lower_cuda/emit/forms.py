@@ -1,4 +1,4 @@
-"""L6. Which threads run a kernel: it is cut into pieces, and each piece gets a form.
+"""L6. Kernel -> pieces, each with a form that maps its iterations to threads.
 
 threads  each thread runs one iteration of the outer parallel nest, or `vector` neighbours of it
 teams    the threads of a warp or a block share the loops inside of one iteration

@@ -1,4 +1,4 @@
-"""L6. Where the threads of a team must wait for one another.
+"""L6. Where the threads of a team need a barrier.
 
 A thread may not touch what another one of its team has written, nor write what another one reads,
 before all have come to a barrier.  Elements that only one thread touches need none.
@@ -14,7 +14,7 @@ from fgrad.lower_cuda.emit.forms import Piece
 
 
 class Hazards:
-    """What the team has touched since its last barrier."""
+    """The memory accessed by the team since its last barrier."""
 
     def __init__(self, piece: Piece, private: Collection[str]) -> None:
         self.private = private

@@ -1,4 +1,4 @@
-"""L6. Where the buffers of a piece live: global memory, shared memory, or registers of a thread.
+"""L6. Assign the buffers of a piece to global memory, shared memory, or registers.
 
 b1: scratch f32[1024] of a row, of which each lane writes and reads only its own elements
     -> registers of the lanes

@@ -30,7 +30,7 @@ class Team:
         return self.text.compare("eq", "i32", "%x", 0)
 
     def barrier(self) -> None:
-        """All threads of the team come here, and see what the others have written."""
+        """Emit a barrier for the team; earlier writes are visible after it."""
         if self.size > WARP:
             self.text.barrier()
             return

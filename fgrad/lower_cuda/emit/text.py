@@ -158,7 +158,7 @@ class BodyText(Structured):
     # Control.
 
     def barrier(self) -> None:
-        """All threads of the block come here, and see what the others have written."""
+        """Emit a barrier for the block; earlier writes are visible after it."""
         self.declare(f"declare void @{_BARRIER}()")
         self.line(f"call void @{_BARRIER}()")
 

@@ -1,4 +1,4 @@
-"""L6. What formulas of special functions are written with: rows of the scalar table, libdevice."""
+"""L6. Building blocks of special functions: rows of the scalar table, libdevice."""
 
 from __future__ import annotations
 

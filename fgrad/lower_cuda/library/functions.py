@@ -165,7 +165,7 @@ class Functions:
         return found
 
     def status(self, name: str, *arguments: PyTree) -> int:
-        """What a function answers: 0 for success."""
+        """The status type of a function: 0 for success."""
         types = [C_TYPES[letter] for letter in SIGNATURES[name]]
         return ctypes.CFUNCTYPE(ctypes.c_int32, *types)(self.address(name))(*arguments)
 
@@ -230,7 +230,7 @@ def _missing(name: str) -> MissingCudaError:
 
 
 def status_text(name: str, status: int) -> str:
-    """What the status of a failed call says."""
+    """The message for the status of a failed call."""
     known, unknown = _STATUS[library_of(name)], "an unknown reason"
     words = known.get(status) or known.get(status // 1000 * 1000, unknown)
     return f"{name} failed with status {status}: {words}."

@@ -1,4 +1,4 @@
-"""L6. What a step of a product is on the device: its numbers, its batches, its epilogue.
+"""L6. A product step on the device: its dtypes, batches and epilogue.
 
 C[i] = act(A[i] B[i] + bias): by cuBLASLt with an epilogue; else without one, and a kernel for the
 rest; else by a kernel of our own and that one.
