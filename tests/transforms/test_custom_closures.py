@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 from typing import Any
@@ -306,7 +307,7 @@ def test_what_rules_did_not_read_at_the_call_is_named() -> None:
         slot.w = c
         return out
 
-    with pytest.raises(CustomRuleError, match="trace that has ended") as found:
+    with pytest.raises(CustomRuleError, match="after its trace has ended") as found:
         grad(f)(1.7, 0.6)
     assert "slot.w * ct" in str(found.value)
 
@@ -414,3 +415,55 @@ def test_a_rule_may_make_another_custom_function(outside: Any, inside: Any) -> N
         return fgrad.grad(slope(slope(inside(lambda x: np.sum(powers(0, a)(x))))))(x)
 
     np.testing.assert_allclose(outside(third)(2.0), 8.0 * np.exp(2.0 * x))
+
+
+def repeated(form: str, made: bool) -> Any:
+    """x times 1, 2 and 3 by functions that close over the number, each perhaps with its own."""
+
+    def make(k: float) -> Any:
+        return fgrad.custom_jvp(lambda w: w * k), (lambda p, t: (p[0] * k, t[0] * k))
+
+    def loss(x: Any) -> Any:
+        for k in (1.0, 2.0, 3.0):
+            if made:
+                g, rule = make(k)
+                g.defjvp(rule)
+            elif form == "jvp":
+                g = fgrad.custom_jvp(lambda w: w * k)  # noqa: B023 - what is tested
+                g.defjvp(lambda p, t: (p[0] * k, t[0] * k))  # noqa: B023
+            else:
+                g = fgrad.custom_vjp(lambda w: w * k)  # noqa: B023
+                g.defvjp(lambda w: (w * k, None), lambda _, ct: (ct * k,))  # noqa: B023
+            x = g(x)
+        return np.sum(x)
+
+    return loss
+
+
+@pytest.mark.parametrize("form", ["jvp", "vjp"])
+@pytest.mark.parametrize(
+    "transform", [grad, lambda f: jit(grad(f)), lambda f: grad(jit(f)), lambda f: vmap(grad(f))]
+)
+def test_a_rule_never_reads_a_variable_that_was_bound_anew(transform: Any, form: str) -> None:
+    """The derivative is right, or a card names the variable; it never uses the new value."""
+    x = np.ones((2, 2))
+    with contextlib.suppress(CustomRuleError):
+        np.testing.assert_allclose(transform(repeated(form, made=False))(x), 6.0)
+    with pytest.raises(CustomRuleError, match="closes over k, which was bound anew"):
+        grad(jit(repeated(form, made=False)))(x)
+    np.testing.assert_allclose(transform(repeated(form, made=True))(x), 6.0)
+
+
+def test_a_rule_may_bind_variables_itself() -> None:
+    runs = 0
+
+    def rule(primals: Any, tangents: Any) -> Any:
+        nonlocal runs
+        runs += 1
+        return np.sin(primals[0]), np.cos(primals[0]) * tangents[0]
+
+    g = fgrad.custom_jvp(np.sin)
+    g.defjvp(rule)
+    slope = grad(jit(lambda x: g(g(x))))(0.5)
+    np.testing.assert_allclose(slope, grad(lambda x: np.sin(np.sin(x)))(0.5))
+    assert runs

@@ -13,10 +13,11 @@ all tracers from outside; that of a rule has those that the equation has operand
 
 from __future__ import annotations
 
+import dis
 import functools
 import types
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -92,6 +93,42 @@ def may_close(x: object) -> bool:
     if isinstance(x, functools.partial):
         return True
     return not isinstance(x, (*_PLAIN, types.BuiltinFunctionType, np.ufunc))
+
+
+class Variable(NamedTuple):
+    """A variable that a function closes over, and what it was when the function was called."""
+
+    name: str
+    cell: types.CellType
+    content: object
+
+    @property
+    def rebound(self) -> bool:
+        """Whether it is bound to something else now."""
+        now = _contents(self.cell)
+        if type(now) in (bool, int, float, complex, str) and type(now) is type(self.content):
+            return bool(now != self.content)
+        return now is not self.content
+
+
+def variables_of(functions: Sequence[object]) -> list[Variable]:
+    """What functions close over, but for the variables that they bind themselves."""
+    found: list[Variable] = []
+    for fun in functions:
+        while isinstance(fun, Transformed):
+            fun = fun.fun
+        if isinstance(fun, types.FunctionType) and fun.__closure__:
+            own = _bound_by(fun.__code__)
+            pairs = zip(fun.__code__.co_freevars, fun.__closure__, strict=True)
+            found += [Variable(n, cell, _contents(cell)) for n, cell in pairs if n not in own]
+    return [variable for variable in found if variable.content is not None]
+
+
+@functools.lru_cache(maxsize=1024)
+def _bound_by(code: types.CodeType) -> frozenset[str]:
+    """The variables of enclosing functions that a function binds: `nonlocal`."""
+    found = [i.argval for i in dis.get_instructions(code) if i.opname == "STORE_DEREF"]
+    return frozenset(found)
 
 
 def held(fun: Callable[..., PyTree]) -> list[Tracer]:

@@ -35,7 +35,7 @@ from fgrad.trace import Builder, Tracer, Value, bind, innermost, lasting
 from fgrad.tracing.device_tracing import lower
 from fgrad.tracing.readout import DIFFERENTIATING
 from fgrad.transforms.core.arguments import refuse_edits, watched
-from fgrad.transforms.core.closure_capture import closing, may_close
+from fgrad.transforms.core.closure_capture import Variable, closing, may_close, variables_of
 from fgrad.transforms.core.outer_context import (
     HIDDEN,
     Beneath,
@@ -140,6 +140,7 @@ class UserRules(Rules):
         self.name = owner.name
         self.split = split._replace(values=[])
         self.weak = split.weak
+        self.variables = variables_of([x for x in vars(owner).values() if callable(x)])
 
     def primal(self, *inputs: Value) -> Any:
         """The function itself."""
@@ -158,10 +159,28 @@ class UserRules(Rules):
 
     def standing(self, captured: Sequence[Any]) -> Any:
         """Context of a rule, in which these inputs stand for what is closed over."""
+        for variable in self.variables:
+            if variable.rebound:
+                raise self._rebound_card(variable)
         builder = innermost()
         if self.handles is None or builder is None:
             return nullcontext()
         return closing(builder, self.handles, captured, rule=True)
+
+    def _rebound_card(self, variable: Variable) -> CustomRuleError:
+        return CustomRuleError(
+            f"{self.name} closes over {variable.name}, which was bound anew after the call.",
+            (
+                self.rule_line,
+                ("why", "the rule runs later than the function, and would read the new value."),
+                ("write", f"pass {variable.name} as an argument of {self.name}"),
+                (
+                    "write",
+                    f"def make({variable.name}): ...    a function that makes {self.name}, and is",
+                ),
+                ("write", "called for each value: then each has a variable of its own"),
+            ),
+        )
 
     def with_types(self, values: Values) -> None:
         """Find the type of the result, which rules are checked against: the function is traced
