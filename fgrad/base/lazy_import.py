@@ -32,8 +32,24 @@ def load(name: str, by: Callable[[str], ModuleType] = importlib.import_module) -
         return found
     with collector_paused():
         if threading.current_thread() is not threading.main_thread():
-            return by(name)  # interrupts are raised in the main thread alone
-        return _uninterrupted(lambda: by(name), [s for s in signal.valid_signals() if _raises(s)])
+            return _with_memory(name, by)  # interrupts are raised in the main thread alone
+        return _uninterrupted(
+            lambda: _with_memory(name, by), [s for s in signal.valid_signals() if _raises(s)]
+        )
+
+
+def _with_memory(name: str, by: Callable[[str], ModuleType]) -> ModuleType:
+    """Import a module; a `MemoryError` where its library finds no memory."""
+    try:
+        return by(name)
+    except (ImportError, OSError) as error:
+        causes = f"{error} {error.__cause__} {error.__context__}"
+        if any(text in causes for text in _NO_MEMORY):
+            raise MemoryError(f"there is no memory to load {name}") from error
+        raise
+
+
+_NO_MEMORY = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")
 
 
 def _raises(number: int) -> bool:

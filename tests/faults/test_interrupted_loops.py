@@ -14,6 +14,7 @@ import pytest
 
 from fgrad import jit, lax, vmap
 from fgrad.compile.cpu.emit import kernel as emit_llvm
+from fgrad.compile.cpu.emit import numbers
 
 NAMES = ("kernel", "nested", "outer", "counted", "lanes", "shared lanes", "host", "routines",
          "callbacks", "gradient")  # fmt: skip
@@ -51,7 +52,7 @@ def test_registers_stay_where_every_turn_looks(monkeypatch: pytest.MonkeyPatch) 
     points = np.linspace(-1.5, 1.5, 1001)
     right = jit(vmap(escape))(points)
     monkeypatch.setattr(emit_llvm, "WORK", 0)
-    monkeypatch.setattr(emit_llvm, "looks_for_signals", lambda _loop: True)
+    monkeypatch.setattr(numbers, "looks_for_signals", lambda _loop: True)
     found = jit(vmap(lambda c: escape(c)))(points)
     for a, b in zip(found, right, strict=True):
         np.testing.assert_array_equal(a, b)

@@ -11,10 +11,11 @@ systems that do not let memory be executed that was written.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from fgrad.base.lazy_import import lazy_module
 from fgrad.compile.llvm.code_memory import LOCK, MEMORY, Block, CodeMemoryError
@@ -29,18 +30,23 @@ class Code:
 
     __slots__ = ("__weakref__", "_block", "functions", "keep")
 
+    frees: ClassVar[bool] = True  # until the interpreter ends, which empties modules in any order
+
     def __init__(self, functions: dict[str, int], block: Block | None, keep: object) -> None:
         self.functions = functions
         self.keep = keep
         self._block = block
 
     def __del__(self) -> None:
-        if self._block is not None:
+        if self._block is not None and self.frees:
             MEMORY.give_back(self._block)
 
     def address(self, symbol: str) -> Address:
         """Where a function is."""
         return Address(self, symbol)
+
+
+atexit.register(setattr, Code, "frees", False)
 
 
 class Address(int):
