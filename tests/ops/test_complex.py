@@ -28,7 +28,8 @@ from fgrad.testing import check_grads, check_jit, check_transpose, check_vmap
 # Refused for complex numbers, since NumPy's dtype depends on values, its order is not total, or it
 # drops imaginary parts.
 REAL_ONLY = {
-    "interp.period", "nanmedian", "nanmedian.axis", "nanmedian.keepdims", "nanmedian.last", "real_if_close",
+    "interp.period",
+    "nanmedian", "nanmedian.axis", "nanmedian.keepdims", "nanmedian.last", "real_if_close",
 }  # fmt: skip
 
 
