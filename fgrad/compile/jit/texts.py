@@ -92,9 +92,10 @@ def traced_often(fun: Any) -> str:
     name = label_of(fun.fun).strip("<>")
     last = explain_retrace(fun).rpartition("\n")[2].partition(": ")[2]
     return (
-        f"{name} was traced {fun.traces} times, which takes as long as a first call each; the last "
-        f"time for {last}. fgrad.explain_retrace tells all of them; sizes that differ from call to "
-        f"call may be padded to a few, and jit({name}, max_traces=n) moves this warning."
+        f"{name} was traced {fun.traces} times; each time costs a trace, the compiler's passes and "
+        f"memory, even where machine code is shared; the last time was for {last}. "
+        f"fgrad.explain_retrace tells all of them; sizes that differ from call to call may be "
+        f"padded to a few, and jit({name}, max_traces=n) moves this warning."
     )
 
 

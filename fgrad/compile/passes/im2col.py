@@ -1,4 +1,4 @@
-"""L5. Pass `windows`: store the windows of an array for large products (im2col).
+"""L5. Pass `im2col`: store the windows of an array for large products.
 
     dot(windows(x), w)      ->      dot(barrier(permute(windows(x))), w)
 
