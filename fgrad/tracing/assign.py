@@ -195,13 +195,17 @@ def keep_memory(x: Tracer) -> None:
 
 def refresh(x: Tracer) -> None:
     """Recompute a view whose value was invalidated."""
-    view = x._view
-    new = view.read(view.base)
-    view.stale = False
-    if getattr(new, "builder", None) is x.builder:
-        _point(x, copied_like(x, new) if x.builder.reordered else new)
-    else:  # the trace has ended
-        x.index, x.value, x._aval = -1, new, None
+    view, state = x._view, THREAD.state
+    closed, state.closed = state.closed, None  # it belongs to the trace of its base
+    try:
+        new = view.read(view.base)
+        view.stale = False
+        if getattr(new, "builder", None) is x.builder:
+            _point(x, copied_like(x, new) if x.builder.reordered else new)
+        else:  # the trace has ended
+            x.index, x.value, x._aval = -1, new, None
+    finally:
+        state.closed = closed
 
 
 def assign(x: Tracer, new: Tracer) -> None:

@@ -467,3 +467,22 @@ def test_a_rule_may_bind_variables_itself() -> None:
     slope = grad(jit(lambda x: g(g(x))))(0.5)
     np.testing.assert_allclose(slope, grad(lambda x: np.sin(np.sin(x)))(0.5))
     assert runs
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_view_whose_base_was_written_is_closed_over(inside: bool) -> None:
+    """It is read again where its base is, not in the trace of the custom function."""
+
+    def f(x: Any, z: Any) -> Any:
+        z = z * 1.0
+        rows = np.broadcast_to(z, (2, *z.shape))
+        z[0] = 3.0
+        g = fgrad.custom_jvp(lambda w: rows * np.sum(w))
+        g.defjvp(lambda p, t: (g(p[0]), g(t[0])))
+        return g(x)
+
+    x, z = np.arange(6.0).reshape(2, 3), np.ones((2, 3))
+    found = (vmap(jit(f)) if inside else jit(vmap(f)))(x, z)
+    right = np.stack([np.broadcast_to([3.0, 1.0, 1.0], (2, 3)) * np.sum(row) for row in x])
+    np.testing.assert_array_equal(found, right)
+    np.testing.assert_array_equal(jit(f)(x[1], z[1]), right[1])
