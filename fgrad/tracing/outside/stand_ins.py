@@ -16,6 +16,7 @@ import types
 from collections.abc import Callable, Collection, Mapping, Set
 from typing import Any
 
+from fgrad.base.closures import contents
 from fgrad.tracing.outside.watches import PlaceKey
 from fgrad.tracing.outside.world import dict_of_class, is_trusted, is_wrapper
 
@@ -92,9 +93,8 @@ class StandIns:
 
     def _cell(self, cell: types.CellType) -> tuple[types.CellType, types.CellType]:
         """A cell for the twin, and that of the function: the same if what is in it stays."""
-        try:
-            held = cell.cell_contents
-        except ValueError:
+        held = contents(cell, self)
+        if held is self:  # a variable that has no value yet
             return cell, cell
         replaced = (id(cell), "cell_contents") in self.chosen
         replaced = replaced or id(held) in self.chosen or id(held) in self.on_the_way

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad.base.closures import contents
 from fgrad.trace import Tracer
 from fgrad.tracing.on_device import OnDevice
 from fgrad.tracing.outside.reads import FREE, GLOBAL, ITEM, LOCAL, WRITERS, Path, Step, reads_of
@@ -270,7 +271,7 @@ class _Walk:
         """What a function reads; of a library's, only what it closes over."""
         if is_trusted(fun) or fun.__code__.co_filename.startswith("<frozen"):
             for cell in fun.__closure__ or ():
-                held = _held(cell)
+                held = contents(cell)
                 if isinstance(held, (list, tuple, dict)):
                     self.callables(held, path)
                 elif callable(held):
@@ -357,7 +358,7 @@ class _Walk:
         if keeps and (source == GLOBAL or name in bound or name in cells):
             self.looks = True
         if source == FREE and name in cells:
-            value = _held(cells[name])
+            value = contents(cells[name], MISSING)
             self.watches.cell(cells[name], value, name)
             if value is not MISSING:
                 self.number((id(cells[name]), "cell_contents"), value, steps)
@@ -535,13 +536,6 @@ def _is_called_by_code(cls: type) -> bool:
     """Whether a call of an object runs a function of its class, which says what it reads."""
     found = [vars(owner)["__call__"] for owner in cls.__mro__ if "__call__" in vars(owner)]
     return bool(found) and isinstance(found[0], types.FunctionType) and not is_trusted(cls)
-
-
-def _held(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return MISSING
 
 
 def _slot(member: Any, x: Any) -> Any:

@@ -9,11 +9,12 @@ everything was computed.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from types import CellType, FunctionType, MethodType
+from types import FunctionType, MethodType
 
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.closures import contents
 from fgrad.base.containers import SEQUENCES, Edit, Watch, containers_in, put_contents
 from fgrad.base.pickling import Transformed
 from fgrad.base.source import USERS, here, owner_of, resolve, warn_user
@@ -263,18 +264,11 @@ def _named_containers(fun: Callable[..., PyTree]) -> list[PyTree]:
             found[id(x)] = x
         elif isinstance(x, FunctionType):
             users = owner_of(x.__code__.co_filename) == USERS
-            held = [_held(cell) for cell in x.__closure__ or ()]
+            held = [contents(cell) for cell in x.__closure__ or ()]
             left += [y for y in held if users or isinstance(y, FunctionType)]
             if users:
                 left += [x.__globals__[n] for n in x.__code__.co_names if n in x.__globals__]
     return list(found.values())
-
-
-def _held(cell: CellType) -> object:
-    try:
-        return cell.cell_contents
-    except ValueError:  # a variable that has no value yet
-        return None
 
 
 class Shared:

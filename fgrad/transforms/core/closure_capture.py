@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.closures import contents
 from fgrad.base.pickling import Transformed
 from fgrad.trace import Builder, Tracer
 from fgrad.tracing.closed import Captured, own
@@ -105,7 +106,7 @@ class Variable(NamedTuple):
     @property
     def rebound(self) -> bool:
         """Whether it is bound to something else now."""
-        now = _contents(self.cell)
+        now = contents(self.cell)
         if type(now) in (bool, int, float, complex, str) and type(now) is type(self.content):
             return bool(now != self.content)
         return now is not self.content
@@ -120,7 +121,7 @@ def variables_of(functions: Sequence[object]) -> list[Variable]:
         if isinstance(fun, types.FunctionType) and fun.__closure__:
             own = _bound_by(fun.__code__)
             pairs = zip(fun.__code__.co_freevars, fun.__closure__, strict=True)
-            found += [Variable(n, cell, _contents(cell)) for n, cell in pairs if n not in own]
+            found += [Variable(n, cell, contents(cell)) for n, cell in pairs if n not in own]
     return [variable for variable in found if variable.content is not None]
 
 
@@ -136,11 +137,4 @@ def held(fun: Callable[..., PyTree]) -> list[Tracer]:
     while isinstance(fun, Transformed):
         fun = fun.fun
     cells = getattr(fun, "__closure__", None) or ()
-    return [x for cell in cells for x in tree.leaves(_contents(cell)) if type(x) is Tracer]
-
-
-def _contents(cell: types.CellType) -> object:
-    try:
-        return cell.cell_contents
-    except ValueError:  # a variable that is not assigned yet
-        return None
+    return [x for cell in cells for x in tree.leaves(contents(cell)) if type(x) is Tracer]

@@ -140,7 +140,7 @@ class UserRules(Rules):
         self.name = owner.name
         self.split = split._replace(values=[])
         self.weak = split.weak
-        self.variables = variables_of([x for x in vars(owner).values() if callable(x)])
+        self.variables = variables_of(owner.functions)
 
     def primal(self, *inputs: Value) -> Any:
         """The function itself."""
@@ -346,7 +346,7 @@ def closed_over(rules: UserRules, values: Values) -> list[tuple[Tracer, Value]]:
     integrals are integrals) no more than `DEEPEST` times.
     """
     owner = rules.owner
-    reached = [*[x for x in vars(owner).values() if callable(x)], *rules.split.statics.values()]
+    reached = [*owner.functions, *rules.split.statics.values()]
     alike = [other for other in HIDDEN.trying if _code_of(other) == _code_of(owner)]
     if owner in alike or len(alike) >= DEEPEST or not any(map(may_close, reached)):
         return []
@@ -367,7 +367,7 @@ def closed_over(rules: UserRules, values: Values) -> list[tuple[Tracer, Value]]:
 
 def _code_of(owner: Any) -> list[Any]:
     """The code of a function and of its rules."""
-    return [getattr(x, "__code__", None) for x in vars(owner).values() if callable(x)]
+    return [getattr(x, "__code__", None) for x in owner.functions]
 
 
 # --- the primitive

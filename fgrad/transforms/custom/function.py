@@ -84,6 +84,11 @@ class CustomFunction:
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
+    @property
+    def functions(self) -> list[Callable[..., PyTree]]:
+        """The function and its rules."""
+        return [x for x in vars(self).values() if callable(x)]
+
     def arguments(self, args: tuple[PyTree, ...], kwargs: dict[str, PyTree]) -> Split:
         """The arguments of a call, checked."""
         ordered = self._ordered(args, kwargs)
