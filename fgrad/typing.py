@@ -187,5 +187,8 @@ Order: TypeAlias = Literal["K", "A", "C", "F"]
 Casting: TypeAlias = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
 """Which conversions of dtypes are allowed."""
 
+NormOrder: TypeAlias = float | Literal["fro", "nuc"] | None
+"""Which norm of a vector or a matrix; None for the square root of the sum of squares."""
+
 Params: TypeAlias = Mapping[str, Any]
 """The parameters of an equation by name; each primitive says what they are."""

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from types import ModuleType
 
 from fgrad.errors import UnsupportedNumpyError
 from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.promote import user_line
-from fgrad.trace import Value
 from fgrad.tracing.device_tracing import has_device, through
-from fgrad.typing import PyTree
-
-F = TypeVar("F", bound=Callable[..., PyTree])
+from fgrad.typing import P, R
 
 
-def any_traced(args: tuple[PyTree, ...], kwargs: dict[str, PyTree]) -> bool:
+def any_traced(args: tuple[object, ...], kwargs: Mapping[str, object]) -> bool:
     """Whether a tracer is among the arguments of a call."""
     return has_tracer(args) or has_tracer(kwargs.values())
 
 
-def either(plain: Any, traced: F, name: str = "") -> F:
+def either(plain: ModuleType, traced: Callable[P, R], name: str = "") -> Callable[P, R]:
     """The function of this name in the SciPy module `plain`, unless a tracer, or an array on a GPU,
     is among the arguments; the name is that of `traced`, or given."""
     name = name or traced.__name__
 
-    def function(*args: PyTree, **kwargs: PyTree) -> Value:
+    def function(*args: P.args, **kwargs: P.kwargs) -> R:
         if any_traced(args, kwargs):
             return traced(*args, **kwargs)
         if has_device(args) or has_device(kwargs.values()):
@@ -35,7 +32,7 @@ def either(plain: Any, traced: F, name: str = "") -> F:
 
     functools.update_wrapper(function, traced)
     function.__name__ = function.__qualname__ = name
-    return function  # type: ignore[return-value]
+    return function
 
 
 def refusal(what: str, why: str, write: str) -> UnsupportedNumpyError:
@@ -44,7 +41,9 @@ def refusal(what: str, why: str, write: str) -> UnsupportedNumpyError:
     return UnsupportedNumpyError(f"{what} does not take traced arrays.", rows)
 
 
-def plain_only(target: Any, what: str, write: str, why: str = "it has no traced form.") -> Any:
+def plain_only(
+    target: object, what: str, write: str, why: str = "it has no traced form."
+) -> object:
     """A name of SciPy's that has no traced form; a function refuses traced arrays with a card.
 
     Arguments:
@@ -55,7 +54,7 @@ def plain_only(target: Any, what: str, write: str, why: str = "it has no traced 
     if not callable(target) or isinstance(target, type):
         return target
 
-    def function(*args: Any, **kwargs: Any) -> Any:
+    def function(*args: object, **kwargs: object) -> object:
         if any_traced(args, kwargs):
             raise refusal(what, why, write)
         return target(*args, **kwargs)

@@ -8,8 +8,7 @@ The second gives x its derivatives, of any order and in both modes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -26,7 +25,7 @@ from fgrad.transforms.vmap import vmap
 from fgrad.typing import ArrayLike, PyTree
 
 
-def inside(*values: Any) -> bool:
+def inside(*values: object) -> bool:
     """Whether a call belongs to a trace, by its arguments or by what a function closes over."""
     return innermost() is not None or has_tracer(tree.leaves(values))
 
@@ -46,7 +45,7 @@ def floats(x: ArrayLike) -> Value:
     return inexact(as_operand(x))
 
 
-def real(x: Any, what: str) -> Value:
+def real(x: ArrayLike, what: str) -> Value:
     """The value of a function that must be real, as floats; a card for complex ones."""
     value = floats(x)
     if value.dtype.kind == "c":
@@ -55,7 +54,7 @@ def real(x: Any, what: str) -> Value:
     return value
 
 
-def refuse_options(name: str, given: dict[str, Any]) -> None:
+def refuse_options(name: str, given: Mapping[str, object]) -> None:
     """A card for options of SciPy's function `name` that have no meaning in a trace."""
     for option, value in given.items():
         if value is not None and value is not False and value != 0:
@@ -74,8 +73,12 @@ class _Untraced:
 
 
 def on_host(
-    solver: Callable[..., Any], like: Any, fun: Callable[..., Any], example: Any, *values: Any
-) -> Any:
+    solver: Callable[..., PyTree],
+    like: PyTree,
+    fun: Callable[..., PyTree],
+    example: PyTree,
+    *values: PyTree,
+) -> PyTree:
     """What `solver(fun, *values)` gives on plain numbers, whatever `fun` closes over.
 
     Arguments:
@@ -85,7 +88,7 @@ def on_host(
     """
     converted, consts = closure_convert(fun, example)
 
-    def call(plain: Any, given: Any) -> Any:
+    def call(plain: tuple[PyTree, ...], given: list[np.ndarray]) -> PyTree:
         with _Untraced():
             return solver(lambda x: converted(x, *given), *plain)
 
@@ -93,8 +96,8 @@ def on_host(
 
 
 def at_once(
-    solver: Callable[..., PyTree], fun: Callable[..., PyTree], example: PyTree, *values: Value
-) -> Any | None:
+    solver: Callable[..., PyTree], fun: Callable[..., PyTree], example: PyTree, *values: PyTree
+) -> PyTree | None:
     """`on_host` for results of any kind; None where not all values are known while tracing."""
     converted, consts = closure_convert(fun, example)
     leaves, treedef = tree.flatten((list(values), consts))

@@ -9,8 +9,8 @@ so do derivatives of any order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -28,14 +28,19 @@ from fgrad.typing import ArrayLike, PyTree
 plain = lazy_module("scipy.integrate")
 
 FLOAT = np.dtype(np.float64)
-Integrand = Callable[[PyTree], PyTree]
+Numbers: TypeAlias = tuple[np.ndarray, np.float64]
+Arguments: TypeAlias = tuple[Value, Value, list[Value]]
+Tangents: TypeAlias = tuple[Value | None, Value | None, list[Value | None]]
+Integrand: TypeAlias = Callable[[PyTree], PyTree]
+Options: TypeAlias = Mapping[str, PyTree]  # of `quad`
+Limits: TypeAlias = tuple[ArrayLike, ArrayLike] | Callable[..., tuple[ArrayLike, ArrayLike]]
 
 
 class Integral(NamedTuple):
     """An integral, and an estimate of its absolute error."""
 
-    value: Any
-    error: Any
+    value: Value
+    error: Value
 
 
 class Tolerances(NamedTuple):
@@ -44,18 +49,18 @@ class Tolerances(NamedTuple):
     epsabs: float = 1.49e-8
     epsrel: float = 1.49e-8
     limit: int = 50
-    points: Any = None
+    points: ArrayLike | None = None
 
 
-def _numeric(size: int, options: Tolerances) -> Callable[..., Any]:
+def _numeric(size: int, options: Tolerances) -> Callable[..., Numbers]:
     """SciPy's integration of a plain function to `size` numbers."""
 
-    def integrate(f: Integrand, low: Any, high: Any) -> Any:
+    def integrate(f: Integrand, low: np.float64, high: np.float64) -> Numbers:
         if size == 1:
             y, error = plain.quad(lambda t: f(t)[0], low, high, **options._asdict())[:2]
         else:
             y, error = plain.quad_vec(f, low, high, norm="max", **options._asdict())[:2]
-        return Integral(np.reshape(y, size), np.float64(error))
+        return np.reshape(y, size), np.float64(error)
 
     return integrate
 
@@ -68,12 +73,13 @@ def _integral(f: Integrand, size: int, low: Value, high: Value, options: Toleran
 
     @custom_jvp
     def integral(low: Value, high: Value, consts: list[Value]) -> Integral:
-        like = Integral(Aval((size,), FLOAT), Aval((), FLOAT))
-        return on_host(
+        like = (Aval((size,), FLOAT), Aval((), FLOAT))
+        found = on_host(
             _numeric(size, options), like, lambda t: converted(t, *consts), start, low, high
         )
+        return Integral(*found)
 
-    def rule(primals: Any, tangents: Any) -> tuple[Integral, Integral]:
+    def rule(primals: Arguments, tangents: Tangents) -> tuple[Integral, Integral]:
         (low, high, consts), (d_low, d_high, d_consts) = primals, tangents
         found = integral(low, high, consts)
         moved = np.zeros(size)
@@ -82,10 +88,10 @@ def _integral(f: Integrand, size: int, low: Value, high: Value, options: Toleran
                 finite = np.isfinite(end)  # an infinite end does not move
                 along = np.where(finite, sign * d_end, 0.0)
                 moved = moved + converted(np.where(finite, end, 0.5), *consts) * along
-        active = [k for k, t in enumerate(d_consts) if t is not None and is_float(consts[k])]
+        active = {k: t for k, t in enumerate(d_consts) if t is not None and is_float(consts[k])}
         if active:
-            slopes = _slopes(converted, consts, active, size)
-            along = np.concatenate([np.reshape(d_consts[k], -1) for k in active])
+            slopes = _slopes(converted, consts, list(active), size)
+            along = np.concatenate([np.reshape(t, -1) for t in active.values()])
             n = int(along.shape[0])
             matrix = _integral(slopes, size * n, low, high, options).value
             moved = moved + np.reshape(matrix, (size, n)) @ along
@@ -124,17 +130,17 @@ def _slopes(
 
 
 def quad(
-    func: Callable[..., Any],
-    a: Any,
-    b: Any,
-    args: Any = (),
+    func: Callable[..., PyTree],
+    a: ArrayLike,
+    b: ArrayLike,
+    args: PyTree = (),
     full_output: int = 0,
     epsabs: float = 1.49e-8,
     epsrel: float = 1.49e-8,
     limit: int = 50,
-    points: Any = None,
-    **options: Any,
-) -> Any:
+    points: ArrayLike | None = None,
+    **options: object,
+) -> tuple[Value, Value]:
     """`scipy.integrate.quad` with derivatives in the limits and parameters of an integral.
 
     Arguments:
@@ -159,7 +165,7 @@ def quad(
         return plain.quad(func, a, b, args, full_output, **tolerances, **options)
     refuse_options("scipy.integrate.quad", {"full_output": full_output, **options})
 
-    def vector(t: Any) -> Value:
+    def vector(t: ArrayLike) -> Value:
         return np.reshape(real(func(t, *args), "scipy.integrate.quad"), 1).astype(FLOAT)
 
     vector.__name__ = function_name(func)
@@ -168,11 +174,16 @@ def quad(
     return found.value[0], found.error
 
 
-def _limits(bounds: Any, given: Sequence[Any]) -> Any:
-    return bounds(*given) if callable(bounds) else bounds
+def _given(x: object, point: Sequence[ArrayLike]) -> PyTree:
+    return x(*point) if callable(x) else x
 
 
-def nquad(func: Callable[..., Any], ranges: Any, args: Any = None, opts: Any = None) -> Any:
+def nquad(
+    func: Callable[..., PyTree],
+    ranges: Sequence[Limits],
+    args: PyTree = None,
+    opts: Options | Sequence[Options | Callable[..., Options]] | None = None,
+) -> tuple[Value, Value]:
     """`scipy.integrate.nquad` with derivatives, as nested integrals by `quad`.
 
     Arguments:
@@ -190,40 +201,39 @@ def nquad(func: Callable[..., Any], ranges: Any, args: Any = None, opts: Any = N
     args = () if args is None else arguments(args)
     if not inside([r for r in ranges if not callable(r)], args):
         return plain.nquad(func, ranges, args or None, opts)
-    if opts is None or isinstance(opts, dict):
-        opts = [opts or {}] * len(ranges)
-    return _nested(func, ranges, opts, args, ())
+    each = opts if isinstance(opts, Sequence) else [opts or {}] * len(ranges)
+    return _nested(func, ranges, each, args, ())
 
 
 def _nested(
-    func: Callable[..., Any],
-    ranges: Sequence[Any],
-    each: Sequence[Any],
-    args: tuple[Any, ...],
-    later: tuple[Any, ...],
-) -> Any:
+    func: Callable[..., PyTree],
+    ranges: Sequence[Limits],
+    each: Sequence[Options | Callable[..., Options]],
+    args: tuple[ArrayLike, ...],
+    later: tuple[ArrayLike, ...],
+) -> tuple[Value, Value]:
     """The integral over all variables but the last ones, which have the values `later`."""
     k = len(ranges) - 1 - len(later)
-    low, high = _limits(ranges[k], (*later, *args))
+    low, high = _given(ranges[k], (*later, *args))
 
-    def integrand(t: Any) -> Any:
+    def integrand(t: ArrayLike) -> PyTree:
         if k == 0:
             return func(t, *later, *args)
         return _nested(func, ranges, each, args, (t, *later))[0]
 
-    return quad(integrand, low, high, **_limits(each[k], (*later, *args)))
+    return quad(integrand, low, high, **_given(each[k], (*later, *args)))
 
 
 def dblquad(
-    func: Callable[..., Any],
-    a: Any,
-    b: Any,
-    gfun: Any,
-    hfun: Any,
-    args: Any = (),
+    func: Callable[..., PyTree],
+    a: ArrayLike,
+    b: ArrayLike,
+    gfun: ArrayLike | Callable[[ArrayLike], ArrayLike],
+    hfun: ArrayLike | Callable[[ArrayLike], ArrayLike],
+    args: PyTree = (),
     epsabs: float = 1.49e-8,
     epsrel: float = 1.49e-8,
-) -> Any:
+) -> tuple[Value, Value]:
     """`scipy.integrate.dblquad` with derivatives: the integral of `func(y, x, *args)`.
 
     Example:
@@ -237,7 +247,7 @@ def dblquad(
     if not inside(a, b, [x for x in (gfun, hfun) if not callable(x)], rest):
         return plain.dblquad(func, a, b, gfun, hfun, args, epsabs, epsrel)
 
-    def inner(x: Any, *_args: Any) -> Any:
-        return _limits(gfun, (x,)), _limits(hfun, (x,))
+    def inner(x: ArrayLike, *_args: object) -> tuple[ArrayLike, ArrayLike]:
+        return _given(gfun, (x,)), _given(hfun, (x,))
 
     return nquad(func, [inner, (a, b)], rest, {"epsabs": epsabs, "epsrel": epsrel})

@@ -12,8 +12,8 @@ Initial guesses, brackets and tolerances have no derivative.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -27,11 +27,27 @@ from fgrad.transforms.grad import grad
 from fgrad.transforms.jacobian import jacfwd
 from fgrad.typing import ArrayLike, PyTree
 
+if TYPE_CHECKING:
+    from scipy.optimize import OptimizeResult
+
 plain = lazy_module("scipy.optimize")
 
-Function = Callable[..., PyTree]
+Function: TypeAlias = Callable[..., PyTree]
 NUMBER = Aval((), np.dtype(np.float64))
 FLAG = Aval((), np.dtype(np.bool_))
+
+
+@runtime_checkable
+class Box(Protocol):
+    """What `scipy.optimize.Bounds` has: the least and the greatest value of each unknown."""
+
+    lb: ArrayLike
+    ub: ArrayLike
+
+
+Ends: TypeAlias = tuple[ArrayLike, ArrayLike] | None
+Pairs: TypeAlias = Sequence[tuple[ArrayLike | None, ArrayLike | None]]
+Options: TypeAlias = Mapping[str, object]  # of SciPy's function
 
 
 class Root(NamedTuple):
@@ -75,13 +91,13 @@ def _number(f: Function) -> Function:
     return lambda x: float(f(np.float64(x)))
 
 
-def scalar_root(f: Function, args: Any, method: str | None, options: dict[str, Any]) -> Root:
+def scalar_root(f: Function, args: PyTree, method: str | None, options: Options) -> Root:
     """`root_scalar` inside of a transform."""
     given = {k: options[k] for k in ("bracket", "x0", "x1") if options.get(k) is not None}
     rest = {k: v for k, v in options.items() if k not in given}
     first, second = rest.pop("fprime", None), rest.pop("fprime2", None)
 
-    def solver(plain_f: Function, start: dict[str, Any]) -> tuple[Any, Any]:
+    def solver(plain_f: Function, start: Options) -> tuple[np.float64, np.bool_]:
         if first is not None or method in ("newton", "halley"):
             rest["fprime"] = _number(grad(plain_f))
         if second is not None or method == "halley":
@@ -97,12 +113,14 @@ def scalar_root(f: Function, args: Any, method: str | None, options: dict[str, A
 def _bracketing(name: str) -> Function:
     """SciPy's bracketing root finder of this name."""
 
-    def bracketing(f: Function, a: Any, b: Any, args: Any = (), **options: Any) -> Any:
+    def bracketing(
+        f: Function, a: ArrayLike, b: ArrayLike, args: PyTree = (), **options: object
+    ) -> Value:
         if not inside(a, b, args):
             return getattr(plain, name)(f, a, b, args=arguments(args), **options)
         refuse_options(f"scipy.optimize.{name}", {"full_output": options.pop("full_output", None)})
 
-        def solver(plain_f: Function, low: Any, high: Any) -> Any:
+        def solver(plain_f: Function, low: np.float64, high: np.float64) -> np.float64:
             return np.float64(getattr(plain, name)(_number(plain_f), low, high, **options))
 
         fun = _scalar(f, args)
@@ -131,8 +149,13 @@ brentq, brenth, ridder, bisect, toms748 = [
 
 
 def newton(
-    func: Function, x0: Any, fprime: Any = None, args: Any = (), fprime2: Any = None, **options: Any
-) -> Any:
+    func: Function,
+    x0: ArrayLike,
+    fprime: Function | None = None,
+    args: PyTree = (),
+    fprime2: Function | None = None,
+    **options: object,
+) -> Value:
     """`scipy.optimize.newton` with derivatives of the root; arrays element by element.
 
     Arguments:
@@ -155,7 +178,7 @@ def newton(
     def along(f: Function) -> Function:
         return lambda x: jvp(f, (x,), (np.ones_like(x),))[1]
 
-    def solver(plain_f: Function, x: Any) -> Any:
+    def solver(plain_f: Function, x: Value) -> np.ndarray:
         if fprime is not None:
             options["fprime"] = along(plain_f)
         if fprime2 is not None:
@@ -166,7 +189,7 @@ def newton(
 
 
 def vector_root(
-    fun: Function, x0: ArrayLike, args: PyTree, method: str, options: dict[str, Any]
+    fun: Function, x0: ArrayLike, args: PyTree, method: str, options: Options
 ) -> Solution:
     """`root` inside of a transform."""
     start, applied = floats(x0), _applied(fun, args)
@@ -177,7 +200,7 @@ def vector_root(
 
     residual.__name__ = applied.__name__
 
-    def solver(plain_f: Function, x: ArrayLike) -> tuple[Any, Any]:
+    def solver(plain_f: Function, x: ArrayLike) -> tuple[np.ndarray, np.bool_]:
         def flat(v: ArrayLike) -> PyTree:
             return np.reshape(plain_f(np.reshape(v, like.shape).astype(like.dtype)), -1)
 
@@ -192,12 +215,12 @@ def vector_root(
 
 def fsolve(
     func: Function,
-    x0: Any,
-    args: Any = (),
-    fprime: Any = None,
-    full_output: Any = 0,
-    **options: Any,
-) -> Any:
+    x0: ArrayLike,
+    args: PyTree = (),
+    fprime: Function | None = None,
+    full_output: bool | int = 0,
+    **options: object,
+) -> Value:
     """`scipy.optimize.fsolve` with derivatives of the solution.
 
     Arguments:
@@ -228,14 +251,19 @@ def fsolve(
 
 
 def scalar_minimum(
-    fun: Function, bracket: Any, bounds: Any, args: Any, method: str | None, options: dict[str, Any]
+    fun: Function,
+    bracket: Sequence[ArrayLike] | None,
+    bounds: Sequence[ArrayLike] | None,
+    args: PyTree,
+    method: str | None,
+    options: Options,
 ) -> Solution:
     """`minimize_scalar` inside of a transform."""
     given = {"bracket": bracket, "bounds": bounds}
     known = {k: v for k, v in given.items() if v is not None}
     f = _scalar(fun, args)
 
-    def solver(plain_f: Function, start: dict[str, Any]) -> tuple[Any, Any]:
+    def solver(plain_f: Function, start: Options) -> tuple[np.float64, np.bool_]:
         found = plain.minimize_scalar(_number(plain_f), method=method, **start, **options)
         return np.float64(found.x), np.bool_(found.success)
 
@@ -249,28 +277,29 @@ def scalar_minimum(
     return Solution(x, f(x), success)
 
 
-def projected(slope: Function, low: Value, high: Value) -> Function:
+def projected(slope: Function, low: ArrayLike, high: ArrayLike) -> Function:
     """The projected gradient step, which is zero at a minimum within bounds."""
     return lambda x: x - np.clip(x - slope(x), low, high)
 
 
-def ends_of(bounds: Any) -> tuple[Value, Value] | None:
+def ends_of(bounds: Box | Pairs | None) -> tuple[Value, Value] | None:
     """SciPy's bounds, an object or pairs -> two arrays."""
     if bounds is None:
         return None
-    if hasattr(bounds, "lb"):
+    if isinstance(bounds, Box):
         return floats(bounds.lb), floats(bounds.ub)
     ends = []
     for k, open_end in ((0, -np.inf), (1, np.inf)):
-        ends.append(np.stack([floats(open_end if pair[k] is None else pair[k]) for pair in bounds]))
+        given = [open_end if (end := pair[k]) is None else end for pair in bounds]
+        ends.append(np.stack([floats(end) for end in given]))
     return ends[0], ends[1]
 
 
 def vector_minimum(
     fun: Function,
-    x0: Any,
-    ends: tuple[Value, Value] | None,
-    find: Callable[..., Any],
+    x0: ArrayLike,
+    ends: Ends,
+    find: Callable[..., OptimizeResult | Solution],
     shown: Function | None = None,
 ) -> Solution:
     """A minimum inside of a transform.
@@ -284,7 +313,9 @@ def vector_minimum(
     start, seen = np.atleast_1d(floats(x0)), shown or fun
     like = Aval(start.shape, start.dtype)
 
-    def solver(plain_f: Function, x: Any, limits: Any) -> tuple[Any, Any]:
+    def solver(
+        plain_f: Function, x: Value, limits: tuple[Value, Value] | None
+    ) -> tuple[np.ndarray, np.bool_]:
         found = find(plain_f, x, limits)
         return np.reshape(found.x, like.shape).astype(like.dtype), np.bool_(found.success)
 

@@ -11,8 +11,8 @@ in reverse solve the adjoint equation backwards, so that memory does not grow wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -31,9 +31,15 @@ from fgrad.transforms.custom.implicit import closure_convert
 from fgrad.transforms.custom.vjp import custom_vjp
 from fgrad.typing import ArrayLike, PyTree
 
+if TYPE_CHECKING:
+    from scipy.integrate import OdeSolver
+    from scipy.optimize import OptimizeResult
+
 plain = lazy_module("scipy.integrate")
 
-Field = Callable[..., Value]
+Field: TypeAlias = Callable[..., Value]
+Residuals: TypeAlias = tuple[Value, Value, list[Value]]  # solution, times, parameters
+Pair: TypeAlias = tuple[Value, Value]
 
 # Hairer, Norsett, Wanner (1993), Solving Ordinary Differential Equations I, table II.5.2.
 _NODES = (0.0, 1 / 5, 3 / 10, 4 / 5, 8 / 9, 1.0, 1.0)
@@ -68,7 +74,7 @@ class State(NamedTuple):
     h: Value
 
 
-def _combined(weights: Sequence[float], slopes: Sequence[Value]) -> Any:
+def _combined(weights: Sequence[float], slopes: Sequence[Value]) -> Value | int:
     return sum([w * k for w, k in zip(weights, slopes, strict=False) if w])
 
 
@@ -154,12 +160,14 @@ _solve_adjoint = custom_vjp(_solve, nondiff_argnums=(0, 1))
 
 def _forward(
     field: Field, control: Control, y0: Value, ts: Value, params: list[Value]
-) -> tuple[Value, Any]:
+) -> tuple[Value, Residuals]:
     ys = _solve(field, control, y0, ts, params)
     return ys, (ys, ts, params)
 
 
-def _backward(field: Field, control: Control, residuals: Any, ct: Value) -> Any:
+def _backward(
+    field: Field, control: Control, residuals: Residuals, ct: Value
+) -> tuple[Value, Value, Sequence[Value]]:
     """d(y, a, g)/dt = (f, -a' df/dy, -a' df/dparams), from the last output to the first."""
     ys, ts, params = residuals
     n = ys.shape[1]
@@ -172,7 +180,7 @@ def _backward(field: Field, control: Control, residuals: Any, ct: Value) -> Any:
         dy, dparams = pull(a)
         return np.concatenate([-slope, dy, *[np.reshape(d, -1) for d in dparams]])
 
-    def interval(carry: Any, x: Any) -> Any:
+    def interval(carry: Pair, x: tuple[Value, Value, Value, Value]) -> tuple[Pair, Value]:
         a, g = carry
         y, ct_y, late, early = x
         a = a + ct_y
@@ -199,11 +207,13 @@ _solve_adjoint.defvjp(_forward, _backward)
 # --- SciPy's signatures ---------------------------------------------------------------------------
 
 
-def _inside(values: Any) -> bool:
+def _inside(values: Iterable[object]) -> bool:
     return innermost() is not None or has_tracer(values)
 
 
-def _solution(f: Field, y0: ArrayLike, ts: Any, args: Sequence[PyTree], control: Control) -> Value:
+def _solution(
+    f: Field, y0: ArrayLike, ts: ArrayLike, args: Sequence[PyTree], control: Control
+) -> Value:
     """Convert a user's f(y, t, *args), with what it closes over, to one of floating parameters."""
     y0, ts = np.reshape(inexact(as_operand(y0)), -1), inexact(as_operand(ts))
     converted, consts = closure_convert(f, y0, ts[0], *args)
@@ -285,17 +295,17 @@ class OdeSolution(NamedTuple):
 
 
 def solve_ivp(
-    fun: Callable[..., Any],
-    t_span: Any,
-    y0: Any,
-    method: str = "RK45",
-    t_eval: Any = None,
-    args: Any = None,
+    fun: Callable[..., PyTree],
+    t_span: Sequence[ArrayLike],
+    y0: ArrayLike,
+    method: str | type[OdeSolver] = "RK45",
+    t_eval: ArrayLike | None = None,
+    args: Sequence[PyTree] | None = None,
     rtol: float = 1e-3,
     atol: float = 1e-6,
     adjoint: bool = True,
-    **options: Any,
-) -> Any:
+    **options: object,
+) -> OptimizeResult | OdeSolution:
     """The solution of dy/dt = fun(t, y, *args), with SciPy's arguments.
 
     Arguments:
@@ -351,7 +361,7 @@ def solve_ivp(
 
 def _steps_of_scipy(
     fun: Callable[..., PyTree],
-    ends: Any,
+    ends: Sequence[Value],
     y0: ArrayLike,
     args: Sequence[PyTree],
     rtol: float,
@@ -360,7 +370,7 @@ def _steps_of_scipy(
     """The times at which SciPy's solver has results of its own accord."""
     start = np.reshape(inexact(as_operand(y0)), -1)
 
-    def solver(field: Callable[[PyTree], PyTree], span: Any, y: ArrayLike) -> Value:
+    def solver(field: Callable[[PyTree], PyTree], span: Sequence[Value], y: ArrayLike) -> Value:
         return plain.solve_ivp(
             lambda t, y: field((np.float64(t), y)), span, y, rtol=rtol, atol=atol
         ).t

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 
 import fgrad.numpy as fnp
 from fgrad.base.lazy_import import lazy_module
 from fgrad.numpy.linalg_functions import linear_operands, matrices
+from fgrad.numpy.promote import as_operand
 from fgrad.ops import decompositions as dc
 from fgrad.ops import determinants as dt
 from fgrad.ops import linalg as la
@@ -28,28 +29,28 @@ from fgrad.ops.diagonals import diagonal, on_diagonal
 from fgrad.scipy._either import either, plain_only, refusal
 from fgrad.trace import Tracer, Value
 from fgrad.tracing.layouts import is_line, mark
-from fgrad.typing import ArrayLike, PyTree
+from fgrad.typing import ArrayLike, NormOrder, Operand, P, R
 
 plain = lazy_module("scipy.linalg")
 
-F = TypeVar("F", bound=Callable[..., PyTree])
+Trans: TypeAlias = Literal[0, 1, 2, "N", "T", "C"]  # op(a): a, its transpose, its adjoint
 
 
-def _either(traced: F) -> F:
+def _either(traced: Callable[P, R]) -> Callable[P, R]:
     """Decorator: SciPy's function of the same name, unless a tracer is among the arguments.
 
     Which of SciPy's results lie in Fortran's order differs from version to version.
     """
 
     @functools.wraps(traced)
-    def function(*args: Any, **kwargs: Any) -> Any:
+    def function(*args: P.args, **kwargs: P.kwargs) -> R:
         out = traced(*args, **kwargs)
         for x in out if isinstance(out, tuple) else (out,):
             if isinstance(x, Tracer) and not is_line(x.shape):
                 mark(x, False)
         return out
 
-    return either(plain, function)  # type: ignore[return-value]
+    return either(plain, function)
 
 
 ADVICE = {
@@ -80,7 +81,7 @@ def _stacked(*xs: Value) -> list[Value]:
     return [x if x.shape[:-2] == lead else np.broadcast_to(x, lead + x.shape[-2:]) for x in xs]
 
 
-def _trans(trans: Any) -> int:
+def _trans(trans: Trans) -> int:
     return {"N": 0, "T": 1, "C": 2}[trans] if isinstance(trans, str) else trans
 
 
@@ -91,7 +92,7 @@ def _trans(trans: Any) -> int:
 def solve_triangular(
     a: ArrayLike,
     b: ArrayLike,
-    trans: Any = 0,
+    trans: Trans = 0,
     lower: bool = False,
     unit_diagonal: bool = False,
     **_: object,
@@ -113,7 +114,7 @@ def solve_triangular(
 
 
 @_either
-def cholesky(a: Any, lower: bool = False, **_: Any) -> Value:
+def cholesky(a: ArrayLike, lower: bool = False, **_: object) -> Value:
     """The triangular factor of Hermitian matrices, of which one triangle is read."""
     x = matrices(a, square=True)
     return la.cholesky(x) if lower else mx.adjoint(la.cholesky(mx.adjoint(x)))
@@ -126,12 +127,11 @@ def cho_factor(a: ArrayLike, lower: bool = False, **_: object) -> tuple[Value, b
 
 
 @_either
-def cho_solve(c_and_lower: Any, b: ArrayLike, **_: object) -> Value:
+def cho_solve(c_and_lower: tuple[ArrayLike, bool], b: ArrayLike, **_: object) -> Value:
     """x with a x = b, by the Cholesky factor of a."""
     factor, low = c_and_lower
-    first, second = (0, "C") if low else ("C", 0)
-    y = solve_triangular(factor, b, trans=first, lower=low)
-    return solve_triangular(factor, y, trans=second, lower=low)
+    y = solve_triangular(factor, b, trans=0 if low else "C", lower=low)
+    return solve_triangular(factor, y, trans="C" if low else 0, lower=low)
 
 
 # --- lu
@@ -145,11 +145,13 @@ def lu_factor(a: ArrayLike, **_: object) -> tuple[Value, Value]:
 
 
 @_either
-def lu_solve(lu_and_piv: Any, b: ArrayLike, trans: Any = 0, **_: object) -> Value:
+def lu_solve(
+    lu_and_piv: tuple[ArrayLike, ArrayLike], b: ArrayLike, trans: Trans = 0, **_: object
+) -> Value:
     """x with op(a) x = b, by the packed factors of a."""
     packed, y = linear_operands(lu_and_piv[0], b)
     y, vector = _columns(y, len(packed.shape))
-    order = la.pivots_order(lu_and_piv[1])
+    order = la.pivots_order(as_operand(lu_and_piv[1]))
     how = _trans(trans)
     packed, y = _stacked(packed, y)
     order = np.broadcast_to(order, packed.shape[:-1])
@@ -188,8 +190,8 @@ def lu(
 
 @_either
 def solve(
-    a: Any, b: Any, lower: bool = False, *_: Any, assume_a: Any = None, transposed: bool = False,
-    **__: Any,
+    a: ArrayLike, b: ArrayLike, lower: bool = False, *_: object, assume_a: str | None = None,
+    transposed: bool = False, **__: object,
 ) -> Value:  # fmt: skip
     """x with a x = b; `assume_a` of "sym", "her" and "pos" means that one triangle is read."""
     x, y = linear_operands(a, b)
@@ -218,14 +220,24 @@ def det(a: ArrayLike, **_: object) -> Value:
 
 @_either
 def norm(
-    a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, check_finite: bool = True
+    a: ArrayLike,
+    ord: NormOrder = None,
+    axis: int | tuple[int, int] | None = None,
+    keepdims: bool = False,
+    check_finite: bool = True,
 ) -> Value:
     """The norm of a vector or matrix."""
-    return np.linalg.norm(a, ord, axis, keepdims)
+    return np.linalg.norm(as_operand(a), ord, axis, keepdims)
 
 
 @_either
-def qr(a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full", **_: Any) -> Any:
+def qr(
+    a: ArrayLike,
+    overwrite_a: bool = False,
+    lwork: int | None = None,
+    mode: Literal["full", "economic", "r"] = "full",
+    **_: object,
+) -> tuple[Value, ...]:
     """q and r; `mode` is "full", "economic" or "r", all without pivoting."""
     if _.get("pivoting"):
         raise refusal("scipy.linalg.qr", "pivoting depends on values.", "qr(a)")
@@ -234,21 +246,56 @@ def qr(a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full",
     return (r,) if mode == "r" else (q, r)
 
 
+@overload
+def svd(
+    a: ArrayLike, full_matrices: bool = True, compute_uv: Literal[True] = True, **_: object
+) -> tuple[Value, Value, Value]: ...
+@overload
+def svd(
+    a: ArrayLike, full_matrices: bool = True, *, compute_uv: Literal[False], **_: object
+) -> Value: ...
 @_either
-def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, **_: Any) -> Any:
+def svd(
+    a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, **_: object
+) -> Value | tuple[Value, ...]:
     """The singular value decomposition, or the singular values alone."""
-    found = np.linalg.svd(a, full_matrices, compute_uv)
-    return tuple(found) if compute_uv else found
+    x = matrices(a)
+    return tuple(np.linalg.svd(x, full_matrices)) if compute_uv else svdvals(x)
 
 
 @_either
-def svdvals(a: Any, **_: Any) -> Value:
+def svdvals(a: ArrayLike, **_: object) -> Value:
     """The singular values."""
-    return np.linalg.svd(a, compute_uv=False)
+    return np.linalg.svd(matrices(a), compute_uv=False)
 
 
+@overload
+def eigh(
+    a: ArrayLike,
+    b: ArrayLike | None = None,
+    *,
+    lower: bool = True,
+    eigvals_only: Literal[False] = False,
+    **_: object,
+) -> tuple[Value, Value]: ...
+@overload
+def eigh(
+    a: ArrayLike,
+    b: ArrayLike | None = None,
+    *,
+    lower: bool = True,
+    eigvals_only: Literal[True],
+    **_: object,
+) -> Value: ...
 @_either
-def eigh(a: Any, b: Any = None, *, lower: bool = True, eigvals_only: bool = False, **_: Any) -> Any:
+def eigh(
+    a: ArrayLike,
+    b: ArrayLike | None = None,
+    *,
+    lower: bool = True,
+    eigvals_only: bool = False,
+    **_: object,
+) -> Value | tuple[Value, Value]:
     """Eigenvalues and eigenvectors of a Hermitian matrix; of the pencil a v = w b v with `b`."""
     if _.get("subset_by_index") is not None or _.get("subset_by_value") is not None:
         raise refusal("scipy.linalg.eigh", "it gives all eigenvalues.", "eigh(a)[0][:k]")
@@ -265,19 +312,21 @@ def eigh(a: Any, b: Any = None, *, lower: bool = True, eigvals_only: bool = Fals
 
 
 @_either
-def eigvalsh(a: Any, b: Any = None, **options: Any) -> Value:
+def eigvalsh(
+    a: ArrayLike, b: ArrayLike | None = None, *, lower: bool = True, **options: object
+) -> Value:
     """The eigenvalues of a Hermitian matrix, or pencil."""
-    return eigh(a, b, eigvals_only=True, **options)
+    return eigh(a, b, lower=lower, eigvals_only=True, **options)
 
 
 @_either
-def eigvals(a: Any, **_: Any) -> Value:
+def eigvals(a: ArrayLike, **_: object) -> Value:
     """The eigenvalues, complex."""
-    return np.linalg.eigvals(a)
+    return np.linalg.eigvals(matrices(a))
 
 
 @_either
-def pinv(a: ArrayLike, *, rtol: Any = None, **_: object) -> Value:
+def pinv(a: ArrayLike, *, rtol: ArrayLike | None = None, **_: object) -> Value:
     """The pseudo-inverse."""
     inverse: Any = np.linalg.pinv
     return inverse(a, rtol=rtol)
@@ -286,7 +335,7 @@ def pinv(a: ArrayLike, *, rtol: Any = None, **_: object) -> Value:
 # --- functions of matrices
 
 
-def _function(name: str) -> Callable[[Any], Value]:
+def _function(name: str) -> Callable[[ArrayLike], Value]:
     def function(A: ArrayLike) -> Value:
         return mf.matrix_function(name, matrices(A, square=True))
 
@@ -306,7 +355,13 @@ tanhm = _function("tanhm")
 
 
 @_either
-def expm_frechet(A: Any, E: Any, method: Any = None, compute_expm: bool = True, **_: Any) -> Any:
+def expm_frechet(
+    A: ArrayLike,
+    E: ArrayLike,
+    method: str | None = None,
+    compute_expm: bool = True,
+    **_: object,
+) -> Value | tuple[Value, Value]:
     """The exponential of A, and its derivative in the direction E."""
     a, e = linear_operands(A, E)
     slope = mf.frechet("expm", a, e)
@@ -333,7 +388,7 @@ def solve_continuous_lyapunov(a: ArrayLike, q: ArrayLike) -> Value:
 
 
 @_either
-def solve_discrete_lyapunov(a: ArrayLike, q: ArrayLike, method: Any = None) -> Value:
+def solve_discrete_lyapunov(a: ArrayLike, q: ArrayLike, method: str | None = None) -> Value:
     """x with a x a^H - x + q = 0, as a linear system for the elements of x."""
     x, y = linear_operands(a, q)
     n = matrices(x, square=True).shape[-1]
@@ -352,9 +407,12 @@ def polar(a: ArrayLike, side: str = "right") -> tuple[Value, Value]:
 
 
 @_either
-def lstsq(a: Any, b: Any, cond: Any = None, *_: Any, **__: Any) -> tuple[Value, ...]:
+def lstsq(
+    a: ArrayLike, b: ArrayLike, cond: float | None = None, *_: object, **__: object
+) -> tuple[Operand, ...]:
     """The least-squares solution, residuals, rank and singular values."""
-    return np.linalg.lstsq(a, b, float(np.finfo(np.float64).eps) if cond is None else cond)
+    x, y = as_operand(a), as_operand(b)
+    return np.linalg.lstsq(x, y, float(np.finfo(np.float64).eps) if cond is None else cond)
 
 
 # --- special matrices
@@ -383,7 +441,7 @@ def block_diag(*arrs: ArrayLike) -> Value:
 
 
 @_either
-def toeplitz(c: Any, r: Any = None) -> Value:
+def toeplitz(c: ArrayLike, r: ArrayLike | None = None) -> Value:
     """The matrix with constant diagonals, of a first column and a first row."""
     column = fnp.ravel(c)
     row = conj(column) if r is None else fnp.ravel(r)
@@ -393,7 +451,7 @@ def toeplitz(c: Any, r: Any = None) -> Value:
 
 
 @_either
-def hankel(c: Any, r: Any = None) -> Value:
+def hankel(c: ArrayLike, r: ArrayLike | None = None) -> Value:
     """The matrix with constant antidiagonals, of a first column and a last row."""
     column = fnp.ravel(c)
     row = column * 0 if r is None else fnp.ravel(r)
@@ -410,14 +468,17 @@ def circulant(c: ArrayLike) -> Value:
 
 
 @_either
-def companion(a: Any) -> Value:
+def companion(a: ArrayLike) -> Value:
     """The companion matrix of a polynomial, given by its coefficients."""
-    first = -a[1:] / a[0]
+    given = as_operand(a)
+    first = -given[1:] / given[0]
     return np.concatenate([first[None], np.eye(first.shape[0])[:-1]], 0)
 
 
 @_either
-def solve_toeplitz(c_or_cr: Any, b: Any, check_finite: bool = True) -> Value:
+def solve_toeplitz(
+    c_or_cr: ArrayLike | tuple[ArrayLike, ArrayLike], b: ArrayLike, check_finite: bool = True
+) -> Value:
     """x with toeplitz(c, r) x = b, as a general system."""
     pair = c_or_cr if isinstance(c_or_cr, tuple) else (c_or_cr,)
-    return np.linalg.solve(toeplitz(*pair), b)
+    return np.linalg.solve(toeplitz(*pair), as_operand(b))

@@ -15,8 +15,8 @@ Solutions are differentiable themselves (`_solvers.py`): inside of a transform, 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -27,6 +27,12 @@ from fgrad.numpy.promote import user_line
 from fgrad.scipy import _solvers
 from fgrad.scipy._host import arguments, inside, refuse_options
 from fgrad.scipy._solvers import (  # noqa: F401 - SciPy's names
+    Box,
+    Ends,
+    Function,
+    Pairs,
+    Root,
+    Solution,
     bisect,
     brenth,
     brentq,
@@ -35,12 +41,20 @@ from fgrad.scipy._solvers import (  # noqa: F401 - SciPy's names
     ridder,
     toms748,
 )
+from fgrad.trace import Value
 from fgrad.transforms.core.linearize import jvp
 from fgrad.transforms.grad import grad, value_and_grad
 from fgrad.transforms.jacobian import hessian, jacfwd, jacrev
 from fgrad.typing import ArrayLike, PyTree
 
+if TYPE_CHECKING:
+    from scipy.optimize import LinearConstraint, NonlinearConstraint, OptimizeResult, RootResults
+
 plain = lazy_module("scipy.optimize")
+
+Derivative: TypeAlias = Callable[..., PyTree] | str | bool | None
+Constraint: TypeAlias = "Mapping[str, PyTree] | LinearConstraint | NonlinearConstraint"
+Constraints: TypeAlias = "Constraint | Sequence[Constraint]"
 
 WITHOUT_GRADIENT = frozenset({"nelder-mead", "powell", "cobyla", "cobyqa"})
 WITH_PRODUCTS = frozenset({"newton-cg", "trust-ncg", "trust-krylov", "trust-constr"})
@@ -64,29 +78,31 @@ def _start(x0: ArrayLike) -> np.ndarray:
     return x if x.dtype.kind == "f" else x.astype(np.float64)
 
 
-def _constraints(constraints: Any) -> PyTree:
+def _constraints(constraints: Constraints) -> Constraints:
     """Constraints given as dictionaries, with their Jacobians."""
-    if isinstance(constraints, dict):
-        if constraints.get("jac") is not None:
-            return constraints
-        return {**constraints, "jac": jit(jacrev(constraints["fun"]))}
     if isinstance(constraints, Sequence):
-        return [_constraints(c) for c in constraints]
-    return constraints
+        return [_constraint(c) for c in constraints]
+    return _constraint(constraints)
+
+
+def _constraint(constraint: Constraint) -> Constraint:
+    if not isinstance(constraint, dict) or constraint.get("jac") is not None:
+        return constraint
+    return {**constraint, "jac": jit(jacrev(constraint["fun"]))}
 
 
 def minimize(
-    fun: Callable[..., Any],
-    x0: Any,
-    args: Any = (),
-    method: Any = None,
-    jac: Any = None,
-    hess: Any = None,
-    hessp: Any = None,
-    bounds: Any = None,
-    constraints: Any = (),
+    fun: Callable[..., PyTree],
+    x0: ArrayLike,
+    args: PyTree = (),
+    method: str | Callable[..., PyTree] | None = None,
+    jac: Derivative = None,
+    hess: Derivative = None,
+    hessp: Callable[..., PyTree] | None = None,
+    bounds: Box | Pairs | None = None,
+    constraints: Constraints = (),
     **options: Any,
-) -> Any:
+) -> OptimizeResult | Solution:
     """`scipy.optimize.minimize` with gradient and Hessian of `fun`, traced and compiled.
 
     Arguments:
@@ -115,7 +131,7 @@ def minimize(
     if inside(x0, args):
         refuse_options("scipy.optimize.minimize", {"constraints": constraints or None})
 
-        def find(f: Any, x: Any, ends: Any) -> Any:
+        def find(f: Function, x: Value, ends: Ends) -> OptimizeResult | Solution:
             pairs = None if ends is None else plain.Bounds(*ends)
             return minimize(f, x, method=method, bounds=pairs, **options)
 
@@ -167,13 +183,13 @@ def _products(fun: Callable[..., PyTree]) -> Callable[..., PyTree]:
 
 
 def root(
-    fun: Callable[..., Any],
-    x0: Any,
-    args: Any = (),
+    fun: Callable[..., PyTree],
+    x0: ArrayLike,
+    args: PyTree = (),
     method: str = "hybr",
-    jac: Any = None,
-    **options: Any,
-) -> Any:
+    jac: Derivative = None,
+    **options: object,
+) -> OptimizeResult | Solution:
     """`scipy.optimize.root` with the Jacobian of `fun`, and with derivatives of the solution.
 
     Arguments:
@@ -203,14 +219,14 @@ def root(
 
 
 def least_squares(
-    fun: Callable[..., Any],
-    x0: Any,
-    jac: Any = None,
-    bounds: Any = (-np.inf, np.inf),
-    args: Any = (),
-    kwargs: dict[str, Any] | None = None,
+    fun: Callable[..., PyTree],
+    x0: ArrayLike,
+    jac: Derivative = None,
+    bounds: tuple[ArrayLike, ArrayLike] = (-np.inf, np.inf),
+    args: PyTree = (),
+    kwargs: Mapping[str, PyTree] | None = None,
     **options: Any,
-) -> Any:
+) -> OptimizeResult | Solution:
     """`scipy.optimize.least_squares` with the Jacobian of `fun`.
 
     It comes by forward mode, or by reverse mode if there are fewer residuals than parameters.
@@ -225,16 +241,19 @@ def least_squares(
     if inside(x0, args, keywords):
         refuse_options("scipy.optimize.least_squares", _not_linear(options))
 
-        def residuals_of(x: Any) -> Any:
+        def residuals_of(x: Value) -> PyTree:
             return fun(x, *args, **keywords)
 
-        def find(f: Any, x: Any, ends: Any) -> Any:
+        def find(
+            f: Function, x: Value, ends: tuple[ArrayLike, ArrayLike]
+        ) -> OptimizeResult | Solution:
             return least_squares(f, x, bounds=ends, **options)
 
-        def half(x: Any) -> Any:
+        def half(x: Value) -> Value:
             return 0.5 * np.sum(residuals_of(x) ** 2)
 
-        return _solvers.vector_minimum(half, x0, tuple(bounds), find, residuals_of)
+        low, high = bounds
+        return _solvers.vector_minimum(half, x0, (low, high), find, residuals_of)
     x = np.atleast_1d(_start(x0))
     compiled = jit(fun)
     if jac is None:
@@ -245,14 +264,19 @@ def least_squares(
     )
 
 
-def _not_linear(options: dict[str, Any]) -> dict[str, Any]:
+def _not_linear(options: Mapping[str, object]) -> dict[str, object]:
     """The option `loss`, if it is not the sum of squares."""
     return {k: v for k, v in options.items() if k == "loss" and v != "linear"}
 
 
 def curve_fit(
-    f: Callable[..., Any], xdata: Any, ydata: Any, p0: Any = None, jac: Any = None, **options: Any
-) -> Any:
+    f: Callable[..., PyTree],
+    xdata: PyTree,
+    ydata: ArrayLike,
+    p0: ArrayLike | None = None,
+    jac: Derivative = None,
+    **options: Any,
+) -> tuple[Value, ...]:
     """`scipy.optimize.curve_fit` with the Jacobian of `f(xdata, *params)`.
 
     Example:
@@ -269,21 +293,21 @@ def curve_fit(
 
 
 def _fit(
-    f: Callable[..., Any],
-    xdata: Any,
-    ydata: Any,
-    p0: Any,
-    sigma: Any = None,
+    f: Callable[..., PyTree],
+    xdata: PyTree,
+    ydata: ArrayLike,
+    p0: ArrayLike | None,
+    sigma: ArrayLike | None = None,
     absolute_sigma: bool = False,
-    **options: Any,
-) -> tuple[Any, Any]:
+    **options: object,
+) -> tuple[Value, Value]:
     """`curve_fit` inside of a transform: the parameters and their covariance."""
     refuse_options("scipy.optimize.curve_fit", options)
     count = len(inspect.signature(f).parameters) - 1
     start = np.ones(count) if p0 is None else np.atleast_1d(p0)
     scale = 1.0 if sigma is None else sigma
 
-    def residuals(p: Any) -> Any:
+    def residuals(p: Value) -> Value:
         return (f(xdata, *[p[k] for k in range(start.shape[0])]) - ydata) / scale
 
     p, r, _ = least_squares(residuals, start)
@@ -304,8 +328,8 @@ def _columns(f: Callable[..., PyTree]) -> Callable[..., PyTree]:
 
 
 def root_scalar(
-    f: Callable[..., Any], args: Any = (), method: str | None = None, **options: Any
-) -> Any:
+    f: Callable[..., PyTree], args: PyTree = (), method: str | None = None, **options: Any
+) -> RootResults | Root:
     """`scipy.optimize.root_scalar` with the derivatives that methods need, and those of the root.
 
     Arguments:
@@ -336,12 +360,12 @@ def root_scalar(
 
 def minimize_scalar(
     fun: Callable[..., PyTree],
-    bracket: Any = None,
-    bounds: Any = None,
+    bracket: Sequence[ArrayLike] | None = None,
+    bounds: Sequence[ArrayLike] | None = None,
     args: PyTree = (),
     method: str | None = None,
     **options: object,
-) -> PyTree:
+) -> OptimizeResult | Solution:
     """`scipy.optimize.minimize_scalar` with derivatives of the minimum and of where it lies.
 
     Arguments:

@@ -169,7 +169,7 @@ def loggamma(x: ArrayLike) -> Value:
 
 
 @_either
-def zeta(x: Any, q: Any = None) -> Value:
+def zeta(x: ArrayLike, q: ArrayLike | None = None) -> Value:
     """The Hurwitz zeta function, sum over k >= 0 of (k + q)^-x, differentiable in q; Riemann's,
     which is continued to x < 1, if there is no q."""
     if q is None:
@@ -210,7 +210,7 @@ def _known_integers(function: str, argument: str, n: ArrayLike) -> np.ndarray:
 def multigammaln(a: ArrayLike, d: int) -> Value:
     """The logarithm of the multivariate gamma function of dimension d, in double precision."""
     x = _double(a)
-    total: Any = 0.25 * d * (d - 1) * math.log(math.pi)
+    total = lit(x, 0.25 * d * (d - 1) * math.log(math.pi))
     for k in range(d):
         total = total + ew.lgamma(x - lit(x, 0.5 * k))
     return total
@@ -310,14 +310,18 @@ def entr(x: ArrayLike) -> Value:
 
 @_either
 def logsumexp(
-    a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False
-) -> Any:
+    a: ArrayLike,
+    axis: Axis = None,
+    b: ArrayLike | None = None,
+    keepdims: bool = False,
+    return_sign: bool = False,
+) -> Value | tuple[Value, Value]:
     """log(sum(b exp(a))) without overflow; see `fgrad.nn.logsumexp`."""
     return prob.logsumexp(a, axis, b, keepdims, return_sign)
 
 
 @_either
-def softmax(x: Any, axis: Any = None) -> Value:
+def softmax(x: ArrayLike, axis: Axis = None) -> Value:
     """exp(x) / sum(exp(x)), over all elements unless an axis is given."""
     return prob.softmax(x, axis)
 

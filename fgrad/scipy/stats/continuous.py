@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -375,4 +374,4 @@ FAMILIES: tuple[Continuous, ...] = (
     ),
 )
 
-CONTINUOUS: dict[str, Any] = {family.name: family for family in FAMILIES}
+CONTINUOUS: dict[str, Continuous] = {family.name: family for family in FAMILIES}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -91,4 +90,4 @@ FAMILIES: tuple[Discrete, ...] = (
     ),
 )
 
-DISCRETE: dict[str, Any] = {family.name: family for family in FAMILIES}
+DISCRETE: dict[str, Discrete] = {family.name: family for family in FAMILIES}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Concatenate, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -18,15 +18,22 @@ from fgrad.numpy.promote import as_operand, broadcast, inexact, promote
 from fgrad.ops.elementwise import lit
 from fgrad.scipy._either import any_traced, plain_only
 from fgrad.trace import Value
+from fgrad.typing import ArrayLike, P
 
 plain = lazy_module("scipy.stats")
 
-Rule = Callable[..., Any]
+Rule: TypeAlias = Callable[..., Value]
+Condition: TypeAlias = Callable[..., Value | bool]  # of the parameters
+Ends: TypeAlias = tuple[Value | float, Value | float]  # of a support
+Arguments: TypeAlias = tuple[ArrayLike, ...]
+Keywords: TypeAlias = dict[str, ArrayLike]
+
+D = TypeVar("D", bound="Distribution")
 
 
-def positive(*shapes: Value) -> Any:
+def positive(*shapes: Value) -> Value | bool:
     """The condition that every parameter is positive."""
-    valid: Any = True
+    valid: Value | bool = True
     for s in shapes:
         valid = valid & (s > 0)
     return valid
@@ -37,7 +44,7 @@ class Distribution:
 
     methods: tuple[str, ...] = ()
 
-    def __init__(self, name: str, shapes: str, valid: Rule) -> None:
+    def __init__(self, name: str, shapes: str, valid: Condition) -> None:
         self.name = name
         self.shapes = tuple(shapes.split())
         self.valid = valid
@@ -59,7 +66,9 @@ class Distribution:
     def __reduce__(self) -> str:
         return self.name  # of the package
 
-    def _operands(self, x: Any, args: Any, kwargs: Any, names: tuple[str, ...]) -> list[Value]:
+    def _operands(
+        self, x: ArrayLike, args: Arguments, kwargs: Keywords, names: tuple[str, ...]
+    ) -> list[Value]:
         """The point and the parameters, with one dtype and shape."""
         given = dict(zip(names, args, strict=False)) | kwargs
         unknown = set(given) - set(names)
@@ -72,11 +81,11 @@ class Distribution:
         return broadcast([inexact(v) for v in promote([as_operand(v) for v in (x, *values)])])
 
 
-def method(rule: Rule) -> Rule:
+def method(rule: Callable[Concatenate[D, P], Value]) -> Callable[Concatenate[D, P], Value]:
     """Decorator: a method that is SciPy's own unless a tracer is among the arguments."""
     name = rule.__name__
 
-    def function(self: Distribution, *args: Any, **kwargs: Any) -> Any:
+    def function(self: D, *args: P.args, **kwargs: P.kwargs) -> Value:
         if any_traced(args, kwargs):
             with np.errstate(all="ignore"):
                 return rule(self, *args, **kwargs)
@@ -110,9 +119,9 @@ class Continuous(Distribution):
         shapes: str = "",
         *,
         logpdf: Rule,
-        support: tuple[float, float] | Rule = (-math.inf, math.inf),
+        support: Ends | Callable[..., Ends] = (-math.inf, math.inf),
         inside: float | Rule = 0.0,
-        valid: Rule = positive,
+        valid: Condition = positive,
         cdf: Rule | None = None,
         sf: Rule | None = None,
         logcdf: Rule | None = None,
@@ -125,24 +134,26 @@ class Continuous(Distribution):
         self.support_of, self.inside, self.quantile = support, inside, ppf
         self.open_below = open_below
 
-    def _standard(self, x: Any, args: Any, kwargs: Any) -> tuple[Any, ...]:
+    def _standard(
+        self, x: ArrayLike, args: Arguments, kwargs: Keywords
+    ) -> tuple[Value, list[Value], Value, Value]:
         """z, the parameters, the scale, and whether all of them are valid."""
         x, *shapes, loc, scale = self._operands(x, args, kwargs, (*self.shapes, "loc", "scale"))
         valid = (scale > 0) & self.valid(*shapes)
         z = (x - loc) / np.where(valid, scale, lit(scale, 1))
         return z, shapes, scale, valid & ~np.isnan(z)
 
-    def _ends(self, shapes: list[Value]) -> tuple[Any, Any]:
+    def _ends(self, shapes: list[Value]) -> Ends:
         ends = self.support_of
         return ends(*shapes) if callable(ends) else ends
 
-    def _inner(self, z: Any, shapes: list[Value], inner: Any) -> Any:
+    def _inner(self, z: Value, shapes: list[Value], inner: Value) -> Value:
         """z where it is inside of the support, else a harmless point."""
         point = self.inside(*shapes) if callable(self.inside) else lit(z, self.inside)
         return np.where(inner, z, point)
 
     @method
-    def logpdf(self, x: Any, *args: Any, **kwargs: Any) -> Value:
+    def logpdf(self, x: ArrayLike, *args: ArrayLike, **kwargs: ArrayLike) -> Value:
         """The logarithm of the density."""
         z, shapes, scale, valid = self._standard(x, args, kwargs)
         low, high = self._ends(shapes)
@@ -152,11 +163,11 @@ class Continuous(Distribution):
         return np.where(valid, np.where(inner, density, lit(z, -math.inf)), lit(z, math.nan))
 
     @method
-    def pdf(self, x: Any, *args: Any, **kwargs: Any) -> Value:
+    def pdf(self, x: ArrayLike, *args: ArrayLike, **kwargs: ArrayLike) -> Value:
         """The density."""
         return np.exp(self.logpdf(x, *args, **kwargs))
 
-    def _cumulated(self, name: str, x: Any, args: Any, kwargs: Any) -> Value:
+    def _cumulated(self, name: str, x: ArrayLike, args: Arguments, kwargs: Keywords) -> Value:
         """A distribution function: 0 below the support and 1 above, or the other way round."""
         if self.rules["cdf"] is None:
             return self.__getattr__(name)(x, *args, **kwargs)
@@ -174,16 +185,16 @@ class Continuous(Distribution):
         return np.where(valid, value, lit(z, math.nan))
 
     @method
-    def cdf(self, x: Any, *args: Any, **kwargs: Any) -> Value:
+    def cdf(self, x: ArrayLike, *args: ArrayLike, **kwargs: ArrayLike) -> Value:
         """The probability of a value of at most x."""
         return self._cumulated("cdf", x, args, kwargs)
 
     @method
-    def sf(self, x: Any, *args: Any, **kwargs: Any) -> Value:
+    def sf(self, x: ArrayLike, *args: ArrayLike, **kwargs: ArrayLike) -> Value:
         """The probability of a value above x."""
         return self._cumulated("sf", x, args, kwargs)
 
-    def _logarithm(self, name: str, x: Any, args: Any, kwargs: Any) -> Value:
+    def _logarithm(self, name: str, x: ArrayLike, args: Arguments, kwargs: Keywords) -> Value:
         rule = self.rules[name]
         if rule is None:
             return np.log(self._cumulated(name.removeprefix("log"), x, args, kwargs))
@@ -196,17 +207,17 @@ class Continuous(Distribution):
         return np.where(valid, value, lit(z, math.nan))
 
     @method
-    def logcdf(self, x: Any, *args: Any, **kwargs: Any) -> Value:
+    def logcdf(self, x: ArrayLike, *args: ArrayLike, **kwargs: ArrayLike) -> Value:
         """The logarithm of `cdf`."""
         return self._logarithm("logcdf", x, args, kwargs)
 
     @method
-    def logsf(self, x: Any, *args: Any, **kwargs: Any) -> Value:
+    def logsf(self, x: ArrayLike, *args: ArrayLike, **kwargs: ArrayLike) -> Value:
         """The logarithm of `sf`."""
         return self._logarithm("logsf", x, args, kwargs)
 
     @method
-    def ppf(self, q: Any, *args: Any, **kwargs: Any) -> Value:
+    def ppf(self, q: ArrayLike, *args: ArrayLike, **kwargs: ArrayLike) -> Value:
         """The quantile: the inverse of `cdf`."""
         if self.quantile is None:
             return self.__getattr__("ppf")(q, *args, **kwargs)
@@ -219,9 +230,9 @@ class Continuous(Distribution):
         return np.where(valid, z * scale + loc, lit(q, math.nan))
 
     @method
-    def isf(self, q: Any, *args: Any, **kwargs: Any) -> Value:
+    def isf(self, q: ArrayLike, *args: ArrayLike, **kwargs: ArrayLike) -> Value:
         """The inverse of `sf`."""
-        return self.ppf(1 - q, *args, **kwargs)
+        return self.ppf(1 - as_operand(q), *args, **kwargs)
 
 
 class Discrete(Distribution):
@@ -237,19 +248,28 @@ class Discrete(Distribution):
     methods = ("logpmf", "pmf", "cdf", "sf", "logcdf", "logsf")
 
     def __init__(
-        self, name: str, shapes: str, *, logpmf: Rule, support: Rule, valid: Rule, cdf: Rule | None
+        self,
+        name: str,
+        shapes: str,
+        *,
+        logpmf: Rule,
+        support: Callable[..., Ends],
+        valid: Condition,
+        cdf: Rule | None,
     ) -> None:
         super().__init__(name, shapes, valid)
         self.mass, self.support_of, self.cumulated = logpmf, support, cdf
 
-    def _standard(self, k: Any, args: Any, kwargs: Any) -> tuple[Any, ...]:
-        k, *shapes, loc = self._operands(k, args, kwargs, (*self.shapes, "loc"))
+    def _standard(
+        self, k: ArrayLike, args: Arguments, kwargs: Keywords
+    ) -> tuple[Value, list[Value], Value | float, Value | float, Value]:
+        given, *shapes, loc = self._operands(k, args, kwargs, (*self.shapes, "loc"))
         low, high = self.support_of(*shapes)
-        k = k - loc
-        return k, shapes, low, high, self.valid(*shapes) & ~np.isnan(k)
+        moved = given - loc
+        return moved, shapes, low, high, self.valid(*shapes) & ~np.isnan(moved)
 
     @method
-    def logpmf(self, k: Any, *args: Any, **kwargs: Any) -> Value:
+    def logpmf(self, k: ArrayLike, *args: ArrayLike, **kwargs: ArrayLike) -> Value:
         """The logarithm of the probability of k; -inf if k is no integer."""
         k, shapes, low, high, valid = self._standard(k, args, kwargs)
         inner = (k >= low) & (k <= high) & (k == np.floor(k)) & valid
@@ -257,12 +277,12 @@ class Discrete(Distribution):
         return np.where(valid, np.where(inner, mass, lit(k, -math.inf)), lit(k, math.nan))
 
     @method
-    def pmf(self, k: Any, *args: Any, **kwargs: Any) -> Value:
+    def pmf(self, k: ArrayLike, *args: ArrayLike, **kwargs: ArrayLike) -> Value:
         """The probability of k."""
         return np.exp(self.logpmf(k, *args, **kwargs))
 
     @method
-    def cdf(self, k: Any, *args: Any, **kwargs: Any) -> Value:
+    def cdf(self, k: ArrayLike, *args: ArrayLike, **kwargs: ArrayLike) -> Value:
         """The probability of an integer of at most k."""
         if self.cumulated is None:
             return self.__getattr__("cdf")(k, *args, **kwargs)
@@ -273,16 +293,16 @@ class Discrete(Distribution):
         return np.where(valid, value, lit(k, math.nan))
 
     @method
-    def sf(self, k: Any, *args: Any, **kwargs: Any) -> Value:
+    def sf(self, k: ArrayLike, *args: ArrayLike, **kwargs: ArrayLike) -> Value:
         """The probability of an integer above k."""
         return 1 - self.cdf(k, *args, **kwargs)
 
     @method
-    def logcdf(self, k: Any, *args: Any, **kwargs: Any) -> Value:
+    def logcdf(self, k: ArrayLike, *args: ArrayLike, **kwargs: ArrayLike) -> Value:
         """The logarithm of `cdf`."""
         return np.log(self.cdf(k, *args, **kwargs))
 
     @method
-    def logsf(self, k: Any, *args: Any, **kwargs: Any) -> Value:
+    def logsf(self, k: ArrayLike, *args: ArrayLike, **kwargs: ArrayLike) -> Value:
         """The logarithm of `sf`."""
         return np.log(self.sf(k, *args, **kwargs))

@@ -33,7 +33,9 @@ class _Family:
 class MultivariateNormal(_Family):
     """The normal distribution of vectors."""
 
-    def logpdf(self, x: Any, mean: Any = None, cov: Any = 1, **kwargs: Any) -> Value:
+    def logpdf(
+        self, x: ArrayLike, mean: ArrayLike | None = None, cov: ArrayLike = 1, **kwargs: object
+    ) -> Value:
         """The logarithm of the density.
 
         Arguments:
@@ -55,14 +57,16 @@ class MultivariateNormal(_Family):
         mean = np.zeros(size) if mean is None else inexact(as_operand(mean))
         if len(cov.shape) < 2:
             cov = cov * np.eye(size) if size > 1 or not cov.shape else np.reshape(cov, (1, 1))
-        factor = np.linalg.cholesky(cov)
+        factor = np.linalg.cholesky(as_operand(cov))
         centered = np.reshape(x - mean, (-1, size))
         white = solve_triangular(factor, centered.T, lower=True)
         square = np.reshape(np.sum(white * white, axis=0), x.shape[:-1])
         volume = 2 * np.sum(np.log(np.diagonal(factor)))
         return -0.5 * (size * math.log(2 * math.pi) + volume + square)
 
-    def pdf(self, x: Any, mean: Any = None, cov: Any = 1, **kwargs: Any) -> Value:
+    def pdf(
+        self, x: ArrayLike, mean: ArrayLike | None = None, cov: ArrayLike = 1, **kwargs: object
+    ) -> Value:
         """The density."""
         return np.exp(self.logpdf(x, mean, cov, **kwargs))
 
