@@ -12,7 +12,9 @@ Every other name of `scipy.special` is there too, and raises a card when it meet
 from __future__ import annotations
 
 import functools
+import inspect
 import math
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -108,8 +110,29 @@ def _elementwise(name: str, apply: Callable[..., Value]) -> Callable[..., PyTree
     def traced(*xs: ArrayLike) -> Value:
         return apply(*_operands(*xs))
 
-    traced.__doc__ = f"`scipy.special.{name}`, with derivatives."
+    names = _argument_names(name)
+    traced.__doc__ = f"""`scipy.special.{name}`, with derivatives.
+
+    Arguments:
+        {", ".join(names) or "xs"}: arrays of floats, which broadcast; integers become floats.
+
+    Returns:
+        An array of the common shape and dtype.
+    """
+    if names:
+        kind = inspect.Parameter.POSITIONAL_ONLY
+        parameters = [inspect.Parameter(n, kind, annotation="ArrayLike") for n in names]
+        traced.__dict__["__signature__"] = inspect.Signature(parameters, return_annotation="Value")
     return _publish(name, traced)
+
+
+def _argument_names(name: str) -> list[str]:
+    """The names of the arguments of SciPy's ufunc, from `gammainc(a, x, out=None)` in its text."""
+    ufunc = getattr(plain, name, None)
+    if not isinstance(ufunc, np.ufunc):
+        return []
+    names = re.findall(r"\w+", (ufunc.__doc__ or "").partition("(")[2].partition(")")[0])
+    return names[: ufunc.nin] if len(names) >= ufunc.nin else []
 
 
 # --- one primitive --------------------------------------------------------------------------------

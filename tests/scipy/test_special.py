@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import zlib
 from typing import Any
@@ -254,3 +255,10 @@ def test_float16_stays_that_in_programs(name: str) -> None:
         found = fun(getattr(traced, name))(x)
         assert found.dtype == np.float16
         np.testing.assert_allclose(found.astype("f8"), wanted.astype("f8"), rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", sorted(traced.PRIMITIVES))
+def test_signatures_have_as_many_arguments_as_scipys_ufunc(name: str) -> None:
+    function = getattr(traced, name)
+    assert len(inspect.signature(function).parameters) == getattr(plain, name).nin
+    assert "dtype" in function.__doc__

@@ -6,6 +6,7 @@ norm.logpdf(x, loc, scale) = logpdf((x - loc) / scale) - log(scale) inside of th
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 from collections.abc import Callable
@@ -91,8 +92,8 @@ def method(rule: Callable[Concatenate[D, P], Value]) -> Callable[Concatenate[D, 
                 return rule(self, *args, **kwargs)
         return getattr(getattr(plain, self.name), name)(*args, **kwargs)
 
-    function.__name__, function.__doc__ = name, inspect.getdoc(rule)
-    function.__qualname__, function.__module__ = rule.__qualname__, rule.__module__
+    functools.update_wrapper(function, rule)
+    function.__doc__ = inspect.getdoc(rule)
     return function
 
 
