@@ -28,7 +28,7 @@ from fgrad.tracing.assign import Frozen, Root, enclosing
 from fgrad.tracing.closed import Captured, holds, own, takes
 from fgrad.tracing.constants import constant, thaw_constants
 from fgrad.tracing.layouts import told_orders
-from fgrad.tracing.on_device import OnDevice, bind_on_device, to_device
+from fgrad.tracing.on_device import DEVICES, OnDevice, bind_on_device
 from fgrad.tracing.readout import array_of, number_of
 from fgrad.tracing.record import Atoms, Numbered, Record, TracedProgram, passed_by
 from fgrad.tracing.tables import (
@@ -517,7 +517,7 @@ def bind(prim: Primitive, *operands: Any, **params: Any) -> Any:
 
     Returns an array or tracer, or a tuple of them if the primitive has several outputs.
     """
-    if to_device.provided and any([isinstance(x, OnDevice) for x in operands]):
+    if DEVICES and any([isinstance(x, OnDevice) for x in operands]):
         return bind_on_device.call(prim, operands, params)
     level, builder = -1, None
     for x in operands:

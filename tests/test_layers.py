@@ -32,7 +32,7 @@ FORBIDDEN = {
 
 # The packages of `fgrad.compile` and what each imports of it, beside itself; "" is its root.
 MIDDLE = ("kernel", "tasks", "products", "passes", "lower", "fuse", "loops")  # a row
-CPU = ("cpu.emit", "cpu.gemm", "cpu.rows", "cpu.entry")
+CPU = ("cpu.emit", "cpu.gemm", "cpu.rows")
 IN_COMPILER = {
     **{name: set(MIDDLE[:k]) for k, name in enumerate(MIDDLE)},
     "schedule": {"kernel", "tasks"},
@@ -42,10 +42,10 @@ IN_COMPILER = {
     "cpu.emit": {"kernel", "llvm", "llvm.vector"},
     "cpu.gemm": {"kernel", "llvm", "cpu.emit"},
     "cpu.rows": {"kernel", "tasks", "llvm", "llvm.vector"},
-    "cpu.entry": {"llvm"},
-    "": {*MIDDLE, "schedule", "llvm"},  # the list of passes, and the contract of backends
-    "cpu": {*MIDDLE, "schedule", "llvm", "llvm.vector", "host", "", *CPU},
-    "jit": {*MIDDLE, "", "cpu", *CPU},
+    "entry": {"llvm"},
+    "": {*MIDDLE, "schedule", "llvm", "entry"},  # the list of passes, and the contract of backends
+    "cpu": {*MIDDLE, "schedule", "llvm", "llvm.vector", "host", "entry", "", *CPU},
+    "jit": {*MIDDLE, "entry", ""},
 }
 
 # Packages that take long to load, and the only part of fgrad that may name each of them.
@@ -138,6 +138,35 @@ def test_backends_are_siblings() -> None:
     assert not wrong
 
 
+BACKENDS = {"cpu": "fgrad.compile.cpu", "cuda": "fgrad.lower_cuda"}  # by device
+BELOW_BACKENDS = ("fgrad.compile", "fgrad.tracing", "fgrad.trace", "fgrad.base", "fgrad.transforms")
+
+
+# Where the name of a device stands all the same.
+NAMED = {
+    "fgrad.tracing.on_device": ["cpu"],  # `HOST`, where NumPy's arrays are
+    "fgrad.compile.llvm.runtime": ["cpu"],  # a folder whose text is part of the key of code
+}
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if m.startswith(BELOW_BACKENDS)])
+def test_backends_are_known_by_their_contract_alone(module: str) -> None:
+    """No other part imports a backend or names its device."""
+    if module.startswith(BACKENDS["cpu"]):
+        return
+    tree = syntax_tree(MODULES[module])
+    packages = tuple(BACKENDS.values())
+    imported = [t for _, t in imports_of(tree) if t.startswith(packages)]
+    documented = {id(s.value) for s in ast.walk(tree) if isinstance(s, ast.Expr)}
+    named = [
+        n.value
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Constant) and isinstance(n.value, str) and id(n) not in documented
+        if n.value in BACKENDS or n.value.startswith(packages)
+    ]
+    assert (imported, named) == ([], NAMED.get(module, []))
+
+
 # In `ops` the one equation, in `numpy` what converts and broadcasts first.
 AT_TWO_LEVELS = {"broadcast", "concatenate", "convert", "reshape"}
 MANY = 4  # modules that import a function make it one that readers know by its name
@@ -225,7 +254,6 @@ def test_packages_have_no_cycles() -> None:
 UPWARD = {
     "fgrad.tracing.tables.unsupported_card": "NumPy calls a tracer, which has no card for names",
     "fgrad.tracing.tables.store_out": "NumPy calls a tracer with `out=`, an assignment",
-    "fgrad.tracing.on_device.to_device": "a number beside an array on a device goes to it",
     "fgrad.tracing.on_device.bind_on_device": "`bind` meets an array on a device: it is traced",
     "fgrad.tracing.device_tracing.evaluate_on_device": "an equation at the prompt is compiled",
     "fgrad.tracing.device_tracing.compute_on_device": "a program in an equation is compiled",

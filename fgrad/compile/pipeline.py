@@ -50,9 +50,8 @@ from fgrad.ir.check import check_program
 from fgrad.ir.program import Program
 from fgrad.ir.text import print_program
 from fgrad.trace import run
+from fgrad.tracing.on_device import HOST
 from fgrad.typing import PyTree
-
-CODE = ("llvm", "asm", "cuda")  # topics of FGRAD_SHOW that are of kernels
 
 
 class Stage(NamedTuple):
@@ -76,7 +75,7 @@ class Compiled(NamedTuple):
 def compile_program(
     program: Program,
     args: Sequence[object] | None = None,
-    device: str = "cpu",
+    device: str = HOST,
     donated: Sequence[Donation] = (),
 ) -> Compiled:
     """Compile a program for a device.
@@ -256,7 +255,7 @@ class _Log:
         if name == "schedule":
             kernels = distinct_kernels(result)
             parts["kernel"] = parts[topic]
-            topics = [topic for topic in CODE if topic in config.show]
+            topics = [topic for topic in self.backend.topics if topic in config.show]
             for topic in dict.fromkeys([*topics, "llvm"] if config.dump else topics):
                 parts[topic] = self.backend.texts(topic, kernels)
         for part, text in parts.items():

@@ -54,4 +54,8 @@ BACKEND = Backend(
     products=mixed_precision_matmul,
     join=lambda fusion, program: with_epilogues(fusion, program, config.epilogues),
     texts=texts,
+    topics=("llvm", "asm", "cuda"),
+    on_host=False,
+    stored=lambda _program, _donated, compiled: compiled(),
+    steps=None,
 )

@@ -25,7 +25,8 @@ from fgrad.numpy.promote import (
     shape_of,
 )
 from fgrad.trace import Value, concrete
-from fgrad.tracing.device_tracing import has_device, through
+from fgrad.tracing.device_tracing import through
+from fgrad.tracing.on_device import device_among
 from fgrad.transforms.vmap import vmap
 from fgrad.typing import ArrayLike
 
@@ -96,8 +97,9 @@ class vectorize:
 
     def __call__(self, *args: ArrayLike, **kwargs: Any) -> Any:
         if not has_tracer(args) and not has_tracer(kwargs.values()):
-            if has_device(args) or has_device(kwargs.values()):
-                return through(self, args, kwargs)
+            device = device_among((*args, *kwargs.values()))
+            if device is not None:
+                return through(device, self, args, kwargs)
             return self.plain(*args, **kwargs)
         places = [i for i in range(len(args)) if i not in self.excluded]
         names = [n for n in kwargs if n not in self.excluded]

@@ -25,7 +25,8 @@ from fgrad.numpy.promote import (
     shape_of,
 )
 from fgrad.trace import Value
-from fgrad.tracing.device_tracing import has_device, through
+from fgrad.tracing.device_tracing import through
+from fgrad.tracing.on_device import device_among
 from fgrad.typing import ArrayLike, DTypeLike
 
 
@@ -52,8 +53,8 @@ class Concatenator:
 
     def __getitem__(self, key: Any) -> Value:
         if not _traced_index(key):
-            on_device = has_device(key if isinstance(key, tuple) else (key,))
-            return through(self.__getitem__, (key,)) if on_device else self.plain[key]
+            device = device_among(key if isinstance(key, tuple) else (key,))
+            return self.plain[key] if device is None else through(device, self.__getitem__, (key,))
         parts = list(key) if isinstance(key, tuple) else [key]
         axis, ndmin, trans1d = self.axis, self.ndmin, self.trans1d
         if isinstance(parts[0], str):

@@ -19,7 +19,8 @@ from fgrad.base.lazy_import import load
 from fgrad.numpy.dispatch import EXTRA, OWN, TRACED, has_tracer, lookup
 from fgrad.numpy.inplace import adopt_array
 from fgrad.trace import Tracer, innermost, own_handle
-from fgrad.tracing.device_tracing import has_device, through
+from fgrad.tracing.device_tracing import through
+from fgrad.tracing.on_device import DEVICES, device_among
 from fgrad.tracing.tables import deferred
 from fgrad.typing import ArrayLike, DTypeLike
 
@@ -43,8 +44,9 @@ def _public(name: str, target: Any, traced: Callable[..., Any]) -> Callable[...,
             return own_handle(traced(*args, **kwargs), target, args)
         if extra and not extra.isdisjoint(kwargs):
             return traced(*args, **kwargs)
-        if has_device(args) or (kwargs and has_device(kwargs.values())):
-            return through(traced, args, kwargs)
+        device = device_among((*args, *kwargs.values())) if DEVICES else None
+        if device is not None:
+            return through(device, traced, args, kwargs)
         return target(*args, **kwargs)
 
     functools.update_wrapper(function, target, updated=())

@@ -9,7 +9,8 @@ from types import ModuleType
 from fgrad.errors import UnsupportedNumpyError
 from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.promote import user_line
-from fgrad.tracing.device_tracing import has_device, through
+from fgrad.tracing.device_tracing import through
+from fgrad.tracing.on_device import device_among
 from fgrad.typing import P, R
 
 
@@ -26,8 +27,9 @@ def either(plain: ModuleType, traced: Callable[P, R], name: str = "") -> Callabl
     def function(*args: P.args, **kwargs: P.kwargs) -> R:
         if any_traced(args, kwargs):
             return traced(*args, **kwargs)
-        if has_device(args) or has_device(kwargs.values()):
-            return through(traced, args, kwargs)
+        device = device_among((*args, *kwargs.values()))
+        if device is not None:
+            return through(device, traced, args, kwargs)
         return getattr(plain, name)(*args, **kwargs)
 
     functools.update_wrapper(function, traced)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -28,33 +28,33 @@ from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Eqn, Program
 from fgrad.ir.walk import subprograms
 from fgrad.trace import Builder, Tracer, Value, bind
-from fgrad.tracing.on_device import OnDevice, bind_on_device, put, to_device
+from fgrad.tracing.on_device import DEVICES, HOST, OnDevice, bind_on_device, put
 from fgrad.typing import Params, PyTree
 
-CPU, CUDA = "cpu", "cuda"
 F = TypeVar("F", bound=Callable[..., PyTree])
 
-# (primitive, operands, params) -> results on the device; from the compiler.  The first one
-# looks for what is said of the evaluation: that it is for the CPU, or that NaN are watched for.
-Evaluation: TypeAlias = Callable[[Primitive, Sequence[Any], dict[str, Any]], Any]
+# (primitive, operands, params, device) -> results on the device; from the compiler.  The first one
+# looks for what is said of the evaluation: that it is for the host, or that NaN are watched for.
+Evaluation: TypeAlias = Callable[[Primitive, Sequence[Any], dict[str, Any], str], Any]
 evaluate_on_device: Provided[Evaluation] = Provided("fgrad.compile.jit.eager_device.evaluate")
 compute_on_device: Provided[Evaluation] = Provided("fgrad.compile.jit.eager_device.compute")
 
 
 class DeviceBuilder(Builder):
-    """The outermost context of a thread: it records nothing, and evaluates on the device."""
+    """The outermost context of a thread: it records nothing, and evaluates on a device."""
 
-    __slots__ = ()
+    __slots__ = ("device",)
 
-    def __init__(self) -> None:
+    def __init__(self, device: str) -> None:
         super().__init__("device", "device", eager=False)
+        self.device = device
         self.thread = threading.get_ident()
         self.live = True
 
     def record(self, prim: Primitive, operands: Sequence[Any], params: dict[str, Any]) -> Any:
         """Evaluate an equation on the device."""
         values = [x.value if type(x) is Tracer else x for x in operands]
-        results = evaluate_on_device.call(prim, values, params)
+        results = evaluate_on_device.call(prim, values, params, self.device)
         if prim.multiple:
             return tuple([lift(x) for x in results])
         return lift(results)
@@ -65,10 +65,17 @@ class DeviceBuilder(Builder):
 
 
 class _Here(threading.local):
-    """The outermost context of this thread."""
+    """The outermost contexts of this thread, by device."""
 
     def __init__(self) -> None:
-        self.builder = DeviceBuilder()
+        self.builders: dict[str, DeviceBuilder] = {}
+
+    def of(self, device: str) -> DeviceBuilder:
+        """That of a device."""
+        found = self.builders.get(device)
+        if found is None:
+            found = self.builders[device] = DeviceBuilder(device)
+        return found
 
 
 _HERE = _Here()
@@ -80,8 +87,9 @@ def lift(x: object) -> Any:
         return x
     known = x.lifted
     tracer = None if known is None else known()
-    if tracer is None or tracer.builder is not _HERE.builder:
-        tracer = Tracer(_HERE.builder, 0, x, None)
+    builder = _HERE.of(x.device)
+    if tracer is None or tracer.builder is not builder:
+        tracer = Tracer(builder, 0, x, None)
         x.lifted = weakref.ref(tracer)
     return tracer
 
@@ -109,8 +117,8 @@ bind_on_device.provide(bind_lifted)
 
 def on_same_device(x: Value, other: Value) -> Value:
     """A value in the memory that another one is in."""
-    plain = to_device.provided and isinstance(x, (np.ndarray, np.generic))
-    return lift(put(x)) if plain and is_lifted(other) else x
+    plain = DEVICES and isinstance(x, (np.ndarray, np.generic))
+    return lift(put(x, lower(other).device)) if plain and is_lifted(other) else x
 
 
 def lift_tree(x: object) -> Any:
@@ -120,28 +128,26 @@ def lift_tree(x: object) -> Any:
     return tree.map(lift, x) if isinstance(x, (list, tuple, dict)) else x
 
 
-def results_of(out: object) -> Any:
-    """Results for the caller: arrays become device arrays."""
+def results_of(out: object, device: str) -> Any:
+    """Results for the caller: arrays become arrays on a device."""
     if type(out) is Tracer:
         return lower(out)
     if isinstance(out, np.ndarray):
-        return put(out)
-    return tree.map(results_of, out) if isinstance(out, (list, tuple, dict)) else out
-
-
-def has_device(values: Iterable[Any]) -> bool:
-    """Whether an array on a device is among the values, or in lists and tuples in them."""
-    return to_device.provided and any(
-        [isinstance(x, OnDevice) or (type(x) in (list, tuple) and has_device(x)) for x in values]
-    )
+        return put(out, device)
+    if isinstance(out, (list, tuple, dict)):
+        return tree.map(lambda leaf: results_of(leaf, device), out)
+    return out
 
 
 def through(
-    function: Callable[..., PyTree], args: Sequence[object], kwargs: Mapping[str, Any] | None = None
+    device: str,
+    function: Callable[..., object],
+    args: Sequence[object],
+    kwargs: Mapping[str, object] | None = None,
 ) -> Any:
-    """Apply a function of tracers to device arrays."""
+    """Apply a function of tracers to arrays of a device."""
     named = {k: lift_tree(x) for k, x in kwargs.items()} if kwargs else {}
-    return results_of(function(*[lift_tree(x) for x in args], **named))
+    return results_of(function(*[lift_tree(x) for x in args], **named), device)
 
 
 def lowered(function: F) -> F:
@@ -151,7 +157,7 @@ def lowered(function: F) -> F:
         out = function(*args, **kwargs)
         if type(out) is Tracer:
             return lower(out)
-        return tree.map(lower, out) if to_device.provided else out
+        return tree.map(lower, out) if DEVICES else out
 
     return functools.update_wrapper(outer, function)  # type: ignore[return-value]
 
@@ -196,16 +202,17 @@ def _several(program: Program, calls: Sequence[Eqn], wanted: str | None) -> Argu
 
 
 def follows(prim: Primitive) -> Callable[[F], F]:
-    """Decorator of the evaluation of a primitive that holds programs: where these are for the GPU,
+    """Decorator of the evaluation of a primitive that holds programs: where these are for a device,
     so is the evaluation, and its results are tracers of arrays there."""
 
     def decorate(rule: F) -> F:
         def evaluate(*operands: Value, **params: object) -> Any:
-            if pinned_to(params) != CUDA:
+            device = pinned_to(params)
+            if device is None or device == HOST:
                 return rule(*operands, **params)
             if config.nans and "device" in params:  # where the first one is made: on the host
                 rule(*operands, **params)
-            return tuple([lift(x) for x in compute_on_device.call(prim, operands, params)])
+            return tuple([lift(x) for x in compute_on_device.call(prim, operands, params, device)])
 
         return evaluate  # type: ignore[return-value]
 

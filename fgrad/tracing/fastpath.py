@@ -13,7 +13,7 @@ import numpy as np
 from fgrad.base.source import here
 from fgrad.ir.primitive import OUT, Primitive
 from fgrad.trace import UNREAD, Builder, Tracer, Value, bind
-from fgrad.tracing.on_device import to_device
+from fgrad.tracing.on_device import DEVICES
 from fgrad.tracing.record import Record
 from fgrad.typing import Operand
 
@@ -59,7 +59,7 @@ def unary_door(prim: Primitive) -> Callable[[Operand], Value]:
             record = (prim, (x.index,), values, {}, (index,), results, loc, state.via)
             builder.records.append(_new(Record, record))
             return Tracer(builder, index, result, None)
-        return bind(prim, x) if to_device.provided else evaluate(x)
+        return bind(prim, x) if DEVICES else evaluate(x)
 
     DOORS.append((prim, apply))
     return apply
@@ -85,7 +85,7 @@ def binary_door(prim: Primitive) -> Callable[[Operand, Operand], Value]:
             i = _constant(builder, x, second[0]) if type(x) is np.ndarray else x
             a, reads = x if i is None else i, second
         else:
-            return bind(prim, x, y) if to_device.provided else evaluate(x, y)
+            return bind(prim, x, y) if DEVICES else evaluate(x, y)
         if a is None or b is None or type(a) is Tracer or type(b) is Tracer or not builder.plain:
             return bind(prim, x, y)
         index = builder.count

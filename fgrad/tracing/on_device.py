@@ -1,25 +1,30 @@
 """L2. The interface of device arrays that tracing uses.
 
-Higher layers make them: the class with its memory, and what `put` of an array gives.
+Backends make them: the class with its memory, and by `DEVICES` what `put` of an array gives.
+
+    DEVICES["cuda"] = on_device        (array or number, dtype) -> an array there
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from fgrad.base.provided import Provided
+from fgrad.errors import ArgumentError
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.typing import Operators
 
-# (array or number, dtype) -> array on the device; while it is not provided, there is no such array
-to_device: Provided[Callable[[Any, np.dtype | None], OnDevice]] = Provided(
-    "fgrad.lower_cuda.device.array.on_device"
-)
+HOST = "cpu"  # the name of the device whose memory NumPy's arrays are in
+
+# By the name of a device, what puts an array or a number there; while it is empty, there are no
+# arrays on devices.
+Put: TypeAlias = "Callable[[object, np.dtype | None], OnDevice]"
+DEVICES: dict[str, Put] = {}
 # `bind` of arrays on a device: (primitive, operands, params) -> results
 bind_on_device: Provided[Callable[[Primitive, Sequence[Any], dict[str, Any]], Any]] = Provided(
     "fgrad.tracing.device_tracing.bind_lifted"
@@ -37,6 +42,11 @@ class OnDevice(Operators if TYPE_CHECKING else object):
     nbytes: int
     given_away: bool  # whether its memory is that of a result now
     lifted: weakref.ref[Any] | None  # the tracer that stands for it
+
+    @property
+    def device(self) -> str:
+        """The name of the device."""
+        raise NotImplementedError
 
     def numpy(self) -> np.ndarray:
         """A copy in the memory of the host."""
@@ -75,6 +85,29 @@ class OnDevice(Operators if TYPE_CHECKING else object):
         return self.dtype.itemsize
 
 
-def put(x: object, dtype: np.dtype | None = None) -> OnDevice:
-    """An array or number in the memory of the device."""
-    return to_device.call(x, dtype)
+def put(x: object, device: str, dtype: np.dtype | None = None) -> OnDevice:
+    """An array or number in the memory of a device."""
+    return DEVICES[device](x, dtype)
+
+
+def device_among(values: Iterable[object]) -> str | None:
+    """The device of the arrays among some values, or in lists and tuples in them; None if there
+    are none.
+
+    Raises:
+        ArgumentError: they are on several devices.
+    """
+    found = None
+    for x in values if DEVICES else ():
+        device = None
+        if isinstance(x, OnDevice):
+            device = x.device
+        elif type(x) is list or type(x) is tuple:
+            device = device_among(x)
+        if device is not None and found is not None and device != found:
+            raise ArgumentError(
+                f"Arrays on {found!r} and on {device!r} meet in one operation.",
+                (("write", "device_put(device_get(x), device=...)    a copy on the other"),),
+            )
+        found = found or device
+    return found

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fgrad import jit, tree
-from fgrad.compile.cpu.entry.native import NativeCallable
+from fgrad.compile.entry.native import NativeCallable
 
 X = np.linspace(-1.0, 2.0, 8, dtype=np.float32)
 

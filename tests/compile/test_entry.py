@@ -21,7 +21,7 @@ from native_calls import X, assert_same, counted, learnt, outcome
 
 import fgrad
 from fgrad import jit, tree
-from fgrad.compile.cpu.entry.native import is_native
+from fgrad.compile.entry.native import is_native
 from fgrad.compile.jit.call import FlatCall
 from fgrad.compile.llvm.abi import LAYOUT
 from fgrad.config import config
@@ -418,7 +418,7 @@ import copy, pickle
 import numpy as np
 import fgrad
 from fgrad.compile.jit.call import FlatCall
-from fgrad.compile.cpu.entry.native import is_native
+from fgrad.compile.entry.native import is_native
 
 class Model:
     @fgrad.jit(static_argnums=0)

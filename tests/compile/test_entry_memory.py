@@ -17,8 +17,8 @@ import pytest
 from native_calls import X, learnt, outcome
 
 from fgrad import jit, tree
-from fgrad.compile.cpu.entry.native import NativeCallable, NativeCalls, native_class
-from fgrad.compile.cpu.entry.table import Parameters, Results, Work
+from fgrad.compile.entry.native import NativeCallable, NativeCalls, native_class
+from fgrad.compile.entry.table import Parameters, Results, Work
 from fgrad.compile.host.program import Call, Callback, HostProgram
 from fgrad.compile.llvm.abi import LAYOUT
 from fgrad.config import config

@@ -264,3 +264,6 @@ def test_other_layers_add_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(3):
         np.testing.assert_allclose(f(X), np.sin(X))
     assert built == [1]
+    np.testing.assert_allclose(fgrad.grad(lambda x: np.sum(f(x)))(X), np.cos(X))
+    np.testing.assert_allclose(jit(fgrad.grad(lambda x: np.sum(f(x))))(X), np.cos(X))
+    assert len(built) > 2

@@ -1,28 +1,40 @@
-"""L5. The backend of the CPU: kernels become LLVM functions, programs are run by a host program."""
+"""L5. The backend of the CPU: kernels become LLVM functions, programs are run by a host program.
+
+What compiles is loaded when something is compiled: a program that is on disk needs none of it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
+from fgrad.base.lazy_import import lazy_module
 from fgrad.compile.backend import Backend
-from fgrad.compile.cpu.kernels import asm_text, kernel_source, vector_registers
-from fgrad.compile.cpu.link import link
-from fgrad.compile.kernel.ir import Kernel
-from fgrad.compile.schedule.order import schedule
+from fgrad.compile.cpu.program_cache import stored
 
-_REGISTERS = vector_registers()
+if TYPE_CHECKING:
+    from fgrad.compile.kernel.ir import Kernel
+
+kernels: Any = lazy_module("fgrad.compile.cpu.kernels")
+link: Any = lazy_module("fgrad.compile.cpu.link")
+order: Any = lazy_module("fgrad.compile.schedule.order")
 
 
-def _texts(topic: str, kernels: Sequence[Kernel]) -> str:
+def _schedule(kernel: Kernel) -> Kernel:
+    return order.schedule(kernel, kernels.vector_registers())
+
+
+def _texts(topic: str, given: Sequence[Kernel]) -> str:
     """The LLVM functions of kernels, or their machine code."""
     if topic == "llvm":
-        return "\n".join(kernel_source(k).emit(f"kernel_{n}")[0] for n, k in enumerate(kernels))
-    return "\n".join(map(asm_text, kernels)) if topic == "asm" else ""
+        sources = map(kernels.kernel_source, given)
+        return "\n".join(source.emit(f"kernel_{n}")[0] for n, source in enumerate(sources))
+    return "\n".join(map(kernels.asm_text, given)) if topic == "asm" else ""
 
 
 BACKEND = Backend(
-    schedule=lambda kernel: schedule(kernel, _REGISTERS),
-    build=link,
+    schedule=_schedule,
+    build=lambda program, plan: link.link(program, plan),
     in_kernel=lambda _kernel: True,
     threads=True,
     convs=lambda program: program,
@@ -30,4 +42,8 @@ BACKEND = Backend(
     products=lambda program: program,
     join=lambda fusion, _program: fusion,
     texts=_texts,
+    topics=("llvm", "asm"),
+    on_host=True,
+    stored=stored,
+    steps=lambda program, plan: link.StepPrograms(program, plan),
 )

@@ -12,10 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad.compile.cpu.native import work_of
+from fgrad.compile.entry.table import Work
 from fgrad.compile.host.program import Callback, HostProgram, Step
 from fgrad.compile.kernel.machine import LINE_BYTES
 from fgrad.ir.aval import Aval
-from fgrad.ir.program import Lit
+from fgrad.ir.program import Lit, Program
 
 KEPT_BYTES = 64 << 20  # the largest arena that a thread keeps between calls
 
@@ -57,6 +59,10 @@ class Executable:
         """Calls are made by native code from now on, whose arenas come from a pool of its own."""
         self.keeps_arena = False
         _ARENAS.kept = None
+
+    def work(self, program: Program) -> Work:
+        """What native code does for a call; `program` is what was compiled."""
+        return work_of(program, self)
 
     def seen_as(self, in_avals: Sequence[Aval], out_avals: Sequence[Aval]) -> Executable:
         """The same for arguments and results of other dtypes of the same sizes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -54,6 +55,7 @@ def _host_kernels(calls: Sequence[tuple[Kernel, tuple[int, ...]]]) -> list[list[
 HOST_MEMORY = Memory(Copy, _host_kernels, lambda slot, _size: (slot, []))
 
 
+@functools.cache
 def vector_registers() -> int:
     """How many vectors of 64 bytes the machine holds in registers."""
     return 32 if "+avx512f" in target().features.split(",") else 8

@@ -1,77 +1,27 @@
-"""L5. From a jitted call to a native signature: what the native entry needs of a program."""
+"""L5. A compiled program -> its work: the native function and slots that an entry calls."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fgrad import tree
-from fgrad.compile.cpu.entry.native import NativeCalls
-from fgrad.compile.cpu.entry.outside import address
-from fgrad.compile.cpu.entry.table import Parameters, Results, Signature, Work
-from fgrad.compile.cpu.executable import Executable
-from fgrad.compile.host.program import Call, Callback
+from fgrad.compile.entry.table import Work
+from fgrad.compile.host.program import Call, Callback, Step
 from fgrad.compile.kernel.machine import (
     FLOPS_PER_CYCLE,
     FUSED_CYCLES,
     RELEASE_CYCLES,
     UNKNOWN_CYCLES,
 )
-from fgrad.config import config
 from fgrad.ir.program import Eqn, Program
 from fgrad.ir.traits import Holds
 from fgrad.ops import primitives as prims
-from fgrad.tracing.outside.watches import Number
 
-
-def learn(
-    calls: NativeCalls,
-    callee: Any,
-    parameters: Parameters,
-    program: Program,
-    executable: Executable,
-    out_tree: tree.TreeDef,
-    leaves: Sequence[int] | None = None,
-    writes: Sequence[int] = (),
-) -> Signature | None:
-    """Make calls like this one native from now on; None if that is not possible.
-
-    Arguments:
-        calls: the callee's signatures.
-        callee: the jitted function.
-        parameters: the call's arguments.
-        program: what computes the results' leaves from the arguments' leaves.
-        executable: its compiled form.
-        out_tree: the structure of the result.
-        leaves, writes: see `Results`; None if the results are the outputs.
-    """
-    avals = executable.out_avals
-    leaves = range(len(avals)) if leaves is None else leaves
-    results = Results(avals, out_tree, config.recycle, list(leaves), writes)
-    work = taking(work_of(program, executable), parameters)
-    learned = calls.learn(callee, parameters, results, work)
-    if learned is not None:
-        executable.runs_natively()
-    return learned
-
-
-def taking(work: Work, parameters: Parameters) -> Work:
-    """The work with the arrays and numbers from outside, its first inputs, in their places."""
-    given = parameters.watches.given
-    count = len(given)
-    if not count:
-        return work
-    both = list(zip(work.inputs, given, strict=False))
-    arrays = [(slot, address(x)) for slot, x in both if not isinstance(x, Number)]
-    return work._replace(
-        inputs=work.inputs[count:],
-        constants=[*arrays, *work.constants],
-        lends=[(out, k - count) for out, k in work.lends],
-        numbers=[(slot, x) for slot, x in both if isinstance(x, Number)],
-    )
+if TYPE_CHECKING:
+    from fgrad.compile.cpu.executable import Executable
 
 
 def work_of(program: Program, executable: Executable) -> Work:
@@ -84,8 +34,8 @@ def work_of(program: Program, executable: Executable) -> Work:
     inputs, outputs = len(executable.in_avals), len(executable.out_avals)
     place = list(range(host.given))
     run, table, extent = host.interpreter, host.address, 0
-    if len(host.steps) == 1 and _is_whole(host.steps[0], host.given):
-        step: Any = host.steps[0]
+    step = _whole(host.steps, host.given)
+    if step is not None:
         run, table, extent = step.address, 0, step.hi
         order = [*step.slots, *(k for k in range(host.given) if k not in step.slots)]
         for position, slot in enumerate(order):
@@ -110,14 +60,13 @@ def work_of(program: Program, executable: Executable) -> Work:
     )
 
 
-def _is_whole(step: object, given: int) -> bool:
-    """Whether a step is a kernel on different given slots, from the beginning of its range."""
-    return (
-        type(step) is Call
-        and step.lo == 0
-        and len(set(step.slots)) == len(step.slots)
-        and all([slot < given for slot in step.slots])
-    )
+def _whole(steps: Sequence[Step], given: int) -> Call | None:
+    """The only step, if it is a kernel on different given slots that starts its range at 0."""
+    step = steps[0] if len(steps) == 1 else None
+    if type(step) is not Call or step.lo != 0:
+        return None
+    slots = step.slots
+    return step if len(set(slots)) == len(slots) and all([slot < given for slot in slots]) else None
 
 
 def _reraise(callbacks: Sequence[Callback]) -> None:

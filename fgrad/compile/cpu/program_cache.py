@@ -14,7 +14,7 @@ import hashlib
 import marshal
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +70,20 @@ def compiler_digest() -> str:
     ours = contents(sorted(files), runtime.store())
     of_scipy = version_in("scipy", "version.py") or scipy.__version__
     return repr((ours, sys.version, np.__version__, of_scipy))
+
+
+def stored(
+    program: Program, donated: Sequence[Donation], compiled: Callable[[], Runnable]
+) -> Runnable:
+    """The program from disk, or compiled and written there."""
+    key = program_key(program, donated)
+    found = None if key is None else recall(key, program)
+    if found is not None:
+        return found
+    made = compiled()
+    if key is not None:
+        keep(key, program, made)
+    return made
 
 
 def keep(key: str, program: Program, executable: Runnable) -> None:

@@ -22,10 +22,10 @@ from fgrad import tree
 from fgrad.base.fork_locks import Locked
 from fgrad.base.gc_policy import collector_paused
 from fgrad.base.lazy_import import lazy_module
-from fgrad.compile.cpu.entry.native import NativeCallable, NativeCalls, native_class
-from fgrad.compile.cpu.entry.table import Parameters
-from fgrad.compile.cpu.native import learn
-from fgrad.compile.cpu.program_cache import keep, program_key, recall
+from fgrad.compile.backend import BACKENDS
+from fgrad.compile.entry.native import NativeCallable, NativeCalls, native_class
+from fgrad.compile.entry.table import Parameters
+from fgrad.compile.jit.native import learn
 from fgrad.config import config
 from fgrad.ir import traits
 from fgrad.ir.aval import Aval
@@ -36,6 +36,7 @@ from fgrad.ops.families import FLOATS
 from fgrad.ops.selected import Selected, Tangent
 from fgrad.trace import Value, bind, run
 from fgrad.tracing.device_tracing import follows
+from fgrad.tracing.on_device import HOST
 from fgrad.transforms.core.derived_programs import (
     VjpPrograms,
     batched_program,
@@ -49,6 +50,7 @@ from fgrad.typing import Params
 
 if TYPE_CHECKING:
     from fgrad.compile.tasks.plan import Donation
+    from fgrad.compile.tasks.runnable import Runnable
 
 pipeline: Any = lazy_module("fgrad.compile.pipeline")  # needed for what is not in the cache
 
@@ -65,7 +67,7 @@ def _(*_avals: Aval, program: Program, name: str, device: str | None = None) -> 
 def executable_of(
     program: Program,
     args: Sequence[Any] | None = None,
-    device: str = "cpu",
+    device: str = HOST,
     donated: tuple[Donation, ...] = (),
 ) -> Any:
     """The compiled form of a program for a device, made once; see `compile_program`."""
@@ -78,18 +80,15 @@ def executable_of(
 
 
 def _compiled(
-    program: Program, args: Sequence[Any] | None, device: str, donated: tuple[Donation, ...]
-) -> Any:
+    program: Program, args: Sequence[object] | None, device: str, donated: tuple[Donation, ...]
+) -> Runnable:
     """From disk, or by the compiler."""
+
+    def compiled() -> Runnable:
+        return pipeline.compile_program(program, args, device, donated).executable
+
     with collector_paused():
-        key = program_key(program, donated) if device == "cpu" else None
-        found = None if key is None else recall(key, program)
-    if found is not None:
-        return found
-    executable = pipeline.compile_program(program, args, device, donated).executable
-    if key is not None:
-        keep(key, program, executable)
-    return executable
+        return BACKENDS[device].stored(program, donated, compiled)
 
 
 @native_class
@@ -128,7 +127,7 @@ def _(*operands: Any, program: Program, name: str, device: str | None = None) ->
 def computed(
     program: Program,
     operands: Sequence[Any],
-    device: str = "cpu",
+    device: str = HOST,
     donated: tuple[Donation, ...] = (),
 ) -> Sequence[Any]:
     """The results of a program for arrays and scalars on the host; where NaN are looked for, those

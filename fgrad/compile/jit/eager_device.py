@@ -1,6 +1,6 @@
 """L5. NumPy and Python on arrays of a device: each primitive is a program of one equation.
 
-    x + 1      add[broadcast] of two arrays on the device, compiled once for these types
+    x + 1      add[broadcast] of two arrays on the device of x, compiled once for these types
 
 What the operators, methods and functions mean is said once, for tracers: here their arguments are
 lifted, and their results lowered.
@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.base.source import here, resolve
-from fgrad.compile.jit.call import call_p, executable_of
+from fgrad.compile.backend import on_host
+from fgrad.compile.jit.call import call_p, computed, executable_of
 from fgrad.config import config
 from fgrad.errors import InPlaceError
 from fgrad.ir.aval import Aval
@@ -27,7 +28,6 @@ from fgrad.ops.families import BROADCAST
 from fgrad.trace import Tracer
 from fgrad.tracing.assign import immutable
 from fgrad.tracing.device_tracing import (
-    CPU,
     compute_on_device,
     evaluate_on_device,
     lift,
@@ -36,10 +36,9 @@ from fgrad.tracing.device_tracing import (
     results_of,
     through,
 )
-from fgrad.tracing.on_device import OnDevice, put
+from fgrad.tracing.on_device import OnDevice, device_among, put
 from fgrad.tracing.thread_state import THREAD
 
-DEVICE = "cuda"
 KEPT_PROGRAMS = 4096
 
 
@@ -57,19 +56,20 @@ class Operand(NamedTuple):
 _PROGRAMS: dict[Hashable, Program] = {}
 
 
-def evaluate(prim: Primitive, operands: Sequence[Any], params: dict[str, Any]) -> Any:
-    """The results of a primitive, on the device, unless the programs in it are for the CPU."""
-    if prim.multiple and pinned_to(params) == CPU:
+def evaluate(prim: Primitive, operands: Sequence[Any], params: dict[str, Any], device: str) -> Any:
+    """The results of a primitive, on the device that the programs in it are for, else on this."""
+    pinned = pinned_to(params) if prim.multiple else None
+    if pinned is not None and on_host(pinned):
         return prim.evaluate_rule(*_on_host(operands), **params)
     if config.nans:  # where the first one is made is found on the host
         prim.evaluate_rule(*_on_host(operands), **params)
-    return compute(prim, operands, params)
+    return compute(prim, operands, params, pinned or device_among(operands) or device)
 
 
-def compute(prim: Primitive, operands: Sequence[Any], params: dict[str, Any]) -> Any:
-    """The results of a primitive, on the device."""
+def compute(prim: Primitive, operands: Sequence[Any], params: dict[str, Any], device: str) -> Any:
+    """The results of a primitive, on a device."""
     if prim is call_p:
-        return tuple(run_on_device(params["program"], operands))
+        return tuple(run_on_device(params["program"], operands, device))
     same = _same_memory(prim, operands, params)
     if same is not None:
         return same
@@ -78,7 +78,7 @@ def compute(prim: Primitive, operands: Sequence[Any], params: dict[str, Any]) ->
     shape = next((x.shape for x in operands if getattr(x, "shape", ())), ())
     forms = [_form(prim, x, shape) for x in operands]
     program = _program(prim, tuple([form for form, _ in forms]), params)
-    results = run_on_device(program, [x for _, x in forms])
+    results = run_on_device(program, [x for _, x in forms], device)
     return results if prim.multiple else results[0]
 
 
@@ -87,25 +87,27 @@ def _on_host(operands: Sequence[Any]) -> list[Any]:
 
 
 def run_on_device(
-    program: Program, arguments: Sequence[Any], donated: tuple[int, ...] = ()
+    program: Program, arguments: Sequence[Any], device: str, donated: tuple[int, ...] = ()
 ) -> list[OnDevice]:
-    """The results of a program; arguments that are on the host are copied to the device."""
-    executable = None if donated else program.known(DEVICE)
+    """The results of a program; arguments are copied to the memory of the device."""
+    if on_host(device):
+        return list(computed(program, _on_host(arguments), device, donated))
+    executable = None if donated else program.known(device)
     if executable is None:
-        executable = executable_of(program, None, DEVICE, donated)
+        executable = executable_of(program, None, device, donated)
     for x in arguments:
         if not isinstance(x, OnDevice):
-            arguments = _all_put(program, arguments)
+            arguments = _all_put(program, arguments, device)
             break
         if x.given_away:
             x.require()
     return executable(arguments)
 
 
-def _all_put(program: Program, arguments: Sequence[Any]) -> list[OnDevice]:
+def _all_put(program: Program, arguments: Sequence[Any], device: str) -> list[OnDevice]:
     """The arguments of a program, all of them on the device."""
     arrays = [
-        x if isinstance(x, OnDevice) else put(x, var.aval.dtype)
+        x if isinstance(x, OnDevice) else put(x, device, var.aval.dtype)
         for x, var in zip(arguments, program.inputs, strict=True)
     ]
     for x in arrays:
@@ -204,7 +206,7 @@ def _method(name: str) -> Callable[..., Any]:
     def method(self: OnDevice, *args: Any, **kwargs: Any) -> Any:
         given = [lift_tree(x) for x in args]
         return results_of(
-            traced(lift(self), *given, **{k: lift_tree(x) for k, x in kwargs.items()})
+            traced(lift(self), *given, **{k: lift_tree(x) for k, x in kwargs.items()}), self.device
         )
 
     method.__name__ = name
@@ -214,23 +216,24 @@ def _method(name: str) -> Callable[..., Any]:
 
 def _property(name: str) -> property:
     traced = getattr(Tracer, name)
-    return property(lambda self: through(traced.fget, (self,)), doc=traced.__doc__)
+    return property(lambda self: through(self.device, traced.fget, (self,)), doc=traced.__doc__)
 
 
 def _object_property(name: str) -> property:
     traced = getattr(Tracer, name)
-    return property(lambda self: _Through(traced.fget(lift(self))), doc=traced.__doc__)
+    return property(lambda self: _Through(traced.fget(lift(self)), self.device), doc=traced.__doc__)
 
 
 class _Through:
     """An object of tracers, whose methods take arrays on a device and give them back."""
 
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
+    def __init__(self, inner: Any, device: str) -> None:
+        self._inner, self._device = inner, device
 
     def __getitem__(self, index: Any) -> Any:
         found = self._inner[lift_tree(index)]
-        return results_of(found) if type(found) is Tracer else _Through(found)
+        is_result = type(found) is Tracer
+        return results_of(found, self._device) if is_result else _Through(found, self._device)
 
     def __len__(self) -> int:
         return len(self._inner)
@@ -239,7 +242,7 @@ class _Through:
         function = getattr(self._inner, name)
 
         def method(*args: Any, **kwargs: Any) -> Any:
-            return through(function, args, kwargs)
+            return through(self._device, function, args, kwargs)
 
         return method
 
@@ -287,13 +290,15 @@ def _array_ufunc(self: OnDevice, ufunc: Any, method: str, *inputs: Any, **kwargs
     _refuse_output(self, kwargs)
     given = [lift_tree(x) for x in inputs]
     named = {k: lift_tree(x) for k, x in kwargs.items()}
-    return results_of(Tracer.__array_ufunc__(lift(self), ufunc, method, *given, **named))
+    out = Tracer.__array_ufunc__(lift(self), ufunc, method, *given, **named)
+    return results_of(out, self.device)
 
 
 def _array_function(self: OnDevice, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     _refuse_output(self, kwargs)
     given, named = [lift_tree(x) for x in args], {k: lift_tree(x) for k, x in kwargs.items()}
-    return results_of(Tracer.__array_function__(lift(self), func, (Tracer,), given, named))
+    out = Tracer.__array_function__(lift(self), func, (Tracer,), given, named)
+    return results_of(out, self.device)
 
 
 def _scalar(function: Callable[[Any], Any]) -> Callable[[OnDevice], Any]:

@@ -15,7 +15,6 @@ from fgrad.compile.jit.recent import Use
 from fgrad.compile.jit.static_arguments import Static
 from fgrad.ir.program import Program
 from fgrad.trace import Tracer
-from fgrad.tracing.device_tracing import CUDA
 from fgrad.tracing.on_device import OnDevice
 from fgrad.tracing.outside.watches import Number, Watches
 
@@ -86,12 +85,12 @@ class DeviceCalls:
         self.last: DeviceCall | None = None
         self.known: dict[tuple[int, int], DeviceCall | None] = {}  # by entry and thread
 
-    def learn(self, entry: Entry, treedef: tree.TreeDef | None = None) -> None:
+    def learn(self, entry: Entry, device: str, treedef: tree.TreeDef | None = None) -> None:
         """Make calls like one that was made so from now on; `treedef` is of the arguments if these
         are not the leaves."""
         key = id(entry), get_ident()
         if key not in self.known and len(self.known) < MOST_DEVICE_CALLS:
-            executable = entry.program.known(CUDA)
+            executable = entry.program.known(device)
             if executable is None:
                 self.last = None  # it was dropped since it ran: the next call makes another
                 return

@@ -19,6 +19,7 @@ from fgrad.compile.pipeline import Stage, compile_program, distinct_kernels
 from fgrad.compile.tasks.steps import KernelStep
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Program
+from fgrad.tracing.on_device import HOST
 from fgrad.transforms.core.wrap import named_like
 
 
@@ -43,7 +44,7 @@ class Stages(NamedTuple):
     program: Program
     list: list[Stage]
     code: tuple[tuple[str, float], ...] = ()
-    device: str = "cpu"
+    device: str = HOST
 
     @property
     def passes(self) -> dict[str, Any]:
@@ -68,7 +69,7 @@ class Stages(NamedTuple):
         return self.texts("llvm")
 
     def texts(self, topic: str) -> str:
-        """The kernels as "llvm", "asm" or, on a GPU, "cuda": Numba's Python."""
+        """The kernels as "llvm", "asm" or another of the `topics` of the device's backend."""
         return BACKENDS[self.device].texts(topic, self.kernels)
 
     @property
@@ -169,7 +170,7 @@ def inspect(fun: Callable[..., Any]) -> Callable[..., Stages]:
         whole = jitted(fun)
         entry = whole.entry_of(args, kwargs)
         ms, program = 1e3 * (time.perf_counter() - start), entry.program
-        device = entry.device or "cpu"
+        device = entry.device or HOST
         done = compile_program(program, device=device, donated=entry.donated)
         first = Stage("trace", ms, len(program.eqns), len(program.eqns), program)
         return Stages(program, [first, *done.stages], done.code, device)

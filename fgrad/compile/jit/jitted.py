@@ -22,14 +22,14 @@ from fgrad.base.fork_locks import own_lock
 from fgrad.base.frames import hides_own_frames
 from fgrad.base.pickling import Recipe, label_of, reduced
 from fgrad.base.source import warn_user
-from fgrad.compile.backend import BACKENDS
-from fgrad.compile.cpu.entry.native import NativeCallable, NativeCalls, native_class
-from fgrad.compile.cpu.entry.table import Parameters
-from fgrad.compile.cpu.native import learn
+from fgrad.compile.backend import BACKENDS, on_host
+from fgrad.compile.entry.native import NativeCallable, NativeCalls, native_class
+from fgrad.compile.entry.table import Parameters
 from fgrad.compile.jit import eager_device
 from fgrad.compile.jit.call import call, computed, executable_of
 from fgrad.compile.jit.effects import Effects, Watched, called_back, split_writes
 from fgrad.compile.jit.entries import Call, DeviceCalls, Entry, Given, Short, Signature
+from fgrad.compile.jit.native import learn
 from fgrad.compile.jit.recent import RECENT, Use
 from fgrad.compile.jit.static_arguments import Static, as_tuple, completed, known_by_name, typed
 from fgrad.compile.jit.texts import (
@@ -47,8 +47,8 @@ from fgrad.ir.aval import DTYPE_NAMES, PYTHON_SCALARS, Aval, aval_of
 from fgrad.ir.program import Program
 from fgrad.ops.checked import in_range_of
 from fgrad.trace import Tracer, trace
-from fgrad.tracing.device_tracing import CPU, CUDA, device_of, lift, lower
-from fgrad.tracing.on_device import OnDevice, to_device
+from fgrad.tracing.device_tracing import device_of, lift, lower
+from fgrad.tracing.on_device import DEVICES, HOST, OnDevice, device_among
 from fgrad.tracing.outside.draws import Draws
 from fgrad.tracing.outside.hidden import Hidden, candidates, trace_with_inputs
 from fgrad.tracing.outside.watches import Number, Watches
@@ -149,7 +149,7 @@ class Jitted(NativeCallable):
             key.append(x.shape)
         else:
             return Short(tuple(key), args, None)
-        if not to_device.provided or self.device == CPU:
+        if not DEVICES or (self.device is not None and on_host(self.device)):
             return None
         leaves, treedef = tree.flatten((args, {}))
         if not leaves or not all([isinstance(x, OnDevice) for x in leaves]):
@@ -201,15 +201,18 @@ class Jitted(NativeCallable):
         inputs = [*call.captured, *entry.outside(), *call.leaves]
         if call.short is None and any([isinstance(x, Tracer) for x in inputs]):
             return _recorded(entry, inputs, len(call.given.leaves))
-        moved = to_device.provided and any([isinstance(x, OnDevice) for x in inputs])
-        if entry.device == CUDA or (moved and entry.device != CPU):
-            return self._on_device(entry, inputs, call.short)
-        if not moved and self._wants_native(entry):
+        moved = device_among(inputs)
+        device = entry.device or moved or HOST
+        if not on_host(device):
+            return self._on_device(entry, inputs, device, call.short)
+        if moved is None and self._wants_native(entry):
             self._learn(call.given.args, call.given.kwargs, entry)
-        return computed(entry.program, inputs, entry.device or CPU, entry.donated)
+        return computed(entry.program, inputs, device, entry.donated)
 
-    def _on_device(self, entry: Entry, inputs: list[Any], short: Short | None) -> Sequence[Any]:
-        """The results of a program on the device; the next calls like it are native if possible."""
+    def _on_device(
+        self, entry: Entry, inputs: list[Any], device: str, short: Short | None
+    ) -> Sequence[Any]:
+        """The results of a program on a device; the next calls like it are native if possible."""
         plain = not (config.nans or entry.captured or entry.donated or entry.effects)
         if short is not None and plain:
             known = self.device_calls.known.get((id(entry), get_ident()))
@@ -221,9 +224,9 @@ class Jitted(NativeCallable):
         if config.nans:  # where the first one is made is found on the host
             computed(program, inputs)
         donated = tuple([k for k in entry.donated if isinstance(k, int)])
-        outs = eager_device.run_on_device(program, inputs, donated)
+        outs = eager_device.run_on_device(program, inputs, device, donated)
         if short is not None and plain:
-            self.device_calls.learn(entry, short.treedef)
+            self.device_calls.learn(entry, device, short.treedef)
         return outs
 
     def _check(self, effects: Effects, given: Given, outside: Watches) -> None:
@@ -242,7 +245,7 @@ class Jitted(NativeCallable):
     def _wants_native(self, entry: Entry) -> bool:
         """Whether calls of this kind should be made natively."""
         effects = entry.effects
-        native = entry.device in (None, CPU) and not (entry.fits or config.nans)
+        native = on_host(entry.device) and not (entry.fits or config.nans)
         native = native and (effects is None or effects.native)
         native = native and entry.use.kept
         return native and self.native.wants(entry.program)
@@ -253,7 +256,7 @@ class Jitted(NativeCallable):
         statics = {where: value for where, (_, value) in signature.statics}
         avals = program.in_avals[len(entry.captured) :]
         parameters = Parameters(args, kwargs, signature.treedef, statics, avals, entry.watches)
-        executable = executable_of(program, donated=entry.donated)
+        executable = executable_of(program, None, entry.device or HOST, entry.donated)
         effects = entry.effects
         stored = () if effects is None else (effects.leaves, effects.writes)
         made = learn(self.native, self, parameters, program, executable, entry.out_tree, *stored)
@@ -351,12 +354,12 @@ class Jitted(NativeCallable):
         arrays = [is_array(x) for x in leaves]
         name = self._name
         names = functools.partial(self._names, signature)
-        on_host = self.device != CUDA and not any([isinstance(x, OnDevice) for x in leaves])
+        host = on_host(self.device) and not any([isinstance(x, OnDevice) for x in leaves])
 
         def flat(hidden: Hidden, *tracers: Tracer) -> list[Any]:
             seen = hidden.stand_ins.of
             args, kwargs = tree.unflatten(signature.treedef, tracers)
-            watched = Watched(tracers, arrays, (args, kwargs), on_host)
+            watched = Watched(tracers, arrays, (args, kwargs), host)
             args, kwargs = list(args), dict(kwargs)
             for where, (_, value) in signature.statics:
                 if isinstance(where, int):
@@ -376,7 +379,7 @@ class Jitted(NativeCallable):
             fun = functools.partial(flat, hidden)
             return trace(fun, avals, identifier(name), "jit", True, names, hidden)
 
-        takes = on_host and not (closed_over or self.is_twin)
+        takes = host and not (closed_over or self.is_twin)
         world = world_of(self.fun, known) if takes else None
         inputs = {} if world is None else candidates(world, self.moved, self.fixed)
         traced, unread, refused = trace_with_inputs(tracing, world, inputs, self.moved)

@@ -16,7 +16,7 @@ import numpy as np
 
 from fgrad.base.pickling import pickles_as_call
 from fgrad.base.source import Loc
-from fgrad.compile.cpu.link import StepPrograms
+from fgrad.compile.backend import BACKENDS, TimedSteps
 from fgrad.compile.jit.call import contiguous
 from fgrad.compile.jit.inspect import jitted
 from fgrad.compile.pipeline import compile_program
@@ -24,6 +24,7 @@ from fgrad.compile.tasks.plan import Plan
 from fgrad.compile.tasks.steps import Group, KernelStep, LibraryStep
 from fgrad.errors import ArgumentError
 from fgrad.ir.program import Eqn, Var
+from fgrad.tracing.on_device import HOST
 from fgrad.transforms.core.wrap import named_like
 
 OPERATIONS = 6  # that a row of the table names
@@ -119,7 +120,11 @@ def profile(fun: Callable[..., Any], repeat: int = 20) -> Callable[..., Profile]
 
     def profiled(*args: Any, **kwargs: Any) -> Profile:
         entry = jitted(fun).entry_of(args, kwargs)
-        stages = {s.name: s.result for s in compile_program(entry.program).stages}
+        device = entry.device or HOST
+        device = HOST if BACKENDS[device].steps is None else device
+        steps = BACKENDS[device].steps
+        assert steps is not None
+        stages = {s.name: s.result for s in compile_program(entry.program, None, device).stages}
         planned: Plan = stages["plan"]
         program, _ = stages["control"]
         leaves = [*entry.captured, *jitted(fun).arrays_of(args, kwargs)]
@@ -127,7 +132,7 @@ def profile(fun: Callable[..., Any], repeat: int = 20) -> Callable[..., Profile]
             contiguous(np.asarray(x), v.aval.dtype)
             for x, v in zip(leaves, program.inputs, strict=True)
         ]
-        times = _timed(StepPrograms(program, planned), arrays, repeat)
+        times = _timed(steps(program, planned), arrays, repeat)
         groups = _groups_of(planned.steps, stages["fuse"].groups)
         rows = [
             _row(seconds, step, group)
@@ -138,7 +143,7 @@ def profile(fun: Callable[..., Any], repeat: int = 20) -> Callable[..., Profile]
     return named_like(profiled, fun, "profile")
 
 
-def _timed(steps: StepPrograms, arrays: list[np.ndarray], repeat: int) -> list[float]:
+def _timed(steps: TimedSteps, arrays: list[np.ndarray], repeat: int) -> list[float]:
     """The median seconds of each step."""
     run = steps.bound(arrays)
     samples: list[list[float]] = [[] for _ in steps.programs]

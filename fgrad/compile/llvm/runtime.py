@@ -31,7 +31,8 @@ from fgrad.config import config
 
 generator: Any = lazy_module("fgrad.compile.llvm.generator")
 
-EMITTERS = ("kernel", "tasks", "llvm", "host", "cpu")  # the packages that machine code depends on
+# The packages that machine code depends on.
+EMITTERS = ("kernel", "tasks", "llvm", "entry", "host", "cpu")
 LEAST_TEXT = 1 << 13  # characters, about 5 ms, that are worth a thread
 RECENT_CODE = 512  # objects that are kept though nothing refers to them
 _REFERENCE = b"see "

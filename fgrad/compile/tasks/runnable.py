@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -38,20 +38,4 @@ class Runnable(Protocol):
 
     def seen_as(self, in_avals: Sequence[Aval], out_avals: Sequence[Aval]) -> Runnable:
         """The same for arguments and results of other dtypes of the same sizes."""
-        ...
-
-
-class RunnableOnDevice(Runnable, Protocol):
-    """The same where arrays are `OnDevice`: calls may need no Python."""
-
-    def native_call(self) -> Any:
-        """What calls without Python, by `call(leaves)`; None if there is no such way."""
-        ...
-
-    def failed(self, code: int) -> NoReturn:
-        """Raise the error of a failed native call."""
-        ...
-
-    def describe(self) -> str:
-        """The calls of the program, for those who look inside."""
         ...

@@ -21,9 +21,10 @@ from fgrad.errors import ArgumentError, UnsupportedTypeError
 from fgrad.ir.aval import PYTHON_SCALARS, Aval, is_numeric
 from fgrad.lower_cuda.device import dlpack
 from fgrad.lower_cuda.device.driver import Driver, driver
-from fgrad.tracing.on_device import OnDevice, to_device
+from fgrad.tracing.on_device import DEVICES, HOST, OnDevice
 from fgrad.typing import DTypeLike
 
+NAME = "cuda"  # of the device
 ALIGNMENT = 16  # bytes: what kernels read at once
 KEPT_SCALARS = 256
 
@@ -174,7 +175,7 @@ class DeviceArray(OnDevice):
     @property
     def device(self) -> str:
         """Where it is: "cuda"."""
-        return "cuda"
+        return NAME
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -346,7 +347,7 @@ def _foreign(x: object, why: str) -> UnsupportedTypeError:
 # Trees.
 
 
-def device_put(x: object, device: str = "cuda") -> Any:
+def device_put(x: object, device: str = NAME) -> Any:
     """The arrays of a tree in the memory of a device.
 
     Arguments:
@@ -362,9 +363,9 @@ def device_put(x: object, device: str = "cuda") -> Any:
         >>> fgrad.device_put({"w": np.ones(2)}, device="cpu")
         {'w': array([1., 1.])}
     """
-    if device == "cpu":
+    if device == HOST:
         return device_get(x)
-    if device != "cuda":
+    if device != NAME:
         raise ArgumentError(
             f"device_put: there is no device {device!r}.", (("write", "device='cpu' or 'cuda'"),)
         )
@@ -422,4 +423,4 @@ class _Scalars:
 
 
 _SCALARS = _Scalars()
-to_device.provide(on_device)
+DEVICES[NAME] = on_device

@@ -12,7 +12,7 @@ in dropping those arrays.
 
 from __future__ import annotations
 
-from fgrad.compile.cpu.entry.fields import (
+from fgrad.compile.entry.fields import (
     NODE,
     RECORD,
     RESULT_ARRAY,

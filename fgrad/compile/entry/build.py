@@ -8,7 +8,7 @@ A postfix program over a small stack: each instruction replaces the last n objec
 
 from __future__ import annotations
 
-from fgrad.compile.cpu.entry.fields import (
+from fgrad.compile.entry.fields import (
     CALL,
     LEAF,
     MAKE_DICT,

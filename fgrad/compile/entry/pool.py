@@ -15,7 +15,7 @@ import ctypes
 import sys
 from collections.abc import Sequence
 
-from fgrad.compile.cpu.entry.fields import ALLOCATORS
+from fgrad.compile.entry.fields import ALLOCATORS
 from fgrad.compile.llvm.blocks import each_loop, put, word
 
 POOLED_BYTES = 1 << 18  # from here on blocks are kept

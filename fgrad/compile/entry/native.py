@@ -18,14 +18,14 @@ import numpy as np
 
 from fgrad.base.fork_locks import own_lock
 from fgrad.base.lazy_import import lazy_module
-from fgrad.compile.cpu.entry.fields import EXPORTS
-from fgrad.compile.cpu.entry.pool import Pool
-from fgrad.compile.cpu.entry.table import NotNative, Parameters, Results, Signature, Work
+from fgrad.compile.entry.fields import EXPORTS
+from fgrad.compile.entry.pool import Pool
+from fgrad.compile.entry.table import NotNative, Parameters, Results, Signature, Work
 from fgrad.compile.llvm.abi import LAYOUT, WORD, Layout, function_address, imports, word_at
 from fgrad.compile.llvm.runtime import Source, build
 from fgrad.config import config
 
-text: Any = lazy_module("fgrad.compile.cpu.entry.text")  # where the entry is not in the cache
+text: Any = lazy_module("fgrad.compile.entry.text")  # where the entry is not in the cache
 
 MAX_SIGNATURES = 512  # in one chain
 MAX_ATTEMPTS = 8  # to make calls of one compiled program native
@@ -68,7 +68,7 @@ def _make_type(at: Layout) -> tuple[type, Any]:
         _Slot(tp_members, ctypes.addressof(members)),
     )
     size = at.header + 2 * WORD
-    name = b"fgrad.compile.cpu.entry.native.NativeCallable"
+    name = b"fgrad.compile.entry.native.NativeCallable"
     spec = _Spec(name, size, 0, _TYPE_FLAGS, ctypes.addressof(slots))
     kind = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p)
     made = kind(("PyType_FromSpec", ctypes.pythonapi))(ctypes.addressof(spec))

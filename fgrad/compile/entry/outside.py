@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.compile.cpu.entry.fields import (
+from fgrad.compile.entry.fields import (
     BYTES,
     END,
     FETCH,

@@ -16,14 +16,14 @@ object comes after the arguments are held, or after the compiled code has run.
 
 from __future__ import annotations
 
-from fgrad.compile.cpu.entry import build as entry_build
-from fgrad.compile.cpu.entry import pool as entry_pool
-from fgrad.compile.cpu.entry import results as entry_results
-from fgrad.compile.cpu.entry import run as entry_run
-from fgrad.compile.cpu.entry.apart import beside_text, match_apart
-from fgrad.compile.cpu.entry.build import build_text
-from fgrad.compile.cpu.entry.chain import link_text, unlink_text
-from fgrad.compile.cpu.entry.fields import (
+from fgrad.compile.entry import build as entry_build
+from fgrad.compile.entry import pool as entry_pool
+from fgrad.compile.entry import results as entry_results
+from fgrad.compile.entry import run as entry_run
+from fgrad.compile.entry.apart import beside_text, match_apart
+from fgrad.compile.entry.build import build_text
+from fgrad.compile.entry.chain import link_text, unlink_text
+from fgrad.compile.entry.fields import (
     APART,
     ARRAY,
     BOOL,
@@ -38,10 +38,10 @@ from fgrad.compile.cpu.entry.fields import (
     SAME,
     TUPLE,
 )
-from fgrad.compile.cpu.entry.outside import outside_text
-from fgrad.compile.cpu.entry.pool import pool_text
-from fgrad.compile.cpu.entry.results import results_text
-from fgrad.compile.cpu.entry.run import run_text
+from fgrad.compile.entry.outside import outside_text
+from fgrad.compile.entry.pool import pool_text
+from fgrad.compile.entry.results import results_text
+from fgrad.compile.entry.run import run_text
 from fgrad.compile.llvm.abi import DESCR_MASK, USABLE, WORD, Layout
 from fgrad.compile.llvm.blocks import copy_loop, each_loop, member, put, word
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import tree
-from fgrad.compile.cpu.entry.fields import (
+from fgrad.compile.entry.fields import (
     APART,
     ARRAY,
     BOOL,
@@ -50,8 +50,8 @@ from fgrad.compile.cpu.entry.fields import (
     SAME,
     TUPLE,
 )
-from fgrad.compile.cpu.entry.outside import NotWatched, number_words, outside_words
-from fgrad.compile.cpu.entry.pool import POOLED_BYTES
+from fgrad.compile.entry.outside import NotWatched, number_words, outside_words
+from fgrad.compile.entry.pool import POOLED_BYTES
 from fgrad.compile.llvm.abi import SCALAR_TYPES, WORD, descr_word, type_slot
 from fgrad.ir.aval import Aval
 from fgrad.tracing.outside.watches import Number, Watches

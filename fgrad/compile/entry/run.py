@@ -11,7 +11,7 @@ finish     raise what went wrong; bools; containers
 
 from __future__ import annotations
 
-from fgrad.compile.cpu.entry.fields import NODE, RECORD, RECORD_SIZE
+from fgrad.compile.entry.fields import NODE, RECORD, RECORD_SIZE
 from fgrad.compile.llvm import interrupts
 from fgrad.compile.llvm.abi import Layout
 from fgrad.compile.llvm.blocks import each_loop, member, put, word
