@@ -1,0 +1,26 @@
+"""A sample of the loop kernels; `python tests/unmodified/kernels.py` runs all."""
+
+from __future__ import annotations
+
+import pytest
+from kernels import MODES
+from known import KNOWN
+from outcomes import ALLOWED, Outcome, call_python
+from probes import Probe, functions_of, worst
+
+KERNELS = list(functions_of("loops"))
+SAMPLE = [k for k in KERNELS[::8] if str(k) not in KNOWN]
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_python_runs_it(kernel: Probe) -> None:
+    plain = kernel.load()
+    for case in plain.cases:  # type: ignore[attr-defined]
+        assert call_python(plain, case).raised is None
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kernel", SAMPLE, ids=str)
+def test_right_or_a_card(kernel: Probe, mode: str) -> None:
+    found = worst(MODES[mode](kernel)) or Outcome("equal")
+    assert found.kind in ALLOWED, found.says
