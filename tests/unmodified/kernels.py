@@ -4,7 +4,7 @@
     python tests/unmodified/kernels.py --only physics        modules or kernels, by parts of names
     python tests/unmodified/kernels.py --modes vmap --show
 
-The kernels are in `loops/`; plain Python says what is right, central differences what a gradient is.
+The kernels are in `loops/`; Python says what is right, central differences what a gradient is.
 """
 
 from __future__ import annotations

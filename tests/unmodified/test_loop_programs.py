@@ -1,0 +1,33 @@
+"""A sample of the random loop programs; `python tests/unmodified/loop_programs.py` runs more."""
+
+from __future__ import annotations
+
+import pytest
+from loop_grammar import Statement, reduced
+from loop_programs import MODES, check_many, program, tried
+
+COUNT = 12
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_random_programs(part: int) -> None:
+    counts = check_many(1, range(part, COUNT, 2), list(MODES))
+    assert not counts.mismatches, [(p.name, mode, o) for p, mode, o in counts.mismatches]
+
+
+def test_numbers_name_programs() -> None:
+    first, second = program(3, 5), program(3, 5)
+    assert first.statements == second.statements
+
+
+def test_a_program_is_reduced_to_what_fails() -> None:
+    p = program(3, 5)
+    wrong = Statement(("t = 77.0",))
+    statements = (*p.statements[:-1], wrong, p.statements[-1])
+
+    def fails(block: tuple[Statement, ...]) -> bool:
+        made = tried(block, "reduced", p.case)
+        return made is not None and made.right.result is not None and made.right.result[1] == 77.0
+
+    # What the program returns must be bound.
+    assert len(reduced(statements, fails)) == 7
