@@ -17,15 +17,12 @@ import pickle
 import sys
 import types
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple
 
 from fgrad.base.frames import shorten
 from fgrad.base.source import is_own_file
 from fgrad.errors import UnpicklableError
-from fgrad.typing import PyTree
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from fgrad.typing import P, PyTree, R
 
 
 class Recipe(NamedTuple):

@@ -125,7 +125,9 @@ def _cast(x: Value, dtype: np.dtype, casting: Any) -> Value:
 def einsum_path(*operands: Any, optimize: Any = "greedy", einsum_call: Any = False) -> Any:
     """The order of contractions that NumPy would choose: it depends on shapes alone."""
     zero = np.float64(0)
-    plain = [np.broadcast_to(zero, x.shape) if isinstance(x, Tracer) else x for x in operands]
+    plain: list[Any] = [
+        np.broadcast_to(zero, x.shape) if isinstance(x, Tracer) else x for x in operands
+    ]
     return np.einsum_path(*plain, optimize=optimize, einsum_call=einsum_call)
 
 

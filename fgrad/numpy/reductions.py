@@ -282,7 +282,7 @@ def _work_dtype(x: Value, dtype: DTypeLike | None) -> tuple[np.dtype, np.dtype]:
     return (FLOAT32 if x.dtype.itemsize == 2 else x.dtype), x.dtype
 
 
-def divide_count(total: Value, count: Value) -> Value:
+def divide_count(total: Value, count: Value | float) -> Value:
     """total / count in the dtype of the total, for a known or a traced count; integers are cut."""
     if total.dtype.kind in "biu":
         return convert(divide_count(convert(total, FLOAT64), count), total.dtype)
@@ -381,7 +381,7 @@ def squared(x: Value) -> Value:
     return ew.add(ew.mul(a, a), ew.mul(b, b))
 
 
-def _freedom(count: Value, ddof: float) -> Value:
+def _freedom(count: Value | int, ddof: float) -> Value | float:
     """max(count - ddof, 0)."""
     if isinstance(count, int):
         return max(count - ddof, 0)

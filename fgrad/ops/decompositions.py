@@ -47,7 +47,7 @@ from fgrad.ops.reduce import reduce_sum
 from fgrad.ops.shape import pad
 from fgrad.ops.stacked import pull_stacked
 from fgrad.trace import Value, bind
-from fgrad.typing import Params
+from fgrad.typing import EqnParams
 
 
 def inverse_or_zero(x: Value) -> Value:
@@ -296,7 +296,7 @@ def _pull_eigh(
     _wanted: object,
     _values: object,
     outs: Sequence[Value],
-    params: Params,
+    params: EqnParams,
 ) -> list[Value]:
     (ct_w, ct_v), (w, v) = cts, outs
     return [pull_hermitian(_pull_eigenvalues(v, ct_w, ct_v, w), params["lower"])]
@@ -328,7 +328,7 @@ def _pull_eigvalsh(
     _wanted: object,
     values: Sequence[Value],
     _outs: object,
-    params: Params,
+    params: EqnParams,
 ) -> list[Value]:
     _, v = eigh(values[0], params["lower"])
     return [pull_hermitian(_pull_eigenvalues(v, cts[0], None, None), params["lower"])]

@@ -21,7 +21,7 @@ from fgrad.ops.elementwise import add, eq, lit, select
 from fgrad.ops.families import batch_first, linear, moves
 from fgrad.ops.shape import broadcast, full, iota, pad, reshape, slice_
 from fgrad.trace import Value, bind
-from fgrad.typing import Params
+from fgrad.typing import EqnParams
 
 diagonal_p = Primitive(
     "diagonal", traits.moving(view=True, drops=True), params=("offset",), linear_in="all"
@@ -73,7 +73,7 @@ def _(x: Value, *, plane: Plane, offset: int) -> np.ndarray:
     return out
 
 
-def _accumulate(buffer: np.ndarray, ct: Value, _values: object, params: Params) -> None:
+def _accumulate(buffer: np.ndarray, ct: Value, _values: object, params: EqnParams) -> None:
     view = _writable(buffer, params["offset"])
     view += ct
 

@@ -42,7 +42,7 @@ from fgrad.ops.known import is_positive, over_squares
 from fgrad.ops.selected import SELECT, Selected, unless, where
 from fgrad.trace import Value, bind
 from fgrad.tracing.fastpath import binary_door, unary_door
-from fgrad.typing import Array, Operand
+from fgrad.typing import Array, Operand, Shaped
 
 special = lazy_module("scipy.special")
 
@@ -50,7 +50,7 @@ _X = ((0,),)  # the derivative of a function of one operand reads that, or the r
 _RESULT = ((OUT,),)
 
 
-def lit(x: Operand, value: Value | complex) -> Value:
+def lit(x: Shaped, value: Value | complex) -> Value:
     """A constant of the dtype of `x`."""
     return x.dtype.type(value)
 

@@ -19,7 +19,7 @@ from fgrad.ir.primitive import DISCRETE, NOT_LINEAR, Moves, Primitive, Reads, re
 from fgrad.ir.traits import Traits
 from fgrad.ops.selected import ADD, Selected, Tangent, join, plain
 from fgrad.trace import Tracer, Value, bind
-from fgrad.typing import Operand, Params
+from fgrad.typing import EqnParams, Shaped
 
 # dtype.kind letters; V is bfloat16.
 FLOATS = "fcV"
@@ -126,7 +126,7 @@ def push_maps(
     primals: Sequence[Value],
     tangents: Sequence[Tangent],
     out: Value,
-    params: Params,
+    params: EqnParams,
 ) -> Any:
     """The sum of map_i(t_i); it is `Selected` if all terms are."""
     total = None
@@ -146,7 +146,7 @@ def map_selected(
     t: Selected,
     primals: Sequence[Value],
     out: Value | None,
-    params: Params,
+    params: EqnParams,
 ) -> Selected | None:
     """The derivative map of an operand at a selected tangent or cotangent."""
     part = prim.maps[k](t.value, *primals, out, **params)  # type: ignore[misc]
@@ -226,7 +226,7 @@ def bilinear_jvp(prim: Primitive) -> Callable[..., Value | None]:
     return jvp
 
 
-def zeros_like(x: Operand | Aval) -> Value:
+def zeros_like(x: Shaped) -> Value:
     """A zero with the shape and dtype of `x`, without allocating memory."""
     return np.broadcast_to(x.dtype.type(0), x.shape) if x.shape else x.dtype.type(0)
 
@@ -270,7 +270,7 @@ BROADCAST = Primitive(
 PERMUTE = Primitive("permute", traits.moving(view=True), params=("axes",), linear_in="all")
 
 
-def _reorders(values: Sequence[Value], params: Params) -> bool:
+def _reorders(values: Sequence[Value], params: EqnParams) -> bool:
     """Whether axes longer than 1 change order."""
     axes = [a for a in params["axes"] if values[0].shape[a] > 1]
     return axes != sorted(axes)

@@ -48,7 +48,7 @@ from fgrad.ops.shape import (
     slice_,
 )
 from fgrad.trace import Value, bind
-from fgrad.typing import Operand, Params
+from fgrad.typing import EqnParams, Operand
 
 GATHER_MODES = ("clip", "fill")
 SCATTER_LINEAR_IN = {"set": (0, 1), "add": (0, 1), "mul": (0,), "min": (), "max": ()}
@@ -225,13 +225,13 @@ def _(
 
 
 def _accumulate_gather(
-    buffer: np.ndarray, ct: Value, values: Sequence[Value], params: Params
+    buffer: np.ndarray, ct: Value, values: Sequence[Value], params: EqnParams
 ) -> None:
     """Add the transpose of gather to `buffer` in place."""
     add_rows(buffer, ct, values[1:], params["axes"], params["mode"])
 
 
-def _places_of_gather(values: Sequence[Value], params: Params) -> tuple[Value, ...]:
+def _places_of_gather(values: Sequence[Value], params: EqnParams) -> tuple[Value, ...]:
     x, *indices = values
     axes = params["axes"]
     if params["mode"] == "clip":
@@ -470,7 +470,7 @@ def _(
 
 
 def _accumulate_block(
-    buffer: np.ndarray, ct: Value, values: Sequence[Value], params: Params
+    buffer: np.ndarray, ct: Value, values: Sequence[Value], params: EqnParams
 ) -> None:
     buffer[_block(buffer, values[1:], params["sizes"])] += ct
 

@@ -53,7 +53,7 @@ from fgrad.ops.matrices import (
 from fgrad.ops.shape import iota, pad
 from fgrad.ops.stacked import pull_stacked
 from fgrad.trace import Tracer, Value, bind
-from fgrad.typing import Params
+from fgrad.typing import EqnParams
 
 blas = lazy_module("scipy.linalg.blas")
 lapack = lazy_module("scipy.linalg.lapack")
@@ -199,7 +199,7 @@ def _pull_triangular(
     wanted: Sequence[bool],
     values: Sequence[Value],
     outs: Sequence[Value],
-    params: Params,
+    params: EqnParams,
 ) -> list[Value | None]:
     ct_b = triangular_solve(values[0], cts[0], **{**params, "trans": not params["trans"]})
     if not wanted[0]:
@@ -442,7 +442,7 @@ def _pull_lu_solve(
     wanted: Sequence[bool],
     values: Sequence[Value],
     outs: Sequence[Value],
-    params: Params,
+    params: EqnParams,
 ) -> list[Value | None]:
     a, packed, pivots = values[:3]
     ct_b = lu_solve(a, packed, pivots, cts[0], not params["trans"])
@@ -496,7 +496,7 @@ def _pull_solve(
     wanted: Sequence[bool],
     values: Sequence[Value],
     outs: Sequence[Value],
-    params: Params,
+    params: EqnParams,
 ) -> list[Value | None]:
     ct_b = bind(solve_p, values[0], cts[0], trans=not params["trans"])
     ct_a = _pull_matrix(ct_b, outs[0], params["trans"]) if wanted[0] else None

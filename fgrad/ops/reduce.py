@@ -56,7 +56,7 @@ from fgrad.ops.shape import (
 )
 from fgrad.ops.shape import reverse as backwards
 from fgrad.trace import Value, bind
-from fgrad.typing import Array, Params
+from fgrad.typing import Array, EqnParams
 
 
 def kept_axes(ndim: int, axes: Ints) -> Ints:
@@ -165,7 +165,7 @@ def _pull_prod(
     _wanted: object,
     values: Sequence[Value],
     outs: Sequence[Value],
-    params: Params,
+    params: EqnParams,
 ) -> Any:
     """ct out / x for known numbers; where a product is zero, too small or too large, ct times the
     products of all other factors."""
@@ -216,7 +216,7 @@ def _extremum_pullback(
     _wanted: object,
     values: Sequence[Value],
     outs: Sequence[Value],
-    params: Params,
+    params: EqnParams,
 ) -> Any:
     """The transpose of the mean: an equal share for each place, and NaN if the extremum is."""
     (ct,), (x,), (out,), axes = cts, values, outs, params["axes"]

@@ -19,7 +19,7 @@ from fgrad.ir.primitive import DISCRETE, Primitive
 from fgrad.ir.traits import Along, Rounding
 from fgrad.ops.families import ADD, BROADCAST, PERMUTE, batch_first, linear, moves
 from fgrad.trace import Value, bind
-from fgrad.typing import Params
+from fgrad.typing import EqnParams
 
 Ints = tuple[int, ...]
 
@@ -385,23 +385,23 @@ index_p.evaluate(lambda x, *, ints: x[ints])
 
 
 def _accumulate_index(
-    buffer: np.ndarray, ct: Value, values: Sequence[Value], params: Params
+    buffer: np.ndarray, ct: Value, values: Sequence[Value], params: EqnParams
 ) -> None:
     buffer[params["ints"]] += ct
 
 
 def _accumulate_slice(
-    buffer: np.ndarray, ct: Value, values: Sequence[Value], params: Params
+    buffer: np.ndarray, ct: Value, values: Sequence[Value], params: EqnParams
 ) -> None:
     buffer[tuple(map(slice, params["start"], params["stop"], params["step"]))] += ct
 
 
-def _places_of_index(values: Sequence[Value], params: Params) -> tuple[range, ...]:
+def _places_of_index(values: Sequence[Value], params: EqnParams) -> tuple[range, ...]:
     ints, shape = params["ints"], values[0].shape
     return (*[range(i, i + 1) for i in ints], *map(range, shape[len(ints) :]))
 
 
-def _places_of_slice(values: Sequence[Value], params: Params) -> tuple[range, ...]:
+def _places_of_slice(values: Sequence[Value], params: EqnParams) -> tuple[range, ...]:
     return tuple(map(range, params["start"], params["stop"], params["step"]))
 
 

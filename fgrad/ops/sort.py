@@ -22,7 +22,7 @@ from fgrad.ops.index import gather, sort_p
 from fgrad.ops.selected import Selected, plain
 from fgrad.ops.shape import iota, reshape
 from fgrad.trace import Tracer, Value, bind
-from fgrad.typing import Params
+from fgrad.typing import EqnParams
 
 
 def sort(operands: Sequence[Value], axis: int, num_keys: int = 1) -> tuple[Value, ...]:
@@ -99,7 +99,7 @@ def _pull_sort(
     wanted: Sequence[bool],
     values: Sequence[Value],
     _outs: object,
-    params: Params,
+    params: EqnParams,
 ) -> Any:
     """Cotangents of known numbers move back with their elements."""
     axis, num_keys = params["axis"], params["num_keys"]

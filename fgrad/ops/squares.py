@@ -24,7 +24,7 @@ from fgrad.ops.reduce import reduce_sum, spread
 from fgrad.ops.selected import ZERO, Selected, Support, fitted, plain
 from fgrad.ops.shape import REDUCE_SUM, Ints
 from fgrad.trace import Value, bind
-from fgrad.typing import Params
+from fgrad.typing import EqnParams
 
 sum_squares_p = Primitive(
     "sum_squares", traits.collecting(), params=("axes", "centered"), reads=((0,),)
@@ -94,7 +94,7 @@ def _(
 
 
 def _pull_squares(
-    cts: Sequence[Value], _wanted: object, values: Sequence[Value], _outs: object, params: Params
+    cts: Sequence[Value], _wanted: object, values: Sequence[Value], _outs: object, params: EqnParams
 ) -> Any:
     """2 (x - mean) ct; selections go back through the transposed jvp."""
     (ct,), (x,), axes = cts, values, params["axes"]

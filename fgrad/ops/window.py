@@ -23,7 +23,7 @@ from fgrad.ir.primitive import Primitive
 from fgrad.ops.families import NUMBERS, batch_first, bilinear_jvp, linear, same_dtype
 from fgrad.ops.shape import move_axis, permute, reshape, reverse
 from fgrad.trace import Value, bind
-from fgrad.typing import Params
+from fgrad.typing import EqnParams
 
 Ints = tuple[int, ...]
 Padding = tuple[tuple[int, int], ...]
@@ -101,7 +101,7 @@ def window_count(length: int, size: int, stride: int, dilation: int) -> int:
     return max(0, (length - spread_length(size, dilation)) // stride + 1)
 
 
-def _spatial_shape(x: Any, w: Any, params: Params) -> Ints:
+def _spatial_shape(x: Any, w: Any, params: EqnParams) -> Ints:
     """The lengths of the spatial axes of the result."""
     return tuple(
         [
@@ -218,7 +218,7 @@ class _Axis(NamedTuple):
     out: int
 
 
-def _axes(x: Value, w: Value, ct: Value, params: Params) -> list[_Axis]:
+def _axes(x: Value, w: Value, ct: Value, params: EqnParams) -> list[_Axis]:
     return [
         _Axis(low, spread_length(n, xd), spread_length(k, wd), spread_length(p, s))
         for n, k, p, (low, _), xd, wd, s in zip(
@@ -262,7 +262,7 @@ def _permute_front(x: Value, axes: Sequence[int]) -> Value:
     return permute(x, (*axes, *range(len(axes), len(x.shape))))
 
 
-def _conv_ct_x(ct: Value, x: Value, w: Value, params: Params) -> Value:
+def _conv_ct_x(ct: Value, x: Value, w: Value, params: EqnParams) -> Value:
     """ct_x[bn, gc, s] = sum over o, k of ct[n, bgo, p] w[bgo, c, k].
 
     Here p stride + k w_dil = s x_dil + low.  With k -> -k this is a conv of ct, spread by the
@@ -288,7 +288,7 @@ def _conv_ct_x(ct: Value, x: Value, w: Value, params: Params) -> Value:
     return _merge(_permute_front(out, (1, 0, 2)), 0, 2)
 
 
-def _conv_ct_w(ct: Value, x: Value, w: Value, params: Params) -> Value:
+def _conv_ct_w(ct: Value, x: Value, w: Value, params: EqnParams) -> Value:
     """ct_w[bgo, c, k] = sum over n, p of x[bn, gc, k w_dil - low + p stride] ct[n, bgo, p].
 
     A conv with window ct and channels n, in which strides and window dilations change places.

@@ -29,7 +29,7 @@ from fgrad.ir.program import Eqn, Program
 from fgrad.ir.walk import subprograms
 from fgrad.trace import Builder, Tracer, Value, bind
 from fgrad.tracing.on_device import DEVICES, HOST, OnDevice, bind_on_device, put
-from fgrad.typing import Params, PyTree
+from fgrad.typing import EqnParams, PyTree
 
 F = TypeVar("F", bound=Callable[..., PyTree])
 
@@ -104,7 +104,7 @@ def lower(x: Value) -> Any:
     return x.value if type(x) is Tracer and type(x.builder) is DeviceBuilder else x
 
 
-def bind_lifted(prim: Primitive, operands: Sequence[object], params: Params) -> Any:
+def bind_lifted(prim: Primitive, operands: Sequence[object], params: EqnParams) -> Any:
     """`bind` where arrays on a device are among the operands."""
     out = bind(prim, *[lift(x) for x in operands], **params)
     if any([type(x) is Tracer for x in operands]):
@@ -219,7 +219,7 @@ def follows(prim: Primitive) -> Callable[[F], F]:
     return decorate
 
 
-def pinned_to(params: Params) -> str | None:
+def pinned_to(params: EqnParams) -> str | None:
     """The device of an equation that holds programs: its own, or that of the programs."""
     device = params.get("device")
     for value in params.values() if device is None else ():

@@ -26,7 +26,7 @@ from fgrad.transforms.custom.function import line_of
 from fgrad.transforms.custom.vjp import custom_vjp
 from fgrad.transforms.grad import grad
 from fgrad.transforms.vmap import vmap
-from fgrad.typing import ArrayLike, P, Params, PyTree
+from fgrad.typing import ArrayLike, EqnParams, P, PyTree
 
 
 class Hook(Opaque):
@@ -79,7 +79,7 @@ def _pull(
     wanted: Sequence[bool],
     values: Sequence[Value],
     outs: Sequence[Value],
-    params: Params,
+    params: EqnParams,
 ) -> Sequence[Value | None]:
     (ct,) = cts if isinstance(cts, (tuple, list)) else (cts,)
     return (None if ct is None else params["hook"](ct),)

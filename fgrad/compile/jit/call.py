@@ -46,7 +46,7 @@ from fgrad.transforms.core.derived_programs import (
     with_supports,
     zeros_of,
 )
-from fgrad.typing import Params
+from fgrad.typing import EqnParams
 
 if TYPE_CHECKING:
     from fgrad.compile.tasks.plan import Donation
@@ -195,7 +195,7 @@ def _pullback(
     wanted: Sequence[bool],
     values: Sequence[Value | Aval],
     _outs: object,
-    params: Params,
+    params: EqnParams,
 ) -> list[Tangent]:
     """Cotangents by the backward program; an operand without a value enters linearly: zeros do."""
     program: Program = params["program"]

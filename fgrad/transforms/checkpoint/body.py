@@ -28,7 +28,7 @@ from fgrad.transforms.core.arguments import refuse_writes
 from fgrad.transforms.core.outer_context import Beneath
 from fgrad.transforms.core.tape import Tape, active_values
 from fgrad.transforms.core.wrap import as_value
-from fgrad.typing import Params, PyTree
+from fgrad.typing import EqnParams, PyTree
 
 _new = tuple.__new__  # skips the named tuple's own constructor
 _ARRAYS = (np.ndarray, np.generic)
@@ -40,7 +40,7 @@ class Step(NamedTuple):
     prim: Primitive
     operands: Sequence[Any]
     values: Sequence[Any]
-    params: Params
+    params: EqnParams
     outs: Sequence[int]
     loc: RawLoc | Loc
     via: tuple[str, ...]

@@ -40,7 +40,7 @@ from fgrad.transforms.core.wrap import (
     is_weak,
     named_like,
 )
-from fgrad.typing import Params, PyTree
+from fgrad.typing import EqnParams, PyTree
 
 Values = Sequence[Value]
 Policy = Callable[..., bool]
@@ -206,7 +206,7 @@ def _pullback(
     wanted: Sequence[bool],
     values: Values,
     outs: Values,
-    params: Params,
+    params: EqnParams,
 ) -> list[Tangent]:
     """Run the program again, with what was saved, and pull back."""
     program, policy = params["program"], params["policy"]

@@ -61,7 +61,7 @@ from fgrad.transforms.core.derived_programs import (
     vjp_programs,
     zeros_of,
 )
-from fgrad.typing import Params, R
+from fgrad.typing import EqnParams, R
 
 
 class Residuals(NamedTuple):
@@ -109,7 +109,7 @@ class SavedScan(NamedTuple):
 
 
 def _forward_scan(
-    values: Values, wanted: Mask, params: Params
+    values: Values, wanted: Mask, params: EqnParams
 ) -> tuple[tuple[Value, ...], SavedScan]:
     body: Program = params["body"]
     n_consts, n_carry = params["n_consts"], params["n_carry"]
@@ -157,13 +157,13 @@ def _wanted_of_scan(mask: Sequence[bool], body: Program, n_consts: int, n_carry:
 
 
 def _save_scan(
-    values: Values, traced: Sequence[bool], params: Params
+    values: Values, traced: Sequence[bool], params: EqnParams
 ) -> tuple[tuple[Value, ...], SavedScan]:
     wanted = _wanted_of_scan(traced, params["body"], params["n_consts"], params["n_carry"])
     return _forward_scan(values, wanted, params)
 
 
-def _operand_avals(params: Params) -> list[Aval]:
+def _operand_avals(params: EqnParams) -> list[Aval]:
     """The avals of a scan's operands."""
     avals, first = params["body"].in_avals, params["n_consts"] + params["n_carry"]
     length = params["length"]
@@ -238,7 +238,7 @@ def _pull_scan(
     wanted: Sequence[bool],
     values: Values,
     _outs: object,
-    params: Params,
+    params: EqnParams,
 ) -> list[Tangent]:
     body: Program = params["body"]
     n_consts, n_carry, length = params["n_consts"], params["n_carry"], params["length"]
@@ -291,7 +291,7 @@ scan_p.refuse("transpose", "is transposed by a scan in the other direction")
 # --- while in reverse
 
 
-def _bounded(params: Params) -> Params:
+def _bounded(params: EqnParams) -> EqnParams:
     """A loop of at most `max_steps` steps as a scan whose steps do nothing once it has ended."""
     cond, body = params["cond"], params["body"]
     n_cond, n_body = params["n_cond"], params["n_body"]
@@ -317,12 +317,12 @@ def _bounded(params: Params) -> Params:
 class Counted(NamedTuple):
     """A loop whose steps could be counted, as a scan and what that saved."""
 
-    params: Params
+    params: EqnParams
     saved: SavedScan
 
 
 def _save_while(
-    values: Values, traced: Sequence[bool], params: Params
+    values: Values, traced: Sequence[bool], params: EqnParams
 ) -> tuple[tuple[Value, ...], SavedScan | Counted | Kept | None]:
     if params["max_steps"] is not None:
         return _save_scan(values, traced, _bounded(params))
@@ -332,7 +332,7 @@ def _save_while(
 
 
 def _save_unbounded(
-    values: Values, traced: Sequence[bool], params: Params
+    values: Values, traced: Sequence[bool], params: EqnParams
 ) -> tuple[tuple[Value, ...], Counted | Kept]:
     numbers = [concrete(v) for v in values]
     cond, body, n_cond, n_body = [params[k] for k in ("cond", "body", "n_cond", "n_body")]
@@ -347,7 +347,7 @@ def _save_unbounded(
     return outs, Counted(as_scan, saved)
 
 
-def _count(numbers: Sequence[Value], params: Params) -> int:
+def _count(numbers: Sequence[Value], params: EqnParams) -> int:
     """The steps of a loop whose operands are known."""
     cond_consts, body_consts, carry = split_list(numbers, params["n_cond"], params["n_body"])
     steps = 0
@@ -362,7 +362,7 @@ def _pull_while(
     wanted: Sequence[bool],
     values: Values,
     outs: Sequence[Value],
-    params: Params,
+    params: EqnParams,
 ) -> list[Tangent]:
     saved: SavedScan | Counted | Kept | None = params.get("saved")
     if params["max_steps"] is not None:
@@ -472,7 +472,7 @@ def _unused(aval: Aval) -> Value:
 
 
 def _save_switch(
-    values: Values, traced: Sequence[bool], params: Params
+    values: Values, traced: Sequence[bool], params: EqnParams
 ) -> tuple[tuple[Value, ...], SavedSwitch]:
     branches = params["branches"]
     wanted = inexact_mask(branches[0].in_avals, traced[1:])
@@ -484,7 +484,7 @@ def _pull_switch(
     wanted: Sequence[bool],
     values: Values,
     _outs: object,
-    params: Params,
+    params: EqnParams,
 ) -> list[Tangent]:
     saved: SavedSwitch | None = params.get("saved")
     if saved is None or not covers(saved.wanted, wanted[1:]):

@@ -27,7 +27,7 @@ from fgrad.transforms.core.wrap import (
     is_weak,
     named_like,
 )
-from fgrad.typing import Params, PyTree
+from fgrad.typing import EqnParams, PyTree
 
 
 def check_linear(tape: Tape) -> str | None:
@@ -48,7 +48,7 @@ Active = Sequence[bool]
 
 
 def _linear_results(
-    prim: Primitive, params: Params, active: Active, lost: Sequence[bool]
+    prim: Primitive, params: EqnParams, active: Active, lost: Sequence[bool]
 ) -> list[bool] | None:
     """Which results depend on the active operands; None if one does but not linearly.
 
@@ -69,7 +69,7 @@ def _linear_results(
     return [True] * len(lost) if linear else None
 
 
-def _of_programs(prim: Primitive, params: Params, active: Active) -> list[bool] | None:
+def _of_programs(prim: Primitive, params: EqnParams, active: Active) -> list[bool] | None:
     """The results of what runs programs, of which all must be linear."""
     if prim.holds is Holds.CALL:
         return _of_program(params["program"], active)

@@ -33,7 +33,7 @@ from fgrad.trace import Builder, Tracer, Value, passed_by
 from fgrad.tracing.record import Record
 from fgrad.tracing.thread_state import THREAD
 from fgrad.transforms.core.reads import Read, pull_reads, read_of
-from fgrad.typing import Params, PyTree
+from fgrad.typing import EqnParams, PyTree
 
 
 def replayed_by(via: str, before: tuple[str, ...]) -> tuple[str, ...]:
@@ -387,7 +387,7 @@ def _pull_general(
             store.add(k, part)
 
 
-def _is_linear_in(prim: Primitive, wanted: tuple[bool, ...], params: Params) -> bool:
+def _is_linear_in(prim: Primitive, wanted: tuple[bool, ...], params: EqnParams) -> bool:
     """Whether the transpose rule serves all wanted operands."""
     which = prim.linear_in
     if callable(which):

@@ -51,7 +51,7 @@ from fgrad.transforms.core.outer_context import (
     trace_beneath,
 )
 from fgrad.transforms.custom.function import CustomFunction, Split, line_of, merged
-from fgrad.typing import Params, PyTree
+from fgrad.typing import EqnParams, PyTree
 
 custom_call_p = Primitive(
     "custom_call", traits.holding(Holds.CALL), params=("program", "rules"), multiple=True
@@ -393,14 +393,14 @@ def _(
 
 
 def _pullback(
-    cts: Pushed, wanted: Sequence[bool], values: Values, _outs: object, params: Params
+    cts: Pushed, wanted: Sequence[bool], values: Values, _outs: object, params: EqnParams
 ) -> Pushed:
     rules: Rules = params["rules"]
     rules.refuse_captured(wanted)
     return rules.pull(cts, wanted, values, params["program"], params.get("saved"))
 
 
-def _save(values: Values, traced: Sequence[bool], params: Params) -> tuple[Any, Any]:
+def _save(values: Values, traced: Sequence[bool], params: EqnParams) -> tuple[Any, Any]:
     return params["rules"].save(values, traced, params["program"])
 
 

@@ -31,7 +31,7 @@ from fgrad.transforms.core.outer_context import Traced, batched_first, trace_ben
 from fgrad.transforms.core.wrap import as_value, function_name, is_weak
 from fgrad.transforms.custom.function import line_of
 from fgrad.transforms.custom.jvp import custom_jvp
-from fgrad.typing import Params, PyTree
+from fgrad.typing import EqnParams, PyTree
 
 Values = Sequence[Value]
 
@@ -215,7 +215,7 @@ def _check_solution(
         )
 
 
-def _unknowns(params: Params) -> tuple[int, ...]:
+def _unknowns(params: EqnParams) -> tuple[int, ...]:
     first = sum(params["counts"])
     return tuple(range(first, first + len(params["matvec"].outputs)))
 

@@ -37,7 +37,7 @@ from fgrad.transforms.custom.call import (
     custom_call_p,
 )
 from fgrad.transforms.custom.function import Split, called, described, fitted, line_of, prefixed
-from fgrad.typing import Params, PyTree
+from fgrad.typing import EqnParams, PyTree
 
 
 class CustomJvp(RuledFunction):
@@ -390,7 +390,7 @@ def _with_values(record: Record) -> Record:
     return record._replace(values=values, results=results)
 
 
-def _program_of_jvp(prim: Primitive, params: Params) -> Any:
+def _program_of_jvp(prim: Primitive, params: EqnParams) -> Any:
     """The program of an equation that has a jvp of the user's."""
     has_jvp = prim is custom_call_p and isinstance(params["rules"], LinearRules)
     return params["program"] if has_jvp else None
