@@ -5,7 +5,10 @@ linear_transpose : (a -o b) -> (CT b -o CT a)
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Sequence
+
+import numpy as np
 
 from fgrad import tree
 from fgrad.base.pickling import Recipe, with_recipe
@@ -13,11 +16,12 @@ from fgrad.base.source import resolve
 from fgrad.errors import ArgumentError, MissingRuleError
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Primitive
-from fgrad.ir.program import Atom, Program
+from fgrad.ir.program import Atom, Lit, Program
 from fgrad.ir.traits import Holds
 from fgrad.ops.families import zeros_like
-from fgrad.trace import Builder, Value
+from fgrad.trace import Builder, Tracer, Value
 from fgrad.tracing.device_tracing import lower
+from fgrad.tracing.record import maker_of
 from fgrad.transforms.core.tape import Tape, pull
 from fgrad.transforms.core.wrap import (
     as_value,
@@ -30,81 +34,167 @@ from fgrad.transforms.core.wrap import (
 from fgrad.typing import EqnParams, PyTree
 
 
+class Part(enum.Enum):
+    """What a value is to a function that should be linear."""
+
+    ZERO = "zero"
+    CONSTANT = "constant"  # independent of the arguments, and not known to be 0
+    LINEAR = "linear"
+
+
+ZERO, CONSTANT, LINEAR = Part
+_DEEPEST = 16  # equations of an enclosing trace that are asked for a zero
+
+
 def check_linear(tape: Tape) -> str | None:
-    """What is not linear on a tape: a sentence with the user's line, or None."""
+    """Why a tape is not linear: a sentence with the user's line, or None.
+
+    A sum of a linear part and a constant is refused as well: the transpose would lose the constant.
+    """
+    parts = dict.fromkeys(tape.inputs, LINEAR)
     for record in tape.records:
-        active = [type(x) is int and bool(tape.active[x]) for x in record.operands]
-        if not any(active):
-            continue  # nor are its results kept
+        given = [_part_of(x, v, parts) for x, v in zip(record.operands, record.values, strict=True)]
         prim = record.prim
-        lost = [prim.discrete and x.dtype.kind in "fc" for x in record.results]
-        if _linear_results(prim, record.params, active, lost) is None:
+        lost = [prim.discrete and (x is None or x.dtype.kind in "fc") for x in record.results]
+        found = _results(prim, record.params, given, any(lost), len(record.outs))
+        if found is None:
             loc = resolve(record.loc)
-            return f"{prim.name} at {loc}:  {loc.text()}"
+            scaled = [ZERO if part is CONSTANT else part for part in given]
+            affine = _results(prim, record.params, scaled, any(lost), len(record.outs)) is not None
+            which = f"{prim.name} with a constant that is not 0" if affine else prim.name
+            return f"{which} at {loc}:  {loc.text()}"
+        parts.update(zip(record.outs, found, strict=True))
+    for k, x in enumerate(tape.outputs):
+        if x is not None and parts.get(x, CONSTANT) is CONSTANT:
+            return f"result {k} is a constant that is not known to be 0"
     return None
 
 
-Active = Sequence[bool]
+def _part_of(operand: object, value: object, parts: dict[int, Part]) -> Part:
+    """An operand of a record; `value` is what is known of it."""
+    if type(operand) is not int:
+        return _of_constant(operand)
+    found = parts.get(operand, CONSTANT)
+    return _of_constant(value) if found is CONSTANT else found
 
 
-def _linear_results(
-    prim: Primitive, params: EqnParams, active: Active, lost: Sequence[bool]
-) -> list[bool] | None:
-    """Which results depend on the active operands; None if one does but not linearly.
+def _of_constant(x: object, depth: int = 0) -> Part:
+    """Whether a value of an enclosing trace is known to be 0, by its value or by how it is made."""
+    while type(x) is Tracer and x.value is not None:
+        x = x.value
+    if type(x) is Tracer:
+        return _of_number(x.builder, x.index, depth)
+    known = isinstance(x, (np.ndarray, np.generic, bool, int, float, complex))
+    return ZERO if known and not np.any(x) else CONSTANT
+
+
+def _of_number(builder: Builder, number: int, depth: int) -> Part:
+    """Whether a value of a trace is 0 by the equations that made it."""
+    for _, value, inner, _ in builder.captures.values():
+        if inner.index == number:
+            return _of_constant(value, depth)
+    made = maker_of(builder.records, number)
+    if made is None or depth == _DEEPEST or made.prim.holds is not None:
+        return CONSTANT
+    given = [
+        _of_number(builder, x, depth + 1) if type(x) is int else _of_constant(x, depth + 1)
+        for x in made.operands
+    ]
+    found = _results(made.prim, made.params, given, False, 1)
+    return CONSTANT if found is None else found[0]
+
+
+def _results(
+    prim: Primitive, params: EqnParams, given: Sequence[Part], lost: bool, count: int
+) -> list[Part] | None:
+    """What the results are; None if one depends on linear operands, but not linearly.
 
     Arguments:
-        lost: which results are discrete and floats.  Integers and truth values do not count: a
+        lost: whether results are discrete and floats.  Integers and truth values do not count: a
             function may be linear in pieces.
     """
     if prim.discrete:
-        return None if any(lost) else [False] * len(lost)
+        return None if lost and LINEAR in given else [CONSTANT] * count
     if prim.linear_in is None and prim.holds is not None:
-        return _of_programs(prim, params, active)
+        return _of_programs(prim, params, given, count)
     which = prim.linear_in(params) if callable(prim.linear_in) else prim.linear_in
-    places = {k for k, a in enumerate(active) if a}
-    if isinstance(which, tuple):
-        linear = places <= set(which)
+    places: Sequence[int] = which if isinstance(which, tuple) else ()
+    if which in ("all", "each"):
+        places = range(len(given))
+    if any([part is LINEAR and k not in places for k, part in enumerate(given)]):
+        return None
+    summed = [given[k] for k in places]
+    if prim.movement is not None and prim.movement.fills:
+        summed.append(_of_constant(params.get("value", 0)))
+    if which != "each":
+        found = _joined(summed) if summed else CONSTANT
+    elif summed.count(LINEAR) > 1:
+        found = None
     else:
-        linear = which == "all" or (which == "each" and len(places) == 1)
-    return [True] * len(lost) if linear else None
+        found = ZERO if ZERO in summed else LINEAR if LINEAR in summed else CONSTANT
+    return None if found is None else [found] * count
 
 
-def _of_programs(prim: Primitive, params: EqnParams, active: Active) -> list[bool] | None:
+def _joined(parts: Sequence[Part]) -> Part | None:
+    """A sum of parts, or a choice among them; None if it is linear but for a constant."""
+    if LINEAR in parts:
+        return None if CONSTANT in parts else LINEAR
+    return CONSTANT if CONSTANT in parts else ZERO
+
+
+def _of_programs(
+    prim: Primitive, params: EqnParams, given: Sequence[Part], count: int
+) -> list[Part] | None:
     """The results of what runs programs, of which all must be linear."""
+    if LINEAR not in given:
+        return [CONSTANT] * count
     if prim.holds is Holds.CALL:
-        return _of_program(params["program"], active)
+        return _of_program(params["program"], given)
     if prim.holds is Holds.BRANCHES:
-        found = [_of_program(branch, active[1:]) for branch in params["branches"]]
-        if any([outs is None for outs in found]):
-            return None
-        return [any(each) for each in zip(*found, strict=True)]  # type: ignore[arg-type]
+        return _of_branches(params["branches"], given)
     body: Program = params["body"]
     first = params.get("n_cond", 0)
     n_consts = params["n_consts"] if "n_consts" in params else params["n_body"]
-    given = list(active[first:])
-    n_carry = params.get("n_carry", len(body.outputs))
+    now = list(given[first:])
+    end = n_consts + params.get("n_carry", len(body.outputs))
     while True:
-        outs = _of_program(body, given)
+        outs = _of_program(body, now)
         if outs is None:
             return None
-        carry = [a or b for a, b in zip(given[n_consts:], outs[:n_carry], strict=False)]
-        if carry == given[n_consts : n_consts + n_carry]:
-            return carry + outs[n_carry:]
-        given[n_consts : n_consts + n_carry] = carry
+        carry = [_joined(pair) for pair in zip(now[n_consts:end], outs, strict=False)]
+        if None in carry:
+            return None
+        if carry == now[n_consts:end]:
+            return [*now[n_consts:end], *outs[end - n_consts :]]
+        now[n_consts:end] = [part for part in carry if part is not None]
 
 
-def _of_program(program: Program, active: Active) -> list[bool] | None:
-    """Which results of a program depend on active inputs; None if one does but not linearly."""
-    moving: set[Atom] = {v for v, a in zip(program.inputs, active, strict=True) if a}
+def _of_branches(branches: Sequence[Program], given: Sequence[Part]) -> list[Part] | None:
+    results: list[list[Part]] = []
+    for branch in branches:
+        found = _of_program(branch, given[1:])
+        if found is None:
+            return None
+        results.append(found)
+    joined = [_joined(each) for each in zip(*results, strict=True)]
+    return None if None in joined else [part for part in joined if part is not None]
+
+
+def _of_program(program: Program, given: Sequence[Part]) -> list[Part] | None:
+    """What the results of a program are; None if one is not linear."""
+    parts: dict[Atom, Part] = dict(zip(program.inputs, given, strict=True))
+
+    def part(x: Atom) -> Part:
+        return _of_constant(x.value) if isinstance(x, Lit) else parts.get(x, CONSTANT)
+
     for eqn in program.eqns:
-        given = [a in moving for a in eqn.inputs]
-        if any(given):
-            lost = [eqn.prim.discrete and v.aval.dtype.kind in "fc" for v in eqn.outputs]
-            outs = _linear_results(eqn.prim, eqn.params, given, lost)
-            if outs is None:
-                return None
-            moving.update([v for v, a in zip(eqn.outputs, outs, strict=True) if a])
-    return [a in moving for a in program.outputs]
+        lost = eqn.prim.discrete and any([v.aval.dtype.kind in "fc" for v in eqn.outputs])
+        operands = [part(x) for x in eqn.inputs]
+        found = _results(eqn.prim, eqn.params, operands, lost, len(eqn.outputs))
+        if found is None:
+            return None
+        parts.update(zip(eqn.outputs, found, strict=True))
+    return [part(x) for x in program.outputs]
 
 
 def linear_transpose(fun: Callable[..., PyTree], *primals: PyTree) -> Callable[[PyTree], PyTree]:
@@ -118,7 +208,8 @@ def linear_transpose(fun: Callable[..., PyTree], *primals: PyTree) -> Callable[[
         A function of a cotangent of the result; it returns a tuple with one for each argument.
 
     Raises:
-        MissingRuleError: if `fun` is not linear; the card names the line.
+        MissingRuleError: if `fun` is not linear, or linear but for a constant; the card names the
+                line.
 
     Example:
         >>> import numpy as np, fgrad
@@ -142,6 +233,8 @@ def linear_transpose(fun: Callable[..., PyTree], *primals: PyTree) -> Callable[[
             tape = Tape(builder, outs)
         builder.release()
         problem = check_linear(tape)
+        if any([type(x) is not Tracer and _of_constant(x) is CONSTANT for x in outs]):
+            problem = "a result is a constant that is not 0"
         if problem is not None:
             raise MissingRuleError(f"{name} is not linear, so it has no transpose: {problem}.")
         cts, ct_tree = flatten(cotangent)
