@@ -189,18 +189,26 @@ _WANTED = (True,)
 class _Cotangents:
     """Sums of cotangents by number; buffers that this walk made are added to in place."""
 
-    __slots__ = ("owned", "reads", "sums")
+    __slots__ = ("owned", "reads", "sums", "tape")
 
-    def __init__(self, count: int) -> None:
-        self.sums: list[Any] = [None] * count
+    def __init__(self, tape: Tape) -> None:
+        self.tape = tape
+        self.sums: list[Any] = [None] * len(tape.active)
         self.owned: dict[int, Reads | None] = {}  # the buffers, and where they were added to
         self.reads: dict[int, list[Read]] = {}  # what is still to be added to the sums
 
-    def begin(self, tape: Tape, cotangents: Sequence[Tangent]) -> None:
+    def begin(self, cotangents: Sequence[Tangent]) -> None:
         """Add the cotangents of the results."""
-        for out, ct in zip(tape.outputs, cotangents, strict=True):
-            if ct is not None and out is not None and tape.active[out]:
+        active = self.tape.active
+        for out, ct in zip(self.tape.outputs, cotangents, strict=True):
+            if ct is not None and out is not None and active[out]:
                 self.add(out, ct)
+
+    def reaches(self, record: Record) -> bool:
+        """Whether operands of an equation depend on the inputs; `active` may say so of too many."""
+        tape = self.tape
+        active = active_values(len(tape.active), tape.inputs, tape.records)
+        return any([type(k) is int and active[k] for k in record.operands])
 
     def add(self, k: int, ct: Any) -> None:
         total = self.sums[k]
@@ -266,9 +274,9 @@ def pull_selected(
 ) -> list[Tangent]:
     """As `pull`; cotangents may be selected, and stay so."""
     active = tape.active
-    store = _Cotangents(len(active))
+    store = _Cotangents(tape)
     sums, reads, add = store.sums, store.reads, store.add
-    store.begin(tape, cotangents)
+    store.begin(cotangents)
     ahead = tape.records if release else tape.records.copy()
     state = THREAD.state
     saved = state.loc, state.via
@@ -355,7 +363,7 @@ def _pull_general(
     record: Record, cts: list[Tangent], store: _Cotangents, active: bytearray
 ) -> None:
     """Pull back through one equation by its pullback, its transpose, or its jvp transposed."""
-    prim, operands, values, params, _, results, _, _ = record
+    prim, operands, values = record.prim, record.operands, record.values
     wanted = tuple(
         [
             type(k) is int and bool(active[k]) and x.dtype.kind in FLOATS
@@ -364,6 +372,22 @@ def _pull_general(
     )
     if not any(wanted):
         return
+    try:
+        parts = _pulled(record, cts, wanted)
+    except MissingRuleError:
+        if store.reaches(record):
+            raise
+        return  # it stands behind a `stop_gradient`
+    if prim.supports is not None:
+        parts = prim.supports(record, cts, parts)
+    for k, want, part in zip(operands, wanted, parts, strict=True):
+        if want and part is not None:
+            store.add(k, part)
+
+
+def _pulled(record: Record, cts: list[Tangent], wanted: tuple[bool, ...]) -> Sequence[Tangent]:
+    """The cotangents of an equation's operands."""
+    prim, _, values, params, _, results, _, _ = record
     parts: Sequence[Tangent] = NotImplemented
     if prim.moves is not None and prim.moves.holds_for(**params):
         parts = pull_moved(record, cts[0], wanted)
@@ -371,20 +395,14 @@ def _pull_general(
         known = cts if prim.selects else [plain(ct) for ct in cts]
         parts = prim.pullback(known, wanted, values, results, params)
     if parts is not NotImplemented:
-        pass
-    elif _is_linear_in(prim, wanted, params):
-        transpose = prim.rules.get("transpose")
-        if transpose is None or isinstance(transpose, Refusal):
-            raise missing_rule(prim, "transpose", transpose, record)
-        given = tuple([plain(ct) for ct in cts])
-        parts = transpose(given if prim.multiple else given[0], wanted, *values, **params)
-    else:
-        parts = _transposed_jvp(record, cts, wanted)
-    if prim.supports is not None:
-        parts = prim.supports(record, cts, parts)
-    for k, want, part in zip(operands, wanted, parts, strict=True):
-        if want and part is not None:
-            store.add(k, part)
+        return parts
+    if not _is_linear_in(prim, wanted, params):
+        return _transposed_jvp(record, cts, wanted)
+    transpose = prim.rules.get("transpose")
+    if transpose is None or isinstance(transpose, Refusal):
+        raise missing_rule(prim, "transpose", transpose, record)
+    given = tuple([plain(ct) for ct in cts])
+    return transpose(given if prim.multiple else given[0], wanted, *values, **params)
 
 
 def _is_linear_in(prim: Primitive, wanted: tuple[bool, ...], params: EqnParams) -> bool:
