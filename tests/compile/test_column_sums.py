@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fgrad
-from fgrad.compile.fuse.columns import splits
+from fgrad.compile.fuse.columns import cuts
 from fgrad.compile.pipeline import compile_program
 from fgrad.compile.tasks.steps import KernelStep
 from fgrad.config import config
@@ -128,12 +128,27 @@ def test_results_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
-        ((4096,), (16,)),
-        ((8, 128), (8, 2)),
-        ((4099,), None),
-        ((3, 1000), (3, 5)),
-        ((64, 2), (16, 1)),
+        ((4096,), [(16, 256, 0)]),
+        ((8, 128), [(8, 1, 0), (2, 64, 0)]),
+        ((4099,), [(16, 255, 19)]),
+        ((4097,), [(16, 255, 17)]),
+        ((3, 1000), [(3, 1, 0), (5, 200, 0)]),
+        ((3, 1001), [(3, 1, 0), (5, 197, 16)]),
+        ((64, 2), [(16, 4, 0), (1, 2, 0)]),
+        ((2, 3), None),
     ],
 )
-def test_splits(rows: tuple[int, ...], expected: tuple[int, ...] | None) -> None:
-    assert splits(rows) == expected
+def test_cuts(rows: tuple[int, ...], expected: list[tuple[int, int, int]] | None) -> None:
+    found = cuts(rows)
+    assert (None if found is None else list(map(tuple, found))) == expected
+
+
+@pytest.mark.parametrize("rows", [(1024,), (1025,), (1031,), (1039,), (4, 257), (3, 341)])
+def test_rows_that_fill_no_block(rows: tuple[int, ...], rng: np.random.Generator) -> None:
+    x, ct = rng.normal(size=(2, *rows, 96))
+    gain, bias = rng.normal(size=(2, 96))
+    found = fgrad.jit(norm_gradient)(x, gain, bias, ct)
+    with config.override(disable_jit=True):
+        expected = norm_gradient(x, gain, bias, ct)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)

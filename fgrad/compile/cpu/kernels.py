@@ -22,13 +22,8 @@ generator: Any = lazy_module("fgrad.compile.llvm.generator")
 
 def kernel_source(kernel: Kernel) -> Source:
     """A scheduled kernel as a source: kernels of equal structure have equal content."""
-    return canonical_source(canonical(kernel))
-
-
-def canonical_source(kernel: Kernel) -> Source:
-    """The same for a canonical kernel."""
-    table = scalar_table(target().features)
-    return Source(print_kernel(kernel), lambda symbol: emit_function(symbol, kernel, table))
+    renamed, table = canonical(kernel), scalar_table(target().features)
+    return Source(print_kernel(renamed), lambda symbol: emit_function(symbol, renamed, table))
 
 
 def build_kernel(kernel: Kernel) -> int:

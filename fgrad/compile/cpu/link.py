@@ -7,7 +7,7 @@ program is compiled, not when one is found in the cache.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from fgrad.compile.cpu.c_loops import c_loop
 from fgrad.compile.cpu.executable import Executable, Image, given_pointers
 from fgrad.compile.cpu.kernels import HOST_MEMORY, kernel_call
-from fgrad.compile.cpu.library import product_code, product_sources
+from fgrad.compile.cpu.library import product_sources
 from fgrad.compile.cpu.native_routines import NativeTask, native_routine
 from fgrad.compile.cpu.shared import shared_sources
 from fgrad.compile.cpu.spare_memory import check
@@ -27,14 +27,14 @@ from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.machine import LINE_BYTES
 from fgrad.compile.llvm.runtime import build_counted
 from fgrad.compile.tasks.plan import Plan, Slot
-from fgrad.compile.tasks.routines import Control, Evaluation, Gemm
+from fgrad.compile.tasks.routines import Control, Evaluation, Gemm, RowWalk
 from fgrad.compile.tasks.steps import KernelStep, LibraryStep
 from fgrad.ir.program import Program
 
 
 def link(program: Program, plan: Plan) -> Executable:
     """The native form of a planned program."""
-    code = _native_code(plan)
+    code = _native_code(plan, skeleton(program))
     consts = [*[np.ascontiguousarray(array) for _, array in program.consts], *code.arrays()]
     table = _Linking(program, code)
     body = _native_steps(plan, table)
@@ -62,7 +62,7 @@ class StepPrograms:
     """The steps of a plan as programs of their own, so that each can be timed."""
 
     def __init__(self, program: Program, plan: Plan) -> None:
-        code = _native_code(plan)
+        code = _native_code(plan, skeleton(program))
         consts = [*[np.ascontiguousarray(array) for _, array in program.consts], *code.arrays()]
         table = _Linking(program, code)
         bodies = [_native_steps(plan._replace(steps=[step]), table) for step in plan.steps]
@@ -106,27 +106,35 @@ class _Code(NamedTuple):
         return [np.array(table, np.int64) for table in self.tables]
 
 
-def _native_code(plan: Plan) -> _Code:
+def skeleton(program: Program) -> Hashable:
+    """What is the same in a program for any sizes: its operations, the types of its results."""
+    return tuple(
+        [(e.prim, *[(v.aval.dtype, v.aval.ndim) for v in e.outputs]) for e in program.eqns]
+    )
+
+
+def _native_code(plan: Plan, program: Hashable) -> _Code:
     """Machine code for the kernels of a plan, and for what its products call."""
     distinct = {id(s.kernel): s.kernel for s in plan.steps if isinstance(s, KernelStep)}
     kernels = list(dict.fromkeys(distinct.values()))
-    sources = shared_sources(kernels)
+    sources = shared_sources(kernels, program)
     codes = [source for source, _ in sources]
-    addresses = build_counted([*codes, *product_sources(_products(plan))])[: len(codes)]
+    addresses = build_counted([*codes, *product_sources(_routines(plan, (Gemm,)))])[: len(codes)]
     tables: dict[tuple[int, ...], int] = {}
     calls: dict[Kernel, Call | Share] = {}
     for kernel, address, (_, table) in zip(kernels, addresses, sources, strict=True):
         last = (tables.setdefault(table, len(tables)),) if table else ()
         calls[kernel] = kernel_call(kernel, address, last)
-    for product in _products(plan):
-        tables.setdefault(product_code(product).table, len(tables))
+    for routine in _routines(plan, (Gemm, RowWalk)):
+        tables.setdefault(native_routine(routine).table, len(tables))
     calls_by_place = {place: calls[kernel] for place, kernel in distinct.items()}
     return _Code(calls_by_place, {a: a.symbol for a in addresses}, tables)
 
 
-def _products(plan: Plan) -> list[Gemm]:
+def _routines(plan: Plan, kinds: tuple[type, ...]) -> list[Any]:
+    """The distinct routines of some kinds."""
     routines = [s.routine for s in plan.steps if isinstance(s, LibraryStep)]
-    return list(dict.fromkeys([r for r in routines if isinstance(r, Gemm)]))
+    return list(dict.fromkeys([r for r in routines if isinstance(r, kinds)]))
 
 
 class _Linking(Table):

@@ -13,7 +13,13 @@ from fgrad.compile.host.program import Callback
 from fgrad.compile.kernel.machine import CALL_CYCLES
 
 if TYPE_CHECKING:
-    from fgrad.compile.tasks.routines import Evaluation, Gemm, MatrixRoutine, SpecialFunction
+    from fgrad.compile.tasks.routines import (
+        Evaluation,
+        Gemm,
+        MatrixRoutine,
+        RowWalk,
+        SpecialFunction,
+    )
 
 callbacks: Any = lazy_module("fgrad.compile.host.callback")
 complex_loops: Any = lazy_module("fgrad.compile.cpu.complex_parts")
@@ -65,6 +71,11 @@ def _product(gemm: Gemm) -> NativeRoutine:
     return NativeRoutine(address, cut.count, cut.count * cut.cycles, None, table)
 
 
+def _walk(spec: RowWalk) -> NativeRoutine:
+    address, table = walks.row_walk(spec)
+    return NativeRoutine(address, spec.pieces, spec.cycles, None, table)
+
+
 def _matrix_routine(routine: MatrixRoutine) -> NativeRoutine:
     params = dict(routine.params)
     native = lapack_factors.LAPACK[routine.name](**params)
@@ -92,6 +103,6 @@ _NATIVE: dict[str, Callable[[Any], NativeRoutine]] = {
     "MatrixRoutine": _matrix_routine,
     "RowSearch": lambda r: NativeRoutine(search.row_search(r), r.pieces, r.cycles, None),
     "RowTop": lambda r: NativeRoutine(top.row_top(r), r.pieces, r.cycles, None),
-    "RowWalk": lambda r: NativeRoutine(walks.row_walk(r), r.pieces, r.cycles, None),
+    "RowWalk": _walk,
     "RowSort": lambda r: NativeRoutine(sorting.sort_rows(r), r.pieces, r.cycles, None),
 }

@@ -2,22 +2,32 @@
 
 The first kernel of a structure has its own code, with all numbers in it.  When a second one comes,
 code is made for both, which reads the numbers in which they differ from a table; it serves later
-ones as well.  One that differs in more numbers gets more general code.  All code of a structure
-computes the same bits, so that it does not matter which kernel came first.  What was seen of a
-structure is on disk too: a new size in a new process finds code that another process made.
+ones as well.  One that differs in more numbers gets more general code.  Where the same program was
+compiled for other sizes before, a new structure is general from the start: numbers that the program
+had then are constants, others are parameters.  All code of a structure computes the same bits, so
+that it does not matter which kernel came first.  What was seen of a structure is on disk too: a new
+size in a new process finds code that another process made.
 """
 
 from __future__ import annotations
 
 import hashlib
 import marshal
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Hashable, Sequence
+from collections.abc import Set as AbstractSet
 
 from fgrad.base.fork_locks import own_lock
 from fgrad.compile.cpu.emit.kernel import emit_function
-from fgrad.compile.cpu.emit.numbers import NotShared, Number, Pattern, pattern, structure
-from fgrad.compile.cpu.kernels import canonical_source, kernel_source
+from fgrad.compile.cpu.emit.numbers import (
+    NotShared,
+    Number,
+    Pattern,
+    expected_pattern,
+    pattern,
+    structure,
+)
+from fgrad.compile.cpu.kernels import kernel_source
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.text import canonical
 from fgrad.compile.llvm import runtime
@@ -27,6 +37,8 @@ from fgrad.config import config
 
 MOST_FAMILIES = 4096  # that a process remembers; the disk has all of them
 MOST_PATTERNS = 8  # of one structure; what does not fit them has its own code
+MOST_PROGRAMS = 1024  # whose numbers a process remembers
+MOST_NUMBERS = 512  # of one program
 
 
 class _Family:
@@ -39,23 +51,39 @@ class _Family:
         self.patterns: list[Pattern] = []
         self.is_open = True
 
-    def source(self, kernel: Kernel, numbers: tuple[Number, ...]) -> tuple[Source, tuple[int, ...]]:
-        """The code for a canonical kernel, and its table."""
+    def source(
+        self, kernel: Kernel, numbers: tuple[Number, ...], constants: AbstractSet[Number] | None
+    ) -> tuple[Source, tuple[int, ...]]:
+        """The code for a canonical kernel, and its table.
+
+        Arguments:
+            kernel: the kernel.
+            numbers: its numbers.
+            constants: those of the program at other sizes; None if it had none.
+        """
         for found in self.patterns:
             table = found.table(numbers)
             if table is not None:
                 return _shared_source(self.text, kernel, found), table
         if numbers not in self.seen and self.is_open:
+            found = self.pattern_with(numbers, constants)
             self.seen.append(numbers)
-            source = self.generalised(kernel) if len(self.seen) > 1 else None
+            source = None if found is None else self.generalised(kernel, found)
             self.keep()
-            if source is not None:
-                return source, self.patterns[-1].table(numbers) or ()
-        return canonical_source(kernel), ()
+            if found is not None and source is not None:
+                return source, found.table(numbers) or ()
+        return _own_source(self.text, kernel, numbers), ()
 
-    def generalised(self, kernel: Kernel) -> Source | None:
-        """Code for all that was seen; None from now on if that cannot be written."""
-        found = pattern(self.seen)
+    def pattern_with(
+        self, numbers: tuple[Number, ...], constants: AbstractSet[Number] | None
+    ) -> Pattern | None:
+        """A pattern for what was seen and one more kernel; None where it has its own code."""
+        if self.seen:
+            return pattern([*self.seen, numbers])
+        return None if constants is None else expected_pattern(numbers, constants)
+
+    def generalised(self, kernel: Kernel, found: Pattern) -> Source | None:
+        """Code for a pattern; None from now on if that cannot be written."""
         try:
             source = _written(_shared_source(self.text, kernel, found))
         except NotShared:
@@ -68,7 +96,7 @@ class _Family:
     def keep(self) -> None:
         """Tell later processes."""
         if config.cache:
-            known = self.is_open, len(self.patterns), tuple(self.seen)
+            known = self.is_open, tuple(map(tuple, self.patterns)), tuple(self.seen)
             runtime.store().put(self.name, marshal.dumps(known))
 
     def recall(self, numbers: tuple[Number, ...]) -> None:
@@ -76,52 +104,107 @@ class _Family:
         payload = runtime.store().get(self.name) if config.cache else None
         if payload is None:
             return
-        is_open, count, seen = marshal.loads(payload)
+        is_open, patterns, seen = marshal.loads(payload)
         kinds = list(map(type, numbers))
         if all([list(map(type, each)) == kinds for each in seen]):
             self.is_open, self.seen = is_open, list(seen)
-            self.patterns = [pattern(seen[: k + 2]) for k in range(count)]
+            self.patterns = [Pattern(*words) for words in patterns]
+
+
+class _Seen:
+    """The numbers of a program at the sizes that were compiled."""
+
+    def __init__(self) -> None:
+        self.sizes = 0
+        self.counts: Counter[Number] = Counter()
+
+    def add(self, numbers: set[Number]) -> None:
+        """Those of one more size."""
+        self.sizes += 1
+        self.counts.update(numbers)
+        if len(self.counts) > MOST_NUMBERS:
+            constants = self.constants()
+            self.counts = Counter({n: k for n, k in self.counts.items() if n in constants})
+
+    def constants(self) -> frozenset[Number]:
+        """Those of most sizes."""
+        return frozenset([n for n, count in self.counts.items() if 2 * count > self.sizes])
 
 
 class _Families:
-    """The structures that the process has met."""
+    """The structures that the process has met, and the numbers of the programs that had them."""
 
     def __init__(self) -> None:
         self.lock = own_lock(self)
         self.recent: OrderedDict[bytes, _Family] = OrderedDict()
+        self.programs: OrderedDict[Hashable, _Seen] = OrderedDict()
 
-    def source(self, kernel: Kernel) -> tuple[Source, tuple[int, ...]]:
-        """The code for a scheduled kernel, and its table."""
-        renamed = canonical(kernel)
-        text, numbers = structure(renamed)
-        if not numbers:
-            return canonical_source(renamed), ()
-        key = hashlib.sha256(text.encode()).digest()
+    def sources(
+        self, kernels: Sequence[Kernel], program: Hashable
+    ) -> list[tuple[Source, tuple[int, ...]]]:
+        """The code for the scheduled kernels of a program, and the table of each.
+
+        Arguments:
+            kernels: the kernels.
+            program: what the program is, whatever its sizes.
+        """
         with self.lock:
-            family = self.recent.get(key)
-            if family is None:
-                family = self.recent[key] = _Family(text)
-                family.recall(numbers)
-                if len(self.recent) > MOST_FAMILIES:
-                    self.recent.popitem(last=False)
-            self.recent.move_to_end(key)
-            return family.source(renamed, numbers)
+            before = self.programs.setdefault(program, _Seen())
+            self.programs.move_to_end(program)
+            if len(self.programs) > MOST_PROGRAMS:
+                self.programs.popitem(last=False)
+            found: list[tuple[Source, tuple[int, ...]]] = []
+            met: set[Number] = set()
+            constants = before.constants() if before.sizes else None
+            for kernel in kernels:
+                renamed = canonical(kernel)
+                text, numbers = structure(renamed)
+                met.update(numbers)
+                if numbers:
+                    family = self.family(text, numbers)
+                    found.append(family.source(renamed, numbers, constants))
+                else:
+                    found.append((_own_source(text, renamed, numbers), ()))
+            before.add(met)
+        return found
+
+    def family(self, text: str, numbers: tuple[Number, ...]) -> _Family:
+        """The kernels of a structure."""
+        key = hashlib.sha256(text.encode()).digest()
+        family = self.recent.get(key)
+        if family is None:
+            family = self.recent[key] = _Family(text)
+            family.recall(numbers)
+            if len(self.recent) > MOST_FAMILIES:
+                self.recent.popitem(last=False)
+        self.recent.move_to_end(key)
+        return family
 
 
 _FAMILIES = _Families()
 
 
-def shared_sources(kernels: Sequence[Kernel]) -> list[tuple[Source, tuple[int, ...]]]:
-    """The code of scheduled kernels, and the table of each."""
+def shared_sources(
+    kernels: Sequence[Kernel], program: Hashable = ()
+) -> list[tuple[Source, tuple[int, ...]]]:
+    """The code of the scheduled kernels of a program, and the table of each; `program` says what
+    it is, whatever its sizes."""
     if not config.shared_kernels:
         return [(kernel_source(kernel), ()) for kernel in kernels]
-    return [_FAMILIES.source(kernel) for kernel in kernels]
+    return _FAMILIES.sources(kernels, program)
 
 
 def _content(text: str, found: Pattern) -> str:
     """What the code of a pattern depends on."""
     fixed = [n for word, n in zip(found.words, found.numbers, strict=True) if word is None]
     return f"shared\n{text}\n{found.words}\n{fixed}"
+
+
+def _own_source(text: str, kernel: Kernel, numbers: tuple[Number, ...]) -> Source:
+    """Code with all numbers in it; the sizes of arrays are none of them."""
+    table = scalar_table(runtime.target().features)
+    content = _content(text, Pattern((None,) * len(numbers), numbers))
+    return Source(content, lambda symbol: emit_function(symbol, kernel, table))
 
 
 def _shared_source(text: str, kernel: Kernel, found: Pattern) -> Source:

@@ -1,8 +1,8 @@
 """L5. Sums over leading axes join a group that walks the same rows anyway.
 
-The group's rows are cut into blocks; each block adds its rows up, and a second, small reduction
-adds the blocks.  Matrices are then read once, threads share the blocks, and the cut depends on
-shapes alone, so that results do not depend on the number of threads.
+The group's rows are cut into blocks, and a small rest; each adds its rows up, and a second, small
+reduction adds the blocks.  Matrices are then read once, threads share the blocks, and the cut
+depends on shapes alone, so that results do not depend on the number of threads.
 
     y = reduce_sum[axes=(0,)] x             part: (16, columns)   in the group that makes or reads x
                                       ->    y = reduce_sum[axes=(0,)] part
@@ -26,6 +26,7 @@ from fgrad.compile.fuse.parts import (
     stripped,
 )
 from fgrad.compile.lower.rules import REDUCTIONS
+from fgrad.compile.tasks.steps import Cut
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Eqn, Params, Var
 from fgrad.ir.walk import cost_of
@@ -34,6 +35,7 @@ LEAST_BYTES = 1 << 18  # of the operand; smaller ones stay in a near cache betwe
 LEAST_ROWS = 32
 MOST_COLUMNS = 1 << 13  # sums that a block keeps in a near cache
 BLOCKS = 16
+LEAST_REST = 16
 MOST_TERMS = 1024  # of one sum, so that blocks are as accurate as sums in pairs
 
 
@@ -115,7 +117,7 @@ def _fits(p: Partition, eqn: Eqn, nest: Nest, host: Nest) -> bool:
     rows = rows_of(domain, columns)
     if rows is None or ((host.row_vars or host.columns) and host.inner() != columns):
         return False
-    if splits(domain[:rows]) is None:
+    if cuts(domain[:rows]) is None:
         return False
     return all([_readable(p, leaf.var, leaf.how, host) for leaf in p.leaves[x]])
 
@@ -130,22 +132,30 @@ def _readable(p: Partition, var: Var, how: str, host: Nest) -> bool:
     return how == SAME or (how == ROW and var in host.row_vars)
 
 
-def splits(rows: Sequence[int]) -> tuple[int, ...] | None:
-    """Into how many parts each axis of rows is cut; None if no even cut serves.
+def cuts(rows: Sequence[int]) -> tuple[Cut, ...] | None:
+    """How each axis of rows is cut into blocks; None if there are too few or too long ones.
 
-    >>> splits((4096,)), splits((8, 128)), splits((4099,))
-    ((16,), (8, 2), None)
+    >>> cuts((4096,)), cuts((8, 128))
+    ((Cut(full=16, size=256, rest=0),), (Cut(full=8, size=1, rest=0), Cut(full=2, size=64, rest=0)))
+    >>> cuts((4099,))
+    (Cut(full=16, size=255, rest=19),)
     """
     count = math.prod(rows)
     wanted, found = max(BLOCKS, count // MOST_TERMS), []
     for n in rows:
-        part = max([d for d in range(1, min(n, wanted) + 1) if n % d == 0], default=1)
-        found.append(part)
-        wanted = wanted // part if part == n else 1
-    blocks = math.prod(found)
+        found.append(_cut(n, min(n, wanted)))
+        wanted = wanted // n if wanted >= n else 1
+    blocks = math.prod([cut.blocks for cut in found])
     if blocks < BLOCKS // 2 or count // blocks > 2 * MOST_TERMS:
         return None
     return tuple(found)
+
+
+def _cut(n: int, parts: int) -> Cut:
+    """An axis in equal parts; else with a small rest, of LEAST_REST rows where there are enough, so
+    that it is a loop for all sizes."""
+    size = n // parts if n % parts == 0 else max(1, (n - LEAST_REST) // parts)
+    return Cut(parts, size, n - parts * size)
 
 
 def _join(p: Partition, k: int, host: Nest) -> None:
@@ -156,8 +166,9 @@ def _join(p: Partition, k: int, host: Nest) -> None:
     host.domain = common_domain(host.domain, stripped(x.aval.shape)) or host.domain
     host.width = out.aval.size
     host.rows = rows_of(host.domain, host.width)
-    host.splits = splits(host.domain[: host.rows]) or ()
-    part = Var(Aval((math.prod(host.splits), *out.aval.shape), out.aval.dtype))
+    host.cuts = cuts(host.domain[: host.rows]) or ()
+    blocks = math.prod([cut.blocks for cut in host.cuts])
+    part = Var(Aval((blocks, *out.aval.shape), out.aval.dtype))
     first = eqn._replace(outputs=(part,))
     last = eqn._replace(inputs=(part,), params=Params({**eqn.params, "axes": (0,)}))
     host.members.append(len(p.program.eqns))

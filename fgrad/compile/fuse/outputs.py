@@ -219,4 +219,4 @@ def _group(p: Partition, nest: Nest) -> Group:
     rows = len(nest.domain) if nest.rows is None else nest.rows
     row_vars, columns = frozenset(nest.row_vars), frozenset(nest.columns)
     outputs = tuple(nest.outputs)
-    return Group(nest.kind, eqns, outputs, nest.domain, rows, row_vars, columns, nest.splits)
+    return Group(nest.kind, eqns, outputs, nest.domain, rows, row_vars, columns, nest.cuts)

@@ -15,6 +15,7 @@ from fgrad.compile.kernel.machine import NEAR_ELEMENTS
 from fgrad.compile.lower.linalg import on_host
 from fgrad.compile.lower.rules import MOVES, REDUCTIONS
 from fgrad.compile.lower.walks import is_row_walk
+from fgrad.compile.tasks.steps import Cut
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Eqn, Program, Var
 from fgrad.ir.traits import CONTROL
@@ -58,7 +59,7 @@ class Nest:
         "parent",
         "row_vars",
         "rows",
-        "splits",
+        "cuts",
         "stage",
         "width",
     )  # fmt: skip
@@ -75,7 +76,7 @@ class Nest:
         self.cost = 0
         self.dear = 0  # the part of the cost that is dear operations
         self.columns: list[Var] = []  # sums of blocks of rows, `width` of them for each block
-        self.splits: tuple[int, ...] = ()  # how the axes of rows are cut into blocks
+        self.cuts: tuple[Cut, ...] = ()  # how the axes of rows are cut into blocks
         self.width = 0
 
     def has_large(self, leaves: Iterable[Leaf]) -> bool:

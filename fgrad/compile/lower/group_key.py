@@ -30,7 +30,7 @@ def content(group: Group, virtual: Mapping[Var, Eqn]) -> tuple[Hashable, list[Va
                     pending.append(behind)
     words += [number[v] for v in group.outputs]
     words += [tuple(sorted([number[v] for v in vs])) for vs in (group.row_vars, group.columns)]
-    words.append(group.splits)
+    words.append(group.cuts)
     return tuple(words), list(number)
 
 

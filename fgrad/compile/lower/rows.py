@@ -11,21 +11,48 @@ row (or read back from its result) when it is dearer to compute than to load.
 Sums over the rows (`Group.columns`) are kept in a scratch row for each block of rows:
 
     parallel block: t[j] = 0;  serial row of block: phases, t[j] += x;  part[block, j] = t[j]
+
+A rest of rows that fills no block is one more block, with loops of its own.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
 
 from fgrad.compile.kernel.affine import Place, Places, row_major, total
 from fgrad.compile.kernel.builder import KernelBuilder, Request
 from fgrad.compile.kernel.rewrite import identity
 from fgrad.compile.lower.rules import REDUCTIONS, accumulate_op
-from fgrad.compile.tasks.steps import Group
+from fgrad.compile.tasks.steps import Cut, Group
 from fgrad.ir.program import Atom, Eqn, Var
 from fgrad.ir.walk import cost_of
 
 WORTH_KEEPING = 8  # scalar operations above which a value is kept for later phases
+
+
+class _Range(NamedTuple):
+    """Blocks of an axis of rows: how many, the rows of each, and the first block and row."""
+
+    count: int
+    size: int
+    block: int
+    row: int
+
+
+_Part: TypeAlias = tuple[_Range, ...]
+
+
+def _parts(cuts: Sequence[Cut]) -> list[_Part]:
+    """The full blocks of all axes, and for an axis with a rest those of it."""
+    full = tuple([_Range(cut.full, cut.size, 0, 0) for cut in cuts])
+    rests = [
+        (*full[:k], _Range(1, cut.rest, cut.full, cut.full * cut.size), *full[k + 1 :])
+        for k, cut in enumerate(cuts)
+        if cut.rest
+    ]
+    return [full, *rests]
 
 
 def lower_rows(b: KernelBuilder, group: Group) -> None:
@@ -118,10 +145,22 @@ class _RowLowering:
     # Emission.
 
     def run(self) -> None:
+        for part in _parts(self.group.cuts) if self.group.columns else (None,):
+            self._rows(part)
+
+    def _rows(self, part: _Part | None) -> None:
+        """The loops over all rows, or over the rows of some blocks."""
         b, group = self.b, self.group
-        blocks = self._open_blocks() if group.columns else ()
+        blocks: Places = ()
+        for v in self.kept:
+            b.saved.pop(v, None)
         rows_at = b.depth
-        self._open_rows(blocks)
+        if part is None:
+            self.row_places = b.open_all(group.domain[: group.rows], "parallel")
+        else:
+            blocks = self._open_blocks(part)
+            rows_at = b.depth
+            self._open_rows(blocks, part)
         depth = b.depth
         loops = {*self.reductions.values(), *self.kept.values(), *self.columns.values()}
         loops |= {self.phase[v] for v in group.outputs if v in self.phase}
@@ -134,29 +173,26 @@ class _RowLowering:
                 b.store(b.buffer(out, "out"), at, b.value(out, places))
         assert b.depth == depth
         b.close_to(rows_at)
-        self._store_columns(blocks)
+        if part is not None:
+            self._store_columns(blocks, part)
         b.close_to(0)
 
-    def _open_rows(self, blocks: Places) -> None:
-        """The loops over rows, or over those of a block."""
-        b, group = self.b, self.group
-        extents = group.domain[: group.rows]
-        if not blocks:
-            self.row_places = b.open_all(extents, "parallel")
-            return
-        counts = [n // d for n, d in zip(extents, group.splits, strict=True)]
-        inside = b.open_all(counts, "serial")
-        steps = zip(blocks, inside, counts, strict=True)
-        self.row_places = tuple([total((block, row), (n, 1)) for block, row, n in steps])
+    def _open_rows(self, blocks: Places, part: _Part) -> None:
+        """The loops over the rows of a block."""
+        inside = self.b.open_all([r.size for r in part], "serial")
+        steps = zip(blocks, inside, part, strict=True)
+        self.row_places = tuple(
+            [total((block, row), (r.size, 1), r.row) for block, row, r in steps]
+        )
 
-    def _open_blocks(self) -> Places:
+    def _open_blocks(self, part: _Part) -> Places:
         """The loops over blocks of rows, with a scratch row for each sum over rows."""
         b, group = self.b, self.group
-        blocks = b.open_all(group.splits, "parallel")
+        blocks = b.open_all([r.count for r in part], "parallel")
         self.scratch_of: dict[Var, str] = {}
         for v in self.columns:
             dtype = v.aval.dtype
-            name = self.scratch_of[v] = b.scratch(dtype, v.aval.size // math.prod(group.splits))
+            name = self.scratch_of[v] = b.scratch(dtype, v.aval.size // math.prod(self._counts()))
             depth = b.depth
             inner = b.open_all(group.domain[group.rows :], "parallel")
             at = total(inner, row_major(group.domain[group.rows :]))
@@ -164,16 +200,21 @@ class _RowLowering:
             b.close_to(depth)
         return blocks
 
-    def _store_columns(self, blocks: Places) -> None:
+    def _counts(self) -> list[int]:
+        """The blocks of each axis of the rows."""
+        return [cut.blocks for cut in self.group.cuts]
+
+    def _store_columns(self, blocks: Places, part: _Part) -> None:
         """part[block, j] = scratch[j]."""
         b, group = self.b, self.group
         depth = b.depth
+        numbers = [total((block,), (1,), r.block) for block, r in zip(blocks, part, strict=True)]
         for v in self.columns:
             inner = b.open_all(group.domain[group.rows :], "parallel")
-            extents = (*group.splits, *group.domain[group.rows :])
+            extents = (*self._counts(), *group.domain[group.rows :])
             at = total(inner, row_major(group.domain[group.rows :]))
             x = b.load(self.scratch_of[v], at, mutable=True)
-            b.store(b.buffer(v, "out"), total((*blocks, *inner), row_major(extents)), x)
+            b.store(b.buffer(v, "out"), total((*numbers, *inner), row_major(extents)), x)
             b.close_to(depth)
 
     def _operation(self, var: Var) -> str:

@@ -57,7 +57,8 @@ from fgrad.compile.schedule.sums import block_sums
 from fgrad.compile.schedule.tiles import tile_transposes
 
 UNROLL_STATEMENTS = 96  # a loop whose unrolled body has at most this many statements loses its loop
-SHORT_LOOP = 16  # iterations below which a loop has code for its own extent
+LEAST = 5  # iterations from which a loop is one for all sizes
+SHORT_STATE = 16  # the same inside of a loop in order
 
 
 def schedule(kernel: Kernel, registers: int = 32) -> Kernel:
@@ -323,40 +324,48 @@ def _varies(s: Load | Op | Index, axis: str, vectors: set[int]) -> bool:
 # --- unrolling
 
 
-def unroll(body: Body, inside: bool = False) -> Body:
-    """Set `unroll`: enough copies to fill the machine, or all of them for a small loop."""
-    return tuple([_unrolled(s, inside) if isinstance(s, Loop) else s for s in body])
+def unroll(body: Body, around: str = "") -> Body:
+    """Set `unroll`: enough copies to fill the machine, or all of them for a small loop.
+
+    Arguments:
+        body: the statements.
+        around: the kind of loop that they stand in, "serial" if one of several is.
+    """
+    return tuple([_unrolled(s, around) if isinstance(s, Loop) else s for s in body])
 
 
-def _unrolled(loop: Loop, inside: bool) -> Loop:
-    """One loop; `inside` says whether it stands inside another."""
+def _unrolled(loop: Loop, around: str) -> Loop:
     if not loop.body:
         return loop
     if loop.lanes > 1 and type(loop.body[0]) is Loop and loop.body[0].lanes > 1:
         return loop  # a tile
-    loop = loop._replace(body=unroll(loop.body, True))
+    in_order = around == "serial" or loop.kind in ("serial", "while")
+    loop = loop._replace(body=unroll(loop.body, "serial" if in_order else loop.kind))
     lanes = max(loop.lanes, 1)
     size = _size(loop.body)
     if any([isinstance(s, Loop) and s.unroll * max(s.lanes, 1) < s.extent for s in loop.body]):
         return loop  # a real loop inside
     trips = loop.extent // lanes
-    if _is_short(loop, inside, size):
-        whole = loop.extent % lanes == 0 and trips.bit_count() == 1
-        # Others share code with their neighbours, see `cpu/shared.py`.
-        copies = trips if whole or loop.extent < SHORT_LOOP else 2
+    if _is_written_out(loop, around, size):
+        copies = trips
     else:
         cycles = sum([weight(x) for x in loop.body])
         copies = 4 if loop.kind == "reduce" and cycles <= 12 else 1  # to hide latency of updates
-    return loop._replace(unroll=next(n for n in (copies, 2, 1) if n <= max(trips, 1)))
+    return loop._replace(unroll=copies if copies <= max(trips, 1) else 1)
 
 
-def _is_short(loop: Loop, inside: bool, size: int) -> bool:
-    """Whether a loop with a body of `size` statements is worth more than one pass at a time because
-    it has few."""
-    if loop.extent >= SHORT_LOOP and not inside:
-        return False
-    lanes = max(loop.lanes, 1)
+def _is_written_out(loop: Loop, around: str, size: int) -> bool:
+    """Whether a loop with a body of `size` statements has so few passes that it becomes straight
+    code.
+
+    Sizes that no vectors fill share code with their neighbours (`cpu/shared.py`), but not those of
+    a state that lives in registers while a loop goes on.
+    """
+    lanes, inside = max(loop.lanes, 1), bool(around)
     trips = loop.extent // lanes
+    whole = inside and loop.extent % lanes == 0 and trips.bit_count() == 1
+    if not whole and loop.extent >= (SHORT_STATE if around == "serial" else LEAST):
+        return False
     few = lanes > 1 and trips <= 8 and trips * size <= UNROLL_STATEMENTS // 2
     small = trips * size <= UNROLL_STATEMENTS and (loop.kind != "parallel" or inside)
     # Of nests of short loops, as in arrays of shape (2, 2, 2, ...), the innermost ones alone.

@@ -12,8 +12,9 @@ loops over the tile stand innermost, written out, inside the loop of the sum:
           update s (mul %0 %1)                     sixteen stores
         store c[64*i + j] (read s)
 
-What is left of the lane axis is covered by a last tile that overlaps its neighbour: stores of the
-same number twice do no harm.  What is left of another axis gets smaller tiles.
+What is left of an axis of many tiles is covered by a last tile that overlaps its neighbour: stores
+of the same number twice do no harm, and sizes share their code.  What is left of a short axis gets
+smaller tiles.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ _FACTORS = (1, 2, 3, 4, 5, 6, 7, 8, 12)
 LARGE = 0.6  # tiles of this share of the largest one are compared
 UNSHARED = 1.4  # what is lost if they cannot
 VARIANT = 0.06  # what each further piece of code must gain
+MANY_TILES = 4  # along an axis, from which the last one may overlap its neighbour
 
 
 class Tile(NamedTuple):
@@ -195,7 +197,7 @@ class _Nest(NamedTuple):
             total += count * (terms * cycles + 10 + self.ending(tile) * results)
         variants = math.prod([len(parts) for parts in spans])
         total *= spread * (1 + VARIANT * variants)
-        split = spread == 1 and tile.others and len(spans[1]) > 1
+        split = spread == 1 and tile.others and len(spans[1]) > 1  # loops at the top
         return total * UNSHARED if split and total > SHARED_CYCLES else total
 
     def ending(self, tile: Tile) -> float:
@@ -218,10 +220,18 @@ class _Nest(NamedTuple):
         return max(work, LATENCY_CYCLES) + 0.5, held
 
 
-def _spans(extent: int, size: int, grain: int) -> list[tuple[int, int]]:
-    """(how many, how long) of the full parts of an axis and of the last one."""
+def _overlaps(extent: int, size: int) -> bool:
+    """Whether the last tile of a ragged axis overlaps its neighbour."""
+    return extent >= MANY_TILES * size
+
+
+def _spans(extent: int, size: int, grain: int) -> list[tuple[float, int]]:
+    """(how many, how long) of the full parts of an axis and of the last one; of many the mean
+    number, so that the choice of a tile does not depend on divisors."""
+    if _overlaps(extent, size):
+        return [(extent / size + 0.5, size)]
     full, rest = divmod(extent, size)
-    found = [(full, size)] if full else []
+    found: list[tuple[float, int]] = [(full, size)] if full else []
     return found + ([(1, -(-rest // grain) * grain)] if rest else [])
 
 
@@ -310,7 +320,9 @@ class _Tiler:
             inner = self.others(rest, {**moves, axis: move}, {**sizes, axis: factor})
             out.append(Loop(name, full, "parallel", tuple(inner)))
         if extra:
-            move = _Move(full * factor, ())
+            if _overlaps(self.extents[axis], factor):
+                extra = factor
+            move = _Move(self.extents[axis] - extra, ())
             out += self.others(rest, {**moves, axis: move}, {**sizes, axis: extra})
         return out
 
@@ -328,7 +340,7 @@ class _Tiler:
             body = self.lanes(moves, {**sizes, axis: vectors}, 0, terms, lanes)
             out.append(Loop(name, full, "parallel", (body,)))
         if rest:
-            count = -(-rest // lanes)
+            count = vectors if _overlaps(extent, lanes * vectors) else -(-rest // lanes)
             start = extent - count * lanes
             out.append(self.lanes(moves, {**sizes, axis: count}, start, (), lanes))
         return out

@@ -91,21 +91,25 @@ def _fits(s: Statement, rows: Loop, columns: Loop) -> bool:
 
 
 def _split(rows: Loop, columns: Loop, body: Body, lanes: int, names: Names) -> list[Statement]:
-    """Full tiles, the columns beside them, and the rows below."""
-    main = [x.extent - x.extent % lanes for x in (rows, columns)]
+    """Full tiles, and those at the ends of ragged axes."""
     out: list[Statement] = []
-    tile_rows = rows._replace(extent=main[0], lanes=lanes)
-    tile = tile_rows._replace(body=(columns._replace(extent=main[1], lanes=lanes, body=body),))
-    out.append(_blocked(tile, lanes, names))
-    if main[1] < columns.extent:
-        beside = columns._replace(extent=columns.extent - main[1], body=body)
-        nest = only_loop(names.copy((rows._replace(extent=main[0], body=(beside,)),)))
-        out.append(_shifted(nest, only_loop(nest.body), 0, main[1]))
-    if main[0] < rows.extent:
-        below = rows._replace(extent=rows.extent - main[0], body=(columns._replace(body=body),))
-        nest = only_loop(names.copy((below,)))
-        out.append(_shifted(nest, only_loop(nest.body), main[0], 0))
+    for first, height in _ranges(rows.extent, lanes):
+        for second, width in _ranges(columns.extent, lanes):
+            inner = columns._replace(extent=width, lanes=lanes, body=body)
+            tile = rows._replace(extent=height, lanes=lanes, body=(inner,))
+            if not first and not second:
+                out.append(_blocked(tile, lanes, names))
+                continue
+            nest = only_loop(names.copy((tile,)))
+            out.append(_shifted(nest, only_loop(nest.body), first, second))
     return out
+
+
+def _ranges(extent: int, lanes: int) -> list[tuple[int, int]]:
+    """Where the tiles of an axis begin and how many elements they hold: the full ones, and one that
+    overlaps the last of them."""
+    rest = extent % lanes
+    return [(0, extent - rest), *([(extent - lanes, lanes)] if rest else [])]
 
 
 def _shifted(outer: Loop, inner: Loop, first: int, second: int) -> Loop:

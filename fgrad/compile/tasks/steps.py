@@ -12,6 +12,19 @@ from fgrad.compile.tasks.routines import Routine, label_of
 from fgrad.ir.program import Eqn, Var
 
 
+class Cut(NamedTuple):
+    """An axis in `full` blocks of `size` elements, and one of `rest` where that is not 0."""
+
+    full: int
+    size: int
+    rest: int
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks there are."""
+        return self.full + (self.rest > 0)
+
+
 class Group(NamedTuple):
     """A group of equations, lowered to one step.
 
@@ -19,7 +32,7 @@ class Group(NamedTuple):
       loop     one nest over `domain`, whose first `rows` axes are independent; reductions over the
                rest, and the equations between them, are phases inside; `row_vars` are the
                results with one value for each row, `columns` those with one for each column and
-               block of rows, where axis k of the rows is cut into `splits[k]` parts
+               block of rows; `cuts` says how each axis of the rows is cut into blocks
       product  a sum of products over `domain`, and elementwise equations on its result
       nest     one equation with loops of its own (scatter, cumsum, ...)
       library  one equation for BLAS, LAPACK or the sorter
@@ -33,7 +46,7 @@ class Group(NamedTuple):
     rows: int = 0
     row_vars: frozenset[Var] = frozenset()
     columns: frozenset[Var] = frozenset()
-    splits: tuple[int, ...] = ()
+    cuts: tuple[Cut, ...] = ()
 
 
 class KernelStep(NamedTuple):

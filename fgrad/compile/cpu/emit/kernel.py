@@ -187,7 +187,7 @@ class KernelEmitter:
     def _scratch(self, buffer: Buffer) -> str:
         """Memory for a scratch buffer, padded so that whole vectors can be read at its end."""
         function, dtype = self.frame.function, buffer.dtype
-        count = capacity(known(buffer.size)) * self.frame.expanded.get(buffer.name, 1)
+        count = capacity(buffer.size) * self.frame.expanded.get(buffer.name, 1)
         size = (count + VECTOR_BYTES) * dtype.itemsize
         self.stack += size
         if self.stack <= STACK_BYTES:

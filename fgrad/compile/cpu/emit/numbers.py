@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -36,7 +37,6 @@ from fgrad.compile.kernel.rewrite import is_tile, walk
 from fgrad.compile.kernel.text import print_kernel
 
 LEAST = 5  # numbers below are structure: strides that vectors know, loops that are written out
-SHORT_EXTENT = 16  # iterations below which unrolled loops have code for their own extent
 SHORT_SCRATCH = 16  # elements of scratch memory that may live in registers
 _PLAIN = (0.0, 1.0, -1.0, 2.0, 0.5, -0.5)  # constants with instructions of their own
 
@@ -80,18 +80,31 @@ def is_written_out(loop: Loop) -> bool:
     extent, lanes = known(loop.extent), max(loop.lanes, 1)
     if is_tile(loop) or loop.kind == "while":
         return extent <= lanes
-    passes = loop.unroll * lanes
-    return extent < LEAST or (loop.unroll > 1 and (passes == extent or extent < SHORT_EXTENT))
+    few = extent < LEAST and all([is_written_out(s) for s in loop.body if isinstance(s, Loop)])
+    return few or (loop.unroll > 1 and loop.unroll * lanes == extent)
 
 
-def capacity(size: int) -> int:
+def capacity(size: int | Register) -> int:
     """The elements that a scratch buffer has room for: one figure for many sizes."""
-    if size < SHORT_SCRATCH:
+    if not isinstance(size, Register) and size < SHORT_SCRATCH:
         return size
     room = 64
-    while room < size:
-        room *= 4
+    while room < known(size):
+        room *= 8
     return room
+
+
+def _in_registers(kernel: Kernel) -> frozenset[str]:
+    """The scratch buffers that may live in registers: few elements, met at constant places."""
+    short = {b.name for b in kernel.buffers if b.role == "scratch" and b.size < SHORT_SCRATCH}
+    if not short:
+        return frozenset()
+    body = list(walk(kernel.body))
+    moving = {s.axis for s in body if isinstance(s, Loop) and not is_written_out(s)}
+    for s in body:
+        if isinstance(s, (Load, Store)) and not moving.isdisjoint([a for a, _ in s.index.terms]):
+            short.discard(s.buffer)
+    return frozenset(short)
 
 
 class Structure(NamedTuple):
@@ -109,8 +122,12 @@ def structure(kernel: Kernel) -> Structure:
         numbers.append(number)
         return _HOLE
 
-    lines = [print_kernel(_replaced(kernel, take).kernel)]
-    lines += [str(capacity(b.size)) for b in kernel.buffers if b.role == "scratch"]
+    replaced = _replaced(kernel, take).kernel
+    lines = [print_kernel(replaced)]
+    for b, given in zip(replaced.buffers, kernel.buffers, strict=True):
+        if b.role == "scratch":
+            size = b.size if isinstance(b.size, int) else Register("#", given.size)
+            lines.append(str(capacity(size)))
     lines += [_cut(s) for s in walk(kernel.body) if isinstance(s, Loop)]
     return Structure("\n".join(lines), tuple(numbers))
 
@@ -154,12 +171,13 @@ def _cut(loop: Loop) -> str:
 
 
 def _replaced(kernel: Kernel, take: _Take) -> Form:
+    fixed = _in_registers(kernel)
     buffers = [
         b._replace(size=0)
         if b.role != "scratch"
-        else b._replace(size=take(b.size))
-        if b.size >= SHORT_SCRATCH
         else b
+        if b.name in fixed
+        else b._replace(size=take(b.size))
         for b in kernel.buffers
     ]
     replacing = _Replacing(take, _folded(kernel.body))
@@ -272,6 +290,16 @@ def pattern(seen: Sequence[tuple[Number, ...]]) -> Pattern:
         key = type(row[0]), *row
         found.append(words.setdefault(key, len(words)) if differs else None)
     return Pattern(tuple(found), seen[-1])
+
+
+def expected_pattern(numbers: tuple[Number, ...], constants: AbstractSet[Number]) -> Pattern | None:
+    """The pattern of a kernel of which no other one is known: numbers that the program had at other
+    sizes are `constants`, and those that are equal are one word; None if nothing is data then."""
+    words: dict[tuple[type, Number], int] = {}
+    found = [
+        None if n in constants else words.setdefault((type(n), n), len(words)) for n in numbers
+    ]
+    return Pattern(tuple(found), numbers) if words else None
 
 
 def _same(a: Number, b: Number) -> bool:

@@ -4,11 +4,14 @@ place of the greatest or least element.
     scan      16 elements at a time: after adding lanes 1, 2, 4 and 8 places before, each lane holds
               the total up to it; the total of all that came before is added last
     extremum  one walk for the value, one up to the first element that is equal
+
+The rows and columns are a table, the last buffer of a call: all sizes share the code.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,27 +23,49 @@ from fgrad.compile.llvm.text import constant, element_type, lane_type, memory_ty
 from fgrad.compile.llvm.vector.scalar_llvm import SCALAR_LLVM
 from fgrad.compile.tasks.routines import RowWalk
 
+MASKED_BYTES = 4  # the smallest elements that AVX2 can load and store by a mask
 CHAINS = 4  # vectors of extrema, so that comparisons need not wait for each other
 
 
-def row_walk(spec: RowWalk) -> int:
-    """The address of a step; buffers: input, output; range: pieces."""
-    emit = _emit_extremum if spec.op.startswith("arg") else _emit_scan
-    return build_counted([Source(f"walk {tuple(spec)}", lambda symbol: emit(symbol, spec))])[0]
+class Walk(NamedTuple):
+    """A step: buffers input, output, table; range: pieces."""
+
+    address: int
+    table: tuple[int, ...]
 
 
-def _rows(code: Routine, spec: RowWalk) -> Iterator[str]:
-    """The numbers of the rows of a call, for a loop that writes its body once."""
+def row_walk(spec: RowWalk) -> Walk:
+    """The code of a step, and its table."""
+    arg = spec.op.startswith("arg")
+    lanes = _extremum_lanes(spec) if arg else spec.lanes
+    emit = _emit_extremum if arg else _emit_scan
+    content = f"walk {spec.op} {spec.dtype.str} {spec.reverse} {lanes}"
+    source = Source(content, lambda symbol: emit(symbol, spec, lanes))
     chunk = -(-spec.rows // spec.pieces)
+    return Walk(build_counted([source])[0], (spec.rows, spec.columns, chunk))
+
+
+class _Rows(NamedTuple):
+    """A row of a call: its number, and how many columns there are."""
+
+    row: str
+    columns: str
+
+
+def _rows(code: Routine) -> Iterator[_Rows]:
+    """The rows of a call, for a loop that writes its body once."""
+    table = code.buffer(2)
+    rows, columns, chunk = (code.load("i64", table, k, 8) for k in range(3))
     first = code.op("mul nsw", "i64", "%lo", chunk)
     end = code.op("mul nsw", "i64", "%hi", chunk)
-    end = code.call("i64", "llvm.smin.i64", ("i64", end), ("i64", str(spec.rows)))
+    end = code.call("i64", "llvm.smin.i64", ("i64", end), ("i64", rows))
     with code.count(first, end) as row:
-        yield row
+        yield _Rows(row, columns)
 
 
-def _mask(lanes: int, alive: int) -> str:
-    return "<" + ", ".join([f"i1 {'true' if k < alive else 'false'}" for k in range(lanes)]) + ">"
+def _multiple(code: Routine, n: str, step: int) -> str:
+    """The largest multiple of `step` that is not beyond `n`."""
+    return code.op("sub nsw", "i64", n, code.op("urem", "i64", n, step))
 
 
 def _suffix(dtype: np.dtype, lanes: int) -> str:
@@ -50,47 +75,63 @@ def _suffix(dtype: np.dtype, lanes: int) -> str:
 # --- scans ----------------------------------------------------------------------------------------
 
 
-def _emit_scan(symbol: str, spec: RowWalk) -> tuple[str, set[str]]:
-    """For each row: whole vectors, then the rest under a mask."""
-    code, dtype, n = Routine(), spec.dtype, spec.columns
-    lanes = spec.lanes
-    kind, whole = lane_type(dtype, lanes), n // lanes * lanes
+def _emit_scan(symbol: str, spec: RowWalk, lanes: int) -> tuple[str, set[str]]:
+    """For each row: whole vectors, then the rest."""
+    code, dtype = Routine(), spec.dtype
+    kind, element = lane_type(dtype, lanes), element_type(dtype)
     source, target = code.buffer(0), code.buffer(1)
     empty = constant(neutral(spec.op, dtype), dtype, lanes)
-    for row in _rows(code, spec):
+    for row, n in _rows(code):
+        whole = _multiple(code, n, lanes)
         start = code.op("mul nsw", "i64", row, n)
-        x = code.at(source, start, element_type(dtype))
-        y = code.at(target, start, element_type(dtype))
+        x, y = (code.at(base, start, element) for base in (source, target))
         carry = code.variable(kind, empty)
+        last = code.op("sub nsw", "i64", n, lanes)
         with code.count(0, whole, lanes) as i:
-            at = code.op("sub nsw", "i64", n - lanes, i) if spec.reverse else i
-            values = code.load(kind, x, at, dtype.itemsize, element_type(dtype))
+            at = code.op("sub nsw", "i64", last, i) if spec.reverse else i
+            values = code.load(kind, x, at, dtype.itemsize, element)
             values = _running(code, spec, values, carry)
-            code.store(kind, values, y, at, dtype.itemsize, element_type(dtype))
-        if whole < n:
-            at = 0 if spec.reverse else whole
-            _scan_rest(code, spec, (x, y), at, carry, n - whole)
+            code.store(kind, values, y, at, dtype.itemsize, element)
+        if lanes > 1:
+            at = "0" if spec.reverse else whole
+            write = _masked_rest if dtype.itemsize >= MASKED_BYTES else _copied_rest
+            with code.when(code.compare("slt", "i64", whole, n)):
+                rest = [code.at(base, at, element) for base in (x, y)]
+                write(code, spec, rest, carry, code.op("sub nsw", "i64", n, whole))
     return code.define(symbol)
 
 
-def _scan_rest(
-    code: Routine, spec: RowWalk, rows: tuple[str, str], at: int, carry: str, alive: int
-) -> None:
-    """The last elements, fewer than a vector has."""
-    dtype = spec.dtype
-    lanes = spec.lanes
-    kind, element = lane_type(dtype, lanes), element_type(dtype)
-    name, mask = _suffix(dtype, lanes), (f"<{lanes} x i1>", _mask(lanes, alive))
-    empty = (kind, constant(neutral(spec.op, dtype), dtype, lanes))
-    size = ("i32", str(dtype.itemsize))
-    x, y = (("ptr", code.at(base, at, element)) for base in rows)
-    values = code.call(kind, f"llvm.masked.load.{name}.p0", x, size, mask, empty)
-    values = _running(code, spec, values, carry)
-    code.declare(f"declare void @llvm.masked.store.{name}.p0({kind}, ptr, i32, {mask[0]})")
-    code.line(
-        f"call void @llvm.masked.store.{name}.p0({kind} {values}, ptr {y[1]}, i32 {size[1]}, "
-        f"{mask[0]} {mask[1]})"
+def _masked_rest(code: Routine, spec: RowWalk, rest: list[str], carry: str, alive: str) -> None:
+    """The last elements, fewer than a vector has, by masks."""
+    dtype, lanes = spec.dtype, spec.lanes
+    kind, bits, name = lane_type(dtype, lanes), f"<{lanes} x i1>", _suffix(dtype, lanes)
+    numbers = "<" + ", ".join([f"i32 {k}" for k in range(lanes)]) + ">"
+    bound = code.splat(code.cast("trunc", "i64", alive, "i32"), "i32", lanes)
+    mask = (bits, code.emit(f"icmp slt <{lanes} x i32> {numbers}, {bound}"))
+    empty, size = (
+        (kind, constant(neutral(spec.op, dtype), dtype, lanes)),
+        ("i32", f"{dtype.itemsize}"),
     )
+    values = code.call(kind, f"llvm.masked.load.{name}.p0", ("ptr", rest[0]), size, mask, empty)
+    values = _running(code, spec, values, carry)
+    code.declare(f"declare void @llvm.masked.store.{name}.p0({kind}, ptr, i32, {bits})")
+    code.line(
+        f"call void @llvm.masked.store.{name}.p0({kind} {values}, ptr {rest[1]}, i32 {size[1]}, "
+        f"{bits} {mask[1]})"
+    )
+
+
+def _copied_rest(code: Routine, spec: RowWalk, rest: list[str], carry: str, alive: str) -> None:
+    """The same for elements that have no masks, in a vector of their own."""
+    dtype, kind = spec.dtype, lane_type(spec.dtype, spec.lanes)
+    spare = code.table(element_type(dtype), spec.lanes)
+    size = code.op("mul nsw", "i64", alive, dtype.itemsize)
+    empty = constant(neutral(spec.op, dtype), dtype, spec.lanes)
+    code.store(kind, empty, spare, 0, dtype.itemsize)
+    code.copy(spare, rest[0], size)
+    values = _running(code, spec, code.load(kind, spare, 0, dtype.itemsize), carry)
+    code.store(kind, values, spare, 0, dtype.itemsize)
+    code.copy(rest[1], spare, size)
 
 
 def _running(code: Routine, spec: RowWalk, values: str, carry: str) -> str:
@@ -127,14 +168,25 @@ def _running(code: Routine, spec: RowWalk, values: str, carry: str) -> str:
 # --- argmax, argmin -------------------------------------------------------------------------------
 
 
-def _emit_extremum(symbol: str, spec: RowWalk) -> tuple[str, set[str]]:
+class _Line(NamedTuple):
+    """The elements of a row, and where its last vector begins."""
+
+    start: str
+    columns: str
+    last: str
+
+
+def _extremum_lanes(spec: RowWalk) -> int:
+    return min(VECTOR_BYTES // spec.dtype.itemsize, 1 << (spec.columns.bit_length() - 1))
+
+
+def _emit_extremum(symbol: str, spec: RowWalk, lanes: int) -> tuple[str, set[str]]:
     """For each row: the extremum and whether there is a NaN, then the place."""
-    code, dtype, n = Routine(), spec.dtype, spec.columns
-    lanes = min(VECTOR_BYTES // dtype.itemsize, 1 << (n.bit_length() - 1))
+    code, element = Routine(), memory_type(spec.dtype)
     source, target = code.buffer(0), code.buffer(1)
-    element = memory_type(dtype)
-    for row in _rows(code, spec):
-        x = code.at(source, code.op("mul nsw", "i64", row, n), element)
+    for row, n in _rows(code):
+        start = code.at(source, code.op("mul nsw", "i64", row, n), element)
+        x = _Line(start, n, code.op("sub nsw", "i64", n, lanes))
         best, nan = _best(code, spec, x, lanes)
         code.store("i64", _place(code, spec, x, best, nan, lanes), target, row, 8)
     return code.define(symbol)
@@ -152,16 +204,16 @@ def _compare(code: Routine, spec: RowWalk, how: str, lanes: int, a: str, b: str)
     return code.compare(condition, vector, a, b)
 
 
-def _best(code: Routine, spec: RowWalk, x: str, lanes: int) -> tuple[str, str | None]:
+def _best(code: Routine, spec: RowWalk, x: _Line, lanes: int) -> tuple[str, str | None]:
     """The extremum of a row, as a scalar, and an i1 that says whether there is a NaN."""
-    kind, n, size = memory_type(spec.dtype), spec.columns, spec.dtype.itemsize
+    kind, size = memory_type(spec.dtype), spec.dtype.itemsize
     vector, mask = _vector(kind, lanes), _vector("i1", lanes)
-    first = code.load(vector, x, 0, size, kind)
+    first = code.load(vector, x.start, 0, size, kind)
     chains = [code.variable(vector, first) for _ in range(CHAINS)]
     wild = code.variable(_vector(f"i{8 * size}", lanes), "zeroinitializer" if lanes > 1 else "0")
 
     def take(chain: str, at: str) -> None:
-        value, old = code.load(vector, x, at, size, kind), code.get(chain)
+        value, old = code.load(vector, x.start, at, size, kind), code.get(chain)
         better = _compare(code, spec, "better", lanes, value, old)
         code.put(chain, code.select(better, vector, value, old, mask))
         if spec.dtype.kind == "f":
@@ -170,12 +222,12 @@ def _best(code: Routine, spec: RowWalk, x: str, lanes: int) -> tuple[str, str | 
             code.put(wild, code.op("or", _vector(f"i{8 * size}", lanes), code.get(wild), nan))
 
     block = CHAINS * lanes
-    with code.count(0, n // block * block, block) as i:
+    main = _multiple(code, x.columns, block)
+    with code.count(0, main, block) as i:
         for k, chain in enumerate(chains):
             take(chain, code.op("add nsw", "i64", i, k * lanes))
-    with code.count(n // block * block, n, lanes) as i:
-        last = ("i64", str(n - lanes))
-        take(chains[0], code.call("i64", "llvm.smin.i64", ("i64", i), last))
+    with code.count(main, x.columns, lanes) as i:
+        take(chains[0], code.call("i64", "llvm.smin.i64", ("i64", i), ("i64", x.last)))
     found, width = [code.get(chain) for chain in chains], lanes
     for a in found[1:]:
         better = _compare(code, spec, "better", lanes, a, found[0])
@@ -210,7 +262,7 @@ def _lanes_of(code: Routine, kind: str, x: str, lanes: int, start: int, count: i
     return code.emit(f"shufflevector {vector} {x}, {vector} poison, <{count} x i32> <{order}>")
 
 
-def _place(code: Routine, spec: RowWalk, x: str, best: str, nan: str | None, lanes: int) -> str:
+def _place(code: Routine, spec: RowWalk, x: _Line, best: str, nan: str | None, lanes: int) -> str:
     """The first place of the extremum, or of a NaN."""
     place = code.variable("i64", "0")
     wanted = best if lanes == 1 else code.splat(best, memory_type(spec.dtype), lanes)
@@ -224,15 +276,15 @@ def _place(code: Routine, spec: RowWalk, x: str, best: str, nan: str | None, lan
     return code.get(place)
 
 
-def _first(code: Routine, spec: RowWalk, x: str, how: str, wanted: str | None, lanes: int) -> str:
+def _first(code: Routine, spec: RowWalk, x: _Line, how: str, wanted: str | None, lanes: int) -> str:
     """The first place of an element that compares with what is wanted, or with itself."""
-    kind, n, size = memory_type(spec.dtype), spec.columns, spec.dtype.itemsize
+    kind, size = memory_type(spec.dtype), spec.dtype.itemsize
     vector, bits = _vector(kind, lanes), f"i{lanes}"
     found, at = code.variable(bits, "0"), code.variable("i64", str(-lanes))
     with code.repeat(lambda: code.compare("eq", bits, code.get(found), 0)):
         after = code.op("add nsw", "i64", code.get(at), lanes)
-        code.put(at, code.call("i64", "llvm.smin.i64", ("i64", after), ("i64", str(n - lanes))))
-        value = code.load(vector, x, code.get(at), size, kind)
+        code.put(at, code.call("i64", "llvm.smin.i64", ("i64", after), ("i64", x.last)))
+        value = code.load(vector, x.start, code.get(at), size, kind)
         hit = _compare(code, spec, how, lanes, value, wanted or value)
         code.put(found, hit if lanes == 1 else code.emit(f"bitcast <{lanes} x i1> {hit} to {bits}"))
     lane = code.call(bits, f"llvm.cttz.{bits}", (bits, code.get(found)), ("i1", "true"))
