@@ -5,7 +5,8 @@ place of the greatest or least element.
               the total up to it; the total of all that came before is added last
     extremum  one walk for the value, one up to the first element that is equal
 
-The rows and columns are a table, the last buffer of a call: all sizes share the code.
+The rows and columns are a table, the last buffer of a call: all sizes share the code.  Totals of
+many short rows have code for their length.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from fgrad.compile.llvm.vector.scalar_llvm import SCALAR_LLVM
 from fgrad.compile.tasks.routines import RowWalk
 
 MASKED_BYTES = 4  # the smallest elements that AVX2 can load and store by a mask
+SHORT_ROW = 64  # columns of many rows below which a mask that is known is worth code of its own
 CHAINS = 4  # vectors of extrema, so that comparisons need not wait for each other
 
 
@@ -39,28 +41,38 @@ def row_walk(spec: RowWalk) -> Walk:
     arg = spec.op.startswith("arg")
     lanes = _extremum_lanes(spec) if arg else spec.lanes
     emit = _emit_extremum if arg else _emit_scan
-    content = f"walk {spec.op} {spec.dtype.str} {spec.reverse} {lanes}"
+    content = f"walk {spec.op} {spec.dtype.str} {spec.reverse} {lanes} {_length(spec)}"
     source = Source(content, lambda symbol: emit(symbol, spec, lanes))
     chunk = -(-spec.rows // spec.pieces)
     return Walk(build_counted([source])[0], (spec.rows, spec.columns, chunk))
 
 
-class _Rows(NamedTuple):
-    """A row of a call: its number, and how many columns there are."""
+def _length(spec: RowWalk) -> int | None:
+    """The columns that are part of the code."""
+    short = spec.rows > 1 and spec.columns < SHORT_ROW and not spec.op.startswith("arg")
+    return spec.columns if short else None
 
-    row: str
+
+class _Sizes(NamedTuple):
+    """What the table says."""
+
+    rows: str
     columns: str
+    chunk: str
 
 
-def _rows(code: Routine) -> Iterator[_Rows]:
-    """The rows of a call, for a loop that writes its body once."""
+def _sizes(code: Routine) -> _Sizes:
     table = code.buffer(2)
-    rows, columns, chunk = (code.load("i64", table, k, 8) for k in range(3))
-    first = code.op("mul nsw", "i64", "%lo", chunk)
-    end = code.op("mul nsw", "i64", "%hi", chunk)
-    end = code.call("i64", "llvm.smin.i64", ("i64", end), ("i64", rows))
+    return _Sizes(*[code.load("i64", table, k, 8) for k in range(3)])
+
+
+def _rows(code: Routine, sizes: _Sizes) -> Iterator[str]:
+    """The numbers of the rows of a call, for a loop that writes its body once."""
+    first = code.op("mul nsw", "i64", "%lo", sizes.chunk)
+    end = code.op("mul nsw", "i64", "%hi", sizes.chunk)
+    end = code.call("i64", "llvm.smin.i64", ("i64", end), ("i64", sizes.rows))
     with code.count(first, end) as row:
-        yield _Rows(row, columns)
+        yield row
 
 
 def _multiple(code: Routine, n: str, step: int) -> str:
@@ -81,43 +93,57 @@ def _emit_scan(symbol: str, spec: RowWalk, lanes: int) -> tuple[str, set[str]]:
     kind, element = lane_type(dtype, lanes), element_type(dtype)
     source, target = code.buffer(0), code.buffer(1)
     empty = constant(neutral(spec.op, dtype), dtype, lanes)
-    for row, n in _rows(code):
-        whole = _multiple(code, n, lanes)
+    sizes, length = _sizes(code), _length(spec)
+    n = sizes.columns if length is None else str(length)
+    whole = _multiple(code, n, lanes)
+    last = code.op("sub nsw", "i64", n, lanes)
+    alive = code.op("sub nsw", "i64", n, whole)
+    ragged = code.compare("ne", "i64", alive, 0)
+    for row in _rows(code, sizes):
         start = code.op("mul nsw", "i64", row, n)
         x, y = (code.at(base, start, element) for base in (source, target))
         carry = code.variable(kind, empty)
-        last = code.op("sub nsw", "i64", n, lanes)
         with code.count(0, whole, lanes) as i:
             at = code.op("sub nsw", "i64", last, i) if spec.reverse else i
             values = code.load(kind, x, at, dtype.itemsize, element)
             values = _running(code, spec, values, carry)
             code.store(kind, values, y, at, dtype.itemsize, element)
-        if lanes > 1:
+        if lanes == 1 or (length is not None and length % lanes == 0):
+            continue
+        with code.when(ragged):
             at = "0" if spec.reverse else whole
-            write = _masked_rest if dtype.itemsize >= MASKED_BYTES else _copied_rest
-            with code.when(code.compare("slt", "i64", whole, n)):
-                rest = [code.at(base, at, element) for base in (x, y)]
-                write(code, spec, rest, carry, code.op("sub nsw", "i64", n, whole))
+            rest = [code.at(base, at, element) for base in (x, y)]
+            if dtype.itemsize >= MASKED_BYTES:
+                mask = _leading(code, alive if length is None else length % lanes, lanes)
+                _masked_rest(code, spec, rest, carry, mask)
+            else:
+                _copied_rest(code, spec, rest, carry, alive)
     return code.define(symbol)
 
 
-def _masked_rest(code: Routine, spec: RowWalk, rest: list[str], carry: str, alive: str) -> None:
+def _leading(code: Routine, alive: str | int, lanes: int) -> str:
+    """The mask of the first lanes, `alive` of them."""
+    if isinstance(alive, int):
+        return "<" + ", ".join([f"i1 {str(k < alive).lower()}" for k in range(lanes)]) + ">"
+    numbers = "<" + ", ".join([f"i32 {k}" for k in range(lanes)]) + ">"
+    bound = code.splat(code.cast("trunc", "i64", alive, "i32"), "i32", lanes)
+    return code.emit(f"icmp slt <{lanes} x i32> {numbers}, {bound}")
+
+
+def _masked_rest(code: Routine, spec: RowWalk, rest: list[str], carry: str, mask: str) -> None:
     """The last elements, fewer than a vector has, by masks."""
     dtype, lanes = spec.dtype, spec.lanes
     kind, bits, name = lane_type(dtype, lanes), f"<{lanes} x i1>", _suffix(dtype, lanes)
-    numbers = "<" + ", ".join([f"i32 {k}" for k in range(lanes)]) + ">"
-    bound = code.splat(code.cast("trunc", "i64", alive, "i32"), "i32", lanes)
-    mask = (bits, code.emit(f"icmp slt <{lanes} x i32> {numbers}, {bound}"))
-    empty, size = (
-        (kind, constant(neutral(spec.op, dtype), dtype, lanes)),
-        ("i32", f"{dtype.itemsize}"),
+    empty = (kind, constant(neutral(spec.op, dtype), dtype, lanes))
+    size = ("i32", str(dtype.itemsize))
+    values = code.call(
+        kind, f"llvm.masked.load.{name}.p0", ("ptr", rest[0]), size, (bits, mask), empty
     )
-    values = code.call(kind, f"llvm.masked.load.{name}.p0", ("ptr", rest[0]), size, mask, empty)
     values = _running(code, spec, values, carry)
     code.declare(f"declare void @llvm.masked.store.{name}.p0({kind}, ptr, i32, {bits})")
     code.line(
         f"call void @llvm.masked.store.{name}.p0({kind} {values}, ptr {rest[1]}, i32 {size[1]}, "
-        f"{bits} {mask[1]})"
+        f"{bits} {mask})"
     )
 
 
@@ -184,9 +210,10 @@ def _emit_extremum(symbol: str, spec: RowWalk, lanes: int) -> tuple[str, set[str
     """For each row: the extremum and whether there is a NaN, then the place."""
     code, element = Routine(), memory_type(spec.dtype)
     source, target = code.buffer(0), code.buffer(1)
-    for row, n in _rows(code):
-        start = code.at(source, code.op("mul nsw", "i64", row, n), element)
-        x = _Line(start, n, code.op("sub nsw", "i64", n, lanes))
+    sizes = _sizes(code)
+    n, last = sizes.columns, code.op("sub nsw", "i64", sizes.columns, lanes)
+    for row in _rows(code, sizes):
+        x = _Line(code.at(source, code.op("mul nsw", "i64", row, n), element), n, last)
         best, nan = _best(code, spec, x, lanes)
         code.store("i64", _place(code, spec, x, best, nan, lanes), target, row, 8)
     return code.define(symbol)
