@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -52,7 +52,7 @@ class FgradError(Exception):
         self.headline = headline
         self.rows = rows
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.headline, self.rows), self.__dict__
 
 
@@ -167,7 +167,7 @@ class AxisError(FgradError, np.exceptions.AxisError):
     def __str__(self) -> str:
         return card(self.headline, self.rows, "axiserror" if self.rows else "")
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.axis, self.ndim, self.rows), self.__dict__
 
 

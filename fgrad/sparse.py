@@ -69,7 +69,7 @@ class SparseDerivative:
     def __repr__(self) -> str:
         return f"<{label_of(self)}>"
 
-    def __reduce__(self) -> str | tuple[Value, ...]:
+    def __reduce__(self) -> str | tuple[object, ...]:
         assert self.recipe is not None
         return reduced(self, self.recipe)
 

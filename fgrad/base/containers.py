@@ -9,28 +9,28 @@ in these is compared afterwards with what was there before, so nothing that it d
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fgrad import tree
+from fgrad.base.kinds import is_dict, is_series
 
-SEQUENCES = (list, deque)
+Contents = dict[Any, object]  # of a container, by key, index or attribute
 
 
 class Edit(NamedTuple):
     """New contents of the container with a number, by key, index or attribute."""
 
     container: int
-    contents: dict[Any, Any]
+    contents: Contents
 
 
-def containers_in(x: object) -> list[Any]:
+def containers_in(x: object) -> list[object]:
     """All containers of a tree that can be changed, in the order of the tree."""
     return list(_walk(x))
 
 
-def _walk(x: object) -> Iterator[Any]:
+def _walk(x: object) -> Iterator[object]:
     if x is None or tree.is_leaf(x):
         return
     if not isinstance(x, tuple):
@@ -39,14 +39,14 @@ def _walk(x: object) -> Iterator[Any]:
         yield from _walk(child)
 
 
-def contents_of(container: object) -> dict[Any, Any]:
+def contents_of(container: object) -> Contents:
     """The contents of a container: items by key or index, or attributes by name."""
-    if isinstance(container, dict):
+    if is_dict(container):
         return dict(container)
-    if isinstance(container, SEQUENCES):
+    if is_series(container):
         return dict(enumerate(container))
     slots = [s for kind in type(container).__mro__ for s in _slots_of(kind)]
-    found = {s: getattr(container, s) for s in slots if hasattr(container, s)}
+    found: Contents = {s: getattr(container, s) for s in slots if hasattr(container, s)}
     return found | getattr(container, "__dict__", {})
 
 
@@ -70,17 +70,17 @@ class Watch:
         return tuple([Edit(k, contents) for k, contents, old in now if not _same(contents, old)])
 
 
-def _same(a: dict[Any, Any], b: dict[Any, Any]) -> bool:
+def _same(a: Contents, b: Contents) -> bool:
     return list(a) == list(b) and all([x is y for x, y in zip(a.values(), b.values(), strict=True)])
 
 
-def put_contents(container: object, contents: dict[Any, Any]) -> None:
+def put_contents(container: object, contents: Contents) -> None:
     """Replace the contents of a container in place."""
-    if isinstance(container, dict):
+    if is_dict(container):
         if list(container) != list(contents):
             container.clear()
         container.update(contents)
-    elif isinstance(container, SEQUENCES):
+    elif is_series(container):
         container.clear()
         container.extend(contents.values())
     else:

@@ -21,7 +21,7 @@ def is_foreign(x: object) -> bool:
 
 def foreign_container(x: object, what: str) -> UnsupportedTypeError:
     """The card that says how to make an array of it."""
-    kind = type(x)
+    kind: type[object] = type(x)
     if isinstance(x, np.ma.MaskedArray):
         why = "its functions leave masked elements out; those of plain arrays do not."
         write = (("write", "x.filled(0.0)       and the mask x.mask as an argument of its own"),)

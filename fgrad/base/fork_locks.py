@@ -6,14 +6,21 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
-
-_OWNERS: weakref.WeakSet[Any] = weakref.WeakSet()
+from typing import Protocol
 
 
-def own_lock(owner: object) -> Any:
+class HasLock(Protocol):
+    """What keeps a lock."""
+
+    lock: threading.RLock
+
+
+_OWNERS: weakref.WeakSet[HasLock] = weakref.WeakSet()
+
+
+def own_lock(owner: HasLock) -> threading.RLock:
     """A reentrant lock to be kept as `owner.lock`, which is replaced in a forked child."""
     _OWNERS.add(owner)
     return threading.RLock()
@@ -36,7 +43,7 @@ class Shared:
         self.blocks = 0
 
     @contextmanager
-    def block(self) -> Iterator[None]:
+    def block(self) -> Generator[None]:
         """A block within."""
         with self.lock:
             if not self.blocks:

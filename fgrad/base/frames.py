@@ -10,24 +10,21 @@ import functools
 import sys
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, TypeVar
 
 from fgrad.base.source import is_own_file
 from fgrad.config import config
 from fgrad.errors import CheckError, FgradError
-from fgrad.typing import PyTree
-
-Function = TypeVar("Function", bound=Callable[..., PyTree])
+from fgrad.typing import P, R
 
 _DEFECTS = (AssertionError, AttributeError, LookupError, NameError, SystemError)
 _STORED = "setting an array element with a sequence"
 
 
-def hides_own_frames(function: Function) -> Function:
+def hides_own_frames(function: Callable[P, R]) -> Callable[P, R]:
     """Decorator of public functions: remove fgrad's frames from the tracebacks of their errors."""
 
     @functools.wraps(function)
-    def shown(*args: PyTree, **kwargs: PyTree) -> Any:
+    def shown(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return function(*args, **kwargs)
         except Exception as error:
@@ -36,7 +33,7 @@ def hides_own_frames(function: Function) -> Function:
                 raise
             raise error  # Python 3.10 would raise it with the traceback of before
 
-    return shown  # type: ignore[return-value]
+    return shown
 
 
 def shorten(error: BaseException) -> None:

@@ -8,14 +8,14 @@ cycles, it is only made to look less often.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from fgrad.base.fork_locks import own_lock
 
 
 @contextmanager
-def collector_paused() -> Iterator[None]:
+def collector_paused() -> Generator[None]:
     """No automatic collections within a block, if there were any before."""
     if not gc.isenabled():
         yield
@@ -43,7 +43,7 @@ _BLOCKS = _Blocks()
 
 
 @contextmanager
-def collector_relaxed() -> Iterator[None]:
+def collector_relaxed() -> Generator[None]:
     """A block with fewer collections; blocks may nest, and overlap across threads.
 
     An interrupt may come after every call: what is undone in the end is noted before.

@@ -18,9 +18,11 @@ from collections.abc import Callable, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from fgrad.base.gc_policy import collector_paused
+
+R = TypeVar("R")
 
 PROVIDERS: dict[str, str] = {}  # for each device, the module whose `BACKEND` compiles for it
 
@@ -64,7 +66,7 @@ def _wait(number: int, _frame: object) -> None:
     _WAITING.add(number)
 
 
-def _uninterrupted(function: Callable[[], Any], signals: Sequence[int]) -> Any:
+def _uninterrupted(function: Callable[[], R], signals: Sequence[int]) -> R:
     """Call a function with these signals deferred."""
     if not signals:
         return function()
@@ -91,7 +93,7 @@ class LazyModule:
         self.__dict__[attribute] = value
         return value
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.__dict__["_name"],)
 
     def __repr__(self) -> str:

@@ -16,7 +16,7 @@ import functools
 import pickle
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from fgrad.base.frames import shorten
@@ -29,8 +29,8 @@ class Recipe(NamedTuple):
     """The call that makes a function, or the field of the result that it is."""
 
     make: Callable[..., PyTree]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+    args: tuple[object, ...]
+    kwargs: dict[str, object]
     field: str | None = None
 
 
@@ -51,7 +51,7 @@ class Transformed:
         self.fun = fun
         named(self, of, label)
 
-    def __call__(self, *args: PyTree, **kwargs: PyTree) -> Any:
+    def __call__(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
         try:
             return self.fun(*args, **kwargs)
         except Exception as error:
@@ -63,10 +63,12 @@ class Transformed:
     def __repr__(self) -> str:
         return f"<{label_of(self)}>"
 
-    def __get__(self, instance: object, owner: type | None = None) -> Any:
+    def __get__(
+        self, instance: object, owner: type | None = None
+    ) -> Transformed | types.MethodType:
         return self if instance is None else types.MethodType(self, instance)
 
-    def __reduce__(self) -> str | tuple[Any, ...]:
+    def __reduce__(self) -> str | tuple[object, ...]:
         return reduced(self, self.recipe)
 
     def with_function(self, fun: Callable[..., PyTree]) -> Transformed:
@@ -77,13 +79,13 @@ class Transformed:
         return made
 
 
-def named(wrapper: Any, of: Callable[..., Any], label: str) -> None:
+def named(wrapper: Any, of: Callable[..., object], label: str) -> None:
     """Copy a function's name and documentation to its transformed form, and set its card label."""
     take_names(wrapper, of)
     wrapper.__label__ = label
 
 
-def take_names(wrapper: Any, of: Callable[..., Any]) -> None:
+def take_names(wrapper: Callable[..., object], of: Callable[..., object]) -> None:
     """Copy a function's names and documentation to its transformed form."""
     functools.update_wrapper(wrapper, of, _NAMES, ())
 
@@ -91,7 +93,7 @@ def take_names(wrapper: Any, of: Callable[..., Any]) -> None:
 _NAMES = ("__module__", "__name__", "__qualname__", "__doc__")
 
 
-def label_of(fun: Any) -> str:
+def label_of(fun: object) -> str:
     """The user's name for a function: `grad(loss)` for what is made of `loss`."""
     return getattr(fun, "__label__", None) or getattr(fun, "__name__", None) or type(fun).__name__
 
@@ -107,7 +109,7 @@ def pickles_as_call(make: Callable[P, R]) -> Callable[P, R]:
     return made
 
 
-def with_recipe(result: PyTree, recipe: Recipe) -> Any:
+def with_recipe(result: PyTree, recipe: Recipe) -> PyTree:
     """The result of a call, with the call recorded as its recipe."""
     if isinstance(result, types.FunctionType):
         label = recipe.make.__name__ + (f".{recipe.field}" if recipe.field else "")
@@ -120,13 +122,18 @@ def with_recipe(result: PyTree, recipe: Recipe) -> Any:
     return result
 
 
-def remade(make: Callable[..., Any], args: Any, kwargs: Any, field: str | None) -> Any:
+def remade(
+    make: Callable[..., PyTree],
+    args: Iterable[object],
+    kwargs: dict[str, object],
+    field: str | None,
+) -> PyTree:
     """Execute a recipe."""
     made = make(*args, **kwargs)
     return made if field is None else getattr(made, field)
 
 
-def reduced(x: Any, recipe: Recipe) -> str | tuple[Any, ...]:
+def reduced(x: Callable[..., object], recipe: Recipe) -> str | tuple[object, ...]:
     """What pickle writes for a function: its name if that leads to it, else its recipe.
 
     Raises:
@@ -149,15 +156,15 @@ def reduced(x: Any, recipe: Recipe) -> str | tuple[Any, ...]:
 # --- names
 
 
-def _at(x: object) -> Any:
+def _at(x: object) -> object:
     """What the module and name of a function, or class, lead to; None if to nothing."""
-    found: Any = sys.modules.get(getattr(x, "__module__", None) or "")
+    found: object = sys.modules.get(getattr(x, "__module__", None) or "")
     for name in (getattr(x, "__qualname__", None) or "").split("."):
         found = getattr(found, name, None)
     return found
 
 
-def _steps_to(function: Callable[..., PyTree]) -> int | None:
+def _steps_to(function: object) -> int | None:
     """How often what its name leads to must be unwrapped to find a function; None if it is not
     found."""
     found, steps = _at(function), 0
@@ -174,28 +181,28 @@ _DEEPEST = 100  # more is a circle
 class _Below:
     """A function whose name leads to what was made of it, as the unwrapped form of that."""
 
-    def __init__(self, function: Callable[..., PyTree], steps: int) -> None:
+    def __init__(self, function: object, steps: int) -> None:
         self.function, self.steps = function, steps
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return unwrapped, (_at(self.function), self.steps)
 
 
-def _below_its_name(x: object, pickler: _Pickler) -> Any:
+def _below_its_name(x: object, pickler: _Pickler) -> object:
     if not isinstance(x, types.FunctionType) or pickler.sends(x):
         return x
     steps = _steps_to(x)
     return _Below(x, steps) if steps else x
 
 
-def unwrapped(x: Any, steps: int) -> Any:
+def unwrapped(x: Any, steps: int) -> object:
     """The function below a number of wrappers."""
     for _ in range(steps):
         x = x.__wrapped__
     return x
 
 
-def _named_parts(x: object) -> Iterator[Any]:
+def _named_parts(x: object) -> Iterator[object]:
     """The functions and classes in an argument that pickle would write by name."""
     if isinstance(x, (types.FunctionType, type)):
         yield x
@@ -253,7 +260,7 @@ def _modules_by_value(pickler: object) -> frozenset[str]:
     return frozenset(found)
 
 
-def _unpicklable(x: Any, function: Any) -> UnpicklableError:
+def _unpicklable(x: object, function: object) -> UnpicklableError:
     name = getattr(function, "__qualname__", "function")
     code = getattr(function, "__code__", None)
     place = f" in {code.co_filename}:{code.co_firstlineno}" if code is not None else ""

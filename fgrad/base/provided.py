@@ -11,7 +11,7 @@ module that runs again after an interrupted import (see lazy_import.py) provides
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Generic, NoReturn, TypeVar
 
 from fgrad.errors import CheckError
 from fgrad.typing import PyTree
@@ -32,7 +32,7 @@ class Provided(Generic[F]):
     provided: bool  # whether its module has been imported
 
     def __init__(self, name: str) -> None:
-        def missing(*_args: object, **_kwargs: object) -> Any:
+        def missing(*_args: object, **_kwargs: object) -> NoReturn:
             module = name.rpartition(".")[0]
             raise CheckError(f"{name} is called before {module} is imported")
 

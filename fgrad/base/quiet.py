@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
 
 import numpy as np
 
-from fgrad.typing import PyTree
-
-Function = TypeVar("Function", bound=Callable[..., PyTree])
+from fgrad.typing import P, R
 
 
-def quiet(function: Function) -> Function:
+def quiet(function: Callable[P, R]) -> Callable[P, R]:
     """Decorator: NumPy's floating-point errors are ignored while the function runs."""
     if np.lib.NumpyVersion(np.__version__) >= "2.0.0":
         return np.errstate(all="ignore")(function)
 
     @functools.wraps(function)
-    def silent(*args: PyTree) -> Any:
+    def silent(*args: P.args, **kwargs: P.kwargs) -> R:
         with np.errstate(all="ignore"):  # as a decorator it does not nest in this NumPy
-            return function(*args)
+            return function(*args, **kwargs)
 
-    return silent  # type: ignore[return-value]
+    return silent

@@ -74,6 +74,11 @@ def is_own_file(file: str) -> bool:
     return file.startswith(_OWN[0])
 
 
+def caller() -> FrameType | None:
+    """The frame of the function that called the function which asks."""
+    return sys._getframe(2)
+
+
 def user_frame() -> FrameType | None:
     """The innermost frame of the user's, or else of a library; None if there is neither."""
     frame: FrameType | None = sys._getframe(1)

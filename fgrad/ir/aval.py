@@ -38,12 +38,12 @@ PYTHON_SCALARS: dict[type, DType] = {
 }
 
 
-def is_bfloat16(dtype: np.dtype) -> bool:
+def is_bfloat16(dtype: DType) -> bool:
     """Whether a dtype is ml_dtypes' bfloat16, whose kind is that of no number."""
     return dtype.kind == "V" and dtype.name == "bfloat16"
 
 
-def is_numeric(dtype: np.dtype) -> bool:
+def is_numeric(dtype: DType) -> bool:
     """Whether arrays of a dtype can be traced: bool, integer, floating point or complex."""
     if dtype.kind in "biufc":
         return dtype.itemsize <= 16 and dtype.char not in "gG"
@@ -90,18 +90,18 @@ class Aval:
         return Aval(self.shape, self.dtype) if self.weak else self
 
 
-def aval_of(x: Any) -> Aval:
+def aval_of(x: object) -> Aval:
     """The aval of a value: a tracer's own, an array's, or a weak one for a Python scalar; what is
     an aval already is a strong one."""
-    kind = type(x)
-    if kind is Aval:
-        return x.strong()
-    if kind is np.ndarray:
+    if type(x) is np.ndarray:
         return Aval(x.shape, x.dtype)
+    if type(x) is Aval:
+        return x.strong()
     aval = getattr(x, "aval", None)
     if aval is not None:
         return aval
-    weak = PYTHON_SCALARS.get(kind)
+    weak = PYTHON_SCALARS.get(type(x))
     if weak is not None:
         return Aval((), weak, True)
-    return Aval(x.shape, x.dtype)
+    other: Any = x  # a NumPy scalar, or what has a shape and a dtype as it has
+    return Aval(other.shape, other.dtype)

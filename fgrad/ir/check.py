@@ -11,10 +11,8 @@ text) P9 constants are arrays of rank >= 1 that match their aval
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
 
-import numpy as np
-
+from fgrad.base.kinds import is_array, is_tuple
 from fgrad.errors import CheckError, FgradError
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Eqn, Lit, Program, Var
@@ -42,7 +40,7 @@ def _check_flat(program: Program, after: str) -> None:
         bound.add(var)
     for var, array in program.consts:
         _require(var not in bound, "P1", "a constant is bound twice", program, None, after)
-        fits = isinstance(array, np.ndarray) and array.ndim >= 1
+        fits = is_array(array) and array.ndim >= 1
         fits = fits and (array.shape, array.dtype) == (var.aval.shape, var.aval.dtype)
         _require(fits, "P9", "a constant is not an array of its aval", program, None, after)
         bound.add(var)
@@ -112,7 +110,7 @@ def _problem_of_kind(eqn: Eqn, same_shape: bool) -> tuple[str, str] | None:
 
 def _type_problem(eqn: Eqn) -> tuple[str, str] | None:
     try:
-        avals: Any = eqn.prim.type_of(*[a.aval for a in eqn.inputs], **eqn.params)
+        avals = eqn.prim.type_of(*[a.aval for a in eqn.inputs], **eqn.params)
     except FgradError as error:
         return "P7", f"the type rule refuses: {error.headline}"
     except TypeError as error:
@@ -128,7 +126,7 @@ def _type_problem(eqn: Eqn) -> tuple[str, str] | None:
 
 
 def _closed(value: object) -> bool:
-    if type(value) is tuple:
+    if is_tuple(value):
         return all([type(item) in _PLAIN or _closed(item) for item in value])
     return not isinstance(value, Var | Lit) and not isinstance(getattr(value, "aval", None), Aval)
 

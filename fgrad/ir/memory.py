@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Atom, Eqn, Program, Var
+from fgrad.ir.walk import programs_in
 
 
 def is_view(eqn: Eqn) -> bool:
@@ -54,11 +53,7 @@ def peak_bytes(program: Program) -> int:
 
 def _inside(eqn: Eqn) -> int:
     """The memory of the programs that an equation holds: one of them runs at a time."""
-    found = [0]
-    for value in eqn.params.values():
-        items: tuple[Any, ...] = value if type(value) is tuple else (value,)
-        found += [_peak_of(p) for p in items if isinstance(p, Program)]
-    return max(found)
+    return max([_peak_of(p) for p in programs_in(eqn.params)], default=0)
 
 
 def _peak_of(program: Program) -> int:
@@ -67,7 +62,7 @@ def _peak_of(program: Program) -> int:
 
 def live_bytes(program: Program) -> list[int]:
     """For each equation, the bytes of earlier results that it or a later one reads."""
-    last: dict[Any, int] = {}
+    last: dict[Atom, int] = {}
     for k, eqn in enumerate(program.eqns):
         last.update({a: k for a in eqn.inputs if type(a) is Var})
     change = [0] * (len(program.eqns) + 1)
@@ -76,7 +71,8 @@ def live_bytes(program: Program) -> list[int]:
             if last.get(var, k) > k:
                 change[k + 1] += bytes_of(var.aval)
                 change[last[var] + 1] -= bytes_of(var.aval)
-    found, total = [], 0
+    total = 0
+    found: list[int] = []
     for c in change[:-1]:
         total += c
         found.append(total)

@@ -13,7 +13,7 @@ from fgrad.base.source import Loc
 from fgrad.ir.primitive import REGISTRY, Primitive
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var
 from fgrad.ir.traits import Holds
-from fgrad.ir.walk import resolve_atom, resolve_operands
+from fgrad.ir.walk import programs_in, resolve_atom, resolve_operands
 
 Orders = tuple[bool, ...]
 
@@ -50,8 +50,7 @@ def kept_orders(prim: Primitive, values: Sequence[object], params: Params, count
 
 def _held_orders(prim: Primitive, params: Params, count: int) -> Orders:
     """The orders of programs that run once; those of a loop start the next step."""
-    programs = [p for x in params.values() for p in (x if type(x) is tuple else (x,))]
-    found = [orders_of(p) for p in programs if isinstance(p, Program)]
+    found = [orders_of(p) for p in programs_in(params)]
     if not found:  # a custom rule, which knows of its function
         orders = getattr(params.get("rules"), "orders", None)
         found = [(False,) if orders is None else orders]

@@ -20,11 +20,11 @@ primitives nothing at all, so that a tape lets go of them while the function run
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, NoReturn, TypeVar
 
 from fgrad.base.lazy_import import load
+from fgrad.base.source import caller
 from fgrad.errors import CheckError
 from fgrad.ir.traits import Along, Refusal, Traits, given
 from fgrad.typing import PyTree
@@ -61,7 +61,7 @@ def registered(name: str, module: str | None) -> Primitive:
 def _statement() -> tuple[Statement | None, str | None]:
     """The file and line of the statement of a module that is running now, and the name of the
     module; None outside of one."""
-    frame = sys._getframe(2)
+    frame = caller()
     while frame is not None and frame.f_code.co_name != "<module>":
         frame = frame.f_back
     if frame is None:
@@ -145,7 +145,7 @@ class Primitive:
         self.finite = False  # whether the maps multiply by infinity for infinite operands alone
         # harmless(k, values): whether the map of operand k makes zero of zero; None if never
         self.harmless: Rule | None = None
-        self.owner: Any = None  # of a user's: the function, whose `prim` this is
+        self.owner: object = None  # of a user's: the function, whose `prim` this is
         # Read on every eager call, so plain attributes; filled by the setters below.
         self.evaluate_rule: Rule = self._missing("evaluate")
         self.type_of: Rule = self._missing("type_rule")
@@ -185,7 +185,7 @@ class Primitive:
     def __repr__(self) -> str:
         return self.name
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         if self.owner is not None:
             return getattr, (self.owner, "prim")
         return registered, (self.name, self.module)
@@ -214,7 +214,7 @@ class Primitive:
         return tuple([k for k in (*range(count), OUT) if k not in read])
 
     def _missing(self, slot: str) -> Rule:
-        def missing(*_args: object, **_params: object) -> Any:
+        def missing(*_args: object, **_params: object) -> NoReturn:
             raise CheckError(f"primitive {self.name!r} has no {slot}")
 
         return missing

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
 
+from fgrad.base.kinds import is_tuple
 from fgrad.base.source import Loc
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
@@ -71,11 +72,12 @@ class Params(dict[str, Any]):
 _PLAIN = frozenset({int, float, bool, str, type(None)})
 
 
-def _word(value: Any) -> str:
-    kind = type(value)
-    if kind in _PLAIN or (kind is tuple and _PLAIN.issuperset(map(type, value))):
+def _word(value: object) -> str:
+    if type(value) in _PLAIN:
         return repr(value)
-    if kind is tuple:
+    if is_tuple(value):
+        if _PLAIN.issuperset(map(type, value)):
+            return repr(value)
         return f"({','.join(map(_word, value))})"
     return f"dtype {value.char}" if isinstance(value, np.dtype) else f"<{id(value)}>"
 
@@ -124,9 +126,9 @@ class Program:
         self.eqns = eqns
         self.outputs = outputs
         self.made_by = made_by
-        self._derived: dict[Hashable, Any] = {}  # see `derived`
+        self._derived: dict[Hashable, object] = {}  # see `derived`
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return Program, tuple([getattr(self, name) for name in self.__slots__[:6]])
 
     def derived(self, key: Hashable, make: Callable[[], T]) -> T:
@@ -144,10 +146,24 @@ class Program:
         """What was derived for a key; None if nothing was."""
         return self._derived.get(key)
 
-    def replace(self, **changes: object) -> Program:
+    def replace(
+        self,
+        name: str | None = None,
+        inputs: tuple[Var, ...] | None = None,
+        consts: tuple[tuple[Var, np.ndarray], ...] | None = None,
+        eqns: tuple[Eqn, ...] | None = None,
+        outputs: tuple[Atom, ...] | None = None,
+        made_by: str | None = None,
+    ) -> Program:
         """A copy with some fields changed, of which nothing is derived yet."""
-        fields = {name: getattr(self, name) for name in self.__slots__[:6]}
-        return Program(**{**fields, **changes})
+        return Program(
+            self.name if name is None else name,
+            self.inputs if inputs is None else inputs,
+            self.consts if consts is None else consts,
+            self.eqns if eqns is None else eqns,
+            self.outputs if outputs is None else outputs,
+            self.made_by if made_by is None else made_by,
+        )
 
     @property
     def in_avals(self) -> tuple[Aval, ...]:

@@ -17,10 +17,10 @@ import hashlib
 import itertools
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import numpy as np
 
+from fgrad.base.kinds import is_scalar, is_tuple
 from fgrad.ir.aval import DTYPE_NAMES, DTYPES, Aval
 from fgrad.ir.primitive import REGISTRY
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
@@ -129,14 +129,14 @@ def const_digest(x: np.ndarray) -> str:
 
 
 def _value(value: object, labels: dict[int, str]) -> str:
-    if type(value) is tuple:
+    if is_tuple(value):
         inner = ", ".join(_value(v, labels) for v in value)
         return f"({inner},)" if len(value) == 1 else f"({inner})"
     if isinstance(value, Program):
         return labels.get(id(value), f"<program {value.name}>")
     if isinstance(value, np.dtype):
         return DTYPE_NAMES[value.name]
-    if isinstance(value, np.generic):
+    if is_scalar(value):
         return f"{scalar_text(value)}!"
     if value is None or type(value) in (bool, int, float, str):
         return repr(value)
@@ -173,7 +173,7 @@ def parse_program(text: str, arrays: Iterable[np.ndarray] = ()) -> Program:
     for block in reversed(_inner_last(blocks)):
         label, program = _Parser(labelled, digests).program(block)
         labelled[label] = program
-    return program
+    return labelled["@0"]
 
 
 def _inner_last(blocks: list[list[str]]) -> list[list[str]]:
@@ -209,7 +209,9 @@ class _Parser:
     def program(self, block: list[str]) -> tuple[str, Program]:
         head = _head(block[0])
         inputs = self.bindings(head[3])
-        consts, eqns, outputs = [], [], ()
+        consts: list[tuple[Var, np.ndarray]] = []
+        eqns: list[Eqn] = []
+        outputs: tuple[Atom, ...] = ()
         for line in block[1:]:
             line = re.sub(r"\s+# .*$", "", line).strip()
             if line.startswith("const "):
@@ -223,8 +225,9 @@ class _Parser:
         return head[1] or "@0", program
 
     def bindings(self, text: str) -> tuple[Var, ...]:
-        found = []
-        for name, dtype, dims, weak in _BINDING.findall(text):
+        found: list[Var] = []
+        for match in _BINDING.finditer(text):
+            name, dtype, dims, weak = match.groups()
             shape = tuple(int(d) for d in dims.split(",") if d)
             var = self.vars[name] = Var(Aval(shape, DTYPES[dtype], bool(weak)))
             found.append(var)
@@ -239,7 +242,7 @@ class _Parser:
                 raise ValueError(f"no array was given for the constant {right}")
             return var, self.digests[right]
         tokens = _Tokens(right[1:-1])
-        values = []
+        values: list[np.generic] = []
         while not tokens.done:
             values.append(_scalar(*tokens.next()))
         return var, np.array(values, dtype).reshape(shape)
@@ -263,7 +266,7 @@ class _Parser:
         tokens.expect("]")
         return params
 
-    def value(self, tokens: _Tokens) -> Any:
+    def value(self, tokens: _Tokens) -> object:
         kind, text = tokens.next()
         if kind == "mark" and text == "(":
             return self.tuple(tokens)
@@ -279,8 +282,8 @@ class _Parser:
             return {"None": None, "True": True, "False": False}[text]
         return int(text) if re.fullmatch(r"-?\d+", text) else float(text)
 
-    def tuple(self, tokens: _Tokens) -> tuple[Any, ...]:
-        items = []
+    def tuple(self, tokens: _Tokens) -> tuple[object, ...]:
+        items: list[object] = []
         while tokens.peek() != ")":
             items.append(self.value(tokens))
             if tokens.peek() == ",":
@@ -332,7 +335,7 @@ def _scalar(kind: str, text: str) -> np.generic:
     spelled, _, suffix = text.partition(":")
     if kind == "complex":
         real, imag = spelled[1:-2].split(" ")
-        value: Any = np.complex128(complex(float(real), float(imag)))
+        value = np.complex128(complex(float(real), float(imag)))
         return DTYPES[suffix or "c128"].type(value)
     if spelled in ("True", "False"):
         return np.bool_(spelled == "True")
@@ -348,7 +351,8 @@ def _scalar(kind: str, text: str) -> np.generic:
 
 def equal_programs(p: Program, q: Program) -> bool:
     """Whether two programs are the same but for names, locations and provenance."""
-    pending, seen = [(p, q)], set()
+    pending = [(p, q)]
+    seen: set[tuple[int, int]] = set()
     while pending:
         a, b = pending.pop()
         if (id(a), id(b)) in seen:
@@ -406,16 +410,16 @@ def _equal_params(p: Params, q: Params, pending: list[tuple[Program, Program]]) 
     return all(_equal_value(value, q[key], pending) for key, value in p.items())
 
 
-def _equal_value(x: Any, y: Any, pending: list[tuple[Program, Program]]) -> bool:
+def _equal_value(x: object, y: object, pending: list[tuple[Program, Program]]) -> bool:
     if isinstance(x, Program) and isinstance(y, Program):
         pending.append((x, y))
         return True
     if type(x) is not type(y):
         return False
-    if type(x) is tuple:
+    if is_tuple(x) and is_tuple(y):
         if len(x) != len(y):
             return False
         return all(_equal_value(a, b, pending) for a, b in zip(x, y, strict=True))
-    if isinstance(x, np.generic):
+    if is_scalar(x) and is_scalar(y):
         return x.dtype == y.dtype and _same_number(x, y)
     return bool(x == y) or (x != x and y != y)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from fgrad.ir.program import Atom, Eqn, Program, Var
+from fgrad.base.kinds import is_tuple
+from fgrad.ir.program import Atom, Eqn, Params, Program, Var
 from fgrad.ir.traits import Cost
 
 
@@ -55,15 +56,22 @@ def resolve_atom(atom: Atom, env: Mapping[Var, Atom]) -> Atom:
     return env.get(atom, atom)  # type: ignore[call-overload]
 
 
+def programs_in(params: Params) -> list[Program]:
+    """The programs among the parameters of an equation, also in tuples."""
+    found: list[Program] = []
+    for value in params.values():
+        if isinstance(value, Program):
+            found.append(value)
+        elif is_tuple(value):
+            found += [item for item in value if isinstance(item, Program)]
+    return found
+
+
 def has_effect(eqn: Eqn) -> bool:
     """Whether an equation does more than compute: it, or one of a program in its parameters."""
     if eqn.prim.effect:
         return True
-    for value in eqn.params.values() if eqn.params else ():
-        for item in value if type(value) is tuple else (value,):
-            if isinstance(item, Program) and _acts(item):
-                return True
-    return False
+    return any([_acts(held) for held in programs_in(eqn.params)]) if eqn.params else False
 
 
 def _acts(program: Program) -> bool:
@@ -76,12 +84,10 @@ def subprograms(program: Program) -> list[Program]:
     pending = [program]
     while pending:
         for eqn in pending.pop().eqns:
-            for value in eqn.params.values():
-                items = value if type(value) is tuple else (value,)
-                for item in items:
-                    if isinstance(item, Program) and id(item) not in found:
-                        found[id(item)] = item
-                        pending.append(item)
+            for held in programs_in(eqn.params):
+                if id(held) not in found:
+                    found[id(held)] = held
+                    pending.append(held)
     return list(found.values())
 
 

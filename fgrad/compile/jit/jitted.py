@@ -117,7 +117,7 @@ class Jitted(NativeCallable):
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
-    def __reduce__(self) -> str | tuple[Any, ...]:
+    def __reduce__(self) -> str | tuple[object, ...]:
         settings = (self.static_argnums, self.static_argnames, self.donate_argnums)
         call = (self.fun, *settings, self.max_traces, self.device)
         return reduced(self, Recipe(Jitted, call, {}))

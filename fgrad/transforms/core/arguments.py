@@ -15,7 +15,8 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.base.closures import contents
-from fgrad.base.containers import SEQUENCES, Edit, Watch, containers_in, put_contents
+from fgrad.base.containers import Edit, Watch, containers_in, put_contents
+from fgrad.base.kinds import is_dict, is_series
 from fgrad.base.pickling import Transformed
 from fgrad.base.source import USERS, here, owner_of, resolve, warn_user
 from fgrad.errors import ArgumentWriteError, InPlaceError, LostWriteWarning
@@ -260,8 +261,9 @@ def _named_containers(fun: Callable[..., PyTree]) -> list[PyTree]:
         if id(x) in seen:
             continue
         seen.add(id(x))
-        if isinstance(x, (dict, *SEQUENCES)) and len(x) <= MOST_ITEMS:
-            found[id(x)] = x
+        if is_dict(x) or is_series(x):
+            if len(x) <= MOST_ITEMS:
+                found[id(x)] = x
         elif isinstance(x, FunctionType):
             users = owner_of(x.__code__.co_filename) == USERS
             held = [contents(cell) for cell in x.__closure__ or ()]

@@ -89,7 +89,7 @@ class Tape:
         tape.inputs, tape.outputs = list(inputs), list(outputs)
         return tape
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         records = [
             record._replace(loc=resolve(record.loc))
             for record in self.records

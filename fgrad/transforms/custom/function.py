@@ -77,7 +77,7 @@ class CustomFunction:
         """Call the function."""
         raise NotImplementedError
 
-    def __reduce__(self) -> str | tuple[Value, ...]:
+    def __reduce__(self) -> str | tuple[object, ...]:
         kept = {k: x for k, x in vars(self).items() if k not in _MADE_ANEW}
         return reduced(self, self.recipe or Recipe(_with_rules, (type(self),), kept))
 

@@ -53,7 +53,7 @@ class Settings:
     def __hash__(self) -> int:
         return hash(self.key)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return Settings, (self.owner, self.values)
 
 
@@ -75,7 +75,7 @@ class CustomPrimitive:
         self.prim = _primitive_of(self)
         _SENT[self.mark] = self
 
-    def __reduce__(self) -> str | tuple[Value, ...]:
+    def __reduce__(self) -> str | tuple[object, ...]:
         kept = {k: x for k, x in vars(self).items() if k not in ("prim", "__wrapped__")}
         return reduced(self, Recipe(_with_rules, (), kept))
 
