@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 from fgrad.errors import ShapeError
 from fgrad.numpy.promote import inexact, normalize_axis, user_line
@@ -29,7 +28,7 @@ def _between_tails(x: Value, bound: float, middle: Callable[[Value], Value]) -> 
 # --- piecewise linear ---------------------------------------------------------------------------
 
 
-def relu(x: Any) -> Value:
+def relu(x: ArrayLike) -> Value:
     """max(x, 0), with derivative 0 at 0.
 
     Example:
@@ -54,7 +53,7 @@ def relu6(x: ArrayLike) -> Value:
     return select(ew.ge(x, lit(x, 6)), lit(x, 6), x)
 
 
-def leaky_relu(x: Any, negative_slope: float = 0.01) -> Value:
+def leaky_relu(x: ArrayLike, negative_slope: float = 0.01) -> Value:
     """x for x > 0, else negative_slope * x.
 
     Example:
@@ -65,7 +64,7 @@ def leaky_relu(x: Any, negative_slope: float = 0.01) -> Value:
     return select(ew.gt(x, lit(x, 0)), x, ew.mul(x, lit(x, negative_slope)))
 
 
-def hard_tanh(x: Any) -> Value:
+def hard_tanh(x: ArrayLike) -> Value:
     """min(max(x, -1), 1), with derivative 0 at the corners.
 
     Example:
@@ -77,7 +76,7 @@ def hard_tanh(x: Any) -> Value:
     return select(ew.ge(low, lit(x, 1)), lit(x, 1), low)
 
 
-def hard_sigmoid(x: Any) -> Value:
+def hard_sigmoid(x: ArrayLike) -> Value:
     """relu6(x + 3) / 6.
 
     Example:
@@ -91,7 +90,7 @@ def hard_sigmoid(x: Any) -> Value:
 # --- exponential --------------------------------------------------------------------------------
 
 
-def elu(x: Any, alpha: float = 1.0) -> Value:
+def elu(x: ArrayLike, alpha: float = 1.0) -> Value:
     """x for x > 0, else alpha (exp(x) - 1) (Clevert et al. 2016).
 
     Example:
@@ -119,7 +118,7 @@ def selu(x: ArrayLike) -> Value:
     return ew.mul(y, lit(y, _SELU_SCALE))
 
 
-def celu(x: Any, alpha: float = 1.0) -> Value:
+def celu(x: ArrayLike, alpha: float = 1.0) -> Value:
     """x for x > 0, else alpha (exp(x / alpha) - 1), continuously differentiable (Barron 2017).
 
     Example:
@@ -132,7 +131,7 @@ def celu(x: Any, alpha: float = 1.0) -> Value:
     return select(positive, x, ew.mul(below, lit(x, alpha)))
 
 
-def sigmoid(x: Any) -> Value:
+def sigmoid(x: ArrayLike) -> Value:
     """1 / (1 + exp(-x)).
 
     Example:
@@ -142,7 +141,7 @@ def sigmoid(x: Any) -> Value:
     return ew.logistic(inexact(x))
 
 
-def tanh(x: Any) -> Value:
+def tanh(x: ArrayLike) -> Value:
     """The hyperbolic tangent.
 
     Example:
@@ -152,7 +151,7 @@ def tanh(x: Any) -> Value:
     return ew.tanh(inexact(x))
 
 
-def soft_sign(x: Any) -> Value:
+def soft_sign(x: ArrayLike) -> Value:
     """x / (1 + |x|).
 
     Example:
@@ -165,7 +164,7 @@ def soft_sign(x: Any) -> Value:
     return select(infinite, ew.sign(x), ew.div(y, ew.add(ew.abs_(y), lit(x, 1))))
 
 
-def softplus(x: Any) -> Value:
+def softplus(x: ArrayLike) -> Value:
     """log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)), without overflow.
 
     Example:
@@ -178,7 +177,7 @@ def softplus(x: Any) -> Value:
     return ew.add(select(positive, x, lit(x, 0)), ew.log1p(ew.exp(distance)))
 
 
-def log_sigmoid(x: Any) -> Value:
+def log_sigmoid(x: ArrayLike) -> Value:
     """log(sigmoid(x)) = -softplus(-x).
 
     Example:
@@ -188,7 +187,7 @@ def log_sigmoid(x: Any) -> Value:
     return ew.neg(softplus(ew.neg(inexact(x))))
 
 
-def silu(x: Any) -> Value:
+def silu(x: ArrayLike) -> Value:
     """x * sigmoid(x) (Elfwing et al. 2018), also called swish.
 
     Example:
@@ -202,7 +201,7 @@ def silu(x: Any) -> Value:
 swish = silu
 
 
-def mish(x: Any) -> Value:
+def mish(x: ArrayLike) -> Value:
     """x * tanh(softplus(x)) (Misra 2019).
 
     Example:
@@ -213,7 +212,7 @@ def mish(x: Any) -> Value:
     return _between_tails(x, 750.0, lambda y: ew.mul(y, ew.tanh(softplus(y))))
 
 
-def gelu(x: Any, approximate: bool = True) -> Value:
+def gelu(x: ArrayLike, approximate: bool = True) -> Value:
     """x times the probability that a standard normal number is below x (Hendrycks and Gimpel 2016).
 
     Arguments:
@@ -241,7 +240,7 @@ def _gelu_erf(x: Value) -> Value:
     return ew.mul(ew.mul(x, lit(x, 0.5)), tail)
 
 
-def glu(x: Any, axis: int = -1) -> Value:
+def glu(x: ArrayLike, axis: int = -1) -> Value:
     """The first half of an axis times the sigmoid of the second half (Dauphin et al. 2017).
 
     Raises:

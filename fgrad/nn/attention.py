@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -11,19 +10,20 @@ from fgrad.errors import ShapeError
 from fgrad.nn.probability import softmax
 from fgrad.numpy.promote import as_array, inexact, promote, user_line
 from fgrad.trace import Value
+from fgrad.typing import ArrayLike
 
 
 def dot_product_attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    bias: Any = None,
-    mask: Any = None,
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    bias: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
     *,
     scale: float | None = None,
     is_causal: bool = False,
-    query_seq_lengths: Any = None,
-    key_value_seq_lengths: Any = None,
+    query_seq_lengths: ArrayLike | None = None,
+    key_value_seq_lengths: ArrayLike | None = None,
     local_window_size: int | tuple[int, int] | None = None,
 ) -> Value:
     """For each query and head, the mean of the values, weighted by softmax(scale q . k + bias).
@@ -82,13 +82,17 @@ def dot_product_attention(
 
 def _window(
     queries: int, keys: int, is_causal: bool, local: int | tuple[int, int] | None
-) -> list[Any]:
+) -> list[np.ndarray]:
     """The keys that queries see by their distance, as (queries, keys)."""
     left, right = (local, local) if isinstance(local, int) else local or (None, None)
     ahead = np.arange(keys) - np.arange(queries)[:, None]
     right = min(right, 0) if is_causal and right is not None else 0 if is_causal else right
-    seen = [] if left is None else [ahead >= -left]
-    return seen if right is None else [*seen, ahead <= right]
+    seen: list[np.ndarray] = []
+    if left is not None:
+        seen.append(ahead >= -left)
+    if right is not None:
+        seen.append(ahead <= right)
+    return seen
 
 
 def _check_lengths(q: tuple[int, ...], k: tuple[int, ...], v: tuple[int, ...]) -> None:

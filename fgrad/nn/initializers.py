@@ -17,8 +17,9 @@ from fgrad import random
 from fgrad.errors import ShapeError
 from fgrad.numpy.promote import normalize_axis, user_line
 from fgrad.ops.elementwise import lit, mul, sub
+from fgrad.random.keys import Key
 from fgrad.trace import Value
-from fgrad.typing import ArrayLike, DTypeLike
+from fgrad.typing import DTypeLike
 
 Ints = tuple[int, ...]
 
@@ -42,12 +43,12 @@ def fans(shape: Ints, in_axis: int = -2, out_axis: int = -1) -> tuple[int, int]:
     return shape[i] * window, shape[o] * window
 
 
-def _normal(key: ArrayLike, shape: Ints, dtype: DTypeLike | None, variance: float) -> Value:
+def _normal(key: Key, shape: Ints, dtype: DTypeLike | None, variance: float) -> Value:
     x = random.normal(key, shape, dtype)
     return mul(x, lit(x, math.sqrt(variance)))
 
 
-def _uniform(key: ArrayLike, shape: Ints, dtype: DTypeLike | None, variance: float) -> Value:
+def _uniform(key: Key, shape: Ints, dtype: DTypeLike | None, variance: float) -> Value:
     """Uniform in [-a, a), where a^2 = 3 variance."""
     limit = math.sqrt(3 * variance)
     u = random.uniform(key, shape, dtype)
@@ -55,7 +56,7 @@ def _uniform(key: ArrayLike, shape: Ints, dtype: DTypeLike | None, variance: flo
 
 
 def glorot_normal(
-    key: ArrayLike,
+    key: Key,
     shape: Ints,
     dtype: DTypeLike | None = np.float64,
     in_axis: int = -2,
@@ -82,7 +83,7 @@ def glorot_normal(
 
 
 def glorot_uniform(
-    key: ArrayLike,
+    key: Key,
     shape: Ints,
     dtype: DTypeLike | None = np.float64,
     in_axis: int = -2,
@@ -99,7 +100,7 @@ def glorot_uniform(
 
 
 def he_normal(
-    key: ArrayLike,
+    key: Key,
     shape: Ints,
     dtype: DTypeLike | None = np.float64,
     in_axis: int = -2,
@@ -116,7 +117,7 @@ def he_normal(
 
 
 def he_uniform(
-    key: ArrayLike,
+    key: Key,
     shape: Ints,
     dtype: DTypeLike | None = np.float64,
     in_axis: int = -2,
@@ -133,7 +134,7 @@ def he_uniform(
 
 
 def lecun_normal(
-    key: ArrayLike,
+    key: Key,
     shape: Ints,
     dtype: DTypeLike | None = np.float64,
     in_axis: int = -2,
@@ -150,7 +151,7 @@ def lecun_normal(
 
 
 def lecun_uniform(
-    key: ArrayLike,
+    key: Key,
     shape: Ints,
     dtype: DTypeLike | None = np.float64,
     in_axis: int = -2,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -27,11 +27,13 @@ from fgrad.ops import window
 from fgrad.ops.elementwise import lit, select
 from fgrad.ops.reduce import reduce_max, reduce_sum, spread
 from fgrad.ops.shape import inverse_permutation, pad, permute
+from fgrad.random.keys import Key
 from fgrad.trace import Value
-from fgrad.typing import PyTree
+from fgrad.typing import ArrayLike, Axis, PyTree
 
-Ints = tuple[int, ...]
-Pairs = tuple[tuple[int, int], ...]
+Ints: TypeAlias = tuple[int, ...]
+Pairs: TypeAlias = tuple[tuple[int, int], ...]
+Padding: TypeAlias = Literal["SAME", "VALID"] | int | Sequence[int | tuple[int, int]]
 
 
 # --- normalisation ------------------------------------------------------------------------------
@@ -42,7 +44,7 @@ def _mean(x: Value, axes: Ints) -> Value:
     return ew.div(reduce_sum(x, axes), lit(x, count))
 
 
-def _scale_and_shift(x: Value, scale: Any, bias: Any) -> Value:
+def _scale_and_shift(x: Value, scale: ArrayLike | None, bias: ArrayLike | None) -> Value:
     for function, operand in ((ew.mul, scale), (ew.add, bias)):
         if operand is not None:
             x = function(*broadcast(promote([x, as_array(operand)]), x.shape))
@@ -50,7 +52,11 @@ def _scale_and_shift(x: Value, scale: Any, bias: Any) -> Value:
 
 
 def layer_norm(
-    x: Any, scale: Any = None, bias: Any = None, axis: Any = -1, eps: float = 1e-5
+    x: ArrayLike,
+    scale: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
+    axis: Axis = -1,
+    eps: float = 1e-5,
 ) -> Value:
     """(x - mean) / sqrt(variance + eps) * scale + bias (Ba, Kiros and Hinton 2016).
 
@@ -73,7 +79,9 @@ def layer_norm(
     return _scale_and_shift(_normalised(centred, axes, eps), scale, bias)
 
 
-def rms_norm(x: Any, scale: Any = None, axis: Any = -1, eps: float = 1e-6) -> Value:
+def rms_norm(
+    x: ArrayLike, scale: ArrayLike | None = None, axis: Axis = -1, eps: float = 1e-6
+) -> Value:
     """x / sqrt(mean(x^2) + eps) * scale (Zhang and Sennrich 2019).
 
     Arguments are those of `layer_norm`.
@@ -91,7 +99,7 @@ def _normalised(x: Value, axes: Ints, eps: float) -> Value:
     return ew.div(x, spread(ew.sqrt(power), x.shape, axes))
 
 
-def dropout(key: Any, x: Any, rate: float) -> Value:
+def dropout(key: Key, x: ArrayLike, rate: float) -> Value:
     """`x` with each element set to 0 with probability `rate`, and the others divided by 1 - rate.
 
     Arguments:
@@ -128,7 +136,7 @@ def _layout(layout: str, ndim: int, function: str) -> tuple[Ints, Ints]:
     return (0, c, *spatial), spatial
 
 
-def _ints(value: Any, rank: int, name: str) -> Ints:
+def _ints(value: int | Sequence[int], rank: int, name: str) -> Ints:
     values = (value,) * rank if isinstance(value, (int, np.integer)) else tuple(value)
     if len(values) != rank or any(not isinstance(v, (int, np.integer)) for v in values):
         raise ArgumentError(f"nn: {name}={value!r} for {rank} spatial axes.", user_line())
@@ -137,7 +145,7 @@ def _ints(value: Any, rank: int, name: str) -> Ints:
     return tuple([int(v) for v in values])
 
 
-def _padding(padding: Any, sizes: Ints, windows: Ints, strides: Ints, dilation: Ints) -> Pairs:
+def _padding(padding: Padding, sizes: Ints, windows: Ints, strides: Ints, dilation: Ints) -> Pairs:
     """(low, high) for each spatial axis; "SAME" gives ceil(size / stride) windows."""
     if padding == "VALID":
         return ((0, 0),) * len(sizes)
@@ -164,11 +172,11 @@ def _padding(padding: Any, sizes: Ints, windows: Ints, strides: Ints, dilation: 
 
 
 def conv(
-    x: Any,
-    w: Any,
-    strides: Any = 1,
-    padding: Any = "VALID",
-    dilation: Any = 1,
+    x: ArrayLike,
+    w: ArrayLike,
+    strides: int | Sequence[int] = 1,
+    padding: Padding = "VALID",
+    dilation: int | Sequence[int] = 1,
     groups: int = 1,
     layout: str = "NCHW",
 ) -> Value:
@@ -222,7 +230,13 @@ def _check_conv(x: Value, w: Value, options: tuple[PyTree, ...]) -> None:
 
 
 def _pooled(
-    name: str, x: Value, window_shape: Any, strides: Any, padding: Any, layout: str, fill: Any
+    name: str,
+    x: Value,
+    window_shape: int | Sequence[int],
+    strides: int | Sequence[int] | None,
+    padding: Padding,
+    layout: str,
+    fill: float,
 ) -> Value:
     """All windows of the spatial axes, their elements in trailing axes."""
     _, axes = _layout(layout, len(x.shape), name)
@@ -238,10 +252,10 @@ def _pooled(
 
 
 def max_pool(
-    x: Any,
-    window_shape: Any,
-    strides: Any = None,
-    padding: Any = "VALID",
+    x: ArrayLike,
+    window_shape: int | Sequence[int],
+    strides: int | Sequence[int] | None = None,
+    padding: Padding = "VALID",
     layout: str = "NCHW",
 ) -> Value:
     """The largest element of each window; elements that tie share the derivative.
@@ -268,10 +282,10 @@ def max_pool(
 
 
 def avg_pool(
-    x: Any,
-    window_shape: Any,
-    strides: Any = None,
-    padding: Any = "VALID",
+    x: ArrayLike,
+    window_shape: int | Sequence[int],
+    strides: int | Sequence[int] | None = None,
+    padding: Padding = "VALID",
     layout: str = "NCHW",
     count_include_pad: bool = True,
 ) -> Value:

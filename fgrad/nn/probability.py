@@ -7,7 +7,7 @@ are exact.  An element -inf is masked: it has probability 0, and its derivative 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Literal, overload
 
 import numpy as np
 
@@ -34,10 +34,10 @@ from fgrad.ops.index import gather
 from fgrad.ops.reduce import reduce_max, reduce_sum, spread
 from fgrad.ops.shape import iota, move_axis
 from fgrad.trace import Tracer, Value
-from fgrad.typing import ArrayLike, DTypeLike
+from fgrad.typing import ArrayLike, Axis, DTypeLike
 
 
-def _masked(x: Any, where: Any) -> Value:
+def _masked(x: ArrayLike, where: ArrayLike | None) -> Value:
     """`x` with -inf where the mask is false."""
     x = inexact(x)
     if where is None:
@@ -56,7 +56,7 @@ def _center(x: Value, axes: tuple[int, ...]) -> Value:
     return select(ew.isinf(largest), lit(x, 0), largest)
 
 
-def softmax(x: Any, axis: Any = -1, where: Any = None) -> Value:
+def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Value:
     """exp(x) / sum(exp(x)) along an axis.
 
     Arguments:
@@ -82,7 +82,7 @@ def softmax(x: Any, axis: Any = -1, where: Any = None) -> Value:
     return ew.div(powers, spread(total, x.shape, axes))
 
 
-def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Value:
+def log_softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Value:
     """log(softmax(x)) = x - logsumexp(x) along an axis.
 
     Arguments:
@@ -103,14 +103,32 @@ def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Value:
     return ew.sub(shifted, spread(ew.log(total), x.shape, axes))
 
 
+@overload
 def logsumexp(
-    x: Any,
-    axis: Any = None,
-    b: Any = None,
+    x: ArrayLike,
+    axis: Axis = None,
+    b: ArrayLike | None = None,
+    keepdims: bool = False,
+    return_sign: Literal[False] = False,
+    where: ArrayLike | None = None,
+) -> Value: ...
+@overload
+def logsumexp(
+    x: ArrayLike,
+    axis: Axis = None,
+    b: ArrayLike | None = None,
     keepdims: bool = False,
     return_sign: bool = False,
-    where: Any = None,
-) -> Any:
+    where: ArrayLike | None = None,
+) -> Value | tuple[Value, Value]: ...
+def logsumexp(
+    x: ArrayLike,
+    axis: Axis = None,
+    b: ArrayLike | None = None,
+    keepdims: bool = False,
+    return_sign: bool = False,
+    where: ArrayLike | None = None,
+) -> Value | tuple[Value, Value]:
     """log(sum(b exp(x))) without overflow.
 
     Arguments:
@@ -152,7 +170,7 @@ def logsumexp(
 
 def _log_complex_sum(
     x: Value, counted: Value, b: Value | None, axes: tuple[int, ...], keepdims: bool, signed: bool
-) -> Value:
+) -> Value | tuple[Value, Value]:
     """log(sum(b exp(x))) of complex numbers, by their real parts; its sign is a unit."""
     center = _center(cx.real(counted), axes)
     powers = ew.exp(ew.sub(counted, convert(spread(center, x.shape, axes), x.dtype)))
@@ -166,7 +184,7 @@ def _log_complex_sum(
 
 def _log_and_sign(
     log: Value, sign: Value, shape: Shape, axes: tuple[int, ...], keepdims: bool, signed: bool
-) -> Any:
+) -> Value | tuple[Value, Value]:
     """The results of `logsumexp`."""
     if keepdims:
         kept = tuple([1 if a in axes else n for a, n in enumerate(shape)])
@@ -238,7 +256,7 @@ def _labels(x: ArrayLike, function: str) -> Value:
     return x
 
 
-def softmax_cross_entropy(logits: Any, labels: Any, axis: int = -1) -> Value:
+def softmax_cross_entropy(logits: ArrayLike, labels: ArrayLike, axis: int = -1) -> Value:
     """-log(softmax(logits)[label]) for each example.
 
     Arguments:
@@ -292,7 +310,7 @@ def _check_labels(labels: Value, count: int) -> None:
 
 
 def softmax_cross_entropy_with_probabilities(
-    logits: Any, probabilities: Any, axis: int = -1
+    logits: ArrayLike, probabilities: ArrayLike, axis: int = -1
 ) -> Value:
     """-sum(p * log(softmax(logits))) along an axis; a class with p = 0 adds nothing.
 
@@ -317,7 +335,7 @@ def softmax_cross_entropy_with_probabilities(
     return ew.neg(reduce_sum(terms, (axis,)))
 
 
-def sigmoid_cross_entropy(logits: Any, labels: Any) -> Value:
+def sigmoid_cross_entropy(logits: ArrayLike, labels: ArrayLike) -> Value:
     """-y log(sigmoid(x)) - (1 - y) log(sigmoid(-x)), elementwise.
 
     Arguments:

@@ -7,8 +7,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -28,12 +27,12 @@ from fgrad.trace import Value, concrete
 from fgrad.tracing.device_tracing import through
 from fgrad.tracing.on_device import device_among
 from fgrad.transforms.vmap import vmap
-from fgrad.typing import ArrayLike
+from fgrad.typing import ArrayLike, DTypeLike, PyTree, ShapeLike
 
 
 @implements("apply_along_axis")
 def apply_along_axis(
-    func1d: Any, axis: int, arr: ArrayLike, *args: ArrayLike, **kwargs: object
+    func1d: Callable[..., ArrayLike], axis: int, arr: ArrayLike, *args: ArrayLike, **kwargs: object
 ) -> Value:
     """A function applied to each lane, one after the other; `fgrad.vmap` does all at once."""
     x = as_array(arr)
@@ -51,7 +50,7 @@ def apply_along_axis(
 
 
 @implements("apply_over_axes")
-def apply_over_axes(func: Any, a: ArrayLike, axes: Sequence[int]) -> Value:
+def apply_over_axes(func: Callable[[Value, int], Value], a: ArrayLike, axes: ShapeLike) -> Value:
     """A reduction applied to one axis after the other."""
     x = as_array(a)
     for i in axes if isinstance(axes, (tuple, list)) else (axes,):
@@ -79,10 +78,10 @@ class vectorize:
 
     def __init__(
         self,
-        pyfunc: Callable[..., Any],
-        otypes: Any = None,
+        pyfunc: Callable[..., PyTree],
+        otypes: str | Iterable[DTypeLike] | None = None,
         doc: str | None = None,
-        excluded: Any = None,
+        excluded: Iterable[int | str] | None = None,
         cache: bool = False,
         signature: str | None = None,
     ) -> None:
@@ -95,7 +94,7 @@ class vectorize:
         )
         self.__doc__ = self.plain.__doc__
 
-    def __call__(self, *args: ArrayLike, **kwargs: Any) -> Any:
+    def __call__(self, *args: ArrayLike, **kwargs: ArrayLike) -> Value | tuple[Value, ...]:
         if not has_tracer(args) and not has_tracer(kwargs.values()):
             device = device_among((*args, *kwargs.values()))
             if device is not None:
@@ -105,7 +104,7 @@ class vectorize:
         names = [n for n in kwargs if n not in self.excluded]
         values = [as_array(args[i]) for i in places] + [as_array(kwargs[n]) for n in names]
 
-        def call(*parts: ArrayLike) -> Any:
+        def call(*parts: ArrayLike) -> PyTree:
             given = list(args)
             for i, part in zip(places, parts, strict=False):
                 given[i] = part
@@ -134,7 +133,11 @@ class vectorize:
         return cores
 
 
-def _over_elements(call: Callable[..., Any], values: Sequence[Value], cores: Sequence[int]) -> Any:
+def _over_elements(
+    call: Callable[..., PyTree],
+    values: Sequence[Value],
+    cores: Sequence[int],
+) -> Value | tuple[Value, ...]:
     """A function mapped over all axes but the last `cores` of its arguments, broadcast."""
     shapes = [shape_of(x) for x in values]
     leads = [s[: len(s) - c] for s, c in zip(shapes, cores, strict=True)]

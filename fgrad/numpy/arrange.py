@@ -6,7 +6,7 @@ import math
 import operator
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from fgrad.ops import shape as sh
 from fgrad.ops.roll import roll as rolled
 from fgrad.trace import Tracer, Value, concrete, known_value, numpy_functions
 from fgrad.tracing.assign import keep_memory
-from fgrad.typing import Array, ArrayLike, Axis, DTypeLike, Order, ShapeLike
+from fgrad.typing import Array, ArrayLike, Axis, Casting, DTypeLike, Order, ShapeLike
 
 # --- one array ------------------------------------------------------------------------------------
 
@@ -79,7 +79,7 @@ def reshape_(
     shape: Sequence[int] | None = None,
     order: Order = "C",
     *,
-    newshape: Any = None,
+    newshape: ShapeLike | None = None,
     copy: bool | None = None,
 ) -> Value:
     """The elements in order, in another shape."""
@@ -103,7 +103,7 @@ def ravel(a: ArrayLike, order: Order = "C") -> Value:
 
 
 @implements("transpose", "permute_dims")
-def transpose(a: ArrayLike, axes: Any = None) -> Value:
+def transpose(a: ArrayLike, axes: Axis = None) -> Value:
     """The axes in another order; reversed by default."""
     x = as_array(a)
     ndim = len(x.shape)
@@ -175,11 +175,11 @@ def squeeze(a: ArrayLike, axis: Axis = None) -> Value:
 
 
 @implements("expand_dims")
-def expand_dims(a: ArrayLike, axis: Axis) -> Value:
+def expand_dims(a: ArrayLike, axis: ShapeLike) -> Value:
     """With new axes of length 1 at the given places of the result."""
     x = as_array(a)
-    new = axis if isinstance(axis, (tuple, list)) else (axis,)
-    axes = normalize_axes(tuple(new), len(x.shape) + len(new))
+    new = known_ints(axis)
+    axes = normalize_axes(new, len(x.shape) + len(new))
     lengths = iter(x.shape)
     return reshape(
         x, tuple([1 if i in axes else next(lengths) for i in range(len(x.shape) + len(new))])
@@ -300,22 +300,34 @@ def broadcast_arrays(*args: ArrayLike, subok: bool = False) -> tuple[Value, ...]
     return tuple([numpy_functions[np.broadcast_to](x, shape) for x in xs])
 
 
+@overload
+def atleast_1d(ary: ArrayLike, /) -> Value: ...
+@overload
+def atleast_1d(*arys: ArrayLike) -> Value | tuple[Value, ...]: ...
 @implements("atleast_1d")
-def atleast_1d(*arys: ArrayLike) -> Any:
+def atleast_1d(*arys: ArrayLike) -> Value | tuple[Value, ...]:
     """With at least one axis."""
     out = tuple([x if len(x.shape) else reshape(x, (1,)) for x in map(as_array, arys)])
     return out[0] if len(out) == 1 else out
 
 
+@overload
+def atleast_2d(ary: ArrayLike, /) -> Value: ...
+@overload
+def atleast_2d(*arys: ArrayLike) -> Value | tuple[Value, ...]: ...
 @implements("atleast_2d")
-def atleast_2d(*arys: ArrayLike) -> Any:
+def atleast_2d(*arys: ArrayLike) -> Value | tuple[Value, ...]:
     """With at least two axes; new ones in front."""
     out = tuple([reshape(x, (1,) * (2 - len(x.shape)) + x.shape) for x in map(as_array, arys)])
     return out[0] if len(out) == 1 else out
 
 
+@overload
+def atleast_3d(ary: ArrayLike, /) -> Value: ...
+@overload
+def atleast_3d(*arys: ArrayLike) -> Value | tuple[Value, ...]: ...
 @implements("atleast_3d")
-def atleast_3d(*arys: ArrayLike) -> Any:
+def atleast_3d(*arys: ArrayLike) -> Value | tuple[Value, ...]:
     """With at least three axes."""
     out = tuple([_three_axes(as_array(a)) for a in arys])
     return out[0] if len(out) == 1 else out
@@ -333,12 +345,12 @@ def _three_axes(x: Value) -> Value:
 
 @implements("concatenate", "concat")
 def concatenate(
-    arrays: Any,
+    arrays: Array | Sequence[ArrayLike],
     axis: SupportsIndex | None = 0,
     out: Array | None = None,
     *,
     dtype: DTypeLike | None = None,
-    casting: Any = None,
+    casting: Casting | None = None,
 ) -> Value:
     """Arrays joined along an axis; None flattens them first."""
     refuse_out("concatenate", out)
@@ -349,7 +361,7 @@ def concatenate(
     if dtype is not None:
         xs = [_cast(as_array(a), np.dtype(dtype), casting or "same_kind") for a in arrays]
     elif axis is None:  # where Python's numbers adapt to the dtype of the others
-        xs = promote_choices(arrays)
+        xs = promote_choices(list(arrays))
     else:
         xs = promote([as_array(a) for a in arrays])
     if axis is None:
@@ -366,7 +378,7 @@ def concatenate(
     return sh.concatenate(xs, axis) if len(xs) > 1 else fresh(xs[0])
 
 
-def _cast(x: Value, dtype: np.dtype, casting: Any) -> Value:
+def _cast(x: Value, dtype: np.dtype, casting: Casting) -> Value:
     if not np.can_cast(x.dtype, dtype, casting):
         raise ArgumentError(
             f"Cannot cast array data from {x.dtype!r} to {dtype!r} according to the rule "
@@ -377,7 +389,12 @@ def _cast(x: Value, dtype: np.dtype, casting: Any) -> Value:
 
 @implements("stack")
 def stack(
-    arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: Any = None
+    arrays: Array | Sequence[ArrayLike],
+    axis: int = 0,
+    out: Array | None = None,
+    *,
+    dtype: DTypeLike | None = None,
+    casting: Casting | None = None,
 ) -> Value:
     """Arrays of one shape joined along a new axis."""
     xs = [as_array(a) for a in arrays]
@@ -402,13 +419,23 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Value, ...]:
 
 
 @implements("vstack", "row_stack")
-def vstack(tup: Any, *, dtype: Any = None, casting: Any = None) -> Value:
+def vstack(
+    tup: Array | Sequence[ArrayLike],
+    *,
+    dtype: DTypeLike | None = None,
+    casting: Casting | None = None,
+) -> Value:
     """Rows on top of each other."""
     return concatenate([atleast_2d(a) for a in tup], 0, dtype=dtype, casting=casting)
 
 
 @implements("hstack")
-def hstack(tup: Any, *, dtype: Any = None, casting: Any = None) -> Value:
+def hstack(
+    tup: Array | Sequence[ArrayLike],
+    *,
+    dtype: DTypeLike | None = None,
+    casting: Casting | None = None,
+) -> Value:
     """Columns side by side."""
     xs = [atleast_1d(a) for a in tup]
     return concatenate(xs, 0 if len(xs[0].shape) == 1 else 1, dtype=dtype, casting=casting)
@@ -430,7 +457,7 @@ def column_stack(tup: Sequence[ArrayLike]) -> Value:
 
 
 @implements("block")
-def block(arrays: Any) -> Value:
+def block(arrays: ArrayLike) -> Value:
     """Nested lists of blocks -> one array."""
     depth = _depth(arrays)
     ndim = max(depth, _most_axes(arrays))
@@ -523,7 +550,7 @@ def _check_axes(x: ArrayLike, least: int, name: str) -> None:
 
 
 @implements("tile")
-def tile(A: ArrayLike, reps: Any) -> Value:
+def tile(A: ArrayLike, reps: ShapeLike) -> Value:
     """The array repeated as a whole along each axis."""
     x = as_array(A)
     reps = known_ints(reps)
@@ -556,7 +583,7 @@ def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None) -> Value:
 
 
 @implements("resize")
-def resize(a: ArrayLike, new_shape: Any) -> Value:
+def resize(a: ArrayLike, new_shape: ShapeLike) -> Value:
     """The elements repeated as often as a new shape needs."""
     x = ravel(a)
     shape = known_ints(new_shape)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -50,9 +49,9 @@ class At:
     __slots__ = ("x",)
 
     def __init__(self, x: Value) -> None:
-        self.x: Any = x
+        self.x = x
 
-    def __getitem__(self, index: Any) -> IndexedElements:
+    def __getitem__(self, index: object) -> IndexedElements:
         return IndexedElements(self.x, index)
 
 
@@ -68,7 +67,7 @@ def _bounds_of(mode: str | None) -> str:
     return _BOUNDS[mode]
 
 
-def _fill_of(dtype: np.dtype) -> Any:
+def _fill_of(dtype: np.dtype) -> float | int:
     """What stands for an element that is not there: NaN, or the integer furthest from zero."""
     if dtype.kind in "fcV":
         return math.nan
@@ -87,27 +86,27 @@ class IndexedElements:
 
     __slots__ = ("index", "x")
 
-    def __init__(self, x: Value, index: Any) -> None:
-        self.x: Any = x
+    def __init__(self, x: Value, index: object) -> None:
+        self.x = x
         self.index = index
 
-    def combined(self, values: Any, how: str, mode: str | None = None) -> Value:
+    def combined(self, values: ArrayLike, how: str, mode: str | None = None) -> Value:
         """`x` with values combined as `how` says: set, add, mul, min, max."""
         if is_unknown_mask(self.index):
-            return self._update_masked(values, how)
+            return self._update_masked(self.index, values, how)
         out = update(self.x, self.index, values, how, _bounds_of(mode))
         return fresh(out) if out is self.x else out
 
-    def _update_masked(self, values: Any, how: str) -> Value:
-        if how != "set":
-            combined = COMBINE[how](*broadcast((self.x, stored(values, self.x.dtype))))
-            values = Masked(combined, self.index)
-        return write_masked(self.x, self.index, values)
+    def _update_masked(self, mask: Tracer, values: ArrayLike, how: str) -> Value:
+        if how == "set":
+            return write_masked(self.x, mask, values)
+        combined = COMBINE[how](*broadcast((self.x, stored(values, self.x.dtype))))
+        return write_masked(self.x, mask, Masked(combined, mask))
 
     def get(self, mode: str | None = None, fill_value: ArrayLike | None = None) -> Value:
         """x[index]; with mode "fill", `fill_value` (NaN by default) where there is no element."""
         bounds = _bounds_of(mode)
-        x: Any = self.x
+        x = self.x
         own = isinstance(self.x, Tracer) or not has_tracer((self.index,))
         if own and bounds == "raise":
             return x[self.index]
@@ -148,7 +147,7 @@ class IndexedElements:
         base, exponent = broadcast((self.get(mode), stored(values, self.x.dtype)))
         return self.combined(ew.pow_(base, exponent), "set", mode)
 
-    def apply(self, function: Callable[[Any], Any], *, mode: str | None = None) -> Value:
+    def apply(self, function: Callable[[Value], ArrayLike], *, mode: str | None = None) -> Value:
         """`x` with a function applied to elements; of repeated indices one counts."""
         return self.combined(function(self.get(mode)), "set", mode)
 

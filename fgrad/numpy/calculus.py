@@ -101,7 +101,7 @@ def trapezoid(
     y = as_array(y)
     place = normalize_axis(axis, len(y.shape))
     n = y.shape[place]
-    width: Any = dx
+    width: ArrayLike = dx
     if x is not None:
         points = as_array(x)
         width = diff(points, axis=axis if len(points.shape) > 1 else 0)
@@ -116,7 +116,7 @@ def trapezoid(
 @implements("gradient")
 def gradient(
     f: ArrayLike, *varargs: ArrayLike, axis: int | None = None, edge_order: int = 1
-) -> Any:
+) -> Value | list[Value] | tuple[Value, ...]:
     """Central differences inside, one-sided ones at the ends."""
     x = as_array(f)
     axes = tuple(range(len(x.shape))) if axis is None else axis
@@ -430,15 +430,15 @@ def _weighted_cov(
     x: Value, fweights: ArrayLike | None, aweights: ArrayLike | None, ddof: int
 ) -> Value:
     """Counts `fweights` and relative weights `aweights` of the observations."""
-    counts: Any = None if fweights is None else as_array(fweights)
-    relative: Any = None if aweights is None else only_real("cov", as_array(aweights))
+    counts = None if fweights is None else as_array(fweights)
+    relative = None if aweights is None else only_real("cov", as_array(aweights))
     weights: Any = counts if relative is None else relative
     if counts is not None and relative is not None:
         weights = np.multiply(counts, relative)
     total = rs.sum_(weights)
-    factor: Any = total
+    factor = total
     if ddof and relative is not None:
-        squares: Any = rs.sum_(np.multiply(weights, relative))
+        squares = rs.sum_(np.multiply(weights, relative))
         factor = np.subtract(total, squares * ddof / total)
     elif ddof:
         factor = np.subtract(total, ddof)
@@ -454,7 +454,7 @@ def _row_turns() -> bool:
     return np.cov(np.zeros((1, 2)), rowvar=False, bias=True).ndim == 2
 
 
-def _variables(m: Any, rowvar: bool, row_turns: bool) -> Value:
+def _variables(m: ArrayLike, rowvar: bool, row_turns: bool) -> Value:
     x = inexact(m)
     if len(x.shape) > 2:
         raise ArgumentError("m has more than 2 dimensions")
@@ -539,7 +539,7 @@ def nan_to_num(
     limits = np.finfo(x.dtype)
     high = limits.max if posinf is None else posinf
     low = limits.min if neginf is None else neginf
-    fills: Sequence[tuple[Value, Any]] = (
+    fills: Sequence[tuple[Value, ArrayLike]] = (
         (ew.isnan(x), nan),
         (ew.eq(x, ew.lit(x, math.inf)), high),
         (ew.eq(x, ew.lit(x, -math.inf)), low),

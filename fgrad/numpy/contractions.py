@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from types import EllipsisType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,7 +34,7 @@ from fgrad.ops import reduce as rd
 from fgrad.ops import shape as sh
 from fgrad.trace import Tracer, Value
 from fgrad.tracing.layouts import ordered
-from fgrad.typing import Array, Order
+from fgrad.typing import Array, Casting, DTypeLike, Order
 
 opt_einsum = lazy_module("opt_einsum")
 
@@ -51,8 +52,8 @@ class Term(NamedTuple):
 def einsum(
     *operands: Any,
     out: Array | None = None,
-    dtype: Any = None,
-    casting: str = "safe",
+    dtype: DTypeLike | None = None,
+    casting: Casting = "safe",
     optimize: bool | str | Sequence[object] = False,
     order: Order = "K",
 ) -> Value:
@@ -112,7 +113,7 @@ def _plan(text: str, left: tuple[int, ...], right: tuple[int, ...]) -> _Plan | N
     return _Plan(places(summed), places(kept), tuple([[*kept, *free].index(c) for c in out]))
 
 
-def _cast(x: Value, dtype: np.dtype, casting: Any) -> Value:
+def _cast(x: Value, dtype: np.dtype, casting: Casting) -> Value:
     if not np.can_cast(x.dtype, dtype, casting):
         raise ArgumentError(
             f"einsum: an operand of {x.dtype} cannot be cast to {dtype} according to the rule "
@@ -167,9 +168,9 @@ def _parse(operands: Sequence[Any]) -> tuple[list[Term], tuple[str, ...]]:
     return terms, tuple([str(i) for i in range(dots)] + once)
 
 
-def _spell(axes: Sequence[Any]) -> str:
+def _spell(axes: Sequence[int | EllipsisType]) -> str:
     """The letters of a list of axis numbers."""
-    return "".join(["..." if a is Ellipsis else _LETTERS[a] for a in axes])
+    return "".join(["..." if a is ... else _LETTERS[a] for a in axes])
 
 
 def _labels(subscripts: str, extra: int, dots: int) -> tuple[str, ...]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -169,6 +170,28 @@ def full(
     return _array_of(x, broadcast_to(x, known_shape(shape)), order)
 
 
+@overload
+def linspace(
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: Literal[False] = False,
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+    **_: object,
+) -> Value: ...
+@overload
+def linspace(
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+    **_: object,
+) -> Value | tuple[Value, Value | float]: ...
 @implements("linspace")
 def linspace(
     start: ArrayLike,
@@ -179,7 +202,7 @@ def linspace(
     dtype: DTypeLike | None = None,
     axis: int = 0,
     **_: object,
-) -> Any:
+) -> Value | tuple[Value, Value | float]:
     """Evenly spaced numbers from start to stop, of which either may be traced."""
     num = operator.index(num)
     first, last = promote((as_array(start), as_array(stop)))
@@ -398,7 +421,9 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Valu
 
 
 @implements("meshgrid")
-def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
+def meshgrid(
+    *xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: Literal["xy", "ij"] = "xy"
+) -> Sequence[Value]:
     """Coordinate arrays of a grid."""
     xs = [as_array(x) for x in xi]
     n = len(xs)
@@ -447,7 +472,7 @@ def result_type_(*args: ArrayLike) -> np.dtype:
 
 
 @implements("can_cast")
-def can_cast(from_: Any, to: Any, casting: Casting = "safe") -> bool:
+def can_cast(from_: ArrayLike | DTypeLike, to: DTypeLike, casting: Casting = "safe") -> bool:
     """Whether a dtype can be cast to another."""
     return np.can_cast(from_.dtype if isinstance(from_, Tracer) else from_, to, casting)
 
@@ -505,7 +530,7 @@ def astype(
         why = "only bool, integer, float and complex arrays can be traced and compiled."
         headline = f"A traced array cannot become one of dtype {dtype}."
         raise UnsupportedTypeError(headline, (*user_line(), ("why", why)))
-    out: Any = convert(cx.real(a) if dtype.kind not in "cb" else a, dtype)
+    out = convert(cx.real(a) if dtype.kind not in "cb" else a, dtype)
     if type(a) is Tracer and copy:
         out = copied_like(a, fresh(out) if out is a else out)
     if type(out) is Tracer and not out.shape and isinstance(a, Tracer) and a._view is not None:

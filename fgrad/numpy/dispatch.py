@@ -15,10 +15,10 @@ import numpy as np
 from fgrad.trace import Tracer
 from fgrad.tracing.tables import numpy_functions
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
-TRACED: dict[str, tuple[Any, Callable[..., Any]]] = {}
-OWN: dict[str, Any] = {}  # what `fgrad.numpy` has in place of an object of NumPy
+TRACED: dict[str, tuple[object, Callable[..., object]]] = {}
+OWN: dict[str, object] = {}  # what `fgrad.numpy` has in place of an object of NumPy
 EXTRA: dict[str, frozenset[str]] = {}  # name -> keywords of `fgrad.numpy` that NumPy does not have
 
 
@@ -50,7 +50,7 @@ def implements(*names: str, extra: Iterable[str] = ()) -> Callable[[F], F]:
     return register
 
 
-def add(name: str, function: Callable[..., Any]) -> None:
+def add(name: str, function: Callable[..., object]) -> None:
     """Register the traced form of one NumPy function."""
     target = lookup(name)
     if target is not None:
@@ -58,7 +58,7 @@ def add(name: str, function: Callable[..., Any]) -> None:
         TRACED[name] = (target, function)
 
 
-def has_tracer(values: Any) -> bool:
+def has_tracer(values: Iterable[Any]) -> bool:
     """Whether a tracer is among the values, or in lists and tuples in them."""
     for x in values:
         if isinstance(x, Tracer):

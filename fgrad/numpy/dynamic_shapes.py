@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
@@ -58,7 +58,7 @@ def places(mask: Value, size: int, missing: int) -> Value:
     return ix.scatter(start, (target,), sh.iota((n,), INT64, 0), (0,), "set")
 
 
-def _nonzero_places(a: Any, size: Any, fill_value: Any) -> tuple[Value, ...]:
+def _nonzero_places(a: ArrayLike, size: int, fill_value: Any) -> tuple[Value, ...]:
     """Indices of true elements along each axis, `size` of them."""
     mask = to_bool(as_array(a))
     shape = shape_of(mask)
@@ -77,7 +77,7 @@ def _strides(shape: Sequence[int]) -> list[int]:
     return [max(math.prod(shape[i + 1 :]), 1) for i in range(len(shape))]
 
 
-def _length(size: Any) -> int:
+def _length(size: SupportsIndex) -> int:
     length = operator.index(size)
     if length < 0:
         raise ShapeError(f"size={length} is negative.")
@@ -180,9 +180,7 @@ def _distinct(x: Value, equal_nan: bool, name: str) -> Distinct:
     return Distinct(take(ravel(x), index), index, inverse.reshape(-1), counts)
 
 
-def _distinct_sized(
-    a: Value, size: int | None, fill_value: ArrayLike | None, equal_nan: bool
-) -> Distinct:
+def _distinct_sized(a: Value, size: int, fill_value: ArrayLike | None, equal_nan: bool) -> Distinct:
     """`size` distinct elements: what there are not is `fill_value`, by default the least."""
     x, count = ravel(a), _length(size)
     n = x.shape[0]
@@ -234,7 +232,7 @@ def unique(
     sorted: bool = True,
     size: int | None = None,
     fill_value: ArrayLike | None = None,
-) -> Any:
+) -> Value | tuple[Value, ...]:
     """The distinct elements in order, or the distinct slices along an axis."""
     x = as_array(ar)
     wanted = (return_index, return_inverse, return_counts)
@@ -248,7 +246,9 @@ def unique(
     return (found.values, *rest) if rest else found.values
 
 
-def _unique_slices(x: Value, wanted: tuple[bool, ...], axis: int, equal_nan: bool) -> Any:
+def _unique_slices(
+    x: Value, wanted: tuple[bool, ...], axis: int, equal_nan: bool
+) -> Value | tuple[Value, ...]:
     values = known_array(x, "unique")
     distinct: Any = np.unique
     found = distinct(values, True, *wanted[1:], axis, equal_nan=equal_nan)
@@ -267,7 +267,7 @@ def _array_api_type(name: str) -> Any:
 @implements("unique_all", extra=_SIZED)
 def unique_all(
     x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None
-) -> Any:
+) -> tuple[Value, ...]:
     """Distinct values, where each stands first, the inverse, and counts; NaN differ."""
     a = as_array(x)
     found = _distinct_of(a, size, fill_value, equal_nan=False, name="unique_all")
@@ -394,7 +394,7 @@ def intersect1d(
     *,
     size: int | None = None,
     fill_value: ArrayLike | None = None,
-) -> Any:
+) -> Value | tuple[Value, Value, Value]:
     """The distinct elements that are in both arrays, and where they stand first in each."""
     x, y = promote((ravel(ar1), ravel(ar2)))
     if size is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -84,7 +83,7 @@ def _lengths(
 # --- one axis
 
 
-def _one_length(n: Any) -> tuple[int] | None:
+def _one_length(n: int | None) -> tuple[int] | None:
     """The length of a transform along one axis."""
     if n is None:
         return None
@@ -299,7 +298,7 @@ _plane("irfft2", irfftn)
 # --- order of the frequencies
 
 
-def _shift(x: Any, axes: Sequence[int] | None, amount: Callable[[int], int]) -> Value:
+def _shift(x: ArrayLike, axes: Sequence[int] | None, amount: Callable[[int], int]) -> Value:
     x = as_array(x)
     where = range(len(x.shape)) if axes is None else known_ints(axes)
     if not x.shape and axes is None:

@@ -30,7 +30,7 @@ from fgrad.tracing.on_device import device_among
 from fgrad.typing import ArrayLike, DTypeLike
 
 
-def _traced_index(key: object) -> bool:
+def _traced_index(key: Any) -> bool:
     parts = key if isinstance(key, tuple) else (key,)
     ends = [(p.start, p.stop, p.step) if isinstance(p, slice) else (p,) for p in parts]
     return has_tracer([v for group in ends for v in group])
@@ -100,7 +100,7 @@ class Grid:
         self.plain = plain
         self.sparse = sparse
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Any) -> Value | tuple[Value, ...]:
         if not _traced_index(key):
             return self.plain[key]
         if isinstance(key, slice):
@@ -118,7 +118,7 @@ class Grid:
         return concatenate([reshape(x, (1, *lengths)) for x in out], 0)
 
 
-def ndenumerate(arr: ArrayLike) -> Iterator[tuple[tuple[int, ...], Any]]:
+def ndenumerate(arr: ArrayLike) -> Iterator[tuple[tuple[int, ...], Value]]:
     """Index and element, one after the other."""
     x = as_array(arr)
     return ((index, x[index]) for index in np.ndindex(*x.shape))

@@ -73,7 +73,7 @@ def bincount(
 # --- bins -----------------------------------------------------------------------------------------
 
 
-def _edges(x: Value, bins: ArrayLike | str, range: Any, name: str) -> Value:
+def _edges(x: Value, bins: ArrayLike | str, range: tuple[float, float] | None, name: str) -> Value:
     """The edges of bins: given, or evenly spaced over a range or over the values."""
     only_real(name, x)
     if shape_of(as_array(bins)):
@@ -97,7 +97,7 @@ def _increasing(edges: Value) -> Value:
     return edges
 
 
-def _limits(x: Value, range: Any) -> tuple[Value, Value]:
+def _limits(x: Value, range: tuple[float, float] | None) -> tuple[Value, Value]:
     """The ends of a range, half a unit further out where they are equal."""
     if range is not None:
         low, high = as_array(range[0]), as_array(range[1])
@@ -177,7 +177,7 @@ def histogram(
 def histogramdd(
     sample: ArrayLike,
     bins: ArrayLike | str = 10,
-    range: tuple[float, float] | None = None,
+    range: Sequence[tuple[float, float] | None] | None = None,
     density: bool | None = None,
     weights: ArrayLike | None = None,
 ) -> tuple[Value, tuple[Value, ...]]:
@@ -223,7 +223,7 @@ def _columns(sample: ArrayLike) -> list[Value]:
     return [x[:, i] for i in np.arange(x.shape[1]).tolist()]
 
 
-def _for_each(bins: Any, dim: int) -> Sequence[Any]:
+def _for_each(bins: Any, dim: int) -> Sequence[ArrayLike]:
     """The bins of each dimension."""
     if isinstance(bins, (list, tuple)) or shape_of(as_array(bins)):
         if len(bins) != dim:
@@ -234,7 +234,7 @@ def _for_each(bins: Any, dim: int) -> Sequence[Any]:
     return [bins] * dim
 
 
-def _edges_of(x: Value, bins: ArrayLike | str, range: float | None, i: int) -> Value:
+def _edges_of(x: Value, bins: ArrayLike | str, range: tuple[float, float] | None, i: int) -> Value:
     if shape_of(as_array(bins)):
         edges = as_array(bins)
         value = concrete(edges)
@@ -250,7 +250,7 @@ def histogram2d(
     x: Value,
     y: Value,
     bins: Any = 10,
-    range: tuple[float, float] | None = None,
+    range: Sequence[tuple[float, float] | None] | None = None,
     density: bool | None = None,
     weights: ArrayLike | None = None,
 ) -> tuple[Value, Value, Value]:

@@ -7,17 +7,16 @@ where they are not.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from fgrad.numpy.dispatch import implements, lookup
-from fgrad.trace import Tracer, Value, concrete
+from fgrad.trace import Tracer, concrete
 from fgrad.tracing.trace_errors import needs_value
 
 PRINTING = ("array2string", "array_repr", "array_str")
 WRITING = ("save", "savetxt", "savez", "savez_compressed")
 
 
-def _plain(x: Value) -> Any:
+def _plain(x: object) -> object:
     """The numbers behind a traced array, or a list of them."""
     if isinstance(x, (list, tuple)):
         return type(x)([_plain(y) for y in x])
@@ -29,11 +28,11 @@ def _plain(x: Value) -> Any:
     return value
 
 
-def values_only(name: str) -> Callable[..., Any]:
+def values_only(name: str) -> Callable[..., object]:
     """The NumPy function, of the numbers behind traced arrays."""
     target = lookup(name)
 
-    def function(*args: Any, **kwargs: Any) -> Any:
+    def function(*args: object, **kwargs: object) -> object:
         return target(*[_plain(x) for x in args], **{k: _plain(x) for k, x in kwargs.items()})
 
     function.__name__ = name

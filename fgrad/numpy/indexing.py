@@ -66,7 +66,7 @@ class Index(NamedTuple):
 # --- parsing --------------------------------------------------------------------------------------
 
 
-def parse(shape: Shape, index: Any, bounds: str = "raise") -> Index:
+def parse(shape: Shape, index: object, bounds: str = "raise") -> Index:
     """The items of an index into an array of this shape; known integers are checked and wrapped.
 
     `bounds` says what becomes of integers out of bounds: "raise" (where they are known), "clip",
@@ -104,7 +104,7 @@ def _place(layout: list[Value], advanced: list[int]) -> tuple[Any, ...]:
     return ("i", *rest_before, *rest_after)
 
 
-def _known(part: Value) -> Any:
+def _known(part: Any) -> Any:
     """A part of an index, as a constant where its value is known."""
     if part is None or part is Ellipsis or isinstance(part, slice) or type(part) is int:
         return part
@@ -154,12 +154,12 @@ def _expand(parts: list[Value], ndim: int) -> list[Any]:
 _GAP = object()  # an ellipsis that stands for no axis, but still parts integer arrays
 
 
-def _is_truth(part: Value) -> bool:
+def _is_truth(part: Any) -> bool:
     """Whether a part of an index is one truth value, which consumes no axis."""
     return type(part) is bool or (getattr(part, "dtype", None) == np.bool_ and not part.shape)
 
 
-def with_truth_axes(x: Value, index: Any) -> tuple[Value, Any]:
+def with_truth_axes(x: Value, index: object) -> tuple[Value, object]:
     """`x[True, i]` as an index of `x` with an axis of length 1 where the truth value stands.
 
     True takes that axis and False takes none of it, together with the other integer arrays.
@@ -182,14 +182,14 @@ def with_truth_axes(x: Value, index: Any) -> tuple[Value, Any]:
     return reshape(x, tuple(shape)), tuple(parts)
 
 
-def _consumed(part: Value) -> int:
+def _consumed(part: Any) -> int:
     """How many axes a part of an index stands for."""
     if part is None or part is Ellipsis or _is_truth(part):
         return 0
     return len(part.shape) if getattr(part, "dtype", None) == np.bool_ else 1
 
 
-def _mask_indices(mask: Value) -> list[Any]:
+def _mask_indices(mask: Value) -> list[_Mask]:
     return [_Mask(where, n) for where, n in zip(np.nonzero(mask), mask.shape, strict=True)]
 
 
@@ -269,7 +269,7 @@ def wrap_negative(i: Any, length: int) -> Value:
 # --- reading --------------------------------------------------------------------------------------
 
 
-def getitem(x: Tracer, index: Any) -> Value:
+def getitem(x: Tracer, index: object) -> Value:
     """x[index]."""
     if type(index) is int:
         value = x.value
@@ -329,7 +329,7 @@ def _known_places(index: np.ndarray, length: int) -> np.ndarray | None:
     return index.nonzero()[0] if index.dtype.kind == "b" and index.shape == (length,) else None
 
 
-def _read_any(x: Value, index: Any) -> Value:
+def _read_any(x: Value, index: object) -> Value:
     x, index = with_truth_axes(x, index)
     return read(x, parse(x.shape, index))
 
@@ -461,7 +461,7 @@ def same_shapes(indices: Sequence[Value]) -> list[Value]:
 
 
 def update(
-    x: Value, index: Any, values: ArrayLike | None, mode: str, bounds: str = "raise"
+    x: Value, index: object, values: ArrayLike | None, mode: str, bounds: str = "raise"
 ) -> Value:
     """`x` with `values` set, added, ... at an index; a new array."""
     x = as_array(x)

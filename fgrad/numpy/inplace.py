@@ -62,7 +62,7 @@ from fgrad.tracing.assign import View, keep_memory, link
 from fgrad.tracing.layouts import mark
 from fgrad.tracing.tables import alias_functions, numpy_functions, store_out, ufunc_methods
 from fgrad.tracing.writing import write_all
-from fgrad.typing import ArrayLike
+from fgrad.typing import ArrayLike, Casting
 
 Function = Callable[..., Any]
 
@@ -95,7 +95,7 @@ ALIASES = ("broadcast_arrays", "nan_to_num", "real_if_close")  # may give their 
 # --- writing --------------------------------------------------------------------------------------
 
 
-def setitem(x: Tracer, index: Any, value: Any) -> None:
+def setitem(x: Tracer, index: object, value: ArrayLike) -> None:
     """x[index] = value."""
     if isinstance(value, Tracer):
         view = value._view
@@ -110,7 +110,7 @@ def setitem(x: Tracer, index: Any, value: Any) -> None:
         write_all(x, update(x, index, value, "set"))
 
 
-def _same_index(key: object, index: Any) -> bool:
+def _same_index(key: object, index: object) -> bool:
     return type(key) is type(index) and is_basic(index) and key == index
 
 
@@ -126,7 +126,13 @@ def adopt_array(builder: Builder, array: np.ndarray) -> Tracer:
     return out
 
 
-def store(out: Any, function: Any, method: str, args: Any, kwargs: dict[str, Any]) -> Any:
+def store(
+    out: Any,
+    function: Function,
+    method: str,
+    args: tuple[ArrayLike, ...],
+    kwargs: dict[str, Any],
+) -> Any:
     """`out=`: call a function, and write its results over arrays."""
     outs = out if isinstance(out, tuple) else (out,)
     for o in outs:
@@ -146,7 +152,7 @@ def store(out: Any, function: Any, method: str, args: Any, kwargs: dict[str, Any
     return stored if len(outs) > 1 else stored[0]
 
 
-def _store_one(out: Tracer, result: Any, where: ArrayLike, casting: str) -> Tracer:
+def _store_one(out: Tracer, result: Any, where: ArrayLike, casting: Casting) -> Tracer:
     """Write one result over an array, where a mask holds."""
     if shape_of(as_operand(result)) != out.shape:
         result = broadcast_to(as_array(result), out.shape, out)
@@ -157,7 +163,7 @@ def _store_one(out: Tracer, result: Any, where: ArrayLike, casting: str) -> Trac
     return out
 
 
-def _plain_output(function: Callable[..., Any]) -> InPlaceError:
+def _plain_output(function: object) -> InPlaceError:
     name = getattr(function, "__name__", "function")
     return InPlaceError(
         f"np.{name} would write a traced value into a plain NumPy array.",
@@ -204,7 +210,7 @@ def ufunc_at(
     if combine is not None and np.can_cast(result_type(x, values), x.dtype, "same_kind"):
         if ufunc is np.subtract:
             values = numpy_functions[np.negative](as_array(values))
-        return write_all(x, IndexedElements(x, indices).combined(values, combine))
+        return write_all(x, IndexedElements(x, indices).combined(as_array(values), combine))
     for place, part in _single_places(ufunc, x, indices, values):
         old = getitem(x, place)
         new = ufunc(old) if values is None else ufunc(old, part)
@@ -214,7 +220,7 @@ def ufunc_at(
 
 def _single_places(
     ufunc: np.ufunc, x: Tracer, indices: ArrayLike, values: Value | None
-) -> Iterator[tuple[Any, Any]]:
+) -> Iterator[tuple[Any, Value | None]]:
     """Indices none of which names an element twice, one after the other, with their values."""
     parts = indices if isinstance(indices, tuple) else (indices,)
     unknown = any(isinstance(i, Tracer) and i.ndim and concrete(i) is None for i in parts)
@@ -232,7 +238,7 @@ def _single_places(
         yield np.unravel_index(places[k], x.shape), None if spread is None else spread[k]
 
 
-def _plain_index(parts: tuple[Any, ...]) -> tuple[Any, ...]:
+def _plain_index(parts: tuple[ArrayLike, ...]) -> tuple[Any, ...]:
     """An index without tracers: those of rank 0 are one place, whichever it is."""
     known = [concrete(i) if isinstance(i, Tracer) else i for i in parts]
     return tuple([0 if value is None and part is not None else value
@@ -383,7 +389,7 @@ def _new_array(function: Function) -> Function:
     """A method that gives a new array, never its object, or writes it over `out`."""
 
     @functools.wraps(function)
-    def method(x: Tracer, *args: ArrayLike, **kwargs: Any) -> Any:
+    def method(x: Tracer, *args: ArrayLike, **kwargs: Any) -> object:
         if kwargs and kwargs.get("out") is not None:
             return store(kwargs.pop("out"), function, "__call__", (x, *args), kwargs)
         out = function(x, *args, **kwargs)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, SupportsIndex
+from typing import SupportsIndex
 
 import numpy as np
 
@@ -262,7 +262,7 @@ def ravel_multi_index(
     if len(parts) != len(lengths):
         raise ArgumentError(f"parameter multi_index must be a sequence of length {len(lengths)}")
     modes = (mode,) * len(parts) if isinstance(mode, str) else tuple(mode)
-    total: Any = np.int64(0)
+    total: Value = INT64.type(0)
     for x, n, step, how in zip(parts, lengths, _strides(lengths, order), modes, strict=True):
         if how == "raise":
             _check(x, n)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -39,7 +39,7 @@ from fgrad.ops.matrices import hermitian as symmetric
 from fgrad.ops.shape import permute
 from fgrad.trace import Tracer, Value, concrete
 from fgrad.tracing.layouts import mark
-from fgrad.typing import ArrayLike, DTypeLike
+from fgrad.typing import ArrayLike, DTypeLike, NormOrder
 
 INEXACT = "fdFD"
 
@@ -133,7 +133,9 @@ def cholesky(a: ArrayLike, /, *, upper: bool = False) -> Value:
 
 
 @implements("linalg.qr")
-def qr(a: ArrayLike, mode: str = "reduced") -> Any:
+def qr(
+    a: ArrayLike, mode: Literal["reduced", "complete", "r"] = "reduced"
+) -> Value | tuple[Value, ...]:
     """q and r with a = q r; only r for mode "r"."""
     x = matrices(a)
     if mode == "r":
@@ -149,7 +151,7 @@ def qr(a: ArrayLike, mode: str = "reduced") -> Any:
 @implements("linalg.svd")
 def svd(
     a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False
-) -> Any:
+) -> Value | tuple[Value, ...]:
     """The singular value decomposition, or the singular values alone."""
     x = matrices(a)
     if hermitian:
@@ -299,7 +301,7 @@ def matrix_rank(
 
 
 @implements("linalg.cond")
-def cond(x: ArrayLike, p: ArrayLike | None = None) -> Value:
+def cond(x: ArrayLike, p: NormOrder = None) -> Value:
     """The condition number: the ratio of singular values, or norm(x) norm(inv(x))."""
     a = matrices(x)
     if p in (None, 2, -2):
@@ -380,6 +382,6 @@ def _result_kind(name: str) -> Any:
     return type(getattr(np.linalg, name)(np.eye(1)))
 
 
-def _named(name: str, values: tuple[Any, ...]) -> Any:
+def _named(name: str, values: tuple[Value, ...]) -> Any:
     """Several results in the named tuple that NumPy returns them in."""
     return _result_kind(name)(*values)

@@ -8,7 +8,8 @@ with the mask.  Elementwise functions act on the whole; an assignment to the sam
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import NoReturn, TypeGuard
 
 import numpy as np
 
@@ -25,7 +26,7 @@ ADVICE = (  # where a mask has no known values
 )
 
 
-def is_unknown_mask(index: Any) -> bool:
+def is_unknown_mask(index: object) -> TypeGuard[Tracer]:
     """Whether an index is a traced boolean array without values."""
     return isinstance(index, Tracer) and index.dtype.kind == "b" and concrete(index) is None
 
@@ -48,7 +49,7 @@ class Masked(np.lib.mixins.NDArrayOperatorsMixin):
             raise self._unknown()
         return Masked(ufunc(*[self._operand(x) for x in inputs], **kwargs), self.mask)
 
-    def _operand(self, x: ArrayLike) -> Any:
+    def _operand(self, x: ArrayLike) -> ArrayLike:
         if isinstance(x, Masked):
             if not same_value(x.mask, self.mask):
                 raise self._unknown()
@@ -65,21 +66,21 @@ class Masked(np.lib.mixins.NDArrayOperatorsMixin):
         """The same elements."""
         return self
 
-    def __array__(self, *_args: object, **_kwargs: object) -> Any:
+    def __array__(self, *_args: object, **_kwargs: object) -> np.ndarray:
         raise self._unknown()
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
         raise self._unknown()
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Value]:
         raise self._unknown()
 
     def __len__(self) -> int:
         raise self._unknown()
 
-    def __getitem__(self, _index: object) -> Any:
+    def __getitem__(self, _index: object) -> Value:
         raise self._unknown()
 
     def _unknown(self) -> TracedIndexError:
@@ -101,7 +102,7 @@ def same_value(a: Tracer, b: Tracer) -> bool:
     return a.index == b.index or _equation(a) == _equation(b)
 
 
-def _equation(x: Tracer) -> Any:
+def _equation(x: Tracer) -> object:
     for record in reversed(x.builder.records):
         if x.index in record.outs:
             constants = [k if type(k) is int else (str(k), id(type(k))) for k in record.operands]
@@ -109,7 +110,7 @@ def _equation(x: Tracer) -> Any:
     return x.index
 
 
-def write_masked(x: Tracer, mask: Tracer, value: Value) -> Value:
+def write_masked(x: Value, mask: Tracer, value: ArrayLike | Masked) -> Value:
     """x[mask] = value, without knowing how many elements that are."""
     if x.shape[: mask.ndim] != mask.shape:
         raise BoundsError(
@@ -123,6 +124,6 @@ def write_masked(x: Tracer, mask: Tracer, value: Value) -> Value:
         new = stored(value, x.dtype)
         if len(np.shape(new)) > x.ndim - mask.ndim:
             raise unknown_size()
-    new = broadcast_to(convert(new, x.dtype), x.shape, x)
+    new = broadcast_to(convert(new, x.dtype), x.shape, x if isinstance(x, Tracer) else None)
     rest = (1,) * (x.ndim - mask.ndim)
     return ew.select(broadcast_to(reshape(mask, mask.shape + rest), x.shape), new, x)

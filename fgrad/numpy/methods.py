@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -73,11 +73,11 @@ def _rmatmul(self: Tracer, other: Value) -> Value:
     return products.matmul(other, self)
 
 
-def _later(name: str) -> Callable[..., Any]:
+def _later(name: str) -> Callable[..., object]:
     """A method that is a NumPy function of its object."""
     target = getattr(np, name)
 
-    def method(self: Tracer, *args: ArrayLike, **kwargs: object) -> Any:
+    def method(self: Tracer, *args: ArrayLike, **kwargs: object) -> object:
         return numpy_functions[target](self, *args, **kwargs)
 
     method.__name__ = name
@@ -85,11 +85,11 @@ def _later(name: str) -> Callable[..., Any]:
     return method
 
 
-def _of_value(name: str) -> Callable[..., Any]:
+def _of_value(name: str) -> Callable[..., object]:
     """A method that gives the numbers away: it works where they are known, and no derivative is
     lost."""
 
-    def method(self: Tracer, *args: ArrayLike, **kwargs: object) -> Any:
+    def method(self: Tracer, *args: ArrayLike, **kwargs: object) -> object:
         return getattr(np.asarray(number_of(self, concrete(self)))[()], name)(*args, **kwargs)
 
     method.__name__ = name
@@ -97,8 +97,8 @@ def _of_value(name: str) -> Callable[..., Any]:
     return method
 
 
-def _refused(name: str, advice: str) -> Callable[..., Any]:
-    def method(self: Tracer, *_args: object, **_kwargs: object) -> Any:
+def _refused(name: str, advice: str) -> Callable[..., object]:
+    def method(self: Tracer, *_args: object, **_kwargs: object) -> NoReturn:
         raise refuse_argument(f"ndarray.{name}", "self", advice)
 
     method.__name__ = name
@@ -153,7 +153,7 @@ SAME_FUNCTION = (
 )  # fmt: skip
 
 
-METHODS: dict[str, Any] = {
+METHODS: dict[str, object] = {
     **OPERATORS,
     "__getitem__": getitem,
     "__matmul__": _matmul,

@@ -11,7 +11,7 @@ import functools
 import sys
 from collections.abc import Callable, Container
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy
 
@@ -24,6 +24,8 @@ from fgrad.tracing.on_device import DEVICES, device_among
 from fgrad.tracing.tables import deferred
 from fgrad.typing import ArrayLike, DTypeLike
 
+Function: TypeAlias = Callable[..., object]
+
 MORE = "fgrad.numpy.more"  # the functions that `import fgrad` leaves for later
 deferred[MORE] = None
 
@@ -33,11 +35,11 @@ def load_all() -> None:
     load(MORE)
 
 
-def _public(name: str, target: Any, traced: Callable[..., Any]) -> Callable[..., Any]:
+def _public(name: str, target: Any, traced: Function) -> Function:
     """NumPy's function, and the traced one if a tracer is among the arguments."""
     extra = EXTRA.get(name)
 
-    def function(*args: ArrayLike, **kwargs: object) -> Any:
+    def function(*args: ArrayLike, **kwargs: object) -> object:
         if args and type(args[0]) is Tracer:
             return own_handle(traced(*args, **kwargs), target, args)
         if has_tracer(args) or (kwargs and has_tracer(kwargs.values())):
@@ -62,7 +64,7 @@ CREATED = frozenset({
 })  # fmt: skip
 
 
-def _created(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _created(function: Function, name: str) -> Function:
     """A new array belongs to the open trace, so that traced values can be assigned to it.
 
     What `array` and `copy` make of a number stays one: its value may decide the program.
@@ -70,7 +72,7 @@ def _created(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     numbers = name in ("array", "copy")
 
     @functools.wraps(function)
-    def create(*args: ArrayLike, **kwargs: object) -> Any:
+    def create(*args: ArrayLike, **kwargs: object) -> object:
         out = function(*args, **kwargs)
         builder = innermost()
         if builder is not None and isinstance(out, numpy.ndarray):
@@ -82,16 +84,16 @@ def _created(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     return create
 
 
-def _of_dtype(kind: type) -> Callable[[Any], Any]:
+def _of_dtype(kind: type) -> Function:
     """`finfo` and `iinfo` of a dtype, or of an array's."""
 
-    def info(dtype: DTypeLike | None) -> Any:
+    def info(dtype: DTypeLike | None) -> object:
         return kind(dtype.dtype if isinstance(dtype, (Tracer, numpy.ndarray)) else dtype)
 
     return functools.update_wrapper(info, kind, updated=())
 
 
-def _made(name: str) -> Any:
+def _made(name: str) -> object:
     """What stands here for a dotted name of NumPy; None if that is NumPy's own."""
     if name not in TRACED:
         load_all()
@@ -106,7 +108,7 @@ def _made(name: str) -> Any:
     return _overlay(name) if traced is None else _found_here(function, name)
 
 
-def _found_here(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _found_here(function: Function, name: str) -> Function:
     """A function that pickle finds: NumPy's name leads to NumPy's function."""
     group, _, last = name.partition(".")
     inside = bool(last) and group in ("fft", "linalg")
@@ -116,7 +118,7 @@ def _found_here(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     return function
 
 
-def _overlay(name: str) -> Any:
+def _overlay(name: str) -> SimpleNamespace | None:
     """A part of NumPy in which there are traced functions, such as `lib`; else None."""
     inside = {n[len(name) + 1 :].split(".")[0] for n in TRACED if n.startswith(f"{name}.")}
     if not inside:
@@ -139,7 +141,7 @@ def attributes(
     plain = lookup(group) if group else numpy
     prefix = f"{group}." if group else ""
 
-    def get(name: str) -> Any:
+    def get(name: str) -> object:
         if name == "__all__":
             return [n for n in dir(plain) if not n.startswith("_")]
         found = getattr(plain, name)  # also one of the module's own files is no name of NumPy

@@ -41,7 +41,7 @@ from fgrad.trace import Value, concrete
 from fgrad.typing import Array, ArrayLike, Axis, DTypeLike
 
 
-def _numbers(a: ArrayLike, fill: float) -> tuple[Value, Any]:
+def _numbers(a: ArrayLike, fill: float) -> tuple[Value, Value | bool]:
     """The array with NaN replaced, and the mask of numbers (True if there can be no NaN)."""
     x = as_array(a)
     if x.dtype.kind not in "fcV":
@@ -50,7 +50,7 @@ def _numbers(a: ArrayLike, fill: float) -> tuple[Value, Any]:
     return ew.select(nan, ew.lit(x, fill), x), ew.not_(nan)
 
 
-def _both(where: ArrayLike, present: Any) -> Any:
+def _both(where: ArrayLike, present: Value | bool) -> ArrayLike:
     if where is True or where is NO_VALUE:
         return present
     if present is True:
@@ -58,7 +58,7 @@ def _both(where: ArrayLike, present: Any) -> Any:
     return ew.and_(*broadcast((convert(as_array(where), BOOL), present)))
 
 
-def _check_inexact(present: Any, dtype: DTypeLike | None) -> None:
+def _check_inexact(present: object, dtype: DTypeLike | None) -> None:
     """Moments of numbers that may be NaN are no integers."""
     if present is not True and dtype is not None and np.dtype(dtype).kind not in "fcV":
         raise DtypeError("If a is inexact, then dtype must be inexact")

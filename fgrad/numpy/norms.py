@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -24,17 +23,17 @@ from fgrad.ops import elementwise as ew
 from fgrad.ops import reduce as rd
 from fgrad.ops.squares import sum_squares
 from fgrad.trace import Value
-from fgrad.typing import ArrayLike, Axis
+from fgrad.typing import ArrayLike, Axis, NormOrder
 
 
-def _numbers(x: Any) -> Value:
+def _numbers(x: ArrayLike) -> Value:
     """Floating-point numbers; bfloat16 becomes float64, as integers do."""
     x = inexact(x)
     return convert(x, FLOAT64) if x.dtype.kind == "V" else x
 
 
 @implements("linalg.norm")
-def norm(x: Value, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Value:
+def norm(x: Value, ord: NormOrder = None, axis: Axis = None, keepdims: bool = False) -> Value:
     """The norm of a vector or matrix, over all elements or along axes."""
     x = _numbers(x)
     ndim = len(x.shape)
@@ -63,7 +62,7 @@ def _euclid(x: Value, axes: tuple[int, ...], keepdims: bool) -> Value:
     return rs.safe_sqrt(rs.reduce_with(rd.reduce_sum, rs.squared(x), axes, keepdims))
 
 
-def _vector(x: Value, p: Any, axes: tuple[int, ...], keepdims: bool) -> Value:
+def _vector(x: Value, p: float | str, axes: tuple[int, ...], keepdims: bool) -> Value:
     """(sum |x|^p)^(1/p) and its limits."""
     if isinstance(p, str):
         raise ValueError(f"Invalid norm order '{p}' for vectors")
@@ -93,7 +92,7 @@ def _largest(x: Value, axis: Axis, keepdims: bool = False) -> Value:
     return rs.max_(x, axis, keepdims=keepdims, **({"initial": 0} if none else {}))
 
 
-def _matrix(x: Value, p: Any, axes: tuple[int, ...], keepdims: bool) -> Value:
+def _matrix(x: Value, p: NormOrder, axes: tuple[int, ...], keepdims: bool) -> Value:
     row, column = axes
     if row == column:
         raise ValueError("Duplicate axes given.")
@@ -122,7 +121,7 @@ def _finish(y: Value, axes: tuple[int, ...], keepdims: bool) -> Value:
 
 @implements("linalg.vector_norm")
 def vector_norm(
-    x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, ord: Any = 2
+    x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, ord: float | None = 2
 ) -> Value:
     """The norm of the elements along axes, taken as one vector."""
     x = _numbers(x)
@@ -131,7 +130,7 @@ def vector_norm(
 
 
 @implements("linalg.matrix_norm")
-def matrix_norm(x: Value, /, *, keepdims: bool = False, ord: Any = "fro") -> Value:
+def matrix_norm(x: Value, /, *, keepdims: bool = False, ord: NormOrder = "fro") -> Value:
     """The norm of the matrices in the last two axes."""
     x = _numbers(x)
     return _matrix(x, ord, _ordered_axes((-2, -1), len(x.shape)), keepdims)

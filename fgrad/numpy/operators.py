@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from fgrad.trace import Tracer, Value, bind, concrete
 from fgrad.tracing.tables import numpy_functions
 from fgrad.typing import ArrayLike
 
-Function = Callable[..., Any]
+Function: TypeAlias = Callable[..., Value]
 
 # Python's name -> ufunc, primitive of its fast way.
 ARITHMETIC = {
@@ -81,12 +81,14 @@ def _operator(general: Function, counts: bool) -> Function:
     return operator
 
 
-def _repeating(multiply: Function) -> Function:
+def _repeating(multiply: Function) -> Callable[[object, object], object]:
     """A product, which of a sequence and an integer is its repetition."""
 
-    def operator(x: Any, y: Any) -> Any:
+    def operator(x: object, y: object) -> Value | list[object] | tuple[object, ...]:
         for items, n in ((x, y), (y, x)):
-            if isinstance(items, (list, tuple)) and n.dtype.kind in "iu" and not n.shape:
+            if not isinstance(items, (list, tuple)) or not isinstance(n, Tracer):
+                continue
+            if n.dtype.kind in "iu" and not n.shape:
                 return items * n.__index__()
         return multiply(x, y)
 
@@ -114,15 +116,16 @@ def pow_operator(x: Tracer, n: int, modulo: None = None) -> Value:
         if x.weak:
             weakened(out)
         return out
+    base: Value = x
     if kind is int and n < 0 and x.weak:
-        x = weakened(ew.convert(python_integer(x), np.dtype(np.float64)))
+        base = weakened(ew.convert(python_integer(x), np.dtype(np.float64)))
     elif kind is int and n == 2 and x.shape:
         return GENERAL["square"](x)
     elif isinstance(n, Tracer) and n.weak and x.weak and n.dtype.kind == "i":
         power = concrete(n)
         if power is not None and power < 0:
-            x = weakened(ew.convert(python_integer(x), np.dtype(np.float64)))
-    return _pow_general(x, n)
+            base = weakened(ew.convert(python_integer(x), np.dtype(np.float64)))
+    return _pow_general(base, n)
 
 
 def _scalar_power(x: Tracer, n: float) -> Value:
@@ -161,7 +164,7 @@ def _unary(ufunc: str, primitive: str | None) -> Function:
     return operator
 
 
-def positive(x: Tracer) -> Any:
+def positive(x: Tracer) -> Value:
     """+x."""
     return python_integer(x) if x.weak else GENERAL["positive"](x)
 

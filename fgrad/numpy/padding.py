@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -27,6 +27,8 @@ from fgrad.ops import elementwise as ew
 from fgrad.ops import shape as sh
 from fgrad.trace import Tracer, Value, concrete
 from fgrad.typing import ArrayLike
+
+Repeating: TypeAlias = Literal["edge", "reflect", "symmetric", "wrap"]
 
 _REPEATING = ("edge", "reflect", "symmetric", "wrap")
 _STATISTICS: dict[str, Callable[..., Value]] = {
@@ -80,13 +82,13 @@ def _pairs(value: ArrayLike, ndim: int, shape: tuple[int, ...]) -> list[Any]:
     return [tuple(row) for row in np.broadcast_to(given, (ndim, 2)).tolist()]
 
 
-def _pair_of(value: ArrayLike) -> tuple[Any, Any]:
+def _pair_of(value: ArrayLike) -> tuple[ArrayLike, ArrayLike]:
     if isinstance(value, (list, tuple)):
         return (value[0], value[-1])
     return (value, value)
 
 
-def _constant(x: Value, widths: list[Any], values: Value) -> Value:
+def _constant(x: Value, widths: list[tuple[int, int]], values: Value) -> Value:
     fills = _pairs(values, len(x.shape), x.shape)
     fills = [tuple([convert(as_operand(f), x.dtype) for f in pair]) for pair in fills]
     flat = [f for pair in fills for f in pair]
@@ -138,7 +140,7 @@ def _pad_axis(
     raise refuse_argument("pad", f"mode={mode!r}", "a mode by name, or np.concatenate")
 
 
-def _odd(x: Value, axis: int, width: tuple[int, int], mode: Any) -> Value:
+def _odd(x: Value, axis: int, width: tuple[int, int], mode: Repeating) -> Value:
     """2 edge - reflection: the sum of a few elements each, with the factors that NumPy gives."""
     n = x.shape[axis]
     factors = np.pad(np.eye(n), [width, (0, 0)], mode, reflect_type="odd")
@@ -153,7 +155,7 @@ def _odd(x: Value, axis: int, width: tuple[int, int], mode: Any) -> Value:
     return total
 
 
-def _ramp(x: Value, axis: int, width: int, end: Value, edge: int) -> Value | None:
+def _ramp(x: Value, axis: int, width: int, end: ArrayLike, edge: int) -> Value | None:
     """Numbers from the end value up to the edge, the edge excluded."""
     if not width:
         return None

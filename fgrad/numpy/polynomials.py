@@ -7,7 +7,7 @@ this is what happens too; where they are not, `polymul` keeps the zeros, and wha
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -61,7 +61,7 @@ def polyval(p: ArrayLike, x: ArrayLike) -> Value:
     """A polynomial by Horner's rule, highest power first."""
     coefficients = as_array(p)
     x = as_operand(x)
-    result: Any = np.zeros_like(x) if isinstance(x, Tracer) else np.zeros_like(np.asarray(x))[()]
+    result: Value = np.zeros_like(x) if isinstance(x, Tracer) else np.zeros_like(np.asarray(x))[()]
     for i in range(coefficients.shape[0]):
         result = np.add(np.multiply(result, x), coefficients[i])
     return result
@@ -136,7 +136,7 @@ def polyder(p: ArrayLike, m: int = 1) -> Value:
 
 
 @implements("polyint")
-def polyint(p: Any, m: int = 1, k: Any = None) -> Value:
+def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Value:
     """The integral of a polynomial, with constants k."""
     if m < 0:
         raise ArgumentError("Order of integral must be positive (see polyder)")
@@ -220,18 +220,17 @@ def polyfit(
     x: Value,
     y: Value,
     deg: int,
-    rcond: Any = None,
+    rcond: float | None = None,
     full: bool = False,
     w: Value | None = None,
-    cov: Any = False,
-) -> Any:
+    cov: bool | Literal["unscaled"] = False,
+) -> Value | tuple[ArrayLike, ...]:
     """The polynomial of least squares through points; with `full` or `cov` also how good it is."""
     order = int(deg) + 1
     points, values = inexact(x), inexact(y)
     points = convert(points, np.result_type(points.dtype, FLOAT64))
     _check_fit(points, values, int(deg))
-    if rcond is None:
-        rcond = points.shape[0] * np.finfo(FLOAT64).eps
+    cut: float = points.shape[0] * np.finfo(FLOAT64).eps if rcond is None else rcond
     matrix = vander(points, order)
     if w is not None:
         weights = inexact(w)
@@ -246,11 +245,11 @@ def polyfit(
         values = np.multiply(values, column if len(values.shape) == 2 else weights)
     scale = ew.sqrt(rd.reduce_sum(ew.mul(matrix, matrix), (0,)))
     matrix = np.divide(matrix, scale)
-    found, residuals, rank, singular = np.linalg.lstsq(matrix, values, rcond)
+    found, residuals, rank, singular = np.linalg.lstsq(matrix, values, cut)
     scaling = reshape(scale, (order, 1)) if len(values.shape) == 2 else scale
     found = np.divide(found, scaling)
     if full:
-        return found, residuals, convert(rank, np.dtype(np.int32)), singular, rcond
+        return found, residuals, convert(rank, np.dtype(np.int32)), singular, cut
     if not cov:
         return found
     return found, _covariance(matrix, scale, residuals, values, order, cov)
@@ -270,11 +269,11 @@ def _check_fit(x: Value, y: Value, deg: int) -> None:
 
 
 def _covariance(
-    matrix: Value, scale: Value, residuals: Value, y: Value, order: int, kind: str
+    matrix: Value, scale: Value, residuals: Value, y: Value, order: int, kind: bool | str
 ) -> Value:
     """The covariance of the coefficients; "unscaled" ones take the weights for exact."""
     base = np.divide(np.linalg.inv(np.matmul(np.transpose(matrix), matrix)), np.outer(scale, scale))
-    factor: Any = np.float64(1)
+    factor: Value = FLOAT64.type(1)
     if not (isinstance(kind, str) and kind == "unscaled"):
         n = matrix.shape[0]
         if n <= order:

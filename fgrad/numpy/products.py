@@ -32,7 +32,7 @@ from fgrad.ops import shape as sh
 from fgrad.ops.roll import roll
 from fgrad.trace import Tracer, Value
 from fgrad.tracing.layouts import ordered
-from fgrad.typing import Array, ArrayLike, DTypeLike, Order
+from fgrad.typing import Array, ArrayLike, DTypeLike, Order, ShapeLike
 
 
 def _mismatch(name: str, a: Value, b: Value) -> ShapeError:
@@ -41,7 +41,7 @@ def _mismatch(name: str, a: Value, b: Value) -> ShapeError:
     )
 
 
-def _pair(name: str, a: Any, b: Any) -> tuple[Value, Value]:
+def _pair(name: str, a: ArrayLike, b: ArrayLike) -> tuple[Value, Value]:
     """Promoted operands of a product, bfloat16 as float32; those of rank 0 are refused."""
     x, y = promote((a, b))
     if x.dtype.kind == "V":
@@ -157,7 +157,7 @@ def outer(a: ArrayLike, b: ArrayLike, out: Array | None = None) -> Value:
 
 
 @implements("tensordot", "linalg.tensordot")
-def tensordot(a: Value, b: Value, axes: Any = 2) -> Value:
+def tensordot(a: Value, b: Value, axes: int | tuple[ShapeLike, ShapeLike] = 2) -> Value:
     """Sum over pairs of axes, or over the last and first few."""
     x, y = promote((as_array(a), as_array(b)))
     m, n = len(x.shape), len(y.shape)
@@ -199,7 +199,7 @@ def linalg_vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Value:
     return _vector_product(x1, x2, axis)
 
 
-def _with_axes(name: str, *operands: tuple[Any, int]) -> list[Value]:
+def _with_axes(name: str, *operands: tuple[ArrayLike, int]) -> list[Value]:
     """Operands that have at least so many axes."""
     found = []
     for i, (x, ndim) in enumerate(operands):

@@ -32,22 +32,28 @@ from fgrad.ops.families import BROADCAST
 from fgrad.trace import Builder, Tracer, Value, bind, innermost
 from fgrad.tracing.device_tracing import lift
 from fgrad.tracing.on_device import OnDevice
-from fgrad.typing import Array, ArrayLike, DTypeLike, Operand, Shape
+from fgrad.typing import ArrayLike, Axis, DTypeLike, Operand, R, Shape
 
-Key: TypeAlias = Any  # a NumPy dtype, or the Python type int, float or complex if weak
+Weak: TypeAlias = type[int] | type[float] | type[complex]
+Key: TypeAlias = np.dtype | Weak  # what promotion sees: the Python type if an operand is weak
 
 PYTHON_KEYS: dict[type, Key] = {bool: BOOL, int: int, float: float, complex: complex}
 WEAK_KEYS: dict[str, Key] = {"b": BOOL, "i": int, "u": int, "f": float, "c": complex}
-WEAK_DTYPES = {int: np.dtype(np.int64), float: np.dtype(np.float64), complex: np.dtype(complex)}
+WEAK_DTYPES: dict[Weak, np.dtype] = {
+    int: np.dtype(np.int64),
+    float: np.dtype(np.float64),
+    complex: np.dtype(complex),
+}
 _PLAIN = (Tracer, np.ndarray, bool, int, float, complex, np.generic)
 
 
-def weakened(x: ArrayLike) -> Any:
-    """A fresh result, marked as a Python scalar."""
-    if isinstance(x, tuple):
-        return tuple([weakened(y) for y in x])
+def weakened(x: R) -> R:
+    """A fresh result, or several, marked as Python scalars."""
     if isinstance(x, Tracer):
         x.weak = True
+    elif isinstance(x, tuple):
+        for y in x:
+            weakened(y)
     return x
 
 
@@ -98,7 +104,7 @@ def fresh(x: Value) -> Value:
     return x.twin() if type(x) is Tracer else x.copy()
 
 
-def stack_nested(xs: Any, dtype: np.dtype | None = None) -> Value:
+def stack_nested(xs: ArrayLike, dtype: np.dtype | None = None) -> Value:
     """`np.array` of nested lists that hold tracers."""
     if not isinstance(xs, (list, tuple)):
         return as_operand(xs) if dtype is None else stored(xs, dtype)
@@ -127,12 +133,17 @@ def shape_of(x: Any) -> Shape:
 def dtype_of(x: Value) -> np.dtype:
     """The dtype of an operand; the default one for Python scalars."""
     key = PYTHON_KEYS.get(type(x))
-    return x.dtype if key is None else WEAK_DTYPES.get(key, key)
+    return x.dtype if key is None else dtype_of_key(key)
 
 
 # --- dtypes ---------------------------------------------------------------------------------------
 
-_resolved: dict[Any, tuple[np.dtype, ...]] = {}
+_resolved: dict[object, tuple[np.dtype, ...]] = {}
+
+
+def dtype_of_key(key: Key) -> np.dtype:
+    """The dtype of an operand by what promotion sees of it."""
+    return key if isinstance(key, np.dtype) else WEAK_DTYPES[key]
 
 
 def resolve_ufunc(
@@ -143,7 +154,7 @@ def resolve_ufunc(
     found = _resolved.get(cache_key)
     if found is None:
         if not any(isinstance(k, np.dtype) for k in keys):
-            keys = tuple([WEAK_DTYPES[k] for k in keys])
+            keys = tuple([dtype_of_key(k) for k in keys])
         asked = keys + (None,) * ufunc.nout
         if dtype is None:
             found = ufunc.resolve_dtypes(asked)
@@ -215,21 +226,21 @@ def stored(x: ArrayLike | None, dtype: np.dtype) -> Value:
     return convert(as_operand(x), dtype)
 
 
-def promote(xs: Sequence[Operand | complex]) -> list[Value]:
+def promote(xs: Sequence[ArrayLike]) -> list[Value]:
     """Operands converted to their common dtype."""
     xs = [as_operand(x) for x in xs]
     dtype = result_type(*xs)
     return [convert(x, dtype) for x in xs]
 
 
-def promote_choices(xs: Sequence[Operand | complex]) -> list[Value]:
+def promote_choices(xs: Sequence[ArrayLike]) -> list[Value]:
     """Like `promote` for `where` and its relatives, in which Python integers wrap around."""
     xs = [as_operand(x) for x in xs]
     dtype = result_type(*xs)
     return [convert(as_array(x), dtype) for x in xs]
 
 
-def inexact(x: Value) -> Value:
+def inexact(x: ArrayLike) -> Value:
     """A floating point operand: integers become float64, as `np.mean` takes them."""
     x = as_array(x)
     return x if x.dtype.kind in "fcV" else convert(x, np.dtype(np.float64))
@@ -318,11 +329,10 @@ def _without_ones(x: Value, shape: Shape) -> Value:
 
 def recording_builder(like: Operand | None) -> Builder | None:
     """The innermost trace without values that a value belongs to, or None."""
-    x: Any = like
-    while isinstance(x, Tracer):
-        if not x.builder.eager:
-            return x.builder
-        x = x.value
+    while isinstance(like, Tracer):
+        if not like.builder.eager:
+            return like.builder
+        like = like.value
     return None
 
 
@@ -369,7 +379,7 @@ def normalize_axis(axis: Any, ndim: int) -> int:
     return axis + ndim if axis < 0 else axis
 
 
-def normalize_axes(axis: Any, ndim: int) -> tuple[int, ...]:
+def normalize_axes(axis: Axis, ndim: int) -> tuple[int, ...]:
     """Sorted non-negative axes; all of them for None."""
     if axis is None:
         return tuple(range(ndim))
@@ -389,7 +399,7 @@ def refuse_argument(function: str, argument: str, advice: str) -> UnsupportedNum
     )
 
 
-def refuse_out(function: str, out: Array | None) -> None:
+def refuse_out(function: str, out: object) -> None:
     """Raise unless `out` is absent: traced values cannot be written into an array."""
     given = out if isinstance(out, tuple) else (out,)
     if any(o is not None for o in given):

@@ -7,7 +7,8 @@ skipped they are sorted to the end, and each lane has as many places as it has n
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -359,7 +360,7 @@ def _quantile(name: str, percent: float, skip_nan: bool) -> None:
     FUNCTIONS[name] = implements(name)(function)
 
 
-FUNCTIONS: dict[str, Any] = {}
+FUNCTIONS: dict[str, Callable[..., Value]] = {}
 for _name, _percent, _skip in (
     ("quantile", 1, False), ("percentile", 100, False),
     ("nanquantile", 1, True), ("nanpercentile", 100, True),

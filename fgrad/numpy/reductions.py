@@ -74,7 +74,7 @@ def reduce_fast(prim: Primitive, x: Tracer, axis: int, keepdims: bool) -> Value:
     return keep_axes(y, shape, axes) if keepdims is True else y
 
 
-def masked(x: Value, where: ArrayLike, identity: Any) -> Value:
+def masked(x: Value, where: ArrayLike, identity: complex) -> Value:
     """`x` where the mask is true, else the identity of the reduction."""
     if where is True or where is NO_VALUE:
         return x
@@ -82,7 +82,7 @@ def masked(x: Value, where: ArrayLike, identity: Any) -> Value:
     return ew.select(*broadcast((mask, x, dtype_of(x).type(identity)), x.shape))
 
 
-def count_of(x: Value, axis: Axis, where: ArrayLike = True, keepdims: bool = False) -> Any:
+def count_of(x: Value, axis: Axis, where: ArrayLike = True, keepdims: bool = False) -> Value | int:
     """How many elements a reduction takes: a known integer unless there is a mask.
 
     NumPy counts along no axis of a number, while it sums along 0 and -1.
@@ -115,11 +115,11 @@ def _with_initial(y: Value, initial: ArrayLike, combine: Callable[[Value, Value]
 def sum_(
     a: ArrayLike,
     axis: Axis = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     out: Array | None = None,
     keepdims: bool = False,
     initial: ArrayLike = NO_VALUE,
-    where: Any = True,
+    where: ArrayLike = True,
 ) -> Value:
     """Sum over axes; small integers are summed as 64-bit ones."""
     plain = dtype is None and out is None and initial is NO_VALUE and where is True
@@ -135,11 +135,11 @@ def sum_(
 def prod(
     a: ArrayLike,
     axis: Axis = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     out: Array | None = None,
     keepdims: bool = False,
     initial: ArrayLike = NO_VALUE,
-    where: Any = True,
+    where: ArrayLike = True,
 ) -> Value:
     """Product over axes."""
     refuse_out("prod", out)
@@ -186,7 +186,9 @@ def _extremum(
     return function
 
 
-def _empty_extremum(name: str, x: Value, axes: Any, keepdims: bool, initial: ArrayLike) -> Value:
+def _empty_extremum(
+    name: str, x: Value, axes: tuple[int, ...], keepdims: bool, initial: ArrayLike
+) -> Value:
     if initial is NO_VALUE:
         raise ArgumentError(
             f"zero-size array to reduction operation {name}imum which has no identity"
@@ -244,11 +246,11 @@ add("argmin", argmin)
 def _truth(name: str, reducer: Reducer, identity: bool) -> Callable[..., Value]:
     def function(
         a: Value,
-        axis: Any = None,
+        axis: Axis = None,
         out: Array | None = None,
-        keepdims: Any = False,
+        keepdims: bool = False,
         *,
-        where: Any = True,
+        where: ArrayLike = True,
     ) -> Value:
         refuse_out(name, out)
         return reduce_with(reducer, masked(to_bool(as_array(a)), where, identity), axis, keepdims)
@@ -297,7 +299,7 @@ def mean(
     out: Array | None = None,
     keepdims: bool = False,
     *,
-    where: Any = True,
+    where: ArrayLike = True,
 ) -> Value:
     """The arithmetic mean."""
     refuse_out("mean", out)
@@ -311,7 +313,7 @@ def mean(
     return convert(divide_count(total, count_of(x, axis, where, keepdims is True)), result)
 
 
-def degrees_lost(ddof: float, correction: float) -> Any:
+def degrees_lost(ddof: float, correction: float) -> float:
     """What is taken from the count of elements: `correction` is the other name of `ddof`."""
     if correction is NO_VALUE:
         return ddof
@@ -431,7 +433,7 @@ def average(
     returned: bool = False,
     *,
     keepdims: bool = False,
-) -> Any:
+) -> Value | tuple[Value, Value]:
     """The weighted mean; with `returned`, also the sum of the weights."""
     x = as_array(a)
     if weights is None:

@@ -51,7 +51,7 @@ def where(
     *,
     size: int | None = None,
     fill_value: ArrayLike | None = None,
-) -> Any:
+) -> Value | tuple[Value, ...]:
     """x where the condition holds, else y; with one argument, the indices of true elements."""
     if x is None and y is None:
         return numpy_functions[np.nonzero](condition, size=size, fill_value=fill_value)
@@ -67,7 +67,9 @@ def where(
 
 
 @implements("select")
-def select(condlist: Sequence[ArrayLike], choicelist: Any, default: Any = 0) -> Value:
+def select(
+    condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], default: ArrayLike = 0
+) -> Value:
     """For each element the choice of the first condition that holds."""
     if len(condlist) != len(choicelist):
         raise ArgumentError("list of cases must be same length as list of conditions")
@@ -187,7 +189,7 @@ def take(
 
 
 @implements("take_along_axis")
-def take_along_axis(arr: Any, indices: ArrayLike, axis: int = -1) -> Value:
+def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int = -1) -> Value:
     """Elements by number along an axis, with other numbers in each lane."""
     x, which = as_array(arr), as_array(indices)
     if axis is None:
@@ -217,7 +219,7 @@ def _place(shape: tuple[int, ...], axis: int, length: int) -> Value:
 
 
 @implements("delete")
-def delete(arr: ArrayLike, obj: Any, axis: Axis = None) -> Value:
+def delete(arr: ArrayLike, obj: slice | ArrayLike, axis: Axis = None) -> Value:
     """Without the elements at known places along an axis."""
     x = as_array(arr)
     if axis is None:
@@ -229,7 +231,7 @@ def delete(arr: ArrayLike, obj: Any, axis: Axis = None) -> Value:
 
 
 @implements("insert")
-def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: Axis = None) -> Value:
+def insert(arr: ArrayLike, obj: slice | ArrayLike, values: ArrayLike, axis: Axis = None) -> Value:
     """With values inserted before known places along an axis."""
     x = as_array(arr)
     if axis is None:
@@ -349,7 +351,7 @@ def digitize(x: ArrayLike, bins: ArrayLike | str, right: bool = False) -> Value:
 # --- what needs known values ----------------------------------------------------------------------
 
 
-def known_array(x: ArrayLike, function: str, *advice: str) -> Any:
+def known_array(x: ArrayLike, function: str, *advice: str) -> np.ndarray:
     """The concrete value of an argument that decides about shapes."""
     value = concrete(as_operand(x) if not isinstance(x, Tracer) else x)
     if value is None:

@@ -6,8 +6,6 @@ picks elements by constant indices, and has derivatives.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from fgrad.errors import ArgumentError
@@ -87,7 +85,7 @@ def isrealobj(x: ArrayLike) -> bool:
 
 
 @implements("may_share_memory", "shares_memory")
-def shares_memory(a: ArrayLike, b: ArrayLike, max_work: Any = None) -> bool:
+def shares_memory(a: ArrayLike, b: ArrayLike, max_work: object = None) -> bool:
     """Whether a write into one of two arrays may be seen in the other."""
     return a is b or overlap(a, b)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, SupportsIndex
+from typing import SupportsIndex
 
 import numpy as np
 
@@ -60,9 +60,9 @@ def sort(
 @implements("argsort", extra=("descending",))
 def argsort(
     a: ArrayLike,
-    axis: Any = -1,
+    axis: SupportsIndex | None = -1,
     kind: str | None = None,
-    order: Any = None,
+    order: object = None,
     *,
     stable: bool | None = None,
     descending: bool = False,

@@ -39,7 +39,7 @@ from fgrad.trace import Value, concrete
 from fgrad.tracing.tables import numpy_functions, ufunc_methods, unsupported_card
 from fgrad.typing import Array, ArrayLike, DTypeLike
 
-REDUCTIONS: dict[Any, Callable[..., Value]] = {
+REDUCTIONS: dict[np.ufunc, Callable[..., Value]] = {
     np.add: rs.sum_,
     np.multiply: rs.prod,
     np.maximum: rs.max_,
@@ -52,7 +52,7 @@ _ASSOCIATIVE = {
     np.logical_xor, np.gcd,
 }  # fmt: skip
 # ufunc -> the extremum of all and so far, and what takes the place of NaN, which they leave out
-_WITHOUT_NAN: dict[Any, tuple[Callable[..., Value], Callable[..., Value], float]] = {
+_WITHOUT_NAN: dict[np.ufunc, tuple[Callable[..., Value], Callable[..., Value], float]] = {
     np.fmax: (rs.max_, rs.cummax, -math.inf),
     np.fmin: (rs.min_, rs.cummin, math.inf),
 }
@@ -87,7 +87,7 @@ def reduce(
     function = REDUCTIONS.get(ufunc)
     if function is None:
         return _reduce_by_folding(ufunc, as_array(array), axis, dtype, keepdims, initial, where)
-    named: dict[str, Any] = {"axis": axis, "keepdims": keepdims, "where": where}
+    named: dict[str, object] = {"axis": axis, "keepdims": keepdims, "where": where}
     if dtype is not None:
         if ufunc in (np.add, np.multiply):
             named["dtype"] = dtype

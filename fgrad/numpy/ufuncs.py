@@ -114,14 +114,14 @@ _IGNORED = {"casting", "order", "subok"}  # the layout of the result, or only wh
 
 
 def call_ufunc(
-    ufunc: Any,
+    ufunc: np.ufunc,
     function: Function,
-    inputs: tuple[Any, ...],
-    out: Any = None,
+    inputs: tuple[ArrayLike, ...],
+    out: object = None,
     where: ArrayLike = True,
     dtype: DTypeLike | None = None,
     **rest: object,
-) -> Any:
+) -> Value | tuple[Value, ...]:
     """Promote, broadcast and apply; `function` acts on operands of one shape."""
     if len(inputs) > ufunc.nin:
         out = inputs[ufunc.nin :]
@@ -153,7 +153,7 @@ def _masked(result: Value, where: ArrayLike) -> Any:
 def _compare_any(ufunc: np.ufunc, function: Function) -> Function:
     """A comparison, also with a Python integer that the other operand's dtype cannot hold."""
 
-    def general(x: Value, y: Value, **kwargs: Any) -> Any:
+    def general(x: Value, y: Value, **kwargs: Any) -> object:
         for value, other, flip in ((y, x, False), (x, y, True)):
             if type(value) is int and getattr(other, "dtype", np.dtype(float)).kind in "iu":
                 limits = np.iinfo(other.dtype)
@@ -192,7 +192,7 @@ def _is_weak_integer(x: ArrayLike | None) -> bool:
 def fast_unary(apply: Function, general: Function) -> Function:
     """Record a primitive at once for a floating point tracer."""
 
-    def function(x: ArrayLike, *args: ArrayLike, **kwargs: object) -> Any:
+    def function(x: ArrayLike, *args: ArrayLike, **kwargs: object) -> object:
         if type(x) is Tracer and not args and not kwargs and x.dtype.kind == "f":
             return apply(x)
         return general(x, *args, **kwargs)
@@ -207,7 +207,7 @@ def fast_binary(prim: Primitive, general: Function) -> Function:
     """
     apply = binary_door(prim)
 
-    def function(x: Tracer, y: Any) -> Any:
+    def function(x: Tracer, y: Any) -> object:
         value = x.value
         a: Any = x._aval if value is None else value
         dtype = a.dtype
@@ -252,7 +252,7 @@ def fast_reflected(prim: Primitive, general: Function) -> Function:
     """Like `fast_binary` for a number on the left: `2.0 - x`."""
     apply = binary_door(prim)
 
-    def function(x: Tracer, y: ArrayLike) -> Any:
+    def function(x: Tracer, y: ArrayLike) -> object:
         kind = type(y)
         if kind is float or kind is int:
             dtype = x.dtype
@@ -269,14 +269,14 @@ def fast_reflected(prim: Primitive, general: Function) -> Function:
 # --- the table ------------------------------------------------------------------------------------
 
 GENERAL: dict[str, Function] = {}  # ufunc name -> its general form
-IMPLEMENTATIONS: dict[Any, Function] = {}  # ufunc -> function of promoted, broadcast operands
+IMPLEMENTATIONS: dict[np.ufunc, Function] = {}  # ufunc -> function of promoted, broadcast operands
 
 
 def _general(ufunc: np.ufunc, function: Function) -> Function:
     if ufunc.__name__ in COMPARISONS:
         return _compare_any(ufunc, function)
 
-    def general(*inputs: ArrayLike, **kwargs: Any) -> Any:
+    def general(*inputs: ArrayLike, **kwargs: Any) -> object:
         return call_ufunc(ufunc, function, inputs, **kwargs)
 
     return general
@@ -287,7 +287,7 @@ def _ufunc_form(prim: Primitive, general: Function) -> Function:
     fast = fast_binary(prim, general)
     apply = binary_door(prim)
 
-    def function(x: ArrayLike, y: ArrayLike, *args: ArrayLike, **kwargs: object) -> Any:
+    def function(x: ArrayLike, y: ArrayLike, *args: ArrayLike, **kwargs: object) -> object:
         if args or kwargs:
             return general(x, y, *args, **kwargs)
         if type(x) is Tracer:
@@ -355,7 +355,7 @@ def sinc(x: ArrayLike) -> Value:
 
 
 def clip(
-    a: Any,
+    a: ArrayLike,
     a_min: ArrayLike | None = None,
     a_max: ArrayLike | None = None,
     out: Array | None = None,
@@ -388,7 +388,7 @@ def clip(
     return ew.clip(*broadcast((present[0], lo, hi), shape))
 
 
-def _integer_limit(limit: ArrayLike | None, dtype: np.dtype, sign: int) -> Any:
+def _integer_limit(limit: ArrayLike | None, dtype: np.dtype, sign: int) -> ArrayLike | None:
     """A Python integer as a limit of integers: none if it is beyond all of them, an OverflowError
     if that leaves none."""
     if type(limit) is not int and not _is_weak_integer(limit):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -70,7 +68,7 @@ NEEDS_VALUES: dict[str, str] = {
 }
 
 
-def unsupported(function: Callable[..., Any], method: str = "__call__") -> UnsupportedNumpyError:
+def unsupported(function: object, method: str = "__call__") -> UnsupportedNumpyError:
     """The error for a function, or a method of a ufunc, that does not take traced arrays."""
     name = _name_of(function)
     if method != "__call__":
@@ -84,7 +82,7 @@ def unsupported(function: Callable[..., Any], method: str = "__call__") -> Unsup
     return UnsupportedNumpyError(f"{shown} does not take traced arrays.", rows)
 
 
-def _name_of(function: Callable[..., Any]) -> str:
+def _name_of(function: object) -> str:
     """How the user calls a function: `np.linalg.solve`, or its plain name if it is not NumPy's."""
     name = getattr(function, "__name__", str(function))
     for group, prefix in ((np, "np"), (np.linalg, "np.linalg"), (np.fft, "np.fft")):

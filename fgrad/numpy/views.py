@@ -36,7 +36,7 @@ from fgrad.tracing.assign import (
     root_of,
 )
 from fgrad.tracing.layouts import in_c_order, is_line, mark
-from fgrad.typing import ArrayLike
+from fgrad.typing import ArrayLike, Order
 
 Function = Callable[..., Any]
 
@@ -68,12 +68,12 @@ def get_view(x: Tracer, index: Any) -> Value | Masked:
     return out
 
 
-def key_of_view(x: Tracer) -> Any:
+def key_of_view(x: Tracer) -> object:
     """What tells equal views apart: the index, for one that was made by an index."""
     return x._view.key if isinstance(x._view, View) else None
 
 
-def is_basic(index: Any) -> bool:
+def is_basic(index: object) -> bool:
     """Whether NumPy would give a view."""
     if type(index) is int or type(index) is slice:
         return True
@@ -84,7 +84,7 @@ def is_basic(index: Any) -> bool:
     )
 
 
-def _keeps_array(index: Any) -> bool:
+def _keeps_array(index: object) -> bool:
     """Whether NumPy gives an array even where no axis is left: `x[..., 1]`, not `x[1]`."""
     return index is Ellipsis or (type(index) is tuple and any([i is Ellipsis for i in index]))
 
@@ -99,7 +99,7 @@ def viewing(
     """
 
     @functools.wraps(function)
-    def viewed(*args: ArrayLike, **kwargs: object) -> Any:
+    def viewed(*args: ArrayLike, **kwargs: object) -> object:
         out = function(*args, **kwargs)
         x = args[at] if args else next(iter(kwargs.values()))
         if type(x) is not Tracer:
@@ -120,8 +120,8 @@ def viewing(
 class Again(NamedTuple):
     """A call, to be made again with another array; `part` says which of its results is wanted."""
 
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+    args: tuple[ArrayLike, ...]
+    kwargs: dict[str, object]
     at: int
     part: int | None = None
 
@@ -168,7 +168,7 @@ def making_arrays(function: Function) -> Function:
     """A function whose results are arrays also where they have no axes; others are numbers."""
 
     @functools.wraps(function)
-    def made(*args: ArrayLike, **kwargs: object) -> Any:
+    def made(*args: ArrayLike, **kwargs: object) -> object:
         out = function(*args, **kwargs)
         if type(out) is Tracer and not out.shape and not isinstance(out._view, View):
             out = out.twin()  # it may be an operand
@@ -184,7 +184,7 @@ def viewing_each(function: Function, target: Function) -> Function:
     one = viewing(function, target)
 
     @functools.wraps(function)
-    def viewed(*arys: ArrayLike) -> Any:
+    def viewed(*arys: ArrayLike) -> object:
         return one(*arys) if len(arys) == 1 else type(function(*arys))(map(one, arys))
 
     return viewed
@@ -195,7 +195,7 @@ def aliasing(function: Function, target: Function) -> Function:
     simple = target in (np.asarray, np.asanyarray)
 
     @functools.wraps(function)
-    def aliased(*args: ArrayLike, **kwargs: object) -> Any:
+    def aliased(*args: ArrayLike, **kwargs: object) -> object:
         out = function(*args, **kwargs)
         x = args[0] if args else next(iter(kwargs.values()))
         again = Again(args, kwargs, 0)
@@ -237,7 +237,7 @@ def _copy_like(x: Tracer, out: Tracer, target: Function) -> Tracer:
     return copied_like(x, out)
 
 
-def copied(x: Any, order: Any) -> Value:
+def copied(x: Any, order: Order) -> Value:
     """A copy, in an order of NumPy's."""
     if type(x) is not Tracer:
         return x.copy(order)
@@ -255,7 +255,7 @@ def viewing_one_operand(function: Function, target: Function) -> Function:
     ways = [viewing(function, target, doubtful=True, at=at) for at in (0, 1)]
 
     @functools.wraps(function)
-    def viewed(*operands: ArrayLike, **kwargs: object) -> Any:
+    def viewed(*operands: ArrayLike, **kwargs: object) -> object:
         named = isinstance(operands[0], str)
         single = len(operands) == 2 if named else len(operands) <= 3
         return (ways[named] if single and not kwargs else function)(*operands, **kwargs)

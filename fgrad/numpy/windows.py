@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from fgrad.numpy.promote import (
 from fgrad.ops import elementwise as ew
 from fgrad.ops import window as wd
 from fgrad.trace import Value
-from fgrad.typing import ArrayLike
+from fgrad.typing import ArrayLike, ShapeLike
 
 # I0(x) = sum (x^2 / 4)^k / k!^2: all terms are positive, so that nothing cancels (DLMF 10.25.2).
 _NEAR = 20.0
@@ -86,7 +85,7 @@ def kaiser(M: int, beta: ArrayLike) -> Value:
 @implements("lib.stride_tricks.sliding_window_view")
 def sliding_window_view(
     x: ArrayLike,
-    window_shape: Any,
+    window_shape: ShapeLike,
     axis: int | None = None,
     *,
     subok: bool = False,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -28,7 +27,7 @@ from fgrad.trace import Tracer, Value
 from fgrad.typing import ArrayLike
 
 
-def categorical(key: Key, logits: Any, axis: int = -1, shape: Shape | None = None) -> Value:
+def categorical(key: Key, logits: ArrayLike, axis: int = -1, shape: Shape | None = None) -> Value:
     """Categories drawn with probabilities softmax(logits), by the largest of Gumbel numbers.
 
     Arguments:
@@ -122,10 +121,10 @@ def shuffle(key: Key, x: ArrayLike, axis: int = 0) -> None:
 
 def choice(
     key: Key,
-    a: Any,
+    a: ArrayLike,
     shape: Shape = (),
     replace: bool = True,
-    p: Any = None,
+    p: ArrayLike | None = None,
     axis: int = 0,
 ) -> Value:
     """Random items of an array.
@@ -151,11 +150,14 @@ def choice(
         (5,)
     """
     key, shape = check_key(key, "choice"), as_shape(shape, "choice")
-    x = None if isinstance(a, (int, np.integer)) else as_array(a)
-    if x is not None and not x.shape:
-        raise ArgumentError("random.choice takes an integer or an array.", user_line())
-    axis = 0 if x is None else normalize_axis(axis, len(x.shape))
-    count = int(a) if x is None else x.shape[axis]
+    if isinstance(a, (int, np.integer)):
+        x, axis, count = None, 0, int(a)
+    else:
+        x = as_array(a)
+        if not x.shape:
+            raise ArgumentError("random.choice takes an integer or an array.", user_line())
+        axis = normalize_axis(axis, len(x.shape))
+        count = x.shape[axis]
     _check_count(count, math.prod(shape), replace)
     weights = None if p is None else _weights(p, count, 1 if replace else math.prod(shape))
     chosen = _indices(key, count, shape, replace, weights)
@@ -171,7 +173,7 @@ def _check_count(count: int, drawn: int, replace: bool) -> None:
         )
 
 
-def _weights(p: Any, count: int, needed: int) -> Value:
+def _weights(p: ArrayLike, count: int, needed: int) -> Value:
     """Checked probabilities."""
     p = inexact(p)
     if p.shape != (count,):

@@ -7,7 +7,7 @@ purpose encrypts another tweak of the key, so that `bits(key)` does not repeat `
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import SupportsInt, TypeAlias
 
 import numpy as np
 
@@ -19,9 +19,9 @@ from fgrad.ops.random_bits import random_bits
 from fgrad.ops.shape import concatenate, reshape
 from fgrad.trace import Tracer, Value
 from fgrad.tracing.on_device import OnDevice
-from fgrad.typing import DType
+from fgrad.typing import Array, DType
 
-Key: TypeAlias = Any
+Key: TypeAlias = Array  # of dtype uint32 and shape (2,)
 Shape: TypeAlias = "int | tuple[int, ...]"
 
 UINT64: DType = np.dtype(np.uint64)
@@ -31,7 +31,7 @@ _SPLIT = np.array([0x6A09E667, 0xF3BCC908], UINT32)
 _FOLD = np.array([0xBB67AE85, 0x84CAA73B], UINT32)
 
 
-def key(seed: int) -> Key:
+def key(seed: SupportsInt) -> Key:
     """The key that belongs to a seed.
 
     Arguments:
@@ -63,7 +63,7 @@ def key(seed: int) -> Key:
     return _key_of(wide)
 
 
-def _describe(x: Any) -> str:
+def _describe(x: object) -> str:
     return repr(x) if isinstance(x, (int, float, str)) else type(x).__name__
 
 
@@ -93,7 +93,7 @@ def split(key: Key, num: Shape = 2) -> Key:
     return random_bits(xor(key, _SPLIT), (*as_shape(num, "split"), 2))
 
 
-def fold_in(key: Key, data: int) -> Key:
+def fold_in(key: Key, data: SupportsInt) -> Key:
     """The key for item number `data` of a stream: `fold_in(key, step)` in a training loop.
 
     Arguments:
@@ -112,7 +112,7 @@ def fold_in(key: Key, data: int) -> Key:
     return random_bits(xor(hidden, _data_key(data)), (2,))
 
 
-def _data_key(data: Any) -> Key:
+def _data_key(data: SupportsInt) -> Key:
     is_integer = isinstance(data, (int, np.integer)) or (
         isinstance(data, Tracer) and not data.shape and data.dtype.kind in "iu"
     )
@@ -123,7 +123,7 @@ def _data_key(data: Any) -> Key:
     return _key_of(UINT64.type(int(data) % 2**64))
 
 
-def check_key(key: Any, function: str) -> Key:
+def check_key(key: object, function: str) -> Key:
     """The key itself, if it is one; else an error card that says where keys come from.
 
     Raises:
@@ -138,7 +138,7 @@ def check_key(key: Any, function: str) -> Key:
     return key
 
 
-def _not_a_key(key: Any, function: str) -> ArgumentError:
+def _not_a_key(key: object, function: str) -> ArgumentError:
     kind = type(key)
     name = f"{kind.__module__}.{kind.__name__}".removeprefix("builtins.")
     rows = [*user_line()]
@@ -168,7 +168,7 @@ def _wrong_key(shape: tuple[int, ...], dtype: np.dtype, function: str) -> Argume
     )
 
 
-def as_shape(shape: Any, function: str) -> tuple[int, ...]:
+def as_shape(shape: Shape, function: str) -> tuple[int, ...]:
     """A shape as a tuple of Python integers.
 
     Raises:
