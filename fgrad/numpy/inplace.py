@@ -198,6 +198,11 @@ _REPEATABLE = {np.add: "add", np.subtract: "add", np.multiply: "mul", np.maximum
                np.minimum: "min"}  # fmt: skip
 
 
+def _fits(values: ArrayLike, x: Tracer) -> bool:
+    """Whether the dtype of `x` takes what comes of it and the values."""
+    return np.can_cast(result_type(x, values), x.dtype, "same_kind")
+
+
 def ufunc_at(
     ufunc: np.ufunc, x: ArrayLike, indices: ArrayLike, values: ArrayLike | None = None
 ) -> None:
@@ -207,10 +212,10 @@ def ufunc_at(
     if values is not None:
         values = as_operand(values)
     combine = _REPEATABLE.get(ufunc)
-    if combine is not None and np.can_cast(result_type(x, values), x.dtype, "same_kind"):
-        if ufunc is np.subtract:
-            values = numpy_functions[np.negative](as_array(values))
-        return write_all(x, IndexedElements(x, indices).combined(as_array(values), combine))
+    if combine is not None and values is not None and _fits(values, x):
+        negative = ufunc is np.subtract
+        added = numpy_functions[np.negative](as_array(values)) if negative else values
+        return write_all(x, IndexedElements(x, indices).combined(added, combine))
     for place, part in _single_places(ufunc, x, indices, values):
         old = getitem(x, place)
         new = ufunc(old) if values is None else ufunc(old, part)
