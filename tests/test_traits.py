@@ -14,7 +14,7 @@ from sources import load_primitives, python_files, relative, syntax_tree
 import fgrad
 from fgrad.errors import MissingRuleError
 from fgrad.ir.primitive import REGISTRY, Primitive, Refusal
-from fgrad.ir.traits import Cost, Rounding, Traits
+from fgrad.ir.traits import Cost, Holds, Rounding, Traits
 from fgrad.tools.op import card
 from fgrad.tools.pass_rules import PASS_RULES
 
@@ -43,8 +43,16 @@ def test_traits_agree_with_each_other(prim: Primitive) -> None:
         assert {"program", "body", "branches"} & set(prim.params) and prim.multiple
     if prim.effect:
         assert prim.host is not None
-    if prim.commutative:
+    if prim.commutative or prim.operator:
         assert prim.scalar is not None
+    if prim.finite:
+        assert any(prim.maps)
+    if prim.algorithm is not None or prim.flops_over_n3 is not None:
+        assert isinstance(prim.traits.cost, Refusal)  # whole arrays, not elements
+    assert (prim.holds is Holds.LOOP) == (prim.constants is not None)
+    assert prim.constants is None or prim.constants in prim.params
+    if prim.movement is not None:
+        assert prim.addresses is not prim.movement.fixed
 
 
 @pytest.mark.parametrize("prim", PRIMITIVES, ids=lambda p: p.name)
@@ -155,6 +163,91 @@ def test_no_pass_asks_for_the_name_of_a_primitive(path: Path) -> None:
     lines = asks_for_names(syntax_tree(path))
 
     assert not lines, f"{relative(path)}: lines {lines}: ask for a trait, or use `is`"
+
+
+BY_NAME = {
+    "fgrad/ir/text.py": "the parser of printed programs",
+    "fgrad/ir/primitive.py": "the table itself",
+    "fgrad/tools/op.py": "the card of a name that the user gives",
+}
+
+
+@pytest.mark.parametrize("path", python_files("fgrad"), ids=relative)
+def test_no_primitive_is_looked_up_by_name(path: Path) -> None:
+    """`prims.convert` names one; a string is not checked by anybody."""
+    lines = [
+        node.lineno
+        for node in ast.walk(syntax_tree(path))
+        if (isinstance(node, ast.Subscript) and ast.unparse(node.value) == "REGISTRY")
+        or (isinstance(node, ast.Call) and ast.unparse(node.func) == "REGISTRY.get")
+    ]
+    assert not lines or relative(path) in BY_NAME, f"{relative(path)}: lines {lines}"
+
+
+# A pass has a table of rules, which functions are; what a primitive is stands in its block.
+RULE_TABLES = {
+    "fgrad/compile/host/control.py": ("_STEPS",),
+    "fgrad/compile/loops/control.py": ("LOOP_RULES",),
+    "fgrad/compile/loops/find_batch_axes.py": ("LANE_RULES",),
+    "fgrad/compile/loops/linalg.py": ("LINALG_RULES",),
+    "fgrad/compile/loops/rules.py": ("RULES",),
+    "fgrad/compile/lower/groups.py": ("LIBRARY_STEPS",),
+    "fgrad/compile/lower/linalg.py": ("NATIVE",),
+    "fgrad/compile/lower/nest.py": ("NESTS",),
+    "fgrad/compile/lower/rules.py": ("VALUE_RULES",),
+    "fgrad/compile/lower/writes.py": ("_WRITERS",),
+    "fgrad/compile/passes/complex_functions.py": ("FUNCTIONS",),
+    "fgrad/compile/passes/compositions.py": ("EXPANSIONS",),
+    "fgrad/compile/passes/inline.py": ("EXPANSIONS",),
+    "fgrad/compile/passes/legalize_complex.py": ("OTHERS", "RULES", "_ORDER"),
+    "fgrad/compile/passes/simplify.py": ("EXACT", "FASTMATH"),
+    "fgrad/compile/products/views.py": ("VIEWS",),
+    "fgrad/ops/linalg_compositions.py": ("COMPOSITIONS",),
+    "fgrad/transforms/sparse/pattern.py": ("PATTERN_RULES",),
+}
+
+
+def is_primitive(node: ast.AST | None) -> bool:
+    """Whether an expression is a primitive: `prims.sin`, `sin_p`, or of the table by its name."""
+    if isinstance(node, ast.Attribute):
+        return isinstance(node.value, ast.Name) and node.value.id == "prims"
+    if isinstance(node, ast.Subscript):
+        return ast.unparse(node.value) == "REGISTRY"
+    return isinstance(node, ast.Name) and node.id.endswith("_p")
+
+
+def tables_of_primitives(tree: ast.Module) -> list[str]:
+    """The names of a module whose values hold primitives, as keys or as members."""
+    found = []
+    for node in tree.body:
+        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
+            continue
+        inside = list(ast.walk(node.value))
+        keys = [k for n in inside if isinstance(n, ast.Dict) for k in n.keys]
+        members = [
+            m for n in inside if isinstance(n, (ast.Set, ast.List, ast.Tuple)) for m in n.elts
+        ]
+        if any(map(is_primitive, [*keys, *members])):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            found.append(ast.unparse(target))
+    return sorted(found)
+
+
+@pytest.mark.parametrize("path", python_files("fgrad"), ids=relative)
+def test_tables_of_primitives_hold_rules(path: Path) -> None:
+    found = tables_of_primitives(syntax_tree(path))
+    assert tuple(found) == RULE_TABLES.get(relative(path), ()), "is it a trait?"
+
+
+def test_tables_of_primitives_are_found() -> None:
+    source = """
+MOVES = frozenset({prims.permute, prims.reshape})
+COSTS = {prims.sin: 3}
+PAIR = (scan_p, while_p)
+NAMED = {REGISTRY["eig"]: 1}
+sin = prims.sin
+"""
+    assert tables_of_primitives(ast.parse(source)) == ["COSTS", "MOVES", "NAMED", "PAIR"]
 
 
 def test_what_asks_for_names_is_found() -> None:

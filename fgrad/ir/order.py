@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from fgrad.base.source import Loc
-from fgrad.ir.primitive import REGISTRY, Primitive
+from fgrad.ir.basic import BASIC
+from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var
 from fgrad.ir.traits import Holds
 from fgrad.ir.walk import programs_in, resolve_atom, resolve_operands
@@ -74,7 +75,7 @@ def with_orders(program: Program, orders: Sequence[bool], loose: Collection[int]
 
 
 def _twice_permuted(atom: Atom, eqns: list[Eqn], loc: Loc | None) -> Var:
-    prim, rank = REGISTRY["permute"], len(atom.aval.shape)
+    prim, rank = BASIC.permute, len(atom.aval.shape)
     params = Params({"axes": tuple(range(rank))[::-1]})
     for _ in range(2):
         var = Var(prim.type_of(atom.aval, **params))
@@ -87,7 +88,7 @@ def _twice_permuted(atom: Atom, eqns: list[Eqn], loc: Loc | None) -> Var:
 def without_pairs(program: Program) -> Program:
     """The program without transpositions of transpositions that change nothing: no compiled code
     asks for the order."""
-    permute = REGISTRY["permute"]
+    permute = BASIC.permute
     if len([eqn for eqn in program.eqns if eqn.prim is permute]) < 2:
         return program
     made: dict[Atom, Eqn] = {}

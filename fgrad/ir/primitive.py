@@ -132,7 +132,12 @@ class Primitive:
         self.cost = given(traits.cost)
         self.rounding = given(traits.rounding)
         self.elementwise, self.commutative = traits.elementwise, traits.commutative
-        self.contracts = traits.contracts
+        self.contracts, self.addresses = traits.contracts, traits.addresses
+        self.finite = traits.finite
+        self.algorithm = given(traits.algorithm)
+        self.flops_over_n3 = given(traits.flops_over_n3)
+        self.operator = given(traits.operator)
+        self.constants = given(traits.constants)
         self.params = params
         self.linear_in = linear_in
         self.multiple = multiple
@@ -142,7 +147,6 @@ class Primitive:
         self.rules: dict[str, Rule | Refusal] = {}
         self.written: dict[str, Statement | None] = {}
         self.maps: tuple[Rule | None, ...] = ()  # elementwise derivative maps, one for each operand
-        self.finite = False  # whether the maps multiply by infinity for infinite operands alone
         # harmless(k, values): whether the map of operand k makes zero of zero; None if never
         self.harmless: Rule | None = None
         self.owner: object = None  # of a user's: the function, whose `prim` this is

@@ -106,13 +106,44 @@ class Rounding(enum.Enum):
     ROUNDS = "rounds"
 
 
+UNROUNDED = (Rounding.COPIES, Rounding.EXACT)
+
+
+class Algorithm(enum.Enum):
+    """What libraries and backends know by a name of their own."""
+
+    SORT = "sort"
+    SEARCH = "search"  # places in sorted rows
+    SELECT = "select"  # the largest of each row
+    FOURIER = "fourier"
+    EIGENVALUES = "eigenvalues"  # of general matrices
+    CONVOLUTION = "convolution"
+
+    @property
+    def orders(self) -> bool:
+        """Whether results are elements of operands, or places."""
+        return self in (Algorithm.SORT, Algorithm.SEARCH, Algorithm.SELECT)
+
+
+_NO_ALGORITHM = Refusal("has no name in libraries")
+_NO_MATRIX = Refusal("does not factor matrices")
+_NO_OPERATOR = Refusal("is not, to the last bit, an expression of Python's numbers")
+_NO_BODY = Refusal("has no loop's body")
+
+
 class Traits(NamedTuple):
     """All traits of a primitive.
 
-    movement, fold, holds, host, cost, rounding: see their classes.
+    movement, fold, holds, host, cost, rounding, algorithm: see their classes.
     elementwise: whether each element of the result is computed of the elements at its place.
     commutative: whether its two operands may change places, to the last bit.
     contracts: whether it sums products along axes of two operands.
+    addresses: whether places in its first operand are values, and not parameters.
+    finite: whether its derivative maps multiply by infinity for infinite operands alone.
+    flops_over_n3: for matrices, the additions and products for an n x n one, divided by n^3
+        (Golub and Van Loan, Matrix Computations, 4th edition).
+    operator: the expression of Python that computes one element of float32, float64, int64 or bool.
+    constants: the parameter that counts the operands of `body` that no step of a loop changes.
     """
 
     movement: Movement | Refusal
@@ -124,6 +155,12 @@ class Traits(NamedTuple):
     elementwise: bool = False
     commutative: bool = False
     contracts: bool = False
+    addresses: bool = False
+    finite: bool = False
+    algorithm: Algorithm | Refusal = _NO_ALGORITHM
+    flops_over_n3: float | Refusal = _NO_MATRIX
+    operator: str | Refusal = _NO_OPERATOR
+    constants: str | Refusal = _NO_BODY
 
 
 _COMPUTES = Refusal("computes its results")
@@ -142,10 +179,12 @@ def elementwise(
     rounding: Rounding = Rounding.ROUNDS,
     commutative: bool = False,
     host: Host | None = None,
+    finite: bool = False,
 ) -> Traits:
     """Each element of the result is computed of the elements at its place."""
     by = _IN_KERNEL if host is None else host
-    return Traits(_COMPUTES, _SINGLE, _NO_PROGRAM, by, cost, rounding, True, commutative)
+    found = Traits(_COMPUTES, _SINGLE, _NO_PROGRAM, by, cost, rounding, True, commutative)
+    return found._replace(finite=finite)
 
 
 PLAIN = elementwise()
@@ -155,6 +194,7 @@ COMMUTES = elementwise(commutative=True)
 COMMUTES_EXACTLY = elementwise(rounding=Rounding.EXACT, commutative=True)
 DIVIDES = elementwise(Cost.DIVISION)
 FUNCTION = elementwise(Cost.FUNCTION)
+FINITE_FUNCTION = elementwise(Cost.FUNCTION, finite=True)
 
 
 def moving(
@@ -168,7 +208,8 @@ def moving(
 ) -> Traits:
     """It moves elements, see `Movement`."""
     movement = Movement(view, fixed, repeats, drops, joins, fills)
-    return Traits(movement, _MOVES, _NO_PROGRAM, _IN_KERNEL, Cost.NOTHING, rounding)
+    found = Traits(movement, _MOVES, _NO_PROGRAM, _IN_KERNEL, Cost.NOTHING, rounding)
+    return found._replace(addresses=not fixed)
 
 
 def passing() -> Traits:
@@ -192,25 +233,36 @@ def contracting() -> Traits:
     return traits
 
 
-def ordering() -> Traits:
+def ordering(algorithm: Algorithm) -> Traits:
     """It sorts, searches or selects: results are elements of operands, or places."""
-    return Traits(_COMPUTES, _SINGLE, _NO_PROGRAM, _BY_STEP, _WHOLE, Rounding.EXACT)
+    found = Traits(_COMPUTES, _SINGLE, _NO_PROGRAM, _BY_STEP, _WHOLE, Rounding.EXACT)
+    return found._replace(algorithm=algorithm)
 
 
-def collecting() -> Traits:
+def collecting(addresses: bool = False) -> Traits:
     """It sums what it makes of elements, or adds them at places that overlap."""
-    return Traits(_COMPUTES, _SINGLE, _NO_PROGRAM, _IN_KERNEL, Cost.CHEAP, Rounding.ROUNDS)
+    found = Traits(_COMPUTES, _SINGLE, _NO_PROGRAM, _IN_KERNEL, Cost.CHEAP, Rounding.ROUNDS)
+    return found._replace(addresses=addresses)
 
 
-def whole(host: Host | None = Host.NUMPY) -> Traits:
+def whole(
+    host: Host | None = Host.NUMPY,
+    algorithm: Algorithm | None = None,
+    flops_over_n3: float | None = None,
+) -> Traits:
     """It computes whole matrices, transforms or arrays of random bits."""
     by = _IN_KERNEL if host is None else host
-    return Traits(_COMPUTES, _SINGLE, _NO_PROGRAM, by, _WHOLE, Rounding.ROUNDS)
+    found = Traits(_COMPUTES, _SINGLE, _NO_PROGRAM, by, _WHOLE, Rounding.ROUNDS)
+    return found._replace(
+        algorithm=_NO_ALGORITHM if algorithm is None else algorithm,
+        flops_over_n3=_NO_MATRIX if flops_over_n3 is None else flops_over_n3,
+    )
 
 
-def holding(how: Holds) -> Traits:
+def holding(how: Holds, constants: str | None = None) -> Traits:
     """It runs the programs in its parameters."""
-    return Traits(_COMPUTES, _SINGLE, how, _BY_STEP, _AS_ITS_PROGRAMS, _AS_ITS_PROGRAMS)
+    found = Traits(_COMPUTES, _SINGLE, how, _BY_STEP, _AS_ITS_PROGRAMS, _AS_ITS_PROGRAMS)
+    return found if constants is None else found._replace(constants=constants)
 
 
 def calling(host: Host) -> Traits:

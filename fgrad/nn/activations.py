@@ -12,6 +12,7 @@ from collections.abc import Callable
 from fgrad.errors import ShapeError
 from fgrad.numpy.promote import inexact, normalize_axis, user_line
 from fgrad.ops import elementwise as ew
+from fgrad.ops import erf_gamma as eg
 from fgrad.ops.elementwise import lit, select
 from fgrad.ops.shape import slice_
 from fgrad.trace import Value
@@ -236,7 +237,7 @@ def _gelu_tanh(x: Value) -> Value:
 
 
 def _gelu_erf(x: Value) -> Value:
-    tail = ew.erfc(ew.mul(x, lit(x, -math.sqrt(0.5))))
+    tail = eg.erfc(ew.mul(x, lit(x, -math.sqrt(0.5))))
     return ew.mul(ew.mul(x, lit(x, 0.5)), tail)
 
 

@@ -126,23 +126,21 @@ def logical(function: Callable[..., Value]) -> Callable[..., Value]:
     return lambda *xs: function(*[to_bool(x) for x in xs])
 
 
-_SIGNED_IS_LESS = {"lt": True, "le": True, "gt": False, "ge": False, "eq": False, "ne": True}
-_MIRROR = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
-_COMPARE = {name: getattr(ew, name) for name in _MIRROR}
+_TRUE_OF_LESS = (ew.lt, ew.le, ew.ne)
+_MIRROR = {ew.lt: ew.gt, ew.le: ew.ge, ew.gt: ew.lt, ew.ge: ew.le, ew.eq: ew.eq, ew.ne: ew.ne}
 
 
-def comparison(name: str) -> Callable[[Value, Value], Value]:
+def comparison(function: Callable[[Value, Value], Value]) -> Callable[[Value, Value], Value]:
     """A comparison; int64 with uint64 is exact, as in NumPy."""
-    function = _COMPARE[name]
 
     def compare(x: Value, y: Value) -> Value:
         if x.dtype == y.dtype:
             return function(x, y)
         if x.dtype.kind == "u":
-            return comparison(_MIRROR[name])(y, x)
+            return comparison(_MIRROR[function])(y, x)
         negative = ew.lt(x, lit(x, 0))
         answer = function(ew.convert(x, y.dtype), y)
-        return select(negative, np.bool_(_SIGNED_IS_LESS[name]), answer)
+        return select(negative, np.bool_(function in _TRUE_OF_LESS), answer)
 
     return compare
 

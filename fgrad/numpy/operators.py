@@ -13,7 +13,6 @@ import numpy as np
 
 from fgrad.base.foreign import foreign_container, is_foreign
 from fgrad.errors import ArgumentError, DtypeError, ShapeError
-from fgrad.ir.primitive import REGISTRY
 from fgrad.numpy.promote import (
     PYTHON_KEYS,
     convert,
@@ -24,24 +23,25 @@ from fgrad.numpy.promote import (
 )
 from fgrad.numpy.ufuncs import GENERAL, fast_binary, fast_reflected
 from fgrad.ops import elementwise as ew
+from fgrad.ops.families import bound_by
 from fgrad.trace import Tracer, Value, bind, concrete
 from fgrad.tracing.tables import numpy_functions
 from fgrad.typing import ArrayLike
 
 Function: TypeAlias = Callable[..., Value]
 
-# Python's name -> ufunc, primitive of its fast way.
-ARITHMETIC = {
-    "add": ("add", "add"),
-    "sub": ("subtract", "sub"),
-    "mul": ("multiply", "mul"),
-    "truediv": ("true_divide", "div"),
-    "floordiv": ("floor_divide", "floor_divide"),
-    "mod": ("remainder", "remainder"),
+# Python's name -> ufunc, what binds the primitive of its fast way.
+ARITHMETIC: dict[str, tuple[str, Function]] = {
+    "add": ("add", ew.add),
+    "sub": ("subtract", ew.sub),
+    "mul": ("multiply", ew.mul),
+    "truediv": ("true_divide", ew.div),
+    "floordiv": ("floor_divide", ew.floor_divide),
+    "mod": ("remainder", ew.remainder),
 }
-COMPARE = {
-    "eq": ("equal", "eq"), "ne": ("not_equal", "ne"), "lt": ("less", "lt"),
-    "le": ("less_equal", "le"), "gt": ("greater", "gt"), "ge": ("greater_equal", "ge"),
+COMPARE: dict[str, tuple[str, Function]] = {
+    "eq": ("equal", ew.eq), "ne": ("not_equal", ew.ne), "lt": ("less", ew.lt),
+    "le": ("less_equal", ew.le), "gt": ("greater", ew.gt), "ge": ("greater_equal", ew.ge),
 }  # fmt: skip
 BITWISE = {
     "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
@@ -101,8 +101,6 @@ def _reflected(operator: Function) -> Function:
 
 # --- powers ---------------------------------------------------------------------------------------
 
-_MUL = REGISTRY["mul"]
-_POW = REGISTRY["pow"]
 _pow_general = _operator(GENERAL["power"], counts=True)
 
 
@@ -112,7 +110,7 @@ def pow_operator(x: Tracer, n: int, modulo: None = None) -> Value:
         return NotImplemented
     kind = type(n)
     if (kind is int or kind is float) and x.dtype.kind == "f":
-        out = x.builder.record(_MUL, (x, x), {}) if n == 2 else _scalar_power(x, n)
+        out = x.builder.record(ew.mul_p, (x, x), {}) if n == 2 else _scalar_power(x, n)
         if x.weak:
             weakened(out)
         return out
@@ -133,7 +131,7 @@ def _scalar_power(x: Tracer, n: float) -> Value:
         return ew.sqrt(x)
     if n == -1:
         return ew.reciprocal(x)
-    return bind(_POW, x, x.dtype.type(n))
+    return bind(ew.pow_p, x, x.dtype.type(n))
 
 
 def rpow_operator(x: Tracer, base: ArrayLike) -> Value:
@@ -148,9 +146,9 @@ def rpow_operator(x: Tracer, base: ArrayLike) -> Value:
 # --- unary ----------------------------------------------------------------------------------------
 
 
-def _unary(ufunc: str, primitive: str | None) -> Function:
+def _unary(ufunc: str, direct: Function | None) -> Function:
     general = GENERAL[ufunc]
-    prim = REGISTRY.get(primitive or "")
+    prim = None if direct is None else bound_by(direct)
 
     def operator(x: Tracer) -> Value:
         if prim is not None and x.dtype.kind == "f":
@@ -226,10 +224,10 @@ def check_cast(x: Value, dtype: np.dtype) -> None:
 
 def _table() -> dict[str, Function]:
     table: dict[str, Function] = {}
-    for name, (ufunc, primitive) in (ARITHMETIC | COMPARE).items():
+    for name, (ufunc, direct) in (ARITHMETIC | COMPARE).items():
         general = _operator(GENERAL[ufunc], counts=name in ARITHMETIC)
         general = _repeating(general) if name == "mul" else general
-        prim = REGISTRY[primitive]
+        prim = bound_by(direct)
         operator = table[f"__{name}__"] = fast_binary(prim, general)
         if name in ARITHMETIC:
             table[f"__r{name}__"] = fast_reflected(prim, general)
@@ -245,8 +243,8 @@ def _table() -> dict[str, Function]:
         "__ipow__": _in_place(pow_operator),
         "__divmod__": divide,
         "__rdivmod__": _reflected(divide),
-        "__neg__": _unary("negative", "neg"),
-        "__abs__": _unary("absolute", "abs"),
+        "__neg__": _unary("negative", ew.neg),
+        "__abs__": _unary("absolute", ew.abs_),
         "__invert__": _unary("invert", None),
         "__pos__": positive,
         "__round__": round_operator,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.ir.aval import BOOL
-from fgrad.ir.primitive import REGISTRY, Primitive
+from fgrad.ir.primitive import Primitive
 from fgrad.numpy import compositions as co
 from fgrad.numpy.dispatch import add
 from fgrad.numpy.promote import (
@@ -41,45 +41,48 @@ from fgrad.ops import complex as cx
 from fgrad.ops import composed
 from fgrad.ops import elementwise as ew
 from fgrad.ops.checked import OVERFLOW, in_range
+from fgrad.ops.families import bound_by
 from fgrad.trace import Tracer, Value, bind, concrete
-from fgrad.tracing.fastpath import binary_door, unary_door
+from fgrad.tracing.fastpath import binary_door
 from fgrad.tracing.layouts import ordered
 from fgrad.tracing.tables import numpy_functions
 from fgrad.typing import Array, ArrayLike, DTypeLike
 
 Function = Callable[..., Any]
 
-# Names of NumPy -> primitive, for ufuncs that are one primitive on floats.
-DIRECT_UNARY = {
-    "negative": "neg", "fabs": "abs", "rint": "rint",
-    "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2", "log10": "log10",
-    "log1p": "log1p", "sqrt": "sqrt", "cbrt": "cbrt", "sin": "sin", "cos": "cos", "tan": "tan",
-    "arcsin": "asin", "arccos": "acos", "arctan": "atan", "sinh": "sinh", "cosh": "cosh",
-    "tanh": "tanh", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
-    "signbit": "signbit",
+# Names of NumPy -> what binds the primitive, for ufuncs that are one primitive on floats.
+DIRECT: dict[str, Function] = {
+    "negative": ew.neg, "fabs": ew.abs_, "rint": ew.rint, "exp": ew.exp, "exp2": ew.exp2,
+    "expm1": ew.expm1, "log": ew.log, "log2": ew.log2, "log10": ew.log10, "log1p": ew.log1p,
+    "sqrt": ew.sqrt, "cbrt": ew.cbrt, "sin": ew.sin, "cos": ew.cos, "tan": ew.tan,
+    "arcsin": ew.asin, "arccos": ew.acos, "arctan": ew.atan, "sinh": ew.sinh, "cosh": ew.cosh,
+    "tanh": ew.tanh, "arcsinh": ew.asinh, "arccosh": ew.acosh, "arctanh": ew.atanh,
+    "signbit": ew.signbit,
+    "add": ew.add, "subtract": ew.sub, "multiply": ew.mul, "true_divide": ew.div,
+    "floor_divide": ew.floor_divide, "remainder": ew.remainder, "fmod": ew.fmod,
+    "maximum": ew.max_, "minimum": ew.min_, "arctan2": ew.atan2, "copysign": ew.copysign,
+    "nextafter": ew.nextafter,
 }  # fmt: skip
-DIRECT_BINARY = {
-    "add": "add", "subtract": "sub", "multiply": "mul", "true_divide": "div",
-    "floor_divide": "floor_divide", "remainder": "remainder", "fmod": "fmod",
-    "maximum": "max", "minimum": "min", "arctan2": "atan2", "copysign": "copysign",
-    "nextafter": "nextafter",
+COMPARISONS: dict[str, Function] = {
+    "equal": ew.eq, "not_equal": ew.ne, "less": ew.lt, "less_equal": ew.le,
+    "greater": ew.gt, "greater_equal": ew.ge,
 }  # fmt: skip
-COMPARISONS = {
-    "equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le",
-    "greater": "gt", "greater_equal": "ge",
+INTEGER_BINARY: dict[str, Function] = {
+    "bitwise_and": ew.and_, "bitwise_or": ew.or_, "bitwise_xor": ew.xor,
+    "left_shift": ew.shift_left, "right_shift": ew.shift_right,
 }  # fmt: skip
-INTEGER_BINARY = {
-    "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor",
-    "left_shift": "shift_left", "right_shift": "shift_right",
+_PYTHON: dict[str, Function] = {
+    "equal": operator.eq, "not_equal": operator.ne, "less": operator.lt,
+    "less_equal": operator.le, "greater": operator.gt, "greater_equal": operator.ge,
 }  # fmt: skip
 # Compositions, and primitives whose integer forms differ from the float ones.
-COMPOSED: dict[str, tuple[Function, str | None]] = {
-    "floor": (co.integer_or(ew.floor), "floor"),
-    "ceil": (co.integer_or(ew.ceil), "ceil"),
-    "trunc": (co.integer_or(ew.trunc), "trunc"),
-    "isnan": (co.never_or(ew.isnan, False), "isnan"),
-    "isinf": (co.never_or(ew.isinf, False), "isinf"),
-    "isfinite": (co.never_or(ew.isfinite, True), "isfinite"),
+COMPOSED: dict[str, tuple[Function, Function | None]] = {
+    "floor": (co.integer_or(ew.floor), ew.floor),
+    "ceil": (co.integer_or(ew.ceil), ew.ceil),
+    "trunc": (co.integer_or(ew.trunc), ew.trunc),
+    "isnan": (co.never_or(ew.isnan, False), ew.isnan),
+    "isinf": (co.never_or(ew.isinf, False), ew.isinf),
+    "isfinite": (co.never_or(ew.isfinite, True), ew.isfinite),
     "invert": (ew.not_, None),
     "logical_not": (co.logical(ew.not_), None),
     "logical_and": (co.logical(ew.and_), None),
@@ -87,9 +90,9 @@ COMPOSED: dict[str, tuple[Function, str | None]] = {
     "logical_xor": (co.logical(ew.xor), None),
     "positive": (co.positive, None),
     "conjugate": (cx.conj, None),
-    "absolute": (co.absolute, "abs"),
-    "sign": (co.sign, "sign"),
-    "square": (ew.square, "square"),
+    "absolute": (co.absolute, ew.abs_),
+    "sign": (co.sign, ew.sign),
+    "square": (ew.square, ew.square),
     "reciprocal": (co.reciprocal, None),
     "deg2rad": (co.scaled(math.pi / 180), None),
     "radians": (co.scaled(math.pi / 180), None),
@@ -160,7 +163,7 @@ def _compare_any(ufunc: np.ufunc, function: Function) -> Function:
                 if not limits.min <= value <= limits.max:
                     edge = other.dtype.type(limits.max if value > 0 else limits.min)
                     pair = (value, int(edge)) if flip else (int(edge), value)
-                    answer = getattr(operator, COMPARISONS[ufunc.__name__])(*pair)
+                    answer = _PYTHON[ufunc.__name__](*pair)
                     return traced_full(other, other.shape, answer, BOOL)
             elif _is_weak_integer(value) and key_of(other) in _SMALLER_INTEGERS:
                 wide = convert(other, np.dtype(np.int64))
@@ -168,7 +171,7 @@ def _compare_any(ufunc: np.ufunc, function: Function) -> Function:
                 return call_ufunc(ufunc, function, pair, **kwargs)
             elif _is_weak_integer(value) and key_of(other) == np.uint64:
                 pair = (-1, 0) if flip else (0, -1)  # stands for any negative against any unsigned
-                answer = getattr(operator, COMPARISONS[ufunc.__name__])(*pair)
+                answer = _PYTHON[ufunc.__name__](*pair)
                 wrapped = bind(ew.convert_p, value, dtype=other.dtype)
                 same_pair = (wrapped, other) if flip else (other, wrapped)
                 same = call_ufunc(ufunc, function, same_pair, **kwargs)
@@ -302,8 +305,9 @@ def _ufunc_form(prim: Primitive, general: Function) -> Function:
     return function
 
 
-def define(name: str, function: Function, direct: str | None = None) -> None:
-    """Register the traced form of a ufunc: a function of promoted, broadcast operands."""
+def define(name: str, function: Function, direct: Function | None = None) -> None:
+    """Register the traced form of a ufunc: a function of promoted, broadcast operands; `direct`
+    binds what it is on floats."""
     ufunc = getattr(np, name, None)
     if ufunc is None:
         return  # an older NumPy
@@ -311,28 +315,19 @@ def define(name: str, function: Function, direct: str | None = None) -> None:
     GENERAL[name] = general
     IMPLEMENTATIONS[ufunc] = function
     public = general
-    if direct == "square":
-        public = fast_unary(ew.square, general)
+    if direct is not None and ufunc.nin == 1:
+        public = fast_unary(direct, general)
     elif direct is not None:
-        prim = REGISTRY[direct]
-        public = (
-            fast_unary(unary_door(prim), general) if ufunc.nin == 1 else _ufunc_form(prim, general)
-        )
+        public = _ufunc_form(bound_by(direct), general)
     add(name, public)
 
 
-def _bound(primitive: str) -> Function:
-    """The function of `fgrad.ops` that binds a primitive."""
-    names = {"abs": "abs_", "max": "max_", "min": "min_", "and": "and_", "or": "or_"}
-    return getattr(ew, names.get(primitive, primitive))
-
-
-for _name, _prim in (DIRECT_UNARY | DIRECT_BINARY).items():
-    define(_name, _bound(_prim), _prim)
-for _name, _prim in COMPARISONS.items():
-    define(_name, co.comparison(_prim), _prim)
-for _name, _prim in INTEGER_BINARY.items():
-    define(_name, _bound(_prim))
+for _name, _bound in DIRECT.items():
+    define(_name, _bound, _bound)
+for _name, _bound in COMPARISONS.items():
+    define(_name, co.comparison(_bound), _bound)
+for _name, _bound in INTEGER_BINARY.items():
+    define(_name, _bound)
 for _name, (_function, _direct) in COMPOSED.items():
     define(_name, _function, _direct)
 

@@ -27,13 +27,13 @@ from fgrad.tracing.device_tracing import follows
 
 scan_p = Primitive(
     "scan",
-    traits.holding(Holds.LOOP),
+    traits.holding(Holds.LOOP, constants="n_consts"),
     params=("body", "length", "reverse", "n_consts", "n_carry"),
     multiple=True,
 )
 while_p = Primitive(
     "while",
-    traits.holding(Holds.LOOP),
+    traits.holding(Holds.LOOP, constants="n_body"),
     params=("cond", "body", "n_cond", "n_body", "max_steps", "role"),
     multiple=True,
 )

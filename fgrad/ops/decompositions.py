@@ -68,7 +68,7 @@ def _skew(lower_part: Value) -> Value:
 
 # --- qr: a = q r
 
-qr_p = Primitive("qr", traits.whole(), params=("complete",), multiple=True)
+qr_p = Primitive("qr", traits.whole(flops_over_n3=4 / 3), params=("complete",), multiple=True)
 
 
 @qr_p.type_rule
@@ -133,8 +133,8 @@ def qr(a: Value, complete: bool = False) -> tuple[Value, Value]:
 
 # --- svd: a = u diag(s) v^H
 
-svd_p = Primitive("svd", traits.whole(), params=("full",), multiple=True)
-svdvals_p = Primitive("svdvals", traits.whole())
+svd_p = Primitive("svd", traits.whole(flops_over_n3=22.0), params=("full",), multiple=True)
+svdvals_p = Primitive("svdvals", traits.whole(flops_over_n3=8 / 3))
 
 
 @svd_p.type_rule
@@ -251,8 +251,8 @@ def svdvals(a: Value) -> Value:
 
 # --- eigh: a = v diag(w) v^H
 
-eigh_p = Primitive("eigh", traits.whole(), params=("lower",), multiple=True)
-eigvalsh_p = Primitive("eigvalsh", traits.whole(), params=("lower",))
+eigh_p = Primitive("eigh", traits.whole(flops_over_n3=9.0), params=("lower",), multiple=True)
+eigvalsh_p = Primitive("eigvalsh", traits.whole(flops_over_n3=4 / 3), params=("lower",))
 
 
 @eigh_p.type_rule
@@ -350,8 +350,12 @@ def eigvalsh(a: Value, lower: bool = True) -> Value:
 
 # --- eig: a v = v diag(w), with complex results whatever the values
 
-eig_p = Primitive("eig", traits.whole(), multiple=True)
-eigvals_p = Primitive("eigvals", traits.whole())
+eig_p = Primitive(
+    "eig", traits.whole(algorithm=traits.Algorithm.EIGENVALUES, flops_over_n3=25.0), multiple=True
+)
+eigvals_p = Primitive(
+    "eigvals", traits.whole(algorithm=traits.Algorithm.EIGENVALUES, flops_over_n3=10.0)
+)
 
 
 @eig_p.type_rule
@@ -416,7 +420,7 @@ def eigvals(a: Value) -> Value:
 
 # --- pinv: the Moore-Penrose inverse
 
-pinv_p = Primitive("pinv", traits.whole(), params=("rcond",))
+pinv_p = Primitive("pinv", traits.whole(flops_over_n3=24.0), params=("rcond",))
 
 
 @pinv_p.type_rule

@@ -31,7 +31,7 @@ from fgrad.trace import Value, bind
 
 # --- slogdet: sign and log |det a|
 
-slogdet_p = Primitive("slogdet", traits.whole(), multiple=True)
+slogdet_p = Primitive("slogdet", traits.whole(flops_over_n3=2 / 3), multiple=True)
 
 
 @slogdet_p.type_rule
@@ -88,7 +88,7 @@ def slogdet(a: Value) -> tuple[Value, Value]:
 
 # --- det, whose gradient exists at singular matrices too
 
-det_p = Primitive("det", traits.whole())
+det_p = Primitive("det", traits.whole(flops_over_n3=2 / 3))
 cofactor_p = Primitive("cofactor", traits.whole())
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import reduce
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,8 @@ from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import DtypeError, ShapeError
 from fgrad.ir import traits
 from fgrad.ir.aval import BOOL, Aval
-from fgrad.ir.primitive import OUT, REGISTRY, Primitive, Reads
+from fgrad.ir.basic import BASIC
+from fgrad.ir.primitive import OUT, Primitive, Reads
 from fgrad.ir.traits import Traits
 from fgrad.ops import kept
 from fgrad.ops.families import (
@@ -32,6 +33,7 @@ from fgrad.ops.families import (
     ORDERED,
     REAL_FLOATS,
     REALS,
+    binds,
     elementwise,
     finish_elementwise,
     is_literal,
@@ -46,8 +48,8 @@ from fgrad.typing import Array, Operand, Shaped
 
 special = lazy_module("scipy.special")
 
-_X = ((0,),)  # the derivative of a function of one operand reads that, or the result
-_RESULT = ((OUT,),)
+X = ((0,),)  # the derivative of a function of one operand reads that, or the result
+RESULT = ((OUT,),)
 
 
 def lit(x: Shaped, value: Value | complex) -> Value:
@@ -58,7 +60,7 @@ def lit(x: Shaped, value: Value | complex) -> Value:
 def _door(prim: Primitive, doc: str, door: Callable[..., Any] = unary_door) -> Any:
     function = door(prim)
     function.__name__, function.__doc__ = prim.name, doc
-    return function
+    return binds(function, prim)
 
 
 def _binary(prim: Primitive, doc: str) -> Callable[[Operand, Operand], Value]:
@@ -75,6 +77,8 @@ neg_p = elementwise(
     reads=((),),
     traits=traits.EXACT,
     linear_in="all",
+    finite=True,
+    operator="-{}",
 )
 sub_p = elementwise(
     "sub",
@@ -84,6 +88,8 @@ sub_p = elementwise(
     accepts=NUMBERS,
     reads=((), ()),
     linear_in="all",
+    finite=True,
+    operator="{} - {}",
 )
 mul_p = elementwise(
     "mul",
@@ -94,6 +100,8 @@ mul_p = elementwise(
     reads=((1,), (0,)),
     traits=traits.COMMUTES,
     linear_in="each",
+    finite=True,
+    operator="{} * {}",
 )
 div_p = elementwise(
     "div",
@@ -104,6 +112,7 @@ div_p = elementwise(
     reads=((1,), (OUT, 1)),
     traits=traits.DIVIDES,
     linear_in=(0,),
+    operator="{} / {}",
 )
 masked_mul_p = elementwise(
     "masked_mul",
@@ -112,6 +121,7 @@ masked_mul_p = elementwise(
     lambda s, t, d, out: mul(t, s),
     reads=((1,), (0,)),
     linear_in=(0,),
+    operator="{0} * {1} if {0} else {0}",
 )
 masked_div_p = elementwise(
     "masked_div",
@@ -121,6 +131,7 @@ masked_div_p = elementwise(
     reads=((1,), (OUT, 1)),
     traits=traits.DIVIDES,
     linear_in=(0,),
+    operator="{0} / {1} if {0} else {0}",
 )
 
 add = _binary(ADD, "x + y; logical or for bool.")
@@ -161,8 +172,11 @@ def _discrete(
     accepts: str,
     result: np.dtype | None = None,
     traits: Traits = traits.PLAIN,
+    operator: str | None = None,
 ) -> Any:
-    prim = elementwise(name, evaluate, accepts=accepts, result=result, traits=traits)
+    prim = elementwise(
+        name, evaluate, accepts=accepts, result=result, traits=traits, operator=operator
+    )
     door = _binary if isinstance(evaluate, np.ufunc) and evaluate.nin == 2 else _door
     return door(prim, f"Elementwise `{name}`; its derivative is zero.")
 
@@ -176,15 +190,15 @@ isnan = _discrete("isnan", np.isnan, FLOATS, BOOL)
 isinf = _discrete("isinf", np.isinf, FLOATS, BOOL)
 isfinite = _discrete("isfinite", np.isfinite, FLOATS, BOOL)
 signbit = _discrete("signbit", np.signbit, REAL_FLOATS, BOOL)
-eq = _discrete("eq", np.equal, ALL, BOOL, traits=traits.COMMUTES)
-ne = _discrete("ne", np.not_equal, ALL, BOOL, traits=traits.COMMUTES)
-lt = _discrete("lt", np.less, ORDERED, BOOL)
-le = _discrete("le", np.less_equal, ORDERED, BOOL)
-gt = _discrete("gt", np.greater, ORDERED, BOOL)
-ge = _discrete("ge", np.greater_equal, ORDERED, BOOL)
-not_ = _discrete("not", np.invert, BITS)
-and_ = _discrete("and", np.bitwise_and, BITS, traits=traits.COMMUTES)
-or_ = _discrete("or", np.bitwise_or, BITS, traits=traits.COMMUTES)
+eq = _discrete("eq", np.equal, ALL, BOOL, traits.COMMUTES, "{} == {}")
+ne = _discrete("ne", np.not_equal, ALL, BOOL, traits.COMMUTES, "{} != {}")
+lt = _discrete("lt", np.less, ORDERED, BOOL, operator="{} < {}")
+le = _discrete("le", np.less_equal, ORDERED, BOOL, operator="{} <= {}")
+gt = _discrete("gt", np.greater, ORDERED, BOOL, operator="{} > {}")
+ge = _discrete("ge", np.greater_equal, ORDERED, BOOL, operator="{} >= {}")
+not_ = _discrete("not", np.invert, BITS, operator="~{}")
+and_ = _discrete("and", np.bitwise_and, BITS, None, traits.COMMUTES, "{} & {}")
+or_ = _discrete("or", np.bitwise_or, BITS, None, traits.COMMUTES, "{} | {}")
 xor = _discrete("xor", np.bitwise_xor, BITS, traits=traits.COMMUTES)
 shift_left = _discrete("shift_left", np.left_shift, INTEGERS)
 shift_right = _discrete("shift_right", np.right_shift, INTEGERS)
@@ -219,8 +233,10 @@ def _quotient_map(t: Value, x: Value, y: Value, out: Value) -> Value:
 
 def _remainder(name: str, evaluate: Callable[..., Array]) -> Primitive:
     maps = (lambda t, x, y, out: t, _quotient_map)
-    reads = ((), (0, 1, OUT))
-    return elementwise(name, evaluate, *maps, accepts=REALS, reads=reads, traits=traits.DIVIDES)
+    divides = traits.DIVIDES._replace(finite=True)
+    return elementwise(
+        name, evaluate, *maps, accepts=REALS, reads=((), (0, 1, OUT)), traits=divides
+    )
 
 
 remainder_p = _remainder("remainder", np.remainder)
@@ -256,6 +272,7 @@ def _extremum(
         accepts=ORDERED,
         reads=((0, 1), (0, 1)),
         traits=traits.COMMUTES_EXACTLY,
+        finite=True,
     )
 
 
@@ -266,8 +283,10 @@ abs_p = elementwise(
     _integer_or(np.absolute),
     lambda t, x, out: mul(t, sign(x)),
     accepts=BITS + REAL_FLOATS,
-    reads=_X,
+    reads=X,
     traits=traits.EXACT,
+    finite=True,
+    operator="abs({})",
 )
 copysign_p = elementwise(
     "copysign",
@@ -277,6 +296,7 @@ copysign_p = elementwise(
     accepts=REAL_FLOATS,
     reads=((0, 1), ()),
     traits=traits.EXACT,
+    finite=True,
 )
 
 
@@ -302,6 +322,7 @@ clip_p = elementwise(
     accepts=ORDERED,
     reads=((0, 1, 2),) * 3,
     traits=traits.EXACT,
+    finite=True,
 )
 
 abs_ = _door(abs_p, "|x|.")
@@ -318,37 +339,42 @@ def clip(x: Operand, lo: Operand, hi: Operand) -> Value:
 # --- exp, log, powers ---------------------------------------------------------------------------
 
 
-def _unary(
+def unary(
     name: str,
     evaluate: Callable[..., Array],
     reads: Reads,
     derivative: Any,
-    traits: Traits = traits.FUNCTION,
+    traits: Traits = traits.FINITE_FUNCTION,
 ) -> Any:
+    """A function of floats, with its derivative map."""
     prim = elementwise(name, evaluate, derivative, reads=reads, traits=traits)
     return _door(prim, f"Elementwise `{name}`.")
 
 
-def _by_scipy(name: str) -> Callable[[Any], Any]:
+# Of functions that end, or have a pole: there the derivative is infinite.
+singular = partial(unary, traits=traits.FUNCTION)
+
+
+def by_scipy(name: str) -> Callable[[Any], Any]:
     """SciPy's function of a name; float16 stays that, of which SciPy makes float32 or float64."""
     return lambda x: getattr(special, name)(x).astype(x.dtype, copy=False)
 
 
-exp = _unary("exp", np.exp, _RESULT, lambda t, x, out: mul(t, out))
-exp2 = _unary("exp2", np.exp2, _RESULT, lambda t, x, out: mul(t, mul(out, lit(out, math.log(2)))))
-expm1 = _unary("expm1", np.expm1, _RESULT, lambda t, x, out: mul(t, add(out, lit(out, 1))))
-log = _unary("log", np.log, _X, lambda t, x, out: div(t, x))
-log2 = _unary("log2", np.log2, _X, lambda t, x, out: div(t, mul(x, lit(x, math.log(2)))))
-log10 = _unary("log10", np.log10, _X, lambda t, x, out: div(t, mul(x, lit(x, math.log(10)))))
-log1p = _unary("log1p", np.log1p, _X, lambda t, x, out: div(t, add(x, lit(x, 1))))
-sqrt = _unary(
-    "sqrt", np.sqrt, _RESULT, lambda t, x, out: div(t, mul(out, lit(out, 2))), traits.DIVIDES
+exp = unary("exp", np.exp, RESULT, lambda t, x, out: mul(t, out))
+exp2 = unary("exp2", np.exp2, RESULT, lambda t, x, out: mul(t, mul(out, lit(out, math.log(2)))))
+expm1 = unary("expm1", np.expm1, RESULT, lambda t, x, out: mul(t, add(out, lit(out, 1))))
+log = singular("log", np.log, X, lambda t, x, out: div(t, x))
+log2 = singular("log2", np.log2, X, lambda t, x, out: div(t, mul(x, lit(x, math.log(2)))))
+log10 = singular("log10", np.log10, X, lambda t, x, out: div(t, mul(x, lit(x, math.log(10)))))
+log1p = singular("log1p", np.log1p, X, lambda t, x, out: div(t, add(x, lit(x, 1))))
+sqrt = unary(
+    "sqrt", np.sqrt, RESULT, lambda t, x, out: div(t, mul(out, lit(out, 2))), traits.DIVIDES
 )
-cbrt = _unary("cbrt", np.cbrt, _RESULT, lambda t, x, out: div(t, mul(mul(out, out), lit(out, 3))))
-logistic = _unary(
+cbrt = singular("cbrt", np.cbrt, RESULT, lambda t, x, out: div(t, mul(mul(out, out), lit(out, 3))))
+logistic = unary(
     "logistic",
-    _by_scipy("expit"),
-    _RESULT,
+    by_scipy("expit"),
+    RESULT,
     lambda t, x, out: mul(t, mul(out, sub(lit(out, 1), out))),
 )
 
@@ -402,23 +428,23 @@ def _one(x: Value) -> Value:
     return lit(x, complex(1, -0.0) if x.dtype.kind == "c" else 1)
 
 
-sin = _unary("sin", np.sin, _X, lambda t, x, out: mul(t, cos(x)))
-cos = _unary("cos", np.cos, _X, lambda t, x, out: neg(mul(t, sin(x))))
-tan = _unary("tan", np.tan, _RESULT, lambda t, x, out: mul(t, add(square(out), lit(out, 1))))
-asin = _unary("asin", np.arcsin, _X, lambda t, x, out: div(t, sqrt(sub(_one(x), square(x)))))
-acos = _unary("acos", np.arccos, _X, lambda t, x, out: neg(div(t, sqrt(sub(_one(x), square(x))))))
-atan = _unary("atan", np.arctan, _X, lambda t, x, out: div(t, add(square(x), lit(x, 1))))
-sinh = _unary("sinh", np.sinh, _X, lambda t, x, out: mul(t, cosh(x)))
-cosh = _unary("cosh", np.cosh, _X, lambda t, x, out: mul(t, sinh(x)))
-tanh = _unary("tanh", np.tanh, _RESULT, lambda t, x, out: mul(t, sub(lit(out, 1), square(out))))
-asinh = _unary("asinh", np.arcsinh, _X, lambda t, x, out: div(t, sqrt(add(square(x), _one(x)))))
-acosh = _unary(
+sin = unary("sin", np.sin, X, lambda t, x, out: mul(t, cos(x)))
+cos = unary("cos", np.cos, X, lambda t, x, out: neg(mul(t, sin(x))))
+tan = unary("tan", np.tan, RESULT, lambda t, x, out: mul(t, add(square(out), lit(out, 1))))
+asin = singular("asin", np.arcsin, X, lambda t, x, out: div(t, sqrt(sub(_one(x), square(x)))))
+acos = singular("acos", np.arccos, X, lambda t, x, out: neg(div(t, sqrt(sub(_one(x), square(x))))))
+atan = unary("atan", np.arctan, X, lambda t, x, out: div(t, add(square(x), lit(x, 1))))
+sinh = unary("sinh", np.sinh, X, lambda t, x, out: mul(t, cosh(x)))
+cosh = unary("cosh", np.cosh, X, lambda t, x, out: mul(t, sinh(x)))
+tanh = unary("tanh", np.tanh, RESULT, lambda t, x, out: mul(t, sub(lit(out, 1), square(out))))
+asinh = unary("asinh", np.arcsinh, X, lambda t, x, out: div(t, sqrt(add(square(x), _one(x)))))
+acosh = singular(
     "acosh",
     np.arccosh,
-    _X,
+    X,
     lambda t, x, out: div(t, mul(sqrt(sub(x, lit(x, 1))), sqrt(add(x, _one(x))))),
 )
-atanh = _unary("atanh", np.arctanh, _X, lambda t, x, out: div(t, sub(lit(x, 1), square(x))))
+atanh = singular("atanh", np.arctanh, X, lambda t, x, out: div(t, sub(lit(x, 1), square(x))))
 
 
 def _over_squares(x: Value, y: Value) -> Value:
@@ -447,68 +473,12 @@ atan2_p = elementwise(
 atan2 = _binary(atan2_p, "The angle of the point (x, y).")
 
 
-# --- special functions --------------------------------------------------------------------------
-
-_TWO_OVER_SQRT_PI = 2 / math.sqrt(math.pi)
-
-
-def _gauss(x: Value) -> Value:
-    """exp(-x^2)."""
-    return exp(neg(square(x)))
-
-
-erf = _unary(
-    "erf",
-    _by_scipy("erf"),
-    _X,
-    lambda t, x, out: mul(t, mul(_gauss(x), lit(x, _TWO_OVER_SQRT_PI))),
-)
-erfc = _unary(
-    "erfc",
-    _by_scipy("erfc"),
-    _X,
-    lambda t, x, out: mul(t, mul(_gauss(x), lit(x, -_TWO_OVER_SQRT_PI))),
-)
-erfinv = _unary(
-    "erfinv",
-    _by_scipy("erfinv"),
-    _RESULT,
-    lambda t, x, out: mul(t, mul(exp(square(out)), lit(out, 1 / _TWO_OVER_SQRT_PI))),
-)
-lgamma = _unary("lgamma", _by_scipy("gammaln"), _X, lambda t, x, out: mul(t, digamma(x)))
-digamma = _unary("digamma", _by_scipy("digamma"), _X, lambda t, x, out: mul(t, trigamma(x)))
-
-# B_2k of the asymptotic series psi1(x) ~ 1/x + 1/(2x^2) + sum B_2k / x^(2k+1); DLMF 5.15.8.
-_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
-_SHIFT = 8
-
-
-def trigamma(x: Value) -> Value:
-    """psi1(x), the derivative of digamma.
-
-    By recurrence to x + 8 and the asymptotic series (DLMF 5.15.5, 5.15.8); for negative x by
-    reflection, psi1(1 - x) + psi1(x) = pi^2 / sin^2(pi x) (DLMF 5.15.6).
-    """
-    negative = lt(x, lit(x, 0))
-    z = select(negative, sub(lit(x, 1), x), x)
-    total = reduce(add, [reciprocal(square(add(z, lit(x, k)))) for k in range(_SHIFT)])
-    inverse = reciprocal(add(z, lit(x, _SHIFT)))
-    inverse2 = square(inverse)
-    series = lit(x, _BERNOULLI[-1])
-    for b in reversed(_BERNOULLI[:-1]):
-        series = add(mul(series, inverse2), lit(x, b))
-    tail = add(lit(x, 1), mul(inverse, add(lit(x, 0.5), mul(series, inverse))))
-    positive = add(total, mul(inverse, tail))
-    sine = sin(mul(sub(x, rint(x)), lit(x, math.pi)))
-    below = select(negative, square(sine), lit(x, 1))
-    reflected = sub(div(lit(x, math.pi**2), below), positive)
-    return select(negative, reflected, positive)
-
-
 # --- selection, conversion ----------------------------------------------------------------------
 
 select_p = SELECT
-convert_p = Primitive("convert", traits.PLAIN, ("dtype",), "all", scalar="convert", reads=((),))
+_CONVERTS = traits.elementwise(finite=True)
+convert_p = Primitive("convert", _CONVERTS, ("dtype",), "all", scalar="convert", reads=((),))
+BASIC.convert = convert_p
 bitcast_p = Primitive("bitcast", traits.PLAIN, params=("dtype",), scalar="bitcast")
 
 
@@ -564,14 +534,6 @@ bitcast_p.evaluate(lambda x, *, dtype: x.view(dtype))
 finish_elementwise(bitcast_p, (None,))
 
 
-# Elsewhere a derivative is infinite where the function ends, or has a pole.
-_FINITE = (
-    "add", "sub", "neg", "mul", "abs", "max", "min", "clip", "copysign", "remainder", "fmod",
-    "select", "convert", "exp", "exp2", "expm1", "logistic", "erf", "erfc", "sin", "cos", "tan",
-    "atan", "sinh", "cosh", "tanh", "asinh",
-)  # fmt: skip
-for _name in _FINITE:
-    REGISTRY[_name].finite = True
 for _prim in (ADD, sub_p, neg_p, select_p, convert_p):
     _prim.harmless = lambda k, values: True
 mul_p.harmless = lambda k, values: _is_finite(values[1 - k])

@@ -8,18 +8,21 @@ the pushforward and the pullback are the same formula.  A map that is None is a 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from fgrad.errors import DtypeError, ShapeError
 from fgrad.ir import traits
 from fgrad.ir.aval import Aval
+from fgrad.ir.basic import BASIC
 from fgrad.ir.primitive import DISCRETE, NOT_LINEAR, Moves, Primitive, Reads, reads_nothing
 from fgrad.ir.traits import Traits
 from fgrad.ops.selected import ADD, Selected, Tangent, join, plain
 from fgrad.trace import Tracer, Value, bind
 from fgrad.typing import EqnParams, Shaped
+
+F = TypeVar("F", bound=Callable[..., object])
 
 # dtype.kind letters; V is bfloat16.
 FLOATS = "fcV"
@@ -66,6 +69,8 @@ def elementwise(
     reads: Reads | None = None,
     traits: Traits = traits.PLAIN,
     linear_in: str | tuple[int, ...] | None = None,
+    finite: bool = False,
+    operator: str | None = None,
 ) -> Primitive:
     """Define an elementwise primitive whose operands have one dtype.
 
@@ -78,7 +83,10 @@ def elementwise(
         reads: which values each map reads; all if it is None, none where there is no map.
         traits: what differs from other operations on each element.
         linear_in: the operands in which it is linear, as for a `Primitive`.
+        finite, operator: the traits of these names.
     """
+    traits = traits._replace(finite=finite or traits.finite)
+    traits = traits if operator is None else traits._replace(operator=operator)
     prim = Primitive(name, traits, linear_in=linear_in, scalar=scalar or name, reads=reads)
     prim.evaluate(evaluate)
 
@@ -226,6 +234,21 @@ def bilinear_jvp(prim: Primitive) -> Callable[..., Value | None]:
     return jvp
 
 
+# The functions that bind one primitive and do nothing else.
+_BOUND_BY: dict[Callable[..., object], Primitive] = {}
+
+
+def binds(function: F, prim: Primitive) -> F:
+    """Note that a function binds this primitive and does nothing else; the function."""
+    _BOUND_BY[function] = prim
+    return function
+
+
+def bound_by(function: Callable[..., object]) -> Primitive:
+    """The primitive that a function of `fgrad.ops` binds."""
+    return _BOUND_BY[function]
+
+
 def zeros_like(x: Shaped) -> Value:
     """A zero with the shape and dtype of `x`, without allocating memory."""
     return np.broadcast_to(x.dtype.type(0), x.shape) if x.shape else x.dtype.type(0)
@@ -268,6 +291,7 @@ BROADCAST = Primitive(
     "broadcast", traits.moving(view=True, repeats=True), params=("shape", "dims"), linear_in="all"
 )
 PERMUTE = Primitive("permute", traits.moving(view=True), params=("axes",), linear_in="all")
+BASIC.broadcast, BASIC.permute = BROADCAST, PERMUTE
 
 
 def _reorders(values: Sequence[Value], params: EqnParams) -> bool:

@@ -31,7 +31,12 @@ scipy_fft = lazy_module("scipy.fft")
 
 Ints = tuple[int, ...]
 
-fft_p = Primitive("fft", traits.whole(), params=("kind", "axes", "n"), linear_in="all")
+fft_p = Primitive(
+    "fft",
+    traits.whole(algorithm=traits.Algorithm.FOURIER),
+    params=("kind", "axes", "n"),
+    linear_in="all",
+)
 
 
 @fft_p.type_rule

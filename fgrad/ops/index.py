@@ -64,12 +64,17 @@ _CUTS = traits.moving(fixed=False, drops=True)
 _UPDATES = traits.moving(fixed=False, drops=True, joins=True)
 gather_p = Primitive("gather", _GATHERS, ("axes", "mode"), (0,), reads=reads_others)
 scatter_p = Primitive(
-    "scatter", traits.collecting(), ("axes", "mode"), lambda p: SCATTER_LINEAR_IN[p["mode"]]
+    "scatter",
+    traits.collecting(addresses=True),
+    ("axes", "mode"),
+    lambda p: SCATTER_LINEAR_IN[p["mode"]],
 )
 dynamic_slice_p = Primitive("dynamic_slice", _CUTS, ("sizes",), (0,), reads=reads_others)
 dynamic_update_p = Primitive("dynamic_update", _UPDATES, (), (0, 1), reads=_reads_starts)
 # Declared here because the derivative of scatter-mul sorts; its rules stand in ops/sort.py.
-sort_p = Primitive("sort", traits.ordering(), params=("axis", "num_keys"), multiple=True)
+sort_p = Primitive(
+    "sort", traits.ordering(traits.Algorithm.SORT), params=("axis", "num_keys"), multiple=True
+)
 
 
 def gather(x: Value, indices: Sequence[Value], axes: tuple[int, ...], mode: str = "clip") -> Value:

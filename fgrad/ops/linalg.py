@@ -69,7 +69,7 @@ def library_routine(module: Any, name: str, dtype: np.dtype) -> Any:
 
 # --- cholesky: a = l l^H
 
-cholesky_p = Primitive("cholesky", traits.whole())
+cholesky_p = Primitive("cholesky", traits.whole(flops_over_n3=1 / 3))
 
 
 @cholesky_p.type_rule
@@ -238,7 +238,7 @@ def divide_upper(b: Value, a: Value) -> Value:
 
 # --- lu: p a = l u, packed as in LAPACK
 
-lu_p = Primitive("lu", traits.whole(), multiple=True)
+lu_p = Primitive("lu", traits.whole(flops_over_n3=2 / 3), multiple=True)
 
 
 @lu_p.type_rule
@@ -344,7 +344,7 @@ def pivots_order(pivots: Value) -> Value:
 
 # --- factor: a^T = p l u, the transpose of what LAPACK packs: in row-major order, its own memory
 
-factor_p = Primitive("factor", traits.whole(), multiple=True)
+factor_p = Primitive("factor", traits.whole(flops_over_n3=2 / 3), multiple=True)
 
 
 @factor_p.type_rule

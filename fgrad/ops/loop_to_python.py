@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.ir.aval import Aval
-from fgrad.ir.primitive import REGISTRY, Primitive
+from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 from fgrad.ir.walk import has_effect
 from fgrad.ops.elementwise import convert_p
@@ -31,27 +31,7 @@ WORTH = 16  # steps of a body, in all of its loops so far, from which on its tex
 # (*avals, **params) -> an evaluation for these, or None.
 PREPARED: dict[Primitive, Callable[..., Callable[..., Any] | None]] = {}
 
-# Operators on scalars of float32, float64, int64 and bool.
-_OPERATORS = {
-    REGISTRY["add"]: "{} + {}",
-    REGISTRY["sub"]: "{} - {}",
-    REGISTRY["mul"]: "{} * {}",
-    REGISTRY["div"]: "{} / {}",
-    REGISTRY["neg"]: "-{}",
-    REGISTRY["abs"]: "abs({})",
-    REGISTRY["lt"]: "{} < {}",
-    REGISTRY["le"]: "{} <= {}",
-    REGISTRY["gt"]: "{} > {}",
-    REGISTRY["ge"]: "{} >= {}",
-    REGISTRY["eq"]: "{} == {}",
-    REGISTRY["ne"]: "{} != {}",
-    REGISTRY["and"]: "{} & {}",
-    REGISTRY["or"]: "{} | {}",
-    REGISTRY["not"]: "~{}",
-    REGISTRY["select"]: "{1} if {0} else {2}",
-    REGISTRY["masked_mul"]: "{0} * {1} if {0} else {0}",
-    REGISTRY["masked_div"]: "{0} / {1} if {0} else {0}",
-}
+# Of the scalars that operators take.
 _DTYPES = ("f4", "f8", "i8", "b1")
 
 
@@ -196,7 +176,7 @@ class _Text:
 
     def value(self, eqn: Eqn, atoms: Sequence[str]) -> str:
         """The text of an equation's value."""
-        operator = _OPERATORS.get(eqn.prim)
+        operator = eqn.prim.operator
         if operator is not None and all([_is_scalar(a) for a in (*eqn.inputs, *eqn.outputs)]):
             return operator.format(*atoms)
         return f"{self.constant(_rule(eqn))}({', '.join(atoms)})"

@@ -37,7 +37,7 @@ scipy_linalg = lazy_module("scipy.linalg")
 
 FUNCTIONS = frozenset({"expm", "logm", "cosm", "sinm", "tanm", "coshm", "sinhm", "tanhm"})
 
-matrix_function_p = Primitive("matrix_function", traits.whole(), params=("name",))
+matrix_function_p = Primitive("matrix_function", traits.whole(flops_over_n3=20.0), params=("name",))
 frechet_p = Primitive("frechet", traits.whole(), params=("name",), linear_in=(1,))
 
 
@@ -173,7 +173,7 @@ def solve_sylvester(a: Value, b: Value, c: Value) -> Value:
 
 # --- sqrtm
 
-sqrtm_p = Primitive("sqrtm", traits.whole())
+sqrtm_p = Primitive("sqrtm", traits.whole(flops_over_n3=25.0))
 
 
 @sqrtm_p.type_rule

@@ -7,7 +7,8 @@ are not among them, as no pass knows any by itself.
 
 from __future__ import annotations
 
-from fgrad.ir.primitive import REGISTRY
+from fgrad.ops import elementwise as ew
+from fgrad.ops import erf_gamma as eg
 from fgrad.ops.checked import in_range_p as in_range
 from fgrad.ops.complex import complex_p as complex
 from fgrad.ops.complex import conj_p as conj
@@ -50,6 +51,7 @@ from fgrad.ops.elementwise import stop_gradient_p as stop_gradient
 from fgrad.ops.elementwise import sub_p as sub
 from fgrad.ops.families import BROADCAST as broadcast
 from fgrad.ops.families import PERMUTE as permute
+from fgrad.ops.families import bound_by
 from fgrad.ops.fft import fft_p as fft
 from fgrad.ops.index import dynamic_slice_p as dynamic_slice
 from fgrad.ops.index import dynamic_update_p as dynamic_update
@@ -96,55 +98,55 @@ from fgrad.ops.window import conv_p as conv
 from fgrad.ops.window import fold_p as fold
 from fgrad.ops.window import windows_p as windows
 
-acos = REGISTRY["acos"]
-acosh = REGISTRY["acosh"]
-and_ = REGISTRY["and"]
-asin = REGISTRY["asin"]
-asinh = REGISTRY["asinh"]
-atan = REGISTRY["atan"]
-atanh = REGISTRY["atanh"]
-cbrt = REGISTRY["cbrt"]
-ceil = REGISTRY["ceil"]
-cos = REGISTRY["cos"]
-cosh = REGISTRY["cosh"]
-digamma = REGISTRY["digamma"]
-eq = REGISTRY["eq"]
-erf = REGISTRY["erf"]
-erfc = REGISTRY["erfc"]
-erfinv = REGISTRY["erfinv"]
-exp = REGISTRY["exp"]
-exp2 = REGISTRY["exp2"]
-expm1 = REGISTRY["expm1"]
-floor = REGISTRY["floor"]
-floor_divide = REGISTRY["floor_divide"]
-ge = REGISTRY["ge"]
-gt = REGISTRY["gt"]
-isfinite = REGISTRY["isfinite"]
-isinf = REGISTRY["isinf"]
-isnan = REGISTRY["isnan"]
-le = REGISTRY["le"]
-lgamma = REGISTRY["lgamma"]
-log = REGISTRY["log"]
-log10 = REGISTRY["log10"]
-log1p = REGISTRY["log1p"]
-log2 = REGISTRY["log2"]
-logistic = REGISTRY["logistic"]
-lt = REGISTRY["lt"]
-ne = REGISTRY["ne"]
-not_ = REGISTRY["not"]
-or_ = REGISTRY["or"]
-rint = REGISTRY["rint"]
-shift_left = REGISTRY["shift_left"]
-shift_right = REGISTRY["shift_right"]
-sign = REGISTRY["sign"]
-signbit = REGISTRY["signbit"]
-sin = REGISTRY["sin"]
-sinh = REGISTRY["sinh"]
-sqrt = REGISTRY["sqrt"]
-tan = REGISTRY["tan"]
-tanh = REGISTRY["tanh"]
-trunc = REGISTRY["trunc"]
-xor = REGISTRY["xor"]
+acos = bound_by(ew.acos)
+acosh = bound_by(ew.acosh)
+and_ = bound_by(ew.and_)
+asin = bound_by(ew.asin)
+asinh = bound_by(ew.asinh)
+atan = bound_by(ew.atan)
+atanh = bound_by(ew.atanh)
+cbrt = bound_by(ew.cbrt)
+ceil = bound_by(ew.ceil)
+cos = bound_by(ew.cos)
+cosh = bound_by(ew.cosh)
+digamma = bound_by(eg.digamma)
+eq = bound_by(ew.eq)
+erf = bound_by(eg.erf)
+erfc = bound_by(eg.erfc)
+erfinv = bound_by(eg.erfinv)
+exp = bound_by(ew.exp)
+exp2 = bound_by(ew.exp2)
+expm1 = bound_by(ew.expm1)
+floor = bound_by(ew.floor)
+floor_divide = bound_by(ew.floor_divide)
+ge = bound_by(ew.ge)
+gt = bound_by(ew.gt)
+isfinite = bound_by(ew.isfinite)
+isinf = bound_by(ew.isinf)
+isnan = bound_by(ew.isnan)
+le = bound_by(ew.le)
+lgamma = bound_by(eg.lgamma)
+log = bound_by(ew.log)
+log10 = bound_by(ew.log10)
+log1p = bound_by(ew.log1p)
+log2 = bound_by(ew.log2)
+logistic = bound_by(ew.logistic)
+lt = bound_by(ew.lt)
+ne = bound_by(ew.ne)
+not_ = bound_by(ew.not_)
+or_ = bound_by(ew.or_)
+rint = bound_by(ew.rint)
+shift_left = bound_by(ew.shift_left)
+shift_right = bound_by(ew.shift_right)
+sign = bound_by(ew.sign)
+signbit = bound_by(ew.signbit)
+sin = bound_by(ew.sin)
+sinh = bound_by(ew.sinh)
+sqrt = bound_by(ew.sqrt)
+tan = bound_by(ew.tan)
+tanh = bound_by(ew.tanh)
+trunc = bound_by(ew.trunc)
+xor = bound_by(ew.xor)
 
 __all__ = [
     "abs",

@@ -30,14 +30,16 @@ from fgrad.typing import Operand
 # Their rules stand in families.py and elementwise.py.
 ADD = Primitive(
     "add",
-    traits.COMMUTES,
+    traits.COMMUTES._replace(finite=True, operator="{} + {}"),
     linear_in="all",
     scalar="add",
     reads=((), ()),
 )
 SELECT = Primitive(
     "select",
-    traits.elementwise(rounding=Rounding.COPIES),
+    traits.elementwise(rounding=Rounding.COPIES, finite=True)._replace(
+        operator="{1} if {0} else {2}"
+    ),
     linear_in=(1, 2),
     scalar="select",
     reads=((), (0,), (0,)),

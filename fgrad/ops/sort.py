@@ -135,7 +135,9 @@ def _(
 
 # --- searching ------------------------------------------------------------------------------------
 
-searchsorted_p = Primitive("searchsorted", traits.ordering(), params=("right",))
+searchsorted_p = Primitive(
+    "searchsorted", traits.ordering(traits.Algorithm.SEARCH), params=("right",)
+)
 
 
 def searchsorted(x: Value, values: Value, right: bool = False) -> Value:
@@ -186,7 +188,7 @@ def _(
 
 # --- the greatest elements ------------------------------------------------------------------------
 
-top_k_p = Primitive("top_k", traits.ordering(), params=("k",), multiple=True)
+top_k_p = Primitive("top_k", traits.ordering(traits.Algorithm.SELECT), params=("k",), multiple=True)
 MOST_SELECTED = 64  # elements that are selected by one walk; for more, rows are sorted
 
 

@@ -14,7 +14,6 @@ from fgrad.ops.elementwise import (
     eq,
     exp,
     floor,
-    lgamma,
     lit,
     log1p,
     mul,
@@ -26,6 +25,7 @@ from fgrad.ops.elementwise import (
     square,
     sub,
 )
+from fgrad.ops.erf_gamma import lgamma
 from fgrad.ops.special_functions import (
     beta_density,
     betainc_a,

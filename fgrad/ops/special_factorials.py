@@ -7,20 +7,8 @@ with r = 1 / gamma, which is 0 at 0, -1, -2, ...: digamma has poles there, the q
 
 from __future__ import annotations
 
-from fgrad.ops.elementwise import (
-    add,
-    and_,
-    digamma,
-    eq,
-    floor,
-    le,
-    lit,
-    mul,
-    neg,
-    not_,
-    select,
-    sub,
-)
+from fgrad.ops.elementwise import add, and_, eq, floor, le, lit, mul, neg, not_, select, sub
+from fgrad.ops.erf_gamma import digamma
 from fgrad.ops.special_functions import external, gamma, rgamma, rgamma_slope
 from fgrad.trace import Value
 

@@ -25,16 +25,13 @@ from fgrad.ops.elementwise import (
     add,
     and_,
     cos,
-    digamma,
     div,
     eq,
-    erf,
     exp,
     expm1,
     floor,
     ge,
     le,
-    lgamma,
     lit,
     log,
     log1p,
@@ -49,6 +46,7 @@ from fgrad.ops.elementwise import (
     square,
     sub,
 )
+from fgrad.ops.erf_gamma import digamma, erf, lgamma
 from fgrad.ops.families import DerivativeMap, finish_elementwise, same_dtype, same_shape
 from fgrad.ops.incomplete import betainc_slope, gammainc_slope
 from fgrad.trace import Value, bind

@@ -16,8 +16,6 @@ from fgrad.ops.elementwise import (
     convert,
     cos,
     div,
-    erf,
-    erfinv,
     lit,
     log,
     log1p,
@@ -31,6 +29,7 @@ from fgrad.ops.elementwise import (
     sqrt,
     sub,
 )
+from fgrad.ops.erf_gamma import erf, erfinv
 from fgrad.ops.shape import concatenate, reshape, slice_
 from fgrad.random.keys import UINT64, Key, Shape, as_shape, check_key
 from fgrad.random.uniform import float_dtype, unit, unit_of_words, words

@@ -38,6 +38,7 @@ from fgrad.numpy.promote import (
 )
 from fgrad.ops import composed
 from fgrad.ops import elementwise as ew
+from fgrad.ops import erf_gamma as eg
 from fgrad.ops import special_distributions as sd
 from fgrad.ops import special_elliptic as el
 from fgrad.ops import special_factorials as sf
@@ -138,8 +139,8 @@ def _argument_names(name: str) -> list[str]:
 # --- one primitive --------------------------------------------------------------------------------
 
 PRIMITIVES: dict[str, Callable[..., Value]] = {
-    "erf": ew.erf, "erfc": ew.erfc, "erfinv": ew.erfinv, "gammaln": ew.lgamma,
-    "digamma": ew.digamma, "psi": ew.digamma, "expit": ew.logistic, "expm1": ew.expm1,
+    "erf": eg.erf, "erfc": eg.erfc, "erfinv": eg.erfinv, "gammaln": eg.lgamma,
+    "digamma": eg.digamma, "psi": eg.digamma, "expit": ew.logistic, "expm1": ew.expm1,
     "log1p": ew.log1p, "exp2": ew.exp2, "cbrt": ew.cbrt, "gamma": sp.gamma, "rgamma": sp.rgamma,
     "gammasgn": sp.gammasgn, "poch": sf.poch, "beta": sp.beta, "betaln": sp.betaln,
     "binom": sf.binom, "gammainc": sp.gammainc, "gammaincc": sp.gammaincc,
@@ -188,7 +189,7 @@ def loggamma(x: ArrayLike) -> Value:
     (x,) = _operands(x)
     if is_complex(x):
         return sp.loggamma(x)
-    return ew.select(ew.lt(x, lit(x, 0)), lit(x, math.nan), ew.lgamma(x))
+    return ew.select(ew.lt(x, lit(x, 0)), lit(x, math.nan), eg.lgamma(x))
 
 
 @_either
@@ -217,7 +218,7 @@ def polygamma(n: ArrayLike, x: ArrayLike) -> Value:
     m, x = _operands(order.astype(float), x)
     sign = np.where(order % 2 == 1, 1.0, -1.0) * plain.gamma(order + 1.0)
     high = sp.zeta(ew.add(m, lit(m, 1)), x) * sign.astype(x.dtype)
-    return high if (order > 0).all() else np.where(order == 0, ew.digamma(x), high)
+    return high if (order > 0).all() else np.where(order == 0, eg.digamma(x), high)
 
 
 def _known_integers(function: str, argument: str, n: ArrayLike) -> np.ndarray:
@@ -235,7 +236,7 @@ def multigammaln(a: ArrayLike, d: int) -> Value:
     x = _double(a)
     total = lit(x, 0.25 * d * (d - 1) * math.log(math.pi))
     for k in range(d):
-        total = total + ew.lgamma(x - lit(x, 0.5 * k))
+        total = total + eg.lgamma(x - lit(x, 0.5 * k))
     return total
 
 
@@ -388,7 +389,7 @@ def huber(delta: ArrayLike, r: ArrayLike) -> Value:
 def ndtr(x: ArrayLike) -> Value:
     """The standard normal distribution function."""
     (x,) = _operands(x)
-    return ew.erfc(x * lit(x, -math.sqrt(0.5))) * lit(x, 0.5)
+    return eg.erfc(x * lit(x, -math.sqrt(0.5))) * lit(x, 0.5)
 
 
 @_either

@@ -88,6 +88,8 @@ def _traits(prim: Primitive) -> Iterator[str]:
             yield f"{label}: {trait.name.lower()}"
         elif isinstance(trait, tuple):
             yield f"{label}: {_fields(trait)}"
+        elif isinstance(trait, (str, float)):
+            yield f"{label}: {trait}"
         else:
             yield f"{label}: {'yes' if trait else 'no'}"
     yield f"effect: {'yes' if prim.effect else 'no'}"

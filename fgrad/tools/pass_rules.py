@@ -44,9 +44,11 @@ def _always(text: str) -> Default:
 
 
 def _lowering(prim: Primitive) -> Any:
-    for table in (NESTS, LIBRARY_STEPS, NATIVE):
+    for table in (NESTS, LIBRARY_STEPS):
         if prim in table:
             return table[prim]
+    if prim in NATIVE:
+        return NATIVE[prim].step
     try:
         return RULES[prim]
     except KeyError:

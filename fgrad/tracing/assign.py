@@ -22,7 +22,7 @@ import numpy as np
 from fgrad.base.source import here, resolve
 from fgrad.errors import InPlaceError
 from fgrad.ir.aval import Aval
-from fgrad.ir.primitive import REGISTRY
+from fgrad.ir.basic import BASIC
 from fgrad.tracing.closed import own
 from fgrad.tracing.layouts import in_c_order, is_line, mark, note_taken, unknown_layout
 from fgrad.tracing.thread_state import THREAD
@@ -231,7 +231,7 @@ def laid_out(x: Tracer, c_order: bool) -> Tracer:
     """The same values, which lie in C order or may not."""
     if not x.builder.live or in_c_order(x) == c_order:
         return x
-    out = x.builder.record(REGISTRY["convert"], (x,), {"dtype": x.dtype})
+    out = x.builder.record(BASIC.convert, (x,), {"dtype": x.dtype})
     mark(out, c_order)
     return out
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from fgrad.base.source import Loc, RawLoc, resolve
 from fgrad.ir.aval import Aval, aval_of
-from fgrad.ir.primitive import REGISTRY, Primitive
+from fgrad.ir.basic import BASIC
+from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
 
 _new = tuple.__new__  # skips the named tuple's own constructor
@@ -131,7 +132,7 @@ class Atoms:
         params = Params({"shape": x.shape, "dims": ()})
         var = Var(Aval(x.shape, x.dtype))
         lit = Lit(x[(0,) * x.ndim])
-        self.filled.append(Eqn(REGISTRY["broadcast"], (lit,), params, (var,), self.loc))
+        self.filled.append(Eqn(BASIC.broadcast, (lit,), params, (var,), self.loc))
         return var
 
     def eqn(self, record: Record) -> Eqn:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from fgrad.base.source import here, resolve
 from fgrad.errors import InPlaceError
-from fgrad.ir.primitive import REGISTRY
+from fgrad.ir.basic import BASIC
 from fgrad.trace import Builder, Tracer, Value, innermost
 from fgrad.tracing.assign import adopt, assign, foreign, made_inside, settle
 from fgrad.tracing.closed import captured, own
@@ -29,7 +29,7 @@ def write_all(x: Tracer, value: Value) -> None:
     if isinstance(value, Tracer):
         assign(x, builder.lift(value))
     else:
-        assign(x, builder.record(REGISTRY["convert"], (value,), {"dtype": x.dtype}))
+        assign(x, builder.record(BASIC.convert, (value,), {"dtype": x.dtype}))
 
 
 def writing(x: Tracer) -> Builder:

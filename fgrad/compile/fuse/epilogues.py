@@ -27,11 +27,8 @@ from fgrad.ir.aval import FLOAT32
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var
 from fgrad.ir.walk import definitions
 from fgrad.ops import elementwise as ew
-from fgrad.ops import primitives as prims
 from fgrad.ops.product import product_p
 from fgrad.trace import Value
-
-PRODUCTS = (prims.dot_general, prims.product)
 
 
 def with_epilogues(fusion: Fusion, program: Program, allowed: bool) -> Fusion:
@@ -54,7 +51,7 @@ class _Joiner:
         for group in self.groups:
             eqn = group.eqns[0]
             found = readers.get(eqn.outputs[0], [])
-            if group.kind == "library" and eqn.prim in PRODUCTS and len(found) == 1:
+            if group.kind == "library" and eqn.prim.contracts and len(found) == 1:
                 product = None if id(found[0]) in joined else self.joined(eqn, found[0])
                 if product is not None:
                     joined[id(group)] = None

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 
 from fgrad.compile.fuse.parts import (
     CHEAP,
-    CONTRACTIONS,
     MAX_LEAVES,
     PRODUCT_COST,
     SAME,
@@ -42,7 +41,7 @@ def find_outputs(p: Partition) -> None:
             nest = p.nest(leaf.var)
             if nest is not None and nest is not own:
                 nest.outputs.setdefault(leaf.var)
-                if leaf.how != SAME or eqn.prim in CONTRACTIONS:
+                if leaf.how != SAME or eqn.prim.contracts:
                     p.spread.add(leaf.var)
         for var in eqn.outputs:
             opaque = own is not None and own.kind not in ("loop", "product")
@@ -89,7 +88,7 @@ def _recomputed(
             rows.append(v)
             leaves[v] = None
         elif v in eqns and (v not in hard or v is var):
-            if eqns[v].prim in REDUCTIONS or eqns[v].prim in CONTRACTIONS:
+            if eqns[v].prim in REDUCTIONS or eqns[v].prim.contracts:
                 return None
             inside[v] = None
             spent += cost_of(eqns[v])
@@ -133,7 +132,7 @@ def absorb(p: Partition) -> None:
             reader.domain = common_domain(nest.domain, reader.domain) or reader.domain
             reader.members += nest.members
             reader.cost += nest.cost
-            reader.dear += nest.dear
+            reader.expensive += nest.expensive
             if reader.row_vars:
                 reader.rows = reader.rows_after()
             nest.parent = reader
@@ -146,7 +145,7 @@ def _can_absorb(p: Partition, nest: Nest, reader: Nest) -> bool:
     if nest.cost + reader.cost > most.get(reader.kind, -1):
         return False
     size = math.prod(nest.domain)
-    if nest.dear + reader.dear > piece_cost(size) and p.is_long(size):
+    if nest.expensive + reader.expensive > piece_cost(size) and p.is_long(size):
         return False
     if any(v in p.kept or v in p.spread for v in nest.outputs):
         return False

@@ -22,8 +22,7 @@ from fgrad.compile.fuse.columns import join_columns
 from fgrad.compile.fuse.outputs import absorb, drop_cheap_outputs, find_outputs, ordered
 from fgrad.compile.fuse.parts import (
     CHEAP,
-    CONTRACTIONS,
-    DEAR,
+    EXPENSIVE,
     MAX_LEAVES,
     OTHER,
     PRODUCT_COST,
@@ -114,7 +113,7 @@ class _Fuser:
             elif eqn.prim is prims.conv or reads_windows(eqn, views):
                 self._keep_window_operands(eqn, views)
                 self.products.add(eqn.outputs[0])
-            elif eqn.prim in (prims.dot_general, prims.product) and wants_library(eqn):
+            elif eqn.prim.contracts and wants_library(eqn):
                 self._keep_matrices(eqn, views)
                 products.append(eqn)
         # A result that is wanted in another layout is a buffer that they may not be able to read.
@@ -161,7 +160,7 @@ class _Fuser:
             self._move(k, eqn)
         elif prim in REDUCTIONS:
             self._reduction(k, eqn)
-        elif prim in CONTRACTIONS:
+        elif prim.contracts:
             self._place(k, eqn, self._elsewhere(eqn), stripped(eqn.outputs[0].aval.shape))
         else:
             self._elementwise(k, eqn)
@@ -182,7 +181,7 @@ class _Fuser:
         nest.members.append(k)
         cost = cost_of(eqn)
         nest.cost += cost
-        nest.dear += cost if cost >= DEAR else 0
+        nest.expensive += cost if cost >= EXPENSIVE else 0
         for var in eqn.outputs:
             self.p.nest_of[var] = nest
             self.p.leaves[var] = (Leaf(var, SAME),)
@@ -256,7 +255,8 @@ class _Fuser:
             if prim in REDUCTIONS:
                 return not is_trailing(reader)
             if not shrinks(prim):
-                return moved and prim not in CONTRACTIONS | MOVES and not is_library(reader)
+                fused = prim.contracts or prim in MOVES or is_library(reader)
+                return moved and not fused
             moved = moved or prim is not prims.reshape
             if reader.outputs[0] in self.p.kept:
                 return moved
@@ -414,7 +414,7 @@ class _Fuser:
         b.parent = a
         a.members += b.members
         a.cost += b.cost
-        a.dear += b.dear
+        a.expensive += b.expensive
         a.row_vars |= b.row_vars
         a.domain = common_domain(a.domain, b.domain) or a.domain
         if a.row_vars:

@@ -18,17 +18,15 @@ from fgrad.compile.lower.walks import is_row_walk
 from fgrad.compile.tasks.steps import Cut
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Eqn, Program, Var
-from fgrad.ir.traits import CONTROL
+from fgrad.ir.traits import CONTROL, Cost
 from fgrad.ir.walk import consumers, cost_of
 from fgrad.ops import primitives as prims
 
-LIBRARY = frozenset({prims.sort, prims.searchsorted, prims.top_k})
-CONTRACTIONS = frozenset({prims.dot_general, prims.conv})
 CHEAP = 12  # scalar operations that may be computed again by every reader
 MAX_COST = 384  # of one element in one kernel: compile time grows with it, and gains nothing
 NEAR_COST = 128  # the same for arrays that stay in the nearest cache between kernels
-DEAR = 4  # the cost of an operation of many dependent instructions
-LONG_COST = 512  # of all dear operations on arrays of a size, from which kernels have few of them:
+EXPENSIVE = int(Cost.DIVISION)  # an operation of many dependent instructions
+LONG_COST = 512  # of expensive operations on arrays of a size, from which kernels have few:
 PIECE_COST = 64  # a long row of them keeps the processor from running iterations side by side
 NEAR_PIECE = 32  # where arrays stay in the nearest cache between kernels
 MAX_LEAVES = 12  # sources of one virtual value
@@ -51,7 +49,7 @@ class Nest:
     __slots__ = (
         "columns",
         "cost",
-        "dear",
+        "expensive",
         "domain",
         "kind",
         "members",
@@ -74,7 +72,7 @@ class Nest:
         self.parent: Nest | None = None
         self.outputs: dict[Var, None] = {}
         self.cost = 0
-        self.dear = 0  # the part of the cost that is dear operations
+        self.expensive = 0  # the part of the cost of expensive operations
         self.columns: list[Var] = []  # sums of blocks of rows, `width` of them for each block
         self.cuts: tuple[Cut, ...] = ()  # how the axes of rows are cut into blocks
         self.width = 0
@@ -114,7 +112,8 @@ def shrinks(prim: Primitive) -> bool:
 
 def is_library(eqn: Eqn) -> bool:
     prim = eqn.prim
-    if prim in LIBRARY or prim.holds in CONTROL:
+    orders = prim.algorithm is not None and prim.algorithm.orders
+    if orders or prim.holds in CONTROL:
         return True
     return is_row_walk(eqn) or on_host(eqn)
 
@@ -207,7 +206,7 @@ class Partition:
         self.nests: list[Nest] = []
         self.dropped: dict[Var, tuple[Leaf, ...]] = {}  # results of groups that became virtual
         self.read: dict[Var, tuple[Leaf, ...]] = {}  # sources of equations, by their first result
-        self.totals: dict[int, int] = {}  # costs of dear operations, by the number of elements
+        self.totals: dict[int, int] = {}  # costs of expensive operations, by the number of elements
         for var in (*program.inputs, *[v for v, _ in program.consts]):
             self.leaves[var] = (Leaf(var, SAME),)
         self.spread: set[Var] = set()
@@ -256,8 +255,7 @@ class Partition:
         eqns = [self.program.eqns[k] for k in nest.members]
         return any(
             [
-                e.prim in CONTRACTIONS
-                or (e.prim in REDUCTIONS and e.outputs[0] not in nest.row_vars)
+                e.prim.contracts or (e.prim in REDUCTIONS and e.outputs[0] not in nest.row_vars)
                 for e in eqns
                 if e.outputs[0] not in nest.columns
             ]
@@ -282,13 +280,13 @@ class Partition:
         if nest.cost >= most:
             return cost != 1 or 4 * nest.cost >= 5 * most
         size = math.prod(nest.domain)
-        return cost != 1 and nest.dear >= piece_cost(size) and self.is_long(size)
+        return cost != 1 and nest.expensive >= piece_cost(size) and self.is_long(size)
 
     def is_long(self, size: int) -> bool:
         """Whether the expensive operations on arrays of this size need many kernels anyway."""
         if not self.totals:
             for eqn in self.program.eqns:
-                if cost_of(eqn) >= DEAR:
+                if cost_of(eqn) >= EXPENSIVE:
                     elements = eqn.outputs[0].aval.size
                     self.totals[elements] = self.totals.get(elements, 0) + cost_of(eqn)
         return self.totals.get(size, 0) > LONG_COST

@@ -18,14 +18,6 @@ from fgrad.ops import primitives as prims
 from fgrad.transforms.core.derived_programs import vjp_programs
 from fgrad.transforms.core.wrap import named_like
 
-# Flops / n^3 for an n x n matrix (Golub and Van Loan, Matrix Computations, 4th edition).
-_CUBES = {
-    prims.cholesky: 1 / 3, prims.lu: 2 / 3, prims.factor: 2 / 3, prims.det: 2 / 3,
-    prims.slogdet: 2 / 3, prims.qr: 4 / 3, prims.svd: 22.0, prims.svdvals: 8 / 3,
-    prims.eigh: 9.0, prims.eigvalsh: 4 / 3, prims.eig: 25.0, prims.eigvals: 10.0,
-    prims.pinv: 24.0, prims.sqrtm: 25.0, prims.matrix_function: 20.0,
-}  # fmt: skip
-
 
 class Cost(NamedTuple):
     """The cost of one call.
@@ -151,9 +143,8 @@ def flops_of(eqn: Eqn) -> int:
         return first.size if first is not None else 0
     if prim is prims.fft:
         return int(5 * size * math.log2(max(size, 2)))
-    if first is not None and first.ndim >= 2 and prim in _CUBES:
-        m, n = first.shape[-2:]
-        return int(_CUBES[prim] * first.size * min(m, n))
+    if first is not None and first.ndim >= 2 and prim.flops_over_n3 is not None:
+        return int(prim.flops_over_n3 * first.size * min(first.shape[-2:]))
     if prim in (prims.solve, prims.lu_solve, prims.triangular_solve):
         return 2 * size * (first.shape[-1] if first is not None else 1)
     computes = prim.elementwise and prim not in (prims.convert, prims.bitcast)

@@ -32,7 +32,6 @@ from fgrad.ops import primitives as prims
 UNROLLED = 128  # scalar operations of an inner loop that is written out
 CHEAP_BRANCH = 64  # cost of a branch that is computed even if it is not chosen
 FEW = 16  # elements of a carry that is in registers even if it is updated at computed places
-_ADDRESSES = frozenset({prims.gather, prims.scatter, prims.dynamic_slice, prims.dynamic_update})
 
 
 class Carry(NamedTuple):
@@ -87,7 +86,7 @@ def stays_in_memory(program: Program, given: Var, size: int) -> bool:
 def _addressed(program: Program, var: Var) -> bool:
     for eqn in program.eqns:
         places = [k for k, a in enumerate(eqn.inputs) if a is var]
-        if places and eqn.prim in _ADDRESSES and places[0] == 0:
+        if places and eqn.prim.addresses and places[0] == 0:
             return True
         for held, first in _held(eqn) if places else ():
             inner = [k - first for k in places if 0 <= k - first < len(held.inputs)]

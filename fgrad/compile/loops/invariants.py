@@ -21,21 +21,17 @@ from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
 from fgrad.ir.walk import consumers
 from fgrad.ops import primitives as prims
 
-COUNTS = {
-    prims.scan: "n_consts",
-    prims.while_: "n_body",
-}  # how many operands of a body are constants
 LARGE = 256  # elements of a matrix whose layout matters
 
 
 def hoist_invariants(program: Program) -> Program:
     """The program with invariant equations of loops before them."""
-    if not any([eqn.prim in COUNTS for eqn in program.eqns]):
+    if not any([eqn.prim.constants for eqn in program.eqns]):
         return program
     program = without_unread(program)
     eqns: list[Eqn] = []
     for eqn in program.eqns:
-        if eqn.prim not in COUNTS:
+        if eqn.prim.constants is None:
             eqns.append(eqn)
             continue
         *before, loop = _hoisted(eqn)
@@ -49,7 +45,8 @@ class _Body:
 
     def __init__(self, eqn: Eqn) -> None:
         p = eqn.params
-        self.eqn, self.name = eqn, COUNTS[eqn.prim]
+        assert eqn.prim.constants is not None
+        self.eqn, self.name = eqn, eqn.prim.constants
         self.first = 0 if eqn.prim is prims.scan else p["n_cond"]
         count = p[self.name]
         self.program = _joined(prepared(p["body"]), eqn.inputs[self.first : self.first + count])

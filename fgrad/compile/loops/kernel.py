@@ -47,10 +47,10 @@ from fgrad.compile.tasks.steps import KernelStep, LibraryStep, Step
 from fgrad.config import config
 from fgrad.ir.aval import INT64
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
+from fgrad.ir.traits import Holds
 from fgrad.ir.walk import has_effect
 from fgrad.ops import primitives as prims
 
-KERNEL_LOOPS = frozenset({prims.scan, prims.while_})
 FEWEST_LANES = 8  # loops beside each other that are worth a vector
 
 
@@ -83,7 +83,7 @@ def loop_steps(
         constant: makes a constant array a variable.
         schedule: orders the loops of other kernels.
     """
-    if eqn.prim not in KERNEL_LOOPS or has_effect(eqn):
+    if eqn.prim.holds is not Holds.LOOP or has_effect(eqn):
         return None
     wanted = [v for v in eqn.outputs if v in used and v.aval.size]
     lanes = find_lanes(eqn, prepared, wanted)

@@ -12,10 +12,10 @@ from fgrad.compile.loops.writer import MOST_CELLS
 from fgrad.compile.passes.dce import dce
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var
+from fgrad.ir.traits import Holds
 from fgrad.ir.walk import definitions, has_effect, use_counts
 from fgrad.ops import primitives as prims
 
-LOOPS = frozenset({prims.scan, prims.while_})
 MOST_BYTES = 1 << 28  # of what is stacked for one product
 
 
@@ -27,7 +27,7 @@ def without_unread(program: Program) -> Program:
         acts = has_effect(eqn)
         if live.isdisjoint(eqn.outputs) and not acts:
             continue
-        if eqn.prim in LOOPS and not acts:
+        if eqn.prim.holds is Holds.LOOP and not acts:
             eqn = _pruned(eqn, live)
         live.update([a for a in eqn.inputs if isinstance(a, Var)])
         kept.append(eqn)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,15 +39,10 @@ def on_host(eqn: Eqn) -> bool:
 def host_step(eqn: Eqn, _virtual: Mapping[Var, Eqn]) -> LibraryStep:
     """A routine of LAPACK where there is one, else a call of the primitive's evaluation."""
     native = NATIVE.get(eqn.prim)
-    if native is not None and _suits_native(eqn):
-        return native(eqn)
-    if eqn.prim in PARTS and any([isinstance(a, Var) for a in eqn.inputs]):
-        return _parts(eqn)
+    if native is not None and native.suits(eqn):
+        return native.step(eqn)
     args = (*[a for a in eqn.inputs if isinstance(a, Var)], *eqn.outputs)
     return LibraryStep(Evaluation(eqn), args, ((0,) * len(args),))
-
-
-PARTS = frozenset({prims.real, prims.imag, prims.complex})
 
 
 def _parts(eqn: Eqn) -> LibraryStep:
@@ -58,13 +53,28 @@ def _parts(eqn: Eqn) -> LibraryStep:
     return LibraryStep(parts, buffers, ((0,) * len(buffers),))
 
 
-def _suits_native(eqn: Eqn) -> bool:
+class Native(NamedTuple):
+    """A step for the equations of a primitive that it suits; NumPy evaluates the others."""
+
+    suits: Callable[[Eqn], bool]
+    step: Callable[[Eqn], LibraryStep]
+
+
+def _has_array(eqn: Eqn) -> bool:
+    return any([isinstance(a, Var) for a in eqn.inputs])
+
+
+def _has_elements(eqn: Eqn) -> bool:
+    return eqn.inputs[0].aval.size > 0 and isinstance(eqn.inputs[0], Var)
+
+
+def _has_matrices(eqn: Eqn) -> bool:
     a = eqn.inputs[0].aval
-    if eqn.prim in (prims.pivots_order, prims.in_range):
-        return a.size > 0 and isinstance(eqn.inputs[0], Var)
-    if a.dtype.char not in "fdFD" or not a.size:
-        return False
-    return eqn.prim not in (prims.eigh, prims.svd) or vectors_are_native(a)
+    return a.dtype.char in "fdFD" and a.size > 0
+
+
+def _has_vectors(eqn: Eqn) -> bool:
+    return _has_matrices(eqn) and vectors_are_native(eqn.inputs[0].aval)
 
 
 def _native(eqn: Eqn, args: Sequence[Atom], **sizes: int) -> LibraryStep:
@@ -117,17 +127,24 @@ def _exchanges(eqn: Eqn) -> LibraryStep:
     return LibraryStep(MatrixRoutine("pivots_order", params), buffers, ((0, 0),))
 
 
-NATIVE: dict[Primitive, Callable[[Eqn], LibraryStep]] = {
-    prims.in_range: _in_range,
-    prims.cholesky: _square,
-    prims.factor: _square,
-    prims.eigh: _square,
-    prims.eigvalsh: _square,
-    prims.lu: _rectangular,
-    prims.pivots_order: _exchanges,
-    prims.qr: _rectangular,
-    prims.svd: _rectangular,
-    prims.svdvals: _rectangular,
-    prims.triangular_solve: _system,
-    prims.lu_solve: _system,
+_SQUARE = Native(_has_matrices, _square)
+_RECTANGULAR = Native(_has_matrices, _rectangular)
+_SYSTEM = Native(_has_matrices, _system)
+_PARTS = Native(_has_array, _parts)
+NATIVE: dict[Primitive, Native] = {
+    prims.in_range: Native(_has_elements, _in_range),
+    prims.cholesky: _SQUARE,
+    prims.factor: _SQUARE,
+    prims.eigh: Native(_has_vectors, _square),
+    prims.eigvalsh: _SQUARE,
+    prims.lu: _RECTANGULAR,
+    prims.pivots_order: Native(_has_elements, _exchanges),
+    prims.qr: _RECTANGULAR,
+    prims.svd: Native(_has_vectors, _rectangular),
+    prims.svdvals: _RECTANGULAR,
+    prims.triangular_solve: _SYSTEM,
+    prims.lu_solve: _SYSTEM,
+    prims.real: _PARTS,
+    prims.imag: _PARTS,
+    prims.complex: _PARTS,
 }

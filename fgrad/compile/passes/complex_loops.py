@@ -15,11 +15,8 @@ import numpy as np
 
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Eqn, Params, Program
-from fgrad.ops import primitives as prims
 from fgrad.ops.complex import complex_, imag, real, real_dtype
 from fgrad.trace import Value, bind, run, trace
-
-LOOPS = (prims.scan, prims.while_, prims.switch)
 
 
 def looped(eqn: Eqn, operands: Sequence[tuple[Value, ...]]) -> list[tuple[Value, ...]]:

@@ -112,15 +112,13 @@ def _product_of_half(a: Aval, b: Aval, params: Params) -> Program:
     return trace(product, [a, b], "dot_general").program
 
 
-_FACTORED = frozenset({prims.det, prims.slogdet, prims.solve})
-
-
 def _by_factors(eqn: Eqn) -> Program | None:
-    """A composition of linear algebra, where its parts are native steps."""
+    """A composition of triangular factors, which are native steps."""
     a = eqn.inputs[0].aval
-    suits = a.dtype.kind in "fc" if eqn.prim in _FACTORED else vectors_are_native(a)
-    if not suits or not a.size:
-        return None
+    return _composed(eqn) if a.dtype.kind in "fc" and a.size else None
+
+
+def _composed(eqn: Eqn) -> Program:
     avals = tuple([x.aval.strong() for x in eqn.inputs])
     return _composition(COMPOSITIONS[eqn.prim], eqn.prim.name, avals, eqn.params)
 
@@ -130,7 +128,8 @@ def _in_double(eqn: Eqn) -> Program | None:
     a = eqn.inputs[0].aval
     wide = np.result_type(a.dtype, np.float64)
     if a.dtype == wide:
-        return _by_factors(eqn) if eqn.prim in COMPOSITIONS else None
+        native = eqn.prim in COMPOSITIONS and vectors_are_native(a) and a.size
+        return _composed(eqn) if native else None
     if not vectors_are_native(Aval(a.shape, wide)) or not a.size:
         return None
     return _narrowed(eqn.prim, a.strong(), eqn.params, tuple([v.aval.dtype for v in eqn.outputs]))
@@ -160,7 +159,7 @@ def _sorted(eqn: Eqn) -> Program | None:
 
 EXPANSIONS: dict[Primitive, Callable[[Eqn], Program | None]] = {
     prims.scatter: in_parts,
-    **dict.fromkeys(COMPOSITIONS, _by_factors),
+    **dict.fromkeys((prims.solve, prims.slogdet, prims.det), _by_factors),
     **dict.fromkeys((prims.eigh, prims.svd, prims.pinv, prims.cofactor), _in_double),
     prims.fft: lambda eqn: _each_axis(eqn.inputs[0].aval.strong(), **eqn.params),
     prims.dot_general: lambda eqn: _of_half(eqn) if eqn.inputs[0].aval.dtype == FLOAT16 else None,

@@ -22,10 +22,11 @@ import numpy as np
 
 from fgrad.compile.passes import complex_inverses as inverses
 from fgrad.compile.passes.complex_functions import FUNCTIONS, Parts, logarithm
-from fgrad.compile.passes.complex_loops import LOOPS, looped
+from fgrad.compile.passes.complex_loops import looped
 from fgrad.compile.passes.complex_rows import arg_extremum, extremum, running
-from fgrad.ir.primitive import Primitive
+from fgrad.ir.primitive import REGISTRY, Primitive
 from fgrad.ir.program import Eqn, Lit, Program, Var
+from fgrad.ir.traits import CONTROL
 from fgrad.ops import elementwise as ew
 from fgrad.ops import primitives as prims
 from fgrad.ops.complex import complex_, imag, real, real_dtype
@@ -517,5 +518,5 @@ OTHERS: dict[Primitive, SplitRule] = {
     prims.cumprod: _running(lambda eqn, x, y: _product(x, y)),
     prims.cummax: _running(_larger),
     prims.cummin: _running(_smaller),
-    **dict.fromkeys(LOOPS, _looped),
+    **{prim: _looped for prim in REGISTRY.values() if prim.holds in CONTROL},
 }

@@ -24,18 +24,16 @@ from fgrad.compile.passes.simplify import EXACT
 from fgrad.errors import ShapeError
 from fgrad.ir import traits
 from fgrad.ir.aval import Aval
-from fgrad.ir.primitive import Primitive
+from fgrad.ir.primitive import REGISTRY, Primitive
 from fgrad.ir.program import Atom, Eqn, Program
 from fgrad.ops import primitives as prims
 from fgrad.ops.window import Ints, conv_p, spread_length, window_count
 
 library_conv_p = Primitive(
     "library_conv",
-    traits.whole(),
+    traits.whole(algorithm=traits.Algorithm.CONVOLUTION),
     params=("kind", "shape", "strides", "padding", "dilation", "groups"),
 )
-
-_MOVES = (prims.permute, prims.reshape, prims.reverse, prims.pad)
 
 
 class Convolution(NamedTuple):
@@ -89,7 +87,8 @@ def library_conv(program: Program, takes: Takes) -> Program:
     """The program with the convolutions that `takes` accepts as calls."""
     if not any([eqn.prim is conv_p for eqn in program.eqns]):
         return program
-    laws = {prim: [law for law in EXACT if law.rewrites(prim)] for prim in _MOVES}
+    moves = [prim for prim in REGISTRY.values() if prim.movement is not None]
+    laws = {prim: [law for law in EXACT if law.rewrites(prim)] for prim in moves}
 
     def call_library(r: Rewriter, e: Eqn) -> Atom | None:
         """conv(x, w) -> library_conv(x, w)"""

@@ -23,12 +23,12 @@ from fgrad.compile.products.views import VIEWS
 from fgrad.ir.aval import FLOAT32, UINT32, Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
+from fgrad.ir.traits import UNROUNDED
 from fgrad.ir.walk import consumers, definitions, resolve_atom, resolve_operands
 from fgrad.ops import primitives as prims
 from fgrad.ops.product import product_p
 
 FLOAT16 = np.dtype(np.float16)
-_CHOICES = VIEWS.keys() | {prims.neg, prims.abs, prims.max, prims.min, prims.select}
 
 
 class _Patterns(NamedTuple):
@@ -110,7 +110,7 @@ def _is_brain(atom: Atom, defined: Mapping[Var, Eqn]) -> bool:
         seen.add(atom)
         if eqn.prim is prims.bitcast and _is_cut(eqn.inputs[0], defined):
             rounds = True
-        elif eqn.prim in _CHOICES:
+        elif eqn.prim in VIEWS or (eqn.prim.elementwise and eqn.prim.rounding in UNROUNDED):
             pending += [x for x in eqn.inputs if x.aval.dtype == FLOAT32]
         else:
             return False

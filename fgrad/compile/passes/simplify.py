@@ -57,8 +57,9 @@ from fgrad.compile.passes.laws_moves import (
     undo_reverse,
 )
 from fgrad.compile.passes.rewriter import APPLIED, ELEMENTWISE, Law, Rewriter
-from fgrad.ir.primitive import Primitive
+from fgrad.ir.primitive import Primitive, folds
 from fgrad.ir.program import Program
+from fgrad.ir.traits import Along
 from fgrad.ops import primitives as prims
 
 __all__ = ["APPLIED", "EXACT", "FASTMATH", "simplify"]
@@ -73,14 +74,7 @@ def simplify(program: Program, fastmath: bool = False) -> Program:
     return Rewriter(_FAST if fastmath else _EXACT).run(program)
 
 
-_REDUCTIONS = (
-    prims.reduce_sum,
-    prims.reduce_prod,
-    prims.reduce_max,
-    prims.reduce_min,
-    prims.reduce_any,
-    prims.reduce_all,
-)
+_REDUCTIONS = tuple(folds(Along.AXES))
 
 EXACT: tuple[Law, ...] = (
     Law(

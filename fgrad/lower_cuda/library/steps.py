@@ -19,7 +19,6 @@ import numpy as np
 
 from fgrad.base.source import resolve
 from fgrad.compile.llvm.text import element_type, literal
-from fgrad.compile.passes.library_conv import library_conv_p
 from fgrad.compile.tasks.routines import (
     ComplexParts,
     Evaluation,
@@ -35,9 +34,8 @@ from fgrad.compile.tasks.routines import (
 from fgrad.compile.tasks.steps import LibraryStep
 from fgrad.config import config
 from fgrad.errors import UnsupportedDeviceError
-from fgrad.ir.primitive import REGISTRY, Primitive
 from fgrad.ir.program import Eqn, Lit
-from fgrad.ir.traits import Host
+from fgrad.ir.traits import Algorithm, Host
 from fgrad.lower_cuda.emit.calls import Calls, HostCall, Place
 from fgrad.lower_cuda.emit.text import BodyText
 from fgrad.lower_cuda.library import cublaslt as library_cublaslt
@@ -144,7 +142,8 @@ def _host(call: Evaluation, step: LibraryStep) -> Calls | None:
     if eqn.prim.host is Host.SCIPY:
         real = eqn.outputs[0].aval.dtype.kind == "f"
         return special_calls(special_function(eqn), len(step.args)) if real else None
-    form = _HOST_CUDA.get(eqn.prim)
+    known = eqn.prim.algorithm
+    form = None if known is None else _ALGORITHMS.get(known)
     if form is None or any([isinstance(a, Lit) for a in eqn.inputs]):
         return None
     return form(eqn, len(step.args))
@@ -178,13 +177,12 @@ def _eigenvalues(eqn: Eqn, buffers: int) -> Calls:
     return eig(a.dtype, n, a.size // (n * n), buffers, len(eqn.outputs) > 1)
 
 
-_HOST_CUDA: dict[Primitive, Callable[[Eqn, int], Calls | None]] = {
-    REGISTRY["eig"]: _eigenvalues,
-    REGISTRY["eigvals"]: _eigenvalues,
-    REGISTRY["searchsorted"]: _searched,
-    REGISTRY["top_k"]: _selected,
-    REGISTRY["fft"]: _fourier,
-    library_conv_p: conv_calls,
+_ALGORITHMS: dict[Algorithm, Callable[[Eqn, int], Calls | None]] = {
+    Algorithm.EIGENVALUES: _eigenvalues,
+    Algorithm.SEARCH: _searched,
+    Algorithm.SELECT: _selected,
+    Algorithm.FOURIER: _fourier,
+    Algorithm.CONVOLUTION: conv_calls,
 }
 
 

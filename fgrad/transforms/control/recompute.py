@@ -102,8 +102,8 @@ class _Choice:
             return False
         prim = eqn.prim
         if prim.elementwise:
-            dear = Cost.DIVISION if var.aval.size >= VECTOR else Cost.CHEAP
-            return prim.host is None and prim.cost is not None and prim.cost <= dear
+            limit = Cost.DIVISION if var.aval.size >= VECTOR else Cost.CHEAP
+            return prim.host is None and prim.cost is not None and prim.cost <= limit
         return prim.movement is not None and prim.movement.fixed and not prim.multiple
 
     def is_constant(self, var: Var) -> bool:

@@ -19,8 +19,9 @@ from fgrad.base.source import here, resolve
 from fgrad.errors import CustomRuleError, Row
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.order import Orders
-from fgrad.ir.primitive import REGISTRY, Opaque, Primitive
+from fgrad.ir.primitive import Opaque, Primitive
 from fgrad.ir.program import Program
+from fgrad.ops.elementwise import convert_p, stop_gradient_p
 from fgrad.ops.families import batch_first
 from fgrad.trace import Builder, Tracer, Value, bind, concrete, innermost, known_array, run
 from fgrad.tracing.closed import own
@@ -132,7 +133,7 @@ class Beneath(Builder):
             raise leaked(outer)
         x = unhidden(given, self.name)
         if HIDDEN.derivatives == "stopped" and type(x) is Tracer:
-            x = self.outside(here(), bind, REGISTRY["stop_gradient"], x)
+            x = self.outside(here(), bind, stop_gradient_p, x)
         known = x.handle() if type(x) is Tracer else x
         inner = self.stand_in(outer, x, known_array(x) if self.abstract else known)
         if not orders_known([outer])[0]:
@@ -197,7 +198,7 @@ def doubtful(value: Value) -> Value:
     outer = innermost()
     if outer is None or not outer.eager or type(value) is not np.ndarray:
         return value
-    out = outer.record(REGISTRY["convert"], (value,), {"dtype": value.dtype})
+    out = outer.record(convert_p, (value,), {"dtype": value.dtype})
     mark(out, False)
     return out
 

@@ -24,7 +24,7 @@ from fgrad.ops.shape import add_n, concatenate, inverse_permutation, permute, re
 from fgrad.trace import Value
 from fgrad.tracing.record import Record
 
-DEAR = 8  # an element that is scattered costs as much as so many that are padded and added
+SCATTER_COST = 8  # an element that is scattered costs as much as so many that are padded and added
 
 
 class Read(NamedTuple):
@@ -102,7 +102,7 @@ def _pull_group(shape: tuple[int, ...], axes: tuple[int, ...], reads: list[Read]
     """The cotangent for reads that choose places along the same axes."""
     padded = len(reads) * math.prod([shape[a] for a in axes])
     written = sum([math.prod([len(read.places[a]) for a in axes]) for read in reads])
-    if len(reads) == 1 or padded < DEAR * written:
+    if len(reads) == 1 or padded < SCATTER_COST * written:
         return add_n([_padded(read) for read in reads])
     return _scattered(shape, axes, reads)
 
