@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 import pytest
 from sources import load_primitives
 
+from fgrad.compile.cpu import native_routines
+from fgrad.compile.cpu.ufunc_loops import UfuncLoop
 from fgrad.compile.kernel.rewrite import identity
 from fgrad.compile.kernel.scalar import ACCUMULATORS, SCALAR_OPS, TRANSCENDENTAL
 from fgrad.compile.llvm.vector.scalar_llvm import SCALAR_LLVM
@@ -13,9 +17,11 @@ from fgrad.compile.lower.groups import LIBRARY_STEPS
 from fgrad.compile.lower.nest import NESTS
 from fgrad.compile.lower.rules import COMPOSED, VALUE_RULES
 from fgrad.compile.passes.inline import EXPANSIONS
+from fgrad.compile.tasks.routines import FusedProduct, OneCall, SpecialFunction
 from fgrad.errors import CheckError
 from fgrad.ir.primitive import REGISTRY, Primitive, Refusal
 from fgrad.ir.traits import PLAIN, Cost, Holds
+from fgrad.lower_cuda.library.steps import LIBRARY_CUDA
 from fgrad.transforms.checkpoint.checkpoint import barrier_p
 
 load_primitives()
@@ -85,3 +91,16 @@ def test_a_refused_second_rule_changes_nothing() -> None:
         with pytest.raises(CheckError, match="written twice"):
             slot(abs)
     assert (prim.evaluate_rule, prim.type_of) == before
+
+
+# --- routines
+
+
+def test_every_routine_has_code_on_the_cpu() -> None:
+    """By name: those of steps, and the loops in C that evaluations are."""
+    tasks = {kind.__name__ for kind in get_args(OneCall)}
+    assert set(native_routines._NATIVE) == {*tasks, SpecialFunction.__name__, UfuncLoop.__name__}
+
+
+def test_every_routine_has_a_form_on_the_gpu() -> None:
+    assert set(LIBRARY_CUDA) == {*get_args(OneCall), FusedProduct}

@@ -268,12 +268,14 @@ class _Linker:
         name, length = control.eqn.prim.name, control.eqn.params.get("length")
         label = name if length is None else f"{name} of {length}"
         for k, body in enumerate(control.bodies):
-            self.origins.update(body.image.origins)
-            self.graphable |= body.image.graphable
-            self.table.callbacks += body.image.callbacks
+            image = body.image
+            assert isinstance(image, Image)
+            self.origins.update(image.origins)
+            self.graphable |= image.graphable
+            self.table.callbacks += image.callbacks
             self.kept.append(body)
             at = f"{label} {k}" if control.eqn.prim.holds is Holds.BRANCHES else label
-            self.listing += [((at, *inside), number) for inside, number in body.image.listing]
+            self.listing += [((at, *inside), number) for inside, number in image.listing]
         self.inside = (label,)
         memory = Memory(
             self.copy,

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.compile.cpu.native import work_of
+from fgrad.compile.cpu.native_routines import NativeTask
 from fgrad.compile.entry.table import Work
 from fgrad.compile.host.program import Callback, HostProgram, Step
 from fgrad.compile.kernel.machine import LINE_BYTES
@@ -35,7 +36,7 @@ class Image(NamedTuple):
     arena_bytes: int
     given: int
     steps: tuple[Step, ...]
-    origins: dict[int, Any]
+    origins: dict[int, str | NativeTask]
     callbacks: tuple[Callback, ...]
     reuse: tuple[tuple[int, int], ...] = ()  # outputs that may take the memory of donated inputs
 

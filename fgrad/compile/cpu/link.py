@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,16 +27,24 @@ from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.machine import LINE_BYTES
 from fgrad.compile.llvm.runtime import build_counted
 from fgrad.compile.tasks.plan import Plan, Slot
-from fgrad.compile.tasks.routines import Control, Evaluation, Gemm, RowWalk
+from fgrad.compile.tasks.routines import (
+    Control,
+    Evaluation,
+    FusedProduct,
+    Gemm,
+    Routine,
+    RowWalk,
+    Unbuilt,
+    label_of,
+)
 from fgrad.compile.tasks.steps import KernelStep, LibraryStep
-from fgrad.ir.program import Program
+from fgrad.errors import CheckError
+from fgrad.ir.program import Program, Var
 
 
 def link(program: Program, plan: Plan) -> Executable:
     """The native form of a planned program."""
-    code = _native_code(plan, skeleton(program))
-    consts = [*[np.ascontiguousarray(array) for _, array in program.consts], *code.arrays()]
-    table = _Linking(program, code)
+    table = _Linking(program, plan)
     body = _native_steps(plan, table)
     body += [
         Copy(table.number(Slot("output", k)), table.number(plan.slots[v]), _bytes(v))
@@ -46,7 +54,7 @@ def link(program: Program, plan: Plan) -> Executable:
         Image(
             program.in_avals,
             program.out_avals,
-            consts,
+            table.consts,
             plan.literals,
             plan.arena_bytes,
             table.given,
@@ -62,11 +70,9 @@ class StepPrograms:
     """The steps of a plan as programs of their own, so that each can be timed."""
 
     def __init__(self, program: Program, plan: Plan) -> None:
-        code = _native_code(plan, skeleton(program))
-        consts = [*[np.ascontiguousarray(array) for _, array in program.consts], *code.arrays()]
-        table = _Linking(program, code)
+        table = _Linking(program, plan)
         bodies = [_native_steps(plan._replace(steps=[step]), table) for step in plan.steps]
-        self.consts, self.out_avals = consts, program.out_avals
+        self.consts, self.out_avals = table.consts, program.out_avals
         self.arena_bytes = plan.arena_bytes
         given, places = table.given, table.places
         self.programs = [HostProgram((*places, *body), given, table.callbacks) for body in bodies]
@@ -90,7 +96,7 @@ class StepPrograms:
         return min(samples)
 
 
-def _bytes(var: Any) -> int:
+def _bytes(var: Var) -> int:
     return var.aval.size * var.aval.dtype.itemsize
 
 
@@ -119,33 +125,50 @@ def _native_code(plan: Plan, program: Hashable) -> _Code:
     kernels = list(dict.fromkeys(distinct.values()))
     sources = shared_sources(kernels, program)
     codes = [source for source, _ in sources]
-    addresses = build_counted([*codes, *product_sources(_routines(plan, (Gemm,)))])[: len(codes)]
+    routines = _tabled(plan)
+    products = product_sources([r for r in routines if isinstance(r, Gemm)])
+    addresses = build_counted([*codes, *products])[: len(codes)]
     tables: dict[tuple[int, ...], int] = {}
     calls: dict[Kernel, Call | Share] = {}
     for kernel, address, (_, table) in zip(kernels, addresses, sources, strict=True):
         last = (tables.setdefault(table, len(tables)),) if table else ()
         calls[kernel] = kernel_call(kernel, address, last)
-    for routine in _routines(plan, (Gemm, RowWalk)):
+    for routine in routines:
         tables.setdefault(native_routine(routine).table, len(tables))
     calls_by_place = {place: calls[kernel] for place, kernel in distinct.items()}
     return _Code(calls_by_place, {a: a.symbol for a in addresses}, tables)
 
 
-def _routines(plan: Plan, kinds: tuple[type, ...]) -> list[Any]:
-    """The distinct routines of some kinds."""
+def _tabled(plan: Plan) -> list[Gemm | RowWalk]:
+    """The distinct routines whose last buffer is a table."""
     routines = [s.routine for s in plan.steps if isinstance(s, LibraryStep)]
-    return list(dict.fromkeys([r for r in routines if isinstance(r, kinds)]))
+    return list(dict.fromkeys([r for r in routines if isinstance(r, (Gemm, RowWalk))]))
+
+
+def native_task(routine: Routine) -> NativeTask:
+    """What computes a routine here: for an equation a loop in C, or Python's evaluation.
+
+    Raises:
+        CheckError: it is for another device, or its bodies are not compiled.
+    """
+    if isinstance(routine, Evaluation):
+        return c_loop(routine.eqn) or routine
+    if isinstance(routine, (FusedProduct, Unbuilt, Control)):
+        raise CheckError(f"{label_of(routine)} is no single call on the CPU.")
+    return routine
 
 
 class _Linking(Table):
-    """A table of slots, and what each address among the steps is."""
+    """The slots of a plan, its code and constants, and what each address among the steps is."""
 
-    def __init__(self, program: Program, code: _Code) -> None:
-        consts = len(program.consts) + len(code.tables)
-        super().__init__(len(program.inputs), consts, len(program.outputs))
+    def __init__(self, program: Program, plan: Plan) -> None:
+        code = _native_code(plan, skeleton(program))
+        given = [np.ascontiguousarray(array) for _, array in program.consts]
+        self.consts = [*given, *code.arrays()]
+        super().__init__(len(program.inputs), len(self.consts), len(program.outputs))
         self.origins: dict[int, str | NativeTask] = {}
         self.kernels, self.symbols = code.kernels, code.symbols
-        first = self.first["const"] + len(program.consts)
+        first = self.first["const"] + len(given)
         self.tables = {table: first + k for table, k in code.tables.items()}
         self.first_table = first
 
@@ -162,8 +185,10 @@ def _native_steps(plan: Plan, table: _Linking) -> list[Step]:
         elif isinstance(step.routine, Control):
             control = step.routine
             for body in control.bodies:
-                table.origins.update(body.image.origins)
-                table.callbacks += body.image.callbacks
+                image = body.image
+                assert isinstance(image, Image)
+                table.origins.update(image.origins)
+                table.callbacks += image.callbacks
             numbers = tuple([table.number(plan.slots[v]) for v in step.args])
             steps += control_steps(control, numbers, table.reserve, HOST_MEMORY)
         else:
@@ -172,9 +197,7 @@ def _native_steps(plan: Plan, table: _Linking) -> list[Step]:
 
 
 def _library_calls(step: LibraryStep, plan: Plan, table: _Linking) -> list[Step]:
-    routine: Any = step.routine
-    if isinstance(routine, Evaluation):
-        routine = c_loop(routine.eqn) or routine
+    routine = native_task(step.routine)
     address, extent, cost, callback, words = native_routine(routine)
     last = [table.tables[words]] if words else []
     table.origins[address] = routine

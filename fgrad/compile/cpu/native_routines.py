@@ -13,10 +13,12 @@ from fgrad.compile.host.program import Callback
 from fgrad.compile.kernel.machine import CALL_CYCLES
 
 if TYPE_CHECKING:
+    from fgrad.compile.cpu.ufunc_loops import UfuncLoop
     from fgrad.compile.tasks.routines import (
         Evaluation,
         Gemm,
         MatrixRoutine,
+        OneCall,
         RowWalk,
         SpecialFunction,
     )
@@ -34,8 +36,8 @@ ufunc_loops: Any = lazy_module("fgrad.compile.cpu.ufunc_loops")
 tasks: Any = lazy_module("fgrad.compile.tasks.routines")
 walks: Any = lazy_module("fgrad.compile.cpu.rows.walks")
 
-# A routine of a step, what stands for a call of the host, or a `UfuncLoop`.
-NativeTask: TypeAlias = Any
+# A routine of a step, or the loop in C that an `Evaluation` is on the CPU.
+NativeTask: TypeAlias = "OneCall | SpecialFunction | UfuncLoop"
 
 
 class NativeRoutine(NamedTuple):
@@ -54,7 +56,7 @@ def native_routine(routine: NativeTask) -> NativeRoutine:
     return _NATIVE[type(routine).__name__](routine)
 
 
-def task_of(name: str, fields: Sequence[Any]) -> NativeTask:
+def task_of(name: str, fields: Sequence[object]) -> NativeTask:
     """A task by the name of its type."""
     kind = getattr(tasks, name, None) or getattr(ufunc_loops, name)
     return kind(*fields)
@@ -87,7 +89,7 @@ def _special(f: SpecialFunction) -> NativeRoutine:
     return NativeRoutine(special.external(f), f.size, CALL_CYCLES * f.size, None)
 
 
-def _ufunc(loop: Any) -> NativeRoutine:
+def _ufunc(loop: UfuncLoop) -> NativeRoutine:
     failure = spare_memory.check(loop.buffers)[1] if loop.bytes_needed else None
     return NativeRoutine(ufunc_loops.ufunc_loop(loop), loop.size, loop.cycles, failure)
 

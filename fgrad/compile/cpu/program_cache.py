@@ -88,7 +88,9 @@ def stored(
 
 def keep(key: str, program: Program, executable: Runnable) -> None:
     """Write the entry of a compiled program, if all of it is plain data."""
-    entry = _entry(program, executable.image)
+    image = executable.image
+    assert isinstance(image, Image)
+    entry = _entry(program, image)
     if entry is not None:
         runtime.store().put(key, marshal.dumps(entry))
 

@@ -18,6 +18,7 @@ from fgrad.compile.host.program import (
     Branch,
     Call,
     Fill,
+    HostProgram,
     Place,
     Repeat,
     Share,
@@ -96,10 +97,16 @@ class _Body:
             Place(base + count + k, number, 0) for k, number in enumerate(consts)
         ]
         self.entry += [Place(self.arena + 1 + k, n, 0) for k, n in enumerate(memory.common)]
-        self.steps = list(_moved(executable.image.steps, base))
+        self.steps = list(_moved(_hosted(executable).steps, base))
         for (k, _), number in zip(executable.literals, lits, strict=True):
             size = _bytes(executable.out_avals[k])
             self.steps.append(memory.copy(self.outputs[k], number, size))
+
+
+def _hosted(executable: Runnable) -> HostProgram:
+    host = executable.host
+    assert isinstance(host, HostProgram)
+    return host
 
 
 class _Numbers:
@@ -126,7 +133,7 @@ class _Numbers:
         for e, own in zip(executables, consts, strict=True):
             lits = numbers[at : at + len(e.literals)]
             at += len(e.literals)
-            body = _Body(e, reserve(int(e.host.table[0])), own, lits, memory)
+            body = _Body(e, reserve(int(_hosted(e).table[0])), own, lits, memory)
             body.entry.append(Place(body.arena, self.scratch, 0))
             self.bodies.append(body)
 

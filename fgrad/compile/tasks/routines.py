@@ -375,19 +375,12 @@ class Control(NamedTuple):
     writes: Mapping[int, tuple[Write, ...]] = {}
 
 
-Routine: TypeAlias = (
-    Gemm
-    | FusedProduct
-    | RowSort
-    | RowTop
-    | RowWalk
-    | RowSearch
-    | ComplexParts
-    | MatrixRoutine
-    | Evaluation
-    | Unbuilt
-    | Control
+# Those that are one call of a function, on any device; the others are several, or a form of one
+# device.
+OneCall: TypeAlias = (
+    Gemm | RowSort | RowTop | RowWalk | RowSearch | ComplexParts | MatrixRoutine | Evaluation
 )
+Routine: TypeAlias = OneCall | FusedProduct | Unbuilt | Control
 
 _LABELS: dict[type, str] = {
     Gemm: "gemm",

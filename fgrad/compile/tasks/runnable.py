@@ -19,9 +19,6 @@ class Runnable(Protocol):
         consts: the arrays that it needs besides.
         literals: the results that are numbers, and these.
         arena_bytes: of temporaries, which are one block.
-        image: its `steps` are those of a host program (`compile/host/program.py`), over the slots
-            inputs, constants, results, arena; bodies of loops become steps of the loop's program.
-        host: that host program.
     """
 
     in_avals: tuple[Aval, ...]
@@ -29,11 +26,20 @@ class Runnable(Protocol):
     consts: list[np.ndarray]
     literals: list[tuple[int, Lit]]
     arena_bytes: int
-    image: Any
-    host: Any
+
+    @property
+    def image(self) -> object:
+        """What its backend has made it of."""
+        ...
+
+    @property
+    def host(self) -> object:
+        """A `HostProgram` (compile/host/program.py) over the slots inputs, constants, results,
+        arena; the steps of a loop's body become steps of the loop's program."""
+        ...
 
     def __call__(self, args: Sequence[Any], /) -> list[Any]:
-        """The results."""
+        """The results: arrays of the device for such ones."""
         ...
 
     def seen_as(self, in_avals: Sequence[Aval], out_avals: Sequence[Aval]) -> Runnable:
