@@ -11,6 +11,7 @@ import sys
 import threading
 import types
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -560,3 +561,20 @@ def test_1_7_long_chains_of_functions_are_looked_through() -> None:
     world = world_of(scope["f0"], {})
     assert all([id(scope[f"f{k}"]) in world.links for k in range(401)])
     assert (id(scope), "factor") in world.links
+
+
+def test_1_7_objects_that_make_up_attributes_are_looked_at() -> None:
+    class Library:
+        """Has every attribute, as libraries that are loaded by name."""
+
+        __slots__ = ()
+
+        def __getattr__(self, name: str) -> Callable[..., float]:
+            return lambda *_: 2.0
+
+    library = Library()
+
+    def scaled(x: np.ndarray) -> Any:
+        return x * library.factor()
+
+    assert fgrad.jit(scaled)(np.ones(2)).tolist() == [2.0, 2.0]

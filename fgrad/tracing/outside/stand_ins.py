@@ -18,7 +18,12 @@ from typing import Any
 
 from fgrad.base.closures import contents
 from fgrad.tracing.outside.watches import PlaceKey
-from fgrad.tracing.outside.world import dict_of_class, is_trusted, is_wrapper
+from fgrad.tracing.outside.world import (
+    dict_of_class,
+    is_trusted,
+    is_wrapper,
+    own_attributes,
+)
 
 
 def carriers(chosen: Collection[Any], links: Mapping[Any, Set[int]]) -> set[Any]:
@@ -111,7 +116,7 @@ class StandIns:
         """`x.name` as a view of `x` shows it."""
         if isinstance(x, types.ModuleType):
             return self.of(getattr(x, name), (id(vars(x)), name))
-        own = {} if isinstance(x, type) else getattr(x, "__dict__", {})
+        own = {} if isinstance(x, type) else own_attributes(x)
         for owner in x.__mro__ if isinstance(x, type) else type(x).__mro__:
             found = vars(owner).get(name)
             if found is None or (name in own and not isinstance(found, property)):

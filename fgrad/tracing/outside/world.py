@@ -394,7 +394,7 @@ class _Walk:
         cls = type(x)
         if is_trusted(cls):
             self.looks |= isinstance(x, _GIVERS)
-            self.callables(getattr(x, "__dict__", {}), path)
+            self.callables(own_attributes(x), path)
             if isinstance(x, (set, deque)):
                 self.items(list(x), path)
             return
@@ -551,9 +551,15 @@ def dict_of_class(cls: type) -> dict[str, Any]:
     return held
 
 
+def own_attributes(x: object) -> Mapping[str, Any]:
+    """`x.__dict__`; nothing where a `__getattr__` makes up something of that name."""
+    held = getattr(x, "__dict__", None)
+    return held if isinstance(held, (dict, types.MappingProxyType)) else {}
+
+
 def _attribute_names(x: object) -> set[str]:
     """The names of an object's attributes."""
-    found: set[str] = set(getattr(x, "__dict__", ()))
+    found = set(own_attributes(x))
     for owner in type(x).__mro__ if not isinstance(x, type) else x.__mro__:
         if not is_trusted(owner):
             found |= set(vars(owner))
