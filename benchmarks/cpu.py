@@ -25,6 +25,7 @@ from pathlib import Path
 
 import eager
 import report
+from children import child_value
 from harness import Result, Workload, run, show_header, show_row, write_json
 from libraries import Library, jax_library, numpy_library, torch_library
 from peers import by_hand
@@ -61,23 +62,6 @@ MEMORY = (("plain", 0.8), ("checkpointed", 0.5))
 
 
 # --- processes of their own -----------------------------------------------------------------------
-
-
-def child_value(script: str, *arguments: str, cache: str = "") -> float:
-    """What one fresh process prints; `cache` is the folder of the disk cache, or empty for none."""
-    environment = {
-        **os.environ,
-        "FGRAD_CACHE": "1" if cache else "0",
-        "FGRAD_CACHE_DIR": cache,
-        "JAX_COMPILATION_CACHE_DIR": cache,
-        "JAX_ENABLE_COMPILATION_CACHE": "true" if cache else "false",
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-    }
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # modules are compiled once, as for users
-    command = [sys.executable, str(HERE / script), *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    return float(done.stdout.split()[-1])
 
 
 def start(name: str, case: str, goal: float | None, names: list[str], cached: bool, turns: int):

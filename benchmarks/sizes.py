@@ -14,11 +14,7 @@ a gradient and an update for each.
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -27,6 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import sizes_peers
+from children import child_value
 from libraries import Library, fgrad_library, has, jax_library
 
 F32 = np.float32
@@ -179,14 +176,6 @@ def ragged(library: str) -> float:
 # --- all of them
 
 
-def measured(library: str, case: str, cache: str) -> float:
-    """One figure, from a process of its own."""
-    command = [sys.executable, __file__, "--run", library, case]
-    environment = {**os.environ, "FGRAD_CACHE_DIR": cache, "JAX_PLATFORMS": "cpu"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else float("nan")
-
-
 def main() -> None:
     """Print the table."""
     options = argparse.ArgumentParser(description=__doc__)
@@ -196,13 +185,16 @@ def main() -> None:
     chosen = options.parse_args()
     if chosen.run:
         library, case = chosen.run
-        print(json.dumps(ragged(library) if case == "ragged" else new_sizes(library, case)))
+        print(ragged(library) if case == "ragged" else new_sizes(library, case))
         return
     libraries = [x for x in chosen.libraries.split(",") if x in ("fgrad", "disk") or has(x)]
     print("|" + "|".join([f" {name:9}" for name in ["case", *libraries]]) + "|")
     for case in chosen.cases.split(","):
         with tempfile.TemporaryDirectory() as cache:
-            figures = [measured(library, case, cache) for library in libraries]
+            figures = [
+                child_value("sizes.py", "--run", library, case, cache=cache)
+                for library in libraries
+            ]
         print("|" + "|".join([f" {case:9}", *[f" {x:9.3g}" for x in figures]]) + "|", flush=True)
 
 

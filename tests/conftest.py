@@ -30,6 +30,14 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(autouse=True, scope="session")
+def entry() -> None:
+    """The native entry is there: in an empty cache the first function waits some calls for it."""
+    double = pytest.importorskip("fgrad").jit(lambda x: x * 2)
+    for _ in range(16):
+        double(1.0)
+
+
 @pytest.fixture(autouse=True, scope="module")
 def young() -> None:
     """Nor is what the tests of other files have left."""

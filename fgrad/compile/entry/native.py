@@ -22,13 +22,14 @@ from fgrad.compile.entry.fields import EXPORTS
 from fgrad.compile.entry.pool import Pool
 from fgrad.compile.entry.table import NotNative, Parameters, Results, Signature, Work
 from fgrad.compile.llvm.abi import LAYOUT, WORD, Layout, function_address, imports, word_at
-from fgrad.compile.llvm.runtime import Source, build
+from fgrad.compile.llvm.runtime import Source, build, store, symbol
 from fgrad.config import config
 
 text: Any = lazy_module("fgrad.compile.entry.text")  # where the entry is not in the cache
 
 MAX_SIGNATURES = 512  # in one chain
 MAX_ATTEMPTS = 8  # to make calls of one compiled program native
+COLD_CALLS = 8  # in Python before the entry is compiled, which takes as long as 10,000 of them
 
 _CALL_NAME = sys.intern("__call__")
 _HAVE_VECTORCALL, _METHOD_DESCRIPTOR = 1 << 11, 1 << 17
@@ -108,9 +109,19 @@ class _Entry:
     def __init__(self) -> None:
         self.lock = own_lock(self)
         self.address = 0
+        self.is_cold: bool | None = None  # it is not in the cache
         self.link: Any = None
         self.unlink: Any = None
         self.pool: Any = None
+
+    def patience(self, at: Layout) -> int:
+        """How many more calls Python makes before the first native one."""
+        if self.address:
+            return 0
+        if self.is_cold is None:
+            known = config.cache and store().get(symbol(_content(at))) is not None
+            self.is_cold = not known
+        return COLD_CALLS if self.is_cold else 0
 
     def load(self, at: Layout) -> None:
         """Compile the entry or fetch it from the cache."""
@@ -120,7 +131,7 @@ class _Entry:
             names = imports()
             names.update({name: id(obj) for name, obj in _OBJECTS.items()})
             names["fgrad_epoch"] = ctypes.addressof(config.epoch_cell)
-            source = Source(f"entry {tuple(at)}", lambda symbol: text.emit_entry(symbol, at))
+            source = Source(_content(at), lambda name: text.emit_entry(name, at))
             address = build([source], names)[0]
             table = (ctypes.c_void_p * len(EXPORTS))()
             ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)(ctypes.addressof(table))
@@ -129,6 +140,11 @@ class _Entry:
             self.link, self.unlink = kind(link), kind(unlink)
             self.pool = Pool(memory)
             self.address = entry
+
+
+def _content(at: Layout) -> str:
+    """What the entry's code depends on."""
+    return f"entry {tuple(at)}"
 
 
 class _Retired:
@@ -166,7 +182,7 @@ class NativeCalls:
     """The signatures of one callee.
 
     A call that comes to Python for the second time is learnt, so that a function that is called
-    once pays nothing.
+    once pays nothing; the first one of a machine, which compiles the entry, some calls later.
     """
 
     def __init__(self) -> None:
@@ -179,7 +195,7 @@ class NativeCalls:
         if LAYOUT is None or not config.native_calls or len(self.signatures) >= MAX_SIGNATURES:
             return False
         attempt = self.attempts[id(program)] = self.attempts.get(id(program), -1) + 1
-        return 1 <= attempt <= MAX_ATTEMPTS
+        return 1 <= attempt - _ENTRY.patience(LAYOUT) <= MAX_ATTEMPTS
 
     def learn(
         self, callee: Any, parameters: Parameters, results: Results, work: Work
