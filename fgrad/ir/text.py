@@ -13,13 +13,13 @@ among the parameters follow the main one, labelled: `call[program=@1] a` and `pr
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import re
 from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from fgrad.base.digest import digest
 from fgrad.base.kinds import is_scalar, is_tuple
 from fgrad.ir.aval import DTYPE_NAMES, DTYPES, Aval
 from fgrad.ir.primitive import REGISTRY
@@ -125,7 +125,7 @@ def const_text(x: np.ndarray) -> str:
 def const_digest(x: np.ndarray) -> str:
     """The name of an array's contents."""
     head = f"{x.dtype.str}{x.shape}".encode()
-    return "sha256:" + hashlib.sha256(head + np.ascontiguousarray(x).tobytes()).hexdigest()[:24]
+    return "digest:" + digest(head, np.ascontiguousarray(x).tobytes())[:24]
 
 
 def _value(value: object, labels: dict[int, str]) -> str:
@@ -149,7 +149,7 @@ _TOKEN = re.compile(
     r"\s*(?:(?P<string>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|(?P<program>@\d+)"
     r"|(?P<complex>\(\S+ \S+j\)(?::\w+)?!?)"
     r"|(?P<number>-?(?:\d[\d.]*(?:e[+-]?\d+)?|inf|nan)(?::\w+)?!?)"
-    r"|(?P<digest>sha256:\w+)|(?P<word>\w+)(?P<bang>(?::\w+)?!?)|(?P<mark>[\[\](),=]))"
+    r"|(?P<digest>digest:\w+)|(?P<word>\w+)(?P<bang>(?::\w+)?!?)|(?P<mark>[\[\](),=]))"
 )
 _HEAD = re.compile(r"program (?:(@\d+) )?([^\s(]+)\((.*)\) -> \(.*\):(?:\s*# made by (.*))?")
 _BINDING = re.compile(r"([a-z]+): (\w+)\[([\d,]*)\](~?)")
@@ -237,7 +237,7 @@ class _Parser:
         left, _, right = line.partition(" = ")
         (var,) = self.bindings(left)
         shape, dtype = var.aval.shape, var.aval.dtype
-        if right.startswith("sha256:"):
+        if right.startswith("digest:"):
             if right not in self.digests:
                 raise ValueError(f"no array was given for the constant {right}")
             return var, self.digests[right]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import pytest
 
 import fgrad
 from fgrad import lax
+from fgrad.base.digest import digest
 from fgrad.compile.cpu.program_cache import program_key, recall
 from fgrad.compile.cpu.structural_hash import identity
 from fgrad.compile.jit.call import executable_of
@@ -69,18 +69,18 @@ def test_contents_are_read_again_where_files_changed(
     cache, file = DiskStore(str(tmp_path / "cache")), tmp_path / "a.py"
     file.write_bytes(b"one")
     state = os.stat(file)
-    assert contents([str(file)], cache) == hashlib.sha256(b"one").hexdigest()
+    assert contents([str(file)], cache) == digest(b"one")
     assert not list((tmp_path / "cache").rglob("d_*"))  # it may change again at this time
     monkeypatch.setattr(store, "_SETTLED", -1_000_000_000)
     for _ in range(2):
-        assert contents([str(file)], cache) == hashlib.sha256(b"one").hexdigest()
+        assert contents([str(file)], cache) == digest(b"one")
     with monkeypatch.context() as patched:
         patched.setattr(store, "_read", None)
-        assert contents([str(file)], cache) == hashlib.sha256(b"one").hexdigest()
+        assert contents([str(file)], cache) == digest(b"one")
     time.sleep(0.02)
     file.write_bytes(b"two")
     os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))
-    assert contents([str(file)], cache) == hashlib.sha256(b"two").hexdigest()
+    assert contents([str(file)], cache) == digest(b"two")
 
 
 def test_directory_that_others_can_write_is_refused_once(tmp_path: Path) -> None:

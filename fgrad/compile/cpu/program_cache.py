@@ -10,7 +10,6 @@ the cache of kernels, to which an entry refers; if a kernel is gone, the program
 
 from __future__ import annotations
 
-import hashlib
 import marshal
 import os
 import sys
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fgrad.base.digest import digest
 from fgrad.base.lazy_import import lazy_module
 from fgrad.compile.cpu.executable import Executable, Image
 from fgrad.compile.cpu.native_routines import NativeTask, native_routine, task_of
@@ -54,7 +54,7 @@ def program_key(program: Program, donated: Sequence[Donation] = ()) -> str | Non
         return None
     words = (name, compiler_digest(), runtime.identity(), config.num_threads, tuple(donated))
     words += (config.shared_kernels,)
-    return "p_" + hashlib.sha256(repr(words).encode()).hexdigest()[:40]
+    return "p_" + digest(repr(words).encode())[:40]
 
 
 @lru_cache

@@ -11,12 +11,12 @@ size in a new process finds code that another process made.
 
 from __future__ import annotations
 
-import hashlib
 import marshal
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Sequence
 from collections.abc import Set as AbstractSet
 
+from fgrad.base.digest import digest
 from fgrad.base.fork_locks import own_lock
 from fgrad.compile.cpu.emit.kernel import emit_function
 from fgrad.compile.cpu.emit.numbers import (
@@ -136,7 +136,7 @@ class _Families:
 
     def __init__(self) -> None:
         self.lock = own_lock(self)
-        self.recent: OrderedDict[bytes, _Family] = OrderedDict()
+        self.recent: OrderedDict[str, _Family] = OrderedDict()
         self.programs: OrderedDict[Hashable, _Seen] = OrderedDict()
 
     def sources(
@@ -170,7 +170,7 @@ class _Families:
 
     def family(self, text: str, numbers: tuple[Number, ...]) -> _Family:
         """The kernels of a structure."""
-        key = hashlib.sha256(text.encode()).digest()
+        key = digest(text.encode())
         family = self.recent.get(key)
         if family is None:
             family = self.recent[key] = _Family(text)

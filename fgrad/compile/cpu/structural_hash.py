@@ -6,12 +6,12 @@ constants by a hash of their contents, so that equal text means an equal program
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
 
+from fgrad.base.digest import digest
 from fgrad.ir.primitive import Opaque
 from fgrad.ir.program import Lit, Params, Program, Var
 
@@ -58,7 +58,7 @@ def _digest(program: Program, known: dict[int, str]) -> str:
         words += [bind(v) for v in outputs]
     words.append("\nreturn")
     words += [number[a] if type(a) is Var else _literal(a) for a in program.outputs]  # type: ignore[arg-type]
-    return hashlib.sha256(" ".join(words).encode()).hexdigest()
+    return digest(" ".join(words).encode())
 
 
 def _content(params: Params, known: dict[int, str]) -> str:
@@ -74,7 +74,7 @@ def _literal(lit: Lit) -> str:
 
 def array_digest(array: np.ndarray) -> str:
     """A hash of an array's elements."""
-    return hashlib.sha256(np.ascontiguousarray(array).view(np.uint8).data).hexdigest()
+    return digest(np.ascontiguousarray(array).view(np.uint8).data)
 
 
 _PLAIN = frozenset({int, float, bool, str, bytes, type(None)})

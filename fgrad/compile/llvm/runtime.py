@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
+from fgrad.base.digest import digest
 from fgrad.base.lazy_import import lazy_module
 from fgrad.compile.llvm import half_conversion, interrupts
 from fgrad.compile.llvm.code_memory import LOCK
@@ -72,8 +72,7 @@ class _Session:
 
     def symbol(self, content: str) -> str:
         """The name of the code with this content."""
-        digest = hashlib.sha256(f"{self.identity}\n{content}".encode())
-        return "k_" + digest.hexdigest()[:40]
+        return "k_" + digest(f"{self.identity}\n{content}".encode())[:40]
 
     def use(self, code: Code) -> Code:
         """Keep code for a while."""

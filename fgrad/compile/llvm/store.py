@@ -13,7 +13,6 @@ the use of the cache for the process, with one warning.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import struct
 import time
@@ -21,6 +20,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fgrad.base.digest import digest
 from fgrad.base.source import warn_user
 from fgrad.compile.llvm.own_files import TEMPORARY, Folder, ForeignFileError, opened
 from fgrad.errors import CacheWarning, Row, card
@@ -181,17 +181,15 @@ def contents(files: Sequence[str], store: DiskStore | None) -> str:
     """
     states = [(file, os.stat(file)) for file in files]
     stamp = [(name, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino) for name, s in states]
-    key = "d_" + hashlib.sha256(repr(stamp).encode()).hexdigest()[:40]
+    key = "d_" + digest(repr(stamp).encode())[:40]
     settled = max([s.st_ctime_ns for _, s in states], default=0) < time.time_ns() - _SETTLED
     known = store.get(key) if store is not None and os.name == "posix" and settled else None
     if known is not None:
         return known.decode()
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(_read(file))
+    found = digest(*map(_read, files))
     if store is not None and os.name == "posix" and settled:
-        store.put(key, digest.hexdigest().encode())
-    return digest.hexdigest()
+        store.put(key, found.encode())
+    return found
 
 
 def _read(path: str) -> bytes:

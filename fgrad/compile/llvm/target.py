@@ -6,12 +6,12 @@ it, so that a process that finds all its code in the cache never loads LLVM.
 
 from __future__ import annotations
 
-import hashlib
 import platform
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
+from fgrad.base.digest import digest
 from fgrad.base.lazy_import import lazy_module
 from fgrad.compile.llvm.store import DiskStore
 from fgrad.compile.llvm.text import Target
@@ -30,7 +30,7 @@ def host_target(store: DiskStore | None) -> Target:
     if store is None or not processor:
         return generator.host_target()
     words = (processor, platform.machine(), llvm_version())
-    key = "t_" + hashlib.sha256(repr(words).encode()).hexdigest()[:40]
+    key = "t_" + digest(repr(words).encode())[:40]
     known = (store.get(key) or b"").decode().split("\n")
     if len(known) == len(Target._fields):
         return Target(*known)
@@ -51,7 +51,7 @@ def version_in(package: str, file: str) -> str:
     for place in (found and found.submodule_search_locations) or ():
         path = Path(place, file)
         if path.is_file():
-            return hashlib.sha256(path.read_bytes()).hexdigest()
+            return digest(path.read_bytes())
     return ""
 
 

@@ -9,7 +9,6 @@ takes three seconds to import and warm up, is needed once on a machine.
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import warnings
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.base.digest import digest
 from fgrad.base.lazy_import import lazy_module
 from fgrad.compile.llvm import runtime
 from fgrad.config import config
@@ -77,7 +77,7 @@ def skeleton(size: int) -> str:
 
 
 def _key(size: int) -> str:
-    return "s_" + hashlib.sha256(f"{identity()} {size}".encode()).hexdigest()[:40]
+    return "s_" + digest(f"{identity()} {size}".encode())[:40]
 
 
 def _check_numba() -> None:

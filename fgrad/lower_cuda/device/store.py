@@ -5,9 +5,9 @@ The files are those of `fgrad.compile.llvm.store`, which says what they withstan
 
 from __future__ import annotations
 
-import hashlib
 import marshal
 
+from fgrad.base.digest import digest
 from fgrad.compile.llvm import runtime
 from fgrad.config import config
 from fgrad.lower_cuda.device.cubin import Cubin, Resources
@@ -15,7 +15,7 @@ from fgrad.lower_cuda.device.cubin import Cubin, Resources
 
 def key_of(text: str, words: tuple[object, ...]) -> str:
     """The name of what is made of a text under the conditions `words`."""
-    return "c_" + hashlib.sha256(f"{words}\n{text}".encode()).hexdigest()[:40]
+    return "c_" + digest(f"{words}\n{text}".encode())[:40]
 
 
 def recall(key: str) -> Cubin | None:
