@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import fgrad.base.interpreter  # noqa: F401  (first: it may refuse, before NumPy is loaded)
+import fgrad.base.interpreter
+import fgrad.capture.entry  # noqa: F401  (transforms ask it for rewritten functions)
 from fgrad import numpy, tree
 from fgrad.base.lazy_import import PROVIDERS as _PROVIDERS
 from fgrad.base.lazy_import import load as _load
@@ -30,6 +31,8 @@ from fgrad.transforms.jacobian import hessian, jacfwd, jacrev
 from fgrad.transforms.vmap import vmap
 
 if TYPE_CHECKING:  # for editors and type checkers; else loaded when first used
+    from fgrad.capture.explain import explain_capture
+    from fgrad.capture.unroll import unroll
     from fgrad.compile.jit.costs import cost_analysis
     from fgrad.compile.jit.inspect import inspect, make_program
     from fgrad.compile.jit.jitted import jit
@@ -67,6 +70,7 @@ _LAZY = {
     "custom_vmap": "fgrad.transforms.custom.vmap",
     "device_get": "fgrad.lower_cuda.device.array",
     "device_put": "fgrad.lower_cuda.device.array",
+    "explain_capture": "fgrad.capture.explain",
     "explain_retrace": "fgrad.compile.jit.texts",
     "explain_zero": "fgrad.transforms.explain",
     "grad_wrt_tags": "fgrad.transforms.hooks",
@@ -83,6 +87,7 @@ _LAZY = {
     "sequential_vmap": "fgrad.transforms.custom.vmap",
     "tag": "fgrad.transforms.hooks",
     "tap": "fgrad.transforms.hooks",
+    "unroll": "fgrad.capture.unroll",
     "view": "fgrad.tools.view",
 }
 _MODULES = (
@@ -147,6 +152,7 @@ __all__ = [
     "custom_vmap",
     "device_get",
     "device_put",
+    "explain_capture",
     "explain_retrace",
     "explain_zero",
     "functionalize",
@@ -173,6 +179,7 @@ __all__ = [
     "tag",
     "tap",
     "tree",
+    "unroll",
     "value_and_grad",
     "view",
     "vjp",

@@ -15,6 +15,7 @@ FGRAD_TF32=1            products of float32 matrices on a GPU may round their op
 FGRAD_EPILOGUES=1       products on a GPU may do relu and gelu too: NaN becomes 0, gelu is rounded
 FGRAD_HOST_FALLBACK=1   operations that have no form on a GPU run on the CPU, amid a GPU's program
 FGRAD_SHARED_KERNELS=0  machine code of a kernel is for its sizes alone
+FGRAD_CAPTURE=0         loops and branches of Python are not rewritten: they run at trace time
 FGRAD_CUDNN=0           no convolutions by cuDNN, also where it is installed
 """
 
@@ -47,6 +48,7 @@ class Config:
     epilogues: bool
     host_fallback: bool
     cudnn: bool
+    capture: bool
     shared_kernels: bool
     check_index: bool  # set by `fgrad.debug.check_index`: compiled code checks indices
     driver: int  # set by `fgrad.lower_cuda.device.driver.use`: code is compiled for one driver
@@ -76,6 +78,7 @@ class Config:
             "host_fallback": env("FGRAD_HOST_FALLBACK", "0") not in ("", "0"),
             "shared_kernels": env("FGRAD_SHARED_KERNELS", "1") != "0",
             "cudnn": env("FGRAD_CUDNN", "1") != "0",
+            "capture": env("FGRAD_CAPTURE", "1") != "0",
             "check_index": False,
             "nans": False,
             "infs": False,

@@ -112,18 +112,19 @@ def if_under_jit() -> Any:
             return y
         return -y
 
-    return fgrad.jit(f)(X)
+    return fgrad.jit(f, capture=False)(X)
 
 
 def if_in_vmap() -> Any:
     def f(x: Any) -> Any:
         return x if x > 0 else -x
 
-    return fgrad.vmap(f)(X)
+    with fgrad.config.override(capture=False):
+        return fgrad.vmap(f)(X)
 
 
 def float_under_jit() -> Any:
-    return fgrad.jit(lambda x: float(x[0]))(X)
+    return fgrad.jit(lambda x: float(x[0]), capture=False)(X)
 
 
 def float_under_grad() -> Any:
@@ -145,7 +146,7 @@ def scipy_integral_under_grad() -> Any:
 
 
 def range_under_jit() -> Any:
-    return fgrad.jit(lambda n: sum(range(n)))(3)
+    return fgrad.jit(lambda n: sum(range(n)), capture=False)(3)
 
 
 def array_of_tracers() -> Any:
@@ -183,7 +184,7 @@ def store_into_numpy_array_under_jit() -> Any:
         y[0] = x
         return y.sum()
 
-    return fgrad.jit(f)(2.0)
+    return fgrad.jit(f, capture=False)(2.0)
 
 
 def shape_from_an_argument_of_jit() -> Any:

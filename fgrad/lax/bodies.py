@@ -18,6 +18,7 @@ from fgrad.ir.walk import subprograms
 from fgrad.lax.contents import contents
 from fgrad.numpy.promote import convert
 from fgrad.trace import Tracer, Value, trace
+from fgrad.tracing.capturing import user_form
 from fgrad.tracing.outside.draws import Draws
 from fgrad.transforms.control import jvp, vjp, vmap  # noqa: F401 - the rules
 from fgrad.transforms.core.arguments import Around, refuse_edits, refuse_writes, watched
@@ -91,7 +92,7 @@ def body_of(
             given.append(tree.unflatten(treedef, values[start : start + len(avals)]))
             start += len(avals)
         watch, around = watched(given), Around(fun)
-        result = fun(*given)
+        result = user_form(fun)(*given)
         refuse_edits(name, watch, result)
         around.check(name)
         out, found["tree"] = tree.flatten(result)

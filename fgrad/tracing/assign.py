@@ -201,7 +201,7 @@ def refresh(x: Tracer) -> None:
         new = view.read(view.base)
         view.stale = False
         if getattr(new, "builder", None) is x.builder:
-            _point(x, copied_like(x, new) if x.builder.reordered else new)
+            point_at(x, copied_like(x, new) if x.builder.reordered else new)
         else:  # the trace has ended
             x.index, x.value, x._aval = -1, new, None
     finally:
@@ -217,13 +217,13 @@ def assign(x: Tracer, new: Tracer) -> None:
         value, target = view.write(view.base, value), view.base
     if len(target.shape) > 1:
         value = laid_out(value, in_c_order(target))  # the memory stays as it is
-    _point(target, value)
+    point_at(target, value)
     memory = memory_of(target)
     memory.writes += 1
     for view in memory.alive():
-        _take_value(view)
+        take_value(view)
     if x is not target:
-        _point(x, copied_like(x, new) if x.builder.reordered else new)
+        point_at(x, copied_like(x, new) if x.builder.reordered else new)
         x._view.stale = False
 
 
@@ -256,10 +256,10 @@ def copied_like(x: Tracer, out: Any) -> Tracer:
 
 def adopt(root: Tracer, builder: Builder) -> None:
     """Transfer an array of an enclosing trace to `builder`, during whose trace it was made."""
-    _point(root, builder.capture(root.handle()))
+    point_at(root, builder.capture(root.handle()))
     root.builder = builder
     for view in memory_of(root).alive():
-        _take_value(view)
+        take_value(view)
         view.builder = builder
 
 
@@ -275,7 +275,7 @@ def enclosing(builder: Builder | None) -> tuple[tuple[Builder, int], ...]:
     return () if builder is None else ((builder, builder.count), *enclosing(builder._outer))
 
 
-def _take_value(x: Tracer) -> None:
+def take_value(x: Tracer) -> None:
     """Invalidate a view's value until it is read again."""
     view: Any = x._view
     if not view.stale:
@@ -298,7 +298,8 @@ def _read_again(x: Tracer, name: str) -> Any:
     raise AttributeError(f"'Tracer' object has no attribute {name!r}", name=name, obj=x)
 
 
-def _point(x: Tracer, new: Tracer) -> None:
+def point_at(x: Tracer, new: Tracer) -> None:
+    """Let a handle be another value of its trace."""
     x.index, x.value, x._aval = new.index, new.value, new._aval
 
 

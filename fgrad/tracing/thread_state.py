@@ -9,16 +9,23 @@ from fgrad.base.source import Loc, RawLoc
 
 if TYPE_CHECKING:
     from fgrad.trace import Builder
+    from fgrad.tracing.carried import Body
 
 
 class State:
     """What a thread is tracing: the innermost builder, and a location that rules replay; the
-    innermost closed trace (`closed.py`), and whether it is that of a custom rule."""
+    innermost closed trace (`closed.py`), and whether it is that of a custom rule; the bodies of
+    loops and branches that are being traced (`carried.py`)."""
 
-    __slots__ = ("builder", "closed", "loc", "opened", "rule", "via")
+    __slots__ = (
+        "bodies", "builder", "captures", "closed", "loc", "opened", "rewritten", "rule", "via",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.builder: Builder | None = None  # read it by `trace.innermost()`
+        self.bodies: tuple[Body, ...] = ()
+        self.captures: bool | None = None  # whether functions are rewritten (`capturing.py`)
+        self.rewritten = False  # whether any was, since this was set to False
         self.opened = 0  # how many traces were begun
         self.loc: RawLoc | Loc | None = None
         self.closed: Builder | None = None

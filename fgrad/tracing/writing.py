@@ -12,6 +12,7 @@ from fgrad.errors import InPlaceError
 from fgrad.ir.basic import BASIC
 from fgrad.trace import Builder, Tracer, Value, innermost
 from fgrad.tracing.assign import adopt, assign, foreign, made_inside, settle
+from fgrad.tracing.carried import refuse_uncarried
 from fgrad.tracing.closed import captured, own
 from fgrad.tracing.readout import DIFFERENTIATING, depends_on_inputs, is_discrete
 from fgrad.tracing.thread_state import THREAD
@@ -35,7 +36,10 @@ def write_all(x: Tracer, value: Value) -> None:
 def writing(x: Tracer) -> Builder:
     """The trace that writes into `x`: the innermost one, or an enclosing one to which the array
     belongs, if all traces in between run their function once; else raise a card."""
-    closed = THREAD.state.closed
+    state = THREAD.state
+    if state.bodies and x.builder.live:
+        refuse_uncarried(x, innermost())
+    closed = state.closed
     if closed is not None:
         x = own(closed, x)
     if not x.builder.live:

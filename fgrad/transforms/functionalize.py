@@ -10,6 +10,7 @@ from collections.abc import Callable
 from fgrad import tree
 from fgrad.base.pickling import pickles_as_call
 from fgrad.trace import Builder, Tracer, Value
+from fgrad.tracing.capturing import user_form
 from fgrad.tracing.device_tracing import lower
 from fgrad.transforms.core.wrap import (
     as_values,
@@ -53,7 +54,8 @@ def functionalize(fun: Callable[P, R]) -> Callable[P, tuple[R, PyTree]]:
             with builder.running, builder:
                 pairs = zip(values, leaves, strict=True)
                 handles = [builder.input(v, None, is_weak(x)) for v, x in pairs]
-                out = outside_tree(builder, fun(*tree.unflatten(in_tree, handles), **kwargs))
+                result = user_form(fun)(*tree.unflatten(in_tree, handles), **kwargs)
+                out = outside_tree(builder, result)
                 updated = [lower(_own(outside(builder, x))) for x in handles]
         finally:
             builder.release()

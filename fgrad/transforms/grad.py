@@ -22,6 +22,7 @@ from fgrad.ir.aval import FLOAT64
 from fgrad.ops.families import zeros_like
 from fgrad.ops.selected import plain
 from fgrad.trace import Builder, Tracer, Value
+from fgrad.tracing.capturing import user_form
 from fgrad.tracing.device_tracing import lower, on_same_device
 from fgrad.transforms.core.arguments import warn_of_writes, watched
 from fgrad.transforms.core.dtypes import ascent, check_argument, check_result
@@ -121,7 +122,7 @@ def _differentiated(
                 for i, x in zip(places, given, strict=True):
                     call_args[i] = x
                 watch = None if structures is None else watched(given)
-                out, aux = fun(*call_args, **kwargs), None
+                out, aux = user_form(fun)(*call_args, **kwargs), None
                 if has_aux:
                     out, aux = split_aux(out, "grad")
                 if watch is not None or any(map(_VIEW, inputs)):

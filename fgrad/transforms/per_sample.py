@@ -25,6 +25,7 @@ from fgrad.ops.families import ADD
 from fgrad.ops.reduce import reduce_sum
 from fgrad.ops.shape import broadcast, move_axis
 from fgrad.trace import Value, bind, trace
+from fgrad.tracing.capturing import user_form
 from fgrad.transforms.control.chunks import Chunks, byte_count, cut, map_chunks, sum_chunks
 from fgrad.transforms.core.outer_context import without_axis
 from fgrad.transforms.core.wrap import (
@@ -131,7 +132,7 @@ class Batch(NamedTuple):
     def one(self, params: Sequence[PyTree], mapped: Sequence[Value]) -> PyTree:
         """The loss of one example."""
         args, kwargs = self.restore(params, mapped)
-        return self.fun(*args, **kwargs)
+        return user_form(self.fun)(*args, **kwargs)
 
     def gradients(self, mapped: Sequence[Value]) -> list[Value]:
         """The leaves of the gradients for some examples, batched axes first."""

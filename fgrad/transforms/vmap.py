@@ -22,6 +22,7 @@ from fgrad.ir.aval import PYTHON_SCALARS
 from fgrad.ops.families import batch_first
 from fgrad.ops.shape import index, move_axis
 from fgrad.trace import Builder, Tracer, Value
+from fgrad.tracing.capturing import user_form
 from fgrad.tracing.layouts import orders_known
 from fgrad.tracing.on_device import OnDevice
 from fgrad.tracing.outside.draws import Draws
@@ -103,7 +104,7 @@ def vmap(
                 inputs = _inputs(builder, leaves, values, axes)
                 call = tree.unflatten(in_tree, inputs)
                 shared = _shared(fun, inputs, leaves, axes, call, (args, kwargs))
-                out = of_example(*call[0], **call[1])
+                out = user_form(of_example)(*call[0], **call[1])
                 out_leaves, out_tree = flatten(out)
                 store = shared.after(out_leaves)
                 outs = [

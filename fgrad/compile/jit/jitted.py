@@ -47,10 +47,11 @@ from fgrad.ir.aval import DTYPE_NAMES, PYTHON_SCALARS, Aval, aval_of
 from fgrad.ir.program import Program
 from fgrad.ops.checked import in_range_of
 from fgrad.trace import Tracer, trace
+from fgrad.tracing.capturing import captured_or_plain, user_form
 from fgrad.tracing.device_tracing import device_of, lift, lower
 from fgrad.tracing.on_device import DEVICES, HOST, OnDevice, device_among
 from fgrad.tracing.outside.draws import Draws
-from fgrad.tracing.outside.hidden import Hidden, candidates, trace_with_inputs
+from fgrad.tracing.outside.hidden import Hidden, Inputs, candidates, trace_with_inputs
 from fgrad.tracing.outside.watches import Number, Watches
 from fgrad.tracing.outside.world import world_of
 from fgrad.tracing.record import TracedProgram
@@ -81,6 +82,7 @@ class Jitted(NativeCallable):
         donate_argnums: tuple[int, ...],
         max_traces: int | None,
         device: str | None,
+        capture: bool | None = None,
     ) -> None:
         functools.update_wrapper(self, fun)
         self.fun = fun
@@ -89,6 +91,7 @@ class Jitted(NativeCallable):
         self.donate_argnums = donate_argnums
         self.max_traces = max_traces
         self.device = device  # None: where the calls in it are, or the arguments
+        self.capture = capture  # None: as the setting says
         self.entries: dict[Any, Entry] = {}
         self.older: dict[Any, list[Entry]] = {}  # the same arguments in a world that has changed
         self.traces = 0  # so far, but for those after changes of the world
@@ -110,7 +113,7 @@ class Jitted(NativeCallable):
     def with_function(self, fun: Callable[..., Any]) -> Jitted:
         """The same for a twin of the function in a trace, which finds tracers outside of it."""
         settings = (self.static_argnums, self.static_argnames, self.donate_argnums)
-        made = Jitted(fun, *settings, self.max_traces, self.device)
+        made = Jitted(fun, *settings, self.max_traces, self.device, self.capture)
         made.is_twin = True
         return made
 
@@ -119,7 +122,7 @@ class Jitted(NativeCallable):
 
     def __reduce__(self) -> str | tuple[object, ...]:
         settings = (self.static_argnums, self.static_argnames, self.donate_argnums)
-        call = (self.fun, *settings, self.max_traces, self.device)
+        call = (self.fun, *settings, self.max_traces, self.device, self.capture)
         return reduced(self, Recipe(Jitted, call, {}))
 
     @hides_own_frames
@@ -366,7 +369,7 @@ class Jitted(NativeCallable):
                     args[where] = seen(value)
                 else:
                     kwargs[where] = seen(value)
-            outs, out_tree = tree.flatten(seen(self.fun)(*args, **kwargs))
+            outs, out_tree = tree.flatten(user_form(seen(self.fun))(*args, **kwargs))
             out_trees.append(out_tree)
             found, values = watched.after(outs, f"jit({name})", names)
             effects.append(found)
@@ -382,10 +385,15 @@ class Jitted(NativeCallable):
         takes = host and not (closed_over or self.is_twin)
         world = world_of(self.fun, known) if takes else None
         inputs = {} if world is None else candidates(world, self.moved, self.fixed)
-        traced, unread, refused = trace_with_inputs(tracing, world, inputs, self.moved)
-        self.fixed.update({key: inputs[key] for key in refused})
-        if unread and any([isinstance(lower(x), OnDevice) for x in traced.captured]):
-            traced, unread, _ = trace_with_inputs(tracing, None, {}, ())
+
+        def of_world() -> tuple[TracedProgram, Inputs]:
+            traced, unread, refused = trace_with_inputs(tracing, world, inputs, self.moved)
+            self.fixed.update({key: inputs[key] for key in refused})
+            if unread and any([isinstance(lower(x), OnDevice) for x in traced.captured]):
+                traced, unread, _ = trace_with_inputs(tracing, None, {}, ())
+            return traced, unread
+
+        traced, unread = captured_or_plain(of_world, self.capture)
         closed, captured = tuple([lower(x) for x in traced.captured]), traced.captured
         if all([isinstance(x, (OnDevice, np.ndarray, Number)) for x in closed]):
             captured = []
@@ -516,6 +524,7 @@ def jit(
     donate_argnums: int | Sequence[int] = (),
     max_traces: int | None = None,
     device: str | None = None,
+    capture: bool | None = None,
 ) -> Any:
     """Compile a function of arrays to native code.
 
@@ -531,6 +540,8 @@ def jit(
         device: "cpu" or "cuda", also for what transforms make of the function, and for a function
             jitted without a device that calls it; None for where the arguments are: on the GPU if
             one of them is.
+        capture: whether loops and branches of Python are compiled as such, also where they depend
+            on traced values (docs/capture.md); None for the setting `fgrad.config.capture`.
 
     Returns:
         A function with the same results and writes into its arguments: these themselves if they are
@@ -556,6 +567,7 @@ def jit(
             donate_argnums=donate_argnums,
             max_traces=max_traces,
             device=device,
+            capture=capture,
         )
     if not callable(fun):
         raise ArgumentError(f"jit takes a function, not {type(fun).__name__}.")
@@ -568,4 +580,5 @@ def jit(
             f"jit({getattr(fun, '__name__', type(fun).__name__)}): there is no device {device!r}.",
             (("write", f"device={' or '.join(map(repr, BACKENDS))}"),),
         )
-    return Jitted(fun, nums, names, as_tuple(donate_argnums, _INT_TYPES), max_traces, device)
+    donated = as_tuple(donate_argnums, _INT_TYPES)
+    return Jitted(fun, nums, names, donated, max_traces, device, capture)

@@ -24,6 +24,7 @@ from fgrad.ir.program import Atom, Eqn, Lit, Program
 from fgrad.ir.traits import Holds
 from fgrad.ops.selected import Selected, Tangent, alike, plain
 from fgrad.trace import Builder, Tracer, Value, bind, innermost, run
+from fgrad.tracing.capturing import user_form
 from fgrad.tracing.device_tracing import lower, lowered
 from fgrad.tracing.record import Record
 from fgrad.tracing.thread_state import THREAD
@@ -105,7 +106,8 @@ def checkpoint(
         def flat(*inputs: Value) -> PyTree:
             given, keywords = tree.unflatten(in_tree, inputs)
             watch = watched([*given, keywords])
-            out = fun(*[statics.get(k, x) for k, x in enumerate(given)], **keywords)
+            inner = user_form(fun)
+            out = inner(*[statics.get(k, x) for k, x in enumerate(given)], **keywords)
             refuse_edits(f"checkpoint({name})", watch, out)
             return out
 

@@ -20,6 +20,7 @@ from fgrad.ir.program import Atom, Lit, Program
 from fgrad.ir.traits import Holds
 from fgrad.ops.families import zeros_like
 from fgrad.trace import Builder, Tracer, Value
+from fgrad.tracing.capturing import user_form
 from fgrad.tracing.device_tracing import lower
 from fgrad.tracing.record import maker_of
 from fgrad.transforms.core.tape import Tape, pull
@@ -228,7 +229,7 @@ def linear_transpose(fun: Callable[..., PyTree], *primals: PyTree) -> Callable[[
             inputs = [
                 builder.input(None, a, is_weak(x)) for a, x in zip(avals, leaves, strict=True)
             ]
-            out_leaves, out_tree = flatten(fun(*tree.unflatten(in_tree, inputs)))
+            out_leaves, out_tree = flatten(user_form(fun)(*tree.unflatten(in_tree, inputs)))
             outs = [builder.lift(as_value(x, f"a result of {name}")) for x in out_leaves]
             tape = Tape(builder, outs)
         builder.release()

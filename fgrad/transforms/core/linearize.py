@@ -24,6 +24,7 @@ from fgrad.ops.families import FLOATS, zeros_like
 from fgrad.ops.moved import as_given
 from fgrad.ops.selected import ZERO, Selected, Tangent, known_support, plain
 from fgrad.trace import Builder, Tracer, Value
+from fgrad.tracing.capturing import user_form
 from fgrad.tracing.device_tracing import is_lifted, lower, on_same_device
 from fgrad.transforms.core.arguments import warn_of_writes, watched
 from fgrad.transforms.core.tape import Tape, pull_selected, push_selected
@@ -82,7 +83,7 @@ def trace_linear(
             ]
             call_args = tree.unflatten(in_tree, inputs)
             watch = watched(call_args)
-            out, aux = fun(*call_args), None
+            out, aux = user_form(fun)(*call_args), None
             if has_aux:
                 out, aux = split_aux(out, what)
             name = f"{what}({function_name(fun)})"

@@ -32,6 +32,7 @@ from fgrad.ir.program import Program, Var
 from fgrad.ir.traits import Holds
 from fgrad.ops.selected import Tangent
 from fgrad.trace import Builder, Tracer, Value, bind, innermost, lasting
+from fgrad.tracing.capturing import user_form
 from fgrad.tracing.device_tracing import lower
 from fgrad.tracing.readout import DIFFERENTIATING
 from fgrad.transforms.core.arguments import refuse_edits, watched
@@ -147,7 +148,7 @@ class UserRules(Rules):
         rest = tree.unflatten(self.split.treedef, inputs)
         watch = watched(rest)
         with derivatives("stopped" if self.owner.stops else HIDDEN.derivatives):
-            out = self.owner.fun(*merged(self.split.statics, rest, self.split.count))
+            out = user_form(self.owner.fun)(*merged(self.split.statics, rest, self.split.count))
             builder = innermost()
             if self.owner.stops and builder is not None:  # what comes from outside is stopped here
                 out = tree.map(lambda x: builder.lift(x) if type(x) is Tracer else x, out)

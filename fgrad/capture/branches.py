@@ -1,0 +1,354 @@
+"""L5. `if` on a traced value: both branches are traced, and one of them runs.
+
+Each branch is a closed program of what it reads: nothing that it computes is computed where it is
+not taken, so no derivative of the other branch is taken there either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad.capture.aliases import is_either, is_some
+from fgrad.capture.notes import note
+from fgrad.capture.state import Cells, is_internal
+from fgrad.capture.values import (
+    UNDEFINED,
+    Parts,
+    aval_of_value,
+    converted,
+    is_array,
+    is_number,
+    is_unknown,
+    parts_of,
+    zeros,
+)
+from fgrad.errors import CaptureError, FgradError
+from fgrad.ir.aval import INT64, Aval
+from fgrad.ir.program import Program, Var
+from fgrad.numpy.promote import convert, reshape
+from fgrad.ops import control
+from fgrad.trace import Tracer, Value, innermost, trace
+from fgrad.tracing.assign import root_of
+from fgrad.tracing.carried import Body, Written, body_of
+from fgrad.tracing.record import TracedProgram
+from fgrad.tracing.thread_state import THREAD
+from fgrad.tracing.writing import write_all
+
+MOST_ATTEMPTS = 60
+Block = Callable[[], Any]
+
+
+def if_(
+    test: Any,
+    then: Block,
+    other: Block,
+    merged: Sequence[str],
+    restored: Sequence[str],
+    written: Sequence[str],
+    cells: Cells | None = None,
+) -> None:
+    """`if test: then() else: other()`.
+
+    Arguments:
+        merged: the variables that the branches bind, and that are wanted afterwards.
+        restored: those that one of them binds and reads.
+        written: arrays that they may write.
+        cells: where the variables are; those of the two functions if it is not given.
+    """
+    if not is_unknown(test):
+        (then if test else other)()
+        return
+    if test.shape not in ((), (1,)):
+        raise ValueError(
+            "The truth value of an array with more than one element is ambiguous. "
+            "Use a.any() or a.all()"
+        )
+    test = reshape(test, ())
+    if cells is None:
+        cells = Cells((*merged, *restored), then, other)  # type: ignore[arg-type]
+        guessed = Cells(written, then, other).get()  # type: ignore[arg-type]
+    else:
+        guessed = []
+    count = len([name for name in cells.names if name in merged])
+    _Branches(test, cells, count, guessed).run(then, other)
+
+
+class _Branches:
+    """A choice between two blocks.
+
+    Arguments:
+        test: a truth value.
+        cells: the variables; the first `count` are wanted afterwards.
+        guessed: arrays that may be written.
+    """
+
+    def __init__(self, test: Tracer, cells: Cells, count: int, guessed: Sequence[Any]) -> None:
+        self.test, self.cells, self.count = test, cells, count
+        self.start = cells.get()
+        self.roots: list[Tracer] = []
+        for x in guessed:
+            if isinstance(x, Tracer) and is_array(x):
+                self._carry(root_of(x))
+
+    def _carry(self, root: Tracer) -> None:
+        if not any([root is r for r in self.roots]):
+            self.roots.append(root)
+
+    def run(self, then: Block, other: Block) -> None:
+        """Record the choice, and bind the variables to its results."""
+        try:
+            for _ in range(MOST_ATTEMPTS):
+                try:
+                    self._attempt(then, other)
+                    return
+                except Written as error:
+                    self.cells.set(self.start)
+                    if any([error.root is r for r in self.roots]) or not _is_reachable(error.root):
+                        raise
+                    self._carry(error.root)
+        except BaseException:
+            self.cells.set(self.start)
+            raise
+        raise CaptureError("what the branches write is not found")
+
+    def _attempt(self, then: Block, other: Block) -> None:
+        first = [self._types(then), self._types(other)]
+        outcomes = [
+            _outcome(name, before, *values)
+            for name, before, *values in zip(
+                self.cells.names[: self.count], self.start, *first, strict=False
+            )
+        ]
+        avals = [aval for out in outcomes for aval in out.avals]
+        olds: list[dict[int, Tracer]] = [{}, {}]  # for each branch: results that are no new arrays
+        programs = [self._traced(block, outcomes, olds[k]) for k, block in enumerate((other, then))]
+        results = list(_chosen(self.test, programs, self.roots))
+        note("branch")
+        each = iter(results)
+        values = []
+        for before, out in zip(self.start, outcomes, strict=False):
+            taken = [next(each) for _ in out.avals]
+            for x, aval in zip(taken, out.avals, strict=True):
+                if isinstance(x, Tracer):
+                    x.weak = aval.weak and not aval.shape
+            values.append(before if out.same else out.together(taken))
+        self.cells.set([*values, *self.start[self.count :]])
+        for root, new in zip(self.roots, results[len(avals) :], strict=True):
+            if new is not root:
+                write_all(root, new)
+        names = [n for n, o in zip(self.cells.names, outcomes, strict=False) for _ in o.avals]
+        for k, out in enumerate(results[: len(avals)]):
+            self._alias(out, k, olds, names[k])
+
+    def _alias(self, out: Value, k: int, olds: Sequence[dict[int, Tracer]], name: str) -> None:
+        """Let a result that is no new array in some branch be what it is."""
+        found = [old[k] for old in olds if k in old]
+        if not isinstance(out, Tracer) or not found:
+            return
+        whole = found[0].shape == out.shape and found[0].dtype == out.dtype
+        if len(found) == 1 and whole and found[0].builder.live:
+            is_either(out, self.test, found[0], k in olds[1])
+        else:
+            is_some(out, [root_of(x) for x in found], name)
+
+    def _types(self, block: Block) -> list[Any]:
+        """The variables after a branch; what is traced there is forgotten."""
+        found: list[Any] = []
+
+        def ending(_inner: Body) -> list[Any]:
+            found.extend(self.cells.get()[: self.count])
+            return []
+
+        self._run(block, ending)
+        return found
+
+    def _traced(
+        self, block: Block, outcomes: Sequence[_Outcome], olds: dict[int, Tracer]
+    ) -> TracedProgram:
+        def ending(inner: Body) -> list[Any]:
+            outs: list[Any] = []
+            for out, value in zip(outcomes, self.cells.get(), strict=False):
+                outs += _leaves(out, value, inner, len(outs), olds)
+            return [*outs, *[root.handle() for root in self.roots]]
+
+        return self._run(block, ending)
+
+    def _run(self, block: Block, ending: Callable[[Body], list[Any]]) -> TracedProgram:
+        """A branch as a program of the arrays that are carried."""
+
+        def flat(*inputs: Tracer) -> list[Any]:
+            builder = innermost()
+            assert builder is not None
+            builder.catches, THREAD.state.closed = True, builder
+            with Body(builder, self.roots, inputs) as inner:
+                try:
+                    block()
+                except (CaptureError, FgradError, NameError):
+                    raise
+                except Exception as error:
+                    raise raised_here(error) from error
+                return ending(inner)
+
+        name = getattr(getattr(block, "__code__", None), "co_name", "if")
+        try:
+            return trace(flat, [root.aval.strong() for root in self.roots], name, "if", True)
+        finally:
+            self.cells.set(self.start)
+
+
+def raised_here(error: Exception) -> CaptureError:
+    """What a block raises that may not run at all."""
+    name = type(error).__name__
+    return CaptureError(f"it raises {name} where a traced value decides: {error}")
+
+
+class _Outcome(NamedTuple):
+    """What a variable is after the branches: the types of its leaves."""
+
+    same: bool  # it is what it was before
+    undefined: bool  # in some branch
+    avals: list[Aval]
+    parts: Parts | None
+
+    def together(self, leaves: Sequence[Any]) -> Any:
+        """Its value, of the results of the choice."""
+        if self.undefined or self.parts is None:
+            return UNDEFINED
+        each = iter(leaves)
+        return self.parts.together(
+            [next(each) if is_number(leaf) else leaf for leaf in self.parts.leaves]
+        )
+
+
+def _outcome(name: str, before: Any, one: Any, two: Any) -> _Outcome:
+    """What a variable is after two branches, which leave it with the values `one` and `two`."""
+    if one is two:
+        return _Outcome(True, False, [], None) if one is before else _constant(one)
+    defined = [x for x in (one, two) if x is not UNDEFINED]
+    if len(defined) == 1:
+        if not is_internal(name):
+            return _Outcome(False, True, [], None)
+        return _from(parts_of(defined[0]), None, name)
+    a, b = parts_of(one), parts_of(two)
+    if a.shape != b.shape:
+        raise CaptureError(f"{name} has another structure in each branch")
+    return _from(a, b, name)
+
+
+def _constant(x: Any) -> _Outcome:
+    """The same object in both branches."""
+    parts = Parts([_Fixed(x)], lambda leaves: leaves[0].x, "leaf")
+    return _Outcome(False, False, [], parts)
+
+
+class _Fixed(NamedTuple):
+    x: Any
+
+
+def _from(a: Parts, b: Parts | None, name: str) -> _Outcome:
+    avals = []
+    for k, leaf in enumerate(a.leaves):
+        other = leaf if b is None else b.leaves[k]
+        if is_number(leaf) != is_number(other):
+            raise CaptureError(f"{name} is {leaf!r} in one branch, and {other!r} in the other")
+        if is_number(leaf):
+            avals.append(_common(aval_of_value(leaf), aval_of_value(other), name))
+        elif leaf is not other and leaf != other:
+            raise CaptureError(f"{name} is {leaf!r} in one branch, and {other!r} in the other")
+    return _Outcome(False, False, avals, a)
+
+
+def _common(a: Aval, b: Aval, name: str) -> Aval:
+    if a.shape != b.shape:
+        raise CaptureError(f"{name} has shape {a.shape} in one branch, and {b.shape} in the other")
+    if a.weak == b.weak:
+        return Aval(a.shape, np.result_type(a.dtype, b.dtype), a.weak)
+    weak, strong = (a, b) if a.weak else (b, a)
+    fits = "biufc".index(weak.dtype.kind.replace("V", "f")) <= "biufc".index(
+        strong.dtype.kind.replace("V", "f")
+    )
+    dtype = strong.dtype if fits else np.result_type(a.dtype, b.dtype)
+    return Aval(a.shape, dtype, False)
+
+
+def _leaves(
+    out: _Outcome, value: Any, inner: Body, place: int, olds: dict[int, Tracer]
+) -> list[Any]:
+    """The results of a branch for a variable, the first of which is number `place`; those that are
+    arrays from outside are noted."""
+    if not out.avals or out.parts is None:
+        return []
+    if value is UNDEFINED:
+        return [_plain(zeros(aval)) for aval in out.avals]
+    found: list[Any] = []
+    numbers = [leaf for leaf in parts_of(value).leaves if is_number(leaf)]
+    for leaf, aval in zip(numbers, out.avals, strict=True):
+        if is_array(leaf) and isinstance(leaf, Tracer):
+            root = root_of(leaf)
+            if root.builder is not inner.builder or inner.carries(root):
+                olds[place + len(found)] = root if leaf.builder is inner.builder else leaf
+        new = leaf if aval_of_value(leaf) == aval else converted(leaf, aval)
+        found.append(new.handle() if isinstance(new, Tracer) else _plain(new))
+    return found
+
+
+def _plain(x: Any) -> Value:
+    return x if isinstance(x, (np.ndarray, Tracer)) else np.asarray(x)[()]
+
+
+def _is_reachable(root: Tracer) -> bool:
+    """Whether no enclosing body must carry an array first."""
+    builder = innermost()
+    while builder is not None and builder is not root.builder:
+        if body_of(builder) is not None:
+            return False
+        builder = builder._outer
+    return True
+
+
+def _chosen(
+    test: Tracer, branches: Sequence[TracedProgram], roots: Sequence[Tracer]
+) -> Sequence[Value]:
+    """The results of the branch that is taken; the first is for False."""
+    every: dict[Any, Any] = {}
+    for branch in branches:
+        for x in branch.captured:
+            every.setdefault(_key(x), x)
+    programs = [_taking(branch, every) for branch in branches]
+    index = convert(test if test.dtype == bool else test != 0, INT64)
+    return _switch(index, programs, [*every.values(), *roots])
+
+
+def _key(x: Any) -> Any:
+    return (id(x.builder), x.index) if isinstance(x, Tracer) else id(x)
+
+
+def _taking(branch: TracedProgram, every: dict[Any, Any]) -> Program:
+    """A branch that takes all values that any branch captures."""
+    program, count = branch.program, len(branch.captured)
+    own = dict(zip([_key(x) for x in branch.captured], program.inputs[:count], strict=True))
+    first = [own.get(key) or Var(_aval(x)) for key, x in every.items()]
+    return program.replace(inputs=(*first, *program.inputs[count:]))
+
+
+def _aval(x: Any) -> Aval:
+    return x.aval.strong() if isinstance(x, Tracer) else aval_of_value(x)
+
+
+def _switch(index: Value, programs: Sequence[Program], operands: Sequence[Value]) -> list[Value]:
+    """The results; what all branches return as they were given it stays itself."""
+    passed = []
+    for k in range(len(programs[0].outputs)):
+        places = {_place(program, k) for program in programs}
+        passed.append(places.pop() if len(places) == 1 else None)
+    kept = [k for k, place in enumerate(passed) if place is None]
+    only = [p.replace(outputs=tuple([p.outputs[k] for k in kept])) for p in programs]
+    outs = iter(control.switch(index, only, operands))
+    return [next(outs) if place is None else operands[place] for place in passed]
+
+
+def _place(program: Program, k: int) -> int | None:
+    return next((j for j, x in enumerate(program.inputs) if x is program.outputs[k]), None)

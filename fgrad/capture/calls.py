@@ -1,0 +1,349 @@
+"""L5. Calls of Python's and NumPy's functions that make plain numbers: what is called instead.
+
+In an open trace `np.zeros(n)` is an array of the trace, into which traced values can be written;
+`math.sin(x)` is `np.sin(x)`; `float(x)` is a number of dtype float64 that depends on x.  Where no
+argument is traced, Python's own function is called.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from fgrad import numpy as fnp
+from fgrad.capture import iteration
+from fgrad.capture.elements import made
+from fgrad.capture.values import is_unknown
+from fgrad.errors import ArgumentError, CaptureError
+from fgrad.numpy.promote import weakened
+from fgrad.trace import Tracer, innermost
+from fgrad.tracing.carried import innermost_body
+from fgrad.transforms.custom.callback import debug_callback
+
+Function = Callable[..., Any]
+
+
+def has_tracer(xs: Iterable[Any]) -> bool:
+    """Whether a traced value is among some, or in a list among them."""
+    return any(
+        [isinstance(x, Tracer) or (isinstance(x, (list, tuple)) and has_tracer(x)) for x in xs]
+    )
+
+
+# --- numbers --------------------------------------------------------------------------------------
+
+
+def float_(*args: Any) -> Any:
+    """`float`."""
+    return _number(builtins.float, np.dtype(np.float64), args)
+
+
+def int_(*args: Any) -> Any:
+    """`int`: towards zero."""
+    if len(args) == 1 and isinstance(args[0], Tracer) and args[0].dtype.kind == "f":
+        return _number(builtins.int, np.dtype(np.int64), (np.trunc(args[0]),))
+    return _number(builtins.int, np.dtype(np.int64), args)
+
+
+def bool_(*args: Any) -> Any:
+    """`bool`."""
+    return _number(builtins.bool, np.dtype(np.bool_), args)
+
+
+def complex_(*args: Any) -> Any:
+    """`complex`."""
+    if len(args) == 2 and has_tracer(args):
+        return weakened(args[0] + 1j * args[1])
+    return _number(builtins.complex, np.dtype(np.complex128), args)
+
+
+def _number(kind: type, dtype: np.dtype, args: tuple[Any, ...]) -> Any:
+    if len(args) != 1 or not isinstance(args[0], Tracer):
+        return kind(*args)
+    x: Any = args[0]
+    if x.size != 1:
+        raise TypeError("only length-1 arrays can be converted to Python scalars")
+    if x.dtype.kind == "c" and kind is not builtins.complex:
+        raise TypeError(f"{kind.__name__}() argument must be a string or a real number")
+    x = x.reshape(()) if x.shape else x
+    if dtype.kind == "b":
+        return x != 0 if x.dtype.kind != "b" else x
+    return weakened(x.astype(dtype).twin())
+
+
+def of_dtype(kind: type) -> Function:
+    """`np.float64(x)` and its kin."""
+
+    def convert(*args: Any) -> Any:
+        if len(args) == 1 and isinstance(args[0], Tracer):
+            return args[0].astype(kind)
+        if len(args) == 1 and has_tracer(args):
+            return fnp.array(args[0], kind)
+        return kind(*args)
+
+    return convert
+
+
+# --- Python's functions of several numbers --------------------------------------------------------
+
+
+def _largest(plain: Function, ufunc: Function) -> Function:
+    """`max` and `min`: `a if a > b else b` is their meaning, of numbers that are no NaN."""
+
+    def of(*args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and isinstance(args[0], Tracer) and not kwargs:
+            if len(args[0].shape) != 1:
+                raise ValueError("The truth value of an array with more than one element is "
+                                 "ambiguous. Use a.any() or a.all()")  # fmt: skip
+            return ufunc.reduce(args[0])  # type: ignore[attr-defined]
+        items = args if len(args) > 1 else tuple(args[0])
+        if kwargs or not any([is_unknown(x) for x in items]):
+            return plain(*args, **kwargs) if len(args) > 1 else plain(items, **kwargs)
+        if any([np.shape(x) not in ((), (1,)) for x in items]):
+            raise ValueError("The truth value of an array with more than one element is "
+                             "ambiguous. Use a.any() or a.all()")  # fmt: skip
+        return functools.reduce(ufunc, items)
+
+    return of
+
+
+def sum_(items: Any, /, start: Any = 0) -> Any:
+    """`sum`."""
+    if isinstance(items, Tracer) and items.shape and is_unknown(items):
+        if type(start) is builtins.int and start == 0:
+            return np.sum(items, axis=0)
+        return np.sum(items, axis=0) + start
+    return builtins.sum(items, start)
+
+
+def any_(items: Any) -> Any:
+    """`any`."""
+    return _truths(items, builtins.any, np.logical_or)
+
+
+def all_(items: Any) -> Any:
+    """`all`."""
+    return _truths(items, builtins.all, np.logical_and)
+
+
+def _truths(items: Any, plain: Function, ufunc: Function) -> Any:
+    if not isinstance(items, Tracer):
+        items = list(items)
+        if not any([is_unknown(x) for x in items]):
+            return plain(items)
+    elif not is_unknown(items):
+        return plain(items)
+    return functools.reduce(ufunc, [bool_(x) for x in items])
+
+
+def isinstance_(x: Any, kinds: Any) -> bool:
+    """`isinstance`: a traced array is an `np.ndarray`, a traced number one of NumPy or Python."""
+    if not isinstance(x, Tracer) or x.builder.what == "device":
+        return isinstance(x, kinds)
+    wanted = kinds if isinstance(kinds, tuple) else (kinds,)
+    if x.shape or x._view is not None:
+        like: Any = np.empty((0,) * len(x.shape), x.dtype)
+    else:
+        like = x.dtype.type(0).item() if x.weak else x.dtype.type(0)
+    return any(
+        [isinstance_(x, k) if isinstance(k, tuple) else isinstance(like, k) for k in wanted]
+    ) or (isinstance(x, kinds))
+
+
+def print_(*args: Any, **kwargs: Any) -> None:
+    """`print`: what is traced is printed when the program runs, and in each step of a loop."""
+    if kwargs.get("file") is not None or not (
+        innermost_body() is not None or any([is_unknown(x) for x in args])
+    ):
+        builtins.print(*args, **kwargs)
+        return
+
+    def show(*xs: Any) -> None:
+        builtins.print(*xs, **kwargs)
+
+    debug_callback(show, *args)
+
+
+def list_(*args: Any) -> Any:
+    """`list`."""
+    return made(builtins.list(*args))
+
+
+def dict_(*args: Any, **kwargs: Any) -> Any:
+    """`dict`."""
+    return made(builtins.dict(*args, **kwargs))
+
+
+def divmod_(a: Any, b: Any) -> Any:
+    """`divmod`."""
+    return (a // b, a % b) if has_tracer((a, b)) else divmod(a, b)
+
+
+def round_(x: Any, ndigits: Any = None) -> Any:
+    """`round`: an integer, or a number with some digits."""
+    if not is_unknown(x):
+        return builtins.round(x, ndigits) if ndigits is not None else builtins.round(x)
+    if ndigits is not None:
+        return np.round(x, ndigits)
+    return weakened(np.round(x).astype(np.int64).twin())
+
+
+# --- math -----------------------------------------------------------------------------------------
+
+
+def _of_math(plain: Function, ufunc: Function) -> Function:
+    def of(*args: Any) -> Any:
+        if not has_tracer(args):
+            return plain(*args)
+        return weakened(ufunc(*[_as_float(x) for x in args]))
+
+    return of
+
+
+def _as_float(x: Any) -> Any:
+    """An argument of a function of `math`, which takes numbers alone."""
+    if isinstance(x, Tracer):
+        return float_(x)
+    return x
+
+
+def _log(x: Any, base: Any = None) -> Any:
+    if not has_tracer((x, base)):
+        return math.log(x) if base is None else math.log(x, base)
+    found = np.log(_as_float(x))
+    return weakened(found if base is None else found / np.log(_as_float(base)))
+
+
+def _whole(plain: Function, ufunc: Function) -> Function:
+    def of(x: Any) -> Any:
+        return int_(ufunc(x)) if isinstance(x, Tracer) else plain(x)
+
+    return of
+
+
+def _fsum(items: Any) -> Any:
+    found = list(items)
+    return functools.reduce(np.add, found, 0.0) if has_tracer(found) else math.fsum(found)
+
+
+def _sign_free(plain: Function, ufunc: Function) -> Function:
+    """Tests of `math`, whose result is a truth value."""
+
+    def of(x: Any) -> Any:
+        return ufunc(x) if isinstance(x, Tracer) else plain(x)
+
+    return of
+
+
+_UFUNCS = {
+    "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos,
+    "atan": np.arctan, "atan2": np.arctan2, "exp": np.exp, "log2": np.log2, "log10": np.log10,
+    "log1p": np.log1p, "expm1": np.expm1, "sqrt": np.sqrt, "pow": np.power, "fabs": np.abs,
+    "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh,
+    "atanh": np.arctanh, "hypot": np.hypot, "copysign": np.copysign, "fmod": np.fmod,
+    "degrees": np.degrees, "radians": np.radians,
+}  # fmt: skip
+
+
+def _math_table() -> dict[Any, Function]:
+    table: dict[Any, Function] = {math.log: _log, math.fsum: _fsum}
+    for name, ufunc in _UFUNCS.items():
+        table[getattr(math, name)] = _of_math(getattr(math, name), ufunc)
+    for name, ufunc in {"floor": np.floor, "ceil": np.ceil, "trunc": np.trunc}.items():
+        table[getattr(math, name)] = _whole(getattr(math, name), ufunc)
+    for name, ufunc in {"isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite}.items():
+        table[getattr(math, name)] = _sign_free(getattr(math, name), ufunc)
+    return table
+
+
+# --- NumPy's functions that make arrays -----------------------------------------------------------
+
+BUFFERS = ("zeros", "ones", "empty", "full", "zeros_like", "ones_like", "empty_like", "full_like")
+FROM_VALUES = ("array", "asarray", "copy", "eye", "identity", "arange", "linspace")
+
+
+def _buffer(name: str) -> Function:
+    """What makes an array that programs fill."""
+    plain, traced = getattr(np, name), getattr(fnp, name)
+
+    @functools.wraps(plain)
+    def make(*args: Any, **kwargs: Any) -> Any:
+        if innermost() is None or _is_other_dtype(args, kwargs):
+            return plain(*args, **kwargs)
+        return traced(*args, **kwargs)
+
+    return make
+
+
+def _is_other_dtype(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether an array of no numbers is asked for."""
+    found = [kwargs.get("dtype"), *[x for x in args[1:] if isinstance(x, (type, np.dtype, str))]]
+    return any([x is not None and np.dtype(x).kind not in "biufcV" for x in found])
+
+
+def _values(name: str) -> Function:
+    """What makes an array of numbers: a traced one if they are traced."""
+    plain, traced = getattr(np, name), getattr(fnp, name)
+
+    @functools.wraps(plain)
+    def make(*args: Any, **kwargs: Any) -> Any:
+        return traced(*args, **kwargs) if has_tracer(args) else plain(*args, **kwargs)
+
+    return make
+
+
+def lifted(x: Any) -> Any:
+    """A new plain array of which the function writes elements, as an array of the trace."""
+    if type(x) is np.ndarray and innermost() is not None and x.dtype.kind in "biufc":
+        return fnp.array(x) if x.flags.owndata else x
+    return x
+
+
+def ndarray_(shape: Any, dtype: Any = float, *args: Any, **kwargs: Any) -> Any:
+    """`np.ndarray(shape)`."""
+    if args or kwargs or innermost() is None:
+        return np.ndarray(shape, dtype, *args, **kwargs)
+    return fnp.empty(shape, dtype)
+
+
+def _table() -> dict[Any, Function]:
+    table: dict[Any, Function] = {
+        range: iteration.range_, enumerate: iteration.enumerate_, zip: iteration.zip_,
+        reversed: iteration.reversed_, float: float_, int: int_, bool: bool_, complex: complex_,
+        max: _largest(max, np.maximum), min: _largest(min, np.minimum), sum: sum_, any: any_,
+        all: all_, isinstance: isinstance_, print: print_, list: list_, dict: dict_,
+        divmod: divmod_, round: round_, np.ndarray: ndarray_,
+    }  # fmt: skip
+    table |= {getattr(np, name): _buffer(name) for name in BUFFERS}
+    table |= {getattr(np, name): _values(name) for name in FROM_VALUES}
+    kinds = ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint64", "uint32",
+             "uint16", "uint8", "complex128", "complex64", "bool_")  # fmt: skip
+    table |= {getattr(np, name): of_dtype(getattr(np, name)) for name in kinds}
+    return table | _math_table()
+
+
+TABLE = _table()
+CHANGING = frozenset({
+    "append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse", "update", "add",
+    "discard", "setdefault", "popitem", "popleft", "appendleft", "extendleft", "write", "fill",
+    "put", "itemset", "resize", "partition", "setflags", "setfield",
+})  # fmt: skip
+
+
+def refuse_random(function: Any) -> None:
+    """Refuse draws from NumPy's generator in a body that runs once for all steps."""
+    owner = getattr(function, "__self__", None)
+    if innermost_body() is not None and isinstance(
+        owner, (np.random.Generator, np.random.RandomState)
+    ):
+        raise CaptureError("random numbers are drawn at trace time")
+
+
+def refused_shape(name: str) -> ArgumentError:
+    """The card for an array whose shape is traced."""
+    return ArgumentError(f"np.{name}: the shape depends on a traced value")

@@ -1,0 +1,115 @@
+"""L5. `and`, `or`, `not`, chained comparisons, `a if p else b` and `assert`, of values that may be
+traced."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fgrad.capture.branches import if_
+from fgrad.capture.state import Cells
+from fgrad.capture.values import is_unknown
+from fgrad.errors import CaptureError
+from fgrad.trace import Tracer
+
+Thunk = Callable[[], Any]
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "Lt": operator.lt, "LtE": operator.le, "Gt": operator.gt, "GtE": operator.ge,
+    "Eq": operator.eq, "NotEq": operator.ne, "Is": operator.is_, "IsNot": operator.is_not,
+    "In": lambda a, b: a in b, "NotIn": lambda a, b: a not in b,
+}  # fmt: skip
+
+
+def both(*parts: Thunk) -> Any:
+    """`a and b and c`: the first that is false, or the last."""
+    return _joined(parts, True)
+
+
+def any_of(*parts: Thunk) -> Any:
+    """`a or b or c`: the first that is true, or the last."""
+    return _joined(parts, False)
+
+
+def _joined(parts: tuple[Thunk, ...], going_on: bool) -> Any:
+    x: Any = going_on
+    for k, part in enumerate(parts):
+        x = part()
+        rest = parts[k + 1 :]
+        if not rest:
+            return x
+        if is_unknown(x):
+            return _from_unknown(x, rest, going_on)
+        if bool(x) is not going_on:
+            return x
+    return x
+
+
+def _from_unknown(x: Any, rest: tuple[Thunk, ...], going_on: bool) -> Any:
+    """`x`, or what follows it."""
+
+    def further() -> Any:
+        return _joined(rest, going_on)
+
+    def this() -> Any:
+        return x
+
+    one, two = (further, this) if going_on else (this, further)
+    return either(_truth(x), one, two)
+
+
+def _truth(x: Any) -> Any:
+    """The truth of a traced value."""
+    if isinstance(x, Tracer) and x.dtype != bool and x.shape in ((), (1,)):
+        return x != 0
+    return x
+
+
+def not_(x: Any) -> Any:
+    """`not x`."""
+    if not is_unknown(x):
+        return not x
+    if x.shape not in ((), (1,)):
+        raise ValueError(
+            "The truth value of an array with more than one element is ambiguous. "
+            "Use a.any() or a.all()"
+        )
+    return np.logical_not(x.reshape(()) if x.shape else x)
+
+
+def either(test: Any, one: Thunk, two: Thunk) -> Any:
+    """`one() if test else two()`."""
+    if not is_unknown(test):
+        return one() if test else two()
+    result: Any = None
+
+    def then() -> None:
+        nonlocal result
+        result = one()
+
+    def other() -> None:
+        nonlocal result
+        result = two()
+
+    if_(test, then, other, ("result",), (), (), Cells(("result",), then))
+    return result
+
+
+def chained(left: Any, *rest: Any) -> Any:
+    """`a < b <= c`."""
+    op, thunk = rest[:2]
+    right = thunk()
+    first = COMPARISONS[op](left, right)
+    if len(rest) == 2:
+        return first
+    return both(lambda: first, lambda: chained(right, *rest[2:]))
+
+
+def assert_(test: Thunk, message: Thunk) -> None:
+    """`assert test, message`."""
+    found = test()
+    if is_unknown(found):
+        raise CaptureError("`assert` of a traced value")
+    assert found, message()

@@ -1,0 +1,130 @@
+"""L5. Functions -> their rewritten forms, once for each code object.
+
+A rewritten function shares globals, cells and defaults with the user's, so it sees all that changes
+there.  Functions of libraries stay, and so do those without source, generators and coroutines.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from types import CodeType, FunctionType, SimpleNamespace
+from typing import Any
+
+from fgrad.base.source import USERS, owner_of
+from fgrad.capture.calls import CHANGING, TABLE, refuse_random
+from fgrad.capture.elements import changes
+from fgrad.capture.expressions import CAPTURE
+from fgrad.capture.rewrite import converted_code
+from fgrad.capture.source import Unconvertible
+from fgrad.trace import Tracer, innermost
+from fgrad.tracing.thread_state import THREAD
+
+OPERATORS = SimpleNamespace()  # what rewritten code calls; filled by `operators.py`
+MOST_CODES = 4096
+
+
+class Known:
+    """What became of a code object: the rewritten one, or why it stays as it is."""
+
+    __slots__ = ("code", "made", "why")
+
+    def __init__(self, code: CodeType, made: CodeType | None, why: str) -> None:
+        self.code, self.made, self.why = code, made, why
+
+
+_KNOWN: dict[int, Known] = {}  # by the identity of the code, which `Known` keeps
+
+
+def known_of(fun: FunctionType) -> Known:
+    """What became of a function's code."""
+    code = fun.__code__
+    found = _KNOWN.get(id(code))
+    if found is None:
+        try:
+            found = Known(code, converted_code(fun), "")
+        except Unconvertible as reason:
+            found = Known(code, None, str(reason))
+        if len(_KNOWN) >= MOST_CODES:
+            _KNOWN.clear()
+        _KNOWN[id(code)] = found
+    return found
+
+
+def converted(fun: FunctionType) -> FunctionType:
+    """The rewritten form of a function; itself where it stays as it is."""
+    code = fun.__code__
+    if CAPTURE in code.co_freevars or owner_of(code.co_filename) != USERS:
+        return fun
+    made = known_of(fun).made
+    if made is None:
+        return fun
+    THREAD.state.rewritten = True
+    cells = dict(zip(code.co_freevars, fun.__closure__ or (), strict=True))
+    cells[CAPTURE] = types.CellType(OPERATORS)
+    closure = tuple([cells[name] for name in made.co_freevars])
+    new = FunctionType(made, fun.__globals__, fun.__name__, fun.__defaults__, closure)
+    new.__kwdefaults__ = fun.__kwdefaults__
+    new.__qualname__, new.__module__, new.__doc__ = fun.__qualname__, fun.__module__, fun.__doc__
+    return new
+
+
+def called(fun: Any) -> Callable[..., Any]:
+    """What is called in place of `fun` in rewritten code."""
+    if innermost() is None:
+        return fun
+    kind = type(fun)
+    if kind is FunctionType:
+        return converted(fun)
+    if kind is types.MethodType:
+        return _method(fun)
+    if kind is types.BuiltinMethodType and not isinstance(fun.__self__, types.ModuleType):
+        _check_change(fun)
+    try:
+        found = TABLE.get(fun)
+    except TypeError:  # it cannot be hashed
+        return fun
+    if found is not None:
+        return found
+    if kind is functools.partial:
+        return functools.partial(called(fun.func), *fun.args, **fun.keywords)
+    return fun if isinstance(fun, type) else _object(fun)
+
+
+def _object(fun: Any) -> Callable[..., Any]:
+    """An object of the user's that is called."""
+    found = [vars(owner)["__call__"] for owner in type(fun).__mro__ if "__call__" in vars(owner)]
+    if found and type(found[0]) is FunctionType:
+        call = converted(found[0])
+        return fun if call is found[0] else types.MethodType(call, fun)
+    return fun
+
+
+def _method(method: Any) -> Callable[..., Any]:
+    fun = method.__func__
+    if type(fun) is not FunctionType:
+        return method
+    new = converted(fun)
+    return method if new is fun else types.MethodType(new, method.__self__)
+
+
+def _check_change(method: Any) -> None:
+    """Refuse what changes an object from outside of a body."""
+    if isinstance(method.__self__, type):
+        return
+    if method.__name__ in CHANGING and not isinstance(method.__self__, Tracer):
+        changes(method.__self__)
+    refuse_random(method)
+
+
+def captured(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that a transform calls, rewritten as far as it is the user's."""
+    kind = type(fun)
+    if kind is FunctionType:
+        return converted(fun)  # type: ignore[arg-type]
+    if kind is types.MethodType:
+        return _method(fun)
+    if kind is functools.partial:
+        return functools.partial(captured(fun.func), *fun.args, **fun.keywords)  # type: ignore[attr-defined]
+    return fun if isinstance(fun, type) else _object(fun)

@@ -1,0 +1,140 @@
+"""L5. `x[i]`, `x[i] = v`, `x += v` and attributes, in code that runs once for all steps of a loop.
+
+What a body does to lists, dictionaries, objects and plain arrays from outside it would do once, at
+trace time: it is refused before it is done, and the loop runs step by step.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fgrad.capture.values import is_unknown
+from fgrad.errors import CaptureError
+from fgrad.numpy.at_indexing import at
+from fgrad.numpy.promote import weakened
+from fgrad.trace import Tracer, concrete
+from fgrad.tracing.carried import innermost_body
+
+IN_PLACE: dict[str, Callable[[Any, Any], Any]] = {
+    "Add": operator.iadd, "Sub": operator.isub, "Mult": operator.imul, "Div": operator.itruediv,
+    "FloorDiv": operator.ifloordiv, "Mod": operator.imod, "Pow": operator.ipow,
+    "MatMult": operator.imatmul, "BitAnd": operator.iand, "BitOr": operator.ior,
+    "BitXor": operator.ixor, "LShift": operator.ilshift, "RShift": operator.irshift,
+}  # fmt: skip
+
+
+def made(x: Any) -> Any:
+    """A list or the like that is made here: the body that is being traced may change it."""
+    body = innermost_body()
+    if body is not None:
+        body.made[id(x)] = x
+    return x
+
+
+def changes(x: Any) -> None:
+    """Refuse a change of an object from outside of the body that is being traced."""
+    body = innermost_body()
+    if body is not None and id(x) not in body.made:
+        raise CaptureError(f"the body changes a {type(x).__name__}")
+
+
+def effect(what: str) -> None:
+    """Refuse what a body would do once, at trace time."""
+    if innermost_body() is not None:
+        raise CaptureError(f"the body changes {what}")
+
+
+def has_unknown(index: Any) -> bool:
+    """Whether an index has a part that is not known."""
+    if isinstance(index, tuple):
+        return any([has_unknown(part) for part in index])
+    if isinstance(index, slice):
+        return any([is_unknown(part) for part in (index.start, index.stop, index.step)])
+    return is_unknown(index)
+
+
+def _settled(index: Any) -> Any:
+    """An index whose known tracers are numbers, where Python or NumPy would ask for them."""
+    if isinstance(index, tuple):
+        return tuple([_settled(part) for part in index])
+    if isinstance(index, slice):
+        return slice(*[_number(part) for part in (index.start, index.stop, index.step)])
+    return index
+
+
+def _number(x: Any) -> Any:
+    known = concrete(x) if isinstance(x, Tracer) else None
+    return operator.index(known) if known is not None else x
+
+
+def item(x: Any, index: Any) -> Any:
+    """`x[index]`."""
+    if isinstance(index, (tuple, slice)):
+        index = _settled(index)
+    if not has_unknown(index):
+        return x[index]
+    if isinstance(x, (list, tuple)):
+        return _listed(x, index)
+    if isinstance(x, np.ndarray):
+        return at(x)[index].get()
+    return x[index]
+
+
+def _listed(items: list[Any] | tuple[Any, ...], index: Any) -> Any:
+    """An element of a list at a traced place."""
+    if isinstance(index, slice):
+        raise CaptureError("a list is cut at a traced place")
+    kinds = {type(x) for x in items}
+    if not items or kinds - {int, float, complex, bool, Tracer, np.ndarray, np.float64, np.int64}:
+        raise CaptureError("a list of objects is read at a traced place")
+    if len({np.shape(x) for x in items}) > 1 or (len(kinds) > 1 and kinds & {int, float, complex}):
+        raise CaptureError("a list of unlike items is read at a traced place")
+    traced = Tracer in kinds
+    whole = np.stack(list(items)) if traced else np.asarray(items)
+    out = whole[index] if traced else at(whole)[index].get()
+    return weakened(out) if kinds <= {int, float, complex} else out
+
+
+def set_item(x: Any, index: Any, value: Any) -> None:
+    """`x[index] = value`."""
+    if isinstance(index, (tuple, slice)):
+        index = _settled(index)
+    if isinstance(x, Tracer):
+        x[index] = value
+        return
+    changes(x)
+    if isinstance(x, (list, dict)) and has_unknown(index):
+        raise CaptureError(f"a {type(x).__name__} is written at a traced place")
+    x[index] = value
+
+
+def change_item(x: Any, index: Any, op: str, value: Callable[[], Any]) -> None:
+    """`x[index] op= value()`."""
+    old = item(x, index)
+    if not isinstance(x, Tracer):
+        changes(x)
+    set_item(x, index, IN_PLACE[op](old, value()))
+
+
+def changed(x: Any, op: str, value: Callable[[], Any]) -> Any:
+    """`x op= value()`: what `x` is afterwards."""
+    by = value()
+    if isinstance(x, (list, dict, set, np.ndarray)):
+        changes(x)
+    return IN_PLACE[op](x, by)
+
+
+def set_attribute(x: Any, name: str, value: Any) -> None:
+    """`x.name = value`."""
+    if not isinstance(x, Tracer):
+        changes(x)
+    setattr(x, name, value)
+
+
+def change_attribute(x: Any, name: str, op: str, value: Callable[[], Any]) -> None:
+    """`x.name op= value()`."""
+    set_attribute(x, name, changed(getattr(x, name), op, value))

@@ -1,0 +1,89 @@
+"""L5. `explain_capture`: the source of a function, and what became of each loop and branch."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable
+from typing import Any
+
+from fgrad import tree
+from fgrad.capture.notes import NOTES, Note
+from fgrad.ir.aval import aval_of
+from fgrad.trace import trace
+from fgrad.tracing.capturing import capturing, user_form
+from fgrad.transforms.core.wrap import as_value, function_name, is_weak
+
+_WORDS = {
+    "rolled": "one loop of the program",
+    "unrolled": "written out step by step",
+    "branch": "one branch is computed",
+    "select": "both branches are computed",
+}
+
+
+def explain_capture(fun: Callable[..., Any]) -> Callable[..., str]:
+    """What becomes of the loops and branches of a function under `jit`.
+
+    Arguments:
+        fun: a function of arrays.
+
+    Returns:
+        A function of its arguments that returns the lines of source with loops and branches on
+        traced values, each with what became of it.  A loop that is not listed runs step by step:
+        it has less than 5 steps, or walks a list.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> def total(x):
+        ...     s = 0.0
+        ...     for v in x:
+        ...         if v > 0:
+        ...             s += v
+        ...     return s
+        >>> print(fgrad.explain_capture(total)(np.ones(10)))  # doctest: +SKIP
+        total
+          3  for v in x:      rolled: one loop of the program; carries s
+          4  if v > 0:        branch: one branch is computed
+    """
+    fun = getattr(fun, "fun", fun)
+
+    def explained(*args: Any, **kwargs: Any) -> str:
+        leaves, treedef = tree.flatten((args, kwargs))
+        avals = [aval_of(x if is_weak(x) else as_value(x, "an argument")) for x in leaves]
+
+        def flat(*tracers: Any) -> list[Any]:
+            given, named = tree.unflatten(treedef, tracers)
+            user_form(fun)(*given, **named)
+            return []
+
+        saved, NOTES.kept = NOTES.kept, []
+        try:
+            with capturing(True):
+                trace(flat, avals, function_name(fun), "jit")
+            return _text(function_name(fun), NOTES.kept)
+        finally:
+            NOTES.kept = saved
+
+    return explained
+
+
+def _text(name: str, notes: list[Note]) -> str:
+    """The lines, in the order of the source."""
+    found: dict[tuple[str, int], dict[str, Note]] = {}
+    for note in notes:
+        kind = "branch" if note.what in ("branch", "select") else "loop"
+        found.setdefault((note.loc.file, note.loc.line), {})[kind] = note
+    lines = [name]
+    places = sorted(found)
+    width = max([len(linecache.getline(*place).strip()) for place in places], default=0)
+    for file, line in places:
+        source = linecache.getline(file, line).strip()
+        for note in found[file, line].values():
+            lines.append(f"{line:5}  {source:{width}}  {_said(note)}")
+            source = ""
+    return "\n".join(lines)
+
+
+def _said(note: Note) -> str:
+    words = f"{note.what}: {_WORDS[note.what]}"
+    return f"{words}; {note.why}" if note.why else words

@@ -1,0 +1,229 @@
+"""L5. Expressions -> calls of the operators of `capture_`, which do what Python does where values
+are known.
+
+    a[i] = f(x) if p and q else y     becomes
+    capture_.set_item(a, i, capture_.either(capture_.both(lambda: p, lambda: q),
+                                            lambda: capture_.called(f)(x), lambda: y))
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from fgrad.capture.names import own_nodes
+from fgrad.capture.source import Unconvertible, no_arguments, placed
+
+CAPTURE = "capture_"  # the name of the operators in rewritten code
+LEFT_ALONE = frozenset({"super", "locals", "globals", "eval", "exec", "vars", "dir"})
+FRAME_READERS = frozenset({"locals", "eval", "exec", "vars", "dir"})
+
+Rewrite = Callable[[ast.FunctionDef], ast.FunctionDef]
+
+
+def load(name: str) -> ast.Name:
+    """A name that is read."""
+    return ast.Name(name, ast.Load())
+
+
+def operator_call(name: str, *args: ast.expr) -> ast.Call:
+    """`capture_.name(*args)`."""
+    return ast.Call(ast.Attribute(load(CAPTURE), name, ast.Load()), list(args), [])
+
+
+def later(body: ast.expr) -> ast.Lambda:
+    """`lambda: body`."""
+    return ast.Lambda(no_arguments(), body)
+
+
+class Expressions(ast.NodeTransformer):
+    """Rewrites the expressions of a statement.
+
+    Arguments:
+        function: rewrites the functions that are defined in it.
+        first: the name of the first parameter, for `super()`.
+    """
+
+    def __init__(self, function: Rewrite, first: str | None) -> None:
+        self.function, self.first = function, first
+        self.globals: frozenset[str] = frozenset()
+
+    # Calls.
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if isinstance(node.func, ast.Name) and node.func.id in LEFT_ALONE:
+            if node.func.id in FRAME_READERS:
+                raise Unconvertible(f"it calls {node.func.id}()")
+            self.generic_visit(node)
+            if node.func.id == "super" and not node.args and self.first:
+                node.args = [load("__class__"), load(self.first)]
+                placed(node, node)
+            return node
+        self.generic_visit(node)
+        node.func = placed(operator_call("called", node.func), node.func)  # type: ignore[assignment]
+        return node
+
+    # Truth.
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        self._refuse_bindings(node)
+        self.generic_visit(node)
+        name = "both" if isinstance(node.op, ast.And) else "any_of"
+        return placed(operator_call(name, *[later(v) for v in node.values]), node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.op, ast.Not):
+            return placed(operator_call("not_", node.operand), node)
+        return node
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        self._refuse_bindings(node)
+        self.generic_visit(node)
+        call = operator_call("either", node.test, later(node.body), later(node.orelse))
+        return placed(call, node)
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        if len(node.ops) == 1:
+            return self.generic_visit(node)
+        self._refuse_bindings(node)
+        self.generic_visit(node)
+        rest = [
+            part
+            for op, value in zip(node.ops, node.comparators, strict=True)
+            for part in (ast.Constant(type(op).__name__), later(value))
+        ]
+        return placed(operator_call("chained", node.left, *rest), node)
+
+    def _refuse_bindings(self, node: ast.AST) -> None:
+        """What is computed later, in a function, must not bind names here."""
+        if any([isinstance(part, ast.NamedExpr) for part in own_nodes([node])]):
+            raise Unconvertible("`:=` stands in a condition")
+
+    # Elements.
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        self.generic_visit(node)
+        if not isinstance(node.ctx, ast.Load) or _is_constant(node.slice):
+            return node
+        return placed(operator_call("item", node.value, self.index(node.slice)), node)
+
+    def index(self, node: ast.expr) -> ast.expr:
+        """An index as an expression outside of brackets."""
+        if isinstance(node, ast.Slice):
+            parts = [part or ast.Constant(None) for part in (node.lower, node.upper, node.step)]
+            call = operator_call("slice", *parts)
+            return placed(call, node)  # type: ignore[return-value]
+        if isinstance(node, ast.Tuple):
+            made = ast.Tuple([self.index(part) for part in node.elts], ast.Load())
+            return ast.copy_location(made, node)
+        return node
+
+    def visit_List(self, node: ast.List) -> ast.AST:
+        self.generic_visit(node)
+        return placed(operator_call("made", node), node) if isinstance(node.ctx, ast.Load) else node
+
+    def visit_Dict(self, node: ast.Dict) -> ast.AST:
+        self.generic_visit(node)
+        return placed(operator_call("made", node), node)
+
+    visit_Set = visit_ListComp = visit_DictComp = visit_SetComp = visit_Dict  # type: ignore[assignment]
+
+    # Statements that store.
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST | list[ast.stmt]:
+        node.value = self.visit(node.value)
+        if not any([_needs_operator(target) for target in node.targets]):
+            node.targets = [self.visit(target) for target in node.targets]
+            return node
+        if len(node.targets) == 1 and not isinstance(node.targets[0], (ast.Tuple, ast.List)):
+            return [placed(self._store(node.targets[0], node.value), node)]  # type: ignore[list-item]
+        new: list[ast.stmt] = [ast.Assign([ast.Name("value_", ast.Store())], node.value)]
+        for target in node.targets:
+            new += self._spread(target, load("value_"))
+        return [placed(s, node) for s in new]  # type: ignore[misc]
+
+    def _spread(self, target: ast.expr, value: ast.expr) -> list[ast.stmt]:
+        """Assign to a target, part by part from the left."""
+        if not _needs_operator(target):
+            return [ast.Assign([target], value)]
+        if not isinstance(target, (ast.Tuple, ast.List)):
+            return [self._store(target, value)]
+        if any([isinstance(part, ast.Starred) for part in target.elts]):
+            raise Unconvertible("a starred target beside elements of arrays")
+        names = [f"value_{k}_" for k in range(len(target.elts))]
+        new: list[ast.stmt] = [
+            ast.Assign([ast.Tuple([ast.Name(n, ast.Store()) for n in names], ast.Store())], value)
+        ]
+        for name, part in zip(names, target.elts, strict=True):
+            new += self._spread(part, load(name))
+        return new
+
+    def _store(self, target: ast.expr, value: ast.expr) -> ast.stmt:
+        if isinstance(target, ast.Subscript):
+            index = self.index(self.visit(target.slice))
+            return ast.Expr(operator_call("set_item", self.visit(target.value), index, value))
+        if isinstance(target, ast.Attribute):
+            name = ast.Constant(target.attr)
+            return ast.Expr(operator_call("set_attribute", self.visit(target.value), name, value))
+        return ast.Assign([target], value)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | list[ast.stmt]:
+        if node.value is None:
+            return ast.copy_location(ast.Pass(), node)
+        return self.visit(ast.copy_location(ast.Assign([node.target], node.value), node))
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
+        value = later(self.visit(node.value))
+        op, target = ast.Constant(type(node.op).__name__), node.target
+        if isinstance(target, ast.Subscript):
+            index = self.index(self.visit(target.slice))
+            call = operator_call("change_item", self.visit(target.value), index, op, value)
+            return placed(ast.Expr(call), node)
+        if isinstance(target, ast.Attribute):
+            place = self.visit(target.value), ast.Constant(target.attr)
+            return placed(ast.Expr(operator_call("change_attribute", *place, op, value)), node)
+        changed = operator_call("changed", load(target.id), op, value)
+        return placed(ast.Assign([target], changed), node)
+
+    def visit_Delete(self, node: ast.Delete) -> ast.AST | list[ast.AST]:
+        new: list[ast.AST] = []
+        for target in node.targets:
+            if isinstance(target, (ast.Subscript, ast.Attribute)):
+                new.append(
+                    placed(ast.Expr(operator_call("changes", self.visit(target.value))), node)
+                )
+        return [*new, node]
+
+    def visit_Assert(self, node: ast.Assert) -> ast.AST:
+        self.generic_visit(node)
+        message = later(node.msg or ast.Constant(None))
+        return placed(ast.Expr(operator_call("assert_", later(node.test), message)), node)
+
+    # What has scopes of its own.
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        return node
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.decorator_list = [self.visit(d) for d in node.decorator_list]
+        node.args.defaults = [self.visit(d) for d in node.args.defaults]
+        return self.function(node)
+
+
+def _needs_operator(target: ast.expr) -> bool:
+    """Whether an element or an attribute is among what is assigned to."""
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return any([_needs_operator(part) for part in target.elts])
+    return isinstance(target, (ast.Subscript, ast.Attribute))
+
+
+def _is_constant(index: ast.expr) -> bool:
+    """Whether an index is written as numbers."""
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    return all([not isinstance(p, ast.Name) for part in parts for p in ast.walk(part)]) and all(
+        [not isinstance(p, (ast.Call, ast.Attribute)) for part in parts for p in ast.walk(part)]
+    )

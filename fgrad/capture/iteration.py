@@ -1,0 +1,127 @@
+"""L5. What a `for` loop walks: `range`, arrays, `enumerate`, `zip` and `reversed` of these, with
+bounds that may be traced."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from fgrad.capture.values import is_unknown
+from fgrad.errors import CaptureError
+from fgrad.trace import Tracer, concrete
+
+
+class Steps:
+    """Items that are found by their number.
+
+    Arguments:
+        count: how many; perhaps traced.
+        item: finds an item.
+        plain: makes Python's iterator of them.
+    """
+
+    def __init__(
+        self,
+        count: Any,
+        item: Callable[[Any], Any],
+        plain: Callable[[], Iterator[Any]] | None = None,
+    ) -> None:
+        self.count, self.item, self.plain = count, item, plain
+
+    def known_count(self) -> int | None:
+        """The number of items, if it is known."""
+        return None if is_unknown(self.count) else int(self.count)
+
+    def __iter__(self) -> Iterator[Any]:
+        count = self.known_count()
+        if count is None:
+            raise CaptureError("the number of steps is traced")
+        return iter([self.item(k) for k in range(count)]) if self.plain is None else self.plain()
+
+    def __len__(self) -> int:
+        count = self.known_count()
+        if count is None:
+            raise CaptureError("len() of a range with traced bounds")
+        return count
+
+
+def steps_of(x: Any) -> Steps | None:
+    """What is walked by number; None for all that Python walks by itself."""
+    if isinstance(x, Steps):
+        return x
+    if isinstance(x, range):
+        return Steps(len(x), _in_range(x.start, x.step), lambda: iter(x))
+    if isinstance(x, (Tracer, np.ndarray)) and x.shape:
+        if isinstance(x, np.ndarray) and x.dtype.kind not in "biufc":
+            return None
+        return Steps(x.shape[0], lambda k: _row(x, k), lambda: iter(x))
+    return None
+
+
+def _row(x: Any, k: Any) -> Any:
+    from_plain = isinstance(x, np.ndarray) and is_unknown(k)
+    return np.take(x, k, axis=0) if from_plain else x[k]
+
+
+def _in_range(start: Any, step: int) -> Callable[[Any], Any]:
+    if type(start) is int and start == 0 and step == 1:
+        return lambda k: k
+    return lambda k: start + k * step
+
+
+def range_(*args: Any) -> Any:
+    """`range`, of which bounds may be traced."""
+    if not any([is_unknown(x) for x in args]):
+        return range(*[_integer(x) for x in args])
+    start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
+    if is_unknown(step):
+        raise CaptureError("the step of a range is traced")
+    for x in args:
+        if isinstance(x, Tracer) and x.dtype.kind not in "iu":
+            raise TypeError(f"'{x.dtype}' object cannot be interpreted as an integer")
+    step = _integer(step)
+    if step == 0:
+        raise ValueError("range() arg 3 must not be zero")
+    long = stop - start if step > 0 else start - stop
+    count = long if abs(step) == 1 else (long + (abs(step) - 1)) // abs(step)
+    return Steps(count, _in_range(start, step))
+
+
+def _integer(x: Any) -> Any:
+    return concrete(x).item() if isinstance(x, Tracer) else x
+
+
+def enumerate_(items: Any, start: Any = 0) -> Any:
+    """`enumerate`."""
+    steps = steps_of(items)
+    if steps is None:
+        return builtins.enumerate(items, start)
+    plain = None if steps.plain is None else lambda: builtins.enumerate(items, start)
+    return Steps(steps.count, lambda k: (start + k, steps.item(k)), plain)  # type: ignore[arg-type]
+
+
+def zip_(*items: Any, strict: bool = False) -> Any:
+    """`zip`."""
+    found = [steps_of(x) for x in items]
+    counts = [None if s is None else s.known_count() for s in found]
+    if not items or strict or any([n is None for n in counts]):
+        return builtins.zip(*items, strict=strict)
+    every = [s for s in found if s is not None]
+    return Steps(
+        min([n for n in counts if n is not None]),
+        lambda k: tuple([s.item(k) for s in every]),
+        lambda: builtins.zip(*items, strict=False),
+    )
+
+
+def reversed_(items: Any) -> Any:
+    """`reversed`."""
+    steps = steps_of(items)
+    if steps is None:
+        return builtins.reversed(items)
+    last = steps.count - 1
+    plain = None if steps.plain is None else lambda: builtins.reversed(items)
+    return Steps(steps.count, lambda k: steps.item(last - k), plain)

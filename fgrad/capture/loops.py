@@ -1,0 +1,508 @@
+"""L5. `for` and `while` loops, rolled into one equation; or run as Python does.
+
+A loop is rolled where a trace has no values.  Its body is traced, again and again until it is known
+what is carried (`state.py`).  Loops of few steps run step by step; so do those whose bodies cannot
+be recorded once, as they change lists or need the number of the step, and those that meet nothing
+that is traced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from fgrad.capture.aliases import is_some
+from fgrad.capture.branches import if_, raised_here
+from fgrad.capture.iteration import Steps, steps_of
+from fgrad.capture.notes import note
+from fgrad.capture.state import Again, Cells, Outcome, Peel, Plan, is_internal
+from fgrad.capture.values import (
+    UNDEFINED,
+    aval_of_value,
+    is_array,
+    is_number,
+    is_unknown,
+    parts_of,
+)
+from fgrad.errors import CaptureError, FgradError
+from fgrad.ir.aval import INT64, Aval
+from fgrad.ir.program import Program
+from fgrad.numpy.promote import reshape, strong
+from fgrad.ops import control
+from fgrad.trace import Tracer, Value, innermost, trace
+from fgrad.tracing.capturing import rolls
+from fgrad.tracing.carried import Body, Written
+from fgrad.tracing.record import TracedProgram
+from fgrad.tracing.thread_state import THREAD
+from fgrad.tracing.writing import write_all
+from fgrad.transforms.control import jvp, vjp, vmap  # noqa: F401 - the rules
+
+FEWEST = 5  # steps that are rolled
+MOST_UNROLLED = 2000
+MOST_ATTEMPTS = 60
+MOST_PEELED = 2
+INDEX = Aval((), INT64, True)
+
+Step = Callable[..., None]
+
+
+def for_(
+    items: Any,
+    stop: Callable[[], Any] | None,
+    body: FunctionType,
+    names: Sequence[str],
+    written: Sequence[str],
+) -> None:
+    """`for item in items: body(item)`, until `stop()`."""
+    steps = steps_of(items) if rolls() else None
+    if steps is None:
+        _run_each(items, stop, body, names)
+        return
+    known = steps.known_count()
+    if known is not None and known < FEWEST:
+        _run_each(steps, stop, body, names)
+        return
+    cells = Cells(names, body)
+    sole = cells.sole()
+    try:
+        done = _Rolled(cells, sole, written, body, steps, stop).run()
+    except Exception as error:
+        if known is None or known > MOST_UNROLLED:
+            raise
+        note("unrolled", _why(error))
+        done = False
+    if not done:
+        _run_each(steps, stop, body, names)
+
+
+def _why(error: Exception) -> str:
+    text = getattr(error, "headline", None) or str(error)
+    return text.split("\n")[0]
+
+
+def _run_each(
+    items: Iterable[Any],
+    stop: Callable[[], Any] | None,
+    body: FunctionType,
+    names: Sequence[str],
+) -> None:
+    """Step by step, as Python does."""
+    for item in items:
+        ended = False if stop is None else stop()
+        if not is_unknown(ended):
+            if ended:
+                break
+            body(item)
+            continue
+        _run_unless(ended, body, item, names)
+
+
+def _run_unless(ended: Value, body: FunctionType, item: Any, names: Sequence[str]) -> None:
+    cells = Cells(names, body)
+    if_(ended, lambda: None, lambda: body(item), cells.names, (), (), cells)
+
+
+def while_(
+    test: Callable[[], Any], body: FunctionType, names: Sequence[str], written: Sequence[str]
+) -> None:
+    """`while test(): body()`."""
+    if rolls():
+        first = test()
+        known = not is_unknown(first)
+        if known and not first:
+            return
+        cells = Cells(names, body)
+        sole = cells.sole()
+        try:
+            if _RolledWhile(cells, sole, written, body, test, known).run():
+                return
+        except Exception as error:
+            if not known:
+                raise
+            note("unrolled", _why(error))
+    count = 0
+    while test():
+        body()
+        count += 1
+        if count > MOST_UNROLLED and rolls():
+            raise CaptureError(f"more than {MOST_UNROLLED} steps of `while` are written out")
+
+
+class _Rolled:
+    """A `for` loop as one equation."""
+
+    what = "for"
+
+    def __init__(
+        self,
+        cells: Cells,
+        sole: Collection[str],
+        written: Sequence[str],
+        body: FunctionType,
+        steps: Steps | None,
+        stop: Callable[[], Any] | None,
+    ) -> None:
+        self.cells, self.sole, self.body, self.steps, self.stop = cells, sole, body, steps, stop
+        self.guessed = Cells(written, body).get()
+        self.first = 0
+        self.start = cells.get()
+        self.name = body.__code__.co_name
+        self.count = None if steps is None else steps.known_count()
+        self.surely = self.count is not None
+        self.peels = self.count is not None and stop is None
+
+    def run(self) -> bool:
+        """Whether it was done; False where nothing in it is traced."""
+        try:
+            return self._attempts()
+        except BaseException:
+            self.cells.set(self.start)
+            raise
+
+    def _attempts(self) -> bool:
+        plan = Plan(self.cells, self.guessed, not self.peels, self.sole)
+        for _ in range(MOST_ATTEMPTS):
+            try:
+                done = self._attempt(plan)
+            except Again:
+                plan.restore()
+                plan.learn()
+            except Written as written:
+                plan.restore()
+                plan.learnt = []
+                if not _is_own(written.root) or any([written.root is r for r in plan.live_roots()]):
+                    raise
+                plan.add_root(written.root)
+            except (Peel, NameError) as reason:
+                plan.restore()
+                if not self.peels or self.first >= MOST_PEELED or not _may_peel(reason, plan):
+                    raise CaptureError(str(reason)) from None
+                plan = self._peeled(plan)
+            else:
+                if not done:
+                    self.cells.set(self.start)
+                return done
+        raise CaptureError("the types of what is carried change from step to step")
+
+    def _peeled(self, plan: Plan) -> Plan:
+        """Take the first step alone."""
+        assert self.steps is not None
+        roots = plan.roots
+        self.body(self.steps.item(self.first))
+        self.first += 1
+        return Plan(self.cells, roots, False, self.cells.sole())
+
+    def _attempt(self, plan: Plan) -> bool:
+        roots = plan.live_roots()
+        found: dict[str, Any] = {}
+
+        def step(index: Tracer, inner: Body, entered: list[Any]) -> list[Any]:
+            assert self.steps is not None
+            self.body(self.steps.item(index))
+            outcome = found["outcome"] = plan.outcome(inner, entered)
+            return [strong(index) + 1, *outcome.numbers]
+
+        traced = _traced(plan, roots, step, self.name, self.what, not self.surely)
+        outcome: Outcome = found["outcome"]
+        plan.restore()
+        if self._meets_nothing(plan, traced):
+            return False
+        count = None if self.count is None else self.count - self.first
+        start = [INT64.type(self.first), *_values(plan.numbers()), *roots]
+        if self.stop is None and count is not None:
+            outs = scanned(traced, count, start)
+        else:
+            outs = looped(self._test(plan, roots), traced, start)
+        note("rolled", _carried(plan, roots))
+        finish(plan, outcome, outs[1:], roots, self.surely)
+        return True
+
+    def _meets_nothing(self, plan: Plan, traced: TracedProgram) -> bool:
+        """Whether a loop computes what Python can compute: nothing in it is traced."""
+        if self.count is None or self.count > MOST_UNROLLED or self.first:
+            return False
+        plain = not any([isinstance(x, Tracer) for x in plan.numbers()])
+        return plain and not traced.captured and not plan.live_roots()
+
+    def _test(self, plan: Plan, roots: Sequence[Tracer]) -> TracedProgram:
+        """Whether there is another step."""
+        count: Any = None if self.steps is None else self.steps.count
+
+        def test(index: Tracer, _inner: Body, _entered: list[Any]) -> list[Any]:
+            more: Any = index < count
+            if self.stop is not None:
+                more = np.logical_and(more, np.logical_not(_truth(self.stop())))
+            return [more]
+
+        traced = _traced(plan, roots, test, self.name, self.what, True, False)
+        plan.restore()
+        return traced
+
+
+def _may_peel(reason: BaseException, plan: Plan) -> bool:
+    return isinstance(reason, Peel) or any([x is UNDEFINED for x in plan.starts()])
+
+
+class _RolledWhile(_Rolled):
+    """A `while` loop as one equation."""
+
+    what = "while"
+
+    def __init__(
+        self,
+        cells: Cells,
+        sole: Collection[str],
+        written: Sequence[str],
+        body: FunctionType,
+        test: Callable[[], Any],
+        surely: bool,
+    ) -> None:
+        super().__init__(cells, sole, written, body, None, None)
+        self.test, self.surely, self.peels = test, surely, surely
+
+    def _peeled(self, plan: Plan) -> Plan:
+        roots = plan.roots
+        self.body()
+        self.first += 1
+        again = self.test()
+        if not is_unknown(again) and not again:
+            raise CaptureError("it ends after its first steps")
+        self.surely = self.peels = not is_unknown(again)
+        return Plan(self.cells, roots, not self.peels, self.cells.sole())
+
+    def _attempt(self, plan: Plan) -> bool:
+        roots = plan.live_roots()
+        found: dict[str, Any] = {}
+
+        def step(_index: Any, inner: Body, entered: list[Any]) -> list[Any]:
+            self.body()
+            outcome = found["outcome"] = plan.outcome(inner, entered)
+            return outcome.numbers
+
+        traced = _traced(plan, roots, step, self.name, self.what, True, True, False)
+        plan.restore()
+        outcome: Outcome = found["outcome"]
+        if self._is_plain(plan, traced):
+            return False
+        start = [*_values(plan.numbers()), *roots]
+        outs = looped(self._test(plan, roots), traced, start)
+        note("rolled", _carried(plan, roots))
+        finish(plan, outcome, outs, roots, self.surely)
+        return True
+
+    def _is_plain(self, plan: Plan, traced: TracedProgram) -> bool:
+        plain = not any([isinstance(x, Tracer) for x in plan.numbers()])
+        return self.surely and plain and not traced.captured and not plan.live_roots()
+
+    def _test(self, plan: Plan, roots: Sequence[Tracer]) -> TracedProgram:
+        def test(_index: Any, _inner: Body, _entered: list[Any]) -> list[Any]:
+            return [_truth(self.test())]
+
+        traced = _traced(plan, roots, test, self.name, self.what, True, False, False)
+        plan.restore()
+        return traced
+
+
+def _truth(x: Any) -> Value:
+    """A value as a truth value of the program."""
+    if isinstance(x, Tracer):
+        if x.shape not in ((), (1,)):
+            raise CaptureError("the truth value of an array with more than one element")
+        x = reshape(x, ())
+        return x if x.dtype == bool else x != 0
+    return np.bool_(bool(x))
+
+
+def _is_own(root: Tracer) -> bool:
+    """Whether the innermost trace, or one that runs its function once, may write an array: else an
+    enclosing body must carry it first."""
+    builder = innermost()
+    bodies = {id(body.builder) for body in THREAD.state.bodies}
+    while builder is not None and builder is not root.builder:
+        if id(builder) in bodies:
+            return False
+        builder = builder._outer
+    return True
+
+
+def _values(numbers: Sequence[Any]) -> list[Value]:
+    """Numbers as operands of an equation."""
+    return [
+        x if isinstance(x, (Tracer, np.ndarray)) else aval_of_value(x).dtype.type(x)
+        for x in numbers
+    ]
+
+
+def _traced(
+    plan: Plan,
+    roots: Sequence[Tracer],
+    step: Callable[[Any, Body, list[Any]], list[Any]],
+    name: str,
+    what: str,
+    catches: bool,
+    writes: bool = True,
+    indexed: bool = True,
+) -> TracedProgram:
+    """A step as a program of the number of the step, what is carried by value, and the arrays.
+
+    Arguments:
+        catches: whether all that it computes belongs to it: it may not run at all.
+        writes: whether the new arrays are results.
+    """
+    avals = [aval_of_value(x) for x in plan.numbers()]
+    written = [root.aval.strong() for root in roots]
+
+    def flat(*inputs: Tracer) -> list[Any]:
+        builder = innermost()
+        assert builder is not None
+        if catches:
+            builder.catches, THREAD.state.closed = True, builder
+        index, rest = (inputs[0], inputs[1:]) if indexed else (None, inputs)
+        given = [x.handle() for x in rest[: len(avals)]]
+        with Body(builder, roots, rest[len(avals) :]) as inner:
+            inner.entered = given
+            outs = _stepped(step, index, inner, plan.bind(given), catches)
+            if writes:
+                outs = [*outs, *[root.handle() for root in roots]]
+            elif any([r.index != x.index for r, x in zip(roots, rest[len(avals) :], strict=True)]):
+                raise CaptureError("the condition of a loop writes into an array")
+            return [x.handle() if isinstance(x, Tracer) else _plain(x) for x in outs]
+
+    given = [*([INDEX] if indexed else []), *avals, *written]
+    return trace(flat, given, name, what, True)
+
+
+def _stepped(
+    step: Callable[[Any, Body, list[Any]], list[Any]],
+    index: Any,
+    inner: Body,
+    entered: list[Any],
+    conditional: bool,
+) -> list[Any]:
+    """A step; an error in one that may not run at all is none yet."""
+    try:
+        return step(index, inner, entered)
+    except (CaptureError, Again, Peel, FgradError, NameError):
+        raise
+    except Exception as error:
+        raise (raised_here(error) if conditional else error) from error
+
+
+def _plain(x: Any) -> Value:
+    return x if isinstance(x, np.ndarray) else np.asarray(x)[()]
+
+
+def scanned(traced: TracedProgram, count: int, start: Sequence[Value]) -> list[Value]:
+    """The last values of what is carried, after a known number of steps."""
+    program, kept, changed = _split(traced)
+    first = len(traced.captured)
+    consts = [*traced.captured, *[start[k] for k in kept]]
+    body = _reordered(program, first, kept, changed, True)
+    outs = control.scan(body, count, False, consts, [start[k] for k in changed], [])
+    return _merged(outs, start, kept, changed)
+
+
+def looped(test: TracedProgram, traced: TracedProgram, start: Sequence[Value]) -> list[Value]:
+    """The last values of what is carried, for as long as a test holds."""
+    program, kept, changed = _split(traced)
+    constants = [start[k] for k in kept]
+    outs = control.while_loop(
+        _reordered(test.program, len(test.captured), kept, changed, False),
+        _reordered(program, len(traced.captured), kept, changed, True),
+        [*test.captured, *constants],
+        [*traced.captured, *constants],
+        [start[k] for k in changed],
+    )
+    return _merged(outs, start, kept, changed)
+
+
+def _split(traced: TracedProgram) -> tuple[Program, list[int], list[int]]:
+    """The carries that a body returns as they are, and the others."""
+    program, first = traced.program, len(traced.captured)
+    carried = program.inputs[first:]
+    kept = [k for k, x in enumerate(carried) if program.outputs[k] is x]
+    return program, kept, [k for k in range(len(carried)) if k not in kept]
+
+
+def _reordered(
+    program: Program, first: int, kept: Sequence[int], changed: Sequence[int], is_body: bool
+) -> Program:
+    """A program that takes what stays before what changes, and returns the latter."""
+    carried = program.inputs[first:]
+    order = [carried[k] for k in (*kept, *changed)]
+    outputs = tuple([program.outputs[k] for k in changed]) if is_body else program.outputs
+    return program.replace(inputs=(*program.inputs[:first], *order), outputs=outputs)
+
+
+def _merged(
+    outs: Sequence[Value], start: Sequence[Value], kept: Sequence[int], changed: Sequence[int]
+) -> list[Value]:
+    new = list(start)
+    for k, x in zip(changed, outs, strict=True):
+        new[k] = x
+    return new
+
+
+def finish(
+    plan: Plan,
+    outcome: Outcome,
+    results: Sequence[Value],
+    roots: Sequence[Tracer],
+    surely: bool,
+) -> None:
+    """Give variables and arrays the values that they have after the loop.
+
+    Arguments:
+        surely: whether there is a first step.
+    """
+    count = len(results) - len(roots)
+    each = iter(results[:count])
+    same: dict[int, Any] = {}
+    values = []
+    for slot, after in zip(plan.slots, outcome.values, strict=True):
+        if slot.parts is None:
+            values.append(slot.start)
+            continue
+        leaves = []
+        for first, last in zip(slot.parts.leaves, parts_of(after).leaves, strict=True):
+            if not is_number(first):
+                leaves.append(last)
+                continue
+            out = next(each)
+            if surely and not isinstance(last, (Tracer, np.ndarray)):
+                leaves.append(last)
+                continue
+            if id(last) not in same or not is_array(last):
+                same[id(last)] = _result(out, aval_of_value(first))
+            leaves.append(same[id(last)])
+        undefined = not surely and slot.name in outcome.fresh and not is_internal(slot.name)
+        values.append(UNDEFINED if undefined else slot.parts.together(leaves))
+    plan.cells.set(values)
+    for slot, value in zip(plan.slots, values, strict=True):
+        if slot.name in outcome.outside:
+            for leaf in parts_of(value).leaves:
+                if is_array(leaf):
+                    is_some(leaf, [outcome.outside[slot.name]], slot.name)
+    for root, out in zip(roots, results[count:], strict=True):
+        if out is not root:
+            write_all(root, out)
+
+
+def _result(x: Value, aval: Aval) -> Value:
+    """A result of a loop as the variable has it."""
+    if isinstance(x, Tracer):
+        out = x.handle()
+        out.weak = aval.weak and not aval.shape
+        return out
+    return x
+
+
+def _carried(plan: Plan, roots: Sequence[Tracer]) -> str:
+    """What is carried, in words."""
+    names = [
+        slot.name for slot in plan.slots if slot.parts is not None and not is_internal(slot.name)
+    ]
+    return f"carries {', '.join(names)}" * bool(names) + f", {len(roots)} arrays" * bool(roots)

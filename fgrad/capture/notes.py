@@ -1,0 +1,31 @@
+"""L5. What was made of each loop and branch, for `explain_capture` and for cards."""
+
+from __future__ import annotations
+
+import threading
+from typing import NamedTuple
+
+from fgrad.base.source import Loc, here, resolve
+
+
+class Note(NamedTuple):
+    """One loop or branch: `what` is "rolled", "unrolled", "branch", "select" or "Python"."""
+
+    what: str
+    loc: Loc
+    why: str
+
+
+class _Notes(threading.local):
+    """The list that is being filled, if there is one."""
+
+    kept: list[Note] | None = None
+
+
+NOTES = _Notes()
+
+
+def note(what: str, why: str = "") -> None:
+    """Note what becomes of the statement in the user's line."""
+    if NOTES.kept is not None:
+        NOTES.kept.append(Note(what, resolve(here()), why))

@@ -1,0 +1,21 @@
+"""L5. The operators that rewritten code calls, by name: `capture_.for_(...)`."""
+
+from __future__ import annotations
+
+from fgrad.capture import conditions, elements
+from fgrad.capture.branches import if_
+from fgrad.capture.convert import OPERATORS, called, captured
+from fgrad.capture.loops import for_, while_
+
+OPERATORS.called = called
+OPERATORS.for_, OPERATORS.while_, OPERATORS.if_ = for_, while_, if_
+OPERATORS.slice = slice
+for _name in ("both", "any_of", "not_", "either", "chained", "assert_"):
+    setattr(OPERATORS, _name, getattr(conditions, _name))
+for _name in (
+    "item", "set_item", "change_item", "changed", "set_attribute", "change_attribute", "made",
+    "changes", "effect",
+):  # fmt: skip
+    setattr(OPERATORS, _name, getattr(elements, _name))
+
+__all__ = ["captured"]

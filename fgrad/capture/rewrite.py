@@ -1,0 +1,271 @@
+"""L5. Function -> code in which loops and branches are local functions that `capture_` runs.
+
+    for i in range(n):            def body_1(item_):
+        s = s + x[i]        ->        nonlocal s
+                                      i = item_
+                                      s = s + capture_.item(x, i)
+                                  capture_.for_(capture_.called(range)(n), body_1, ("s",), ...)
+
+What a body binds and what is wanted after it is `nonlocal`, so it lies in cells, which the loop
+reads and writes (`state.py`).  File and line numbers stay.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from types import CodeType, FunctionType
+
+from fgrad.capture import jumps
+from fgrad.capture.expressions import CAPTURE, Expressions, later, load, operator_call
+from fgrad.capture.jumps import Block, at
+from fgrad.capture.names import NONE, Names, live, own_nodes, read_later, stored
+from fgrad.capture.source import (
+    Unconvertible,
+    code_of,
+    definition,
+    function_of,
+    no_arguments,
+    node_of,
+    placed,
+)
+
+ITEM = "item_"
+
+
+def converted_code(fun: FunctionType) -> CodeType:
+    """The code of the rewritten function.
+
+    Raises:
+        Unconvertible: it stays as it is; the text says why.
+    """
+    node = copy.deepcopy(function_of(node_of(fun)))
+    new = _Function().function(node)
+    made = code_of(ast.fix_missing_locations(new), fun.__code__, CAPTURE)
+    if made is None:
+        raise Unconvertible("its control flow is not understood")
+    return renamed(made, fun.__code__)
+
+
+def renamed(code: CodeType, like: CodeType) -> CodeType:
+    """Code whose own functions bear the name of the user's function in tracebacks."""
+
+    def one(inner: CodeType, name: str, full: str) -> CodeType:
+        constants = tuple([
+            one(c, *((name, full) if _is_ours(c.co_name) else (c.co_name, f"{full}.{c.co_name}")))
+            if isinstance(c, CodeType)
+            else c
+            for c in inner.co_consts
+        ])  # fmt: skip
+        names = {"co_name": name, "co_consts": constants}
+        if hasattr(inner, "co_qualname"):
+            names["co_qualname"] = full
+        return inner.replace(**names)  # type: ignore[arg-type]
+
+    return one(code, like.co_name, getattr(like, "co_qualname", like.co_name))
+
+
+def _is_ours(name: str) -> bool:
+    return name.startswith(("body_", "then_", "else_")) and name[-1].isdigit()
+
+
+class _Function:
+    """Rewrites one function; functions in it have another one of their own."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.globals: Names = NONE
+        self.outside: Names = NONE  # declared global or nonlocal
+        self.later: Names = NONE  # what functions made here read
+
+    def function(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        """The definition with another body."""
+        nodes = list(own_nodes(node.body))
+        if any([isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await)) for n in nodes]):
+            raise Unconvertible("it is a generator or a coroutine")
+        declared = [n for n in nodes if isinstance(n, (ast.Global, ast.Nonlocal))]
+        self.globals = frozenset(
+            [name for n in declared if isinstance(n, ast.Global) for name in n.names]
+        )
+        self.outside = frozenset([name for n in declared for name in n.names])
+        args = node.args
+        parameters = [*args.posonlyargs, *args.args, *args.kwonlyargs]
+        parameters += [a for a in (args.vararg, args.kwarg) if a]
+        first = (args.posonlyargs + args.args)[:1]
+        self.expressions = Expressions(_inner, first[0].arg if first else None)
+        body = jumps.without_returns(node.body, node)
+        self.later = read_later(body)
+        new, carried = self.block(body, NONE)
+        own = carried - {a.arg for a in parameters} - self.outside
+        node.body = [*_declared(own, node), *new] or at([ast.Pass()], node)
+        return node
+
+    def block(self, statements: Block, after: Names) -> tuple[Block, Names]:
+        """New statements, and the names that functions in them share with this scope."""
+        new: Block = []
+        shared: Names = NONE
+        for s in reversed(statements):
+            after |= self.later | (self.outside - self.globals)  # at any time
+            before = live([s], after)
+            made, names = self.statement(s, after)
+            shared |= names
+            new = made + new
+            after = before
+        return new, shared
+
+    def statement(self, s: ast.stmt, after: Names) -> tuple[Block, Names]:
+        """One statement, given the names that are wanted after it."""
+        if isinstance(s, ast.If):
+            return self.branch(s, after)
+        if isinstance(s, (ast.For, ast.While)):
+            return self.loop(s, after)
+        if isinstance(s, (ast.With, ast.Try)):
+            return self.guarded(s, after)
+        if type(s).__name__ in ("Match", "TryStar"):
+            return [s], NONE
+        effects: Block = []
+        bound = sorted(stored(s) & self.globals)
+        if bound:
+            call = operator_call("effect", ast.Constant(f"global {', '.join(bound)}"))
+            effects = at([ast.Expr(call)], s)
+        new = self.expressions.visit(s)
+        return effects + (new if isinstance(new, list) else [new]), NONE
+
+    def sub(
+        self, name: str, body: Block, after: Names, shared: Names, like: ast.AST, *args: str
+    ) -> ast.FunctionDef:
+        """A block as a local function that shares names with the enclosing one."""
+        new, inner = self.block(body, after)
+        own = inner - shared - self.outside - set(args)
+        head: Block = []
+        if shared:
+            head.append(ast.Nonlocal(sorted(shared)))
+        bound = sorted(stored(body) & self.globals)
+        if bound:
+            head.append(ast.Global(bound))
+        body = [*at(head, like), *_declared(own, like), *(new or at([ast.Pass()], like))]
+        return placed(definition(name, no_arguments(*args), body), like)  # type: ignore[return-value]
+
+    def branch(self, s: ast.If, after: Names) -> tuple[Block, Names]:
+        """`if` as a call with two functions."""
+        self.number += 1
+        k = self.number
+        bound = (stored(s.body) | stored(s.orelse)) - self.globals
+        wanted = after | live(s.body, after) | live(s.orelse, after)
+        shared = bound & wanted
+        then = self.sub(f"then_{k}", s.body, after, shared, s)
+        other = self.sub(f"else_{k}", s.orelse, after, shared, s)
+        call = operator_call(
+            "if_",
+            self.expressions.visit(s.test),
+            load(then.name),
+            load(other.name),
+            _constant(bound & after),
+            _constant(shared - after),
+            _constant(_written((*s.body, *s.orelse), bound)),
+        )
+        return [then, other, *at([ast.Expr(call)], s)], shared
+
+    def loop(self, s: ast.For | ast.While, after: Names) -> tuple[Block, Names]:
+        """A loop as a call with a function for its body."""
+        self.number += 1
+        k = self.number
+        body, breaks = jumps.without_breaks(s.body, k)
+        flag = jumps.BREAK.format(k)
+        before: Block = at([jumps.set_flag(flag, False)], s) if breaks else []
+        rest, names = self._else(s.orelse, flag if breaks else "", after, s)
+        if s.orelse:
+            skipped = [ast.If(jumps.unless([flag]), s.orelse, [])] if breaks else s.orelse
+            after = live(skipped, after)
+        head = after | ({flag} if breaks else NONE)
+        test = s.test if isinstance(s, ast.While) else None
+        if isinstance(s, ast.For):
+            body = [*at([ast.Assign([s.target], load(ITEM))], s), *body]
+        head = _at_head(body, head, test)
+        bound = stored(body) - self.globals - {ITEM}
+        shared = bound & head
+        args = () if test is not None else (ITEM,)
+        made = self.sub(f"body_{k}", body, head, shared, s, *args)
+        state = [load(made.name), _constant(shared), _constant(_written(body, bound))]
+        if test is not None:
+            if any([isinstance(n, ast.NamedExpr) for n in own_nodes([test])]):
+                raise Unconvertible("`:=` stands in a condition")
+            go = ast.BoolOp(ast.And(), [jumps.unless([flag]), test]) if breaks else test
+            call = operator_call("while_", later(self.expressions.visit(placed(go, s))), *state)
+        else:
+            stop = later(load(flag)) if breaks else ast.Constant(None)
+            given = self.expressions.visit(s.iter)  # type: ignore[union-attr]
+            call = operator_call("for_", given, stop, *state)
+        flags = frozenset({flag}) if breaks else NONE
+        return [*before, made, *at([ast.Expr(call)], s), *rest], shared | names | flags
+
+    def _else(self, orelse: Block, flag: str, after: Names, like: ast.stmt) -> tuple[Block, Names]:
+        """What follows a loop that was not left by `break`."""
+        if not orelse:
+            return [], NONE
+        if flag:
+            orelse = at([ast.If(jumps.unless([flag]), orelse, [])], like)
+        return self.block(copy.deepcopy(orelse), after)
+
+    def guarded(self, s: ast.With | ast.Try, after: Names) -> tuple[Block, Names]:
+        """`with` and `try` stay; blocks in them may be left anywhere."""
+        if jumps.contains([s], (ast.Return, ast.Break, ast.Continue), False):
+            raise Unconvertible(f"a jump stands in `{type(s).__name__.lower()}`")
+        found = stored(s) | live([s], after)
+        shared: Names = NONE
+        blocks = [s, *getattr(s, "handlers", [])]
+        for owner in blocks:
+            for field in ("body", "orelse", "finalbody"):
+                if getattr(owner, field, None):
+                    new, names = self.block(getattr(owner, field), after | found)
+                    setattr(owner, field, new)
+                    shared |= names
+        for item in getattr(s, "items", []):
+            item.context_expr = self.expressions.visit(item.context_expr)
+        return [s], shared
+
+
+def _inner(node: ast.FunctionDef) -> ast.FunctionDef:
+    """A function that is defined in another one; a generator stays as it is."""
+    kept = copy.deepcopy(node)
+    try:
+        return _Function().function(node)
+    except Unconvertible:
+        return kept
+
+
+def _at_head(body: Block, after: Names, test: ast.expr | None) -> Names:
+    """The names that are wanted where a loop begins a step."""
+    loop: ast.stmt
+    if test is not None:
+        loop = ast.While(test, body, [])
+    else:
+        loop = ast.While(ast.Constant(True), body, [])
+    return live([loop], after)
+
+
+def _written(body: list[ast.stmt] | tuple[ast.stmt, ...], bound: Names) -> Names:
+    """The names of arrays from outside whose elements a block may write."""
+    found: set[str] = set()
+    for node in own_nodes(body):
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            root: ast.expr = node
+            while isinstance(root, ast.Subscript):
+                root = root.value
+            if isinstance(root, ast.Name):
+                found.add(root.id)
+        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            found.add(node.target.id)
+    return frozenset(found)
+
+
+def _constant(names: Names) -> ast.expr:
+    return ast.Constant(tuple(sorted(names)))
+
+
+def _declared(names: Names, like: ast.AST) -> Block:
+    """What makes names local here without binding them."""
+    if not names:
+        return []
+    targets: list[ast.expr] = [ast.Name(name, ast.Store()) for name in sorted(names)]
+    return at([ast.If(ast.Constant(False), [ast.Assign(targets, ast.Constant(None))], [])], like)

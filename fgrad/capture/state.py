@@ -1,0 +1,361 @@
+"""L5. The variables that a body binds: what of them is carried from step to step, and its type.
+
+    numbers         carried by value; Python's numbers keep that they yield to other dtypes
+    arrays          the object stays the same, and writes to it are carried (`tracing/carried.py`);
+                    one that the body replaces by another is carried by value
+    tuples, ...     left alone until the body replaces them; then taken apart
+    all else        must stay the same object
+
+What is not known at first is learnt by tracing: `Again` says that something was learnt, `Peel`
+that the first step is another one than those that follow, and is taken alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Collection, Sequence
+from types import CellType, FunctionType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad.capture.values import (
+    UNDEFINED,
+    Parts,
+    aval_of_value,
+    converted,
+    is_array,
+    is_container,
+    is_number,
+    is_unknown,
+    parts_of,
+    zeros,
+)
+from fgrad.errors import CaptureError
+from fgrad.ir.aval import Aval
+from fgrad.trace import Tracer
+from fgrad.tracing.assign import View, made_inside, root_of, writes_of
+from fgrad.tracing.carried import Body
+from fgrad.tracing.thread_state import THREAD
+
+INTERNAL = ("result_", "returned_", "break_", "continue_")  # what the rewriting adds
+
+
+class Again(Exception):
+    """More is known of what is carried: trace the body again."""
+
+
+class Peel(Exception):
+    """The first step must be taken alone; the text says why."""
+
+
+class Cells:
+    """Some variables of a function, by the cells of functions made in it."""
+
+    def __init__(self, names: Sequence[str], *functions: FunctionType) -> None:
+        cells: dict[str, CellType] = {}
+        for function in functions:
+            names_of = function.__code__.co_freevars
+            cells.update(zip(names_of, function.__closure__ or (), strict=True))
+        self.names = [name for name in names if name in cells]
+        self.cells = [cells[name] for name in self.names]
+
+    def get(self) -> list[Any]:
+        """The values."""
+        return [_held(cell) for cell in self.cells]
+
+    def sole(self) -> set[str]:
+        """The variables to whose value nothing else refers."""
+        entered = {id(x) for body in THREAD.state.bodies for x in body.entered}
+        return {
+            name
+            for name, cell in zip(self.names, self.cells, strict=True)
+            if _references(cell) <= _ALONE + (_ENTERED if id(_held(cell)) in entered else 0)
+            and not isinstance(getattr(_held(cell), "_view", None), View)
+        }
+
+    def set(self, values: Sequence[Any]) -> None:
+        """Bind the variables to other values."""
+        for cell, value in zip(self.cells, values, strict=True):
+            if value is not UNDEFINED:
+                cell.cell_contents = value
+            elif _held(cell) is not UNDEFINED:
+                del cell.cell_contents
+
+
+def _held(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return UNDEFINED
+
+
+def is_internal(name: str) -> bool:
+    """Whether a variable was made by the rewriting."""
+    return name.startswith(INTERNAL)
+
+
+def _references(cell: CellType) -> int:
+    try:
+        return sys.getrefcount(cell.cell_contents)
+    except ValueError:
+        return 0
+
+
+_ALONE = _references(CellType(object()))  # where nothing but the cell refers to the value
+_ENTERED = 2  # of a body that is being traced: its handles, and the values of its variables
+HELD, VALUE, NEW = "held", "value", "new"
+
+
+class Slot:
+    """One variable: how it is carried."""
+
+    __slots__ = ("kind", "name", "parts", "start")
+
+    def __init__(self, name: str, start: Any) -> None:
+        self.name, self.start = name, start
+        self.parts: Parts | None = None
+        if start is UNDEFINED:
+            self.kind = NEW
+        elif is_number(start) and not is_array(start):
+            self.kind = VALUE
+        else:
+            self.kind = HELD
+        if self.kind == VALUE:
+            self.parts = parts_of(start)
+
+    def apart(self) -> None:
+        """Carry it by value."""
+        self.kind, self.parts = VALUE, parts_of(self.start)
+
+    def widen(self, types: dict[int, Aval]) -> None:
+        """Begin with numbers of other types."""
+        assert self.parts is not None
+        leaves = list(self.parts.leaves)
+        for k, aval in types.items():
+            new = converted(leaves[k], aval)
+            leaves[k] = new.item() if aval.weak and not isinstance(new, Tracer) else new
+        self.adopt(self.parts.together(leaves))
+
+    def adopt(self, start: Any) -> None:
+        """Take another value before the first step."""
+        self.start, self.kind, self.parts = start, VALUE, parts_of(start)
+
+
+class Outcome(NamedTuple):
+    """What a step has made: the numbers that are carried, and whole values of the variables."""
+
+    numbers: list[Any]
+    values: list[Any]
+    fresh: list[str]  # the variables that were not defined before
+    outside: dict[str, Tracer]  # those that are an array from outside, or a part of one
+
+
+class Plan:
+    """What a loop carries.
+
+    Arguments:
+        cells: the variables that the body binds.
+        guessed: arrays that it writes, as far as its text shows.
+        widens: whether a type may change after the first step, which is not taken alone.
+        sole: the variables to whose first value nothing else refers.
+    """
+
+    def __init__(
+        self, cells: Cells, guessed: Sequence[Any], widens: bool, sole: Collection[str]
+    ) -> None:
+        self.cells, self.widens, self.sole = cells, widens, sole
+        self.slots = [Slot(n, v) for n, v in zip(cells.names, cells.get(), strict=True)]
+        self.fresh = [slot.name for slot in self.slots if slot.kind == NEW]
+        self.learnt: list[Callable[[], None]] = []  # to be done outside of the trace
+        self.roots: list[Tracer] = []
+        for x in guessed:
+            if isinstance(x, Tracer) and is_array(x):
+                self.add_root(root_of(x))
+
+    def add_root(self, root: Tracer) -> None:
+        """Carry an array."""
+        if not any([root is other for other in self.roots]):
+            self.roots.append(root)
+
+    def starts(self) -> list[Any]:
+        """The values of the variables before the first step."""
+        return [slot.start for slot in self.slots]
+
+    def leaves(self) -> list[tuple[Slot, Any]]:
+        """What is carried by value: the numbers in the variables."""
+        return [
+            (slot, leaf)
+            for slot in self.slots
+            if slot.kind == VALUE and slot.parts is not None
+            for leaf in slot.parts.leaves
+            if is_number(leaf)
+        ]
+
+    def numbers(self) -> list[Any]:
+        """The first values of what is carried."""
+        return [leaf for _, leaf in self.leaves()]
+
+    def live_roots(self) -> list[Tracer]:
+        """The arrays that are carried, without those that are carried by value."""
+        own = [leaf for _, leaf in self.leaves() if isinstance(leaf, Tracer)]
+        return [root for root in self.roots if not any([root is x for x in own])]
+
+    def bind(self, numbers: Sequence[Any]) -> list[Any]:
+        """Give the variables values with these numbers, and return them."""
+        each = iter(numbers)
+        values = []
+        for slot in self.slots:
+            if slot.kind != VALUE or slot.parts is None:
+                values.append(slot.start)
+                continue
+            leaves = [next(each) if is_number(leaf) else leaf for leaf in slot.parts.leaves]
+            values.append(slot.parts.together(leaves))
+        self.cells.set(values)
+        return values
+
+    def learn(self) -> None:
+        """Take account of what was learnt in a trace that has ended."""
+        for step in self.learnt:
+            step()
+        self.learnt = []
+
+    def restore(self) -> None:
+        """Give the variables the values that they had before."""
+        self.cells.set(self.starts())
+
+    def outcome(self, body: Body, entered: Sequence[Any]) -> Outcome:
+        """What a step has made of the variables, which had the values `entered`.
+
+        Raises:
+            Again, Peel: it is another kind of thing than before the step.
+            CaptureError: it cannot be carried.
+        """
+        after = self.cells.get()
+        learnt = False
+        for slot, before, now in zip(self.slots, entered, after, strict=True):
+            learnt |= self._learn(slot, before, now)
+        if learnt:
+            raise Again
+        numbers: list[Any] = []
+        for slot, before, now in zip(self.slots, entered, after, strict=True):
+            if slot.kind == VALUE:
+                numbers += self._taken(slot, before, now)
+        outside = self._check_aliases(body, entered, after)
+        return Outcome(numbers, after, self.fresh, outside)
+
+    def _learn(self, slot: Slot, before: Any, now: Any) -> bool:
+        """Note how a variable is to be carried; whether that is new."""
+        if slot.kind == NEW and now is not UNDEFINED:
+            parts = parts_of(now)
+            types = [(x, aval_of_value(x) if is_number(x) else None) for x in parts.leaves]
+
+            def begin() -> None:
+                slot.adopt(parts.together([x if t is None else zeros(t) for x, t in types]))
+
+            self.learnt.append(begin)
+            return True
+        if slot.kind == HELD and now is not before:
+            if now is UNDEFINED:
+                raise CaptureError(f"`del {slot.name}`")
+            if not (is_number(now) and is_array(before)) and not is_container(before):
+                raise Peel(f"{slot.name} changes from {_kind(before)} to {_kind(now)}")
+            slot.apart()
+            return True
+        return False
+
+    def _taken(self, slot: Slot, before: Any, now: Any) -> list[Any]:
+        """The numbers in the new value of a variable, in the types that are carried."""
+        if now is UNDEFINED:
+            raise CaptureError(f"{slot.name} is not defined after some steps")
+        assert slot.parts is not None
+        parts = parts_of(now)
+        if parts.shape != slot.parts.shape:
+            raise Peel(f"{slot.name} changes its structure")
+        new: list[Any] = []
+        wider: dict[int, Aval] = {}
+        for k, (old, leaf) in enumerate(zip(slot.parts.leaves, parts.leaves, strict=True)):
+            if not is_number(old) or not is_number(leaf):
+                if old is not leaf and not _equal(old, leaf):
+                    raise Peel(f"{slot.name} changes from {_kind(old)} to {_kind(leaf)}")
+                continue
+            a, b = aval_of_value(old), aval_of_value(leaf)
+            if a.shape != b.shape:
+                raise Peel(f"{slot.name} changes its shape from {a.shape} to {b.shape}")
+            if a != b:
+                both = _wider(old, a, b, self.widens)
+                if both is None:
+                    raise Peel(f"{slot.name} changes its dtype from {a.dtype} to {b.dtype}")
+                if both != a:
+                    wider[k] = both
+                leaf = converted(leaf, both)
+            new.append(leaf)
+        if wider:
+            self.learnt.append(functools.partial(slot.widen, wider))
+            raise Again
+        return new
+
+    def _check_aliases(
+        self, body: Body, entered: Sequence[Any], after: Sequence[Any]
+    ) -> dict[str, Tracer]:
+        """Refuse arrays that have another name where one of them is written; the arrays from
+        outside that variables are."""
+        given, made = _arrays(self.slots, entered), _arrays(self.slots, after)
+        for name, x in _arrays(self.slots, self.starts()):
+            if isinstance(x, Tracer) and body.carries(root_of(x)):
+                raise Peel(f"{name} is another name of an array that is written")
+        written = [x for x in given if isinstance(x[1], Tracer) and writes_of(x[1])]
+        roots = [root_of(x) for _, x in made if isinstance(x, Tracer)]
+        outside: dict[str, Tracer] = {}
+        for name, x in made:
+            if isinstance(x, Tracer) and not any([x is y for _, y in given]):
+                root = root_of(x)
+                if body.carries(root):
+                    raise Peel(f"{name} is another name of an array that is written")
+                if root.builder is not body.builder and not made_inside(root, body.builder):
+                    outside[name] = root
+        if len({id(root) for root in roots}) < len(roots):
+            distinct = {id(x) for _, x in made}
+            if len(distinct) == len(made) or written:
+                raise Peel(f"{made[0][0]} is another name of an array")
+        for name, _ in written:
+            if outside or name not in self.sole:
+                raise CaptureError(f"{name} is written and bound anew, and has another name")
+        return outside
+
+
+def _arrays(slots: Sequence[Slot], values: Sequence[Any]) -> list[tuple[str, Any]]:
+    """The arrays in the variables that are carried by value."""
+    return [
+        (slot.name, leaf)
+        for slot, value in zip(slots, values, strict=True)
+        if slot.kind == VALUE
+        for leaf in parts_of(value).leaves
+        if is_array(leaf)
+    ]
+
+
+def _wider(old: Any, a: Aval, b: Aval, widens: bool) -> Aval | None:
+    """The type in which a number that changes its type can be carried exactly; or None."""
+    if not a.weak and not widens:
+        return None
+    dtype = b.dtype if a.weak and not b.weak else np.result_type(a.dtype, b.dtype)
+    if b.weak and not a.weak:
+        dtype = a.dtype if np.can_cast(b.dtype, a.dtype, "same_kind") else None
+    if dtype is None or ("biufc".index(dtype.kind) < "biufc".index(a.dtype.kind)):
+        return None
+    wider = Aval((), dtype, a.weak and b.weak)
+    if is_unknown(old) or isinstance(old, Tracer) or a.dtype == dtype:
+        return wider
+    return wider if np.asarray(old).astype(dtype)[()] == old else None
+
+
+def _equal(a: object, b: object) -> bool:
+    """Whether two values that are no numbers are the same."""
+    plain = isinstance(a, (str, bytes, int, type(None))) and type(a) is type(b)
+    return plain and a == b
+
+
+def _kind(x: object) -> str:
+    return "undefined" if x is UNDEFINED else f"a {type(x).__name__}"

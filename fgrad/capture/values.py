@@ -1,0 +1,136 @@
+"""L5. The values of variables: which are numbers, what type they have, how containers are taken
+apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad.ir.aval import Aval, aval_of, is_numeric
+from fgrad.numpy.inplace import adopt_array
+from fgrad.numpy.promote import BROADCAST, convert, reshape, strong
+from fgrad.trace import Builder, Tracer, Value, concrete, innermost
+
+PYTHON_NUMBERS = (bool, int, float, complex)
+
+
+class Undefined:
+    """Stands for a variable that has no value."""
+
+    def __repr__(self) -> str:
+        return "<undefined>"
+
+
+UNDEFINED = Undefined()
+
+
+def is_number(x: object) -> bool:
+    """Whether a value can be an input of a program: a number, an array of them, a tracer."""
+    if isinstance(x, (Tracer, *PYTHON_NUMBERS)):
+        return not isinstance(x, int) or -(2**63) <= x < 2**63
+    return isinstance(x, (np.ndarray, np.generic)) and is_numeric(x.dtype)
+
+
+def is_array(x: object) -> bool:
+    """Whether a value is an array, which is an object of its own, and no number."""
+    if isinstance(x, Tracer):
+        return bool(x.shape) or x._view is not None
+    return isinstance(x, np.ndarray)
+
+
+def is_unknown(x: object) -> bool:
+    """Whether a value depends on what is not known while tracing."""
+    return isinstance(x, Tracer) and concrete(x) is None
+
+
+def is_weak(x: object) -> bool:
+    """Whether a value is one of Python's numbers, whose dtype yields to others."""
+    return x.weak if isinstance(x, Tracer) else type(x) in (int, float, complex)
+
+
+def aval_of_value(x: Any) -> Aval:
+    """The type of a number or an array."""
+    if isinstance(x, Tracer):
+        return x.aval
+    if isinstance(x, np.ndarray):
+        return aval_of(x)
+    known = aval_of(np.asarray(x)[()])
+    return Aval((), known.dtype, is_weak(x))
+
+
+def as_tracer(x: Any) -> Tracer:
+    """A number or an array as a value of the innermost trace."""
+    builder = innermost()
+    assert builder is not None
+    if isinstance(x, Tracer):
+        return x if x.builder is builder else builder.capture(x)
+    array = np.asarray(x)
+    if array.shape:
+        return adopt_array(builder, array)
+    one = builder.record(BROADCAST, (array[()],), {"shape": (1,), "dims": ()})
+    out: Any = reshape(one, ())
+    out.weak = is_weak(x)
+    return out
+
+
+def converted(x: Any, aval: Aval) -> Any:
+    """A number as one of another dtype; a Python number stays one if `aval` is weak."""
+    if isinstance(x, Tracer):
+        own = strong(x) if x.weak and not aval.weak else x
+        out: Any = convert(own, aval.dtype)
+        if aval.weak and isinstance(out, Tracer):
+            out = out.twin()
+            out.weak = True
+        return out
+    return np.asarray(x).astype(aval.dtype)[()]
+
+
+def zeros(aval: Aval) -> Any:
+    """A value of a type."""
+    if aval.shape:
+        builder: Builder | None = innermost()
+        assert builder is not None
+        return builder.record(BROADCAST, (aval.dtype.type(0),), {"shape": aval.shape, "dims": ()})
+    zero = np.zeros((), aval.dtype)[()]
+    return zero.item() if aval.weak else zero
+
+
+class Parts(NamedTuple):
+    """A value taken apart: its leaves, and how it is put together of such."""
+
+    leaves: list[Any]
+    together: Callable[[Sequence[Any]], Any]
+    shape: Any  # equal for values of one structure
+
+
+def is_container(x: object) -> bool:
+    """Whether a value is taken apart: a tuple, list or dictionary."""
+    return type(x) in (list, dict) or isinstance(x, tuple)
+
+
+def parts_of(x: Any) -> Parts:
+    """A container taken apart at all depths; other values are a leaf."""
+    if not is_container(x):
+        return Parts([x], lambda leaves: leaves[0], "leaf")
+    keys = tuple(x) if isinstance(x, dict) else tuple(range(len(x)))
+    inner = [parts_of(x[key]) for key in keys]
+    kind = type(x)
+
+    def together(leaves: Sequence[Any]) -> Any:
+        made, start = [], 0
+        for part in inner:
+            made.append(part.together(leaves[start : start + len(part.leaves)]))
+            start += len(part.leaves)
+        if kind is dict:
+            return dict(zip(keys, made, strict=True))
+        return kind(*made) if hasattr(kind, "_fields") else kind(made)
+
+    leaves = [leaf for part in inner for leaf in part.leaves]
+    return Parts(leaves, together, (kind, keys, tuple([part.shape for part in inner])))
+
+
+def handle_of(x: Value) -> Value:
+    """A value that later writes to `x` do not change."""
+    return x.twin() if isinstance(x, Tracer) else x

@@ -1,0 +1,94 @@
+"""L2. Which form of a user's function a transform calls: as it is, or rewritten (`fgrad/capture/`).
+
+Rewritten are functions with loops, branches or calls that make plain numbers, where a trace would
+fail or write a loop out step by step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from fgrad.base.provided import Provided
+from fgrad.config import config
+from fgrad.errors import CaptureError, FgradError
+from fgrad.trace import innermost
+from fgrad.tracing.thread_state import THREAD
+from fgrad.typing import PyTree
+
+captured: Provided[Callable[[Any], Any]] = Provided("fgrad.capture.entry.captured")
+
+
+def rolls() -> bool:
+    """Whether a trace without values is open, for which loops are rolled."""
+    builder = innermost()
+    while builder is not None:
+        if not builder.eager or builder.what == "vmap":
+            return True
+        builder = builder._outer
+    return False
+
+
+def user_form(fun: Callable[..., PyTree]) -> Callable[..., Any]:
+    """What is called in place of a user's function in the trace that is open."""
+    if not config.capture or THREAD.state.captures is False or not captured.provided:
+        return fun
+    return captured.call(fun)
+
+
+@contextmanager
+def capturing(on: bool) -> Iterator[None]:
+    """Whether functions are rewritten, within a block."""
+    state = THREAD.state
+    saved, state.captures = state.captures, on
+    try:
+        yield
+    finally:
+        state.captures = saved
+
+
+Result = TypeVar("Result")
+
+
+def captured_or_plain(trace: Callable[[], Result], wanted: bool | None) -> Result:
+    """A trace of rewritten functions; one of plain Python where that fails.
+
+    Arguments:
+        wanted: whether functions are rewritten; None for the setting, or the trace around.
+    """
+    state = THREAD.state
+    on = wanted is not False and config.capture and not (wanted is None and state.captures is False)
+    if not on:
+        with capturing(False):
+            return trace()
+    saved, state.rewritten = state.rewritten, False
+    try:
+        with capturing(True):
+            return trace()
+    except Exception as error:
+        if not state.rewritten:
+            raise
+        refused = error
+    finally:
+        state.rewritten |= saved
+    try:
+        with capturing(False):
+            return trace()
+    except Exception as plain:
+        raise _shown(refused, plain) from None
+
+
+def _shown(refused: Exception, plain: Exception) -> Exception:
+    """The error to be raised where neither form of a function can be traced: the user's own, or the
+    card of plain tracing, with the reason why the function was not captured."""
+    if isinstance(refused, NameError) and isinstance(plain, FgradError):
+        refused = CaptureError(f"a variable may have no value: {refused}")
+    if not isinstance(refused, FgradError):
+        return refused
+    if not isinstance(plain, FgradError) or not plain.rows or not isinstance(refused, CaptureError):
+        return plain
+    k = max([k for k, (label, _) in enumerate(plain.rows) if label != "write"], default=-1) + 1
+    row = ("capture", refused.why)
+    rows = (*plain.rows[:k], row, *plain.rows[k:])
+    return type(plain)(plain.headline, rows).with_traceback(plain.__traceback__)

@@ -1,0 +1,89 @@
+"""L2. Bodies of loops and branches that write arrays from outside: these become carries.
+
+    y = np.zeros(n)               the body of the loop is traced with `y`, the array that all names
+    for i in range(n):            and views of it lead to, standing for the carry; so writes by any
+        y[i] = ...                name are seen, and reads by any other
+
+A write to an array that is not carried yet raises `Written`, and the body is traced again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from fgrad.tracing.assign import made_inside, memory_of, point_at, root_of, take_value
+from fgrad.tracing.thread_state import THREAD
+
+if TYPE_CHECKING:
+    from fgrad.trace import Builder, Tracer
+
+
+class Written(BaseException):
+    """A body writes an array from outside that it does not carry.  No error: user code must not
+    catch it."""
+
+    def __init__(self, root: Tracer) -> None:
+        self.root = root
+
+
+class Body:
+    """The trace of a loop's body or of a branch; `with body.carrying(builder, roots, inputs)`.
+
+    Arguments:
+        builder: of the trace.
+        roots: arrays of enclosing traces that are carried.
+        inputs: what stands for them inside.
+    """
+
+    def __init__(self, builder: Builder, roots: Sequence[Tracer], inputs: Sequence[Tracer]) -> None:
+        self.builder, self.roots, self.inputs = builder, roots, inputs
+        self.made: dict[int, Any] = {}  # lists and the like that were made inside
+        self.entered: list[Any] = []  # the handles that variables have where it begins
+        self.saved: list[tuple[Any, ...]] = []
+
+    def __enter__(self) -> Body:
+        for root in self.roots:
+            self.saved.append((root.builder, root.index, root.value, root._aval))
+        state = THREAD.state
+        self.outer, state.bodies = state.bodies, (*state.bodies, self)
+        for root, inner in zip(self.roots, self.inputs, strict=True):
+            for view in memory_of(root).alive():
+                take_value(view)
+                view.builder = self.builder
+            root.builder = self.builder
+            point_at(root, inner)
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        THREAD.state.bodies = self.outer
+        for root, (builder, index, value, aval) in zip(self.roots, self.saved, strict=True):
+            root.builder, root.index, root.value, root._aval = builder, index, value, aval
+            for view in memory_of(root).alive():
+                take_value(view)
+                view.builder = builder
+
+    def carries(self, root: Tracer) -> bool:
+        """Whether an array is a carry."""
+        return any([root is own for own in self.roots])
+
+
+def body_of(builder: Builder | None) -> Body | None:
+    """The body that a builder traces, if it does."""
+    bodies = THREAD.state.bodies
+    return next((b for b in bodies if b.builder is builder), None) if bodies else None
+
+
+def innermost_body() -> Body | None:
+    """The body that is being traced."""
+    bodies = THREAD.state.bodies
+    return bodies[-1] if bodies else None
+
+
+def refuse_uncarried(x: Tracer, innermost: Builder | None) -> None:
+    """Raise `Written` if `x` is an array from outside of a body."""
+    root, builder = root_of(x), innermost
+    while builder is not None and builder is not root.builder:
+        if body_of(builder) is not None and not made_inside(root, builder):
+            raise Written(root)
+        builder = builder._outer

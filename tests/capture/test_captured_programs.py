@@ -1,0 +1,125 @@
+"""Plain Python programs under `jit` give what Python gives, and their derivatives are right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from captured_programs import PROGRAMS, X
+
+import fgrad
+from fgrad import tree
+from fgrad.errors import CaptureError, TracedBoolError
+
+CASES = pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
+
+
+def fresh(program: Callable[..., Any]) -> list[Any]:
+    return [np.copy(x) if isinstance(x, np.ndarray) else x for x in PROGRAMS[program]]
+
+
+def loss_of(program: Callable[..., Any]) -> Callable[..., Any]:
+    def loss(*args: Any) -> Any:
+        return sum([np.sum(np.sin(x)) for x in tree.leaves(program(*args))])
+
+    return loss
+
+
+@CASES
+def test_values_are_those_of_python(program: Callable[..., Any]) -> None:
+    want, got = program(*fresh(program)), fgrad.jit(program)(*fresh(program))
+    for x, y in zip(tree.leaves(want), tree.leaves(got), strict=True):
+        assert np.shape(x) == np.shape(y)
+        np.testing.assert_allclose(y, x, rtol=1e-12, atol=1e-12)
+
+
+@CASES
+@pytest.mark.parametrize("order", ["jit(grad)", "grad(jit)"])
+def test_gradients_are_those_of_differences(program: Callable[..., Any], order: str) -> None:
+    loss = loss_of(program)
+    gradient = fgrad.jit(fgrad.grad(loss)) if order == "jit(grad)" else fgrad.grad(fgrad.jit(loss))
+    found = gradient(*fresh(program))
+    x, *rest = PROGRAMS[program]
+    v = np.random.default_rng(1).standard_normal(np.shape(x))
+    h = 1e-6
+    ahead, behind = [loss(np.copy(x + s * h * v)[()], *rest) for s in (1, -1)]
+    np.testing.assert_allclose(np.sum(found * v), (ahead - behind) / (2 * h), rtol=1e-5, atol=1e-6)
+
+
+@CASES
+def test_arguments_are_left_as_python_leaves_them(program: Callable[..., Any]) -> None:
+    plain, compiled = fresh(program), fresh(program)
+    program(*plain)
+    fgrad.jit(program)(*compiled)
+    for x, y in zip(plain, compiled, strict=True):
+        np.testing.assert_allclose(y, x, rtol=1e-12)
+
+
+def test_it_can_be_turned_off() -> None:
+    def positive(x: Any) -> Any:
+        return x if x > 0 else -x
+
+    assert fgrad.jit(positive)(-2.0) == 2.0
+    with pytest.raises(TracedBoolError):
+        fgrad.jit(positive, capture=False)(-2.0)
+    with fgrad.config.override(capture=False), pytest.raises(TracedBoolError):
+        fgrad.jit(positive)(-2.0)
+
+
+def test_vmap_of_loops_and_branches() -> None:
+    def root(c: Any) -> Any:
+        z = 1.0
+        while abs(z * z - c) > 1e-12:
+            z = 0.5 * (z + c / z)
+        return -z if c > 3 else z
+
+    c = np.linspace(1.5, 6.0, 5)
+    want = np.array([root(v) for v in c])
+    np.testing.assert_allclose(fgrad.vmap(root)(c), want)
+    np.testing.assert_allclose(fgrad.jit(fgrad.vmap(fgrad.grad(root)))(c), 0.5 / want)
+
+
+def test_a_raise_where_a_traced_value_decides_is_refused() -> None:
+    def checked(x: Any) -> Any:
+        for v in x:
+            if v < 0:
+                raise ValueError("negative")
+        return np.sum(x)
+
+    with pytest.raises(TracedBoolError, match="raises ValueError"):
+        fgrad.jit(checked)(X)
+
+
+def test_a_variable_that_may_have_no_value_is_refused() -> None:
+    def last_above(x: Any) -> Any:
+        for i in range(len(x)):
+            if x[i] > 0.5:
+                hit = i
+        return hit
+
+    with pytest.raises(TracedBoolError, match="hit"):
+        fgrad.jit(last_above)(X)
+
+
+def test_results_of_another_shape_in_each_branch_are_refused() -> None:
+    def either(x: Any) -> Any:
+        return x if np.sum(x) > 0 else x[:2]
+
+    with pytest.raises(CaptureError, match="shape"):
+        fgrad.vmap(either)(np.ones((2, 3)))
+
+
+def test_unrolled_by_hand() -> None:
+    def halves(x: Any) -> Any:
+        for k in fgrad.unroll(range(6)):
+            x = x + np.sum(x[: 2**k])
+        return x
+
+    np.testing.assert_allclose(fgrad.jit(halves)(X), halves(X))
+
+
+def test_explained() -> None:
+    text = fgrad.explain_capture(next(iter(PROGRAMS)))(X)
+    assert "for i in range(1, len(x) - 1):" in text and "rolled" in text and "branch" in text
