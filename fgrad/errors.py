@@ -172,25 +172,9 @@ class AxisError(FgradError, np.exceptions.AxisError):
 
 
 class CaptureError(FgradError, TypeError):
-    """A loop or branch on traced values that cannot be recorded once for all of its runs.
-
-    Arguments:
-        why: what stands in the way.
-    """
+    """A loop or branch on traced values that cannot be recorded once for all of its runs."""
 
     located = True
-
-    def __init__(self, why: str) -> None:
-        rows = (
-            ("why", f"{why}."),
-            ("write", "np.where(p, a, b), fgrad.lax.cond, fgrad.lax.fori_loop"),
-            ("write", "fgrad.explain_capture(f)(*args)      what became of each loop and branch"),
-        )
-        super().__init__("A loop or branch on traced values cannot be recorded.", rows)
-        self.why = why
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.why,), self.__dict__
 
 
 class ShapeError(FgradError, ValueError):

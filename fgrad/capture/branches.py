@@ -32,6 +32,7 @@ from fgrad.numpy.promote import convert, reshape
 from fgrad.ops import control
 from fgrad.trace import Tracer, Value, innermost, trace
 from fgrad.tracing.assign import root_of
+from fgrad.tracing.capturing import not_recorded
 from fgrad.tracing.carried import Body, Written, body_of
 from fgrad.tracing.record import TracedProgram
 from fgrad.tracing.thread_state import THREAD
@@ -112,7 +113,7 @@ class _Branches:
         except BaseException:
             self.cells.set(self.start)
             raise
-        raise CaptureError("what the branches write is not found")
+        raise not_recorded("what the branches write is not found")
 
     def _attempt(self, then: Block, other: Block) -> None:
         first = [self._types(then), self._types(other)]
@@ -202,7 +203,7 @@ class _Branches:
 def raised_here(error: Exception) -> CaptureError:
     """What a block raises that may not run at all."""
     name = type(error).__name__
-    return CaptureError(f"it raises {name} where a traced value decides: {error}")
+    return not_recorded(f"it raises {name} where a traced value decides: {error}")
 
 
 class _Outcome(NamedTuple):
@@ -234,7 +235,7 @@ def _outcome(name: str, before: Any, one: Any, two: Any) -> _Outcome:
         return _from(parts_of(defined[0]), None, name)
     a, b = parts_of(one), parts_of(two)
     if a.shape != b.shape:
-        raise CaptureError(f"{name} has another structure in each branch")
+        raise not_recorded(f"{name} has another structure in each branch")
     return _from(a, b, name)
 
 
@@ -253,17 +254,17 @@ def _from(a: Parts, b: Parts | None, name: str) -> _Outcome:
     for k, leaf in enumerate(a.leaves):
         other = leaf if b is None else b.leaves[k]
         if is_number(leaf) != is_number(other):
-            raise CaptureError(f"{name} is {leaf!r} in one branch, and {other!r} in the other")
+            raise not_recorded(f"{name} is {leaf!r} in one branch, and {other!r} in the other")
         if is_number(leaf):
             avals.append(_common(aval_of_value(leaf), aval_of_value(other), name))
         elif leaf is not other and leaf != other:
-            raise CaptureError(f"{name} is {leaf!r} in one branch, and {other!r} in the other")
+            raise not_recorded(f"{name} is {leaf!r} in one branch, and {other!r} in the other")
     return _Outcome(False, False, avals, a)
 
 
 def _common(a: Aval, b: Aval, name: str) -> Aval:
     if a.shape != b.shape:
-        raise CaptureError(f"{name} has shape {a.shape} in one branch, and {b.shape} in the other")
+        raise not_recorded(f"{name} has shape {a.shape} in one branch, and {b.shape} in the other")
     if a.weak == b.weak:
         return Aval(a.shape, np.result_type(a.dtype, b.dtype), a.weak)
     weak, strong = (a, b) if a.weak else (b, a)

@@ -19,9 +19,10 @@ from fgrad import numpy as fnp
 from fgrad.capture import iteration
 from fgrad.capture.elements import made
 from fgrad.capture.values import is_unknown
-from fgrad.errors import ArgumentError, CaptureError
+from fgrad.errors import ArgumentError
 from fgrad.numpy.promote import weakened
 from fgrad.trace import Tracer, innermost
+from fgrad.tracing.capturing import not_recorded
 from fgrad.tracing.carried import innermost_body
 from fgrad.transforms.custom.callback import debug_callback
 
@@ -341,7 +342,7 @@ def refuse_random(function: Any) -> None:
     if innermost_body() is not None and isinstance(
         owner, (np.random.Generator, np.random.RandomState)
     ):
-        raise CaptureError("random numbers are drawn at trace time")
+        raise not_recorded("random numbers are drawn at trace time")
 
 
 def refused_shape(name: str) -> ArgumentError:

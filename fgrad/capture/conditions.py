@@ -12,8 +12,8 @@ import numpy as np
 from fgrad.capture.branches import if_
 from fgrad.capture.state import Cells
 from fgrad.capture.values import is_unknown
-from fgrad.errors import CaptureError
 from fgrad.trace import Tracer
+from fgrad.tracing.capturing import not_recorded
 
 Thunk = Callable[[], Any]
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -111,5 +111,5 @@ def assert_(test: Thunk, message: Thunk) -> None:
     """`assert test, message`."""
     found = test()
     if is_unknown(found):
-        raise CaptureError("`assert` of a traced value")
+        raise not_recorded("`assert` of a traced value")
     assert found, message()

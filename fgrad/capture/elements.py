@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from fgrad.capture.values import is_unknown
-from fgrad.errors import CaptureError
 from fgrad.numpy.at_indexing import at
 from fgrad.numpy.promote import weakened
 from fgrad.trace import Tracer, concrete
+from fgrad.tracing.capturing import not_recorded
 from fgrad.tracing.carried import innermost_body
 
 IN_PLACE: dict[str, Callable[[Any, Any], Any]] = {
@@ -39,13 +39,13 @@ def changes(x: Any) -> None:
     """Refuse a change of an object from outside of the body that is being traced."""
     body = innermost_body()
     if body is not None and id(x) not in body.made:
-        raise CaptureError(f"the body changes a {type(x).__name__}")
+        raise not_recorded(f"the body changes a {type(x).__name__}")
 
 
 def effect(what: str) -> None:
     """Refuse what a body would do once, at trace time."""
     if innermost_body() is not None:
-        raise CaptureError(f"the body changes {what}")
+        raise not_recorded(f"the body changes {what}")
 
 
 def has_unknown(index: Any) -> bool:
@@ -87,12 +87,12 @@ def item(x: Any, index: Any) -> Any:
 def _listed(items: list[Any] | tuple[Any, ...], index: Any) -> Any:
     """An element of a list at a traced place."""
     if isinstance(index, slice):
-        raise CaptureError("a list is cut at a traced place")
+        raise not_recorded("a list is cut at a traced place")
     kinds = {type(x) for x in items}
     if not items or kinds - {int, float, complex, bool, Tracer, np.ndarray, np.float64, np.int64}:
-        raise CaptureError("a list of objects is read at a traced place")
+        raise not_recorded("a list of objects is read at a traced place")
     if len({np.shape(x) for x in items}) > 1 or (len(kinds) > 1 and kinds & {int, float, complex}):
-        raise CaptureError("a list of unlike items is read at a traced place")
+        raise not_recorded("a list of unlike items is read at a traced place")
     traced = Tracer in kinds
     whole = np.stack(list(items)) if traced else np.asarray(items)
     out = whole[index] if traced else at(whole)[index].get()
@@ -108,7 +108,7 @@ def set_item(x: Any, index: Any, value: Any) -> None:
         return
     changes(x)
     if isinstance(x, (list, dict)) and has_unknown(index):
-        raise CaptureError(f"a {type(x).__name__} is written at a traced place")
+        raise not_recorded(f"a {type(x).__name__} is written at a traced place")
     x[index] = value
 
 

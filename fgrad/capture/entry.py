@@ -6,6 +6,7 @@ source, and they stay as they are.  The rewriting itself is loaded when it is fi
 
 from __future__ import annotations
 
+import builtins
 import functools
 import opcode
 import types
@@ -56,7 +57,7 @@ def _is_plain(code: CodeType, fun: FunctionType) -> bool:
             return False
         value = fun.__globals__.get(name, fun)
         if value is fun:
-            if name in fun.__globals__.get("__builtins__", {}) or hasattr(_BUILTINS, name):
+            if hasattr(builtins, name):
                 return False
         elif callable(value) or isinstance(value, types.ModuleType):
             owner = getattr(value, "__module__", None) or getattr(value, "__name__", "")
@@ -65,9 +66,6 @@ def _is_plain(code: CodeType, fun: FunctionType) -> bool:
         elif not isinstance(value, (int, float, complex, str)) and hasattr(value, "__dict__"):
             return False  # an object, whose methods may be the user's
     return not code.co_freevars
-
-
-_BUILTINS: Any = __import__("builtins")
 
 
 def captured(fun: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fgrad import tree
+from fgrad.base.pickling import pickles_as_call
 from fgrad.capture.notes import NOTES, Note
 from fgrad.ir.aval import aval_of
 from fgrad.trace import trace
@@ -21,6 +22,7 @@ _WORDS = {
 }
 
 
+@pickles_as_call
 def explain_capture(fun: Callable[..., Any]) -> Callable[..., str]:
     """What becomes of the loops and branches of a function under `jit`.
 

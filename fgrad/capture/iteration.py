@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from fgrad.capture.values import is_unknown
-from fgrad.errors import CaptureError
 from fgrad.trace import Tracer, concrete
+from fgrad.tracing.capturing import not_recorded
 
 
 class Steps:
@@ -38,13 +38,13 @@ class Steps:
     def __iter__(self) -> Iterator[Any]:
         count = self.known_count()
         if count is None:
-            raise CaptureError("the number of steps is traced")
+            raise not_recorded("the number of steps is traced")
         return iter([self.item(k) for k in range(count)]) if self.plain is None else self.plain()
 
     def __len__(self) -> int:
         count = self.known_count()
         if count is None:
-            raise CaptureError("len() of a range with traced bounds")
+            raise not_recorded("len() of a range with traced bounds")
         return count
 
 
@@ -78,7 +78,7 @@ def range_(*args: Any) -> Any:
         return range(*[_integer(x) for x in args])
     start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
     if is_unknown(step):
-        raise CaptureError("the step of a range is traced")
+        raise not_recorded("the step of a range is traced")
     for x in args:
         if isinstance(x, Tracer) and x.dtype.kind not in "iu":
             raise TypeError(f"'{x.dtype}' object cannot be interpreted as an integer")

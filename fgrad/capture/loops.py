@@ -33,7 +33,7 @@ from fgrad.ir.program import Program
 from fgrad.numpy.promote import reshape, strong
 from fgrad.ops import control
 from fgrad.trace import Tracer, Value, innermost, trace
-from fgrad.tracing.capturing import rolls
+from fgrad.tracing.capturing import not_recorded, rolls
 from fgrad.tracing.carried import Body, Written
 from fgrad.tracing.record import TracedProgram
 from fgrad.tracing.thread_state import THREAD
@@ -128,7 +128,7 @@ def while_(
         body()
         count += 1
         if count > MOST_UNROLLED and rolls():
-            raise CaptureError(f"more than {MOST_UNROLLED} steps of `while` are written out")
+            raise not_recorded(f"more than {MOST_UNROLLED} steps of `while` are written out")
 
 
 class _Rolled:
@@ -179,13 +179,13 @@ class _Rolled:
             except (Peel, NameError) as reason:
                 plan.restore()
                 if not self.peels or self.first >= MOST_PEELED or not _may_peel(reason, plan):
-                    raise CaptureError(str(reason)) from None
+                    raise not_recorded(str(reason)) from None
                 plan = self._peeled(plan)
             else:
                 if not done:
                     self.cells.set(self.start)
                 return done
-        raise CaptureError("the types of what is carried change from step to step")
+        raise not_recorded("the types of what is carried change from step to step")
 
     def _peeled(self, plan: Plan) -> Plan:
         """Take the first step alone."""
@@ -269,7 +269,7 @@ class _RolledWhile(_Rolled):
         self.first += 1
         again = self.test()
         if not is_unknown(again) and not again:
-            raise CaptureError("it ends after its first steps")
+            raise not_recorded("it ends after its first steps")
         self.surely = self.peels = not is_unknown(again)
         return Plan(self.cells, roots, not self.peels, self.cells.sole())
 
@@ -310,7 +310,7 @@ def _truth(x: Any) -> Value:
     """A value as a truth value of the program."""
     if isinstance(x, Tracer):
         if x.shape not in ((), (1,)):
-            raise CaptureError("the truth value of an array with more than one element")
+            raise not_recorded("the truth value of an array with more than one element")
         x = reshape(x, ())
         return x if x.dtype == bool else x != 0
     return np.bool_(bool(x))
@@ -368,7 +368,7 @@ def _traced(
             if writes:
                 outs = [*outs, *[root.handle() for root in roots]]
             elif any([r.index != x.index for r, x in zip(roots, rest[len(avals) :], strict=True)]):
-                raise CaptureError("the condition of a loop writes into an array")
+                raise not_recorded("the condition of a loop writes into an array")
             return [x.handle() if isinstance(x, Tracer) else _plain(x) for x in outs]
 
     given = [*([INDEX] if indexed else []), *avals, *written]

@@ -32,10 +32,10 @@ from fgrad.capture.values import (
     parts_of,
     zeros,
 )
-from fgrad.errors import CaptureError
 from fgrad.ir.aval import Aval
 from fgrad.trace import Tracer
 from fgrad.tracing.assign import View, made_inside, root_of, writes_of
+from fgrad.tracing.capturing import not_recorded
 from fgrad.tracing.carried import Body
 from fgrad.tracing.thread_state import THREAD
 
@@ -258,7 +258,7 @@ class Plan:
             return True
         if slot.kind == HELD and now is not before:
             if now is UNDEFINED:
-                raise CaptureError(f"`del {slot.name}`")
+                raise not_recorded(f"`del {slot.name}`")
             if not (is_number(now) and is_array(before)) and not is_container(before):
                 raise Peel(f"{slot.name} changes from {_kind(before)} to {_kind(now)}")
             slot.apart()
@@ -268,7 +268,7 @@ class Plan:
     def _taken(self, slot: Slot, before: Any, now: Any) -> list[Any]:
         """The numbers in the new value of a variable, in the types that are carried."""
         if now is UNDEFINED:
-            raise CaptureError(f"{slot.name} is not defined after some steps")
+            raise not_recorded(f"{slot.name} is not defined after some steps")
         assert slot.parts is not None
         parts = parts_of(now)
         if parts.shape != slot.parts.shape:
@@ -321,7 +321,7 @@ class Plan:
                 raise Peel(f"{made[0][0]} is another name of an array")
         for name, _ in written:
             if outside or name not in self.sole:
-                raise CaptureError(f"{name} is written and bound anew, and has another name")
+                raise not_recorded(f"{name} is written and bound anew, and has another name")
         return outside
 
 

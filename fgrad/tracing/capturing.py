@@ -20,6 +20,18 @@ from fgrad.typing import PyTree
 captured: Provided[Callable[[Any], Any]] = Provided("fgrad.capture.entry.captured")
 
 
+def not_recorded(why: str) -> CaptureError:
+    """The card for a loop or branch; `why` is what stands in the way."""
+    return CaptureError(
+        "A loop or branch on traced values cannot be recorded.",
+        (
+            ("why", f"{why}."),
+            ("write", "np.where(p, a, b), fgrad.lax.cond, fgrad.lax.fori_loop"),
+            ("write", "fgrad.explain_capture(f)(*args)      what became of each loop and branch"),
+        ),
+    )
+
+
 def rolls() -> bool:
     """Whether a trace without values is open, for which loops are rolled."""
     builder = innermost()
@@ -83,12 +95,12 @@ def _shown(refused: Exception, plain: Exception) -> Exception:
     """The error to be raised where neither form of a function can be traced: the user's own, or the
     card of plain tracing, with the reason why the function was not captured."""
     if isinstance(refused, NameError) and isinstance(plain, FgradError):
-        refused = CaptureError(f"a variable may have no value: {refused}")
+        refused = not_recorded(f"a variable may have no value: {refused}")
     if not isinstance(refused, FgradError):
         return refused
     if not isinstance(plain, FgradError) or not plain.rows or not isinstance(refused, CaptureError):
         return plain
     k = max([k for k, (label, _) in enumerate(plain.rows) if label != "write"], default=-1) + 1
-    row = ("capture", refused.why)
+    row = ("capture", next(text for label, text in refused.rows if label == "why"))
     rows = (*plain.rows[:k], row, *plain.rows[k:])
     return type(plain)(plain.headline, rows).with_traceback(plain.__traceback__)
