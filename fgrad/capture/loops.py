@@ -100,7 +100,7 @@ def _run_each(
         _run_unless(ended, body, item, names)
 
 
-def _run_unless(ended: Value, body: FunctionType, item: Any, names: Sequence[str]) -> None:
+def _run_unless(ended: Any, body: FunctionType, item: Any, names: Sequence[str]) -> None:
     cells = Cells(names, body)
     if_(ended, lambda: None, lambda: body(item), cells.names, (), (), cells)
 
@@ -306,7 +306,7 @@ class _RolledWhile(_Rolled):
         return traced
 
 
-def _truth(x: Any) -> Value:
+def _truth(x: Any) -> Any:
     """A value as a truth value of the program."""
     if isinstance(x, Tracer):
         if x.shape not in ((), (1,)):

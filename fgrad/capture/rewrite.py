@@ -260,7 +260,8 @@ def _written(body: list[ast.stmt] | tuple[ast.stmt, ...], bound: Names) -> Names
 
 
 def _constant(names: Names) -> ast.expr:
-    return ast.Constant(tuple(sorted(names)))
+    elements: list[ast.expr] = [ast.Constant(name) for name in sorted(names)]
+    return ast.Tuple(elements, ast.Load())
 
 
 def _declared(names: Names, like: ast.AST) -> Block:
