@@ -28,7 +28,7 @@ from fgrad.compile.host.program import interpreter_address
 from fgrad.compile.llvm.abi import function_address
 from fgrad.compile.llvm.blocks import each_loop, put, word
 from fgrad.compile.llvm.runtime import Source, build
-from fgrad.lower_cuda.emit.calls import FunctionCall, Number, Place
+from fgrad.lower_cuda.emit.calls import Address, FunctionCall, Number
 from fgrad.typing import PyTree
 
 # The words of a call's state: the stream, the first failure and its step, a number that was
@@ -90,7 +90,7 @@ def function_record(call: FunctionCall, buffers: Sequence[int], step: int) -> np
         words += [call.setter, _MUTEX.ctypes.data]
     at = iter(buffers)
     for argument in call.arguments:
-        if isinstance(argument, Place):
+        if isinstance(argument, Address):
             words += [next(at), argument.step]
         elif isinstance(argument, Number):
             words.append(_bits(argument))
@@ -282,7 +282,7 @@ def signature(call: FunctionCall) -> str:
     """The kinds of a function's arguments: a letter each, after h where the first is a handle."""
     return ("h" if call.setter else "") + "".join(
         [
-            "p" if isinstance(a, Place) else _LETTERS[a.kind] if isinstance(a, Number) else "s"
+            "p" if isinstance(a, Address) else _LETTERS[a.kind] if isinstance(a, Number) else "s"
             for a in call.arguments
         ]
     )

@@ -34,6 +34,7 @@ from fgrad.ir.walk import definitions
 from fgrad.lower_cuda.device.array import ALIGNMENT as VECTOR_BYTES
 from fgrad.lower_cuda.device.driver import Driver
 from fgrad.lower_cuda.emit.calls import (
+    Address,
     Call,
     Calls,
     Check,
@@ -41,7 +42,6 @@ from fgrad.lower_cuda.emit.calls import (
     FillCall,
     FunctionCall,
     KernelCall,
-    Place,
 )
 from fgrad.lower_cuda.host import (
     CELL,
@@ -180,7 +180,7 @@ class _Linker:
             end += -(-size // LINE_BYTES) * LINE_BYTES
         self.arena_bytes = max(self.arena_bytes, end if areas else 0)
 
-        def slot(place: Place) -> int:
+        def slot(place: Address) -> int:
             if place.number >= len(numbers):
                 at = areas[place.number - len(numbers)]
                 return self.table.place(self.table.arena, at + place.offset)
@@ -190,7 +190,7 @@ class _Linker:
         made = [self.call(call, slot, Origin(name, loc, nbytes=nbytes)) for call in calls.calls]
         return [step for step in made if step is not None]
 
-    def call(self, call: Call, slot: Callable[[Place], int], origin: Origin) -> Step | None:
+    def call(self, call: Call, slot: Callable[[Address], int], origin: Origin) -> Step | None:
         """The step of one call; None if there is nothing to do."""
         if isinstance(call, KernelCall):
             return self.launch(call, slot, origin) if call.grid else None
@@ -223,7 +223,7 @@ class _Linker:
         self.kept.append(words)
         return words.ctypes.data
 
-    def launch(self, call: KernelCall, slot: Callable[[Place], int], origin: Origin) -> Step:
+    def launch(self, call: KernelCall, slot: Callable[[Address], int], origin: Origin) -> Step:
         """A launch of a kernel."""
         x, y = call.block
         function = self.driver.build(call.body, call.arity, x * y)
@@ -236,10 +236,10 @@ class _Linker:
         slots = [slot(place) for place in call.places]
         return self.made(self.native.launch, self.record(words), 0, slots)
 
-    def function(self, call: FunctionCall, slot: Callable[[Place], int], origin: Origin) -> Step:
+    def function(self, call: FunctionCall, slot: Callable[[Address], int], origin: Origin) -> Step:
         """A call of a library's function."""
         address = function_caller(signature(call))
-        slots = [slot(place) for place in call.arguments if isinstance(place, Place)]
+        slots = [slot(place) for place in call.arguments if isinstance(place, Address)]
         number = self.number(origin._replace(name=call.name))
         self.kept.append(call.kept)
         at = self.record(function_record(call, range(1, 1 + len(slots)), number))

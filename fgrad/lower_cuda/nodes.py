@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-from fgrad.compile.host.program import Advance, Branch, Call, Place, Repeat, Step, Swap, While
+from fgrad.compile.host.program import Advance, Branch, Call, PointAt, Repeat, Step, Swap, While
 
 LEAST_NODES = 4
 MOST_NODES = 1024
@@ -93,7 +93,7 @@ class _Walk:
         return tuple([node for step in steps for node in self.step(step, slots)])
 
     def step(self, step: Step, slots: _Slots) -> Iterator[GraphNode]:
-        if isinstance(step, Place):
+        if isinstance(step, PointAt):
             base, offset = slots[step.base]
             slots[step.slot] = base, offset + step.offset
         elif isinstance(step, Advance):

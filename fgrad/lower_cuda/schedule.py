@@ -9,7 +9,7 @@ from fgrad.compile.tasks.routines import RowSort
 from fgrad.config import config
 from fgrad.ir.aval import INT64
 from fgrad.lower_cuda.emit.body import emit_body
-from fgrad.lower_cuda.emit.calls import Calls, KernelCall, Place
+from fgrad.lower_cuda.emit.calls import Address, Calls, KernelCall
 from fgrad.lower_cuda.emit.forms import Piece, form_of, ordered, pieces
 from fgrad.lower_cuda.emit.scatter import (
     FEW,
@@ -51,17 +51,17 @@ class _Writer:
     """Collects launches and their scratch areas."""
 
     def __init__(self, given: list[str]) -> None:
-        self.places = {name: Place(k) for k, name in enumerate(given)}
+        self.places = {name: Address(k) for k, name in enumerate(given)}
         self.given = len(given)
         self.calls: list[KernelCall] = []
         self.scratch: list[int] = []
 
-    def area(self, size: int) -> Place:
+    def area(self, size: int) -> Address:
         """A new scratch area."""
         self.scratch.append(size)
-        return Place(self.given + len(self.scratch) - 1)
+        return Address(self.given + len(self.scratch) - 1)
 
-    def buffer(self, buffer: Buffer) -> Place:
+    def buffer(self, buffer: Buffer) -> Address:
         """A new scratch area for a buffer."""
         place = self.places[buffer.name] = self.area(buffer.size * buffer.dtype.itemsize)
         return place

@@ -12,11 +12,11 @@ from fgrad.compile.cpu.emit.kernel import outer_range
 from fgrad.compile.cpu.kernels import build_kernel
 from fgrad.compile.kernel.check import check_kernel
 from fgrad.compile.kernel.ir import (
+    Break,
     Const,
     Index,
     Init,
     Kernel,
-    Leave,
     Load,
     Loop,
     Op,
@@ -86,7 +86,7 @@ class Oracle:
         values, kind = self.values, type(s)
         if kind is Loop:
             self.loop(s)
-        elif kind is Leave:
+        elif kind is Break:
             if values[s.value]:
                 raise Left
         elif kind is Const:
@@ -106,7 +106,7 @@ class Oracle:
             acc = self.accs[s.acc]
             value = values[s.value]
             acc[1] = value if acc[0] == "carry" else FUNCTIONS[acc[0]](acc[1], value)
-        elif s.guard is None or values[s.guard]:
+        elif s.predicate is None or values[s.predicate]:
             memory, place = self.memory[s.buffer], self.at(s.index, s.scatter)
             assert 0 <= place < memory.size
             value = values[s.value]
@@ -125,7 +125,7 @@ class Oracle:
 
     def load(self, s):
         memory = self.memory[s.buffer]
-        if s.guard is not None and not self.values[s.guard]:
+        if s.predicate is not None and not self.values[s.predicate]:
             return memory.dtype.type(s.other)
         place = self.at(s.index, s.gather)
         assert 0 <= place < memory.size

@@ -134,21 +134,23 @@ class Maker:
             body.append(Index(self.id(), index, dtype))
             pool[body[-1].id] = dtype
         if self.rng.random() < 0.3:
-            body += self.guarded(axes, pool)
+            body += self.predicated(axes, pool)
         body += self.ops(pool, self.rng.randrange(1, 8))
         return body, pool
 
-    def guarded(self, axes: list[tuple[str, int]], pool: dict[int, np.dtype]) -> list:
-        """A load that leaves its buffer where its guard is false."""
+    def predicated(self, axes: list[tuple[str, int]], pool: dict[int, np.dtype]) -> list:
+        """A load that leaves its buffer where its predicate is false."""
         axis, extent = self.rng.choice(axes)
         dtype = self.rng.choice(DTYPES)
         where = Index(self.id(), Affine(0, ((axis, 1),)), I64)
         limit = Const(self.id(), max(1, extent // 2), I64)
-        guard = Op(self.id(), "lt", (where.id, limit.id), BOOL)
+        predicate = Op(self.id(), "lt", (where.id, limit.id), BOOL)
         name = self.buffer(dtype, max(1, extent // 2), "in")
-        load = Load(self.id(), name, Affine(0, ((axis, 1),)), (), guard.id, dtype.type(1).item())
+        load = Load(
+            self.id(), name, Affine(0, ((axis, 1),)), (), predicate.id, dtype.type(1).item()
+        )
         pool[load.id] = dtype
-        return [where, limit, guard, load]
+        return [where, limit, predicate, load]
 
     def store(self, axes: list[tuple[str, int]], value: int, dtype: np.dtype) -> Store:
         index, size = self.layout(axes, True)

@@ -43,7 +43,7 @@ BROKEN = {
     "K3: unknown operation sinus": ("sin f32", "sinus f32"),
     "K3: sin gives float32": ("%1 = sin f32", "%1 = sin f64"),
     "K3: sin takes 1 operands": ("sin f32 %0", "sin f32 %0 %0"),
-    "K3: guard %9 is not bool": ("if %4 else", "if %9 else"),
+    "K3: predicate %9 is not bool": ("if %4 else", "if %9 else"),
     "K3: indirect index %9": ("2*%2] if %4 else", "2*%9] if %4 else"),
     "K3: update of s": ("update s %1", "update s %1\n    %30 = const f64 1.0\n    update s %30"),
     "K3: operands of lt differ": ("lt bool %2 %3", "lt bool %2 %9"),

@@ -20,7 +20,7 @@ from fgrad.compile.host.program import (
     Copy,
     Fill,
     HostProgram,
-    Place,
+    PointAt,
     Repeat,
     Share,
     Swap,
@@ -83,7 +83,7 @@ def test_nested_repeats_and_places() -> None:
     cells = np.zeros(4)
     step = Callback(counter, 1)
     inner = Repeat(3, (Call(step.address, 0, 1, (1,)), Advance(1, 8)))
-    program = HostProgram([Repeat(2, (Place(1, 0, 8), inner)), Repeat(0, (inner,))], 1, [step])
+    program = HostProgram([Repeat(2, (PointAt(1, 0, 8), inner)), Repeat(0, (inner,))], 1, [step])
     program.run([cells.ctypes.data])
     assert cells.tolist() == [0, 2, 2, 2]
     program.run([cells.ctypes.data])
@@ -111,7 +111,7 @@ def test_first_runs_are_walked_as_the_interpreter_goes(monkeypatch: pytest.Monke
     address = host.interpreter_address
     monkeypatch.setattr(host, "interpreter_address", lambda: asked.append(1) or address())
     step = Callback(counter, 1)
-    steps = [Call(step.address, 0, 1, (0,)), Place(3, 1, 8), Share(step.address, 0, 1, 1, (3,))]
+    steps = [Call(step.address, 0, 1, (0,)), PointAt(3, 1, 8), Share(step.address, 0, 1, 1, (3,))]
     steps += [Swap(0, 1), Copy(2, 1, 8), Advance(2, 8), Fill(2, 8), Fill(3, 1, 64)]
     program = HostProgram(steps, 3, [step])
     results = []

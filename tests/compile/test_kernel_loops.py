@@ -23,7 +23,7 @@ DOUBLING = """kernel k(x: in f64[37], y: out f64[37], n: out i64[37])
     while a in 1:
       %1 = read s
       %2 = gt bool %1 %9
-      leave if %2
+      break if %2
       %3 = add f64 %1 %1
       %6 = read c
       %7 = add i64 %6 %8
@@ -71,7 +71,7 @@ def test_loops_of_both_kinds_inside_of_each_other() -> None:
     while a in 1:
       %2 = read s
       %3 = le bool %2 %0
-      leave if %3
+      break if %3
       %4 = shift_right i64 %2 %0
       update s %4
       %5 = read total
@@ -87,14 +87,14 @@ def test_loops_of_both_kinds_inside_of_each_other() -> None:
 
 
 BROKEN = {
-    "a while loop without a leave": ("      leave if %2\n", ""),
-    "a leave after an update": (
-        "      leave if %2\n      %3 = add f64 %1 %1\n",
-        "      %3 = add f64 %1 %1\n      update s %3\n      leave if %2\n",
+    "a while loop without a break": ("      break if %2\n", ""),
+    "a break after an update": (
+        "      break if %2\n      %3 = add f64 %1 %1\n",
+        "      %3 = add f64 %1 %1\n      update s %3\n      break if %2\n",
     ),
     "an extent": ("while a in 1", "while a in 2"),
     "a leave in another loop": ("while a in 1", "serial a in 1"),
-    "a number that is no bool": ("leave if %2", "leave if %1"),
+    "a number that is no bool": ("break if %2", "break if %1"),
     "its axis in an index": ("store y[i] %5", "store y[i] %5"),
 }
 

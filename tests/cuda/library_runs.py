@@ -34,7 +34,7 @@ class Memory:
         self.arrays += [np.full(max(n, 1) + 16, 0xFF, np.uint8) for n in calls.scratch]
         assert all([x.flags.c_contiguous for x in self.arrays])
 
-    def address(self, place: lc.Place, repetition: int = 0) -> int:
+    def address(self, place: lc.Address, repetition: int = 0) -> int:
         start = self.arrays[place.number].ctypes.data
         if self.arrays[place.number].dtype == np.uint8:
             start = -(-start // 16) * 16 if place.number >= len(self.arrays) else start
@@ -82,7 +82,7 @@ def _function(call: lc.FunctionCall, memory: Memory, stream: int) -> None:
         types: list[Any] = []
         values: list[Any] = []
         for argument in call.arguments:
-            if isinstance(argument, lc.Place):
+            if isinstance(argument, lc.Address):
                 types.append(ctypes.c_int64)
                 values.append(memory.address(argument, repetition))
             elif isinstance(argument, lc.Number):

@@ -19,7 +19,7 @@ from real_device import real_device_or, stub_device
 
 import fgrad
 from fgrad import lax
-from fgrad.compile.host.program import Advance, Branch, Call, Place, Repeat, Swap, While
+from fgrad.compile.host.program import Advance, Branch, Call, PointAt, Repeat, Swap, While
 from fgrad.errors import CheckError, DeviceError
 from fgrad.lower_cuda import backend, condition
 from fgrad.lower_cuda.device import driver_api as api
@@ -417,15 +417,15 @@ def test_a_callback_in_a_loop_stays_with_the_host(stub: StubDriver) -> None:
 
 def test_nodes_of_loops_and_branches() -> None:
     test, step, fetch = Call(7, 1, 0, (2, 3)), Call(7, 2, 0, (2, 3, 0)), Call(9, 1, 0, (2, 4, 3))
-    place = Place(3, 1, 16)
+    place = PointAt(3, 1, 16)
     loop = While((place, test, fetch), 4, (step,))
     first, second = Node(test, ((1, 16),)), Node(step, ((1, 16), (0, 0)))
-    assert flattened((Place(4, 2, 8), loop), 3, {7}, 9) == (
+    assert flattened((PointAt(4, 2, 8), loop), 3, {7}, 9) == (
         first,
         Conditional("while", (1, 16), ((second, first),)),
     )
-    branch = Branch(4, ((step,), (), (Place(5, 0, 8), Call(7, 1, 0, (2, 5)))))
-    assert flattened((Place(4, 2, 8), place, fetch, branch), 3, {7}, 9) == (
+    branch = Branch(4, ((step,), (), (PointAt(5, 0, 8), Call(7, 1, 0, (2, 5)))))
+    assert flattened((PointAt(4, 2, 8), place, fetch, branch), 3, {7}, 9) == (
         Conditional("switch", (1, 16), ((second,), (), (Node(Call(7, 1, 0, (2, 5)), ((0, 8),)),))),
     )
 

@@ -73,7 +73,7 @@ LEAVE = """kernel k(x: in i64[64], tmp: scratch i64[64], y: out i64[64])
   while w in 1:
     %2 = load tmp[0]
     %3 = ge bool %2 %0
-    leave if %3
+    break if %3
     parallel j in 64:
       %4 = load tmp[j]
       %5 = const i64 1

@@ -28,7 +28,7 @@ from fgrad.compile.tasks.routines import gemm_spec
 from fgrad.compile.tasks.steps import LibraryStep
 from fgrad.config import config
 from fgrad.errors import MissingCudaError
-from fgrad.lower_cuda.emit.calls import Calls, KernelCall, Place
+from fgrad.lower_cuda.emit.calls import Address, Calls, KernelCall
 from fgrad.lower_cuda.library import cublaslt as lt
 from fgrad.lower_cuda.library import functions as library_functions
 from fgrad.lower_cuda.library.functions import Functions, Installed, functions
@@ -360,7 +360,7 @@ def test_nan_and_infinity_of_halves() -> None:
 
 # --- epilogues ------------------------------------------------------------------------------------
 
-BIAS = Place(3)
+BIAS = Address(3)
 
 
 @BOTH
@@ -523,9 +523,9 @@ def test_refusals(libraries: StubLibraries) -> None:
     overlapping = spec._replace(batch=2, stride_c=8)
     assert lt.product_calls(functions(), plain._replace(gemm=overlapping), 3) is None
     assert "overlap" in str(libraries.errors.pop())
-    biased = plain._replace(bias=Place(3), epilogue="relu", starts=((0, 0, 0),) * 3)
+    biased = plain._replace(bias=Address(3), epilogue="relu", starts=((0, 0, 0),) * 3)
     assert not any([isinstance(c, KernelCall) for c in by_library(biased).calls])
-    assert "bias" in refused(libraries, plain._replace(bias=Place(3)), one, one, one, bytes_[4:])
+    assert "bias" in refused(libraries, plain._replace(bias=Address(3)), one, one, one, bytes_[4:])
 
 
 def test_less_aligned_operands_are_asked_for() -> None:

@@ -21,21 +21,20 @@ from real_device import stub_device
 import fgrad
 import fgrad.numpy as fnp
 from fgrad.compile.backend import BACKENDS
-from fgrad.compile.host.program import Advance, Call, Repeat, Swap, While
-from fgrad.compile.host.program import Place as Derive
+from fgrad.compile.host.program import Advance, Call, PointAt, Repeat, Swap, While
 from fgrad.errors import DeviceError, DeviceMemoryError
 from fgrad.lower_cuda import graph as graph_module
 from fgrad.lower_cuda import link
 from fgrad.lower_cuda.device.array import on_device
 from fgrad.lower_cuda.device.driver import use
 from fgrad.lower_cuda.emit.calls import (
+    Address,
     Calls,
     Check,
     CopyCall,
     FillCall,
     FunctionCall,
     Number,
-    Place,
     Stream,
 )
 from fgrad.lower_cuda.nodes import Node, flattened
@@ -199,7 +198,7 @@ def test_threads(stub: StubDriver) -> None:
 def test_flattened() -> None:
     launch, other = Call(7, 1, 0, (2, 0)), Call(7, 2, 0, (2, 3, 4))
     loop = Repeat(2, (launch, other, Advance(4, 64), Swap(0, 3)))
-    nodes = flattened((Derive(3, 1, 16), Derive(4, 1, 32), loop), 3, {7})
+    nodes = flattened((PointAt(3, 1, 16), PointAt(4, 1, 32), loop), 3, {7})
     assert nodes == (
         Node(launch, ((0, 0),)),
         Node(other, ((1, 16), (1, 32))),
@@ -386,12 +385,12 @@ class Library:
         assert step.name == "gemm"
         half = X.nbytes // 2
         arguments = (
-            Number("i32", -3), Number("double", 0.1), Place(0, 0, half), Number("float", -2.5),
-            Number("i64", half), Stream(), Place(3, 0, half),
+            Number("i32", -3), Number("double", 0.1), Address(0, 0, half), Number("float", -2.5),
+            Number("i64", half), Stream(), Address(3, 0, half),
         )  # fmt: skip
         address = ctypes.cast(self.stream, ctypes.c_void_p).value or 0
         call = FunctionCall(self.name, address, arguments, 2, (self,))
-        return Calls((call, CopyCall(Place(2), Place(3), X.nbytes)), (X.nbytes,))
+        return Calls((call, CopyCall(Address(2), Address(3), X.nbytes)), (X.nbytes,))
 
 
 def product(x: Any, y: Any) -> Any:
@@ -429,8 +428,8 @@ def test_checks(stub: StubDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     eye = np.eye(40, dtype=np.float32)
 
     def calls(step: Any, _loc: Any = None) -> Calls:
-        copy = CopyCall(Place(2), Place(0), X.nbytes)
-        return Calls((copy, FillCall(Place(3), 0, 64), Check("singular", Place(1), 40 * 40)))
+        copy = CopyCall(Address(2), Address(0), X.nbytes)
+        return Calls((copy, FillCall(Address(3), 0, 64), Check("singular", Address(1), 40 * 40)))
 
     monkeypatch.setattr(link, "calls_of", lambda *a: calls(*a)._replace(scratch=(64,)))
     executable = compiled(lambda x, y: (x @ y) * 2, X, eye)

@@ -10,7 +10,7 @@ import pytest
 
 import fgrad
 from fgrad import lax
-from fgrad.compile.kernel.ir import Kernel, Leave, Loop, Op
+from fgrad.compile.kernel.ir import Break, Kernel, Loop, Op
 from fgrad.compile.kernel.rewrite import walk
 
 RNG = np.random.default_rng(11)
@@ -107,7 +107,7 @@ def test_while_is_a_loop_with_a_leave() -> None:
 
     (kernel,) = kernels(f, 1.0)
     (loop,) = loops(kernel, "while")
-    assert sum([isinstance(s, Leave) for s in loop.body]) == 1
+    assert sum([isinstance(s, Break) for s in loop.body]) == 1
     for x in (1.0, 1e9, -1.0 + 1.5, 99.9):
         assert fgrad.jit(f)(x) == f(x)
 

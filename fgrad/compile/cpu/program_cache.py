@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 scipy: Any = lazy_module("scipy")
 
 CONSTANT_LIMIT = 16 << 20  # bytes of computed constants in one entry
-_FLAT = (host.Call, host.Share, host.Place, host.Advance, host.Swap, host.Copy, host.Fill)
+_FLAT = (host.Call, host.Share, host.PointAt, host.Advance, host.Swap, host.Copy, host.Fill)
 _ADDRESSED = (host.Call, host.Share)
 _LOOPS = (host.Repeat, host.While, host.Branch)
 

@@ -1,9 +1,9 @@
 """L5. Compiled loops and branches as steps of the host program.
 
-    scan     Place ..., Copy (first carry), Repeat(length, body, Advance xs ys, Swap carry)
-    while    Place ..., Copy, While(condition, flag, body, Swap carry), Copy
+    scan     PointAt ..., Copy (first carry), Repeat(length, body, Advance xs ys, Swap carry)
+    while    PointAt ..., Copy, While(condition, flag, body, Swap carry), Copy
              or, where addresses are fixed, While(condition, flag, body, Copy carry)
-    switch   Branch(index, (Place ..., branch), ...)
+    switch   Branch(index, (PointAt ..., branch), ...)
 
 A body's slots are its inputs, constants, results and arena, then what it derives from them.
 """
@@ -19,7 +19,7 @@ from fgrad.compile.host.program import (
     Call,
     Fill,
     HostProgram,
-    Place,
+    PointAt,
     Repeat,
     Share,
     Step,
@@ -67,7 +67,7 @@ def moved(step: Step, base: int) -> Step:
         return step._replace(target=base + step.target)
     if isinstance(step, Swap):
         return Swap(base + step.a, base + step.b)
-    return type(step)(base + step[0], base + step[1], step[2])  # Place, Copy
+    return type(step)(base + step[0], base + step[1], step[2])  # PointAt, Copy
 
 
 def _moved(steps: Sequence[Step], base: int) -> tuple[Step, ...]:
@@ -94,9 +94,9 @@ class _Body:
         self.outputs = [base + count + kept + k for k in range(len(executable.out_avals))]
         self.arena = base + count + kept + len(executable.out_avals)
         self.entry: list[Step] = [
-            Place(base + count + k, number, 0) for k, number in enumerate(consts)
+            PointAt(base + count + k, number, 0) for k, number in enumerate(consts)
         ]
-        self.entry += [Place(self.arena + 1 + k, n, 0) for k, n in enumerate(memory.common)]
+        self.entry += [PointAt(self.arena + 1 + k, n, 0) for k, n in enumerate(memory.common)]
         self.steps = list(_moved(_hosted(executable).steps, base))
         for (k, _), number in zip(executable.literals, lits, strict=True):
             size = _bytes(executable.out_avals[k])
@@ -134,7 +134,7 @@ class _Numbers:
             lits = numbers[at : at + len(e.literals)]
             at += len(e.literals)
             body = _Body(e, reserve(int(_hosted(e).table[0])), own, lits, memory)
-            body.entry.append(Place(body.arena, self.scratch, 0))
+            body.entry.append(PointAt(body.arena, self.scratch, 0))
             self.bodies.append(body)
 
 
@@ -162,7 +162,7 @@ def _scan(control: Control, n: _Numbers) -> list[Step]:
     length, n_consts, n_carry = params["length"], params["n_consts"], params["n_carry"]
     stop = n_consts + n_carry
     steps = list(body.entry)
-    steps += [Place(body.inputs[k], n.operands[k], 0) for k in range(n_consts)]
+    steps += [PointAt(body.inputs[k], n.operands[k], 0) for k in range(n_consts)]
     after: list[Step] = []
     steps += _extra_places(control, n, body)
     writes = _write_steps(control, body, n_consts, n.memory)
@@ -170,14 +170,14 @@ def _scan(control: Control, n: _Numbers) -> list[Step]:
         given, number = body.inputs[n_consts + k], control.outputs[k]
         size = _bytes(eqn.outputs[k].aval)
         if number is None:
-            steps.append(Place(given, n.results[k], 0))
+            steps.append(PointAt(given, n.results[k], 0))
             steps.append(n.memory.copy(given, n.operands[n_consts + k], size))
             continue
         taken = body.outputs[number]
         # After the last swap the result is where the first carry was if the length is even.
         home, other = (given, taken) if length % 2 == 0 else (taken, given)
-        steps.append(Place(home, n.results[k], 0))
-        steps.append(Place(other, n.scratch, n.places[number]))
+        steps.append(PointAt(home, n.results[k], 0))
+        steps.append(PointAt(other, n.scratch, n.places[number]))
         steps.append(n.memory.copy(given, n.operands[n_consts + k], size))
         after.append(Swap(given, taken))
     items = [
@@ -196,11 +196,11 @@ def _scan(control: Control, n: _Numbers) -> list[Step]:
         row = slot
         if room is not None:
             row = n.reserve(1)
-            steps.append(Place(slot, room, 0))
+            steps.append(PointAt(slot, room, 0))
             given = k < taken_in
             ends = (slot, row) if given else (row, slot)
             copies[0 if given else 1].append(n.memory.copy(*ends, stride))
-        steps.append(Place(row, whole, first))
+        steps.append(PointAt(row, whole, first))
         after.append(Advance(row, -stride if params["reverse"] else stride))
     return [*steps, Repeat(length, (*copies[0], *body.steps, *copies[1], *writes, *after))]
 
@@ -208,7 +208,9 @@ def _scan(control: Control, n: _Numbers) -> list[Step]:
 def _extra_places(control: Control, n: _Numbers, body: _Body) -> list[Step]:
     """Room for the operands of writes, which come after the other results."""
     first = len([k for k in control.outputs if k is not None])
-    return [Place(body.outputs[k], n.scratch, n.places[k]) for k in range(first, len(body.outputs))]
+    return [
+        PointAt(body.outputs[k], n.scratch, n.places[k]) for k in range(first, len(body.outputs))
+    ]
 
 
 def _write_steps(control: Control, body: _Body, n_consts: int, memory: Memory) -> list[Step]:
@@ -228,9 +230,9 @@ def _while(control: Control, n: _Numbers) -> list[Step]:
     n_cond, n_body = eqn.params["n_cond"], eqn.params["n_body"]
     first = n_cond + n_body
     (flag,) = test.outputs
-    steps = [*test.entry, *body.entry, Place(flag, n.scratch, n.places[-1])]
-    steps += [Place(test.inputs[k], n.operands[k], 0) for k in range(n_cond)]
-    steps += [Place(body.inputs[k], n.operands[n_cond + k], 0) for k in range(n_body)]
+    steps = [*test.entry, *body.entry, PointAt(flag, n.scratch, n.places[-1])]
+    steps += [PointAt(test.inputs[k], n.operands[k], 0) for k in range(n_cond)]
+    steps += [PointAt(body.inputs[k], n.operands[n_cond + k], 0) for k in range(n_body)]
     before: list[Step] = []
     after: list[Step] = []
     last: list[Step] = []
@@ -238,13 +240,13 @@ def _while(control: Control, n: _Numbers) -> list[Step]:
     writes = _write_steps(control, body, n_body, n.memory)
     for k, out in enumerate(eqn.outputs):
         given, number, size = body.inputs[n_body + k], control.outputs[k], _bytes(out.aval)
-        steps.append(Place(given, n.results[k], 0))
+        steps.append(PointAt(given, n.results[k], 0))
         steps.append(n.memory.copy(given, n.operands[first + k], size))
-        before.append(Place(test.inputs[n_cond + k], given, 0))
+        before.append(PointAt(test.inputs[n_cond + k], given, 0))
         if number is None:
             continue
         taken = body.outputs[number]
-        steps.append(Place(taken, n.scratch, n.places[number]))
+        steps.append(PointAt(taken, n.scratch, n.places[number]))
         if n.memory.fixed:
             after.append(n.memory.copy(given, taken, size))
         else:
@@ -260,8 +262,8 @@ def _switch(_control: Control, n: _Numbers) -> list[Step]:
     branches = []
     for body in n.bodies:
         steps = list(body.entry)
-        steps += [Place(a, b, 0) for a, b in zip(body.inputs, operands, strict=True)]
-        steps += [Place(a, b, 0) for a, b in zip(body.outputs, n.results, strict=True)]
+        steps += [PointAt(a, b, 0) for a, b in zip(body.inputs, operands, strict=True)]
+        steps += [PointAt(a, b, 0) for a, b in zip(body.outputs, n.results, strict=True)]
         branches.append((*steps, *body.steps))
     known, fetched = n.memory.number(index, 8)
     return [*fetched, Branch(known, tuple(branches))]

@@ -1,11 +1,11 @@
 """L5. The native host program: kernels called in order over a table of buffers, as data.
 
 A program is a tuple of steps over numbered slots, each slot an address.  The first slots are given
-by the caller (arguments, results, the arena, constants); `Place` steps derive others from them.
+by the caller (arguments, results, the arena, constants); `PointAt` steps derive others from them.
 The steps are written into an int64 table that one small native function walks, so that a program
 with loops and branches needs no compilation and never returns to Python.
 
-    Place(3, base=2, offset=64)           slot 3 = slot 2 + 64 bytes
+    PointAt(3, base=2, offset=64)           slot 3 = slot 2 + 64 bytes
     Repeat(100, (Call(f, 0, 8, (0, 3)), Advance(0, 64)))
 """
 
@@ -46,8 +46,8 @@ class Share(NamedTuple):
     cost: float = 0.0
 
 
-class Place(NamedTuple):
-    """`slot = base + offset` bytes."""
+class PointAt(NamedTuple):
+    """`slot = base + offset` bytes: where a slot points from now on."""
 
     slot: int
     base: int
@@ -106,7 +106,7 @@ class Branch(NamedTuple):
     branches: tuple[tuple[Step, ...], ...]
 
 
-Step: TypeAlias = Call | Share | Place | Advance | Swap | Copy | Fill | Repeat | While | Branch
+Step: TypeAlias = Call | Share | PointAt | Advance | Swap | Copy | Fill | Repeat | While | Branch
 
 (_END, _CALL, _SHARE, _PLACE, _ADVANCE, _SWAP, _COPY) = range(7)
 (_FILL, _SET, _COUNT, _JUMP, _UNLESS, _SWITCH) = range(7, 13)
@@ -219,7 +219,7 @@ def _walk(steps: Sequence[Any], pointers: Sequence[int]) -> None:
             )
             if is_stopped():
                 return
-        elif kind is Place:
+        elif kind is PointAt:
             slots[step.slot] = slots[step.base] + step.offset
         elif kind is Advance:
             slots[step.slot] += step.size
@@ -305,7 +305,7 @@ class _Assembler:
         shared = (pool_address(), share_address(), s.chunk)
         self.emit(_SHARE, s.address, s.lo, s.hi, len(s.slots), *shared, *s.slots)
 
-    def simple(self, s: Place | Advance | Swap | Copy | Fill) -> None:
+    def simple(self, s: PointAt | Advance | Swap | Copy | Fill) -> None:
         opcode, addressed = _SIMPLE[type(s)]
         self.touch(*s[:addressed])
         self.emit(opcode, *s)
@@ -343,7 +343,7 @@ class _Assembler:
 
 
 _SIMPLE = {
-    Place: (_PLACE, 2),
+    PointAt: (_PLACE, 2),
     Advance: (_ADVANCE, 1),
     Swap: (_SWAP, 2),
     Copy: (_COPY, 2),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fgrad.compile.host.program import Callback, Place, Step
+from fgrad.compile.host.program import Callback, PointAt, Step
 from fgrad.compile.tasks.plan import Slot
 
 
@@ -33,7 +33,7 @@ class Table:
         found = self.derived.get((base, offset))
         if found is None:
             found = self.derived[base, offset] = self.reserve(1)
-            self.places.append(Place(found, base, offset))
+            self.places.append(PointAt(found, base, offset))
         return found
 
     def reserve(self, count: int) -> int:

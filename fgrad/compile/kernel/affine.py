@@ -1,7 +1,7 @@
 """L5. Index arithmetic of lowering: where in its operand an equation reads, as affine forms.
 
-A `Place` is `const + sum(stride * loop axis) + sum(stride * computed value)`; the index of an array
-element is one Place for each axis.  Moving equations only change places:
+An `AffineIndex` is `const + sum(stride * loop axis) + sum(stride * computed value)`; an element of
+an array is at one of them for each axis.  Moving equations only change these:
 
     reverse      i  ->  n - 1 - i            slice      i  ->  start + step * i
     permute      (i, j) -> (j, i)            reshape    (i, j) -> flat -> (k, l, m)
@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 from fgrad.compile.kernel.ir import Affine
 
 
-class Place(NamedTuple):
+class AffineIndex(NamedTuple):
     """An integer: affine in loop axes, plus multiples of values that the kernel computes."""
 
     const: int = 0
@@ -29,21 +29,21 @@ class Place(NamedTuple):
         return Affine(self.const, self.terms)
 
 
-Places: TypeAlias = tuple[Place, ...]
-ZERO = Place()
+Places: TypeAlias = tuple[AffineIndex, ...]
+ZERO = AffineIndex()
 
 
-def axis(name: str) -> Place:
+def axis(name: str) -> AffineIndex:
     """The loop axis `name` itself."""
-    return Place(0, ((name, 1),))
+    return AffineIndex(0, ((name, 1),))
 
 
-def value(id: int) -> Place:
+def value(id: int) -> AffineIndex:
     """A computed value as an index."""
-    return Place(0, (), ((id, 1),))
+    return AffineIndex(0, (), ((id, 1),))
 
 
-def total(places: Sequence[Place], strides: Sequence[int], const: int = 0) -> Place:
+def total(places: Sequence[AffineIndex], strides: Sequence[int], const: int = 0) -> AffineIndex:
     """const + sum(stride * place)."""
     terms: dict[str, int] = {}
     values: dict[int, int] = {}
@@ -53,14 +53,14 @@ def total(places: Sequence[Place], strides: Sequence[int], const: int = 0) -> Pl
             terms[name] = terms.get(name, 0) + stride * s
         for id, s in place.values:
             values[id] = values.get(id, 0) + stride * s
-    return Place(
+    return AffineIndex(
         const,
         tuple(sorted([t for t in terms.items() if t[1]])),
         tuple(sorted([v for v in values.items() if v[1]])),
     )
 
 
-def shifted(place: Place, stride: int, const: int) -> Place:
+def shifted(place: AffineIndex, stride: int, const: int) -> AffineIndex:
     """const + stride * place."""
     return total((place,), (stride,), const)
 
@@ -74,7 +74,7 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def bounds(place: Place, extents: Mapping[str, int]) -> tuple[int, int] | None:
+def bounds(place: AffineIndex, extents: Mapping[str, int]) -> tuple[int, int] | None:
     """The least and greatest value over all loop iterations; None if it depends on a value."""
     if place.values:
         return None
@@ -85,14 +85,16 @@ def bounds(place: Place, extents: Mapping[str, int]) -> tuple[int, int] | None:
     return low, high
 
 
-def divided(place: Place, by: int, extents: Mapping[str, int]) -> tuple[Place, Place] | None:
+def divided(
+    place: AffineIndex, by: int, extents: Mapping[str, int]
+) -> tuple[AffineIndex, AffineIndex] | None:
     """(place // by, place % by) where both are affine; None where they are not."""
-    quotient = Place(
+    quotient = AffineIndex(
         0,
         tuple([(n, s // by) for n, s in place.terms if s % by == 0]),
         tuple([(v, s // by) for v, s in place.values if s % by == 0]),
     )
-    rest = Place(
+    rest = AffineIndex(
         place.const,
         tuple([t for t in place.terms if t[1] % by]),
         tuple([v for v in place.values if v[1] % by]),
@@ -109,7 +111,7 @@ def reshaped(
     shape: Sequence[int],
     to: Sequence[int],
     extents: Mapping[str, int],
-    divide: Callable[[Place, int], tuple[Place, Place]],
+    divide: Callable[[AffineIndex, int], tuple[AffineIndex, AffineIndex]],
 ) -> Places:
     """The index of the same element under the shape `to`.
 
@@ -118,7 +120,7 @@ def reshaped(
     """
     if math.prod(shape) == 0:
         return (ZERO,) * len(to)
-    out: list[Place] = []
+    out: list[AffineIndex] = []
     for (a, b), (c, d) in axis_runs(shape, to):
         flat = total(places[a:b], row_major(shape[a:b]))
         run = to[c:d]

@@ -1,7 +1,7 @@
 """L5. `KernelBuilder`: writes one kernel, computing values of array variables at places on demand.
 
-A value is requested as `(atom, places, guard)`.  Rules (compile/lower/rules.py) are generators that
-yield such requests and return a value id, so that chains of any length need no recursion.  Each
+A value is requested as `(atom, places, predicate)`.  Rules (compile/lower/rules.py) are generators
+that yield such requests and return a value id: chains of any length need no recursion.  Each
 statement goes into the outermost open loop in which its operands exist: loop-invariant code is
 hoisted by construction.  Equal statements of one scope are written once.
 """
@@ -15,7 +15,7 @@ import numpy as np
 
 from fgrad.compile.kernel.affine import (
     ZERO,
-    Place,
+    AffineIndex,
     Places,
     axis,
     bounds,
@@ -48,11 +48,11 @@ UINT64 = np.dtype(np.uint64)
 
 
 class Request(NamedTuple):
-    """The value of an atom at an index; where `guard` is false nothing may be read."""
+    """The value of an atom at an index; where `predicate` is false nothing may be read."""
 
     atom: Atom
     places: Places
-    guard: int | None = None
+    predicate: int | None = None
 
 
 Rule: TypeAlias = "Generator[Request, int, int]"
@@ -97,7 +97,7 @@ class KernelBuilder:
         self.name_of: dict[Var, str] = {}
         self.accs = 0
         # Values kept in memory: the buffer, and the flat index its first element stands for.
-        self.saved: dict[Var, tuple[str, Place | None]] = {}
+        self.saved: dict[Var, tuple[str, AffineIndex | None]] = {}
         # Axes that places were divided inside of, and how long the inner of two axes had to be.
         self.cuts: dict[str, int] = {}
 
@@ -130,7 +130,7 @@ class KernelBuilder:
         """How many loops are open."""
         return len(self.frames) - 1
 
-    def open(self, extent: int, kind: str) -> Place:
+    def open(self, extent: int, kind: str) -> AffineIndex:
         """Open a loop and return its axis."""
         name = f"i{len(self.extents)}"
         self.frames.append(Frame(Loop(name, extent, kind, ())))
@@ -166,7 +166,7 @@ class KernelBuilder:
 
     # Statements.
 
-    def place_depth(self, place: Place) -> int:
+    def place_depth(self, place: AffineIndex) -> int:
         """The innermost loop that a place depends on."""
         depth = 0
         for name, _ in place.terms:
@@ -200,7 +200,7 @@ class KernelBuilder:
         key = ("const", dtype.char, repr(scalar))
         return self._emit(key, 0, lambda id: Const(id, scalar, dtype))
 
-    def index(self, place: Place, dtype: np.dtype = INT64) -> int:
+    def index(self, place: AffineIndex, dtype: np.dtype = INT64) -> int:
         """A place as an integer value."""
         if not place.terms and not place.values:
             return self.const(place.const, dtype)
@@ -222,23 +222,30 @@ class KernelBuilder:
         return self._emit((name, dtype.char, args), depth, lambda id: Op(id, name, args, dtype))
 
     def load(
-        self, buffer: str, place: Place, guard: int | None = None, other: Any = 0,
+        self, buffer: str, place: AffineIndex, predicate: int | None = None, other: Any = 0,
         mutable: bool = False,
     ) -> int:  # fmt: skip
         """An element of a buffer; one of a `mutable` buffer is read here and now."""
-        depth = max(self.place_depth(place), 0 if guard is None else self.depths[guard])
-        key = ("load", buffer, place, guard, repr(other))
+        depth = max(self.place_depth(place), 0 if predicate is None else self.depths[predicate])
+        key = ("load", buffer, place, predicate, repr(other))
         if mutable:
             depth, key = self.depth, ("load", len(self.depths))
         return self._emit(
-            key, depth, lambda id: Load(id, buffer, place.affine, place.values, guard, other)
+            key, depth, lambda id: Load(id, buffer, place.affine, place.values, predicate, other)
         )
 
     def store(
-        self, buffer: str, place: Place, value: int, mode: str = "set", guard: int | None = None
+        self,
+        buffer: str,
+        place: AffineIndex,
+        value: int,
+        mode: str = "set",
+        predicate: int | None = None,
     ) -> None:
         """Write an element, in the innermost open loop."""
-        self.frames[-1].body.append(Store(buffer, place.affine, value, place.values, mode, guard))
+        self.frames[-1].body.append(
+            Store(buffer, place.affine, value, place.values, mode, predicate)
+        )
 
     def accumulator(self, op: str, dtype: np.dtype, start: object) -> str:
         """A fresh accumulator in the innermost open loop."""
@@ -261,7 +268,7 @@ class KernelBuilder:
 
     # Helpers of rules.
 
-    def divide(self, place: Place, by: int) -> tuple[Place, Place]:
+    def divide(self, place: AffineIndex, by: int) -> tuple[AffineIndex, AffineIndex]:
         """Quotient and remainder of a place, computed by integer operations."""
         for name, stride in place.terms:
             inner, uneven = divmod(by, stride)
@@ -276,30 +283,30 @@ class KernelBuilder:
         return reshaped(places, shape, to, self.extents, self.divide)
 
     def both(self, a: int | None, b: int | None) -> int | None:
-        """The conjunction of two guards."""
+        """The conjunction of two predicates."""
         if a is None or b is None:
             return b if a is None else a
         return a if a == b else self.op("and", BOOL, a, b)
 
-    def within(self, place: Place, low: int, high: int, guard: int | None) -> int | None:
-        """`guard` and low <= place < high, where that is not certain."""
+    def within(self, place: AffineIndex, low: int, high: int, predicate: int | None) -> int | None:
+        """`predicate` and low <= place < high, where that is not certain."""
         limits = bounds(place, self.extents)
         if limits is None and low == 0:  # one comparison: negative numbers are large unsigned ones
             unsigned = self.op("convert", UINT64, self.index(place))
-            return self.both(guard, self.op("lt", BOOL, unsigned, self.const(high, UINT64)))
+            return self.both(predicate, self.op("lt", BOOL, unsigned, self.const(high, UINT64)))
         if limits is None or limits[0] < low:
             at_least = self.op("ge", BOOL, self.index(place), self.const(low, INT64))
-            guard = self.both(guard, at_least)
+            predicate = self.both(predicate, at_least)
         if limits is None or limits[1] >= high:
             below = self.op("lt", BOOL, self.index(place), self.const(high, INT64))
-            guard = self.both(guard, below)
-        return guard
+            predicate = self.both(predicate, below)
+        return predicate
 
     # Values.
 
-    def value(self, atom: Atom, places: Places, guard: int | None = None) -> int:
+    def value(self, atom: Atom, places: Places, predicate: int | None = None) -> int:
         """The value of an atom at a place: computed where it has an equation, else loaded."""
-        return self.drive(self._request(Request(atom, places, guard)))
+        return self.drive(self._request(Request(atom, places, predicate)))
 
     def drive(self, step: int | Rule) -> int:
         """Run a rule to its end, and the rules that it asks for, without recursion."""
@@ -323,7 +330,7 @@ class KernelBuilder:
         return answer
 
     def _request(self, request: Request) -> int | Rule:
-        atom, places, guard = request
+        atom, places, predicate = request
         if type(atom) is Lit:
             return self.const(atom.value, atom.aval.dtype)
         assert isinstance(atom, Var)
@@ -338,7 +345,7 @@ class KernelBuilder:
         eqn = self.inside.get(atom) or self.virtual.get(atom)
         if eqn is None:
             flat = total(places, row_major(atom.aval.shape))
-            return self.load(self.buffer(atom), flat, guard)
+            return self.load(self.buffer(atom), flat, predicate)
         return self._compute(eqn, request)
 
     def _compute(self, eqn: Eqn, request: Request) -> Rule:

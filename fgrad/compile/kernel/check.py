@@ -1,12 +1,12 @@
 """L5. The kernel checker: `check_kernel` names the first violated invariant, K1 to K7.
 
 K1  every name is defined once, before its use and in scope; vector loops nest only as tiles
-K2  indices without indirect terms or guards stay inside their buffers
+K2  indices without indirect terms or predicates stay inside their buffers
 K3  every operation is in SCALAR_OPS, with operands and result of the right dtypes
 K4  every out buffer that has elements is stored
 K5  iterations of a parallel loop do not write the same element
 K6  updates and reads name a live accumulator; parallel loops update none from outside
-K7  a while loop has one `leave`, preceded only by updates of accumulators that begin there and
+K7  a while loop has one `break`, preceded only by updates of accumulators that begin there and
     by writes to memory that is read nowhere else
 """
 
@@ -20,12 +20,12 @@ import numpy as np
 
 from fgrad.compile.kernel.ir import (
     Affine,
+    Break,
     Buffer,
     Const,
     Index,
     Init,
     Kernel,
-    Leave,
     Load,
     Loop,
     Op,
@@ -137,16 +137,16 @@ class _Checker:
         self.index(s.index, None, False)
         self.define(s.id, s.dtype)
 
-    def access(self, indirect: tuple[tuple[int, int], ...], guard: int | None) -> None:
+    def access(self, indirect: tuple[tuple[int, int], ...], predicate: int | None) -> None:
         for id, _ in indirect:
             self.need(self.use(id) == _INT64, "K3", f"indirect index %{id} is not int64")
-        if guard is not None:
-            self.need(self.use(guard) == _BOOL, "K3", f"guard %{guard} is not bool")
+        if predicate is not None:
+            self.need(self.use(predicate) == _BOOL, "K3", f"predicate %{predicate} is not bool")
 
     def load(self, s: Load) -> None:
         buffer = self.buffer(s.buffer)
-        self.access(s.gather, s.guard)
-        self.index(s.index, buffer, not s.gather and s.guard is None)
+        self.access(s.gather, s.predicate)
+        self.index(s.index, buffer, not s.gather and s.predicate is None)
         self.define(s.id, buffer.dtype)
 
     def op(self, s: Op) -> None:
@@ -200,8 +200,8 @@ class _Checker:
         self.need(buffer.role != "in", "K1", f"{s.buffer} is read only")
         self.need(s.mode in ("set", "add", "mul", "min", "max"), "K3", f"no store mode {s.mode}")
         self.need(self.use(s.value) == buffer.dtype, "K3", "stored value has another dtype")
-        self.access(s.scatter, s.guard)
-        self.index(s.index, buffer, not s.scatter and s.guard is None)
+        self.access(s.scatter, s.predicate)
+        self.index(s.index, buffer, not s.scatter and s.predicate is None)
         if buffer.role != "scratch" and all([loop.extent for loop in self.loops]):
             self.disjoint(s)
 
@@ -239,9 +239,9 @@ class _Checker:
 
     def leaves(self, s: Loop) -> None:
         """K7 for one loop."""
-        found = [k for k, inner in enumerate(s.body) if isinstance(inner, Leave)]
+        found = [k for k, inner in enumerate(s.body) if isinstance(inner, Break)]
         if s.kind != "while":
-            self.need(not found, "K7", f"a leave in the {s.kind} loop {s.axis}")
+            self.need(not found, "K7", f"a break in the {s.kind} loop {s.axis}")
             return
         self.need(len(found) == 1, "K7", f"{len(found)} leaves in {s.axis}")
         self.need(s.extent == 1 and s.lanes < 2, "K7", f"{s.axis} has an extent or lanes")
@@ -251,9 +251,9 @@ class _Checker:
         used = any([a == s.axis for index in indices(s.body) for a, _ in index.terms])
         self.need(not used, "K7", f"{s.axis} is used in an index")
 
-    def written_before(self, body: tuple[Statement, ...], leave: int) -> bool:
-        """Whether memory not private to the condition is written before the loop's `leave`."""
-        before = list(walk(body[:leave]))
+    def written_before(self, body: tuple[Statement, ...], stop: int) -> bool:
+        """Whether memory not private to the condition is written before the loop's `break`."""
+        before = list(walk(body[:stop]))
         own = {s.acc for s in before if isinstance(s, Init)}
         if any([isinstance(s, Update) and s.acc not in own for s in before]):
             return True
@@ -263,10 +263,10 @@ class _Checker:
         stored = {s.buffer for s in before if isinstance(s, Store)}
         return any([name in read or self.buffers[name].role == "inout" for name in stored])
 
-    def leave(self, s: Leave) -> None:
+    def break_(self, s: Break) -> None:
         inside = self.loops and self.loops[-1].kind == "while"
-        self.need(bool(inside), "K7", "a leave outside of a while loop")
-        self.need(self.use(s.value) == _BOOL, "K3", f"leave by %{s.value}, which is not bool")
+        self.need(bool(inside), "K7", "a break outside of a while loop")
+        self.need(self.use(s.value) == _BOOL, "K3", f"break by %{s.value}, which is not bool")
 
 
 _CHECKS: dict[type, Callable[[_Checker, Any], None]] = {
@@ -278,6 +278,6 @@ _CHECKS: dict[type, Callable[[_Checker, Any], None]] = {
     Read: _Checker.read,
     Update: _Checker.update,
     Store: _Checker.store,
-    Leave: _Checker.leave,
+    Break: _Checker.break_,
     Loop: _Checker.loop,
 }

@@ -7,9 +7,9 @@ rounded alike, so that equal squares cancel.
 from __future__ import annotations
 
 from fgrad.compile.kernel.ir import (
+    Break,
     Init,
     Kernel,
-    Leave,
     Load,
     Loop,
     Op,
@@ -82,11 +82,11 @@ def _used(s: Statement) -> list[int]:
     if isinstance(s, Op):
         return list(s.args)
     if isinstance(s, Load):
-        return [v for v, _ in s.gather] + ([] if s.guard is None else [s.guard])
+        return [v for v, _ in s.gather] + ([] if s.predicate is None else [s.predicate])
     if isinstance(s, Store):
-        own = [v for v, _ in s.scatter] + ([] if s.guard is None else [s.guard])
+        own = [v for v, _ in s.scatter] + ([] if s.predicate is None else [s.predicate])
         return [s.value, *own]
-    if isinstance(s, (Update, Leave)):
+    if isinstance(s, (Update, Break)):
         return [s.value]
     if isinstance(s, Init) and isinstance(s.start, Ref):
         return [s.start.id]

@@ -2,7 +2,7 @@
 
 A kernel is what one fused group of array equations becomes.  It knows no device: both backends read
 it. Arrays are flat buffers addressed by affine maps of the loop variables, so reshape, permute,
-slice, broadcast and reverse cost nothing; pad is a guarded load; gather and scatter add indirect
+slice, broadcast and reverse cost nothing; pad is a predicated load; gather and scatter add indirect
 terms.
 
     kernel k(x: in f32[6], y: out f32[1])
@@ -59,16 +59,16 @@ class Index(NamedTuple):
 
 
 class Load(NamedTuple):
-    """`%id = load buffer[index + sum(value(g) * stride)] if guard else other`.
+    """`%id = load buffer[index + sum(value(g) * stride)] if predicate else other`.
 
-    With a guard, memory is not touched where the guard is false.
+    With a predicate, memory is not touched where the predicate is false.
     """
 
     id: int
     buffer: str
     index: Affine
     gather: tuple[tuple[int, int], ...] = ()  # (id of an int64 value, stride)
-    guard: int | None = None
+    predicate: int | None = None
     other: Scalar = 0
 
 
@@ -115,7 +115,7 @@ class Update(NamedTuple):
 
 
 class Store(NamedTuple):
-    """`store buffer[index + ...] mode= value if guard`; mode is set, add, mul, min or max.
+    """`store buffer[index + ...] mode= value if predicate`; mode is set, add, mul, min or max.
 
     Any mode but set reads the buffer first.  Stores with `scatter` terms or a mode other than set
     may meet the same element twice, so every loop around them that does not appear in the index
@@ -127,7 +127,7 @@ class Store(NamedTuple):
     value: int
     scatter: tuple[tuple[int, int], ...] = ()
     mode: str = "set"
-    guard: int | None = None
+    predicate: int | None = None
 
 
 class Loop(NamedTuple):
@@ -136,7 +136,7 @@ class Loop(NamedTuple):
     parallel: iterations are independent (may be vectorised, split among threads, reordered).
     reduce: iterations meet only in associative accumulators and disjoint stores.
     serial: in order.
-    while: in order, until a `Leave`; the extent is 1, and the axis stands for nothing.
+    while: in order, until a `Break`; the extent is 1, and the axis stands for nothing.
     `lanes` is set by the scheduler: 0 or 1 scalar, else the vector width; `unroll` likewise.
     """
 
@@ -148,17 +148,17 @@ class Loop(NamedTuple):
     unroll: int = 1
 
 
-class Leave(NamedTuple):
-    """`leave if value`: end the `while` loop whose body this stands in, before it writes anything
+class Break(NamedTuple):
+    """`break if value`: end the `while` loop whose body this stands in, before it writes anything
     but what its condition alone reads.
 
-    The lanes of a vector loop leave together, when all of them want to.
+    The lanes of a vector loop end together, when all of them want to.
     """
 
     value: int
 
 
-Statement: TypeAlias = Const | Index | Load | Op | Read | Init | Update | Store | Leave | Loop
+Statement: TypeAlias = Const | Index | Load | Op | Read | Init | Update | Store | Break | Loop
 
 
 class Kernel(NamedTuple):

@@ -10,12 +10,12 @@ import numpy as np
 
 from fgrad.compile.kernel.ir import (
     Affine,
+    Break,
     Buffer,
     Const,
     Index,
     Init,
     Kernel,
-    Leave,
     Load,
     Loop,
     Op,
@@ -196,11 +196,11 @@ class Lines:
         buffer: str,
         index: Affine,
         gather: tuple[tuple[int, int], ...] = (),
-        guard: int | None = None,
+        predicate: int | None = None,
         other: Scalar = 0,
     ) -> int:
         """Append a load."""
-        return self.value(Load(self.names.id(), buffer, index, gather, guard, other))
+        return self.value(Load(self.names.id(), buffer, index, gather, predicate, other))
 
     def op(self, name: str, args: tuple[int, ...], dtype: np.dtype) -> int:
         """Append an operation."""
@@ -247,7 +247,7 @@ class Renamer:
         return self.ids.get(id, id)
 
     def maybe(self, id: int | None) -> int | None:
-        """The same for a guard."""
+        """The same for a predicate."""
         return None if id is None else self.use(id)
 
     def indirect(self, terms: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
@@ -256,15 +256,15 @@ class Renamer:
 
     def load(self, s: Load) -> Load:
         """A copy of a load."""
-        guard, buffer = self.maybe(s.guard), self.buffers.get(s.buffer, s.buffer)
+        predicate, buffer = self.maybe(s.predicate), self.buffers.get(s.buffer, s.buffer)
         index, gather = self.affine(s.index), self.indirect(s.gather)
-        return Load(self.fresh(s.id), buffer, index, gather, guard, s.other)
+        return Load(self.fresh(s.id), buffer, index, gather, predicate, s.other)
 
     def store(self, s: Store) -> Store:
         """A copy of a store."""
-        guard, buffer = self.maybe(s.guard), self.buffers.get(s.buffer, s.buffer)
+        predicate, buffer = self.maybe(s.predicate), self.buffers.get(s.buffer, s.buffer)
         index, scatter = self.affine(s.index), self.indirect(s.scatter)
-        return Store(buffer, index, self.use(s.value), scatter, s.mode, guard)
+        return Store(buffer, index, self.use(s.value), scatter, s.mode, predicate)
 
     def op(self, s: Op) -> Op:
         """A copy of an operation."""
@@ -300,6 +300,6 @@ _RENAMERS: dict[type, Callable[[Renamer, Any], Statement]] = {
     Init: Renamer.init,
     Update: Renamer.update,
     Store: Renamer.store,
-    Leave: lambda r, s: Leave(r.use(s.value)),
+    Break: lambda r, s: Break(r.use(s.value)),
     Loop: Renamer.loop,
 }

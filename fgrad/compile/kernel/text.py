@@ -15,12 +15,12 @@ import numpy as np
 
 from fgrad.compile.kernel.ir import (
     Affine,
+    Break,
     Buffer,
     Const,
     Index,
     Init,
     Kernel,
-    Leave,
     Load,
     Loop,
     Op,
@@ -69,14 +69,14 @@ def _index(index: Affine, indirect: tuple[tuple[int, int], ...] = ()) -> str:
 
 
 def _print_load(s: Load) -> str:
-    guard = "" if s.guard is None else f" if %{s.guard} else {_scalar(s.other)}"
-    return f"%{s.id} = load {s.buffer}[{_index(s.index, s.gather)}]{guard}"
+    predicate = "" if s.predicate is None else f" if %{s.predicate} else {_scalar(s.other)}"
+    return f"%{s.id} = load {s.buffer}[{_index(s.index, s.gather)}]{predicate}"
 
 
 def _print_store(s: Store) -> str:
     mode = "" if s.mode == "set" else f" {s.mode}="
-    guard = "" if s.guard is None else f" if %{s.guard}"
-    return f"store {s.buffer}[{_index(s.index, s.scatter)}]{mode} %{s.value}{guard}"
+    predicate = "" if s.predicate is None else f" if %{s.predicate}"
+    return f"store {s.buffer}[{_index(s.index, s.scatter)}]{mode} %{s.value}{predicate}"
 
 
 def _print_op(s: Op) -> str:
@@ -103,7 +103,7 @@ PRINTERS = {
     Init: _print_init,
     Update: lambda s: f"update {s.acc} %{s.value}",
     Store: _print_store,
-    Leave: lambda s: f"leave if %{s.value}",
+    Break: lambda s: f"break if %{s.value}",
     Loop: _print_loop,
 }
 
@@ -175,16 +175,18 @@ def _parse_index(text: str) -> tuple[Affine, tuple[tuple[int, int], ...]]:
     return Affine(const, tuple(sorted(terms))), tuple(indirect)
 
 
-def _parse_load(id: str, buffer: str, index: str, guard: str | None, other: str | None) -> Load:
+def _parse_load(id: str, buffer: str, index: str, predicate: str | None, other: str | None) -> Load:
     affine, gather = _parse_index(index)
-    if guard is None or other is None:
+    if predicate is None or other is None:
         return Load(int(id), buffer, affine, gather)
-    return Load(int(id), buffer, affine, gather, int(guard), _parse_scalar(other))
+    return Load(int(id), buffer, affine, gather, int(predicate), _parse_scalar(other))
 
 
-def _parse_store(buffer: str, index: str, mode: str | None, value: str, guard: str | None) -> Store:
+def _parse_store(
+    buffer: str, index: str, mode: str | None, value: str, predicate: str | None
+) -> Store:
     affine, scatter = _parse_index(index)
-    where = None if guard is None else int(guard)
+    where = None if predicate is None else int(predicate)
     return Store(buffer, affine, int(value), scatter, mode or "set", where)
 
 
@@ -215,7 +217,7 @@ _PARSERS = [
     (re.compile(r"%(\d+) = (\w+) (\w+)((?: %\d+)*)"), _parse_op),
     (re.compile(r"acc (\w+) = (\w+) (\w+) (\S+)"), _parse_init),
     (re.compile(r"update (\w+) %(\d+)"), lambda acc, value: Update(acc, int(value))),
-    (re.compile(r"leave if %(\d+)"), lambda value: Leave(int(value))),
+    (re.compile(r"break if %(\d+)"), lambda value: Break(int(value))),
     (re.compile(r"store (\w+)\[(.*)\](?: (\w+)=)? %(\d+)(?: if %(\d+))?"), _parse_store),
     (
         re.compile(

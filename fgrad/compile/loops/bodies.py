@@ -2,7 +2,7 @@
 
     control scan (consts, carry, xs) -> (carry, ys)
       the body is compiled like any program; its table of slots becomes a part of ours, so that
-      entering it is a few `Place` steps, and a step of the loop a few `Advance` and `Swap` steps
+      entering it is a few `PointAt` steps, and a step of the loop a few `Advance` and `Swap` steps
 
 What a body needs besides (its constants, its arena, second buffers for a carry) becomes operands of
 the step, so that the planner knows of it.

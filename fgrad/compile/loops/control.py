@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fgrad.compile.kernel.affine import Place, shifted, total
-from fgrad.compile.kernel.ir import Leave
+from fgrad.compile.kernel.affine import AffineIndex, shifted, total
+from fgrad.compile.kernel.ir import Break
 from fgrad.compile.loops.linalg import LINALG_RULES
 from fgrad.compile.loops.rules import RULES
 from fgrad.compile.loops.values import Counting, Sparse, Stored, TooLarge, Value, stored_at
@@ -175,7 +175,7 @@ def _written_out(w: LoopWriter, s: Scan) -> Sequence[Value]:
     carry = list(s.carry)
     stacks: list[list[np.ndarray]] = [[] for _ in s.body.outputs[len(carry) :]]
     for k in range(s.length)[:: -1 if s.reverse else 1]:
-        items = [item_of(w, x, Place(k)) for x in s.xs]
+        items = [item_of(w, x, AffineIndex(k)) for x in s.xs]
         outs = w.program(s.body, [*s.consts, *carry, *items])
         carry = outs[: len(carry)]
         for stack, y in zip(stacks, outs[len(carry) :], strict=True):
@@ -187,7 +187,7 @@ def _written_out(w: LoopWriter, s: Scan) -> Sequence[Value]:
     return [*carry, *ys]
 
 
-def item_of(w: LoopWriter, x: Value, place: Place) -> Value:
+def item_of(w: LoopWriter, x: Value, place: AffineIndex) -> Value:
     """An item of an array of items."""
     if isinstance(x, Stored):
         return stored_at(x, 0, place)
@@ -195,7 +195,7 @@ def item_of(w: LoopWriter, x: Value, place: Place) -> Value:
         return np.array(w.index(place, x.dtype), np.int64)
     if isinstance(x, Sparse) or not isinstance(x, np.ndarray):
         raise TooLarge
-    if place == Place(place.const):
+    if place == AffineIndex(place.const):
         return np.asarray(x[place.const])
     if not x.strides[0] and x.shape[0]:
         return np.asarray(x[0])
@@ -277,7 +277,7 @@ def _begun(
     return Carry(False, None, None, x, w.carried(w.cells(x), var.aval.dtype), w.shape(var))
 
 
-def _present(w: LoopWriter, c: Carry, step: Place) -> Value:
+def _present(w: LoopWriter, c: Carry, step: AffineIndex) -> Value:
     """A carry in a step."""
     if c.same:
         return c.first
@@ -337,7 +337,7 @@ class While(NamedTuple):
         return self.body.inputs[len(self.body_consts) :]
 
     def written(self, carries: Sequence[Carry]) -> Program:
-        """The body, where what is in memory is not chosen by lane, but written with a guard."""
+        """The body, where what is in memory is not chosen by lane, but written with a predicate."""
         if self.unchosen is None or not any([c.memory is not None for c in carries]):
             return self.body
         outs = self.unchosen.outputs
@@ -373,25 +373,25 @@ def write_while(w: LoopWriter, s: While, memory: Sequence[Stored | None]) -> lis
         for k, (var, x, place) in enumerate(zip(s.carried, s.carry, memory, strict=True))
     ]
     w.b.open(1, "while")
-    given = [_present(w, c, Place()) for c in carries]
+    given = [_present(w, c, AffineIndex()) for c in carries]
     versions = dict(w.versions)
     (go,) = w.program(s.cond, [*s.cond_consts, *given])
     if any([w.versions[buffer] != version for buffer, version in versions.items()]):
         raise TooLarge  # the condition would write into what the body reads
-    goes, guard = int(w.cells(go).flat[0]), w.guard
-    leave(w, w.b.op("not", BOOL, goes))
+    goes, predicate = int(w.cells(go).flat[0]), w.predicate
+    break_if(w, w.b.op("not", BOOL, goes))
     if s.unchosen is not None:
-        w.guard = w.b.both(guard, goes)
+        w.predicate = w.b.both(predicate, goes)
     outs = w.program(s.written(carries), [*s.body_consts, *given])
-    w.guard = guard
+    w.predicate = predicate
     ended = _updated(w, carries, outs)
     w.b.close()
     return [_result(w, c, y, 0) for c, y in zip(carries, ended, strict=True)]
 
 
-def leave(w: LoopWriter, stop: int) -> None:
+def break_if(w: LoopWriter, stop: int) -> None:
     """End the innermost loop if `stop` holds."""
-    w.b.frames[-1].body.append(Leave(stop))
+    w.b.frames[-1].body.append(Break(stop))
 
 
 # --- switch
@@ -403,7 +403,7 @@ def switch(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     which = int(w.operand(eqn.inputs[0]).flat[0])
     operands = [w.value(a) for a in eqn.inputs[1:]]
     known = w.place(which)
-    if known == Place(known.const):
+    if known == AffineIndex(known.const):
         return w.program(branches[min(max(known.const, 0), len(branches) - 1)], operands)
     heavy = any([has_loops(p) or weight_of(p) > CHEAP_BRANCH for p in branches])
     return (_one_of if heavy else _selected)(w, eqn, which, branches, operands)
@@ -419,11 +419,11 @@ def _selected(
     w: LoopWriter, eqn: Eqn, which: int, branches: Sequence[Program], operands: Sequence[Value]
 ) -> list[Value]:
     """All branches, and a selection of what they give."""
-    found, guard = [], w.guard
+    found, predicate = [], w.predicate
     for k, branch in enumerate(branches):
-        w.guard = w.b.both(guard, _chosen_by(w, which, k, len(branches)))
+        w.predicate = w.b.both(predicate, _chosen_by(w, which, k, len(branches)))
         found.append(w.program(branch, [_fresh(w, x) for x in operands]))
-    w.guard = guard
+    w.predicate = predicate
     hits = [_chosen_by(w, which, k, len(branches)) for k in range(len(branches))]
     outs: list[Value] = []
     homes: list[Stored] = []
@@ -452,13 +452,13 @@ def _fresh(w: LoopWriter, x: Value) -> Value:
 
 def _joined(w: LoopWriter, home: Stored, column: Sequence[Value], hits: Sequence[int]) -> Value:
     """An array in memory, into which the branches write that have left it elsewhere."""
-    guard = w.guard
+    predicate = w.predicate
     for x, hit in zip(column, hits, strict=True):
         if is_mutable(x) and _is_at(x, home):
             continue
-        w.guard = w.b.both(guard, hit)
+        w.predicate = w.b.both(predicate, hit)
         w.write(home, w.cells(x))
-    w.guard = guard
+    w.predicate = predicate
     return _newest(w, home)  # type: ignore[return-value]
 
 
@@ -485,7 +485,7 @@ def _one_of(
         hit = _chosen_by(w, which, k, len(branches))
         w.b.update(waits, hit)
         w.b.open(1, "while")
-        leave(w, w.b.op("not", BOOL, w.b.read(waits)))
+        break_if(w, w.b.op("not", BOOL, w.b.read(waits)))
         outs = w.program(branch, [_fresh(w, x) for x in operands])
         w.b.update(waits, w.number(False, BOOL))
         for own, y, where in zip(accs, outs, held, strict=True):

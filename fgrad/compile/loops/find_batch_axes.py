@@ -31,7 +31,7 @@ class LaneWhile(NamedTuple):
     says for each lane whether it goes on, and the body changes nothing where it does not.
 
     `unchosen` gives the carry with that choice, then without it: for arrays in memory, whose writes
-    can be guarded instead.
+    can be predicated instead.
     """
 
     go: Program

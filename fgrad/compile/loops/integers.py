@@ -1,19 +1,19 @@
 """L5. Integers that are affine in the loops of a kernel, as most indices are.
 
 `i + 1`, `2 * i` and comparisons with a certain result need no operations, so that addresses are
-affine and what guards them goes away.
+affine and what predicates them goes away.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from fgrad.compile.kernel.affine import Place, shifted, total
+from fgrad.compile.kernel.affine import AffineIndex, shifted, total
 from fgrad.compile.loops.writer import LoopWriter
 from fgrad.ir.aval import BOOL
 
 
-def _affine(w: LoopWriter, *ids: int) -> list[Place] | None:
+def _affine(w: LoopWriter, *ids: int) -> list[AffineIndex] | None:
     found = [w.affine.get(id) for id in ids]
     return None if any([p is None for p in found]) else found  # type: ignore[return-value]
 
@@ -31,7 +31,7 @@ def _times(w: LoopWriter, x: int, y: int) -> int | None:
     if places is None:
         return None
     for p, q in (places, places[::-1]):
-        if p == Place(p.const):
+        if p == AffineIndex(p.const):
             return w.index(shifted(q, p.const, 0))
     return None
 

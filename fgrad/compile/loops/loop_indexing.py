@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.compile.kernel.affine import Place, shifted, total
+from fgrad.compile.kernel.affine import AffineIndex, shifted, total
 from fgrad.compile.loops.values import Sparse, Stored, TooLarge, Update, Value
 from fgrad.compile.loops.writer import MOST_CELLS, LoopWriter, is_mutable, mapped, settled
 from fgrad.compile.lower.rules import UINT64, accumulator
@@ -30,28 +30,28 @@ def _own_rows(w: LoopWriter, x: Atom, axes: Sequence[int]) -> set[int]:
 
 
 def _indices(
-    w: LoopWriter, atoms: Sequence[Atom], lengths: Sequence[int], guarded: bool,
+    w: LoopWriter, atoms: Sequence[Atom], lengths: Sequence[int], predicated: bool,
     own: Collection[int] = (),
 ) -> tuple[list[np.ndarray], np.ndarray | None]:  # fmt: skip
-    """Indices as int64 ids, clamped unless `guarded`; and the ids of guards that all are inside,
-    -1 where that is certain.  Those of a lane's `own` rows are 0."""
+    """Indices as int64 ids, clamped unless `predicated`; and the ids of predicates that all are
+    inside, -1 where that is certain.  Those of a lane's `own` rows are 0."""
     found, inside = [], None
     for number, (atom, n) in enumerate(zip(atoms, lengths, strict=True)):
         ids = w.zeros(w.shape(atom), INT64) if number in own else w.operand(atom)
         dtype = atom.aval.dtype
-        flat, guards = [], []
+        flat, predicates = [], []
         for id in map(int, ids.flat):
             if dtype == UINT64:
                 id = w.b.op("min", dtype, id, w.b.const(1 << 62, dtype))
             id = id if dtype == INT64 else w.b.op("convert", INT64, id)
             limits = w.limits(w.place(id))
             certain = limits is not None and limits[0] >= 0 and limits[1] < n
-            guard = None if certain or not guarded else w.b.within(w.place(id), 0, n, None)
-            guards.append(-1 if guard is None else guard)
-            flat.append(id if certain or guarded else _clamped(w, id, n - 1))
+            predicate = None if certain or not predicated else w.b.within(w.place(id), 0, n, None)
+            predicates.append(-1 if predicate is None else predicate)
+            flat.append(id if certain or predicated else _clamped(w, id, n - 1))
         found.append(np.array(flat, np.int64).reshape(ids.shape))
-        inside = _both(w, inside, np.array(guards, np.int64).reshape(ids.shape))
-    return found, inside if guarded else None
+        inside = _both(w, inside, np.array(predicates, np.int64).reshape(ids.shape))
+    return found, inside if predicated else None
 
 
 def _clamped(w: LoopWriter, id: int, high: int) -> int:
@@ -80,9 +80,9 @@ def gather(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
         return _large_gather(w, source, axes, found, inside, rest)
     parts = []
     for at in np.ndindex(found[0].shape):
-        guard = None if inside is None or inside[at] < 0 else int(inside[at])
+        predicate = None if inside is None or inside[at] < 0 else int(inside[at])
         ids = [int(i[at]) for i in found]
-        parts.append(_read_at(w, source, axes, ids, rest, guard))
+        parts.append(_read_at(w, source, axes, ids, rest, predicate))
     return [np.array(parts, np.int64).reshape(shape)]
 
 
@@ -113,17 +113,17 @@ def _addressable(w: LoopWriter, atom: Atom) -> Stored | np.ndarray:
 
 def _read_at(
     w: LoopWriter, x: Stored | np.ndarray, axes: Sequence[int], ids: list[int], rest: list[int],
-    guard: int | None,
+    predicate: int | None,
 ) -> np.ndarray:  # fmt: skip
     """The elements at one computed place."""
     if isinstance(x, np.ndarray):
         places = [w.place(id) for id in ids]
-        if all([p == Place(p.const) for p in places]):
+        if all([p == AffineIndex(p.const) for p in places]):
             key: list[Any] = [slice(None)] * x.ndim
             for a, p in zip(axes, places, strict=True):
                 key[a] = p.const
             return x[tuple(key)]
-        if math.prod([x.shape[a] for a in axes]) <= MOST_CHOICES and guard is None:
+        if math.prod([x.shape[a] for a in axes]) <= MOST_CHOICES and predicate is None:
             return _chosen(w, np.moveaxis(x, axes, range(len(axes))), ids)
         x = w.memory(x, x.shape, _dtype_of(w, x))
     first = total((x.base, *[w.place(id) for id in ids]), (1, *[x.strides[a] for a in axes]))
@@ -131,14 +131,14 @@ def _read_at(
         x.buffer, x.dtype, first,
         tuple([x.shape[k] for k in rest]), tuple([x.strides[k] for k in rest]), x.version,
     )  # fmt: skip
-    if guard is None:
+    if predicate is None:
         return w.loaded(part)
     zero = w.number(0, x.dtype)
     mutable = is_mutable(x)
     ids = [
         w.b.op(
-            "select", x.dtype, guard,
-            w.b.load(x.buffer, shifted(first, 1, int(k)), guard, mutable=mutable), zero,
+            "select", x.dtype, predicate,
+            w.b.load(x.buffer, shifted(first, 1, int(k)), predicate, mutable=mutable), zero,
         )
         for k in part.offsets().flat
     ]  # fmt: skip
@@ -223,7 +223,7 @@ def chosen_update(w: LoopWriter, x: np.ndarray, dtype: np.dtype, update: Update)
     for at in np.ndindex(found[0].shape):
         ids = [int(i[at]) for i in found]
         places = [w.place(id) for id in ids]
-        constant = all([p == Place(p.const) for p in places])
+        constant = all([p == AffineIndex(p.const) for p in places])
         if not constant and math.prod(out.shape[: len(axes)]) > MOST_CHOICES:
             return w.loaded(w.apply(w.memory(x, x.shape, dtype), update))
         certain = constant and (inside is None or inside[at] < 0)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.compile.kernel.affine import Place
+from fgrad.compile.kernel.affine import AffineIndex
 from fgrad.compile.kernel.ir import Loop
 from fgrad.compile.kernel.machine import VECTOR_BYTES
 from fgrad.compile.kernel.scalar import SCALAR_OPS, TRANSCENDENTAL
@@ -197,7 +197,7 @@ def slice_(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     start, step, x = eqn.params["start"], eqn.params["step"], w.value(eqn.inputs[0])
     shape = w.shape(eqn.outputs[0])
     if isinstance(x, Stored):
-        by = Place(sum([a * s for a, s, n in zip(start, x.strides, shape, strict=True)]))
+        by = AffineIndex(sum([a * s for a, s, n in zip(start, x.strides, shape, strict=True)]))
         strides = [s * k for s, k in zip(x.strides, step, strict=True)]
         return [settled(w, x.moved(by, shape, strides))]
     cut = [slice(a, a + (n - 1) * s + 1, s) for a, s, n in zip(start, step, shape, strict=True)]
@@ -210,7 +210,7 @@ def index(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     """One place along the first axes."""
     ints, x = eqn.params["ints"], w.value(eqn.inputs[0])
     if isinstance(x, Stored):
-        by = Place(sum([i * s for i, s in zip(ints, x.strides, strict=False)]))
+        by = AffineIndex(sum([i * s for i, s in zip(ints, x.strides, strict=False)]))
         return [settled(w, x.moved(by, x.shape[len(ints) :], x.strides[len(ints) :]))]
     return [np.asarray(w.cells(x)[tuple(ints)])]
 
@@ -219,7 +219,7 @@ def reverse(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     """Axes walked from their ends."""
     axes, x = eqn.params["axes"], w.value(eqn.inputs[0])
     if isinstance(x, Stored):
-        by = Place(sum([(x.shape[a] - 1) * x.strides[a] for a in axes]))
+        by = AffineIndex(sum([(x.shape[a] - 1) * x.strides[a] for a in axes]))
         strides = [-s if k in axes else s for k, s in enumerate(x.strides)]
         return [settled(w, x.moved(by, x.shape, strides))]
     return [np.flip(w.cells(x), axes)]

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from fgrad.compile.kernel.affine import Place, row_major, shifted, total
+from fgrad.compile.kernel.affine import AffineIndex, row_major, shifted, total
 
 
 class TooLarge(Exception):
@@ -27,7 +27,7 @@ class Stored(NamedTuple):
 
     buffer: str
     dtype: np.dtype
-    base: Place
+    base: AffineIndex
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     version: int | None = None
@@ -44,7 +44,7 @@ class Stored(NamedTuple):
             found = np.add.outer(found, stride * np.arange(n))
         return found
 
-    def moved(self, by: Place, shape: Sequence[int], strides: Sequence[int]) -> Stored:
+    def moved(self, by: AffineIndex, shape: Sequence[int], strides: Sequence[int]) -> Stored:
         """Another view of the buffer, that begins `by` further on."""
         return self._replace(
             base=total((self.base, by), (1, 1)), shape=tuple(shape), strides=tuple(strides)
@@ -57,12 +57,12 @@ class Stored(NamedTuple):
 
 
 class Update(NamedTuple):
-    """`target[indices] mode= updates`, the places of `axes` given by values; `inside` guards it."""
+    """`target[indices] mode= updates`, the places of `axes` given by values, where `inside`."""
 
     axes: tuple[int, ...]
     mode: str
     indices: tuple[np.ndarray, ...]  # ids, of one shape
-    inside: np.ndarray | None  # ids of guards, of the same shape; None where all are inside
+    inside: np.ndarray | None  # ids of predicates, of the same shape; None where all are inside
     updates: np.ndarray  # of that shape, then the other axes of the target
 
 
@@ -84,7 +84,7 @@ class Counting(NamedTuple):
 Value: TypeAlias = "np.ndarray | Stored | Sparse | Counting"
 
 
-def stored_at(x: Stored, axis: int, place: Place) -> Stored:
+def stored_at(x: Stored, axis: int, place: AffineIndex) -> Stored:
     """The view without an axis, at a place along it."""
     strides = (*x.strides[:axis], *x.strides[axis + 1 :])
     shape = (*x.shape[:axis], *x.shape[axis + 1 :])

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.compile.kernel.affine import (
-    Place,
+    AffineIndex,
     bounds,
     row_major,
     shifted,
@@ -99,7 +99,7 @@ class LoopWriter:
         builder: LoopBuilder,
         rules: Mapping[Primitive, LoopRule],
         prepare: Callable[[Program], Program],
-        lanes: Mapping[Var, Mapping[int, Place]],
+        lanes: Mapping[Var, Mapping[int, AffineIndex]],
         constant: Callable[[np.ndarray], Var],
         ends: Mapping[int, LaneWhile],
     ) -> None:
@@ -111,10 +111,10 @@ class LoopWriter:
         self.constant = constant
         self.env: dict[Var, Value] = {}
         self.numbers: dict[int, PyTree] = {}  # ids of constants
-        self.affine: dict[int, Place] = {}  # ids of integers that are affine in loop axes
+        self.affine: dict[int, AffineIndex] = {}  # ids of integers that are affine in loop axes
         self.versions: dict[str, int] = {}  # how often a buffer was written
         self.homes: dict[Var, Stored] = {}  # where results should be written
-        self.guard: int | None = None  # of all writes to memory
+        self.predicate: int | None = None  # of all writes to memory
         self.flags: dict[str, Var] = {}  # what is set where something fails, by message
 
     # --- shapes and constants
@@ -130,10 +130,10 @@ class LoopWriter:
         id = self.b.const(x, dtype)
         self.numbers[id] = np.asarray(x).astype(dtype)[()]
         if dtype == INT64:
-            self.affine[id] = Place(int(x))
+            self.affine[id] = AffineIndex(int(x))
         return id
 
-    def index(self, place: Place, dtype: np.dtype = INT64) -> int:
+    def index(self, place: AffineIndex, dtype: np.dtype = INT64) -> int:
         """A place as an integer."""
         if not place.terms and not place.values:
             return self.number(place.const, dtype)
@@ -141,11 +141,11 @@ class LoopWriter:
         self.affine[id] = place
         return id if dtype == INT64 else self.b.op("convert", dtype, id)
 
-    def place(self, id: int) -> Place:
+    def place(self, id: int) -> AffineIndex:
         """An integer as a place, affine where that is known."""
         return self.affine.get(id, value(id))
 
-    def limits(self, place: Place) -> tuple[int, int] | None:
+    def limits(self, place: AffineIndex) -> tuple[int, int] | None:
         """The range of a place, if it is known."""
         return bounds(place, self.b.extents)
 
@@ -209,7 +209,7 @@ class LoopWriter:
         size = int(np.prod(shape, dtype=np.int64))
         buffer = self.b.scratch(dtype, max(size, 1))
         self.versions[buffer] = 0
-        return Stored(buffer, dtype, Place(), tuple(shape), row_major(shape), 0)
+        return Stored(buffer, dtype, AffineIndex(), tuple(shape), row_major(shape), 0)
 
     def memory(self, x: Value, shape: Sequence[int], dtype: np.dtype) -> Stored:
         """A value in fresh memory of the kernel."""
@@ -231,7 +231,7 @@ class LoopWriter:
         ids = self.cells(x)
         for offset, id in zip(target.offsets().flat, ids.flat, strict=True):
             self.b.store(
-                target.buffer, shifted(target.base, 1, int(offset)), int(id), "set", self.guard
+                target.buffer, shifted(target.base, 1, int(offset)), int(id), "set", self.predicate
             )
         return self.written(target)
 
@@ -250,7 +250,7 @@ class LoopWriter:
         else:
             id = int(x.flat[0])
         to = total((target.base, *places), (1, *target.strides))
-        self.b.store(target.buffer, to, id, "set", self.guard)
+        self.b.store(target.buffer, to, id, "set", self.predicate)
         self.b.close_to(depth)
 
     def written(self, target: Stored) -> Stored:
@@ -266,7 +266,7 @@ class LoopWriter:
             raise TooLarge
         rest = [k for k in range(len(target.shape)) if k not in update.axes]
         inner = Stored(
-            target.buffer, target.dtype, Place(),
+            target.buffer, target.dtype, AffineIndex(),
             tuple([target.shape[k] for k in rest]), tuple([target.strides[k] for k in rest]),
         )  # fmt: skip
         offsets = inner.offsets()
@@ -274,11 +274,13 @@ class LoopWriter:
         for at in np.ndindex(update.indices[0].shape):
             places = [self.place(int(i[at])) for i in update.indices]
             first = total((target.base, *places), (1, *strides))
-            guard = self.guard
+            predicate = self.predicate
             if update.inside is not None and update.inside[at] >= 0:
-                guard = self.b.both(guard, int(update.inside[at]))
+                predicate = self.b.both(predicate, int(update.inside[at]))
             for k, id in zip(offsets.flat, update.updates[at].flat, strict=True):
-                self.b.store(target.buffer, shifted(first, 1, int(k)), int(id), update.mode, guard)
+                self.b.store(
+                    target.buffer, shifted(first, 1, int(k)), int(id), update.mode, predicate
+                )
         self.check_size()
         return self.written(target)
 
@@ -288,8 +290,8 @@ class LoopWriter:
             raise TooLarge
         flag = self.flags.setdefault(message, Var(Aval((1,), INT64)))
         buffer = self.b.buffer(flag, "out")
-        guard = self.b.both(self.guard, condition)
-        self.b.store(buffer, Place(), self.number(1, INT64), "set", guard)
+        predicate = self.b.both(self.predicate, condition)
+        self.b.store(buffer, AffineIndex(), self.number(1, INT64), "set", predicate)
 
     # --- accumulators
 

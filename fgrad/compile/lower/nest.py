@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fgrad.compile.kernel.affine import ZERO, Place, Places, row_major, shifted, total, value
+from fgrad.compile.kernel.affine import ZERO, AffineIndex, Places, row_major, shifted, total, value
 from fgrad.compile.kernel.builder import KernelBuilder
 from fgrad.compile.kernel.ir import Ref
 from fgrad.compile.kernel.rewrite import identity
@@ -87,7 +87,7 @@ def write_updates(b: KernelBuilder, eqn: Eqn, mode: str) -> None:
     lane = own_lane(b, eqn)
     at = b.open_all(indices[0].aval.shape[:1], "serial" if lane is None else "parallel")
     at += b.open_all(indices[0].aval.shape[1:], "serial")
-    found: dict[int, Place] = {}
+    found: dict[int, AffineIndex] = {}
     inside = None
     for a, index in zip(axes, indices, strict=True):
         if a == lane:

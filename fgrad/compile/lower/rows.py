@@ -21,7 +21,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
-from fgrad.compile.kernel.affine import Place, Places, row_major, total
+from fgrad.compile.kernel.affine import AffineIndex, Places, row_major, total
 from fgrad.compile.kernel.builder import KernelBuilder, Request
 from fgrad.compile.kernel.rewrite import identity
 from fgrad.compile.lower.rules import REDUCTIONS, accumulate_op
@@ -267,7 +267,7 @@ class _RowLowering:
             count *= n
         return max(count, 1)
 
-    def _row_start(self) -> Place:
+    def _row_start(self) -> AffineIndex:
         """The flat index of the first element of the row."""
         strides = row_major(self.group.domain)[: self.group.rows]
         return total(self.row_places, strides)

@@ -16,7 +16,7 @@ import numpy as np
 
 from fgrad.compile.kernel.affine import (
     ZERO,
-    Place,
+    AffineIndex,
     bounds,
     divided,
     shifted,
@@ -39,7 +39,7 @@ def elementwise_value(b: KernelBuilder, eqn: Eqn, _k: int, request: Request) -> 
     """One scalar operation on the values of the operands at the same place."""
     ids = []
     for atom in eqn.inputs:
-        ids.append((yield Request(atom, request.places, request.guard)))
+        ids.append((yield Request(atom, request.places, request.predicate)))
     scalar = eqn.prim.scalar
     assert scalar is not None
     dtype = eqn.outputs[0].aval.dtype
@@ -86,20 +86,22 @@ COMPOSED: dict[str, Callable[..., int]] = {
 # --- moving elements
 
 
-def _same_atom(places: Callable[[KernelBuilder, Eqn, Request], tuple[Place, ...]]) -> ValueRule:
+def _same_atom(
+    places: Callable[[KernelBuilder, Eqn, Request], tuple[AffineIndex, ...]],
+) -> ValueRule:
     """A rule that reads its operand at another place."""
 
     def rule(b: KernelBuilder, eqn: Eqn, _k: int, request: Request) -> Rule:
-        return (yield Request(eqn.inputs[0], places(b, eqn, request), request.guard))
+        return (yield Request(eqn.inputs[0], places(b, eqn, request), request.predicate))
 
     return rule
 
 
-def _broadcast(b: KernelBuilder, eqn: Eqn, r: Request) -> tuple[Place, ...]:
+def _broadcast(b: KernelBuilder, eqn: Eqn, r: Request) -> tuple[AffineIndex, ...]:
     return tuple([r.places[d] for d in eqn.params["dims"]])
 
 
-def _permute(b: KernelBuilder, eqn: Eqn, r: Request) -> tuple[Place, ...]:
+def _permute(b: KernelBuilder, eqn: Eqn, r: Request) -> tuple[AffineIndex, ...]:
     axes = eqn.params["axes"]
     out = [ZERO] * len(axes)
     for k, a in enumerate(axes):
@@ -107,25 +109,25 @@ def _permute(b: KernelBuilder, eqn: Eqn, r: Request) -> tuple[Place, ...]:
     return tuple(out)
 
 
-def _reshape(b: KernelBuilder, eqn: Eqn, r: Request) -> tuple[Place, ...]:
+def _reshape(b: KernelBuilder, eqn: Eqn, r: Request) -> tuple[AffineIndex, ...]:
     return b.reshaped(r.places, eqn.outputs[0].aval.shape, eqn.inputs[0].aval.shape)
 
 
-def _slice(b: KernelBuilder, eqn: Eqn, r: Request) -> tuple[Place, ...]:
+def _slice(b: KernelBuilder, eqn: Eqn, r: Request) -> tuple[AffineIndex, ...]:
     start, step = eqn.params["start"], eqn.params["step"]
     return tuple([shifted(p, s, a) for p, a, s in zip(r.places, start, step, strict=True)])
 
 
-def _index(b: KernelBuilder, eqn: Eqn, r: Request) -> tuple[Place, ...]:
-    return (*[Place(i) for i in eqn.params["ints"]], *r.places)
+def _index(b: KernelBuilder, eqn: Eqn, r: Request) -> tuple[AffineIndex, ...]:
+    return (*[AffineIndex(i) for i in eqn.params["ints"]], *r.places)
 
 
-def _reverse(b: KernelBuilder, eqn: Eqn, r: Request) -> tuple[Place, ...]:
+def _reverse(b: KernelBuilder, eqn: Eqn, r: Request) -> tuple[AffineIndex, ...]:
     shape, axes = eqn.outputs[0].aval.shape, eqn.params["axes"]
     return tuple([shifted(p, -1, shape[k] - 1) if k in axes else p for k, p in enumerate(r.places)])
 
 
-def _windows(b: KernelBuilder, eqn: Eqn, r: Request) -> tuple[Place, ...]:
+def _windows(b: KernelBuilder, eqn: Eqn, r: Request) -> tuple[AffineIndex, ...]:
     """x[..., stride * window + dilation * offset, ...]."""
     axes, ndim = eqn.params["axes"], eqn.inputs[0].aval.ndim
     places = list(r.places[:ndim])
@@ -152,7 +154,7 @@ def pad_value(b: KernelBuilder, eqn: Eqn, _k: int, r: Request) -> Rule:
                 hit = b.op("eq", BOOL, b.index(rest), b.const(0, INT64))
                 inside = b.both(inside, hit)
         places.append(place)
-    id = yield Request(x, tuple(places), b.both(r.guard, inside))
+    id = yield Request(x, tuple(places), b.both(r.predicate, inside))
     if inside is None:
         return id
     dtype = x.aval.dtype
@@ -182,7 +184,7 @@ def concatenate_value(b: KernelBuilder, eqn: Eqn, _k: int, r: Request) -> Rule:
             continue
         inside = b.within(local, 0, n, None)
         moved = (*r.places[:axis], local, *r.places[axis + 1 :])
-        id = yield Request(x, moved, b.both(r.guard, inside))
+        id = yield Request(x, moved, b.both(r.predicate, inside))
         parts.append((inside, id))
     result = parts[-1][1]
     for inside, id in reversed(parts[:-1]):
@@ -196,9 +198,11 @@ UINT64 = np.dtype(np.uint64)
 _FAR = 1 << 62
 
 
-def position(b: KernelBuilder, atom: Atom, places: tuple[Place, ...], guard: int | None) -> Rule:
+def position(
+    b: KernelBuilder, atom: Atom, places: tuple[AffineIndex, ...], predicate: int | None
+) -> Rule:
     """An integer operand as an int64 value."""
-    id = yield Request(atom, places, guard)
+    id = yield Request(atom, places, predicate)
     dtype = atom.aval.dtype
     if dtype == UINT64:  # what int64 cannot hold is out of bounds all the same
         id = b.op("min", dtype, id, b.const(_FAR, dtype))
@@ -219,15 +223,15 @@ def gather_value(b: KernelBuilder, eqn: Eqn, _k: int, r: Request) -> Rule:
     rank = indices[0].aval.ndim
     at, rest = r.places[:rank], iter(r.places[rank:])
     fill = eqn.params["mode"] == "fill"
-    found: dict[int, Place] = {}
+    found: dict[int, AffineIndex] = {}
     inside = None
     for a, index in zip(axes, indices, strict=True):
-        id = yield from position(b, index, at, r.guard)
+        id = yield from position(b, index, at, r.predicate)
         if fill:
             inside = b.within(value(id), 0, x.aval.shape[a], inside)
         found[a] = value(clamped(b, id, x.aval.shape[a] - 1))
     places = tuple([found[a] if a in found else next(rest) for a in range(x.aval.ndim)])
-    id = yield Request(x, places, b.both(r.guard, inside))
+    id = yield Request(x, places, b.both(r.predicate, inside))
     if inside is None:
         return id
     dtype = x.aval.dtype
@@ -242,7 +246,7 @@ def dynamic_slice_value(b: KernelBuilder, eqn: Eqn, _k: int, r: Request) -> Rule
         id = yield from position(b, start, (), None)
         high = x.aval.shape[k] - eqn.params["sizes"][k]
         places.append(total((value(clamped(b, id, high)), r.places[k]), (1, 1)))
-    return (yield Request(x, tuple(places), r.guard))
+    return (yield Request(x, tuple(places), r.predicate))
 
 
 # --- reductions
@@ -271,8 +275,8 @@ def accumulator(op: str, dtype: np.dtype) -> str:
 
 
 def reduced_places(
-    places: tuple[Place, ...], axes: tuple[int, ...], inner: tuple[Place, ...]
-) -> tuple[Place, ...]:
+    places: tuple[AffineIndex, ...], axes: tuple[int, ...], inner: tuple[AffineIndex, ...]
+) -> tuple[AffineIndex, ...]:
     """The places of a reduction's operand: `inner` along the reduced axes."""
     kept, summed = iter(places), iter(inner)
     rank = len(places) + len(axes)
@@ -286,12 +290,12 @@ def reduce_value(b: KernelBuilder, eqn: Eqn, _k: int, r: Request) -> Rule:
     dtype = x.aval.dtype
     op = accumulate_op(eqn.prim, dtype)
     depth = max([b.place_depth(p) for p in r.places], default=0)
-    if r.guard is not None:
-        depth = max(depth, b.depths[r.guard])
+    if r.predicate is not None:
+        depth = max(depth, b.depths[r.predicate])
     aside = b.retreat(depth)
     acc = b.accumulator(op, dtype, identity(op, dtype))
     inner = b.open_all([x.aval.shape[a] for a in axes], "reduce")
-    id = yield Request(x, reduced_places(r.places, axes, inner), r.guard)
+    id = yield Request(x, reduced_places(r.places, axes, inner), r.predicate)
     b.update(acc, id)
     b.close_to(depth)
     out = b.read(acc)
@@ -305,8 +309,8 @@ def dot_value(b: KernelBuilder, eqn: Eqn, _k: int, r: Request) -> Rule:
     (cx, cy), (bx, by) = eqn.params["contract"], eqn.params["batch"]
     dtype = x.aval.dtype
     depth = max([b.place_depth(p) for p in r.places], default=0)
-    if r.guard is not None:
-        depth = max(depth, b.depths[r.guard])
+    if r.predicate is not None:
+        depth = max(depth, b.depths[r.predicate])
     aside = b.retreat(depth)
     op = "or" if dtype == BOOL else "add"
     acc = b.accumulator(op, dtype, identity(op, dtype))
@@ -316,8 +320,8 @@ def dot_value(b: KernelBuilder, eqn: Eqn, _k: int, r: Request) -> Rule:
                    for ba, c in ((bx, cx), (by, cy)))  # fmt: skip
     at_x = tuple([left[a] if a in left else next(free) for a in range(x.aval.ndim)])
     at_y = tuple([right[a] if a in right else next(free) for a in range(y.aval.ndim)])
-    p = yield Request(x, at_x, r.guard)
-    q = yield Request(y, at_y, r.guard)
+    p = yield Request(x, at_x, r.predicate)
+    q = yield Request(y, at_y, r.predicate)
     b.update(acc, b.op("and" if dtype == BOOL else "mul", dtype, p, q))
     b.close_to(depth)
     out = b.read(acc)
@@ -333,13 +337,13 @@ def conv_value(b: KernelBuilder, eqn: Eqn, _k: int, r: Request) -> Rule:
     n_at, o_at, *at = r.places
     out_channels, in_channels, *window = w.aval.shape
     depth = max([b.place_depth(place) for place in r.places], default=0)
-    if r.guard is not None:
-        depth = max(depth, b.depths[r.guard])
+    if r.predicate is not None:
+        depth = max(depth, b.depths[r.predicate])
     aside = b.retreat(depth)
     acc = b.accumulator("add", dtype, identity("add", dtype))
     c_at, *offsets = b.open_all([in_channels, *window], "reduce")
     channel, image = _grouped(b, o_at, c_at, n_at, out_channels, in_channels, eqn)
-    places, inside = [image, channel], r.guard
+    places, inside = [image, channel], r.predicate
     for k, offset in enumerate(offsets):
         place = total((at[k], offset), (p["strides"][k], p["w_dilation"][k]), -p["padding"][k][0])
         gap = p["x_dilation"][k]
@@ -352,9 +356,9 @@ def conv_value(b: KernelBuilder, eqn: Eqn, _k: int, r: Request) -> Rule:
                 inside = b.both(inside, hit)
         places.append(place)
     left = yield Request(x, tuple(places), inside)
-    right = yield Request(w, (o_at, c_at, *offsets), r.guard)
+    right = yield Request(w, (o_at, c_at, *offsets), r.predicate)
     product = b.op("mul", dtype, left, right)
-    if inside is not r.guard and inside is not None:
+    if inside is not r.predicate and inside is not None:
         product = b.op("select", dtype, inside, product, b.const(0, dtype))
     b.update(acc, product)
     b.close_to(depth)
@@ -364,15 +368,15 @@ def conv_value(b: KernelBuilder, eqn: Eqn, _k: int, r: Request) -> Rule:
 
 
 def _grouped(
-    b: KernelBuilder, o_at: Place, c_at: Place, n_at: Place, out_channels: int, in_channels: int,
-    eqn: Eqn,
-) -> tuple[Place, Place]:  # fmt: skip
+    b: KernelBuilder, o_at: AffineIndex, c_at: AffineIndex, n_at: AffineIndex,
+    out_channels: int, in_channels: int, eqn: Eqn,
+) -> tuple[AffineIndex, AffineIndex]:  # fmt: skip
     """The channel and the image of x that output channel `o_at` reads."""
     features, batches = eqn.params["feature_groups"], eqn.params["batch_groups"]
     if features * batches == 1:
         return c_at, n_at
 
-    def split(place: Place, by: int) -> tuple[Place, Place]:
+    def split(place: AffineIndex, by: int) -> tuple[AffineIndex, AffineIndex]:
         return divided(place, by, b.extents) or b.divide(place, by)
 
     group, _ = split(o_at, out_channels // (features * batches))

@@ -83,7 +83,7 @@ def _without_ended_lanes(program: Program, n_consts: int, n_carry: int) -> Progr
         if go in defined and number[id(defined[go])] > first:
             continue
         outputs[k] = eqn.inputs[1]
-        changed.update({id(u.eqn): _guarded(u.eqn, go) for u in chain})
+        changed.update({id(u.eqn): _predicated(u.eqn, go) for u in chain})
     if not changed:
         return program
     eqns = [e for eqn in program.eqns for e in changed.get(id(eqn), (eqn,))]
@@ -107,7 +107,7 @@ def _is_by_lane(eqn: Eqn, defined: Mapping[Var, Eqn]) -> bool:
     return made is not None and made.prim is prims.iota and not made.params["axis"]
 
 
-def _guarded(eqn: Eqn, go: Var) -> tuple[Eqn, ...]:
+def _predicated(eqn: Eqn, go: Var) -> tuple[Eqn, ...]:
     """The update, with rows out of bounds for lanes that have ended."""
     lane = eqn.inputs[2]
     test, place = Var(Aval(lane.aval.shape, go.aval.dtype)), Var(lane.aval.strong())

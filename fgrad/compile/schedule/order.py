@@ -1,7 +1,7 @@
 """L5. Kernel -> Kernel: the same meaning in an order that is fast on a CPU.
 
 The steps, in order: loops of extent 0 and 1 go away; perfect nests of parallel loops are sorted so
-that the fastest axis is innermost; loops are split where their guards change; nests that walk
+that the fastest axis is innermost; loops are split where their predicates change; nests that walk
 memory without a gap become one loop; the axis to vectorise is chosen by a cost model, for each
 outermost loop; small loops are unrolled; loops of long formulas take several vectors at a time.
 
@@ -50,7 +50,7 @@ from fgrad.compile.kernel.rewrite import (
     walk,
 )
 from fgrad.compile.schedule.columns import stream_columns
-from fgrad.compile.schedule.guards import split_at_guards
+from fgrad.compile.schedule.predicates import split_at_predicates
 from fgrad.compile.schedule.registers import tile_registers
 from fgrad.compile.schedule.rows import pair_rows
 from fgrad.compile.schedule.sums import block_sums
@@ -74,7 +74,7 @@ def schedule(kernel: Kernel, registers: int = 32) -> Kernel:
     names = Names(kernel)
     buffers = {b.name: b for b in kernel.buffers}
     body = sort_nests(sink(simplify_loops(kernel.body)))
-    body = collapse(split_at_guards(body, names, buffers))
+    body = collapse(split_at_predicates(body, names, buffers))
     body = tile_registers(body, names, buffers, registers)
     body = stream_columns(body, names, buffers)
     body = block_sums(body, names)
@@ -317,7 +317,7 @@ def _varies(s: Load | Op | Index, axis: str, vectors: set[int]) -> bool:
         return not vectors.isdisjoint(s.args)
     if isinstance(s, Index):
         return stride_of(s.index, axis) != 0
-    used = [v for v, _ in s.gather] + ([] if s.guard is None else [s.guard])
+    used = [v for v, _ in s.gather] + ([] if s.predicate is None else [s.predicate])
     return stride_of(s.index, axis) != 0 or not vectors.isdisjoint(used)
 
 

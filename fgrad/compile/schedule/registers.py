@@ -174,7 +174,7 @@ class _Nest(NamedTuple):
     def unit(self, axis: str) -> bool:
         """Whether every access in the sum is one vector, or one number, along an axis."""
         loads = [s for s in self.leaf if isinstance(s, Load) and axis in self.depends[s.id]]
-        plain = all([s.guard is None and not s.gather for s in loads])
+        plain = all([s.predicate is None and not s.gather for s in loads])
         return plain and all([stride_of(s.index, axis) == 1 for s in loads]) and bool(loads)
 
     def cost(self, tile: Tile, registers: int) -> float:
@@ -256,7 +256,7 @@ def _chain(loop: Loop) -> list[Loop] | None:
 def _is_plain(loops: Sequence[Loop], body: Body, buffers: dict[str, Buffer]) -> bool:
     """Whether iterations can be interleaved: nothing is written that is read, or written twice."""
     written = [s for s in walk(body) if isinstance(s, Store)]
-    if any([s.mode != "set" or s.scatter or s.guard is not None for s in written]):
+    if any([s.mode != "set" or s.scatter or s.predicate is not None for s in written]):
         return False
     loaded = {s.buffer for s in walk(body) if isinstance(s, Load)}
     touched = loaded | {s.buffer for s in written}
@@ -281,7 +281,7 @@ def _dependences(body: Body, axes: set[str]) -> dict[int, frozenset[str]]:
                 own |= frozenset([a for a, _ in s.index.terms if a in axes])
             uses = s.args if isinstance(s, Op) else ()
             if isinstance(s, Load):
-                uses = (*[v for v, _ in s.gather], *([] if s.guard is None else [s.guard]))
+                uses = (*[v for v, _ in s.gather], *([] if s.predicate is None else [s.predicate]))
             found[s.id] = own.union(*[found.get(v, none) for v in uses])
     return found
 
@@ -485,8 +485,8 @@ class _Writer:
             return Op(id, s.op, tuple([self.value(a, place) for a in s.args]), s.dtype)
         if isinstance(s, Load):
             gather = tuple([(self.value(v, place), step) for v, step in s.gather])
-            guard = None if s.guard is None else self.value(s.guard, place)
-            return Load(id, s.buffer, self.index(s.index, place), gather, guard, s.other)
+            predicate = None if s.predicate is None else self.value(s.predicate, place)
+            return Load(id, s.buffer, self.index(s.index, place), gather, predicate, s.other)
         if isinstance(s, Index):
             return Index(id, self.index(s.index, place), s.dtype)
         assert isinstance(s, Const)

@@ -116,7 +116,7 @@ def _is_private(loop: Loop, name: str, buffer: Buffer, around: Body) -> bool:
         and len(writers) > 0
         and first.index == Affine(0, ((writers[0].axis, 1),))
         and writers[0].extent == buffer.size
-        and (first.mode, first.guard, first.scatter) == ("set", None, ())
+        and (first.mode, first.predicate, first.scatter) == ("set", None, ())
     )
 
 

@@ -71,7 +71,7 @@ def _transposed(loops: list[Loop], body: Body) -> tuple[Loop, Loop] | None:
             indirect = s.gather if isinstance(s, Load) else s.scatter
             units = [x for x in loops if stride_of(s.index, x.axis) == 1]
             others = [x.axis for x in loops if abs(stride_of(s.index, x.axis)) > 1]
-            if units and others and not indirect and s.guard is None:
+            if units and others and not indirect and s.predicate is None:
                 votes[units[-1].axis] = votes.get(units[-1].axis, 0) + 1
                 turned |= {(units[-1].axis, axis) for axis in others}
     ranked = sorted([x for x in loops if x.axis in votes], key=lambda x: votes[x.axis])

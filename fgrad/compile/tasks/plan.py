@@ -216,7 +216,7 @@ def _reusable(
 def in_place(kernel: Kernel, source: str, target: str) -> bool:
     """Whether each element of `source` is read only by the iteration that writes it in `target`."""
     loads = [s for s in walk(kernel.body) if type(s) is Load and s.buffer == source]
-    if any(s.gather or s.guard is not None for s in loads):
+    if any(s.gather or s.predicate is not None for s in loads):
         return False
     found = []
     for body in _bodies(kernel.body):
@@ -224,7 +224,7 @@ def in_place(kernel: Kernel, source: str, target: str) -> bool:
         wrote = [s for s in body if type(s) is Store and s.buffer == target]
         if not read and not wrote:
             continue
-        plain = all(s.mode == "set" and not s.scatter and s.guard is None for s in wrote)
+        plain = all(s.mode == "set" and not s.scatter and s.predicate is None for s in wrote)
         if len(read) != 1 or len(wrote) != 1 or not plain or wrote[0].index not in read:
             return False
         after = body[body.index(wrote[0]) :]

@@ -136,7 +136,7 @@ class Memory:
         if home.registers:
             return tuple([self.read(home, self._own(k)) for k in copies])
         inputs = [self.values[v] for v, _ in s.gather]
-        inputs += [self.values[s.guard]] if s.guard is not None else []
+        inputs += [self.values[s.predicate]] if s.predicate is not None else []
         if not axes.varies(s.index) and all([len(x) == 1 for x in inputs]):
             return (self._one(s, home, 0),)
         if not inputs and self._is_whole(s.index):
@@ -163,16 +163,16 @@ class Memory:
         return str(slot * self.axes.copies + copy)
 
     def _one(self, s: Load, home: Home, copy: int) -> str:
-        """One element; where the guard is false memory is not touched: element 0 is read."""
-        if s.guard is None:
+        """One element; where the predicate is false memory is not touched: element 0 is read."""
+        if s.predicate is None:
             return self.read(home, self._index(s.index, s.gather, copy))
         other = literal(s.other, home.dtype)
         if home.size == 0:
             return other
-        guard = of(self.values[s.guard], copy)
+        predicate = of(self.values[s.predicate], copy)
         index = self._index(s.index, s.gather, copy)
-        value = self.read(home, self.text.select(guard, self.axes.type, index, 0))
-        return self.text.select(guard, element_type(home.dtype), value, other)
+        value = self.read(home, self.text.select(predicate, self.axes.type, index, 0))
+        return self.text.select(predicate, element_type(home.dtype), value, other)
 
     def _index(self, index: Affine, indirect: Sequence[tuple[int, int]], copy: int) -> str:
         axes = self.axes
@@ -211,7 +211,7 @@ class Memory:
             for k in range(axes.copies):
                 self._put(home, s.mode, self._own(k), of(self.values[s.value], k))
             return
-        plain = s.mode == "set" and not s.scatter and s.guard is None
+        plain = s.mode == "set" and not s.scatter and s.predicate is None
         if axes.copies > 1 and plain and self._is_whole(s.index):
             for k in range(0, axes.copies, axes.run[1]):
                 self._store_vector(home, s, k)
@@ -229,8 +229,8 @@ class Memory:
         text.store(whole, at, align=nbytes)
 
     def _store_one(self, home: Home, s: Store, copy: int) -> None:
-        guard = None if s.guard is None else of(self.values[s.guard], copy)
-        with nullcontext() if guard is None else self.text.when(guard):
+        predicate = None if s.predicate is None else of(self.values[s.predicate], copy)
+        with nullcontext() if predicate is None else self.text.when(predicate):
             index = self._index(s.index, s.scatter, copy)
             change = self._change if s.mode != "set" and self.atomic else self._put
             change(home, s.mode, index, of(self.values[s.value], copy))

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.compile.kernel.ir import (
+    Break,
     Const,
     Index,
     Init,
-    Leave,
     Load,
     Loop,
     Op,
@@ -341,7 +341,7 @@ class _Emitter:
         self.axes.values[loop.axis] = 0
         with self._turn():
             for s in loop.body:
-                if isinstance(s, Leave):
+                if isinstance(s, Break):
                     self._settle()
                     text.branch(self.values[s.value][0], after, run)
                     text.label(run)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 from fgrad.ir.program import Eqn
 
 
-class Place(NamedTuple):
+class Address(NamedTuple):
     """An address on the device: `offset` bytes into buffer `number` of the step or, from the number
     of its buffers on, into a scratch area; `step` bytes further in each repetition of a call."""
 
@@ -38,7 +38,7 @@ class Stream(NamedTuple):
     """The stream on which the host program works, as an i64."""
 
 
-Argument: TypeAlias = "Place | Number | Stream"
+Argument: TypeAlias = "Address | Number | Stream"
 
 
 class KernelCall(NamedTuple):
@@ -48,7 +48,7 @@ class KernelCall(NamedTuple):
     body: str
     grid: int
     block: tuple[int, int]
-    places: tuple[Place, ...]
+    places: tuple[Address, ...]
 
     @property
     def arity(self) -> int:
@@ -76,15 +76,15 @@ class FunctionCall(NamedTuple):
 class CopyCall(NamedTuple):
     """A copy of bytes between places on the device."""
 
-    target: Place
-    source: Place
+    target: Address
+    source: Address
     nbytes: int
 
 
 class FillCall(NamedTuple):
     """Bytes that are set to one value."""
 
-    target: Place
+    target: Address
     value: int
     nbytes: int
 
@@ -94,7 +94,7 @@ class Check(NamedTuple):
     gets a LinAlgError with this message."""
 
     message: str
-    flags: Place
+    flags: Address
     count: int
 
 
@@ -103,7 +103,7 @@ class HostCall(NamedTuple):
     host, the results are copied back.  Places are operands that are no literals, then results."""
 
     eqn: Eqn
-    places: tuple[Place, ...]
+    places: tuple[Address, ...]
 
 
 Call: TypeAlias = "KernelCall | FunctionCall | CopyCall | FillCall | Check | HostCall"

@@ -303,7 +303,7 @@ def _thread_vector(piece: Piece) -> int:
         widest(piece, [(axis, piece.body)]),
         lambda n: (alone or extent % n == 0) and n * size <= MOST_COPIES,
     )
-    return 1 if extent < vector or _guarded(piece.body, axis) else vector
+    return 1 if extent < vector or _predicated(piece.body, axis) else vector
 
 
 def _product_tile(piece: Piece, items: int) -> tuple[tuple[str, int], int]:
@@ -316,7 +316,7 @@ def _product_tile(piece: Piece, items: int) -> tuple[tuple[str, int], int]:
     if any([isinstance(s, Loop) and s.kind == "while" for s in every]):
         return ("", 1), 1
     loads = [s for loop in piece.body if isinstance(loop, Loop) for s in walk((loop,))]
-    loads = [s for s in loads if isinstance(s, Load) and not s.gather and s.guard is None]
+    loads = [s for s in loads if isinstance(s, Load) and not s.gather and s.predicate is None]
     maps = [frozenset([name for name, _ in s.index.terms]) for s in loads]
     shared = {a: sum([a not in names for names in maps]) for a, _ in piece.axes}
     vector = PRODUCT_TILE if 0 < shared[axis] < len(maps) else widest(piece, [(axis, every)])
@@ -380,7 +380,7 @@ def widest(piece: Piece, bodies: Sequence[tuple[str, Body]]) -> int:
 def is_run(s: Load | Store, axis: str) -> bool:
     """Whether neighbours of an axis are neighbours in memory."""
     indirect = s.gather if isinstance(s, Load) else s.scatter
-    return stride_of(s.index, axis) == 1 and not indirect and s.guard is None
+    return stride_of(s.index, axis) == 1 and not indirect and s.predicate is None
 
 
 def is_aligned(index: Affine, axis: str, vector: int) -> bool:
@@ -389,8 +389,8 @@ def is_aligned(index: Affine, axis: str, vector: int) -> bool:
     return index.const % vector == 0 and all([stride % vector == 0 for stride in others])
 
 
-def _guarded(body: Body, axis: str) -> bool:
-    """Whether most accesses along the axis are guarded, so that vectors bring nothing."""
+def _predicated(body: Body, axis: str) -> bool:
+    """Whether most accesses along the axis are predicated, so that vectors bring nothing."""
     memory = [s for s in body if isinstance(s, (Load, Store))]
     return bool(memory) and 2 * sum([is_run(s, axis) for s in memory]) < len(memory)
 

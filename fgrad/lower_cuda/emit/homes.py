@@ -192,7 +192,7 @@ def _key(s: Load | Store, nest: list[Loop], items: set[str]) -> Key:
     reach = sum([abs(stride) * (extent - 1) for extent, stride in own])
     turns = math.gcd(*[stride for axis, stride in strides.items() if axis not in items])
     apart = turns == 0 or turns > reach
-    plain = not indirect and s.guard is None and all([stride for _, stride in own]) and apart
+    plain = not indirect and s.predicate is None and all([stride for _, stride in own]) and apart
     return (s.index.const, *own, *sorted(strides.items()), *(() if plain else (None,)))
 
 

@@ -20,12 +20,12 @@ from typing import NamedTuple
 
 from fgrad.compile.kernel.ir import (
     Affine,
+    Break,
     Buffer,
     Const,
     Index,
     Init,
     Kernel,
-    Leave,
     Load,
     Loop,
     Op,
@@ -111,7 +111,7 @@ def _is_disjoint(found: Scatter) -> bool:
     update is the same for all its columns."""
     of_update = {s.id for s in found.scalars if isinstance(s, (Const, Index, Load, Op))}
     store = found.store
-    decides = [v for v, _ in store.scatter] + ([] if store.guard is None else [store.guard])
+    decides = [v for v, _ in store.scatter] + ([] if store.predicate is None else [store.predicate])
     strides = dict(store.index.terms)
     own = [(strides.pop(loop.axis, 0), loop.extent) for loop in found.columns]
     reach, step = 0, 1
@@ -183,8 +183,8 @@ class _Sorter:
         out = Lines(self.names, self.found.scalars)
         key = out.index(Affine(store.index.const, terms), INT64)
         key = self._plus(out, key, store.scatter)
-        if store.guard is not None:
-            key = out.op("select", (store.guard, key, out.number(LAST, INT64)), INT64)
+        if store.predicate is not None:
+            key = out.op("select", (store.predicate, key, out.number(LAST, INT64)), INT64)
         place = row_major([(loop.axis, loop.extent) for loop in updates])
         out.body.append(Store(self.keys.name, place, key))
         loops = [loop._replace(kind="parallel") for loop in updates]
@@ -221,7 +221,7 @@ class _Sorter:
             index=Affine(0, self._of_columns(found.store.index)),
             value=total,
             scatter=((key, 1),),
-            guard=head,
+            predicate=head,
         )
         loops = [Loop(axis, found.count, "parallel", ()), *found.columns]
         return self._kernel(loops, (*out.body, store), (self.ordered, self.numbers))
@@ -241,7 +241,7 @@ class _Sorter:
         inside = turn.op("lt", (now, end), BOOL)
         same = turn.load(self.ordered.name, Affine(0), ((now, 1),), inside, FIRST)
         goes = turn.op("and", (turn.op("eq", (same, key), BOOL), head), BOOL)
-        turn.body.append(Leave(turn.op("not", (goes,), BOOL)))
+        turn.body.append(Break(turn.op("not", (goes,), BOOL)))
         number = turn.load(self.numbers.name, Affine(0), ((now, 1),))
         turn.body.append(Update(total, self._update(turn, number)))
         turn.body.append(Update(here, turn.op("add", (now, one), INT64)))

@@ -17,11 +17,11 @@ import numpy as np
 
 from fgrad.compile.kernel.ir import (
     Affine,
+    Break,
     Const,
     Index,
     Init,
     Kernel,
-    Leave,
     Load,
     Loop,
     Op,
@@ -135,10 +135,10 @@ class _Writer:
 
     def load(self, s: Load) -> str:
         """Memory read."""
-        if s.guard is None:
+        if s.predicate is None:
             return f"v{s.id} = {self.place(s)}"
         other = _number(s.other, self.buffers[s.buffer].dtype)
-        return f"v{s.id} = {self.place(s)} if v{s.guard} else {other}"
+        return f"v{s.id} = {self.place(s)} if v{s.predicate} else {other}"
 
     def op(self, s: Op) -> str:
         """A scalar operation."""
@@ -167,7 +167,9 @@ class _Writer:
         """Memory written."""
         place, value = self.place(s), f"v{s.value}"
         value = value if s.mode == "set" else _joined(s.mode, place, value)
-        return f"{place} = {value}" if s.guard is None else f"if v{s.guard}: {place} = {value}"
+        return (
+            f"{place} = {value}" if s.predicate is None else f"if v{s.predicate}: {place} = {value}"
+        )
 
 
 def _joined(op: str, a: str, b: str) -> str:
@@ -200,5 +202,5 @@ _WRITERS: dict[type, Callable[[_Writer, Any], str]] = {
     Read: lambda w, s: f"v{s.id} = {s.acc}",
     Update: _Writer.update,
     Store: _Writer.store,
-    Leave: lambda w, s: f"if v{s.value}: break",
+    Break: lambda w, s: f"if v{s.value}: break",
 }

@@ -25,7 +25,7 @@ from typing import Any
 
 from fgrad.compile.llvm.runtime import Source, build
 from fgrad.config import config
-from fgrad.lower_cuda.emit.calls import Argument, Calls, FunctionCall, Number, Place, Stream
+from fgrad.lower_cuda.emit.calls import Address, Argument, Calls, FunctionCall, Number, Stream
 from fgrad.lower_cuda.emit.text import BodyText
 from fgrad.lower_cuda.library.functions import Cells, Functions
 from fgrad.lower_cuda.library.plan import Planner
@@ -165,10 +165,10 @@ class _Plan:
 
     def one_by_one(self, buffers: int) -> Calls:
         """A call for each start."""
-        work = Place(buffers) if self.workspace else None
+        work = Address(buffers) if self.workspace else None
         room = (self.workspace + WORK_ALIGNMENT,) if self.workspace else ()
         calls = [
-            self._call([Place(k, at) for k, at in enumerate(start)], work)
+            self._call([Address(k, at) for k, at in enumerate(start)], work)
             for start in self.product.starts
         ]
         return Calls(tuple(calls), room)
@@ -178,7 +178,7 @@ class _Plan:
         plan = Planner(buffers)
         size = TABLE_ENTRY * self.batch
         table = plan.scratch(3 * size)
-        plan.each(self.batch, self._write_addresses, table, *[Place(k) for k in range(3)])
+        plan.each(self.batch, self._write_addresses, table, *[Address(k) for k in range(3)])
         work = plan.scratch(self.workspace + WORK_ALIGNMENT) if self.workspace else None
         calls = plan.finish()
         tables = [table._replace(offset=k * size) for k in range(3)]
@@ -195,7 +195,7 @@ class _Plan:
             address = body.op("add", "i64", start, offset)
             body.store(address, table, body.op("add", "i64", e, which * self.batch))
 
-    def _call(self, places: Sequence[Place], work: Place | None) -> FunctionCall:
+    def _call(self, places: Sequence[Address], work: Address | None) -> FunctionCall:
         """The product of matrices at some places, or of those whose addresses are there."""
         a, b, c = places
         name = "cublasLtMatmul"

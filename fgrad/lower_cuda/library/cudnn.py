@@ -22,7 +22,7 @@ from fgrad.compile.passes.library_conv import Convolution, convolution_of
 from fgrad.config import config
 from fgrad.errors import DeviceError
 from fgrad.ir.program import Eqn
-from fgrad.lower_cuda.emit.calls import Calls, FunctionCall, Number, Place
+from fgrad.lower_cuda.emit.calls import Address, Calls, FunctionCall, Number
 from fgrad.lower_cuda.library.functions import Cells, Functions, functions, status_text
 
 LEAST_WORK = 1 << 22  # products from which a call is made; a guess, for no device was at hand
@@ -74,13 +74,13 @@ def conv_calls(eqn: Eqn, buffers: int) -> Calls | None:
         return None
     algorithm, size = found
     first, second, result = [Number("i64", n) for n in made.in_order]
-    a, b = [Place(k) for k in made.form.operands]
+    a, b = [Address(k) for k in made.form.operands]
     number = ctypes.c_double if c.dtype.char == "d" else ctypes.c_float
     one, zero = [made.cells.number(number, x) for x in (1.0, 0.0)]
-    work = Place(buffers) if size else Number("i64", 0)
+    work = Address(buffers) if size else Number("i64", 0)
     arguments = (
         f.handle("cudnn"), one, first, a, second, b, Number("i64", made.convolution),
-        Number("i32", algorithm), work, Number("i64", size), zero, result, Place(2),
+        Number("i32", algorithm), work, Number("i64", size), zero, result, Address(2),
     )  # fmt: skip
     name = f"cudnnConvolution{made.form.name}"
     call = FunctionCall(name, f.address(name), arguments, 1, (made.cells,), f.setter(name))

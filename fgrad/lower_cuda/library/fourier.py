@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fgrad.compile.llvm.text import element_type, literal
-from fgrad.lower_cuda.emit.calls import Calls, Place
+from fgrad.lower_cuda.emit.calls import Address, Calls
 from fgrad.lower_cuda.emit.text import BodyText
 from fgrad.lower_cuda.library.cublaslt import DATA_TYPES
 from fgrad.lower_cuda.library.functions import functions
@@ -47,7 +47,7 @@ class Transform(NamedTuple):
 def fourier_calls(t: Transform, buffers: int) -> Calls:
     """The calls of a transform.  Buffers: operand, result."""
     plan = Planner(buffers)
-    source, real = Place(0), real_dtype(t.target)
+    source, real = Address(0), real_dtype(t.target)
     if t.to_real:
         source = plan.scratch(t.outer * t.n * t.inner * t.source.itemsize)
         _half_spectrum(plan, t, source)
@@ -56,12 +56,12 @@ def fourier_calls(t: Transform, buffers: int) -> Calls:
     handle = _plan(plan, t, count)
     steps = [0, 0] if together else [k * t.inner for k in (t.n, t.m)]
     source = source._replace(step=steps[0] * t.source.itemsize)
-    target = Place(1, 0, steps[1] * t.target.itemsize)
+    target = Address(1, 0, steps[1] * t.target.itemsize)
     direction = INVERSE if t.inverse else FORWARD
     plan.call("cufftXtExec", handle, source, target, direction, count=1 if together else t.outer)
     if t.inverse:
         parts = (2 if t.target.kind == "c" else 1) * t.outer * t.m * t.inner
-        _scale(plan, Place(1), real, parts, 1 / t.points)
+        _scale(plan, Address(1), real, parts, 1 / t.points)
     return plan.finish()
 
 
@@ -84,7 +84,7 @@ def _plan(plan: Planner, t: Transform, count: int) -> int:
     return handle
 
 
-def _half_spectrum(plan: Planner, t: Transform, target: Place) -> None:
+def _half_spectrum(plan: Planner, t: Transform, target: Address) -> None:
     """A copy of half a spectrum, without the imaginary parts that numbers without a conjugate
     partner have."""
     total = t.outer * t.n * t.inner
@@ -102,10 +102,10 @@ def _half_spectrum(plan: Planner, t: Transform, target: Place) -> None:
         value = body.emit(f"insertelement {kind} {value}, {part} {imag}, i32 1")
         body.store(value, body.pointer(0, kind), e)
 
-    plan.each(total, write, target, Place(0))
+    plan.each(total, write, target, Address(0))
 
 
-def _scale(plan: Planner, place: Place, dtype: np.dtype, count: int, factor: float) -> None:
+def _scale(plan: Planner, place: Address, dtype: np.dtype, count: int, factor: float) -> None:
     """All numbers times a factor."""
     if math.isclose(factor, 1.0):
         return

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fgrad.compile.llvm.text import element_type
-from fgrad.lower_cuda.emit.calls import KernelCall, Place
+from fgrad.lower_cuda.emit.calls import Address, KernelCall
 from fgrad.lower_cuda.emit.text import BodyText, Pointer
 from fgrad.lower_cuda.library.plan import Planner
 from fgrad.lower_cuda.library.products import (
@@ -48,7 +48,7 @@ def gemm_kernels(product: Product) -> tuple[KernelCall, ...]:
         return tuple([launch for part in parts for launch in gemm_kernels(part)])
     spec = product.gemm
     blocks = matrices(product) * -(-spec.m // TILE) * -(-spec.n // TILE)
-    places = tuple([Place(k) for k in range(3)])
+    places = tuple([Address(k) for k in range(3)])
     return (KernelCall(_Product(product).text(), blocks, (THREADS, 1), places),)
 
 
@@ -57,7 +57,7 @@ def epilogue_kernel(product: Product, buffers: int) -> KernelCall:
     spec, name = product.gemm, product.result
     dtype = register_dtype(name)
     assert spec.ldc == spec.n
-    places = (Place(2), *([product.bias] if product.bias else []))
+    places = (Address(2), *([product.bias] if product.bias else []))
 
     def write(body: BodyText, e: str) -> None:
         c = body.pointer(0, memory_type(name))

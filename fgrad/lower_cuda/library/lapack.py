@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fgrad.compile.tasks.routines import MESSAGES, SINGULAR
-from fgrad.lower_cuda.emit.calls import Argument, Calls, Number, Place
+from fgrad.lower_cuda.emit.calls import Address, Argument, Calls, Number
 from fgrad.lower_cuda.library import small as library_small
 from fgrad.lower_cuda.library.cublaslt import DATA_TYPES
 from fgrad.lower_cuda.library.matrices import (
@@ -49,7 +49,7 @@ class _Lapack(Planner):
         self.letter = PREFIX[dtype.char]
         self.info = self.scratch(4 * batch)
 
-    def moved(self, place: Place, elements: int, size: int | None = None) -> Place:
+    def moved(self, place: Address, elements: int, size: int | None = None) -> Address:
         """A place that goes on to the next matrix in each repetition."""
         return place._replace(step=elements * (size or self.size))
 
@@ -70,7 +70,13 @@ class _Lapack(Planner):
         self.call(name, handle, *given, info, count=self.batch)
 
     def triangle(
-        self, a: Place, x: Place, size: tuple[int, int], lower: bool, trans: bool, unit: bool
+        self,
+        a: Address,
+        x: Address,
+        size: tuple[int, int],
+        lower: bool,
+        trans: bool,
+        unit: bool,
     ) -> None:
         """x := op(a)^-1 x for row-major a, the library's a^T: x^T := x^T op(a)^-T."""
         n, k = size
@@ -94,7 +100,7 @@ class _Lapack(Planner):
         """Whether one call for all matrices is faster than one for each."""
         return self.batch > 1 and n <= BATCHED
 
-    def addresses(self, place: Place, elements: int) -> Place:
+    def addresses(self, place: Address, elements: int) -> Address:
         """The addresses of the matrices of a stack."""
         return addresses(self, place, elements * self.size, self.batch)
 
@@ -110,11 +116,11 @@ SPACE = Number("i64", -2)  # work memory
 
 def cholesky(dtype: np.dtype, n: int, batch: int, buffers: int) -> Calls:
     """l with l l^T = a.  Buffers: a, l."""
-    plan, out = _Lapack(buffers, dtype, batch), Place(1)
+    plan, out = _Lapack(buffers, dtype, batch), Address(1)
     if is_small(dtype, n):
-        library_small.cholesky(plan, Small(dtype, n, batch), Place(0), out, plan.info)
+        library_small.cholesky(plan, Small(dtype, n, batch), Address(0), out, plan.info)
         return plan.succeeded("cholesky")
-    plan.copy(out, Place(0), batch * n * n * plan.size)
+    plan.copy(out, Address(0), batch * n * n * plan.size)
     if not plan.is_batched(n):
         plan.solver("potrf", (UPPER, n, 0, n), UPPER, n, plan.moved(out, n * n), n, WORK)
     else:
@@ -129,20 +135,20 @@ def triangular_solve(
 ) -> Calls:
     """x with op(a) x = b.  Buffers: a, b, x."""
     plan = _Lapack(buffers, dtype, batch)
-    plan.copy(Place(2), Place(1), batch * n * k * plan.size)
-    plan.triangle(Place(0), Place(2), (n, k), lower, trans, unit)
+    plan.copy(Address(2), Address(1), batch * n * k * plan.size)
+    plan.triangle(Address(0), Address(2), (n, k), lower, trans, unit)
     if not unit:
-        plan.check(SINGULAR, zero_diagonals(plan, Place(0), dtype, n, batch), batch)
+        plan.check(SINGULAR, zero_diagonals(plan, Address(0), dtype, n, batch), batch)
     return plan.finish()
 
 
 def factor(dtype: np.dtype, n: int, batch: int, buffers: int) -> Calls:
     """Packed factors of a^T, exchanges from 0.  Buffers: a, packed, pivots."""
-    plan, packed, pivots = _Lapack(buffers, dtype, batch), Place(1), Place(2)
+    plan, packed, pivots = _Lapack(buffers, dtype, batch), Address(1), Address(2)
     if is_small(dtype, n):
-        library_small.factor(plan, Small(dtype, n, batch), Place(0), packed, pivots)
+        library_small.factor(plan, Small(dtype, n, batch), Address(0), packed, pivots)
         return plan.finish()
-    plan.copy(packed, Place(0), batch * n * n * plan.size)
+    plan.copy(packed, Address(0), batch * n * n * plan.size)
     if plan.is_batched(n):
         handle, name = plan.functions.handle("cublas"), f"cublas{plan.letter}getrfBatched"
         matrices = plan.addresses(packed, n * n)
@@ -153,7 +159,7 @@ def factor(dtype: np.dtype, n: int, batch: int, buffers: int) -> Calls:
     return plan.finish()
 
 
-def _getrf(plan: _Lapack, matrices: Place, pivots: Place, m: int, n: int) -> None:
+def _getrf(plan: _Lapack, matrices: Address, pivots: Address, m: int, n: int) -> None:
     """Factor column-major m x n matrices in place."""
     k = min(m, n)
     moved, exchanges = plan.moved(matrices, m * n), plan.moved(pivots, k, 4)
@@ -167,7 +173,7 @@ def lu_solve(dtype: np.dtype, n: int, k: int, batch: int, trans: bool, buffers: 
     a = u^T l^T p^T:  x = p l^-T u^-T b;   a^T = p l u:  x = u^-1 l^-1 p^T b
     """
     plan = _Lapack(buffers, dtype, batch)
-    packed, pivots, b, x = (Place(i) for i in range(4))
+    packed, pivots, b, x = (Address(i) for i in range(4))
     order, size = plan.scratch(8 * batch * n), (batch, n, k)
     order_of(plan, order, pivots, (batch, n, n))
     # To us the memory holds l^T above a diagonal of ones, and u^T below.
@@ -189,7 +195,7 @@ def lu(dtype: np.dtype, m: int, n: int, batch: int, buffers: int) -> Calls:
     """Packed factors of a, exchanges from 0, the order of the rows.  Buffers: a, packed, pivots,
     order."""
     plan = _Lapack(buffers, dtype, batch)
-    a, packed, pivots, order = (Place(i) for i in range(4))
+    a, packed, pivots, order = (Address(i) for i in range(4))
     columns = plan.scratch(batch * m * n * plan.size)
     transpose(plan, Stack(columns, m * n), Stack(a, m * n), dtype, (batch, m, n))
     _getrf(plan, columns, pivots, m, n)
@@ -201,7 +207,7 @@ def lu(dtype: np.dtype, m: int, n: int, batch: int, buffers: int) -> Calls:
 def pivots_order(n: int, batch: int, buffers: int) -> Calls:
     """The order of the rows.  Buffers: exchanges, order."""
     plan = Planner(buffers)
-    order_of(plan, Place(1), Place(0), (batch, n, n))
+    order_of(plan, Address(1), Address(0), (batch, n, n))
     return plan.finish()
 
 
@@ -212,12 +218,12 @@ def qr(dtype: np.dtype, m: int, n: int, batch: int, complete: bool, buffers: int
     step = m * max(n, columns)
     work, tau = plan.scratch(batch * step * plan.size), plan.scratch(batch * k * plan.size)
     matrices, scales = plan.moved(work, step), plan.moved(tau, k)
-    transpose(plan, Stack(work, step), Stack(Place(0), m * n), dtype, (batch, m, n))
+    transpose(plan, Stack(work, step), Stack(Address(0), m * n), dtype, (batch, m, n))
     plan.solver("geqrf", (m, n, 0, m), m, n, matrices, m, scales, WORK)
-    upper(plan, Place(2), Stack(work, step), dtype, (batch, columns, n, m))
+    upper(plan, Address(2), Stack(work, step), dtype, (batch, columns, n, m))
     routine = "ungqr" if dtype.kind == "c" else "orgqr"
     plan.solver(routine, (m, columns, k, 0, m, 0), m, columns, k, matrices, m, scales, WORK)
-    target = Stack(Place(1), m * columns)
+    target = Stack(Address(1), m * columns)
     transpose(plan, target, Stack(work, step), dtype, (batch, columns, m))
     return plan.succeeded("qr")
 
@@ -232,14 +238,14 @@ def svd(
     a^T = U S V, so that u = V^T and vh = U^T, which is how they lie in memory.
     """
     plan, k = _Lapack(buffers, dtype, batch), min(m, n)
-    u, values, vh = (Place(1), Place(2), Place(3)) if vectors else (Place(1),) * 3
+    u, values, vh = (Address(1), Address(2), Address(3)) if vectors else (Address(1),) * 3
     values = plan.moved(values, k, real_dtype(dtype).itemsize)
     work = plan.scratch(batch * m * n * plan.size)
     if n >= m:
-        plan.copy(work, Place(0), batch * m * n * plan.size)
+        plan.copy(work, Address(0), batch * m * n * plan.size)
         _gesvd(plan, work, (n, m), (vh, values, u), full, vectors)
         return plan.succeeded("svd")
-    transpose(plan, Stack(work, m * n), Stack(Place(0), m * n), dtype, (batch, m, n))
+    transpose(plan, Stack(work, m * n), Stack(Address(0), m * n), dtype, (batch, m, n))
     columns = m if full else k
     left = plan.scratch(batch * m * columns * plan.size) if vectors else u
     right = plan.scratch(batch * n * n * plan.size) if vectors else u
@@ -252,7 +258,7 @@ def svd(
 
 
 def _gesvd(
-    plan: _Lapack, work: Place, size: tuple[int, int], outs: tuple[Place, Place, Place],
+    plan: _Lapack, work: Address, size: tuple[int, int], outs: tuple[Address, Address, Address],
     full: bool, vectors: bool,
 ) -> None:  # fmt: skip
     """Decompose column-major m x n matrices, m >= n, which are lost."""
@@ -279,8 +285,8 @@ def eigh(
     The routine sees a^T, the conjugate of a: its vectors are conjugate to ours.
     """
     plan, real = _Lapack(buffers, dtype, batch), real_dtype(dtype)
-    work, values = plan.scratch(batch * n * n * plan.size), Place(1)
-    plan.copy(work, Place(0), batch * n * n * plan.size)
+    work, values = plan.scratch(batch * n * n * plan.size), Address(1)
+    plan.copy(work, Address(0), batch * n * n * plan.size)
     job, triangle = int(vectors), UPPER if lower else LOWER
     if batch == 1:
         name = "heevd" if dtype.kind == "c" else "syevd"
@@ -288,13 +294,17 @@ def eigh(
     else:
         _batched(plan, work, values, (n, job, triangle), real)
     if vectors:
-        target, source = Stack(Place(2), n * n), Stack(work, n * n)
+        target, source = Stack(Address(2), n * n), Stack(work, n * n)
         transpose(plan, target, source, dtype, (batch, n, n), conjugate=True)
     return plan.succeeded("eigh")
 
 
 def _batched(
-    plan: _Lapack, work: Place, values: Place, sizes: tuple[int, int, int], real: np.dtype
+    plan: _Lapack,
+    work: Address,
+    values: Address,
+    sizes: tuple[int, int, int],
+    real: np.dtype,
 ) -> None:
     """Eigenvalues of all matrices in one call."""
     n, job, triangle = sizes
@@ -336,7 +346,7 @@ class _Generic:
 def eig(dtype: np.dtype, n: int, batch: int, buffers: int, vectors: bool = True) -> Calls:
     """Eigenvalues and eigenvectors of any matrices, all complex.  Buffers: a, w, v (or a, w)."""
     wide = np.dtype(dtype.char.upper())
-    plan, source = _Lapack(buffers, wide, batch), Place(0)
+    plan, source = _Lapack(buffers, wide, batch), Address(0)
     work, found = (plan.scratch(batch * n * n * plan.size) for _ in range(2))
     if dtype.kind != "c":
         with_parts(plan, found, source, dtype, batch * n * n)
@@ -347,11 +357,11 @@ def eig(dtype: np.dtype, n: int, batch: int, buffers: int, vectors: bool = True)
     x.ask(0, int(vectors), n, kind, 0, n, kind, 0, kind, 0, 1, kind, 0, n, kind)
     x.call(
         0, int(vectors), order, kind, plan.moved(work, n * n), order, kind,
-        plan.moved(Place(1), n), kind, _NULL, one, kind, plan.moved(found, n * n), order, kind,
+        plan.moved(Address(1), n), kind, _NULL, one, kind, plan.moved(found, n * n), order, kind,
         after=(plan.moved(plan.info, 1, 4),), count=batch,
     )  # fmt: skip
     if vectors:
-        transpose(plan, Stack(Place(2), n * n), Stack(found, n * n), wide, (batch, n, n))
+        transpose(plan, Stack(Address(2), n * n), Stack(found, n * n), wide, (batch, n, n))
     return plan.succeeded("eigh")
 
 
@@ -363,7 +373,7 @@ def eigvalsh(dtype: np.dtype, n: int, batch: int, lower: bool, buffers: int) -> 
 def noted(message: str, buffers: int) -> Calls:
     """Fail where a flag, an int64, is set.  Buffer: the flag."""
     plan = Planner(buffers)
-    plan.check(message, Place(0), 2)
+    plan.check(message, Address(0), 2)
     return plan.finish()
 
 

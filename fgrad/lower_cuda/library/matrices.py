@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fgrad.compile.llvm.text import element_type
-from fgrad.lower_cuda.emit.calls import Place
+from fgrad.lower_cuda.emit.calls import Address
 from fgrad.lower_cuda.emit.text import BodyText, Pointer
 from fgrad.lower_cuda.library.plan import THREADS, Planner, real_dtype
 
@@ -22,7 +22,7 @@ _SHARED_ROWS = 8192  # whose numbers fit into shared memory
 class Stack(NamedTuple):
     """Row-major matrices somewhere: `step` elements from one to the next."""
 
-    place: Place
+    place: Address
     step: int
 
 
@@ -89,7 +89,9 @@ def conjugated(body: BodyText, value: str, dtype: np.dtype) -> str:
     return body.emit(f"insertelement {kind} {value}, {part} {minus}, i32 1")
 
 
-def with_parts(plan: Planner, target: Place, source: Place, dtype: np.dtype, count: int) -> None:
+def with_parts(
+    plan: Planner, target: Address, source: Address, dtype: np.dtype, count: int
+) -> None:
     """Real numbers as complex ones."""
 
     def write(body: BodyText, e: str) -> None:
@@ -108,7 +110,7 @@ def row_and_column(body: BodyText, e: str, rows: int, columns: int) -> tuple[str
     return body.op("udiv", "i64", rest, rows), body.op("urem", "i64", rest, rows), column
 
 
-def clear_above(plan: Planner, place: Place, dtype: np.dtype, n: int, batch: int) -> None:
+def clear_above(plan: Planner, place: Address, dtype: np.dtype, n: int, batch: int) -> None:
     """Zeros right of the diagonal."""
 
     def write(body: BodyText, e: str) -> None:
@@ -120,7 +122,11 @@ def clear_above(plan: Planner, place: Place, dtype: np.dtype, n: int, batch: int
 
 
 def upper(
-    plan: Planner, target: Place, source: Stack, dtype: np.dtype, size: tuple[int, int, int, int]
+    plan: Planner,
+    target: Address,
+    source: Stack,
+    dtype: np.dtype,
+    size: tuple[int, int, int, int],
 ) -> None:
     """target[b, i, j] := source[b, j, i] for i <= j, else 0; size: batch, rows and columns of the
     target, and the length of the source's rows."""
@@ -140,7 +146,7 @@ def upper(
     plan.each(batch * rows * columns, write, target, source.place)
 
 
-def zero_diagonals(plan: Planner, place: Place, dtype: np.dtype, n: int, batch: int) -> Place:
+def zero_diagonals(plan: Planner, place: Address, dtype: np.dtype, n: int, batch: int) -> Address:
     """An int32 for each matrix: 1 if an element of its diagonal is 0."""
     flags = plan.scratch(4 * batch)
     plan.fill(flags, 0, 4 * batch)
@@ -165,7 +171,7 @@ def zero_diagonals(plan: Planner, place: Place, dtype: np.dtype, n: int, batch: 
     return flags
 
 
-def addresses(plan: Planner, place: Place, step: int, batch: int) -> Place:
+def addresses(plan: Planner, place: Address, step: int, batch: int) -> Address:
     """The addresses of matrices that are `step` bytes apart, as batched routines take them."""
     table = plan.scratch(8 * batch)
 
@@ -178,7 +184,7 @@ def addresses(plan: Planner, place: Place, step: int, batch: int) -> Place:
     return table
 
 
-def count_from_zero(plan: Planner, pivots: Place, count: int) -> None:
+def count_from_zero(plan: Planner, pivots: Address, count: int) -> None:
     """Fortran's numbers of rows as ours."""
 
     def write(body: BodyText, e: str) -> None:
@@ -188,7 +194,7 @@ def count_from_zero(plan: Planner, pivots: Place, count: int) -> None:
     plan.each(count, write, pivots)
 
 
-def order_of(plan: Planner, order: Place, pivots: Place, size: tuple[int, int, int]) -> None:
+def order_of(plan: Planner, order: Address, pivots: Address, size: tuple[int, int, int]) -> None:
     """The numbers (int64) of m rows after the exchanges of row i with row pivots[i] for i < k;
     those with rows that do not exist are left out; size: batch, m, k."""
     batch, m, k = size
@@ -217,7 +223,7 @@ def order_of(plan: Planner, order: Place, pivots: Place, size: tuple[int, int, i
 
 
 def reorder(
-    plan: Planner, target: Place, source: Place, order: Place, dtype: np.dtype,
+    plan: Planner, target: Address, source: Address, order: Address, dtype: np.dtype,
     size: tuple[int, int, int], back: bool = False,
 ) -> None:  # fmt: skip
     """target[b, i] := source[b, order[b, i]], or the other way round; size: batch, rows and the

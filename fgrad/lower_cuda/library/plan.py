@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.lower_cuda.emit.calls import (
+    Address,
     Argument,
     Call,
     Calls,
@@ -18,7 +19,6 @@ from fgrad.lower_cuda.emit.calls import (
     FunctionCall,
     KernelCall,
     Number,
-    Place,
 )
 from fgrad.lower_cuda.emit.text import BodyText
 from fgrad.lower_cuda.library.functions import Cells, Functions, functions
@@ -49,16 +49,16 @@ class Planner:
         """All calls."""
         return Calls(tuple(self._calls), tuple(self._sizes))
 
-    def scratch(self, nbytes: int) -> Place:
+    def scratch(self, nbytes: int) -> Address:
         """A scratch area."""
         self._sizes.append(max(nbytes, 1))
-        return Place(self.buffers + len(self._sizes) - 1)
+        return Address(self.buffers + len(self._sizes) - 1)
 
-    def kernel(self, body: str, grid: int, block: tuple[int, int], *places: Place) -> None:
+    def kernel(self, body: str, grid: int, block: tuple[int, int], *places: Address) -> None:
         """Launch a kernel."""
         self._calls.append(KernelCall(body, grid, block, places))
 
-    def each(self, count: int, write: Callable[[BodyText, str], None], *places: Place) -> None:
+    def each(self, count: int, write: Callable[[BodyText, str], None], *places: Address) -> None:
         """A kernel with a thread for each number up to `count`, for which `write` writes what is
         done; its text names the number, an i64."""
         body = BodyText()
@@ -79,14 +79,14 @@ class Planner:
         self.functions.call(name, *arguments, cell)
         return kind.from_address(cell).value
 
-    def copy(self, target: Place, source: Place, nbytes: int) -> None:
+    def copy(self, target: Address, source: Address, nbytes: int) -> None:
         """Copy bytes."""
         self._calls.append(CopyCall(target, source, nbytes))
 
-    def fill(self, target: Place, value: int, nbytes: int) -> None:
+    def fill(self, target: Address, value: int, nbytes: int) -> None:
         """Set bytes."""
         self._calls.append(FillCall(target, value, nbytes))
 
-    def check(self, message: str, flags: Place, count: int) -> None:
+    def check(self, message: str, flags: Address, count: int) -> None:
         """Fail where a flag is not 0."""
         self._calls.append(Check(message, flags, count))

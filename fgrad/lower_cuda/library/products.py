@@ -16,7 +16,7 @@ import numpy as np
 from fgrad.compile.llvm.text import element_type, literal
 from fgrad.compile.tasks.routines import FusedProduct, Gemm
 from fgrad.compile.tasks.steps import LibraryStep
-from fgrad.lower_cuda.emit.calls import Place
+from fgrad.lower_cuda.emit.calls import Address
 from fgrad.lower_cuda.emit.scalar_cuda import SCALAR_CUDA
 from fgrad.lower_cuda.emit.text import BodyText
 
@@ -43,7 +43,7 @@ class Product(NamedTuple):
     result: str
     starts: tuple[Offsets, ...] = ((0, 0, 0),)
     epilogue: str = ""
-    bias: Place | None = None
+    bias: Address | None = None
 
     @property
     def widths(self) -> Offsets:
@@ -78,7 +78,7 @@ def product_of(step: LibraryStep) -> Product:
         name = routine.dtype.name
         return Product(routine, name, name, starts)
     assert isinstance(routine, FusedProduct)
-    place = Place(len(step.args) - 1, routine.bias[0]) if routine.bias else None
+    place = Address(len(step.args) - 1, routine.bias[0]) if routine.bias else None
     gemm, operand, result, epilogue, _ = routine
     return Product(gemm, operand, result, starts, epilogue, place)
 

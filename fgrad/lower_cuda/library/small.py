@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fgrad.compile.llvm.text import FunctionText, element_type
-from fgrad.lower_cuda.emit.calls import Place
+from fgrad.lower_cuda.emit.calls import Address
 from fgrad.lower_cuda.emit.team_text import Values, shuffle_from, warp_fold
 from fgrad.lower_cuda.emit.text import BodyText, Pointer
 from fgrad.lower_cuda.library.plan import Planner
@@ -101,12 +101,12 @@ class _Shared:
         inside = body.compare("ult", "i32", "%x", self.spec.n)
         return body.op("and", "i1", inside, body.compare("ugt", "i32", "%x", k))
 
-    def launch(self, plan: Planner, *places: Place) -> None:
+    def launch(self, plan: Planner, *places: Address) -> None:
         """Add the launch."""
         plan.kernel(self.body.finish(len(places)), self.grid, (32, WARPS), *places)
 
 
-def cholesky(plan: Planner, spec: Small, a: Place, out: Place, info: Place) -> None:
+def cholesky(plan: Planner, spec: Small, a: Address, out: Address, info: Address) -> None:
     """out := l with l l^T = a; info := 1 where a is not positive definite."""
     work = _Shared(spec)
     body, kind = work.body, work.kind
@@ -149,7 +149,7 @@ def _sqrt(body: BodyText, dtype: np.dtype, value: str) -> str:
     return body.emit(f"call {kind} @{name}({kind} {value})")
 
 
-def factor(plan: Planner, spec: Small, a: Place, packed: Place, pivots: Place) -> None:
+def factor(plan: Planner, spec: Small, a: Address, packed: Address, pivots: Address) -> None:
     """Packed factors of a^T with its columns in memory, exchanges from 0."""
     work = _Shared(spec)
     body, kind = work.body, work.kind
@@ -220,7 +220,7 @@ class Triangle(NamedTuple):
 
 
 def solve_triangle(
-    plan: Planner, spec: Small, columns: int, how: Triangle, a: Place, x: Place
+    plan: Planner, spec: Small, columns: int, how: Triangle, a: Address, x: Address
 ) -> None:
     """x := op(a)^-1 x, a warp for each column of each x."""
     body, kind, n = BodyText(), element_type(spec.dtype), spec.n

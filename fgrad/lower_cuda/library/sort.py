@@ -18,7 +18,7 @@ import numpy as np
 
 from fgrad.compile.llvm.text import INFINITY
 from fgrad.compile.tasks.routines import RowSearch, RowSort, RowTop
-from fgrad.lower_cuda.emit.calls import Call, Calls, KernelCall, Place
+from fgrad.lower_cuda.emit.calls import Address, Call, Calls, KernelCall
 from fgrad.lower_cuda.emit.text import BodyText, Pointer
 
 CHUNK = 4096  # pairs that fit into 48 KB of shared memory, whatever their keys
@@ -71,17 +71,17 @@ def sort_calls(spec: RowSort) -> Calls:
     Buffers: keys, payloads that are not positions, sorted keys if wanted, sorted payloads.
     """
     task = Task(spec.dtype, spec.rows, spec.columns)
-    sources, moved = [Place(0)], []
+    sources, moved = [Address(0)], []
     target = len(spec.inputs)
     if spec.keys_out:
-        moved.append((Place(0), Place(target), spec.dtype.itemsize))
+        moved.append((Address(0), Address(target), spec.dtype.itemsize))
         target += 1
     for payload in spec.payloads:
         if payload is None:
-            moved.append((None, Place(target), 8))
+            moved.append((None, Address(target), 8))
         else:
-            sources.append(Place(len(sources)))
-            moved.append((sources[-1], Place(target), payload.itemsize))
+            sources.append(Address(len(sources)))
+            moved.append((sources[-1], Address(target), payload.itemsize))
         target += 1
     return _sorted(task, spec.columns, moved, target)
 
@@ -96,7 +96,7 @@ def with_work(spec: RowSort, buffers: int) -> Calls:
 def _moved_up(calls: Calls, first: int, by: int) -> Calls:
     """The same calls where scratch areas have other numbers."""
 
-    def moved(place: Place) -> Place:
+    def moved(place: Address) -> Address:
         return place._replace(number=place.number + by) if place.number >= first else place
 
     kernels = [c for c in calls.calls if isinstance(c, KernelCall)]
@@ -108,11 +108,11 @@ def _moved_up(calls: Calls, first: int, by: int) -> Calls:
 def top_calls(spec: RowTop) -> Calls:
     """The calls of a selection; buffers: rows, values, places."""
     task = Task(spec.dtype, spec.rows, spec.columns, True)
-    moved = [(Place(0), Place(1), spec.dtype.itemsize), (None, Place(2), 8)]
+    moved = [(Address(0), Address(1), spec.dtype.itemsize), (None, Address(2), 8)]
     return _sorted(task, spec.count, moved, 3)
 
 
-Moved = Sequence["tuple[Place | None, Place, int]"]  # from where, to where, bytes of an element
+Moved = Sequence["tuple[Address | None, Address, int]"]  # from where, to where, bytes of an element
 
 
 def _sorted(task: Task, count: int, moved: Moved, scratch: int) -> Calls:
@@ -122,12 +122,12 @@ def _sorted(task: Task, count: int, moved: Moved, scratch: int) -> Calls:
     calls: list[Call] = []
     sizes: list[int] = []
 
-    def pairs(length: int) -> tuple[Place, Place]:
+    def pairs(length: int) -> tuple[Address, Address]:
         """Scratch memory for the keys and places of rows of a length."""
         sizes.extend([length * task.rows * task.dtype.itemsize, length * task.rows * 4])
-        return Place(scratch + len(sizes) - 2), Place(scratch + len(sizes) - 1)
+        return Address(scratch + len(sizes) - 2), Address(scratch + len(sizes) - 1)
 
-    source: tuple[Place, ...] = (Place(0),)
+    source: tuple[Address, ...] = (Address(0),)
     columns = task.columns
     selects = 2 * count <= CHUNK
     while True:
@@ -149,10 +149,10 @@ def _sorted(task: Task, count: int, moved: Moved, scratch: int) -> Calls:
     return Calls(tuple(calls), tuple(sizes))
 
 
-def _other(pairs: tuple[Place, ...], scratch: int) -> tuple[Place, Place]:
+def _other(pairs: tuple[Address, ...], scratch: int) -> tuple[Address, Address]:
     """Of two pairs of scratch areas the other one."""
     first = 2 if pairs[0].number == scratch else 0
-    return Place(scratch + first), Place(scratch + first + 1)
+    return Address(scratch + first), Address(scratch + first + 1)
 
 
 # --- chunks ---------------------------------------------------------------------------------------
@@ -164,8 +164,8 @@ def _chunk_call(
     chunk: int,
     kept: int,
     length: int,
-    source: tuple[Place, ...],
-    target: tuple[Place, ...],
+    source: tuple[Address, ...],
+    target: tuple[Address, ...],
 ) -> KernelCall:
     """Sort each chunk of rows of `columns` elements, and keep its first `kept` pairs: in rows of
     `length` pairs."""
@@ -302,7 +302,7 @@ def before(body: BodyText, key: str, a: tuple[str, str], b: tuple[str, str]) -> 
 
 
 def _merge_call(
-    task: Task, run: int, source: tuple[Place, ...], target: tuple[Place, ...]
+    task: Task, run: int, source: tuple[Address, ...], target: tuple[Address, ...]
 ) -> KernelCall:
     """Merge sorted runs of a length in pairs: an element's place is its number in its run and its
     rank in the other one."""
@@ -338,7 +338,7 @@ def _merge_call(
     return KernelCall(body.finish(4), grid, (THREADS, 1), (*source, *target))
 
 
-def _gather_call(task: Task, length: int, count: int, order: Place, moved: Moved) -> KernelCall:
+def _gather_call(task: Task, length: int, count: int, order: Address, moved: Moved) -> KernelCall:
     """The first `count` elements of each row in order; places are in rows of a length."""
     body = BodyText()
     places = [order]
@@ -386,5 +386,5 @@ def search_calls(spec: RowSearch) -> Calls:
             body.put(hi, body.select(comes, "i64", body.get(hi), middle))
         body.store(body.get(lo), body.pointer(2, "i64"), e)
     grid = -(-spec.rows * spec.columns // THREADS)
-    places = tuple([Place(k) for k in range(3)])
+    places = tuple([Address(k) for k in range(3)])
     return Calls((KernelCall(body.finish(3), grid, (THREADS, 1), places),))

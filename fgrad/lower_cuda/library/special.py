@@ -12,7 +12,7 @@ import math
 from fgrad.compile.llvm.text import element_type, literal
 from fgrad.compile.llvm.vector.lanes import INF, NAN, Lanes
 from fgrad.compile.tasks.routines import SpecialFunction
-from fgrad.lower_cuda.emit.calls import Calls, Place
+from fgrad.lower_cuda.emit.calls import Address, Calls
 from fgrad.lower_cuda.emit.text import BodyText
 from fgrad.lower_cuda.library import beta, elliptic, incomplete
 from fgrad.lower_cuda.library.formulas import DOUBLE, Special, all_of, device, minus, row
@@ -46,7 +46,7 @@ def special_calls(call: SpecialFunction, buffers: int) -> Calls | None:
         body.store(body.cast("fptrunc", "double", value, kind), body.pointer(place, kind), e)
 
     plan = Planner(buffers)
-    plan.each(call.size, write, *[Place(k) for k in range(buffers)])
+    plan.each(call.size, write, *[Address(k) for k in range(buffers)])
     return plan.finish()
 
 

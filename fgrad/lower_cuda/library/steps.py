@@ -36,7 +36,7 @@ from fgrad.config import config
 from fgrad.errors import UnsupportedDeviceError
 from fgrad.ir.program import Eqn, Lit
 from fgrad.ir.traits import Algorithm, Host
-from fgrad.lower_cuda.emit.calls import Calls, HostCall, Place
+from fgrad.lower_cuda.emit.calls import Address, Calls, HostCall
 from fgrad.lower_cuda.emit.text import BodyText
 from fgrad.lower_cuda.library import cublaslt as library_cublaslt
 from fgrad.lower_cuda.library.cudnn import conv_calls
@@ -110,7 +110,7 @@ def _complex_parts(parts: ComplexParts, step: LibraryStep) -> Calls:
         body.store(z, body.pointer(buffers, pair), e)
 
     plan = Planner(len(step.args))
-    plan.each(size, write, *[Place(k) for k in range(len(step.args))])
+    plan.each(size, write, *[Address(k) for k in range(len(step.args))])
     return plan.finish()
 
 
@@ -123,7 +123,7 @@ def _unchecked(routine: MatrixRoutine, step: LibraryStep) -> Calls:
         body.store(body.load(body.pointer(0, kind), e), body.pointer(1, kind), e)
 
     plan = Planner(len(step.args))
-    plan.each(params["size"], write, Place(0), Place(1))
+    plan.each(params["size"], write, Address(0), Address(1))
     return plan.finish()
 
 
@@ -132,7 +132,7 @@ def _unchecked(routine: MatrixRoutine, step: LibraryStep) -> Calls:
 
 def _evaluated(step: LibraryStep, eqn: Eqn) -> Calls:
     """The evaluation of an equation on copies of its operands, on the host."""
-    return Calls((HostCall(eqn, tuple([Place(k) for k in range(len(step.args))])),))
+    return Calls((HostCall(eqn, tuple([Address(k) for k in range(len(step.args))])),))
 
 
 def _host(call: Evaluation, step: LibraryStep) -> Calls | None:

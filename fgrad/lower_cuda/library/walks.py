@@ -19,7 +19,7 @@ import numpy as np
 from fgrad.compile.kernel.rewrite import neutral
 from fgrad.compile.llvm.text import FunctionText, element_type, literal
 from fgrad.compile.tasks.routines import RowWalk
-from fgrad.lower_cuda.emit.calls import Calls, KernelCall, Place
+from fgrad.lower_cuda.emit.calls import Address, Calls, KernelCall
 from fgrad.lower_cuda.emit.scalar_cuda import SCALAR_CUDA
 from fgrad.lower_cuda.emit.team_text import Values, block_fold, block_scan
 from fgrad.lower_cuda.emit.text import BodyText, Pointer
@@ -61,7 +61,7 @@ def walk_calls(spec: RowWalk) -> Calls:
     return _scan_calls(spec)
 
 
-def _launch(body: str, team: Team, items: int, *places: Place) -> KernelCall:
+def _launch(body: str, team: Team, items: int, *places: Address) -> KernelCall:
     """A launch with a team for each item."""
     if team.threads == THREADS:
         return KernelCall(body, items, (THREADS, 1), places)
@@ -88,15 +88,22 @@ def _item(body: BodyText, team: Team, items: int) -> Iterator[str]:
 def _scan_calls(spec: RowWalk) -> Calls:
     team, items = team_of(spec.rows, spec.columns), spec.rows
     if team.strips == 1:
-        return Calls((_launch(_scan_text(spec, team), team, items, Place(0), Place(1)),))
+        return Calls((_launch(_scan_text(spec, team), team, items, Address(0), Address(1)),))
     items *= team.strips
     totals = spec._replace(columns=team.strips, reverse=False)
     second = team_of(spec.rows, team.strips)
-    sums, before = Place(2), Place(3)
+    sums, before = Address(2), Address(3)
     calls = (
-        _launch(_scan_text(spec, team, writes="totals"), team, items, Place(0), sums),
+        _launch(_scan_text(spec, team, writes="totals"), team, items, Address(0), sums),
         _launch(_scan_text(totals, second), second, spec.rows, sums, before),
-        _launch(_scan_text(spec, team, begins=True), team, items, Place(0), Place(1), before),
+        _launch(
+            _scan_text(spec, team, begins=True),
+            team,
+            items,
+            Address(0),
+            Address(1),
+            before,
+        ),
     )
     return Calls(calls, (items * spec.dtype.itemsize,) * 2)
 
@@ -227,7 +234,7 @@ class _Scan:
 def _ordered_calls(spec: RowWalk) -> Calls:
     rows = min(32, spec.rows)
     body = _ordered_text(spec, rows)
-    return Calls((KernelCall(body, -(-spec.rows // rows), (THREADS, 1), (Place(0), Place(1))),))
+    return Calls((KernelCall(body, -(-spec.rows // rows), (THREADS, 1), (Address(0), Address(1))),))
 
 
 def _ordered_text(spec: RowWalk, rows: int) -> str:
@@ -280,15 +287,15 @@ _UNROLLED = 4  # elements that a thread has under way
 def _extremum_calls(spec: RowWalk) -> Calls:
     team, items = team_of(spec.rows, spec.columns), spec.rows
     if team.strips == 1:
-        return Calls((_launch(_extremum_text(spec, team), team, items, Place(0), Place(1)),))
+        return Calls((_launch(_extremum_text(spec, team), team, items, Address(0), Address(1)),))
     items *= team.strips
     first = _extremum_text(spec, team, partial=True)
     second = team_of(spec.rows, team.strips)
     last = _extremum_text(spec._replace(columns=team.strips), second, placed=True)
-    best, places = Place(2), Place(3)
+    best, places = Address(2), Address(3)
     calls = (
-        _launch(first, team, items, Place(0), places, best),
-        _launch(last, second, spec.rows, best, Place(1), places),
+        _launch(first, team, items, Address(0), places, best),
+        _launch(last, second, spec.rows, best, Address(1), places),
     )
     return Calls(calls, (items * spec.dtype.itemsize, items * 8))
 

@@ -69,7 +69,7 @@ def _vary(
             if not varying.isdisjoint(s.args):
                 varying.add(s.id)
         elif isinstance(s, Load):
-            used = [v for v, _ in s.gather] + ([] if s.guard is None else [s.guard])
+            used = [v for v, _ in s.gather] + ([] if s.predicate is None else [s.predicate])
             moves = any([a in axes for a, _ in s.index.terms])
             if moves or s.buffer in stored or not varying.isdisjoint(used):
                 varying.add(s.id)

@@ -229,16 +229,16 @@ class Frame:
         """The innermost of some open scopes."""
         return max(scopes, key=lambda scope: scope.depth)
 
-    def masked(self, guard: Value | None) -> Value | None:
-        """The lanes of the open vector loop that are alive and pass `guard`; None means all."""
+    def masked(self, predicate: Value | None) -> Value | None:
+        """The lanes of the open vector loop that are alive and pass `predicate`; None means all."""
         mask = self.mask
-        if guard is None or mask is None:
-            return mask if guard is None else guard
-        scope = self.deepest(mask.scope, guard.scope)
+        if predicate is None or mask is None:
+            return mask if predicate is None else predicate
+        scope = self.deepest(mask.scope, predicate.scope)
         function = self.enter(scope)
         lanes = self.lanes
         both = function.emit(
-            f"and <{lanes} x i1> {self.spread(mask, lanes)}, {self.spread(guard, lanes)}"
+            f"and <{lanes} x i1> {self.spread(mask, lanes)}, {self.spread(predicate, lanes)}"
         )
         return Value(both, lanes, BOOL, scope)
 

@@ -10,7 +10,7 @@ last pass is masked.  The text needs no LLVM passes: invariant code is already o
 `frame`), values are in SSA form, and vectors are explicit.
 
 An `in` buffer may share memory with an `out` buffer only if each element is read by the same
-iteration that writes it, at the same index, unguarded.
+iteration that writes it, at the same index, without a predicate.
 
 Numbers of a kernel may be words of a table, whose address follows the buffers' (`numbers`).  The
 code differs in nothing else: a pass that is known to be the only one of a loop is a loop all the
@@ -46,12 +46,12 @@ from fgrad.compile.cpu.emit.reduction import (
 from fgrad.compile.cpu.emit.tile import Tile
 from fgrad.compile.kernel.cost import weight
 from fgrad.compile.kernel.ir import (
+    Break,
     Buffer,
     Const,
     Index,
     Init,
     Kernel,
-    Leave,
     Load,
     Loop,
     Op,
@@ -419,11 +419,11 @@ class KernelEmitter:
         for id in facts.varying:
             frame.values.pop(id, None)
         frame.axes[loop.axis] = Axis(None, 0, 1, scope)
-        position = next(k for k, s in enumerate(loop.body) if isinstance(s, Leave))
-        leave = loop.body[position]
-        assert isinstance(leave, Leave)
+        position = next(k for k, s in enumerate(loop.body) if isinstance(s, Break))
+        stop = loop.body[position]
+        assert isinstance(stop, Break)
         self.body(loop.body[:position])
-        done = self._all_lanes(frame.values[leave.value])
+        done = self._all_lanes(frame.values[stop.value])
         function = frame.enter(scope)
         function.line(f"br i1 {done}, label %{after}, label %{inside}")
         function.label(inside)

@@ -3,7 +3,7 @@ indirect.
 
 Inside a vector loop an access is classified by its stride along the vector axis: 0 is one scalar
 load, 1 and -1 are vector accesses, anything else (and any indirect term) is a gather or scatter. A
-guard becomes a mask; a scalar guarded access is redirected to a spare stack slot instead of
+predicate becomes a mask; a scalar predicated access is redirected to a spare stack slot instead of
 branching.
 """
 
@@ -38,7 +38,7 @@ def emit_load(frame: Frame, s: Load) -> Value:
     """Emit a load in the outermost scope where it is the same."""
     dtype = frame.buffers[s.buffer].dtype
     address = frame.address(s.buffer, s.index)
-    guard = None if s.guard is None else frame.values[s.guard]
+    predicate = None if s.predicate is None else frame.values[s.predicate]
     spread = frame.expanded.get(s.buffer, 1)
     indirect = [
         (frame.values[v], stride if spread == 1 else stride * spread) for v, stride in s.gather
@@ -47,21 +47,23 @@ def emit_load(frame: Frame, s: Load) -> Value:
         address.scope,
         frame.after_stores(s.buffer),
         *[v.scope for v, _ in indirect],
-        *([guard.scope] if guard else []),
+        *([predicate.scope] if predicate else []),
     )
     vector = (
-        address.stride or any([v.lanes > 1 for v, _ in indirect]) or (guard and guard.lanes > 1)
+        address.stride
+        or any([v.lanes > 1 for v, _ in indirect])
+        or (predicate and predicate.lanes > 1)
     )
     if not vector:
-        text = _scalar_load(frame, scope, address.pointer, indirect, dtype, guard, s)
+        text = _scalar_load(frame, scope, address.pointer, indirect, dtype, predicate, s)
         return Value(text, 1, dtype, scope)
     scope = frame.deepest(scope, _vector_scope(frame))
-    if guard is None and not indirect and _is_pinned(frame, s.buffer, address):
+    if predicate is None and not indirect and _is_pinned(frame, s.buffer, address):
         return Value(_pinned_load(frame, scope, address, dtype), frame.lanes, dtype, scope)
     padded = frame.buffers[s.buffer].role == "scratch" and address.stride == 1 and not indirect
-    mask = frame.masked(guard) if guard or not padded else None
+    mask = frame.masked(predicate) if predicate or not padded else None
     scope = frame.deepest(scope, mask.scope) if mask else scope
-    other = constant(s.other, dtype, frame.lanes) if guard else "zeroinitializer"
+    other = constant(s.other, dtype, frame.lanes) if predicate else "zeroinitializer"
     frame.enter(scope)
     pointer, indirect = _row_start(frame, address, indirect, dtype)
     raw = _vector_load(frame, scope, pointer, address.stride, indirect, dtype, mask, other)
@@ -133,18 +135,18 @@ def _scalar_load(
     pointer: str,
     indirect: Indirect,
     dtype: np.dtype,
-    guard: Value | None,
+    predicate: Value | None,
     s: Load,
 ) -> str:
     function = frame.enter(scope)
     pointer = _offset_scalar(frame, pointer, indirect, dtype)
-    if guard:
-        pointer = function.emit(f"select i1 {guard.text}, ptr {pointer}, ptr {SPARE}")
+    if predicate:
+        pointer = function.emit(f"select i1 {predicate.text}, ptr {pointer}, ptr {SPARE}")
     kind = memory_type(dtype)
     raw = function.emit(f"load {kind}, ptr {pointer}, align {dtype.itemsize}")
     text = _from_memory(frame, raw, dtype, 1)
-    if guard:
-        text = frame.choose(guard.text, 1, text, constant(s.other, dtype, 1), dtype)
+    if predicate:
+        text = frame.choose(predicate.text, 1, text, constant(s.other, dtype, 1), dtype)
     return text
 
 
@@ -340,18 +342,18 @@ def emit_store(frame: Frame, s: Store) -> None:
     dtype = frame.buffers[s.buffer].dtype
     value = frame.values[s.value]
     address = frame.address(s.buffer, s.index)
-    guard = None if s.guard is None else frame.values[s.guard]
+    predicate = None if s.predicate is None else frame.values[s.predicate]
     spread = frame.expanded.get(s.buffer, 1)
     indirect = [
         (frame.values[v], stride if spread == 1 else stride * spread) for v, stride in s.scatter
     ]
     vector = address.stride or any([v.lanes > 1 for v, _ in indirect])
-    if not vector and frame.lanes > 1 and (value.lanes > 1 or (guard and guard.lanes > 1)):
+    if not vector and frame.lanes > 1 and (value.lanes > 1 or (predicate and predicate.lanes > 1)):
         vector = True
     if vector:
-        aside = guard if _can_go_aside(frame, guard, address, indirect, dtype) else None
-        mask = frame.masked(None if aside else guard)
-        if guard is None and not indirect and _ends_scratch(frame, s.buffer, address):
+        aside = predicate if _can_go_aside(frame, predicate, address, indirect, dtype) else None
+        mask = frame.masked(None if aside else predicate)
+        if predicate is None and not indirect and _ends_scratch(frame, s.buffer, address):
             mask = None
         function = frame.enter(frame.inner)
         pointer, indirect = _row_start(frame, address, indirect, dtype)
@@ -361,20 +363,20 @@ def emit_store(frame: Frame, s: Store) -> None:
     else:
         frame.enter(frame.inner)
         pointer = _offset_scalar(frame, address.pointer, indirect, dtype)
-        _scalar_store(frame, pointer, dtype, value, guard, s.mode)
+        _scalar_store(frame, pointer, dtype, value, predicate, s.mode)
 
 
 def _can_go_aside(
     frame: Frame,
-    guard: Value | None,
+    predicate: Value | None,
     address: Address,
     indirect: Indirect,
     dtype: np.dtype,
 ) -> bool:
-    """Whether whole vectors can be stored aside where a guard fails, for all lanes alike."""
+    """Whether whole vectors can be stored aside where a predicate fails, for all lanes alike."""
     along = address.stride == 1 and all([v.lanes == 1 for v, _ in indirect])
     fits = frame.lanes * dtype.itemsize <= SPARE_BYTES
-    return guard is not None and guard.lanes == 1 and along and fits
+    return predicate is not None and predicate.lanes == 1 and along and fits
 
 
 def _ends_scratch(frame: Frame, name: str, address: Address) -> bool:
@@ -388,12 +390,12 @@ def _ends_scratch(frame: Frame, name: str, address: Address) -> bool:
 
 
 def _scalar_store(
-    frame: Frame, pointer: str, dtype: np.dtype, value: Value, guard: Value | None, mode: str
+    frame: Frame, pointer: str, dtype: np.dtype, value: Value, predicate: Value | None, mode: str
 ) -> None:
     function, kind = frame.function, memory_type(dtype)
     text = value.text
-    if guard:
-        pointer = function.emit(f"select i1 {guard.text}, ptr {pointer}, ptr {SPARE}")
+    if predicate:
+        pointer = function.emit(f"select i1 {predicate.text}, ptr {pointer}, ptr {SPARE}")
     if mode != "set":
         raw = function.emit(f"load {kind}, ptr {pointer}, align {dtype.itemsize}")
         text = frame.combine(mode, 1, _from_memory(frame, raw, dtype, 1), text, dtype)
@@ -465,7 +467,7 @@ def _may_truncate(dtype: np.dtype, mask: Value) -> bool:
 
     It turns a masked store of truncated integers into a wide scalar store where it finds the mask
     to be a constant with one lane.  Masks of loop tails are either spelt out or truly variable, but
-    the mask of a guard may fold to such a constant; a scatter is not affected.
+    the mask of a predicate may fold to such a constant; a scatter is not affected.
     """
     spelt = mask.text.startswith("<")
     return dtype.kind in "iub" and dtype.itemsize < 8 and not spelt and not mask.is_tail

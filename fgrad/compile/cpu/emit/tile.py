@@ -42,7 +42,11 @@ class Tile:
         indirect = s.gather if isinstance(s, Load) else s.scatter
         along = stride_of(s.index, self.rows.axis), stride_of(s.index, self.columns.axis)
         return (
-            along[0] == 1 and along[1] != 1 and not indirect and s.guard is None and along[1] != 0
+            along[0] == 1
+            and along[1] != 1
+            and not indirect
+            and s.predicate is None
+            and along[1] != 0
         )
 
     def _place(self, row: Axis, column: Axis) -> None:

@@ -1,4 +1,4 @@
-"""Loops split where their guards change: the values stay NumPy's, and few loops stand there."""
+"""Loops split where their predicates change: the values stay NumPy's, and few loops stand there."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import fgrad
 from fgrad.compile.kernel.ir import Kernel, Load, Loop
 from fgrad.compile.kernel.rewrite import walk
 from fgrad.compile.kernel.text import parse_kernel
-from fgrad.compile.schedule.guards import LEAST_PIECE, MOST_PIECES
 from fgrad.compile.schedule.order import schedule
+from fgrad.compile.schedule.predicates import LEAST_PIECE, MOST_PIECES
 
 DTYPES = ["f4", "f8", "i4", "u1", "?", "f2"]
 GUARDED = """
@@ -30,9 +30,9 @@ kernel k(b0: in f64[{n}], b1: out f64[{m}])
 """
 
 
-def guarded(kernel: Kernel) -> int:
-    """How many loads of the kernel have a guard."""
-    return sum([isinstance(s, Load) and s.guard is not None for s in walk(kernel.body)])
+def predicated(kernel: Kernel) -> int:
+    """How many loads of the kernel have a predicate."""
+    return sum([isinstance(s, Load) and s.predicate is not None for s in walk(kernel.body)])
 
 
 def loops(kernel: Kernel) -> int:
@@ -89,12 +89,12 @@ def test_comparisons(op: str, place: str, limit: int, kind: str) -> None:
     compare(parse_kernel(text), [rng.normal(size=150), rng.normal(size=150)], 0)
 
 
-def test_guards_of_pads_are_gone() -> None:
+def test_predicates_of_pads_are_gone() -> None:
     x = np.arange(300.0)
     (kernel,) = kernels(lambda x: np.pad(x, (3, 4)) * 2, x)
-    assert (guarded(kernel), loops(kernel)) == (0, 3)
+    assert (predicated(kernel), loops(kernel)) == (0, 3)
     (kernel,) = kernels(lambda x: np.pad(x, ((1, 2), (3, 4))), np.ones((70, 80)))
-    assert (guarded(kernel), loops(kernel)) == (0, 5)
+    assert (predicated(kernel), loops(kernel)) == (0, 5)
 
 
 def test_long_pads_become_a_kernel_for_each_piece() -> None:
@@ -117,10 +117,10 @@ def test_arguments_given_away_are_read_before_they_are_written() -> None:
     np.testing.assert_array_equal(fgrad.jit(f, donate_argnums=0)(x.copy()), f(x))
 
 
-def test_short_rows_keep_their_guards() -> None:
+def test_short_rows_keep_their_predicates() -> None:
     x = np.ones((40, LEAST_PIECE - 1))
     (kernel,) = kernels(lambda x: np.pad(x, ((0, 0), (3, 4))), x)
-    assert (guarded(kernel), loops(kernel)) == (1, 1)
+    assert (predicated(kernel), loops(kernel)) == (1, 1)
 
 
 def test_many_cases_leave_one_long_loop() -> None:
@@ -136,7 +136,7 @@ def test_sums_are_not_split() -> None:
     assert loops(kernel) == 1
 
 
-def test_kernels_without_guards_stay() -> None:
+def test_kernels_without_predicates_stay() -> None:
     text = "kernel k(b0: in f64[9], b1: out f64[9])\n  parallel i in 9:\n    %0 = load b0[i]\n"
     kernel = parse_kernel(text + "    store b1[i] %0\n")
     assert [s.axis for s in walk(schedule(kernel).body) if isinstance(s, Loop)] == ["i"]

@@ -9,8 +9,8 @@
       %5 = select f64 %3 %4 0.0                    store y[1003 + i] 0.0
       store y[i] %5
 
-Of pads and of concatenations inside a formula the guards are gone then.  Nests of parallel loops
-alone are split: the pieces of a sum would be added in another order.
+Of pads and of concatenations inside a formula the predicates are gone then.  Nests of parallel
+loops alone are split: the pieces of a sum would be added in another order.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from fgrad.compile.kernel.machine import LONG_OPERATION
 from fgrad.compile.kernel.rewrite import Body, Names, map_indices, only_loop, substitute, walk
 
 MOST_PIECES = 4
-LEAST_PIECE = 64  # iterations of the innermost loops from which a piece without guards pays
+LEAST_PIECE = 64  # iterations of the innermost loops from which a piece without predicates pays
 _BOOL, _INT64 = np.dtype(bool), np.dtype(np.int64)
 _COMPARE = {
     "lt": lambda a, b: a < b,
@@ -48,7 +48,7 @@ _COMPARE = {
 }
 
 
-def split_at_guards(body: Body, names: Names, buffers: Mapping[str, Buffer]) -> Body:
+def split_at_predicates(body: Body, names: Names, buffers: Mapping[str, Buffer]) -> Body:
     """The body with loops split where comparisons with their axes change."""
     compared = [s for s in walk(body) if isinstance(s, Op) and s.op in _COMPARE]
     if not compared:
@@ -65,7 +65,7 @@ def split_at_guards(body: Body, names: Names, buffers: Mapping[str, Buffer]) -> 
 
 def _may_split(loop: Loop, buffers: Mapping[str, Buffer]) -> bool:
     """Whether a loop is a perfect nest of parallel loops around short formulas: beside long ones
-    guards cost little, but copies do."""
+    predicates cost little, but copies do."""
     if loop.kind != "parallel":
         return False
     if len(loop.body) == 1 and isinstance(loop.body[0], Loop):
@@ -211,17 +211,17 @@ class Folder:
             self.indices[s.id] = s.index
         elif isinstance(s, Op):
             return self._op(s)
-        elif isinstance(s, (Load, Store)) and s.guard is not None:
-            guard = self._use(s.guard)
-            s, known = s._replace(guard=guard), self.consts.get(guard)
+        elif isinstance(s, (Load, Store)) and s.predicate is not None:
+            predicate = self._use(s.predicate)
+            s, known = s._replace(predicate=predicate), self.consts.get(predicate)
             if known:
-                return s._replace(guard=None)
+                return s._replace(predicate=None)
             if known is not None:
                 return self._never(s)
         return s
 
     def _never(self, s: Load | Store) -> Statement | None:
-        """A load or a store whose guard is false."""
+        """A load or a store whose predicate is false."""
         if isinstance(s, Store):
             return None
         return self._number(s.id, s.other, self.buffers[s.buffer].dtype)
@@ -268,5 +268,5 @@ def _used(body: list[Statement]) -> Body:
         elif isinstance(s, (Load, Store)):
             terms = s.gather if isinstance(s, Load) else (*s.scatter, (s.value, 1))
             needed.update([v for v, _ in terms])
-            needed.update(() if s.guard is None else (s.guard,))
+            needed.update(() if s.predicate is None else (s.predicate,))
     return tuple(reversed(kept))
