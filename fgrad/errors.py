@@ -230,4 +230,5 @@ class RetraceWarning(UserWarning):
 
 
 class CacheWarning(RuntimeWarning):
-    """The cache of compiled code is not used: others could have written there, or it is slow."""
+    """The cache of compiled code is not used: others could have written there, it is slow, or
+    there is no room."""

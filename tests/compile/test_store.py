@@ -21,6 +21,7 @@ from fgrad.compile.jit.call import executable_of
 from fgrad.compile.llvm import own_files, runtime, store
 from fgrad.compile.llvm.store import DiskStore, contents
 from fgrad.config import config
+from fgrad.errors import CacheWarning
 
 X = np.linspace(0.1, 1.0, 24).reshape(4, 6)
 
@@ -109,10 +110,15 @@ def test_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Mon
         raise OSError(28, "No space left on device")
 
     cache = DiskStore(str(tmp_path / "cache"))
+    cache.put("before", b"payload")
     monkeypatch.setattr(own_files.os, "replace", full)
-    cache.put("abc", b"payload")
+    with pytest.warns(CacheWarning, match="no room"):
+        cache.put("abc", b"payload")
+    cache.put("abc", b"payload")  # nothing is tried again, and nothing said
     assert cache.get("abc") is None
-    assert not [name for _, _, names in os.walk(cache.directory) for name in names]
+    assert cache.get("before") == b"payload"
+    files = [name for _, _, names in os.walk(cache.directory) for name in names]
+    assert sorted(files) == ["before", "last-look"]
 
 
 def test_size_is_bounded_and_used_files_stay(tmp_path: Path) -> None:

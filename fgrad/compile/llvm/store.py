@@ -2,7 +2,7 @@
 
 A file is the CRC-32 and the length of the rest, then its key and its payload.  A file that does not
 match is ignored, and so is any failure of the file system: a cache may forget but must not break a
-program.  Files are written under another name and renamed, so that readers never see half of one.
+program.  On a full disk nothing is written any more, with one warning.  Files are written under another name and renamed, so that readers never see half of one.
 
 What is read here is executed.  So each folder and file must be the user's own and writable by
 nobody else, which is looked at through the descriptor that is read (`own_files.py`); and a file
@@ -13,6 +13,7 @@ the use of the cache for the process, with one warning.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import struct
 import time
@@ -35,6 +36,7 @@ _STAMP = "last-look"
 _SETTLED = 2_000_000_000  # nanoseconds after which another change has another time
 _SLOW = 0.25  # seconds that reads and writes may take in the mean
 _SLOW_AFTER = 8  # reads and writes before a folder is called slow
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk, the user's part of it, a file
 
 
 class DiskStore:
@@ -46,6 +48,7 @@ class DiskStore:
         self.size_limit = size_limit
         self._written = 0  # bytes since the last look at the directory
         self._off = False  # refused, or too slow
+        self._full = False
         self._uses = 0
         self._seconds = 0.0
 
@@ -59,7 +62,8 @@ class DiskStore:
 
     def put(self, key: str, payload: bytes) -> None:
         """Keep `payload`, if the file system lets us."""
-        self._attempt(self._write, key, payload)
+        if not self._full:
+            self._attempt(self._write, key, payload)
 
     def trim(self) -> None:
         """Delete the files that were not used for longest until three quarters of the limit are
@@ -80,7 +84,9 @@ class DiskStore:
                 ("why", "code from the cache is executed, so others must not be able to write it."),
                 ("write", f"rm -r {self.directory}    it is made anew; do not change its mode"),
             )
-        except OSError:
+        except OSError as error:
+            if error.errno in _FULL:
+                self._stop_writing(error)
             return None
         finally:
             self._uses += 1
@@ -90,6 +96,18 @@ class DiskStore:
                     "The folder of the cache of compiled code is slow.",
                     ("what", f"{self._uses} files of {self.directory}: {self._seconds:.1f} s"),
                 )
+
+    def _stop_writing(self, error: OSError) -> None:
+        if self._full:
+            return
+        self._full = True
+        rows: tuple[Row, ...] = (
+            ("what", f"{self.directory}: {error.strerror}"),
+            ("write", "FGRAD_CACHE_DIR=folder      another folder, or make room"),
+            ("now", "what this process compiles is not kept; results are right."),
+        )
+        headline = "There is no room for the cache of compiled code."
+        warn_user(card(headline, rows, CacheWarning.__name__.lower()), CacheWarning)
 
     def _turn_off(self, headline: str, *rows: Row) -> None:
         if self._off:
