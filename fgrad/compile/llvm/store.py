@@ -2,7 +2,8 @@
 
 A file is the CRC-32 and the length of the rest, then its key and its payload.  A file that does not
 match is ignored, and so is any failure of the file system: a cache may forget but must not break a
-program.  On a full disk nothing is written any more, with one warning.  Files are written under another name and renamed, so that readers never see half of one.
+program.  On a full disk nothing is written any more, with one warning.  Files are written under
+another name and renamed, so that readers never see half of one.
 
 What is read here is executed.  So each folder and file must be the user's own and writable by
 nobody else, which is looked at through the descriptor that is read (`own_files.py`); and a file
