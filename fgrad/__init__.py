@@ -29,6 +29,7 @@ from fgrad.transforms.functionalize import functionalize
 from fgrad.transforms.grad import grad, value_and_grad
 from fgrad.transforms.jacobian import hessian, jacfwd, jacrev
 from fgrad.transforms.vmap import vmap
+from fgrad.typing import PyTree
 
 if TYPE_CHECKING:  # for editors and type checkers; else loaded when first used
     from fgrad.capture.explain import explain_capture
@@ -104,7 +105,7 @@ _MODULES = (
 )
 
 
-def stop_gradient(x: object) -> Any:
+def stop_gradient(x: PyTree) -> PyTree:
     """`x`, a tree of arrays, regarded as a constant by every derivative.
 
     Example:

@@ -45,7 +45,7 @@ def dots_saveable(prim: Primitive, *_avals: object, **_params: object) -> bool:
 checkpoint_dots = dots_saveable
 
 
-def dots_with_no_batch_dims_saveable(prim: Primitive, *_avals: Any, **params: Any) -> bool:
+def dots_with_no_batch_dims_saveable(prim: Primitive, *_avals: object, **params: Any) -> bool:
     """Keep the results of matrix products without batch axes: those with weights."""
     return prim is prims.dot_general and not params["batch"][0]
 

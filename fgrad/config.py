@@ -25,7 +25,6 @@ import ctypes
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from fgrad.base.fork_locks import Shared
 
@@ -58,7 +57,7 @@ class Config:
 
     def __init__(self) -> None:
         env = os.environ.get
-        self._combinations: dict[tuple[Any, ...], int] = {}
+        self._combinations: dict[tuple[object, ...], int] = {}
         self.epoch_cell = ctypes.c_int64(0)  # the epoch, for native code
         settings = {
             "check": int(env("FGRAD_CHECK") or 1),
@@ -93,7 +92,7 @@ class Config:
         else:
             object.__setattr__(self, name, value)
 
-    def _update(self, settings: dict[str, Any]) -> None:
+    def _update(self, settings: dict[str, object]) -> None:
         """Change settings; what was compiled under the same ones before is valid again."""
         vars(self).update(settings)
         combination = tuple([vars(self)[name] for name in self._names])

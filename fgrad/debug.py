@@ -11,9 +11,10 @@ import builtins
 import pdb
 import string
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple
+from types import CellType
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -61,7 +62,7 @@ def print(fmt: str, /, *args: PyTree, ordered: bool = True, **kwargs: PyTree) ->
     callback(show, *args, **kwargs)
 
 
-def _check_format(fmt: str, args: Any, kwargs: Any) -> None:
+def _check_format(fmt: str, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
     """A card at once, with the user's line, instead of an error inside of the program."""
     if not isinstance(fmt, str):
         raise ArgumentError(
@@ -99,7 +100,7 @@ def breakpoint(**values: Any) -> None:
     """
     loc = resolve(here())
 
-    def stop(**values: Any) -> None:
+    def stop(**values: object) -> None:
         _Debugger().look(loc, values)
 
     callback(stop, **values)
@@ -110,7 +111,7 @@ class _Debugger(pdb.Pdb):
 
     left = False
 
-    def look(self, loc: Loc, values: dict[str, Any]) -> None:
+    def look(self, loc: Loc, values: dict[str, object]) -> None:
         """Stop at a statement that does nothing and stands in the user's line."""
         self.prompt = "(fgrad) "
         code = compile("\n" * (loc.line - 1) + "pass", loc.file, "exec")
@@ -169,7 +170,7 @@ def _checking_index() -> Iterator[None]:
 def _watch_index(i: Value, axis: int, length: int) -> None:
     line = user_line()
 
-    def check(known: Any) -> None:
+    def check(known: np.ndarray) -> None:
         wrong = (known < -length) | (known >= length)
         if np.any(wrong):
             first = np.asarray(known)[wrong].flat[0] if np.ndim(known) else known
@@ -231,9 +232,12 @@ _INDEX_CHECKS, _NAN_WATCH = Shared(_checking_index), Shared(_watching_nans)
 _INF_WATCH = Shared(_watching_infs)
 
 
-def _watch() -> list[tuple[Any, Callable[..., PyTree]]]:
+Place: TypeAlias = tuple[Primitive | CellType, Callable[..., PyTree]]  # with the rule in it
+
+
+def _watch() -> list[Place]:
     """Have every evaluation checked; what was there before, to be put back."""
-    before: list[tuple[Any, Callable[..., PyTree]]] = []
+    before: list[Place] = []
     for prim, cell in _door_cells():
         before.append((cell, cell.cell_contents))
         cell.cell_contents = _checked(prim, cell.cell_contents)
@@ -244,7 +248,7 @@ def _watch() -> list[tuple[Any, Callable[..., PyTree]]]:
     return before
 
 
-def _door_cells() -> list[tuple[Primitive, Any]]:
+def _door_cells() -> list[tuple[Primitive, CellType]]:
     """The cells in which the short doors keep their evaluations."""
     return [
         (prim, door.__closure__[door.__code__.co_freevars.index("evaluate")])  # type: ignore[attr-defined]
@@ -252,7 +256,7 @@ def _door_cells() -> list[tuple[Primitive, Any]]:
     ]
 
 
-def _restore(before: list[tuple[Any, Callable[..., PyTree]]]) -> None:
+def _restore(before: list[Place]) -> None:
     for place, rule in before:
         if isinstance(place, Primitive):
             place.evaluate_rule = rule
@@ -261,7 +265,7 @@ def _restore(before: list[tuple[Any, Callable[..., PyTree]]]) -> None:
 
 
 def _checked(prim: Primitive, evaluate: Callable[..., PyTree]) -> Callable[..., PyTree]:
-    def checked(*operands: Value, **params: object) -> Any:
+    def checked(*operands: Value, **params: object) -> PyTree:
         out = evaluate(*operands, **params)
         if not config.nans:
             return out
@@ -300,7 +304,7 @@ def _has_floats(x: object) -> bool:
     return getattr(getattr(x, "dtype", None), "kind", "") in ("f", "c")
 
 
-def _nan_error(prim: Primitive, operands: Any, out: Any, kind: _Kind) -> NanError:
+def _nan_error(prim: Primitive, operands: Sequence[Value], out: Value, kind: _Kind) -> NanError:
     """The card: the operation, the line, and the operands where the first one is."""
     backward = "vjp" in THREAD.state.via
     loc = resolve(THREAD.state.loc or here())

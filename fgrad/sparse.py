@@ -11,7 +11,7 @@ arguments; columns without a common row get one colour and share a derivative.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +38,7 @@ from fgrad.typing import PyTree
 class Plan(NamedTuple):
     """The plan for one type of arguments: pattern, colours, and compiled derivatives."""
 
-    pattern: Any
+    pattern: scipy.sparse.csr_array
     colors: np.ndarray
     count: int
     reverse: bool
@@ -63,7 +63,7 @@ class SparseDerivative:
     ) -> None:
         self.fun, self.argnums, self.given, self.what = fun, argnums, pattern, what
         self.prepare = prepare
-        self.plans: dict[Any, tuple[_Flat, Plan]] = {}
+        self.plans: dict[object, tuple[_Flat, Plan]] = {}
         named(self, fun, f"{what}({function_name(fun)})")
 
     def __repr__(self) -> str:
@@ -215,13 +215,13 @@ class _Flat:
             )
         return value
 
-    def of(self, args: tuple[Any, ...]) -> tuple[np.ndarray, list[Any]]:
+    def of(self, args: tuple[PyTree, ...]) -> tuple[np.ndarray, list[Value]]:
         """The vector, and the leaves of the other arguments."""
         leaves = [np.asarray(x, self.dtype).ravel() for x in tree.leaves(args[self.position])]
         rest = tree.leaves([x for k, x in enumerate(args) if k != self.position])
         return np.concatenate(leaves) if leaves else np.zeros(0), [as_value(x) for x in rest]
 
-    def call(self, fun: Callable[..., Any], x: Any, rest: Any) -> Any:
+    def call(self, fun: Callable[..., PyTree], x: Value, rest: Sequence[Value]) -> PyTree:
         """Unflatten the arguments and call `fun`."""
         parts, start = [], 0
         for a in self.avals:
@@ -231,7 +231,7 @@ class _Flat:
         given.insert(self.position, tree.unflatten(self.treedef, parts))
         return fun(*given)
 
-    def flat(self, x: object, rest: object) -> PyTree:
+    def flat(self, x: Value, rest: Sequence[Value]) -> Value:
         """The result as one vector."""
         leaves = [as_array(y) for y in tree.leaves(self.call(self.fun, x, rest))]
         for y in leaves:
@@ -242,7 +242,7 @@ class _Flat:
                 )
         return np.concatenate([np.ravel(y) for y in leaves]) if leaves else np.zeros(0)
 
-    def gradient(self, x: object, rest: object) -> PyTree:
+    def gradient(self, x: Value, rest: Sequence[Value]) -> Value:
         """The gradient as one vector."""
         return grad(lambda v: self.call(self.fun, v, rest))(x)
 
@@ -269,7 +269,7 @@ def _program(flat: _Flat, gradient: bool) -> Program:
     avals = [vector, *flat.rest_avals]
     what = flat.gradient if gradient else flat.flat
 
-    def traced(x: object, *rest: object) -> list[Value]:
+    def traced(x: Value, *rest: Value) -> list[Value]:
         return [what(x, rest)]
 
     program, captured, _ = trace(traced, avals, function_name(flat.fun), flat.what)
@@ -297,20 +297,20 @@ def _plan_jacobian(flat: _Flat, given: object, mode: str) -> Plan:
     rows, columns = _entries(found)
     if reverse:
 
-        def pulled(x: object, seeds: object, rest: object) -> PyTree:
+        def pulled(x: Value, seeds: Value, rest: Sequence[Value]) -> PyTree:
             pullback = vjp(lambda v: flat.flat(v, rest), x)[1]
             return vmap(lambda ct: pullback(ct)[0])(seeds)
 
         places = colors[rows], columns
         return _plan(found, colors, True, places, jit(pulled), flat.dtype)
 
-    def pushed(x: object, seeds: object, rest: object) -> PyTree:
+    def pushed(x: Value, seeds: Value, rest: Sequence[Value]) -> PyTree:
         return vmap(lambda t: jvp(lambda v: flat.flat(v, rest), (x,), (t,))[1])(seeds)
 
     return _plan(found, colors, False, (colors[columns], rows), jit(pushed), flat.dtype)
 
 
-def _columns_or_rows(found: Any, mode: str) -> tuple[np.ndarray, bool]:
+def _columns_or_rows(found: scipy.sparse.csr_array, mode: str) -> tuple[np.ndarray, bool]:
     forward = color_columns(found) if mode != "reverse" else None
     backward = color_columns(found.T.tocsr()) if mode != "forward" else None
     if forward is None:
@@ -342,7 +342,7 @@ def _plan_hessian(flat: _Flat, given: object) -> Plan:
             np.where(alone, rows, columns),
         )
 
-    def pushed(x: object, seeds: object, rest: object) -> PyTree:
+    def pushed(x: Value, seeds: Value, rest: Sequence[Value]) -> PyTree:
         return vmap(lambda t: jvp(lambda v: flat.gradient(v, rest), (x,), (t,))[1])(seeds)
 
     return _plan(found, colors, False, places, jit(pushed), flat.dtype)
@@ -352,13 +352,13 @@ def _count(colors: np.ndarray) -> int:
     return int(colors.max(initial=-1)) + 1
 
 
-def _entries(found: Any) -> tuple[np.ndarray, np.ndarray]:
+def _entries(found: scipy.sparse.csr_array) -> tuple[np.ndarray, np.ndarray]:
     """The row and the column of each entry."""
-    return np.repeat(np.arange(found.shape[0]), np.diff(found.indptr)), found.indices
+    return np.repeat(np.arange(len(found.indptr) - 1), np.diff(found.indptr)), found.indices
 
 
 def _plan(
-    found: object,
+    found: scipy.sparse.csr_array,
     colors: np.ndarray,
     reverse: bool,
     places: tuple[np.ndarray, np.ndarray],
@@ -370,7 +370,7 @@ def _plan(
     return Plan(found, colors, count, reverse, *places, compressed, seeds)
 
 
-def _decompressed(plan: Plan, given: tuple[np.ndarray, list[Any]]) -> scipy.sparse.csr_array:
+def _decompressed(plan: Plan, given: tuple[np.ndarray, list[Value]]) -> scipy.sparse.csr_array:
     """Recover the matrix from sums of its columns or rows."""
     found = plan.pattern
     dtype = np.promote_types(plan.seeds.dtype, np.float32)  # scipy.sparse has no float16

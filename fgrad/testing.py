@@ -42,7 +42,7 @@ _VALUE_TOLERANCE = {2: 5e-3, 4: 1e-5, 8: 1e-12}
 
 def check_grads(
     f: Function,
-    args: Sequence[Any],
+    args: Sequence[PyTree],
     order: int = 2,
     modes: Sequence[str] = ("fwd", "rev"),
     eps: float | None = None,
@@ -88,7 +88,7 @@ def check_grads(
         return [y for y in outs if as_array(y).dtype.kind in "fc"]
 
     flat.__name__ = name
-    values = [np.asarray(leaves[i]) for i in free]
+    values: list[Value] = [np.asarray(leaves[i]) for i in free]
     tolerance = _tolerances(values, atol, rtol)
     _check_order(flat, values, order, tuple(modes), eps, tolerance, rng, name)
 
@@ -100,14 +100,14 @@ def _precision(dtype: np.dtype) -> int:
     return dtype.itemsize // (2 if dtype.kind == "c" else 1)
 
 
-def _tolerances(values: Sequence[Any], atol: float | None, rtol: float | None) -> Tolerance:
+def _tolerances(values: Sequence[Value], atol: float | None, rtol: float | None) -> Tolerance:
     coarse = max([_DIFFERENCE_TOLERANCE[_precision(v.dtype)] for v in values])
     return Tolerance(coarse if atol is None else atol, coarse if rtol is None else rtol)
 
 
 def _check_order(
     f: Function,
-    values: list[Any],
+    values: list[Value],
     order: int,
     modes: tuple[str, ...],
     eps: float | None,
@@ -138,10 +138,10 @@ def _check_order(
         _check_order(backward, values, order - 1, modes, eps, tolerance, rng, f"vjp of {name}")
 
 
-def _direction(like: Sequence[Any], rng: np.random.Generator) -> list[Any]:
+def _direction(like: Sequence[Value], rng: np.random.Generator) -> list[Value]:
     """Random numbers of order one, of the shapes and dtypes of values."""
 
-    def real(shape: tuple[int, ...]) -> Any:
+    def real(shape: tuple[int, ...]) -> np.ndarray:
         return rng.uniform(0.5, 1.5, shape) * rng.choice([-1, 1], shape)
 
     out = []
@@ -158,12 +158,12 @@ def _step(values: Sequence[object], eps: float | None) -> float:
     return float(np.cbrt(max([np.finfo(np.asarray(v).dtype).eps for v in values])))
 
 
-def _moved(values: Sequence[Any], direction: Sequence[Any], step: float) -> list[Any]:
+def _moved(values: Sequence[Value], direction: Sequence[Value], step: float) -> list[Value]:
     return [(v + t * v.dtype.type(step)) for v, t in zip(values, direction, strict=True)]
 
 
 def _difference(
-    f: Function, values: Sequence[object], direction: Sequence[object], eps: float | None
+    f: Function, values: Sequence[Value], direction: Sequence[Value], eps: float | None
 ) -> list[Value]:
     """(f(x + h t) - f(x - h t)) / 2h, in double precision."""
     step = _step(values, eps)
@@ -173,8 +173,8 @@ def _difference(
 
 def _compare_jvp(
     f: Function,
-    values: Sequence[object],
-    direction: Sequence[object],
+    values: Sequence[Value],
+    direction: Sequence[Value],
     eps: float | None,
     tolerance: Tolerance,
     what: str,
@@ -187,7 +187,7 @@ def _compare_jvp(
 
 def _compare_vjp(
     f: Function,
-    values: Sequence[Any],
+    values: Sequence[Value],
     eps: float | None,
     tolerance: Tolerance,
     rng: np.random.Generator,
@@ -212,7 +212,7 @@ def _double(x: object) -> np.ndarray:
     return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
 
 
-def _inner(xs: Sequence[Any], ys: Sequence[Any]) -> np.float64:
+def _inner(xs: Sequence[Value], ys: Sequence[Value]) -> np.float64:
     """The real part of sum(x y), in double precision: the pairing that transposes keep."""
     pairs = [np.sum(_double(x) * _double(y)) for x, y in zip(xs, ys, strict=True)]
     return np.float64(np.real(np.sum(pairs)))
@@ -242,7 +242,7 @@ def _assert_close(
 # --- single checks ------------------------------------------------------------------------------
 
 
-def check_jvp(f: Function, args: Sequence[Any], **options: Any) -> None:
+def check_jvp(f: Function, args: Sequence[PyTree], **options: Any) -> None:
     """Check `jvp` against finite differences; options are those of `check_grads`.
 
     Example:
@@ -251,7 +251,7 @@ def check_jvp(f: Function, args: Sequence[Any], **options: Any) -> None:
     check_grads(f, args, order=1, modes=("fwd",), **options)
 
 
-def check_vjp(f: Function, args: Sequence[Any], **options: Any) -> None:
+def check_vjp(f: Function, args: Sequence[PyTree], **options: Any) -> None:
     """Check `vjp` against finite differences; options are those of `check_grads`.
 
     Example:
@@ -260,7 +260,7 @@ def check_vjp(f: Function, args: Sequence[Any], **options: Any) -> None:
     check_grads(f, args, order=1, modes=("rev",), **options)
 
 
-def check_transpose(f: Function, args: Sequence[Any], rtol: float | None = None) -> None:
+def check_transpose(f: Function, args: Sequence[PyTree], rtol: float | None = None) -> None:
     """Check that the derivative of `f` at `args` and its transpose agree: <y, A x> = <A^T y, x>.
 
     Unlike `check_vjp` it uses no finite differences, so it is exact to rounding.
@@ -332,7 +332,7 @@ def check_vmap(
     _assert_close(vmap(f, in_axes)(*values), looped, tolerance, name, equal_dtypes=True)
 
 
-def _value_rtol(values: Sequence[Any]) -> float:
+def _value_rtol(values: Sequence[Value]) -> float:
     return max([_VALUE_TOLERANCE[_precision(v.dtype)] for v in values])
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -15,16 +15,18 @@ from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import ArgumentError
 from fgrad.typing import PyTree
 
+if TYPE_CHECKING:
+    from optree import PyTreeSpec
+
 optree = lazy_module("optree")
 optree_dataclasses = lazy_module("optree.dataclasses")
 
 NAMESPACE = "fgrad"
-TreeDef: TypeAlias = Any  # optree.PyTreeSpec
+TreeDef: TypeAlias = "PyTreeSpec"
+IsLeaf: TypeAlias = Callable[[Any], bool]
 
 
-def flatten(
-    tree: PyTree, is_leaf: Callable[[Any], bool] | None = None
-) -> tuple[list[Any], TreeDef]:
+def flatten(tree: PyTree, is_leaf: IsLeaf | None = None) -> tuple[list[Any], TreeDef]:
     """The leaves of a tree and its structure.
 
     Example:
@@ -38,7 +40,7 @@ def flatten(
     return leaves, treedef
 
 
-def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
+def unflatten(treedef: TreeDef, leaves: Iterable[object]) -> PyTree:
     """The tree with structure `treedef` and the given leaves."""
     if treedef is leaf():
         (only,) = leaves
@@ -46,7 +48,7 @@ def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
     return optree.tree_unflatten(treedef, leaves)
 
 
-def leaves(tree: PyTree, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
+def leaves(tree: PyTree, is_leaf: IsLeaf | None = None) -> list[Any]:
     """The leaves of a tree, in order."""
     return optree.tree_leaves(tree, is_leaf, namespace=NAMESPACE)
 
@@ -57,7 +59,7 @@ def leaf() -> TreeDef:
     return structure(0)
 
 
-def structure(tree: PyTree, is_leaf: Callable[[Any], bool] | None = None) -> TreeDef:
+def structure(tree: PyTree, is_leaf: IsLeaf | None = None) -> TreeDef:
     """The structure of a tree."""
     return optree.tree_structure(tree, is_leaf, namespace=NAMESPACE)
 
@@ -98,7 +100,7 @@ def map(
     fun: Callable[..., PyTree],
     tree: PyTree,
     *rest: object,
-    is_leaf: Callable[[Any], bool] | None = None,
+    is_leaf: IsLeaf | None = None,
 ) -> PyTree:
     """Apply `fun` to the corresponding leaves of trees of one structure.
 
@@ -119,7 +121,7 @@ def is_leaf(x: object) -> bool:
     return optree.tree_is_leaf(x, namespace=NAMESPACE)
 
 
-def children(x: object) -> list[Any]:
+def children(x: object) -> list[PyTree]:
     """What stands in a container directly."""
     return list(optree.tree_flatten_one_level(x, namespace=NAMESPACE)[0])
 
@@ -163,9 +165,9 @@ def transpose(outer: TreeDef, inner: TreeDef | None, tree: PyTree) -> PyTree:
 def broadcast_prefix(
     prefix: object,
     tree: PyTree,
-    is_leaf: Callable[[Any], bool] | None = None,
+    is_leaf: IsLeaf | None = None,
     none_is_leaf: bool = True,
-) -> list[Any]:
+) -> list[PyTree]:
     """The leaves of `prefix`, each repeated for all leaves of `tree` below it."""
     return optree.broadcast_prefix(
         prefix, tree, is_leaf, none_is_leaf=none_is_leaf, namespace=NAMESPACE
@@ -174,7 +176,7 @@ def broadcast_prefix(
 
 def register_node(
     cls: type,
-    flatten_func: Callable[[Any], tuple[Iterable[Any], Any]],
+    flatten_func: Callable[[Any], tuple[Iterable[PyTree], object]],
     unflatten_func: Callable[[PyTree, PyTree], PyTree],
 ) -> type:
     """Make a class a container: `flatten_func(x) -> (children, static)` and its inverse

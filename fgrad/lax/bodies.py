@@ -62,7 +62,7 @@ def leaves_of(x: ArrayLike, what: str) -> Leaves:
     """The leaves of an argument as arrays, scalars or tracers; a truth value is NumPy's."""
     found, treedef = tree.flatten(x)
     values = [as_value(leaf, what) for leaf in found]
-    values: list[Any] = [v[()] if isinstance(v, np.ndarray) and not v.ndim else v for v in values]
+    values: list[Value] = [v[()] if isinstance(v, np.ndarray) and not v.ndim else v for v in values]
     weak = [is_weak(leaf) and v.dtype.kind != "b" for leaf, v in zip(found, values, strict=True)]
     return Leaves(values, treedef, weak)
 

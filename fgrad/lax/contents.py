@@ -25,7 +25,7 @@ class Unknown(Exception):
     """A value whose changes cannot be detected."""
 
 
-def contents(fun: Any) -> Hashable | None:
+def contents(fun: object) -> Hashable | None:
     """A key that equal functions share; None if what `fun` does depends on more than can be seen.
 
     Example:
@@ -42,7 +42,7 @@ def contents(fun: Any) -> Hashable | None:
         return None
 
 
-def _part(x: Any, around: tuple[Any, ...]) -> Hashable:
+def _part(x: Any, around: tuple[types.CodeType, ...]) -> Hashable:
     kind = type(x)
     if kind in _PLAIN:
         return kind, (x.start, x.stop, x.step) if kind is slice else x
@@ -73,7 +73,7 @@ def _array(x: np.ndarray) -> Hashable:
     return x.dtype.str, x.shape, x.tobytes()
 
 
-def _is_trusted(x: Any) -> bool:
+def _is_trusted(x: object) -> bool:
     """Modules, types and functions without closure, assumed not to change."""
     if isinstance(x, types.ModuleType):
         name = x.__name__
@@ -93,7 +93,7 @@ class _Same:
 
     __slots__ = ("x",)
 
-    def __init__(self, x: Any) -> None:
+    def __init__(self, x: object) -> None:
         self.x = x
 
     def __eq__(self, other: object) -> bool:
@@ -103,7 +103,7 @@ class _Same:
         return id(self.x)
 
 
-def _function(fun: types.FunctionType, around: tuple[Any, ...]) -> Hashable:
+def _function(fun: types.FunctionType, around: tuple[types.CodeType, ...]) -> Hashable:
     code = fun.__code__
     if code in around:
         return "recursive", around.index(code)

@@ -82,7 +82,7 @@ def scan(
     reverse: bool = False,
     unroll: int | bool = 1,
     checkpoint: int | str | bool = False,
-) -> tuple[Any, Any]:
+) -> tuple[PyTree, PyTree]:
     """Carry a value along an axis: `carry, y = f(carry, x)` for each item x of `xs`.
 
     Arguments:

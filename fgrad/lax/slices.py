@@ -74,7 +74,7 @@ def dynamic_slice_in_dim(
     """`dynamic_slice` along one axis."""
     operand = as_array(operand)
     axis = axis % len(operand.shape)
-    starts: list[Any] = [0] * len(operand.shape)
+    starts: list[ArrayLike] = [0] * len(operand.shape)
     starts[axis] = start_index
     sizes = [slice_size if k == axis else n for k, n in enumerate(operand.shape)]
     return dynamic_slice(operand, starts, sizes)
@@ -102,7 +102,7 @@ def dynamic_update_index_in_dim(
     axis = axis % len(operand.shape)
     if len(update.shape) != len(operand.shape):
         update = np.expand_dims(update, axis)
-    starts: list[Any] = [0] * len(operand.shape)
+    starts: list[ArrayLike] = [0] * len(operand.shape)
     starts[axis] = index
     return dynamic_update_slice(operand, update, starts)
 

@@ -32,7 +32,7 @@ def out_of_range(error: str) -> Exception:
 
 
 @in_range_p.evaluate
-def _(n: int, low: int | None, high: int | None, error: str) -> Any:
+def _(n: int, low: int | None, high: int | None, error: str) -> int:
     if (low is not None and np.any(np.less(n, low))) or (high is not None and np.any(n > high)):
         raise out_of_range(error)
     return n

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -31,7 +30,7 @@ from fgrad.ops.families import (
     same_shape,
 )
 from fgrad.ops.known import has_no_nan, is_positive, known
-from fgrad.ops.selected import unless
+from fgrad.ops.selected import Selected, unless
 from fgrad.ops.shape import broadcast
 from fgrad.trace import Value, bind, trace
 from fgrad.tracing.fastpath import binary_door
@@ -45,7 +44,7 @@ def compose_when_compiled(prim: Primitive, compose: Callable[..., Value]) -> Non
     """Let compiled code run a function of the operands, with the parameters as keywords."""
 
     @lru_cache(maxsize=64)
-    def program(avals: tuple[Aval, ...], params: tuple[tuple[str, Any], ...]) -> Program:
+    def program(avals: tuple[Aval, ...], params: tuple[tuple[str, object], ...]) -> Program:
         return trace(lambda *xs: [compose(*xs, **dict(params))], avals, prim.name).program
 
     def composition(avals: Sequence[Aval], **params: object) -> Program:
@@ -131,12 +130,12 @@ def _length(x: Value, y: Value) -> Value:
     return select(ew.or_(ew.isinf(x), ew.isinf(y)), lit(x, math.inf), root)
 
 
-def _along(t: Value, x: Value, out: Value) -> Any:
+def _along(t: Value, x: Value, out: Value) -> Value | Selected:
     """t x / out, and 0 at the origin and for infinite lengths."""
     return _where_smooth(ew.mul(t, ew.div(x, out)), out)
 
 
-def _where_smooth(t: Value, length: Value) -> Any:
+def _where_smooth(t: Value, length: Value) -> Value | Selected:
     """t, and 0 where a length is 0 or infinite."""
     if is_positive(length):
         return t
@@ -159,7 +158,7 @@ modulus_p.evaluate(np.absolute)
 modulus_p.type_rule(cx.part_type)
 
 
-def _modulus_map(t: Value, z: Value, out: Value) -> Any:
+def _modulus_map(t: Value, z: Value, out: Value) -> Value | Selected:
     """Re(conj(z) t) / |z|, transposed conj(z) t / |z|; 0 at the origin and for infinite sizes."""
     if cx.is_complex(t):
         return _where_smooth(ew.div(cx.real(ew.mul(cx.conj(z), t)), out), out)
@@ -178,10 +177,12 @@ def modulus(z: Value) -> Value:
 # --- products with logarithms
 
 
-def _times_log(name: str, argument: Callable[[Value], Value], log_of: Any) -> Any:
+def _times_log(
+    name: str, argument: Callable[[Value], Value], log_of: Callable[[Value], Value]
+) -> Binary:
     """x log(y), and 0 where x is 0 unless y is NaN."""
 
-    def evaluate(x: Value, y: Value) -> Any:
+    def evaluate(x: Value, y: Value) -> Value:
         return getattr(special, name)(x, y).astype(x.dtype, copy=False)
 
     prim = elementwise(

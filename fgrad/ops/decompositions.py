@@ -200,7 +200,7 @@ def _pull_singular(u: Value, ct_s: Value, vh: Value) -> Value:
 
 def _pull_svd(
     cts: Sequence[Value], _wanted: object, _values: object, outs: Sequence[Value], _params: object
-) -> Any:
+) -> list[Value]:
     """That of singular values alone; the vectors by the transposed jvp."""
     (ct_u, ct_s, ct_vh), (u, _, vh) = cts, outs
     if ct_u is not None or ct_vh is not None:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -129,7 +128,7 @@ def _(a: Aval) -> Aval:
 
 
 @cofactor_p.evaluate
-def _(a: Any) -> np.ndarray:
+def _(a: np.ndarray) -> np.ndarray:
     """conj(u) diag(products of all other singular values) v^T det(u v^H), from a = u s v^H; where
     all matrices are far from singular, det(a) a^-T, which takes a fifth of the time."""
     by_inverse = _by_inverse(a)

@@ -8,7 +8,6 @@ map when compiled.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -130,9 +129,9 @@ for _prim in (diagonal_p, on_diagonal_p):
         operands: Sequence[Value],
         dims: Sequence[int | None],
         *,
-        _prim: Any = _prim,
+        _prim: Primitive = _prim,
         **params: object,
-    ) -> Any:
+    ) -> tuple[Value, int]:
         return bind(_prim, batch_first(size, operands[0], dims[0]), **params), 0
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -100,7 +100,9 @@ def _transpose_plan(a_ndim: int, b_ndim: int, contract: Pair, batch: Pair) -> _T
     )
 
 
-def _prepared(a: Aval, b: Aval, *, contract: Pair, batch: Pair) -> Callable[..., Any] | None:
+def _prepared(
+    a: Aval, b: Aval, *, contract: Pair, batch: Pair
+) -> Callable[[np.ndarray, np.ndarray], np.ndarray] | None:
     """The evaluation of products for `np.dot`."""
     plan = _plan(len(a.shape), len(b.shape), contract, batch)
     if a.dtype.kind == "V" or plan.dot is None:
@@ -137,7 +139,9 @@ def _(a: Value, b: Value, *, contract: Pair, batch: Pair) -> Value:
 
 
 @dot_general_p.transpose
-def _(ct: Value, wanted: Sequence[bool], a: Value, b: Value, *, contract: Pair, batch: Pair) -> Any:
+def _(
+    ct: Value, wanted: Sequence[bool], a: Value, b: Value, *, contract: Pair, batch: Pair
+) -> tuple[Value | None, Value | None]:
     """ct_a = ct . b over b's free axes; ct_b = a . ct over a's free axes."""
     plan = _transpose_plan(len(a.shape), len(b.shape), contract, batch)
     left = right = None

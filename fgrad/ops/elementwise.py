@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from fgrad.ops.families import (
     ORDERED,
     REAL_FLOATS,
     REALS,
+    DerivativeMap,
     binds,
     elementwise,
     finish_elementwise,
@@ -48,6 +49,8 @@ from fgrad.typing import Array, Operand, Shaped
 
 special = lazy_module("scipy.special")
 
+Door = TypeVar("Door", bound=Callable[..., Value])
+
 X = ((0,),)  # the derivative of a function of one operand reads that, or the result
 RESULT = ((OUT,),)
 
@@ -57,14 +60,17 @@ def lit(x: Shaped, value: Value | complex) -> Value:
     return x.dtype.type(value)
 
 
-def _door(prim: Primitive, doc: str, door: Callable[..., Any] = unary_door) -> Any:
-    function = door(prim)
+def _named(function: Door, prim: Primitive, doc: str) -> Door:
     function.__name__, function.__doc__ = prim.name, doc
     return binds(function, prim)
 
 
+def _door(prim: Primitive, doc: str) -> Callable[[Operand], Value]:
+    return _named(unary_door(prim), prim, doc)
+
+
 def _binary(prim: Primitive, doc: str) -> Callable[[Operand, Operand], Value]:
-    return _door(prim, doc, binary_door)
+    return _named(binary_door(prim), prim, doc)
 
 
 # --- arithmetic ---------------------------------------------------------------------------------
@@ -173,7 +179,7 @@ def _discrete(
     result: np.dtype | None = None,
     traits: Traits = traits.PLAIN,
     operator: str | None = None,
-) -> Any:
+) -> Callable[..., Value]:
     prim = elementwise(
         name, evaluate, accepts=accepts, result=result, traits=traits, operator=operator
     )
@@ -253,7 +259,7 @@ def _share(t: Value, holds: Value, ties: Value) -> Selected:
     return where(holds, select(ties, mul(t, lit(t, 0.5)), t))
 
 
-def _integer_or(evaluate: Callable[..., Array]) -> Any:
+def _integer_or(evaluate: Callable[..., Array]) -> Callable[[Array], Array]:
     """Absolute value of bool is the value itself."""
     return lambda x: x if x.dtype.kind == "b" else evaluate(x)
 
@@ -300,7 +306,7 @@ copysign_p = elementwise(
 )
 
 
-def _clip(x: Value, lo: Value, hi: Value) -> Any:
+def _clip(x: Value, lo: Value, hi: Value) -> Value:
     out = np.maximum(x, lo)
     return np.minimum(out, hi, out=out) if isinstance(out, np.ndarray) else np.minimum(out, hi)
 
@@ -343,9 +349,9 @@ def unary(
     name: str,
     evaluate: Callable[..., Array],
     reads: Reads,
-    derivative: Any,
+    derivative: DerivativeMap,
     traits: Traits = traits.FINITE_FUNCTION,
-) -> Any:
+) -> Callable[..., Value]:
     """A function of floats, with its derivative map."""
     prim = elementwise(name, evaluate, derivative, reads=reads, traits=traits)
     return _door(prim, f"Elementwise `{name}`.")
@@ -355,7 +361,7 @@ def unary(
 singular = partial(unary, traits=traits.FUNCTION)
 
 
-def by_scipy(name: str) -> Callable[[Any], Any]:
+def by_scipy(name: str) -> Callable[[Array], Array]:
     """SciPy's function of a name; float16 stays that, of which SciPy makes float32 or float64."""
     return lambda x: getattr(special, name)(x).astype(x.dtype, copy=False)
 

@@ -8,7 +8,7 @@ the pushforward and the pullback are the same formula.  A map that is None is a 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -135,7 +135,7 @@ def push_maps(
     tangents: Sequence[Tangent],
     out: Value,
     params: EqnParams,
-) -> Any:
+) -> Tangent:
     """The sum of map_i(t_i); it is `Selected` if all terms are."""
     total = None
     for k, (rule, t) in enumerate(zip(prim.maps, tangents, strict=False)):
@@ -162,10 +162,10 @@ def map_selected(
     return t.then(part, prim.finite, harmless)
 
 
-def in_float32(evaluate: Callable[..., Value]) -> Callable[..., Any]:
+def in_float32(evaluate: Callable[..., Value]) -> Callable[..., Value]:
     """Evaluate bfloat16 in float32, as sums in bfloat16 lose all digits."""
 
-    def rule(*operands: Value, **params: object) -> Any:
+    def rule(*operands: Value, **params: object) -> Value:
         dtype = operands[0].dtype
         if dtype.kind != "V":
             return evaluate(*operands, **params)
@@ -203,7 +203,7 @@ def linear_jvp(prim: Primitive) -> Callable[..., Value | None]:
 
     def jvp(
         primals: Sequence[Value], tangents: Sequence[Value | None], _out: object, **params: object
-    ) -> Any:
+    ) -> Value | None:
         if all(t is None for t in tangents):
             return None
         which = prim.linear_in

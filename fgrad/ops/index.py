@@ -48,7 +48,7 @@ from fgrad.ops.shape import (
     slice_,
 )
 from fgrad.trace import Value, bind
-from fgrad.typing import EqnParams, Operand
+from fgrad.typing import EqnParams, Operand, Shaped
 
 GATHER_MODES = ("clip", "fill")
 SCATTER_LINEAR_IN = {"set": (0, 1), "add": (0, 1), "mul": (0,), "min": (), "max": ()}
@@ -303,7 +303,7 @@ def _is_last(x: Value, indices: Sequence[Value], axes: tuple[int, ...]) -> Value
     return eq(gather(winner, indices, every, "fill"), number)
 
 
-def _over_rows(flags: Value, like: Any) -> Value:
+def _over_rows(flags: Value, like: Shaped) -> Value:
     """Flags for index positions, repeated along the remaining axes of updates."""
     rank = len(flags.shape)
     return broadcast(flags, like.shape, tuple(range(rank)))
@@ -482,7 +482,7 @@ def _accumulate_block(
 
 dynamic_slice_p.accumulate = _accumulate_block
 
-_ZERO = np.int64(0)
+_ZERO = INT64.type(0)
 
 
 def _ramp(size: int, start: Value, dim: int | None, length: int, block: int) -> Value:
@@ -512,7 +512,7 @@ def _block_indices(
 
 @dynamic_slice_p.batch
 def _(
-    size: int, operands: Any, dims: Sequence[int], *, sizes: tuple[int, ...]
+    size: int, operands: Sequence[Value], dims: Sequence[int], *, sizes: tuple[int, ...]
 ) -> tuple[Value, int | None]:
     (x, *starts), (dim, *start_dims) = operands, dims
     if all(d is None for d in start_dims):
@@ -536,7 +536,7 @@ def _(
 
 
 @dynamic_update_p.batch
-def _(size: int, operands: Any, dims: Sequence[int]) -> tuple[Value, int | None]:
+def _(size: int, operands: Sequence[Value], dims: Sequence[int]) -> tuple[Value, int | None]:
     (x, update, *starts), (dim, update_dim, *start_dims) = operands, dims
     if all(d is None for d in start_dims):
         if dim is None:

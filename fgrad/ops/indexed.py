@@ -30,15 +30,15 @@ def _as_intp(index: Value, length: int) -> Any:
     return index.astype(np.intp, copy=False) if isinstance(index, np.ndarray) else np.intp(index)
 
 
-def _in_bounds(indices: Sequence[Value], lengths: Sequence[int]) -> Value:
+def _in_bounds(indices: Sequence[Value], lengths: Sequence[int]) -> Value | bool:
     """Where all indices are in bounds."""
-    inside: Any = True
+    inside: Value | bool = True
     for i, n in zip(indices, lengths, strict=True):
         inside = inside & (i >= 0) & (i < n)
     return inside
 
 
-def _all_in_bounds(indices: Sequence[Any], lengths: Sequence[int]) -> bool:
+def _all_in_bounds(indices: Sequence[np.ndarray], lengths: Sequence[int]) -> bool:
     """Whether index arrays of type intp, which are not empty, are in bounds."""
     most = np.maximum.reduce  # methods of arrays take thrice as long
     pairs = zip(indices, lengths, strict=True)

@@ -8,8 +8,6 @@ not.  This takes 0.7 for both.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from fgrad.trace import Value
@@ -19,7 +17,7 @@ BLOCK = 16_384  # elements at a time, so that they stay in the first caches
 _BITS = {4: np.dtype(np.int32), 8: np.dtype(np.int64)}
 
 
-def select(cond: Any, x: Any, y: Value) -> Any:
+def select(cond: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """x where cond, else y."""
     if np.size(cond) >= LONG and x.dtype.kind == "f" and cond.flags.c_contiguous:
         if _is_zero(y) and _fits(cond, x):
@@ -33,11 +31,11 @@ def _is_zero(x: Value) -> bool:
     return x.ndim == 0 and x == 0 and not np.signbit(x)
 
 
-def _fits(cond: Value, x: Any) -> bool:
+def _fits(cond: np.ndarray, x: np.ndarray) -> bool:
     return x.dtype.itemsize in _BITS and (x.ndim == 0 or x.flags.c_contiguous or not any(x.strides))
 
 
-def _kept(cond: np.ndarray, x: Any, holds: bool) -> np.ndarray:
+def _kept(cond: np.ndarray, x: np.ndarray, holds: bool) -> np.ndarray:
     """x where `cond` is `holds`, else 0."""
     out = np.empty(cond.shape, x.dtype)
     kind = _BITS[x.dtype.itemsize]

@@ -9,8 +9,6 @@ which reads and writes several.  Of traced values nothing is known.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from fgrad.trace import Value
@@ -43,7 +41,7 @@ def has_no_nan(x: Value) -> bool:
     return bool(square == square)
 
 
-def over_squares(x: Value, y: Value) -> Any:
+def over_squares(x: Value, y: Value) -> Value | None:
     """x / (x^2 + y^2) of known numbers, or None where a square may overflow or vanish."""
     if not known(x, y) or x.dtype not in _LEAST:
         return None

@@ -11,7 +11,8 @@ where LAPACK reads one triangle of a matrix, the derivative with respect to the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ STACKED = 64  # rows up to which stacks of matrices are solved natively rather t
 _PREFIXES = {"f": "s", "d": "d", "F": "c", "D": "z"}
 
 
-def library_routine(module: Any, name: str, dtype: np.dtype) -> Any:
+def library_routine(module: ModuleType, name: str, dtype: np.dtype) -> Callable[..., Any]:
     """SciPy's wrapper of a BLAS or LAPACK routine for a dtype: `potrf` is `dpotrf` for float64."""
     return getattr(module, _PREFIXES[dtype.char] + name)
 
@@ -132,7 +133,7 @@ def _solution_type(prim: Primitive, a: Aval, b: Aval) -> Aval:
 
 
 @triangular_solve_p.evaluate
-def _(a: Any, b: Any, *, lower: bool, trans: bool, unit: bool) -> np.ndarray:
+def _(a: np.ndarray, b: np.ndarray, *, lower: bool, trans: bool, unit: bool) -> np.ndarray:
     """By trsm, since trtrs starts threads for the smallest matrices; stacks of small matrices by
     NumPy's general solver, which loops over them natively."""
     if a.ndim > 2 and a.shape[-1] <= STACKED:
@@ -249,7 +250,7 @@ def _(a: Aval) -> tuple[Aval, Aval, Aval]:
 
 
 @lu_p.evaluate
-def _(a: Any) -> tuple[np.ndarray, ...]:
+def _(a: np.ndarray) -> tuple[np.ndarray, ...]:
     getrf = library_routine(lapack, "getrf", a.dtype)
     m, n = a.shape[-2:]
 
@@ -354,7 +355,7 @@ def _(a: Aval) -> tuple[Aval, Aval]:
 
 
 @factor_p.evaluate
-def _(a: Any) -> tuple[np.ndarray, ...]:
+def _(a: np.ndarray) -> tuple[np.ndarray, ...]:
     getrf = library_routine(lapack, "getrf", a.dtype)
 
     def one(a: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -386,7 +387,9 @@ def _(a: Aval, packed: Aval, pivots: Aval, b: Aval, *, trans: bool) -> Aval:
 
 
 @lu_solve_p.evaluate
-def _(a: Value, packed: Any, pivots: Any, b: Any, *, trans: bool) -> np.ndarray:
+def _(
+    a: Value, packed: np.ndarray, pivots: np.ndarray, b: np.ndarray, *, trans: bool
+) -> np.ndarray:
     """x = p l^-T u^-T b, or u^-1 l^-1 p^T b; the memory holds u^T below l^T.
 
     By getrs for one column; for more, it starts threads for the smallest matrices.

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -28,8 +28,10 @@ from fgrad.trace import Value
 
 WORTH = 16  # steps of a body, in all of its loops so far, from which on its text is worth making
 
+Function: TypeAlias = Callable[..., Value | tuple[Value, ...]]
+
 # (*avals, **params) -> an evaluation for these, or None.
-PREPARED: dict[Primitive, Callable[..., Callable[..., Any] | None]] = {}
+PREPARED: dict[Primitive, Callable[..., Function | None]] = {}
 
 # Of the scalars that operators take.
 _DTYPES = ("f4", "f8", "i8", "b1")
@@ -48,7 +50,7 @@ class _Steps:
     count = 0
 
 
-def scan_loop(body: Program, n_consts: int, n_carry: int) -> Callable[..., tuple[Any, ...]]:
+def scan_loop(body: Program, n_consts: int, n_carry: int) -> Callable[..., tuple[Value, ...]]:
     """`loop(consts, carry, items, stacks)`: the last carry.
 
     `items` gives for each step its number and an item of each operand; the results of a step are
@@ -58,7 +60,7 @@ def scan_loop(body: Program, n_consts: int, n_carry: int) -> Callable[..., tuple
     return body.derived(key, lambda: _scan_loop(body, n_consts, n_carry))
 
 
-def _scan_loop(body: Program, n_consts: int, n_carry: int) -> Callable[..., tuple[Any, ...]]:
+def _scan_loop(body: Program, n_consts: int, n_carry: int) -> Callable[..., tuple[Value, ...]]:
     text = _Text()
     names = [text.fresh() for _ in body.inputs]
     stop = n_consts + n_carry
@@ -82,7 +84,7 @@ def _scan_loop(body: Program, n_consts: int, n_carry: int) -> Callable[..., tupl
 
 def while_loops(
     cond: Program, body: Program, n_cond: int, n_body: int
-) -> Callable[..., tuple[Any, ...]]:
+) -> Callable[..., tuple[Value, ...]]:
     """`loop(cond_consts, body_consts, carry)`: the carry for which the condition fails."""
     key = ("while loop", cond, n_cond, n_body)
     return body.derived(key, lambda: _while_loop(cond, body, n_cond, n_body))
@@ -90,7 +92,7 @@ def while_loops(
 
 def _while_loop(
     cond: Program, body: Program, n_cond: int, n_body: int
-) -> Callable[..., tuple[Any, ...]]:
+) -> Callable[..., tuple[Value, ...]]:
     text = _Text()
     tests = [text.fresh() for _ in range(n_cond)]
     names = [text.fresh() for _ in body.inputs]
@@ -130,14 +132,14 @@ class _Text:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.given: dict[str, Any] = {}
+        self.given: dict[str, object] = {}
         self.count = 0
 
     def fresh(self) -> str:
         self.count += 1
         return f"v{self.count}"
 
-    def constant(self, value: Any) -> str:
+    def constant(self, value: object) -> str:
         """The name of an object: a local variable, by a default of the function."""
         name = f"c{len(self.given)}"
         self.given[name] = value
@@ -188,13 +190,15 @@ class _Text:
         self.lines[start:] = [f"    {line}" for line in self.lines[start:]]
         return [self.atom(env, a) for a in program.outputs]
 
-    def function(self, name: str, results: Sequence[str], parameters: str) -> Any:
+    def function(
+        self, name: str, results: Sequence[str], parameters: str
+    ) -> Callable[..., tuple[Value, ...]]:
         """The function; what it names are defaults, so that they are local."""
         defaults = "".join([f", {c}={c}" for c in self.given])
         lines = [f"    {line}" for line in self.lines]
         head = f"def loop({parameters}{defaults}):"
         result = f"    return ({''.join([f'{r}, ' for r in results])})"
-        scope = dict(self.given)
+        scope: dict[str, Any] = dict(self.given)
         exec(compile("\n".join([head, *lines, result]), f"{__file__}: {name}", "exec"), scope)
         return scope["loop"]
 
@@ -213,7 +217,7 @@ def _rule(eqn: Eqn) -> Callable[..., Any]:
     return functools.partial(rule, **eqn.params) if eqn.params else rule
 
 
-def _one_row(x: Aval, *indices: Aval, axes: tuple[int, ...], mode: str) -> Any:
+def _one_row(x: Aval, *indices: Aval, axes: tuple[int, ...], mode: str) -> Function | None:
     """x[i] for one number i, clipped."""
     if not _is_one_row(x, indices, axes) or mode != "clip":
         return None
@@ -221,13 +225,15 @@ def _one_row(x: Aval, *indices: Aval, axes: tuple[int, ...], mode: str) -> Any:
     return lambda x, i: x[0 if i < 0 else last if i > last else i]
 
 
-def _one_update(x: Aval, _updates: Aval, *indices: Aval, axes: tuple[int, ...], mode: str) -> Any:
+def _one_update(
+    x: Aval, _updates: Aval, *indices: Aval, axes: tuple[int, ...], mode: str
+) -> Function | None:
     """A copy of x with another x[i], where i is in bounds."""
     if not _is_one_row(x, indices, axes) or mode not in ("set", "add"):
         return None
     count = x.shape[0]
 
-    def update(x: Value, row: Value, i: Any) -> Any:
+    def update(x: Value, row: Value, i: int) -> Value:
         out = np.array(x, order="C")
         if 0 <= i < count:
             out[i] = row if mode == "set" else out[i] + row

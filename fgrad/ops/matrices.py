@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -162,18 +161,18 @@ def check_matrix(prim: Primitive, a: Aval, square: bool = False) -> None:
         raise ShapeError(f"{prim.name}: shape {a.shape} is not that of {kind}.")
 
 
-def check_equal(prim: Primitive, *parts: Any) -> None:
+def check_equal(prim: Primitive, *parts: object) -> None:
     """Raise unless shapes, or dtypes, agree."""
     if any(p != parts[0] for p in parts):
         raise ShapeError(f"{prim.name}: {' and '.join(map(str, parts))} do not fit together.")
 
 
-def batch_leading(prim: Primitive) -> Callable[..., Any]:
+def batch_leading(prim: Primitive) -> Callable[..., tuple[Value, int | list[int]]]:
     """Set the batching rule of a primitive all of whose operands have the same leading axes."""
 
     def batch(
         size: int, operands: Sequence[Value], dims: Sequence[int | None], **params: object
-    ) -> tuple[Any, Any]:
+    ) -> tuple[Value, int | list[int]]:
         moved = [batch_first(size, x, d) for x, d in zip(operands, dims, strict=True)]
         out = bind(prim, *moved, **params)
         return out, [0] * len(out) if prim.multiple else 0
@@ -181,7 +180,7 @@ def batch_leading(prim: Primitive) -> Callable[..., Any]:
     return prim.batch(batch)
 
 
-def batch_solution(prim: Primitive) -> Callable[..., Any]:
+def batch_solution(prim: Primitive) -> Callable[..., tuple[Value, int | list[int]]]:
     """Set the batching rule of a primitive whose last operand is a right-hand side: where no other
     operand is batched, the examples become further columns of it."""
 
@@ -200,7 +199,11 @@ def batch_solution(prim: Primitive) -> Callable[..., Any]:
     return prim.batch(batch)
 
 
-def each_matrix(function: Callable[..., Any], shapes: Any, *stacks: np.ndarray) -> tuple[Any, ...]:
+def each_matrix(
+    function: Callable[..., tuple[np.ndarray, ...]],
+    shapes: Sequence[tuple[tuple[int, ...], np.dtype]],
+    *stacks: np.ndarray,
+) -> tuple[np.ndarray, ...]:
     """Apply a function of matrices to each lane of stacks.
 
     Arguments:

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -58,7 +57,7 @@ def _evaluate(name: str, a: np.ndarray) -> np.ndarray:
 
 
 @matrix_function_p.evaluate
-def _(a: Any, *, name: str) -> np.ndarray:
+def _(a: np.ndarray, *, name: str) -> np.ndarray:
     return each_matrix(lambda x: (_evaluate(name, x),), [(a.shape[-2:], a.dtype)], a)[0]
 
 
@@ -75,7 +74,7 @@ def _(a: Aval, e: Aval, *, name: str) -> Aval:
 
 
 @frechet_p.evaluate
-def _(a: Any, e: Any, *, name: str) -> np.ndarray:
+def _(a: np.ndarray, e: np.ndarray, *, name: str) -> np.ndarray:
     """The upper right block of f([[a, e], [0, a]]) [N, section 2; B, 3.16]."""
     n = a.shape[-1]
 
@@ -141,7 +140,7 @@ def _(a: Aval, b: Aval, c: Aval) -> Aval:
 
 
 @solve_sylvester_p.evaluate
-def _(a: Any, b: Any, c: Any) -> np.ndarray:
+def _(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     def one(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray]:
         return (scipy_linalg.solve_sylvester(a, b, c),)
 
@@ -183,7 +182,7 @@ def _(a: Aval) -> Aval:
 
 
 @sqrtm_p.evaluate
-def _(a: Any) -> np.ndarray:
+def _(a: np.ndarray) -> np.ndarray:
     return each_matrix(lambda x: (_evaluate("sqrtm", x),), [(a.shape[-2:], a.dtype)], a)[0]
 
 

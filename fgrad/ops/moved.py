@@ -8,7 +8,7 @@ nothing, as the transpose of a slice; these are as good as any that were not sel
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import overload
 
 import numpy as np
 
@@ -17,12 +17,16 @@ from fgrad.trace import Tracer, Value
 from fgrad.tracing.record import Record
 
 
-def array_of(t: Tangent) -> Any:
+@overload
+def array_of(t: Value | Selected) -> Value: ...
+@overload
+def array_of(t: Tangent) -> Value | None: ...
+def array_of(t: Tangent) -> Value | None:
     """The array of a tangent or cotangent, before its zeros are put in."""
     return t.value if type(t) is Selected else t
 
 
-def as_given(t: Value | None) -> Any:
+def as_given(t: Value | None) -> Tangent:
     """A tangent or cotangent that the user gives: what is zero there is meant.
 
     The zeros of a traced one are not, as it may be differentiated itself.
@@ -53,7 +57,7 @@ def _as_bools(record: Record) -> list[Value]:
     return values
 
 
-def pull_moved(record: Record, ct: Tangent, wanted: tuple[bool, ...]) -> list[Any]:
+def pull_moved(record: Record, ct: Tangent, wanted: tuple[bool, ...]) -> Sequence[Tangent]:
     """The transpose of a rule that moves elements, of a cotangent and of its support."""
     prim, params = record.prim, record.params
     transpose = prim.rules["transpose"]
@@ -79,7 +83,7 @@ def pull_moved(record: Record, ct: Tangent, wanted: tuple[bool, ...]) -> list[An
     ]
 
 
-def push_moved(record: Record, tangents: Sequence[Value | Selected | None]) -> Any:
+def push_moved(record: Record, tangents: Sequence[Value | Selected | None]) -> Tangent:
     """The rule that moves elements, of tangents and of their supports."""
     prim, params = record.prim, record.params
     rule = prim.rules["jvp"]

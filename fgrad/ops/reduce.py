@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -40,7 +39,7 @@ from fgrad.ops.families import (
 )
 from fgrad.ops.index import gather
 from fgrad.ops.known import known, other_products
-from fgrad.ops.selected import Branch, Selected, Support, fitted, plain
+from fgrad.ops.selected import Branch, Selected, Support, Tangent, fitted, plain
 from fgrad.ops.shape import (
     REDUCE_SUM,
     Ints,
@@ -106,7 +105,7 @@ def _reduction(prim: Primitive, ufunc: np.ufunc, accepts: str, empty: bool = Tru
         in_wider = in_float32(lambda x, *, axes: reduce(x, axes, x.dtype))
 
         @prim.evaluate
-        def _(x: Any, *, axes: Ints) -> Value:
+        def _(x: np.ndarray, *, axes: Ints) -> Value:
             dtype = x.dtype
             if x.size > MANY and len(axes) == 1 and x.shape[axes[0]] < 8 and dtype.kind == "f":
                 return _of_few(ufunc, x, axes[0])
@@ -166,7 +165,7 @@ def _pull_prod(
     values: Sequence[Value],
     outs: Sequence[Value],
     params: EqnParams,
-) -> Any:
+) -> Sequence[Tangent]:
     """ct out / x for known numbers; where a product is zero, too small or too large, ct times the
     products of all other factors."""
     (ct,), (x,), (out,), axes = cts, values, outs, params["axes"]
@@ -217,7 +216,7 @@ def _extremum_pullback(
     values: Sequence[Value],
     outs: Sequence[Value],
     params: EqnParams,
-) -> Any:
+) -> Sequence[Tangent]:
     """The transpose of the mean: an equal share for each place, and NaN if the extremum is."""
     (ct,), (x,), (out,), axes = cts, values, outs, params["axes"]
     selected = type(ct) is Selected

@@ -16,7 +16,7 @@ right there is not known.  Supports are computed when they are first needed, mos
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, final
 
 import numpy as np
 
@@ -127,6 +127,7 @@ class Branch(Support):
         )
 
 
+@final
 class Selected:
     """A value that counts as zero outside of `support`; `outside` says what it is there."""
 
@@ -141,7 +142,7 @@ class Selected:
         """The array of the support."""
         return fitted(self.support.array(), self.value.shape)
 
-    def then(self, part: Value, finite: bool, harmless: bool) -> Any:
+    def then(self, part: Tangent, finite: bool, harmless: bool) -> Selected | None:
         """What an elementwise linear map makes of this, which made `part` of the value.
 
         Arguments:
@@ -205,7 +206,7 @@ def alike(t: Tangent, value: Value) -> Value | Selected:
     return Selected(value, t.support, ZERO) if type(t) is Selected else value
 
 
-def join(s: Any, t: Any) -> Any:
+def join(s: Tangent, t: Tangent) -> Tangent:
     """The sum of two tangents or cotangents; None is zero."""
     if s is None or t is None:
         return t if s is None else s

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from fgrad.ir.primitive import DISCRETE, Primitive
 from fgrad.ir.traits import Along, Rounding
 from fgrad.ops.families import ADD, BROADCAST, PERMUTE, batch_first, linear, moves
 from fgrad.trace import Value, bind
-from fgrad.typing import EqnParams
+from fgrad.typing import ArrayLike, EqnParams
 
 Ints = tuple[int, ...]
 
@@ -38,7 +37,7 @@ def _(x: Aval, *, shape: Ints, dims: Ints) -> Aval:
 
 
 @BROADCAST.evaluate
-def _(x: Any, *, shape: Ints, dims: Ints) -> np.ndarray:
+def _(x: np.ndarray, *, shape: Ints, dims: Ints) -> np.ndarray:
     """A read-only view; `np.broadcast_to` makes the same one at several times the cost."""
     strides = [0] * len(shape)
     if type(x) in _READ_ONLY:
@@ -80,7 +79,7 @@ def broadcast(x: Value, shape: Ints, dims: Ints) -> Value:
     return bind(BROADCAST, x, shape=shape, dims=dims)
 
 
-def full(shape: Ints, value: Any, dtype: np.dtype) -> Value:
+def full(shape: Ints, value: ArrayLike, dtype: np.dtype) -> Value:
     """An array filled with one number."""
     scalar = dtype.type(value)
     return bind(BROADCAST, scalar, shape=shape, dims=()) if shape else scalar
@@ -238,7 +237,7 @@ def _(
     start: Ints,
     stop: Ints,
     step: Ints,
-) -> Any:
+) -> tuple[Value, int]:
     x = batch_first(size, operands[0], dims[0])
     return bind(slice_p, x, start=(0, *start), stop=(size, *stop), step=(1, *step)), 0
 
@@ -334,7 +333,7 @@ def _(
     high: Ints,
     interior: Ints,
     value: Value,
-) -> Any:
+) -> tuple[Value]:
     """Undo the outer widths, then read every (interior + 1)th element."""
     inner = pad(ct, tuple(-w for w in low), tuple(-w for w in high))
     step = tuple(gap + 1 for gap in interior)
@@ -351,7 +350,7 @@ def _(
     high: Ints,
     interior: Ints,
     value: Value,
-) -> Any:
+) -> tuple[Value, int]:
     x = batch_first(size, operands[0], dims[0])
     return pad(x, (0, *low), (0, *high), (0, *interior), value), 0
 
@@ -359,7 +358,9 @@ def _(
 moves(pad_p, gaps="jvp")
 
 
-def pad(x: Value, low: Ints, high: Ints, interior: Ints | None = None, value: Any = 0) -> Value:
+def pad(
+    x: Value, low: Ints, high: Ints, interior: Ints | None = None, value: ArrayLike = 0
+) -> Value:
     """Put `value` around `x` and `interior` times between its elements; negative widths crop."""
     interior = interior or (0,) * len(low)
     if not any(low) and not any(high) and not any(interior):

@@ -43,7 +43,7 @@ def _(*operands: Aval, axis: int, num_keys: int) -> tuple[Aval, ...]:
 
 
 @sort_p.evaluate
-def _(*operands: Any, axis: int, num_keys: int) -> tuple[np.ndarray, ...]:
+def _(*operands: np.ndarray, axis: int, num_keys: int) -> tuple[np.ndarray, ...]:
     if len(operands) == 1:
         return (_sorted(operands[0], axis),)
     order = _order(operands[:num_keys], axis)
@@ -78,7 +78,12 @@ def _order(keys: Sequence[Any], axis: int) -> np.ndarray:
 
 @sort_p.jvp
 def _(
-    primals: Sequence[Value], tangents: Any, _outs: object, *, axis: int, num_keys: int
+    primals: Sequence[Value],
+    tangents: tuple[Value | None, ...],
+    _outs: object,
+    *,
+    axis: int,
+    num_keys: int,
 ) -> tuple[Value | None, ...]:
     """Tangents move with their elements."""
     shape = tuple(primals[0].shape)
@@ -100,7 +105,7 @@ def _pull_sort(
     values: Sequence[Value],
     _outs: object,
     params: EqnParams,
-) -> Any:
+) -> Sequence[Value | None]:
     """Cotangents of known numbers move back with their elements."""
     axis, num_keys = params["axis"], params["num_keys"]
     if any([type(v) in (Tracer, Selected) for v in (*cts, *values)]):
@@ -162,7 +167,7 @@ def _(x: Aval, values: Aval, *, right: bool) -> Aval:
 
 
 @searchsorted_p.evaluate
-def _(x: Value, values: Any, *, right: bool) -> np.ndarray:
+def _(x: Value, values: np.ndarray, *, right: bool) -> np.ndarray:
     side = "right" if right else "left"
     rows = [np.searchsorted(a, v, side) for a, v in zip(x, values, strict=True)]
     return np.array(rows, np.int64).reshape(values.shape)
@@ -212,7 +217,7 @@ def _(x: Aval, *, k: int) -> tuple[Aval, Aval]:
 
 
 @top_k_p.evaluate
-def _(x: Any, *, k: int) -> tuple[np.ndarray, np.ndarray]:
+def _(x: np.ndarray, *, k: int) -> tuple[np.ndarray, np.ndarray]:
     last = x.shape[-1] - 1
     order = last - np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1][..., :k]
     return np.take_along_axis(x, order, -1), order

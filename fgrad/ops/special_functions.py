@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -50,6 +49,7 @@ from fgrad.ops.erf_gamma import digamma, erf, lgamma
 from fgrad.ops.families import DerivativeMap, finish_elementwise, same_dtype, same_shape
 from fgrad.ops.incomplete import betainc_slope, gammainc_slope
 from fgrad.trace import Value, bind
+from fgrad.typing import Array
 
 special = lazy_module("scipy.special")
 
@@ -59,7 +59,7 @@ Function = Callable[..., Value]
 def external(
     name: str,
     *maps: DerivativeMap | None,
-    evaluate: Callable[..., Any] | None = None,
+    evaluate: Callable[..., Array] | None = None,
     accepts: str = "f",
 ) -> Function:
     """An elementwise function of floats that SciPy evaluates, and how it is differentiated.

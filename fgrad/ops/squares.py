@@ -8,7 +8,6 @@ and a sum when compiled, where they fuse.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from fgrad.ops.elementwise import div, lit, mul, mul_p, sub
 from fgrad.ops.families import map_selected
 from fgrad.ops.known import known
 from fgrad.ops.reduce import reduce_sum, spread
-from fgrad.ops.selected import ZERO, Selected, Support, fitted, plain
+from fgrad.ops.selected import ZERO, Selected, Support, Tangent, fitted, plain
 from fgrad.ops.shape import REDUCE_SUM, Ints
 from fgrad.trace import Value, bind
 from fgrad.typing import EqnParams
@@ -40,7 +39,7 @@ def _(x: Aval, *, axes: Ints, centered: bool) -> Aval:
 
 
 @sum_squares_p.evaluate
-def _(x: Any, *, axes: Ints, centered: bool) -> Value:
+def _(x: np.ndarray, *, axes: Ints, centered: bool) -> Value:
     if not centered:
         if len(axes) == x.ndim and x.flags.c_contiguous:
             return np.dot(x.reshape(-1), x.reshape(-1))  # as `np.linalg.norm`
@@ -75,8 +74,13 @@ compose_when_compiled(sum_squares_p, _composed)
 
 @sum_squares_p.jvp
 def _(
-    primals: Sequence[Value], tangents: Sequence[Value], _out: object, *, axes: Ints, centered: bool
-) -> Any:
+    primals: Sequence[Value],
+    tangents: Sequence[Value | Selected],
+    _out: object,
+    *,
+    axes: Ints,
+    centered: bool,
+) -> Tangent:
     """2 sum (x - mean) t; what selections leave out of t stays out."""
     (x,), (t,) = primals, tangents
     twice = mul(_distance(x, axes, centered), lit(x, 2))
@@ -95,7 +99,7 @@ def _(
 
 def _pull_squares(
     cts: Sequence[Value], _wanted: object, values: Sequence[Value], _outs: object, params: EqnParams
-) -> Any:
+) -> tuple[Value]:
     """2 (x - mean) ct; selections go back through the transposed jvp."""
     (ct,), (x,), axes = cts, values, params["axes"]
     if type(ct) is Selected:

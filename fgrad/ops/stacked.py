@@ -10,16 +10,18 @@ from typing import Any
 
 from fgrad.ops.families import BROADCAST
 from fgrad.ops.reduce import reduce_any
-from fgrad.ops.selected import ADD, ZERO_OR_NAN, Selected, Support, fitted
+from fgrad.ops.selected import ADD, ZERO_OR_NAN, Selected, Support, Tangent, fitted
 from fgrad.trace import Value, bind
 from fgrad.tracing.record import Record
 
 
-def pull_stacked(record: Record, cts: Sequence[Any], parts: Sequence[Any]) -> Sequence[Any]:
+def pull_stacked(
+    record: Record, cts: Sequence[Tangent], parts: Sequence[Tangent]
+) -> Sequence[Tangent]:
     """The cotangents of the operands, with the supports that follow from those of the results."""
     if not all_selected(cts):
         return parts
-    there = [ct for ct in cts if ct is not None]
+    there = [ct for ct in cts if type(ct) is Selected]
     lead = len(record.values[0].shape) - 2
     supports = [ct.support for ct in there]
     shapes = [ct.value.shape for ct in there]
@@ -42,12 +44,14 @@ def pull_stacked(record: Record, cts: Sequence[Any], parts: Sequence[Any]) -> Se
     ]
 
 
-def all_selected(cts: Sequence[Value]) -> bool:
+def all_selected(cts: Sequence[Tangent]) -> bool:
     """Whether all cotangents that are not None are selected."""
     return all([ct is None or (type(ct) is Selected and not ct.support.loose) for ct in cts])
 
 
-def pull_outer(record: Record, cts: Sequence[Any], parts: Sequence[Any]) -> Sequence[Any]:
+def pull_outer(
+    record: Record, cts: Sequence[Any], parts: Sequence[Value | None]
+) -> Sequence[Tangent]:
     """Outer products a_i b_j, without sums: what is selected for no j is zero for i."""
     (_, b), params, (ct,) = record.values, record.params, cts
     if params["contract"][0] or not all_selected(cts):

@@ -23,7 +23,7 @@ from fgrad.ir.primitive import Primitive
 from fgrad.ops.families import NUMBERS, batch_first, bilinear_jvp, linear, same_dtype
 from fgrad.ops.shape import move_axis, permute, reshape, reverse
 from fgrad.trace import Value, bind
-from fgrad.typing import EqnParams
+from fgrad.typing import EqnParams, Shaped
 
 Ints = tuple[int, ...]
 Padding = tuple[tuple[int, int], ...]
@@ -101,7 +101,7 @@ def window_count(length: int, size: int, stride: int, dilation: int) -> int:
     return max(0, (length - spread_length(size, dilation)) // stride + 1)
 
 
-def _spatial_shape(x: Any, w: Any, params: EqnParams) -> Ints:
+def _spatial_shape(x: Shaped, w: Shaped, params: EqnParams) -> Ints:
     """The lengths of the spatial axes of the result."""
     return tuple(
         [
@@ -315,7 +315,9 @@ def _conv_ct_w(ct: Value, x: Value, w: Value, params: EqnParams) -> Value:
 
 
 @conv_p.batch
-def _(size: int, operands: Any, dims: Sequence[int], **params: Any) -> tuple[Value, int]:
+def _(
+    size: int, operands: Sequence[Value], dims: Sequence[int], **params: Any
+) -> tuple[Value, int]:
     """The batch m is folded into the samples, the filters, or the groups."""
     (x, w), (x_dim, w_dim) = operands, dims
     groups, batches = params["feature_groups"], params["batch_groups"]

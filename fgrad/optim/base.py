@@ -23,9 +23,9 @@ from fgrad.optim.schedules import Schedule
 from fgrad.trace import Value
 from fgrad.typing import ArrayLike, PyTree
 
-Params: TypeAlias = Any
-Updates: TypeAlias = Any
-State: TypeAlias = Any
+Params: TypeAlias = PyTree
+Updates: TypeAlias = PyTree
+State: TypeAlias = PyTree
 ScalarOrSchedule: TypeAlias = "float | Value | Schedule"
 
 
@@ -290,7 +290,7 @@ def split_real_and_imaginary(inner: GradientTransformation) -> GradientTransform
         np.complex128(1-0.5j)
     """
 
-    def split(whole: Any) -> PyTree:
+    def split(whole: PyTree) -> PyTree:
         return tree.map(_parts, whole)
 
     def update(updates: Updates, state: State, params: Params | None = None) -> PyTree:
@@ -314,7 +314,9 @@ def _joined(parts: list[Value]) -> Value:
 
 
 @pickles_as_call
-def add_decayed_weights(weight_decay: float, mask: Any = None) -> GradientTransformation:
+def add_decayed_weights(
+    weight_decay: float, mask: PyTree | Callable[[Params], PyTree] = None
+) -> GradientTransformation:
     """Add `weight_decay` times the parameters to the updates.
 
     Arguments:
@@ -336,7 +338,7 @@ def add_decayed_weights(weight_decay: float, mask: Any = None) -> GradientTransf
         if chosen is None:
             chosen = tree.map(lambda p: True, params)
 
-        def add(u: Any, p: Any, wanted: bool) -> Value:
+        def add(u: ArrayLike, p: ArrayLike, wanted: bool) -> Value:
             u = as_array(u)
             return u + scaled(in_dtype(p, u.dtype, "a parameter"), weight_decay) if wanted else u
 

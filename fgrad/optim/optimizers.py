@@ -13,7 +13,8 @@ Complex parameters have complex gradients, which point uphill, and real v.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -137,7 +138,7 @@ def scale_by_adam(
     return GradientTransformation(init, update)
 
 
-def _bias(decay: float, count: Any) -> Value:
+def _bias(decay: float, count: ArrayLike) -> Value:
     """1 - decay^count."""
     return 1.0 - pow_(np.float64(decay), convert(as_array(count), FLOAT64))
 
@@ -228,7 +229,7 @@ def adamw(
     b2: float = 0.999,
     eps: float = 1e-8,
     weight_decay: float = 1e-2,
-    mask: Any = None,
+    mask: PyTree | Callable[[Params], PyTree] = None,
     nesterov: bool = False,
 ) -> GradientTransformation:
     """Adam with decoupled weight decay (Loshchilov and Hutter 2019, algorithm 2).

@@ -12,7 +12,7 @@ import enum
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +159,7 @@ def _backends(prim: Primitive) -> Iterator[str]:
         yield from _entry(label, _table(module, table_name).get(prim.scalar))
 
 
-def _table(module: str, name: str) -> dict[str, Any]:
+def _table(module: str, name: str) -> Mapping[object, object]:
     try:
         return getattr(importlib.import_module(module), name)
     except ModuleNotFoundError as error:

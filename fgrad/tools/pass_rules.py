@@ -7,7 +7,7 @@ that are not in its table is written here, so that the card of a primitive says 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fgrad.compile.loops.control import LOOP_RULES
 from fgrad.compile.loops.find_batch_axes import LANE_RULES
@@ -35,7 +35,7 @@ class PassRule(NamedTuple):
     """
 
     label: str
-    rule: Callable[[Primitive], Any]
+    rule: Callable[[Primitive], object]
     default: Default
 
 
@@ -43,7 +43,7 @@ def _always(text: str) -> Default:
     return lambda _: text
 
 
-def _lowering(prim: Primitive) -> Any:
+def _lowering(prim: Primitive) -> object:
     for table in (NESTS, LIBRARY_STEPS):
         if prim in table:
             return table[prim]
@@ -81,7 +81,7 @@ def _pattern(prim: Primitive) -> str:
     return "each result may depend on all operands"
 
 
-def _in_table(table: Mapping[Primitive, object]) -> Callable[[Primitive], Any]:
+def _in_table(table: Mapping[Primitive, object]) -> Callable[[Primitive], object]:
     return lambda prim: table.get(prim)
 
 

@@ -96,7 +96,9 @@ class DeviceCalls:
                 return
             native = executable.native_call()
             count = len(entry.program.inputs)
-            take = treedef and taker(tree.unflatten(treedef, range(count))[0], count)
+            take = None
+            if treedef is not None:
+                take = taker(tree.unflatten(treedef, range(count))[0], count)
             failed = executable.failed
             self.known[key] = native and DeviceCall(entry, native.call, failed, take, native)
         self.last = self.known.get(key)
