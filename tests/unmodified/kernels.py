@@ -16,13 +16,7 @@ from typing import Any
 
 import numpy as np
 from case import Case
-from outcomes import (
-    Outcome,
-    call_python,
-    difference,
-    guarded,
-    is_float,
-)
+from outcomes import Outcome, call_python, difference, guarded
 from probes import MODES as OF_PROBES
 from probes import Probe, by_gradient, command
 
@@ -31,20 +25,26 @@ import fgrad
 
 def other_example(x: Any) -> Any:
     """A second example of a batch: other floats, the same integers."""
-    return x * 0.97 if is_float(x) else x
+    return x * 0.97 if is_mapped(x) and np.asarray(x).dtype.kind in "fc" else x
+
+
+def is_mapped(x: Any) -> bool:
+    """Whether each example has its own."""
+    return isinstance(x, (np.ndarray, float, complex))
 
 
 def by_vmap(probe: Probe) -> Iterator[Outcome]:
     """Two examples at once; Python's integers belong to both."""
     plain, function = probe.load(), probe.load()
     for case in plain.cases:  # type: ignore[attr-defined]
-        yield vmap_outcome(plain, function, case)
+        if any(map(is_mapped, case.args)):
+            yield vmap_outcome(plain, function, case)
 
 
 def vmap_outcome(plain: Any, function: Any, case: Case) -> Outcome:
     """A batch against one call of Python for each example."""
     examples = [copy.deepcopy(case.args), tuple([other_example(a) for a in case.args])]
-    axes = tuple([0 if isinstance(a, np.ndarray) or is_float(a) else None for a in case.args])
+    axes = tuple([0 if is_mapped(a) else None for a in case.args])
     right = [call_python(plain, case._replace(args=args)).result for args in examples]
 
     def run() -> str:

@@ -32,6 +32,7 @@ from loop_grammar import Block, Grammar, reduced, text_of
 from outcomes import (
     CARD,
     EQUAL,
+    ERROR,
     Outcome,
     Reference,
     call_python,
@@ -244,9 +245,15 @@ def check_many(
 def smallest(p: Program, mode: str) -> Program:
     """As few statements as possible that still go wrong in a mode."""
 
+    found = MODES[mode](p)
+    first = found.says.split(":")[0] if found.kind == ERROR else ""
+
     def fails(statements: Block) -> bool:
         made = tried(statements, f"{p.name}_r{time.perf_counter_ns()}", p.case)
-        return made is not None and MODES[mode](made).kind == MODES[mode](p).kind
+        if made is None:
+            return False
+        other = MODES[mode](made)
+        return other.kind == found.kind and other.says.startswith(first)
 
     statements = reduced(p.statements, fails)
     return tried(statements, p.name + "_small", p.case) or p
