@@ -150,7 +150,7 @@ class Tracer(Operators if TYPE_CHECKING else object):
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:
             raise TypeError("iteration over a traced array of shape ()")
-        return iter([self[i] for i in range(self.shape[0])])
+        return (self[i] for i in range(self.shape[0]))  # read when it comes, as NumPy does
 
     def __bool__(self) -> bool:
         value = concrete(self)

@@ -71,3 +71,24 @@ def test_results_are_the_callers_own() -> None:
 def test_matrices_are_refused(transform: Any) -> None:
     with pytest.raises(UnsupportedTypeError):
         transform(lambda a: np.sum(a * a))(np.matrix([[1.0, 2.0], [3.0, 4.0]]))
+
+
+def halves_what_comes(x: Any) -> Any:
+    y, s = x * 1.0, 0.0
+    for k, v in enumerate(y):
+        y[1:] *= 0.5
+        s = s + (k + 1) * v
+    for row, v in zip(y.reshape(2, 2), y[::-1], strict=False):
+        row += v
+        s = s + row[1] * v
+    return s
+
+
+def test_elements_are_read_when_their_turn_comes() -> None:
+    x, h = np.array([1.0, 2.0, 3.0, 4.0]), 1e-6
+    right = halves_what_comes(x)
+    assert fgrad.jit(halves_what_comes)(x) == right
+    assert fgrad.vmap(halves_what_comes)(x[None])[0] == right
+    for k, slope in enumerate(fgrad.grad(halves_what_comes)(x)):
+        e = np.eye(4)[k] * h
+        assert abs((halves_what_comes(x + e) - halves_what_comes(x - e)) / (2 * h) - slope) < 1e-6

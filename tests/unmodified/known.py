@@ -29,6 +29,5 @@ KNOWN: dict[str, str] = {
     "arrays.write_out_of_bounds": BOUNDS,
     "buffers.shape_is_assigned": "AttributeError",
     "functions.prints_known_values": "prints when it is traced, not when it runs",
-    "turns.elements_are_read_when_they_come": "`for v in x` reads all before the first turn",
     "carries.index_error_ends_a_loop": "the card for range(n) is caught as an IndexError",
 }
