@@ -19,9 +19,10 @@ _CYCLES = {name: 5.0 if name in _SLOW else 1.0 for name in SCALAR_OPS} | {
 
 def weight(s: Statement) -> float:
     """The cycles of one statement, scalar or vector, without the effects of memory."""
-    if isinstance(s, Op):
+    kind = type(s)
+    if kind is Op:
         return _CYCLES[s.op]
-    return 1.0 if isinstance(s, (Load, Store, Update)) else 0.0
+    return 1.0 if kind is Load or kind is Store or kind is Update else 0.0
 
 
 def turn_cost(loop: Loop) -> float:

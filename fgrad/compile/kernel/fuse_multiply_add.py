@@ -23,22 +23,25 @@ from fgrad.compile.kernel.rewrite import Body, Names, walk
 
 def fuse_multiply_add(kernel: Kernel) -> Kernel:
     """The kernel with sums of products contracted."""
-    return _Contraction(kernel).kernel()
+    products = {s.id: s for s in walk(kernel.body) if type(s) is Op and _is_product(s)}
+    return _Contraction(kernel, products).kernel() if products else kernel
+
+
+def _is_product(s: Op) -> bool:
+    return s.op == "mul" and s.dtype.kind == "f"
 
 
 class _Contraction:
     """Rewrites the bodies of one kernel."""
 
-    def __init__(self, whole: Kernel) -> None:
+    def __init__(self, whole: Kernel, products: dict[int, Op]) -> None:
         self.whole = whole
         self.names = Names(whole)
+        self.products = products
         self.uses: dict[int, int] = {}
-        self.products: dict[int, Op] = {}
         for s in walk(whole.body):
             for id in _used(s):
                 self.uses[id] = self.uses.get(id, 0) + 1
-            if isinstance(s, Op) and s.op == "mul" and s.dtype.kind == "f":
-                self.products[s.id] = s
 
     def kernel(self) -> Kernel:
         """The whole kernel."""

@@ -32,10 +32,16 @@ Body = tuple[Statement, ...]
 
 def walk(body: Body) -> Iterator[Statement]:
     """All statements, outer before inner, in order."""
+    found: list[Statement] = []
+    _collect(body, found)
+    return iter(found)
+
+
+def _collect(body: Body, found: list[Statement]) -> None:
     for s in body:
-        yield s
-        if isinstance(s, Loop):
-            yield from walk(s.body)
+        found.append(s)
+        if type(s) is Loop:
+            _collect(s.body, found)
 
 
 def only_loop(body: Body) -> Loop:
@@ -141,7 +147,7 @@ class Names:
         top = -1
         for s in walk(kernel.body):
             if isinstance(s, (Const, Index, Load, Op, Read)):
-                top = max(top, s.id)
+                top = s.id if s.id > top else top
             elif isinstance(s, Loop):
                 self.used.add(s.axis)
             elif isinstance(s, Init):

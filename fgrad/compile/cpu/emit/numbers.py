@@ -216,15 +216,16 @@ class _Replacing:
     def body(self, body: tuple[Statement, ...]) -> tuple[Statement, ...]:
         out: list[Statement] = []
         for s in body:
-            if isinstance(s, Load):
-                s = s._replace(index=self.affine(s.index), gather=self.indirect(s.gather))
-            elif isinstance(s, Store):
+            if type(s) is Load:
+                index, gather = self.affine(s.index), self.indirect(s.gather)
+                s = Load(s.id, s.buffer, index, gather, s.predicate, s.other)
+            elif type(s) is Store:
                 s = s._replace(index=self.affine(s.index), scatter=self.indirect(s.scatter))
-            elif isinstance(s, Index):
+            elif type(s) is Index:
                 s = Index(s.id, self.affine(s.index), s.dtype)
-            elif isinstance(s, Const):
+            elif type(s) is Const:
                 s = self.const(s)
-            elif isinstance(s, Loop):
+            elif type(s) is Loop:
                 s = self.loop(s)
             out.append(s)
         return tuple(out)
@@ -237,6 +238,8 @@ class _Replacing:
         return Affine(self.number(index.const), tuple(terms))
 
     def indirect(self, terms: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+        if not terms:
+            return ()
         return tuple([(value, self.number(stride)) for value, stride in terms])
 
     def const(self, s: Const) -> Const:
