@@ -14,23 +14,24 @@ from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, overload
 
 import numpy as np
 
 from fgrad.base.gc_policy import collector_paused, collector_relaxed
-from fgrad.base.source import here
+from fgrad.base.source import Loc, RawLoc, here
+from fgrad.errors import FgradError
 from fgrad.ir.aval import Aval, aval_of
-from fgrad.ir.primitive import OUT, Places, Primitive
+from fgrad.ir.primitive import OUT, Places, Primitive, Rule
 from fgrad.ir.program import Lit, Program, Var
-from fgrad.tracing.assign import Frozen, Root, enclosing
+from fgrad.tracing.assign import Frozen, Root, View, enclosing
 from fgrad.tracing.closed import Captured, holds, own, takes
 from fgrad.tracing.constants import constant, thaw_constants
 from fgrad.tracing.layouts import told_orders
 from fgrad.tracing.on_device import DEVICES, OnDevice, bind_on_device
 from fgrad.tracing.readout import array_of, number_of
-from fgrad.tracing.record import Atoms, Numbered, Record, TracedProgram, passed_by
+from fgrad.tracing.record import Atoms, Numbered, Record, TracedProgram, new, passed_by
 from fgrad.tracing.tables import (
     alias_functions,
     numpy_functions,
@@ -40,21 +41,17 @@ from fgrad.tracing.tables import (
 )
 from fgrad.tracing.thread_state import THREAD, State
 from fgrad.tracing.trace_errors import ASKED, leaked, needs_value, outlived, show_card
-from fgrad.typing import Array, DType, Operators
-
-Value: TypeAlias = Array  # a NumPy array or scalar, or a tracer
+from fgrad.typing import Array, DType, DTypeLike, Operators, PyTree, Shaped
 
 FORWARD = frozenset({"jvp", "linearize"})  # traces that are differentiated forward
 UNREAD = (None,)  # the results of a record that no derivative reads
-
-_new = tuple.__new__  # skips the named tuple's own constructor, which costs more than the record
 
 
 class Tracer(Operators if TYPE_CHECKING else object):
     """A stand-in for an array inside a trace.  `value` is what it is in the enclosing context
     (an array or an outer tracer), or None where that is not known yet."""
 
-    __slots__ = ("__weakref__", "_aval", "builder", "index", "_view", "value", "weak")
+    __slots__ = ("__weakref__", "known_aval", "builder", "index", "memory", "value", "weak")
     __array_priority__ = 1000.0
     __hash__ = None  # type: ignore[assignment]
 
@@ -69,9 +66,9 @@ class Tracer(Operators if TYPE_CHECKING else object):
         self.builder = builder
         self.index = index
         self.value = value
-        self._aval = aval
+        self.known_aval = aval
         self.weak = weak
-        self._view: Any = None  # see tracing/assign.py
+        self.memory: View | Root | None = None  # see tracing/assign.py
 
     def twin(self) -> Tracer:
         """A new handle of the current value, not affected by later assignments."""
@@ -80,30 +77,30 @@ class Tracer(Operators if TYPE_CHECKING else object):
 
     def handle(self) -> Tracer:
         """Another handle, also of a value from outside of a custom function."""
-        out = Tracer(self.builder, self.index, self.value, self._aval, self.weak)
+        out = Tracer(self.builder, self.index, self.value, self.known_aval, self.weak)
         if self.builder is not THREAD.state.builder and self.shape:
-            out._view = Root(THREAD.state.opened)
+            out.memory = Root(THREAD.state.opened)
         return out
 
     @property
     def aval(self) -> Aval:
         """The shape, dtype and weakness of the traced array."""
-        aval = self._aval
+        aval = self.known_aval
         if aval is None or aval.weak != self.weak:
             known = aval if aval is not None else aval_of(self.value)
-            aval = self._aval = Aval(known.shape, known.dtype, self.weak)
+            aval = self.known_aval = Aval(known.shape, known.dtype, self.weak)
         return aval
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The lengths of the axes."""
-        aval = self._aval
+        aval = self.known_aval
         return self.value.shape if aval is None else aval.shape  # type: ignore[union-attr]
 
     @property
     def dtype(self) -> DType:
         """The NumPy dtype."""
-        aval = self._aval
+        aval = self.known_aval
         return self.value.dtype if aval is None else aval.dtype  # type: ignore[union-attr]
 
     @property
@@ -147,7 +144,7 @@ class Tracer(Operators if TYPE_CHECKING else object):
             raise TypeError("len() of a traced array of shape ()")
         return self.shape[0]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Value]:
         if not self.shape:
             raise TypeError("iteration over a traced array of shape ()")
         return (self[i] for i in range(self.shape[0]))  # read when it comes, as NumPy does
@@ -173,11 +170,13 @@ class Tracer(Operators if TYPE_CHECKING else object):
             raise needs_value("integer", self)
         return operator.index(value.item() if self.weak else value)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         """A copy of known values, as in `table[np.argsort(x)]`, where no derivative is lost."""
         return array_of(self, concrete(self), dtype, copy)
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: object, **kwargs: object
+    ) -> PyTree:
         if "out" in kwargs:
             return store_out.call(kwargs.pop("out"), ufunc, method, inputs, kwargs)
         if method == "__call__":
@@ -190,7 +189,13 @@ class Tracer(Operators if TYPE_CHECKING else object):
                 return handler(ufunc, *inputs, **kwargs)
         raise unsupported_card.call(ufunc, method)
 
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    def __array_function__(
+        self,
+        func: Callable[..., PyTree],
+        types: Collection[type],
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+    ) -> PyTree:
         if len(types) > 1 and any([issubclass(kind, OnDevice) for kind in types]):
             return NotImplemented  # it lifts itself
         function = numpy_functions.get(func) or numpy_functions.find(func)
@@ -203,11 +208,14 @@ class Tracer(Operators if TYPE_CHECKING else object):
     def __copy__(self) -> Tracer:
         return self.twin()
 
-    def __deepcopy__(self, _memo: Any) -> Tracer:
+    def __deepcopy__(self, _memo: object) -> Tracer:
         return self.twin()
 
 
-def own_handle(out: Any, func: Any, args: Sequence[Any]) -> Any:
+Value: TypeAlias = Array | Tracer  # a NumPy array or scalar, or a tracer
+
+
+def own_handle(out: PyTree, func: object, args: Sequence[object]) -> PyTree:
     """A handle of its own for the result of a function that copies in NumPy, not here."""
     if type(out) is Tracer:
         for a in args:
@@ -240,7 +248,7 @@ class Builder:
     """
 
     __slots__ = (
-        "_loc", "_outer", "_via", "around", "before", "captures", "card", "catches", "constants",
+        "_loc", "outer", "_via", "around", "before", "captures", "card", "catches", "constants",
         "count", "eager", "frozen", "inputs", "keeps", "layouts", "level", "live", "name", "names",
         "narrowed", "opened", "origins", "outlives", "plain", "records", "reordered", "running",
         "saves", "state", "taken", "thread", "what",
@@ -277,12 +285,12 @@ class Builder:
         self.around: Builder | None = None  # the closed trace around this one
         self.catches = False  # whether it is closed, and captures all that it uses
         self.running = threading.Lock()
-        self.card: Any = None  # raised where a library was at work
+        self.card: FgradError | None = None  # raised where a library was at work
 
     def __enter__(self) -> Builder:
         self.state = state = THREAD.state
         outer = None if state.builder is None else innermost()
-        self._outer, self._loc, self._via = outer, state.loc, state.via
+        self.outer, self._loc, self._via = outer, state.loc, state.via
         self.level = 1 if outer is None else outer.level + 1
         self.thread = threading.get_ident()
         self.before = () if outer is None else enclosing(outer)
@@ -293,15 +301,20 @@ class Builder:
         state.builder, state.loc, state.via = self, None, ()  # no interrupt comes after this
         return self
 
-    def __exit__(self, _type: Any = None, error: Any = None, _traceback: Any = None) -> None:
+    def __exit__(
+        self,
+        _type: object = None,
+        error: BaseException | None = None,
+        _traceback: object = None,
+    ) -> None:
         if self.frozen:
             thaw_constants(self, error)
         self.live = self.plain = False
         self.before = ()
         state = self.state
-        state.builder, state.loc, state.via = self._outer, self._loc, self._via
+        state.builder, state.loc, state.via = self.outer, self._loc, self._via
         state.closed = self.around
-        self._outer, self.around = None, None
+        self.outer, self.around = None, None
         if error is not None:
             show_card(error, self)
 
@@ -352,15 +365,20 @@ class Builder:
         self.captures[id(outer)] = (outer, value, inner, index)
         return inner
 
-    def lift(self, value: Value) -> Any:
+    @overload
+    def lift(self, value: Tracer) -> Tracer: ...
+    @overload
+    def lift(self, value: Value) -> Value: ...
+
+    def lift(self, value: Value) -> Value:
         """Convert a result for this builder: its own tracer, a captured one, or a constant."""
         if isinstance(value, Tracer) and value.builder is not self:
             if value.builder.live and value.builder.level > self.level:
                 raise leaked(value)
             return self.capture(value)
-        return value.twin() if type(value) is Tracer and value._view is not None else value
+        return value.twin() if type(value) is Tracer and value.memory is not None else value
 
-    def record(self, prim: Primitive, operands: Sequence[Any], params: dict[str, Any]) -> Any:
+    def record(self, prim: Primitive, operands: Sequence[Any], params: dict[str, object]) -> PyTree:
         """Append an equation; evaluate it outside when its operands are known."""
         if not self.live:
             return bind(prim, *[lasting(x) for x in operands], **params)
@@ -372,8 +390,8 @@ class Builder:
             value = x.value if type(x) is Tracer and x.builder is self else None
             if value is not None and type(value) is not Tracer:
                 return self._record_known(prim, x.index, value, params)
-        ins: list[Any] = []
-        values: list[Any] = []
+        ins: list[object] = []
+        values: list[PyTree] = []
         known, outer, pattern = self.eager, False, 1
         for x in operands:
             pattern += pattern
@@ -399,7 +417,7 @@ class Builder:
         if not known:
             result = prim.type_of(*[aval_of(x) for x in values], **params)
         elif prim.save is not None and (self.saves or (prim.linearizes and self.what in FORWARD)):
-            result, params = self._save(prim, ins, values, params, loc)
+            result, params = self._save(prim.save, ins, values, params, loc)
         elif outer:
             result = self.outside(loc, bind, prim, *values, **params)
         else:
@@ -411,18 +429,25 @@ class Builder:
             self.count = k + 1
             kept = UNREAD if OUT in unread else (result,)
             fields = (prim, ins, values, params, (k,), kept, loc, state.via)
-            self.records.append(_new(Record, fields))
+            self.records.append(new(Record, fields))
             return Tracer(self, k, result, None) if known else Tracer(self, k, None, result)
         results = tuple(result)
         start = self.count
         self.count = start + len(results)
         outs = tuple(range(start, self.count))
         kept = (None,) * len(results) if OUT in unread else results
-        self.records.append(_new(Record, (prim, ins, values, params, outs, kept, loc, state.via)))
+        self.records.append(new(Record, (prim, ins, values, params, outs, kept, loc, state.via)))
         pairs = zip(outs, results, strict=True)
         return tuple([Tracer(self, k, *((x, None) if known else (None, x))) for k, x in pairs])
 
-    def _forget(self, prim: Primitive, pattern: int, params: Any, ins: Any, values: Any) -> Places:
+    def _forget(
+        self,
+        prim: Primitive,
+        pattern: int,
+        params: dict[str, object],
+        ins: list[object],
+        values: list[PyTree],
+    ) -> Places:
         """Drop the operands that no derivative reads; their places, and that of such results."""
         unread = prim.unread.get(pattern)
         if unread is None:
@@ -432,11 +457,14 @@ class Builder:
         for k in unread:
             if k != OUT:
                 values[k] = aval_of(values[k])
-                if self.saves and type(ins[k]) is np.ndarray and ins[k].flags.c_contiguous:
+                x = ins[k]
+                if self.saves and type(x) is np.ndarray and x.flags.c_contiguous:
                     ins[k] = None  # a constant that no derivative reads
         return unread
 
-    def _record_known(self, prim: Primitive, number: int, value: Any, params: Any) -> Tracer:
+    def _record_known(
+        self, prim: Primitive, number: int, value: Shaped, params: dict[str, object]
+    ) -> Tracer:
         """Append an equation of one operand, an array that is known in no enclosing trace."""
         result = prim.evaluate_rule(value, **params)
         if prim.reorders is not None:
@@ -450,19 +478,26 @@ class Builder:
         out, state = self.new(result, None), self.state
         loc = state.loc or here()
         record = (prim, (number,), (value,), params, (out.index,), kept, loc, state.via)
-        self.records.append(_new(Record, record))
+        self.records.append(new(Record, record))
         return out
 
     def _save(
-        self, prim: Primitive, ins: Sequence[Any], values: Any, params: dict[str, Any], loc: Any
-    ) -> tuple[Any, dict[str, Any]]:
+        self,
+        save: Rule,
+        ins: Sequence[object],
+        values: Sequence[PyTree],
+        params: dict[str, object],
+        loc: RawLoc | Loc,
+    ) -> tuple[PyTree, dict[str, object]]:
         """Evaluate a primitive that keeps residuals of its own for the pullback."""
         outer = {found[2].index for found in self.captures.values()}
         traced = [type(x) is int and x not in outer for x in ins]
-        result, residuals = self.outside(loc, prim.save, values, traced, params)
+        result, residuals = self.outside(loc, save, values, traced, params)
         return result, {**params, "saved": residuals}
 
-    def outside(self, loc: Any, call: Any, *args: Any, **params: Any) -> Any:
+    def outside(
+        self, loc: RawLoc | Loc, call: Callable[..., PyTree], *args: object, **params: object
+    ) -> PyTree:
         """Call a function in the enclosing context, at the location of an equation."""
         state = self.state
         saved = state.loc, state.closed
@@ -498,13 +533,13 @@ class Builder:
         self.inputs = []
 
 
-def lasting(x: Any) -> Value:
+def lasting(x: PyTree) -> Value:
     """A value that may be used now: for a tracer of an ended trace what it was in the enclosing
     context; a card if that is not known."""
     closed = THREAD.state.closed
     if closed is not None and type(x) is Tracer:
         x = own(closed, x)
-    value: Any = x
+    value = x
     while type(value) is Tracer and not value.builder.live:
         value = value.value
     if value is None:
@@ -512,7 +547,7 @@ def lasting(x: Any) -> Value:
     return value
 
 
-def bind(prim: Primitive, *operands: Any, **params: Any) -> Any:
+def bind(prim: Primitive, *operands: object, **params: object) -> PyTree:
     """Apply a primitive to values or tracers; the only function that records equations.
 
     Returns an array or tracer, or a tuple of them if the primitive has several outputs.
@@ -527,10 +562,16 @@ def bind(prim: Primitive, *operands: Any, **params: Any) -> Any:
     if builder is None:
         builder = innermost() if prim.effect or not operands else None
         while prim.effect and builder is not None and builder.eager:
-            builder = builder._outer  # what acts belongs to the program that is being made
+            builder = builder.outer  # what acts belongs to the program that is being made
         if builder is None or builder.eager:
             return prim.evaluate_rule(*operands, **params)
     return builder.record(prim, operands, params)
+
+
+class Hides(Protocol):
+    """What looks at the builder of a trace while it runs, see tracing/outside/hidden.py."""
+
+    builder: Builder | None
 
 
 def trace(
@@ -540,7 +581,7 @@ def trace(
     what: str = "trace",
     copy_consts: bool = False,
     names: Callable[[], Sequence[str]] | None = None,
-    hidden: Any = None,
+    hidden: Hides | None = None,
 ) -> TracedProgram:
     """Trace `fun`, a function of flat tracers to a sequence of values, without concrete values."""
     builder = Builder(what, name, eager=False)
@@ -566,7 +607,7 @@ def run(program: Program, args: Sequence[Value]) -> list[Value]:
         for prim, inputs, params, outputs, loc, via in program.eqns:
             state.loc = loc
             state.via = passed_by(via, outer)
-            ins = [x.value if type(x) is Lit else env[x] for x in inputs]  # type: ignore[index]
+            ins = [x.value if type(x) is Lit else env[x] for x in inputs]
             out = bind(prim, *ins, **params)
             if prim.multiple:
                 env.update(zip(outputs, out, strict=True))
@@ -574,10 +615,10 @@ def run(program: Program, args: Sequence[Value]) -> list[Value]:
                 env[outputs[0]] = out
     finally:
         state.loc, state.via = saved, outer
-    return [x.value if type(x) is Lit else env[x] for x in program.outputs]  # type: ignore[index]
+    return [x.value if type(x) is Lit else env[x] for x in program.outputs]
 
 
-def concrete(x: Any) -> Any:
+def concrete(x: object) -> Any:
     """The array or scalar behind a value through all enclosing traces; None if unknown."""
     closed = THREAD.state.closed
     if closed is not None and isinstance(x, Tracer) and holds(closed, x):
@@ -585,7 +626,7 @@ def concrete(x: Any) -> Any:
     return known_array(x)
 
 
-def known_array(x: Any) -> Any:
+def known_array(x: object) -> Any:
     """As `concrete`, of a value from outside of a custom function too."""
     while isinstance(x, Tracer):
         x = x.value

@@ -49,7 +49,7 @@ def is_some(out: Value, olds: Sequence[Tracer], name: str) -> None:
 
 
 def _link(out: Tracer, olds: Sequence[Tracer], read: Any, write: Any) -> None:
-    out._view = View(olds[0], read, write, lambda array: np.empty(array.shape, array.dtype))
+    out.memory = View(olds[0], read, write, lambda array: np.empty(array.shape, array.dtype))
     for old in olds:
         memory_of(root_of(old)).add(out)
 

@@ -306,7 +306,7 @@ def _is_reachable(root: Tracer) -> bool:
     while builder is not None and builder is not root.builder:
         if body_of(builder) is not None:
             return False
-        builder = builder._outer
+        builder = builder.outer
     return True
 
 

@@ -147,7 +147,7 @@ def isinstance_(x: Any, kinds: Any) -> bool:
     if not isinstance(x, Tracer) or x.builder.what == "device":
         return isinstance(x, kinds)
     wanted = kinds if isinstance(kinds, tuple) else (kinds,)
-    if x.shape or x._view is not None:
+    if x.shape or x.memory is not None:
         like: Any = np.empty((0,) * len(x.shape), x.dtype)
     else:
         like = x.dtype.type(0).item() if x.weak else x.dtype.type(0)

@@ -324,7 +324,7 @@ def _is_own(root: Tracer) -> bool:
     while builder is not None and builder is not root.builder:
         if id(builder) in bodies:
             return False
-        builder = builder._outer
+        builder = builder.outer
     return True
 
 

@@ -72,7 +72,7 @@ class Cells:
             name
             for name, cell in zip(self.names, self.cells, strict=True)
             if _references(cell) <= _ALONE + (_ENTERED if id(_held(cell)) in entered else 0)
-            and not isinstance(getattr(_held(cell), "_view", None), View)
+            and not isinstance(getattr(_held(cell), "memory", None), View)
         }
 
     def set(self, values: Sequence[Any]) -> None:

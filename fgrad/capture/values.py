@@ -36,7 +36,7 @@ def is_number(x: object) -> bool:
 def is_array(x: object) -> bool:
     """Whether a value is an array, which is an object of its own, and no number."""
     if isinstance(x, Tracer):
-        return bool(x.shape) or x._view is not None
+        return bool(x.shape) or x.memory is not None
     return isinstance(x, np.ndarray)
 
 

@@ -15,6 +15,7 @@ from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var
 from fgrad.ir.traits import Holds
 from fgrad.ir.walk import programs_in, resolve_atom, resolve_operands
+from fgrad.typing import EqnParams
 
 Orders = tuple[bool, ...]
 
@@ -42,14 +43,14 @@ def _kept(eqn: Eqn, unknown: Collection[Atom]) -> Orders:
     return kept_orders(eqn.prim, avals, eqn.params, len(eqn.outputs))
 
 
-def kept_orders(prim: Primitive, values: Sequence[object], params: Params, count: int) -> Orders:
+def kept_orders(prim: Primitive, values: Sequence[object], params: EqnParams, count: int) -> Orders:
     """Whether each result of an equation lies in C order, where all operands do."""
     if prim.holds is not None:
         return _held_orders(prim, params, count)
     return (prim.reorders is None or not prim.reorders(values, params),) * count
 
 
-def _held_orders(prim: Primitive, params: Params, count: int) -> Orders:
+def _held_orders(prim: Primitive, params: EqnParams, count: int) -> Orders:
     """The orders of programs that run once; those of a loop start the next step."""
     found = [orders_of(p) for p in programs_in(params)]
     if not found:  # a custom rule, which knows of its function

@@ -6,7 +6,7 @@ Every equation carries the user's location and the transforms that made it; neit
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast, final
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
 
 
+@final
 class Var:
     """A value of a program, bound once; compared by identity.  Names are the printer's business."""
 
@@ -25,6 +26,7 @@ class Var:
         self.aval = aval
 
 
+@final
 class Lit:
     """A scalar constant written in place: a NumPy scalar of the operand's dtype, shape ()."""
 

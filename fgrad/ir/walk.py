@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from fgrad.base.kinds import is_tuple
-from fgrad.ir.program import Atom, Eqn, Params, Program, Var
+from fgrad.ir.program import Atom, Eqn, Program, Var
 from fgrad.ir.traits import Cost
 
 
@@ -56,7 +56,7 @@ def resolve_atom(atom: Atom, env: Mapping[Var, Atom]) -> Atom:
     return env.get(atom, atom)  # type: ignore[call-overload]
 
 
-def programs_in(params: Params) -> list[Program]:
+def programs_in(params: Mapping[str, object]) -> list[Program]:
     """The programs among the parameters of an equation, also in tuples."""
     found: list[Program] = []
     for value in params.values():

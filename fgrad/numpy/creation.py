@@ -533,6 +533,6 @@ def astype(
     out = convert(cx.real(a) if dtype.kind not in "cb" else a, dtype)
     if type(a) is Tracer and copy:
         out = copied_like(a, fresh(out) if out is a else out)
-    if type(out) is Tracer and not out.shape and isinstance(a, Tracer) and a._view is not None:
+    if type(out) is Tracer and not out.shape and isinstance(a, Tracer) and a.memory is not None:
         keep_memory(out)  # of an array; that of a number is a number
     return out

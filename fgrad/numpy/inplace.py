@@ -98,7 +98,7 @@ ALIASES = ("broadcast_arrays", "nan_to_num", "real_if_close")  # may give their 
 def setitem(x: Tracer, index: object, value: ArrayLike) -> None:
     """x[index] = value."""
     if isinstance(value, Tracer):
-        view = value._view
+        view = value.memory
         if isinstance(view, View) and view.base is x and _same_index(view.key, index):
             return  # the second half of x[i] += v: the view has written already
     if key_of_view(x) is FLAT:
@@ -186,7 +186,7 @@ def in_place(operator: Function) -> Function:
 
     def assign_operator(x: Tracer, y: ArrayLike) -> Value:
         new = operator(x, y)
-        if new is NotImplemented or not (x.shape or x._view is not None):
+        if new is NotImplemented or not (x.shape or x.memory is not None):
             return new
         write_all(x, keep_type(x, new))
         return x

@@ -43,7 +43,7 @@ def astype(
 
 def copy(self: Tracer, order: Order = "C") -> Value:
     """The same values, which later assignments do not change."""
-    return arrange.copy(self, order) if self.shape or self._view is not None else self.twin()
+    return arrange.copy(self, order) if self.shape or self.memory is not None else self.twin()
 
 
 def reshape(self: Tracer, *new_shape: Any, order: Order = "C", copy: bool | None = None) -> Value:

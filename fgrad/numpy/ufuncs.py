@@ -212,14 +212,14 @@ def fast_binary(prim: Primitive, general: Function) -> Function:
 
     def function(x: Tracer, y: Any) -> object:
         value = x.value
-        a: Any = x._aval if value is None else value
+        a: Any = x.known_aval if value is None else value
         dtype = a.dtype
         if dtype.kind == "f":
             kind = type(y)
             if kind is Tracer:
                 if y.builder is x.builder:
                     value = y.value
-                    b: Any = y._aval if value is None else value
+                    b: Any = y.known_aval if value is None else value
                     if b.dtype is dtype:
                         if b.shape != a.shape:
                             return _spread_apply(apply, x, y, a.shape, b.shape)

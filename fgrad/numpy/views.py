@@ -52,7 +52,7 @@ def get_view(x: Tracer, index: Any) -> Value | Masked:
     if type(out) is Tracer and (out.shape or _keeps_array(index)) and is_basic(index):
         if out is x:
             out = x.twin()
-        if not x.shape and x._view is None:  # a number, of which NumPy makes a new array
+        if not x.shape and x.memory is None:  # a number, of which NumPy makes a new array
             keep_memory(out)
         elif key_of_view(x) is not FLAT:
             view = View(
@@ -70,7 +70,7 @@ def get_view(x: Tracer, index: Any) -> Value | Masked:
 
 def key_of_view(x: Tracer) -> object:
     """What tells equal views apart: the index, for one that was made by an index."""
-    return x._view.key if isinstance(x._view, View) else None
+    return x.memory.key if isinstance(x.memory, View) else None
 
 
 def is_basic(index: object) -> bool:
@@ -170,7 +170,7 @@ def making_arrays(function: Function) -> Function:
     @functools.wraps(function)
     def made(*args: ArrayLike, **kwargs: object) -> object:
         out = function(*args, **kwargs)
-        if type(out) is Tracer and not out.shape and not isinstance(out._view, View):
+        if type(out) is Tracer and not out.shape and not isinstance(out.memory, View):
             out = out.twin()  # it may be an operand
             keep_memory(out)
         return out
@@ -201,14 +201,14 @@ def aliasing(function: Function, target: Function) -> Function:
         again = Again(args, kwargs, 0)
         if type(out) is not Tracer or type(x) is not Tracer or not out.builder.live:
             return out
-        if not x.shape and x._view is None and not out.shape:  # a new array of a number
+        if not x.shape and x.memory is None and not out.shape:  # a new array of a number
             out = out.twin()
             keep_memory(out)
             return out
         if not x.shape and out is not x:  # an array that was made of rank 1
             _link_view(x, out, again, function, target, True, True)
             return out
-        as_root = is_line(out.shape) and not isinstance(x._view, View)
+        as_root = is_line(out.shape) and not isinstance(x.memory, View)
         if as_root or (simple and len(args) + len(kwargs) == 1):
             return out
         if out.dtype != x.dtype:

@@ -1,7 +1,7 @@
 """L2. Assignment into traced arrays: a tracer is a handle, and a write points it to a new value.
 
-    y = x[1:3]          y._view = View(x, ...): a view knows how to be read from its base, and how a
-    y *= 2              new value of it is written into the base
+    y = x[1:3]          y.memory = View(x, ...): a view knows how to be read from its base, and how
+    y *= 2              a new value of it is written into the base
     x.sum()             sees the write; so does every other view of x
 
 The array at the end of a chain of views, the root, knows its views.  A write takes away the values
@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from fgrad.ir.aval import Aval
 from fgrad.ir.basic import BASIC
 from fgrad.tracing.closed import own
 from fgrad.tracing.layouts import in_c_order, is_line, mark, note_taken, unknown_layout
-from fgrad.tracing.thread_state import THREAD
+from fgrad.tracing.thread_state import THREAD, is_traced
 from fgrad.typing import PyTree
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Root:
     def alive(self) -> list[Tracer]:
         """The views that are still in use, in the order in which they were made."""
         held = [ref() for ref in self.views]
-        found = [x for x in held if x is not None and isinstance(x._view, View)]
+        found = [x for x in held if x is not None and isinstance(x.memory, View)]
         if len(found) < len(self.views):
             self.views = [weakref.ref(x) for x in found]
         return found
@@ -98,9 +98,9 @@ class Root:
 
 def root_of(x: Tracer) -> Tracer:
     """The array at the end of a chain of views."""
-    way = []
-    while isinstance(x._view, View):
-        view = x._view
+    way: list[View] = []
+    while isinstance(x.memory, View):
+        view = x.memory
         way.append(view)
         x = view.base if view.root is None else view.root
     for view in way:
@@ -110,15 +110,17 @@ def root_of(x: Tracer) -> Tracer:
 
 def writes_of(x: Tracer) -> int:
     """How often the memory that `x` stands for was written."""
-    memory = root_of(x)._view
-    return 0 if memory is None else memory.writes
+    memory = root_of(x).memory
+    return memory.writes if isinstance(memory, Root) else 0
 
 
 def memory_of(root: Tracer) -> Root:
     """What is known of the end of a chain of views."""
-    if root._view is None:
-        root._view = Root()
-    return root._view
+    found = root.memory
+    if found is None:
+        found = root.memory = Root()
+    assert isinstance(found, Root)
+    return found
 
 
 def link(base: Tracer, out: Tracer, view: View) -> None:
@@ -126,9 +128,9 @@ def link(base: Tracer, out: Tracer, view: View) -> None:
     closed = THREAD.state.closed
     if closed is not None:
         base = own(closed, base)
-    number = not base.shape and base._view is None
-    if out.builder is base.builder and not isinstance(out._view, View) and not number:
-        out._view = view
+    number = not base.shape and base.memory is None
+    if out.builder is base.builder and not isinstance(out.memory, View) and not number:
+        out.memory = view
         memory = memory_of(root_of(base))
         memory.add(out)
         memory.doubtful |= view.doubtful
@@ -136,7 +138,7 @@ def link(base: Tracer, out: Tracer, view: View) -> None:
 
 def layout_of(x: Tracer) -> np.ndarray:
     """An array without contents that lies in memory as `x` does, beside those of its relatives."""
-    view = x._view
+    view = x.memory
     if not isinstance(view, View):
         memory = memory_of(x)
         if memory.layout is not None:
@@ -165,8 +167,8 @@ def settle(x: Tracer) -> Tracer:
         return root
     memory.doubtful = False
     for view in memory.alive():
-        how: Any = view._view
-        if how.doubtful:
+        how = view.memory
+        if isinstance(how, View) and how.doubtful:
             how.doubtful = False
             check_layout(view)
             if not np.may_share_memory(layout_of(view), layout_of(how.base)):
@@ -177,11 +179,12 @@ def settle(x: Tracer) -> Tracer:
 def _cut_off(copy: Tracer, memory: Root) -> None:
     """A view that is a copy becomes a root, and takes its own views with it."""
     layout = layout_of(copy)
-    copy._view = own = Root(memory.made)
+    copy.memory = own = Root(memory.made)
     own.layout = layout
     views, memory.views = memory.alive(), []
     for x in views:
-        x._view.root = None
+        if isinstance(x.memory, View):
+            x.memory.root = None
     for x in views:
         if x is not copy:
             (own if root_of(x) is copy else memory).add(x)
@@ -195,15 +198,16 @@ def keep_memory(x: Tracer) -> None:
 
 def refresh(x: Tracer) -> None:
     """Recompute a view whose value was invalidated."""
-    view, state = x._view, THREAD.state
+    view, state = x.memory, THREAD.state
+    assert isinstance(view, View)
     closed, state.closed = state.closed, None  # it belongs to the trace of its base
     try:
         new = view.read(view.base)
         view.stale = False
-        if getattr(new, "builder", None) is x.builder:
+        if is_traced(new) and new.builder is x.builder:
             point_at(x, copied_like(x, new) if x.builder.reordered else new)
         else:  # the trace has ended
-            x.index, x.value, x._aval = -1, new, None
+            x.index, x.value, x.known_aval = -1, new, None
     finally:
         state.closed = closed
 
@@ -212,8 +216,8 @@ def assign(x: Tracer, new: Tracer) -> None:
     """Let `x`, its base and all views of it see the value `new`, of the shape and dtype of `x`."""
     new = new.handle()  # it may be one of the views
     target, value = x, new
-    while isinstance(target._view, View):
-        view = target._view
+    while isinstance(target.memory, View):
+        view = target.memory
         value, target = view.write(view.base, value), view.base
     if len(target.shape) > 1:
         value = laid_out(value, in_c_order(target))  # the memory stays as it is
@@ -224,7 +228,9 @@ def assign(x: Tracer, new: Tracer) -> None:
         take_value(view)
     if x is not target:
         point_at(x, copied_like(x, new) if x.builder.reordered else new)
-        x._view.stale = False
+        view = x.memory
+        assert isinstance(view, View)
+        view.stale = False
 
 
 def laid_out(x: Tracer, c_order: bool) -> Tracer:
@@ -236,19 +242,19 @@ def laid_out(x: Tracer, c_order: bool) -> Tracer:
     return out
 
 
-def lying_as(x: Tracer, value: Any) -> Any:
+def lying_as(x: Tracer, value: PyTree) -> PyTree:
     """What `x` is in the enclosing context, laid out there as far as it is known of `x`."""
     if not x.builder.reordered or is_line(x.shape):
         return value
     c_order = in_c_order(x)
-    if hasattr(value, "builder"):
+    if is_traced(value):
         return laid_out(value, c_order)
     return np.ascontiguousarray(value) if c_order and value is not None else value
 
 
-def copied_like(x: Tracer, out: Any) -> Tracer:
+def copied_like(x: Tracer, out: PyTree) -> Tracer:
     """`out`, a new array, laid out as NumPy lays out what is made like `x`: order "K"."""
-    if not isinstance(x._view, View) or is_line(x.shape) or not x.builder.live:
+    if not isinstance(x.memory, View) or is_line(x.shape) or not x.builder.live:
         return out
     as_base = in_c_order(root_of(x))
     return laid_out(out, as_base and np.empty_like(layout_of(x)).flags.c_contiguous)
@@ -272,27 +278,27 @@ def made_inside(root: Tracer, builder: Builder) -> bool:
 
 def enclosing(builder: Builder | None) -> tuple[tuple[Builder, int], ...]:
     """A builder and those that enclose it, and how many values each of them has."""
-    return () if builder is None else ((builder, builder.count), *enclosing(builder._outer))
+    return () if builder is None else ((builder, builder.count), *enclosing(builder.outer))
 
 
 def take_value(x: Tracer) -> None:
     """Invalidate a view's value until it is read again."""
-    view: Any = x._view
-    if not view.stale:
+    view = x.memory
+    if isinstance(view, View) and not view.stale:
         view.stale = True
-        x._aval = x.aval
+        x.known_aval = x.aval
         if "__getattr__" not in vars(type(x)):
             type(x).__getattr__ = _read_again  # type: ignore[attr-defined]
         del x.index, x.value
 
 
-def _read_again(x: Tracer, name: str) -> Any:
+def _read_again(x: Tracer, name: str) -> object:
     """`index` and `value` of a view whose base was written.
 
     As `Tracer.__getattr__` it slows all attributes of all tracers down, by 3 % of a gradient at the
     prompt, so that it is there from the first write on.
     """
-    if name in ("index", "value") and isinstance(x._view, View):
+    if name in ("index", "value") and isinstance(x.memory, View):
         refresh(x)
         return getattr(x, name)
     raise AttributeError(f"'Tracer' object has no attribute {name!r}", name=name, obj=x)
@@ -300,7 +306,7 @@ def _read_again(x: Tracer, name: str) -> Any:
 
 def point_at(x: Tracer, new: Tracer) -> None:
     """Let a handle be another value of its trace."""
-    x.index, x.value, x._aval = new.index, new.value, new._aval
+    x.index, x.value, x.known_aval = new.index, new.value, new.known_aval
 
 
 def foreign(x: Tracer) -> InPlaceError:

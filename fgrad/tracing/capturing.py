@@ -6,7 +6,7 @@ fail or write a loop out step by step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -38,7 +38,7 @@ def rolls() -> bool:
     while builder is not None:
         if not builder.eager or builder.what == "vmap":
             return True
-        builder = builder._outer
+        builder = builder.outer
     return False
 
 
@@ -50,7 +50,7 @@ def user_form(fun: Callable[..., PyTree]) -> Callable[..., Any]:
 
 
 @contextmanager
-def capturing(on: bool) -> Iterator[None]:
+def capturing(on: bool) -> Generator[None]:
     """Whether functions are rewritten, within a block."""
     state = THREAD.state
     saved, state.captures = state.captures, on

@@ -44,7 +44,7 @@ class Body:
 
     def __enter__(self) -> Body:
         for root in self.roots:
-            self.saved.append((root.builder, root.index, root.value, root._aval))
+            self.saved.append((root.builder, root.index, root.value, root.known_aval))
         state = THREAD.state
         self.outer, state.bodies = state.bodies, (*state.bodies, self)
         for root, inner in zip(self.roots, self.inputs, strict=True):
@@ -58,7 +58,7 @@ class Body:
     def __exit__(self, *_exc: object) -> None:
         THREAD.state.bodies = self.outer
         for root, (builder, index, value, aval) in zip(self.roots, self.saved, strict=True):
-            root.builder, root.index, root.value, root._aval = builder, index, value, aval
+            root.builder, root.index, root.value, root.known_aval = builder, index, value, aval
             for view in memory_of(root).alive():
                 take_value(view)
                 view.builder = builder
@@ -86,4 +86,4 @@ def refuse_uncarried(x: Tracer, innermost: Builder | None) -> None:
     while builder is not None and builder is not root.builder:
         if body_of(builder) is not None and not made_inside(root, builder):
             raise Written(root)
-        builder = builder._outer
+        builder = builder.outer

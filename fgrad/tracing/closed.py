@@ -9,13 +9,14 @@ the equation has operands for (`transforms/core/closure_capture.py`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from fgrad.trace import Builder, Tracer
+    from fgrad.typing import PyTree
 
 # A handle, what it is outside, and inside; its number when it was captured, None if it is settled.
-Captured: TypeAlias = "tuple[Tracer, Any, Tracer, int | None]"
+Captured: TypeAlias = "tuple[Tracer, PyTree, Tracer, int | None]"
 
 
 def holds(closed: Builder | None, x: object) -> bool:

@@ -15,27 +15,28 @@ import functools
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.kinds import is_array, is_scalar
 from fgrad.base.provided import Provided
 from fgrad.base.source import resolve
 from fgrad.config import config
 from fgrad.errors import ArgumentError
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Eqn, Program
-from fgrad.ir.walk import subprograms
+from fgrad.ir.walk import programs_in, subprograms
 from fgrad.trace import Builder, Tracer, Value, bind
 from fgrad.tracing.on_device import DEVICES, HOST, OnDevice, bind_on_device, put
-from fgrad.typing import EqnParams, PyTree
+from fgrad.typing import EqnParams, P, PyTree
 
 F = TypeVar("F", bound=Callable[..., PyTree])
 
 # (primitive, operands, params, device) -> results on the device; from the compiler.  The first one
 # looks for what is said of the evaluation: that it is for the host, or that NaN are watched for.
-Evaluation: TypeAlias = Callable[[Primitive, Sequence[Any], dict[str, Any], str], Any]
+Evaluation: TypeAlias = Callable[[Primitive, Sequence[PyTree], dict[str, object], str], PyTree]
 evaluate_on_device: Provided[Evaluation] = Provided("fgrad.compile.jit.eager_device.evaluate")
 compute_on_device: Provided[Evaluation] = Provided("fgrad.compile.jit.eager_device.compute")
 
@@ -51,7 +52,9 @@ class DeviceBuilder(Builder):
         self.thread = threading.get_ident()
         self.live = True
 
-    def record(self, prim: Primitive, operands: Sequence[Any], params: dict[str, Any]) -> Any:
+    def record(
+        self, prim: Primitive, operands: Sequence[object], params: dict[str, object]
+    ) -> PyTree:
         """Evaluate an equation on the device."""
         values = [x.value if type(x) is Tracer else x for x in operands]
         results = evaluate_on_device.call(prim, values, params, self.device)
@@ -81,7 +84,7 @@ class _Here(threading.local):
 _HERE = _Here()
 
 
-def lift(x: object) -> Any:
+def lift(x: PyTree) -> PyTree:
     """An array on the device as a tracer, the same one for as long as it lives; else `x` itself."""
     if not isinstance(x, OnDevice):
         return x
@@ -99,12 +102,12 @@ def is_lifted(x: object) -> bool:
     return type(x) is Tracer and type(x.builder) is DeviceBuilder
 
 
-def lower(x: Value) -> Any:
+def lower(x: PyTree) -> PyTree:
     """The device array of a lifted tracer; other values unchanged."""
     return x.value if type(x) is Tracer and type(x.builder) is DeviceBuilder else x
 
 
-def bind_lifted(prim: Primitive, operands: Sequence[object], params: EqnParams) -> Any:
+def bind_lifted(prim: Primitive, operands: Sequence[object], params: EqnParams) -> PyTree:
     """`bind` where arrays on a device are among the operands."""
     out = bind(prim, *[lift(x) for x in operands], **params)
     if any([type(x) is Tracer for x in operands]):
@@ -115,27 +118,27 @@ def bind_lifted(prim: Primitive, operands: Sequence[object], params: EqnParams) 
 bind_on_device.provide(bind_lifted)
 
 
-def on_same_device(x: Value, other: Value) -> Value:
+def on_same_device(x: PyTree, other: Value) -> PyTree:
     """A value in the memory that another one is in."""
-    plain = DEVICES and isinstance(x, (np.ndarray, np.generic))
+    plain = DEVICES and (is_array(x) or is_scalar(x))
     return lift(put(x, lower(other).device)) if plain and is_lifted(other) else x
 
 
-def lift_tree(x: object) -> Any:
+def lift_tree(x: PyTree) -> PyTree:
     """A tree with all arrays on the device lifted."""
     if isinstance(x, OnDevice):
         return lift(x)
     return tree.map(lift, x) if isinstance(x, (list, tuple, dict)) else x
 
 
-def results_of(out: object, device: str) -> Any:
+def results_of(out: PyTree, device: str) -> PyTree:
     """Results for the caller: arrays become arrays on a device."""
     if type(out) is Tracer:
         return lower(out)
-    if isinstance(out, np.ndarray):
+    if is_array(out):
         return put(out, device)
     if isinstance(out, (list, tuple, dict)):
-        return tree.map(lambda leaf: results_of(leaf, device), out)
+        return tree.map(functools.partial(results_of, device=device), out)
     return out
 
 
@@ -144,22 +147,22 @@ def through(
     function: Callable[..., object],
     args: Sequence[object],
     kwargs: Mapping[str, object] | None = None,
-) -> Any:
+) -> PyTree:
     """Apply a function of tracers to arrays of a device."""
     named = {k: lift_tree(x) for k, x in kwargs.items()} if kwargs else {}
     return results_of(function(*[lift_tree(x) for x in args], **named), device)
 
 
-def lowered(function: F) -> F:
+def lowered(function: Callable[P, PyTree]) -> Callable[P, PyTree]:
     """Decorator: a function whose results the user sees."""
 
-    def outer(*args: PyTree, **kwargs: PyTree) -> Any:
+    def outer(*args: P.args, **kwargs: P.kwargs) -> PyTree:
         out = function(*args, **kwargs)
         if type(out) is Tracer:
             return lower(out)
         return tree.map(lower, out) if DEVICES else out
 
-    return functools.update_wrapper(outer, function)  # type: ignore[return-value]
+    return functools.update_wrapper(outer, function)
 
 
 # Programs for a device.
@@ -186,7 +189,7 @@ def device_of(program: Program, wanted: str | None = None) -> str | None:
 def _several(program: Program, calls: Sequence[Eqn], wanted: str | None) -> ArgumentError:
     """The card for functions for different devices in one program."""
     own = "" if wanted is None else f", device={wanted!r}"
-    rows = []
+    rows: list[tuple[str, str]] = []
     for eqn in calls:
         loc = "" if eqn.loc is None else f"    {resolve(eqn.loc)}"
         rows.append(("calls", f"jit({eqn.params['name']}, device={eqn.params['device']!r}){loc}"))
@@ -206,7 +209,7 @@ def follows(prim: Primitive) -> Callable[[F], F]:
     so is the evaluation, and its results are tracers of arrays there."""
 
     def decorate(rule: F) -> F:
-        def evaluate(*operands: Value, **params: object) -> Any:
+        def evaluate(*operands: Value, **params: object) -> PyTree:
             device = pinned_to(params)
             if device is None or device == HOST:
                 return rule(*operands, **params)
@@ -222,7 +225,6 @@ def follows(prim: Primitive) -> Callable[[F], F]:
 def pinned_to(params: EqnParams) -> str | None:
     """The device of an equation that holds programs: its own, or that of the programs."""
     device = params.get("device")
-    for value in params.values() if device is None else ():
-        for item in value if type(value) is tuple else (value,):
-            device = device_of(item, device) if type(item) is Program else device
+    for program in programs_in(params) if device is None else ():
+        device = device_of(program, device)
     return device

@@ -14,13 +14,11 @@ from fgrad.base.source import here
 from fgrad.ir.primitive import OUT, Primitive
 from fgrad.trace import UNREAD, Builder, Tracer, Value, bind
 from fgrad.tracing.on_device import DEVICES
-from fgrad.tracing.record import Record
+from fgrad.tracing.record import Record, new
 from fgrad.typing import Operand
 
 # All fast paths with their primitives, so that `debug.nans` can check their results too.
 DOORS: list[tuple[Primitive, Callable[..., Value]]] = []
-
-_new = tuple.__new__  # skips the named tuple's own constructor, which costs more than the record
 
 
 def _reads(prim: Primitive, pattern: int) -> tuple[bool, bool, bool]:
@@ -44,7 +42,7 @@ def unary_door(prim: Primitive) -> Callable[[Operand], Value]:
     evaluate, unread = prim.evaluate_rule, prim.unread_by(0b11)
     reads_x, reads_out = 0 not in unread, OUT not in unread
 
-    def apply(x: Operand) -> Value:
+    def apply(x: Operand | Tracer) -> Value:
         if type(x) is Tracer:
             builder, value = x.builder, x.value
             if value is None or type(value) is Tracer or not builder.plain:
@@ -56,8 +54,9 @@ def unary_door(prim: Primitive) -> Callable[[Operand], Value]:
             loc = state.loc or here()
             values = (value,) if reads_x else UNREAD
             results = (result,) if reads_out else UNREAD
-            record = (prim, (x.index,), values, {}, (index,), results, loc, state.via)
-            builder.records.append(_new(Record, record))
+            ins, outs = (x.index,), (index,)
+            record: tuple[object, ...] = (prim, ins, values, {}, outs, results, loc, state.via)
+            builder.records.append(new(Record, record))
             return Tracer(builder, index, result, None)
         return bind(prim, x) if DEVICES else evaluate(x)
 
@@ -70,7 +69,7 @@ def binary_door(prim: Primitive) -> Callable[[Operand, Operand], Value]:
     evaluate = prim.evaluate_rule
     both, first, second = [_reads(prim, pattern) for pattern in (0b111, 0b110, 0b101)]
 
-    def apply(x: Operand, y: Operand) -> Value:
+    def apply(x: Operand | Tracer, y: Operand | Tracer) -> Value:
         if type(x) is Tracer:
             builder, i, a = x.builder, x.index, x.value
             if type(y) is Tracer:
@@ -96,8 +95,8 @@ def binary_door(prim: Primitive) -> Callable[[Operand, Operand], Value]:
         reads_a, reads_b, reads_out = reads
         values = (a if reads_a else None, b if reads_b else None)
         results = (result,) if reads_out else UNREAD
-        record = (prim, (i, j), values, {}, (index,), results, loc, state.via)
-        builder.records.append(_new(Record, record))
+        record: tuple[object, ...] = (prim, (i, j), values, {}, (index,), results, loc, state.via)
+        builder.records.append(new(Record, record))
         return Tracer(builder, index, result, None)
 
     DOORS.append((prim, apply))

@@ -13,16 +13,22 @@ equations (ir/order.py), a value by `lying_as` (tracing/assign.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fgrad.base.kinds import is_array, is_tuple
 from fgrad.base.source import here, resolve
 from fgrad.errors import InPlaceError
 from fgrad.ir.aval import Aval
 from fgrad.ir.order import kept_orders, with_orders
 from fgrad.ir.program import Program
-from fgrad.tracing.record import maker_of
+from fgrad.tracing.record import Record, maker_of
+from fgrad.tracing.thread_state import is_traced
+from fgrad.typing import Array, PyTree
+
+if TYPE_CHECKING:
+    from fgrad.trace import Builder, Tracer
 
 
 def is_line(shape: Sequence[int]) -> bool:
@@ -30,17 +36,17 @@ def is_line(shape: Sequence[int]) -> bool:
     return 0 in shape or len([n for n in shape if n > 1]) < 2
 
 
-def in_c_order(x: Any) -> bool:
+def in_c_order(x: object) -> bool:
     """Whether a value, a tracer or an array, certainly lies in C order; of a view, a copy of it."""
-    if isinstance(x, np.ndarray):
+    if is_array(x):
         return x.flags.c_contiguous
-    if not hasattr(x, "builder") or not x.builder.reordered:
+    if not is_traced(x) or not x.builder.reordered:
         return True
     found = x.builder.layouts.get(x.index)
     return _infer(x.builder, x.index) if found is None else found
 
 
-def _infer(builder: Any, first: int) -> bool:
+def _infer(builder: Builder, first: int) -> bool:
     known, stack = builder.layouts, [first]
     while stack:
         number = stack[-1]
@@ -58,7 +64,7 @@ def _infer(builder: Any, first: int) -> bool:
     return known[first]
 
 
-def _keep_c_order(record: Any, known: dict[int, bool]) -> Sequence[bool]:
+def _keep_c_order(record: Record, known: dict[int, bool]) -> Sequence[bool]:
     count = len(record.outs)
     if record.prim.makes_order:
         return (True,) * count
@@ -67,22 +73,22 @@ def _keep_c_order(record: Any, known: dict[int, bool]) -> Sequence[bool]:
     return (False,) * count
 
 
-def mark(x: Any, c_order: bool) -> None:
+def mark(x: Tracer, c_order: bool) -> None:
     """Say of a fresh value whether it lies in C order."""
     x.builder.layouts[x.index] = c_order
     x.builder.reordered |= not c_order
 
 
-def ordered(out: Any, order: Any) -> Any:
+def ordered(out: PyTree, order: object) -> PyTree:
     """Mark fresh results with the memory order that the user requested."""
     if order not in (None, "K"):
-        for x in out if isinstance(out, tuple) else (out,):
-            if hasattr(x, "builder") and not is_line(x.shape):
+        for x in out if is_tuple(out) else (out,):
+            if is_traced(x) and not is_line(x.shape):
                 mark(x, order == "C")
     return out
 
 
-def _is_given_in_c_order(builder: Any, number: int) -> bool:
+def _is_given_in_c_order(builder: Builder, number: int) -> bool:
     """Of an argument, or of a captured value; what has no value yet is taken to be in C order."""
     for _, outside, inner, _ in builder.captures.values():
         if inner.index == number:
@@ -95,7 +101,7 @@ def _is_given_in_c_order(builder: Any, number: int) -> bool:
 
 def examples_in_c_order(x: object, axis: int) -> bool:
     """Whether copies of the examples along an axis of a value certainly lie in C order."""
-    if not isinstance(x, np.ndarray):
+    if not is_array(x):
         return in_c_order(x)
     if x.flags.c_contiguous:
         return True
@@ -104,12 +110,12 @@ def examples_in_c_order(x: object, axis: int) -> bool:
     return strides == sorted(strides, reverse=True)
 
 
-def orders_known(results: Sequence[Any]) -> list[bool]:
+def orders_known(results: Sequence[Array]) -> list[bool]:
     """Of which results of a trace it may be taken that they lie in C order."""
     return [in_c_order(x) or is_line(np.shape(x)) for x in results]
 
 
-def told_orders(program: Program, inputs: Sequence[Any], results: Sequence[Any]) -> Program:
+def told_orders(program: Program, inputs: Sequence[Tracer], results: Sequence[Array]) -> Program:
     """A program that was traced, from whose equations the orders of its results can be told."""
     loose = [
         k
@@ -119,7 +125,7 @@ def told_orders(program: Program, inputs: Sequence[Any], results: Sequence[Any])
     return with_orders(program, orders_known(results), loose)
 
 
-def note_taken(x: Any) -> None:
+def note_taken(x: Tracer) -> None:
     """Note which inputs were taken to lie in C order: all that a traced value is made of."""
     builder = x.builder
     behind = _inputs_behind(x)
@@ -128,11 +134,11 @@ def note_taken(x: Any) -> None:
     for y, value in [*captured, *[(y, y.value) for y in builder.inputs]]:
         if y.index not in behind:
             continue
-        if hasattr(value, "builder") and value.builder.live:
+        if is_traced(value) and value.builder.live:
             note_taken(value)
 
 
-def _inputs_behind(x: Any) -> set[int]:
+def _inputs_behind(x: Tracer) -> set[int]:
     """The numbers of the inputs and captured values that a traced value is made of."""
     records = x.builder.records
     found: set[int] = set()

@@ -9,24 +9,28 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from fgrad.base.kinds import is_series, is_tuple
 from fgrad.base.provided import Provided
 from fgrad.errors import ArgumentError
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
-from fgrad.typing import Operators
+from fgrad.typing import DType, EqnParams, Operators, PyTree
+
+if TYPE_CHECKING:
+    from fgrad.trace import Tracer
 
 HOST = "cpu"  # the name of the device whose memory NumPy's arrays are in
 
 # By the name of a device, what puts an array or a number there; while it is empty, there are no
 # arrays on devices.
-Put: TypeAlias = "Callable[[object, np.dtype | None], OnDevice]"
+Put: TypeAlias = "Callable[[object, DType | None], OnDevice]"
 DEVICES: dict[str, Put] = {}
 # `bind` of arrays on a device: (primitive, operands, params) -> results
-bind_on_device: Provided[Callable[[Primitive, Sequence[Any], dict[str, Any]], Any]] = Provided(
+bind_on_device: Provided[Callable[[Primitive, Sequence[object], EqnParams], PyTree]] = Provided(
     "fgrad.tracing.device_tracing.bind_lifted"
 )
 
@@ -38,10 +42,10 @@ class OnDevice(Operators if TYPE_CHECKING else object):
     __hash__ = None  # type: ignore[assignment]
 
     shape: tuple[int, ...]
-    dtype: np.dtype
+    dtype: DType
     nbytes: int
     given_away: bool  # whether its memory is that of a result now
-    lifted: weakref.ref[Any] | None  # the tracer that stands for it
+    lifted: weakref.ref[Tracer] | None  # the tracer that stands for it
 
     @property
     def device(self) -> str:
@@ -85,7 +89,7 @@ class OnDevice(Operators if TYPE_CHECKING else object):
         return self.dtype.itemsize
 
 
-def put(x: object, device: str, dtype: np.dtype | None = None) -> OnDevice:
+def put(x: object, device: str, dtype: DType | None = None) -> OnDevice:
     """An array or number in the memory of a device."""
     return DEVICES[device](x, dtype)
 
@@ -102,7 +106,7 @@ def device_among(values: Iterable[object]) -> str | None:
         device = None
         if isinstance(x, OnDevice):
             device = x.device
-        elif type(x) is list or type(x) is tuple:
+        elif is_tuple(x) or is_series(x):
             device = device_among(x)
         if device is not None and found is not None and device != found:
             raise ArgumentError(

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.base.kinds import is_array
 from fgrad.trace import Tracer
 from fgrad.tracing.assign import layout_of, settle
 
@@ -21,7 +22,7 @@ def overlap(a: object, b: object) -> bool:
         if settle(a) is not settle(b):
             return False
         a, b = layout_of(a), layout_of(b)
-    if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray)):
+    if not (is_array(a) and is_array(b)):
         return a is b
     if not np.may_share_memory(a, b):
         return False

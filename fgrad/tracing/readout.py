@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fgrad.tracing.record import Record, maker_of
+from fgrad.tracing.thread_state import is_traced
 from fgrad.tracing.trace_errors import loses_derivative, needs_value
-from fgrad.typing import DTypeLike
+from fgrad.typing import DTypeLike, Shaped
 
 if TYPE_CHECKING:
     from fgrad.trace import Builder, Tracer
@@ -42,9 +43,9 @@ def array_of(x: Tracer, value: object, dtype: DTypeLike | None, copy: bool | Non
     return np.array(value, dtype)
 
 
-def differentiator(x: Any) -> Builder | None:
+def differentiator(x: object) -> Builder | None:
     """The open trace, if there is one, whose derivative reaches a value by what is continuous."""
-    while hasattr(x, "builder") and not is_discrete(x):
+    while is_traced(x) and not is_discrete(x):
         builder = x.builder
         if builder.live and builder.origins is not None:
             given = [builder.origins.get(k) for k in sources(builder, x.index)]
@@ -61,7 +62,7 @@ def depends_on_inputs(x: Tracer) -> bool:
     return not inputs.isdisjoint(sources(x.builder, x.index))
 
 
-def is_discrete(x: Any) -> bool:
+def is_discrete(x: Shaped) -> bool:
     """Whether a value is made of truth values or integers."""
     return x.dtype.kind in "biu"
 

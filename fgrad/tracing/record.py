@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad.base.kinds import is_array
 from fgrad.base.source import Loc, RawLoc, resolve
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.basic import BASIC
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
+from fgrad.typing import EqnParams, PyTree
 
-_new = tuple.__new__  # skips the named tuple's own constructor
+new: Callable[..., PyTree] = tuple[object, ...].__new__  # a named tuple's own costs more
 
 
 class Record(NamedTuple):
@@ -29,7 +31,7 @@ class Record(NamedTuple):
     # The operands in the enclosing context; an Aval if unknown, or if no derivative reads the value
     # (None in records of the short doors).
     values: Sequence[Any]
-    params: dict[str, Any]
+    params: EqnParams
     outs: Sequence[int]
     results: Sequence[Any]  # likewise the outputs; None if no derivative reads them
     loc: RawLoc | Loc
@@ -76,7 +78,7 @@ class Atoms:
     def __init__(self, count: int, copy_consts: bool) -> None:
         self.vars: list[Var | None] = [None] * count
         self.consts: dict[int, tuple[Var, np.ndarray]] = {}
-        self.keep: list[Any] = []
+        self.keep: list[np.ndarray] = []
         self.filled: list[Eqn] = []
         self.loc: Loc | None = None
         self.copy_consts = copy_consts
@@ -86,7 +88,7 @@ class Atoms:
         name: str,
         inputs: Sequence[Numbered],
         records: Sequence[Record],
-        outputs: Sequence[Any],
+        outputs: Sequence[object],
         made_by: str,
     ) -> Program:
         """The closed program of some records; an output is `Numbered` or a constant."""
@@ -100,21 +102,22 @@ class Atoms:
         var = self.vars[number] = Var(aval)
         return var
 
-    def output(self, x: Any) -> Atom:
+    def output(self, x: object) -> Atom:
         """A result; a tracer may have become weak after it was recorded."""
         if not isinstance(x, Numbered):
             return self.atom(x)
-        var = self.atom(x.number)
+        var = self.vars[x.number]
+        assert var is not None
         if x.aval.weak and not var.aval.weak:
             var.aval = x.aval
         return var
 
-    def atom(self, x: Any) -> Atom:
+    def atom(self, x: object) -> Atom:
         if type(x) is int:
             var = self.vars[x]
             assert var is not None
             return var
-        if not isinstance(x, np.ndarray):
+        if not is_array(x):
             return Lit(x if isinstance(x, np.generic) else as_scalar(x))
         if x.ndim == 0:
             return Lit(as_scalar(x))
@@ -143,21 +146,21 @@ class Atoms:
         outputs = tuple([Var(aval_of(x).strong()) for x in results])
         for k, var in zip(outs, outputs, strict=True):
             known[k] = var
-        return _new(Eqn, (prim, inputs, Params(params), outputs, loc, via))
+        return new(Eqn, (prim, inputs, Params(params), outputs, loc, via))
 
 
 def writable_memory(x: np.ndarray) -> list[np.ndarray]:
     """Of an array and those that it is a view of: which can be written."""
-    found = []
-    array: Any = x
-    while isinstance(array, np.ndarray):
+    found: list[np.ndarray] = []
+    array: object = x
+    while is_array(array):
         if array.flags.writeable:
             found.append(array)
         array = array.base
     return found
 
 
-def as_scalar(x: Any) -> Any:
+def as_scalar(x: object) -> Any:
     """A Python number or a rank-0 array as a NumPy scalar."""
     return np.asarray(x)[()]
 

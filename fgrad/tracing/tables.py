@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeAlias
 
 from fgrad.base.lazy_import import load
 from fgrad.base.provided import Provided
@@ -12,7 +12,7 @@ from fgrad.typing import PyTree
 deferred: dict[str, None] = {}  # the modules, in order, that fill the tables with rarer functions
 
 
-class FunctionTable(dict[Any, Callable[..., Any]]):
+class FunctionTable(dict[object, Callable[..., PyTree]]):
     """NumPy's or SciPy's function or ufunc -> fgrad's; the rarer ones are loaded when one is first
     missing."""
 
@@ -37,10 +37,11 @@ numpy_functions = FunctionTable()
 ufunc_methods: dict[str, Callable[..., PyTree]] = {}
 alias_functions: set[object] = set()  # what may return its argument itself, or a view of it
 
+Store: TypeAlias = Callable[
+    [PyTree, Callable[..., PyTree], str, tuple[PyTree, ...], dict[str, object]], PyTree
+]
 # (function, method) -> the card; (out, function, method, args, kwargs) -> out
-unsupported_card: Provided[Callable[[Any, str], BaseException]] = Provided(
+unsupported_card: Provided[Callable[[object, str], BaseException]] = Provided(
     "fgrad.numpy.unsupported.unsupported"
 )
-store_out: Provided[Callable[[Any, Any, str, Any, dict[str, Any]], Any]] = Provided(
-    "fgrad.numpy.inplace.store"
-)
+store_out: Provided[Store] = Provided("fgrad.numpy.inplace.store")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from fgrad.base.source import Loc, RawLoc
 
 if TYPE_CHECKING:
-    from fgrad.trace import Builder
+    from fgrad.trace import Builder, Tracer
     from fgrad.tracing.carried import Body
 
 
@@ -42,3 +42,8 @@ class _Thread(threading.local):
 
 
 THREAD = _Thread()
+
+
+def is_traced(x: object) -> TypeGuard[Tracer]:
+    """Whether a value is a tracer, for modules that `trace.py` imports."""
+    return hasattr(x, "builder")

@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from fgrad.base.frames import add_note, chain_of, entries_of
 from fgrad.base.source import (
@@ -31,7 +31,7 @@ from fgrad.errors import (
     TracedBoolError,
     TracedIndexError,
 )
-from fgrad.tracing.thread_state import THREAD
+from fgrad.tracing.thread_state import THREAD, is_traced
 
 if TYPE_CHECKING:
     from fgrad.trace import Builder, Tracer
@@ -154,7 +154,7 @@ def _noted(x: Tracer, card: FgradError) -> FgradError:
     return card
 
 
-def show_card(error: Any, builder: Builder) -> None:
+def show_card(error: BaseException, builder: Builder) -> None:
     """At the end of a trace, raise the card that a library replaced by its own error; the
     user's errors and other cards are unchanged."""
     card, builder.card = builder.card, None
@@ -270,11 +270,11 @@ def _traced_form(frame: FrameType) -> str:
     """The name of fgrad's form of the function of SciPy that a frame executes; empty if none."""
     path, name = f"fgrad.{_public_module(frame)}", frame.f_code.co_name
     try:
-        owner: Any = importlib.import_module(path)
+        owner = importlib.import_module(path)
     except ImportError:
         return ""
     family = type(frame.f_locals.get("self")).__name__.removesuffix("_gen")
-    group = vars(owner).get(family)
+    group: object = vars(owner).get(family)
     if _is_own(type(group)) and hasattr(type(group), name) and name != "__init__":
         return f"{path}.{family}.{name}"
     if name == "__init__" and _is_own(group):
@@ -293,8 +293,8 @@ def needs_value(need: str, x: Tracer) -> FgradError:
         ASKED.note(x)
     stored = need in ("number", "array") and _stored_by_user()
     error, headline, advice = _STORED if stored else NEEDS[need]
-    unknown: Any = x
-    while hasattr(unknown.value, "builder"):
+    unknown = x
+    while is_traced(unknown.value):
         unknown = unknown.value
     argument = _argument(x)
     if unknown.value is None:

@@ -53,7 +53,7 @@ def writing(x: Tracer) -> Builder:
     while inner is not None and inner is not root.builder:
         if inner.what not in RUN_ONCE:
             raise foreign(root)
-        inner = inner._outer
+        inner = inner.outer
     if inner is None:
         raise foreign(root)
     return inner

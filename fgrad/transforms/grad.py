@@ -48,7 +48,7 @@ from fgrad.typing import P, PyTree
 
 memory_budget = lazy_module("fgrad.transforms.checkpoint.memory_budget")
 
-_VIEW = attrgetter("_view")
+_VIEW = attrgetter("memory")
 
 
 @pickles_as_call
@@ -228,7 +228,7 @@ def _scalar_result(
     builder: Builder, out: PyTree, fun: Callable[..., PyTree], holomorphic: bool
 ) -> tuple[Value, Value]:
     """The result as the trace sees it, and as the enclosing context does."""
-    if type(out) is Tracer and out.builder is builder and out._view is None and not holomorphic:
+    if type(out) is Tracer and out.builder is builder and out.memory is None and not holomorphic:
         value = out.value
         if type(value) is np.float64:
             return out, value

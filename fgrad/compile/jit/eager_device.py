@@ -296,7 +296,8 @@ def _array_ufunc(self: OnDevice, ufunc: Any, method: str, *inputs: Any, **kwargs
 
 def _array_function(self: OnDevice, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     _refuse_output(self, kwargs)
-    given, named = [lift_tree(x) for x in args], {k: lift_tree(x) for k, x in kwargs.items()}
+    given = tuple([lift_tree(x) for x in args])
+    named = {k: lift_tree(x) for k, x in kwargs.items()}
     out = Tracer.__array_function__(lift(self), func, (Tracer,), given, named)
     return results_of(out, self.device)
 

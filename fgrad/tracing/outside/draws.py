@@ -12,10 +12,10 @@ import functools
 import struct
 import sys
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
-import numpy as np
-
+from fgrad.base.kinds import is_array, is_dict
 from fgrad.errors import RandomStateError
 from fgrad.tracing.outside.world import objects_read
 
@@ -27,9 +27,9 @@ _MT_BYTES = 2500  # 624 words, and the position among them
 class Draws:
     """The generators that a function may draw from, and their states before it is traced."""
 
-    def __init__(self, fun: object, bound: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, fun: object, bound: Mapping[str, object] | None = None) -> None:
         numpy_random, python_random = (sys.modules.get(n) for n in ("numpy.random", "random"))
-        found: list[tuple[str, Any]] = []
+        found: list[tuple[str, object]] = []
         if python_random is not None:
             found.append(("random", python_random._inst))  # type: ignore[attr-defined]
         if numpy_random is not None:
@@ -56,11 +56,11 @@ class Draws:
                 )
 
 
-def _kinds(python_random: Any) -> tuple[type, ...]:
+def _kinds(python_random: ModuleType | None) -> tuple[type, ...]:
     return () if python_random is None else (python_random.Random,)
 
 
-def _state(x: Any) -> Any:
+def _state(x: Any) -> object:
     """A value that changes with each draw."""
     if hasattr(x, "getstate"):
         return _python_state(x)
@@ -74,7 +74,7 @@ def _state(x: Any) -> Any:
     return _plain(x.get_state(legacy=False))
 
 
-def _python_state(x: Any) -> Any:
+def _python_state(x: Any) -> object:
     if _python_words_are_known():
         return ctypes.string_at(id(x) + _HEADER, _MT_BYTES), x.gauss_next
     return x.getstate()
@@ -102,8 +102,8 @@ def _python_words_are_known() -> bool:
     return known and position == x.getstate()[1][-1] != before[-1]
 
 
-def _plain(state: object) -> Any:
+def _plain(state: object) -> object:
     """A state without arrays, which compare element by element."""
-    if isinstance(state, dict):
+    if is_dict(state):
         return {key: _plain(value) for key, value in state.items()}
-    return state.tobytes() if isinstance(state, np.ndarray) else state
+    return state.tobytes() if is_array(state) else state

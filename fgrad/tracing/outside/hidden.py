@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterator
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from fgrad.trace import Builder, Tracer
 from fgrad.tracing.assign import writes_of
 from fgrad.tracing.constants import SMALL
 from fgrad.tracing.outside.stand_ins import StandIns, carriers
-from fgrad.tracing.outside.watches import Number, PlaceKey
+from fgrad.tracing.outside.watches import Key, Number
 from fgrad.tracing.outside.world import World
 from fgrad.tracing.record import TracedProgram
 from fgrad.tracing.trace_errors import ASKED
@@ -28,7 +28,7 @@ from fgrad.tracing.trace_errors import ASKED
 Outside: TypeAlias = "np.ndarray | Number"
 _OWN_REFERENCES = 3  # to the builder: of what is open here, and of the question itself
 
-Inputs: TypeAlias = "dict[int | PlaceKey, Outside]"
+Inputs: TypeAlias = "dict[Key, Outside]"
 
 
 class Hidden:
@@ -37,8 +37,8 @@ class Hidden:
     def __init__(self, inputs: Inputs, world: World | None) -> None:
         self.inputs = inputs
         self.builder: Builder | None = None  # of the trace
-        self.tracers: dict[Any, tuple[Tracer, Tracer]] = {}  # in the program, in the function
-        self.refused: set[object] = set()
+        self.tracers: dict[Key, tuple[Tracer, Tracer]] = {}  # in the program, in the function
+        self.refused: set[Key] = set()
         on_the_way = carriers(inputs, world.links) if world is not None else ()
         self.stand_ins = StandIns(inputs, on_the_way, self._stand_in)
 
@@ -50,7 +50,7 @@ class Hidden:
     def __exit__(self, *_exc: object) -> None:
         ASKED.note = self.before
 
-    def _stand_in(self, key: Any) -> Tracer:
+    def _stand_in(self, key: Key) -> Tracer:
         """The tracer that replaces one of these values."""
         found = self.tracers.get(key)
         if found is None:
@@ -95,7 +95,7 @@ class Hidden:
         """Refuse arrays that have not changed yet, where products and the like of them alone would
         be computed at each call."""
         keys = {id(value): key for key, value in self.inputs.items()}
-        of: dict[Var, frozenset[Any]] = {}
+        of: dict[Var, frozenset[Key]] = {}
         for var, outer in zip(traced.program.inputs, traced.captured, strict=False):
             if id(outer) in keys:
                 of[var] = frozenset([keys[id(outer)]])
@@ -103,7 +103,7 @@ class Hidden:
             read = [of.get(a) for a in eqn.inputs if isinstance(a, Var)]
             if not read or None in read:
                 continue
-            from_outside = frozenset().union(*[keys for keys in read if keys])
+            from_outside = frozenset[Key]().union(*[keys for keys in read if keys])
             of.update(dict.fromkeys(eqn.outputs, from_outside))
             if not (eqn.prim.scalar or eqn.prim.linear_in == "all"):
                 self.refused |= from_outside - set(moved)
@@ -150,9 +150,9 @@ def trace_with_inputs(
     world: World | None,
     inputs: Inputs,
     moved: Collection[object],
-) -> tuple[TracedProgram, Inputs, set[Any]]:
+) -> tuple[TracedProgram, Inputs, set[Key]]:
     """A trace that takes as many of these as inputs as it may, these, and the others."""
-    refused: set[object] = set()
+    refused: set[Key] = set()
     while True:
         hidden = Hidden(inputs, world)
         try:

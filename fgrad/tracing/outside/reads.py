@@ -128,7 +128,7 @@ def _looks(instructions: Sequence[dis.Instruction]) -> bool:
 def _paths(instructions: Sequence[dis.Instruction]) -> Iterator[Path]:
     source, name = "", ""
     steps: list[Step] = []
-    constant: list[Any] = []  # that may become an item's key
+    constant: list[object] = []  # that may become an item's key
     skip = began = 0
     for k, i in enumerate(instructions):
         op = i.opname
@@ -214,10 +214,12 @@ def _is_in_place(i: dis.Instruction) -> bool:
     return i.opname.startswith("INPLACE_") or (i.opname == "BINARY_OP" and i.argrepr.endswith("="))
 
 
-_POPS = {"BINARY_OP": 2, "COMPARE_OP": 2, "BINARY_SUBSCR": 2, "LOAD_ATTR": 1, "LOAD_METHOD": 1}
-_POPS |= {"UNARY_NEGATIVE": 1, "UNARY_POSITIVE": 1, "UNARY_INVERT": 1, "PUSH_NULL": 0}
-_POPS |= {"LOAD_CONST": 0, "KW_NAMES": 0, "LOAD_FAST_LOAD_FAST": 0}
-_POPS |= dict.fromkeys(_LOADS, 0)
+_POPS = {
+    **{"BINARY_OP": 2, "COMPARE_OP": 2, "BINARY_SUBSCR": 2, "LOAD_ATTR": 1, "LOAD_METHOD": 1},
+    **{"UNARY_NEGATIVE": 1, "UNARY_POSITIVE": 1, "UNARY_INVERT": 1, "PUSH_NULL": 0},
+    **{"LOAD_CONST": 0, "KW_NAMES": 0, "LOAD_FAST_LOAD_FAST": 0},
+    **dict.fromkeys(_LOADS, 0),
+}
 _CALLS = {"CALL": 2, "CALL_FUNCTION": 1, "CALL_METHOD": 2, "CALL_FUNCTION_KW": 2, "CALL_KW": 3}
 
 

@@ -14,22 +14,24 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Callable, Collection, Mapping, Set
-from typing import Any
 
 from fgrad.base.closures import contents
-from fgrad.tracing.outside.watches import PlaceKey
+from fgrad.base.kinds import is_dict, is_list, is_of_class, is_partial, is_static, is_tuple_like
+from fgrad.trace import Tracer
+from fgrad.tracing.outside.watches import Key, PlaceKey
 from fgrad.tracing.outside.world import (
     dict_of_class,
     is_trusted,
     is_wrapper,
     own_attributes,
 )
+from fgrad.typing import PyTree
 
 
-def carriers(chosen: Collection[Any], links: Mapping[Any, Set[int]]) -> set[Any]:
+def carriers(chosen: Collection[Key], links: Mapping[Key, Set[int]]) -> set[int]:
     """Identities of all values that lead to some of those that are chosen."""
-    found: set[Any] = set()
-    left = list(chosen)
+    found: set[int] = set()
+    left: list[Key] = list(chosen)
     while left:
         for key in links.get(left.pop(), ()):
             if key not in found:
@@ -48,13 +50,16 @@ class StandIns:
     """
 
     def __init__(
-        self, chosen: Collection[Any], on_the_way: Collection[Any], stand_in: Callable[[Any], Any]
+        self,
+        chosen: Collection[Key],
+        on_the_way: Collection[int],
+        stand_in: Callable[[Key], Tracer],
     ) -> None:
         self.chosen, self.on_the_way, self.stand_in = chosen, on_the_way, stand_in
-        self.made: dict[int, Any] = {}  # twins, views and scopes, by what they are made of
-        self.kept: list[Any] = []  # whose identities these are
+        self.made: dict[int, PyTree] = {}  # twins, views and scopes, by what they are made of
+        self.kept: list[object] = []  # whose identities these are
 
-    def of(self, x: Any, place: PlaceKey | None = None) -> Any:
+    def of(self, x: object, place: PlaceKey | None = None) -> PyTree:
         """What a function sees in place of a value."""
         if place is not None and place in self.chosen:
             return self.stand_in(place)
@@ -68,11 +73,11 @@ class StandIns:
             self.kept.append(x)
             if isinstance(x, types.FunctionType):
                 self._twin(x)
-            elif isinstance(x, functools.partial):
+            elif is_partial(x):
                 self.made[id(x)] = functools.partial(self.of(x.func), *x.args, **x.keywords)
             elif is_wrapper(x):
                 self.made[id(x)] = x.with_function(self.of(x.fun))
-            elif isinstance(x, (dict, list, tuple)):
+            elif is_dict(x) or is_list(x) or is_tuple_like(x):
                 self.made[id(x)] = _Items(x, self)
             else:
                 self.made[id(x)] = _Attributes(x, self)
@@ -105,20 +110,20 @@ class StandIns:
         replaced = replaced or id(held) in self.chosen or id(held) in self.on_the_way
         return (types.CellType() if replaced else cell), cell
 
-    def _scope(self, names: dict[str, Any]) -> _Scope:
+    def _scope(self, names: dict[str, object]) -> _Scope:
         found = self.made.get(id(names))
         if found is None:
             self.kept.append(names)
             found = self.made[id(names)] = _Scope(names, self)
         return found
 
-    def attribute(self, x: Any, name: str, view: Any) -> Any:
+    def attribute(self, x: object, name: str, view: object) -> PyTree:
         """`x.name` as a view of `x` shows it."""
         if isinstance(x, types.ModuleType):
             return self.of(getattr(x, name), (id(vars(x)), name))
-        own = {} if isinstance(x, type) else own_attributes(x)
+        own: Mapping[str, object] = {} if isinstance(x, type) else own_attributes(x)
         for owner in x.__mro__ if isinstance(x, type) else type(x).__mro__:
-            found = vars(owner).get(name)
+            found: object = vars(owner).get(name)
             if found is None or (name in own and not isinstance(found, property)):
                 continue
             if isinstance(found, property) and not isinstance(x, type):
@@ -126,9 +131,9 @@ class StandIns:
             if isinstance(found, types.FunctionType):
                 twin = self.of(found)
                 return twin if isinstance(x, type) else types.MethodType(twin, view)
-            if isinstance(found, staticmethod):
+            if is_static(found):
                 return self.of(found.__func__)
-            if isinstance(found, classmethod):
+            if is_of_class(found):
                 cls = x if isinstance(x, type) else type(x)
                 return types.MethodType(self.of(found.__func__), self.of(cls))
             if isinstance(found, types.MemberDescriptorType):
@@ -137,14 +142,14 @@ class StandIns:
         return self.of(getattr(x, name), (id(own), name))
 
 
-class _Scope(dict):
+class _Scope(dict[str, object]):
     """The names of a module as twins find them."""
 
-    def __init__(self, names: dict[str, Any], stand_ins: StandIns) -> None:
+    def __init__(self, names: dict[str, object], stand_ins: StandIns) -> None:
         super().__init__(names)  # what the interpreter reads itself, such as `__name__`
         self.names, self.stand_ins = names, stand_ins
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> PyTree:
         return self.stand_ins.of(self.names[name], (id(self.names), name))
 
 
@@ -153,16 +158,16 @@ class _Items:
 
     __slots__ = ("_fgrad_makes", "_fgrad_whole")
 
-    def __init__(self, whole: Any, stand_ins: StandIns) -> None:
+    def __init__(self, whole: PyTree, stand_ins: StandIns) -> None:
         self._fgrad_whole, self._fgrad_makes = whole, stand_ins
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: object) -> PyTree:
         return self._fgrad_makes.of(self._fgrad_whole[key], (id(self._fgrad_whole), key))
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: object, value: object) -> None:
         self._fgrad_whole[key] = value
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> PyTree:
         return getattr(self._fgrad_whole, name)
 
 
@@ -171,15 +176,18 @@ class _Attributes:
 
     __slots__ = ("_fgrad_makes", "_fgrad_whole")
 
-    def __init__(self, whole: Any, stand_ins: StandIns) -> None:
+    _fgrad_makes: StandIns
+    _fgrad_whole: object
+
+    def __init__(self, whole: PyTree, stand_ins: StandIns) -> None:
         object.__setattr__(self, "_fgrad_whole", whole)
         object.__setattr__(self, "_fgrad_makes", stand_ins)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> PyTree:
         return self._fgrad_makes.attribute(self._fgrad_whole, name, self)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         setattr(self._fgrad_whole, name, value)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> PyTree:
         return self._fgrad_makes.attribute(self._fgrad_whole, "__call__", self)(*args, **kwargs)

@@ -12,10 +12,14 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from fgrad.base.containers import Contents
+from fgrad.base.kinds import is_array, is_scalar
 from fgrad.ir.aval import DTYPE_NAMES
 from fgrad.typing import PyTree
 
-PlaceKey: TypeAlias = "tuple[int, Any]"  # the identity of what holds a value, and where in it
+PlaceKey: TypeAlias = "tuple[int, object]"  # the identity of what holds a value, and where in it
+
+Key: TypeAlias = "int | PlaceKey"  # the identity of an array, or a place
 
 _BY_VALUE = (int, float, complex, bool, str, bytes, np.generic)
 
@@ -33,24 +37,24 @@ MISSING = _Missing()
 class Item(NamedTuple):
     """`holder[key]` of a dictionary: of a module, an object, a class, or the user's."""
 
-    holder: dict[Any, Any]
-    key: Any
-    value: Any
+    holder: Contents
+    key: object
+    value: object
     path: str
 
-    def now(self) -> Any:
-        return dict.get(self.holder, self.key, MISSING)
+    def now(self) -> object:
+        return Contents.get(self.holder, self.key, MISSING)
 
 
 class Attribute(NamedTuple):
     """Something else that holds a value: a cell, an object's class or dictionary, a slot."""
 
-    holder: Any
-    key: Any  # a slot's descriptor, or the name of an attribute
-    value: Any
+    holder: object
+    key: types.MemberDescriptorType | str  # a slot, or the name of an attribute
+    value: object
     path: str
 
-    def now(self) -> Any:
+    def now(self) -> object:
         try:
             if isinstance(self.key, types.MemberDescriptorType):
                 return self.key.__get__(self.holder)
@@ -63,8 +67,8 @@ class Attribute(NamedTuple):
 class Items(NamedTuple):
     """All items of a list, or all keys of a dictionary."""
 
-    holder: Any
-    values: tuple[Any, ...]
+    holder: Collection[object]
+    values: tuple[object, ...]
     path: str
 
 
@@ -76,9 +80,9 @@ class Number:
         key: the key of that place.
     """
 
-    def __init__(self, place: Item | Attribute, key: PlaceKey) -> None:
+    def __init__(self, place: Item | Attribute, key: Key) -> None:
         self.place, self.key, self.path = place, key, place.path
-        self.kind = type(place.value)
+        self.kind: type[Any] = type(place.value)
 
     def now(self) -> Any:
         """Its value, of the type that it had."""
@@ -108,14 +112,14 @@ class Content(NamedTuple):
     path: str
 
 
-def is_number(x: Any) -> bool:
+def is_number(x: object) -> bool:
     """Whether a value is a number that compiled code knows, other than True and False."""
     kind = type(x)
-    if kind is int:
+    if type(x) is int:
         return -(2**63) <= x < 2**63
     if kind is float or kind is complex:
         return True
-    return isinstance(x, np.generic) and x.dtype.name in DTYPE_NAMES and x.dtype.kind in "iufc"
+    return is_scalar(x) and x.dtype.name in DTYPE_NAMES and x.dtype.kind in "iufc"
 
 
 def same(a: object, b: object) -> bool:
@@ -134,19 +138,19 @@ class Watches:
     """What one trace depends on."""
 
     def __init__(self) -> None:
-        self._items: dict[tuple[int, Any], Item] = {}
-        self._places: dict[tuple[int, Any], Attribute] = {}
+        self._items: dict[Key, Item] = {}
+        self._places: dict[Key, Attribute] = {}
         self._sequences: dict[int, Items] = {}
         self._keys: dict[int, Items] = {}
         self._arrays: dict[int, tuple[np.ndarray, str]] = {}
         self._contents: dict[int, Content] = {}
         self._inputs: dict[int, Input] = {}
-        self._numbers: dict[PlaceKey, Number] = {}
+        self._numbers: dict[Key, Number] = {}
         self.given: list[np.ndarray | Number] = []  # what the program takes, in order
 
     # Made while the world is looked at.
 
-    def item(self, holder: dict[Any, Any], key: object, value: object, path: str) -> None:
+    def item(self, holder: Contents, key: object, value: object, path: str) -> None:
         self._items.setdefault((id(holder), key), Item(holder, key, value, path))
 
     def cell(self, cell: types.CellType, value: object, path: str) -> None:
@@ -160,19 +164,21 @@ class Watches:
     def type_(self, x: object, path: str) -> None:
         self._place(x, "__class__", type(x), path)
 
-    def dict_of(self, x: object, held: dict[str, Any], path: str) -> None:
+    def dict_of(self, x: object, held: dict[str, object], path: str) -> None:
         self._place(x, "__dict__", held, path)
 
-    def slot(self, x: object, member: object, value: object, path: str) -> None:
+    def slot(self, x: object, member: types.MemberDescriptorType, value: object, path: str) -> None:
         self._place(x, member, value, path)
 
-    def _place(self, holder: object, key: object, value: object, path: str) -> None:
+    def _place(
+        self, holder: object, key: types.MemberDescriptorType | str, value: object, path: str
+    ) -> None:
         self._places.setdefault((id(holder), key), Attribute(holder, key, value, path))
 
-    def sequence(self, x: list[Any], path: str) -> None:
+    def sequence(self, x: list[object], path: str) -> None:
         self._sequences.setdefault(id(x), Items(x, tuple(x), path))
 
-    def keys(self, x: dict[Any, Any], path: str) -> None:
+    def keys(self, x: Contents, path: str) -> None:
         self._keys.setdefault(id(x), Items(x, tuple(x), path))
 
     def array(self, x: np.ndarray, path: str) -> None:
@@ -180,11 +186,11 @@ class Watches:
         if is_written(x) and not x.dtype.hasobject and x.size:
             self._arrays.setdefault(id(x), (x, path))
 
-    def take(self, given: Iterable[Any], unread: Collection[Any]) -> None:
+    def take(self, given: Iterable[object], unread: Collection[Key]) -> None:
         """What the program takes as its first inputs: arrays and numbers among others.  Other
         arrays must keep their numbers, unless the trace has read none of these: `unread`."""
         for x in given:
-            if isinstance(x, np.ndarray):
+            if is_array(x):
                 self._inputs[id(x)] = Input(x, x.shape, x.dtype, self._arrays[id(x)][1])
                 self.given.append(x)
             elif isinstance(x, Number):
@@ -223,7 +229,7 @@ class Watches:
         """Numbers that are read at each call."""
         return self._numbers.values()
 
-    def numbers_read(self) -> Iterable[tuple[PlaceKey, Item | Attribute]]:
+    def numbers_read(self) -> Iterable[tuple[Key, Item | Attribute]]:
         """All places that hold a number, and their keys."""
         both = (*self._items.items(), *self._places.items())
         return [(key, place) for key, place in both if is_number(place.value)]
@@ -236,10 +242,10 @@ class Watches:
         """All arrays that can be written into."""
         return [x for x, _ in self._arrays.values()]
 
-    def moved(self) -> dict[Any, Any]:
+    def moved(self) -> dict[Key, object]:
         """The arrays that have other numbers now, by identity, and the places that hold another
         number of the same type, by key."""
-        found: dict[Any, Any] = {
+        found: dict[Key, object] = {
             id(array): array for array, copy, _ in self.contents() if not _equal_bits(array, copy)
         }
         for key, place in self.numbers_read():
@@ -248,9 +254,11 @@ class Watches:
                 found[key] = place
         return found
 
-    def dictionaries(self) -> Iterable[tuple[dict[Any, Any], Items | None, list[tuple[Any, Any]]]]:
+    def dictionaries(
+        self,
+    ) -> Iterable[tuple[PyTree, Items | None, list[tuple[object, object]]]]:
         """Dictionaries, all of their keys if these are read, and the items that are read."""
-        found: dict[int, list[tuple[Any, Any]]] = {at: [] for at in self._keys}
+        found: dict[int, list[tuple[object, object]]] = {at: [] for at in self._keys}
         holders: dict[int, PyTree] = {at: items.holder for at, items in self._keys.items()}
         for holder, key, value, _ in self._items.values():
             holders[id(holder)] = holder
@@ -262,7 +270,7 @@ class Watches:
     def changed(self) -> str | None:
         """The path of something that is not as it was; None if all is."""
         for holder, key, value, path in self._items.values():
-            if not same(dict.get(holder, key, MISSING), value):
+            if not same(Contents.get(holder, key, MISSING), value):
                 return path
         for place in self._places.values():
             if not same(place.now(), place.value):
@@ -285,12 +293,12 @@ class Watches:
         return None
 
 
-def is_written(x: np.ndarray) -> bool:
+def is_written(x: object) -> bool:
     """Whether somebody may write into the memory of an array."""
-    while isinstance(x, np.ndarray):
+    while is_array(x):
         if x.flags.writeable:
             return True
-        x = x.base  # type: ignore[assignment]
+        x = x.base
     return x is not None and not isinstance(x, bytes)
 
 

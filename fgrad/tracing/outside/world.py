@@ -18,19 +18,37 @@ import os
 import sys
 import types
 import weakref
-from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextvars import ContextVar
 from threading import local
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol, TypeGuard
 
 import numpy as np
 
 from fgrad.base.closures import contents
+from fgrad.base.containers import Contents
+from fgrad.base.kinds import (
+    is_any,
+    is_array,
+    is_attributes,
+    is_bag,
+    is_dict,
+    is_frozenset,
+    is_list,
+    is_of_class,
+    is_partial,
+    is_plain_dict,
+    is_plain_series,
+    is_static,
+    is_tuple,
+    is_tuple_like,
+)
 from fgrad.trace import Tracer
 from fgrad.tracing.on_device import OnDevice
 from fgrad.tracing.outside.reads import FREE, GLOBAL, ITEM, LOCAL, WRITERS, Path, Step, reads_of
-from fgrad.tracing.outside.watches import MISSING, PlaceKey, Watches, is_number
+from fgrad.tracing.outside.watches import MISSING, Key, PlaceKey, Watches, is_number
+from fgrad.typing import PyTree
 
 MOST_ITEMS = 1024  # of one container
 MOST_FUNCTIONS = 200  # of one installed package that are looked into
@@ -44,7 +62,7 @@ _MEMBER = types.MemberDescriptorType
 _METHODS = (types.FunctionType, property, staticmethod, classmethod, functools.cached_property)
 _UNREAD = frozenset({"__repr__", "__str__", "__del__", "__reduce__", "__getstate__"})
 
-Bound = Mapping[str, Any]  # parameters whose values are known
+Bound = Mapping[str, object]  # parameters whose values are known
 
 
 def is_trusted(x: object) -> bool:
@@ -59,8 +77,8 @@ class World(NamedTuple):
     """What a function reads from outside, and how it gets there."""
 
     watches: Watches
-    exposed: Set[Any]  # identities of objects, and places of numbers
-    links: Mapping[Any, Set[int]]  # from these to the identities of those that lead to them
+    exposed: Set[Key]  # identities of objects, and places of numbers
+    links: Mapping[Key, Set[int]]  # from these to the identities of those that lead to them
     looks: bool  # whether code asks for the class or identity of values, or keeps them outside
 
 
@@ -76,7 +94,7 @@ def world_of(fun: object, bound: Bound, called_back: Set[types.CodeType] = froze
     return World(walk.watches, walk.exposed, walk.links, walk.looks)
 
 
-def objects_read(fun: object, bound: Bound, kinds: tuple[type, ...]) -> list[tuple[str, Any]]:
+def objects_read(fun: object, bound: Bound, kinds: tuple[type, ...]) -> list[tuple[str, object]]:
     """The objects of some classes that `fun` reads from outside, with their paths."""
     if type(fun) is types.FunctionType and not (fun.__closure__ or fun.__defaults__):
         reads = reads_of(fun.__code__)
@@ -85,7 +103,9 @@ def objects_read(fun: object, bound: Bound, kinds: tuple[type, ...]) -> list[tup
     return _walk(fun, bound, frozenset(), kinds).found
 
 
-def _walk(fun: Any, bound: Bound, called_back: Set[types.CodeType], kinds: Any) -> _Walk:
+def _walk(
+    fun: object, bound: Bound, called_back: Set[types.CodeType], kinds: tuple[type, ...]
+) -> _Walk:
     walk = _Walk(called_back, kinds)
     walk.start(fun, getattr(fun, "__name__", "function"), bound)
     walk.finish()
@@ -98,19 +118,19 @@ class _Walk:
     def __init__(self, called_back: Set[types.CodeType], kinds: tuple[type, ...]) -> None:
         self.called_back = called_back
         self.kinds = kinds
-        self.found: list[tuple[str, Any]] = []  # objects of these kinds
+        self.found: list[tuple[str, object]] = []  # objects of these kinds
         self.watches = Watches()
         self.names: set[str] = set()
-        self.seen: dict[Any, Any] = {}  # what was looked at, which keeps it and its identity
+        self.seen: dict[object, object] = {}  # what was looked at, which keeps it and its identity
         self.called = False  # whether the value at a path's end is called, and nothing else
         self.counted = False  # whether something in it is counted up, and nothing else
-        self.objects: list[tuple[Any, str]] = []  # whose attributes are read by name
+        self.objects: list[tuple[object, str]] = []  # whose attributes are read by name
         self.asked: set[tuple[int, str]] = set()
         self.looks = False
         self.open = False  # whether what is reached now is exposed
         self.parent = 0  # the identity of what leads there
-        self.exposed: set[object] = set()
-        self.links: dict[Any, set[int]] = {}
+        self.exposed: set[Key] = set()
+        self.links: dict[Key, set[int]] = {}
         self.looked_into: Counter[str] = Counter()  # functions of installed packages
         self.depth = 0
         self.deep: list[tuple[types.FunctionType, Bound, bool, int]] = []  # with open and parent
@@ -126,7 +146,7 @@ class _Walk:
 
     def finish(self) -> None:
         """Look at the attributes of objects until no new name comes up."""
-        count: Any = None
+        count: tuple[int, int] | None = None
         while self.deep or count != (len(self.names), len(self.objects)):
             while self.deep:
                 fun, bound, self.open, self.parent = self.deep.pop()
@@ -141,13 +161,13 @@ class _Walk:
 
     # Values.
 
-    def link(self, key: object) -> None:
+    def link(self, key: Key) -> None:
         """Something, by its identity or place, is reached from what is looked at now."""
         self.links.setdefault(key, set()).add(self.parent)
         if self.open:
             self.exposed.add(key)
 
-    def number(self, key: PlaceKey, value: Any, steps: Sequence[Step]) -> None:
+    def number(self, key: PlaceKey, value: object, steps: Sequence[Step]) -> None:
         """A number is read in a place."""
         if is_number(value):
             self.link(key)
@@ -158,13 +178,13 @@ class _Walk:
         """All of a value is read."""
         kind = type(x)
         self.called = False
-        if isinstance(x, (Tracer, OnDevice, np.generic, np.ufunc, np.dtype)) or kind in _PLAIN:
+        if is_any(x, _LEAVES) or kind in _PLAIN:
             return
         before = self.open, self.parent
-        self.open = self.open or not (isinstance(x, _FUNCTIONS) or is_wrapper(x))
+        self.open = self.open or not (is_any(x, _FUNCTIONS) or is_wrapper(x))
         self.link(id(x))
         self.parent = id(x)
-        if isinstance(x, np.ndarray):
+        if is_array(x):
             self.watches.array(x, path)
         else:
             key = (id(x), tuple([(n, id(v)) for n, v in bound.items()]) if bound else ())
@@ -173,7 +193,7 @@ class _Walk:
                 self.parts(x, path, bound)
         self.open, self.parent = before
 
-    def parts(self, x: Any, path: str, bound: Bound | None) -> None:
+    def parts(self, x: object, path: str, bound: Bound | None) -> None:
         """What a value consists of, apart from plain ones."""
         if isinstance(x, self.kinds):
             self.found.append((path, x))
@@ -181,7 +201,7 @@ class _Walk:
             self.function(x, path, bound or {})
         elif isinstance(x, types.MethodType):
             self.method(x.__func__, x.__self__, path)
-        elif isinstance(x, functools.partial):
+        elif is_partial(x):
             self.see(x.func, path)
             for k, part in enumerate((*x.args, *x.keywords.values())):
                 self.exposing(part, f"{path}.args[{k}]")
@@ -190,12 +210,12 @@ class _Walk:
         elif isinstance(x, types.ModuleType):
             if not is_trusted(x):
                 self.objects.append((x, path))
-        elif isinstance(x, dict):
+        elif is_dict(x):
             self.mapping(x, path)
-        elif isinstance(x, list):
+        elif is_list(x):
             self.watches.sequence(x, path)
             self.items(x, path)
-        elif isinstance(x, (tuple, frozenset)):
+        elif is_tuple_like(x) or is_frozenset(x):
             self.items(x, path)
             self.instance(x, path)
         elif isinstance(x, type):
@@ -203,12 +223,12 @@ class _Walk:
         else:
             self.instance(x, path)
 
-    def items(self, items: Sequence[Any] | frozenset[Any], path: str) -> None:
+    def items(self, items: Collection[object], path: str) -> None:
         if len(items) <= MOST_ITEMS:
             for k, item in enumerate(items):
                 self.see(item, f"{path}[{k}]")
 
-    def mapping(self, x: dict[Any, Any], path: str) -> None:
+    def mapping(self, x: Contents, path: str) -> None:
         if len(x) <= MOST_ITEMS:
             self.watches.keys(x, path)
             for key in list(x):
@@ -216,9 +236,9 @@ class _Walk:
         if type(x) is not dict:
             self.instance(x, path)
 
-    def item(self, x: dict[Any, Any], key: object, path: str, steps: Sequence[Step]) -> None:
+    def item(self, x: Contents, key: object, path: str, steps: Sequence[Step]) -> None:
         """`x[key]` of a dictionary is read."""
-        value = dict.get(x, key, MISSING)
+        value = Contents.get(x, key, MISSING)
         self.watches.item(x, key, value, path)
         if value is not MISSING:
             self.number((id(x), key), value, steps)
@@ -236,7 +256,7 @@ class _Walk:
             elif not self.counted:
                 self.see(x, path)
         else:
-            if isinstance(x, np.ndarray):
+            if is_array(x):
                 self.see(x, path)  # a part of it, or a method
             else:
                 self.link(id(x))
@@ -244,20 +264,20 @@ class _Walk:
             self.lead(x, steps[0], steps[1:], path)
         self.open, self.parent = before
 
-    def lead(self, x: Any, step: Step, rest: Sequence[Step], path: str) -> None:
+    def lead(self, x: object, step: Step, rest: Sequence[Step], path: str) -> None:
         """One step of a path, and those behind it."""
         kind, name = step
         if kind == ITEM:
-            if type(x) is dict and _is_plain_key(name):
+            if is_plain_dict(x) and _is_plain_key(name):
                 self.item(x, name, f"{path}[{name!r}]", rest)
-            elif type(x) in (tuple, list) and type(name) is int and -len(x) <= name < len(x):
-                if type(x) is list:
+            elif is_plain_series(x) and type(name) is int and -len(x) <= name < len(x):
+                if is_list(x):
                     self.watches.sequence(x, path)
                 self.follow(x[name], rest, f"{path}[{name}]")
             else:
                 self.see(x, path)
             return
-        if isinstance(x, (list, dict, set)) and name in WRITERS:
+        if is_any(x, _WRITTEN) and name in WRITERS:
             return
         known = isinstance(x, (types.ModuleType, type)) or not is_trusted(type(x))
         if not known or not _has_usual_attributes(x):
@@ -272,7 +292,7 @@ class _Walk:
         if is_trusted(fun) or fun.__code__.co_filename.startswith("<frozen"):
             for cell in fun.__closure__ or ():
                 held = contents(cell)
-                if isinstance(held, (list, tuple, dict)):
+                if is_list(held) or is_tuple_like(held) or is_dict(held):
                     self.callables(held, path)
                 elif callable(held):
                     self.see(held, path)
@@ -327,9 +347,9 @@ class _Walk:
     def code(
         self,
         code: types.CodeType,
-        scope: dict[str, Any],
+        scope: dict[str, object],
         cells: Mapping[str, types.CellType],
-        bound: Mapping[str, Any],
+        bound: Mapping[str, object],
     ) -> None:
         """All paths of a code object, and of the functions that are made in it."""
         reads = reads_of(code)
@@ -350,9 +370,9 @@ class _Walk:
     def path(
         self,
         path: Path,
-        scope: dict[str, Any],
+        scope: dict[str, object],
         cells: Mapping[str, types.CellType],
-        bound: Mapping[str, Any],
+        bound: Mapping[str, object],
     ) -> None:
         source, name, steps, self.called, self.counted, keeps = path
         if keeps and (source == GLOBAL or name in bound or name in cells):
@@ -395,8 +415,8 @@ class _Walk:
         if is_trusted(cls):
             self.looks |= isinstance(x, _GIVERS)
             self.callables(own_attributes(x), path)
-            if isinstance(x, (set, deque)):
-                self.items(list(x), path)
+            if is_bag(x):
+                self.items(x, path)
             return
         self.objects.append((x, path))
         for owner in cls.__mro__:
@@ -405,10 +425,11 @@ class _Walk:
                     if name.startswith("__") and isinstance(held, _METHODS) and name not in _UNREAD:
                         self.attribute(x, name, path, ())
 
-    def callables(self, x: Any, path: str) -> None:
+    def callables(self, x: Contents | Collection[object], path: str) -> None:
         """The functions in a container or object of a library's, such as rules of derivatives."""
-        for held in list(x.values() if isinstance(x, dict) else x):
-            if callable(held) or (isinstance(held, (tuple, list)) and any(map(callable, held))):
+        for held in list(x.values() if is_dict(x) else x):
+            parts = held if is_tuple_like(held) or is_list(held) else ()
+            if callable(held) or any(map(callable, parts)):
                 self.exposing(held, path)
 
     def attribute(self, x: object, name: str, path: str, steps: Sequence[Step]) -> None:
@@ -437,13 +458,13 @@ class _Walk:
                 self.follow(value, steps, where)
             return
         held = getattr(x, "__dict__", None)
-        if type(held) is dict:
+        if is_plain_dict(held):
             self.watches.dict_of(x, held, path)
             self.item(held, name, where, steps)
 
     def class_attribute(
         self, cls: type, name: str, path: str, steps: Sequence[Step] = (), x: object = MISSING
-    ) -> Any:
+    ) -> object:
         """What a class has under a name, for the object `x` of it if there is one."""
         where = f"{path}.{name}"
         for owner in cls.__mro__:
@@ -454,7 +475,7 @@ class _Walk:
             self.watches.item(held, name, value, where)
             if value is MISSING:
                 continue
-            if isinstance(value, _METHODS):
+            if is_any(value, _METHODS):
                 self.functions_of(value, cls, where, x)
                 self.overridden(cls, owner, name, path, x)
             elif not isinstance(value, _MEMBER):
@@ -467,8 +488,8 @@ class _Walk:
         """What `super()` may find."""
         above = cls.__mro__[cls.__mro__.index(owner) + 1 :]
         for other in above:
-            value = vars(other).get(name)
-            if isinstance(value, _METHODS) and not is_trusted(other):
+            value: object = vars(other).get(name)
+            if is_any(value, _METHODS) and not is_trusted(other):
                 held = dict_of_class(other)
                 self.watches.item(held, name, value, f"{path}.{name}")
                 before, self.open = self.open, True
@@ -481,9 +502,10 @@ class _Walk:
             value = value.fget
         elif isinstance(value, functools.cached_property):
             value, self.open = value.func, True
-        elif isinstance(value, (staticmethod, classmethod)):
-            x = cls if isinstance(value, classmethod) else MISSING
-            value = value.__func__
+        elif is_static(value):
+            x, value = MISSING, value.__func__
+        elif is_of_class(value):
+            x, value = cls, value.__func__
         if x is MISSING or not isinstance(value, types.FunctionType):
             self.see(value, path)
         elif value.__code__.co_argcount:
@@ -493,7 +515,15 @@ class _Walk:
         self.open = before
 
 
-def is_wrapper(x: object) -> bool:
+class Wrapper(Protocol):
+    """What calls its function `fun`, and can be made of another one."""
+
+    fun: Callable[..., object]
+
+    def with_function(self, fun: Callable[..., PyTree], /) -> object: ...
+
+
+def is_wrapper(x: object) -> TypeGuard[Wrapper]:
     """Whether an object calls its function `fun`, and can be made of another one."""
     return hasattr(type(x), "with_function") and is_trusted(type(x))
 
@@ -505,18 +535,20 @@ def binds_globals(code: types.CodeType) -> bool:
 
 
 # What gives objects that it does not show.
+_LEAVES = (Tracer, OnDevice, np.generic, np.ufunc, np.dtype)
+_WRITTEN = (list, dict, set)
 _GIVERS = (Iterator, weakref.ref, *weakref.ProxyTypes, ContextVar, local)
 _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial, np.ndarray)
 _PLAIN = frozenset(
     {int, float, complex, bool, str, bytes, type(None), type(Ellipsis), slice, range}
     | {types.BuiltinFunctionType, types.CodeType}
 )
-_BUILTINS: Any = sys.modules["builtins"]
+_BUILTINS = sys.modules["builtins"]
 
 
 def _is_plain_key(key: object) -> bool:
     return type(key) in (str, int, bool, float, bytes, type(None)) or (
-        type(key) is tuple and all([_is_plain_key(part) for part in key])
+        is_tuple(key) and all([_is_plain_key(part) for part in key])
     )
 
 
@@ -538,23 +570,23 @@ def _is_called_by_code(cls: type) -> bool:
     return bool(found) and isinstance(found[0], types.FunctionType) and not is_trusted(cls)
 
 
-def _slot(member: Any, x: Any) -> Any:
+def _slot(member: types.MemberDescriptorType, x: object) -> object:
     try:
         return member.__get__(x)
     except AttributeError:
         return MISSING
 
 
-def dict_of_class(cls: type) -> dict[str, Any]:
+def dict_of_class(cls: type) -> Contents:
     """The dictionary behind `cls.__dict__`."""
-    (held,) = [d for d in gc.get_referents(cls.__dict__) if isinstance(d, dict)]
+    (held,) = [d for d in gc.get_referents(cls.__dict__) if is_dict(d)]
     return held
 
 
-def own_attributes(x: object) -> Mapping[str, Any]:
+def own_attributes(x: object) -> Mapping[str, object]:
     """`x.__dict__`; nothing where a `__getattr__` makes up something of that name."""
     held = getattr(x, "__dict__", None)
-    return held if isinstance(held, (dict, types.MappingProxyType)) else {}
+    return held if is_attributes(held) else {}
 
 
 def _attribute_names(x: object) -> set[str]:

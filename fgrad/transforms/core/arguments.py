@@ -37,7 +37,7 @@ Names = Callable[[], Sequence[str]]
 def is_array(x: object) -> bool:
     """Whether a leaf is an array, which can be written, and not a number."""
     if isinstance(x, Tracer):
-        return bool(x.shape) or x._view is not None
+        return bool(x.shape) or x.memory is not None
     return isinstance(x, (np.ndarray, OnDevice))
 
 
@@ -153,11 +153,11 @@ def warn_of_writes(
     transform: str, tracers: Sequence[Tracer], watch: Watch | None, results: object, names: Names
 ) -> None:
     """Warn of what a function wrote into arguments that are copies, if it is in no result."""
-    if watch is None and not any([x._view is not None for x in tracers]):
+    if watch is None and not any([x.memory is not None for x in tracers]):
         return
     returned = {id(x) for x in tree.leaves(results)}
     for k, x in enumerate(tracers):
-        if id(x) not in returned and x._view is not None and writes_of(x):
+        if id(x) not in returned and x.memory is not None and writes_of(x):
             warn_lost(transform, names()[k])
     if watch is None:
         return
@@ -171,7 +171,7 @@ def refuse_writes(of: str, tracers: Sequence[Tracer], results: Sequence[object])
     """Raise a card if a function that has arrays of its own for its arguments writes into one, and
     does not return it."""
     for k, x in enumerate(tracers):
-        if x._view is None or not writes_of(x) or any([x is y for y in results]):
+        if x.memory is None or not writes_of(x) or any([x is y for y in results]):
             continue
         raise ArgumentWriteError(
             f"{of} writes into an argument that is a copy inside.",
@@ -308,7 +308,7 @@ class Shared:
 
         It warns of what was written into mapped arguments and is in no result.
         """
-        if self.watch is None and not any([x._view is not None for x in self.tracers]):
+        if self.watch is None and not any([x.memory is not None for x in self.tracers]):
             return None
         mapped = [k for k, copy in enumerate(self.copied) if copy]
         tracers = [self.tracers[k] for k in mapped]

@@ -89,5 +89,5 @@ def _once(
     return out, (None,) * len(out) if prim.multiple else None
 
 
-def _pair(env: dict[int, Batched], k: object, value: Value) -> Batched:
+def _pair(env: dict[int, Batched], k: object, value: PyTree) -> Batched:
     return env.get(k, (value, None)) if type(k) is int else (value, None)

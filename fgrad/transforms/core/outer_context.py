@@ -81,6 +81,7 @@ def unhidden(x: Value, of: str) -> Value:
     while type(x) is Tracer and x.builder in HIDDEN.builders:
         if refused and x.builder.what in DIFFERENTIATING and depends_on_inputs(x):
             raise closes_over(x, of)
+        assert x.value is not None
         x = x.value
     return x
 

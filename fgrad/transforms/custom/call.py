@@ -282,13 +282,15 @@ def within(builder: Builder) -> bool:
     """Whether a trace inside of this one is open, whose values a function may close over."""
     inner = innermost()
     while inner is not None and inner in HIDDEN.builders:
-        inner = inner._outer
+        inner = inner.outer
     return inner is not None and inner.level > builder.level
 
 
-def beneath(x: Value, builder: Any) -> Value:
-    """A value in the context that encloses a trace."""
-    return x.value if type(x) is Tracer and x.builder is builder else x
+def beneath(x: Value, builder: Builder) -> Value:
+    """A value in the context that encloses a trace, where it is known."""
+    known = x.value if type(x) is Tracer and x.builder is builder else x
+    assert known is not None
+    return known
 
 
 def _plain(rules: UserRules, values: Values) -> list[Value]:
